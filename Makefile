@@ -91,6 +91,7 @@ papers: $(VENV)/test
 resources: $(VENV)/test
 	PYTHONPATH=. $(BIN)/python tests/support/kernel_resources.py
 	PYTHONPATH=. $(BIN)/python tests/support/kernel_code.py
+	PYTHONPATH=. $(BIN)/python tests/support/kernel_clocks.py
 
 costs: $(VENV)/test
 	PYTHONPATH=. $(BIN)/python tests/support/kernel_costs.py

@@ -52,7 +52,7 @@ BYTES_PER_NUMBER = 64
 
 
 class Peer(NamedTuple):
-    """A library's call; if not `same`, it does less, as its name says."""
+    """A library's call; unless it is the `same`, it computes less, as its name says."""
 
     name: str
     call: Call
@@ -212,7 +212,7 @@ def compute_sum(
 def check(xp: Any, operation: Operation) -> None:
     """Raise RuntimeError if a library that does the same gives another result.
 
-    A library that fails gives none: its cell of the table says so.
+    A library that fails gives no result; its cell of the table says so.
     """
     peer = operation.library
     if peer is None or not peer.same:
@@ -313,8 +313,8 @@ earlier call has compiled.
 ABOUT_THE_SLIDES = """
 The four reductions of C. Oancea and T. Henriksen, *Basic Blocks of Data-Parallel
 Programming* (2019), in microseconds: the sum of int32, and what they print for it on a
-GPU that they do not name. Their atomics are one for each element, `atomic_each`;
-`atomic` has one for each warp. `reduce512` is the reduction of Y. Luo and R. Duraiswami
+GPU that they do not name. They use an atomic for each element, `atomic_each`; `atomic`
+has an atomic for each warp. `reduce512` is the reduction of Y. Luo and R. Duraiswami
 (2011) in shared memory, where `group` uses shuffles. The maximum segment sum needs the
 order of the elements, which the last three do not keep.
 """

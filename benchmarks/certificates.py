@@ -1,13 +1,14 @@
 """Certify any answer to a batch of NNLS, whichever library gave it.
 
-The certificate is that of ``gpusolve.nnls``: an upper bound on how far ``|b - A x|`` is
-above the minimum, relative to |b|. It takes a witness, which proves a lower bound. The
-best one is the residual of the optimum, so that of one correct answer serves for all
-others. A wrong answer makes a bad witness, which certifies nothing.
+The certificate is computed as in ``gpusolve.nnls``: an upper bound on how far
+``|b - A x|`` is above the minimum, relative to |b|. It takes a witness, which proves a
+lower bound. The best witness is the residual of the optimum, so the residual of one
+correct answer serves for all answers. A wrong answer makes a bad witness, which
+certifies nothing.
 
-One term differs: `angle` is that of the witness alone. In ``gpusolve.nnls`` it also
-counts gradients that are negative where ``x > 0``. The bound does not need that, and an
-interior-point method leaves no entry at exactly 0.
+A single term differs: `angle` depends on the witness alone. In ``gpusolve.nnls`` it
+also counts gradients that are negative where ``x > 0``. The bound does not need these,
+and the entries of an interior-point method are never exactly 0.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SAMPLE_ENTRIES = 2**20
 """Limit on the entries of the certified systems' matrices together."""
 
 SAMPLE_SYSTEMS = 1000
-"""Limit on the number of systems that are certified: the first ones of a batch."""
+"""Limit on the number of systems that are certified: the first systems of a batch."""
 
 
 class Certifier:

@@ -74,7 +74,7 @@ def random_pair(shape: tuple[int, int], density: float, seed: int = 1) -> Pair:
 def drawn_as_in_the_document(
     shape: tuple[int, int], density: float, rng: np.random.Generator
 ) -> Sparse:
-    """A place that is taken becomes the first free one (section 2.2).
+    """A place that is taken becomes the first free place (section 2.2).
 
     The entries are in the order in which they are drawn; their values are 1, 2, ...
     """
@@ -97,12 +97,12 @@ def mean_matches(places: int, entries: int) -> float:
     """The mean number of places in both matrices of a pair, drawn as in the document.
 
     Collisions take the first free places, so these are likely in both: 231 of 128 x 128
-    places at 10 %. Of uniform matrices, 164 would be.
+    places at 10 %. Uniform matrices would have 164.
     """
     before = np.arange(places)  # the free places before a place
     stays_free = np.ones(places)
     for taken in reversed(range(entries)):
-        moves = (taken + before) / places  # a draw takes one of those before, if any
+        moves = (taken + before) / places  # a draw takes a place before, if any
         later = stays_free
         stays_free = later * (1 - moves - 1 / places)
         stays_free[1:] += later[:-1] * moves[1:]
@@ -141,31 +141,33 @@ def check(method: str, operands: Pair, product: Sparse) -> None:
 def kernels_of(operands: Pair, method: str, blocks: int | None = None) -> list[Costs]:
     """The costs of the kernels, without the checks before and after them."""
     report = profiled(operands, method, blocks)
-    return [one for one in report.kernels if not one.name.startswith("make_keys")]
+    return [
+        kernel for kernel in report.kernels if not kernel.name.startswith("make_keys")
+    ]
 
 
 def instructions(kernels: Sequence[Costs]) -> Counter[str]:
-    return sum((one.instructions for one in kernels), Counter[str]())
+    return sum((kernel.instructions for kernel in kernels), Counter[str]())
 
 
 def multiplications(kernels: Sequence[Costs]) -> int:
-    return sum(one.arithmetic["float32 multiply"] for one in kernels)
+    return sum(kernel.arithmetic["float32 multiply"] for kernel in kernels)
 
 
 def accesses(kernels: Sequence[Costs]) -> int:
     """Numbers that threads read from global memory or write to it."""
-    return sum(one.global_loads + one.global_stores for one in kernels)
+    return sum(kernel.global_loads + kernel.global_stores for kernel in kernels)
 
 
 def active_lanes(kernels: Sequence[Costs]) -> float:
-    lanes = sum(one.active_lanes * one.global_requests for one in kernels)
-    return float(lanes / sum(one.global_requests for one in kernels))
+    lanes = sum(kernel.active_lanes * kernel.global_requests for kernel in kernels)
+    return float(lanes / sum(kernel.global_requests for kernel in kernels))
 
 
 def keys_read(kernels: Sequence[Costs]) -> int:
     """Keys of B that all threads read."""
-    searches = [one for one in kernels if "b_rows" in one.arrays]
-    return sum(one.arrays["b_rows"].lanes for one in searches)
+    searches = [kernel for kernel in kernels if "b_rows" in kernel.arrays]
+    return sum(kernel.arrays["b_rows"].lanes for kernel in searches)
 
 
 def versions_table(sides: Sequence[int]) -> Iterator[str]:
@@ -191,7 +193,9 @@ def saved_table(operands: Pair, tiles: Sequence[int]) -> Iterator[str]:
         words=0,
     )
     for blocks in tiles:
-        found = [kernels_of(operands, one, blocks) for one in ("linear", "binary")]
+        found = [
+            kernels_of(operands, method, blocks) for method in ("linear", "binary")
+        ]
         executed = [instructions(kernels).total() for kernels in found]
         read = [keys_read(kernels) for kernels in found]
         cells = [
@@ -213,7 +217,7 @@ def statistics_table(operands: Pair) -> Iterator[str]:
         each = accesses(kernels) / multiplications(kernels)
         yield row(
             *(method, *(f"{kinds[kind]:,}" for kind in KINDS)),
-            sum(one.barriers for one in kernels),
+            sum(kernel.barriers for kernel in kernels),
             *(f"{active_lanes(kernels):.1f}", f"{each:,.1f}", f"{1 / each:.2g}"),
         )
 
@@ -232,17 +236,17 @@ def tiles_table(operands: Pair, method: str, tiles: Sequence[int]) -> Iterator[s
     )
     for blocks in tiles:
         kernels = kernels_of(operands, method, blocks)
-        of_tile = [one.per_block["instructions"] for one in kernels]
+        tile_counts = [kernel.per_block["instructions"] for kernel in kernels]
         stores = kernels[-1].per_block["global_stores"]
         yield row(
             *(blocks, f"{instructions(kernels).total():,}"),
-            f"{sum(one.least for one in of_tile):,}",
-            f"{sum(one.most for one in of_tile):,}",
-            f"{sum(one.global_loads for one in kernels):,}",
-            f"{sum(one.per_block['global_loads'].most for one in kernels):,}",
+            f"{sum(counts.least for counts in tile_counts):,}",
+            f"{sum(counts.most for counts in tile_counts):,}",
+            f"{sum(kernel.global_loads for kernel in kernels):,}",
+            f"{sum(kernel.per_block['global_loads'].most for kernel in kernels):,}",
             *(multiplications(kernels), f"{stores.most / 3:.0f}"),
             f"{stores.most / stores.mean:.2f}",
-            f"{sum(one.barriers for one in kernels):,}",
+            f"{sum(kernel.barriers for kernel in kernels):,}",
             f"{active_lanes(kernels):.1f}",
         )
 
@@ -294,10 +298,10 @@ ABOUT = """\
 float32 and 32-bit indices; entries as the document draws them, in this order. "linear"
 is version 1, "scratchpad" the first attempt (chapter 3), "binary" version 2, which
 sorts B alone, "even" what section 5.3 proposes, "merge" our own method, which sorts
-both. Tables of counts are those of the emulator on a CPU: accesses to memory,
-multiplications, barriers and active lanes exactly as on a GPU; other instructions as in
-the CPU's machine code. The counts are without the checks and the sorting before and
-after the kernels; in the document, these are the host's."""
+both. The emulator on a CPU has counted: accesses to memory, multiplications, barriers
+and active lanes exactly as on a GPU; other instructions as in the CPU's machine code.
+The counts omit the checks and the sorting before and after the kernels; in the
+document, the host checks and sorts."""
 
 DIFFERENCES = """\
 - Figure 12: the document has 16 x 8 = 128 tiles, and 96 % fewer instructions at
@@ -315,16 +319,16 @@ DIFFERENCES = """\
 - Figure 9: the document suspects "an uneven work distribution" behind the stalls of
   version 1. From start to finish, each tile reads the same keys for each entry: with
   128 tiles, the largest has 10 entries, and the mean is 9.4.
-- Section 4.3: nine accesses for a multiplication are those of the second search. The
-  first reads four more numbers, so the best case of version 1 is 13, and 0.08.
+- Section 4.3: nine accesses for a multiplication are the accesses of the second search.
+  The first search reads four more numbers, so the best case of version 1 is 13, and
+  0.08.
 - Figures 9, 12, 18 to 20: stall cycles, total cycles and instructions per cycle need a
   clock, so they are not counted. The largest block over the mean, the active lanes and
   the predicted times are the nearest.
 - Figures 14, 17: the instructions of all tiles grow with the tiles, 12-fold from 4 to
-  128, by the fixed work of each. They never fall. The loads are those of the search,
-  the same for any number of tiles, and the counts of the tiles before.
-- Figures 15, 16: each tile executes instructions, and nothing has to be printed for
-  that.
+  128, by the fixed work of each. They never fall. The loads are the loads of the
+  search, the same for any number of tiles, and the counts of the tiles before.
+- Figures 15, 16: each tile executes instructions, also without a print statement.
 - Figure 21: 232 multiplications for every number of tiles. The document's 120 for
   16 x 8 tiles, 48 % less, is the fault that its chapter 6 describes.
 - 232: uniform matrices have 1638^2 / 128^2 = 164 places in common, on average. Section
@@ -334,7 +338,7 @@ DIFFERENCES = """\
   128 tiles, 3.2 on average of 300 pairs, for A in the order of drawing. Were A sorted,
   it would be 7.2, because the collisions are all at the top.
 - Barriers: the document's tiles wait twice, after they count and at the end. Versions 1
-  and 2 have two launches instead; their barriers are those of scans within a block.
+  and 2 have two launches instead; their barriers belong to scans within a block.
 - Keys have 64 bits: the document's keys overflow from 46341 x 46341 on. Its host
   sorts B by insertion, ours by a library.
 - The blocks of "scratchpad" must be resident, so the emulator chooses their number;
@@ -346,9 +350,9 @@ each multiplication, and "intensity" its inverse; 9 and 0.11 in the best case.""
 
 ABOUT_TIMES = """\
 **The predicted times are not measurements:** they are `report.predict("H200")`, 2 to
-5 µs for each launch and more, also for those that check and sort; without array
+5 µs for each launch and more, also for launches that check and sort; without array
 operations between the kernels. Of loads that depend on each other within a binary
-search, those of four iterations are taken to wait together. The CPU has one path for
+search, four iterations are taken to wait together. The CPU has one path for
 all methods."""
 
 

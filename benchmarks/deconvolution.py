@@ -5,7 +5,7 @@
 Section 6 of Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on
 Multi-Core Architectures": the convolution may be inverted in Fourier space, or by the
 structure of its Toeplitz matrix. Both are fast, and neither knows that returns are
-non-negative. The waveforms are those of ``experiments.py``, whose arrivals are known.
+non-negative. ``experiments.py`` makes the waveforms, so their arrivals are known.
 Everything runs on the CPU. Results are Markdown.
 """
 
@@ -48,12 +48,12 @@ def observed(pulse: Floats, b: Floats) -> Floats:
 
 
 def noise_to_signal(pulse: Floats, b: Floats, noise: float) -> float:
-    """The power of the noise over that of the arrivals, as if they were white noise."""
+    """The power of the noise over the power of the arrivals, as if both were white."""
     return float(noise**2 * np.sum(pulse**2) / np.mean(b**2))
 
 
 def wiener(pulse: Floats, b: Floats, noise: float) -> Floats:
-    """Deconvolve by FFT and a Wiener filter, the best linear one for white arrivals.
+    """Deconvolve by FFT and a Wiener filter, the best linear filter for white arrivals.
 
     Parameters
     ----------
@@ -69,9 +69,11 @@ def wiener(pulse: Floats, b: Floats, noise: float) -> Floats:
     """
     seen = observed(pulse, b)
     size = scipy.fft.next_fast_len(len(seen), real=True)
-    of_pulse, of_seen = (scipy.fft.rfft(part, size) for part in (pulse, seen))
-    power = np.abs(of_pulse) ** 2 + noise_to_signal(pulse, b, noise)
-    x = scipy.fft.irfft(of_pulse.conj() * of_seen / power, size)
+    pulse_spectrum, seen_spectrum = (
+        scipy.fft.rfft(part, size) for part in (pulse, seen)
+    )
+    power = np.abs(pulse_spectrum) ** 2 + noise_to_signal(pulse, b, noise)
+    x = scipy.fft.irfft(pulse_spectrum.conj() * seen_spectrum / power, size)
     return np.asarray(x[: len(b)])
 
 
@@ -107,10 +109,10 @@ def ridge(pulse: Floats, b: Floats, noise: float) -> Floats:
 
 
 WAYS: dict[str, Callable[[Waveform], Floats]] = {
-    "FFT and Wiener filter": lambda one: wiener(one.pulse, one.b, NOISE),
-    "Toeplitz least squares": lambda one: toeplitz_least_squares(one.pulse, one.b),
-    "Toeplitz, with a penalty": lambda one: ridge(one.pulse, one.b, NOISE),
-    "NNLS": lambda one: gpusolve.nnls(one.A, one.b).x,
+    "FFT and Wiener filter": lambda wave: wiener(wave.pulse, wave.b, NOISE),
+    "Toeplitz least squares": lambda wave: toeplitz_least_squares(wave.pulse, wave.b),
+    "Toeplitz, with a penalty": lambda wave: ridge(wave.pulse, wave.b, NOISE),
+    "NNLS": lambda wave: gpusolve.nnls(wave.A, wave.b).x,
 }
 
 
@@ -129,7 +131,7 @@ class Quality(NamedTuple):
     error : float
         ``|x - arrivals| / |arrivals|``.
     misfit : float
-        The root mean square of ``b - A x``, over that of the noise.
+        The root mean square of ``b - A x``, over the root mean square of the noise.
     """
 
     least: float
@@ -150,12 +152,12 @@ def quality(waveform: Waveform, x: Floats) -> Quality:
 
 
 def mean_quality(way: Callable[[Waveform], Floats], seen: list[Waveform]) -> Quality:
-    each = [quality(one, way(one)) for one in seen]
+    each = [quality(waveform, way(waveform)) for waveform in seen]
     return Quality(*map(float, np.mean(each, axis=0)))
 
 
 def draw(waveform: Waveform) -> Figure:
-    """The arrivals of a waveform as found in each way, and the true ones."""
+    """The arrivals of a waveform as found in each way, and the true arrivals."""
     figure = Figure(figsize=(9, 2 * len(WAYS)), layout="constrained")
     axes = figure.subplots(len(WAYS), 1, sharex=True, sharey=True)
     for axis, (name, way) in zip(axes, WAYS.items(), strict=True):
@@ -176,12 +178,12 @@ noise has a standard deviation of {noise}.
 - least: the least value of x, over the largest.
 - negative: the sum of what is negative, over the sum of what is positive.
 - error: |x - arrivals| / |arrivals|.
-- misfit: the root mean square of b - A x, over that of the noise.
+- misfit: the root mean square of b - A x, over the root mean square of the noise.
 - ms: for one waveform. `nnls` solves a batch of waveforms faster, see nnls_cpu.md.
 
-The linear ways trade noise against width: without a penalty x fits the noise, with one
-the returns are blurred and too small; in both cases much of x is negative. NNLS needs
-no parameter, and none of its values is negative.
+The linear ways trade noise against width: without a penalty x fits the noise, with a
+penalty the returns are blurred and too small; in both cases much of x is negative. NNLS
+needs no parameter, and all of its values are non-negative.
 """
 
 

@@ -11,7 +11,7 @@ have the same matrix.
 Every pixel of the histology picture is a mixture of stains. The amounts of the stains
 solve one small system per pixel, again all with the same matrix.
 
-The systems are solved on the GPU if CuPy finds one, otherwise on the CPU.
+The systems are solved on the GPU if CuPy finds a GPU, otherwise on the CPU.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NOISE = 0.003
 """Standard deviation of the noise; white is 1."""
 
 SPARSITY = 1e-4
-"""The ``l1`` of the deblurring: smaller values leave noise, larger ones lose detail."""
+"""The ``l1`` of the deblurring: smaller values leave noise, larger values blur."""
 
 SCIPY_SAMPLES = {"deblurring": 32, "unmixing": 4096}
 """Number of systems that SciPy solves, spread evenly over the batch."""
@@ -92,7 +92,7 @@ class Blur(NamedTuple):
 
 
 def blurred_photograph(lines: int, seed: int = 0) -> Blur:
-    """Blur the middle lines of the photograph; the matrix is that of their edges."""
+    """Blur the middle lines of the photograph; the matrix is the matrix of edges."""
     photograph = data.camera() / 255
     first = (len(photograph) - lines) // 2
     scene = photograph[first : first + lines]
@@ -143,8 +143,8 @@ def solve(job: Job, machine: Machine) -> tuple[float, gpusolve.NNLSResult]:
     return machine.stopwatch(partial(gpusolve.nnls, A, b, l1=job.l1))
 
 
-def without_penalty(job: Job, weight: float = 1e-6) -> Job:
-    """Return a job for SciPy: the penalty becomes one more row of the systems.
+def penalty_as_row(job: Job, weight: float = 1e-6) -> Job:
+    """Return a job for SciPy: the penalty becomes a further row of the systems.
 
     ``(weight sum(x) + l1 / weight)**2 / 2`` is ``l1 sum(x)`` plus a constant plus a
     term of order ``weight**2``.
@@ -158,7 +158,7 @@ def without_penalty(job: Job, weight: float = 1e-6) -> Job:
 
 def solve_by_scipy(job: Job, sample: NDArray[np.intp]) -> tuple[float, Floats]:
     """Solve some systems of a job with SciPy, one after another."""
-    given = without_penalty(job._replace(b=job.b[sample]))
+    given = penalty_as_row(job._replace(b=job.b[sample]))
 
     def solve_all() -> Floats:
         return np.array([scipy.optimize.nnls(given.A, b)[0] for b in given.b])

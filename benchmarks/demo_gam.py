@@ -2,7 +2,7 @@
 
 Run ``make demo``, or ``python benchmarks/demo_gam.py --help``. 20 of 100 covariates
 have an effect on the outcome, each a sine wave. The model is fitted on the GPU if CuPy
-finds one, otherwise on the CPU.
+finds a GPU, otherwise on the CPU.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Data(NamedTuple):
     y: dict[str, Any]
 
     def some(self, rows: slice) -> Data:
-        return Data(self.X[rows], {name: one[rows] for name, one in self.y.items()})
+        return Data(self.X[rows], {name: y[rows] for name, y in self.y.items()})
 
 
 def data_of(rows: int, columns: int) -> tuple[Data, Data]:
@@ -61,7 +61,7 @@ def data_of(rows: int, columns: int) -> tuple[Data, Data]:
     answers = rng.random(len(y)) < 1 / (1 + np.exp(-2 * predictor))
     responses = {"gaussian": y, "poisson": counts, "binomial": answers}
     X = np.ascontiguousarray(X[:, :columns])
-    data = Data(X, {name: one.astype(np.float64) for name, one in responses.items()})
+    data = Data(X, {name: y.astype(np.float64) for name, y in responses.items()})
     return data.some(slice(rows)), data.some(slice(rows, None))
 
 
@@ -85,7 +85,7 @@ def predicted(model: Any, X: Any) -> Any:
     return model.predict(X)
 
 
-def with_splines(last: Any, scale: Scale) -> Any:
+def add_splines(last: Any, scale: Scale) -> Any:
     """A generalised linear model of the same splines, stored as a sparse matrix."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import SplineTransformer
@@ -109,13 +109,13 @@ def binomial_trees(scale: Scale) -> Any:
 def poisson_splines(scale: Scale) -> Any:
     from sklearn.linear_model import PoissonRegressor
 
-    return with_splines(PoissonRegressor(alpha=1e-3), scale)
+    return add_splines(PoissonRegressor(alpha=1e-3), scale)
 
 
 def binomial_splines(scale: Scale) -> Any:
     from sklearn.linear_model import LogisticRegression
 
-    return with_splines(LogisticRegression(), scale)
+    return add_splines(LogisticRegression(), scale)
 
 
 PEERS: dict[str, dict[str, Callable[[Scale], Any]]] = {

@@ -116,7 +116,7 @@ def make(xp: Any, shape: Shape) -> Product:
 # ---- what is timed -------------------------------------------------------------------
 
 
-def by_gpusolve(problem: Product, variant: str = "auto") -> Call:
+def gpusolve_call(problem: Product, variant: str = "auto") -> Call:
     return partial(
         gpusolve.gemv,
         problem.A,
@@ -126,11 +126,11 @@ def by_gpusolve(problem: Product, variant: str = "auto") -> Call:
     )
 
 
-def by_numpy(problem: Product) -> Call:
+def numpy_call(problem: Product) -> Call:
     return partial(np.dot, to_host(problem.operand), to_host(problem.x))
 
 
-def by_cublas(cupy: Any, problem: Product) -> Call:
+def cublas_call(cupy: Any, problem: Product) -> Call:
     """cuBLAS's gemv, which reads C order as Fortran order transposed."""
     from cupy.cublas import gemv
 
@@ -143,7 +143,7 @@ def check(machine: Machine, problem: Product, variants: Sequence[str]) -> None:
     """Raise RuntimeError if a variant and the library give different results."""
     expected = problem.operand @ problem.x
     for variant in variants:
-        if not machine.xp.array_equal(by_gpusolve(problem, variant)(), expected):
+        if not machine.xp.array_equal(gpusolve_call(problem, variant)(), expected):
             raise RuntimeError(f"{variant} is wrong for {problem.shape}")
 
 
@@ -155,15 +155,15 @@ def cells(machine: Machine, shape: Shape, variants: Sequence[str]) -> Iterator[s
     problem = make(machine.xp, shape)
     check(machine, problem, ("auto", *variants))
     ours, *others = (
-        machine.timing(by_gpusolve(problem, variant)).median
+        machine.timing(gpusolve_call(problem, variant)).median
         for variant in ("auto", *variants)
     )
     yield from map(microseconds, (ours, *others))
-    yield machine.peer_cell(by_numpy(problem), on_host=True)
+    yield machine.peer_cell(numpy_call(problem), on_host=True)
     if machine.cupy:
         matmul = partial(machine.xp.matmul, problem.operand, problem.x)
         yield machine.peer_cell(matmul)
-        yield machine.peer_cell(by_cublas(machine.xp, problem))
+        yield machine.peer_cell(cublas_call(machine.xp, problem))
     bytes_moved = shape.elements * problem.A.itemsize
     yield from rate_cells(bytes_moved, ours, machine.copy_rate(problem.A))
 
@@ -200,8 +200,8 @@ SECTIONS: dict[str, tuple[str, Callable[[Any], Iterator[Shape]], tuple[str, ...]
 
 def blas_threads() -> int:
     """The largest number of threads that a product on the host may use."""
-    pools = [one for one in threadpool_info() if one["user_api"] == "blas"]
-    return max((one["num_threads"] for one in pools), default=1)
+    pools = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    return max((pool["num_threads"] for pool in pools), default=1)
 
 
 def report(machine: Machine, sizes: Sizes) -> Iterator[str]:

@@ -11,7 +11,7 @@ count, in float32, without transfers. B is patsy's basis on equidistant knots. V
 is "threads_per_dot", version 2 is "threads_per_row", and "auto" is this package's own.
 
 Without a GPU, ``numpy.dot`` is measured on this CPU, and the time of two GPUs is
-predicted from counts on the emulator: of the paper's and of a large one. Results are
+predicted from counts on the emulator: the paper's GPU and a large GPU. Results are
 Markdown; with ``--picture`` they are drawn, too. Without a GPU it takes 3 minutes.
 """
 
@@ -83,7 +83,7 @@ def make(xp: Any, rows: int, functions: int) -> Step:
     B = patsy.bs(x, knots=knots, include_intercept=True, **ends)
     inverse = np.linalg.inv(B.T @ B + np.eye(functions))
     operands = (B, inverse, rng.standard_normal(rows))
-    return Step(*(xp.asarray(one.astype(np.float32)) for one in operands))
+    return Step(*(xp.asarray(operand.astype(np.float32)) for operand in operands))
 
 
 def products(step: Step, multiply: Multiply) -> Array:
@@ -92,15 +92,15 @@ def products(step: Step, multiply: Multiply) -> Array:
     return multiply(step.B, coefs)
 
 
-def by_gpusolve(step: Step, variant: str = "auto") -> Call:
+def gpusolve_call(step: Step, variant: str = "auto") -> Call:
     return partial(products, step, partial(gpusolve.gemv, variant=variant))
 
 
-def by_numpy(step: Step) -> Call:
+def numpy_call(step: Step) -> Call:
     return partial(products, Step(*map(to_host, step)), np.dot)
 
 
-def by_cublas(step: Step) -> Call:
+def cublas_call(step: Step) -> Call:
     """cuBLAS's gemv, which reads C order as Fortran order transposed."""
     import cupy
     from cupy.cublas import gemv
@@ -115,9 +115,11 @@ def by_cublas(step: Step) -> Call:
 
 
 def check(step: Step, call: Call, name: str) -> None:
-    """RuntimeError unless the result is that of float64, up to rounding."""
+    """RuntimeError unless the result equals the result in float64, up to rounding."""
     found = to_host(call())
-    exact = products(Step(*(to_host(one).astype(np.float64) for one in step)), np.dot)
+    exact = products(
+        Step(*(to_host(operand).astype(np.float64) for operand in step)), np.dot
+    )
     terms = len(step.residual) * np.finfo(np.float32).eps
     if not np.allclose(found, exact, rtol=0, atol=terms * abs(exact).max()):
         raise RuntimeError(f"{name} is wrong for {step.B.shape}")
@@ -127,12 +129,14 @@ def check(step: Step, call: Call, name: str) -> None:
 
 
 def calls_of(machine: Machine, step: Step) -> dict[str, Call]:
-    """What is timed, by name; NumPy runs on the host, and alone if there is no GPU."""
-    calls = {NUMPY: by_numpy(step)}
+    """The timed calls, by name; NumPy runs on the host, and alone without a GPU."""
+    calls = {NUMPY: numpy_call(step)}
     if machine.name != "cpu":
-        calls |= {name: by_gpusolve(step, one) for one, name in VARIANTS.items()}
+        calls |= {
+            name: gpusolve_call(step, variant) for variant, name in VARIANTS.items()
+        }
     if machine.cupy:
-        calls["cuBLAS"] = by_cublas(step)
+        calls["cuBLAS"] = cublas_call(step)
     return calls
 
 
@@ -154,7 +158,7 @@ def predicted(rows: int, functions: int) -> Seconds:
     with mock.patch.dict(os.environ, GPUSOLVE_EMULATE="1"):
         for variant, name in VARIANTS.items():
             with profile() as report:
-                check(step, by_gpusolve(step, variant), variant)
+                check(step, gpusolve_call(step, variant), variant)
             for gpu in GPUS:
                 seconds[f"{gpu} {name}, predicted"] = report.predict(gpu).seconds
     return {name: seconds[name] for gpu in GPUS for name in seconds if gpu in name}
@@ -185,11 +189,13 @@ def table(found: Found) -> Iterator[str]:
 
 
 def faster_than_numpy(found: Found) -> Iterator[str]:
-    """Where each of the others takes less time than NumPy, as a list."""
+    """Where each other call takes less time than NumPy, as a list."""
     for name in next(iter(found.values())):
         if name != NUMPY:
             shapes = [
-                one for one, seconds in found.items() if seconds[name] < seconds[NUMPY]
+                shape
+                for shape, seconds in found.items()
+                if seconds[name] < seconds[NUMPY]
             ]
             listed = ", ".join(f"{n:,} x {k}" for n, k in shapes) or "nowhere"
             yield f"- {name}: {listed}"
@@ -208,14 +214,14 @@ def report(machine: Machine, found: Found) -> Iterator[str]:
 
 
 COLOURS = {"version 1": "tab:purple", "version 2": "tab:blue", "auto": "tab:green"}
-"""The paper's colours, and one for the variant that it does not have."""
+"""The paper's colours, and a colour for the variant that it does not have."""
 
 
 def style_of(name: str) -> dict[str, Any]:
     """How a series is drawn: NumPy thick, the first GPU dashed."""
     if name == NUMPY:
         return {"color": "tab:orange", "lw": 2.5}
-    colour = next((COLOURS[one] for one in COLOURS if one in name), "k")
+    colour = next((COLOURS[known] for known in COLOURS if known in name), "k")
     return {"color": colour, "ls": "--" if GPUS[0] in name else "-", "lw": 1}
 
 

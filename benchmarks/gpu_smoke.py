@@ -8,8 +8,8 @@
 that hangs can only be stopped in this way, and after an illegal memory access no CUDA
 call of a process succeeds. Each line of the output is JSON.
 
-The expected result is that of the same call with NumPy arrays, which the tests compare
-with independent oracles, or a formula. Numbers are small integers where sums are
+The expected result comes from the same call with NumPy arrays, which the tests compare
+with independent oracles, or from a formula. Numbers are small integers where sums are
 compared exactly.
 """
 
@@ -54,11 +54,15 @@ Result = dict[str, Any]
 LAUNCHES = 300
 """Launches of a kernel in a stress check."""
 FEW_LAUNCHES = 3
+"""Launches in small runs, on the emulator."""
 NO_GPU = 3
-"""The exit status if there is no GPU."""
+"""The exit status without a GPU."""
 OCCUPYING_BYTES = 2**28
+"""An array that four additions read and write: 0.5 ms at 4 TB/s, to delay inputs."""
 MOST_TILES_IF_SMALL = 16
+"""Limit on tiles in small runs, on the emulator."""
 TRACEBACK_LINES = 15
+"""The last lines of a traceback: the report of a failed check stays short."""
 
 
 class Settings(NamedTuple):
@@ -116,16 +120,16 @@ class Call(NamedTuple):
     def expected(self) -> Any:
         if self.right is not None:
             return self.right(*map(copied, self.given))
-        return on_host(self.function(*map(copied, self.given), **self.options))
+        return copy_to_host(self.function(*map(copied, self.given), **self.options))
 
     def arguments_on_gpu(self, xp: Any) -> list[Any]:
-        return [on_gpu(xp, value) for value in self.given]
+        return [copy_to_gpu(xp, value) for value in self.given]
 
     def on(self, given: list[Any]) -> Any:
         return self.function(*given, **self.options)
 
     def compare(self, found: Any, right: Any) -> None:
-        compare(on_host(found), right, self.rtol)
+        compare(copy_to_host(found), right, self.rtol)
 
 
 Maker = Callable[[Settings], Call]
@@ -148,7 +152,7 @@ def checked(make: Maker) -> Callable[[Settings], Result]:
             seconds[name] = time.perf_counter() - begin
             call.compare(found, right)
         try:
-            on_another_stream(settings, call, right)
+            check_another_stream(settings, call, right)
         except Exception as error:
             raise RuntimeError("fails on a non-blocking stream") from error
         return seconds
@@ -156,12 +160,12 @@ def checked(make: Maker) -> Callable[[Settings], Result]:
     return run
 
 
-def on_another_stream(settings: Settings, call: Call, right: Any) -> None:
+def check_another_stream(settings: Settings, call: Call, right: Any) -> None:
     """Delay the inputs: work that does not wait for their stream reads zeros."""
     xp = settings.xp
     given = call.arguments_on_gpu(xp)
     numbers = [value.data if xp_issparse(value) else value for value in given]
-    arrays = [one for one in numbers if hasattr(one, "get")]
+    arrays = [number for number in numbers if hasattr(number, "get")]
     kept = [array.copy() for array in arrays]
     for array in arrays:
         array[...] = 0
@@ -183,7 +187,7 @@ def xp_issparse(value: Any) -> bool:
     return hasattr(value, "tocsr")
 
 
-def on_gpu(xp: Any, value: Any) -> Any:
+def copy_to_gpu(xp: Any, value: Any) -> Any:
     """Copy arrays of NumPy and SciPy to the current device; return others unchanged."""
     if scipy.sparse.issparse(value):
         from cupyx.scipy import sparse as gpu_sparse
@@ -201,10 +205,10 @@ def on_gpu(xp: Any, value: Any) -> Any:
     return wide[..., ::-2]
 
 
-def on_host(value: Any) -> Any:
+def copy_to_host(value: Any) -> Any:
     """Copy a result, or each element of a tuple, to NumPy arrays."""
     if isinstance(value, tuple):
-        return tuple(map(on_host, value))
+        return tuple(map(copy_to_host, value))
     found = to_host(value)
     return found.toarray() if scipy.sparse.issparse(found) else np.asarray(found)
 
@@ -212,8 +216,8 @@ def on_host(value: Any) -> Any:
 def compare(found: Any, right: Any, rtol: float) -> None:
     """Raise AssertionError unless shapes, dtypes and numbers agree."""
     if isinstance(right, tuple):
-        for one, other in zip(found, right, strict=True):
-            compare(one, other, rtol)
+        for part, expected in zip(found, right, strict=True):
+            compare(part, expected, rtol)
         return
     right = np.asarray(right)
     assert found.dtype == right.dtype, f"dtype {found.dtype} instead of {right.dtype}"
@@ -276,9 +280,9 @@ def reductions() -> Iterator[tuple[str, Maker]]:
     yield "reduce, no elements", of((3, 0))
     yield "reduce, map", of((2, 5000), map=SQUARE)
     yield "reduce, tree of a map", of((2, 5000), map=SQUARE, variant="tree")
-    yield "reduce, map of two arrays", partial(of_two_arrays, sum_products)
-    yield "map", partial(of_two_arrays, partial(gpusolve.map, SQUARE @ TIMES))
-    yield "zip", partial(of_two_arrays, gpusolve.zip)
+    yield "reduce, map of two arrays", partial(two_array_call, sum_products)
+    yield "map", partial(two_array_call, partial(gpusolve.map, SQUARE @ TIMES))
+    yield "zip", partial(two_array_call, gpusolve.zip)
     yield "unzip", lambda s: Call(gpusolve.unzip, (whole((500, 2)),), {})
     yield (
         "reduce, strided",
@@ -290,7 +294,7 @@ def reductions() -> Iterator[tuple[str, Maker]]:
         yield f"maximum_segment_sum, {variant}", partial(segment_sum, variant)
 
 
-def of_two_arrays(function: Callable[..., Any], settings: Settings) -> Call:
+def two_array_call(function: Callable[..., Any], settings: Settings) -> Call:
     return Call(function, tuple(whole((2, settings.size(400_000, 9000)))), {})
 
 
@@ -311,7 +315,7 @@ def segment_sum(variant: str, settings: Settings) -> Call:
 
 
 def affine(extra: int) -> gpusolve.Monoid:
-    """Composition of maps x -> a x + b, the first one first, and `extra` counters."""
+    """Composition of maps x -> a x + b, the first map first, and `extra` counters."""
     names = range(2, 2 + extra)
 
     def compose(f: Array, g: Array) -> Array:
@@ -398,15 +402,15 @@ def scans() -> Iterator[tuple[str, Maker]]:
         "scan, first axis",
         lambda s: Call(gpusolve.scan, (whole((300, 20)),), {"axis": 0}),
     )
-    yield "scan, in place", lambda s: Call(in_place, (whole(9000),), {})
-    yield "scan, map of two arrays", partial(of_two_arrays, scan_products)
-    for name, of_segments in (
+    yield "scan, in place", lambda s: Call(scan_in_place, (whole(9000),), {})
+    yield "scan, map of two arrays", partial(two_array_call, scan_products)
+    for name, segment_options in (
         ("bytes", {}),
         ("bits", {"packed": True}),
         ("exclusive", {"exclusive": True}),
         ("sweep", {"variant": "sweep"}),
     ):
-        yield f"segmented_scan, {name}", partial(scan_segments, of_segments)
+        yield f"segmented_scan, {name}", partial(scan_segments, segment_options)
     yield "segment_flags", lambda s: Call(gpusolve.segment_flags, (lengths(),), {})
     for dtype in (np.int32, np.int64):
         yield (
@@ -432,7 +436,7 @@ def scan_products(x: Array, y: Array) -> Array:
     return gpusolve.scan((x, y), map=TIMES)
 
 
-def in_place(x: Array) -> Array:
+def scan_in_place(x: Array) -> Array:
     return gpusolve.scan(x, out=x)
 
 
@@ -484,9 +488,9 @@ def partitions() -> Iterator[tuple[str, Maker]]:
     )
 
 
-def partition(by_predicate: bool, settings: Settings, **options: Any) -> Call:
+def partition(predicate: bool, settings: Settings, **options: Any) -> Call:
     x = whole(settings.size(3_000_000, 9000), np.int32)
-    mask = POSITIVE if by_predicate else x > 0
+    mask = POSITIVE if predicate else x > 0
     return Call(gpusolve.stable_partition, (x, mask), options)
 
 
@@ -580,7 +584,7 @@ def multiply(method: str, settings: Settings) -> Call:
 
 
 def heavy_row(settings: Settings) -> Any:
-    """A CSR matrix with empty and short rows, and one of many tiles."""
+    """A CSR matrix with empty and short rows, and a row of many tiles."""
     rng = random()
     counts = rng.integers(0, 9, 300)
     counts[7] = settings.size(1_000_000, 9000)
@@ -616,7 +620,7 @@ def nnls_problems() -> Iterator[tuple[str, Maker]]:
     for name, (team, m, n) in TEAMS.items():
         yield f"nnls, by {name}", partial(nnls_by_team, team, m, n)
     yield "nnls, strided", lambda s: nnls(strided, {}, s)
-    yield "nnls, Fortran order", lambda s: nnls(in_fortran_order, {}, s)
+    yield "nnls, Fortran order", lambda s: nnls(fortran_ordered, {}, s)
     yield (
         "nnls, penalties and a warm start",
         partial(nnls, np.asarray, {"l1": 0.1, "l2": 0.2, "warm": True}),
@@ -678,7 +682,7 @@ def positive(shape: tuple[int, ...]) -> Array:
     return random().random(shape)
 
 
-def in_fortran_order(array: Array) -> Array:
+def fortran_ordered(array: Array) -> Array:
     if array.ndim < 3:
         return array
     return np.ascontiguousarray(array.swapaxes(-1, -2)).swapaxes(-1, -2)
@@ -742,12 +746,12 @@ TEAMS = {
 
 
 def nnls_by_team(team: Team, m: int, n: int, settings: Settings) -> Call:
-    def by_gram(*given: Any) -> Any:
+    def solve_by_gram(*given: Any) -> Any:
         with mock.patch.object(nnls_gram_kernel, "teams_for", return_value=[team]):
             return solved(*given, method="gram")
 
     systems = settings.size(300, 3) if team.is_small else 3
-    return Call(by_gram, systems_of(systems, m, n), {}, None, 1e-8)
+    return Call(solve_by_gram, systems_of(systems, m, n), {}, None, 1e-8)
 
 
 def nnls_of_the_paper(name: str, settings: Settings) -> Call:
@@ -946,7 +950,7 @@ def checks() -> list[Check]:
 
 
 def facts() -> dict[str, str]:
-    """Describe the machine; "why not" is the reason if it has no GPU."""
+    """Describe the machine; "why not" says why a GPU is missing."""
     cupy = cupy_with_device()
     found = {
         **harness.facts(cupy),
@@ -996,7 +1000,7 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
 
 
 def main(given: list[str] | None = None) -> int:
-    """Return 0 if all checks passed, 1 if one failed, `NO_GPU` without a GPU."""
+    """Return 0 if all checks passed, 1 if a check failed, `NO_GPU` without a GPU."""
     options = arguments(given)
     os.environ.pop("GPUSOLVE_EMULATE", None)
     written = sys.stdout

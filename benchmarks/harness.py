@@ -1,7 +1,7 @@
 """What the benchmarks share: timing, the machine, Markdown tables, the command line.
 
 All calls are timed in one way. The first call, which may compile, is reported apart;
-the median of the later calls is kept. On a GPU a time is that between two CUDA events,
+the median of the later calls is kept. A time on a GPU is taken between two CUDA events,
 and the L2 cache is flushed before each call. The host prepares the call while the
 device is still flushing, so Python's overhead counts only if it takes longer than the
 flush. On the host a time is wall time, with the caches as they are.
@@ -49,7 +49,7 @@ class Timed(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """Repeated calls: seconds of the first, median of the others, the last result."""
+    """Repeated calls: seconds of the first, median of the rest, the last result."""
 
     first: float
     median: float
@@ -86,7 +86,7 @@ def timing(stopwatch: Stopwatch, call: Call, repeats: int) -> Timing:
     """Time a call that has not been made before, and `repeats` repetitions."""
     seconds = []
     for _ in range(1 + repeats):
-        result = None  # frees the memory of the last one
+        result = None  # frees the memory of the last result
         taken, result = stopwatch(call)
         seconds.append(taken)
     return Timing(seconds[0], statistics.median(seconds[1:]), result)
@@ -105,7 +105,7 @@ class Machine(NamedTuple):
         CuPy or NumPy.
     stopwatch : callable
     repeats : int
-        Calls that are timed after the first one.
+        Calls that are timed after the first call.
     peers : bool
         Whether other libraries are timed, too.
     """
@@ -135,7 +135,7 @@ class Machine(NamedTuple):
         return 2 * int(source.nbytes) / self.timing(copy).median
 
     def peer_cell(self, call: Call | None, on_host: bool = False) -> str:
-        """Microseconds of another library's call; empty if there is none to time.
+        """Microseconds of another library's call; empty without a call to time.
 
         A library that fails, for instance for lack of memory, costs no more than its
         own cell of the table.
@@ -329,7 +329,7 @@ def aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def publish(report: Iterable[str], path: Path | None) -> None:
-    """Print each line as it comes, and write it to a file if one is given."""
+    """Print each line as it comes, and write it to the file, if given."""
     with contextlib.ExitStack() as stack:
         files = [sys.stdout]
         if path:

@@ -60,13 +60,13 @@ def read(path: Path, count: int) -> Shots:
         If datasets are missing, their shapes do not match, or there are fewer shots.
     """
     with h5py.File(path) as file:
-        datasets = {name.upper(): one for name, one in file.items()}
+        datasets = {name.upper(): dataset for name, dataset in file.items()}
         check(datasets, count)
         return Shots(*(datasets[name][:count].astype(np.float64) for name in AXES))
 
 
 def check(datasets: Mapping[str, Any], count: int) -> None:
-    """Raise ValueError unless the datasets are those of at least `count` shots."""
+    """Raise ValueError unless the datasets have at least `count` shots."""
     if not datasets.keys() >= AXES.keys():
         found = ", ".join(sorted(datasets)) or "none"
         raise ValueError(f"datasets must include {', '.join(AXES)}, got {found}")

@@ -89,7 +89,7 @@ def cell(answer: Answer, certifier: Certifier, systems: int) -> str:
 
 
 def ratio(answer: Answer, other: Answer | None, workers: int = 1) -> str:
-    """The time of an answer over that of another one, shared by some workers."""
+    """The time of an answer over the other's time, shared by some workers."""
     if other is None or not len(other.x):
         return ""
     return f"{answer.seconds * workers / other.seconds:.2f}"
@@ -105,7 +105,7 @@ def line(
     theirs = {process.peer.name: process.solve(A, b) for process in peers}
     return row(
         *(case.name, f"{systems:,}", three_digits(double.first_call)),
-        *(cell(one.answer, one.certifier, systems) for one in (double, single)),
+        *(cell(timed.answer, timed.certifier, systems) for timed in (double, single)),
         f"{float(double.result.n_updates.mean()):.1f}",
         f"{float(double.result.n_downdates.mean()):.1f}",
         ratio(double.answer, theirs.get("SciPy"), cores()),
@@ -126,9 +126,9 @@ first systems, with {SAMPLE_ENTRIES:,} entries together, at most {SAMPLE_SYSTEMS
 witness is the residual of gpusolve's answer. Negative entries of x count as 0.
 
 gpusolve is timed in float64 and in float32, other libraries in float64. "/ SciPy" is
-gpusolve's time in float64 divided by that of the loop over SciPy and multiplied by the
-number of cores: below 1, it is faster than SciPy on all cores could be. "/ joblib" is
-that time divided by joblib's.
+gpusolve's time in float64 divided by the time of the loop over SciPy and multiplied by
+the number of cores: below 1, gpusolve is faster than SciPy on all cores could be.
+"/ joblib" is gpusolve's time divided by joblib's.
 
 "Updates" and "downdates" are the columns that enter and leave the passive set, per
 system. The paper has {PAPER}.
@@ -138,9 +138,9 @@ ABOUT_PEERS = f"""\
 The other libraries: SciPy in a loop on one core; joblib, a pool with SciPy on each
 core; fnnlsEigen in a loop on one core; jaxnnls, an interior-point method; optax,
 accelerated gradients with {OPTAX_STEPS} steps; cuML. Each has {{budget:g}} s for a
-batch. If all systems take longer, it solves the first ones, "solved" says how many, and
-the time is scaled to all. It is stopped if it does not return in {{limit:g}} s:
-fnnlsEigen does not for a few systems of the second experiment.
+batch. If all systems take longer, it solves only the first systems, "solved" says how
+many, and the time is scaled to all. It is stopped after {{limit:g}} s; so is
+fnnlsEigen for a few systems of the second experiment.
 """
 
 
@@ -160,7 +160,9 @@ def report(
         *(peer.name for peer in libraries),
     )
     with ExitStack() as stack:
-        peers = [stack.enter_context(PeerProcess(one, budget)) for one in libraries]
+        peers = [
+            stack.enter_context(PeerProcess(library, budget)) for library in libraries
+        ]
         for case in cases:
             more = case.on_gpu if machine.cupy else ()
             for number in systems or case.systems + more:
@@ -172,7 +174,7 @@ def report(
 
 def chosen(pattern: str, sizes: list[int] | None) -> list[Case]:
     """The cases whose name matches; with `sizes`, the experiments of these sizes."""
-    cases = [one for size in sizes for one in experiments(size)] if sizes else CASES
+    cases = [case for size in sizes for case in experiments(size)] if sizes else CASES
     return [case for case in cases if re.search(pattern, case.name)]
 
 

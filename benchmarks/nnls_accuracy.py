@@ -6,9 +6,9 @@
     python benchmarks/nnls_accuracy.py --bounds     # with bounds and all other options
     python benchmarks/nnls_accuracy.py --qp         # quadratic programs, G singular
 
-The excess is ``|b - A x|`` minus that of the reference, over ``|b|``. The reference is
-the better one of SciPy and, up to 8 columns, of all supports. A system fails if its
-excess is above the limit (1e-9, for float32 1e-4) plus the allowance for a large x.
+The excess is ``|b - A x|`` minus the reference's ``|b - A x|``, over ``|b|``. The
+reference is the better x of SciPy and, up to 8 columns, of all supports. A system fails
+if its excess is above the limit (1e-9, for float32 1e-4) plus an allowance for large x.
 ``tests/support/degenerate_systems.py`` makes and judges the systems.
 
 "Lossy" is a stricter test: the limit is relative to the least residual, not to ``|b|``,
@@ -59,10 +59,10 @@ from degenerate_systems import (
     BATCH,
     allowance,
     batch,
-    by_scipy,
     excess,
     loss,
     reference,
+    solve_by_scipy,
 )
 
 Array = NDArray[Any]
@@ -96,7 +96,7 @@ class Solver(NamedTuple):
         if self.machine == "cuda":
             import cupy
 
-            given = [None if one is None else cupy.asarray(one) for one in given]
+            given = [None if value is None else cupy.asarray(value) for value in given]
         G, c, lower, upper, sum_to = given
         return gpusolve.bounded_qp(
             G, c, (lower, upper), sum_to=sum_to, method=self.method
@@ -111,8 +111,8 @@ class Solver(NamedTuple):
 
             A, b, *bounds = map(cupy.asarray, (A, b, *bounds))
             options = {
-                name: None if one is None else cupy.asarray(one)
-                for name, one in options.items()
+                name: None if value is None else cupy.asarray(value)
+                for name, value in options.items()
             }
         result = gpusolve.lsq_linear(A, b, bounds, method=self.method, **options)
         return to_host(result.x), to_host(result.kkt), to_host(result.status)
@@ -148,7 +148,7 @@ class Tally:
     worst_kkt: float = -np.inf
 
     def add(self, other: Tally) -> None:
-        for name in (one.name for one in fields(self)):
+        for name in (entry.name for entry in fields(self)):
             mine, its = getattr(self, name), getattr(other, name)
             largest = name.startswith("worst")
             setattr(self, name, max(mine, its) if largest else mine + its)
@@ -165,7 +165,7 @@ def measure(index: int, seed: int, solver: Solver) -> tuple[str, Tally, list[Fai
     with one_blas_thread():
         best = reference(A, b, solver.dtype)
         over, allowed = excess(A, b, x, best), allowance(b, best)
-        scipy = excess(A, b, by_scipy(A, b), best)
+        scipy = excess(A, b, solve_by_scipy(A, b), best)
     failed = over > solver.limit + allowed
     tally = Tally(
         systems=len(b),
@@ -199,7 +199,7 @@ def measure_bounded(
         over = bounded_systems.excess(given, x.astype(np.float64))
         scipy = np.zeros(len(b))
         if given.sum_to is None and not given.l1.any():
-            scipy = bounded_systems.excess(given, bounded_systems.by_bvls(given))
+            scipy = bounded_systems.excess(given, bounded_systems.solve_by_bvls(given))
     failed = over > solver.limit
     tally = Tally(
         systems=len(b),

@@ -19,7 +19,7 @@ from typing import Any
 
 from harness import choose, head, publish, row, table_head, three_digits, timing_parser
 from nnls_cases import fibres, uniform
-from nnls_peers import by_scipy
+from nnls_peers import solve_by_scipy
 from numpy.typing import NDArray
 
 import gpusolve
@@ -41,7 +41,9 @@ BATCHES = {
 """Shapes, numbers of systems, and whether they share A: without the object."""
 
 FIRST = {
-    "one system of 30 x 10": lambda: [one[0] for one in uniform(1, (30, 10), False)],
+    "one system of 30 x 10": lambda: [
+        batch[0] for batch in uniform(1, (30, 10), False)
+    ],
     "1,000 systems of 64 x 362, one matrix": lambda: fibres(1000),
 }
 """The first call of a process."""
@@ -51,7 +53,7 @@ def scipy_solver() -> Solver:
     """SciPy's function for one system, and a loop over it for a batch."""
     from scipy.optimize import nnls
 
-    return lambda A, b: nnls(A, b) if b.ndim == 1 else by_scipy(A, b)
+    return lambda A, b: nnls(A, b) if b.ndim == 1 else solve_by_scipy(A, b)
 
 
 SOLVERS: dict[str, Callable[[], Solver]] = {
@@ -69,7 +71,7 @@ def seconds(solve: Solver, A: Array, b: Array, calls: int = 1) -> float:
 
 
 def median(solver: str, A: Array, b: Array, calls: int, repeats: int) -> float:
-    """The median of repetitions after a first one that is not counted."""
+    """The median of repetitions after a first repetition that is not counted."""
     solve = SOLVERS[solver]()
     seconds(solve, A, b)
     return statistics.median(seconds(solve, A, b, calls) for _ in range(repeats))
@@ -90,7 +92,7 @@ def batch(solver: str, name: str, repeats: int) -> float:
     return median(solver, *uniform(systems, shape, is_shared), 1, repeats)
 
 
-def in_a_process(function: str, *arguments: Any, **environment: str) -> float:
+def time_in_process(function: str, *arguments: Any, **environment: str) -> float:
     """The result of a function of this file in a new process."""
     call = f"nnls_calls.{function}(*json.loads(input()))"
     found = subprocess.run(
@@ -141,16 +143,16 @@ def report(repeats: int) -> Iterator[str]:
     shapes = {f"{m} x {n}": (m, n) for m, n in SHAPES}
 
     def single(solver: str, name: str) -> float:
-        A, b = (one[0] for one in uniform(1, shapes[name], False))
+        A, b = (batch[0] for batch in uniform(1, shapes[name], False))
         return median(solver, A, b, CALLS, repeats)
 
     def first(solver: str, name: str) -> float:
         return statistics.median(
-            in_a_process("first_call", solver, name) for _ in range(repeats)
+            time_in_process("first_call", solver, name) for _ in range(repeats)
         )
 
-    def without_object(solver: str, name: str) -> float:
-        return in_a_process("batch", solver, name, repeats, GPUSOLVE_OBJECT="none")
+    def time_without_object(solver: str, name: str) -> float:
+        return time_in_process("batch", solver, name, repeats, GPUSOLVE_OBJECT="none")
 
     systems = "systems", "gpusolve ms", "SciPy ms", "ratio"
     yield ONE_SYSTEM.format(repeats=repeats, calls=CALLS)
@@ -161,7 +163,7 @@ def report(repeats: int) -> Iterator[str]:
     yield from lines(FIRST, 1e-3, first)
     yield WITHOUT_OBJECT.format(repeats=repeats)
     yield from table_head(*systems)
-    yield from lines(BATCHES, 1e-3, without_object)
+    yield from lines(BATCHES, 1e-3, time_without_object)
 
 
 def main() -> None:

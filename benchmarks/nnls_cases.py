@@ -21,6 +21,7 @@ PAPER_SIZES = {"deconvolution": 432, "shifted_gaussians": 512, "uniform_random":
 MANY = 1_000, 10_000
 MILLION = (1_000_000,)
 PIXELS = 512 * 512
+"""A system for each pixel of a picture."""
 
 
 class Case(NamedTuple):

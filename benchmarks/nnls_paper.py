@@ -39,7 +39,7 @@ from harness import (
     wall_clock,
 )
 from nnls_cases import PAPER_SIZES
-from nnls_peers import by_scipy
+from nnls_peers import solve_by_scipy
 from paper_ratios import ratio_table
 
 import gpusolve
@@ -82,7 +82,7 @@ class Way(NamedTuple):
     ----------
     name : str
     solve : callable
-        From A and b to an ``NNLSResult``, or to x of a library that has no certificate.
+        From A and b to an ``NNLSResult``, or to x of a library without a certificate.
     on_device : bool
         Whether the arrays are on the GPU.
     """
@@ -101,7 +101,7 @@ def ways(machine: Machine) -> list[Way]:
         *(device if machine.cupy else ()),
         *host,
         *compared,
-        Way("SciPy, a loop", by_scipy),
+        Way("SciPy, a loop", solve_by_scipy),
     ]
 
 
@@ -128,7 +128,7 @@ class Cell(NamedTuple):
 TOO_SLOW = Cell(np.inf, 0.0)
 
 Column = list[Cell]
-"""The cells of a way, one for each number of systems."""
+"""The cells of a way, a cell for each number of systems."""
 
 
 def column(
@@ -158,11 +158,11 @@ def repeated(stopwatch: Stopwatch, call: Call, repeats: int, limit: float) -> Ti
     if first.seconds > limit:
         return first
     calls = [stopwatch(call) for _ in range(repeats)]
-    return Timed(median(one.seconds for one in calls), first.result)
+    return Timed(median(timed.seconds for timed in calls), first.result)
 
 
 def first(systems: Systems, number: int) -> Systems:
-    """The first ones of a batch, which may share a matrix."""
+    """The first systems of a batch, which may share a matrix."""
     A, b = systems
     return A if A.ndim == 2 else A[:number], b[:number]
 
@@ -189,13 +189,13 @@ def counts(cell: Cell) -> tuple[str, str]:
 
 
 def crossing(
-    systems: Sequence[int], one: Sequence[float], other: Sequence[float]
+    systems: Sequence[int], first: Sequence[float], second: Sequence[float]
 ) -> float | None:
-    """The number of systems from which `one` is faster, None if it never is.
+    """The number of systems from which `first` is faster, None if it never is.
 
     Between two numbers of systems, times are powers of the number.
     """
-    apart = np.log(one) - np.log(other)
+    apart = np.log(first) - np.log(second)
     slower = np.flatnonzero(apart > 0)
     if not len(slower):
         return float(systems[0])
@@ -213,13 +213,12 @@ ABOUT = """\
 Seconds for all systems together. Calls of more than {limit:g} s are not repeated. In
 brackets, the part of the systems with status 0, if it is not all: only these have a
 certificate of a few eps. "> {limit:g}" stands for a batch that was not timed, since a
-smaller one took longer, or this one would by its rate on {cores} cores. SciPy solves
-the systems in a loop on one core.
+smaller batch took longer, or this batch would by its rate on {cores} cores. SciPy
+solves the systems in a loop on one core.
 
-Updates and downdates are the columns that enter and leave the passive set: those of
-`fnnls`, one at a time as in the paper, and those of `auto`, which may take several at
-once. The paper's figures, below ours, are for an Intel X5560 with 8 cores and an NVIDIA
-Tesla C2050.
+Updates and downdates are the columns that enter and leave the passive set: in `fnnls` a
+single column at a time as in the paper, in `auto` perhaps several at once. The paper's
+figures, below ours, are for an Intel X5560 with 8 cores and an NVIDIA Tesla C2050.
 """
 
 NOTES = {
@@ -227,8 +226,8 @@ NOTES = {
 The waveforms are {waveforms}.
 """,
     "shifted_gaussians": """\
-The paper has fewer updates: its counts are those of Gaussians with sigma = 5.12, see
-passive_sets.md.
+The paper has fewer updates: its counts equal the counts of Gaussians with sigma = 5.12,
+see passive_sets.md.
 """,
     "uniform_random": """\
 The paper takes the variable with the largest gradient, gpusolve that with the largest
@@ -267,7 +266,7 @@ def table(
 def crossings(
     name: str, found: Mapping[str, Column], numbers: Sequence[int]
 ) -> Iterator[str]:
-    """From how many systems a GPU is faster: the paper's, and the one measured."""
+    """The number of systems from which a GPU is faster: in the paper, and measured."""
     found_at = since(paper_crossing(name))
     yield f"By interpolation in the paper's table, its GPU is faster {found_at}."
     if GPU_WAY in found:
@@ -366,7 +365,7 @@ class Study(NamedTuple):
     numbers : tuple of int
         Of systems, increasing.
     waveforms : str
-        Where those of the first experiment come from.
+        The source of the waveforms of the first experiment.
     """
 
     makers: dict[str, Callable[[int], Systems]]
@@ -387,7 +386,7 @@ def chosen(options: argparse.Namespace) -> Study:
     import lvis
 
     makers["deconvolution"] = lambda count: lvis.systems(lvis.read(options.lvis, count))
-    return Study(makers, sorted(numbers), f"those of `{options.lvis.name}`")
+    return Study(makers, sorted(numbers), f"from `{options.lvis.name}`")
 
 
 def arguments() -> argparse.Namespace:

@@ -67,7 +67,7 @@ class Answer(NamedTuple):
 def answers(peer: Peer, A: Array, b: Array, budget: float) -> Iterator[Answer]:
     """Solve `FEW` systems, and then more of them, as many as fit into the budget.
 
-    All are solved twice, and the second time counts: the first one may compile.
+    All systems are solved twice, and the second time counts: the first may compile.
     """
     count, following = 0, min(FEW, len(b))
     while following > count:
@@ -80,7 +80,7 @@ def answers(peer: Peer, A: Array, b: Array, budget: float) -> Iterator[Answer]:
 
 
 def serve(connection: Connection) -> None:
-    """Answer each batch with answers and, at the end, why there are no more."""
+    """Answer each batch with answers and, at the end, the reason why they end."""
     peer = connection.recv()
     with contextlib.suppress(EOFError):
         while True:
@@ -115,7 +115,7 @@ class PeerProcess:
             self.kill()
 
     def solve(self, A: Array, b: Array) -> Answer:
-        """Return the last answer; it has no systems if there is none."""
+        """Return the last answer, or an answer without systems."""
         if self.process is None:
             self.start()
             answer = self.ask(*TINY, START_SECONDS)

@@ -41,14 +41,14 @@ class Peer(NamedTuple):
 
 
 def each(A: Array, b: Array) -> Iterator[tuple[Array, Array]]:
-    """The systems one by one."""
+    """Each system of a batch."""
     return zip(np.broadcast_to(A, (len(b), *A.shape[-2:])), b, strict=True)
 
 
 # ---- on one core ---------------------------------------------------------------------
 
 
-def by_scipy(A: Array, b: Array) -> Array:
+def solve_by_scipy(A: Array, b: Array) -> Array:
     from scipy.optimize import nnls
 
     with one_blas_thread():
@@ -56,11 +56,11 @@ def by_scipy(A: Array, b: Array) -> Array:
 
 
 def scipy_loop(A: Array, b: Array) -> Call:
-    return partial(by_scipy, A, b)
+    return partial(solve_by_scipy, A, b)
 
 
 def fnnls_eigen(A: Array, b: Array) -> Call:
-    """It keeps ``A^T A`` between the systems if they share the matrix."""
+    """fnnlsEigen keeps ``A^T A`` between the systems if they share the matrix."""
     from fnnlsEigen import CachePreComputeNNLS, fnnls
 
     def solve_all() -> Array:
@@ -82,12 +82,12 @@ def joblib_pool(A: Array, b: Array) -> Call:
 
     def solve_all() -> Array:
         pool = Parallel(n_jobs=cores(), max_nbytes=None)  # no files for large arrays
-        return np.concatenate(pool(delayed(by_scipy)(*some) for some in systems))
+        return np.concatenate(pool(delayed(solve_by_scipy)(*some) for some in systems))
 
     return solve_all
 
 
-# ---- on a GPU if there is one --------------------------------------------------------
+# ---- on a GPU, if present ------------------------------------------------------------
 
 
 def jax_call(solve: Callable[[Array, Array], Array], A: Array, b: Array) -> Call:
@@ -116,7 +116,7 @@ def optax(A: Array, b: Array) -> Call:
 
 
 def cuml(A: Array, b: Array) -> Call:
-    """It solves a batch if the systems share the matrix, otherwise one by one."""
+    """cuML solves a batch if the systems share the matrix, otherwise each by itself."""
     import cupy
     from cuml.solvers import nnls
 

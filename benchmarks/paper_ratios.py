@@ -18,7 +18,7 @@ from gpusolve.studies.experiments import PAPER_SYSTEMS, PAPER_TABLES
 Seconds = Mapping[str, Mapping[str, Sequence[float]]]
 """By table and row, for each of `PAPER_SYSTEMS`."""
 
-PAPERS: Seconds = {name: one.seconds for name, one in PAPER_TABLES.items()}
+PAPERS: Seconds = {name: table.seconds for name, table in PAPER_TABLES.items()}
 
 HERE = {"CPU lsqnonneg": "lsqnonneg", "CPU NNLS": "qr", "GPU NNLS": "qr, GPU"}
 """The same implementations in this package: `lsqnonneg` is written in Python here."""
@@ -37,7 +37,7 @@ class Ratio(NamedTuple):
     stated : str
         The factor in the text.
     low, high : float
-        Between these the factor is as stated: to the last digit of it.
+        Between these the factor is as stated, to its last digit.
     tables : tuple of str
         The tables that the text speaks of.
     systems : tuple of int
@@ -55,12 +55,12 @@ class Ratio(NamedTuple):
     def factors(self, seconds: Seconds) -> list[float]:
         """The factors in some tables, where both rows were timed."""
         pairs = [
-            (of_table[self.slower][k], of_table[self.faster][k])
-            for name, of_table in seconds.items()
+            (rows[self.slower][k], rows[self.faster][k])
+            for name, rows in seconds.items()
             for k in map(PAPER_SYSTEMS.index, self.systems)
-            if name in self.tables and {self.slower, self.faster} <= of_table.keys()
+            if name in self.tables and {self.slower, self.faster} <= rows.keys()
         ]
-        return [one / other for one, other in pairs if math.isfinite(one + other)]
+        return [slow / fast for slow, fast in pairs if math.isfinite(slow + fast)]
 
     @property
     def agrees(self) -> bool:
@@ -104,31 +104,32 @@ RATIOS = {
 ABOUT = """\
 ## What section 7 says of its tables
 
-The factors that the text states, and those of the seconds in its tables. Four of the
-eight are not in the tables. Updating is 3.3 to 7.3 times as fast as a full QR, more
-than the text claims. With 24 systems, which are more than the 14 multiprocessors, the
-GPU is slower than the CPU in two of three tables. The 23 of the Gaussians is 21. The
-1.7 of random matrices is what C code gains over Matlab's; updating gains 4.
+The factors that the text states, and the same factors of the seconds in its tables.
+Four of the eight factors are not in the tables. Updating is 3.3 to 7.3 times as fast as
+a full QR, more than the text claims. With 24 systems, which are more than the 14
+multiprocessors, the GPU is slower than the CPU in two of three tables. The factor 23 of
+the Gaussians is 21. The 1.7 of random matrices is the gain of C code over Matlab's;
+updating gains 4.
 
-"Here" are the same factors of the times above, where there are such: `lsqnonneg`, in
+"Here" are the same factors of the times above, where these exist: `lsqnonneg`, in
 Python, over `qr`.
 """
 
 
 def ratio_table(measured: Seconds) -> Iterator[str]:
-    """The stated factors, those of the paper's tables, and those measured here."""
+    """The factors that are stated, in the paper's tables, and measured here."""
     yield ABOUT
     yield from table_head("", "the text", "its tables", "", "here")
-    for name, one in RATIOS.items():
-        verdict = "agrees" if one.agrees else "differs"
-        here = one._replace(
-            slower=HERE.get(one.slower, ""), faster=HERE.get(one.faster, "")
+    for name, ratio in RATIOS.items():
+        verdict = "agrees" if ratio.agrees else "differs"
+        here = ratio._replace(
+            slower=HERE.get(ratio.slower, ""), faster=HERE.get(ratio.faster, "")
         )
-        found = span(one.factors(PAPERS)), verdict, span(here.factors(measured))
-        yield row(name, one.stated, *found)
+        found = span(ratio.factors(PAPERS)), verdict, span(here.factors(measured))
+        yield row(name, ratio.stated, *found)
 
 
 def span(factors: list[float]) -> str:
-    """The least and the largest factor; empty if there is none."""
+    """The least and the largest factor; empty without factors."""
     ends = (min(factors), max(factors)) if factors else ()
     return " to ".join(dict.fromkeys(f"{end:.2f}" for end in ends))

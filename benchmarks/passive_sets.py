@@ -25,7 +25,9 @@ from qr_updating import TABLE, operations
 from scipy.special import ndtri
 
 from gpusolve._device.threads import one_blas_thread
-from gpusolve.reference._nnls_qr import DEPENDENT, PassiveQR
+from gpusolve._numerics.scaling import Indices, Mask, scale
+from gpusolve.studies._compared.active_set import ActiveSetBatch
+from gpusolve.studies._compared.lsqnonneg import passive_solution
 from gpusolve.studies._qr_updating import METHODS, Costs
 from gpusolve.studies.experiments import (
     EXPERIMENTS,
@@ -37,7 +39,7 @@ from gpusolve.studies.experiments import (
 Floats = NDArray[np.floating[Any]]
 
 TOLERANCE = 1e-10
-"""Gradients up to this end the method. Those of the experiments begin at 1 or more."""
+"""Gradients up to this end the method. In the experiments they begin at 1 or more."""
 
 
 # ---- Algorithm 1 ---------------------------------------------------------------------
@@ -82,50 +84,66 @@ RULES: dict[str, Rule] = {
 }
 
 
-def follow(
-    A: Floats, b: Floats, rule: Rule = gradient, tol: float = TOLERANCE
-) -> list[Change]:
+Run = list[Change]
+"""All changes of one system."""
+
+UNLIMITED = np.iinfo(np.int32).max
+
+
+class Followed(ActiveSetBatch):
+    """Algorithm 1 on a single system, and the changes of its passive set.
+
+    Attributes
+    ----------
+    run : list of Change
+    order : list of int
+        The passive variables, in the list to whose end columns are appended.
+    """
+
+    def __init__(self, A: Floats, b: Floats, rule: Rule, tol: float) -> None:
+        self.run: Run = []
+        self.order: list[int] = []
+        system, norm = scale(A, b), np.linalg.norm(A, axis=0)
+
+        def solve(at: Indices, passive: Mask) -> Floats:
+            y = np.zeros(passive.shape, A.dtype)
+            for values, variables in zip(y, map(np.flatnonzero, passive), strict=True):
+                values[variables] = passive_solution(system, variables)
+            return y
+
+        def slope(at: Indices, x: Floats) -> Floats:
+            w = system.unscale_dual((system.b - x @ system.A.T) @ system.A)
+            return np.where(w > tol, rule(w, norm), 0)
+
+        start = np.zeros((1, len(norm)), A.dtype)
+        super().__init__(system, start, solve, slope, tol=0.0)
+
+    def make_pass(self, at: Indices) -> None:
+        super().make_pass(at)
+        passive = {*np.flatnonzero(self.passive[0]).tolist()} - {*self.tried.tolist()}
+        for variable in passive.difference(self.order):
+            self.note(True, variable, len(self.order))
+            self.order.append(variable)
+        for variable in [one for one in self.order[::-1] if one not in passive]:
+            self.note(False, variable, self.order.index(variable))
+            self.order.remove(variable)
+
+    def note(self, enters: bool, variable: int, position: int) -> None:
+        before = sum(one < variable for one in self.order)
+        length = len(self.order)
+        self.run.append(Change(enters, variable, length, position + 1, before + 1))
+
+
+def follow(A: Floats, b: Floats, rule: Rule = gradient, tol: float = TOLERANCE) -> Run:
     """The changes of the passive set when Algorithm 1 solves a system.
 
     With two corrections of line 10: no minus, and only variables whose y is not
-    positive. `tol` stands for the 0 of line 3.
+    positive. `tol` stands for the 0 of line 3. A variable that enters must become
+    positive, which Lawson and Hanson ask for.
     """
-    norm, n = np.linalg.norm(A, axis=0), A.shape[1]
-    factors = PassiveQR(min(A.shape), b, norm)
-    dependent = DEPENDENT * float(np.finfo(A.dtype).eps)
-    x, changes = np.zeros(n, A.dtype), []
-
-    def note(enters: bool, position: int, variable: int) -> None:
-        before = 1 + int((factors.passive < variable).sum())
-        changes.append(Change(enters, variable, factors.length, position + 1, before))
-
-    while True:
-        w = A.T @ (b - A @ x)
-        w[factors.passive] = 0
-        if not w.max() > tol:
-            return changes
-        j = int(np.argmax(rule(w, norm)))
-        note(True, factors.length, j)
-        if not factors.append(j, 0.0, A[:, j], 0.0, dependent, 1.0, -np.inf):
-            raise ValueError(f"column {j} depends on the passive columns")
-        while True:
-            y, passive = factors.solve(factors.rhs[factors.used]), factors.passive
-            low = np.flatnonzero(y <= 0)
-            if not len(low):
-                break
-            before = x[passive]
-            steps = before[low] / (before[low] - y[low])
-            x[passive] = np.maximum(before + steps.min() * (y - before), 0)
-            x[passive[low[np.argmin(steps)]]] = 0
-            for p in map(int, low[x[passive[low]] == 0][::-1]):
-                note(False, p, int(factors.passive[p]))
-                factors.remove(p, 0.0)
-        x[:] = 0
-        x[factors.passive] = y
-
-
-Run = list[Change]
-"""All changes of one system."""
+    followed = Followed(A, b, rule, tol)
+    followed.solve(UNLIMITED)
+    return followed.run
 
 
 def follow_each(
@@ -135,7 +153,7 @@ def follow_each(
     A, b = systems
     every = np.broadcast_to(A, (len(b), *A.shape[-2:]))
     with one_blas_thread():
-        return [follow(*one, rule, tol) for one in zip(every, b, strict=True)]
+        return [follow(*system, rule, tol) for system in zip(every, b, strict=True)]
 
 
 # ---- how many enter, and how many leave ----------------------------------------------
@@ -151,7 +169,7 @@ class Means(NamedTuple):
 
 def each_count(runs: Iterable[Run]) -> NDArray[np.float64]:
     """The numbers of `Means` for each system."""
-    entered = [(sum(one.enters for one in run), len(run)) for run in runs]
+    entered = [(sum(change.enters for change in run), len(run)) for run in runs]
     return np.array([(up, all_ - up, 2 * up - all_) for up, all_ in entered], float)
 
 
@@ -183,9 +201,9 @@ class Variation(NamedTuple):
     change : callable
         Of A and b.
     options : dict
-        Those of `shifted_gaussians`.
+        Options of `shifted_gaussians`.
     rule, tol
-        Those of `follow`.
+        Arguments of `follow`.
     """
 
     change: Callable[[Floats, Floats], tuple[Floats, Floats]] = lambda A, b: (A, b)
@@ -199,7 +217,7 @@ def single(A: Floats, b: Floats) -> tuple[Floats, Floats]:
 
 
 def half_normal(A: Floats, b: Floats) -> tuple[Floats, Floats]:
-    """Uniform b become magnitudes of normal ones."""
+    """Uniform numbers b become magnitudes of normal numbers."""
     return A, ndtri((1 + b) / 2)
 
 
@@ -243,10 +261,10 @@ VARIATIONS = {
 """From top to bottom: the rule, the end, the vectors, the means, the sizes."""
 
 
-def varied(systems: int, one: Variation) -> list[Run]:
+def varied(systems: int, variation: Variation) -> list[Run]:
     """The changes of some systems of another experiment than in Table 7.2."""
-    made = one.change(*shifted_gaussians(systems, **one.options))
-    return follow_each(made, one.rule, one.tol)
+    made = variation.change(*shifted_gaussians(systems, **variation.options))
+    return follow_each(made, variation.rule, variation.tol)
 
 
 # ---- where columns leave -------------------------------------------------------------
@@ -254,9 +272,9 @@ def varied(systems: int, one: Variation) -> list[Run]:
 
 def parts(runs: Iterable[Run], reordered: bool = True) -> NDArray[np.float64]:
     """For each removed column, the part of the list before its middle: from 0 to 1."""
-    removed = [one for run in runs for one in run if not one.enters]
-    places = [one.reordered if reordered else one.ordered for one in removed]
-    lengths = [one.length for one in removed]
+    removed = [change for run in runs for change in run if not change.enters]
+    places = [change.reordered if reordered else change.ordered for change in removed]
+    lengths = [change.length for change in removed]
     return (np.array(places) - 0.5) / lengths
 
 
@@ -271,20 +289,20 @@ def spent(run: Run, rows: int, method: str, reordered: bool) -> tuple[Costs, Cos
     rows : int
         Of A.
     method, reordered
-        Those of ``gpusolve.studies.qr_updating``.
+        Arguments of ``gpusolve.studies.qr_updating``.
     """
     updates, downdates = Costs(0, 0, 0), Costs(0, 0, 0)
-    for one in run:
-        at = rows, one.length, one.reordered if reordered else one.ordered
-        if one.enters:
+    for change in run:
+        at = rows, change.length, change.reordered if reordered else change.ordered
+        if change.enters:
             updates = added(updates, insertion(method, *at))
         else:
             downdates = added(downdates, removal(method, *at))
     return updates, downdates
 
 
-def added(one: Costs, other: Costs) -> Costs:
-    return Costs(*map(sum, zip(one, other, strict=True)))
+def added(first: Costs, second: Costs) -> Costs:
+    return Costs(*map(sum, zip(first, second, strict=True)))
 
 
 def insertion(method: str, m: int, length: int, i: int) -> Costs:
@@ -293,11 +311,13 @@ def insertion(method: str, m: int, length: int, i: int) -> Costs:
 
 
 def removal(method: str, m: int, length: int, i: int) -> Costs:
-    """The Givens downdate: of a square Q, of one with l columns, or of R alone."""
+    """The Givens downdate: of a square Q, of a Q with l columns, or of R alone."""
     if i == length:
         return Costs(0, 0, 0)
     change = TABLE["Rot/down/NA"]
-    found, printed = (one.at(m, length, i) for one in (change.correct, change.printed))
+    found, printed = (
+        formulas.at(m, length, i) for formulas in (change.correct, change.printed)
+    )
     if method == "CSNE":
         return Costs(found.accesses // 2, 0, found.flops_of_r)
     return found._replace(accesses=printed.accesses) if method == "Rot" else found
@@ -307,7 +327,7 @@ def removal(method: str, m: int, length: int, i: int) -> Costs:
 
 ABOUT = """\
 {systems} systems of each kind; ± is a standard error over the systems. The method is
-Algorithm 1 of the paper, on a factorisation that orthogonalises twice.
+Algorithm 1 of the paper; each passive set is factorised by Householder reflections.
 
 ## Which column enters
 
@@ -326,8 +346,8 @@ ABOUT_SIGMA = f"""\
 
 With sigma = {SIGMA}, as the paper says, there are 9 % more updates than in its table,
 and 16 % more positive variables at the end. The number of positive variables depends on
-A and b alone if the method reaches the solution. In each row one thing is changed. The
-means are those of {{systems}} systems.
+A and b alone if the method reaches the solution. In each row a single property is
+changed. The means are over {{systems}} systems.
 
 Only the last row agrees with all three numbers: sigma = 5.12. That is 1 % of the 512
 samples, and {SIGMA} is 1 % of the 432 samples of Table 7.1. So the experiment was
@@ -340,10 +360,10 @@ ABOUT_PLACES = """\
 
 Removed columns by their place in the list: the part of them whose middle is in the last
 half, in the last quarter and in the first quarter. "reordered" is the list to whose end
-columns are appended, the other one has the order of A.
+columns are appended, "as in A" the list in the order of A.
 
 Columns leave from everywhere, and rather early than late: few from the last quarter of
-the reordered list. Those of random matrices are mostly the very first.
+the reordered list. For random matrices, mostly the very first columns leave.
 """
 
 ABOUT_COSTS = """\
@@ -374,8 +394,8 @@ def rule_table(found: Mapping[str, Mapping[str, list[Run]]]) -> Iterator[str]:
 def variation_table(systems: int) -> Iterator[str]:
     yield from table_head("", *Means._fields)
     yield row("the paper's counts", *paper_cells(PAPER_COUNTS["shifted_gaussians"]))
-    for name, one in VARIATIONS.items():
-        yield row(name, *count_cells(varied(systems, one)))
+    for name, variation in VARIATIONS.items():
+        yield row(name, *count_cells(varied(systems, variation)))
 
 
 def place_table(found: Mapping[str, list[Run]]) -> Iterator[str]:
@@ -419,13 +439,13 @@ def cost_row(
 
 def worst(run: Run) -> Run:
     """The same changes, if each removed column were the first of the list."""
-    return [one if one.enters else one._replace(reordered=1) for one in run]
+    return [change if change.enters else change._replace(reordered=1) for change in run]
 
 
 def cost_cells(each: list[tuple[Costs, Costs]]) -> tuple[str, str]:
     """Mean accesses and millions of operations; the part of the downdates."""
-    accesses = np.mean([[one.accesses for one in pair] for pair in each], axis=0)
-    flops = np.mean([[operations(one) for one in pair] for pair in each], axis=0)
+    accesses = np.mean([[costs.accesses for costs in pair] for pair in each], axis=0)
+    flops = np.mean([[operations(costs) for costs in pair] for pair in each], axis=0)
     share = [values[1] / values.sum() for values in (accesses, flops)]
     return (
         f"{accesses.sum():,.0f} ({share[0]:.0%})",

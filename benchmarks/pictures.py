@@ -22,7 +22,7 @@ GREYS, COLOURS = 64, 96
 
 
 class Pictures(NamedTuple):
-    """Three grey pictures (lines, size) and three coloured ones (lines, size, 3)."""
+    """Three grey pictures (lines, size) and three in colour (lines, size, 3)."""
 
     blurred: Floats
     deblurred: Floats
@@ -43,7 +43,7 @@ TITLES = (
 
 
 def detail(picture: Floats) -> Floats:
-    """The middle of a picture, or all of a smaller one."""
+    """The middle of a picture, or all of a smaller picture."""
     middle = (
         slice(max(0, (size - DETAIL) // 2), (size + DETAIL) // 2)
         for size in picture.shape[:2]
@@ -51,7 +51,7 @@ def detail(picture: Floats) -> Floats:
     return np.clip(picture[tuple(middle)], 0, 1)
 
 
-def with_palette(rendered: Image.Image, tissue: Floats) -> Image.Image:
+def add_palette(rendered: Image.Image, tissue: Floats) -> Image.Image:
     """Replace each pixel by the nearest grey or colour of the tissue."""
     coloured = Image.fromarray((255 * tissue).astype(np.uint8)).quantize(COLOURS)
     greys = np.linspace(0, 255, GREYS).astype(int).repeat(3)
@@ -77,4 +77,4 @@ def draw(pictures: Pictures, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     rendered = Image.open(buffer).convert("RGB")
     tissue = np.hstack([detail(picture) for picture in pictures[3:]])
-    with_palette(rendered, tissue).save(path, optimize=True)
+    add_palette(rendered, tissue).save(path, optimize=True)

@@ -35,8 +35,8 @@ class Counts(NamedTuple):
     barriers : int
         Of all blocks.
     requests, wavefronts : int
-        Accesses to shared memory, one for each warp that executes one, and passes over
-        its banks.
+        Accesses to shared memory, counted for each warp that executes an access, and
+        passes over its banks.
     sectors : int
         Of 32 bytes, of all requests to global memory.
     seconds : float
@@ -60,7 +60,7 @@ def counted(experiment: str, method: str, size: int) -> Counts:
     if result.status.any():
         raise RuntimeError(f"{method} must solve {experiment}, got {result.status}")
     names = "barriers", "shared_requests", "shared_wavefronts", "global_sectors"
-    sums = (sum(getattr(one, name) for one in report.kernels) for name in names)
+    sums = (sum(getattr(kernel, name) for kernel in report.kernels) for name in names)
     changes = int(result.n_updates[0]), int(result.n_downdates[0])
     return Counts(*changes, *sums, report.predict("H200").seconds)
 
@@ -76,7 +76,7 @@ factorisation with fewer barriers, and `"gram"`, the default. All three solution
 certified. The emulator counts; nothing is timed.
 
 - barriers: of all blocks. "For each change": over updates and downdates together.
-- requests: accesses to shared memory, one for each warp that executes one;
+- requests: accesses to shared memory, counted for each warp that executes an access;
   wavefronts: passes over its banks.
 - sectors: 32 bytes of global memory each, of all requests.
 - **predicted: not a measurement**, but `report.predict("H200")` from the counts of this

@@ -4,9 +4,9 @@
 
 Sections 5.2 and 5.3 of Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares
 on Multi-Core Architectures", give the depth of the MGS update and of the Givens
-downdate, and their accesses to shared and global memory. Here the emulator counts them:
-for the steps as published, and for those of ``cuda_src/passive_qr.cuh``. Nothing is
-timed. Results are Markdown.
+downdate, and their accesses to shared and global memory. Here the emulator counts
+accesses: for the steps as published, and for the steps of ``cuda_src/passive_qr.cuh``.
+Nothing is timed. Results are Markdown.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Counts(NamedTuple):
     Attributes
     ----------
     shared : int
-        Requests to shared memory: one for each warp that executes an access.
+        Requests to shared memory, counted for each warp that executes an access.
     columns_of_q : float
         Columns of Q that are read or written.
     elements_of_r : int
@@ -124,7 +124,7 @@ def counted(
 # ---- the report ----------------------------------------------------------------------
 
 LENGTHS = (8, 40, 64)
-"""Passive columns; downdates remove the one in the middle."""
+"""Passive columns; downdates remove the middle column."""
 
 ABOUT = """\
 # The steps of a block
@@ -136,7 +136,7 @@ Duraiswami, with 512 threads: `cuda_src/qr_steps.cu`. "As solved" is
 `cuda_src/passive_qr.cuh`, with the 128 threads that `nnls` would launch. The emulator
 counts; nothing is timed. `tests/benchmarks/test_qr_steps.py` tests each formula.
 
-- shared: accesses to shared memory, one for each warp that executes it.
+- shared: accesses to shared memory, counted for each warp that executes an access.
 - of Q, of R: columns of Q, and elements of R, that are read or written.
 - barriers: of the block; warp barriers and shuffles are added over the warps.
 """
@@ -144,20 +144,20 @@ counts; nothing is timed. `tests/benchmarks/test_qr_steps.py` tests each formula
 EXPLAINED = """
 ## The MGS update, as published
 
-The paper counts parallel accesses: those that all threads of the block do at the same
-time, or that some do while the others wait.
+The paper counts parallel accesses: accesses of all threads of the block at the same
+time, or of some threads while the other threads wait.
 
-**Global memory: l + 2.** The counts agree: l columns of Q are read, one is written,
-and so is one of R.
+**Global memory: l + 2.** The counts agree: l columns of Q are read, and a column of Q
+and a column of R are written.
 
 **Shared memory: 39 l + 2.** Counted are 59 l + 61.
 
 - The paper does not derive 39. It may be 2 (1 + 18) + 1: for each column of Q there
   are two scalar products. For each, a thread writes its term, and `reduce512` needs 18
   accesses. The slot of the column is read from the list.
-- `reduce512` as printed needs 27: at each of its 9 levels, two values are read and one
-  is written. 18 would do if a thread kept its own sum in a register. That is 9 more for
-  each product.
+- `reduce512` as printed needs 27: at each of its 9 levels, two values are read and a
+  value is written. 18 would do if a thread kept its own sum in a register. That is 9
+  more for each product.
 - Every thread reads the sum of a product. That is 1 more.
 - So a product needs 29, and a column of Q 2 * 29 + 1 = 59.
 - The norm and the element of Q^T b are two products more, 58. Then there are the slot
@@ -166,14 +166,14 @@ and so is one of R.
 
 The table has requests of warps. 16 of them are a parallel access of all threads. A
 product has 3 (8 + 4 + 2 + 1 + 5) at the levels, whose threads become fewer, and 32
-for its terms and its sum. So there are (2 * 92 + 16) l + 2 * 92 + 16 + 1 in all, and
-one for each 32 elements of the column of R.
+for its terms and its sum. So there are (2 * 92 + 16) l + 2 * 92 + 16 + 1 in all, and a
+request for each 32 elements of the column of R.
 
 **Barriers: 5 in each sum.** `reduce512` has 6 here, and 10 warp barriers: the last
 steps of the listing assume that a warp runs in lockstep. Two products in one array
-have a second race: a thread may write its term of the next product before another has
-read the sum of this one. Here two arrays are used in turn, which needs no barrier. With
-one array, the emulator reports the race.
+have a second race: a thread may write its term of the next product before another
+thread has read the sum of this product. Here two arrays are used in turn, which needs
+no barrier. With one array, the emulator reports the race.
 
 **Depth: O(n log m).** A sum has 9 = log2(512) additions in sequence. There are 2 l +
 2 sums, so 18 l + 18 additions; with one product for each column, 9 l + 18.
@@ -190,8 +190,8 @@ one array, the emulator reports the race.
 - **Columns of Q: 2 l + 1.** A product is computed by a warp, and subtracted by
   threads that have other rows, so Q is read twice; l + 1 would need a barrier for
   each column. If much cancels, a second pass reads it twice again.
-- **Elements of R: 2 l + 3.** A column of R is l + 1; the solver has two more columns
-  of R, of which it reads one and extends both.
+- **Elements of R: 2 l + 3.** A column of R has l + 1; the solver has two more columns
+  of R, reads the first of these, and extends both.
 - **Shared memory: 51 requests for each column of Q**, which is 51 / 4 parallel
   accesses of 128 threads: the terms of the vector (16), the slot (1), the product and
   the coefficient (2), and, for 16 groups of 32 rows, the product and the slot (32).
@@ -210,14 +210,14 @@ diagonal more, which one thread reads for the rotation. As solved, the column th
 leaves is written, too.
 
 **Shared memory: 2 (l - i) + 2.** Counted are 18 d + 6. The paper has one read and one
-write of the column and the row that all rotations share. Both are rotated by the same
-threads one after the other, so that is 4. The slot (1), the shared row's element (1),
+write of the column and the row that all rotations share. The same threads rotate first
+the column and then the row, so that is 4. The slot (1), the shared row's element (1),
 cosine and sine (2 writes, and 2 reads for each of R and Q) and the two elements of
 Q^T b, which one thread rotates (6, with cosine and sine), are left out.
 
 As solved, 85 requests for each rotation, and a few more, where R has no later panel:
 the slot, and cosine and sine twice, as the store in between might change them; for 16
-groups of 32 rows, and one of columns of R. That is 85 / 4 parallel accesses of 128
+groups of 32 rows, and a group of columns of R. That is 85 / 4 parallel accesses of 128
 threads.
 
 **Barriers: 2 d + 2**, as one thread computes each rotation for all. As solved, one

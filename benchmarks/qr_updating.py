@@ -3,9 +3,8 @@
     python benchmarks/qr_updating.py --output FILE --plot PICTURE
 
 Section 3 of Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on
-Multi-Core Architectures". The methods are those of ``gpusolve.studies.qr_updating``,
-which counts transfers and operations as they happen. Nothing is timed. Results are
-Markdown.
+Multi-Core Architectures". ``gpusolve.studies.qr_updating`` has the methods, and counts
+transfers and operations as they happen. Nothing is timed. Results are Markdown.
 """
 
 from __future__ import annotations
@@ -62,9 +61,9 @@ class Change(NamedTuple):
     reordered : bool
         Whether columns are inserted at the end.
     inserts : bool
-        Whether a column is inserted; otherwise one is removed.
+        Whether a column is inserted; otherwise a column is removed.
     printed, correct : Formulas
-        Those of the paper, and those that the counts equal.
+        The paper's formulas, and the formulas that equal the counts.
     faults : tuple of str
         What contradicts the paper's own text or another row, or cannot be.
     choices : tuple of str
@@ -93,9 +92,9 @@ class Change(NamedTuple):
 
 
 SECOND_PRODUCT = (
-    "6 m l + 3 m + 1 operations are exactly those of Algorithm 2 as printed. Its line "
-    "4 takes R from a second product with each column of Q. The product of line 3 is "
-    "the same number, but for rounding: with it, 2 m operations fewer for each column."
+    "Algorithm 2 as printed has exactly 6 m l + 3 m + 1 operations. Its line 4 takes R "
+    "from a second product with each column of Q. The product of line 3 is the same "
+    "number, but for rounding, and saves 2 m operations for each column."
 )
 ROTATIONS = (
     "A rotation costs 8 operations on the new column here, and 6 in the downdate. 6 "
@@ -103,8 +102,8 @@ ROTATIONS = (
 )
 TRIANGLE = (
     "The rotations of the l - i + 1 columns to the right: each column has one rotation "
-    "more than the one before, so there are (l - i + 1) (l - i + 2) / 2. The paper has "
-    "a minus instead of the last plus: -6 operations instead of 6 for i = l."
+    "more than its left neighbour, in all (l - i + 1) (l - i + 2) / 2. The paper has a "
+    "minus instead of the last plus: -6 operations instead of 6 for i = l."
 )
 SOLVES = (
     "The text has four triangular solves, and l reads of R for each; the total has 2 l "
@@ -175,8 +174,8 @@ TABLE = {
         (
             "The accesses do not depend on i, though the text says that they do, with "
             "a total of 2 (m - i): m - i columns of Q and l - i + 1 rows of R are read "
-            "and written. And again the product, the shared column and the new one are "
-            "left out.",
+            "and written. And again the product, the shared column and the new column "
+            "are left out.",
             TRIANGLE,
         ),
         (ROTATIONS,),
@@ -211,7 +210,7 @@ TABLE = {
         (
             SOLVES,
             "The new column has l + 1 entries, so l - i + 1 rotations, not l - i; they "
-            "read that many rows, and write one more. The paper has 3 operations for "
+            "read that many rows, and write a row more. The paper has 3 operations for "
             "the coefficients of a rotation here, and 6 in the downdate.",
             TRIANGLE,
         ),
@@ -229,7 +228,7 @@ TABLE = {
         Formulas("4*(l - i) + 2", "6*m*(l - i)", "6*(l - i) + 3*(l - i)*(l - i - 1)"),
         (
             "l - i rotations, as the text says, not m - i: this m is a misprint.",
-            "The number of rotated pairs is (l - i) (l - i - 1) / 2. The paper has one "
+            "The number of rotated pairs is (l - i) (l - i - 1) / 2. The paper has a "
             "pair less: -6 operations instead of 0 for the last column.",
         ),
         (
@@ -265,8 +264,8 @@ def cost(change: Change, start: ChangingQR, i: int) -> Costs:
 class Errors(NamedTuple):
     """The largest elements of ``Q^T Q - I`` and ``Q R - A[:, passive]``."""
 
-    of_orthogonality: float
-    of_product: float
+    orthogonality_error: float
+    product_error: float
 
 
 def errors(changed: ChangingQR) -> Errors:
@@ -279,7 +278,7 @@ def errors(changed: ChangingQR) -> Errors:
 
 
 def edited(changed: ChangingQR, edits: int, seed: int = 0) -> Errors:
-    """Insert absent variables, remove present ones, at random; the largest errors."""
+    """Insert or remove variables at random; the largest errors."""
     found = []
     for variable in np.random.default_rng(seed).integers(
         changed.A.values.shape[1], size=edits
@@ -293,6 +292,7 @@ def edited(changed: ChangingQR, edits: int, seed: int = 0) -> Errors:
 # ---- the report ----------------------------------------------------------------------
 
 EDITS = 300
+"""Random changes: every variable enters and leaves several times."""
 ROWS, PASSIVE = 128, 48
 """The size at which costs are compared with the position."""
 
@@ -326,12 +326,12 @@ does: the column can be appended, and then rotated up to its position, for
 ABOUT_ERRORS = f"""
 ## Errors after {EDITS} random edits
 
-The largest elements after any edit. CSNE has no Q: it is A R^-1 here. So Q R = A says
-nothing, and Q'Q = I says that R is right. The Gaussians overlap: the condition number
-is 1e7. Each MGS update then loses orthogonality, which the downdates do not restore.
-With reordering the errors add up; without it, most columns are orthogonalised again at
-each insertion. Rotations lose nothing. Therefore `PassiveQR`, with which the package
-solves, orthogonalises a second time where much cancels.
+The largest elements after any edit. CSNE does without Q: here Q is A R^-1. So Q R = A
+says nothing, and Q'Q = I says that R is right. The Gaussians overlap: their condition
+number is 1e7. Each MGS update then loses orthogonality, which the downdates do not
+restore. With reordering the errors add up; without it, most columns are orthogonalised
+again at each insertion. Rotations lose nothing. Therefore `PassiveQR`, with which the
+package solves, orthogonalises a second time where much cancels.
 """
 
 
@@ -349,7 +349,7 @@ def shown(formula: str) -> str:
 
 
 def reasons(field: str) -> Iterator[str]:
-    """The faults or the choices of each row that has some."""
+    """The faults or the choices of the rows that have any."""
     for name, change in TABLE.items():
         if texts := getattr(change, field):
             yield f"\n{name}:\n"
@@ -374,10 +374,12 @@ def position_table(found: Curves) -> Iterator[str]:
     last = max(found["Rot/down/NA"])
     positions = [1 + quarter * (last - 1) // 4 for quarter in range(5)]
     yield from table_head("", *(f"i = {i}" for i in positions))
-    for name, by_position in found.items():
-        always = next(iter(by_position.values()))
-        chosen = [by_position.get(i, always) for i in positions]
-        yield row(name, *(f"{operations(one):,} ({one.accesses:,})" for one in chosen))
+    for name, curve in found.items():
+        always = next(iter(curve.values()))
+        chosen = [curve.get(i, always) for i in positions]
+        yield row(
+            name, *(f"{operations(costs):,} ({costs.accesses:,})" for costs in chosen)
+        )
 
 
 def error_table() -> Iterator[str]:
@@ -423,11 +425,11 @@ def draw(found: Curves) -> Figure:
     for axis, (title, quantity) in zip(
         figure.subplots(1, 2), quantities.items(), strict=True
     ):
-        for number, (name, by_position) in enumerate(found.items()):
-            values = [quantity(one) for one in by_position.values()]
+        for number, (name, curve) in enumerate(found.items()):
+            values = [quantity(costs) for costs in curve.values()]
             line = f"C{number // 2}{'--' if len(values) == 1 else '-'}"
-            ends = [1, max(by_position)]
-            places = list(by_position) if len(values) > 1 else ends
+            ends = [1, max(curve)]
+            places = list(curve) if len(values) > 1 else ends
             axis.plot(places, np.resize(values, len(places)), line, label=name)
         axis.set(xlabel="position i", title=title, yscale="log")
     axis.legend(fontsize="small")

@@ -43,8 +43,8 @@ ACTIVE = 0.3
 
 GPU_RATE = 8e7
 """Systems per second that an H200 is predicted to solve in float32, from the counts of
-the emulator (`report.predict("H200")`, 8192 systems with their own matrices). It is no
-measurement."""
+the emulator (`report.predict("H200")`, 8192 systems with their own matrices); not
+measured."""
 
 SCHEDULER_RATE = 1000.0
 """Tasks per second of one scheduler: Dask's best practices say a millisecond each."""
@@ -83,8 +83,8 @@ def paper_seconds(systems: float, shared: bool, gpus: int) -> dict[str, float]:
     Bytes to and from a GPU pass at the same time, so the larger number counts.
     """
     share, bytes_per_system = systems / gpus, max(traffic(shared))
-    of_links = {name: share * bytes_per_system / rate for name, rate in LINKS.items()}
-    return {"solve (predicted)": share / GPU_RATE, **of_links}
+    links = {name: share * bytes_per_system / rate for name, rate in LINKS.items()}
+    return {"solve (predicted)": share / GPU_RATE, **links}
 
 
 def least_chunk(gpus: int, shared: bool) -> float:
@@ -101,7 +101,7 @@ def paper() -> Iterator[str]:
     """The limits on paper."""
     yield "Bytes of a system of 64 x 16 in float32:\n"
     yield from table_head("A", "received", "returned")
-    for shared, name in ((True, "one for all"), (False, "one for each system")):
+    for shared, name in ((True, "shared"), (False, "own")):
         yield row(name, *traffic(shared))
     yield "\nSeconds, if each GPU has the links for itself:\n"
     links = list(paper_seconds(1, True, 1))
@@ -109,8 +109,8 @@ def paper() -> Iterator[str]:
     for systems, gpus in ((1e6, 1), (1e9, 1), (1e9, 8), (1e12, 1000)):
         for shared in (True, False):
             seconds = paper_seconds(systems, shared, gpus)
-            cells = [three_digits(one) for one in seconds.values()]
-            kind = "one for all" if shared else "own"
+            cells = [three_digits(value) for value in seconds.values()]
+            kind = "shared" if shared else "own"
             yield row(power(int(systems)), kind, gpus, *cells)
     yield "\nThe least chunk with which one scheduler keeps all GPUs busy:\n"
     yield from table_head("GPUs", "A", "systems", "bytes received, GB", words=2)
@@ -118,7 +118,7 @@ def paper() -> Iterator[str]:
         for shared in (True, False):
             systems = least_chunk(gpus, shared)
             size = systems * traffic(shared).received / 1e9
-            kind = "one for all" if shared else "own"
+            kind = "shared" if shared else "own"
             yield row(gpus, kind, three_digits(systems), three_digits(size))
 
 
@@ -167,7 +167,7 @@ class Spent(NamedTuple):
 
 
 def spent(call: Callable[[], object], client: Any, repeats: int) -> Spent:
-    """The least times of some calls; the first, which may compile, does not count."""
+    """The least times of some calls; the first call, which may compile, is left out."""
 
     def cpu() -> float:
         workers = client.run(time.process_time).values() if client else ()
@@ -181,7 +181,7 @@ def spent(call: Callable[[], object], client: Any, repeats: int) -> Spent:
     return Spent(*map(min, zip(*found[1:], strict=True)))
 
 
-def by_dask(A: Any, b: Any) -> None:
+def solve_by_dask(A: Any, b: Any) -> None:
     """Solve all systems on the workers; a few sums come back."""
     import dask
 
@@ -189,7 +189,7 @@ def by_dask(A: Any, b: Any) -> None:
     dask.compute(result.x.sum(), result.status.max(), result.kkt.max())
 
 
-def on_one_core(A: Any, b: Any) -> None:
+def solve_on_one_core(A: Any, b: Any) -> None:
     """The same without Dask."""
     with part_of_batch(cores=1):
         result = gpusolve.nnls(A, b)
@@ -198,7 +198,7 @@ def on_one_core(A: Any, b: Any) -> None:
 
 @contextlib.contextmanager
 def cluster(workers: int, scheduler: str | None) -> Iterator[Any]:
-    """A client of a cluster: one that runs already, or processes on this machine."""
+    """A client of a running cluster, or of processes on this machine."""
     import distributed
 
     with contextlib.ExitStack() as stack:
@@ -216,11 +216,11 @@ def overhead(options: argparse.Namespace) -> Iterator[str]:
     """What a chunk costs in addition to the solution of its systems."""
     A = matrix()
     few = spectra(A, options.systems)
-    alone = spent(lambda: on_one_core(A, few), None, options.repeats)
+    alone = spent(lambda: solve_on_one_core(A, few), None, options.repeats)
     rate = three_digits(options.systems / alone.cpu)
     yield "\n## Overhead per chunk, one worker\n"
     yield f"One core without Dask solves {rate} systems per second of CPU time."
-    yield "The overhead is CPU time of all processes, less that of the solution.\n"
+    yield "The overhead is CPU time of all processes, less the time of the solution.\n"
     yield from table_head(
         "systems of a chunk", "chunks", "wall, s", "CPU, s", "overhead per chunk, ms"
     )
@@ -228,7 +228,7 @@ def overhead(options: argparse.Namespace) -> Iterator[str]:
         for chunk in options.chunks:
             systems = min(options.systems, chunk * options.most_chunks)
             b = lazy_spectra(A, systems, chunk)
-            taken = spent(partial(by_dask, A, b), client, options.repeats)
+            taken = spent(partial(solve_by_dask, A, b), client, options.repeats)
             chunks = b.numblocks[0]
             extra = (taken.cpu - systems / options.systems * alone.cpu) / chunks
             yield row(chunk, chunks, *map(three_digits, taken), f"{1000 * extra:.1f}")
@@ -243,7 +243,7 @@ def scaling(options: argparse.Namespace) -> Iterator[str]:
         systems = workers * options.systems
         with cluster(workers, options.scheduler) as client:
             b = lazy_spectra(A, systems, chunk)
-            seconds = spent(partial(by_dask, A, b), client, options.repeats).wall
+            seconds = spent(partial(solve_by_dask, A, b), client, options.repeats).wall
         first = first or seconds
         cells = three_digits(seconds), three_digits(systems / seconds)
         yield row(workers, f"{systems:,}", *cells, f"{first / seconds:.0%}")

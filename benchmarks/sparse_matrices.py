@@ -29,7 +29,9 @@ def matrix(kind: str, entries: int, seed: int) -> Sparse:
         so that sums are exact.
     """
     side = side_of(entries)
-    return with_keys(KINDS[kind](side, entries, np.random.default_rng(seed)), side)
+    return matrix_from_keys(
+        KINDS[kind](side, entries, np.random.default_rng(seed)), side
+    )
 
 
 def side_of(entries: int) -> int:
@@ -37,7 +39,7 @@ def side_of(entries: int) -> int:
     return max(entries // MEAN_LENGTH, math.isqrt(4 * entries))
 
 
-def with_keys(keys: Keys, side: int) -> Sparse:
+def matrix_from_keys(keys: Keys, side: int) -> Sparse:
     """Return the matrix with entries at these sorted keys, row * side + column."""
     rows, columns = (indices.astype(np.int32) for indices in np.divmod(keys, side))
     values = (1 + keys % 2).astype(np.float32)

@@ -5,9 +5,10 @@
     python benchmarks/sparse_products.py --cpu          # the NumPy path
 
 Element-wise products of two matrices of one kind, by every method; then of one matrix
-and shorter and shorter ones, to find the ratio of lengths from which "gallop" is faster
-than "merge"; then a matrix times a vector. The bytes that must be moved, over the time,
-are compared with the rate of a plain copy in the same run. Results are Markdown.
+and shorter and shorter matrices, to find the ratio of lengths from which "gallop" is
+faster than "merge"; then a matrix times a vector. The bytes that must be moved, over
+the time, are compared with the rate of a plain copy in the same run. Results are
+Markdown.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from harness import (
     timing_parser,
     to_host,
 )
-from sparse_matrices import KINDS, matrix, uniform, with_keys
+from sparse_matrices import KINDS, matrix, matrix_from_keys, uniform
 
 from gpusolve.sparse import SpMVPlan, multiply, spmv
 from gpusolve.sparse._coo_multiply_kernel import GALLOP_RATIO
@@ -54,7 +55,7 @@ LONGER = {"cuda": 10**8, "cpu": 10**7, "emulator": 10**4}
 """Entries of the longer operand in the table of unequal lengths."""
 
 RATIOS = [2**k for k in range(18)]
-"""Lengths of the longer operand over those of the shorter one, to above 10^5."""
+"""Lengths of the longer operand over lengths of the shorter operand, to above 10^5."""
 
 METHODS = ("merge", "gallop", "binary", "linear")
 
@@ -83,7 +84,7 @@ def libraries(machine: Machine) -> list[Library]:
     return found
 
 
-def on_machine(machine: Machine, A: Sparse) -> Sparse:
+def copy_to_machine(machine: Machine, A: Sparse) -> Sparse:
     """Return a matrix of SciPy in the memory of the machine."""
     if not machine.cupy:
         return A
@@ -117,10 +118,10 @@ def pair_of_kind(kind: str, entries: int) -> Pair:
 
 
 def pair_of_lengths(longer: Sparse, ratio: int) -> Pair:
-    """A matrix and a uniform one; `ratio` is the ratio of their numbers of entries."""
+    """A matrix and a uniform matrix; `ratio` is the ratio of their entries."""
     side = longer.shape[0]
     fewer = uniform(side, longer.nnz // ratio, np.random.default_rng(1))
-    return pair(longer, with_keys(fewer, side))
+    return pair(longer, matrix_from_keys(fewer, side))
 
 
 def methods_of(machine: Machine, operands: Pair) -> Iterator[str]:
@@ -136,8 +137,8 @@ def methods_of(machine: Machine, operands: Pair) -> Iterator[str]:
 def multiply_times(
     machine: Machine, operands: Pair, methods: Sequence[str]
 ) -> dict[str, float]:
-    """Seconds of each method; RuntimeError if one does not agree with SciPy."""
-    A, B = on_machine(machine, operands.A), on_machine(machine, operands.B)
+    """Seconds of each method; RuntimeError if a product does not agree with SciPy."""
+    A, B = copy_to_machine(machine, operands.A), copy_to_machine(machine, operands.B)
     times = {}
     for method in methods:
         measured = machine.timing(partial(multiply, A, B, method=method))
@@ -155,7 +156,7 @@ def check(method: str, product: Sparse, expected: Sparse) -> None:
 def multiply_by_libraries(machine: Machine, operands: Pair) -> Iterator[str]:
     """A cell for each library, whose operands are in its own CSR before."""
     for library in libraries(machine):
-        A, B = (library.sparse.csr_matrix(one) for one in (operands.A, operands.B))
+        A, B = (library.sparse.csr_matrix(C) for C in (operands.A, operands.B))
         yield machine.peer_cell(partial(A.multiply, B), library.on_host)
 
 
@@ -183,7 +184,7 @@ def multiply_table(machine: Machine, sizes: Sequence[int]) -> Iterator[str]:
 
 
 def crossover_table(machine: Machine, entries: int) -> Iterator[str]:
-    """A matrix times shorter and shorter ones, and from where on "gallop" is faster."""
+    """A matrix times shorter and shorter matrices, and where "gallop" is faster."""
     methods = ["auto"] if machine.name == "cpu" else ["merge", "gallop"]
     labels = ["gpusolve"] if machine.name == "cpu" else methods
     yield from table_head(
@@ -238,14 +239,14 @@ class Product(NamedTuple):
 
 
 def product_of_kind(kind: str, entries: int) -> Product:
-    """The vector has ones and zeros, so that sums are exact."""
+    """The elements of the vector are 0 or 1, so that sums are exact."""
     A = matrix(kind, entries, seed=0).tocsr()
     return Product(A, (np.arange(A.shape[1]) % 3 == 0).astype(np.float32))
 
 
 def spmv_calls(machine: Machine, problem: Product) -> dict[str, Call]:
-    """With a plan, without one, and by a segmented scan."""
-    A, x = on_machine(machine, problem.A), machine.xp.asarray(problem.x)
+    """With a plan, without a plan, and by a segmented scan."""
+    A, x = copy_to_machine(machine, problem.A), machine.xp.asarray(problem.x)
     calls: dict[str, Call] = {
         "gpusolve": partial(SpMVPlan(A), x),
         "without a plan": partial(spmv, A, x),
@@ -256,7 +257,7 @@ def spmv_calls(machine: Machine, problem: Product) -> dict[str, Call]:
 
 
 def spmv_times(machine: Machine, problem: Product) -> list[float]:
-    """Seconds of each call; RuntimeError if one does not agree with SciPy."""
+    """Seconds of each call; RuntimeError if a product does not agree with SciPy."""
     expected = machine.xp.asarray(problem.A @ problem.x)
     times = []
     for name, call in spmv_calls(machine, problem).items():
@@ -320,12 +321,11 @@ is its ratio to the rate of a plain copy that moves the same number of bytes."""
 
 ABOUT_MULTIPLY = """\
 Two matrices of one kind, of n entries each, with k entries in common; 24 n + 12 k bytes
-must be moved. Our operands are COO; those of the other libraries are CSR, and the
-conversion is not timed. The column without a method is "auto"; the CPU has one path for
-all methods."""
+must be moved. Our operands are COO; other libraries get CSR, and the conversion is not
+timed. The column without a method is "auto"; the CPU has one path for all methods."""
 
 ABOUT_LENGTHS = """\
-Two uniform matrices: {entries} entries in one, fewer by a ratio in the other."""
+Two uniform matrices: {entries} entries in A, fewer by a ratio in B."""
 
 ABOUT_SPMV = """\
 Matrices with m rows, m columns and n entries, in CSR; 8 n + 4 (3 m + 1) bytes must be

@@ -63,7 +63,7 @@ def stream(
     Yields
     ------
     NNLSResult
-        Of each block, before the next one is read.
+        Of each block, before the next block is read.
     """
     start = None
     for b in blocks:
@@ -120,15 +120,15 @@ SIZES = {"cuda": (32, 4096, 432), "cpu": (16, 256, 432), "emulator": (3, 2, 24)}
 """Scans, waveforms of a scan, and samples."""
 
 ABOUT = """\
-{scans} scans of {beams} waveforms with {size} samples, one after another; from one to
-the next {changed:.0%} of the canopy changes. Each scan is one call of `nnls`. For each
+{scans} scans of {beams} waveforms with {size} samples, one after another; from scan to
+scan {changed:.0%} of the canopy changes. Each scan is one call of `nnls`. For each
 waveform, "iterations" counts the least-squares solutions, "positive" the positive
 variables.
 
 Without a penalty most positive variables fit noise, which differs in each scan. A warm
-start has to remove them again, so it needs more iterations than a cold one. With an l1
-of three standard deviations of the noise, more of them are returns, and a warm start of
-long waveforms needs fewer.
+start has to remove them again, so it needs more iterations than a cold start. With an
+l1 of three standard deviations of the noise, more of the positive variables are
+returns, and a warm start of long waveforms needs fewer iterations.
 """
 
 
@@ -145,8 +145,8 @@ def rate(machine: Machine, A: Array, blocks: list[Array], **options: Any) -> Rat
     timed = machine.timing(partial(all_of, A, blocks, **options))
     results = timed.result
     count = sum(len(b) for b in blocks)
-    iterations = sum(float(one.nit.sum()) for one in results) / count
-    passive = sum(float((one.x > 0).sum()) for one in results) / count
+    iterations = sum(float(result.nit.sum()) for result in results) / count
+    passive = sum(float((result.x > 0).sum()) for result in results) / count
     return Rate(count / timed.median, iterations, passive)
 
 

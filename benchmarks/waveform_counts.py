@@ -27,7 +27,7 @@ from gpusolve.studies.experiments import (
 )
 
 Change = Callable[[Waveform], Waveform]
-"""Makes another waveform from one."""
+"""From a waveform to a changed waveform."""
 
 NOISE = 0.01
 """The standard deviation of the noise, if it is not changed."""
@@ -36,33 +36,35 @@ NOISE = 0.01
 # ---- properties ----------------------------------------------------------------------
 
 
-def digitised(one: Waveform, levels: float) -> Waveform:
-    """In whole counts, as LVIS stores it: `levels` of them for the maximum."""
-    unit = one.b.max() / levels
-    return one._replace(b=np.rint(one.b / unit) * unit)
+def digitise(waveform: Waveform, levels: float) -> Waveform:
+    """In whole counts, as LVIS stores waveforms; the maximum becomes `levels`."""
+    unit = waveform.b.max() / levels
+    return waveform._replace(b=np.rint(waveform.b / unit) * unit)
 
 
-def thresholded(one: Waveform, deviations: float) -> Waveform:
-    """Zero where it is below some standard deviations of the noise."""
-    return one._replace(b=np.where(one.b < deviations * NOISE, 0, one.b))
+def apply_threshold(waveform: Waveform, deviations: float) -> Waveform:
+    """Zero where the waveform is below some standard deviations of the noise."""
+    return waveform._replace(b=np.where(waveform.b < deviations * NOISE, 0, waveform.b))
 
 
-def with_rough_pulse(one: Waveform, noise: float) -> Waveform:
-    """Deconvolved with a pulse that is recorded with noise."""
+def roughen_pulse(waveform: Waveform, noise: float) -> Waveform:
+    """The pulse of the deconvolution is recorded with noise."""
     rng = np.random.default_rng(0)
-    seen = np.maximum(one.pulse + noise * rng.standard_normal(len(one.pulse)), 0)
-    return one._replace(pulse=seen, A=convolution_matrix(seen, len(one.b)))
+    seen = np.maximum(
+        waveform.pulse + noise * rng.standard_normal(len(waveform.pulse)), 0
+    )
+    return waveform._replace(pulse=seen, A=convolution_matrix(seen, len(waveform.b)))
 
 
 class Property(NamedTuple):
-    """What waveforms are like: options of `waveforms`, and a change of each one."""
+    """A property of waveforms: options of `waveforms`, and a change of each of them."""
 
     options: Mapping[str, float]
     change: Change
 
 
-def unchanged(one: Waveform) -> Waveform:
-    return one
+def unchanged(waveform: Waveform) -> Waveform:
+    return waveform
 
 
 def simulated(**options: float) -> Property:
@@ -70,7 +72,7 @@ def simulated(**options: float) -> Property:
 
 
 def changed(change: Callable[..., Waveform], how: float, **options: float) -> Property:
-    return Property(options, lambda one: change(one, how))
+    return Property(options, lambda waveform: change(waveform, how))
 
 
 PROPERTIES = {
@@ -78,12 +80,12 @@ PROPERTIES = {
     "pulse to 1 deviation": simulated(cut=1),
     "pulse to 2 deviations": simulated(cut=2),
     "pulse to 3 deviations": simulated(cut=3),
-    "pulse to 3, recorded with noise of 3 %": changed(with_rough_pulse, 0.03, cut=3),
+    "pulse to 3, recorded with noise of 3 %": changed(roughen_pulse, 0.03, cut=3),
     "noise of 0.3 %": simulated(noise=0.003),
     "noise of 3 %": simulated(noise=0.03),
-    "whole counts, 255 for the maximum": changed(digitised, 255),
-    "whole counts, 50 for the maximum": changed(digitised, 50),
-    "zero below 3 deviations of the noise": changed(thresholded, 3),
+    "whole counts, 255 for the maximum": changed(digitise, 255),
+    "whole counts, 50 for the maximum": changed(digitise, 50),
+    "zero below 3 deviations of the noise": changed(apply_threshold, 3),
     "no canopy": simulated(density=0),
     "canopy of 5 % of the samples": simulated(density=0.05),
     "canopy of 30 % of the samples": simulated(density=0.3),
@@ -101,13 +103,13 @@ Gaussian of 15 to 25 samples that ends at {CUT:.2f} deviations, where it has fal
 something.
 
 **The end of the pulse decides on downdates.** The smoother it is, the more similar are
-neighbouring columns, and a return is first put into a wrong one. Of the properties
-here, it alone changes downdates by more than it changes updates. Noise in the recorded
+neighbouring columns, and a return first enters a wrong column. Of the properties here,
+only the end changes downdates by more than it changes updates. Noise in the recorded
 pulse makes its end rough again. Noise and whole counts in the waveform hardly change
 downdates. With fewer returns both counts fall, and updates are no longer the paper's.
 
-The paper does not say where its pulses end. 1/e was chosen because both counts then
-agree with the paper. So their agreement proves nothing, and says nothing about LVIS.
+The paper does not say where its pulses end. We chose 1/e because both counts then agree
+with the paper. So their agreement proves nothing, and says nothing about LVIS.
 """
 
 
@@ -119,8 +121,8 @@ def counts(each: NDArray[np.int32]) -> str:
 def line(name: str, systems: int, size: int) -> str:
     options, change = PROPERTIES[name]
     made = waveforms(systems, size, **{"noise": NOISE, **options})
-    seen = [change(one) for one in made]
-    A, b = np.stack([one.A for one in seen]), np.stack([one.b for one in seen])
+    seen = [change(wave) for wave in made]
+    A, b = np.stack([wave.A for wave in seen]), np.stack([wave.b for wave in seen])
     found = gpusolve.nnls(A, b, method="fnnls")
     return row(name, counts(found.n_updates), counts(found.n_downdates))
 

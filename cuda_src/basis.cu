@@ -2,16 +2,16 @@
 //
 // Problem. X of n rows and K columns, in any memory layout. Column i has `cells` cells of equal
 // width from lower[i] to upper[i]. In a cell, `width` = degree + 1 neighbouring functions are
-// not zero: write the first of them and their values, for every element of X. Beyond the cells,
-// follow the tangent at their end, or keep the value at their end.
+// not zero: write the first of these functions and their values, for every element of X. Beyond the
+// cells, follow the tangent at their end, or keep the value at their end.
 //
 // Mapping. A block evaluates a tile of up to 1024 elements: up to 32 columns, and rows to fill
-// it. It reads the tile in the order of memory. Then a warp takes 32 rows of one column at a
-// time, one in each lane, and neighbouring lanes write neighbouring values.
+// it. It reads the tile in the order of memory. Then a warp takes 32 rows of a column at a time, a
+// row in each lane, and neighbouring lanes write neighbouring values.
 //
 // Shared memory. The tile of X and the ranges of its columns; the values of 32 rows for each
 // warp. Both are laid out without bank conflicts.
-// Cost. Reads X once, writes `first` and `values` once; one barrier. A recursion of width^2
+// Cost. Reads X once, writes `first` and `values` once; a single barrier. A recursion of width^2
 // double operations for an element.
 // Source. The recursion of Cox and de Boor, as in gpusolve/gam/basis.py: Eilers & Marx, "Flexible
 // Smoothing with B-splines and Penalties" (1996).

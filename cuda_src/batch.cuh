@@ -17,8 +17,8 @@ struct BatchOffsets {
 #define IS_STOPPED(taken) false
 #endif
 
-/// Counters of a launch, which are zero before it: the systems that blocks have taken, and those
-/// that are listed for another method.
+/// Counters of a launch, zero before the launch: the systems that blocks have taken, and the
+/// systems that are listed for another method.
 struct BatchCounters {
     unsigned long long taken, listed;
 

@@ -51,8 +51,8 @@ struct ArgMax {
 // ---- warp ---------------------------------------------------------------------------
 
 template <class T>
-__device__ __forceinline__ T shuffle_xor(T value, int distance, unsigned mask = whole_warp) {
-    return __shfl_xor_sync(mask, value, distance);
+__device__ __forceinline__ T shuffle_xor(T value, int distance) {
+    return __shfl_xor_sync(whole_warp, value, distance);
 }
 
 template <class T>

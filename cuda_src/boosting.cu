@@ -1,11 +1,11 @@
-// Component-wise boosting of penalised B-splines with squared loss: the whole loop in one
-// launch, with no host synchronisation between steps. On a device with a watchdog there are
-// several launches; each continues from the state that the previous one left.
+// Component-wise boosting of penalised B-splines with squared loss: the whole loop in a single
+// launch, with no host synchronisation between steps. A device with a watchdog needs several
+// launches; each continues from the state after the previous launch.
 //
 // Problem. K learners, each a basis X_i of n rows and k functions, of which `width`
-// neighbouring ones are not zero in a row. A step fits every learner to the residual u,
+// neighbouring functions are not zero in a row. A step fits every learner to the residual u,
 //     b_i = (X_i' W X_i + lambda_i S)^-1 c_i,    c_i = X_i' W u,
-// selects the first one with the least |u - X_i b_i|_W, that is the largest
+// selects the first learner with the least |u - X_i b_i|_W, that is the largest
 // 2 c_i' b_i - b_i' (X_i' W X_i) b_i, and updates u -= rate X_s b_s.
 //
 // All c_i are computed once; a step then updates c_i -= rate (X_i' W X_s) b_s. The blocks
@@ -13,13 +13,13 @@
 // steps do not read the n rows. `stacked.cu` computes c_i from u in every step instead.
 //
 // Mapping. All blocks are resident and meet in grid barriers. Learner i belongs to block
-// i mod gridDim.x, which keeps c_i and fits it. Sums over rows as in learners.cuh. There are no
-// atomics: on one device a fit has the same bits in every run.
+// i mod gridDim.x, which keeps c_i and fits the learner. Sums over rows as in learners.cuh. No sum
+// uses atomics: on the same device a fit has the same bits in every run.
 //
 // Shared memory. Sums of each warp: copies of k doubles, or k * k for as many warps as fit;
 // three vectors of k; the learners' slots; twice 32 rows for each warp.
-// Cost of a step. Reads K k^2 doubles, one barrier; more if the learner is selected for the first
-// time.
+// Cost of a step. Reads K k^2 doubles, a grid barrier; more if the learner is selected for the
+// first time.
 // Source. Sieminski & Lee, "Gradient-Boosted Generalised Additive Models with GPU
 // Acceleration" (2023), Algorithm 2, and the "holistic approach" that its conclusion proposes;
 // learners are selected as in mboost.
@@ -29,7 +29,7 @@
 #include "learners.cuh"
 
 /// Results of the fits, shared by all blocks: b, and c' b and b' G b. Double-buffered: a slow
-/// block may still read those of step t while a fast one writes those of step t + 1.
+/// block may still read the results of step t while a fast block writes the results of step t + 1.
 struct Fits {
     double* coefficients;  // [2][learner][function]
     double* products;      // [2][learner][2]
@@ -85,7 +85,7 @@ __device__ int select(const Fits& fits, int turn, BlockReduce<Located<double>>& 
 struct BoostingPath {
     int* selected;    // [step]
     double* updates;  // [step][function]
-    double* risk;     // [step + 1], the first one given
+    double* risk;     // [step + 1], the first value given
 
     __device__ void write(int step, int learner, const double* b, double rate, int functions) {
         if (blockIdx.x != 0) return;
@@ -147,7 +147,7 @@ __device__ double fitted_rows(const Learners<T>& learners, int learner, long lon
     return result;
 }
 
-/// The sum of `block_sums`, one from each block, in every thread of the block.
+/// The sum of `block_sums`, a number from each block, in every thread of the block.
 __device__ double sum_blocks(const double* block_sums, BlockReduce<double>& reduce) {
     double total = 0;
     for (int i = threadIdx.x; i < gridDim.x; i += blockDim.x) total += block_sums[i];
@@ -160,7 +160,7 @@ __device__ double sum_blocks(const double* block_sums, BlockReduce<double>& redu
 /// `moments` K * k, for the c_i; `parts` K * chunks * k * k if chunks > 1, else K * k;
 /// `blocks_of_gram` K * k * k for each learner that may be selected; `totals` K * k, zero before
 /// the first launch. slots[i] is the index of learner i in `blocks_of_gram`, or -1; it is kept
-/// from one launch to the next. `gram_warps` warps have k * k sums in shared memory, as in
+/// between launches. `gram_warps` warps have k * k sums in shared memory, as in
 /// `accumulate_gram`; `pitch` as in `MomentSums`.
 ///
 /// The risk is computed last. The final residual is computed from the rows; the decreases of

@@ -25,8 +25,8 @@ constexpr int summed_units = 4;
 template <class T>
 constexpr T hidden = sizeof(T) == 4 ? T(1e-3) : T(1e-6);
 
-/// Whether x keeps a fixed sum, as far as a certified x is accurate: `lack` is what is missing,
-/// `terms` the sum of the magnitudes of its terms.
+/// Whether x keeps a fixed sum, as far as a certified x is accurate: `lack` is the fixed sum minus
+/// the sum of x, `terms` the sum of the magnitudes of its terms.
 template <class T, class Real>
 __device__ bool keeps_sum(Real lack, Real terms, Real magnitude) {
     const Real rounding = rounded_units * Floating<T>::epsilon * magnitude;
@@ -41,8 +41,8 @@ struct Certificate {
     /// Parameters: |y - (b - A x)|; sum (x_k - p_k) dual[k], where p_k is the bound next to x_k;
     /// the largest violation of a variable's optimality condition per column norm; |y|; |b|, plus
     /// the size of A x if x has to be different from 0; sum |a_k x_k|; how much the penalties of x
-    /// are above their minimum within the bounds. y is the witness. A fixed sum is taken for
-    /// granted.
+    /// are above their minimum within the bounds. y is the witness. A fixed sum is assumed to be
+    /// kept.
     __device__ Certificate(Real apart, Real gap, Real slope, Real length, Real magnitude, Real size,
                            Real room)
         : size_to_b(ratio(size, magnitude)) {
@@ -53,7 +53,7 @@ struct Certificate {
 
     __device__ Real kkt() const { return by_x + angle; }
 
-    /// By how much rounding x may change A x, relative to `magnitude`.
+    /// The change of A x that rounding x may cause, relative to `magnitude`.
     __device__ Real rounding_of_x() const { return Floating<T>::epsilon * size_to_b; }
     /// Whether rounding x may change A x too much.
     __device__ bool is_hidden() const { return !(Floating<T>::epsilon * size_to_b <= hidden<T>); }

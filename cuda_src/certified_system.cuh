@@ -56,7 +56,7 @@ struct NnlsProblem {
     /// The rows of A, of the l2 penalty and of the sum.
     __device__ int rows() const { return m + (has_ridge() ? n : 0) + has_sum(); }
 
-    /// What all systems have in common.
+    /// The fields that all systems share.
     __device__ void set(const NnlsSystems<Given>& systems) {
         *this = {systems.A,
                  systems.row_stride,
@@ -82,10 +82,10 @@ struct NnlsProblem {
     }
 };
 
-/// Where a block's regions begin, as computed by the host: R and Q at these bytes of the memory
-/// that they are in, the vectors at 0 of theirs. The first `in_shared` of vectors, R and Q are
-/// shared; the others are in the block's part of `workspace`. The fields are as in `QR_MEMORY`
-/// in gpusolve/_nnls/nnls_qr_kernel.py, in the same order.
+/// Where a block's regions begin, as computed by the host: R and Q at these bytes of their memory,
+/// the vectors at byte 0 of their memory. The first `in_shared` of vectors, R and Q are in shared
+/// memory; the rest is in the block's part of `workspace`. The fields are as in `QR_MEMORY` in
+/// gpusolve/_nnls/nnls_qr_kernel.py, in the same order.
 struct QrMemory {
     unsigned char* workspace;
     long long workspace_stride;
@@ -148,8 +148,8 @@ struct Interval {
     __device__ T towards(T target) const { return target <= lower ? lower : upper; }
 };
 
-/// A system in scaled variables. `b_scale` is a power of two. `sum_scale`, too: the row of a fixed
-/// sum is multiplied by it.
+/// A system in scaled variables. `b_scale` is a power of two, and so is `sum_scale`, a factor of
+/// the row of a fixed sum.
 template <class T, bool general, class Given = T>
 struct ScaledSystem {
     const NnlsProblem<T, general, Given>& problem;
@@ -317,15 +317,15 @@ struct CertifiedSystem : ScaledSystem<T, general, Given> {
             if (at.state[j] == barred) at.state[j] = resting;
     }
 
-    /// The first variable from j that has been chosen to enter; -1 if there is none. Ends with a
-    /// barrier.
+    /// The first variable from j that has been chosen to enter; -1 without such a variable. Ends
+    /// with a barrier.
     __device__ int next_guessed(int j) const {
         while (j < problem.n && at.state[j] != guessed) ++j;
         __syncthreads();
         return j < problem.n ? j : -1;
     }
 
-    /// The last position whose variable is no longer passive, or -1.
+    /// The last position whose variable is not passive any more, or -1.
     __device__ int last_not_passive() {
         Located<T> last = ArgMax<T>::identity();
         for (int p = threadIdx.x; p < factors.length; p += blockDim.x)
@@ -333,7 +333,7 @@ struct CertifiedSystem : ScaledSystem<T, general, Given> {
         return reduce_located(last, Called<ArgMax<T>>()).index;
     }
 
-    /// What the certificate of x says, in scaled variables.
+    /// The quality of x by its certificate, in scaled variables.
     struct Found {
         T fit;     // |b - A x|
         T misfit;  // root of twice the objective, minus a little if certified; else with the
@@ -343,7 +343,7 @@ struct CertifiedSystem : ScaledSystem<T, general, Given> {
         bool settled;  // a larger threshold for dependent columns would not help
     };
 
-    /// The result of a system that has NaN or infinity in it.
+    /// The result of a system with NaN or infinity.
     __device__ Found refuse() {
         const T nan = Floating<T>::nan();
         nit = n_updates = n_downdates = 0;

@@ -1,7 +1,7 @@
 // Sums of products in twice the working precision, by error-free transformations.
 //
 // Source. T. Ogita, S. M. Rump and S. Oishi, "Accurate Sum and Dot Product", SIAM Journal on
-// Scientific Computing 26(6), 2005; the error of a product by a fused multiply-add. The
+// Scientific Computing 26(6), 2005. A fused multiply-add gives the error of a product. The
 // specification in NumPy is gpusolve/_numerics/compensated.py.
 //
 // Cost. 2 operations for a product and 8 for a sum, instead of 1 each.

@@ -1,4 +1,4 @@
-// Fits whose coefficients obey linear inequalities, by one block.
+// Fits whose coefficients obey linear inequalities, by a block.
 //
 // Problem. min b'Ab / 2 - b'c over all b with C b >= 0, where H = A^-1 is known. The multipliers
 // mu >= 0 of the inequalities minimise mu'S mu / 2 + mu'd, with S = C H C' and d = C H c, and
@@ -6,8 +6,8 @@
 //
 // Method. Lawson & Hanson, "Solving Least Squares Problems" (1974), chapter 23. The tableau holds
 // w = S mu + d; for constraints that bind, w_i and mu_i are exchanged by a pivot, so that its last
-// column has mu_i of those, and w_i of all others. In the end mu is corrected once by the residual
-// of the equations that it solves.
+// column has mu_i of constraints that bind, and w_i of all others. In the end mu is corrected once
+// by the residual of the equations that it solves.
 //
 // Shared memory. m (m + 4) doubles for m inequalities. Cost. m (m + 1) multiply-adds and two
 // barriers for each pivot. Every warp makes the same decisions, without barriers.
@@ -63,7 +63,8 @@ struct ActiveSet {
         __syncthreads();
     }
 
-    /// The largest value(i) of the inequalities in a state, and its index; -1 if there is none.
+    /// The largest value(i) of the inequalities in a state, and its index; -1 without such an
+    /// inequality.
     template <class Value>
     __device__ Located<double> largest(int state, Value value) const {
         Located<double> best = ArgMax<double>::identity();
@@ -72,7 +73,7 @@ struct ActiveSet {
         return warp_reduce(best, ArgMax<double>());
     }
 
-    /// Moves mu to the solution for the inequalities that bind. Those whose mu would become
+    /// Moves mu to the solution for the inequalities that bind. Inequalities whose mu would become
     /// negative stop to bind.
     __device__ void move() const {
         for (;;) {
@@ -119,7 +120,7 @@ __device__ __noinline__ void fit_in_cone(Cone cone) {
         const Located<double> worst = set.largest(0, [&](int i) { return -set.constant(i); });
         if (worst.index < 0 || worst.value <= rounding * scale) break;
         const int k = worst.index;
-        // It depends on those that bind, so w_k is a rounding error; and it is the largest.
+        // It depends on the inequalities that bind, so w_k, the largest w, is a rounding error.
         if (set.pivot(k) <= rounding * cone.gram[k * size + k]) break;
         set.exchange(k, 1);
         set.move();

@@ -19,8 +19,8 @@ constexpr int min_blocks_per_multiprocessor = 4;
 
 // ---- entries --------------------------------------------------------------------------
 
-/// The keys of entries, formed when they are read. The columns of 32-bit indices need no more
-/// than 32 bits, so that rows and columns are read off such keys without a division.
+/// The keys of entries, formed when they are read. Columns of 32-bit indices fit 32 bits, so that
+/// rows and columns are bits of such keys, found without a division.
 template <class Index>
 struct Keys {
     const Index* rows;

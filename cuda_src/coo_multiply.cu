@@ -6,25 +6,25 @@
 // operand should be strictly increasing, and a value that is not finite should have an equal key
 // in the other operand. Whether this is so is known only after all entries are read.
 //
-// Two methods, merge and gallop, do what the source proposes at its end: one search; work that
-// does not depend on where matches are. (The kernels of the source are in coo_versions.cu.) They
-// form keys when they read an entry, check the operands while they search, look back for the
-// number of results before a tile (look_back.cuh), and write them. If the check fails, the results
-// are wrong, but all accesses are inside the arrays: the host sorts, and repeats.
+// Two methods, merge and gallop, follow the proposals at the end of the source: one search; work
+// that does not depend on where matches are. (The kernels of the source are in coo_versions.cu.)
+// Both form keys when they read an entry, check the operands while they search, look back for the
+// number of results before a tile (look_back.cuh), and write the results. If the check fails, the
+// results are wrong, but all accesses are inside the arrays: the host sorts, and repeats.
 //
 // Mapping.
 // - merge. The merge path of both lists of keys has one step per key; every block has
 //   `threads * items` steps and every thread `items`. `split_path` finds where tiles begin.
-// - gallop. A thread has `items` neighbours of the shorter list. It finds the first in the
-//   longer list by binary search, the others by galloping from the previous position.
+// - gallop. A thread has `items` neighbours of the shorter list. It finds the first key in the
+//   longer list by binary search, the later keys by galloping from the previous position.
 //   `check_entries` reads the longer list.
 //
 // Shared memory. merge: the keys and values of a tile, the positions of its matches. Both: the
 // totals of warps.
 //
 // Cost, for m and n entries of e bytes with k results. merge reads and writes (m + n + k) e bytes,
-// and for every tile a binary search. gallop reads and writes as many, and searches m log(n / m)
-// keys, if m is the shorter list. Both take two launches. No match is multiplied twice.
+// and for every tile a binary search. gallop reads and writes as many bytes, and searches
+// m log(n / m) keys, if m is the shorter list. Both take two launches, and multiply a match once.
 //
 // Source. M. Cupp, "Element-Wise Multiplication Kernel" (2020), section 5.3; the merge path of
 // merge_path.cuh; the look-back of look_back.cuh.
@@ -166,8 +166,8 @@ __global__ void __launch_bounds__(threads, min_blocks_per_multiprocessor)
     const MergeTile tile = shared_tile;
     const int steps = tile.a_count + tile.b_count;
 
-    // Before the keys of either operand is the last key of the tile before: it may be not less
-    // than the first, or the key of A of the first match.
+    // The last key of the tile before precedes the keys of both operands: it may be not less than
+    // the first key, or it may be the key of A of the first match.
     long long* const a = keys + 1;
     long long* const b = a + tile.a_count + 1;
     T* const of_a = values + 1;

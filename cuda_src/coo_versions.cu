@@ -7,10 +7,10 @@
 //     linear       version 1, chapter 4: for each entry of A, search B from start to finish, once
 //                  to count and once to multiply. B may be in any order, too
 //     scratchpad   the first attempt, chapter 3: one linear search, whose products wait in shared
-//                  memory until all blocks have counted theirs
+//                  memory until all blocks have counted their products
 //     binary       version 2, chapter 5: as version 1; B is sorted, and the search is binary
-//     even         what section 5.3 proposes: one search, which stores the matches; then each
-//                  block multiplies an equal number of them
+//     even         the proposal of section 5.3: one search, which stores the matches; then each
+//                  block multiplies an equal number of matches
 //
 // Mapping. A tile of the source is a block here. Each block has an equal part of A, or of the
 // matches in `multiply_matches`; each thread searches B for an entry of this part at a time. A
@@ -150,8 +150,8 @@ __global__ void __launch_bounds__(threads)
 // ---- the first attempt: products wait in shared memory --------------------------------------
 
 /// The shared memory holds `places` results of a block. counts[block] = the number of its
-/// matches; those beyond `places` are lost. `arrived` is zero before the launch. All blocks must
-/// be resident at the same time.
+/// matches; matches beyond `places` are lost. `arrived` is zero before the launch. All blocks
+/// must be resident at the same time.
 template <class T, class Index, int threads>
 __global__ void __launch_bounds__(threads)
     multiply_in_scratchpad(const Index* a_rows, const Index* a_columns, const T* a_values,

@@ -5,14 +5,15 @@
 #include "grid.cuh"
 #include "team.cuh"
 
-/// Some lanes of a warp, a power of two, with `each_` variables each. They may diverge from the
-/// other lanes.
-template <int lanes, int each_>
+/// Some lanes of a warp, a power of two, with `each_` variables each. If the problems are not
+/// `general`, the kernel is smaller.
+template <int lanes, int each_, bool general_ = true>
 struct LaneTeam {
-    static constexpr int threads = 128, blocks = 2;
     static constexpr int each = each_, width = lanes * each;
+    static constexpr int doubles = each * (width + 6);  // of H and vectors, in registers of a lane
+    static constexpr int threads = 128, blocks = general_ || doubles > 40 ? 2 : 3;
     static constexpr int memories_of_block = threads / lanes;
-    static constexpr bool is_small = true;
+    static constexpr bool is_small = true, general = general_, has_near_vectors = true;
     static constexpr int rows_at_once = lanes == 1 ? 1 : 4;  // that share a shuffled number
 
     using Reals = LaneVector<double, LaneTeam>;
@@ -28,29 +29,23 @@ struct LaneTeam {
     static __device__ __forceinline__ long long teams() {
         return static_cast<long long>(gridDim.x) * memories_of_block;
     }
-    /// Whether any of the warp's teams has another problem: they begin together, so that the warp
-    /// executes instructions for all of them.
-    static __device__ __forceinline__ bool begins(bool has_problem) {
-        return __any_sync(whole_warp, has_problem);
-    }
+    /// Whether a condition holds for any of the warp's teams.
+    static __device__ __forceinline__ bool any(bool holds) { return __any_sync(whole_warp, holds); }
 
     static constexpr __device__ bool is_stopped() { return false; }
 
     static __device__ __forceinline__ int rank() { return threadIdx.x % lanes; }
     static constexpr __device__ __forceinline__ int size() { return lanes; }
     static __device__ __forceinline__ void sync() {
-        if constexpr (lanes > 1) __syncwarp(mask());
+        if constexpr (lanes > 1) __syncwarp();
     }
-
-    /// The lanes of the team in its warp.
-    static __device__ __forceinline__ unsigned mask() { return first_lanes << first_lane(); }
 
     template <class T, class Op>
     __device__ __forceinline__ T reduce(T value, Op op) {
         sync();
 #pragma unroll
         for (int distance = lanes / 2; distance > 0; distance /= 2)
-            value = op(value, shuffle_xor(value, distance, mask()));
+            value = op(value, shuffle_xor(value, distance));
         return value;
     }
 
@@ -62,10 +57,10 @@ struct LaneTeam {
         const T value = one.index < 0 ? least : one.value;
         const T largest = reduce(value, [](T a, T b) { return a < b ? b : a; });
         const bool is_largest = one.index >= 0 && one.value == largest;
-        const unsigned found = __ballot_sync(mask(), is_largest) >> first_lane() & first_lanes;
-        if (found == 0) return ArgMax<T>::identity();
-        const int lane = __ffs(static_cast<int>(found)) - 1;
-        return {largest, each == 1 ? lane : __shfl_sync(mask(), one.index, lane, lanes)};
+        const unsigned found = __ballot_sync(whole_warp, is_largest) >> first_lane() & first_lanes;
+        const int lane = max(__ffs(static_cast<int>(found)) - 1, 0);
+        const int index = each == 1 ? lane : __shfl_sync(whole_warp, one.index, lane, lanes);
+        return found == 0 ? ArgMax<T>::identity() : Located<T>{largest, index};
     }
 
   private:
@@ -74,13 +69,13 @@ struct LaneTeam {
     static __device__ __forceinline__ int first_lane() { return lane_index() / lanes * lanes; }
 };
 
-/// One block.
+/// One block. Its vectors are in shared memory. Two threads compute a row of the inverse.
 class BlockTeam {
   public:
-    static constexpr int threads = 384, blocks = 1;
+    static constexpr int threads = 256, blocks = 2;
     static constexpr int memories_of_block = 1;
-    static constexpr bool is_small = false;
-    static constexpr int each = 1, rows_at_once = 1;
+    static constexpr bool is_small = false, general = true, has_near_vectors = true;
+    static constexpr int each = 1, lanes_of_row = 2;
 
     using Reals = Vector<double>;
 
@@ -96,7 +91,7 @@ class BlockTeam {
     static __device__ __forceinline__ long long index() { return blockIdx.x; }
     static __device__ __forceinline__ long long teams() { return gridDim.x; }
 
-    static __device__ __forceinline__ bool begins(bool has_problem) { return has_problem; }
+    static constexpr __device__ bool any(bool holds) { return holds; }
 
     static constexpr __device__ bool is_stopped() { return false; }
 
@@ -125,13 +120,20 @@ class BlockTeam {
     int turn_ = 0;
 };
 
-/// All blocks of a cooperative launch.
+/// One block whose vectors are in global memory.
+struct FarBlockTeam : BlockTeam {
+    static constexpr bool has_near_vectors = false;
+
+    using BlockTeam::BlockTeam;
+};
+
+/// All blocks of a cooperative launch. Vectors are in global memory.
 class GridTeam {
   public:
     static constexpr int threads = 256, blocks = 1;
     static constexpr int memories_of_block = 1;
-    static constexpr bool is_small = false;
-    static constexpr int each = 1, rows_at_once = 1;
+    static constexpr bool is_small = false, general = true, has_near_vectors = false;
+    static constexpr int each = 1, lanes_of_row = 16;
 
     using Reals = Vector<double>;
     using Storage = BlockTeam::Storage;
@@ -148,7 +150,7 @@ class GridTeam {
     static __device__ __forceinline__ long long index() { return 0; }
     static __device__ __forceinline__ long long teams() { return 1; }
 
-    static __device__ __forceinline__ bool begins(bool has_problem) { return has_problem; }
+    static constexpr __device__ bool any(bool holds) { return holds; }
 
     static constexpr __device__ bool is_stopped() { return false; }
 

@@ -1,20 +1,20 @@
-// Families of gradient boosting: the negative gradient and the loss of one row, and how a family
+// Families of gradient boosting: the negative gradient and the loss of a row, and how a family
 // adapts its parameter to the rows.
 //
 //     y  the response;  f  the additive predictor;  s  the family's parameter at this step
 //
 // The losses are mboost's. They neither overflow nor cancel where the result is a number: softplus
-// and the logistic function replace exp, and what Stirling's approximation leaves over replaces
-// differences of log Gamma. The same functions in NumPy are gpusolve/gam/families.py, and they take
+// and the logistic function replace exp, and the remainder of Stirling's approximation replaces
+// differences of log Gamma. gpusolve/gam/families.py has the same functions in NumPy, which take
 // the same steps, so that both agree to rounding.
 //
 // A family with `nuisance`
 //   fixed:  s is `parameter`;
 //   median: s is the weighted median of |y - f|;
-//   shape:  s is solve(mean of term(y, f)), one pass over the rows;
+//   shape:  s is solve(mean of term(y, f)), a pass over the rows;
 //   theta:  s is search.theta() after `auto search = family.start(sum of moments(y, f))` and
-//           `while (!search.done) search.update(sum of terms(y, f, search.theta()))`, one pass
-//           each.
+//           `while (!search.done) search.update(sum of terms(y, f, search.theta()))`, a pass
+//           for each sum.
 //
 // Sources. Hofner, Mayr, Robinzonov & Schmid, "Model-based Boosting in R" (2014); Lawless,
 // "Negative Binomial and Mixed Poisson Regression" (1987); Minka, "Estimating a Gamma Distribution"

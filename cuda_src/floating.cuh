@@ -46,7 +46,7 @@ struct Floating<double> {
     }
 };
 
-/// |value|, or infinity for NaN: all values are finite if the maximum of these is.
+/// |value|, or infinity for NaN: if the maximum of the results is finite, all values are.
 template <class T>
 __device__ __forceinline__ T magnitude(T value) {
     return value == value ? fabs(value) : Floating<T>::infinity();

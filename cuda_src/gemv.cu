@@ -14,7 +14,7 @@
 // bytes of A before it computes; if columns are few, from several rows:
 //     dots              y[i] = A[i, :] x; neighbouring threads read along a row
 //     axpys             y = sum over j of x[j] A[:, j]; neighbouring threads read along a column
-// If there are too few rows to fill the device, these two cut the columns into chunks, and
+// If there are too few rows to fill the device, dots and axpys cut the columns into chunks, and
 // gemv_add_columns adds the sums of the chunks.
 //
 // Shared memory. At most one sum per thread; threads_per_row: a tile of x.
@@ -115,7 +115,7 @@ __global__ void gemv_threads_per_dot(const T* A, const long long* A_offsets, lon
                                      long long column_stride, const T* x,
                                      const long long* x_offsets, long long systems, long long rows,
                                      long long columns, bool along_row, T* y) {
-    constexpr int width = M + 1;  // one more than M, against bank conflicts
+    constexpr int width = M + 1;  // an extra column against bank conflicts
     __shared__ Sum<T> work[P * width];
     const int row = along_row ? threadIdx.x / P : threadIdx.x % M;
     const int part = along_row ? threadIdx.x % P : threadIdx.x / M;
@@ -187,7 +187,7 @@ template <class T, int pack>
 constexpr int blocks_per_multiprocessor = pack == 1 && sizeof(T) == 4 ? 4 : 2;
 
 /// sums[r] += the products of the packs of row r at j, j + step, ...: of `packs` packs, or of
-/// the packs that end at `end` or before. All are read before the first is multiplied.
+/// the packs that end at `end` or before. All packs are read before the first product.
 template <bool all, int pack, int packs, int height, class T>
 __device__ __forceinline__ void add_products(const T* const (&row)[height], long long column_stride,
                                              const T* x, long long j, int step, long long end,
@@ -290,8 +290,8 @@ __global__ void __launch_bounds__(threads, blocks_per_multiprocessor<T, pack>)
 
 // ---- axpys: each thread has a pack of rows ------------------------------------------
 
-/// sums += the sum of x[s * step] A[:, s * step] over s < steps, or over those with
-/// s * step < left. All are read before the first is multiplied.
+/// sums += the sum of x[s * step] A[:, s * step] over s < steps, or over the s < steps with
+/// s * step < left. All elements are read before the first product.
 template <bool all, int pack, int steps, class T>
 __device__ __forceinline__ void add_multiples(const T* column, long long column_stride, const T* x,
                                               int step, long long left, Pack<Sum<T>, pack>& sums) {

@@ -2,18 +2,18 @@
 //
 // Problem. K learners of n rows and k functions; W is diagonal, or the identity.
 //
-// Mapping. A block computes one chunk of one learner: gridDim.x = K * chunks. The caller adds
+// Mapping. A block computes a chunk of a learner: gridDim.x = K * chunks. The caller adds
 // the chunks. Within a block as in learners.cuh.
 //
 // Shared memory. k * k sums for each of `gram_warps` warps; the rows that each warp is adding.
-// Cost. Reads n (width values, one index) for each learner, n width^2 multiplications; writes
+// Cost. Reads n (width values, an index) for each learner, n width^2 multiplications; writes
 // chunks * k * k doubles.
 // Source. Sieminski & Lee, "Gradient-Boosted Generalised Additive Models with GPU
 // Acceleration" (2023), Algorithm 2, the matrices that are computed before the loop.
 
 #include "learners.cuh"
 
-/// parts[chunk][learner] = X_i' W X_i over one chunk of the rows.
+/// parts[chunk][learner] = X_i' W X_i over a chunk of the rows.
 template <class T, int width, int threads>
 __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     gram_matrices(const int* first, const T* values, const double* weights, long long rows,

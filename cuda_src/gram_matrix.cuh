@@ -12,17 +12,19 @@
 #include "team.cuh"
 #include "variables.cuh"
 
-/// Arguments that are the same for all systems.
+/// Arguments that are the same for all systems. A team that is not `general` solves plain problems:
+/// non-negative least squares without penalties.
+template <class Team>
 struct GramOptions {
     int m, n, kind;
     double tol;
     int maxiter;
 
-    __device__ bool has_ridge() const { return kind & with_ridge; }
-    __device__ bool has_sum() const { return kind & with_sum; }
+    __device__ bool has_ridge() const { return Team::general && kind & with_ridge; }
+    __device__ bool has_sum() const { return Team::general && kind & with_sum; }
     /// Whether there is more than non-negative x, with the same l2 everywhere.
-    __device__ bool has_bounds() const { return kind & with_bounds; }
-    __device__ bool has_penalties() const { return kind & with_penalties; }
+    __device__ bool has_bounds() const { return Team::general && kind & with_bounds; }
+    __device__ bool has_penalties() const { return Team::general && kind & with_penalties; }
 
     /// Rows of the matrix: the given rows, and the row of a fixed sum.
     __device__ int height() const { return m + (has_sum() ? 1 : 0); }
@@ -52,8 +54,8 @@ struct GramMatrix {
     Vector<double> column_scale;  // n: powers of two
 
     /// Refer to a matrix in global memory.
-    __device__ void refer(long long which, const GramOptions& options, const double* all_columns,
-                          const double* all_G, const double* all_norm,
+    __device__ void refer(long long which, const GramOptions<Team>& options,
+                          const double* all_columns, const double* all_G, const double* all_norm,
                           const double* all_column_scale) {
         const long long first = which * options.n;
         leading = options.height();
@@ -64,7 +66,7 @@ struct GramMatrix {
     }
 
     /// Allocate the arrays of a team that scales its matrix itself.
-    __device__ void place(TeamMemory& memory, const GramOptions& options) {
+    __device__ void place(TeamMemory& memory, const GramOptions<Team>& options) {
         leading = options.n | 1;  // odd, so that neighbouring rows start in different banks
         memory.take(entries, leading * options.height());
         memory.take(G, static_cast<long long>(options.n) * options.n);
@@ -107,6 +109,7 @@ __device__ void multiply_by_transpose(const GramMatrix<Team>& at, int height, in
         const int j = 2 * row, k = 2 * (tile - row * (row + 1) / 2);
         const int next_j = min(j + 1, n - 1), next_k = min(k + 1, n - 1);
         double sum[2][2] = {{0, 0}, {0, 0}};
+#pragma unroll 2
         for (int i = 0; i < height; ++i) {
             const double one[] = {at(i, j), at(i, next_j)}, other[] = {at(i, k), at(i, next_k)};
             for (int p = 0; p < 2; ++p)
@@ -123,7 +126,7 @@ __device__ void multiply_by_transpose(const GramMatrix<Team>& at, int height, in
 /// Scale a matrix into shared memory, and compute G and the norms. `Workers` do it: the team, or
 /// the block if its teams have the same matrix. Ends with a barrier.
 template <class Workers, class T, class Team>
-__device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions& options,
+__device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions<Team>& options,
                              GivenMatrix<T> given, const Variables& variables) {
     const int m = options.m, n = options.n;
     const bool by_rows = given.column_stride < given.row_stride;
@@ -136,8 +139,10 @@ __device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions& opti
     Workers::sync();
     for_each<Workers>(n, [&](int j) {
         double largest = variables.root_l2(j);
+#pragma unroll 1
         for (int i = 0; i < m; ++i) largest = MaxMagnitude<double>()(largest, magnitude(at(i, j)));
         const double scale = scale_of(largest);
+#pragma unroll 1
         for (int i = 0; i < m; ++i) at(i, j) = scaled_by(at(i, j), scale);
         at.column_scale[j] = scale;
     });
@@ -145,6 +150,7 @@ __device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions& opti
     if (options.has_sum()) {
         for_each<Workers>(n, [&](int j) {
             double largest = 0;
+#pragma unroll 1
             for (int k = 0; k < n; ++k) largest = max(largest, at.column_scale[k]);
             at(m, j) = at.column_scale[j] / largest;
         });

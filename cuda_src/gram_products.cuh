@@ -10,21 +10,49 @@
 #include "gram_matrix.cuh"
 #include "passive_inverse.cuh"
 
+/// The sums of two quantities.
+struct Two {
+    double a, b;
+};
+struct AddTwo {
+    static __device__ __forceinline__ Two identity() { return {0, 0}; }
+    __device__ __forceinline__ Two operator()(Two x, Two y) const { return {x.a + y.a, x.b + y.b}; }
+};
+__device__ __forceinline__ Two shuffle_xor(Two x, int distance) {
+    return {shuffle_xor(x.a, distance), shuffle_xor(x.b, distance)};
+}
+
 /// out[q] = column_q . vector, for `count` columns: of `variables`, or the first columns if it
-/// is null. One thread stores an element. Ends without a barrier.
+/// is null. A group multiplies two columns at once. Ends without a barrier.
 template <class Team>
 __device__ __noinline__ void multiply_columns(Vector<double> columns, long long leading, int m,
-                                              Vector<int> variables, int count,
-                                              Vector<double> vector, Vector<double> out) {
+                                              Vector<int> variables, int count, Vector<double> in,
+                                              Vector<double> out) {
+    struct Row {
+        double a, b, factor;
+    };
+    const Chosen<Team> chosen{variables, count};
+    const Vector<double> vector = placed<Team>(in);
 #pragma unroll 1
-    for (int q = Team::group(); q < count; q += Team::groups()) {
-        const int j = variables.first == nullptr ? q : variables[q];
-        const auto column = columns.from(leading * j);
-        double sum = 0;
-#pragma unroll 2
-        for (int i = Team::lane(); i < m; i += Team::lanes()) sum += column[i] * vector[i];
-        sum = Team::reduce_group(sum, Called<Add<double>>());
-        if (Team::lane() == 0) out[q] = sum;
+    for (int q = 2 * Team::group(); q < count; q += 2 * Team::groups()) {
+        const int next = min(q + 1, count - 1);
+        const auto one = columns.from(leading * chosen[q]);
+        const auto other = columns.from(leading * chosen[next]);
+        Two sum{0, 0};
+        load_ahead<warp_threads>(
+            Team::lane(), m,
+            [&](int i, int ahead) {
+                return Row{one[i + ahead], other[i + ahead], vector[i + ahead]};
+            },
+            [&](int, int, const Row& row) {
+                sum.a += row.a * row.factor;
+                sum.b += row.b * row.factor;
+            });
+        sum = Team::reduce_group(sum, Called<AddTwo>());
+        if (Team::lane() == 0) {
+            out[q] = sum.a;
+            out[next] = sum.b;
+        }
     }
 }
 template <class Team>
@@ -57,29 +85,18 @@ struct AccurateDifference {
 
 /// use(i, result) for i < count, by the thread that has element i. The result takes the products
 /// of rows(i, j) and y[p] to start(i), for the chosen variables j at positions p.
-template <class Sum, class Team, class Reals, class Start, class Use>
+template <class Sum, class Team, class Start, class Use>
 __device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen<Team>& chosen,
-                                        Reals y, Start start, Use use) {
-    constexpr int unrolled = Team::rows_at_once;
-    const int size = Team::size(), rank = Team::rank();
-    const int end = Team::is_small ? count + rank : count;  // lanes shuffle y together
-#pragma unroll 1
-    for (int first = rank; first < end; first += unrolled * size) {
-        Sum sum[unrolled];
-#pragma unroll
-        for (int q = 0; q < unrolled; ++q)
-            sum[q] = {first + q * size < count ? start(first + q * size) : 0};
-        chosen.by_all([&](int p, int j) {
-            const double value = y.of(p);
-            if (value == 0) return;
-#pragma unroll
-            for (int q = 0; q < unrolled; ++q)
-                if (first + q * size < count) sum[q].take(rows(first + q * size, j), value);
-        });
-#pragma unroll
-        for (int q = 0; q < unrolled; ++q)
-            if (first + q * size < count) use(first + q * size, sum[q].rounded());
-    }
+                                        Vector<double> vector, Start start, Use use) {
+    const Vector<double> y = placed<Team>(vector);
+    for_each<Team>(count, [&](int i) {
+        Sum sum{start(i)};
+        load_ahead<1>(
+            0, chosen.count,
+            [&](int p, int ahead) { return Pair{rows(i, chosen[p + ahead]), y[p + ahead]}; },
+            [&](int, int, Pair loaded) { sum.take(loaded.a, loaded.b); });
+        use(i, sum.rounded());
+    });
 }
 
 /// use(i, sum) for every variable i < n, by the thread that has it: the sum of G(i, j) y[p].
@@ -92,6 +109,7 @@ __device__ __forceinline__ void combine_gram(const GramMatrix<Team>& matrix, int
         typename Team::Reals sum{};
         chosen.by_all([&](int p, int j) {
             const double value = y.of(p);
+            if (!chosen.has(j)) return;
             for_each_variable<Team>(n, [&](auto i) { sum[i] += G(i, j) * value; });
         });
         for_each_variable<Team>(n, [&](auto i) { use(i, sum[i]); });

@@ -22,7 +22,9 @@ struct GramResidual : GramSteps<T, Team> {
     /// Make the witness orthogonal to the passive columns; `change` is the correction of x. Returns
     /// whether w is the product of the columns with the witness: small teams multiply all.
     __device__ bool correct() {
+        at.change.forget();
         inverse.for_each([&](auto p) { at.change[p] = 0; });
+        bool is_orthogonal = false;
         for (int correction = 0; correction < most_corrections; ++correction) {
             transpose_times(inverse.passive(), at.witness, at.passive_w);
             if constexpr (Team::is_small) at.w = at.passive_w;
@@ -35,17 +37,18 @@ struct GramResidual : GramSteps<T, Team> {
                 at.passive_w[p] = w;
                 return fabs(w) > limit * at.norm[variable(p)] ? 1.0 : 0.0;
             });
-            if (visible == 0 && has_sum()) return Team::is_small;
-            const double shift = step(true);
+            is_orthogonal = has_sum() && visible == 0;
+            if (!team.any(!is_orthogonal)) break;
+            const double to_sum = step(true), shift = is_orthogonal ? 0 : to_sum;
             inverse.for_each([&](auto p) {
-                if (!is_finite(at.d[p])) at.d[p] = 0;
+                if (is_orthogonal || !is_finite(at.d[p])) at.d[p] = 0;
                 at.change[p] += at.d[p];
             });
             team.sync();
             subtract_fitted(shift);
             team.sync();
         }
-        return false;
+        return Team::is_small && is_orthogonal;
     }
 
     /// Whether x + change has the fixed sum, up to rounding.
@@ -108,7 +111,7 @@ struct GramResidual : GramSteps<T, Team> {
     };
 
     __device__ Certified certify() {
-        if (!has_product) transpose_times(inverse.all(options.n), at.witness, at.w);
+        if (team.any(!has_product)) transpose_times(inverse.all(options.n), at.witness, at.w);
         Two apart_and_gap{0, 0}, fit_and_length{0, 0}, objective_and_room{0, 0};
         for_each<Team>(options.rows(), [&](int i) {
             if (!is_data(i)) return;

@@ -38,7 +38,8 @@ struct GramSolver : GramResidual<T, Team> {
         });
         largest = team.reduce(largest, Called<MaxMagnitude<double>>());
         largest_norm = team.reduce(largest_norm, Called<MaxMagnitude<double>>());
-        if (!(max(largest, largest_norm) < Floating<double>::infinity())) return false;
+        const bool finite = max(largest, largest_norm) < Floating<double>::infinity();
+        if (!team.any(finite)) return false;
         b_scale = inverse_power_of_two(largest);
         scale_variables(variables);
         if constexpr (Team::is_small) for_each<Team>(options.m, [&](int i) { at.b[i] *= b_scale; });
@@ -49,10 +50,10 @@ struct GramSolver : GramResidual<T, Team> {
             return value * value;
         }));
         if (at.matrix.has_gram()) {
-            transpose_times(inverse.all(options.n), at.witness, at.c);
+            transpose_times(inverse.all(options.n), at.witness, at.w);
             team.sync();
             for_each_variable<Team>(options.n,
-                                    [&](auto j) { at.c[j] = gradient(at.c[j], j, at.witness); });
+                                    [&](auto j) { at.c[j] = gradient(at.w[j], j, at.witness); });
         }
         status = converged;
         nit = n_updates = n_downdates = 0;
@@ -64,7 +65,7 @@ struct GramSolver : GramResidual<T, Team> {
                     first_rest(at.norm.of(j), at.penalties.of(j), at.lower.of(j), at.upper.of(j)));
             magnitude += size();
         }
-        return true;
+        return finite;
     }
 
     /// Convert penalties and bounds to the scaled variables; all variables rest at 0. Ends with a
@@ -98,73 +99,105 @@ struct GramSolver : GramResidual<T, Team> {
     struct Outcome {
         bool is_convincing;  // no other method could improve x
         bool is_hidden;      // rounding x may change A x too much
-        bool keeps_sum;
         bool is_certified;
-        double misfit;
+        double score;  // what another method must beat: NaN if x is not kept
     };
 
-    /// Iterate to convergence, and store the best x. With a `guess`, start from it.
+    /// What is known of x. Certified x is harder to beat.
+    __device__ Outcome judge(const Certified& found, bool keeps_sum) const {
+        const bool is_hidden = found.certificate.is_hidden();
+        const bool is_certified = keeps_sum && found.certificate.is_good(true, options.tol);
+        const double score = found.misfit - (is_certified ? certified<T> * magnitude : 0);
+        return {keeps_sum && found.certificate.is_good(false, options.tol), is_hidden, is_certified,
+                is_hidden || !keeps_sum ? Floating<double>::nan() : score};
+    }
+
+    /// What the next iteration does.
+    struct Plan {
+        bool starts;   // whether x starts from a guess
+        int first;     // if not negative, the variable that enters
+        int most;      // variables that enter at once; if 0, x is moved even if none enters
+        bool fresh;    // whether w is the gradient of a fresh residual
+        bool entered;  // whether a variable has entered since then
+    };
+
+    /// Let variables enter, and move x, until no variable enters, if the team `iterates` at all. It
+    /// may start from a guess.
     ///
     /// Each step is called in one place only, because it is inlined there.
-    __device__ Outcome solve(const T* guess, const NnlsResults<T>& results, long long k) {
-        double best = Floating<double>::infinity();
-        bool fresh = false, entered_since = true;
-        Outcome outcome;
-        int first = options.has_sum() ? make_sum() : -1;
-        int most = options.has_sum() ? 0 : most_entering;
-        for (int refreshes = 0;;) {
-            if (!fresh) {
+    __device__ void iterate(bool iterates, const T* guess, Plan& next) {
+        while (team.any(iterates)) {
+            if (team.any(iterates && !next.fresh)) {
                 team.sync();
-                make_gradient();
+                make_gradient(next.fresh);
             }
-            const bool first_enters = first >= 0, polish = most == 0;
+            const bool first_enters = next.first >= 0, starts = iterates && next.starts;
+            const bool searches = iterates && status == converged;
             int leaving = -1;
-            const bool entered = status == converged &&
-                                 enter(most, fresh, first_enters ? nullptr : guess, first, leaving);
-            if (guess != nullptr) {
-                fresh = false;
-                if (first_enters) continue;
-                guess = nullptr;
-                if (!(Floating<T>::epsilon * ratio(size(), magnitude) <= hidden<T>) &&
-                    !options.has_sum())
-                    clear();
-                most = inverse.length > 0 ? 0 : most_entering;
-                continue;
+            const bool entered =
+                team.any(searches) &&
+                enter(searches, next.most, next.fresh, starts && !first_enters ? guess : nullptr,
+                      next.first, leaving);
+            const bool polishes = next.most == 0 && status == converged;
+            const bool moves = iterates && !starts && (entered || polishes);
+            if (team.any(starts)) follow_guess(starts && !first_enters, next);
+            const bool moved = make_feasible(moves, leaving, next.first >= 0);
+            if (moves) {
+                next.most = moved ? most_entering : 1;
+                next.entered = next.entered || entered;
             }
-            if (entered || (polish && status == converged)) {
-                most = make_feasible(leaving, first >= 0) ? most_entering : 1;
-                fresh = false;
-                entered_since = entered_since || entered;
-                continue;
-            }
-            const bool follows = refresh();
+            iterates = starts || moves;
+            if (iterates) next.fresh = false;
+        }
+    }
+
+    /// Go on without the guess, if the team `follows` it now; without its variables, if rounding
+    /// them changes A x too much.
+    __device__ void follow_guess(bool follows, Plan& next) {
+        const bool is_small = Floating<T>::epsilon * ratio(size(), magnitude) <= hidden<T>;
+        clear(follows && !is_small && !options.has_sum());
+        if (!follows) return;
+        next.starts = false;
+        next.most = inverse.length > 0 ? 0 : most_entering;
+    }
+
+    /// Iterate to convergence, if the team `solves` the system, and store the best x. If the start
+    /// is `warm`, x has a guess.
+    __device__ Outcome solve(bool solves, bool warm, const NnlsResults<T>& results, long long k) {
+        double best = Floating<double>::infinity();
+        Outcome outcome;
+        Plan next{warm, -1, most_entering, false, true};
+        if (options.has_sum()) {
+            next.first = make_sum();
+            next.most = 0;
+        }
+        bool continues = solves;
+        for (int refreshes = 0; team.any(continues);) {
+            iterate(continues, results.x + k * options.n, next);
+            const bool follows = refresh(), keeps = keeps_sum();
             const Certified found = certify();
             const double kkt = found.certificate.kkt();
             const bool better = kkt < best;
-            if (better || refreshes == 0) {
+            if (continues && (better || refreshes == 0)) {
                 best = better ? kkt : best;
-                const bool keeps = keeps_sum();
-                outcome = {keeps && found.certificate.is_good(false, options.tol),
-                           found.certificate.is_hidden(), keeps,
-                           keeps && found.certificate.is_good(true, options.tol), found.misfit};
+                outcome = judge(found, keeps);
                 store(results, k, found);
             }
             const double tol =
                 max(options.tol, 4.0 * Floating<T>::epsilon) * (1 + found.certificate.size_to_b);
-            if (!((better || entered_since) && kkt > tol) || ++refreshes == most_refreshes ||
-                status != converged || team.is_stopped())
-                break;
+            continues = continues && (better || next.entered) && kkt > tol && status == converged &&
+                        !team.is_stopped();
+            if (++refreshes == most_refreshes || !team.any(continues)) break;
             correct_gradient();
-            entered_since = false;
-            fresh = true;
-            most = follows ? most_entering : 0;
-            if (kkt > drift * tol && !options.has_sum()) {
-                guess = results.x + k * options.n;
-                clear();
-            }
+            next.entered = false;
+            next.fresh = true;
+            next.most = follows ? most_entering : 0;
+            const bool restarts = continues && kkt > drift * tol && !options.has_sum();
+            next.starts = restarts;
+            if (team.any(restarts)) clear(restarts);
         }
         const bool good = status == iteration_limit ? outcome.is_convincing : outcome.is_certified;
-        if (Team::rank() == 0) {
+        if (solves && Team::rank() == 0) {
             const NnlsStatus refused = status == converged ? uncertified : status;
             results.status[k] = good ? converged : refused;
             results.nit[k] = nit;
@@ -176,19 +209,24 @@ struct GramSolver : GramResidual<T, Team> {
         return outcome;
     }
 
-    /// Solve system k of the launch, whose number in the batch is `number`, and write its result.
-    /// If another method might solve it better, list it.
-    __device__ void run(const NnlsSystems<T>& systems, const NnlsResults<T>& results, long long k,
-                        long long number) {
+    /// Solve system k of the launch, whose number in the batch is `number`, and write its result,
+    /// if the team `solves` it. If another method might solve it better, list it.
+    __device__ void run(bool solves, const NnlsSystems<T>& systems, const NnlsResults<T>& results,
+                        long long k, long long number) {
         const int n = options.n;
-        if (!load(systems.variables_of(number))) return refuse(results, k);
-        const Outcome outcome = solve(systems.warm ? results.x + k * n : nullptr, results, k);
+        at.forget();
+        const bool finite = load(systems.variables_of(number));
+        if (solves && !finite) refuse(results, k);
+        solves = solves && finite;
+        if (!team.any(solves)) return;
+        const Outcome outcome = solve(solves, systems.warm, results, k);
+        if (!solves) return;
         const bool settled =
             outcome.is_convincing || (systems.limited && status == iteration_limit);
         if (settled || systems.listed == nullptr) return;
         if (outcome.is_hidden) for_each<Team>(n, [&](int j) { results.x[k * n + j] = 0; });
         if (Team::rank() == 0)
-            systems.listed[atomicAdd(&systems.counters->listed, 1ull)] = {k, score(outcome)};
+            systems.listed[atomicAdd(&systems.counters->listed, 1ull)] = {k, outcome.score};
     }
 
     /// Write the result of a system that has NaN or infinity in it.
@@ -202,12 +240,6 @@ struct GramSolver : GramResidual<T, Team> {
         results.nit[k] = results.n_updates[k] = results.n_downdates[k] = 0;
         results.repaired[k] = false;
         results.method[k] = by_gram;
-    }
-
-    /// What another method must beat: less if x is certified, and NaN if x is not kept.
-    __device__ double score(const Outcome& outcome) const {
-        if (outcome.is_hidden || !outcome.keeps_sum) return Floating<double>::nan();
-        return outcome.misfit - (outcome.is_certified ? certified<T> * magnitude : 0);
     }
 
     /// Write x and its certificate in the original units.

@@ -47,21 +47,27 @@ struct GramSteps : GramSystem<T, Team> {
         });
     }
 
-    /// Remove all variables; they rest at the bounds next to them. Ends without a barrier.
-    __device__ void clear() {
+    /// Remove all variables, if the team `restarts`; they rest at the bounds next to them. Ends
+    /// without a barrier.
+    __device__ void clear(bool restarts) {
+        const auto passive = inverse.passive();
         if (options.has_bounds())
-            inverse.passive().by_all([&](int p, int j) {
-                place(j, 0, nearest_bound(at.x.of(p), at.lower.of(j), at.upper.of(j)));
+            passive.by_all([&](int p, int j) {
+                const double x = at.x.of(p);
+                if (restarts && passive.has(j))
+                    place(j, 0, nearest_bound(x, at.lower.of(j), at.upper.of(j)));
             });
-        inverse.clear();
+        if (restarts) inverse.clear();
     }
 
     /// w = c - G x, from the rows of G of the passive variables. What the l2 penalty adds to
-    /// passive variables is subtracted when they are gathered, by `enter`. Ends without a barrier.
-    __device__ void make_gradient() {
+    /// passive variables is subtracted when they are gathered, by `enter`. A gradient that is
+    /// `kept` stays. Ends without a barrier.
+    __device__ void make_gradient(bool kept) {
         if (!at.matrix.has_gram()) return make_gradient_from_columns(at.w);
-        combine_gram(at.matrix, options.n, inverse.passive(), at.x,
-                     [&](auto j, double sum) { at.w[j] = at.c[j] - sum; });
+        combine_gram(at.matrix, options.n, inverse.passive(), at.x, [&](auto j, double sum) {
+            if (!kept) at.w[j] = at.c[j] - sum;
+        });
     }
 
     /// out = A^T (b - A x) - penalty, with all l2 penalties. Overwrites the witness.
@@ -76,29 +82,35 @@ struct GramSteps : GramSystem<T, Team> {
     __device__ void multiply_passive(int j) {
         if (!at.matrix.has_gram())
             return transpose_times(inverse.passive(), at.matrix.column(j), at.g);
+        at.g.forget();
         inverse.for_each([&](auto p) { at.g[p] = gram(j)[variable(p)]; });
     }
 
-    /// Append a variable of value x_j, if it is independent of the others and moves inwards.
+    /// Append a variable of value x_j, if the team `tries` to, and if the variable is independent
+    /// of the others and moves inwards.
     ///
     /// Column j is projected onto the passive columns; `u` has the coefficients. `least` limits the
     /// decrease of the objective along its orthogonal part. Ends without a barrier.
-    __device__ bool append(int j, double x_j, double least) {
+    __device__ bool append(bool tries, int j, double x_j, double least) {
         const bool fits = inverse.length < options.capacity();
-        if ((!fits && !options.has_penalties()) || team.is_stopped()) return false;
-        const double before = rest_of(j), w = at.w.of(j), norm = at.norm.of(j);
+        tries = tries && (fits || options.has_penalties()) && !team.is_stopped();
+        if (!team.any(tries)) return false;
+        const double before = rest_of(j);
         multiply_passive(j);
         team.sync();
-        inverse.multiply(at.g, at.u);
+        inverse.multiply(team, at.g, at.u);
         Two along = AddTwo::identity();
         inverse.for_each([&](auto p) {
             along = AddTwo()(along, {at.u[p] * at.g[p], at.u[p] * at.passive_w[p]});
         });
         along = team.reduce(along, Called<AddTwo>());
+        const double w = at.w.of(j), norm = at.norm.of(j);
         const double square = square_of(j) - along.a, descent = w - along.b;
-        if (!fits || !(square > resolved_part * norm * norm)) return false;
-        if (!((w < 0 ? -descent : descent) > least * square_root(square))) return false;
-        const int p = inverse.append(j, at.u, square);
+        const bool enters = tries && fits && square > resolved_part * norm * norm &&
+                            (w < 0 ? -descent : descent) > least * square_root(square);
+        if (!team.any(enters)) return false;
+        const int p = inverse.append(enters ? j : -1, at.u, square);
+        if (!enters) return false;
         place(j, before, 0);
         by_owner<Team>(p, [&](auto i) {
             at.x[i] = x_j;
@@ -108,13 +120,13 @@ struct GramSteps : GramSystem<T, Team> {
         return true;
     }
 
-    /// Move along a dependence of column j on passive columns, if a penalty falls. `append` has
-    /// refused j, and `u` and `g` belong to its column.
+    /// Move along a dependence of column j on passive columns, if the team `tries` to and a penalty
+    /// falls. `append` has refused j, and `u` and `g` belong to its column.
     ///
     /// A x does not change, so that only a bound ends the move: of j, or of the passive
     /// variable at the position `leaving`, which j replaces. False if nothing moves. Ends with a
     /// barrier.
-    __device__ bool exchange(int j, int& leaving) {
+    __device__ bool exchange(bool tries, int j, int& leaving) {
         Two penalties = AddTwo::identity();
         double fitted = 0;
         inverse.for_each([&](auto p) {
@@ -126,8 +138,9 @@ struct GramSteps : GramSystem<T, Team> {
         const double square = square_of(j) - team.reduce(fitted, Called<Add<double>>());
         const double norm = at.norm.of(j), own = at.penalties.of(j), before = at.rest.of(j);
         const double sign = at.w.of(j) < 0 ? -1 : 1, gain = sign * (penalties.a - own);
-        if (square > resolved_part * norm * norm) return false;
-        if (!(gain > significant_part * (penalties.b + fabs(own)))) return false;
+        bool moves = tries && !(square > resolved_part * norm * norm) &&
+                     gain > significant_part * (penalties.b + fabs(own));
+        if (!team.any(moves)) return false;
 
         const double end = sign > 0 ? at.upper.of(j) : at.lower.of(j), whole = fabs(end - before);
         Located<double> first = ArgMax<double>::identity();
@@ -139,29 +152,36 @@ struct GramSteps : GramSystem<T, Team> {
         });
         first = team.reduce(first, Called<ArgMax<double>>());
         const double by_j = square > 0 ? min(whole, gain / square) : whole;
-        leaving = first.index >= 0 && -first.value < by_j ? first.index : -1;
-        const double length = leaving < 0 ? by_j : -first.value;
-        if (!is_finite(length)) return false;
-        inverse.for_each([&](auto p) {
-            const double d = -sign * at.u[p], lower = at.lower[variable(p)];
-            const double upper = at.upper[variable(p)];
-            at.x[p] = clipped(at.x[p] + length * d, lower, upper);
-            at.end[p] = d < 0 ? lower : upper;
-        });
-        place(j, before, length == whole ? end : before + sign * length);
+        const bool replaces = first.index >= 0 && -first.value < by_j;
+        const double length = replaces ? -first.value : by_j;
+        moves = moves && is_finite(length);
+        if (moves) {
+            leaving = replaces ? first.index : -1;
+            inverse.for_each([&](auto p) {
+                const double d = -sign * at.u[p], lower = at.lower[variable(p)];
+                const double upper = at.upper[variable(p)];
+                at.x[p] = clipped(at.x[p] + length * d, lower, upper);
+                at.end[p] = d < 0 ? lower : upper;
+            });
+            place(j, before, length == whole ? end : before + sign * length);
+        }
         team.sync();
-        return true;
+        return moves;
     }
 
     /// Let variables rest elsewhere, the cheapest first, until x has its sum. The last of them may
     /// be between its bounds, and has to enter; -1 if all bounds together do not allow the sum.
     __device__ int make_sum() {
-        if (!at.matrix.has_gram()) make_gradient_from_columns(at.c);
+        if (!at.matrix.has_gram()) {
+            make_gradient_from_columns(at.w);
+            for_each_variable<Team>(options.n, [&](auto j) { at.c[j] = at.w[j]; });
+        }
         double missing =
             at.total[0] - sum(options.n, [&](int j) { return at.sum_row[j] * at.rest[j]; });
         const bool up = missing >= 0;
         for_each_variable<Team>(options.n, [&](auto j) { at.slope[j] = 0; });
-        for (;;) {
+        int found = -1;
+        for (bool searches = true; team.any(searches);) {
             Located<double> cheapest = ArgMax<double>::identity();
             for_each_variable<Team>(options.n, [&](auto j) {
                 if (at.slope[j] != at.slope[j] || !(at.sum_row[j] > 0)) return;
@@ -171,18 +191,22 @@ struct GramSteps : GramSystem<T, Team> {
                 const double gain = (at.c[j] - norm * norm * move / 2) / at.sum_row[j];
                 cheapest = ArgMax<double>()(cheapest, {up ? gain : -gain, j});
             });
-            const int j = team.reduce(cheapest, Called<ArgMax<double>>()).index;
-            if (j < 0) return -1;
+            const int cheapest_j = team.reduce(cheapest, Called<ArgMax<double>>()).index;
+            searches = searches && cheapest_j >= 0;
+            const int j = max(cheapest_j, 0);
             const double before = at.rest.of(j), coefficient = at.sum_row.of(j);
             const double lower = at.lower.of(j), upper = at.upper.of(j), end = up ? upper : lower;
             const double value = before + missing / coefficient;
             const bool fits = lower < upper && fabs(end - before) >= fabs(value - before);
             team.sync();
+            if (!searches) continue;
             place(j, before, fits ? value : end);
-            if (fits) return j;
+            if (fits) found = j;
+            searches = !fits;
             missing -= coefficient * (end - before);
             by_owner<Team>(j, [&](auto i) { at.slope[i] = Floating<double>::nan(); });
         }
+        return found;
     }
 
     /// Where the guess, which is not scaled, has variable j, within its bounds; NaN if it may stay
@@ -226,16 +250,20 @@ struct GramSteps : GramSystem<T, Team> {
         }
     }
 
-    /// Append the steepest variables, at most `most`, or exchange the steepest. False if
-    /// nothing changes. Once a variable entered, the first refused variable ends the search.
+    /// Append the steepest variables, at most `most`, or exchange the steepest, if the team
+    /// `searches` at all. False if nothing changes. Once a variable entered, the first refused
+    /// variable ends the search.
     ///
     /// Slopes must exceed rounding errors of the terms that cancel in b - A x. With a `guess`, the
     /// variables that are between their bounds there enter instead; others rest at the bound that
     /// the guess reaches. With a fixed sum, variables enter where they rest. If `first` is not
     /// negative, this variable enters instead. It becomes the variable that has to enter after the
     /// variable at `leaving` has left.
-    __device__ bool enter(int most, bool fresh, const T* guess, int& first, int& leaving) {
+    __device__ bool enter(bool searches, int most, bool fresh, const T* guess, int& first,
+                          int& leaving) {
         const bool by_slope = guess == nullptr && first < 0;
+        at.slope.forget();
+        at.passive_w.forget();
         if (guess != nullptr)
             for_each_variable<Team>(options.n, [&](auto j) { at.slope[j] = guessed(guess, j); });
         else
@@ -250,41 +278,52 @@ struct GramSteps : GramSystem<T, Team> {
         });
         const double cancelling = options.tol * (magnitude + size());
         double steep = fresh ? cancelling : slack * cancelling;
-        int entered = 0;
-        for (int j = -1; !by_slope || entered < most;) {
+        int entered = 0, j = -1, replacing = -1;
+        bool exchanged = false;
+        for (searches = searches && (!by_slope || most > 0); team.any(searches);) {
             const auto next = team.reduce(
                 find_variable(team, at.slope, first < 0 ? options.n : 0, by_slope, steep, j),
                 Called<ArgMax<double>>());
             j = first < 0 ? next.index : (j < 0 ? first : -1);
-            if (j < 0) break;
+            searches = searches && j >= 0;
+            if (!team.any(searches)) break;
+            if (!searches) j = 0;  // any variable, with which the team tries nothing
             if (by_slope && is_alike(j, entered)) {
                 exclude(j, false);
                 continue;
             }
             double x_j = rest_of(j);
-            if (guess != nullptr && !options.has_sum()) {
-                const double before = x_j;
-                x_j = at.slope.of(j);
-                if (x_j == lower_of(j) || x_j == upper_of(j)) {
-                    team.sync();
-                    place(j, before, x_j);
-                    continue;
-                }
-            }
+            const bool at_bound = rests_at_guess(searches && guess != nullptr, j, x_j);
+            const bool tries = searches && !at_bound;
             const bool accepted =
-                append(j, x_j, by_slope ? cancelling : -Floating<double>::infinity());
-            if (!accepted && by_slope) {
-                if (entered > 0) break;
-                if (options.has_penalties() && exchange(j, leaving)) {
-                    first = leaving < 0 ? -1 : j;
-                    return true;
-                }
+                append(tries, j, x_j, by_slope ? cancelling : -Floating<double>::infinity());
+            const bool refused = tries && by_slope && !accepted;
+            if (options.has_penalties() && team.any(refused && entered == 0) &&
+                exchange(refused && entered == 0, j, leaving)) {
+                exchanged = true;
+                replacing = leaving < 0 ? -1 : j;
             }
+            searches = searches && !exchanged && !(refused && entered > 0);
             if (accepted && entered++ == 0) steep = max(steep, steep_part * next.value);
-            if (by_slope) exclude(j, accepted);
+            if (!by_slope || !searches) continue;
+            exclude(j, accepted);
+            searches = entered < most;
         }
-        first = -1;
-        return entered > 0;
+        first = replacing;
+        return exchanged || entered > 0;
+    }
+
+    /// Whether the guess of variable j, which becomes x_j, is a bound; then j rests there. Nothing
+    /// changes without a guess.
+    __device__ bool rests_at_guess(bool has_guess, int j, double& x_j) {
+        if (options.has_sum() || !team.any(has_guess)) return false;
+        const double before = x_j, guessed = at.slope.of(j);
+        if (has_guess) x_j = guessed;
+        const bool rests = has_guess && (x_j == lower_of(j) || x_j == upper_of(j));
+        if (!team.any(rests)) return false;
+        team.sync();
+        if (rests) place(j, before, x_j);
+        return rests;
     }
 
     /// d = H passive_w. With a fixed sum, passive_w - shift row takes the place of passive_w, so
@@ -294,13 +333,14 @@ struct GramSteps : GramSystem<T, Team> {
         if (options.has_sum()) {
             inverse.for_each([&](auto p) { at.row[p] = at.sum_row[variable(p)]; });
             team.sync();
-            inverse.multiply(at.row, at.along);
+            inverse.multiply(team, at.row, at.along);
         }
-        inverse.multiply(at.passive_w, at.d);
+        inverse.multiply(team, at.passive_w, at.d);
         if (!options.has_sum()) return 0;
         double shift = 0;
+        bool lacks = true;
 #pragma unroll 1
-        for (int pass = 0; pass < sum_passes; ++pass) {
+        for (int pass = 0; pass < sum_passes && team.any(lacks); ++pass) {
             Two sums = AddTwo::identity();
             inverse.for_each([&](auto p) {
                 const double x = corrects ? at.x[p] + at.change[p] : at.x[p];
@@ -311,10 +351,11 @@ struct GramSteps : GramSystem<T, Team> {
                                     [&](auto j) { sums.a += at.sum_row[j] * at.rest[j]; });
             sums = team.reduce(sums, Called<AddTwo>());
             const double lack = sums.a - at.total[0], change = lack / sums.b;
-            if (!is_finite(change)) break;
+            lacks = lacks && is_finite(change);
+            if (!lacks) continue;
             inverse.for_each([&](auto p) { at.d[p] -= change * at.along[p]; });
             shift += change;
-            if (!(fabs(lack) > magnitude)) break;
+            lacks = fabs(lack) > magnitude;
         }
         return shift;
     }
@@ -326,19 +367,23 @@ struct GramSteps : GramSystem<T, Team> {
         if (owns(options.m)) at.residual[options.m] -= shift;
     }
 
-    /// Move x to the passive least-squares solution; remove what reaches a bound, one after
-    /// another.
+    /// Move x to the passive least-squares solution, if the team `moves` it at all; remove what
+    /// reaches a bound, one after another.
     ///
     /// A step also changes the passive gradient: by a part of it, because G H = 1. Returns whether
     /// x moved. The last variable stays if the sum is fixed. The variable at `leaving` is removed
     /// before, and x does not move if another variable `replaces` it.
-    __device__ bool make_feasible(int leaving, bool replaces) {
-        bool moved = false;
-        for (;;) {
-            if (leaving >= 0) remove(leaving);
-            if (replaces) return true;
-            if (nit >= options.maxiter || team.is_stopped()) break;
-            ++nit;
+    __device__ bool make_feasible(bool moves, int leaving, bool replaces) {
+        bool moved = replaces;
+        while (team.any(moves)) {
+            if (team.any(leaving >= 0)) remove(leaving);
+            leaving = -1;
+            moves = moves && !replaces;
+            if (moves && (nit >= options.maxiter || team.is_stopped())) {
+                status = iteration_limit;
+                moves = false;
+            }
+            if (!team.any(moves)) break;
             team.sync();
             const double shift = step(false);
             const bool stays = options.has_sum() && inverse.length == 1;
@@ -355,9 +400,12 @@ struct GramSteps : GramSystem<T, Team> {
                 }
             });
             first = team.reduce(first, Called<ArgMax<double>>());
+            if (!moves) continue;
+            ++nit;
             if (first.value > 0) {
                 status = uncertified;
-                return moved;
+                moves = false;
+                continue;
             }
             const double step = first.index < 0 ? 1 : -first.value;
             if (options.has_sum()) shift_multiplier(shift);
@@ -366,11 +414,10 @@ struct GramSteps : GramSystem<T, Team> {
                 at.x[p] = clipped(at.x[p] + step * at.d[p], lower(j), upper(j));
                 at.passive_w[p] *= 1 - step;
             });
-            if (first.index < 0) return true;
-            moved = moved || step > 0;
+            moves = first.index >= 0;
+            moved = moved || !moves || step > 0;
             leaving = first.index;
         }
-        status = iteration_limit;
         return moved;
     }
 
@@ -380,11 +427,13 @@ struct GramSteps : GramSystem<T, Team> {
         return value <= at.lower[variable(p)] ? at.lower[variable(p)] : at.upper[variable(p)];
     }
 
-    /// Remove the variable at a position, and let it rest at its `end`. Ends without a barrier.
+    /// Remove the variable at a position, if it is not -1, and let it rest at its `end`. Ends
+    /// without a barrier.
     __device__ void remove(int position) {
-        const int j = options.has_bounds() ? variable(position) : 0;
-        const double value = options.has_bounds() ? at.end.of(position) : 0;
+        const int p = max(position, 0), j = options.has_bounds() ? variable(p) : 0;
+        const double value = options.has_bounds() ? at.end.of(p) : 0;
         inverse.remove(team, position, at.d, at.x, at.passive_w);
+        if (position < 0) return;
         place(j, 0, value);
         ++n_downdates;
     }

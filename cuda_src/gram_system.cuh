@@ -5,18 +5,6 @@
 #include "certificate.cuh"
 #include "gram_products.cuh"
 
-/// The sums of two quantities.
-struct Two {
-    double a, b;
-};
-struct AddTwo {
-    static __device__ __forceinline__ Two identity() { return {0, 0}; }
-    __device__ __forceinline__ Two operator()(Two x, Two y) const { return {x.a + y.a, x.b + y.b}; }
-};
-__device__ __forceinline__ Two shuffle_xor(Two x, int distance, unsigned mask = whole_warp) {
-    return {shuffle_xor(x.a, distance, mask), shuffle_xor(x.b, distance, mask)};
-}
-
 /// Whether a value is neither infinite nor NaN.
 __device__ __forceinline__ bool is_finite(double value) {
     return fabs(value) < Floating<double>::infinity();
@@ -33,7 +21,7 @@ struct GramArrays {
     Vector<double> residual;  // rows: b - A x
     Vector<double> witness;   // rows
     Vector<double> b;         // m, for small teams: scaled
-    Reals c;                  // n: A^T (b - A rest) - penalty, corrected
+    Vector<double> c;         // n: A^T (b - A rest) - penalty, corrected
     Reals w, along;           // n: the negative gradient; H row
     Reals slope, all_x;       // n: w / norm of variables that may enter; x by variable
     Reals row;                // the same: the passive entries of the row of a fixed sum
@@ -53,7 +41,7 @@ struct GramArrays {
     Vector<double> total;    // 1: its entry of b
 
     /// Allocate the vectors; their bytes are computed by the host.
-    __device__ void place(TeamMemory& memory, const GramOptions& options) {
+    __device__ void place(TeamMemory& memory, const GramOptions<Team>& options) {
         const int n = options.n, rows = options.rows(), capacity = options.capacity();
         memory.take(residual, rows);
         memory.take(witness, rows);
@@ -80,14 +68,24 @@ struct GramArrays {
             memory.take(sum_row, n);
             memory.take(total, 1);
         }
-        along = w;
+        along = end = w;
         all_x = row = slope;
         g = d;
-        change = end = u;
+        change = u;
+    }
+
+    /// The vectors of the last system are not needed any more.
+    __device__ void forget() {
+        w.forget();
+        slope.forget();
+        x.forget();
+        passive_w.forget();
+        d.forget();
+        u.forget();
     }
 
     /// Refer to the norms of the matrix, unless the team has its own.
-    __device__ void refer_to_norms(const GramOptions& options) {
+    __device__ void refer_to_norms(const GramOptions<Team>& options) {
         if (!options.has_ridge()) norm = matrix.norm;
     }
 };
@@ -97,7 +95,7 @@ struct GramSystem {
     using Reals = typename Team::Reals;
 
     Team& team;
-    const GramOptions& options;
+    const GramOptions<Team>& options;
     GramArrays<Team>& at;
     PassiveInverse<Team> inverse;
     const T* unscaled_b;
@@ -210,6 +208,7 @@ struct GramSystem {
     /// stores the elements of its rank. Ends with a barrier.
     template <class Sum>
     __device__ void make_residual(Vector<double> out) {
+        at.all_x.forget();
         for_each_variable<Team>(options.n, [&](auto j) { at.all_x[j] = rest(j); });
         team.sync();
         inverse.for_each([&](auto p) { at.all_x[variable(p)] = at.x[p]; });

@@ -10,31 +10,40 @@
 // ---- the inverse --------------------------------------------------------------------------
 
 /// Variables of a problem, as a set of bits.
-template <int lanes, int each>
-struct Chosen<LaneTeam<lanes, each>> {
+template <int lanes, int each, bool general>
+struct Chosen<LaneTeam<lanes, each, general>> {
     unsigned bits;
 
     __device__ __forceinline__ bool has(int j) const { return bits >> j & 1; }
+
+    /// body(j, j) for the variables that a team of the warp has chosen.
     template <class Body>
     __device__ __forceinline__ void by_all(Body body) const {
+        unsigned left = bits;
+#pragma unroll
+        for (int distance = lanes; distance < warp_threads; distance *= 2)
+            left |= shuffle_xor(left, distance);
 #pragma unroll 1
-        for (unsigned left = bits; left != 0; left &= left - 1) {
+        for (; Team::any(left != 0); left &= left - 1) {
             const int j = __ffs(static_cast<int>(left)) - 1;
             body(j, j);
         }
     }
+
+  private:
+    using Team = LaneTeam<lanes, each, general>;
 };
 
-template <int lanes, int each>
-struct PassiveInverseArrays<LaneTeam<lanes, each>> {
+template <int lanes, int each, bool general>
+struct PassiveInverseArrays<LaneTeam<lanes, each, general>> {
     __device__ void place(TeamMemory&, int) {}
-    __device__ void place(unsigned char*, unsigned char*, long long) {}
+    __device__ void place(unsigned char*, unsigned char*, int) {}
 };
 
-template <int lanes, int each>
-class PassiveInverse<LaneTeam<lanes, each>> {
+template <int lanes, int each, bool general>
+class PassiveInverse<LaneTeam<lanes, each, general>> {
   public:
-    using Team = LaneTeam<lanes, each>;
+    using Team = LaneTeam<lanes, each, general>;
     using Reals = LaneVector<double, Team>;
 
     int length;
@@ -62,33 +71,38 @@ class PassiveInverse<LaneTeam<lanes, each>> {
         });
     }
 
-    __device__ void multiply(const Reals& in, Reals& out) const {
+    __device__ void multiply(Team&, const Reals& in, Reals& out) const {
         Reals sum{};
 #pragma unroll
         for (int k = 0; k < width; ++k) {
-            if (!chosen_.has(k)) continue;
             const double value = in.of(k);
+            if (!chosen_.has(k)) continue;
 #pragma unroll
             for (int q = 0; q < each; ++q) sum.own[q] += rows_[q][k] * value;
         }
         out = sum;
     }
 
+    /// Without a variable, -1, H stays as it is.
     __device__ int append(int variable, Reals u, double square) {
         for_each_variable<Team>(width, [&](auto p) {
             if (!chosen_.has(p)) u[p] = p == variable ? -1 : 0;
         });
-        chosen_.bits |= 1u << variable;
-        add_product(1 / square, u);
-        ++length;
+        if (variable >= 0) {
+            chosen_.bits |= 1u << variable;
+            ++length;
+        }
+        add_product(variable >= 0, 1 / square, u);
         return variable;
     }
 
+    /// Without a position, -1, H stays as it is.
     __device__ void remove(Team&, int position, Reals& v, Reals&, Reals&) {
         for_each_entry([&](auto p, int k, double& entry) {
             if (k == position) v[p] = entry;
         });
-        add_product(-1 / v.of(position), v);
+        add_product(position >= 0, -1 / v.of(max(position, 0)), v);
+        if (position < 0) return;
         for_each_entry([&](int p, int k, double& entry) {
             if (p == position || k == position) entry = 0;
         });
@@ -110,12 +124,13 @@ class PassiveInverse<LaneTeam<lanes, each>> {
             for_each_variable<Team>(width, [&](auto p) { body(p, k, rows_[p.slot][k]); });
     }
 
-    /// H += factor v v^T. The product of two elements comes first, so that H stays symmetric.
-    __device__ void add_product(double factor, const Reals& v) {
+    /// H += factor v v^T, if H `changes`. The product of two elements comes first, so that H stays
+    /// symmetric.
+    __device__ void add_product(bool changes, double factor, const Reals& v) {
 #pragma unroll
         for (int k = 0; k < width; ++k) {
-            if (!chosen_.has(k)) continue;
             const double value = v.of(k);
+            if (!changes || !chosen_.has(k)) continue;
 #pragma unroll
             for (int q = 0; q < each; ++q) rows_[q][k] += factor * (v.own[q] * value);
         }
@@ -126,14 +141,16 @@ class PassiveInverse<LaneTeam<lanes, each>> {
 
 /// A^T vector, for all columns. A lane adds the products of its rows; then lanes exchange
 /// halves of their sums, until each lane has the sums of its columns.
-template <int lanes, int each>
-__device__ void multiply_columns(const GramMatrix<LaneTeam<lanes, each>>& matrix, int m, int n,
-                                 const Chosen<LaneTeam<lanes, each>>&, Vector<double> vector,
-                                 LaneVector<double, LaneTeam<lanes, each>>& out) {
-    using Team = LaneTeam<lanes, each>;
+template <int lanes, int each, bool general>
+__device__ void multiply_columns(const GramMatrix<LaneTeam<lanes, each, general>>& matrix, int m,
+                                 int n, const Chosen<LaneTeam<lanes, each, general>>&,
+                                 Vector<double> vector,
+                                 LaneVector<double, LaneTeam<lanes, each, general>>& out) {
+    using Team = LaneTeam<lanes, each, general>;
     constexpr int count = Team::width < 8 ? Team::width : 8;
     constexpr int holders = lanes < count ? lanes : count;  // lanes that have different columns
     const int rank = Team::rank();
+    out.forget();
 #pragma unroll 1
     for (int first = 0; first < n; first += count) {
         double part[count];
@@ -154,12 +171,12 @@ __device__ void multiply_columns(const GramMatrix<LaneTeam<lanes, each>>& matrix
                 if (q % holders >= half) continue;
                 const double sent = is_upper ? part[q] : part[q + half];
                 const double kept = is_upper ? part[q + half] : part[q];
-                part[q] = kept + shuffle_xor(sent, half, Team::mask());
+                part[q] = kept + shuffle_xor(sent, half);
             }
         }
 #pragma unroll
         for (int distance = holders; distance < lanes; distance *= 2)
-            part[0] += shuffle_xor(part[0], distance, Team::mask());
+            part[0] += shuffle_xor(part[0], distance);
 #pragma unroll
         for (int q = 0; q < count; q += holders)
             for_each_variable<Team>(n, [&](auto j) {
@@ -168,9 +185,27 @@ __device__ void multiply_columns(const GramMatrix<LaneTeam<lanes, each>>& matrix
     }
 }
 
-/// out[i] -= factor * in[i].
-template <class Team, class In>
-__device__ __forceinline__ void subtract_multiple(LaneVector<double, Team>& out, int count,
-                                                  double factor, In in) {
-    for_each_variable<Team>(count, [&](auto i) { out[i] -= factor * in[i]; });
+/// Sums of columns for the rows of a lane, some at once: see gram_products.cuh. Lanes shuffle y, so
+/// they take as many turns as the last of them.
+template <class Sum, class Team, class Start, class Use>
+__device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen<Team>& chosen,
+                                        const LaneVector<double, Team>& y, Start start, Use use) {
+    constexpr int lanes = Team::size(), rows_at_once = Team::rows_at_once;
+#pragma unroll 1
+    for (int first = 0; first < count; first += rows_at_once * lanes) {
+        const auto for_each_row = [&](auto body) {
+#pragma unroll
+            for (int q = 0; q < rows_at_once; ++q) {
+                const int i = first + q * lanes + Team::rank();
+                if (i < count) body(q, i);
+            }
+        };
+        Sum sum[rows_at_once] = {};
+        for_each_row([&](int q, int i) { sum[q] = {start(i)}; });
+        chosen.by_all([&](int p, int j) {
+            const double value = y.of(p);
+            if (chosen.has(j)) for_each_row([&](int q, int i) { sum[q].take(rows(i, j), value); });
+        });
+        for_each_row([&](int q, int i) { use(i, sum[q].rounded()); });
+    }
 }

@@ -1,18 +1,19 @@
 // Learners of a boosted additive model, and sums over their rows.
 //
-// A learner is a basis X_i of n rows and k functions, of which only `width` neighbouring ones
-// are not zero in a row: each row stores the first of them and their values.
+// A learner is a basis X_i of n rows and k functions, of which only `width` neighbouring functions
+// are not zero in a row: each row stores the first of these functions and their values.
 //
 // Mapping. A sum over rows is cut into `chunks` for each learner, so that few learners too
-// fill the device, and a chunk into parts, one for each warp. While a warp adds 32 rows, it
-// reads the next ones, with neighbouring lanes on neighbouring values.
+// fill the device, and a chunk into parts, a part for each warp. While a warp adds 32 rows, it
+// reads the next 32 rows, with neighbouring lanes on neighbouring values.
 //
 //   accumulate_moments  A warp adds several rows at once, each to its own copy of the k sums.
-//   accumulate_gram     width^2 lanes add a row; for up to 16 of them, two rows are read at
-//                       once, and added one after the other, because they share sums.
+//   accumulate_gram     width^2 lanes add a row; with up to 16 lanes, two rows are added at once,
+//                       or in turn if they share sums. The products of some rows are computed
+//                       before any of them is added.
 //
-// Then the copies and the parts are added in their order. There are no atomics: on one device
-// a sum has the same bits in every run.
+// Then the copies and the parts are added in their order. No sum uses atomics: on the same device
+// it has the same bits in every run.
 //
 // Shared memory. Sums of each warp: copies of k doubles, or k * k; the rows that each warp is
 // adding to k * k sums. The layouts avoid bank conflicts.
@@ -51,8 +52,8 @@ struct RowRange {
     }
 };
 
-/// 32 rows of a learner, as a warp reads them: the index of one row in each lane, and every
-/// 32nd of their values. Zeros after the last row.
+/// 32 rows of a learner, as a warp reads them: the index of a row in each lane, and every 32nd of
+/// their values. Zeros after the last row.
 template <class T, int width>
 struct Rows {
     int first = 0;
@@ -68,13 +69,17 @@ struct Rows {
                 start + element / width < end ? learners.values[place * width + element] : T(0);
         }
     }
+
+    /// Whether this lane's row and the row next to it have no function in common.
+    __device__ bool is_apart_from_next() const {
+        return abs(first - __shfl_xor_sync(whole_warp, first, 1)) >= width;
+    }
 };
 
 /// 32 rows in shared memory, for all lanes of a warp to read.
 template <int width>
 struct Batch {
-    /// The lanes that read the values of a row, and those of neighbouring rows, use different
-    /// banks.
+    /// The lanes that read the values of a row and of neighbouring rows use different banks.
     static constexpr int pitch = warp_threads + 16 / width;
 
     int first[warp_threads];
@@ -142,7 +147,7 @@ struct MomentSums {
     }
 };
 
-/// One value of a row, to be added to a moment.
+/// A value of a row, to be added to a moment.
 template <class T>
 struct Summand {
     int function;
@@ -150,7 +155,7 @@ struct Summand {
     double weight, residual;
 };
 
-/// result = X_i' W u over one chunk of the rows. `sums`: MomentSums for each warp.
+/// result = X_i' W u over a chunk of the rows. `sums`: MomentSums for each warp.
 template <class T, int width>
 __device__ void accumulate_moments(const Learners<T>& learners, int learner, int chunk,
                                    const double* residual, int pitch, double* sums,
@@ -206,8 +211,8 @@ __device__ __forceinline__ int gram_stride(int functions) {
     return (functions + 3) / 8 * 8 + 4;
 }
 
-/// result = X_i' W X_s over one chunk of the rows, for i = `learner` and s = `partner`. `sums`:
-/// k rows of `gram_stride` doubles for each of `parts` warps, the ones that add.
+/// result = X_i' W X_s over a chunk of the rows, for i = `learner` and s = `partner`. `sums`:
+/// k rows of `gram_stride` doubles for each of the `parts` warps that add.
 template <class T, int width>
 __device__ void accumulate_gram(const Learners<T>& learners, int learner, int partner, int chunk,
                                 Batch<width>& batch, Batch<width>& partners, double* sums,
@@ -216,6 +221,7 @@ __device__ void accumulate_gram(const Learners<T>& learners, int learner, int pa
     constexpr int lanes = entries <= warp_threads / 2 ? warp_threads / 2 : warp_threads;
     constexpr int rows_at_once = warp_threads / lanes;
     constexpr int items = (entries + lanes - 1) / lanes;
+    constexpr int steps = items <= 2 ? 4 : 1;  // whose products are computed first
     const int functions = learners.functions, stride = gram_stride(functions);
     const long long size = static_cast<long long>(functions) * stride;
     clear(sums, parts * size);
@@ -238,26 +244,39 @@ __device__ void accumulate_gram(const Learners<T>& learners, int learner, int pa
             else
                 batch.put(next);
             partners.put(next_partner);
+            const bool is_apart = next.is_apart_from_next() | next_partner.is_apart_from_next();
+            const unsigned apart = __ballot_sync(whole_warp, is_apart);
             __syncwarp();
             read(start + warp_threads);
-            for (int r = 0; r < warp_threads && start + r < range.end; r += rows_at_once) {
-                const int row = r + group;
-                double* corner = own + batch.first[row] * stride + partners.first[row];
-                double products[items];
+#pragma unroll 1
+            for (int r = 0; r < warp_threads && start + r < range.end; r += steps * rows_at_once) {
+                double* corner[steps];
+                double products[steps][items];
 #pragma unroll
-                for (int k = 0; k < items; ++k) {
-                    const int entry = (k * lanes + lane_index() % lanes) % entries;
-                    products[k] =
-                        batch.values[entry / width][row] * partners.values[entry % width][row];
+                for (int q = 0; q < steps; ++q) {
+                    const int row = r + q * rows_at_once + group;
+                    corner[q] = own + batch.first[row] * stride + partners.first[row];
+#pragma unroll
+                    for (int k = 0; k < items; ++k) {
+                        const int entry = (k * lanes + lane_index() % lanes) % entries;
+                        products[q][k] =
+                            batch.values[entry / width][row] * partners.values[entry % width][row];
+                    }
                 }
-                for (int turn = 0; turn < rows_at_once; ++turn) {
+                const auto add = [&](int q, bool adds) {
 #pragma unroll
                     for (int k = 0; k < items; ++k) {
                         const int entry = k * lanes + lane_index() % lanes;
-                        if (group == turn && entry < entries)
-                            corner[entry / width * stride + entry % width] += products[k];
+                        if (adds && entry < entries)
+                            corner[q][entry / width * stride + entry % width] += products[q][k];
                     }
                     __syncwarp();
+                };
+#pragma unroll
+                for (int q = 0; q < steps; ++q) {
+                    const bool at_once = apart >> (r + q * rows_at_once) & 1;
+                    add(q, at_once || group == 0);
+                    if (rows_at_once > 1 && !at_once) add(q, group > 0);
                 }
             }
         }

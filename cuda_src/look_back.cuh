@@ -6,7 +6,9 @@
 // and the array is read once.
 //
 // Progress. Blocks take tiles in order from an atomic counter. So the predecessors of a tile
-// belong to blocks that are already running, and each publishes its aggregate without waiting.
+// belong to blocks that are already running. Each publishes its aggregate without waiting, or, if
+// the block took it before it has finished another tile, waits only for the predecessors of that
+// tile, which come before it, too.
 //
 // Memory order. An element of up to 16 bytes is stored in 64-bit words: each has 4 bytes of the
 // element and the status. A reader that finds the same status in all words has the whole

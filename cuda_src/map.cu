@@ -6,7 +6,7 @@
 //
 // Source. Oancea & Henriksen, "Basic Blocks of Data-Parallel Programming" (2019), "Map Fusion".
 // reduce.cu, scan.cu and partition.cu apply a map to the elements that they read; this kernel
-// is for maps alone, and for kernels that cannot.
+// is for maps alone, and for kernels that cannot apply a map.
 
 #include "monoid.cuh"
 #include "thread.cuh"

@@ -1,8 +1,8 @@
 // The merge path: two sorted sequences, A and B, merged step by step, cut into equal parts.
 //
-// Each step takes the next element of A or of B, the smaller; of two equal elements A's
-// comes first. The path is never stored: `merge_path` finds by binary search how far it has
-// come in A after a number of steps. So every tile, and every thread in it, finds its own
+// Each step takes the smaller of the next elements of A and B; of two equal elements the element
+// of A comes first. The path is never stored: `merge_path` finds by binary search how many
+// elements of A the first steps take. So every tile, and every thread of a tile, finds its own
 // part, and all parts have the same number of steps, for any elements.
 //
 // Source. O. Green, R. McColl, D. Bader, "GPU Merge Path: A GPU Merging Algorithm" (2012).
@@ -11,8 +11,8 @@
 
 #include "thread.cuh"
 
-/// The first i of [first, last) that does not satisfy the predicate; `last` if all do. Those
-/// that satisfy it must come first, as for std::partition_point.
+/// The first i of [first, last) that does not satisfy the predicate; `last` if all do. Indices
+/// that satisfy the predicate must come first, as for std::partition_point.
 template <class Index, class Predicate>
 __device__ __forceinline__ Index partition_point(Index first, Index last, Predicate predicate) {
     while (first < last) {

@@ -6,7 +6,7 @@
 //     static Value identity();
 //     Value operator()(const Value& a, const Value& b);    a before b
 // A map is a type with `Input`, `Value` and `Value operator()(const Input& x)`; if it reads several
-// arrays, `Input` is the type of the first, and the operator has more parameters. The host
+// arrays, `Input` is the type of the first array, and the operator has more parameters. The host
 // generates both from expressions; see gpusolve/monoid.py and gpusolve/_blocks/operators.py.
 
 #pragma once

@@ -36,7 +36,7 @@
 //
 // Cost. l passive variables: l n operations for a gradient, 2 l^2 for a variable that enters, l^2
 // for one that leaves, and l^2 for a solution. A is read once for A^T b, once or twice for a
-// certificate. Barriers of a team: 3 for a variable that enters, 2 for a solution, 1 for a variable
+// certificate. Barriers of a team: 4 for a variable that enters, 3 for a solution, 1 for a variable
 // that leaves. Lanes need no barrier of their block, but for a matrix that its teams share.
 
 #include "batch.cuh"
@@ -89,12 +89,11 @@ struct GramMemory {
     const long long* which;                           // the matrix of system k of the launch, or
     long long which_stride;                           // k times this number if it is null
     unsigned char* workspace;
-    long long workspace_stride;  // of teams
-    long long matrix_bytes;      // if positive, of the matrix that all systems share
-    long long vectors_bytes, near_entries;
-    long long shared_bytes;  // of a team
-    unsigned char* barrier;  // of the grid
-    int vectors_in_shared;
+    long long workspace_stride;             // of teams
+    long long matrix_bytes;                 // if positive, of the matrix that all systems share
+    long long vectors_bytes, shared_bytes;  // of a team
+    unsigned char* barrier;                 // of the grid
+    int near_rows;                          // rows of H in shared memory
 };
 
 /// Solve the systems. If there are scaled matrices, A is not read. Systems that another method
@@ -105,7 +104,8 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
     nnls_gram(const NnlsSystems<T> systems, const GramMemory memory) {
     __shared__ typename Team::Storage storage;
     Team team(storage, memory.barrier);
-    const GramOptions options{systems.m, systems.n, systems.kind, systems.tol, systems.maxiter};
+    const GramOptions<Team> options{systems.m, systems.n, systems.kind, systems.tol,
+                                    systems.maxiter};
 
     __shared__ GramArrays<Team> arrays_of_block;
     GramArrays<Team> arrays_of_thread;
@@ -122,13 +122,13 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
         if (scales_once) arrays.matrix.place(of_all, options);
         shared += memory.matrix_bytes + Team::memory_of_block() * memory.shared_bytes;
         unsigned char* global = memory.workspace + Team::index() * memory.workspace_stride;
-        const bool in_shared = Team::is_small || memory.vectors_in_shared;
-        TeamMemory vectors{in_shared ? shared : global};
+        unsigned char*& of_vectors = Team::has_near_vectors ? shared : global;
+        TeamMemory vectors{of_vectors};
         if (scales && !scales_once) arrays.matrix.place(vectors, options);
         arrays.place(vectors, options);
         if (scales) arrays.refer_to_norms(options);
-        (in_shared ? shared : global) += memory.vectors_bytes;
-        arrays.inverse.place(shared, global, memory.near_entries);
+        of_vectors += memory.vectors_bytes;
+        arrays.inverse.place(shared, global, memory.near_rows);
     }
     __syncthreads();
 
@@ -137,9 +137,9 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
             scale_matrix<BlockTeam>(arrays.matrix, options, systems.matrix_of(0),
                                     systems.variables_of(0));
 
-    for (long long k = Team::index(); Team::begins(k < systems.count); k += Team::teams()) {
-        if (k >= systems.count) continue;
-        const long long number = systems.first + k;
+    for (long long k = Team::index(); team.any(k < systems.count); k += Team::teams()) {
+        const bool exists = k < systems.count;
+        const long long number = systems.first + (exists ? k : 0);
         if constexpr (scales) {
             if (!scales_once)
                 scale_matrix<Team>(arrays.matrix, options, systems.matrix_of(number),
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
         GramSolver<T, Team> solver{
             {{{team, options, arrays, PassiveInverse<Team>{arrays.inverse}, systems.b_of(number),
                systems.b_stride, systems.weights_of(number)}}}};
-        solver.run(systems, results, k, number);
+        solver.run(exists, systems, results, k, number);
         team.sync();
     }
 }

@@ -2,7 +2,7 @@
 //
 //     x_k = argmin over x >= 0 of |W^(1/2) (A_k x - b_k)|^2 / 2 + l1_k x + x diag(l2_k) x / 2
 //
-// For study and comparison; nnls_qr.cu solves the same, and more, with fewer barriers.
+// For study and comparison; nnls_qr.cu solves the same systems, and more, with fewer barriers.
 //
 // Source. Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on Multi-Core
 // Architectures": Algorithm 1 on the factorisation of published_qr.cuh, which is Algorithms 2 to 4.
@@ -16,17 +16,17 @@
 //
 // Everything else is as they write it. So the variable of the largest gradient enters,
 // which depends on the units of the variables. Line 4 of Algorithm 2 takes R from products with
-// the column itself, which in exact arithmetic are those with the partly projected column. Q^T b
-// (line 8) has products with b itself. Where columns are nearly dependent, Q loses its
+// the column itself, which in exact arithmetic equal the products with the partly projected column.
+// Q^T b (line 8) has products with b itself. Where columns are nearly dependent, Q loses its
 // orthogonality, and x its accuracy: its certificate says so.
 //
-// What their text leaves open:
+// Our choices, where their text leaves them open:
 //
 // - rounding in "w_i > 0": it is w_i > tol |a_i| (|b| + sum_k |a_k| x_k);
 // - a limit on the number of least-squares solutions;
-// - dependent columns: a column is refused if no more than 4 rows eps of its norm is orthogonal to
-//   the passive columns, or if its variable does not become positive (Lawson & Hanson's test). It
-//   may enter again after x has moved;
+// - dependent columns: a column is refused if its part orthogonal to the passive columns is at most
+//   4 rows eps of its norm, or if its variable does not become positive (Lawson & Hanson's test).
+//   It may enter again after x has moved;
 // - how R y = Q^T b is solved, and how the sums of lines 2, 9 and 10 are computed: as in
 // nnls_qr.cu;
 // - more rows than threads, weights, penalties and a start: the passive set begins with the
@@ -38,12 +38,12 @@
 // Memory. Q (rows x n) and R (n x n) are in the block's part of `workspace`: the slot of a column
 // is its variable, as in section 5.3. The vectors are in shared memory if they fit.
 //
-// Certificate. That of nnls_qr.cu. Its witness is the residual of x, without its part along Q.
+// Certificate. As in nnls_qr.cu. Its witness is the residual of x, without its part along Q.
 
 #include "certified_system.cuh"
 #include "published_qr.cuh"
 
-/// The most that is orthogonal to the passive columns in a dependent column, in units of
+/// The largest part of a dependent column that is orthogonal to the passive columns, in units of
 /// `rows eps` of its norm.
 constexpr int refused_units = 4;
 
@@ -59,7 +59,7 @@ struct MgsSystem : CertifiedSystem<T, general, T, PublishedQR<T>> {
     Products<T> dot;
 
     /// Let all variables rest, except the positive variables of the `guess`, unless rounding hides
-    /// what these fit. False if there are none.
+    /// their fit. False if no variable is passive then.
     __device__ bool start(const T* guess) {
         nit = n_updates = n_downdates = factors.length = 0;
 #pragma unroll 1
@@ -92,8 +92,8 @@ struct MgsSystem : CertifiedSystem<T, general, T, PublishedQR<T>> {
         multiply_columns<T, general, T>(*this, at.factors.residual, at.w);
     }
 
-    /// Lines 3 and 4: the variable of the largest gradient, in the original units; -1 if there is
-    /// none above the tolerance. The sum `size` has the barrier after which w is read.
+    /// Lines 3 and 4: the variable of the largest gradient, in the original units; -1 if the
+    /// gradient is within the tolerance. The sum `size` has the barrier after which w is read.
     __device__ int entering() {
         const T threshold = problem.tol * (magnitude_of_b + size());
         Located<T> largest = ArgMax<T>::identity();
@@ -139,8 +139,8 @@ struct MgsSystem : CertifiedSystem<T, general, T, PublishedQR<T>> {
         return true;
     }
 
-    /// Lines 9 to 16: move x to the solution, or to the first bound on the way, and remove what is
-    /// 0 there. Whether x has reached the solution.
+    /// Lines 9 to 16: move x to the solution, or to the first bound on the way, and remove the
+    /// variables that are 0 there. Whether x has reached the solution.
     __device__ bool move() {
         Located<T> first = ArgMax<T>::identity();  // the step, negated
 #pragma unroll 1

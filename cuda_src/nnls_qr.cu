@@ -15,9 +15,9 @@
 // NumPy is gpusolve/reference/_nnls_qr.py, class QRActiveSet; both use the same names for the
 // steps.
 //
-// A variable that is not passive rests at a bound, or at 0 if it is free; `x` has its value, and b
-// does not contain what it fits. A fixed sum is the last row of A. Its element of b is free: it is
-// chosen so that the passive solution has this sum.
+// A variable that is not passive rests at a bound, or at 0 if it is free; `x` has its value, and
+// its column times this value is subtracted from b. A fixed sum is the last row of A. Its element
+// of b is free, and is chosen so that the passive solution has this sum.
 //
 // Mapping. One block solves one system at a time. The grid is persistent, with as many blocks as
 // the device (or the memory for their factorisations) holds at once; each takes the next system
@@ -31,8 +31,8 @@
 // Forms. The `general` kernel takes all of this. The other kernel is smaller and faster: it has the
 // bounds 0 and infinity, the same l2 for all variables, no l1, no weights and no sum.
 //
-// Memory. A block has three regions: its vectors, R and Q. The host puts as many of them as fit,
-// in this order, into shared memory, and the others into the block's part of `workspace`.
+// Memory. A block has three regions: its vectors, R and Q. The host puts as many regions as fit,
+// in this order, into shared memory, and the rest into the block's part of `workspace`.
 //
 // Cost. An iteration of the outer loop reads A once (the gradient, 2 m n operations) and Q once
 // (4 m l, for l passive columns); a removal reads and writes the later columns of Q. A fixed sum
@@ -43,7 +43,7 @@
 
 constexpr int nnls_max_threads = 256;
 
-/// What became of a variable that was to enter.
+/// The outcome for a variable that was chosen to enter.
 enum Entered { refused, appended, exchanged };
 
 /// Threshold for dependent columns, in units of eps times the sum of the terms that cancel. It is
@@ -57,7 +57,7 @@ constexpr int fresh_rounds = 32;
 /// Threshold for a difference of penalties, in units of eps times the sum of the terms that cancel.
 constexpr int significant_units = 512;
 
-/// By how much the objective falls for each unit of a fixed sum that variable j adds, if it moves
+/// The decrease of the objective for each unit of a fixed sum that variable j adds, if it moves
 /// until nothing is `missing`, or as far as its bound.
 template <class T, bool general, class Given>
 __device__ __noinline__ T gain_of_sum(ScaledSystem<T, general, Given> system, int j, T missing) {
@@ -80,7 +80,7 @@ struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
     using Base::next_guessed, Base::last_not_passive;
     using Base::problem, Base::at, Base::to_scaled, Base::a, Base::b;
 
-    T multiplier;  // by how much the element of b in the row of a fixed sum is less
+    T multiplier;  // the decrease of the element of b in the row of a fixed sum
     T dependent;
     bool replaces;  // whether a variable has to leave and another to enter, by `exchange`
 
@@ -106,9 +106,9 @@ struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
         if (general) magnitude_of_b += size();
     }
 
-    /// Choose what enters first: the variables that are between their bounds in `guess`, which is
-    /// not scaled; `w` has their values then. Others rest at the bound that the guess reaches. With
-    /// a fixed sum, entering variables start where they rest, and one of them makes up the sum.
+    /// Choose the first entering variables: all between their bounds in `guess`, which is not
+    /// scaled; `w` has their values then. Other variables rest at the bound that the guess reaches.
+    /// With a fixed sum, entering variables start where they rest; one of them makes up the sum.
     __device__ void choose(const Given* guess) {
         if (problem.has_sum()) make_sum();
         if (guess != nullptr)
@@ -130,8 +130,8 @@ struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
         make_residual<T, general, Given>(*this, 0, at.factors.residual);
     }
 
-    /// Let variables rest elsewhere, the cheapest first, until x has its sum. The last of them
-    /// enters, with its value in `w`. If all bounds together do not allow the sum, none enters.
+    /// Let variables rest elsewhere, the cheapest first, until x has its sum. The last variable
+    /// enters, with its value in `w`. If the bounds do not allow the sum, no variable enters.
     __device__ void make_sum() {
         make_residual<T, general, Given>(*this, 0, at.factors.residual);
         multiply_columns<T, general, Given>(*this, at.factors.residual, at.w);
@@ -161,7 +161,7 @@ struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
         let_barred_rest();
     }
 
-    /// The variable of steepest descent that may enter; -1 if there is none.
+    /// The variable of steepest descent that may enter, or -1.
     __device__ int entering(T threshold) {
         Located<T> steepest = ArgMax<T>::identity();
         for (int j = threadIdx.x; j < problem.n; j += blockDim.x) {
@@ -296,7 +296,7 @@ struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
                               reduce.next());
     }
 
-    /// What a fixed sum is more than the sum of the resting variables.
+    /// A fixed sum, minus the sum of the resting variables.
     __device__ T missing() {
         T fitted = 0;
 #pragma unroll 1
@@ -323,7 +323,7 @@ struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
         return reduce_located(first, Called<ArgMax<T>>());
     }
 
-    /// Remove the variables that are no longer passive. The last variable stays if the sum is
+    /// Remove the variables that have left the passive set. The last variable stays if the sum is
     /// fixed, unless another variable replaces it.
     __device__ void remove_resting() {
         for (;;) {
@@ -338,8 +338,8 @@ struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
         }
     }
 
-    /// Move x to the passive solution; remove what reaches a bound. False if the iteration limit
-    /// is reached first. If a variable `replaces` another, this is removed, and x stays.
+    /// Move x to the passive solution; remove variables that reach a bound. False if the iteration
+    /// limit is reached first. If a variable `replaces` another, x stays, and the other is removed.
     __device__ bool make_feasible() {
         for (bool leaving = general && replaces;; leaving = true) {
             if (leaving) remove_resting();
@@ -432,7 +432,7 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
     __shared__ typename BlockReduce<Located<T>>::Storage located_storage;
     __shared__ ListedSystem drawn;
 
-    // In shared memory, because constants that are used in loops are kept in registers.
+    // In shared memory: constants that are used in loops would be kept in registers.
     __shared__ NnlsProblem<T, general, Given> problem;
     __shared__ NnlsResults<Given> results;
     __shared__ NnlsArrays<T> arrays;

@@ -44,7 +44,7 @@ struct NnlsSystems {
     const T* root_weight;  // null: every weight is 1
     const long long* weight_offset;
     long long weight_batch_stride, weight_stride;
-    const double* options;  // `of_each` of `Variables`; null: the five numbers are
+    const double* options;  // `of_each` of `Variables`; null: the five numbers are used
     const long long* options_offset;
     long long options_batch_stride;
     double lower, upper, l1, root_l2, sum;

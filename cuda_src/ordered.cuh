@@ -97,7 +97,7 @@ struct WarpScan<Segmented<Monoid>> {
     }
 };
 
-/// Inclusive scan of the lanes: each has the reduction of lane 0 to itself.
+/// Inclusive scan of the lanes: lane k has the reduction of lanes 0 to k.
 template <class Monoid>
 __device__ __forceinline__ typename Monoid::Value warp_scan(const typename Monoid::Value& value) {
     return WarpScan<Monoid>::inclusive(value);
@@ -119,7 +119,7 @@ class BlockScan {
 
     __device__ explicit BlockScan(Storage& storage) : storage_(storage) {}
 
-    /// The reduction of the threads before this thread. `total` becomes the reduction of all.
+    /// The reduction of the threads before this thread. `total` gets the reduction of all threads.
     __device__ Value exclusive(const Value& value, Value& total) {
         const Value own = warp_scan<Monoid>(value);
         const Value warps = scan_totals(own);

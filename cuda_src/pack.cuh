@@ -4,7 +4,7 @@
 
 constexpr int pack_bytes = 16;
 
-/// Elements of type T in a pack of 16 bytes; 1 if such elements do not fill it exactly.
+/// Elements of type T in a pack of 16 bytes; 1 if elements of T do not fill the pack exactly.
 template <class T>
 constexpr int pack_size =
     sizeof(T) < pack_bytes && pack_bytes % sizeof(T) == 0 ? pack_bytes / sizeof(T) : 1;

@@ -23,8 +23,8 @@
 #include "monoid.cuh"
 #include "ordered.cuh"
 
-/// kept[word] = the predicate for 32 elements, the first in the lowest bit; counts[tile] = the
-/// number of elements of the tile that are kept. `tested` is the mask, or the elements.
+/// kept[word] = the predicate for 32 elements, the first element in the lowest bit; counts[tile] =
+/// the number of kept elements of the tile. `tested` is the mask, or the elements.
 template <class Predicate, int threads, int items>
 __global__ void __launch_bounds__(threads)
     count_kept(const typename Predicate::Input* tested, long long size, unsigned* kept,

@@ -4,10 +4,10 @@
 //
 // Source. Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on Multi-Core
 // Architectures", sections 3.1, 3.4 and 5.2. Difference: they orthogonalise a new column by
-// modified Gram-Schmidt (Algorithm 2), which waits for each scalar product in turn. Here
-// it is classical Gram-Schmidt, whose scalar products are independent, repeated if cancellation
-// requires it; that is as accurate: Daniel, Gragg, Kaufman & Stewart, "Reorthogonalization and
-// stable algorithms for updating the Gram-Schmidt QR factorization", Mathematics of Computation
+// modified Gram-Schmidt (Algorithm 2), which waits for each scalar product in turn. Here classical
+// Gram-Schmidt, whose scalar products are independent, is repeated if cancellation requires it, and
+// is as accurate: Daniel, Gragg, Kaufman & Stewart, "Reorthogonalization and stable algorithms for
+// updating the Gram-Schmidt QR factorization", Mathematics of Computation
 // 30 (1976). The specification in NumPy is gpusolve/reference/_nnls_qr.py, class PassiveQR.
 //
 // Mapping. A row of Q, of the new column and of the residual always belongs to the same thread;
@@ -18,9 +18,9 @@
 // Memory. The columns of Q and the rows and columns of R are stored in slots and never move.
 // Position p of the factorisation is in slot slots[p]; a removal shifts only this list (the
 // paper's list P-hat). So R is stored as a square: by slot, it is not triangular. R has two more
-// columns, to which all rotations are applied as well. One is Q^T b, where b does not contain what
-// the resting variables fit. The other is the s of R^T s = penalty. Q and R are in shared or
-// global memory.
+// columns, to which all rotations are applied as well. The first is Q^T b, where the fit of the
+// resting variables is subtracted from b. The second is the s of R^T s = penalty. Q and R are in
+// shared or global memory.
 //
 // Cost, with l columns and m rows. append: 4 m l operations and 5 barriers (another 4 m l and 2
 // if cancellation requires a second pass; also a solve if the part orthogonal to the passive
@@ -69,7 +69,7 @@ struct PassiveQRArrays {
     T* row;          // capacity + 2: the row of R that a removal rotates away; products with Q
     T* cosine;       // capacity: the rotations of a removal
     T* sine;         // capacity
-    int* slots;      // capacity: a permutation; free slots follow those in use
+    int* slots;      // capacity: a permutation; free slots follow used slots
     int* variables;  // capacity: the variable at each position
 
     __device__ T* q(int slot) const { return Q + static_cast<long long>(rows) * slot; }
@@ -103,7 +103,7 @@ __device__ __noinline__ void project_out(const PassiveQRArrays<T>& at, int lengt
     }
 }
 
-/// Positions that one warp computes at once, one in each lane.
+/// Positions that one warp computes at once, a position in each lane.
 constexpr int panel = warp_threads;
 
 /// Replace s = solution[begin:end], at most one panel, by the y of R[begin:end, begin:end] y = s.
@@ -145,7 +145,7 @@ __device__ __noinline__ void back_substitute(const PassiveQRArrays<T>& at, int l
 constexpr int sum_passes = 2;
 
 /// Change b[row] so that the y of R y = solution fits this row: A[row, passive] y = value. Changes
-/// `solution` with b. Returns by how much b[row] is less. `partial` serves two reductions.
+/// `solution` with b. Returns the decrease of b[row]. `partial` serves two reductions.
 /// Other threads see `residual` after the caller's next barrier.
 template <class T>
 __device__ __noinline__ T fit_row(const PassiveQRArrays<T>& at, int length, int row, T value,
@@ -193,14 +193,14 @@ struct PassiveQR {
         for (int p = threadIdx.x; p < at.capacity; p += blockDim.x) at.slots[p] = p;
     }
 
-    /// What is known of a column that `project` has split: the norm of the orthogonal part, or 0 if
-    /// the column is dependent; and this thread's terms of the product of projection and shift.
+    /// A column that `project` has split: the norm of its orthogonal part, or 0 if the column is
+    /// dependent; and this thread's terms of the product of projection and shift.
     struct Split {
         T norm, from_shift;
     };
 
     /// Split `column` into a part along the passive columns and an orthogonal part, which replaces
-    /// it. The coefficients of the first part are written to `next_column`.
+    /// `column`. The coefficients of the first part are written to `next_column`.
     ///
     /// The column is dependent if the norm of the orthogonal part is at most `dependent` times the
     /// sum of the terms that cancel. Then `solution` has its coefficients in the passive columns.
@@ -221,8 +221,8 @@ struct PassiveQR {
     /// Append a column that has been split, if it is independent. Its `variable` rests at `value`.
     ///
     /// Returns false and leaves the factorisation unchanged if the right-hand side, with the
-    /// opposite sign to `shrinks`, is at most `least`; the square of that is twice the decrease of
-    /// the objective. Other threads see the column after the caller's next barrier.
+    /// opposite sign to `shrinks`, is at most `least`; its square is twice the decrease of the
+    /// objective. Other threads see the column after the caller's next barrier.
     __device__ bool append(int variable, T value, T penalty, Split split, bool shrinks, T least,
                            BlockReduce<T>& reduce) {
         const T norm = split.norm;
@@ -254,8 +254,8 @@ struct PassiveQR {
     /// `value`.
     ///
     /// The row of R in the removed slot is rotated with each later row in turn. Each rotation
-    /// makes an entry of it zero. The same rotations are applied to Q. Other threads see the
-    /// new positions after the caller's next barrier.
+    /// makes an entry of this row zero. The same rotations are applied to Q. Other threads see
+    /// the new positions after the caller's next barrier.
     __device__ void remove(int position, T value) {
         const int slot = at.slots[position];
         if (value != 0) {
@@ -301,7 +301,7 @@ struct PassiveQR {
 
   private:
     /// The column of R that the next variable gets, by slot. Beyond the last
-    /// slot, it is not part of R.
+    /// slot, the column is not part of R.
     __device__ T* next_column() const {
         return length < at.capacity ? &at.r(0, at.slots[length]) : at.cosine;
     }
@@ -399,7 +399,7 @@ struct PassiveQR {
         return travelling;
     }
 
-    /// Move the positions after `position` a place to the left; `slot` becomes the first free.
+    /// Move the positions after `position` a place to the left; `slot` becomes the first free slot.
     /// Position p is written by thread p mod blockDim.x, as everywhere.
     __device__ void shift_left(int position, int slot) {
         const int threads = blockDim.x;

@@ -2,12 +2,12 @@
 //
 // Source. Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on Multi-Core
 // Architectures", sections 3.1, 3.4, 5.2 and 5.3. Scalar products are Algorithm 4. The listing of
-// Algorithm 3 is missing; it follows section 3.4. `remove` computes a rotation by a square root of
+// Algorithm 3 is missing; `remove` follows section 3.4. It computes a rotation by a square root of
 // a sum of squares, which does not overflow: columns are scaled. The specification in NumPy is
 // gpusolve/studies/_qr_updating.py, class GramSchmidtQR.
 //
 // Mapping. A thread has one of 512 rows of every column, in registers. If there are more rows, it
-// also has every 512th row after it, in memory. One thread computes a rotation for all.
+// also has every 512th row after this row, in memory. One thread computes each rotation.
 //
 // Memory. Q and R are in global memory. Slots never move: the paper's list P-hat has them in the
 // order in which columns were appended, and free slots follow. A column of Q and a row of R are
@@ -56,8 +56,8 @@ __device__ __noinline__ T sum_512(T* sums) {
 /// Scalar products by reduce512.
 ///
 /// Two arrays, `apart` elements apart, are used in turn: a thread that is already in the next
-/// product would otherwise replace the sum that others still have to read. 0 is the listing's one
-/// array.
+/// product would otherwise replace the sum that other threads still have to read. With 0 there is
+/// a single array, as in the listing.
 template <class T>
 struct Products {
     T* sums;
@@ -84,7 +84,7 @@ struct PublishedQR {
     T* rhs;     // shared: Q^T b, by slot
     T* shift;   // by slot: the s of R^T s = penalty; null without a penalty
     T* row;     // shared: the row of R that a downdate rotates away
-    T* column;  // shared: its column of Q; the part of a new column that is orthogonal
+    T* column;  // shared: the column of Q that leaves; the orthogonal part of a new column
     T* angle;   // shared: cosine and sine
     int* list;  // shared: the paper's P-hat
     int length;
@@ -94,11 +94,11 @@ struct PublishedQR {
         return R[static_cast<long long>(capacity) * row_slot + column_slot];
     }
 
-    /// The MGS update (Algorithm 2), to the slot after those in use, which one thread may have
-    /// written to the list just before: the sums have barriers. Returns the norm of the part
-    /// of `a` that is orthogonal to the other columns. As `printed`, R has the products with the
-    /// column itself (line 4), which costs a second product. Other threads see the column after the
-    /// caller's next barrier.
+    /// The MGS update (Algorithm 2), to the first free slot, which one thread may have written to
+    /// the list just before: the sums have barriers. Returns the norm of the part of `a` that is
+    /// orthogonal to the other columns. As `printed`, R has the products with the column itself
+    /// (line 4), which costs a second product. Other threads see the column after the caller's
+    /// next barrier.
     template <class B>
     __device__ T append(OwnRows<T> a, const B& b, T penalty, bool printed, Products<T>& dot) {
         OwnRows<T> u(a.first, column, rows);
@@ -170,8 +170,8 @@ struct PublishedQR {
         --length;
     }
 
-    /// Solve R y = Q^T b, up to the shift: `solution` is y by position. `rest` is memory for as
-    /// many numbers. Other threads see y after the caller's next barrier.
+    /// Solve R y = Q^T b, up to the shift: `solution` is y by position. `rest` has room for as
+    /// many numbers as y. Other threads see y after the caller's next barrier.
     __device__ void solve(T* rest, T* solution) const {
 #pragma unroll 1
         for (int p = threadIdx.x; p < length; p += published_threads) {
@@ -191,7 +191,7 @@ struct PublishedQR {
     }
 
   private:
-    /// Call body(p, slot) for this thread's positions after one; `own` is the slot of the first.
+    /// Call body(p, slot) for this thread's positions after a position; `own` is the first slot.
     template <class Body>
     __device__ void each_after(int position, int own, Body body) const {
         int p = threadIdx.x;

@@ -5,8 +5,8 @@
 // nnls_mgs.cu solves; `as_solved` is passive_qr.cuh, with which nnls_qr.cu solves. A is
 // orthogonalised already, but for its last column.
 //
-// A launch does its change `steps` times, 0 or 1: the difference of two launches is what a change
-// costs, without what it needs to start and to end.
+// A launch does its change `steps` times, 0 or 1: the difference of two launches is the cost of a
+// change, without the cost of starting and ending.
 
 #include "passive_qr.cuh"
 #include "published_qr.cuh"
@@ -39,7 +39,7 @@ __global__ void as_published(const T* A, const T* b, int n, int change, int step
     if (i < n) order[i] = list[i];
 }
 
-/// The same by passive_qr.cuh. R has two more columns, and a column of it is contiguous. The
+/// The same by passive_qr.cuh. R has two more columns, and columns of R are contiguous. The
 /// addresses of the arrays are in registers, so that only the arrays count.
 template <class T>
 __global__ void as_solved(const T* A, const T* b, const T* norm, int n, int change, int steps,

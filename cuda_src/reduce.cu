@@ -4,7 +4,7 @@
 //     [x0, x1, ...] becomes identity + x0 + x1 + ...
 //
 // Problem. `rows` contiguous rows of `length` elements. `reduce_tree`, `reduce_group` and
-// `reduce_by_reduce512` write shorter rows, and are launched until these have one element;
+// `reduce_by_reduce512` write shorter rows, and are launched until rows have one element;
 // `reduce_chunked` is launched at most twice, `reduce_atomic` once. Tree, group and chunked keep
 // the order of the elements, so the operator need not commute.
 //
@@ -13,7 +13,7 @@
 //
 // Source. Oancea & Henriksen, "Basic Blocks of Data-Parallel Programming" (2019), "Four
 // implementations of summing": binary tree, reduction by the group size, Brent's lemma,
-// atomics, one for each element. For operators that do not commute it proposes a "sliding
+// an atomic for each element. For operators that do not commute it proposes a "sliding
 // window": see `fold_window`. Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on
 // Multi-Core Architectures" (2011), Algorithm 4: reduce512.
 
@@ -87,9 +87,9 @@ __device__ __forceinline__ typename Monoid::Value fold_pack(const Pack<typename 
     return result;
 }
 
-/// What a lane combines with its result, for a window of the warp. If the operator commutes,
-/// its own elements. Otherwise lane 0 combines the whole window, folded in order, so that all
-/// elements are combined in memory order; the values of the other lanes are not used.
+/// The value that a lane combines with its result, for a window of the warp. If the operator
+/// commutes, the lane folds its own elements. Otherwise lane 0 gets the whole window, folded in
+/// order, so that all elements are combined in memory order; other lanes' values are not used.
 template <class Monoid>
 __device__ __forceinline__ typename Monoid::Value fold_window(typename Monoid::Value own) {
     return Monoid::commutative ? own : warp_fold<Monoid>(own);
@@ -102,8 +102,8 @@ __device__ __forceinline__ typename Monoid::Value element_of_lane(const typename
     return lane_index() < count ? Map()(x[lane_index()]) : Monoid::identity();
 }
 
-/// `result` combined with windows * 32 contiguous packs, beginning at x. All are read before the
-/// first is folded.
+/// `result` combined with windows * 32 contiguous packs, beginning at x. All packs are read before
+/// the first is folded.
 template <class Monoid, class Map, int windows>
 __device__ __forceinline__ typename Monoid::Value fold_windows(typename Monoid::Value result,
                                                                const typename Map::Input* x) {
@@ -120,8 +120,8 @@ __device__ __forceinline__ typename Monoid::Value fold_windows(typename Monoid::
 }
 
 /// The reduction of x[begin:end], in lane 0. Called by one warp, which slides a window over the
-/// elements; each lane has a pack of it. The elements before the first aligned pack and after
-/// the last whole window are read one per lane.
+/// elements; each lane has a pack of the window. The elements before the first aligned pack and
+/// after the last whole window are read singly, an element per lane.
 template <class Monoid, class Map>
 __device__ typename Monoid::Value fold_chunk(const typename Map::Input* x, long long begin,
                                              long long end) {
@@ -223,7 +223,7 @@ struct AtomicAdd {
     }
 };
 
-/// *cell = *cell + value for any operator: compare and swap, repeated until no other thread has
+/// *cell = *cell + value for any operator: compare and swap, repeated until other threads have not
 /// changed the cell in between. The element is in the first bytes of a word.
 struct CompareAndSwap {
     template <class Monoid>
@@ -247,7 +247,7 @@ struct CompareAndSwap {
 
 /// `cells`: a word of 8 bytes for each row, which has the identity before the launch. Only for
 /// commutative operators on elements of at most 8 bytes. No block belongs to two rows. A warp
-/// folds its elements before it updates the cell, or each thread updates it.
+/// folds its elements before it updates the cell, or each thread updates the cell.
 template <class Monoid, class Map, class Update, bool by_warp, class... More>
 __global__ void reduce_atomic(const typename Map::Input* x, long long length,
                               unsigned long long* cells, const More*... more) {

@@ -116,6 +116,11 @@ struct Lifted<Monoid, true> {
     using Type = Segmented<Monoid>;
 };
 
+/// The next tile of the launch, for the thread that calls it.
+__device__ __forceinline__ int take_tile(unsigned long long* taken) {
+    return static_cast<int>(atomicAdd(taken, 1ull));
+}
+
 /// `states`: the counter that tiles are taken from, then `words` for each tile; all zero before
 /// the launch. `published`: two elements for each tile, if an element does not fit into the
 /// words. `flags`: a byte or a bit for each element, beginning with the lowest bit of a byte.
@@ -144,11 +149,11 @@ __global__ void __launch_bounds__(threads, scan_blocks_per_multiprocessor)
     const Monoid combine;
     const long long tile_count = (size + tile_size - 1) / tile_size;
     const int own = threadIdx.x * items;
-    for (;;) {
-        if (threadIdx.x == 0) shared_tile = static_cast<int>(atomicAdd(states, 1ull));
-        __syncthreads();
-        const int tile = shared_tile;
-        if (tile >= tile_count) return;
+    int next = 0;  // the first thread takes a tile while the block scans the tile before
+    if (threadIdx.x == 0) shared_tile = take_tile(states);
+    __syncthreads();
+    for (int tile = shared_tile; tile < tile_count; tile = shared_tile) {
+        if (threadIdx.x == 0) next = take_tile(states);
         const long long start = static_cast<long long>(tile) * tile_size;
         const int count = static_cast<int>(size - start < tile_size ? size - start : tile_size);
 
@@ -226,6 +231,7 @@ __global__ void __launch_bounds__(threads, scan_blocks_per_multiprocessor)
                 elements[own + k] = running;
             }
         }
+        if (threadIdx.x == 0) shared_tile = next;
         __syncthreads();
         if (whole) {
 #pragma unroll

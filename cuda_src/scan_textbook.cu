@@ -44,7 +44,7 @@ __global__ void scan_warps(const typename Monoid::Value* x, long long rows, long
 // ---- sweep --------------------------------------------------------------------------
 
 // In place, in rows whose length is a power of two. A node is stored at its last leaf; level d
-// of the tree has length / 2^(d + 1) nodes per row, one for each thread.
+// of the tree has length / 2^(d + 1) nodes per row, a node for each thread.
 
 /// Each parent becomes the reduction of its leaves.
 template <class Monoid>
@@ -94,8 +94,8 @@ __global__ void segmented_up_sweep(typename Monoid::Value* x, unsigned char* rea
 }
 
 /// Each parent has the reduction of all elements before it in their segment. The left child gets
-/// this value; the right child the same combined with the left child's, but nothing from
-/// before the last beginning in between.
+/// this value; the right child this value combined with the left child's, without elements before
+/// the last beginning in between.
 template <class Monoid>
 __global__ void segmented_down_sweep(typename Monoid::Value* x, const unsigned char* begins,
                                      const unsigned char* reached, long long parents,
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(threads)
         __syncthreads();
         for (int i = threadIdx.x; i < tile_size; i += threads)
             if (start + i < end) y[start + i] = elements[i];
-        // No barrier: each thread writes those elements of the next tile that it has read here.
+        // No barrier: each thread writes the elements of the next tile that it has read here.
     }
     if (threadIdx.x == 0) totals[blockIdx.x] = carried;
 }

@@ -1,7 +1,7 @@
 // target[indices[i]] = values[i]: a parallel write, in place.
 //
 // One thread per number; an element has `width` numbers. Indices out of range are ignored. If
-// indices are equal, one of their values is written; which one is undefined. Depth 1, work n.
+// indices are equal, one of their values is written; it is undefined which. Depth 1, work n.
 //
 // Source. Oancea & Henriksen, "Basic Blocks of Data-Parallel Programming" (2019), "Scatter".
 

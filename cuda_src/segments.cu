@@ -15,7 +15,7 @@
 // Shared memory. A value for each step of the tile: elements, results of segments. A word for
 // each thread, the totals of the warps.
 // Cost. Reads n elements and m ends of 8 bytes, writes m results; for each tile 8 bytes and one
-// element are written and read. Three launches, two for one tile. In `split_path` each thread
+// element are written and read. Three launches, two for a single tile. In `split_path` each thread
 // makes log2(m) dependent loads.
 //
 // Source. merge_path_reduce.cuh.
@@ -68,7 +68,7 @@ __device__ __forceinline__ long long first_of_row(const long long* tile_rows, lo
 /// every vector v of `rows` results.
 ///
 /// One warp per tile. The carries of a segment belong to neighbouring tiles; the warp folds 32
-/// at a time, and loads several windows of 32 at once.
+/// carries at a time, and loads several windows of 32 at once.
 template <class Monoid>
 __global__ void add_carries(const long long* tile_rows, long long tiles, long long rows,
                             const typename Monoid::Value* carries, long long vectors,

@@ -15,11 +15,11 @@
 // Shared memory. A value for each step of the tile: products of entries, results of rows. A word
 // for each thread, the totals of the warps.
 // Cost. Reads each entry, its column and each row's end once for all vectors of a block, gathers
-// x, writes y; a carry for each tile and vector. Requests for entries begin inside sectors,
-// which two warps read, the second from a cache: aligned requests need up to 16 more registers,
+// x, writes y; a carry for each tile and vector. Requests for entries begin inside sectors. Two
+// warps read such a sector, the second from a cache: aligned requests need up to 16 more registers,
 // so that fewer blocks are resident.
 //
-// Source. merge_path_reduce.cuh. `multiply_entries` is a step of its flat-parallel form.
+// Source. merge_path_reduce.cuh. `multiply_entries` is a step of the source's flat-parallel form.
 
 #include "merge_path_reduce.cuh"
 

@@ -1,32 +1,33 @@
 // Component-wise boosting of learners of any kind and any family, for several fits at once: the
-// whole loop in one launch, with no host synchronisation between steps. On a device with a
-// watchdog there are several launches; each continues from the state that the previous one left.
+// whole loop in a single launch, with no host synchronisation between steps. A device with a
+// watchdog needs several launches; each continues from the state after the previous launch.
 //
 // Problem. K learners, each a design matrix X_i of n rows and k_i functions, and F fits of the
 // same learners, with different weights W, responses y or starts. A step of a fit computes the
 // negative gradient u of the loss at f, fits every learner to it,
 //     b_i = H_i c_i,    c_i = X_i' W u,    H_i = (X_i' W X_i + lambda_i P_i)^-1,
-// selects the first one with the least |u - X_i b_i|_W, that is the largest
+// selects the first learner with the least |u - X_i b_i|_W, that is the largest
 // 2 c_i' b_i - b_i' (X_i' W X_i) b_i, and updates f += rate X_s b_s. The coefficients of a learner
-// may be constrained by C b >= 0: then b_i is the best of those (cone.cuh).
+// may be constrained by C b >= 0: then b_i is the best fit of such coefficients (cone.cuh).
 //
-// A design matrix is a sum of parts. A part stores `width` values of each row, and the first of
-// the functions that they belong to; the distances to the others are the same in all rows.
+// A design matrix is a sum of parts. A part stores `width` values of each row, and the function of
+// the first value; the distances to the functions of the other values are the same in all rows.
 //
 // Mapping. All blocks are resident and meet in grid barriers. A step has three phases:
 //   moments  c_i in chunks of the rows. A warp adds several rows at once, each to its own copy
 //            of the k_i sums. The fits follow each other, so that they share X_i in the cache.
 //   fits     c_i is the sum over its chunks; a block computes b_i.
-//   rows     f of every row, the gradient there and the risk. A row belongs to one thread in all
-//            steps, so that f needs no barrier.
+//   rows     f of every row, the gradient there and the risk. A row belongs to the same thread in
+//            all steps, so that f needs no barrier.
 // A family whose nuisance parameter depends on f adds passes over the rows to the last phase, with
-// two barriers each: 17 for a median, of which 16 find four bits each, one for a shape, and one for
-// each Newton step. There are no atomics: on one device a fit has the same bits in every run.
+// two barriers each: 17 passes for a median, of which 16 find four bits each, a pass for a shape,
+// and a pass for each Newton step. No sum uses atomics: on the same device a fit has the same bits
+// in every run.
 //
 // Shared memory. Copies of k sums for each warp, or of as many functions as fit, in windows that
-// pass over the rows one after the other; in the second phase, three vectors of k instead, and
-// what cone.cuh says.
-// Cost of a step of a fit. Reads K n (width values, one index) and K n times u; three barriers.
+// pass over the rows window after window; in the second phase, three vectors of k instead, and the
+// arrays of cone.cuh.
+// Cost of a step of a fit. Reads K n (width values, an index) and K n times u; three barriers.
 // Source. Hofner, Mayr, Robinzonov & Schmid, "Model-based boosting in R" (2014), Algorithm 1;
 // Sieminski & Lee, "Gradient-Boosted Generalised Additive Models with GPU Acceleration" (2023).
 
@@ -43,7 +44,7 @@ template <class T>
 struct Designs {
     const int* first;
     const T* values;
-    const int* offsets;  // [part][32], from the first function to that of each value
+    const int* offsets;  // [part][32], from the first function to the function of each value
     const PartPlace* parts;
     const LearnerPlace* learners;
     long long rows;
@@ -77,7 +78,7 @@ struct Entry {
     double u;
 };
 
-/// Adds the rows of a warp, in one part, to the sums of the functions from `begin`.
+/// Adds the rows of a warp, in a part, to the sums of the functions from `begin`.
 template <class T>
 __device__ void add_part(const Designs<T>& designs, long long part, const RowRange& range,
                          const double* u, const SumCopies& own, int begin, int window) {
@@ -118,7 +119,7 @@ __device__ void add_part(const Designs<T>& designs, long long part, const RowRan
     }
 }
 
-/// result = X_i' u over one chunk of the rows. `sums`: `SumCopies` for each warp.
+/// result = X_i' u over a chunk of the rows. `sums`: `SumCopies` for each warp.
 template <class T>
 __device__ void accumulate_moments(const Designs<T>& designs, const LearnerPlace& learner,
                                    int chunk, const double* u, double* sums, double* result) {
@@ -158,8 +159,8 @@ __device__ void accumulate_all_moments(const Designs<T>& designs, const int* pai
 
 // ---- a fit of each learner ----------------------------------------------------------
 
-/// The matrices of the learners: [learner][system][function][function]. There is one system for
-/// all fits, or one for each.
+/// The matrices of the learners: [learner][system][function][function]. All fits share a single
+/// system, or each fit has a system.
 struct Matrices {
     const double *gram, *inverse;
     const double* cones;  // [learner][system]: the projection, then the matrix of a `Cone`
@@ -257,7 +258,7 @@ __device__ double fitted_rows(const Designs<T>& designs, const LearnerPlace& lea
 
 // ---- the rows of each fit -----------------------------------------------------------
 
-/// What a fit is made of, by row. The strides are n, or 0 for values that all fits share.
+/// The arrays of the fits, by row. The strides are n, or 0 for values that all fits share.
 struct Observations {
     const double *y, *weights, *held_out;  // weights and held_out may be null
     long long y_stride, weight_stride;
@@ -275,8 +276,8 @@ struct Observations {
     }
 };
 
-/// Halves the number of values of each lane, down to one: lanes that are `half` apart exchange
-/// those that the other one keeps.
+/// Halves the number of values of each lane, down to 1: lanes that are `half` apart exchange the
+/// values that the other lane keeps.
 template <int half, class Op>
 __device__ __forceinline__ void exchange(double* own, Op op) {
     if constexpr (half > 0) {
@@ -291,8 +292,8 @@ __device__ __forceinline__ void exchange(double* own, Op op) {
     }
 }
 
-/// The reductions of `size` values, a power of two, over the lanes of a warp: lane l has that of
-/// value l % size. Takes size - 1 + log(32 / size) shuffles.
+/// The reductions of `size` values, a power of two, over the lanes of a warp: lane l has the
+/// reduction of value l % size. Takes size - 1 + log(32 / size) shuffles.
 template <int size, class Op>
 __device__ __forceinline__ double reduce_values(double* own, Op op) {
     exchange<size / 2>(own, op);
@@ -303,7 +304,7 @@ __device__ __forceinline__ double reduce_values(double* own, Op op) {
     return result;
 }
 
-/// Sums over the rows of each fit: the rows are divided into `chunks`, one for a block.
+/// Sums over the rows of each fit: the rows are divided into `chunks`, a chunk for each block.
 struct RowSums {
     static constexpr int most = 16;  // sums of a pass
 
@@ -341,8 +342,8 @@ struct RowSums {
         }
     }
 
-    /// A block calls finish(fit, sums) in one thread, for each of its fits. Another grid barrier
-    /// must follow before other blocks read the results.
+    /// A block calls finish(fit, sums) in a single thread, for each of its fits. Another grid
+    /// barrier must follow before other blocks read the results.
     template <int size, class Op, class Finish>
     __device__ void finish(Op op, Finish finish) const {
         double* totals = storage + warp_count() * most;
@@ -373,12 +374,12 @@ struct Minimum {
 /// The search for a weighted median of a fit, four bits of its binary form in each pass.
 struct MedianSearch {
     unsigned long long key;  // the bits that are known, zeros below
-    double below, through;   // weight of the values below it; and of those equal to it, in the end
+    double below, through;   // weights of the values below the key, and up to the key
     double total;            // weight of all values
 };
 
-/// Finds the weighted medians of |y - f|: the mean of the least value whose weight, with those
-/// below, is at least half of all, and of the least one whose weight is more than half.
+/// Finds the weighted medians of |y - f|: the mean of the least value whose weight, with the values
+/// below, is at least half of all, and of the least value whose weight is more than half.
 /// Ends with a grid barrier.
 __device__ void find_medians(const RowSums& sums, const Observations& data, MedianSearch* searches,
                              double* medians, long long stride, GridBarrier& barrier) {
@@ -432,7 +433,7 @@ __device__ void find_medians(const RowSums& sums, const Observations& data, Medi
     barrier.wait();
 }
 
-/// The shapes: one pass. Ends with a grid barrier.
+/// The shapes: a single pass. Ends with a grid barrier.
 template <class Family>
 __device__ void find_shapes(const Family& family, const RowSums& sums, const Observations& data,
                             double* shapes, long long stride, GridBarrier& barrier) {
@@ -453,7 +454,7 @@ __device__ void find_shapes(const Family& family, const RowSums& sums, const Obs
     barrier.wait();
 }
 
-/// The thetas: a pass for the first guess, then one for each Newton step, until all fits are
+/// The thetas: a pass for the first guess, then a pass for each Newton step, until all fits are
 /// done. Ends with a grid barrier.
 template <class Family>
 __device__ void find_thetas(const Family& family, const RowSums& sums, const Observations& data,
@@ -511,7 +512,7 @@ __device__ void estimate(const Family& family, const RowSums& sums, const Observ
 /// The results of each fit and step; step 0 is the start.
 struct Paths {
     int* selected;     // [fit][step - 1]
-    double* updates;   // [fit][step - 1][function], `functions` of them
+    double* updates;   // [fit][step - 1][function], padded to `functions`
     double* risk;      // [fit][step]
     double* held_out;  // [fit][step]
     double* nuisance;  // [fit][step]

@@ -1,4 +1,4 @@
-// What the fits of stacked.cu read and write: one struct, passed by value.
+// The arrays of the fits of stacked.cu: a struct, passed by value.
 
 #pragma once
 
@@ -13,19 +13,19 @@ struct PartPlace {
 struct LearnerPlace {
     long long begin_part, end_part;
     long long functions;
-    long long column;        // its first function, among those of all learners
-    long long square;        // of its matrices, if there were one fit
-    long long sums;          // of the sums of its chunks, if there were one fit
+    long long column;        // its first function, counted over all learners
+    long long square;        // of its matrices, for a single fit
+    long long sums;          // of the sums of its chunks, for a single fit
     long long chunks;        // of its rows
     long long shift;         // a warp adds a row with 2^shift lanes
     long long pitch;         // of its `SumCopies`
     long long window;        // functions whose sums are in shared memory at once
     long long inequalities;  // 0 if the coefficients may be any
-    long long cone;          // of its inequalities, if there were one fit
+    long long cone;          // of its inequalities, for a single fit
 };
 
-/// All fits of a launch. The fields are those of `STACKED_FITS` in
-/// gpusolve/gam/_stacked/stacked_kernel.py, in the same order. The launch makes the steps from
+/// All fits of a launch. The fields are the fields of `STACKED_FITS` in
+/// gpusolve/gam/_boosting/stacked_kernel.py, in the same order. The launch makes the steps from
 /// `begin` to `end` - 1, out of 0 (the gradient at the start) to `steps`.
 template <class T>
 struct StackedFits {

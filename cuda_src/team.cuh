@@ -8,6 +8,10 @@
 // All members call the functions of a team in uniform control flow. What a member wrote before
 // `sync` or `reduce` is visible to all members after it.
 //
+// The teams of a warp share its control flow, too: their shuffles are instructions of the whole
+// warp. So a loop continues while `any` of the teams has a step to take, and a step that a team
+// does not take has to leave its problem as it is.
+//
 // The teams of a GPU are in device_teams.cuh. A CPU has a team of one thread: cpu/serial_team.cuh.
 //
 // Memory. An array of a team is a `Vector` in memory. Where each lane has a few variables
@@ -32,7 +36,17 @@ struct Vector {
     /// Element i, which is the same for all members.
     __device__ __forceinline__ T of(int i) const { return first[i]; }
     __device__ __forceinline__ Vector from(long long i) const { return {first + i}; }
+    __device__ __forceinline__ void forget() const {}
 };
+
+/// The same array of a large team. The compiler knows if it is in shared memory.
+template <class Team, class T>
+__device__ __forceinline__ Vector<T> placed(Vector<T> vector) {
+    if constexpr (!Team::has_near_vectors) return vector;
+    unsigned char* const shared = dynamic_shared_memory();
+    const auto begin = static_cast<int>(reinterpret_cast<unsigned char*>(vector.first) - shared);
+    return {reinterpret_cast<T*>(shared + begin)};
+}
 
 /// The number of a variable that this lane has, in its register `slot`.
 template <int slot_>
@@ -56,7 +70,14 @@ struct LaneVector {
     __device__ __forceinline__ T of(int j) const {
         const T value = in_slot(j / Team::size());
         if constexpr (Team::size() == 1) return value;
-        return __shfl_sync(Team::mask(), value, j % Team::size(), Team::size());
+        return __shfl_sync(whole_warp, value, j % Team::size(), Team::size());
+    }
+
+    /// The elements are not needed any more: without this, they would keep their registers until
+    /// all of them are written.
+    __device__ __forceinline__ void forget() {
+#pragma unroll
+        for (T& one : own) one = T(0);
     }
 
   private:
@@ -86,8 +107,7 @@ struct TeamMemory {
     /// Registers need no memory.
     template <class T, class Team>
     __device__ void take(LaneVector<T, Team>& vector, long long) {
-#pragma unroll
-        for (T& own : vector.own) own = T(0);
+        vector.forget();
     }
 };
 
@@ -97,6 +117,29 @@ template <class Team, class Body>
 __device__ __forceinline__ void for_each(int count, Body body) {
 #pragma unroll 1
     for (int i = Team::rank(); i < count; i += Team::size()) body(i);
+}
+
+/// Two numbers that are multiplied.
+struct Pair {
+    double a, b;
+};
+
+/// use(i, ahead, load(i, ahead)) for the elements i + ahead = first, first + step, ... below `end`.
+/// Eight elements are loaded before the first of them is used, then four, two and one: a thread
+/// waits once for the memory of all. `ahead` is known to the compiler, and less than `most` times
+/// the step.
+template <int step, int most = 4, class Load, class Use>
+__device__ __forceinline__ void load_ahead(int first, int end, Load load, Use use) {
+    int i = first;
+#pragma unroll 1
+    for (; i + (most - 1) * step < end; i += most * step) {
+        decltype(load(0, 0)) loaded[most];
+#pragma unroll
+        for (int q = 0; q < most; ++q) loaded[q] = load(i, q * step);
+#pragma unroll
+        for (int q = 0; q < most; ++q) use(i, q * step, loaded[q]);
+    }
+    if constexpr (most > 1) load_ahead<step, most / 2>(i, end, load, use);
 }
 
 /// body(j) for every variable j < count: the same for arrays that may be in registers.

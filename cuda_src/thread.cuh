@@ -33,8 +33,8 @@ __device__ __forceinline__ long long warp_of_grid() {
 }
 
 /// Calls body(i) for every i < count, in some thread of the block. The elements begin at `start`
-/// in an array: after the first few, a warp has 32 that begin at a multiple of 32, so that its
-/// requests are for full sectors.
+/// in an array: after the first few elements, a warp has 32 elements from a multiple of 32 on, so
+/// that its requests are for full sectors.
 template <class Body>
 __device__ __forceinline__ void for_each_aligned(long long start, int count, Body body) {
     const int to_next = -static_cast<unsigned>(start) % warp_threads;

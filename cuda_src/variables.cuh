@@ -5,7 +5,7 @@
 
 #include "floating.cuh"
 
-/// What a problem has besides A, b and non-negative x; the bits of `kind`.
+/// The options of a problem, in addition to A, b and non-negative x; the bits of `kind`.
 /// `with_bounds` if x is not just non-negative, or if there are linear penalties;
 /// `with_rounded_matrix` if A has rounding errors.
 enum ProblemKind : int {
@@ -16,14 +16,14 @@ enum ProblemKind : int {
     with_rounded_matrix = 16
 };
 
-/// The numbers are the same for all variables and systems; if `of_each` is not null, they are
-/// there instead: n lower bounds, n upper bounds, n values of l1, n roots of l2, and the sum.
+/// The numbers are the same for all variables and systems; if `of_each` is not null, it has them
+/// instead: n lower bounds, n upper bounds, n values of l1, n roots of l2, and the sum.
 struct Variables {
     const double* of_each;
     int n;
     double same_lower, same_upper, same_l1, same_root_l2, same_sum;
 
-    /// Those of the system that begins at an offset.
+    /// The variables of the system that begins at an offset.
     __device__ Variables from(long long offset) const {
         return {of_each ? of_each + offset : nullptr,
                 n,
@@ -54,7 +54,7 @@ struct RootWeights {
     const T* root;
     long long stride;
 
-    /// Those of the system that begins at an offset.
+    /// The weights of the system that begins at an offset.
     __device__ RootWeights from(long long offset) const {
         return {root ? root + offset : nullptr, stride};
     }
@@ -96,7 +96,7 @@ __device__ __forceinline__ Real clipped(Real x, Real lower, Real upper) {
     return x > lower ? (x < upper ? x : upper) : lower;
 }
 
-/// Where a variable rests at first: at the feasible value next to 0. If its column is zero, at the
+/// The first resting place of a variable: the feasible value next to 0. If its column is zero, the
 /// bound where its penalty is least.
 template <class Real>
 __device__ __forceinline__ Real first_rest(Real norm, Real penalty, Real lower, Real upper) {

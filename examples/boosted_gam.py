@@ -2,8 +2,8 @@
 A boosted additive model: a formula and a map
 =============================================
 
-Counts depend on age, on sex, and on the place. The formula is that of R's mboost. The
-numbers of steps show what matters; the column of noise gets few, and a flat curve.
+Counts depend on age, on sex, and on the place. The formula is written as in R's mboost.
+The numbers of steps show what matters; noise gets few steps, and a flat curve.
 """
 
 import matplotlib.pyplot as plt

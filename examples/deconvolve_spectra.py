@@ -3,7 +3,7 @@ Deconvolution of spectra
 ========================
 
 A spectrometer blurs every line. 500 spectra are restored in one call, each as a sum of
-non-negative peaks; the certificate says that every one is optimal.
+non-negative peaks; the certificate says that every restored spectrum is optimal.
 """
 
 import matplotlib.pyplot as plt

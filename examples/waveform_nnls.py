@@ -3,8 +3,8 @@ Waveforms of a lidar
 ====================
 
 A pulse of light returns from the leaves of a tree and from the ground. The waveform is
-a sum of delayed pulses, each with its own strength; noise has a known variance, which
-the weights state, and one detector was saturated, so that its samples have no weight.
+a sum of delayed pulses, each with its own strength. The weights are inverse variances;
+strong returns saturate the detector, so their samples have weight 0.
 """
 
 import matplotlib.pyplot as plt

@@ -18,7 +18,7 @@ import cupy_stand_in
 import numpy as np
 import pytest
 from backends import CUDA
-from device_views import on_device
+from device_views import copy_to_device
 from gpus import STAND_IN, why_no_cuda
 from hypothesis import HealthCheck, settings
 from monoids import FEW, Case
@@ -43,7 +43,7 @@ SCHEDULES = ("forward", "reverse", "random")
 
 
 def values_of(item: pytest.Item) -> set[Any]:
-    """What the test is given: a value of each fixture and of each `parametrize`."""
+    """The values that a test gets: of each fixture and of each `parametrize`."""
     params = dict(item.callspec.params)
     marks = [mark.args[0] for mark in item.iter_markers("parametrize")]
     together = [mark.split(",") if isinstance(mark, str) else mark for mark in marks]
@@ -55,7 +55,7 @@ def values_of(item: pytest.Item) -> set[Any]:
 
 
 def redundant(items: list[pytest.Item]) -> Iterable[pytest.Item]:
-    """Items of one test of which the others have every value."""
+    """Items of one test whose values all occur in the other items."""
     values = {item: values_of(item) for item in items}
     needed = set().union(*values.values())
     while needed:
@@ -82,8 +82,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run tests with every value of each parameter, but not with every combination.
 
     Each backend has every value, because it has its own code. The other combinations
-    are slow tests; those of kernels are exhaustive tests, too. Of the monoids, kernels
-    are tested with a few.
+    are slow tests; if they run kernels, also exhaustive tests. Kernels are tested with
+    a few of the monoids.
     """
     quick = defaultdict(list)
     for item in items:
@@ -119,7 +119,7 @@ def stand_in(request: pytest.FixtureRequest) -> Iterator[None]:
 def each(move: Callable[[Any], Any], value: Any) -> Any:
     """Apply `move` to the value, or to each element of a tuple."""
     if isinstance(value, tuple):
-        return tuple(each(move, one) for one in value)
+        return tuple(each(move, item) for item in value)
     return move(value)
 
 
@@ -141,7 +141,7 @@ class Backend:
         import cupy
 
         if isinstance(value, np.ndarray):
-            return on_device(cupy, value)
+            return copy_to_device(cupy, value)
         return cupy.asarray(value)
 
     def numpy(self, value: Any) -> Any:
@@ -165,7 +165,7 @@ class Backend:
     ) -> gpusolve.NNLSResult:
         """Call a solver of least squares; the arrays of its result are NumPy's."""
         result = self.call(function, *args, **options)
-        arrays = {name: self.numpy(one) for name, one in result._asdict().items()}
+        arrays = {name: self.numpy(array) for name, array in result._asdict().items()}
         return replace(result, **arrays)
 
 
@@ -203,7 +203,7 @@ def numpy_backend(monkeypatch: pytest.MonkeyPatch) -> Backend:
 
 
 @pytest.fixture
-def without_object(monkeypatch: pytest.MonkeyPatch) -> None:
+def hidden_object(monkeypatch: pytest.MonkeyPatch) -> None:
     """Solve least-squares problems on the CPU as if nothing had been compiled."""
     monkeypatch.setenv("GPUSOLVE_OBJECT", "none")
 

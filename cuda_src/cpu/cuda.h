@@ -1,8 +1,8 @@
 // CUDA C++ for one thread: a kernel becomes a function that a C++ compiler compiles ahead of time.
 //
 // The grid has one block, the block one thread, and a warp one lane. So barriers and shuffles cost
-// nothing, and shared memory is memory of the function. Only what the solvers use is here; the
-// emulator has the whole language.
+// nothing, and shared memory is memory of the function. This file has only the functions that the
+// solvers use; the emulator has the whole language.
 
 #pragma once
 
@@ -67,7 +67,7 @@ constexpr __forceinline__ auto max(A a, B b) {
     return static_cast<T>(a) < static_cast<T>(b) || a != a ? static_cast<T>(b) : static_cast<T>(a);
 }
 
-// Operations that round once. The compiler must not fuse others: -ffp-contract=off.
+// Operations that round once. The compiler must not fuse other operations: -ffp-contract=off.
 inline float __fmul_rn(float a, float b) {
     return a * b;
 }

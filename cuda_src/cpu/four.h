@@ -1,4 +1,4 @@
-// Four doubles that are computed with at once.
+// Four doubles, and operations on all four at once.
 //
 // GCC and Clang divide them into smaller vectors where a processor lacks wider vectors.
 

@@ -1,7 +1,7 @@
 // nnls_gram.cu for one thread: the Gram method on a CPU.
 //
-// Several threads of a process may call it for the same systems; each takes the next systems from a
-// counter. A matrix that successive systems share is scaled once by each thread.
+// Several threads of a process may call it for the same systems; each thread takes the next systems
+// from a counter. Each thread scales a matrix that successive systems share once.
 //
 // Memory. A thread allocates a matrix, G, H and the vectors of a system.
 
@@ -13,7 +13,7 @@
 #include "serial_inverse.cuh"
 #include "workspace.h"
 
-/// What a thread needs to know besides the systems.
+/// The arguments of a thread, in addition to the systems.
 struct GramRun {
     const double* root_l2;  // n: the largest of all systems, for the scales of a shared matrix
     int has_gram;
@@ -26,7 +26,7 @@ struct GramThread {
     const NnlsSystems<T>& systems;
     const GramRun& run;
     SerialTeam team;
-    GramOptions options;
+    GramOptions<SerialTeam> options;
     GramArrays<SerialTeam> arrays;
     const T *scaled_A = nullptr, *scaled_by = nullptr;
 
@@ -42,7 +42,7 @@ struct GramThread {
         arrays.refer_to_norms(options);
     }
 
-    /// Scale the matrix of a system, unless the system before had the same.
+    /// Scale the matrix of a system, unless the system before had the same matrix.
     void scale(long long k) {
         const auto matrix = systems.matrix_of(k);
         const bool is_shared = run.root_l2 != nullptr || systems.options == nullptr;
@@ -58,7 +58,7 @@ struct GramThread {
         GramSolver<T, SerialTeam> solver{
             {{{team, options, arrays, PassiveInverse<SerialTeam>(arrays.inverse),
                systems.b_of(number), systems.b_stride, systems.weights_of(number)}}}};
-        solver.run(systems, systems.results(), k, number);
+        solver.run(true, systems, systems.results(), k, number);
     }
 };
 

@@ -1,7 +1,7 @@
 // nnls_qr.cu for one thread: a block of one thread solves system by system.
 //
 // All computation is in double, also for float. Several threads of a process may call it for the
-// same systems; each takes the next system from a counter.
+// same systems; each thread takes the next system from a counter.
 //
 // Memory. A thread allocates the vectors, R and Q of a system.
 

@@ -1,4 +1,4 @@
-// What an object says about itself, before any other function of it is called.
+// The properties of an object, which the package reads before it calls any other function.
 //
 // setup.py compiles this file for the oldest CPU of the machine, whatever the instruction
 // set of the object: its functions run on every CPU.
@@ -10,7 +10,7 @@
 #endif
 
 // The version of the C interface. A change of a function's arguments increases it, here
-// and in gpusolve/_device/objects.py, so that an object of before is not called.
+// and in gpusolve/_device/objects.py, so that an older object is not called.
 constexpr int interface_version = 1;
 
 GPUSOLVE_EXPORTED int gpusolve_interface() {

@@ -37,7 +37,7 @@ class PassiveInverse<SerialTeam> {
         for (int p = 0; p < length; ++p) body(p);
     }
 
-    void multiply(Reals in, Reals out) const {
+    void multiply(SerialTeam&, Reals in, Reals out) const {
         combine<PlainSum, SerialTeam>(
             MatrixView{at.H, 1, at.leading}, length, all(length), in, [](int) { return 0.0; },
             [&](int p, double sum) { out[p] = sum; });

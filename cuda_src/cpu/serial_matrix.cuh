@@ -5,8 +5,8 @@
 #include "../gram_matrix.cuh"
 #include "serial_team.cuh"
 
-/// Columns are in order. G is there if so few columns belong to each system that most of
-/// its elements are needed.
+/// Columns are in order. G is computed if the columns for each system are so few that most
+/// elements of G are needed.
 template <>
 struct GramMatrix<SerialTeam> {
     Vector<double> entries;
@@ -15,7 +15,7 @@ struct GramMatrix<SerialTeam> {
 
     bool has_gram() const { return G.first != nullptr; }
 
-    void place(TeamMemory& memory, const GramOptions& options, bool with_gram) {
+    void place(TeamMemory& memory, const GramOptions<SerialTeam>& options, bool with_gram) {
         leading = options.height();
         memory.take(entries, leading * options.n);
         memory.take(norm, options.n);
@@ -94,11 +94,11 @@ __forceinline__ void multiply_tile(const GramMatrix<SerialTeam>& at, int height,
         }
 }
 
-/// Scale a matrix, and compute the norms of its columns and, if it is there, G. The scales take
-/// account of the l2 penalty: of `root_l2`, or of the system if it is null.
+/// Scale a matrix, and compute the norms of its columns and, if needed, G. The scales include the
+/// l2 penalty: `root_l2`, or the penalty of the system if `root_l2` is null.
 template <class T>
 inline void scale_matrix(SerialTeam team, const GramMatrix<SerialTeam>& at,
-                         const GramOptions& options, const GivenMatrix<T>& given,
+                         const GramOptions<SerialTeam>& options, const GivenMatrix<T>& given,
                          const Variables& variables, const double* root_l2) {
     const int m = options.m, n = options.n, height = options.height();
     copy_matrix(at, m, n, given);

@@ -1,8 +1,7 @@
 // Products with matrices by a team of one thread: see gram_products.cuh.
 //
-// Columns are contiguous. Four of them are multiplied by a vector at once; sums of columns are
-// computed for 16 rows at once, in registers. The bits of an element do not depend on what else is
-// computed.
+// Columns are contiguous. Four columns are multiplied by a vector at once; sums of columns are
+// computed for 16 rows at once, in registers. The bits of an element do not depend on others.
 
 #pragma once
 
@@ -50,7 +49,7 @@ inline void multiply_columns(const GramMatrix<SerialTeam>& matrix, int m, int,
 
 // ---- sums of columns --------------------------------------------------------------------
 
-/// Sums of four rows that are computed at once; see PlainSum and the others.
+/// Sums of four rows that are computed at once; see the kinds of sums, such as PlainSum.
 template <class Sum>
 struct FourSums;
 

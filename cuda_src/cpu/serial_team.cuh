@@ -8,13 +8,14 @@
 
 struct SerialTeam {
     static constexpr int each = 1;
-    static constexpr bool is_small = false;
+    static constexpr bool is_small = false, general = true;
 
     using Reals = Vector<double>;
 
     static constexpr int rank() { return 0; }
     static constexpr int size() { return 1; }
     static void sync() {}
+    static constexpr bool any(bool holds) { return holds; }
 
     const BatchCounters* counters;
     bool is_stopped() const { return counters->is_stopped(); }

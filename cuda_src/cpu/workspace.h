@@ -6,10 +6,11 @@
 
 #include "../team.cuh"
 
-/// What the functions of the C interface return.
+/// The values that the functions of the C interface return.
 enum Returned : int { finished = 0, out_of_memory = 1 };
 
-/// Memory for what `place` takes from a TeamMemory; it is called twice, to measure and to place.
+/// Memory for all arrays that `place` takes from a TeamMemory; `place` is called twice, to measure
+/// and to place.
 class Workspace {
   public:
     template <class Place>

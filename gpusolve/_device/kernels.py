@@ -78,6 +78,11 @@ class Kernel(Protocol):
         """
 
 
+FLOAT64_COST = 8
+"""Float32 operations in the time of a float64 operation: 2 on data-centre GPUs, 32 or
+64 on consumer cards."""
+
+
 class Device(Protocol):
     """A CUDA device or the emulated device."""
 
@@ -88,6 +93,10 @@ class Device(Protocol):
     @property
     def has_watchdog(self) -> bool:
         """Whether kernels are stopped after seconds, as on a GPU with a display."""
+
+    @property
+    def has_slow_float64(self) -> bool:
+        """Whether float64 takes many times as long as float32, as on consumer cards."""
 
     def current(self) -> AbstractContextManager[object]:
         """Make the device current. A public function does so once.
@@ -170,6 +179,10 @@ class CudaDevice:
     @property
     def has_watchdog(self) -> bool:
         return bool(self._attributes["KernelExecTimeout"])
+
+    @property
+    def has_slow_float64(self) -> bool:
+        return self._attributes["SingleToDoublePrecisionPerfRatio"] > FLOAT64_COST
 
     @property
     def multiprocessors(self) -> int:
@@ -384,6 +397,10 @@ class EmulatedDevice:
 
     @property
     def has_watchdog(self) -> bool:
+        return False
+
+    @property
+    def has_slow_float64(self) -> bool:
         return False
 
     def current(self) -> AbstractContextManager[object]:

@@ -13,7 +13,7 @@ from .._numerics.solution import Solution
 from .inputs import Problem
 from .methods import COMPARED
 from .nnls_gram_kernel import nnls_gram
-from .nnls_qr_kernel import nnls_qr, qr_workspace, systems_per_launch
+from .nnls_qr_kernel import nnls_qr, qr_blocks, qr_workspace, systems_per_launch
 from .systems import Inputs, Systems, empty_solution
 
 WIDE = 2
@@ -21,8 +21,11 @@ WIDE = 2
 of ``A^T A`` would not be used."""
 
 REPAIR_BLOCKS = 132  # the multiprocessors of an H200
-"""The most blocks that solve again what the Gram method does not settle. They have
-memory even if there is nothing to solve."""
+"""The most blocks that solve again what the Gram method does not settle."""
+
+REPAIR_MEMORY = 256 * 2**20
+"""The most bytes for these blocks that are allocated even if there is nothing to solve.
+For larger systems the host waits until it knows how many blocks are needed."""
 
 
 def nnls(problem: Problem, device: Device, method: str) -> Solution:
@@ -60,7 +63,7 @@ def nnls(problem: Problem, device: Device, method: str) -> Solution:
 
 
 def solve(systems: Systems, device: Device, method: str) -> None:
-    """Launch the kernels for the systems. MemoryError comes before the first launch."""
+    """Launch the kernels for the systems. MemoryError may come between two launches."""
     m, n = systems.problem.shape
     if method in COMPARED:
         from ..studies._nnls_mgs_kernel import nnls_mgs
@@ -75,7 +78,25 @@ def solve(systems: Systems, device: Device, method: str) -> None:
     elif method == "gram":
         nnls_gram(systems, device)
     else:
-        listed = device.empty((systems.total, 2), np.int64)
-        memory = qr_workspace(systems, device, REPAIR_BLOCKS)
-        nnls_gram(systems, device, listed)
-        nnls_qr(systems, device, memory, listed)
+        nnls_gram_and_repairs(systems, device)
+
+
+def nnls_gram_and_repairs(systems: Systems, device: Device) -> None:
+    """Solve the systems by the Gram method, and by QR what it does not settle."""
+    listed = device.empty((systems.total, 2), np.int64)
+    most = REPAIR_BLOCKS
+    waits = math.prod(qr_blocks(systems, device, most)) > REPAIR_MEMORY
+    memory = None if waits else qr_workspace(systems, device, most)
+    nnls_gram(systems, device, listed)
+    if memory is None:
+        most = min(most, listed_systems(systems))
+        if most == 0:
+            return
+        memory = qr_workspace(systems, device, most)
+    nnls_qr(systems, device, memory, listed)
+
+
+def listed_systems(systems: Systems) -> int:
+    """The number of systems that a kernel has listed; waits for the kernel."""
+    assert systems.counters is not None
+    return int(systems.counters[1])

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .._device.arrays import Array, batch_offsets, namespace
-from .._device.kernels import CUDA_TYPES, Device
+from .._device.kernels import CUDA_TYPES, Device, Kernel
 from .._device.launch import CACHED, MAX_BLOCKS, WARP, ceil_div, round_up
+from .._device.products import times_transposes
 from .._device.structs import StructType
 from .._numerics.solution import default_tolerance
 from .nnls_qr_kernel import allocate_workspace
@@ -33,14 +34,18 @@ LANE_THREADS = 128
 GRID_VARIABLES, GRID_SYSTEMS = 1024, 4
 """The least variables, and the most systems, for the grid to solve a system."""
 
-BLOCK_THREADS = 384
+BLOCK_THREADS = 256
 """The most threads of a block that solves a single system at a time."""
 GRAM_TOLERANCE = default_tolerance(np.dtype(np.float64))
 """The default tolerance; it does not depend on the dtype of the inputs."""
 ALIGNMENT = 16
 """Alignment in bytes of the arrays of a team; also the bytes of a reduction's value."""
+ROWS_TOGETHER = 16
+"""Rows of the inverse that are all in shared memory, or none of them is."""
 STATIC_SHARED_MEMORY = 2048
 """Upper bound on the bytes of the kernel's static shared memory."""
+RESERVED_SHARED_MEMORY = 1024
+"""Bytes of a multiprocessor's shared memory that CUDA reserves for each block."""
 SCALED_COLUMNS = 8
 """Columns of a block of ``scale_columns``, and its warps."""
 HELD_ROWS = 1024
@@ -58,10 +63,9 @@ GRAM_MEMORY = StructType(
     unsigned char* workspace;
     long long workspace_stride;
     long long matrix_bytes;
-    long long vectors_bytes, near_entries;
-    long long shared_bytes;
+    long long vectors_bytes, shared_bytes;
     unsigned char* barrier;
-    int vectors_in_shared;
+    int near_rows;
     """,
 )
 """See ``nnls_gram.cu``."""
@@ -85,6 +89,11 @@ class Team(NamedTuple):
     def is_small(self) -> bool:
         """Whether the team scales its matrix itself, in shared memory."""
         return self.teams > 1
+
+    @property
+    def has_near_vectors(self) -> bool:
+        """Whether the vectors of the team are in shared memory."""
+        return self.name not in ("FarBlockTeam", "GridTeam")
 
 
 class Size(NamedTuple):
@@ -119,10 +128,8 @@ class Layout(NamedTuple):
         Shared memory for the matrix, if all teams of the block have the same.
     vectors : int
         The vectors of a team, and its matrix if the team scales it.
-    in_shared : bool
-        Whether the vectors are in shared memory.
     near : int
-        Entries of the inverse that are in shared memory.
+        Rows of the inverse that are in shared memory.
     team : int
         Shared memory of a team.
     shared : int
@@ -133,7 +140,6 @@ class Layout(NamedTuple):
 
     matrix: int
     vectors: int
-    in_shared: bool
     near: int
     team: int
     shared: int
@@ -144,26 +150,32 @@ def teams_for(size: Size, few: bool) -> list[Team]:
     """Teams for systems of this size, of which there are `few`; the best first."""
     m, n = size.height, size.n
     teams = [
-        Team(f"LaneTeam<{lanes}, {each}>", LANE_THREADS, LANE_THREADS // lanes)
+        Team(lane_team(lanes, each, size.kind), LANE_THREADS, LANE_THREADS // lanes)
         for lanes, each in LANES.items()
         if n <= lanes * each and m <= ROWS_OF_LANE * lanes
     ]
     if size.capacity >= GRID_VARIABLES and few:
         teams.append(Team("GridTeam", 256))
     threads = min(BLOCK_THREADS, max(2 * WARP, round_up(max(m, n), WARP)))
-    return [*teams, Team("BlockTeam", threads)]
+    return [*teams, Team("BlockTeam", threads), Team("FarBlockTeam", threads)]
+
+
+def lane_team(lanes: int, each: int, kind: int) -> str:
+    """The name of a team of lanes; the kernel of plain problems is smaller."""
+    form = "" if kind else ", false"
+    return f"LaneTeam<{lanes}, {each}{form}>"
 
 
 def arrays_of(team: Team, size: Size) -> list[int]:
     """Bytes of the arrays of a team in memory, without matrices and the inverse."""
     n, kind, capacity = size.n, size.kind, size.capacity
-    arrays = [8 * size.rows] * 2
+    arrays = [8 * size.rows] * 2 + [8 * n]
     arrays += [8 * n] * (2 * bool(kind & RIDGE) + 4 * bool(kind & BOUNDS))
     arrays += [8 * n, 8] * bool(kind & SUM)
     if team.is_small:
         arrays.append(8 * size.m)
     else:
-        arrays += [8 * n] * 3 + [8 * capacity] * 4
+        arrays += [8 * n] * 2 + [8 * capacity] * 4
         arrays.append(4 * capacity)
     return arrays
 
@@ -175,6 +187,17 @@ def spread_over_banks(bytes: int, team: Team) -> int:
     """
     of_lanes = 8 * LANE_THREADS // team.teams
     return of_lanes * (ceil_div(bytes, of_lanes) | 1)
+
+
+def triangle(rows: int) -> int:
+    """The entries of the first rows of the inverse."""
+    return rows * (rows + 1) // 2
+
+
+def near_rows(rows: int, bytes: int) -> int:
+    """How many rows of the inverse fit: all, or a multiple of `ROWS_TOGETHER`."""
+    fit = (math.isqrt(bytes + 1) - 1) // 2
+    return rows if fit >= rows else fit // ROWS_TOGETHER * ROWS_TOGETHER
 
 
 def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout:
@@ -193,24 +216,21 @@ def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout
     )
     if team.is_small:
         vectors = spread_over_banks(vectors, team)
-    entries = 0 if team.is_small else size.capacity * (size.capacity + 1) // 2
+    rows = 0 if team.is_small else size.capacity
     share = (limit - matrix_bytes) // team.teams
-    if team.is_grid:
-        share = 0  # all blocks need the vectors, so they are in global memory
-    in_shared = vectors <= share
-    left = max(0, share - in_shared * vectors)
-    near = min(entries, left // 8)
-    near_bytes = round_up(8 * near, ALIGNMENT)
-    far_bytes = round_up(8 * (entries - near), ALIGNMENT)
-    of_team = near_bytes + in_shared * vectors
+    near_vectors = vectors * team.has_near_vectors
+    left = 0 if team.is_grid else max(0, share - near_vectors)
+    near = near_rows(rows, left)
+    near_bytes = round_up(8 * triangle(near), ALIGNMENT)
+    far_bytes = round_up(8 * (triangle(rows) - triangle(near)), ALIGNMENT)
+    of_team = near_bytes + near_vectors
     return Layout(
         matrix=matrix_bytes,
         vectors=vectors,
-        in_shared=in_shared,
         near=near,
         team=of_team,
         shared=matrix_bytes + team.teams * of_team,
-        workspace=far_bytes + (not in_shared) * vectors,
+        workspace=far_bytes + vectors - near_vectors,
     )
 
 
@@ -221,9 +241,25 @@ def choose(
     """The first team whose memory fits; a small team uses shared memory only."""
     for team in teams_for(size, few):
         layout = layout_of(team, size, shared_matrix, limit)
-        if not (team.is_small and (layout.workspace or layout.shared > limit)):
+        if layout.shared <= limit and not (team.is_small and layout.workspace):
             break
     return team, layout
+
+
+def share_multiprocessors(
+    kernel: Kernel, team: Team, size: Size, layout: Layout, count: int, limit: int
+) -> Layout:
+    """Let two blocks share a multiprocessor if `count` systems outnumber the blocks.
+
+    Then each has half of the shared memory; `layout` has at most `limit` bytes of it.
+    """
+    resident = kernel.resident_blocks(team.threads, layout.shared)
+    if team.is_small or team.is_grid or count <= resident:
+        return layout
+    half = (limit - STATIC_SHARED_MEMORY - RESERVED_SHARED_MEMORY) // 2
+    smaller = layout_of(team, size, False, half)
+    fits = smaller.shared <= min(half, layout.shared)
+    return smaller if fits else layout
 
 
 class ScaledMatrices(NamedTuple):
@@ -254,7 +290,7 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
     Matrices that several systems share are scaled once for all of them.
     """
     problem, inputs = systems.problem, systems.inputs
-    (m, n), batch, xp = problem.shape, problem.batch, namespace(inputs.A)
+    (m, n), batch = problem.shape, problem.batch
     shape, height = problem.matrices, problem.shape[0] + problem.has_sum
     matrices, which = math.prod(shape), None
     own = matrices == math.prod(batch) > 1
@@ -279,8 +315,19 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
     )
     if problem.has_sum:
         add_sum_row(columns, norm, column_scale)
-    G = xp.matmul(columns, columns.swapaxes(-1, -2))
+    G = multiply_by_transpose(columns, device)
     return ScaledMatrices(columns, G, norm, column_scale, which, int(own))
+
+
+def multiply_by_transpose(columns: Array, device: Device) -> Array:
+    """The Gram matrices, by float32 on a device whose float64 is slow.
+
+    Rounding errors of G cost steps, or a repair, but not a certificate: the kernel
+    corrects x by the residual b - A x, in twice the precision of float64.
+    """
+    if device.has_slow_float64:
+        columns = columns.astype(np.float32)
+    return times_transposes(columns).astype(np.float64, copy=False)
 
 
 def rows_in_shared_memory(limit: int) -> int:
@@ -325,6 +372,7 @@ def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> 
     team, layout = choose(size, count <= GRID_SYSTEMS, shares, limit)
     instances = (f"nnls_gram<{CUDA_TYPES[dtype]}, {team.name}>",)
     (kernel,) = device.kernels("nnls_gram", instances)
+    layout = share_multiprocessors(kernel, team, size, layout, count, limit)
     resident = kernel.resident_blocks(team.threads, layout.shared)
     blocks = min(ceil_div(count, team.teams), MAX_BLOCKS)
     if team.is_grid:
@@ -351,10 +399,9 @@ def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> 
         workspace_stride=layout.workspace,
         matrix_bytes=layout.matrix,
         vectors_bytes=layout.vectors,
-        near_entries=layout.near,
         shared_bytes=layout.team,
         barrier=barrier,
-        vectors_in_shared=layout.in_shared,
+        near_rows=layout.near,
     )
     tol = GRAM_TOLERANCE if problem.tol is None else problem.tol
     kernel(

@@ -145,11 +145,15 @@ def systems_per_launch(problem: Problem, device: Device) -> int:
     return blocks * max(1, int(LAUNCH_SECONDS * BLOCK_SPEED / max(1, work)))
 
 
+def qr_blocks(systems: Systems, device: Device, most: int) -> tuple[int, int]:
+    """The number of blocks, at most `most`, and the bytes of workspace of each."""
+    of_block, _, resident = _kernel_of(systems.problem, device)
+    return min(systems.total, resident, most), of_block.workspace_bytes
+
+
 def qr_workspace(systems: Systems, device: Device, most: int) -> tuple[Array, int]:
     """Allocate the workspace; return it and the number of blocks, at most `most`."""
-    of_block, _, resident = _kernel_of(systems.problem, device)
-    blocks = min(systems.total, resident, most)
-    return allocate_workspace(device, blocks, of_block.workspace_bytes)
+    return allocate_workspace(device, *qr_blocks(systems, device, most))
 
 
 def nnls_qr(

@@ -1,13 +1,13 @@
 """Generalised additive models, fitted by componentwise boosting.
 
 `BoostedGAM` and `BoostedGAMClassifier` are the estimators, `bbs`, `bols`, `brandom`,
-`bspatial`, `bmono` and `buser` their learners, and `families` what they minimise. The
+`bspatial`, `bmono` and `buser` their learners, and `families` has their losses. The
 parts for splines and the squared error can be used separately: `BSplines` evaluates the
 bases, `make_learners` prepares the penalised fits, `boost` makes the steps.
 """
 
 from . import families
-from ._stacked.path import Path
+from ._boosting.path import Path
 from .aic import Criterion, aic_stop
 from .basis import BSplines, CompactBasis
 from .boosting import boost

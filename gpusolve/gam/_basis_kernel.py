@@ -43,12 +43,11 @@ def evaluate_basis(
     *,
     cells: int,
     degree: int,
-    linear: bool,
-    find_outside: bool,
+    outside: str,
     dtype: np.dtype[Any],
     device: Device,
 ) -> tuple[Array, Array, Array | None]:
-    """Evaluate the functions of every column of X, in one launch.
+    """Evaluate the functions of every column of X, in a single launch.
 
     Parameters
     ----------
@@ -56,29 +55,23 @@ def evaluate_basis(
         In any memory layout. Copied only if its dtype is neither float32 nor
         float64, or its strides are not multiples of its elements.
     lower, upper : (K,) float64 array
-    cells, degree : int
-    linear : bool
-        Follow the tangents outside the ranges; otherwise the values at their ends.
-    find_outside : bool
-        Whether to determine if an element is outside its range.
     dtype : dtype
         float32 or float64, for the values.
-    device : Device
 
     Returns
     -------
     first : (K, n) int32 array
     values : (K, n, degree + 1) array
-    outside : (1,) uint32 array or None
-        1 if an element is outside its range; None without `find_outside`.
+    is_outside : (1,) uint32 array or None
+        1 if an element is outside its range; None unless this is an error.
     """
     rows, columns = X.shape
     width = degree + 1
     first = device.empty((columns, rows), np.int32)
     values = device.empty((columns, rows, width), dtype)
-    outside = device.zeros((1,), np.uint32) if find_outside else None
+    is_outside = device.zeros((1,), np.uint32) if outside == "error" else None
     if X.size == 0:
-        return first, values, outside
+        return first, values, is_outside
     X = strided(X if X.dtype in REALS else X.astype(np.float64))
     some = tile_columns(columns)
     tiles = ceil_div(rows, WARP * (WARP // some)) * ceil_div(columns, some)
@@ -96,10 +89,10 @@ def evaluate_basis(
             np.int32(columns),
             np.int32(cells),
             np.int32(some),
-            np.bool_(linear),
-            outside,
+            np.bool_(outside == "linear"),
+            is_outside,
             first,
             values,
         ),
     )
-    return first, values, outside
+    return first, values, is_outside

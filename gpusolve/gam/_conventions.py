@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from collections.abc import Collection
 from numbers import Integral, Real
-from typing import Any, TypeVar
-
-Self = TypeVar("Self", bound="Estimator")
-Weighted = TypeVar("Weighted", bound="TakesWeights")
+from typing import Any, Self
 
 UNCHANGED = "$UNCHANGED$"
 """scikit-learn's value for a request that is not changed."""
@@ -38,6 +36,12 @@ def check_number(name: str, value: object) -> None:
         raise TypeError(f"{name} must be a number, got {value!r}")
 
 
+def check_choice(name: str, value: object, allowed: Collection[object]) -> None:
+    """ValueError for a parameter that is not one of the allowed values."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
+
+
 class Estimator:
     """An estimator whose parameters are the arguments of ``__init__``."""
 
@@ -52,7 +56,7 @@ class Estimator:
         """The parameters by name. `deep` has no effect: none is an estimator."""
         return {name: getattr(self, name) for name in self._parameter_names()}
 
-    def set_params(self: Self, **params: Any) -> Self:
+    def set_params(self, **params: Any) -> Self:
         """Set parameters by name; ValueError for an unknown name."""
         known = self._parameter_names()
         for name, value in params.items():
@@ -114,17 +118,15 @@ class TakesWeights:
             method.add_request(param="sample_weight", alias=None)
         return requests
 
-    def set_fit_request(self: Weighted, *, sample_weight: Any = UNCHANGED) -> Weighted:
+    def set_fit_request(self, *, sample_weight: Any = UNCHANGED) -> Self:
         """Set whether meta-estimators pass weights to `fit`."""
         return self._request("fit", sample_weight)
 
-    def set_score_request(
-        self: Weighted, *, sample_weight: Any = UNCHANGED
-    ) -> Weighted:
+    def set_score_request(self, *, sample_weight: Any = UNCHANGED) -> Self:
         """Set whether meta-estimators pass weights to `score`."""
         return self._request("score", sample_weight)
 
-    def _request(self: Weighted, method: str, sample_weight: Any) -> Weighted:
+    def _request(self, method: str, sample_weight: Any) -> Self:
         if sample_weight != UNCHANGED:
             requests = self.get_metadata_routing()
             getattr(requests, method).add_request(

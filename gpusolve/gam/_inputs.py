@@ -36,40 +36,35 @@ ROWS = 2**16
 """The rows that are checked at once."""
 
 
-def feature_names(X: object) -> Any | None:
-    """The names of the columns, (K,) of object, if they are strings.
-
-    None for an array, which has no names, and for names that are not strings.
-
-    Raises
-    ------
-    TypeError
-        If only some of the names are strings.
-    """
+def column_names(X: Any) -> list[Any] | None:
+    """The names of the columns of a data frame or a mapping; None for an array."""
     columns = X if isinstance(X, Mapping) else getattr(X, "columns", None)
-    if columns is None:
+    return None if columns is None else list(columns)
+
+
+def feature_names(X: object) -> Any | None:
+    """The names of the columns, (K,) of object, if they are strings; else None.
+
+    TypeError if only some of the names are strings.
+    """
+    names = column_names(X)
+    strings = [isinstance(name, str) for name in names or ()]
+    if names is None or not any(strings):
         return None
-    strings = [isinstance(name, str) for name in columns]
-    if all(strings):
-        return np.array(list(columns), dtype=object)
-    if any(strings):
+    if not all(strings):
         raise TypeError(
             "the names of the columns of X must all be strings, or none of them, got "
-            f"{list(columns)}"
+            f"{names}"
         )
-    return None
+    return np.array(names, dtype=object)
 
 
 def column_labels(X: Any) -> list[Any]:
     """The names of the columns if they are strings or integers, else their positions.
 
-    Raises
-    ------
-    ValueError
-        If two columns have the same name.
+    ValueError if two columns have the same name.
     """
-    columns = X if isinstance(X, Mapping) else getattr(X, "columns", None)
-    names = [] if columns is None else list(columns)
+    names = column_names(X) or []
     if len(set(names)) < len(names):
         raise ValueError(f"the columns of X must have different names, got {names}")
     if names and all(isinstance(name, str | int) for name in names):
@@ -78,21 +73,16 @@ def column_labels(X: Any) -> list[Any]:
 
 
 def to_device(array: Array, device: str) -> Array:
-    """The array on one of `DEVICES`; "auto" leaves it where it is."""
+    """The array on a device of `DEVICES`; "auto" does not move it."""
     if device == "cpu":
         return on_host(array)
     return to_gpu(array) if device == "cuda" else array
 
 
 def to_gpu(array: Array) -> Array:
-    """The array on a GPU: the current one if it is on the host.
+    """The array on a GPU: the current GPU if it is on the host.
 
-    Raises
-    ------
-    ImportError
-        If CuPy is not installed.
-    RuntimeError
-        If there is no GPU, or no driver that CuPy can use.
+    ImportError without CuPy; RuntimeError without a GPU or a driver.
     """
     if is_cupy(array):
         return array
@@ -123,12 +113,7 @@ def to_device_of(X: Array, array: Array) -> Array:
 def real_array(value: object, name: str, *, missing: bool = False) -> Array:
     """A float32 or float64 array without infinity, and without NaN unless `missing`.
 
-    Raises
-    ------
-    TypeError
-        For a sparse matrix, or a dtype that is not numeric.
-    ValueError
-        For complex numbers, NaN and infinity.
+    TypeError for a sparse matrix, or a dtype that is not numeric.
     """
     array = dense_array(value, name)
     if array.dtype.kind in "OUST":
@@ -158,7 +143,7 @@ def check_finite(array: Array, name: str, columns: Any | None, missing: bool) ->
 
 
 def column(x: object, missing: bool) -> Array:
-    """The values of one feature, (n,)."""
+    """The values of a feature, (n,)."""
     values = as_array(x, "x")
     if values.dtype.kind in "biuf":
         values = real_array(values, "x", missing=missing)
@@ -179,19 +164,8 @@ def start_of(offset: object, X: Array) -> Any:
 
 
 def labels(y: object, rows: int | None) -> NDArray[Any]:
-    """The classes of the rows, (n,) on the host.
-
-    Raises
-    ------
-    ValueError
-        If they have another shape, are continuous numbers, or contain NaN.
-    """
-    if y is None:
-        raise ValueError("fit requires y to be passed, but the target y is None")
-    array: NDArray[Any] = on_host(as_array(y, "y"))
-    if array.ndim == 2 and array.shape[1] == 1:
-        warn_of_a_column()
-        array = array[:, 0]
+    """The classes of the rows, (n,) on the host; ValueError for continuous numbers."""
+    array: NDArray[Any] = on_host(flat_response(y))
     if array.ndim != 1 or (rows is not None and len(array) != rows):
         raise ValueError(f"y must have shape ({rows},), got {array.shape}")
     if array.dtype.kind == "O":
@@ -209,15 +183,7 @@ def labels(y: object, rows: int | None) -> NDArray[Any]:
 
 
 def plain_labels(labels: NDArray[Any]) -> NDArray[Any]:
-    """Objects as strings or numbers.
-
-    Raises
-    ------
-    TypeError
-        If there are both, or others.
-    ValueError
-        If some are missing.
-    """
+    """Objects as strings or numbers; TypeError for both, or for other objects."""
     values = labels.tolist()
     if any(value is None or value != value for value in values):
         raise ValueError("y must not have missing values, got None or NaN")
@@ -229,9 +195,7 @@ def plain_labels(labels: NDArray[Any]) -> NDArray[Any]:
 
 def number_of_features(X: Any) -> int:
     """The number of columns of a matrix, a data frame or a mapping."""
-    if isinstance(X, Mapping):
-        return len(X)
-    names = getattr(X, "columns", None)
+    names = column_names(X)
     return int(as_array(X, "X").shape[1] if names is None else len(names))
 
 
@@ -244,25 +208,12 @@ def check_dense(value: object, name: str) -> None:
 
 
 def dense_array(value: object, name: str) -> Array:
-    """An array of any dtype but complex.
-
-    Raises
-    ------
-    TypeError
-        For a sparse matrix.
-    ValueError
-        For complex numbers.
-    """
+    """An array; TypeError for a sparse matrix, ValueError for complex numbers."""
     check_dense(value, name)
     array = as_array(value, name)
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} is {array.dtype}")
     return array
-
-
-def covariates(X: object, device: str, *, missing: bool = False) -> Array:
-    """The covariates, (n, K) of float32 or float64, on the chosen device."""
-    return to_device(checked_matrix(real_array(X, "X", missing=missing)), device)
 
 
 def checked_matrix(array: Array) -> Array:
@@ -294,38 +245,31 @@ def one_per_row(value: object, name: str, X: Array) -> Array:
     return to_device_of(X, array).astype(np.float64, copy=False)
 
 
-def warn_of_a_column() -> None:
-    """Warn that y is a column, (n, 1)."""
+def flat_response(y: object) -> Array:
+    """The response as an array; a column, (n, 1), becomes (n,) with a warning."""
+    if y is None:
+        raise ValueError("fit requires y to be passed, but the target y is None")
+    array = as_array(y, "y")
+    if array.ndim != 2 or array.shape[1] != 1:
+        return array
     warnings.warn(
         "A column-vector y was passed when a 1d array was expected.",
         from_sklearn("exceptions", "DataConversionWarning", UserWarning),
         stacklevel=4,
     )
+    return array[:, 0]
 
 
 def target(y: object, X: Array) -> Array:
-    """The target, (n,) of float64, on the device of X.
-
-    A column, (n, 1), is accepted with a warning.
-    """
-    if y is None:
-        raise ValueError("fit requires y to be passed, but the target y is None")
-    array = as_array(y, "y")
-    if array.ndim == 2 and array.shape[1] == 1:
-        warn_of_a_column()
-        array = array[:, 0]
-    return one_per_row(array, "y", X)
+    """The target, (n,) of float64, on the device of X."""
+    return one_per_row(flat_response(y), "y", X)
 
 
 def observation_weights(weights: object, X: Array) -> Array | None:
     """The weights, (n,) of float64 and contiguous, on the device of X; None for ones.
 
-    They are those of `whole_or_scaled`.
-
-    Raises
-    ------
-    ValueError
-        If a weight is negative, none is positive, or their sum is infinite.
+    They are scaled by `whole_or_scaled`. ValueError if a weight is negative, all are 0,
+    or their sum is infinite.
     """
     if weights is None:
         return None
@@ -343,11 +287,11 @@ def observation_weights(weights: object, X: Array) -> Array | None:
 
 
 def whole_or_scaled(w: Array) -> Array:
-    """Weights that count repetitions as they are; others with a sum of their number.
+    """Weights that count repetitions, unchanged; other weights are scaled.
 
-    They count repetitions if they are integers, up to rounding, whose sum is at most
-    `MOST_CASES`. Others are scaled: their sum becomes the number of positive weights.
-    This is mboost's rule, which has no largest sum.
+    Weights count repetitions if they are integers, up to rounding, whose sum is at most
+    `MOST_CASES`. The sum of scaled weights is the number of positive weights. This is
+    mboost's rule, which has no largest sum.
     """
     integers = namespace(w).rint(w)
     is_whole = (abs(w - integers) <= INTEGER_TOLERANCE * integers).all()

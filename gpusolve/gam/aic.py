@@ -15,12 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .._device.arrays import namespace, on_host
+from .._device.arrays import on_host
 from .._device.kernels import current
+from ._boosting.batch import Settings, Training, make_fits
 from ._model.model import AdditiveModel
-from ._selection.hat_matrix import degrees_of_freedom, models
-from ._stacked.batch import Settings, Training, make_ready
-from ._stacked.path import Path
+from ._selection.hat_matrix import degrees_of_freedom
 from ._terms.rows import DesignPart, Rows
 from .cv import training_of
 from .families import Binomial, Family
@@ -32,7 +31,7 @@ CRITERIA: dict[str, tuple[str, ...]] = {
     "binomial": ("aic",),
     "poisson": ("aic",),
 }
-"""The criteria by family; the first one is the default."""
+"""The criteria by family; the first criterion is the default."""
 
 
 @dataclass(frozen=True)
@@ -94,9 +93,9 @@ def aic_stop(model: AdditiveModel, criterion: str | None = None) -> Criterion:
     Raises
     ------
     ValueError
-        If the family has no such criterion, or the model no training data, no
-        iteration, several responses, early stopping or a selected learner with a
-        constraint.
+        If the family does not have the criterion, if the model was loaded from a file,
+        has 0 iterations, several responses or early stopping, or if a selected learner
+        has a constraint.
 
     Examples
     --------
@@ -115,22 +114,20 @@ def aic_stop(model: AdditiveModel, criterion: str | None = None) -> Criterion:
     family = settings.family
     criterion = checked_criterion(criterion, family.name)
     check_linear(model, data)
-    path = model.paths_[0]
     with current(data.device):
-        df = df_of_path(settings, data, path)
+        df, risk = df_of_model(model, settings, data), model.paths_[0].risk[1:]
         if criterion == "aic":
-            return classical_aic(df, path.risk[1:])
-        y = data.y
-        weights = namespace(y).ones(len(y)) if data.weights is None else data.weights
+            return classical_aic(df, risk)
+        weights = data.row_weights
         total = float(weights.sum())
         if criterion == "aicc":
-            return corrected_aic(df, path.risk[1:], total)
-        squares = float((weights * y**2).sum())
-        return minimum_description_length(df, path.risk[1:], total, squares)
+            return corrected_aic(df, risk, total)
+        squares = float((weights * data.y**2).sum())
+        return minimum_description_length(df, risk, total, squares)
 
 
 def checked_criterion(criterion: str | None, family: str) -> str:
-    """The criterion, by default that of the family; ValueError if it has no such."""
+    """The criterion, by default the family's; ValueError unless the family has it."""
     if family not in CRITERIA:
         raise ValueError(
             f"the family must be one of {tuple(CRITERIA)} for a criterion, got "
@@ -167,22 +164,22 @@ def check_linear(model: AdditiveModel, data: Training) -> None:
 # ---- degrees of freedom --------------------------------------------------------------
 
 
-def df_of_path(settings: Settings, data: Training, path: Path) -> Floats:
-    """The degrees of freedom after each step of a path."""
-    used, selected = np.unique(path.selected, return_inverse=True)
+def df_of_model(model: AdditiveModel, settings: Settings, data: Training) -> Floats:
+    """The degrees of freedom after each step."""
+    used, selected = np.unique(model.paths_[0].selected, return_inverse=True)
     terms = tuple(settings.terms[j] for j in used.tolist())
-    ready = make_ready(replace(settings, terms=terms), data, data.weights)
-    rows = [rows_on_host(design) for design in ready.problem.rows]
+    fits = make_fits(replace(settings, terms=terms), data, data.weights)
+    rows = [rows_on_host(design) for design in fits.problem.rows]
+    start = np.zeros((1, data.rows)) + on_host(fits.start)
+    models = model._advance(start, dict(zip(used.tolist(), rows, strict=True)))
     curvature = curvature_of(settings.family)
-    start = np.broadcast_to(on_host(ready.start)[0], data.rows)
-    f = models(rows, selected, path.updates, start)
     return degrees_of_freedom(
         rows,
-        [on_host(inverse[0]) for inverse in ready.problem.inverse],
+        [on_host(inverse[0]) for inverse in fits.problem.inverse],
         None if data.weights is None else on_host(data.weights),
         selected,
         settings.learning_rate,
-        None if curvature is None else map(curvature, f),
+        None if curvature is None else (curvature(f) for (f,) in models),
     )
 
 
@@ -203,20 +200,13 @@ def curvature_of(family: Family) -> Callable[[Floats], Floats] | None:
 
 
 # ---- criteria ------------------------------------------------------------------------
+# `df`, `squares` and `risk` are (steps,) arrays after each step: the degrees of
+# freedom, the weighted sum of squared residuals, the negative log-likelihood. N is the
+# sum of the weights.
 
 
-def corrected_aic(df: Floats, squares: Floats, total_weight: float) -> Criterion:
-    """The corrected AIC of Hurvich, Simonoff and Tsai, for the Gaussian family.
-
-    Parameters
-    ----------
-    df : (steps,) array
-    squares : (steps,) array
-        The weighted sum of squared residuals after each step.
-    total_weight : float
-        The sum N of the weights. The criterion is defined for ``df < N - 2``.
-    """
-    N = total_weight
+def corrected_aic(df: Floats, squares: Floats, N: float) -> Criterion:
+    """The corrected AIC of Hurvich, Simonoff and Tsai; defined for ``df < N - 2``."""
     left = 1 - (df + 2) / N
     penalty = np.full(len(df), math.inf)
     np.divide(1 + df / N, left, out=penalty, where=left > 0)
@@ -224,36 +214,24 @@ def corrected_aic(df: Floats, squares: Floats, total_weight: float) -> Criterion
 
 
 def minimum_description_length(
-    df: Floats, squares: Floats, total_weight: float, total_squares: float
+    df: Floats, squares: Floats, N: float, total_squares: float
 ) -> Criterion:
-    """The criterion gMDL of Hansen and Yu, for the Gaussian family.
+    """The criterion gMDL of Hansen and Yu; defined for ``df < N``.
 
-    Parameters
-    ----------
-    df, squares, total_weight
-        As for `corrected_aic`. The criterion is defined for ``df < N``.
-    total_squares : float
-        The weighted sum of squares of y, which must exceed `squares`.
+    `total_squares` is the weighted sum of squares of y, which must exceed `squares`.
     """
-    left = total_weight - df
+    left = N - df
     explained = total_squares - squares
     values = np.full(len(df), math.inf)
     defined = (left > 0) & (explained > 0)
     variance = squares[defined] / left[defined]
     ratio = explained[defined] / (df[defined] * variance)
-    values[defined] = np.log(variance) + df[defined] / total_weight * np.log(ratio)
+    values[defined] = np.log(variance) + df[defined] / N * np.log(ratio)
     return Criterion(df, values)
 
 
 def classical_aic(df: Floats, risk: Floats) -> Criterion:
-    """``2 risk + 2 df``, for a risk that is a negative log-likelihood.
-
-    Parameters
-    ----------
-    df : (steps,) array
-    risk : (steps,) array
-        The risk after each step.
-    """
+    """``2 risk + 2 df``."""
     return Criterion(df, 2 * risk + 2 * df)
 
 

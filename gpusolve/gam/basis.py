@@ -3,7 +3,7 @@
 The range of a covariate is divided into ``n_basis - degree`` cells of equal width, and
 the grid continues by `degree` cells beyond both ends. Within a cell, exactly
 ``degree + 1`` neighbouring functions are not zero, and they have the same shapes in
-every cell. A row of the design matrix is therefore stored as one integer, the first of
+every cell. A row of the design matrix is therefore stored as an integer, the first of
 these functions, and their values.
 """
 
@@ -19,6 +19,7 @@ from .._device.kernels import Device, current_device, device_of
 from .._device.launch import within
 from .._device.threads import workers
 from . import _basis_kernel as basis_kernel
+from ._conventions import check_choice
 
 OUTSIDE = ("linear", "clamp", "error")
 """Ways to evaluate an effect outside the range of the knots."""
@@ -39,7 +40,7 @@ class CompactBasis(NamedTuple):
     first : (K, n) int32 array
         The first function that is not zero in the row.
     values : (K, n, degree + 1) array
-        The values of this function and the following ones.
+        The values of this function and of the next functions.
     """
 
     first: Array
@@ -89,8 +90,8 @@ class BSplines:
 
     Notes
     -----
-    The knots are those of mboost: equidistant, and continued beyond the range instead
-    of repeated at its ends.
+    The knots are mboost's: equidistant, and continued beyond the range instead of
+    repeated at its ends.
 
     References
     ----------
@@ -114,13 +115,7 @@ class BSplines:
     degree: int = 3
 
     def __post_init__(self) -> None:
-        if not 0 <= self.degree <= MAX_DEGREE:
-            raise ValueError(f"degree must be 0 to {MAX_DEGREE}, got {self.degree}")
-        if self.n_basis <= self.degree:
-            raise ValueError(
-                f"n_basis must be at least degree + 1 = {self.degree + 1}, got "
-                f"{self.n_basis}"
-            )
+        check_degree(self.degree, self.n_basis)
         with np.errstate(over="ignore"):
             width = on_host(self.upper) - on_host(self.lower)
         if not (np.isfinite(width) & (width >= 0)).all():
@@ -131,9 +126,10 @@ class BSplines:
 
     @classmethod
     def spanning(cls, X: Array, n_basis: int, degree: int = 3) -> BSplines:
-        """The bases whose ranges are those of the columns of `X`, (n, K)."""
+        """The bases on the ranges of the columns of `X`, (n, K)."""
         with current_device(X):
-            lower, upper = column_ranges(X)
+            ends = X.min(axis=0), X.max(axis=0)
+            lower, upper = (end.astype(np.float64) for end in ends)
         return cls(lower, upper, n_basis, degree)
 
     @property
@@ -162,64 +158,42 @@ class BSplines:
             If `outside` is unknown, if it is "error" and a value is outside the range,
             or if `X` is on another GPU.
         TypeError
-            If one of `X` and the ranges is on the CPU and the other on a GPU.
+            If `X` or the ranges, but not both, are on a GPU.
         """
-        if outside not in OUTSIDE:
-            raise ValueError(f"outside must be one of {OUTSIDE}, got {outside!r}")
+        check_choice("outside", outside, OUTSIDE)
         X = on_one_device({"lower": self.lower, "upper": self.upper, "X": X})["X"]
         with current_device(X):
             return self._evaluate(X, outside, dtype)
 
-    def _evaluate(
-        self,
-        X: Array,
-        outside: str,
-        dtype: Any = np.float64,
-        features: slice = slice(None),
-    ) -> CompactBasis:
-        """Evaluate some of the features, whose columns are `X`, without checks.
-
-        The ranges may be on the host and `X` on the current device.
-        """
-        ends = (self.lower[features], self.upper[features])
+    def _evaluate(self, X: Array, outside: str, dtype: Any) -> CompactBasis:
+        """`evaluate` without checks. The ranges may be on the host."""
         device = device_of(X)
         if device is not None:
-            return self._evaluate_on(device, X, ends, outside, np.dtype(dtype))
-        lower, upper = ends
+            return self._evaluate_on(device, X, outside, np.dtype(dtype))
         rows, columns = X.shape
         first = np.empty((columns, rows), np.int32)
         values = np.empty((columns, rows, self.degree + 1), dtype)
 
-        grid = Grid(lower[:, None], upper[:, None], self.cells, self.degree)
-
         def write(some: slice) -> None:
             for part in within(some, BLOCK_NUMBERS // max(1, columns)):
                 x = np.ascontiguousarray(X[part].T)
-                write_basis(grid, x, outside, first[:, part], values[:, part])
+                self._write(x, outside, first[:, part], values[:, part])
 
         with workers(rows, columns) as run:
             run(write)
         return CompactBasis(first, values)
 
     def _evaluate_on(
-        self,
-        device: Device,
-        X: Array,
-        ends: tuple[Array, Array],
-        outside: str,
-        dtype: np.dtype[Any],
+        self, device: Device, X: Array, outside: str, dtype: np.dtype[Any]
     ) -> CompactBasis:
         """`_evaluate` by a kernel. Only ``outside="error"`` synchronises."""
-        xp = namespace(X)
-        lower, upper = (contiguous(xp.asarray(end), np.float64) for end in ends)
+        ends = (namespace(X).asarray(end) for end in (self.lower, self.upper))
         first, values, is_outside = basis_kernel.evaluate_basis(
             X,
-            lower,
-            upper,
+            *(contiguous(end, np.float64) for end in ends),
             cells=self.cells,
             degree=self.degree,
-            linear=outside == "linear",
-            find_outside=outside == "error",
+            outside=outside,
             dtype=dtype if dtype in basis_kernel.REALS else np.dtype(np.float64),
             device=device,
         )
@@ -227,48 +201,33 @@ class BSplines:
             raise ValueError(OUT_OF_RANGE)
         return CompactBasis(first, values.astype(dtype, copy=False))
 
-
-class Grid(NamedTuple):
-    """The cells of some covariates.
-
-    Attributes
-    ----------
-    lower, upper : (K, 1) array
-        The ranges of the covariates.
-    cells : int
-        Number of cells within a range.
-    degree : int
-    """
-
-    lower: Array
-    upper: Array
-    cells: int
-    degree: int
-
-
-def column_ranges(X: Array) -> tuple[Array, Array]:
-    """The minimum and the maximum of each column, (K,) of float64."""
-    return X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
+    def _write(self, x: Array, outside: str, first: Array, values: Array) -> None:
+        """Write the nonzero values at `x`, (K, n), to `first` and `values`."""
+        lower, upper = self.lower[:, None], self.upper[:, None]
+        width = (upper - lower) / self.cells
+        varies = width > 0
+        position = (x - lower) / np.where(varies, width, 1)
+        clipped = np.clip(position, 0, self.cells)
+        excess = position - clipped
+        beyond = outside != "clamp" and bool(((x < lower) | (x > upper)).any())
+        if beyond and outside == "error":
+            raise ValueError(OUT_OF_RANGE)
+        cell = np.minimum(clipped.astype(np.int32), self.cells - 1)
+        splines, slopes = nonzero_splines(clipped - cell, self.degree)
+        first[...] = cell
+        for k, (spline, slope) in enumerate(zip(splines, slopes, strict=True)):
+            value = spline + slope * excess if beyond else spline
+            values[..., k] = value * varies
 
 
-def write_basis(
-    grid: Grid, x: Array, outside: str, first: Array, values: Array
-) -> None:
-    """Write the nonzero values at `x`, (K, n), to `first` and `values`."""
-    width = (grid.upper - grid.lower) / grid.cells
-    varies = width > 0
-    position = (x - grid.lower) / np.where(varies, width, 1)
-    clipped = np.clip(position, 0, grid.cells)
-    excess = position - clipped
-    beyond = outside != "clamp" and bool(((x < grid.lower) | (x > grid.upper)).any())
-    if beyond and outside == "error":
-        raise ValueError(OUT_OF_RANGE)
-    cell = np.minimum(clipped.astype(np.int32), grid.cells - 1)
-    splines, slopes = nonzero_splines(clipped - cell, grid.degree)
-    first[...] = cell
-    for k, (spline, slope) in enumerate(zip(splines, slopes, strict=True)):
-        value = spline + slope * excess if beyond else spline
-        values[..., k] = value * varies
+def check_degree(degree: int, n_basis: int) -> None:
+    """ValueError for a degree out of range, or too few functions for the degree."""
+    if not 0 <= degree <= MAX_DEGREE:
+        raise ValueError(f"degree must be 0 to {MAX_DEGREE}, got {degree}")
+    if n_basis <= degree:
+        raise ValueError(
+            f"n_basis must be at least degree + 1 = {degree + 1}, got {n_basis}"
+        )
 
 
 def nonzero_splines(u: Array, degree: int) -> tuple[list[Array], list[Array]]:
@@ -296,10 +255,10 @@ def nonzero_splines(u: Array, degree: int) -> tuple[list[Array], list[Array]]:
         lower = splines
         rising = [(u + (d - k)) * lower[k - 1] for k in range(1, d + 1)]
         falling = [(k + 1 - u) * lower[k] for k in range(d)]
-        splines = [one / d for one in neighbouring_sums(rising, falling)]
+        splines = [total / d for total in neighbouring_sums(rising, falling)]
     if degree == 0:
         return splines, [np.zeros_like(u)]
-    return splines, neighbouring_sums(lower, [-one for one in lower])
+    return splines, neighbouring_sums(lower, [-spline for spline in lower])
 
 
 def neighbouring_sums(left: list[Array], right: list[Array]) -> list[Array]:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from .._device.arrays import Array, namespace, on_one_device
-from .._device.kernels import current, device_of
+from .._device.kernels import current_device
 from .._gemv.gemv import VARIANTS, Variant
+from ._boosting.batch import Fits
+from ._boosting.methods import METHODS, Method
+from ._boosting.path import Path, join_paths
+from ._boosting.stacked import boost_family
+from ._conventions import check_choice
 from ._families.location import weighted_mean
-from ._stacked.methods import METHODS, Method
-from ._stacked.path import Path, joined_paths
-from ._stacked.stacked import advanced, boost_family, check_continued
 from .families import Gaussian
 from .learners import Learners
 
 
 def check_variant(gemv_variant: str, method: str) -> None:
-    """ValueError if the method has no such products."""
+    """ValueError if the method does not have the products."""
     allowed = ("auto", *VARIANTS) if method == "direct" else ("auto",)
     if gemv_variant not in allowed:
         raise ValueError(
@@ -45,10 +47,10 @@ def boost(
     learning_rate : float, optional
         The fraction of the best learner's fit that each step adds to the model.
     steps : int, optional
-        Number of steps to make, after those of `start`.
+        Number of steps to make, after the steps of `start`.
     method : {"auto", "direct", "stacked", "gram"}, optional
         "direct" is the algorithm as in the paper, with dense design matrices.
-        "stacked" makes one pass over their nonzeros in each step. "gram" computes
+        "stacked" makes a pass over their nonzeros in each step. "gram" computes
         blocks of their cross products and then no longer needs the rows. All make the
         same steps. "auto" chooses "stacked" or "gram" by their expected cost.
     start : Path, optional
@@ -60,16 +62,16 @@ def boost(
     Returns
     -------
     Path
-        All steps, those of `start` included.
+        All steps, including the steps of `start`.
 
     Raises
     ------
     TypeError
-        If one of y and the learners is on the CPU and the other on a GPU.
+        If y or the learners, but not both, are on a GPU.
     ValueError
-        If the method is unknown or does not fit on the device, if it has no such
-        `gemv_variant`, if y has another shape or is on another GPU, or if y and the
-        learners are not those of `start`.
+        If the method is unknown or does not fit on the device, if it does not have the
+        `gemv_variant`, if y has another shape or is on another GPU, or if `start` was
+        made with another y or other learners.
 
     Notes
     -----
@@ -99,27 +101,23 @@ def boost(
     y = on_one_device({"the learners": learners.basis.values, "y": y})["y"]
     if y.shape != (learners.rows,):
         raise ValueError(f"y must have shape ({learners.rows},), got {y.shape}")
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {METHODS}, got {method!r}")
+    check_choice("method", method, METHODS)
     check_variant(gemv_variant, method)
-    device, problem = device_of(y), learners.problem
-    with current(device):
+    with current_device(y):
         y = y.astype(np.float64, copy=False)
         offset = start.offset if start else float(weighted_mean(y, learners.weights))
-        f = namespace(y).full((1, 1), offset)
-        before = None if start is None else joined_paths([start])
         made = boost_family(
-            problem,
-            Gaussian(),
-            y,
-            f if before is None else advanced(problem, f, before),
-            learning_rate=learning_rate,
-            steps=steps,
-            device=device,
+            Fits(
+                learners.problem,
+                Gaussian(),
+                y,
+                start=namespace(y).full((1, 1), offset),
+                learning_rate=learning_rate,
+                offset=offset,
+            ),
+            steps,
+            before=None if start is None else join_paths([start]),
             method=method,
             gemv_variant=gemv_variant,
         )
-        if before is not None:
-            check_continued(before, made)
-            made = before.followed_by(made)
-        return made.each([offset])[0]
+        return made.each()[0]

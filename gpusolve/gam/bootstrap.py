@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from .._device.arrays import on_host
 from .._device.kernels import current
+from ._boosting.folds import make_folds
 from ._model.model import AdditiveModel
-from ._stacked.folds import make_folds
 from .cv import by_fold, fit_folds, training_of
 
 Floats = NDArray[np.float64]
@@ -70,9 +70,9 @@ class EffectBootstrap:
         at = self.model._design_at(index, x)
         rug = self.model._design_at(index, self.model._rug_of(index))
         coef = coef[:, index, : at.functions]
-        effects = np.stack([on_host(at.multiply(one)) for one in coef])
+        effects = np.stack([on_host(at.multiply(own)) for own in coef])
         if center:
-            means = [on_host(rug.multiply(one)).mean() for one in coef]
+            means = [on_host(rug.multiply(own)).mean() for own in coef]
             effects -= np.array(means)[:, None]
         tail = (1 - level) / 2
         lower, upper = np.quantile(effects, [tail, 1 - tail], axis=0)
@@ -86,7 +86,7 @@ def bootstrap_effects(
     max_iter: int | None = None,
     random_state: Any = None,
 ) -> EffectBootstrap:
-    """Fit a model to bootstrap samples of its training data, as one batch.
+    """Fit a model to bootstrap samples of its training data, as a batch.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def bootstrap_effects(
     n_samples : int, optional
         The number B of samples.
     max_iter : int, optional
-        The number of iterations; by default those that the model has made or kept.
+        The number of iterations; by default the model's ``n_iter_``.
     random_state : int, Generator or RandomState, optional
 
     Returns
@@ -104,8 +104,8 @@ def bootstrap_effects(
 
     Notes
     -----
-    Boosting shrinks effects, and the intervals do not contain what the shrinkage costs:
-    they show the spread of the fitted effects, not their distance from the truth.
+    Boosting shrinks effects, and the intervals do not include the bias of this: they
+    show the spread of the fitted effects, not their distance from the truth.
 
     References
     ----------
@@ -128,10 +128,11 @@ def bootstrap_effects(
     """
     data, settings = training_of(model)
     steps = model.n_iter_ if max_iter is None else max_iter
-    weights = np.ones(data.rows) if data.weights is None else on_host(data.weights)
+    weights = data.weights_on_host
     folds = make_folds("bootstrap", weights, None, n_samples, random_state)
     with current(data.device):
         path = fit_folds(data, settings, folds, steps)
     coef = path.coef(len(settings.terms))
-    several = by_fold(coef, n_samples)
-    return EffectBootstrap(model, coef if data.y.ndim == 1 else several)
+    return EffectBootstrap(
+        model, coef if data.y.ndim == 1 else by_fold(coef, n_samples)
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current_device
 from . import _inputs
-from ._model.fitted import CudaColumns
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
+from ._model.typed import typed_by_device
 from .families import family_of
 
 
 class BoostedGAMClassifier(AdditiveModel):
     """A classifier whose log odds are a sum of effects, fitted by boosting.
 
-    With two classes the model is ``BoostedGAM(family="binomial")`` for the second one.
-    With more, each class has a model against the rest; all are fitted as one batch, and
-    the probabilities are divided by their sum.
+    With two classes the model is ``BoostedGAM(family="binomial")`` for the second
+    class. With more, each class has a model against the rest; all are fitted as one
+    batch, and the probabilities are divided by their sum.
 
     Parameters
     ----------
@@ -42,9 +42,9 @@ class BoostedGAMClassifier(AdditiveModel):
         The classes, sorted.
     n_classes_ : int
     coef_, intercept_, risk_, selected_
-        As for `BoostedGAM`; with several classes, one row of each for every class.
+        As for `BoostedGAM`; with several classes, a row for every class.
     paths_ : list of Path
-        The steps of the model of the second class, or of those of all classes.
+        The steps of the model of the second class, or of the models of all classes.
 
     See Also
     --------
@@ -94,12 +94,8 @@ class BoostedGAMClassifier(AdditiveModel):
             raise ValueError(f"family must be binomial, got {self.family!r}")
         data = self._training(X, None, sample_weight, offset)
         with data.frame.current():
-            labels = _inputs.labels(y, data.frame.rows)
-            if data.weights is not None:
-                present = labels[on_host(data.weights) > 0]
-            else:
-                present = labels
-            classes = np.unique(present)
+            labels, w = _inputs.labels(y, data.frame.rows), data.weights
+            classes = np.unique(labels if w is None else labels[on_host(w) > 0])
             if len(classes) < 2:
                 raise ValueError(
                     "y must have at least 2 classes: the classifier cannot be fitted "
@@ -113,14 +109,7 @@ class BoostedGAMClassifier(AdditiveModel):
             self._fit(X, replace(data, y=y), family)
         return self
 
-    @overload
-    def decision_function(
-        self, X: CudaColumns, *, iteration: int | None = None, offset: Any = None
-    ) -> Any: ...
-    @overload
-    def decision_function(
-        self, X: Any, *, iteration: int | None = None, offset: Any = None
-    ) -> NDArray[np.float64]: ...
+    @typed_by_device
     def decision_function(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
     ) -> Array:
@@ -139,14 +128,7 @@ class BoostedGAMClassifier(AdditiveModel):
         links = self._links(X, iteration, offset)
         return links[0] if len(links) == 1 else links.T
 
-    @overload
-    def predict_log_proba(
-        self, X: CudaColumns, *, iteration: int | None = None, offset: Any = None
-    ) -> Any: ...
-    @overload
-    def predict_log_proba(
-        self, X: Any, *, iteration: int | None = None, offset: Any = None
-    ) -> NDArray[np.float64]: ...
+    @typed_by_device
     def predict_log_proba(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
     ) -> Array:
@@ -175,14 +157,7 @@ class BoostedGAMClassifier(AdditiveModel):
             odds = odds - largest
             return odds - xp.log(xp.exp(odds).sum(axis=1, keepdims=True))
 
-    @overload
-    def predict_proba(
-        self, X: CudaColumns, *, iteration: int | None = None, offset: Any = None
-    ) -> Any: ...
-    @overload
-    def predict_proba(
-        self, X: Any, *, iteration: int | None = None, offset: Any = None
-    ) -> NDArray[np.float64]: ...
+    @typed_by_device
     def predict_proba(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
     ) -> Array:
@@ -218,7 +193,7 @@ class BoostedGAMClassifier(AdditiveModel):
         Returns
         -------
         (n,) array
-            On the host. Of two classes, it is the second where its odds are above one.
+            On the host. Of two classes, it is the second where its odds are above 1.
         """
         return self._class_of(self._links(X, iteration, offset))
 

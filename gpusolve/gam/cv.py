@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from .._device.arrays import namespace, on_host
 from .._device.kernels import current
+from ._boosting.batch import Settings, Training, make_fits
+from ._boosting.folds import Folds, make_folds
+from ._boosting.path import Path
+from ._boosting.stacked import boost_family
+from ._boosting.tasks import fit_tasks
 from ._model.model import AdditiveModel
-from ._stacked.batch import Settings, Training, fit_batch
-from ._stacked.folds import Folds, make_folds
-from ._stacked.path import Path
-from ._stacked.tasks import fit_tasks
 
 
 @dataclass(frozen=True)
@@ -78,21 +79,21 @@ def cv_stop(
 
     The folds are fitted as one batch: on a GPU by one launch, on a CPU by one pass over
     the rows in each iteration. Offsets and smoothing parameters are computed for every
-    fold; ranges, knots and levels are those of the model. This is mboost's ``cvrisk``.
+    fold; ranges, knots and levels are the model's. This is mboost's ``cvrisk``.
 
     Parameters
     ----------
     model : BoostedGAM or BoostedGAMClassifier
         Fitted; it refers to its training data, but not after it was pickled.
     folds : {"bootstrap", "kfold", "subsampling"}, (n, B) array, splitter or iterable
-        The kind of random folds; weights that replace those of the rows, 0 for rows
+        The kind of random folds; weights instead of the rows' weights, 0 for rows
         that are left out; an object with a method ``split``, as in scikit-learn; or
         pairs of the indices, or masks, of training rows and test rows, such as
         ``GroupKFold(5).split(X, y, groups)``. Rows of weight 0 are not in the data.
     n_folds : int, optional
         The number of random folds: by default 25, or 10 for "kfold".
     max_iter : int, optional
-        The number of iterations; that of the model by default.
+        The number of iterations; by default the model's `max_iter`.
     random_state : int, Generator or RandomState, optional
         For random folds.
     client : distributed.Client, optional
@@ -124,36 +125,29 @@ def cv_stop(
     """
     data, settings = training_of(model)
     steps = model.max_iter if max_iter is None else max_iter
-    weights = np.ones(data.rows) if data.weights is None else on_host(data.weights)
+    weights = data.weights_on_host
     made = make_folds(folds, weights, response_of(data), n_folds, random_state)
     if client is None:
         with current(data.device):
             risk = risk_of_folds(data, settings, made, steps)
     else:
         parts = (
-            Folds(*(one[k : k + 1] for one in made)) for k in range(len(made.weights))
+            Folds(*(rows[k : k + 1] for rows in made)) for k in range(len(made.weights))
         )
         risk = fit_tasks(client, risk_of_folds, data, settings, parts, steps)
     return CrossValidation(risk / made.out_of_bag.sum(axis=1)[:, None])
 
 
 def training_of(model: AdditiveModel) -> tuple[Training, Settings]:
-    """The data and the settings of the last fit.
-
-    Raises
-    ------
-    ValueError
-        If the model does not have them, because it was loaded from a file.
-    """
+    """The data and the settings of the last fit; ValueError for a loaded model."""
     model._check_is_fitted()
-    found = getattr(model, "_data", None)
+    found: tuple[Training, Settings] | None = getattr(model, "_data", None)
     if found is None:
         raise ValueError(
             "the model must have its training data: fit it again, a model that was "
             "loaded from a file does not keep them"
         )
-    data, settings = found
-    return data, settings
+    return found
 
 
 def response_of(data: Training) -> NDArray[Any]:
@@ -165,13 +159,13 @@ def response_of(data: Training) -> NDArray[Any]:
 def fit_folds(data: Training, settings: Settings, folds: Folds, steps: int) -> Path:
     """Fit all folds as one batch; all responses of a fold, if there are several."""
     xp = namespace(data.y)
-    weights, out_of_bag = (xp.asarray(one) for one in folds)
+    weights, out_of_bag = map(xp.asarray, folds)
     if data.y.ndim == 2:
         several = len(data.y)
         data = replace(data, y=xp.tile(data.y, (len(weights), 1)))
         weights = xp.repeat(weights, several, axis=0)
         out_of_bag = xp.repeat(out_of_bag, several, axis=0)
-    return fit_batch(settings, data, weights, steps, out_of_bag)
+    return boost_family(make_fits(settings, data, weights, out_of_bag), steps)
 
 
 def risk_of_folds(

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Literal, overload
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Literal
 
 from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
 from . import _inputs
-from ._model.fitted import CudaColumns
+from ._boosting.path import Path
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
-from ._stacked.path import Path
+from ._model.typed import typed_by_device
 from .families import family_of
 
 ROUNDING = 1e-13
@@ -30,8 +27,8 @@ class BoostedGAM(AdditiveModel):
 
     Every effect is a penalised learner: a spline, a line, a factor, a map. Each
     iteration fits all learners to the negative gradient of the loss, and moves the
-    model a little towards the one that fits best. Learners that do not improve the fit
-    are never selected.
+    model a little towards the best fit. Learners that do not improve the fit are never
+    selected.
 
     Parameters
     ----------
@@ -39,7 +36,7 @@ class BoostedGAM(AdditiveModel):
         The learners by feature, or by tuple of features, as in
         ``{"age": bbs(df=4), ("lon", "lat"): bspatial()}``; or learners that name their
         features, as in ``[bbs("age"), bols("sex")]``. By default a spline `bbs` of each
-        numeric feature, and `bols` of each categorical one.
+        numeric feature, and `bols` of each categorical feature.
     family : str or Family, optional
         What is minimised, by name or as an object of `gpusolve.gam.families`: by
         default "gaussian".
@@ -81,7 +78,7 @@ class BoostedGAM(AdditiveModel):
         effect.
     early_stopping : bool, optional
         Whether some rows are held out, and the iterations end when their risk has not
-        decreased for `n_iter_no_change` iterations. The model is that of least risk.
+        decreased for `n_iter_no_change` iterations. The model of least risk is kept.
     validation_fraction : float, optional
         The fraction of the rows that early stopping holds out.
     n_iter_no_change : int, optional
@@ -133,8 +130,8 @@ class BoostedGAM(AdditiveModel):
 
     Notes
     -----
-    The model is that of mboost's ``gamboost`` [1]_. All fitted attributes are on the
-    host. A model that was fitted on a GPU can be pickled, and loaded on a machine
+    The model is the same as mboost's ``gamboost`` [1]_. All fitted attributes are on
+    the host. A model that was fitted on a GPU can be pickled, and loaded on a machine
     without a GPU.
 
     If `X` is float32, the designs are stored as float32, which halves the memory; all
@@ -199,7 +196,7 @@ class BoostedGAM(AdditiveModel):
             Not negative.
         offset : float or (n,) array_like, optional
             The additive predictor before the first iteration, instead of the best
-            constant: a number, or one for each row, as the logarithms of exposures.
+            constant: a number, or numbers for the rows, as the logarithms of exposures.
 
         Returns
         -------
@@ -211,13 +208,13 @@ class BoostedGAM(AdditiveModel):
         TypeError
             If the data are not real numbers, or a parameter has the wrong type.
         ValueError
-            If the data contain NaN or infinity or have the wrong shape, if y is no
+            If the data contain NaN or infinity or have the wrong shape, if y is not a
             response of the family, if a parameter is out of range, if a warm start has
             other data or fewer iterations, or if the risk becomes infinite.
         ImportError
             If ``device="cuda"`` and CuPy is not installed.
         RuntimeError
-            If ``device="cuda"`` and there is no GPU or no driver.
+            If ``device="cuda"`` and the machine has no GPU or no driver.
         """
         check_parameters(self)
         family = family_of(self.family or self.default_family)
@@ -233,24 +230,7 @@ class BoostedGAM(AdditiveModel):
         """All iterations."""
         return self.paths_[0]
 
-    @overload
-    def predict(
-        self,
-        X: CudaColumns,
-        *,
-        iteration: int | None = None,
-        kind: Literal["response", "link"] = "response",
-        offset: Any = None,
-    ) -> Any: ...
-    @overload
-    def predict(
-        self,
-        X: Any,
-        *,
-        iteration: int | None = None,
-        kind: Literal["response", "link"] = "response",
-        offset: Any = None,
-    ) -> NDArray[np.float64]: ...
+    @typed_by_device
     def predict(
         self,
         X: Any,
@@ -269,8 +249,8 @@ class BoostedGAM(AdditiveModel):
         kind : {"response", "link"}, optional
             The response, or the additive predictor.
         offset : float or (n,) array_like, optional
-            What is added to the additive predictor: one number for each row, if the
-            model was fitted with one. Without it, these are taken as 0.
+            What is added to the additive predictor: a number for each row, if the model
+            was fitted with such an offset. Without it, 0 is added.
 
         Returns
         -------

@@ -1,9 +1,9 @@
 """Families of boosted models: losses, their gradients, offsets and responses.
 
 A family says what is minimised: the weighted sum of ``loss(y, f)``, with f the additive
-predictor. The definitions are those of R's mboost, except where its rule is an accident
-of its implementation; each class names the difference. Given mboost's offset, and its
-parameter where that is adaptive, the path is mboost's.
+predictor. The definitions are the same as in R's mboost, except where its rule is an
+accident of its implementation; each class names the difference. Given mboost's offset,
+and its adaptive parameter, the path is mboost's.
 
 Every function takes NumPy or CuPy arrays. `gradient`, `loss` and `response` work
 elementwise: y, f and s broadcast, so that F fits to n rows have f of shape (F, n) and s
@@ -20,10 +20,11 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from .._device.arrays import Array, namespace
+from ._conventions import check_choice
 from ._families.custom import Custom, CustomCuda
 from ._families.dispersion import gamma_shape, negative_binomial_theta
-from ._families.family import CudaFamily, Family
-from ._families.gamma_function import special, stirling_error
+from ._families.family import AdaptiveFamily, CudaFamily, Family
+from ._families.gamma_function import HALF_LOG_TWO_PI, special, stirling_error
 from ._families.location import weighted_mean, weighted_quantile, weighted_sum, zero_of
 
 __all__ = [
@@ -46,9 +47,6 @@ __all__ = [
 
 for _public in (CudaFamily, Custom, CustomCuda, Family):
     _public.__module__ = __name__
-
-_HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
-
 
 # ---- real responses ------------------------------------------------------------------
 
@@ -73,8 +71,8 @@ class Gaussian(Family):
 class Laplace(Family):
     """Absolute error ``|y - f|``: the median of y.
 
-    The offset is the weighted median, the midpoint of all minimisers. mboost's is that
-    of a search which stops at a distance of 1e-4.
+    The offset is the weighted median, the midpoint of all minimisers. mboost's search
+    for it stops at a distance of 1e-4.
     """
 
     name = "laplace"
@@ -90,11 +88,27 @@ class Laplace(Family):
 
 
 @dataclass(frozen=True)
-class Quantile(Family):
+class _Asymmetric(Family):
+    """A loss that weights positive residuals by tau, negative ones by 1 - tau."""
+
+    tau: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tau < 1:
+            raise ValueError(f"tau must be between 0 and 1, got {self.tau}")
+
+    @property
+    def parameter(self) -> float:
+        return self.tau
+
+
+@dataclass(frozen=True)
+class Quantile(_Asymmetric):
     """Quantile regression: ``tau (y - f)``, or ``(1 - tau) (f - y)`` where y < f.
 
-    The offset is the weighted quantile of y, for any weights; mboost's is the median
-    whatever tau is, and it needs integer weights. The response is f; mboost has none.
+    The offset is the weighted quantile of y, for any weights. mboost's offset is the
+    median, whatever tau is, and needs integer weights. The response is f; mboost does
+    not define it.
 
     Parameters
     ----------
@@ -103,10 +117,6 @@ class Quantile(Family):
     """
 
     name = "quantile"
-    tau: float = 0.5
-
-    def __post_init__(self) -> None:
-        _check_share(self.tau)
 
     def offset(self, y: Array, w: Array | None) -> float:
         return float(weighted_quantile(y, w, self.tau))
@@ -117,17 +127,13 @@ class Quantile(Family):
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return self.gradient(y, f, s) * (y - f)
 
-    @property
-    def cuda(self) -> CudaFamily:
-        return super().cuda._replace(parameter=self.tau)
-
 
 @dataclass(frozen=True)
-class Expectile(Family):
+class Expectile(_Asymmetric):
     """Asymmetric squared error: ``tau (y - f)^2``, or with ``1 - tau`` where y <= f.
 
-    The offset is the weighted expectile of y; mboost's is the mean of the rows of
-    weight 1, whatever tau is. The response is f; mboost has none.
+    The offset is the weighted expectile of y. mboost's offset is the mean of the rows
+    of weight 1, whatever tau is. The response is f; mboost does not define it.
 
     Parameters
     ----------
@@ -136,16 +142,9 @@ class Expectile(Family):
     """
 
     name = "expectile"
-    tau: float = 0.5
-
-    def __post_init__(self) -> None:
-        _check_share(self.tau)
 
     def offset(self, y: Array, w: Array | None) -> float:
-        def score(f: float) -> float:
-            return float(weighted_sum(self.gradient(y, f, 0.0), w))
-
-        return zero_of(score, y)
+        return _stationary_point(self, y, w, 0.0, y)
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         return 2 * self._factor(y - f) * (y - f)
@@ -156,13 +155,9 @@ class Expectile(Family):
     def _factor(self, residual: Array) -> Array:
         return namespace(residual).where(residual > 0, self.tau, 1 - self.tau)
 
-    @property
-    def cuda(self) -> CudaFamily:
-        return super().cuda._replace(parameter=self.tau)
-
 
 @dataclass(frozen=True)
-class Huber(Family):
+class Huber(AdaptiveFamily):
     """Huber's loss ``r^2 / 2`` where ``|r| < delta``, else ``delta (|r| - delta / 2)``.
 
     An adaptive delta is the weighted median of ``|y - f|`` at the present f. mboost's
@@ -179,14 +174,9 @@ class Huber(Family):
     """
 
     name = "huber"
+    parameter_name = "delta"
+    nuisance_in_cuda = "median"
     delta: float | None = None
-
-    def __post_init__(self) -> None:
-        _check_positive("delta", self.delta)
-
-    @property
-    def adaptive(self) -> bool:
-        return self.delta is None
 
     def offset(self, y: Array, w: Array | None) -> float:
         median = float(weighted_quantile(y, w))
@@ -198,15 +188,10 @@ class Huber(Family):
                     f"their median distance from the median {median} is 0"
                 )
             return median
+        breakpoints = namespace(y).concatenate([y - delta, y + delta])
+        return _stationary_point(self, y, w, delta, breakpoints)
 
-        def score(f: float) -> float:
-            return float(weighted_sum(self.gradient(y, f, delta), w))
-
-        return zero_of(score, namespace(y).concatenate([y - delta, y + delta]))
-
-    def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
-        if self.delta is not None:
-            return np.float64(self.delta)
+    def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
         return weighted_quantile(abs(y - f), w)
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
@@ -216,10 +201,6 @@ class Huber(Family):
         distance = abs(y - f)
         near = namespace(y).minimum(distance, s)
         return near * (distance - near / 2)
-
-    @property
-    def cuda(self) -> CudaFamily:
-        return _found(super().cuda, self.delta, "median")
 
 
 # ---- yes or no -----------------------------------------------------------------------
@@ -232,8 +213,8 @@ class Binomial(Family):
     With the half logit, mboost's default, ``P(y = 1) = 1 / (1 + exp(-2 f))``, and the
     gradient is divided by log 2, unlike the loss. With the logit, mboost's type "glm",
     ``P(y = 1) = 1 / (1 + exp(-f))``. The offset is the (half) logit of the weighted
-    mean. mboost's offset for the logit is that of the mean of ``(y + 1/2) / 2``, which
-    ignores the weights.
+    mean. mboost's offset for the logit is the logit of the mean of ``(y + 1/2) / 2``,
+    which ignores the weights.
 
     If all rows with weight are of one class, the mean is taken to be half a row away
     from it, so that a fold without one class has a finite offset.
@@ -252,10 +233,7 @@ class Binomial(Family):
     }
 
     def __post_init__(self) -> None:
-        if self.link not in self.TYPES:
-            raise ValueError(
-                f"link must be one of {list(self.TYPES)}, got {self.link!r}"
-            )
+        check_choice("link", self.link, list(self.TYPES))
 
     def check(self, y: Array) -> None:
         if not bool(((y == 0) | (y == 1)).all()):
@@ -291,23 +269,42 @@ class Binomial(Family):
         return super().cuda._replace(type=self.TYPES[self.link])
 
 
-# ---- counts --------------------------------------------------------------------------
+# ---- counts and positive responses ---------------------------------------------------
+
+
+class _LogLink(Family):
+    """A family of the mean ``exp(f)``; the offset is the log of the weighted mean."""
+
+    def offset(self, y: Array, w: Array | None) -> float:
+        rows = len(y) if w is None else float(w.sum())
+        return math.log(_at_least_half_a_row(y, w) / rows)
+
+    def response(self, f: Array) -> Array:
+        return namespace(f).exp(f)
+
+
+class _Counts(_LogLink):
+    """A distribution of counts."""
+
+    def check(self, y: Array) -> None:
+        counts = (y >= 0) & (y == namespace(y).rint(y))
+        if not bool(counts.all()):
+            raise ValueError(
+                f"y of the {self.name} family must be counts 0, 1, 2, .., got "
+                f"{float(y[~counts][0])}"
+            )
+        if not bool((y > 0).any()):
+            raise ValueError(f"y of the {self.name} family must not be all 0")
 
 
 @dataclass(frozen=True)
-class Poisson(Family):
+class Poisson(_Counts):
     """The negative log likelihood of counts with mean ``exp(f)``. As in mboost.
 
-    If all rows with weight are 0, the offset is that of half a count in all.
+    If all rows with weight are 0, half a count in all is assumed for the offset.
     """
 
     name = "poisson"
-
-    def check(self, y: Array) -> None:
-        _check_counts(self.name, y)
-
-    def offset(self, y: Array, w: Array | None) -> float:
-        return _log_mean(y, w)
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         return y - _exp(f)
@@ -315,20 +312,17 @@ class Poisson(Family):
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return _exp(f) - y * f + special(y).gammaln(y + 1.0)
 
-    def response(self, f: Array) -> Array:
-        return namespace(f).exp(f)
-
 
 @dataclass(frozen=True)
-class NegativeBinomial(Family):
+class NegativeBinomial(AdaptiveFamily, _Counts):
     """The negative log likelihood of counts with variance ``mu + mu^2 / theta``.
 
-    ``mu = exp(f)``. An adaptive theta is that of maximum likelihood at the present f,
-    with the weights. If the counts do not vary more than Poisson's, the sum of
-    ``w ((y - mu)^2 - y)`` not being positive, theta is 1e8, its largest value; the
-    smallest is 1e-8. mboost's NBinomial searches between 0 and 100, up to 1e-4, and the
-    same way for the offset; here that is the log of the weighted mean, whatever theta
-    is. If all rows with weight are 0, it is that of half a count in all.
+    ``mu = exp(f)``. An adaptive theta maximises the weighted likelihood at the present
+    f. If the counts do not vary more than Poisson's, the sum of ``w ((y - mu)^2 - y)``
+    not being positive, theta is 1e8, its largest value; the smallest is 1e-8. mboost's
+    NBinomial searches between 0 and 100, up to 1e-4, and the same way for the offset.
+    Here the offset is the log of the weighted mean, whatever theta is, and as for
+    `Poisson` if all rows with weight are 0.
 
     Parameters
     ----------
@@ -337,24 +331,11 @@ class NegativeBinomial(Family):
     """
 
     name = "negative_binomial"
+    parameter_name = "theta"
+    nuisance_in_cuda = "theta"
     theta: float | None = None
 
-    def __post_init__(self) -> None:
-        _check_positive("theta", self.theta)
-
-    @property
-    def adaptive(self) -> bool:
-        return self.theta is None
-
-    def check(self, y: Array) -> None:
-        _check_counts(self.name, y)
-
-    def offset(self, y: Array, w: Array | None) -> float:
-        return _log_mean(y, w)
-
-    def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
-        if self.theta is not None:
-            return np.float64(self.theta)
+    def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
         return negative_binomial_theta(y, f, w)
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
@@ -368,32 +349,22 @@ class NegativeBinomial(Family):
         stirling = stirling_error(s) - stirling_error(s + y)
         return constant - y * f - from_mean + ratio / 2 + stirling
 
-    def response(self, f: Array) -> Array:
-        return namespace(f).exp(f)
-
-    @property
-    def cuda(self) -> CudaFamily:
-        return _found(super().cuda, self.theta, "theta")
-
-
-# ---- positive responses --------------------------------------------------------------
-
 
 @dataclass(frozen=True)
-class Gamma(Family):
+class Gamma(AdaptiveFamily, _LogLink):
     """The negative log likelihood of positive numbers with mean ``exp(f)``.
 
-    The loss leaves out ``log y``, as mboost does. An adaptive shape is that of maximum
-    likelihood at the present f, with the weights, within 1e-8 and 1e8. mboost searches
-    between 0 and 100, up to 1e-4, and uses the shape of the step before in the risk, 1
-    in the first.
+    The loss leaves out ``log y``, as mboost does. An adaptive shape maximises the
+    weighted likelihood at the present f, within 1e-8 and 1e8. mboost searches between 0
+    and 100, up to 1e-4, and computes the risk with the shape of the previous step, and
+    with 1 in the first step.
     The offset is the log of the weighted mean, whatever the shape is; mboost searches
     for it between 0 and the square of the largest y, so that it is about 0 if the mean
     is below 1.
 
-    The gradient is proportional to the shape. Where that is large, because y is nearly
-    determined, steps are stable only if ``learning_rate * shape`` is below 2; or the
-    shape is given as 1.
+    The gradient is proportional to the shape. If the shape is large, because y is
+    nearly determined, steps are stable only if ``learning_rate * shape`` is below 2:
+    give a shape of 1.
 
     Parameters
     ----------
@@ -402,14 +373,9 @@ class Gamma(Family):
     """
 
     name = "gamma"
+    parameter_name = "shape"
+    nuisance_in_cuda = "shape"
     shape: float | None = None
-
-    def __post_init__(self) -> None:
-        _check_positive("shape", self.shape)
-
-    @property
-    def adaptive(self) -> bool:
-        return self.shape is None
 
     def check(self, y: Array) -> None:
         if not bool((y > 0).all()):
@@ -417,12 +383,7 @@ class Gamma(Family):
                 f"y of the gamma family must be positive, got {float(y.min())}"
             )
 
-    def offset(self, y: Array, w: Array | None) -> float:
-        return math.log(float(weighted_mean(y, w)))
-
-    def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
-        if self.shape is not None:
-            return np.float64(self.shape)
+    def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
         return gamma_shape(weighted_mean(_gamma_term(y, f), w))
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
@@ -430,15 +391,8 @@ class Gamma(Family):
             return s * namespace(f).expm1(namespace(y).log(y) - f)
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
-        constant = stirling_error(s) - 0.5 * namespace(s).log(s) + _HALF_LOG_TWO_PI
+        constant = stirling_error(s) - 0.5 * namespace(s).log(s) + HALF_LOG_TWO_PI
         return s * _gamma_term(y, f) + constant
-
-    def response(self, f: Array) -> Array:
-        return namespace(f).exp(f)
-
-    @property
-    def cuda(self) -> CudaFamily:
-        return _found(super().cuda, self.shape, "shape")
 
 
 # ---- by name -------------------------------------------------------------------------
@@ -449,18 +403,13 @@ OtherName = Literal[
 ]  # fmt: skip
 FamilyName = Literal["binomial", OtherName]
 
-_CLASSES: tuple[type[Family], ...] = (
-    Gaussian,
-    Laplace,
-    Quantile,
-    Expectile,
-    Huber,
-    Binomial,
-    Poisson,
-    NegativeBinomial,
-    Gamma,
-)
-FAMILIES: Mapping[str, type[Family]] = {one.name: one for one in _CLASSES}
+FAMILIES: Mapping[str, type[Family]] = {
+    family.name: family
+    for family in (
+        Gaussian, Laplace, Quantile, Expectile, Huber, Binomial, Poisson,
+        NegativeBinomial, Gamma,
+    )
+}  # fmt: skip
 """The families that have names."""
 
 
@@ -483,49 +432,25 @@ def family_of(family: str | Family) -> Family:
         return family
     if not isinstance(family, str):
         raise TypeError(f"family must be a name or a Family, got {family!r}")
-    if family not in FAMILIES:
-        raise ValueError(f"family must be one of {list(FAMILIES)}, got {family!r}")
+    check_choice("family", family, list(FAMILIES))
     return FAMILIES[family]()
 
 
 # ---- parts ---------------------------------------------------------------------------
 
 
-def _check_share(tau: float) -> None:
-    if not 0 < tau < 1:
-        raise ValueError(f"tau must be between 0 and 1, got {tau}")
-
-
-def _check_positive(name: str, value: float | None) -> None:
-    if value is not None and not 0 < value < math.inf:
-        raise ValueError(f"{name} must be positive and finite, got {value}")
-
-
-def _check_counts(name: str, y: Array) -> None:
-    counts = (y >= 0) & (y == namespace(y).rint(y))
-    if not bool(counts.all()):
-        raise ValueError(
-            f"y of the {name} family must be counts 0, 1, 2, .., got "
-            f"{float(y[~counts][0])}"
-        )
-    if not bool((y > 0).any()):
-        raise ValueError(f"y of the {name} family must not be all 0")
-
-
-def _found(cuda: CudaFamily, given: float | None, how: str) -> CudaFamily:
-    """The C++ type with its parameter given, or found from the rows as it says."""
-    name = f"{cuda.type}<Nuisance::{'fixed' if given is not None else how}>"
-    return cuda._replace(type=name, parameter=0.0 if given is None else given)
+def _stationary_point(
+    family: Family, y: Array, w: Array | None, s: float, breakpoints: Array
+) -> float:
+    """The constant at which the weighted gradient is 0."""
+    return zero_of(
+        lambda f: float(weighted_sum(family.gradient(y, f, s), w)), breakpoints
+    )
 
 
 def _at_least_half_a_row(y: Array, w: Array | None) -> float:
     """The weighted sum of y, or 1/2 if that is 0."""
     return float(weighted_sum(y, w)) or 0.5
-
-
-def _log_mean(y: Array, w: Array | None) -> float:
-    rows = len(y) if w is None else float(w.sum())
-    return math.log(_at_least_half_a_row(y, w) / rows)
 
 
 def _exp(f: Array) -> Array:

@@ -15,36 +15,15 @@ if TYPE_CHECKING:
 
 @overload
 def gamboost(
-    formula: str,
-    data: Any,
-    *,
-    family: Literal["binomial"] | Binomial,
-    baselearner: Literal["bbs", "bols"] = "bbs",
-    sample_weight: Any = None,
-    eval_env: int | EvalEnvironment = 0,
-    **parameters: Any,
+    formula: str, data: Any, *, family: Literal["binomial"] | Binomial, **options: Any
 ) -> BoostedGAMClassifier: ...
 @overload
 def gamboost(
-    formula: str,
-    data: Any,
-    *,
-    family: OtherName = "gaussian",
-    baselearner: Literal["bbs", "bols"] = "bbs",
-    sample_weight: Any = None,
-    eval_env: int | EvalEnvironment = 0,
-    **parameters: Any,
+    formula: str, data: Any, *, family: OtherName = "gaussian", **options: Any
 ) -> BoostedGAM: ...
 @overload
 def gamboost(
-    formula: str,
-    data: Any,
-    *,
-    family: Family,
-    baselearner: Literal["bbs", "bols"] = "bbs",
-    sample_weight: Any = None,
-    eval_env: int | EvalEnvironment = 0,
-    **parameters: Any,
+    formula: str, data: Any, *, family: Family, **options: Any
 ) -> BoostedGAM | BoostedGAMClassifier: ...
 def gamboost(
     formula: str,
@@ -92,17 +71,17 @@ def gamboost(
 
     Notes
     -----
-    Formulas are those of patsy [1]_:
+    patsy reads the formulas [1]_:
 
     - ``a:b`` is the row-wise Kronecker product of two learners, ``a*b`` is
-      ``a + b + a:b``. Inside ``I(...)`` the operators are those of learners: ``I(a*b)``
-      is the product alone, ``I(a + b)`` one learner with the columns of both.
+      ``a + b + a:b``. Inside ``I(...)`` the operators combine learners: ``I(a*b)`` is
+      the product alone, ``I(a + b)`` one learner with the columns of both.
     - ``bbs(log(x))``: columns are Python expressions. They may use the caller's names,
       ``np``, the common functions of NumPy (log, exp, sqrt, ..), and patsy's functions.
       What ``center(x)`` or ``standardize(x)`` learned is kept for predictions. ``C(x)``
-      is a factor, ``Q("a name")`` a column whose name is no Python name.
+      is a factor, ``Q("a name")`` a column whose name is not a Python name.
     - A column is one number per row: ``bs(x, df=9)`` is a matrix, and an error. A
-      learner of its functions, and of the first one, which patsy leaves out, is
+      learner of its functions, and of the first function, which patsy leaves out, is
       ``bbs(x, knots=6, knots_at="quantiles", end_knots="repeated")``.
     - Other arguments of learners are values: the caller's, not columns.
     - ``.`` stands for all columns that the formula does not mention otherwise.

@@ -1,4 +1,4 @@
-"""Base learners: one penalised B-spline of each covariate, prepared for many fits."""
+"""Base learners: a penalised B-spline of each covariate, prepared for many fits."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from .._device.arrays import Array, contiguous, floating, namespace, on_one_device
 from .._device.kernels import current_device
-from ._stacked.problem import PreparedLearners, prepared
-from ._stacked.smoothing import check_df
+from ._boosting.problem import PreparedLearners, prepare_designs
+from ._boosting.smoothing import check_df
 from ._terms.spline import Spline, penalty_options
 from .basis import CompactBasis
 from .penalty import penalty_matrix
@@ -30,7 +30,7 @@ class Learners:
         The learners as `boost` reads them.
     penalty : (q, q) array
         The matrix P of the penalty. It has k columns, or fewer for a cyclic penalty:
-        functions a period apart then have one coefficient.
+        functions a period apart then share a coefficient.
     n_basis : int
         The number k of functions.
     basis : CompactBasis
@@ -63,7 +63,7 @@ class Learners:
 
     @property
     def gram(self) -> Array:
-        return joined(self.problem.gram)
+        return join_matrices(self.problem.gram)
 
     @property
     def lambda_(self) -> Array:
@@ -71,7 +71,7 @@ class Learners:
 
     @property
     def inverse(self) -> Array:
-        return joined(self.problem.inverse)
+        return join_matrices(self.problem.inverse)
 
     @property
     def weights(self) -> Array | None:
@@ -88,7 +88,7 @@ class Learners:
         return self.basis.dense(self.n_basis).astype(np.float64, copy=False)
 
 
-def joined(matrices: Sequence[Array]) -> Array:
+def join_matrices(matrices: Sequence[Array]) -> Array:
     """The matrices of all groups of learners, on their device."""
     with current_device(matrices[0]):
         return namespace(matrices[0]).concatenate(matrices)
@@ -146,7 +146,7 @@ def make_learners(
         Number of functions of each learner.
     penalty, penalty_order
         As for `penalty_matrix`. "cyclic" makes the effects periodic: functions a
-        period apart have one coefficient.
+        period apart share a coefficient.
     df, df_definition
         As for `smoothing_parameters`.
     lambda_ : (K,) array on the host, optional
@@ -161,7 +161,7 @@ def make_learners(
     Raises
     ------
     TypeError
-        If one of the weights and the basis is on the CPU and the other on a GPU.
+        If the weights or the basis, but not both, are on a GPU.
     ValueError
         If the basis has functions beyond `n_basis`, or weights have another shape or
         are on another GPU; and as `penalty_matrix` and `smoothing_parameters` do.
@@ -192,5 +192,5 @@ def make_learners(
             **penalty_options(penalty, penalty_order, df),
         )
         terms = [term] * len(basis.first)
-        problem = prepared(terms, basis, weights, lambda_, df_definition)
+        problem = prepare_designs(terms, basis, weights, lambda_, df_definition)
         return Learners(problem, namespace(basis.values).asarray(matrix))

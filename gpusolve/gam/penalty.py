@@ -5,26 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ._conventions import check_choice
+
 Matrix = NDArray[np.float64]
 
 PENALTIES = ("difference", "ridge", "cyclic", None)
 
 
 def differences(n_basis: int, order: int, *, cyclic: bool = False) -> Matrix:
-    """The matrix that takes differences of neighbouring coefficients.
+    """The matrix that takes differences of neighbouring coefficients, `order` times.
 
-    Parameters
-    ----------
-    n_basis : int
-        Number of coefficients.
-    order : int
-        Number of times that differences are taken; 0 gives the identity.
-    cyclic : bool, optional
-        Whether the last coefficient is a neighbour of the first.
-
-    Returns
-    -------
-    (n_basis - order, n_basis) or, if cyclic, (n_basis, n_basis) array
+    It has `order` rows less than columns; if cyclic, the last coefficient is a
+    neighbour of the first, and the matrix is square.
 
     Examples
     --------
@@ -73,8 +65,7 @@ def penalty_matrix(n_basis: int, kind: str | None, order: int = 2) -> Matrix:
            [-1.,  2., -1.],
            [ 0., -1.,  1.]])
     """
-    if kind not in PENALTIES:
-        raise ValueError(f"penalty must be one of {PENALTIES}, got {kind!r}")
+    check_choice("penalty", kind, PENALTIES)
     if kind is None:
         return np.zeros((n_basis, n_basis))
     if kind == "ridge":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, Literal
 
 import numpy as np
@@ -11,12 +12,13 @@ from numpy.typing import NDArray
 
 from .._device.arrays import as_array, namespace, on_host
 from .._device.kernels import current
+from ._boosting.batch import Settings, Training, make_fits
+from ._boosting.folds import make_folds
+from ._boosting.stacked import boost_family
+from ._boosting.tasks import fit_tasks
 from ._inputs import whole_or_scaled
 from ._model.model import AdditiveModel
 from ._selection import stability_bounds as bounds
-from ._stacked.batch import Settings, Training, fit_batch
-from ._stacked.folds import make_folds
-from ._stacked.tasks import fit_tasks
 from .cv import training_of
 
 Floats = NDArray[np.float64]
@@ -41,7 +43,7 @@ class StabilitySelection:
     cutoff : float
         The least probability of a selected learner.
     pfer : float
-        The bound of the expected number of learners that are selected falsely.
+        An upper bound on the expected number of false selections.
     """
 
     names: list[str]
@@ -64,9 +66,7 @@ class StabilitySelection:
     @property
     def selected(self) -> list[str]:
         """The names of the selected learners."""
-        return [
-            name for name, is_in in zip(self.names, self.support, strict=True) if is_in
-        ]
+        return [*compress(self.names, self.support)]
 
     def __repr__(self) -> str:
         return (
@@ -120,10 +120,10 @@ def stability_selection(
     q : int, optional
         How many learners count in each fit.
     pfer : float, optional
-        The largest expected number of learners that are selected falsely.
+        The largest expected number of false selections.
     cutoff : float, optional
         The share of fits from which a learner is selected, 0.5 to 1. Two of `q`, `pfer`
-        and `cutoff` determine the third; the result has the bound that they give.
+        and `cutoff` determine the third.
     B : int, optional
         The number of random halves; 50 for "SS" and 100 for "MB" by default.
     sampling : {"SS", "MB"}, optional
@@ -131,13 +131,13 @@ def stability_selection(
         and Samworth do [2]_, or not, as Meinshausen and Buehlmann do [1]_.
     assumption : {"unimodal", "r-concave", "none"}, optional
         What is assumed about the distribution of the shares of irrelevant learners. By
-        default "unimodal" for "SS" and "none", the only one, for "MB". The assumption
-        "r-concave" gives the smallest bounds.
+        default "unimodal" for "SS"; "MB" has "none" only. The assumption "r-concave"
+        gives the smallest bounds.
     subsamples : (n, B) array_like, optional
         The rows of each subsample, 1 or 0, instead of random halves.
     max_iter : int, optional
-        The number of iterations; that of the model by default. They should select q
-        learners.
+        The number of iterations; by default the model's `max_iter`. They should select
+        q learners.
     random_state : int, Generator or RandomState, optional
         For random halves.
     client : distributed.Client, optional
@@ -151,13 +151,13 @@ def stability_selection(
     ------
     ValueError
         If the model has no training data or several responses, if an argument is out of
-        its range, or if there is no third number for two of `q`, `pfer` and `cutoff`.
+        its range, or if no third number fits two of `q`, `pfer` and `cutoff`.
 
     Notes
     -----
     Offsets and smoothing parameters are computed for each half; ranges, knots and
-    levels are those of the model. A learner is selected falsely if its chance to count
-    in a fit is at most ``q / p``, for p learners. The bound for "unimodal" is proved
+    levels are the model's. A selection is false if the learner's chance to count in a
+    fit is at most ``q / p``, for p learners. The bound for "unimodal" is proved
     for ``q <= p / sqrt(3)`` [2]_. Where no cutoff up to 1 keeps the bound below `pfer`,
     mboost takes 1 and warns; here this is an error.
 
@@ -203,12 +203,10 @@ def stability_selection(
         with current(data.device):
             selected = selected_by_fits(data, settings, weights, steps)
     else:
-        parts = (one[None] for one in weights)
+        parts = (row[None] for row in weights)
         selected = fit_tasks(client, selected_by_fits, data, settings, parts, steps)
     paths = probabilities(selected, learners, setting.q)
-    return StabilitySelection(
-        model.names_, paths, setting.q, setting.cutoff, setting.pfer
-    )
+    return StabilitySelection(model.names_, paths, *setting)
 
 
 # ---- subsamples ----------------------------------------------------------------------
@@ -234,14 +232,14 @@ def half_weights(
     subsamples: Floats | None,
     random_state: Any,
 ) -> Floats:
-    """The weights of all fits: the B subsamples, then the rest of each of them."""
-    weights = np.ones(data.rows) if data.weights is None else on_host(data.weights)
+    """The weights of all fits: B subsamples, then the other rows of each subsample."""
+    weights = data.weights_on_host
     given = "subsampling" if subsamples is None else subsamples * weights[:, None]
     halves = make_folds(given, weights, None, B, random_state)
     if not with_complements:
         return halves.weights
-    rest = [whole_or_scaled(one) for one in halves.out_of_bag]
-    return np.concatenate([halves.weights, rest])
+    others = [whole_or_scaled(weights) for weights in halves.out_of_bag]
+    return np.concatenate([halves.weights, others])
 
 
 def selected_by_fits(
@@ -249,7 +247,7 @@ def selected_by_fits(
 ) -> NDArray[Any]:
     """The learner that each step of each fit selects, (F, steps)."""
     there = namespace(data.y).asarray(weights)
-    return fit_batch(settings, data, there, steps).selected
+    return boost_family(make_fits(settings, data, there), steps).selected
 
 
 # ---- probabilities -------------------------------------------------------------------
@@ -274,22 +272,11 @@ def first_steps(selected: NDArray[Any], learners: int) -> NDArray[np.intp]:
 
 
 def probabilities(selected: NDArray[Any], learners: int, q: int) -> Floats:
-    """The share of fits in which each learner is among the first q different ones.
+    """The share of fits in which each learner is among the first q that are selected.
 
-    It warns if a fit has selected fewer than q learners.
-
-    Parameters
-    ----------
-    selected : (F, steps) integer array
-        The learner that each step of each fit selected.
-    learners : int
-        The number K of learners.
-    q : int
-
-    Returns
-    -------
-    (steps + 1, K) array
-        Before the first step and after each.
+    `selected`, (F, steps), has the learner of each step of each fit; the result,
+    (steps + 1, learners), begins before the first step. A warning tells if a fit
+    selected fewer than q learners.
 
     Examples
     --------

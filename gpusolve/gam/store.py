@@ -21,9 +21,8 @@ FORMAT = "gpusolve.gam"
 VERSION = 1
 """The version of the format. A file of a later version cannot be read."""
 
-ARRAY_KINDS = "biufU"
-"""Booleans, integers, floating-point numbers and strings."""
-
+ARRAY_KINDS = "biufUO"
+"""Booleans, integers, floating-point numbers, strings and objects."""
 
 LONG = np.dtype(np.longdouble)
 """Numbers more precise than Python's, such as patsy's sums, are written as strings."""
@@ -115,7 +114,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def to_plain(value: Any, where: str) -> Any:
-    """A value as JSON has them; `where` names it in errors.
+    """A value in the types of JSON; `where` names it in errors.
 
     Lists are lists. Whatever else JSON lacks becomes an object whose "class" names it.
     """
@@ -124,28 +123,29 @@ def to_plain(value: Any, where: str) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else _tagged("float", value=str(value))
+        is_finite = math.isfinite(value)
+        return value if is_finite else {"class": "float", "value": str(value)}
     if isinstance(value, list):
         return _items(value, where)
     if isinstance(value, dict):
         pairs = [
-            [to_plain(key, where), to_plain(one, f"{where}[{key!r}]")]
-            for key, one in value.items()
+            [to_plain(key, where), to_plain(item, f"{where}[{key!r}]")]
+            for key, item in value.items()
         ]
-        return _tagged("dict", items=pairs)
+        return {"class": "dict", "items": pairs}
     if isinstance(value, np.ndarray):
         return _array_to_plain(value, where)
     if type(value) is tuple:
-        return _tagged("tuple", items=_items(value, where))
+        return {"class": "tuple", "items": _items(value, where)}
+    tagged = {"class": _name_of(type(value))}
     if isinstance(value, Estimator):
-        return _tagged(
-            _name_of(type(value)),
-            parameters=_attributes(value.get_params(deep=False), where),
-            fitted=_attributes(_fitted(value), where),
-        )
-    if _is_record(type(value)):
-        fields = {name: getattr(value, name) for name in _fields(type(value))}
-        return _tagged(_name_of(type(value)), **_attributes(fields, where))
+        parameters = _attributes(value.get_params(deep=False), where)
+        fitted = _attributes(_fitted(value), where)
+        return tagged | {"parameters": parameters, "fitted": fitted}
+    names = _fields(type(value))
+    if names is not None:
+        fields = {name: getattr(value, name) for name in names}
+        return tagged | _attributes(fields, where)
     raise TypeError(
         f"{where} must be plain data to be saved as JSON, got {value!r}; "
         "a pickle can contain it"
@@ -155,41 +155,37 @@ def to_plain(value: Any, where: str) -> Any:
 def from_plain(plain: Any) -> Any:
     """The value of which `to_plain` made this."""
     if isinstance(plain, list):
-        return [from_plain(one) for one in plain]
+        return list(map(from_plain, plain))
     if not isinstance(plain, dict):
         return plain
-    fields = dict(plain)
-    name = fields.pop("class")
+    fields = {name: from_plain(value) for name, value in plain.items()}
+    name = fields.pop("class", None)
+    if name is None:  # the parameters or the fitted attributes of an estimator
+        return fields
     if name in BUILDERS:
         return BUILDERS[name](**fields)
     cls = _class_of(name)
-    if issubclass(cls, Estimator):
-        return _estimator(cls, **fields)
-    return cls(**_values(fields))
-
-
-def _estimator(
-    cls: type[Estimator], parameters: dict[str, Any], fitted: dict[str, Any]
-) -> Estimator:
-    estimator = cls(**_values(parameters))
-    vars(estimator).update(_values(fitted))
+    if not issubclass(cls, Estimator):
+        return cls(**fields)
+    estimator = cls(**fields["parameters"])
+    vars(estimator).update(fields["fitted"])
     return estimator
 
 
 def _array_to_plain(array: NDArray[Any], where: str) -> dict[str, Any]:
     """The elements of an array in a row, its shape and its dtype."""
-    if array.dtype.kind not in ARRAY_KINDS + "O":
+    if array.dtype.kind not in ARRAY_KINDS:
         raise TypeError(
             f"{where} must be plain data to be saved as JSON, got an array of "
             f"{array.dtype}; a pickle can contain it"
         )
     named = {"O": "object", LONG.char: "longdouble"}.get(array.dtype.char)
-    return _tagged(
-        "array",
-        dtype=named or array.dtype.str,
-        shape=list(array.shape),
-        items=_elements(array.ravel(), where),
-    )
+    return {
+        "class": "array",
+        "dtype": named or array.dtype.str,
+        "shape": list(array.shape),
+        "items": _elements(array.ravel(), where),
+    }
 
 
 def _elements(array: NDArray[Any], where: str) -> list[Any]:
@@ -203,37 +199,26 @@ def _elements(array: NDArray[Any], where: str) -> list[Any]:
 
 
 def _array(dtype: str, shape: list[int], items: list[Any]) -> NDArray[Any]:
-    values = (
-        list(map(np.longdouble, items)) if dtype == "longdouble" else from_plain(items)
-    )
-    array = np.empty(len(values), dtype)
-    array[:] = values
+    array = np.empty(len(items), dtype)
+    array[:] = [*map(np.longdouble, items)] if dtype == "longdouble" else items
     return array.reshape(shape)
 
 
 BUILDERS: dict[str, Callable[..., Any]] = {
     "array": _array,
-    "dict": lambda items: {from_plain(key): from_plain(one) for key, one in items},
+    "dict": lambda items: dict(items),
     "float": lambda value: float(value),
-    "tuple": lambda items: tuple(from_plain(items)),
+    "tuple": lambda items: tuple(items),
 }
-"""How the values are made that JSON lacks, by their class."""
-
-
-def _tagged(name: str, /, **fields: Any) -> dict[str, Any]:
-    return {"class": name, **fields}
+"""The functions that make the values that JSON lacks, by their class."""
 
 
 def _items(values: Any, where: str) -> list[Any]:
-    return [to_plain(one, f"{where}[{index}]") for index, one in enumerate(values)]
+    return [to_plain(item, f"{where}[{index}]") for index, item in enumerate(values)]
 
 
 def _attributes(values: dict[str, Any], where: str) -> dict[str, Any]:
-    return {name: to_plain(one, f"{where}.{name}") for name, one in values.items()}
-
-
-def _values(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: from_plain(one) for name, one in fields.items()}
+    return {name: to_plain(value, f"{where}.{name}") for name, value in values.items()}
 
 
 def _fitted(estimator: Estimator) -> dict[str, Any]:
@@ -245,17 +230,13 @@ def _fitted(estimator: Estimator) -> dict[str, Any]:
     }
 
 
-def _is_record(cls: type[Any]) -> bool:
-    """Whether a class of this package is made of its fields, and of nothing else."""
-    made_of_fields = dataclasses.is_dataclass(cls) or hasattr(cls, "_fields")
-    return made_of_fields and cls.__module__.startswith(__package__)
-
-
-def _fields(cls: type[Any]) -> tuple[str, ...]:
-    """The fields of a data class or a named tuple."""
+def _fields(cls: type[Any]) -> tuple[str, ...] | None:
+    """The fields of a data class or a named tuple of this package; None for others."""
+    if not cls.__module__.startswith(__package__):
+        return None
     if dataclasses.is_dataclass(cls):
         return tuple(field.name for field in dataclasses.fields(cls) if field.init)
-    return getattr(cls, "_fields", ())
+    return getattr(cls, "_fields", None)
 
 
 def _name_of(cls: type[Any]) -> str:
@@ -270,6 +251,8 @@ def _class_of(name: str) -> type[Any]:
         cls = getattr(importlib.import_module(module), last)
     except (ImportError, AttributeError):
         cls = None
-    if not (isinstance(cls, type) and (issubclass(cls, Estimator) or _is_record(cls))):
-        raise ValueError(f"class must be one of gpusolve.gam, got {name!r}")
-    return cls
+    if isinstance(cls, type) and (
+        issubclass(cls, Estimator) or _fields(cls) is not None
+    ):
+        return cls
+    raise ValueError(f"class must be one of gpusolve.gam, got {name!r}")

@@ -1,24 +1,26 @@
 """The base learners of a boosted model, with the arguments of mboost.
 
-Every function returns a `Term`. Terms are combined with ``+``, one learner with the
+Every function returns a `Term`. Terms are combined with ``+``, a learner with the
 columns of both, and ``*``, their row-wise Kronecker product. A term without a column
-gets it from the key of a dict: ``{"age": bbs(df=3), ("lon", "lat"): bspatial()}``.
+takes the key of a dict: ``{"age": bbs(df=3), ("lon", "lat"): bspatial()}``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from numbers import Integral, Real
-from typing import Any, Literal
+from dataclasses import fields, replace
+from functools import partial
+from numbers import Integral
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from .._device.arrays import Array
+from ._conventions import check_integer, check_number
 from ._terms.frame import Name
 from ._terms.linear import Linear
 from ._terms.spline import Spline
-from ._terms.term import Product, Sum, Term
+from ._terms.term import Product, Single, Sum, Term
 from ._terms.user import User
 
 Constraint = Literal[
@@ -38,6 +40,8 @@ __all__ = [
 ]
 
 Range = tuple[float, float]
+
+AnyTerm = TypeVar("AnyTerm", bound=Single)
 
 
 def bbs(
@@ -63,7 +67,7 @@ def bbs(
         The column; two columns are a surface, as `bspatial`.
     by : str or int, optional
         A column whose effect varies with `x`: each row is multiplied by a numeric
-        column; a factor has one effect of `x` for each level but the first.
+        column; a factor has an effect of `x` for each level but the first.
     knots : int or sequence of float, optional
         The number of knots within the range, or their positions.
     degree : int, optional
@@ -83,7 +87,7 @@ def bbs(
         `degree`. The period is the range, usually given as `boundary`. Values outside
         are an error.
     boundary : (lower, upper), optional
-        The range of the knots; that of the data by default.
+        The range of the knots; by default the range of the data.
     constraint : {"increasing", "decreasing", "convex", "concave", "positive", \
 "negative"}, optional
         The shape of the effect.
@@ -91,8 +95,8 @@ def bbs(
         Where the knots are. Quantiles follow the data; values that occur often give
         fewer knots.
     end_knots : {"continued", "repeated"}, optional
-        The knots beyond the range: at the same distances, as those of mboost, or all at
-        its ends, as those of ``bs`` of patsy and R. Both bases have the same span; they
+        The knots beyond the range: at the same distances, as in mboost, or all at its
+        ends, as in patsy's and R's ``bs``. Both bases have the same span; they
         differ in what a penalty on their coefficients affects. With "repeated",
         differences of order 2 leave free a curve instead of a line. Outside the range,
         where patsy raises an error, the `outside` of the estimator holds for both.
@@ -119,22 +123,7 @@ def bbs(
     >>> bbs("day", cyclic=True, boundary=(0, 365)).label
     'bbs(day, cyclic=True, boundary=(0, 365))'
     """
-    return Spline(
-        function="bbs",
-        covariates=names_of("bbs", x),
-        by=by,
-        knots=interior_of(knots),
-        degree=integer("degree", degree),
-        differences=integer("differences", differences),
-        df=optional_number("df", df),
-        lambda_=optional_number("lambda_", lambda_),
-        center=center,
-        cyclic=bool(cyclic),
-        boundary=ranges_of(boundary),
-        shape=constraint,
-        knots_at=knots_at,
-        end_knots=end_knots,
-    )
+    return make(Spline, "bbs", **locals())
 
 
 def bmono(*x: Name, constraint: Constraint = "increasing", **options: Any) -> Spline:
@@ -177,14 +166,14 @@ def bspatial(
     Parameters
     ----------
     *x : str or int
-        The two columns. The functions of the first one are the slow index.
+        The two columns. The functions of the first column are the slow index.
     knots : int or (sequence, sequence), optional
         The number of knots of each column, or their positions.
     center : {False, True, "spectral"}, optional
         Leave out what the penalty does not affect: products of lines for differences of
         order 2.
     boundary : ((lower, upper), (lower, upper)), optional
-        The ranges of the knots; those of the data by default.
+        The ranges of the knots; by default the ranges of the data.
     by, degree, differences, df, lambda_, knots_at, end_knots
         As for `bbs`.
 
@@ -193,20 +182,7 @@ def bspatial(
     >>> bspatial("lon", "lat", knots=6)
     bspatial('lon', 'lat', knots=6)
     """
-    return Spline(
-        function="bspatial",
-        covariates=names_of("bspatial", x),
-        by=by,
-        knots=interior_of(knots),
-        degree=integer("degree", degree),
-        differences=integer("differences", differences),
-        df=optional_number("df", df),
-        lambda_=optional_number("lambda_", lambda_),
-        center=center,
-        boundary=ranges_of(boundary),
-        knots_at=knots_at,
-        end_knots=end_knots,
-    )
+    return make(Spline, "bspatial", **locals())
 
 
 def bols(
@@ -223,18 +199,18 @@ def bols(
     Parameters
     ----------
     *x : str or int
-        One or several numeric columns, or one factor: a categorical or text column.
+        Numeric columns, or a single factor: a categorical or text column.
     by : str or int, optional
         As for `bbs`.
     intercept : bool, optional
         Whether there is a column of ones. It is penalised, too, if there is a penalty.
     df : float, optional
-        Degrees of freedom; without them and `lambda_` there is no penalty.
+        Degrees of freedom; without them and `lambda_` nothing is penalised.
     lambda_ : float, optional
         The smoothing parameter of the ridge; given this, `df` is ignored.
     contrasts : {"treatment", "sum", "helmert", "dummy"}, optional
-        The columns of a factor of L levels: L - 1 contrasts; "dummy" is one indicator
-        of each level, without an intercept. An ordered factor with "treatment" has a
+        The columns of a factor of L levels: L - 1 contrasts; "dummy" is an indicator of
+        each level, without an intercept. An ordered factor with "treatment" has a
         penalty on differences of neighbouring levels.
     levels : sequence, optional
         The levels of a factor. Given these, a numeric column is a factor, too.
@@ -246,16 +222,7 @@ def bols(
     >>> bols("region", df=2, contrasts="sum").label
     "bols(region, df=2, contrasts='sum')"
     """
-    return Linear(
-        function="bols",
-        covariates=names_of("bols", x),
-        by=by,
-        intercept=bool(intercept),
-        df=optional_number("df", df),
-        lambda_=optional_number("lambda_", lambda_),
-        contrasts=contrasts,
-        levels=None if levels is None else levels_of(levels),
-    )
+    return make(Linear, "bols", **locals())
 
 
 def brandom(
@@ -270,7 +237,7 @@ def brandom(
     Parameters
     ----------
     *x : str or int
-        The factor. A numeric column is one, too: its levels are its sorted values.
+        The factor. A numeric column becomes a factor whose levels are its values.
     by, df, lambda_, contrasts
         As for `bols`.
 
@@ -279,17 +246,7 @@ def brandom(
     >>> brandom("patient") + brandom("patient", by="time", df=2)
     brandom('patient') + brandom('patient', by='time', df=2)
     """
-    names = names_of("brandom", x)
-    if len(names) > 1:
-        raise ValueError(f"brandom must be given one column, got {len(names)}")
-    return Linear(
-        function="brandom",
-        covariates=names,
-        by=by,
-        df=optional_number("df", df),
-        lambda_=optional_number("lambda_", lambda_),
-        contrasts=contrasts,
-    )
+    return make(Linear, "brandom", **locals())
 
 
 def buser(
@@ -319,15 +276,7 @@ def buser(
     >>> buser("x1", "x2", df=1)
     buser('x1', 'x2', df=1)
     """
-    return User(
-        function="buser",
-        covariates=names_of("buser", x),
-        by=by,
-        K=None if K is None else matrix_of(K),
-        design=design,
-        df=optional_number("df", df),
-        lambda_=optional_number("lambda_", lambda_),
-    )
+    return make(User, "buser", **locals())
 
 
 # Stored models and pickles name the public module, also after a class has moved.
@@ -335,7 +284,19 @@ for _public in (Linear, Product, Spline, Sum, Term, User):
     _public.__module__ = __name__
 
 
-# ---- validation ----------------------------------------------------------------------
+# ---- arguments as plain values -------------------------------------------------------
+
+
+def make(
+    kind: type[AnyTerm], function: str, x: tuple[Any, ...], **arguments: Any
+) -> AnyTerm:
+    """The term that a function makes of its arguments."""
+    names = {f.metadata.get("argument", f.name): f.name for f in fields(kind)}
+    plain = {
+        names[name]: CONVERTERS[name](value) if name in CONVERTERS else value
+        for name, value in arguments.items()
+    }
+    return kind(function=function, covariates=names_of(function, x), **plain)
 
 
 def names_of(function: str, names: tuple[Any, ...]) -> tuple[Name, ...]:
@@ -351,8 +312,7 @@ def names_of(function: str, names: tuple[Any, ...]) -> tuple[Name, ...]:
 
 def integer(name: str, value: Any) -> int:
     """An integer; TypeError for anything else."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
+    check_integer(name, value)
     return int(value)
 
 
@@ -360,8 +320,7 @@ def optional_number(name: str, value: Any) -> float | None:
     """A float or None; TypeError for anything else."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {value!r}")
+    check_number(name, value)
     return float(value)
 
 
@@ -373,7 +332,7 @@ def interior_of(knots: Any) -> int | tuple[tuple[float, ...], ...]:
         raise TypeError(f"knots must be an integer or their positions, got {knots!r}")
     given = list(knots)
     nested = given if given and np.ndim(given[0]) else [given]
-    return tuple(tuple(float(knot) for knot in one) for one in nested)
+    return tuple(tuple(map(float, positions)) for positions in nested)
 
 
 def ranges_of(boundary: Any) -> tuple[Range, ...] | None:
@@ -384,22 +343,43 @@ def ranges_of(boundary: Any) -> tuple[Range, ...] | None:
         raise TypeError(f"boundary must be a lower and an upper end, got {boundary!r}")
     given = list(boundary)
     ranges = []
-    for one in given if np.ndim(given[0]) else [given]:
-        lower, upper = (float(end) for end in one)
+    for ends in given if np.ndim(given[0]) else [given]:
+        lower, upper = map(float, ends)
         if not (np.isfinite([lower, upper]).all() and lower < upper):
             raise ValueError(f"boundary must be finite and ascend, got {boundary}")
         ranges.append((lower, upper))
     return tuple(ranges)
 
 
-def levels_of(levels: Sequence[Any]) -> tuple[Any, ...]:
+def levels_of(levels: Sequence[Any] | None) -> tuple[Any, ...] | None:
     """The levels of a factor as Python's strings, numbers and bools."""
-    return tuple(one.item() if isinstance(one, np.generic) else one for one in levels)
+    if levels is None:
+        return None
+    return tuple(
+        level.item() if isinstance(level, np.generic) else level for level in levels
+    )
 
 
-def matrix_of(K: Any) -> tuple[tuple[float, ...], ...]:
+def matrix_of(K: Any) -> tuple[tuple[float, ...], ...] | None:
     """A matrix as tuples."""
+    if K is None:
+        return None
     matrix = np.asarray(K, np.float64)
     if matrix.ndim != 2:
         raise ValueError(f"K must be a matrix, got shape {matrix.shape}")
     return tuple(tuple(row) for row in matrix.tolist())
+
+
+CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "knots": interior_of,
+    "degree": partial(integer, "degree"),
+    "differences": partial(integer, "differences"),
+    "df": partial(optional_number, "df"),
+    "lambda_": partial(optional_number, "lambda_"),
+    "cyclic": bool,
+    "boundary": ranges_of,
+    "intercept": bool,
+    "levels": levels_of,
+    "K": matrix_of,
+}
+"""How arguments become the plain values that a term stores; the others are kept."""

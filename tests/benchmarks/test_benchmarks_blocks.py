@@ -92,7 +92,7 @@ def test_check_rejects_a_different_result() -> None:
 
 
 def test_bytes_moved() -> None:
-    moved = {one.name: one.bytes_moved for one in blocks.operations(np, 1000)}
+    moved = {row.name: row.bytes_moved for row in blocks.operations(np, 1000)}
     assert moved["reduce"] == 4000
     assert moved["scan"] == 8000
     assert moved["segmented_scan, mixed"] == moved["stable_partition"] == 9000

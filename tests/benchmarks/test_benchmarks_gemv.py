@@ -20,7 +20,7 @@ FIGURE_4 = "gemv_figure4.py"
 RESULTS = Path(gemv_figure4.__file__).parent / "results"
 VARIANTS = ["version 1", "version 2", "auto"]
 GPUS = ["MX550", "H200"]
-PREDICTED = [f"{gpu} {one}, predicted" for gpu in GPUS for one in VARIANTS]
+PREDICTED = [f"{gpu} {kind}, predicted" for gpu in GPUS for kind in VARIANTS]
 
 
 @pytest.mark.slow
@@ -96,7 +96,7 @@ def test_versions_differ_by_their_launches_for_small_matrices() -> None:
     """The paper says that the difference was small."""
     seconds = gemv_figure4.predicted(1000, 16)
     for gpu in GPUS:
-        first, second = (seconds[f"{gpu} {one}, predicted"] for one in VARIANTS[:2])
+        first, second = (seconds[f"{gpu} {kind}, predicted"] for kind in VARIANTS[:2])
         assert second / first == pytest.approx(1.7, abs=0.05)
         assert second - first > (6 - 3) * LAUNCH_SECONDS[0]
 
@@ -115,15 +115,17 @@ def test_versions_wait_for_loads_for_large_matrices() -> None:
         assert 1e6 * seconds == pytest.approx(stored[name], rel=5e-3)
     expected = {"H200": (697, 755), "MX550": (1280, 1620)}
     for gpu, times in expected.items():
-        assert tuple(stored[f"{gpu} {one}, predicted"] for one in VARIANTS[:2]) == times
+        assert (
+            tuple(stored[f"{gpu} {kind}, predicted"] for kind in VARIANTS[:2]) == times
+        )
 
 
 def test_a_wrong_product_is_reported() -> None:
     step = gemv_figure4.make(np, 50, 8)
-    gemv_figure4.check(step, gemv_figure4.by_numpy(step), "numpy")
+    gemv_figure4.check(step, gemv_figure4.numpy_call(step), "numpy")
     wrong = step._replace(residual=step.residual[::-1])
     with pytest.raises(RuntimeError, match=r"wrong is wrong for \(50, 8\)"):
-        gemv_figure4.check(step, gemv_figure4.by_numpy(wrong), "wrong")
+        gemv_figure4.check(step, gemv_figure4.numpy_call(wrong), "wrong")
 
 
 def test_cublas_multiplies_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +140,7 @@ def test_cublas_multiplies_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", cupy)
     monkeypatch.setitem(sys.modules, "cupy.cublas", SimpleNamespace(gemv=gemv))
     step = gemv_figure4.make(np, 50, 8)
-    gemv_figure4.check(step, gemv_figure4.by_cublas(step), "cuBLAS")
+    gemv_figure4.check(step, gemv_figure4.cublas_call(step), "cuBLAS")
 
 
 @pytest.mark.parametrize("where", ["--emulate", "--cpu"])
@@ -160,6 +162,6 @@ def test_benchmark_notices_a_wrong_answer(monkeypatch: Any) -> None:
     problem = benchmark.make(np, benchmark.Shape(30, 16, transpose=True))
     benchmark.check(machine, problem, ("auto",))
     wrong = problem._replace(x=problem.x + 1)
-    monkeypatch.setattr(benchmark, "by_gpusolve", lambda *_: lambda: wrong.x)
+    monkeypatch.setattr(benchmark, "gpusolve_call", lambda *_: lambda: wrong.x)
     with pytest.raises(RuntimeError, match="auto is wrong for"):
         benchmark.check(machine, problem, ("auto",))

@@ -13,7 +13,7 @@ from benchmark_runs import number, report, run, tables
 from certificates import Certifier
 from nnls_cases import CASES, Case, fibres
 from nnls_peer_process import FEW, Answer, PeerProcess
-from nnls_peers import Peer, by_scipy
+from nnls_peers import Peer, solve_by_scipy
 
 import gpusolve
 from benchmarks import nnls
@@ -99,7 +99,7 @@ def test_correct_answers_are_certified(shared: bool) -> None:
     A, b = uniform_random(4, size=20)
     A = A[0] if shared else A
     certifier = Certifier(A, b, gpusolve.nnls(A, b).x)
-    x = by_scipy(A, b)
+    x = solve_by_scipy(A, b)
     assert certifier.worst(x) < 1e-14
     assert certifier.worst(x[:3]) < 1e-14
     interior = np.maximum(x, 1e-14)
@@ -227,5 +227,5 @@ def test_single_calls_are_timed_next_to_scipy() -> None:
 
 
 def test_a_process_computes_what_it_is_asked_for() -> None:
-    time = nnls_calls.in_a_process("first_call", "gpusolve", "one system of 30 x 10")
+    time = nnls_calls.time_in_process("first_call", "gpusolve", "one system of 30 x 10")
     assert time > 0

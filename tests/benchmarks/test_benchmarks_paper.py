@@ -61,7 +61,7 @@ def test_table_7_1_of_a_level_1b_file(
     monkeypatch.setattr(nnls_paper, "ways", lambda machine: few)
     path = written(tmp_path, contents())
     printed = called(nnls_paper.main, "--cpu", "--quick", "--lvis", str(path))
-    assert "The waveforms are those of `LVIS1B.h5`." in printed
+    assert "The waveforms are from `LVIS1B.h5`." in printed
     updates = [number(cell) for cell in tables(printed)[0][1][1:]]
     assert updates[1] == 3 * updates[0] > 0
 
@@ -84,8 +84,8 @@ def test_tables_are_the_papers() -> None:
         "shifted_gaussians": (161, 86),
         "uniform_random": (50, 1),
     }
-    for one in PAPER_TABLES.values():
-        rows = (one.updates, one.downdates, *one.seconds.values())
+    for table in PAPER_TABLES.values():
+        rows = (table.updates, table.downdates, *table.seconds.values())
         assert all(list(row) == sorted(row) for row in rows)
         assert {len(row) for row in rows} == {len(PAPER_SYSTEMS)}
 
@@ -271,12 +271,12 @@ def test_counts_of_other_waveforms(called: Called) -> None:
 
 
 def test_properties_are_those_of_their_names() -> None:
-    (one,) = waveforms(1, 60)
-    counted = waveform_counts.digitised(one, 50).b / one.b.max() * 50
+    (wave,) = waveforms(1, 60)
+    counted = waveform_counts.digitise(wave, 50).b / wave.b.max() * 50
     np.testing.assert_allclose(counted, np.rint(counted), atol=1e-12)
     assert counted.max() == pytest.approx(50)
-    cut = waveform_counts.thresholded(one, 3).b
+    cut = waveform_counts.apply_threshold(wave, 3).b
     assert ((cut == 0) | (cut >= 0.03)).all()
-    rough = waveform_counts.with_rough_pulse(one, 0.03)
-    assert 0 < np.abs(rough.pulse - one.pulse).max() < 0.15
+    rough = waveform_counts.roughen_pulse(wave, 0.03)
+    assert 0 < np.abs(rough.pulse - wave.pulse).max() < 0.15
     assert rough.A[30, 30] == rough.pulse[len(rough.pulse) // 2]

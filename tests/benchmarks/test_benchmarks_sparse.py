@@ -101,7 +101,7 @@ def test_row_lengths_match_the_kind() -> None:
 
 
 def test_bytes_moved() -> None:
-    A, B = (scipy.sparse.coo_array(one) for one in ([[1, 2, 0]], [[0, 3, 4]]))
+    A, B = (scipy.sparse.coo_array(rows) for rows in ([[1, 2, 0]], [[0, 3, 4]]))
     assert sparse_products.pair(A, B).bytes_moved == 12 * (2 + 2) + 12 * 1
     assert sparse_products.Product(A.tocsr(), np.ones(3)).bytes_moved == 8 * 2 + 4 * (
         2 + 3 + 1
@@ -176,7 +176,7 @@ def test_times_at_the_document_s_sizes(
     monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", scipy.sparse)
     machine = Machine(name, np, wall_clock, 1)
     inputs = [*coo_paper.document_sizes([6, 40])]
-    assert [one.A.nnz for _, one in inputs] == [27, 1200, 1000, 1638]
+    assert [pair.A.nnz for _, pair in inputs] == [27, 1200, 1000, 1638]
     (table,) = tables("\n".join(coo_paper.times_table(machine, inputs[:1], ["even"])))
     assert table[1][:2] == ["6 x 6, 75 %", "27"]
     assert len(table[0]) == 3 + (1 if name == "cpu" else 5) + 1

@@ -38,7 +38,7 @@ def whole_convolution(sent: Any, size: int) -> Any:
 @pytest.mark.parametrize("l2", [0.0, 0.1])
 @pytest.mark.parametrize("width", [5, 15])
 def test_toeplitz_least_squares_is_that_of_lapack(width: int, l2: float) -> None:
-    """To what Levinson's recursion loses: the condition number of the products."""
+    """Up to the loss of Levinson's recursion: the condition number of the products."""
     sent, b = pulse(width), SEEN[0].b
     T = whole_convolution(sent, SIZE)
     tall = np.vstack([T, np.sqrt(l2) * np.eye(SIZE)])
@@ -76,21 +76,21 @@ def test_without_noise_a_narrow_pulse_is_inverted(
 ) -> None:
     """All ways agree where there is nothing to choose between them."""
     monkeypatch.setattr(study, "NOISE", 1e-7)
-    sent, one = pulse(3), SEEN[0]
+    sent, wave = pulse(3), SEEN[0]
     A = convolution_matrix(sent, SIZE)
-    seen = one._replace(pulse=sent, A=A, b=A @ one.arrivals)
-    np.testing.assert_allclose(WAYS[name](seen), one.arrivals, atol=1e-6)
+    seen = wave._replace(pulse=sent, A=A, b=A @ wave.arrivals)
+    np.testing.assert_allclose(WAYS[name](seen), wave.arrivals, atol=1e-6)
 
 
 @pytest.mark.paper(
     "Luo, 6",
-    "More than 20 % of what linear ways find is negative, and their errors are 1.5 "
-    "times those of NNLS or more",
+    "More than 20 % of what linear ways find is negative, and their errors are at "
+    "least 1.5 times the errors of NNLS",
 )
 @together("name", WAYS)
 def test_linear_ways_go_negative_where_nnls_does_not(name: str) -> None:
-    for one in SEEN:
-        found, best = (study.quality(one, WAYS[way](one)) for way in (name, "NNLS"))
+    for wave in SEEN:
+        found, best = (study.quality(wave, WAYS[way](wave)) for way in (name, "NNLS"))
         assert best.least >= 0
         if name != "NNLS":
             assert found.least < -0.05
@@ -99,8 +99,8 @@ def test_linear_ways_go_negative_where_nnls_does_not(name: str) -> None:
 
 
 def test_quality_of_the_truth() -> None:
-    one = SEEN[0]
-    found = study.quality(one, one.arrivals)
+    wave = SEEN[0]
+    found = study.quality(wave, wave.arrivals)
     assert found[:3] == (0, 0, 0)
     assert found.misfit == pytest.approx(1, abs=0.2)
 
@@ -134,11 +134,11 @@ def flown() -> tuple[Any, list[Any]]:
 def test_a_stream_solves_each_block(
     backend: Any, flown: tuple[Any, list[Any]], warm: bool
 ) -> None:
-    """The last one is smaller."""
+    """The last block is smaller."""
     A, blocks = flown[0], [flown[1][0][:3], flown[1][1][:3], flown[1][2][:2]]
 
     def solve(A: Any, *blocks: Any) -> tuple[Any, ...]:
-        return tuple(one.x for one in streaming.stream(A, blocks, warm=warm))
+        return tuple(result.x for result in streaming.stream(A, blocks, warm=warm))
 
     found = backend.call(solve, A, *blocks)
     for b, x in zip(blocks, found, strict=True):
@@ -180,7 +180,7 @@ def test_options_of_a_stream(flown: tuple[Any, list[Any]]) -> None:
     A, blocks = flown
     l1 = streaming.noise_penalty()
     plain, sparse = (list(streaming.stream(A, blocks, l1=k)) for k in (0.0, l1))
-    counts = [sum(int((one.x > 0).sum()) for one in found) for found in (plain, sparse)]
+    counts = [sum(int((r.x > 0).sum()) for r in found) for found in (plain, sparse)]
     assert counts[1] < counts[0]
 
 

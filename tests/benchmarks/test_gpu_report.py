@@ -19,7 +19,8 @@ from together import together
 import gpusolve
 from gpusolve import sparse
 
-ON_STAND_IN = Path(__file__).parents[1] / "support" / "gpu_smoke_on_stand_in.py"
+PYTHON, *SMOKE = gpu_report.SMOKE
+ON_STAND_IN = [PYTHON, "-m", "cupy_stand_in", *SMOKE]
 
 FAULTY_CHECKS = """\
 import os, sys, time
@@ -28,7 +29,8 @@ import cupy_stand_in, gpu_smoke
 from gpu_smoke import Check
 
 def gives_a_wrong_result(settings):
-    gpu_smoke.compare(gpu_smoke.on_host(settings.xp.ones(3)), np.arange(1.0, 4.0), 0)
+    ones = gpu_smoke.copy_to_host(settings.xp.ones(3))
+    gpu_smoke.compare(ones, np.arange(1.0, 4.0), 0)
 
 def passes(settings):
     return {"first": 0.002, "second": 0.001}
@@ -53,10 +55,9 @@ with cupy_stand_in.installed(1):
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the checks' processes on the stand-in, with the import path of the tests."""
-    paths = [str(ON_STAND_IN.parent), *filter(None, sys.path)]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
-    monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, str(ON_STAND_IN)])
+    monkeypatch.setattr(gpu_report, "SMOKE", ON_STAND_IN)
     monkeypatch.setattr(gpu_report, "REHEARSED", [])
     monkeypatch.setattr(gpu_report, "sanitizer", lambda: None)
     monkeypatch.setattr(gpu_report, "LEAST_SECONDS", dict.fromkeys(gpu_report.PARTS, 0))
@@ -75,7 +76,7 @@ def report(folder: Path, *options: str, minutes: float = 5) -> tuple[int, Any, s
 
 
 def statuses(contents: Any) -> dict[str, str]:
-    return {one["name"]: one["status"] for one in contents["checks"]}
+    return {check["name"]: check["status"] for check in contents["checks"]}
 
 
 # ---- complete reports ----------------------------------------------------------------
@@ -84,7 +85,7 @@ def statuses(contents: Any) -> dict[str, str]:
 @pytest.mark.slow
 def test_every_check_passes(tmp_path: Path) -> None:
     status, contents, page = report(tmp_path)
-    failed = [one for one in contents["checks"] if one["status"] == "failed"]
+    failed = [check for check in contents["checks"] if check["status"] == "failed"]
     assert not failed, failed[0]["error"]
     assert status == 0
     assert contents["finished"]
@@ -128,7 +129,7 @@ def test_some_checks_and_a_benchmark(
     assert (shown["status"], missing["status"]) == ("passed", "failed")
     assert "usage: gemv.py" in shown["output"]
     assert "usage: gemv.py" in page
-    timed = {one["name"]: one for one in contents["checks"]}
+    timed = {check["name"]: check for check in contents["checks"]}
     assert timed["scan, hierarchical"]["second"] > 0
     assert timed["grid barrier, gram"]["launches"] == gpu_smoke.FEW_LAUNCHES
 
@@ -148,7 +149,7 @@ def test_a_failure_ends_one_check_only(
     assert status == 1
     assert contents["finished"]
     assert not contents["passed"]
-    errors = {one["name"]: one.get("error", "") for one in contents["checks"]}
+    errors = {check["name"]: check.get("error", "") for check in contents["checks"]}
     assert statuses(contents) == {
         "passes": "passed",
         "gives a wrong result": "failed",
@@ -242,15 +243,17 @@ gpusolve.gam.BoostedGAM(n_basis=6, max_iter=3).fit(X, X[:, 1])
 
 
 def test_benchmarks_accept_their_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    for one in (*gpu_report.BENCHMARKS, *gpu_report.REHEARSED):
-        assert (gpu_report.HERE / one.file).is_file()
-        module = importlib.import_module(f"benchmarks.{one.file.removesuffix('.py')}")
-        monkeypatch.setattr(sys, "argv", [one.file, *one.arguments])
+    for script in (*gpu_report.BENCHMARKS, *gpu_report.REHEARSED):
+        assert (gpu_report.HERE / script.file).is_file()
+        module = importlib.import_module(
+            f"benchmarks.{script.file.removesuffix('.py')}"
+        )
+        monkeypatch.setattr(sys, "argv", [script.file, *script.arguments])
         module.arguments()
 
 
 def test_report_runs_without_other_packages() -> None:
-    """It must be written even if NumPy or CuPy cannot be imported."""
+    """The report must be written even if NumPy or CuPy cannot be imported."""
     command = [sys.executable, "-I", "-S", gpu_report.__file__, "--help"]
     subprocess.run(command, check=True, capture_output=True)
 
@@ -304,7 +307,7 @@ def test_errors_of_the_sanitizer_fail_a_check(
     monkeypatch.setattr(gpu_report, "sanitizer", lambda: str(program))
     results = gpu_report.Report(tmp_path, 1)
     gpu_report.sanitize(["scan, warp"], results, tmp_path, gpu_report.Clock(1))
-    assert [(one["name"], one["status"]) for one in results.checks] == [
+    assert [(check["name"], check["status"]) for check in results.checks] == [
         ("memcheck", status),
         ("racecheck", status),
     ]
@@ -331,7 +334,7 @@ def test_a_hanging_sanitizer_is_stopped(
     monkeypatch.setattr(gpu_report, "SANITIZER_SECONDS", 1)
     results = gpu_report.Report(tmp_path, 1)
     gpu_report.sanitize(["scan, warp"], results, tmp_path, gpu_report.Clock(1))
-    assert [one["status"] for one in results.checks] == [status] * 2
+    assert [check["status"] for check in results.checks] == [status] * 2
 
 
 # ---- the checks ----------------------------------------------------------------------
@@ -385,9 +388,9 @@ def test_a_wrong_result_on_another_stream_is_reported() -> None:
 
 def test_strides_are_kept_on_the_gpu() -> None:
     x = gpu_smoke.whole((4, 6))
-    layouts = gpu_smoke.strided(x), gpu_smoke.in_fortran_order(x[None]), x
+    layouts = gpu_smoke.strided(x), gpu_smoke.fortran_ordered(x[None]), x
     with cupy_stand_in.installed(1) as cupy:
         for array in layouts:
-            there = gpu_smoke.on_gpu(cupy, array)
+            there = gpu_smoke.copy_to_gpu(cupy, array)
             assert there.strides == array.strides
             assert (there.get() == array).all()

@@ -21,7 +21,7 @@ def test_the_published_solver_has_more_barriers() -> None:
         published, used = (
             published_solver.counted(experiment, method, 40) for method in ("mgs", "qr")
         )
-        changes = [one.updates + one.downdates for one in (published, used)]
+        changes = [counts.updates + counts.downdates for counts in (published, used)]
         assert published.barriers / changes[0] > 4 * used.barriers / changes[1]
         # One system alone: a block of "qr" has an eighth of the threads, and waits.
         assert published.seconds > used.seconds / 8

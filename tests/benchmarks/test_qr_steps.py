@@ -69,7 +69,7 @@ def test_update_is_right(name: str, printed: bool) -> None:
     "them in float32, by the published update more than 1e-6",
 )
 def test_the_update_that_is_used_keeps_q_orthogonal() -> None:
-    """Both have QR = A: orthogonality is what a second projection gives."""
+    """Both have QR = A: a second projection gives orthogonality."""
     A = np.random.default_rng(0).standard_normal((ROWS, 9))
     A[:, 8] = A[:, :8].sum(axis=1) / 3 + 1e-3 * A[:, 8]
     Q, R = np.linalg.qr(A[:, :8])
@@ -86,7 +86,7 @@ def test_the_update_that_is_used_keeps_q_orthogonal() -> None:
 
 @pytest.mark.paper(
     "Luo, 3.4, Algorithm 3",
-    "Of 40 columns the one at position 0, 20 or 39 leaves, and the others keep their "
+    "Of 40 columns the column at position 0, 20 or 39 leaves, and the rest keep their "
     "order, an orthogonal Q and QR = A",
 )
 @pytest.mark.parametrize("name", THREADS)
@@ -118,7 +118,7 @@ def test_no_step_changes_nothing(name: str, change: int) -> None:
 def test_published_update_has_the_printed_accesses_to_global_memory(
     length: int,
 ) -> None:
-    """l columns of Q are read, and one of Q and one of R are written."""
+    """l columns of Q are read, and a column of Q and a column of R are written."""
     counts = counted("as_published", UPDATE, length, printed=True).counts
     columns_of_r = counts.elements_of_r / (length + 1)
     assert counts.columns_of_q + columns_of_r == length + 2
@@ -148,7 +148,7 @@ def test_published_update_has_more_accesses_to_shared_memory(
 
 @pytest.mark.parametrize("apart", [ROWS, 0])
 def test_one_array_for_all_sums_is_a_race(apart: int) -> None:
-    """A thread writes its next term while others still read the last sum."""
+    """A thread writes its next term while other threads still read the last sum."""
     race = contextlib.nullcontext() if apart else pytest.raises(KernelError)
     with race, _emulator.races():
         qr_steps(
@@ -191,7 +191,7 @@ def test_update_has_five_barriers(length: int) -> None:
 def test_update_needs_51_requests_to_shared_memory_for_each_column() -> None:
     """Of 512 rows: terms, slot, product, coefficient; product and slot by rows."""
     few, many = (counted("as_solved", UPDATE, k).counts.shared for k in (32, 64))
-    # One more warp has coefficients of R: 4 requests for them and their slots.
+    # A further warp has coefficients of R: 4 requests for them and their slots.
     assert many - few == 32 * (WARPS + 1 + 2 + 2 * WARPS) + 4
 
 

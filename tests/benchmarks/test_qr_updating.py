@@ -47,8 +47,8 @@ def test_random_edits_keep_the_factorisation(method: str, reordered: bool) -> No
     made = qr_updating(A, method, reordered=reordered)
     found = edited(made, 300)
     norm = np.linalg.norm(A, 2)
-    assert found.of_orthogonality <= 100 * EPS
-    assert found.of_product <= 100 * EPS * norm
+    assert found.orthogonality_error <= 100 * EPS
+    assert found.product_error <= 100 * EPS * norm
     R = made.factors()[1]
     Gram = A[:, made.passive].T @ A[:, made.passive]
     np.testing.assert_allclose(R.T @ R, Gram, atol=100 * EPS * norm**2)
@@ -119,15 +119,15 @@ def test_the_correction_of_the_semi_normal_equations_needs_the_transpose() -> No
     s = a - A @ z
     with pytest.raises(ValueError, match="mismatch"):
         solve(s)
-    before, after = (np.linalg.norm(one - expected) for one in (z, z + solve(A.T @ s)))
+    before, after = (np.linalg.norm(x - expected) for x in (z, z + solve(A.T @ s)))
     assert 5 * after < before
 
 
 def test_gram_schmidt_loses_orthogonality_where_rotations_do_not() -> None:
     """The reason for the second pass of PassiveQR."""
     A = gaussian_columns()
-    assert edited(qr_updating(A, "MGS"), 300).of_orthogonality > 1e-9
-    assert edited(qr_updating(A, "Rot"), 300).of_orthogonality < 100 * EPS
+    assert edited(qr_updating(A, "MGS"), 300).orthogonality_error > 1e-9
+    assert edited(qr_updating(A, "Rot"), 300).orthogonality_error < 100 * EPS
 
 
 # ---- Table 3.1 -----------------------------------------------------------------------
@@ -183,9 +183,9 @@ def test_the_operations_of_the_second_row_are_those_of_algorithm_2(
     for i in range(1, length + 1):
         again = [cost_of_algorithm_2(m, p - 1) for p in range(i, length + 2)]
         printed = TABLE["MGS/up/unorder"].printed.at(m, length, i)
-        assert printed.flops_of_q == sum(one.flops_of_q for one in again)
+        assert printed.flops_of_q == sum(step.flops_of_q for step in again)
         read_of_A = length - i + 1
-        accesses = sum(one.accesses for one in again) + read_of_A
+        accesses = sum(step.accesses for step in again) + read_of_A
         assert accesses == TABLE["MGS/up/unorder"].correct.at(m, length, i).accesses
         assert printed.accesses - accesses == (length - i) * (length - i + 1) // 2
 
@@ -198,7 +198,7 @@ def test_six_rows_have_a_fault() -> None:
     def printed(name: str, length: int, i: int) -> Costs:
         return TABLE[name].printed.at(m, length, i)
 
-    def of_rotated_pairs(name: str) -> int:
+    def rotated_pairs(name: str) -> int:
         """The last term of the operations on R at i = l, where it should be 6."""
         at = printed(name, length, length).flops_of_r
         return at - 2 * m**2 - 8 * (m - length)
@@ -211,7 +211,7 @@ def test_six_rows_have_a_fault() -> None:
         # The product with Q^T reads m columns.
         "Rot/up/reorder": printed("Rot/up/reorder", full, m).accesses == 0,
         "Rot/up/unorder": printed("Rot/up/unorder", full, 1).accesses == 0
-        and of_rotated_pairs("Rot/up/unorder") == -6,
+        and rotated_pairs("Rot/up/unorder") == -6,
         # Four triangular solves read l rows or columns of R each.
         "CSNE/up/reorder": printed("CSNE/up/reorder", length, length + 1).accesses
         < 3 * m + solves,
@@ -255,11 +255,11 @@ def test_printed_formulas_differ_by_what_the_reasons_say(
     second = 2 * m * length, 2 * m * (length + i - 1) * (right + 2) // 2
     assert apart("MGS/up/reorder", end) == (0, second[0], 0)
     assert apart("MGS/up/unorder", i).flops_of_q == second[1]
-    # The column at position p is charged l reads instead of p - 1; those of A are not.
+    # A column at position p is charged l reads, not p - 1; reads of A are not charged.
     unneeded = sum(length - (p - 1) for p in range(i, length + 2))
     assert apart("MGS/up/unorder", i).accesses == unneeded - (right + 1)
     assert unneeded - (right + 1) == right * (right + 1) // 2
-    # The product, the shared column and the new one; 2 operations per rotation.
+    # The product, the shared column and the new column; 2 operations per rotation.
     assert apart("Rot/up/reorder", end) == (-(m + 3), 0, 2 * (m - end))
     pairs = -2 * 6 * (right + 1)
     assert apart("Rot/up/unorder", i).flops_of_r == 2 * (m - i) + pairs
@@ -306,8 +306,8 @@ def test_gram_schmidt_costs_least_only_for_few_columns() -> None:
             for name in names
         }
         costs = {
-            name: study.operations(one.at(m, length, length + 1))
-            for name, one in formulas.items()
+            name: study.operations(formula.at(m, length, length + 1))
+            for name, formula in formulas.items()
         }
         return min(costs, key=lambda name: costs[name])
 
@@ -321,8 +321,8 @@ def test_gram_schmidt_costs_least_only_for_few_columns() -> None:
 
 def test_curves_and_plot() -> None:
     found = study.curves(m=12, length=5)
-    assert [len(one) for one in found.values()] == [1, 5, 1, 5, 1, 5, 4]
-    falling = [study.operations(one) for one in found["MGS/up/unorder"].values()]
+    assert [len(curve) for curve in found.values()] == [1, 5, 1, 5, 1, 5, 4]
+    falling = [study.operations(costs) for costs in found["MGS/up/unorder"].values()]
     assert falling == sorted(falling, reverse=True)
     left, right = study.draw(found).axes
     assert len(left.lines) == len(right.lines) == len(TABLE)
@@ -332,7 +332,7 @@ def test_curves_and_plot() -> None:
 
 @pytest.mark.slow
 def test_results_are_those_of_the_report() -> None:
-    """Those of the errors depend on the rounding of the machine."""
+    """The errors depend on the rounding of the machine."""
     written = (Path(study.__file__).parent / "results/qr_updating.md").read_text()
     found = "\n".join(study.report(study.curves()))
     heading = "## Errors"
@@ -346,5 +346,5 @@ def test_errors_are_the_largest_of_all_edits() -> None:
     made.Q.values[:, made.rows[0]] *= 1 + 1e-3
     found = study.errors(made)
     assert isinstance(found, Errors)
-    assert found.of_orthogonality == pytest.approx(2e-3, rel=1e-2)
-    assert found.of_product > 1e-4
+    assert found.orthogonality_error == pytest.approx(2e-3, rel=1e-2)
+    assert found.product_error > 1e-4

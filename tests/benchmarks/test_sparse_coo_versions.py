@@ -1,7 +1,7 @@
 """The kernels, the example and the statistics of M. Cupp's document.
 
 "Element-Wise Multiplication Kernel", 2020. Its figures are numbered as there. Accesses
-to memory and multiplications are exact; other instructions are those of the CPU's
+to memory and multiplications are exact; other instructions come from the CPU's
 compiler, so their ratios have a tolerance.
 """
 
@@ -46,12 +46,12 @@ def coo(entries: Any, shape: tuple[int, int]) -> Any:
     return scipy.sparse.coo_array((np.array(values, np.float32), places), shape=shape)
 
 
-def by_scipy(A: Any, B: Any) -> Any:
+def scipy_product(A: Any, B: Any) -> Any:
     return A.tocsr().multiply(B.tocsr())
 
 
 def check(found: Any, A: Any, B: Any) -> None:
-    expected = by_scipy(A, B).tocoo()
+    expected = scipy_product(A, B).tocoo()
     for name in ("row", "col", "data"):
         same(getattr(found, name), getattr(expected, name))
 
@@ -62,7 +62,7 @@ def counted(operands: Any, method: str, blocks: int | None = None) -> Any:
 
 
 @functools.cache
-def of_square(side: int, method: str, tiles: int) -> Any:
+def square_kernels(side: int, method: str, tiles: int) -> Any:
     """The costs of the kernels of figures 9 and 12, at 75 %."""
     return counted(random_pair((side, side), 0.75), method, tiles)
 
@@ -75,7 +75,7 @@ def costs_of(A: Any, B: Any, method: str, blocks: int | None = None) -> dict[str
     """The costs of each kernel by its name, without template arguments."""
     with emulator.profile() as report:
         check(multiply(A, B, method=method, blocks=blocks), A, B)
-    return {one.name.partition("<")[0]: one for one in report.kernels}
+    return {kernel.name.partition("<")[0]: kernel for kernel in report.kernels}
 
 
 # ---- the example of figures 4 to 8 ---------------------------------------------------
@@ -126,7 +126,7 @@ def test_the_example_of_the_document(search: Any) -> None:
 def test_the_example_by_the_kernels(search: str) -> None:
     a, b = map(coordinates, example())
     if search == "binary":
-        a, b = (coordinates(one.tocsr().tocoo()) for one in example())
+        a, b = (coordinates(matrix.tocsr().tocoo()) for matrix in example())
     device, name = EmulatedDevice(), _coo_versions_kernel.SEARCHES[search]
     counts = _coo_versions_kernel.count_found(name, a, b, TILES, device)
     assert counts.tolist() == COUNTS
@@ -162,7 +162,7 @@ def test_accesses_at_the_size_of_the_document() -> None:
     """At 75 %."""
     each = {}
     for version, method in ((1, "linear"), (2, "binary")):
-        kernels = of_square(40, method, 128)
+        kernels = square_kernels(40, method, 128)
         products = coo_paper.multiplications(kernels)
         each[version] = round(coo_paper.accesses(kernels) / products)
     assert each == {1: 5_878, 2: 73}
@@ -185,17 +185,16 @@ def multiplied(version: str, a: Any, b: Any, blocks: int) -> Any:
 
 @pytest.mark.paper(
     "Cupp, 2.4, Figure 3",
-    "Each tile writes its products next to those of the tile before it, in the order "
-    "of A, so no place of the result is wasted",
+    "Each tile writes its products next to the products of the tile before it, in the "
+    "order of A, so no place of the result is wasted",
 )
 @pytest.mark.paper(
     "Cupp, 3",
-    "The products, their order and the keys that are read are those of the "
-    "specification",
+    "The products, their order and the keys that are read agree with the specification",
 )
 @pytest.mark.paper(
     "Cupp, 5.3, even multiplications",
-    "The products, their order and the multiplications of each tile are those of the "
+    "The products, their order and the multiplications of each tile agree with the "
     "specification",
 )
 @every_version
@@ -211,8 +210,8 @@ def test_kernels_agree_with_the_specification(version: Any, blocks: int) -> None
     if version in SORT_B:
         b = sorted_by_key(b)
     product, kernels = multiplied(version, a, b, blocks)
-    for one, other in zip(product[:3], expected.product, strict=True):
-        same(one, other)
+    for values, right in zip(product[:3], expected.product, strict=True):
+        same(values, right)
     assert coo_paper.keys_read(kernels) == expected.reads.sum()
     stores = 3 * expected.counts + (version == "scratchpad")  # its count
     assert kernels[-1].per_block["global_stores"] == spread(stores)
@@ -256,8 +255,8 @@ def test_the_specification_agrees_with_scipy(version: Any) -> None:
             a[:3], b[:3], shape, tiles, version
         ).product
         found = scipy.sparse.coo_array((values, (rows, columns)), shape=shape)
-        assert found.nnz == by_scipy(A, B).nnz
-        assert (found.tocsr() != by_scipy(A, B)).nnz == 0
+        assert found.nnz == scipy_product(A, B).nnz
+        assert (found.tocsr() != scipy_product(A, B)).nnz == 0
 
 
 # ---- versions 1 and 2 ----------------------------------------------------------------
@@ -321,7 +320,7 @@ def test_version_2_reads_the_logarithm() -> None:
     a, b = map(coordinates, random_pair((40, 40), 0.75))
     each = studies.coo_versions(a[:3], b[:3], a.shape, 1_200, "binary").reads // 2
     assert set(each) == {11, 12}
-    count = of_square(40, "binary", 128)[0]
+    count = square_kernels(40, "binary", 128)[0]
     assert count.arrays["b_rows"].lanes == each.sum()
 
 
@@ -336,7 +335,7 @@ def test_version_2_reads_the_logarithm() -> None:
 )
 def test_work_of_version_1() -> None:
     """At 75 %."""
-    small, large = (of_square(side, "linear", 128) for side in (10, 40))
+    small, large = (square_kernels(side, "linear", 128) for side in (10, 40))
     keys = [coo_paper.keys_read(kernels) for kernels in (small, large)]
     assert keys == [11_250, 2_880_000]
     assert keys[1] == 256 * keys[0]
@@ -348,7 +347,7 @@ def test_work_of_version_1() -> None:
 def saved(side: int, tiles: int, count: Callable[[Any], int]) -> float:
     """The part of version 1 that version 2 saves."""
     linear, binary = (
-        count(of_square(side, method, tiles)) for method in ("linear", "binary")
+        count(square_kernels(side, method, tiles)) for method in ("linear", "binary")
     )
     return 1 - binary / linear
 
@@ -393,7 +392,7 @@ def test_more_is_saved_with_more_entries(side: int, expected: float) -> None:
 )
 @pytest.mark.slow
 def test_fixed_work_of_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    few, many = (executed(of_square(40, "binary", tiles)) for tiles in (5, 128))
+    few, many = (executed(square_kernels(40, "binary", tiles)) for tiles in (5, 128))
     assert (many - few) / (128 - 5) / 256 == pytest.approx(610, rel=0.1)
     monkeypatch.setattr(_coo_versions_kernel, "THREADS", 32)
     operands = random_pair((40, 40), 0.75)
@@ -409,9 +408,9 @@ def test_fixed_work_of_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
 GROUPS = [4, 8, 16, 32, 64, 128]  # of 2 x 2 to 16 x 8 tiles
 
 
-def of_busiest(kernels: Any) -> float:
+def busiest_loads(kernels: Any) -> float:
     """The loads of the tile with the most, in each kernel."""
-    return sum(one.per_block["global_loads"].most for one in kernels)
+    return sum(kernel.per_block["global_loads"].most for kernel in kernels)
 
 
 @pytest.mark.paper(
@@ -429,7 +428,7 @@ def test_tiles_of_the_rectangle() -> None:
     operands, loads, total = random_pair((1000, 100), 0.01), [], []
     for tiles in GROUPS:
         kernels = counted(operands, "binary", tiles)
-        loads.append(of_busiest(kernels))
+        loads.append(busiest_loads(kernels))
         total.append(executed(kernels))
     assert loads == sorted(loads, reverse=True)
     assert (loads[0], loads[-1]) == (12_003, 511)
@@ -440,8 +439,8 @@ def test_tiles_of_the_rectangle() -> None:
 @pytest.fixture(scope="module")
 def operands_of_232() -> coo_paper.Pair:
     operands = coo_paper.pair_of_232()
-    assert [one.nnz for one in operands] == [1638, 1638]
-    assert by_scipy(*operands).nnz == 232
+    assert [matrix.nnz for matrix in operands] == [1638, 1638]
+    assert scipy_product(*operands).nnz == 232
     return operands
 
 
@@ -451,11 +450,13 @@ def operands_of_232() -> coo_paper.Pair:
     "the least; the four tiles of the document differ by 7 %",
 )
 def test_each_tile_executes_instructions(operands_of_232: Any) -> None:
-    of_tile = [
-        one.per_block["instructions"] for one in counted(operands_of_232, "binary", 128)
+    tile_counts = [
+        kernel.per_block["instructions"]
+        for kernel in counted(operands_of_232, "binary", 128)
     ]
     least, most = (
-        sum(getattr(one, name) for one in of_tile) for name in ("least", "most")
+        sum(getattr(counts, name) for counts in tile_counts)
+        for name in ("least", "most")
     )
     assert 0 < least < most < 1.02 * least
     document = 2581, 2429, 2433, 2422
@@ -479,7 +480,7 @@ def test_instructions_grow_with_the_tiles(operands_of_232: Any) -> None:
     assert total == sorted(total)
     assert total[-1] / total[0] == pytest.approx(12, rel=0.1)
     assert {coo_paper.keys_read(kernels) for kernels in found} == {38_528}
-    loads = list(map(of_busiest, found))
+    loads = list(map(busiest_loads, found))
     assert loads == sorted(loads, reverse=True)
     assert (loads[0], loads[-1]) == (21_090, 805)
 
@@ -497,7 +498,9 @@ def test_one_multiplication_for_each_match(
     tiles = GROUPS if method in ("binary", "even") else [None]
     for blocks in tiles:
         found = costs_of(*operands_of_232, method, blocks)
-        operations = [one.arithmetic for one in found.values() if one.arithmetic]
+        operations = [
+            kernel.arithmetic for kernel in found.values() if kernel.arithmetic
+        ]
         assert operations == [{"float32 multiply": 232}]
     assert round(1 - 120 / 232, 2) == 0.48
 
@@ -513,8 +516,8 @@ def test_mean_of_232() -> None:
     drawn, uniform = [], []
     for seed in range(200):
         A, B = (random_coo((128, 128), 0.1, rng=2 * seed + k) for k in (0, 1))
-        uniform.append(by_scipy(A, B).nnz)
-        drawn.append(by_scipy(*random_pair((128, 128), 0.1, seed)).nnz)
+        uniform.append(scipy_product(A, B).nnz)
+        drawn.append(scipy_product(*random_pair((128, 128), 0.1, seed)).nnz)
     assert np.std(drawn) == pytest.approx(12.5, rel=0.2)
     for found, expected in ((drawn, 230.57), (uniform, 163.76)):
         assert abs(np.mean(found) - expected) < 4 * np.std(found) / 200**0.5
@@ -535,7 +538,7 @@ def test_all_draws_of_a_small_matrix() -> None:
         found = (3 * A.row + A.col).tolist()
         expected: list[int] = []
         for place in places:
-            free = [one for one in range(9) if one not in expected]
+            free = [place for place in range(9) if place not in expected]
             expected.append(place if place in free else free[0])
         assert found == expected  # in the order of drawing
         drawn.append(np.isin(range(9), found))
@@ -563,7 +566,7 @@ def test_the_scratchpad_halves_the_search_and_needs_a_grid_barrier(
     assert executed([attempt]) < 0.6 * executed(counted((A, B), "linear"))
     # Each product is written to shared memory and read again.
     through = attempt.shared_lanes - version_1["multiply_found"].shared_lanes
-    assert through == 2 * 3 * by_scipy(A, B).nnz
+    assert through == 2 * 3 * scipy_product(A, B).nnz
 
 
 @pytest.mark.paper(
@@ -580,13 +583,13 @@ def test_the_scratchpad_overflows(emulated: None, dtype: str, places: int) -> No
     with pytest.raises(MemoryError, match=rf"at most {places} .*got {places + 1} with"):
         multiply(A, A, method="scratchpad", blocks=2)
     with pytest.raises(MemoryError, match=rf"at most {places} .*got {places + 1}"):
-        in_scratchpads(A, places)
+        multiply_in_scratchpads(A, places)
     A = random_coo((1, 2 * places), 1, rng=1, dtype=dtype)
     check(multiply(A, A, method="scratchpad", blocks=2), A, A)
-    assert in_scratchpads(A, places).counts.tolist() == [places, places]
+    assert multiply_in_scratchpads(A, places).counts.tolist() == [places, places]
 
 
-def in_scratchpads(A: Any, places: int) -> Any:
+def multiply_in_scratchpads(A: Any, places: int) -> Any:
     """The specification of A times A by two tiles."""
     a = coordinates(A)
     return studies.coo_versions(a[:3], a[:3], a.shape, 2, "scratchpad", places)
@@ -665,12 +668,13 @@ def test_largest_tile_of_many_pairs() -> None:
     ratios = []
     for seed in range(300):
         drawn, other = (
-            128 * one.row + one.col for one in random_pair((128, 128), 0.1, seed)
+            128 * matrix.row + matrix.col
+            for matrix in random_pair((128, 128), 0.1, seed)
         )
         for keys in (drawn, np.sort(drawn)):
             before = np.append(0, np.cumsum(np.isin(keys, other)))
-            of_tile = np.diff(before[parts(len(keys), 128)])
-            ratios.append(of_tile.max() / of_tile.mean())
+            tile_counts = np.diff(before[parts(len(keys), 128)])
+            ratios.append(tile_counts.max() / tile_counts.mean())
     means = np.reshape(ratios, (-1, 2)).mean(axis=0)
     np.testing.assert_allclose(means, (3.2, 7.2), atol=0.1)
 
@@ -695,7 +699,7 @@ def test_largest_over_mean_of_the_multiplications(
 def test_even_multiplications_differ_by_one(emulated: None) -> None:
     A, B = random_pair((20, 20), 0.6)
     stores = costs_of(A, B, "even", 7)["multiply_matches"].per_block["global_stores"]
-    assert by_scipy(A, B).nnz % 7
+    assert scipy_product(A, B).nnz % 7
     assert stores.most - stores.least == 3
 
 
@@ -705,11 +709,13 @@ def test_even_multiplications_differ_by_one(emulated: None) -> None:
 )
 def test_even_searches_once(emulated: None) -> None:
     A, B = random_pair((40, 40), 0.75)
-    keys = [coo_paper.keys_read(counted((A, B), one)) for one in ("binary", "even")]
+    keys = [
+        coo_paper.keys_read(counted((A, B), method)) for method in ("binary", "even")
+    ]
     assert keys == [27_112, 13_556]
-    twice, once = (costs_of(A, B, one) for one in ("binary", "even"))
+    twice, once = (costs_of(A, B, method) for method in ("binary", "even"))
     searches = twice["count_found"], twice["multiply_found"], once["find_matches"]
-    assert len({one.arrays["b_rows"].lanes for one in searches}) == 1
+    assert len({kernel.arrays["b_rows"].lanes for kernel in searches}) == 1
     assert "b_rows" not in once["multiply_matches"].arrays
 
 

@@ -41,7 +41,7 @@ def bytes_moved(call: Callable[[], object]) -> int:
         call()
         with emulator.profile() as report:
             call()
-    return sum(one.bytes for k in report.kernels for one in k.arrays.values())
+    return sum(array.bytes for k in report.kernels for array in k.arrays.values())
 
 
 # ---- map ----
@@ -132,7 +132,7 @@ def test_composition_is_associative_and_converts_between_maps(backend: Any) -> N
     "Oancea, Map fusion", "Two maps move 4 n elements in 2 launches, f o g 2 n in 1"
 )
 def test_fusion_halves_the_bytes() -> None:
-    """Two maps read and write n elements each; their composition does so once."""
+    """Two maps read and write n elements each; their composition reads them once."""
     x = np.arange(2048, dtype=np.float32)
     apart = bytes_moved(
         lambda: gpusolve.map(square, gpusolve.map(plus_one, x))  # 2 launches
@@ -218,7 +218,7 @@ def test_scan_with_a_map_along_the_first_axis(
     x = rng.integers(-9, 9, (70, 30), np.int32)
     found = backend.call(gpusolve.scan, x, axis=0, map=is_positive @ plus_one)
     same(found, np.logical_or.accumulate(x >= 0, axis=0), strict=True)
-    counted = Map("one if positive", "x > 0", lambda x: x > 0, dtype=np.int64)
+    counted = Map("1 if positive", "x > 0", lambda x: x > 0, dtype=np.int64)
     found = backend.call(gpusolve.scan, x, axis=0, map=counted)
     same(found, (x > 0).cumsum(axis=0), strict=True)
 
@@ -261,11 +261,11 @@ def test_unzip_inverts_zip(
     same(zipped, reference.zip(*arrays), strict=True)
     apart = backend.call(gpusolve.unzip, zipped)
     assert len(apart) == count
-    for found, specified, one in zip(
+    for found, specified, wanted in zip(
         apart, reference.unzip(zipped), arrays, strict=True
     ):
-        same(found, one, strict=True)
-        same(specified, one, strict=True)
+        same(found, wanted, strict=True)
+        same(specified, wanted, strict=True)
         assert found.flags.c_contiguous
 
 
@@ -299,15 +299,15 @@ def test_segmented_scan_is_a_scan_of_zipped_flags_and_values(
 ) -> None:
     """sgmScan of the slides: zip, scan with the lifted operator, unzip."""
 
-    def by_pairs(flags: Any, values: Any) -> Any:
+    def scan_pairs(flags: Any, values: Any) -> Any:
         scanned = gpusolve.scan(gpusolve.zip(flags, values), segmented_add)
         return gpusolve.unzip(scanned)[1]
 
     flags = np.array([1, 0, 0, 1, 0, 0, 0, 0, 1, 0])
-    found = backend.call(by_pairs, flags, np.arange(1, 11))
+    found = backend.call(scan_pairs, flags, np.arange(1, 11))
     same(found, np.array([1, 3, 6, 4, 9, 15, 22, 30, 9, 19]), strict=True)
     flags, values = rng.integers(0, 9, 3000) // 8, rng.integers(-99, 99, 3000)
-    found = backend.call(by_pairs, flags, values)
+    found = backend.call(scan_pairs, flags, values)
     case = Case("add", values.dtype)
     same(found, case.segmented_prefixes(values, flags), strict=True)
 
@@ -400,6 +400,6 @@ def test_rounding_of_a_fused_dot_product_is_bounded(
 ) -> None:
     x, y = rng.standard_normal((2, 10007))
     found = float(backend.call(gpusolve.reduce, (x, y), map=times))
-    terms = [float(one) for one in x * y]
+    terms = [float(term) for term in x * y]
     error = abs(found - math.fsum(terms))
     assert error <= len(x) * np.finfo(x.dtype).eps / 2 * math.fsum(map(abs, terms))

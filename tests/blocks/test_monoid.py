@@ -212,7 +212,9 @@ def refused(monoid: gpusolve.Monoid, *args: Any, **options: Any) -> str:
 def numbers_in(message: str) -> list[float]:
     """The numbers after "got"."""
     found = message.partition("got")[2].rpartition(" of ")[0]
-    return [float(one) for one in re.findall(r"(?<![\w.])-?\d+\.?\d*(?![\w])", found)]
+    return [
+        float(number) for number in re.findall(r"(?<![\w.])-?\d+\.?\d*(?![\w])", found)
+    ]
 
 
 @together("dtype", ["int8", "int64", "float32", "float64"])
@@ -345,7 +347,7 @@ def test_check_rejects_elements_of_another_shape() -> None:
 
 
 def test_examples_of_check_run() -> None:
-    # pytest finds the examples of the class in `gpusolve`, but not those of methods.
+    # pytest finds the examples of the class in `gpusolve`, but not of its methods.
     (examples,) = doctest.DocTestFinder(recurse=False).find(
         gpusolve.Monoid.check, globs={}
     )

@@ -21,7 +21,7 @@ every_variant = together("variant", ["tiles", "two_scans"])
 
 
 def partition_by_brute_force(values: list[Any], kept: list[bool]) -> list[Any]:
-    """Kept values, then the others, each in their order; by brute force."""
+    """Kept values, then the other values, both in their order; by brute force."""
     pairs = list(zip(values, kept, strict=True))
     return [v for v, keep in pairs if keep] + [v for v, keep in pairs if not keep]
 

@@ -481,8 +481,8 @@ def test_costs_of_the_slides_sums(
         found = gpusolve.reduce(np.ones(n, np.int32), variant=variant)
     assert found == n
     counted = [
-        (one.launches, one.global_bytes, one.barriers, one.atomics)
-        for one in report.kernels
+        (kernel.launches, kernel.global_bytes, kernel.barriers, kernel.atomics)
+        for kernel in report.kernels
     ]
     microseconds = round(1e6 * report.predict("H200").seconds)
     assert SumCosts(*np.sum(counted, axis=0).tolist(), microseconds) == expected
@@ -536,7 +536,9 @@ def test_launches_of_the_maximum_segment_sum(
     with emulator.profile() as report:
         found = gpusolve.maximum_segment_sum(np.ones(1_000, int), variant=variant)
     assert found == 1_000
-    counted = {one.name.partition("<")[0]: one.launches for one in report.kernels}
+    counted = {
+        kernel.name.partition("<")[0]: kernel.launches for kernel in report.kernels
+    }
     assert counted == launches
 
 

@@ -58,7 +58,7 @@ def check_scans(backend: Any, case: Case, **options: Any) -> None:
 
 
 @pytest.mark.paper(
-    "Oancea, Scan", "The inclusive and the exclusive scan are those of the definition"
+    "Oancea, Scan", "The inclusive and the exclusive scan agree with the definition"
 )
 @pytest.mark.parametrize("case", REPRESENTATIVE, ids=str)
 def test_scan_agrees_with_brute_force(backend: Any, case: Case) -> None:
@@ -110,8 +110,8 @@ def test_two_sweeps_have_twice_the_work_and_depth_of_a_tree(monkeypatch: Any) ->
     same(found, np.arange(1_024))
     # An operation reads two elements.
     costs = {
-        one.name.partition("<")[0]: (one.global_loads / 2, one.launches)
-        for one in report.kernels
+        kernel.name.partition("<")[0]: (kernel.global_loads / 2, kernel.launches)
+        for kernel in report.kernels
     }
     assert costs["up_sweep"] == costs["down_sweep"] == (1_023, 10)
 
@@ -140,7 +140,7 @@ def test_waves_are_scanned_as_listed(
 @pytest.mark.paper(
     "Oancea, Scan in OpenCL",
     "The hierarchical scan has 3 launches; it reads and writes each of 30,720 elements "
-    "2 times, those of the first of 8 chunks 1 time",
+    "2 times, elements of the first of 8 chunks 1 time",
 )
 @pytest.mark.paper(
     "Oancea, Scan in OpenCL", "Look-back has 1 launch; it reads and writes them 1 time"

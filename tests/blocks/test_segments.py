@@ -42,7 +42,7 @@ SEGMENTED = cases(
 )
 
 DENSITIES = (0, 0.001, 0.03, 0.5, 1)
-"""Segments per element, from a single segment to one per element."""
+"""Segments per element, from a single segment to a segment for each element."""
 
 
 def flags_by_brute_force(lengths: list[int]) -> list[bool]:
@@ -88,7 +88,7 @@ def reductions(case: Case) -> list[tuple[Any, Any, Any]]:
     limits = ((2, 70), (40, 70), (3000, 12))
     drawn = (rng.integers(0, limit, count) for limit, count in limits)
     found = []
-    for lengths in (*(np.array(one, np.int64) for one in given), *drawn):
+    for lengths in (*(np.array(rows, np.int64) for rows in given), *drawn):
         offsets = offsets_of(lengths)
         x = frozen(case.sample(rng, offsets[-1]))
         expected = np.empty((len(lengths), *case.element_shape), case.dtype)
@@ -197,7 +197,7 @@ def structures(tile: int) -> dict[str, list[int]]:
         "ends around tile borders": [tile - 2, tile, tile, tile - 1, 0, 2 * tile, 1],
         "empty segments only": [0] * (3 * tile + 1),
         "a tile of empty segments before and after": [0] * tile + [7] + [0] * tile,
-        "empty segments around a long one": [0] * (2 * tile) + [3 * tile, 0, 0],
+        "a long segment among empty segments": [0] * (2 * tile) + [3 * tile, 0, 0],
         "segments of one element": [1] * (2 * tile),
     }
 
@@ -347,11 +347,11 @@ def test_segmented_sweeps_have_the_depth_of_sweeps(
     x, flags = np.ones(1_024, np.float32), rng.random(1_024) < 0.1
     with emulator.profile() as report:
         gpusolve.segmented_scan(x, flags, exclusive=True, variant="sweep")
-    sweeps = {one.name.partition("<")[0]: one for one in report.kernels}
+    sweeps = {kernel.name.partition("<")[0]: kernel for kernel in report.kernels}
     up, down = sweeps["segmented_up_sweep"], sweeps["segmented_down_sweep"]
     assert up.launches == down.launches == 10
-    # A node of the down-sweep writes both children; one of the up-sweep reads two
-    # elements and writes one, or none if a segment begins at its right child.
+    # A node of the down-sweep writes both children; a node of the up-sweep reads two
+    # elements, and writes an element unless a segment begins at its right child.
     assert down.global_stores == 2 * 1_023
     assert 0 < up.arrays["x"].bytes <= 3 * 1_023 * x.itemsize
 

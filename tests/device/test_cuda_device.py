@@ -105,7 +105,7 @@ def test_launch_refuses_shared_memory_beyond_the_limit() -> None:
 def test_threads_do_not_lower_each_others_shared_memory_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One thread starts to set a small limit; another sets a large one meanwhile."""
+    """A thread starts to set a small limit; another sets a large limit meanwhile."""
     small, large = 20 * KIBI, 40 * KIBI
     raw = cupy_stand_in.RawKernel
     limit = raw.max_dynamic_shared_size_bytes
@@ -171,13 +171,13 @@ class Foreign:
         self._array = array
 
 
-class WithInterface(Foreign):
+class InterfaceArray(Foreign):
     @property
     def __cuda_array_interface__(self) -> Any:
         return self._array.__cuda_array_interface__
 
 
-class WithDLPack(Foreign):
+class DLPackArray(Foreign):
     def __dlpack_device__(self) -> tuple[int, int]:
         return 2, self._array.device.id
 
@@ -192,7 +192,7 @@ def cupy() -> Iterator[Any]:
         yield stand_in
 
 
-@pytest.mark.parametrize("kind", [WithInterface, WithDLPack])
+@pytest.mark.parametrize("kind", [InterfaceArray, DLPackArray])
 def test_foreign_arrays_stay_on_their_device(cupy: Any, kind: Any) -> None:
     with cupy.cuda.Device(1):
         array = cupy.asarray(np.arange(4.0))
@@ -205,7 +205,7 @@ def test_foreign_arrays_stay_on_their_device(cupy: Any, kind: Any) -> None:
     assert gpusolve.reduce(kind(empty)).shape == ()
 
 
-@pytest.mark.parametrize("kind", [WithInterface, WithDLPack])
+@pytest.mark.parametrize("kind", [InterfaceArray, DLPackArray])
 def test_foreign_arrays_need_cupy(
     cupy: Any, kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,8 @@ METHODS = [
 CUDA = [
     "Device",
     "compiler.CompileException",
+    "cublas.dgemmStridedBatched",
+    "device.get_cublas_handle",
     "driver.occupancyMaxActiveBlocksPerMultiprocessor",
     "is_available",
     "memory.OutOfMemoryError",
@@ -69,14 +71,14 @@ def parameters(function: Any) -> Parameters:
         return documented_parameters(function.__doc__)
     listed = [
         (
-            "*" * (one.kind is one.VAR_POSITIONAL)
-            + "**" * (one.kind is one.VAR_KEYWORD)
-            + one.name,
-            "" if one.default is one.empty else repr(one.default),
+            "*" * (parameter.kind is parameter.VAR_POSITIONAL)
+            + "**" * (parameter.kind is parameter.VAR_KEYWORD)
+            + parameter.name,
+            "" if parameter.default is parameter.empty else repr(parameter.default),
         )
-        for one in signature.parameters.values()
+        for parameter in signature.parameters.values()
     ]
-    return without_self(listed)
+    return drop_self(listed)
 
 
 def documented_parameters(text: str) -> Parameters:
@@ -87,14 +89,16 @@ def documented_parameters(text: str) -> Parameters:
     text = re.sub(r"\[.*?\]", "", text)
     listed = re.match(r"[\w.]+\((.*?)\)(?: ->|\n|$)", text)
     assert listed, f"no signature in {text[:80]!r}"
-    pairs = (one.strip().partition("=") for one in listed[1].split(",") if one.strip())
+    pairs = (
+        part.strip().partition("=") for part in listed[1].split(",") if part.strip()
+    )
     named = [
         (name.split()[-1].replace("\\", ""), default) for name, _, default in pairs
     ]
-    return without_self([pair for pair in named if pair[0] not in ("*", "/")])
+    return drop_self([pair for pair in named if pair[0] not in ("*", "/")])
 
 
-def without_self(listed: Parameters) -> Parameters:
+def drop_self(listed: Parameters) -> Parameters:
     names = {"float": "<class 'float'>"}
     return [
         (name, names.get(default, default).replace('"', "'"))
@@ -115,7 +119,7 @@ def test_functions_have_cupys_signatures(cupy: Any, path: str) -> None:
 
 @together("name", METHODS)
 def test_methods_have_cupys_signatures(cupy: Any, name: str) -> None:
-    ours, real = (getattr(one.ndarray, name) for one in (cupy_stand_in, cupy))
+    ours, real = (getattr(library.ndarray, name) for library in (cupy_stand_in, cupy))
     assert parameters(ours) == parameters(real)
 
 
@@ -166,7 +170,7 @@ def test_sparse_arrays_have_cupys_methods(cupy: Any, name: str) -> None:
 
 @pytest.fixture
 def arrays() -> Iterator[tuple[Any, Any]]:
-    """An array on the current device, and one on another device."""
+    """An array on the current device, and an array on another device."""
     with cupy_stand_in.installed() as cupy:
         here = cupy.ones(3)
         with cupy.cuda.Device(1):

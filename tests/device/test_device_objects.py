@@ -1,4 +1,4 @@
-"""The compiled object of the CPU solver: which one is loaded, and what is refused."""
+"""The compiled object of the CPU solver: which is loaded, and which are refused."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def test_rows_begin_at_multiples_of_their_length(
 ) -> None:
     starts = TILE * rng.integers(0, 2**40 // TILE, 200)
     items = rng.integers(0, TILE, 200).astype(np.int32)
-    # Half of the items are at the first row that begins in their tile, if there is one.
+    # Half of the items are at the first row that begins in their tile, if a row does.
     items[:100] = np.minimum(-starts[:100] % length, TILE - 1)
     begins = _emulator.empty(200, bool)
     kernel = _emulator.Kernel(SOURCE, "row_begins_at", source_directory())

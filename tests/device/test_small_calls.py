@@ -1,7 +1,7 @@
 """What the host does in a call, as counts: no test measures time.
 
-The devices are those of `cupy_stand_in`; the arrays are on the second one. Calls of
-NumPy arrays are on the CPU, where the counts are Python functions of the package.
+`cupy_stand_in` has two devices; the arrays are on the second device. Calls of NumPy
+arrays are on the CPU, where the counts are Python functions of the package.
 """
 
 from __future__ import annotations
@@ -181,7 +181,9 @@ def test_the_kernels_of_a_call_are_one_program(
 
     def recorded(module: Any, *args: Any, **options: Any) -> None:
         make(module, *args, **options)
-        programs.append(tuple(one.partition("<")[0] for one in module.name_expressions))
+        programs.append(
+            tuple(name.partition("<")[0] for name in module.name_expressions)
+        )
 
     monkeypatch.setattr(cupy_stand_in.RawModule, "__init__", recorded)
     for name, expected in (
@@ -216,7 +218,7 @@ def test_threads_compute_on_the_devices_of_their_arrays() -> None:
             x = cupy.asarray(numbers[: 100 * (index + 1)])
         found = [gpusolve.reduce(x) for _ in range(20)]
         assert cupy.cuda.runtime.getDevice() == 0
-        return [(one.device.id, float(one)) for one in found]
+        return [(array.device.id, float(array)) for array in found]
 
     with cupy_stand_in.installed() as cupy, ThreadPoolExecutor(4) as pool:
         for index, found in zip((0, 1) * 4, pool.map(sums, (0, 1) * 4), strict=True):
@@ -330,4 +332,4 @@ def caches() -> Iterator[Any]:
 def test_caches_are_bounded() -> None:
     listed = list(caches())
     assert len(listed) > 10
-    assert {one.cache_info().maxsize for one in listed} == {CACHED}
+    assert {function.cache_info().maxsize for function in listed} == {CACHED}

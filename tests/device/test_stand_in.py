@@ -1,8 +1,8 @@
 """Every public function, by each of its code paths, on the second of two devices.
 
-The devices are those of `cupy_stand_in`. The first one is current, and the arrays are
-on the second one. A computation on the wrong device is an error, and so is a call that
-changes the current device. Results are compared with those of the NumPy path.
+`cupy_stand_in` has two devices. The first device is current, and the arrays are on the
+second device. A computation on the wrong device is an error, and so is a call that
+changes the current device. Results are compared with the results of the NumPy path.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import cupy_stand_in
 import numpy as np
 import pytest
 import scipy.sparse
-from device_views import on_device
+from device_views import copy_to_device
 from monoids import is_positive, square
 from together import together
 
@@ -38,7 +38,7 @@ class SecondDevice:
         """Copy NumPy's and SciPy's arrays, with strides. Other values are unchanged."""
         with self.device:
             if isinstance(value, np.ndarray):
-                return on_device(self.cupy, value)
+                return copy_to_device(self.cupy, value)
             if scipy.sparse.issparse(value):
                 kind = getattr(self.cupy.sparse, type(value).__name__)
                 return kind(value)
@@ -47,7 +47,7 @@ class SecondDevice:
     def host(self, value: Any) -> Any:
         """Copy a result to the host. It must be on the second device."""
         if isinstance(value, tuple):
-            return tuple(self.host(one) for one in value)
+            return tuple(self.host(item) for item in value)
         data = value.data if self.cupy.sparse.issparse(value) else value
         assert data.device == self.device
         return value.get()
@@ -66,11 +66,11 @@ def second(monkeypatch: pytest.MonkeyPatch) -> Iterator[SecondDevice]:
 
 
 def check(second: SecondDevice, function: Any, *args: Any, **options: Any) -> None:
-    """Compare the result on the second device with that of the NumPy path."""
+    """Compare the result on the second device with the result of the NumPy path."""
     expected = function(*args, **options)
     found = second(function, *args, **options)
-    for one, other in zip(np.atleast_1d(found), np.atleast_1d(expected), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12)
+    for array, right in zip(np.atleast_1d(found), np.atleast_1d(expected), strict=True):
+        np.testing.assert_allclose(array, right, rtol=1e-12)
 
 
 def strided(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -400,9 +400,9 @@ def test_nnls(second: SecondDevice, method: str, layout: Any) -> None:
     A, b = layout(systems), layout(sides)
     expected = solution(A, b, method="qr")
     found = second(solution, A, b, method=method)
-    for one, other in zip(found, expected, strict=True):
-        assert one.shape == other.shape
-        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+    for array, right in zip(found, expected, strict=True):
+        assert array.shape == right.shape
+        np.testing.assert_allclose(array, right, rtol=1e-9, atol=1e-9)
 
 
 def test_nnls_with_all_options(second: SecondDevice) -> None:
@@ -448,7 +448,7 @@ def test_boosted_gam(second: SecondDevice, method: str, weights: Any) -> None:
         return gam.BoostedGAM(n_basis=6, max_iter=8, method=method)
 
     expected = model().fit(X, y, weights)
-    data = [second.array(one) for one in (np.asfortranarray(X), y, weights)]
+    data = [second.array(array) for array in (np.asfortranarray(X), y, weights)]
     found = model().fit(*data)
     np.testing.assert_array_equal(found.selected_, expected.selected_)
     np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-9, atol=1e-12)
@@ -456,10 +456,10 @@ def test_boosted_gam(second: SecondDevice, method: str, weights: Any) -> None:
     new_data = second.array(strided(new))
     found_values = second.host(found.predict(new_data))
     np.testing.assert_allclose(found_values, expected.predict(new))
-    for one, other in zip(
+    for array, right in zip(
         found.staged_predict(new_data), expected.staged_predict(new), strict=True
     ):
-        np.testing.assert_allclose(second.host(one), other)
+        np.testing.assert_allclose(second.host(array), right)
     effect = second.host(found.partial_effect(1, second.array(new[:, 1])))
     np.testing.assert_allclose(effect, expected.partial_effect(1, new[:, 1]))
     assert found.score(*data) == pytest.approx(expected.score(X, y, weights))
@@ -504,7 +504,7 @@ def host_costs(second: SecondDevice, function: Any, *args: Any) -> Any:
     arrays = [second.array(value) for value in args]
     with gpusolve.emulator.profile() as report:
         function(*arrays)
-    assert report.host.launches == sum(one.launches for one in report.kernels)
+    assert report.host.launches == sum(kernel.launches for kernel in report.kernels)
     return report.host
 
 
@@ -569,8 +569,8 @@ def test_learners_are_made_on_the_device(
         without.delattr(second.cupy.ndarray, "get")
         costs = host_costs(second, make, *basis)
         assert costs.synchronizations == (4 if levels == 2 else 3)
-    for one, other in zip(second(make, *basis), make(*basis), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9 * other.max())
+    for array, right in zip(second(make, *basis), make(*basis), strict=True):
+        np.testing.assert_allclose(array, right, rtol=1e-9, atol=1e-9 * right.max())
 
 
 @pytest.mark.paper(

@@ -22,7 +22,7 @@ from gpusolve._emulator._kernel import named_arrays
 from gpusolve._nnls.nnls_gram_kernel import GRAM_MEMORY
 from gpusolve._nnls.nnls_qr_kernel import QR_MEMORY
 from gpusolve._nnls.systems import NNLS_SYSTEMS
-from gpusolve.gam._stacked.stacked_kernel import LEARNER_PLACE, STACKED_FITS
+from gpusolve.gam._boosting.stacked_kernel import LEARNER_PLACE, STACKED_FITS
 
 TESTS = Path(__file__).parents[1]
 KERNELS = TESTS / "faulty_kernels"
@@ -70,7 +70,7 @@ C_TYPES = {
 }
 
 
-def as_ctypes(declared: list[tuple[str, str]]) -> type[ctypes.Structure]:
+def ctypes_struct(declared: list[tuple[str, str]]) -> type[ctypes.Structure]:
     fields = [(name, C_TYPES[type]) for type, name in declared]
     return type("Same", (ctypes.Structure,), {"_fields_": fields})
 
@@ -80,10 +80,10 @@ def as_ctypes(declared: list[tuple[str, str]]) -> type[ctypes.Structure]:
 def test_bytes_are_those_of_ctypes(count: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     declared = [
-        (str(one), f"f{k}") for k, one in enumerate(rng.choice([*C_TYPES], count))
+        (str(kind), f"f{k}") for k, kind in enumerate(rng.choice([*C_TYPES], count))
     ]
     found = StructType("Any", " ".join(f"{type} {name};" for type, name in declared))
-    same = as_ctypes(declared)
+    same = ctypes_struct(declared)
     assert found.bytes == ctypes.sizeof(same)
     for name in found.names:
         assert found.offset(name) == getattr(same, name).offset
@@ -119,8 +119,10 @@ def test_replaced_fields() -> None:
 
 
 def test_numbers_may_be_numpys_and_bool() -> None:
-    one = copy_of(None, None, source=np.int64(3), target=True, factor=np.float32(0.5))
-    assert one.packed() == copy_of(None, None, source=3, target=1, factor=0.5).packed()
+    found = copy_of(None, None, source=np.int64(3), target=True, factor=np.float32(0.5))
+    assert (
+        found.packed() == copy_of(None, None, source=3, target=1, factor=0.5).packed()
+    )
 
 
 def test_a_pointer_may_be_an_address() -> None:
@@ -291,7 +293,10 @@ def test_only_targets_of_pointers_to_const_are_not_written() -> None:
     parameter = Parameter("copy", False, "s", COPY.bytes)
     copy = copy_of(np.zeros(3), np.zeros(3))
     arrays = named_arrays([parameter], [copy])
-    assert [(one.name, one.is_written) for one in arrays] == [("x", False), ("y", True)]
+    assert [(array.name, array.is_written) for array in arrays] == [
+        ("x", False),
+        ("y", True),
+    ]
 
 
 @needs_compiler
@@ -302,7 +307,7 @@ def test_a_profile_counts_by_field() -> None:
         kernel("copy_rank<double>")((1,), (32,), (copy, more, np.int32(0)))
     (found,) = report.kernels
     assert {
-        name: one.requests for name, one in found.arrays.items() if one.requests
+        name: array.requests for name, array in found.arrays.items() if array.requests
     } == {
         "y": 1,
         "more": 1,

@@ -1,4 +1,4 @@
-"""Every barrier of the kernels is necessary, and the emulator reports a missing one.
+"""Every barrier of the kernels is necessary: the emulator reports a missing barrier.
 
 The race detector reports no race in any kernel. If any one barrier is removed, in a
 copy of the sources, it reports a race.

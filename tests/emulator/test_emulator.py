@@ -1,4 +1,4 @@
-"""The emulator on small kernels: faulty ones are reported, correct ones run."""
+"""The emulator reports faulty kernels and runs correct kernels."""
 
 from __future__ import annotations
 
@@ -604,6 +604,16 @@ def test_impossible_launches_are_refused(
         fill(grid, block, (np.zeros(1024, np.int32),), shared_mem=shared_mem)
 
 
+def test_variables_of_a_kernel_leave_less_dynamic_shared_memory() -> None:
+    """A block has 99 KiB, of which the variables take 1 KiB."""
+    reverse = kernel("missing_syncthreads", "reverse_block<false>")
+    x, y = np.arange(32, dtype=np.int32), np.zeros(32, np.int32)
+    with pytest.raises(ValueError, match=r"at most 100352, got 100353: .* take 1024"):
+        reverse((1,), (32,), (x, y), shared_mem=98 * 1024 + 1)
+    reverse((1,), (32,), (x, y), shared_mem=98 * 1024)
+    np.testing.assert_array_equal(y, x[::-1])
+
+
 def test_largest_block_runs(order: str) -> None:
     x = np.arange(1024, dtype=np.int32)
     limit = _emulator.shared_memory_per_block
@@ -772,7 +782,7 @@ print(*x)
         for _ in range(4)
     ]
     assert [process.communicate()[0] for process in processes] == ["3 2 1 0\n"] * 4
-    # One object and no lock remain. Clang has no prelude.
+    # An object remains and no lock. Clang does without a prelude.
     assert [name for name in objects(tmp_path) if name != "prelude"] == [
         "fill",
         "runtime",

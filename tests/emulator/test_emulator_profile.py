@@ -221,7 +221,7 @@ def test_transpose_with_and_without_padding(
     assert found.shared_requests == 32 + 32
     assert found.shared_wavefronts == 32 + 32 * conflicts
     assert found.per_block["work"].mean == 2 * 32 * 4 / 2 + 32 + 32 * conflicts
-    assert sorted(one.wavefronts for one in found.shared.values()) == sorted(
+    assert sorted(line.wavefronts for line in found.shared.values()) == sorted(
         [32, 32 * conflicts]
     )
 
@@ -307,7 +307,7 @@ def test_warp_operations_atomics_and_fences(costs: Any) -> None:
 
 
 def test_operations_of_parts_of_a_warp_are_combined() -> None:
-    """Both halves shuffle in the first iterations, one half in the others."""
+    """Both halves shuffle in the first iterations, one half in the later iterations."""
     y, lanes = np.zeros(WARP), np.arange(WARP)
     with profile() as report:
         Kernel(SOURCE, "halves")((1,), (WARP,), (np.array([3, 5], np.int32), y))
@@ -385,14 +385,14 @@ def test_instructions_of_a_loop(costs: Any) -> None:
         return costs("loop", (2,), (32,), floats(n), y, np.int32(n))
 
     found = [launch(32 * turns) for turns in (1, 2, 11)]
-    for one, turns in zip(found, (1, 2, 11), strict=True):
-        counts = one.instructions
+    for kernel, turns in zip(found, (1, 2, 11), strict=True):
+        counts = kernel.instructions
         assert (counts["load"], counts["store"]) == (2 * 32 * turns, 2 * 32)
-        assert (one.global_loads, one.global_stores) == (2 * 32 * turns, 2 * 32)
-        assert counts["float"] == 2 * 32 * turns == one.arithmetic["float32 add"]
-        assert one.per_block["instructions"] == (counts.total() / 2,) * 3
+        assert (kernel.global_loads, kernel.global_stores) == (2 * 32 * turns, 2 * 32)
+        assert counts["float"] == 2 * 32 * turns == kernel.arithmetic["float32 add"]
+        assert kernel.per_block["instructions"] == (counts.total() / 2,) * 3
     for kind in ("integer", "compare", "branch"):
-        first, second, last = (one.instructions[kind] for one in found)
+        first, second, last = (kernel.instructions[kind] for kernel in found)
         in_a_turn, rest = divmod(second - first, 2 * 32)
         assert rest == 0
         assert 1 <= in_a_turn <= 4
@@ -478,7 +478,7 @@ def test_the_paper_s_dot_products_beat_the_naive_kernel(
     with profile() as report:
         for variant in ("naive", "threads_per_dot"):
             gpusolve.gemv(A, x, variant=variant)
-    naive, dots = (one.arrays["A"] for one in report.kernels)
+    naive, dots = (kernel.arrays["A"] for kernel in report.kernels)
     # Lanes of a warp have different rows: each element is in a sector of its own.
     assert naive.sectors == A.size
     assert dots.sectors == dots.fewest_sectors == A.size * FLOAT // SECTOR
@@ -490,8 +490,8 @@ def test_launches_are_also_listed_one_by_one() -> None:
     with profile() as report:
         for n in (64, 32):
             kernel((2,), (32,), (x, y, np.int32(n)))
-    assert [one.launches for one in report.launched] == [1, 1]
-    assert [one.global_sectors for one in report.launched] == [2 * 8, 2 * 4]
+    assert [launch.launches for launch in report.launched] == [1, 1]
+    assert [launch.global_sectors for launch in report.launched] == [2 * 8, 2 * 4]
     (total,) = report.kernels
     assert total.global_sectors == 3 * 8
     assert total.per_block["global_sectors"] == (0, 4, 8)

@@ -1,5 +1,5 @@
-// Each block waits for the flag of the block before it. The last one reads the value of the
-// first one, whose write is ordered before the read by the chain of flags and fences.
+// Each block waits for the flag of the block before it. The last block reads the value of the
+// first block. The chain of flags and fences orders the write before the read.
 // Fault: the blocks between set their flags without a fence, which breaks the chain.
 
 template <bool faulty>

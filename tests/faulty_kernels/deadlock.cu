@@ -1,5 +1,5 @@
 // The number of true values of a warp.
-// Fault: odd lanes wait for a barrier of the block, and even lanes wait for the odd ones.
+// Fault: odd lanes wait for a barrier of the block, and even lanes wait for the odd lanes.
 
 template <bool faulty>
 __global__ void count_true(const int* x, int* count) {

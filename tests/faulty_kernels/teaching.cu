@@ -26,7 +26,8 @@ __device__ int reduce(const cg::thread_group& group, int* work, int value) {
     return value;
 }
 
-/// sums[0] is the sum of the block, sums[1 + i] that of its i-th tile of 8, computed in two ways.
+/// sums[0] is the sum of the block, sums[1 + i] the sum of its i-th tile of 8, computed in two
+/// ways.
 __global__ void sum_of_groups(const int* x, int* sums) {
     __shared__ __align__(16) int work[128];
     const cg::thread_block block = cg::this_thread_block();

@@ -19,9 +19,9 @@ from gpusolve.gam import (
     bmono,
     bols,
 )
-from gpusolve.gam._selection.hat_matrix import degrees_of_freedom, models
+from gpusolve.gam._selection.hat_matrix import degrees_of_freedom
 from gpusolve.gam._terms.frame import Frame
-from gpusolve.gam._terms.rows import Rows, dense_rows, kronecker
+from gpusolve.gam._terms.rows import Rows, dense_rows, indicator_rows, kronecker
 from gpusolve.gam.aic import (
     bernoulli_curvature,
     classical_aic,
@@ -36,7 +36,7 @@ Floats = np.ndarray
 
 
 class Example(NamedTuple):
-    """Learners of several kinds: two dense ones, a factor, and a product of two."""
+    """Learners of several kinds: two dense learners, a factor, and a product."""
 
     rows: list[Rows]
     inverse: list[Floats]
@@ -66,15 +66,22 @@ def example(weighted: bool, n: int = 40, steps: int = 25) -> Example:
     return Example(rows, inverse, weights, selected, updates)
 
 
-def traces_by_hand(one: Example, curvatures: list[Floats] | None) -> Floats:
+def models_by_hand(given: Example, start: Floats) -> Floats:
+    """The models after each step, (steps, n)."""
+    steps = zip(given.selected, given.updates, strict=True)
+    changes = [given.rows[j].dense() @ b[: given.rows[j].functions] for j, b in steps]
+    return start + np.cumsum(changes, axis=0)
+
+
+def traces_by_hand(given: Example, curvatures: list[Floats] | None) -> Floats:
     """The traces of the n x n matrices, by their recursion."""
-    n = len(one.rows[0])
-    W = np.ones(n) if one.weights is None else one.weights
+    n = len(given.rows[0])
+    W = np.ones(n) if given.weights is None else given.weights
     B = np.zeros((n, n))
     traces = []
-    for step, j in enumerate(one.selected):
-        X = one.rows[j].dense()
-        H = X @ one.inverse[j] @ (X.T * W)
+    for step, j in enumerate(given.selected):
+        X = given.rows[j].dense()
+        H = X @ given.inverse[j] @ (X.T * W)
         if curvatures is not None:
             H = curvatures[step][:, None] * H
         B = B + NU * H @ (np.eye(n) - B)
@@ -89,59 +96,43 @@ def traces_by_hand(one: Example, curvatures: list[Floats] | None) -> Floats:
 def test_degrees_of_freedom_are_the_traces_of_the_hat_matrices(
     weighted: bool, curvature: Callable[[Floats], Floats] | None
 ) -> None:
-    one = example(weighted)
+    given = example(weighted)
     curvatures = None
     if curvature is not None:
-        start = np.full(len(one.rows[0]), -0.3)
-        after = models(one.rows, one.selected, one.updates, start)
-        curvatures = [curvature(f) for f in after]
+        start = np.full(len(given.rows[0]), -0.3)
+        curvatures = [curvature(f) for f in models_by_hand(given, start)]
     found = degrees_of_freedom(
-        one.rows,
-        one.inverse,
-        one.weights,
-        one.selected,
+        given.rows,
+        given.inverse,
+        given.weights,
+        given.selected,
         NU,
         None if curvatures is None else iter(curvatures),
     )
-    np.testing.assert_allclose(found, traces_by_hand(one, curvatures), rtol=1e-11)
+    np.testing.assert_allclose(found, traces_by_hand(given, curvatures), rtol=1e-11)
 
 
 def test_designs_with_many_functions_are_multiplied_as_sparse_matrices() -> None:
     rng = np.random.default_rng(4)
-    many = dense_rows(rng.normal(size=(300, 2))).in_blocks(
-        rng.integers(0, 20, 300), blocks=20
-    )
+    lines = dense_rows(rng.normal(size=(300, 2)))
+    many = kronecker(indicator_rows(rng.integers(0, 20, 300), 20, np.float64), lines)
     assert many.functions > 16 * many.width
     X = many.dense()
-    one = Example(
+    given = Example(
         [many],
         [np.linalg.inv(X.T @ X + np.eye(40))],
         None,
         np.zeros(8, np.int32),
         np.zeros((8, 40)),
     )
-    found = degrees_of_freedom(one.rows, one.inverse, None, one.selected, NU)
-    np.testing.assert_allclose(found, traces_by_hand(one, None), rtol=1e-11)
-
-
-def test_models_after_each_step() -> None:
-    one = example(weighted=False)
-    start = np.linspace(-1, 1, len(one.rows[0]))
-    expected = start
-    for f, j, update in zip(
-        models(one.rows, one.selected, one.updates, start),
-        one.selected,
-        one.updates,
-        strict=True,
-    ):
-        expected = expected + one.rows[j].dense() @ update[: one.rows[j].functions]
-        np.testing.assert_allclose(f, expected, atol=1e-13)
+    found = degrees_of_freedom(given.rows, given.inverse, None, given.selected, NU)
+    np.testing.assert_allclose(found, traces_by_hand(given, None), rtol=1e-11)
 
 
 def test_without_steps_there_are_no_degrees_of_freedom() -> None:
-    one = example(weighted=False)
+    given = example(weighted=False)
     none = np.zeros(0, np.int32)
-    assert degrees_of_freedom(one.rows, one.inverse, None, none, NU).shape == (0,)
+    assert degrees_of_freedom(given.rows, given.inverse, None, none, NU).shape == (0,)
 
 
 @pytest.mark.parametrize("slope", [1.0, 2.0])
@@ -203,8 +194,8 @@ def smoother(model: BoostedGAM, X: Floats) -> Floats:
     for unit in np.eye(len(X)):
         f = np.zeros(len(X))
         for j in model.selected_:
-            one = BoostedGAM([LEARNERS[j]], max_iter=1).fit(X, unit - f, offset=offset)
-            f = f + one.predict(X, kind="link", offset=offset)
+            step = BoostedGAM([LEARNERS[j]], max_iter=1).fit(X, unit - f, offset=offset)
+            f = f + step.predict(X, kind="link", offset=offset)
         columns.append(f)
     return np.column_stack(columns)
 
@@ -228,9 +219,9 @@ def test_integer_weights_count_as_repeated_rows() -> None:
     weighted = BoostedGAM(LEARNERS, max_iter=60).fit(X, y, sample_weight=w)
     repeated = BoostedGAM(LEARNERS, max_iter=60).fit(X.repeat(w, 0), y.repeat(w))
     for criterion in ("aicc", "gmdl"):
-        one, other = aic_stop(weighted, criterion), aic_stop(repeated, criterion)
-        np.testing.assert_allclose(one.df, other.df, rtol=1e-8)
-        np.testing.assert_allclose(one.values, other.values, rtol=1e-8)
+        first, second = aic_stop(weighted, criterion), aic_stop(repeated, criterion)
+        np.testing.assert_allclose(first.df, second.df, rtol=1e-8)
+        np.testing.assert_allclose(first.values, second.values, rtol=1e-8)
 
 
 def test_aic_stop_of_counts_starts_at_the_offset() -> None:

@@ -143,7 +143,7 @@ def test_memory_layout_and_dtype(rng: np.random.Generator) -> None:
 # ---- the kernel ----------------------------------------------------------------------
 
 
-def by_kernel(basis: BSplines, X: np.ndarray, **options: Any) -> CompactBasis:
+def emulate(basis: BSplines, X: np.ndarray, **options: Any) -> CompactBasis:
     with mock.patch.dict(os.environ, GPUSOLVE_EMULATE="1"):
         return basis.evaluate(X, **options)
 
@@ -157,7 +157,10 @@ def check_kernel(basis: BSplines, X: np.ndarray, **options: Any) -> None:
     Values and slopes are at most 1. At the upper end NumPy may also add the rounding
     error of the position, 2 eps.
     """
-    found, expected = by_kernel(basis, X, **options), basis.evaluate(X, **options)
+    found, expected = (
+        emulate(basis, X, **options),
+        basis.evaluate(X, **options),
+    )
     assert found.values.dtype == expected.values.dtype
     np.testing.assert_array_equal(found.first, expected.first)
     width = (basis.upper - basis.lower) / basis.cells
@@ -205,7 +208,7 @@ def test_kernel_converts_other_covariates(given: str) -> None:
 
 def test_kernel_converts_values_to_other_dtypes(rng: np.random.Generator) -> None:
     X = rng.random((50, 2))
-    found = by_kernel(BSplines.spanning(X, 7), X, dtype=np.float16).values
+    found = emulate(BSplines.spanning(X, 7), X, dtype=np.float16).values
     assert found.dtype == np.float16
 
 
@@ -232,13 +235,13 @@ def test_kernel_evaluates_constant_covariates(rng: np.random.Generator) -> None:
     X = np.stack([np.full(40, 3.0), rng.random(40), np.full(40, -1e300)], axis=1)
     basis = BSplines.spanning(X, 8)
     check_kernel(basis, X)
-    assert not by_kernel(basis, X + 1).values[[0, 2]].any()
+    assert not emulate(basis, X + 1).values[[0, 2]].any()
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (4, 0)])
 def test_kernel_evaluates_no_elements(shape: tuple[int, int]) -> None:
     basis = BSplines(np.zeros(shape[1]), np.ones(shape[1]), 8)
-    found = by_kernel(basis, np.zeros(shape), outside="error")
+    found = emulate(basis, np.zeros(shape), outside="error")
     assert found.first.shape == shape[::-1]
     assert found.values.shape == (*shape[::-1], 4)
 
@@ -249,10 +252,10 @@ def test_kernel_reports_one_element_outside(
 ) -> None:
     X = rng.random((300, 40))
     basis = BSplines(np.zeros(40), np.ones(40), 8)
-    by_kernel(basis, X, outside="error")
+    emulate(basis, X, outside="error")
     X[123, 34] = value
     with pytest.raises(ValueError, match="within the range"):
-        by_kernel(basis, X, outside="error")
+        emulate(basis, X, outside="error")
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -264,7 +267,7 @@ def test_kernel_reads_and_writes_once(
     X = np.asarray(rng.random((1024, columns)), order=order)
     basis = BSplines.spanning(X, 12)
     with profile() as report:
-        by_kernel(basis, X)
+        emulate(basis, X)
     (kernel,) = report.kernels
     assert (report.host.launches, report.host.allocations) == (1, 2)
     assert kernel.barriers == kernel.blocks

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from unittest import mock
+
 import numpy as np
 import pytest
 
-from gpusolve._device.kernels import EmulatedDevice
 from gpusolve._emulator._costs import KernelCosts
 from gpusolve._emulator._profile import SECTOR_BYTES
 from gpusolve.emulator import profile
 from gpusolve.gam import BSplines
-from gpusolve.gam._stacked.folds import Folds, make_folds
-from gpusolve.gam._stacked.problem import PreparedLearners
-from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._boosting.batch import Fits
+from gpusolve.gam._boosting.folds import Folds, make_folds
+from gpusolve.gam._boosting.problem import PreparedLearners
+from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.rows import compact_rows
 from gpusolve.gam.families import Family, Gaussian, Poisson
 
@@ -30,7 +33,7 @@ def ridge_problem(weights: np.ndarray) -> PreparedLearners:
     basis = BSplines.spanning(X, FUNCTIONS).evaluate(X)
     designs = tuple(compact_rows(basis, j, FUNCTIONS) for j in range(LEARNERS))
     gram = tuple(design.gram(weights) for design in designs)
-    inverse = tuple(np.linalg.inv(one + np.eye(FUNCTIONS)) for one in gram)
+    inverse = tuple(np.linalg.inv(G + np.eye(FUNCTIONS)) for G in gram)
     lambdas = np.ones((len(weights), LEARNERS))
     nothing = (None,) * LEARNERS
     return PreparedLearners((), designs, gram, inverse, lambdas, weights, nothing)
@@ -41,16 +44,9 @@ def only_launch(family: Family, folds: Folds, steps: int) -> KernelCosts:
     problem = ridge_problem(folds.weights)
     y = np.random.default_rng(1).poisson(2.0, ROWS).astype(np.float64)
     start = np.zeros((problem.fits, 1))
-    with profile() as report:
-        boost_family(
-            problem,
-            family,
-            y,
-            start,
-            steps=steps,
-            out_of_bag=folds.out_of_bag,
-            device=EmulatedDevice(),
-        )
+    fits = Fits(problem, family, y, start, out_of_bag=folds.out_of_bag)
+    with profile() as report, mock.patch.dict(os.environ, GPUSOLVE_EMULATE="1"):
+        boost_family(fits, steps)
     host = report.host
     assert (host.launches, host.synchronizations, host.copies) == (1, 0, 0)
     (kernel,) = report.kernels

@@ -12,8 +12,9 @@ from together import together
 from gpusolve import _emulator, reference
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve.gam import Path
-from gpusolve.gam._stacked import methods
-from gpusolve.gam._stacked.methods import choose_method
+from gpusolve.gam._boosting import methods
+from gpusolve.gam._boosting.batch import Fits
+from gpusolve.gam._boosting.methods import choose_method
 from gpusolve.gam.basis import BSplines
 from gpusolve.gam.boosting import boost
 from gpusolve.gam.families import Gaussian
@@ -64,9 +65,8 @@ def check_path(path: Path, found: Figures, rel: float) -> None:
 
 @pytest.mark.paper(
     "Sieminski, 2.2",
-    "The selected learners are those of mboost, and the risk and the coefficients of "
-    "its 100 learners differ by at most 1e-10 if lambda is given, and 1e-8 if it is "
-    "solved",
+    "mboost selects the same learners, and the risk and the coefficients of its 100 "
+    "learners differ by at most 1e-10 if lambda is given, and 1e-8 if it is solved",
 )
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("given", [True, False], ids=["lambda given", "lambda solved"])
@@ -150,7 +150,7 @@ def test_equals_the_reference(
     )
     host = learners_of(X, penalty=penalty, weights=weights)
     T = np.eye(10)
-    if penalty == "cyclic":  # functions a period of 7 cells apart are one
+    if penalty == "cyclic":  # functions a period of 7 cells apart share a coefficient
         T = np.eye(7)[np.arange(10) % 7]
     expected = reference.boost(
         host.dense() @ T,
@@ -395,7 +395,7 @@ def test_the_path_names_the_method_that_auto_chose(
 def test_auto_counts_the_blocks_that_will_be_allocated(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    """A host allocates blocks one by one; a device allocates all of them at once."""
+    """A host allocates blocks singly; a device allocates all blocks at once."""
     learners = learners_of(rng.random((500, 200)), n_basis=8).problem
     expected, possible = 64, 200
     block = 8 * 200 * 8**2
@@ -417,7 +417,8 @@ def test_gram_that_does_not_fit_raises(rng: np.random.Generator) -> None:
         shared_memory_per_block = 33 * 1024
 
     problem = learners_of(rng.random((20, 2))).problem
-    given: Any = problem, Gaussian(), 1000, SmallDevice()
-    assert methods.resolved("auto", *given) == "stacked"
+    fits = Fits(problem, Gaussian(), np.zeros(20), np.zeros((1, 1)))
+    given: Any = fits, 1000, SmallDevice()
+    assert methods.resolve_method("auto", *given) == "stacked"
     with pytest.raises(ValueError, match="method must be 'stacked' for 10 basis"):
-        methods.resolved("gram", *given)
+        methods.resolve_method("gram", *given)

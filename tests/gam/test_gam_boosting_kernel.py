@@ -10,11 +10,11 @@ from together import together
 
 from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
-from gpusolve._device.launch import ceil_div
+from gpusolve._device.launch import LAUNCH_SECONDS, ceil_div
 from gpusolve._gemv.gemv import VARIANTS
 from gpusolve.emulator import profile
 from gpusolve.gam import BSplines, Learners, boost, make_learners
-from gpusolve.gam._stacked import boosting_kernel, gram_kernel, stacked_kernel
+from gpusolve.gam._boosting import boosting_kernel, gram_kernel
 
 
 @pytest.fixture(autouse=True)
@@ -94,8 +94,7 @@ def test_a_watchdog_changes_only_the_number_of_launches(
     learners, y = some_learners(rng, 700), rng.standard_normal(700)
     expected = boost(learners, y, method=method, steps=7)
     monkeypatch.setattr(EmulatedDevice, "has_watchdog", True)
-    for module in (boosting_kernel, stacked_kernel):
-        monkeypatch.setattr(module, "steps_of_launch", lambda *_: steps)
+    monkeypatch.setattr(boosting_kernel, "steps_of_launch", lambda *_: steps)
     path = boost(learners, y, method=method, steps=7)
     np.testing.assert_array_equal(path.selected, expected.selected)
     np.testing.assert_array_equal(path.updates, expected.updates)
@@ -109,8 +108,31 @@ def test_a_watchdog_allows_fewer_steps_for_more_bytes(
     device = EmulatedDevice()
     assert boosting_kernel.steps_of_launch(device, many) >= 2**31 - 1
     monkeypatch.setattr(EmulatedDevice, "has_watchdog", True)
-    steps = [boosting_kernel.steps_of_launch(device, one) for one in (few, many)]
+    steps = [boosting_kernel.steps_of_launch(device, shape) for shape in (few, many)]
     assert 1 <= steps[1] < steps[0] < 2**31 - 1
+
+
+@pytest.mark.parametrize(("method", "at_start"), [("stacked", 1), ("gram", 0)])
+def test_a_watchdog_counts_all_bytes_of_a_step(
+    method: str,
+    at_start: int,
+    rng: np.random.Generator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A row of each of 3 cubic learners has 4 doubles and an integer.
+
+    The 4 passes that fit in a launch include that `at_start`.
+    """
+    learners, y = some_learners(rng, 50), rng.standard_normal(50)
+    speed = 4.5 * 3 * 50 * (4 * 8 + 4) / LAUNCH_SECONDS
+    monkeypatch.setattr(EmulatedDevice, "has_watchdog", True)
+    monkeypatch.setattr(boosting_kernel, "READ_SPEED", speed)
+    launches = []
+    for passes in (4, 5):
+        with profile() as report:
+            boost(learners, y, method=method, steps=passes - at_start)
+        launches.append(report.kernels[-1].launches)
+    assert launches == [1, 2]
 
 
 @together("degree", [0, 2, 3, 5])

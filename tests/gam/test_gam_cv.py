@@ -17,7 +17,7 @@ from gpusolve.gam import (
     bootstrap_effects,
     cv_stop,
 )
-from gpusolve.gam._stacked.folds import make_folds
+from gpusolve.gam._boosting.folds import make_folds
 
 Data = tuple[np.ndarray, np.ndarray]
 
@@ -73,8 +73,8 @@ def test_a_splitter_and_its_pairs_give_the_same_folds(rng: np.random.Generator) 
     splitter = sklearn.StratifiedKFold(3)
     made = make_folds(splitter, weights, y, None, None)
     pairs = make_folds(splitter.split(np.zeros((30, 1)), y), weights, y, None, None)
-    for one, other in zip(made, pairs, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for fold, pair in zip(made, pairs, strict=True):
+        np.testing.assert_array_equal(fold, pair)
     # Each class of 10 rows is divided into 3 or 4 rows that are left out.
     for outside in made.out_of_bag > 0:
         assert set(np.bincount(y[outside])) <= {3, 4}
@@ -85,7 +85,7 @@ def test_masks_give_the_folds_of_their_indices() -> None:
     pairs = [([0, 1], [2, 3]), ([1, 3], [0, 2])]
     masks = [[np.isin(np.arange(4), some) for some in pair] for pair in pairs]
     found, expected = (
-        make_folds(one, weights, None, None, 0) for one in (masks, pairs)
+        make_folds(given, weights, None, None, 0) for given in (masks, pairs)
     )
     np.testing.assert_array_equal(found, expected)
 
@@ -191,8 +191,8 @@ def test_all_classes_count(rng: np.random.Generator) -> None:
     cv = cv_stop(model, folds)
     expected = np.zeros((3, 26))
     for label in range(3):
-        one = BoostedGAM(family="binomial", max_iter=25).fit(X, (y == label) * 1.0)
-        expected += cv_stop(one, folds).risk
+        binary = BoostedGAM(family="binomial", max_iter=25).fit(X, (y == label) * 1.0)
+        expected += cv_stop(binary, folds).risk
     np.testing.assert_allclose(cv.risk, expected, rtol=1e-9)
 
 
@@ -214,10 +214,10 @@ def test_intervals_are_quantiles_of_fits_to_samples(data: Data) -> None:
     weights = make_folds("bootstrap", np.ones(90), None, 9, 3).weights
     effects = []
     for w in weights:
-        one = BoostedGAM([bbs(0, boundary=(0, 1)), bols(1)], max_iter=40)
-        one.fit(X, y, sample_weight=w)
-        level = one.partial_effect(0, X[:, 0]).mean()
-        effects.append(one.partial_effect(0, x) - level)
+        refitted = BoostedGAM([bbs(0, boundary=(0, 1)), bols(1)], max_iter=40)
+        refitted.fit(X, y, sample_weight=w)
+        level = refitted.partial_effect(0, X[:, 0]).mean()
+        effects.append(refitted.partial_effect(0, x) - level)
     lower, upper = found.interval(0, x, level=0.5)
     np.testing.assert_allclose(lower, np.quantile(effects, 0.25, axis=0), rtol=1e-9)
     np.testing.assert_allclose(upper, np.quantile(effects, 0.75, axis=0), rtol=1e-9)

@@ -456,8 +456,8 @@ def test_the_score_equals_scikit_learn(data: Data) -> None:
     for w in (None, weights):
         expected = metrics.r2_score(y, model.predict(X), sample_weight=w)
         assert model.score(X, y, sample_weight=w) == pytest.approx(expected, rel=1e-12)
-    one = (np.arange(200) == 7).astype(float)
-    assert model.score(X, y, sample_weight=one) == 0
+    single = (np.arange(200) == 7).astype(float)
+    assert model.score(X, y, sample_weight=single) == 0
     with pytest.raises(ValueError, match="not all of it zero"):
         model.score(X, y, sample_weight=np.zeros(200))
 

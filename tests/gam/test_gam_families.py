@@ -54,7 +54,7 @@ YES_NO = [Binomial(), Binomial("logit")]
 COUNTS = [Poisson(), NegativeBinomial(), NegativeBinomial(1.7)]
 POSITIVE = [Gamma(), Gamma(2.5)]
 ALL = [*REAL, *YES_NO, *COUNTS, *POSITIVE]
-SMOOTH = [one for one in ALL if not isinstance(one, (Laplace, Quantile))]
+SMOOTH = [family for family in ALL if not isinstance(family, (Laplace, Quantile))]
 
 each = together("family", ALL, ids=str)
 
@@ -161,7 +161,7 @@ def test_negative_binomial_with_large_theta_is_poisson(
     atol = 4 * (y.max() ** 2 + np.exp(f).max() ** 2) / s
     for what in ("loss", "gradient"):
         found, wanted = (
-            getattr(one, what)(y, f, s) for one in (NegativeBinomial(), Poisson())
+            getattr(family, what)(y, f, s) for family in (NegativeBinomial(), Poisson())
         )
         np.testing.assert_allclose(found, wanted, rtol=0, atol=atol)
 
@@ -189,7 +189,7 @@ def test_each_fit_of_a_batch_is_that_fit_alone(
 
 
 def risk_of(family: Family, y: np.ndarray, w: np.ndarray | None) -> Callable[..., Any]:
-    """The weighted risk of a constant; the parameter stays that of the offset."""
+    """The weighted risk of a constant, with the parameter of the offset."""
     if family == Huber():
         median = families.Laplace().offset(y, w)
         family = Huber(float(family.nuisance(y, np.float64(median), w)))
@@ -327,7 +327,7 @@ def test_theta_of_slight_overdispersion_is_large_but_found(
 
 @pytest.mark.parametrize("f", [-500.0, 500.0])
 def test_theta_does_not_overflow(f: float) -> None:
-    """All counts differ so much from exp(f) that theta is at a limit or finite."""
+    """All counts are far from exp(f), so theta is at a limit or finite."""
     y, predictors = np.array([0.0, 2, 7, 1]), np.array([f, 0.5, 1.0, 0.7])
     theta, passes = np.zeros(1), np.zeros(1, np.int32)
     plain_kernel("find_theta")(
@@ -432,7 +432,7 @@ def test_families_have_names() -> None:
 # ---- CuPy ----------------------------------------------------------------------------
 
 
-def on_host(value: Any) -> Any:
+def copy_to_host(value: Any) -> Any:
     return value.get() if hasattr(value, "get") else value
 
 
@@ -443,7 +443,7 @@ def test_cupy_arrays_give_what_numpy_arrays_give(
     y = responses(family, rng)
     f, w = rng.standard_normal((2, 60)), rng.random((2, 60))
     with cupy_stand_in.installed(1) as cupy:
-        on_gpu = [cupy.asarray(one) for one in (y, f, w)]
+        on_gpu = [cupy.asarray(array) for array in (y, f, w)]
 
         family.check(on_gpu[0])
         response = family.response(on_gpu[1]).get()
@@ -454,7 +454,7 @@ def test_cupy_arrays_give_what_numpy_arrays_give(
             assert family.offset(on_gpu[0], None) == family.offset(y, None)
         s = family.nuisance(y, f, w)
         t = family.nuisance(*on_gpu)
-        np.testing.assert_array_equal(on_host(t), s)
+        np.testing.assert_array_equal(copy_to_host(t), s)
         for method in ("gradient", "loss"):
             found = getattr(family, method)(on_gpu[0], on_gpu[1], t).get()
             np.testing.assert_array_equal(found, getattr(family, method)(y, f, s))
@@ -543,9 +543,9 @@ def test_cuda_family_is_that_of_numpy(family: Family, rng: np.random.Generator) 
     gradient, loss = evaluate(family, y, f, s)
     wanted = family.gradient(y, f, s), family.loss(y, f, s)
     terms = abs(y) * (1 + abs(f)) + abs(f) + 10  # what the losses add up
-    for found, one in zip((gradient, loss), wanted, strict=True):
+    for found, right in zip((gradient, loss), wanted, strict=True):
         np.testing.assert_array_less(
-            abs(found - one), 64 * EPS * (abs(one) + terms) + 1e-300
+            abs(found - right), 64 * EPS * (abs(right) + terms) + 1e-300
         )
 
 
@@ -594,8 +594,8 @@ def digamma_gap(x: Decimal) -> Decimal:
     bernoulli += ["-3617/510", "43867/798", "-174611/330", "854513/138"]
     far = x + 60
     total = sum((1 / (x + k) for k in range(60)), 1 / (2 * far))
-    for k, one in enumerate(bernoulli, 1):
-        above, below = map(Decimal, one.split("/"))
+    for k, number in enumerate(bernoulli, 1):
+        above, below = map(Decimal, number.split("/"))
         total += above / below / (2 * k * far ** (2 * k))
     return total + x.ln() - far.ln()
 
@@ -633,7 +633,7 @@ def test_cuda_gamma_functions_are_those_of_numpy() -> None:
     found = np.empty((3, len(x)))
     args = (x, np.int32(len(x)), *found)
     plain_kernel("gamma_functions")((4,), (32,), args)
-    for one, name in zip(
+    for values, name in zip(
         found,
         ("stirling_error", "log_minus_digamma", "trigamma_minus_inverse"),
         strict=True,
@@ -641,4 +641,4 @@ def test_cuda_gamma_functions_are_those_of_numpy() -> None:
         wanted = getattr(gamma_function, name)(x)
         cancelled = np.where(x < 10, 22, 0)  # the largest term below 10
         error = 4 * EPS * cancelled + 16 * EPS * abs(wanted)
-        assert (abs(one - wanted) <= error).all(), name
+        assert (abs(values - wanted) <= error).all(), name

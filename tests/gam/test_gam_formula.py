@@ -1,4 +1,4 @@
-"""Formulas: the transformations are patsy's, the learners are those written out."""
+"""Formulas: transformations agree with patsy, learners with learners written out."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ ORACLES = [
 
 @together("code", ORACLES)
 def test_expressions_are_patsy_s(code: str) -> None:
-    """Also with new data, for which the transforms keep what they learned."""
+    """Also with new data: the transforms keep what they learned before."""
     shift = 7.5
     env = EvalEnvironment.capture(0)
     expression = Expression.learn(code, data(), env)
@@ -312,7 +312,7 @@ def test_a_formula_survives_pickling_and_json(text: str) -> None:
     ):
         assert loaded.text == text
         assert loaded.terms == formula.terms
-        before, after = (Frame.of(one.columns(data(1))) for one in (formula, loaded))
+        before, after = (Frame.of(form.columns(data(1))) for form in (formula, loaded))
         for name in before.names:
             if before.is_factor(name):
                 expected, found = before.factor(name), after.factor(name)
@@ -453,7 +453,7 @@ def test_a_binomial_formula_is_a_classifier(response: str) -> None:
 def test_weights_count_rows() -> None:
     source = data()
     weights = np.random.default_rng(2).integers(1, 4, N)
-    repeated = {name: np.repeat(one, weights) for name, one in source.items()}
+    repeated = {name: np.repeat(column, weights) for name, column in source.items()}
     weighted = gamboost("t ~ x + g", source, sample_weight=weights, max_iter=15)
     expected = gamboost("t ~ x + g", repeated, max_iter=15)
     np.testing.assert_array_equal(weighted.selected_, expected.selected_)

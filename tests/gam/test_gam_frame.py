@@ -54,7 +54,7 @@ def test_integers_and_bools_are_numeric_and_stay_levels(
 ) -> None:
     frame = Frame.of({"g": column})
     assert not frame.is_factor("g")
-    assert frame.numeric("g").tolist() == [float(one) for one in column]
+    assert frame.numeric("g").tolist() == [float(value) for value in column]
     assert frame.factor("g").levels == tuple(sorted(set(column)))
     assert all(type(level) is kind for level in frame.factor("g").levels)
 
@@ -62,8 +62,8 @@ def test_integers_and_bools_are_numeric_and_stay_levels(
 def test_a_categorical_keeps_its_levels_and_their_order() -> None:
     levels = ["low", "high", "unused"]
     column = pd.Categorical(["high", "low"], levels, ordered=True)
-    for one in (column, pd.Series(column)):
-        found = factor(one)
+    for given in (column, pd.Series(column)):
+        found = factor(given)
         assert found.levels == tuple(levels)
         assert found.ordered
         np.testing.assert_array_equal(found.codes, [1, 0])

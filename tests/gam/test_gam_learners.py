@@ -12,9 +12,9 @@ from together import together
 from gpusolve._device import threads
 from gpusolve._device.arrays import on_host
 from gpusolve.gam import BoostedGAM, bbs
-from gpusolve.gam._stacked import smoothing
-from gpusolve.gam._stacked.problem import prepare
-from gpusolve.gam._stacked.smoothing import (
+from gpusolve.gam._boosting import smoothing
+from gpusolve.gam._boosting.problem import prepare
+from gpusolve.gam._boosting.smoothing import (
     shrunken,
     smoothing_parameters,
     solve_lambda,
@@ -147,6 +147,23 @@ def test_lambda_does_not_depend_on_the_first_guess(
     np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 
+def test_learners_are_prepared_with_one_blas_thread(
+    X: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their sums do not depend on the number of cores."""
+    found = set()
+
+    def ranks(*args: Any) -> Any:
+        info = threads.blas().info()
+        found.update(one["num_threads"] for one in info if one["user_api"] == "blas")
+        return smoothing.ranks(*args)
+
+    monkeypatch.setattr(f"{prepare.__module__}.ranks", ranks)
+    with threads.blas().limit(limits=2, user_api="blas"):
+        make_learners(basis_of(X, 20), 20)
+    assert found == {1}
+
+
 def test_smoothing_parameters_are_solved_to_rounding() -> None:
     d = np.sort(np.exp(np.random.default_rng(1).uniform(-15, 30, (50, 12))))
     d[:, 0] = 0
@@ -189,7 +206,7 @@ def test_unknown_definition_of_degrees_of_freedom_raises(X: np.ndarray) -> None:
 
 
 def test_a_cyclic_penalty_makes_the_effect_periodic(X: np.ndarray) -> None:
-    """The learners have one coefficient for each cell, as those of `BoostedGAM`."""
+    """The learners have one coefficient for each cell, as in `BoostedGAM`."""
     y = np.sin(5 * X[:, 0]) + X[:, 1]
     bases = BSplines.spanning(X, 12)
     learners = make_learners(bases.evaluate(X), 12, penalty="cyclic")
@@ -302,7 +319,7 @@ def test_nearly_singular_matrices_are_shrunk_as_by_mboost(
 
 
 def test_few_levels_are_joined_smoothly(rng: np.random.Generator) -> None:
-    """There are no data between two levels, and a straight line has no penalty."""
+    """Data are missing between two levels, and a straight line costs nothing there."""
     x = rng.integers(0, 2, 60).astype(float)[:, None]
     splines = BSplines.spanning(x, 10)
     learners = make_learners(splines.evaluate(x), 10)
@@ -384,7 +401,7 @@ def test_functions_beyond_n_basis_raise(backend: Any, n_basis: int) -> None:
     basis = BSplines.spanning(np.linspace(0, 1, 50)[:, None], 8).evaluate(
         np.linspace(0, 1, 50)[:, None]
     )
-    basis = CompactBasis(*(backend.array(one) for one in basis))
+    basis = CompactBasis(*(backend.array(array) for array in basis))
     with pytest.raises(ValueError, match=rf"functions 0 to {n_basis - 1}"):
         make_learners(basis, n_basis)
     negative = CompactBasis(basis.first - 1, basis.values)

@@ -1,4 +1,4 @@
-"""After many steps, a boosted model is the one that minimises the risk."""
+"""After many steps, a boosted model minimises the risk."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_splines_without_a_penalty_become_least_squares() -> None:
 
 @pytest.mark.parametrize("family", [Laplace(), Quantile(0.8)], ids=str)
 def test_lines_become_the_quantile_regression(family: Family) -> None:
-    """The steps keep their length, so the risk comes close to that of the limit."""
+    """The steps keep their length, so the risk comes close to the risk of the limit."""
     X, y = sample(family)
     tau = getattr(family, "tau", 0.5)
     D = np.column_stack([np.ones(len(X)), X])

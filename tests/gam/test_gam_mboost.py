@@ -12,26 +12,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from mboost_accidents import ACCURACY, as_mboost
+from mboost_accidents import ACCURACY, mboost_family
 from mboost_figures import (
     FAMILIES,
     FITS,
     SAME_OFFSET,
     Fit,
     Vector,
+    add_derived,
     column,
     data,
     load,
     mixed,
     response_of,
     weights_of,
-    with_derived,
 )
 from together import together
 
-from gpusolve.gam._stacked.path import Path
-from gpusolve.gam._stacked.problem import PreparedLearners, column_coefficients, prepare
-from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._boosting.batch import Fits
+from gpusolve.gam._boosting.path import Path
+from gpusolve.gam._boosting.problem import (
+    PreparedLearners,
+    column_coefficients,
+    prepare,
+)
+from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Gamma
 
@@ -80,14 +85,10 @@ def boosted(name: str, given: bool = True) -> Boosted:
     problem = prepare(terms, frame(), w, lambda_=found["lambda"] if given else None)
     offset = found["offset"]
     start = np.full((1, 1), offset) if fit.offset is None else column(fit.offset)[None]
-    path = boost_family(
-        problem,
-        as_mboost(fit.family),
-        response_of(fit),
-        start,
-        learning_rate=found["nu"],
-        steps=found["mstop"],
+    fits = Fits(
+        problem, mboost_family(fit.family), response_of(fit), start, found["nu"]
     )
+    path = boost_family(fits, found["mstop"])
     return Boosted(fit, found, problem, start, path)
 
 
@@ -233,9 +234,9 @@ def test_the_offset_is_that_of_mboost(name: str) -> None:
     sorted(set(FAMILIES) - {*SAME_OFFSET, "huber_adaptive", "gaussian_offset"}),
 )
 def test_the_offset_has_the_least_risk(name: str) -> None:
-    """mboost's minimiser is rough, or its offset is the one of another family.
+    """mboost's minimiser is rough, or its offset is the offset of another family.
 
-    The risk is convex: a minimum near the offset is the only one.
+    The risk is convex: a minimum near the offset is the only minimum.
     """
     made = boosted(name)
     family, y, w = made.fit.family, response_of(made.fit), weights_of(made.fit)
@@ -251,7 +252,7 @@ def test_the_offset_has_the_least_risk(name: str) -> None:
 
 
 def new_rows(found: dict[str, Any]) -> Frame:
-    return Frame.of(with_derived(found["newdata"]))
+    return Frame.of(add_derived(found["newdata"]))
 
 
 @together("name", ["gaussian", "binomial", "binomial_glm", "poisson", "gammareg"])

@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-from mboost_accidents import as_mboost
+from mboost_accidents import mboost_family
 from mboost_figures import (
     FITS,
     SAME_OFFSET,
     Vector,
+    add_derived,
     column,
     data,
     folds,
     load,
     response_of,
     weights_of,
-    with_derived,
 )
 from together import together
 
@@ -34,8 +34,9 @@ from gpusolve.gam import (
     cv_stop,
     gamboost,
 )
-from gpusolve.gam._stacked.problem import prepare
-from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._boosting.batch import Fits
+from gpusolve.gam._boosting.problem import prepare
+from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Family
 
@@ -59,7 +60,7 @@ def fit(name: str, family: Family, **parameters: Any) -> BoostedGAM:
 def fitted(name: str, steps: int | None = None) -> BoostedGAM:
     """The model, with as many steps as mboost's or as given."""
     steps = steps or load(name)["mstop"]
-    return fit(name, as_mboost(FITS[name].family), max_iter=steps)
+    return fit(name, mboost_family(FITS[name].family), max_iter=steps)
 
 
 @together(
@@ -102,7 +103,7 @@ def test_kernels_follow_the_path_of_mboost(device_backend: Any, name: str) -> No
 
 
 def new_rows(found: dict[str, Any]) -> pd.DataFrame:
-    return with_derived(found["newdata"])
+    return add_derived(found["newdata"])
 
 
 def test_predictions_of_new_rows_are_those_of_mboost() -> None:
@@ -227,14 +228,14 @@ def test_the_risks_of_folds_with_other_offsets_are_those_of_mboost(
         "expectreg_0.8": lambda w: y[w == 1].mean(),
     }
     left_out = (weights == 0) * 1.0
-    path = boost_family(
+    fits = Fits(
         prepare([term.learn(frame) for term in asked.terms], frame, weights),
         asked.family,
         y,
         np.array([[rules[name](w)] for w in weights]),
-        steps=60,
         out_of_bag=left_out,
     )
+    path = boost_family(fits, 60)
     assert path.out_of_bag is not None
     risks = path.out_of_bag / left_out.sum(axis=1)[:, None]
     np.testing.assert_allclose(risks, expected, rtol=1e-9)

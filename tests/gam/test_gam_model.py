@@ -589,7 +589,7 @@ def test_on_a_device(backend: Any, monkeypatch: pytest.MonkeyPatch, way: str) ->
 @together("family", EVERY_FAMILY, ids=str)
 @together("rows", [1, 2, 5])
 def test_few_rows(family: Family, rows: int) -> None:
-    """A fit is finite, or an error says why there is none."""
+    """A fit is finite, or an error says why it fails."""
     X, y = sample(family, 20)
     X, y = X[:rows], y[:rows]
     try:
@@ -602,7 +602,8 @@ def test_few_rows(family: Family, rows: int) -> None:
 
 def test_a_pickle_has_no_training_data(counts: Data) -> None:
     X, y = (
-        np.tile(one, (20, 1)) if one.ndim == 2 else np.tile(one, 20) for one in counts
+        np.tile(count, (20, 1)) if count.ndim == 2 else np.tile(count, 20)
+        for count in counts
     )
     model = fit(max_iter=3).fit(X, y)
     assert model._data[0].frame.rows == 4000

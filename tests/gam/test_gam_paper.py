@@ -84,9 +84,9 @@ def test_a_prediction_is_the_sum_of_bases_times_coefficients(
     lambda_ = np.array(
         [
             reference.smoothing_parameter(
-                one, np.ones(ROWS), np.eye(FUNCTIONS), 1, "trace"
+                basis, np.ones(ROWS), np.eye(FUNCTIONS), 1, "trace"
             )
-            for one in B
+            for basis in B
         ]
     )
     np.testing.assert_allclose(model.lambda_, lambda_, rtol=1e-7)
@@ -100,12 +100,12 @@ def test_a_prediction_is_the_sum_of_bases_times_coefficients(
     bases = [patsy_basis(x, at=z) for x, z in zip(X.T, new.T, strict=True)]
     prediction = y.mean() + np.einsum("jnk,jk->n", bases, coef)
     model.save(tmp_path / "model.json")
-    for one in (
+    for restored in (
         model,
         pickle.loads(pickle.dumps(model)),
         load(tmp_path / "model.json"),
     ):
-        found = backend.numpy(one.predict(backend.array(new)))
+        found = backend.numpy(restored.predict(backend.array(new)))
         np.testing.assert_allclose(found, prediction, atol=1e-6)
 
 
@@ -166,7 +166,7 @@ def test_algorithm_1_prepares_lambda_inverse_and_mean(B: Arrays, y: Arrays) -> N
 
 @pytest.mark.paper(
     "Sieminski, Algorithm 2",
-    "The steps are those of the algorithm as written, with 3 products for each learner "
+    "The steps agree with the algorithm as written, with 3 products for each learner "
     "in each step: the residual sum of squares needs the fit of every learner",
 )
 @pytest.mark.parametrize("variant", ["naive", "threads_per_dot", "threads_per_row"])
@@ -193,9 +193,13 @@ def test_algorithm_2_as_written(
     np.testing.assert_array_equal(path.selected, selected)
     np.testing.assert_allclose(path.coef(K), coef, rtol=0, atol=1e-11)
     assert path.risk[-1] == pytest.approx(sum((y - mu) ** 2), rel=1e-11)
-    reads = [one for one in report.kernels if one.name.startswith(f"gemv_{variant}<")]
-    assert sum(one.launches for one in reads) == 3 * steps
-    multiplied = sum(one.arithmetic["float64 multiply"] for one in reads)
+    reads = [
+        kernel
+        for kernel in report.kernels
+        if kernel.name.startswith(f"gemv_{variant}<")
+    ]
+    assert sum(kernel.launches for kernel in reads) == 3 * steps
+    multiplied = sum(kernel.arithmetic["float64 multiply"] for kernel in reads)
     assert multiplied == steps * K * (2 * rows * FUNCTIONS + FUNCTIONS**2)
 
 

@@ -90,26 +90,26 @@ def test_effects_of_every_kind(kind: str) -> None:
     model = fitted(term)
     effect = effect_of(model, 0)
     d = data()
-    assert [one.name for one in effect.axes] == axes
+    assert [axis.name for axis in effect.axes] == axes
     assert list(effect.multipliers) == multipliers
     assert set(effect.fixed) == set(fixed)
     for name, value in effect.fixed.items():
         assert value == (np.median(d[name]) if fixed[name] is None else fixed[name])
-    for one in effect.axes:
-        values = d[one.name]
-        if one.is_factor:
-            assert one.points.tolist() == sorted(set(values.tolist()))
+    for axis in effect.axes:
+        values = d[axis.name]
+        if axis.is_factor:
+            assert axis.points.tolist() == sorted(set(values.tolist()))
         else:
             np.testing.assert_array_equal(
-                one.points[[0, -1]], [values.min(), values.max()]
+                axis.points[[0, -1]], [values.min(), values.max()]
             )
-        np.testing.assert_array_equal(one.rug, values)
+        np.testing.assert_array_equal(axis.rug, values)
     mean = 0.0 if multipliers else model.partial_effect(0, d).mean()
-    place = tuple(2 if len(one.points) > 2 else 1 for one in effect.axes)
+    place = tuple(2 if len(axis.points) > 2 else 1 for axis in effect.axes)
     at = {a.name: a.points[[j]] for a, j in zip(effect.axes, place, strict=True)}
     at |= {name: np.ones(1) for name in multipliers}
     at |= {name: np.array([value]) for name, value in effect.fixed.items()}
-    assert effect.values.shape == tuple(len(one.points) for one in effect.axes)
+    assert effect.values.shape == tuple(len(axis.points) for axis in effect.axes)
     np.testing.assert_allclose(
         effect.values[place], model.partial_effect(0, at)[0] - mean, atol=1e-12
     )
@@ -161,16 +161,16 @@ def test_missing_values_are_not_in_the_rug() -> None:
 # ---- scales --------------------------------------------------------------------------
 
 
-def with_extent(lower: float, upper: float, *bounds: float) -> Effect:
+def make_effect(lower: float, upper: float, *bounds: float) -> Effect:
     axis = Axis("x", np.array([0.0, 1.0]), np.zeros(1), False)
     values = np.array([lower, upper])
-    drawn = [np.full(2, one) for one in bounds]
+    drawn = [np.full(2, bound) for bound in bounds]
     return Effect("bbs(x)", (axis,), (), {}, values, *drawn)
 
 
 def test_effects_of_similar_heights_share_a_scale() -> None:
     extents = [(-1, 1), (-0.1, 0.2), (0, 0.4), (0, 0.39), (5, 5.01), (0, 0)]
-    limits = shared_limits([with_extent(*one) for one in extents])
+    limits = shared_limits([make_effect(*extent) for extent in extents])
     # Heights: 2, 0.3, 0.4, 0.39, 0.01, 0. A fifth of 2 is 0.4.
     high, middle, low = 2 * MARGIN, 0.49 * MARGIN, 0.01 * MARGIN
     expected = [
@@ -186,14 +186,14 @@ def test_effects_of_similar_heights_share_a_scale() -> None:
 
 
 def test_bounds_of_effects_are_within_their_scale() -> None:
-    (limits,) = shared_limits([with_extent(0, 1, -2.0, 3.0)])
+    (limits,) = shared_limits([make_effect(0, 1, -2.0, 3.0)])
     np.testing.assert_allclose(limits, [-2 - 5 * MARGIN, 3 + 5 * MARGIN])
 
 
 # ---- figures -------------------------------------------------------------------------
 
 
-def by_title(figure: Any) -> dict[str, Any]:
+def axes_by_title(figure: Any) -> dict[str, Any]:
     return {axis.get_title(): axis for axis in figure.axes}
 
 
@@ -202,7 +202,7 @@ def test_the_figure_of_a_model() -> None:
         bbs("x"), bols("g"), bspatial("lon", "lat", knots=4), bbs("x", by="z"),
         bbs("lat", by="g", df=7), bols("z", intercept=False),
     )  # fmt: skip
-    axes = by_title(model.plot())
+    axes = axes_by_title(model.plot())
     d = data()
 
     curve = axes["x"].lines[1]
@@ -238,7 +238,7 @@ def test_the_figure_of_a_model() -> None:
 
     np.testing.assert_array_equal(axes["risk"].lines[0].get_ydata(), model.risk_)
     widths = [bar.get_width() for bar in axes["reduction of the risk"].patches]
-    importance = [one for one in model.importance().values() if one]
+    importance = [part for part in model.importance().values() if part]
     np.testing.assert_allclose(widths, importance)
     named = [t.get_text() for t in axes["reduction of the risk"].get_yticklabels()]
     assert [title for title in axes if title][: len(named)] == named
@@ -249,7 +249,7 @@ def test_a_small_effect_is_not_flattened_and_scales_are_not_repeated() -> None:
     y = d["x"] + 0.9 * d["z"] / np.ptp(d["z"]) + 0.01 * d["lat"] / 10
     terms = [bols("x"), bols("z"), bols("lat")]
     model = BoostedGAM(terms, max_iter=2000, learning_rate=0.5).fit(d, y)
-    axes = by_title(model.plot(["x", "z", "lat"]))
+    axes = axes_by_title(model.plot(["x", "z", "lat"]))
     assert axes["x"].get_ylim() == axes["z"].get_ylim()
     assert np.ptp(axes["lat"].get_ylim()) < 0.02
     labelled = [
@@ -261,30 +261,30 @@ def test_a_small_effect_is_not_flattened_and_scales_are_not_repeated() -> None:
 
 def test_maps_share_their_colours() -> None:
     model = fitted(bspatial("lon", "lat", knots=4), bspatial("x", "z", knots=4))
-    axes = by_title(model.plot())
+    axes = axes_by_title(model.plot())
     maps = [axes[name].collections[0] for name in ("lon, lat", "x, z")]
-    limits = [one.get_clim() for one in maps]
+    limits = [drawn.get_clim() for drawn in maps]
     assert limits[0] == limits[1]
-    for one in maps:
-        assert one.levels[0] == -one.levels[-1]
+    for drawn in maps:
+        assert drawn.levels[0] == -drawn.levels[-1]
 
 
 def test_learners_of_the_same_features_have_their_own_titles() -> None:
     model = fitted(bols("x"), bbs("x", center=True, df=2))
-    titles = list(by_title(model.plot()))
+    titles = list(axes_by_title(model.plot()))
     assert {"bols(x)", "bbs(x, df=2, center=True)"} < set(titles)
 
 
 def test_columns_of_a_matrix_are_numbered() -> None:
     X = np.random.default_rng(0).random((50, 3))
     model = BoostedGAM(max_iter=9).fit(X, X[:, 1])
-    assert "x1" in by_title(model.plot())
+    assert "x1" in axes_by_title(model.plot())
 
 
 def test_many_levels_are_counted() -> None:
     d = {"id": np.repeat([f"i{j:02d}" for j in range(30)], 5)}
     model = BoostedGAM([brandom("id")], max_iter=5).fit(d, np.arange(150) % 7)
-    axis = by_title(model.plot())["id"]
+    axis = axes_by_title(model.plot())["id"]
     assert len(axis.patches) == 30
     assert not axis.get_xticks().size
     assert axis.get_xlabel() == "30 levels"
@@ -293,7 +293,7 @@ def test_many_levels_are_counted() -> None:
 def test_bounds_are_drawn() -> None:
     model = fitted(bbs("x"), bols("g"), bbs("lat", by="g", df=7))
     samples = bootstrap_effects(model, 5, random_state=0)
-    axes = by_title(model.plot(samples=samples))
+    axes = axes_by_title(model.plot(samples=samples))
     assert len(axes["x"].collections) == 1
     assert len(axes["lat by g"].collections) == 3
     (lines,) = axes["g"].collections
@@ -309,7 +309,7 @@ def test_folds_are_drawn_with_their_mean_and_the_stop() -> None:
     cv = CrossValidation(risk)
     (axis,) = cv.plot().axes
     *folds, mean, stop = axis.lines
-    np.testing.assert_array_equal([one.get_ydata() for one in folds], risk)
+    np.testing.assert_array_equal([line.get_ydata() for line in folds], risk)
     np.testing.assert_array_equal(mean.get_ydata(), [4, 1.5, 1, 2.5])
     assert stop.get_xdata() == [2, 2]
     assert "least after 2" in axis.get_title()
@@ -320,7 +320,7 @@ def test_folds_are_drawn_in_the_figure_of_a_model() -> None:
     cv = cv_stop(model, n_folds=3, random_state=0)
     figure = model.plot(cv=cv)
     title = f"risk of rows left out: least after {cv.best_iteration}"
-    assert title in by_title(figure)
+    assert title in axes_by_title(figure)
     assert len(figure.axes) == 5
 
 
@@ -329,7 +329,7 @@ def test_a_class_of_several() -> None:
     terms = [bbs("x"), bbs("z")]
     model = BoostedGAMClassifier(terms, max_iter=9).fit(d, d["g"])
     for fit in range(3):
-        axes = by_title(model.plot(["x"], fit=fit))
+        axes = axes_by_title(model.plot(["x"], fit=fit))
         curve = axes["x"].lines[1]
         expected = model.partial_effect(0, {"x": curve.get_xdata()}, fit=fit)
         level = model.partial_effect(0, d, fit=fit).mean()
@@ -342,7 +342,7 @@ def test_a_class_of_several() -> None:
 def test_a_model_without_effects() -> None:
     d = data()
     model = BoostedGAM([bbs("x")], max_iter=0).fit(d, response(d))
-    assert list(by_title(model.plot())) == ["risk", "reduction of the risk"]
+    assert list(axes_by_title(model.plot())) == ["risk", "reduction of the risk"]
 
 
 def test_matplotlib_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

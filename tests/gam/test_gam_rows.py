@@ -1,11 +1,11 @@
-"""Products of designs, against those of their dense matrices."""
+"""Products of designs, against products of their dense matrices."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from gpusolve.gam._stacked.stacked_cpu import CHUNK_WIDTH, chunks_of
+from gpusolve.gam._boosting.stacked_cpu import CHUNK_WIDTH, chunks_of
 from gpusolve.gam._terms.rows import DesignPart, Rows, kronecker, side_by_side
 
 N = 60

@@ -47,7 +47,7 @@ def test_each_fit_is_that_of_the_rows_of_a_half(sampling: str, weighted: bool) -
     expected = np.zeros((151, 6))
     for half in all_halves.T:
         weights = half if w is None else half * w
-        # The knots are those of all rows: fit with weights of zero.
+        # All rows give the knots: so rows outside get the weight 0.
         path = path_of_weights(X, y, weights)
         different = list(dict.fromkeys(path.tolist()))[:3]
         for learner in different:
@@ -74,22 +74,22 @@ def test_fractional_weights_are_scaled_in_every_half() -> None:
     np.testing.assert_array_equal(weights[:5] > 0, weights[5:] == 0)
     np.testing.assert_allclose(weights.sum(axis=1), 10, rtol=1e-14)
     ratio = (weights[:5] + weights[5:]) / w
-    for one, half in zip(ratio, weights[:5] > 0, strict=True):
-        assert np.ptp(one[half]) < 1e-14
-        assert np.ptp(one[~half]) < 1e-14
+    for values, half in zip(ratio, weights[:5] > 0, strict=True):
+        assert np.ptp(values[half]) < 1e-14
+        assert np.ptp(values[~half]) < 1e-14
 
 
 def test_random_halves_are_reproducible_and_of_half_the_rows() -> None:
     X, y = example()
     model = BoostedGAM(LEARNERS).fit(X, y)
-    one = stability_selection(model, q=2, pfer=1.0, B=10, random_state=3)
-    other = stability_selection(model, q=2, pfer=1.0, B=10, random_state=3)
-    np.testing.assert_array_equal(one.paths, other.paths)
-    assert one.selected == ["bbs(1, knots=5)", "bols(4)"]
-    np.testing.assert_allclose(one.paths * 20, np.rint(one.paths * 20), atol=1e-12)
-    assert (np.diff(one.paths, axis=0) >= 0).all()
-    assert (one.paths.sum(axis=1) <= 2 + 1e-12).all()
-    assert not one.paths[0].any()
+    first = stability_selection(model, q=2, pfer=1.0, B=10, random_state=3)
+    second = stability_selection(model, q=2, pfer=1.0, B=10, random_state=3)
+    np.testing.assert_array_equal(first.paths, second.paths)
+    assert first.selected == ["bbs(1, knots=5)", "bols(4)"]
+    np.testing.assert_allclose(first.paths * 20, np.rint(first.paths * 20), atol=1e-12)
+    assert (np.diff(first.paths, axis=0) >= 0).all()
+    assert (first.paths.sum(axis=1) <= 2 + 1e-12).all()
+    assert not first.paths[0].any()
 
 
 def test_noise_is_seldom_selected() -> None:

@@ -51,8 +51,8 @@ def test_numbers_of_learners_of_mboost(
 def unimodal_tail(mean: float, least: int, steps: int) -> float:
     """The largest tail of a unimodal X, by brute force over its extreme points.
 
-    A unimodal distribution is a mixture of uniform ones around its mode. So the largest
-    tail is that of a mixture of two of them.
+    A unimodal distribution is a mixture of uniform distributions around its mode. So
+    the largest tail is the tail of a mixture of two uniform distributions.
     """
     best = 0.0
     for mode in range(steps + 1):

@@ -1,7 +1,7 @@
 """The boosting loop of mixed learners and any family, as one kernel.
 
 The oracle is a loop over dense matrices, written here. Gradients, losses and adaptive
-parameters are those of the families in NumPy.
+parameters come from the families in NumPy.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from together import together
 
 from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
+from gpusolve._device.launch import LAUNCH_SECONDS
 from gpusolve.emulator import profile
-from gpusolve.gam._stacked import stacked_cpu, stacked_kernel
-from gpusolve.gam._stacked.problem import Cone, PreparedLearners, prepare
-from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._boosting import boosting_kernel, stacked_cpu, stacked_kernel
+from gpusolve.gam._boosting.batch import Fits
+from gpusolve.gam._boosting.path import AXES, Path
+from gpusolve.gam._boosting.problem import Cone, PreparedLearners, prepare
+from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam._terms.rows import (
     DesignPart,
@@ -48,16 +51,6 @@ Floats = NDArray[np.float64]
 RATE = 0.3
 
 
-class Steps(NamedTuple):
-    """What `boost_family` returns, as arrays."""
-
-    selected: NDArray[np.int32]
-    updates: Floats
-    risk: Floats
-    out_of_bag: Floats | None
-    nuisance: Floats
-
-
 # ---- learners, and the oracle --------------------------------------------------------
 
 
@@ -69,7 +62,7 @@ def local_rows(rng: np.random.Generator, n: int, functions: int, width: int) -> 
 
 
 def mixed_rows(rng: np.random.Generator, n: int) -> tuple[Rows, ...]:
-    """Designs of 1, 2, 3, 4, 6 and 40 values in each row, in one or more parts."""
+    """Designs of 1, 2, 3, 4, 6 and 40 values in each row, in some parts."""
     spline, factor = local_rows(rng, n, 9, 4), local_rows(rng, n, 5, 1)
     surface = kronecker(local_rows(rng, n, 7, 4), local_rows(rng, n, 12, 10))
     line = dense_rows(np.stack([np.ones(n), rng.standard_normal(n)], axis=1))
@@ -112,7 +105,7 @@ def plain_loop(
     start: Floats,
     steps: int,
     out_of_bag: Floats | None,
-) -> Steps:
+) -> Path:
     """The algorithm with dense matrices, one fit after the other."""
     F, most = problem.fits, problem.functions
     dense = [design.dense() for design in problem.rows]
@@ -140,9 +133,8 @@ def plain_loop(
             nuisance[fit, step] = float(family.nuisance(own_y, f, w))
             loss = family.loss(own_y, f, nuisance[fit, step])
             risk[fit, step], second[fit, step] = w @ loss, v @ loss
-    return Steps(
-        selected, updates, risk, None if out_of_bag is None else second, nuisance
-    )
+    second = None if out_of_bag is None else second
+    return Path(0.0, selected, updates, risk, "dense", nuisance, second)
 
 
 def on_device(
@@ -152,14 +144,12 @@ def on_device(
     start: Floats,
     steps: int,
     out_of_bag: Floats | None = None,
-) -> Steps:
-    made = stacked_kernel.boost(
-        problem, family, y, start, RATE, steps, out_of_bag, device=EmulatedDevice()
-    )
-    return Steps(*made)
+) -> Path:
+    fits = Fits(problem, family, y, start, RATE, out_of_bag)
+    return stacked_kernel.boost(fits, steps, EmulatedDevice())
 
 
-def assert_same(found: Steps, expected: Steps, tolerance: float = 1e-9) -> None:
+def assert_same(found: Path, expected: Path, tolerance: float = 1e-9) -> None:
     np.testing.assert_array_equal(found.selected, expected.selected)
     for name in ("updates", "risk", "out_of_bag", "nuisance"):
         one, other = getattr(found, name), getattr(expected, name)
@@ -171,16 +161,16 @@ def assert_same(found: Steps, expected: Steps, tolerance: float = 1e-9) -> None:
             )
 
 
-def assert_same_bits(found: Steps, expected: Steps) -> None:
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one, other)
+def assert_same_bits(found: Path, expected: Path) -> None:
+    for name in AXES:
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
 
 # ---- families ------------------------------------------------------------------------
 
 
 SLOW = pytest.mark.slow
-"""A kernel is compiled for each family: some are variants of one that is tested."""
+"""A kernel is compiled for each family: some are variants of a tested family."""
 
 FAMILIES = {
     "gaussian": Gaussian(),
@@ -319,6 +309,18 @@ def test_equal_learners_tie_to_the_first(rng: np.random.Generator) -> None:
     assert set(found.selected[0].tolist()) == {1}
 
 
+def test_a_design_of_several_learners_is_stored_once(rng: np.random.Generator) -> None:
+    factor, spline = local_rows(rng, 80, 5, 1), local_rows(rng, 80, 9, 4)
+    designs = stacked_kernel.designs_of((factor, spline, factor), None)
+    np.testing.assert_array_equal(designs.parts[:, :2], [[0, 0], [80, 80], [0, 0]])
+    np.testing.assert_array_equal(
+        designs.values, np.append(factor.parts[0].values, spline.parts[0].values)
+    )
+    np.testing.assert_array_equal(
+        designs.first, np.append(factor.parts[0].first, spline.parts[0].first)
+    )
+
+
 # ---- medians -------------------------------------------------------------------------
 
 
@@ -328,7 +330,7 @@ MEDIANS = {
     "ties": [2.0, 2.0, 2.0, 5.0],
     "between": [1.0, 1.0, 2.0, 2.0],
     "zeros": [0.0, 0.0, 0.0, 7.0],
-    "one": [5.0],
+    "single": [5.0],
     "scales": [1e-300, 1e-10, 1.0, 1e300],
     "tiny": [0.0, 5e-324, 5e-324, 1.0],
     "neighbours": [1.0, float(np.nextafter(1, 2)), float(np.nextafter(1, 0)), 1.0],
@@ -380,15 +382,12 @@ def test_a_surface_of_576_functions(rng: np.random.Generator) -> None:
 
 def test_too_many_functions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EmulatedDevice, "shared_memory_per_block", 5000)
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     frame = Frame.of({"a": np.linspace(0, 1, 50), "b": np.linspace(0, 1, 50) ** 2})
     terms = [bbs("a", knots=9).learn(frame), bbs("b", knots=40).learn(frame)]
     with pytest.raises(ValueError, match=r"bbs\(b, .*fewer.*got 44 functions"):
         boost_family(
-            prepare(terms, frame),
-            Gaussian(),
-            np.zeros(50),
-            np.zeros((1, 1)),
-            device=EmulatedDevice(),
+            Fits(prepare(terms, frame), Gaussian(), np.zeros(50), np.zeros((1, 1)))
         )
 
 
@@ -403,11 +402,29 @@ def test_a_watchdog_changes_only_the_number_of_launches(
     family = FAMILIES[name]
     problem, y, start, held_out = three_fits(family, rng, n=60)
     expected = on_device(problem, family, y, start, 4, held_out)
-    monkeypatch.setattr(stacked_kernel, "steps_of_launch", lambda *_: 2)
+    monkeypatch.setattr(boosting_kernel, "steps_of_launch", lambda *_: 2)
     with profile() as report:
         found = on_device(problem, family, y, start, 4, held_out)
     assert [one.launches for one in report.kernels] == [3]
     assert_same_bits(found, expected)
+
+
+def test_a_watchdog_counts_the_bytes_of_all_fits(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start and 3 steps fit in a launch."""
+    problem, y, start, _ = three_fits(Gaussian(), rng, n=60)
+    parts = [part for design in problem.rows for part in design.parts]
+    bytes_of_step = 3 * sum(one.first.nbytes + one.values.nbytes for one in parts)
+    monkeypatch.setattr(EmulatedDevice, "has_watchdog", True)
+    speed = 4.5 * bytes_of_step / LAUNCH_SECONDS
+    monkeypatch.setattr(boosting_kernel, "READ_SPEED", speed)
+    launches = []
+    for steps in (3, 4):
+        with profile() as report:
+            on_device(problem, Gaussian(), y, start, steps)
+        launches.append(report.kernels[-1].launches)
+    assert launches == [1, 2]
 
 
 @pytest.fixture
@@ -479,9 +496,10 @@ def test_constrained_learners_are_those_of_nnls(rng: np.random.Generator) -> Non
     }
     problem = constrained(problem, kinds)
     found = on_device(problem, Poisson(), y, start, 8, held_out)
-    expected = stacked_cpu.boost(problem, Poisson(), y, start, RATE, 8, held_out)
+    fits = Fits(problem, Poisson(), y, start, RATE, held_out)
+    expected = stacked_cpu.boost(fits, 8)
     assert set(kinds) & set(np.unique(found.selected).tolist())
-    assert_same(found, Steps(*expected), 1e-10)
+    assert_same(found, expected, 1e-10)
 
 
 @pytest.mark.parametrize("order", [1, 2])
@@ -492,10 +510,9 @@ def test_a_constraint_holds_and_is_active(order: int, rng: np.random.Generator) 
     problem = constrained(problem_of((design,), None), {0: C})
     y = design.dense() @ np.cumsum(rng.standard_normal(24))
     found = on_device(problem, Gaussian(), y, np.zeros((1, 1)), 3)
-    expected = stacked_cpu.boost(
-        problem, Gaussian(), y, np.zeros((1, 1)), RATE, 3, None
-    )
-    assert_same(found, Steps(*expected), 1e-10)
+    fits = Fits(problem, Gaussian(), y, np.zeros((1, 1)), RATE)
+    expected = stacked_cpu.boost(fits, 3)
+    assert_same(found, expected, 1e-10)
     slack = found.updates[0] @ C.T
     rounding = 1e-13 * np.abs(found.updates).max()
     assert slack.min() > -rounding
@@ -514,5 +531,6 @@ def test_a_constraint_of_the_columns_of_a_transform(rng: np.random.Generator) ->
     y = design.dense() @ np.array([3.0, 1, 4, 1, 5, 9, 2, 6])
     found = on_device(problem, Gaussian(), y, np.zeros((1, 1)), 4)
     once = replace(problem, cones=(cone_of(C[:3], H, T),))
-    expected = stacked_cpu.boost(once, Gaussian(), y, np.zeros((1, 1)), RATE, 4, None)
-    assert_same(found, Steps(*expected), 1e-10)
+    fits = Fits(once, Gaussian(), y, np.zeros((1, 1)), RATE)
+    expected = stacked_cpu.boost(fits, 4)
+    assert_same(found, expected, 1e-10)

@@ -215,10 +215,10 @@ def mixed(seed: int = 0) -> dict[str, np.ndarray]:
 def private_classes(plain: Any) -> list[str]:
     """The classes of a document that are named with a private module."""
     if isinstance(plain, list):
-        return [name for one in plain for name in private_classes(one)]
+        return [name for value in plain for name in private_classes(value)]
     if not isinstance(plain, dict):
         return []
-    below = [name for one in plain.values() for name in private_classes(one)]
+    below = [name for value in plain.values() for name in private_classes(value)]
     name = str(plain.get("class", ""))
     return [*below, name] if name.startswith("_") or "._" in name else below
 
@@ -232,9 +232,9 @@ def test_families_are_stored(family: Family) -> None:
 
 @together("term", TERMS, ids=repr)
 def test_terms_are_stored(term: Term) -> None:
-    for one in (term, term.learn(Frame.of(mixed()))):
-        plain = json.loads(json.dumps(to_plain(one, "term")))
-        assert from_plain(plain) == one
+    for given in (term, term.learn(Frame.of(mixed()))):
+        plain = json.loads(json.dumps(to_plain(given, "term")))
+        assert from_plain(plain) == given
         assert not private_classes(plain)
 
 

@@ -74,7 +74,7 @@ def learn(term: Term, data: Any) -> Any:
 
 
 def kronecker_rows(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.array([np.kron(one, other) for one, other in zip(a, b, strict=True)])
+    return np.array([np.kron(p, q) for p, q in zip(a, b, strict=True)])
 
 
 def smoother(X: np.ndarray, K: np.ndarray, lambda_: float) -> np.ndarray:
@@ -132,7 +132,7 @@ TERMS = [
 ]
 
 
-@together(("term", "columns", "null"), TERMS, ids=lambda one: str(one))
+@together(("term", "columns", "null"), TERMS, ids=lambda value: str(value))
 def test_columns_and_null_space(
     data: dict[str, Any], term: Term, columns: int, null: int
 ) -> None:
@@ -233,7 +233,7 @@ def test_splines_within_boundary_knots_span_those_of_patsy(
 
 @pytest.mark.paper(
     "Sieminski, 4.1 basis",
-    "Splines with repeated end knots are those of patsy to 8 degree eps, for 16, 32 "
+    "Splines with repeated end knots equal patsy's splines to 8 degree eps, for 16, 32 "
     "and 64 functions and for degrees 0 to 5",
 )
 @together("dtype", [np.float32, np.float64])
@@ -283,7 +283,7 @@ def test_the_penalty_leaves_free_a_line_or_a_curve() -> None:
 def test_the_effect_outside_is_the_tangent_or_the_end(
     data: dict[str, Any], degree: int, end_knots: str, knots: Any
 ) -> None:
-    """patsy has no effect outside: `patsy.bs` raises."""
+    """The oracle is SciPy: outside the knots `patsy.bs` raises."""
     given = bbs("x", knots=knots, degree=degree, end_knots=end_knots)
     term = learn(given, data)
     coef = np.cos(np.arange(term.functions))
@@ -317,7 +317,7 @@ def test_the_basis_of_a_constant_is_zero(at: str, ends: str) -> None:
 
 
 def test_a_range_may_be_narrower_than_its_knots() -> None:
-    """The interior knots round to four numbers, of which one is the upper end."""
+    """The interior knots round to four numbers; the last number is the upper end."""
     x = 1 + np.arange(4) * np.finfo(np.float64).eps
     found = design(bbs("x", knots=20, end_knots="repeated"), {"x": x})
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-15)
@@ -822,7 +822,7 @@ def test_rows_on_a_device_equal_those_on_the_host(
     new["x"] = new["x"] * 1.5
     labels = {"g": np.where(np.arange(ROWS) % 9 == 5, "new", data["g"])}
     labels |= {"ordered": labels["g"], "id": data["id"]}
-    there = {name: device_backend.array(one) for name, one in new.items()}
+    there = {name: device_backend.array(column) for name, column in new.items()}
     for term, *_ in TERMS:
         expected = columns_at(learn(term, data), new | labels, **LENIENT)
         frame = Frame.of(
@@ -852,10 +852,10 @@ def test_terms_are_values(data: dict[str, Any], term: Term) -> None:
         return
     assert eval(repr(term)) == term
     assert hash(learned) == hash(pickle.loads(pickle.dumps(learned)))
-    for one in (term, learned):
-        loaded = stored(one)
-        assert loaded == one
-        assert loaded.label == one.label
+    for given in (term, learned):
+        loaded = stored(given)
+        assert loaded == given
+        assert loaded.label == given.label
     np.testing.assert_array_equal(columns_at(loaded, data), columns_at(learned, data))
     assert learned.learn(Frame.of(data)) == learned
 

@@ -153,7 +153,7 @@ def test_long_sums_in_many_chunks(
 def test_launch_shapes_of_large_matrices(
     backend: Any, blocks: int, layout: str, dtype: str, rng: Any, monkeypatch: Any
 ) -> None:
-    """With few blocks, small matrices get the launch shapes of large ones."""
+    """With few blocks, small matrices get the launch shapes of large matrices."""
     monkeypatch.setattr(gemv_kernel, "BLOCKS", blocks)
     for shape in ((5, 3001), (129, 140), (1030, 7), (2, 5)):
         for transpose in (False, True):

@@ -55,7 +55,7 @@ ASKING_FOR_STUDIES = {
     "gpusolve._blocks.scan",
     "gpusolve._nnls.cpu",
     "gpusolve._nnls.device",
-    "gpusolve.gam._stacked.stacked",
+    "gpusolve.gam._boosting.stacked",
     "gpusolve.sparse._coo_multiply",
 }
 """Modules that import a study, inside a function, if its method or variant is given."""
@@ -79,10 +79,10 @@ PUBLIC_FUNCTIONS = {
     if inspect.isfunction(function := getattr(module, name))
 }
 PUBLIC_CLASSES = [
-    (module, one)
+    (module, public)
     for module in PUBLIC_MODULES
     for name in module.__all__
-    if inspect.isclass(one := getattr(module, name))
+    if inspect.isclass(public := getattr(module, name))
 ]
 
 
@@ -122,17 +122,17 @@ def imported(name: str, nodes: Iterable[ast.AST]) -> Iterator[str]:
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     for node in nodes:
         if isinstance(node, ast.Import):
-            yield from (one.name for one in node.names if one.name in MODULES)
+            yield from (alias.name for alias in node.names if alias.name in MODULES)
         if not isinstance(node, ast.ImportFrom):
             continue
         module = importlib.util.resolve_name(
             "." * node.level + (node.module or ""), package
         )
-        for one in node.names:
-            target = f"{module}.{one.name}"
+        for alias in node.names:
+            target = f"{module}.{alias.name}"
             if target in MODULES:
                 yield target
-            elif module in MODULES and one.name != "__version__":
+            elif module in MODULES and alias.name != "__version__":
                 yield module
 
 
@@ -140,18 +140,18 @@ def test_rooms_import_only_rooms_below_them() -> None:
     found: dict[str, set[str]] = {room: set() for room in ROOMS}
     for name in MODULES:
         if room_of(name):
-            found[room_of(name)] |= {room_of(one) for one in imports(name)}
+            found[room_of(name)] |= {room_of(other) for other in imports(name)}
     assert {room: below - {room, "studies"} for room, below in found.items()} == ROOMS
 
 
 @pytest.mark.parametrize("room", ["_numerics", "reference"])
 def test_specifications_import_numpy_alone(room: str) -> None:
     found = {
-        one.partition(".")[0]
+        library.partition(".")[0]
         for name, path in MODULES.items()
         if room_of(name) == room
         for node in ast.walk(ast.parse(path.read_text()))
-        for one in libraries(node)
+        for library in libraries(node)
     }
     assert found - sys.stdlib_module_names == {"numpy"}
 
@@ -159,7 +159,7 @@ def test_specifications_import_numpy_alone(room: str) -> None:
 def libraries(node: ast.AST) -> Iterator[str]:
     """The modules of other packages that an import statement names."""
     if isinstance(node, ast.Import):
-        yield from (one.name for one in node.names)
+        yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.level == 0:
         yield node.module or ""
 
@@ -169,7 +169,7 @@ def test_studies_are_imported_when_they_are_asked_for() -> None:
     outside = [name for name in MODULES if room_of(name) not in ("", "studies")]
 
     def import_studies(name: str, nodes: Iterable[ast.AST]) -> bool:
-        return any(room_of(one) == "studies" for one in imported(name, nodes))
+        return any(room_of(other) == "studies" for other in imported(name, nodes))
 
     trees = {name: ast.parse(MODULES[name].read_text()) for name in outside}
     found = {name for name in outside if import_studies(name, ast.walk(trees[name]))}
@@ -199,19 +199,23 @@ def test_folders_import_each_other_in_no_circle(package: str) -> None:
     graph: dict[str, set[str]] = {}
     for name in MODULES:
         if name.startswith(f"{package}."):
-            below = {one for one in imports(name) if one.startswith(f"{package}.")}
-            found = {child(one) for one in below} - {child(name)}
+            below = {
+                other for other in imports(name) if other.startswith(f"{package}.")
+            }
+            found = {child(other) for other in below} - {child(name)}
             graph.setdefault(child(name), set()).update(found)
     graphlib.TopologicalSorter(graph).prepare()
 
 
 def test_every_constant_is_used() -> None:
-    """By its own module, or by one that imports it or its module.
+    """By its own module, or by a module that imports it or its module.
 
-    Those of studies are for benchmarks and tests, too.
+    Constants of studies are for benchmarks and tests, too.
     """
     trees = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
-    used = {one for name, tree in trees.items() for one in names_used(name, tree)}
+    used = {
+        constant for name, tree in trees.items() for constant in names_used(name, tree)
+    }
     unused = [
         f"{name}.{target.id}"
         for name, tree in trees.items()
@@ -229,8 +233,8 @@ def targets(node: ast.stmt) -> list[ast.Name]:
     if isinstance(node, ast.AnnAssign):
         return [node.target] if isinstance(node.target, ast.Name) else []
     assigned = node.targets if isinstance(node, ast.Assign) else []
-    names = [one for target in assigned for one in ast.walk(target)]
-    return [one for one in names if isinstance(one, ast.Name)]
+    names = [node for target in assigned for node in ast.walk(target)]
+    return [node for node in names if isinstance(node, ast.Name)]
 
 
 def names_used(name: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -242,9 +246,9 @@ def names_used(name: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
         if isinstance(node, ast.ImportFrom):
             relative = "." * node.level + (node.module or "")
             module = importlib.util.resolve_name(relative, package)
-            for one in node.names:
-                modules[one.asname or one.name] = f"{module}.{one.name}"
-                yield module, one.name
+            for alias in node.names:
+                modules[alias.asname or alias.name] = f"{module}.{alias.name}"
+                yield module, alias.name
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             yield name, node.id
@@ -292,11 +296,11 @@ def test_kernel_file_launcher_and_specification_share_a_name(path: Path) -> None
 # ---- pickles -------------------------------------------------------------------------
 
 
-@together(("module", "one"), PUBLIC_CLASSES)
+@together(("module", "public"), PUBLIC_CLASSES)
 def test_public_classes_name_their_public_module(
-    module: ModuleType, one: type[Any]
+    module: ModuleType, public: type[Any]
 ) -> None:
-    assert one.__module__ == module.__name__
+    assert public.__module__ == module.__name__
 
 
 def test_a_pickled_result_names_only_public_modules() -> None:
@@ -310,10 +314,10 @@ def test_a_pickled_result_names_only_public_modules() -> None:
 
 
 def test_tests_import_helpers_only() -> None:
-    """No test imports another test; those in tests/benchmarks may import benchmarks."""
+    """Tests and helpers import helpers; only tests/benchmarks imports benchmarks."""
     tests = Path(__file__).parents[1]
     scripts = {path.stem for path in (tests.parent / "benchmarks").glob("*.py")}
-    for path in tests.rglob("test_*.py"):
+    for path in tests.rglob("*.py"):
         nodes = ast.walk(ast.parse(path.read_text()))
         names = {name.partition(".")[0] for node in nodes for name in libraries(node)}
         assert not {name for name in names if name.startswith("test_")}, path

@@ -31,7 +31,7 @@ PAGES = [
     for page in [ROOT / "README.md", *sorted(DOCS.glob("**/*.md"))]
     if not BUILT & set(page.parts) and EXAMPLE.search(page.read_text())
 ]
-"""Those that have examples."""
+"""The pages that have examples."""
 
 
 def printed_by(source: str, names: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -81,7 +81,7 @@ def test_examples_print_what_the_page_says(
 
 
 def test_the_pages_have_the_examples() -> None:
-    """The expressions find them: a page for each user, and what they look up."""
+    """The expressions find the examples, on the pages for users and for look-up."""
     assert len(PAGES) >= 15
 
 
@@ -103,6 +103,6 @@ def public_modules() -> set[str]:
 
 
 def test_the_api_has_every_public_module() -> None:
-    """The names in each come from its ``__all__``, by the template of the page."""
+    """The names of a module come from its ``__all__``, by the template of the page."""
     page = (DOCS / "api.rst").read_text()
     assert set(re.findall(r"^   (gpusolve[\w.]*)$", page, re.M)) == public_modules()

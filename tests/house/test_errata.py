@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import gpusolve
-from gpusolve.gam._stacked.smoothing import smoothing_parameters
+from gpusolve.gam._boosting.smoothing import smoothing_parameters
 from gpusolve.reference._boosting import degrees_of_freedom
 from gpusolve.studies import qr_updating
 from gpusolve.studies.experiments import gaussian_columns
@@ -39,11 +39,15 @@ KINDS = (
 
 def example(name: str) -> Any:
     """A function of the page's examples."""
-    statements = (one for text in EXAMPLE.findall(PAGE) for one in ast.parse(text).body)
+    statements = (
+        statement
+        for text in EXAMPLE.findall(PAGE)
+        for statement in ast.parse(text).body
+    )
     (function,) = (
-        one
-        for one in statements
-        if isinstance(one, ast.FunctionDef) and one.name == name
+        statement
+        for statement in statements
+        if isinstance(statement, ast.FunctionDef) and statement.name == name
     )
     names = {"np": np}
     exec(ast.unparse(function), names)
@@ -103,7 +107,7 @@ def test_the_step_of_algorithm_1() -> None:
 
 
 def test_the_restricted_step_ends_at_the_boundary() -> None:
-    """For any feasible x and any y that has a component below 0; the others do not."""
+    """For any feasible x and any y with a component below 0; other steps do not."""
     random = np.random.default_rng(0)
     outside = np.zeros(2)
     for _ in range(100):
@@ -149,7 +153,7 @@ def test_line_4_of_algorithm_2() -> None:
     "Luo, 5.3", "A downdate rotates elements of Q^T b, so threads exchange them"
 )
 def test_a_downdate_mixes_q_t_b() -> None:
-    """No new element is a function of the old one at its place alone."""
+    """No new element is a function of the old element at its place alone."""
     random = np.random.default_rng(2)
     b = random.random(9)
     factorisation = qr_updating(random.random((9, 4)), "MGS")
@@ -179,7 +183,7 @@ def last_six_additions(sums: list[int], in_lockstep: bool) -> int:
 
 @pytest.mark.paper(
     "Luo, Algorithm 4",
-    "Threads of a warp that run one after another sum 512 ones to 56",
+    "If the threads of a warp run one after another, the sum of 512 times 1 is 56",
 )
 def test_a_warp_that_does_not_run_in_lockstep() -> None:
     """The barriers before leave 64 sums of 8."""
@@ -288,7 +292,7 @@ def test_halving_needs_a_power_of_two() -> None:
     "Sieminski, 4.1", "bs of patsy has its 4 inner knots at quantiles if it has df = 8"
 )
 def test_knots_of_patsy_are_quantiles() -> None:
-    """Four functions are those of a cubic without inner knots."""
+    """Four of the functions make a cubic without inner knots."""
     patsy = pytest.importorskip("patsy")
     x = np.random.default_rng(4).random(300) ** 3
 
@@ -312,8 +316,8 @@ def test_knots_of_patsy_are_quantiles() -> None:
 
 @pytest.mark.paper(
     "Cupp, 5.1, absolute index",
-    "row n + col exceeds 31 bits from 46341 x 46341 on, and 32 bits give 2 places one "
-    "index from 65537 x 65537 on",
+    "row n + col exceeds 31 bits from 46341 x 46341 on, and 32 bits give 2 places the "
+    "same index from 65537 x 65537 on",
 )
 def test_32_bits_are_too_few_for_the_absolute_index() -> None:
     largest = {n: (n - 1) * n + n - 1 for n in (46340, 46341, 65536, 65537)}
@@ -351,7 +355,7 @@ def test_accesses_of_a_multiplication() -> None:
 @pytest.mark.paper(
     "Cupp, 2.2, random matrices",
     "Matrices of 128 x 128 drawn as described have over 220 places in common, uniform "
-    "ones 164",
+    "matrices 164",
 )
 def test_the_matrices_of_the_document_have_more_in_common() -> None:
     """Means of 60 pairs; a pair of either kind scatters by 12."""
@@ -408,8 +412,8 @@ def scan_of_a_wave(x: list[int], reads_first: bool) -> list[int]:
 
 @pytest.mark.paper(
     "Oancea, Exercise 2",
-    "In place it needs all reads before a write: 4 ones, one after another, end in "
-    "[1, 2, 4, 6]",
+    "In place it needs all reads before a write: [1, 1, 1, 1] becomes [1, 2, 4, 6] if "
+    "the 4 threads run one after another",
 )
 def test_scan_of_a_wave_reads_before_it_writes() -> None:
     assert scan_of_a_wave([1, 1, 1, 1], reads_first=False) == [1, 2, 4, 6]

@@ -1,4 +1,4 @@
-"""The counts of machine code are those of small kernels that were counted by hand."""
+"""The counts of machine code agree with small kernels that were counted by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernel_code import (
     code_of,
     code_of_listing,
     has_disassembler,
-    in_loops,
+    loop_mask,
     read_listing,
 )
 from kernel_resources import Source
@@ -86,14 +86,14 @@ def test_a_loop_is_found_by_its_jumps() -> None:
     """Code that is left for good is in no loop, wherever it stands."""
     text = LISTING.replace(LAST_JUMP, "MOV R0, R1 ;")
     listing = read_listing(text)["kernel"]
-    addresses = [16 * i for i, inside in enumerate(in_loops(listing)) if inside]
+    addresses = [16 * i for i, inside in enumerate(loop_mask(listing)) if inside]
     assert addresses == [0x40, 0x50, 0x60, 0x70, 0xD0, 0xE0]
     assert code_of_listing(listing) == Code(20, 21 * 16, 1, 1)
 
 
 def test_a_jump_with_two_predicates_closes_an_outer_loop() -> None:
     listing = read_listing(LISTING)["kernel"]
-    outside = [16 * i for i, inside in enumerate(in_loops(listing)) if not inside]
+    outside = [16 * i for i, inside in enumerate(loop_mask(listing)) if not inside]
     assert outside == [0x00, 0xC0, 0x130, 0x140]
     assert code_of_listing(listing).divisions_in_loops == 4
 
@@ -101,7 +101,7 @@ def test_a_jump_with_two_predicates_closes_an_outer_loop() -> None:
 def test_an_indirect_jump_is_an_error() -> None:
     listing = read_listing(LISTING.replace(LAST_JUMP, "BRX R2 -0x20 ;"))["kernel"]
     with pytest.raises(ValueError, match=r"the target must be a label, got .*BRX"):
-        in_loops(listing)
+        loop_mask(listing)
 
 
 @together(

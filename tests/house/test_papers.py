@@ -100,7 +100,7 @@ CHOICES = re.compile(r"^ *(?:variant|method) : \{(.*?)\}", re.MULTILINE)
 
 
 def test_a_page_lists_every_variant_in_one_table() -> None:
-    """The choices are those of the docstrings, and of lists that are too long there."""
+    """The choices come from docstrings, and from lists that are too long there."""
     page = (ROOT / "docs" / "variants.md").read_text()
     listed = set(re.findall(r'^\|[^|]*\| `"(\w+)"` \|', page, re.MULTILINE))
     found = {"auto", *COMPARED, *REDUCTIONS}

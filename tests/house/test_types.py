@@ -17,8 +17,8 @@ from gpusolve._nnls.options import (
     QuadraticOptions,
 )
 from gpusolve._nnls.solve import NNLS_METHODS
+from gpusolve.gam._boosting.smoothing import DEFINITIONS
 from gpusolve.gam._model.specification import ALLOWED
-from gpusolve.gam._stacked.smoothing import DEFINITIONS
 from gpusolve.gam._terms.spline import CONSTRAINTS
 from gpusolve.gam.families import FAMILIES, FamilyName
 from gpusolve.gam.terms import Constraint
@@ -62,13 +62,13 @@ def test_overloaded():
 @together("function", OVERLOADED, ids=lambda f: f.__name__)
 def test_defaults_of_overloads(function):
     whole = {
-        name: one.default
-        for name, one in inspect.signature(function).parameters.items()
+        name: parameter.default
+        for name, parameter in inspect.signature(function).parameters.items()
     }
     for overload in get_overloads(function):
-        for name, one in inspect.signature(overload).parameters.items():
-            if one.default is not one.empty:
-                assert whole[name] == one.default
+        for name, parameter in inspect.signature(overload).parameters.items():
+            if parameter.default is not parameter.empty:
+                assert whole[name] == parameter.default
 
 
 @pytest.mark.parametrize(

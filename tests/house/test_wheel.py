@@ -1,6 +1,6 @@
 """The wheel contains the kernels and the objects, and runs without the source tree.
 
-A wheel that is built without a compiler has no objects, and runs, too.
+A wheel that is built without a compiler lacks the objects, and runs, too.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def copied(folder: Path) -> Path:
     return folder / "gpusolve"
 
 
-def without_compiler(folder: Path) -> dict[str, str]:
+def hide_compiler(folder: Path) -> dict[str, str]:
     """An environment in which no compiler is found."""
     empty = folder / "empty"
     empty.mkdir()
@@ -111,7 +111,9 @@ def test_wheel_contains_kernels_and_runtime(wheel: Path) -> None:
 def metadata_of(wheel: Path, name: str) -> str:
     """A file of the metadata in a wheel."""
     archive = zipfile.ZipFile(wheel)
-    (found,) = (one for one in archive.namelist() if one.endswith(f".dist-info/{name}"))
+    (found,) = (
+        path for path in archive.namelist() if path.endswith(f".dist-info/{name}")
+    )
     return archive.read(found).decode()
 
 
@@ -174,7 +176,7 @@ def test_installed_wheel_runs_kernels_on_the_emulator(
 
 def test_an_installation_without_a_compiler_solves(tmp_path: Path) -> None:
     """From a checkout; the wheel is for every platform."""
-    copy, variables = copied(tmp_path), without_compiler(tmp_path)
+    copy, variables = copied(tmp_path), hide_compiler(tmp_path)
     pip, site = (sys.executable, "-m", "pip"), tmp_path / "site"
     run(*pip, "wheel", "-q", "--no-deps", "-w", tmp_path, copy, env=variables)
     (wheel,) = tmp_path.glob("*.whl")

@@ -1,7 +1,7 @@
 // Kernels that test the counts of kernel_code.py. The comments have the counts.
 
-/// One generic load: of shared memory in some threads, of global memory in the others. The other
-/// accesses are shared or global.
+/// One generic load: of shared memory in some threads, of global memory in other threads. All
+/// other accesses are shared or global.
 __global__ void generic_load(const float* x, int split, float* y) {
     __shared__ float shared[256];
     shared[threadIdx.x] = x[threadIdx.x];

@@ -220,7 +220,7 @@ def test_certified_programs_are_optimal(backend: Any, method: str, index: int) -
 
 
 def test_a_variable_without_curvature(backend: Any, method: str) -> None:
-    """A row of zeros in G, as an unused column of A has it."""
+    """A row of zeros in G, as from an unused column of A."""
     G = np.array([[3.0, 0, 1], [0, 0, 0], [1, 0, 2]])
     result = solve(backend, G, np.array([1.0, 0, -1]), method=method)
     assert result.status == 0
@@ -231,7 +231,7 @@ def test_a_variable_without_curvature(backend: Any, method: str) -> None:
 def test_columns_of_zeros_do_not_matter(
     backend: Any, rng: np.random.Generator, method: str, sum_to: float | None
 ) -> None:
-    """Variables without curvature rest at 0, or are what the sum lacks."""
+    """Variables without curvature rest at 0, or make up the sum."""
     used = np.array([0, 2, 4])
     A, b = np.zeros((40, 7, 5)), rng.standard_normal((40, 7, 1))
     A[..., used] = rng.standard_normal((40, 7, 3))
@@ -252,7 +252,7 @@ def test_columns_of_zeros_do_not_matter(
 def test_equal_columns_have_certified_solutions(
     backend: Any, method: str, seed: int
 ) -> None:
-    """x with large terms that cancel is not taken for a better one."""
+    """x with large terms that cancel is not taken for a better x."""
     rng = np.random.default_rng(seed)
     A = rng.random((16, 8)) if rng.random() < 0.5 else rng.normal(size=(16, 8))
     A[:, 1] = A[:, 2] = A[:, 0]
@@ -267,7 +267,7 @@ def test_equal_columns_have_certified_solutions(
 
 
 def test_rounding_of_x_is_not_a_proof(backend: Any) -> None:
-    """G differs from one of rank 1 by rounding, and only this makes x finite."""
+    """G differs from rank 1 only by rounding, and only rounding makes x finite."""
     G = np.array([[1.0, 1.0], [1.0, 1.0 + 4 * EPS]])
     result = solve(backend, G, np.array([0.0, 1e-7]), (-1e9, 1e9))
     assert result.status == 3

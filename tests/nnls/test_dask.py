@@ -33,10 +33,10 @@ M, N, SYSTEMS = 6, 3, 40
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    """A client of two worker processes of one thread each."""
+    """A client of two worker processes of one thread each, at any free port."""
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None
+            n_workers=2, threads_per_worker=1, dashboard_address="localhost:0"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -179,7 +179,7 @@ def test_a_shared_matrix_is_sent_once_to_each_worker(
 
     def received(dask_worker: Any) -> list[int]:
         logs = dask_worker.transfer_incoming_log
-        sizes = [list(one["keys"].values()) for one in logs]
+        sizes = [list(log["keys"].values()) for log in logs]
         return [size for some in sizes for size in some if size == A.nbytes]
 
     counts = [len(sizes) for sizes in client.run(received).values()]

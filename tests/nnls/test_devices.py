@@ -180,7 +180,7 @@ def test_both_gpus_solve_blocks_on_two_streams_each(
     matrices: set[int] = set()
 
     def counted(method: str, values: dict[str, Any]) -> Any:
-        if len(found) < 4:  # all four have a block before one has a second
+        if len(found) < 4:  # all four threads get a block before a second block
             found.append((values["b"].device.id, len(values["b"])))
             ready.wait()
         matrices.add(values["A"].data.ptr)
@@ -332,7 +332,7 @@ def test_memory_is_bounded_for_two_million_systems(
 def test_blas_has_one_thread_while_any_thread_is_inside() -> None:
     def limits() -> set[int]:
         info = threads.blas().info()
-        return {one["num_threads"] for one in info if one["user_api"] == "blas"}
+        return {pool["num_threads"] for pool in info if pool["user_api"] == "blas"}
 
     before = limits()
     first, second = threads.one_blas_thread(), threads.one_blas_thread()

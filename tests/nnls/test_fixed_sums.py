@@ -52,7 +52,7 @@ def solve_exactly(
             if i != k:
                 factor = rows[i][k]
                 pairs = zip(rows[i], rows[k], strict=True)
-                rows[i] = [one - factor * other for one, other in pairs]
+                rows[i] = [a - factor * b for a, b in pairs]
     return [row[-1] for row in rows]
 
 
@@ -71,7 +71,7 @@ def minimum(A: Array, b: Array, total: float) -> Array:
             if x is None or min(x[:size]) < 0:
                 continue
             fitted = [dot(row, x[:size]) for row in zip(*part, strict=True)]
-            r = [one - other for one, other in zip(right, fitted, strict=True)]
+            r = [a - b for a, b in zip(right, fitted, strict=True)]
             if best is None or dot(r, r) < best:
                 best, best_x = dot(r, r), np.zeros(len(columns))
                 best_x[list(chosen)] = [float(value) for value in x[:size]]
@@ -80,7 +80,7 @@ def minimum(A: Array, b: Array, total: float) -> Array:
 
 
 def dot(x: Any, y: Any) -> Fraction:
-    return sum((one * other for one, other in zip(x, y, strict=True)), Fraction(0))
+    return sum((a * b for a, b in zip(x, y, strict=True)), Fraction(0))
 
 
 def systems(
@@ -113,7 +113,7 @@ def test_norms_of_columns_span_many_orders(
 def test_sums_of_any_size(
     rng: np.random.Generator, specification: Callable[..., Any], exponent: int
 ) -> None:
-    """From what the largest columns fit to what the smallest cannot make up."""
+    """From sums that the largest columns fit to sums beyond the smallest columns."""
     A, b = systems(rng, 25, 9, 6)
     total = 3.7 * 10.0**exponent
     found = specification(A, b, sum_to=total)

@@ -46,7 +46,7 @@ def solve(backend: Any, given: Bounded, **options: Any) -> Any:
 def random(
     rng: np.random.Generator, m: int, n: int, systems: int = 4, **options: Any
 ) -> Bounded:
-    """Systems that some bounds hold; own bounds for every variable."""
+    """Systems with active bounds; own bounds for every variable."""
     A = rng.standard_normal((systems, m, n))
     b = rng.standard_normal((systems, m))
     size = np.sqrt(n / m)
@@ -222,7 +222,7 @@ def test_the_least_and_the_greatest_sum(
 def test_a_fixed_sum_of_columns_of_very_different_norms(
     backend: Any, rng: np.random.Generator, method: str, exponent: int
 ) -> None:
-    """A column of no influence makes up the sum, and the sum is kept to rounding.
+    """A column without influence makes up the sum, and the sum is kept to rounding.
 
     Norms that differ by 2**60 leave good solutions without a certificate.
     """
@@ -399,7 +399,7 @@ def test_bounds_of_any_magnitude(
 def test_bounds_far_from_the_data(
     backend: Any, rng: np.random.Generator, method: str
 ) -> None:
-    """All variables rest at bounds of 1e8: what cancels is that large."""
+    """All variables rest at bounds of 1e8, so terms of this size cancel."""
     A, b = rng.random((4, 9, 3)), rng.random((4, 9))
     result = backend.solve(gpusolve.lsq_linear, A, b, (1e8, 2e8), method=method)
     assert (result.status == 0).all()
@@ -429,12 +429,12 @@ def test_weights_of_a_shared_matrix(
 ) -> None:
     A, b = rng.standard_normal((12, 5)), rng.standard_normal((6, 12))
     weights = rng.random((6, 12))
-    for one in (weights, weights[0], weights.reshape(2, 3, 12)):
-        data = b.reshape(2, 3, 12) if one.ndim == 3 else b
+    for w in (weights, weights[0], weights.reshape(2, 3, 12)):
+        data = b.reshape(2, 3, 12) if w.ndim == 3 else b
         result = backend.solve(
-            gpusolve.lsq_linear, A, data, (-0.1, 0.1), weights=one, method=method
+            gpusolve.lsq_linear, A, data, (-0.1, 0.1), weights=w, method=method
         )
-        given = Bounded.of(A, b, (-0.1, 0.1), weights=one.reshape(-1, 12))
+        given = Bounded.of(A, b, (-0.1, 0.1), weights=w.reshape(-1, 12))
         flat = result.x.reshape(6, 5)
         assert (result.status == 0).all()
         assert violation(given, flat).max() <= CERTIFIED
@@ -452,7 +452,7 @@ def test_a_row_of_weight_zero_is_a_row_of_zeros(
     m: int,
     n: int,
 ) -> None:
-    """The same bits, whatever the row has, for every team of the Gram kernel."""
+    """The same bits for any row of weight 0, for every team of the Gram kernel."""
     given = random(rng, m, n, 3, weights=rng.random((3, m)))
     A = given.A[0] if shared else given.A
     given.weights[:, 2] = given.weights[1, :4] = 0
@@ -516,7 +516,7 @@ def penalised(
 ) -> Bounded:
     """Penalties on dependent columns, some of them equal.
 
-    Some b are fitted exactly, by a column with a penalty or by one without.
+    Some b are fitted exactly, by a column with a penalty or without a penalty.
     """
     n = shape[1]
     A = rng.standard_normal((systems, *shape))
@@ -584,6 +584,19 @@ def test_no_move_along_a_dependence_lowers_the_penalty(
     for k in range(5):
         found = float(made.l1[k] @ x[k])
         assert found <= least_penalty(made, x, k) + 1e3 * eps * (made.l1[k] @ abs(x[k]))
+
+
+def test_rounding_of_a_penalty_moves_nothing(
+    backend: Any, rng: np.random.Generator, method: str
+) -> None:
+    """Moves along dependences do not change a penalty ``y A``, except by rounding."""
+    A = rng.random((10, 8, 3)) @ rng.random((10, 3, 6))
+    b, y = rng.random((2, 10, 8))
+    given = Bounded.of(A, b, (-1e4, 1e4), (y[:, None] @ A)[:, 0])
+    result = solve(backend, given, method=method)
+    assert (result.status == 0).all()
+    best = np.linalg.pinv(A, rcond=1e-10) @ (b - y)[..., None]
+    np.testing.assert_allclose(A @ result.x[..., None], A @ best, atol=1e-10)
 
 
 def test_many_more_columns_than_rows_with_the_same_penalty(
@@ -676,7 +689,7 @@ def test_iteration_limit(backend: Any, rng: np.random.Generator, method: str) ->
 def test_every_argument_broadcasts(
     backend: Any, rng: np.random.Generator, method: str
 ) -> None:
-    """The batch (2, 3) comes from each argument in turn, alone and with the others."""
+    """The batch (2, 3) comes from each argument in turn, and from all arguments."""
     shapes = {
         "A": (7, 4),
         "b": (7,),
@@ -702,13 +715,13 @@ def test_every_argument_broadcasts(
     every = call(each)
     assert every.x.shape == (2, 3, 4)
     for name in shapes:
-        values = {key: one[0, 0] for key, one in each.items()} | {name: each[name]}
+        values = {key: value[0, 0] for key, value in each.items()} | {name: each[name]}
         result = call(values)
         assert result.x.shape == every.x.shape
         np.testing.assert_allclose(result.x[0, 0], every.x[0, 0], atol=1e-12)
         column = {**each, name: each[name][:, :1]}
         np.testing.assert_allclose(call(column).x[:, 0], every.x[:, 0], atol=1e-12)
-    alone = call({key: one[1, 2] for key, one in each.items()})
+    alone = call({key: value[1, 2] for key, value in each.items()})
     assert alone.x.shape == (4,)
     assert np.ndim(alone.rnorm) == np.ndim(alone.status) == 0
     np.testing.assert_allclose(alone.x, every.x[1, 2], atol=1e-12)
@@ -749,7 +762,7 @@ def spoiled(given: Bounded, what: str, system: int) -> Bounded:
         other.weights[system] = 0
     elif value is not None:
         words = what.split()
-        name = next(one for one in (*words, "weights") if one in (*given._fields,))
+        name = next(word for word in (*words, "weights") if word in (*given._fields,))
         name = "weights" if "weight" in words else "sum_to" if "sum" in words else name
         entry = (system,) if name == "sum_to" else (system, 1)
         getattr(other, name)[entry] = value

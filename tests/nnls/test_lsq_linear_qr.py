@@ -23,7 +23,7 @@ from together import together
 import gpusolve
 from gpusolve._device import kernels
 
-by_options = together("options", OPTIONS, ids=lambda given: "-".join(given))
+all_options = together("options", OPTIONS, ids=lambda given: "-".join(given))
 
 
 def solve(backend: Any, given: Bounded, **options: Any) -> Any:
@@ -33,7 +33,7 @@ def solve(backend: Any, given: Bounded, **options: Any) -> Any:
 
 
 @together("kind", KINDS)
-@by_options
+@all_options
 def test_kernel_in_every_thread_order(
     schedule: str,
     kind: str,
@@ -77,7 +77,7 @@ def test_an_exchange_in_every_thread_order(
 
 @together(("m", "n", "rank"), [(6, 9, None), (9, 6, 4), (70, 40, None), (50, 70, None)])
 @together("order", ["C", "F"])
-@by_options
+@all_options
 def test_random_problems(
     device_backend: Any,
     rng: np.random.Generator,
@@ -109,7 +109,7 @@ def test_hard_problem(device_backend: Any, name: str, method: str) -> None:
 
 
 @together("kind", KINDS)
-@by_options
+@all_options
 def test_float32(
     device_backend: Any, rng: np.random.Generator, kind: str, options: dict[str, bool]
 ) -> None:
@@ -120,7 +120,7 @@ def test_float32(
 
 
 @together("start", STARTS)
-@by_options
+@all_options
 def test_warm_start(
     device_backend: Any, rng: np.random.Generator, options: dict[str, bool], start: str
 ) -> None:
@@ -191,10 +191,10 @@ def test_options_broadcast(device_backend: Any, rng: np.random.Generator) -> Non
     found = device_backend.solve(gpusolve.lsq_linear, A, b, **options)
     assert found.x.shape == (2, 3, 7)
     for i, j in np.ndindex(2, 3):
-        one = Bounded.of(A, b[i], (lower[j], 0.3), weights=weights[i])
-        expected = solve(device_backend, one)
+        given = Bounded.of(A, b[i], (lower[j], 0.3), weights=weights[i])
+        expected = solve(device_backend, given)
         np.testing.assert_array_equal(found.x[i, j], expected.x[0])
-        check_optimal(one, expected)
+        check_optimal(given, expected)
 
 
 @pytest.mark.parametrize("limit", [6_000, 20_000, 60_000])

@@ -13,11 +13,11 @@ from bounded_systems import (
     STARTS,
     Bounded,
     brute_force,
-    by_bvls,
-    by_slsqp,
     check_optimal,
     objective,
     random_problems,
+    solve_by_bvls,
+    solve_by_slsqp,
     starting_point,
 )
 from together import together
@@ -59,7 +59,7 @@ def test_bounds_agree_with_scipy(
     given = random_problems(rng, 1, m, n, kind, rank=rank)
     found = solve(given.A, given.b, **given.options())
     check_optimal(given, found)
-    expected = objective(given, by_bvls(given))
+    expected = objective(given, solve_by_bvls(given))
     assert (found.rnorm**2 / 2 <= expected * (1 + 1e-9) + 1e-12).all()
 
 
@@ -71,7 +71,7 @@ def test_a_fixed_sum_agrees_with_slsqp(
     given = random_problems(rng, 1, 30, 12, kind, has_sum=True, **options)
     found = solve(given.A, given.b, **given.options())
     check_optimal(given, found)
-    least, expected = objective(given, found.x), by_slsqp(given)
+    least, expected = objective(given, found.x), solve_by_slsqp(given)
     np.testing.assert_allclose(least, expected, rtol=1e-6, atol=1e-9)
     assert (least <= expected * (1 + 1e-9) + 1e-9).all()
 

@@ -1,9 +1,10 @@
-"""The certificate accepts every correct solution and no incorrect one."""
+"""The certificate accepts every correct solution and no incorrect solution."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,11 @@ from oracles import brute_force, residual_norm
 from scipy.linalg import null_space
 
 import gpusolve
+from gpusolve import _emulator
+from gpusolve._device.kernels import source_directory
 from gpusolve._numerics.certificate import (
+    CERTIFIED,
+    CONVINCING,
     best_witness,
     certify,
     hidden_by_rounding,
@@ -103,7 +108,7 @@ def fit_error(A: np.ndarray, b: np.ndarray, x: np.ndarray, best: np.ndarray) -> 
 
 
 def test_a_correct_solution_is_accepted(backend: Any, systems: list[System]) -> None:
-    A, b = (np.stack(one) for one in zip(*systems, strict=True))
+    A, b = (np.stack(arrays) for arrays in zip(*systems, strict=True))
     result = backend.nnls(A, b)
     assert (result.status == 0).all()
     for k, (A_k, b_k) in enumerate(systems):
@@ -186,7 +191,7 @@ def test_solutions_made_of_rounding_noise_are_refused() -> None:
     "optimal or not",
 )
 def test_kkt_bounds_the_distance_to_the_minimum(systems: list[System]) -> None:
-    """The bound holds for any x with any witness, not only for optimal ones."""
+    """The bound holds for any x with any witness, not only for an optimal x."""
     rng = np.random.default_rng(7)
     for A, b in systems:
         system = scale(A, b)
@@ -274,3 +279,20 @@ def test_mirrored_columns_are_solved_by_gram_alone() -> None:
         result = gpusolve.nnls(A, b)
         assert (result.status == 0).all()
         assert not result.repaired.any()
+
+
+# ---- on a device ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "dtype"), [("float", "f4"), ("double", "f8")])
+def test_limits_of_kernels_are_those_of_numpy(name: str, dtype: str) -> None:
+    """Both parts of `kkt` are next to both limits."""
+    source = Path(__file__).parents[1] / "kernels" / "certificate.cu"
+    judge = _emulator.Kernel(source, f"judge<{name}>", source_directory())
+    limits = np.array([CERTIFIED[np.dtype(dtype)], CONVINCING * np.finfo(dtype).eps])
+    near = np.outer(limits, [0.99, 1.01]).ravel()
+    by_x, angle = (part.ravel() for part in np.meshgrid(near, near))
+    found = np.empty((2, by_x.size), np.int32)
+    judge((1,), (32,), (by_x, angle, np.int32(by_x.size), *found))
+    expected = (np.maximum(by_x, angle) <= limit for limit in limits)
+    np.testing.assert_array_equal(found, [*expected])

@@ -19,7 +19,7 @@ from gpusolve import reference
 from gpusolve._nnls import fallback
 from gpusolve._numerics.scaling import scale
 
-pytestmark = pytest.mark.usefixtures("without_object")
+pytestmark = pytest.mark.usefixtures("hidden_object")
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Systems = tuple[Array, Array]
@@ -54,10 +54,10 @@ def scipy_calls(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], list[int]]:
 
 
 def assert_same(found: Any, expected: Any, systems: Any = slice(None)) -> None:
-    """Compare the bits of a result with those of some systems of another one."""
+    """Compare the bits of a result with some systems of another result."""
     for name in FIELDS:
-        one, other = getattr(found, name), getattr(expected, name)[systems]
-        np.testing.assert_array_equal(one, other, err_msg=name)
+        values, other = getattr(found, name), getattr(expected, name)[systems]
+        np.testing.assert_array_equal(values, other, err_msg=name)
 
 
 # ---- by SciPy ------------------------------------------------------------------------
@@ -146,12 +146,12 @@ def test_bits_do_not_depend_on_the_batch(
 
 
 def test_scipy_may_take_as_many_iterations_as_the_other_methods() -> None:
-    """By itself it gives up after 3 n, which are too few for wide pulses."""
+    """By itself SciPy gives up after 3 n steps, too few for wide pulses."""
     rng, t = np.random.default_rng(0), np.arange(100)
     A = np.exp(-0.5 * ((t[:, None] - t) / 3) ** 2)
     b = np.maximum(rng.standard_normal((10, 100)), 0) @ A.T
     with pytest.raises(RuntimeError, match="iterations"):
-        [scipy.optimize.nnls(A, one) for one in b]
+        [scipy.optimize.nnls(A, b_k) for b_k in b]
     result = gpusolve.nnls(A, b)
     assert (result.status == 0).all()
     assert not result.repaired.any()
@@ -176,15 +176,15 @@ def give_up(_: Array) -> Array:
 def test_a_system_that_scipy_does_not_solve(
     wrong: Callable[[Array], Array], systems: Systems, scipy_calls: Any
 ) -> None:
-    """It is solved by a specification, and no other system changes."""
+    """A specification solves this system, and no other system changes."""
     A, b = systems
     expected = gpusolve.nnls(A, b)
     scipy_calls(lambda call, x: wrong(x) if call == 7 else x)
     result = gpusolve.nnls(A, b)
     others = np.arange(len(b)) != 7
     for name in FIELDS:
-        one, other = getattr(result, name), getattr(expected, name)
-        np.testing.assert_array_equal(one[others], other[others], err_msg=name)
+        values, other = getattr(result, name), getattr(expected, name)
+        np.testing.assert_array_equal(values[others], other[others], err_msg=name)
     assert result.repaired.tolist() == (~others).tolist()
     assert (result.status == 0).all()
     np.testing.assert_allclose(result.x[7], expected.x[7], atol=1e-13)
@@ -281,7 +281,7 @@ def test_a_solution_without_the_fixed_sum_is_better_than_none(systems: Systems) 
     system = scale(A, b, sum_to=np.float64(3))
     kept = reference.nnls_qr(A, b, sum_to=3.0)
     lost = reference.nnls_qr(A, b)._replace(status=np.int32(3))
-    kept, lost = (one._replace(x=system.rescale(one.x)) for one in (kept, lost))
+    kept, lost = (point._replace(x=system.rescale(point.x)) for point in (kept, lost))
     assert lost.rnorm < kept.rnorm
     assert fallback.is_better(system, kept, lost)
     assert not fallback.is_better(system, lost, kept)
@@ -297,6 +297,6 @@ def test_a_certified_solution_is_better_than_another_of_the_same_misfit(
     rough = good._replace(kkt=np.float64(1e-3), status=np.int32(3))
     worse = good._replace(rnorm=good.rnorm * (1 + 1e-3), kkt=np.float64(0))
     order = [good, rough, worse]
-    for k, one in enumerate(order):
+    for k, point in enumerate(order):
         for j, other in enumerate(order):
-            assert fallback.is_better(system, one, other) == (k < j)
+            assert fallback.is_better(system, point, other) == (k < j)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bounded_systems import Bounded, by_bvls, objective
+from bounded_systems import Bounded, objective, solve_by_bvls
 from numpy.typing import NDArray
 from oracles import scipy_rnorm, violation
 from together import together
@@ -14,7 +14,7 @@ from together import together
 import gpusolve
 from gpusolve import _emulator, reference
 from gpusolve._device import kernels
-from gpusolve._nnls import device, nnls_gram_kernel
+from gpusolve._nnls import device, nnls_gram_kernel, nnls_qr_kernel
 from gpusolve._nnls.inputs import validate
 from gpusolve._nnls.nnls_gram_kernel import Size, Team, choose, layout_of, teams_for
 from gpusolve._numerics.solution import Solution
@@ -29,6 +29,7 @@ TEAMS = {
     "8 lanes": Team("LaneTeam<8, 2>", 128, 16),
     "warp": Team("LaneTeam<32, 1>", 128, 4),
     "block": Team("BlockTeam", 64),
+    "far block": Team("FarBlockTeam", 64),
     "grid": Team("GridTeam", 64),
 }
 LANES = ("a lane", "4 lanes", "8 lanes", "warp")
@@ -174,17 +175,25 @@ def test_strides_and_broadcasting(
     np.testing.assert_array_equal(found.x, expected.x)
 
 
-@pytest.mark.parametrize("limit", [2500, 4500, 6000])
+@pytest.mark.parametrize(
+    ("team", "limit", "near"),
+    [("block", 6000, 16), ("block", 4500, 0), ("far block", 4500, 16)],
+)
 def test_less_shared_memory_changes_no_bit(
-    limit: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    team: str,
+    limit: int,
+    near: int,
+    monkeypatch: pytest.MonkeyPatch,
+    rng: np.random.Generator,
 ) -> None:
-    """The vectors, or a part of the inverse, are in global memory."""
+    """A part of the inverse is in global memory, or the vectors are."""
     use("block", monkeypatch)
     A, b = rng.random((3, 40, 30)), rng.random((3, 40))
     expected = solve(A, b)
+    use(team, monkeypatch)
     monkeypatch.setattr(kernels.EmulatedDevice, "shared_memory_per_block", limit)
     size = Size(40, 30)
-    assert layout_of(TEAMS["block"], size, False, limit - 2048).workspace > 0
+    assert layout_of(TEAMS[team], size, False, limit - 2048).near == near
     found = solve(A, b)
     for name, field in found._asdict().items():
         np.testing.assert_array_equal(field, getattr(expected, name), name)
@@ -225,7 +234,7 @@ def test_a_nonfinite_system_changes_no_other(
 def test_float32_with_a_small_residual(
     noise: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    """Everything is computed in float64, so a small residual is no obstacle."""
+    """Everything is computed in float64, so small residuals are solved, too."""
     A = rng.random((16, 40, 20)).astype(np.float32)
     x = np.maximum(rng.standard_normal((16, 20)), 0)
     b = np.einsum("kij,kj->ki", A, x) + noise * rng.standard_normal((16, 40))
@@ -235,6 +244,25 @@ def test_float32_with_a_small_residual(
     assert (found.status == 0).all()
     assert not found.method.any()
     assert found.x.dtype == np.float32
+
+
+@together("team", LANES)
+def test_plain_problems_have_the_same_bits_in_the_smaller_kernel(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Systems whose steps differ, next to each other in a warp, and one with a NaN."""
+    A, b = rng.standard_normal((21, 7, 4)), rng.standard_normal((21, 7))
+    A[5, 1, 2] = np.nan
+    use(team, monkeypatch)
+    expected = solve(A, b)
+    general = TEAMS[team]
+    plain = general._replace(name=general.name.replace(">", ", false>"))
+    monkeypatch.setitem(TEAMS, team, plain)
+    use(team, monkeypatch)
+    found = solve(A, b)
+    assert expected.nit.min() < expected.nit.max()
+    for name in ("x", "dual", "rnorm", "kkt", "status", "nit", "n_downdates"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
 
 @together("team", TEAMS)
@@ -338,19 +366,72 @@ def with_limit(empty: Any, limit: int) -> Any:
     return limited
 
 
-def test_team_for_each_size() -> None:
-    def chosen(m: int, n: int, systems: int = 1000, limit: int = 225 * 1024) -> str:
-        return choose(Size(m, n), systems < 5, False, limit)[0].name
+def test_large_repairs_have_memory_only_if_they_are_needed(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    emulated, A, b = kernels.EmulatedDevice(), rng.random((4, 12, 6)), rng.random(12)
+    similar = A.copy()
+    similar[1:3, :, 1] = similar[1:3, :, 0] + 1e-9 * rng.standard_normal((2, 12))
+    allocated = list[int]()
 
-    assert chosen(3, 3) == "LaneTeam<1, 4>"
-    assert chosen(33, 3) == "LaneTeam<4, 2>"
-    assert chosen(30, 10) == "LaneTeam<8, 2>"
-    assert chosen(64, 32) == "LaneTeam<32, 1>"
+    def workspace(device: Any, blocks: int, bytes_per_block: int) -> Any:
+        allocated.append(blocks)
+        return device.empty((blocks * bytes_per_block,), np.uint8), blocks
+
+    monkeypatch.setattr(nnls_qr_kernel, "allocate_workspace", workspace)
+    for matrices, needed in [(A, 0), (similar, 1)]:
+        problem = validate(matrices, b)
+        expected = device.nnls(problem, emulated, "auto")
+        assert expected.repaired.any() == needed
+        allocated.clear()
+        with monkeypatch.context() as limits:
+            limits.setattr(device, "REPAIR_MEMORY", 0)
+            found = device.nnls(problem, emulated, "auto")
+        assert len(allocated) == needed
+        assert sum(allocated) <= 2
+        for name, field in found._asdict().items():
+            np.testing.assert_array_equal(field, getattr(expected, name), name)
+
+
+def test_team_for_each_size() -> None:
+    def chosen(
+        m: int, n: int, systems: int = 1000, limit: int = 225 * 1024, kind: int = 0
+    ) -> str:
+        return choose(Size(m, n, kind), systems < 5, False, limit)[0].name
+
+    assert chosen(3, 3) == "LaneTeam<1, 4, false>"
+    assert chosen(33, 3) == "LaneTeam<4, 2, false>"
+    assert chosen(30, 10) == "LaneTeam<8, 2, false>"
+    assert chosen(30, 10, kind=nnls_gram_kernel.BOUNDS) == "LaneTeam<8, 2>"
+    assert chosen(64, 32) == "LaneTeam<32, 1, false>"
     assert chosen(64, 32, limit=20_000) == "BlockTeam"
     assert chosen(64, 33) == "BlockTeam"
     assert chosen(5000, 2000) == "BlockTeam"
+    assert chosen(9000, 2000) == "FarBlockTeam"
     assert chosen(5000, 2000, systems=1) == "GridTeam"
     assert teams_for(Size(2, 10_000), True)[0].name == "BlockTeam"
+
+
+def test_two_blocks_share_a_multiprocessor_if_systems_outnumber_the_blocks() -> None:
+    multiprocessors, memory = 132, 228 * 1024
+
+    class Kernel:
+        def resident_blocks(self, threads: int, shared_bytes: int) -> int:
+            of_each = memory // (shared_bytes + 2048 + 1024)
+            return multiprocessors * min(2048 // threads, of_each)
+
+    def shared(m: int, n: int, systems: int) -> tuple[int, int]:
+        """Resident blocks, and rows of the inverse in shared memory."""
+        limit, size = memory - 1024 - 2048, Size(m, n)
+        team, layout = choose(size, False, False, limit)
+        args = Kernel(), team, size, layout, systems, limit
+        layout = nnls_gram_kernel.share_multiprocessors(*args)
+        return Kernel().resident_blocks(team.threads, layout.shared), layout.near
+
+    assert shared(512, 512, 132) == (132, 208)
+    assert shared(512, 512, 133) == (264, 128)
+    assert shared(64, 64, 10_000) == shared(64, 64, 1)  # more than two fit anyway
+    assert shared(8000, 300, 1000)[0] == 132  # the vectors need more than half
 
 
 # ---- bounds, weights, a fixed sum, penalties of each variable ------------------------
@@ -542,7 +623,7 @@ def test_bounded_kernel_against_scipy(
     assert (found.status == 0).all()
     options.pop("warm_start", None)
     given = Bounded.of(A, b, **{"bounds": (0.0, np.inf), **options})
-    least = objective(given, by_bvls(given))
+    least = objective(given, solve_by_bvls(given))
     assert (found.rnorm**2 / 2 <= least * (1 + 1e-12)).all()
 
 
@@ -550,7 +631,7 @@ def test_bounded_kernel_against_scipy(
 def test_a_variable_at_a_bound_has_its_value_to_the_last_bit(
     team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    """The bounds are no dyadic numbers, and the columns are scaled."""
+    """The bounds are not dyadic numbers, and the columns are scaled."""
     use(team, monkeypatch)
     A = rng.standard_normal((SYSTEMS, *SMALL)) * [1e-3, 7.0, 1e5]
     b = rng.standard_normal((SYSTEMS, SMALL[0]))
@@ -649,7 +730,7 @@ def test_useless_warm_starts_within_bounds(
 def test_two_variables_reach_their_bounds_in_one_step(
     team: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first one leaves, and the other one has a step of length 0 to its bound."""
+    """The first variable leaves; the second has a step of length 0 to its bound."""
     use(team, monkeypatch)
     A, b = np.eye(3)[:, :2], np.array([1.0, 1.0, 0.0])
     found = solve(A, b, bounds=(1.0, 2.0), warm_start=np.array([1.5, 1.5]))
@@ -718,7 +799,7 @@ def test_a_shared_matrix_stays_shared(
 def test_less_memory_for_weighted_matrices_changes_no_bit(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    """One A with the weights of each system: a few scaled matrices fit into memory."""
+    """A shared A, and weights of each system: a few scaled matrices fit into memory."""
     A, b = rng.random((40, 33)), rng.random((9, 40))
     options = {"weights": rng.random((9, 40)), "l2": rng.random((9, 33))}
     options["sum_to"] = rng.random(9)
@@ -788,7 +869,7 @@ def test_a_tiny_column_does_not_disturb_an_l2_penalty_of_each_system(
 def test_systems_without_a_solution_end(
     team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
-    """Bounds contradict each other or the sum, or there are no weights."""
+    """Bounds contradict each other or the sum, or all weights are 0."""
     use(team, monkeypatch)
     A, b = rng.standard_normal(SMALL), rng.standard_normal((4, SMALL[0]))
     good = np.ones((4, 3))

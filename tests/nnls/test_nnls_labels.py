@@ -50,9 +50,9 @@ def test_frames(A: pd.DataFrame, b: pd.DataFrame) -> None:
 
 
 def test_one_series(A: pd.DataFrame, b: pd.DataFrame) -> None:
-    one = b.loc["s1"]
-    expected = gpusolve.nnls(A.to_numpy(), one.to_numpy())
-    result = gpusolve.nnls(A, one)
+    spectrum = b.loc["s1"]
+    expected = gpusolve.nnls(A.to_numpy(), spectrum.to_numpy())
+    result = gpusolve.nnls(A, spectrum)
     series = pd.Series(expected.x, VARIABLES, name="x")
     pd.testing.assert_series_equal(result.x, series)
     assert np.ndim(result.rnorm) == 0
@@ -80,7 +80,7 @@ def test_labelled_options(A: pd.DataFrame, b: pd.DataFrame) -> None:
     upper = pd.DataFrame(np.full((2, 3), 0.9), SYSTEMS, VARIABLES)
     options = {"l1": l1, "weights": weights, "sum_to": total}
     result = gpusolve.lsq_linear(A, b, (0, upper), **options)
-    plain = {name: one.to_numpy() for name, one in options.items()}
+    plain = {name: value.to_numpy() for name, value in options.items()}
     expected = gpusolve.lsq_linear(
         A.to_numpy(), b.to_numpy(), (0, upper.to_numpy()), **plain
     )
@@ -161,7 +161,7 @@ def test_arrays_stay_arrays(A: pd.DataFrame, b: pd.DataFrame) -> None:
     result = gpusolve.nnls(
         A.to_numpy(), b.to_numpy(), l1=pd.Series([0.0, 1.0, 2.0], VARIABLES)
     )
-    assert all(type(one) is np.ndarray for one in result._asdict().values())
+    assert all(type(value) is np.ndarray for value in result._asdict().values())
 
 
 def test_no_package_is_imported_for_arrays() -> None:

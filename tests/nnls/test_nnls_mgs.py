@@ -39,13 +39,13 @@ def both(
     return found
 
 
-def check_agreement(one: gpusolve.NNLSResult, other: gpusolve.NNLSResult) -> None:
+def check_agreement(found: gpusolve.NNLSResult, expected: gpusolve.NNLSResult) -> None:
     """Equal counts and passive sets, and the same x up to rounding."""
     for name in COUNTS:
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    np.testing.assert_array_equal(one.x > 0, other.x > 0)
-    np.testing.assert_allclose(one.x, other.x, rtol=1e-10, atol=1e-13)
-    np.testing.assert_allclose(one.dual, other.dual, atol=1e-12)
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    np.testing.assert_array_equal(found.x > 0, expected.x > 0)
+    np.testing.assert_allclose(found.x, expected.x, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(found.dual, expected.dual, atol=1e-12)
 
 
 # ---- Algorithm 1 ---------------------------------------------------------------------
@@ -240,8 +240,8 @@ FAILING = {"nearly dependent, exact", "Hilbert", "Gaussians"}
 
 @pytest.mark.paper(
     "Luo, 3.1, Algorithm 2",
-    "Where columns are nearly dependent, such as those of a Hilbert matrix, status 3 "
-    "says that modified Gram-Schmidt does not suffice; status 0 is never wrong",
+    "Where columns are nearly dependent, such as in a Hilbert matrix, status 3 says "
+    "that modified Gram-Schmidt does not suffice; status 0 is never wrong",
 )
 @pytest.mark.parametrize("family", ILL_CONDITIONED)
 def test_status_0_is_never_wrong(backend: Any, family: str) -> None:

@@ -39,15 +39,15 @@ def usable_objects() -> list[Path]:
 
 OBJECTS = usable_objects()
 
-pytestmark = pytest.mark.skipif(not OBJECTS, reason="there is no compiled object")
+pytestmark = pytest.mark.skipif(not OBJECTS, reason="the compiled object is missing")
 every_method = pytest.mark.parametrize("method", METHODS)
 
 
 def assert_same(found: Any, expected: Any, systems: Any = slice(None)) -> None:
-    """Compare the bits of a result with those of some systems of another one."""
+    """Compare the bits of a result with some systems of another result."""
     for name in FIELDS:
-        one, other = getattr(found, name), getattr(expected, name)[systems]
-        np.testing.assert_array_equal(one, other, err_msg=name)
+        values, other = getattr(found, name), getattr(expected, name)[systems]
+        np.testing.assert_array_equal(values, other, err_msg=name)
 
 
 # ---- instruction sets ----------------------------------------------------------------
@@ -55,21 +55,21 @@ def assert_same(found: Any, expected: Any, systems: Any = slice(None)) -> None:
 SHAPES = {"1 x 1": (1, 1), "4 x 3": (4, 3), "17 x 5": (17, 5), "45 x 33": (45, 33)}
 
 
-def tolerance(of: Options) -> Array:
-    """How far x may be off, by rounding: that of float64, and of x itself.
+def tolerance(batch: Options) -> Array:
+    """How far x may be off, by rounding in float64 and by rounding of x itself.
 
     A relative error of eps in A changes x by about ``cond**2``.
     """
-    A = np.asarray(of["A"], np.float64)
+    A = np.asarray(batch["A"], np.float64)
     finite = np.where(np.isfinite(A), A, 1.0)
     return 64 * np.finfo(np.float64).eps * np.linalg.cond(finite) ** 2
 
 
-def specification(method: str, of: Options) -> Any:
+def specification(method: str, batch: Options) -> Any:
     """The solution of the reference in float64, from the same numbers."""
     double = {
         name: value.astype(np.float64) if isinstance(value, np.ndarray) else value
-        for name, value in of.items()
+        for name, value in batch.items()
     }
     return (reference.nnls_qr if method == "qr" else reference.nnls_gram)(**double)
 
@@ -83,12 +83,12 @@ def test_every_instruction_set_agrees_with_the_specification(
 ) -> None:
     monkeypatch.setenv("GPUSOLVE_OBJECT", str(path))
     for shape in SHAPES.values():
-        of = problem(kind, shape, dtype)
-        found = gpusolve.lsq_linear(method=method, **of)
-        expected = specification(method, of)
+        batch = problem(kind, shape, dtype)
+        found = gpusolve.lsq_linear(method=method, **batch)
+        expected = specification(method, batch)
         assert found.x.dtype == dtype
         np.testing.assert_array_equal(found.status, expected.status)
-        close = tolerance(of)[..., None] * (1 + np.nanmax(np.abs(expected.x)))
+        close = tolerance(batch)[..., None] * (1 + np.nanmax(np.abs(expected.x)))
         close = close + 2 * np.finfo(dtype).eps * np.abs(expected.x)
         solved = found.status == CONVERGED
         assert (np.abs(found.x - expected.x) <= close)[solved].all(), shape
@@ -101,15 +101,15 @@ def test_every_instruction_set_agrees_with_the_specification(
 def test_instruction_sets_agree(
     method: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of, found = problem(kind, (45, 33), np.float64), []
+    batch, found = problem(kind, (45, 33), np.float64), []
     for path in OBJECTS:
         monkeypatch.setenv("GPUSOLVE_OBJECT", str(path))
-        found.append(gpusolve.lsq_linear(method=method, **of))
-    for one in found[1:]:
-        np.testing.assert_array_equal(one.status, found[0].status)
-        np.testing.assert_array_equal(one.x == 0, found[0].x == 0)
-        np.testing.assert_allclose(one.x, found[0].x, rtol=1e-11, atol=1e-12)
-        np.testing.assert_allclose(one.rnorm, found[0].rnorm, rtol=1e-13)
+        found.append(gpusolve.lsq_linear(method=method, **batch))
+    for result in found[1:]:
+        np.testing.assert_array_equal(result.status, found[0].status)
+        np.testing.assert_array_equal(result.x == 0, found[0].x == 0)
+        np.testing.assert_allclose(result.x, found[0].x, rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(result.rnorm, found[0].rnorm, rtol=1e-13)
 
 
 # ---- threads and processes -----------------------------------------------------------
@@ -176,8 +176,8 @@ def test_a_bad_system_changes_no_bit_of_others(
     bad = np.isin(np.arange(40), [5, 9, 17])
     np.testing.assert_array_equal(result.status == NOT_FINITE, bad)
     for name in FIELDS:
-        one, other = getattr(result, name), getattr(expected, name)
-        np.testing.assert_array_equal(one[~bad], other[~bad], err_msg=name)
+        values, other = getattr(result, name), getattr(expected, name)
+        np.testing.assert_array_equal(values[~bad], other[~bad], err_msg=name)
 
 
 def test_calls_from_eight_threads(
@@ -186,7 +186,7 @@ def test_calls_from_eight_threads(
     """All call at the same time, and each call starts threads of its own."""
     monkeypatch.setattr(cpu, "ENOUGH_FOR_THREADS", 0)
     problems = [hard_batch(rng, bool(k % 2)) for k in range(8)]
-    expected = [gpusolve.nnls(*one) for one in problems]
+    expected = [gpusolve.nnls(*given) for given in problems]
     together = threading.Barrier(8)
 
     def solve(k: int) -> list[Any]:
@@ -204,7 +204,8 @@ def solved(A: Array, b: Array) -> Array:
 
 
 @pytest.mark.skipif(
-    "fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork"
+    "fork" not in multiprocessing.get_all_start_methods(),
+    reason="fork is missing",
 )
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_solves(
@@ -216,8 +217,8 @@ def test_a_forked_process_solves(
     expected = solved(A, b)
     with multiprocessing.get_context("fork").Pool(2) as pool:
         waiting = [pool.apply_async(solved, (A, b)) for _ in range(4)]
-        for one in waiting:
-            np.testing.assert_array_equal(one.get(timeout=300), expected)
+        for task in waiting:
+            np.testing.assert_array_equal(task.get(timeout=300), expected)
     np.testing.assert_array_equal(solved(A, b), expected)
 
 
@@ -378,9 +379,9 @@ def test_what_is_prepared_for_later_calls_refers_to_no_array() -> None:
     cases = [(A, b), (A[0, 0], b), (A[:, 0], b[:, :1].swapaxes(0, 1).copy())]
     cpu._prepared.clear()
     for _ in range(3):
-        for one, other in cases:
-            expected = gpusolve.nnls(np.asfortranarray(one), other)
-            found = gpusolve.nnls(one, other)
+        for matrix, rhs in cases:
+            expected = gpusolve.nnls(np.asfortranarray(matrix), rhs)
+            found = gpusolve.nnls(matrix, rhs)
             np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
     for prepared in cpu._prepared.values():
         assert (prepared.A, prepared.b, prepared.kept) == (None, None, ())

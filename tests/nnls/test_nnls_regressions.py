@@ -41,13 +41,13 @@ LEVELS = [
 @also_by_fallback
 @pytest.mark.parametrize(("A", "b", "limit"), LEVELS)
 def test_tiny_directions_are_fitted(backend: Any, A: Any, b: Any, limit: float) -> None:
-    """A large x along one direction once hid the residual along a smaller one."""
+    """A large x along one direction once hid the residual along a smaller direction."""
     A, b = np.array(A, float), np.array(b, float)
     assert backend.nnls(A, b).rnorm <= limit * np.linalg.norm(b)
 
 
 def columns_of_all_sizes(rng: np.random.Generator, m: int, n: int) -> np.ndarray:
-    """Each column is an earlier one with either sign, plus a small perturbation."""
+    """Each column is an earlier column with either sign, and a small perturbation."""
     A = rng.standard_normal((m, n))
     for j in range(1, n):
         near = A[:, rng.integers(j)] * rng.choice([-1, 1])

@@ -73,7 +73,7 @@ def test_equal_columns_and_mixed_bounds_keep_the_certified_solution(
 def test_a_later_attempt_that_is_not_better_replaces_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The first attempt is certified, but not settled; the second one is not."""
+    """The first attempt is certified, but not settled; the second is not certified."""
     attempts: list[Certificate] = []
 
     def certify_first(*args: Any) -> Certificate:

@@ -1,4 +1,4 @@
-"""What a result computes when it is asked: residual, covariance, counts."""
+"""The properties that a result computes: residual, covariance, counts."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_covariance_without_a_value_does_not_affect_others(
 def test_covariance_and_residual_without_a_row(
     backend: Any, rng: np.random.Generator, kept: float, shared: bool
 ) -> None:
-    """A row of weight 0 has no effect on the covariance, nor on other residuals."""
+    """A row of weight 0 changes neither the covariance nor other residuals."""
     A, b = rng.random((4, 9, 3)), rng.random((4, 9))
     A, weights = A[0] if shared else A, rng.random((4, 9))
     weights[:, 5] = A[..., 5, :] = 0

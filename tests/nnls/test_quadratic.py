@@ -13,9 +13,9 @@ from gpusolve._nnls.quadratic import Certificate, Quadratic, certify
 INF = np.inf
 
 
-def certificate(G: Any, c: Any, x: Any) -> Certificate:
+def certificate(G: Any, c: Any, x: Any, lower: float = -INF) -> Certificate:
     objective = Quadratic.of(np.asarray(G, float), np.asarray(c, float))
-    return certify(objective, np.asarray(x, float), -INF, INF, None)
+    return certify(objective, np.asarray(x, float), lower, INF, None)
 
 
 def test_a_violation_is_relative_to_the_gradient() -> None:
@@ -35,9 +35,16 @@ def test_a_small_violation_may_be_far_from_the_minimum() -> None:
     assert not found.accepts(None, np.dtype(np.float64))
 
 
+def test_a_violation_at_zero_is_relative_to_the_slopes() -> None:
+    """The objective is 0 at 0, and falls by 5e-25; the largest slope is 1, twice."""
+    found = certificate(np.eye(2), [1e-12, -1], [0, 0], lower=0.0)
+    above, terms = 5e-25, np.finfo(float).eps * 2**2
+    assert found.kkt == pytest.approx(above / terms, rel=0.02)
+
+
 @pytest.mark.parametrize("difference", [1e-3, 1e-4])
 def test_the_part_of_c_outside_the_range_is_complete(difference: float) -> None:
-    """A small eigenvalue turns the eigenvectors of 0; what they have of c matters."""
+    """A small eigenvalue turns the eigenvectors of 0, and their part of c matters."""
     rng = np.random.default_rng(3)
     for _ in range(50):
         A = rng.normal(size=(8, 4))

@@ -67,7 +67,7 @@ def one_row(columns: Any, width: int, *, seed: int = 0) -> Any:
     return coo(np.zeros(len(columns)), columns, values, (1, width))
 
 
-def on_backend(backend: Any, A: Any) -> Any:
+def to_backend(backend: Any, A: Any) -> Any:
     """Convert a SciPy container to the backend's."""
     if backend.name != "cuda":
         return A
@@ -81,7 +81,7 @@ def on_backend(backend: Any, A: Any) -> Any:
 
 def product(backend: Any, A: Any, B: Any, **options: Any) -> Any:
     """Result of `multiply` as a SciPy container, checked to be canonical."""
-    found = multiply(on_backend(backend, A), on_backend(backend, B), **options)
+    found = multiply(to_backend(backend, A), to_backend(backend, B), **options)
     assert found.has_canonical_format
     found = found.get() if backend.name == "cuda" else found
     check_canonical(found)
@@ -105,11 +105,11 @@ def check_equal(found: Any, expected: Any) -> None:
     same(found.data, expected.data)
 
 
-def by_scipy(A: Any, B: Any) -> Any:
+def scipy_product(A: Any, B: Any) -> Any:
     return A.tocsr().multiply(B.tocsr())
 
 
-def by_brute_force(A: Any, B: Any) -> dict[tuple[int, int], Any]:
+def true_product(A: Any, B: Any) -> dict[tuple[int, int], Any]:
     """The product of A and B with duplicates added, on Python numbers."""
 
     def sums(M: Any) -> dict[tuple[int, int], Any]:
@@ -124,7 +124,7 @@ def by_brute_force(A: Any, B: Any) -> dict[tuple[int, int], Any]:
     return {place: value for place, value in sorted(products.items()) if value}
 
 
-def as_dictionary(found: Any) -> dict[tuple[int, int], Any]:
+def entries_of(found: Any) -> dict[tuple[int, int], Any]:
     places = zip(found.row.tolist(), found.col.tolist(), strict=True)
     return dict(zip(places, found.data.tolist(), strict=True))
 
@@ -139,7 +139,7 @@ def test_every_pair_of_dtypes(backend: Any, a: str) -> None:
         if backend.name == "cuda" and b not in CUPY_DTYPES:
             continue
         B = random_coo((11, 13), 0.5, rng=2, dtype=b)
-        found, expected = product(backend, A, B), by_scipy(A, B).tocoo()
+        found, expected = product(backend, A, B), scipy_product(A, B).tocoo()
         assert found.dtype == expected.dtype == np.result_type(A.dtype, B.dtype)
         same(found.row, expected.row)
         same(found.col, expected.col)
@@ -152,7 +152,7 @@ def test_extended_precision_is_supported_on_the_cpu_only(
     dtype: str, monkeypatch: Any
 ) -> None:
     A, B = (random_coo((9, 9), 0.5, rng=seed, dtype=dtype) for seed in (1, 2))
-    check_equal(multiply(A, B), by_scipy(A, B))
+    check_equal(multiply(A, B), scipy_product(A, B))
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     with pytest.raises(TypeError, match=r"A must have .*dtype"):
         multiply(A, B)
@@ -168,7 +168,7 @@ def test_every_shape(backend: Any, shape: tuple[int, int], method: str) -> None:
     for density in (0.01, 0.4, 0.97, 1):
         A = random_coo(shape, density, rng=1, dtype=np.float32)
         B = random_coo(shape, 0.5, rng=2, dtype=np.float32)
-        check_equal(product(backend, A, B, method=method), by_scipy(A, B))
+        check_equal(product(backend, A, B, method=method), scipy_product(A, B))
 
 
 @st.composite
@@ -198,10 +198,10 @@ def test_random_structures(backend: Any, operands: tuple[Any, Any]) -> None:
     A, B = operands
     if backend.name == "cuda":
         A, B = A.astype(float), B.astype(float)
-    expected = by_brute_force(A, B)
+    expected = true_product(A, B)
     for method in METHODS:
         found = product(backend, A, B, method=method)
-        assert as_dictionary(found) == expected, method
+        assert entries_of(found) == expected, method
         assert found.dtype == np.result_type(A.dtype, B.dtype)
 
 
@@ -216,7 +216,7 @@ def test_the_reference_agrees_with_brute_force(operands: tuple[Any, Any]) -> Non
     rows, columns, values = reference.coo_multiply(a[:3], b[:3], a.shape)
     found = coo(rows, columns, values, a.shape)
     check_canonical(found)
-    assert as_dictionary(found) == by_brute_force(*operands)
+    assert entries_of(found) == true_product(*operands)
 
 
 # ---- boundaries of tiles and warps ---------------------------------------------------
@@ -238,7 +238,7 @@ def test_lengths_around_tile_sizes(backend: Any, method: str, length: int) -> No
             B = one_row(other, width, seed=2)
             for left, right in ((A, B), (B, A)):
                 found = product(backend, left, right, method=method)
-                check_equal(found, by_scipy(left, right))
+                check_equal(found, scipy_product(left, right))
 
 
 @together("few", [1, 2, 5, 30])
@@ -253,8 +253,8 @@ def test_few_entries_with_many(
     ends = np.array([0, width - 1])
     for columns in (arbitrary, present, present[:1], ends, many.col[[0, -1]]):
         A = one_row(columns, width, seed=2)
-        check_equal(product(backend, A, many, method=method), by_scipy(A, many))
-        check_equal(product(backend, many, A, method=method), by_scipy(many, A))
+        check_equal(product(backend, A, many, method=method), scipy_product(A, many))
+        check_equal(product(backend, many, A, method=method), scipy_product(many, A))
 
 
 @together("gap", [1, 2, 3, 7, 8, 9, 64, 100])
@@ -262,7 +262,7 @@ def test_gallops_of_any_length(backend: Any, gap: int) -> None:
     many = one_row(np.arange(0, 4000, 2), 4001, seed=1)
     for start in (0, 1, 2):
         A = one_row(np.arange(start, 4000, gap), 4001, seed=2)
-        check_equal(product(backend, A, many, method="gallop"), by_scipy(A, many))
+        check_equal(product(backend, A, many, method="gallop"), scipy_product(A, many))
 
 
 @without_gpu
@@ -271,7 +271,7 @@ def test_any_schedule_of_threads_and_blocks(
     backend: Any, schedule: str, method: str
 ) -> None:
     A, B = (random_coo((60, 70), density, rng=1) for density in (0.5, 0.6))
-    check_equal(product(backend, A, B, method=method), by_scipy(A, B))
+    check_equal(product(backend, A, B, method=method), scipy_product(A, B))
 
 
 @every_method
@@ -280,7 +280,7 @@ def test_no_races(method: str, monkeypatch: Any) -> None:
     A = random_coo((45, 50), 0.6, rng=1)
     B = coo(*shuffled(random_coo((45, 50), 0.7, rng=2)), (45, 50))
     with _emulator.races():
-        check_equal(multiply(A, B, method=method), by_scipy(A, B))
+        check_equal(multiply(A, B, method=method), scipy_product(A, B))
 
 
 def shuffled(A: Any) -> tuple[Any, Any, Any]:
@@ -310,7 +310,7 @@ def test_large_shapes(backend: Any, shape: tuple[int, int], method: str) -> None
     A = coo(*zip(*places, strict=True), np.arange(2.0, 2 + len(places)), shape)
     B = coo(*zip(*places[::2], strict=True), np.full(len(places[::2]), 3.0), shape)
     found = product(backend, A, B, method=method)
-    assert as_dictionary(found) == by_brute_force(A, B)
+    assert entries_of(found) == true_product(A, B)
     assert found.shape == shape
 
 
@@ -345,7 +345,7 @@ def test_result_has_the_index_dtype_of_the_operands(backend: Any) -> None:
     for left, right in ((A, B), (B, A), (B, B), (A, C)):
         found = product(backend, left, right)
         assert found.row.dtype == np.int64
-        check_equal(found, by_scipy(A, A))
+        check_equal(found, scipy_product(A, A))
 
 
 def test_unsorted_and_strided_entries(backend: Any) -> None:
@@ -364,7 +364,7 @@ def test_unsorted_and_strided_entries(backend: Any) -> None:
         (strided, B),
     ]
     for left, right in pairs:
-        check_equal(product(backend, left, right), by_scipy(A, B))
+        check_equal(product(backend, left, right), scipy_product(A, B))
 
 
 def test_adjacent_duplicates_are_summed(backend: Any) -> None:
@@ -372,22 +372,22 @@ def test_adjacent_duplicates_are_summed(backend: Any) -> None:
     A = coo([0, 0, 1], [1, 1, 0], [1.0, 2.0, 3.0], (2, 2))
     B = coo([0, 1, 1], [1, 0, 0], [5.0, 7.0, 8.0], (2, 2))
     expected = {(0, 1): 15.0, (1, 0): 45.0}
-    assert as_dictionary(product(backend, A, B)) == expected
-    assert as_dictionary(product(backend, B, A)) == expected
+    assert entries_of(product(backend, A, B)) == expected
+    assert entries_of(product(backend, B, A)) == expected
 
 
 @every_method
 @together("dtype", ["float64", "complex128", "bool", "int8"])
 def test_duplicates_are_summed(backend: Any, dtype: str, method: str) -> None:
-    """In the dtype of the operand, also int8; duplicates that cancel are no entry."""
+    """In the dtype of the operand, also int8; duplicates may cancel to 0."""
     values = np.array([100, 3, 100, -3, 7, 1, 1], int).astype(dtype)
     A = coo([2, 0, 2, 0, 1, 1, 0], [1, 1, 1, 1, 0, 0, 2], values, (3, 3))
     ones = np.ones((3, 3))
     B = scipy.sparse.coo_array(ones if backend.name == "cuda" else ones.astype("int16"))
     found = product(backend, A, B, method=method)
     if backend.name != "cuda":
-        check_equal(found, by_scipy(A, B))
-    assert ((0, 1) in as_dictionary(found)) == (dtype == "bool")
+        check_equal(found, scipy_product(A, B))
+    assert ((0, 1) in entries_of(found)) == (dtype == "bool")
 
 
 @without_gpu
@@ -401,8 +401,8 @@ def test_duplicates_in_compressed_formats_are_summed_in_the_operands_dtype(
     B = kind(np.array([[0, 0], [0, 3]], np.int16))
     assert A.nnz == 2
     place = (1, 1)
-    assert as_dictionary(product(backend, A, B)) == {place: -56 * 3}
-    assert as_dictionary(product(backend, B, A)) == {place: -56 * 3}
+    assert entries_of(product(backend, A, B)) == {place: -56 * 3}
+    assert entries_of(product(backend, B, A)) == {place: -56 * 3}
     assert A.nnz == 2
 
 
@@ -411,7 +411,7 @@ def test_unsorted_csr_with_long_rows_needs_no_memory_for_a_row() -> None:
     A = scipy.sparse.csr_array(
         (np.array([2.0, 3.0, 4.0]), columns, np.array([0, 3])), shape=(1, 2**41)
     )
-    assert as_dictionary(multiply(A, A)) == {(0, 5): 9, (0, 7): 16, (0, 2**40): 4}
+    assert entries_of(multiply(A, A)) == {(0, 5): 9, (0, 7): 16, (0, 2**40): 4}
     same(A.indices, columns)
 
 
@@ -432,7 +432,7 @@ def test_nan_and_infinity_propagate(backend: Any, dtype: str, method: str) -> No
     places = np.append(np.arange(n * n), np.arange(n * n + n, width))
     B = coo(np.zeros(len(b)), places, b, (1, width))
     with np.errstate(all="ignore"):
-        expected = by_scipy(A, B).tocoo()
+        expected = scipy_product(A, B).tocoo()
     found = product(backend, A, B, method=method)
     same(found.col, expected.col)
     if dtype == "float64":
@@ -444,7 +444,7 @@ def test_nan_and_infinity_propagate(backend: Any, dtype: str, method: str) -> No
 def test_explicit_zeros_are_not_stored(backend: Any, method: str) -> None:
     A = coo([0, 0, 1, 1], [0, 1, 0, 1], [0.0, 2.0, -0.0, 3.0], (2, 2))
     B = coo([0, 0, 1, 1], [0, 1, 0, 1], [5.0, 0.0, 1.0, 4.0], (2, 2))
-    assert as_dictionary(product(backend, A, B, method=method)) == {(1, 1): 12.0}
+    assert entries_of(product(backend, A, B, method=method)) == {(1, 1): 12.0}
 
 
 @without_gpu
@@ -466,7 +466,7 @@ def test_nonnative_byte_order(backend: Any) -> None:
     swapped.data = A.data.astype(A.dtype.newbyteorder())
     if backend.name != "cuda":
         found = product(backend, swapped, A)
-        check_equal(found, by_scipy(A, A))
+        check_equal(found, scipy_product(A, A))
         assert found.dtype.isnative
 
 
@@ -477,7 +477,7 @@ def test_unaligned_complex_numbers(backend: Any) -> None:
     for values in (parts[:8].view(complex), parts[1:].view(complex)):
         A = coo(np.zeros(4), np.arange(4), values, (1, 4))
         assert np.shares_memory(A.data, parts)
-        check_equal(product(backend, A, A), by_scipy(A, A))
+        check_equal(product(backend, A, A), scipy_product(A, A))
 
 
 # ---- containers ----------------------------------------------------------------------
@@ -646,7 +646,7 @@ def test_entries_of_several_tiles_out_of_order(
         for left, right in ((A, sorted_entries), (sorted_entries, A), (A, A)):
             attempts.clear()
             found = multiply(left, right, method=method)
-            check_equal(found, by_scipy(left, right))
+            check_equal(found, scipy_product(left, right))
             assert [report.disorder for report in attempts] == [1, 0]
 
 
@@ -675,7 +675,7 @@ def test_merge_reads_and_writes_each_entry_once(dtype: str, monkeypatch: Any) ->
 
 
 def test_both_operands_may_be_one_object(backend: Any) -> None:
-    A = on_backend(backend, random_coo((20, 20), 0.5, rng=1))
+    A = to_backend(backend, random_coo((20, 20), 0.5, rng=1))
     found = multiply(A, A)
     found = found.get() if backend.name == "cuda" else found
     expected = random_coo((20, 20), 0.5, rng=1).toarray() ** 2
@@ -722,7 +722,7 @@ def test_auto_chooses_merge_or_gallop_by_the_ratio_of_entries(monkeypatch: Any) 
         monkeypatch.setitem(launchers, name, record_call)
     few, many = one_row([3], 300), one_row(np.arange(300), 300)
     for A, B in ((few, many), (many, few), (many, many)):
-        check_equal(multiply(A, B), by_scipy(A, B))
+        check_equal(multiply(A, B), scipy_product(A, B))
     assert called == ["gallop", "gallop", "merge"]
 
 
@@ -776,7 +776,7 @@ def test_all_containers_of_cupy_13_are_matrices(monkeypatch: Any) -> None:
     kind = type("coo_matrix", (), {})
     library = SimpleNamespace(issparse=lambda value: isinstance(value, kind))
     monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", library)
-    assert _inputs.is_matrix(kind())  # it has no sparse arrays
+    assert _inputs.is_matrix(kind())  # the library lacks sparse arrays
 
 
 def test_device_of_the_operands_is_current(monkeypatch: Any) -> None:
@@ -784,5 +784,5 @@ def test_device_of_the_operands_is_current(monkeypatch: Any) -> None:
     monkeypatch.setattr(kernels, "EmulatedDevice", Watched)
     A = random_coo((9, 9), 0.5, rng=1)
     for method in METHODS:
-        check_equal(multiply(A, A, method=method), by_scipy(A, A))
+        check_equal(multiply(A, A, method=method), scipy_product(A, A))
     assert Watched.depth == 0

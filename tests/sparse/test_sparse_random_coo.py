@@ -91,7 +91,7 @@ def test_each_once_agrees_with_numpy_unique(
 def test_all_sets_of_places_are_equally_likely(
     count: int, rng: np.random.Generator
 ) -> None:
-    """For a density below one half, and for one above."""
+    """For densities below and above one half."""
     draws = 3000
     sets = Counter(
         tuple(places(random_coo((2, 3), count / 6, rng=rng))) for _ in range(draws)

@@ -44,7 +44,7 @@ difference = Monoid("difference", 0, "a - b", np.subtract, commutative=False)
 """Not associative, so it is used as `multiply` only."""
 
 
-def on_backend(backend: Any, A: Any) -> Any:
+def to_backend(backend: Any, A: Any) -> Any:
     """Convert a SciPy container to the backend's. CuPy's is always a matrix."""
     if backend.name != "cuda":
         return A
@@ -56,7 +56,7 @@ def on_backend(backend: Any, A: Any) -> Any:
 
 
 def product(backend: Any, A: Any, x: Any, **options: Any) -> Any:
-    matrix = on_backend(backend, A)
+    matrix = to_backend(backend, A)
     return backend.call(lambda x: spmv(matrix, x, **options), x)
 
 
@@ -93,7 +93,7 @@ def shuffled(rng: np.random.Generator, A: Any) -> sparse.coo_array:
     return sparse.coo_array((coo.data[order], places), shape=coo.shape)
 
 
-def by_scipy(A: Any, x: Array) -> Array:
+def scipy_product(A: Any, x: Array) -> Array:
     """The product of A with each vector, by SciPy."""
     y = np.empty((*x.shape[:-1], A.shape[0]), np.result_type(A.dtype, x.dtype))
     for k in np.ndindex(x.shape[:-1]):
@@ -101,7 +101,7 @@ def by_scipy(A: Any, x: Array) -> Array:
     return y
 
 
-def by_brute_force(
+def true_product(
     A: Any, x: Array, dtype: Any, identity: Any, add: Operator, multiply: Operator
 ) -> Array:
     """The product entry by entry, on Python numbers."""
@@ -195,7 +195,7 @@ STRUCTURES: dict[str, list[int]] = {
     "last rows empty": [2, 3, 0, 0],
     "every other row empty": [0, 1] * 2000,
     "one entry in each row": [1] * 3000,
-    "one dense row among empty ones": [0] * 2000 + [5000] + [0] * 2000,
+    "one dense row among empty rows": [0] * 2000 + [5000] + [0] * 2000,
     "dense rows at both ends": [5000] + [0] * 100 + [5000],
     "many tiles of one row": [1, 70 * TILE, 1],
     "power law": [round(4000 / k) for k in range(1, 1500)],
@@ -217,7 +217,7 @@ def test_every_structure(
 ) -> None:
     A = random_csr(rng, STRUCTURES[structure], 50)
     x = small_integers(rng, np.float64, 50)
-    same(product(backend, A, x, method=method), by_scipy(A, x), strict=True)
+    same(product(backend, A, x, method=method), scipy_product(A, x), strict=True)
 
 
 @every_method
@@ -239,7 +239,7 @@ def test_reference_agrees_with_scipy(structure: str, rng: np.random.Generator) -
     A = random_csr(rng, STRUCTURES[structure], 50)
     x = small_integers(rng, np.float64, 50)
     found = gpusolve.reference.spmv(A.indptr, A.indices, A.data, x)
-    same(found, by_scipy(A, x), strict=True)
+    same(found, scipy_product(A, x), strict=True)
 
 
 def test_tile_sizes_are_documented() -> None:
@@ -256,10 +256,10 @@ def test_results_larger_than_entries_have_smaller_tiles(
     plan = SpMVPlan(A)
     with _emulator.profile() as report:
         found = plan(x)
-    same(found, by_scipy(A, x), strict=True)
+    same(found, scipy_product(A, x), strict=True)
     tile = tile_for(A.dtype, x.dtype)
     assert tile == tile_for(x.dtype) != tile_for(A.dtype)
-    (multiply,) = (one for one in report.kernels if "multiply<" in one.name)
+    (multiply,) = (kernel for kernel in report.kernels if "multiply<" in kernel.name)
     assert f"{tile.threads}, {tile.items}>" in multiply.name
     assert multiply.blocks == -(-3001 // tile.size)
 
@@ -272,7 +272,7 @@ def test_one_dense_row_among_many_empty_rows(
     lengths[m // 3] = 20000
     A = random_csr(rng, lengths, 1000)
     x = small_integers(rng, np.float64, 1000)
-    same(product(backend, A, x), by_scipy(A, x), strict=True)
+    same(product(backend, A, x), scipy_product(A, x), strict=True)
 
 
 lists_of_lengths = st.lists(
@@ -288,7 +288,7 @@ def test_any_row_lengths(
 ) -> None:
     rng = np.random.default_rng(seed)
     A, x = random_csr(rng, lengths, n), small_integers(rng, np.float64, n)
-    expected = by_scipy(A, x)
+    expected = scipy_product(A, x)
     same(product(backend, A, x, method=method), expected, strict=True)
     B = shuffled(rng, A)
     same(product(backend, B, x, method=method), expected, strict=True)
@@ -331,7 +331,7 @@ def check_dtypes(
 ) -> None:
     A = random_csr(rng, [0, 3, 1, 0, 700, 40], 30, A_dtype)
     x = small_integers(rng, x_dtype, 30)
-    same(product(backend, A, x, method=method), by_scipy(A, x), strict=True)
+    same(product(backend, A, x, method=method), scipy_product(A, x), strict=True)
 
 
 def test_float16_vector(backend: Any) -> None:
@@ -385,7 +385,7 @@ def test_nan_and_infinity_stay_in_their_row(
     A.data[A.indptr[4] + 7] = np.inf
     x = np.ones(20)
     found = product(backend, A, x)
-    same(found, by_scipy(A, x))
+    same(found, scipy_product(A, x))
     same(np.isfinite(found), [True, False, True, True, False, True])
 
 
@@ -398,7 +398,7 @@ def test_dtypes_of_offsets_and_columns(
     if backend.name == "cuda":
         pytest.skip("CuPy chooses the dtype of its indices")
     A = random_csr(rng, [2, 0, 1500, 3], 20)
-    expected = by_scipy(A, np.arange(20.0))
+    expected = scipy_product(A, np.arange(20.0))
     A.indptr, A.indices = A.indptr.astype(offsets), A.indices.astype(columns)
     found = product(backend, A, np.arange(20.0), method=method)
     same(found, expected, strict=True)
@@ -438,7 +438,7 @@ def test_semirings(
     A, x = random_csr(rng, lengths, 40, dtype), small_integers(rng, dtype, 40)
     result = np.dtype(bool if name.startswith("or") else dtype)
     identity, combine = python_operator(add, result)
-    expected = by_brute_force(
+    expected = true_product(
         A, x, result, identity, combine, python_operator(multiply, result)[1]
     )
     options = {"add": add, "multiply": multiply, "method": method}
@@ -521,7 +521,7 @@ def test_sorted_rows_agree_with_scipy(
     rng: np.random.Generator,
     monkeypatch: Any,
 ) -> None:
-    """For shapes whose places fit int64 keys, and for larger ones."""
+    """For shapes whose places fit int64 keys, and for larger shapes."""
     monkeypatch.setattr(_csr, "MAX_PLACES", max_places)
     A = shuffled(rng, random_csr(rng, lengths, 10))
     A.data = np.arange(1.0, A.nnz + 1)
@@ -531,6 +531,17 @@ def test_sorted_rows_agree_with_scipy(
         expected = compressed_rows(given, in_order=in_order)
         for found_array, expected_array in zip(found, expected, strict=True):
             same(found_array, expected_array)
+
+
+def test_rows_are_sorted_where_places_overflow_32_bits() -> None:
+    """The last place is 46341^2 - 1, which is more than 2^31."""
+    n = 46341
+    ends = np.array([n - 1, 0], np.int32)
+    A = sparse.coo_array(([1.0, 2.0], (ends, ends)), shape=(n, n))
+    found, expected = sorted_rows(coordinates(A), in_order=True), A.tocsr()
+    same(found.columns, expected.indices)
+    same(found.values, expected.data)
+    same(found.offsets, expected.indptr)
 
 
 def test_sorted_entries_are_not_sorted_again(rng: np.random.Generator) -> None:
@@ -566,7 +577,7 @@ def test_strided_arrays_of_a_matrix(
         B = sparse.csr_array(strided, shape=A.shape)
     add = "add" if in_order else Monoid("sum", 0, "a + b", np.add, commutative=False)
     found = backend.call(lambda x: spmv(B, x, add=add, method=method), x)
-    same(found, by_scipy(A, x), strict=True)
+    same(found, scipy_product(A, x), strict=True)
 
 
 def test_contiguous_aligns_complex_numbers(backend: Any) -> None:
@@ -607,7 +618,7 @@ def test_batches(
         A = random_csr(rng, lengths, 20)
         x = small_integers(rng, np.float64, *batch, 20)
         found = product(backend, A, x, method=method)
-        same(found, by_scipy(A, x), strict=True)
+        same(found, scipy_product(A, x), strict=True)
 
 
 @together(
@@ -620,13 +631,13 @@ def test_batches(
 )
 def test_strided_views(backend: Any, view: Any, rng: np.random.Generator) -> None:
     A, x = random_csr(rng, [3, 0, 5], 10), small_integers(rng, np.float64, 10, 20)
-    matrix = on_backend(backend, A)
+    matrix = to_backend(backend, A)
     found = backend.call(lambda x: spmv(matrix, view(x)), x)
-    same(found, by_scipy(A, view(x)), strict=True)
+    same(found, scipy_product(A, view(x)), strict=True)
 
 
 def test_plan_accepts_array_likes(backend: Any) -> None:
-    plan = SpMVPlan(on_backend(backend, sparse.csr_array([[1.0, 2], [0, 3]])))
+    plan = SpMVPlan(to_backend(backend, sparse.csr_array([[1.0, 2], [0, 3]])))
     same(backend.numpy(plan([1, 2])), [5, 6])
     same(backend.numpy(plan @ [[1], [2]]), [[5], [6]])
 
@@ -649,7 +660,7 @@ def test_inputs_are_not_changed(backend: Any, rng: np.random.Generator) -> None:
 
 
 def test_result_is_on_the_device_of_the_matrix(backend: Any) -> None:
-    A = on_backend(backend, sparse.csr_array(np.eye(3)))
+    A = to_backend(backend, sparse.csr_array(np.eye(3)))
     assert is_cupy(spmv(A, backend.array(np.ones(3)))) == (backend.name == "cuda")
 
 
@@ -684,7 +695,7 @@ def poisson(n: int) -> sparse.csr_array:
 def test_conjugate_gradients(backend: Any, method: str) -> None:
     A = poisson(12)
     b = np.arange(A.shape[0]) % 7 - 3.0
-    plan = SpMVPlan(on_backend(backend, A), method=method)
+    plan = SpMVPlan(to_backend(backend, A), method=method)
     if backend.name == "cuda":
         gpu = pytest.importorskip("cupyx.scipy.sparse.linalg")
         x, info = gpu.cg(gpu.aslinearoperator(plan), backend.array(b), rtol=1e-12)
@@ -697,18 +708,18 @@ def test_conjugate_gradients(backend: Any, method: str) -> None:
 
 def test_plan_for_many_vectors(backend: Any, rng: np.random.Generator) -> None:
     A = random_csr(rng, [0, 3, TILE, 2], 20, np.float32)
-    plan = SpMVPlan(on_backend(backend, A))
+    plan = SpMVPlan(to_backend(backend, A))
     assert plan.shape == (4, 20)
     assert plan.dtype == np.float32
     for dtype in (np.float32, np.float64, np.int8):
         for shape in ((20,), (3, 20)):
             x = small_integers(rng, dtype, *shape)
-            same(backend.call(plan, x), by_scipy(A, x), strict=True)
+            same(backend.call(plan, x), scipy_product(A, x), strict=True)
 
 
 def test_plan_times_columns(backend: Any, rng: np.random.Generator) -> None:
     A = random_csr(rng, [2, 0, 3], 3)
-    plan = SpMVPlan(on_backend(backend, A))
+    plan = SpMVPlan(to_backend(backend, A))
     for shape in ((3,), (3, 3), (3, 5), (2, 3, 4)):
         x = small_integers(rng, np.float64, *shape)
         found = backend.call(lambda x: plan @ x, x)
@@ -749,7 +760,7 @@ def test_plan_in_a_semiring(backend: Any) -> None:
         ),
         shape=(3, 3),
     )
-    plan = SpMVPlan(on_backend(backend, A), add="min", multiply="add")
+    plan = SpMVPlan(to_backend(backend, A), add="min", multiply="add")
     distances = np.array([0, np.inf, np.inf])
     for _ in range(3):
         distances = backend.call(plan, distances)
@@ -768,7 +779,7 @@ def test_any_schedule_of_threads_and_blocks(
     A, x = random_csr(rng, lengths, 30), small_integers(rng, np.float64, 3, 30)
     with _emulator.races():
         found = spmv(A, x, method=method)
-    same(found, by_scipy(A, x), strict=True)
+    same(found, scipy_product(A, x), strict=True)
 
 
 def test_same_bits_in_every_schedule(
@@ -790,7 +801,7 @@ def test_same_bits_in_every_schedule(
 def test_same_bits_in_every_run(backend: Any, rng: np.random.Generator) -> None:
     A = random_csr(rng, [0, 10**6, *rng.integers(0, 9, 10**5)], 1000)
     A.data[:] = rng.standard_normal(A.nnz)
-    plan, x = SpMVPlan(on_backend(backend, A)), rng.standard_normal(1000)
+    plan, x = SpMVPlan(to_backend(backend, A)), rng.standard_normal(1000)
     assert len({backend.call(plan, x).tobytes() for _ in range(10)}) == 1
 
 
@@ -805,8 +816,8 @@ def test_device_of_the_matrix_is_current(
     A, x = random_csr(rng, [0, 3, 1], 10), small_integers(rng, np.float64, 10)
     for method in ("fused", "segmented_scan"):
         plan = SpMVPlan(shuffled(rng, A), method=method)
-        same(plan(x), by_scipy(A, x))
-        same(plan @ x[:, None], by_scipy(A, x)[:, None])
+        same(plan(x), scipy_product(A, x))
+        same(plan @ x[:, None], scipy_product(A, x)[:, None])
     assert Watched.depth == 0
 
 
@@ -874,7 +885,7 @@ def test_invalid_arguments_are_rejected(
 @pytest.mark.parametrize("backend", ["cuda"], indirect=True)
 def test_mixed_devices_are_rejected(backend: Any) -> None:
     with pytest.raises(TypeError, match=r"A on GPU \d+, x on the CPU"):
-        spmv(on_backend(backend, EYE), np.ones(3))
+        spmv(to_backend(backend, EYE), np.ones(3))
     with pytest.raises(TypeError, match=r"A on the CPU, x on GPU \d+"):
         spmv(EYE, backend.array(np.ones(3)))
 

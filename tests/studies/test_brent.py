@@ -84,7 +84,7 @@ probe = Monoid(
 )
 """The number of operations that an element comes from, and their longest chain.
 
-It is not associative: the result is that of the grouping which a kernel chooses. The
+It is not associative: the result depends on the grouping which a kernel chooses. The
 identity, of depth -1, costs nothing.
 """
 

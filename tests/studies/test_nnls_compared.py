@@ -1,4 +1,4 @@
-"""The compared methods of gpusolve.nnls: optimal, or they say that they are not."""
+"""The compared methods of gpusolve.nnls: a solution is optimal, or has a status."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_certified_hard_problem_is_optimal(method: str) -> None:
     for name, (A, b) in HARD.items():
         result = gpusolve.nnls(A, b, method=method, maxiter=300)
         expected = residual_norm(A, b, result.x)
-        A_scale, b_scale = (np.abs(one).max() or 1.0 for one in (A, b))
+        A_scale, b_scale = (np.abs(array).max() or 1.0 for array in (A, b))
         A, b, x = A / A_scale, b / b_scale, result.x * A_scale / b_scale
         length = np.linalg.norm(b)
         cancelling = b_scale * (length + np.linalg.norm(A, axis=0) @ x)
@@ -319,8 +319,8 @@ def test_a_bad_system_changes_no_bit_of_others(
     for name in ("x", "rnorm", "dual", "kkt"):
         assert np.isnan(getattr(result, name)[2]).all()
     for name in ("x", "rnorm", "dual", "kkt", "nit", "n_updates", "n_downdates"):
-        one, other = (np.delete(getattr(r, name), 2, axis=0) for r in (result, good))
-        np.testing.assert_array_equal(one, other)
+        values, other = (np.delete(getattr(r, name), 2, axis=0) for r in (result, good))
+        np.testing.assert_array_equal(values, other)
 
 
 @every_method
@@ -456,13 +456,13 @@ def test_the_columns_of_the_textbook_enter_and_leave(
 @pytest.mark.paper(
     "Luo, Algorithm 1",
     "As published, the same columns enter and leave as in a loop that solves for each "
-    "passive set by LAPACK: those of the largest gradient",
+    "passive set by LAPACK, and takes the column of the largest gradient",
 )
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_the_columns_of_algorithm_1_enter_and_leave(
     backend: Any, experiment: str
 ) -> None:
-    """The gradients are those of columns with units, which decide what enters first."""
+    """The columns have units, so their gradients decide which column enters first."""
     A, b = EXPERIMENTS[experiment](2, size=48)
     A = np.broadcast_to(A, (2, 48, 48)) * np.linspace(1, 3, 48)
     result = backend.nnls(A, b, method="mgs")
@@ -510,10 +510,10 @@ def test_systems_of_one_passive_set_share_a_factorisation(
     monkeypatch.setattr(normal_equations, "inverse_factor", counted)
     monkeypatch.setattr(chunks, "cores", lambda: 1)
     alone = gpusolve.nnls(A, b, method=method)
-    one = len(calls)
+    single = len(calls)
     result = gpusolve.nnls(A, b * np.arange(1, 21)[:, None], method=method)
     np.testing.assert_allclose(result.x[-1], 20 * alone.x, rtol=1e-12, atol=1e-15)
-    assert len(calls) - one == (20 * one if method == "fnnls" else one)
+    assert len(calls) - single == (20 * single if method == "fnnls" else single)
 
 
 def test_fcnnls_starts_at_the_unconstrained_solution(rng: np.random.Generator) -> None:
@@ -611,7 +611,9 @@ def test_a_refused_variable_may_enter_after_x_has_moved() -> None:
     values = {(True, False): (-1, 0), (False, True): (0, 1), (True, True): (1, 2)}
 
     def solve(_: Any, passive: Any) -> Any:
-        return np.array([values[tuple(map(bool, one))] for one in passive], float)
+        return np.array(
+            [values[tuple(map(bool, passive_set))] for passive_set in passive], float
+        )
 
     def slope(_: Any, x: Any) -> Any:
         return np.tile([2.0, 1.0], (len(x), 1))

@@ -71,7 +71,7 @@ class Bounded(NamedTuple):
         return cls(per(A, m, n), b, *each, per(weights, m), per(sum_to))
 
     def take(self, systems: Any) -> Bounded:
-        return Bounded(*[None if one is None else one[systems] for one in self])
+        return Bounded(*[None if array is None else array[systems] for array in self])
 
     @classmethod
     def joined(cls, parts: list[Bounded]) -> Bounded:
@@ -85,10 +85,12 @@ class Bounded(NamedTuple):
 
     def copy(self) -> Bounded:
         """The systems in arrays that may be changed."""
-        return Bounded(*[None if one is None else one.copy() for one in self])
+        return Bounded(*[None if array is None else array.copy() for array in self])
 
     def astype(self, dtype: Any) -> Bounded:
-        return Bounded(*[None if one is None else one.astype(dtype) for one in self])
+        return Bounded(
+            *[None if array is None else array.astype(dtype) for array in self]
+        )
 
     def rounded(self, dtype: Any) -> Bounded:
         """The systems as a solver of this dtype reads them, in float64."""
@@ -112,7 +114,7 @@ class Bounded(NamedTuple):
 
 
 def objective(given: Bounded, x: Array) -> Array:
-    """What is minimised, in extended precision."""
+    """The objective, in extended precision."""
     A, b = given.weighted(np.longdouble)
     r = b - np.einsum("kmn,kn->km", A, x)
     found = (r * r).sum(axis=-1) / 2
@@ -128,7 +130,7 @@ def residual_norm(given: Bounded, x: Array) -> Array:
 
 
 def magnitude(given: Bounded, x: Array) -> Array:
-    """``|b| + sum_k |a_k x_k|`` with the weights; what rounding is relative to."""
+    """``|b| + sum_k |a_k x_k|`` with the weights: the unit of rounding errors."""
     A, b = given.weighted(np.longdouble)
     size = np.sqrt((A * A).sum(axis=-2) + given.l2)
     return np.asarray(np.sqrt((b * b).sum(axis=-1)) + (size * np.abs(x)).sum(axis=-1))
@@ -158,7 +160,7 @@ def violation(given: Bounded, x: Array) -> Array:
     """The largest violation of the optimality conditions.
 
     The gradient must not point into the interval, from any bound. With a fixed sum, no
-    variable may rise while another one falls: the multiplier is eliminated. Violations
+    variable may rise while another falls: the multiplier is eliminated. Violations
     are relative to the terms that cancel in a gradient, and to rounding of the largest
     variable, which need not change A x.
     """
@@ -328,7 +330,7 @@ OPTIONS: list[dict[str, bool]] = [
 def random_bounds(
     rng: Generator, kind: str, shape: tuple[int, ...]
 ) -> tuple[Array, Array]:
-    """Bounds of one kind; all kinds but "box" and "tight" have infinite ones."""
+    """Bounds of one kind; all kinds but "box" and "tight" have infinite bounds."""
     lower = 0.5 * rng.normal(size=shape)
     upper = lower + rng.random(shape) * (0.1 if kind == "tight" else 1)
     if kind == "free":
@@ -394,10 +396,10 @@ def starting_point(rng: Generator, kind: str, given: Bounded, solution: Array) -
     }[kind]
 
 
-def by_bvls(given: Bounded) -> Array:
+def solve_by_bvls(given: Bounded) -> Array:
     """SciPy's x of each system, by bounded-variable least squares; NaN if it fails.
 
-    It is that without `l1` and `sum_to`, which SciPy does not have.
+    `l1` and `sum_to` are left out, because SciPy lacks them.
     """
     A, b = given.weighted()
     rows = np.sqrt(given.l2)[..., None] * np.eye(A.shape[-1])
@@ -419,25 +421,25 @@ def by_bvls(given: Bounded) -> Array:
     return found
 
 
-def by_slsqp(given: Bounded) -> Array:
+def solve_by_slsqp(given: Bounded) -> Array:
     """SciPy's least objective of each system, by sequential quadratic programming."""
     found = np.zeros(len(given.b))
     for k in range(len(found)):
-        one = given.take([k])
-        assert one.sum_to is not None
+        system = given.take([k])
+        assert system.sum_to is not None
         found[k] = scipy.optimize.minimize(
-            lambda x, one=one: objective(one, x[None])[0],
-            np.clip(0.0, one.lower[0], one.upper[0]),
+            lambda x, system=system: objective(system, x[None])[0],
+            np.clip(0.0, system.lower[0], system.upper[0]),
             method="SLSQP",
-            bounds=list(zip(one.lower[0], one.upper[0], strict=True)),
-            constraints={"type": "eq", "fun": lambda x, to=one.sum_to: x.sum() - to},
+            bounds=list(zip(system.lower[0], system.upper[0], strict=True)),
+            constraints={"type": "eq", "fun": lambda x, to=system.sum_to: x.sum() - to},
             options={"ftol": 1e-14, "maxiter": 1000},
         ).fun
     return found
 
 
 def excess(given: Bounded, x: Array) -> Array:
-    """How far the objective is above that of brute force, as a part of its terms.
+    """How far the objective is above the brute-force optimum, as a part of its terms.
 
     It is infinite where x is not finite or not feasible.
     """

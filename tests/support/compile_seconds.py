@@ -21,7 +21,7 @@ What the first call of a kernel takes to compile it for sm_90 with NVRTC 12.9, i
 seconds of the time of one CPU core, on a virtual machine with AMD EPYC. CuPy then keeps
 the kernel on disk. Measured by `tests/support/compile_seconds.py`; not tested, as it
 depends on the machine. Each time is the lesser of two. A kernel with several instances
-has the time of the slowest one, among those for one dtype or operator.
+has the time of the slowest instance, among the instances for one dtype or operator.
 
 | file | kernel | seconds |
 | --- | --- | ---: |
@@ -30,11 +30,11 @@ has the time of the slowest one, among those for one dtype or operator.
 
 def seconds(source: Source, instance: str) -> float:
     """The time to compile one instance: the lesser of two, as the first loads NVRTC."""
-    one = source._replace(instances=(instance,))
+    single = source._replace(instances=(instance,))
     begin = time.process_time()
-    compile_source.__wrapped__(one, 90)
+    compile_source.__wrapped__(single, 90)
     middle = time.process_time()
-    compile_source.__wrapped__(one, 90)
+    compile_source.__wrapped__(single, 90)
     return min(middle - begin, time.process_time() - middle)
 
 
@@ -46,7 +46,9 @@ def table() -> str:
         for instance in source.instances:
             instances[source.file, instance.split("<")[0]].append(instance)
         for kernel in instances.keys() - measured.keys():
-            measured[kernel] = max(seconds(source, one) for one in instances[kernel])
+            measured[kernel] = max(
+                seconds(source, instance) for instance in instances[kernel]
+            )
     lines = [
         f"| `{file}.cu` | `{kernel}` | {took:.2f} |\n"
         for (file, kernel), took in sorted(measured.items())

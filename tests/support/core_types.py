@@ -1,7 +1,7 @@
 """Runs the tests with OpenBLAS's kernels for other CPUs, which round differently.
 
 ``python tests/support/core_types.py [pytest options]`` runs pytest with two core types
-that this CPU can execute, and whose kernels differ from its default ones.
+that this CPU can execute, and whose kernels differ from its default kernels.
 
 NumPy and SciPy each bundle an OpenBLAS with kernels for many CPUs. By default it uses
 those for the current CPU. Vector width and fused multiply-add change the order and the
@@ -22,7 +22,7 @@ FEATURES = {
     "Sandybridge": {"avx"},
     "Zen": {"avx2", "fma"},
 }
-"""CPU flags that each core type needs, by Linux's names. The first ones differ most."""
+"""CPU flags that each core type needs, by Linux's names; the most different first."""
 
 COUNT = 2
 """Core types to test."""
@@ -51,7 +51,7 @@ def environment(core_type: str | None) -> dict[str, str]:
 def kernels(core_type: str | None = None) -> set[str]:
     """The names of the kernels that the OpenBLAS of NumPy and of SciPy use.
 
-    Several core types may share kernels and their name: Zen uses those of Haswell.
+    Several core types may share kernels and their name: Zen uses Haswell's kernels.
     """
     run = subprocess.run(
         [sys.executable, "-c", PRINT_KERNELS],

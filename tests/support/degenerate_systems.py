@@ -61,7 +61,7 @@ def normal(rng: Generator, systems: int, m: int, n: int) -> Array:
     return rng.standard_normal((systems, m, n))
 
 
-def with_dependents(
+def add_dependents(
     rng: Generator,
     systems: int,
     m: int,
@@ -127,7 +127,7 @@ def signed(rng: Generator, systems: int, k: int, count: int) -> Array:
 
 
 def any_of(rng: Generator, systems: int, k: int, count: int) -> Array:
-    """Each column by a random one of the rules above."""
+    """Each column by a random rule of the rules above."""
     rules = (copies, opposites, powers_of_two, real_factors, sums, nonnegative, signed)
     made = np.stack([rule(rng, systems, k, count) for rule in rules])
     kind = rng.integers(len(rules), size=(1, systems, 1, count))
@@ -204,33 +204,31 @@ def free_line(rng: Generator, systems: int, _m: int, _n: int) -> Systems:
 MATRICES: dict[str, Callable[[Generator, int, int, int], Array]] = {
     "full rank": normal,
     **{f"rank {rank}": partial(low_rank, rank=rank) for rank in (1, 2, 3, 4)},
-    "duplicates": partial(with_dependents, coefficients=copies),
-    "powers of two": partial(with_dependents, coefficients=powers_of_two),
-    "scaled duplicates": partial(with_dependents, coefficients=real_factors),
-    "sums": partial(with_dependents, coefficients=sums),
+    "duplicates": partial(add_dependents, coefficients=copies),
+    "powers of two": partial(add_dependents, coefficients=powers_of_two),
+    "scaled duplicates": partial(add_dependents, coefficients=real_factors),
+    "sums": partial(add_dependents, coefficients=sums),
     "sums of integers": partial(
-        with_dependents, coefficients=sums, independent=integers
+        add_dependents, coefficients=sums, independent=integers
     ),
-    "non-negative combinations": partial(with_dependents, coefficients=nonnegative),
-    "signed combinations": partial(with_dependents, coefficients=signed),
-    "nearly duplicates": partial(
-        with_dependents, coefficients=copies, least_digits=8.0
-    ),
-    "nearly dependent": partial(with_dependents, coefficients=signed, least_digits=8.0),
+    "non-negative combinations": partial(add_dependents, coefficients=nonnegative),
+    "signed combinations": partial(add_dependents, coefficients=signed),
+    "nearly duplicates": partial(add_dependents, coefficients=copies, least_digits=8.0),
+    "nearly dependent": partial(add_dependents, coefficients=signed, least_digits=8.0),
     "nearly opposite": partial(
-        with_dependents, coefficients=opposites, least_digits=8.0
+        add_dependents, coefficients=opposites, least_digits=8.0
     ),
-    "opposite pairs": partial(with_dependents, coefficients=opposites),
+    "opposite pairs": partial(add_dependents, coefficients=opposites),
     "opposite integers": partial(
-        with_dependents, coefficients=opposites, independent=integers
+        add_dependents, coefficients=opposites, independent=integers
     ),
-    "mixed": partial(with_dependents, coefficients=any_of),
+    "mixed": partial(add_dependents, coefficients=any_of),
     "mixed, rank 3": partial(
-        with_dependents,
+        add_dependents,
         coefficients=any_of,
         independent=partial(low_rank, rank=3),
     ),
-    "mixed, nearly": partial(with_dependents, coefficients=any_of, least_digits=8.0),
+    "mixed, nearly": partial(add_dependents, coefficients=any_of, least_digits=8.0),
 }
 
 FAMILIES: dict[str, Family] = {
@@ -349,12 +347,12 @@ def judge(A: Array, b: Array, x: Array, eps: float) -> Reference:
     return Reference(rnorm, magnitude, rnorm + UNITS * eps * magnitude)
 
 
-def better(one: Reference, other: Reference) -> Reference:
-    first = one.rnorm <= other.rnorm
+def better(a: Reference, b: Reference) -> Reference:
+    first = a.rnorm <= b.rnorm
     return Reference(
-        np.where(first, one.rnorm, other.rnorm),
-        np.where(first, one.magnitude, other.magnitude),
-        np.minimum(one.attainable, other.attainable),
+        np.where(first, a.rnorm, b.rnorm),
+        np.where(first, a.magnitude, b.magnitude),
+        np.minimum(a.attainable, b.attainable),
     )
 
 
@@ -363,20 +361,20 @@ def reference(A: Array, b: Array, dtype: Any = np.float64) -> Reference:
 
     SciPy's tolerance is absolute. It misses fewer optima if columns have norm 1, so it
     solves the original and the normalised system. All computation is in float64;
-    `dtype` is that of the solver to be judged, and determines `attainable`.
+    `dtype` belongs to the solver to be judged, and determines `attainable`.
     """
     eps = float(np.finfo(dtype).eps)
     A, b = A.astype(np.float64), b.astype(np.float64)
     norm = norm_or_one(A.swapaxes(-1, -2))
     found = judge(A, b, np.zeros_like(norm), eps)
-    for x in (by_scipy(A, b), by_scipy(A / norm[:, None], b) / norm):
+    for x in (solve_by_scipy(A, b), solve_by_scipy(A / norm[:, None], b) / norm):
         found = better(found, judge(A, b, x, eps))
     if A.shape[-1] <= BRUTE_COLUMNS:
         found = better(found, brute_force(A, b, eps))
     return found
 
 
-def by_scipy(A: Array, b: Array) -> Array:
+def solve_by_scipy(A: Array, b: Array) -> Array:
     """SciPy's x of each system; 0 if SciPy raises an error."""
     return np.array([scipy_or_zero(*system) for system in zip(A, b, strict=True)])
 

@@ -22,13 +22,13 @@ STRIDED_VIEWS = [
 """Views of an array with two axes."""
 
 
-def on_device(cupy: Any, array: np.ndarray[Any, Any]) -> Any:
+def copy_to_device(cupy: Any, array: np.ndarray[Any, Any]) -> Any:
     """A copy on the current device with the same memory layout."""
     flags = array.flags
     if array.size == 0 or (flags.c_contiguous and flags.aligned):
         return cupy.asarray(array)
     if not array.dtype.isnative:
-        return on_device(cupy, array.astype(array.dtype.newbyteorder("=")))
+        return copy_to_device(cupy, array.astype(array.dtype.newbyteorder("=")))
     low, high = byte_bounds(array)
     misalignment = low % array.itemsize
     buffer = np.zeros(misalignment + high - low, np.uint8)

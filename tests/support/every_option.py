@@ -19,8 +19,8 @@ def data(rng: np.random.Generator, shape: tuple[int, int], **options: Any) -> Op
 
 
 def shared(rng: np.random.Generator, shape: tuple[int, int]) -> Options:
-    of = data(rng, shape)
-    return {**of, "A": of["A"][0]}
+    batch = data(rng, shape)
+    return {**batch, "A": batch["A"][0]}
 
 
 def bounds(rng: np.random.Generator, shape: tuple[int, int]) -> Options:
@@ -65,9 +65,9 @@ def broadcast(rng: np.random.Generator, shape: tuple[int, int]) -> Options:
 
 
 def not_finite(rng: np.random.Generator, shape: tuple[int, int]) -> Options:
-    of = data(rng, shape)
-    of["A"][2, -1:, -1:], of["b"][4, -1:] = np.nan, -np.inf
-    return of
+    batch = data(rng, shape)
+    batch["A"][2, -1:, -1:], batch["b"][4, -1:] = np.nan, -np.inf
+    return batch
 
 
 def all_options(rng: np.random.Generator, shape: tuple[int, int]) -> Options:
@@ -97,11 +97,11 @@ KINDS = {
 
 def problem(kind: str, shape: tuple[int, int], dtype: Any) -> Options:
     """A batch whose options are numbers of the dtype."""
-    of = KINDS[kind](np.random.default_rng([11, *shape]), shape)
+    batch = KINDS[kind](np.random.default_rng([11, *shape]), shape)
 
     def rounded(value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple(map(rounded, value))
         return value.astype(dtype) if isinstance(value, np.ndarray) else value
 
-    return {name: rounded(value) for name, value in of.items()}
+    return {name: rounded(value) for name, value in batch.items()}

@@ -39,7 +39,7 @@ EVERY_FAMILY = (
 def sample(
     family: Family, n: int = 200, seed: int = 0
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Covariates, (n, 3), of which the last has no effect, and a response, (n,)."""
+    """Covariates, (n, 3), of which the last is noise, and a response, (n,)."""
     rng = np.random.default_rng(seed)
     X = rng.random((n, 3))
     f = 0.7 * np.sin(6 * X[:, 0]) + X[:, 1] - 0.3

@@ -6,7 +6,7 @@ Counted are
 - generic accesses: loads, stores and atomics whose address space the compiler does not
   know (``LD``, ``ST``, ``ATOM``, ``RED``; not ``LDG``, ``LDS``, ...);
 - divisions and square roots in loops, each where it is in the code: a loop that is
-  unrolled four times has four. Every one, also of integers, begins with an approximate
+  unrolled four times has four. Each, also of integers, begins with an approximate
   ``MUFU.RCP`` or ``MUFU.RSQ``, and ends with corrections or a call of a slow path,
   which is not counted again. Divisions by a constant are multiplications.
 
@@ -30,8 +30,10 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 ARCHITECTURE = 90
+"""Machine code is read for sm_90: H100 and H200."""
 
 INSTRUCTION_BYTES = 16
+"""Of an instruction since Volta."""
 
 TABLE = Path(__file__).with_suffix(".md")
 
@@ -48,9 +50,19 @@ HEADINGS = ("instructions", "bytes", "generic accesses", "divisions in loops")
 
 SIZES = ("instructions", "bytes")
 
+WITH_WORDS_AND_PLACES = ("--print-instruction-encoding", "--print-line-info-inline")
+
+LABEL = re.compile(r"(\S+):$")
+PLACE = re.compile(r'\s+//## File "([^"]+)", line (\d+)')
+INSTRUCTION = re.compile(
+    r"\s+/\*\w+\*/\s+(@\S+ )?\s*([^\s;]+) *(.*?) *;(?:\s+/\* 0x(\w+) \*/)?"
+)
+HIGH_HALF = re.compile(r"\s+/\* 0x(\w+) \*/")
+"""The lines of a listing."""
+
 
 class Code(NamedTuple):
-    """What is counted of a kernel, in the order of `HEADINGS`."""
+    """The counts of a kernel, in the order of `HEADINGS`."""
 
     instructions: int
     bytes: int
@@ -58,21 +70,43 @@ class Code(NamedTuple):
     divisions_in_loops: int
 
 
+class Place(NamedTuple):
+    """A line of a source, with the path that the compiler names."""
+
+    path: str
+    line: int
+
+    @property
+    def file(self) -> str:
+        return Path(self.path).name
+
+
 class Instruction(NamedTuple):
-    """A line of the disassembly, and the function that it is in."""
+    """A line of the disassembly, and the function that it is in.
+
+    With the options `WITH_WORDS_AND_PLACES` of `disassemble`, also its 128 bits, and
+    its line of source, followed by the lines that the code is inlined at.
+    """
 
     function: str
     predicate: str
     opcode: str
     operands: str
+    word: int = 0
+    places: tuple[Place, ...] = ()
 
     @property
     def target(self) -> str:
-        """The label that it jumps to or calls; an indirect jump has none and raises."""
+        """The label that it jumps to or calls; an indirect jump raises."""
         found = re.match(r"[^`]*`\((\S+)\)", self.operands)
         if found is None:
             raise ValueError(f"the target must be a label, got {self}")
         return found.group(1)
+
+    @property
+    def name(self) -> str:
+        """The first part of its opcode."""
+        return self.opcode.split(".")[0]
 
     @property
     def is_call(self) -> bool:
@@ -84,7 +118,7 @@ class Instruction(NamedTuple):
 
     @property
     def is_last(self) -> bool:
-        """Whether the next instruction is never executed after this one."""
+        """Whether the next instruction is never executed after this instruction."""
         always = self.opcode == "BRA" and self.operands.startswith("`")
         ends = self.opcode.startswith(("EXIT", "RET"))
         return (always or ends) and not self.predicate
@@ -101,14 +135,14 @@ def has_disassembler() -> bool:
     return any(metadata.distributions(name="nvidia-cuda-nvdisasm"))
 
 
-def disassemble(cubin: bytes) -> str:
+def disassemble(cubin: bytes, *options: str) -> str:
     """The listing of nvdisasm, of all kernels."""
     files = metadata.files("nvidia-cuda-nvdisasm") or []
     program = next(file.locate() for file in files if file.name == "nvdisasm")
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        command = [str(program), "--print-code", file.name]
+        command = [str(program), "--print-code", *options, file.name]
         return subprocess.run(
             command, check=True, capture_output=True, text=True
         ).stdout
@@ -117,8 +151,10 @@ def disassemble(cubin: bytes) -> str:
 def read_listing(text: str) -> dict[str, Listing]:
     """The kernels of a listing, by their symbols."""
     kernels = {}
+    places: tuple[Place, ...] = ()
+    is_new = True
     for line in text.splitlines():
-        if label := re.match(r"(\S+):$", line):
+        if label := LABEL.match(line):
             name = label.group(1)
             if name.startswith(".text."):
                 listing = Listing([], {})
@@ -127,17 +163,30 @@ def read_listing(text: str) -> dict[str, Listing]:
             elif name.startswith("$"):
                 function = name
             listing.labels[name] = len(listing.code)
-        elif found := re.match(r"\s+/\*\w+\*/\s+(@\S+ )?\s*([^\s;]+) *(.*?) *;", line):
-            listing.code.append(Instruction(function, *found.groups("")))
+        elif found := PLACE.match(line):
+            place = Place(found[1], int(found[2]))
+            places = (place,) if is_new else (*places, place)
+            is_new = False
+        elif found := INSTRUCTION.match(line):
+            predicate, opcode, operands, low = found.groups("")
+            word = int(low or "0", 16)
+            listing.code.append(
+                Instruction(function, predicate, opcode, operands, word, places)
+            )
+            is_new = True
+        elif found := HIGH_HALF.match(line):
+            last = listing.code.pop()
+            word = last.word | int(found[1], 16) << 64
+            listing.code.append(last._replace(word=word))
     return kernels
 
 
-def in_loops(listing: Listing) -> Any:
+def loop_mask(listing: Listing) -> Any:
     """Whether each instruction is in a loop."""
     code, labels = listing
-    calls = [(i, labels[one.target]) for i, one in enumerate(code) if one.is_call]
-    jumps = [(i, labels[one.target]) for i, one in enumerate(code) if one.is_jump]
-    steps = [(i, i + 1) for i, one in enumerate(code[:-1]) if not one.is_last] + jumps
+    calls = [(i, labels[step.target]) for i, step in enumerate(code) if step.is_call]
+    jumps = [(i, labels[step.target]) for i, step in enumerate(code) if step.is_jump]
+    steps = [(i, i + 1) for i, step in enumerate(code[:-1]) if not step.is_last] + jumps
     _, component = connected_components(_graph(steps, len(code)), connection="strong")
     inside = np.bincount(component)[component] > 1
     graph = _graph(steps + calls, len(code))
@@ -153,14 +202,14 @@ def _graph(edges: list[tuple[int, int]], nodes: int) -> Any:
 
 def code_of_listing(listing: Listing) -> Code:
     divisions = [
-        one.opcode.startswith(APPROXIMATIONS) and not one.function.startswith(LIBRARY)
-        for one in listing.code
+        step.opcode.startswith(APPROXIMATIONS) and not step.function.startswith(LIBRARY)
+        for step in listing.code
     ]
     return Code(
-        sum(one.opcode != "NOP" for one in listing.code),
+        sum(step.opcode != "NOP" for step in listing.code),
         INSTRUCTION_BYTES * len(listing.code),
-        sum(one.opcode.split(".")[0] in GENERIC for one in listing.code),
-        int(np.sum(in_loops(listing) & divisions)),
+        sum(step.name in GENERIC for step in listing.code),
+        int(np.sum(loop_mask(listing) & divisions)),
     )
 
 

@@ -26,12 +26,12 @@ import scipy.sparse
 
 import gpusolve
 from gpusolve import _emulator, sparse
-from gpusolve._device.kernels import EmulatedDevice
 from gpusolve._emulator._costs import KernelCosts
 from gpusolve._emulator._profile import SECTOR_BYTES, Report
 from gpusolve.gam import BSplines, boost, make_learners
-from gpusolve.gam._stacked.problem import prepare
-from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._boosting.batch import Fits
+from gpusolve.gam._boosting.problem import prepare
+from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Gamma, Huber, Poisson
 from gpusolve.gam.learners import Learners
@@ -50,8 +50,8 @@ GROWTH, FALL = 1.02, 0.9
 """A count may grow by 2 %. If it falls by more than 10 %, the table must be updated."""
 
 GROWTH_WITH_ANOTHER_COMPILER = 1.1
-"""Counts were equal with GCC 11 and 12, and with -O2 except those of `OF_THE_COMPILER`;
-with -Og, one kernel moved 7 % more sectors."""
+"""Counts were equal with GCC 11 and 12, and with -O2 except for `OF_THE_COMPILER`; with
+-Og, one kernel moved 7 % more sectors."""
 
 
 LIMIT = 1.05
@@ -288,7 +288,7 @@ def _sparse_products() -> Iterator[Call]:
             )
             if found.name == "spmv fused banded":
                 # An entry and its column; a row's end, and an element of x and of y. x
-                # is gathered; tiles begin inside sectors of the others.
+                # is gathered; tiles begin inside sectors of the other arrays.
                 floor = 8 + 12 * side / A.nnz
                 found = _limited(found, floor, 1.65)
             yield found
@@ -353,9 +353,8 @@ def _folds() -> Iterator[Call]:
     size = rows * len(terms) * len(folds) * steps
     families = {"poisson": Poisson(), "huber": Huber(), "gamma": Gamma()}
     for name, family in families.items():
-        options = {"steps": steps, "device": EmulatedDevice()}
-        given = problem, family, y, start
-        yield _call(f"boost folds {name}", size, boost_family, *given, **options)
+        fits = Fits(problem, family, y, start)
+        yield _call(f"boost folds {name}", size, boost_family, fits, steps)
 
 
 # ---- counting ------------------------------------------------------------------------
@@ -619,8 +618,9 @@ sizes.
 - launches, blocks, atomics and shuffles are sums; barriers are added over the blocks.
   A grid barrier is counted once for all blocks.
 - bytes / element: 32 bytes for each sector of each request of a warp, so bytes that
-  are read again count again. "of fewest": the sectors over those of contiguous
-  requests. "of distinct": the bytes over those that a launch accesses at least once.
+  are read again count again. "of fewest": the sectors over the sectors of contiguous
+  requests. "of distinct": the bytes over the bytes that a launch accesses at least
+  once.
 - cached bytes / element: 32 bytes for each sector that a launch accesses, however
   often: what moves if caches keep everything.
 - lanes: the mean number of active lanes of a request to global memory; "shared lanes",

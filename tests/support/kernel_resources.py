@@ -1,7 +1,6 @@
 """Registers, shared memory and spills of every kernel, from NVRTC without a GPU.
 
-Instances and block sizes are those of the launchers. ``make resources`` writes the
-table.
+The launchers determine instances and block sizes. ``make resources`` writes the table.
 """
 
 from __future__ import annotations
@@ -37,9 +36,10 @@ from gpusolve._gemv.gemv_kernel import (
 )
 from gpusolve._nnls import nnls_qr_kernel
 from gpusolve._nnls.nnls_gram_kernel import Size, teams_for
+from gpusolve._nnls.systems import BOUNDS
 from gpusolve.gam._basis_kernel import instance as basis_instance
-from gpusolve.gam._stacked.gram_kernel import instance as learners_instance
-from gpusolve.gam._stacked.stacked_kernel import instance as stacked_instance
+from gpusolve.gam._boosting.gram_kernel import instance as learners_instance
+from gpusolve.gam._boosting.stacked_kernel import instance as stacked_instance
 from gpusolve.monoid import as_monoid, segment_sums_of_one
 from gpusolve.sparse._coo_multiply_kernel import (
     gallop_instances,
@@ -60,7 +60,7 @@ from gpusolve.studies._qr_steps_kernel import instance as qr_steps_instance
 
 ARCHITECTURES = (75, 80, 90, 100)
 CUPY_OPTIONS = ("--device-as-default-execution-space", "-ftz=true")
-"""Options that CuPy appends to those of a kernel."""
+"""Options that CuPy appends to the options of a kernel."""
 
 TABLE = Path(__file__).with_suffix(".md")
 
@@ -174,11 +174,11 @@ def all_sources() -> list[Source]:
 
 
 def _sources_of_nnls_gram() -> Iterator[Source]:
-    """The kernels for each team: one or few large systems, and many small ones."""
+    """The kernels for each team: few large systems, and many small systems."""
     numbers = [CUDA_TYPES[one] for one in REALS]
-    few, many = Size(2000, 2000), Size(3, 3)
+    sizes = Size(2000, 2000), Size(3, 3), Size(3, 3, BOUNDS)
     for team in dict.fromkeys(
-        team.name for size in (few, many) for team in teams_for(size, 1)
+        team.name for size in sizes for team in teams_for(size, True)
     ):
         instances = tuple(f"nnls_gram<{number}, {team}>" for number in numbers)
         yield Source("", "nnls_gram", "", instances)
@@ -367,7 +367,7 @@ def _sources_of_boosting() -> Iterator[Source]:
 
 
 def _sources_of_stacked() -> Iterator[Source]:
-    """One program for each family, as it is compiled; one for each kind of nuisance."""
+    """A program for each family, as it is compiled, and for each kind of nuisance."""
     families = (
         "Gaussian",
         "Poisson",
@@ -406,6 +406,7 @@ def compile_source(source: Source, architecture: int) -> Compiled:
         *CUPY_OPTIONS,
         f"--gpu-architecture=sm_{architecture}",
         "--ptxas-options=-v",
+        "--generate-line-info",
     )
     try:
         nvrtc.compileProgram(program, options)

@@ -21,14 +21,14 @@ from monoids import square
 import gpusolve
 from gpusolve import _emulator, reference
 from gpusolve._device import kernels
-from gpusolve._device.kernels import device_of
 from gpusolve._nnls import nnls_gram_kernel
 from gpusolve._nnls.nnls_gram_kernel import Team
 from gpusolve.gam import BSplines, bbs, bmono, boost, brandom, make_learners
 from gpusolve.gam import Path as Steps
-from gpusolve.gam._stacked import gram_kernel, stacked_kernel
-from gpusolve.gam._stacked.problem import prepare
-from gpusolve.gam._stacked.stacked import boost_family
+from gpusolve.gam._boosting import gram_kernel
+from gpusolve.gam._boosting.batch import Fits
+from gpusolve.gam._boosting.problem import prepare
+from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import family_of
 from gpusolve.sparse import multiply, spmv
@@ -249,14 +249,10 @@ def boosted_family(family: str, rows: int, fits: int = 2) -> Steps:
         cone and cone._replace(constraint=generator.standard_normal((18, 13)))
         for cone in problem.cones
     ]
+    start = np.linspace(0.1, 0.4, fits)[:, None]
+    problem = replace(problem, cones=tuple(cones))
     return boost_family(
-        replace(problem, cones=tuple(cones)),
-        family_of(family),
-        y,
-        np.linspace(0.1, 0.4, fits)[:, None],
-        steps=4,
-        out_of_bag=weights,
-        device=device_of(frame.numeric("x")),
+        Fits(problem, family_of(family), y, start, out_of_bag=weights), steps=4
     )
 
 
@@ -264,7 +260,7 @@ def boosting_family(*problem: Any) -> Callable[[], None]:
     """Several blocks share the rows of a learner."""
 
     def run() -> None:
-        with mock.patch.object(stacked_kernel, "ROWS_OF_A_WARP", 8):
+        with mock.patch.object(gram_kernel, "ROWS_OF_A_WARP", 8):
             found = on_emulator(boosted_family, *problem)
         expected = boosted_family(*problem)
         assert_equal(found.selected, expected.selected)
@@ -306,7 +302,7 @@ def nnls(
 
 
 def nnls_mgs(m: int, n: int, **options: Any) -> Callable[[], None]:
-    """Systems that remove variables, and one with NaN."""
+    """Systems that remove variables, and a system with NaN."""
 
     def run() -> None:
         generator = rng()
@@ -326,7 +322,7 @@ def nnls_mgs(m: int, n: int, **options: Any) -> Callable[[], None]:
 def nnls_within_bounds(
     m: int, n: int, *, has_sum: bool = False, warm: bool = False, **options: Any
 ) -> Callable[[], None]:
-    """Systems with bounds, weights and penalties of their own; one has NaN."""
+    """Systems with their own bounds, weights and penalties; one system has NaN."""
 
     def run() -> None:
         generator = rng()
@@ -394,7 +390,7 @@ def nnls_gram(
     warm: bool = False,
     **options: Any,
 ) -> Callable[[], None]:
-    """Systems that remove variables, and one with NaN."""
+    """Systems that remove variables, and a system with NaN."""
 
     def run() -> None:
         generator = rng()

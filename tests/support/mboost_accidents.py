@@ -57,8 +57,8 @@ class LateHuber(Huber):
         return super().gradient(y, f, self.bounds[-2])
 
 
-def as_mboost(family: Family) -> Family:
-    """The family, or the one that computes its parameter as mboost does."""
+def mboost_family(family: Family) -> Family:
+    """The family, or a family that computes its parameter as mboost does."""
     if isinstance(family, Gamma):
         return RoughGamma()
     if isinstance(family, Huber) and family.adaptive:

@@ -88,10 +88,10 @@ def mixed(n: int = 300, seed: int = 20240611) -> dict[str, NDArray[Any]]:
     }
 
 
-def with_derived(columns: dict[str, Any]) -> pd.DataFrame:
-    """The columns, and those made from them that some of the calls use."""
+def add_derived(columns: dict[str, Any]) -> pd.DataFrame:
+    """The columns, and derived columns that some of the calls use."""
     data = pd.DataFrame(columns)
-    if "y" in data:  # not for new rows: the means are those of the data
+    if "y" in data:  # not for new rows: the data give the means
         for name in ("x1", "x2", "x3"):
             data[name + "c"] = data[name] - data[name].mean()
         row = np.arange(len(data))  # a grid of 20 by 15 values, the first runs fastest
@@ -126,7 +126,7 @@ def digits_of(line: str) -> Vector:
 
 
 def rescaled(weights: Vector) -> Vector:
-    """The weights of mboost: those that are not whole numbers sum to their number."""
+    """The weights of mboost: weights that are not integers sum to their number."""
     if (weights == np.round(weights)).all():
         return weights
     return weights / weights.sum() * np.count_nonzero(weights)
@@ -156,8 +156,8 @@ class Fit:
 
 @cache
 def data() -> pd.DataFrame:
-    """The columns behind every figure, and those made from them."""
-    return with_derived(mixed())
+    """The columns behind every figure, and derived columns."""
+    return add_derived(mixed())
 
 
 def column(name: str) -> Vector:
@@ -172,7 +172,7 @@ def response_of(fit: Fit) -> Vector:
 
 
 def weights_of(fit: Fit) -> Vector | None:
-    """The weights that mboost uses; None for ones."""
+    """The weights that mboost uses; None if all are 1."""
     return None if fit.weights is None else rescaled(column(fit.weights))
 
 

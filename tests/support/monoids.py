@@ -66,7 +66,7 @@ argmax = Monoid(
     numpy=_larger,
     commutative=True,
 )
-"""The largest of pairs (value, index); of equal values the one with the least index."""
+"""The largest of pairs (value, index); of equal values the least index."""
 
 first_nonzero = Monoid(
     "first nonzero",
@@ -80,7 +80,7 @@ first_nonzero = Monoid(
 exclusive_or = Monoid(
     "exclusive or", 0, "a ^ b", np.bitwise_xor, commutative=True, kinds="iu"
 )
-"""A ufunc that is no built-in monoid."""
+"""A ufunc that is not a built-in monoid."""
 
 USER_DEFINED = {
     monoid.name: monoid

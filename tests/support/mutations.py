@@ -22,7 +22,6 @@ COPIED = (
     "cuda_src",
     "gpusolve",
     "tests",
-    "conftest.py",
     "pyproject.toml",
 )
 

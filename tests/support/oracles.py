@@ -89,7 +89,7 @@ def wrapping(dtype: np.dtype[Any]) -> Callable[[Any], Any]:
     def wrap(value: Any) -> Any:
         if isinstance(value, int):
             return (value - least) % count + least
-        return [wrap(one) for one in value]
+        return [wrap(item) for item in value]
 
     return wrap
 
@@ -148,7 +148,7 @@ def fold(values: list[Any], identity: Any, combine: Operator) -> Any:
 def prefixes(
     values: list[Any], identity: Any, combine: Operator, exclusive: bool = False
 ) -> list[Any]:
-    """Combine every prefix; an exclusive one ends before its value."""
+    """Combine every prefix; an exclusive prefix ends before its value."""
     found = list(itertools.accumulate(values, combine, initial=identity))
     return found[:-1] if exclusive else found[1:]
 

@@ -111,10 +111,10 @@ def literals(tree: ast.AST, deep: bool = True) -> Iterator[float]:
             case ast.Constant(value=int() | float() as value):
                 yield float(value)
             case ast.Constant(value=str() as text):
-                yield from map(as_float, NUMBER.findall(text))
+                yield from map(parse_float, NUMBER.findall(text))
 
 
-def as_float(text: str) -> float:
+def parse_float(text: str) -> float:
     """The number that a text means; a comma separates thousands."""
     return float(text.replace(",", ""))
 
@@ -130,7 +130,7 @@ def missing_numbers(marker: Marker) -> list[str]:
         )
 
     return [
-        text for text in NUMBER.findall(marker.claim) if not is_named(as_float(text))
+        text for text in NUMBER.findall(marker.claim) if not is_named(parse_float(text))
     ]
 
 
@@ -168,7 +168,11 @@ def filled(page: str, found: list[Marker]) -> str:
 def filled_row(document: str, line: str, found: list[Marker]) -> str:
     """A row with the claims of its markers; a row without markers is kept."""
     row = Row(document, cells_of(line))
-    claims = [f"{one.claim} (`{one.test}`)" for one in found if one.row == row.name]
+    claims = [
+        f"{marker.claim} (`{marker.test}`)"
+        for marker in found
+        if marker.row == row.name
+    ]
     if not claims:
         return line
     cells = list(row.cells)

@@ -1,4 +1,4 @@
-"""Convex quadratic programs within bounds, singular ones most of all, and their optima.
+"""Convex quadratic programs within bounds, mostly singular, and their optima.
 
 All functions take batches. Nothing here uses the package: optima are found on every set
 of variables that may be free, by eigenvalues, and refined and judged in extended
@@ -41,10 +41,12 @@ class Program(NamedTuple):
     scale: Array
 
     def take(self, systems: Any) -> Program:
-        return Program(*[None if one is None else one[systems] for one in self])
+        return Program(*[None if array is None else array[systems] for array in self])
 
     def astype(self, dtype: Any) -> Program:
-        return Program(*[None if one is None else one.astype(dtype) for one in self])
+        return Program(
+            *[None if array is None else array.astype(dtype) for array in self]
+        )
 
     def solve(self, solver: Callable[..., Any], **options: Any) -> Any:
         """The result of ``bounded_qp``, or of a function with its arguments."""
@@ -146,7 +148,7 @@ def candidates(given: Program, rest: Array, free: Array) -> list[Array]:
 
 
 def excess(given: Program, x: Array, best_x: Array, best: Array) -> Array:
-    """How far the objective of x is above the best one, relative to its terms."""
+    """How far the objective of x is above the optimum, relative to its terms."""
     above = objective(given, x) - rounding(given, x) - best
     slope = np.abs(given.c * given.scale).max(axis=-1)
     terms = natural(given, best_x) + UNITS * np.finfo(np.float64).eps * slope**2
@@ -154,7 +156,7 @@ def excess(given: Program, x: Array, best_x: Array, best: Array) -> Array:
 
 
 def lack(given: Program, x: Array) -> Array:
-    """The fixed sum minus that of x, in extended precision."""
+    """The fixed sum minus the sum of x, in extended precision."""
     return np.asarray(given.sum_to - x.astype(np.longdouble).sum(axis=-1))
 
 
@@ -201,7 +203,7 @@ def duplicates(rng: Generator, systems: int, n: int) -> Array:
 
 
 def nearly(rng: Generator, systems: int, n: int) -> Array:
-    """Columns that differ by little from others."""
+    """Columns that differ by little from other columns."""
     noise = 10 ** rng.uniform(-9, -3, (systems, 1, 1))
     return duplicates(rng, systems, n) + noise * rng.normal(size=(systems, 1, n))
 
@@ -218,8 +220,8 @@ def integers(rng: Generator, systems: int, n: int) -> Array:
 
 
 FAMILIES: dict[str, Factors] = {
-    one.__name__: one
-    for one in (
+    family.__name__: family
+    for family in (
         *(normal, positive, deficient, zeros, duplicates, nearly, graded, integers),
     )
 }

@@ -25,7 +25,7 @@ SHAPES = (*itertools.product(SIZES, SIZES), (70, 33), (9, 70))
 def separate(layout: Any, _size: int) -> Any:
     """``empty_together``, with an allocation for each array."""
     arrays = [np.empty(shape, dtype) for shape, dtype, _ in layout]
-    return arrays, [address_of(one) for one in arrays]
+    return arrays, [address_of(array) for array in arrays]
 
 
 def main() -> None:
@@ -33,10 +33,10 @@ def main() -> None:
     setattr(cpu, "empty_together", separate)  # noqa: B010
     calls = 0
     for shape, kind, dtype in itertools.product(SHAPES, KINDS, DTYPES):
-        of = problem(kind, shape, dtype)
+        batch = problem(kind, shape, dtype)
         for method in METHODS:
             setattr(cpu, "ENOUGH_FOR_THREADS", calls % 2 * 1e9)  # noqa: B010
-            result = gpusolve.lsq_linear(method=method, **of)
+            result = gpusolve.lsq_linear(method=method, **batch)
             assert np.isin(result.status, range(5)).all(), (shape, kind, method)
             calls += 1
     print(calls)

@@ -1,16 +1,20 @@
 """Libraries for NNLS that fail in all ways, for the tests of `nnls_peer_process.py`.
 
-Each function has the form of those in `nnls_peers.py`. They solve the first batch, with
-one system, except the one that cannot even be imported.
+Each function has the form of a function in `nnls_peers.py`. They solve the first batch,
+with one system, except the peer that cannot even be imported.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from nnls_peers import Array, Call
+
+Array = Any
+Call = Callable[[], Array]
 
 SECONDS = 0.01
 """Time that `slow` takes for each system."""
@@ -29,7 +33,7 @@ def slow(A: Array, b: Array) -> Call:
 
 
 def hangs(A: Array, b: Array) -> Call:
-    """It solves five systems at most."""
+    """This peer solves five systems at most."""
 
     def solve_all() -> Array:
         while len(b) > 5:

@@ -30,7 +30,7 @@ def together(
 ) -> Callable[[Test], Any]:
     """Run a test with each of the values, as one test.
 
-    The arguments are those of `pytest.mark.parametrize`. With several tables
+    The arguments are the same as in `pytest.mark.parametrize`. With several tables
     `make test` has every row of each table, and a slow test has all combinations.
     """
     keys = (
@@ -64,8 +64,10 @@ def table(names: Sequence[str], values: Iterable[Any], ids: Ids) -> Iterator[Row
         if isinstance(ids, Iterable):
             yield Row(row, next(labels))
         else:
-            shown = {key: (ids and ids(one)) or repr(one) for key, one in row.items()}
-            yield Row(row, " ".join(f"{key}={one}" for key, one in shown.items()))
+            shown = {
+                key: (ids and ids(value)) or repr(value) for key, value in row.items()
+            }
+            yield Row(row, " ".join(f"{key}={value}" for key, value in shown.items()))
 
 
 def runner(test: Test) -> Any:

@@ -1,4 +1,4 @@
-"""What a type checker knows of a call. `make lint` checks this file; nothing runs it.
+"""The types that mypy infers for calls. `make lint` checks this file; nothing runs it.
 
 An ignored error that is not found is an error, too: see `warn_unused_ignores`.
 """
@@ -22,7 +22,7 @@ Array = NDArray[Any]
 ArrayOrNumber = NDArray[Any] | Any
 
 
-def of_numpy(x: NDArray[np.float32], flags: list[bool], square: Map) -> None:
+def numpy_calls(x: NDArray[np.float32], flags: list[bool], square: Map) -> None:
     assert_type(gpusolve.map(square, x), ArrayOrNumber)
     assert_type(gpusolve.reduce([[1, 2], [3, 4]], "max", axis=0), ArrayOrNumber)
     assert_type(gpusolve.any(x), ArrayOrNumber)
@@ -38,7 +38,7 @@ def of_numpy(x: NDArray[np.float32], flags: list[bool], square: Map) -> None:
     assert_type(gpusolve.sparse.spmv(scipy.sparse.eye_array(3), x), Array)
 
 
-def of_solutions(A: NDArray[np.float64], b: list[float]) -> None:
+def solution_calls(A: NDArray[np.float64], b: list[float]) -> None:
     result = gpusolve.nnls(A, b, l1=np.float32(1))
     assert_type(result, NNLSResult[Array])
     assert_type(result.x, Array)
@@ -47,7 +47,7 @@ def of_solutions(A: NDArray[np.float64], b: list[float]) -> None:
     assert_type(gpusolve.bounded_qp(A, b).x, Array)
 
 
-def of_cupy(x: NDArray[np.float64]) -> None:
+def cupy_calls(x: NDArray[np.float64]) -> None:
     """CuPy declares no types."""
     on_device = cupy.asarray(x)
     assert_type(gpusolve.scan(on_device), Any)
@@ -57,7 +57,7 @@ def of_cupy(x: NDArray[np.float64]) -> None:
     assert_type(BoostedGAM().predict(on_device), Any)
 
 
-def of_models(X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
+def model_calls(X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
     model = BoostedGAM().fit(X, y)
     assert_type(model, BoostedGAM)
     assert_type(model.predict(X), NDArray[np.float64])

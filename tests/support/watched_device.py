@@ -1,4 +1,4 @@
-"""A device that checks that it is the current one when it is used."""
+"""A device that checks that it is current when it is used."""
 
 from __future__ import annotations
 

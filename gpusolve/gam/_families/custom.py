@@ -41,7 +41,7 @@ class Custom(Family):
     offset : float or callable, optional
         The start of the predictor, or the function ``offset(y, w)`` that finds it; w is
         None if all weights are 1. Default: the constant of least weighted loss, found
-        numerically. A loss with several minima needs its own.
+        numerically. A loss with several minima needs an offset.
     response : callable, optional
         The response for a predictor, ``response(f)``. Default: f.
     check : callable, optional
@@ -81,12 +81,13 @@ class Custom(Family):
     ) -> None:
         if not isinstance(name, str) or not name:
             raise TypeError(f"name must be a string, got {name!r}")
-        for what, one in (("gradient", gradient), ("loss", loss)):
-            if not callable(one):
-                raise TypeError(f"{what} of {name} must be a function, got {one!r}")
-        for what, other in (("response", response), ("check", check)):
-            if other is not None and not callable(other):
-                raise TypeError(f"{what} of {name} must be a function, got {other!r}")
+        required = {"gradient": gradient, "loss": loss}
+        optional = {"response": response, "check": check}
+        for what, function in (required | optional).items():
+            if not callable(function) and (what in required or function is not None):
+                raise TypeError(
+                    f"{what} of {name} must be a function, got {function!r}"
+                )
         self.name = name
         self._gradient, self._loss, self._offset = gradient, loss, offset
         self._response, self._check = response, check
@@ -122,9 +123,6 @@ class Custom(Family):
             )
         return CudaFamily(FAMILIES_IN_CUDA + _source(self._cuda), "UserFamily", 0.0)
 
-    def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
-        return np.float64(0)
-
     def _least_risk(self, y: Array, w: Array | None) -> float:
         """The constant of least risk; where the gradient is 0, if it changes its sign.
 
@@ -132,16 +130,14 @@ class Custom(Family):
         """
         from scipy.optimize import brentq, minimize_scalar
 
-        def risk(f: float) -> float:
-            return float(weighted_sum(self._loss(y, y * 0 + f), w))
+        def total(rows: Callable[[Array, Array], Array]) -> Callable[[float], float]:
+            return lambda f: float(weighted_sum(rows(y, y * 0 + f), w))
 
-        def score(f: float) -> float:
-            return float(weighted_sum(self._gradient(y, y * 0 + f), w))
-
+        risk, score = total(self._loss), total(self._gradient)
         with np.errstate(over="ignore", invalid="ignore"):
             try:
                 found = minimize_scalar(risk)
-            except RuntimeError:  # there is no minimum downhill
+            except RuntimeError:  # the risk decreases without a minimum
                 found = None
             if found is None or not math.isfinite(found.fun):
                 raise ValueError(

@@ -1,13 +1,11 @@
 """Maximum-likelihood dispersion of the gamma and the negative binomial distribution.
 
-The steps are those of ``families.cuh``, which has the sources.
+The same steps as in ``families.cuh``, which has the sources.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,21 +14,22 @@ from .gamma_function import log_minus_digamma, special, trigamma_minus_inverse
 from .location import weighted_sum
 
 LEAST, MOST = 1e-8, 1e8
-"""The least and the largest theta; shapes are within them, too."""
+"""The range of theta and of shapes; counts with the largest theta are Poisson's."""
 
 SHAPE_TOLERANCE, SHAPE_STEPS = 1e-8, 30
 THETA_TOLERANCE, THETA_STEPS = 1e-7, 60
-"""When Newton's method stops: its next step would be the square of this, or smaller."""
+"""The relative and absolute change at which Newton's method stops: the next change is
+about its square."""
 
 
 def gamma_shape(mean: Array) -> Array:
     """The shapes s with ``log s - digamma(s) = mean``, of the same shape.
 
-    That is a convex function of ``t = 1 / s`` between ``t / 2`` and ``t``, so Newton's
-    method descends from ``t = 2 mean`` without a safeguard.
+    The left side is a convex function of ``t = 1 / s`` between ``t / 2`` and ``t``, so
+    Newton's method descends from ``t = 2 mean`` without a safeguard.
     """
     targets = np.clip(on_host(mean), 0.5 * LEAST, MOST)
-    shapes = np.array([_shape(one) for one in targets.flat]).reshape(targets.shape)
+    shapes = np.array([*map(_shape, targets.flat)]).reshape(targets.shape)
     return namespace(mean).asarray(shapes)[()]
 
 
@@ -45,52 +44,24 @@ def _shape(target: np.float64) -> float:
     return float(1 / t)
 
 
-@dataclass
-class _ThetaSearch:
-    """A maximum over log theta, by Newton's method within an interval it shrinks."""
-
-    log_theta: float
-    lower: float = math.log(LEAST)
-    upper: float = math.log(MOST)
-
-    def update(self, first: float, second: float) -> bool:
-        """Move by the derivatives; whether that was the last step."""
-        here = self.log_theta
-        if first > 0:
-            self.lower = here
-        else:
-            self.upper = here
-        newton = here - first / second if second < 0 else math.nan
-        inside = self.lower < newton < self.upper
-        self.log_theta = newton if inside else 0.5 * (self.lower + self.upper)
-        return abs(self.log_theta - here) <= THETA_TOLERANCE
-
-
-class _Counts(NamedTuple):
-    """The distinct counts, and which of them each row has."""
-
-    distinct: Array
-    place: Array
-
-    def each(self, values: Array) -> Array:
-        """The values of the distinct counts, for each row."""
-        return values[self.place]
-
-
 def negative_binomial_theta(y: Array, f: Array, w: Array | None) -> Array:
     """Theta of maximum likelihood: a number, or (F, 1) for f of shape (F, n)."""
     xp = namespace(y)
     shape = np.broadcast_shapes(y.shape, f.shape)
     if len(shape) == 1:
         return np.float64(_theta(y, f, w))
-    y, f = (xp.broadcast_to(one, shape) for one in (y, f))
+    y, f = xp.broadcast_to(y, shape), xp.broadcast_to(f, shape)
     w = [None] * len(f) if w is None else xp.broadcast_to(w, shape)
-    found = [_theta(*one) for one in zip(y, f, w, strict=True)]
+    found = [*map(_theta, y, f, w)]
     return xp.asarray(found)[:, None]
 
 
 def _theta(y: Array, f: Array, w: Array | None) -> float:
-    """Without variance in excess of Poisson's, the largest; else that of Newton."""
+    """Theta of one fit; `MOST` unless the variance exceeds Poisson's.
+
+    Newton's method in log theta, within an interval that shrinks; a step beyond it is
+    replaced by its midpoint.
+    """
     with np.errstate(over="ignore", invalid="ignore"):  # the search needs no exp
         mean = namespace(f).exp(f)
         excess = float(weighted_sum((y - mean) ** 2 - y, w))
@@ -98,26 +69,35 @@ def _theta(y: Array, f: Array, w: Array | None) -> float:
     if excess <= 0:
         return MOST
     moments = square / excess
-    search = _ThetaSearch(math.log(moments) if LEAST < moments < MOST else 0.0)
-    counts = _Counts(*namespace(y).unique(y, return_inverse=True))
+    distinct, place = namespace(y).unique(y, return_inverse=True)
+    new = math.log(moments) if LEAST < moments < MOST else 0.0
+    lower, upper = math.log(LEAST), math.log(MOST)
     for _ in range(THETA_STEPS):
-        if search.update(*_derivatives(counts, f, w, math.exp(search.log_theta))):
+        old = new
+        first, second = _derivatives(distinct, place, f, w, math.exp(old))
+        lower, upper = (old, upper) if first > 0 else (lower, old)
+        newton = old - first / second if second < 0 else math.nan
+        new = newton if lower < newton < upper else 0.5 * (lower + upper)
+        if abs(new - old) <= THETA_TOLERANCE:
             break
-    return math.exp(search.log_theta)
+    return math.exp(new)
 
 
 def _derivatives(
-    counts: _Counts, f: Array, w: Array | None, theta: float
+    y: Array, place: Array, f: Array, w: Array | None, theta: float
 ) -> tuple[float, float]:
-    """Of the log likelihood by log theta, the first and the second."""
+    """The first and the second derivative of the log likelihood by log theta.
+
+    y has the distinct counts, and ``y[place]`` the counts of the rows.
+    """
     xp, expit = namespace(f), special(f).expit
-    z, y, base = f - math.log(theta), counts.distinct, xp.asarray(theta)
+    z, base = f - math.log(theta), xp.asarray(theta)
     whole = y + theta
     parts = xp.log1p(y / theta) + log_minus_digamma(base) - log_minus_digamma(whole)
     bends = trigamma_minus_inverse(whole) - trigamma_minus_inverse(base)
-    r = counts.each(y / theta) * expit(-z) - expit(z)  # (y - mu) / (theta + mu)
-    slope = counts.each(parts) - xp.logaddexp(0, z) - r
-    curvature = counts.each(bends) + r * r / counts.each(whole)
+    r = (y / theta)[place] * expit(-z) - expit(z)  # (y - mu) / (theta + mu)
+    slope = parts[place] - xp.logaddexp(0, z) - r
+    curvature = bends[place] + r * r / whole[place]
     first = weighted_sum(slope, w)
     second = weighted_sum(slope + theta * curvature, w)
     return float(theta * first), float(theta * second)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -23,7 +24,7 @@ class CudaFamily(NamedTuple):
     type : str
         The name of the type.
     parameter : float
-        Its number: tau, delta, shape or theta; 0 if it has none, or finds it itself.
+        See `Family.parameter`; 0 if the kernel finds it.
     """
 
     definitions: str
@@ -38,9 +39,14 @@ class Family(ABC):
     """As in ``BoostedGAM(family=name)``."""
 
     @property
+    def parameter(self) -> float | None:
+        """Tau, delta, shape or theta; 0 without a parameter, None if it is adaptive."""
+        return 0.0
+
+    @property
     def adaptive(self) -> bool:
         """Whether the parameter is found from the data at every step."""
-        return False
+        return self.parameter is None
 
     def check(self, y: Array) -> None:
         """ValueError unless y is a response of this family."""
@@ -51,11 +57,8 @@ class Family(ABC):
         """The constant f with the least weighted loss of y, (n,); w None means ones."""
 
     def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
-        """The family's parameter at f: a number, or (F, 1) for f of shape (F, n).
-
-        A parameter that the user fixed is returned as it is; 0.0 if there is none.
-        """
-        return np.float64(self.cuda.parameter)
+        """The family's parameter at f: a number, or (F, 1) for f of shape (F, n)."""
+        return np.float64(self.parameter)
 
     @abstractmethod
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
@@ -87,4 +90,39 @@ class Family(ABC):
     @property
     def cuda(self) -> CudaFamily:
         """The family for a kernel."""
-        return CudaFamily(FAMILIES_IN_CUDA, type(self).__name__, 0.0)
+        return CudaFamily(FAMILIES_IN_CUDA, type(self).__name__, self.parameter or 0.0)
+
+
+class AdaptiveFamily(Family):
+    """A family whose parameter is given, or found from the data at every step."""
+
+    parameter_name: ClassVar[str]
+    """The attribute that has the given parameter, or None."""
+
+    nuisance_in_cuda: ClassVar[str]
+    """How ``families.cuh`` finds the parameter: a value of its enum `Nuisance`."""
+
+    def __post_init__(self) -> None:
+        value = self.parameter
+        if value is not None and not 0 < value < math.inf:
+            raise ValueError(
+                f"{self.parameter_name} must be positive and finite, got {value}"
+            )
+
+    @property
+    def parameter(self) -> float | None:
+        given: float | None = getattr(self, self.parameter_name)
+        return given
+
+    def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
+        return self.estimate(y, f, w) if self.adaptive else super().nuisance(y, f, w)
+
+    @abstractmethod
+    def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
+        """The parameter that fits the residuals of f: a number, or (F, 1)."""
+
+    @property
+    def cuda(self) -> CudaFamily:
+        found = super().cuda
+        nuisance = self.nuisance_in_cuda if self.adaptive else "fixed"
+        return found._replace(type=f"{found.type}<Nuisance::{nuisance}>")

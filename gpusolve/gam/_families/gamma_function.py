@@ -14,9 +14,9 @@ from typing import Any
 from ..._device.arrays import Array, is_cupy, namespace
 
 STIRLING_FROM = 10.0
-"""From here on the asymptotic series are summed."""
+"""The least argument of the series: the first term beyond them is below 1e-16."""
 
-_HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 _LOG_GAMMA = (
     1 / 12,
     -1 / 360,
@@ -39,7 +39,7 @@ def stirling_error(x: Array) -> Array:
     """``log Gamma(x) - ((x - 1/2) log x - x + log(2 pi) / 2)`` for x > 0."""
     low, high = _parts(x)
     log_gamma = special(x).gammaln(low)
-    stirling = (low - 0.5) * namespace(x).log(low) - low + _HALF_LOG_TWO_PI
+    stirling = (low - 0.5) * namespace(x).log(low) - low + HALF_LOG_TWO_PI
     return _joined(x, log_gamma - stirling, _series(_LOG_GAMMA, high) / high)
 
 
@@ -72,6 +72,6 @@ def _joined(x: Array, low: Array, high: Array) -> Array:
 def _series(coefficients: Sequence[float], x: Array) -> Array:
     """The polynomial of ``1 / x^2``, by Horner's rule."""
     t, total = 1 / (x * x), coefficients[-1]
-    for one in coefficients[-2::-1]:
-        total = total * t + one
+    for coefficient in coefficients[-2::-1]:
+        total = total * t + coefficient
     return total

@@ -35,7 +35,7 @@ def column_names(data: Any) -> list[Any]:
 
 
 def names_in(code: str) -> set[str]:
-    """The names in an expression, and those that it quotes by ``Q("a name")``."""
+    """The names in an expression, also names that it quotes by ``Q("a name")``."""
     nodes = list(ast.walk(ast.parse(code, mode="eval")))
     quoted = (quoted_name(node) for node in nodes)
     return {node.id for node in nodes if isinstance(node, ast.Name)} | {
@@ -63,8 +63,8 @@ class Expression:
     modules : dict
         The caller's modules that it uses: their names in `code`, and their own.
     memory : dict
-        The attributes of each stateful transform, such as the mean in ``center(x)``.
-        They are those of the data from which the expression was learned.
+        The attributes of each stateful transform, such as the mean in ``center(x)``,
+        from the data from which the expression was learned.
     """
 
     code: str
@@ -76,10 +76,7 @@ class Expression:
     def learn(cls, code: str, data: Any, env: patsy.EvalEnvironment) -> Expression:
         """The expression as it is computed from the columns of `data`.
 
-        Raises
-        ------
-        ValueError
-            If it uses no column, or cannot be computed.
+        ValueError if it uses no column, or cannot be computed.
         """
         columns = column_names(data)
         names = names_in(code)
@@ -95,21 +92,20 @@ class Expression:
         values, modules = _separate(found)
         factor, state, passes = _factor(cls(code, values, modules, {}))
         with _naming(code, columns):
-            for one in range(passes):
-                factor.memorize_chunk(state, one, data)
-                factor.memorize_finish(state, one)
-        memory = {name: dict(vars(one)) for name, one in state["transforms"].items()}
+            for number in range(passes):
+                factor.memorize_chunk(state, number, data)
+                factor.memorize_finish(state, number)
+        memory = {
+            name: dict(vars(transform))
+            for name, transform in state["transforms"].items()
+        }
         return cls(code, values, modules, memory)
 
     def evaluate(self, data: Any) -> Any:
-        """The column, in whatever form the expression gives it.
+        """The column, in the form that the expression returns.
 
-        Raises
-        ------
-        TypeError
-            If the data have no named columns.
-        ValueError
-            If it cannot be computed.
+        TypeError if the data have no named columns, ValueError if the expression cannot
+        be computed.
         """
         factor, state, _ = _factor(self)
         for name, transform in state["transforms"].items():
@@ -133,8 +129,11 @@ def _factor(expression: Expression) -> tuple[patsy.EvalFactor, dict[str, Any], i
 
 
 def _separate(found: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The caller's values and modules; without those that every expression has."""
-    own = {name: value for name, value in found.items() if value is not _known(name)}
+    """The caller's values and modules, without the names that every expression has."""
+    import patsy
+
+    known = vars(patsy.builtins) | FUNCTIONS
+    own = {name: found[name] for name in found if found[name] is not known.get(name)}
     modules = {
         name: value.__name__
         for name, value in own.items()
@@ -142,12 +141,6 @@ def _separate(found: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]
     }
     values = {name: value for name, value in own.items() if name not in modules}
     return values, modules
-
-
-def _known(name: str) -> Any:
-    import patsy
-
-    return FUNCTIONS.get(name, getattr(patsy.builtins, name, None))
 
 
 def _listed(columns: Iterable[Any]) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import add, mul
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._conventions import check_choice
 from .._terms.frame import Factor, Frame
 from ..terms import Term, bbs, bmono, bols, brandom, bspatial, buser
 from .expression import FUNCTIONS, Expression, column_names, names_in, quoted_name
@@ -44,9 +45,9 @@ class Formula:
     terms : tuple of Term
         The learners.
     covariates : dict of Expression
-        What the learners read, by name.
+        The columns that the learners read, by name.
     offsets : tuple of Expression
-        What is added to the start of the boosting.
+        Their sum is the start of the boosting.
     """
 
     text: str
@@ -77,27 +78,12 @@ def read_formula(
 ) -> Formula:
     """Read a formula, and learn from the data the transformations in it.
 
-    Parameters
-    ----------
-    text : str
-        As for `gamboost`.
-    data : data frame or mapping of columns
-    env : patsy.EvalEnvironment
-        Where names are found that are not columns.
-    baselearner : {"bbs", "bols"}, optional
-        What a numeric column without a learner becomes.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the formula is not valid, or cannot be computed from the data.
+    The arguments and the errors are as for `gamboost`; `env` has the names that are not
+    columns.
     """
     if not isinstance(text, str):
         raise TypeError(f"formula must be a string, got {text!r}")
-    if baselearner not in BASE_LEARNERS:
-        raise ValueError(
-            f"baselearner must be one of {BASE_LEARNERS}, got {baselearner!r}"
-        )
+    check_choice("baselearner", baselearner, BASE_LEARNERS)
     response, products = _sides(text, column_names(data))
     reader = _Reader(data, env, baselearner)
     offsets = [reader.offset(codes) for codes in products if _has_offset(codes)]
@@ -155,29 +141,28 @@ def _has_offset(codes: list[str]) -> bool:
     return any(code.startswith("offset(") for code in codes)
 
 
+@dataclass
 class _Reader:
     """Makes learners of the factors of a formula, and learns the columns they read."""
 
-    def __init__(self, data: Any, env: patsy.EvalEnvironment, baselearner: str) -> None:
-        self.data = data
-        self.env = env
-        self.baselearner = baselearner
-        self.covariates: dict[str, Expression] = {}
+    data: Any
+    env: patsy.EvalEnvironment
+    baselearner: str
+    covariates: dict[str, Expression] = field(default_factory=dict)
 
     def product(self, codes: list[str]) -> Term:
         """The learner of factors that are joined by colons."""
-        return reduce(mul, map(self.factor, codes))
-
-    def factor(self, code: str) -> Term:
-        """The learner of one factor."""
-        with _naming(code):
-            return self.term(ast.parse(code, mode="eval").body)
+        learners = []
+        for code in codes:
+            with _naming(code):
+                learners.append(self.term(ast.parse(code, mode="eval").body))
+        return reduce(mul, learners)
 
     def offset(self, codes: list[str]) -> Expression:
         """The argument of ``offset(...)``."""
         code = ":".join(codes)
         with _naming(code):
-            match [ast.parse(one, mode="eval").body for one in codes]:
+            match [ast.parse(factor, mode="eval").body for factor in codes]:
                 case [ast.Call(args=[argument], keywords=[])]:
                     return Expression.learn(ast.unparse(argument), self.data, self.env)
             raise ValueError("offset must have one argument and stand alone")
@@ -197,10 +182,12 @@ class _Reader:
 
     def learner(self, name: str, call: ast.Call) -> Term:
         """A learner that is written as a call."""
-        covariates = [self.column(one) for one in call.args]
+        covariates = [*map(self.column, call.args)]
         options = {
-            str(one.arg): (self.column if one.arg == "by" else self.value)(one.value)
-            for one in call.keywords
+            str(option.arg): self.column(option.value)
+            if option.arg == "by"
+            else self.value(option.value)
+            for option in call.keywords
         }
         return LEARNERS[name](*covariates, **options)
 
@@ -209,7 +196,7 @@ class _Reader:
         return self.env.with_outer_namespace(FUNCTIONS).eval(ast.unparse(node))
 
     def bare(self, node: ast.expr) -> Term:
-        """The learner of a column that has none."""
+        """The default learner of a column without a learner."""
         if found := _learners_in(node):
             raise ValueError(
                 f"{found[0]} must be joined by + or * or stand alone, "
@@ -236,11 +223,11 @@ class _Reader:
 def _learners_in(node: ast.AST) -> list[str]:
     """The learners that are called in an expression."""
     return [
-        one.func.id
-        for one in ast.walk(node)
-        if isinstance(one, ast.Call)
-        and isinstance(one.func, ast.Name)
-        and one.func.id in LEARNERS
+        call.func.id
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Name)
+        and call.func.id in LEARNERS
     ]
 
 

@@ -1,1 +1,1 @@
-"""What regressor and classifier have in common, from parameters to effects."""
+"""The base of regressor and classifier: parameters, fits, predictions, effects."""

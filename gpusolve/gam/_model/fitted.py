@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -10,15 +11,16 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import Array, CudaArray, as_array, namespace
 from ..._device.kernels import current_device
+from ..._device.launch import pieces
 from .. import _inputs
+from .._boosting.path import Path
+from .._boosting.problem import column_coefficients
 from .._conventions import Estimator, check_integer
-from .._stacked.path import Path
-from .._stacked.problem import column_coefficients
 from .._terms.frame import Frame, Name
 from .._terms.rows import Rows
 from .._terms.term import Term
 from ..families import Family
-from .specification import bound
+from .specification import bind_learners
 
 BLOCK = 2**18
 """The most rows whose designs are computed at once in a prediction."""
@@ -30,7 +32,7 @@ Self = TypeVar("Self", bound="FittedModel")
 
 
 class FittedModel(Estimator):
-    """What can be asked of a fitted model; see `BoostedGAM` for the attributes."""
+    """The predictions and effects of a model; see `BoostedGAM` for the attributes."""
 
     learners: Any
     outside: str
@@ -54,18 +56,16 @@ class FittedModel(Estimator):
     # ---- the iterations --------------------------------------------------------------
 
     def _keep_paths(self, paths: list[Path]) -> None:
-        """Store the steps, and what follows from them."""
+        """Store the steps, and the attributes that follow from them."""
+        join: Any = np.stack if len(paths) > 1 else itemgetter(0)
         self.paths_ = paths
         self.n_iter_ = len(paths[0])
         self.method_ = paths[0].method
-        coef = np.stack([self._columns(path.coef(len(self.terms_))) for path in paths])
-        several = len(paths) > 1
-        self.coef_ = coef if several else coef[0]
-        risk = np.stack([path.risk for path in paths])
-        self.risk_ = risk if several else risk[0]
-        selected = np.stack([path.selected for path in paths])
-        self.selected_ = selected if several else selected[0]
-        self.intercept_ = self._intercepts() if several else paths[0].offset
+        coef = [self._columns(path.coef(len(self.terms_))) for path in paths]
+        self.coef_ = join(coef)
+        self.risk_ = join([path.risk for path in paths])
+        self.selected_ = join([path.selected for path in paths])
+        self.intercept_ = join([path.offset for path in paths])
 
     def stop_at(self: Self, iteration: int) -> Self:
         """Keep the first iterations only: the model that was fitted by then.
@@ -97,19 +97,19 @@ class FittedModel(Estimator):
         return np.array([path.offset for path in self.paths_])
 
     def _columns(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The coefficients of the columns, from those of the functions: (K, k)."""
+        """The coefficients of the columns, from (K, k) coefficients of functions."""
         found = [
             column_coefficients(term.transform(), row[: term.functions])
             for term, row in zip(self.terms_, coef, strict=True)
         ]
-        padded = np.zeros((len(coef), max(len(one) for one in found)))
-        for row, one in zip(padded, found, strict=True):
-            row[: len(one)] = one
+        padded = np.zeros((len(coef), max(map(len, found))))
+        for row, own in zip(padded, found, strict=True):
+            row[: len(own)] = own
         return padded
 
     def __getstate__(self) -> dict[str, Any]:
         """The attributes without the training data, which a pickle does not keep."""
-        return {key: one for key, one in self.__dict__.items() if key != "_data"}
+        return {name: value for name, value in vars(self).items() if name != "_data"}
 
     # ---- reading ---------------------------------------------------------------------
 
@@ -119,13 +119,14 @@ class FittedModel(Estimator):
         if self.formula_ is not None:
             X = self.formula_.columns(X)
         if self.learners is not None:
-            read = [name for term in bound(self.learners) for name in term.columns]
+            terms = bind_learners(self.learners)
+            read = [name for term in terms for name in term.columns]
             return Frame.of(X, device, read)
         if has_own_columns(X):
             return Frame.of(X, device)
-        array = _inputs.covariates(X, device, missing=self.missing != "error")
-        names = _inputs.column_labels(X)
-        return Frame({name: array[:, j] for j, name in enumerate(names)})
+        array = _inputs.real_array(X, "X", missing=self.missing != "error")
+        array = _inputs.to_device(_inputs.checked_matrix(array), device)
+        return Frame(dict(zip(_inputs.column_labels(X), array.T, strict=True)))
 
     def _covariates(self, X: Any) -> Frame:
         """The columns for a prediction, with the features of the fit."""
@@ -135,11 +136,8 @@ class FittedModel(Estimator):
         names = [term.columns[0] for term in self.terms_]
         if isinstance(X, Mapping):
             return Frame.of(X, "auto", names)
-        given, fitted = (
-            _inputs.feature_names(X),
-            getattr(self, "feature_names_in_", None),
-        )
-        _inputs.check_names(given, fitted, type(self).__name__)
+        fitted = getattr(self, "feature_names_in_", None)
+        _inputs.check_names(_inputs.feature_names(X), fitted, type(self).__name__)
         columns = self._frame(X).columns
         if len(columns) != self.n_features_in_:
             raise ValueError(
@@ -148,40 +146,42 @@ class FittedModel(Estimator):
             )
         return Frame(dict(zip(names, columns.values(), strict=True)))
 
-    def _offset(self, X: Any, offset: Any) -> Any:
-        """The given offset, or that of the formula."""
-        if offset is None and self.formula_ is not None:
-            return self.formula_.offset(X)
-        return offset
-
     # ---- predictions -----------------------------------------------------------------
 
     def _links(self, X: Any, iteration: int | None, offset: Any) -> Array:
-        """The additive predictors of all fits, (F, n) on the device of `X`.
-
-        The designs of a block of rows are computed at once.
-        """
+        """The additive predictors of all fits, (F, n) on the device of `X`."""
         frame = self._covariates(X)
         coef = self._coefficients(iteration)
-        used = np.flatnonzero(coef.any(axis=(0, 2))).tolist()
         with frame.current():
-            f = self._start(frame, self._offset(X, offset))
-            for some in blocks_of(frame.rows):
-                block = frame.take(some)
-                for learner in used:
-                    design = self._design(learner, block)
-                    for fit, own in enumerate(coef[:, learner]):
-                        f[fit, some] += multiply_rows(design, own)
+            f = self._start(X, frame, offset)
+            for some, learner, design in self._designs(frame, coef):
+                for fit, own in enumerate(coef[:, learner]):
+                    f[fit, some] += multiply_rows(design, own)
         return f
+
+    def _designs(
+        self, frame: Frame, coef: NDArray[np.float64]
+    ) -> Iterator[tuple[slice, int, Rows]]:
+        """The designs of learners with coefficients, for a block of rows at a time."""
+        used = np.flatnonzero(coef.any(axis=(0, 2))).tolist()
+        for some in pieces(frame.rows, BLOCK):
+            block = frame.take(some)
+            for learner in used:
+                yield some, learner, self._design(learner, block)
 
     def _coefficients(self, iteration: int | None) -> NDArray[np.float64]:
         """The coefficients of the functions of all learners, (F, K, k)."""
         step = self._iteration(iteration)
         return np.stack([path.coef(len(self.terms_), step) for path in self.paths_])
 
-    def _start(self, frame: Frame, offset: Any) -> Array:
-        """The additive predictors before the first iteration, (F, n)."""
+    def _start(self, X: Any, frame: Frame, offset: Any) -> Array:
+        """The additive predictors before the first iteration, (F, n).
+
+        The offset is the given offset, or the formula's.
+        """
         xp = namespace(frame.like)
+        if offset is None and self.formula_ is not None:
+            offset = self.formula_.offset(X)
         start = xp.asarray(self._intercepts())[:, None]
         f = xp.zeros((len(start), frame.rows)) + start
         added = _inputs.start_of(offset, frame.like)
@@ -196,11 +196,11 @@ class FittedModel(Estimator):
         learners = np.unique([path.selected for path in self.paths_]).tolist()
         with frame.current():
             designs = {j: self._design(j, frame) for j in learners}
-            f = self._start(frame, self._offset(X, offset))
+            f = self._start(X, frame, offset)
         return self._advance(f, designs)
 
     def _advance(self, f: Array, designs: dict[int, Rows]) -> Iterator[Array]:
-        """The predictors after each iteration, from those before the first."""
+        """The predictors after each iteration, from the predictors before the first."""
         for step in range(self.n_iter_):
             with current_device(f):
                 f = f.copy()
@@ -210,7 +210,7 @@ class FittedModel(Estimator):
             yield f
 
     def _design(self, learner: int, frame: Frame) -> Rows:
-        """The design of one learner."""
+        """The design of a learner."""
         return self.terms_[learner].rows(
             frame, outside=self.outside, unknown=self.unknown, missing=self.missing
         )
@@ -255,11 +255,8 @@ class FittedModel(Estimator):
         coef = self._coefficients(iteration)[fit]
         with frame.current():
             found = namespace(frame.like).zeros((frame.rows, len(coef)))
-            for some in blocks_of(frame.rows):
-                block = frame.take(some)
-                for learner in np.flatnonzero(coef.any(axis=1)).tolist():
-                    design = self._design(learner, block)
-                    found[some, learner] = multiply_rows(design, coef[learner])
+            for some, learner, design in self._designs(frame, coef[None]):
+                found[some, learner] = multiply_rows(design, coef[learner])
             return found
 
     def partial_effect(
@@ -270,7 +267,7 @@ class FittedModel(Estimator):
         iteration: int | None = None,
         fit: int = 0,
     ) -> Array:
-        """The effect of one learner on the additive predictor, not centred.
+        """The effect of a learner on the additive predictor, not centred.
 
         Parameters
         ----------
@@ -280,7 +277,7 @@ class FittedModel(Estimator):
             learner reads it.
         x : (n,) array_like, or columns as for `fit`
             The values of its feature. If it has several: a data frame, a mapping, or
-            one column for each, in the order of the learner.
+            a column for each, in the order of the learner.
         iteration : int, optional
             Use the model after this number of iterations, from 0 to ``n_iter_``.
         fit : int, optional
@@ -294,9 +291,9 @@ class FittedModel(Estimator):
         Raises
         ------
         TypeError
-            If `learner` is no integer, string or tuple.
+            If `learner` is not an integer, string or tuple.
         IndexError, ValueError
-            If there is no such learner, or there are several.
+            If the model does not have the learner, or several learners match.
 
         Examples
         --------
@@ -351,7 +348,7 @@ class FittedModel(Estimator):
 
 
 def has_own_columns(X: Any) -> bool:
-    """Whether `X` has named columns that are read one by one, as factors are."""
+    """Whether `X` has named columns that are read separately, as factors are."""
     if isinstance(X, Mapping | Frame):
         return True
     dtypes = getattr(X, "dtypes", None)
@@ -360,12 +357,6 @@ def has_own_columns(X: Any) -> bool:
     return any(
         not isinstance(dtype, np.dtype) or dtype.kind not in "biufc" for dtype in dtypes
     )
-
-
-def blocks_of(rows: int) -> Iterator[slice]:
-    """The rows in slices of at most `BLOCK`."""
-    for begin in range(0, rows, BLOCK):
-        yield slice(begin, min(begin + BLOCK, rows))
 
 
 def multiply_rows(design: Rows, coef: NDArray[np.float64]) -> Array:
@@ -380,7 +371,7 @@ def frame_for(term: Term, x: Any, *, missing: bool) -> Frame:
     Raises
     ------
     ValueError
-        If an array has not one column for each of the term.
+        If an array does not have a column for each column of the term.
     """
     names = term.columns
     if isinstance(x, Mapping | Frame) or hasattr(x, "columns"):

@@ -1,4 +1,4 @@
-"""What mattered in a fitted model: importances, a summary, pictures."""
+"""Importances, a summary and pictures of a fitted model."""
 
 from __future__ import annotations
 
@@ -41,17 +41,18 @@ class Insight(FittedModel):
         Returns
         -------
         dict of float
-            By the names of the learners; those that reduced the risk most come first.
-            mboost's ``varimp``. With several classes, the sum over their models.
+            By the names of the learners, the largest reduction first. mboost's
+            ``varimp``. With several classes, the sum over their models.
         """
-        found = self._reductions()
-        order = np.argsort(-found, kind="stable")
-        return {self.names_[j]: float(found[j]) for j in order}
+        return self._ranked(self._reductions())
 
     def selection_frequencies(self) -> dict[str, float]:
         """The share of the iterations that selected each learner, by its name."""
         self._check_is_fitted()
-        found = self._frequencies()
+        return self._ranked(self._frequencies())
+
+    def _ranked(self, found: Floats) -> dict[str, float]:
+        """The numbers of all learners by their names, the largest number first."""
         order = np.argsort(-found, kind="stable")
         return {self.names_[j]: float(found[j]) for j in order}
 
@@ -63,8 +64,8 @@ class Insight(FittedModel):
     def feature_importances_(self) -> Floats:
         """The share of each feature in the reduction of the risk, (n_features,).
 
-        A learner of several features counts for each of them in equal parts; one that
-        increased the risk counts as 0.
+        A learner of several features counts for each of them in equal parts; a learner
+        that increased the risk counts as 0.
         """
         reductions = np.maximum(self._reductions(), 0)
         found = np.zeros(self.n_features_in_)
@@ -75,7 +76,7 @@ class Insight(FittedModel):
         return found / total if total > 0 else found
 
     def summary(self) -> Summary:
-        """What was fitted, and what each learner contributed; it prints as a table.
+        """The fit and the contribution of each learner; it prints as a table.
 
         Examples
         --------
@@ -133,8 +134,8 @@ class Insight(FittedModel):
         Parameters
         ----------
         learners : sequence of int or str, optional
-            The learners to draw, in this order; by default at most 24 of those that
-            were selected, the ones first that reduced the risk most.
+            The learners to draw, in this order; by default at most 24 of the selected
+            learners, by their reductions of the risk.
         cv : CrossValidation, optional
             The result of `cv_stop`; the risk of its folds is drawn, too.
         samples : EffectBootstrap, optional
@@ -151,8 +152,8 @@ class Insight(FittedModel):
             a factor, and a map for two numeric features, with the positions of some
             training data. Each effect is centred over these; but the effect of a
             feature that multiplies others (``by=``) is its coefficient. Effects share a
-            scale, unless one would be more than five times as high as another. So do
-            maps.
+            scale, unless an effect would be more than five times as high as another.
+            So do maps.
 
         Raises
         ------

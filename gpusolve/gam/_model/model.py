@@ -1,4 +1,4 @@
-"""What boosted additive models have in common: parameters, checks and fits."""
+"""The base of boosted additive models: parameters, checks and fits."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace, on_host
-from ..._device.kernels import current, device_of
+from ..._device.kernels import current
 from .. import _inputs
+from .._boosting.batch import Fits, Settings, Training, make_fits
+from .._boosting.methods import Method
+from .._boosting.path import Path, join_paths
+from .._boosting.patience import fit_patiently
+from .._boosting.stacked import boost_family
 from .._conventions import TakesWeights
-from .._stacked.batch import Ready, Settings, Training, make_ready
-from .._stacked.methods import Method
-from .._stacked.path import Path, joined_paths
-from .._stacked.patience import fit_patiently
 from .._terms.frame import Factor, Frame, Name
-from .._terms.term import Term
 from ..families import Family, FamilyName
 from .insight import Insight
-from .specification import bound, default_terms
+from .specification import bind_learners, default_terms
 
 RUG = 200
 """The most rows of the training data that are kept for the rug in plots."""
@@ -29,13 +29,6 @@ class AdditiveModel(TakesWeights, Insight):
     """A sum of effects, fitted by componentwise boosting; see `BoostedGAM`."""
 
     default_family: str
-    columns_: list[Name]
-    family_: Family
-    lambda_: NDArray[np.float64]
-    n_features_in_: int
-    n_rows_: int
-    rug_: dict[Name, NDArray[Any]]
-    terms_: list[Term]
     validation_risk_: NDArray[np.float64]
 
     def __init__(
@@ -93,7 +86,6 @@ class AdditiveModel(TakesWeights, Insight):
                 y,
                 _inputs.observation_weights(sample_weight, like),
                 _inputs.start_of(offset, like),
-                device_of(like),
             )
 
     def _fit(self, X: Any, data: Training, family: Family) -> None:
@@ -104,8 +96,14 @@ class AdditiveModel(TakesWeights, Insight):
                 data = data.take(data.weights > 0)
             settings = self._settings(data.frame, family)
             with np.errstate(over="ignore", invalid="ignore"):
-                ready, path = self._steps(settings, data)
-            self._keep(ready, path.each(ready.intercepts))
+                fits, path = self._steps(settings, data)
+            self.terms_ = list(settings.terms)
+            self.family_ = family
+            self.lambda_ = on_host(fits.problem.lambda_[0])
+            self.rug_ = rug_of(data.frame)
+        self.n_rows_ = data.rows
+        self._data = data, settings
+        self._keep_paths(path.each())
         self._set_names(X)
 
     def _settings(self, frame: Frame, family: Family) -> Settings:
@@ -113,7 +111,7 @@ class AdditiveModel(TakesWeights, Insight):
         terms = (
             default_terms(self, frame)
             if self.learners is None
-            else bound(self.learners)
+            else bind_learners(self.learners)
         )
         return Settings(
             tuple(term.learn(frame) for term in terms),
@@ -121,13 +119,12 @@ class AdditiveModel(TakesWeights, Insight):
             self.learning_rate,
             self.df_definition,
             self.missing,
-            frame.dtype,
         )
 
-    def _steps(self, settings: Settings, data: Training) -> tuple[Ready, Path]:
-        """Make the steps, after those of the last fit for a warm start."""
+    def _steps(self, settings: Settings, data: Training) -> tuple[Fits, Path]:
+        """Make the steps; for a warm start, after the steps of the last fit."""
         if self.early_stopping:
-            ready, path, self.validation_risk_ = fit_patiently(
+            fits, path, self.validation_risk_ = fit_patiently(
                 settings,
                 data,
                 self.max_iter,
@@ -136,23 +133,22 @@ class AdditiveModel(TakesWeights, Insight):
                 patience=self.n_iter_no_change,
                 random_state=self.random_state,
             )
-            return ready, path
-        ready = make_ready(settings, data, data.weights)
-        if not (self.warm_start and hasattr(self, "paths_")):
-            return ready, ready.boost(self.max_iter, method=self.method)
-        self._check_warm(ready)
-        more = self.max_iter - self.n_iter_
-        return ready, ready.continued(joined_paths(self.paths_), more, self.method)
+            return fits, path
+        fits, before, steps = make_fits(settings, data, data.weights), None, 0
+        if self.warm_start and hasattr(self, "paths_"):
+            self._check_warm(fits)
+            before, steps = join_paths(self.paths_), self.n_iter_
+        more = self.max_iter - steps
+        return fits, boost_family(fits, more, before=before, method=self.method)
 
-    def _check_warm(self, ready: Ready) -> None:
-        """ValueError unless the learners and the offsets are those of the last fit."""
-        settings = ready.settings
+    def _check_warm(self, fits: Fits) -> None:
+        """ValueError unless the last fit had these learners and offsets."""
         same = (
-            settings.terms == tuple(self.terms_)
-            and settings.family == self.family_
-            and np.shape(ready.intercepts) == np.shape(self._intercepts())
-            and np.allclose(ready.lambda_, self.lambda_, rtol=1e-6)
-            and np.allclose(ready.intercepts, self._intercepts())
+            fits.problem.terms == tuple(self.terms_)
+            and fits.family == self.family_
+            and np.shape(fits.offset) == np.shape(self._intercepts())
+            and np.allclose(on_host(fits.problem.lambda_[0]), self.lambda_, rtol=1e-6)
+            and np.allclose(fits.offset, self._intercepts())
         )
         if not same:
             raise ValueError(
@@ -166,16 +162,6 @@ class AdditiveModel(TakesWeights, Insight):
                 "an earlier model"
             )
 
-    def _keep(self, ready: Ready, paths: list[Path]) -> None:
-        """Store the fitted attributes, on the host."""
-        self.terms_ = list(ready.settings.terms)
-        self.family_ = ready.settings.family
-        self.lambda_ = ready.lambda_
-        self.rug_ = rug_of(ready.data.frame)
-        self.n_rows_ = ready.data.rows
-        self._data = ready.data, ready.settings
-        self._keep_paths(paths)
-
     def _set_names(self, X: Any) -> None:
         """Store the names and the number of the features of `X`."""
         names = _inputs.feature_names(X)
@@ -188,7 +174,7 @@ class AdditiveModel(TakesWeights, Insight):
 
 
 def rug_of(frame: Frame) -> dict[Name, NDArray[Any]]:
-    """Some of the rows, on the host, for plots; levels instead of codes."""
+    """Some rows, on the host, for plots; levels instead of codes."""
     rows = np.linspace(0, frame.rows - 1, min(RUG, frame.rows)).astype(np.intp)
     some = frame.take(namespace(frame.like).asarray(rows))
     return {name: values_on_host(some[name]) for name in some.names}

@@ -1,4 +1,4 @@
-"""What a model is asked to be: its parameters, and its learners before the data."""
+"""The specification of a model: its parameters, and its learners before the data."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from .. import _inputs
-from .._conventions import check_integer, check_number
-from .._stacked.methods import METHODS
-from .._stacked.smoothing import check_df
+from .._boosting.methods import METHODS
+from .._boosting.smoothing import check_df
+from .._conventions import check_choice, check_integer, check_number
 from .._terms.frame import Frame
 from .._terms.spline import penalty_options
 from .._terms.term import MISSING_VALUES, UNKNOWN_LEVELS, Term
-from ..basis import MAX_DEGREE, OUTSIDE
+from ..basis import OUTSIDE, check_degree
 from ..penalty import PENALTIES
 from ..terms import bbs, bols, names_of
 
@@ -43,22 +43,13 @@ def check_parameters(model: Any) -> None:
     for name in NUMBERS:
         check_number(name, getattr(model, name))
     for name, allowed in ALLOWED.items():
-        if getattr(model, name) not in allowed:
-            raise ValueError(
-                f"{name} must be one of {allowed}, got {getattr(model, name)!r}"
-            )
+        check_choice(name, getattr(model, name), allowed)
     for name, least in LEAST.items():
         if getattr(model, name) < least:
             raise ValueError(
                 f"{name} must be {least} or more, got {getattr(model, name)}"
             )
-    if not 0 <= model.degree <= MAX_DEGREE:
-        raise ValueError(f"degree must be 0 to {MAX_DEGREE}, got {model.degree}")
-    if model.n_basis <= model.degree:
-        raise ValueError(
-            f"n_basis must be at least degree + 1 = {model.degree + 1}, got "
-            f"{model.n_basis}"
-        )
+    check_degree(model.degree, model.n_basis)
     if not (model.learning_rate > 0 and np.isfinite(model.learning_rate)):
         raise ValueError(
             f"learning_rate must be positive and finite, got {model.learning_rate}"
@@ -88,16 +79,16 @@ def default_terms(model: Any, frame: Frame) -> list[Term]:
     ]
 
 
-def bound(learners: Any) -> list[Term]:
+def bind_learners(learners: Any) -> list[Term]:
     """The learners as a list of terms that know their covariates.
 
     Raises
     ------
     TypeError
-        If they are no terms.
+        If they are not terms.
     ValueError
-        If there are none, one has no covariates or others than its key, or two have the
-        same name.
+        For an empty list, a term without covariates or with others than its key, or two
+        terms of the same name.
     """
     if isinstance(learners, Term):
         return [learners]
@@ -108,7 +99,9 @@ def bound(learners: Any) -> list[Term]:
         )
     if isinstance(learners, Mapping):
         terms = [
-            check_term(term, key).with_covariates(features_of(key))
+            check_term(term, key).with_covariates(
+                names_of("a learner", key if isinstance(key, tuple) else (key,))
+            )
             for key, term in learners.items()
         ]
     else:
@@ -125,13 +118,8 @@ def bound(learners: Any) -> list[Term]:
     return terms
 
 
-def features_of(key: Any) -> tuple[str | int, ...]:
-    """The features that a key of a dict names."""
-    return names_of("a learner", key if isinstance(key, tuple) else (key,))
-
-
 def check_term(term: Any, key: Any) -> Term:
-    """The term itself; TypeError if it is none."""
+    """The term itself; TypeError for another object."""
     if not isinstance(term, Term):
         raise TypeError(
             f"learners must be terms such as bbs(), got {term!r} for {key!r}"

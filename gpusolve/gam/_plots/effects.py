@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import on_host
-from .._terms.frame import Level, Name
+from .._terms.frame import Level, Name, are_present
 from .._terms.linear import Linear
 from .._terms.spline import Spline
-from .._terms.term import Pair, Single, Term
+from .._terms.term import Term, unique_names
 
 POINTS = 200
 """The number of points of a curve."""
@@ -45,14 +45,8 @@ class Samples(Protocol):
 class Axis:
     """A feature along which an effect is shown.
 
-    Attributes
-    ----------
-    name : str or int
-    points : (p,) array
-        Numbers, or the levels of a factor.
-    rug : (r,) array
-        Its values in some rows of the training data.
-    is_factor : bool
+    The points are numbers, or the levels of a factor, (p,); the rug has the values of
+    the feature in some rows of the training data, (r,).
     """
 
     name: Name
@@ -63,14 +57,14 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """The effect of one learner on a grid of one or two features.
+    """The effect of a learner on a grid of one or two features.
 
     Attributes
     ----------
     label : str
         The learner.
     axes : tuple of Axis
-        One or two; numeric ones come first.
+        One or two; numeric features come first.
     multipliers : tuple of str or int
         The numeric features that only multiply the effect. They are 1 here.
     fixed : dict
@@ -100,24 +94,10 @@ def effect_of(
 ) -> Effect:
     """The effect of a learner over the ranges of its features.
 
-    Two features vary at most, numeric ones first; others are fixed at their median, or
-    at their most frequent level that has an effect. A numeric feature that multiplies
-    the effect (``by=``) is fixed at 1: the effect is its coefficient.
-
-    Parameters
-    ----------
-    model : BoostedGAM or BoostedGAMClassifier
-    learner : int
-    samples : EffectBootstrap, optional
-        For bounds.
-    level : float, optional
-        The share of the samples between the bounds.
-    fit : int, optional
-        The index of the class, for a classifier of several classes.
-
-    Returns
-    -------
-    Effect
+    Two features vary at most, numeric features first. The others are fixed at their
+    median, or at their most frequent level that has an effect. A numeric feature that
+    multiplies the effect (``by=``) is fixed at 1: the effect is its coefficient. For
+    `samples`, `level` and `fit` see `BoostedGAM.plot`.
     """
     term = model.terms_[learner]
     rug = model._rug_of(learner)
@@ -137,7 +117,7 @@ def effect_of(
     if samples is not None:
         bounds = samples.interval(learner, at, level, fit=fit, center=not multipliers)
     shape = tuple(len(axis.points) for axis in axes)
-    drawn = [one.reshape(shape) for one in (values, *bounds)]
+    drawn = [surface.reshape(shape) for surface in (values, *bounds)]
     return Effect(term.label, axes, multipliers, fixed, *drawn)
 
 
@@ -145,27 +125,21 @@ def axis_of(term: Term, name: Name, rug: NDArray[Any], count: int) -> Axis:
     """The range of a feature in `count` points, or all levels."""
     levels = known_levels(term).get(name)
     if levels is not None:
-        points = np.empty(len(levels), object)
-        points[:] = levels
-        return Axis(name, points, rug, True)
+        return Axis(name, np.array(levels, object), rug, True)
     lower, upper = known_ranges(term).get(name, (rug.min(), rug.max()))
     return Axis(name, np.linspace(lower, upper, count), rug, False)
 
 
 def known_rows(rug: Columns) -> Columns:
-    """The rows without missing values, which are None or NaN."""
-    known = [
-        np.array([value is not None and value == value for value in column.tolist()])
-        for column in rug.values()
-    ]
-    kept = np.logical_and.reduce(known)
+    """The rows without missing values."""
+    kept = np.logical_and.reduce([*map(are_present, rug.values())])
     return {name: column[kept] for name, column in rug.items()}
 
 
 def grid(axes: tuple[Axis, ...], fixed: dict[Name, Any]) -> Columns:
     """All points of the axes as columns, with the other features fixed."""
     mesh = np.meshgrid(*(axis.points for axis in axes), indexing="ij")
-    at = {axis.name: one.ravel() for axis, one in zip(axes, mesh, strict=True)}
+    at = {axis.name: points.ravel() for axis, points in zip(axes, mesh, strict=True)}
     return at | {name: np.full(mesh[0].size, value) for name, value in fixed.items()}
 
 
@@ -174,7 +148,8 @@ def typical(term: Term, name: Name, values: NDArray[Any]) -> Any:
     levels = known_levels(term).get(name)
     if levels is None:
         return float(np.median(values))
-    first = 1 if name in references_of(term) else 0
+    # The first level of ``by=`` has no effect.
+    first = any(part.by == name for part in term.parts)
     return max(levels[first:], key=values.tolist().count)
 
 
@@ -183,37 +158,31 @@ def typical(term: Term, name: Name, values: NDArray[Any]) -> Any:
 
 def known_levels(term: Term) -> dict[Name, tuple[Level, ...]]:
     """The levels of the factors that a learned term reads."""
-    if isinstance(term, Pair):
-        return known_levels(term.left) | known_levels(term.right)
     found = {}
-    if isinstance(term, Linear) and term.found_levels is not None:
-        found[term.covariates[0]] = term.found_levels
-    if isinstance(term, Single) and term.by is not None and term.by_levels is not None:
-        found[term.by] = term.by_levels
+    for part in term.parts:
+        if isinstance(part, Linear) and part.found_levels is not None:
+            found[part.covariates[0]] = part.found_levels
+        if part.by is not None and part.by_levels is not None:
+            found[part.by] = part.by_levels
     return found
-
-
-def references_of(term: Term) -> set[Name]:
-    """The factors whose first level has no effect: those of ``by=``."""
-    if isinstance(term, Pair):
-        return references_of(term.left) | references_of(term.right)
-    return {term.by} if isinstance(term, Single) and term.by is not None else set()
 
 
 def known_ranges(term: Term) -> dict[Name, tuple[float, float]]:
     """The ranges of the numeric features of splines in a learned term."""
-    if isinstance(term, Pair):
-        return known_ranges(term.left) | known_ranges(term.right)
-    if isinstance(term, Spline) and term.ends is not None:
-        return dict(zip(term.covariates, term.ends, strict=True))
-    return {}
+    return {
+        name: ends
+        for part in term.parts
+        if isinstance(part, Spline) and part.ends is not None
+        for name, ends in zip(part.covariates, part.ends, strict=True)
+    }
 
 
 def multipliers_of(term: Term) -> tuple[Name, ...]:
     """The numeric features that only multiply the effect of others."""
-    found: tuple[Name, ...] = ()
-    if isinstance(term, Pair):
-        found = multipliers_of(term.left) + multipliers_of(term.right)
-    elif isinstance(term, Single) and term.by is not None and term.by_levels is None:
-        found = (term.by,)
-    return tuple(name for name in dict.fromkeys(found) if name not in term.covariates)
+    return unique_names(
+        part.by
+        for part in term.parts
+        if part.by is not None
+        and part.by_levels is None
+        and part.by not in term.covariates
+    )

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._boosting.path import Path
 from .._selection.importance import risk_reductions
-from .._stacked.path import Path
 from .effects import Axis, Effect, HasEffects, Samples, effect_of
 
 COLUMNS = 4
 """The number of plots in a row."""
 
 MAX_EFFECTS = 24
-"""The most effects that are drawn: those that reduced the risk most."""
+"""The most effects that are drawn, beginning with the largest reduction of the risk."""
 
 SHARED = 5
-"""Effects share a scale if none is more than this many times as high as another."""
+"""Effects share a scale if their heights differ by at most this factor."""
 
 MARGIN = 0.05
 """The margin of a scale, as a share of its height."""
@@ -32,7 +33,7 @@ CONTOURS = 12
 """The number of colours of a map."""
 
 DIVERGING = "RdBu_r"
-"""The colours of a map: those of positive and negative effects differ."""
+"""The colours of a map, which differ for positive and negative effects."""
 
 Floats: TypeAlias = NDArray[np.float64]
 Limits: TypeAlias = tuple[float, float]
@@ -58,7 +59,7 @@ class Risks(Protocol):
     def best_iteration(self) -> int: ...
 
 
-# ---- one effect ----------------------------------------------------------------------
+# ---- the effect of a learner ---------------------------------------------------------
 
 
 def draw_effect(axis: Any, effect: Effect, limits: Limits) -> None:
@@ -75,21 +76,16 @@ def draw_effect(axis: Any, effect: Effect, limits: Limits) -> None:
 
 
 def draw_curves(axis: Any, effect: Effect) -> None:
-    """Draw a curve, or one for each level, with bounds and a rug of the data."""
+    """Draw a curve, or a curve for each level, with bounds and a rug of the data."""
     x, *groups = effect.axes
     levels = groups[0].points if groups else [None]
-    colors = [f"C{j % 10}" for j in range(len(levels))]
-    curves = effect.values.reshape(len(x.points), -1).T
-    for color, level, curve in zip(colors, levels, curves, strict=True):
-        axis.plot(x.points, curve, color=color, label=level)
+    shape = len(x.points), len(levels)
+    for j, curve in enumerate(effect.values.reshape(shape).T):
+        axis.plot(x.points, curve, color=f"C{j % 10}", label=levels[j])
     if effect.lower is not None and effect.upper is not None:
-        bounds = zip(
-            effect.lower.reshape(curves.T.shape).T,
-            effect.upper.reshape(curves.T.shape).T,
-            strict=True,
-        )
-        for color, (lower, upper) in zip(colors, bounds, strict=True):
-            axis.fill_between(x.points, lower, upper, color=color, alpha=0.2, lw=0)
+        lower, upper = effect.lower.reshape(shape), effect.upper.reshape(shape)
+        for j, bounds in enumerate(zip(lower.T, upper.T, strict=True)):
+            axis.fill_between(x.points, *bounds, color=f"C{j % 10}", alpha=0.2, lw=0)
     axis.plot(
         x.rug, np.zeros_like(x.rug), "|", color="0.4", ms=6, mew=0.4,
         transform=axis.get_xaxis_transform(), clip_on=False,
@@ -141,8 +137,8 @@ def name_levels(side: Any, levels: Axis) -> None:
 
 
 def is_surface(effect: Effect) -> bool:
-    """Whether an effect is drawn by colours: that of two features of one kind."""
-    return len({one.is_factor for one in effect.axes}) < len(effect.axes)
+    """Whether an effect is drawn by colours: if two features are of the same kind."""
+    return len({axis.is_factor for axis in effect.axes}) < len(effect.axes)
 
 
 def titles_of(effects: Sequence[Effect]) -> list[str]:
@@ -156,15 +152,14 @@ def titles_of(effects: Sequence[Effect]) -> list[str]:
 
 def title_of(effect: Effect) -> str:
     """The features of an effect, as in ``lon, lat`` or ``age by sex (day = 3)``."""
-    shown = [name_of(one.name) for one in effect.axes]
+    shown = [name_of(axis.name) for axis in effect.axes]
     first = ", ".join(shown) if is_surface(effect) else " by ".join(shown)
     title = " by ".join([first, *map(name_of, effect.multipliers)])
-    values = {
-        name_of(name): f"{value:.3g}" if isinstance(value, float) else str(value)
+    fixed = [
+        f"{name_of(name)} = {value:{'.3g' if isinstance(value, float) else ''}}"
         for name, value in effect.fixed.items()
-    }
-    held = ", ".join(f"{name} = {value}" for name, value in values.items())
-    return f"{title} ({held})" if held else title
+    ]
+    return f"{title} ({', '.join(fixed)})" if fixed else title
 
 
 def name_of(name: str | int) -> str:
@@ -178,9 +173,9 @@ def name_of(name: str | int) -> str:
 def shared_limits(effects: Sequence[Effect]) -> Floats:
     """The limits of the scale of each effect, (n, 2); similar heights share them.
 
-    The highest effect shares its scale with all that are at least a fifth (`SHARED`) as
-    high, the highest of the others with those at least a fifth as high as it, and so
-    on. Thus one scale serves for comparison where it can, and no effect is flattened.
+    The highest effect shares its scale with all effects at least a fifth (`SHARED`) as
+    high; the highest of the remaining effects does the same, and so on. Thus effects
+    are comparable where possible, and no effect is flattened.
     """
     extents = np.reshape([extent_of(effect) for effect in effects], (-1, 2))
     heights = np.ptp(extents, axis=1)
@@ -197,12 +192,9 @@ def shared_limits(effects: Sequence[Effect]) -> Floats:
 
 def extent_of(effect: Effect) -> Limits:
     """The least and the largest value of an effect and its bounds."""
-    drawn = [
-        one for one in (effect.values, effect.lower, effect.upper) if one is not None
-    ]
-    return min(float(one.min()) for one in drawn), max(
-        float(one.max()) for one in drawn
-    )
+    given = (effect.values, effect.lower, effect.upper)
+    drawn = np.stack([surface for surface in given if surface is not None])
+    return float(drawn.min()), float(drawn.max())
 
 
 # ---- risk ----------------------------------------------------------------------------
@@ -227,14 +219,15 @@ def draw_folds(axis: Any, risks: Risks) -> None:
     axis.set_xlabel("iteration")
 
 
-def draw_importances(axis: Any, names: Sequence[str], reductions: Floats) -> None:
-    """Draw by how much each learner reduced the risk, for each row."""
+def draw_bars(
+    axis: Any, names: Sequence[str], lengths: Floats, colors: Any, height: float
+) -> None:
+    """Draw named bars from top to bottom; `height` limits the size of their names."""
     positions = np.arange(len(names))
-    axis.barh(positions, reductions, color="0.6")
+    axis.barh(positions, lengths, color=colors)
     axis.set_yticks(positions, names)
-    axis.tick_params(axis="y", labelsize=min(9, 120 / max(1, len(names))))
+    axis.tick_params(axis="y", labelsize=min(9, height / max(1, len(names))))
     axis.invert_yaxis()
-    axis.set_title("reduction of the risk", fontsize=10)
 
 
 # ---- figures -------------------------------------------------------------------------
@@ -258,7 +251,7 @@ def plot(
         order = np.argsort(-reductions, kind="stable")
         chosen = [j for j in order.tolist() if j in path.selected][:MAX_EFFECTS]
     else:
-        chosen = [model._index_of(one) for one in learners]
+        chosen = [model._index_of(learner) for learner in learners]
     effects = [effect_of(model, j, samples, level, fit) for j in chosen]
     titles = titles_of(effects)
     figure, cells, bottom = new_figure(len(effects))
@@ -268,17 +261,13 @@ def plot(
     draw_risk(below[0], path.risk)
     if cv is not None:
         draw_folds(below[1], cv)
-    draw_importances(below[-1], titles, reductions[chosen])
+    draw_bars(below[-1], titles, reductions[chosen], "0.6", height=120)
+    below[-1].set_title("reduction of the risk", fontsize=10)
     return figure
 
 
 def plot_cross_validation(risks: Risks) -> Any:
-    """Draw the risk of every fold, their mean, and the best iteration.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-    """
+    """The figure of a cross-validation; see `CrossValidation.plot`."""
     figure = pyplot().figure(figsize=(6, 4), layout="constrained")
     draw_folds(figure.add_subplot(), risks)
     return figure
@@ -292,20 +281,18 @@ def new_figure(effects: int) -> tuple[Any, list[Any], Any]:
     )
     heights = [1.9 * rows, 2.6] if rows else [2.6]
     *top, bottom = figure.add_gridspec(len(heights), 1, height_ratios=heights)
-    cells = [cell for one in top for cell in one.subgridspec(rows, COLUMNS)]
+    cells = [cell for grid in top for cell in grid.subgridspec(rows, COLUMNS)]
     return figure, cells, bottom
 
 
 def draw_effects(
     figure: Any, cells: list[Any], effects: Sequence[Effect], titles: Sequence[str]
 ) -> None:
-    """Draw effects in rows; a scale is not repeated beside its own."""
+    """Draw effects in rows; a scale is not labelled again next to the same scale."""
     surface = np.array([is_surface(effect) for effect in effects], bool)
     limits = np.empty((len(effects), 2))
     for kind in (surface, ~surface):
-        limits[kind] = shared_limits(
-            [effects[j] for j in np.flatnonzero(kind).tolist()]
-        )
+        limits[kind] = shared_limits([*compress(effects, kind)])
     for j, effect in enumerate(effects):
         axis = figure.add_subplot(cells[j])
         draw_effect(axis, effect, (limits[j, 0], limits[j, 1]))

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .plot import pyplot
+from .plot import draw_bars, pyplot
 
 MAX_BARS = 30
-"""The most learners whose probability is drawn as a bar: those of the largest."""
+"""The most learners that have a bar, beginning with the largest probability."""
 
 
 class Selection(Protocol):
@@ -44,12 +44,9 @@ def draw_frequencies(axis: Any, selection: Selection) -> None:
     last = selection.paths[-1]
     order = np.argsort(-last, kind="stable")[:MAX_BARS]
     colors = ["C0" if selection.support[j] else "0.75" for j in order]
-    positions = np.arange(len(order))
-    axis.barh(positions, last[order], color=colors)
+    names = [selection.names[j] for j in order]
+    draw_bars(axis, names, last[order], colors, height=160)
     axis.axvline(selection.cutoff, color="C3", ls="--", lw=0.8)
-    axis.set_yticks(positions, [selection.names[j] for j in order])
-    axis.tick_params(axis="y", labelsize=min(9, 160 / len(order)))
-    axis.invert_yaxis()
     axis.set_xlim(0, 1.02)
     axis.set_title(
         f"cutoff {selection.cutoff:.3g}, PFER at most {selection.pfer:.3g}", fontsize=10
@@ -57,12 +54,7 @@ def draw_frequencies(axis: Any, selection: Selection) -> None:
 
 
 def plot_stability(selection: Selection) -> Any:
-    """Draw the probabilities by iteration, and their order after the last.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-    """
+    """The figure of a stability selection; see `StabilitySelection.plot`."""
     figure, axes = pyplot().subplots(1, 2, figsize=(9.6, 4), layout="constrained")
     draw_paths(axes[0], selection)
     draw_frequencies(axes[1], selection)

@@ -36,40 +36,32 @@ Floats = NDArray[np.float64]
 Run = Callable[[Work], None]
 
 SPARSE_COST = 16
-"""Cost of a stored value in a product of sparse matrices, in values of a dense one."""
+"""Cost of a stored value in a product of sparse matrices, in values of a dense
+matrix."""
 
 
 class SelectedDesigns:
     """The designs of the selected learners side by side: Z, with D functions."""
 
-    def __init__(
-        self,
-        rows: Sequence[Rows],
-        selected: NDArray[Any],
-        weights: Floats | None,
-        run: Run,
-    ) -> None:
-        used = np.unique(selected).tolist()
-        self.of = {j: rows[j].csr for j in used}
-        ends = np.cumsum([0, *(rows[j].functions for j in used)]).tolist()
+    def __init__(self, rows: Sequence[Rows], weights: Floats | None, run: Run) -> None:
+        self.designs = [design.csr for design in rows]
+        self.weighted = [scale_rows(X, weights).T for X in self.designs]
+        ends = np.cumsum([0, *(design.functions for design in rows)]).tolist()
         self.functions = ends[-1]
         self.blocks = [slice(*pair) for pair in pairwise(ends)]
-        self.block = dict(zip(used, self.blocks, strict=True))
-        self.weighted = [scaled(X, weights).T for X in self.of.values()]
         self.run = run
 
     def products(self, learner: int, curvature: Floats | None) -> Floats:
         """``Z'WVX`` of a learner, (D, k)."""
-        X = scaled(self.of[learner], curvature)
+        X = scale_rows(self.designs[learner], curvature)
         products = np.empty((self.functions, X.shape[1]))
         is_dense = math.prod(X.shape) <= SPARSE_COST * X.nnz
         if is_dense:
             X = X.toarray()
 
         def write(some: slice) -> None:
-            for block, other in zip(
-                self.blocks[some], self.weighted[some], strict=True
-            ):
+            pairs = zip(self.blocks[some], self.weighted[some], strict=True)
+            for block, other in pairs:
                 product = other @ X
                 products[block] = product if is_dense else product.toarray()
 
@@ -77,7 +69,7 @@ class SelectedDesigns:
         return products
 
 
-def scaled(X: Any, factor: Floats | None) -> Any:
+def scale_rows(X: Any, factor: Floats | None) -> Any:
     """A sparse matrix with each row multiplied by a factor."""
     return X if factor is None else X.multiply(factor[:, None]).tocsr()
 
@@ -95,6 +87,7 @@ def degrees_of_freedom(
     Parameters
     ----------
     rows : sequence of K Rows
+        The designs of the selected learners.
     inverse : sequence of K arrays, (k, k)
         The coefficients of a fit to u are ``inverse X'Wu``.
     weights : (n,) array or None
@@ -106,10 +99,10 @@ def degrees_of_freedom(
     Notes
     -----
     With D functions of the selected learners, the memory is D x D numbers and Z; a step
-    takes 2 D^2 k operations and, unless V is the identity, one pass over Z.
+    takes 2 D^2 k operations and, unless V is the identity, a pass over Z.
     """
-    with workers(len(np.unique(selected)), len(rows[0])) as run:
-        designs = SelectedDesigns(rows, selected, weights, run)
+    with workers(len(rows), len(rows[0])) as run:
+        designs = SelectedDesigns(rows, weights, run)
         constant = cache(lambda j: designs.products(j, None))
         U = np.zeros((designs.functions, designs.functions))
         increments = []
@@ -118,18 +111,8 @@ def degrees_of_freedom(
                 products = constant(j)
             else:
                 products = designs.products(j, next(curvatures))
-            R = -inverse[j] @ U[designs.block[j]]
-            R[:, designs.block[j]] += inverse[j]
+            R = -inverse[j] @ U[designs.blocks[j]]
+            R[:, designs.blocks[j]] += inverse[j]
             U += learning_rate * products @ R
             increments.append(learning_rate * float((R * products.T).sum()))
     return np.cumsum(increments)
-
-
-def models(
-    rows: Sequence[Rows], selected: NDArray[Any], updates: Floats, start: Floats
-) -> Iterator[Floats]:
-    """The model after each step of a path, (n,), from `start` before the first one."""
-    f = np.array(start)
-    for j, update in zip(selected.tolist(), updates, strict=True):
-        f += rows[j].multiply(update[: rows[j].functions])
-        yield f

@@ -13,25 +13,11 @@ Floats = NDArray[np.float64]
 def risk_reductions(
     selected: NDArray[Any], risk: Floats, learners: int, rows: int
 ) -> Floats:
-    """The reduction of the risk by each learner, for each row of the data.
+    """The reduction of the risk by each learner, for each row of the data: (learners,).
 
-    Parameters
-    ----------
-    selected : (steps,) integer array
-        The learner that each step selected.
-    risk : (steps + 1,) array
-        The risk before the first step and after each.
-    learners : int
-        The number K of learners.
-    rows : int
-        The number of rows of the data, whatever their weights.
-
-    Returns
-    -------
-    (K,) array
-        The sum over the steps that selected the learner. It is negative for a learner
-        whose steps increased the risk. All together are the risk before the first step
-        less the risk after the last, divided by `rows`.
+    It is the sum over the steps that selected the learner, negative for a learner whose
+    steps increased the risk. `selected` has the learner of each step; `risk` begins
+    before the first step. `rows` counts all rows of the data, whatever their weights.
 
     Examples
     --------

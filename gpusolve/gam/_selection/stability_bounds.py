@@ -1,16 +1,10 @@
-"""Bounds of the number of false selections in stability selection.
+"""Upper bounds on the expected number of false selections in stability selection.
 
 A learner is selected if it is among the first q in at least a fraction `cutoff` of the
 subsamples. The per-family error rate (PFER) is the expected number of selected learners
 whose chance of being among the first q is at most q / p, the chance under random
 guessing of p learners. The bounds differ in what they assume about the distribution of
-the selection proportions of these learners.
-
-References
-----------
-N. Meinshausen and P. Buehlmann, "Stability selection", JRSS B 72 (2010).
-R. D. Shah and R. J. Samworth, "Variable selection with error control: another look at
-stability selection", JRSS B 75 (2013).
+the selection proportions of these learners. `stability_selection` names the papers.
 """
 
 from __future__ import annotations
@@ -23,35 +17,24 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._conventions import check_choice
+
 ASSUMPTIONS = {"SS": ("unimodal", "r-concave", "none"), "MB": ("none",)}
-"""The assumptions that have a bound, by sampling; the first one is the default."""
+"""The assumptions that have a bound, by sampling; the first is the default."""
 
 ROUNDING = 1e-12
-"""Relative rounding error up to which a bound equals a PFER."""
+"""Relative rounding error up to which a bound equals a PFER: a few thousand eps."""
 
 LEAST_SHIFT, LARGEST_SHIFT = 1e-4, 1e6
-"""Between which shifts the largest tail is searched: at the largest one the
+"""The range of shifts in which the largest tail is searched: at the largest shift the
 probabilities are equal."""
 
 SHIFTS, ZOOMS = 400, 6
-"""Number of shifts that are compared at once, and how often around the best one."""
-
-LARGEST_PFER = float(np.finfo(np.float64).max)
-"""A limit that every finite bound keeps."""
+"""Number of shifts that are compared at once, and of searches around the best shift."""
 
 
 class Setting(NamedTuple):
-    """The numbers of a stability selection.
-
-    Attributes
-    ----------
-    q : int
-        How many learners each subsample selects.
-    cutoff : float
-        The proportion of subsamples from which a learner is selected.
-    pfer : float
-        The bound of the expected number of false selections.
-    """
+    """The numbers of a stability selection, as in `StabilitySelection`."""
 
     q: int
     cutoff: float
@@ -66,8 +49,8 @@ def tails(
 ) -> NDArray[np.float64]:
     """P(X >= least) for the probabilities ``(shift + i)**power`` of 0, 1, .. `steps`.
 
-    They end at the number that makes their mean equal `mean`; the last of them is
-    smaller as necessary.
+    The last number with a probability, and this probability, make the mean of X equal
+    `mean`.
     """
     i = np.arange(steps + 1)
     weight = (shift[:, None] / (shift[:, None] + i)) ** -power
@@ -88,8 +71,8 @@ def largest_tail(mean: float, least: int, steps: int, r: float) -> float:
 
     r is negative: the r-th power of the probabilities is convex. The largest tail
     belongs to probabilities whose r-th power is linear up to the last but one (Shah and
-    Samworth, appendix A.4). The slope is searched here. 1 for a `least` that is not
-    above the range of a uniform X with this mean.
+    Samworth, appendix A.4); its slope is searched. The tail is 1 if `least` is within
+    the range of a uniform X with this mean.
     """
     if least <= math.ceil(2 * mean):
         return 1.0
@@ -132,10 +115,10 @@ def unimodal_bound(cutoff: float, q: int, p: int, B: int) -> float:
 
 
 def r_concave_bound(cutoff: float, q: int, p: int, B: int) -> float:
-    """Shah and Samworth's bound for r-concave proportions, the tightest.
+    """Shah and Samworth's bound for r-concave proportions, the smallest bound.
 
-    Those of single subsamples are -1/4-concave, those of pairs -1/2-concave. Infinite
-    unless q is less than about p / 2.
+    The proportions of single subsamples are -1/4-concave, the proportions of pairs
+    -1/2-concave. Infinite unless q is less than about p / 2.
     """
     theta, least = q / p, steps_of(cutoff, B)
     if math.ceil(4 * B * theta) >= 2 * B:
@@ -152,7 +135,7 @@ BOUNDS: dict[str, Callable[[float, int, int, int], float]] = {
 
 
 def pfer_of(cutoff: float, q: int, p: int, B: int, assumption: str) -> float:
-    """The bound of the expected number of false selections.
+    """An upper bound on the expected number of false selections.
 
     Examples
     --------
@@ -165,10 +148,10 @@ def pfer_of(cutoff: float, q: int, p: int, B: int, assumption: str) -> float:
 
 
 def cutoff_of(q: int, pfer: float, p: int, B: int, assumption: str) -> float:
-    """The least cutoff whose bound is less than `pfer`; 1 if there is none.
+    """The least cutoff whose bound is less than `pfer`, or 1.
 
-    With an assumption it is a multiple of ``1 / (2 B)``, at least 1/2. Without one the
-    bound equals `pfer`.
+    With an assumption it is a multiple of ``1 / (2 B)``, at least 1/2. Without
+    assumption the bound equals `pfer`.
 
     Examples
     --------
@@ -180,12 +163,12 @@ def cutoff_of(q: int, pfer: float, p: int, B: int, assumption: str) -> float:
     if assumption == "none":
         return min(1.0, (q**2 / (pfer * p) + 1) / 2)
     cutoffs = (count / (2 * B) for count in range(B, 2 * B))
-    bounded = (one for one in cutoffs if pfer_of(one, q, p, B, assumption) < pfer)
+    bounded = (t for t in cutoffs if pfer_of(t, q, p, B, assumption) < pfer)
     return next(bounded, 1.0)
 
 
 def q_of(cutoff: float, pfer: float, p: int, B: int, assumption: str) -> int:
-    """The largest q whose bound is at most `pfer`; 0 if there is none.
+    """The largest q with a finite bound of at most `pfer`, up to rounding; or 0.
 
     Examples
     --------
@@ -193,29 +176,19 @@ def q_of(cutoff: float, pfer: float, p: int, B: int, assumption: str) -> int:
     (7, 9)
     """
 
-    def too_many(q: int) -> bool:
-        return not at_most(pfer, cutoff, q, p, B, assumption)
+    def is_too_large(q: int) -> bool:
+        bound = pfer_of(cutoff, q, p, B, assumption)
+        return math.isinf(bound) or bound * (1 - ROUNDING) > pfer
 
-    return bisect_left(range(1, p + 1), True, key=too_many)
-
-
-def at_most(
-    pfer: float, cutoff: float, q: int, p: int, B: int, assumption: str
-) -> bool:
-    """Whether there is a bound, at most `pfer` up to rounding."""
-    bound = pfer_of(cutoff, q, p, B, assumption)
-    return math.isfinite(bound) and bound * (1 - ROUNDING) <= pfer
+    return bisect_left(range(1, p + 1), True, key=is_too_large)
 
 
 # ---- from two of the numbers to all --------------------------------------------------
 
 
 def checked_assumption(sampling: str, assumption: str | None) -> str:
-    """The assumption, by default the first; ValueError if it has no such bound."""
-    if sampling not in ASSUMPTIONS:
-        raise ValueError(
-            f"sampling must be one of {tuple(ASSUMPTIONS)}, got {sampling!r}"
-        )
+    """The assumption, by default the first; ValueError if it has no bound."""
+    check_choice("sampling", sampling, tuple(ASSUMPTIONS))
     possible = ASSUMPTIONS[sampling]
     if assumption is None:
         return possible[0]
@@ -260,8 +233,8 @@ def complete(
     Raises
     ------
     ValueError
-        If not exactly two are given, if one is out of its range, or if there is no
-        such third number.
+        If not exactly two numbers are given, if a number is out of its range, or if
+        no third number keeps the bound.
 
     Examples
     --------
@@ -271,7 +244,7 @@ def complete(
     7
     """
     check_numbers(p, q, pfer, cutoff)
-    limit = LARGEST_PFER if pfer is None else pfer
+    limit = math.inf if pfer is None else pfer
     if cutoff is None:
         assert q is not None
         cutoff = cutoff_of(q, limit, p, B, assumption)

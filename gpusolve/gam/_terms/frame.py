@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Real
 from typing import Any, TypeAlias
 
@@ -38,7 +39,7 @@ MISSING = -1
 """The code of a missing value."""
 
 UNKNOWN = -2
-"""The code of a level that is not among those asked for."""
+"""The code of a level that is not among the levels asked for."""
 
 SHOWN = 5
 """The most levels that a message lists."""
@@ -72,7 +73,10 @@ class Factor:
         table = namespace(self.codes).asarray(by_code)
         return table[self.codes]
 
-    def take(self, rows: Any) -> Factor:
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, rows: Any) -> Factor:
         """The factor of some rows, with all levels."""
         return replace(self, codes=self.codes[rows])
 
@@ -100,26 +104,14 @@ class Frame:
     def of(
         cls, X: Any, device: str = "auto", columns: Iterable[Name] | None = None
     ) -> Frame:
-        """The columns of a data frame, a mapping or a matrix.
+        """The columns of a data frame, a mapping or a matrix, as in `BoostedGAM.fit`.
 
-        Parameters
-        ----------
-        X : DataFrame, mapping of names to columns, or (n, K) array_like
-            NumPy, CuPy, pandas, or any object that supports
-            ``__cuda_array_interface__`` or DLPack. The columns of a matrix have the
-            names 0, 1, ..
-        device : {"auto", "cpu", "cuda"}, optional
-            "auto" is the device of the numeric columns. Codes of factors follow them.
-        columns : iterable of names, optional
-            The columns that are read; all by default. An integer that is no name is a
-            position.
+        The columns of a matrix have the names 0, 1, .. `columns` are the columns that
+        are read, by default all; an integer that is not a name is a position. The codes
+        of factors are on the device of the numeric columns.
 
-        Raises
-        ------
-        KeyError
-            If a column does not exist.
-        TypeError, ValueError
-            If a column cannot be read, columns differ in length, or there are none.
+        KeyError if a column does not exist; TypeError or ValueError if a column cannot
+        be read, or the columns differ in length.
         """
         if isinstance(X, cls):
             return X
@@ -129,7 +121,7 @@ class Frame:
             name: column_of(source[key_of(source, name)], str(name)) for name in names
         }
         check_lengths(read)
-        return cls(on_device(read, device))
+        return cls(move_columns(read, device))
 
     @property
     def names(self) -> tuple[Name, ...]:
@@ -144,14 +136,14 @@ class Frame:
     @property
     def like(self) -> Array:
         """An array on the device of the columns, with their rows."""
-        return values_of(next(iter(self.columns.values())))
+        column = next(iter(self.columns.values()))
+        return column.codes if isinstance(column, Factor) else column
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """float32 if all numeric columns are float32, else float64."""
-        numeric = [c.dtype for c in self.columns.values() if not isinstance(c, Factor)]
-        single = bool(numeric) and all(one == np.float32 for one in numeric)
-        return np.dtype(np.float32 if single else np.float64)
+        numeric = {c.dtype for c in self.columns.values() if not isinstance(c, Factor)}
+        return np.dtype(np.float32 if numeric == {np.dtype("f4")} else np.float64)
 
     def current(self) -> AbstractContextManager[object]:
         """Make the device of the columns current."""
@@ -164,12 +156,7 @@ class Frame:
     def numeric(self, name: Name) -> Array:
         """A numeric column, (n,) of float32 or float64; NaN is a missing value.
 
-        Raises
-        ------
-        TypeError
-            If the column is a factor.
-        ValueError
-            If it contains infinity.
+        TypeError for a factor, ValueError for infinity.
         """
         column = self[name]
         if isinstance(column, Factor):
@@ -184,7 +171,7 @@ class Frame:
             return x
 
     def factor(self, name: Name) -> Factor:
-        """A column as a factor; the levels of a numeric one are its sorted values."""
+        """A column as a factor; the levels of numbers are their sorted values."""
         column = self[name]
         if isinstance(column, Factor):
             return column
@@ -199,14 +186,7 @@ class Frame:
     def take(self, rows: Any) -> Frame:
         """Some rows, by a slice, an index or a mask on the device of the columns."""
         with self.current():
-            return Frame(
-                {
-                    name: column.take(rows)
-                    if isinstance(column, Factor)
-                    else column[rows]
-                    for name, column in self.columns.items()
-                }
-            )
+            return Frame({name: self.columns[name][rows] for name in self.columns})
 
 
 # ---- reading -------------------------------------------------------------------------
@@ -215,10 +195,8 @@ class Frame:
 def columns_of(X: Any) -> Mapping[Name, Any]:
     """The columns of a data frame, a mapping or a matrix by name.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If there are two columns of one name, or a matrix is not one of real numbers.
+    ValueError if two columns have the same name; TypeError or ValueError for a matrix
+    that is not real.
     """
     if isinstance(X, Mapping):
         return X
@@ -246,20 +224,11 @@ def listed(values: tuple[Any, ...]) -> str:
     return f"({text}{', ..' if len(values) > SHOWN else ''})"
 
 
-def values_of(column: Array | Factor) -> Array:
-    """The numbers or the codes of a column."""
-    return column.codes if isinstance(column, Factor) else column
-
-
 def column_of(column: Any, name: str) -> Array | Factor:
     """A column as a numeric array or a factor, where its data are.
 
-    Raises
-    ------
-    TypeError
-        If its values are complex or times, or have no order.
-    ValueError
-        If it has more than one dimension.
+    TypeError for complex numbers, times, and values without an order; ValueError for
+    more than one dimension.
     """
     if isinstance(column, Factor):
         return column
@@ -294,12 +263,17 @@ def plain_array(column: Any, name: str) -> Array:
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value is None, NaN, or missing by the word of pandas."""
+    """Whether a value is None, NaN, or pandas' NA or NaT."""
     return (
         value is None
         or type(value).__name__ in ("NAType", "NaTType")
         or (isinstance(value, float) and value != value)
     )
+
+
+def are_present(array: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which values are not missing, (n,)."""
+    return np.array([not is_missing(value) for value in array.tolist()], bool)
 
 
 def numbers_of(array: NDArray[Any]) -> NDArray[np.float64] | None:
@@ -312,7 +286,7 @@ def numbers_of(array: NDArray[Any]) -> NDArray[np.float64] | None:
 
 def factor_of(array: NDArray[Any], name: str) -> Factor:
     """A factor with the sorted values as levels; TypeError if these have no order."""
-    present = np.array([not is_missing(value) for value in array.tolist()], bool)
+    present = are_present(array)
     codes = np.full(len(array), MISSING, np.int32)
     try:
         levels, codes[present] = np.unique(array[present], return_inverse=True)
@@ -323,9 +297,17 @@ def factor_of(array: NDArray[Any], name: str) -> Factor:
     return Factor(codes, tuple(levels.tolist()))
 
 
+def check_levels(name: Name, levels: tuple[Level, ...], least: int) -> None:
+    """ValueError unless a factor has enough levels."""
+    if len(levels) < least:
+        raise ValueError(
+            f"{name} must have at least {least} levels, got {listed(levels)}"
+        )
+
+
 def check_lengths(columns: dict[Name, Array | Factor]) -> None:
     """ValueError unless the columns have one length, and at least one row."""
-    lengths = {name: len(values_of(column)) for name, column in columns.items()}
+    lengths = {name: len(column) for name, column in columns.items()}
     if not lengths:
         raise ValueError("X must have at least one column")
     if len(set(lengths.values())) > 1:
@@ -334,15 +316,12 @@ def check_lengths(columns: dict[Name, Array | Factor]) -> None:
         raise ValueError("X must have at least one row")
 
 
-def on_device(
+def move_columns(
     columns: dict[Name, Array | Factor], device: str
 ) -> dict[Name, Array | Factor]:
     """The columns on one device; "auto" is the device of the numeric columns.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If numeric columns are on different devices and `device` is "auto".
+    TypeError or ValueError if their devices differ and `device` is "auto".
     """
     numeric = {
         str(name): column
@@ -351,12 +330,8 @@ def on_device(
     }
     if device == "auto":
         check_gpus({name: gpu_of(array) for name, array in numeric.items()}, "columns")
-    like = next(iter(numeric.values()), np.empty(0))
-
-    def moved(array: Array) -> Array:
-        return _inputs.to_device_of(like, _inputs.to_device(array, device))
-
-    like = _inputs.to_device(like, device)
+    like = _inputs.to_device(next(iter(numeric.values()), np.empty(0)), device)
+    moved = partial(_inputs.to_device_of, like)
     return {
         name: replace(column, codes=moved(column.codes))
         if isinstance(column, Factor)

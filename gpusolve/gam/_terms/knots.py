@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, contiguous, namespace
-from ..basis import BSplines
+from ..basis import BSplines, CompactBasis
 from ..penalty import Matrix, differences
-from .rows import DesignPart, Rows, compact_rows
+from .rows import Rows, compact_rows
 
 
 @dataclass(frozen=True)
 class Knots:
-    """The knots of a basis on a range: some within it, and `degree` beyond each end.
+    """The knots of a basis: some within a range, and `degree` beyond each of its ends.
 
     Attributes
     ----------
@@ -28,10 +28,10 @@ class Knots:
     degree : int
         Degree of the polynomials, 0 to 5.
     cyclic : bool
-        Whether the knots beyond the range repeat those within it with the range as
+        Whether the knots beyond the range repeat the inner knots, with the range as
         period.
     repeated : bool
-        Whether they repeat the ends of the range, as those of patsy and R. Otherwise
+        Whether the knots beyond the range repeat its ends, as in patsy and R. Otherwise
         they continue at steps of the mean distance.
 
     Examples
@@ -56,7 +56,7 @@ class Knots:
 
     @property
     def functions(self) -> int:
-        """The number of basis functions, before cyclic ones are folded."""
+        """The number of basis functions, before `fold`."""
         return self.cells + self.degree
 
     @property
@@ -91,15 +91,13 @@ class Knots:
         """The basis at `x`, (n,); uniform knots on a device by a kernel."""
         if self.are_uniform:
             ends = np.array([self.lower]), np.array([self.upper])
-            basis = BSplines(*ends, self.functions, self.degree)
-            values = basis._evaluate(x[:, None], outside, dtype)
-            return compact_rows(values, 0, self.functions)
-        first, values = self._evaluate(x.astype(np.float64, copy=False), outside)
-        offsets = np.arange(self.degree + 1, dtype=np.int32)
-        part = DesignPart(first, offsets, contiguous(values, dtype))
-        return Rows(self.functions, (part,))
+            splines = BSplines(*ends, self.functions, self.degree)
+            basis = splines._evaluate(x[:, None], outside, dtype)
+        else:
+            basis = self._evaluate(x.astype(np.float64, copy=False), outside, dtype)
+        return compact_rows(basis, 0, self.functions)
 
-    def _evaluate(self, x: Array, outside: str) -> tuple[Array, Array]:
+    def _evaluate(self, x: Array, outside: str, dtype: Any) -> CompactBasis:
         """The cells of `x`, (n,), and the values of their functions."""
         xp = namespace(x)
         t = xp.asarray(self.positions())
@@ -111,14 +109,14 @@ class Knots:
         splines, slopes = unequal_splines(inside, cell, t, self.degree)
         excess = (x - inside) * (outside == "linear")
         values = [s + slope * excess for s, slope in zip(splines, slopes, strict=True)]
-        return cell, xp.stack(values, axis=1)
+        stacked = contiguous(xp.stack(values, axis=1), dtype)
+        return CompactBasis(cell[None], stacked[None])
 
     def slope_matrix(self) -> Matrix:
-        """Multiples of the derivative's coefficients, by those of the function.
+        """The matrix from coefficients to multiples of the derivative's coefficients.
 
-        For uniform knots they are differences of neighbours; for others, divided
-        by the distances of the functions' centres. They have the signs of the
-        derivative's coefficients, and the same differences up to a factor.
+        The differences of neighbours; for unequal knots, divided by the distances of
+        the functions' centres.
         """
         D = differences(self.functions, 1)
         if self.are_uniform:
@@ -135,35 +133,17 @@ class Knots:
         """The matrix that adds the functions a period apart; None unless cyclic."""
         if not self.cyclic:
             return None
-        fold = np.zeros((self.functions, self.cells))
-        function = np.arange(self.functions)
-        fold[function, function % self.cells] = 1
-        return fold
+        return np.eye(self.cells)[np.arange(self.functions) % self.cells]
 
 
 def unequal_splines(
     x: Array, cell: Array, t: Array, degree: int
 ) -> tuple[list[Array], list[Array]]:
-    """The values and slopes of the functions that are not zero in a cell.
+    """The values and slopes of the degree + 1 functions that are not zero in a cell.
 
-    Parameters
-    ----------
-    x : (n,) array
-        Within the range of the knots.
-    cell : (n,) integer array
-        The cell of each x, ``t[cell + degree] <= x <= t[cell + degree + 1]``.
-    t : array
-        The knots, ascending within the range; those beyond it may repeat its ends.
-    degree : int
-
-    Returns
-    -------
-    (list of degree + 1 arrays, list of degree + 1 arrays)
-        In the order of their knots; the slopes are derivatives with respect to x.
-
-    Notes
-    -----
-    The recursion of Cox and de Boor.
+    The recursion of Cox and de Boor, at x, (n,), within the range of the knots t:
+    ``t[cell + degree] <= x <= t[cell + degree + 1]``. Knots beyond the range may repeat
+    its ends. The slopes are derivatives with respect to x.
     """
     zero = namespace(x).zeros_like(x)
     knot = [t[cell + i] for i in range(2 * degree + 2)]
@@ -172,8 +152,8 @@ def unequal_splines(
         # With t the knots of the cell, function k starts at t[start + k].
         start = degree - d
         inner = [
-            one / (knot[start + k + d] - knot[start + k])
-            for k, one in enumerate(splines, 1)
+            spline / (knot[start + k + d] - knot[start + k])
+            for k, spline in enumerate(splines, 1)
         ]
         ratios = [zero, *inner, zero]
         splines = [

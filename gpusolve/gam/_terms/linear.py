@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..._device.arrays import namespace
+from .._conventions import check_choice
 from ..penalty import Matrix, differences
-from .frame import Frame, Level, listed
-from .rows import DesignPart, Rows, dense_rows
+from .frame import Frame, Level, check_levels, listed
+from .rows import Rows, dense_rows, indicator_rows
 from .term import Reading, Single, learned
 
 
@@ -26,7 +27,7 @@ def sum_to_zero(levels: int) -> Matrix:
 
 
 def helmert(levels: int) -> Matrix:
-    """Column j, from 1: -1 for the first j levels, j for the next one."""
+    """Column j, from 1: -1 for the first j levels, j for the next level."""
     column = np.arange(1, levels)
     level = np.arange(levels)[:, None]
     return np.where(level < column, -1.0, np.where(level == column, column, 0.0))
@@ -38,12 +39,12 @@ CONTRASTS: dict[str, Callable[[int], Matrix] | None] = {
     "helmert": helmert,
     "dummy": None,
 }
-"""The contrasts of a factor by its number of levels; None: an indicator of each."""
+"""The contrasts of a factor by its number of levels; None: indicators of all levels."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Linear(Single):
-    """A linear effect of numeric columns, or one of a factor, see `bols` and `brandom`.
+    """A linear effect of numeric columns or of a factor, see `bols` and `brandom`.
 
     The functions of a factor are the indicators of its levels. `found_levels` and
     `ordered` are learned; without levels the columns are numeric.
@@ -60,33 +61,29 @@ class Linear(Single):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.contrasts not in CONTRASTS:
-            raise ValueError(
-                f"contrasts must be one of {tuple(CONTRASTS)}, got {self.contrasts!r}"
-            )
+        check_choice("contrasts", self.contrasts, tuple(CONTRASTS))
+        count = len(self.covariates)
+        if self.function == "brandom" and count > 1:
+            raise ValueError(f"brandom must be given one column, got {count}")
         if self.levels is not None and len(set(self.levels)) < len(self.levels):
             raise ValueError(f"levels must be different, got {listed(self.levels)}")
 
     def _learn(self, frame: Frame) -> dict[str, Any]:
+        name, *others = self.covariates
         needs_levels = self.levels is not None or self.function == "brandom"
-        is_factor = needs_levels or frame.is_factor(self.covariates[0])
-        if not is_factor or len(self.covariates) > 1:
-            for name in self.covariates:
-                frame.numeric(name)
+        if others or not (needs_levels or frame.is_factor(name)):
+            for numeric in self.covariates:
+                frame.numeric(numeric)
             return {"found_levels": None, "ordered": False}
-        (name,) = self.covariates
         factor = frame.factor(name)
         levels = factor.levels if self.levels is None else self.levels
-        unknown = tuple(one for one in factor.levels if one not in levels)
+        unknown = tuple(level for level in factor.levels if level not in levels)
         if unknown:
             raise ValueError(
                 f"{name} must have the levels {listed(levels)}, got {listed(unknown)}"
             )
         least = 1 if self.intercept or self.contrasts == "dummy" else 2
-        if len(levels) < least:
-            raise ValueError(
-                f"{name} must have at least {least} levels, got {listed(levels)}"
-            )
+        check_levels(name, levels, least)
         return {"found_levels": levels, "ordered": factor.ordered}
 
     @property
@@ -95,20 +92,11 @@ class Linear(Single):
             return len(self.covariates) + self.intercept
         return len(self.found_levels)
 
-    @property
-    def _null_dimension(self) -> int:
-        return 0
-
     def _plain_rows(self, data: Reading) -> Rows:
         if self.found_levels is not None:
             (name,) = self.covariates
             codes = data.codes(name, self.found_levels)
-            xp = namespace(codes)
-            first = xp.maximum(codes, 0).astype(np.int32)
-            values = (codes >= 0).astype(data.dtype)[:, None]
-            return Rows(
-                self._functions, (DesignPart(first, np.zeros(1, np.int32), values),)
-            )
+            return indicator_rows(codes, self._functions, data.dtype)
         columns = [data.numeric(name) for name in self.covariates]
         xp = namespace(columns[0])
         if self.intercept:

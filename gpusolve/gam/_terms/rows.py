@@ -19,14 +19,14 @@ from ..._device.arrays import Array, namespace
 from ..basis import CompactBasis
 
 MAX_WIDTH = 32
-"""The most values of a row in one part; wider parts are divided."""
+"""The most values of a row in a part: the kernel has a table of 32 offsets for each."""
 
 BLOCK_VALUES = 2**24
-"""The most values of a dense block of rows."""
+"""The most values of a dense block of rows: 128 MiB of float64."""
 
 
 class DesignPart(NamedTuple):
-    """Some of the values of each row: ``values[r, j]`` is that of one function.
+    """Some values of each row; ``values[r, j]`` is the value of one function.
 
     Attributes
     ----------
@@ -116,12 +116,9 @@ class Rows:
         """The matrix on the host, as a ``scipy.sparse.csr_array`` of float64."""
         columns = np.empty((len(self), self.width), np.int32)
         values = np.empty(columns.shape)
-        end = 0
-        for part in self.parts:
-            begin, end = end, end + len(part.offsets)
-            values[:, begin:end] = part.values
-            for k, offset in enumerate(part.offsets, begin):
-                np.add(part.first, offset, out=columns[:, k])
+        for k, (first, offset, column) in enumerate(self.columns()):
+            np.add(first, offset, out=columns[:, k])
+            values[:, k] = column
         return sparse_rows(values, columns, self.functions)
 
     def gram(self, weights: Array | None) -> Array:
@@ -158,30 +155,6 @@ class Rows:
                 product += cross_products(part, other, weights, k, k)[0]
         return (product + product.T) / 2
 
-    def scaled(self, factor: Array) -> Rows:
-        """Each row multiplied by a factor, (n,)."""
-        parts = (
-            p._replace(values=(p.values * factor[:, None]).astype(p.values.dtype))
-            for p in self.parts
-        )
-        return Rows(self.functions, tuple(parts))
-
-    def in_blocks(self, block: Array, blocks: int) -> Rows:
-        """Each row in one of several blocks of functions, of zeros in all others.
-
-        Parameters
-        ----------
-        block : (n,) integer array
-            The block of each row; -1 for a row of zeros.
-        blocks : int
-            The number of blocks.
-        """
-        xp = namespace(block)
-        kept = self.scaled((block >= 0).astype(np.float64))
-        shift = (xp.maximum(block, 0) * self.functions).astype(np.int32)
-        parts = (DesignPart(p.first + shift, p.offsets, p.values) for p in kept.parts)
-        return Rows(self.functions * blocks, tuple(parts))
-
 
 def cross_products(
     part: DesignPart,
@@ -195,15 +168,9 @@ def cross_products(
     The rows with the same function of X and the same first function of Y are summed
     first; then the sums of these few cells are added to the functions of Y.
 
-    Parameters
-    ----------
-    part : DesignPart
-        The designs X, with arrays (m, n) and (m, n, width).
-    other : DesignPart
-        The designs Y; m of them, or one for all.
-    weights : (n,) array or None
-    functions, others : int
-        The number of functions of X, and of Y.
+    `part` has the designs X, with arrays (m, n) and (m, n, width); `other` has m
+    designs Y, or a single design for all X. W is the diagonal matrix of the weights,
+    (n,).
     """
     m, rows, width = part.values.shape
     cells = others - int(other.offsets[-1])
@@ -235,16 +202,6 @@ def cross_products(
 def sparse_rows(values: Array, columns: NDArray[np.int32], count: int) -> Any:
     """The sparse matrix with ``values[r, j]`` in column ``columns[r, j]`` of row r.
 
-    Parameters
-    ----------
-    values, columns : (n, width) array
-    count : int
-        The number of columns of the matrix.
-
-    Returns
-    -------
-    scipy.sparse.csr_array
-
     Examples
     --------
     >>> values = np.array([[1.0, 2.0], [3.0, 4.0]])
@@ -273,18 +230,21 @@ def compact_rows(basis: CompactBasis, learner: int, functions: int) -> Rows:
 
 def dense_rows(X: Array) -> Rows:
     """The parts of a dense matrix, (n, functions)."""
-    xp = namespace(X)
     rows, functions = X.shape
-    parts = []
-    for begin in range(0, functions, MAX_WIDTH):
-        values = xp.ascontiguousarray(X[:, begin : begin + MAX_WIDTH])
-        offsets = np.arange(values.shape[1], dtype=np.int32)
-        parts.append(DesignPart(xp.full(rows, begin, np.int32), offsets, values))
-    return Rows(functions, tuple(parts))
+    first = namespace(X).zeros(rows, np.int32)
+    part = DesignPart(first, np.arange(functions, dtype=np.int32), X)
+    return Rows(functions, tuple(divided(part)))
+
+
+def indicator_rows(codes: Array, functions: int, dtype: Any) -> Rows:
+    """A 1 at the function of each code, (n,); negative codes are rows of zeros."""
+    first = namespace(codes).maximum(codes, 0).astype(np.int32)
+    values = (codes >= 0).astype(dtype)[:, None]
+    return Rows(functions, (DesignPart(first, np.zeros(1, np.int32), values),))
 
 
 def side_by_side(*designs: Rows) -> Rows:
-    """The designs next to each other: the functions of the first one come first."""
+    """The designs next to each other: the functions of the first design come first."""
     parts: list[DesignPart] = []
     functions = 0
     for design in designs:
@@ -294,13 +254,17 @@ def side_by_side(*designs: Rows) -> Rows:
 
 
 def kronecker(a: Rows, b: Rows) -> Rows:
-    """The row-wise Kronecker product: a's functions are the slow index."""
+    """The row-wise Kronecker product: the functions of `a` are the slow index.
+
+    The values have the dtype of `b`.
+    """
     parts = []
     for p in a.parts:
         for q in b.parts:
             first = (p.first * np.int32(b.functions) + q.first).astype(np.int32)
             offsets = (p.offsets[:, None] * b.functions + q.offsets).reshape(-1)
             values = (p.values[:, :, None] * q.values[:, None]).reshape(len(first), -1)
+            values = values.astype(q.values.dtype, copy=False)
             parts += divided(DesignPart(first, offsets.astype(np.int32), values))
     return Rows(a.functions * b.functions, tuple(parts))
 
@@ -308,9 +272,8 @@ def kronecker(a: Rows, b: Rows) -> Rows:
 def divided(part: DesignPart) -> list[DesignPart]:
     """The part, or several parts of at most `MAX_WIDTH` values of each row."""
     xp = namespace(part.values)
-    width = len(part.offsets)
     parts = []
-    for begin in range(0, width, MAX_WIDTH):
+    for begin in range(0, len(part.offsets), MAX_WIDTH):
         some = slice(begin, begin + MAX_WIDTH)
         offsets = part.offsets[some]
         first = part.first + offsets[0]

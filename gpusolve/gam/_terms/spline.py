@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -12,17 +13,13 @@ import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
 from ..._device.launch import ceil_div
+from .._conventions import check_choice
 from ..basis import MAX_DEGREE, BSplines, CompactBasis
 from ..penalty import Matrix, differences, kronecker_sum
 from .frame import Frame, Name
 from .knots import Knots
 from .rows import Rows, kronecker
 from .term import Reading, Single, Term, learned
-
-CENTERS = (False, True, "spectral")
-KNOTS_AT = ("equidistant", "quantiles")
-END_KNOTS = ("continued", "repeated")
-SHAPES = ("increasing", "decreasing", "convex", "concave", "positive", "negative")
 
 TAIL = 0.01
 """The share of the rows on each side that `warn_if_stretched` leaves out."""
@@ -38,8 +35,9 @@ STRETCHED = 0.2
 class Spline(Single):
     """A P-spline of one or two covariates, see `bbs` and `bspatial`.
 
-    The functions are B-splines, or all products of those of two covariates. `ends` and
-    `interior` are learned: the ranges, and the numbers of knots or their positions.
+    The functions are B-splines, or all products of the B-splines of two covariates.
+    `ends` and `interior` are learned: the ranges, and the numbers of knots or their
+    positions.
     """
 
     function: str = "bbs"
@@ -60,17 +58,10 @@ class Spline(Single):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, allowed in (
-            ("center", CENTERS),
-            ("knots_at", KNOTS_AT),
-            ("end_knots", END_KNOTS),
-            ("shape", (None, *SHAPES)),
-        ):
-            if getattr(self, name) not in allowed:
-                argument = "constraint" if name == "shape" else name
-                raise ValueError(
-                    f"{argument} must be one of {allowed}, got {getattr(self, name)!r}"
-                )
+        check_choice("center", self.center, (False, True, "spectral"))
+        check_choice("knots_at", self.knots_at, ("equidistant", "quantiles"))
+        check_choice("end_knots", self.end_knots, ("continued", "repeated"))
+        check_choice("constraint", self.shape, (None, *CONSTRAINTS))
         for name, most in (("degree", MAX_DEGREE), ("differences", 3)):
             if not 0 <= getattr(self, name) <= most:
                 raise ValueError(
@@ -93,55 +84,46 @@ class Spline(Single):
             raise ValueError(
                 "a term with a constraint must be neither cyclic nor centred"
             )
-        if self.cyclic and self.has_repeated_ends:
+        if self.cyclic and self.end_knots == "repeated":
             raise ValueError("a cyclic term must have end_knots='continued'")
-        if len(self.covariates) == 2 and (self.cyclic or self.is_constrained):
+        if count == 2 and (self.cyclic or self.is_constrained):
             raise ValueError(
                 "a term of two columns must be neither cyclic nor have a constraint"
             )
         for name in ("boundary", "knots"):
             given = getattr(self, name)
-            count = len(self.covariates) or 1
-            if isinstance(given, tuple) and len(given) < count:
+            if isinstance(given, tuple) and len(given) < max(1, count):
                 raise ValueError(f"{name} must be given for each column, got {given}")
 
     @property
     def is_constrained(self) -> bool:
         return self.shape is not None
 
-    @property
-    def has_repeated_ends(self) -> bool:
-        return self.end_knots == "repeated"
-
     def _learn(self, frame: Frame) -> dict[str, Any]:
-        found = [self._margin(j, frame) for j in range(len(self.covariates))]
+        margins = [self._learned_knots(j, frame) for j in range(len(self.covariates))]
         return {
-            "ends": tuple(ends for ends, _ in found),
-            "interior": tuple(interior for _, interior in found),
+            "ends": tuple((knots.lower, knots.upper) for knots in margins),
+            "interior": tuple(knots.interior for knots in margins),
         }
 
-    def _margin(
-        self, j: int, frame: Frame
-    ) -> tuple[tuple[float, float], int | tuple[float, ...]]:
-        """The range and the interior knots of one covariate."""
+    def _learned_knots(self, j: int, frame: Frame) -> Knots:
+        """The knots of a covariate on the given range, or on the range of the data."""
         name = self.covariates[j]
         x = present_values(name, frame)
-        lower, upper = float(x.min()), float(x.max())
+        lower, upper = found = float(x.min()), float(x.max())
         if self.boundary is not None:
-            low, high = self.boundary[j]
-            check_range(name, (lower, upper), (low, high))
-            lower, upper = low, high
+            lower, upper = self.boundary[j]
+            check_range(name, found, (lower, upper))
         if not np.isfinite(upper - lower):
             raise ValueError(f"{name} must have a finite range, got {lower} to {upper}")
-        interior = self._interior(j, x, lower, upper)
-        columns = self._knots((lower, upper), interior)
-        count = columns.cells if self.cyclic else columns.functions
+        knots = self._knots((lower, upper), self._interior(j, x, lower, upper))
+        count = knots.cells if self.cyclic else knots.functions
         if count <= self.differences:
             raise ValueError(
                 f"{name} must have more than {self.differences} functions for "
                 f"differences={self.differences}, got {count}"
             )
-        return (lower, upper), interior
+        return knots
 
     def _interior(
         self, j: int, x: Array, lower: float, upper: float
@@ -174,20 +156,19 @@ class Spline(Single):
     def _knots(
         self, ends: tuple[float, float], interior: int | tuple[float, ...]
     ) -> Knots:
-        return Knots(*ends, interior, self.degree, self.cyclic, self.has_repeated_ends)
+        are_repeated = self.end_knots == "repeated"
+        return Knots(*ends, interior, self.degree, self.cyclic, are_repeated)
 
     @property
     def _functions(self) -> int:
-        return int(np.prod([margin.functions for margin in self._margins]))
+        return math.prod(knots.functions for knots in self._margins)
 
     def _plain_rows(self, data: Reading) -> Rows:
-        margins = zip(self.covariates, self._margins, strict=True)
-        return functools.reduce(
-            kronecker, [self._margin_rows(name, knots, data) for name, knots in margins]
-        )
-
-    def _margin_rows(self, name: Name, knots: Knots, data: Reading) -> Rows:
-        return knots.rows(self._read(name, knots, data), data.outside, data.dtype)
+        margins = [
+            knots.rows(self._read(name, knots, data), data.outside, data.dtype)
+            for name, knots in zip(self.covariates, self._margins, strict=True)
+        ]
+        return functools.reduce(kronecker, margins)
 
     def _read(self, name: Name, knots: Knots, data: Reading) -> Array:
         """The values of a column, (n,), within the range if they must be."""
@@ -202,12 +183,8 @@ class Spline(Single):
     @property
     def _differences(self) -> list[Matrix]:
         """The matrices D of the penalties D'D, one for each covariate."""
-        return [
-            differences(knots.cells, self.differences, cyclic=True)
-            if self.cyclic
-            else differences(knots.functions, self.differences)
-            for knots in self._margins
-        ]
+        sizes = [k.cells if self.cyclic else k.functions for k in self._margins]
+        return [differences(k, self.differences, cyclic=self.cyclic) for k in sizes]
 
     @property
     def _margin_null_dimension(self) -> int:
@@ -222,8 +199,8 @@ class Spline(Single):
     def _penalty(self) -> Matrix:
         D = self._differences
         if not self.center:
-            return functools.reduce(kronecker_sum, [one.T @ one for one in D])
-        columns = int(np.prod([one.shape[1] for one in D]))
+            return functools.reduce(kronecker_sum, [M.T @ M for M in D])
+        columns = math.prod(M.shape[1] for M in D)
         return np.eye(columns - self._margin_null_dimension ** len(D))
 
     def _transform(self) -> Matrix | None:
@@ -232,7 +209,8 @@ class Spline(Single):
             return fold
         D = self._differences
         if self.center is True and len(D) == 1 and not self.cyclic:
-            return difference_columns(D[0])
+            # D'(DD')^-1: columns whose coefficients are the differences D b
+            return np.asarray(np.linalg.solve(D[0] @ D[0].T, D[0]).T, np.float64)
         columns = spectral_columns(D, self._margin_null_dimension)
         return columns if fold is None else fold @ columns
 
@@ -257,23 +235,23 @@ def equal_bases(terms: Sequence[Term], data: Reading) -> CompactBasis | None:
     None for other terms, and if a value is missing.
     """
     splines = [
-        one
-        for one in terms
-        if isinstance(one, Spline) and len(one.covariates) == 1 and one.by is None
+        term
+        for term in terms
+        if isinstance(term, Spline) and len(term.covariates) == 1 and term.by is None
     ]
-    margins = [one._margins[0] for one in splines]
-    shapes = {(one.interior, one.degree) for one in margins}
+    margins = [spline._margins[0] for spline in splines]
+    shapes = {(knots.interior, knots.degree) for knots in margins}
     if len(splines) < len(terms) or len(shapes) > 1:
         return None
-    if not all(one.are_uniform for one in margins):
+    if not all(knots.are_uniform for knots in margins):
         return None
     columns = [
-        one._read(one.covariates[0], knots, data)
-        for one, knots in zip(splines, margins, strict=True)
+        spline._read(spline.covariates[0], knots, data)
+        for spline, knots in zip(splines, margins, strict=True)
     ]
-    if data.has_missing:
+    if data.present is not None:
         return None
-    lower, upper = np.array([(one.lower, one.upper) for one in margins]).T.copy()
+    lower, upper = np.array([(knots.lower, knots.upper) for knots in margins]).T.copy()
     basis = BSplines(lower, upper, margins[0].functions, margins[0].degree)
     X = namespace(columns[0]).stack(columns, axis=1)
     return basis._evaluate(X, data.outside, data.dtype)
@@ -285,7 +263,7 @@ def curvature(knots: Knots) -> Matrix:
 
 
 CONSTRAINTS: dict[str, Callable[[Knots], Matrix]] = {
-    "increasing": lambda knots: knots.slope_matrix(),
+    "increasing": Knots.slope_matrix,
     "decreasing": lambda knots: -knots.slope_matrix(),
     "convex": curvature,
     "concave": lambda knots: -curvature(knots),
@@ -295,19 +273,15 @@ CONSTRAINTS: dict[str, Callable[[Knots], Matrix]] = {
 """C of the constraints ``C b >= 0`` by their names."""
 
 
-def difference_columns(D: Matrix) -> Matrix:
-    """``D'(DD')^-1``: columns whose coefficients are the differences D b."""
-    return np.asarray(np.linalg.solve(D @ D.T, D).T, np.float64)
-
-
 def spectral_columns(D: list[Matrix], null_dimension: int) -> Matrix:
     """``V diag(e^-1/2)`` of the eigenvectors V of the penalty, without its null space.
 
-    The eigenvectors of ``Ka (x) I + I (x) Kb`` are products of those of Ka and Kb.
+    The eigenvectors of ``Ka (x) I + I (x) Kb`` are products of eigenvectors of Ka and
+    of Kb.
     """
-    values, vectors = zip(*[np.linalg.eigh(one.T @ one) for one in D], strict=True)
+    values, vectors = zip(*[np.linalg.eigh(M.T @ M) for M in D], strict=True)
     strength = functools.reduce(np.add.outer, values).ravel()
-    null = [np.arange(len(one)) < null_dimension for one in values]
+    null = [np.arange(len(spectrum)) < null_dimension for spectrum in values]
     kept = ~functools.reduce(np.logical_and.outer, null).ravel()
     V = functools.reduce(np.kron, vectors)
     return np.asarray(V[:, kept] / np.sqrt(strength[kept]))
@@ -351,7 +325,7 @@ def quantile_knots(
 def warn_if_stretched(name: Name, x: Array, cells: int, width: float) -> None:
     """Warn if a few outliers stretch equidistant knots.
 
-    They do if the middle 98 % of the rows, at most all but the least and the greatest,
+    They do if the middle 98 % of the rows, without at least the least and the greatest,
     are within a fifth of the range, and have more different values than there are
     cells: few functions then describe most of the data. Of long data, some evenly
     spaced rows are examined.

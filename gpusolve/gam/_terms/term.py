@@ -7,18 +7,20 @@ makes of them the columns that have coefficients (contrasts, centred and cyclic 
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from ..._device.arrays import Array, namespace
+from .._conventions import check_choice
 from ..basis import OUTSIDE
 from ..penalty import Matrix, kronecker_sum
-from .frame import MISSING, UNKNOWN, Frame, Level, Name, listed
-from .rows import Rows, kronecker, side_by_side
+from .frame import MISSING, UNKNOWN, Frame, Level, Name, check_levels, listed
+from .rows import Rows, dense_rows, indicator_rows, kronecker, side_by_side
 
 MISSING_VALUES = ("error", "zero")
 UNKNOWN_LEVELS = ("error", "zero")
@@ -32,27 +34,27 @@ def learned(default: Any = None) -> Any:
 # ---- reading -------------------------------------------------------------------------
 
 
+@dataclass
 class Reading:
     """The columns of a frame as learned terms read them.
 
-    Rows with a missing value are remembered; they get a row of zeros in the end.
-
-    Parameters
-    ----------
-    frame : Frame
-    outside, unknown, missing, dtype
-        As for `Term.rows`.
+    `outside`, `unknown` and `missing` are as for `BoostedGAM`; values outside a cyclic
+    range are always an error. The designs have the dtype, float32 or float64. `present`
+    is 0 in the rows with a missing value that was read and 1 in others, (n,); None if
+    no value was missing.
     """
 
-    def __init__(
-        self, frame: Frame, outside: str, unknown: str, missing: str, dtype: Any
-    ) -> None:
-        self.frame = frame
-        self.outside = outside
-        self.unknown = unknown
-        self.missing = missing
-        self.dtype = dtype
-        self._present: Array | None = None
+    frame: Frame
+    outside: str = "linear"
+    unknown: str = "error"
+    missing: str = "error"
+    dtype: Any = np.float64
+    present: Array | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        check_choice("outside", self.outside, OUTSIDE)
+        check_choice("unknown", self.unknown, UNKNOWN_LEVELS)
+        check_choice("missing", self.missing, MISSING_VALUES)
 
     def numeric(self, name: Name, fill: float = 0.0) -> Array:
         """A numeric column, (n,), with `fill` for missing values."""
@@ -69,24 +71,15 @@ class Reading:
         codes = factor.codes_in(levels)
         self._note(name, codes == MISSING)
         if self.unknown == "error" and bool((codes == UNKNOWN).any()):
-            others = tuple(one for one in factor.levels if one not in levels)
+            others = tuple(level for level in factor.levels if level not in levels)
             raise ValueError(
                 f"{name} must have the levels {listed(levels)}, got {listed(others)}; "
                 "unknown='zero' gives other levels no effect"
             )
         return codes
 
-    @property
-    def has_missing(self) -> bool:
-        """Whether a row had a missing value."""
-        return self._present is not None
-
-    def without_missing(self, rows: Rows) -> Rows:
-        """The design with zeros in the rows that have a missing value."""
-        return rows if self._present is None else rows.scaled(self._present)
-
     def _note(self, name: Name, is_missing: Array) -> bool:
-        """Remember the rows with missing values, and return whether there are some."""
+        """Note the rows with missing values, and return whether there are such rows."""
         if not bool(is_missing.any()):
             return False
         if self.missing == "error":
@@ -95,7 +88,7 @@ class Reading:
                 "missing='zero' leaves these rows out of the learner"
             )
         present = (~is_missing).astype(np.float64)
-        self._present = present if self._present is None else present * self._present
+        self.present = present if self.present is None else present * self.present
         return True
 
 
@@ -103,17 +96,19 @@ class Reading:
 
 
 class Term(ABC):
-    """One base learner: the columns it reads, its design matrix and its penalty.
+    """A base learner: the columns that it reads, its design matrix and its penalty.
 
     `learn` returns the same term with what depends on the data: ranges, knots, levels.
     Only a learned term has rows, a transform and a penalty.
 
     Attributes
     ----------
+    parts : tuple of Single
+        The terms of which a sum or a product is made; the term itself if it is neither.
     covariates : tuple of str or int
         The columns; empty if the key of a dict shall name them.
     columns : tuple of str or int
-        All columns that are read, also those of ``by=``.
+        All columns that are read, also the columns of ``by=``.
     df : float or None
         Degrees of freedom; None for a term without a penalty.
     lambda_ : float or None
@@ -132,7 +127,11 @@ class Term(ABC):
 
     @property
     @abstractmethod
-    def columns(self) -> tuple[Name, ...]: ...
+    def parts(self) -> tuple[Single, ...]: ...
+
+    @property
+    def columns(self) -> tuple[Name, ...]:
+        return unique_names(name for part in self.parts for name in part.read)
 
     @property
     @abstractmethod
@@ -150,11 +149,8 @@ class Term(ABC):
     def learn(self, frame: Frame) -> Self:
         """The term with the ranges, knots and levels of all rows.
 
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            If a column does not exist, is not of the kind that the term reads, or has
-            values that it does not accept. The message names the column.
+        KeyError, TypeError or ValueError if a column does not exist, is not of the kind
+        that the term reads, or has values that it does not accept.
         """
 
     @abstractmethod
@@ -189,45 +185,18 @@ class Term(ABC):
     def __repr__(self) -> str:
         return self._written(repr)
 
-    def rows(
-        self,
-        frame: Frame,
-        *,
-        outside: str = "linear",
-        unknown: str = "error",
-        missing: str = "error",
-        dtype: Any = np.float64,
-    ) -> Rows:
+    def rows(self, frame: Frame, **options: Any) -> Rows:
         """The functions of a learned term at every row, before `transform`.
 
-        Parameters
-        ----------
-        frame : Frame
-        outside : {"linear", "clamp", "error"}, optional
-            Outside the range of a spline, follow the tangent at its end, keep the value
-            at its end, or raise. Values outside a cyclic range are always an error.
-        unknown : {"error", "zero"}, optional
-            Whether a level that was not learned is an error, or has no effect.
-        missing : {"error", "zero"}, optional
-            Whether a missing value is an error, or the term has no effect in this row.
-        dtype : dtype, optional
-            float32 or float64, for the values.
-
-        Raises
-        ------
-        KeyError, TypeError, ValueError
-            If a column does not exist or has such values. The message names the column.
+        The options are fields of `Reading`. The errors are as for `learn`, and also
+        name the column.
         """
-        for key, value, allowed in (
-            ("outside", outside, OUTSIDE),
-            ("unknown", unknown, UNKNOWN_LEVELS),
-            ("missing", missing, MISSING_VALUES),
-        ):
-            if value not in allowed:
-                raise ValueError(f"{key} must be one of {allowed}, got {value!r}")
-        data = Reading(frame, outside, unknown, missing, dtype)
+        data = Reading(frame, **options)
         with frame.current():
-            return data.without_missing(self._rows(data))
+            rows = self._rows(data)
+            if data.present is None:
+                return rows
+            return kronecker(dense_rows(data.present[:, None]), rows)
 
     @property
     def fixed_lambda(self) -> float | None:
@@ -243,10 +212,9 @@ class Term(ABC):
         return Product(self, other) if isinstance(other, Term) else NotImplemented
 
 
-def fields_of(term: Term) -> tuple[Field[Any], ...]:
-    """The fields of a term."""
-    assert is_dataclass(term)
-    return fields(term)
+def unique_names(names: Iterable[Name]) -> tuple[Name, ...]:
+    """The names without repetitions, in their order."""
+    return tuple(dict.fromkeys(names))
 
 
 def format_value(value: Any) -> str:
@@ -256,19 +224,19 @@ def format_value(value: Any) -> str:
     if isinstance(value, tuple):
         if len(value) == 1:
             return format_value(value[0])
-        return f"({', '.join(format_value(one) for one in value)})"
+        return f"({', '.join(map(format_value, value))})"
     return getattr(value, "__name__", repr(value))
 
 
-# ---- one learner ---------------------------------------------------------------------
+# ---- single terms --------------------------------------------------------------------
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Single(Term):
-    """A term that is no combination of others.
+    """A term that does not combine others.
 
     With ``by=`` a numeric column, each row is multiplied by its value. With a factor,
-    there is one block of functions for each level but the first.
+    there is a block of functions for each level but the first.
     """
 
     function: str
@@ -279,7 +247,7 @@ class Single(Term):
     by_levels: tuple[Level, ...] | None = learned()
 
     _defaults: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Defaults of the functions that differ from those of the fields."""
+    """By function, the defaults that differ from the defaults of the fields."""
 
     def __post_init__(self) -> None:
         if self.df is not None and not self.df > 0:
@@ -290,9 +258,13 @@ class Single(Term):
             )
 
     @property
-    def columns(self) -> tuple[Name, ...]:
-        by = () if self.by is None else (self.by,)
-        return tuple(dict.fromkeys(self.covariates + by))
+    def parts(self) -> tuple[Single, ...]:
+        return (self,)
+
+    @property
+    def read(self) -> tuple[Name, ...]:
+        """The covariates and ``by``."""
+        return self.covariates if self.by is None else (*self.covariates, self.by)
 
     def with_covariates(self, names: Name | Sequence[Name]) -> Self:
         given = (names,) if isinstance(names, str | int) else tuple(names)
@@ -340,30 +312,29 @@ class Single(Term):
 
     def _rows(self, data: Reading) -> Rows:
         rows = self._plain_rows(data)
-        if self.by is None:
-            return rows
+        return (
+            rows if self.by is None else kronecker(self._by_rows(self.by, data), rows)
+        )
+
+    def _by_rows(self, by: Name, data: Reading) -> Rows:
+        """The values of ``by``, or the indicators of its levels but the first."""
         if self.by_levels is None:
-            return rows.scaled(data.numeric(self.by))
-        codes = data.codes(self.by, self.by_levels)
-        return rows.in_blocks(namespace(codes).maximum(codes, 0) - 1, self._blocks)
+            return dense_rows(data.numeric(by)[:, None])
+        codes = data.codes(by, self.by_levels)
+        return indicator_rows(codes - 1, self._blocks, np.float64)
 
     def _written(self, name: Callable[[Name], str]) -> str:
-        given = [name(one) for one in self.covariates] + [
-            f"{key}={name(value) if key == 'by' else format_value(value)}"
-            for key, value in self._changed()
-        ]
-        return f"{self.function}({', '.join(given)})"
-
-    def _changed(self) -> Iterator[tuple[str, Any]]:
-        """The arguments that differ from the defaults."""
+        """The function, its columns, and the arguments that are not the defaults."""
+        given = [*map(name, self.covariates)]
         defaults = self._defaults.get(self.function, {})
-        for one in fields_of(self):
-            value = getattr(self, one.name)
-            hidden = one.name in ("function", "covariates") or one.metadata.get(
-                "learned"
-            )
-            if not hidden and value != defaults.get(one.name, one.default):
-                yield one.metadata.get("argument", one.name), value
+        for argument in fields(self):
+            key, value = argument.name, getattr(self, argument.name)
+            if key in ("function", "covariates") or argument.metadata.get("learned"):
+                continue
+            if value != defaults.get(key, argument.default):
+                text = name(value) if key == "by" else format_value(value)
+                given.append(f"{argument.metadata.get('argument', key)}={text}")
+        return f"{self.function}({', '.join(given)})"
 
     # Of the term without `by`:
 
@@ -376,8 +347,8 @@ class Single(Term):
     def _functions(self) -> int: ...
 
     @property
-    @abstractmethod
-    def _null_dimension(self) -> int: ...
+    def _null_dimension(self) -> int:
+        return 0
 
     @abstractmethod
     def _plain_rows(self, data: Reading) -> Rows: ...
@@ -398,12 +369,28 @@ def levels_of_by(name: Name, frame: Frame) -> tuple[Level, ...] | None:
         frame.numeric(name)
         return None
     levels = frame.factor(name).levels
-    if len(levels) < 2:
-        raise ValueError(f"{name} must have at least 2 levels, got {listed(levels)}")
+    check_levels(name, levels, 2)
     return levels
 
 
 # ---- combinations --------------------------------------------------------------------
+
+
+def diagonal_blocks(a: Matrix, b: Matrix) -> Matrix:
+    """The block-diagonal matrix of two."""
+    blocks = np.zeros((a.shape[0] + b.shape[0], a.shape[1] + b.shape[1]))
+    blocks[: a.shape[0], : a.shape[1]] = a
+    blocks[a.shape[0] :, a.shape[1] :] = b
+    return blocks
+
+
+class Operations(NamedTuple):
+    """How degrees of freedom and dimensions, designs and matrices are combined."""
+
+    numbers: Callable[[Iterable[Any]], Any]
+    designs: Callable[[Rows, Rows], Rows]
+    transforms: Callable[..., Any]
+    penalties: Callable[[Matrix, Matrix], Matrix]
 
 
 @dataclass(frozen=True, repr=False)
@@ -413,17 +400,22 @@ class Pair(Term):
     left: Term
     right: Term
 
+    _combine: ClassVar[Operations]
+
+    @property
+    def _both(self) -> tuple[Term, Term]:
+        return self.left, self.right
+
+    @property
+    def parts(self) -> tuple[Single, ...]:
+        return self.left.parts + self.right.parts
+
     @property
     def covariates(self) -> tuple[Name, ...]:
-        both = self.left.covariates + self.right.covariates
-        return tuple(dict.fromkeys(both))
-
-    @property
-    def columns(self) -> tuple[Name, ...]:
-        return tuple(dict.fromkeys(self.left.columns + self.right.columns))
+        return unique_names(name for part in self.parts for name in part.covariates)
 
     def with_covariates(self, names: Name | Sequence[Name]) -> Self:
-        """The combination whose terms without columns have the given ones."""
+        """The combination, with these columns in its terms that have no columns."""
 
         def named(term: Term) -> Term:
             bare = isinstance(term, Pair) or not term.covariates
@@ -433,7 +425,7 @@ class Pair(Term):
 
     @property
     def is_constrained(self) -> bool:
-        return self.left.is_constrained or self.right.is_constrained
+        return any(part.is_constrained for part in self.parts)
 
     def learn(self, frame: Frame) -> Self:
         return replace(self, left=self.left.learn(frame), right=self.right.learn(frame))
@@ -444,39 +436,58 @@ class Pair(Term):
         given = self.left.fixed_lambda, self.right.fixed_lambda
         return None if None in given else 1.0
 
-    def _dfs(self) -> list[float]:
-        """The degrees of freedom of the terms without a smoothing parameter."""
-        both = self.left, self.right
-        return [one.df for one in both if one.fixed_lambda is None]
+    @property
+    def df(self) -> float | None:
+        """The sum or the product of the degrees of freedom given."""
+        given = [term.df for term in self._both if term.fixed_lambda is None]
+        return self._combine.numbers(given) if given else None
 
-    def _penalties(self) -> tuple[Matrix, Matrix]:
-        """The penalties of both terms, times their smoothing parameters if given."""
-        left, right = self.left.penalty(), self.right.penalty()
-        if self.lambda_ is None:
-            return left, right
-        return (self.left.fixed_lambda or 0) * left, (
-            self.right.fixed_lambda or 0
-        ) * right
+    @property
+    def functions(self) -> int:
+        return int(self._combine.numbers(term.functions for term in self._both))
 
-    def _null_dimensions(self) -> tuple[int, int]:
-        """The dimensions of the null spaces of `_penalties`."""
-        left, right = (
+    @property
+    def null_dimension(self) -> int:
+        dimensions = (
             len(term.penalty())
             if self.lambda_ is not None and term.fixed_lambda == 0
             else term.null_dimension
-            for term in (self.left, self.right)
+            for term in self._both
         )
-        return left, right
+        return int(self._combine.numbers(dimensions))
 
-    def _transforms(self) -> tuple[Matrix, Matrix] | None:
-        """The transforms of both terms; None if neither has one."""
+    def transform(self) -> Matrix | None:
         left, right = self.left.transform(), self.right.transform()
         if left is None and right is None:
             return None
-        return (
+        T = self._combine.transforms(
             np.eye(self.left.functions) if left is None else left,
             np.eye(self.right.functions) if right is None else right,
         )
+        return np.asarray(T, np.float64)
+
+    def penalty(self) -> Matrix:
+        """The combination of both penalties, times given smoothing parameters."""
+        left, right = (
+            term.penalty()
+            if self.lambda_ is None
+            else (term.fixed_lambda or 0) * term.penalty()
+            for term in self._both
+        )
+        return self._combine.penalties(left, right)
+
+    def constraint(self) -> Matrix | None:
+        """The constraints of both terms; only a sum has constraints."""
+        if not self.is_constrained:
+            return None
+        left, right = self.left.constraint(), self.right.constraint()
+        return diagonal_blocks(
+            np.zeros((0, len(self.left.penalty()))) if left is None else left,
+            np.zeros((0, len(self.right.penalty()))) if right is None else right,
+        )
+
+    def _rows(self, data: Reading) -> Rows:
+        return self._combine.designs(self.left._rows(data), self.right._rows(data))
 
 
 @dataclass(frozen=True, repr=False)
@@ -487,39 +498,7 @@ class Sum(Pair):
     parameters are known (0 for a term without a penalty), they are used instead.
     """
 
-    @property
-    def df(self) -> float | None:
-        """The sum of the degrees of freedom given."""
-        given = self._dfs()
-        return sum(given) if given else None
-
-    @property
-    def functions(self) -> int:
-        return self.left.functions + self.right.functions
-
-    @property
-    def null_dimension(self) -> int:
-        return sum(self._null_dimensions())
-
-    def transform(self) -> Matrix | None:
-        both = self._transforms()
-        return None if both is None else diagonal_blocks(*both)
-
-    def penalty(self) -> Matrix:
-        return diagonal_blocks(*self._penalties())
-
-    def constraint(self) -> Matrix | None:
-        C = [
-            np.zeros((0, len(term.penalty())))
-            if (one := term.constraint()) is None
-            else one
-            for term in (self.left, self.right)
-        ]
-        both = diagonal_blocks(*C)
-        return both if len(both) else None
-
-    def _rows(self, data: Reading) -> Rows:
-        return side_by_side(self.left._rows(data), self.right._rows(data))
+    _combine: ClassVar = Operations(sum, side_by_side, diagonal_blocks, diagonal_blocks)
 
     def _written(self, name: Callable[[Name], str]) -> str:
         return f"{self.left._written(name)} + {self.right._written(name)}"
@@ -536,50 +515,16 @@ class Product(Pair):
     For a response on a grid, mboost's ``a %O% b`` is ``b * a`` on all pairs of values.
     """
 
+    _combine: ClassVar = Operations(math.prod, kronecker, np.kron, kronecker_sum)
+
     def __post_init__(self) -> None:
         if self.is_constrained:
             raise ValueError(
                 f"a product must have no term with a constraint, got {self.label}"
             )
 
-    @property
-    def df(self) -> float | None:
-        """The product of the degrees of freedom given."""
-        given = self._dfs()
-        return float(np.prod(given)) if given else None
-
-    @property
-    def functions(self) -> int:
-        return self.left.functions * self.right.functions
-
-    @property
-    def null_dimension(self) -> int:
-        left, right = self._null_dimensions()
-        return left * right
-
-    def transform(self) -> Matrix | None:
-        both = self._transforms()
-        return None if both is None else np.kron(*both).astype(np.float64)
-
-    def penalty(self) -> Matrix:
-        return kronecker_sum(*self._penalties())
-
-    def constraint(self) -> Matrix | None:
-        return None
-
-    def _rows(self, data: Reading) -> Rows:
-        return kronecker(self.left._rows(data), self.right._rows(data))
-
     def _written(self, name: Callable[[Name], str]) -> str:
         return " * ".join(
-            f"({one._written(name)})" if isinstance(one, Sum) else one._written(name)
-            for one in (self.left, self.right)
+            f"({term._written(name)})" if isinstance(term, Sum) else term._written(name)
+            for term in self._both
         )
-
-
-def diagonal_blocks(a: Matrix, b: Matrix) -> Matrix:
-    """The block-diagonal matrix of two."""
-    blocks = np.zeros((a.shape[0] + b.shape[0], a.shape[1] + b.shape[1]))
-    blocks[: a.shape[0], : a.shape[1]] = a
-    blocks[a.shape[0] :, a.shape[1] :] = b
-    return blocks

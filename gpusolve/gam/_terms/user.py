@@ -43,8 +43,7 @@ class User(Single):
             )
 
     def _learn(self, frame: Frame) -> dict[str, Any]:
-        data = Reading(frame, "linear", "error", "zero", np.float64)
-        width = self._matrix(data).shape[1]
+        width = self._matrix(Reading(frame, missing="zero")).shape[1]
         if self.K is not None and len(self.K) != width:
             raise ValueError(
                 f"K of {self.label} must have shape ({width}, {width}), got "

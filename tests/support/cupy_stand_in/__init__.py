@@ -1,14 +1,14 @@
 """Replaces ``cupy`` in tests on a machine without a GPU.
 
-It has only what gpusolve uses of CuPy. Arrays are in host memory, but each has a
-device, which must be the current one for every operation on the array. Kernels run on
+It has only what gpusolve uses of CuPy. Arrays are in host memory, but each array has a
+device, which must be current for every operation on the array. Kernels run on
 the emulator. Mistakes that CuPy refuses, or that fail on a GPU, are errors here:
 NumPy's functions on an array, implicit conversion to NumPy, arrays of two devices in
 one operation, a pointer to another device's memory or to a misaligned address, and more
 memory or shared memory than the device has.
 
-The GPUs have no access to each other's memory. This is the stricter case: with peer
-access CuPy only warns.
+The GPUs cannot access each other's memory. This is the stricter case: with peer access
+CuPy only warns.
 """
 
 from numpy import bool_, float32, float64, int32, int64, uint8, uint64

@@ -1,4 +1,4 @@
-"""Arrays on a device, which must be the current one for every operation."""
+"""Arrays on a device, which must be the current device for every operation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DTYPES = "?bhilqBHILQefdFD"
 
 
 class Flags:
-    """CuPy's flags of a memory layout. There is no `aligned`."""
+    """CuPy's flags of a memory layout, which lack `aligned`."""
 
     def __init__(self, flags: Any, owndata: bool) -> None:
         self.c_contiguous = bool(flags.c_contiguous)
@@ -37,7 +37,7 @@ def checked_dtype(dtype: Any) -> np.dtype[Any]:
 
 
 def check_device(array: ndarray) -> None:
-    """Raise CuPy's ValueError unless the array's device is the current one."""
+    """Raise CuPy's ValueError unless the array's device is current."""
     device, current = array.data.device_id, devices.current()
     if device != current:
         raise ValueError(
@@ -81,7 +81,7 @@ def compute(function: Callable[..., Any], *values: Any, **options: Any) -> ndarr
 
 
 def view_of(array: ndarray, host_view: Host) -> ndarray:
-    """An array on part of another one's memory. Runs nothing on the device."""
+    """An array on part of another array's memory. Runs nothing on the device."""
     found = object.__new__(ndarray)
     begin = array._host.ctypes.data if array.size else 0
     offset = host_view.ctypes.data - begin if host_view.size and begin else 0
@@ -298,10 +298,10 @@ class ndarray:  # noqa: N801
         key, advanced = _key(slices)
         if advanced:
             check_device(self)
-            if any(getattr(one, "dtype", None) in (bool,) for one in key):
+            if any(getattr(index, "dtype", None) in (bool,) for index in key):
                 count_copy_to_host()  # the number of elements is read
             return from_host(self._host[key])
-        if not any(one is Ellipsis for one in key):
+        if not any(index is Ellipsis for index in key):
             key = (*key, Ellipsis)  # otherwise NumPy returns scalars
         return view_of(self, self._host[key])
 
@@ -383,10 +383,12 @@ class ndarray:  # noqa: N801
 def _key(slices: Any) -> tuple[tuple[Any, ...], bool]:
     """An index for NumPy, and whether it contains arrays."""
     listed = slices if isinstance(slices, tuple) else (slices,)
-    advanced = any(isinstance(one, ndarray) for one in listed)
+    advanced = any(isinstance(index, ndarray) for index in listed)
     plain = (int, np.integer, slice, type(None), type(Ellipsis))
-    for one in listed:
-        if not isinstance(one, (ndarray, *plain)):
-            raise IndexError(f"an index of {type(one)} for an array on a GPU")
-    key = tuple(host_value(one) if isinstance(one, ndarray) else one for one in listed)
+    for index in listed:
+        if not isinstance(index, (ndarray, *plain)):
+            raise IndexError(f"an index of {type(index)} for an array on a GPU")
+    key = tuple(
+        host_value(index) if isinstance(index, ndarray) else index for index in listed
+    )
     return key, advanced

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from . import devices
+from . import cublas, devices
 from .devices import CUDADriverError, CUDARuntimeError, Device, OutOfMemoryError
 from .kernels import CompileException, Function, occupancy
 from .memory import MemoryPointer, pointer_to
@@ -99,6 +99,7 @@ driver = SimpleNamespace(
     CUDADriverError=CUDADriverError,
     occupancyMaxActiveBlocksPerMultiprocessor=occupancyMaxActiveBlocksPerMultiprocessor,
 )
+device = SimpleNamespace(get_cublas_handle=cublas.get_cublas_handle)
 compiler = SimpleNamespace(CompileException=CompileException)
 memory = SimpleNamespace(OutOfMemoryError=OutOfMemoryError)
 
@@ -108,6 +109,8 @@ __all__ = [
     "MemoryPointer",
     "Stream",
     "compiler",
+    "cublas",
+    "device",
     "driver",
     "is_available",
     "memory",

@@ -1,4 +1,4 @@
-"""The devices: the current one, their memory limits and their attributes."""
+"""The devices, their memory limits and their attributes; and which is current."""
 
 from __future__ import annotations
 
@@ -109,6 +109,7 @@ class Device:
             // _emulator.multiprocessors,
             "MultiProcessorCount": _emulator.multiprocessors,
             "KernelExecTimeout": 0,
+            "SingleToDoublePrecisionPerfRatio": 2,
         }
 
     def synchronize(self) -> None:

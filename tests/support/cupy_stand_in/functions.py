@@ -83,7 +83,7 @@ def asarray(
 ) -> ndarray:
     """An array on the current device; an array of another device is copied."""
     refuse_options(order=order is None, copy=copy is None)
-    if isinstance(a, (list, tuple)) and any(isinstance(one, ndarray) for one in a):
+    if isinstance(a, (list, tuple)) and any(isinstance(item, ndarray) for item in a):
         return stack(a) if dtype is None else stack(a).astype(dtype, copy=False)
     if not isinstance(a, ndarray) and hasattr(a, "__cuda_array_interface__"):
         a = _borrowed(a.__cuda_array_interface__)
@@ -103,7 +103,7 @@ def _borrowed(description: dict[str, Any]) -> ndarray:
 
 
 def from_dlpack(array: Any, *, device: Any = None, copy: Any = None) -> ndarray:
-    """The array that another library exports, which must be one of the stand-in."""
+    """The array that another library exports; it must be an array of the stand-in."""
     refuse_options(device=device is None, copy=copy is None)
     found = array.__dlpack__()
     return view_of(found, found._host)

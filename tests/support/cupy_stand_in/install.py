@@ -21,7 +21,7 @@ CACHES = kernels._cuda_device, kernels._cuda_kernels, kernels._cuda_module
 
 @contextmanager
 def installed(count: int = 2, error: str | None = None, **limits: Any) -> Iterator[Any]:
-    """Install the stand-in as ``cupy``; the first device is the current one.
+    """Install the stand-in as ``cupy``; the first device is current.
 
     Parameters
     ----------
@@ -39,6 +39,7 @@ def installed(count: int = 2, error: str | None = None, **limits: Any) -> Iterat
     scipy.sparse, scipy.special = sparse, special  # type: ignore[attr-defined]
     modules = {
         "cupy": cupy,
+        "cupy.cuda": cupy.cuda,
         "cupyx": cupyx,
         "cupyx.scipy": scipy,
         "cupyx.scipy.sparse": sparse,
@@ -65,7 +66,7 @@ def installed(count: int = 2, error: str | None = None, **limits: Any) -> Iterat
 
 
 def empty_pinned(shape: Any, dtype: Any = float) -> np.ndarray[Any, Any]:
-    """An array in pinned memory, which here is as any other."""
+    """An array in pinned memory, which is ordinary memory here."""
     return np.empty(shape, dtype)
 
 

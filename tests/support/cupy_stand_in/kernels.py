@@ -108,9 +108,9 @@ class Function:
         if used != struct.packed(lambda array: array.data.ptr):
             raise ValueError("the bytes of a struct must have the arrays' addresses")
         values = {
-            one.name: self._accessible(one.array)
-            for one in struct.pointers()
-            if one.array is not None
+            pointer.name: self._accessible(pointer.array)
+            for pointer in struct.pointers()
+            if pointer.array is not None
         }
         return struct.replace(**values)
 
@@ -202,14 +202,16 @@ def compile_for_emulator(kernel: RawKernel) -> _emulator.Kernel:
 
     The emulator takes a file and definitions, so the code is split into these parts.
     """
-    include = Path(next(one[2:] for one in kernel.options if one.startswith("-I")))
+    include = Path(
+        next(option[2:] for option in kernel.options if option.startswith("-I"))
+    )
     definitions, source = "", None
     start = re.search(r'\n#line 1 "(\w+\.cu)"\n', kernel.code)
     if start:
         definitions, source = kernel.code[: start.start()], include / start[1]
     else:
         files = sorted(include.glob("*.cu"))
-        source = next(one for one in files if one.read_text() == kernel.code)
+        source = next(file for file in files if file.read_text() == kernel.code)
     try:
         compiled = _emulator.Kernel(source, kernel.name, include, definitions)
         write_to_cache(kernel)

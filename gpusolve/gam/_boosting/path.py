@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.arrays import Array
-
 STATES = ("risk", "nuisance", "out_of_bag")
-"""The fields of a path with one value more than there are steps."""
+"""The fields of a path with a value before the first step and after each."""
 
 AXES = {"selected": -1, "updates": -2} | dict.fromkeys(STATES, -1)
 """The arrays of a path, and their axes of the steps."""
-
-
-class Steps(NamedTuple):
-    """The arrays of the steps of F fits, on the device that made them; see `Path`."""
-
-    selected: Array
-    updates: Array
-    risk: Array
-    out_of_bag: Array | None = None
-    nuisance: Array | None = None
 
 
 @dataclass(frozen=True)
 class Path:
     """The steps of a fit, as arrays on the host.
 
-    Fits that were made as one batch have a first axis in all arrays, and the offset 0.
+    Fits that were made as a batch have a first axis in all arrays, also in `offset`.
 
     Attributes
     ----------
@@ -42,12 +30,12 @@ class Path:
         The learner that each step selected.
     updates : (steps, k) float64 array
         The change of that learner's coefficients; padded with zeros if other learners
-        have more of them.
+        have more coefficients.
     risk : (steps + 1,) float64 array
         The weighted sum of losses before the first step and after each: of the squared
         residuals for the Gaussian family.
     method : str
-        The method that made the steps, or the last of them.
+        The method that made the steps, or the last steps.
     nuisance : (steps + 1,) float64 array or None
         The adaptive parameter of the family before the first step and after each; zeros
         or None if it has none.
@@ -68,7 +56,7 @@ class Path:
            [1., 2.]])
     """
 
-    offset: float
+    offset: NDArray[np.float64] | float
     selected: NDArray[np.int32]
     updates: NDArray[np.float64]
     risk: NDArray[np.float64]
@@ -91,15 +79,13 @@ class Path:
     def followed_by(self, later: Path) -> Path:
         """The path with the steps of `later` appended, which continues it."""
 
-        def joined(name: str, new: NDArray[Any]) -> NDArray[Any]:
-            old, axis = getattr(self, name), AXES[name]
-            if old is None:
-                return new
+        def joined(name: str, new: NDArray[Any]) -> NDArray[Any] | None:
+            old = getattr(self, name)
             if name in STATES:
                 new = new[..., 1:]
-            return np.concatenate([old, new], axis)
+            return None if old is None else np.concatenate([old, new], AXES[name])
 
-        return replace(later._mapped(joined), offset=self.offset)
+        return later._mapped(joined)
 
     def until(self, iteration: int) -> Path:
         """The first steps of the path."""
@@ -110,32 +96,26 @@ class Path:
 
         return self._mapped(cut)
 
-    def each(self, offsets: Iterable[float]) -> list[Path]:
-        """The steps of each fit of a batch, whose offsets are given."""
+    def each(self) -> list[Path]:
+        """The path of each fit of a batch."""
         return [
             replace(self._mapped(lambda _, array: array[fit]), offset=float(offset))  # noqa: B023
-            for fit, offset in enumerate(offsets)
+            for fit, offset in enumerate(np.broadcast_to(self.offset, len(self.risk)))
         ]
 
-    def _mapped(self, change: Callable[[str, NDArray[Any]], NDArray[Any]]) -> Path:
-        """The path with other arrays, from their names and values."""
+    def _mapped(self, change: Callable[[str, NDArray[Any]], Any]) -> Path:
+        """The path with other arrays of steps, from their names and values."""
         given: dict[str, Any] = {name: getattr(self, name) for name in AXES}
         for name, array in given.items():
             given[name] = None if array is None else change(name, array)
         return replace(self, **given)
 
 
-def joined_paths(paths: list[Path]) -> Path:
-    """Several fits with equal numbers of steps as one batch."""
-    nuisance = [
-        np.zeros(len(one) + 1) if one.nuisance is None else one.nuisance
-        for one in paths
-    ]
-    return Path(
-        0.0,
-        np.stack([one.selected for one in paths]),
-        np.stack([one.updates for one in paths]),
-        np.stack([one.risk for one in paths]),
-        paths[0].method,
-        np.stack(nuisance),
-    )
+def join_paths(paths: list[Path]) -> Path:
+    """Several fits with equal numbers of steps as a batch."""
+
+    def stacked(name: str, array: NDArray[Any]) -> NDArray[Any]:
+        return np.stack([getattr(path, name) for path in paths])
+
+    offset = np.array([path.offset for path in paths])
+    return replace(paths[0]._mapped(stacked), offset=offset)

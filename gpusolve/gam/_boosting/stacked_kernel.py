@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,28 +11,27 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import Array, contiguous, namespace
 from ..._device.kernels import CUDA_TYPES, Device
-from ..._device.launch import THREADS, WARP, pieces
+from ..._device.launch import THREADS, WARP
 from ..._device.structs import StructType
 from .._terms.rows import Rows
 from ..basis import CompactBasis
-from ..families import Family
-from .boosting_kernel import steps_of_launch
+from .batch import Fits
+from .boosting_kernel import launches_of
 from .gram_kernel import (
     DOUBLE,
-    ROWS_OF_A_WARP,
-    balanced_chunks,
     flatten_matrices,
+    launch_shape,
     moment_pitch,
     moment_sums,
 )
-from .path import Steps
+from .path import Path
 from .problem import PreparedLearners
 
 STATIC_SHARED_MEMORY = 4 * 1024
 """Upper limit of the kernel's static shared memory, in bytes."""
 WINDOW_BYTES = 48 * 1024
 """Limit on the shared memory for the sums of a learner with many functions, in bytes;
-more functions are summed one window after the other."""
+more functions are summed window after window."""
 SUMS_OF_A_PASS = 16
 """Number of float64 for each block and fit: ``RowSums::most``."""
 SEARCH_SIZE = 4
@@ -87,25 +87,26 @@ Numbers = NDArray[np.int64]
 
 
 class Pool:
-    """Arrays that become one; an array that is given twice is stored once."""
+    """Arrays that are joined; an array that is given twice is stored once.
 
-    def __init__(self) -> None:
-        self.arrays: list[Array] = []
-        self.places: dict[int, int] = {}
-        self.size = 0
+    `places` are the places of the first elements of all arrays.
+    """
 
-    def place(self, array: Array) -> int:
-        """The place of an array's first element."""
-        if id(array) not in self.places:
-            self.places[id(array)] = self.size
-            self.arrays.append(array)
-            self.size += array.size
-        return self.places[id(array)]
+    def __init__(self, arrays: Sequence[Array]) -> None:
+        different = {id(array): array for array in arrays}
+        self.arrays = list(different.values())
+        begins = begins_of(np.array([array.size for array in self.arrays]))
+        place = dict(zip(different, begins.tolist(), strict=True))
+        self.places = [place[id(array)] for array in arrays]
 
     def joined(self, dtype: Any) -> Array:
         """The elements of all arrays."""
-        flat = [one.reshape(-1) for one in self.arrays]
-        return namespace(flat[0]).concatenate(flat).astype(dtype, copy=False)
+        return flatten_matrices(self.arrays).astype(dtype, copy=False)
+
+
+def begins_of(sizes: Numbers) -> Numbers:
+    """The places of the first elements of arrays that are joined."""
+    return np.cumsum(sizes) - sizes
 
 
 class Designs(NamedTuple):
@@ -134,19 +135,18 @@ class Designs(NamedTuple):
 
 
 def designs_of(rows: Sequence[Rows], basis: CompactBasis | None) -> Designs:
-    """The arrays of design matrices in parts; those of a basis as they are."""
-    first, values = Pool(), Pool()
-    parts = [part for one in rows for part in one.parts]
+    """The arrays of design matrices in parts; the arrays of a basis as they are."""
+    parts = [part for design in rows for part in design.parts]
+    first = Pool([part.first for part in parts])
+    values = Pool([part.values for part in parts])
+    widths = [len(part.offsets) for part in parts]
+    places = np.column_stack([first.places, values.places, widths])
+    offsets = [np.pad(part.offsets, (0, WARP - len(part.offsets))) for part in parts]
     dtype = np.result_type(*(part.values.dtype for part in parts))
-    places = [
-        (first.place(part.first), values.place(part.values), len(part.offsets))
-        for part in parts
-    ]
-    offsets = [np.pad(one.offsets, (0, WARP - len(one.offsets))) for one in parts]
-    index_bytes = np.dtype(np.int32).itemsize
-    sizes = [one.width * dtype.itemsize + len(one.parts) * index_bytes for one in rows]
+    value, index = dtype.itemsize, np.dtype(np.int32).itemsize
+    sizes = [design.width * value + len(design.parts) * index for design in rows]
     arrays = basis or (first.joined(np.int32), values.joined(dtype))
-    return Designs(*arrays, np.array(places), np.array(offsets), np.array(sizes))
+    return Designs(*arrays, places, np.array(offsets), np.array(sizes))
 
 
 # ---- the launch ----------------------------------------------------------------------
@@ -199,40 +199,13 @@ def free_shared_memory(device: Device) -> int:
 def vectors_of(problem: PreparedLearners) -> list[int]:
     """Shared memory for the fit of each learner, in bytes: see ``cone.cuh``."""
     sizes = zip(problem.rows, inequalities_of(problem).tolist(), strict=True)
-    return [DOUBLE * (3 * one.functions + m * (m + 4)) for one, m in sizes]
+    return [DOUBLE * (3 * design.functions + m * (m + 4)) for design, m in sizes]
 
 
 def first_too_large(problem: PreparedLearners, device: Device) -> int | None:
-    """The first learner whose vectors do not fit in shared memory, if there is one."""
+    """The first learner whose vectors do not fit in shared memory; None if all fit."""
     free = free_shared_memory(device)
-    return next((j for j, one in enumerate(vectors_of(problem)) if one > free), None)
-
-
-class Shape(NamedTuple):
-    """How the blocks of a launch share the rows.
-
-    Attributes
-    ----------
-    blocks : int
-        All are resident.
-    chunks : (K,) array
-        Into how many chunks the rows of each learner are divided.
-    row_chunks : int
-        Into how many chunks the rows of each fit are divided.
-    """
-
-    blocks: int
-    chunks: Numbers
-    row_chunks: int
-
-
-def shape_of(costs: Numbers, rows: int, fits: int, resident: int) -> Shape:
-    """The chunks, in proportion to what a learner reads of a row."""
-    most = max(1, rows // (ROWS_OF_A_WARP * (THREADS // WARP)))
-    chunks = balanced_chunks(len(costs) * fits, resident, most)
-    own = np.rint(chunks * costs / costs.mean()).clip(1, most).astype(np.int64)
-    blocks = min(resident, fits * int(own.sum()))
-    return Shape(blocks, own, max(1, blocks // fits))
+    return next((j for j, size in enumerate(vectors_of(problem)) if size > free), None)
 
 
 def places_of(
@@ -241,28 +214,24 @@ def places_of(
     """``LearnerPlace`` of each learner, (K,)."""
     types = [(name, np.int64) for name in LEARNER_PLACE.names]
     places = np.zeros(len(problem), types)
-    functions: Numbers = np.array([one.functions for one in problem.rows])
+    functions: Numbers = np.array([design.functions for design in problem.rows])
     inequalities = inequalities_of(problem)
-
-    def begins(sizes: Numbers) -> Numbers:
-        return np.cumsum(sizes) - sizes
-
-    places["end_part"] = np.cumsum([len(one.parts) for one in problem.rows])
+    places["end_part"] = np.cumsum([len(design.parts) for design in problem.rows])
     places["begin_part"][1:] = places["end_part"][:-1]
     places["functions"] = functions
-    places["column"] = begins(functions)
-    places["square"] = begins(functions**2)
-    places["sums"] = begins(functions * chunks)
+    places["column"] = begins_of(functions)
+    places["square"] = begins_of(functions**2)
+    places["sums"] = begins_of(functions * chunks)
     places["chunks"] = chunks
     for name in ("shift", "pitch", "window"):
-        places[name] = [getattr(one, name) for one in sums]
+        places[name] = [getattr(own, name) for own in sums]
     places["inequalities"] = inequalities
-    places["cone"] = begins(inequalities * (functions + inequalities))
+    places["cone"] = begins_of(inequalities * (functions + inequalities))
     return places
 
 
 def pairs_of(chunks: Numbers) -> NDArray[np.int32]:
-    """All pairs of a learner and one of its chunks, the first chunks first."""
+    """All pairs of a learner and its chunk, the first chunks first."""
     pairs = [
         (j, chunk)
         for chunk in range(int(chunks.max()))
@@ -286,9 +255,9 @@ def cones_of(problem: PreparedLearners) -> Array | None:
     """The matrices of the inequalities; None if there are none.
 
     They are ``C H`` and ``C H C'`` of each learner with m inequalities, (systems, m, k)
-    and (systems, m, m), those of a system together. The inequalities are ``C b >= 0``
-    of the columns b, whose inverse is H. The coefficients of the functions are ``T b``,
-    for the transform T.
+    and (systems, m, m), system by system. The inequalities are ``C b >= 0`` of the
+    columns b, whose inverse is H. The coefficients of the functions are ``T b``, for
+    the transform T.
     """
     found = []
     for cone in problem.cones:
@@ -300,7 +269,7 @@ def cones_of(problem: PreparedLearners) -> Array | None:
                 root = xp.matmul(xp.asarray(cone.transform), root)
             projection = xp.matmul(half, root.transpose(0, 2, 1))
             gram = xp.matmul(half, half.transpose(0, 2, 1))
-            flat = [one.reshape(len(one), -1) for one in (projection, gram)]
+            flat = [matrix.reshape(len(matrix), -1) for matrix in (projection, gram)]
             found.append(xp.concatenate(flat, axis=1))
     return flatten_matrices(found) if found else None
 
@@ -310,34 +279,24 @@ def doubles_of(array: Array | None) -> Array | None:
     return None if array is None else contiguous(array, np.float64)
 
 
-def boost(
-    problem: PreparedLearners,
-    family: Family,
-    y: Array,
-    start: Array,
-    learning_rate: float,
-    steps: int,
-    out_of_bag: Array | None,
-    *,
-    device: Device,
-) -> Steps:
-    """`boost_family` on a device, in one launch unless there is a watchdog."""
-    xp, cuda = namespace(y), family.cuda
+def boost(fits: Fits, steps: int, device: Device) -> Path:
+    """`boost_family` on a device, in a single launch unless it has a watchdog."""
+    problem, y, cuda = fits.problem, fits.y, fits.family.cuda
+    xp = namespace(y)
     count, rows = problem.fits, len(problem.rows[0])
     designs = designs_of(problem.rows, problem.basis)
     free = free_shared_memory(device)
-    widest = [max(len(part.offsets) for part in one.parts) for one in problem.rows]
     sums = [
-        sums_of(one.functions, width, free)
-        for one, width in zip(problem.rows, widest, strict=True)
+        sums_of(design.functions, max(len(part.offsets) for part in design.parts), free)
+        for design in problem.rows
     ]
-    needed = max(*vectors_of(problem), *(one.bytes for one in sums))
+    needed = max(*vectors_of(problem), *(own.bytes for own in sums))
     name = instance(designs.values.dtype, cuda.type)
     (kernel,) = device.kernels("stacked", (name,), cuda.definitions)
-    resident = kernel.resident_blocks(THREADS, needed)
-    shape = shape_of(designs.row_bytes, rows, count, resident)
-    places = places_of(problem, sums, shape.chunks)
-    pairs = pairs_of(shape.chunks)
+    blocks, chunks = launch_shape(kernel, designs.row_bytes, rows, needed, count)
+    row_chunks = max(1, blocks // count)
+    places = places_of(problem, sums, chunks)
+    pairs = pairs_of(chunks)
     columns = int(places["functions"].sum())
 
     def doubles(*shape: int) -> Array:
@@ -346,10 +305,12 @@ def boost(
     def stride(array: Array | None) -> int:
         return 0 if array is None or array.size == rows else rows
 
-    made = Steps(
+    made = Path(
+        fits.offset,
         device.empty((count, steps), np.int32),
         doubles(count, steps, problem.functions),
         doubles(count, steps + 1),
+        "stacked",
         doubles(count, steps + 1),
         doubles(count, steps + 1),
     )
@@ -365,13 +326,13 @@ def boost(
         "cones": cones_of(problem),
         "y": contiguous(y, np.float64),
         "weights": doubles_of(problem.weights),
-        "held_out": doubles_of(out_of_bag),
-        "f": xp.zeros((count, rows)) + start,
+        "held_out": doubles_of(fits.out_of_bag),
+        "f": xp.zeros((count, rows)) + fits.start,
         "u": doubles(count, rows),
         "sums": doubles(count * int((places["functions"] * places["chunks"]).sum())),
         "coefficients": doubles(count, columns),
         "scores": doubles(count, len(places)),
-        "partial": doubles(count, shape.row_chunks, SUMS_OF_A_PASS),
+        "partial": doubles(count, row_chunks, SUMS_OF_A_PASS),
         "searches": doubles(count, SEARCH_SIZE),
         "selected": made.selected,
         "updates": made.updates,
@@ -382,27 +343,24 @@ def boost(
         "y_stride": stride(y),
         "weight_stride": stride(problem.weights),
         "parameter": float(cuda.parameter),
-        "rate": float(learning_rate),
+        "rate": float(fits.learning_rate),
         "count": len(places),
         "fits": count,
         "columns": columns,
         "pair_count": len(pairs),
         "systems": len(problem.gram[0]),
-        "row_chunks": shape.row_chunks,
+        "row_chunks": row_chunks,
         "steps": steps,
         "functions": problem.functions,
     }
     bytes_read = count * rows * int(designs.row_bytes.sum())
-    limit = steps_of_launch(device, bytes_read)
-    launches = list(pieces(steps + 1, limit))
-    arrived = device.zeros((len(launches),), np.uint64)
-    for index, part in enumerate(launches):
-        values |= {"arrived": arrived[index:], "begin": part.start, "end": part.stop}
+    for part, arrived in launches_of(device, steps + 1, bytes_read):
+        values |= {"arrived": arrived, "begin": part.start, "end": part.stop}
         kernel(
-            (shape.blocks,),
+            (blocks,),
             (THREADS,),
             (STACKED_FITS(designs.values.dtype, **values),),
             shared_mem=needed,
             cooperative=True,
         )
-    return made if out_of_bag is not None else made._replace(out_of_bag=None)
+    return made if fits.out_of_bag is not None else replace(made, out_of_bag=None)

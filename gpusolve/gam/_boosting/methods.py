@@ -6,7 +6,8 @@ import math
 from typing import Literal, get_args
 
 from ..._device.kernels import Device
-from ..families import Family, Gaussian
+from ..families import Gaussian
+from .batch import Fits
 from .gram_kernel import DOUBLE, gram_fits
 from .problem import PreparedLearners
 
@@ -18,29 +19,23 @@ BLOCK_BYTES = 2**31
 """Memory limit for the blocks of ``B'B``, in bytes, for "auto" to choose "gram"."""
 
 ENTRY_COST = 25
-"""Cost of computing one entry of a block on a host, in nonzeros that a pass reads."""
+"""Cost of computing an entry of a block on a host, in nonzeros that a pass reads.
+Measured: see `passes_of_a_block`."""
 
 
-def resolved(
-    method: str,
-    problem: PreparedLearners,
-    family: Family,
-    steps: int,
-    device: Device | None,
-    has_second: bool = False,
-) -> str:
-    """The method that makes the steps; one of them for "auto".
+def resolve_method(method: str, fits: Fits, steps: int, device: Device | None) -> str:
+    """The method that makes the steps; for "auto", the chosen method.
 
     Raises
     ------
     ValueError
-        If the method is for other problems, for one risk only (`has_second` says
-        whether there is another), or does not fit in shared memory.
+        If the method is for other fits, or does not fit in shared memory.
     """
     if method == "stacked":
         return method
-    is_possible = isinstance(family, Gaussian) and problem.is_uniform
-    if not is_possible or has_second:
+    problem, has_one_risk = fits.problem, fits.out_of_bag is None
+    is_possible = isinstance(fits.family, Gaussian) and problem.is_uniform
+    if not (is_possible and has_one_risk):
         if method == "auto":
             return "stacked"
         raise ValueError(
@@ -60,7 +55,7 @@ def choose_method(problem: PreparedLearners, steps: int, device: Device | None) 
     """The method that "auto" stands for.
 
     "gram" is chosen if its blocks of ``B'B`` fit in `BLOCK_BYTES`, and are expected to
-    cost less than the passes over the rows that "stacked" makes, one in each step. The
+    cost less than the passes over the rows that "stacked" makes in the steps. The
     number of learners that will be selected is unknown; it is estimated as twice the
     square root of the number of steps.
 

@@ -24,7 +24,7 @@ from .smoothing import inverses, ranks, smoothing_parameters
 
 
 class Cone(NamedTuple):
-    """Coefficients b of the columns with ``C b >= 0``, of one learner in all fits.
+    """Coefficients b of the columns with ``C b >= 0``, of a learner in all fits.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class PreparedLearners:
     Attributes
     ----------
     terms : tuple of Term
-        What the learners are.
+        The terms of the learners.
     rows : tuple of Rows
         The design matrices.
     gram : tuple of (F, k_j, k_j) array
@@ -64,9 +64,9 @@ class PreparedLearners:
     weights : (F, n) array or None
         The diagonals of W; None for ones.
     cones : tuple of Cone or None
-        The constraints of the learners; None for those that have no constraint.
+        The constraints of the learners; None for a learner without constraint.
     basis : CompactBasis or None
-        The design matrices in one array if they are equal bases; None for others.
+        The design matrices in an array if they are equal bases; None for others.
     """
 
     terms: tuple[Term, ...]
@@ -93,11 +93,11 @@ class PreparedLearners:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether it is one fit of equal bases, whose coefficients may be any."""
+        """Whether it is a single fit of equal bases without constraints."""
         return self.basis is not None and self.fits == 1 and not any(self.cones)
 
     def repeated(self, fits: int) -> PreparedLearners:
-        """The problem of one fit, for several fits with the same weights."""
+        """The problem of a single fit, for several fits with the same weights."""
         xp = namespace(self.lambda_)
 
         def repeat(array: Array) -> Array:
@@ -105,13 +105,12 @@ class PreparedLearners:
 
         return replace(
             self,
-            gram=tuple(repeat(one) for one in self.gram),
-            inverse=tuple(repeat(one) for one in self.inverse),
+            gram=tuple(map(repeat, self.gram)),
+            inverse=tuple(map(repeat, self.inverse)),
             lambda_=repeat(self.lambda_),
             weights=None if self.weights is None else repeat(self.weights),
             cones=tuple(
-                None if one is None else one._replace(root=repeat(one.root))
-                for one in self.cones
+                cone and cone._replace(root=repeat(cone.root)) for cone in self.cones
             ),
         )
 
@@ -131,7 +130,6 @@ def prepare(
     lambda_: Any = None,
     df_definition: str = "2S-SS",
     missing: str = "error",
-    dtype: Any = np.float64,
 ) -> PreparedLearners:
     """Compute designs, smoothing parameters and inverses, on the device of the frame.
 
@@ -142,30 +140,29 @@ def prepare(
     frame : Frame
         The covariates of n rows.
     weights : (n,) or (F, n) array, optional
-        The weights of one fit, or of several.
+        The weights of a single fit, or of several.
     lambda_ : (K,) or (F, K) array on the host, optional
         The smoothing parameters. Given these, the degrees of freedom are ignored.
     df_definition
         As for `smoothing_parameters`.
     missing : {"error", "zero"}
-        What a missing value is: an error, or a row of zeros in its learner.
-    dtype : dtype
-        The dtype of the values of the designs.
+        Whether a missing value is an error, or a row of zeros in its learner.
 
     Raises
     ------
     ValueError
         If a learner cannot have so few degrees of freedom; and as `Term.rows` does.
     """
+    dtype = frame.dtype
     with frame.current():
         basis = equal_bases(terms, Reading(frame, "linear", "error", missing, dtype))
     designs: Any = basis
     if basis is None:
         designs = [term.rows(frame, missing=missing, dtype=dtype) for term in terms]
-    return prepared(terms, designs, weights, lambda_, df_definition)
+    return prepare_designs(terms, designs, weights, lambda_, df_definition)
 
 
-def prepared(
+def prepare_designs(
     terms: Sequence[Term],
     designs: CompactBasis | Sequence[Rows],
     weights: Array | None,
@@ -184,36 +181,26 @@ def prepared(
     plain = gram
     if weights is not None and (fits > 1 or not bool(weights.all())):
         plain = gram_matrices(rows, None, basis)  # rows of weight 0 count for the rank
-    count = len(rows)
     xp = namespace(gram[0])
-    given = None if lambda_ is None else np.broadcast_to(lambda_, (fits, count))
-    lambdas: list[Any] = [None] * count
-    inverse: list[Any] = [None] * count
-    cones: list[Cone | None] = [None] * count
+    given = None if lambda_ is None else np.broadcast_to(lambda_, (fits, len(rows)))
+    made: dict[int, tuple[Array, Array, Cone | None]] = {}
     with one_blas_thread():
-        for group in alike(terms):
-            term = terms[group[0]]
-            own = group_of(term, [gram[j] for j in group], [plain[j] for j in group])
-            found = (
-                smoothing(term, own, df_definition)
-                if given is None
-                else xp.asarray(given[:, group])
-            )
-            H = own.inverses(found)
-            for index, j in enumerate(group):
-                lambdas[j] = found[:, index]
-                inverse[j] = own.to_functions(H[:, index])
-                cones[j] = cone(term, own.transform, H[:, index])
-    return PreparedLearners(
-        tuple(terms),
-        tuple(rows),
-        gram,
-        tuple(inverse),
-        xp.stack(lambdas, axis=1),
-        weights,
-        tuple(cones),
-        basis,
-    )
+        for members in group_terms(terms):
+            matrices = [gram[j] for j in members], [plain[j] for j in members]
+            group = LearnerGroup(terms[members[0]], *matrices)
+            if given is None:
+                found = group.smoothing(df_definition)
+            else:
+                found = xp.asarray(given[:, members])
+            H = group.inverses(found)
+            of_functions = congruent(H, group.transform, transposed=True)
+            for index, j in enumerate(members):
+                own = xp.ascontiguousarray(of_functions[:, index])
+                made[j] = found[:, index], own, group.cone(H[:, index])
+    lambdas, inverse, cones = zip(*(made[j] for j in range(len(rows))), strict=True)
+    lambda_ = xp.stack(lambdas, axis=1)
+    learners = tuple(terms), tuple(rows), gram, inverse, lambda_
+    return PreparedLearners(*learners, weights, cones, basis)
 
 
 def gram_matrices(
@@ -223,7 +210,7 @@ def gram_matrices(
     device, k = device_of(designs[0].parts[0].values), designs[0].functions
     each = [None] if weights is None else weights
     if device and basis and gram_kernel.gram_fits(0, k, device):
-        made = [gram_kernel.gram_matrices(*basis, w, k, device) for w in each]
+        made = [gram_kernel.gram_matrices(basis, w, k, device) for w in each]
         return tuple(namespace(made[0]).stack(made, axis=1))
     if device:
         return tuple(design.gram(weights) for design in designs)
@@ -242,9 +229,9 @@ def gram_matrices(
     return tuple(found)
 
 
-def alike(terms: Sequence[Term]) -> list[list[int]]:
+def group_terms(terms: Sequence[Term]) -> list[list[int]]:
     """The terms in groups of the same transform, penalty and degrees of freedom."""
-    kinds = {key: kind_of(one) for key, one in {id(one): one for one in terms}.items()}
+    kinds = {key: kind_of(term) for key, term in {id(t): t for t in terms}.items()}
     groups: dict[Any, list[int]] = {}
     for j, term in enumerate(terms):
         groups.setdefault(kinds[id(term)], []).append(j)
@@ -252,7 +239,7 @@ def alike(terms: Sequence[Term]) -> list[list[int]]:
 
 
 def kind_of(term: Term) -> tuple[Any, ...]:
-    """What the terms of one group have in common."""
+    """The properties that the terms of a group have in common."""
     T, C = term.transform(), term.constraint()
     return (
         term.penalty().tobytes(),
@@ -264,105 +251,76 @@ def kind_of(term: Term) -> tuple[Any, ...]:
     )
 
 
-class LearnerGroup(NamedTuple):
-    """Learners that differ in their data only; m of them in F fits.
+class LearnerGroup:
+    """Learners whose terms are alike; m learners in F fits.
 
-    Attributes
+    Parameters
     ----------
-    gram : (F, m, q, q) array
-        ``X'WX`` of the columns.
-    plain : (m, q, q) array
-        ``X'X`` of the columns.
-    penalty : (q, q) array on the host
-    null_dimension : int
-        The dimension of the null space of the penalty.
-    transform : (k, q) array on the host or None
-        The columns are the functions times this matrix.
+    term : Term
+        A term of the group.
+    gram : sequence of m (F, k, k) arrays
+        ``X'WX`` of the functions.
+    plain : sequence of m (1, k, k) arrays
+        ``X'X`` of the functions.
     """
 
-    gram: Array
-    plain: Array
-    penalty: Matrix
-    null_dimension: int
-    transform: Matrix | None
+    def __init__(self, term: Term, gram: list[Array], plain: list[Array]) -> None:
+        xp = namespace(gram[0])
+        self.term = term
+        self.penalty, self.transform = term.penalty(), term.transform()
+        self.gram = congruent(xp.stack(gram, axis=1), self.transform)
+        self.plain = congruent(xp.concatenate(plain), self.transform)
+        self.shape = self.gram.shape[:2]
+        self.flat = self.gram.reshape(-1, *self.plain.shape[1:])
+
+    def smoothing(self, df_definition: str) -> Array:
+        """The smoothing parameters, (F, m)."""
+        xp, term, least = namespace(self.gram), self.term, self.term.null_dimension
+        if term.fixed_lambda is not None:
+            return xp.full(self.shape, float(term.fixed_lambda))
+        rank = xp.broadcast_to(ranks(self.plain, least), self.shape).reshape(-1)
+        if term.df < least and bool((rank > term.df).any()):
+            raise ValueError(
+                f"df must be at least {least}, the degrees of freedom that the penalty "
+                f"of {term.label} does not affect, got {term.df}; a ridge penalty "
+                "allows fewer"
+            )
+        return smoothing_parameters(
+            self.flat, self.penalty, least, term.df, df_definition, rank
+        ).reshape(self.shape)
 
     def inverses(self, lambda_: Array) -> Array:
         """``(X'WX + lambda K)^-1`` of the columns, (F, m, q, q), for lambda, (F, m)."""
-        q = self.gram.shape[-1]
-        flat = inverses(
-            self.gram.reshape(-1, q, q),
-            self.penalty,
-            self.null_dimension,
-            lambda_.reshape(-1),
-        )
-        return flat.reshape(self.gram.shape)
+        least, flat = self.term.null_dimension, lambda_.reshape(-1)
+        found = inverses(self.flat, self.penalty, least, flat)
+        return found.reshape(self.gram.shape)
 
-    def to_functions(self, inverse: Array) -> Array:
-        """``T H T'`` of an inverse H of the columns, (F, q, q)."""
+    def cone(self, inverse: Array) -> Cone | None:
+        """The constraint of a learner, from its inverses, (F, q, q), or None."""
+        C = self.term.constraint()
+        if C is None:
+            return None
         xp = namespace(inverse)
-        if self.transform is None:
-            return xp.ascontiguousarray(inverse)
-        T = xp.asarray(self.transform)
-        return xp.matmul(xp.matmul(T, inverse), T.T)
+        values, vectors = xp.linalg.eigh(inverse)
+        root = vectors * xp.sqrt(xp.maximum(values, 0))[:, None, :]
+        return Cone(np.asarray(C, np.float64), root, self.transform)
 
 
-def group_of(term: Term, gram: list[Array], plain: list[Array]) -> LearnerGroup:
-    """The learners that are like one term, from the Gram matrices of the functions."""
-    xp = namespace(gram[0])
-    T = term.transform()
-    weighted, alone = xp.stack(gram, axis=1), xp.stack([one[0] for one in plain])
-    if T is not None:
-        columns = xp.asarray(T)
-        weighted = xp.matmul(xp.matmul(columns.T, weighted), columns)
-        alone = xp.matmul(xp.matmul(columns.T, alone), columns)
-    return LearnerGroup(weighted, alone, term.penalty(), term.null_dimension, T)
-
-
-def smoothing(term: Term, group: LearnerGroup, df_definition: str) -> Array:
-    """The smoothing parameters of a group, (F, m)."""
-    xp = namespace(group.gram)
-    fits, members, q, _ = group.gram.shape
-    if term.lambda_ is not None:
-        return xp.full((fits, members), float(term.lambda_))
-    if term.df is None:
-        return xp.zeros((fits, members))
-    rank = xp.broadcast_to(
-        ranks(group.plain, term.null_dimension), (fits, members)
-    ).reshape(-1)
-    if term.df < term.null_dimension and bool((rank > term.df).any()):
-        raise ValueError(
-            f"df must be at least {term.null_dimension}, the degrees of freedom that "
-            f"the penalty of {term.label} does not affect, got {term.df}; a ridge "
-            "penalty allows fewer"
-        )
-    found = smoothing_parameters(
-        group.gram.reshape(-1, q, q),
-        group.penalty,
-        term.null_dimension,
-        term.df,
-        df_definition,
-        rank,
-    )
-    return found.reshape(fits, members)
-
-
-def cone(term: Term, transform: Matrix | None, inverse: Array) -> Cone | None:
-    """The constraint of a term, if it has one, from the inverses of its columns."""
-    C = term.constraint()
-    if C is None:
-        return None
-    xp = namespace(inverse)
-    values, vectors = xp.linalg.eigh(inverse)
-    root = vectors * xp.sqrt(xp.maximum(values, 0))[:, None, :]
-    return Cone(np.asarray(C, np.float64), root, transform)
+def congruent(A: Array, T: Matrix | None, *, transposed: bool = False) -> Array:
+    """``T'AT``, or ``TAT'``, of matrices A, (..., k, k); A itself without T."""
+    if T is None:
+        return A
+    xp = namespace(A)
+    right = xp.asarray(T).T if transposed else xp.asarray(T)
+    return xp.matmul(xp.matmul(right.T, A), right)
 
 
 def column_coefficients(
     transform: Matrix | None, coef: NDArray[Any]
 ) -> NDArray[np.float64]:
-    """The coefficients of the columns from those of the functions, (..., k), on a host.
+    """The coefficients of the columns from the coefficients of the functions, (..., k).
 
-    The inverse of ``T b``; T has full column rank.
+    On the host. The inverse of ``T b``; T has full column rank.
     """
     if transform is None:
         return coef

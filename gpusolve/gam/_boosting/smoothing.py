@@ -4,31 +4,36 @@ With ``X'WX = R'R``, the hat matrix of a learner has the eigenvalues
 ``1 / (1 + lambda d)``, where `d` are the eigenvalues of ``R^-T P R^-1``. The degrees of
 freedom are therefore a sum over `d`.
 
-All learners are one batch, on the device of their Gram matrices: LAPACK computes on a
+All learners are a batch, on the device of their Gram matrices: LAPACK computes on a
 host, cuSOLVER and cuBLAS on a GPU.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace
-from ..._device.threads import Work, workers
+from ..._device.threads import workers
+from .._conventions import check_choice
 from ..penalty import Matrix
 
 DEFINITIONS = ("2S-SS", "trace")
 
 LARGEST = 1e15
-"""The largest smoothing parameter."""
+"""The largest smoothing parameter; mboost's."""
 
 RIDGE = 1e-9
-"""The multiple of the penalty that is added to ``X'WX`` before it is factorised."""
+"""The multiple of the penalty that is added to ``X'WX`` before it is factorised; also
+mboost's."""
 
 NEARLY_SINGULAR = 1.49e-8
 TOLERANCE = 1e-10
-"""``X'WX`` is shrunk if its least eigenvalue is below NEARLY_SINGULAR - TOLERANCE."""
+"""``X'WX`` is shrunk if its least eigenvalue is below NEARLY_SINGULAR - TOLERANCE, as
+in mboost."""
 
 RANK_TOLERANCE = 1e-12
 """Eigenvalues below this fraction of the largest count as zero: they may be rounding
@@ -41,7 +46,8 @@ FLAT = 1e-100
 """The least slope of the degrees of freedom: no quotient overflows."""
 
 MAX_RATIO = 1e6
-"""The largest ratio of penalty to data, or of data to penalty, in a factorisation."""
+"""The largest ratio of penalty to data, or of data to penalty, in a factorisation: the
+smaller matrix keeps about ten of sixteen digits."""
 
 FAR = 10.0
 """Ratio of a smoothing parameter to its guess up to which the spectrum is accurate."""
@@ -50,26 +56,35 @@ CORE_WORK = 2
 """Cost of a matrix entry, in rows of a pass: for parts of 64 matrices of 32 x 32."""
 
 SECTIONS = 16
-"""Into how many sections one step divides the interval of a smoothing parameter."""
+"""Into how many sections a step divides the interval of a smoothing parameter."""
 
 SECTION_STEPS, NEWTON_STEPS = 3, 4
-"""Steps for the first digits of a smoothing parameter, and for all others."""
+"""Steps for the first digits of a smoothing parameter, and for all others. 16**3
+sections have a width of about 0.02 in the logarithm; a Newton step squares the error.
+"""
 
 
-def on_all_cores(gram: Array, work: Work) -> None:
-    """Do the work on parts of a batch on a host, and on the whole batch on a GPU."""
+def compute_in_parts(
+    compute: Callable[..., Array], gram: Array, *others: Array
+) -> Array:
+    """``compute(gram, *others)`` of a batch; a host computes parts on all cores."""
     if namespace(gram) is not np:
-        work(slice(0, len(gram)))
-        return
+        return compute(gram, *others)
+    made: dict[int, Array] = {}
+
+    def work(some: slice) -> None:
+        made[some.start] = compute(gram[some], *(other[some] for other in others))
+
     with workers(len(gram), CORE_WORK * gram[0].size) as run:
         run(work)
+    return np.concatenate([made[begin] for begin in sorted(made)])
 
 
 def ranks(gram: Array, null_dimension: int) -> Array:
     """The numerical rank of each Gram matrix, (K, k, k) to (K,).
 
     If the penalty affects all coefficients, columns may be of different units, such as
-    years and an intercept: they are scaled to norm 1. B-splines have one scale.
+    years and an intercept: they are scaled to norm 1. B-splines have equal scales.
     """
     if null_dimension == 0:
         scale = unit_scale(gram)
@@ -148,12 +163,12 @@ def slope(d: Array, lambda_: Array, definition: str) -> Array:
 
 
 def solve_lambda(d: Array, df: float, definition: str) -> Array:
-    """The smoothing parameters that give `df`, (K, k) to (K,).
+    """The smoothing parameters that give `df`, (K, k) to (K,); at most `LARGEST`.
 
-    The first steps divide the interval of a logarithm into `SECTIONS`, and keep the one
-    with the solution. `LARGEST` if a larger one would be necessary. Newton's method,
-    within the last section, does the rest: in the logarithm, the second derivative of
-    each term is at most twice the first, and all first derivatives have one sign.
+    The first steps divide the interval of the logarithm into `SECTIONS`, and keep the
+    section with the solution. Newton's method, within the last section, does the rest:
+    in the logarithm, the second derivative of each term is at most twice the first, and
+    all first derivatives have the same sign.
     """
     xp = namespace(d)
     low = xp.log(1e-17 / d.max(axis=-1))
@@ -173,10 +188,7 @@ def solve_lambda(d: Array, df: float, definition: str) -> Array:
 
 def check_df(df: float, definition: str) -> None:
     """ValueError if the definition is unknown or `df` is not positive."""
-    if definition not in DEFINITIONS:
-        raise ValueError(
-            f"df_definition must be one of {DEFINITIONS}, got {definition!r}"
-        )
+    check_choice("df_definition", definition, DEFINITIONS)
     if not df > 0:
         raise ValueError(f"df must be positive, got {df}")
 
@@ -189,7 +201,7 @@ def smoothing_parameters(
     definition: str = "2S-SS",
     rank: Array | None = None,
 ) -> Array:
-    """The smoothing parameter of each learner, all as one batch.
+    """The smoothing parameter of each learner, all in a batch.
 
     Parameters
     ----------
@@ -203,7 +215,7 @@ def smoothing_parameters(
     definition : {"2S-SS", "trace"}, optional
         ``tr(2S - S'S)``, mboost's default, or ``tr(S)``, of the hat matrix S.
     rank : (K,) array, optional
-        The ranks of the learners; by default those of their Gram matrices.
+        The ranks of the learners; by default the ranks of their Gram matrices.
 
     Returns
     -------
@@ -222,51 +234,33 @@ def smoothing_parameters(
     >>> smoothing_parameters(gram, np.eye(2), 0, df=1.0, definition="trace").round(6)
     array([3.])
     """
-    lambda_ = namespace(gram).zeros(len(gram))
-    if penalty.any():
-
-        def write(some: slice) -> None:
-            lambda_[some] = _smoothing_parameters(
-                gram[some],
-                penalty,
-                null_dimension,
-                df,
-                definition,
-                None if rank is None else rank[some],
-            )
-
-        on_all_cores(gram, write)
-    return lambda_
-
-
-def _smoothing_parameters(
-    gram: Array,
-    penalty: Matrix,
-    null_dimension: int,
-    df: float,
-    definition: str,
-    rank: Array | None,
-) -> Array:
-    """`smoothing_parameters` of one part of a batch."""
     xp = namespace(gram)
-    penalised = (ranks(gram, null_dimension) if rank is None else rank) > df
+    if not penalty.any():
+        return xp.zeros(len(gram))
     P = xp.asarray(penalty)
-    A = shrunken(gram + RIDGE * P)
-    A = xp.where(penalised[:, None, None], A, xp.eye(len(penalty)))
-    balance = traces(A) / np.trace(penalty)
 
-    def solved(A: Array, near: Array) -> Array:
+    def spectral_solution(A: Array, near: Array) -> Array:
         d = penalty_spectrum(A, P, null_dimension, near)
         return solve_lambda(d, df, definition)
 
-    guess = solve_lambda(rough_spectrum(A, penalty, null_dimension), df, definition)
-    near = xp.clip(guess, balance / MAX_RATIO, balance * MAX_RATIO)
-    lambda_ = solved(A, near)
-    nearer = xp.clip(lambda_, balance / MAX_RATIO, balance * MAX_RATIO)
-    far = xp.flatnonzero((nearer > FAR * near) | (near > FAR * nearer))
-    if far.size:
-        lambda_[far] = solved(A[far], nearer[far])
-    return xp.where(penalised, lambda_, 0.0)
+    def solve(gram: Array, rank: Array) -> Array:
+        penalised = rank > df
+        A = shrunken(gram + RIDGE * P)
+        A = xp.where(penalised[:, None, None], A, xp.eye(len(penalty)))
+        balance = A.diagonal(axis1=1, axis2=2).sum(axis=-1) / np.trace(penalty)
+        least, most = balance / MAX_RATIO, balance * MAX_RATIO
+        guess = solve_lambda(rough_spectrum(A, penalty, null_dimension), df, definition)
+        near = xp.clip(guess, least, most)
+        lambda_ = spectral_solution(A, near)
+        nearer = xp.clip(lambda_, least, most)
+        far = xp.flatnonzero((nearer > FAR * near) | (near > FAR * nearer))
+        if far.size:
+            lambda_[far] = spectral_solution(A[far], nearer[far])
+        return xp.where(penalised, lambda_, 0.0)
+
+    if rank is None:
+        rank = ranks(gram, null_dimension)
+    return compute_in_parts(solve, gram, rank)
 
 
 def rough_spectrum(A: Array, penalty: Matrix, null_dimension: int) -> Array:
@@ -275,15 +269,17 @@ def rough_spectrum(A: Array, penalty: Matrix, null_dimension: int) -> Array:
     They give the order of magnitude of a smoothing parameter.
     """
     xp = namespace(A)
+    strength, V = map(xp.asarray, penalty_eigenvectors(penalty, null_dimension))
+    return strength / (xp.matmul(A, V) * V).sum(axis=1)
+
+
+def penalty_eigenvectors(
+    penalty: Matrix, null_dimension: int
+) -> tuple[NDArray[np.float64], Matrix]:
+    """The eigenvalues, exactly 0 in the null space, and the eigenvectors."""
     strength, vectors = np.linalg.eigh(penalty)
     strength[:null_dimension] = 0
-    V = xp.asarray(vectors)
-    return xp.asarray(strength) / (xp.matmul(A, V) * V).sum(axis=1)
-
-
-def traces(A: Array) -> Array:
-    """The trace of each matrix, (K, k, k) to (K,)."""
-    return A.diagonal(axis1=1, axis2=2).sum(axis=-1)
+    return strength, vectors
 
 
 def inverses(
@@ -292,41 +288,29 @@ def inverses(
     """``(X'WX + lambda P)^-1`` of each learner.
 
     If ``X'WX`` is singular and lambda is zero, several vectors of coefficients give the
-    same fit; the generalised inverse then chooses the one of least penalty. The host
+    same fit; the generalised inverse then gives the vector of least penalty. The host
     reads how many learners have a lambda of zero, and how many of these are singular.
 
     Parameters
     ----------
-    gram : (K, k, k) array
-        ``X'WX`` of the learners.
-    penalty : (k, k) array on the host
-    null_dimension : int
-        The dimension of the null space of the penalty.
+    gram, penalty, null_dimension
+        As for `smoothing_parameters`.
     lambda_ : (K,) array
 
     Returns
     -------
     (K, k, k) float64 array
     """
-    inverse = namespace(gram).empty(gram.shape)
 
-    def write(some: slice) -> None:
-        inverse[some] = _inverses(gram[some], penalty, null_dimension, lambda_[some])
+    def invert(gram: Array, lambda_: Array) -> Array:
+        inverse = penalised_inverses(gram, penalty, null_dimension, lambda_)
+        free = namespace(gram).flatnonzero(lambda_ == 0)
+        if free.size:
+            several = free[ranks(gram[free], null_dimension) < gram.shape[-1]]
+            inverse[several] = smoothest_inverses(gram[several], penalty)
+        return inverse
 
-    on_all_cores(gram, write)
-    return inverse
-
-
-def _inverses(
-    gram: Array, penalty: Matrix, null_dimension: int, lambda_: Array
-) -> Array:
-    """`inverses` of one part of a batch."""
-    inverse = penalised_inverses(gram, penalty, null_dimension, lambda_)
-    unpenalised = namespace(gram).flatnonzero(lambda_ == 0)
-    if unpenalised.size:
-        several = unpenalised[ranks(gram[unpenalised], null_dimension) < gram.shape[-1]]
-        inverse[several] = smoothest_inverses(gram[several], penalty)
-    return inverse
+    return compute_in_parts(invert, gram, lambda_)
 
 
 def penalised_inverses(
@@ -338,8 +322,7 @@ def penalised_inverses(
     eigenvectors. A large lambda then costs no accuracy in the penalty's null space.
     """
     xp = namespace(gram)
-    strength, vectors = np.linalg.eigh(penalty)
-    strength[:null_dimension] = 0
+    strength, vectors = penalty_eigenvectors(penalty, null_dimension)
     V = xp.asarray(vectors)
     A = xp.matmul(xp.matmul(V.T, gram), V)
     A = A + lambda_[:, None, None] * xp.asarray(np.diag(strength))
@@ -370,7 +353,7 @@ def pseudo_inverses(A: Array, tolerance: float) -> Array:
 def reciprocal_spectrum(A: Array, tolerance: float) -> tuple[Array, Array]:
     """The reciprocals of the eigenvalues, (K, k), and the eigenvectors, (K, k, k).
 
-    The reciprocal is 0 for eigenvalues up to `tolerance` times the largest one.
+    The reciprocal is 0 for eigenvalues up to `tolerance` times the largest eigenvalue.
     """
     xp = namespace(A)
     eigenvalues, vectors = xp.linalg.eigh(A)

@@ -6,12 +6,15 @@ The launch shapes serve ``cuda_src/boosting.cu`` too, which also passes over the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace
 from ..._device.kernels import CUDA_TYPES, Device, Kernel
 from ..._device.launch import THREADS, WARP, ceil_div
+from ..basis import CompactBasis
 
 DOUBLE = 8
 """Bytes of a float64."""
@@ -28,18 +31,8 @@ ROWS_OF_A_WARP = 256
 """Minimum number of rows for each warp. It limits the number of chunks."""
 
 
-def shared_bytes(functions: int, sums: int, integers: int = 0) -> int:
-    """Shared memory for ``Vectors`` in the kernel and the sums of its warps, in bytes.
-
-    Parameters
-    ----------
-    functions : int
-        Number k of basis functions.
-    sums : int
-        Number of float64 sums of all warps.
-    integers : int, optional
-        Number of 32-bit integers.
-    """
+def shared_bytes(functions: int, sums: int, integers: int) -> int:
+    """Bytes of shared memory for ``Vectors``, sums in float64, and 32-bit integers."""
     return DOUBLE * (3 * functions + ceil_div(integers, 2) + sums)
 
 
@@ -59,14 +52,7 @@ def moment_sums(functions: int, width: int, pitch: int) -> int:
 def moment_pitch(functions: int, width: int, limit: int) -> int:
     """The pitch of ``MomentSums``; 32 if the copies fit in `limit` bytes.
 
-    Parameters
-    ----------
-    functions : int
-        Number k of basis functions.
-    width : int
-        Number of functions that are not zero in a row.
-    limit : int
-        Shared memory for the moments, in bytes.
+    `width` is the number of functions that are not zero in a row.
 
     Examples
     --------
@@ -86,9 +72,8 @@ def gram_warps(learners: int, functions: int, limit: int) -> int:
     `learners` is the number of learners for which shared memory holds an integer.
     """
     fixed = shared_bytes(functions, 0, learners) + STATIC_SHARED_MEMORY
-    return min(
-        THREADS // WARP, max(0, limit - fixed) // (DOUBLE * gram_sums(functions))
-    )
+    bytes_of_warp = DOUBLE * gram_sums(functions)
+    return min(THREADS // WARP, max(0, limit - fixed) // bytes_of_warp)
 
 
 def gram_fits(learners: int, functions: int, device: Device | None) -> bool:
@@ -99,20 +84,24 @@ def gram_fits(learners: int, functions: int, device: Device | None) -> bool:
 
 
 def launch_shape(
-    kernel: Kernel, learners: int, rows: int, bytes_needed: int
-) -> tuple[int, int]:
-    """The blocks, all resident, and the chunks of the rows of each learner."""
+    kernel: Kernel, costs: NDArray[Any], rows: int, bytes_needed: int, fits: int = 1
+) -> tuple[int, NDArray[np.int64]]:
+    """The blocks, all resident, and the chunks of the rows of each learner.
+
+    The chunks are in proportion to the cost of a learner: the bytes it reads of a row.
+    """
     resident = kernel.resident_blocks(THREADS, bytes_needed)
     most = max(1, rows // (ROWS_OF_A_WARP * (THREADS // WARP)))
-    chunks = balanced_chunks(learners, resident, most)
-    return min(resident, learners * chunks), chunks
+    chunks = balanced_chunks(len(costs) * fits, resident, most)
+    own = np.rint(chunks * costs / costs.mean()).clip(1, most).astype(np.int64)
+    return min(resident, fits * int(own.sum())), own
 
 
 def balanced_chunks(learners: int, blocks: int, most: int) -> int:
     """Into how many chunks the rows of each learner are divided.
 
-    The fewest with which blocks are busy for `BALANCE` of the time; if there is no such
-    number, the one with the highest fraction.
+    The smallest number with which blocks are busy for `BALANCE` of the time; without
+    such a number, the number with the highest fraction.
 
     Examples
     --------
@@ -134,28 +123,16 @@ def instance(name: str, values: Array) -> str:
 
 
 def gram_matrices(
-    first: Array, values: Array, weights: Array | None, n_basis: int, device: Device
+    basis: CompactBasis, weights: Array | None, n_basis: int, device: Device
 ) -> Array:
-    """``X' W X`` of each learner, which must fit: see `gram_fits`.
-
-    Parameters
-    ----------
-    first : (K, n) int32 array
-    values : (K, n, degree + 1) array
-    weights : (n,) float64 array or None
-    n_basis : int
-        Number k of basis functions.
-
-    Returns
-    -------
-    (K, k, k) float64 array
-    """
+    """``X' W X`` of each learner, (K, k, k), which must fit: see `gram_fits`."""
+    first, values = basis
     count, rows = first.shape
     warps = gram_warps(0, n_basis, device.shared_memory_per_block)
     needed = DOUBLE * warps * gram_sums(n_basis)
     instances = (instance("gram_matrices", values),)
     (kernel,) = device.kernels("gram", instances)
-    _, chunks = launch_shape(kernel, count, rows, needed)
+    chunks = int(launch_shape(kernel, np.ones(count), rows, needed)[1][0])
     parts = device.empty((chunks, count, n_basis, n_basis), np.float64)
     kernel(
         (chunks * count,),
@@ -177,6 +154,6 @@ def gram_matrices(
 
 
 def flatten_matrices(matrices: Sequence[Array]) -> Array:
-    """The matrices of all learners, one after the other."""
+    """The elements of the matrices of all learners, learner by learner."""
     xp = namespace(matrices[0])
-    return xp.concatenate([one.reshape(-1) for one in matrices])
+    return xp.concatenate([matrix.reshape(-1) for matrix in matrices])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ..._device.arrays import Array
 from ..._device.kernels import Device
 from ..._device.launch import LAUNCH_SECONDS, THREADS, pieces
+from .batch import Fits
 from .gram_kernel import (
     STATIC_SHARED_MEMORY,
     flatten_matrices,
@@ -18,8 +21,7 @@ from .gram_kernel import (
     moment_sums,
     shared_bytes,
 )
-from .path import Steps
-from .problem import PreparedLearners
+from .path import Path
 
 READ_SPEED = 2e10
 """Lower limit of a device's memory bandwidth, in bytes per second. Assumed, not
@@ -27,33 +29,29 @@ measured."""
 
 
 def steps_of_launch(device: Device, bytes_of_step: int) -> int:
-    """The most steps of one launch: few enough for a watchdog, if there is one."""
+    """The most steps of a launch: few enough for the watchdog of a device."""
     if not device.has_watchdog:
         return 2**31 - 1
     return max(1, int(LAUNCH_SECONDS * READ_SPEED / bytes_of_step))
 
 
-def boost(
-    problem: PreparedLearners,
-    residual: Array,
-    learning_rate: float,
-    steps: int,
-    device: Device,
-) -> Steps:
-    """Make the steps of one fit to squared errors, on the current stream.
+def launches_of(
+    device: Device, steps: int, bytes_of_step: int
+) -> Iterator[tuple[slice, Array]]:
+    """The steps of each launch, and the counter of its grid barrier."""
+    parts = list(pieces(steps, steps_of_launch(device, bytes_of_step)))
+    arrived = device.zeros((len(parts),), np.uint64)
+    for index, part in enumerate(parts):
+        yield part, arrived[index:]
 
-    One launch makes all of them; on a device with a watchdog, several short launches.
 
-    Parameters
-    ----------
-    problem : PreparedLearners
-        K learners with equal bases of k functions, on the device. Their sums must fit:
-        see `gram_fits`.
-    residual : (n,) array
-        The residual before the first step.
-    learning_rate : float
-    steps : int
+def boost(fits: Fits, steps: int, device: Device) -> Path:
+    """Make the steps of a fit to squared errors, on the current stream.
+
+    One launch makes all steps; on a device with a watchdog, several short launches. The
+    learners are equal bases, whose sums must fit: see `gram_fits`.
     """
+    problem = fits.problem
     assert problem.basis is not None
     first, values = problem.basis
     count, rows, width = values.shape
@@ -66,15 +64,19 @@ def boost(
     needed = shared_bytes(k, sums, count)
     instances = (instance("boost_gram", values),)
     (kernel,) = device.kernels("boosting", instances)
-    blocks, chunks = launch_shape(kernel, count, rows, needed)
+    blocks, (chunks, *_) = launch_shape(kernel, np.ones(count), rows, needed)
 
     def doubles(*shape: int) -> Array:
         return device.empty(shape, np.float64)
 
-    u = residual.astype(np.float64)
+    u = fits.y - fits.start[0]
     weights = None if problem.weights is None else problem.weights[0]
-    made = Steps(
-        device.empty((1, steps), np.int32), doubles(1, steps, k), doubles(1, steps + 1)
+    made = Path(
+        fits.offset,
+        device.empty((1, steps), np.int32),
+        doubles(1, steps, k),
+        doubles(1, steps + 1),
+        method="gram",
     )
     made.risk[0, :1] = (u * u if weights is None else weights * u * u).sum()
     if steps == 0:
@@ -90,10 +92,11 @@ def boost(
         np.int32(k),
         np.int32(chunks),
         np.int32(pitch),
-        np.float64(learning_rate),
+        np.float64(fits.learning_rate),
     )
     slots = device.zeros((count,), np.int32)
     slots -= 1
+    results = made.selected, made.updates, made.risk
     work = (
         doubles(chunks, count, k * k if chunks > 1 else k),
         doubles(2, count, k),
@@ -105,15 +108,12 @@ def boost(
         slots,
         np.int32(warps),
     )
-    bytes_read = values.nbytes + first.nbytes
-    launches = list(pieces(steps, steps_of_launch(device, bytes_read)))
-    arrived = device.zeros((len(launches),), np.uint64)
-    for index, part in enumerate(launches):
+    for part, arrived in launches_of(device, steps, values.nbytes + first.nbytes):
         limits = map(np.int32, (part.start, part.stop, steps))
         kernel(
             (blocks,),
             (THREADS,),
-            (*matrices, *limits, u, *work, *made[:3], arrived[index:]),
+            (*matrices, *limits, u, *work, *results, arrived),
             shared_mem=needed,
             cooperative=True,
         )

@@ -8,22 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import namespace
-from .batch import Ready, Settings, Training, make_ready
+from .batch import Fits, Settings, Training, make_fits
 from .path import Path
-from .stacked import advanced
+from .stacked import boost_family
 
 PIECE = 50
-"""The fewest steps that are made before the risk is looked at."""
+"""The fewest steps between two looks at the risk, for which the host waits."""
 
 
-def held_out(rows: int, fraction: float, random_state: Any) -> NDArray[np.bool_]:
-    """A mask of the rows that are held out: at least one, and not all.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two rows.
-    """
+def choose_held_out(rows: int, fraction: float, random_state: Any) -> NDArray[np.bool_]:
+    """A mask of the rows that are held out: at least 1, and not all."""
     if rows < 2:
         raise ValueError(f"early_stopping needs at least 2 rows, got n_samples={rows}")
     count = min(max(1, round(fraction * rows)), rows - 1)
@@ -69,39 +63,37 @@ def fit_patiently(
     fraction: float,
     patience: int,
     random_state: Any,
-) -> tuple[Ready, Path, NDArray[np.float64]]:
+) -> tuple[Fits, Path, NDArray[np.float64]]:
     """Fit to some of the rows, until the risk of the other rows stops decreasing.
 
     If there are several responses, they stop at the same step, by the sum of risks.
 
     Returns
     -------
-    Ready
-        The fits before their first step.
+    Fits
+        Before their first step.
     Path
-        The steps up to the one of least risk.
+        The steps up to the least risk.
     array
         The mean loss of the rows that were held out, before the first step and after
         each; at most `patience` steps longer than the model.
     """
     xp = namespace(data.y)
-    mask = xp.asarray(held_out(data.rows, fraction, random_state))
-    weights = xp.ones(data.rows) if data.weights is None else data.weights
-    ready = make_ready(settings, data, xp.where(mask, 0.0, weights))
-    second = xp.where(mask, weights, 0.0)
-    second = xp.broadcast_to(second, (ready.problem.fits, data.rows))
-    total = float(second[0].sum())
-    start, found, best = ready.start, None, None
-    while best is None and (found is None or len(found) < steps):
-        more = min(steps - (0 if found is None else len(found)), max(PIECE, patience))
-        later = ready.boost(more, start=start, out_of_bag=second, method=method)
-        start = advanced(ready.problem, start, later)
-        found = later if found is None else found.followed_by(later)
-        risk = np.asarray(found.out_of_bag).sum(axis=0) / total
-        best = best_step(risk, patience)
-        if steps == 0:
+    mask = xp.asarray(choose_held_out(data.rows, fraction, random_state))
+    second = xp.where(mask, data.row_weights, 0.0)
+    fits = make_fits(settings, data, xp.where(mask, 0.0, data.row_weights), second)
+    total, piece = float(second.sum()), max(PIECE, patience)
+
+    def mean_loss(path: Path) -> NDArray[np.float64]:
+        assert path.out_of_bag is not None
+        return np.asarray(path.out_of_bag.sum(axis=0) / total)
+
+    found = boost_family(fits, min(steps, piece), method=method)
+    rest = fits.after(found)
+    while (best := best_step(mean_loss(found), patience)) is None:
+        if len(found) == steps:
+            best = int(mean_loss(found).argmin())
             break
-    assert found is not None
-    if best is None:
-        best = int(risk.argmin())
-    return ready, found.until(best), risk[: best + patience + 1]
+        later = boost_family(rest, min(steps - len(found), piece), method=method)
+        rest, found = rest.after(later), found.followed_by(later)
+    return fits, found.until(best), mean_loss(found)[: best + patience + 1]

@@ -1,4 +1,4 @@
-"""Folds: the weights with which a model is fitted, and those of the rows left out."""
+"""Folds: the weights of the rows in the fit, and of the rows left out."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._conventions import check_choice
 from .._inputs import whole_or_scaled
 from .patience import generator
 
 Floats = NDArray[np.float64]
 
-KINDS = ("bootstrap", "kfold", "subsampling")
-
 COUNTS = {"bootstrap": 25, "kfold": 10, "subsampling": 25}
-"""The number of folds of each kind, if none is given."""
+"""The kinds of random folds, and their default numbers."""
+
+KINDS = tuple(COUNTS)
 
 
 class Folds(NamedTuple):
@@ -25,9 +26,9 @@ class Folds(NamedTuple):
     Attributes
     ----------
     weights : (B, n) array
-        With which the model is fitted; they include those of the data.
+        The weights of the rows in the fit, which include the weights of the data.
     out_of_bag : (B, n) array
-        The weights of the data for the rows that are left out, zero for the others.
+        The weights of the data for the rows that are left out, zero for all other rows.
     """
 
     weights: Floats
@@ -37,25 +38,10 @@ class Folds(NamedTuple):
 def make_folds(
     folds: Any, weights: Floats, y: Any, count: int | None, random_state: Any
 ) -> Folds:
-    """Folds of n rows with given weights.
+    """Folds of n rows with given weights; arguments as for `cv_stop`.
 
-    Parameters
-    ----------
-    folds : {"bootstrap", "kfold", "subsampling"}, (n, B) array, splitter or iterable
-        See `cv_stop`.
-    weights : (n,) array
-        The weights of the data.
-    y : (n,) array
-        The response, for splitters that stratify.
-    count : int or None
-        The number B of folds.
-    random_state
-        See `generator`.
-
-    Raises
-    ------
-    ValueError
-        If the folds are unknown, or a fold has no row in or out of the bag.
+    The response y is for splitters that stratify. ValueError if the folds are unknown,
+    or a fold has no row in or out of the bag.
     """
     rows = len(weights)
     if isinstance(folds, str):
@@ -87,11 +73,10 @@ def named_folds(
     """Random folds, by mboost's definitions.
 
     A bootstrap sample has n rows, drawn with the weights as probabilities. k-fold
-    leaves out ``n // k`` rows in each fold, and the remaining ones in the last;
-    subsampling leaves out half of them.
+    leaves out ``n // k`` rows in each fold, and all remaining rows in the last fold;
+    subsampling leaves out half of the rows.
     """
-    if kind not in KINDS:
-        raise ValueError(f"folds must be one of {KINDS}, got {kind!r}")
+    check_choice("folds", kind, KINDS)
     count = COUNTS[kind] if count is None else count
     rows = len(weights)
     if not count >= 1 or (kind == "kfold" and not 2 <= count <= rows):
@@ -113,7 +98,7 @@ def named_folds(
 
 
 def given_folds(matrix: Floats, weights: Floats) -> Folds:
-    """Folds from a matrix of weights, (n, B), that replace those of the data."""
+    """Folds from a matrix of weights, (n, B), which replace the weights of the data."""
     if matrix.ndim != 2 or len(matrix) != len(weights):
         raise ValueError(
             f"folds must have shape ({len(weights)}, B), for the rows whose weight is "
@@ -137,13 +122,7 @@ def split_folds(pairs: Iterable[Any], weights: Floats) -> Folds:
 
 
 def counts_of(some: Any, rows: int) -> NDArray[np.intp]:
-    """How often each row is among those of an array of indices, or a mask.
-
-    Raises
-    ------
-    ValueError
-        If they are neither, or not those of the rows.
-    """
+    """How often an array of indices, or a mask, has each row."""
     index = np.asarray(some)
     if index.dtype == bool and index.shape == (rows,):
         index = np.flatnonzero(index)

@@ -1,20 +1,19 @@
-"""Fits with different weights as tasks of a Dask client, one for each fit."""
+"""Fits with different weights as tasks of a Dask client, a task for each fit."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.kernels import current, device_of
+from ..._device.kernels import current
 from ..._device.threads import part_of_batch
 from .batch import Settings, Training
 
 Fit = Callable[[Training, Settings, Any, int], NDArray[Any]]
-"""Fits some weights for a number of steps; a row of the result for each of them."""
+"""Fits some weights for a number of steps; the result has a row for each fit."""
 
 
 def fit_tasks(
@@ -39,8 +38,7 @@ def fit_tasks(
 
 
 def fit_task(part: Any, shared: tuple[Fit, Training, Settings, int]) -> NDArray[Any]:
-    """Fit on one core, or on the worker's own GPU."""
+    """Fit on a single core, or on the worker's own GPU."""
     fit, data, settings, steps = shared
-    data = replace(data, device=device_of(data.y))
     with part_of_batch(cores=1), current(data.device):
         return fit(data, settings, part, steps)

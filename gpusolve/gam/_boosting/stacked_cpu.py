@@ -1,8 +1,8 @@
 """Componentwise boosting on a CPU, with two ways to update ``c = X'Wu``.
 
-`Passes` computes c of all learners from the gradient u in every step, in one pass over
-the rows.
-`Blocks` does so once, for one fit to squared errors. After a step of the learner j, it
+`Passes` computes c of all learners from the gradient u in every step, in a single pass
+over the rows.
+`Blocks` does so once, for a fit to squared errors. After a step of the learner j, it
 subtracts ``X'W X_j`` times the update. This block of columns is computed when j is
 first selected, and kept. The cost of a step then does not depend on the number of rows.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.threads import Work, is_part, one_blas_thread, workers
-from .._families.location import apply_weights
+from .._families.location import apply_weights, weighted_sum
 from .._terms.rows import (
     DesignPart,
     Rows,
@@ -25,8 +25,8 @@ from .._terms.rows import (
     cross_products,
     side_by_side,
 )
-from ..families import Family
-from .path import Steps
+from .batch import Fits
+from .path import Path
 from .problem import Cone, PreparedLearners
 
 Floats = NDArray[np.float64]
@@ -40,17 +40,17 @@ CHUNK_WIDTH = 32
 
 
 class Chunk(NamedTuple):
-    """Some learners, as one sparse matrix: a pass over the rows reads u once for all.
+    """Some learners, as a sparse matrix: a pass over the rows reads u once for all.
 
-    Neighbouring values of a row are then added to different sums, so that one addition
-    does not wait for another.
+    Neighbouring values of a row are then added to different sums, so that an addition
+    does not wait for the previous addition.
 
     Attributes
     ----------
     design : csr_array
         (n, functions of all members).
     functions : slice
-        Their functions, among those of all learners.
+        Their functions, counted over all learners.
     """
 
     design: Any
@@ -82,7 +82,7 @@ class SizeGroup(NamedTuple):
     members : (m,) array or slice
         The indices of the learners, ascending.
     functions : (m * k,) array or slice
-        Their functions, among those of all learners.
+        Their functions, counted over all learners.
     gain : (F, m, k, k) array
         See `PreparedLearners.gain`.
     """
@@ -110,25 +110,20 @@ def groups_of(problem: PreparedLearners, begins: NDArray[np.intp]) -> list[SizeG
 class Passes:
     """F fits whose products c are computed from the gradients in every step."""
 
-    def __init__(
-        self,
-        problem: PreparedLearners,
-        family: Family,
-        y: Floats,
-        start: Floats,
-        out_of_bag: Floats | None,
-        made: Steps,
-    ) -> None:
-        self.problem = problem
-        self.family = family
-        self.out_of_bag = out_of_bag
+    def __init__(self, fits: Fits, made: Path) -> None:
+        self.problem = problem = fits.problem
+        self.family = fits.family
+        self.out_of_bag = fits.out_of_bag
+        self.rate = fits.learning_rate
         self.made = made
         shape = problem.fits, len(problem.rows[0])
-        self.y = y
-        self.f = np.array(np.broadcast_to(start, shape), np.float64)
+        self.y, self.responses = fits.y, np.broadcast_to(fits.y, shape)
+        weights = problem.weights
+        self.weights = [None] * problem.fits if weights is None else weights
+        self.f = np.array(np.broadcast_to(fits.start, shape), np.float64)
         ends = np.cumsum([0, *(design.functions for design in problem.rows)])
         self.groups = groups_of(problem, ends[:-1])
-        self.constrained = [j for j, one in enumerate(problem.cones) if one is not None]
+        self.constrained = [j for j, cone in enumerate(problem.cones) if cone]
         self.joined = np.empty((int(ends[-1]), problem.fits))
         self.moments: list[Floats] = [
             self.joined[slice(*pair)].T for pair in pairwise(ends.tolist())
@@ -138,21 +133,16 @@ class Passes:
         self.items, self.rows_of_item = self.prepare(*shape)
 
     def prepare(self, fits: int, rows: int) -> tuple[int, int]:
-        """Prepare `project`: the number of its items, and the rows of each of them."""
+        """Prepare `project`: the number of its items, and the rows of each item."""
         self.chunks = chunks_of(self.problem.rows)
         count = len(self.chunks)
         return count, rows * fits * len(self.problem) // count
 
-    def weights_of(self, fit: int) -> Floats | None:
-        """The weights of one fit."""
-        weights: Floats | None = self.problem.weights
-        return None if weights is None else weights[fit]
-
     def update_nuisance(self) -> None:
         """Compute the adaptive parameter of each fit at its model."""
-        for fit, f in enumerate(self.f):
-            y = self.y if self.y.ndim == 1 else self.y[fit]
-            self.nuisance[fit] = self.family.nuisance(y, f, self.weights_of(fit))
+        rows = zip(self.responses, self.f, self.weights, strict=True)
+        for fit, (y, f, w) in enumerate(rows):
+            self.nuisance[fit] = self.family.nuisance(y, f, w)
 
     def gradient(self) -> Floats:
         """``Wu`` of all fits, (F, n)."""
@@ -192,17 +182,17 @@ class Passes:
         coef: Floats = self.problem.inverse[learner][fit] @ c
         return coef
 
-    def step(self, step: int, learning_rate: float, run: Run) -> None:
-        """Make one step of all fits."""
+    def step(self, step: int, run: Run) -> None:
+        """Make a step of all fits."""
         self.project(run)
         for fit, j in enumerate(self.scores().argmax(axis=1).tolist()):
-            update = learning_rate * self.fitted(fit, j)
+            update = self.rate * self.fitted(fit, j)
             self.made.selected[fit, step] = j
             self.made.updates[fit, step, : len(update)] = update
             self.advance(fit, j, update, run)
 
     def advance(self, fit: int, learner: int, update: Floats, run: Run) -> None:
-        """Add the update of a learner to the model of one fit."""
+        """Add the update of a learner to the model of a fit."""
         self.f[fit] += self.problem.rows[learner].csr @ update
 
     def record(self, step: int) -> None:
@@ -211,18 +201,18 @@ class Passes:
             self.update_nuisance()
         losses = self.family.loss(self.y, self.f, self.nuisance)
         losses = np.broadcast_to(losses, self.f.shape)
-        self.made.risk[:, step] = risk(losses, self.problem.weights)
+        self.made.risk[:, step] = weighted_sum(losses, self.problem.weights)[:, 0]
         assert self.made.nuisance is not None
         self.made.nuisance[:, step] = self.nuisance[:, 0]
         if self.made.out_of_bag is not None:
-            self.made.out_of_bag[:, step] = risk(losses, self.out_of_bag)
+            self.made.out_of_bag[:, step] = weighted_sum(losses, self.out_of_bag)[:, 0]
 
     def finish(self) -> None:
-        """Complete what was made, after the last step."""
+        """Complete the path after the last step."""
 
 
 class Blocks(Passes):
-    """One fit to squared errors whose c follow from those before the step."""
+    """A fit to squared errors, whose c are updated from step to step."""
 
     def prepare(self, fits: int, rows: int) -> tuple[int, int]:
         assert self.problem.basis is not None
@@ -254,11 +244,11 @@ class Blocks(Passes):
         self.c -= self.block(learner, run) @ update
 
     def block(self, learner: int, run: Run) -> Floats:
-        """``X_i' W X_j`` of all learners i and one learner j, (K, k, k)."""
+        """``X_i' W X_j`` of all learners i and a learner j, (K, k, k)."""
         if learner not in self.blocks:
             k = self.c.shape[1]
             block = np.empty((*self.c.shape, k))
-            own, w = self.bases.some(learner), self.weights_of(0)
+            own, w = self.bases.some(learner), self.weights[0]
 
             def write(some: slice) -> None:
                 block[some] = cross_products(self.bases.some(some), own, w, k, k)
@@ -268,17 +258,17 @@ class Blocks(Passes):
         return self.blocks[learner]
 
     def record(self, step: int) -> None:
-        """The risks are those of `finish`."""
+        """Nothing: `finish` computes the risks."""
 
     def finish(self) -> None:
-        """Compute the risks from the last one and the decrement of each step.
+        """Compute all risks from the last risk and the decrement of each step.
 
         The sum runs backwards, from small to large numbers, so that no digits cancel.
         """
         residual = self.y - self.f[0]
         for j in self.blocks:
             residual = residual - self.problem.rows[j].multiply(self.coef[j])
-        w = self.weights_of(0)
+        w = self.weights[0]
         last = residual @ (residual if w is None else w * residual)
         risks = np.cumsum([last, *self.decrements[::-1]])
         self.made.risk[0] = risks[::-1]
@@ -304,37 +294,22 @@ def fitted_in_cone(cone: Cone, fit: int, moments: Floats) -> Floats:
     return b if T is None else T @ b
 
 
-def risk(losses: Floats, weights: Floats | None) -> Floats:
-    """The weighted sums of losses, (F, n) to (F,)."""
-    own = losses if weights is None else apply_weights(losses, weights)
-    total: Floats = own.sum(axis=1)
-    return total
-
-
-def boost(
-    problem: PreparedLearners,
-    family: Family,
-    y: Floats,
-    start: Floats,
-    learning_rate: float,
-    steps: int,
-    out_of_bag: Floats | None,
-    method: str = "stacked",
-) -> Steps:
+def boost(fits: Fits, steps: int, method: str = "stacked") -> Path:
     """`boost_family` on the host."""
     from tqdm import tqdm
 
-    fits, has_passes = problem.fits, method == "stacked"
-    made = Steps(
-        np.zeros((fits, steps), np.int32),
-        np.zeros((fits, steps, problem.functions)),
-        np.zeros((fits, steps + 1)),
-        None if out_of_bag is None else np.zeros((fits, steps + 1)),
-        np.zeros((fits, steps + 1)) if has_passes else None,
+    count, has_passes = fits.problem.fits, method == "stacked"
+    made = Path(
+        fits.offset,
+        np.zeros((count, steps), np.int32),
+        np.zeros((count, steps, fits.problem.functions)),
+        np.zeros((count, steps + 1)),
+        method,
+        np.zeros((count, steps + 1)) if has_passes else None,
+        None if fits.out_of_bag is None else np.zeros((count, steps + 1)),
     )
-    kind = Passes if has_passes else Blocks
     with one_blas_thread():
-        state = kind(problem, family, y, start, out_of_bag, made)
+        state = Passes(fits, made) if has_passes else Blocks(fits, made)
     with workers(state.items, state.rows_of_item) as run:
         state.record(0)
         for step in tqdm(
@@ -344,7 +319,7 @@ def boost(
             disable=is_part() or None,
             leave=False,
         ):
-            state.step(step, learning_rate, run)
+            state.step(step, run)
             state.record(step + 1)
         state.finish()
     return made

@@ -1,0 +1,189 @@
+"""Several fits to the same rows, with different weights or responses, as a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._device.arrays import Array, namespace, on_host
+from ..._device.kernels import Device, device_of
+from .._terms.frame import Frame
+from ..families import Family
+from ..terms import Term
+from .path import Path
+from .problem import PreparedLearners, prepare
+
+
+@dataclass(frozen=True)
+class Training:
+    """The checked data of a fit, on a single device.
+
+    Attributes
+    ----------
+    frame : Frame
+        The covariates of n rows.
+    y : (n,) or (F, n) float64 array
+        The response, of all fits or of each.
+    weights : (n,) float64 array or None
+        The weights of the rows; None for ones.
+    offset : float, (n,) float64 array or None
+        The model before the first step; None for the best constant.
+    """
+
+    frame: Frame
+    y: Array
+    weights: Array | None
+    offset: Any
+
+    @property
+    def rows(self) -> int:
+        """The number n of rows."""
+        return int(self.y.shape[-1])
+
+    @property
+    def row_weights(self) -> Array:
+        """The weights of the rows, (n,), ones if they are None."""
+        given = self.weights
+        return namespace(self.y).ones(self.rows) if given is None else given
+
+    @property
+    def weights_on_host(self) -> NDArray[np.float64]:
+        """`row_weights` on the host."""
+        given = self.weights
+        return np.ones(self.rows) if given is None else on_host(given)
+
+    @property
+    def device(self) -> Device | None:
+        """The device of all arrays; None for the host."""
+        return device_of(self.frame.like)
+
+    def take(self, rows: Any) -> Training:
+        """Some of the rows, by an index or a mask."""
+        offset = self.offset
+        return Training(
+            self.frame.take(rows),
+            self.y[..., rows],
+            None if self.weights is None else self.weights[rows],
+            offset[rows] if is_vector(offset) else offset,
+        )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A model without data.
+
+    Attributes
+    ----------
+    terms : tuple of Term
+        The learners, which know their ranges and levels.
+    family : Family
+    learning_rate : float
+    df_definition : str
+        See `smoothing_parameters`.
+    missing : str
+        See `Term.rows`.
+    """
+
+    terms: tuple[Term, ...]
+    family: Family
+    learning_rate: float
+    df_definition: str
+    missing: str
+
+
+class Fits(NamedTuple):
+    """F fits before their first step, which a single loop makes together.
+
+    Attributes
+    ----------
+    problem : PreparedLearners
+        K learners, prepared for F fits with n rows.
+    family : Family
+    y : (n,) or (F, n) float64 array
+        The response.
+    start : (F, 1) or (F, n) float64 array
+        The models before the first step.
+    learning_rate : float
+    out_of_bag : (F, n) array or None
+        Weights of the rows for a second risk.
+    offset : (F,) array on the host or float
+        The intercepts: `start` if it is a constant; 0 if it differs from row to row.
+    """
+
+    problem: PreparedLearners
+    family: Family
+    y: Array
+    start: Array
+    learning_rate: float = 0.1
+    out_of_bag: Array | None = None
+    offset: NDArray[np.float64] | float = 0.0
+
+    def after(self, path: Path) -> Fits:
+        """The same fits, which start at the end of a path."""
+        xp, rows = namespace(self.start), self.problem.rows
+        f = xp.zeros((self.problem.fits, len(rows[0]))) + self.start
+        for fit, selected in enumerate(path.selected):
+            for j in np.unique(selected).tolist():
+                coef = path.updates[fit][selected == j].sum(axis=0)
+                f[fit] += rows[j].multiply(xp.asarray(coef[: rows[j].functions]))
+        return self._replace(start=f)
+
+
+def make_fits(
+    settings: Settings,
+    data: Training,
+    weights: Array | None,
+    out_of_bag: Array | None = None,
+) -> Fits:
+    """Prepare the learners and the offsets of fits with given weights.
+
+    Offsets and smoothing parameters are computed for each fit; ranges, knots and levels
+    are the terms'. The offsets are read from the device.
+
+    Parameters
+    ----------
+    weights : (n,) or (F, n) array or None
+        The weights, which replace the weights of the data. If `data.y` has several
+        responses, all fits have the same weights.
+    out_of_bag : (n,) or (F, n) array, optional
+        See `Fits`; equal weights of all fits may be given once.
+    """
+    problem = prepare(
+        settings.terms,
+        data.frame,
+        weights,
+        df_definition=settings.df_definition,
+        missing=settings.missing,
+    )
+    if data.y.ndim == 2 and problem.fits == 1:
+        problem = problem.repeated(len(data.y))
+    xp, shape = namespace(data.y), (problem.fits, data.rows)
+    if is_vector(data.offset):
+        offset, start = np.zeros(problem.fits), xp.broadcast_to(data.offset, shape)
+    else:
+        offset = offsets_of(settings.family, data, problem)
+        start = xp.asarray(offset)[:, None]
+    if out_of_bag is not None:
+        out_of_bag = xp.broadcast_to(out_of_bag, shape)
+    rate = settings.learning_rate
+    return Fits(problem, settings.family, data.y, start, rate, out_of_bag, offset)
+
+
+def is_vector(offset: Any) -> bool:
+    """Whether the model starts with a number for each row."""
+    return getattr(offset, "ndim", 0) == 1
+
+
+def offsets_of(
+    family: Family, data: Training, problem: PreparedLearners
+) -> NDArray[np.float64]:
+    """The given constant, or the best constant of each fit: (F,) on the host."""
+    if data.offset is not None:
+        return np.full(problem.fits, data.offset)
+    responses = [data.y] * problem.fits if data.y.ndim == 1 else data.y
+    weights = [None] * problem.fits if problem.weights is None else problem.weights
+    found = [family.offset(y, w) for y, w in zip(responses, weights, strict=True)]
+    return np.array(found, np.float64)

@@ -1,0 +1,117 @@
+"""Componentwise boosting for any family, of learners of any kind, in several fits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..._device.arrays import namespace, on_host
+from ..._device.kernels import Device, device_of
+from ..._device.threads import one_blas_thread
+from . import boosting_kernel, stacked_cpu, stacked_kernel
+from .batch import Fits
+from .methods import resolve_method
+from .path import Path
+from .problem import PreparedLearners
+
+RISK_TOLERANCE = 1e-6
+"""Relative difference between two risks up to which they are considered equal. A warm
+start on another device, or with another method, has other rounding errors."""
+
+
+def boost_family(
+    fits: Fits,
+    steps: int = 100,
+    *,
+    before: Path | None = None,
+    method: str = "stacked",
+    gemv_variant: str = "auto",
+) -> Path:
+    """Boost: in each step, fit all learners to the gradient and follow the best.
+
+    Parameters
+    ----------
+    fits : Fits
+        On the current device.
+    steps : int
+        The number of new steps.
+    before : Path, optional
+        The steps that the fits have made; the new steps are appended.
+    method : {"stacked", "gram", "direct", "auto"}
+        How the steps are made; see `resolve_method`.
+    gemv_variant : str
+        For "direct".
+
+    Returns
+    -------
+    Path
+        Of all fits.
+
+    Raises
+    ------
+    ValueError
+        If a learner has too many functions for the device, if the method is for other
+        problems, if a risk becomes infinite, or if the risk is not the risk at the end
+        of `before`.
+
+    Notes
+    -----
+    With the nuisance parameter s of the family at the model f, a step fits all learners
+    to ``family.gradient(y, f, s)``, and selects the first learner with the least
+    unpenalised sum of squares. The risk is ``sum w family.loss(y, f, s)``, with s at
+    the same f. All sums are in float64.
+    """
+    device = device_of(fits.y)
+    if before is not None:
+        fits = fits.after(before)
+    method = resolve_method(method, fits, steps, device)
+    if method == "direct":
+        made = direct_steps(fits, steps, gemv_variant)
+    elif device is None:
+        made = stacked_cpu.boost(fits, steps, method)
+    elif method == "gram":
+        made = boosting_kernel.boost(fits, steps, device)
+    else:
+        check_size(fits.problem, device)
+        made = stacked_kernel.boost(fits, steps, device)
+    made = made._mapped(lambda _, array: on_host(array))
+    fits.family.check_risk(made.risk)
+    if before is None:
+        return made
+    check_continued(before, made)
+    return before.followed_by(made)
+
+
+def check_size(problem: PreparedLearners, device: Device) -> None:
+    """ValueError if a learner has too many functions for the device."""
+    found = stacked_kernel.first_too_large(problem, device)
+    if found is not None:
+        raise ValueError(
+            f"{problem.terms[found].label} must have fewer functions or inequalities "
+            f"on this device, got {problem.rows[found].functions} functions"
+        )
+
+
+def direct_steps(fits: Fits, steps: int, gemv_variant: str) -> Path:
+    """The steps of a fit to squared errors, by products of dense matrices."""
+    from ...studies import _boosting_direct as direct
+
+    problem, residual = fits.problem, fits.y - fits.start[0]
+    assert problem.basis is not None
+    X = problem.basis.dense(problem.functions).astype(np.float64, copy=False)
+    inverse = namespace(X).concatenate(problem.inverse)
+    w = None if problem.weights is None else problem.weights[0]
+    with one_blas_thread():
+        selected, updates, risk = direct.boost(
+            X, inverse, w, residual, fits.learning_rate, steps, gemv_variant
+        )
+    return Path(fits.offset, selected[None], updates[None], risk[None], "direct")
+
+
+def check_continued(before: Path, later: Path) -> None:
+    """ValueError unless the later steps begin with the last risk of the path."""
+    last, risk = before.risk[..., -1], later.risk[..., 0]
+    if (np.abs(risk - last) > RISK_TOLERANCE * np.abs(before.risk).max(axis=-1)).any():
+        raise ValueError(
+            "a warm start needs the data of its path: the risk must be "
+            f"{last}, as at the end of the path, got {risk}"
+        )

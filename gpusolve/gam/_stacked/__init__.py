@@ -1,1 +1,0 @@
-"""Boosting of learners of any kind, any family, and several fits as one batch."""

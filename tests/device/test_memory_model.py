@@ -1,0 +1,435 @@
+"""Look-back and the barrier of the grid in the memory model of PTX.
+
+Each exchange between blocks is a small program, as in its source. With all of its parts
+only right outcomes are allowed; without any part a wrong outcome is allowed, so the
+part is necessary. Another test compares the programs with the compiler's PTX.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable
+from typing import Any
+
+import pytest
+from ptx_memory_model import (
+    Operation,
+    StillWaitsError,
+    Thread,
+    add,
+    barrier,
+    fence,
+    load,
+    outcomes,
+    store,
+)
+
+from gpusolve._device.kernels import source_directory
+
+Steps = Generator[Operation, int, Any]
+
+# ---- classic programs, with known verdicts -------------------------------------------
+
+FENCE = fence()
+SEQUENTIAL = fence(sequential=True)
+BLOCK_FENCE = fence("block")
+
+
+def run(*operations: Operation) -> Thread:
+    """A thread that executes the operations and returns what it loads."""
+
+    def thread() -> Steps:
+        values = []
+        for operation in operations:
+            value = yield operation
+            if operation.kind in ("load", "add"):
+                values.append(value)
+        return tuple(values) or None
+
+    return thread
+
+
+def put(place: str, value: int = 1) -> Operation:
+    return store(place, value, strong=True)
+
+
+def get(place: str) -> Operation:
+    return load(place, strong=True)
+
+
+X, Y, READ_X, READ_Y = put("x"), put("y"), get("x"), get("y")
+WEAK_X, READ_WEAK_X = store("x", 1), load("x")
+
+
+def apart(*threads: Thread) -> list[list[Thread]]:
+    """Each thread in a block of its own."""
+    return [[thread] for thread in threads]
+
+
+@pytest.mark.parametrize(
+    ("name", "threads", "outcome", "allowed"),
+    [
+        ("message passing", [run(X, Y), run(READ_Y, READ_X)], ((1, 0),), True),
+        (
+            "message passing, fences",
+            [run(WEAK_X, FENCE, Y), run(READ_Y, FENCE, READ_WEAK_X)],
+            ((1, 0),),
+            False,
+        ),
+        (
+            "message passing, fences of a block",
+            [run(WEAK_X, BLOCK_FENCE, Y), run(READ_Y, BLOCK_FENCE, READ_WEAK_X)],
+            ((1, 0),),
+            True,
+        ),
+        (
+            "message passing, weak flag",
+            [run(WEAK_X, FENCE, store("y", 1)), run(load("y"), FENCE, READ_WEAK_X)],
+            ((1, 0),),
+            True,
+        ),
+        (
+            "store buffering, release and acquire",
+            [run(X, FENCE, READ_Y), run(Y, FENCE, READ_X)],
+            ((0,), (0,)),
+            True,
+        ),
+        (
+            "store buffering, sequentially consistent fences",
+            [run(X, SEQUENTIAL, READ_Y), run(Y, SEQUENTIAL, READ_X)],
+            ((0,), (0,)),
+            False,
+        ),
+        ("load buffering", [run(READ_X, Y), run(READ_Y, X)], ((1,), (1,)), True),
+        (
+            "load buffering, fences",
+            [run(READ_X, FENCE, Y), run(READ_Y, FENCE, X)],
+            ((1,), (1,)),
+            False,
+        ),
+        ("coherence of two reads", [run(X), run(READ_X, READ_X)], ((1, 0),), False),
+        (
+            "weak reads of the same place",
+            [run(X), run(READ_WEAK_X, READ_WEAK_X)],
+            ((1, 0),),
+            True,
+        ),
+        (
+            "write to read causality",
+            [run(WEAK_X), run(READ_WEAK_X, FENCE, Y), run(READ_Y, FENCE, READ_WEAK_X)],
+            ((1,), (1, 0)),
+            True,
+        ),
+        (
+            "write to read causality, strong",
+            [run(X), run(READ_X, FENCE, Y), run(READ_Y, FENCE, READ_X)],
+            ((1,), (1, 0)),
+            False,
+        ),
+        (
+            "independent reads, release and acquire",
+            [
+                run(X),
+                run(Y),
+                run(READ_X, FENCE, READ_Y),
+                run(READ_Y, FENCE, READ_X),
+            ],
+            ((1, 0), (1, 0)),
+            True,
+        ),
+        (
+            "independent reads, sequentially consistent fences",
+            [
+                run(X),
+                run(Y),
+                run(READ_X, SEQUENTIAL, READ_Y),
+                run(READ_Y, SEQUENTIAL, READ_X),
+            ],
+            ((1, 0), (1, 0)),
+            False,
+        ),
+        (
+            "additions do not get the same value",
+            [run(add("x", 1)), run(add("x", 1))],
+            ((0,), (0,)),
+            False,
+        ),
+        (
+            "message passing through an addition of another thread",
+            [
+                run(WEAK_X, FENCE, add("y", 1)),
+                run(add("y", 1)),
+                run(get("y"), FENCE, READ_WEAK_X),
+            ],
+            ((0,), (1,), (2, 0)),
+            False,
+        ),
+    ],
+)
+def test_classic_verdicts(
+    name: str, threads: list[Thread], outcome: tuple[Any, ...], allowed: bool
+) -> None:
+    """The verdicts follow by hand from the axioms of the PTX ISA."""
+    found = outcomes(apart(*threads), {"y": (0, 1, 2)})
+    assert (outcome in found) == allowed, name
+
+
+# ---- look-back (look_back.cuh) -------------------------------------------------------
+
+AGGREGATE, PREFIX = 1, 2
+
+
+def publish(tile: int, status: int, value: int, without: str = "") -> Steps:
+    """``TileStates::publish`` of an element that does not fit into a word."""
+    yield store(f"value {tile} {status}", value)
+    if without != "fence of the writer":
+        yield fence()
+    yield store(f"state {tile}", status, strong=without != "volatile store")
+
+
+def read(tile: int, without: str = "") -> Steps:
+    """``TileStates::read`` of such an element."""
+    status = yield load(f"state {tile}", strong=without != "volatile load")
+    if not status:
+        raise StillWaitsError
+    if without != "fence of the reader":
+        yield fence()
+    return (yield load(f"value {tile} {status}"))
+
+
+def read_stale_elements(without: str = "") -> bool:
+    def first() -> Steps:
+        yield from publish(0, AGGREGATE, 1, without)
+        yield from publish(0, PREFIX, 1, without)
+
+    def second() -> Steps:
+        return (yield from read(0, without))
+
+    found = outcomes(apart(first, second), {"state 0": (0, AGGREGATE, PREFIX)})
+    assert (1,) in found
+    return found != {(1,)}
+
+
+PARTS = [
+    "fence of the writer",
+    "volatile store",
+    "fence of the reader",
+    "volatile load",
+]
+
+
+def test_look_back_reads_what_was_published() -> None:
+    assert not read_stale_elements()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_part_of_publishing_is_necessary(part: str) -> None:
+    assert read_stale_elements(without=part)
+
+
+def test_prefixes_pass_from_tile_to_tile() -> None:
+    def first() -> Steps:
+        yield from publish(0, PREFIX, 1)
+
+    def second() -> Steps:
+        prefix = yield from read(0)
+        yield from publish(1, PREFIX, prefix + 1)
+
+    def third() -> Steps:
+        return (yield from read(1))
+
+    values = {f"value {tile} {PREFIX}": (0, 1, 2) for tile in range(2)}
+    states = {f"state {tile}": (0, PREFIX) for tile in range(2)}
+    assert outcomes(apart(first, second, third), values | states) == {(2,)}
+
+
+@pytest.mark.parametrize("compares", [True, False])
+def test_words_with_the_same_status_are_of_the_same_element(compares: bool) -> None:
+    """A packed element has no fence: the reader compares the status in its words."""
+
+    def first() -> Steps:
+        for status in (AGGREGATE, PREFIX):
+            for word in range(2):
+                yield store(f"word {word}", status, strong=True)
+
+    def second() -> Steps:
+        words = (
+            (yield load("word 0", strong=True)),
+            (yield load("word 1", strong=True)),
+        )
+        if 0 in words or (compares and words[0] != words[1]):
+            raise StillWaitsError
+        return words
+
+    values = {f"word {word}": (0, AGGREGATE, PREFIX) for word in range(2)}
+    found = outcomes(apart(first, second), values)
+    same = {((status, status),) for status in (AGGREGATE, PREFIX)}
+    assert found == same if compares else found > same
+
+
+# ---- the barrier of the grid (grid.cuh) ----------------------------------------------
+
+
+def wait(leads: bool, awaited: int, without: str = "") -> Steps:
+    """``GridBarrier::wait`` in thread 0 of a block, or in another thread."""
+    if without != "block barrier before":
+        yield barrier()
+    if leads:
+        if without != "fence before":
+            yield fence()
+        yield add("arrived", 1)
+        arrived = yield load("arrived", strong=without != "volatile load")
+        if arrived < awaited:
+            raise StillWaitsError
+        if without != "fence after":
+            yield fence()
+    if without != "block barrier after":
+        yield barrier()
+
+
+def leader(awaited: Iterable[int], without: str = "") -> Thread:
+    def thread() -> Steps:
+        for arrivals in awaited:
+            yield from wait(True, arrivals, without)
+
+    return thread
+
+
+def cross_the_barrier(without: str = "") -> set[Any]:
+    """What threads of two blocks, not their first, read of each other."""
+
+    def before() -> Steps:
+        early = yield load("overwritten")
+        yield store("written", 1)
+        yield from wait(False, 2, without)
+        return early
+
+    def after() -> Steps:
+        yield from wait(False, 2, without)
+        late = yield load("written")
+        yield store("overwritten", 1)
+        return late
+
+    lead = leader([2], without)
+    return outcomes([[lead, before], [lead, after]], {"arrived": (0, 1, 2)})
+
+
+def test_grid_barrier_orders_both_ways() -> None:
+    assert cross_the_barrier() == {(0, 1)}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "block barrier before",
+        "fence before",
+        "volatile load",
+        "fence after",
+        "block barrier after",
+    ],
+)
+def test_every_part_of_the_grid_barrier_is_necessary(part: str) -> None:
+    assert cross_the_barrier(without=part) > {(0, 1)}
+
+
+def test_grid_barrier_of_three_blocks() -> None:
+    """The last arrivals pass on what the first arrival wrote."""
+
+    def first() -> Steps:
+        yield store("written", 1)
+        yield from wait(True, 3)
+
+    def last() -> Steps:
+        yield from wait(True, 3)
+        return (yield load("written"))
+
+    found = outcomes(apart(first, leader([3]), last), {"arrived": range(4)})
+    assert found == {(1,)}
+
+
+def test_grid_barrier_is_used_again_without_a_reset() -> None:
+    def first() -> Steps:
+        yield from wait(True, 2)
+        yield store("written", 1)
+        yield from wait(True, 4)
+
+    def second() -> Steps:
+        yield from wait(True, 2)
+        yield from wait(True, 4)
+        return (yield load("written"))
+
+    assert outcomes(apart(first, second), {"arrived": range(5)}) == {(1,)}
+
+
+# ---- the compiler's PTX --------------------------------------------------------------
+
+KERNELS = """
+#include "grid.cuh"
+#include "look_back.cuh"
+
+extern "C" __global__ void wait(unsigned long long* arrived) {
+    GridBarrier(arrived).wait();
+}
+extern "C" __global__ void publish(unsigned long long* states, double* values) {
+    TileStates<double, 1>(states, values).publish(1, tile_prefix, {2.0, false});
+}
+extern "C" __global__ void read(unsigned long long* states, double* values) {
+    values[0] = TileStates<double, 1>(states, values).read(1).flagged.value;
+}
+"""
+
+ORDERING = re.compile(
+    r"(bar\.sync|membar\.\w+|fence[.\w]*|atom\S*|(?:ld|st)(?:\.volatile)?\.global)"
+)
+"""Instructions that the model knows."""
+
+INSTRUCTIONS = {
+    ("fence", ""): "membar.gl",
+    ("barrier", ""): "bar.sync",
+    ("add", ""): "atom.global.add.u64",
+    ("load", "strong"): "ld.volatile.global",
+    ("store", "strong"): "st.volatile.global",
+    ("load", "weak"): "ld.global",
+    ("store", "weak"): "st.global",
+}
+
+
+def instructions(steps: Steps) -> list[str]:
+    """The PTX of a program whose loads get 2."""
+    found = []
+    operation = next(steps)
+    while True:
+        is_access = operation.kind in ("load", "store")
+        strength = ("strong" if operation.strong else "weak") if is_access else ""
+        found.append(INSTRUCTIONS[operation.kind, strength])
+        try:
+            operation = steps.send(2)
+        except StopIteration:
+            return found
+
+
+@pytest.mark.parametrize("architecture", [75, 90, 120])
+def test_programs_are_the_compilers(architecture: int) -> None:
+    """A loop that polls has its load twice in the PTX, before the loop and in it."""
+    pytest.importorskip("cupy", reason="NVRTC is reached through CuPy")
+    from cupy.cuda import nvrtc
+
+    program = nvrtc.createProgram(KERNELS, "exchanges.cu", (), ())
+    options = ("--std=c++17", f"-I{source_directory()}")
+    nvrtc.compileProgram(program, (*options, f"-arch=compute_{architecture}"))
+    _, *entries = nvrtc.getPTX(program).decode().split(".visible .entry ")
+    found = {}
+    for entry in entries:
+        names = ORDERING.findall(entry)
+        polls = "ld.volatile.global"
+        found[entry.partition("(")[0]] = [
+            name
+            for name, before in zip(names, ["", *names], strict=False)
+            if not name == before == polls
+        ]
+    assert found == {
+        "wait": instructions(wait(True, 2)),
+        "publish": instructions(publish(1, PREFIX, 2)),
+        # The last store is the kernel's own.
+        "read": [*instructions(read(1)), "st.global"],
+    }

@@ -1,0 +1,397 @@
+"""Every outcome of a small program that the memory model of PTX allows.
+
+The model is the axiomatic model of the PTX ISA, section "Memory Consistency Model", and
+of D. Lustig, S. Sahasrabuddhe & O. Giroux, "A Formal Analysis of the NVIDIA PTX Memory
+Consistency Model" (ASPLOS 2019), for loads, stores, atomic additions, fences and block
+barriers of one kernel on one GPU. It has no caches and no clocks: an execution is
+allowed unless it breaks an axiom.
+
+A program is a list of blocks, a block a list of threads, and a thread a generator that
+yields `load`, `store`, `add`, `fence` and `barrier`, and gets the value that it loads:
+
+>>> def writer():
+...     yield store("data", 1)
+...     yield fence()
+...     yield store("flag", 1, strong=True)
+>>> def reader():
+...     flag = yield load("flag", strong=True)
+...     yield fence()
+...     data = yield load("data")
+...     return flag, data
+>>> sorted(outcomes([[writer], [reader]]))
+[((0, 0),), ((0, 1),), ((1, 1),)]
+
+The axiom against values out of thin air is left out, as it needs the dependencies
+between instructions. So outcomes may be too many, never too few.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Relation = NDArray[np.bool_]
+"""Whether event i is related to event j, (n, n)."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An instruction of a thread.
+
+    Attributes
+    ----------
+    kind : {"load", "store", "add", "fence", "barrier"}
+    place : str
+        The address; every place is 0 at first.
+    value : int
+        The value that is stored or added.
+    strong : bool
+        Whether it is at least relaxed: volatile accesses and atomics are, plain
+        accesses are weak.
+    scope : {"device", "block"}
+        Other threads that a fence or an atomic concerns.
+    sequential : bool
+        Whether a fence is sequentially consistent, or only acquires and releases.
+    """
+
+    kind: str
+    place: str = ""
+    value: int = 0
+    strong: bool = False
+    scope: str = "device"
+    sequential: bool = False
+
+
+def load(place: str, *, strong: bool = False) -> Operation:
+    """A plain load, or a volatile load: ``ld.volatile`` is ``ld.relaxed.sys``."""
+    return Operation("load", place, strong=strong)
+
+
+def store(place: str, value: int, *, strong: bool = False) -> Operation:
+    """A plain store, or a volatile store."""
+    return Operation("store", place, value, strong)
+
+
+def add(place: str, value: int) -> Operation:
+    """``atomicAdd``, a relaxed operation in device scope; it gets the old value."""
+    return Operation("add", place, value, strong=True)
+
+
+def fence(scope: str = "device", *, sequential: bool = False) -> Operation:
+    """``__threadfence()``, or ``__threadfence_block()``.
+
+    Both are sequentially consistent in PTX. A proof that needs only acquire and release
+    is stronger, so this is the default.
+    """
+    return Operation("fence", scope=scope, sequential=sequential)
+
+
+def barrier() -> Operation:
+    """``__syncthreads()``."""
+    return Operation("barrier")
+
+
+Thread = Callable[[], Generator[Operation, int, Any]]
+"""Yields operations, gets the values that it loads, returns its outcome."""
+
+
+class StillWaitsError(Exception):
+    """Raised by a thread whose loop has not ended: the execution does not count."""
+
+
+class Event(NamedTuple):
+    """An execution of an operation; an addition has two, a barrier two.
+
+    Attributes
+    ----------
+    kind : {"read", "write", "fence", "arrive", "leave"}
+    place : str
+    value : int
+        The value that is read or written; for barriers, how many the thread had before.
+    operation : Operation
+    thread, block : int
+    """
+
+    kind: str
+    place: str
+    value: int
+    operation: Operation
+    thread: int
+    block: int
+
+
+class Run(NamedTuple):
+    """The events of a thread that gets certain values, and its outcome."""
+
+    events: list[Event]
+    outcome: Any
+
+
+def outcomes(
+    blocks: Sequence[Sequence[Thread]],
+    values: Mapping[str, Sequence[int]] | None = None,
+) -> set[tuple[Any, ...]]:
+    """What the threads that return something return together, in all executions.
+
+    Parameters
+    ----------
+    blocks : sequence of sequence of generator functions
+    values : mapping of str to sequence of int, optional
+        The values that loads of a place may get; 0 and 1 for other places.
+    """
+    threads = [
+        list(_runs(thread, number, block, values or {}))
+        for number, (block, thread) in enumerate(
+            (block, thread)
+            for block, members in enumerate(blocks)
+            for thread in members
+        )
+    ]
+    found = set()
+    for runs in itertools.product(*threads):
+        outcome = tuple(run.outcome for run in runs if run.outcome is not None)
+        events = [event for run in runs for event in run.events]
+        if outcome not in found and _is_possible(events):
+            found.add(outcome)
+    return found
+
+
+def _is_possible(events: Sequence[Event]) -> bool:
+    """Whether the reads can have got their values in an allowed execution."""
+    sources = _sources(events)
+    first = next(sources, None)
+    if first is None:
+        return False
+    return any(map(_Execution(events).is_allowed, itertools.chain([first], sources)))
+
+
+def _runs(
+    thread: Thread, number: int, block: int, values: Mapping[str, Sequence[int]]
+) -> Iterator[Run]:
+    """The runs of a thread for all values that its loads may get."""
+    pending: list[tuple[int, ...]] = [()]
+    while pending:
+        given = pending.pop()
+        step = _replay(thread, number, block, given)
+        if isinstance(step, Run):
+            yield step
+        elif step is not None:
+            pending += [(*given, value) for value in values.get(step, (0, 1))]
+
+
+def _replay(
+    thread: Thread, number: int, block: int, given: Sequence[int]
+) -> Run | str | None:
+    """The run with these values; the place of the next load if they do not suffice."""
+    events: list[Event] = []
+    left = list(given)
+    running = thread()
+    barriers = 0
+    try:
+        operation = next(running)
+        while True:
+            loaded = 0
+            kinds = _EVENTS[operation.kind]
+            if "read" in kinds:
+                if not left:
+                    return operation.place
+                loaded = left.pop(0)
+            for kind in kinds:
+                value = operation.value
+                if kind == "read":
+                    value = loaded
+                elif operation.kind == "add":
+                    value += loaded
+                elif operation.kind == "barrier":
+                    value = barriers
+                events.append(
+                    Event(kind, operation.place, value, operation, number, block)
+                )
+            barriers += operation.kind == "barrier"
+            operation = running.send(loaded)
+    except StillWaitsError:
+        return None
+    except StopIteration as end:
+        return Run(events, end.value)
+
+
+_EVENTS = {
+    "load": ("read",),
+    "store": ("write",),
+    "add": ("read", "write"),
+    "fence": ("fence",),
+    "barrier": ("arrive", "leave"),
+}
+
+
+def _sources(events: Sequence[Event]) -> Iterator[dict[int, int | None]]:
+    """For each read an event that wrote its value; None for the initial zero."""
+    reads = [i for i, event in enumerate(events) if event.kind == "read"]
+    choices = []
+    for i in reads:
+        read = events[i]
+        writers: list[int | None] = [
+            j
+            for j, event in enumerate(events)
+            if event.kind == "write"
+            and (event.place, event.value) == (read.place, read.value)
+            # An addition does not read its own write, the event that follows.
+            and not (read.operation.kind == "add" and j == i + 1)
+        ]
+        choices.append(writers + ([None] if read.value == 0 else []))
+    for chosen in itertools.product(*choices):
+        yield dict(zip(reads, chosen, strict=True))
+
+
+class _Execution:
+    """Events, and the relations that do not depend on what the reads read."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.events = events
+        every = range(len(events))
+
+        def relation(related: Callable[[Event, Event], bool]) -> Relation:
+            return np.array(
+                [
+                    [i != j and related(events[i], events[j]) for j in every]
+                    for i in every
+                ],
+                bool,
+            ).reshape(len(events), len(events))
+
+        self.order = np.triu(relation(lambda a, b: a.thread == b.thread))
+        self.same_place = relation(lambda a, b: a.place == b.place != "")
+        both_strong = relation(_are_strong)
+        comparable = self.same_place | relation(lambda a, b: not (a.place and b.place))
+        self.morally_strong = (self.order | self.order.T | both_strong) & comparable
+        self.barriers = relation(
+            lambda a, b: (
+                (a.kind, b.kind, a.value, a.block)
+                == ("arrive", "leave", b.value, b.block)
+            )
+        )
+        self.updates = np.zeros_like(self.order)
+        for i, event in enumerate(events):
+            if event.operation.kind == "add" and event.kind == "read":
+                self.updates[i, i + 1] = True
+        self.writes = np.array([event.kind == "write" for event in events], bool)
+        self.releases = self._patterns(first="fence", last="write")
+        self.acquires = self._patterns(first="read", last="fence")
+
+    def _patterns(self, first: str, last: str) -> Relation:
+        """Pairs of a fence and a strong access, in the order of the thread."""
+        strong = np.array([_is_strong(event) for event in self.events], bool)
+        starts = np.array([event.kind == first for event in self.events], bool) & strong
+        ends = np.array([event.kind == last for event in self.events], bool) & strong
+        return self.order & starts[:, None] & ends
+
+    def is_allowed(self, sources: Mapping[int, int | None]) -> bool:
+        """Whether the reads can read from these writes, in some order of writes."""
+        reads_from = np.zeros_like(self.order)
+        for read, write in sources.items():
+            if write is not None:
+                reads_from[write, read] = True
+        observed = self._observation(reads_from)
+        synchronized = self.morally_strong & _then(
+            self.releases, observed, self.acquires
+        )
+        for fences in self._fence_orders():
+            before = _closure(self.order | synchronized | self.barriers | fences)
+            cause = before | _then(observed, before)
+            if (fences & cause.T).any() or cause.diagonal().any():
+                continue
+            for coherence in self._coherence(cause):
+                if self._holds(sources, reads_from, coherence, cause):
+                    return True
+        return False
+
+    def _observation(self, reads_from: Relation) -> Relation:
+        """Writes that a read observes, directly or through additions."""
+        direct = self.morally_strong & reads_from
+        chain = _closure(_then(direct, self.updates))
+        return direct | _then(chain, direct)
+
+    def _fence_orders(self) -> Iterator[Relation]:
+        """The orders of fences that are sequentially consistent."""
+        fences = [
+            i for i, event in enumerate(self.events) if event.operation.sequential
+        ]
+        for permuted in itertools.permutations(fences):
+            yield self._chain(permuted) & self.morally_strong
+
+    def _coherence(self, cause: Relation) -> Iterator[Relation]:
+        """The orders of the writes of each place.
+
+        Strong writes are in a total order. Other writes are ordered by their causes
+        alone: each further pair would only forbid more.
+        """
+        caused = cause & self.same_place & self.writes[:, None] & self.writes
+        strong: dict[str, list[int]] = {}
+        for i, event in enumerate(self.events):
+            if event.kind == "write" and event.operation.strong:
+                strong.setdefault(event.place, []).append(i)
+        for orders in itertools.product(*map(itertools.permutations, strong.values())):
+            chains = [self._chain(order) for order in orders]
+            coherence = _closure(np.logical_or.reduce([caused, *chains]))
+            if not coherence.diagonal().any():
+                yield coherence
+
+    def _chain(self, order: Sequence[int]) -> Relation:
+        """Each event of a sequence to all later events."""
+        chain = np.zeros_like(self.order)
+        for earlier, later in itertools.combinations(order, 2):
+            chain[earlier, later] = True
+        return chain
+
+    def _holds(
+        self,
+        sources: Mapping[int, int | None],
+        reads_from: Relation,
+        coherence: Relation,
+        cause: Relation,
+    ) -> bool:
+        """Atomicity, sequential consistency of each place, and causality."""
+        from_reads = _then(reads_from.T, coherence)
+        for read, write in sources.items():
+            if write is None:
+                from_reads[read] |= self.same_place[read] & self.writes
+        # An addition writes after its own read.
+        strong = self.morally_strong
+        torn = _then(strong & from_reads, strong & coherence) & self.updates
+        communication = strong & (reads_from | coherence | from_reads)
+        place_order = _closure(communication | (self.order & self.same_place))
+        contradicts = (reads_from | from_reads) & cause.T
+        return not (torn.any() or place_order.diagonal().any() or contradicts.any())
+
+
+def _is_strong(event: Event) -> bool:
+    return event.operation.strong or event.kind == "fence"
+
+
+def _are_strong(a: Event, b: Event) -> bool:
+    """Whether both are strong, and the scope of each includes the other's thread."""
+    near = a.block == b.block
+    reach = near or {a.operation.scope, b.operation.scope} == {"device"}
+    return _is_strong(a) and _is_strong(b) and reach
+
+
+def _then(*relations: Relation) -> Relation:
+    """The composition of relations."""
+    first, *others = relations
+    for other in others:
+        first = (first.astype(np.uint8) @ other.astype(np.uint8)) > 0
+    return first
+
+
+def _closure(relation: Relation) -> Relation:
+    """The transitive closure."""
+    while True:
+        longer = relation | _then(relation, relation)
+        if (longer == relation).all():
+            return longer
+        relation = longer
