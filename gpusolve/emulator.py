@@ -1,8 +1,9 @@
 """The CUDA emulator: run, check and profile kernels on a CPU.
 
-`Kernel` runs a CUDA kernel with NumPy arrays. `profile` counts what kernels cost,
-`races` detects data races, and `schedule` chooses the order of threads and blocks. All
-of them work for the kernels of this package too, with ``GPUSOLVE_EMULATE=1``.
+`Kernel` runs a CUDA kernel with NumPy arrays. `profile` counts what kernels cost, and
+predicts their time on a GPU, which a `Device` describes. `races` detects data races,
+and `schedule` chooses the order of threads and blocks. All of them work for the kernels
+of this package too, with ``GPUSOLVE_EMULATE=1``.
 """
 
 from __future__ import annotations
