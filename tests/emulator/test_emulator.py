@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -861,3 +862,28 @@ def test_empty_is_poisoned() -> None:
     assert (_emulator.empty(3, np.int64) == -1).all()
     assert _emulator.empty((0, 3), np.int8).shape == (0, 3)
     assert (_emulator.zeros(3, np.int64) == 0).all()
+
+
+FUSED = "-ffp-contract=fast -fexpensive-optimizations"
+"""Options with which GCC fuses products and sums, as CUDA's compiler does."""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="-mfma is for x86_64")
+def test_some_operations_are_never_fused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    source = tmp_path / "fused.cu"
+    source.write_text("""\
+__global__ void fused(const double* x, double* y) {
+    y[0] = x[0] * x[0] - x[1];
+    y[1] = __dsub_rn(x[0] * x[0], x[1]);
+    y[2] = __dmul_rn(x[0], x[0]) - x[1];
+    y[3] = __dadd_rn(x[0] * x[0], -x[1]);
+}
+""")
+    monkeypatch.setenv("CXXFLAGS", f"-mfma {FUSED}")
+    fused = _emulator.Kernel(source, "fused", tmp_path)
+    x, y = np.array([1 + 2.0**-30, 1 + 2.0**-29]), np.zeros(4)
+    fused((1,), (1,), (x, y))
+    assert y[0] in (0, 2.0**-60)  # not every compiler fuses
+    assert not y[1:].any()

@@ -49,14 +49,29 @@ constexpr auto max(A a, B b) {
 
 // ---- operations that round to nearest and are never fused -------------------------------
 
+namespace emulator {
+
+/// The value itself. The compiler does not see how it is computed, so it fuses it with nothing.
+template <class T>
+inline T unfused(T value) {
+#ifdef __x86_64__
+    asm("" : "+x"(value));
+#else
+    asm("" : "+w"(value));
+#endif
+    return value;
+}
+
+}  // namespace emulator
+
 inline float __fadd_rn(float a, float b) {
-    return a + b;
+    return emulator::unfused(a) + emulator::unfused(b);
 }
 inline float __fsub_rn(float a, float b) {
-    return a - b;
+    return emulator::unfused(a) - emulator::unfused(b);
 }
 inline float __fmul_rn(float a, float b) {
-    return a * b;
+    return emulator::unfused(a * b);
 }
 inline float __fdiv_rn(float a, float b) {
     return a / b;
@@ -68,13 +83,13 @@ inline float __fmaf_rn(float a, float b, float c) {
     return fmaf(a, b, c);
 }
 inline double __dadd_rn(double a, double b) {
-    return a + b;
+    return emulator::unfused(a) + emulator::unfused(b);
 }
 inline double __dsub_rn(double a, double b) {
-    return a - b;
+    return emulator::unfused(a) - emulator::unfused(b);
 }
 inline double __dmul_rn(double a, double b) {
-    return a * b;
+    return emulator::unfused(a * b);
 }
 inline double __ddiv_rn(double a, double b) {
     return a / b;
