@@ -10,8 +10,8 @@
 template <int lanes, int each_, bool general_ = true>
 struct LaneTeam {
     static constexpr int each = each_, width = lanes * each;
-    static constexpr int doubles = each * (width + 6);  // of H and vectors, in registers of a lane
-    static constexpr int threads = 128, blocks = general_ || doubles > 40 ? 2 : 3;
+    // Three blocks leave 168 registers to a thread: larger systems would spill.
+    static constexpr int threads = 128, blocks = general_ || width > 8 ? 2 : 3;
     static constexpr int memories_of_block = threads / lanes;
     static constexpr bool is_small = true, general = general_, has_near_vectors = true;
     static constexpr int rows_at_once = lanes == 1 ? 1 : 4;  // that share a shuffled number

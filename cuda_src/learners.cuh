@@ -221,7 +221,7 @@ __device__ void accumulate_gram(const Learners<T>& learners, int learner, int pa
     constexpr int lanes = entries <= warp_threads / 2 ? warp_threads / 2 : warp_threads;
     constexpr int rows_at_once = warp_threads / lanes;
     constexpr int items = (entries + lanes - 1) / lanes;
-    constexpr int steps = items <= 2 ? 4 : 1;  // whose products are computed first
+    constexpr int steps = items == 1 ? 4 : 1;  // whose products are computed first
     const int functions = learners.functions, stride = gram_stride(functions);
     const long long size = static_cast<long long>(functions) * stride;
     clear(sums, parts * size);

@@ -138,10 +138,10 @@ def test_small_teams_wait_for_their_block_at_the_start_only(
 @together(
     ("name", "systems", "clocks"),
     [
-        ("nnls lane", 256, 26),
-        ("nnls lanes", 64, 710),
-        ("nnls lanes shared", 64, 920),
-        ("nnls warp", 16, 3300),
+        ("nnls lane", 256, 29),
+        ("nnls lanes", 64, 880),
+        ("nnls lanes shared", 64, 1100),
+        ("nnls warp", 16, 4700),
     ],
 )
 def test_small_systems_need_shared_memory_for_few_clocks(
@@ -150,7 +150,8 @@ def test_small_systems_need_shared_memory_for_few_clocks(
     """Wavefronts and shuffles of a system, with a part of a shared matrix.
 
     Before registers held what is by variable, a system of the first three calls needed
-    89, 2600 and 3300.
+    89, 2600 and 3300. Teams whose lanes diverged needed 26, 710, 920 and 3300, counted
+    as if they never waited for each other; now the teams of a warp go together.
     """
     (kernel,) = counted(name).kernels
     assert kernel.shared_wavefronts + kernel.shuffles <= clocks * systems
