@@ -84,6 +84,13 @@ def test_a_counted_call_is_predicted_as_the_report_does() -> None:
     assert longer["H200"][0] > 10 * expected.low
 
 
+def test_barriers_of_the_grid_are_not_multiplied() -> None:
+    """More blocks, on multiprocessors that had no block, take the same time."""
+    (case,) = (case for case in benchmark.CASES if case.name.startswith("boost"))
+    few, more = (case._replace(counted=64, size=size) for size in (64, 640))
+    assert benchmark.predicted(more)["H200"] == benchmark.predicted(few)["H200"]
+
+
 # ---- on a GPU ------------------------------------------------------------------------
 
 
