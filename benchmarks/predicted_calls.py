@@ -161,7 +161,8 @@ def measured_lines(machine: Machine, table: Ranges) -> Iterator[str]:
 
 def predicted_lines(table: Ranges) -> Iterator[str]:
     """Each case, predicted for each device."""
-    yield "Nothing was measured. A goal is reached if the whole range is below it.\n"
+    yield "Nothing was measured. A goal is reached if the whole range is below it,"
+    yield "without what the predictions leave out.\n"
     yield from table_head("case", *DEVICES, "goal")
     for case in CASES:
         ranges = table[case.name]
