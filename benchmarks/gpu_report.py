@@ -91,6 +91,7 @@ BENCHMARKS = [
         "blocks.py --sizes 1e4 1e7 --repeats 5",
         "gam.py --quick --parts gaussian --sizes 1e4 --repeats 3",
         "predictions.py --gpu",
+        "predicted_calls.py",
         "gam.py --parts families folds --sizes 1e4 --repeats 3 --no-peers",
         "sparse_products.py --sizes 1e4 1e6 --longer 1e6 --repeats 5",
         "nnls.py --repeats 3 --budget 0.3",

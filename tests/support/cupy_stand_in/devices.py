@@ -108,6 +108,13 @@ class Device:
             "MaxThreadsPerMultiProcessor": resident_threads
             // _emulator.multiprocessors,
             "MultiProcessorCount": _emulator.multiprocessors,
+            "MaxBlocksPerMultiprocessor": 16,
+            "MaxRegistersPerMultiprocessor": 1 << 16,
+            "MaxSharedMemoryPerMultiprocessor": 100 << 10,
+            "L2CacheSize": 1 << 20,
+            "ClockRate": 1_000_000,
+            "MemoryClockRate": 1_000_000,
+            "GlobalMemoryBusWidth": 64,
             "KernelExecTimeout": 0,
             "SingleToDoublePrecisionPerfRatio": 2,
         }
