@@ -9,7 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import oracles
 import pytest
-from backends import needs_float64_denormals, numpy_only, without_gpu
+from backends import (
+    needs_float64_denormals,
+    numpy_only,
+    with_own_options,
+    without_gpu,
+)
 from device_views import STRIDED_VIEWS
 from hypothesis import given
 from hypothesis import strategies as st
@@ -455,6 +460,7 @@ class SumCosts(NamedTuple):
     "Oancea, Table of sums",
     "predicted for an H200: tree 38 and 78 µs, group 9 and 21, chunked 6 and 15",
 )
+@with_own_options
 @pytest.mark.parametrize(
     ("variant", "n", "expected"),
     [

@@ -24,3 +24,8 @@ needs_float64_denormals = pytest.mark.skipif(
     "EMULATOR_FLUSHES_DENORMALS" in os.environ.get("CXXFLAGS", ""),
     reason="a GPU keeps float64 denormals, but the emulator flushes them here",
 )
+
+with_own_options = pytest.mark.skipif(
+    "CXXFLAGS" in os.environ,
+    reason="a predicted time counts instructions, which depend on the options",
+)
