@@ -9,7 +9,8 @@ Uninitialised memory reads as NaN, or -1 in signed integers.
 `Kernel` compiles and launches a kernel. `schedule` chooses the order of the threads.
 `races` turns the race detector on. ``runtime/`` has the CUDA functions and the
 scheduler. To step through a kernel, attach a debugger to Python: the compiled object
-has line numbers of the ``.cu`` file, and variables with ``CXXFLAGS=-g``.
+has line numbers of the ``.cu`` file, and variables with ``CXXFLAGS=-g``. With
+``CXXFLAGS=-DEMULATOR_FLUSHES_DENORMALS`` denormal numbers become zero in kernels.
 """
 
 from ._allocate import empty, zeros

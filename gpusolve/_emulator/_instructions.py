@@ -51,7 +51,7 @@ _OPERATIONS = ("atomics.h", "cooperative_groups.h", "device.h", "synchronize.h")
 
 _START = "<__sanitizer_cov_trace_pc"
 _ACCESS = "<__tsan_"
-_X86 = re.compile(r"v?(add|sub|mul|div|sqrt)(ss|sd)\s")
+_X86 = re.compile(r"v?f?(n?madd|n?msub|add|sub|mul|div|sqrt)(?:\d{3})?(ss|sd)\s")
 _ARM = re.compile(r"f(n?madd|n?msub|add|sub|mul|div|sqrt)\s+([sd])\d")
 _KINDS = {
     "integer": re.compile(

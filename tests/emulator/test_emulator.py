@@ -887,3 +887,30 @@ __global__ void fused(const double* x, double* y) {
     fused((1,), (1,), (x, y))
     assert y[0] in (0, 2.0**-60)  # not every compiler fuses
     assert not y[1:].any()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_denormal_numbers_become_zero_on_request(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, dtype: Any
+) -> None:
+    """As results and as operands, in the kernel only."""
+    scalar = "float" if dtype == np.float32 else "double"
+    source = tmp_path / "scale.cu"
+    source.write_text(f"""\
+__global__ void scale(const {scalar}* factor, {scalar}* x) {{
+    x[threadIdx.x] *= factor[threadIdx.x];
+}}
+""")
+    limits = np.finfo(dtype)
+    start = np.array([limits.smallest_normal, limits.smallest_subnormal])
+    factor = np.array([0.5, 2 / limits.eps], dtype)
+
+    def scaled(options: str) -> Any:
+        monkeypatch.setenv("CXXFLAGS", options)
+        x = start.copy()
+        _emulator.Kernel(source, "scale", tmp_path)((1,), (2,), (factor, x))
+        return x
+
+    assert not scaled("-DEMULATOR_FLUSHES_DENORMALS").any()
+    np.testing.assert_array_equal(scaled(""), start * factor)
+    assert (start * factor).all()

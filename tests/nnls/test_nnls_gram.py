@@ -39,11 +39,15 @@ EPS = {np.dtype(one): float(np.finfo(one).eps) for one in (np.float32, np.float6
 
 
 def solve(
-    A: Array, b: Array, bounds: tuple[Any, Any] = (0.0, np.inf), **options: Any
+    A: Array,
+    b: Array,
+    bounds: tuple[Any, Any] = (0.0, np.inf),
+    method: str = "gram",
+    **options: Any,
 ) -> Solution:
-    """Solve by the kernel alone, on the emulator."""
+    """Solve on the emulator, by the kernel alone unless the method is "auto"."""
     problem = validate(A, b, lower=bounds[0], upper=bounds[1], **options)
-    return device.nnls(problem, kernels.EmulatedDevice(), "gram")
+    return device.nnls(problem, kernels.EmulatedDevice(), method)
 
 
 def use(team: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -666,14 +670,27 @@ def test_similar_columns_next_to_penalised_ones(
     monkeypatch: pytest.MonkeyPatch,
     rng: np.random.Generator,
 ) -> None:
-    """After H is recomputed, x moves from where the gradient was corrected."""
+    """After H is recomputed, x moves from where the gradient was corrected.
+
+    Between the far bounds the kernel leaves 9 of 1,280 such systems to QR, and rounding
+    decides which; 95 if the correction omits the ridge. It certifies minima only.
+    """
     use("warp", monkeypatch)
-    A = rng.random((40, 30, 1)) + 1e-4 * rng.random((40, 30, 9))
-    A[..., 5:] = rng.standard_normal((40, 30, 4))
-    x = rng.random((40, 9, 1)) + (np.arange(9) > 4)[:, None]
-    b = (A @ x)[..., 0] + 1e-5 * rng.standard_normal((40, 30))
-    found = solve(A, b, bounds=bounds, l2=50.0 * (np.arange(9) > 4))
-    np.testing.assert_array_equal(found.status, 0)
+    A = rng.random((200, 30, 1)) + 1e-4 * rng.random((200, 30, 9))
+    A[..., 5:] = rng.standard_normal((200, 30, 4))
+    x = rng.random((200, 9, 1)) + (np.arange(9) > 4)[:, None]
+    b = (A @ x)[..., 0] + 1e-5 * rng.standard_normal((200, 30))
+    options: dict[str, Any] = {"bounds": bounds, "l2": 50.0 * (np.arange(9) > 4)}
+    found, repaired = solve(A, b, **options), solve(A, b, **options, method="auto")
+    certified = found.status == 0
+    assert certified.mean() > 0.97
+    np.testing.assert_array_equal(found.status[~certified], 3)
+    np.testing.assert_array_equal(repaired.status, 0)
+    np.testing.assert_array_equal(repaired.repaired, ~certified)
+    given = Bounded.of(A, b, **options)
+    least = objective(given, solve_by_bvls(given)) * (1 + 1e-12)
+    assert (objective(given, found.x) <= least)[certified].all()
+    assert (objective(given, repaired.x) <= least).all()
 
 
 @together("team", TEAMS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
@@ -17,3 +19,13 @@ also_by_fallback = pytest.mark.parametrize(
     "backend", ["numpy", "fallback", "emulator", CUDA], indirect=True
 )
 """All backends, and NumPy as if the CPU solver had not been compiled."""
+
+needs_float64_denormals = pytest.mark.skipif(
+    "EMULATOR_FLUSHES_DENORMALS" in os.environ.get("CXXFLAGS", ""),
+    reason="a GPU keeps float64 denormals, but the emulator flushes them here",
+)
+
+with_own_options = pytest.mark.skipif(
+    "CXXFLAGS" in os.environ,
+    reason="a predicted time counts instructions, which depend on the options",
+)
