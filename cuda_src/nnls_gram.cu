@@ -130,8 +130,6 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
         of_vectors += memory.vectors_bytes;
         arrays.inverse.place(shared, global, memory.near_rows);
     }
-    __syncthreads();
-
     if constexpr (scales)
         if (scales_once)
             scale_matrix<BlockTeam>(arrays.matrix, options, systems.matrix_of(0),

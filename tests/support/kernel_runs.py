@@ -372,10 +372,13 @@ def by_gram(
 ) -> Any:
     """The result of the Gram method on the emulator, by this team.
 
-    Shared memory holds 32 rows of the columns that are scaled.
+    Shared memory holds 32 rows of the columns that are scaled. `choose` would remember
+    the team of an earlier run.
     """
+    choose = nnls_gram_kernel.choose.__wrapped__
     with (
         mock.patch.object(nnls_gram_kernel, "teams_for", return_value=[team]),
+        mock.patch.object(nnls_gram_kernel, "choose", choose),
         mock.patch.object(nnls_gram_kernel, "HELD_ROWS", 32),
     ):
         return on_emulator(solver, *args, method="gram", **options)
