@@ -250,6 +250,7 @@ def test_float32_with_a_small_residual(
     assert found.x.dtype == np.float32
 
 
+@pytest.mark.slow
 @together("team", LANES)
 def test_plain_problems_have_the_same_bits_in_the_smaller_kernel(
     team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
