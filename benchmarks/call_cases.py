@@ -126,7 +126,7 @@ def boosted_fit(machine: Machine, rows: int) -> Call:
 def systems(
     name: str, solved: Callable[[int], Systems], size: int, counted: int, goal: float
 ) -> Case:
-    """Systems for `nnls`; the name is that of the page of costs."""
+    """Systems for `nnls`; the page of costs has the same names."""
     return Case(f"nnls, {name}", partial(nnls, solved), size, counted, goal)
 
 

@@ -33,7 +33,7 @@ class Device:
         "float64", "integer", "special" and "load". The default has those of compute
         capability 9.0.
     architecture : int, optional
-        Compute capability times 10; registers are those that the compiler gives a
+        Compute capability times 10; registers are the count that the compiler gives a
         kernel for it.
 
     Examples

@@ -131,7 +131,8 @@ class GpuBlock:
 class _Block:
     """The CPU's instructions of a basic block, with their addresses.
 
-    `operations` has the addresses of those that emulate a warp operation or an atomic.
+    `operations` has the addresses of functions that emulate a warp operation or
+    an atomic.
     """
 
     address: int

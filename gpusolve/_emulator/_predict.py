@@ -25,7 +25,7 @@ the same. So a launch needs
 
 where waves is the number of blocks of a multiprocessor over those at a time. `low` has
 the boost clock, and the latencies of an idle memory; `high` has the base clock, and
-twice the latency of device memory, that of a busy memory. In `low`, the atomics of a
+twice the latency of device memory, for a busy memory. In `low`, the atomics of a
 warp on one address are merged. `seconds` is the middle. Neither end is a bound:
 instructions are an estimate from the CPU's code, and a GPU has more rules than the
 model.
@@ -60,8 +60,8 @@ MEMORY_SHARE = 0.92
 H100, H200 and A100 have 0.88 to 0.93."""
 
 LOADED_MEMORY = 2.0
-"""Latency of device memory whose bandwidth is used, over that of idle memory. Assumed;
-published curves have 1.5 to 3."""
+"""Latency of device memory whose bandwidth is used, over the latency of idle
+memory. Assumed; published curves have 1.5 to 3."""
 
 LANES = {
     "float32": ("float32",),

@@ -69,7 +69,7 @@ IN_PARTS = (
     "chain_global_trips",
     "chain_shared_trips",
 )
-"""Those that the runtime counts in parts."""
+"""Fields that the runtime counts in parts."""
 
 OTHERWISE_SUMMED = ("global_sectors", "shared_wavefronts", "instructions")
 SUMS = [

@@ -52,9 +52,9 @@ OPERANDS_READ = 12
 Analyzing modern NVIDIA GPU cores, 2025)."""
 
 BLOCKED = {"BAR": 30, "MEMBAR": 600, "NANOSLEEP": 60}
-"""Clocks until the next instruction, after those that stop the warp. The barrier finds
-all other warps waiting, the fence a store that is on its way to L2; the sleep is the 32
-nanoseconds of `grid.cuh`, at 1.8 GHz. All three are estimates."""
+"""Clocks until the next instruction, if the warp stops at this instruction. The barrier
+finds all other warps waiting, the fence a store that is on its way to L2; the sleep
+is the 32 nanoseconds of `grid.cuh`, at 1.8 GHz. All three are estimates."""
 
 
 class Clocks(NamedTuple):
