@@ -29,7 +29,7 @@ def covariance(given: dict[str, Any], x: Array, rnorm: Array, variance: Any) -> 
     variance = xp.where(xp.isnan(rnorm), math.nan, xp.asarray(variance))
     size, gram = scaled_gram(given)
     row = None if given["sum_to"] is None else unit_sum(1 / size)
-    H = inverse_of_free(gram, free, row)
+    H, _ = inverse_of_free(gram, free, row, singular=math.nan)
     H = H * (variance[..., None, None] / (size[..., :, None] * size[..., None, :]))
     return H.astype(x.dtype, copy=False)
 
@@ -72,12 +72,15 @@ def scaled_gram(given: dict[str, Any]) -> tuple[Array, Array]:
     return size, gram + xp.eye(n) * (given["l2"] / size**2)[..., None, :]
 
 
-def inverse_of_free(gram: Array, free: Array, row: Array | None) -> Array:
-    """The inverse of the free rows and columns; 0 elsewhere, NaN if it is singular.
+def inverse_of_free(
+    gram: Array, free: Array, row: Array | None, singular: float
+) -> tuple[Array, Array | None]:
+    """The inverse of the free rows and columns, and the change of x with ``row x``.
 
-    If `row` is given, it is the inverse on the plane ``row x = constant``. The square
-    of the row may then be added to the matrix: the result stays the same, but a matrix
-    that is singular along the row becomes regular.
+    The inverse is 0 elsewhere. Its eigenvalues are `singular` where the matrix has
+    eigenvalues of 0. If `row` is given, it is the inverse on the plane
+    ``row x = constant``. The square of the row may then be added to the matrix: the
+    result stays the same, but a matrix that is singular along the row becomes regular.
     """
     xp, n = namespace(gram), gram.shape[-1]
     if row is not None:
@@ -90,15 +93,16 @@ def inverse_of_free(gram: Array, free: Array, row: Array | None) -> Array:
     values, vectors = xp.linalg.eigh(gram)
     limit = SINGULAR * n * np.finfo(np.float64).eps
     total = xp.abs(values).sum(axis=-1, keepdims=True)
-    inverse = xp.where(values > limit * total, 1 / nonzero(values), math.nan)
+    inverse = xp.where(values > limit * total, 1 / nonzero(values), singular)
     H = xp.matmul(vectors * inverse[..., None, :], xp.swapaxes(vectors, -1, -2))
     H = H / root[..., :, None] / root[..., None, :]
+    change = None
     if row is not None:
         row = xp.where(free, row, 0)
         along = xp.matmul(H, row[..., None])[..., 0]
-        length = nonzero((row * along).sum(axis=-1))
-        H = H - along[..., :, None] * along[..., None, :] / length[..., None, None]
-    return xp.where(both | xp.isnan(H), H, 0)
+        change = along / nonzero((row * along).sum(axis=-1))[..., None]
+        H = H - along[..., :, None] * change[..., None, :]
+    return xp.where(both | xp.isnan(H), H, 0), change
 
 
 def nonzero(values: Array) -> Array:
