@@ -66,6 +66,9 @@ class PreparedLearners:
         The diagonals of W; None for ones.
     cones : tuple of Cone or None
         The constraints of the learners; None for a learner without constraint.
+    stumps : frozenset of int
+        The learners that are fitted by the best cut of their functions, which are bins.
+        Their inverse is not read.
     basis : CompactBasis or None
         The design matrices in an array if they are equal bases; None for others.
     """
@@ -78,6 +81,7 @@ class PreparedLearners:
     weights: Array | None
     cones: tuple[Cone | None, ...]
     basis: CompactBasis | None = None
+    stumps: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -209,7 +213,8 @@ def prepare_designs(
     lambdas, inverse, cones = zip(*(made[j] for j in range(len(rows))), strict=True)
     lambda_ = xp.stack(lambdas, axis=1)
     learners = tuple(terms), tuple(rows), gram, inverse, lambda_
-    return PreparedLearners(*learners, weights, cones, basis)
+    stumps = frozenset(j for j, term in enumerate(terms) if term.is_stump)
+    return PreparedLearners(*learners, weights, cones, basis, stumps)
 
 
 def all_gram_matrices(

@@ -28,6 +28,7 @@ from .._terms.rows import (
 from .batch import Fits
 from .path import Path
 from .problem import Cone, PreparedLearners
+from .stump import fitted_stump, sides_of
 
 Floats = NDArray[np.float64]
 Run = Callable[[Work], None]
@@ -100,20 +101,45 @@ class SizeGroup(NamedTuple):
         return np.asarray(np.einsum("fmk,fmk->fm", product, c))
 
 
-def groups_of(problem: PreparedLearners, begins: NDArray[np.intp]) -> list[SizeGroup]:
+class StumpGroup(NamedTuple):
+    """Stumps with as many bins.
+
+    Attributes
+    ----------
+    members, functions : array or slice
+        As for `SizeGroup`.
+    weights : (F, m, k) array
+        The weights of the bins.
+    """
+
+    members: NDArray[np.intp] | slice
+    functions: NDArray[np.intp] | slice
+    weights: Floats
+
+    def scores(self, moments: Floats) -> Floats:
+        """The reduction of the sum of squares by each member, (F, m)."""
+        c = moments[self.functions].T.reshape(self.weights.shape)
+        return np.asarray(sides_of(c, self.weights).reduction.max(axis=-1))
+
+
+def groups_of(
+    problem: PreparedLearners, begins: NDArray[np.intp]
+) -> list[SizeGroup | StumpGroup]:
     """The learners without a constraint, grouped by their number of functions."""
-    sizes: dict[tuple[int, bool], list[int]] = {}
+    sizes: dict[tuple[int, bool, bool], list[int]] = {}
     for j, design in enumerate(problem.rows):
         if problem.cones[j] is None:
-            key = design.functions, problem.is_diagonal(j)
+            key = design.functions, problem.is_diagonal(j), j in problem.stumps
             sizes.setdefault(key, []).append(j)
-    groups = []
-    for (k, _), members in sizes.items():
-        gain = np.stack([problem.gain(j) for j in members], axis=1)
-        if len(members) == len(problem):
-            return [SizeGroup(slice(None), slice(None), gain)]
-        functions = (begins[members][:, None] + np.arange(k)).reshape(-1)
-        groups.append(SizeGroup(np.array(members), functions, gain))
+    groups: list[SizeGroup | StumpGroup] = []
+    for (k, _, are_stumps), members in sizes.items():
+        place: Any = slice(None), slice(None)
+        if len(members) < len(problem):
+            functions = (begins[members][:, None] + np.arange(k)).reshape(-1)
+            place = np.array(members), functions
+        each = [problem.gram[j] if are_stumps else problem.gain(j) for j in members]
+        kind: Any = StumpGroup if are_stumps else SizeGroup
+        groups.append(kind(*place, np.stack(each, axis=1)))
     return groups
 
 
@@ -187,8 +213,11 @@ class Passes:
         cone = self.problem.cones[learner]
         if cone is not None:
             return fitted_in_cone(cone, fit, c)
+        if learner in self.problem.stumps:
+            return fitted_stump(c, self.problem.gram[learner][fit])
         inverse: Floats = self.problem.inverse[learner][fit]
-        return inverse * c if inverse.ndim == 1 else inverse @ c
+        multiply = np.multiply if inverse.ndim == 1 else np.matmul
+        return np.asarray(multiply(inverse, c))
 
     def step(self, step: int, run: Run) -> None:
         """Make a step of all fits."""

@@ -111,7 +111,8 @@ class Linear(Single):
             return {"found_levels": None, "ordered": False}
         factor = frame.factor(name)
         levels = factor.levels if self.levels is None else self.levels
-        unknown = tuple(level for level in factor.levels if level not in levels)
+        known = set(levels)
+        unknown = tuple(level for level in factor.levels if level not in known)
         if unknown:
             raise ValueError(
                 f"{name} must have the levels {listed(levels)}, got {listed(unknown)}"

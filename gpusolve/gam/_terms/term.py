@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -29,6 +29,12 @@ UNKNOWN_LEVELS = ("error", "zero")
 def learned(default: Any = None) -> Any:
     """A field that `Term.learn` fills from the data."""
     return field(default=default, metadata={"learned": True})
+
+
+def is_written(argument: Field[Any]) -> bool:
+    """Whether the call that makes a term shows this field."""
+    hidden = argument.metadata.get("learned", False)
+    return bool(argument.metadata.get("written", not hidden))
 
 
 # ---- reading -------------------------------------------------------------------------
@@ -199,6 +205,11 @@ class Term(ABC):
         """Whether the coefficients have a constraint."""
         return False
 
+    @property
+    def is_stump(self) -> bool:
+        """Whether a fit is the best cut of the functions, which are bins."""
+        return False
+
     def __repr__(self) -> str:
         return self._written(repr)
 
@@ -354,7 +365,7 @@ class Single(Term):
         defaults = self._defaults.get(self.function, {})
         for argument in fields(self):
             key, value = argument.name, getattr(self, argument.name)
-            if key in ("function", "covariates") or argument.metadata.get("learned"):
+            if key in ("function", "covariates") or not is_written(argument):
                 continue
             if value != defaults.get(key, argument.default):
                 text = name(value) if key == "by" else format_value(value)
@@ -443,6 +454,10 @@ class Pair(Term):
     right: Term
 
     _combine: ClassVar[Operations]
+
+    def __post_init__(self) -> None:
+        if any(term.is_stump for term in self._both):
+            raise ValueError(f"a stump must be a learner of its own, got {self.label}")
 
     @property
     def _both(self) -> tuple[Term, Term]:
@@ -576,6 +591,7 @@ class Product(Pair):
     _combine: ClassVar = Operations(math.prod, kronecker, np.kron, kronecker_sum)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.is_constrained:
             raise ValueError(
                 f"a product must have no term with a constraint, got {self.label}"
