@@ -77,7 +77,8 @@ class Reading:
         codes = factor.codes_in(levels)
         self._note(name, codes == MISSING)
         if self.unknown == "error" and bool((codes == UNKNOWN).any()):
-            others = tuple(level for level in factor.levels if level not in levels)
+            known = set(levels)
+            others = tuple(level for level in factor.levels if level not in known)
             raise ValueError(
                 f"{name} must have the levels {listed(levels)}, got {listed(others)}; "
                 "unknown='zero' gives other levels no effect"
