@@ -602,10 +602,10 @@ class Product(Pair):
         left, right = self.left.diagonal(), self.right.diagonal()
         if left is None or right is None:
             return None
-        if self.fixed_lambda != 0 and not (left.all() and right.all()):
-            return None  # a penalty on contrasts
         a, b = self._strengths
-        return np.add.outer(a * left, b * right).ravel()
+        penalty = np.add.outer(a * left, b * right).ravel()
+        is_on_functions = left.all() and right.all()
+        return penalty if is_on_functions or not penalty.any() else None
 
     def column_coefficients(self, coef: Matrix) -> Matrix:
         shape = *coef.shape[:-1], self.left.functions, self.right.functions
