@@ -122,6 +122,10 @@ class Linear(Single):
         return {"found_levels": levels, "ordered": factor.ordered}
 
     @property
+    def covariate_levels(self) -> tuple[Level, ...] | None:
+        return self.found_levels
+
+    @property
     def _functions(self) -> int:
         if self.found_levels is None:
             return len(self.covariates) + self.intercept

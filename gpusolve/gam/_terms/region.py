@@ -50,6 +50,10 @@ class Region(Single):
         return {}
 
     @property
+    def covariate_levels(self) -> tuple[Level, ...]:
+        return self.regions
+
+    @property
     def _functions(self) -> int:
         return len(self.regions)
 

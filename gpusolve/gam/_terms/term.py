@@ -373,6 +373,11 @@ class Single(Term):
                 given.append(f"{argument.metadata.get('argument', key)}={text}")
         return f"{self.function}({', '.join(given)})"
 
+    @property
+    def covariate_levels(self) -> tuple[Level, ...] | None:
+        """The levels of the covariate if it is a factor."""
+        return None
+
     # Of the term without `by`:
 
     @abstractmethod
