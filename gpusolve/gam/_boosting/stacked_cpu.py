@@ -232,15 +232,12 @@ class Passes:
 
     def curvature(self, fit: int, learner: int, b: Floats) -> float:
         """The mean curvature of the loss along the fit of a learner."""
-        rows = slice(None) if self.y.ndim == 1 else fit
-        y, f, s = self.y[rows], self.f[fit], self.nuisance[fit]
+        y, f, s = self.responses[fit], self.f[fit], self.nuisance[fit]
         h = self.family.curvature(y, f, s) if self.is_scaled else None
         if h is None:
             return 1.0
-        squares = (self.problem.rows[learner].csr @ b) ** 2
-        w = self.weights[fit]
-        along = float(weighted_sum(h * squares, w))
-        return along / float(weighted_sum(squares, w)) if along > 0 else 1.0
+        d = self.problem.rows[learner].csr @ b
+        return curvature_along(d, h, self.weights[fit])
 
     def advance(self, fit: int, learner: int, update: Floats, run: Run) -> None:
         """Add the update of a learner to the model of a fit."""
@@ -323,6 +320,13 @@ class Blocks(Passes):
         last = residual @ (residual if w is None else w * residual)
         risks = np.cumsum([last, *self.decrements[::-1]])
         self.made.risk[0] = risks[::-1]
+
+
+def curvature_along(d: Floats, h: Floats, w: Floats | None) -> float:
+    """The mean of the curvatures h with the weights ``w d^2``; 1 where it is 0."""
+    squares = d * d
+    along = float(weighted_sum(h * squares, w))
+    return along / float(weighted_sum(squares, w)) if along > 0 else 1.0
 
 
 def fitted_in_cone(cone: Cone, fit: int, moments: Floats) -> Floats:
