@@ -192,9 +192,7 @@ def matrix_of(inverse: Floats) -> Floats:
     return np.diag(inverse) if inverse.ndim == 1 else inverse
 
 
-def sizes_of(
-    fits: Fits, models: Iterable[Floats], weights: Floats | None
-) -> Floats:
+def sizes_of(fits: Fits, models: Iterable[Floats], weights: Floats | None) -> Floats:
     """The size of each step, (steps,), from the models before and after all steps."""
     y, (rate,) = on_host(fits.y), fits.rates
     found = []

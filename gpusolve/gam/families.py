@@ -25,7 +25,13 @@ from ._families.custom import Custom, CustomCuda
 from ._families.dispersion import gamma_shape, negative_binomial_theta
 from ._families.family import AdaptiveFamily, CudaFamily, Family
 from ._families.gamma_function import HALF_LOG_TWO_PI, special, stirling_error
-from ._families.location import spread, weighted_mean, weighted_quantile, weighted_sum, zero_of
+from ._families.location import (
+    spread,
+    weighted_mean,
+    weighted_quantile,
+    weighted_sum,
+    zero_of,
+)
 
 __all__ = [
     "FAMILIES",
@@ -286,6 +292,9 @@ class Binomial(Family):
     def curvature(self, y: Array, f: Array, s: Array) -> Array:
         return self._scale * abs(self.gradient(y, f, s)) / 2
 
+    def least_loss(self, y: Array, s: Array) -> Array:
+        return y * 0
+
     def response(self, f: Array) -> Array:
         return special(f).expit(self._scale * f)
 
@@ -313,6 +322,10 @@ class _LogLink(Family):
         largest = float(start.max())
         mean = weighted_mean(namespace(start).exp(start - largest), w)
         return self.offset(y, w) - largest - math.log(float(mean))
+
+    def least_loss(self, y: Array, s: Array) -> Array:
+        xp = namespace(y)
+        return self.loss(y, xp.log(xp.maximum(y, np.finfo(np.float64).tiny)), s)
 
     def response(self, f: Array) -> Array:
         return namespace(f).exp(f)

@@ -115,9 +115,7 @@ def gamboost(
     read = read_formula(formula, data, env, baselearner)
     is_binomial = family_of(family).name == "binomial"
     kind = BoostedGAMClassifier if is_binomial else BoostedGAM
-    model = kind(
-        list(read.terms), family=family, step_rule=step_rule, **parameters
-    )
+    model = kind(list(read.terms), family=family, step_rule=step_rule, **parameters)
     model.fit(read.columns(data), read.response(data), sample_weight, read.offset(data))
     model.formula_ = read
     return model

@@ -162,7 +162,9 @@ def test_kernels_take_the_steps_of_the_host(
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     device = fitted()
     np.testing.assert_array_equal(device.selected_, host.selected_)
-    np.testing.assert_allclose(device.coef_, host.coef_, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        device.coefficients_, host.coefficients_, rtol=1e-9, atol=1e-12
+    )
     np.testing.assert_allclose(device.risk_, host.risk_, rtol=1e-12)
 
 
