@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from same_steps import assert_same_steps
 from scipy.optimize import brentq
 from together import together
 
@@ -143,9 +144,7 @@ def test_a_factor_needs_memory_for_its_levels_only() -> None:
 
 
 @pytest.mark.parametrize("levels", [40, 2000])
-def test_kernels_take_the_steps_of_the_host(
-    levels: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernels_take_the_steps_of_the_host(device_backend: Any, levels: int) -> None:
     """2,000 levels are more than a window of the moments."""
     rng = np.random.default_rng(1)
     n = 4000
@@ -154,16 +153,11 @@ def test_kernels_take_the_steps_of_the_host(
     w = rng.integers(0, 3, n).astype(float)
     terms = [brandom("g", df=20), bbs("x"), bols("g", levels=range(levels))]
 
-    def fitted() -> BoostedGAM:
-        return BoostedGAM(terms, max_iter=6).fit(d, y, sample_weight=w)
+    def fitted(device: str) -> BoostedGAM:
+        model = BoostedGAM(terms, max_iter=6, device=device)
+        return model.fit(d, y, sample_weight=w)
 
-    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
-    host = fitted()
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    device = fitted()
-    np.testing.assert_array_equal(device.selected_, host.selected_)
-    np.testing.assert_allclose(device.coef_, host.coef_, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(device.risk_, host.risk_, rtol=1e-12)
+    assert_same_steps(fitted, device_backend)
 
 
 # ---- default learners ----------------------------------------------------------------
