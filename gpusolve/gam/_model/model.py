@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from .._boosting.methods import Method
 from .._boosting.path import Path, join_paths
 from .._boosting.patience import fit_patiently
 from .._boosting.stacked import boost_family
+from .._boosting.watch import Watch
 from .._conventions import TakesMetadata
 from .._terms.frame import Factor, Frame, Name
 from ..families import Family, FamilyName
@@ -46,6 +48,8 @@ class AdditiveModel(TakesMetadata, Insight):
         step_rule: Literal["scaled", "mboost"] = "scaled",
         max_iter: int = 100,
         method: Method = "auto",
+        callback: Callable[[int, float], object] | None = None,
+        progress: bool | None = None,
         device: Literal["auto", "cpu", "cuda"] = "auto",
         outside: Literal["linear", "clamp", "error"] = "linear",
         missing: Literal["error", "zero"] = "error",
@@ -68,6 +72,8 @@ class AdditiveModel(TakesMetadata, Insight):
         self.step_rule = step_rule
         self.max_iter = max_iter
         self.method = method
+        self.callback = callback
+        self.progress = progress
         self.device = device
         self.outside = outside
         self.missing = missing
@@ -142,7 +148,11 @@ class AdditiveModel(TakesMetadata, Insight):
             self._check_warm(fits)
             before, steps = join_paths(self.paths_), self.n_iter_
         more = self.max_iter - steps
-        return fits, boost_family(fits, more, before=before, method=self.method)
+        watched = "stacked" if self.callback is not None else self.method
+        watch = Watch(self.callback, self.progress, keeps_steps=True)
+        return fits, boost_family(
+            fits, more, before=before, method=watched, watch=watch
+        )
 
     def _check_warm(self, fits: Fits) -> None:
         """ValueError unless the last fit had these learners and offsets."""
