@@ -29,8 +29,8 @@ from .._terms.rows import (
 from .batch import Fits
 from .path import Path
 from .problem import Cone, PreparedLearners
-from .watch import UNWATCHED, Watch
 from .stump import fitted_stump, sides_of
+from .watch import UNWATCHED, Watch
 
 Floats = NDArray[np.float64]
 Run = Callable[[Work], None]
@@ -370,7 +370,10 @@ def boost(
             state.record(piece.start)
 
         done = watch.follow(
-            steps, pieces(steps + 1, 1), make, lambda step: made.risk[:, step].sum()
+            steps,
+            pieces(steps + 1, 1),
+            make,
+            lambda step: float(made.risk[:, step].sum()),
         )
         made = made.until(done)
         state.finish(made)

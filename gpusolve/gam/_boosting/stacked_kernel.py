@@ -299,9 +299,7 @@ def doubles_of(array: Array | None) -> Array | None:
     return None if array is None else contiguous(array, np.float64)
 
 
-def boost(
-    fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED
-) -> Path:
+def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> Path:
     """`boost_family` on a device: a launch, or several with a watchdog or a watch."""
     problem, y, cuda = fits.problem, fits.y, fits.family.cuda
     xp = namespace(y)

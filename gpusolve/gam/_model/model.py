@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from .._boosting.methods import Method
 from .._boosting.path import Path, join_paths
 from .._boosting.patience import fit_patiently
 from .._boosting.stacked import boost_family
+from .._boosting.trend import first_rise
 from .._boosting.watch import Watch
 from .._conventions import TakesMetadata
 from .._terms.frame import Factor, Frame, Name
@@ -109,6 +111,7 @@ class AdditiveModel(TakesMetadata, Insight):
             self.family_ = family
             self.lambda_ = on_host(fits.problem.lambda_[0])
             self.rug_ = rug_of(data.frame)
+        self._warn(path)
         self.n_rows_ = data.rows
         self._data = data, settings
         self._keep_paths(path.each())
@@ -153,6 +156,23 @@ class AdditiveModel(TakesMetadata, Insight):
         return fits, boost_family(
             fits, more, before=before, method=watched, watch=watch
         )
+
+    def _warn(self, path: Path) -> None:
+        """Warn if the steps were too large, or too few."""
+        step = first_rise(path.risk)
+        if step is not None:
+            warnings.warn(
+                f"the risk of the training data rose at iteration {step}: learning_rate "
+                f"should be smaller than {self.learning_rate:g}",
+                stacklevel=4,
+            )
+        held_out = getattr(self, "validation_risk_", None)
+        if held_out is not None and held_out.argmin() == len(held_out) - 1 > 0:
+            warnings.warn(
+                "the risk of the rows held out was least after the last iteration: "
+                "max_iter should be larger",
+                stacklevel=4,
+            )
 
     def _check_warm(self, fits: Fits) -> None:
         """ValueError unless the last fit had these learners and offsets."""
