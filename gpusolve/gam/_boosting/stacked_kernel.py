@@ -390,8 +390,6 @@ def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> P
             cooperative=True,
         )
 
-    done = watch.follow(
-        steps, parts, launch, lambda step: float(made.risk[:, step].sum())
-    )
+    done = watch.follow(steps, parts, launch, made.total_risk)
     made = made.until(done)
     return made if fits.out_of_bag is not None else replace(made, out_of_bag=None)

@@ -143,7 +143,9 @@ class Custom(Family):
         return CudaFamily(FAMILIES_IN_CUDA + _source(self._cuda), "UserFamily", 0.0)
 
     def _least_risk(self, start: Array, y: Array, w: Array | None) -> float:
-        """The constant of least risk at ``start`` plus it; where the gradient is 0, if it changes its sign.
+        """The constant c of least risk at ``start + c``.
+
+        There the gradient is 0, if it changes its sign.
 
         The minimum alone fixes it to half of the digits only.
         """

@@ -162,8 +162,8 @@ class AdditiveModel(TakesMetadata, Insight):
         step = first_rise(path.risk)
         if step is not None:
             warnings.warn(
-                f"the risk of the training data rose at iteration {step}: learning_rate "
-                f"should be smaller than {self.learning_rate:g}",
+                f"the risk of the training data rose at iteration {step}: "
+                f"learning_rate should be smaller than {self.learning_rate:g}",
                 stacklevel=4,
             )
         held_out = getattr(self, "validation_risk_", None)
