@@ -160,7 +160,7 @@ class AdditiveModel(TakesMetadata, Insight):
     def _warn(self, path: Path) -> None:
         """Warn if the steps were too large, or too few."""
         step = first_rise(path.risk)
-        if step is not None:
+        if step is not None and self.family_.has_one_loss:
             warnings.warn(
                 f"the risk of the training data rose at iteration {step}: "
                 f"learning_rate should be smaller than {self.learning_rate:g}",
