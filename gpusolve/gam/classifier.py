@@ -71,7 +71,7 @@ class BoostedGAMClassifier(AdditiveModel):
     )
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
     ) -> BoostedGAMClassifier:
         """Fit the model.
 
@@ -96,9 +96,9 @@ class BoostedGAMClassifier(AdditiveModel):
         family = family_of(self.family or self.default_family)
         if family.name != "binomial":
             raise ValueError(f"family must be binomial, got {self.family!r}")
-        data = self._training(X, None, sample_weight, offset)
+        data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
-            labels, w = _inputs.labels(y, data.frame.rows), data.weights
+            labels, w = _inputs.labels(data.y, data.frame.rows), data.weights
             classes = np.unique(labels if w is None else labels[on_host(w) > 0])
             if len(classes) < 2:
                 raise ValueError(

@@ -20,6 +20,7 @@ from .._boosting.stacked import boost_family
 from .._boosting.trend import first_rise
 from .._boosting.watch import Watch
 from .._conventions import TakesMetadata
+from .._formula.formula import Formula
 from .._terms.frame import Factor, Frame, Name
 from ..families import Family, FamilyName
 from .insight import Insight
@@ -87,7 +88,12 @@ class AdditiveModel(TakesMetadata, Insight):
         self.warm_start = warm_start
 
     def _training(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Training:
-        """The checked data of a fit; `y` as it is given."""
+        """The checked data of a fit; `y` as it is given, or from the formula."""
+        vars(self).pop("formula_", None)  # of an earlier fit
+        if isinstance(self.learners, Formula):
+            self.formula_ = self.learners.learned_from(X)
+            y = self.formula_.response(X) if y is None else y
+            offset = self.formula_.offset(X) if offset is None else offset
         frame = self._frame(X, self.device)
         with frame.current():
             like = frame.like
@@ -115,7 +121,7 @@ class AdditiveModel(TakesMetadata, Insight):
         self.n_rows_ = data.rows
         self._data = data, settings
         self._keep_paths(path.each())
-        self._set_names(X)
+        self._set_names(self._columns_of(X))
 
     def _settings(self, frame: Frame, family: Family) -> Settings:
         """The learners with their ranges and levels, and the parameters of the fit."""
