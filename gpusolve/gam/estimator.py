@@ -252,9 +252,9 @@ class BoostedGAM(AdditiveModel):
         Warns
         -----
         UserWarning
-            If the risk of the training data rises by more than a tenth of its decrease, if
-            the risk of the rows held out is least after the last iteration, or if the
-            fit is interrupted.
+            If the risk of the training data rises by more than a tenth of its decrease,
+            if the risk of the rows held out is least after the last iteration, or if
+            the fit is interrupted.
         """
         check_parameters(self)
         family = family_of(self.family or self.default_family)
