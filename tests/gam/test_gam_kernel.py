@@ -129,7 +129,9 @@ def test_missing_values_are_rows_of_zeros(data: Any) -> None:
     found.fit(d, d["y"], **offset)
     part = BoostedGAM([brad("x", "z", knots=9)], **options)
     part.fit(rest, rest["y"], **offset)
-    np.testing.assert_allclose(found.coef_, part.coef_, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        found.coefficients_, part.coefficients_, rtol=1e-9, atol=1e-12
+    )
     np.testing.assert_array_equal(found.effects(d)[:10], 0)
 
 

@@ -72,7 +72,7 @@ def test_a_fit_is_penalised_least_squares_with_the_given_df(data: Any) -> None:
     lambda_ = np.exp(brentq(lambda e: df(e) - 3, -10, 15))
     assert model.lambda_[0] == pytest.approx(lambda_, rel=1e-6)
     b = np.linalg.solve(G + model.lambda_[0] * LAPLACIAN, X.T @ (y - y.mean()))
-    np.testing.assert_allclose(model.coef_[0], b, rtol=1e-6)
+    np.testing.assert_allclose(model.coefficients_[0], b, rtol=1e-6)
     assert b[5] == pytest.approx((b[4] + b[0]) / 2)  # a region without rows
     at = {"region": np.array(["f"])}
     assert model.partial_effect(0, at) == pytest.approx(b[5], rel=1e-6)
