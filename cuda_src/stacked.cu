@@ -33,7 +33,7 @@
 
 #include "block.cuh"
 #include "cone.cuh"
-#include "families.cuh"
+#include "distributions.cuh"
 #include "floating.cuh"
 #include "grid.cuh"
 #include "learners.cuh"
@@ -541,6 +541,18 @@ __device__ __forceinline__ void evaluate(const Family& family, const Observation
     if (held_out != 0) own[1] += held_out * loss;
 }
 
+template <class T>
+__device__ Designs<T> designs_of(const StackedFits<T>& all) {
+    return {all.first, all.values, all.offsets, all.parts,  all.learners,
+            all.rows,  all.count,  all.fits,    all.columns};
+}
+
+template <class T>
+__device__ Observations observations_of(const StackedFits<T>& all) {
+    return {all.y,    all.weights, all.held_out, all.y_stride, all.weight_stride,
+            all.rows, all.f,       all.u};
+}
+
 template <class T, class Family, int threads>
 __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     boost_stacked(const StackedFits<T> all) {
@@ -549,12 +561,10 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     __shared__ double row_storage[(threads / warp_threads + 1) * RowSums::most];
     BlockReduce<double> reduce(sum_storage);
     BlockReduce<Located<double>> best(best_storage);
-    const Designs<T> designs{all.first, all.values, all.offsets, all.parts,  all.learners,
-                             all.rows,  all.count,  all.fits,    all.columns};
+    const Designs<T> designs = designs_of(all);
     const Matrices matrices{all.gram, all.inverse, all.cones, all.systems};
     const Fitted fitted{all.coefficients, all.scores};
-    const Observations data{all.y,    all.weights, all.held_out, all.y_stride, all.weight_stride,
-                            all.rows, all.f,       all.u};
+    const Observations data = observations_of(all);
     const RowSums row_sums{all.rows, all.fits, all.row_chunks, all.partial, row_storage};
     const Family family{all.parameter};
     Paths paths{all.selected, all.updates, all.risk,     all.held_out_risk,
@@ -612,6 +622,181 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
             paths.risk[place] = risks[0];
             paths.held_out[place] = risks[1];
             if constexpr (is_fixed) paths.nuisance[place] = family.parameter;
+        });
+    }
+}
+
+// ---- the loop for families of several predictors --------------------------------------
+//
+// A model has P fits, its predictors. The row phase belongs to a model: gradients and losses need all
+// predictors of a row. A joint step updates all predictors by one learner; other steps update a
+// single predictor, in turn, or the predictor whose best learner reduces the risk most. The latter
+// is found by a pass over the rows with P sums, the risks of the candidates, and two barriers more.
+
+/// The most predictors of a family whose steps update a single predictor.
+static constexpr int most_candidates = 4;
+
+/// The predictors of a model, from `first` to `last` - 1, and the learner that updates them.
+struct Choice {
+    int first, last, learner;
+};
+
+/// The first learner with the largest sum of scores over the predictors; [predictor][learner].
+__device__ int select_learner(const double* scores, const int* allowed, int first, int last,
+                              int count, BlockReduce<Located<double>>& reduce) {
+    Located<double> best = ArgMax<double>::identity();
+    for (int i = threadIdx.x; i < count; i += blockDim.x) {
+        double total = 0;
+        for (int p = first; p < last; ++p) {
+            const long long place = p * static_cast<long long>(count) + i;
+            total += allowed && !allowed[place] ? -Floating<double>::infinity() : scores[place];
+        }
+        best = ArgMax<double>()(best, {total, i});
+    }
+    return reduce(best, ArgMax<double>()).index;
+}
+
+/// `evaluate` of all predictors of a row, which follow the fit `first`.
+template <class Family>
+__device__ __forceinline__ void evaluate_all(const Family& family, const Observations& data,
+                                             int predictors, int first, long long row,
+                                             double* own) {
+    const long long place = first * data.rows + row;
+    const double y = data.response(first, row), weight = data.weight(first, row);
+    const double held_out = data.held_out ? data.held_out[place] : 0.0;
+    const PredictorRow f{data.f + place, data.rows};
+    const GradientRow u{data.u + place, data.rows, weight};
+    if (weight == 0)
+        for (int p = 0; p < predictors; ++p) u(p, 0.0);
+    else
+        family.gradient(y, f, u);
+    if (weight == 0 && held_out == 0) return;
+    const double loss = family.loss(y, f);
+    if (weight != 0) own[0] += weight * loss;  // the loss of a row left out may be infinite
+    if (held_out != 0) own[1] += held_out * loss;
+}
+
+/// updated[model] = the predictor whose best learner reduces the risk of the model most. Ends with
+/// a grid barrier.
+template <class T, class Family>
+__device__ void find_updated(const StackedFits<T>& all, const Family& family,
+                             const Designs<T>& designs, const Observations& data,
+                             const RowSums& sums, BlockReduce<Located<double>>& best,
+                             GridBarrier& barrier) {
+    const Add<double> add;
+    const int predictors = all.predictors;
+    sums.pass<most_candidates>(add, [&](int model, int) {
+        const int first = model * predictors;
+        const double* b = all.coefficients + first * static_cast<long long>(all.columns);
+        const double* scores = all.scores + first * static_cast<long long>(all.count);
+        const LearnerPlace* learners[most_candidates];
+#pragma unroll
+        for (int p = 0; p < most_candidates; ++p)
+            if (p < predictors)
+                learners[p] = all.learners + select_learner(scores, all.allowed, p, p + 1,
+                                                            all.count, best);
+        return [=, &all, &designs, &data, &family](long long row, double* own) {
+            const double weight = row < data.rows ? data.weight(first, row) : 0.0;
+#pragma unroll
+            for (int p = 0; p < most_candidates; ++p) {
+                if (p >= predictors) continue;
+                const double* of_learner =
+                    b + p * static_cast<long long>(all.columns) + learners[p]->column;
+                const double change =
+                    all.rate * fitted_rows(designs, *learners[p], of_learner, row - lane_index());
+                if (weight == 0) continue;
+                const PredictorRow f{data.f + first * data.rows + row, data.rows, p, change};
+                own[p] += weight * family.loss(data.response(first, row), f);
+            }
+        };
+    });
+    barrier.wait();
+    sums.finish<most_candidates>(add, [&](int model, const double* risks) {
+        int least = 0;
+        double risk = Floating<double>::infinity();
+        for (int p = 0; p < predictors; ++p) {
+            if (!(risks[p] < risk)) continue;
+            risk = risks[p];
+            least = p;
+        }
+        all.updated[model] = least;
+    });
+    barrier.wait();
+}
+
+template <class T, class Family, int threads>
+__global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
+    boost_coupled(const StackedFits<T> all) {
+    __shared__ BlockReduce<double>::Storage sum_storage;
+    __shared__ BlockReduce<Located<double>>::Storage best_storage;
+    __shared__ double row_storage[(threads / warp_threads + 1) * RowSums::most];
+    BlockReduce<double> reduce(sum_storage);
+    BlockReduce<Located<double>> best(best_storage);
+    const Designs<T> designs = designs_of(all);
+    const Matrices matrices{all.gram, all.inverse, all.cones, all.systems};
+    const Fitted fitted{all.coefficients, all.scores};
+    const Observations data = observations_of(all);
+    const int predictors = all.predictors;
+    const RowSums row_sums{all.rows, all.fits / predictors, all.row_chunks, all.partial,
+                           row_storage};
+    const Family family{all.parameter};
+    Paths paths{all.selected, all.updates, all.risk,     all.held_out_risk,
+                all.nuisance, all.steps,   all.functions};
+    GridBarrier barrier(all.arrived);
+    double* shared = reinterpret_cast<double*>(dynamic_shared_memory());
+    const Add<double> add;
+
+    const auto choose = [&](int model, int step) {
+        Choice choice{0, predictors, 0};
+        if constexpr (!Family::is_joint) {
+            choice.first =
+                all.is_cyclic ? (all.made + step - 1) % predictors : all.updated[model];
+            choice.last = choice.first + 1;
+        }
+        const long long place = model * static_cast<long long>(predictors) * all.count;
+        choice.learner = select_learner(all.scores + place, all.allowed, choice.first, choice.last,
+                                        all.count, best);
+        return choice;
+    };
+    for (int step = all.begin; step < all.end; ++step) {
+        if (step > 0) {
+            accumulate_all_moments(designs, all.pairs, all.pair_count, all.u, shared, all.sums);
+            barrier.wait();
+            fit_all(designs, matrices, all.sums, shared, fitted, reduce);
+            barrier.wait();
+            if constexpr (!Family::is_joint)
+                if (!all.is_cyclic)
+                    find_updated(all, family, designs, data, row_sums, best, barrier);
+        }
+        row_sums.pass<2>(add, [&](int model, int chunk) {
+            const int first = model * predictors;
+            const Choice choice = step > 0 ? choose(model, step) : Choice{0, 0, 0};
+            const LearnerPlace* learner = all.learners + choice.learner;
+            const long long columns = all.columns;
+            const double* b = all.coefficients + first * columns + learner->column;
+            if (step > 0 && chunk == 0)
+                for (int p = 0; p < predictors; ++p) {
+                    const bool is_updated = p >= choice.first && p < choice.last;
+                    paths.write(first + p, step, is_updated ? choice.learner : -1, b + p * columns,
+                                is_updated ? static_cast<int>(learner->functions) : 0, all.rate);
+                }
+            return [=, &all, &designs, &data, &family](long long row, double* own) {
+                for (int p = choice.first; p < choice.last; ++p) {
+                    const double change =
+                        fitted_rows(designs, *learner, b + p * columns, row - lane_index());
+                    if (row < data.rows) data.f[(first + p) * data.rows + row] += all.rate * change;
+                }
+                if (row < data.rows) evaluate_all(family, data, predictors, first, row, own);
+            };
+        });
+        barrier.wait();
+        row_sums.finish<2>(add, [&](int model, const double* risks) {
+            for (int p = 0; p < predictors; ++p) {
+                const long long place = paths.place(model * predictors + p, step);
+                paths.risk[place] = p == 0 ? risks[0] : 0.0;
+                paths.held_out[place] = p == 0 ? risks[1] : 0.0;
+                paths.nuisance[place] = 0;
+            }
         });
     }
 }

@@ -44,6 +44,8 @@ struct StackedFits {
     double* scores;        // work: [fit][learner]
     double* partial;       // work: [fit][16][row chunk]
     double* searches;      // work: [fit][4]
+    int* updated;          // work: [model], the predictor that a step updates
+    const int* allowed;    // [predictor][learner], may be null
     int* selected;
     double *updates, *risk, *held_out_risk, *nuisance;
     unsigned long long* arrived;
@@ -51,4 +53,6 @@ struct StackedFits {
     double parameter, rate;
     int count, fits, columns, pair_count, systems, row_chunks;
     int begin, end, steps, functions;
+    int predictors, made;  // of a model; the steps before step 0
+    int is_cyclic;
 };

@@ -85,6 +85,8 @@ class Settings:
         See `smoothing_parameters`.
     missing : str
         See `Term.rows`.
+    allowed : (P, K) bool array on the host or None
+        The learners of each of P predictors; None if each has all.
     """
 
     terms: tuple[Term, ...]
@@ -92,10 +94,14 @@ class Settings:
     learning_rate: float
     df_definition: str
     missing: str
+    allowed: NDArray[np.bool_] | None = None
 
 
 class Fits(NamedTuple):
     """F fits before their first step, which a single loop makes together.
+
+    If the family has P predictors, each is a fit: F is P times the number of models, and
+    the predictors of a model follow each other. They share y and all weights.
 
     Attributes
     ----------
@@ -111,6 +117,10 @@ class Fits(NamedTuple):
         Weights of the rows for a second risk.
     offset : (F,) array on the host or float
         The intercepts: `start` if it is a constant; 0 if it differs from row to row.
+    allowed : (P, K) bool array on the host or None
+        See `Settings`.
+    made : int
+        The number of steps that led to `start`.
     """
 
     problem: PreparedLearners
@@ -120,16 +130,18 @@ class Fits(NamedTuple):
     learning_rate: float = 0.1
     out_of_bag: Array | None = None
     offset: NDArray[np.float64] | float = 0.0
+    allowed: NDArray[np.bool_] | None = None
+    made: int = 0
 
     def after(self, path: Path) -> Fits:
         """The same fits, which start at the end of a path."""
         xp, rows = namespace(self.start), self.problem.rows
         f = xp.zeros((self.problem.fits, len(rows[0]))) + self.start
         for fit, selected in enumerate(path.selected):
-            for j in np.unique(selected).tolist():
+            for j in np.unique(selected[selected >= 0]).tolist():
                 coef = path.updates[fit][selected == j].sum(axis=0)
                 f[fit] += rows[j].multiply(xp.asarray(coef[: rows[j].functions]))
-        return self._replace(start=f)
+        return self._replace(start=f, made=self.made + len(path))
 
 
 def make_fits(
@@ -160,16 +172,22 @@ def make_fits(
     )
     if data.y.ndim == 2 and problem.fits == 1:
         problem = problem.repeated(len(data.y))
+    models, predictors = problem, settings.family.predictors
+    if predictors > 1:
+        problem = problem.repeated(predictors)
     xp, shape = namespace(data.y), (problem.fits, data.rows)
     if is_vector(data.offset):
         offset, start = np.zeros(problem.fits), xp.broadcast_to(data.offset, shape)
     else:
-        offset = offsets_of(settings.family, data, problem)
+        offset = offsets_of(settings.family, data, models)
         start = xp.asarray(offset)[:, None]
     if out_of_bag is not None:
-        out_of_bag = xp.broadcast_to(out_of_bag, shape)
+        out_of_bag = xp.broadcast_to(out_of_bag, (models.fits, data.rows))
+        if predictors > 1:
+            out_of_bag = xp.repeat(out_of_bag, predictors, axis=0)
     rate = settings.learning_rate
-    return Fits(problem, settings.family, data.y, start, rate, out_of_bag, offset)
+    family, allowed = settings.family, settings.allowed
+    return Fits(problem, family, data.y, start, rate, out_of_bag, offset, allowed)
 
 
 def is_vector(offset: Any) -> bool:
@@ -180,10 +198,10 @@ def is_vector(offset: Any) -> bool:
 def offsets_of(
     family: Family, data: Training, problem: PreparedLearners
 ) -> NDArray[np.float64]:
-    """The given constant, or the best constant of each fit: (F,) on the host."""
+    """The given constant, or the best constants of each model: (F,) on the host."""
     if data.offset is not None:
         return np.full(problem.fits, data.offset)
     responses = [data.y] * problem.fits if data.y.ndim == 1 else data.y
     weights = [None] * problem.fits if problem.weights is None else problem.weights
     found = [family.offset(y, w) for y, w in zip(responses, weights, strict=True)]
-    return np.array(found, np.float64)
+    return np.array(found, np.float64).ravel()

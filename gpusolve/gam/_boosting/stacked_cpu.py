@@ -185,11 +185,16 @@ class Passes:
     def step(self, step: int, run: Run) -> None:
         """Make a step of all fits."""
         self.project(run)
-        for fit, j in enumerate(self.scores().argmax(axis=1).tolist()):
-            update = self.rate * self.fitted(fit, j)
+        for fit, j in enumerate(self.select(step).tolist()):
             self.made.selected[fit, step] = j
-            self.made.updates[fit, step, : len(update)] = update
-            self.advance(fit, j, update, run)
+            if j >= 0:
+                update = self.rate * self.fitted(fit, j)
+                self.made.updates[fit, step, : len(update)] = update
+                self.advance(fit, j, update, run)
+
+    def select(self, step: int) -> NDArray[np.intp]:
+        """The learner that a step updates in each fit, (F,); -1 for none."""
+        return self.scores().argmax(axis=1)
 
     def advance(self, fit: int, learner: int, update: Floats, run: Run) -> None:
         """Add the update of a learner to the model of a fit."""
@@ -294,7 +299,9 @@ def fitted_in_cone(cone: Cone, fit: int, moments: Floats) -> Floats:
     return b if T is None else T @ b
 
 
-def boost(fits: Fits, steps: int, method: str = "stacked") -> Path:
+def boost(
+    fits: Fits, steps: int, method: str = "stacked", passes: type[Passes] = Passes
+) -> Path:
     """`boost_family` on the host."""
     from tqdm import tqdm
 
@@ -309,7 +316,7 @@ def boost(fits: Fits, steps: int, method: str = "stacked") -> Path:
         None if fits.out_of_bag is None else np.zeros((count, steps + 1)),
     )
     with one_blas_thread():
-        state = Passes(fits, made) if has_passes else Blocks(fits, made)
+        state = passes(fits, made) if has_passes else Blocks(fits, made)
     with workers(state.items, state.rows_of_item) as run:
         state.record(0)
         for step in tqdm(

@@ -66,6 +66,8 @@ STACKED_FITS = StructType(
     double* scores;
     double* partial;
     double* searches;
+    int* updated;
+    const int* allowed;
     int* selected;
     double* updates;
     double* risk;
@@ -76,6 +78,7 @@ STACKED_FITS = StructType(
     double parameter, rate;
     int count, fits, columns, pair_count, systems, row_chunks;
     int begin, end, steps, functions;
+    int predictors, made, is_cyclic;
     """,
 )
 """See ``stacked_fits.cuh``, as for `LEARNER_PLACE`."""
@@ -240,9 +243,9 @@ def pairs_of(chunks: Numbers) -> NDArray[np.int32]:
     return np.array(pairs, np.int32)
 
 
-def instance(dtype: Any, family: str) -> str:
+def instance(dtype: Any, family: str, kernel: str = "boost_stacked") -> str:
     """The name of a kernel with its template arguments."""
-    return f"boost_stacked<{CUDA_TYPES[np.dtype(dtype)]}, {family}, {THREADS}>"
+    return f"{kernel}<{CUDA_TYPES[np.dtype(dtype)]}, {family}, {THREADS}>"
 
 
 def inequalities_of(problem: PreparedLearners) -> Numbers:
@@ -282,8 +285,9 @@ def doubles_of(array: Array | None) -> Array | None:
 def boost(fits: Fits, steps: int, device: Device) -> Path:
     """`boost_family` on a device, in a single launch unless it has a watchdog."""
     problem, y, cuda = fits.problem, fits.y, fits.family.cuda
-    xp = namespace(y)
+    xp, predictors = namespace(y), fits.family.predictors
     count, rows = problem.fits, len(problem.rows[0])
+    models = count // predictors
     designs = designs_of(problem.rows, problem.basis)
     free = free_shared_memory(device)
     sums = [
@@ -291,10 +295,11 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         for design in problem.rows
     ]
     needed = max(*vectors_of(problem), *(own.bytes for own in sums))
-    name = instance(designs.values.dtype, cuda.type)
+    loop = "boost_stacked" if predictors == 1 else "boost_coupled"
+    name = instance(designs.values.dtype, cuda.type, loop)
     (kernel,) = device.kernels("stacked", (name,), cuda.definitions)
     blocks, chunks = launch_shape(kernel, designs.row_bytes, rows, needed, count)
-    row_chunks = max(1, blocks // count)
+    row_chunks = max(1, blocks // models)
     places = places_of(problem, sums, chunks)
     pairs = pairs_of(chunks)
     columns = int(places["functions"].sum())
@@ -332,8 +337,12 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         "sums": doubles(count * int((places["functions"] * places["chunks"]).sum())),
         "coefficients": doubles(count, columns),
         "scores": doubles(count, len(places)),
-        "partial": doubles(count, row_chunks, SUMS_OF_A_PASS),
+        "partial": doubles(models, row_chunks, SUMS_OF_A_PASS),
         "searches": doubles(count, SEARCH_SIZE),
+        "updated": device.empty((models,), np.int32),
+        "allowed": None
+        if fits.allowed is None
+        else xp.asarray(fits.allowed, dtype=np.int32),
         "selected": made.selected,
         "updates": made.updates,
         "risk": made.risk,
@@ -352,6 +361,9 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         "row_chunks": row_chunks,
         "steps": steps,
         "functions": problem.functions,
+        "predictors": predictors,
+        "made": fits.made,
+        "is_cyclic": int(getattr(fits.family, "update", "joint") == "cyclic"),
     }
     bytes_read = count * rows * int(designs.row_bytes.sum())
     for part, arrived in launches_of(device, steps + 1, bytes_read):

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace, on_host
 
 FAMILIES_IN_CUDA = '#include "families.cuh"'
 """The definitions of the families that have names."""
+
+COUPLED_IN_CUDA = '#include "distributions.cuh"'
+"""The definitions of the families with several predictors."""
+
+Update = Literal["joint", "noncyclic", "cyclic"]
+"""Which predictors a step updates; see `CoupledFamily`."""
 
 
 class CudaFamily(NamedTuple):
@@ -38,6 +45,9 @@ class Family(ABC):
     name: str
     """As in ``BoostedGAM(family=name)``."""
 
+    predictors: int = 1
+    """The number of additive predictors of a response."""
+
     @property
     def parameter(self) -> float | None:
         """Tau, delta, shape or theta; 0 without a parameter, None if it is adaptive."""
@@ -53,8 +63,11 @@ class Family(ABC):
         return
 
     @abstractmethod
-    def offset(self, y: Array, w: Array | None) -> float:
-        """The constant f with the least weighted loss of y, (n,); w None means ones."""
+    def offset(self, y: Array, w: Array | None) -> float | NDArray[np.float64]:
+        """The constant f with the least weighted loss of y, (n,); w None means ones.
+
+        A constant for each predictor if there are several.
+        """
 
     def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
         """The family's parameter at f: a number, or (F, 1) for f of shape (F, n)."""
@@ -126,3 +139,21 @@ class AdaptiveFamily(Family):
         found = super().cuda
         nuisance = self.nuisance_in_cuda if self.adaptive else "fixed"
         return found._replace(type=f"{found.type}<Nuisance::{nuisance}>")
+
+
+class CoupledFamily(Family):
+    """A family of P predictors, whose gradients depend on all of them.
+
+    The first axis of f and of the gradient is the predictor, (P, .., n); a loss has the
+    remaining axes. s is not used.
+    """
+
+    update: Update
+    """The predictors that a step updates. "joint": all, by the same learner, which
+    reduces the sum of squares of all gradients most. "cyclic": one after the other.
+    "noncyclic": each predictor has a best learner, and the predictor whose update
+    reduces the risk most is updated."""
+
+    @property
+    def cuda(self) -> CudaFamily:
+        return super().cuda._replace(definitions=COUPLED_IN_CUDA)
