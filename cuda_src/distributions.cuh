@@ -54,8 +54,7 @@ struct Multinomial {
     }
     __device__ void gradient(double y, const PredictorRow& f, const GradientRow& u) const {
         const double shift = largest(f), total = odds(f, shift);
-        for (int k = 0; k < classes(); ++k)
-            u(k, (y == k ? 1.0 : 0.0) - exp(f(k) - shift) / total);
+        for (int k = 0; k < classes(); ++k) u(k, (y == k ? 1.0 : 0.0) - exp(f(k) - shift) / total);
     }
     __device__ double loss(double y, const PredictorRow& f) const {
         const double shift = largest(f);

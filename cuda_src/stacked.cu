@@ -628,13 +628,11 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
 
 // ---- the loop for families of several predictors --------------------------------------
 //
-// A model has P fits, its predictors. The row phase belongs to a model: gradients and losses need all
-// predictors of a row. A joint step updates all predictors by one learner; other steps update a
+// A model has P fits, its predictors. The row phase belongs to a model: gradients and losses need
+// all predictors of a row. A joint step updates all predictors by one learner; other steps update a
 // single predictor, in turn, or the predictor whose best learner reduces the risk most. The latter
-// is found by a pass over the rows with P sums, the risks of the candidates, and two barriers more.
-
-/// The most predictors of a family whose steps update a single predictor.
-static constexpr int most_candidates = 4;
+// is found from the risks of the P candidates: a pass over the rows for each, and two barriers
+// more.
 
 /// The predictors of a model, from `first` to `last` - 1, and the learner that updates them.
 struct Choice {
@@ -676,52 +674,44 @@ __device__ __forceinline__ void evaluate_all(const Family& family, const Observa
     if (held_out != 0) own[1] += held_out * loss;
 }
 
-/// updated[model] = the predictor whose best learner reduces the risk of the model most. Ends with
-/// a grid barrier.
+/// candidates[fit] = the risk of the model if only this predictor is updated, by its best learner.
+/// Ends with a grid barrier.
 template <class T, class Family>
-__device__ void find_updated(const StackedFits<T>& all, const Family& family,
-                             const Designs<T>& designs, const Observations& data,
-                             const RowSums& sums, BlockReduce<Located<double>>& best,
-                             GridBarrier& barrier) {
+__device__ void find_candidates(const StackedFits<T>& all, const Family& family,
+                                const Designs<T>& designs, const Observations& data,
+                                const RowSums& sums, BlockReduce<Located<double>>& best,
+                                GridBarrier& barrier) {
     const Add<double> add;
-    const int predictors = all.predictors;
-    sums.pass<most_candidates>(add, [&](int model, int) {
-        const int first = model * predictors;
-        const double* b = all.coefficients + first * static_cast<long long>(all.columns);
-        const double* scores = all.scores + first * static_cast<long long>(all.count);
-        const LearnerPlace* learners[most_candidates];
-#pragma unroll
-        for (int p = 0; p < most_candidates; ++p)
-            if (p < predictors)
-                learners[p] = all.learners + select_learner(scores, all.allowed, p, p + 1,
-                                                            all.count, best);
+    sums.pass<1>(add, [&](int fit, int) {
+        const int p = fit % all.predictors, first = fit - p;
+        const LearnerPlace* learner =
+            all.learners + select_learner(all.scores + first * static_cast<long long>(all.count),
+                                          all.allowed, p, p + 1, all.count, best);
+        const double* b =
+            all.coefficients + fit * static_cast<long long>(all.columns) + learner->column;
         return [=, &all, &designs, &data, &family](long long row, double* own) {
+            const double change = all.rate * fitted_rows(designs, *learner, b, row - lane_index());
             const double weight = row < data.rows ? data.weight(first, row) : 0.0;
-#pragma unroll
-            for (int p = 0; p < most_candidates; ++p) {
-                if (p >= predictors) continue;
-                const double* of_learner =
-                    b + p * static_cast<long long>(all.columns) + learners[p]->column;
-                const double change =
-                    all.rate * fitted_rows(designs, *learners[p], of_learner, row - lane_index());
-                if (weight == 0) continue;
-                const PredictorRow f{data.f + first * data.rows + row, data.rows, p, change};
-                own[p] += weight * family.loss(data.response(first, row), f);
-            }
+            if (weight == 0) return;
+            const PredictorRow f{data.f + first * data.rows + row, data.rows, p, change};
+            own[0] += weight * family.loss(data.response(first, row), f);
         };
     });
     barrier.wait();
-    sums.finish<most_candidates>(add, [&](int model, const double* risks) {
-        int least = 0;
-        double risk = Floating<double>::infinity();
-        for (int p = 0; p < predictors; ++p) {
-            if (!(risks[p] < risk)) continue;
-            risk = risks[p];
-            least = p;
-        }
-        all.updated[model] = least;
-    });
+    sums.finish<1>(add, [&](int fit, const double* risk) { all.candidates[fit] = risk[0]; });
     barrier.wait();
+}
+
+/// The first of the predictors whose update leaves the least risk.
+__device__ __forceinline__ int least_candidate(const double* candidates, int predictors) {
+    int least = 0;
+    double risk = Floating<double>::infinity();
+    for (int p = 0; p < predictors; ++p) {
+        if (!(candidates[p] < risk)) continue;
+        risk = candidates[p];
+        least = p;
+    }
+    return least;
 }
 
 template <class T, class Family, int threads>
@@ -749,8 +739,9 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     const auto choose = [&](int model, int step) {
         Choice choice{0, predictors, 0};
         if constexpr (!Family::is_joint) {
-            choice.first =
-                all.is_cyclic ? (all.made + step - 1) % predictors : all.updated[model];
+            choice.first = all.is_cyclic
+                               ? (all.made + step - 1) % predictors
+                               : least_candidate(all.candidates + model * predictors, predictors);
             choice.last = choice.first + 1;
         }
         const long long place = model * static_cast<long long>(predictors) * all.count;
@@ -766,7 +757,10 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
             barrier.wait();
             if constexpr (!Family::is_joint)
                 if (!all.is_cyclic)
-                    find_updated(all, family, designs, data, row_sums, best, barrier);
+                    find_candidates(
+                        all, family, designs, data,
+                        RowSums{all.rows, all.fits, all.row_chunks, all.partial, row_storage}, best,
+                        barrier);
         }
         row_sums.pass<2>(add, [&](int model, int chunk) {
             const int first = model * predictors;

@@ -44,7 +44,7 @@ struct StackedFits {
     double* scores;        // work: [fit][learner]
     double* partial;       // work: [fit][16][row chunk]
     double* searches;      // work: [fit][4]
-    int* updated;          // work: [model], the predictor that a step updates
+    double* candidates;    // work: [fit], risks
     const int* allowed;    // [predictor][learner], may be null
     int* selected;
     double *updates, *risk, *held_out_risk, *nuisance;

@@ -66,7 +66,7 @@ STACKED_FITS = StructType(
     double* scores;
     double* partial;
     double* searches;
-    int* updated;
+    double* candidates;
     const int* allowed;
     int* selected;
     double* updates;
@@ -337,9 +337,9 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         "sums": doubles(count * int((places["functions"] * places["chunks"]).sum())),
         "coefficients": doubles(count, columns),
         "scores": doubles(count, len(places)),
-        "partial": doubles(models, row_chunks, SUMS_OF_A_PASS),
+        "partial": doubles(count, row_chunks, SUMS_OF_A_PASS),
         "searches": doubles(count, SEARCH_SIZE),
-        "updated": device.empty((models,), np.int32),
+        "candidates": doubles(count),
         "allowed": None
         if fits.allowed is None
         else xp.asarray(fits.allowed, dtype=np.int32),
