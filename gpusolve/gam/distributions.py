@@ -451,11 +451,6 @@ class ZeroInflatedNegativeBinomial(_ZeroInflated):
 
 # ---- by name -------------------------------------------------------------------------
 
-DistributionName = Literal[
-    "gaussian", "student_t", "gamma", "beta", "negative_binomial",
-    "zero_inflated_poisson", "zero_inflated_negative_binomial",
-]  # fmt: skip
-
 DISTRIBUTIONS: Mapping[str, type[Distribution]] = {
     distribution.name: distribution
     for distribution in (
@@ -466,26 +461,24 @@ DISTRIBUTIONS: Mapping[str, type[Distribution]] = {
 """The distributions that have names."""
 
 
-def distribution_of(
-    family: str | Distribution, update: DistributionUpdate
-) -> Distribution:
+def distribution_of(family: Any) -> Distribution:
     """The distribution of a name; a distribution as it is.
 
     Raises
     ------
     ValueError
-        For an unknown name or update.
+        For an unknown name.
     TypeError
         For something else.
 
     Examples
     --------
-    >>> distribution_of("gamma", "cyclic")
-    Gamma(update='cyclic')
+    >>> distribution_of("gamma")
+    Gamma(update='noncyclic')
     """
     if isinstance(family, Distribution):
         return family
     if not isinstance(family, str):
         raise TypeError(f"family must be a name or a Distribution, got {family!r}")
     check_choice("family", family, list(DISTRIBUTIONS))
-    return DISTRIBUTIONS[family](update)
+    return DISTRIBUTIONS[family]()

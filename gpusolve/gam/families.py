@@ -26,6 +26,7 @@ from ._families.dispersion import gamma_shape, negative_binomial_theta
 from ._families.family import AdaptiveFamily, CudaFamily, Family
 from ._families.gamma_function import HALF_LOG_TWO_PI, special, stirling_error
 from ._families.location import weighted_mean, weighted_quantile, weighted_sum, zero_of
+from ._families.multinomial import Multinomial
 
 __all__ = [
     "FAMILIES",
@@ -39,13 +40,14 @@ __all__ = [
     "Gaussian",
     "Huber",
     "Laplace",
+    "Multinomial",
     "NegativeBinomial",
     "Poisson",
     "Quantile",
     "family_of",
 ]
 
-for _public in (CudaFamily, Custom, CustomCuda, Family):
+for _public in (CudaFamily, Custom, CustomCuda, Family, Multinomial):
     _public.__module__ = __name__
 
 # ---- real responses ------------------------------------------------------------------
@@ -402,6 +404,11 @@ OtherName = Literal[
     "negative_binomial", "gamma",
 ]  # fmt: skip
 FamilyName = Literal["binomial", OtherName]
+CoupledName = Literal[
+    "multinomial", "student_t", "beta", "zero_inflated_poisson",
+    "zero_inflated_negative_binomial",
+]  # fmt: skip
+"""Further names, of families with several predictors."""
 
 FAMILIES: Mapping[str, type[Family]] = {
     family.name: family

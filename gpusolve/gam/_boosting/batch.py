@@ -100,8 +100,8 @@ class Settings:
 class Fits(NamedTuple):
     """F fits before their first step, which a single loop makes together.
 
-    If the family has P predictors, each is a fit: F is P times the number of models, and
-    the predictors of a model follow each other. They share y and all weights.
+    If the family has P predictors, each is a fit: F is P times the number of models,
+    and the predictors of a model follow each other. They share y and all weights.
 
     Attributes
     ----------

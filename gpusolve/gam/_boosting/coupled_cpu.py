@@ -1,7 +1,7 @@
 """Boosting on a CPU for families with several predictors.
 
-A model has P fits, its predictors, whose gradients depend on all of them. `CoupledFamily`
-says which predictors a step updates.
+A model has P fits, its predictors, whose gradients depend on all of them.
+`CoupledFamily` says which predictors a step updates.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CoupledPasses(Passes):
         of_predictors = self.family.gradient(
             self.y, self.by_predictor(self.f), self.nuisance
         )
-        u = of_predictors.swapaxes(0, 1).reshape(self.f.shape)
+        u: Floats = of_predictors.swapaxes(0, 1).reshape(self.f.shape)
         w = self.problem.weights
         return u if w is None else apply_weights(u, w)
 
@@ -50,10 +50,10 @@ class CoupledPasses(Passes):
     def select(self, step: int) -> NDArray[np.intp]:
         scores = self.scores().reshape(-1, self.predictors, len(self.problem))
         if self.family.update == "joint":
-            return scores.sum(axis=1).argmax(axis=1).repeat(self.predictors)
+            return np.repeat(scores.sum(axis=1).argmax(axis=1), self.predictors)
         if self.allowed is not None:
             scores = np.where(self.allowed, scores, -np.inf)
-        best = scores.argmax(axis=2)
+        best: NDArray[np.intp] = scores.argmax(axis=2)
         if self.family.update == "cyclic":
             updated = np.full(len(best), (self.turn + step) % self.predictors)
         else:
@@ -80,7 +80,9 @@ class CoupledPasses(Passes):
         every = slice(None, None, self.predictors)
         self.made.risk[every, step] = weighted_sum(losses, self.model_weights)[:, 0]
         if self.made.out_of_bag is not None:
-            self.made.out_of_bag[every, step] = weighted_sum(losses, self.held_out)[:, 0]
+            self.made.out_of_bag[every, step] = weighted_sum(losses, self.held_out)[
+                :, 0
+            ]
 
 
 def boost(fits: Fits, steps: int) -> Path:

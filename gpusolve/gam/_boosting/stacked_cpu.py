@@ -194,7 +194,7 @@ class Passes:
 
     def select(self, step: int) -> NDArray[np.intp]:
         """The learner that a step updates in each fit, (F,); -1 for none."""
-        return self.scores().argmax(axis=1)
+        return np.asarray(self.scores().argmax(axis=1))
 
     def advance(self, fit: int, learner: int, update: Floats, run: Run) -> None:
         """Add the update of a learner to the model of a fit."""

@@ -45,8 +45,10 @@ class Family(ABC):
     name: str
     """As in ``BoostedGAM(family=name)``."""
 
-    predictors: int = 1
-    """The number of additive predictors of a response."""
+    @property
+    def predictors(self) -> int:
+        """The number of additive predictors of a response."""
+        return 1
 
     @property
     def parameter(self) -> float | None:
