@@ -2,6 +2,7 @@
 // covariates.
 //
 //     y     the response;  f(p)  the additive predictor p;  u(p, x)  takes x, the negative gradient
+//     by p, or the curvature, which is not negative
 //
 // A loss is the negative logarithm of the density or probability. As in families.cuh, the functions
 // neither overflow nor cancel where the result is a number. gpusolve/gam/distributions.py and
@@ -36,6 +37,29 @@ struct GradientRow {
     __device__ void operator()(int p, double gradient) const { u[p * stride] = weight * gradient; }
 };
 
+/// |d|_W^2 and |d|_WH^2 of the predictors from `first` to `last` - 1: d(p) is at `d + p * stride`,
+/// and H the curvature.
+struct CurvatureRow {
+    const double* d;
+    long long stride;
+    double weight;
+    int first, last;
+    double* sums;
+
+    __device__ void operator()(int p, double curvature) const {
+        if (p < first || p >= last) return;
+        const double square = weight * d[p * stride] * d[p * stride];
+        sums[0] += square;
+        sums[1] += square * curvature;
+    }
+};
+
+/// The curvature whose mean is the information, bounded for data that say nothing.
+static __device__ __forceinline__ double squared(double gradient) {
+    constexpr double least_curvature = 0.1;
+    return fmax(gradient * gradient, least_curvature);
+}
+
 /// y is the number of the class, 0 to `parameter` - 1; P(y = k) = exp(f_k) / sum exp(f_i).
 struct Multinomial {
     static constexpr bool is_joint = true;
@@ -56,6 +80,14 @@ struct Multinomial {
         const double shift = largest(f), total = odds(f, shift);
         for (int k = 0; k < classes(); ++k) u(k, (y == k ? 1.0 : 0.0) - exp(f(k) - shift) / total);
     }
+    template <class Take>
+    __device__ void curvature(double, const PredictorRow& f, const Take& take) const {
+        const double shift = largest(f), total = odds(f, shift);
+        for (int k = 0; k < classes(); ++k) {
+            const double p = exp(f(k) - shift) / total;
+            take(k, p * (1 - p) * (parameter / (parameter - 1)));
+        }
+    }
     __device__ double loss(double y, const PredictorRow& f) const {
         const double shift = largest(f);
         return log(odds(f, shift)) - (f(static_cast<int>(y)) - shift);
@@ -74,6 +106,12 @@ struct Gaussian {
         u(0, z * scale);
         u(1, z * z - 1);
     }
+    template <class Take>
+    __device__ void curvature(double y, const PredictorRow& f, const Take& take) const {
+        const double scale = exp(-f(1)), z = (y - f(0)) * scale;
+        take(0, scale * scale);
+        take(1, z * z + 1);
+    }
     __device__ double loss(double y, const PredictorRow& f) const {
         const double log_sigma = f(1), z = (y - f(0)) * exp(-log_sigma);
         return z * z / 2 + log_sigma + half_log_two_pi;
@@ -88,17 +126,30 @@ struct StudentT {
     __device__ void gradient(double y, const PredictorRow& f, const GradientRow& u) const {
         const double scale = exp(-f(1)), df = exp(f(2)), z = (y - f(0)) * scale;
         const double pull = (df + 1) / (df + z * z);
-        const double of_gamma = log_minus_digamma(df / 2) - log_minus_digamma((df + 1) / 2);
-        const double parts = log1p(1 / df) + of_gamma - 1 / df - log1p(z * z / df);
         u(0, pull * z * scale);
         u(1, pull * z * z - 1);
-        u(2, (df * parts + pull * z * z) / 2);
+        u(2, slope(df, z, pull));
+    }
+    template <class Take>
+    __device__ void curvature(double y, const PredictorRow& f, const Take& take) const {
+        const double scale = exp(-f(1)), df = exp(f(2)), z = (y - f(0)) * scale;
+        const double pull = (df + 1) / (df + z * z);
+        take(0, pull * scale * scale);
+        take(1, pull * z * z + 1);
+        take(2, squared(slope(df, z, pull)));
     }
     __device__ double loss(double y, const PredictorRow& f) const {
         const double log_sigma = f(1), df = exp(f(2)), z = (y - f(0)) * exp(-log_sigma);
         const double of_gamma = stirling_error(df / 2) - stirling_error((df + 1) / 2);
         const double constant = (1 - df * log1p(1 / df)) / 2 + of_gamma + half_log_two_pi;
         return constant + log_sigma + (df + 1) / 2 * log1p(z * z / df);
+    }
+
+  private:
+    __device__ double slope(double df, double z, double pull) const {
+        const double of_gamma = log_minus_digamma(df / 2) - log_minus_digamma((df + 1) / 2);
+        const double parts = log1p(1 / df) + of_gamma - 1 / df - log1p(z * z / df);
+        return (df * parts + pull * z * z) / 2;
     }
 };
 
@@ -111,6 +162,12 @@ struct Gamma {
         const double d = log(y) - f(0), of_mean = expm1(d), shape = exp(f(1));
         u(0, shape * of_mean);
         u(1, shape * (log_minus_digamma(shape) - (of_mean - d)));
+    }
+    template <class Take>
+    __device__ void curvature(double y, const PredictorRow& f, const Take& take) const {
+        const double shape = exp(f(1));
+        take(0, ::Gamma<Nuisance::fixed>{}.curvature(y, f(0), shape));
+        take(1, shape * shape * trigamma_minus_inverse(shape));
     }
     __device__ double loss(double y, const PredictorRow& f) const {
         return ::Gamma<Nuisance::fixed>{}.loss(y, f(0), exp(f(1))) + log(y);
@@ -129,6 +186,15 @@ struct Beta {
         u(0, phi * mu * rest * (first - second));
         u(1, phi * (mu * first + rest * second - log_minus_digamma(phi)));
     }
+    template <class Take>
+    __device__ void curvature(double, const PredictorRow& f, const Take& take) const {
+        const double mu = logistic(f(0)), rest = logistic(-f(0)), phi = exp(f(1));
+        const double first = trigamma_minus_inverse(mu * phi);
+        const double second = trigamma_minus_inverse(rest * phi);
+        const double both = mu * mu * first + rest * rest * second, product = phi * mu * rest;
+        take(0, product * product * (first + second) + product);
+        take(1, phi * phi * (both - trigamma_minus_inverse(phi)));
+    }
     __device__ double loss(double y, const PredictorRow& f) const {
         const double logit = f(0), log_phi = f(1), phi = exp(log_phi);
         const double a = phi * logistic(logit), b = phi * logistic(-logit);
@@ -146,22 +212,38 @@ struct NegativeBinomial {
     static constexpr bool is_joint = false;
     double parameter;
 
-    __device__ void gradient(double y, const PredictorRow& f, const GradientRow& u) const {
-        const double log_mu = f(0), theta = exp(f(1)), z = log_mu - f(1);
-        const double r = y / theta * logistic(-z) - logistic(z);  // (y - mu) / (theta + mu)
-        const double of_gamma = log_minus_digamma(theta) - log_minus_digamma(theta + y);
-        u(0, ::NegativeBinomial<Nuisance::fixed>{}.gradient(y, log_mu, theta));
-        u(1, theta * (log1p(y / theta) - softplus(z) - r + of_gamma));
+    template <class Take>
+    __device__ void gradient(double y, const PredictorRow& f, const Take& u) const {
+        u(0, ::NegativeBinomial<Nuisance::fixed>{}.gradient(y, f(0), exp(f(1))));
+        u(1, slope(y, f));
+    }
+    template <class Take>
+    __device__ void curvature(double y, const PredictorRow& f, const Take& take) const {
+        take(0, ::NegativeBinomial<Nuisance::fixed>{}.curvature(y, f(0), exp(f(1))));
+        take(1, squared(slope(y, f)));
     }
     __device__ double loss(double y, const PredictorRow& f) const {
         return ::NegativeBinomial<Nuisance::fixed>{}.loss(y, f(0), exp(f(1)));
+    }
+
+  private:
+    __device__ double slope(double y, const PredictorRow& f) const {
+        const double theta = exp(f(1)), z = f(0) - f(1);
+        const double r = y / theta * logistic(-z) - logistic(z);  // (y - mu) / (theta + mu)
+        const double of_gamma = log_minus_digamma(theta) - log_minus_digamma(theta + y);
+        return theta * (log1p(y / theta) - softplus(z) - r + of_gamma);
     }
 };
 
 /// f: log mu.
 struct Poisson {
-    __device__ void gradient(double y, const PredictorRow& f, const GradientRow& u) const {
+    template <class Take>
+    __device__ void gradient(double y, const PredictorRow& f, const Take& u) const {
         u(0, y - exp(f(0)));
+    }
+    template <class Take>
+    __device__ void curvature(double y, const PredictorRow& f, const Take& take) const {
+        take(0, ::Poisson{}.curvature(y, f(0), 0.0));
     }
     __device__ double loss(double y, const PredictorRow& f) const {
         return ::Poisson{}.loss(y, f(0), 0.0);
@@ -177,19 +259,27 @@ struct ZeroInflated {
 
     __device__ void gradient(double y, const PredictorRow& f, const GradientRow& u) const {
         const double logit = f(share);
-        double is_extra = 0, is_count = 1;
-        if (y == 0) {
-            const double loss = Counts{}.loss(y, f);
-            is_extra = logistic(logit + loss);  // P(not a count | y)
-            is_count = logistic(-logit - loss);
-        }
-        Counts{}.gradient(y, f, GradientRow{u.u, u.stride, u.weight * is_count});
-        u(share, is_extra - logistic(logit));
+        const double is_count = share_of_counts(y, f);
+        Counts{}.gradient(y, f, [&](int p, double x) { u(p, is_count * x); });
+        const double loss = y == 0 ? Counts{}.loss(y, f) : 0.0;
+        u(share, (y == 0 ? logistic(logit + loss) : 0.0) - logistic(logit));
+    }
+    template <class Take>
+    __device__ void curvature(double y, const PredictorRow& f, const Take& take) const {
+        const double logit = f(share), is_count = share_of_counts(y, f);
+        Counts{}.curvature(y, f, [&](int p, double x) { take(p, is_count * x); });
+        take(share, logistic(logit) * logistic(-logit));
     }
     __device__ double loss(double y, const PredictorRow& f) const {
         const double logit = f(share), loss = Counts{}.loss(y, f);
         const double own = y == 0 ? -(logit + softplus(-loss - logit)) : loss;
         return own + softplus(logit);
+    }
+
+  private:
+    /// P(the response is a count | y).
+    __device__ double share_of_counts(double y, const PredictorRow& f) const {
+        return y == 0 ? logistic(-f(share) - Counts{}.loss(y, f)) : 1.0;
     }
 };
 

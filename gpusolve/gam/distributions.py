@@ -36,6 +36,7 @@ from ._families.gamma_function import (
     log_minus_digamma,
     special,
     stirling_error,
+    trigamma_minus_inverse,
 )
 from ._families.location import weighted_mean, weighted_sum
 
@@ -57,6 +58,9 @@ DistributionUpdate = Literal["noncyclic", "cyclic"]
 
 SEARCH = 10.0
 """How far from the first guess the best constant of a predictor may be."""
+
+LEAST_CURVATURE = 0.1
+"""The least curvature of parameters about which some data say nothing."""
 
 LEAST_SHARE = 1e-3
 """The least first guess of a share, and of its distance from 1."""
@@ -147,6 +151,17 @@ def moments(y: Array, w: Array | None) -> tuple[float, float]:
     return mean, max(variance, np.finfo(float).eps * (mean**2 + 1))
 
 
+def stacked(*parts: Array) -> Array:
+    """Values of each predictor, (P, .., n)."""
+    xp = namespace(parts[0])
+    return xp.stack(xp.broadcast_arrays(*parts))
+
+
+def squared(gradient: Array) -> Array:
+    """The curvature whose mean is the information: the square of the gradient."""
+    return namespace(gradient).maximum(gradient * gradient, LEAST_CURVATURE)
+
+
 def log_of(value: float) -> float:
     """The logarithm; of the least share for values that are not larger."""
     return float(np.log(max(value, LEAST_SHARE)))
@@ -170,7 +185,13 @@ class Gaussian(Distribution):
         xp, (mu, log_sigma) = namespace(f), f
         scale = xp.exp(-log_sigma)
         z = (y - mu) * scale
-        return xp.stack(xp.broadcast_arrays(z * scale, z * z - 1))
+        return stacked(z * scale, z * z - 1)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        xp, (mu, log_sigma) = namespace(f), f
+        scale = xp.exp(-log_sigma)
+        z = (y - mu) * scale
+        return stacked(scale * scale, z * z + 1)
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         mu, log_sigma = f
@@ -205,7 +226,15 @@ class StudentT(Distribution):
         of_gamma = log_minus_digamma(df / 2) - log_minus_digamma((df + 1) / 2)
         parts = xp.log1p(1 / df) + of_gamma - 1 / df - xp.log1p(z * z / df)
         slope = (df * parts + pull * z * z) / 2
-        return xp.stack(xp.broadcast_arrays(pull * z * scale, pull * z * z - 1, slope))
+        return stacked(pull * z * scale, pull * z * z - 1, slope)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        xp, (mu, log_sigma, log_df) = namespace(f), f
+        scale, df = xp.exp(-log_sigma), xp.exp(log_df)
+        z = (y - mu) * scale
+        pull = (df + 1) / (df + z * z)
+        slope = self.gradient(y, f, s)[2]
+        return stacked(pull * scale * scale, pull * z * z + 1, squared(slope))
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         xp, (mu, log_sigma, log_df) = namespace(f), f
@@ -244,7 +273,13 @@ class Gamma(Distribution):
         of_mean = families.Gamma(1.0).gradient(y, log_mu, 1.0)  # exp(d) - 1
         d = xp.log(y) - log_mu
         slope = log_minus_digamma(shape) - (of_mean - d)
-        return xp.stack(xp.broadcast_arrays(shape * of_mean, shape * slope))
+        return stacked(shape * of_mean, shape * slope)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        log_mu, log_shape = f
+        shape = namespace(f).exp(log_shape)
+        of_mean = families.Gamma().curvature(y, log_mu, shape)
+        return stacked(of_mean, shape * shape * trigamma_minus_inverse(shape))
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         xp, (log_mu, log_shape) = namespace(f), f
@@ -287,7 +322,17 @@ class Beta(Distribution):
         second = xp.log1p(-y) - log_rest + log_minus_digamma(rest * phi)
         of_mean = phi * mu * rest * (first - second)
         of_phi = phi * (mu * first + rest * second - log_minus_digamma(phi))
-        return xp.stack(xp.broadcast_arrays(of_mean, of_phi))
+        return stacked(of_mean, of_phi)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        xp, (logit_mu, log_phi) = namespace(f), f
+        expit, phi = special(f).expit, xp.exp(log_phi)
+        mu, rest = expit(logit_mu), expit(-logit_mu)
+        first = trigamma_minus_inverse(mu * phi)
+        second = trigamma_minus_inverse(rest * phi)
+        both, product = mu * mu * first + rest * rest * second, phi * mu * rest
+        of_mean = product * product * (first + second) + product
+        return stacked(of_mean, phi * phi * (both - trigamma_minus_inverse(phi)))
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         xp, (logit_mu, log_phi) = namespace(f), f
@@ -332,7 +377,13 @@ class NegativeBinomial(Distribution):
         r = y / theta * expit(-z) - expit(z)  # (y - mu) / (theta + mu)
         of_gamma = log_minus_digamma(theta) - log_minus_digamma(theta + y)
         slope = xp.log1p(y / theta) - xp.logaddexp(0, z) - r + of_gamma
-        return xp.stack(xp.broadcast_arrays(of_mean, theta * slope))
+        return stacked(of_mean, theta * slope)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        log_mu, log_theta = f
+        theta = namespace(f).exp(log_theta)
+        of_mean = families.NegativeBinomial().curvature(y, log_mu, theta)
+        return stacked(of_mean, squared(self.gradient(y, f, s)[1]))
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         log_mu, log_theta = f
@@ -361,6 +412,10 @@ class _ZeroInflated(Distribution):
         """The loss and the gradient of the counts, (.., n) and (P - 1, .., n)."""
 
     @abstractmethod
+    def curvature_of_counts(self, y: Array, f: Array) -> Array:
+        """The curvature of the counts, (P - 1, .., n)."""
+
+    @abstractmethod
     def frozen_counts(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
         """The distribution of the counts in SciPy."""
 
@@ -370,8 +425,15 @@ class _ZeroInflated(Distribution):
         is_extra = xp.where(y == 0, expit(logit + loss), 0)  # P(not a count | y)
         is_count = xp.where(y == 0, expit(-logit - loss), 1)
         of_share = is_extra - expit(logit)
-        parts = [*(is_count * own for own in of_counts), of_share]
-        return xp.stack(xp.broadcast_arrays(*parts))
+        return stacked(*(is_count * own for own in of_counts), of_share)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        xp, expit, logit = namespace(f), special(f).expit, f[-1]
+        loss, _ = self.counts(y, f[:-1])
+        is_count = xp.where(y == 0, expit(-logit - loss), 1)
+        of_counts = self.curvature_of_counts(y, f[:-1])
+        of_share = expit(logit) * expit(-logit)
+        return stacked(*(is_count * own for own in of_counts), of_share)
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         xp, logit = namespace(f), f[-1]
@@ -421,6 +483,9 @@ class ZeroInflatedPoisson(_ZeroInflated):
         family = families.Poisson()
         return family.loss(y, f[0], None), family.gradient(y, f[0], None)[None]
 
+    def curvature_of_counts(self, y: Array, f: Array) -> Array:
+        return families.Poisson().curvature(y, f[0], None)[None]
+
     def frozen_counts(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
         from scipy import stats
 
@@ -444,6 +509,9 @@ class ZeroInflatedNegativeBinomial(_ZeroInflated):
     def counts(self, y: Array, f: Array) -> tuple[Array, Array]:
         family = NegativeBinomial()
         return family.loss(y, f, None), family.gradient(y, f, None)
+
+    def curvature_of_counts(self, y: Array, f: Array) -> Array:
+        return NegativeBinomial().curvature(y, f, None)
 
     def frozen_counts(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
         return NegativeBinomial().frozen(parameters)

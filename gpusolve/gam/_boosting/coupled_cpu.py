@@ -14,7 +14,7 @@ from .._families.location import apply_weights, weighted_sum
 from . import stacked_cpu
 from .batch import Fits
 from .path import Path
-from .stacked_cpu import Floats, Passes
+from .stacked_cpu import Floats, Passes, curvature_along
 
 
 class CoupledPasses(Passes):
@@ -43,11 +43,43 @@ class CoupledPasses(Passes):
         w = self.problem.weights
         return u if w is None else apply_weights(u, w)
 
+    def update(self, fit: int, learner: int) -> Floats:
+        found = self.updates.get((fit, learner))
+        if found is None:
+            found = self.updates[fit, learner] = super().update(fit, learner)
+        return found
+
+    def curvature(self, fit: int, learner: int, b: Floats) -> float:
+        """The mean along the fit; for a joint step, along the fits of all predictors."""
+        if not self.is_scaled:
+            return 1.0
+        model, predictor = divmod(fit, self.predictors)
+        own = self.bends[:, model], self.weights[fit]
+        if self.family.update != "joint":
+            d = self.problem.rows[learner].csr @ b
+            return curvature_along(d, own[0][predictor], own[1])
+        found = self.scales.get(model)
+        if found is None:
+            fits = range(fit - predictor, fit - predictor + self.predictors)
+            d = self.fitted_rows(fits, learner)
+            found = self.scales[model] = curvature_along(d, *own)
+        return found
+
+    def fitted_rows(self, fits: range, learner: int) -> Floats:
+        """The fits of a learner to the gradients of some predictors, (len(fits), n)."""
+        csr = self.problem.rows[learner].csr
+        return np.stack([csr @ self.fitted(fit, learner) for fit in fits])
+
     def losses(self, f: Floats) -> Floats:
         """The loss of each model and row, (M, n), at the predictors (P, M, n)."""
         return np.asarray(self.family.loss(self.y, f, self.nuisance))
 
     def select(self, step: int) -> NDArray[np.intp]:
+        self.updates: dict[tuple[int, int], Floats] = {}
+        self.scales: dict[int, float] = {}
+        if self.is_scaled:
+            f = self.by_predictor(self.f)
+            self.bends = self.family.curvature(self.y, f, self.nuisance)
         scores = self.scores().reshape(-1, self.predictors, len(self.problem))
         if self.family.update == "joint":
             return np.repeat(scores.sum(axis=1).argmax(axis=1), self.predictors)
@@ -70,7 +102,7 @@ class CoupledPasses(Passes):
         for p in range(self.predictors):
             candidate = f.copy()
             for model, j in enumerate(learners[:, p].tolist()):
-                update = self.rate * self.fitted(model * self.predictors + p, j)
+                update = self.update(model * self.predictors + p, j)
                 candidate[p, model] += self.problem.rows[j].csr @ update
             risks[:, p] = weighted_sum(self.losses(candidate), self.model_weights)[:, 0]
         return np.where(np.isnan(risks), np.inf, risks)

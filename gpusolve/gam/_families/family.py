@@ -71,6 +71,13 @@ class Family(ABC):
         A constant for each predictor if there are several.
         """
 
+    def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
+        """The constant c with the least weighted loss of y at ``start + c``.
+
+        This is for losses of ``y - f``.
+        """
+        return self.offset(y - start, w)
+
     def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
         """The family's parameter at f: a number, or (F, 1) for f of shape (F, n)."""
         return np.float64(self.parameter)
@@ -82,6 +89,23 @@ class Family(ABC):
     @abstractmethod
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         """The loss of each row; s is the parameter."""
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array | None:
+        """What scales the steps: the curvature of the loss; s is the parameter.
+
+        A bound on ``gradient / (f* - f)``, with f* the predictor of least loss: then a
+        step of the gradient divided by it does not go beyond f*. For a likelihood it is
+        linear in y, so that it bounds this ratio also for the sum of rows that share f;
+        its mean is the information where f is true. None stands for 1.
+        """
+        return None
+
+    def unit(self, y: Array, f: Array, w: Array | None) -> float:
+        """What scales the steps of a gradient that does not depend on the size of y.
+
+        The first model of a fit is f. By default 1.
+        """
+        return 1.0
 
     def response(self, f: Array) -> Array:
         """The predicted response: the mean, or the quantile or expectile."""
@@ -149,6 +173,10 @@ class CoupledFamily(Family):
     The first axis of f and of the gradient is the predictor, (P, .., n); a loss has the
     remaining axes. s is not used.
     """
+
+    @abstractmethod
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        """The curvatures of the loss by each predictor, (P, .., n); not negative."""
 
     update: Update
     """The predictors that a step updates. "joint": all, by the same learner, which

@@ -62,17 +62,20 @@ class Multinomial(CoupledFamily):
         return np.asarray(logs - logs.mean())
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
-        xp = namespace(f)
-        odds = xp.exp(f - f.max(axis=0))
-        return self._indicators(y, f.ndim) - odds / odds.sum(axis=0)
+        return self._indicators(y, f.ndim) - self.response(f)
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         xp, largest = namespace(f), f.max(axis=0)
         own = xp.where(self._indicators(y, f.ndim), f - largest, 0).sum(axis=0)
         return xp.log(xp.exp(f - largest).sum(axis=0)) - own
 
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        """Of effects that add up to 0: ``p (1 - p) K / (K - 1)``."""
+        p = self.response(f)
+        return p * (1 - p) * (self.classes / (self.classes - 1))
+
     def response(self, f: Array) -> Array:
-        """The probabilities of the classes, (K, n)."""
+        """The probabilities of the classes, (K, .., n)."""
         xp = namespace(f)
         odds = xp.exp(f - f.max(axis=0))
         return odds / odds.sum(axis=0)
