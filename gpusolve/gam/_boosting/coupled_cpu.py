@@ -50,7 +50,7 @@ class CoupledPasses(Passes):
         return found
 
     def curvature(self, fit: int, learner: int, b: Floats) -> float:
-        """The mean along the fit; for a joint step, along the fits of all predictors."""
+        """The mean along the fit; of a joint step, along the fits of all predictors."""
         if not self.is_scaled:
             return 1.0
         model, predictor = divmod(fit, self.predictors)

@@ -237,7 +237,7 @@ class Passes:
     def update(self, fit: int, learner: int) -> Floats:
         """What a step adds to the coefficients of a learner."""
         b = self.fitted(fit, learner)
-        return self.rates[fit] / self.curvature(fit, learner, b) * b
+        return np.asarray(self.rates[fit] / self.curvature(fit, learner, b) * b)
 
     def curvature(self, fit: int, learner: int, b: Floats) -> float:
         """The mean curvature of the loss along the fit of a learner."""

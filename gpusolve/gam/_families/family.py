@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace, on_host
 
@@ -65,11 +64,8 @@ class Family(ABC):
         return
 
     @abstractmethod
-    def offset(self, y: Array, w: Array | None) -> float | NDArray[np.float64]:
-        """The constant f with the least weighted loss of y, (n,); w None means ones.
-
-        A constant for each predictor if there are several.
-        """
+    def offset(self, y: Array, w: Array | None) -> float:
+        """The constant f with the least weighted loss of y, (n,); w None means ones."""
 
     def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
         """The constant c with the least weighted loss of y at ``start + c``.
@@ -173,6 +169,10 @@ class CoupledFamily(Family):
     The first axis of f and of the gradient is the predictor, (P, .., n); a loss has the
     remaining axes. s is not used.
     """
+
+    @abstractmethod
+    def offset(self, y: Array, w: Array | None) -> Any:
+        """The constants f with the least weighted loss of y: (P,) on the host."""
 
     @abstractmethod
     def curvature(self, y: Array, f: Array, s: Array) -> Array:

@@ -129,7 +129,7 @@ class Insight(FittedModel):
 
     def _lines_of(self, reductions: Floats, frequencies: Floats) -> list[Line]:
         """A line for each learner, from its reduction of the risk and its frequency."""
-        total, names = float(self._reductions().sum()), self.names_
+        total = float(self._reductions().sum())
         return [
             Line(
                 name,
