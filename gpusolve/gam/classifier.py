@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current_device
 from . import _inputs
+from ._conventions import UNCHANGED
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
 from ._model.typed import typed_by_device
@@ -43,7 +44,7 @@ class BoostedGAMClassifier(AdditiveModel):
     classes_ : (n_classes,) array
         The classes, sorted.
     n_classes_ : int
-    coef_, intercept_, risk_, selected_
+    coefficients_, intercept_, risk_, selected_
         As for `BoostedGAM`; with several classes, a row for every class, but a
         multinomial model has one risk.
     paths_ : list of Path
@@ -67,6 +68,9 @@ class BoostedGAMClassifier(AdditiveModel):
     """
 
     estimator_type = "classifier"
+    metadata = AdditiveModel.metadata | dict.fromkeys(
+        ("predict_proba", "predict_log_proba", "decision_function"), ("offset",)
+    )
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
@@ -76,7 +80,7 @@ class BoostedGAMClassifier(AdditiveModel):
         Parameters
         ----------
         X, sample_weight, offset
-            As for `BoostedGAM.fit`.
+            As for `BoostedGAM.fit`; a multinomial model has no offset.
         y : (n,) array_like
             The classes: numbers or strings.
 
@@ -96,6 +100,11 @@ class BoostedGAMClassifier(AdditiveModel):
         if not isinstance(family, Binomial):
             raise ValueError(
                 f"family must be binomial or multinomial, got {self.family!r}"
+            )
+        if is_multinomial and offset is not None:
+            raise ValueError(
+                "offset must be None for a multinomial model, whose probabilities do "
+                "not change if a number is added for all classes"
             )
         data = self._training(X, None, sample_weight, offset)
         with data.frame.current():
@@ -138,6 +147,18 @@ class BoostedGAMClassifier(AdditiveModel):
         if len(links) == 1:
             return links[0]
         return links.T if len(links) > 2 else links[1] - links[0]
+
+    def set_decision_function_request(self, *, offset: Any = UNCHANGED) -> Self:
+        """Set whether meta-estimators pass offsets to `decision_function`."""
+        return self._request("decision_function", offset=offset)
+
+    def set_predict_proba_request(self, *, offset: Any = UNCHANGED) -> Self:
+        """Set whether meta-estimators pass offsets to `predict_proba`."""
+        return self._request("predict_proba", offset=offset)
+
+    def set_predict_log_proba_request(self, *, offset: Any = UNCHANGED) -> Self:
+        """Set whether meta-estimators pass offsets to `predict_log_proba`."""
+        return self._request("predict_log_proba", offset=offset)
 
     @typed_by_device
     def predict_log_proba(
@@ -246,7 +267,9 @@ class BoostedGAMClassifier(AdditiveModel):
         """
         return (self._probabilities(links) for links in self._stages(X, offset))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+    ) -> float:
         """The share of rows whose class is predicted, weighted.
 
         Parameters
@@ -256,8 +279,10 @@ class BoostedGAMClassifier(AdditiveModel):
             The classes.
         sample_weight : (n,) array_like, optional
             Not negative, and not all of it zero.
+        offset : float or (n,) array_like, optional
+            As for `predict`.
         """
-        predicted = self.predict(X)
+        predicted = self.predict(X, offset=offset)
         right = predicted == _inputs.labels(y, len(predicted))
         weights = _inputs.observation_weights(sample_weight, right)
         return float(np.average(right, weights=weights))

@@ -54,7 +54,7 @@ class BoostedDistribution(AdditiveModel):
     ----------
     parameters_ : list of str
         The names of the P parameters.
-    coef_ : (P, n_learners, k) array
+    coefficients_ : (P, n_learners, k) array
     intercept_ : (P,) array
         The predictors of the constants of maximum likelihood.
     selected_ : (P, n_iter_) array of int32
@@ -99,6 +99,7 @@ class BoostedDistribution(AdditiveModel):
     family_: Distribution
 
     default_family = "gaussian"
+    metadata = dict.fromkeys(("fit", "score"), ("sample_weight",))  # noqa: RUF012
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BoostedDistribution:
         """Fit the model.

@@ -294,6 +294,9 @@ class Binomial(Family):
     def curvature(self, y: Array, f: Array, s: Array) -> Array:
         return self._scale * abs(self.gradient(y, f, s)) / 2
 
+    def least_loss(self, y: Array, s: Array) -> Array:
+        return y * 0
+
     def response(self, f: Array) -> Array:
         return special(f).expit(self._scale * f)
 
@@ -321,6 +324,10 @@ class _LogLink(Family):
         largest = float(start.max())
         mean = weighted_mean(namespace(start).exp(start - largest), w)
         return self.offset(y, w) - largest - math.log(float(mean))
+
+    def least_loss(self, y: Array, s: Array) -> Array:
+        xp = namespace(y)
+        return self.loss(y, xp.log(xp.maximum(y, np.finfo(np.float64).tiny)), s)
 
     def response(self, f: Array) -> Array:
         return namespace(f).exp(f)

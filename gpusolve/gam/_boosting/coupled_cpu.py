@@ -15,6 +15,7 @@ from . import stacked_cpu
 from .batch import Fits
 from .path import Path
 from .stacked_cpu import Floats, Passes, curvature_along
+from .watch import Watch
 
 
 class CoupledPasses(Passes):
@@ -117,6 +118,6 @@ class CoupledPasses(Passes):
             ]
 
 
-def boost(fits: Fits, steps: int) -> Path:
+def boost(fits: Fits, steps: int, watch: Watch) -> Path:
     """`boost_family` on the host, for a family of several predictors."""
-    return stacked_cpu.boost(fits, steps, passes=CoupledPasses)
+    return stacked_cpu.boost(fits, steps, watch=watch, passes=CoupledPasses)

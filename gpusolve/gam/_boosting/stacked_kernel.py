@@ -26,6 +26,7 @@ from .gram_kernel import (
 )
 from .path import Path
 from .problem import PreparedLearners
+from .watch import UNWATCHED, Watch
 
 STATIC_SHARED_MEMORY = 4 * 1024
 """Upper limit of the kernel's static shared memory, in bytes."""
@@ -300,8 +301,8 @@ def doubles_of(array: Array | None) -> Array | None:
     return None if array is None else contiguous(array, np.float64)
 
 
-def boost(fits: Fits, steps: int, device: Device) -> Path:
-    """`boost_family` on a device, in a single launch unless it has a watchdog."""
+def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> Path:
+    """`boost_family` on a device: a launch, or several with a watchdog or a watch."""
     problem, y, cuda = fits.problem, fits.y, fits.family.cuda
     xp, predictors = namespace(y), fits.family.predictors
     count, rows = problem.fits, len(problem.rows[0])
@@ -385,13 +386,23 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         "is_cyclic": int(getattr(fits.family, "update", "joint") == "cyclic"),
     }
     bytes_read = count * rows * int(designs.row_bytes.sum())
-    for part, arrived in launches_of(device, steps + 1, bytes_read):
-        values |= {"arrived": arrived, "begin": part.start, "end": part.stop}
+    parts, counters = zip(
+        *launches_of(device, steps + 1, bytes_read, watch.piece), strict=True
+    )
+    counter = iter(counters)
+
+    def launch(part: slice) -> None:
+        state = {"arrived": next(counter), "begin": part.start, "end": part.stop}
         kernel(
             (blocks,),
             (THREADS,),
-            (STACKED_FITS(designs.values.dtype, **values),),
+            (STACKED_FITS(designs.values.dtype, **values, **state),),
             shared_mem=needed,
             cooperative=True,
         )
+
+    done = watch.follow(
+        steps, parts, launch, lambda step: float(made.risk[:, step].sum())
+    )
+    made = made.until(done)
     return made if fits.out_of_bag is not None else replace(made, out_of_bag=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +16,8 @@ from .._boosting.methods import Method
 from .._boosting.path import Path, join_paths
 from .._boosting.patience import fit_patiently
 from .._boosting.stacked import boost_family
-from .._conventions import TakesWeights
+from .._boosting.watch import Watch
+from .._conventions import TakesMetadata
 from .._terms.frame import Frame, Name, values_on_host
 from ..families import CoupledName, Family, FamilyName
 from .insight import Insight
@@ -25,7 +27,7 @@ RUG = 200
 """The most rows of the training data that are kept for the rug in plots."""
 
 
-class AdditiveModel(TakesWeights, Insight):
+class AdditiveModel(TakesMetadata, Insight):
     """A sum of effects, fitted by componentwise boosting; see `BoostedGAM`."""
 
     default_family: str
@@ -46,6 +48,8 @@ class AdditiveModel(TakesWeights, Insight):
         step_rule: Literal["scaled", "mboost"] = "scaled",
         max_iter: int = 100,
         method: Method = "auto",
+        callback: Callable[[int, float], object] | None = None,
+        progress: bool | None = None,
         device: Literal["auto", "cpu", "cuda"] = "auto",
         outside: Literal["linear", "clamp", "error"] = "linear",
         missing: Literal["error", "zero"] = "error",
@@ -68,6 +72,8 @@ class AdditiveModel(TakesWeights, Insight):
         self.step_rule = step_rule
         self.max_iter = max_iter
         self.method = method
+        self.callback = callback
+        self.progress = progress
         self.device = device
         self.outside = outside
         self.missing = missing
@@ -138,7 +144,11 @@ class AdditiveModel(TakesWeights, Insight):
             self._check_warm(fits)
             before, steps = join_paths(self.paths_), self.n_iter_
         more = self.max_iter - steps
-        return fits, boost_family(fits, more, before=before, method=self.method)
+        watched = "stacked" if self.callback is not None else self.method
+        watch = Watch(self.callback, self.progress, keeps_steps=True)
+        return fits, boost_family(
+            fits, more, before=before, method=watched, watch=watch
+        )
 
     def _check_warm(self, fits: Fits) -> None:
         """ValueError unless the last fit had these learners and offsets."""
