@@ -99,7 +99,7 @@ class BoostedDistribution(AdditiveModel):
     family_: Distribution
 
     default_family = "gaussian"
-    metadata = dict.fromkeys(("fit", "score"), ("sample_weight",))  # noqa: RUF012
+    metadata = dict.fromkeys(("fit", "score"), ("sample_weight",))
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BoostedDistribution:
         """Fit the model.

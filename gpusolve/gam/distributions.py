@@ -105,7 +105,7 @@ class Distribution(CoupledFamily):
         """The mean, (n,)."""
         return self.parameters(f)["mu"]
 
-    def offset(self, y: Array, w: Array | None) -> NDArray[np.float64]:
+    def offset(self, y: Array, w: Array | None) -> Any:
         """The constants of maximum likelihood."""
         from scipy.optimize import minimize
 

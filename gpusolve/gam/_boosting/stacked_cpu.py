@@ -29,8 +29,8 @@ from .._terms.rows import (
 from .batch import Fits
 from .path import Path
 from .problem import Cone, PreparedLearners
-from .watch import UNWATCHED, Watch
 from .stump import fitted_stump, sides_of
+from .watch import UNWATCHED, Watch
 
 Floats = NDArray[np.float64]
 Run = Callable[[Work], None]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace, on_host
 from .._conventions import check_integer
@@ -56,7 +56,7 @@ class Multinomial(CoupledFamily):
                 f"{float(y[~codes][0])}"
             )
 
-    def offset(self, y: Array, w: Array | None) -> NDArray[np.float64]:
+    def offset(self, y: Array, w: Array | None) -> Any:
         shares = on_host(weighted_sum(self._indicators(y) + 0.0, w)).ravel()
         logs = np.log(np.maximum(shares, 0.5))
         return np.asarray(logs - logs.mean())
