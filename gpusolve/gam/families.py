@@ -32,6 +32,7 @@ from ._families.location import (
     weighted_sum,
     zero_of,
 )
+from ._families.multinomial import Multinomial
 
 __all__ = [
     "FAMILIES",
@@ -45,13 +46,14 @@ __all__ = [
     "Gaussian",
     "Huber",
     "Laplace",
+    "Multinomial",
     "NegativeBinomial",
     "Poisson",
     "Quantile",
     "family_of",
 ]
 
-for _public in (CudaFamily, Custom, CustomCuda, Family):
+for _public in (CudaFamily, Custom, CustomCuda, Family, Multinomial):
     _public.__module__ = __name__
 
 OFFSET_STEPS, OFFSET_TOLERANCE = 100, 1e-10
@@ -467,6 +469,11 @@ OtherName = Literal[
     "negative_binomial", "gamma",
 ]  # fmt: skip
 FamilyName = Literal["binomial", OtherName]
+CoupledName = Literal[
+    "multinomial", "student_t", "beta", "zero_inflated_poisson",
+    "zero_inflated_negative_binomial",
+]  # fmt: skip
+"""Further names, of families with several predictors."""
 
 FAMILIES: Mapping[str, type[Family]] = {
     family.name: family
