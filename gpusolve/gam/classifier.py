@@ -67,13 +67,14 @@ class BoostedGAMClassifier(AdditiveModel):
     True
     """
 
+    default_family = "binomial"
     estimator_type = "classifier"
     metadata = AdditiveModel.metadata | dict.fromkeys(
         ("predict_proba", "predict_log_proba", "decision_function"), ("offset",)
     )
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
     ) -> BoostedGAMClassifier:
         """Fit the model.
 
@@ -96,7 +97,11 @@ class BoostedGAMClassifier(AdditiveModel):
         """
         check_parameters(self)
         is_multinomial = self.family == Multinomial.name
-        family = Binomial() if is_multinomial else family_of(self.family or "binomial")
+        family = (
+            Binomial()
+            if is_multinomial
+            else family_of(self.family or self.default_family)
+        )
         if not isinstance(family, Binomial):
             raise ValueError(
                 f"family must be binomial or multinomial, got {self.family!r}"
@@ -106,9 +111,9 @@ class BoostedGAMClassifier(AdditiveModel):
                 "offset must be None for a multinomial model, whose probabilities do "
                 "not change if a number is added for all classes"
             )
-        data = self._training(X, None, sample_weight, offset)
+        data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
-            labels, w = _inputs.labels(y, data.frame.rows), data.weights
+            labels, w = _inputs.labels(data.y, data.frame.rows), data.weights
             classes = np.unique(labels if w is None else labels[on_host(w) > 0])
             if len(classes) < 2:
                 raise ValueError(

@@ -187,7 +187,7 @@ class BoostedGAM(AdditiveModel):
     default_family = "gaussian"
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
     ) -> BoostedGAM:
         """Fit the model.
 
@@ -197,6 +197,7 @@ class BoostedGAM(AdditiveModel):
             NumPy, CuPy, pandas, or any object that supports
             ``__cuda_array_interface__`` or DLPack; in any memory layout.
         y : (n,) array_like
+            Optional for a model of `gamboost`, whose formula names it.
         sample_weight : (n,) array_like, optional
             Not negative.
         offset : float or (n,) array_like, optional
@@ -228,9 +229,9 @@ class BoostedGAM(AdditiveModel):
                 "family must have one predictor: BoostedDistribution and "
                 f"BoostedGAMClassifier have several, got {family!r}"
             )
-        data = self._training(X, None, sample_weight, offset)
+        data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
-            target = _inputs.target(y, data.frame.like)
+            target = _inputs.target(data.y, data.frame.like)
             family.check(target)
             self._fit(X, replace(data, y=target), family)
         return self

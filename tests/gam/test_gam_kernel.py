@@ -171,15 +171,4 @@ def test_device_kernels_take_the_steps_of_the_host(
     def fitted(device: str) -> BoostedGAM:
         return BoostedGAM(terms, max_iter=8, device=device).fit(data, data["y"])
 
-<<<<<<< HEAD
-    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
-    host = fitted()
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    device = fitted()
-    np.testing.assert_array_equal(device.selected_, host.selected_)
-    np.testing.assert_allclose(
-        device.coefficients_, host.coefficients_, rtol=1e-9, atol=1e-12
-    )
-=======
     assert_same_steps(fitted, device_backend)
->>>>>>> main

@@ -18,5 +18,7 @@ def assert_same_steps(fitted: Callable[[str], BoostedGAM], device_backend: Any) 
         patch.delenv("GPUSOLVE_EMULATE", raising=False)
         host = fitted("auto")
     np.testing.assert_array_equal(device.selected_, host.selected_)
-    np.testing.assert_allclose(device.coef_, host.coef_, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        device.coefficients_, host.coefficients_, rtol=1e-9, atol=1e-12
+    )
     np.testing.assert_allclose(device.risk_, host.risk_, rtol=1e-12)

@@ -59,6 +59,11 @@ class Family(ABC):
         """Whether the parameter is found from the data at every step."""
         return self.parameter is None
 
+    @property
+    def has_one_loss(self) -> bool:
+        """Whether risks with different adaptive parameters can be compared."""
+        return True
+
     def check(self, y: Array) -> None:
         """ValueError unless y is a response of this family."""
         return
