@@ -69,6 +69,7 @@ class BoostedGAMClassifier(AdditiveModel):
     True
     """
 
+    default_family = "binomial"
     estimator_type = "classifier"
     metadata = AdditiveModel.metadata | dict.fromkeys(
         ("predict_proba", "predict_log_proba", "decision_function"), ("offset",)
@@ -98,7 +99,11 @@ class BoostedGAMClassifier(AdditiveModel):
         """
         check_parameters(self)
         is_multinomial = self.family == Multinomial.name
-        family = Binomial() if is_multinomial else family_of(self.family or "binomial")
+        family = (
+            Binomial()
+            if is_multinomial
+            else family_of(self.family or self.default_family)
+        )
         if not isinstance(family, Binomial):
             raise ValueError(
                 f"family must be binomial or multinomial, got {self.family!r}"

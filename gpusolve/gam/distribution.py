@@ -122,9 +122,11 @@ class BoostedDistribution(AdditiveModel):
         """
         check_parameters(self)
         family = self._distribution()
-        data = self._training(X, None, sample_weight, None)
+        data = self._training(X, y, sample_weight, None)
+        if data.offset is not None:
+            raise ValueError("a formula of BoostedDistribution must have no offset")
         with data.frame.current():
-            target = _inputs.target(y, data.frame.like)
+            target = _inputs.target(data.y, data.frame.like)
             family.check(target)
             self._fit(X, replace(data, y=target), family)
         return self
