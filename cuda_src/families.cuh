@@ -139,6 +139,20 @@ struct Poisson {
     }
 };
 
+/// `parameter` is the power of the mean that the variance is proportional to, between 1 and 2.
+struct Tweedie {
+    static constexpr Nuisance nuisance = Nuisance::fixed;
+    double parameter;
+
+    __device__ double gradient(double y, double f, double) const {
+        return y * exp((1 - parameter) * f) - exp((2 - parameter) * f);
+    }
+    __device__ double loss(double y, double f, double) const {
+        const double low = parameter - 1, high = 2 - parameter;
+        return exp(high * f) / high + y * exp(-low * f) / low - pow(y, high) / (low * high);
+    }
+};
+
 /// s is the shape, given or of maximum likelihood.
 template <Nuisance found>
 struct Gamma {
@@ -239,4 +253,56 @@ struct NegativeBinomial {
             r * r / whole - trigamma_minus_inverse(theta) + trigamma_minus_inverse(whole);
         return {theta * slope, theta * (slope + theta * curvature)};
     }
+};
+
+/// Counts above zero of a negative binomial distribution with mean exp(f). Divided by
+/// exp(log_rest), the share of these counts is `share`, and theta mu / (theta + mu) is `pull`:
+/// log_rest is negative where the share, which is then proportional to mu, would underflow.
+struct Truncation {
+    double exponent, share, log_rest, pull;  // exponent: -log P(y = 0)
+
+    __device__ Truncation(double f, double theta) {
+        constexpr double least = -50;  // log(1 + exp(x)) is exp(x) below it, up to rounding
+        const double log_theta = log(theta), raised = fmax(f, fmin(log_theta, 0.0) + least);
+        exponent = theta * softplus(raised - log_theta);
+        share = -expm1(-exponent);
+        log_rest = f - raised;
+        pull = theta * logistic(raised - log_theta);
+    }
+};
+
+/// The distribution of `NegativeBinomial` for counts above zero.
+template <Nuisance found>
+struct Hurdle {
+    static constexpr Nuisance nuisance = found;
+    double parameter;
+
+    __device__ double gradient(double y, double f, double s) const {
+        const Truncation truncated(f, s);
+        return y * logistic(log(s) - f) - truncated.pull / truncated.share;
+    }
+    __device__ double loss(double y, double f, double s) const {
+        const Truncation truncated(f, s);
+        return whole().loss(y, f, s) + log(truncated.share) + truncated.log_rest;
+    }
+    __device__ Two moments(double y, double f) const {
+        const Two sums = whole().moments(y, f);
+        const double mean = fmax(exp(f), 1e-100);  // its square is not 0
+        return {sums.first + mean * mean / expm1(mean), sums.second};
+    }
+    __device__ ThetaSearch start(Two sums) const { return whole().start(sums); }
+
+    /// As for all counts, plus the derivatives of -log P(y > 0).
+    __device__ Two terms(double y, double f, double theta) const {
+        const Two sums = whole().terms(y, f, theta);
+        const Truncation truncated(f, theta);
+        const double odds = 1 / expm1(truncated.exponent);  // P(y = 0) / P(y > 0)
+        const double slope = truncated.pull - truncated.exponent;  // of log P(y = 0)
+        const double curvature = slope + truncated.pull * truncated.pull / theta;
+        return {sums.first + odds * slope,
+                sums.second + odds * (curvature + slope * slope * (1 + odds))};
+    }
+
+  private:
+    __device__ NegativeBinomial<found> whole() const { return {parameter}; }
 };

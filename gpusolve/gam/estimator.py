@@ -269,7 +269,7 @@ class BoostedGAM(AdditiveModel):
         """
         check_kind(kind)
         (f,) = self._links(X, iteration, offset)
-        return self._predicted(f, kind)
+        return self._predicted(f, kind, iteration)
 
     def staged_predict(
         self,
@@ -292,12 +292,15 @@ class BoostedGAM(AdditiveModel):
         (n,) float64 array
         """
         check_kind(kind)
-        return (self._predicted(f, kind) for (f,) in self._stages(X, offset))
+        stages = enumerate(self._stages(X, offset), 1)
+        return (self._predicted(f, kind, step) for step, (f,) in stages)
 
-    def _predicted(self, f: Array, kind: str) -> Array:
+    def _predicted(self, f: Array, kind: str, iteration: int | None) -> Array:
         """The response or the link for the additive predictor."""
+        if kind == "link":
+            return f
         with current_device(f):
-            return f if kind == "link" else self.family_.response(f)
+            return self.family_.mean(f, self._nuisance(iteration)[0])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The coefficient of determination, ``1 - |y - predict|^2 / |y - mean|^2``.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 from scipy.special import expit
 
 from gpusolve.gam.families import (
@@ -13,10 +14,12 @@ from gpusolve.gam.families import (
     Gamma,
     Gaussian,
     Huber,
+    Hurdle,
     Laplace,
     NegativeBinomial,
     Poisson,
     Quantile,
+    Tweedie,
 )
 
 EVERY_FAMILY = (
@@ -33,6 +36,9 @@ EVERY_FAMILY = (
     NegativeBinomial(2.0),
     Gamma(),
     Gamma(2.0),
+    Hurdle(),
+    Hurdle(2.0),
+    Tweedie(),
 )
 
 
@@ -50,6 +56,12 @@ def sample(
     if family.name == "negative_binomial":
         mixed = np.exp(f) * rng.gamma(2, 1 / 2, n)
         return X, rng.poisson(mixed).astype(np.float64)
+    if family.name == "hurdle":
+        above = stats.nbinom.sf(0, 2, 2 / (2 + np.exp(f)))
+        rank = 1 - above * rng.random(n)
+        return X, stats.nbinom.ppf(rank, 2, 2 / (2 + np.exp(f)))
+    if family.name == "tweedie":
+        return X, np.exp(f) * rng.gamma(3, 1 / 3, n) * rng.poisson(2, n)
     if family.name == "gamma":
         return X, np.exp(f) * rng.gamma(3, 1 / 3, n)
     return X, f + 0.3 * rng.standard_normal(n)

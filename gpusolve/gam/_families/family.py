@@ -72,6 +72,10 @@ class Family(ABC):
         """The predicted response: the mean, or the quantile or expectile."""
         return f
 
+    def mean(self, f: Array, s: Array) -> Array:
+        """The predicted response for the parameter s; by default `response`."""
+        return self.response(f)
+
     def check_risk(self, risk: Array) -> None:
         """ValueError if a risk of a path, (..., steps + 1), is not finite.
 
