@@ -27,7 +27,13 @@ from ._families.dispersion import gamma_shape
 from ._families.family import AdaptiveFamily, CudaFamily, Family
 from ._families.gamma_function import HALF_LOG_TWO_PI, special, stirling_error
 from ._families.links import LogLink, at_least_half_a_row, softplus
-from ._families.location import weighted_mean, weighted_quantile, weighted_sum, zero_of
+from ._families.location import (
+    spread,
+    weighted_mean,
+    weighted_quantile,
+    weighted_sum,
+    zero_of,
+)
 
 __all__ = [
     "FAMILIES",
@@ -53,6 +59,9 @@ for _public in (
     CudaFamily, Custom, CustomCuda, Family, Hurdle, NegativeBinomial, Poisson, Tweedie,
 ):  # fmt: skip
     _public.__module__ = __name__
+
+OFFSET_STEPS, OFFSET_TOLERANCE = 100, 1e-10
+"""The most steps of the search for a constant, and the change at which it ends."""
 
 # ---- real responses ------------------------------------------------------------------
 
@@ -91,6 +100,9 @@ class Laplace(Family):
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return abs(y - f)
+
+    def unit(self, y: Array, f: Array, w: Array | None) -> float:
+        return spread(y - f, w)
 
 
 @dataclass(frozen=True)
@@ -133,6 +145,9 @@ class Quantile(_Asymmetric):
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return self.gradient(y, f, s) * (y - f)
 
+    def unit(self, y: Array, f: Array, w: Array | None) -> float:
+        return 2 * spread(y - f, w)
+
 
 @dataclass(frozen=True)
 class Expectile(_Asymmetric):
@@ -157,6 +172,9 @@ class Expectile(_Asymmetric):
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return self._factor(y - f) * (y - f) ** 2
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        return 2 * self._factor(y - f)
 
     def _factor(self, residual: Array) -> Array:
         return namespace(residual).where(residual > 0, self.tau, 1 - self.tau)
@@ -208,6 +226,10 @@ class Huber(AdaptiveFamily):
         near = namespace(y).minimum(distance, s)
         return near * (distance - near / 2)
 
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        xp, distance = namespace(y), abs(y - f)
+        return s / xp.maximum(xp.maximum(distance, s), np.finfo(np.float64).tiny)
+
 
 # ---- yes or no -----------------------------------------------------------------------
 
@@ -254,6 +276,17 @@ class Binomial(Family):
         yes, no = at_least_half_a_row(y, w), at_least_half_a_row(1 - y, w)
         return math.log(yes / no) / self._scale
 
+    def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
+        found = 0.0
+        for _ in range(OFFSET_STEPS):
+            f = start + found
+            slope = weighted_sum(self.gradient(y, f, f), w)
+            change = float(slope / weighted_sum(self.curvature(y, f, f), w))
+            found += change
+            if abs(change) <= OFFSET_TOLERANCE:
+                break
+        return found
+
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         scale, sign = self._scale, 2 * y - 1
         u = scale * sign * special(f).expit(-scale * sign * f)
@@ -261,6 +294,9 @@ class Binomial(Family):
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return softplus(-self._scale * (2 * y - 1) * f)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        return self._scale * abs(self.gradient(y, f, s)) / 2
 
     def response(self, f: Array) -> Array:
         return special(f).expit(self._scale * f)
@@ -311,6 +347,9 @@ class Gamma(AdaptiveFamily, LogLink):
                 f"y of the gamma family must be positive, got {float(y.min())}"
             )
 
+    def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
+        return self.offset(y / namespace(start).exp(start), w)
+
     def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
         return gamma_shape(weighted_mean(_gamma_term(y, f), w))
 
@@ -321,6 +360,9 @@ class Gamma(AdaptiveFamily, LogLink):
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         constant = stirling_error(s) - 0.5 * namespace(s).log(s) + HALF_LOG_TWO_PI
         return s * _gamma_term(y, f) + constant
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        return s * (1 + _exp(namespace(y).log(y) - f)) / 2
 
 
 # ---- by name -------------------------------------------------------------------------

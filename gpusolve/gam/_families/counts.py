@@ -10,10 +10,10 @@ from .dispersion import negative_binomial_theta, truncation
 from .family import AdaptiveFamily
 from .gamma_function import special, stirling_error
 from .links import LogLink, at_least_half_a_row, exp_of, softplus
+from .location import weighted_sum
 
 LEAST_OFFSET = -40.0
 """Where a count above zero is 1, up to rounding, for all theta of a search."""
-
 
 
 class Counts(LogLink):
@@ -44,6 +44,9 @@ class Poisson(Counts):
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return exp_of(f) - y * f + special(y).gammaln(y + 1.0)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        return (y + exp_of(f)) / 2
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,10 @@ class NegativeBinomial(AdaptiveFamily, Counts):
         from_mean = (s + y) * (ratio - softplus(f - xp.log(s)))
         stirling = stirling_error(s) - stirling_error(s + y)
         return constant - y * f - from_mean + ratio / 2 + stirling
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        expit, z = special(f).expit, f - namespace(f).log(s)
+        return (y * expit(-z) + s * expit(z)) / 2
 
 
 @dataclass(frozen=True)
@@ -132,17 +139,20 @@ class Hurdle(NegativeBinomial):
             raise ValueError("y of the hurdle family must not be all 1")
 
     def offset(self, y: Array, w: Array | None) -> float:
+        return self.offset_from(y * 0, y, w)
+
+    def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
         from scipy.optimize import brentq
 
-        rows = len(y) if w is None else float(w.sum())
-        mean = 1 + at_least_half_a_row(y - 1, w) / rows
+        more = at_least_half_a_row(y - 1, w) - float(weighted_sum(y - 1, w))
 
-        def excess(f: float) -> float:
-            predictor = y * 0 + f
-            s = self.nuisance(y, predictor, w)
-            return float(self.mean(predictor[:1], s)[0]) - mean
+        def score(c: float) -> float:
+            f = start + c
+            u = self.gradient(y, f, self.nuisance(y, f, w))
+            return float(weighted_sum(u, w)) + more
 
-        return float(brentq(excess, LEAST_OFFSET, math.log(mean)))
+        highest = math.log(float(y.max())) - float(start.min())
+        return float(brentq(score, LEAST_OFFSET - float(start.max()), highest))
 
     def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
         return negative_binomial_theta(y, f, w, truncated=True)
@@ -151,6 +161,11 @@ class Hurdle(NegativeBinomial):
         expit = special(f).expit
         truncated, z = truncation(f, s), f - namespace(f).log(s)
         return y * expit(-z) - truncated.pull / truncated.share
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        expit = special(f).expit
+        truncated, z = truncation(f, s), f - namespace(f).log(s)
+        return (y * expit(-z) + truncated.pull / truncated.share) / 2
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         truncated = truncation(f, s)
@@ -202,6 +217,13 @@ class Tweedie(LogLink):
                 f"{float(y.min())} to {float(y.max())}"
             )
 
+    def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
+        xp, low, high = namespace(y), self.power - 1, 2 - self.power
+        smallest, largest = float(start.min()), float(start.max())
+        pull = at_least_half_a_row(y * xp.exp(-low * (start - smallest)), w)
+        push = float(weighted_sum(xp.exp(high * (start - largest)), w))
+        return math.log(pull / push) - low * smallest - high * largest
+
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         return y * exp_of((1 - self.power) * f) - exp_of((2 - self.power) * f)
 
@@ -209,3 +231,6 @@ class Tweedie(LogLink):
         low, high = self.power - 1, 2 - self.power
         of_mean = exp_of(high * f) / high + y * exp_of(-low * f) / low
         return of_mean - y**high / (low * high)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        return (y * exp_of((1 - self.power) * f) + exp_of((2 - self.power) * f)) / 2

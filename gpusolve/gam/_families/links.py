@@ -8,7 +8,7 @@ import numpy as np
 
 from ..._device.arrays import Array, namespace
 from .family import Family
-from .location import weighted_sum
+from .location import weighted_mean, weighted_sum
 
 
 class LogLink(Family):
@@ -17,6 +17,11 @@ class LogLink(Family):
     def offset(self, y: Array, w: Array | None) -> float:
         rows = len(y) if w is None else float(w.sum())
         return math.log(at_least_half_a_row(y, w) / rows)
+
+    def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
+        largest = float(start.max())
+        mean = weighted_mean(namespace(start).exp(start - largest), w)
+        return self.offset(y, w) - largest - math.log(float(mean))
 
     def response(self, f: Array) -> Array:
         return namespace(f).exp(f)
