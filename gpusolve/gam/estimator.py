@@ -220,9 +220,8 @@ class BoostedGAM(AdditiveModel):
         family = family_of(self.family or self.default_family)
         data = self._training(X, None, sample_weight, offset)
         with data.frame.current():
-            target = _inputs.target(y, data.frame.like)
-            family.check(target)
-            self._fit(X, replace(data, y=target), family)
+            response = family.prepare(y, data.frame.like)
+            self._fit(X, replace(data, y=response), family)
         return self
 
     @property

@@ -26,7 +26,7 @@ from ._families.custom import Custom, CustomCuda
 from ._families.dispersion import gamma_shape
 from ._families.family import AdaptiveFamily, CudaFamily, Family
 from ._families.gamma_function import HALF_LOG_TWO_PI, special, stirling_error
-from ._families.links import LogLink, at_least_half_a_row, softplus
+from ._families.links import LogLink, at_least_half_a_row, exp_of, softplus
 from ._families.location import (
     spread,
     weighted_mean,
@@ -362,7 +362,7 @@ class Gamma(AdaptiveFamily, LogLink):
         return s * _gamma_term(y, f) + constant
 
     def curvature(self, y: Array, f: Array, s: Array) -> Array:
-        return s * (1 + _exp(namespace(y).log(y) - f)) / 2
+        return s * (1 + exp_of(namespace(y).log(y) - f)) / 2
 
 
 # ---- by name -------------------------------------------------------------------------

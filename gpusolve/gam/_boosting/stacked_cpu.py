@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.threads import Work, is_part, one_blas_thread, workers
-from .._families.location import apply_weights, weighted_sum
+from .._families.location import weighted_sum
 from .._terms.rows import (
     DesignPart,
     Rows,
@@ -113,12 +113,14 @@ class Passes:
     def __init__(self, fits: Fits, made: Path) -> None:
         self.problem = problem = fits.problem
         self.family = fits.family
-        self.out_of_bag = fits.out_of_bag
+        has_held_out = fits.out_of_bag is not None
+        self.weights_of_risks = [problem.weights] + [fits.out_of_bag] * has_held_out
         self.rates = fits.rates
         self.is_scaled = fits.units is not None
         self.made = made
         shape = problem.fits, len(problem.rows[0])
         self.y, self.responses = fits.y, np.broadcast_to(fits.y, shape)
+        self.arranged = fits.family.arrange(fits.y)
         weights = problem.weights
         self.weights = [None] * problem.fits if weights is None else weights
         self.f = np.array(np.broadcast_to(fits.start, shape), np.float64)
@@ -147,9 +149,11 @@ class Passes:
 
     def gradient(self) -> Floats:
         """``Wu`` of all fits, (F, n)."""
-        u: Floats = self.family.gradient(self.y, self.f, self.nuisance)
         w = self.problem.weights
-        return u if w is None else apply_weights(u, w)
+        u: Floats = self.family.weighted_gradient(
+            self.arranged, self.f, self.nuisance, w
+        )
+        return u
 
     def project(self, run: Run) -> None:
         """Compute ``c = X'Wu`` of all learners."""
@@ -213,13 +217,14 @@ class Passes:
         """Write the risks and the adaptive parameters after some steps."""
         if step > 0 and self.family.adaptive:
             self.update_nuisance()
-        losses = self.family.loss(self.y, self.f, self.nuisance)
-        losses = np.broadcast_to(losses, self.f.shape)
-        self.made.risk[:, step] = weighted_sum(losses, self.problem.weights)[:, 0]
         assert self.made.nuisance is not None
         self.made.nuisance[:, step] = self.nuisance[:, 0]
+        risk, *held_out = self.family.risks(
+            self.arranged, self.f, self.nuisance, *self.weights_of_risks
+        )
+        self.made.risk[:, step] = risk[:, 0]
         if self.made.out_of_bag is not None:
-            self.made.out_of_bag[:, step] = weighted_sum(losses, self.out_of_bag)[:, 0]
+            self.made.out_of_bag[:, step] = held_out[0][:, 0]
 
     def finish(self) -> None:
         """Complete the path after the last step."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
+from .. import _inputs
+from .location import apply_weights, weighted_sum
 
 FAMILIES_IN_CUDA = '#include "families.cuh"'
 """The definitions of the families that have names."""
@@ -48,8 +50,18 @@ class Family(ABC):
         """Whether the parameter is found from the data at every step."""
         return self.parameter is None
 
+    def prepare(self, y: Any, X: Array) -> Array:
+        """The response of the rows of X, as a fit keeps it: (n,) of float64.
+
+        Rows can be taken from it. ValueError or TypeError unless y is a response of
+        this family.
+        """
+        target = _inputs.target(y, X)
+        self.check(target)
+        return target
+
     def check(self, y: Array) -> None:
-        """ValueError unless y is a response of this family."""
+        """ValueError unless y, (n,), is a response of this family."""
         return
 
     @abstractmethod
@@ -91,6 +103,26 @@ class Family(ABC):
         The first model of a fit is f. By default 1.
         """
         return 1.0
+
+    def arrange(self, y: Array) -> Any:
+        """What `weighted_gradient` and `risks` read of y, which all their calls share.
+
+        Families whose rows depend on each other have these three methods of their own.
+        """
+        return y
+
+    def weighted_gradient(self, y: Any, f: Array, s: Array, w: Array | None) -> Array:
+        """The negative gradient times w, of all rows; y is arranged."""
+        u = self.gradient(y, f, s)
+        return u if w is None else apply_weights(u, w)
+
+    def risks(self, y: Any, f: Array, s: Array, *weights: Array | None) -> list[Array]:
+        """The sum of losses with each of the weights; y is arranged.
+
+        Each is of shape (F, 1) for f of shape (F, n).
+        """
+        losses = namespace(f).broadcast_to(self.loss(y, f, s), f.shape)
+        return [weighted_sum(losses, w) for w in weights]
 
     def response(self, f: Array) -> Array:
         """The predicted response: the mean, or the quantile or expectile."""
