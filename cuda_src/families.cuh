@@ -19,7 +19,9 @@
 //   shape:  s is solve(mean of term(y, f)), a pass over the rows;
 //   theta:  s is search.theta() after `auto search = family.start(sum of moments(y, f))` and
 //           `while (!search.done) search.update(sum of terms(y, f, search.theta()))`, a pass
-//           for each sum.
+//           for each sum;
+//   thresholds: s points to the thresholds of `ThresholdSearch`, a pass for the first guess and
+//           for each step.
 //
 // Sources. Hofner, Mayr, Robinzonov & Schmid, "Model-based Boosting in R" (2014); Lawless,
 // "Negative Binomial and Mixed Poisson Regression" (1987); Minka, "Estimating a Gamma Distribution"
@@ -27,23 +29,15 @@
 
 #pragma once
 
+#include "floating.cuh"
 #include "gamma_function.cuh"
+#include "thresholds.cuh"
 
 /// How a family finds its parameter; see above.
-enum class Nuisance { fixed, median, shape, theta };
+enum class Nuisance { fixed, median, shape, theta, thresholds };
 
 /// The limits of a shape and of theta.
 static constexpr double least_nuisance = 1e-8, most_nuisance = 1e8;
-
-/// log(1 + exp(x)) without overflow.
-static __device__ __forceinline__ double softplus(double x) {
-    return fmax(x, 0.0) + log1p(exp(-fabs(x)));
-}
-
-/// 1 / (1 + exp(-x)).
-static __device__ __forceinline__ double logistic(double x) {
-    return 1 / (1 + exp(-x));
-}
 
 struct Gaussian {
     static constexpr Nuisance nuisance = Nuisance::fixed;
@@ -162,6 +156,33 @@ struct Poisson {
         return exp(f) - y * f + lgamma(y + 1);
     }
     __device__ double curvature(double y, double f, double) const { return (y + exp(f)) / 2; }
+};
+
+/// y is one of `parameter` ordered classes, and s has the thresholds between them.
+struct PropOdds {
+    static constexpr Nuisance nuisance = Nuisance::thresholds;
+    static constexpr bool is_curved = true;
+    double parameter;
+
+    __device__ int count() const { return static_cast<int>(parameter) - 1; }
+    __device__ double gradient(double y, double f, const double* s) const {
+        return logistic(lower(y, s) - f) - logistic(f - upper(y, s));
+    }
+    __device__ double loss(double y, double f, const double* s) const {
+        const double below = lower(y, s), above = upper(y, s);
+        return softplus(f - above) + softplus(below - f) - log(-expm1(below - above));
+    }
+    __device__ double curvature(double y, double f, const double* s) const {
+        return (logistic(lower(y, s) - f) + logistic(f - upper(y, s))) / 2;
+    }
+
+  private:
+    __device__ double lower(double y, const double* s) const {
+        return y > 0 ? s[static_cast<int>(y) - 1] : -Floating<double>::infinity();
+    }
+    __device__ double upper(double y, const double* s) const {
+        return y < count() ? s[static_cast<int>(y)] : Floating<double>::infinity();
+    }
 };
 
 /// `parameter` is the power of the mean that the variance is proportional to, between 1 and 2.
@@ -339,7 +360,7 @@ struct Hurdle {
     __device__ Two terms(double y, double f, double theta) const {
         const Two sums = whole().terms(y, f, theta);
         const Truncation truncated(f, theta);
-        const double odds = 1 / expm1(truncated.exponent);  // P(y = 0) / P(y > 0)
+        const double odds = 1 / expm1(truncated.exponent);         // P(y = 0) / P(y > 0)
         const double slope = truncated.pull - truncated.exponent;  // of log P(y = 0)
         const double curvature = slope + truncated.pull * truncated.pull / theta;
         return {sums.first + odds * slope,

@@ -44,7 +44,7 @@ struct StackedFits {
     double* coefficients;  // work: [fit][column]
     double* scores;        // work: [fit][learner]
     double* partial;       // work: [fit][18][row chunk]
-    double* searches;      // work: [fit][4]
+    double* searches;      // work: [fit][4 q + 9], for q nuisance parameters
     int* selected;
     double *updates, *risk, *held_out_risk, *nuisance;
     unsigned long long* arrived;

@@ -34,6 +34,7 @@ from ._families.location import (
     weighted_sum,
     zero_of,
 )
+from ._families.ordinal import PropOdds
 
 __all__ = [
     "FAMILIES",
@@ -50,13 +51,14 @@ __all__ = [
     "Laplace",
     "NegativeBinomial",
     "Poisson",
+    "PropOdds",
     "Quantile",
     "Tweedie",
     "family_of",
 ]
 
 for _public in (
-    CudaFamily, Custom, CustomCuda, Family, Hurdle, NegativeBinomial, Poisson, Tweedie,
+    CudaFamily, Custom, CustomCuda, Family, Hurdle, NegativeBinomial, Poisson, PropOdds, Tweedie,
 ):  # fmt: skip
     _public.__module__ = __name__
 
@@ -371,12 +373,12 @@ OtherName = Literal[
     "gaussian", "laplace", "quantile", "expectile", "huber", "poisson",
     "negative_binomial", "hurdle", "gamma", "tweedie",
 ]  # fmt: skip
-FamilyName = Literal["binomial", OtherName]
+FamilyName = Literal["binomial", "prop_odds", OtherName]
 
 FAMILIES: Mapping[str, type[Family]] = {
     family.name: family
     for family in (
-        Gaussian, Laplace, Quantile, Expectile, Huber, Binomial, Poisson,
+        Gaussian, Laplace, Quantile, Expectile, Huber, Binomial, PropOdds, Poisson,
         NegativeBinomial, Hurdle, Gamma, Tweedie,
     )
 }  # fmt: skip

@@ -18,6 +18,7 @@ from gpusolve.gam.families import (
     Laplace,
     NegativeBinomial,
     Poisson,
+    PropOdds,
     Quantile,
     Tweedie,
 )
@@ -39,6 +40,7 @@ EVERY_FAMILY = (
     Hurdle(),
     Hurdle(2.0),
     Tweedie(),
+    PropOdds(4),
 )
 
 
@@ -56,6 +58,8 @@ def sample(
     if family.name == "negative_binomial":
         mixed = np.exp(f) * rng.gamma(2, 1 / 2, n)
         return X, rng.poisson(mixed).astype(np.float64)
+    if family.name == "prop_odds":
+        return X, np.digitize(f + rng.logistic(size=n), [-1, 0.5, 2]).astype(np.float64)
     if family.name == "hurdle":
         above = stats.nbinom.sf(0, 2, 2 / (2 + np.exp(f)))
         rank = 1 - above * rng.random(n)

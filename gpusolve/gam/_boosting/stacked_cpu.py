@@ -131,7 +131,7 @@ class Passes:
         self.moments: list[Floats] = [
             self.joined[slice(*pair)].T for pair in pairwise(ends.tolist())
         ]
-        self.nuisance = np.zeros((problem.fits, 1))
+        self.nuisance = np.zeros((problem.fits, self.family.nuisances))
         self.update_nuisance()
         self.items, self.rows_of_item = self.prepare(*shape)
 
@@ -218,7 +218,7 @@ class Passes:
         if step > 0 and self.family.adaptive:
             self.update_nuisance()
         assert self.made.nuisance is not None
-        self.made.nuisance[:, step] = self.nuisance[:, 0]
+        self.made.nuisance[:, step] = self.nuisance
         risk, *held_out = self.family.risks(
             self.arranged, self.f, self.nuisance, *self.weights_of_risks
         )
@@ -318,13 +318,14 @@ def boost(fits: Fits, steps: int, method: str = "stacked") -> Path:
     from tqdm import tqdm
 
     count, has_passes = fits.problem.fits, method == "stacked"
+    nuisances = fits.family.nuisances
     made = Path(
         fits.offset,
         np.zeros((count, steps), np.int32),
         np.zeros((count, steps, fits.problem.functions)),
         np.zeros((count, steps + 1)),
         method,
-        np.zeros((count, steps + 1)) if has_passes else None,
+        np.zeros((count, steps + 1, nuisances)) if has_passes else None,
         None if fits.out_of_bag is None else np.zeros((count, steps + 1)),
     )
     with one_blas_thread():

@@ -34,8 +34,6 @@ WINDOW_BYTES = 48 * 1024
 more functions are summed window after window."""
 SUMS_OF_A_FIT = 18
 """Number of float64 for each row chunk and fit: ``RowSums::most``."""
-SEARCH_SIZE = 4
-"""Number of float64 in ``MedianSearch`` and ``ThetaSearch``."""
 
 LEARNER_PLACE = StructType(
     "LearnerPlace",
@@ -276,6 +274,11 @@ def cones_of(problem: PreparedLearners) -> Array | None:
     return flatten_matrices(found) if found else None
 
 
+def search_size(nuisances: int) -> int:
+    """Number of float64 in a ``ThresholdSearch``; other searches are smaller."""
+    return 4 * nuisances + 9
+
+
 def doubles_of(array: Array | None) -> Array | None:
     """The array as the kernel reads it, or None."""
     return None if array is None else contiguous(array, np.float64)
@@ -313,7 +316,7 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         doubles(count, steps, problem.functions),
         doubles(count, steps + 1),
         "stacked",
-        doubles(count, steps + 1),
+        doubles(count, steps + 1, fits.family.nuisances),
         doubles(count, steps + 1),
     )
     values = {
@@ -336,7 +339,7 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         "coefficients": doubles(count, columns),
         "scores": doubles(count, len(places)),
         "partial": doubles(count, row_chunks, SUMS_OF_A_FIT),
-        "searches": doubles(count, SEARCH_SIZE),
+        "searches": doubles(count, search_size(fits.family.nuisances)),
         "selected": made.selected,
         "updates": made.updates,
         "risk": made.risk,

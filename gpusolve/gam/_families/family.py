@@ -50,6 +50,11 @@ class Family(ABC):
         """Whether the parameter is found from the data at every step."""
         return self.parameter is None
 
+    @property
+    def nuisances(self) -> int:
+        """The number q of the numbers that an adaptive parameter consists of."""
+        return 1
+
     def prepare(self, y: Any, X: Array) -> Array:
         """The response of the rows of X, as a fit keeps it: (n,) of float64.
 
@@ -76,7 +81,10 @@ class Family(ABC):
         return self.offset(y - start, w)
 
     def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
-        """The family's parameter at f: a number, or (F, 1) for f of shape (F, n)."""
+        """The family's parameter at f: a number, or (F, 1) for f of shape (F, n).
+
+        Of q numbers if there are several: (q,), or (F, q).
+        """
         return np.float64(self.parameter)
 
     @abstractmethod
