@@ -300,6 +300,9 @@ class Binomial(Family):
     def curvature(self, y: Array, f: Array, s: Array) -> Array:
         return self._scale * abs(self.gradient(y, f, s)) / 2
 
+    def least_loss(self, y: Array, s: Array) -> Array:
+        return y * 0
+
     def response(self, f: Array) -> Array:
         return special(f).expit(self._scale * f)
 

@@ -15,6 +15,9 @@ from .location import weighted_sum
 LEAST_OFFSET = -40.0
 """Where a count above zero is 1, up to rounding, for all theta of a search."""
 
+MEAN_STEPS, MEAN_TOLERANCE = 60, 1e-9
+"""The most steps of the search for a mean, and the change at which it ends."""
+
 
 class Counts(LogLink):
     """A distribution of counts."""
@@ -172,6 +175,20 @@ class Hurdle(NegativeBinomial):
         log_share = namespace(f).log(truncated.share) + truncated.log_rest
         return super().loss(y, f, s) + log_share
 
+    def least_loss(self, y: Array, s: Array) -> Array:
+        """At ``mean(f, s) = y``, by Newton's method: log mean is convex in f."""
+        xp = namespace(y)
+        more, f = y > 1, xp.log(y)
+        for _ in range(MEAN_STEPS):
+            truncated = truncation(f, s)
+            error = xp.log(self.mean(f, s)) - xp.log(y)
+            slope = 1 - truncated.pull / xp.expm1(truncated.exponent)
+            change = xp.where(more, error / xp.where(more, slope, 1.0), 0.0)
+            f = f - change
+            if float(abs(change).max()) <= MEAN_TOLERANCE:
+                break
+        return xp.where(more, self.loss(y, f, s), 0.0)
+
     def mean(self, f: Array, s: Array) -> Array:
         truncated = truncation(f, s)
         return namespace(f).exp(f - truncated.log_rest) / truncated.share
@@ -231,6 +248,9 @@ class Tweedie(LogLink):
         low, high = self.power - 1, 2 - self.power
         of_mean = exp_of(high * f) / high + y * exp_of(-low * f) / low
         return of_mean - y**high / (low * high)
+
+    def least_loss(self, y: Array, s: Array) -> Array:
+        return y * 0
 
     def curvature(self, y: Array, f: Array, s: Array) -> Array:
         return (y * exp_of((1 - self.power) * f) + exp_of((2 - self.power) * f)) / 2

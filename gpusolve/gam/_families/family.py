@@ -95,6 +95,17 @@ class Family(ABC):
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         """The loss of each row; s is the parameter."""
 
+    def least_loss(self, y: Array, s: Array) -> Array:
+        """The loss of each row at the best f; s is the parameter.
+
+        This is for losses that are least at ``f = y``.
+        """
+        return self.loss(y, y, s)
+
+    def parameter_at(self, y: Array, f: Array, w: Array | None, s: Array) -> Array:
+        """The parameter of the best constant f of a model with the parameter s."""
+        return s
+
     def curvature(self, y: Array, f: Array, s: Array) -> Array | None:
         """What scales the steps: the curvature of the loss; s is the parameter.
 

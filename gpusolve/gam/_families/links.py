@@ -23,6 +23,10 @@ class LogLink(Family):
         mean = weighted_mean(namespace(start).exp(start - largest), w)
         return self.offset(y, w) - largest - math.log(float(mean))
 
+    def least_loss(self, y: Array, s: Array) -> Array:
+        xp = namespace(y)
+        return self.loss(y, xp.log(xp.maximum(y, np.finfo(np.float64).tiny)), s)
+
     def response(self, f: Array) -> Array:
         return namespace(f).exp(f)
 

@@ -95,6 +95,16 @@ class PropOdds(Family):
         (lower, upper), expit = self._ends(y, f, s), special(f).expit
         return (expit(lower - f) + expit(f - upper)) / 2
 
+    def least_loss(self, y: Array, s: Array) -> Array:
+        """In the middle of the thresholds; 0 in the first and the last class."""
+        xp, outer = namespace(y), (y == 0) | (y == self.classes - 1)
+        lower, upper = self._ends(y, y, s)
+        middle = xp.where(outer, 0.0, 0.5 * (lower + upper))
+        return xp.where(outer, 0.0, self.loss(y, middle, s))
+
+    def parameter_at(self, y: Array, f: Array, w: Array | None, s: Array) -> Array:
+        return self.nuisance(y, f, w)
+
     def log_probabilities(self, f: Array, s: Array) -> Array:
         """The logarithms of the probabilities of all classes, (n, K), for f (n,)."""
         codes = namespace(f).arange(self.classes)

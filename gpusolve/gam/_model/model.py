@@ -15,7 +15,7 @@ from .._boosting.methods import Method
 from .._boosting.path import Path, join_paths
 from .._boosting.patience import fit_patiently
 from .._boosting.stacked import boost_family
-from .._conventions import TakesWeights
+from .._conventions import TakesMetadata
 from .._terms.frame import Factor, Frame, Name
 from ..families import Family, FamilyName
 from .insight import Insight
@@ -25,7 +25,7 @@ RUG = 200
 """The most rows of the training data that are kept for the rug in plots."""
 
 
-class AdditiveModel(TakesWeights, Insight):
+class AdditiveModel(TakesMetadata, Insight):
     """A sum of effects, fitted by componentwise boosting; see `BoostedGAM`."""
 
     default_family: str
