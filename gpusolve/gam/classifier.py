@@ -13,6 +13,7 @@ from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current_device
 from . import _inputs
 from ._conventions import UNCHANGED
+from ._families.classes import ClassFamily
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
 from ._model.typed import typed_by_device
@@ -34,13 +35,14 @@ class BoostedGAMClassifier(AdditiveModel):
         As for `BoostedGAM`.
     early_stopping, validation_fraction, n_iter_no_change, random_state, warm_start
         As for `BoostedGAM`.
-    family : {None, "binomial"} or Binomial, optional
-        None is ``Binomial()``.
+    family : {None, "binomial", "prop_odds"} or a family object, optional
+        None is ``Binomial()``. ``families.PropOdds`` is for ordered classes: a single
+        model whose effects shift the odds of all higher classes.
 
     Attributes
     ----------
     classes_ : (n_classes,) array
-        The classes, sorted.
+        The classes, sorted; the classes of an ordered pandas categorical in its order.
     n_classes_ : int
     coefficients_, intercept_, risk_, selected_
         As for `BoostedGAM`; with several classes, a row for every class.
@@ -66,6 +68,7 @@ class BoostedGAMClassifier(AdditiveModel):
 
     default_family = "binomial"
     estimator_type = "classifier"
+    family_: ClassFamily
     metadata = AdditiveModel.metadata | dict.fromkeys(
         ("predict_proba", "predict_log_proba", "decision_function"), ("offset",)
     )
@@ -94,20 +97,26 @@ class BoostedGAMClassifier(AdditiveModel):
         """
         check_parameters(self)
         family = family_of(self.family or self.default_family)
-        if family.name != "binomial":
-            raise ValueError(f"family must be binomial, got {self.family!r}")
+        if not isinstance(family, ClassFamily):
+            raise ValueError(
+                "family must be a family of classes, such as binomial or prop_odds, "
+                f"got {self.family!r}"
+            )
         data = self._training(X, None, sample_weight, offset)
         with data.frame.current():
             labels, w = _inputs.labels(y, data.frame.rows), data.weights
-            classes = np.unique(labels if w is None else labels[on_host(w) > 0])
+            classes = _inputs.sorted_classes(
+                y, labels if w is None else labels[on_host(w) > 0]
+            )
             if len(classes) < 2:
                 raise ValueError(
                     "y must have at least 2 classes: the classifier cannot be fitted "
                     f"to the only one class {classes.tolist()}"
                 )
-            xp = namespace(data.frame.like)
-            targets = (labels == classes[:, None]).astype(np.float64)
-            y = xp.asarray(targets if len(classes) > 2 else targets[1])
+            codes = (labels == classes[:, None]).argmax(axis=0)
+            family = family.for_classes(len(classes))
+            targets = family.responses(codes, len(classes))
+            y = namespace(data.frame.like).asarray(targets)
             self.classes_ = classes
             self.n_classes_: int = len(classes)
             self._fit(X, replace(data, y=y), family)
@@ -160,18 +169,17 @@ class BoostedGAMClassifier(AdditiveModel):
         (n, n_classes) float64 array
             On the device of `X`. They are finite, also where probabilities underflow.
         """
-        return self._log_probabilities(self._links(X, iteration, offset))
+        return self._log_probabilities(self._links(X, iteration, offset), iteration)
 
-    def _log_probabilities(self, links: Array) -> Array:
+    def _log_probabilities(self, links: Array, iteration: int | None) -> Array:
         """The logarithms of the probabilities, from the predictors (F, n)."""
-        xp, loss = namespace(links), self.family_.loss
         with current_device(links):
-            if len(links) == 1:
-                return xp.stack([-loss(y, links[0], 0.0) for y in (0.0, 1.0)], axis=1)
-            odds = -loss(1.0, links, 0.0).T
-            largest = odds.max(axis=1, keepdims=True)
-            odds = odds - largest
-            return odds - xp.log(xp.exp(odds).sum(axis=1, keepdims=True))
+            s = self._parameters(links, iteration)
+            return self.family_.log_probabilities(links, s)
+
+    def _parameters(self, links: Array, iteration: int | None) -> Array:
+        """The adaptive parameters of all fits, on the device of the predictors."""
+        return namespace(links).asarray(np.array(self._nuisance(iteration)))
 
     @typed_by_device
     def predict_proba(
@@ -189,12 +197,12 @@ class BoostedGAMClassifier(AdditiveModel):
         (n, n_classes) float64 array
             On the device of `X`.
         """
-        return self._probabilities(self._links(X, iteration, offset))
+        return self._probabilities(self._links(X, iteration, offset), iteration)
 
-    def _probabilities(self, links: Array) -> Array:
+    def _probabilities(self, links: Array, iteration: int | None) -> Array:
         """The probabilities of the classes, from the predictors (F, n)."""
         with current_device(links):
-            return namespace(links).exp(self._log_probabilities(links))
+            return namespace(links).exp(self._log_probabilities(links, iteration))
 
     def predict(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
@@ -211,12 +219,13 @@ class BoostedGAMClassifier(AdditiveModel):
         (n,) array
             On the host. Of two classes, it is the second where its odds are above 1.
         """
-        return self._class_of(self._links(X, iteration, offset))
+        return self._class_of(self._links(X, iteration, offset), iteration)
 
-    def _class_of(self, links: Array) -> NDArray[Any]:
+    def _class_of(self, links: Array, iteration: int | None) -> NDArray[Any]:
         """The most probable class of each row, (n,), from the predictors (F, n)."""
-        f = on_host(links)
-        best = (f[0] > 0).astype(np.intp) if len(f) == 1 else f.argmax(axis=0)
+        with current_device(links):
+            s = self._parameters(links, iteration)
+            best = self.family_.most_probable(links, s)
         found: NDArray[Any] = self.classes_[best]
         return found
 
@@ -233,7 +242,8 @@ class BoostedGAMClassifier(AdditiveModel):
         (n,) array
             On the host.
         """
-        return (self._class_of(links) for links in self._stages(X, offset))
+        stages = enumerate(self._stages(X, offset), 1)
+        return (self._class_of(links, step) for step, links in stages)
 
     def staged_predict_proba(self, X: Any, *, offset: Any = None) -> Iterator[Array]:
         """The probabilities of the classes after each iteration.
@@ -248,7 +258,8 @@ class BoostedGAMClassifier(AdditiveModel):
         (n, n_classes) float64 array
             On the device of `X`.
         """
-        return (self._probabilities(links) for links in self._stages(X, offset))
+        stages = enumerate(self._stages(X, offset), 1)
+        return (self._probabilities(links, step) for step, links in stages)
 
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None

@@ -18,9 +18,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .._device.arrays import Array, namespace
+from .._device.arrays import Array, namespace, on_host
 from ._conventions import check_choice
+from ._families.classes import ClassFamily
 from ._families.counts import Hurdle, NegativeBinomial, Poisson, Tweedie
 from ._families.custom import Custom, CustomCuda
 from ._families.dispersion import gamma_shape
@@ -58,7 +60,8 @@ __all__ = [
 ]
 
 for _public in (
-    CudaFamily, Custom, CustomCuda, Family, Hurdle, NegativeBinomial, Poisson, PropOdds, Tweedie,
+    CudaFamily, Custom, CustomCuda, Family, Hurdle, NegativeBinomial, Poisson, PropOdds,
+    Tweedie,
 ):  # fmt: skip
     _public.__module__ = __name__
 
@@ -237,7 +240,7 @@ class Huber(AdaptiveFamily):
 
 
 @dataclass(frozen=True)
-class Binomial(Family):
+class Binomial(ClassFamily):
     """The negative log likelihood of a response that is 0 or 1.
 
     With the half logit, mboost's default, ``P(y = 1) = 1 / (1 + exp(-2 f))``, and the
@@ -305,6 +308,25 @@ class Binomial(Family):
 
     def response(self, f: Array) -> Array:
         return special(f).expit(self._scale * f)
+
+    def responses(self, codes: NDArray[np.intp], count: int) -> NDArray[np.float64]:
+        """Each class against the rest; of two classes, the second."""
+        indicators = (codes == np.arange(count)[:, None]).astype(np.float64)
+        return np.asarray(indicators if count > 2 else indicators[1])
+
+    def log_probabilities(self, f: Array, s: Array) -> Array:
+        xp = namespace(f)
+        if len(f) == 1:
+            return xp.stack([-self.loss(y, f[0], s) for y in (0.0, 1.0)], axis=1)
+        odds = -self.loss(1.0, f, s).T
+        odds = odds - odds.max(axis=1, keepdims=True)
+        return odds - xp.log(xp.exp(odds).sum(axis=1, keepdims=True))
+
+    def most_probable(self, f: Array, s: Array) -> NDArray[np.intp]:
+        links = on_host(f)
+        return np.asarray(
+            (links[0] > 0).astype(np.intp) if len(f) == 1 else links.argmax(axis=0)
+        )
 
     @property
     def _scale(self) -> int:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..._device.arrays import Array, namespace
 from .._conventions import check_integer
-from .family import CudaFamily, Family
+from .classes import ClassFamily
+from .family import CudaFamily
 from .gamma_function import special
 from .links import softplus
 from .thresholds import find_thresholds
 
 
 @dataclass(frozen=True)
-class PropOdds(Family):
+class PropOdds(ClassFamily):
     """The negative log likelihood of ordered classes, with proportional odds.
 
     ``P(y <= k) = 1 / (1 + exp(f - t_k))`` with increasing thresholds t: a larger f
@@ -30,8 +31,8 @@ class PropOdds(Family):
     ----------
     classes : int, optional
         The number K of classes; y is 0, 1, .., K - 1. `BoostedGAMClassifier` replaces
-        it by the number of classes in the data. Every 8 thresholds cost a pass over the
-        rows in each Newton step.
+        it by the number of the classes in its data. On a device, every 8 thresholds cost
+        a pass over the rows in each Newton step.
 
     Notes
     -----
@@ -105,10 +106,12 @@ class PropOdds(Family):
     def parameter_at(self, y: Array, f: Array, w: Array | None, s: Array) -> Array:
         return self.nuisance(y, f, w)
 
+    def for_classes(self, count: int) -> PropOdds:
+        return replace(self, classes=count)
+
     def log_probabilities(self, f: Array, s: Array) -> Array:
-        """The logarithms of the probabilities of all classes, (n, K), for f (n,)."""
         codes = namespace(f).arange(self.classes)
-        return -self.loss(codes, f[:, None], namespace(f).asarray(s))
+        return -self.loss(codes, f[0][:, None], s[0])
 
     def _ends(self, y: Array, f: Array, s: Array) -> tuple[Array, Array]:
         """The thresholds below and above the class of each row, infinite at the ends.

@@ -43,7 +43,8 @@ def find_thresholds(y: Array, f: Array, w: Array | None, classes: int) -> Floats
     w = xp.ones(len(y)) if w is None else w
 
     def by_class(x: Array) -> Floats:
-        return on_host(xp.bincount(y, xp.where(w != 0, w * x, 0.0), classes))
+        sums = xp.bincount(y, xp.where(w != 0, w * x, 0.0), classes)
+        return np.asarray(on_host(sums))
 
     shares = by_class(xp.ones(len(y)))
     total = shares.sum()
@@ -93,7 +94,7 @@ def guess(shares: Floats, mean: float, variance: float) -> Floats:
 def of_absent(
     absent: NDArray[np.bool_], mean: float, thresholds: Floats
 ) -> tuple[Floats, Floats]:
-    """The derivatives for half a row of each absent class, with the predictor `mean`."""
+    """The derivatives for half a row of each absent class, at the mean."""
     above = special(thresholds).expit(mean - thresholds)
     first = 0.5 * (absent[:-1] * above - absent[1:] * (1 - above))
     second = 0.5 * (absent[:-1] + 0.0 + absent[1:]) * above * (1 - above)
