@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host
 from ._conventions import check_choice
-from ._families.classes import ClassFamily
+from ._families.classes import ProbabilityFamily
 from ._families.counts import Hurdle, NegativeBinomial, Poisson, Tweedie
 from ._families.custom import Custom, CustomCuda
 from ._families.dispersion import gamma_shape
@@ -37,8 +37,10 @@ from ._families.location import (
     zero_of,
 )
 from ._families.ordinal import PropOdds
+from ._families.ranking import AUC
 
 __all__ = [
+    "AUC",
     "FAMILIES",
     "Binomial",
     "CudaFamily",
@@ -60,7 +62,7 @@ __all__ = [
 ]
 
 for _public in (
-    CudaFamily, Custom, CustomCuda, Family, Hurdle, NegativeBinomial, Poisson, PropOdds,
+    AUC, CudaFamily, Custom, CustomCuda, Family, Hurdle, NegativeBinomial, Poisson, PropOdds,
     Tweedie,
 ):  # fmt: skip
     _public.__module__ = __name__
@@ -240,7 +242,7 @@ class Huber(AdaptiveFamily):
 
 
 @dataclass(frozen=True)
-class Binomial(ClassFamily):
+class Binomial(ProbabilityFamily):
     """The negative log likelihood of a response that is 0 or 1.
 
     With the half logit, mboost's default, ``P(y = 1) = 1 / (1 + exp(-2 f))``, and the
@@ -398,12 +400,12 @@ OtherName = Literal[
     "gaussian", "laplace", "quantile", "expectile", "huber", "poisson",
     "negative_binomial", "hurdle", "gamma", "tweedie",
 ]  # fmt: skip
-FamilyName = Literal["binomial", "prop_odds", OtherName]
+FamilyName = Literal["binomial", "prop_odds", "auc", OtherName]
 
 FAMILIES: Mapping[str, type[Family]] = {
     family.name: family
     for family in (
-        Gaussian, Laplace, Quantile, Expectile, Huber, Binomial, PropOdds, Poisson,
+        Gaussian, Laplace, Quantile, Expectile, Huber, Binomial, PropOdds, AUC, Poisson,
         NegativeBinomial, Hurdle, Gamma, Tweedie,
     )
 }  # fmt: skip

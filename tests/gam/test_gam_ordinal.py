@@ -230,9 +230,7 @@ def test_classes_of_an_ordered_categorical_keep_their_order() -> None:
     pd = pytest.importorskip("pandas")
     X, y = sample(PropOdds(4))
     levels = ["poor", "fair", "good", "best"]
-    response = pd.Series(
-        pd.Categorical.from_codes(y.astype(int), levels, ordered=True)
-    )
+    response = pd.Series(pd.Categorical.from_codes(y.astype(int), levels, ordered=True))
     model = BoostedGAMClassifier(family="prop_odds", max_iter=5).fit(X, response)
     assert model.classes_.tolist() == levels
     by_code = BoostedGAMClassifier(family="prop_odds", max_iter=5).fit(X, y)

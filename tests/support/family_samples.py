@@ -65,7 +65,7 @@ def sample(
         rank = 1 - above * rng.random(n)
         return X, stats.nbinom.ppf(rank, 2, 2 / (2 + np.exp(f)))
     if family.name == "tweedie":
-        return X, np.exp(f) * rng.gamma(3, 1 / 3, n) * rng.poisson(2, n)
+        return X, np.exp(f) * rng.gamma(6, 1 / 6, n) * rng.poisson(4, n) / 4
     if family.name == "gamma":
         return X, np.exp(f) * rng.gamma(3, 1 / 3, n)
     return X, f + 0.3 * rng.standard_normal(n)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,6 @@ from .family import Family
 class ClassFamily(Family):
     """A family whose responses are classes."""
 
-    has_probabilities: ClassVar[bool] = True
-    """Whether the predictors determine the probabilities of the classes."""
-
     def for_classes(self, count: int) -> Self:
         """The family for this number of classes; ValueError if it is for others."""
         return self
@@ -27,12 +24,19 @@ class ClassFamily(Family):
         return codes.astype(np.float64)
 
     @abstractmethod
-    def log_probabilities(self, f: Array, s: Array) -> Array:
-        """The logarithms of the probabilities, (n, K), from the predictors (F, n).
+    def most_probable(self, f: Array, s: Array) -> NDArray[np.intp]:
+        """The predicted class of each row, on the host, from the predictors (F, n).
 
         s is the parameter, of F fits if there are several.
         """
 
+
+class ProbabilityFamily(ClassFamily):
+    """A family whose predictors determine the probabilities of the classes."""
+
+    @abstractmethod
+    def log_probabilities(self, f: Array, s: Array) -> Array:
+        """The logarithms of the probabilities, (n, K), as `most_probable`."""
+
     def most_probable(self, f: Array, s: Array) -> NDArray[np.intp]:
-        """The predicted class of each row, on the host."""
         return np.asarray(on_host(self.log_probabilities(f, s)).argmax(axis=1))

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..._device.arrays import Array, namespace
 from .._conventions import check_integer
-from .classes import ClassFamily
+from .classes import ProbabilityFamily
 from .family import CudaFamily
 from .gamma_function import special
 from .links import softplus
@@ -16,7 +16,7 @@ from .thresholds import find_thresholds
 
 
 @dataclass(frozen=True)
-class PropOdds(ClassFamily):
+class PropOdds(ProbabilityFamily):
     """The negative log likelihood of ordered classes, with proportional odds.
 
     ``P(y <= k) = 1 / (1 + exp(f - t_k))`` with increasing thresholds t: a larger f
@@ -31,8 +31,8 @@ class PropOdds(ClassFamily):
     ----------
     classes : int, optional
         The number K of classes; y is 0, 1, .., K - 1. `BoostedGAMClassifier` replaces
-        it by the number of the classes in its data. On a device, every 8 thresholds cost
-        a pass over the rows in each Newton step.
+        it by the number of the classes in its data. On a device, every 8 thresholds
+        cost a pass over the rows in each Newton step.
 
     Notes
     -----
