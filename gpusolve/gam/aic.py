@@ -156,9 +156,11 @@ def check_linear(model: AdditiveModel, data: Training) -> None:
     if model.n_iter_ == 0:
         raise ValueError("the model must have at least one iteration, got 0")
     for learner in np.unique(model.paths_[0].selected).tolist():
-        if model.terms_[learner].constraint() is not None:
+        term = model.terms_[learner]
+        if term.is_constrained or term.is_stump:
             raise ValueError(
-                "selected learners must have no constraint for a criterion, got "
+                "selected learners must have no constraint and no cuts for a "
+                "criterion, got "
                 f"{model.names_[learner]}: use cv_stop"
             )
 

@@ -40,7 +40,8 @@ class BoostedGAM(AdditiveModel):
         The learners by feature, or by tuple of features, as in
         ``{"age": bbs(df=4), ("lon", "lat"): bspatial()}``; or learners that name their
         features, as in ``[bbs("age"), bols("sex")]``. By default a spline `bbs` of each
-        numeric feature, and `bols` of each categorical feature.
+        numeric feature, and `bols` of each categorical feature; `brandom`, with the df
+        of the splines, if it has more levels.
     family : str or Family, optional
         What is minimised, by name or as an object of `gpusolve.gam.families`: by
         default "gaussian".

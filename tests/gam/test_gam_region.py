@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from same_steps import assert_same_steps
 from scipy.optimize import brentq
 from scipy.sparse import csr_array
 from together import together
@@ -142,20 +143,13 @@ def test_a_formula_a_picture_and_a_file(data: Any, tmp_path: Any) -> None:
     np.testing.assert_array_equal(loaded.predict(data), model.predict(data))
 
 
-def test_kernels_take_the_steps_of_the_host(
-    data: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernels_take_the_steps_of_the_host(device_backend: Any, data: Any) -> None:
     terms = [bmrf("region", neighbours=RING, df=3), bols("x")]
     data["region"] = data["region"].astype(object)
     data["region"][:3] = None
 
-    def fitted() -> BoostedGAM:
-        model = BoostedGAM(terms, max_iter=8, missing="zero")
+    def fitted(device: str) -> BoostedGAM:
+        model = BoostedGAM(terms, max_iter=8, missing="zero", device=device)
         return model.fit(data, data["y"])
 
-    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
-    host = fitted()
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    np.testing.assert_allclose(
-        fitted().coefficients_, host.coefficients_, rtol=1e-9, atol=1e-12
-    )
+    assert_same_steps(fitted, device_backend)
