@@ -21,7 +21,8 @@
 //           `while (!search.done) search.update(sum of terms(y, f, search.theta()))`, a pass
 //           for each sum;
 //   thresholds: s points to the thresholds of `ThresholdSearch`, a pass for the first guess and
-//           for each step.
+//           for each step;
+//   pairs:  u and the loss depend on all pairs of rows, see ranks.cuh.
 //
 // Sources. Hofner, Mayr, Robinzonov & Schmid, "Model-based Boosting in R" (2014); Lawless,
 // "Negative Binomial and Mixed Poisson Regression" (1987); Minka, "Estimating a Gamma Distribution"
@@ -34,7 +35,7 @@
 #include "thresholds.cuh"
 
 /// How a family finds its parameter; see above.
-enum class Nuisance { fixed, median, shape, theta, thresholds };
+enum class Nuisance { fixed, median, shape, theta, thresholds, pairs };
 
 /// The limits of a shape and of theta.
 static constexpr double least_nuisance = 1e-8, most_nuisance = 1e8;
@@ -156,6 +157,13 @@ struct Poisson {
         return exp(f) - y * f + lgamma(y + 1);
     }
     __device__ double curvature(double y, double f, double) const { return (y + exp(f)) / 2; }
+};
+
+/// y is 0 or 1, see ranks.cuh.
+struct AUC {
+    static constexpr Nuisance nuisance = Nuisance::pairs;
+    static constexpr bool is_curved = false;
+    double parameter;
 };
 
 /// y is one of `parameter` ordered classes, and s has the thresholds between them.

@@ -25,8 +25,8 @@
 // Scaled steps add a pass over the rows before the last phase, and a barrier.
 // A family whose nuisance parameter depends on f adds passes over the rows to the last phase, with
 // two barriers each: 17 passes for a median, of which 16 find four bits each, a pass for a shape,
-// and a pass for each Newton step, or for eight thresholds of it. No sum uses atomics: on the same
-// device a fit has the same bits in every run.
+// and a pass for each Newton step, or for eight thresholds of it. Families of pairs add three
+// passes. No sum uses atomics: on the same device a fit has the same bits in every run.
 //
 // Shared memory. Copies of k sums for each warp, or of as many functions as fit, in windows that
 // pass over the rows window after window; in the second phase, three vectors of k instead, and the
@@ -41,6 +41,7 @@
 #include "floating.cuh"
 #include "grid.cuh"
 #include "learners.cuh"
+#include "ranks.cuh"
 #include "stacked_fits.cuh"
 #include "stump.cuh"
 
@@ -705,6 +706,60 @@ __device__ __forceinline__ void add_curvature(const Family& family, const Observ
     own[1] += square * family.curvature(data.response(fit, row), data.f[fit * data.rows + row], s);
 }
 
+/// The scale of f in a fit.
+struct Scale {
+    double weight, mean;  // of all rows
+    double inverse;       // 1 / sd(f), or 1 if f is constant
+};
+
+/// The weight of a row and the weighted f, added to `own`.
+__device__ void add_to_mean(const Observations& data, int fit, long long row, double f,
+                            double* own) {
+    const double weight = data.weight(fit, row);
+    if (weight == 0) return;
+    own[0] += weight;
+    own[1] += weight * f;
+}
+
+/// The scales, after a pass that adds to the means. Begins and ends with a grid barrier.
+__device__ void find_scales(const RowSums& sums, const Observations& data, Scale* scales,
+                            GridBarrier& barrier) {
+    const Add<double> add;
+    barrier.wait();
+    sums.finish<2>(add, [&](int fit, const double* found) {
+        scales[fit] = {found[0], found[1] / found[0], 1};
+    });
+    barrier.wait();
+    sums.pass<1>(add, [&](int fit, int) {
+        const double mean = scales[fit].mean;
+        return [=, &data](long long row, double* own) {
+            if (row >= data.rows) return;
+            const double weight = data.weight(fit, row);
+            const double distance = data.f[fit * data.rows + row] - mean;
+            if (weight != 0) own[0] += weight * distance * distance;
+        };
+    });
+    barrier.wait();
+    sums.finish<1>(add, [&](int fit, const double* found) {
+        const double freedom = fmax(scales[fit].weight - 1, 1.0);
+        if (found[0] > 0) scales[fit].inverse = sqrt(freedom / found[0]);
+    });
+    barrier.wait();
+}
+
+/// The gradient of a row among all pairs, written to u, and its part of the `PairSums`.
+__device__ void evaluate_pairs(const Observations& data, int fit, long long row, double scale,
+                               double* own) {
+    const OtherClass others = compare_row(data, fit, row, scale);
+    const double weight = data.weight(fit, row);
+    const bool is_one = data.response(fit, row) == 1;
+    data.u[fit * data.rows + row] = weight == 0 ? 0.0 : weight * others.gradient;
+    PairSums::add(own, weight, is_one, others.not_below);
+    if (data.held_out)
+        PairSums::add(own + PairSums::count, data.held_out[fit * data.rows + row], is_one,
+                      others.held_out_not_below);
+}
+
 template <class T, class Family, int threads>
 __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     boost_stacked(const StackedFits<T> all) {
@@ -727,6 +782,7 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     double* shared = reinterpret_cast<double*>(dynamic_shared_memory());
     const Add<double> add;
     constexpr bool is_fixed = Family::nuisance == Nuisance::fixed;
+    constexpr bool has_pairs = Family::nuisance == Nuisance::pairs;
     const auto chosen = [&](int fit) {
         const long long count = all.count;
         return select(all.scores + fit * count, all.count, best);
@@ -778,10 +834,20 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
                 f = after;
                 if constexpr (is_fixed)
                     evaluate(family, data, fit, row, after, family.parameter, own);
+                if constexpr (has_pairs) add_to_mean(data, fit, row, after, own);
             };
         };
         row_sums.pass<2>(add, update);
-        if constexpr (!is_fixed) {
+        if constexpr (has_pairs) {
+            const auto scales = reinterpret_cast<Scale*>(all.searches);
+            find_scales(row_sums, data, scales, barrier);
+            row_sums.pass<8>(add, [&](int fit, int) {
+                const double scale = scales[fit].inverse;
+                return [=, &data](long long row, double* own) {
+                    if (row < data.rows) evaluate_pairs(data, fit, row, scale, own);
+                };
+            });
+        } else if constexpr (!is_fixed) {
             const long long stride = paths.nuisances * (all.steps + 1LL);
             estimate(family, row_sums, data, all.searches, paths.nuisance_at(0, step), stride,
                      barrier);
@@ -794,11 +860,11 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
             });
         }
         barrier.wait();
-        row_sums.finish<2>(add, [&](int fit, const double* risks) {
+        row_sums.finish<has_pairs ? 8 : 2>(add, [&](int fit, const double* sums) {
             const long long place = paths.place(fit, step);
-            paths.risk[place] = risks[0];
-            paths.held_out[place] = risks[1];
-            if constexpr (is_fixed) *paths.nuisance_at(fit, step) = family.parameter;
+            paths.risk[place] = has_pairs ? PairSums::risk(sums) : sums[0];
+            paths.held_out[place] = has_pairs ? PairSums::risk(sums + PairSums::count) : sums[1];
+            if constexpr (is_fixed || has_pairs) *paths.nuisance_at(fit, step) = family.parameter;
         });
     }
 }

@@ -12,12 +12,17 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current_device
 from . import _inputs
-from ._conventions import UNCHANGED
-from ._families.classes import ClassFamily
+from ._conventions import UNCHANGED, available_if
+from ._families.classes import ClassFamily, ProbabilityFamily
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
 from ._model.typed import typed_by_device
-from .families import family_of
+from .families import AUC, family_of
+
+
+def gives_probabilities(model: BoostedGAMClassifier) -> bool:
+    """Whether the family has probabilities of the classes."""
+    return not (model.family == AUC.name or isinstance(model.family, AUC))
 
 
 class BoostedGAMClassifier(AdditiveModel):
@@ -35,9 +40,10 @@ class BoostedGAMClassifier(AdditiveModel):
         As for `BoostedGAM`.
     early_stopping, validation_fraction, n_iter_no_change, random_state, warm_start
         As for `BoostedGAM`.
-    family : {None, "binomial", "prop_odds"} or a family object, optional
+    family : {None, "binomial", "prop_odds", "auc"} or a family object, optional
         None is ``Binomial()``. ``families.PropOdds`` is for ordered classes: a single
-        model whose effects shift the odds of all higher classes.
+        model whose effects shift the odds of all higher classes. ``families.AUC`` ranks
+        two classes, and has no probabilities.
 
     Attributes
     ----------
@@ -153,6 +159,7 @@ class BoostedGAMClassifier(AdditiveModel):
         """Set whether meta-estimators pass offsets to `predict_log_proba`."""
         return self._request("predict_log_proba", offset=offset)
 
+    @available_if(gives_probabilities)
     @typed_by_device
     def predict_log_proba(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
@@ -174,13 +181,15 @@ class BoostedGAMClassifier(AdditiveModel):
     def _log_probabilities(self, links: Array, iteration: int | None) -> Array:
         """The logarithms of the probabilities, from the predictors (F, n)."""
         with current_device(links):
-            s = self._parameters(links, iteration)
-            return self.family_.log_probabilities(links, s)
+            s, family = self._parameters(links, iteration), self.family_
+            assert isinstance(family, ProbabilityFamily)
+            return family.log_probabilities(links, s)
 
     def _parameters(self, links: Array, iteration: int | None) -> Array:
         """The adaptive parameters of all fits, on the device of the predictors."""
         return namespace(links).asarray(np.array(self._nuisance(iteration)))
 
+    @available_if(gives_probabilities)
     @typed_by_device
     def predict_proba(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
@@ -217,7 +226,8 @@ class BoostedGAMClassifier(AdditiveModel):
         Returns
         -------
         (n,) array
-            On the host. Of two classes, it is the second where its odds are above 1.
+            On the host. Of two classes, it is the second where its odds are above 1, or
+            for the family "auc" where the decision function is above 0.
         """
         return self._class_of(self._links(X, iteration, offset), iteration)
 
@@ -245,6 +255,7 @@ class BoostedGAMClassifier(AdditiveModel):
         stages = enumerate(self._stages(X, offset), 1)
         return (self._class_of(links, step) for step, links in stages)
 
+    @available_if(gives_probabilities)
     def staged_predict_proba(self, X: Any, *, offset: Any = None) -> Iterator[Array]:
         """The probabilities of the classes after each iteration.
 

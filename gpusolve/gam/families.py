@@ -62,8 +62,8 @@ __all__ = [
 ]
 
 for _public in (
-    AUC, CudaFamily, Custom, CustomCuda, Family, Hurdle, NegativeBinomial, Poisson, PropOdds,
-    Tweedie,
+    AUC, CudaFamily, Custom, CustomCuda, Family, Hurdle, NegativeBinomial, Poisson,
+    PropOdds, Tweedie,
 ):  # fmt: skip
     _public.__module__ = __name__
 

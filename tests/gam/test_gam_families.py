@@ -21,6 +21,7 @@ from gpusolve._device.kernels import source_directory
 from gpusolve.gam import families
 from gpusolve.gam._families import dispersion, gamma_function
 from gpusolve.gam.families import (
+    AUC,
     FAMILIES,
     Binomial,
     Custom,
@@ -480,6 +481,7 @@ def test_families_have_names() -> None:
         Huber(),
         Binomial("half_logit"),
         PropOdds(3),
+        AUC(),
         Poisson(),
         NegativeBinomial(),
         Hurdle(),
