@@ -13,6 +13,7 @@
 // such coefficients (cone.cuh). The matrices of a factor are diagonal, and stored as vectors. A
 // stump has no matrix H_i: its b_i is the best cut of ordered bins (stump.cuh).
 //
+// A factor of many levels has a list of its rows by level (level_sums.cuh).
 // A design matrix is a sum of parts. A part stores `width` values of each row, and the function of
 // the first value; the distances to the functions of the other values are the same in all rows.
 //
@@ -41,6 +42,7 @@
 #include "floating.cuh"
 #include "grid.cuh"
 #include "learners.cuh"
+#include "level_sums.cuh"
 #include "ranks.cuh"
 #include "stacked_fits.cuh"
 #include "stump.cuh"
@@ -53,8 +55,15 @@ struct Designs {
     const int* offsets;  // [part][32], from the first function to the function of each value
     const PartPlace* parts;
     const LearnerPlace* learners;
+    const long long* by_level;
     long long rows;
     int count, fits, columns;  // columns: functions of all learners
+
+    __device__ RowsByLevel<T> rows_by_level(const LearnerPlace& learner) const {
+        const long long* begins = by_level + learner.by_level;
+        return {begins, begins + learner.functions + 1, values + parts[learner.begin_part].values,
+                learner.functions, rows};
+    }
 };
 
 // ---- X' W u -------------------------------------------------------------------------
@@ -157,9 +166,14 @@ __device__ void accumulate_all_moments(const Designs<T>& designs, const int* pai
         const long long pair = unit / designs.fits, fit = unit % designs.fits;
         const int chunk = pairs[2 * pair + 1];
         const LearnerPlace& learner = designs.learners[pairs[2 * pair]];
-        double* result = sums + learner.sums * designs.fits +
-                         (chunk * static_cast<long long>(designs.fits) + fit) * learner.functions;
-        accumulate_moments(designs, learner, chunk, u + fit * designs.rows, shared, result);
+        const double* own = u + fit * designs.rows;
+        const long long partial = learner.by_level < 0 ? chunk : 0;
+        double* result =
+            sums + learner.sums * designs.fits + (partial * designs.fits + fit) * learner.functions;
+        if (learner.by_level < 0)
+            accumulate_moments(designs, learner, chunk, own, shared, result);
+        else
+            designs.rows_by_level(learner).add(chunk, learner.chunks, own, result);
     }
 }
 
@@ -191,14 +205,14 @@ struct Fitted {
     double* scores;        // [fit][learner]
 };
 
-/// The moment c of a function, in a fit: the sum over the chunks of the rows.
+/// The moment c of a function, in a fit: the sum of its partial sums.
 struct Moments {
     const double* sums;
-    long long functions, chunks, stride;  // stride: from a chunk to the next chunk
+    long long partials, stride;  // stride: from a sum to the next sum
 
     __device__ double operator()(int f) const {
         double total = 0;
-        for (long long chunk = 0; chunk < chunks; ++chunk) total += sums[chunk * stride + f];
+        for (long long i = 0; i < partials; ++i) total += sums[i * stride + f];
         return total;
     }
 };
@@ -261,7 +275,7 @@ __device__ void fit_all(const Designs<T>& designs, const Matrices& matrices, con
         const int fit = static_cast<int>(unit % designs.fits);
         const LearnerPlace& learner = designs.learners[unit / designs.fits];
         const Moments moments{sums + learner.sums * designs.fits + fit * learner.functions,
-                              learner.functions, learner.chunks, designs.fits * learner.functions};
+                              learner.partials, designs.fits * learner.functions};
         double* coefficients =
             fitted.coefficients + fit * static_cast<long long>(designs.columns) + learner.column;
         double score;
@@ -768,8 +782,8 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     __shared__ double row_storage[(threads / warp_threads + 1) * RowSums::most];
     BlockReduce<double> reduce(sum_storage);
     BlockReduce<Located<double>> best(best_storage);
-    const Designs<T> designs{all.first, all.values, all.offsets, all.parts,  all.learners,
-                             all.rows,  all.count,  all.fits,    all.columns};
+    const Designs<T> designs{all.first,    all.values, all.offsets, all.parts, all.learners,
+                             all.by_level, all.rows,   all.count,   all.fits,  all.columns};
     const Matrices matrices{all.gram, all.inverse, all.cones, all.systems};
     const Fitted fitted{all.coefficients, all.scores};
     const Observations data{all.y,    all.weights, all.held_out, all.y_stride, all.weight_stride,

@@ -80,7 +80,7 @@ class BoostedGAMClassifier(AdditiveModel):
     )
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
     ) -> BoostedGAMClassifier:
         """Fit the model.
 
@@ -108,11 +108,11 @@ class BoostedGAMClassifier(AdditiveModel):
                 "family must be a family of classes, such as binomial or prop_odds, "
                 f"got {self.family!r}"
             )
-        data = self._training(X, None, sample_weight, offset)
+        data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
-            labels, w = _inputs.labels(y, data.frame.rows), data.weights
+            labels, w = _inputs.labels(data.y, data.frame.rows), data.weights
             classes = _inputs.sorted_classes(
-                y, labels if w is None else labels[on_host(w) > 0]
+                data.y, labels if w is None else labels[on_host(w) > 0]
             )
             if len(classes) < 2:
                 raise ValueError(

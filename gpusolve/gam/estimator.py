@@ -187,7 +187,7 @@ class BoostedGAM(AdditiveModel):
     default_family = "gaussian"
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
     ) -> BoostedGAM:
         """Fit the model.
 
@@ -197,6 +197,7 @@ class BoostedGAM(AdditiveModel):
             NumPy, CuPy, pandas, or any object that supports
             ``__cuda_array_interface__`` or DLPack; in any memory layout.
         y : (n,) array_like
+            Optional for a model of `gamboost`, whose formula names it.
         sample_weight : (n,) array_like, optional
             Not negative.
         offset : float or (n,) array_like, optional
@@ -223,9 +224,9 @@ class BoostedGAM(AdditiveModel):
         """
         check_parameters(self)
         family = family_of(self.family or self.default_family)
-        data = self._training(X, None, sample_weight, offset)
+        data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
-            response = family.prepare(y, data.frame.like)
+            response = family.prepare(data.y, data.frame.like)
             self._fit(X, replace(data, y=response), family)
         return self
 

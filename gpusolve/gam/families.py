@@ -209,6 +209,10 @@ class Huber(AdaptiveFamily):
     nuisance_in_cuda = "median"
     delta: float | None = None
 
+    @property
+    def has_one_loss(self) -> bool:
+        return not self.adaptive
+
     def offset(self, y: Array, w: Array | None) -> float:
         median = float(weighted_quantile(y, w))
         delta = float(self.nuisance(y, median, w))

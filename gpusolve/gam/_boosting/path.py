@@ -76,6 +76,10 @@ class Path:
             np.add.at(coef[fit], some, self.updates[fit][:iteration])
         return coef
 
+    def total_risk(self, iteration: int) -> float:
+        """The sum of the risks of all fits of a batch after some of the steps."""
+        return float(self.risk[:, iteration].sum())
+
     def followed_by(self, later: Path) -> Path:
         """The path with the steps of `later` appended, which continues it."""
 

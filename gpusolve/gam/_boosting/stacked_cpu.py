@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.threads import Work, is_part, one_blas_thread, workers
+from ..._device.launch import pieces
+from ..._device.threads import Work, one_blas_thread, workers
 from .._families.location import weighted_sum
 from .._terms.rows import (
     DesignPart,
@@ -29,12 +30,10 @@ from .batch import Fits
 from .path import Path
 from .problem import Cone, PreparedLearners
 from .stump import fitted_stump, sides_of
+from .watch import UNWATCHED, Watch
 
 Floats = NDArray[np.float64]
 Run = Callable[[Work], None]
-
-PROGRESS_DELAY = 2.0
-"""Seconds until a progress bar appears."""
 
 CHUNK_WIDTH = 32
 """The most values in a row of learners that are multiplied together."""
@@ -260,8 +259,8 @@ class Passes:
         if self.made.out_of_bag is not None:
             self.made.out_of_bag[:, step] = held_out[0][:, 0]
 
-    def finish(self) -> None:
-        """Complete the path after the last step."""
+    def finish(self, made: Path) -> None:
+        """Complete the path of the steps that were made."""
 
 
 class Blocks(Passes):
@@ -272,7 +271,6 @@ class Blocks(Passes):
         self.bases = compact_part(self.problem.basis)
         k = self.problem.functions
         self.c = self.joined.reshape(-1, k)
-        self.coef = np.zeros_like(self.c)
         self.blocks: dict[int, Floats] = {}
         self.decrements: list[float] = []
         return len(self.problem), max(rows, k**2)
@@ -293,7 +291,6 @@ class Blocks(Passes):
     def advance(self, fit: int, learner: int, update: Floats, run: Run) -> None:
         c, gram = self.c[learner], self.problem.gram[learner][fit]
         self.decrements.append(float(update @ (2 * c - gram @ update)))
-        self.coef[learner] += update
         self.c -= self.block(learner, run) @ update
 
     def block(self, learner: int, run: Run) -> Floats:
@@ -313,18 +310,18 @@ class Blocks(Passes):
     def record(self, step: int) -> None:
         """Nothing: `finish` computes the risks."""
 
-    def finish(self) -> None:
+    def finish(self, made: Path) -> None:
         """Compute all risks from the last risk and the decrement of each step.
 
         The sum runs backwards, from small to large numbers, so that no digits cancel.
         """
-        residual = self.y - self.f[0]
-        for j in self.blocks:
-            residual = residual - self.problem.rows[j].multiply(self.coef[j])
+        residual, (coef,) = self.y - self.f[0], made.coef(len(self.problem))
+        for j in np.unique(made.selected).tolist():
+            residual = residual - self.problem.rows[j].multiply(coef[j])
         w = self.weights[0]
         last = residual @ (residual if w is None else w * residual)
-        risks = np.cumsum([last, *self.decrements[::-1]])
-        self.made.risk[0] = risks[::-1]
+        risks = np.cumsum([last, *self.decrements[: len(made)][::-1]])
+        made.risk[0] = risks[::-1]
 
 
 def curvature_along(d: Floats, h: Floats, w: Floats | None) -> float:
@@ -354,10 +351,10 @@ def fitted_in_cone(cone: Cone, fit: int, moments: Floats) -> Floats:
     return b if T is None else T @ b
 
 
-def boost(fits: Fits, steps: int, method: str = "stacked") -> Path:
+def boost(
+    fits: Fits, steps: int, method: str = "stacked", watch: Watch = UNWATCHED
+) -> Path:
     """`boost_family` on the host."""
-    from tqdm import tqdm
-
     count, has_passes = fits.problem.fits, method == "stacked"
     nuisances = fits.family.nuisances
     made = Path(
@@ -372,15 +369,13 @@ def boost(fits: Fits, steps: int, method: str = "stacked") -> Path:
     with one_blas_thread():
         state = Passes(fits, made) if has_passes else Blocks(fits, made)
     with workers(state.items, state.rows_of_item) as run:
-        state.record(0)
-        for step in tqdm(
-            range(steps),
-            desc="boosting",
-            delay=PROGRESS_DELAY,
-            disable=is_part() or None,
-            leave=False,
-        ):
-            state.step(step, run)
-            state.record(step + 1)
-        state.finish()
+
+        def make(piece: slice) -> None:
+            if piece.start > 0:
+                state.step(piece.start - 1, run)
+            state.record(piece.start)
+
+        done = watch.follow(steps, pieces(steps + 1, 1), make, made.total_risk)
+        made = made.until(done)
+        state.finish(made)
     return made

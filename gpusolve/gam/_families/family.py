@@ -55,6 +55,11 @@ class Family(ABC):
         """The number q of the numbers that an adaptive parameter consists of."""
         return 1
 
+    @property
+    def has_one_loss(self) -> bool:
+        """Whether risks with different adaptive parameters can be compared."""
+        return True
+
     def prepare(self, y: Any, X: Array) -> Array:
         """The response of the rows of X, as a fit keeps it: (n,) of float64.
 

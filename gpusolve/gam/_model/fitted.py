@@ -123,8 +123,7 @@ class FittedModel(Estimator):
     def _frame(self, X: Any, device: str = "auto") -> Frame:
         """The columns of `X` that the learners read; all columns without learners."""
         _inputs.check_dense(X, "X")
-        if self.formula_ is not None:
-            X = self.formula_.columns(X)
+        X = self._columns_of(X)
         if self.learners is not None:
             terms = bind_learners(self.learners)
             read = [name for term in terms for name in term.columns]
@@ -134,6 +133,10 @@ class FittedModel(Estimator):
         array = _inputs.real_array(X, "X", missing=self.missing != "error")
         array = _inputs.to_device(_inputs.checked_matrix(array), device)
         return Frame(dict(zip(_inputs.column_labels(X), array.T, strict=True)))
+
+    def _columns_of(self, X: Any) -> Any:
+        """The columns that the formula computes from `X`; `X` without a formula."""
+        return X if self.formula_ is None else self.formula_.columns(X)
 
     def _covariates(self, X: Any) -> Frame:
         """The columns for a prediction, with the features of the fit."""

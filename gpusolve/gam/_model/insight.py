@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._boosting.trend import FALL, late_share
 from .._plots.effects import Samples
 from .._plots.plot import Risks, plot
 from .._selection.importance import risk_reductions, selection_frequencies
@@ -107,6 +108,12 @@ class Insight(FittedModel):
             "offset": offsets,
             "risk per row": f"{risk[0]:.4g} to {risk[-1]:.4g}",
         }
+        late = late_share(risk)
+        if late > FALL:
+            facts["still falling"] = (
+                f"{late:.1%} of the decrease in the last tenth of the iterations: "
+                "max_iter may be too small, see cv_stop"
+            )
         lines = [
             Line(
                 name,
