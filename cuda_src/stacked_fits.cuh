@@ -53,7 +53,7 @@ struct StackedFits {
     double* coefficients;  // work: [fit][column]
     double* scores;        // work: [fit][learner]
     double* partial;       // work: [fit][18][row chunk]
-    double* searches;      // work: [fit][4]
+    double* searches;      // work: [fit][4 q + 9], for q nuisance parameters
     double* candidates;    // work: [fit], risks
     const int* allowed;    // [predictor][learner], may be null
     int* selected;

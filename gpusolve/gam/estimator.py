@@ -75,8 +75,8 @@ class BoostedGAM(AdditiveModel):
         has families other than the Gaussian, learners other than splines with the same
         knots, constraints, early stopping and a callback.
     callback : callable, optional
-        ``callback(iteration, risk)`` after each iteration, on a GPU after 50 at a time; a
-        true result ends the fit. The risk is that of the training data, summed over
+        ``callback(iteration, risk)`` after each iteration, on a GPU after 50 at a time.
+        A true result ends the fit. The risk is that of the training data, summed over
         the classes. Not with `early_stopping`.
     progress : bool, optional
         Whether a progress bar is shown. By default on a terminal, if the fit takes more
@@ -154,7 +154,7 @@ class BoostedGAM(AdditiveModel):
     If `X` is float32, the designs are stored as float32, which halves the memory; all
     sums are in float64.
 
-    A scaled step is ``learning_rate / h`` times the fit d, where h is the mean, weighted
+    A scaled step is ``learning_rate / h`` times the fit d. Here h is the mean, weighted
     by ``w d^2``, of the curvatures of the loss, see `Family.curvature`. This is a step
     of Newton's method along d. A curvature is the slope of the gradient between
     f and the best f of the row, not only at f; so a step does not go
@@ -266,9 +266,8 @@ class BoostedGAM(AdditiveModel):
             )
         data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
-            target = _inputs.target(data.y, data.frame.like)
-            family.check(target)
-            self._fit(X, replace(data, y=target), family)
+            response = family.prepare(data.y, data.frame.like)
+            self._fit(X, replace(data, y=response), family)
         return self
 
     @property
@@ -315,7 +314,7 @@ class BoostedGAM(AdditiveModel):
         """
         check_kind(kind)
         (f,) = self._links(X, iteration, offset)
-        return self._predicted(f, kind)
+        return self._predicted(f, kind, iteration)
 
     def staged_predict(
         self,
@@ -338,12 +337,16 @@ class BoostedGAM(AdditiveModel):
         (n,) float64 array
         """
         check_kind(kind)
-        return (self._predicted(f, kind) for (f,) in self._stages(X, offset))
+        stages = enumerate(self._stages(X, offset), 1)
+        return (self._predicted(f, kind, step) for step, (f,) in stages)
 
-    def _predicted(self, f: Array, kind: str) -> Array:
+    def _predicted(self, f: Array, kind: str, iteration: int | None) -> Array:
         """The response or the link for the additive predictor."""
+        if kind == "link":
+            return f
         with current_device(f):
-            return f if kind == "link" else self.family_.response(f)
+            s = namespace(f).asarray(self._nuisance(iteration)[0])
+            return self.family_.mean(f, s)
 
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
@@ -371,7 +374,7 @@ class BoostedGAM(AdditiveModel):
         if offset is None:
             offset = self._own_offset(X)
         (f,) = self._links(X, None, offset)
-        found = self.path_.nuisance
+        (s,) = self._nuisance(None)
         with current_device(f):
             y = _inputs.one_per_row(y, "y", f)
             w = _inputs.observation_weights(sample_weight, f)
@@ -383,7 +386,7 @@ class BoostedGAM(AdditiveModel):
                 self.family_,
                 y[kept],
                 f[kept],
-                namespace(f).asarray(0.0 if found is None else found[-1]),
+                namespace(f).asarray(s),
                 None if w is None else w[kept],
                 start,
             )
@@ -402,9 +405,9 @@ def explained_deviance(
 
     s is the parameter of the family, and start the offset.
     """
-    perfect = family.least_loss(y, s)
 
-    def deviance(at: Array) -> float:
+    def deviance(at: Array, s: Array) -> float:
+        perfect = family.least_loss(y, s)
         return float(weighted_sum(family.loss(y, at, s) - perfect, w))
 
     if is_vector(start):
@@ -415,5 +418,5 @@ def explained_deviance(
             return float(float(abs(y - family.response(f)).max()) <= rounding)
         constant = namespace(y).full(y.shape, family.offset(y, w))
     with np.errstate(over="ignore"):
-        total = deviance(constant)
-        return 1 - deviance(f) / total if total > 0 else 0.0
+        total = deviance(constant, family.parameter_at(y, constant, w, s))
+        return 1 - deviance(f, s) / total if total > 0 else 0.0

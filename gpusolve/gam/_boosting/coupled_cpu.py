@@ -30,7 +30,7 @@ class CoupledPasses(Passes):
         every = slice(None, None, self.predictors)
         weights = self.problem.weights
         self.model_weights = None if weights is None else weights[every]
-        self.held_out = None if self.out_of_bag is None else self.out_of_bag[every]
+        self.held_out = None if fits.out_of_bag is None else fits.out_of_bag[every]
 
     def by_predictor(self, f: Floats) -> Floats:
         """The rows of all fits, (F, n), as (P, M, n); a view."""

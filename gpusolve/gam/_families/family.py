@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
+from .. import _inputs
+from .location import apply_weights, weighted_sum
 
 FAMILIES_IN_CUDA = '#include "families.cuh"'
 """The definitions of the families that have names."""
@@ -60,12 +62,27 @@ class Family(ABC):
         return self.parameter is None
 
     @property
+    def nuisances(self) -> int:
+        """The number q of the numbers that an adaptive parameter consists of."""
+        return 1
+
+    @property
     def has_one_loss(self) -> bool:
         """Whether risks with different adaptive parameters can be compared."""
         return True
 
+    def prepare(self, y: Any, X: Array) -> Array:
+        """The response of the rows of X, as a fit keeps it: (n,) of float64.
+
+        Rows can be taken from it. ValueError or TypeError unless y is a response of
+        this family.
+        """
+        target = _inputs.target(y, X)
+        self.check(target)
+        return target
+
     def check(self, y: Array) -> None:
-        """ValueError unless y is a response of this family."""
+        """ValueError unless y, (n,), is a response of this family."""
         return
 
     @abstractmethod
@@ -80,7 +97,10 @@ class Family(ABC):
         return self.offset(y - start, w)
 
     def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
-        """The family's parameter at f: a number, or (F, 1) for f of shape (F, n)."""
+        """The family's parameter at f: a number, or (F, 1) for f of shape (F, n).
+
+        Of q numbers if there are several: (q,), or (F, q).
+        """
         return np.float64(self.parameter)
 
     @abstractmethod
@@ -97,6 +117,10 @@ class Family(ABC):
         This is for losses that are least at ``f = y``.
         """
         return self.loss(y, y, s)
+
+    def parameter_at(self, y: Array, f: Array, w: Array | None, s: Array) -> Array:
+        """The parameter of the best constant f of a model with the parameter s."""
+        return s
 
     def curvature(self, y: Array, f: Array, s: Array) -> Array | None:
         """What scales the steps: the curvature of the loss; s is the parameter.
@@ -115,9 +139,33 @@ class Family(ABC):
         """
         return 1.0
 
+    def arrange(self, y: Array) -> Any:
+        """What `weighted_gradient` and `risks` read of y, which all their calls share.
+
+        Families whose rows depend on each other have these three methods of their own.
+        """
+        return y
+
+    def weighted_gradient(self, y: Any, f: Array, s: Array, w: Array | None) -> Array:
+        """The negative gradient times w, of all rows; y is arranged."""
+        u = self.gradient(y, f, s)
+        return u if w is None else apply_weights(u, w)
+
+    def risks(self, y: Any, f: Array, s: Array, *weights: Array | None) -> list[Array]:
+        """The sum of losses with each of the weights; y is arranged.
+
+        Each is of shape (F, 1) for f of shape (F, n).
+        """
+        losses = namespace(f).broadcast_to(self.loss(y, f, s), f.shape)
+        return [weighted_sum(losses, w) for w in weights]
+
     def response(self, f: Array) -> Array:
         """The predicted response: the mean, or the quantile or expectile."""
         return f
+
+    def mean(self, f: Array, s: Array) -> Array:
+        """The predicted response for the parameter s; by default `response`."""
+        return self.response(f)
 
     def check_risk(self, risk: Array) -> None:
         """ValueError if a risk of a path, (..., steps + 1), is not finite.

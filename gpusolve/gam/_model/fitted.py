@@ -96,6 +96,14 @@ class FittedModel(Estimator):
     def _intercepts(self) -> NDArray[np.float64]:
         return np.array([path.offset for path in self.paths_])
 
+    def _nuisance(self, iteration: int | None) -> list[Any]:
+        """The adaptive parameter of each fit after the iteration; 0 without it."""
+        step = self._iteration(iteration)
+        return [
+            0.0 if path.nuisance is None else path.nuisance[step]
+            for path in self.paths_
+        ]
+
     def _columns(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
         """The coefficients of the columns, from (K, k) coefficients of functions."""
         found = [
