@@ -19,7 +19,10 @@
 //   shape:  s is solve(mean of term(y, f)), a pass over the rows;
 //   theta:  s is search.theta() after `auto search = family.start(sum of moments(y, f))` and
 //           `while (!search.done) search.update(sum of terms(y, f, search.theta()))`, a pass
-//           for each sum.
+//           for each sum;
+//   thresholds: s points to the thresholds of `ThresholdSearch`, a pass for the first guess and
+//           for each step;
+//   pairs:  u and the loss depend on all pairs of rows, see ranks.cuh.
 //
 // Sources. Hofner, Mayr, Robinzonov & Schmid, "Model-based Boosting in R" (2014); Lawless,
 // "Negative Binomial and Mixed Poisson Regression" (1987); Minka, "Estimating a Gamma Distribution"
@@ -27,23 +30,15 @@
 
 #pragma once
 
+#include "floating.cuh"
 #include "gamma_function.cuh"
+#include "thresholds.cuh"
 
 /// How a family finds its parameter; see above.
-enum class Nuisance { fixed, median, shape, theta };
+enum class Nuisance { fixed, median, shape, theta, thresholds, pairs };
 
 /// The limits of a shape and of theta.
 static constexpr double least_nuisance = 1e-8, most_nuisance = 1e8;
-
-/// log(1 + exp(x)) without overflow.
-static __device__ __forceinline__ double softplus(double x) {
-    return fmax(x, 0.0) + log1p(exp(-fabs(x)));
-}
-
-/// 1 / (1 + exp(-x)).
-static __device__ __forceinline__ double logistic(double x) {
-    return 1 / (1 + exp(-x));
-}
 
 struct Gaussian {
     static constexpr Nuisance nuisance = Nuisance::fixed;
@@ -164,6 +159,58 @@ struct Poisson {
     __device__ double curvature(double y, double f, double) const { return (y + exp(f)) / 2; }
 };
 
+/// y is 0 or 1, see ranks.cuh.
+struct AUC {
+    static constexpr Nuisance nuisance = Nuisance::pairs;
+    static constexpr bool is_curved = false;
+    double parameter;
+};
+
+/// y is one of `parameter` ordered classes, and s has the thresholds between them.
+struct PropOdds {
+    static constexpr Nuisance nuisance = Nuisance::thresholds;
+    static constexpr bool is_curved = true;
+    double parameter;
+
+    __device__ int count() const { return static_cast<int>(parameter) - 1; }
+    __device__ double gradient(double y, double f, const double* s) const {
+        return logistic(lower(y, s) - f) - logistic(f - upper(y, s));
+    }
+    __device__ double loss(double y, double f, const double* s) const {
+        const double below = lower(y, s), above = upper(y, s);
+        return softplus(f - above) + softplus(below - f) - log(-expm1(below - above));
+    }
+    __device__ double curvature(double y, double f, const double* s) const {
+        return (logistic(lower(y, s) - f) + logistic(f - upper(y, s))) / 2;
+    }
+
+  private:
+    __device__ double lower(double y, const double* s) const {
+        return y > 0 ? s[static_cast<int>(y) - 1] : -Floating<double>::infinity();
+    }
+    __device__ double upper(double y, const double* s) const {
+        return y < count() ? s[static_cast<int>(y)] : Floating<double>::infinity();
+    }
+};
+
+/// `parameter` is the power of the mean that the variance is proportional to, between 1 and 2.
+struct Tweedie {
+    static constexpr Nuisance nuisance = Nuisance::fixed;
+    static constexpr bool is_curved = true;
+    double parameter;
+
+    __device__ double gradient(double y, double f, double) const {
+        return y * exp((1 - parameter) * f) - exp((2 - parameter) * f);
+    }
+    __device__ double loss(double y, double f, double) const {
+        const double low = parameter - 1, high = 2 - parameter;
+        return exp(high * f) / high + y * exp(-low * f) / low - pow(y, high) / (low * high);
+    }
+    __device__ double curvature(double y, double f, double) const {
+        return (y * exp((1 - parameter) * f) + exp((2 - parameter) * f)) / 2;
+    }
+};
+
 /// s is the shape, given or of maximum likelihood.
 template <Nuisance found>
 struct Gamma {
@@ -273,4 +320,61 @@ struct NegativeBinomial {
             r * r / whole - trigamma_minus_inverse(theta) + trigamma_minus_inverse(whole);
         return {theta * slope, theta * (slope + theta * curvature)};
     }
+};
+
+/// Counts above zero of a negative binomial distribution with mean exp(f). Divided by
+/// exp(log_rest), the share of these counts is `share`, and theta mu / (theta + mu) is `pull`:
+/// log_rest is negative where the share, which is then proportional to mu, would underflow.
+struct Truncation {
+    double exponent, share, log_rest, pull;  // exponent: -log P(y = 0)
+
+    __device__ Truncation(double f, double theta) {
+        constexpr double least = -50;  // log(1 + exp(x)) is exp(x) below it, up to rounding
+        const double log_theta = log(theta), raised = fmax(f, fmin(log_theta, 0.0) + least);
+        exponent = theta * softplus(raised - log_theta);
+        share = -expm1(-exponent);
+        log_rest = f - raised;
+        pull = theta * logistic(raised - log_theta);
+    }
+};
+
+/// The distribution of `NegativeBinomial` for counts above zero.
+template <Nuisance found>
+struct Hurdle {
+    static constexpr Nuisance nuisance = found;
+    static constexpr bool is_curved = true;
+    double parameter;
+
+    __device__ double gradient(double y, double f, double s) const {
+        const Truncation truncated(f, s);
+        return y * logistic(log(s) - f) - truncated.pull / truncated.share;
+    }
+    __device__ double loss(double y, double f, double s) const {
+        const Truncation truncated(f, s);
+        return whole().loss(y, f, s) + log(truncated.share) + truncated.log_rest;
+    }
+    __device__ double curvature(double y, double f, double s) const {
+        const Truncation truncated(f, s);
+        return (y * logistic(log(s) - f) + truncated.pull / truncated.share) / 2;
+    }
+    __device__ Two moments(double y, double f) const {
+        const Two sums = whole().moments(y, f);
+        const double mean = fmax(exp(f), 1e-100);  // its square is not 0
+        return {sums.first + mean * mean / expm1(mean), sums.second};
+    }
+    __device__ ThetaSearch start(Two sums) const { return whole().start(sums); }
+
+    /// As for all counts, plus the derivatives of -log P(y > 0).
+    __device__ Two terms(double y, double f, double theta) const {
+        const Two sums = whole().terms(y, f, theta);
+        const Truncation truncated(f, theta);
+        const double odds = 1 / expm1(truncated.exponent);         // P(y = 0) / P(y > 0)
+        const double slope = truncated.pull - truncated.exponent;  // of log P(y = 0)
+        const double curvature = slope + truncated.pull * truncated.pull / theta;
+        return {sums.first + odds * slope,
+                sums.second + odds * (curvature + slope * slope * (1 + odds))};
+    }
+
+  private:
+    __device__ NegativeBinomial<found> whole() const { return {parameter}; }
 };

@@ -258,11 +258,15 @@ class BoostedGAM(AdditiveModel):
         """
         check_parameters(self)
         family = family_of(self.family or self.default_family)
+        if family.predictors > 1:
+            raise ValueError(
+                "family must have one predictor: BoostedDistribution and "
+                f"BoostedGAMClassifier have several, got {family!r}"
+            )
         data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
-            target = _inputs.target(data.y, data.frame.like)
-            family.check(target)
-            self._fit(X, replace(data, y=target), family)
+            response = family.prepare(data.y, data.frame.like)
+            self._fit(X, replace(data, y=response), family)
         return self
 
     @property
@@ -309,7 +313,7 @@ class BoostedGAM(AdditiveModel):
         """
         check_kind(kind)
         (f,) = self._links(X, iteration, offset)
-        return self._predicted(f, kind)
+        return self._predicted(f, kind, iteration)
 
     def staged_predict(
         self,
@@ -332,12 +336,16 @@ class BoostedGAM(AdditiveModel):
         (n,) float64 array
         """
         check_kind(kind)
-        return (self._predicted(f, kind) for (f,) in self._stages(X, offset))
+        stages = enumerate(self._stages(X, offset), 1)
+        return (self._predicted(f, kind, step) for step, (f,) in stages)
 
-    def _predicted(self, f: Array, kind: str) -> Array:
+    def _predicted(self, f: Array, kind: str, iteration: int | None) -> Array:
         """The response or the link for the additive predictor."""
+        if kind == "link":
+            return f
         with current_device(f):
-            return f if kind == "link" else self.family_.response(f)
+            s = namespace(f).asarray(self._nuisance(iteration)[0])
+            return self.family_.mean(f, s)
 
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
@@ -365,7 +373,7 @@ class BoostedGAM(AdditiveModel):
         if offset is None:
             offset = self._own_offset(X)
         (f,) = self._links(X, None, offset)
-        found = self.path_.nuisance
+        (s,) = self._nuisance(None)
         with current_device(f):
             y = _inputs.one_per_row(y, "y", f)
             w = _inputs.observation_weights(sample_weight, f)
@@ -377,7 +385,7 @@ class BoostedGAM(AdditiveModel):
                 self.family_,
                 y[kept],
                 f[kept],
-                namespace(f).asarray(0.0 if found is None else found[-1]),
+                namespace(f).asarray(s),
                 None if w is None else w[kept],
                 start,
             )
@@ -396,9 +404,9 @@ def explained_deviance(
 
     s is the parameter of the family, and start the offset.
     """
-    perfect = family.least_loss(y, s)
 
-    def deviance(at: Array) -> float:
+    def deviance(at: Array, s: Array) -> float:
+        perfect = family.least_loss(y, s)
         return float(weighted_sum(family.loss(y, at, s) - perfect, w))
 
     if is_vector(start):
@@ -409,5 +417,5 @@ def explained_deviance(
             return float(float(abs(y - family.response(f)).max()) <= rounding)
         constant = namespace(y).full(y.shape, family.offset(y, w))
     with np.errstate(over="ignore"):
-        total = deviance(constant)
-        return 1 - deviance(f) / total if total > 0 else 0.0
+        total = deviance(constant, family.parameter_at(y, constant, w, s))
+        return 1 - deviance(f, s) / total if total > 0 else 0.0

@@ -35,8 +35,6 @@ WINDOW_BYTES = 48 * 1024
 more functions are summed window after window."""
 SUMS_OF_A_FIT = 18
 """Number of float64 for each row chunk and fit: ``RowSums::most``."""
-SEARCH_SIZE = 4
-"""Number of float64 in ``MedianSearch`` and ``ThetaSearch``."""
 
 BY_MATRIX, BY_DIAGONAL, BY_CUT = range(3)
 """``Kind`` in ``stacked_fits.cuh``."""
@@ -45,7 +43,7 @@ LEARNER_PLACE = StructType(
     "LearnerPlace",
     """
     long long begin_part, end_part, functions, column, kind, matrix, entries, sums;
-    long long chunks, shift, pitch, window, inequalities, cone;
+    long long chunks, partials, by_level, shift, pitch, window, inequalities, cone;
     """,
 )
 STACKED_FITS = StructType(
@@ -60,6 +58,7 @@ STACKED_FITS = StructType(
     const double* gram;
     const double* inverse;
     const double* cones;
+    const long long* by_level;
     const double* y;
     const double* weights;
     const double* held_out;
@@ -71,6 +70,8 @@ STACKED_FITS = StructType(
     double* scores;
     double* partial;
     double* searches;
+    double* candidates;
+    const int* allowed;
     int* selected;
     double* updates;
     double* risk;
@@ -81,7 +82,7 @@ STACKED_FITS = StructType(
     double parameter;
     int count, fits, columns, pair_count, systems, row_chunks;
     int begin, end, steps, functions;
-    int scaled;
+    int scaled, predictors, made, is_cyclic;
     """,
 )
 """See ``stacked_fits.cuh``, as for `LEARNER_PLACE`."""
@@ -226,8 +227,45 @@ def first_too_large(problem: PreparedLearners, device: Device) -> int | None:
     return next((j for j, size in enumerate(vectors_of(problem)) if size > free), None)
 
 
+class Levels(NamedTuple):
+    """The rows by level, of the factors with more levels than a window.
+
+    Attributes
+    ----------
+    places : (K,) array on the host
+        Where the list of each learner begins; -1 for a learner without a list.
+    lists : int64 array or None
+        As ``RowsByLevel``: the begins of the levels, then the rows in their order.
+    """
+
+    places: Numbers
+    lists: Array | None
+
+
+def levels_of(problem: PreparedLearners, sums: Sequence[Sums]) -> Levels:
+    """The lists of rows by level, on the device of the designs."""
+    places = np.full(len(problem), -1)
+    lists: list[Array] = []
+    size = 0
+    for j, (design, own) in enumerate(zip(problem.rows, sums, strict=True)):
+        if problem.is_diagonal(j) and design.functions > own.window:
+            lists.append(rows_by_level(design))
+            places[j] = size
+            size += lists[-1].size
+    return Levels(places, flatten_matrices(lists) if lists else None)
+
+
+def rows_by_level(design: Rows) -> Array:
+    """Where the rows of each level begin, and the rows in the order of the levels."""
+    (part,) = design.parts
+    xp = namespace(part.first)
+    order = xp.argsort(part.first, kind="stable").astype(np.int64)
+    begins = xp.searchsorted(part.first[order], xp.arange(design.functions + 1))
+    return xp.concatenate([begins.astype(np.int64), order])
+
+
 def places_of(
-    problem: PreparedLearners, sums: Sequence[Sums], chunks: Numbers
+    problem: PreparedLearners, sums: Sequence[Sums], chunks: Numbers, levels: Levels
 ) -> NDArray[Any]:
     """``LearnerPlace`` of each learner, (K,)."""
     types = [(name, np.int64) for name in LEARNER_PLACE.names]
@@ -241,8 +279,10 @@ def places_of(
     places["kind"] = [kind_of(problem, j) for j in range(len(problem))]
     entries = np.array([gram[0].size for gram in problem.gram], np.int64)
     places["matrix"], places["entries"] = begins_of(entries), entries
-    places["sums"] = begins_of(functions * chunks)
-    places["chunks"] = chunks
+    partials = np.where(levels.places < 0, chunks, 1)
+    places["sums"] = begins_of(functions * partials)
+    places["chunks"], places["partials"] = chunks, partials
+    places["by_level"] = levels.places
     for name in ("shift", "pitch", "window"):
         places[name] = [getattr(own, name) for own in sums]
     places["inequalities"] = inequalities
@@ -260,9 +300,9 @@ def pairs_of(chunks: Numbers) -> NDArray[np.int32]:
     return np.array(pairs, np.int32)
 
 
-def instance(dtype: Any, family: str) -> str:
+def instance(dtype: Any, family: str, kernel: str = "boost_stacked") -> str:
     """The name of a kernel with its template arguments."""
-    return f"boost_stacked<{CUDA_TYPES[np.dtype(dtype)]}, {family}, {THREADS}>"
+    return f"{kernel}<{CUDA_TYPES[np.dtype(dtype)]}, {family}, {THREADS}>"
 
 
 def inequalities_of(problem: PreparedLearners) -> Numbers:
@@ -294,6 +334,11 @@ def cones_of(problem: PreparedLearners) -> Array | None:
     return flatten_matrices(found) if found else None
 
 
+def search_size(nuisances: int) -> int:
+    """Number of float64 in a ``ThresholdSearch``; other searches are smaller."""
+    return 4 * nuisances + 9
+
+
 def doubles_of(array: Array | None) -> Array | None:
     """The array as the kernel reads it, or None."""
     return None if array is None else contiguous(array, np.float64)
@@ -302,8 +347,9 @@ def doubles_of(array: Array | None) -> Array | None:
 def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> Path:
     """`boost_family` on a device: a launch, or several with a watchdog or a watch."""
     problem, y, cuda = fits.problem, fits.y, fits.family.cuda
-    xp = namespace(y)
+    xp, predictors = namespace(y), fits.family.predictors
     count, rows = problem.fits, len(problem.rows[0])
+    models = count // predictors
     designs = designs_of(problem.rows, problem.basis)
     free = free_shared_memory(device)
     sums = [
@@ -311,11 +357,13 @@ def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> P
         for design in problem.rows
     ]
     needed = max(*vectors_of(problem), *(own.bytes for own in sums))
-    name = instance(designs.values.dtype, cuda.type)
+    loop = "boost_stacked" if predictors == 1 else "boost_coupled"
+    name = instance(designs.values.dtype, cuda.type, loop)
     (kernel,) = device.kernels("stacked", (name,), cuda.definitions)
     blocks, chunks = launch_shape(kernel, designs.row_bytes, rows, needed, count)
-    row_chunks = max(1, blocks // count)
-    places = places_of(problem, sums, chunks)
+    row_chunks = max(1, blocks // models)
+    levels = levels_of(problem, sums)
+    places = places_of(problem, sums, chunks, levels)
     pairs = pairs_of(chunks)
     columns = int(places["functions"].sum())
 
@@ -331,7 +379,7 @@ def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> P
         doubles(count, steps, problem.functions),
         doubles(count, steps + 1),
         "stacked",
-        doubles(count, steps + 1),
+        doubles(count, steps + 1, fits.family.nuisances),
         doubles(count, steps + 1),
     )
     values = {
@@ -344,17 +392,22 @@ def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> P
         "gram": flatten_matrices(problem.gram),
         "inverse": flatten_matrices(problem.inverse),
         "cones": cones_of(problem),
+        "by_level": levels.lists,
         "y": contiguous(y, np.float64),
         "weights": doubles_of(problem.weights),
         "held_out": doubles_of(fits.out_of_bag),
         "rates": xp.asarray(fits.rates),
         "f": xp.zeros((count, rows)) + fits.start,
         "u": doubles(count, rows),
-        "sums": doubles(count * int((places["functions"] * places["chunks"]).sum())),
+        "sums": doubles(count * int((places["functions"] * places["partials"]).sum())),
         "coefficients": doubles(count, columns),
         "scores": doubles(count, len(places)),
         "partial": doubles(count, row_chunks, SUMS_OF_A_FIT),
-        "searches": doubles(count, SEARCH_SIZE),
+        "searches": doubles(count, search_size(fits.family.nuisances)),
+        "candidates": doubles(count),
+        "allowed": None
+        if fits.allowed is None
+        else xp.asarray(fits.allowed, dtype=np.int32),
         "selected": made.selected,
         "updates": made.updates,
         "risk": made.risk,
@@ -373,6 +426,9 @@ def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> P
         "steps": steps,
         "functions": problem.functions,
         "scaled": int(fits.units is not None),
+        "predictors": predictors,
+        "made": fits.made,
+        "is_cyclic": int(getattr(fits.family, "update", "joint") == "cyclic"),
     }
     bytes_read = count * rows * int(designs.row_bytes.sum())
     parts, counters = zip(

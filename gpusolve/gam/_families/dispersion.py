@@ -6,6 +6,7 @@ The same steps as in ``families.cuh``, which has the sources.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,12 @@ SHAPE_TOLERANCE, SHAPE_STEPS = 1e-8, 30
 THETA_TOLERANCE, THETA_STEPS = 1e-7, 60
 """The relative and absolute change at which Newton's method stops: the next change is
 about its square."""
+
+LEAST_MEAN = 1e-100
+"""A positive number whose square is not 0."""
+
+LEAST_LOG = -50.0
+"""For the logarithm of an x below it, ``log(1 + x)`` is x up to rounding."""
 
 
 def gamma_shape(mean: Array) -> Array:
@@ -44,27 +51,68 @@ def _shape(target: np.float64) -> float:
     return float(1 / t)
 
 
-def negative_binomial_theta(y: Array, f: Array, w: Array | None) -> Array:
-    """Theta of maximum likelihood: a number, or (F, 1) for f of shape (F, n)."""
+class Truncation(NamedTuple):
+    """Negative binomial counts above zero, with mean ``mu = exp(f)``.
+
+    Attributes
+    ----------
+    exponent : Array
+        ``-log P(y = 0)``.
+    share : Array
+        ``P(y > 0)``, divided by ``exp(log_rest)``.
+    log_rest : Array
+        0, or negative where the share would underflow: it is proportional to mu there.
+    pull : Array
+        ``theta mu / (theta + mu)``, divided by ``exp(log_rest)``.
+    """
+
+    exponent: Array
+    share: Array
+    log_rest: Array
+    pull: Array
+
+
+def truncation(f: Array, theta: Array) -> Truncation:
+    """The truncation at zero of counts with these parameters, which broadcast."""
+    xp, log_theta = namespace(f), namespace(f).log(theta)
+    raised = xp.maximum(f, xp.minimum(log_theta, 0.0) + LEAST_LOG)
+    exponent = theta * xp.logaddexp(0, raised - log_theta)
+    pull = theta * special(f).expit(raised - log_theta)
+    return Truncation(exponent, -xp.expm1(-exponent), f - raised, pull)
+
+
+def negative_binomial_theta(
+    y: Array, f: Array, w: Array | None, *, truncated: bool = False
+) -> Array:
+    """Theta of maximum likelihood: a number, or (F, 1) for f of shape (F, n).
+
+    `truncated` counts are above zero.
+    """
     xp = namespace(y)
     shape = np.broadcast_shapes(y.shape, f.shape)
     if len(shape) == 1:
-        return np.float64(_theta(y, f, w))
+        return np.float64(_theta(y, f, w, truncated))
     y, f = xp.broadcast_to(y, shape), xp.broadcast_to(f, shape)
     w = [None] * len(f) if w is None else xp.broadcast_to(w, shape)
-    found = [*map(_theta, y, f, w)]
+    found = [_theta(*rows, truncated) for rows in zip(y, f, w, strict=True)]
     return xp.asarray(found)[:, None]
 
 
-def _theta(y: Array, f: Array, w: Array | None) -> float:
+def _theta(y: Array, f: Array, w: Array | None, truncated: bool) -> float:
     """Theta of one fit; `MOST` unless the variance exceeds Poisson's.
+
+    The likelihood then increases with ``1 / theta`` at 0.
 
     Newton's method in log theta, within an interval that shrinks; a step beyond it is
     replaced by its midpoint.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # the search needs no exp
         mean = namespace(f).exp(f)
-        excess = float(weighted_sum((y - mean) ** 2 - y, w))
+        bend = (y - mean) ** 2 - y
+        if truncated:
+            positive = namespace(f).maximum(mean, LEAST_MEAN)
+            bend = bend + positive * positive / namespace(f).expm1(positive)
+        excess = float(weighted_sum(bend, w))
         square = float(weighted_sum(mean * mean, w))
     if excess <= 0:
         return MOST
@@ -75,6 +123,9 @@ def _theta(y: Array, f: Array, w: Array | None) -> float:
     for _ in range(THETA_STEPS):
         old = new
         first, second = _derivatives(distinct, place, f, w, math.exp(old))
+        if truncated:
+            more = _truncation_derivatives(f, w, math.exp(old))
+            first, second = first + more[0], second + more[1]
         lower, upper = (old, upper) if first > 0 else (lower, old)
         newton = old - first / second if second < 0 else math.nan
         new = newton if lower < newton < upper else 0.5 * (lower + upper)
@@ -101,3 +152,16 @@ def _derivatives(
     first = weighted_sum(slope, w)
     second = weighted_sum(slope + theta * curvature, w)
     return float(theta * first), float(theta * second)
+
+
+def _truncation_derivatives(
+    f: Array, w: Array | None, theta: float
+) -> tuple[float, float]:
+    """The derivatives of ``-log P(y > 0)`` by log theta, as `_derivatives`."""
+    at = truncation(f, namespace(f).asarray(theta))
+    with np.errstate(over="ignore"):
+        odds = 1 / namespace(f).expm1(at.exponent)  # P(y = 0) / P(y > 0)
+    slope = at.pull - at.exponent  # of log P(y = 0)
+    curvature = slope + at.pull * at.pull / theta
+    second = odds * (curvature + slope * slope * (1 + odds))
+    return float(weighted_sum(odds * slope, w)), float(weighted_sum(second, w))

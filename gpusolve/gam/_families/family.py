@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
+from .. import _inputs
+from .location import apply_weights, weighted_sum
 
 FAMILIES_IN_CUDA = '#include "families.cuh"'
 """The definitions of the families that have names."""
+
+COUPLED_IN_CUDA = '#include "distributions.cuh"'
+"""The definitions of the families with several predictors."""
+
+Update = Literal["joint", "noncyclic", "cyclic"]
+"""Which predictors a step updates; see `CoupledFamily`."""
 
 
 class CudaFamily(NamedTuple):
@@ -39,6 +47,11 @@ class Family(ABC):
     """As in ``BoostedGAM(family=name)``."""
 
     @property
+    def predictors(self) -> int:
+        """The number of additive predictors of a response."""
+        return 1
+
+    @property
     def parameter(self) -> float | None:
         """Tau, delta, shape or theta; 0 without a parameter, None if it is adaptive."""
         return 0.0
@@ -49,12 +62,27 @@ class Family(ABC):
         return self.parameter is None
 
     @property
+    def nuisances(self) -> int:
+        """The number q of the numbers that an adaptive parameter consists of."""
+        return 1
+
+    @property
     def has_one_loss(self) -> bool:
         """Whether risks with different adaptive parameters can be compared."""
         return True
 
+    def prepare(self, y: Any, X: Array) -> Array:
+        """The response of the rows of X, as a fit keeps it: (n,) of float64.
+
+        Rows can be taken from it. ValueError or TypeError unless y is a response of
+        this family.
+        """
+        target = _inputs.target(y, X)
+        self.check(target)
+        return target
+
     def check(self, y: Array) -> None:
-        """ValueError unless y is a response of this family."""
+        """ValueError unless y, (n,), is a response of this family."""
         return
 
     @abstractmethod
@@ -69,7 +97,10 @@ class Family(ABC):
         return self.offset(y - start, w)
 
     def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
-        """The family's parameter at f: a number, or (F, 1) for f of shape (F, n)."""
+        """The family's parameter at f: a number, or (F, 1) for f of shape (F, n).
+
+        Of q numbers if there are several: (q,), or (F, q).
+        """
         return np.float64(self.parameter)
 
     @abstractmethod
@@ -86,6 +117,10 @@ class Family(ABC):
         This is for losses that are least at ``f = y``.
         """
         return self.loss(y, y, s)
+
+    def parameter_at(self, y: Array, f: Array, w: Array | None, s: Array) -> Array:
+        """The parameter of the best constant f of a model with the parameter s."""
+        return s
 
     def curvature(self, y: Array, f: Array, s: Array) -> Array | None:
         """What scales the steps: the curvature of the loss; s is the parameter.
@@ -104,9 +139,33 @@ class Family(ABC):
         """
         return 1.0
 
+    def arrange(self, y: Array) -> Any:
+        """What `weighted_gradient` and `risks` read of y, which all their calls share.
+
+        Families whose rows depend on each other have these three methods of their own.
+        """
+        return y
+
+    def weighted_gradient(self, y: Any, f: Array, s: Array, w: Array | None) -> Array:
+        """The negative gradient times w, of all rows; y is arranged."""
+        u = self.gradient(y, f, s)
+        return u if w is None else apply_weights(u, w)
+
+    def risks(self, y: Any, f: Array, s: Array, *weights: Array | None) -> list[Array]:
+        """The sum of losses with each of the weights; y is arranged.
+
+        Each is of shape (F, 1) for f of shape (F, n).
+        """
+        losses = namespace(f).broadcast_to(self.loss(y, f, s), f.shape)
+        return [weighted_sum(losses, w) for w in weights]
+
     def response(self, f: Array) -> Array:
         """The predicted response: the mean, or the quantile or expectile."""
         return f
+
+    def mean(self, f: Array, s: Array) -> Array:
+        """The predicted response for the parameter s; by default `response`."""
+        return self.response(f)
 
     def check_risk(self, risk: Array) -> None:
         """ValueError if a risk of a path, (..., steps + 1), is not finite.
@@ -162,3 +221,29 @@ class AdaptiveFamily(Family):
         found = super().cuda
         nuisance = self.nuisance_in_cuda if self.adaptive else "fixed"
         return found._replace(type=f"{found.type}<Nuisance::{nuisance}>")
+
+
+class CoupledFamily(Family):
+    """A family of P predictors, whose gradients depend on all of them.
+
+    The first axis of f and of the gradient is the predictor, (P, .., n); a loss has the
+    remaining axes. s is not used.
+    """
+
+    @abstractmethod
+    def offset(self, y: Array, w: Array | None) -> Any:
+        """The constants f with the least weighted loss of y: (P,) on the host."""
+
+    @abstractmethod
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        """The curvatures of the loss by each predictor, (P, .., n); not negative."""
+
+    update: Update
+    """The predictors that a step updates. "joint": all, by the same learner, which
+    reduces the sum of squares of all gradients most. "cyclic": one after the other.
+    "noncyclic": each predictor has a best learner, and the predictor whose update
+    reduces the risk most is updated."""
+
+    @property
+    def cuda(self) -> CudaFamily:
+        return super().cuda._replace(definitions=COUPLED_IN_CUDA)
