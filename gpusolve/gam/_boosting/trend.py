@@ -22,7 +22,7 @@ def first_rise(risk: NDArray[np.float64]) -> int | None:
 
     Examples
     --------
-    >>> first_rise(np.array([10.0, 4.0, 2.0, 2.01, 2.0, 2.5]))
+    >>> first_rise(np.array([10.0, 4.0, 2.0, 2.1, 2.0, 3.0]))
     5
     """
     least = np.minimum.accumulate(risk, axis=-1)
