@@ -15,6 +15,7 @@ from .bootstrap import EffectBootstrap, bootstrap_effects
 from .classifier import BoostedGAMClassifier
 from .cv import CrossValidation, cv_stop
 from .estimator import BoostedGAM
+from .families import concordance, survival_times
 from .from_formula import gamboost
 from .learners import Learners, make_learners
 from .penalty import penalty_matrix
@@ -44,6 +45,7 @@ __all__ = [
     "brandom",
     "bspatial",
     "buser",
+    "concordance",
     "cv_stop",
     "families",
     "gamboost",
@@ -53,6 +55,7 @@ __all__ = [
     "save",
     "simulate",
     "stability_selection",
+    "survival_times",
 ]
 
 # A pickle stores the module of a class by name. With the public name, a fitted model

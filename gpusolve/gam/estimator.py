@@ -12,14 +12,12 @@ from . import _inputs
 from ._boosting.path import Path
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
+from ._model.survival import SurvivalCurves
 from ._model.typed import typed_by_device
 from .families import family_of
 
-ROUNDING = 1e-13
-"""Relative rounding error of sums over many rows."""
 
-
-class BoostedGAM(AdditiveModel):
+class BoostedGAM(SurvivalCurves, AdditiveModel):
     r"""A generalised additive model, fitted by componentwise boosting.
 
     .. math:: g(\hat y) = \beta_0 + \sum_j f_j(x), \qquad
@@ -127,6 +125,9 @@ class BoostedGAM(AdditiveModel):
         The names of the features, or their positions in an array.
     feature_importances_ : (n_features,) array
         The share of each feature in the decrease of the risk.
+    baseline_ : Baseline or float
+        Defined only for survival times: Breslow's cumulative hazard where the additive
+        predictor is 0, as arrays `times` and `hazard`; or the scale.
 
     Notes
     -----
@@ -192,6 +193,7 @@ class BoostedGAM(AdditiveModel):
             NumPy, CuPy, pandas, or any object that supports
             ``__cuda_array_interface__`` or DLPack; in any memory layout.
         y : (n,) array_like
+            Of a family of survival times: as of `survival_times`.
         sample_weight : (n,) array_like, optional
             Not negative.
         offset : float or (n,) array_like, optional
@@ -221,7 +223,9 @@ class BoostedGAM(AdditiveModel):
         data = self._training(X, None, sample_weight, offset)
         with data.frame.current():
             response = family.prepare(y, data.frame.like)
+            family.check(response)
             self._fit(X, replace(data, y=response), family)
+            self._learn_baseline()
         return self
 
     @property
@@ -301,6 +305,8 @@ class BoostedGAM(AdditiveModel):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The coefficient of determination, ``1 - |y - predict|^2 / |y - mean|^2``.
 
+        For survival times: Harrell's `concordance` of the rows with weight.
+
         If y is constant, up to rounding, the result is 1 if y is predicted up to
         rounding, and 0 otherwise. Rows of weight zero are ignored.
 
@@ -311,12 +317,12 @@ class BoostedGAM(AdditiveModel):
         sample_weight : (n,) array_like, optional
             Not negative, and not all of it zero.
         """
-        prediction = self.predict(X)
-        with current_device(prediction):
-            y = _inputs.one_per_row(y, "y", prediction)
-            w = _inputs.observation_weights(sample_weight, prediction)
-            return determination(
-                y, prediction, namespace(y).ones(len(y)) if w is None else w
+        f = self.predict(X, kind="link")
+        with current_device(f):
+            response = self.family_.prepare(y, f)
+            w = _inputs.observation_weights(sample_weight, f)
+            return self.family_.score(
+                response, f, namespace(f).ones(len(f)) if w is None else w
             )
 
 
@@ -324,15 +330,3 @@ def check_kind(kind: str) -> None:
     """ValueError unless it is the response or the additive predictor."""
     if kind not in ("response", "link"):
         raise ValueError(f"kind must be 'response' or 'link', got {kind!r}")
-
-
-def determination(y: Array, prediction: Array, weights: Array) -> float:
-    """The coefficient of determination; 1 or 0 if y is constant, see `score`."""
-    kept = weights > 0
-    y, prediction, weights = y[kept], prediction[kept], weights[kept]
-    remaining = weights @ (y - prediction) ** 2
-    total = weights @ (y - weights @ y / weights.sum()) ** 2
-    rounding = ROUNDING * float(abs(y).max())
-    if float(y.max() - y.min()) <= rounding or float(total) == 0:
-        return float(abs(y - prediction).max() <= rounding)
-    return 1 - float(remaining) / float(total)

@@ -21,15 +21,25 @@ import numpy as np
 
 from .._device.arrays import Array, namespace
 from ._conventions import check_choice
+from ._families.concordance import concordance
 from ._families.custom import Custom, CustomCuda
 from ._families.dispersion import gamma_shape, negative_binomial_theta
 from ._families.family import AdaptiveFamily, CudaFamily, Family
 from ._families.gamma_function import HALF_LOG_TWO_PI, special, stirling_error
 from ._families.location import weighted_mean, weighted_quantile, weighted_sum, zero_of
+from ._families.survival import (
+    CoxPH,
+    LogLogistic,
+    LogNormal,
+    SurvivalFamily,
+    Weibull,
+    survival_times,
+)
 
 __all__ = [
     "FAMILIES",
     "Binomial",
+    "CoxPH",
     "CudaFamily",
     "Custom",
     "CustomCuda",
@@ -39,13 +49,22 @@ __all__ = [
     "Gaussian",
     "Huber",
     "Laplace",
+    "LogLogistic",
+    "LogNormal",
     "NegativeBinomial",
     "Poisson",
     "Quantile",
+    "SurvivalFamily",
+    "Weibull",
+    "concordance",
     "family_of",
+    "survival_times",
 ]
 
-for _public in (CudaFamily, Custom, CustomCuda, Family):
+for _public in (
+    CoxPH, CudaFamily, Custom, CustomCuda, Family, LogLogistic, LogNormal,
+    SurvivalFamily, Weibull, concordance, survival_times,
+):  # fmt: skip
     _public.__module__ = __name__
 
 # ---- real responses ------------------------------------------------------------------
@@ -399,7 +418,7 @@ class Gamma(AdaptiveFamily, _LogLink):
 
 OtherName = Literal[
     "gaussian", "laplace", "quantile", "expectile", "huber", "poisson",
-    "negative_binomial", "gamma",
+    "negative_binomial", "gamma", "coxph", "weibull", "log_logistic", "log_normal",
 ]  # fmt: skip
 FamilyName = Literal["binomial", OtherName]
 
@@ -407,7 +426,7 @@ FAMILIES: Mapping[str, type[Family]] = {
     family.name: family
     for family in (
         Gaussian, Laplace, Quantile, Expectile, Huber, Binomial, Poisson,
-        NegativeBinomial, Gamma,
+        NegativeBinomial, Gamma, CoxPH, Weibull, LogLogistic, LogNormal,
     )
 }  # fmt: skip
 """The families that have names."""

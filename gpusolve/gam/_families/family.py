@@ -10,7 +10,7 @@ import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
 from .. import _inputs
-from .location import apply_weights, weighted_sum
+from .location import apply_weights, determination, weighted_sum
 
 FAMILIES_IN_CUDA = '#include "families.cuh"'
 """The definitions of the families that have names."""
@@ -53,15 +53,12 @@ class Family(ABC):
     def prepare(self, y: Any, X: Array) -> Array:
         """The response of the rows of X, as a fit keeps it: (n,) of float64.
 
-        Rows can be taken from it. ValueError or TypeError unless y is a response of
-        this family.
+        Rows can be taken from it. ValueError or TypeError for another form of y.
         """
-        target = _inputs.target(y, X)
-        self.check(target)
-        return target
+        return _inputs.target(y, X)
 
     def check(self, y: Array) -> None:
-        """ValueError unless y, (n,), is a response of this family."""
+        """ValueError unless this family can be fitted to y, (n,)."""
         return
 
     @abstractmethod
@@ -103,6 +100,13 @@ class Family(ABC):
     def response(self, f: Array) -> Array:
         """The predicted response: the mean, or the quantile or expectile."""
         return f
+
+    def score(self, y: Array, f: Array, w: Array) -> float:
+        """How well the predictor f, (n,), predicts y: the coefficient of determination.
+
+        1 or 0 if y is constant, see `BoostedGAM.score`.
+        """
+        return determination(y, self.response(f), w)
 
     def check_risk(self, risk: Array) -> None:
         """ValueError if a risk of a path, (..., steps + 1), is not finite.

@@ -9,6 +9,9 @@ from collections.abc import Callable
 
 from ..._device.arrays import Array, namespace
 
+ROUNDING = 1e-13
+"""Relative rounding error of sums over many rows."""
+
 
 def apply_weights(x: Array, w: Array) -> Array:
     """The products ``w x``; 0 where w is 0, also if x is infinite there."""
@@ -79,3 +82,18 @@ def zero_of(score: Callable[[float], float], breakpoints: Array) -> float:
     first = bisect_left(indices, True, key=lambda i: at(i) <= rounding)
     last = bisect_left(indices, True, key=lambda i: at(i) < -rounding)
     return 0.5 * (crossing(first) + crossing(last))
+
+
+def determination(y: Array, prediction: Array, weights: Array) -> float:
+    """The coefficient of determination.
+
+    1 or 0 if y is constant, up to rounding: whether it is predicted.
+    """
+    kept = weights > 0
+    y, prediction, weights = y[kept], prediction[kept], weights[kept]
+    remaining = weights @ (y - prediction) ** 2
+    total = weights @ (y - weights @ y / weights.sum()) ** 2
+    rounding = ROUNDING * float(abs(y).max())
+    if float(y.max() - y.min()) <= rounding or float(total) == 0:
+        return float(abs(y - prediction).max() <= rounding)
+    return 1 - float(remaining) / float(total)
