@@ -21,8 +21,9 @@
 //            all steps, so that f needs no barrier.
 // A family whose nuisance parameter depends on f adds passes over the rows to the last phase, with
 // two barriers each: 17 passes for a median, of which 16 find four bits each, a pass for a shape,
-// and a pass for each Newton step. No sum uses atomics: on the same device a fit has the same bits
-// in every run.
+// and a pass for each Newton step. If the rows depend on each other, two scans over the rows add
+// five barriers (risk_sets.cuh), and two for the maximum of f. No sum uses atomics: on the same
+// device a fit has the same bits in every run.
 //
 // Shared memory. Copies of k sums for each warp, or of as many functions as fit, in windows that
 // pass over the rows window after window; in the second phase, three vectors of k instead, and the
@@ -37,6 +38,7 @@
 #include "floating.cuh"
 #include "grid.cuh"
 #include "learners.cuh"
+#include "risk_sets.cuh"
 #include "stacked_fits.cuh"
 
 /// K learners on n rows, and the data of F fits.
@@ -269,6 +271,9 @@ struct Observations {
     __device__ double weight(int fit, long long row) const {
         return weights ? weights[fit * weight_stride + row] : 1.0;
     }
+    __device__ double weight_held_out(int fit, long long row) const {
+        return held_out ? held_out[fit * rows + row] : 0.0;
+    }
     /// The binary form of |y - f|: it has the order of the values.
     __device__ unsigned long long residual_bits(int fit, long long row) const {
         const double r = response(fit, row) - f[fit * rows + row];
@@ -454,8 +459,8 @@ __device__ void find_shapes(const Family& family, const RowSums& sums, const Obs
     barrier.wait();
 }
 
-/// The thetas: a pass for the first guess, then a pass for each Newton step, until all fits are
-/// done. Ends with a grid barrier.
+/// The thetas, or the scales: a pass for the first guess, then a pass for each Newton step, until
+/// all fits are done. Ends with a grid barrier.
 template <class Family>
 __device__ void find_thetas(const Family& family, const RowSums& sums, const Observations& data,
                             ThetaSearch* searches, double* thetas, long long stride,
@@ -533,7 +538,7 @@ template <class Family>
 __device__ __forceinline__ void evaluate(const Family& family, const Observations& data, int fit,
                                          long long row, double f, double s, double* own) {
     const double y = data.response(fit, row), weight = data.weight(fit, row);
-    const double held_out = data.held_out ? data.held_out[fit * data.rows + row] : 0.0;
+    const double held_out = data.weight_held_out(fit, row);
     data.u[fit * data.rows + row] = weight == 0 ? 0.0 : weight * family.gradient(y, f, s);
     if (weight == 0 && held_out == 0) return;
     const double loss = family.loss(y, f, s);
@@ -563,6 +568,10 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     double* shared = reinterpret_cast<double*>(dynamic_shared_memory());
     const Add<double> add;
     constexpr bool is_fixed = Family::nuisance == Nuisance::fixed;
+    constexpr bool has_risk_sets = Family::nuisance == Nuisance::risk_sets;
+    const RiskSets risk_sets{all.places,    all.risk_sets, reinterpret_cast<Two*>(all.partial),
+                             all.searches,  all.rows,      all.fits,
+                             all.row_chunks};
     const double rate = all.rate;
 
     for (int step = all.begin; step < all.end; ++step) {
@@ -592,10 +601,26 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
                 f = after;
                 if constexpr (is_fixed)
                     evaluate(family, data, fit, row, after, family.parameter, own);
+                else if constexpr (has_risk_sets)
+                    own[0] = fmax(own[0], after);
             };
         };
-        row_sums.pass<2>(add, update);
-        if constexpr (!is_fixed) {
+        if constexpr (is_fixed) {
+            row_sums.pass<2>(add, update);
+        } else if constexpr (has_risk_sets) {
+            row_sums.pass<1>(Maximum(), update);
+            barrier.wait();
+            row_sums.finish<1>(Maximum(),
+                               [&](int fit, const double* most) { all.searches[fit] = most[0]; });
+            barrier.wait();
+            scan_risk_sets(risk_sets, data, barrier);
+            row_sums.pass<2>(add, [&](int fit, int) {
+                return [=, &data, &risk_sets](long long place, double* own) {
+                    if (place < data.rows) evaluate_in_risk_sets(risk_sets, data, fit, place, own);
+                };
+            });
+        } else {
+            row_sums.pass<2>(add, update);
             double* found = all.nuisance + step;
             estimate(family, row_sums, data, all.searches, found, all.steps + 1, barrier);
             row_sums.pass<2>(add, [&](int fit, int) {
@@ -611,7 +636,7 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
             const long long place = paths.place(fit, step);
             paths.risk[place] = risks[0];
             paths.held_out[place] = risks[1];
-            if constexpr (is_fixed) paths.nuisance[place] = family.parameter;
+            if constexpr (is_fixed || has_risk_sets) paths.nuisance[place] = family.parameter;
         });
     }
 }

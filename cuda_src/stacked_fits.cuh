@@ -37,13 +37,15 @@ struct StackedFits {
     const int* pairs;
     const double *gram, *inverse, *cones;
     const double *y, *weights, *held_out;
-    double* f;             // the model before the first step, updated in place
-    double* u;             // work: [fit][row]
-    double* sums;          // work: as `LearnerPlace` says
-    double* coefficients;  // work: [fit][column]
-    double* scores;        // work: [fit][learner]
-    double* partial;       // work: [fit][16][row chunk]
-    double* searches;      // work: [fit][4]
+    double* f;                // the model before the first step, updated in place
+    double* u;                // work: [fit][row]
+    double* sums;             // work: as `LearnerPlace` says
+    double* coefficients;     // work: [fit][column]
+    double* scores;           // work: [fit][learner]
+    double* partial;          // work: [fit][16][row chunk]
+    double* searches;         // work: [fit][4]
+    const long long* places;  // of `RiskSets`, as the next; null for other families
+    double* risk_sets;        // work
     int* selected;
     double *updates, *risk, *held_out_risk, *nuisance;
     unsigned long long* arrived;

@@ -66,6 +66,8 @@ STACKED_FITS = StructType(
     double* scores;
     double* partial;
     double* searches;
+    const long long* places;
+    double* risk_sets;
     int* selected;
     double* updates;
     double* risk;
@@ -297,6 +299,7 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
     row_chunks = max(1, blocks // count)
     places = places_of(problem, sums, chunks)
     pairs = pairs_of(chunks)
+    places_by_time = fits.family.order_rows(y)
     columns = int(places["functions"].sum())
 
     def doubles(*shape: int) -> Array:
@@ -334,6 +337,8 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         "scores": doubles(count, len(places)),
         "partial": doubles(count, row_chunks, SUMS_OF_A_PASS),
         "searches": doubles(count, SEARCH_SIZE),
+        "places": places_by_time,
+        "risk_sets": None if places_by_time is None else doubles(count, 3, rows),
         "selected": made.selected,
         "updates": made.updates,
         "risk": made.risk,

@@ -123,6 +123,10 @@ class Family(ABC):
                 f"iteration {step}"
             )
 
+    def order_rows(self, y: Array) -> Array | None:
+        """The int64 array ``places`` of the kernel; None if rows need no order."""
+        return None
+
     @property
     def cuda(self) -> CudaFamily:
         """The family for a kernel."""

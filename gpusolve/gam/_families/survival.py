@@ -19,7 +19,7 @@ from ..._device.arrays import Array, as_array, namespace, on_host
 from .. import _inputs
 from .concordance import concordance
 from .dispersion import failure_scale
-from .family import AdaptiveFamily, CudaFamily, Family
+from .family import AdaptiveFamily, Family
 from .gamma_function import HALF_LOG_TWO_PI, special
 from .location import apply_weights, weighted_sum
 
@@ -253,9 +253,9 @@ class CoxPH(SurvivalFamily):
         at = np.searchsorted(learned.times, on_host(times), side="right")
         return self.response(f)[:, None] * xp.asarray(steps[at])
 
-    @property
-    def cuda(self) -> CudaFamily:
-        return super().cuda._replace(definitions='#include "risk_sets.cuh"')
+    def order_rows(self, y: Array) -> Array:
+        sets = self.arrange(y)
+        return namespace(y).stack([sets.rows, sets.first, sets.last])
 
 
 def sums_of_risk_sets(sets: RiskSets, f: Array, w: Array | None) -> tuple[Array, Array]:
