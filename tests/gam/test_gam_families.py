@@ -23,6 +23,7 @@ from gpusolve.gam._families import dispersion, gamma_function
 from gpusolve.gam.families import (
     FAMILIES,
     Binomial,
+    CoxPH,
     Custom,
     Expectile,
     Family,
@@ -30,9 +31,12 @@ from gpusolve.gam.families import (
     Gaussian,
     Huber,
     Laplace,
+    LogLogistic,
+    LogNormal,
     NegativeBinomial,
     Poisson,
     Quantile,
+    Weibull,
     family_of,
 )
 from gpusolve.gam.store import from_plain, to_plain
@@ -53,7 +57,8 @@ REAL = [
 YES_NO = [Binomial(), Binomial("logit")]
 COUNTS = [Poisson(), NegativeBinomial(), NegativeBinomial(1.7)]
 POSITIVE = [Gamma(), Gamma(2.5)]
-ALL = [*REAL, *YES_NO, *COUNTS, *POSITIVE]
+TIMES = [Weibull(), Weibull(1.7), LogLogistic(), LogNormal()]
+ALL = [*REAL, *YES_NO, *COUNTS, *POSITIVE, *TIMES]
 SMOOTH = [family for family in ALL if not isinstance(family, (Laplace, Quantile))]
 
 each = together("family", ALL, ids=str)
@@ -66,6 +71,8 @@ def responses(family: Family, rng: np.random.Generator, n: int = 60) -> np.ndarr
         return rng.negative_binomial(1.5, 0.3, n).astype(float)
     if family in POSITIVE:
         return rng.gamma(2.0, 1.5, n)
+    if family in TIMES:
+        return rng.gamma(2.0, 1.5, n) * rng.choice([-1, 1, 1], n)
     return rng.standard_normal(n).round(1) + rng.standard_t(2, n)
 
 
@@ -278,7 +285,11 @@ def test_gamma_shape_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("family", [Gamma(), NegativeBinomial()], ids=str)
+@pytest.mark.parametrize(
+    "family",
+    [Gamma(), NegativeBinomial(), Weibull(), LogLogistic(), LogNormal()],
+    ids=str,
+)
 def test_nuisance_is_of_maximum_likelihood(
     family: Family, weighted: bool, rng: np.random.Generator
 ) -> None:
@@ -345,9 +356,9 @@ def test_theta_does_not_overflow(f: float) -> None:
 def test_all_is_finite_for_large_predictors(
     family: Family, rng: np.random.Generator
 ) -> None:
-    """Poisson's and gamma's losses grow with exp; the others do not."""
+    """The losses of Poisson, gamma and Weibull grow with exp; the others do not."""
     y = responses(family, rng)
-    exponential = isinstance(family, (Poisson, Gamma))
+    exponential = isinstance(family, (Poisson, Gamma, Weibull))
     for f in np.array([-700.0, -40, 0, 40, 700] if exponential else [-1e6, 1e6]):
         s = 3.0 if family.adaptive else family.nuisance(y, f, None)
         assert np.isfinite(family.gradient(y, np.full(60, f), s)).all()
@@ -424,6 +435,10 @@ def test_families_have_names() -> None:
         Poisson(),
         NegativeBinomial(),
         Gamma(),
+        CoxPH(),
+        Weibull(),
+        LogLogistic(),
+        LogNormal(),
     }
     with pytest.raises(TypeError, match="family must be a name or a Family, got 3"):
         family_of(3)  # type: ignore[arg-type]

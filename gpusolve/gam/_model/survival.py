@@ -80,12 +80,12 @@ class SurvivalCurves(FittedModel):
                 "from a file has the baseline of its last iteration only"
             )
         with current_device(f):
-            times = _inputs.to_device_of(f, _inputs.real_array(times, "times"))
-            if times.ndim != 1 or bool((times < 0).any()):
-                raise ValueError(
-                    f"times must be a vector of numbers that are not negative, got "
-                    f"shape {times.shape}, with {times.min() if times.size else None}"
-                )
+            times = _inputs.to_device_of(f, _inputs.dense_array(times, "times"))
+            if times.ndim != 1:
+                raise ValueError(f"times must have shape (T,), got {times.shape}")
+            times = _inputs.real_array(times, "times")
+            if bool((times < 0).any()):
+                raise ValueError(f"times must not be negative, got {times.min()}")
             assert isinstance(self.family_, SurvivalFamily)
             return self.family_.cumulative_hazard(times, f, self.baseline_)
 
