@@ -3,6 +3,11 @@
 //
 //     y  the response;  f  the additive predictor;  s  the family's parameter at this step
 //
+// A curved family has curvature(y, f, s), which scales the steps: a bound on gradient / (f* - f),
+// where f* is the f of least loss. For a likelihood it is linear in y, so it bounds this ratio also
+// for the sum of rows that share f, and its mean is the information if f is true. The curvature of
+// other families is 1.
+//
 // The losses are mboost's. They neither overflow nor cancel where the result is a number: softplus
 // and the logistic function replace exp, and the remainder of Stirling's approximation replaces
 // differences of log Gamma. gpusolve/gam/families.py has the same functions in NumPy, which take
@@ -44,6 +49,7 @@ static __device__ __forceinline__ double logistic(double x) {
 
 struct Gaussian {
     static constexpr Nuisance nuisance = Nuisance::fixed;
+    static constexpr bool is_curved = false;
     double parameter;
 
     __device__ double gradient(double y, double f, double) const { return y - f; }
@@ -52,6 +58,7 @@ struct Gaussian {
 
 struct Laplace {
     static constexpr Nuisance nuisance = Nuisance::fixed;
+    static constexpr bool is_curved = false;
     double parameter;
 
     __device__ double gradient(double y, double f, double) const {
@@ -63,6 +70,7 @@ struct Laplace {
 /// `parameter` is tau.
 struct Quantile {
     static constexpr Nuisance nuisance = Nuisance::fixed;
+    static constexpr bool is_curved = false;
     double parameter;
 
     __device__ double gradient(double y, double f, double) const {
@@ -76,6 +84,7 @@ struct Quantile {
 /// `parameter` is tau.
 struct Expectile {
     static constexpr Nuisance nuisance = Nuisance::fixed;
+    static constexpr bool is_curved = true;
     double parameter;
 
     __device__ double gradient(double y, double f, double) const {
@@ -84,6 +93,7 @@ struct Expectile {
     __device__ double loss(double y, double f, double) const {
         return factor(y, f) * (y - f) * (y - f);
     }
+    __device__ double curvature(double y, double f, double) const { return 2 * factor(y, f); }
 
   private:
     __device__ double factor(double y, double f) const { return y > f ? parameter : 1 - parameter; }
@@ -93,6 +103,7 @@ struct Expectile {
 template <Nuisance found>
 struct Huber {
     static constexpr Nuisance nuisance = found;
+    static constexpr bool is_curved = true;
     double parameter;
 
     __device__ double gradient(double y, double f, double s) const {
@@ -102,11 +113,16 @@ struct Huber {
         const double distance = fabs(y - f), near = fmin(distance, s);
         return near * (distance - near / 2);
     }
+    __device__ double curvature(double y, double f, double s) const {
+        constexpr double tiny = 2.2250738585072014e-308;  // s is 0 if most rows are exact
+        return s / fmax(fmax(fabs(y - f), s), tiny);
+    }
 };
 
 /// y is 0 or 1, and f is half the logit.
 struct BinomialHalfLogit {
     static constexpr Nuisance nuisance = Nuisance::fixed;
+    static constexpr bool is_curved = true;
     double parameter;
 
     __device__ double gradient(double y, double f, double) const {
@@ -117,11 +133,15 @@ struct BinomialHalfLogit {
     __device__ double loss(double y, double f, double) const {
         return softplus(-2 * (2 * y - 1) * f);
     }
+    __device__ double curvature(double y, double f, double s) const {
+        return fabs(gradient(y, f, s));
+    }
 };
 
 /// y is 0 or 1, and f is the logit.
 struct BinomialLogit {
     static constexpr Nuisance nuisance = Nuisance::fixed;
+    static constexpr bool is_curved = true;
     double parameter;
 
     __device__ double gradient(double y, double f, double) const {
@@ -129,27 +149,36 @@ struct BinomialLogit {
         return sign * logistic(-sign * f);
     }
     __device__ double loss(double y, double f, double) const { return softplus(-(2 * y - 1) * f); }
+    __device__ double curvature(double y, double f, double s) const {
+        return fabs(gradient(y, f, s)) / 2;
+    }
 };
 
 struct Poisson {
     static constexpr Nuisance nuisance = Nuisance::fixed;
+    static constexpr bool is_curved = true;
     double parameter;
 
     __device__ double gradient(double y, double f, double) const { return y - exp(f); }
     __device__ double loss(double y, double f, double) const {
         return exp(f) - y * f + lgamma(y + 1);
     }
+    __device__ double curvature(double y, double f, double) const { return (y + exp(f)) / 2; }
 };
 
 /// s is the shape, given or of maximum likelihood.
 template <Nuisance found>
 struct Gamma {
     static constexpr Nuisance nuisance = found;
+    static constexpr bool is_curved = true;
     double parameter;
 
     __device__ double gradient(double y, double f, double s) const { return s * expm1(log(y) - f); }
     __device__ double loss(double y, double f, double s) const {
         return s * term(y, f) + stirling_error(s) - log(s) / 2 + half_log_two_pi;
+    }
+    __device__ double curvature(double y, double f, double s) const {
+        return s * (1 + exp(log(y) - f)) / 2;
     }
 
     /// exp(d) - 1 - d with d = log y - f. The shape depends only on its weighted mean.
@@ -211,6 +240,7 @@ static __device__ __forceinline__ ThetaSearch search_from(double theta) {
 template <Nuisance found>
 struct NegativeBinomial {
     static constexpr Nuisance nuisance = found;
+    static constexpr bool is_curved = true;
     double parameter;
 
     __device__ double gradient(double y, double f, double s) const {
@@ -221,6 +251,10 @@ struct NegativeBinomial {
         const double ratio = log1p(y / s);
         return lgamma(y + 1) + y - y * f - (s + y) * (ratio - softplus(f - log(s))) + ratio / 2 +
                stirling_error(s) - stirling_error(s + y);
+    }
+    __device__ double curvature(double y, double f, double s) const {
+        const double z = f - log(s);
+        return (y * logistic(-z) + s * logistic(z)) / 2;
     }
 
     /// The variance in excess of Poisson's, and mu^2.
@@ -255,6 +289,7 @@ struct NegativeBinomial {
 template <class Distribution, Nuisance found>
 struct AcceleratedFailure {
     static constexpr Nuisance nuisance = found;
+    static constexpr bool is_curved = true;
     double parameter;
 
     __device__ double gradient(double y, double f, double s) const {
@@ -263,6 +298,10 @@ struct AcceleratedFailure {
     __device__ double loss(double y, double f, double s) const {
         const double of_scale = y > 0 ? log(s) : 0.0;
         return of_scale + Distribution::standard((log(fabs(y)) - f) / s, y > 0);
+    }
+
+    __device__ double curvature(double y, double f, double s) const {
+        return Distribution::steepness((log(fabs(y)) - f) / s, y > 0) / (s * s);
     }
 
     /// The square of the residual, and the number of events.
@@ -283,11 +322,14 @@ struct AcceleratedFailure {
 };
 
 /// Distributions have `standard`, the loss at z of an event, -log density, or of a censored row,
-/// -log P(e > z); `slope` and `bend` are its derivatives by z.
+/// -log P(e > z); `slope` and `bend` are its derivatives by z, and `steepness` is its curvature.
 struct ExtremeValue {
     static __device__ double standard(double z, bool event) { return exp(z) - (event ? z : 0); }
     static __device__ double slope(double z, bool event) { return exp(z) - (event ? 1 : 0); }
     static __device__ double bend(double z, bool) { return exp(z); }
+    static __device__ double steepness(double z, bool event) {
+        return (exp(z) + (event ? 1 : 0)) / 2;
+    }
 };
 
 struct Logistic {
@@ -299,6 +341,9 @@ struct Logistic {
     }
     static __device__ double bend(double z, bool event) {
         return (event ? 2 : 1) * logistic(z) * logistic(-z);
+    }
+    static __device__ double steepness(double z, bool event) {
+        return (event ? 1 : logistic(z)) / 2;
     }
 };
 
@@ -312,6 +357,7 @@ struct Normal {
     static __device__ double bend(double z, bool event) {
         return event ? 1 : hazard(z) * (hazard(z) - z);
     }
+    static __device__ double steepness(double z, bool event) { return bend(z, event); }
 
   private:
     static constexpr double root_half = 0.70710678118654752440;

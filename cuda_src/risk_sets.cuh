@@ -176,8 +176,16 @@ __device__ __forceinline__ void evaluate_in_risk_sets(const RiskSets& sets, cons
     if (held_out != 0) own[1] += held_out * (log(sets.held_out_sum(fit)[first]) - distance);
 }
 
+/// The curvature of a row times its weight: the mean of the event and of its expectation event - u,
+/// which is at its present f. `gradient` is the weight times u.
+static __device__ __forceinline__ double curvature_in_risk_set(double y, double weight,
+                                                               double gradient) {
+    return (y > 0 ? weight : 0.0) - gradient / 2;
+}
+
 /// The partial likelihood of Cox's model; y is the time, negative for a censored row.
 struct CoxPH {
     static constexpr Nuisance nuisance = Nuisance::risk_sets;
+    static constexpr bool is_curved = true;
     double parameter;
 };

@@ -181,11 +181,42 @@ class NNLSResult(Generic[ArrayT]):
         array([[0.5, 0. ],
                [0. , 0. ]])
         """
+        found: ArrayT = label(
+            self._labels, self._covariance(variance, diagonal=False), "covariance"
+        )
+        return found
+
+    def variance(self, variance: Any = None) -> ArrayT:
+        """The diagonal of `covariance`, without the memory of the whole.
+
+        Its root is the standard error of x.
+
+        Parameters
+        ----------
+        variance : float or (...,) array_like, optional
+            As for `covariance`.
+
+        Returns
+        -------
+        (..., n) array
+
+        Examples
+        --------
+        >>> import gpusolve
+        >>> gpusolve.nnls([[1, 0], [1, 0], [0, 1]], [1, 3, -1]).variance(1)
+        array([0.5, 0. ])
+        """
+        found: ArrayT = label(
+            self._labels, self._covariance(variance, diagonal=True), "x"
+        )
+        return found
+
+    def _covariance(self, variance: Any, *, diagonal: bool) -> Array:
+        """The covariance or its diagonal, without labels."""
         x, rnorm = computed(plain(self.x)), plain(self.rnorm)
         with current_device(x):
-            found = covariance(self._given, x, rnorm, plain(variance))
-        labelled: ArrayT = label(self._labels, found, "covariance")
-        return labelled
+            given = plain(variance)
+            return covariance(self._given, x, rnorm, given, diagonal=diagonal)
 
     def vjp(self, x_bar: Any) -> Gradients[ArrayT]:
         """The gradients of a function of x with respect to the arguments.

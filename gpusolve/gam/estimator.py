@@ -9,6 +9,7 @@ from typing import Any, Literal
 from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
 from . import _inputs
+from ._boosting.batch import is_vector
 from ._boosting.path import Path
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
@@ -34,7 +35,8 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         The learners by feature, or by tuple of features, as in
         ``{"age": bbs(df=4), ("lon", "lat"): bspatial()}``; or learners that name their
         features, as in ``[bbs("age"), bols("sex")]``. By default a spline `bbs` of each
-        numeric feature, and `bols` of each categorical feature.
+        numeric feature, and `bols` of each categorical feature; `brandom`, with the df
+        of the splines, if it has more levels.
     family : str or Family, optional
         What is minimised, by name or as an object of `gpusolve.gam.families`: by
         default "gaussian".
@@ -97,7 +99,7 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     names_ : list of str
         Their names.
     family_ : Family
-    coef_ : (n_learners, k) array
+    coefficients_ : (n_learners, k) array
         The coefficients of each learner; zero if it was never selected, and beyond its
         number of coefficients.
     lambda_ : (n_learners,) array
@@ -302,8 +304,16 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         with current_device(f):
             return f if kind == "link" else self.family_.response(f)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The coefficient of determination, ``1 - |y - predict|^2 / |y - mean|^2``.
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+    ) -> float:
+        """The share of the deviance that the model explains, ``1 - D / D_0``.
+
+        D is the weighted sum of the losses less those of a perfect fit, and D_0 the
+        same of the best constant, which is added to the offset if that is a vector.
+        For the Gaussian family it is the coefficient of determination. An adaptive
+        parameter has the value of the last iteration. For a family of your own, the
+        loss of a perfect fit counts as 0.
 
         For survival times: Harrell's `concordance` of the rows with weight.
 
@@ -316,13 +326,24 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         y : (n,) array_like
         sample_weight : (n,) array_like, optional
             Not negative, and not all of it zero.
+        offset : float or (n,) array_like, optional
+            As for `predict`.
         """
-        f = self.predict(X, kind="link")
+        if offset is None:
+            offset = self._own_offset(X)
+        (f,) = self._links(X, None, offset)
+        found = self.path_.nuisance
         with current_device(f):
-            response = self.family_.prepare(y, f)
+            y = self.family_.prepare(y, f)
             w = _inputs.observation_weights(sample_weight, f)
+            start = _inputs.start_of(offset, f)
+            kept = slice(None) if w is None else w > 0
             return self.family_.score(
-                response, f, namespace(f).ones(len(f)) if w is None else w
+                y[kept],
+                f[kept],
+                namespace(f).asarray(0.0 if found is None else found[-1]),
+                None if w is None else w[kept],
+                start[kept] if is_vector(start) else None,
             )
 
 

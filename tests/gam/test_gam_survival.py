@@ -152,6 +152,15 @@ def test_cox_is_the_sum_over_pairs(n: int, rng: np.random.Generator) -> None:
         assert family.loss(y, f[k], 0.0).sum() == pytest.approx(total, abs=1e-12)
 
 
+def test_the_curvature_of_cox_bounds_its_information(rng: np.random.Generator) -> None:
+    """Half the events and half their expectations: twice the latter is the diagonal."""
+    y, f, w = ties(rng, 40), rng.standard_normal(40), rng.random(40)
+    expected, _ = cox_by_pairs(y, f, w)
+    hazard = (y > 0) - expected
+    found = CoxPH().weighted_curvature(CoxPH().arrange(y), f, 0.0, w)
+    np.testing.assert_allclose(found, w * ((y > 0) + hazard) / 2, atol=1e-13)
+
+
 def test_cox_does_not_overflow(rng: np.random.Generator) -> None:
     y, f, family = ties(rng, 50), 300 * rng.standard_normal(50), CoxPH()
     for what in (family.gradient, family.loss):
@@ -164,7 +173,9 @@ def test_the_path_is_that_of_a_loop_over_pairs() -> None:
     """mboost's steps, with splines and a factor, and dense matrices."""
     terms = [bbs("x", df=3), bbs("z"), bols("g")]
     data = {"x": TRIAL["x"], "z": TRIAL["z"], "g": np.array(list("abc") * 40)}
-    model = BoostedGAM(terms, family="coxph", max_iter=40).fit(data, Y, W)
+    model = BoostedGAM(terms, family="coxph", max_iter=40, step_rule="mboost").fit(
+        data, Y, W
+    )
     problem = prepare(
         tuple(model.terms_), Frame.of(data), W, df_definition="2S-SS", missing="error"
     )
@@ -245,7 +256,8 @@ def test_a_response_has_several_forms(form: str) -> None:
 
 def test_a_formula_has_surv() -> None:
     model = gamboost("Surv(time, event) ~ bbs(x) + bbs(z)", TRIAL, family="coxph")
-    direct = BoostedGAM([bbs("x"), bbs("z")], family="coxph").fit(TRIAL, Y)
+    direct = BoostedGAM([bbs("x"), bbs("z")], family="coxph", step_rule="mboost")
+    direct.fit(TRIAL, Y)
     np.testing.assert_array_equal(model.risk_, direct.risk_)
 
 
@@ -377,23 +389,25 @@ def folds(rng: np.random.Generator, n: int) -> tuple[PreparedLearners, Floats, F
 
 def fits_of(family: Family, rng: np.random.Generator, n: int) -> Fits:
     problem, start, held_out = folds(rng, n)
-    return Fits(problem, family, ties(rng, n), start, 0.3, held_out)
+    return Fits(problem, family, ties(rng, n), start, 0.3, held_out, units=np.ones(3))
 
 
 @pytest.mark.parametrize(
-    ("name", "n"),
+    ("name", "n", "rule"),
     [
-        ("coxph", 333),
-        ("coxph", 3000),
-        ("weibull", 100),
-        pytest.param("loglogistic", 100, marks=pytest.mark.slow),
-        ("lognormal", 100),
+        ("coxph", 333, "mboost"),
+        ("coxph", 3000, "scaled"),
+        ("weibull", 100, "scaled"),
+        pytest.param("loglogistic", 100, "scaled", marks=pytest.mark.slow),
+        ("lognormal", 100, "scaled"),
     ],
 )
 def test_the_kernel_makes_the_same_steps(
-    name: str, n: int, rng: np.random.Generator
+    name: str, n: int, rule: str, rng: np.random.Generator
 ) -> None:
     fits = fits_of(EVERY[name], rng, n)
+    if rule == "mboost":
+        fits = fits._replace(units=None)
     found = stacked_kernel.boost(fits, 4, EmulatedDevice())
     expected = stacked_cpu.boost(fits, 4)
     np.testing.assert_array_equal(found.selected, expected.selected)

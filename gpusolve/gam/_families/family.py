@@ -10,7 +10,10 @@ import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
 from .. import _inputs
-from .location import apply_weights, determination, weighted_sum
+from .location import apply_weights, weighted_sum
+
+ROUNDING = 1e-13
+"""Relative rounding error of sums over many rows."""
 
 FAMILIES_IN_CUDA = '#include "families.cuh"'
 """The definitions of the families that have names."""
@@ -65,6 +68,13 @@ class Family(ABC):
     def offset(self, y: Array, w: Array | None) -> float:
         """The constant f with the least weighted loss of y, (n,); w None means ones."""
 
+    def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
+        """The constant c with the least weighted loss of y at ``start + c``.
+
+        This is for losses of ``y - f``.
+        """
+        return self.offset(y - start, w)
+
     def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
         """The family's parameter at f: a number, or (F, 1) for f of shape (F, n)."""
         return np.float64(self.parameter)
@@ -77,10 +87,34 @@ class Family(ABC):
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         """The loss of each row; s is the parameter."""
 
+    def least_loss(self, y: Array, s: Array) -> Array:
+        """The loss of each row at the best f; s is the parameter.
+
+        This is for losses that are least at ``f = y``.
+        """
+        return self.loss(y, y, s)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array | None:
+        """What scales the steps: the curvature of the loss; s is the parameter.
+
+        A bound on ``gradient / (f* - f)``, with f* the predictor of least loss: then a
+        step of the gradient divided by it does not go beyond f*. For a likelihood it is
+        linear in y, so that it bounds this ratio also for the sum of rows that share f;
+        its mean is the information where f is true. None stands for 1.
+        """
+        return None
+
+    def unit(self, y: Array, f: Array, w: Array | None) -> float:
+        """What scales the steps of a gradient that does not depend on the size of y.
+
+        The first model of a fit is f. By default 1.
+        """
+        return 1.0
+
     def arrange(self, y: Array) -> Any:
         """What `weighted_gradient` and `risks` read of y, which all their calls share.
 
-        Families whose rows depend on each other have these three methods of their own.
+        Families whose rows depend on each other have methods of their own for them.
         """
         return y
 
@@ -88,6 +122,13 @@ class Family(ABC):
         """The negative gradient times w, of all rows; y is arranged."""
         u = self.gradient(y, f, s)
         return u if w is None else apply_weights(u, w)
+
+    def weighted_curvature(
+        self, y: Any, f: Array, s: Array, w: Array | None
+    ) -> Array | None:
+        """The curvature times w, of all rows of f, (n,); y is arranged."""
+        h = self.curvature(y, f, s)
+        return h if h is None or w is None else apply_weights(h, w)
 
     def risks(self, y: Any, f: Array, s: Array, *weights: Array | None) -> list[Array]:
         """The sum of losses with each of the weights; y is arranged.
@@ -101,12 +142,28 @@ class Family(ABC):
         """The predicted response: the mean, or the quantile or expectile."""
         return f
 
-    def score(self, y: Array, f: Array, w: Array) -> float:
-        """How well the predictor f, (n,), predicts y: the coefficient of determination.
+    def score(
+        self, y: Array, f: Array, s: Array, w: Array | None, start: Array | None
+    ) -> float:
+        """The share of the deviance that the predictor f explains.
 
-        1 or 0 if y is constant, see `BoostedGAM.score`.
+        See `BoostedGAM.score`; s is the parameter, and start the offset of the rows.
         """
-        return determination(y, self.response(f), w)
+        perfect = self.least_loss(y, s)
+
+        def deviance(at: Array) -> float:
+            return float(weighted_sum(self.loss(y, at, s) - perfect, w))
+
+        if start is not None:
+            constant = start + self.offset_from(start, y, w)
+        else:
+            rounding = ROUNDING * float(abs(y).max())
+            if float(y.max() - y.min()) <= rounding:
+                return float(float(abs(y - self.response(f)).max()) <= rounding)
+            constant = namespace(y).full(y.shape, self.offset(y, w))
+        with np.errstate(over="ignore"):
+            total = deviance(constant)
+            return 1 - deviance(f) / total if total > 0 else 0.0
 
     def check_risk(self, risk: Array) -> None:
         """ValueError if a risk of a path, (..., steps + 1), is not finite.

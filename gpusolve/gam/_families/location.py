@@ -9,9 +9,6 @@ from collections.abc import Callable
 
 from ..._device.arrays import Array, namespace
 
-ROUNDING = 1e-13
-"""Relative rounding error of sums over many rows."""
-
 
 def apply_weights(x: Array, w: Array) -> Array:
     """The products ``w x``; 0 where w is 0, also if x is infinite there."""
@@ -59,6 +56,12 @@ def _two_quantiles(x: Array, w: Array | None, tau: float) -> tuple[Array, Array]
     return xp.take_along_axis(x, lower, -1), xp.take_along_axis(x, upper, -1)
 
 
+def spread(r: Array, w: Array | None) -> float:
+    """The weighted median of ``|r|``; where it is 0 the mean, or 1 if all are 0."""
+    size = abs(r)
+    return float(weighted_quantile(size, w)) or float(weighted_mean(size, w)) or 1.0
+
+
 def zero_of(score: Callable[[float], float], breakpoints: Array) -> float:
     """The zero of a decreasing function that is linear between the breakpoints.
 
@@ -82,18 +85,3 @@ def zero_of(score: Callable[[float], float], breakpoints: Array) -> float:
     first = bisect_left(indices, True, key=lambda i: at(i) <= rounding)
     last = bisect_left(indices, True, key=lambda i: at(i) < -rounding)
     return 0.5 * (crossing(first) + crossing(last))
-
-
-def determination(y: Array, prediction: Array, weights: Array) -> float:
-    """The coefficient of determination.
-
-    1 or 0 if y is constant, up to rounding: whether it is predicted.
-    """
-    kept = weights > 0
-    y, prediction, weights = y[kept], prediction[kept], weights[kept]
-    remaining = weights @ (y - prediction) ** 2
-    total = weights @ (y - weights @ y / weights.sum()) ** 2
-    rounding = ROUNDING * float(abs(y).max())
-    if float(y.max() - y.min()) <= rounding or float(total) == 0:
-        return float(abs(y - prediction).max() <= rounding)
-    return 1 - float(remaining) / float(total)

@@ -127,9 +127,10 @@ class SurvivalFamily(Family):
                 f"y of the {self.name} family must have an event, got none"
             )
 
-    def score(self, y: Array, f: Array, w: Array) -> float:
-        """Harrell's concordance of rows with weight; weights count no further."""
-        y, f = y[w > 0], f[w > 0]
+    def score(
+        self, y: Array, f: Array, s: Array, w: Array | None, start: Array | None
+    ) -> float:
+        """Harrell's concordance, without weights."""
         return concordance(abs(y), y > 0, -self.order * f)
 
     @abstractmethod
@@ -207,6 +208,9 @@ class CoxPH(SurvivalFamily):
     def offset(self, y: Array, w: Array | None) -> float:
         return 0.0
 
+    def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
+        return 0.0
+
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         return self.weighted_gradient(self.arrange(y), f, s, None)
 
@@ -225,6 +229,19 @@ class CoxPH(SurvivalFamily):
         gradient = xp.empty_like(u)
         gradient[..., y.rows] = u if w is None else apply_weights(u, w[..., y.rows])
         return gradient
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        return self.weighted_curvature(self.arrange(y), f, s, None)
+
+    def weighted_curvature(
+        self, y: RiskSets, f: Array, s: Array, w: Array | None
+    ) -> Array:
+        """The mean of the event and of its expectation, ``event - u``."""
+        events = namespace(f).empty_like(f)
+        events[..., y.rows] = y.event
+        if w is not None:
+            events *= w
+        return events - self.weighted_gradient(y, f, s, w) / 2
 
     def risks(self, y: RiskSets, f: Array, s: Array, *weights: Array | None) -> Any:
         return [
@@ -331,6 +348,9 @@ class AcceleratedFailure(AdaptiveFamily, SurvivalFamily):
             width *= 2
         return float(brentq(slope, lower, lower + width, xtol=1e-12))
 
+    def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
+        return self.offset(y * namespace(y).exp(-start), w)
+
     def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
         return failure_scale(self.derivatives, y, f, w)
 
@@ -342,6 +362,11 @@ class AcceleratedFailure(AdaptiveFamily, SurvivalFamily):
         xp, event = namespace(y), y > 0
         with np.errstate(over="ignore"):
             return event * xp.log(s) + self.standard((xp.log(abs(y)) - f) / s, event)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        z = (namespace(y).log(abs(y)) - f) / s
+        with np.errstate(over="ignore"):
+            return self.steepness(z, y > 0) / s**2
 
     def derivatives(self, y: Array, f: Array, s: float) -> tuple[Array, Array]:
         """Of the log likelihood of the rows by the logarithm of the scale."""
@@ -361,6 +386,10 @@ class AcceleratedFailure(AdaptiveFamily, SurvivalFamily):
     @abstractmethod
     def bend(self, z: Array, event: Array) -> Array:
         """The second derivative of `standard` by z."""
+
+    @abstractmethod
+    def steepness(self, z: Array, event: Array) -> Array:
+        """The curvature of `standard`, see `Family.curvature`."""
 
     def response(self, f: Array) -> Array:
         with np.errstate(over="ignore"):
@@ -398,6 +427,9 @@ class Weibull(AcceleratedFailure):
     def bend(self, z: Array, event: Array) -> Array:
         return namespace(z).exp(z)
 
+    def steepness(self, z: Array, event: Array) -> Array:
+        return (namespace(z).exp(z) + event) / 2
+
 
 @dataclass(frozen=True)
 class LogLogistic(AcceleratedFailure):
@@ -420,6 +452,9 @@ class LogLogistic(AcceleratedFailure):
     def bend(self, z: Array, event: Array) -> Array:
         expit = special(z).expit
         return (1.0 + event) * expit(z) * expit(-z)
+
+    def steepness(self, z: Array, event: Array) -> Array:
+        return namespace(z).where(event, 1.0, special(z).expit(z)) / 2
 
 
 @dataclass(frozen=True)
@@ -444,6 +479,9 @@ class LogNormal(AcceleratedFailure):
     def bend(self, z: Array, event: Array) -> Array:
         hazard = normal_hazard(z)
         return namespace(z).where(event, 1.0, hazard * (hazard - z))
+
+    def steepness(self, z: Array, event: Array) -> Array:
+        return self.bend(z, event)
 
 
 def normal_hazard(z: Array) -> Array:
