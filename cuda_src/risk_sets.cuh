@@ -13,14 +13,16 @@
 // position of a row by time. A scan is two phases between grid barriers: the blocks sum their
 // chunks; then each block adds up the sums of the chunks before its own, and scans its chunk in
 // tiles of a place for each thread, by shuffles (BlockScan). Both S are a single scan of pairs.
-// f is subtracted from its maximum, so that exp does not overflow. No sum uses atomics: on the same
-// device a fit has the same bits in every run.
+// The maximum of f is subtracted from f, so that exp does not overflow. No sum uses atomics: on the
+// same device a fit has the same bits in every run.
 //
-// Memory. Reads rows, first and last of each place in order, and f and the weights of its row:
-// these are scattered. Work of three doubles for each place. Shared memory: the totals of the
-// warps. Cost. Five grid barriers, and 15 numbers read and 5 written for each row. Source. Breslow,
-// "Covariance Analysis of Censored Survival Data" (1974); Hofner, Mayr, Robinzonov & Schmid,
-// "Model-based Boosting in R" (2014); Blelloch, "Prefix Sums and Their Applications" (1990).
+// Memory. Reads the row, first and last of each place in order, and f and the weights of the row:
+// these are scattered. Work of three doubles for each place. Shared memory: totals of the warps.
+// Cost. Four grid barriers, and two for the maximum of f. For each row, 22 numbers are read and 7
+// written.
+// Source. Breslow, "Covariance Analysis of Censored Survival Data" (1974); Hofner, Mayr, Robinzonov
+// & Schmid, "Model-based Boosting in R" (2014); Blelloch, "Prefix Sums and Their Applications"
+// (1990).
 
 #pragma once
 

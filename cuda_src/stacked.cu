@@ -26,7 +26,7 @@
 // A family whose nuisance parameter depends on f adds passes over the rows to the last phase, with
 // two barriers each: 17 passes for a median, of which 16 find four bits each, a pass for a shape,
 // and a pass for each Newton step. If the rows depend on each other, two scans over the rows add
-// five barriers (risk_sets.cuh), and two for the maximum of f. No sum uses atomics: on the same
+// four barriers (risk_sets.cuh), and two for the maximum of f. No sum uses atomics: on the same
 // device a fit has the same bits in every run.
 //
 // Shared memory. Copies of k sums for each warp, or of as many functions as fit, in windows that
