@@ -32,7 +32,9 @@ class BoostedGAMClassifier(AdditiveModel):
     ----------
     learners, n_basis, degree, penalty, penalty_order, df, df_definition
         As for `BoostedGAM`.
-    learning_rate, max_iter, method, device, outside, missing, unknown
+    learning_rate, step_rule, max_iter, method, callback, progress, device, outside
+        As for `BoostedGAM`.
+    missing, unknown
         As for `BoostedGAM`.
     early_stopping, validation_fraction, n_iter_no_change, random_state, warm_start
         As for `BoostedGAM`.

@@ -424,8 +424,8 @@ class Gamma(AdaptiveFamily, _LogLink):
     is below 1.
 
     The gradient is proportional to the shape. If the shape is large, because y is
-    nearly determined, steps are stable only if ``learning_rate * shape`` is below 2:
-    give a shape of 1.
+    nearly determined, mboost's steps are stable only if ``learning_rate * shape`` is
+    below 2: scale the steps, or give a shape of 1.
 
     Parameters
     ----------

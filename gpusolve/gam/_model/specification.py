@@ -69,10 +69,24 @@ def check_parameters(model: Any) -> None:
         )
     check_df(model.df, model.df_definition)
     check_is_used(model)
+    check_callback(model)
     if model.early_stopping and model.warm_start:
         raise ValueError(
             "warm_start must be False with early_stopping, which finds the last "
             "iteration itself"
+        )
+
+
+def check_callback(model: Any) -> None:
+    """TypeError or ValueError unless the callback can be called in this fit."""
+    if model.callback is None:
+        return
+    if not callable(model.callback):
+        raise TypeError(f"callback must be a function, got {model.callback!r}")
+    if model.early_stopping or model.method not in ("auto", "stacked"):
+        raise ValueError(
+            "callback must be None with early_stopping and with method 'gram' or "
+            f"'direct', got {model.callback!r}"
         )
 
 
