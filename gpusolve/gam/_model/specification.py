@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -111,9 +112,8 @@ def bind_learners(learners: Any) -> list[Term]:
     for term in terms:
         if not term.covariates:
             raise ValueError(f"{term.label} must be given a column")
-    labels = [term.label for term in terms]
-    for label in labels:
-        if labels.count(label) > 1:
+    for label, times in Counter(term.label for term in terms).items():
+        if times > 1:
             raise ValueError(f"learners must be different, got {label} twice")
     return terms
 
