@@ -204,6 +204,10 @@ class BoostedGAMClassifier(AdditiveModel):
         found: NDArray[Any] = self.classes_[best]
         return found
 
+    def _title(self, fit: int) -> str:
+        own = self.classes_[fit if len(self.paths_) > 1 else 1]
+        return f"{super()._title(fit)}, class {own}"
+
     def staged_predict(self, X: Any, *, offset: Any = None) -> Iterator[NDArray[Any]]:
         """Predict the class after each iteration, from the first to the last.
 

@@ -56,6 +56,7 @@ class Gaussian(Family):
     """Squared error ``(y - f)^2``, with gradient ``y - f``. As in mboost."""
 
     name = "gaussian"
+    effect_on = "the mean"
 
     def offset(self, y: Array, w: Array | None) -> float:
         return float(weighted_mean(y, w))
@@ -76,6 +77,7 @@ class Laplace(Family):
     """
 
     name = "laplace"
+    effect_on = "the median"
 
     def offset(self, y: Array, w: Array | None) -> float:
         return float(weighted_quantile(y, w))
@@ -117,6 +119,7 @@ class Quantile(_Asymmetric):
     """
 
     name = "quantile"
+    effect_on = "the quantile"
 
     def offset(self, y: Array, w: Array | None) -> float:
         return float(weighted_quantile(y, w, self.tau))
@@ -142,6 +145,7 @@ class Expectile(_Asymmetric):
     """
 
     name = "expectile"
+    effect_on = "the expectile"
 
     def offset(self, y: Array, w: Array | None) -> float:
         return _stationary_point(self, y, w, 0.0, y)
@@ -174,6 +178,7 @@ class Huber(AdaptiveFamily):
     """
 
     name = "huber"
+    effect_on = "the location"
     parameter_name = "delta"
     nuisance_in_cuda = "median"
     delta: float | None = None
@@ -260,6 +265,10 @@ class Binomial(Family):
         return special(f).expit(self._scale * f)
 
     @property
+    def effect_on(self) -> str:
+        return f"the {self.link.replace('_', ' ')}"
+
+    @property
     def _scale(self) -> int:
         """The logit is this times f."""
         return 2 if self.link == "half_logit" else 1
@@ -274,6 +283,8 @@ class Binomial(Family):
 
 class _LogLink(Family):
     """A family of the mean ``exp(f)``; the offset is the log of the weighted mean."""
+
+    effect_on = "the log mean"
 
     def offset(self, y: Array, w: Array | None) -> float:
         rows = len(y) if w is None else float(w.sum())

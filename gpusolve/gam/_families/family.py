@@ -39,6 +39,11 @@ class Family(ABC):
     """As in ``BoostedGAM(family=name)``."""
 
     @property
+    def effect_on(self) -> str:
+        """What the additive predictor is, as plots say: effect on the log mean."""
+        return "the predictor"
+
+    @property
     def parameter(self) -> float | None:
         """Tau, delta, shape or theta; 0 without a parameter, None if it is adaptive."""
         return 0.0

@@ -16,7 +16,7 @@ from .. import _inputs
 from .._boosting.path import Path
 from .._boosting.problem import column_coefficients
 from .._conventions import Estimator, check_integer
-from .._terms.frame import Frame, Name
+from .._terms.frame import Frame, Level, Name
 from .._terms.rows import Rows
 from .._terms.term import Term
 from ..families import Family
@@ -50,6 +50,7 @@ class FittedModel(Estimator):
     paths_: list[Path]
     risk_: NDArray[np.float64]
     rug_: dict[Name, NDArray[Any]]
+    level_counts_: dict[Name, dict[Level, int]]
     selected_: NDArray[np.int32]
     terms_: list[Term]
 

@@ -131,6 +131,7 @@ class Insight(FittedModel):
         samples: Samples | None = None,
         level: float = 0.95,
         fit: int = 0,
+        share_scale: bool = True,
     ) -> Any:
         """Draw the effects, the risk, and how much each learner reduced it.
 
@@ -147,16 +148,17 @@ class Insight(FittedModel):
             The share of the samples between the bounds.
         fit : int, optional
             The index of the class, for a classifier of several classes.
+        share_scale : bool, optional
+            Whether all effects are drawn on the same scale, or each on its own.
 
         Returns
         -------
         matplotlib.figure.Figure
-            A curve for a numeric feature, bars for a factor, a curve for each level of
-            a factor, and a map for two numeric features, with the positions of some
-            training data. Each effect is centred over these; but the effect of a
-            feature that multiplies others (``by=``) is its coefficient. Effects share a
-            scale, unless an effect would be more than five times as high as another.
-            So do maps.
+            A curve for a numeric feature, bars for a factor with the numbers of rows, a
+            curve for each level of a factor, and a map for two numeric features, within
+            the convex hull of some training data. Each effect is centred over these;
+            but the effect of a feature that multiplies others (``by=``) is its
+            coefficient, which has its own scale. Maps share their colours.
 
         Raises
         ------
@@ -164,7 +166,19 @@ class Insight(FittedModel):
             If matplotlib is not installed.
         """
         self._check_is_fitted()
-        return plot(self, learners, cv=cv, samples=samples, level=level, fit=fit)
+        return plot(
+            self,
+            learners,
+            cv=cv,
+            samples=samples,
+            level=level,
+            fit=fit,
+            share_scale=share_scale,
+        )
+
+    def _title(self, fit: int) -> str:
+        """What was fitted, for a picture; `fit` is the index of the class."""
+        return f"{self.family_.name}, {self.n_iter_} steps"
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a JSON file; see `gpusolve.gam.save`."""

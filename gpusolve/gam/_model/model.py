@@ -16,7 +16,8 @@ from .._boosting.path import Path, join_paths
 from .._boosting.patience import fit_patiently
 from .._boosting.stacked import boost_family
 from .._conventions import TakesWeights
-from .._terms.frame import Factor, Frame, Name
+from .._terms.frame import Factor, Frame, Level, Name
+from .._terms.term import Term, unique_names
 from ..families import Family, FamilyName
 from .insight import Insight
 from .specification import bind_learners, default_terms
@@ -101,6 +102,7 @@ class AdditiveModel(TakesWeights, Insight):
             self.family_ = family
             self.lambda_ = on_host(fits.problem.lambda_[0])
             self.rug_ = rug_of(data.frame)
+            self.level_counts_ = count_levels(self.terms_, data.frame)
         self.n_rows_ = data.rows
         self._data = data, settings
         self._keep_paths(path.each())
@@ -178,6 +180,19 @@ def rug_of(frame: Frame) -> dict[Name, NDArray[Any]]:
     rows = np.linspace(0, frame.rows - 1, min(RUG, frame.rows)).astype(np.intp)
     some = frame.take(namespace(frame.like).asarray(rows))
     return {name: values_on_host(some[name]) for name in some.names}
+
+
+def count_levels(terms: list[Term], frame: Frame) -> dict[Name, dict[Level, int]]:
+    """The number of rows of each level of the factors that the terms read."""
+    names = unique_names(name for term in terms for name in term.known_levels)
+    return {name: rows_by_level(frame.factor(name)) for name in names}
+
+
+def rows_by_level(factor: Factor) -> dict[Level, int]:
+    """The number of rows of each level."""
+    present = factor.codes[factor.codes >= 0]
+    counts = namespace(present).bincount(present, minlength=len(factor.levels))
+    return dict(zip(factor.levels, counts.tolist(), strict=True))
 
 
 def values_on_host(column: Array | Factor) -> NDArray[Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from ..._device.arrays import namespace
 from .._conventions import check_choice
 from ..penalty import Matrix, differences
-from .frame import Frame, Level, check_levels, listed
+from .frame import Frame, Level, Name, check_levels, listed
 from .rows import Rows, dense_rows, indicator_rows
 from .term import Reading, Single, learned
 
@@ -85,6 +85,11 @@ class Linear(Single):
         least = 1 if self.intercept or self.contrasts == "dummy" else 2
         check_levels(name, levels, least)
         return {"found_levels": levels, "ordered": factor.ordered}
+
+    @property
+    def _known_levels(self) -> dict[Name, tuple[Level, ...]]:
+        own = {} if self.found_levels is None else {self.covariates[0]: self.found_levels}
+        return own | super()._known_levels
 
     @property
     def _functions(self) -> int:

@@ -134,6 +134,14 @@ class Term(ABC):
         return unique_names(name for part in self.parts for name in part.read)
 
     @property
+    def known_levels(self) -> dict[Name, tuple[Level, ...]]:
+        """The levels of the factors that a learned term reads, by their columns."""
+        found: dict[Name, tuple[Level, ...]] = {}
+        for part in self.parts:
+            found |= part._known_levels
+        return found
+
+    @property
     @abstractmethod
     def functions(self) -> int: ...
 
@@ -283,6 +291,12 @@ class Single(Term):
             if self.by is not None:
                 found |= {"by_levels": levels_of_by(self.by, frame)}
         return replace(self, **found)
+
+    @property
+    def _known_levels(self) -> dict[Name, tuple[Level, ...]]:
+        if self.by is None or self.by_levels is None:
+            return {}
+        return {self.by: self.by_levels}
 
     @property
     def _blocks(self) -> int:
