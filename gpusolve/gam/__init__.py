@@ -14,7 +14,14 @@ from .boosting import boost
 from .bootstrap import EffectBootstrap, bootstrap_effects
 from .classifier import BoostedGAMClassifier
 from .cv import CrossValidation, cv_stop
+from .diagnostics import (
+    plot_calibration,
+    plot_path,
+    plot_residuals,
+    quantile_residuals,
+)
 from .estimator import BoostedGAM
+from .explanation import Explanation
 from .from_formula import gamboost
 from .learners import Learners, make_learners
 from .penalty import penalty_matrix
@@ -31,6 +38,7 @@ __all__ = [
     "Criterion",
     "CrossValidation",
     "EffectBootstrap",
+    "Explanation",
     "Learners",
     "Path",
     "Simulation",
@@ -50,6 +58,10 @@ __all__ = [
     "load",
     "make_learners",
     "penalty_matrix",
+    "plot_calibration",
+    "plot_path",
+    "plot_residuals",
+    "quantile_residuals",
     "save",
     "simulate",
     "stability_selection",
@@ -59,6 +71,6 @@ __all__ = [
 # can still be loaded after a class has moved to another file.
 for _public in (
     BSplines, BoostedGAM, BoostedGAMClassifier, CompactBasis, Criterion,
-    CrossValidation, EffectBootstrap, Learners, Path, Simulation, StabilitySelection,
+    CrossValidation, EffectBootstrap, Explanation, Learners, Path, Simulation, StabilitySelection,
 ):  # fmt: skip
     _public.__module__ = __name__

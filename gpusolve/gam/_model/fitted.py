@@ -176,17 +176,18 @@ class FittedModel(Estimator):
         return np.stack([path.coef(len(self.terms_), step) for path in self.paths_])
 
     def _start(self, X: Any, frame: Frame, offset: Any) -> Array:
-        """The additive predictors before the first iteration, (F, n).
-
-        The offset is the given offset, or the formula's.
-        """
+        """The additive predictors before the first iteration, (F, n)."""
         xp = namespace(frame.like)
-        if offset is None and self.formula_ is not None:
-            offset = self.formula_.offset(X)
         start = xp.asarray(self._intercepts())[:, None]
         f = xp.zeros((len(start), frame.rows)) + start
-        added = _inputs.start_of(offset, frame.like)
+        added = self._offset(X, frame, offset)
         return f if added is None else f + added
+
+    def _offset(self, X: Any, frame: Frame, offset: Any) -> Array | None:
+        """The given offset, or the formula's: (n,), a number, or None."""
+        if offset is None and self.formula_ is not None:
+            offset = self.formula_.offset(X)
+        return _inputs.start_of(offset, frame.like)
 
     def _stages(self, X: Any, offset: Any) -> Iterator[Array]:
         """The additive predictors after each iteration, (F, n).

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._device.arrays import on_host
 from .._plots.effects import Samples
 from .._plots.plot import Risks, plot
 from .._selection.importance import risk_reductions, selection_frequencies
+from ..explanation import Explanation
 from ..store import save
 from ..summary import Line, Summary
 from .fitted import FittedModel
@@ -75,6 +77,62 @@ class Insight(FittedModel):
             np.add.at(found, columns, reduction / len(columns))
         total = found.sum()
         return found / total if total > 0 else found
+
+    def explain(
+        self,
+        X: Any,
+        *,
+        iteration: int | None = None,
+        offset: Any = None,
+        fit: int = 0,
+    ) -> Explanation:
+        """What each learner contributes to the prediction of each row.
+
+        Parameters
+        ----------
+        X, iteration, offset
+            As for `BoostedGAM.predict`.
+        fit : int, optional
+            The index of the class, for a classifier of several classes.
+
+        Returns
+        -------
+        Explanation
+            A table, and a picture for each row.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gpusolve.gam import BoostedGAM
+        >>> X = np.random.default_rng(0).random((200, 2))
+        >>> model = BoostedGAM().fit(X, np.sin(6 * X[:, 0]) + X[:, 1])
+        >>> found = model.explain(X[:2])
+        >>> found.names, found.contributions.shape
+        (('bbs(0)', 'bbs(1)'), (2, 2))
+        >>> total = found.intercept + found.contributions.sum(axis=1)
+        >>> np.allclose(total, model.predict(X[:2]), rtol=1e-14)
+        True
+        """
+        effects = on_host(self.effects(X, iteration=iteration, fit=fit))
+        frame = self._covariates(X)
+        with frame.current():
+            added = self._offset(X, frame, offset)
+        start = np.zeros(frame.rows) if added is None else on_host(added)
+        intercept = float(self._intercepts()[fit])
+        link = intercept + start
+        for column in effects.T:
+            link = link + column
+        return Explanation(
+            tuple(self.names_),
+            intercept,
+            np.broadcast_to(start, link.shape),
+            effects,
+            link,
+            self.family_.response(link),
+            frame.on_host(),
+            tuple(term.columns for term in self.terms_),
+            self.family_.effect_on,
+        )
 
     def summary(self) -> Summary:
         """The fit and the contribution of each learner; it prints as a table.

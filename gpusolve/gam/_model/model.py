@@ -179,7 +179,7 @@ def rug_of(frame: Frame) -> dict[Name, NDArray[Any]]:
     """Some rows, on the host, for plots; levels instead of codes."""
     rows = np.linspace(0, frame.rows - 1, min(RUG, frame.rows)).astype(np.intp)
     some = frame.take(namespace(frame.like).asarray(rows))
-    return {name: values_on_host(some[name]) for name in some.names}
+    return some.on_host()
 
 
 def count_levels(terms: list[Term], frame: Frame) -> dict[Name, dict[Level, int]]:
@@ -193,12 +193,3 @@ def rows_by_level(factor: Factor) -> dict[Level, int]:
     present = factor.codes[factor.codes >= 0]
     counts = namespace(present).bincount(present, minlength=len(factor.levels))
     return dict(zip(factor.levels, counts.tolist(), strict=True))
-
-
-def values_on_host(column: Array | Factor) -> NDArray[Any]:
-    """The values of a column; the levels of a factor, None if they are missing."""
-    if isinstance(column, Factor):
-        levels = np.array([*column.levels, None], object)
-        return np.asarray(levels[on_host(column.codes)])
-    values: NDArray[Any] = on_host(column)
-    return values

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
 from .effects import Axis, Effect
-from .panels import LINE, SMALL, add_legend, letter_size, pyplot, shortened
+from .panels import LINE, SMALL, add_legend, name_bars, pyplot, shortened
 
 MARGIN = 0.05
 """The margin of a scale, as a share of its height."""
@@ -82,12 +82,10 @@ def draw_levels(axis: Any, effect: Effect, limits: Limits, unit: str) -> None:
     value_axis.set_label_text(unit, fontsize=SMALL)
     if upright:
         axis.set_ylim(limits)
-        name_levels(axis.xaxis, levels, "\nn=")
+        name_levels(axis.xaxis, levels)
     else:
         axis.set_xlim(limits)
-        axis.invert_yaxis()
-        name_levels(axis.yaxis, levels, ", n=")
-        axis.tick_params(axis="y", labelsize=letter_size(len(names)))
+        name_bars(axis, labels_of(levels, ", "))
 
 
 def draw_surface(axis: Any, effect: Effect, largest: float, unit: str) -> None:
@@ -99,8 +97,8 @@ def draw_surface(axis: Any, effect: Effect, largest: float, unit: str) -> None:
             effect.values.T, cmap=DIVERGING, vmin=-scale, vmax=scale,
             origin="lower", aspect="auto",
         )  # fmt: skip
-        name_levels(axis.xaxis, x, "\nn=")
-        name_levels(axis.yaxis, y, "\nn=")
+        name_levels(axis.xaxis, x)
+        name_levels(axis.yaxis, y)
         axis.tick_params(axis="x", labelrotation=90 * (sum(map(len, names_of(x))) > 24))
     else:
         steps = np.linspace(-scale, scale, CONTOURS + 1)
@@ -108,35 +106,43 @@ def draw_surface(axis: Any, effect: Effect, largest: float, unit: str) -> None:
         filled = axis.contourf(*grid, steps, cmap=DIVERGING)
         lines = axis.contour(*grid, steps, colors="0.3", linewidths=0.3)
         axis.plot(x.rug, y.rug, ".", color="0.2", ms=1.5, alpha=0.6)
-        hull = axis.fill(*hull_of(x, y), fill=False, ec="0.5", lw=0.6)[0]
-        filled.set_clip_path(hull)
-        lines.set_clip_path(hull)
+        hull = hull_of(x, y)
+        corners = hull.points[hull.vertices]
+        (edge,) = axis.fill(*corners.T, fill=False, ec="0.5", lw=0.6)
+        filled.set_clip_path(edge)
+        lines.set_clip_path(edge)
     bar = axis.figure.colorbar(filled, ax=axis, ticks=pyplot().MaxNLocator(5))
     bar.ax.tick_params(labelsize=SMALL - 1)
     bar.set_label(unit, fontsize=SMALL - 1)
 
 
-def hull_of(x: Axis, y: Axis) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The corners of the convex hull of the data; of the grid if the hull is flat."""
-    points = np.column_stack([x.rug, y.rug]).astype(np.float64)
-    low, high = points.min(axis=0), points.max(axis=0)
-    scaled = (points - low) / np.where(high > low, high - low, 1)
+def hull_of(x: Axis, y: Axis) -> ConvexHull:
+    """The convex hull of the data, or of the grid if all data are on a line."""
+    low, high = (np.array([axis.points[end] for axis in (x, y)]) for end in (0, -1))
     try:
-        corners = points[ConvexHull(scaled).vertices]
+        return ConvexHull(np.column_stack([x.rug, y.rug]).astype(np.float64))
     except (QhullError, ValueError):
-        ends = (x.points[[0, -1, -1, 0]], y.points[[0, 0, -1, -1]])
-        corners = np.column_stack(ends)
-    return corners[:, 0], corners[:, 1]
+        return ConvexHull([low, high, [low[0], high[1]], [high[0], low[1]]])
 
 
-def name_levels(side: Any, levels: Axis, before_count: str) -> None:
+def values_with_data(effect: Effect) -> NDArray[np.float64]:
+    """The values of a surface within the hull of the data; all for two factors."""
+    x, y = effect.axes
+    if x.is_factor:
+        return effect.values
+    at = np.stack(np.meshgrid(x.points, y.points, indexing="ij"), axis=-1)
+    sides = hull_of(x, y).equations
+    outside = (at @ sides[:, :2].T + sides[:, 2]).max(axis=-1) > 0
+    return effect.values[~outside]
+
+
+def name_levels(side: Any, levels: Axis) -> None:
     """Name the levels at an axis, with their rows; or count them if they are many."""
     if len(levels.points) > MAX_LABELS:
         side.set_ticks([])
         side.set_label_text(f"{len(levels.points)} levels", fontsize=SMALL)
         return
-    pairs = zip(names_of(levels), levels.counts, strict=True)
-    labels = [f"{name}{before_count}{count}" for name, count in pairs]
+    labels = labels_of(levels, "\n")
     side.set_ticks(np.arange(len(labels)), labels)
     side.set_tick_params(labelsize=SMALL)
 
@@ -144,6 +150,12 @@ def name_levels(side: Any, levels: Axis, before_count: str) -> None:
 def names_of(levels: Axis) -> list[str]:
     """The names of levels; long names are shortened."""
     return [shortened(str(level)) for level in levels.points]
+
+
+def labels_of(levels: Axis, between: str) -> list[str]:
+    """The names of levels with their numbers of rows."""
+    pairs = zip(names_of(levels), levels.counts, strict=True)
+    return [f"{name}{between}n={count}" for name, count in pairs]
 
 
 # ---- titles and scales ---------------------------------------------------------------
@@ -181,13 +193,16 @@ def name_of(name: str | int) -> str:
 
 
 def limits_of(effects: Sequence[Effect]) -> Limits:
-    """The limits of a scale that shows all of some effects, with their bounds."""
-    drawn = [
-        surface.ravel()
-        for effect in effects
-        for surface in (effect.values, effect.lower, effect.upper)
-        if surface is not None
-    ]
-    lower, upper = float(np.concatenate(drawn).min()), float(np.concatenate(drawn).max())
+    """The limits of a scale that shows all that is drawn of some effects."""
+    drawn = np.concatenate([values.ravel() for e in effects for values in drawn_of(e)])
+    lower, upper = float(drawn.min()), float(drawn.max())
     margin = MARGIN * (upper - lower) or 1.0
     return lower - margin, upper + margin
+
+
+def drawn_of(effect: Effect) -> list[NDArray[np.float64]]:
+    """The values that are drawn of an effect, and its bounds unless it is a map."""
+    if is_surface(effect):
+        return [values_with_data(effect)]
+    found = (effect.values, effect.lower, effect.upper)
+    return [values for values in found if values is not None]

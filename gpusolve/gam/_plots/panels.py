@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,11 @@ WIDTH, HEIGHT = 2.7, 2.3
 TITLE, SMALL = 10, 8
 """The sizes of the letters of titles, and of everything else."""
 
-LONGEST = 22
-"""The most letters of a name next to a bar."""
+LONGEST, LINE_LENGTH = 36, 20
+"""The most letters of a name, and of a line of it."""
+
+FEW = 8
+"""The most names above each other that may have several lines."""
 
 LINE = "C0"
 ACCENT = "C3"
@@ -36,13 +40,18 @@ def pyplot() -> Any:
 
 
 def new_panels(count: int, title: str = "", scale: float = 1) -> tuple[Any, list[Any]]:
-    """A figure, and its panels in rows that leave few cells empty."""
+    """A figure, and its panels in rows that leave few cells empty.
+
+    Every panel has a cell of its own, so that the names in one panel do not take room
+    from the panels above and below it.
+    """
     columns = columns_for(count)
     rows = ceil_div(count, columns)
     figure = pyplot().figure(
         figsize=(scale * WIDTH * columns, scale * HEIGHT * rows), layout="constrained"
     )
-    panels = [figure.add_subplot(rows, columns, j + 1) for j in range(count)]
+    cells = figure.subfigures(rows, columns, squeeze=False).ravel()[:count]
+    panels = [cell.subplots() for cell in cells]
     for axis in panels:
         axis.tick_params(labelsize=SMALL)
         axis.spines[["top", "right"]].set_visible(False)
@@ -82,14 +91,16 @@ def draw_bars(axis: Any, names: Sequence[str], lengths: Floats, colors: Any) -> 
     """Draw named bars from top to bottom."""
     positions = np.arange(len(names))
     axis.barh(positions, lengths, color=colors)
-    axis.set_yticks(positions, [*map(shortened, names)])
-    axis.tick_params(axis="y", labelsize=letter_size(len(names)))
+    name_bars(axis, names)
+
+
+def name_bars(axis: Any, names: Sequence[str]) -> None:
+    """Name the bars that lie above each other, the first at the top."""
+    few = len(names) <= FEW
+    labels = [fill(name, LINE_LENGTH) if few else name for name in names]
+    axis.set_yticks(np.arange(len(names)), labels)
+    axis.tick_params(axis="y", labelsize=min(SMALL, 100 / max(1, len(names))))
     axis.invert_yaxis()
-
-
-def letter_size(names: int) -> float:
-    """The size of the letters of names above each other in a panel."""
-    return min(SMALL, 100 / max(1, names))
 
 
 def shortened(name: str) -> str:
@@ -97,7 +108,7 @@ def shortened(name: str) -> str:
 
     Examples
     --------
-    >>> shortened("a name that is longer than all others")
-    'a name that is longer...'
+    >>> shortened("a name that is longer than all of the others")
+    'a name that is longer than all of...'
     """
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1].rstrip()}..."
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 3].rstrip()}..."
