@@ -71,6 +71,7 @@ __all__ = [
 # can still be loaded after a class has moved to another file.
 for _public in (
     BSplines, BoostedGAM, BoostedGAMClassifier, CompactBasis, Criterion,
-    CrossValidation, EffectBootstrap, Explanation, Learners, Path, Simulation, StabilitySelection,
+    CrossValidation, EffectBootstrap, Explanation, Learners, Path, Simulation,
+    StabilitySelection,
 ):  # fmt: skip
     _public.__module__ = __name__

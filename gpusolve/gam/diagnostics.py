@@ -1,4 +1,4 @@
-"""Whether a model fits: calibration, quantile residuals, and the paths of its effects."""
+"""Whether a model fits: calibration, quantile residuals, the paths of its effects."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from scipy.special import ndtri
 
 from .._device.arrays import on_host
 from . import _inputs
+from ._boosting.patience import generator
 from ._conventions import check_integer
 from ._model.model import AdditiveModel
 from ._plots.diagnostics import bins_of, plot_bins, plot_normal, plot_sizes
 from .classifier import BoostedGAMClassifier
+from .estimator import BoostedGAM
 
 Floats = NDArray[np.float64]
 
@@ -23,7 +25,9 @@ DISTRIBUTIONS: dict[str, Callable[[Floats, float], Any]] = {
     "gaussian": lambda mean, variance: stats.norm(mean, np.sqrt(variance)),
     "binomial": lambda mean, _: stats.bernoulli(mean),
     "poisson": lambda mean, _: stats.poisson(mean),
-    "negative_binomial": lambda mean, theta: stats.nbinom(theta, theta / (theta + mean)),
+    "negative_binomial": lambda mean, theta: stats.nbinom(
+        theta, theta / (theta + mean)
+    ),
     "gamma": lambda mean, shape: stats.gamma(shape, scale=mean / shape),
 }
 """The distribution of the response, by family, mean and parameter."""
@@ -101,10 +105,10 @@ def quantile_residuals(
         parameter = float(nuisance[-1])
     found = DISTRIBUTIONS[family.name](mean, parameter)
     mass = found.pmf(response) if hasattr(found, "pmf") else np.zeros(len(mean))
-    share = np.asarray(_generator(random_state).uniform(size=len(mean)))
+    share = np.asarray(generator(random_state).uniform(size=len(mean)))
     below = found.cdf(response) - share * mass
     above = found.sf(response) + share * mass
-    return np.where(below < above, ndtri(below), -ndtri(above))
+    return np.asarray(np.where(below < above, ndtri(below), -ndtri(above)))
 
 
 def plot_residuals(
@@ -208,7 +212,7 @@ def plot_calibration(
         raise ValueError(f"level must be between 0 and 1, got {level}")
     means, responses, names = predicted_means(model, X, y, offset)
     found = [bins_of(*pair, bins, level) for pair in zip(means, responses, strict=True)]
-    return plot_bins(found, names)
+    return plot_bins(found, names, f"calibration: {model.family_.name}")
 
 
 def plot_path(model: AdditiveModel, *, fit: int = 0) -> Any:
@@ -285,13 +289,8 @@ def predicted_means(
             )
         responses = (labels == classes[:, None]).astype(np.float64)
         return means[-len(classes) :], responses, [str(own) for own in classes]
+    assert isinstance(model, BoostedGAM)
     mean = on_host(model.predict(X, offset=offset))
     response = _inputs.target(y, mean)
     model.family_.check(response)
     return mean[None], response[None], [model.family_.name]
-
-
-def _generator(random_state: Any) -> Any:
-    """A source of random numbers; a generator as it is."""
-    is_seed = random_state is None or isinstance(random_state, int | np.integer)
-    return np.random.default_rng(random_state) if is_seed else random_state

@@ -262,7 +262,7 @@ class Binomial(Family):
         return _softplus(-self._scale * (2 * y - 1) * f)
 
     def response(self, f: Array) -> Array:
-        return special(f).expit(self._scale * f)
+        return namespace(f).exp(-_softplus(-self._scale * f))
 
     @property
     def effect_on(self) -> str:

@@ -14,6 +14,7 @@ from .._plots.effects import Samples
 from .._plots.plot import Risks, plot
 from .._selection.importance import risk_reductions, selection_frequencies
 from ..explanation import Explanation
+from ..export import write_python
 from ..store import save
 from ..summary import Line, Summary
 from .fitted import FittedModel
@@ -174,9 +175,7 @@ class Insight(FittedModel):
                 float(reductions[j]),
                 float(reductions[j] / total) if total else 0.0,
             )
-            for j, (name, term) in enumerate(
-                zip(self.names_, self.terms_, strict=True)
-            )
+            for j, (name, term) in enumerate(zip(self.names_, self.terms_, strict=True))
         ]
         lines.sort(key=lambda line: -line.reduction)
         return Summary(facts, tuple(lines))
@@ -237,6 +236,46 @@ class Insight(FittedModel):
     def _title(self, fit: int) -> str:
         """What was fitted, for a picture; `fit` is the index of the class."""
         return f"{self.family_.name}, {self.n_iter_} steps"
+
+    def to_python(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as a Python module that needs NumPy only.
+
+        Its functions ``predict(X, offset)`` and ``predict_link`` return what the
+        methods of the model return on a CPU, bit for bit; of a classifier also
+        ``predict_proba``. `X` is a matrix, a data frame or a mapping of columns. The
+        columns of a formula have the names in the learners: a transformation is not in
+        the module, but a column, such as ``"log(x)"``; the formula's offset must be
+        given.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Such as ``"scorer.py"``.
+
+        Raises
+        ------
+        TypeError
+            For a learner other than splines, lines, factors and their combinations.
+        ValueError
+            For a family whose response the module does not have.
+
+        Examples
+        --------
+        >>> import runpy
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> import numpy as np
+        >>> from gpusolve.gam import BoostedGAM
+        >>> X = np.random.default_rng(0).random((100, 2))
+        >>> model = BoostedGAM().fit(X, np.sin(6 * X[:, 0]))
+        >>> path = Path(mkdtemp()) / "scorer.py"
+        >>> model.to_python(path)
+        >>> scorer = runpy.run_path(str(path))
+        >>> np.array_equal(scorer["predict"](X), model.predict(X))
+        True
+        """
+        self._check_is_fitted()
+        write_python(self, path)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a JSON file; see `gpusolve.gam.save`."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.arrays import Array, namespace, on_host
+from ..._device.arrays import namespace, on_host
 from ..._device.kernels import current
 from .. import _inputs
 from .._boosting.batch import Fits, Settings, Training, make_fits

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 
-from .panels import ACCENT, LINE, MUTED, SMALL, add_legend, new_panels, set_labels
+from .panels import LINE, MUTED, add_legend, new_panels, set_labels
 
 MAX_PATHS = 10
 """The most learners whose paths have a colour and a name."""
@@ -60,16 +60,20 @@ def bins_of(predicted: Floats, observed: Floats, count: int, level: float) -> Bi
     return Bins(mean_of(predicted), mean, middle - half, middle + half)
 
 
-def plot_bins(bins: Sequence[Bins], names: Sequence[str]) -> Any:
+def plot_bins(bins: Sequence[Bins], names: Sequence[str], title: str) -> Any:
     """The figure of observed means against predictions."""
-    figure, (axis,) = new_panels(1, scale=1.6)
-    ends = [f(np.concatenate([each.predicted for each in bins])) for f in (np.min, np.max)]
+    figure, (axis,) = new_panels(1, title, scale=1.6)
+    ends = [
+        f(np.concatenate([each.predicted for each in bins])) for f in (np.min, np.max)
+    ]
     axis.plot(ends, ends, color=MUTED, lw=1, zorder=0)
     for j, (each, name) in enumerate(zip(bins, names, strict=True)):
         color = f"C{j % 10}"
-        axis.plot(each.predicted, each.observed, "o-", ms=3, lw=0.8, color=color, label=name)
+        axis.plot(
+            each.predicted, each.observed, "o-", ms=3, lw=0.8, color=color, label=name
+        )
         axis.vlines(each.predicted, each.lower, each.upper, color=color, lw=0.8)
-    set_labels(axis, "calibration", "predicted mean", "observed mean")
+    set_labels(axis, "", "predicted mean", "observed mean")
     if len(bins) > 1:
         add_legend(axis)
     return figure
@@ -84,7 +88,9 @@ def plot_normal(residuals: Floats, title: str) -> Any:
     density = np.exp(-(normal**2) / 2) / np.sqrt(2 * np.pi)
     band = -ndtri(0.025) * np.sqrt(shares * (1 - shares) / n) / density
     for axis, line in ((quantiles, normal), (worm, np.zeros(n))):
-        axis.fill_between(normal, line - band, line + band, color=MUTED, alpha=0.4, lw=0)
+        axis.fill_between(
+            normal, line - band, line + band, color=MUTED, alpha=0.4, lw=0
+        )
         axis.plot(normal, line, color=MUTED, lw=0.8)
     quantiles.plot(normal, found, ".", ms=3, color=LINE)
     worm.plot(normal, found - normal, ".", ms=3, color=LINE)

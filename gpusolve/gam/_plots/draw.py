@@ -133,7 +133,7 @@ def values_with_data(effect: Effect) -> NDArray[np.float64]:
     at = np.stack(np.meshgrid(x.points, y.points, indexing="ij"), axis=-1)
     sides = hull_of(x, y).equations
     outside = (at @ sides[:, :2].T + sides[:, 2]).max(axis=-1) > 0
-    return effect.values[~outside]
+    return np.asarray(effect.values[~outside])
 
 
 def name_levels(side: Any, levels: Axis) -> None:

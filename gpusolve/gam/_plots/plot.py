@@ -75,7 +75,9 @@ def plot(
     figure, panels = new_panels(len(effects) + 1 + several, model._title(fit))
     unit = f"effect on {model.family_.effect_on}"
     limits = [shared_limits(effects, j, share_scale) for j in range(len(effects))]
-    for axis, effect, scale, title in zip(panels, effects, limits, titles, strict=False):
+    for axis, effect, scale, title in zip(
+        panels, effects, limits, titles, strict=False
+    ):
         draw_effect(axis, effect, scale, unit)
         set_labels(axis, title, axis.get_xlabel(), axis.get_ylabel())
     draw_risk(panels[len(effects)], path.risk / model.n_rows_, cv)

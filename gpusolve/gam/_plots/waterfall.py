@@ -42,22 +42,24 @@ class Explained(Protocol):
 
 def plot_waterfall(explained: Explained, row: int) -> Any:
     """The figure of the contributions to the prediction of a row."""
-    names, lengths = bars_of(explained, row)
-    ends = np.cumsum(lengths)
-    starts = ends - lengths
-    starts[0] = 0
+    names, values = bars_of(explained, row)
+    ends, positions = np.cumsum(values), np.arange(len(names))
+    lengths = np.array([0.0, *values[1:]])
     figure, (axis,) = new_panels(1, scale=1.8)
-    colors = [MUTED, *np.where(lengths[1:] < 0, LINE, ACCENT)]
-    positions = np.arange(len(names))
-    axis.barh(positions, lengths, 0.7, left=starts, color=colors)
+    axis.barh(
+        positions, lengths, 0.7, left=ends - lengths,
+        color=np.where(lengths < 0, LINE, ACCENT),
+    )  # fmt: skip
+    axis.plot(ends[:1], [0], "o", color="0.4")
     axis.vlines(ends[:-1], positions[:-1], positions[1:], color="0.5", lw=0.6)
     for position, end, length in zip(positions, ends, lengths, strict=True):
         axis.annotate(
-            f"{length:+.3g}", (max(end, end - length), position), (3, 0),
+            f"{length:+.3g}" if position else f"{end:.4g}",
+            (max(end, end - length), position), (5, 0),
             textcoords="offset points", va="center", fontsize=7, color="0.3",
         )  # fmt: skip
-    axis.axvline(ends[-1], color="0.3", lw=0.8, ls="--")
-    axis.margins(x=0.12)
+    axis.axvline(ends[-1], color=MUTED, lw=0.8, ls="--", zorder=0)
+    axis.margins(x=0.15)
     name_bars(axis, names)
     link, response = explained.link[row], explained.prediction[row]
     title = f"row {row}: {explained.unit.removeprefix('the ')} {link:.4g}"
@@ -68,18 +70,19 @@ def plot_waterfall(explained: Explained, row: int) -> Any:
 
 
 def bars_of(explained: Explained, row: int) -> tuple[list[str], Floats]:
-    """The names and lengths of the bars: the intercept, the largest, and the others."""
+    """The intercept, the offset, the largest contributions, and the others' sum."""
     values = explained.contributions[row]
     order = np.argsort(-abs(values), kind="stable")
     order = order[values[order] != 0]
     bars = [("intercept", explained.intercept)]
     if explained.offset[row]:
         bars.append(("offset", float(explained.offset[row])))
-    bars += [(value_label(explained, j, row), float(values[j])) for j in order[:MAX_BARS]]
+    bars += [
+        (value_label(explained, j, row), float(values[j])) for j in order[:MAX_BARS]
+    ]
     if rest := order[MAX_BARS:].tolist():
         bars.append((f"{len(rest)} others", float(values[rest].sum())))
-    names, lengths = zip(*bars, strict=True)
-    return list(names), np.array(lengths)
+    return [name for name, _ in bars], np.array([value for _, value in bars])
 
 
 def value_label(explained: Explained, learner: int, row: int) -> str:

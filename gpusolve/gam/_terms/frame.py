@@ -188,7 +188,6 @@ class Frame:
         with self.current():
             return Frame({name: self.columns[name][rows] for name in self.columns})
 
-
     def on_host(self) -> dict[Name, NDArray[Any]]:
         """The values of the columns; the levels of a factor, None if missing."""
         return {name: values_on_host(self.columns[name]) for name in self.columns}

@@ -88,7 +88,9 @@ class Linear(Single):
 
     @property
     def _known_levels(self) -> dict[Name, tuple[Level, ...]]:
-        own = {} if self.found_levels is None else {self.covariates[0]: self.found_levels}
+        own = (
+            {} if self.found_levels is None else {self.covariates[0]: self.found_levels}
+        )
         return own | super()._known_levels
 
     @property
