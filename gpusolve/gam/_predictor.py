@@ -18,6 +18,7 @@ or ``"numbers"`` of columns.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -86,7 +87,7 @@ def log_expit(x: Array) -> Array:
     return -np.logaddexp(0, -x)
 
 
-RESPONSES = {
+RESPONSES: dict[str, Callable[[Array], Array]] = {
     "identity": lambda f: f,
     "exp": np.exp,
     "half logit": lambda f: np.exp(log_expit(2 * f)),
@@ -112,8 +113,9 @@ class Reader:
         """A column by its name, or its position in a matrix."""
         if self.names is None:
             return np.asarray(self.X)[:, MODEL["columns"].index(name)]
-        is_position = name not in self.names and isinstance(name, int)
-        return np.asarray(self.X[self.names[name] if is_position else name])
+        if isinstance(name, int) and name not in self.names:
+            name = self.names[name]
+        return np.asarray(self.X[name])
 
     def numbers(self, name: str | int, fill: float = 0.0) -> Array:
         """A numeric column, with `fill` for missing values."""

@@ -33,6 +33,10 @@ DISTRIBUTIONS: dict[str, Callable[[Floats, float], Any]] = {
 """The distribution of the response, by family, mean and parameter."""
 
 
+TINY = float(np.finfo(np.float64).tiny)
+"""Where probabilities underflow, residuals end: at -37.5 and 37.5."""
+
+
 def quantile_residuals(
     model: AdditiveModel,
     X: Any,
@@ -106,8 +110,8 @@ def quantile_residuals(
     found = DISTRIBUTIONS[family.name](mean, parameter)
     mass = found.pmf(response) if hasattr(found, "pmf") else np.zeros(len(mean))
     share = np.asarray(generator(random_state).uniform(size=len(mean)))
-    below = found.cdf(response) - share * mass
-    above = found.sf(response) + share * mass
+    below = np.maximum(found.cdf(response) - share * mass, TINY)
+    above = np.maximum(found.sf(response) + share * mass, TINY)
     return np.asarray(np.where(below < above, ndtri(below), -ndtri(above)))
 
 

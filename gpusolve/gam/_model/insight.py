@@ -14,9 +14,9 @@ from .._plots.effects import Samples
 from .._plots.plot import Risks, plot
 from .._selection.importance import risk_reductions, selection_frequencies
 from ..explanation import Explanation
-from ..export import write_python
 from ..store import save
 from ..summary import Line, Summary
+from .export import write_python
 from .fitted import FittedModel
 
 Floats = NDArray[np.float64]

@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 
 from ..._device.launch import ceil_div
 
+LETTERS_HEIGHT = 75
+"""The heights of all letters that may be above each other in a panel, in points."""
+
 WIDTH, HEIGHT = 2.7, 2.3
 """The size of a panel in inches."""
 
 TITLE, SMALL = 10, 8
 """The sizes of the letters of titles, and of everything else."""
 
-LONGEST, LINE_LENGTH = 36, 20
+LONGEST, LINE_LENGTH = 30, 20
 """The most letters of a name, and of a line of it."""
 
 FEW = 8
@@ -99,7 +102,8 @@ def name_bars(axis: Any, names: Sequence[str]) -> None:
     few = len(names) <= FEW
     labels = [fill(name, LINE_LENGTH) if few else name for name in names]
     axis.set_yticks(np.arange(len(names)), labels)
-    axis.tick_params(axis="y", labelsize=min(SMALL, 100 / max(1, len(names))))
+    lines = len(names) * max((label.count("\n") + 1 for label in labels), default=1)
+    axis.tick_params(axis="y", labelsize=min(SMALL, LETTERS_HEIGHT / max(1, lines)))
     axis.invert_yaxis()
 
 
@@ -109,6 +113,6 @@ def shortened(name: str) -> str:
     Examples
     --------
     >>> shortened("a name that is longer than all of the others")
-    'a name that is longer than all of...'
+    'a name that is longer than...'
     """
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 3].rstrip()}..."

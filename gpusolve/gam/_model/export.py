@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from . import _predictor
-from ._model.fitted import FittedModel
-from ._terms.frame import Name
-from ._terms.linear import Linear
-from ._terms.spline import Spline
-from ._terms.term import Product, Single, Sum, Term
-from ._terms.user import User
+from .. import _predictor
+from .._terms.frame import Name
+from .._terms.linear import Linear
+from .._terms.spline import Spline
+from .._terms.term import Product, Single, Sum, Term
+from .._terms.user import User
+from .fitted import FittedModel
 
 RESPONSES = {
     "the mean": "identity",
