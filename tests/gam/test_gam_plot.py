@@ -314,7 +314,11 @@ def overlap(labels: list[Any]) -> bool:
     return any(a.overlaps(b) for a, b in pairwise(boxes))
 
 
-@together("levels", [["f", "m"], LONG, [f"level {j}" for j in range(20)]], ids=len)
+@together(
+    "levels",
+    [["f", "m"], [*"ABCDEFGH"], LONG, [f"level {j}" for j in range(20)]],
+    ids=len,
+)
 def test_names_of_levels_do_not_run_into_each_other(levels: list[str]) -> None:
     d = {"g": np.resize(levels, N)}
     model = BoostedGAM([bols("g")], max_iter=50).fit(d, np.arange(N) % len(levels))

@@ -18,8 +18,8 @@ MARGIN = 0.05
 MAX_LABELS = 25
 """The most levels that are named."""
 
-UPRIGHT = 12
-"""The most letters of the names of all levels below upright bars."""
+UPRIGHT = 28
+"""The most letters next to each other below upright bars."""
 
 CONTOURS = 12
 """The number of colours of a map."""
@@ -68,8 +68,8 @@ def draw_curves(axis: Any, effect: Effect) -> None:
 def draw_levels(axis: Any, effect: Effect, limits: Limits, unit: str) -> None:
     """Draw a bar for each level, with its bounds; to the side if names are long."""
     (levels,) = effect.axes
-    names, positions = names_of(levels), np.arange(len(levels.points))
-    upright = sum(map(len, names)) <= UPRIGHT or len(names) > MAX_LABELS
+    positions = np.arange(len(levels.points))
+    upright = letters_of(levels) <= UPRIGHT or len(positions) > MAX_LABELS
     draw, line, intervals, value_axis = (
         (axis.bar, axis.axhline, axis.vlines, axis.yaxis)
         if upright
@@ -99,7 +99,7 @@ def draw_surface(axis: Any, effect: Effect, largest: float, unit: str) -> None:
         )  # fmt: skip
         name_levels(axis.xaxis, x)
         name_levels(axis.yaxis, y)
-        axis.tick_params(axis="x", labelrotation=90 * (sum(map(len, names_of(x))) > 24))
+        axis.tick_params(axis="x", labelrotation=90 * (letters_of(x) > UPRIGHT))
     else:
         steps = np.linspace(-scale, scale, CONTOURS + 1)
         grid = x.points, y.points, effect.values.T
@@ -156,6 +156,12 @@ def labels_of(levels: Axis, between: str) -> list[str]:
     """The names of levels with their numbers of rows."""
     pairs = zip(names_of(levels), levels.counts, strict=True)
     return [f"{name}{between}n={count}" for name, count in pairs]
+
+
+def letters_of(levels: Axis) -> int:
+    """The letters of the labels of levels, if the labels are next to each other."""
+    labels = labels_of(levels, "\n")
+    return sum(1 + max(map(len, label.split("\n"))) for label in labels)
 
 
 # ---- titles and scales ---------------------------------------------------------------

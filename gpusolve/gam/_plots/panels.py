@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 
 from ..._device.launch import ceil_div
 
-LETTERS_HEIGHT = 75
-"""The heights of all letters that may be above each other in a panel, in points."""
+LETTERS = 0.45
+"""The share of the height of a panel that names above each other may have."""
 
 WIDTH, HEIGHT = 2.7, 2.3
 """The size of a panel in inches."""
+
+POINTS = 72
+"""The points of an inch."""
 
 TITLE, SMALL = 10, 8
 """The sizes of the letters of titles, and of everything else."""
@@ -103,7 +106,8 @@ def name_bars(axis: Any, names: Sequence[str]) -> None:
     labels = [fill(name, LINE_LENGTH) if few else name for name in names]
     axis.set_yticks(np.arange(len(names)), labels)
     lines = len(names) * max((label.count("\n") + 1 for label in labels), default=1)
-    axis.tick_params(axis="y", labelsize=min(SMALL, LETTERS_HEIGHT / max(1, lines)))
+    room = LETTERS * POINTS * axis.figure.bbox.height / axis.figure.dpi
+    axis.tick_params(axis="y", labelsize=min(SMALL, room / max(1, lines)))
     axis.invert_yaxis()
 
 

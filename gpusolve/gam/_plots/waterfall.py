@@ -59,6 +59,7 @@ def plot_waterfall(explained: Explained, row: int) -> Any:
             textcoords="offset points", va="center", fontsize=7, color="0.3",
         )  # fmt: skip
     axis.axvline(ends[-1], color=MUTED, lw=0.8, ls="--", zorder=0)
+    axis.use_sticky_edges = False
     axis.margins(x=0.15)
     name_bars(axis, names)
     link, response = explained.link[row], explained.prediction[row]
