@@ -9,12 +9,18 @@ struct PartPlace {
     long long width;   // at most 32
 };
 
+/// How the coefficients of a learner are found from its moments: by a matrix, by the diagonal of a
+/// matrix, or by the best cut of its bins (stump.cuh).
+enum Kind : long long { by_matrix, by_diagonal, by_cut };
+
 /// The places of a learner in the arrays of all learners.
 struct LearnerPlace {
     long long begin_part, end_part;
     long long functions;
     long long column;        // its first function, counted over all learners
-    long long square;        // of its matrices, for a single fit
+    long long kind;          // a `Kind`
+    long long matrix;        // of its matrices or diagonals, for a single fit
+    long long entries;       // of its matrix or diagonal
     long long sums;          // of the sums of its chunks, for a single fit
     long long chunks;        // of its rows
     long long shift;         // a warp adds a row with 2^shift lanes
@@ -37,18 +43,20 @@ struct StackedFits {
     const int* pairs;
     const double *gram, *inverse, *cones;
     const double *y, *weights, *held_out;
+    const double* rates;   // [fit]
     double* f;             // the model before the first step, updated in place
     double* u;             // work: [fit][row]
     double* sums;          // work: as `LearnerPlace` says
     double* coefficients;  // work: [fit][column]
     double* scores;        // work: [fit][learner]
-    double* partial;       // work: [fit][16][row chunk]
+    double* partial;       // work: [fit][18][row chunk]
     double* searches;      // work: [fit][4]
     int* selected;
     double *updates, *risk, *held_out_risk, *nuisance;
     unsigned long long* arrived;
     long long rows, y_stride, weight_stride;
-    double parameter, rate;
+    double parameter;
     int count, fits, columns, pair_count, systems, row_chunks;
     int begin, end, steps, functions;
+    int scaled;  // whether curvatures scale the steps
 };

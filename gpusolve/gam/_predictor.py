@@ -12,8 +12,8 @@ A model is a dict of plain values:
 - ``learners``: a list of dicts with ``name``, ``design`` and ``coef``, a list of
   coefficients for each class.
 
-A design is a ``"sum"`` or a ``"product"`` of designs, or a ``"spline"``, a ``"factor"``
-or ``"numbers"`` of columns.
+A design is a ``"sum"`` or a ``"product"`` of designs, or a ``"spline"``, ``"factor"``,
+``"bins"`` or ``"numbers"``, which read columns.
 """
 
 from __future__ import annotations
@@ -205,6 +205,12 @@ def factor(node: dict[str, Any], reader: Reader) -> Design:
     return len(node["levels"]) - node["skipped"], [(np.maximum(codes, 0), [0], values)]
 
 
+def bins(node: dict[str, Any], reader: Reader) -> Design:
+    """A one at the bin of each row; a value at a cut is in the bin below it."""
+    bin_of_row = np.searchsorted(node["cuts"], reader.numbers(node["column"]))
+    return len(node["cuts"]) + 1, [(bin_of_row, [0], np.ones((reader.rows, 1)))]
+
+
 def spline(node: dict[str, Any], reader: Reader) -> Design:
     """The B-splines of a column."""
     lower, upper, degree = node["lower"], node["upper"], node["degree"]
@@ -240,7 +246,7 @@ def unequal(node: dict[str, Any], x: Array) -> tuple[Any, ...]:
     return cell, *unequal_splines(inside, cell, knots, degree), x - inside
 
 
-DESIGNS = {"numbers": numbers, "factor": factor, "spline": spline}
+DESIGNS = {"numbers": numbers, "factor": factor, "bins": bins, "spline": spline}
 
 
 # ---- B-splines -----------------------------------------------------------------------

@@ -43,6 +43,7 @@ def solution_calls(A: NDArray[np.float64], b: list[float]) -> None:
     assert_type(result, NNLSResult[Array])
     assert_type(result.x, Array)
     assert_type(result.covariance(), Array)
+    assert_type(result.vjp(1.0).A, Array)
     assert_type(gpusolve.lsq_linear(A, b, ([-np.inf, 0], np.inf)).dual, Array)
     assert_type(gpusolve.bounded_qp(A, b).x, Array)
 
@@ -61,7 +62,7 @@ def model_calls(X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
     model = BoostedGAM().fit(X, y)
     assert_type(model, BoostedGAM)
     assert_type(model.predict(X), NDArray[np.float64])
-    assert_type(model.coef_, NDArray[np.float64])
+    assert_type(model.coefficients_, NDArray[np.float64])
     data = {"x": X, "y": y}
     assert_type(gamboost("y ~ x", data, family="poisson"), BoostedGAM)
     classifier = gamboost("y ~ x", data, family="binomial")

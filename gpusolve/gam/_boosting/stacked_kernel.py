@@ -32,16 +32,19 @@ STATIC_SHARED_MEMORY = 4 * 1024
 WINDOW_BYTES = 48 * 1024
 """Limit on the shared memory for the sums of a learner with many functions, in bytes;
 more functions are summed window after window."""
-SUMS_OF_A_PASS = 16
-"""Number of float64 for each block and fit: ``RowSums::most``."""
+SUMS_OF_A_FIT = 18
+"""Number of float64 for each row chunk and fit: ``RowSums::most``."""
 SEARCH_SIZE = 4
 """Number of float64 in ``MedianSearch`` and ``ThetaSearch``."""
+
+BY_MATRIX, BY_DIAGONAL, BY_CUT = range(3)
+"""``Kind`` in ``stacked_fits.cuh``."""
 
 LEARNER_PLACE = StructType(
     "LearnerPlace",
     """
-    long long begin_part, end_part, functions, column, square, sums, chunks;
-    long long shift, pitch, window, inequalities, cone;
+    long long begin_part, end_part, functions, column, kind, matrix, entries, sums;
+    long long chunks, shift, pitch, window, inequalities, cone;
     """,
 )
 STACKED_FITS = StructType(
@@ -59,6 +62,7 @@ STACKED_FITS = StructType(
     const double* y;
     const double* weights;
     const double* held_out;
+    const double* rates;
     double* f;
     double* u;
     double* sums;
@@ -73,9 +77,10 @@ STACKED_FITS = StructType(
     double* nuisance;
     unsigned long long* arrived;
     long long rows, y_stride, weight_stride;
-    double parameter, rate;
+    double parameter;
     int count, fits, columns, pair_count, systems, row_chunks;
     int begin, end, steps, functions;
+    int scaled;
     """,
 )
 """See ``stacked_fits.cuh``, as for `LEARNER_PLACE`."""
@@ -196,10 +201,22 @@ def free_shared_memory(device: Device) -> int:
     return device.shared_memory_per_block - STATIC_SHARED_MEMORY
 
 
+def kind_of(problem: PreparedLearners, learner: int) -> int:
+    """The `Kind` of a learner."""
+    if learner in problem.stumps:
+        return BY_CUT
+    return BY_DIAGONAL if problem.is_diagonal(learner) else BY_MATRIX
+
+
 def vectors_of(problem: PreparedLearners) -> list[int]:
     """Shared memory for the fit of each learner, in bytes: see ``cone.cuh``."""
     sizes = zip(problem.rows, inequalities_of(problem).tolist(), strict=True)
-    return [DOUBLE * (3 * design.functions + m * (m + 4)) for design, m in sizes]
+    return [
+        DOUBLE * (3 * design.functions + m * (m + 4))
+        if kind_of(problem, j) != BY_DIAGONAL
+        else 0
+        for j, (design, m) in enumerate(sizes)
+    ]
 
 
 def first_too_large(problem: PreparedLearners, device: Device) -> int | None:
@@ -220,7 +237,9 @@ def places_of(
     places["begin_part"][1:] = places["end_part"][:-1]
     places["functions"] = functions
     places["column"] = begins_of(functions)
-    places["square"] = begins_of(functions**2)
+    places["kind"] = [kind_of(problem, j) for j in range(len(problem))]
+    entries = np.array([gram[0].size for gram in problem.gram], np.int64)
+    places["matrix"], places["entries"] = begins_of(entries), entries
     places["sums"] = begins_of(functions * chunks)
     places["chunks"] = chunks
     for name in ("shift", "pitch", "window"):
@@ -327,12 +346,13 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         "y": contiguous(y, np.float64),
         "weights": doubles_of(problem.weights),
         "held_out": doubles_of(fits.out_of_bag),
+        "rates": xp.asarray(fits.rates),
         "f": xp.zeros((count, rows)) + fits.start,
         "u": doubles(count, rows),
         "sums": doubles(count * int((places["functions"] * places["chunks"]).sum())),
         "coefficients": doubles(count, columns),
         "scores": doubles(count, len(places)),
-        "partial": doubles(count, row_chunks, SUMS_OF_A_PASS),
+        "partial": doubles(count, row_chunks, SUMS_OF_A_FIT),
         "searches": doubles(count, SEARCH_SIZE),
         "selected": made.selected,
         "updates": made.updates,
@@ -343,7 +363,6 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         "y_stride": stride(y),
         "weight_stride": stride(problem.weights),
         "parameter": float(cuda.parameter),
-        "rate": float(fits.learning_rate),
         "count": len(places),
         "fits": count,
         "columns": columns,
@@ -352,6 +371,7 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         "row_chunks": row_chunks,
         "steps": steps,
         "functions": problem.functions,
+        "scaled": int(fits.units is not None),
     }
     bytes_read = count * rows * int(designs.row_bytes.sum())
     for part, arrived in launches_of(device, steps + 1, bytes_read):

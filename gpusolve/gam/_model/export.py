@@ -12,7 +12,9 @@ import numpy as np
 from .. import _predictor
 from .._terms.frame import Name
 from .._terms.linear import Linear
+from .._terms.region import Region
 from .._terms.spline import Spline
+from .._terms.stump import Stump
 from .._terms.term import Product, Single, Sum, Term
 from .._terms.user import User
 from .fitted import FittedModel
@@ -80,13 +82,15 @@ def plain_design(term: Term) -> dict[str, Any]:
         return {"kind": kind, "parts": both}
     read: dict[type, Any] = {
         Linear: plain_linear,
+        Region: plain_linear,
         Spline: plain_spline,
+        Stump: plain_stump,
         User: plain_user,
     }
     if type(term) not in read or not isinstance(term, Single):
         raise TypeError(
-            "learners must be splines, lines, factors, or their combinations to be "
-            f"exported, got {term.label}"
+            "learners must be splines, lines, factors, stumps, or their combinations "
+            f"to be exported, got {term.label}"
         )
     design: dict[str, Any] = read[type(term)](term)
     if term.by is None:
@@ -97,11 +101,16 @@ def plain_design(term: Term) -> dict[str, Any]:
     return {"kind": "product", "parts": [by, design]}
 
 
-def plain_linear(term: Linear) -> dict[str, Any]:
+def plain_linear(term: Linear | Region) -> dict[str, Any]:
     """Numeric columns, or the levels of a factor."""
-    if term.found_levels is None:
+    if isinstance(term, Linear) and term.found_levels is None:
         return plain_numbers(*term.covariates, intercept=term.intercept)
-    return plain_factor(term.covariates[0], term.found_levels, skipped=0)
+    return plain_factor(term.covariates[0], term.covariate_levels or (), skipped=0)
+
+
+def plain_stump(term: Stump) -> dict[str, Any]:
+    """The bins of a column."""
+    return {"kind": "bins", "column": term.covariates[0], "cuts": [*term.cuts]}
 
 
 def plain_user(term: User) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from ..._device.kernels import current_device
 from ..._device.launch import pieces
 from .. import _inputs
 from .._boosting.path import Path
-from .._boosting.problem import column_coefficients
 from .._conventions import Estimator, check_integer
 from .._terms.frame import Frame, Level, Name
 from .._terms.rows import Rows
@@ -38,7 +37,7 @@ class FittedModel(Estimator):
     outside: str
     missing: str
     unknown: str
-    coef_: NDArray[np.float64]
+    coefficients_: NDArray[np.float64]
     columns_: list[Name]
     feature_names_in_: NDArray[Any]
     intercept_: NDArray[np.float64] | float
@@ -63,7 +62,7 @@ class FittedModel(Estimator):
         self.n_iter_ = len(paths[0])
         self.method_ = paths[0].method
         coef = [self._columns(path.coef(len(self.terms_))) for path in paths]
-        self.coef_ = join(coef)
+        self.coefficients_ = join(coef)
         self.risk_ = join([path.risk for path in paths])
         self.selected_ = join([path.selected for path in paths])
         self.intercept_ = join([path.offset for path in paths])
@@ -100,7 +99,7 @@ class FittedModel(Estimator):
     def _columns(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
         """The coefficients of the columns, from (K, k) coefficients of functions."""
         found = [
-            column_coefficients(term.transform(), row[: term.functions])
+            term.column_coefficients(row[: term.functions])
             for term, row in zip(self.terms_, coef, strict=True)
         ]
         padded = np.zeros((len(coef), max(map(len, found))))
@@ -185,9 +184,13 @@ class FittedModel(Estimator):
 
     def _offset(self, X: Any, frame: Frame, offset: Any) -> Array | None:
         """The given offset, or the formula's: (n,), a number, or None."""
-        if offset is None and self.formula_ is not None:
-            offset = self.formula_.offset(X)
-        return _inputs.start_of(offset, frame.like)
+        return _inputs.start_of(
+            self._own_offset(X) if offset is None else offset, frame.like
+        )
+
+    def _own_offset(self, X: Any) -> Any:
+        """The offset of the formula, or None."""
+        return None if self.formula_ is None else self.formula_.offset(X)
 
     def _stages(self, X: Any, offset: Any) -> Iterator[Array]:
         """The additive predictors after each iteration, (F, n).

@@ -255,7 +255,7 @@ class Insight(FittedModel):
         Raises
         ------
         TypeError
-            For a learner other than splines, lines, factors and their combinations.
+            For a kernel learner, or a function of yours.
         ValueError
             For a family whose response the module does not have.
 
