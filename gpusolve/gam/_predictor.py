@@ -223,7 +223,7 @@ def spline(node: dict[str, Any], reader: Reader) -> Design:
     if MODEL["outside"] == "linear":
         pairs = zip(splines, slopes, strict=True)
         splines = [spline + slope * excess for spline, slope in pairs]
-    values = np.stack(splines, axis=1) * (lower < upper)
+    values = np.stack(splines, axis=1)
     return node["cells"] + degree, [(cell, [*range(degree + 1)], values)]
 
 

@@ -36,6 +36,7 @@ LEARNERS = {
     "knots": bbs("x", knots=[0.2, 0.5], degree=2, df=3),
     "repeated knots": bbs("x", knots_at="quantiles", end_knots="repeated"),
     "constant": bbs("one", df=1),
+    "knots that round to the end": bbs("narrow", end_knots="repeated"),
     "cyclic": bbs("x", cyclic=True, boundary=(-1, 2)),
     "monotone": bmono("x", knots=5),
     "centred": bbs("x", center=True, df=3),
@@ -64,6 +65,7 @@ def data(seed: int = 0) -> dict[str, Any]:
         "g": rng.choice([*"abc"], N),
         "h": rng.choice([1, 2], N),
         "one": np.ones(N),
+        "narrow": 1 + np.finfo(float).eps * rng.integers(0, 4, N),
     }
 
 
