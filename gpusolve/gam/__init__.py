@@ -1,13 +1,13 @@
 """Generalised additive models, fitted by componentwise boosting.
 
-`BoostedGAM` and `BoostedGAMClassifier` are the estimators, `bbs`, `bols`, `brandom`,
-`bspatial`, `bmono`, `bmrf`, `brad`, `bkernel`, `btree` and `buser` their learners, and
-`families` has their losses. The parts for splines and the squared error can be used
-separately: `BSplines` evaluates the bases, `make_learners` prepares the penalised fits,
-`boost` makes the steps.
+`BoostedGAM`, `BoostedGAMClassifier` and `BoostedDistribution` are the estimators,
+`bbs`, `bols`, `brandom`, `bspatial`, `bmono`, `bmrf`, `brad`, `bkernel`, `btree` and
+`buser` their learners; `families` and `distributions` have their losses. The parts for
+splines and the squared error can be used separately: `BSplines` evaluates the bases,
+`make_learners` prepares the penalised fits, `boost` makes the steps.
 """
 
-from . import families
+from . import distributions, families
 from ._boosting.path import Path
 from .aic import Criterion, aic_stop
 from .basis import BSplines, CompactBasis
@@ -21,6 +21,7 @@ from .diagnostics import (
     plot_residuals,
     quantile_residuals,
 )
+from .distribution import BoostedDistribution
 from .estimator import BoostedGAM
 from .explanation import Explanation
 from .from_formula import gamboost
@@ -44,6 +45,7 @@ from .terms import (
 
 __all__ = [
     "BSplines",
+    "BoostedDistribution",
     "BoostedGAM",
     "BoostedGAMClassifier",
     "CompactBasis",
@@ -69,6 +71,7 @@ __all__ = [
     "btree",
     "buser",
     "cv_stop",
+    "distributions",
     "families",
     "gamboost",
     "load",
@@ -86,8 +89,8 @@ __all__ = [
 # A pickle stores the module of a class by name. With the public name, a fitted model
 # can still be loaded after a class has moved to another file.
 for _public in (
-    BSplines, BoostedGAM, BoostedGAMClassifier, CompactBasis, Criterion,
-    CrossValidation, EffectBootstrap, Explanation, Learners, Path, Simulation,
-    StabilitySelection,
+    BSplines, BoostedDistribution, BoostedGAM, BoostedGAMClassifier, CompactBasis,
+    Criterion, CrossValidation, EffectBootstrap, Explanation, Learners, Path,
+    Simulation, StabilitySelection,
 ):  # fmt: skip
     _public.__module__ = __name__

@@ -56,11 +56,11 @@ def predict_proba(X: Any, offset: Any = None) -> Array:
     """The probabilities of the classes, (n, classes)."""
     if MODEL["classes"] is None:
         raise ValueError("predict_proba needs a model of classes")
-    f = predict_link(X, offset)
-    logit = f * {"half logit": 2, "logit": 1}[MODEL["response"]]
+    f, response = predict_link(X, offset), MODEL["response"]
+    logit = 2 * f if response == "half logit" else f
     if len(f) == 1:
         return np.exp(np.stack([log_expit(-logit[0]), log_expit(logit[0])], axis=1))
-    odds = log_expit(logit).T
+    odds = f.T if response == "log odds" else log_expit(logit).T
     odds = odds - odds.max(axis=1, keepdims=True)
     return np.exp(odds - np.log(np.exp(odds).sum(axis=1, keepdims=True)))
 

@@ -143,9 +143,8 @@ def bootstrap_effects(
     last = best_steps(path, n_samples) if choose_steps else repeat(steps)
     pairs = zip(path.each(), last, strict=False)
     coef = np.stack([own.coef(len(settings.terms), step) for own, step in pairs])
-    return EffectBootstrap(
-        model, coef if data.y.ndim == 1 else by_fold(coef, n_samples)
-    )
+    several = len(model.paths_) > 1
+    return EffectBootstrap(model, by_fold(coef, n_samples) if several else coef)
 
 
 def best_steps(path: Path, samples: int) -> list[int]:
@@ -153,4 +152,4 @@ def best_steps(path: Path, samples: int) -> list[int]:
     assert path.out_of_bag is not None
     risk = by_fold(path.out_of_bag, samples)
     best = risk.sum(axis=1).argmin(axis=1)
-    return np.repeat(best, risk.shape[1]).tolist()
+    return np.repeat(best, len(path.selected) // samples).tolist()

@@ -17,6 +17,7 @@ from ._conventions import check_integer
 from ._model.model import AdditiveModel
 from ._plots.diagnostics import bins_of, plot_bins, plot_normal, plot_sizes
 from .classifier import BoostedGAMClassifier
+from .distribution import BoostedDistribution
 from .estimator import BoostedGAM
 
 Floats = NDArray[np.float64]
@@ -53,7 +54,7 @@ def quantile_residuals(
 
     Parameters
     ----------
-    model : BoostedGAM or BoostedGAMClassifier
+    model : BoostedGAM, BoostedGAMClassifier or BoostedDistribution
         Of the Gaussian, binomial, Poisson, negative binomial or gamma family; a
         classifier of two classes.
     X : (n, n_features) array_like, data frame or mapping
@@ -99,7 +100,22 @@ def quantile_residuals(
     means, responses, names = predicted_means(model, X, y, offset)
     if len(means) > 1:
         raise ValueError(f"model must have two classes, got {names}")
-    mean, response = means[0], responses[0]
+    response = responses[0]
+    law = distribution_of_rows(model, X, means[0], response)
+    mass = law.pmf(response) if hasattr(law, "pmf") else np.zeros(len(response))
+    share = generator(random_state).uniform(size=len(response))
+    below = np.maximum(law.cdf(response) - share * mass, TINY)
+    above = np.maximum(law.sf(response) + share * mass, TINY)
+    return np.asarray(np.where(below < above, ndtri(below), -ndtri(above)))
+
+
+def distribution_of_rows(
+    model: AdditiveModel, X: Any, mean: Floats, response: Floats
+) -> Any:
+    """The distribution of each row, as SciPy has distributions."""
+    if isinstance(model, BoostedDistribution):
+        found = model.predict_parameters(X)
+        return model.family_.frozen({name: on_host(own) for name, own in found.items()})
     family, nuisance = model.family_, model.paths_[0].nuisance
     parameter = family.parameter
     if family.name == "gaussian":
@@ -107,12 +123,8 @@ def quantile_residuals(
     elif parameter is None:
         assert nuisance is not None
         parameter = float(nuisance[-1])
-    found = DISTRIBUTIONS[family.name](mean, parameter)
-    mass = found.pmf(response) if hasattr(found, "pmf") else np.zeros(len(mean))
-    share = np.asarray(generator(random_state).uniform(size=len(mean)))
-    below = np.maximum(found.cdf(response) - share * mass, TINY)
-    above = np.maximum(found.sf(response) + share * mass, TINY)
-    return np.asarray(np.where(below < above, ndtri(below), -ndtri(above)))
+    name = "binomial" if len(getattr(model, "classes_", ())) else family.name
+    return DISTRIBUTIONS[name](mean, parameter)
 
 
 def plot_residuals(
@@ -175,7 +187,7 @@ def plot_calibration(
 
     Parameters
     ----------
-    model : BoostedGAM or BoostedGAMClassifier
+    model : BoostedGAM, BoostedGAMClassifier or BoostedDistribution
         Of a family that predicts means: see `quantile_residuals`.
     X : (n, n_features) array_like, data frame or mapping
         Best of rows that the model has not seen.
@@ -219,14 +231,14 @@ def plot_calibration(
     return plot_bins(found, names, f"calibration: {model.family_.name}")
 
 
-def plot_path(model: AdditiveModel, *, fit: int = 0) -> Any:
+def plot_path(model: AdditiveModel, *, fit: int | str = 0) -> Any:
     """Draw the size of each effect after each iteration.
 
     Parameters
     ----------
-    model : BoostedGAM or BoostedGAMClassifier
-    fit : int, optional
-        The index of the class, for a classifier of several classes.
+    model : BoostedGAM, BoostedGAMClassifier or BoostedDistribution
+    fit : int or str, optional
+        The class of several, or the parameter of a distribution: its index or name.
 
     Returns
     -------
@@ -248,8 +260,9 @@ def plot_path(model: AdditiveModel, *, fit: int = 0) -> Any:
     >>> plot_path(model).savefig("path.png")  # doctest: +SKIP
     """
     model._check_is_fitted()
-    unit = f"effect on {model.family_.effect_on}"
-    return plot_sizes(effect_sizes(model, fit), model._title(fit), unit)
+    index = model._fit_index(fit)
+    unit = f"effect on {model._effect_on(index)}"
+    return plot_sizes(effect_sizes(model, index), model._title(index), unit)
 
 
 def effect_sizes(model: AdditiveModel, fit: int) -> dict[str, Floats]:
@@ -259,7 +272,7 @@ def effect_sizes(model: AdditiveModel, fit: int) -> dict[str, Floats]:
     """
     path, names = model.paths_[fit], model.names_
     sizes = {}
-    for learner in np.unique(path.selected).tolist():
+    for learner in np.unique(path.selected[path.selected >= 0]).tolist():
         rows = model._design_at(learner, model._rug_of(learner))
         is_step = path.selected == learner
         coef = np.cumsum(path.updates[is_step][:, : rows.functions], axis=0)
@@ -277,24 +290,36 @@ def predicted_means(
     C is the number of classes for several classes, else 1.
     """
     model._check_is_fitted()
-    if model.family_.name not in DISTRIBUTIONS:
-        raise ValueError(
-            f"family must be one of {list(DISTRIBUTIONS)}, which predict means, got "
-            f"{model.family_.name}"
-        )
     if isinstance(model, BoostedGAMClassifier):
-        means = np.asarray(on_host(model.predict_proba(X, offset=offset))).T
-        classes = model.classes_ if len(means) > 2 else model.classes_[1:]
-        labels = _inputs.labels(y, means.shape[1])
-        unknown = set(labels.tolist()) - set(model.classes_.tolist())
-        if unknown:
+        return probabilities_of_classes(model, X, y, offset)
+    if isinstance(model, BoostedDistribution):
+        if offset is not None:
+            raise ValueError("offset must be None for a BoostedDistribution")
+        mean = on_host(model.predict(X))
+    else:
+        assert isinstance(model, BoostedGAM)
+        if model.family_.name not in DISTRIBUTIONS:
             raise ValueError(
-                f"y must have the classes {model.classes_.tolist()}, got {unknown}"
+                f"family must be one of {list(DISTRIBUTIONS)}, which predict means, "
+                f"got {model.family_.name}"
             )
-        responses = (labels == classes[:, None]).astype(np.float64)
-        return means[-len(classes) :], responses, [str(own) for own in classes]
-    assert isinstance(model, BoostedGAM)
-    mean = on_host(model.predict(X, offset=offset))
+        mean = on_host(model.predict(X, offset=offset))
     response = _inputs.target(y, mean)
     model.family_.check(response)
     return mean[None], response[None], [model.family_.name]
+
+
+def probabilities_of_classes(
+    model: BoostedGAMClassifier, X: Any, y: Any, offset: Any
+) -> tuple[Floats, Floats, list[str]]:
+    """`predicted_means` of a classifier; of the second class alone if it has two."""
+    means = np.asarray(on_host(model.predict_proba(X, offset=offset))).T
+    classes = model.classes_ if len(means) > 2 else model.classes_[1:]
+    labels = _inputs.labels(y, means.shape[1])
+    unknown = set(labels.tolist()) - set(model.classes_.tolist())
+    if unknown:
+        raise ValueError(
+            f"y must have the classes {model.classes_.tolist()}, got {unknown}"
+        )
+    responses = (labels == classes[:, None]).astype(np.float64)
+    return means[-len(classes) :], responses, [str(own) for own in classes]

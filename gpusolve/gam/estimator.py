@@ -63,13 +63,24 @@ class BoostedGAM(AdditiveModel):
     learning_rate : float, optional
         The fraction of the best fit that an iteration adds to the model, positive. The
         squared error never increases for rates up to 1.
+    step_rule : {"scaled", "mboost"}, optional
+        "scaled" makes the steps independent of the unit of y and of the offset. With
+        mboost's steps, counts above about 12 need a smaller rate, and
+        the absolute error of large numbers many iterations. See Notes.
     max_iter : int, optional
         Number of iterations. More iterations fit the data more closely; `cv_stop`
         finds a good number.
     method : {"auto", "direct", "stacked", "gram"}, optional
         The algorithm, see `gpusolve.gam.boost`. All give the same model. Only "stacked"
         has families other than the Gaussian, learners other than splines with the same
-        knots, constraints, and early stopping.
+        knots, constraints, early stopping and a callback.
+    callback : callable, optional
+        ``callback(iteration, risk)`` after each iteration, on a GPU after 50 at a time; a
+        true result ends the fit. The risk is that of the training data, summed over
+        the classes. Not with `early_stopping`.
+    progress : bool, optional
+        Whether a progress bar is shown. By default on a terminal, if the fit takes more
+        than two seconds on a CPU.
     device : {"auto", "cpu", "cuda"}, optional
         The device to fit on; "auto" is the device of `X`.
     outside : {"linear", "clamp", "error"}, optional
@@ -97,8 +108,9 @@ class BoostedGAM(AdditiveModel):
     Attributes
     ----------
     intercept_ : float
-        The model before the first iteration: the constant of least risk, or the given
-        offset; 0 if the offset is a vector.
+        The model before the first iteration, without an offset that is a vector: the
+        constant of least risk, or the given number. With mboost's steps, 0 if the
+        offset is a vector.
     terms_ : list of Term
         The learners, with the ranges and levels of the training data.
     names_ : list of str
@@ -143,6 +155,21 @@ class BoostedGAM(AdditiveModel):
 
     If `X` is float32, the designs are stored as float32, which halves the memory; all
     sums are in float64.
+
+    A scaled step is ``learning_rate / h`` times the fit d, where h is the mean, weighted
+    by ``w d^2``, of the curvatures of the loss, see `Family.curvature`. This is a step
+    of Newton's method along d. A curvature is the slope of the gradient between
+    f and the best f of the row, not only at f; so a step does not go
+    beyond the optimum where a Newton step may. There is no proof that the risk
+    decreases in each iteration, but it did for all families, means of 1e-2 to 1e6 and
+    rates of 0.05 to 1 that were tried. The curvature of the squared error is 1. For
+    absolute errors and quantiles, which have none, ``1 / h`` is the median absolute
+    residual before the first iteration, and twice as much for quantiles; then small
+    rises of the risk are normal.
+
+    A fit that is interrupted (Ctrl-C) ends with a warning, and keeps the iterations
+    that were made; on a GPU only with `progress` or a callback, which divide the launch
+    into parts, and not with early stopping.
 
     - Infinity is an error, and so is NaN unless ``missing="zero"``.
     - A constant feature has no effect.
@@ -189,7 +216,7 @@ class BoostedGAM(AdditiveModel):
     default_family = "gaussian"
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
     ) -> BoostedGAM:
         """Fit the model.
 
@@ -199,11 +226,13 @@ class BoostedGAM(AdditiveModel):
             NumPy, CuPy, pandas, or any object that supports
             ``__cuda_array_interface__`` or DLPack; in any memory layout.
         y : (n,) array_like
+            Optional for a model of `gamboost`, whose formula names it.
         sample_weight : (n,) array_like, optional
             Not negative.
         offset : float or (n,) array_like, optional
-            The additive predictor before the first iteration, instead of the best
-            constant: a number, or numbers for the rows, as the logarithms of exposures.
+            The additive predictor before the first iteration: a number instead of the
+            best constant, or numbers for the rows, such as the logarithms of exposures,
+            to which the best constant is added.
 
         Returns
         -------
@@ -222,12 +251,24 @@ class BoostedGAM(AdditiveModel):
             If ``device="cuda"`` and CuPy is not installed.
         RuntimeError
             If ``device="cuda"`` and the machine has no GPU or no driver.
+
+        Warns
+        -----
+        UserWarning
+            If the risk of the training data rises by more than 1 % of its decrease, if
+            the risk of the rows held out is least after the last iteration, or if the
+            fit is interrupted.
         """
         check_parameters(self)
         family = family_of(self.family or self.default_family)
-        data = self._training(X, None, sample_weight, offset)
+        if family.predictors > 1:
+            raise ValueError(
+                "family must have one predictor: BoostedDistribution and "
+                f"BoostedGAMClassifier have several, got {family!r}"
+            )
+        data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
-            target = _inputs.target(y, data.frame.like)
+            target = _inputs.target(data.y, data.frame.like)
             family.check(target)
             self._fit(X, replace(data, y=target), family)
         return self

@@ -33,7 +33,8 @@ class Explanation:
         The additive predictor.
     prediction : (n,) array
         The response for it; for a class among several, before the probabilities are
-        divided by their sum.
+        divided by their sum; the additive predictor itself if it is not alone, as in
+        multinomial models and distributions.
     columns : dict of (n,) array
         What the learners read, by feature.
     read : tuple of tuple

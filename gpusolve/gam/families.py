@@ -32,6 +32,7 @@ from ._families.location import (
     weighted_sum,
     zero_of,
 )
+from ._families.multinomial import Multinomial
 
 __all__ = [
     "FAMILIES",
@@ -45,13 +46,14 @@ __all__ = [
     "Gaussian",
     "Huber",
     "Laplace",
+    "Multinomial",
     "NegativeBinomial",
     "Poisson",
     "Quantile",
     "family_of",
 ]
 
-for _public in (CudaFamily, Custom, CustomCuda, Family):
+for _public in (CudaFamily, Custom, CustomCuda, Family, Multinomial):
     _public.__module__ = __name__
 
 OFFSET_STEPS, OFFSET_TOLERANCE = 100, 1e-10
@@ -200,6 +202,10 @@ class Huber(AdaptiveFamily):
     parameter_name = "delta"
     nuisance_in_cuda = "median"
     delta: float | None = None
+
+    @property
+    def has_one_loss(self) -> bool:
+        return not self.adaptive
 
     def offset(self, y: Array, w: Array | None) -> float:
         median = float(weighted_quantile(y, w))
@@ -429,8 +435,8 @@ class Gamma(AdaptiveFamily, _LogLink):
     is below 1.
 
     The gradient is proportional to the shape. If the shape is large, because y is
-    nearly determined, steps are stable only if ``learning_rate * shape`` is below 2:
-    give a shape of 1.
+    nearly determined, mboost's steps are stable only if ``learning_rate * shape`` is
+    below 2: scale the steps, or give a shape of 1.
 
     Parameters
     ----------
@@ -474,6 +480,11 @@ OtherName = Literal[
     "negative_binomial", "gamma",
 ]  # fmt: skip
 FamilyName = Literal["binomial", OtherName]
+CoupledName = Literal[
+    "multinomial", "student_t", "beta", "zero_inflated_poisson",
+    "zero_inflated_negative_binomial",
+]  # fmt: skip
+"""Further names, of families with several predictors."""
 
 FAMILIES: Mapping[str, type[Family]] = {
     family.name: family

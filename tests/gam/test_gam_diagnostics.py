@@ -11,6 +11,7 @@ from scipy import stats
 from together import together
 
 from gpusolve.gam import (
+    BoostedDistribution,
     BoostedGAM,
     BoostedGAMClassifier,
     bbs,
@@ -264,3 +265,36 @@ def test_many_paths_have_ten_names() -> None:
     assert len(axis.get_legend().get_texts()) == 10
     none = BoostedGAM(max_iter=0).fit(X, X[:, 0])
     assert plot_path(none).axes[0].get_legend() is None
+
+
+# ---- several predictors --------------------------------------------------------------
+
+
+@together("family", ["gaussian", "negative_binomial", "zero_inflated_poisson"])
+def test_residuals_of_distributions(family: str) -> None:
+    rng = np.random.default_rng(5)
+    X = rng.random((N, 1))
+    mean = mean_at(X)
+    y = {
+        "gaussian": rng.normal(mean, np.exp(X[:, 0])),
+        "negative_binomial": rng.negative_binomial(2, 2 / (2 + mean)),
+        "zero_inflated_poisson": rng.poisson(3 * mean) * (rng.random(N) < 0.7),
+    }[family]
+    model = BoostedDistribution(family=family, max_iter=150).fit(X, y)
+    residuals = quantile_residuals(model, X, y, random_state=0)
+    assert stats.kstest(residuals, "norm").pvalue > 0.01
+    last = model.parameters_[-1]
+    axis = plot_path(model, fit=last).axes[0]
+    assert last in axis.get_ylabel()
+    if family == "gaussian":
+        found = model.predict_parameters(X)
+        expected = (y - found["mu"]) / found["sigma"]
+        np.testing.assert_allclose(residuals, expected, rtol=1e-6, atol=1e-9)
+        effect = axes_by_title(model.plot(fit="sigma"))["x0"]
+        assert effect.get_ylabel() == "effect on the log of sigma"
+    with pytest.raises(ValueError, match="offset must be None"):
+        quantile_residuals(model, X, y, offset=1.0)
+
+
+def axes_by_title(figure: Any) -> dict[str, Any]:
+    return {axis.get_title(): axis for axis in figure.axes}

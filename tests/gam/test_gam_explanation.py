@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gpusolve.gam import (
+    BoostedDistribution,
     BoostedGAM,
     BoostedGAMClassifier,
     Explanation,
@@ -79,6 +80,17 @@ def test_a_classifier(classes: str) -> None:
         found = model.explain(d, fit=fit)
         np.testing.assert_array_equal(found.link, link)
         np.testing.assert_allclose(found.prediction, 1 / (1 + np.exp(-2 * link)))
+
+
+def test_parameters_of_a_distribution() -> None:
+    d = data()
+    model = BoostedDistribution(TERMS[:2], max_iter=30).fit(d, d["y"] + d["x"])
+    found = model.explain(d, fit="sigma")
+    sigma = model.predict_parameters(d)["sigma"]
+    np.testing.assert_allclose(np.exp(found.link), sigma)
+    np.testing.assert_array_equal(summed(found), found.link)
+    np.testing.assert_array_equal(found.prediction, found.link)
+    assert found.plot().axes[0].get_xlabel() == "contribution to the log of sigma"
 
 
 def test_the_table() -> None:

@@ -291,7 +291,7 @@ def test_axes_say_what_they_show() -> None:
     for family, scale in (("binomial", "half logit"), (Binomial("logit"), "logit")):
         binary = BoostedGAMClassifier([bbs("x")], family=family, max_iter=9)
         figure = binary.fit(d, classes).plot()
-        assert figure.get_suptitle() == "binomial, 9 steps, class yes"
+        assert figure.get_suptitle() == "binomial, 9 steps: yes"
         assert axes_by_title(figure)["x"].get_ylabel() == f"effect on the {scale}"
 
 
@@ -448,7 +448,7 @@ def test_a_class_of_several() -> None:
     model = BoostedGAMClassifier(terms, max_iter=9).fit(d, d["g"])
     for fit in range(3):
         figure = model.plot(["x"], fit=fit)
-        assert figure.get_suptitle().endswith(f"class {'abc'[fit]}")
+        assert figure.get_suptitle().endswith(f": {'abc'[fit]}")
         axes = axes_by_title(figure)
         curve = axes["x"].lines[0]
         expected = model.partial_effect(0, {"x": curve.get_xdata()}, fit=fit)

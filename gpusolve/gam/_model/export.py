@@ -28,6 +28,7 @@ RESPONSES = {
     "the log mean": "exp",
     "the half logit": "half logit",
     "the logit": "logit",
+    "the log odds": "log odds",
 }
 """The response in ``_predictor.py`` for what the additive predictor is."""
 

@@ -10,9 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import on_host
+from .._boosting.trend import FALL, late_share
 from .._plots.effects import Samples
 from .._plots.plot import Risks, plot
-from .._selection.importance import risk_reductions, selection_frequencies
+from .._selection.importance import (
+    risk_reductions,
+    risk_shares,
+    selection_frequencies,
+)
 from ..explanation import Explanation
 from ..store import save
 from ..summary import Line, Summary
@@ -32,11 +37,22 @@ class Insight(FittedModel):
     def _reductions(self) -> Floats:
         """The reduction of the risk by each learner, of all classes together."""
         self._check_is_fitted()
-        count, rows = len(self.terms_), self.n_rows_
-        total = np.zeros(count)
-        for path in self.paths_:
-            total += risk_reductions(path.selected, path.risk, count, rows)
-        return total
+        found = [self._reductions_of(fit) for fit in range(len(self.paths_))]
+        return np.asarray(np.sum(found, axis=0))
+
+    def _reductions_of(self, fit: int) -> Floats:
+        """The reduction of the risk by each learner, of a class or parameter."""
+        risk, paths = self.paths_[fit].risk, self.paths_
+        if self.family_.predictors > 1:
+            selected = np.array([path.selected for path in paths])
+            risk = risk_shares(selected, paths[0].risk)[fit]
+        return risk_reductions(
+            paths[fit].selected, risk, len(self.terms_), self.n_rows_
+        )
+
+    def _risk_of(self, fit: int) -> Floats:
+        """The risk of a class; the risk of the model if its predictors share it."""
+        return self.paths_[fit if self.family_.predictors == 1 else 0].risk
 
     def importance(self) -> dict[str, float]:
         """By how much each learner reduced the risk, for each row of the data.
@@ -85,7 +101,7 @@ class Insight(FittedModel):
         *,
         iteration: int | None = None,
         offset: Any = None,
-        fit: int = 0,
+        fit: int | str = 0,
     ) -> Explanation:
         """What each learner contributes to the prediction of each row.
 
@@ -93,8 +109,8 @@ class Insight(FittedModel):
         ----------
         X, iteration, offset
             As for `BoostedGAM.predict`.
-        fit : int, optional
-            The index of the class, for a classifier of several classes.
+        fit : int or str, optional
+            The class of several, or the parameter of a distribution: its index or name.
 
         Returns
         -------
@@ -114,12 +130,13 @@ class Insight(FittedModel):
         >>> np.allclose(total, model.predict(X[:2]), rtol=1e-14)
         True
         """
-        effects = on_host(self.effects(X, iteration=iteration, fit=fit))
+        index, is_alone = self._fit_index(fit), self.family_.predictors == 1
+        effects = on_host(self.effects(X, iteration=iteration, fit=index))
         frame = self._covariates(X)
         with frame.current():
             added = self._offset(X, frame, offset)
         start = np.zeros(frame.rows) if added is None else on_host(added)
-        intercept = float(self._intercepts()[fit])
+        intercept = float(self._intercepts()[index])
         link = intercept + start
         for column in effects.T:
             link = link + column
@@ -129,10 +146,10 @@ class Insight(FittedModel):
             np.broadcast_to(start, link.shape),
             effects,
             link,
-            self.family_.response(link),
+            self.family_.response(link) if is_alone else link,
             frame.on_host(),
             tuple(term.columns for term in self.terms_),
-            self.family_.effect_on,
+            self._effect_on(index),
         )
 
     def summary(self) -> Summary:
@@ -155,8 +172,6 @@ class Insight(FittedModel):
         bbs(0)        4        2035     75.0%      0.5424   86.1%
         bols(1)                   0     25.0%     0.08753   13.9%
         """
-        reductions, frequencies = self._reductions(), self._frequencies()
-        total = float(reductions.sum())
         risk = np.sum([path.risk for path in self.paths_], axis=0) / self.n_rows_
         offsets = ", ".join(f"{path.offset:.4g}" for path in self.paths_)
         facts = {
@@ -166,7 +181,23 @@ class Insight(FittedModel):
             "offset": offsets,
             "risk per row": f"{risk[0]:.4g} to {risk[-1]:.4g}",
         }
-        lines = [
+        late = late_share(risk)
+        if late > FALL:
+            facts["still falling"] = (
+                f"{late:.1%} of the decrease in the last tenth of the iterations: "
+                "max_iter may be too small, see cv_stop"
+            )
+        lines = sorted(self._lines(), key=lambda line: -line.reduction)
+        return Summary(facts, tuple(lines))
+
+    def _lines(self) -> list[Line]:
+        """A line of the summary for each learner."""
+        return self._lines_of(self._reductions(), self._frequencies())
+
+    def _lines_of(self, reductions: Floats, frequencies: Floats) -> list[Line]:
+        """A line for each learner, from its reduction of the risk and its frequency."""
+        total = float(self._reductions().sum())
+        return [
             Line(
                 name,
                 None if term.lambda_ is not None else term.df,
@@ -177,8 +208,6 @@ class Insight(FittedModel):
             )
             for j, (name, term) in enumerate(zip(self.names_, self.terms_, strict=True))
         ]
-        lines.sort(key=lambda line: -line.reduction)
-        return Summary(facts, tuple(lines))
 
     def plot(
         self,
@@ -187,7 +216,7 @@ class Insight(FittedModel):
         cv: Risks | None = None,
         samples: Samples | None = None,
         level: float = 0.95,
-        fit: int = 0,
+        fit: int | str = 0,
         share_scale: bool = True,
     ) -> Any:
         """Draw the effects, the risk, and how much each learner reduced it.
@@ -203,8 +232,8 @@ class Insight(FittedModel):
             The result of `bootstrap_effects`; bounds of the effects are drawn.
         level : float, optional
             The share of the samples between the bounds.
-        fit : int, optional
-            The index of the class, for a classifier of several classes.
+        fit : int or str, optional
+            The class of several, or the parameter of a distribution: its index or name.
         share_scale : bool, optional
             Whether all effects are drawn on the same scale, or each on its own.
 
@@ -229,13 +258,19 @@ class Insight(FittedModel):
             cv=cv,
             samples=samples,
             level=level,
-            fit=fit,
+            fit=self._fit_index(fit),
             share_scale=share_scale,
         )
 
     def _title(self, fit: int) -> str:
-        """What was fitted, for a picture; `fit` is the index of the class."""
-        return f"{self.family_.name}, {self.n_iter_} steps"
+        """What was fitted, for a picture; also the class or the parameter."""
+        title, names = f"{self.family_.name}, {self.n_iter_} steps", self._fit_names()
+        own = names[fit if len(self.paths_) > 1 else -1 :][:1]
+        return ": ".join([title, *own])
+
+    def _effect_on(self, fit: int) -> str:
+        """What the additive predictor of a class or parameter is."""
+        return self.family_.effect_on
 
     def to_python(self, path: str | os.PathLike[str]) -> None:
         """Write the model as a Python module that needs NumPy only.

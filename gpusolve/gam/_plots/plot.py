@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._boosting.path import Path
-from .._selection.importance import risk_reductions
-from ..families import Family
 from .draw import Limits, draw_effect, is_surface, limits_of, titles_of
 from .effects import Effect, HasEffects, Samples, effect_of
 from .panels import ACCENT, LINE, MUTED, draw_bars, new_panels, set_labels
@@ -30,12 +28,14 @@ Floats = NDArray[np.float64]
 class HasPaths(HasEffects, Protocol):
     """What a plot needs of a fitted model; see `BoostedGAM`."""
 
-    family_: Family
-    paths_: list[Path]
     n_rows_: int
+    paths_: list[Path]
 
     def _index_of(self, learner: int | str) -> int: ...
     def _title(self, fit: int) -> str: ...
+    def _effect_on(self, fit: int) -> str: ...
+    def _reductions_of(self, fit: int) -> Floats: ...
+    def _risk_of(self, fit: int) -> Floats: ...
 
 
 class Risks(Protocol):
@@ -60,10 +60,7 @@ def plot(
     share_scale: bool = True,
 ) -> Any:
     """The figure of a model; see `BoostedGAM.plot`."""
-    path = model.paths_[fit]
-    reductions = risk_reductions(
-        path.selected, path.risk, len(model.terms_), model.n_rows_
-    )
+    path, reductions = model.paths_[fit], model._reductions_of(fit)
     if learners is None:
         order = np.argsort(-reductions, kind="stable")
         selected = set(path.selected.tolist())
@@ -73,14 +70,14 @@ def plot(
     effects = [effect_of(model, j, samples, level, fit) for j in chosen]
     titles, several = titles_of(effects), len(effects) > 1
     figure, panels = new_panels(len(effects) + 1 + several, model._title(fit))
-    unit = f"effect on {model.family_.effect_on}"
+    unit = f"effect on {model._effect_on(fit)}"
     limits = [shared_limits(effects, j, share_scale) for j in range(len(effects))]
     for axis, effect, scale, title in zip(
         panels, effects, limits, titles, strict=False
     ):
         draw_effect(axis, effect, scale, unit)
         set_labels(axis, title, axis.get_xlabel(), axis.get_ylabel())
-    draw_risk(panels[len(effects)], path.risk / model.n_rows_, cv)
+    draw_risk(panels[len(effects)], model._risk_of(fit) / model.n_rows_, cv)
     if several:
         some = np.argsort(-reductions[chosen], kind="stable")[:MAX_BARS]
         names = [titles[j] for j in some]

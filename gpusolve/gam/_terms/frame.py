@@ -285,6 +285,10 @@ def is_missing(value: object) -> bool:
 
 def are_present(array: NDArray[Any]) -> NDArray[np.bool_]:
     """Which values are not missing, (n,)."""
+    if array.dtype.kind != "O":
+        return (
+            ~np.isnan(array) if array.dtype.kind == "f" else np.ones(len(array), bool)
+        )
     return np.array([not is_missing(value) for value in array.tolist()], bool)
 
 
