@@ -26,8 +26,10 @@
 // Scaled steps add a pass over the rows before the last phase, and a barrier.
 // A family whose nuisance parameter depends on f adds passes over the rows to the last phase, with
 // two barriers each: 17 passes for a median, of which 16 find four bits each, a pass for a shape,
-// and a pass for each Newton step. No sum uses atomics: on the same device a fit has the same bits
-// in every run.
+// and a pass for each Newton step, or for eight thresholds of it. Families of pairs add three
+// passes. If the rows depend on each other by risk sets, two scans over the rows add four barriers
+// (risk_sets.cuh), and two for the maximum of f. No sum uses atomics: on the same device a fit has
+// the same bits in every run.
 //
 // Shared memory. Copies of k sums for each warp, or of as many functions as fit, in windows that
 // pass over the rows window after window; in the second phase, three vectors of k instead, and the
@@ -43,6 +45,8 @@
 #include "grid.cuh"
 #include "learners.cuh"
 #include "level_sums.cuh"
+#include "ranks.cuh"
+#include "risk_sets.cuh"
 #include "stacked_fits.cuh"
 #include "stump.cuh"
 
@@ -339,6 +343,9 @@ struct Observations {
     __device__ double weight(int fit, long long row) const {
         return weights ? weights[fit * weight_stride + row] : 1.0;
     }
+    __device__ double weight_held_out(int fit, long long row) const {
+        return held_out ? held_out[fit * rows + row] : 0.0;
+    }
     /// The binary form of |y - f|: it has the order of the values.
     __device__ unsigned long long residual_bits(int fit, long long row) const {
         const double r = response(fit, row) - f[fit * rows + row];
@@ -532,8 +539,8 @@ __device__ void find_shapes(const Family& family, const RowSums& sums, const Obs
     barrier.wait();
 }
 
-/// The thetas: a pass for the first guess, then a pass for each Newton step, until all fits are
-/// done. Ends with a grid barrier.
+/// The thetas, or the scales: a pass for the first guess, then a pass for each Newton step, until
+/// all fits are done. Ends with a grid barrier.
 template <class Family>
 __device__ void find_thetas(const Family& family, const RowSums& sums, const Observations& data,
                             ThetaSearch* searches, double* thetas, long long stride,
@@ -570,6 +577,88 @@ __device__ void find_thetas(const Family& family, const RowSums& sums, const Obs
     }
 }
 
+/// sums[i] = the weighted sum of part(i, class, f) of the rows, for i below `size`, then
+/// finish(search), for each fit whose search is not done: a pass for each 16 sums. Ends with a grid
+/// barrier.
+template <class SearchOf, class Part, class Finish>
+__device__ void sum_classes(const RowSums& sums, const Observations& data, int size, bool is_first,
+                            SearchOf search_of, Part part, Finish finish, GridBarrier& barrier) {
+    constexpr int at_once = RowSums::along;
+    const Add<double> add;
+    for (int begin = 0; begin < size; begin += at_once) {
+        sums.pass<at_once>(add, [&](int fit, int) {
+            const ThresholdSearch search = search_of(fit);
+            const bool rests = !is_first && search.done();
+            return [=, &data](long long row, double* own) {
+                if (row >= sums.rows || rests) return;
+                const double weight = data.weight(fit, row);
+                if (weight == 0) return;
+                const int y = static_cast<int>(data.response(fit, row));
+                const double f = data.f[fit * sums.rows + row];
+#pragma unroll
+                for (int i = 0; i < at_once; ++i)
+                    if (begin + i < size) own[i] += weight * part(search, begin + i, y, f);
+            };
+        });
+        barrier.wait();
+        sums.finish<at_once>(add, [&](int fit, const double* found) {
+            const ThresholdSearch search = search_of(fit);
+            if (!is_first && search.done()) return;
+            for (int i = 0; i < at_once && begin + i < size; ++i)
+                search.sums()[begin + i] = found[i];
+            if (begin + at_once >= size) finish(search);
+        });
+        barrier.wait();
+    }
+}
+
+/// The thresholds, until all fits are done. Ends with a grid barrier.
+__device__ void find_thresholds(int count, const RowSums& sums, const Observations& data,
+                                double* searches, double* thresholds, long long stride,
+                                GridBarrier& barrier) {
+    const auto search_of = [=](int fit) {
+        const long long size = ThresholdSearch::size(count);
+        return ThresholdSearch{searches + fit * size, thresholds + fit * stride, count};
+    };
+    sum_classes(
+        sums, data, search_of(0).sums_to_start(), true, search_of,
+        [](const ThresholdSearch& search, int i, int y, double f) {
+            return search.part_of_start(i, y, f);
+        },
+        [](const ThresholdSearch& search) { search.start(); }, barrier);
+    bool is_done = false;
+    while (!is_done) {
+        sum_classes(
+            sums, data, search_of(0).sums_to_update(), false, search_of,
+            [](const ThresholdSearch& search, int i, int y, double f) {
+                return search.part_of_update(i, y, f);
+            },
+            [](const ThresholdSearch& search) { search.update(); }, barrier);
+        is_done = true;
+        for (int fit = 0; fit < sums.fits; ++fit) is_done = is_done && search_of(fit).done();
+    }
+}
+
+/// The numbers of a nuisance parameter.
+template <class Family>
+__device__ int nuisances_of(const Family& family) {
+    if constexpr (Family::nuisance == Nuisance::thresholds)
+        return family.count();
+    else
+        return 1;
+}
+
+/// The parameter s at a place of the path, as the functions of the family take it.
+template <class Family>
+__device__ auto read_nuisance(const Family& family, const double* place) {
+    if constexpr (Family::nuisance == Nuisance::fixed)
+        return family.parameter;
+    else if constexpr (Family::nuisance == Nuisance::thresholds)
+        return place;
+    else
+        return *place;
+}
+
 /// nuisance[fit * stride] = the parameter s of each fit, at its f. Ends with a grid barrier.
 template <class Family>
 __device__ void estimate(const Family& family, const RowSums& sums, const Observations& data,
@@ -580,6 +669,8 @@ __device__ void estimate(const Family& family, const RowSums& sums, const Observ
                      barrier);
     else if constexpr (Family::nuisance == Nuisance::shape)
         find_shapes(family, sums, data, nuisance, stride, barrier);
+    else if constexpr (Family::nuisance == Nuisance::thresholds)
+        find_thresholds(family.count(), sums, data, searches, nuisance, stride, barrier);
     else
         find_thetas(family, sums, data, reinterpret_cast<ThetaSearch*>(searches), nuisance, stride,
                     barrier);
@@ -593,10 +684,13 @@ struct Paths {
     double* updates;   // [fit][step - 1][function], padded to `functions`
     double* risk;      // [fit][step]
     double* held_out;  // [fit][step]
-    double* nuisance;  // [fit][step]
-    int steps, functions;
+    double* nuisance;  // [fit][step][number]
+    int steps, functions, nuisances;
 
     __device__ long long place(int fit, int step) const { return fit * (steps + 1LL) + step; }
+    __device__ double* nuisance_at(int fit, int step) const {
+        return nuisance + place(fit, step) * nuisances;
+    }
     /// Written by the block, before a step is made.
     __device__ void write(int fit, int step, int learner, const double* b, int count, double size) {
         const long long place = fit * static_cast<long long>(steps) + step - 1;
@@ -607,11 +701,11 @@ struct Paths {
 };
 
 /// The gradient at a row's f, written to u, and its losses, added to `own`.
-template <class Family>
+template <class Family, class Parameter>
 __device__ __forceinline__ void evaluate(const Family& family, const Observations& data, int fit,
-                                         long long row, double f, double s, double* own) {
+                                         long long row, double f, Parameter s, double* own) {
     const double y = data.response(fit, row), weight = data.weight(fit, row);
-    const double held_out = data.held_out ? data.held_out[fit * data.rows + row] : 0.0;
+    const double held_out = data.weight_held_out(fit, row);
     data.u[fit * data.rows + row] = weight == 0 ? 0.0 : weight * family.gradient(y, f, s);
     if (weight == 0 && held_out == 0) return;
     const double loss = family.loss(y, f, s);
@@ -633,15 +727,72 @@ __device__ Observations observations_of(const StackedFits<T>& all) {
 
 /// |d|_W^2 and |d|_WH^2 of a row, added to `own`: d is the fit of the chosen learner, and H the
 /// curvature.
-template <class Family>
+template <class Family, class Parameter>
 __device__ __forceinline__ void add_curvature(const Family& family, const Observations& data,
-                                              int fit, long long row, double d, double s,
+                                              int fit, long long row, double d, Parameter s,
                                               double* own) {
     const double weight = data.weight(fit, row);
     if (weight == 0) return;
-    const double square = weight * d * d;
-    own[0] += square;
-    own[1] += square * family.curvature(data.response(fit, row), data.f[fit * data.rows + row], s);
+    const double y = data.response(fit, row);
+    own[0] += weight * d * d;
+    if constexpr (Family::nuisance == Nuisance::risk_sets)
+        own[1] += d * d * curvature_in_risk_set(y, weight, data.u[fit * data.rows + row]);
+    else
+        own[1] += weight * d * d * family.curvature(y, data.f[fit * data.rows + row], s);
+}
+
+/// The scale of f in a fit.
+struct Scale {
+    double weight, mean;  // of all rows
+    double inverse;       // 1 / sd(f), or 1 if f is constant
+};
+
+/// The weight of a row and the weighted f, added to `own`.
+__device__ void add_to_mean(const Observations& data, int fit, long long row, double f,
+                            double* own) {
+    const double weight = data.weight(fit, row);
+    if (weight == 0) return;
+    own[0] += weight;
+    own[1] += weight * f;
+}
+
+/// The scales, after a pass that adds to the means. Begins and ends with a grid barrier.
+__device__ void find_scales(const RowSums& sums, const Observations& data, Scale* scales,
+                            GridBarrier& barrier) {
+    const Add<double> add;
+    barrier.wait();
+    sums.finish<2>(add, [&](int fit, const double* found) {
+        scales[fit] = {found[0], found[1] / found[0], 1};
+    });
+    barrier.wait();
+    sums.pass<1>(add, [&](int fit, int) {
+        const double mean = scales[fit].mean;
+        return [=, &data](long long row, double* own) {
+            if (row >= data.rows) return;
+            const double weight = data.weight(fit, row);
+            const double distance = data.f[fit * data.rows + row] - mean;
+            if (weight != 0) own[0] += weight * distance * distance;
+        };
+    });
+    barrier.wait();
+    sums.finish<1>(add, [&](int fit, const double* found) {
+        const double freedom = fmax(scales[fit].weight - 1, 1.0);
+        if (found[0] > 0) scales[fit].inverse = sqrt(freedom / found[0]);
+    });
+    barrier.wait();
+}
+
+/// The gradient of a row among all pairs, written to u, and its part of the `PairSums`.
+__device__ void evaluate_pairs(const Observations& data, int fit, long long row, double scale,
+                               double* own) {
+    const OtherClass others = compare_row(data, fit, row, scale);
+    const double weight = data.weight(fit, row);
+    const bool is_one = data.response(fit, row) == 1;
+    data.u[fit * data.rows + row] = weight == 0 ? 0.0 : weight * others.gradient;
+    PairSums::add(own, weight, is_one, others.not_below);
+    if (data.held_out)
+        PairSums::add(own + PairSums::count, data.held_out[fit * data.rows + row], is_one,
+                      others.held_out_not_below);
 }
 
 template <class T, class Family, int threads>
@@ -658,12 +809,17 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     const Observations data = observations_of(all);
     const RowSums row_sums{all.rows, all.fits, all.row_chunks, all.partial, row_storage};
     const Family family{all.parameter};
-    Paths paths{all.selected, all.updates, all.risk,     all.held_out_risk,
-                all.nuisance, all.steps,   all.functions};
+    Paths paths{all.selected, all.updates, all.risk,      all.held_out_risk,
+                all.nuisance, all.steps,   all.functions, nuisances_of(family)};
     GridBarrier barrier(all.arrived);
     double* shared = reinterpret_cast<double*>(dynamic_shared_memory());
     const Add<double> add;
     constexpr bool is_fixed = Family::nuisance == Nuisance::fixed;
+    constexpr bool has_pairs = Family::nuisance == Nuisance::pairs;
+    constexpr bool has_risk_sets = Family::nuisance == Nuisance::risk_sets;
+    const RiskSets risk_sets{all.places,    all.risk_sets, reinterpret_cast<Two*>(all.partial),
+                             all.searches,  all.rows,      all.fits,
+                             all.row_chunks};
     const auto chosen = [&](int fit) {
         const long long count = all.count;
         return select(all.scores + fit * count, all.count, best);
@@ -682,8 +838,7 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
                     const LearnerPlace* learner = all.learners + chosen(fit);
                     const double* b = all.coefficients + fit * static_cast<long long>(all.columns) +
                                       learner->column;
-                    const double s =
-                        is_fixed ? family.parameter : all.nuisance[paths.place(fit, step - 1)];
+                    const auto s = read_nuisance(family, paths.nuisance_at(fit, step - 1));
                     return [=, &designs, &data, &family](long long row, double* own) {
                         const double d = fitted_rows(designs, *learner, b, row - lane_index());
                         if (row < data.rows) add_curvature(family, data, fit, row, d, s, own);
@@ -716,14 +871,42 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
                 f = after;
                 if constexpr (is_fixed)
                     evaluate(family, data, fit, row, after, family.parameter, own);
+                else if constexpr (has_pairs)
+                    add_to_mean(data, fit, row, after, own);
+                else if constexpr (has_risk_sets)
+                    own[0] = fmax(own[0], after);
             };
         };
-        row_sums.pass<2>(add, update);
-        if constexpr (!is_fixed) {
-            double* found = all.nuisance + step;
-            estimate(family, row_sums, data, all.searches, found, all.steps + 1, barrier);
+        if constexpr (has_risk_sets)
+            row_sums.pass<1>(Maximum(), update);
+        else
+            row_sums.pass<2>(add, update);
+        if constexpr (has_pairs) {
+            const auto scales = reinterpret_cast<Scale*>(all.searches);
+            find_scales(row_sums, data, scales, barrier);
+            row_sums.pass<8>(add, [&](int fit, int) {
+                const double scale = scales[fit].inverse;
+                return [=, &data](long long row, double* own) {
+                    if (row < data.rows) evaluate_pairs(data, fit, row, scale, own);
+                };
+            });
+        } else if constexpr (has_risk_sets) {
+            barrier.wait();
+            row_sums.finish<1>(Maximum(),
+                               [&](int fit, const double* most) { all.searches[fit] = most[0]; });
+            barrier.wait();
+            scan_risk_sets(risk_sets, data, barrier);
             row_sums.pass<2>(add, [&](int fit, int) {
-                const double s = found[fit * (all.steps + 1LL)];
+                return [=, &data, &risk_sets](long long place, double* own) {
+                    if (place < data.rows) evaluate_in_risk_sets(risk_sets, data, fit, place, own);
+                };
+            });
+        } else if constexpr (!is_fixed) {
+            const long long stride = paths.nuisances * (all.steps + 1LL);
+            estimate(family, row_sums, data, all.searches, paths.nuisance_at(0, step), stride,
+                     barrier);
+            row_sums.pass<2>(add, [&](int fit, int) {
+                const auto s = read_nuisance(family, paths.nuisance_at(fit, step));
                 return [=, &data, &family](long long row, double* own) {
                     if (row < data.rows)
                         evaluate(family, data, fit, row, data.f[fit * data.rows + row], s, own);
@@ -731,11 +914,12 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
             });
         }
         barrier.wait();
-        row_sums.finish<2>(add, [&](int fit, const double* risks) {
+        row_sums.finish<has_pairs ? 8 : 2>(add, [&](int fit, const double* sums) {
             const long long place = paths.place(fit, step);
-            paths.risk[place] = risks[0];
-            paths.held_out[place] = risks[1];
-            if constexpr (is_fixed) paths.nuisance[place] = family.parameter;
+            paths.risk[place] = has_pairs ? PairSums::risk(sums) : sums[0];
+            paths.held_out[place] = has_pairs ? PairSums::risk(sums + PairSums::count) : sums[1];
+            if constexpr (is_fixed || has_pairs || has_risk_sets)
+                *paths.nuisance_at(fit, step) = family.parameter;
         });
     }
 }

@@ -24,6 +24,7 @@ from .diagnostics import (
 from .distribution import BoostedDistribution
 from .estimator import BoostedGAM
 from .explanation import Explanation
+from .families import concordance, survival_times
 from .from_formula import gamboost
 from .learners import Learners, make_learners
 from .penalty import penalty_matrix
@@ -70,6 +71,7 @@ __all__ = [
     "bspatial",
     "btree",
     "buser",
+    "concordance",
     "cv_stop",
     "distributions",
     "families",
@@ -84,6 +86,7 @@ __all__ = [
     "save",
     "simulate",
     "stability_selection",
+    "survival_times",
 ]
 
 # A pickle stores the module of a class by name. With the public name, a fitted model

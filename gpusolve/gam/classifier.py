@@ -12,11 +12,17 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current_device
 from . import _inputs
-from ._conventions import UNCHANGED
+from ._conventions import UNCHANGED, available_if
+from ._families.classes import ClassFamily, ProbabilityFamily
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
 from ._model.typed import typed_by_device
-from .families import Binomial, Family, Multinomial, family_of
+from .families import AUC, family_of
+
+
+def gives_probabilities(model: BoostedGAMClassifier) -> bool:
+    """Whether the family has probabilities of the classes."""
+    return not (model.family == AUC.name or isinstance(model.family, AUC))
 
 
 class BoostedGAMClassifier(AdditiveModel):
@@ -38,13 +44,17 @@ class BoostedGAMClassifier(AdditiveModel):
         As for `BoostedGAM`.
     early_stopping, validation_fraction, n_iter_no_change, random_state, warm_start
         As for `BoostedGAM`.
-    family : {None, "binomial", "multinomial"} or Binomial, optional
-        None is ``Binomial()``.
+    family : {None, "binomial", "multinomial", "prop_odds", "auc"} or object, optional
+        None is ``Binomial()``: with several classes, a model of each class against the
+        rest. ``families.Multinomial`` is a single model of all classes;
+        ``families.PropOdds``, for ordered classes, a single model whose effects shift
+        the odds of all higher classes. ``families.AUC`` ranks two classes, and has no
+        probabilities.
 
     Attributes
     ----------
     classes_ : (n_classes,) array
-        The classes, sorted.
+        The classes, sorted; the classes of an ordered pandas categorical in its order.
     n_classes_ : int
     coefficients_, intercept_, risk_, selected_
         As for `BoostedGAM`; with several classes, a row for every class, but a
@@ -71,6 +81,7 @@ class BoostedGAMClassifier(AdditiveModel):
 
     default_family = "binomial"
     estimator_type = "classifier"
+    family_: ClassFamily
     metadata = AdditiveModel.metadata | dict.fromkeys(
         ("predict_proba", "predict_log_proba", "decision_function"), ("offset",)
     )
@@ -98,17 +109,13 @@ class BoostedGAMClassifier(AdditiveModel):
             As `BoostedGAM.fit` does; and if y has fewer than two classes.
         """
         check_parameters(self)
-        is_multinomial = self.family == Multinomial.name
-        family = (
-            Binomial()
-            if is_multinomial
-            else family_of(self.family or self.default_family)
-        )
-        if not isinstance(family, Binomial):
+        family = family_of(self.family or self.default_family)
+        if not isinstance(family, ClassFamily):
             raise ValueError(
-                f"family must be binomial or multinomial, got {self.family!r}"
+                "family must be a family of classes, such as binomial or prop_odds, "
+                f"got {self.family!r}"
             )
-        if is_multinomial and offset is not None:
+        if family.predictors > 1 and offset is not None:
             raise ValueError(
                 "offset must be None for a multinomial model, whose probabilities do "
                 "not change if a number is added for all classes"
@@ -116,22 +123,21 @@ class BoostedGAMClassifier(AdditiveModel):
         data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
             labels, w = _inputs.labels(data.y, data.frame.rows), data.weights
-            classes = np.unique(labels if w is None else labels[on_host(w) > 0])
+            classes = _inputs.sorted_classes(
+                data.y, labels if w is None else labels[on_host(w) > 0]
+            )
             if len(classes) < 2:
                 raise ValueError(
                     "y must have at least 2 classes: the classifier cannot be fitted "
                     f"to the only one class {classes.tolist()}"
                 )
-            xp = namespace(data.frame.like)
-            targets = (labels == classes[:, None]).astype(np.float64)
+            codes = (labels == classes[:, None]).argmax(axis=0)
+            family = family.for_classes(len(classes))
+            targets = family.responses(codes, len(classes))
+            y = namespace(data.frame.like).asarray(targets)
             self.classes_ = classes
             self.n_classes_: int = len(classes)
-            model: Family = family
-            if is_multinomial:
-                model, targets = Multinomial(len(classes)), codes_of(targets)
-            elif len(classes) == 2:
-                targets = targets[1]
-            self._fit(X, replace(data, y=xp.asarray(targets)), model)
+            self._fit(X, replace(data, y=y), family)
         return self
 
     @typed_by_device
@@ -167,6 +173,7 @@ class BoostedGAMClassifier(AdditiveModel):
         """Set whether meta-estimators pass offsets to `predict_log_proba`."""
         return self._request("predict_log_proba", offset=offset)
 
+    @available_if(gives_probabilities)
     @typed_by_device
     def predict_log_proba(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
@@ -183,20 +190,20 @@ class BoostedGAMClassifier(AdditiveModel):
         (n, n_classes) float64 array
             On the device of `X`. They are finite, also where probabilities underflow.
         """
-        return self._log_probabilities(self._links(X, iteration, offset))
+        return self._log_probabilities(self._links(X, iteration, offset), iteration)
 
-    def _log_probabilities(self, links: Array) -> Array:
+    def _log_probabilities(self, links: Array, iteration: int | None) -> Array:
         """The logarithms of the probabilities, from the predictors (F, n)."""
-        xp, loss = namespace(links), self.family_.loss
         with current_device(links):
-            if len(links) == 1:
-                return xp.stack([-loss(y, links[0], 0.0) for y in (0.0, 1.0)], axis=1)
-            is_joint = self.family_.predictors > 1
-            odds = links.T if is_joint else -loss(1.0, links, 0.0).T
-            largest = odds.max(axis=1, keepdims=True)
-            odds = odds - largest
-            return odds - xp.log(xp.exp(odds).sum(axis=1, keepdims=True))
+            s, family = self._parameters(links, iteration), self.family_
+            assert isinstance(family, ProbabilityFamily)
+            return family.log_probabilities(links, s)
 
+    def _parameters(self, links: Array, iteration: int | None) -> Array:
+        """The adaptive parameters of all fits, on the device of the predictors."""
+        return namespace(links).asarray(np.array(self._nuisance(iteration)))
+
+    @available_if(gives_probabilities)
     @typed_by_device
     def predict_proba(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
@@ -213,12 +220,12 @@ class BoostedGAMClassifier(AdditiveModel):
         (n, n_classes) float64 array
             On the device of `X`.
         """
-        return self._probabilities(self._links(X, iteration, offset))
+        return self._probabilities(self._links(X, iteration, offset), iteration)
 
-    def _probabilities(self, links: Array) -> Array:
+    def _probabilities(self, links: Array, iteration: int | None) -> Array:
         """The probabilities of the classes, from the predictors (F, n)."""
         with current_device(links):
-            return namespace(links).exp(self._log_probabilities(links))
+            return namespace(links).exp(self._log_probabilities(links, iteration))
 
     def predict(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
@@ -233,14 +240,16 @@ class BoostedGAMClassifier(AdditiveModel):
         Returns
         -------
         (n,) array
-            On the host. Of two classes, it is the second where its odds are above 1.
+            On the host. Of two classes, it is the second where its odds are above 1, or
+            for the family "auc" where the decision function is above 0.
         """
-        return self._class_of(self._links(X, iteration, offset))
+        return self._class_of(self._links(X, iteration, offset), iteration)
 
-    def _class_of(self, links: Array) -> NDArray[Any]:
+    def _class_of(self, links: Array, iteration: int | None) -> NDArray[Any]:
         """The most probable class of each row, (n,), from the predictors (F, n)."""
-        f = on_host(links)
-        best = (f[0] > 0).astype(np.intp) if len(f) == 1 else f.argmax(axis=0)
+        with current_device(links):
+            s = self._parameters(links, iteration)
+            best = self.family_.most_probable(links, s)
         found: NDArray[Any] = self.classes_[best]
         return found
 
@@ -257,8 +266,10 @@ class BoostedGAMClassifier(AdditiveModel):
         (n,) array
             On the host.
         """
-        return (self._class_of(links) for links in self._stages(X, offset))
+        stages = enumerate(self._stages(X, offset), 1)
+        return (self._class_of(links, step) for step, links in stages)
 
+    @available_if(gives_probabilities)
     def staged_predict_proba(self, X: Any, *, offset: Any = None) -> Iterator[Array]:
         """The probabilities of the classes after each iteration.
 
@@ -272,7 +283,8 @@ class BoostedGAMClassifier(AdditiveModel):
         (n, n_classes) float64 array
             On the device of `X`.
         """
-        return (self._probabilities(links) for links in self._stages(X, offset))
+        stages = enumerate(self._stages(X, offset), 1)
+        return (self._probabilities(links, step) for step, links in stages)
 
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
@@ -293,11 +305,3 @@ class BoostedGAMClassifier(AdditiveModel):
         right = predicted == _inputs.labels(y, len(predicted))
         weights = _inputs.observation_weights(sample_weight, right)
         return float(np.average(right, weights=weights))
-
-
-def codes_of(indicators: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The number of the class of each row, (n,), from indicators (K, n).
-
-    Rows of weight 0 may be of no class; they get the class 0.
-    """
-    return np.asarray(indicators.argmax(axis=0), np.float64)

@@ -6,24 +6,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
-import numpy as np
-
 from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
 from . import _inputs
 from ._boosting.batch import is_vector
 from ._boosting.path import Path
-from ._families.location import weighted_sum
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
+from ._model.survival import SurvivalCurves
 from ._model.typed import typed_by_device
-from .families import Family, family_of
-
-ROUNDING = 1e-13
-"""Relative rounding error of sums over many rows."""
+from .families import family_of
 
 
-class BoostedGAM(AdditiveModel):
+class BoostedGAM(SurvivalCurves, AdditiveModel):
     r"""A generalised additive model, fitted by componentwise boosting.
 
     .. math:: g(\hat y) = \beta_0 + \sum_j f_j(x), \qquad
@@ -75,8 +70,8 @@ class BoostedGAM(AdditiveModel):
         has families other than the Gaussian, learners other than splines with the same
         knots, constraints, early stopping and a callback.
     callback : callable, optional
-        ``callback(iteration, risk)`` after each iteration, on a GPU after 50 at a time; a
-        true result ends the fit. The risk is that of the training data, summed over
+        ``callback(iteration, risk)`` after each iteration, on a GPU after 50 at a time.
+        A true result ends the fit. The risk is that of the training data, summed over
         the classes. Not with `early_stopping`.
     progress : bool, optional
         Whether a progress bar is shown. By default on a terminal, if the fit takes more
@@ -146,6 +141,9 @@ class BoostedGAM(AdditiveModel):
         The names of the features, or their positions in an array.
     feature_importances_ : (n_features,) array
         The share of each feature in the decrease of the risk.
+    baseline_ : Baseline or float
+        Defined only for survival times: Breslow's cumulative hazard where the additive
+        predictor is 0, as arrays `times` and `hazard`; or the scale.
 
     Notes
     -----
@@ -156,7 +154,7 @@ class BoostedGAM(AdditiveModel):
     If `X` is float32, the designs are stored as float32, which halves the memory; all
     sums are in float64.
 
-    A scaled step is ``learning_rate / h`` times the fit d, where h is the mean, weighted
+    A scaled step is ``learning_rate / h`` times the fit d. Here h is the mean, weighted
     by ``w d^2``, of the curvatures of the loss, see `Family.curvature`. This is a step
     of Newton's method along d. A curvature is the slope of the gradient between
     f and the best f of the row, not only at f; so a step does not go
@@ -227,6 +225,7 @@ class BoostedGAM(AdditiveModel):
             ``__cuda_array_interface__`` or DLPack; in any memory layout.
         y : (n,) array_like
             Optional for a model of `gamboost`, whose formula names it.
+            Of a family of survival times: as of `survival_times`.
         sample_weight : (n,) array_like, optional
             Not negative.
         offset : float or (n,) array_like, optional
@@ -268,9 +267,10 @@ class BoostedGAM(AdditiveModel):
             )
         data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
-            target = _inputs.target(data.y, data.frame.like)
-            family.check(target)
-            self._fit(X, replace(data, y=target), family)
+            response = family.prepare(data.y, data.frame.like)
+            family.check(response)
+            self._fit(X, replace(data, y=response), family)
+            self._learn_baseline()
         return self
 
     @property
@@ -317,7 +317,7 @@ class BoostedGAM(AdditiveModel):
         """
         check_kind(kind)
         (f,) = self._links(X, iteration, offset)
-        return self._predicted(f, kind)
+        return self._predicted(f, kind, iteration)
 
     def staged_predict(
         self,
@@ -340,12 +340,16 @@ class BoostedGAM(AdditiveModel):
         (n,) float64 array
         """
         check_kind(kind)
-        return (self._predicted(f, kind) for (f,) in self._stages(X, offset))
+        stages = enumerate(self._stages(X, offset), 1)
+        return (self._predicted(f, kind, step) for step, (f,) in stages)
 
-    def _predicted(self, f: Array, kind: str) -> Array:
+    def _predicted(self, f: Array, kind: str, iteration: int | None) -> Array:
         """The response or the link for the additive predictor."""
+        if kind == "link":
+            return f
         with current_device(f):
-            return f if kind == "link" else self.family_.response(f)
+            s = namespace(f).asarray(self._nuisance(iteration)[0])
+            return self.family_.mean(f, s)
 
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
@@ -357,6 +361,8 @@ class BoostedGAM(AdditiveModel):
         For the Gaussian family it is the coefficient of determination. An adaptive
         parameter has the value of the last iteration. For a family of your own, the
         loss of a perfect fit counts as 0.
+
+        For survival times: Harrell's `concordance` of the rows with weight.
 
         If y is constant, up to rounding, the result is 1 if y is predicted up to
         rounding, and 0 otherwise. Rows of weight zero are ignored.
@@ -373,21 +379,18 @@ class BoostedGAM(AdditiveModel):
         if offset is None:
             offset = self._own_offset(X)
         (f,) = self._links(X, None, offset)
-        found = self.path_.nuisance
+        (s,) = self._nuisance(None)
         with current_device(f):
-            y = _inputs.one_per_row(y, "y", f)
+            y = self.family_.prepare(y, f)
             w = _inputs.observation_weights(sample_weight, f)
             start = _inputs.start_of(offset, f)
             kept = slice(None) if w is None else w > 0
-            if is_vector(start):
-                start = start[kept]
-            return explained_deviance(
-                self.family_,
+            return self.family_.score(
                 y[kept],
                 f[kept],
-                namespace(f).asarray(0.0 if found is None else found[-1]),
+                namespace(f).asarray(s),
                 None if w is None else w[kept],
-                start,
+                start[kept] if is_vector(start) else None,
             )
 
 
@@ -395,27 +398,3 @@ def check_kind(kind: str) -> None:
     """ValueError unless it is the response or the additive predictor."""
     if kind not in ("response", "link"):
         raise ValueError(f"kind must be 'response' or 'link', got {kind!r}")
-
-
-def explained_deviance(
-    family: Family, y: Array, f: Array, s: Array, w: Array | None, start: Any
-) -> float:
-    """The share of the deviance that the predictor f explains; see `score`.
-
-    s is the parameter of the family, and start the offset.
-    """
-    perfect = family.least_loss(y, s)
-
-    def deviance(at: Array) -> float:
-        return float(weighted_sum(family.loss(y, at, s) - perfect, w))
-
-    if is_vector(start):
-        constant = start + family.offset_from(start, y, w)
-    else:
-        rounding = ROUNDING * float(abs(y).max())
-        if float(y.max() - y.min()) <= rounding:
-            return float(float(abs(y - family.response(f)).max()) <= rounding)
-        constant = namespace(y).full(y.shape, family.offset(y, w))
-    with np.errstate(over="ignore"):
-        total = deviance(constant)
-        return 1 - deviance(f) / total if total > 0 else 0.0

@@ -57,7 +57,7 @@ def test_every_family_lowers_its_risk(family: Family) -> None:
     s = model.path_.nuisance
     last = np.float64(0.0) if s is None else s[-1]
     assert model.risk_[-1] == pytest.approx(family.loss(y, f, last).sum(), rel=1e-10)
-    np.testing.assert_array_equal(model.predict(X), family.response(f))
+    np.testing.assert_array_equal(model.predict(X), family.mean(f, last))
     assert {0, 1} <= set(model.selected_.tolist())
 
 

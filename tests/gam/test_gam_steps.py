@@ -181,9 +181,9 @@ def test_folds_and_criteria_have_the_steps_of_the_model() -> None:
     model = BoostedGAM(family="poisson", max_iter=30).fit(X, y)
     halves = np.stack([np.arange(300) < 150, np.arange(300) >= 150], axis=1)
     cv = cv_stop(model, halves.astype(float))
-    half = BoostedGAM(
-        [term for term in model.terms_], family="poisson", max_iter=30
-    ).fit(X, y, sample_weight=halves[:, 0].astype(float))
+    half = BoostedGAM(list(model.terms_), family="poisson", max_iter=30).fit(
+        X, y, sample_weight=halves[:, 0].astype(float)
+    )
     f = half.predict(X[150:], kind="link")
     loss = Poisson().loss(y[150:], f, 0.0).mean()
     assert cv.risk[0, -1] == pytest.approx(loss, rel=1e-6)

@@ -30,7 +30,7 @@ class CoupledPasses(Passes):
         every = slice(None, None, self.predictors)
         weights = self.problem.weights
         self.model_weights = None if weights is None else weights[every]
-        self.held_out = None if self.out_of_bag is None else self.out_of_bag[every]
+        self.held_out = None if fits.out_of_bag is None else fits.out_of_bag[every]
 
     def by_predictor(self, f: Floats) -> Floats:
         """The rows of all fits, (F, n), as (P, M, n); a view."""
@@ -80,7 +80,9 @@ class CoupledPasses(Passes):
         self.scales: dict[int, float] = {}
         if self.is_scaled:
             f = self.by_predictor(self.f)
-            self.bends = self.family.curvature(self.y, f, self.nuisance)
+            h = self.family.curvature(self.y, f, self.nuisance)
+            w = self.model_weights
+            self.bends = h if w is None else apply_weights(h, w)
         scores = self.scores().reshape(-1, self.predictors, len(self.problem))
         if self.family.update == "joint":
             return np.repeat(scores.sum(axis=1).argmax(axis=1), self.predictors)

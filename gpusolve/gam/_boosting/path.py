@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 STATES = ("risk", "nuisance", "out_of_bag")
 """The fields of a path with a value before the first step and after each."""
 
-AXES = {"selected": -1, "updates": -2} | dict.fromkeys(STATES, -1)
+AXES = {"selected": -1, "updates": -2, "risk": -1, "nuisance": -2, "out_of_bag": -1}
 """The arrays of a path, and their axes of the steps."""
 
 
@@ -39,9 +39,9 @@ class Path:
         that risks can be added.
     method : str
         The method that made the steps, or the last steps.
-    nuisance : (steps + 1,) float64 array or None
-        The adaptive parameter of the family before the first step and after each; zeros
-        or None if it has none.
+    nuisance : (steps + 1, q) float64 array or None
+        The adaptive parameter of the family before the first step and after each, q
+        numbers; zeros or None if it has none.
     out_of_bag : (steps + 1,) float64 array or None
         The risk with the weights of rows that are held out.
 
@@ -87,10 +87,10 @@ class Path:
         """The path with the steps of `later` appended, which continues it."""
 
         def joined(name: str, new: NDArray[Any]) -> NDArray[Any] | None:
-            old = getattr(self, name)
+            old, axis = getattr(self, name), AXES[name]
             if name in STATES:
-                new = new[..., 1:]
-            return None if old is None else np.concatenate([old, new], AXES[name])
+                new = np.delete(new, 0, axis)
+            return None if old is None else np.concatenate([old, new], axis)
 
         return later._mapped(joined)
 
@@ -99,7 +99,7 @@ class Path:
 
         def cut(name: str, array: NDArray[Any]) -> NDArray[Any]:
             end = iteration + (name in STATES)
-            return array[..., :end, :] if name == "updates" else array[..., :end]
+            return array.swapaxes(0, AXES[name])[:end].swapaxes(0, AXES[name])
 
         return self._mapped(cut)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..._device.launch import pieces
 from ..._device.threads import Work, one_blas_thread, workers
-from .._families.location import apply_weights, weighted_sum
+from .._families.location import weighted_sum
 from .._terms.rows import (
     DesignPart,
     Rows,
@@ -148,12 +148,14 @@ class Passes:
     def __init__(self, fits: Fits, made: Path) -> None:
         self.problem = problem = fits.problem
         self.family = fits.family
-        self.out_of_bag = fits.out_of_bag
+        has_held_out = fits.out_of_bag is not None
+        self.weights_of_risks = [problem.weights] + [fits.out_of_bag] * has_held_out
         self.rates = fits.rates
         self.is_scaled = fits.units is not None
         self.made = made
         shape = problem.fits, len(problem.rows[0])
         self.y, self.responses = fits.y, np.broadcast_to(fits.y, shape)
+        self.arranged = fits.family.arrange(fits.y)
         weights = problem.weights
         self.weights = [None] * problem.fits if weights is None else weights
         self.f = np.array(np.broadcast_to(fits.start, shape), np.float64)
@@ -164,7 +166,7 @@ class Passes:
         self.moments: list[Floats] = [
             self.joined[slice(*pair)].T for pair in pairwise(ends.tolist())
         ]
-        self.nuisance = np.zeros((problem.fits, 1))
+        self.nuisance = np.zeros((problem.fits, self.family.nuisances))
         self.update_nuisance()
         self.items, self.rows_of_item = self.prepare(*shape)
 
@@ -182,9 +184,11 @@ class Passes:
 
     def gradient(self) -> Floats:
         """``Wu`` of all fits, (F, n)."""
-        u: Floats = self.family.gradient(self.y, self.f, self.nuisance)
         w = self.problem.weights
-        return u if w is None else apply_weights(u, w)
+        u: Floats = self.family.weighted_gradient(
+            self.arranged, self.f, self.nuisance, w
+        )
+        return u
 
     def project(self, run: Run) -> None:
         """Compute ``c = X'Wu`` of all learners."""
@@ -240,12 +244,15 @@ class Passes:
 
     def curvature(self, fit: int, learner: int, b: Floats) -> float:
         """The mean curvature of the loss along the fit of a learner."""
-        y, f, s = self.responses[fit], self.f[fit], self.nuisance[fit]
-        h = self.family.curvature(y, f, s) if self.is_scaled else None
+        if not self.is_scaled:
+            return 1.0
+        y = self.arranged if self.y.ndim == 1 else self.arranged[fit]
+        f, s, w = self.f[fit], self.nuisance[fit], self.weights[fit]
+        h = self.family.weighted_curvature(y, f, s, w)
         if h is None:
             return 1.0
         d = self.problem.rows[learner].csr @ b
-        return curvature_along(d, h, self.weights[fit])
+        return curvature_along(d, h, w)
 
     def advance(self, fit: int, learner: int, update: Floats, run: Run) -> None:
         """Add the update of a learner to the model of a fit."""
@@ -255,13 +262,14 @@ class Passes:
         """Write the risks and the adaptive parameters after some steps."""
         if step > 0 and self.family.adaptive:
             self.update_nuisance()
-        losses = self.family.loss(self.y, self.f, self.nuisance)
-        losses = np.broadcast_to(losses, self.f.shape)
-        self.made.risk[:, step] = weighted_sum(losses, self.problem.weights)[:, 0]
         assert self.made.nuisance is not None
-        self.made.nuisance[:, step] = self.nuisance[:, 0]
+        self.made.nuisance[:, step] = self.nuisance
+        risk, *held_out = self.family.risks(
+            self.arranged, self.f, self.nuisance, *self.weights_of_risks
+        )
+        self.made.risk[:, step] = risk[:, 0]
         if self.made.out_of_bag is not None:
-            self.made.out_of_bag[:, step] = weighted_sum(losses, self.out_of_bag)[:, 0]
+            self.made.out_of_bag[:, step] = held_out[0][:, 0]
 
     def finish(self, made: Path) -> None:
         """Complete the path of the steps that were made."""
@@ -329,9 +337,9 @@ class Blocks(Passes):
 
 
 def curvature_along(d: Floats, h: Floats, w: Floats | None) -> float:
-    """The mean of the curvatures h with the weights ``w d^2``; 1 where it is 0."""
+    """The mean curvature with the weights ``w d^2``, of curvatures times w; 1 for 0."""
     squares = d * d
-    along = float(weighted_sum(h * squares, w).sum())
+    along = float((h * squares).sum())
     return along / float(weighted_sum(squares, w).sum()) if along > 0 else 1.0
 
 
@@ -364,13 +372,14 @@ def boost(
 ) -> Path:
     """`boost_family` on the host."""
     count, has_passes = fits.problem.fits, method == "stacked"
+    nuisances = fits.family.nuisances
     made = Path(
         fits.offset,
         np.zeros((count, steps), np.int32),
         np.zeros((count, steps, fits.problem.functions)),
         np.zeros((count, steps + 1)),
         method,
-        np.zeros((count, steps + 1)) if has_passes else None,
+        np.zeros((count, steps + 1, nuisances)) if has_passes else None,
         None if fits.out_of_bag is None else np.zeros((count, steps + 1)),
     )
     with one_blas_thread():

@@ -35,8 +35,6 @@ WINDOW_BYTES = 48 * 1024
 more functions are summed window after window."""
 SUMS_OF_A_FIT = 18
 """Number of float64 for each row chunk and fit: ``RowSums::most``."""
-SEARCH_SIZE = 4
-"""Number of float64 in ``MedianSearch`` and ``ThetaSearch``."""
 
 BY_MATRIX, BY_DIAGONAL, BY_CUT = range(3)
 """``Kind`` in ``stacked_fits.cuh``."""
@@ -74,6 +72,8 @@ STACKED_FITS = StructType(
     double* searches;
     double* candidates;
     const int* allowed;
+    const long long* places;
+    double* risk_sets;
     int* selected;
     double* updates;
     double* risk;
@@ -336,6 +336,11 @@ def cones_of(problem: PreparedLearners) -> Array | None:
     return flatten_matrices(found) if found else None
 
 
+def search_size(nuisances: int) -> int:
+    """Number of float64 in a ``ThresholdSearch``; other searches are smaller."""
+    return 4 * nuisances + 9
+
+
 def doubles_of(array: Array | None) -> Array | None:
     """The array as the kernel reads it, or None."""
     return None if array is None else contiguous(array, np.float64)
@@ -362,6 +367,7 @@ def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> P
     levels = levels_of(problem, sums)
     places = places_of(problem, sums, chunks, levels)
     pairs = pairs_of(chunks)
+    places_by_time = fits.family.order_rows(y)
     columns = int(places["functions"].sum())
 
     def doubles(*shape: int) -> Array:
@@ -376,7 +382,7 @@ def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> P
         doubles(count, steps, problem.functions),
         doubles(count, steps + 1),
         "stacked",
-        doubles(count, steps + 1),
+        doubles(count, steps + 1, fits.family.nuisances),
         doubles(count, steps + 1),
     )
     values = {
@@ -400,11 +406,13 @@ def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> P
         "coefficients": doubles(count, columns),
         "scores": doubles(count, len(places)),
         "partial": doubles(count, row_chunks, SUMS_OF_A_FIT),
-        "searches": doubles(count, SEARCH_SIZE),
+        "searches": doubles(count, search_size(fits.family.nuisances)),
         "candidates": doubles(count),
         "allowed": None
         if fits.allowed is None
         else xp.asarray(fits.allowed, dtype=np.int32),
+        "places": places_by_time,
+        "risk_sets": None if places_by_time is None else doubles(count, 3, rows),
         "selected": made.selected,
         "updates": made.updates,
         "risk": made.risk,

@@ -97,6 +97,14 @@ class FittedModel(Estimator):
     def _intercepts(self) -> NDArray[np.float64]:
         return np.array([path.offset for path in self.paths_])
 
+    def _nuisance(self, iteration: int | None) -> list[Any]:
+        """The adaptive parameter of each fit after the iteration; 0 without it."""
+        step = self._iteration(iteration)
+        return [
+            0.0 if path.nuisance is None else path.nuisance[step]
+            for path in self.paths_
+        ]
+
     def _columns(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
         """The coefficients of the columns, from (K, k) coefficients of functions."""
         found = [
@@ -160,10 +168,13 @@ class FittedModel(Estimator):
         frame = self._covariates(X)
         coef = self._coefficients(iteration)
         with frame.current():
-            f = self._start(X, frame, offset)
-            for some, learner, design in self._designs(frame, coef):
-                for fit, own in enumerate(coef[:, learner]):
-                    f[fit, some] += multiply_rows(design, own)
+            return self._add_effects(self._start(X, frame, offset), frame, coef)
+
+    def _add_effects(self, f: Array, frame: Frame, coef: NDArray[np.float64]) -> Array:
+        """The predictors f, (F, n), to which the effects of all learners are added."""
+        for some, learner, design in self._designs(frame, coef):
+            for fit, own in enumerate(coef[:, learner]):
+                f[fit, some] += multiply_rows(design, own)
         return f
 
     def _designs(

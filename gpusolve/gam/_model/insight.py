@@ -265,8 +265,9 @@ class Insight(FittedModel):
     def _title(self, fit: int) -> str:
         """What was fitted, for a picture; also the class or the parameter."""
         title, names = f"{self.family_.name}, {self.n_iter_} steps", self._fit_names()
-        own = names[fit if len(self.paths_) > 1 else -1 :][:1]
-        return ": ".join([title, *own])
+        if len(self.paths_) == 1:  # the second of two classes, or no class alone
+            fit, names = -1, names if len(names) == 2 else []
+        return f"{title}: {names[fit]}" if names else title
 
     def _effect_on(self, fit: int) -> str:
         """What the additive predictor of a class or parameter is."""
