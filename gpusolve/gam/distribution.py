@@ -175,6 +175,10 @@ class BoostedDistribution(AdditiveModel):
         self._check_is_fitted()
         return list(self.family_.links)
 
+    def _effect_on(self, fit: int) -> str:
+        name, link = list(self.family_.links.items())[fit]
+        return name if link == "identity" else f"the {link} of {name}"
+
     def _fit_names(self) -> list[str]:
         return self.parameters_
 

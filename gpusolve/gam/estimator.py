@@ -131,6 +131,8 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         The method that was used.
     rug_ : dict
         At most 200 rows of the training data, for plots.
+    level_counts_ : dict of dict
+        The number of rows of each level of the factors, by feature and level.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features,) array of object
