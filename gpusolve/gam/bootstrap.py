@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from .._device.arrays import on_host
 from .._device.kernels import current
-from ._boosting.folds import make_folds
+from ._boosting.folds import by_fold, fits_of_folds, make_folds
+from ._boosting.stacked import boost_family
 from ._model.model import AdditiveModel
-from .cv import by_fold, fit_folds, training_of
+from .cv import training_of
 
 Floats = NDArray[np.float64]
 
@@ -131,7 +132,7 @@ def bootstrap_effects(
     weights = data.weights_on_host
     folds = make_folds("bootstrap", weights, None, n_samples, random_state)
     with current(data.device):
-        path = fit_folds(data, settings, folds, steps)
+        path = boost_family(fits_of_folds(settings, data, folds), steps)
     coef = path.coef(len(settings.terms))
     return EffectBootstrap(
         model, coef if data.y.ndim == 1 else by_fold(coef, n_samples)

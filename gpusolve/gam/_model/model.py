@@ -13,7 +13,7 @@ from .. import _inputs
 from .._boosting.batch import Fits, Settings, Training, make_fits
 from .._boosting.methods import Method
 from .._boosting.path import Path, join_paths
-from .._boosting.patience import fit_patiently
+from .._boosting.patience import MOST_STEPS, Patience, choose_steps, fit_patiently
 from .._boosting.stacked import boost_family
 from .._conventions import TakesWeights
 from .._terms.frame import Factor, Frame, Name
@@ -43,7 +43,8 @@ class AdditiveModel(TakesWeights, Insight):
         df: float = 4,
         df_definition: Literal["2S-SS", "trace"] = "2S-SS",
         learning_rate: float = 0.1,
-        max_iter: int = 100,
+        max_iter: int | Literal["auto"] = "auto",
+        cv: Any = None,
         method: Method = "auto",
         device: Literal["auto", "cpu", "cuda"] = "auto",
         outside: Literal["linear", "clamp", "error"] = "linear",
@@ -51,7 +52,7 @@ class AdditiveModel(TakesWeights, Insight):
         unknown: Literal["error", "zero"] = "error",
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
-        n_iter_no_change: int = 10,
+        n_iter_no_change: int = 50,
         random_state: Any = None,
         warm_start: bool = False,
     ) -> None:
@@ -65,6 +66,7 @@ class AdditiveModel(TakesWeights, Insight):
         self.df_definition = df_definition
         self.learning_rate = learning_rate
         self.max_iter = max_iter
+        self.cv = cv
         self.method = method
         self.device = device
         self.outside = outside
@@ -123,23 +125,34 @@ class AdditiveModel(TakesWeights, Insight):
 
     def _steps(self, settings: Settings, data: Training) -> tuple[Fits, Path]:
         """Make the steps; for a warm start, after the steps of the last fit."""
+        patience = Patience(self._most_steps(), self.n_iter_no_change)
+        held_out = {
+            "fraction": self.validation_fraction,
+            "random_state": self.random_state,
+        }
         if self.early_stopping:
             fits, path, self.validation_risk_ = fit_patiently(
-                settings,
-                data,
-                self.max_iter,
-                method=self.method,
-                fraction=self.validation_fraction,
-                patience=self.n_iter_no_change,
-                random_state=self.random_state,
+                settings, data, patience, method=self.method, **held_out
             )
             return fits, path
-        fits, before, steps = make_fits(settings, data, data.weights), None, 0
+        steps = patience.steps
+        if self.max_iter == "auto":
+            steps, self.validation_risk_ = choose_steps(
+                settings, data, patience, cv=self.cv, **held_out
+            )
+        fits, before = make_fits(settings, data, data.weights), None
         if self.warm_start and hasattr(self, "paths_"):
             self._check_warm(fits)
-            before, steps = join_paths(self.paths_), self.n_iter_
-        more = self.max_iter - steps
-        return fits, boost_family(fits, more, before=before, method=self.method)
+            before, steps = join_paths(self.paths_), steps - self.n_iter_
+        return fits, boost_family(fits, steps, before=before, method=self.method)
+
+    def _most_steps(self) -> int:
+        """The given number of iterations, or the most that "auto" makes."""
+        return MOST_STEPS if self.max_iter == "auto" else self.max_iter
+
+    def _most_iterations(self) -> int:
+        """The given number of iterations, or the number that "auto" has chosen."""
+        return self.n_iter_ if self.max_iter == "auto" else self.max_iter
 
     def _check_warm(self, fits: Fits) -> None:
         """ValueError unless the last fit had these learners and offsets."""
@@ -155,7 +168,7 @@ class AdditiveModel(TakesWeights, Insight):
                 "a warm start needs the data and the effects of the last fit; set "
                 "warm_start=False to start again"
             )
-        if self.max_iter < self.n_iter_:
+        if self._most_steps() < self.n_iter_:
             raise ValueError(
                 f"max_iter must be at least {self.n_iter_}, the number of iterations "
                 f"of the last fit, got {self.max_iter}; predict(X, iteration=...) uses "

@@ -38,17 +38,18 @@ NUMBERS = ("df", "learning_rate", "validation_fraction")
 
 def check_parameters(model: Any) -> None:
     """TypeError or ValueError for parameters of the wrong type or out of range."""
-    for name in INTEGERS:
-        check_integer(name, getattr(model, name))
+    integers = {name: getattr(model, name) for name in INTEGERS}
+    if isinstance(model.max_iter, str):
+        check_choice("max_iter", integers.pop("max_iter"), ("auto",))
+    for name, value in integers.items():
+        check_integer(name, value)
     for name in NUMBERS:
         check_number(name, getattr(model, name))
     for name, allowed in ALLOWED.items():
         check_choice(name, getattr(model, name), allowed)
     for name, least in LEAST.items():
-        if getattr(model, name) < least:
-            raise ValueError(
-                f"{name} must be {least} or more, got {getattr(model, name)}"
-            )
+        if integers.get(name, least) < least:
+            raise ValueError(f"{name} must be {least} or more, got {integers[name]}")
     check_degree(model.degree, model.n_basis)
     if not (model.learning_rate > 0 and np.isfinite(model.learning_rate)):
         raise ValueError(
@@ -60,10 +61,10 @@ def check_parameters(model: Any) -> None:
             f"{model.validation_fraction}"
         )
     check_df(model.df, model.df_definition)
-    if model.early_stopping and model.warm_start:
+    if model.warm_start and (model.early_stopping or model.max_iter == "auto"):
         raise ValueError(
-            "warm_start must be False with early_stopping, which finds the last "
-            "iteration itself"
+            "warm_start must be False with early_stopping or max_iter='auto', which "
+            "find the last iteration themselves"
         )
 
 
