@@ -53,8 +53,8 @@ class Insight(FittedModel):
 
     def _ranked(self, found: Floats) -> dict[str, float]:
         """The numbers of all learners by their names, the largest number first."""
-        order = np.argsort(-found, kind="stable")
-        return {self.names_[j]: float(found[j]) for j in order}
+        names, order = self.names_, np.argsort(-found, kind="stable")
+        return {names[j]: float(found[j]) for j in order.tolist()}
 
     def _frequencies(self) -> Floats:
         selected = np.concatenate([path.selected for path in self.paths_])
@@ -69,8 +69,9 @@ class Insight(FittedModel):
         """
         reductions = np.maximum(self._reductions(), 0)
         found = np.zeros(self.n_features_in_)
+        position = {name: j for j, name in enumerate(self.columns_)}
         for term, reduction in zip(self.terms_, reductions, strict=True):
-            columns = [position_of(name, self.columns_) for name in term.columns]
+            columns = [int(position.get(name, name)) for name in term.columns]
             np.add.at(found, columns, reduction / len(columns))
         total = found.sum()
         return found / total if total > 0 else found
@@ -108,14 +109,14 @@ class Insight(FittedModel):
         }
         lines = [
             Line(
-                self.names_[j],
+                name,
                 None if term.lambda_ is not None else term.df,
                 float(self.lambda_[j]),
                 float(frequencies[j]),
                 float(reductions[j]),
                 float(reductions[j] / total) if total else 0.0,
             )
-            for j, term in enumerate(self.terms_)
+            for j, (name, term) in enumerate(zip(self.names_, self.terms_, strict=True))
         ]
         lines.sort(key=lambda line: -line.reduction)
         return Summary(facts, tuple(lines))
@@ -166,8 +167,3 @@ class Insight(FittedModel):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a JSON file; see `gpusolve.gam.save`."""
         save(self, path)
-
-
-def position_of(name: Any, names: Sequence[Any]) -> int:
-    """The position of a feature, given by its name or its position."""
-    return names.index(name) if name in names else int(name)
