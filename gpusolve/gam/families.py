@@ -25,7 +25,7 @@ from ._families.custom import Custom, CustomCuda
 from ._families.dispersion import gamma_shape, negative_binomial_theta
 from ._families.family import AdaptiveFamily, CudaFamily, Family
 from ._families.gamma_function import HALF_LOG_TWO_PI, special, stirling_error
-from ._families.location import weighted_mean, weighted_quantile, weighted_sum, zero_of
+from ._families.location import spread, weighted_mean, weighted_quantile, weighted_sum, zero_of
 
 __all__ = [
     "FAMILIES",
@@ -47,6 +47,9 @@ __all__ = [
 
 for _public in (CudaFamily, Custom, CustomCuda, Family):
     _public.__module__ = __name__
+
+OFFSET_STEPS, OFFSET_TOLERANCE = 100, 1e-10
+"""The most steps of the search for a constant, and the change at which it ends."""
 
 # ---- real responses ------------------------------------------------------------------
 
@@ -85,6 +88,9 @@ class Laplace(Family):
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return abs(y - f)
+
+    def unit(self, y: Array, f: Array, w: Array | None) -> float:
+        return spread(y - f, w)
 
 
 @dataclass(frozen=True)
@@ -127,6 +133,9 @@ class Quantile(_Asymmetric):
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return self.gradient(y, f, s) * (y - f)
 
+    def unit(self, y: Array, f: Array, w: Array | None) -> float:
+        return 2 * spread(y - f, w)
+
 
 @dataclass(frozen=True)
 class Expectile(_Asymmetric):
@@ -151,6 +160,9 @@ class Expectile(_Asymmetric):
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return self._factor(y - f) * (y - f) ** 2
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        return 2 * self._factor(y - f)
 
     def _factor(self, residual: Array) -> Array:
         return namespace(residual).where(residual > 0, self.tau, 1 - self.tau)
@@ -202,6 +214,10 @@ class Huber(AdaptiveFamily):
         near = namespace(y).minimum(distance, s)
         return near * (distance - near / 2)
 
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        xp, distance = namespace(y), abs(y - f)
+        return s / xp.maximum(xp.maximum(distance, s), np.finfo(np.float64).tiny)
+
 
 # ---- yes or no -----------------------------------------------------------------------
 
@@ -248,6 +264,17 @@ class Binomial(Family):
         yes, no = _at_least_half_a_row(y, w), _at_least_half_a_row(1 - y, w)
         return math.log(yes / no) / self._scale
 
+    def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
+        found = 0.0
+        for _ in range(OFFSET_STEPS):
+            f = start + found
+            slope = weighted_sum(self.gradient(y, f, f), w)
+            change = float(slope / weighted_sum(self.curvature(y, f, f), w))
+            found += change
+            if abs(change) <= OFFSET_TOLERANCE:
+                break
+        return found
+
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         scale, sign = self._scale, 2 * y - 1
         u = scale * sign * special(f).expit(-scale * sign * f)
@@ -255,6 +282,9 @@ class Binomial(Family):
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return _softplus(-self._scale * (2 * y - 1) * f)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        return self._scale * abs(self.gradient(y, f, s)) / 2
 
     def response(self, f: Array) -> Array:
         return special(f).expit(self._scale * f)
@@ -278,6 +308,11 @@ class _LogLink(Family):
     def offset(self, y: Array, w: Array | None) -> float:
         rows = len(y) if w is None else float(w.sum())
         return math.log(_at_least_half_a_row(y, w) / rows)
+
+    def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
+        largest = float(start.max())
+        mean = weighted_mean(namespace(start).exp(start - largest), w)
+        return self.offset(y, w) - largest - math.log(float(mean))
 
     def response(self, f: Array) -> Array:
         return namespace(f).exp(f)
@@ -311,6 +346,9 @@ class Poisson(_Counts):
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return _exp(f) - y * f + special(y).gammaln(y + 1.0)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        return (y + _exp(f)) / 2
 
 
 @dataclass(frozen=True)
@@ -349,6 +387,10 @@ class NegativeBinomial(AdaptiveFamily, _Counts):
         stirling = stirling_error(s) - stirling_error(s + y)
         return constant - y * f - from_mean + ratio / 2 + stirling
 
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        expit, z = special(f).expit, f - namespace(f).log(s)
+        return (y * expit(-z) + s * expit(z)) / 2
+
 
 @dataclass(frozen=True)
 class Gamma(AdaptiveFamily, _LogLink):
@@ -383,6 +425,9 @@ class Gamma(AdaptiveFamily, _LogLink):
                 f"y of the gamma family must be positive, got {float(y.min())}"
             )
 
+    def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
+        return self.offset(y / namespace(start).exp(start), w)
+
     def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
         return gamma_shape(weighted_mean(_gamma_term(y, f), w))
 
@@ -393,6 +438,9 @@ class Gamma(AdaptiveFamily, _LogLink):
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         constant = stirling_error(s) - 0.5 * namespace(s).log(s) + HALF_LOG_TWO_PI
         return s * _gamma_term(y, f) + constant
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        return s * (1 + _exp(namespace(y).log(y) - f)) / 2
 
 
 # ---- by name -------------------------------------------------------------------------

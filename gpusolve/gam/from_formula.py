@@ -31,6 +31,7 @@ def gamboost(
     *,
     family: FamilyName | Family = "gaussian",
     baselearner: str = "bbs",
+    step_rule: Literal["scaled", "mboost"] = "mboost",
     sample_weight: Any = None,
     eval_env: int | EvalEnvironment = 0,
     **parameters: Any,
@@ -114,7 +115,9 @@ def gamboost(
     read = read_formula(formula, data, env, baselearner)
     is_binomial = family_of(family).name == "binomial"
     kind = BoostedGAMClassifier if is_binomial else BoostedGAM
-    model = kind(list(read.terms), family=family, **parameters)
+    model = kind(
+        list(read.terms), family=family, step_rule=step_rule, **parameters
+    )
     model.fit(read.columns(data), read.response(data), sample_weight, read.offset(data))
     model.formula_ = read
     return model

@@ -194,7 +194,8 @@ def smoother(model: BoostedGAM, X: Floats) -> Floats:
     for unit in np.eye(len(X)):
         f = np.zeros(len(X))
         for j in model.selected_:
-            step = BoostedGAM([LEARNERS[j]], max_iter=1).fit(X, unit - f, offset=offset)
+            step = BoostedGAM([LEARNERS[j]], max_iter=1, step_rule="mboost")
+            step.fit(X, unit - f, offset=offset)
             f = f + step.predict(X, kind="link", offset=offset)
         columns.append(f)
     return np.column_stack(columns)

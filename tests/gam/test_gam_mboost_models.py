@@ -45,9 +45,9 @@ def fit(name: str, family: Family, **parameters: Any) -> BoostedGAM:
     """Fit the model of one of `FITS`, with mboost's offset where it differs."""
     asked, found = FITS[name], load(name)
     offset = None if name in SAME_OFFSET else found["offset"]
-    parameters = {"max_iter": found["mstop"], **parameters}
+    given = {"max_iter": found["mstop"], "step_rule": "mboost", **parameters}
     return BoostedGAM(
-        asked.terms, family=family, learning_rate=found["nu"], **parameters
+        asked.terms, family=family, learning_rate=found["nu"], **given
     ).fit(
         data(),
         response_of(asked),
@@ -115,7 +115,9 @@ def test_predictions_of_new_rows_are_those_of_mboost() -> None:
 @pytest.mark.parametrize("name", ["binomial", "binomial_glm"])
 def test_classes_are_those_of_mboost(name: str) -> None:
     found, expected, asked = load(name), load("predict"), FITS[name]
-    model = BoostedGAMClassifier(asked.terms, family=asked.family, max_iter=100)
+    model = BoostedGAMClassifier(
+        asked.terms, family=asked.family, max_iter=100, step_rule="mboost"
+    )
     model.fit(data(), data()["yb"], offset=found["offset"])
     new = new_rows(expected)
     assert model.predict(new).tolist() == expected[name]["class"]

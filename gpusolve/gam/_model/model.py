@@ -43,6 +43,7 @@ class AdditiveModel(TakesWeights, Insight):
         df: float = 4,
         df_definition: Literal["2S-SS", "trace"] = "2S-SS",
         learning_rate: float = 0.1,
+        step_rule: Literal["scaled", "mboost"] = "scaled",
         max_iter: int | Literal["auto"] = "auto",
         cv: Any = None,
         method: Method = "auto",
@@ -65,6 +66,7 @@ class AdditiveModel(TakesWeights, Insight):
         self.df = df
         self.df_definition = df_definition
         self.learning_rate = learning_rate
+        self.step_rule = step_rule
         self.max_iter = max_iter
         self.cv = cv
         self.method = method
@@ -121,6 +123,7 @@ class AdditiveModel(TakesWeights, Insight):
             self.learning_rate,
             self.df_definition,
             self.missing,
+            self.step_rule,
         )
 
     def _steps(self, settings: Settings, data: Training) -> tuple[Fits, Path]:
