@@ -102,7 +102,9 @@ def hepatitis(wheel: Path) -> Data:
 def diamonds(wheel: Path) -> Data:
     from plotnine.data import diamonds as table
 
-    return Data("gaussian", table.drop(columns="price"), np.log(table["price"]).to_numpy())
+    return Data(
+        "gaussian", table.drop(columns="price"), np.log(table["price"]).to_numpy()
+    )
 
 
 def quine(wheel: Path) -> Data:
@@ -216,7 +218,9 @@ def pygam(data: Data, X: Any, search: bool = False) -> Any:
     else:
         model.fit(codes(data.X), data.y)
     return (
-        model.predict_proba(codes(X)) if data.family == "binomial" else model.predict(codes(X))
+        model.predict_proba(codes(X))
+        if data.family == "binomial"
+        else model.predict(codes(X))
     )
 
 
@@ -248,7 +252,11 @@ def trees(data: Data, X: Any) -> Any:
         model = HistGradientBoostingClassifier(**options).fit(data.X, data.y)
         return model.predict_proba(X)[:, 1]
     loss = {"gaussian": "squared_error"}.get(data.family, data.family)
-    return HistGradientBoostingRegressor(loss=loss, **options).fit(data.X, data.y).predict(X)
+    return (
+        HistGradientBoostingRegressor(loss=loss, **options)
+        .fit(data.X, data.y)
+        .predict(X)
+    )
 
 
 def splines_and_ridge(data: Data, X: Any) -> Any:
@@ -278,7 +286,9 @@ def splines_and_ridge(data: Data, X: Any) -> Any:
         logistic = LogisticRegressionCV(
             Cs=1 / grid[::2], scoring="neg_log_loss", max_iter=1000
         )
-        return make_pipeline(columns, logistic).fit(data.X, data.y).predict_proba(X)[:, 1]
+        return (
+            make_pipeline(columns, logistic).fit(data.X, data.y).predict_proba(X)[:, 1]
+        )
     kind = {"poisson": PoissonRegressor, "gamma": GammaRegressor}[data.family]
     name = kind.__name__.lower()
     glm = make_pipeline(columns, kind(max_iter=1000, solver="newton-cholesky"))

@@ -12,6 +12,14 @@ from .families import Binomial, Family, FamilyName, OtherName, family_of
 if TYPE_CHECKING:
     from patsy import EvalEnvironment
 
+MBOOST: dict[str, Any] = {
+    "learning_rate": 0.1,
+    "max_iter": 100,
+    "outside": "linear",
+    "step_rule": "mboost",
+}
+"""mboost's defaults that differ from the estimators'."""
+
 
 @overload
 def gamboost(
@@ -31,7 +39,6 @@ def gamboost(
     *,
     family: FamilyName | Family = "gaussian",
     baselearner: str = "bbs",
-    step_rule: Literal["scaled", "mboost"] = "mboost",
     sample_weight: Any = None,
     eval_env: int | EvalEnvironment = 0,
     **parameters: Any,
@@ -115,9 +122,7 @@ def gamboost(
     read = read_formula(formula, data, env, baselearner)
     is_binomial = family_of(family).name == "binomial"
     kind = BoostedGAMClassifier if is_binomial else BoostedGAM
-    model = kind(
-        list(read.terms), family=family, step_rule=step_rule, **parameters
-    )
+    model = kind(list(read.terms), family=family, **MBOOST | parameters)
     model.fit(read.columns(data), read.response(data), sample_weight, read.offset(data))
     model.formula_ = read
     return model

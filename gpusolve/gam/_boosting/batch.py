@@ -224,9 +224,7 @@ def offsets_of(
         return each_fit(family.offset, data, problem)
     if not is_scaled:
         return np.zeros(problem.fits)
-    return each_fit(
-        lambda y, w: family.offset_from(data.offset, y, w), data, problem
-    )
+    return each_fit(lambda y, w: family.offset_from(data.offset, y, w), data, problem)
 
 
 def units_of(

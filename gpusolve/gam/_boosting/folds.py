@@ -145,19 +145,22 @@ def generator(random_state: Any) -> np.random.Generator:
 
 
 def deal_folds(y: Any, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """The fold of each row: rows in the order of y are dealt to the folds in turn.
+    """The fold of each row, so that all folds have nearly the same distribution of y.
 
-    So all folds have nearly the same distribution of y, and each class with at least
-    two rows is left out by no fold. Rows of equal y are in random order.
+    Of `count` rows that are neighbours in the order of y, each fold gets a random row.
 
     Examples
     --------
-    >>> deal_folds(np.array([1.0, 9.0, 2.0, 7.0, 8.0]), 2, np.random.default_rng(0))
-    array([0, 0, 1, 0, 1])
+    >>> y = np.array([1.0, 9.0, 2.0, 7.0, 8.0, 3.0])
+    >>> fold = deal_folds(y, 2, np.random.default_rng(0))
+    >>> fold[0] != fold[2] and fold[5] != fold[3] and fold[4] != fold[1]
+    np.True_
     """
     order = np.lexsort([rng.random(len(y)), y])
+    blocks = -(-len(y) // count)
+    dealt = rng.permuted(np.tile(np.arange(count), (blocks, 1)), axis=1)
     fold = np.empty(len(y), np.intp)
-    fold[order] = np.arange(len(y)) % count
+    fold[order] = dealt.reshape(-1)[: len(y)]
     return fold
 
 

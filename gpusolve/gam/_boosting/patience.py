@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import namespace
+from ..._device.launch import ceil_div
 from .batch import Fits, Settings, Training, make_fits
 from .folds import (
     Floats,
@@ -31,6 +32,12 @@ MOST_STEPS = 10_000
 
 FOLDS = 5
 """The folds of ``max_iter="auto"``."""
+
+LEFT_OUT = 1_000
+"""The fewest rows left out: of fewer rows there are folds again, by other chances."""
+
+MOST_REPEATS = 5
+"""How often there may be folds of the same rows."""
 
 MOST_ROWS = 20_000
 """The most rows for which folds are fitted. The risk of a part of more rows is accurate
@@ -95,7 +102,10 @@ class Stopped(NamedTuple):
 
 
 def boost_patiently(
-    fits: Fits, losses: Callable[[Any], Floats], patience: Patience, method: str = "stacked"
+    fits: Fits,
+    losses: Callable[[Any], Floats],
+    patience: Patience,
+    method: str = "stacked",
 ) -> Stopped:
     """Boost until the risk of the rows left out no longer decreases.
 
@@ -176,15 +186,17 @@ def choose_steps(
 def folds_for(data: Training, cv: Any, fraction: float, random_state: Any) -> Folds:
     """The folds of `choose_steps`.
 
-    A number of folds have the same distribution of the response. None stands for
-    `FOLDS`, or for a single part of more than `MOST_ROWS` rows.
+    A number of folds have nearly the same distribution of the response. None stands for
+    `FOLDS`; for several times as many if there are few rows, as each part is then small;
+    and for a single part of more than `MOST_ROWS` rows.
     """
     weights, response = data.weights_on_host, data.response_on_host
     if cv is None and data.rows > MOST_ROWS:
         held_out = choose_held_out(data.rows, fraction, random_state)
         return make_folds([(~held_out, held_out)], weights, response, None, None)
     if cv is None or isinstance(cv, Integral):
-        count = min(int(cv or FOLDS), data.rows)
-        fold = deal_folds(response, count, generator(random_state))
-        cv = [(fold != k, fold == k) for k in range(count)]
+        repeats = 1 if cv else min(ceil_div(LEFT_OUT, data.rows), MOST_REPEATS)
+        count, rng = min(int(cv or FOLDS), data.rows), generator(random_state)
+        dealt = [deal_folds(response, count, rng) for _ in range(repeats)]
+        cv = [(fold != k, fold == k) for fold in dealt for k in range(count)]
     return make_folds(cv, weights, response, None, None)

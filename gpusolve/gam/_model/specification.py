@@ -14,7 +14,7 @@ from .._boosting.methods import METHODS
 from .._boosting.smoothing import check_df
 from .._conventions import check_choice, check_integer, check_number
 from .._terms.frame import Frame, Name
-from .._terms.spline import penalty_options
+from .._terms.spline import ROBUST, penalty_options
 from .._terms.term import MISSING_VALUES, UNKNOWN_LEVELS, Term
 from ..basis import OUTSIDE, check_degree
 from ..penalty import PENALTIES
@@ -81,6 +81,9 @@ def default_terms(model: Any, frame: Frame) -> list[Term]:
     options["degree"] = model.degree
     degree = 0 if options["cyclic"] else model.degree
     options["knots"] = model.n_basis - degree - 1
+
+    if model.outside == "clamp" and not options["cyclic"]:
+        options["boundary"] = ROBUST
 
     def learner_of(name: Name) -> Term:
         if not frame.is_factor(name):
