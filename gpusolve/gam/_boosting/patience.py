@@ -186,9 +186,9 @@ def choose_steps(
 def folds_for(data: Training, cv: Any, fraction: float, random_state: Any) -> Folds:
     """The folds of `choose_steps`.
 
-    A number of folds have nearly the same distribution of the response. None stands for
-    `FOLDS`; for several times as many if there are few rows, as each part is then small;
-    and for a single part of more than `MOST_ROWS` rows.
+    A number of folds have nearly the same distribution of the response. None stands
+    for `FOLDS`; for several times as many if there are few rows, as each part is then
+    small; and for a single part of more than `MOST_ROWS` rows.
     """
     weights, response = data.weights_on_host, data.response_on_host
     if cv is None and data.rows > MOST_ROWS:

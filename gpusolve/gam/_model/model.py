@@ -54,7 +54,7 @@ class AdditiveModel(TakesWeights, Insight):
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 50,
-        random_state: Any = None,
+        random_state: Any = 0,
         warm_start: bool = False,
     ) -> None:
         self.learners = learners

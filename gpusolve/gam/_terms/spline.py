@@ -121,7 +121,7 @@ class Spline(Single):
         lower, upper = found = float(x.min()), float(x.max())
         if self.boundary == ROBUST:
             lower, upper = robust_range(x)
-        elif self.boundary is not None:
+        elif isinstance(self.boundary, tuple):
             lower, upper = self.boundary[j]
             check_range(name, found, (lower, upper))
         if not np.isfinite(upper - lower):
