@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current_device
 from . import _inputs
+from ._conventions import UNCHANGED
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
 from ._model.typed import typed_by_device
-from .families import family_of
+from .families import Binomial, Family, Multinomial, family_of
 
 
 class BoostedGAMClassifier(AdditiveModel):
@@ -23,17 +24,21 @@ class BoostedGAMClassifier(AdditiveModel):
 
     With two classes the model is ``BoostedGAM(family="binomial")`` for the second
     class. With more, each class has a model against the rest; all are fitted as one
-    batch, and the probabilities are divided by their sum.
+    batch, and the probabilities are divided by their sum. ``family="multinomial"`` fits
+    a single model of all classes: its probabilities add up to 1, each iteration updates
+    the effects of a learner on all classes, and these effects add up to 0.
 
     Parameters
     ----------
     learners, n_basis, degree, penalty, penalty_order, df, df_definition
         As for `BoostedGAM`.
-    learning_rate, max_iter, method, device, outside, missing, unknown
+    learning_rate, step_rule, max_iter, method, callback, progress, device, outside
+        As for `BoostedGAM`.
+    missing, unknown
         As for `BoostedGAM`.
     early_stopping, validation_fraction, n_iter_no_change, random_state, warm_start
         As for `BoostedGAM`.
-    family : {None, "binomial"} or Binomial, optional
+    family : {None, "binomial", "multinomial"} or Binomial, optional
         None is ``Binomial()``.
 
     Attributes
@@ -41,8 +46,9 @@ class BoostedGAMClassifier(AdditiveModel):
     classes_ : (n_classes,) array
         The classes, sorted.
     n_classes_ : int
-    coef_, intercept_, risk_, selected_
-        As for `BoostedGAM`; with several classes, a row for every class.
+    coefficients_, intercept_, risk_, selected_
+        As for `BoostedGAM`; with several classes, a row for every class, but a
+        multinomial model has one risk.
     paths_ : list of Path
         The steps of the model of the second class, or of the models of all classes.
 
@@ -65,16 +71,19 @@ class BoostedGAMClassifier(AdditiveModel):
 
     default_family = "binomial"
     estimator_type = "classifier"
+    metadata = AdditiveModel.metadata | dict.fromkeys(
+        ("predict_proba", "predict_log_proba", "decision_function"), ("offset",)
+    )
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
     ) -> BoostedGAMClassifier:
         """Fit the model.
 
         Parameters
         ----------
         X, sample_weight, offset
-            As for `BoostedGAM.fit`.
+            As for `BoostedGAM.fit`; a multinomial model has no offset.
         y : (n,) array_like
             The classes: numbers or strings.
 
@@ -89,12 +98,24 @@ class BoostedGAMClassifier(AdditiveModel):
             As `BoostedGAM.fit` does; and if y has fewer than two classes.
         """
         check_parameters(self)
-        family = family_of(self.family or self.default_family)
-        if family.name != "binomial":
-            raise ValueError(f"family must be binomial, got {self.family!r}")
-        data = self._training(X, None, sample_weight, offset)
+        is_multinomial = self.family == Multinomial.name
+        family = (
+            Binomial()
+            if is_multinomial
+            else family_of(self.family or self.default_family)
+        )
+        if not isinstance(family, Binomial):
+            raise ValueError(
+                f"family must be binomial or multinomial, got {self.family!r}"
+            )
+        if is_multinomial and offset is not None:
+            raise ValueError(
+                "offset must be None for a multinomial model, whose probabilities do "
+                "not change if a number is added for all classes"
+            )
+        data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
-            labels, w = _inputs.labels(y, data.frame.rows), data.weights
+            labels, w = _inputs.labels(data.y, data.frame.rows), data.weights
             classes = np.unique(labels if w is None else labels[on_host(w) > 0])
             if len(classes) < 2:
                 raise ValueError(
@@ -103,10 +124,14 @@ class BoostedGAMClassifier(AdditiveModel):
                 )
             xp = namespace(data.frame.like)
             targets = (labels == classes[:, None]).astype(np.float64)
-            y = xp.asarray(targets if len(classes) > 2 else targets[1])
             self.classes_ = classes
             self.n_classes_: int = len(classes)
-            self._fit(X, replace(data, y=y), family)
+            model: Family = family
+            if is_multinomial:
+                model, targets = Multinomial(len(classes)), codes_of(targets)
+            elif len(classes) == 2:
+                targets = targets[1]
+            self._fit(X, replace(data, y=xp.asarray(targets)), model)
         return self
 
     @typed_by_device
@@ -126,7 +151,21 @@ class BoostedGAMClassifier(AdditiveModel):
             Of the second of two classes, or of each of several; on the device of `X`.
         """
         links = self._links(X, iteration, offset)
-        return links[0] if len(links) == 1 else links.T
+        if len(links) == 1:
+            return links[0]
+        return links.T if len(links) > 2 else links[1] - links[0]
+
+    def set_decision_function_request(self, *, offset: Any = UNCHANGED) -> Self:
+        """Set whether meta-estimators pass offsets to `decision_function`."""
+        return self._request("decision_function", offset=offset)
+
+    def set_predict_proba_request(self, *, offset: Any = UNCHANGED) -> Self:
+        """Set whether meta-estimators pass offsets to `predict_proba`."""
+        return self._request("predict_proba", offset=offset)
+
+    def set_predict_log_proba_request(self, *, offset: Any = UNCHANGED) -> Self:
+        """Set whether meta-estimators pass offsets to `predict_log_proba`."""
+        return self._request("predict_log_proba", offset=offset)
 
     @typed_by_device
     def predict_log_proba(
@@ -152,7 +191,8 @@ class BoostedGAMClassifier(AdditiveModel):
         with current_device(links):
             if len(links) == 1:
                 return xp.stack([-loss(y, links[0], 0.0) for y in (0.0, 1.0)], axis=1)
-            odds = -loss(1.0, links, 0.0).T
+            is_joint = self.family_.predictors > 1
+            odds = links.T if is_joint else -loss(1.0, links, 0.0).T
             largest = odds.max(axis=1, keepdims=True)
             odds = odds - largest
             return odds - xp.log(xp.exp(odds).sum(axis=1, keepdims=True))
@@ -234,7 +274,9 @@ class BoostedGAMClassifier(AdditiveModel):
         """
         return (self._probabilities(links) for links in self._stages(X, offset))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+    ) -> float:
         """The share of rows whose class is predicted, weighted.
 
         Parameters
@@ -244,8 +286,18 @@ class BoostedGAMClassifier(AdditiveModel):
             The classes.
         sample_weight : (n,) array_like, optional
             Not negative, and not all of it zero.
+        offset : float or (n,) array_like, optional
+            As for `predict`.
         """
-        predicted = self.predict(X)
+        predicted = self.predict(X, offset=offset)
         right = predicted == _inputs.labels(y, len(predicted))
         weights = _inputs.observation_weights(sample_weight, right)
         return float(np.average(right, weights=weights))
+
+
+def codes_of(indicators: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The number of the class of each row, (n,), from indicators (K, n).
+
+    Rows of weight 0 may be of no class; they get the class 0.
+    """
+    return np.asarray(indicators.argmax(axis=0), np.float64)

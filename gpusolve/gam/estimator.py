@@ -6,14 +6,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
+
 from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
 from . import _inputs
+from ._boosting.batch import is_vector
 from ._boosting.path import Path
+from ._families.location import weighted_sum
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
 from ._model.typed import typed_by_device
-from .families import family_of
+from .families import Family, family_of
 
 ROUNDING = 1e-13
 """Relative rounding error of sums over many rows."""
@@ -36,7 +40,8 @@ class BoostedGAM(AdditiveModel):
         The learners by feature, or by tuple of features, as in
         ``{"age": bbs(df=4), ("lon", "lat"): bspatial()}``; or learners that name their
         features, as in ``[bbs("age"), bols("sex")]``. By default a spline `bbs` of each
-        numeric feature, and `bols` of each categorical feature.
+        numeric feature, and `bols` of each categorical feature; `brandom`, with the df
+        of the splines, if it has more levels.
     family : str or Family, optional
         What is minimised, by name or as an object of `gpusolve.gam.families`: by
         default "gaussian".
@@ -59,11 +64,17 @@ class BoostedGAM(AdditiveModel):
     learning_rate : float, optional
         The fraction of the best fit that an iteration adds to the model, positive. The
         squared error never increases for rates up to 1.
+    step_rule : {"scaled", "mboost"}, optional
+        "scaled" makes the steps independent of the unit of y and of the offset. With
+        mboost's steps, counts above about 12 need a smaller rate, and
+        the absolute error of large numbers many iterations. See Notes.
     max_iter : int or "auto", optional
         Number of iterations. More iterations fit the data more closely. "auto" is the
         number with the least mean loss of rows left out, see `cv`: folds make steps,
         as one batch, until as many steps as led to the least loss, and at least
         `n_iter_no_change`, were no better; at most 10,000. All rows are then fitted.
+        For `Huber` whose delta is adaptive, whose losses have no common scale, it is
+        100.
     cv : int, splitter or iterable, optional
         The rows that "auto" leaves out: a number of folds, an object with a method
         ``split``, or pairs of indices as for `cv_stop`, such as
@@ -74,7 +85,14 @@ class BoostedGAM(AdditiveModel):
     method : {"auto", "direct", "stacked", "gram"}, optional
         The algorithm, see `gpusolve.gam.boost`. All give the same model. Only "stacked"
         has families other than the Gaussian, learners other than splines with the same
-        knots, constraints, and early stopping.
+        knots, constraints, early stopping and a callback.
+    callback : callable, optional
+        ``callback(iteration, risk)`` after each iteration, on a GPU after 50 at a time; a
+        true result ends the fit. The risk is that of the training data, summed over
+        the classes. Not with `early_stopping`.
+    progress : bool, optional
+        Whether a progress bar is shown. By default on a terminal, if the fit takes more
+        than two seconds on a CPU.
     device : {"auto", "cpu", "cuda"}, optional
         The device to fit on; "auto" is the device of `X`.
     outside : {"linear", "clamp", "error"}, optional
@@ -105,14 +123,15 @@ class BoostedGAM(AdditiveModel):
     Attributes
     ----------
     intercept_ : float
-        The model before the first iteration: the constant of least risk, or the given
-        offset; 0 if the offset is a vector.
+        The model before the first iteration, without an offset that is a vector: the
+        constant of least risk, or the given number. With mboost's steps, 0 if the
+        offset is a vector.
     terms_ : list of Term
         The learners, with the ranges and levels of the training data.
     names_ : list of str
         Their names.
     family_ : Family
-    coef_ : (n_learners, k) array
+    coefficients_ : (n_learners, k) array
         The coefficients of each learner; zero if it was never selected, and beyond its
         number of coefficients.
     lambda_ : (n_learners,) array
@@ -152,6 +171,21 @@ class BoostedGAM(AdditiveModel):
 
     If `X` is float32, the designs are stored as float32, which halves the memory; all
     sums are in float64.
+
+    A scaled step is ``learning_rate / h`` times the fit d, where h is the mean, weighted
+    by ``w d^2``, of the curvatures of the loss, see `Family.curvature`. This is a step
+    of Newton's method along d. A curvature is the slope of the gradient between
+    f and the best f of the row, not only at f; so a step does not go
+    beyond the optimum where a Newton step may. There is no proof that the risk
+    decreases in each iteration, but it did for all families, means of 1e-2 to 1e6 and
+    rates of 0.05 to 1 that were tried. The curvature of the squared error is 1. For
+    absolute errors and quantiles, which have none, ``1 / h`` is the median absolute
+    residual before the first iteration, and twice as much for quantiles; then small
+    rises of the risk are normal.
+
+    A fit that is interrupted (Ctrl-C) ends with a warning, and keeps the iterations
+    that were made; on a GPU only with `progress` or a callback, which divide the launch
+    into parts, and not with early stopping.
 
     - Infinity is an error, and so is NaN unless ``missing="zero"``.
     - A constant feature has no effect.
@@ -198,7 +232,7 @@ class BoostedGAM(AdditiveModel):
     default_family = "gaussian"
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
     ) -> BoostedGAM:
         """Fit the model.
 
@@ -208,11 +242,13 @@ class BoostedGAM(AdditiveModel):
             NumPy, CuPy, pandas, or any object that supports
             ``__cuda_array_interface__`` or DLPack; in any memory layout.
         y : (n,) array_like
+            Optional for a model of `gamboost`, whose formula names it.
         sample_weight : (n,) array_like, optional
             Not negative.
         offset : float or (n,) array_like, optional
-            The additive predictor before the first iteration, instead of the best
-            constant: a number, or numbers for the rows, as the logarithms of exposures.
+            The additive predictor before the first iteration: a number instead of the
+            best constant, or numbers for the rows, such as the logarithms of exposures,
+            to which the best constant is added.
 
         Returns
         -------
@@ -231,12 +267,24 @@ class BoostedGAM(AdditiveModel):
             If ``device="cuda"`` and CuPy is not installed.
         RuntimeError
             If ``device="cuda"`` and the machine has no GPU or no driver.
+
+        Warns
+        -----
+        UserWarning
+            If the risk of the training data rises by more than 1 % of its decrease, if
+            the risk of the rows held out is least after the last iteration, or if the
+            fit is interrupted.
         """
         check_parameters(self)
         family = family_of(self.family or self.default_family)
-        data = self._training(X, None, sample_weight, offset)
+        if family.predictors > 1:
+            raise ValueError(
+                "family must have one predictor: BoostedDistribution and "
+                f"BoostedGAMClassifier have several, got {family!r}"
+            )
+        data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
-            target = _inputs.target(y, data.frame.like)
+            target = _inputs.target(data.y, data.frame.like)
             family.check(target)
             self._fit(X, replace(data, y=target), family)
         return self
@@ -315,8 +363,16 @@ class BoostedGAM(AdditiveModel):
         with current_device(f):
             return f if kind == "link" else self.family_.response(f)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The coefficient of determination, ``1 - |y - predict|^2 / |y - mean|^2``.
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+    ) -> float:
+        """The share of the deviance that the model explains, ``1 - D / D_0``.
+
+        D is the weighted sum of the losses less those of a perfect fit, and D_0 the
+        same of the best constant, which is added to the offset if that is a vector.
+        For the Gaussian family it is the coefficient of determination. An adaptive
+        parameter has the value of the last iteration. For a family of your own, the
+        loss of a perfect fit counts as 0.
 
         If y is constant, up to rounding, the result is 1 if y is predicted up to
         rounding, and 0 otherwise. Rows of weight zero are ignored.
@@ -327,13 +383,27 @@ class BoostedGAM(AdditiveModel):
         y : (n,) array_like
         sample_weight : (n,) array_like, optional
             Not negative, and not all of it zero.
+        offset : float or (n,) array_like, optional
+            As for `predict`.
         """
-        prediction = self.predict(X)
-        with current_device(prediction):
-            y = _inputs.one_per_row(y, "y", prediction)
-            w = _inputs.observation_weights(sample_weight, prediction)
-            return determination(
-                y, prediction, namespace(y).ones(len(y)) if w is None else w
+        if offset is None:
+            offset = self._own_offset(X)
+        (f,) = self._links(X, None, offset)
+        found = self.path_.nuisance
+        with current_device(f):
+            y = _inputs.one_per_row(y, "y", f)
+            w = _inputs.observation_weights(sample_weight, f)
+            start = _inputs.start_of(offset, f)
+            kept = slice(None) if w is None else w > 0
+            if is_vector(start):
+                start = start[kept]
+            return explained_deviance(
+                self.family_,
+                y[kept],
+                f[kept],
+                namespace(f).asarray(0.0 if found is None else found[-1]),
+                None if w is None else w[kept],
+                start,
             )
 
 
@@ -343,13 +413,25 @@ def check_kind(kind: str) -> None:
         raise ValueError(f"kind must be 'response' or 'link', got {kind!r}")
 
 
-def determination(y: Array, prediction: Array, weights: Array) -> float:
-    """The coefficient of determination; 1 or 0 if y is constant, see `score`."""
-    kept = weights > 0
-    y, prediction, weights = y[kept], prediction[kept], weights[kept]
-    remaining = weights @ (y - prediction) ** 2
-    total = weights @ (y - weights @ y / weights.sum()) ** 2
-    rounding = ROUNDING * float(abs(y).max())
-    if float(y.max() - y.min()) <= rounding or float(total) == 0:
-        return float(abs(y - prediction).max() <= rounding)
-    return 1 - float(remaining) / float(total)
+def explained_deviance(
+    family: Family, y: Array, f: Array, s: Array, w: Array | None, start: Any
+) -> float:
+    """The share of the deviance that the predictor f explains; see `score`.
+
+    s is the parameter of the family, and start the offset.
+    """
+    perfect = family.least_loss(y, s)
+
+    def deviance(at: Array) -> float:
+        return float(weighted_sum(family.loss(y, at, s) - perfect, w))
+
+    if is_vector(start):
+        constant = start + family.offset_from(start, y, w)
+    else:
+        rounding = ROUNDING * float(abs(y).max())
+        if float(y.max() - y.min()) <= rounding:
+            return float(float(abs(y - family.response(f)).max()) <= rounding)
+        constant = namespace(y).full(y.shape, family.offset(y, w))
+    with np.errstate(over="ignore"):
+        total = deviance(constant)
+        return 1 - deviance(f) / total if total > 0 else 0.0

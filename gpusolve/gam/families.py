@@ -25,7 +25,14 @@ from ._families.custom import Custom, CustomCuda
 from ._families.dispersion import gamma_shape, negative_binomial_theta
 from ._families.family import AdaptiveFamily, CudaFamily, Family
 from ._families.gamma_function import HALF_LOG_TWO_PI, special, stirling_error
-from ._families.location import spread, weighted_mean, weighted_quantile, weighted_sum, zero_of
+from ._families.location import (
+    spread,
+    weighted_mean,
+    weighted_quantile,
+    weighted_sum,
+    zero_of,
+)
+from ._families.multinomial import Multinomial
 
 __all__ = [
     "FAMILIES",
@@ -39,13 +46,14 @@ __all__ = [
     "Gaussian",
     "Huber",
     "Laplace",
+    "Multinomial",
     "NegativeBinomial",
     "Poisson",
     "Quantile",
     "family_of",
 ]
 
-for _public in (CudaFamily, Custom, CustomCuda, Family):
+for _public in (CudaFamily, Custom, CustomCuda, Family, Multinomial):
     _public.__module__ = __name__
 
 OFFSET_STEPS, OFFSET_TOLERANCE = 100, 1e-10
@@ -190,6 +198,10 @@ class Huber(AdaptiveFamily):
     nuisance_in_cuda = "median"
     delta: float | None = None
 
+    @property
+    def has_one_loss(self) -> bool:
+        return not self.adaptive
+
     def offset(self, y: Array, w: Array | None) -> float:
         median = float(weighted_quantile(y, w))
         delta = float(self.nuisance(y, median, w))
@@ -286,6 +298,9 @@ class Binomial(Family):
     def curvature(self, y: Array, f: Array, s: Array) -> Array:
         return self._scale * abs(self.gradient(y, f, s)) / 2
 
+    def least_loss(self, y: Array, s: Array) -> Array:
+        return y * 0
+
     def response(self, f: Array) -> Array:
         return special(f).expit(self._scale * f)
 
@@ -313,6 +328,10 @@ class _LogLink(Family):
         largest = float(start.max())
         mean = weighted_mean(namespace(start).exp(start - largest), w)
         return self.offset(y, w) - largest - math.log(float(mean))
+
+    def least_loss(self, y: Array, s: Array) -> Array:
+        xp = namespace(y)
+        return self.loss(y, xp.log(xp.maximum(y, np.finfo(np.float64).tiny)), s)
 
     def response(self, f: Array) -> Array:
         return namespace(f).exp(f)
@@ -405,8 +424,8 @@ class Gamma(AdaptiveFamily, _LogLink):
     is below 1.
 
     The gradient is proportional to the shape. If the shape is large, because y is
-    nearly determined, steps are stable only if ``learning_rate * shape`` is below 2:
-    give a shape of 1.
+    nearly determined, mboost's steps are stable only if ``learning_rate * shape`` is
+    below 2: scale the steps, or give a shape of 1.
 
     Parameters
     ----------
@@ -450,6 +469,11 @@ OtherName = Literal[
     "negative_binomial", "gamma",
 ]  # fmt: skip
 FamilyName = Literal["binomial", OtherName]
+CoupledName = Literal[
+    "multinomial", "student_t", "beta", "zero_inflated_poisson",
+    "zero_inflated_negative_binomial",
+]  # fmt: skip
+"""Further names, of families with several predictors."""
 
 FAMILIES: Mapping[str, type[Family]] = {
     family.name: family

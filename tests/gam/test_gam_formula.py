@@ -461,7 +461,9 @@ def test_weights_count_rows() -> None:
     weighted = gamboost("t ~ x + g", source, sample_weight=weights, max_iter=15)
     expected = gamboost("t ~ x + g", repeated, max_iter=15)
     np.testing.assert_array_equal(weighted.selected_, expected.selected_)
-    np.testing.assert_allclose(weighted.coef_, expected.coef_, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        weighted.coefficients_, expected.coefficients_, rtol=1e-9, atol=1e-12
+    )
 
 
 def test_names_are_found_in_the_caller_of_a_wrapper() -> None:

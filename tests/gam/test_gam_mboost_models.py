@@ -74,7 +74,7 @@ def test_estimators_are_those_of_mboost(name: str) -> None:
     np.testing.assert_allclose(model.risk_, found["risk"], rtol=1e-9)
     np.testing.assert_allclose(model.lambda_, found["lambda"], rtol=1e-6)
     for label, expected in found["coef"].items():
-        coef = model.coef_[found["learners"].index(label)]
+        coef = model.coefficients_[found["learners"].index(label)]
         padded = np.zeros_like(coef)
         padded[: np.size(expected)] = expected
         error = np.linalg.norm(coef - padded) / np.linalg.norm(padded)

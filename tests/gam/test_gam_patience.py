@@ -120,6 +120,10 @@ def test_a_few_rows_are_left_out_one_by_one(data: Data, rows: int) -> None:
         np.testing.assert_allclose(model.validation_risk_, expected, rtol=1e-7)
 
 
+def test_losses_of_an_adaptive_huber_are_not_compared(data: Data) -> None:
+    assert BoostedGAM(family="huber").fit(*data).n_iter_ == 100
+
+
 def test_a_constant_response_needs_no_iteration(data: Data) -> None:
     assert BoostedGAM().fit(data[0], np.full(120, 3.0)).n_iter_ == 0
 

@@ -30,6 +30,9 @@ PIECE = 50
 MOST_STEPS = 10_000
 """The most steps of ``max_iter="auto"``."""
 
+PLAIN_STEPS = 100
+"""The steps of ``max_iter="auto"`` without risks that can be compared."""
+
 FOLDS = 5
 """The folds of ``max_iter="auto"``."""
 
@@ -170,10 +173,11 @@ def choose_steps(
     """The number of steps with the least mean risk of rows left out, and the risks.
 
     The folds are fitted as one batch. From a single row nothing can be left out, and
-    the number is 0.
+    the number is 0. A family without one loss has no risks that can be compared, and
+    the number is `PLAIN_STEPS`.
     """
-    if data.rows == 1:
-        return 0, np.zeros(1)
+    if data.rows == 1 or not settings.family.has_one_loss:
+        return (0 if data.rows == 1 else PLAIN_STEPS), np.full(1, np.nan)
     folds = folds_for(data, cv, fraction, random_state)
     stopped = boost_patiently(
         fits_of_folds(settings, data, folds),

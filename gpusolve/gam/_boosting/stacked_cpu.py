@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.threads import Work, is_part, one_blas_thread, workers
+from ..._device.launch import pieces
+from ..._device.threads import Work, one_blas_thread, workers
 from .._families.location import apply_weights, weighted_sum
 from .._terms.rows import (
     DesignPart,
@@ -29,12 +30,10 @@ from .batch import Fits
 from .path import Path
 from .problem import Cone, PreparedLearners
 from .stump import fitted_stump, sides_of
+from .watch import UNWATCHED, Watch
 
 Floats = NDArray[np.float64]
 Run = Callable[[Work], None]
-
-PROGRESS_DELAY = 2.0
-"""Seconds until a progress bar appears."""
 
 CHUNK_WIDTH = 32
 """The most values in a row of learners that are multiplied together."""
@@ -223,24 +222,30 @@ class Passes:
     def step(self, step: int, run: Run) -> None:
         """Make a step of all fits."""
         self.project(run)
-        for fit, j in enumerate(self.scores().argmax(axis=1).tolist()):
-            b = self.fitted(fit, j)
-            update = self.rates[fit] / self.curvature(fit, j, b) * b
+        for fit, j in enumerate(self.select(step).tolist()):
             self.made.selected[fit, step] = j
-            self.made.updates[fit, step, : len(update)] = update
-            self.advance(fit, j, update, run)
+            if j >= 0:
+                update = self.update(fit, j)
+                self.made.updates[fit, step, : len(update)] = update
+                self.advance(fit, j, update, run)
+
+    def select(self, step: int) -> NDArray[np.intp]:
+        """The learner that a step updates in each fit, (F,); -1 for none."""
+        return np.asarray(self.scores().argmax(axis=1))
+
+    def update(self, fit: int, learner: int) -> Floats:
+        """What a step adds to the coefficients of a learner."""
+        b = self.fitted(fit, learner)
+        return np.asarray(self.rates[fit] / self.curvature(fit, learner, b) * b)
 
     def curvature(self, fit: int, learner: int, b: Floats) -> float:
         """The mean curvature of the loss along the fit of a learner."""
-        rows = slice(None) if self.y.ndim == 1 else fit
-        y, f, s = self.y[rows], self.f[fit], self.nuisance[fit]
+        y, f, s = self.responses[fit], self.f[fit], self.nuisance[fit]
         h = self.family.curvature(y, f, s) if self.is_scaled else None
         if h is None:
             return 1.0
-        squares = (self.problem.rows[learner].csr @ b) ** 2
-        w = self.weights[fit]
-        along = float(weighted_sum(h * squares, w))
-        return along / float(weighted_sum(squares, w)) if along > 0 else 1.0
+        d = self.problem.rows[learner].csr @ b
+        return curvature_along(d, h, self.weights[fit])
 
     def advance(self, fit: int, learner: int, update: Floats, run: Run) -> None:
         """Add the update of a learner to the model of a fit."""
@@ -258,8 +263,8 @@ class Passes:
         if self.made.out_of_bag is not None:
             self.made.out_of_bag[:, step] = weighted_sum(losses, self.out_of_bag)[:, 0]
 
-    def finish(self) -> None:
-        """Complete the path after the last step."""
+    def finish(self, made: Path) -> None:
+        """Complete the path of the steps that were made."""
 
 
 class Blocks(Passes):
@@ -270,7 +275,6 @@ class Blocks(Passes):
         self.bases = compact_part(self.problem.basis)
         k = self.problem.functions
         self.c = self.joined.reshape(-1, k)
-        self.coef = np.zeros_like(self.c)
         self.blocks: dict[int, Floats] = {}
         self.decrements: list[float] = []
         return len(self.problem), max(rows, k**2)
@@ -291,7 +295,6 @@ class Blocks(Passes):
     def advance(self, fit: int, learner: int, update: Floats, run: Run) -> None:
         c, gram = self.c[learner], self.problem.gram[learner][fit]
         self.decrements.append(float(update @ (2 * c - gram @ update)))
-        self.coef[learner] += update
         self.c -= self.block(learner, run) @ update
 
     def block(self, learner: int, run: Run) -> Floats:
@@ -311,18 +314,25 @@ class Blocks(Passes):
     def record(self, step: int) -> None:
         """Nothing: `finish` computes the risks."""
 
-    def finish(self) -> None:
+    def finish(self, made: Path) -> None:
         """Compute all risks from the last risk and the decrement of each step.
 
         The sum runs backwards, from small to large numbers, so that no digits cancel.
         """
-        residual = self.y - self.f[0]
-        for j in self.blocks:
-            residual = residual - self.problem.rows[j].multiply(self.coef[j])
+        residual, (coef,) = self.y - self.f[0], made.coef(len(self.problem))
+        for j in np.unique(made.selected).tolist():
+            residual = residual - self.problem.rows[j].multiply(coef[j])
         w = self.weights[0]
         last = residual @ (residual if w is None else w * residual)
-        risks = np.cumsum([last, *self.decrements[::-1]])
-        self.made.risk[0] = risks[::-1]
+        risks = np.cumsum([last, *self.decrements[: len(made)][::-1]])
+        made.risk[0] = risks[::-1]
+
+
+def curvature_along(d: Floats, h: Floats, w: Floats | None) -> float:
+    """The mean of the curvatures h with the weights ``w d^2``; 1 where it is 0."""
+    squares = d * d
+    along = float(weighted_sum(h * squares, w).sum())
+    return along / float(weighted_sum(squares, w).sum()) if along > 0 else 1.0
 
 
 def fitted_in_cone(cone: Cone, fit: int, moments: Floats) -> Floats:
@@ -345,10 +355,14 @@ def fitted_in_cone(cone: Cone, fit: int, moments: Floats) -> Floats:
     return b if T is None else T @ b
 
 
-def boost(fits: Fits, steps: int, method: str = "stacked") -> Path:
+def boost(
+    fits: Fits,
+    steps: int,
+    method: str = "stacked",
+    watch: Watch = UNWATCHED,
+    passes: type[Passes] = Passes,
+) -> Path:
     """`boost_family` on the host."""
-    from tqdm import tqdm
-
     count, has_passes = fits.problem.fits, method == "stacked"
     made = Path(
         fits.offset,
@@ -360,17 +374,15 @@ def boost(fits: Fits, steps: int, method: str = "stacked") -> Path:
         None if fits.out_of_bag is None else np.zeros((count, steps + 1)),
     )
     with one_blas_thread():
-        state = Passes(fits, made) if has_passes else Blocks(fits, made)
+        state = passes(fits, made) if has_passes else Blocks(fits, made)
     with workers(state.items, state.rows_of_item) as run:
-        state.record(0)
-        for step in tqdm(
-            range(steps),
-            desc="boosting",
-            delay=PROGRESS_DELAY,
-            disable=is_part() or None,
-            leave=False,
-        ):
-            state.step(step, run)
-            state.record(step + 1)
-        state.finish()
+
+        def make(piece: slice) -> None:
+            if piece.start > 0:
+                state.step(piece.start - 1, run)
+            state.record(piece.start)
+
+        done = watch.follow(steps, pieces(steps + 1, 1), make, made.total_risk)
+        made = made.until(done)
+        state.finish(made)
     return made

@@ -124,6 +124,9 @@ class Custom(Family):
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return self._loss(y, f)
 
+    def least_loss(self, y: Array, s: Array) -> Array:
+        return y * 0
+
     def curvature(self, y: Array, f: Array, s: Array) -> Array | None:
         return None if self._curvature is None else self._curvature(y, f)
 
@@ -140,9 +143,10 @@ class Custom(Family):
         return CudaFamily(FAMILIES_IN_CUDA + _source(self._cuda), "UserFamily", 0.0)
 
     def _least_risk(self, start: Array, y: Array, w: Array | None) -> float:
-        """The constant of least risk at ``start`` plus it; where the gradient is 0, if it changes its sign.
+        """The constant that has the least risk when it is added to ``start``.
 
-        The minimum alone fixes it to half of the digits only.
+        It is a zero of the gradient if the gradient changes its sign: the minimum of
+        the risk alone has half of the digits.
         """
         from scipy.optimize import brentq, minimize_scalar
 

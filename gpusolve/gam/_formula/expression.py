@@ -9,7 +9,7 @@ import ast
 import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -89,9 +89,12 @@ class Expression:
             for name in sorted(names.difference(columns))
             if name in env.namespace
         }
-        values, modules = _separate(found)
-        factor, state, passes = _factor(cls(code, values, modules, {}))
-        with _naming(code, columns):
+        return cls(code, *_separate(found), {}).learned_from(data)
+
+    def learned_from(self, data: Any) -> Expression:
+        """The same expression, whose stateful transforms learn from other data."""
+        factor, state, passes = _factor(self)
+        with _naming(self.code, column_names(data)):
             for number in range(passes):
                 factor.memorize_chunk(state, number, data)
                 factor.memorize_finish(state, number)
@@ -99,7 +102,7 @@ class Expression:
             name: dict(vars(transform))
             for name, transform in state["transforms"].items()
         }
-        return cls(code, values, modules, memory)
+        return replace(self, memory=memory)
 
     def evaluate(self, data: Any) -> Any:
         """The column, in the form that the expression returns.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add, mul
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +34,7 @@ ALL_OTHERS = "."
 """In a formula, all columns that it does not mention otherwise."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Formula:
     """A formula that was read with some data, and applies to further data.
 
@@ -56,6 +57,20 @@ class Formula:
     covariates: dict[str, Expression]
     offsets: tuple[Expression, ...]
 
+    def __repr__(self) -> str:
+        return f"Formula({self.text!r})"
+
+    def learned_from(self, data: Any) -> Formula:
+        """The same formula, whose transformations learn from other data."""
+        return replace(
+            self,
+            covariates={
+                name: expression.learned_from(data)
+                for name, expression in self.covariates.items()
+            },
+            offsets=tuple(offset.learned_from(data) for offset in self.offsets),
+        )
+
     def response(self, data: Any) -> Any:
         """The left side of the formula, one value per row."""
         return _column(self.target, data)
@@ -74,22 +89,32 @@ class Formula:
 
 
 def read_formula(
-    text: str, data: Any, env: patsy.EvalEnvironment, baselearner: str = "bbs"
+    text: str,
+    data: Any,
+    env: patsy.EvalEnvironment,
+    baselearner: str = "bbs",
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Formula:
     """Read a formula, and learn from the data the transformations in it.
 
     The arguments and the errors are as for `gamboost`; `env` has the names that are not
-    columns.
+    columns. The options are the arguments of `bbs` for numeric columns without a
+    learner; ValueError if there are options, but no such column.
     """
     if not isinstance(text, str):
         raise TypeError(f"formula must be a string, got {text!r}")
     check_choice("baselearner", baselearner, BASE_LEARNERS)
     response, products = _sides(text, column_names(data))
-    reader = _Reader(data, env, baselearner)
+    reader = _Reader(data, env, baselearner, options)
     offsets = [reader.offset(codes) for codes in products if _has_offset(codes)]
     terms = [reader.product(codes) for codes in products if not _has_offset(codes)]
     if not terms:
         raise ValueError(f"formula must have a learner or a column, got {text!r}")
+    if options and not reader.has_defaults:
+        raise ValueError(
+            "parameters of the default splines must be left out, because the formula "
+            f"has no numeric column that becomes bbs, got {text!r}"
+        )
     target = Expression.learn(response, data, env)
     return Formula(text, target, tuple(terms), reader.covariates, tuple(offsets))
 
@@ -148,7 +173,9 @@ class _Reader:
     data: Any
     env: patsy.EvalEnvironment
     baselearner: str
+    options: Mapping[str, Any]
     covariates: dict[str, Expression] = field(default_factory=dict)
+    has_defaults: bool = False
 
     def product(self, codes: list[str]) -> Term:
         """The learner of factors that are joined by colons."""
@@ -205,7 +232,10 @@ class _Reader:
         name = self.column(node)
         column = {name: _column(self.covariates[name], self.data)}
         is_factor = Frame.of(column).is_factor(name)
-        return LEARNERS["bols" if is_factor else self.baselearner](name)
+        if is_factor or self.baselearner != "bbs":
+            return LEARNERS["bols"](name)
+        self.has_defaults = True
+        return LEARNERS["bbs"](name, **self.options)
 
     def column(self, node: ast.expr) -> str:
         """Learn a column that a learner reads, and return its name.
