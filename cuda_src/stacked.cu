@@ -38,7 +38,7 @@
 
 #include "block.cuh"
 #include "cone.cuh"
-#include "families.cuh"
+#include "distributions.cuh"
 #include "floating.cuh"
 #include "grid.cuh"
 #include "learners.cuh"
@@ -707,6 +707,18 @@ __device__ __forceinline__ void evaluate(const Family& family, const Observation
     if (held_out != 0) own[1] += held_out * loss;
 }
 
+template <class T>
+__device__ Designs<T> designs_of(const StackedFits<T>& all) {
+    return {all.first,    all.values, all.offsets, all.parts, all.learners,
+            all.by_level, all.rows,   all.count,   all.fits,  all.columns};
+}
+
+template <class T>
+__device__ Observations observations_of(const StackedFits<T>& all) {
+    return {all.y,    all.weights, all.held_out, all.y_stride, all.weight_stride,
+            all.rows, all.f,       all.u};
+}
+
 /// |d|_W^2 and |d|_WH^2 of a row, added to `own`: d is the fit of the chosen learner, and H the
 /// curvature.
 template <class Family, class Parameter>
@@ -782,12 +794,10 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     __shared__ double row_storage[(threads / warp_threads + 1) * RowSums::most];
     BlockReduce<double> reduce(sum_storage);
     BlockReduce<Located<double>> best(best_storage);
-    const Designs<T> designs{all.first,    all.values, all.offsets, all.parts, all.learners,
-                             all.by_level, all.rows,   all.count,   all.fits,  all.columns};
+    const Designs<T> designs = designs_of(all);
     const Matrices matrices{all.gram, all.inverse, all.cones, all.systems};
     const Fitted fitted{all.coefficients, all.scores};
-    const Observations data{all.y,    all.weights, all.held_out, all.y_stride, all.weight_stride,
-                            all.rows, all.f,       all.u};
+    const Observations data = observations_of(all);
     const RowSums row_sums{all.rows, all.fits, all.row_chunks, all.partial, row_storage};
     const Family family{all.parameter};
     Paths paths{all.selected, all.updates, all.risk,      all.held_out_risk,
@@ -880,5 +890,244 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
             paths.held_out[place] = has_pairs ? PairSums::risk(sums + PairSums::count) : sums[1];
             if constexpr (is_fixed || has_pairs) *paths.nuisance_at(fit, step) = family.parameter;
         });
+    }
+}
+
+// ---- the loop for families of several predictors --------------------------------------
+//
+// A model has P fits, its predictors. The row phase belongs to a model: gradients and losses need
+// all predictors of a row. A joint step updates all predictors by one learner; other steps update a
+// single predictor, in turn, or the predictor whose best learner reduces the risk most. The latter
+// is found from the risks of the P candidates: a pass over the rows for each, and two barriers
+// more. Scaled steps take a pass and a barrier, too.
+
+/// Predictors of a model that are updated by one learner, from fit `first` to `last` - 1.
+struct Update {
+    int first, last, learner;
+};
+
+/// The first learner with the largest sum of scores over some predictors; [predictor][learner].
+__device__ int select_learner(const double* scores, const int* allowed, int first, int last,
+                              int count, BlockReduce<Located<double>>& reduce) {
+    Located<double> best = ArgMax<double>::identity();
+    for (int i = threadIdx.x; i < count; i += blockDim.x) {
+        double total = 0;
+        for (int p = first; p < last; ++p) {
+            const long long place = p * static_cast<long long>(count) + i;
+            total += allowed && !allowed[place] ? -Floating<double>::infinity() : scores[place];
+        }
+        best = ArgMax<double>()(best, {total, i});
+    }
+    return reduce(best, ArgMax<double>()).index;
+}
+
+/// The first of the predictors whose update leaves the least risk.
+__device__ __forceinline__ int least_candidate(const double* candidates, int predictors) {
+    int least = 0;
+    double risk = Floating<double>::infinity();
+    for (int p = 0; p < predictors; ++p) {
+        if (!(candidates[p] < risk)) continue;
+        risk = candidates[p];
+        least = p;
+    }
+    return least;
+}
+
+/// `evaluate` of all predictors of a row, which follow the fit `first`.
+template <class Family>
+__device__ __forceinline__ void evaluate_all(const Family& family, const Observations& data,
+                                             int predictors, int first, long long row,
+                                             double* own) {
+    const long long place = first * data.rows + row;
+    const double y = data.response(first, row), weight = data.weight(first, row);
+    const double held_out = data.held_out ? data.held_out[place] : 0.0;
+    const PredictorRow f{data.f + place, data.rows};
+    const GradientRow u{data.u + place, data.rows, weight};
+    if (weight == 0)
+        for (int p = 0; p < predictors; ++p) u(p, 0.0);
+    else
+        family.gradient(y, f, u);
+    if (weight == 0 && held_out == 0) return;
+    const double loss = family.loss(y, f);
+    if (weight != 0) own[0] += weight * loss;  // the loss of a row left out may be infinite
+    if (held_out != 0) own[1] += held_out * loss;
+}
+
+/// The row phase of models of several predictors.
+template <class T, class Family>
+struct CoupledRows {
+    const StackedFits<T>& all;
+    const Family& family;
+    const Designs<T>& designs;
+    const Observations& data;
+    BlockReduce<Located<double>>& best;
+    double* storage;
+
+    /// Sums for each model, or for each update that may be made.
+    __device__ RowSums sums(int members) const {
+        return {all.rows, all.fits / members, all.row_chunks, all.partial, storage};
+    }
+    /// How many predictors an update has.
+    __device__ int members() const { return Family::is_joint ? all.predictors : 1; }
+
+    /// The best update of the fits from `first`, for all threads of the block.
+    __device__ Update update(int first) const {
+        const int p = first % all.predictors;
+        const long long place = (first - p) * static_cast<long long>(all.count);
+        const int learner =
+            select_learner(all.scores + place, all.allowed, p, p + members(), all.count, best);
+        return {first, first + members(), learner};
+    }
+    __device__ double along(const Update& update, int fit, long long row) const {
+        const LearnerPlace& learner = all.learners[update.learner];
+        const double* b =
+            all.coefficients + fit * static_cast<long long>(all.columns) + learner.column;
+        return fitted_rows(designs, learner, b, row - lane_index());
+    }
+    /// The size of the steps of an update, after `add_curvatures`; for all threads of the block.
+    __device__ double size(const Update& update) const {
+        const double rate = all.rates[update.first];
+        if (!all.scaled) return rate;
+        const double* along = sums(members()).template totals<2, RowSums::along>(
+            update.first / members(), Add<double>());
+        return along[1] > 0 ? rate * along[0] / along[1] : rate;
+    }
+    /// The first fit that a step updates.
+    __device__ int first_updated(int model, int step) const {
+        const int first = model * all.predictors;
+        if (Family::is_joint) return first;
+        if (all.is_cyclic) return first + (all.made + step - 1) % all.predictors;
+        return first + least_candidate(all.candidates + first, all.predictors);
+    }
+
+    /// The curvatures along the best updates, or along the updates that are made in turn. A grid
+    /// barrier must follow. The gradient is not needed any more: u has the fits of the learners.
+    __device__ void add_curvatures(int step) const {
+        sums(members()).template pass<2, RowSums::along>(Add<double>(), [&](int unit, int) {
+            const Update own_update = update(unit * members());
+            const int first = own_update.first - own_update.first % all.predictors;
+            const bool rests = !Family::is_joint && all.is_cyclic &&
+                               own_update.first != first_updated(first / all.predictors, step);
+            return [=, *this](long long row, double* own) {
+                if (rests) return;
+                for (int fit = own_update.first; fit < own_update.last; ++fit) {
+                    const double d = along(own_update, fit, row);
+                    if (row < data.rows) data.u[fit * data.rows + row] = d;
+                }
+                const double weight = row < data.rows ? data.weight(first, row) : 0.0;
+                if (weight == 0) return;
+                const long long place = first * data.rows + row;
+                const PredictorRow f{data.f + place, data.rows};
+                const CurvatureRow take{
+                    data.u + place,          data.rows, weight, own_update.first - first,
+                    own_update.last - first, own};
+                family.curvature(data.response(first, row), f, take);
+            };
+        });
+    }
+
+    /// candidates[fit] = the risk of the model if only this predictor is updated. Ends with a grid
+    /// barrier.
+    __device__ void find_candidates(GridBarrier& barrier) const {
+        const Add<double> add;
+        sums(1).template pass<1>(add, [&](int fit, int) {
+            const Update own_update = update(fit);
+            const double own_size = size(own_update);
+            const int p = fit % all.predictors, first = fit - p;
+            return [=, *this](long long row, double* own) {
+                const double change = own_size * along(own_update, fit, row);
+                const double weight = row < data.rows ? data.weight(first, row) : 0.0;
+                if (weight == 0) return;
+                const PredictorRow f{data.f + first * data.rows + row, data.rows, p, change};
+                own[0] += weight * family.loss(data.response(first, row), f);
+            };
+        });
+        barrier.wait();
+        sums(1).template finish<1>(
+            add, [&](int fit, const double* risk) { all.candidates[fit] = risk[0]; });
+        barrier.wait();
+    }
+
+    /// Updates f, and evaluates gradients and risks there; the start if `step` is 0. A grid barrier
+    /// must follow.
+    __device__ void advance(Paths& paths, int step) const {
+        sums(all.predictors).template pass<2>(Add<double>(), [&](int model, int chunk) {
+            const int first = model * all.predictors;
+            Update own_update{first, first, 0};
+            double own_size = 0;
+            if (step > 0) {
+                own_update = update(first_updated(model, step));
+                own_size = size(own_update);
+                if (chunk == 0) write(paths, first, step, own_update, own_size);
+            }
+            return [=, *this](long long row, double* own) {
+                for (int fit = own_update.first; fit < own_update.last; ++fit) {
+                    const double change = own_size * along(own_update, fit, row);
+                    if (row < data.rows) data.f[fit * data.rows + row] += change;
+                }
+                if (row < data.rows) evaluate_all(family, data, all.predictors, first, row, own);
+            };
+        });
+    }
+    __device__ void write(Paths& paths, int first, int step, const Update& update,
+                          double size) const {
+        const LearnerPlace& learner = all.learners[update.learner];
+        for (int fit = first; fit < first + all.predictors; ++fit) {
+            const bool is_updated = fit >= update.first && fit < update.last;
+            const double* b =
+                all.coefficients + fit * static_cast<long long>(all.columns) + learner.column;
+            paths.write(fit, step, is_updated ? update.learner : -1, b,
+                        is_updated ? static_cast<int>(learner.functions) : 0, size);
+        }
+    }
+
+    /// The risk of a model belongs to its first predictor.
+    __device__ void finish(Paths& paths, int step) const {
+        sums(all.predictors).template finish<2>(Add<double>(), [&](int model, const double* risks) {
+            for (int p = 0; p < all.predictors; ++p) {
+                const long long place = paths.place(model * all.predictors + p, step);
+                paths.risk[place] = p == 0 ? risks[0] : 0.0;
+                paths.held_out[place] = p == 0 ? risks[1] : 0.0;
+                paths.nuisance[place] = 0;
+            }
+        });
+    }
+};
+
+template <class T, class Family, int threads>
+__global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
+    boost_coupled(const StackedFits<T> all) {
+    __shared__ BlockReduce<double>::Storage sum_storage;
+    __shared__ BlockReduce<Located<double>>::Storage best_storage;
+    __shared__ double row_storage[(threads / warp_threads + 1) * RowSums::most];
+    BlockReduce<double> reduce(sum_storage);
+    BlockReduce<Located<double>> best(best_storage);
+    const Designs<T> designs = designs_of(all);
+    const Matrices matrices{all.gram, all.inverse, all.cones, all.systems};
+    const Fitted fitted{all.coefficients, all.scores};
+    const Observations data = observations_of(all);
+    const Family family{all.parameter};
+    const CoupledRows<T, Family> rows{all, family, designs, data, best, row_storage};
+    Paths paths{all.selected, all.updates, all.risk,      all.held_out_risk,
+                all.nuisance, all.steps,   all.functions, 1};
+    GridBarrier barrier(all.arrived);
+    double* shared = reinterpret_cast<double*>(dynamic_shared_memory());
+
+    for (int step = all.begin; step < all.end; ++step) {
+        if (step > 0) {
+            accumulate_all_moments(designs, all.pairs, all.pair_count, all.u, shared, all.sums);
+            barrier.wait();
+            fit_all(designs, matrices, all.sums, shared, fitted, reduce, best);
+            barrier.wait();
+            if (all.scaled) {
+                rows.add_curvatures(step);
+                barrier.wait();
+            }
+            if constexpr (!Family::is_joint)
+                if (!all.is_cyclic) rows.find_candidates(barrier);
+        }
+        rows.advance(paths, step);
+        barrier.wait();
+        rows.finish(paths, step);
     }
 }

@@ -54,6 +54,8 @@ struct StackedFits {
     double* scores;        // work: [fit][learner]
     double* partial;       // work: [fit][18][row chunk]
     double* searches;      // work: [fit][4 q + 9], for q nuisance parameters
+    double* candidates;    // work: [fit], risks
+    const int* allowed;    // [predictor][learner], may be null
     int* selected;
     double *updates, *risk, *held_out_risk, *nuisance;
     unsigned long long* arrived;
@@ -61,5 +63,7 @@ struct StackedFits {
     double parameter;
     int count, fits, columns, pair_count, systems, row_chunks;
     int begin, end, steps, functions;
-    int scaled;  // whether curvatures scale the steps
+    int scaled;            // whether curvatures scale the steps
+    int predictors, made;  // of a model; the steps before step 0
+    int is_cyclic;
 };

@@ -115,7 +115,7 @@ def aic_stop(model: AdditiveModel, criterion: str | None = None) -> Criterion:
     data, settings = training_of(model)
     family = settings.family
     criterion = checked_criterion(criterion, family.name)
-    check_linear(model, data)
+    check_linear(model)
     with current(data.device):
         df, risk = df_of_model(model, settings, data), model.paths_[0].risk[1:]
         if criterion == "aic":
@@ -144,12 +144,12 @@ def checked_criterion(criterion: str | None, family: str) -> str:
     return criterion or possible[0]
 
 
-def check_linear(model: AdditiveModel, data: Training) -> None:
+def check_linear(model: AdditiveModel) -> None:
     """ValueError unless the fit is a product of linear steps on all rows."""
-    if data.y.ndim > 1:
+    if len(model.paths_) > 1:
         raise ValueError(
             "the model must have one response, or two classes, got "
-            f"{len(data.y)} classes"
+            f"{len(model.paths_)} predictors"
         )
     if model.early_stopping:
         raise ValueError("early_stopping must be False for a criterion of all rows")

@@ -17,7 +17,7 @@ from ._families.classes import ClassFamily, ProbabilityFamily
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
 from ._model.typed import typed_by_device
-from .families import AUC, family_of
+from .families import AUC, Multinomial, family_of
 
 
 def gives_probabilities(model: BoostedGAMClassifier) -> bool:
@@ -30,7 +30,9 @@ class BoostedGAMClassifier(AdditiveModel):
 
     With two classes the model is ``BoostedGAM(family="binomial")`` for the second
     class. With more, each class has a model against the rest; all are fitted as one
-    batch, and the probabilities are divided by their sum.
+    batch, and the probabilities are divided by their sum. ``family="multinomial"`` fits
+    a single model of all classes: its probabilities add up to 1, each iteration updates
+    the effects of a learner on all classes, and these effects add up to 0.
 
     Parameters
     ----------
@@ -40,7 +42,7 @@ class BoostedGAMClassifier(AdditiveModel):
         As for `BoostedGAM`.
     early_stopping, validation_fraction, n_iter_no_change, random_state, warm_start
         As for `BoostedGAM`.
-    family : {None, "binomial", "prop_odds", "auc"} or a family object, optional
+    family : {None, "binomial", "multinomial", "prop_odds", "auc"} or a family, optional
         None is ``Binomial()``. ``families.PropOdds`` is for ordered classes: a single
         model whose effects shift the odds of all higher classes. ``families.AUC`` ranks
         two classes, and has no probabilities.
@@ -51,7 +53,8 @@ class BoostedGAMClassifier(AdditiveModel):
         The classes, sorted; the classes of an ordered pandas categorical in its order.
     n_classes_ : int
     coefficients_, intercept_, risk_, selected_
-        As for `BoostedGAM`; with several classes, a row for every class.
+        As for `BoostedGAM`; with several classes, a row for every class, but a
+        multinomial model has one risk.
     paths_ : list of Path
         The steps of the model of the second class, or of the models of all classes.
 
@@ -87,7 +90,7 @@ class BoostedGAMClassifier(AdditiveModel):
         Parameters
         ----------
         X, sample_weight, offset
-            As for `BoostedGAM.fit`.
+            As for `BoostedGAM.fit`; a multinomial model has no offset.
         y : (n,) array_like
             The classes: numbers or strings.
 
@@ -102,11 +105,17 @@ class BoostedGAMClassifier(AdditiveModel):
             As `BoostedGAM.fit` does; and if y has fewer than two classes.
         """
         check_parameters(self)
-        family = family_of(self.family or self.default_family)
+        name = self.family or self.default_family
+        family = Multinomial() if name == Multinomial.name else family_of(name)
         if not isinstance(family, ClassFamily):
             raise ValueError(
-                "family must be a family of classes, such as binomial or prop_odds, "
-                f"got {self.family!r}"
+                "family must be binomial, multinomial, prop_odds or auc, got "
+                f"{self.family!r}"
+            )
+        if isinstance(family, Multinomial) and offset is not None:
+            raise ValueError(
+                "offset must be None for a multinomial model, whose probabilities do "
+                "not change if a number is added for all classes"
             )
         data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
@@ -145,7 +154,9 @@ class BoostedGAMClassifier(AdditiveModel):
             Of the second of two classes, or of each of several; on the device of `X`.
         """
         links = self._links(X, iteration, offset)
-        return links[0] if len(links) == 1 else links.T
+        if len(links) == 1:
+            return links[0]
+        return links.T if len(links) > 2 else links[1] - links[0]
 
     def set_decision_function_request(self, *, offset: Any = UNCHANGED) -> Self:
         """Set whether meta-estimators pass offsets to `decision_function`."""

@@ -224,6 +224,11 @@ class BoostedGAM(AdditiveModel):
         """
         check_parameters(self)
         family = family_of(self.family or self.default_family)
+        if family.predictors > 1:
+            raise ValueError(
+                "family must have one predictor: BoostedDistribution and "
+                f"BoostedGAMClassifier have several, got {family!r}"
+            )
         data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
             response = family.prepare(data.y, data.frame.like)

@@ -36,6 +36,7 @@ from ._families.location import (
     weighted_sum,
     zero_of,
 )
+from ._families.multinomial import Multinomial
 from ._families.ordinal import PropOdds
 from ._families.ranking import AUC
 
@@ -53,6 +54,7 @@ __all__ = [
     "Huber",
     "Hurdle",
     "Laplace",
+    "Multinomial",
     "NegativeBinomial",
     "Poisson",
     "PropOdds",
@@ -62,8 +64,8 @@ __all__ = [
 ]
 
 for _public in (
-    AUC, CudaFamily, Custom, CustomCuda, Family, Hurdle, NegativeBinomial, Poisson,
-    PropOdds, Tweedie,
+    AUC, CudaFamily, Custom, CustomCuda, Family, Hurdle, Multinomial, NegativeBinomial,
+    Poisson, PropOdds, Tweedie,
 ):  # fmt: skip
     _public.__module__ = __name__
 
@@ -405,6 +407,11 @@ OtherName = Literal[
     "negative_binomial", "hurdle", "gamma", "tweedie",
 ]  # fmt: skip
 FamilyName = Literal["binomial", "prop_odds", "auc", OtherName]
+CoupledName = Literal[
+    "multinomial", "student_t", "beta", "zero_inflated_poisson",
+    "zero_inflated_negative_binomial",
+]  # fmt: skip
+"""Further names, of families with several predictors."""
 
 FAMILIES: Mapping[str, type[Family]] = {
     family.name: family

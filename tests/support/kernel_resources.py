@@ -379,6 +379,11 @@ def _sources_of_stacked() -> Iterator[Source]:
     for family in families:
         instances = tuple(stacked_instance(dtype, family) for dtype in REALS)
         yield Source("", "stacked", "", instances)
+    for family in ("Multinomial", "distributions::Gaussian", "distributions::StudentT"):
+        instances = tuple(
+            stacked_instance(dtype, family, "boost_coupled") for dtype in REALS
+        )
+        yield Source("", "stacked", "", instances)
 
 
 def _source_of_basis() -> Source:

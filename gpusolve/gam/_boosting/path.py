@@ -27,13 +27,16 @@ class Path:
     offset : float
         The model before the first step; 0 if it differs from row to row.
     selected : (steps,) int32 array
-        The learner that each step selected.
+        The learner that each step selected; -1 if the family has several predictors and
+        the step updated another predictor. The updates are then 0.
     updates : (steps, k) float64 array
         The change of that learner's coefficients; padded with zeros if other learners
         have more coefficients.
     risk : (steps + 1,) float64 array
         The weighted sum of losses before the first step and after each: of the squared
-        residuals for the Gaussian family.
+        residuals for the Gaussian family. If the family has several predictors, the
+        path of the first has the risk of the model, and the other paths have zeros, so
+        that risks can be added.
     method : str
         The method that made the steps, or the last steps.
     nuisance : (steps + 1, q) float64 array or None

@@ -7,7 +7,7 @@ import numpy as np
 from ..._device.arrays import namespace, on_host
 from ..._device.kernels import Device, device_of
 from ..._device.threads import one_blas_thread
-from . import boosting_kernel, stacked_cpu, stacked_kernel
+from . import boosting_kernel, coupled_cpu, stacked_cpu, stacked_kernel
 from .batch import Fits
 from .methods import resolve_method
 from .path import Path
@@ -70,6 +70,8 @@ def boost_family(
     method = resolve_method(method, fits, steps, device)
     if method == "direct":
         made = direct_steps(fits, steps, gemv_variant)
+    elif device is None and fits.family.predictors > 1:
+        made = coupled_cpu.boost(fits, steps, watch)
     elif device is None:
         made = stacked_cpu.boost(fits, steps, method, watch)
     elif method == "gram":

@@ -226,12 +226,21 @@ class Passes:
     def step(self, step: int, run: Run) -> None:
         """Make a step of all fits."""
         self.project(run)
-        for fit, j in enumerate(self.scores().argmax(axis=1).tolist()):
-            b = self.fitted(fit, j)
-            update = self.rates[fit] / self.curvature(fit, j, b) * b
+        for fit, j in enumerate(self.select(step).tolist()):
             self.made.selected[fit, step] = j
-            self.made.updates[fit, step, : len(update)] = update
-            self.advance(fit, j, update, run)
+            if j >= 0:
+                update = self.update(fit, j)
+                self.made.updates[fit, step, : len(update)] = update
+                self.advance(fit, j, update, run)
+
+    def select(self, step: int) -> NDArray[np.intp]:
+        """The learner that a step updates in each fit, (F,); -1 for none."""
+        return np.asarray(self.scores().argmax(axis=1))
+
+    def update(self, fit: int, learner: int) -> Floats:
+        """What a step adds to the coefficients of a learner."""
+        b = self.fitted(fit, learner)
+        return np.asarray(self.rates[fit] / self.curvature(fit, learner, b) * b)
 
     def curvature(self, fit: int, learner: int, b: Floats) -> float:
         """The mean curvature of the loss along the fit of a learner."""
@@ -327,8 +336,8 @@ class Blocks(Passes):
 def curvature_along(d: Floats, h: Floats, w: Floats | None) -> float:
     """The mean of the curvatures h with the weights ``w d^2``; 1 where it is 0."""
     squares = d * d
-    along = float(weighted_sum(h * squares, w))
-    return along / float(weighted_sum(squares, w)) if along > 0 else 1.0
+    along = float(weighted_sum(h * squares, w).sum())
+    return along / float(weighted_sum(squares, w).sum()) if along > 0 else 1.0
 
 
 def fitted_in_cone(cone: Cone, fit: int, moments: Floats) -> Floats:
@@ -352,7 +361,11 @@ def fitted_in_cone(cone: Cone, fit: int, moments: Floats) -> Floats:
 
 
 def boost(
-    fits: Fits, steps: int, method: str = "stacked", watch: Watch = UNWATCHED
+    fits: Fits,
+    steps: int,
+    method: str = "stacked",
+    watch: Watch = UNWATCHED,
+    passes: type[Passes] = Passes,
 ) -> Path:
     """`boost_family` on the host."""
     count, has_passes = fits.problem.fits, method == "stacked"
@@ -367,7 +380,7 @@ def boost(
         None if fits.out_of_bag is None else np.zeros((count, steps + 1)),
     )
     with one_blas_thread():
-        state = Passes(fits, made) if has_passes else Blocks(fits, made)
+        state = passes(fits, made) if has_passes else Blocks(fits, made)
     with workers(state.items, state.rows_of_item) as run:
 
         def make(piece: slice) -> None:

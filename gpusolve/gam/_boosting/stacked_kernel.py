@@ -70,6 +70,8 @@ STACKED_FITS = StructType(
     double* scores;
     double* partial;
     double* searches;
+    double* candidates;
+    const int* allowed;
     int* selected;
     double* updates;
     double* risk;
@@ -80,7 +82,7 @@ STACKED_FITS = StructType(
     double parameter;
     int count, fits, columns, pair_count, systems, row_chunks;
     int begin, end, steps, functions;
-    int scaled;
+    int scaled, predictors, made, is_cyclic;
     """,
 )
 """See ``stacked_fits.cuh``, as for `LEARNER_PLACE`."""
@@ -298,9 +300,9 @@ def pairs_of(chunks: Numbers) -> NDArray[np.int32]:
     return np.array(pairs, np.int32)
 
 
-def instance(dtype: Any, family: str) -> str:
+def instance(dtype: Any, family: str, kernel: str = "boost_stacked") -> str:
     """The name of a kernel with its template arguments."""
-    return f"boost_stacked<{CUDA_TYPES[np.dtype(dtype)]}, {family}, {THREADS}>"
+    return f"{kernel}<{CUDA_TYPES[np.dtype(dtype)]}, {family}, {THREADS}>"
 
 
 def inequalities_of(problem: PreparedLearners) -> Numbers:
@@ -345,8 +347,9 @@ def doubles_of(array: Array | None) -> Array | None:
 def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> Path:
     """`boost_family` on a device: a launch, or several with a watchdog or a watch."""
     problem, y, cuda = fits.problem, fits.y, fits.family.cuda
-    xp = namespace(y)
+    xp, predictors = namespace(y), fits.family.predictors
     count, rows = problem.fits, len(problem.rows[0])
+    models = count // predictors
     designs = designs_of(problem.rows, problem.basis)
     free = free_shared_memory(device)
     sums = [
@@ -354,10 +357,11 @@ def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> P
         for design in problem.rows
     ]
     needed = max(*vectors_of(problem), *(own.bytes for own in sums))
-    name = instance(designs.values.dtype, cuda.type)
+    loop = "boost_stacked" if predictors == 1 else "boost_coupled"
+    name = instance(designs.values.dtype, cuda.type, loop)
     (kernel,) = device.kernels("stacked", (name,), cuda.definitions)
     blocks, chunks = launch_shape(kernel, designs.row_bytes, rows, needed, count)
-    row_chunks = max(1, blocks // count)
+    row_chunks = max(1, blocks // models)
     levels = levels_of(problem, sums)
     places = places_of(problem, sums, chunks, levels)
     pairs = pairs_of(chunks)
@@ -400,6 +404,10 @@ def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> P
         "scores": doubles(count, len(places)),
         "partial": doubles(count, row_chunks, SUMS_OF_A_FIT),
         "searches": doubles(count, search_size(fits.family.nuisances)),
+        "candidates": doubles(count),
+        "allowed": None
+        if fits.allowed is None
+        else xp.asarray(fits.allowed, dtype=np.int32),
         "selected": made.selected,
         "updates": made.updates,
         "risk": made.risk,
@@ -418,6 +426,9 @@ def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> P
         "steps": steps,
         "functions": problem.functions,
         "scaled": int(fits.units is not None),
+        "predictors": predictors,
+        "made": fits.made,
+        "is_cyclic": int(getattr(fits.family, "update", "joint") == "cyclic"),
     }
     bytes_read = count * rows * int(designs.row_bytes.sum())
     parts, counters = zip(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,12 @@ from .location import apply_weights, weighted_sum
 
 FAMILIES_IN_CUDA = '#include "families.cuh"'
 """The definitions of the families that have names."""
+
+COUPLED_IN_CUDA = '#include "distributions.cuh"'
+"""The definitions of the families with several predictors."""
+
+Update = Literal["joint", "noncyclic", "cyclic"]
+"""Which predictors a step updates; see `CoupledFamily`."""
 
 
 class CudaFamily(NamedTuple):
@@ -39,6 +45,11 @@ class Family(ABC):
 
     name: str
     """As in ``BoostedGAM(family=name)``."""
+
+    @property
+    def predictors(self) -> int:
+        """The number of additive predictors of a response."""
+        return 1
 
     @property
     def parameter(self) -> float | None:
@@ -210,3 +221,29 @@ class AdaptiveFamily(Family):
         found = super().cuda
         nuisance = self.nuisance_in_cuda if self.adaptive else "fixed"
         return found._replace(type=f"{found.type}<Nuisance::{nuisance}>")
+
+
+class CoupledFamily(Family):
+    """A family of P predictors, whose gradients depend on all of them.
+
+    The first axis of f and of the gradient is the predictor, (P, .., n); a loss has the
+    remaining axes. s is not used.
+    """
+
+    @abstractmethod
+    def offset(self, y: Array, w: Array | None) -> Any:
+        """The constants f with the least weighted loss of y: (P,) on the host."""
+
+    @abstractmethod
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        """The curvatures of the loss by each predictor, (P, .., n); not negative."""
+
+    update: Update
+    """The predictors that a step updates. "joint": all, by the same learner, which
+    reduces the sum of squares of all gradients most. "cyclic": one after the other.
+    "noncyclic": each predictor has a best learner, and the predictor whose update
+    reduces the risk most is updated."""
+
+    @property
+    def cuda(self) -> CudaFamily:
+        return super().cuda._replace(definitions=COUPLED_IN_CUDA)

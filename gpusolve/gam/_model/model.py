@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.arrays import Array, namespace, on_host
+from ..._device.arrays import namespace, on_host
 from ..._device.kernels import current
 from .. import _inputs
 from .._boosting.batch import Fits, Settings, Training, make_fits
@@ -21,10 +21,10 @@ from .._boosting.trend import first_rise
 from .._boosting.watch import Watch
 from .._conventions import TakesMetadata
 from .._formula.formula import Formula
-from .._terms.frame import Factor, Frame, Name
-from ..families import Family, FamilyName
+from .._terms.frame import Frame, Name, values_on_host
+from ..families import CoupledName, Family, FamilyName
 from .insight import Insight
-from .specification import bind_learners, default_terms
+from .specification import default_terms
 
 RUG = 200
 """The most rows of the training data that are kept for the rug in plots."""
@@ -40,7 +40,7 @@ class AdditiveModel(TakesMetadata, Insight):
         self,
         learners: Any = None,
         *,
-        family: FamilyName | Family | None = None,
+        family: FamilyName | CoupledName | Family | None = None,
         n_basis: int = 24,
         degree: int = 3,
         penalty: Literal["difference", "ridge", "cyclic", None] = "difference",
@@ -125,11 +125,7 @@ class AdditiveModel(TakesMetadata, Insight):
 
     def _settings(self, frame: Frame, family: Family) -> Settings:
         """The learners with their ranges and levels, and the parameters of the fit."""
-        terms = (
-            default_terms(self, frame)
-            if self.learners is None
-            else bind_learners(self.learners)
-        )
+        terms = default_terms(self, frame) if self.learners is None else self._bind()
         return Settings(
             tuple(term.learn(frame) for term in terms),
             family,
@@ -217,12 +213,3 @@ def rug_of(frame: Frame) -> dict[Name, NDArray[Any]]:
     rows = np.linspace(0, frame.rows - 1, min(RUG, frame.rows)).astype(np.intp)
     some = frame.take(namespace(frame.like).asarray(rows))
     return {name: values_on_host(some[name]) for name in some.names}
-
-
-def values_on_host(column: Array | Factor) -> NDArray[Any]:
-    """The values of a column; the levels of a factor, None if they are missing."""
-    if isinstance(column, Factor):
-        levels = np.array([*column.levels, None], object)
-        return np.asarray(levels[on_host(column.codes)])
-    values: NDArray[Any] = on_host(column)
-    return values
