@@ -26,8 +26,10 @@
 // Scaled steps add a pass over the rows before the last phase, and a barrier.
 // A family whose nuisance parameter depends on f adds passes over the rows to the last phase, with
 // two barriers each: 17 passes for a median, of which 16 find four bits each, a pass for a shape,
-// and a pass for each Newton step, or for eight thresholds of it. Families of pairs add three
-// passes. No sum uses atomics: on the same device a fit has the same bits in every run.
+// and a pass for each Newton step, or for eight thresholds of it. If the rows depend on each other,
+// pairs of rows add three passes (ranks.cuh); two scans over the rows add four barriers
+// (risk_sets.cuh), and two for the maximum of f. No sum uses atomics: on the same device a fit has
+// the same bits in every run.
 //
 // Shared memory. Copies of k sums for each warp, or of as many functions as fit, in windows that
 // pass over the rows window after window; in the second phase, three vectors of k instead, and the
@@ -44,6 +46,7 @@
 #include "learners.cuh"
 #include "level_sums.cuh"
 #include "ranks.cuh"
+#include "risk_sets.cuh"
 #include "stacked_fits.cuh"
 #include "stump.cuh"
 
@@ -340,6 +343,9 @@ struct Observations {
     __device__ double weight(int fit, long long row) const {
         return weights ? weights[fit * weight_stride + row] : 1.0;
     }
+    __device__ double weight_held_out(int fit, long long row) const {
+        return held_out ? held_out[fit * rows + row] : 0.0;
+    }
     /// The binary form of |y - f|: it has the order of the values.
     __device__ unsigned long long residual_bits(int fit, long long row) const {
         const double r = response(fit, row) - f[fit * rows + row];
@@ -533,8 +539,8 @@ __device__ void find_shapes(const Family& family, const RowSums& sums, const Obs
     barrier.wait();
 }
 
-/// The thetas: a pass for the first guess, then a pass for each Newton step, until all fits are
-/// done. Ends with a grid barrier.
+/// The thetas, or the scales: a pass for the first guess, then a pass for each Newton step, until
+/// all fits are done. Ends with a grid barrier.
 template <class Family>
 __device__ void find_thetas(const Family& family, const RowSums& sums, const Observations& data,
                             ThetaSearch* searches, double* thetas, long long stride,
@@ -699,7 +705,7 @@ template <class Family, class Parameter>
 __device__ __forceinline__ void evaluate(const Family& family, const Observations& data, int fit,
                                          long long row, double f, Parameter s, double* own) {
     const double y = data.response(fit, row), weight = data.weight(fit, row);
-    const double held_out = data.held_out ? data.held_out[fit * data.rows + row] : 0.0;
+    const double held_out = data.weight_held_out(fit, row);
     data.u[fit * data.rows + row] = weight == 0 ? 0.0 : weight * family.gradient(y, f, s);
     if (weight == 0 && held_out == 0) return;
     const double loss = family.loss(y, f, s);
@@ -727,9 +733,12 @@ __device__ __forceinline__ void add_curvature(const Family& family, const Observ
                                               double* own) {
     const double weight = data.weight(fit, row);
     if (weight == 0) return;
-    const double square = weight * d * d;
-    own[0] += square;
-    own[1] += square * family.curvature(data.response(fit, row), data.f[fit * data.rows + row], s);
+    const double y = data.response(fit, row);
+    own[0] += weight * d * d;
+    if constexpr (Family::nuisance == Nuisance::risk_sets)
+        own[1] += d * d * curvature_in_risk_set(y, weight, data.u[fit * data.rows + row]);
+    else
+        own[1] += weight * d * d * family.curvature(y, data.f[fit * data.rows + row], s);
 }
 
 /// The scale of f in a fit.
@@ -807,6 +816,11 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     const Add<double> add;
     constexpr bool is_fixed = Family::nuisance == Nuisance::fixed;
     constexpr bool has_pairs = Family::nuisance == Nuisance::pairs;
+    constexpr bool has_risk_sets = Family::nuisance == Nuisance::risk_sets;
+    constexpr bool has_parameter = !is_fixed && !has_pairs && !has_risk_sets;
+    const RiskSets risk_sets{all.places,    all.risk_sets, reinterpret_cast<Two*>(all.partial),
+                             all.searches,  all.rows,      all.fits,
+                             all.row_chunks};
     const auto chosen = [&](int fit) {
         const long long count = all.count;
         return select(all.scores + fit * count, all.count, best);
@@ -858,10 +872,27 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
                 f = after;
                 if constexpr (is_fixed)
                     evaluate(family, data, fit, row, after, family.parameter, own);
-                if constexpr (has_pairs) add_to_mean(data, fit, row, after, own);
+                else if constexpr (has_pairs)
+                    add_to_mean(data, fit, row, after, own);
+                else if constexpr (has_risk_sets)
+                    own[0] = fmax(own[0], after);
             };
         };
-        row_sums.pass<2>(add, update);
+        if constexpr (has_risk_sets) {
+            row_sums.pass<1>(Maximum(), update);
+            barrier.wait();
+            row_sums.finish<1>(Maximum(),
+                               [&](int fit, const double* most) { all.searches[fit] = most[0]; });
+            barrier.wait();
+            scan_risk_sets(risk_sets, data, barrier);
+            row_sums.pass<2>(add, [&](int fit, int) {
+                return [=, &data, &risk_sets](long long place, double* own) {
+                    if (place < data.rows) evaluate_in_risk_sets(risk_sets, data, fit, place, own);
+                };
+            });
+        } else {
+            row_sums.pass<2>(add, update);
+        }
         if constexpr (has_pairs) {
             const auto scales = reinterpret_cast<Scale*>(all.searches);
             find_scales(row_sums, data, scales, barrier);
@@ -871,7 +902,7 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
                     if (row < data.rows) evaluate_pairs(data, fit, row, scale, own);
                 };
             });
-        } else if constexpr (!is_fixed) {
+        } else if constexpr (has_parameter) {
             const long long stride = paths.nuisances * (all.steps + 1LL);
             estimate(family, row_sums, data, all.searches, paths.nuisance_at(0, step), stride,
                      barrier);
@@ -888,7 +919,7 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
             const long long place = paths.place(fit, step);
             paths.risk[place] = has_pairs ? PairSums::risk(sums) : sums[0];
             paths.held_out[place] = has_pairs ? PairSums::risk(sums + PairSums::count) : sums[1];
-            if constexpr (is_fixed || has_pairs) *paths.nuisance_at(fit, step) = family.parameter;
+            if constexpr (!has_parameter) *paths.nuisance_at(fit, step) = family.parameter;
         });
     }
 }

@@ -46,16 +46,18 @@ struct StackedFits {
     const double *gram, *inverse, *cones;
     const long long* by_level;  // of each factor of many levels, as `RowsByLevel`: begins, order
     const double *y, *weights, *held_out;
-    const double* rates;   // [fit]
-    double* f;             // the model before the first step, updated in place
-    double* u;             // work: [fit][row]
-    double* sums;          // work: as `LearnerPlace` says
-    double* coefficients;  // work: [fit][column]
-    double* scores;        // work: [fit][learner]
-    double* partial;       // work: [fit][18][row chunk]
-    double* searches;      // work: [fit][4 q + 9], for q nuisance parameters
-    double* candidates;    // work: [fit], risks
-    const int* allowed;    // [predictor][learner], may be null
+    const double* rates;      // [fit]
+    double* f;                // the model before the first step, updated in place
+    double* u;                // work: [fit][row]
+    double* sums;             // work: as `LearnerPlace` says
+    double* coefficients;     // work: [fit][column]
+    double* scores;           // work: [fit][learner]
+    double* partial;          // work: [fit][18][row chunk]
+    double* searches;         // work: [fit][4 q + 9], for q nuisance parameters
+    double* candidates;       // work: [fit], risks
+    const int* allowed;       // [predictor][learner], may be null
+    const long long* places;  // of `RiskSets`, as the next; null for other families
+    double* risk_sets;        // work
     int* selected;
     double *updates, *risk, *held_out_risk, *nuisance;
     unsigned long long* arrived;

@@ -17,6 +17,7 @@ from .classifier import BoostedGAMClassifier
 from .cv import CrossValidation, cv_stop
 from .distribution import BoostedDistribution
 from .estimator import BoostedGAM
+from .families import concordance, survival_times
 from .from_formula import gamboost
 from .learners import Learners, make_learners
 from .penalty import penalty_matrix
@@ -62,6 +63,7 @@ __all__ = [
     "bspatial",
     "btree",
     "buser",
+    "concordance",
     "cv_stop",
     "distributions",
     "families",
@@ -72,6 +74,7 @@ __all__ = [
     "save",
     "simulate",
     "stability_selection",
+    "survival_times",
 ]
 
 # A pickle stores the module of a class by name. With the public name, a fitted model

@@ -196,10 +196,11 @@ def matrix_of(inverse: Floats) -> Floats:
 
 def sizes_of(fits: Fits, models: Iterable[Floats], weights: Floats | None) -> Floats:
     """The size of each step, (steps,), from the models before and after all steps."""
-    y, (rate,) = on_host(fits.y), fits.rates
+    family, y, (rate,) = fits.family, fits.family.arrange(on_host(fits.y)), fits.rates
     found = []
     for (before,), (after,) in pairwise(models):
-        h = None if fits.units is None else fits.family.curvature(y, before, 0.0)
+        is_scaled = fits.units is not None
+        h = family.weighted_curvature(y, before, 0.0, weights) if is_scaled else None
         scale = 1.0 if h is None else curvature_along(after - before, h, weights)
         found.append(rate / scale)
     return np.array(found)

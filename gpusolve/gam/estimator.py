@@ -6,24 +6,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
-import numpy as np
-
 from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
 from . import _inputs
 from ._boosting.batch import is_vector
 from ._boosting.path import Path
-from ._families.location import weighted_sum
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
+from ._model.survival import SurvivalCurves
 from ._model.typed import typed_by_device
-from .families import Family, family_of
-
-ROUNDING = 1e-13
-"""Relative rounding error of sums over many rows."""
+from .families import family_of
 
 
-class BoostedGAM(AdditiveModel):
+class BoostedGAM(SurvivalCurves, AdditiveModel):
     r"""A generalised additive model, fitted by componentwise boosting.
 
     .. math:: g(\hat y) = \beta_0 + \sum_j f_j(x), \qquad
@@ -132,6 +127,9 @@ class BoostedGAM(AdditiveModel):
         The names of the features, or their positions in an array.
     feature_importances_ : (n_features,) array
         The share of each feature in the decrease of the risk.
+    baseline_ : Baseline or float
+        Defined only for survival times: Breslow's cumulative hazard where the additive
+        predictor is 0, as arrays `times` and `hazard`; or the scale.
 
     Notes
     -----
@@ -198,6 +196,7 @@ class BoostedGAM(AdditiveModel):
             ``__cuda_array_interface__`` or DLPack; in any memory layout.
         y : (n,) array_like
             Optional for a model of `gamboost`, whose formula names it.
+            Of a family of survival times: as of `survival_times`.
         sample_weight : (n,) array_like, optional
             Not negative.
         offset : float or (n,) array_like, optional
@@ -232,7 +231,9 @@ class BoostedGAM(AdditiveModel):
         data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
             response = family.prepare(data.y, data.frame.like)
+            family.check(response)
             self._fit(X, replace(data, y=response), family)
+            self._learn_baseline()
         return self
 
     @property
@@ -324,6 +325,8 @@ class BoostedGAM(AdditiveModel):
         parameter has the value of the last iteration. For a family of your own, the
         loss of a perfect fit counts as 0.
 
+        For survival times: Harrell's `concordance` of the rows with weight.
+
         If y is constant, up to rounding, the result is 1 if y is predicted up to
         rounding, and 0 otherwise. Rows of weight zero are ignored.
 
@@ -341,19 +344,16 @@ class BoostedGAM(AdditiveModel):
         (f,) = self._links(X, None, offset)
         (s,) = self._nuisance(None)
         with current_device(f):
-            y = _inputs.one_per_row(y, "y", f)
+            y = self.family_.prepare(y, f)
             w = _inputs.observation_weights(sample_weight, f)
             start = _inputs.start_of(offset, f)
             kept = slice(None) if w is None else w > 0
-            if is_vector(start):
-                start = start[kept]
-            return explained_deviance(
-                self.family_,
+            return self.family_.score(
                 y[kept],
                 f[kept],
                 namespace(f).asarray(s),
                 None if w is None else w[kept],
-                start,
+                start[kept] if is_vector(start) else None,
             )
 
 
@@ -361,27 +361,3 @@ def check_kind(kind: str) -> None:
     """ValueError unless it is the response or the additive predictor."""
     if kind not in ("response", "link"):
         raise ValueError(f"kind must be 'response' or 'link', got {kind!r}")
-
-
-def explained_deviance(
-    family: Family, y: Array, f: Array, s: Array, w: Array | None, start: Any
-) -> float:
-    """The share of the deviance that the predictor f explains; see `score`.
-
-    s is the parameter of the family, and start the offset.
-    """
-
-    def deviance(at: Array, s: Array) -> float:
-        perfect = family.least_loss(y, s)
-        return float(weighted_sum(family.loss(y, at, s) - perfect, w))
-
-    if is_vector(start):
-        constant = start + family.offset_from(start, y, w)
-    else:
-        rounding = ROUNDING * float(abs(y).max())
-        if float(y.max() - y.min()) <= rounding:
-            return float(float(abs(y - family.response(f)).max()) <= rounding)
-        constant = namespace(y).full(y.shape, family.offset(y, w))
-    with np.errstate(over="ignore"):
-        total = deviance(constant, family.parameter_at(y, constant, w, s))
-        return 1 - deviance(f, s) / total if total > 0 else 0.0

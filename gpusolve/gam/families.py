@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, namespace, on_host
 from ._conventions import check_choice
 from ._families.classes import ProbabilityFamily
+from ._families.concordance import concordance
 from ._families.counts import Hurdle, NegativeBinomial, Poisson, Tweedie
 from ._families.custom import Custom, CustomCuda
 from ._families.dispersion import gamma_shape
@@ -40,11 +41,20 @@ from ._families.location import (
 from ._families.multinomial import Multinomial
 from ._families.ordinal import PropOdds
 from ._families.ranking import AUC
+from ._families.survival import (
+    CoxPH,
+    LogLogistic,
+    LogNormal,
+    SurvivalFamily,
+    Weibull,
+    survival_times,
+)
 
 __all__ = [
     "AUC",
     "FAMILIES",
     "Binomial",
+    "CoxPH",
     "CudaFamily",
     "Custom",
     "CustomCuda",
@@ -55,18 +65,25 @@ __all__ = [
     "Huber",
     "Hurdle",
     "Laplace",
+    "LogLogistic",
+    "LogNormal",
     "Multinomial",
     "NegativeBinomial",
     "Poisson",
     "PropOdds",
     "Quantile",
+    "SurvivalFamily",
     "Tweedie",
+    "Weibull",
+    "concordance",
     "family_of",
+    "survival_times",
 ]
 
 for _public in (
-    AUC, CudaFamily, Custom, CustomCuda, Family, Hurdle, Multinomial, NegativeBinomial,
-    Poisson, PropOdds, Tweedie,
+    AUC, CoxPH, CudaFamily, Custom, CustomCuda, Family, Hurdle, LogLogistic, LogNormal,
+    Multinomial, NegativeBinomial, Poisson, PropOdds, SurvivalFamily, Tweedie, Weibull,
+    concordance, survival_times,
 ):  # fmt: skip
     _public.__module__ = __name__
 
@@ -405,7 +422,8 @@ class Gamma(AdaptiveFamily, LogLink):
 
 OtherName = Literal[
     "gaussian", "laplace", "quantile", "expectile", "huber", "poisson",
-    "negative_binomial", "hurdle", "gamma", "tweedie",
+    "negative_binomial", "hurdle", "gamma", "tweedie", "coxph", "weibull",
+    "log_logistic", "log_normal",
 ]  # fmt: skip
 FamilyName = Literal["binomial", "prop_odds", "auc", OtherName]
 CoupledName = Literal[
@@ -418,7 +436,8 @@ FAMILIES: Mapping[str, type[Family]] = {
     family.name: family
     for family in (
         Gaussian, Laplace, Quantile, Expectile, Huber, Binomial, PropOdds, AUC, Poisson,
-        NegativeBinomial, Hurdle, Gamma, Tweedie,
+        NegativeBinomial, Hurdle, Gamma, Tweedie, CoxPH, Weibull, LogLogistic,
+        LogNormal,
     )
 }  # fmt: skip
 """The families that have names."""

@@ -24,6 +24,7 @@ from gpusolve.gam.families import (
     AUC,
     FAMILIES,
     Binomial,
+    CoxPH,
     Custom,
     Expectile,
     Family,
@@ -32,11 +33,14 @@ from gpusolve.gam.families import (
     Huber,
     Hurdle,
     Laplace,
+    LogLogistic,
+    LogNormal,
     NegativeBinomial,
     Poisson,
     PropOdds,
     Quantile,
     Tweedie,
+    Weibull,
     family_of,
 )
 from gpusolve.gam.store import from_plain, to_plain
@@ -59,7 +63,8 @@ COUNTS = [Poisson(), NegativeBinomial(), NegativeBinomial(1.7)]
 ABOVE_ZERO = [Hurdle(), Hurdle(1.7)]
 POSITIVE = [Gamma(), Gamma(2.5)]
 WITH_ZEROS = [Tweedie(), Tweedie(1.2)]
-ALL = [*REAL, *YES_NO, *COUNTS, *ABOVE_ZERO, *POSITIVE, *WITH_ZEROS]
+TIMES = [Weibull(), Weibull(1.7), LogLogistic(), LogNormal()]
+ALL = [*REAL, *YES_NO, *COUNTS, *ABOVE_ZERO, *POSITIVE, *WITH_ZEROS, *TIMES]
 SMOOTH = [family for family in ALL if not isinstance(family, (Laplace, Quantile))]
 
 each = together("family", ALL, ids=str)
@@ -76,6 +81,8 @@ def responses(family: Family, rng: np.random.Generator, n: int = 60) -> np.ndarr
         return rng.gamma(2.0, 1.5, n)
     if family in WITH_ZEROS:
         return rng.gamma(2.0, 1.5, n) * (rng.random(n) < 0.7)
+    if family in TIMES:
+        return rng.gamma(2.0, 1.5, n) * rng.choice([-1, 1, 1], n)
     return rng.standard_normal(n).round(1) + rng.standard_t(2, n)
 
 
@@ -326,7 +333,11 @@ def test_gamma_shape_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("family", [Gamma(), NegativeBinomial(), Hurdle()], ids=str)
+@pytest.mark.parametrize(
+    "family",
+    [Gamma(), NegativeBinomial(), Hurdle(), Weibull(), LogLogistic(), LogNormal()],
+    ids=str,
+)
 def test_nuisance_is_of_maximum_likelihood(
     family: Family, weighted: bool, rng: np.random.Generator
 ) -> None:
@@ -399,9 +410,9 @@ def test_theta_does_not_overflow(f: float, family: Family) -> None:
 def test_all_is_finite_for_large_predictors(
     family: Family, rng: np.random.Generator
 ) -> None:
-    """Poisson's and gamma's losses grow with exp; the others do not."""
+    """The losses of Poisson, gamma and Weibull grow with exp; the others do not."""
     y = responses(family, rng)
-    exponential = isinstance(family, (Poisson, Gamma, Tweedie))
+    exponential = isinstance(family, (Poisson, Gamma, Tweedie, Weibull))
     for f in np.array([-700.0, -40, 0, 40, 700] if exponential else [-1e6, 1e6]):
         s = 3.0 if family.adaptive else family.nuisance(y, f, None)
         assert np.isfinite(family.gradient(y, np.full(60, f), s)).all()
@@ -487,6 +498,10 @@ def test_families_have_names() -> None:
         Hurdle(),
         Gamma(),
         Tweedie(1.5),
+        CoxPH(),
+        Weibull(),
+        LogLogistic(),
+        LogNormal(),
     }
     with pytest.raises(TypeError, match="family must be a name or a Family, got 3"):
         family_of(3)  # type: ignore[arg-type]

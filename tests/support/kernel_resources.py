@@ -377,6 +377,8 @@ def _sources_of_stacked() -> Iterator[Source]:
         "NegativeBinomial<Nuisance::theta>",
         "PropOdds",
         "AUC",
+        "LogNormal<Nuisance::scale>",
+        "CoxPH",
     )
     for family in families:
         instances = tuple(stacked_instance(dtype, family) for dtype in REALS)

@@ -244,12 +244,15 @@ class Passes:
 
     def curvature(self, fit: int, learner: int, b: Floats) -> float:
         """The mean curvature of the loss along the fit of a learner."""
-        y, f, s = self.responses[fit], self.f[fit], self.nuisance[fit]
-        h = self.family.curvature(y, f, s) if self.is_scaled else None
+        if not self.is_scaled:
+            return 1.0
+        y = self.arranged if self.y.ndim == 1 else self.arranged[fit]
+        f, s, w = self.f[fit], self.nuisance[fit], self.weights[fit]
+        h = self.family.weighted_curvature(y, f, s, w)
         if h is None:
             return 1.0
         d = self.problem.rows[learner].csr @ b
-        return curvature_along(d, h, self.weights[fit])
+        return curvature_along(d, h, w)
 
     def advance(self, fit: int, learner: int, update: Floats, run: Run) -> None:
         """Add the update of a learner to the model of a fit."""
@@ -334,9 +337,9 @@ class Blocks(Passes):
 
 
 def curvature_along(d: Floats, h: Floats, w: Floats | None) -> float:
-    """The mean of the curvatures h with the weights ``w d^2``; 1 where it is 0."""
+    """The mean curvature with the weights ``w d^2``, of curvatures times w; 1 for 0."""
     squares = d * d
-    along = float(weighted_sum(h * squares, w).sum())
+    along = float((h * squares).sum())
     return along / float(weighted_sum(squares, w).sum()) if along > 0 else 1.0
 
 

@@ -72,6 +72,8 @@ STACKED_FITS = StructType(
     double* searches;
     double* candidates;
     const int* allowed;
+    const long long* places;
+    double* risk_sets;
     int* selected;
     double* updates;
     double* risk;
@@ -365,6 +367,7 @@ def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> P
     levels = levels_of(problem, sums)
     places = places_of(problem, sums, chunks, levels)
     pairs = pairs_of(chunks)
+    places_by_time = fits.family.order_rows(y)
     columns = int(places["functions"].sum())
 
     def doubles(*shape: int) -> Array:
@@ -408,6 +411,8 @@ def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> P
         "allowed": None
         if fits.allowed is None
         else xp.asarray(fits.allowed, dtype=np.int32),
+        "places": places_by_time,
+        "risk_sets": None if places_by_time is None else doubles(count, 3, rows),
         "selected": made.selected,
         "updates": made.updates,
         "risk": made.risk,

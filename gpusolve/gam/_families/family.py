@@ -12,6 +12,9 @@ from ..._device.arrays import Array, namespace, on_host
 from .. import _inputs
 from .location import apply_weights, weighted_sum
 
+ROUNDING = 1e-13
+"""Relative rounding error of sums over many rows."""
+
 FAMILIES_IN_CUDA = '#include "families.cuh"'
 """The definitions of the families that have names."""
 
@@ -74,15 +77,12 @@ class Family(ABC):
     def prepare(self, y: Any, X: Array) -> Array:
         """The response of the rows of X, as a fit keeps it: (n,) of float64.
 
-        Rows can be taken from it. ValueError or TypeError unless y is a response of
-        this family.
+        Rows can be taken from it. ValueError or TypeError for another form of y.
         """
-        target = _inputs.target(y, X)
-        self.check(target)
-        return target
+        return _inputs.target(y, X)
 
     def check(self, y: Array) -> None:
-        """ValueError unless y, (n,), is a response of this family."""
+        """ValueError unless this family can be fitted to y, (n,)."""
         return
 
     @abstractmethod
@@ -142,7 +142,7 @@ class Family(ABC):
     def arrange(self, y: Array) -> Any:
         """What `weighted_gradient` and `risks` read of y, which all their calls share.
 
-        Families whose rows depend on each other have these three methods of their own.
+        Families whose rows depend on each other have methods of their own for them.
         """
         return y
 
@@ -150,6 +150,13 @@ class Family(ABC):
         """The negative gradient times w, of all rows; y is arranged."""
         u = self.gradient(y, f, s)
         return u if w is None else apply_weights(u, w)
+
+    def weighted_curvature(
+        self, y: Any, f: Array, s: Array, w: Array | None
+    ) -> Array | None:
+        """The curvature times w, of all rows of f, (n,); y is arranged."""
+        h = self.curvature(y, f, s)
+        return h if h is None or w is None else apply_weights(h, w)
 
     def risks(self, y: Any, f: Array, s: Array, *weights: Array | None) -> list[Array]:
         """The sum of losses with each of the weights; y is arranged.
@@ -167,6 +174,29 @@ class Family(ABC):
         """The predicted response for the parameter s; by default `response`."""
         return self.response(f)
 
+    def score(
+        self, y: Array, f: Array, s: Array, w: Array | None, start: Array | None
+    ) -> float:
+        """The share of the deviance that the predictor f explains.
+
+        See `BoostedGAM.score`; s is the parameter, and start the offset of the rows.
+        """
+
+        def deviance(at: Array, s: Array) -> float:
+            perfect = self.least_loss(y, s)
+            return float(weighted_sum(self.loss(y, at, s) - perfect, w))
+
+        if start is not None:
+            constant = start + self.offset_from(start, y, w)
+        else:
+            rounding = ROUNDING * float(abs(y).max())
+            if float(y.max() - y.min()) <= rounding:
+                return float(float(abs(y - self.response(f)).max()) <= rounding)
+            constant = namespace(y).full(y.shape, self.offset(y, w))
+        with np.errstate(over="ignore"):
+            total = deviance(constant, self.parameter_at(y, constant, w, s))
+            return 1 - deviance(f, s) / total if total > 0 else 0.0
+
     def check_risk(self, risk: Array) -> None:
         """ValueError if a risk of a path, (..., steps + 1), is not finite.
 
@@ -181,6 +211,10 @@ class Family(ABC):
                 f"response, or y if it is huge: the risk is infinite or NaN after "
                 f"iteration {step}"
             )
+
+    def order_rows(self, y: Array) -> Array | None:
+        """The int64 array ``places`` of the kernel; None if rows need no order."""
+        return None
 
     @property
     def cuda(self) -> CudaFamily:

@@ -15,12 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._families.survival import survival_times
+
 if TYPE_CHECKING:
     import patsy
 
 COMMON = ("cos", "exp", "expm1", "log", "log10", "log1p", "log2", "sin", "sqrt", "tan")
 
-FUNCTIONS: dict[str, Any] = {"np": np} | {name: getattr(np, name) for name in COMMON}
+FUNCTIONS: dict[str, Any] = {
+    "np": np,
+    "Surv": survival_times,
+    **{name: getattr(np, name) for name in COMMON},
+}
 """What an expression may use besides the caller's names, patsy's and Python's."""
 
 

@@ -167,10 +167,13 @@ class FittedModel(Estimator):
         frame = self._covariates(X)
         coef = self._coefficients(iteration)
         with frame.current():
-            f = self._start(X, frame, offset)
-            for some, learner, design in self._designs(frame, coef):
-                for fit, own in enumerate(coef[:, learner]):
-                    f[fit, some] += multiply_rows(design, own)
+            return self._add_effects(self._start(X, frame, offset), frame, coef)
+
+    def _add_effects(self, f: Array, frame: Frame, coef: NDArray[np.float64]) -> Array:
+        """The predictors f, (F, n), to which the effects of all learners are added."""
+        for some, learner, design in self._designs(frame, coef):
+            for fit, own in enumerate(coef[:, learner]):
+                f[fit, some] += multiply_rows(design, own)
         return f
 
     def _designs(
