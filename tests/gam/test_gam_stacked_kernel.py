@@ -224,7 +224,8 @@ def response(family: Family, rng: np.random.Generator, f: Floats) -> Floats:
     if name == "Gamma":
         return np.exp(f) * rng.gamma(2.0, 0.5, f.shape)
     if name == "PropOdds":
-        return np.digitize(f + rng.logistic(size=f.shape), np.linspace(-2, 4, 10)) * 1.0
+        latent = 4 * f + rng.logistic(size=f.shape)
+        return np.digitize(latent, np.linspace(-4, 12, 10)) * 1.0
     if name == "Hurdle":
         return 1.0 + rng.poisson(np.exp(f) * rng.gamma(2.0, 0.5, f.shape))
     if name == "Tweedie":
