@@ -70,9 +70,9 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         has families other than the Gaussian, learners other than splines with the same
         knots, constraints, early stopping and a callback.
     callback : callable, optional
-        ``callback(iteration, risk)`` after each iteration, on a GPU after 50 at a time.
-        A true result ends the fit. The risk is that of the training data, summed over
-        the classes. Not with `early_stopping`.
+        ``callback(iteration, risk)`` after each iteration, on a GPU after 50 at a time;
+        a true result ends the fit. The risk is the sum over the training data and the
+        classes. Not with `early_stopping`.
     progress : bool, optional
         Whether a progress bar is shown. By default on a terminal, if the fit takes more
         than two seconds on a CPU.
@@ -131,6 +131,8 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         The method that was used.
     rug_ : dict
         At most 200 rows of the training data, for plots.
+    level_counts_ : dict of dict
+        The number of rows of each level of the factors, by feature and level.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : (n_features,) array of object
@@ -152,16 +154,15 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     If `X` is float32, the designs are stored as float32, which halves the memory; all
     sums are in float64.
 
-    A scaled step is ``learning_rate / h`` times the fit d. Here h is the mean, weighted
-    by ``w d^2``, of the curvatures of the loss, see `Family.curvature`. This is a step
-    of Newton's method along d. A curvature is the slope of the gradient between
-    f and the best f of the row, not only at f; so a step does not go
-    beyond the optimum where a Newton step may. There is no proof that the risk
-    decreases in each iteration, but it did for all families, means of 1e-2 to 1e6 and
-    rates of 0.05 to 1 that were tried. The curvature of the squared error is 1. For
-    absolute errors and quantiles, which have none, ``1 / h`` is the median absolute
-    residual before the first iteration, and twice as much for quantiles; then small
-    rises of the risk are normal.
+    A scaled step is ``learning_rate / h`` times the fit d, where h is the mean of the
+    curvatures of the loss, weighted by ``w d^2``: see `Family.curvature`. This is a
+    step of Newton's method along d, but the curvature is not only that at f: it bounds
+    the slope of the gradient up to the best f of a row, so that a step does not go
+    beyond it. It is no proof that the risk decreases in each iteration; it did for
+    counts, positive numbers and classes, with means of 1e-2 to 1e6 and rates of 0.05 to
+    1. The curvature of the squared error is 1. For absolute errors and quantiles, which
+    have none, ``1 / h`` is the median absolute residual before the first iteration,
+    twice as much for quantiles. Small rises of the risk are normal there.
 
     A fit that is interrupted (Ctrl-C) ends with a warning, and keeps the iterations
     that were made; on a GPU only with `progress` or a callback, which divide the launch
@@ -252,9 +253,9 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         Warns
         -----
         UserWarning
-            If the risk of the training data rises by more than 1 % of its decrease, if
-            the risk of the rows held out is least after the last iteration, or if the
-            fit is interrupted.
+            If the risk of the training data rises by more than a tenth of its decrease,
+            if the risk of the rows held out is least after the last iteration, or if
+            the fit is interrupted.
         """
         check_parameters(self)
         family = family_of(self.family or self.default_family)

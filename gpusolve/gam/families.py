@@ -97,6 +97,7 @@ class Gaussian(Family):
     """Squared error ``(y - f)^2``, with gradient ``y - f``. As in mboost."""
 
     name = "gaussian"
+    effect_on = "the mean"
 
     def offset(self, y: Array, w: Array | None) -> float:
         return float(weighted_mean(y, w))
@@ -117,6 +118,7 @@ class Laplace(Family):
     """
 
     name = "laplace"
+    effect_on = "the median"
 
     def offset(self, y: Array, w: Array | None) -> float:
         return float(weighted_quantile(y, w))
@@ -161,6 +163,7 @@ class Quantile(_Asymmetric):
     """
 
     name = "quantile"
+    effect_on = "the quantile"
 
     def offset(self, y: Array, w: Array | None) -> float:
         return float(weighted_quantile(y, w, self.tau))
@@ -189,6 +192,7 @@ class Expectile(_Asymmetric):
     """
 
     name = "expectile"
+    effect_on = "the expectile"
 
     def offset(self, y: Array, w: Array | None) -> float:
         return _stationary_point(self, y, w, 0.0, y)
@@ -224,6 +228,7 @@ class Huber(AdaptiveFamily):
     """
 
     name = "huber"
+    effect_on = "the location"
     parameter_name = "delta"
     nuisance_in_cuda = "median"
     delta: float | None = None
@@ -332,7 +337,11 @@ class Binomial(ProbabilityFamily):
         return y * 0
 
     def response(self, f: Array) -> Array:
-        return special(f).expit(self._scale * f)
+        return namespace(f).exp(-softplus(-self._scale * f))
+
+    @property
+    def effect_on(self) -> str:
+        return f"the {self.link.replace('_', ' ')}"
 
     def responses(self, codes: NDArray[np.intp], count: int) -> NDArray[np.float64]:
         """Each class against the rest; of two classes, the second."""

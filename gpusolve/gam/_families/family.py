@@ -50,6 +50,11 @@ class Family(ABC):
     """As in ``BoostedGAM(family=name)``."""
 
     @property
+    def effect_on(self) -> str:
+        """What the additive predictor is, as plots say: effect on the log mean."""
+        return "the predictor"
+
+    @property
     def predictors(self) -> int:
         """The number of additive predictors of a response."""
         return 1

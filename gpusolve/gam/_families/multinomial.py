@@ -34,6 +34,7 @@ class Multinomial(CoupledFamily, ProbabilityFamily):
     """
 
     name = "multinomial"
+    effect_on = "the log odds"
     update = "joint"
     classes: int = 2
 

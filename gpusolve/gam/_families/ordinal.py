@@ -40,6 +40,7 @@ class PropOdds(ProbabilityFamily):
     """
 
     name = "prop_odds"
+    effect_on = "the log odds of higher classes"
     classes: int = 3
 
     def __post_init__(self) -> None:

@@ -49,6 +49,7 @@ class AUC(ClassFamily):
     """
 
     name = "auc"
+    effect_on = "the score"
 
     def check(self, y: Array) -> None:
         if not bool(((y == 0) | (y == 1)).all()):

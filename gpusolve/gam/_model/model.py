@@ -21,7 +21,8 @@ from .._boosting.trend import first_rise
 from .._boosting.watch import Watch
 from .._conventions import TakesMetadata
 from .._formula.formula import Formula
-from .._terms.frame import Frame, Name, values_on_host
+from .._terms.frame import Factor, Frame, Level, Name
+from .._terms.term import Term, unique_names
 from ..families import CoupledName, Family, FamilyName
 from .insight import Insight
 from .specification import default_terms
@@ -117,6 +118,7 @@ class AdditiveModel(TakesMetadata, Insight):
             self.family_ = family
             self.lambda_ = on_host(fits.problem.lambda_[0])
             self.rug_ = rug_of(data.frame)
+            self.level_counts_ = count_levels(self.terms_, data.frame)
         self._warn(path)
         self.n_rows_ = data.rows
         self._data = data, settings
@@ -212,4 +214,17 @@ def rug_of(frame: Frame) -> dict[Name, NDArray[Any]]:
     """Some rows, on the host, for plots; levels instead of codes."""
     rows = np.linspace(0, frame.rows - 1, min(RUG, frame.rows)).astype(np.intp)
     some = frame.take(namespace(frame.like).asarray(rows))
-    return {name: values_on_host(some[name]) for name in some.names}
+    return some.on_host()
+
+
+def count_levels(terms: list[Term], frame: Frame) -> dict[Name, dict[Level, int]]:
+    """The number of rows of each level of the factors that the terms read."""
+    names = unique_names(name for term in terms for name in term.known_levels)
+    return {name: rows_by_level(frame.factor(name)) for name in names}
+
+
+def rows_by_level(factor: Factor) -> dict[Level, int]:
+    """The number of rows of each level."""
+    present = factor.codes[factor.codes >= 0]
+    counts = namespace(present).bincount(present, minlength=len(factor.levels))
+    return dict(zip(factor.levels, counts.tolist(), strict=True))
