@@ -275,7 +275,7 @@ def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"family must predict .*Custom\('own'\)"):
         BoostedGAM([bbs("x")], family=own, max_iter=3).fit(d, y).to_python(path)
     hurdle = BoostedGAM([bbs("x")], family="hurdle", max_iter=3)
-    hurdle.fit(d, np.random.default_rng(0).poisson(3, N))
+    hurdle.fit(d, 1 + np.random.default_rng(0).poisson(3, N))
     with pytest.raises(ValueError, match=r"family must predict one of .*Hurdle"):
         hurdle.to_python(path)
     design = buser("x", design=lambda x: np.stack([x, x**2], axis=1), df=1)
