@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from .._device.arrays import on_host
 from .._device.kernels import current
-from ._boosting.folds import make_folds
+from ._boosting.folds import by_fold, fits_of_folds, make_folds
 from ._boosting.path import Path
+from ._boosting.stacked import boost_family
 from ._model.model import AdditiveModel
-from .cv import by_fold, fit_folds, training_of
+from .cv import training_of
 
 Floats = NDArray[np.float64]
 
@@ -139,7 +140,7 @@ def bootstrap_effects(
     weights = data.weights_on_host
     folds = make_folds("bootstrap", weights, None, n_samples, random_state)
     with current(data.device):
-        path = fit_folds(data, settings, folds, steps)
+        path = boost_family(fits_of_folds(settings, data, folds), steps)
     last = best_steps(path, n_samples) if choose_steps else repeat(steps)
     pairs = zip(path.each(), last, strict=False)
     coef = np.stack([own.coef(len(settings.terms), step) for own, step in pairs])

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from .._device.arrays import on_host
 from . import _inputs
-from ._boosting.patience import generator
+from ._boosting.folds import generator
 from ._conventions import check_integer
 from ._model.model import AdditiveModel
 from ._plots.diagnostics import bins_of, plot_bins, plot_normal, plot_sizes

@@ -126,7 +126,7 @@ class BoostedDistribution(AdditiveModel):
         if data.offset is not None:
             raise ValueError("a formula of BoostedDistribution must have no offset")
         with data.frame.current():
-            target = _inputs.target(data.y, data.frame.like)
+            target = family.prepare(data.y, data.frame.like)
             family.check(target)
             self._fit(X, replace(data, y=target), family)
         return self
