@@ -26,8 +26,8 @@
 // Scaled steps add a pass over the rows before the last phase, and a barrier.
 // A family whose nuisance parameter depends on f adds passes over the rows to the last phase, with
 // two barriers each: 17 passes for a median, of which 16 find four bits each, a pass for a shape,
-// and a pass for each Newton step, or for eight thresholds of it. If the rows depend on each other,
-// pairs of rows add three passes (ranks.cuh); two scans over the rows add four barriers
+// and a pass for each Newton step, or for eight thresholds of it. Families of pairs add three
+// passes. If the rows depend on each other by risk sets, two scans over the rows add four barriers
 // (risk_sets.cuh), and two for the maximum of f. No sum uses atomics: on the same device a fit has
 // the same bits in every run.
 //
@@ -878,8 +878,20 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
                     own[0] = fmax(own[0], after);
             };
         };
-        if constexpr (has_risk_sets) {
+        if constexpr (has_risk_sets)
             row_sums.pass<1>(Maximum(), update);
+        else
+            row_sums.pass<2>(add, update);
+        if constexpr (has_pairs) {
+            const auto scales = reinterpret_cast<Scale*>(all.searches);
+            find_scales(row_sums, data, scales, barrier);
+            row_sums.pass<8>(add, [&](int fit, int) {
+                const double scale = scales[fit].inverse;
+                return [=, &data](long long row, double* own) {
+                    if (row < data.rows) evaluate_pairs(data, fit, row, scale, own);
+                };
+            });
+        } else if constexpr (has_risk_sets) {
             barrier.wait();
             row_sums.finish<1>(Maximum(),
                                [&](int fit, const double* most) { all.searches[fit] = most[0]; });
@@ -890,19 +902,7 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
                     if (place < data.rows) evaluate_in_risk_sets(risk_sets, data, fit, place, own);
                 };
             });
-        } else {
-            row_sums.pass<2>(add, update);
-        }
-        if constexpr (has_pairs) {
-            const auto scales = reinterpret_cast<Scale*>(all.searches);
-            find_scales(row_sums, data, scales, barrier);
-            row_sums.pass<8>(add, [&](int fit, int) {
-                const double scale = scales[fit].inverse;
-                return [=, &data](long long row, double* own) {
-                    if (row < data.rows) evaluate_pairs(data, fit, row, scale, own);
-                };
-            });
-        } else if constexpr (has_parameter) {
+        } else if constexpr (!is_fixed) {
             const long long stride = paths.nuisances * (all.steps + 1LL);
             estimate(family, row_sums, data, all.searches, paths.nuisance_at(0, step), stride,
                      barrier);
@@ -919,7 +919,8 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
             const long long place = paths.place(fit, step);
             paths.risk[place] = has_pairs ? PairSums::risk(sums) : sums[0];
             paths.held_out[place] = has_pairs ? PairSums::risk(sums + PairSums::count) : sums[1];
-            if constexpr (!has_parameter) *paths.nuisance_at(fit, step) = family.parameter;
+            if constexpr (is_fixed || has_pairs || has_risk_sets)
+                *paths.nuisance_at(fit, step) = family.parameter;
         });
     }
 }

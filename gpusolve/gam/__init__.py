@@ -15,8 +15,15 @@ from .boosting import boost
 from .bootstrap import EffectBootstrap, bootstrap_effects
 from .classifier import BoostedGAMClassifier
 from .cv import CrossValidation, cv_stop
+from .diagnostics import (
+    plot_calibration,
+    plot_path,
+    plot_residuals,
+    quantile_residuals,
+)
 from .distribution import BoostedDistribution
 from .estimator import BoostedGAM
+from .explanation import Explanation
 from .families import concordance, survival_times
 from .from_formula import gamboost
 from .learners import Learners, make_learners
@@ -46,6 +53,7 @@ __all__ = [
     "Criterion",
     "CrossValidation",
     "EffectBootstrap",
+    "Explanation",
     "Learners",
     "Path",
     "Simulation",
@@ -71,6 +79,10 @@ __all__ = [
     "load",
     "make_learners",
     "penalty_matrix",
+    "plot_calibration",
+    "plot_path",
+    "plot_residuals",
+    "quantile_residuals",
     "save",
     "simulate",
     "stability_selection",
@@ -81,7 +93,7 @@ __all__ = [
 # can still be loaded after a class has moved to another file.
 for _public in (
     BSplines, BoostedDistribution, BoostedGAM, BoostedGAMClassifier, CompactBasis,
-    Criterion, CrossValidation, EffectBootstrap, Learners, Path, Simulation,
-    StabilitySelection,
+    Criterion, CrossValidation, EffectBootstrap, Explanation, Learners, Path,
+    Simulation, StabilitySelection,
 ):  # fmt: skip
     _public.__module__ = __name__

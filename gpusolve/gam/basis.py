@@ -20,6 +20,7 @@ from .._device.launch import within
 from .._device.threads import workers
 from . import _basis_kernel as basis_kernel
 from ._conventions import check_choice
+from ._predictor import nonzero_splines
 
 OUTSIDE = ("linear", "clamp", "error")
 """Ways to evaluate an effect outside the range of the knots."""
@@ -228,40 +229,3 @@ def check_degree(degree: int, n_basis: int) -> None:
         raise ValueError(
             f"n_basis must be at least degree + 1 = {degree + 1}, got {n_basis}"
         )
-
-
-def nonzero_splines(u: Array, degree: int) -> tuple[list[Array], list[Array]]:
-    """The values and slopes of the functions that are not zero in a cell.
-
-    Parameters
-    ----------
-    u : array
-        The position in the cell, from 0 to 1.
-    degree : int
-
-    Returns
-    -------
-    (list of degree + 1 arrays, list of degree + 1 arrays)
-        In the order of their knots, each of the shape of `u`. The slopes are
-        derivatives with respect to `u`.
-
-    Notes
-    -----
-    The recursion of Cox and de Boor, for knots at the integers.
-    """
-    lower: list[Array] = []
-    splines = [np.ones_like(u)]
-    for d in range(1, degree + 1):
-        lower = splines
-        rising = [(u + (d - k)) * lower[k - 1] for k in range(1, d + 1)]
-        falling = [(k + 1 - u) * lower[k] for k in range(d)]
-        splines = [total / d for total in neighbouring_sums(rising, falling)]
-    if degree == 0:
-        return splines, [np.zeros_like(u)]
-    return splines, neighbouring_sums(lower, [-spline for spline in lower])
-
-
-def neighbouring_sums(left: list[Array], right: list[Array]) -> list[Array]:
-    """For each of m + 1 places, the sum of the arrays to its left and to its right."""
-    inner = [a + b for a, b in zip(left, right[1:], strict=False)]
-    return [right[0], *inner, left[-1]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from numpy.typing import NDArray
 
 from .._device.arrays import on_host
 from .._device.kernels import current
-from ._boosting.folds import make_folds
+from ._boosting.folds import by_fold, fits_of_folds, make_folds
+from ._boosting.path import Path
+from ._boosting.stacked import boost_family
 from ._model.model import AdditiveModel
-from .cv import by_fold, fit_folds, training_of
+from .cv import training_of
 
 Floats = NDArray[np.float64]
 
@@ -84,6 +87,7 @@ def bootstrap_effects(
     n_samples: int = 100,
     *,
     max_iter: int | None = None,
+    choose_steps: bool = False,
     random_state: Any = None,
 ) -> EffectBootstrap:
     """Fit a model to bootstrap samples of its training data, as a batch.
@@ -96,6 +100,11 @@ def bootstrap_effects(
         The number B of samples.
     max_iter : int, optional
         The number of iterations; by default the model's ``n_iter_``.
+    choose_steps : bool, optional
+        Whether each sample has its own number of iterations, at most `max_iter`: the
+        number with the least risk of the rows that the sample leaves out. Then the
+        bounds include the uncertainty of this number, as in mboost's ``confint``, which
+        finds it by another bootstrap inside each sample.
     random_state : int, Generator or RandomState, optional
 
     Returns
@@ -131,7 +140,17 @@ def bootstrap_effects(
     weights = data.weights_on_host
     folds = make_folds("bootstrap", weights, None, n_samples, random_state)
     with current(data.device):
-        path = fit_folds(data, settings, folds, steps)
-    coef = path.coef(len(settings.terms))
+        path = boost_family(fits_of_folds(settings, data, folds), steps)
+    last = best_steps(path, n_samples) if choose_steps else repeat(steps)
+    pairs = zip(path.each(), last, strict=False)
+    coef = np.stack([own.coef(len(settings.terms), step) for own, step in pairs])
     several = len(model.paths_) > 1
     return EffectBootstrap(model, by_fold(coef, n_samples) if several else coef)
+
+
+def best_steps(path: Path, samples: int) -> list[int]:
+    """The step of least risk of the rows left out, for each fit of the samples."""
+    assert path.out_of_bag is not None
+    risk = by_fold(path.out_of_bag, samples)
+    best = risk.sum(axis=1).argmin(axis=1)
+    return np.repeat(best, len(path.selected) // samples).tolist()

@@ -17,7 +17,7 @@ from ._families.classes import ClassFamily, ProbabilityFamily
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
 from ._model.typed import typed_by_device
-from .families import AUC, Multinomial, family_of
+from .families import AUC, family_of
 
 
 def gives_probabilities(model: BoostedGAMClassifier) -> bool:
@@ -38,14 +38,18 @@ class BoostedGAMClassifier(AdditiveModel):
     ----------
     learners, n_basis, degree, penalty, penalty_order, df, df_definition
         As for `BoostedGAM`.
-    learning_rate, max_iter, method, device, outside, missing, unknown
+    learning_rate, step_rule, max_iter, method, callback, progress, device, outside
+        As for `BoostedGAM`.
+    missing, unknown
         As for `BoostedGAM`.
     early_stopping, validation_fraction, n_iter_no_change, random_state, warm_start
         As for `BoostedGAM`.
-    family : {None, "binomial", "multinomial", "prop_odds", "auc"} or a family, optional
-        None is ``Binomial()``. ``families.PropOdds`` is for ordered classes: a single
-        model whose effects shift the odds of all higher classes. ``families.AUC`` ranks
-        two classes, and has no probabilities.
+    family : {None, "binomial", "multinomial", "prop_odds", "auc"} or object, optional
+        None is ``Binomial()``: with several classes, a model of each class against the
+        rest. ``families.Multinomial`` is a single model of all classes;
+        ``families.PropOdds``, for ordered classes, a single model whose effects shift
+        the odds of all higher classes. ``families.AUC`` ranks two classes, and has no
+        probabilities.
 
     Attributes
     ----------
@@ -105,14 +109,13 @@ class BoostedGAMClassifier(AdditiveModel):
             As `BoostedGAM.fit` does; and if y has fewer than two classes.
         """
         check_parameters(self)
-        name = self.family or self.default_family
-        family = Multinomial() if name == Multinomial.name else family_of(name)
+        family = family_of(self.family or self.default_family)
         if not isinstance(family, ClassFamily):
             raise ValueError(
-                "family must be binomial, multinomial, prop_odds or auc, got "
-                f"{self.family!r}"
+                "family must be a family of classes, such as binomial or prop_odds, "
+                f"got {self.family!r}"
             )
-        if isinstance(family, Multinomial) and offset is not None:
+        if family.predictors > 1 and offset is not None:
             raise ValueError(
                 "offset must be None for a multinomial model, whose probabilities do "
                 "not change if a number is added for all classes"

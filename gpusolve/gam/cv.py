@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._device.arrays import namespace, on_host
 from .._device.kernels import current
-from ._boosting.batch import Settings, Training, make_fits
-from ._boosting.folds import Folds, make_folds
-from ._boosting.path import Path
+from ._boosting.batch import Settings, Training
+from ._boosting.folds import Folds, fits_of_folds, make_folds, mean_losses
 from ._boosting.stacked import boost_family
 from ._boosting.tasks import fit_tasks
 from ._model.model import AdditiveModel
@@ -94,7 +92,8 @@ def cv_stop(
     n_folds : int, optional
         The number of random folds: by default 25, or 10 for "kfold".
     max_iter : int, optional
-        The number of iterations; by default the model's `max_iter`.
+        The number of iterations; by default the model's `max_iter`, or
+        `n_iter_` if it is "auto".
     random_state : int, Generator or RandomState, optional
         For random folds.
     client : distributed.Client, optional
@@ -125,9 +124,9 @@ def cv_stop(
     True
     """
     data, settings = training_of(model)
-    steps = model.max_iter if max_iter is None else max_iter
+    steps = model._most_iterations() if max_iter is None else max_iter
     weights = data.weights_on_host
-    made = make_folds(folds, weights, response_of(data), n_folds, random_state)
+    made = make_folds(folds, weights, data.response_on_host, n_folds, random_state)
     if client is None:
         with current(data.device):
             risk = risk_of_folds(data, settings, made, steps)
@@ -136,7 +135,7 @@ def cv_stop(
             Folds(*(rows[k : k + 1] for rows in made)) for k in range(len(made.weights))
         )
         risk = fit_tasks(client, risk_of_folds, data, settings, parts, steps)
-    return CrossValidation(risk / made.out_of_bag.sum(axis=1)[:, None])
+    return CrossValidation(risk)
 
 
 def training_of(model: AdditiveModel) -> tuple[Training, Settings]:
@@ -151,33 +150,10 @@ def training_of(model: AdditiveModel) -> tuple[Training, Settings]:
     return found
 
 
-def response_of(data: Training) -> NDArray[Any]:
-    """The response of every row, for splitters; the class of the rows for several."""
-    y = on_host(data.y)
-    return np.asarray(y if y.ndim == 1 else y.argmax(axis=0))
-
-
-def fit_folds(data: Training, settings: Settings, folds: Folds, steps: int) -> Path:
-    """Fit all folds as one batch; all responses of a fold, if there are several."""
-    xp = namespace(data.y)
-    weights, out_of_bag = map(xp.asarray, folds)
-    if data.y.ndim == 2:
-        several = len(data.y)
-        data = replace(data, y=xp.tile(data.y, (len(weights), 1)))
-        weights = xp.repeat(weights, several, axis=0)
-        out_of_bag = xp.repeat(out_of_bag, several, axis=0)
-    return boost_family(make_fits(settings, data, weights, out_of_bag), steps)
-
-
 def risk_of_folds(
     data: Training, settings: Settings, folds: Folds, steps: int
 ) -> NDArray[np.float64]:
-    """The loss of the rows that are left out of each fold, (B, steps + 1)."""
-    path = fit_folds(data, settings, folds, steps)
+    """The mean loss of the rows that are left out of each fold, (B, steps + 1)."""
+    path = boost_family(fits_of_folds(settings, data, folds), steps)
     assert path.out_of_bag is not None
-    return np.asarray(by_fold(path.out_of_bag, len(folds.weights)).sum(axis=1))
-
-
-def by_fold(values: NDArray[np.float64], folds: int) -> NDArray[np.float64]:
-    """The values of all fits, (F, ...), as (folds, responses, ...)."""
-    return values.reshape(folds, -1, *values.shape[1:])
+    return mean_losses(path.out_of_bag, folds)

@@ -126,7 +126,7 @@ class BoostedDistribution(AdditiveModel):
         if data.offset is not None:
             raise ValueError("a formula of BoostedDistribution must have no offset")
         with data.frame.current():
-            target = _inputs.target(data.y, data.frame.like)
+            target = family.prepare(data.y, data.frame.like)
             family.check(target)
             self._fit(X, replace(data, y=target), family)
         return self
@@ -174,6 +174,10 @@ class BoostedDistribution(AdditiveModel):
     def parameters_(self) -> list[str]:
         self._check_is_fitted()
         return list(self.family_.links)
+
+    def _effect_on(self, fit: int) -> str:
+        name, link = list(self.family_.links.items())[fit]
+        return name if link == "identity" else f"the {link} of {name}"
 
     def _fit_names(self) -> list[str]:
         return self.parameters_

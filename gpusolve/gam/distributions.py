@@ -461,6 +461,13 @@ class WithZeros:
         share = self.zero + (1 - self.zero) * self.counts.cdf(y)
         return np.where(np.asarray(y) < 0, 0.0, share)
 
+    def sf(self, y: Any) -> NDArray[np.float64]:
+        return np.asarray((1 - self.zero) * self.counts.sf(y))
+
+    def pmf(self, y: Any) -> NDArray[np.float64]:
+        own = (1 - self.zero) * self.counts.pmf(y)
+        return np.asarray(np.where(np.asarray(y) == 0, self.zero, 0) + own)
+
     def ppf(self, q: Any) -> NDArray[np.float64]:
         """The least count whose probability, with all below, is at least q."""
         rest = np.clip((q - self.zero) / (1 - self.zero), 0, 1)

@@ -98,6 +98,7 @@ class Gaussian(Family):
     """Squared error ``(y - f)^2``, with gradient ``y - f``. As in mboost."""
 
     name = "gaussian"
+    effect_on = "the mean"
 
     def offset(self, y: Array, w: Array | None) -> float:
         return float(weighted_mean(y, w))
@@ -118,6 +119,7 @@ class Laplace(Family):
     """
 
     name = "laplace"
+    effect_on = "the median"
 
     def offset(self, y: Array, w: Array | None) -> float:
         return float(weighted_quantile(y, w))
@@ -162,6 +164,7 @@ class Quantile(_Asymmetric):
     """
 
     name = "quantile"
+    effect_on = "the quantile"
 
     def offset(self, y: Array, w: Array | None) -> float:
         return float(weighted_quantile(y, w, self.tau))
@@ -190,6 +193,7 @@ class Expectile(_Asymmetric):
     """
 
     name = "expectile"
+    effect_on = "the expectile"
 
     def offset(self, y: Array, w: Array | None) -> float:
         return _stationary_point(self, y, w, 0.0, y)
@@ -225,6 +229,7 @@ class Huber(AdaptiveFamily):
     """
 
     name = "huber"
+    effect_on = "the location"
     parameter_name = "delta"
     nuisance_in_cuda = "median"
     delta: float | None = None
@@ -333,7 +338,11 @@ class Binomial(ProbabilityFamily):
         return y * 0
 
     def response(self, f: Array) -> Array:
-        return special(f).expit(self._scale * f)
+        return namespace(f).exp(-softplus(-self._scale * f))
+
+    @property
+    def effect_on(self) -> str:
+        return f"the {self.link.replace('_', ' ')}"
 
     def responses(self, codes: NDArray[np.intp], count: int) -> NDArray[np.float64]:
         """Each class against the rest; of two classes, the second."""
@@ -380,8 +389,8 @@ class Gamma(AdaptiveFamily, LogLink):
     is below 1.
 
     The gradient is proportional to the shape. If the shape is large, because y is
-    nearly determined, steps are stable only if ``learning_rate * shape`` is below 2:
-    give a shape of 1.
+    nearly determined, mboost's steps are stable only if ``learning_rate * shape`` is
+    below 2: scale the steps, or give a shape of 1.
 
     Parameters
     ----------
@@ -425,19 +434,18 @@ OtherName = Literal[
     "negative_binomial", "hurdle", "gamma", "tweedie", "coxph", "weibull",
     "log_logistic", "log_normal",
 ]  # fmt: skip
-FamilyName = Literal["binomial", "prop_odds", "auc", OtherName]
+FamilyName = Literal["binomial", "multinomial", "prop_odds", "auc", OtherName]
 CoupledName = Literal[
-    "multinomial", "student_t", "beta", "zero_inflated_poisson",
-    "zero_inflated_negative_binomial",
+    "student_t", "beta", "zero_inflated_poisson", "zero_inflated_negative_binomial",
 ]  # fmt: skip
 """Further names, of families with several predictors."""
 
 FAMILIES: Mapping[str, type[Family]] = {
     family.name: family
     for family in (
-        Gaussian, Laplace, Quantile, Expectile, Huber, Binomial, PropOdds, AUC, Poisson,
-        NegativeBinomial, Hurdle, Gamma, Tweedie, CoxPH, Weibull, LogLogistic,
-        LogNormal,
+        Gaussian, Laplace, Quantile, Expectile, Huber, Binomial, Multinomial, PropOdds,
+        AUC, Poisson, NegativeBinomial, Hurdle, Gamma, Tweedie, CoxPH, Weibull,
+        LogLogistic, LogNormal,
     )
 }  # fmt: skip
 """The families that have names."""

@@ -13,6 +13,14 @@ from .families import Binomial, Family, FamilyName, OtherName, family_of
 if TYPE_CHECKING:
     from patsy import EvalEnvironment
 
+MBOOST: dict[str, Any] = {
+    "learning_rate": 0.1,
+    "max_iter": 100,
+    "outside": "linear",
+    "step_rule": "mboost",
+}
+"""mboost's defaults that differ from the estimators'."""
+
 
 @overload
 def gamboost(
@@ -32,7 +40,6 @@ def gamboost(
     *,
     family: FamilyName | Family = "gaussian",
     baselearner: str = "bbs",
-    step_rule: Literal["scaled", "mboost"] = "mboost",
     sample_weight: Any = None,
     eval_env: int | EvalEnvironment = 0,
     **parameters: Any,
@@ -122,5 +129,5 @@ def gamboost(
     read = read_formula(formula, data, env, baselearner, options)
     is_binomial = family_of(family).name == "binomial"
     kind = BoostedGAMClassifier if is_binomial else BoostedGAM
-    model = kind(read, family=family, step_rule=step_rule, **parameters)
+    model = kind(read, family=family, **MBOOST | parameters)
     return model.fit(data, sample_weight=sample_weight)

@@ -136,7 +136,8 @@ def stability_selection(
     subsamples : (n, B) array_like, optional
         The rows of each subsample, 1 or 0, instead of random halves.
     max_iter : int, optional
-        The number of iterations; by default the model's `max_iter`. They should select
+        The number of iterations; by default the model's `max_iter`, or
+        `n_iter_` if it is "auto". They should select
         q learners.
     random_state : int, Generator or RandomState, optional
         For random halves.
@@ -198,7 +199,7 @@ def stability_selection(
     learners = len(settings.terms)
     setting = bounds.complete(learners, B, assumed, q=q, pfer=pfer, cutoff=cutoff)
     weights = half_weights(data, B, sampling == "SS", subsamples, random_state)
-    steps = model.max_iter if max_iter is None else max_iter
+    steps = model._most_iterations() if max_iter is None else max_iter
     if client is None:
         with current(data.device):
             selected = selected_by_fits(data, settings, weights, steps)

@@ -16,12 +16,12 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from .._device.arrays import Array
-from ._conventions import check_integer, check_number
+from ._conventions import check_choice, check_integer, check_number
 from ._terms.frame import Name
 from ._terms.kernel import Kernel
 from ._terms.linear import Linear
 from ._terms.region import Region, graph_of
-from ._terms.spline import Spline
+from ._terms.spline import ROBUST, Spline
 from ._terms.stump import Stump
 from ._terms.term import Product, Single, Sum, Term
 from ._terms.user import User
@@ -61,7 +61,7 @@ def bbs(
     lambda_: float | None = None,
     center: bool | str = False,
     cyclic: bool = False,
-    boundary: Range | Sequence[Range] | None = None,
+    boundary: Range | Sequence[Range] | Literal["robust"] | None = None,
     constraint: Constraint | None = None,
     knots_at: str = "equidistant",
     end_knots: str = "continued",
@@ -93,8 +93,10 @@ def bbs(
         Whether the effect is periodic: its ends meet, with their derivatives below
         `degree`. The period is the range, usually given as `boundary`. Values outside
         are an error.
-    boundary : (lower, upper), optional
-        The range of the knots; by default the range of the data.
+    boundary : (lower, upper) or "robust", optional
+        The range of the knots; by default the range of the data. "robust" is the range
+        of the middle 98 % of the rows, and a tenth of it on each side; values outside,
+        also when fitting, have the effect of its nearest end.
     constraint : {"increasing", "decreasing", "convex", "concave", "positive", \
 "negative"}, optional
         The shape of the effect.
@@ -164,7 +166,7 @@ def bspatial(
     df: float = 6,
     lambda_: float | None = None,
     center: bool | str = False,
-    boundary: Sequence[Range] | None = None,
+    boundary: Sequence[Range] | Literal["robust"] | None = None,
     knots_at: str = "equidistant",
     end_knots: str = "continued",
 ) -> Spline:
@@ -179,7 +181,7 @@ def bspatial(
     center : {False, True, "spectral"}, optional
         Leave out what the penalty does not affect: products of lines for differences of
         order 2.
-    boundary : ((lower, upper), (lower, upper)), optional
+    boundary : ((lower, upper), (lower, upper)) or "robust", optional
         The ranges of the knots; by default the ranges of the data.
     by, degree, differences, df, lambda_, knots_at, end_knots
         As for `bbs`.
@@ -480,10 +482,11 @@ def points_of(knots: Any) -> list[list[float]]:
     return points.tolist()  # type: ignore[no-any-return]
 
 
-def ranges_of(boundary: Any) -> tuple[Range, ...] | None:
+def ranges_of(boundary: Any) -> tuple[Range, ...] | str | None:
     """The range of each column."""
-    if boundary is None:
-        return None
+    if boundary is None or isinstance(boundary, str):
+        check_choice("boundary", boundary, (None, ROBUST))
+        return boundary
     if not np.iterable(boundary):
         raise TypeError(f"boundary must be a lower and an upper end, got {boundary!r}")
     given = list(boundary)

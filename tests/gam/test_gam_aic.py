@@ -268,6 +268,7 @@ def test_aic_stop_of_classes(link: str) -> None:
     assert 1 < found.best_iteration <= 100
 
 
+@pytest.mark.filterwarnings("ignore:the risk of the rows held out")
 def test_models_without_a_criterion_are_errors() -> None:
     X, y = data()
     model = BoostedGAM(LEARNERS, max_iter=5).fit(X, y)

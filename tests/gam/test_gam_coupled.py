@@ -20,6 +20,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
+from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve.gam import distributions
 from gpusolve.gam._boosting import coupled_cpu, stacked_kernel
@@ -296,6 +297,18 @@ def test_several_launches_make_the_same_steps(update: Any) -> None:
         np.concatenate([first.selected, later.selected], axis=1), whole.selected
     )
     np.testing.assert_allclose(later.risk[:, -1], whole.risk[:, -1], rtol=1e-10)
+
+
+@pytest.mark.parametrize("family", [distributions.Gaussian(), Multinomial(3)])
+def test_no_race_and_same_bits_in_any_interleaving(family: CoupledFamily) -> None:
+    fits = fits_of(family, sample(family), step_rule="scaled")
+    found = []
+    for seed in (1, 2):
+        with _emulator.races(), _emulator.schedule("random", seed):
+            found.append(on_device(fits, 4))
+    for name in ("selected", "updates", "risk"):
+        one, other = (getattr(path, name) for path in found)
+        np.testing.assert_array_equal(one, other)
 
 
 def test_rows_without_weight_do_not_count() -> None:

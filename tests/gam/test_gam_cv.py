@@ -223,3 +223,27 @@ def test_intervals_are_quantiles_of_fits_to_samples(data: Data) -> None:
     np.testing.assert_allclose(upper, np.quantile(effects, 0.75, axis=0), rtol=1e-9)
     with pytest.raises(ValueError, match="level must be between 0 and 1, got 1"):
         found.interval(0, x, level=1)
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+def test_each_sample_may_have_its_own_number_of_iterations(
+    data: Data, classes: int
+) -> None:
+    """The same as separate fits to the samples, stopped by the rows that they omit."""
+    X, y = data
+    labels = np.digitize(y, np.quantile(y, [1 / 3, 2 / 3]))
+    kind, target = (BoostedGAM, y) if classes == 1 else (BoostedGAMClassifier, labels)
+    terms = [bbs(j, boundary=(0, 1), df=12) for j in range(3)]
+    model = kind(terms, learning_rate=1.0, max_iter=60).fit(X, target)
+    found = bootstrap_effects(model, 4, choose_steps=True, random_state=3)
+    folds = make_folds("bootstrap", np.ones(len(y)), None, 4, 3)
+    cv = cv_stop(model, folds.weights.T)
+    stops = cv.risk.argmin(axis=1)
+    assert 0 < stops.min() < stops.max() < 60
+    for coef, weights, stop in zip(found.coef, folds.weights, stops, strict=True):
+        refit = model.__class__(**model.get_params()).fit(X, target, weights)
+        paths = refit.stop_at(int(stop)).paths_
+        expected = np.stack([path.coef(3) for path in paths])
+        np.testing.assert_allclose(
+            coef, expected if classes > 1 else expected[0], rtol=1e-6, atol=1e-9
+        )

@@ -6,7 +6,7 @@ gradients.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from scipy import stats
 from gpusolve.gam import distributions
 from gpusolve.gam._families.family import CoupledFamily
 from gpusolve.gam.distributions import DISTRIBUTIONS, Distribution, distribution_of
-from gpusolve.gam.families import Multinomial
+from gpusolve.gam.families import FAMILIES, CoupledName, FamilyName, Multinomial
 
 Floats = NDArray[np.float64]
 
@@ -223,3 +223,9 @@ def test_wrong_families() -> None:
     with pytest.raises(ValueError, match=r"must be 0 to 2, got 3\.0"):
         Multinomial(3).check(np.array([0.0, 3.0]))
     assert isinstance(distribution_of("gamma"), Distribution)
+
+
+def test_every_name_has_a_type() -> None:
+    names = {*get_args(CoupledName), *get_args(FamilyName)}
+    assert {*DISTRIBUTIONS, "multinomial"} <= names
+    assert {*get_args(CoupledName)} == {*DISTRIBUTIONS, "multinomial"} - {*FAMILIES}

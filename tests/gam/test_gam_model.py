@@ -139,7 +139,7 @@ def test_exposures_multiply_the_rate(counts: Data) -> None:
 def test_the_offset_of_the_squared_error_is_subtracted(method: str) -> None:
     X, y = sample(Gaussian())
     start = np.random.default_rng(1).random(len(y))
-    model = BoostedGAM(n_basis=8, method=method)
+    model = BoostedGAM(n_basis=8, method=method, max_iter=100)
     plain = copy.copy(model).fit(X, y - start)
     np.testing.assert_allclose(
         model.fit(X, y, offset=start).coefficients_, plain.coefficients_, atol=1e-12
@@ -188,14 +188,14 @@ def test_a_mapping_and_a_data_frame_are_the_same() -> None:
     pd = pytest.importorskip("pandas")
     data, new = mixed(), mixed(20, seed=1)
     y = response(data)
-    model = BoostedGAM(MIXED).fit(data, y)
+    model = BoostedGAM(MIXED, max_iter=100).fit(data, y)
     assert model.names_ == [
         "bbs(age, df=3)",
         "bols(sex)",
         "bspatial(lon, lat, knots=4)",
         "brandom(id, df=2)",
     ]
-    other = BoostedGAM(MIXED).fit(pd.DataFrame(data), pd.Series(y))
+    other = BoostedGAM(MIXED, max_iter=100).fit(pd.DataFrame(data), pd.Series(y))
     np.testing.assert_array_equal(model.coefficients_, other.coefficients_)
     columns = ["id", "lat", "age", "lon", "sex"]
     np.testing.assert_array_equal(
@@ -205,7 +205,7 @@ def test_a_mapping_and_a_data_frame_are_the_same() -> None:
     assert other.feature_names_in_.tolist() == list(data)
     assert model.n_features_in_ == other.n_features_in_ == 5
     named = [t.with_covariates(k) for k, t in MIXED.items()]
-    again = BoostedGAM(named).fit(data, y)
+    again = BoostedGAM(named, max_iter=100).fit(data, y)
     np.testing.assert_array_equal(again.coefficients_, model.coefficients_)
 
 
@@ -214,7 +214,10 @@ def test_without_learners_every_column_has_one() -> None:
     data = mixed()
     y = response(data)
     model = BoostedGAM(max_iter=20).fit(data, y)
-    assert model.names_ == ["bbs(age)", "bols(sex)", "bbs(lon)", "bbs(lat)", "bbs(id)"]
+    splines = [
+        f"bbs({x}, df=6, boundary='robust')" for x in ("age", "lon", "lat", "id")
+    ]
+    assert model.names_ == [splines[0], "bols(sex)", *splines[1:]]
     backwards = dict(reversed(data.items()))
     np.testing.assert_array_equal(model.predict(backwards), model.predict(data))
     frame = BoostedGAM(max_iter=20).fit(pd.DataFrame(data), y)
@@ -349,7 +352,7 @@ def test_the_order_of_levels_does_not_matter() -> None:
 def test_effects_keep_their_shape(constraint: str, feature: int, order: int) -> None:
     X, y = sample(Poisson())
     learners = [bmono(feature, constraint=constraint), bbs(1 - feature)]
-    model = BoostedGAM(learners, family="poisson").fit(X, y)
+    model = BoostedGAM(learners, family="poisson", outside="linear").fit(X, y)
     effect = model.partial_effect(0, np.linspace(-0.2, 1.2, 300))
     assert np.diff(effect, order).min() > -1e-9
     assert np.ptp(effect) > 0.1
@@ -416,7 +419,7 @@ def test_a_learner_is_found_by_its_name_or_its_features() -> None:
 
 def test_features_of_an_effect_by_name_or_by_position() -> None:
     data = mixed()
-    model = BoostedGAM(MIXED).fit(data, response(data))
+    model = BoostedGAM(MIXED, max_iter=100).fit(data, response(data))
     by_name = model.partial_effect(2, data)
     by_position = model.partial_effect(2, np.column_stack([data["lon"], data["lat"]]))
     np.testing.assert_array_equal(by_name, by_position)
@@ -524,7 +527,7 @@ def test_early_stopping_keeps_the_best_iteration(family: str) -> None:
     risk = model.validation_risk_
     best = int(risk.argmin())
     assert model.n_iter_ == best == len(model.risk_) - 1
-    assert len(risk) - 1 == best + 60 < 500
+    assert len(risk) - 1 == best + max(60, best) < 500
     held = np.zeros(120, bool)
     held[np.random.default_rng(4).permutation(120)[:36]] = True
     other = BoostedGAM(family=family, max_iter=best, method="stacked", **parameters)
@@ -601,7 +604,7 @@ def test_few_rows(family: Family, rows: int) -> None:
     X, y = sample(family, 20)
     X, y = X[:rows], y[:rows]
     try:
-        model = BoostedGAM(family=family, max_iter=10).fit(X, y)
+        model = BoostedGAM(family=family, max_iter=10, learning_rate=0.1).fit(X, y)
     except ValueError as error:
         assert str(error).startswith(("y of the", "delta of"))  # noqa: PT017
         return
@@ -626,7 +629,10 @@ def test_a_prediction_reads_rows_in_blocks(
 ) -> None:
     X, y = counts
     data = mixed()
-    models = [fit().fit(X, y), BoostedGAM(MIXED).fit(data, response(data))]
+    models = [
+        fit().fit(X, y),
+        BoostedGAM(MIXED, max_iter=100).fit(data, response(data)),
+    ]
     inputs: list[Any] = [X, data]
     start = np.linspace(0, 1, 200)
     whole = [model.predict(Z) for model, Z in zip(models, inputs, strict=True)]
@@ -689,14 +695,14 @@ def test_importances_are_in_the_order_of_columns_with_integer_names() -> None:
         frame = pd.DataFrame(X, columns=names)
         with_factor = frame.assign(g=["u", "v"] * 50).rename(columns={"g": 30})
         for model, given in (
-            (BoostedGAM(), frame),
-            (BoostedGAM({names[0]: bbs()}), frame),
-            (BoostedGAM(), with_factor),
+            (BoostedGAM(max_iter=50), frame),
+            (BoostedGAM({names[0]: bbs()}, max_iter=50), frame),
+            (BoostedGAM(max_iter=50), with_factor),
         ):
             found = model.fit(given, y).feature_importances_
             assert len(found) == given.shape[1]
             assert found[0] > 0.9
-            assert next(iter(model.importance())) == f"bbs({names[0]})"
+            assert next(iter(model.importance())).startswith(f"bbs({names[0]}")
 
 
 def test_columns_of_the_same_name_raise() -> None:
@@ -779,5 +785,5 @@ def test_a_fit_forgets_the_risk_of_an_earlier_validation() -> None:
     X = np.random.default_rng(0).random((20, 1))
     model = BoostedGAM(early_stopping=True).fit(X, X[:, 0])
     assert hasattr(model, "validation_risk_")
-    model.set_params(early_stopping=False).fit(X, X[:, 0])
+    model.set_params(early_stopping=False, max_iter=10).fit(X, X[:, 0])
     assert not hasattr(model, "validation_risk_")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,8 +24,10 @@ from gpusolve.gam import (
     bspatial,
     cv_stop,
 )
+from gpusolve.gam._plots.draw import MARGIN, limits_of, values_with_data
 from gpusolve.gam._plots.effects import Axis, Effect, effect_of
-from gpusolve.gam._plots.plot import MARGIN, shared_limits
+from gpusolve.gam._plots.plot import MAX_BARS, shared_limits
+from gpusolve.gam.families import Binomial
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib draws the plots")
 matplotlib.use("Agg")
@@ -31,6 +35,11 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
 N = 150
+LONG = [
+    "Mecklenburg-Vorpommern", "North Rhine-Westphalia", "Free State of Saxony",
+    "Berlin",
+    "a name that is so long that nobody reads it to its end",
+]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +108,7 @@ def test_effects_of_every_kind(kind: str) -> None:
         values = d[axis.name]
         if axis.is_factor:
             assert axis.points.tolist() == sorted(set(values.tolist()))
+            assert axis.counts == tuple(np.unique(values, return_counts=True)[1])
         else:
             np.testing.assert_array_equal(
                 axis.points[[0, -1]], [values.min(), values.max()]
@@ -168,26 +178,45 @@ def make_effect(lower: float, upper: float, *bounds: float) -> Effect:
     return Effect("bbs(x)", (axis,), (), {}, values, *drawn)
 
 
-def test_effects_of_similar_heights_share_a_scale() -> None:
-    extents = [(-1, 1), (-0.1, 0.2), (0, 0.4), (0, 0.39), (5, 5.01), (0, 0)]
-    limits = shared_limits([make_effect(*extent) for extent in extents])
-    # Heights: 2, 0.3, 0.4, 0.39, 0.01, 0. A fifth of 2 is 0.4.
-    high, middle, low = 2 * MARGIN, 0.49 * MARGIN, 0.01 * MARGIN
-    expected = [
-        (-1 - high, 1 + high),
-        (-0.1 - middle, 0.39 + middle),
-        (-1 - high, 1 + high),
-        (-0.1 - middle, 0.39 + middle),
-        (5 - low, 5.01 + low),
-        (-1, 1),
-    ]
-    np.testing.assert_allclose(limits, expected)
-    assert shared_limits([]).shape == (0, 2)
+def make_map(values: np.ndarray, rug: np.ndarray) -> Effect:
+    points = np.linspace(0, 4, 5)
+    axes = (Axis("x", points, rug[:, 0], False), Axis("y", points, rug[:, 1], False))
+    return Effect("bspatial(x, y)", axes, (), {}, values)
+
+
+def test_effects_share_a_scale_unless_each_has_its_own() -> None:
+    effects = [make_effect(-1, 1), make_effect(0, 3), make_effect(0, 1e-3)]
+    for j, (lower, upper) in enumerate([(-1, 1), (0, 3), (0, 1e-3)]):
+        margin = MARGIN * (upper - lower)
+        assert shared_limits(effects, j, True) == pytest.approx((-1.2, 3.2))
+        own = shared_limits(effects, j, False)
+        assert own == pytest.approx((lower - margin, upper + margin))
+
+
+def test_a_constant_effect_has_a_scale() -> None:
+    assert limits_of([make_effect(2, 2)]) == (1, 3)
+
+
+def test_coefficients_have_their_own_scale() -> None:
+    effects = [make_effect(-1, 1), replace(make_effect(0, 9), multipliers=("z",))]
+    assert shared_limits(effects, 0, True) == pytest.approx((-1.1, 1.1))
+    assert shared_limits(effects, 1, True) == pytest.approx((-0.45, 9.45))
 
 
 def test_bounds_of_effects_are_within_their_scale() -> None:
-    (limits,) = shared_limits([make_effect(0, 1, -2.0, 3.0)])
-    np.testing.assert_allclose(limits, [-2 - 5 * MARGIN, 3 + 5 * MARGIN])
+    limits = limits_of([make_effect(0, 1, -2.0, 3.0)])
+    assert limits == pytest.approx((-2 - 5 * MARGIN, 3 + 5 * MARGIN))
+
+
+def test_maps_are_drawn_within_the_hull_of_the_data() -> None:
+    """A triangle: the grid has 15 points in it, also on its sides."""
+    rug = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [1.0, 1.0]])
+    values = np.add.outer(np.arange(5.0), np.arange(5.0))
+    effect = make_map(values, rug)
+    assert sorted(values_with_data(effect)) == sorted(values[values <= 4])
+    assert limits_of([effect]) == pytest.approx((-0.2, 4.2))
+    line = rug[:, [0, 0]]
+    assert len(values_with_data(make_map(values, line))) == 25
 
 
 # ---- figures -------------------------------------------------------------------------
@@ -205,11 +234,11 @@ def test_the_figure_of_a_model() -> None:
     axes = axes_by_title(model.plot())
     d = data()
 
-    curve = axes["x"].lines[1]
+    curve, rug, _ = axes["x"].lines
     expected = model.partial_effect(0, {"x": curve.get_xdata()})
     expected = expected - model.partial_effect(0, d).mean()
     np.testing.assert_allclose(curve.get_ydata(), expected, atol=1e-12)
-    np.testing.assert_array_equal(axes["x"].lines[2].get_xdata(), d["x"])
+    np.testing.assert_array_equal(rug.get_xdata(), d["x"])
 
     bars = [bar.get_height() for bar in axes["g"].patches]
     levels = {"g": np.array(["a", "b", "c"])}
@@ -217,46 +246,132 @@ def test_the_figure_of_a_model() -> None:
     expected = expected - model.partial_effect("bols(g)", d).mean()
     np.testing.assert_allclose(bars, expected, atol=1e-12)
     names = [label.get_text() for label in axes["g"].get_xticklabels()]
-    assert names == ["a", "b", "c"]
+    counts = [int((d["g"] == level).sum()) for level in "abc"]
+    assert names == [f"{level}\nn={n}" for level, n in zip("abc", counts, strict=True)]
 
     (positions,) = axes["lon, lat"].lines
     np.testing.assert_array_equal(positions.get_xdata(), d["lon"])
     np.testing.assert_array_equal(positions.get_ydata(), d["lat"])
 
-    at = axes["x by z"].lines[1].get_xdata()
+    at = axes["x by z"].lines[0].get_xdata()
     coefficient = model.partial_effect(3, {"x": at, "z": np.ones(len(at))})
     np.testing.assert_allclose(
-        axes["x by z"].lines[1].get_ydata(), coefficient, atol=1e-12
+        axes["x by z"].lines[0].get_ydata(), coefficient, atol=1e-12
     )
 
     groups = axes["lat by g"]
     legend = [text.get_text() for text in groups.get_legend().get_texts()]
     assert legend == ["a", "b", "c"]
-    reference = groups.lines[1].get_ydata()
-    assert np.ptp(reference) == 0
-    assert np.ptp(groups.lines[2].get_ydata()) > 0
+    assert np.ptp(groups.lines[0].get_ydata()) == 0
+    assert np.ptp(groups.lines[1].get_ydata()) > 0
+    box = groups.get_legend().get_window_extent()
+    assert box.x0 >= groups.get_window_extent().x1
 
-    np.testing.assert_array_equal(axes["risk"].lines[0].get_ydata(), model.risk_)
-    widths = [bar.get_width() for bar in axes["reduction of the risk"].patches]
+    means = model.risk_ / N
+    np.testing.assert_array_equal(axes["risk"].lines[0].get_ydata(), means)
+    widths = [bar.get_width() for bar in axes["importance"].patches]
     importance = [part for part in model.importance().values() if part]
     np.testing.assert_allclose(widths, importance)
-    named = [t.get_text() for t in axes["reduction of the risk"].get_yticklabels()]
+    named = [t.get_text() for t in axes["importance"].get_yticklabels()]
     assert [title for title in axes if title][: len(named)] == named
 
 
-def test_a_small_effect_is_not_flattened_and_scales_are_not_repeated() -> None:
+def test_axes_say_what_they_show() -> None:
+    d = data()
+    y = np.random.default_rng(0).poisson(4, N)
+    model = BoostedGAM([bbs("x"), bbs("x", by="z")], family="poisson", max_iter=9)
+    figure = model.fit(d, y).plot([0, 1])
+    assert figure.get_suptitle() == "poisson, 9 steps"
+    axes = axes_by_title(figure)
+    assert axes["x"].get_ylabel() == "effect on the log mean"
+    assert axes["x by z"].get_ylabel() == "effect per unit of z"
+    assert axes["risk"].get_ylabel() == "mean loss"
+
+    classes = np.array(["no", "yes"])[y % 2]
+    for family, scale in (("binomial", "half logit"), (Binomial("logit"), "logit")):
+        binary = BoostedGAMClassifier([bbs("x")], family=family, max_iter=9)
+        figure = binary.fit(d, classes).plot()
+        assert figure.get_suptitle() == "binomial, 9 steps: yes"
+        assert axes_by_title(figure)["x"].get_ylabel() == f"effect on the {scale}"
+
+
+@pytest.mark.parametrize("share_scale", [True, False])
+def test_a_small_effect_is_as_flat_as_it_is_unless_scales_differ(
+    share_scale: bool,
+) -> None:
     d = data()
     y = d["x"] + 0.9 * d["z"] / np.ptp(d["z"]) + 0.01 * d["lat"] / 10
     terms = [bols("x"), bols("z"), bols("lat")]
     model = BoostedGAM(terms, max_iter=2000, learning_rate=0.5).fit(d, y)
-    axes = axes_by_title(model.plot(["x", "z", "lat"]))
-    assert axes["x"].get_ylim() == axes["z"].get_ylim()
-    assert np.ptp(axes["lat"].get_ylim()) < 0.02
-    labelled = [
-        bool(axes[name].yaxis.get_tick_params()["labelleft"])
-        for name in ["x", "z", "lat"]
+    axes = axes_by_title(model.plot(["x", "z", "lat"], share_scale=share_scale))
+    same = axes["x"].get_ylim() == axes["z"].get_ylim() == axes["lat"].get_ylim()
+    assert same == share_scale
+    assert (np.ptp(axes["lat"].get_ylim()) < 0.02) == (not share_scale)
+
+
+def overlap(labels: list[Any]) -> bool:
+    boxes = [label.get_window_extent() for label in labels]
+    return any(a.overlaps(b) for a, b in pairwise(boxes))
+
+
+@together(
+    "levels",
+    [["f", "m"], [*"ABCDEFGH"], LONG, [f"level {j}" for j in range(20)]],
+    ids=len,
+)
+def test_names_of_levels_do_not_run_into_each_other(levels: list[str]) -> None:
+    d = {"g": np.resize(levels, N)}
+    model = BoostedGAM([bols("g")], max_iter=50).fit(d, np.arange(N) % len(levels))
+    figure = model.plot()
+    figure.canvas.draw()
+    axis = axes_by_title(figure)["g"]
+    upright = levels == ["f", "m"]
+    labels = axis.get_xticklabels() if upright else axis.get_yticklabels()
+    assert len(labels) == len(levels)
+    assert not overlap(labels)
+    drawn = [
+        patch.get_height() if upright else patch.get_width() for patch in axis.patches
     ]
-    assert labelled == [True, False, True]
+    effect = effect_of(model, 0)
+    np.testing.assert_array_equal(drawn, effect.values)
+
+
+@together(("learners", "shape"), [(1, (1, 2)), (2, (2, 2)), (4, (2, 3)), (7, (3, 3))])
+def test_few_cells_are_empty(learners: int, shape: tuple[int, int]) -> None:
+    X = np.random.default_rng(0).random((40, learners))
+    figure = BoostedGAM(max_iter=200).fit(X, X.sum(axis=1)).plot(range(learners))
+    assert len(figure.axes) == learners + 1 + (learners > 1)
+    cell = figure.subfigs[0].bbox
+    shares = (
+        round(figure.bbox.height / cell.height),
+        round(figure.bbox.width / cell.width),
+    )
+    assert shares == shape
+
+
+def test_the_importance_of_many_learners_is_cut_off() -> None:
+    X = np.random.default_rng(0).random((60, MAX_BARS + 3))
+    model = BoostedGAM([bols(j) for j in range(X.shape[1])], max_iter=300)
+    figure = model.fit(X, X.sum(axis=1)).plot()
+    axes = axes_by_title(figure)
+    assert len(figure.axes) == X.shape[1] + 2
+    widths = [bar.get_width() for bar in axes["importance"].patches]
+    largest = sorted(model.importance().values(), reverse=True)[:MAX_BARS]
+    np.testing.assert_allclose(widths, largest)
+
+
+def test_the_numbers_at_the_axis_of_a_risk_can_be_read() -> None:
+    """Plain numbers for a risk that falls little, powers of ten for a steep risk."""
+    d = data()
+    x = d["x"]
+    flat = BoostedGAM([bols("x")], max_iter=20).fit(d, 0.1 * x + np.sin(99 * x) + 1e3)
+    figure = flat.plot()
+    figure.canvas.draw()
+    axis = axes_by_title(figure)["risk"]
+    assert axis.get_yscale() == "linear"
+    assert axis.yaxis.get_offset_text().get_text() == ""
+    steep = BoostedGAM([bols("x")], max_iter=200).fit(d, x)
+    assert axes_by_title(steep.plot())["risk"].get_yscale() == "log"
 
 
 def test_maps_share_their_colours() -> None:
@@ -319,9 +434,12 @@ def test_folds_are_drawn_in_the_figure_of_a_model() -> None:
     model = fitted(bbs("x"), bols("g"))
     cv = cv_stop(model, n_folds=3, random_state=0)
     figure = model.plot(cv=cv)
-    title = f"risk of rows left out: least after {cv.best_iteration}"
-    assert title in axes_by_title(figure)
-    assert len(figure.axes) == 5
+    axis = axes_by_title(figure)[f"risk: least after {cv.best_iteration}"]
+    training, *folds, mean, _ = axis.lines
+    np.testing.assert_array_equal(training.get_ydata(), model.risk_ / N)
+    np.testing.assert_array_equal([line.get_ydata() for line in folds], cv.risk)
+    np.testing.assert_array_equal(mean.get_ydata(), cv.mean)
+    assert len(figure.axes) == 4
 
 
 def test_a_class_of_several() -> None:
@@ -329,20 +447,22 @@ def test_a_class_of_several() -> None:
     terms = [bbs("x"), bbs("z")]
     model = BoostedGAMClassifier(terms, max_iter=9).fit(d, d["g"])
     for fit in range(3):
-        axes = axes_by_title(model.plot(["x"], fit=fit))
-        curve = axes["x"].lines[1]
+        figure = model.plot(["x"], fit=fit)
+        assert figure.get_suptitle().endswith(f": {'abc'[fit]}")
+        axes = axes_by_title(figure)
+        curve = axes["x"].lines[0]
         expected = model.partial_effect(0, {"x": curve.get_xdata()}, fit=fit)
         level = model.partial_effect(0, d, fit=fit).mean()
         np.testing.assert_allclose(curve.get_ydata(), expected - level, atol=1e-12)
         np.testing.assert_array_equal(
-            axes["risk"].lines[0].get_ydata(), model.risk_[fit]
+            axes["risk"].lines[0].get_ydata(), model.risk_[fit] / N
         )
 
 
 def test_a_model_without_effects() -> None:
     d = data()
     model = BoostedGAM([bbs("x")], max_iter=0).fit(d, response(d))
-    assert list(axes_by_title(model.plot())) == ["risk", "reduction of the risk"]
+    assert list(axes_by_title(model.plot())) == ["risk"]
 
 
 def test_matplotlib_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,12 @@ class Training:
         return np.ones(self.rows) if given is None else on_host(given)
 
     @property
+    def response_on_host(self) -> NDArray[np.float64]:
+        """The response of each row, (n,), on the host; of several, the class."""
+        y = on_host(self.y)
+        return np.asarray(y if y.ndim == 1 else y.argmax(axis=0))
+
+    @property
     def device(self) -> Device | None:
         """The device of all arrays; None for the host."""
         return device_of(self.frame.like)

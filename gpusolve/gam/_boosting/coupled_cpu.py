@@ -81,7 +81,9 @@ class CoupledPasses(Passes):
         self.scales: dict[int, float] = {}
         if self.is_scaled:
             f = self.by_predictor(self.f)
-            self.bends = self.family.curvature(self.y, f, self.nuisance)
+            h = self.family.curvature(self.y, f, self.nuisance)
+            w = self.model_weights
+            self.bends = h if w is None else apply_weights(h, w)
         scores = self.scores().reshape(-1, self.predictors, len(self.problem))
         if self.family.update == "joint":
             return np.repeat(scores.sum(axis=1).argmax(axis=1), self.predictors)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._device.arrays import namespace
 from .._conventions import check_choice
 from .._inputs import whole_or_scaled
-from .patience import generator
+from .batch import Fits, Settings, Training, make_fits
 
 Floats = NDArray[np.float64]
 
@@ -133,3 +135,57 @@ def counts_of(some: Any, rows: int) -> NDArray[np.intp]:
             f"whose weight is not 0, got {some!r:.60}"
         )
     return np.bincount(index.astype(np.intp), minlength=rows)
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """A generator from None, a seed, a ``Generator`` or a ``RandomState``."""
+    if isinstance(random_state, np.random.RandomState):
+        random_state = random_state.randint(2**31)
+    return np.random.default_rng(random_state)
+
+
+def deal_folds(y: Any, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """The fold of each row, so that all folds have nearly the same distribution of y.
+
+    Of `count` rows that are neighbours in the order of y, each fold gets a random row.
+
+    Examples
+    --------
+    >>> y = np.array([1.0, 9.0, 2.0, 7.0, 8.0, 3.0])
+    >>> fold = deal_folds(y, 2, np.random.default_rng(0))
+    >>> fold[0] != fold[2] and fold[5] != fold[3] and fold[4] != fold[1]
+    np.True_
+    """
+    order = np.lexsort([rng.random(len(y)), y])
+    blocks = -(-len(y) // count)
+    dealt = rng.permuted(np.tile(np.arange(count), (blocks, 1)), axis=1)
+    fold = np.empty(len(y), np.intp)
+    fold[order] = dealt.reshape(-1)[: len(y)]
+    return fold
+
+
+def fits_of_folds(settings: Settings, data: Training, folds: Folds) -> Fits:
+    """All folds as a batch; all responses of a fold, if there are several."""
+    xp = namespace(data.y)
+    weights, out_of_bag = map(xp.asarray, folds)
+    if data.y.ndim == 2:
+        several = len(data.y)
+        data = replace(data, y=xp.tile(data.y, (len(weights), 1)))
+        weights = xp.repeat(weights, several, axis=0)
+        out_of_bag = xp.repeat(out_of_bag, several, axis=0)
+    return make_fits(settings, data, weights, out_of_bag)
+
+
+def mean_losses(risks: Floats, folds: Folds) -> Floats:
+    """The mean loss of the rows left out of each fold, from the risks of all fits.
+
+    The risks are (F, steps + 1), the result is (B, steps + 1): the responses of a fold
+    are added.
+    """
+    total = by_fold(risks, len(folds.weights)).sum(axis=1)
+    return np.asarray(total / folds.out_of_bag.sum(axis=1)[:, None])
+
+
+def by_fold(values: NDArray[np.float64], folds: int) -> NDArray[np.float64]:
+    """The values of all fits, (F, ...), as (folds, responses, ...)."""
+    return values.reshape(folds, -1, *values.shape[1:])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-RISE = 0.01
-"""A risk rises if it exceeds the least risk before by this share of its decrease.
-Medians, quantiles and adaptive parameters cause smaller rises."""
+RISE = 0.1
+"""A risk rises if it exceeds the least risk before by this share of its decrease. Steps
+towards medians and quantiles cause smaller rises."""
 
 FALL = 0.01
 """A risk is still falling if the last tenth of the steps have this share of its
@@ -22,7 +22,7 @@ def first_rise(risk: NDArray[np.float64]) -> int | None:
 
     Examples
     --------
-    >>> first_rise(np.array([10.0, 4.0, 2.0, 2.01, 2.0, 2.5]))
+    >>> first_rise(np.array([10.0, 4.0, 2.0, 2.1, 2.0, 3.0]))
     5
     """
     least = np.minimum.accumulate(risk, axis=-1)
@@ -41,5 +41,7 @@ def late_share(risk: NDArray[np.float64]) -> float:
     0.1
     """
     decrease = float(risk[0] - risk[-1])
-    late = float(risk[len(risk) - 1 - len(risk) // 10] - risk[-1])
-    return late / decrease if decrease > 0 else 0.0
+    if not decrease > 0:
+        return 0.0
+    steps = len(risk) - 1
+    return float(risk[-1 - max(1, steps // 10)] - risk[-1]) / decrease

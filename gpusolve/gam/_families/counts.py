@@ -130,6 +130,7 @@ class Hurdle(NegativeBinomial):
     """
 
     name = "hurdle"
+    effect_on = "the log of mu"
 
     def check(self, y: Array) -> None:
         super().check(y)

@@ -54,6 +54,36 @@ def _shape(target: np.float64) -> float:
     return float(1 / t)
 
 
+class Truncation(NamedTuple):
+    """Negative binomial counts above zero, with mean ``mu = exp(f)``.
+
+    Attributes
+    ----------
+    exponent : Array
+        ``-log P(y = 0)``.
+    share : Array
+        ``P(y > 0)``, divided by ``exp(log_rest)``.
+    log_rest : Array
+        0, or negative where the share would underflow: it is proportional to mu there.
+    pull : Array
+        ``theta mu / (theta + mu)``, divided by ``exp(log_rest)``.
+    """
+
+    exponent: Array
+    share: Array
+    log_rest: Array
+    pull: Array
+
+
+def truncation(f: Array, theta: Array) -> Truncation:
+    """The truncation at zero of counts with these parameters, which broadcast."""
+    xp, log_theta = namespace(f), namespace(f).log(theta)
+    raised = xp.maximum(f, xp.minimum(log_theta, 0.0) + LEAST_LOG)
+    exponent = theta * xp.logaddexp(0, raised - log_theta)
+    pull = theta * special(f).expit(raised - log_theta)
+    return Truncation(exponent, -xp.expm1(-exponent), f - raised, pull)
+
+
 def each_fit(
     estimate: Callable[[Array, Array, Array | None], float],
     y: Array,
@@ -93,36 +123,6 @@ def most_likely(
     return math.exp(new)
 
 
-class Truncation(NamedTuple):
-    """Negative binomial counts above zero, with mean ``mu = exp(f)``.
-
-    Attributes
-    ----------
-    exponent : Array
-        ``-log P(y = 0)``.
-    share : Array
-        ``P(y > 0)``, divided by ``exp(log_rest)``.
-    log_rest : Array
-        0, or negative where the share would underflow: it is proportional to mu there.
-    pull : Array
-        ``theta mu / (theta + mu)``, divided by ``exp(log_rest)``.
-    """
-
-    exponent: Array
-    share: Array
-    log_rest: Array
-    pull: Array
-
-
-def truncation(f: Array, theta: Array) -> Truncation:
-    """The truncation at zero of counts with these parameters, which broadcast."""
-    xp, log_theta = namespace(f), namespace(f).log(theta)
-    raised = xp.maximum(f, xp.minimum(log_theta, 0.0) + LEAST_LOG)
-    exponent = theta * xp.logaddexp(0, raised - log_theta)
-    pull = theta * special(f).expit(raised - log_theta)
-    return Truncation(exponent, -xp.expm1(-exponent), f - raised, pull)
-
-
 def negative_binomial_theta(
     y: Array, f: Array, w: Array | None, *, truncated: bool = False
 ) -> Array:
@@ -133,7 +133,7 @@ def negative_binomial_theta(
     return each_fit(partial(_theta, truncated=truncated), y, f, w)
 
 
-def _theta(y: Array, f: Array, w: Array | None, *, truncated: bool) -> float:
+def _theta(y: Array, f: Array, w: Array | None, truncated: bool) -> float:
     """Theta of one fit; `MOST` unless the variance exceeds Poisson's.
 
     The likelihood then increases with ``1 / theta`` at 0.
@@ -151,11 +151,11 @@ def _theta(y: Array, f: Array, w: Array | None, *, truncated: bool) -> float:
     distinct, place = namespace(y).unique(y, return_inverse=True)
 
     def derivatives(theta: float) -> tuple[float, float]:
-        first, second = _derivatives(distinct, place, f, w, theta)
+        found = _derivatives(distinct, place, f, w, theta)
         if not truncated:
-            return first, second
+            return found
         more = _truncation_derivatives(f, w, theta)
-        return first + more[0], second + more[1]
+        return found[0] + more[0], found[1] + more[1]
 
     return most_likely(square / excess, derivatives)
 

@@ -50,6 +50,11 @@ class Family(ABC):
     """As in ``BoostedGAM(family=name)``."""
 
     @property
+    def effect_on(self) -> str:
+        """What the additive predictor is, as plots say: effect on the log mean."""
+        return "the predictor"
+
+    @property
     def predictors(self) -> int:
         """The number of additive predictors of a response."""
         return 1
@@ -142,7 +147,7 @@ class Family(ABC):
     def arrange(self, y: Array) -> Any:
         """What `weighted_gradient` and `risks` read of y, which all their calls share.
 
-        Families whose rows depend on each other have methods of their own for them.
+        Families whose rows depend on each other have these three methods of their own.
         """
         return y
 

@@ -14,6 +14,8 @@ from .location import weighted_mean, weighted_sum
 class LogLink(Family):
     """A family of the mean ``exp(f)``; the offset is the log of the weighted mean."""
 
+    effect_on = "the log mean"
+
     def offset(self, y: Array, w: Array | None) -> float:
         rows = len(y) if w is None else float(w.sum())
         return math.log(at_least_half_a_row(y, w) / rows)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
-from .classes import NumberedFamily
+from .._conventions import check_integer
+from .classes import ProbabilityFamily
 from .family import CoupledFamily
 from .location import weighted_sum
 
 
 @dataclass(frozen=True)
-class Multinomial(NumberedFamily, CoupledFamily):
+class Multinomial(CoupledFamily, ProbabilityFamily):
     """The negative log likelihood of K classes, with a predictor for each class.
 
     ``P(y = k) = exp(f_k) / sum_i exp(f_i)``, and the gradient is the indicator of class
@@ -27,11 +28,13 @@ class Multinomial(NumberedFamily, CoupledFamily):
 
     Parameters
     ----------
-    classes : int
-        The number K of classes; y is 0, 1, .., K - 1.
+    classes : int, optional
+        The number K of classes; y is 0, 1, .., K - 1. `BoostedGAMClassifier` replaces
+        it by the number of the classes in its data.
     """
 
     name = "multinomial"
+    effect_on = "the log odds"
     update = "joint"
 
     @property
@@ -66,10 +69,12 @@ class Multinomial(NumberedFamily, CoupledFamily):
         odds = xp.exp(f - f.max(axis=0))
         return odds / odds.sum(axis=0)
 
+    def for_classes(self, count: int) -> Multinomial:
+        return replace(self, classes=count)
+
     def log_probabilities(self, f: Array, s: Array) -> Array:
-        xp = namespace(f)
-        odds = (f - f.max(axis=0)).T
-        return odds - xp.log(xp.exp(odds).sum(axis=1, keepdims=True))
+        xp, odds = namespace(f), f - f.max(axis=0)
+        return (odds - xp.log(xp.exp(odds).sum(axis=0))).T
 
     def _indicators(self, y: Array, ndim: int = 2) -> Array:
         """Whether y is each class, (K, .., n)."""

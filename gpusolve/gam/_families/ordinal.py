@@ -39,6 +39,7 @@ class PropOdds(NumberedFamily):
     """
 
     name = "prop_odds"
+    effect_on = "the log odds of higher classes"
     classes: int = 3
 
     @property

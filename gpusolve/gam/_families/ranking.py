@@ -49,6 +49,7 @@ class AUC(ClassFamily):
     """
 
     name = "auc"
+    effect_on = "the score"
 
     @property
     def has_one_loss(self) -> bool:

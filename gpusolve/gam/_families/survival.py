@@ -195,6 +195,7 @@ class CoxPH(SurvivalFamily):
     """
 
     name = "coxph"
+    effect_on = "the log hazard"
     order, has_steps = -1, True
 
     def arrange(self, y: Array) -> RiskSets:
@@ -417,6 +418,7 @@ class Weibull(AcceleratedFailure):
     """
 
     name = "weibull"
+    effect_on = "the log time"
 
     def standard(self, z: Array, event: Array) -> Array:
         return namespace(z).exp(z) - event * z
@@ -442,6 +444,7 @@ class LogLogistic(AcceleratedFailure):
     """
 
     name = "log_logistic"
+    effect_on = "the log time"
 
     def standard(self, z: Array, event: Array) -> Array:
         return (1.0 + event) * namespace(z).logaddexp(0, z) - event * z
@@ -468,6 +471,7 @@ class LogNormal(AcceleratedFailure):
     """
 
     name = "log_normal"
+    effect_on = "the log time"
 
     def standard(self, z: Array, event: Array) -> Array:
         normal = 0.5 * z * z + HALF_LOG_TWO_PI

@@ -15,7 +15,7 @@ from ..._device.launch import pieces
 from .. import _inputs
 from .._boosting.path import Path
 from .._conventions import Estimator, check_choice, check_integer
-from .._terms.frame import Frame, Name
+from .._terms.frame import Frame, Level, Name
 from .._terms.rows import Rows
 from .._terms.term import Term
 from ..families import Family
@@ -49,6 +49,7 @@ class FittedModel(Estimator):
     paths_: list[Path]
     risk_: NDArray[np.float64]
     rug_: dict[Name, NDArray[Any]]
+    level_counts_: dict[Name, dict[Level, int]]
     selected_: NDArray[np.int32]
     terms_: list[Term]
 
@@ -192,17 +193,18 @@ class FittedModel(Estimator):
         return np.stack([path.coef(len(self.terms_), step) for path in self.paths_])
 
     def _start(self, X: Any, frame: Frame, offset: Any) -> Array:
-        """The additive predictors before the first iteration, (F, n).
-
-        The offset is the given offset, or the formula's.
-        """
+        """The additive predictors before the first iteration, (F, n)."""
         xp = namespace(frame.like)
-        if offset is None:
-            offset = self._own_offset(X)
         start = xp.asarray(self._intercepts())[:, None]
         f = xp.zeros((len(start), frame.rows)) + start
-        added = _inputs.start_of(offset, frame.like)
+        added = self._offset(X, frame, offset)
         return f if added is None else f + added
+
+    def _offset(self, X: Any, frame: Frame, offset: Any) -> Array | None:
+        """The given offset, or the formula's: (n,), a number, or None."""
+        return _inputs.start_of(
+            self._own_offset(X) if offset is None else offset, frame.like
+        )
 
     def _own_offset(self, X: Any) -> Any:
         """The offset of the formula, or None."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._device.arrays import on_host
 from .._boosting.trend import FALL, late_share
 from .._plots.effects import Samples
 from .._plots.plot import Risks, plot
@@ -17,8 +18,10 @@ from .._selection.importance import (
     risk_shares,
     selection_frequencies,
 )
+from ..explanation import Explanation
 from ..store import save
 from ..summary import Line, Summary
+from .export import write_python
 from .fitted import FittedModel
 
 Floats = NDArray[np.float64]
@@ -92,6 +95,63 @@ class Insight(FittedModel):
         total = found.sum()
         return found / total if total > 0 else found
 
+    def explain(
+        self,
+        X: Any,
+        *,
+        iteration: int | None = None,
+        offset: Any = None,
+        fit: int | str = 0,
+    ) -> Explanation:
+        """What each learner contributes to the prediction of each row.
+
+        Parameters
+        ----------
+        X, iteration, offset
+            As for `BoostedGAM.predict`.
+        fit : int or str, optional
+            The class of several, or the parameter of a distribution: its index or name.
+
+        Returns
+        -------
+        Explanation
+            A table, and a picture for each row.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gpusolve.gam import BoostedGAM
+        >>> X = np.random.default_rng(0).random((200, 2))
+        >>> model = BoostedGAM().fit(X, np.sin(6 * X[:, 0]) + X[:, 1])
+        >>> found = model.explain(X[:2])
+        >>> found.names, found.contributions.shape
+        (('bbs(0)', 'bbs(1)'), (2, 2))
+        >>> total = found.intercept + found.contributions.sum(axis=1)
+        >>> np.allclose(total, model.predict(X[:2]), rtol=1e-14)
+        True
+        """
+        index, is_alone = self._fit_index(fit), self.family_.predictors == 1
+        effects = on_host(self.effects(X, iteration=iteration, fit=index))
+        frame = self._covariates(X)
+        with frame.current():
+            added = self._offset(X, frame, offset)
+        start = np.zeros(frame.rows) if added is None else on_host(added)
+        intercept = float(self._intercepts()[index])
+        link = intercept + start
+        for column in effects.T:
+            link = link + column
+        return Explanation(
+            tuple(self.names_),
+            intercept,
+            np.broadcast_to(start, link.shape),
+            effects,
+            link,
+            self.family_.response(link) if is_alone else link,
+            frame.on_host(),
+            tuple(term.columns for term in self.terms_),
+            self._effect_on(index),
+        )
+
     def summary(self) -> Summary:
         """The fit and the contribution of each learner; it prints as a table.
 
@@ -157,6 +217,7 @@ class Insight(FittedModel):
         samples: Samples | None = None,
         level: float = 0.95,
         fit: int | str = 0,
+        share_scale: bool = True,
     ) -> Any:
         """Draw the effects, the risk, and how much each learner reduced it.
 
@@ -173,16 +234,17 @@ class Insight(FittedModel):
             The share of the samples between the bounds.
         fit : int or str, optional
             The class of several, or the parameter of a distribution: its index or name.
+        share_scale : bool, optional
+            Whether all effects are drawn on the same scale, or each on its own.
 
         Returns
         -------
         matplotlib.figure.Figure
-            A curve for a numeric feature, bars for a factor, a curve for each level of
-            a factor, and a map for two numeric features, with the positions of some
-            training data. Each effect is centred over these; but the effect of a
-            feature that multiplies others (``by=``) is its coefficient. Effects share a
-            scale, unless an effect would be more than five times as high as another.
-            So do maps.
+            A curve for a numeric feature, bars for a factor with the numbers of rows, a
+            curve for each level of a factor, and a map for two numeric features, within
+            the convex hull of some training data. Each effect is centred over these;
+            but the effect of a feature that multiplies others (``by=``) is its
+            coefficient, which has its own scale. Maps share their colours.
 
         Raises
         ------
@@ -190,8 +252,66 @@ class Insight(FittedModel):
             If matplotlib is not installed.
         """
         self._check_is_fitted()
-        index = self._fit_index(fit)
-        return plot(self, learners, cv=cv, samples=samples, level=level, fit=index)
+        return plot(
+            self,
+            learners,
+            cv=cv,
+            samples=samples,
+            level=level,
+            fit=self._fit_index(fit),
+            share_scale=share_scale,
+        )
+
+    def _title(self, fit: int) -> str:
+        """What was fitted, for a picture; also the class or the parameter."""
+        title, names = f"{self.family_.name}, {self.n_iter_} steps", self._fit_names()
+        if len(self.paths_) == 1:  # the second of two classes, or no class alone
+            fit, names = -1, names if len(names) == 2 else []
+        return f"{title}: {names[fit]}" if names else title
+
+    def _effect_on(self, fit: int) -> str:
+        """What the additive predictor of a class or parameter is."""
+        return self.family_.effect_on
+
+    def to_python(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as a Python module that needs NumPy only.
+
+        Its functions ``predict(X, offset)`` and ``predict_link`` return what the
+        methods of the model return on a CPU, bit for bit; of a classifier also
+        ``predict_proba``. `X` is a matrix, a data frame or a mapping of columns. The
+        columns of a formula have the names in the learners: a transformation is not in
+        the module, but a column, such as ``"log(x)"``; the formula's offset must be
+        given.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Such as ``"scorer.py"``.
+
+        Raises
+        ------
+        TypeError
+            For a kernel learner, or a function of yours.
+        ValueError
+            For a family whose response the module does not have.
+
+        Examples
+        --------
+        >>> import runpy
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> import numpy as np
+        >>> from gpusolve.gam import BoostedGAM
+        >>> X = np.random.default_rng(0).random((100, 2))
+        >>> model = BoostedGAM().fit(X, np.sin(6 * X[:, 0]))
+        >>> path = Path(mkdtemp()) / "scorer.py"
+        >>> model.to_python(path)
+        >>> scorer = runpy.run_path(str(path))
+        >>> np.array_equal(scorer["predict"](X), model.predict(X))
+        True
+        """
+        self._check_is_fitted()
+        write_python(self, path)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a JSON file; see `gpusolve.gam.save`."""

@@ -15,13 +15,14 @@ from .. import _inputs
 from .._boosting.batch import Fits, Settings, Training, make_fits
 from .._boosting.methods import Method
 from .._boosting.path import Path, join_paths
-from .._boosting.patience import fit_patiently
+from .._boosting.patience import MOST_STEPS, Patience, choose_steps, fit_patiently
 from .._boosting.stacked import boost_family
 from .._boosting.trend import first_rise
 from .._boosting.watch import Watch
 from .._conventions import TakesMetadata
 from .._formula.formula import Formula
-from .._terms.frame import Frame, Name, values_on_host
+from .._terms.frame import Factor, Frame, Level, Name
+from .._terms.term import Term, unique_names
 from ..families import CoupledName, Family, FamilyName
 from .insight import Insight
 from .specification import default_terms
@@ -45,22 +46,23 @@ class AdditiveModel(TakesMetadata, Insight):
         degree: int = 3,
         penalty: Literal["difference", "ridge", "cyclic", None] = "difference",
         penalty_order: int = 2,
-        df: float = 4,
+        df: float = 6,
         df_definition: Literal["2S-SS", "trace"] = "2S-SS",
-        learning_rate: float = 0.1,
+        learning_rate: float = 0.3,
         step_rule: Literal["scaled", "mboost"] = "scaled",
-        max_iter: int = 100,
+        max_iter: int | Literal["auto"] = "auto",
+        cv: Any = None,
         method: Method = "auto",
         callback: Callable[[int, float], object] | None = None,
         progress: bool | None = None,
         device: Literal["auto", "cpu", "cuda"] = "auto",
-        outside: Literal["linear", "clamp", "error"] = "linear",
+        outside: Literal["linear", "clamp", "error"] = "clamp",
         missing: Literal["error", "zero"] = "error",
         unknown: Literal["error", "zero"] = "error",
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
-        n_iter_no_change: int = 10,
-        random_state: Any = None,
+        n_iter_no_change: int = 50,
+        random_state: Any = 0,
         warm_start: bool = False,
     ) -> None:
         self.learners = learners
@@ -74,6 +76,7 @@ class AdditiveModel(TakesMetadata, Insight):
         self.learning_rate = learning_rate
         self.step_rule = step_rule
         self.max_iter = max_iter
+        self.cv = cv
         self.method = method
         self.callback = callback
         self.progress = progress
@@ -117,6 +120,7 @@ class AdditiveModel(TakesMetadata, Insight):
             self.family_ = family
             self.lambda_ = on_host(fits.problem.lambda_[0])
             self.rug_ = rug_of(data.frame)
+            self.level_counts_ = count_levels(self.terms_, data.frame)
         self._warn(path)
         self.n_rows_ = data.rows
         self._data = data, settings
@@ -137,27 +141,38 @@ class AdditiveModel(TakesMetadata, Insight):
 
     def _steps(self, settings: Settings, data: Training) -> tuple[Fits, Path]:
         """Make the steps; for a warm start, after the steps of the last fit."""
+        patience = Patience(self._most_steps(), self.n_iter_no_change)
+        held_out = {
+            "fraction": self.validation_fraction,
+            "random_state": self.random_state,
+        }
         if self.early_stopping:
             fits, path, self.validation_risk_ = fit_patiently(
-                settings,
-                data,
-                self.max_iter,
-                method=self.method,
-                fraction=self.validation_fraction,
-                patience=self.n_iter_no_change,
-                random_state=self.random_state,
+                settings, data, patience, method=self.method, **held_out
             )
             return fits, path
-        fits, before, steps = make_fits(settings, data, data.weights), None, 0
+        steps = patience.steps
+        if self.max_iter == "auto":
+            steps, self.validation_risk_ = choose_steps(
+                settings, data, patience, cv=self.cv, **held_out
+            )
+        fits, before = make_fits(settings, data, data.weights), None
         if self.warm_start and hasattr(self, "paths_"):
             self._check_warm(fits)
-            before, steps = join_paths(self.paths_), self.n_iter_
-        more = self.max_iter - steps
+            before, steps = join_paths(self.paths_), steps - self.n_iter_
         watched = "stacked" if self.callback is not None else self.method
         watch = Watch(self.callback, self.progress, keeps_steps=True)
         return fits, boost_family(
-            fits, more, before=before, method=watched, watch=watch
+            fits, steps, before=before, method=watched, watch=watch
         )
+
+    def _most_steps(self) -> int:
+        """The given number of iterations, or the most that "auto" makes."""
+        return MOST_STEPS if self.max_iter == "auto" else self.max_iter
+
+    def _most_iterations(self) -> int:
+        """The given number of iterations, or the number that "auto" has chosen."""
+        return self.n_iter_ if self.max_iter == "auto" else self.max_iter
 
     def _warn(self, path: Path) -> None:
         """Warn if the steps were too large, or too few."""
@@ -190,7 +205,7 @@ class AdditiveModel(TakesMetadata, Insight):
                 "a warm start needs the data and the effects of the last fit; set "
                 "warm_start=False to start again"
             )
-        if self.max_iter < self.n_iter_:
+        if self._most_steps() < self.n_iter_:
             raise ValueError(
                 f"max_iter must be at least {self.n_iter_}, the number of iterations "
                 f"of the last fit, got {self.max_iter}; predict(X, iteration=...) uses "
@@ -212,4 +227,17 @@ def rug_of(frame: Frame) -> dict[Name, NDArray[Any]]:
     """Some rows, on the host, for plots; levels instead of codes."""
     rows = np.linspace(0, frame.rows - 1, min(RUG, frame.rows)).astype(np.intp)
     some = frame.take(namespace(frame.like).asarray(rows))
-    return {name: values_on_host(some[name]) for name in some.names}
+    return some.on_host()
+
+
+def count_levels(terms: list[Term], frame: Frame) -> dict[Name, dict[Level, int]]:
+    """The number of rows of each level of the factors that the terms read."""
+    names = unique_names(name for term in terms for name in term.known_levels)
+    return {name: rows_by_level(frame.factor(name)) for name in names}
+
+
+def rows_by_level(factor: Factor) -> dict[Level, int]:
+    """The number of rows of each level."""
+    present = factor.codes[factor.codes >= 0]
+    counts = namespace(present).bincount(present, minlength=len(factor.levels))
+    return dict(zip(factor.levels, counts.tolist(), strict=True))

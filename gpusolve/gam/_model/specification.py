@@ -16,7 +16,7 @@ from .._boosting.smoothing import check_df
 from .._conventions import check_choice, check_integer, check_number
 from .._formula.formula import Formula
 from .._terms.frame import Frame, Name
-from .._terms.spline import penalty_options
+from .._terms.spline import ROBUST, penalty_options
 from .._terms.term import MISSING_VALUES, UNKNOWN_LEVELS, Term
 from ..basis import OUTSIDE, check_degree
 from ..penalty import PENALTIES
@@ -46,17 +46,18 @@ NUMBERS = ("df", "learning_rate", "validation_fraction")
 
 def check_parameters(model: Any) -> None:
     """TypeError or ValueError for parameters of the wrong type or out of range."""
-    for name in INTEGERS:
-        check_integer(name, getattr(model, name))
+    integers = {name: getattr(model, name) for name in INTEGERS}
+    if isinstance(model.max_iter, str):
+        check_choice("max_iter", integers.pop("max_iter"), ("auto",))
+    for name, value in integers.items():
+        check_integer(name, value)
     for name in NUMBERS:
         check_number(name, getattr(model, name))
     for name, allowed in ALLOWED.items():
         check_choice(name, getattr(model, name), allowed)
     for name, least in LEAST.items():
-        if getattr(model, name) < least:
-            raise ValueError(
-                f"{name} must be {least} or more, got {getattr(model, name)}"
-            )
+        if integers.get(name, least) < least:
+            raise ValueError(f"{name} must be {least} or more, got {integers[name]}")
     check_degree(model.degree, model.n_basis)
     if not (model.learning_rate > 0 and np.isfinite(model.learning_rate)):
         raise ValueError(
@@ -69,10 +70,24 @@ def check_parameters(model: Any) -> None:
         )
     check_df(model.df, model.df_definition)
     check_is_used(model)
-    if model.early_stopping and model.warm_start:
+    check_callback(model)
+    if model.warm_start and (model.early_stopping or model.max_iter == "auto"):
         raise ValueError(
-            "warm_start must be False with early_stopping, which finds the last "
-            "iteration itself"
+            "warm_start must be False with early_stopping or max_iter='auto', which "
+            "find the last iteration themselves"
+        )
+
+
+def check_callback(model: Any) -> None:
+    """TypeError or ValueError unless the callback can be called in this fit."""
+    if model.callback is None:
+        return
+    if not callable(model.callback):
+        raise TypeError(f"callback must be a function, got {model.callback!r}")
+    if model.early_stopping or model.method not in ("auto", "stacked"):
+        raise ValueError(
+            "callback must be None with early_stopping and with method 'gram' or "
+            f"'direct', got {model.callback!r}"
         )
 
 
@@ -113,6 +128,8 @@ def default_terms(model: Any, frame: Frame) -> list[Term]:
     would else prefer factors of many levels.
     """
     options = spline_options(**{name: getattr(model, name) for name in SPLINE})
+    if model.outside == "clamp" and not options["cyclic"]:
+        options["boundary"] = ROBUST
 
     def learner_of(name: Name) -> Term:
         if not frame.is_factor(name):

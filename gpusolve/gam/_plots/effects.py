@@ -27,6 +27,7 @@ class HasEffects(Protocol):
     """What an effect needs of a fitted model; see `BoostedGAM`."""
 
     terms_: list[Term]
+    level_counts_: dict[Name, dict[Level, int]]
 
     def partial_effect(self, learner: int, x: Any, *, fit: int = 0) -> Any: ...
     def _rug_of(self, index: int) -> Columns: ...
@@ -44,14 +45,16 @@ class Samples(Protocol):
 class Axis:
     """A feature along which an effect is shown.
 
-    The points are numbers, or the levels of a factor, (p,); the rug has the values of
-    the feature in some rows of the training data, (r,).
+    The points are numbers, or the levels of a factor, (p,), with the number of rows of
+    each level; the rug has the values of the feature in some rows of the training data,
+    (r,).
     """
 
     name: Name
     points: NDArray[Any]
     rug: NDArray[Any]
     is_factor: bool
+    counts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,11 +104,11 @@ def effect_of(
     term = model.terms_[learner]
     rug = model._rug_of(learner)
     known = known_rows(rug)
-    levels, multipliers = known_levels(term), multipliers_of(term)
+    levels, multipliers = term.known_levels, multipliers_of(term)
     others = [name for name in term.columns if name not in multipliers]
     shown = sorted(others, key=lambda name: name in levels)[:2]
     count = MAP_POINTS if len(shown) == 2 else POINTS
-    axes = tuple(axis_of(term, name, known[name], count) for name in shown)
+    axes = tuple(axis_of(model, term, name, known[name], count) for name in shown)
     rest = [name for name in others if name not in shown]
     fixed = {name: typical(term, name, known[name]) for name in rest}
     at = grid(axes, fixed | dict.fromkeys(multipliers, 1.0))
@@ -120,11 +123,15 @@ def effect_of(
     return Effect(term.label, axes, multipliers, fixed, *drawn)
 
 
-def axis_of(term: Term, name: Name, rug: NDArray[Any], count: int) -> Axis:
+def axis_of(
+    model: HasEffects, term: Term, name: Name, rug: NDArray[Any], count: int
+) -> Axis:
     """The range of a feature in `count` points, or all levels."""
-    levels = known_levels(term).get(name)
+    levels = term.known_levels.get(name)
     if levels is not None:
-        return Axis(name, np.array(levels, object), rug, True)
+        rows = model.level_counts_[name]
+        counts = tuple(rows.get(level, 0) for level in levels)
+        return Axis(name, np.array(levels, object), rug, True, counts)
     lower, upper = known_ranges(term).get(name, (rug.min(), rug.max()))
     return Axis(name, np.linspace(lower, upper, count), rug, False)
 
@@ -144,7 +151,7 @@ def grid(axes: tuple[Axis, ...], fixed: dict[Name, Any]) -> Columns:
 
 def typical(term: Term, name: Name, values: NDArray[Any]) -> Any:
     """The median of numbers, or the most frequent level that has an effect."""
-    levels = known_levels(term).get(name)
+    levels = term.known_levels.get(name)
     if levels is None:
         return float(np.median(values))
     # The first level of ``by=`` has no effect.
@@ -153,17 +160,6 @@ def typical(term: Term, name: Name, values: NDArray[Any]) -> Any:
 
 
 # ---- what terms read -----------------------------------------------------------------
-
-
-def known_levels(term: Term) -> dict[Name, tuple[Level, ...]]:
-    """The levels of the factors that a learned term reads."""
-    found = {}
-    for part in term.parts:
-        if part.covariate_levels is not None:
-            found[part.covariates[0]] = part.covariate_levels
-        if part.by is not None and part.by_levels is not None:
-            found[part.by] = part.by_levels
-    return found
 
 
 def known_ranges(term: Term) -> dict[Name, tuple[float, float]]:

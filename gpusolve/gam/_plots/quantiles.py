@@ -10,8 +10,9 @@ import numpy as np
 from ..._device.arrays import on_host
 from .._inputs import one_per_row
 from .._terms.frame import Factor, Frame, Name, values_on_host
+from .draw import name_of
 from .effects import POINTS
-from .plot import pyplot
+from .panels import LINE, MUTED, new_panels, set_labels
 
 MOST_DOTS = 5000
 """The most rows that are drawn."""
@@ -34,21 +35,19 @@ def plot_quantiles(
     at = {other: np.full(POINTS, typical_value(frame, other)) for other in frame.names}
     shares = sorted(q)
     curves = on_host(model.predict_quantile(at | {name: points}, shares))
-    figure = pyplot().figure(figsize=(6, 4), layout="constrained")
-    axis = figure.add_subplot()
+    figure, (axis,) = new_panels(1, scale=1.8)
     some = np.linspace(0, len(x) - 1, min(MOST_DOTS, len(x))).astype(np.intp)
-    axis.plot(x[some], y[some], ".", color="0.7", ms=3, zorder=1)
+    axis.plot(x[some], y[some], ".", color=MUTED, ms=3, zorder=1)
     for j in range(len(shares) // 2):
         bounds = curves[:, j], curves[:, -1 - j]
-        axis.fill_between(points, *bounds, color="C0", alpha=0.15, lw=0, zorder=2)
+        axis.fill_between(points, *bounds, color=LINE, alpha=0.15, lw=0, zorder=2)
     for share, curve in zip(shares, curves.T, strict=True):
-        axis.plot(points, curve, color="C0", lw=1, zorder=3)
+        axis.plot(points, curve, color=LINE, lw=1, zorder=3)
         axis.annotate(
             f"{share:.3g}", (points[-1], curve[-1]), xytext=(3, 0), fontsize=7,
             textcoords="offset points", va="center", annotation_clip=False,
         )  # fmt: skip
-    axis.set_xlabel(name if isinstance(name, str) else f"x{name}")
-    axis.set_title("quantiles", fontsize=10)
+    set_labels(axis, "quantiles", name_of(name))
     return figure
 
 

@@ -188,6 +188,18 @@ class Frame:
         with self.current():
             return Frame({name: self.columns[name][rows] for name in self.columns})
 
+    def on_host(self) -> dict[Name, NDArray[Any]]:
+        """The values of the columns; the levels of a factor, None if missing."""
+        return {name: values_on_host(self.columns[name]) for name in self.columns}
+
+
+def values_on_host(column: Array | Factor) -> NDArray[Any]:
+    """The values of a column; the levels of a factor, None if they are missing."""
+    if isinstance(column, Factor):
+        levels = np.array([*column.levels, None], object)
+        return np.asarray(levels[on_host(column.codes)])
+    return np.asarray(on_host(column))
+
 
 # ---- reading -------------------------------------------------------------------------
 
@@ -351,12 +363,3 @@ def move_columns(
         else moved(column)
         for name, column in columns.items()
     }
-
-
-def values_on_host(column: Array | Factor) -> NDArray[Any]:
-    """The values of a column; the levels of a factor, None if they are missing."""
-    if isinstance(column, Factor):
-        levels = np.array([*column.levels, None], object)
-        return np.asarray(levels[on_host(column.codes)])
-    values: NDArray[Any] = on_host(column)
-    return values

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, contiguous, namespace
+from .._predictor import unequal_splines
 from ..basis import BSplines, CompactBasis
 from ..penalty import Matrix, differences
 from .rows import Rows, compact_rows
@@ -134,32 +135,3 @@ class Knots:
         if not self.cyclic:
             return None
         return np.eye(self.cells)[np.arange(self.functions) % self.cells]
-
-
-def unequal_splines(
-    x: Array, cell: Array, t: Array, degree: int
-) -> tuple[list[Array], list[Array]]:
-    """The values and slopes of the degree + 1 functions that are not zero in a cell.
-
-    The recursion of Cox and de Boor, at x, (n,), within the range of the knots t:
-    ``t[cell + degree] <= x <= t[cell + degree + 1]``. Knots beyond the range may repeat
-    its ends. The slopes are derivatives with respect to x.
-    """
-    zero = namespace(x).zeros_like(x)
-    knot = [t[cell + i] for i in range(2 * degree + 2)]
-    splines, slopes = [zero + 1], [zero]
-    for d in range(1, degree + 1):
-        # With t the knots of the cell, function k starts at t[start + k].
-        start = degree - d
-        inner = [
-            spline / (knot[start + k + d] - knot[start + k])
-            for k, spline in enumerate(splines, 1)
-        ]
-        ratios = [zero, *inner, zero]
-        splines = [
-            (x - knot[start + k]) * ratios[k]
-            + (knot[start + k + d + 1] - x) * ratios[k + 1]
-            for k in range(d + 1)
-        ]
-        slopes = [d * (ratios[k] - ratios[k + 1]) for k in range(d + 1)]
-    return splines, slopes

@@ -22,10 +22,16 @@ from .rows import Rows, kronecker
 from .term import Reading, Single, Term, learned
 
 TAIL = 0.01
-"""The share of the rows on each side that `warn_if_stretched` leaves out."""
+"""The share of the rows on each side that are not middle rows."""
 
 EXAMINED = 4096
-"""The most rows that `warn_if_stretched` examines."""
+"""The most rows that are examined for outliers."""
+
+MARGIN = 0.1
+"""How far a robust range exceeds the middle rows, as a share of their range."""
+
+ROBUST = "robust"
+"""The boundary that leaves out outliers."""
 
 STRETCHED = 0.2
 """Knots are stretched if the middle rows occupy less than this share of the range."""
@@ -47,7 +53,7 @@ class Spline(Single):
     df: float | None = 4
     center: bool | str = False
     cyclic: bool = False
-    boundary: tuple[tuple[float, float], ...] | None = None
+    boundary: tuple[tuple[float, float], ...] | str | None = None
     shape: str | None = field(default=None, metadata={"argument": "constraint"})
     knots_at: str = "equidistant"
     end_knots: str = "continued"
@@ -84,6 +90,8 @@ class Spline(Single):
             raise ValueError(
                 "a term with a constraint must be neither cyclic nor centred"
             )
+        if self.cyclic and self.boundary == ROBUST:
+            raise ValueError("the boundary of a cyclic term must be its period")
         if self.cyclic and self.end_knots == "repeated":
             raise ValueError("a cyclic term must have end_knots='continued'")
         if count == 2 and (self.cyclic or self.is_constrained):
@@ -111,7 +119,9 @@ class Spline(Single):
         name = self.covariates[j]
         x = present_values(name, frame)
         lower, upper = found = float(x.min()), float(x.max())
-        if self.boundary is not None:
+        if self.boundary == ROBUST:
+            lower, upper = robust_range(x)
+        elif isinstance(self.boundary, tuple):
             lower, upper = self.boundary[j]
             check_range(name, found, (lower, upper))
         if not np.isfinite(upper - lower):
@@ -173,6 +183,8 @@ class Spline(Single):
     def _read(self, name: Name, knots: Knots, data: Reading) -> Array:
         """The values of a column, (n,), within the range if they must be."""
         x = data.numeric(name, knots.lower)
+        if self.boundary == ROBUST:
+            return namespace(x).clip(x, knots.lower, knots.upper)
         if self.cyclic or data.outside == "error":
             found = float(x.min()), float(x.max())
             check_range(name, found, (knots.lower, knots.upper))
@@ -301,6 +313,25 @@ def check_range(
         )
 
 
+def robust_range(x: Array) -> tuple[float, float]:
+    """The range of the middle 98 % of the rows, and a tenth of it on each side.
+
+    At most the range of the data; all of it if the middle rows have the same value.
+    """
+    ordered = examined(x)
+    cut = int(TAIL * (len(ordered) - 1))
+    begin, end = float(ordered[cut]), float(ordered[-1 - cut])
+    if begin == end:
+        return float(x.min()), float(x.max())
+    margin = MARGIN * (end - begin)
+    return max(float(x.min()), begin - margin), min(float(x.max()), end + margin)
+
+
+def examined(x: Array) -> Array:
+    """Evenly spaced rows, at most `EXAMINED`, in ascending order."""
+    return namespace(x).sort(x[:: ceil_div(len(x), EXAMINED)])
+
+
 def quantile_knots(
     x: Array, count: int, lower: float, upper: float
 ) -> tuple[float, ...]:
@@ -321,7 +352,7 @@ def warn_if_stretched(name: Name, x: Array, cells: int, width: float) -> None:
     cells: few functions then describe most of the data. Of long data, some evenly
     spaced rows are examined.
     """
-    ordered = namespace(x).sort(x[:: ceil_div(len(x), EXAMINED)])
+    ordered = examined(x)
     last = len(ordered) - 1
     begin, end = int(np.ceil(TAIL * last)), int(np.floor((1 - TAIL) * last))
     middle = ordered[begin : end + 1]

@@ -141,6 +141,17 @@ class Term(ABC):
         return unique_names(name for part in self.parts for name in part.read)
 
     @property
+    def known_levels(self) -> dict[Name, tuple[Level, ...]]:
+        """The levels of the factors that a learned term reads, by their columns."""
+        found: dict[Name, tuple[Level, ...]] = {}
+        for part in self.parts:
+            if part.covariate_levels is not None:
+                found[part.covariates[0]] = part.covariate_levels
+            if part.by is not None and part.by_levels is not None:
+                found[part.by] = part.by_levels
+        return found
+
+    @property
     @abstractmethod
     def functions(self) -> int: ...
 

@@ -1,0 +1,300 @@
+"""Calibration, quantile residuals and paths: against SciPy, statsmodels and theory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from together import together
+
+from gpusolve.gam import (
+    BoostedDistribution,
+    BoostedGAM,
+    BoostedGAMClassifier,
+    bbs,
+    bols,
+    plot_calibration,
+    plot_path,
+    plot_residuals,
+    quantile_residuals,
+)
+from gpusolve.gam._plots.diagnostics import bins_of
+from gpusolve.gam.diagnostics import effect_sizes
+
+matplotlib = pytest.importorskip("matplotlib", reason="matplotlib draws the plots")
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt  # noqa: E402
+
+N = 1500
+
+
+@pytest.fixture(autouse=True)
+def close() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+def mean_at(x: np.ndarray) -> np.ndarray:
+    return np.asarray(np.exp(0.6 * np.sin(6 * x[:, 0])))
+
+
+SAMPLERS: dict[str, Any] = {
+    "gaussian": lambda rng, mean: rng.normal(mean, 0.7),
+    "binomial": lambda rng, mean: rng.random(len(mean)) < mean / 3,
+    "poisson": lambda rng, mean: rng.poisson(mean),
+    "negative_binomial": lambda rng, mean: rng.negative_binomial(2, 2 / (2 + mean)),
+    "gamma": lambda rng, mean: rng.gamma(3, mean / 3),
+}
+
+
+def sample(family: str) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(5)
+    X = rng.random((N, 1))
+    return X, np.asarray(SAMPLERS[family](rng, mean_at(X)), float)
+
+
+def fitted(family: Any, X: np.ndarray, y: np.ndarray) -> BoostedGAM:
+    return BoostedGAM(family=family, max_iter=100).fit(X, y)
+
+
+# ---- quantile residuals --------------------------------------------------------------
+
+
+@together("family", SAMPLERS)
+def test_residuals_of_the_right_family_are_normal(family: str) -> None:
+    """By the test of Kolmogorov and Smirnov, and with nothing left to explain."""
+    X, y = sample(family)
+    residuals = quantile_residuals(fitted(family, X, y), X, y, random_state=1)
+    assert stats.kstest(residuals, "norm").pvalue > 0.01
+    assert abs(np.corrcoef(residuals, mean_at(X))[0, 1]) < 3 / np.sqrt(N)
+
+
+def test_residuals_show_overdispersion() -> None:
+    X, y = sample("negative_binomial")
+    residuals = quantile_residuals(fitted("poisson", X, y), X, y, random_state=1)
+    assert residuals.std() > 1.1
+    assert stats.kstest(residuals, "norm").pvalue < 1e-4
+
+
+def test_residuals_of_continuous_families_are_the_quantiles_of_scipy() -> None:
+    X, y = sample("gamma")
+    model = fitted("gamma", X, y)
+    shape, mean = model.path_.nuisance[-1], model.predict(X)
+    expected = stats.norm.ppf(stats.gamma.cdf(y, shape, scale=mean / shape))
+    np.testing.assert_allclose(quantile_residuals(model, X, y), expected, rtol=1e-9)
+    model = fitted("gaussian", X, y)
+    residuals = y - model.predict(X)
+    expected = residuals / np.sqrt((residuals**2).mean())
+    np.testing.assert_allclose(
+        quantile_residuals(model, X, y), expected, rtol=1e-9, atol=1e-12
+    )
+
+
+@together("family", ["poisson", "negative_binomial"])
+def test_residuals_of_counts_are_between_the_steps(family: str) -> None:
+    X, y = sample(family)
+    model = fitted(family, X, y)
+    mean = model.predict(X)
+    if family == "poisson":
+        law: Any = stats.poisson(mean)
+    else:
+        theta = model.path_.nuisance[-1]
+        law = stats.nbinom(theta, theta / (theta + mean))
+    share = stats.norm.cdf(quantile_residuals(model, X, y, random_state=2))
+    assert (share <= law.cdf(y) + 1e-12).all()
+    assert (share >= law.cdf(y - 1) - 1e-12).all()
+    within = (share - law.cdf(y - 1)) / law.pmf(y)
+    assert stats.kstest(within, "uniform").pvalue > 0.01
+
+
+def test_residuals_far_in_both_tails_are_finite() -> None:
+    X, y = sample("poisson")
+    model = fitted("poisson", X, y)
+    far = np.where(np.arange(N) % 2, 0.0, 120.0)
+    residuals = quantile_residuals(model, X, far, offset=-3.0, random_state=0)
+    assert np.isfinite(residuals).all()
+    assert residuals[::2].min() > 15
+
+
+def test_residuals_of_two_classes_and_their_seeds() -> None:
+    X, y = sample("binomial")
+    model = BoostedGAMClassifier(max_iter=50).fit(X, np.where(y, "yes", "no"))
+    labels = np.where(y, "yes", "no")
+    found = [quantile_residuals(model, X, labels, random_state=j) for j in (0, 0, 1)]
+    np.testing.assert_array_equal(found[0], found[1])
+    assert not np.array_equal(found[0], found[2])
+    p = model.predict_proba(X)[:, 1]
+    is_below = found[0] < stats.norm.ppf(1 - p)
+    np.testing.assert_array_equal(is_below, y == 0)
+
+
+def test_residuals_that_do_not_exist() -> None:
+    X, y = sample("gaussian")
+    with pytest.raises(ValueError, match=r"family must be one of .* got laplace"):
+        quantile_residuals(fitted("laplace", X, y), X, y)
+    three = BoostedGAMClassifier(max_iter=3).fit(X, np.arange(N) % 3)
+    with pytest.raises(ValueError, match="model must have two classes, got "):
+        quantile_residuals(three, X, np.arange(N) % 3)
+    with pytest.raises(ValueError, match=r"y must have the classes \[0, 1, 2\], got"):
+        plot_calibration(three, X, np.arange(N) % 4)
+    with pytest.raises(ValueError, match="y of the poisson family must be counts"):
+        quantile_residuals(fitted("poisson", X, np.arange(N) % 5), X, y)
+
+
+def test_the_picture_of_residuals() -> None:
+    X, y = sample("poisson")
+    model = fitted("poisson", X, y)
+    figure = plot_residuals(model, X, y, random_state=0)
+    quantiles, worm = figure.axes
+    residuals = np.sort(quantile_residuals(model, X, y, random_state=0))
+    normal = stats.norm.ppf((np.arange(N) + 0.5) / N)
+    np.testing.assert_allclose(quantiles.lines[1].get_ydata(), residuals)
+    np.testing.assert_allclose(quantiles.lines[1].get_xdata(), normal)
+    np.testing.assert_allclose(worm.lines[1].get_ydata(), residuals - normal)
+    assert figure.get_suptitle() == "quantile residuals: poisson, 100 steps"
+
+
+def test_the_band_of_residuals_has_19_of_20_order_statistics() -> None:
+    """At each rank by itself, of 400 samples of the normal distribution."""
+    from gpusolve.gam._plots.diagnostics import plot_normal
+
+    samples = np.sort(np.random.default_rng(0).normal(size=(400, 99)), axis=1)
+    axis = plot_normal(samples[0], "").axes[0]
+    corners = axis.collections[0].get_paths()[0].vertices
+    for rank in (4, 49, 90):
+        at = axis.lines[1].get_xdata()[rank]
+        low, high = np.unique(corners[np.isclose(corners[:, 0], at)][:, 1])[[0, -1]]
+        inside = ((samples[:, rank] > low) & (samples[:, rank] < high)).mean()
+        assert 0.9 < inside < 0.98
+
+
+# ---- calibration ---------------------------------------------------------------------
+
+
+def test_bins_of_classes_have_the_intervals_of_wilson() -> None:
+    proportion = pytest.importorskip("statsmodels.stats.proportion")
+    rng = np.random.default_rng(0)
+    predicted = rng.random(200)
+    observed = (rng.random(200) < predicted).astype(float)
+    bins = bins_of(predicted, observed, 5, 0.9)
+    order = np.argsort(predicted).reshape(5, 40)
+    np.testing.assert_allclose(bins.predicted, predicted[order].mean(axis=1))
+    np.testing.assert_allclose(bins.observed, observed[order].mean(axis=1))
+    lower, upper = proportion.proportion_confint(
+        observed[order].sum(axis=1), 40, 0.1, "wilson"
+    )
+    np.testing.assert_allclose(bins.lower, lower)
+    np.testing.assert_allclose(bins.upper, upper)
+
+
+def test_bins_of_numbers_have_standard_errors() -> None:
+    rng = np.random.default_rng(0)
+    predicted, observed = rng.random((2, 90))
+    bins = bins_of(predicted, observed, 3, 0.95)
+    parts = observed[np.argsort(predicted).reshape(3, 30)]
+    half = stats.norm.ppf(0.975) * stats.sem(parts, axis=1)
+    np.testing.assert_allclose(bins.upper - bins.observed, half)
+    np.testing.assert_allclose(bins.observed - bins.lower, half)
+
+
+def test_equal_predictions_are_in_one_bin() -> None:
+    predicted = np.repeat([0.2, 0.5, 0.9], [50, 3, 20])
+    bins = bins_of(predicted, np.arange(73.0), 10, 0.95)
+    np.testing.assert_allclose(bins.predicted, [0.2, 0.5, 0.9])
+    np.testing.assert_allclose(bins.observed, [24.5, 51, 62.5])
+    alone = bins_of(np.ones(4), np.array([1.0, 2, 3, 4]), 1, 0.95)
+    assert alone.observed.tolist() == [2.5]
+
+
+def test_the_picture_of_a_calibration() -> None:
+    X, y = sample("poisson")
+    model = fitted("poisson", X, y)
+    (axis,) = plot_calibration(model, X, y, bins=6).axes
+    bins = bins_of(model.predict(X), y, 6, 0.95)
+    np.testing.assert_array_equal(axis.lines[1].get_ydata(), bins.observed)
+    np.testing.assert_array_equal(axis.lines[1].get_xdata(), bins.predicted)
+    classes = np.array([*"abc"])[np.arange(N) % 3]
+    several = BoostedGAMClassifier(max_iter=3).fit(X, classes)
+    (axis,) = plot_calibration(several, X, classes).axes
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == [*"abc"]
+    for bad, message in (
+        ({"bins": 0}, "bins must be 1 or more, got 0"),
+        ({"level": 1}, "level must be between 0 and 1, got 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            plot_calibration(model, X, y, **bad)
+
+
+# ---- paths ---------------------------------------------------------------------------
+
+
+def test_sizes_are_the_deviations_of_the_effects() -> None:
+    rng = np.random.default_rng(0)
+    d = {
+        "x": rng.random(80),
+        "g": rng.choice([*"ab"], 80),
+        "noise": rng.normal(size=80),
+    }
+    y = np.sin(6 * d["x"]) + (d["g"] == "b")
+    model = BoostedGAM([bbs("x"), bols("g"), bols("noise")], max_iter=25).fit(d, y)
+    sizes = effect_sizes(model, 0)
+    assert list(sizes) == [model.names_[j] for j in np.unique(model.selected_)]
+    for iteration in (0, 1, 7, 25):
+        expected = model.effects(d, iteration=iteration).std(axis=0)
+        for name, size in sizes.items():
+            assert len(size) == 26
+            assert size[iteration] == pytest.approx(
+                expected[model.names_.index(name)], abs=1e-14
+            )
+    (axis,) = plot_path(model).axes
+    labels = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert labels == sorted(sizes, key=lambda name: -sizes[name][-1])
+    for line, label in zip(axis.lines, labels, strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), sizes[label])
+
+
+def test_many_paths_have_ten_names() -> None:
+    X = np.random.default_rng(0).random((60, 13))
+    model = BoostedGAM([bols(j) for j in range(13)], max_iter=300)
+    (axis,) = plot_path(model.fit(X, X.sum(axis=1))).axes
+    assert len(axis.lines) == 13
+    assert len(axis.get_legend().get_texts()) == 10
+    none = BoostedGAM(max_iter=0).fit(X, X[:, 0])
+    assert plot_path(none).axes[0].get_legend() is None
+
+
+# ---- several predictors --------------------------------------------------------------
+
+
+@together("family", ["gaussian", "negative_binomial", "zero_inflated_poisson"])
+def test_residuals_of_distributions(family: str) -> None:
+    rng = np.random.default_rng(5)
+    X = rng.random((N, 1))
+    mean = mean_at(X)
+    y = {
+        "gaussian": rng.normal(mean, np.exp(X[:, 0])),
+        "negative_binomial": rng.negative_binomial(2, 2 / (2 + mean)),
+        "zero_inflated_poisson": rng.poisson(3 * mean) * (rng.random(N) < 0.7),
+    }[family]
+    model = BoostedDistribution(family=family, max_iter=150).fit(X, y)
+    residuals = quantile_residuals(model, X, y, random_state=0)
+    assert stats.kstest(residuals, "norm").pvalue > 0.01
+    last = model.parameters_[-1]
+    axis = plot_path(model, fit=last).axes[0]
+    assert last in axis.get_ylabel()
+    if family == "gaussian":
+        found = model.predict_parameters(X)
+        expected = (y - found["mu"]) / found["sigma"]
+        np.testing.assert_allclose(residuals, expected, rtol=1e-6, atol=1e-9)
+        effect = axes_by_title(model.plot(fit="sigma"))["x0"]
+        assert effect.get_ylabel() == "effect on the log of sigma"
+    with pytest.raises(ValueError, match="offset must be None"):
+        quantile_residuals(model, X, y, offset=1.0)
+
+
+def axes_by_title(figure: Any) -> dict[str, Any]:
+    return {axis.get_title(): axis for axis in figure.axes}

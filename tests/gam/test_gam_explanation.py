@@ -1,0 +1,146 @@
+"""The contributions to predictions: they sum to the predictor, bit for bit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpusolve.gam import (
+    BoostedDistribution,
+    BoostedGAM,
+    BoostedGAMClassifier,
+    Explanation,
+    bbs,
+    bols,
+    bspatial,
+    gamboost,
+)
+
+matplotlib = pytest.importorskip("matplotlib", reason="matplotlib draws the plots")
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt  # noqa: E402
+
+N = 90
+TERMS = [bbs("x"), bols("g"), bspatial("x", "z", knots=4), bols("z")]
+
+
+@pytest.fixture(autouse=True)
+def close() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+def data() -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    d: dict[str, Any] = {"x": rng.random(N), "z": rng.normal(size=N)}
+    d |= {"g": rng.choice([*"abc"], N), "t": rng.uniform(1, 9, N)}
+    return d | {"y": rng.poisson(np.exp(d["x"] + (d["g"] == "b")))}
+
+
+def summed(found: Explanation) -> np.ndarray:
+    """The intercept, the offset and the contributions, added in this order."""
+    parts = np.column_stack([found.intercept + found.offset, found.contributions])
+    return np.asarray(np.cumsum(parts, axis=1)[:, -1])
+
+
+def test_contributions_sum_to_the_predictor() -> None:
+    d = data()
+    model = BoostedGAM(TERMS, family="poisson", max_iter=60).fit(d, d["y"])
+    for options in ({}, {"iteration": 7}, {"offset": d["t"]}, {"offset": 2.0}):
+        found = model.explain(d, **options)
+        np.testing.assert_array_equal(summed(found), found.link)
+        link = model.predict(d, kind="link", **options)
+        np.testing.assert_array_equal(found.link, link)
+        np.testing.assert_array_equal(found.prediction, np.exp(link))
+    assert found.names == tuple(model.names_)
+    np.testing.assert_array_equal(found.contributions, model.effects(d))
+
+
+def test_the_offset_of_a_formula_is_a_part() -> None:
+    d = data()
+    model = gamboost("y ~ bbs(x) + offset(log(t))", d, family="poisson", max_iter=9)
+    found = model.explain(d)
+    np.testing.assert_array_equal(found.offset, np.log(d["t"]))
+    assert found.intercept == model.intercept_
+    np.testing.assert_array_equal(summed(found), model.predict(d, kind="link"))
+
+
+@pytest.mark.parametrize("classes", ["ab", "abc"])
+def test_a_classifier(classes: str) -> None:
+    d = data()
+    model = BoostedGAMClassifier(TERMS[:2], max_iter=9)
+    model.fit(d, np.resize([*classes], N))
+    links = np.reshape(model.decision_function(d).T, (-1, N))
+    for fit, link in enumerate(links):
+        found = model.explain(d, fit=fit)
+        np.testing.assert_array_equal(found.link, link)
+        np.testing.assert_allclose(found.prediction, 1 / (1 + np.exp(-2 * link)))
+
+
+def test_parameters_of_a_distribution() -> None:
+    d = data()
+    model = BoostedDistribution(TERMS[:2], max_iter=30).fit(d, d["y"] + d["x"])
+    found = model.explain(d, fit="sigma")
+    sigma = model.predict_parameters(d)["sigma"]
+    np.testing.assert_allclose(np.exp(found.link), sigma)
+    np.testing.assert_array_equal(summed(found), found.link)
+    np.testing.assert_array_equal(found.prediction, found.link)
+    assert found.plot().axes[0].get_xlabel() == "contribution to the log of sigma"
+
+
+def test_the_table() -> None:
+    pd = pytest.importorskip("pandas")
+    d = data()
+    model = BoostedGAM(TERMS, max_iter=30).fit(d, d["y"])
+    table = model.explain(d).to_frame()
+    assert isinstance(table, pd.DataFrame)
+    names = ["intercept", "offset", *model.names_, "link", "prediction"]
+    assert table.columns.tolist() == names
+    np.testing.assert_allclose(table.iloc[:, :-2].sum(axis=1), model.predict(d))
+
+
+def test_the_waterfall_ends_at_the_predictor() -> None:
+    d = data()
+    model = BoostedGAM(TERMS, max_iter=60).fit(d, d["y"])
+    found = model.explain(d, offset=d["t"])
+    (axis,) = found.plot(4).axes
+    ends = [bar.get_x() + bar.get_width() for bar in axis.patches]
+    starts = [bar.get_x() for bar in axis.patches]
+    np.testing.assert_allclose(starts[1:], ends[:-1])
+    np.testing.assert_allclose(ends[:2], found.intercept + np.array([0, d["t"][4]]))
+    np.testing.assert_allclose(ends[-1], found.link[4])
+    lengths = np.abs(np.subtract(ends, starts)[2:])
+    used = found.contributions[4][found.contributions[4] != 0]
+    np.testing.assert_allclose(lengths, np.sort(np.abs(used))[::-1])
+    labels = [text.get_text().replace("\n", " ") for text in axis.get_yticklabels()]
+    assert labels[:2] == ["intercept", "offset"]
+    assert {f"g = {d['g'][4]}", f"x = {d['x'][4]:.4g}"} <= set(labels)
+    assert axis.get_xlabel() == "contribution to the mean"
+
+
+def test_small_contributions_are_one_bar() -> None:
+    X = np.random.default_rng(0).random((60, 13))
+    y = X @ np.arange(1.0, 14)
+    model = BoostedGAM([bols(j) for j in range(13)], max_iter=800).fit(X, y)
+    found = model.explain(X)
+    (axis,) = found.plot(-1).axes
+    assert axis.get_yticklabels()[-1].get_text() == "3 others"
+    rest = np.argsort(-abs(found.contributions[-1]))[10:]
+    sum_of_rest = found.contributions[-1][rest].sum()
+    assert axis.patches[-1].get_width() == pytest.approx(sum_of_rest)
+
+
+def test_bad_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    d = data()
+    found = BoostedGAM([bols("x")], max_iter=3).fit(d, d["y"]).explain(d)
+    for row in (N, -N - 1):
+        with pytest.raises(IndexError, match=f"row must be one of {N} rows, got {row}"):
+            found.plot(row)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="to_frame needs pandas: pip install"):
+        found.to_frame()

@@ -1,0 +1,208 @@
+"""The number of iterations that the estimators choose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.model_selection import GroupKFold, KFold
+
+from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, bbs, cv_stop, gamboost
+from gpusolve.gam._boosting.folds import deal_folds
+from gpusolve.gam._boosting.patience import Patience
+
+Data = tuple[Any, Any]
+
+
+@pytest.fixture(scope="module")
+def data() -> Data:
+    rng = np.random.default_rng(0)
+    X = rng.random((120, 3))
+    return X, np.sin(6 * X[:, 0]) + 0.3 * rng.standard_normal(120)
+
+
+# ---- the rule ------------------------------------------------------------------------
+
+CURVES = [
+    ([3.0, 2.0, 2.5, 2.4], 2, 100, 1),
+    ([3.0, 2.0, 2.5], 2, 100, None),
+    ([1.0, 2.0, 3.0], 2, 100, 0),
+    ([4.0, 3.0, 2.0, 1.0, 2.0, 2.0], 2, 100, None),  # 3 steps led to the least risk
+    ([4.0, 3.0, 2.0, 1.0, 2.0, 2.0, 2.0], 2, 100, 3),
+    ([2.0, 1.0, 1.0, 1.0], 2, 100, 1),  # the first of equal risks
+    ([3.0, 2.0, 1.0], 50, 2, 2),  # no more steps are allowed
+    ([1.0], 50, 0, 0),
+]
+
+
+@pytest.mark.parametrize(("risk", "waiting", "steps", "best"), CURVES)
+def test_steps_end_after_as_many_steps_as_led_to_the_least_risk(
+    risk: list[float], waiting: int, steps: int, best: int | None
+) -> None:
+    assert Patience(steps, waiting).best_step(np.array(risk)) == best
+
+
+# ---- the number of iterations --------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "laplace"])
+def test_auto_is_the_best_iteration_of_cv_stop(data: Data, family: str) -> None:
+    X, y = data
+    y = np.rint(np.exp(y)) if family == "poisson" else y
+    folds = KFold(4, shuffle=True, random_state=1)
+    model = BoostedGAM(family=family, cv=folds).fit(X, y)
+    steps = len(model.validation_risk_) - 1
+    expected = cv_stop(model, folds, max_iter=steps)
+    assert model.n_iter_ == expected.best_iteration
+    np.testing.assert_allclose(model.validation_risk_, expected.mean, rtol=1e-9)
+    assert steps == model.n_iter_ + max(50, model.n_iter_)
+    given = BoostedGAM(family=family, max_iter=model.n_iter_).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), given.predict(X), rtol=1e-9)
+
+
+def test_auto_of_several_classes_is_the_best_iteration_of_cv_stop(data: Data) -> None:
+    X, y = data
+    folds = KFold(4, shuffle=True, random_state=1)
+    model = BoostedGAMClassifier(cv=folds).fit(X, np.digitize(y, [-0.5, 0.5]))
+    expected = cv_stop(model, folds, max_iter=len(model.validation_risk_) - 1)
+    assert model.n_iter_ == expected.best_iteration > 0
+
+
+def test_folds_of_groups_are_pairs_of_rows(data: Data) -> None:
+    X, y = data
+    pairs = list(GroupKFold(3).split(X, y, np.arange(120) // 10))
+    model = BoostedGAM(cv=pairs).fit(X, y)
+    steps = len(model.validation_risk_) - 1
+    assert model.n_iter_ == cv_stop(model, pairs, max_iter=steps).best_iteration
+
+
+def test_equal_calls_choose_equal_numbers(data: Data) -> None:
+    first, second = (BoostedGAM().fit(*data) for _ in range(2))
+    np.testing.assert_array_equal(first.risk_, second.risk_)
+    other = BoostedGAM(random_state=1).fit(*data)
+    assert not np.array_equal(first.validation_risk_, other.validation_risk_)
+
+
+def test_many_rows_are_held_out_once(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpusolve.gam._boosting.patience.MOST_ROWS", 100)
+    X, y = data
+    model = BoostedGAM(validation_fraction=0.25).fit(X, y)
+    held = BoostedGAM(validation_fraction=0.25, early_stopping=True).fit(X, y)
+    np.testing.assert_allclose(model.validation_risk_, held.validation_risk_)
+    assert model.n_iter_ == held.n_iter_
+    full = BoostedGAM(max_iter=model.n_iter_).fit(X, y)
+    np.testing.assert_allclose(model.risk_, full.risk_, rtol=1e-9)
+
+
+def test_rows_of_weight_zero_are_not_left_out(data: Data) -> None:
+    X, y = data
+    w = np.repeat([1.0, 0.0], 60)
+    y = np.where(w > 0, y, 1e6)
+    model = BoostedGAM().fit(X, y, sample_weight=w)
+    kept = BoostedGAM().fit(X[:60], y[:60])
+    np.testing.assert_allclose(model.validation_risk_, kept.validation_risk_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 10])
+def test_a_few_rows_are_left_out_one_by_one(data: Data, rows: int) -> None:
+    X, y = (some[:rows] for some in data)
+    model = BoostedGAM(cv=20).fit(X, y)
+    assert np.isfinite(model.predict(X)).all()
+    if rows == 1:
+        assert model.n_iter_ == 0
+    elif rows == 10:
+        alone = [(np.delete(np.arange(rows), k), [k]) for k in range(rows)]
+        steps = len(model.validation_risk_) - 1
+        expected = cv_stop(model, alone, max_iter=steps).mean
+        np.testing.assert_allclose(model.validation_risk_, expected, rtol=1e-7)
+
+
+def test_losses_of_an_adaptive_huber_are_not_compared(data: Data) -> None:
+    assert BoostedGAM(family="huber").fit(*data).n_iter_ == 100
+
+
+def test_a_constant_response_needs_no_iteration(data: Data) -> None:
+    assert BoostedGAM().fit(data[0], np.full(120, 3.0)).n_iter_ == 0
+
+
+def test_a_class_may_be_missing_from_a_fold(data: Data) -> None:
+    X = data[0]
+    y = np.arange(120) == 7
+    model = BoostedGAMClassifier().fit(X, y)
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_noise_is_not_fitted() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.random((300, 4)), rng.standard_normal(300)
+    assert BoostedGAM().fit(X, y).predict(X).std() < 0.2
+
+
+def test_gamboost_has_the_defaults_of_mboost(data: Data) -> None:
+    X, y = data
+    model = gamboost("y ~ x", {"x": X[:, 0], "y": y})
+    assert (model.n_iter_, model.learning_rate, model.outside) == (100, 0.1, "linear")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"max_iter": "best"}, "max_iter must be one of"),
+        ({"warm_start": True}, "warm_start must be False"),
+        ({"cv": 1}, "every fold must have rows in and out"),
+        ({"cv": "folds"}, "folds must be one of"),
+    ],
+)
+def test_wrong_parameters(data: Data, wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        BoostedGAM(**wrong).fit(*data)
+
+
+# ---- the folds -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_folds_have_nearly_the_same_distribution(count: int) -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 103)
+    fold = deal_folds(y, count, rng)
+    sizes = np.bincount(fold, minlength=count)
+    assert sizes.max() - sizes.min() <= 1
+    below = [[(y[fold == k] <= v).sum() for k in range(count)] for v in range(3)]
+    assert np.ptp(below, axis=1).max() <= 1
+
+
+# ---- the range without outliers ------------------------------------------------------
+
+
+def test_an_outlier_moves_neither_knots_nor_predictions() -> None:
+    rng = np.random.default_rng(0)
+    x = np.append(rng.random(999), 50.0)
+    y = np.sin(6 * np.minimum(x, 1)) + 0.1 * rng.standard_normal(1000)
+    model = BoostedGAM().fit(x[:, None], y)
+    (term,) = model.terms_
+    assert term.ends[0][1] < 1.2
+    clipped = BoostedGAM({0: bbs(df=6, boundary=term.ends[0])}, max_iter=model.n_iter_)
+    clipped.fit(np.clip(x, *term.ends[0])[:, None], y)
+    np.testing.assert_allclose(
+        model.predict([[0.5], [50.0], [1e9]]),
+        clipped.predict([[0.5], [term.ends[0][1]], [term.ends[0][1]]]),
+        rtol=1e-9,
+    )
+
+
+@pytest.mark.parametrize(
+    ("x", "ends"),
+    [
+        (np.arange(101.0), (0.0, 100.0)),
+        (np.append(np.zeros(999), 1.0), (0.0, 1.0)),
+        (np.append(np.arange(1000.0), 1e9), (0.0, 1088.0)),
+    ],
+)
+def test_a_robust_range(x: Any, ends: tuple[float, float]) -> None:
+    model = BoostedGAM({0: bbs(boundary="robust")}, max_iter=1)
+    (found,) = model.fit(x[:, None], x).terms_[0].ends
+    assert found == ends
