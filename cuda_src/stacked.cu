@@ -817,7 +817,6 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     constexpr bool is_fixed = Family::nuisance == Nuisance::fixed;
     constexpr bool has_pairs = Family::nuisance == Nuisance::pairs;
     constexpr bool has_risk_sets = Family::nuisance == Nuisance::risk_sets;
-    constexpr bool has_parameter = !is_fixed && !has_pairs && !has_risk_sets;
     const RiskSets risk_sets{all.places,    all.risk_sets, reinterpret_cast<Two*>(all.partial),
                              all.searches,  all.rows,      all.fits,
                              all.row_chunks};
@@ -1140,8 +1139,8 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     const Observations data = observations_of(all);
     const Family family{all.parameter};
     const CoupledRows<T, Family> rows{all, family, designs, data, best, row_storage};
-    Paths paths{all.selected, all.updates, all.risk,      all.held_out_risk,
-                all.nuisance, all.steps,   all.functions, 1};
+    Paths paths{all.selected, all.updates, all.risk,     all.held_out_risk,
+                all.nuisance, all.steps,   all.functions};
     GridBarrier barrier(all.arrived);
     double* shared = reinterpret_cast<double*>(dynamic_shared_memory());
 

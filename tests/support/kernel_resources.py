@@ -375,8 +375,6 @@ def _sources_of_stacked() -> Iterator[Source]:
         "Huber<Nuisance::median>",
         "Gamma<Nuisance::shape>",
         "NegativeBinomial<Nuisance::theta>",
-        "PropOdds",
-        "AUC",
         "LogNormal<Nuisance::scale>",
         "CoxPH",
     )

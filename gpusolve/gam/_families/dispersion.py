@@ -24,7 +24,6 @@ SEARCH_TOLERANCE, SEARCH_STEPS = 1e-7, 60
 """The relative and absolute change at which Newton's method stops: the next change is
 about its square."""
 
-
 LEAST_MEAN = 1e-100
 """A positive number whose square is not 0."""
 

@@ -36,6 +36,12 @@ class Multinomial(CoupledFamily, ProbabilityFamily):
     name = "multinomial"
     effect_on = "the log odds"
     update = "joint"
+    classes: int = 2
+
+    def __post_init__(self) -> None:
+        check_integer("classes", self.classes)
+        if self.classes < 2:
+            raise ValueError(f"classes must be 2 or more, got {self.classes}")
 
     @property
     def predictors(self) -> int:
@@ -44,6 +50,14 @@ class Multinomial(CoupledFamily, ProbabilityFamily):
     @property
     def parameter(self) -> float:
         return float(self.classes)
+
+    def check(self, y: Array) -> None:
+        codes = (y >= 0) & (y < self.classes) & (y == namespace(y).rint(y))
+        if not bool(codes.all()):
+            raise ValueError(
+                f"y of the multinomial family must be 0 to {self.classes - 1}, got "
+                f"{float(y[~codes][0])}"
+            )
 
     def offset(self, y: Array, w: Array | None) -> Any:
         shares = on_host(weighted_sum(self._indicators(y) + 0.0, w)).ravel()
