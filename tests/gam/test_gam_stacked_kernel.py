@@ -40,10 +40,13 @@ from gpusolve.gam.families import (
     Gamma,
     Gaussian,
     Huber,
+    Hurdle,
     Laplace,
     NegativeBinomial,
     Poisson,
+    PropOdds,
     Quantile,
+    Tweedie,
 )
 from gpusolve.gam.terms import bbs
 
@@ -195,6 +198,10 @@ FAMILIES = {
     "gamma fixed": Gamma(1.5),
     "negative binomial": NegativeBinomial(),
     "negative binomial fixed": NegativeBinomial(2.0),
+    "hurdle": Hurdle(),
+    "hurdle fixed": Hurdle(2.0),
+    "tweedie": Tweedie(1.4),
+    "prop odds": PropOdds(11),
 }
 
 VARIANTS = (
@@ -204,6 +211,8 @@ VARIANTS = (
     "logit",
     "gamma fixed",
     "negative binomial fixed",
+    "hurdle fixed",
+    "tweedie",
 )
 
 
@@ -214,6 +223,13 @@ def response(family: Family, rng: np.random.Generator, f: Floats) -> Floats:
         return (rng.random(f.shape) < 1 / (1 + np.exp(-f))).astype(float)
     if name == "Gamma":
         return np.exp(f) * rng.gamma(2.0, 0.5, f.shape)
+    if name == "PropOdds":
+        latent = 4 * f + rng.logistic(size=f.shape)
+        return np.digitize(latent, np.linspace(-4, 12, 10)) * 1.0
+    if name == "Hurdle":
+        return 1.0 + rng.poisson(np.exp(f) * rng.gamma(2.0, 0.5, f.shape))
+    if name == "Tweedie":
+        return np.exp(f) * rng.gamma(2.0, 0.5, f.shape) * rng.poisson(1.0, f.shape)
     if name in ("Poisson", "NegativeBinomial"):
         return rng.poisson(np.exp(f) * rng.gamma(2.0, 0.5, f.shape)).astype(float)
     return f + rng.standard_normal(f.shape)

@@ -375,6 +375,8 @@ def _sources_of_stacked() -> Iterator[Source]:
         "Huber<Nuisance::median>",
         "Gamma<Nuisance::shape>",
         "NegativeBinomial<Nuisance::theta>",
+        "PropOdds",
+        "AUC",
         "LogNormal<Nuisance::scale>",
         "CoxPH",
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.arrays import Array, on_host
+from ..._device.arrays import Array, namespace, on_host
+from .._conventions import check_integer
 from .family import Family
 
 
@@ -40,3 +42,26 @@ class ProbabilityFamily(ClassFamily):
 
     def most_probable(self, f: Array, s: Array) -> NDArray[np.intp]:
         return np.asarray(on_host(self.log_probabilities(f, s)).argmax(axis=1))
+
+
+@dataclass(frozen=True)
+class NumberedFamily(ProbabilityFamily):
+    """A family of K classes, whose responses are the numbers 0, .., K - 1."""
+
+    classes: int = 2
+
+    def __post_init__(self) -> None:
+        check_integer("classes", self.classes)
+        if self.classes < 2:
+            raise ValueError(f"classes must be 2 or more, got {self.classes}")
+
+    def for_classes(self, count: int) -> Self:
+        return replace(self, classes=count)
+
+    def check(self, y: Array) -> None:
+        codes = (y >= 0) & (y < self.classes) & (y == namespace(y).rint(y))
+        if not bool(codes.all()):
+            raise ValueError(
+                f"y of the {self.name} family must be 0 to {self.classes - 1}, got "
+                f"{float(y[~codes][0])}"
+            )

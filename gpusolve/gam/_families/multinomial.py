@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
-from .._conventions import check_integer
-from .classes import ProbabilityFamily
+from .classes import NumberedFamily
 from .family import CoupledFamily
 from .location import weighted_sum
 
 
 @dataclass(frozen=True)
-class Multinomial(CoupledFamily, ProbabilityFamily):
+class Multinomial(NumberedFamily, CoupledFamily):
     """The negative log likelihood of K classes, with a predictor for each class.
 
     ``P(y = k) = exp(f_k) / sum_i exp(f_i)``, and the gradient is the indicator of class
@@ -36,12 +35,6 @@ class Multinomial(CoupledFamily, ProbabilityFamily):
     name = "multinomial"
     effect_on = "the log odds"
     update = "joint"
-    classes: int = 2
-
-    def __post_init__(self) -> None:
-        check_integer("classes", self.classes)
-        if self.classes < 2:
-            raise ValueError(f"classes must be 2 or more, got {self.classes}")
 
     @property
     def predictors(self) -> int:
@@ -50,14 +43,6 @@ class Multinomial(CoupledFamily, ProbabilityFamily):
     @property
     def parameter(self) -> float:
         return float(self.classes)
-
-    def check(self, y: Array) -> None:
-        codes = (y >= 0) & (y < self.classes) & (y == namespace(y).rint(y))
-        if not bool(codes.all()):
-            raise ValueError(
-                f"y of the multinomial family must be 0 to {self.classes - 1}, got "
-                f"{float(y[~codes][0])}"
-            )
 
     def offset(self, y: Array, w: Array | None) -> Any:
         shares = on_host(weighted_sum(self._indicators(y) + 0.0, w)).ravel()
@@ -82,9 +67,6 @@ class Multinomial(CoupledFamily, ProbabilityFamily):
         xp = namespace(f)
         odds = xp.exp(f - f.max(axis=0))
         return odds / odds.sum(axis=0)
-
-    def for_classes(self, count: int) -> Multinomial:
-        return replace(self, classes=count)
 
     def log_probabilities(self, f: Array, s: Array) -> Array:
         xp, odds = namespace(f), f - f.max(axis=0)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..._device.arrays import Array, namespace
-from .._conventions import check_integer
-from .classes import ProbabilityFamily
+from .classes import NumberedFamily
 from .family import CudaFamily
 from .gamma_function import special
 from .links import softplus
@@ -16,7 +15,7 @@ from .thresholds import find_thresholds
 
 
 @dataclass(frozen=True)
-class PropOdds(ProbabilityFamily):
+class PropOdds(NumberedFamily):
     """The negative log likelihood of ordered classes, with proportional odds.
 
     ``P(y <= k) = 1 / (1 + exp(f - t_k))`` with increasing thresholds t: a larger f
@@ -43,11 +42,6 @@ class PropOdds(ProbabilityFamily):
     effect_on = "the log odds of higher classes"
     classes: int = 3
 
-    def __post_init__(self) -> None:
-        check_integer("classes", self.classes)
-        if self.classes < 2:
-            raise ValueError(f"classes must be 2 or more, got {self.classes}")
-
     @property
     def parameter(self) -> None:
         return None
@@ -61,12 +55,7 @@ class PropOdds(ProbabilityFamily):
         return super().cuda._replace(parameter=float(self.classes))
 
     def check(self, y: Array) -> None:
-        codes = (y >= 0) & (y < self.classes) & (y == namespace(y).rint(y))
-        if not bool(codes.all()):
-            raise ValueError(
-                f"y of the prop_odds family must be 0, 1, .., {self.classes - 1}, the "
-                f"number of the class, got {float(y[~codes][0])}"
-            )
+        super().check(y)
         if bool((y == y[..., :1]).all()):
             raise ValueError(
                 f"y of the prop_odds family must have at least 2 classes, got only "
@@ -106,9 +95,6 @@ class PropOdds(ProbabilityFamily):
 
     def parameter_at(self, y: Array, f: Array, w: Array | None, s: Array) -> Array:
         return self.nuisance(y, f, w)
-
-    def for_classes(self, count: int) -> PropOdds:
-        return replace(self, classes=count)
 
     def log_probabilities(self, f: Array, s: Array) -> Array:
         codes = namespace(f).arange(self.classes)

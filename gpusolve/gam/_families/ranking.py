@@ -51,6 +51,11 @@ class AUC(ClassFamily):
     name = "auc"
     effect_on = "the score"
 
+    @property
+    def has_one_loss(self) -> bool:
+        """False: the risk of all pairs may rise, as steps reduce a smooth risk."""
+        return False
+
     def check(self, y: Array) -> None:
         if not bool(((y == 0) | (y == 1)).all()):
             raise ValueError("y of the auc family must be 0 or 1, got others")
