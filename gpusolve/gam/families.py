@@ -7,7 +7,8 @@ and its adaptive parameter, the path is mboost's.
 
 Every function takes NumPy or CuPy arrays. `gradient`, `loss` and `response` work
 elementwise: y, f and s broadcast, so that F fits to n rows have f of shape (F, n) and s
-of shape (F, 1). The same functions for a device are in ``families.cuh``.
+of shape (F, 1). Exceptions are `PropOdds`, with several parameters, and `AUC`, whose
+rows depend on each other. The same functions for a device are in ``families.cuh``.
 """
 
 from __future__ import annotations
