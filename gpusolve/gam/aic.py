@@ -185,10 +185,9 @@ def df_of_model(model: AdditiveModel, settings: Settings, data: Training) -> Flo
 
 def rows_on_host(design: Rows) -> Rows:
     """The design in arrays on the host."""
-    parts = (
-        DesignPart(on_host(p.first), p.offsets, on_host(p.values)) for p in design.parts
-    )
-    return Rows(design.functions, tuple(parts))
+    parts = [part.stored() for part in design.parts]
+    there = (DesignPart(on_host(p.first), p.offsets, on_host(p.values)) for p in parts)
+    return Rows(design.functions, tuple(there))
 
 
 def curvature_of(family: Family) -> Callable[[Floats], Floats] | None:

@@ -136,7 +136,7 @@ class Designs(NamedTuple):
 
 def designs_of(rows: Sequence[Rows], basis: CompactBasis | None) -> Designs:
     """The arrays of design matrices in parts; the arrays of a basis as they are."""
-    parts = [part for design in rows for part in design.parts]
+    parts = [part.stored() for design in rows for part in design.parts]
     first = Pool([part.first for part in parts])
     values = Pool([part.values for part in parts])
     widths = [len(part.offsets) for part in parts]

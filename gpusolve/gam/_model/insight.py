@@ -116,9 +116,7 @@ class Insight(FittedModel):
                 float(reductions[j]),
                 float(reductions[j] / total) if total else 0.0,
             )
-            for j, (name, term) in enumerate(
-                zip(self.names_, self.terms_, strict=True)
-            )
+            for j, (name, term) in enumerate(zip(self.names_, self.terms_, strict=True))
         ]
         lines.sort(key=lambda line: -line.reduction)
         return Summary(facts, tuple(lines))
