@@ -14,13 +14,14 @@ measured, and predicted for an H200 from the counts. Results are Markdown.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 import scipy.sparse
@@ -112,15 +113,9 @@ def mean_matches(places: int, entries: int) -> float:
 # ---- counts --------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def emulated() -> Iterator[None]:
+def emulated() -> AbstractContextManager[Any]:
     """Run the kernels on the emulator for matrices of SciPy."""
-    before = os.environ.get("GPUSOLVE_EMULATE", "")
-    os.environ["GPUSOLVE_EMULATE"] = "1"
-    try:
-        yield
-    finally:
-        os.environ["GPUSOLVE_EMULATE"] = before
+    return mock.patch.dict(os.environ, GPUSOLVE_EMULATE="1")
 
 
 def profiled(operands: Pair, method: str, blocks: int | None = None) -> Any:

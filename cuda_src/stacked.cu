@@ -8,7 +8,9 @@
 //     b_i = H_i c_i,    c_i = X_i' W u,    H_i = (X_i' W X_i + lambda_i P_i)^-1,
 // selects the first learner with the least |u - X_i b_i|_W, that is the largest
 // 2 c_i' b_i - b_i' (X_i' W X_i) b_i, and updates f += rate X_s b_s. The coefficients of a learner
-// may be constrained by C b >= 0: then b_i is the best fit of such coefficients (cone.cuh).
+// may be constrained by C b >= 0: then b_i is the best fit of such coefficients (cone.cuh). The
+// matrices of a factor are diagonal, and stored as vectors. A stump has no matrix H_i: its b_i is
+// the best cut of ordered bins (stump.cuh).
 //
 // A design matrix is a sum of parts. A part stores `width` values of each row, and the function of
 // the first value; the distances to the functions of the other values are the same in all rows.
@@ -38,6 +40,7 @@
 #include "grid.cuh"
 #include "learners.cuh"
 #include "stacked_fits.cuh"
+#include "stump.cuh"
 
 /// K learners on n rows, and the data of F fits.
 template <class T>
@@ -159,8 +162,8 @@ __device__ void accumulate_all_moments(const Designs<T>& designs, const int* pai
 
 // ---- a fit of each learner ----------------------------------------------------------
 
-/// The matrices of the learners: [learner][system][function][function]. All fits share a single
-/// system, or each fit has a system.
+/// The matrices of the learners: [learner][system][function][function], or diagonals. All fits
+/// share a single system, or each fit has a system.
 struct Matrices {
     const double *gram, *inverse;
     const double* cones;  // [learner][system]: the projection, then the matrix of a `Cone`
@@ -168,7 +171,7 @@ struct Matrices {
 
     __device__ long long system(int fit) const { return systems == 1 ? 0 : fit; }
     __device__ long long place(const LearnerPlace& learner, int fit) const {
-        return learner.square * systems + system(fit) * learner.functions * learner.functions;
+        return learner.matrix * systems + system(fit) * learner.entries;
     }
     __device__ Cone cone(const LearnerPlace& learner, int fit) const {
         const long long size = learner.inequalities, product = size * learner.functions;
@@ -185,35 +188,86 @@ struct Fitted {
     double* scores;        // [fit][learner]
 };
 
-/// Fits all learners. `shared`: three vectors, as `fit_in_cone` says.
+/// The moment c of a function, in a fit: the sum over the chunks of the rows.
+struct Moments {
+    const double* sums;
+    long long functions, chunks, stride;  // stride: from a chunk to the next chunk
+
+    __device__ double operator()(int f) const {
+        double total = 0;
+        for (long long chunk = 0; chunk < chunks; ++chunk) total += sums[chunk * stride + f];
+        return total;
+    }
+};
+
+/// Writes b = H c, or the best b that obeys the inequalities. Returns this thread's part of the
+/// score. `shared`: three vectors, as `fit_in_cone` says.
+__device__ double fit_by_matrix(const Matrices& matrices, const LearnerPlace& learner, int fit,
+                                const Moments& moments, double* shared, double* coefficients) {
+    const int functions = static_cast<int>(learner.functions);
+    double *c = shared, *b = c + functions, *Gb = b + functions;
+    for (int f = threadIdx.x; f < functions; f += blockDim.x) c[f] = moments(f);
+    __syncthreads();
+    const long long place = matrices.place(learner, fit);
+    multiply(matrices.inverse + place, c, functions, functions, b);
+    if (learner.inequalities > 0) fit_in_cone(matrices.cone(learner, fit));
+    multiply(matrices.gram + place, b, functions, functions, Gb);
+    double score = 0;
+    for (int f = threadIdx.x; f < functions; f += blockDim.x) {
+        score += b[f] * (2 * c[f] - Gb[f]);
+        coefficients[f] = b[f];
+    }
+    return score;
+}
+
+/// The same for a diagonal matrix, of any size.
+__device__ double fit_by_diagonal(const Matrices& matrices, const LearnerPlace& learner, int fit,
+                                  const Moments& moments, double* coefficients) {
+    const long long place = matrices.place(learner, fit);
+    double score = 0;
+    for (int f = threadIdx.x; f < learner.functions; f += blockDim.x) {
+        const double c = moments(f), b = matrices.inverse[place + f] * c;
+        score += b * (2 * c - matrices.gram[place + f] * b);
+        coefficients[f] = b;
+    }
+    return score;
+}
+
+/// The same for the best cut of the bins. The first thread returns the score.
+__device__ double fit_by_cut(const Matrices& matrices, const LearnerPlace& learner, int fit,
+                             const Moments& moments, double* shared, double* coefficients,
+                             BlockReduce<Located<double>>& best) {
+    const int bins = static_cast<int>(learner.functions);
+    double *c = shared, *g = c + bins;
+    const double* weights = matrices.gram + matrices.place(learner, fit);
+    for (int f = threadIdx.x; f < bins; f += blockDim.x) {
+        c[f] = moments(f);
+        g[f] = weights[f];
+    }
+    const double score = fit_stump(c, g, bins, coefficients, best);
+    return threadIdx.x == 0 ? score : 0.0;
+}
+
+/// Fits all learners.
 template <class T>
 __device__ void fit_all(const Designs<T>& designs, const Matrices& matrices, const double* sums,
-                        double* shared, const Fitted& fitted, BlockReduce<double>& reduce) {
+                        double* shared, const Fitted& fitted, BlockReduce<double>& reduce,
+                        BlockReduce<Located<double>>& best) {
     const long long units = static_cast<long long>(designs.count) * designs.fits;
     for (long long unit = blockIdx.x; unit < units; unit += gridDim.x) {
         const int fit = static_cast<int>(unit % designs.fits);
         const LearnerPlace& learner = designs.learners[unit / designs.fits];
-        const int functions = static_cast<int>(learner.functions);
-        double *c = shared, *b = c + functions, *Gb = b + functions;
-        for (int f = threadIdx.x; f < functions; f += blockDim.x) {
-            double total = 0;
-            for (int chunk = 0; chunk < learner.chunks; ++chunk)
-                total += sums[learner.sums * designs.fits +
-                              (chunk * static_cast<long long>(designs.fits) + fit) * functions + f];
-            c[f] = total;
-        }
-        __syncthreads();
-        const long long place = matrices.place(learner, fit);
-        multiply(matrices.inverse + place, c, functions, functions, b);
-        if (learner.inequalities > 0) fit_in_cone(matrices.cone(learner, fit));
-        multiply(matrices.gram + place, b, functions, functions, Gb);
+        const Moments moments{sums + learner.sums * designs.fits + fit * learner.functions,
+                              learner.functions, learner.chunks, designs.fits * learner.functions};
         double* coefficients =
             fitted.coefficients + fit * static_cast<long long>(designs.columns) + learner.column;
-        double score = 0;
-        for (int f = threadIdx.x; f < functions; f += blockDim.x) {
-            score += b[f] * (2 * c[f] - Gb[f]);
-            coefficients[f] = b[f];
-        }
+        double score;
+        if (learner.kind == by_matrix)
+            score = fit_by_matrix(matrices, learner, fit, moments, shared, coefficients);
+        else if (learner.kind == by_diagonal)
+            score = fit_by_diagonal(matrices, learner, fit, moments, coefficients);
+        else
+            score = fit_by_cut(matrices, learner, fit, moments, shared, coefficients, best);
         score = reduce(score, Add<double>());
         if (threadIdx.x == 0)
             fitted.scores[fit * static_cast<long long>(designs.count) + unit / designs.fits] =
@@ -569,7 +623,7 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
         if (step > 0) {
             accumulate_all_moments(designs, all.pairs, all.pair_count, all.u, shared, all.sums);
             barrier.wait();
-            fit_all(designs, matrices, all.sums, shared, fitted, reduce);
+            fit_all(designs, matrices, all.sums, shared, fitted, reduce, best);
             barrier.wait();
         }
         const auto update = [&](int fit, int chunk) {

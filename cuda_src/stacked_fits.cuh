@@ -9,12 +9,18 @@ struct PartPlace {
     long long width;   // at most 32
 };
 
+/// How the coefficients of a learner are found from its moments: by a matrix, by the diagonal of a
+/// matrix, or by the best cut of its bins (stump.cuh).
+enum Kind : long long { by_matrix, by_diagonal, by_cut };
+
 /// The places of a learner in the arrays of all learners.
 struct LearnerPlace {
     long long begin_part, end_part;
     long long functions;
     long long column;        // its first function, counted over all learners
-    long long square;        // of its matrices, for a single fit
+    long long kind;          // a `Kind`
+    long long matrix;        // of its matrices or diagonals, for a single fit
+    long long entries;       // of its matrix or diagonal
     long long sums;          // of the sums of its chunks, for a single fit
     long long chunks;        // of its rows
     long long shift;         // a warp adds a row with 2^shift lanes

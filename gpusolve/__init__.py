@@ -9,6 +9,7 @@ from ._blocks.segments import segment_flags, segmented_reduce
 from ._device.config import show_config
 from ._gemv.gemv import gemv
 from ._nnls.bounded_qp import bounded_qp
+from ._nnls.gradients import Gradients
 from ._nnls.lsq_linear import lsq_linear
 from ._nnls.nnls import nnls
 from ._nnls.result import NNLSResult
@@ -16,6 +17,7 @@ from .monoid import Map, Monoid
 
 __version__ = "0.1.0"
 __all__ = [
+    "Gradients",
     "Map",
     "Monoid",
     "NNLSResult",
@@ -46,5 +48,5 @@ __all__ = [
 ]
 
 # Pickles store the module of a class. The public one stays valid if a class moves.
-for _class in (Map, Monoid, NNLSResult):
+for _class in (Gradients, Map, Monoid, NNLSResult):
     _class.__module__ = __name__

@@ -6,6 +6,7 @@ With GPUSOLVE_TEST_STAND_IN=1 the stand-in for CuPy replaces the GPU.
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 import sys
 from collections import defaultdict
@@ -104,6 +105,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Exempt the thousands of collected tests from garbage collection."""
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def environment() -> Iterator[None]:
+    """Fail a test that leaves later tests another environment, such as the emulator."""
+    before = variables()
+    yield
+    assert variables() == before
+
+
+def variables() -> dict[str, str]:
+    """The environment variables, without the variable that pytest sets itself."""
+    return {name: os.environ[name] for name in {*os.environ} - {"PYTEST_CURRENT_TEST"}}
 
 
 @pytest.fixture(autouse=True)

@@ -98,13 +98,18 @@ def as_array(value: object, name: str) -> Array:
     Raises
     ------
     TypeError
-        For a masked array, a sparse matrix, or a CUDA array without CuPy.
+        For a masked array, a linear operator, or a CUDA array without CuPy.
     """
     if type(value) is np.ndarray or is_cupy(value):
         return value
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(
             f"{name} must be a plain array, got a masked array; call its filled() first"
+        )
+    if hasattr(value, "matvec"):
+        raise TypeError(
+            f"{name} must be an array, got a linear operator, which has no elements; "
+            "multiply it by the identity matrix first"
         )
     if isinstance(value, np.ndarray):
         return np.asarray(value)  # also converts numpy.matrix

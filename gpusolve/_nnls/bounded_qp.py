@@ -6,9 +6,10 @@ import math
 from dataclasses import replace
 from typing import Any, Unpack, overload
 
+import numpy as np
 import numpy.typing as npt
 
-from .._device.arrays import Array, CudaArray, as_array, namespace, unwrapped
+from .._device.arrays import Array, CudaArray, as_array, is_cupy, namespace, unwrapped
 from .._device.kernels import current, device_of
 from .._numerics.solution import CONVERGED, UNCERTIFIED
 from .inputs import Problem, pair, validate
@@ -16,6 +17,9 @@ from .options import MethodName, Native, QuadraticOptions
 from .quadratic import Quadratic, certify
 from .result import NNLSResult
 from .solve import check_method, solve
+
+SYMMETRIC = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}
+"""The largest difference of the triangles of G, by the roots of its diagonal."""
 
 
 @overload
@@ -64,7 +68,9 @@ def bounded_qp(
     ----------
     G : (..., n, n) array_like
         Symmetric, positive semidefinite matrices, such as ``A^T A`` plus the inverse
-        covariance of a prior. Only the lower triangle is used.
+        covariance of a prior. The lower triangle is used; a system whose triangles
+        differ by more than 1e-6 (float32: 1e-3), relative to the roots of the diagonal,
+        has status 2.
     c : (..., n) array_like
         The linear terms, such as ``A^T b``. The leading axes of all arrays broadcast.
     bounds, method, sum_to, warm_start, tol, maxiter
@@ -89,7 +95,8 @@ def bounded_qp(
     Raises
     ------
     TypeError, ValueError
-        As for :func:`gpusolve.lsq_linear`; ValueError also if G is not square.
+        As for :func:`gpusolve.lsq_linear`; ValueError also if G is not square, or a
+        single matrix on the host that is not symmetric.
 
     Notes
     -----
@@ -159,7 +166,20 @@ def certified(
 
 
 def symmetric(G: Array) -> Array:
-    """The symmetric matrices of the lower triangles."""
-    xp = namespace(G)
+    """The symmetric matrices of the lower triangles; NaN if the triangles differ.
+
+    ValueError for a single matrix on the host whose triangles differ.
+    """
+    xp, other = namespace(G), namespace(G).swapaxes(G, -1, -2)
+    root = xp.sqrt(xp.abs(xp.diagonal(G, axis1=-2, axis2=-1)))
+    most = SYMMETRIC[G.dtype] * root[..., :, None] * root[..., None, :]
+    with np.errstate(invalid="ignore"):
+        differs = (xp.abs(G - other) > most).any(axis=(-2, -1))
+    if G.ndim == 2 and not is_cupy(G) and differs:
+        raise ValueError(
+            "G must be symmetric, got a matrix whose triangles differ by up to "
+            f"{np.abs(G - other).max()}"
+        )
     index = xp.arange(G.shape[-1])
-    return xp.where(index[:, None] >= index, G, xp.swapaxes(G, -1, -2))
+    lower = xp.where(index[:, None] >= index, G, other)
+    return xp.where(differs[..., None, None], math.nan, lower)

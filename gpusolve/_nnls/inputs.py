@@ -17,6 +17,7 @@ from .._device.arrays import (
     broadcast_shapes,
     check_real,
     floating,
+    is_cupy,
     namespace,
     on_one_device,
 )
@@ -212,14 +213,26 @@ def own_axes(array: Array, core: int) -> tuple[int, ...]:
 
 
 def pair(bounds: Any) -> tuple[Any, Any]:
-    """The lower and the upper bounds; ValueError unless `bounds` is a pair."""
+    """The lower and the upper bounds; ValueError unless `bounds` is a pair.
+
+    ``scipy.optimize.Bounds`` are a pair, too. None is a bound at infinity.
+    """
     try:
-        lower, upper = bounds
+        lower, upper = (bounds.lb, bounds.ub) if hasattr(bounds, "lb") else bounds
     except (TypeError, ValueError):
         raise ValueError(
             f"bounds must be a pair (lower, upper), got {bounds!r}"
         ) from None
-    return lower, upper
+    return without_none(lower, -math.inf), without_none(upper, math.inf)
+
+
+def without_none(bound: Any, infinity: float) -> Any:
+    """The bound, with `infinity` in place of None."""
+    if bound is None:
+        return infinity
+    if isinstance(bound, list | tuple) and None in bound:
+        return [infinity if value is None else value for value in bound]
+    return bound
 
 
 def validate(
@@ -333,6 +346,8 @@ def _option(A: Array, value: Any, name: str) -> Option:
         return float(A.dtype.type(value))
     found = on_one_device({"A": A, name: asarray_like(A, value)})[name]
     check_real(found, name)
+    if found.ndim == 0:  # of another package, or on a device, where it stays
+        return found.reshape(1) if is_cupy(found) else _option(A, float(found), name)
     return found.astype(A.dtype, copy=False).astype(np.float64, copy=False)
 
 
@@ -367,6 +382,9 @@ def _penalty(A: Array, value: Any, name: str) -> Option:
     option = _variable_option(A, value, name)
     if isinstance(option, float):
         return _nonnegative(option, name)
+    if option.ndim == 1 and not is_cupy(option):  # the same for all systems
+        for number in option[~((option >= 0) & np.isfinite(option))]:
+            _nonnegative(number, name)
     return namespace(A).where(option >= 0, option, math.nan)
 
 

@@ -71,7 +71,8 @@ def lsq_linear(
         The right-hand sides. The leading axes of all arrays broadcast; a matrix that is
         shared by several right-hand sides is not copied.
     bounds : pair of float or (..., n) array_like
-        The lower and the upper bounds, rounded to the dtype of A. A variable whose
+        The lower and the upper bounds, rounded to the dtype of A, or
+        ``scipy.optimize.Bounds``. None is a bound at infinity. A variable whose
         bounds are both infinite is free: once it enters the fit, it stays. Equal bounds
         fix a variable; bounds (0, 0) leave its column out, in one system or in all.
     method : {"auto", "qr", "gram"}

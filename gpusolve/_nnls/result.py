@@ -12,6 +12,7 @@ from .._device.arrays import Array, ArrayT, is_dask, namespace
 from .._device.kernels import current_device
 from .._numerics.solution import BY_GRAM, BY_QR
 from .covariance import covariance
+from .gradients import Gradients, pull_back
 from .labels import Labels, label, plain
 from .methods import COMPARED
 
@@ -180,18 +181,105 @@ class NNLSResult(Generic[ArrayT]):
         array([[0.5, 0. ],
                [0. , 0. ]])
         """
+        found: ArrayT = label(
+            self._labels, self._covariance(variance, diagonal=False), "covariance"
+        )
+        return found
+
+    def variance(self, variance: Any = None) -> ArrayT:
+        """The diagonal of `covariance`, without the memory of the whole.
+
+        Its root is the standard error of x.
+
+        Parameters
+        ----------
+        variance : float or (...,) array_like, optional
+            As for `covariance`.
+
+        Returns
+        -------
+        (..., n) array
+
+        Examples
+        --------
+        >>> import gpusolve
+        >>> gpusolve.nnls([[1, 0], [1, 0], [0, 1]], [1, 3, -1]).variance(1)
+        array([0.5, 0. ])
+        """
+        found: ArrayT = label(
+            self._labels, self._covariance(variance, diagonal=True), "x"
+        )
+        return found
+
+    def _covariance(self, variance: Any, *, diagonal: bool) -> Array:
+        """The covariance or its diagonal, without labels."""
         x, rnorm = computed(plain(self.x)), plain(self.rnorm)
         with current_device(x):
-            found = covariance(self._given, x, rnorm, plain(variance))
-        labelled: ArrayT = label(self._labels, found, "covariance")
-        return labelled
+            given = plain(variance)
+            return covariance(self._given, x, rnorm, given, diagonal=diagonal)
+
+    def vjp(self, x_bar: Any) -> Gradients[ArrayT]:
+        """The gradients of a function of x with respect to the arguments.
+
+        This is the vector-Jacobian product of reverse-mode differentiation. It takes
+        the factor of the variables between their bounds; variables at a bound move with
+        the bound.
+
+        Parameters
+        ----------
+        x_bar : (..., n) array_like
+            The gradient of the function with respect to x.
+
+        Returns
+        -------
+        Gradients
+            Arrays without labels. A shared argument has the sum over all systems that
+            it is shared by.
+
+        Raises
+        ------
+        ValueError
+            If `x_bar` does not broadcast to the shape of x.
+
+        Notes
+        -----
+        x is a piecewise smooth function of the arguments. Where a variable is at a
+        bound and its multiplier is zero, x has one-sided derivatives only, and the
+        result belongs to the side on which the variable stays at its bound. If the
+        free columns are dependent, x is not unique, and the result belongs to the
+        change of x of least norm, with columns of unit size. Where two bounds are
+        equal, each has half of the gradient. A system without a solution has gradients
+        of zero.
+
+        Examples
+        --------
+        >>> import gpusolve
+        >>> result = gpusolve.nnls([[2, 0], [0, 1]], [3, -1])
+        >>> gradients = result.vjp([1, 1])
+        >>> gradients.b
+        array([0.5, 0. ])
+        >>> gradients.A
+        array([[-0.75, -0.  ],
+               [ 0.  ,  0.  ]])
+        """
+        x = computed(plain(self.x))
+        with current_device(x):
+            x_bar = namespace(x).asarray(plain(x_bar))
+            try:
+                x_bar = namespace(x).broadcast_to(x_bar, x.shape)
+            except ValueError as error:
+                raise ValueError(
+                    f"x_bar must broadcast to shape {x.shape}, got {x_bar.shape}"
+                ) from error
+            found: Gradients[ArrayT] = pull_back(self._given, x, x_bar)
+        return found
 
 
 def computed(x: Array) -> Array:
     """The array. TypeError for a dask array."""
     if is_dask(x):
         raise TypeError(
-            "residual and covariance need a result of NumPy or CuPy arrays, got dask "
-            "arrays: call dask.compute(result) first"
+            "residual, covariance and vjp need a result of NumPy or CuPy arrays, got "
+            "dask arrays: call dask.compute(result) first"
         )
     return x

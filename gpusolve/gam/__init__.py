@@ -1,9 +1,10 @@
 """Generalised additive models, fitted by componentwise boosting.
 
 `BoostedGAM` and `BoostedGAMClassifier` are the estimators, `bbs`, `bols`, `brandom`,
-`bspatial`, `bmono` and `buser` their learners, and `families` has their losses. The
-parts for splines and the squared error can be used separately: `BSplines` evaluates the
-bases, `make_learners` prepares the penalised fits, `boost` makes the steps.
+`bspatial`, `bmono`, `bmrf`, `brad`, `bkernel`, `btree` and `buser` their learners, and
+`families` has their losses. The parts for splines and the squared error can be used
+separately: `BSplines` evaluates the bases, `make_learners` prepares the penalised fits,
+`boost` makes the steps.
 """
 
 from . import families
@@ -21,7 +22,18 @@ from .penalty import penalty_matrix
 from .simulation import Simulation, simulate
 from .stability import StabilitySelection, stability_selection
 from .store import load, save
-from .terms import bbs, bmono, bols, brandom, bspatial, buser
+from .terms import (
+    bbs,
+    bkernel,
+    bmono,
+    bmrf,
+    bols,
+    brad,
+    brandom,
+    bspatial,
+    btree,
+    buser,
+)  # fmt: skip
 
 __all__ = [
     "BSplines",
@@ -37,12 +49,16 @@ __all__ = [
     "StabilitySelection",
     "aic_stop",
     "bbs",
+    "bkernel",
     "bmono",
+    "bmrf",
     "bols",
     "boost",
     "bootstrap_effects",
+    "brad",
     "brandom",
     "bspatial",
+    "btree",
     "buser",
     "cv_stop",
     "families",

@@ -175,12 +175,17 @@ def df_of_model(model: AdditiveModel, settings: Settings, data: Training) -> Flo
     curvature = curvature_of(settings.family)
     return degrees_of_freedom(
         rows,
-        [on_host(inverse[0]) for inverse in fits.problem.inverse],
+        [matrix_of(on_host(inverse[0])) for inverse in fits.problem.inverse],
         None if data.weights is None else on_host(data.weights),
         selected,
         settings.learning_rate,
         None if curvature is None else (curvature(f) for (f,) in models),
     )
+
+
+def matrix_of(inverse: Floats) -> Floats:
+    """The matrix, also of a diagonal."""
+    return np.diag(inverse) if inverse.ndim == 1 else inverse
 
 
 def rows_on_host(design: Rows) -> Rows:

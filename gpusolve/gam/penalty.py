@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from ._conventions import check_choice
 
 Matrix = NDArray[np.float64]
+Vector = NDArray[np.float64]
 
 PENALTIES = ("difference", "ridge", "cyclic", None)
 

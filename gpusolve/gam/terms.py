@@ -18,8 +18,11 @@ import numpy as np
 from .._device.arrays import Array
 from ._conventions import check_integer, check_number
 from ._terms.frame import Name
+from ._terms.kernel import Kernel
 from ._terms.linear import Linear
+from ._terms.region import Region, graph_of
 from ._terms.spline import Spline
+from ._terms.stump import Stump
 from ._terms.term import Product, Single, Sum, Term
 from ._terms.user import User
 
@@ -32,10 +35,14 @@ __all__ = [
     "Sum",
     "Term",
     "bbs",
+    "bkernel",
     "bmono",
+    "bmrf",
     "bols",
+    "brad",
     "brandom",
     "bspatial",
+    "btree",
     "buser",
 ]
 
@@ -279,8 +286,130 @@ def buser(
     return make(User, "buser", **locals())
 
 
+def bmrf(
+    *x: Name,
+    neighbours: Any,
+    by: Name | None = None,
+    df: float = 4,
+    lambda_: float | None = None,
+    center: bool = False,
+) -> Region:
+    """A Markov random field: the effects of regions, close to those of neighbours.
+
+    Parameters
+    ----------
+    *x : str or int
+        The column with the region of each row.
+    neighbours : mapping, matrix or sequence of pairs
+        The regions and which of them are neighbours: the neighbours of each region; an
+        adjacency matrix, dense or sparse, of regions 0, 1, .., or a data frame with the
+        regions as its index; or pairs of regions. Regions without rows are allowed.
+    by, df, lambda_
+        As for `bbs`. The penalty is the sum of the squared differences of neighbours;
+        it does not affect the mean of connected regions.
+    center : bool, optional
+        Leave out what the penalty does not affect.
+
+    References
+    ----------
+    F. Sobotka and T. Kneib, "Geoadditive expectile regression", Computational
+    Statistics & Data Analysis 56 (2012).
+
+    Examples
+    --------
+    >>> bmrf("state", neighbours={"a": ["b"], "b": ["a", "c"], "c": ["b"]}, df=2)
+    bmrf('state', df=2)
+    """
+    regions, edges = graph_of(neighbours)
+    term = make(Region, "bmrf", x, by=by, df=df, lambda_=lambda_, center=bool(center))
+    return replace(term, regions=levels_of(regions) or (), edges=edges)
+
+
+def bkernel(
+    *x: Name,
+    kernel: str | Callable[[Array, Array], Array] = "rbf",
+    knots: int | Sequence[Any] = 100,
+    scale: float | None = None,
+    by: Name | None = None,
+    df: float = 4,
+    lambda_: float | None = None,
+) -> Kernel:
+    """A function in the space of a kernel, with its norm as the penalty.
+
+    Parameters
+    ----------
+    *x : str or int
+        Numeric columns, whose distances must be comparable.
+    kernel : {"rbf", "matern", "exponential"} or callable, optional
+        ``exp(-d^2 / 2)``, ``(1 + d) exp(-d)`` or ``exp(-d)`` of the distance d in units
+        of `scale`; or a function that takes points (n, p) and knots (m, p), on the
+        device of the data, and returns the values (n, m) of a positive semidefinite
+        kernel. A term with a callable cannot be stored as JSON.
+    knots : int or (m, p) sequence, optional
+        How many rows the functions are centred at, far from each other; or where.
+    scale : float, optional
+        By default such that the kernel falls to 0.001 across the data.
+    by, df, lambda_
+        As for `bbs`.
+
+    References
+    ----------
+    C. E. Rasmussen and C. K. I. Williams, "Gaussian Processes for Machine Learning"
+    (2006), chapter 8.
+
+    Examples
+    --------
+    >>> bkernel("lon", "lat", kernel="exponential", knots=30)
+    bkernel('lon', 'lat', kernel='exponential', knots=30)
+    """
+    if not isinstance(knots, Integral):
+        knots = points_of(knots)
+    return make(Kernel, "bkernel", **locals())
+
+
+def brad(*x: Name, kernel: str = "matern", **options: Any) -> Kernel:
+    """Radial functions, as in kriging: `bkernel` with the kernel of mboost's ``brad``.
+
+    Parameters
+    ----------
+    *x : str or int
+        Numeric columns, whose distances must be comparable.
+    kernel, **options
+        As for `bkernel`.
+
+    Examples
+    --------
+    >>> brad("lon", "lat", knots=50, df=6)
+    brad('lon', 'lat', knots=50, df=6)
+    """
+    return replace(bkernel(*x, kernel=kernel, **options), function="brad")
+
+
+def btree(*x: Name, bins: int = 255) -> Stump:
+    """A stump, a regression tree of depth 1: a step function with one jump.
+
+    Each iteration chooses the best of all cuts between bins. The sum of the steps is a
+    piecewise constant effect. A learner for each column gives mboost's ``blackboost``
+    with stumps.
+
+    Parameters
+    ----------
+    *x : str or int
+        The numeric column.
+    bins : int, optional
+        Into how many bins its values are divided, at most 255: by their quantiles if
+        there are more values.
+
+    Examples
+    --------
+    >>> btree("age")
+    btree('age')
+    """
+    return make(Stump, "btree", **locals())
+
+
 # Stored models and pickles name the public module, also after a class has moved.
-for _public in (Linear, Product, Spline, Sum, Term, User):
+for _public in (Kernel, Linear, Product, Region, Spline, Stump, Sum, Term, User):
     _public.__module__ = __name__
 
 
@@ -335,6 +464,19 @@ def interior_of(knots: Any) -> int | tuple[tuple[float, ...], ...]:
     return tuple(tuple(map(float, positions)) for positions in nested)
 
 
+def points_of(knots: Any) -> list[list[float]]:
+    """Points of one or several columns, as rows of a matrix."""
+    points = np.asarray(knots, np.float64)
+    if points.ndim == 1:
+        points = points[:, None]
+    if points.ndim != 2 or not points.size or not np.isfinite(points).all():
+        raise ValueError(
+            "knots must be an integer or a matrix of finite numbers, got shape "
+            f"{points.shape}"
+        )
+    return points.tolist()  # type: ignore[no-any-return]
+
+
 def ranges_of(boundary: Any) -> tuple[Range, ...] | None:
     """The range of each column."""
     if boundary is None:
@@ -378,6 +520,8 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "lambda_": partial(optional_number, "lambda_"),
     "cyclic": bool,
     "boundary": ranges_of,
+    "bins": partial(integer, "bins"),
+    "scale": partial(optional_number, "scale"),
     "intercept": bool,
     "levels": levels_of,
     "K": matrix_of,

@@ -19,6 +19,12 @@ from gpusolve.emulator import profile
 COSTS = Path(benchmark.__file__).parent / "results" / "costs.md"
 
 
+@pytest.fixture(autouse=True)
+def no_emulator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undo at the end of a test that `harness.choose` sets the variable."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "0")
+
+
 def measured_page(
     cases: list[benchmark.Case], monkeypatch: pytest.MonkeyPatch, output: Path
 ) -> str:

@@ -78,8 +78,8 @@ KINDS = {
         bspatial("lon", "lat", by="g", knots=4, df=9), ["lon", "lat"], [], {"g": "c"},
     ),
     "table": (bols("g") * brandom("h"), ["g", "h"], [], {}),
-    "sum": (bols("x") + bbs("x", center=True, df=1), ["x"], [], {}),
-    "product": (bols("g") * bbs("x"), ["x", "g"], [], {}),
+    "sum": (bols("x") + bbs("x", center=True, df=3), ["x"], [], {}),
+    "product": (bols("g") * bbs("x", df=7), ["x", "g"], [], {}),
     "three numbers": (bols("x", "lon", "lat"), ["x", "lon"], [], {"lat": None}),
 }  # fmt: skip
 

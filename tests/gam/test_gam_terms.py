@@ -123,7 +123,7 @@ TERMS = [
     (buser("x", design=powers), 4, 0),
     (bols("x") + bols("z", intercept=False), 3, 3),
     (bbs("x", knots=8) + bols("g", df=2), 16, 2),
-    (bbs("x", knots=8) + bols("z"), 14, 2),
+    (bbs("x", knots=8) + bols("z"), 14, 4),
     (bols("x", lambda_=3) + bbs("z", knots=8, lambda_=4), 14, 2),
     (bols("g", df=2, contrasts="dummy") * bbs("x", knots=8, df=3), 48, 0),
     (bbs("x", knots=5, df=2.5) * bbs("z", knots=6, df=2.5), 90, 4),

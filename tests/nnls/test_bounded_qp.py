@@ -130,6 +130,24 @@ def test_only_the_lower_triangle_is_used(
     np.testing.assert_array_equal(result.status, expected.status)
 
 
+def test_a_triangle_alone_is_refused(backend: Any, rng: np.random.Generator) -> None:
+    (G, *_), (c, *_) = program(rng, 5, 5)
+    alone = solve(backend, G, c)
+    result = solve(backend, np.stack([G, np.triu(G)]), c)
+    np.testing.assert_array_equal(result.status, [0, 2])
+    np.testing.assert_allclose(result.x[0], alone.x, rtol=1e-12, atol=1e-15)
+    assert np.isnan(result.x[1]).all()
+    if backend.name != "cuda":  # a device is not waited for
+        with pytest.raises(ValueError, match="G must be symmetric, got a matrix"):
+            solve(backend, np.triu(G), c)
+
+
+def test_rounding_of_products_is_symmetric(rng: np.random.Generator) -> None:
+    (G, *_), (c, *_) = program(rng, 5, 5)
+    rounded = G * (1 + 1e-9 * rng.standard_normal(G.shape))
+    assert gpusolve.bounded_qp(rounded, c).status == 0
+
+
 def test_a_diagonal_matrix_clips(backend: Any, method: str) -> None:
     diagonal = np.array([1.0, 4.0, 1e-8, 1e8, 0.25])
     c = diagonal * np.array([-1.0, 0.5, 2.0, 0.25, 1.0])

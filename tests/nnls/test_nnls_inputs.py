@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.optimize
+import scipy.sparse.linalg
 from together import together
 
 import gpusolve
@@ -125,6 +127,65 @@ def test_a_problem_has_the_given_arrays_and_bounds() -> None:
 def test_bounds_are_a_pair(bounds: Any) -> None:
     with pytest.raises(ValueError, match="bounds must be a pair"):
         gpusolve.lsq_linear(A, b, bounds)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        scipy.optimize.Bounds([0, -np.inf, 0.5], [1, 2, np.inf]),
+        ([0, None, 0.5], (1, 2, None)),
+    ],
+)
+def test_bounds_are_as_in_scipy(bounds: Any, rng: np.random.Generator) -> None:
+    A, b = rng.standard_normal((6, 3)), rng.standard_normal(6)
+    expected = scipy.optimize.lsq_linear(
+        A, b, ([0, -np.inf, 0.5], [1, 2, np.inf]), tol=1e-14, method="bvls"
+    )
+    found = gpusolve.lsq_linear(A, b, bounds)
+    np.testing.assert_allclose(found.x, expected.x, rtol=1e-12, atol=1e-14)
+
+
+def test_none_is_a_bound_at_infinity() -> None:
+    assert gpusolve.lsq_linear([[1.0]], [-3.0], (None, 1)).x == -3
+    assert gpusolve.lsq_linear([[1.0]], [3.0], (None, None)).x == 3
+
+
+@pytest.mark.parametrize("l1", [-1, [-1, 0, 0], [[-1], [0]]])
+def test_a_negative_penalty(l1: Any) -> None:
+    """It is an error if all systems have it, and a status if a system has it."""
+    b = np.ones((2, 3))
+    if np.ndim(l1) == 2:
+        np.testing.assert_array_equal(gpusolve.nnls(np.eye(3), b, l1=l1).status, [2, 0])
+    else:
+        with pytest.raises(ValueError, match="l1 must be finite and non-negative"):
+            gpusolve.nnls(np.eye(3), b, l1=l1)
+
+
+def test_numbers_may_be_arrays_of_another_package_without_axes() -> None:
+    class Tensor:
+        """What implements NumPy's protocol only."""
+
+        def __init__(self, value: float) -> None:
+            self.value = value
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            return np.array(self.value, dtype)
+
+        def __float__(self) -> float:
+            return self.value
+
+    given = {"l1": 0.1, "l2": 0.2, "sum_to": 1.0, "tol": 1e-9}
+    expected = gpusolve.lsq_linear(np.eye(3), [1, 2, 3], (0, 2), **given)
+    tensors = {name: Tensor(value) for name, value in given.items()}
+    bounds = (Tensor(0.0), Tensor(2.0))
+    found = gpusolve.lsq_linear(np.eye(3), [1, 2, 3], bounds, **tensors)
+    np.testing.assert_array_equal(found.x, expected.x)
+
+
+def test_a_linear_operator_is_refused_by_name() -> None:
+    operator = scipy.sparse.linalg.aslinearoperator(np.eye(3))
+    with pytest.raises(TypeError, match="A must be an array, got a linear operator"):
+        gpusolve.nnls(operator, np.ones(3))
 
 
 def test_bounds_may_be_the_rows_of_an_array() -> None:

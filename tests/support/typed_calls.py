@@ -43,6 +43,7 @@ def solution_calls(A: NDArray[np.float64], b: list[float]) -> None:
     assert_type(result, NNLSResult[Array])
     assert_type(result.x, Array)
     assert_type(result.covariance(), Array)
+    assert_type(result.vjp(1.0).A, Array)
     assert_type(gpusolve.lsq_linear(A, b, ([-np.inf, 0], np.inf)).dual, Array)
     assert_type(gpusolve.bounded_qp(A, b).x, Array)
 

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace
 from ..._device.kernels import device_of
@@ -21,6 +20,7 @@ from ..basis import CompactBasis
 from ..penalty import Matrix
 from ..terms import Term
 from . import gram_kernel
+from .diagonal import DiagonalGroup, diagonal_gram
 from .products import Products, products_of
 from .smoothing import inverses, ranks, smoothing_parameters
 
@@ -57,16 +57,20 @@ class PreparedLearners:
     rows : tuple of Rows
         The design matrices.
     gram : tuple of (F, k_j, k_j) array
-        ``X'WX``.
+        ``X'WX``; (F, k_j) for diagonal matrices, see `Term.diagonal`.
     inverse : tuple of (F, k_j, k_j) array
         The coefficients of a fit to u are ``inverse X'Wu``. With the columns ``X T`` of
-        a learner and its penalty K, this is ``T (T'X'WXT + lambda K)^-1 T'``.
+        a learner and its penalty K, this is ``T (T'X'WXT + lambda K)^-1 T'``. (F, k_j)
+        for diagonal matrices.
     lambda_ : (F, K) array
         The smoothing parameters.
     weights : (F, n) array or None
         The diagonals of W; None for ones.
     cones : tuple of Cone or None
         The constraints of the learners; None for a learner without constraint.
+    stumps : frozenset of int
+        The learners that are fitted by the best cut of their functions, which are bins.
+        Their inverse is not read.
     basis : CompactBasis or None
         The design matrices in an array if they are equal bases on a device, or were
         given as an array; None for others.
@@ -80,6 +84,7 @@ class PreparedLearners:
     weights: Array | None
     cones: tuple[Cone | None, ...]
     basis: CompactBasis | None = None
+    stumps: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -100,7 +105,7 @@ class PreparedLearners:
 
         Their products can be updated from step to step without a large loss of digits.
         """
-        if self.fits > 1 or any(self.cones):
+        if self.fits > 1 or any(self.cones) or any(G.ndim < 3 for G in self.gram):
             return False
         sizes = {design.functions for design in self.rows}
         return self.basis is not None or (
@@ -133,11 +138,18 @@ class PreparedLearners:
         )
 
     def gain(self, learner: int) -> Array:
-        """The matrices Q, (F, k, k): a fit reduces the risk by ``c' Q c``, c = X'Wu."""
+        """The matrices Q, (F, k, k): a fit reduces the risk by ``c' Q c``, c = X'Wu.
+
+        (F, k) for diagonal matrices.
+        """
         xp = namespace(self.gram[learner])
-        inverse = self.inverse[learner]
-        shrinkage = xp.matmul(xp.matmul(inverse, self.gram[learner]), inverse)
-        return 2 * inverse - shrinkage
+        multiply = xp.multiply if self.is_diagonal(learner) else xp.matmul
+        gram, inverse = self.gram[learner], self.inverse[learner]
+        return 2 * inverse - multiply(multiply(inverse, gram), inverse)
+
+    def is_diagonal(self, learner: int) -> bool:
+        """Whether the matrices of a learner are stored as vectors."""
+        return bool(self.gram[learner].ndim == 2)
 
 
 def prepare(
@@ -197,17 +209,18 @@ def prepare_designs(
     if isinstance(designs, CompactBasis):
         k = terms[0].functions
         basis, rows = designs, [compact_rows(designs, j, k) for j in range(len(terms))]
-    gram = gram_matrices(rows, weights, basis)
+    gram = all_gram_matrices(terms, rows, weights, basis)
     plain = gram
     if weights is not None and (fits > 1 or not bool(weights.all())):
-        plain = gram_matrices(rows, None, basis)  # rows of weight 0 count for the rank
+        # rows of weight 0 count for the rank
+        plain = all_gram_matrices(terms, rows, None, basis)
     xp = namespace(gram[0])
     given = None if lambda_ is None else np.broadcast_to(lambda_, (fits, len(rows)))
     made: dict[int, tuple[Array, Array, Cone | None]] = {}
     with one_blas_thread():
         for members in group_terms(terms):
             matrices = [gram[j] for j in members], [plain[j] for j in members]
-            group = LearnerGroup(terms[members[0]], *matrices)
+            group = group_of(terms[members[0]], *matrices)
             if given is None:
                 found = group.smoothing(df_definition)
             else:
@@ -220,7 +233,24 @@ def prepare_designs(
     lambdas, inverse, cones = zip(*(made[j] for j in range(len(rows))), strict=True)
     lambda_ = xp.stack(lambdas, axis=1)
     learners = tuple(terms), tuple(rows), gram, inverse, lambda_
-    return PreparedLearners(*learners, weights, cones, basis)
+    stumps = frozenset(j for j, term in enumerate(terms) if term.is_stump)
+    return PreparedLearners(*learners, weights, cones, basis, stumps)
+
+
+def all_gram_matrices(
+    terms: Sequence[Term],
+    designs: Sequence[Rows],
+    weights: Array | None,
+    basis: CompactBasis | None,
+) -> tuple[Array, ...]:
+    """``X'WX`` of each design, (F, k_j, k_j), or their diagonals, (F, k_j)."""
+    full = [j for j, term in enumerate(terms) if term.diagonal() is None]
+    made = gram_matrices([designs[j] for j in full], weights, basis) if full else ()
+    found = dict(zip(full, made, strict=True))
+    return tuple(
+        found[j] if j in found else diagonal_gram(design, weights)
+        for j, design in enumerate(designs)
+    )
 
 
 def gram_matrices(
@@ -250,6 +280,9 @@ def group_terms(terms: Sequence[Term]) -> list[list[int]]:
 
 def kind_of(term: Term) -> tuple[Any, ...]:
     """The properties that the terms of a group have in common."""
+    diagonal = term.diagonal()
+    if diagonal is not None:
+        return diagonal.tobytes(), term.df, term.lambda_
     T, C = term.transform(), term.constraint()
     return (
         term.penalty().tobytes(),
@@ -259,6 +292,16 @@ def kind_of(term: Term) -> tuple[Any, ...]:
         term.lambda_,
         term.null_dimension,
     )
+
+
+def group_of(
+    term: Term, gram: list[Array], plain: list[Array]
+) -> LearnerGroup | DiagonalGroup:
+    """A group of learners, by a term of the group."""
+    diagonal = term.diagonal()
+    if diagonal is None:
+        return LearnerGroup(term, gram, plain)
+    return DiagonalGroup(term, diagonal, gram, plain)
 
 
 class LearnerGroup:
@@ -323,16 +366,3 @@ def congruent(A: Array, T: Matrix | None, *, transposed: bool = False) -> Array:
     xp = namespace(A)
     right = xp.asarray(T).T if transposed else xp.asarray(T)
     return xp.matmul(xp.matmul(right.T, A), right)
-
-
-def column_coefficients(
-    transform: Matrix | None, coef: NDArray[Any]
-) -> NDArray[np.float64]:
-    """The coefficients of the columns from the coefficients of the functions, (..., k).
-
-    On the host. The inverse of ``T b``; T has full column rank.
-    """
-    if transform is None:
-        return coef
-    columns: NDArray[np.float64] = coef @ np.linalg.pinv(transform).T
-    return columns

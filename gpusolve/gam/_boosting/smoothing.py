@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace
+from ..._device.launch import pieces
 from ..._device.threads import workers
 from .._conventions import check_choice
 from ..penalty import Matrix
@@ -57,6 +58,9 @@ CORE_WORK = 2
 
 SECTIONS = 16
 """Into how many sections a step divides the interval of a smoothing parameter."""
+
+SEARCH_VALUES = 2**20
+"""The most eigenvalues for which a search divides intervals at once."""
 
 SECTION_STEPS, NEWTON_STEPS = 3, 4
 """Steps for the first digits of a smoothing parameter, and for all others. 16**3
@@ -109,9 +113,14 @@ def shrunken(A: Array) -> Array:
     Its least eigenvalue, from about zero, becomes `NEARLY_SINGULAR`.
     """
     xp = namespace(A)
-    least = xp.linalg.eigvalsh(A)[:, 0] - NEARLY_SINGULAR
-    rho = xp.where(least < -TOLERANCE, 1 / (1 - least), 1.0)[:, None, None]
+    rho = kept_share(xp.linalg.eigvalsh(A)[:, 0])[:, None, None]
     return rho * A + (1 - rho) * xp.eye(A.shape[-1])
+
+
+def kept_share(least: Array) -> Array:
+    """The shares of matrices that `shrunken` keeps, from their least eigenvalues."""
+    least = least - NEARLY_SINGULAR
+    return namespace(least).where(least < -TOLERANCE, 1 / (1 - least), 1.0)
 
 
 def penalty_spectrum(A: Array, P: Array, null_dimension: int, near: Array) -> Array:
@@ -261,6 +270,23 @@ def smoothing_parameters(
     if rank is None:
         rank = ranks(gram, null_dimension)
     return compute_in_parts(solve, gram, rank)
+
+
+def diagonal_smoothing_parameters(
+    gram: Array, penalty: Array, df: float, definition: str, rank: Array
+) -> Array:
+    """`smoothing_parameters` of diagonal matrices: of (K, k) and (k,), positive."""
+
+    def solve(gram: Array, rank: Array) -> Array:
+        A = gram + RIDGE * penalty
+        rho = kept_share(A.min(axis=-1))[:, None]
+        d = penalty / (rho * A + (1 - rho))
+        return xp.where(rank > df, solve_lambda(d, df, definition), 0.0)
+
+    xp, most = namespace(gram), max(1, SEARCH_VALUES // gram.shape[1])
+    return xp.concatenate(
+        [solve(gram[some], rank[some]) for some in pieces(len(gram), most)]
+    )
 
 
 def rough_spectrum(A: Array, penalty: Matrix, null_dimension: int) -> Array:

@@ -9,7 +9,7 @@ first selected, and kept. The cost of a step then does not depend on the number 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,14 @@ from .batch import Fits
 from .path import Path
 from .problem import Cone, PreparedLearners
 from .products import Floats, Run
+from .stump import fitted_stump, sides_of
 
 PROGRESS_DELAY = 2.0
 """Seconds until a progress bar appears."""
 
 
 class SizeGroup(NamedTuple):
-    """The learners with k functions: all products with their matrices at once.
+    """Learners with k functions: all products with their matrices at once.
 
     Attributes
     ----------
@@ -34,7 +35,7 @@ class SizeGroup(NamedTuple):
         The indices of the learners, ascending.
     functions : (m * k,) array or slice
         Their functions, counted over all learners.
-    gain : (F, m, k, k) array
+    gain : (F, m, k, k) or (F, m, k) array
         See `PreparedLearners.gain`.
     """
 
@@ -42,19 +43,54 @@ class SizeGroup(NamedTuple):
     functions: NDArray[np.intp] | slice
     gain: Floats
 
+    def scores(self, moments: Floats) -> Floats:
+        """``c' Q c`` of each member, (F, m), from c of all learners, (F, functions)."""
+        c = moments[:, self.functions].reshape(self.gain.shape[:3])
+        if self.gain.ndim == 3:
+            return np.asarray((self.gain * c * c).sum(axis=-1))
+        product = np.matmul(self.gain, c[..., None])[..., 0]
+        return np.asarray(np.einsum("fmk,fmk->fm", product, c))
 
-def groups_of(problem: PreparedLearners, begins: NDArray[np.intp]) -> list[SizeGroup]:
+
+class StumpGroup(NamedTuple):
+    """Stumps with as many bins.
+
+    Attributes
+    ----------
+    members, functions : array or slice
+        As for `SizeGroup`.
+    weights : (F, m, k) array
+        The weights of the bins.
+    """
+
+    members: NDArray[np.intp] | slice
+    functions: NDArray[np.intp] | slice
+    weights: Floats
+
+    def scores(self, moments: Floats) -> Floats:
+        """The reduction of the sum of squares by each member, (F, m)."""
+        c = moments[:, self.functions].reshape(self.weights.shape)
+        return np.asarray(sides_of(c, self.weights).reduction.max(axis=-1))
+
+
+def groups_of(
+    problem: PreparedLearners, begins: NDArray[np.intp]
+) -> list[SizeGroup | StumpGroup]:
     """The learners without a constraint, grouped by their number of functions."""
-    sizes = np.array([design.functions for design in problem.rows])
-    free = np.array([cone is None for cone in problem.cones])
-    groups = []
-    for k in np.unique(sizes[free]):
-        members = np.flatnonzero(free & (sizes == k))
-        gain = np.stack([problem.gain(int(j)) for j in members], axis=1)
-        if len(members) == len(sizes):
-            return [SizeGroup(slice(None), slice(None), gain)]
-        functions = (begins[members, None] + np.arange(k)).reshape(-1)
-        groups.append(SizeGroup(members, functions, gain))
+    sizes: dict[tuple[int, bool, bool], list[int]] = {}
+    for j, design in enumerate(problem.rows):
+        if problem.cones[j] is None:
+            key = design.functions, problem.is_diagonal(j), j in problem.stumps
+            sizes.setdefault(key, []).append(j)
+    groups: list[SizeGroup | StumpGroup] = []
+    for (k, _, are_stumps), members in sizes.items():
+        place: Any = slice(None), slice(None)
+        if len(members) < len(problem):
+            functions = (begins[members][:, None] + np.arange(k)).reshape(-1)
+            place = np.array(members), functions
+        each = [problem.gram[j] if are_stumps else problem.gain(j) for j in members]
+        kind: Any = StumpGroup if are_stumps else SizeGroup
+        groups.append(kind(*place, np.stack(each, axis=1)))
     return groups
 
 
@@ -99,10 +135,8 @@ class Passes:
     def scores(self) -> Floats:
         """The reduction of the sum of squares by each learner, (F, K)."""
         scores = np.empty((self.problem.fits, len(self.problem)))
-        for members, functions, gain in self.groups:
-            c = self.c[:, functions].reshape(gain.shape[:3])
-            product = np.matmul(gain, c[..., None])[..., 0]
-            scores[:, members] = np.einsum("fmk,fmk->fm", product, c)
+        for group in self.groups:
+            scores[:, group.members] = group.scores(self.c)
         for j in self.constrained:
             for fit in range(self.problem.fits):
                 b, c = self.fitted(fit, j), self.c[fit, self.functions[j]]
@@ -115,8 +149,11 @@ class Passes:
         cone = self.problem.cones[learner]
         if cone is not None:
             return fitted_in_cone(cone, fit, c)
-        coef: Floats = self.problem.inverse[learner][fit] @ c
-        return coef
+        if learner in self.problem.stumps:
+            return fitted_stump(c, self.problem.gram[learner][fit])
+        inverse: Floats = self.problem.inverse[learner][fit]
+        multiply = np.multiply if inverse.ndim == 1 else np.matmul
+        return np.asarray(multiply(inverse, c))
 
     def step(self, step: int, run: Run) -> None:
         """Make a step of all fits."""

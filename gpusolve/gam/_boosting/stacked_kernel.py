@@ -37,11 +37,14 @@ SUMS_OF_A_PASS = 16
 SEARCH_SIZE = 4
 """Number of float64 in ``MedianSearch`` and ``ThetaSearch``."""
 
+BY_MATRIX, BY_DIAGONAL, BY_CUT = range(3)
+"""``Kind`` in ``stacked_fits.cuh``."""
+
 LEARNER_PLACE = StructType(
     "LearnerPlace",
     """
-    long long begin_part, end_part, functions, column, square, sums, chunks;
-    long long shift, pitch, window, inequalities, cone;
+    long long begin_part, end_part, functions, column, kind, matrix, entries, sums;
+    long long chunks, shift, pitch, window, inequalities, cone;
     """,
 )
 STACKED_FITS = StructType(
@@ -196,10 +199,22 @@ def free_shared_memory(device: Device) -> int:
     return device.shared_memory_per_block - STATIC_SHARED_MEMORY
 
 
+def kind_of(problem: PreparedLearners, learner: int) -> int:
+    """The `Kind` of a learner."""
+    if learner in problem.stumps:
+        return BY_CUT
+    return BY_DIAGONAL if problem.is_diagonal(learner) else BY_MATRIX
+
+
 def vectors_of(problem: PreparedLearners) -> list[int]:
     """Shared memory for the fit of each learner, in bytes: see ``cone.cuh``."""
     sizes = zip(problem.rows, inequalities_of(problem).tolist(), strict=True)
-    return [DOUBLE * (3 * design.functions + m * (m + 4)) for design, m in sizes]
+    return [
+        DOUBLE * (3 * design.functions + m * (m + 4))
+        if kind_of(problem, j) != BY_DIAGONAL
+        else 0
+        for j, (design, m) in enumerate(sizes)
+    ]
 
 
 def first_too_large(problem: PreparedLearners, device: Device) -> int | None:
@@ -220,7 +235,9 @@ def places_of(
     places["begin_part"][1:] = places["end_part"][:-1]
     places["functions"] = functions
     places["column"] = begins_of(functions)
-    places["square"] = begins_of(functions**2)
+    places["kind"] = [kind_of(problem, j) for j in range(len(problem))]
+    entries = np.array([gram[0].size for gram in problem.gram], np.int64)
+    places["matrix"], places["entries"] = begins_of(entries), entries
     places["sums"] = begins_of(functions * chunks)
     places["chunks"] = chunks
     for name in ("shift", "pitch", "window"):

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .. import terms
 from .._conventions import check_choice
 from .._terms.frame import Factor, Frame
-from ..terms import Term, bbs, bmono, bols, brandom, bspatial, buser
+from ..terms import Term
 from .expression import FUNCTIONS, Expression, column_names, names_in, quoted_name
 
 if TYPE_CHECKING:
     import patsy
 
 LEARNERS: dict[str, Callable[..., Term]] = {
-    function.__name__: function
-    for function in (bbs, bmono, bols, brandom, bspatial, buser)
+    name: getattr(terms, name) for name in terms.__all__ if name.islower()
 }
 """The functions of a formula that make learners."""
 

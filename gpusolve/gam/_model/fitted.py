@@ -14,7 +14,6 @@ from ..._device.kernels import current_device
 from ..._device.launch import pieces
 from .. import _inputs
 from .._boosting.path import Path
-from .._boosting.problem import column_coefficients
 from .._conventions import Estimator, check_integer
 from .._terms.frame import Frame, Name
 from .._terms.rows import Rows
@@ -99,7 +98,7 @@ class FittedModel(Estimator):
     def _columns(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
         """The coefficients of the columns, from (K, k) coefficients of functions."""
         found = [
-            column_coefficients(term.transform(), row[: term.functions])
+            term.column_coefficients(row[: term.functions])
             for term, row in zip(self.terms_, coef, strict=True)
         ]
         padded = np.zeros((len(coef), max(map(len, found))))

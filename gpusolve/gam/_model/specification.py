@@ -12,12 +12,12 @@ from .. import _inputs
 from .._boosting.methods import METHODS
 from .._boosting.smoothing import check_df
 from .._conventions import check_choice, check_integer, check_number
-from .._terms.frame import Frame
+from .._terms.frame import Frame, Name
 from .._terms.spline import penalty_options
 from .._terms.term import MISSING_VALUES, UNKNOWN_LEVELS, Term
 from ..basis import OUTSIDE, check_degree
 from ..penalty import PENALTIES
-from ..terms import bbs, bols, names_of
+from ..terms import bbs, bols, brandom, names_of
 
 ALLOWED: dict[str, tuple[Any, ...]] = {
     "outside": OUTSIDE,
@@ -69,15 +69,24 @@ def check_parameters(model: Any) -> None:
 
 
 def default_terms(model: Any, frame: Frame) -> list[Term]:
-    """A spline of each numeric column, and a linear effect of each factor."""
+    """A spline of each numeric column, and the levels of each factor.
+
+    More levels than the degrees of freedom of a spline are penalised to these: boosting
+    would else prefer factors of many levels.
+    """
     options = penalty_options(model.penalty, model.penalty_order, model.df)
     options["degree"] = model.degree
     degree = 0 if options["cyclic"] else model.degree
     options["knots"] = model.n_basis - degree - 1
-    return [
-        bols(name) if frame.is_factor(name) else bbs(name, **options)
-        for name in frame.names
-    ]
+
+    def learner_of(name: Name) -> Term:
+        if not frame.is_factor(name):
+            return bbs(name, **options)
+        if options["df"] is None or len(frame.factor(name).levels) <= options["df"]:
+            return bols(name)
+        return brandom(name, df=options["df"])
+
+    return [learner_of(name) for name in frame.names]
 
 
 def bind_learners(learners: Any) -> list[Term]:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import on_host
 from .._terms.frame import Level, Name, are_present
-from .._terms.linear import Linear
 from .._terms.spline import Spline
 from .._terms.term import Term, unique_names
 
@@ -160,8 +159,8 @@ def known_levels(term: Term) -> dict[Name, tuple[Level, ...]]:
     """The levels of the factors that a learned term reads."""
     found = {}
     for part in term.parts:
-        if isinstance(part, Linear) and part.found_levels is not None:
-            found[part.covariates[0]] = part.found_levels
+        if part.covariate_levels is not None:
+            found[part.covariates[0]] = part.covariate_levels
         if part.by is not None and part.by_levels is not None:
             found[part.by] = part.by_levels
     return found

@@ -297,6 +297,15 @@ def factor_of(array: NDArray[Any], name: str) -> Factor:
     return Factor(codes, tuple(levels.tolist()))
 
 
+def present_values(name: Name, frame: Frame) -> Array:
+    """The values of a column that are not missing; ValueError if there are none."""
+    x = frame.numeric(name)
+    x = x[~namespace(x).isnan(x)]
+    if not len(x):
+        raise ValueError(f"{name} must have values that are not missing, got none")
+    return x
+
+
 def check_levels(name: Name, levels: tuple[Level, ...], least: int) -> None:
     """ValueError unless a factor has enough levels."""
     if len(levels) < least:

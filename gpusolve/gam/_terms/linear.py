@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ..._device.arrays import namespace
 from .._conventions import check_choice
-from ..penalty import Matrix, differences
+from ..penalty import Matrix, Vector, differences
 from .frame import Frame, Level, check_levels, listed
 from .rows import Rows, dense_rows, indicator_rows
 from .term import Reading, Single, learned
@@ -33,13 +33,47 @@ def helmert(levels: int) -> Matrix:
     return np.where(level < column, -1.0, np.where(level == column, column, 0.0))
 
 
-CONTRASTS: dict[str, Callable[[int], Matrix] | None] = {
-    "treatment": treatment,
-    "sum": sum_to_zero,
-    "helmert": helmert,
+def treatment_coefficients(effects: Matrix) -> Matrix:
+    first = effects[..., :1]
+    return np.concatenate([first, effects[..., 1:] - first], axis=-1)
+
+
+def sum_coefficients(effects: Matrix) -> Matrix:
+    mean = effects.mean(axis=-1, keepdims=True)
+    return np.concatenate([mean, effects[..., :-1] - mean], axis=-1)
+
+
+def helmert_coefficients(effects: Matrix) -> Matrix:
+    mean = effects.mean(axis=-1, keepdims=True)
+    count = np.arange(1, effects.shape[-1])
+    before = effects[..., :-1].cumsum(axis=-1) / count
+    contrasts = (effects[..., 1:] - before) / (count + 1)
+    return np.concatenate([mean, contrasts], axis=-1)
+
+
+class Coding(NamedTuple):
+    """The columns of a factor of L levels: an intercept and L - 1 contrasts.
+
+    Attributes
+    ----------
+    contrasts : callable
+        The contrasts of each level, (L, L - 1), from the number L.
+    coefficients : callable
+        The coefficients of the intercept and the contrasts from the effects of the
+        levels, (..., L) each. The intercept is 0 for effects of contrasts alone.
+    """
+
+    contrasts: Callable[[int], Matrix]
+    coefficients: Callable[[Matrix], Matrix]
+
+
+CONTRASTS: dict[str, Coding | None] = {
+    "treatment": Coding(treatment, treatment_coefficients),
+    "sum": Coding(sum_to_zero, sum_coefficients),
+    "helmert": Coding(helmert, helmert_coefficients),
     "dummy": None,
 }
-"""The contrasts of a factor by its number of levels; None: indicators of all levels."""
+"""The coding of a factor; None: an indicator of each level, without an intercept."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -77,7 +111,8 @@ class Linear(Single):
             return {"found_levels": None, "ordered": False}
         factor = frame.factor(name)
         levels = factor.levels if self.levels is None else self.levels
-        unknown = tuple(level for level in factor.levels if level not in levels)
+        known = set(levels)
+        unknown = tuple(level for level in factor.levels if level not in known)
         if unknown:
             raise ValueError(
                 f"{name} must have the levels {listed(levels)}, got {listed(unknown)}"
@@ -85,6 +120,10 @@ class Linear(Single):
         least = 1 if self.intercept or self.contrasts == "dummy" else 2
         check_levels(name, levels, least)
         return {"found_levels": levels, "ordered": factor.ordered}
+
+    @property
+    def covariate_levels(self) -> tuple[Level, ...] | None:
+        return self.found_levels
 
     @property
     def _functions(self) -> int:
@@ -105,12 +144,30 @@ class Linear(Single):
 
     def _transform(self) -> Matrix | None:
         """The intercept and the contrasts, by the indicators of the levels."""
-        contrasts = CONTRASTS[self.contrasts]
-        if self.found_levels is None or contrasts is None:
+        coding = self._coding
+        if coding is None:
             return None
-        levels = len(self.found_levels)
+        levels = self._functions
         intercept = np.ones((levels, int(self.intercept)))
-        return np.hstack([intercept, contrasts(levels)])
+        return np.hstack([intercept, coding.contrasts(levels)])
+
+    @property
+    def _coding(self) -> Coding | None:
+        """The coding of a factor; None if the functions have the coefficients."""
+        return None if self.found_levels is None else CONTRASTS[self.contrasts]
+
+    def _diagonal(self) -> Vector | None:
+        """Zeros for unpenalised effects of all levels, ones for a ridge on these."""
+        if self._coding is not None:
+            is_free = self.intercept and self.fixed_lambda == 0
+            return np.zeros(self._functions) if is_free else None
+        is_disjoint = self.found_levels is not None or self._functions == 1
+        return np.ones(self._functions) if is_disjoint else None
+
+    def _column_coefficients(self, coef: Matrix) -> Matrix:
+        if self._coding is None:
+            return coef
+        return self._coding.coefficients(coef)[..., int(not self.intercept) :]
 
     def _penalty(self) -> Matrix:
         """The ridge; of an ordered factor, the differences of neighbouring effects."""

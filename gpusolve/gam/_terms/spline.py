@@ -16,7 +16,7 @@ from ..._device.launch import ceil_div
 from .._conventions import check_choice
 from ..basis import MAX_DEGREE, BSplines, CompactBasis
 from ..penalty import Matrix, differences, kronecker_sum
-from .frame import Frame, Name
+from .frame import Frame, Name, present_values
 from .knots import Knots
 from .rows import Rows, kronecker
 from .term import Reading, Single, Term, learned
@@ -288,15 +288,6 @@ def spectral_columns(D: list[Matrix], null_dimension: int) -> Matrix:
 
 
 # ---- knots from the data -------------------------------------------------------------
-
-
-def present_values(name: Name, frame: Frame) -> Array:
-    """The values of a column that are not missing; ValueError if there are none."""
-    x = frame.numeric(name)
-    x = x[~namespace(x).isnan(x)]
-    if not len(x):
-        raise ValueError(f"{name} must have values that are not missing, got none")
-    return x
 
 
 def check_range(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from ..._device.arrays import Array, namespace
 from .._conventions import check_choice
 from ..basis import OUTSIDE
-from ..penalty import Matrix, kronecker_sum
+from ..penalty import Matrix, Vector, kronecker_sum
 from .frame import MISSING, UNKNOWN, Frame, Level, Name, check_levels, listed
 from .rows import Rows, dense_rows, indicator_rows, kronecker, side_by_side
 
@@ -29,6 +29,12 @@ UNKNOWN_LEVELS = ("error", "zero")
 def learned(default: Any = None) -> Any:
     """A field that `Term.learn` fills from the data."""
     return field(default=default, metadata={"learned": True})
+
+
+def is_written(argument: Field[Any]) -> bool:
+    """Whether the call that makes a term shows this field."""
+    hidden = argument.metadata.get("learned", False)
+    return bool(argument.metadata.get("written", not hidden))
 
 
 # ---- reading -------------------------------------------------------------------------
@@ -71,7 +77,8 @@ class Reading:
         codes = factor.codes_in(levels)
         self._note(name, codes == MISSING)
         if self.unknown == "error" and bool((codes == UNKNOWN).any()):
-            others = tuple(level for level in factor.levels if level not in levels)
+            known = set(levels)
+            others = tuple(level for level in factor.levels if level not in known)
             raise ValueError(
                 f"{name} must have the levels {listed(levels)}, got {listed(others)}; "
                 "unknown='zero' gives other levels no effect"
@@ -166,6 +173,23 @@ class Term(ABC):
         """C of the constraints ``C b >= 0``; None if there are none."""
 
     @abstractmethod
+    def diagonal(self) -> Vector | None:
+        """The diagonal of the penalty on the functions, (functions,), or None.
+
+        It is None unless each row has at most one function that is not 0, and the
+        penalty on the functions is diagonal: then all matrices of a learner are. With
+        a penalty of zero, such functions give the fits of any other basis of the same
+        space, so `transform` does not matter.
+        """
+
+    @abstractmethod
+    def column_coefficients(self, coef: Matrix) -> Matrix:
+        """The coefficients of the columns, from coefficients of functions, (..., k).
+
+        The inverse of ``T b``; T has full column rank.
+        """
+
+    @abstractmethod
     def _rows(self, data: Reading) -> Rows:
         """`rows` of the columns that are read."""
 
@@ -180,6 +204,11 @@ class Term(ABC):
     @property
     def is_constrained(self) -> bool:
         """Whether the coefficients have a constraint."""
+        return False
+
+    @property
+    def is_stump(self) -> bool:
+        """Whether a fit is the best cut of the functions, which are bins."""
         return False
 
     def __repr__(self) -> str:
@@ -307,6 +336,14 @@ class Single(Term):
         C = self._constraint()
         return None if C is None else self._in_blocks(C)
 
+    def diagonal(self) -> Vector | None:
+        found = self._diagonal()
+        return None if found is None else np.tile(found, self._blocks)
+
+    def column_coefficients(self, coef: Matrix) -> Matrix:
+        blocks = coef.reshape(*coef.shape[:-1], self._blocks, self._functions)
+        return joined_axes(self._column_coefficients(blocks))
+
     def _in_blocks(self, matrix: Matrix) -> Matrix:
         return np.kron(np.eye(self._blocks), matrix).astype(np.float64)
 
@@ -329,12 +366,17 @@ class Single(Term):
         defaults = self._defaults.get(self.function, {})
         for argument in fields(self):
             key, value = argument.name, getattr(self, argument.name)
-            if key in ("function", "covariates") or argument.metadata.get("learned"):
+            if key in ("function", "covariates") or not is_written(argument):
                 continue
             if value != defaults.get(key, argument.default):
                 text = name(value) if key == "by" else format_value(value)
                 given.append(f"{argument.metadata.get('argument', key)}={text}")
         return f"{self.function}({', '.join(given)})"
+
+    @property
+    def covariate_levels(self) -> tuple[Level, ...] | None:
+        """The levels of the covariate if it is a factor."""
+        return None
 
     # Of the term without `by`:
 
@@ -362,6 +404,13 @@ class Single(Term):
     def _constraint(self) -> Matrix | None:
         return None
 
+    def _diagonal(self) -> Vector | None:
+        return None
+
+    def _column_coefficients(self, coef: Matrix) -> Matrix:
+        T = self._transform()
+        return coef if T is None else np.asarray(coef @ np.linalg.pinv(T).T, np.float64)
+
 
 def levels_of_by(name: Name, frame: Frame) -> tuple[Level, ...] | None:
     """The levels of a column given as ``by=``; None if it is numeric."""
@@ -376,12 +425,22 @@ def levels_of_by(name: Name, frame: Frame) -> tuple[Level, ...] | None:
 # ---- combinations --------------------------------------------------------------------
 
 
+def joined_axes(array: Matrix) -> Matrix:
+    """The array with its last two axes as a single axis."""
+    return array.reshape(*array.shape[:-2], -1)
+
+
 def diagonal_blocks(a: Matrix, b: Matrix) -> Matrix:
     """The block-diagonal matrix of two."""
     blocks = np.zeros((a.shape[0] + b.shape[0], a.shape[1] + b.shape[1]))
     blocks[: a.shape[0], : a.shape[1]] = a
     blocks[a.shape[0] :, a.shape[1] :] = b
     return blocks
+
+
+def number_of_columns(term: Term) -> int:
+    """The number of coefficients of a term."""
+    return len(term.penalty()) if term.diagonal() is None else term.functions
 
 
 class Operations(NamedTuple):
@@ -401,6 +460,10 @@ class Pair(Term):
     right: Term
 
     _combine: ClassVar[Operations]
+
+    def __post_init__(self) -> None:
+        if any(term.is_stump for term in self._both):
+            raise ValueError(f"a stump must be a learner of its own, got {self.label}")
 
     @property
     def _both(self) -> tuple[Term, Term]:
@@ -449,12 +512,17 @@ class Pair(Term):
     @property
     def null_dimension(self) -> int:
         dimensions = (
-            len(term.penalty())
-            if self.lambda_ is not None and term.fixed_lambda == 0
-            else term.null_dimension
-            for term in self._both
+            number_of_columns(term) if strength == 0 else term.null_dimension
+            for term, strength in zip(self._both, self._strengths, strict=True)
         )
         return int(self._combine.numbers(dimensions))
+
+    @property
+    def _strengths(self) -> tuple[float, float]:
+        """The factor of each penalty: the smoothing parameter if it is known, or 1."""
+        given = self.left.fixed_lambda, self.right.fixed_lambda
+        left, right = (1.0 if strength is None else strength for strength in given)
+        return left, right
 
     def transform(self) -> Matrix | None:
         left, right = self.left.transform(), self.right.transform()
@@ -467,12 +535,10 @@ class Pair(Term):
         return np.asarray(T, np.float64)
 
     def penalty(self) -> Matrix:
-        """The combination of both penalties, times given smoothing parameters."""
+        """The combination of both penalties, times known smoothing parameters."""
         left, right = (
-            term.penalty()
-            if self.lambda_ is None
-            else (term.fixed_lambda or 0) * term.penalty()
-            for term in self._both
+            strength * term.penalty()
+            for term, strength in zip(self._both, self._strengths, strict=True)
         )
         return self._combine.penalties(left, right)
 
@@ -494,11 +560,23 @@ class Pair(Term):
 class Sum(Pair):
     """One learner with the columns of two: ``a + b``, mboost's ``a %+% b``.
 
-    The penalty is block-diagonal. The degrees of freedom add. If both smoothing
-    parameters are known (0 for a term without a penalty), they are used instead.
+    The penalty is block-diagonal. The degrees of freedom add. The penalty of a term
+    whose smoothing parameter is known (0 for a term without a penalty) is multiplied by
+    it; if both are known, nothing else is determined from the degrees of freedom.
     """
 
     _combine: ClassVar = Operations(sum, side_by_side, diagonal_blocks, diagonal_blocks)
+
+    def diagonal(self) -> Vector | None:
+        return None
+
+    def column_coefficients(self, coef: Matrix) -> Matrix:
+        parts = np.split(coef, [self.left.functions], axis=-1)
+        columns = [
+            term.column_coefficients(part)
+            for term, part in zip(self._both, parts, strict=True)
+        ]
+        return np.concatenate(columns, axis=-1)
 
     def _written(self, name: Callable[[Name], str]) -> str:
         return f"{self.left._written(name)} + {self.right._written(name)}"
@@ -508,9 +586,10 @@ class Sum(Pair):
 class Product(Pair):
     """The row-wise Kronecker product: ``a * b``, mboost's ``a %X% b``.
 
-    The functions of `a` are the slow index. The penalty is ``Ka (x) I + I (x) Kb``, the
-    degrees of freedom multiply. If both smoothing parameters are known (0 for a term
-    without a penalty), the penalty is ``la Ka (x) I + I (x) lb Kb`` instead.
+    The functions of `a` are the slow index. The penalty is ``la Ka (x) I + I (x) lb
+    Kb``, where la and lb are the smoothing parameters that are known (0 for a term
+    without a penalty), or 1. Unless both are known, a common factor of the penalty
+    gives the product of the degrees of freedom.
 
     For a response on a grid, mboost's ``a %O% b`` is ``b * a`` on all pairs of values.
     """
@@ -518,10 +597,26 @@ class Product(Pair):
     _combine: ClassVar = Operations(math.prod, kronecker, np.kron, kronecker_sum)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.is_constrained:
             raise ValueError(
                 f"a product must have no term with a constraint, got {self.label}"
             )
+
+    def diagonal(self) -> Vector | None:
+        left, right = self.left.diagonal(), self.right.diagonal()
+        if left is None or right is None:
+            return None
+        a, b = self._strengths
+        penalty = np.add.outer(a * left, b * right).ravel()
+        is_on_functions = left.all() and right.all()
+        return penalty if is_on_functions or not penalty.any() else None
+
+    def column_coefficients(self, coef: Matrix) -> Matrix:
+        shape = *coef.shape[:-1], self.left.functions, self.right.functions
+        fast = self.right.column_coefficients(coef.reshape(shape))
+        both = self.left.column_coefficients(fast.swapaxes(-1, -2)).swapaxes(-1, -2)
+        return joined_axes(both)
 
     def _written(self, name: Callable[[Name], str]) -> str:
         return " * ".join(

@@ -1,0 +1,140 @@
+"""The derivatives of solutions with respect to the arguments, in reverse mode."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, NamedTuple
+
+import numpy as np
+
+from .._device.arrays import Array, ArrayT, namespace
+from .covariance import inverse_of_free, scaled_gram, unit_sum
+
+
+class Gradients(NamedTuple, Generic[ArrayT]):
+    """The gradient of a function of x with respect to each argument.
+
+    Each array has the shape of the argument that was given. An argument that was not
+    given has the gradient None; the bounds and penalties of `nnls` are numbers.
+
+    Attributes
+    ----------
+    A, b, weights, l1, l2, lower, upper, sum_to : array or None
+        For `bounded_qp`, A is the symmetric gradient of G, and b the gradient of c.
+    """
+
+    A: ArrayT
+    b: ArrayT
+    weights: ArrayT | None
+    l1: ArrayT
+    l2: ArrayT
+    lower: ArrayT
+    upper: ArrayT
+    sum_to: ArrayT | None
+
+
+@np.errstate(all="ignore")
+def pull_back(given: dict[str, Any], x: Array, x_bar: Array) -> Gradients[Any]:
+    """The gradients of ``x_bar . x``; see :meth:`gpusolve.NNLSResult.vjp`.
+
+    `given` has the fields of a `Problem`, as for `covariance`.
+
+    Notes
+    -----
+    The free variables F satisfy ``A_F^T W (b - A x) = l1_F + l2_F x_F``. A fixed sum
+    adds a multiplier. With v, the solution of the same system with `x_bar` on its right
+    side, and ``u = W A v``, each gradient is a product of u, v, x and the residual.
+    """
+    xp, dtype = namespace(x), x.dtype
+    solved = xp.isfinite(x).all(axis=-1, keepdims=True)
+    x_bar = xp.where(solved, x_bar, 0).astype(np.float64, copy=False)
+    x = xp.where(solved, x, 0).astype(np.float64, copy=False)
+    lower, upper = given["bounds"]
+    free = (x > lower) & (x < upper) & solved
+    v, sum_bar = adjoint(given, free, x_bar)
+    v, sum_bar = xp.where(solved, v, 0), xp.where(solved[..., 0], sum_bar, 0)
+    bars, at_bound = product_bars(given, x, v, solved)
+    moved = xp.where(free | ~solved, 0, x_bar - at_bound - sum_bar[..., None])
+    share = xp.where(xp.asarray(lower) == upper, 0.5, 1.0)
+    bars |= {
+        "l1": -v,
+        "l2": -v * x,
+        "lower": xp.where(x <= lower, share * moved, 0),
+        "upper": xp.where(x >= upper, share * moved, 0),
+        "sum_to": sum_bar,
+    }
+    values = {**given, "lower": lower, "upper": upper}
+    return Gradients(
+        **{
+            name: None
+            if values[name] is None
+            else collected(bars[name], np.shape(values[name])).astype(dtype, copy=False)
+            for name in Gradients._fields
+        }
+    )
+
+
+def adjoint(given: dict[str, Any], free: Array, x_bar: Array) -> tuple[Array, Array]:
+    """Solve for v of `pull_back`, and differentiate ``x_bar . x`` by the sum."""
+    xp = namespace(x_bar)
+    size, gram = scaled_gram(given)
+    has_sum = given["sum_to"] is not None
+    row = unit_sum(1 / size) if has_sum else None
+    H, change = inverse_of_free(gram, free, row, singular=0.0)
+    scaled = x_bar / size
+    v = xp.matmul(H, scaled[..., None])[..., 0] / size
+    if change is None:
+        return v, xp.zeros(v.shape[:-1])
+    return v, (scaled * change).sum(axis=-1) / (1 / size).sum(axis=-1)
+
+
+def product_bars(
+    given: dict[str, Any], x: Array, v: Array, solved: Array
+) -> tuple[dict[str, Any], Array]:
+    """The gradients of A, b and the weights, and of x at a bound through ``A x``.
+
+    `solved` is a mask of the systems, (..., 1); all others have gradients of 0.
+    """
+    xp = namespace(x)
+    A = given["A"].astype(np.float64, copy=False)
+    if "is_gram" in given:
+        whole = outer(v, x, A.ndim)
+        symmetric = -0.5 * (whole + xp.swapaxes(whole, -1, -2))
+        return {"A": symmetric, "b": v}, product(A, v)
+    w = given["weights"]
+    b = given["b"].astype(np.float64, copy=False)
+    if w is not None:  # rows of weight 0 may have NaN
+        finite = xp.isfinite(A).all(axis=-1) & xp.isfinite(b)
+        A, b = xp.where(finite[..., None], A, 0), xp.where(finite, b, 0)
+    r, along = (xp.where(solved, f, 0) for f in (b - product(A, x), product(A, v)))
+    weighted, u = (r, along) if w is None else (w * r, w * along)
+    ndim = given["A"].ndim
+    bars = {
+        "A": outer(weighted, v, ndim) - outer(u, x, ndim),
+        "b": u,
+        "weights": r * along,
+    }
+    return bars, product(xp.swapaxes(A, -1, -2), u)
+
+
+def product(A: Array, x: Array) -> Array:
+    """``A x`` for each system; a shared A is not copied."""
+    xp = namespace(x)
+    if A.ndim == 2:
+        return xp.matmul(x, A.T)
+    return xp.matmul(A, x[..., None])[..., 0]
+
+
+def outer(u: Array, v: Array, ndim: int) -> Array:
+    """``u v^T`` for each system; the sum of all systems if `ndim` is 2."""
+    xp = namespace(u)
+    if ndim > 2:
+        return u[..., :, None] * v[..., None, :]
+    return xp.matmul(u.reshape(-1, u.shape[-1]).T, v.reshape(-1, v.shape[-1]))
+
+
+def collected(bar: Array, shape: tuple[int, ...]) -> Array:
+    """The sum of a gradient over the axes along which the argument was broadcast."""
+    bar = bar.sum(axis=tuple(range(bar.ndim - len(shape))))
+    pairs = enumerate(zip(bar.shape, shape, strict=True))
+    repeated = tuple(axis for axis, (have, given) in pairs if have > given)
+    return namespace(bar).broadcast_to(bar.sum(axis=repeated, keepdims=True), shape)

@@ -1,0 +1,65 @@
+"""Stumps: the best cut of ordered bins into two groups.
+
+Bin f has the weight ``g_f`` and the sum ``c_f`` of the weighted gradient. A cut after a
+bin gives both sides the means of the gradient, and reduces the sum of squares by
+``C^2 / N`` of each side, with the sums C and N of its bins. ``cuda_src/stump.cuh`` is
+the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+ROUNDING = 8 * np.finfo(np.float64).eps
+"""A side exists if its share of the weight exceeds this number times the bins."""
+
+
+class Sides(NamedTuple):
+    """Both sides of each cut, after each bin; arrays (..., bins).
+
+    Attributes
+    ----------
+    reduction : array
+        Of the sum of squares.
+    left, right : array
+        The means; 0 for a side without rows.
+    """
+
+    reduction: Floats
+    left: Floats
+    right: Floats
+
+
+def sides_of(moments: Floats, weights: Floats) -> Sides:
+    """All cuts, from c and g, (..., bins).
+
+    Examples
+    --------
+    >>> sides = sides_of(np.array([3.0, 1.0, -4.0]), np.array([1.0, 1.0, 2.0]))
+    >>> sides.reduction, sides.left[1], sides.right[1]
+    (array([12., 16.,  0.]), 2.0, -2.0)
+    """
+    C, N = moments.cumsum(axis=-1), weights.cumsum(axis=-1)
+    left = means(C, N, N[..., -1:])
+    right = means(C[..., -1:] - C, N[..., -1:] - N, N[..., -1:])
+    return Sides(left * C + right * (C[..., -1:] - C), left, right)
+
+
+def means(sums: Floats, weights: Floats, total: Floats) -> Floats:
+    """The means of sides, 0 for a side without rows."""
+    exists = weights > ROUNDING * weights.shape[-1] * total
+    return np.asarray(np.where(exists, sums, 0) / np.where(exists, weights, 1))
+
+
+def fitted_stump(moments: Floats, weights: Floats) -> Floats:
+    """The effects of the bins by the first of the best cuts, (bins,)."""
+    sides = sides_of(moments, weights)
+    cut = sides.reduction.argmax()
+    return np.asarray(
+        np.where(np.arange(len(moments)) <= cut, sides.left[cut], sides.right[cut])
+    )

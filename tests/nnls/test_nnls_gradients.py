@@ -1,0 +1,133 @@
+"""Gradients of solutions with respect to the arguments, against differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from together import together
+
+import gpusolve
+
+SYSTEMS, ROWS, VARIABLES = 6, 9, 4
+STEP = 1e-6
+TOLERANCE = 1e-6  # of differences: STEP**2, and eps / STEP, times a curvature of x
+
+
+def problem(rng: np.random.Generator, kind: str) -> tuple[Any, dict[str, Any]]:
+    """A function of arrays that returns a result, and the arrays."""
+    A, b = rng.random((ROWS, VARIABLES)), rng.standard_normal((SYSTEMS, ROWS))
+    weights = 0.1 + rng.random((SYSTEMS, ROWS))
+    if kind == "shared matrix":
+        return gpusolve.nnls, {"A": A, "b": b}
+    if kind == "penalties":
+        own = rng.random((SYSTEMS, ROWS, VARIABLES))
+        penalties = {"l1": 0.1 * rng.random(VARIABLES), "l2": np.float64(0.3)}
+        return gpusolve.nnls, {"A": own, "b": b[0] + 1, "weights": weights, **penalties}
+    lower, upper = -0.1 * np.ones(VARIABLES), 0.1 + 0.2 * rng.random((SYSTEMS, 1))
+    bounds = {"lower": lower, "upper": upper * np.ones(VARIABLES)}
+    if kind == "program":
+        factor = rng.standard_normal((SYSTEMS, ROWS, VARIABLES))
+        G = factor.swapaxes(1, 2) @ factor
+
+        def program(G: Any, c: Any, lower: Any, upper: Any) -> Any:
+            return gpusolve.bounded_qp(
+                (G + np.swapaxes(G, -1, -2)) / 2, c, (lower, upper)
+            )
+
+        return program, {"G": G, "c": b[:, :VARIABLES], **bounds}
+    options = {"weights": weights[0], "sum_to": 0.3 * rng.random(SYSTEMS)}
+
+    def within(A: Any, b: Any, lower: Any, upper: Any, **options: Any) -> Any:
+        return gpusolve.lsq_linear(A, b, (lower, upper), **options)
+
+    return within, {"A": A, "b": b, **bounds, **(options if kind == "sum" else {})}
+
+
+@together("kind", ["shared matrix", "penalties", "bounds", "sum", "program"])
+def test_gradients_are_differences(
+    kind: str, numpy_backend: Any, rng: np.random.Generator
+) -> None:
+    solve, given = problem(rng, kind)
+    result = solve(**given)
+    x_bar = rng.standard_normal(result.x.shape)
+    gradients = result.vjp(x_bar)
+    at_bound = np.abs(result.dual) > 1e-9
+    assert 0 < at_bound.sum() < at_bound.size
+    for name, value in given.items():
+        change = rng.standard_normal(np.shape(value))
+        above, below = (
+            (solve(**{**given, name: value + step * change}).x * x_bar).sum()
+            for step in (STEP, -STEP)
+        )
+        gradient = getattr(gradients, {"G": "A", "c": "b"}.get(name, name))
+        assert np.shape(gradient) == np.shape(value)
+        expected = (above - below) / (2 * STEP)
+        size = np.abs(gradient * change).sum()
+        assert abs((gradient * change).sum() - expected) <= TOLERANCE * size
+
+
+def test_arguments_that_are_not_given_have_no_gradient() -> None:
+    gradients = gpusolve.nnls([[2.0]], [3.0]).vjp([1.0])
+    assert gradients.weights is None
+    assert gradients.sum_to is None
+    assert gradients.lower == gradients.upper == 0
+
+
+def test_a_multiplier_of_zero_keeps_the_variable_at_its_bound() -> None:
+    result = gpusolve.nnls(np.eye(2), [1.0, 0.0])
+    np.testing.assert_array_equal(result.vjp([1, 1]).b, [1, 0])
+
+
+def test_dependent_columns_change_by_the_least_norm() -> None:
+    result = gpusolve.lsq_linear([[1.0, 1.0]], [2.0])
+    np.testing.assert_allclose(result.vjp([1.0, 0.0]).b, [0.5])
+
+
+def test_equal_bounds_share_the_gradient() -> None:
+    gradients = gpusolve.lsq_linear([[1.0]], [0.0], (2.0, 2.0)).vjp([3.0])
+    assert gradients.lower == gradients.upper == 1.5
+
+
+def test_a_system_without_a_solution_does_not_affect_others(
+    rng: np.random.Generator,
+) -> None:
+    A, b = rng.random((ROWS, VARIABLES)), rng.standard_normal((2, ROWS))
+    alone = gpusolve.nnls(A, b[:1]).vjp(1.0)
+    b[1, 0] = np.nan
+    gradients = gpusolve.nnls(A, b).vjp(1.0)
+    np.testing.assert_allclose(gradients.A, alone.A, rtol=1e-13, atol=1e-15)
+    np.testing.assert_array_equal(gradients.b[1], 0)
+    own = np.stack([A, np.full_like(A, np.nan)])
+    upper = np.full(VARIABLES, 0.1)
+    alone = gpusolve.lsq_linear(A, b[0], (0, upper)).vjp(1.0)
+    gradients = gpusolve.lsq_linear(own, b[0], (0, upper)).vjp(1.0)
+    np.testing.assert_allclose(gradients.upper, alone.upper, rtol=1e-12)
+    np.testing.assert_array_equal(gradients.A[1], 0)
+
+
+def test_a_row_of_weight_zero_may_be_missing(rng: np.random.Generator) -> None:
+    A, b = rng.random((ROWS, VARIABLES)), rng.random(ROWS)
+    weights = np.ones(ROWS)
+    weights[3] = 0
+    alone = gpusolve.nnls(A, b, weights=weights).vjp(1.0)
+    A[3, 1] = b[3] = np.nan
+    gradients = gpusolve.nnls(A, b, weights=weights).vjp(1.0)
+    for found, expected in zip(gradients[:2], alone[:2], strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
+    assert gradients.weights[3] == 0
+
+
+def test_an_empty_batch_and_a_wrong_shape() -> None:
+    A = np.ones((ROWS, VARIABLES))
+    gradients = gpusolve.nnls(A, np.zeros((0, ROWS))).vjp(1.0)
+    np.testing.assert_array_equal(gradients.A, np.zeros((ROWS, VARIABLES)))
+    with pytest.raises(ValueError, match=r"x_bar must broadcast to shape \(4,\)"):
+        gpusolve.nnls(A, np.ones(ROWS)).vjp(np.ones(3))
+
+
+def test_float32_stays_float32() -> None:
+    result = gpusolve.nnls(np.eye(2, dtype=np.float32), np.float32([1, 2]))
+    gradients = result.vjp([1, 1])
+    assert {array.dtype for array in gradients if array is not None} == {np.dtype("f4")}
