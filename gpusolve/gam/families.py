@@ -24,7 +24,12 @@ from ._conventions import check_choice
 from ._families.custom import Custom, CustomCuda
 from ._families.dispersion import gamma_shape, negative_binomial_theta
 from ._families.family import AdaptiveFamily, CudaFamily, Family
-from ._families.gamma_function import HALF_LOG_TWO_PI, special, stirling_error
+from ._families.gamma_function import (
+    HALF_LOG_TWO_PI,
+    log_factorial,
+    special,
+    stirling_error,
+)
 from ._families.location import weighted_mean, weighted_quantile, weighted_sum, zero_of
 
 __all__ = [
@@ -310,7 +315,7 @@ class Poisson(_Counts):
         return y - _exp(f)
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
-        return _exp(f) - y * f + special(y).gammaln(y + 1.0)
+        return _exp(f) - y * f + log_factorial(y)
 
 
 @dataclass(frozen=True)

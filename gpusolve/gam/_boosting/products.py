@@ -29,7 +29,7 @@ Run = Callable[[Work], None]
 PIECE_ROWS = 2**16
 """The most rows of a piece: its vectors stay in the cache for all its learners."""
 
-PIECE_WORK = 2**18
+PIECE_WORK = 2**19
 """Rows of all learners of a piece together."""
 
 COMPACT_PART = np.dtype(

@@ -16,6 +16,7 @@ from .._boosting.path import Path, join_paths
 from .._boosting.patience import fit_patiently
 from .._boosting.stacked import boost_family
 from .._conventions import TakesWeights
+from .._terms.blocks import columns_in_memory
 from .._terms.frame import Factor, Frame, Name
 from ..families import Family, FamilyName
 from .insight import Insight
@@ -78,7 +79,7 @@ class AdditiveModel(TakesWeights, Insight):
 
     def _training(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Training:
         """The checked data of a fit; `y` as it is given."""
-        frame = self._frame(X, self.device)
+        frame = self._frame(columns_in_memory(X), self.device)
         with frame.current():
             like = frame.like
             return Training(
