@@ -16,7 +16,7 @@ from .bootstrap import EffectBootstrap, bootstrap_effects
 from .classifier import BoostedGAMClassifier
 from .cv import CrossValidation, cv_stop
 from .estimator import BoostedGAM
-from .from_formula import gamboost
+from .from_formula import gamboost, glmboost
 from .learners import Learners, make_learners
 from .penalty import penalty_matrix
 from .simulation import Simulation, simulate
@@ -63,6 +63,7 @@ __all__ = [
     "cv_stop",
     "families",
     "gamboost",
+    "glmboost",
     "load",
     "make_learners",
     "penalty_matrix",

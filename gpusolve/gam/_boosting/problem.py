@@ -105,14 +105,13 @@ class PreparedLearners:
 
         Their products can be updated from step to step without a large loss of digits.
         """
-        if self.fits > 1 or any(self.cones) or any(G.ndim < 3 for G in self.gram):
+        if self.fits > 1 or any(self.cones) or self.stumps:
             return False
-        sizes = {design.functions for design in self.rows}
-        return self.basis is not None or (
-            len(sizes) == 1
-            and device_of(self.lambda_) is None
-            and (sizes == {1} or all(design.has_splines for design in self.rows))
-        )
+        if self.basis is not None or device_of(self.lambda_) is not None:
+            return self.basis is not None
+        if len({design.functions for design in self.rows}) > 1:
+            return False
+        return all(design.is_column or design.has_splines for design in self.rows)
 
     @cached_property
     def products(self) -> Products:

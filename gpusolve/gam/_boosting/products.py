@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,6 +96,8 @@ class Products:
 
     def project(self, u: Floats, run: Run) -> Floats:
         """``X'u`` of all learners and of several u, (F, n) to (F, functions)."""
+        if self.columns is not None:
+            return np.asarray(u @ self.columns.T)
         u = np.ascontiguousarray(u)
         sums = np.zeros((self.parts, len(u), int(self.ends[-1])))
 
@@ -127,6 +129,10 @@ class Products:
 
     def block(self, learner: int, weights: Floats | None, run: Run) -> Floats:
         """``X_i'W X_j`` of all learners i and a learner j, (functions, k)."""
+        if self.columns is not None:
+            own = self.columns[learner]
+            product = self.columns @ (own if weights is None else weights * own)
+            return np.asarray(product[:, None])
         k = self.rows[learner].functions
         sums = np.zeros((self.parts, int(self.ends[-1]), k))
 
@@ -137,6 +143,14 @@ class Products:
 
         run(write)
         return joined(sums)
+
+    @cached_property
+    def columns(self) -> Floats | None:
+        """The designs as a matrix, (K, n), if each is a column; BLAS multiplies it."""
+        if not all(design.is_column for design in self.rows):
+            return None
+        parts = [design.parts[0].stored() for design in self.rows]
+        return np.stack([part.values[:, 0].astype(np.float64) for part in parts])
 
     # By NumPy:
 

@@ -146,6 +146,11 @@ class Rows:
         return self.width >= self.functions
 
     @property
+    def is_column(self) -> bool:
+        """Whether the design is a single column of stored numbers."""
+        return self.functions == len(self.parts) == self.width == 1
+
+    @property
     def has_splines(self) -> bool:
         """Whether the rows are splines on an equidistant grid, computed when used."""
         return len(self.parts) == 1 and isinstance(self.parts[0], SplinePart)
