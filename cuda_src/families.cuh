@@ -3,6 +3,11 @@
 //
 //     y  the response;  f  the additive predictor;  s  the family's parameter at this step
 //
+// A curved family has curvature(y, f, s), which scales the steps: a bound on gradient / (f* - f),
+// where f* is the f of least loss. For a likelihood it is linear in y, so it bounds this ratio also
+// for the sum of rows that share f, and its mean is the information if f is true. The curvature of
+// other families is 1.
+//
 // The losses are mboost's. They neither overflow nor cancel where the result is a number: softplus
 // and the logistic function replace exp, and the remainder of Stirling's approximation replaces
 // differences of log Gamma. gpusolve/gam/families.py has the same functions in NumPy, which take
@@ -42,6 +47,7 @@ static __device__ __forceinline__ double logistic(double x) {
 
 struct Gaussian {
     static constexpr Nuisance nuisance = Nuisance::fixed;
+    static constexpr bool is_curved = false;
     double parameter;
 
     __device__ double gradient(double y, double f, double) const { return y - f; }
@@ -50,6 +56,7 @@ struct Gaussian {
 
 struct Laplace {
     static constexpr Nuisance nuisance = Nuisance::fixed;
+    static constexpr bool is_curved = false;
     double parameter;
 
     __device__ double gradient(double y, double f, double) const {
@@ -61,6 +68,7 @@ struct Laplace {
 /// `parameter` is tau.
 struct Quantile {
     static constexpr Nuisance nuisance = Nuisance::fixed;
+    static constexpr bool is_curved = false;
     double parameter;
 
     __device__ double gradient(double y, double f, double) const {
@@ -74,6 +82,7 @@ struct Quantile {
 /// `parameter` is tau.
 struct Expectile {
     static constexpr Nuisance nuisance = Nuisance::fixed;
+    static constexpr bool is_curved = true;
     double parameter;
 
     __device__ double gradient(double y, double f, double) const {
@@ -82,6 +91,7 @@ struct Expectile {
     __device__ double loss(double y, double f, double) const {
         return factor(y, f) * (y - f) * (y - f);
     }
+    __device__ double curvature(double y, double f, double) const { return 2 * factor(y, f); }
 
   private:
     __device__ double factor(double y, double f) const { return y > f ? parameter : 1 - parameter; }
@@ -91,6 +101,7 @@ struct Expectile {
 template <Nuisance found>
 struct Huber {
     static constexpr Nuisance nuisance = found;
+    static constexpr bool is_curved = true;
     double parameter;
 
     __device__ double gradient(double y, double f, double s) const {
@@ -100,11 +111,16 @@ struct Huber {
         const double distance = fabs(y - f), near = fmin(distance, s);
         return near * (distance - near / 2);
     }
+    __device__ double curvature(double y, double f, double s) const {
+        constexpr double tiny = 2.2250738585072014e-308;  // s is 0 if most rows are exact
+        return s / fmax(fmax(fabs(y - f), s), tiny);
+    }
 };
 
 /// y is 0 or 1, and f is half the logit.
 struct BinomialHalfLogit {
     static constexpr Nuisance nuisance = Nuisance::fixed;
+    static constexpr bool is_curved = true;
     double parameter;
 
     __device__ double gradient(double y, double f, double) const {
@@ -115,11 +131,15 @@ struct BinomialHalfLogit {
     __device__ double loss(double y, double f, double) const {
         return softplus(-2 * (2 * y - 1) * f);
     }
+    __device__ double curvature(double y, double f, double s) const {
+        return fabs(gradient(y, f, s));
+    }
 };
 
 /// y is 0 or 1, and f is the logit.
 struct BinomialLogit {
     static constexpr Nuisance nuisance = Nuisance::fixed;
+    static constexpr bool is_curved = true;
     double parameter;
 
     __device__ double gradient(double y, double f, double) const {
@@ -127,27 +147,36 @@ struct BinomialLogit {
         return sign * logistic(-sign * f);
     }
     __device__ double loss(double y, double f, double) const { return softplus(-(2 * y - 1) * f); }
+    __device__ double curvature(double y, double f, double s) const {
+        return fabs(gradient(y, f, s)) / 2;
+    }
 };
 
 struct Poisson {
     static constexpr Nuisance nuisance = Nuisance::fixed;
+    static constexpr bool is_curved = true;
     double parameter;
 
     __device__ double gradient(double y, double f, double) const { return y - exp(f); }
     __device__ double loss(double y, double f, double) const {
         return exp(f) - y * f + lgamma(y + 1);
     }
+    __device__ double curvature(double y, double f, double) const { return (y + exp(f)) / 2; }
 };
 
 /// s is the shape, given or of maximum likelihood.
 template <Nuisance found>
 struct Gamma {
     static constexpr Nuisance nuisance = found;
+    static constexpr bool is_curved = true;
     double parameter;
 
     __device__ double gradient(double y, double f, double s) const { return s * expm1(log(y) - f); }
     __device__ double loss(double y, double f, double s) const {
         return s * term(y, f) + stirling_error(s) - log(s) / 2 + half_log_two_pi;
+    }
+    __device__ double curvature(double y, double f, double s) const {
+        return s * (1 + exp(log(y) - f)) / 2;
     }
 
     /// exp(d) - 1 - d with d = log y - f. The shape depends only on its weighted mean.
@@ -203,6 +232,7 @@ struct ThetaSearch {
 template <Nuisance found>
 struct NegativeBinomial {
     static constexpr Nuisance nuisance = found;
+    static constexpr bool is_curved = true;
     double parameter;
 
     __device__ double gradient(double y, double f, double s) const {
@@ -213,6 +243,10 @@ struct NegativeBinomial {
         const double ratio = log1p(y / s);
         return lgamma(y + 1) + y - y * f - (s + y) * (ratio - softplus(f - log(s))) + ratio / 2 +
                stirling_error(s) - stirling_error(s + y);
+    }
+    __device__ double curvature(double y, double f, double s) const {
+        const double z = f - log(s);
+        return (y * logistic(-z) + s * logistic(z)) / 2;
     }
 
     /// The variance in excess of Poisson's, and mu^2.

@@ -7,10 +7,11 @@
 // negative gradient u of the loss at f, fits every learner to it,
 //     b_i = H_i c_i,    c_i = X_i' W u,    H_i = (X_i' W X_i + lambda_i P_i)^-1,
 // selects the first learner with the least |u - X_i b_i|_W, that is the largest
-// 2 c_i' b_i - b_i' (X_i' W X_i) b_i, and updates f += rate X_s b_s. The coefficients of a learner
-// may be constrained by C b >= 0: then b_i is the best fit of such coefficients (cone.cuh). The
-// matrices of a factor are diagonal, and stored as vectors. A stump has no matrix H_i: its b_i is
-// the best cut of ordered bins (stump.cuh).
+// 2 c_i' b_i - b_i' (X_i' W X_i) b_i, and updates f += size d with d = X_s b_s. The size is `rate`,
+// or for scaled steps of curved families rate |d|_W^2 / |d|_WH^2, with the curvatures H of the
+// rows. The coefficients of a learner may be constrained by C b >= 0: then b_i is the best fit of
+// such coefficients (cone.cuh). The matrices of a factor are diagonal, and stored as vectors. A
+// stump has no matrix H_i: its b_i is the best cut of ordered bins (stump.cuh).
 //
 // A design matrix is a sum of parts. A part stores `width` values of each row, and the function of
 // the first value; the distances to the functions of the other values are the same in all rows.
@@ -21,6 +22,7 @@
 //   fits     c_i is the sum over its chunks; a block computes b_i.
 //   rows     f of every row, the gradient there and the risk. A row belongs to the same thread in
 //            all steps, so that f needs no barrier.
+// Scaled steps add a pass over the rows before the last phase, and a barrier.
 // A family whose nuisance parameter depends on f adds passes over the rows to the last phase, with
 // two barriers each: 17 passes for a median, of which 16 find four bits each, a pass for a shape,
 // and a pass for each Newton step. No sum uses atomics: on the same device a fit has the same bits
@@ -360,7 +362,8 @@ __device__ __forceinline__ double reduce_values(double* own, Op op) {
 
 /// Sums over the rows of each fit: the rows are divided into `chunks`, a chunk for each block.
 struct RowSums {
-    static constexpr int most = 16;  // sums of a pass
+    static constexpr int along = 16;        // the first sum that the next pass does not replace
+    static constexpr int most = along + 2;  // sums of a fit
 
     long long rows;
     int fits, chunks;
@@ -369,7 +372,7 @@ struct RowSums {
 
     /// add(fit, chunk) is called by the block, and returns the function (row, sums) that adds a
     /// row. It is called by whole warps, also for rows after the last. A grid barrier must follow.
-    template <int size, class Op, class Add>
+    template <int size, int first = 0, class Op, class Add>
     __device__ void pass(Op op, Add add) const {
         for (int unit = blockIdx.x; unit < fits * chunks; unit += gridDim.x) {
             const int fit = unit / chunks, chunk = unit % chunks;
@@ -389,29 +392,36 @@ struct RowSums {
                 double total = Op::identity();
                 for (int warp = 0; warp < warp_count(); ++warp)
                     total = op(total, storage[warp * most + threadIdx.x]);
-                partial[(fit * most + threadIdx.x) * static_cast<long long>(chunks) + chunk] =
-                    total;
+                partial[(fit * most + first + threadIdx.x) * static_cast<long long>(chunks) +
+                        chunk] = total;
             }
             __syncthreads();
         }
+    }
+
+    /// The sums of a fit, for all threads of the block. A block barrier must follow.
+    template <int size, int first = 0, class Op>
+    __device__ const double* totals(int fit, Op op) const {
+        double* found = storage + warp_count() * most;
+        for (int i = warp_index(); i < size; i += warp_count()) {
+            const double* own = partial + (fit * most + first + i) * static_cast<long long>(chunks);
+            double total = Op::identity();
+            for (int chunk = lane_index(); chunk < chunks; chunk += warp_threads)
+                total = op(total, own[chunk]);
+            total = warp_reduce(total, op);
+            if (lane_index() == 0) found[i] = total;
+        }
+        __syncthreads();
+        return found;
     }
 
     /// A block calls finish(fit, sums) in a single thread, for each of its fits. Another grid
     /// barrier must follow before other blocks read the results.
     template <int size, class Op, class Finish>
     __device__ void finish(Op op, Finish finish) const {
-        double* totals = storage + warp_count() * most;
         for (int fit = blockIdx.x; fit < fits; fit += gridDim.x) {
-            for (int i = warp_index(); i < size; i += warp_count()) {
-                const double* own = partial + (fit * most + i) * static_cast<long long>(chunks);
-                double total = Op::identity();
-                for (int chunk = lane_index(); chunk < chunks; chunk += warp_threads)
-                    total = op(total, own[chunk]);
-                total = warp_reduce(total, op);
-                if (lane_index() == 0) totals[i] = total;
-            }
-            __syncthreads();
-            if (threadIdx.x == 0) finish(fit, totals);
+            const double* found = totals<size>(fit, op);
+            if (threadIdx.x == 0) finish(fit, found);
             __syncthreads();
         }
     }
@@ -574,11 +584,11 @@ struct Paths {
 
     __device__ long long place(int fit, int step) const { return fit * (steps + 1LL) + step; }
     /// Written by the block, before a step is made.
-    __device__ void write(int fit, int step, int learner, const double* b, int size, double rate) {
+    __device__ void write(int fit, int step, int learner, const double* b, int count, double size) {
         const long long place = fit * static_cast<long long>(steps) + step - 1;
         if (threadIdx.x == 0) selected[place] = learner;
         for (int f = threadIdx.x; f < functions; f += blockDim.x)
-            updates[place * functions + f] = f < size ? rate * b[f] : 0.0;
+            updates[place * functions + f] = f < count ? size * b[f] : 0.0;
     }
 };
 
@@ -593,6 +603,19 @@ __device__ __forceinline__ void evaluate(const Family& family, const Observation
     const double loss = family.loss(y, f, s);
     if (weight != 0) own[0] += weight * loss;  // the loss of a row left out may be infinite
     if (held_out != 0) own[1] += held_out * loss;
+}
+
+/// |d|_W^2 and |d|_WH^2 of a row, added to `own`: d is the fit of the chosen learner, and H the
+/// curvature.
+template <class Family>
+__device__ __forceinline__ void add_curvature(const Family& family, const Observations& data,
+                                              int fit, long long row, double d, double s,
+                                              double* own) {
+    const double weight = data.weight(fit, row);
+    if (weight == 0) return;
+    const double square = weight * d * d;
+    own[0] += square;
+    own[1] += square * family.curvature(data.response(fit, row), data.f[fit * data.rows + row], s);
 }
 
 template <class T, class Family, int threads>
@@ -617,7 +640,10 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     double* shared = reinterpret_cast<double*>(dynamic_shared_memory());
     const Add<double> add;
     constexpr bool is_fixed = Family::nuisance == Nuisance::fixed;
-    const double rate = all.rate;
+    const auto chosen = [&](int fit) {
+        const long long count = all.count;
+        return select(all.scores + fit * count, all.count, best);
+    };
 
     for (int step = all.begin; step < all.end; ++step) {
         if (step > 0) {
@@ -626,23 +652,43 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
             fit_all(designs, matrices, all.sums, shared, fitted, reduce, best);
             barrier.wait();
         }
+        if constexpr (Family::is_curved) {
+            if (all.scaled && step > 0) {
+                row_sums.pass<2, RowSums::along>(add, [&](int fit, int) {
+                    const LearnerPlace* learner = all.learners + chosen(fit);
+                    const double* b = all.coefficients + fit * static_cast<long long>(all.columns) +
+                                      learner->column;
+                    const double s =
+                        is_fixed ? family.parameter : all.nuisance[paths.place(fit, step - 1)];
+                    return [=, &designs, &data, &family](long long row, double* own) {
+                        const double d = fitted_rows(designs, *learner, b, row - lane_index());
+                        if (row < data.rows) add_curvature(family, data, fit, row, d, s, own);
+                    };
+                });
+                barrier.wait();
+            }
+        }
         const auto update = [&](int fit, int chunk) {
             const LearnerPlace* learner = nullptr;
             const double* b = all.coefficients + fit * static_cast<long long>(all.columns);
+            double size = all.rates[fit];
             if (step > 0) {
-                const int chosen =
-                    select(all.scores + fit * static_cast<long long>(all.count), all.count, best);
-                learner = all.learners + chosen;
+                const int j = chosen(fit);
+                learner = all.learners + j;
                 b += learner->column;
+                if (Family::is_curved && all.scaled) {
+                    const double* along = row_sums.totals<2, RowSums::along>(fit, add);
+                    if (along[1] > 0) size *= along[0] / along[1];
+                }
                 if (chunk == 0)
-                    paths.write(fit, step, chosen, b, static_cast<int>(learner->functions), rate);
+                    paths.write(fit, step, j, b, static_cast<int>(learner->functions), size);
             }
             return [=, &designs, &data, &family](long long row, double* own) {
                 const double change =
                     learner ? fitted_rows(designs, *learner, b, row - lane_index()) : 0.0;
                 if (row >= data.rows) return;
                 double& f = data.f[fit * data.rows + row];
-                const double after = f + rate * change;
+                const double after = f + size * change;
                 f = after;
                 if constexpr (is_fixed)
                     evaluate(family, data, fit, row, after, family.parameter, own);

@@ -43,18 +43,20 @@ struct StackedFits {
     const int* pairs;
     const double *gram, *inverse, *cones;
     const double *y, *weights, *held_out;
+    const double* rates;   // [fit]
     double* f;             // the model before the first step, updated in place
     double* u;             // work: [fit][row]
     double* sums;          // work: as `LearnerPlace` says
     double* coefficients;  // work: [fit][column]
     double* scores;        // work: [fit][learner]
-    double* partial;       // work: [fit][16][row chunk]
+    double* partial;       // work: [fit][18][row chunk]
     double* searches;      // work: [fit][4]
     int* selected;
     double *updates, *risk, *held_out_risk, *nuisance;
     unsigned long long* arrived;
     long long rows, y_stride, weight_stride;
-    double parameter, rate;
+    double parameter;
     int count, fits, columns, pair_count, systems, row_chunks;
     int begin, end, steps, functions;
+    int scaled;  // whether curvatures scale the steps
 };

@@ -109,15 +109,17 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def environment() -> Iterator[None]:
-    """Fail a test that leaves later tests another environment, such as the emulator."""
+    """Fail a test that leaves later tests other settings, such as the emulator."""
     before = variables()
     yield
     assert variables() == before
 
 
 def variables() -> dict[str, str]:
-    """The environment variables, without the variable that pytest sets itself."""
-    return {name: os.environ[name] for name in {*os.environ} - {"PYTEST_CURRENT_TEST"}}
+    """The environment variables of the package."""
+    return {
+        name: os.environ[name] for name in os.environ if name.startswith("GPUSOLVE")
+    }
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import importlib
 import inspect
 from collections.abc import Collection
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 UNCHANGED = "$UNCHANGED$"
 """scikit-learn's value for a request that is not changed."""
@@ -99,12 +99,19 @@ class Estimator:
             )
 
 
-class TakesWeights:
-    """An estimator whose `fit` and `score` accept `sample_weight`.
+class TakesMetadata:
+    """An estimator whose methods accept values for each row: weights and offsets.
 
-    A request tells scikit-learn's meta-estimators whether to pass the weights: True,
+    A request tells scikit-learn's meta-estimators whether to pass the values: True,
     False, another name for them, or None, which makes passing them an error.
     """
+
+    metadata: ClassVar[dict[str, tuple[str, ...]]] = {
+        "fit": ("sample_weight", "offset"),
+        "score": ("sample_weight", "offset"),
+        "predict": ("offset",),
+    }
+    """What the methods accept."""
 
     _metadata_request: Any
 
@@ -114,23 +121,31 @@ class TakesWeights:
             return self._metadata_request
         routing = importlib.import_module("sklearn.utils.metadata_routing")
         requests = routing.MetadataRequest(owner=type(self).__name__)
-        for method in (requests.fit, requests.score):
-            method.add_request(param="sample_weight", alias=None)
+        for method, names in self.metadata.items():
+            for name in names:
+                getattr(requests, method).add_request(param=name, alias=None)
         return requests
 
-    def set_fit_request(self, *, sample_weight: Any = UNCHANGED) -> Self:
-        """Set whether meta-estimators pass weights to `fit`."""
-        return self._request("fit", sample_weight)
+    def set_fit_request(
+        self, *, sample_weight: Any = UNCHANGED, offset: Any = UNCHANGED
+    ) -> Self:
+        """Set whether meta-estimators pass weights and offsets to `fit`."""
+        return self._request("fit", sample_weight=sample_weight, offset=offset)
 
-    def set_score_request(self, *, sample_weight: Any = UNCHANGED) -> Self:
-        """Set whether meta-estimators pass weights to `score`."""
-        return self._request("score", sample_weight)
+    def set_score_request(
+        self, *, sample_weight: Any = UNCHANGED, offset: Any = UNCHANGED
+    ) -> Self:
+        """Set whether meta-estimators pass weights and offsets to `score`."""
+        return self._request("score", sample_weight=sample_weight, offset=offset)
 
-    def _request(self, method: str, sample_weight: Any) -> Self:
-        if sample_weight != UNCHANGED:
-            requests = self.get_metadata_routing()
-            getattr(requests, method).add_request(
-                param="sample_weight", alias=sample_weight
-            )
-            self._metadata_request = requests
+    def set_predict_request(self, *, offset: Any = UNCHANGED) -> Self:
+        """Set whether meta-estimators pass offsets to `predict`."""
+        return self._request("predict", offset=offset)
+
+    def _request(self, method: str, **aliases: Any) -> Self:
+        for name, alias in aliases.items():
+            if alias != UNCHANGED:
+                requests = self.get_metadata_routing()
+                getattr(requests, method).add_request(param=name, alias=alias)
+                self._metadata_request = requests
         return self

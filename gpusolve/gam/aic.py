@@ -9,15 +9,17 @@ Fitting", Statistical Science 22 (2007).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._device.arrays import on_host
 from .._device.kernels import current
-from ._boosting.batch import Settings, Training, make_fits
+from ._boosting.batch import Fits, Settings, Training, make_fits
+from ._boosting.stacked_cpu import curvature_along
 from ._model.model import AdditiveModel
 from ._selection.hat_matrix import degrees_of_freedom
 from ._terms.rows import DesignPart, Rows
@@ -154,9 +156,11 @@ def check_linear(model: AdditiveModel, data: Training) -> None:
     if model.n_iter_ == 0:
         raise ValueError("the model must have at least one iteration, got 0")
     for learner in np.unique(model.paths_[0].selected).tolist():
-        if model.terms_[learner].constraint() is not None:
+        term = model.terms_[learner]
+        if term.is_constrained or term.is_stump:
             raise ValueError(
-                "selected learners must have no constraint for a criterion, got "
+                "selected learners must have no constraint and no cuts for a "
+                "criterion, got "
                 f"{model.names_[learner]}: use cv_stop"
             )
 
@@ -171,14 +175,16 @@ def df_of_model(model: AdditiveModel, settings: Settings, data: Training) -> Flo
     fits = make_fits(replace(settings, terms=terms), data, data.weights)
     rows = [rows_on_host(design) for design in fits.problem.rows]
     start = np.zeros((1, data.rows)) + on_host(fits.start)
-    models = model._advance(start, dict(zip(used.tolist(), rows, strict=True)))
+    designs = dict(zip(used.tolist(), rows, strict=True))
     curvature = curvature_of(settings.family)
+    weights = None if data.weights is None else on_host(data.weights)
+    models = model._advance(start, designs)
     return degrees_of_freedom(
         rows,
         [matrix_of(on_host(inverse[0])) for inverse in fits.problem.inverse],
-        None if data.weights is None else on_host(data.weights),
+        weights,
         selected,
-        settings.learning_rate,
+        sizes_of(fits, chain([start], model._advance(start, designs)), weights),
         None if curvature is None else (curvature(f) for (f,) in models),
     )
 
@@ -186,6 +192,17 @@ def df_of_model(model: AdditiveModel, settings: Settings, data: Training) -> Flo
 def matrix_of(inverse: Floats) -> Floats:
     """The matrix, also of a diagonal."""
     return np.diag(inverse) if inverse.ndim == 1 else inverse
+
+
+def sizes_of(fits: Fits, models: Iterable[Floats], weights: Floats | None) -> Floats:
+    """The size of each step, (steps,), from the models before and after all steps."""
+    y, (rate,) = on_host(fits.y), fits.rates
+    found = []
+    for (before,), (after,) in pairwise(models):
+        h = None if fits.units is None else fits.family.curvature(y, before, 0.0)
+        scale = 1.0 if h is None else curvature_along(after - before, h, weights)
+        found.append(rate / scale)
+    return np.array(found)
 
 
 def rows_on_host(design: Rows) -> Rows:

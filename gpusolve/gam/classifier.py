@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current_device
 from . import _inputs
+from ._conventions import UNCHANGED
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
 from ._model.typed import typed_by_device
@@ -41,7 +42,7 @@ class BoostedGAMClassifier(AdditiveModel):
     classes_ : (n_classes,) array
         The classes, sorted.
     n_classes_ : int
-    coef_, intercept_, risk_, selected_
+    coefficients_, intercept_, risk_, selected_
         As for `BoostedGAM`; with several classes, a row for every class.
     paths_ : list of Path
         The steps of the model of the second class, or of the models of all classes.
@@ -65,6 +66,9 @@ class BoostedGAMClassifier(AdditiveModel):
 
     default_family = "binomial"
     estimator_type = "classifier"
+    metadata = AdditiveModel.metadata | dict.fromkeys(
+        ("predict_proba", "predict_log_proba", "decision_function"), ("offset",)
+    )
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
@@ -127,6 +131,18 @@ class BoostedGAMClassifier(AdditiveModel):
         """
         links = self._links(X, iteration, offset)
         return links[0] if len(links) == 1 else links.T
+
+    def set_decision_function_request(self, *, offset: Any = UNCHANGED) -> Self:
+        """Set whether meta-estimators pass offsets to `decision_function`."""
+        return self._request("decision_function", offset=offset)
+
+    def set_predict_proba_request(self, *, offset: Any = UNCHANGED) -> Self:
+        """Set whether meta-estimators pass offsets to `predict_proba`."""
+        return self._request("predict_proba", offset=offset)
+
+    def set_predict_log_proba_request(self, *, offset: Any = UNCHANGED) -> Self:
+        """Set whether meta-estimators pass offsets to `predict_log_proba`."""
+        return self._request("predict_log_proba", offset=offset)
 
     @typed_by_device
     def predict_log_proba(
@@ -234,7 +250,9 @@ class BoostedGAMClassifier(AdditiveModel):
         """
         return (self._probabilities(links) for links in self._stages(X, offset))
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+    ) -> float:
         """The share of rows whose class is predicted, weighted.
 
         Parameters
@@ -244,8 +262,10 @@ class BoostedGAMClassifier(AdditiveModel):
             The classes.
         sample_weight : (n,) array_like, optional
             Not negative, and not all of it zero.
+        offset : float or (n,) array_like, optional
+            As for `predict`.
         """
-        predicted = self.predict(X)
+        predicted = self.predict(X, offset=offset)
         right = predicted == _inputs.labels(y, len(predicted))
         weights = _inputs.observation_weights(sample_weight, right)
         return float(np.average(right, weights=weights))

@@ -6,14 +6,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
+
 from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
 from . import _inputs
+from ._boosting.batch import is_vector
 from ._boosting.path import Path
+from ._families.location import weighted_sum
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
 from ._model.typed import typed_by_device
-from .families import family_of
+from .families import Family, family_of
 
 ROUNDING = 1e-13
 """Relative rounding error of sums over many rows."""
@@ -36,7 +40,8 @@ class BoostedGAM(AdditiveModel):
         The learners by feature, or by tuple of features, as in
         ``{"age": bbs(df=4), ("lon", "lat"): bspatial()}``; or learners that name their
         features, as in ``[bbs("age"), bols("sex")]``. By default a spline `bbs` of each
-        numeric feature, and `bols` of each categorical feature.
+        numeric feature, and `bols` of each categorical feature; `brandom`, with the df
+        of the splines, if it has more levels.
     family : str or Family, optional
         What is minimised, by name or as an object of `gpusolve.gam.families`: by
         default "gaussian".
@@ -99,7 +104,7 @@ class BoostedGAM(AdditiveModel):
     names_ : list of str
         Their names.
     family_ : Family
-    coef_ : (n_learners, k) array
+    coefficients_ : (n_learners, k) array
         The coefficients of each learner; zero if it was never selected, and beyond its
         number of coefficients.
     lambda_ : (n_learners,) array
@@ -299,8 +304,16 @@ class BoostedGAM(AdditiveModel):
         with current_device(f):
             return f if kind == "link" else self.family_.response(f)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The coefficient of determination, ``1 - |y - predict|^2 / |y - mean|^2``.
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+    ) -> float:
+        """The share of the deviance that the model explains, ``1 - D / D_0``.
+
+        D is the weighted sum of the losses less those of a perfect fit, and D_0 the
+        same of the best constant, which is added to the offset if that is a vector.
+        For the Gaussian family it is the coefficient of determination. An adaptive
+        parameter has the value of the last iteration. For a family of your own, the
+        loss of a perfect fit counts as 0.
 
         If y is constant, up to rounding, the result is 1 if y is predicted up to
         rounding, and 0 otherwise. Rows of weight zero are ignored.
@@ -311,13 +324,27 @@ class BoostedGAM(AdditiveModel):
         y : (n,) array_like
         sample_weight : (n,) array_like, optional
             Not negative, and not all of it zero.
+        offset : float or (n,) array_like, optional
+            As for `predict`.
         """
-        prediction = self.predict(X)
-        with current_device(prediction):
-            y = _inputs.one_per_row(y, "y", prediction)
-            w = _inputs.observation_weights(sample_weight, prediction)
-            return determination(
-                y, prediction, namespace(y).ones(len(y)) if w is None else w
+        if offset is None:
+            offset = self._own_offset(X)
+        (f,) = self._links(X, None, offset)
+        found = self.path_.nuisance
+        with current_device(f):
+            y = _inputs.one_per_row(y, "y", f)
+            w = _inputs.observation_weights(sample_weight, f)
+            start = _inputs.start_of(offset, f)
+            kept = slice(None) if w is None else w > 0
+            if is_vector(start):
+                start = start[kept]
+            return explained_deviance(
+                self.family_,
+                y[kept],
+                f[kept],
+                namespace(f).asarray(0.0 if found is None else found[-1]),
+                None if w is None else w[kept],
+                start,
             )
 
 
@@ -327,13 +354,25 @@ def check_kind(kind: str) -> None:
         raise ValueError(f"kind must be 'response' or 'link', got {kind!r}")
 
 
-def determination(y: Array, prediction: Array, weights: Array) -> float:
-    """The coefficient of determination; 1 or 0 if y is constant, see `score`."""
-    kept = weights > 0
-    y, prediction, weights = y[kept], prediction[kept], weights[kept]
-    remaining = weights @ (y - prediction) ** 2
-    total = weights @ (y - weights @ y / weights.sum()) ** 2
-    rounding = ROUNDING * float(abs(y).max())
-    if float(y.max() - y.min()) <= rounding or float(total) == 0:
-        return float(abs(y - prediction).max() <= rounding)
-    return 1 - float(remaining) / float(total)
+def explained_deviance(
+    family: Family, y: Array, f: Array, s: Array, w: Array | None, start: Any
+) -> float:
+    """The share of the deviance that the predictor f explains; see `score`.
+
+    s is the parameter of the family, and start the offset.
+    """
+    perfect = family.least_loss(y, s)
+
+    def deviance(at: Array) -> float:
+        return float(weighted_sum(family.loss(y, at, s) - perfect, w))
+
+    if is_vector(start):
+        constant = start + family.offset_from(start, y, w)
+    else:
+        rounding = ROUNDING * float(abs(y).max())
+        if float(y.max() - y.min()) <= rounding:
+            return float(float(abs(y - family.response(f)).max()) <= rounding)
+        constant = namespace(y).full(y.shape, family.offset(y, w))
+    with np.errstate(over="ignore"):
+        total = deviance(constant)
+        return 1 - deviance(f) / total if total > 0 else 0.0

@@ -30,7 +30,13 @@ from ._families.gamma_function import (
     special,
     stirling_error,
 )
-from ._families.location import weighted_mean, weighted_quantile, weighted_sum, zero_of
+from ._families.location import (
+    spread,
+    weighted_mean,
+    weighted_quantile,
+    weighted_sum,
+    zero_of,
+)
 
 __all__ = [
     "FAMILIES",
@@ -52,6 +58,9 @@ __all__ = [
 
 for _public in (CudaFamily, Custom, CustomCuda, Family):
     _public.__module__ = __name__
+
+OFFSET_STEPS, OFFSET_TOLERANCE = 100, 1e-10
+"""The most steps of the search for a constant, and the change at which it ends."""
 
 # ---- real responses ------------------------------------------------------------------
 
@@ -90,6 +99,9 @@ class Laplace(Family):
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return abs(y - f)
+
+    def unit(self, y: Array, f: Array, w: Array | None) -> float:
+        return spread(y - f, w)
 
 
 @dataclass(frozen=True)
@@ -132,6 +144,9 @@ class Quantile(_Asymmetric):
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return self.gradient(y, f, s) * (y - f)
 
+    def unit(self, y: Array, f: Array, w: Array | None) -> float:
+        return 2 * spread(y - f, w)
+
 
 @dataclass(frozen=True)
 class Expectile(_Asymmetric):
@@ -156,6 +171,9 @@ class Expectile(_Asymmetric):
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return self._factor(y - f) * (y - f) ** 2
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        return 2 * self._factor(y - f)
 
     def _factor(self, residual: Array) -> Array:
         return namespace(residual).where(residual > 0, self.tau, 1 - self.tau)
@@ -207,6 +225,10 @@ class Huber(AdaptiveFamily):
         near = namespace(y).minimum(distance, s)
         return near * (distance - near / 2)
 
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        xp, distance = namespace(y), abs(y - f)
+        return s / xp.maximum(xp.maximum(distance, s), np.finfo(np.float64).tiny)
+
 
 # ---- yes or no -----------------------------------------------------------------------
 
@@ -253,6 +275,17 @@ class Binomial(Family):
         yes, no = _at_least_half_a_row(y, w), _at_least_half_a_row(1 - y, w)
         return math.log(yes / no) / self._scale
 
+    def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
+        found = 0.0
+        for _ in range(OFFSET_STEPS):
+            f = start + found
+            slope = weighted_sum(self.gradient(y, f, f), w)
+            change = float(slope / weighted_sum(self.curvature(y, f, f), w))
+            found += change
+            if abs(change) <= OFFSET_TOLERANCE:
+                break
+        return found
+
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         scale, sign = self._scale, 2 * y - 1
         u = scale * sign * special(f).expit(-scale * sign * f)
@@ -260,6 +293,12 @@ class Binomial(Family):
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return _softplus(-self._scale * (2 * y - 1) * f)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        return self._scale * abs(self.gradient(y, f, s)) / 2
+
+    def least_loss(self, y: Array, s: Array) -> Array:
+        return y * 0
 
     def response(self, f: Array) -> Array:
         return special(f).expit(self._scale * f)
@@ -283,6 +322,15 @@ class _LogLink(Family):
     def offset(self, y: Array, w: Array | None) -> float:
         rows = len(y) if w is None else float(w.sum())
         return math.log(_at_least_half_a_row(y, w) / rows)
+
+    def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
+        largest = float(start.max())
+        mean = weighted_mean(namespace(start).exp(start - largest), w)
+        return self.offset(y, w) - largest - math.log(float(mean))
+
+    def least_loss(self, y: Array, s: Array) -> Array:
+        xp = namespace(y)
+        return self.loss(y, xp.log(xp.maximum(y, np.finfo(np.float64).tiny)), s)
 
     def response(self, f: Array) -> Array:
         return namespace(f).exp(f)
@@ -316,6 +364,9 @@ class Poisson(_Counts):
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return _exp(f) - y * f + log_factorial(y)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        return (y + _exp(f)) / 2
 
 
 @dataclass(frozen=True)
@@ -354,6 +405,10 @@ class NegativeBinomial(AdaptiveFamily, _Counts):
         stirling = stirling_error(s) - stirling_error(s + y)
         return constant - y * f - from_mean + ratio / 2 + stirling
 
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        expit, z = special(f).expit, f - namespace(f).log(s)
+        return (y * expit(-z) + s * expit(z)) / 2
+
 
 @dataclass(frozen=True)
 class Gamma(AdaptiveFamily, _LogLink):
@@ -388,6 +443,9 @@ class Gamma(AdaptiveFamily, _LogLink):
                 f"y of the gamma family must be positive, got {float(y.min())}"
             )
 
+    def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
+        return self.offset(y / namespace(start).exp(start), w)
+
     def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
         return gamma_shape(weighted_mean(_gamma_term(y, f), w))
 
@@ -398,6 +456,9 @@ class Gamma(AdaptiveFamily, _LogLink):
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         constant = stirling_error(s) - 0.5 * namespace(s).log(s) + HALF_LOG_TWO_PI
         return s * _gamma_term(y, f) + constant
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        return s * (1 + _exp(namespace(y).log(y) - f)) / 2
 
 
 # ---- by name -------------------------------------------------------------------------

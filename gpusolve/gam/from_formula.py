@@ -31,6 +31,7 @@ def gamboost(
     *,
     family: FamilyName | Family = "gaussian",
     baselearner: str = "bbs",
+    step_rule: Literal["scaled", "mboost"] = "mboost",
     sample_weight: Any = None,
     eval_env: int | EvalEnvironment = 0,
     **parameters: Any,
@@ -112,6 +113,7 @@ def gamboost(
 
     env = patsy.EvalEnvironment.capture(eval_env, reference=1)
     read = read_formula(formula, data, env, LearnerReader, baselearner=baselearner)
+    parameters["step_rule"] = step_rule
     return fit_formula(read, data, family, sample_weight, parameters)
 
 
@@ -133,6 +135,7 @@ def glmboost(
     *,
     family: FamilyName | Family = "gaussian",
     center: bool = True,
+    step_rule: Literal["scaled", "mboost"] = "mboost",
     sample_weight: Any = None,
     eval_env: int | EvalEnvironment = 0,
     **parameters: Any,
@@ -153,7 +156,7 @@ def glmboost(
         As for `BoostedGAM`.
     center : bool, optional
         Whether the mean is subtracted from each numeric column.
-    sample_weight, eval_env, **parameters
+    step_rule, sample_weight, eval_env, **parameters
         As for `gamboost`.
 
     Returns
@@ -188,6 +191,7 @@ def glmboost(
 
     env = patsy.EvalEnvironment.capture(eval_env, reference=1)
     read = read_formula(formula, data, env, LineReader, center=center)
+    parameters["step_rule"] = step_rule
     return fit_formula(read, data, family, sample_weight, parameters)
 
 

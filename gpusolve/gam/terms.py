@@ -218,7 +218,10 @@ def bols(
     contrasts : {"treatment", "sum", "helmert", "dummy"}, optional
         The columns of a factor of L levels: L - 1 contrasts; "dummy" is an indicator of
         each level, without an intercept. An ordered factor with "treatment" has a
-        penalty on differences of neighbouring levels.
+        penalty on differences of neighbouring levels. Without a penalty the fit of
+        every coding is the mean of each level, and a level without rows has no effect.
+        With a penalty on contrasts, memory grows with the square of L; otherwise, and
+        with "dummy", with L.
     levels : sequence, optional
         The levels of a factor. Given these, a numeric column is a factor, too.
 

@@ -451,7 +451,9 @@ def test_boosted_gam(second: SecondDevice, method: str, weights: Any) -> None:
     data = [second.array(array) for array in (np.asfortranarray(X), y, weights)]
     found = model().fit(*data)
     np.testing.assert_array_equal(found.selected_, expected.selected_)
-    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        found.coefficients_, expected.coefficients_, rtol=1e-9, atol=1e-12
+    )
     new = 1.2 * X - 0.1
     new_data = second.array(strided(new))
     found_values = second.host(found.predict(new_data))
@@ -471,7 +473,9 @@ def test_boosted_gam_continues_a_fit(second: SecondDevice) -> None:
     data = second.array(X), second.array(y)
     model.fit(*data).set_params(max_iter=8).fit(*data)
     expected = gam.BoostedGAM(n_basis=6, max_iter=8, method="stacked").fit(X, y)
-    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        model.coefficients_, expected.coefficients_, rtol=1e-9, atol=1e-12
+    )
 
 
 def test_boosted_gam_moves_data(second: SecondDevice) -> None:
@@ -484,7 +488,9 @@ def test_boosted_gam_moves_data(second: SecondDevice) -> None:
         ("auto", (second.array(X), second.cupy.asarray(y))),
     ):
         model = gam.BoostedGAM(n_basis=6, max_iter=4, device=device).fit(*data)
-        np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            model.coefficients_, expected.coefficients_, rtol=1e-9, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("outside", ["linear", "clamp", "error"])

@@ -54,7 +54,7 @@ def test_two_classes_are_the_binomial_family(binary: Data, link: str) -> None:
     labels = np.array(["no", "yes"])[y.astype(int)]
     model = BoostedGAMClassifier(family=family, n_basis=8, max_iter=30).fit(X, labels)
     regressor = BoostedGAM(family=family, n_basis=8, max_iter=30).fit(X, y)
-    np.testing.assert_array_equal(model.coef_, regressor.coef_)
+    np.testing.assert_array_equal(model.coefficients_, regressor.coefficients_)
     np.testing.assert_array_equal(model.risk_, regressor.risk_)
     assert model.classes_.tolist() == ["no", "yes"]
     f = regressor.predict(X, kind="link")
@@ -94,7 +94,7 @@ def test_classes_may_be_strings_and_numbers(binary: Data, classes: Any) -> None:
     for other in (labels.tolist(), labels[:, None]):
         if isinstance(other, list):
             again = BoostedGAMClassifier(n_basis=6, max_iter=10).fit(X, other)
-            np.testing.assert_array_equal(again.coef_, model.coef_)
+            np.testing.assert_array_equal(again.coefficients_, model.coefficients_)
 
 
 def test_classes_of_pandas(binary: Data) -> None:
@@ -104,7 +104,7 @@ def test_classes_of_pandas(binary: Data) -> None:
     model = BoostedGAMClassifier(n_basis=6, max_iter=10).fit(X, labels)
     for series in (pd.Series(labels), pd.Series(labels).astype("category")):
         other = BoostedGAMClassifier(n_basis=6, max_iter=10).fit(X, series)
-        np.testing.assert_array_equal(other.coef_, model.coef_)
+        np.testing.assert_array_equal(other.coefficients_, model.coefficients_)
         np.testing.assert_array_equal(other.predict(X), model.predict(X))
 
 
@@ -142,7 +142,7 @@ def test_each_class_has_a_model_against_the_rest(three: Data) -> None:
     X, y = three
     learners = [bbs(0), bols(1), bbs(2)]
     model = BoostedGAMClassifier(learners, max_iter=40).fit(X, y)
-    assert model.coef_.shape[:2] == (3, 3)
+    assert model.coefficients_.shape[:2] == (3, 3)
     assert model.risk_.shape == (3, 41)
     assert model.selected_.shape == (3, 40)
     assert len(model.paths_) == model.n_classes_ == 3
@@ -233,7 +233,9 @@ def test_weights_count_rows(three: Data) -> None:
     rows = np.repeat(np.arange(len(y)), weights)
     repeated = BoostedGAMClassifier(n_basis=8, max_iter=15).fit(X[rows], y[rows])
     np.testing.assert_array_equal(weighted.selected_, repeated.selected_)
-    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-8)
+    np.testing.assert_allclose(
+        weighted.coefficients_, repeated.coefficients_, atol=1e-8
+    )
     without = BoostedGAMClassifier(max_iter=2).fit(X, y, sample_weight=y != "low")
     assert without.classes_.tolist() == ["middle", "top"]
     with pytest.raises(ValueError, match="at least 2 classes"):
@@ -244,7 +246,9 @@ def test_offsets(three: Data) -> None:
     X, y = three
     start = np.linspace(-1, 1, 240)
     model = BoostedGAMClassifier(n_basis=8, max_iter=15).fit(X, y, offset=start)
-    np.testing.assert_array_equal(model.intercept_, 0)
+    for k, constant in enumerate(model.intercept_):
+        p = 1 / (1 + np.exp(-2 * (start + constant)))
+        np.testing.assert_allclose(p.mean(), (y == model.classes_[k]).mean(), rtol=1e-9)
     f = model.decision_function(X, offset=start)
     np.testing.assert_allclose(f, model.decision_function(X) + start[:, None])
     *_, last = model.staged_predict_proba(X, offset=start)

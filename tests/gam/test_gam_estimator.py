@@ -114,14 +114,14 @@ def test_fitted_attributes(backend: Any, data: Data) -> None:
     assert model.fit(backend.array(X), backend.array(y)) is model
     assert model.n_iter_ == 40
     assert model.method_ == "direct"
-    assert model.coef_.shape == (5, 12)
+    assert model.coefficients_.shape == (5, 12)
     assert model.lambda_.shape == (5,)
     assert model.selected_.shape == (40,)
     assert model.risk_.shape == (41,)
     assert model.intercept_ == pytest.approx(y.mean())
     never = np.setdiff1d(np.arange(5), model.selected_)
     assert never.size
-    assert not model.coef_[never].any()
+    assert not model.coefficients_[never].any()
     assert set(model.selected_[:5]) <= {1, 3}
     prediction = model.predict(backend.array(X))
     assert is_cupy(prediction) == (backend.name == "cuda")
@@ -177,7 +177,7 @@ def test_a_warm_start_continues_the_fit(data: Data) -> None:
     whole = BoostedGAM(n_basis=12, max_iter=50).fit(X, y)
     np.testing.assert_array_equal(model.path_.updates[:10], first.updates)
     np.testing.assert_array_equal(model.selected_, whole.selected_)
-    np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-11)
+    np.testing.assert_allclose(model.coefficients_, whole.coefficients_, atol=1e-11)
     np.testing.assert_allclose(model.risk_, whole.risk_)
     with pytest.raises(ValueError, match="max_iter must be at least 50"):
         model.set_params(max_iter=20).fit(X, y)
@@ -283,7 +283,7 @@ def test_a_constant_column_has_no_effect(data: Data) -> None:
     model = BoostedGAM(n_basis=12).fit(np.column_stack([np.full(200, 7.0), X]), y)
     alone = BoostedGAM(n_basis=12).fit(X, y)
     np.testing.assert_array_equal(model.selected_, alone.selected_ + 1)
-    np.testing.assert_array_equal(model.coef_[0], 0)
+    np.testing.assert_array_equal(model.coefficients_[0], 0)
     constant = BoostedGAM().fit(np.ones((20, 2)), y[:20])
     np.testing.assert_array_equal(constant.predict(np.zeros((3, 2))), y[:20].mean())
 
@@ -307,7 +307,7 @@ def test_a_constant_target_gives_zero_coefficients(data: Data) -> None:
     X, _ = data
     model = BoostedGAM().fit(X, np.full(200, 0.1))
     np.testing.assert_allclose(model.predict(X), 0.1, rtol=1e-14)
-    np.testing.assert_allclose(model.coef_, 0, atol=1e-14)
+    np.testing.assert_allclose(model.coefficients_, 0, atol=1e-14)
 
 
 @pytest.mark.parametrize("method", ["direct", "stacked", "gram"])
@@ -319,7 +319,7 @@ def test_rows_of_weight_zero_are_ignored(data: Data, method: str) -> None:
     model = BoostedGAM(n_basis=12, method=method).fit(X, y, sample_weight=weights)
     kept = weights > 0
     without = BoostedGAM(n_basis=12, method=method).fit(X[kept], y[kept])
-    np.testing.assert_array_equal(model.coef_, without.coef_)
+    np.testing.assert_array_equal(model.coefficients_, without.coefficients_)
 
 
 def test_weights_that_are_not_integers_are_scaled(data: Data) -> None:
@@ -329,7 +329,7 @@ def test_weights_that_are_not_integers_are_scaled(data: Data) -> None:
         BoostedGAM(n_basis=12).fit(X, y, sample_weight=factor * weights)
         for factor in (1, 1e6)
     )
-    np.testing.assert_allclose(model.coef_, scaled.coef_, atol=1e-9)
+    np.testing.assert_allclose(model.coefficients_, scaled.coefficients_, atol=1e-9)
     np.testing.assert_allclose(model.risk_, scaled.risk_)
     mean = np.average(y, weights=weights)
     spread = np.average((y - mean) ** 2, weights=weights)
@@ -353,12 +353,14 @@ def test_layout_and_dtype_of_the_data(backend: Any, data: Data) -> None:
             backend.array(Z), backend.array(y)
         )
         np.testing.assert_array_equal(other.selected_, model.selected_, kind)
-        np.testing.assert_allclose(other.coef_, model.coef_, atol=1e-10, err_msg=kind)
+        np.testing.assert_allclose(
+            other.coefficients_, model.coefficients_, atol=1e-10, err_msg=kind
+        )
     single = BoostedGAM(n_basis=12, max_iter=30).fit(
         backend.array(X.astype(np.float32)), y
     )
     np.testing.assert_array_equal(single.selected_, model.selected_)
-    np.testing.assert_allclose(single.coef_, model.coef_, atol=1e-4)
+    np.testing.assert_allclose(single.coefficients_, model.coefficients_, atol=1e-4)
 
 
 def test_integer_data_are_accepted() -> None:

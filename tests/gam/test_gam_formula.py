@@ -395,7 +395,8 @@ def test_a_fit_is_that_of_its_learners() -> None:
     model = gamboost(COUNTS, source, family="poisson", max_iter=30)
     X = source | {"log(t)": np.log(source["t"])}
     terms = [bbs("log(t)", df=3), bols("g"), bspatial("x", "t", knots=4)]
-    expected = BoostedGAM(terms, family="poisson", max_iter=30).fit(X, source["count"])
+    expected = BoostedGAM(terms, family="poisson", max_iter=30, step_rule="mboost")
+    expected.fit(X, source["count"])
     assert type(model) is BoostedGAM
     assert model.names_ == expected.names_
     np.testing.assert_array_equal(model.selected_, expected.selected_)
@@ -428,7 +429,8 @@ def test_offsets_of_the_formula_are_in_predictions() -> None:
     formula = "count ~ bbs(x) + offset(log(t)) + offset(center(t))"
     model = gamboost(formula, source, family="poisson", max_iter=20)
     start = np.log(source["t"]) + source["t"] - source["t"].mean()
-    plain = BoostedGAM([bbs("x")], family="poisson", max_iter=20)
+    options = {"family": "poisson", "max_iter": 20, "step_rule": "mboost"}
+    plain = BoostedGAM([bbs("x")], **options)
     plain.fit(source, source["count"], offset=start)
     np.testing.assert_allclose(model.risk_, plain.risk_, rtol=1e-14)
     offset = np.log(new["t"]) + new["t"] - source["t"].mean()
@@ -448,7 +450,9 @@ def test_a_binomial_formula_is_a_classifier(response: str) -> None:
     assert type(model) is BoostedGAMClassifier
     X = source | {"center(t)": source["t"] - source["t"].mean()}
     y = source["g"] if response == "g" else source["count"] > 3
-    expected = BoostedGAMClassifier([bbs("x"), bbs("center(t)")], max_iter=9)
+    expected = BoostedGAMClassifier(
+        [bbs("x"), bbs("center(t)")], max_iter=9, step_rule="mboost"
+    )
     expected.fit(X, y, offset=0.1 * source["t"])
     np.testing.assert_array_equal(model.classes_, np.unique(y))
     new |= {"center(t)": new["t"] - source["t"].mean()}
@@ -468,7 +472,9 @@ def test_weights_count_rows() -> None:
     weighted = gamboost("t ~ x + g", source, sample_weight=weights, max_iter=15)
     expected = gamboost("t ~ x + g", repeated, max_iter=15)
     np.testing.assert_array_equal(weighted.selected_, expected.selected_)
-    np.testing.assert_allclose(weighted.coef_, expected.coef_, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        weighted.coefficients_, expected.coefficients_, rtol=1e-9, atol=1e-12
+    )
 
 
 def test_names_are_found_in_the_caller_of_a_wrapper() -> None:

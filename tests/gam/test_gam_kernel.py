@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from same_steps import assert_same_steps
 from scipy.optimize import brentq
 from scipy.spatial.distance import cdist
 from together import together
@@ -128,7 +129,9 @@ def test_missing_values_are_rows_of_zeros(data: Any) -> None:
     found.fit(d, d["y"], **offset)
     part = BoostedGAM([brad("x", "z", knots=9)], **options)
     part.fit(rest, rest["y"], **offset)
-    np.testing.assert_allclose(found.coef_, part.coef_, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        found.coefficients_, part.coefficients_, rtol=1e-9, atol=1e-12
+    )
     np.testing.assert_array_equal(found.effects(d)[:10], 0)
 
 
@@ -161,16 +164,11 @@ def test_a_formula_a_picture_and_a_file(data: Any, tmp_path: Any) -> None:
 
 
 def test_device_kernels_take_the_steps_of_the_host(
-    data: Any, monkeypatch: pytest.MonkeyPatch
+    device_backend: Any, data: Any
 ) -> None:
     terms = [brad("x", "z", knots=20), bkernel("x", by="z", knots=9), bols("z")]
 
-    def fitted() -> BoostedGAM:
-        return BoostedGAM(terms, max_iter=8).fit(data, data["y"])
+    def fitted(device: str) -> BoostedGAM:
+        return BoostedGAM(terms, max_iter=8, device=device).fit(data, data["y"])
 
-    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
-    host = fitted()
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    device = fitted()
-    np.testing.assert_array_equal(device.selected_, host.selected_)
-    np.testing.assert_allclose(device.coef_, host.coef_, rtol=1e-9, atol=1e-12)
+    assert_same_steps(fitted, device_backend)

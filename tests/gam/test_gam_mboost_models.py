@@ -45,9 +45,9 @@ def fit(name: str, family: Family, **parameters: Any) -> BoostedGAM:
     """Fit the model of one of `FITS`, with mboost's offset where it differs."""
     asked, found = FITS[name], load(name)
     offset = None if name in SAME_OFFSET else found["offset"]
-    parameters = {"max_iter": found["mstop"], **parameters}
+    given = {"max_iter": found["mstop"], "step_rule": "mboost", **parameters}
     return BoostedGAM(
-        asked.terms, family=family, learning_rate=found["nu"], **parameters
+        asked.terms, family=family, learning_rate=found["nu"], **given
     ).fit(
         data(),
         response_of(asked),
@@ -74,7 +74,7 @@ def test_estimators_are_those_of_mboost(name: str) -> None:
     np.testing.assert_allclose(model.risk_, found["risk"], rtol=1e-9)
     np.testing.assert_allclose(model.lambda_, found["lambda"], rtol=1e-6)
     for label, expected in found["coef"].items():
-        coef = model.coef_[found["learners"].index(label)]
+        coef = model.coefficients_[found["learners"].index(label)]
         padded = np.zeros_like(coef)
         padded[: np.size(expected)] = expected
         error = np.linalg.norm(coef - padded) / np.linalg.norm(padded)
@@ -115,7 +115,9 @@ def test_predictions_of_new_rows_are_those_of_mboost() -> None:
 @pytest.mark.parametrize("name", ["binomial", "binomial_glm"])
 def test_classes_are_those_of_mboost(name: str) -> None:
     found, expected, asked = load(name), load("predict"), FITS[name]
-    model = BoostedGAMClassifier(asked.terms, family=asked.family, max_iter=100)
+    model = BoostedGAMClassifier(
+        asked.terms, family=asked.family, max_iter=100, step_rule="mboost"
+    )
     model.fit(data(), data()["yb"], offset=found["offset"])
     new = new_rows(expected)
     assert model.predict(new).tolist() == expected[name]["class"]

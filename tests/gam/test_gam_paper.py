@@ -95,7 +95,7 @@ def test_a_prediction_is_the_sum_of_bases_times_coefficients(
     np.testing.assert_allclose(model.risk_, expected.risk, rtol=1e-7)
     coef = np.zeros((K, FUNCTIONS))
     np.add.at(coef, expected.selected, expected.updates)
-    np.testing.assert_allclose(model.coef_, coef, atol=1e-7)
+    np.testing.assert_allclose(model.coefficients_, coef, atol=1e-7)
     new = X.min(axis=0) + rng.random((40, K)) * np.ptp(X, axis=0) / 2
     bases = [patsy_basis(x, at=z) for x, z in zip(X.T, new.T, strict=True)]
     prediction = y.mean() + np.einsum("jnk,jk->n", bases, coef)

@@ -106,6 +106,7 @@ def plain_loop(
     start: Floats,
     steps: int,
     out_of_bag: Floats | None,
+    units: Floats | None = None,
 ) -> Path:
     """The algorithm with dense matrices, one fit after the other."""
     F, most = problem.fits, problem.functions
@@ -129,8 +130,13 @@ def plain_loop(
                     coefs.append(b)
                 j = int(np.argmin(losses))
                 selected[fit, step - 1] = j
-                updates[fit, step - 1, : len(coefs[j])] = RATE * coefs[j]
-                f += RATE * dense[j] @ coefs[j]
+                d, size = dense[j] @ coefs[j], RATE
+                if units is not None:
+                    h = family.curvature(own_y, f, nuisance[fit, step - 1])
+                    curved = 1 if h is None else w @ (h * d**2) / (w @ d**2)
+                    size *= units[fit] / curved
+                updates[fit, step - 1, : len(coefs[j])] = size * coefs[j]
+                f += size * d
             nuisance[fit, step] = float(family.nuisance(own_y, f, w))
             loss = family.loss(own_y, f, nuisance[fit, step])
             risk[fit, step], second[fit, step] = w @ loss, v @ loss
@@ -145,8 +151,9 @@ def on_device(
     start: Floats,
     steps: int,
     out_of_bag: Floats | None = None,
+    units: Floats | None = None,
 ) -> Path:
-    fits = Fits(problem, family, y, start, RATE, out_of_bag)
+    fits = Fits(problem, family, y, start, RATE, out_of_bag, units=units)
     return stacked_kernel.boost(fits, steps, EmulatedDevice())
 
 
@@ -252,6 +259,11 @@ def test_every_family_is_that_of_a_loop_over_dense_matrices(
     expected = plain_loop(problem, family, y, start, 6, held_out)
     assert len(np.unique(expected.selected)) > 1
     assert_same(found, expected)
+    units = np.array([1.0, 3.0, 0.5])
+    found = on_device(problem, family, y, start, 6, held_out, units)
+    assert_same(found, plain_loop(problem, family, y, start, 6, held_out, units))
+    fits = Fits(problem, family, y, start, RATE, held_out, units=units)
+    assert_same(stacked_cpu.boost(fits, 6), found)
 
 
 def test_one_fit_without_weights_and_a_constant_start(

@@ -107,7 +107,7 @@ def test_a_loaded_model_is_the_model(tmp_path: Path, dtype: type[Any]) -> None:
     assert equal(
         loaded.partial_effect(1, new[:, 1]), model.partial_effect(1, new[:, 1])
     )
-    for name in ("coef_", "risk_", "selected_", "lambda_", "rug_"):
+    for name in ("coefficients_", "risk_", "selected_", "lambda_", "rug_"):
         assert equal(getattr(loaded, name), getattr(model, name))
     assert loaded.score(X, y) == model.score(X, y)
 
@@ -247,7 +247,7 @@ def test_a_model_with_learners_of_all_kinds(tmp_path: Path) -> None:
     loaded = load(tmp_path / "model.json")
     assert loaded.names_ == model.names_
     assert equal(loaded.predict(new), model.predict(new))
-    assert equal(loaded.coef_, model.coef_)
+    assert equal(loaded.coefficients_, model.coefficients_)
     assert loaded.rug_["g"].tolist() == model.rug_["g"].tolist()
     assert not private_classes(json.loads((tmp_path / "model.json").read_text()))
 

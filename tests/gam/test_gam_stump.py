@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpusolve.gam import BoostedGAM, bbs, bols
+from gpusolve._device.arrays import on_host
+from gpusolve.gam import BoostedGAM, aic_stop, bbs, bols
 from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.problem import prepare
 from gpusolve.gam._boosting.stacked import boost_family
@@ -65,7 +66,7 @@ def test_steps_are_those_of_trees_of_depth_1(
     selected, paths = loop_of_trees(columns, y, w, steps)
     assert model.selected_.tolist() == selected
     assert len(set(selected)) > 1
-    found = np.asarray(model.predict(X))
+    found = on_host(model.predict(X))
     np.testing.assert_allclose(found, paths[-1], rtol=1e-10)
 
 
@@ -142,6 +143,13 @@ def test_folds_of_stumps_and_splines_are_those_of_single_fits(
 
     single = [risks(w[None])[0] for w in folds]
     np.testing.assert_allclose(risks(folds), single, rtol=1e-12)
+
+
+def test_stumps_have_no_hat_matrix(rng: np.random.Generator) -> None:
+    X = rng.random((50, 1))
+    model = BoostedGAM([btree(0)], max_iter=3).fit(X, X[:, 0])
+    with pytest.raises(ValueError, match=r"no cuts for a criterion, got btree\(0\)"):
+        aic_stop(model)
 
 
 def test_stumps_are_learners_of_their_own() -> None:

@@ -62,7 +62,7 @@ def model_calls(X: NDArray[np.float64], y: NDArray[np.float64]) -> None:
     model = BoostedGAM().fit(X, y)
     assert_type(model, BoostedGAM)
     assert_type(model.predict(X), NDArray[np.float64])
-    assert_type(model.coef_, NDArray[np.float64])
+    assert_type(model.coefficients_, NDArray[np.float64])
     data = {"x": X, "y": y}
     assert_type(gamboost("y ~ x", data, family="poisson"), BoostedGAM)
     classifier = gamboost("y ~ x", data, family="binomial")

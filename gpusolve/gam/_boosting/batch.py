@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,6 +16,9 @@ from ..families import Family
 from ..terms import Term
 from .path import Path
 from .problem import PreparedLearners, prepare
+
+STEP_RULES = ("scaled", "mboost")
+"""How far a step goes; see `BoostedGAM`."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,8 @@ class Training:
     weights : (n,) float64 array or None
         The weights of the rows; None for ones.
     offset : float, (n,) float64 array or None
-        The model before the first step; None for the best constant.
+        The model before the first step; None for the best constant. A constant may be
+        added to a vector.
     """
 
     frame: Frame
@@ -85,6 +90,8 @@ class Settings:
         See `smoothing_parameters`.
     missing : str
         See `Term.rows`.
+    step_rule : str
+        See `BoostedGAM`.
     """
 
     terms: tuple[Term, ...]
@@ -92,6 +99,7 @@ class Settings:
     learning_rate: float
     df_definition: str
     missing: str
+    step_rule: str
 
 
 class Fits(NamedTuple):
@@ -110,7 +118,10 @@ class Fits(NamedTuple):
     out_of_bag : (F, n) array or None
         Weights of the rows for a second risk.
     offset : (F,) array on the host or float
-        The intercepts: `start` if it is a constant; 0 if it differs from row to row.
+        The intercepts: `start` without the offsets of the rows.
+    units : (F,) array on the host or None
+        The units of the responses, for scaled steps: see `Family.unit`. None for
+        mboost's steps.
     """
 
     problem: PreparedLearners
@@ -120,6 +131,13 @@ class Fits(NamedTuple):
     learning_rate: float = 0.1
     out_of_bag: Array | None = None
     offset: NDArray[np.float64] | float = 0.0
+    units: NDArray[np.float64] | None = None
+
+    @property
+    def rates(self) -> NDArray[np.float64]:
+        """The size of the steps where the curvature is 1, (F,) on the host."""
+        units = np.ones(self.problem.fits) if self.units is None else self.units
+        return self.learning_rate * units
 
     def after(self, path: Path) -> Fits:
         """The same fits, which start at the end of a path."""
@@ -160,16 +178,24 @@ def make_fits(
     )
     if data.y.ndim == 2 and problem.fits == 1:
         problem = problem.repeated(len(data.y))
-    xp, shape = namespace(data.y), (problem.fits, data.rows)
+    xp, family = namespace(data.y), settings.family
+    is_scaled = settings.step_rule == "scaled"
+    offset = offsets_of(family, data, problem, is_scaled)
+    start = xp.asarray(offset)[:, None]
     if is_vector(data.offset):
-        offset, start = np.zeros(problem.fits), xp.broadcast_to(data.offset, shape)
-    else:
-        offset = offsets_of(settings.family, data, problem)
-        start = xp.asarray(offset)[:, None]
+        start = start + data.offset
     if out_of_bag is not None:
-        out_of_bag = xp.broadcast_to(out_of_bag, shape)
-    rate = settings.learning_rate
-    return Fits(problem, settings.family, data.y, start, rate, out_of_bag, offset)
+        out_of_bag = xp.broadcast_to(out_of_bag, (problem.fits, data.rows))
+    return Fits(
+        problem,
+        family,
+        data.y,
+        start,
+        settings.learning_rate,
+        out_of_bag,
+        offset,
+        units_of(family, data, problem, start) if is_scaled else None,
+    )
 
 
 def is_vector(offset: Any) -> bool:
@@ -178,12 +204,37 @@ def is_vector(offset: Any) -> bool:
 
 
 def offsets_of(
-    family: Family, data: Training, problem: PreparedLearners
+    family: Family, data: Training, problem: PreparedLearners, is_scaled: bool
 ) -> NDArray[np.float64]:
-    """The given constant, or the best constant of each fit: (F,) on the host."""
-    if data.offset is not None:
-        return np.full(problem.fits, data.offset)
+    """The constant of each fit before its first step, (F,) on the host.
+
+    The best constant, also in addition to the offsets of the rows; but the given
+    constant, and 0 for mboost's steps from the offsets of the rows.
+    """
+    if not is_vector(data.offset):
+        if data.offset is not None:
+            return np.full(problem.fits, data.offset)
+        return each_fit(family.offset, data, problem)
+    if not is_scaled:
+        return np.zeros(problem.fits)
+    return each_fit(lambda y, w: family.offset_from(data.offset, y, w), data, problem)
+
+
+def units_of(
+    family: Family, data: Training, problem: PreparedLearners, start: Array
+) -> NDArray[np.float64]:
+    """The unit of the response of each fit, (F,) on the host."""
+    starts = iter(start)
+    return each_fit(lambda y, w: family.unit(y, next(starts), w), data, problem)
+
+
+def each_fit(
+    find: Callable[[Array, Array | None], float],
+    data: Training,
+    problem: PreparedLearners,
+) -> NDArray[np.float64]:
+    """A number for the response and the weights of each fit, (F,) on the host."""
     responses = [data.y] * problem.fits if data.y.ndim == 1 else data.y
     weights = [None] * problem.fits if problem.weights is None else problem.weights
-    found = [family.offset(y, w) for y, w in zip(responses, weights, strict=True)]
+    found = [find(y, w) for y, w in zip(responses, weights, strict=True)]
     return np.array(found, np.float64)

@@ -101,7 +101,8 @@ class Passes:
         self.problem = problem = fits.problem
         self.family = fits.family
         self.out_of_bag = fits.out_of_bag
-        self.rate = fits.learning_rate
+        self.rates = fits.rates
+        self.is_scaled = fits.units is not None
         self.made = made
         shape = problem.fits, len(problem.rows[0])
         self.y, self.responses = fits.y, np.broadcast_to(fits.y, shape)
@@ -159,10 +160,21 @@ class Passes:
         """Make a step of all fits."""
         self.project(run)
         for fit, j in enumerate(self.scores().argmax(axis=1).tolist()):
-            update = self.rate * self.fitted(fit, j)
+            b = self.fitted(fit, j)
+            update = self.rates[fit] / self.curvature(fit, j, b) * b
             self.made.selected[fit, step] = j
             self.made.updates[fit, step, : len(update)] = update
             self.advance(fit, j, update, run)
+
+    def curvature(self, fit: int, learner: int, b: Floats) -> float:
+        """The mean curvature of the loss along the fit of a learner."""
+        y, f, s = self.responses[fit], self.f[fit], self.nuisance[fit]
+        h = self.family.curvature(y, f, s) if self.is_scaled else None
+        if h is None:
+            return 1.0
+        d = np.zeros(len(f))
+        self.products.add(learner, b, d)
+        return curvature_along(d, h, self.weights[fit])
 
     def advance(self, fit: int, learner: int, update: Floats, run: Run) -> None:
         """Add the update of a learner to the model of a fit."""
@@ -222,6 +234,13 @@ class Blocks(Passes):
         last = residual @ (residual if w is None else w * residual)
         risks = np.cumsum([last, *self.decrements[::-1]])
         self.made.risk[0] = risks[::-1]
+
+
+def curvature_along(d: Floats, h: Floats, w: Floats | None) -> float:
+    """The mean of the curvatures h with the weights ``w d^2``; 1 where it is 0."""
+    squares = d * d
+    along = float(weighted_sum(h * squares, w))
+    return along / float(weighted_sum(squares, w)) if along > 0 else 1.0
 
 
 def fitted_in_cone(cone: Cone, fit: int, moments: Floats) -> Floats:

@@ -32,8 +32,8 @@ STATIC_SHARED_MEMORY = 4 * 1024
 WINDOW_BYTES = 48 * 1024
 """Limit on the shared memory for the sums of a learner with many functions, in bytes;
 more functions are summed window after window."""
-SUMS_OF_A_PASS = 16
-"""Number of float64 for each block and fit: ``RowSums::most``."""
+SUMS_OF_A_FIT = 18
+"""Number of float64 for each row chunk and fit: ``RowSums::most``."""
 SEARCH_SIZE = 4
 """Number of float64 in ``MedianSearch`` and ``ThetaSearch``."""
 
@@ -62,6 +62,7 @@ STACKED_FITS = StructType(
     const double* y;
     const double* weights;
     const double* held_out;
+    const double* rates;
     double* f;
     double* u;
     double* sums;
@@ -76,9 +77,10 @@ STACKED_FITS = StructType(
     double* nuisance;
     unsigned long long* arrived;
     long long rows, y_stride, weight_stride;
-    double parameter, rate;
+    double parameter;
     int count, fits, columns, pair_count, systems, row_chunks;
     int begin, end, steps, functions;
+    int scaled;
     """,
 )
 """See ``stacked_fits.cuh``, as for `LEARNER_PLACE`."""
@@ -344,12 +346,13 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         "y": contiguous(y, np.float64),
         "weights": doubles_of(problem.weights),
         "held_out": doubles_of(fits.out_of_bag),
+        "rates": xp.asarray(fits.rates),
         "f": xp.zeros((count, rows)) + fits.start,
         "u": doubles(count, rows),
         "sums": doubles(count * int((places["functions"] * places["chunks"]).sum())),
         "coefficients": doubles(count, columns),
         "scores": doubles(count, len(places)),
-        "partial": doubles(count, row_chunks, SUMS_OF_A_PASS),
+        "partial": doubles(count, row_chunks, SUMS_OF_A_FIT),
         "searches": doubles(count, SEARCH_SIZE),
         "selected": made.selected,
         "updates": made.updates,
@@ -360,7 +363,6 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         "y_stride": stride(y),
         "weight_stride": stride(problem.weights),
         "parameter": float(cuda.parameter),
-        "rate": float(fits.learning_rate),
         "count": len(places),
         "fits": count,
         "columns": columns,
@@ -369,6 +371,7 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         "row_chunks": row_chunks,
         "steps": steps,
         "functions": problem.functions,
+        "scaled": int(fits.units is not None),
     }
     bytes_read = count * rows * int(designs.row_bytes.sum())
     for part, arrived in launches_of(device, steps + 1, bytes_read):

@@ -21,10 +21,13 @@ class CustomCuda(NamedTuple):
     ----------
     gradient, loss : str
         The negative gradient and the loss of one row, such as ``"y - exp(f)"``.
+    curvature : str, optional
+        See `Custom`.
     """
 
     gradient: str
     loss: str
+    curvature: str = "1"
 
 
 class Custom(Family):
@@ -46,8 +49,12 @@ class Custom(Family):
         The response for a predictor, ``response(f)``. Default: f.
     check : callable, optional
         ``check(y)`` raises ValueError unless y is a response of this family.
+    curvature : callable, optional
+        What scales the steps, ``curvature(y, f)``, elementwise and positive: the second
+        derivative of the loss by f, or a bound on the gradient divided by the distance
+        of f from the minimum of the loss, which is safer. Default: 1.
     cuda : CustomCuda or mapping, optional
-        The gradient and the loss in CUDA. A fit on a GPU needs them.
+        The gradient, the loss and the curvature in CUDA. A fit on a GPU needs them.
 
     Notes
     -----
@@ -77,12 +84,13 @@ class Custom(Family):
         offset: float | Callable[[Array, Array | None], float] | None = None,
         response: Callable[[Array], Array] | None = None,
         check: Callable[[Array], object] | None = None,
+        curvature: Callable[[Array, Array], Array] | None = None,
         cuda: CustomCuda | Mapping[str, str] | None = None,
     ) -> None:
         if not isinstance(name, str) or not name:
             raise TypeError(f"name must be a string, got {name!r}")
         required = {"gradient": gradient, "loss": loss}
-        optional = {"response": response, "check": check}
+        optional = {"response": response, "check": check, "curvature": curvature}
         for what, function in (required | optional).items():
             if not callable(function) and (what in required or function is not None):
                 raise TypeError(
@@ -90,7 +98,7 @@ class Custom(Family):
                 )
         self.name = name
         self._gradient, self._loss, self._offset = gradient, loss, offset
-        self._response, self._check = response, check
+        self._response, self._check, self._curvature = response, check, curvature
         self._cuda = _expressions(name, cuda)
 
     def __repr__(self) -> str:
@@ -103,13 +111,24 @@ class Custom(Family):
     def offset(self, y: Array, w: Array | None) -> float:
         if callable(self._offset):
             return float(self._offset(y, w))
-        return self._least_risk(y, w) if self._offset is None else float(self._offset)
+        if self._offset is not None:
+            return float(self._offset)
+        return self._least_risk(np.float64(0), y, w)
+
+    def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
+        return self._least_risk(start, y, w)
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         return self._gradient(y, f)
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         return self._loss(y, f)
+
+    def least_loss(self, y: Array, s: Array) -> Array:
+        return y * 0
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array | None:
+        return None if self._curvature is None else self._curvature(y, f)
 
     def response(self, f: Array) -> Array:
         return f if self._response is None else self._response(f)
@@ -123,15 +142,16 @@ class Custom(Family):
             )
         return CudaFamily(FAMILIES_IN_CUDA + _source(self._cuda), "UserFamily", 0.0)
 
-    def _least_risk(self, y: Array, w: Array | None) -> float:
-        """The constant of least risk; where the gradient is 0, if it changes its sign.
+    def _least_risk(self, start: Array, y: Array, w: Array | None) -> float:
+        """The constant that has the least risk when it is added to ``start``.
 
-        The minimum alone fixes it to half of the digits only.
+        It is a zero of the gradient if the gradient changes its sign: the minimum of
+        the risk alone has half of the digits.
         """
         from scipy.optimize import brentq, minimize_scalar
 
         def total(rows: Callable[[Array, Array], Array]) -> Callable[[float], float]:
-            return lambda f: float(weighted_sum(rows(y, y * 0 + f), w))
+            return lambda f: float(weighted_sum(rows(y, y * 0 + start + f), w))
 
         risk, score = total(self._loss), total(self._gradient)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -158,10 +178,11 @@ def _expressions(
     """The expressions, checked."""
     if cuda is None or isinstance(cuda, CustomCuda):
         return cuda
-    if set(cuda) != set(CustomCuda._fields):
+    required = {"gradient", "loss"}
+    if not required <= set(cuda) <= {*CustomCuda._fields}:
         raise ValueError(
-            f"cuda of {name} must have the expressions {list(CustomCuda._fields)}, got "
-            f"{list(cuda)}"
+            f"cuda of {name} must have the expressions {sorted(required)} and may have "
+            f"'curvature', got {list(cuda)}"
         )
     return CustomCuda(**cuda)
 
@@ -171,12 +192,16 @@ def _source(cuda: CustomCuda) -> str:
     return f"""
 struct UserFamily {{
     static constexpr Nuisance nuisance = Nuisance::fixed;
+    static constexpr bool is_curved = true;
     double parameter;
     __device__ double gradient(double y, double f, double) const {{
         return {cuda.gradient};
     }}
     __device__ double loss(double y, double f, double) const {{
         return {cuda.loss};
+    }}
+    __device__ double curvature(double y, double f, double) const {{
+        return {cuda.curvature};
     }}
 }};
 """

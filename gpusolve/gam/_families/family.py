@@ -56,6 +56,13 @@ class Family(ABC):
     def offset(self, y: Array, w: Array | None) -> float:
         """The constant f with the least weighted loss of y, (n,); w None means ones."""
 
+    def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
+        """The constant c with the least weighted loss of y at ``start + c``.
+
+        This is for losses of ``y - f``.
+        """
+        return self.offset(y - start, w)
+
     def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
         """The family's parameter at f: a number, or (F, 1) for f of shape (F, n)."""
         return np.float64(self.parameter)
@@ -67,6 +74,30 @@ class Family(ABC):
     @abstractmethod
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         """The loss of each row; s is the parameter."""
+
+    def least_loss(self, y: Array, s: Array) -> Array:
+        """The loss of each row at the best f; s is the parameter.
+
+        This is for losses that are least at ``f = y``.
+        """
+        return self.loss(y, y, s)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array | None:
+        """What scales the steps: the curvature of the loss; s is the parameter.
+
+        A bound on ``gradient / (f* - f)``, with f* the predictor of least loss: then a
+        step of the gradient divided by it does not go beyond f*. For a likelihood it is
+        linear in y, so that it bounds this ratio also for the sum of rows that share f;
+        its mean is the information where f is true. None stands for 1.
+        """
+        return None
+
+    def unit(self, y: Array, f: Array, w: Array | None) -> float:
+        """What scales the steps of a gradient that does not depend on the size of y.
+
+        The first model of a fit is f. By default 1.
+        """
+        return 1.0
 
     def response(self, f: Array) -> Array:
         """The predicted response: the mean, or the quantile or expectile."""

@@ -56,6 +56,12 @@ def _two_quantiles(x: Array, w: Array | None, tau: float) -> tuple[Array, Array]
     return xp.take_along_axis(x, lower, -1), xp.take_along_axis(x, upper, -1)
 
 
+def spread(r: Array, w: Array | None) -> float:
+    """The weighted median of ``|r|``; where it is 0 the mean, or 1 if all are 0."""
+    size = abs(r)
+    return float(weighted_quantile(size, w)) or float(weighted_mean(size, w)) or 1.0
+
+
 def zero_of(score: Callable[[float], float], breakpoints: Array) -> float:
     """The zero of a decreasing function that is linear between the breakpoints.
 

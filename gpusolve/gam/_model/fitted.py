@@ -37,7 +37,7 @@ class FittedModel(Estimator):
     outside: str
     missing: str
     unknown: str
-    coef_: NDArray[np.float64]
+    coefficients_: NDArray[np.float64]
     columns_: list[Name]
     feature_names_in_: NDArray[Any]
     intercept_: NDArray[np.float64] | float
@@ -61,7 +61,7 @@ class FittedModel(Estimator):
         self.n_iter_ = len(paths[0])
         self.method_ = paths[0].method
         coef = [self._columns(path.coef(len(self.terms_))) for path in paths]
-        self.coef_ = join(coef)
+        self.coefficients_ = join(coef)
         self.risk_ = join([path.risk for path in paths])
         self.selected_ = join([path.selected for path in paths])
         self.intercept_ = join([path.offset for path in paths])
@@ -179,12 +179,16 @@ class FittedModel(Estimator):
         The offset is the given offset, or the formula's.
         """
         xp = namespace(frame.like)
-        if offset is None and self.formula_ is not None:
-            offset = self.formula_.offset(X)
+        if offset is None:
+            offset = self._own_offset(X)
         start = xp.asarray(self._intercepts())[:, None]
         f = xp.zeros((len(start), frame.rows)) + start
         added = _inputs.start_of(offset, frame.like)
         return f if added is None else f + added
+
+    def _own_offset(self, X: Any) -> Any:
+        """The offset of the formula, or None."""
+        return None if self.formula_ is None else self.formula_.offset(X)
 
     def _stages(self, X: Any, offset: Any) -> Iterator[Array]:
         """The additive predictors after each iteration, (F, n).

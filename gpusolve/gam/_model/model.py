@@ -15,8 +15,12 @@ from .._boosting.methods import Method
 from .._boosting.path import Path, join_paths
 from .._boosting.patience import fit_patiently
 from .._boosting.stacked import boost_family
+<<<<<<< HEAD
 from .._conventions import TakesWeights
 from .._terms.blocks import columns_in_memory
+=======
+from .._conventions import TakesMetadata
+>>>>>>> main
 from .._terms.frame import Factor, Frame, Name
 from ..families import Family, FamilyName
 from .insight import Insight
@@ -26,7 +30,7 @@ RUG = 200
 """The most rows of the training data that are kept for the rug in plots."""
 
 
-class AdditiveModel(TakesWeights, Insight):
+class AdditiveModel(TakesMetadata, Insight):
     """A sum of effects, fitted by componentwise boosting; see `BoostedGAM`."""
 
     default_family: str
@@ -44,6 +48,7 @@ class AdditiveModel(TakesWeights, Insight):
         df: float = 4,
         df_definition: Literal["2S-SS", "trace"] = "2S-SS",
         learning_rate: float = 0.1,
+        step_rule: Literal["scaled", "mboost"] = "scaled",
         max_iter: int = 100,
         method: Method = "auto",
         device: Literal["auto", "cpu", "cuda"] = "auto",
@@ -65,6 +70,7 @@ class AdditiveModel(TakesWeights, Insight):
         self.df = df
         self.df_definition = df_definition
         self.learning_rate = learning_rate
+        self.step_rule = step_rule
         self.max_iter = max_iter
         self.method = method
         self.device = device
@@ -120,6 +126,7 @@ class AdditiveModel(TakesWeights, Insight):
             self.learning_rate,
             self.df_definition,
             self.missing,
+            self.step_rule,
         )
 
     def _steps(self, settings: Settings, data: Training) -> tuple[Fits, Path]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import _inputs
+from .._boosting.batch import STEP_RULES
 from .._boosting.methods import METHODS
 from .._boosting.smoothing import check_df
 from .._conventions import check_choice, check_integer, check_number
@@ -26,6 +27,7 @@ ALLOWED: dict[str, tuple[Any, ...]] = {
     "penalty": PENALTIES,
     "penalty_order": (1, 2, 3),
     "missing": MISSING_VALUES,
+    "step_rule": STEP_RULES,
     "unknown": UNKNOWN_LEVELS,
 }
 """The values of parameters that have a few."""

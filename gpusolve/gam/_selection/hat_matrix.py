@@ -79,7 +79,7 @@ def degrees_of_freedom(
     inverse: Sequence[Floats],
     weights: Floats | None,
     selected: NDArray[Any],
-    learning_rate: float,
+    sizes: NDArray[Any],
     curvatures: Iterator[Floats] | None = None,
 ) -> Floats:
     """The degrees of freedom after each step, (steps,), on the host.
@@ -92,7 +92,8 @@ def degrees_of_freedom(
         The coefficients of a fit to u are ``inverse X'Wu``.
     weights : (n,) array or None
     selected : (steps,) integer array
-    learning_rate : float
+    sizes : (steps,) array
+        The factor nu of each step.
     curvatures : iterator of (n,) arrays, optional
         The diagonal of V at the model after each step; the identity by default.
 
@@ -106,13 +107,13 @@ def degrees_of_freedom(
         constant = cache(lambda j: designs.products(j, None))
         U = np.zeros((designs.functions, designs.functions))
         increments = []
-        for j in selected.tolist():
+        for j, size in zip(selected.tolist(), sizes.tolist(), strict=True):
             if curvatures is None:
                 products = constant(j)
             else:
                 products = designs.products(j, next(curvatures))
             R = -inverse[j] @ U[designs.blocks[j]]
             R[:, designs.blocks[j]] += inverse[j]
-            U += learning_rate * products @ R
-            increments.append(learning_rate * float((R * products.T).sum()))
+            U += size * products @ R
+            increments.append(size * float((R * products.T).sum()))
     return np.cumsum(increments)

@@ -290,6 +290,17 @@ def lexsort(keys: ndarray) -> ndarray:
     return compute(np.lexsort, keys)
 
 
+def bincount(
+    x: ndarray, weights: ndarray | None = None, minlength: int | None = None
+) -> ndarray:
+    """The weights are of the array's device, and `minlength` is not an array."""
+    count_copy_to_host()  # the least and the largest code are read
+    length = 0 if minlength is None else int(minlength)
+    if weights is None:
+        return compute(lambda codes: np.bincount(codes, None, length), x)
+    return compute(lambda codes, w: np.bincount(codes, w, length), x, weights)
+
+
 def searchsorted(a: ndarray, v: Any, side: str = "left", sorter: Any = None) -> ndarray:
     refuse_options(sorter=sorter is None)
     return compute(lambda x, y: np.searchsorted(x, y, side), a, v)
@@ -318,6 +329,7 @@ __all__ = [
     "argsort",
     "asarray",
     "ascontiguousarray",
+    "bincount",
     "broadcast_to",
     "clip",
     "concatenate",
