@@ -182,9 +182,10 @@ def glmboost(
     >>> data = {f"x{j}": rng.standard_normal(200) for j in range(50)}
     >>> data["y"] = 3 * data["x1"] - 2 * data["x7"]
     >>> model = glmboost("y ~ .", data, max_iter=500)
-    >>> [model.names_[j] for j in np.flatnonzero(abs(model.coef_[:, 0]) > 0.1)]
+    >>> coef = model.coefficients_[:, 0]
+    >>> [model.names_[j] for j in np.flatnonzero(abs(coef) > 0.1)]
     ['bols(center(x1), intercept=False)', 'bols(center(x7), intercept=False)']
-    >>> model.coef_[[2, 8], 0].round(6)
+    >>> coef[[2, 8]].round(6)
     array([ 3., -2.])
     """
     import patsy

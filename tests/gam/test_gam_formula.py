@@ -565,7 +565,7 @@ def test_lines_are_those_of_the_definition(family: str, center: bool) -> None:
     X = np.column_stack([np.ones(60), numeric, g == "b", g == "c"])
     selected, coef = componentwise_lines(X, y, family, 60)
     np.testing.assert_array_equal(model.selected_, selected)
-    np.testing.assert_allclose(model.coef_[:, 0], coef, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model.coefficients_[:, 0], coef, rtol=1e-9, atol=1e-12)
     new = {"x": [1.5, 3.0], "z": [0.0, 1.0], "g": ["c", "a"]}
     rows = np.array([[1, 1.5, 0, 0, 1], [1, 3.0, 1, 0, 0]])
     if center:

@@ -82,7 +82,7 @@ def test_the_products_of_columns_are_updated_from_step_to_step(X: np.ndarray) ->
     assert [model.method_ for model in made] == ["gram", "gram", "stacked"]
     np.testing.assert_array_equal(made[1].selected_, made[2].selected_)
     np.testing.assert_allclose(made[1].risk_, made[2].risk_, rtol=1e-12)
-    np.testing.assert_allclose(made[1].coef_, made[2].coef_, rtol=1e-9)
+    np.testing.assert_allclose(made[1].coefficients_, made[2].coefficients_, rtol=1e-9)
 
 
 def test_importances_ask_for_the_names_once(

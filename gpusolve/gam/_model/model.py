@@ -15,12 +15,8 @@ from .._boosting.methods import Method
 from .._boosting.path import Path, join_paths
 from .._boosting.patience import fit_patiently
 from .._boosting.stacked import boost_family
-<<<<<<< HEAD
-from .._conventions import TakesWeights
-from .._terms.blocks import columns_in_memory
-=======
 from .._conventions import TakesMetadata
->>>>>>> main
+from .._terms.blocks import columns_in_memory
 from .._terms.frame import Factor, Frame, Name
 from ..families import Family, FamilyName
 from .insight import Insight
