@@ -3,11 +3,10 @@
     python benchmarks/gam_large.py --output FILE
     python benchmarks/gam_large.py --quick        # small sizes
 
-Each fit runs in a process of its own, which is asked for its wall time, its CPU time and
-the largest memory above its memory before the fit; the data are among the latter. The
-peers are the boosted trees of scikit-learn and LightGBM, with as many trees as steps.
-They fit interactions, too: the losses show how well each predicts 10,000 other rows.
-Results are Markdown.
+Each fit runs in a process of its own. Its memory is the largest memory of the process,
+with the data, less the memory before the data. The peers are the boosted trees of
+scikit-learn and LightGBM, with as many trees as steps. They fit interactions, too: the
+loss is of 10,000 other rows. Results are Markdown.
 """
 
 from __future__ import annotations

@@ -142,6 +142,11 @@ class BoostedGAM(AdditiveModel):
     If `X` is float32, the designs are stored as float32, which halves the memory; all
     sums are in float64.
 
+    On a CPU, splines are computed from the covariates in every iteration. A fit needs
+    the columns as they are, 8 bytes for each number (4 for float32), and some vectors
+    of 8 bytes for each row; surfaces, splines on quantiles and splines with missing
+    values also their nonzero values.
+
     - Infinity is an error, and so is NaN unless ``missing="zero"``.
     - A constant feature has no effect.
     - A spline of a feature with at most `df` levels, or of at most `df` rows, is fitted
@@ -195,7 +200,9 @@ class BoostedGAM(AdditiveModel):
         ----------
         X : (n, n_features) array_like, data frame or mapping
             NumPy, CuPy, pandas, or any object that supports
-            ``__cuda_array_interface__`` or DLPack; in any memory layout.
+            ``__cuda_array_interface__`` or DLPack; in any memory layout. A
+            ``numpy.memmap``, a dask array or a dask data frame is read in blocks of
+            rows to columns in memory.
         y : (n,) array_like
         sample_weight : (n,) array_like, optional
             Not negative.
