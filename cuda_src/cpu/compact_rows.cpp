@@ -83,12 +83,18 @@ void load_splines(const CompactPart& part, long long begin, int rows, RowBlock& 
     }
     double* const values = block.values;
     switch (part.width) {
-        case 1: return compute_splines<1>(part, t, rows, values);
-        case 2: return compute_splines<2>(part, t, rows, values);
-        case 3: return compute_splines<3>(part, t, rows, values);
-        case 4: return compute_splines<4>(part, t, rows, values);
-        case 5: return compute_splines<5>(part, t, rows, values);
-        default: return compute_splines<6>(part, t, rows, values);
+        case 1:
+            return compute_splines<1>(part, t, rows, values);
+        case 2:
+            return compute_splines<2>(part, t, rows, values);
+        case 3:
+            return compute_splines<3>(part, t, rows, values);
+        case 4:
+            return compute_splines<4>(part, t, rows, values);
+        case 5:
+            return compute_splines<5>(part, t, rows, values);
+        default:
+            return compute_splines<6>(part, t, rows, values);
     }
 }
 
@@ -126,11 +132,16 @@ struct Constant {
 template <class Use>
 void with_width(int width, Use use) {
     switch (width) {
-        case 1: return use(Constant<1>());
-        case 2: return use(Constant<2>());
-        case 3: return use(Constant<3>());
-        case 4: return use(Constant<4>());
-        default: return use(width);
+        case 1:
+            return use(Constant<1>());
+        case 2:
+            return use(Constant<2>());
+        case 3:
+            return use(Constant<3>());
+        case 4:
+            return use(Constant<4>());
+        default:
+            return use(width);
     }
 }
 
@@ -191,7 +202,8 @@ void add_product(const CompactPart& part, long long begin, long long end, const 
     });
 }
 
-/// G += X'WX of a part; rows of G are `pitch` numbers apart. Products are symmetric to the last bit.
+/// G += X'WX of a part; rows of G are `pitch` numbers apart. Products are symmetric to the last
+/// bit.
 bool add_square(const CompactPart& part, long long begin, long long end, const double* weights,
                 double* G, long long pitch) {
     const long long square = static_cast<long long>(part.width) * part.width;
@@ -266,9 +278,9 @@ GPUSOLVE_EXPORTED int gpusolve_add_product(const CompactDesigns* designs, long l
 
 /// The matrices X'WX of the learners first to last - 1, or X'WY with the design Y of another
 /// learner, one after the other; `other` is -1 for X'WX. W is 1 if `weights` is null.
-GPUSOLVE_EXPORTED int gpusolve_cross(const CompactDesigns* designs, long long first,
-                                     long long last, long long other, long long begin,
-                                     long long end, const double* weights, double* G) {
+GPUSOLVE_EXPORTED int gpusolve_cross(const CompactDesigns* designs, long long first, long long last,
+                                     long long other, long long begin, long long end,
+                                     const double* weights, double* G) {
     for (long long j = first; j < last; ++j) {
         const long long with = other < 0 ? j : other, pitch = designs->functions_of(with);
         for (long long p = designs->begin_part[j]; p < designs->begin_part[j + 1]; ++p)
