@@ -13,6 +13,7 @@
 // such coefficients (cone.cuh). The matrices of a factor are diagonal, and stored as vectors. A
 // stump has no matrix H_i: its b_i is the best cut of ordered bins (stump.cuh).
 //
+// A factor of many levels has a list of its rows by level (level_sums.cuh).
 // A design matrix is a sum of parts. A part stores `width` values of each row, and the function of
 // the first value; the distances to the functions of the other values are the same in all rows.
 //
@@ -25,8 +26,10 @@
 // Scaled steps add a pass over the rows before the last phase, and a barrier.
 // A family whose nuisance parameter depends on f adds passes over the rows to the last phase, with
 // two barriers each: 17 passes for a median, of which 16 find four bits each, a pass for a shape,
-// and a pass for each Newton step. No sum uses atomics: on the same device a fit has the same bits
-// in every run.
+// and a pass for each Newton step, or for eight thresholds of it. Families of pairs add three
+// passes. If the rows depend on each other by risk sets, two scans over the rows add four barriers
+// (risk_sets.cuh), and two for the maximum of f. No sum uses atomics: on the same device a fit has
+// the same bits in every run.
 //
 // Shared memory. Copies of k sums for each warp, or of as many functions as fit, in windows that
 // pass over the rows window after window; in the second phase, three vectors of k instead, and the
@@ -37,10 +40,13 @@
 
 #include "block.cuh"
 #include "cone.cuh"
-#include "families.cuh"
+#include "distributions.cuh"
 #include "floating.cuh"
 #include "grid.cuh"
 #include "learners.cuh"
+#include "level_sums.cuh"
+#include "ranks.cuh"
+#include "risk_sets.cuh"
 #include "stacked_fits.cuh"
 #include "stump.cuh"
 
@@ -52,8 +58,15 @@ struct Designs {
     const int* offsets;  // [part][32], from the first function to the function of each value
     const PartPlace* parts;
     const LearnerPlace* learners;
+    const long long* by_level;
     long long rows;
     int count, fits, columns;  // columns: functions of all learners
+
+    __device__ RowsByLevel<T> rows_by_level(const LearnerPlace& learner) const {
+        const long long* begins = by_level + learner.by_level;
+        return {begins, begins + learner.functions + 1, values + parts[learner.begin_part].values,
+                learner.functions, rows};
+    }
 };
 
 // ---- X' W u -------------------------------------------------------------------------
@@ -156,9 +169,14 @@ __device__ void accumulate_all_moments(const Designs<T>& designs, const int* pai
         const long long pair = unit / designs.fits, fit = unit % designs.fits;
         const int chunk = pairs[2 * pair + 1];
         const LearnerPlace& learner = designs.learners[pairs[2 * pair]];
-        double* result = sums + learner.sums * designs.fits +
-                         (chunk * static_cast<long long>(designs.fits) + fit) * learner.functions;
-        accumulate_moments(designs, learner, chunk, u + fit * designs.rows, shared, result);
+        const double* own = u + fit * designs.rows;
+        const long long partial = learner.by_level < 0 ? chunk : 0;
+        double* result =
+            sums + learner.sums * designs.fits + (partial * designs.fits + fit) * learner.functions;
+        if (learner.by_level < 0)
+            accumulate_moments(designs, learner, chunk, own, shared, result);
+        else
+            designs.rows_by_level(learner).add(chunk, learner.chunks, own, result);
     }
 }
 
@@ -190,14 +208,14 @@ struct Fitted {
     double* scores;        // [fit][learner]
 };
 
-/// The moment c of a function, in a fit: the sum over the chunks of the rows.
+/// The moment c of a function, in a fit: the sum of its partial sums.
 struct Moments {
     const double* sums;
-    long long functions, chunks, stride;  // stride: from a chunk to the next chunk
+    long long partials, stride;  // stride: from a sum to the next sum
 
     __device__ double operator()(int f) const {
         double total = 0;
-        for (long long chunk = 0; chunk < chunks; ++chunk) total += sums[chunk * stride + f];
+        for (long long i = 0; i < partials; ++i) total += sums[i * stride + f];
         return total;
     }
 };
@@ -260,7 +278,7 @@ __device__ void fit_all(const Designs<T>& designs, const Matrices& matrices, con
         const int fit = static_cast<int>(unit % designs.fits);
         const LearnerPlace& learner = designs.learners[unit / designs.fits];
         const Moments moments{sums + learner.sums * designs.fits + fit * learner.functions,
-                              learner.functions, learner.chunks, designs.fits * learner.functions};
+                              learner.partials, designs.fits * learner.functions};
         double* coefficients =
             fitted.coefficients + fit * static_cast<long long>(designs.columns) + learner.column;
         double score;
@@ -324,6 +342,9 @@ struct Observations {
     __device__ double response(int fit, long long row) const { return y[fit * y_stride + row]; }
     __device__ double weight(int fit, long long row) const {
         return weights ? weights[fit * weight_stride + row] : 1.0;
+    }
+    __device__ double weight_held_out(int fit, long long row) const {
+        return held_out ? held_out[fit * rows + row] : 0.0;
     }
     /// The binary form of |y - f|: it has the order of the values.
     __device__ unsigned long long residual_bits(int fit, long long row) const {
@@ -518,8 +539,8 @@ __device__ void find_shapes(const Family& family, const RowSums& sums, const Obs
     barrier.wait();
 }
 
-/// The thetas: a pass for the first guess, then a pass for each Newton step, until all fits are
-/// done. Ends with a grid barrier.
+/// The thetas, or the scales: a pass for the first guess, then a pass for each Newton step, until
+/// all fits are done. Ends with a grid barrier.
 template <class Family>
 __device__ void find_thetas(const Family& family, const RowSums& sums, const Observations& data,
                             ThetaSearch* searches, double* thetas, long long stride,
@@ -556,6 +577,88 @@ __device__ void find_thetas(const Family& family, const RowSums& sums, const Obs
     }
 }
 
+/// sums[i] = the weighted sum of part(i, class, f) of the rows, for i below `size`, then
+/// finish(search), for each fit whose search is not done: a pass for each 16 sums. Ends with a grid
+/// barrier.
+template <class SearchOf, class Part, class Finish>
+__device__ void sum_classes(const RowSums& sums, const Observations& data, int size, bool is_first,
+                            SearchOf search_of, Part part, Finish finish, GridBarrier& barrier) {
+    constexpr int at_once = RowSums::along;
+    const Add<double> add;
+    for (int begin = 0; begin < size; begin += at_once) {
+        sums.pass<at_once>(add, [&](int fit, int) {
+            const ThresholdSearch search = search_of(fit);
+            const bool rests = !is_first && search.done();
+            return [=, &data](long long row, double* own) {
+                if (row >= sums.rows || rests) return;
+                const double weight = data.weight(fit, row);
+                if (weight == 0) return;
+                const int y = static_cast<int>(data.response(fit, row));
+                const double f = data.f[fit * sums.rows + row];
+#pragma unroll
+                for (int i = 0; i < at_once; ++i)
+                    if (begin + i < size) own[i] += weight * part(search, begin + i, y, f);
+            };
+        });
+        barrier.wait();
+        sums.finish<at_once>(add, [&](int fit, const double* found) {
+            const ThresholdSearch search = search_of(fit);
+            if (!is_first && search.done()) return;
+            for (int i = 0; i < at_once && begin + i < size; ++i)
+                search.sums()[begin + i] = found[i];
+            if (begin + at_once >= size) finish(search);
+        });
+        barrier.wait();
+    }
+}
+
+/// The thresholds, until all fits are done. Ends with a grid barrier.
+__device__ void find_thresholds(int count, const RowSums& sums, const Observations& data,
+                                double* searches, double* thresholds, long long stride,
+                                GridBarrier& barrier) {
+    const auto search_of = [=](int fit) {
+        const long long size = ThresholdSearch::size(count);
+        return ThresholdSearch{searches + fit * size, thresholds + fit * stride, count};
+    };
+    sum_classes(
+        sums, data, search_of(0).sums_to_start(), true, search_of,
+        [](const ThresholdSearch& search, int i, int y, double f) {
+            return search.part_of_start(i, y, f);
+        },
+        [](const ThresholdSearch& search) { search.start(); }, barrier);
+    bool is_done = false;
+    while (!is_done) {
+        sum_classes(
+            sums, data, search_of(0).sums_to_update(), false, search_of,
+            [](const ThresholdSearch& search, int i, int y, double f) {
+                return search.part_of_update(i, y, f);
+            },
+            [](const ThresholdSearch& search) { search.update(); }, barrier);
+        is_done = true;
+        for (int fit = 0; fit < sums.fits; ++fit) is_done = is_done && search_of(fit).done();
+    }
+}
+
+/// The numbers of a nuisance parameter.
+template <class Family>
+__device__ int nuisances_of(const Family& family) {
+    if constexpr (Family::nuisance == Nuisance::thresholds)
+        return family.count();
+    else
+        return 1;
+}
+
+/// The parameter s at a place of the path, as the functions of the family take it.
+template <class Family>
+__device__ auto read_nuisance(const Family& family, const double* place) {
+    if constexpr (Family::nuisance == Nuisance::fixed)
+        return family.parameter;
+    else if constexpr (Family::nuisance == Nuisance::thresholds)
+        return place;
+    else
+        return *place;
+}
+
 /// nuisance[fit * stride] = the parameter s of each fit, at its f. Ends with a grid barrier.
 template <class Family>
 __device__ void estimate(const Family& family, const RowSums& sums, const Observations& data,
@@ -566,6 +669,8 @@ __device__ void estimate(const Family& family, const RowSums& sums, const Observ
                      barrier);
     else if constexpr (Family::nuisance == Nuisance::shape)
         find_shapes(family, sums, data, nuisance, stride, barrier);
+    else if constexpr (Family::nuisance == Nuisance::thresholds)
+        find_thresholds(family.count(), sums, data, searches, nuisance, stride, barrier);
     else
         find_thetas(family, sums, data, reinterpret_cast<ThetaSearch*>(searches), nuisance, stride,
                     barrier);
@@ -579,10 +684,13 @@ struct Paths {
     double* updates;   // [fit][step - 1][function], padded to `functions`
     double* risk;      // [fit][step]
     double* held_out;  // [fit][step]
-    double* nuisance;  // [fit][step]
-    int steps, functions;
+    double* nuisance;  // [fit][step][number]
+    int steps, functions, nuisances;
 
     __device__ long long place(int fit, int step) const { return fit * (steps + 1LL) + step; }
+    __device__ double* nuisance_at(int fit, int step) const {
+        return nuisance + place(fit, step) * nuisances;
+    }
     /// Written by the block, before a step is made.
     __device__ void write(int fit, int step, int learner, const double* b, int count, double size) {
         const long long place = fit * static_cast<long long>(steps) + step - 1;
@@ -593,11 +701,11 @@ struct Paths {
 };
 
 /// The gradient at a row's f, written to u, and its losses, added to `own`.
-template <class Family>
+template <class Family, class Parameter>
 __device__ __forceinline__ void evaluate(const Family& family, const Observations& data, int fit,
-                                         long long row, double f, double s, double* own) {
+                                         long long row, double f, Parameter s, double* own) {
     const double y = data.response(fit, row), weight = data.weight(fit, row);
-    const double held_out = data.held_out ? data.held_out[fit * data.rows + row] : 0.0;
+    const double held_out = data.weight_held_out(fit, row);
     data.u[fit * data.rows + row] = weight == 0 ? 0.0 : weight * family.gradient(y, f, s);
     if (weight == 0 && held_out == 0) return;
     const double loss = family.loss(y, f, s);
@@ -605,17 +713,86 @@ __device__ __forceinline__ void evaluate(const Family& family, const Observation
     if (held_out != 0) own[1] += held_out * loss;
 }
 
+template <class T>
+__device__ Designs<T> designs_of(const StackedFits<T>& all) {
+    return {all.first,    all.values, all.offsets, all.parts, all.learners,
+            all.by_level, all.rows,   all.count,   all.fits,  all.columns};
+}
+
+template <class T>
+__device__ Observations observations_of(const StackedFits<T>& all) {
+    return {all.y,    all.weights, all.held_out, all.y_stride, all.weight_stride,
+            all.rows, all.f,       all.u};
+}
+
 /// |d|_W^2 and |d|_WH^2 of a row, added to `own`: d is the fit of the chosen learner, and H the
 /// curvature.
-template <class Family>
+template <class Family, class Parameter>
 __device__ __forceinline__ void add_curvature(const Family& family, const Observations& data,
-                                              int fit, long long row, double d, double s,
+                                              int fit, long long row, double d, Parameter s,
                                               double* own) {
     const double weight = data.weight(fit, row);
     if (weight == 0) return;
-    const double square = weight * d * d;
-    own[0] += square;
-    own[1] += square * family.curvature(data.response(fit, row), data.f[fit * data.rows + row], s);
+    const double y = data.response(fit, row);
+    own[0] += weight * d * d;
+    if constexpr (Family::nuisance == Nuisance::risk_sets)
+        own[1] += d * d * curvature_in_risk_set(y, weight, data.u[fit * data.rows + row]);
+    else
+        own[1] += weight * d * d * family.curvature(y, data.f[fit * data.rows + row], s);
+}
+
+/// The scale of f in a fit.
+struct Scale {
+    double weight, mean;  // of all rows
+    double inverse;       // 1 / sd(f), or 1 if f is constant
+};
+
+/// The weight of a row and the weighted f, added to `own`.
+__device__ void add_to_mean(const Observations& data, int fit, long long row, double f,
+                            double* own) {
+    const double weight = data.weight(fit, row);
+    if (weight == 0) return;
+    own[0] += weight;
+    own[1] += weight * f;
+}
+
+/// The scales, after a pass that adds to the means. Begins and ends with a grid barrier.
+__device__ void find_scales(const RowSums& sums, const Observations& data, Scale* scales,
+                            GridBarrier& barrier) {
+    const Add<double> add;
+    barrier.wait();
+    sums.finish<2>(add, [&](int fit, const double* found) {
+        scales[fit] = {found[0], found[1] / found[0], 1};
+    });
+    barrier.wait();
+    sums.pass<1>(add, [&](int fit, int) {
+        const double mean = scales[fit].mean;
+        return [=, &data](long long row, double* own) {
+            if (row >= data.rows) return;
+            const double weight = data.weight(fit, row);
+            const double distance = data.f[fit * data.rows + row] - mean;
+            if (weight != 0) own[0] += weight * distance * distance;
+        };
+    });
+    barrier.wait();
+    sums.finish<1>(add, [&](int fit, const double* found) {
+        const double freedom = fmax(scales[fit].weight - 1, 1.0);
+        if (found[0] > 0) scales[fit].inverse = sqrt(freedom / found[0]);
+    });
+    barrier.wait();
+}
+
+/// The gradient of a row among all pairs, written to u, and its part of the `PairSums`.
+__device__ void evaluate_pairs(const Observations& data, int fit, long long row, double scale,
+                               double* own) {
+    const OtherClass others = compare_row(data, fit, row, scale);
+    const double weight = data.weight(fit, row);
+    const bool is_one = data.response(fit, row) == 1;
+    data.u[fit * data.rows + row] = weight == 0 ? 0.0 : weight * others.gradient;
+    PairSums::add(own, weight, is_one, others.not_below);
+    if (data.held_out)
+        PairSums::add(own + PairSums::count, data.held_out[fit * data.rows + row], is_one,
+                      others.held_out_not_below);
 }
 
 template <class T, class Family, int threads>
@@ -626,20 +803,23 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     __shared__ double row_storage[(threads / warp_threads + 1) * RowSums::most];
     BlockReduce<double> reduce(sum_storage);
     BlockReduce<Located<double>> best(best_storage);
-    const Designs<T> designs{all.first, all.values, all.offsets, all.parts,  all.learners,
-                             all.rows,  all.count,  all.fits,    all.columns};
+    const Designs<T> designs = designs_of(all);
     const Matrices matrices{all.gram, all.inverse, all.cones, all.systems};
     const Fitted fitted{all.coefficients, all.scores};
-    const Observations data{all.y,    all.weights, all.held_out, all.y_stride, all.weight_stride,
-                            all.rows, all.f,       all.u};
+    const Observations data = observations_of(all);
     const RowSums row_sums{all.rows, all.fits, all.row_chunks, all.partial, row_storage};
     const Family family{all.parameter};
-    Paths paths{all.selected, all.updates, all.risk,     all.held_out_risk,
-                all.nuisance, all.steps,   all.functions};
+    Paths paths{all.selected, all.updates, all.risk,      all.held_out_risk,
+                all.nuisance, all.steps,   all.functions, nuisances_of(family)};
     GridBarrier barrier(all.arrived);
     double* shared = reinterpret_cast<double*>(dynamic_shared_memory());
     const Add<double> add;
     constexpr bool is_fixed = Family::nuisance == Nuisance::fixed;
+    constexpr bool has_pairs = Family::nuisance == Nuisance::pairs;
+    constexpr bool has_risk_sets = Family::nuisance == Nuisance::risk_sets;
+    const RiskSets risk_sets{all.places,    all.risk_sets, reinterpret_cast<Two*>(all.partial),
+                             all.searches,  all.rows,      all.fits,
+                             all.row_chunks};
     const auto chosen = [&](int fit) {
         const long long count = all.count;
         return select(all.scores + fit * count, all.count, best);
@@ -658,8 +838,7 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
                     const LearnerPlace* learner = all.learners + chosen(fit);
                     const double* b = all.coefficients + fit * static_cast<long long>(all.columns) +
                                       learner->column;
-                    const double s =
-                        is_fixed ? family.parameter : all.nuisance[paths.place(fit, step - 1)];
+                    const auto s = read_nuisance(family, paths.nuisance_at(fit, step - 1));
                     return [=, &designs, &data, &family](long long row, double* own) {
                         const double d = fitted_rows(designs, *learner, b, row - lane_index());
                         if (row < data.rows) add_curvature(family, data, fit, row, d, s, own);
@@ -692,14 +871,42 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
                 f = after;
                 if constexpr (is_fixed)
                     evaluate(family, data, fit, row, after, family.parameter, own);
+                else if constexpr (has_pairs)
+                    add_to_mean(data, fit, row, after, own);
+                else if constexpr (has_risk_sets)
+                    own[0] = fmax(own[0], after);
             };
         };
-        row_sums.pass<2>(add, update);
-        if constexpr (!is_fixed) {
-            double* found = all.nuisance + step;
-            estimate(family, row_sums, data, all.searches, found, all.steps + 1, barrier);
+        if constexpr (has_risk_sets)
+            row_sums.pass<1>(Maximum(), update);
+        else
+            row_sums.pass<2>(add, update);
+        if constexpr (has_pairs) {
+            const auto scales = reinterpret_cast<Scale*>(all.searches);
+            find_scales(row_sums, data, scales, barrier);
+            row_sums.pass<8>(add, [&](int fit, int) {
+                const double scale = scales[fit].inverse;
+                return [=, &data](long long row, double* own) {
+                    if (row < data.rows) evaluate_pairs(data, fit, row, scale, own);
+                };
+            });
+        } else if constexpr (has_risk_sets) {
+            barrier.wait();
+            row_sums.finish<1>(Maximum(),
+                               [&](int fit, const double* most) { all.searches[fit] = most[0]; });
+            barrier.wait();
+            scan_risk_sets(risk_sets, data, barrier);
             row_sums.pass<2>(add, [&](int fit, int) {
-                const double s = found[fit * (all.steps + 1LL)];
+                return [=, &data, &risk_sets](long long place, double* own) {
+                    if (place < data.rows) evaluate_in_risk_sets(risk_sets, data, fit, place, own);
+                };
+            });
+        } else if constexpr (!is_fixed) {
+            const long long stride = paths.nuisances * (all.steps + 1LL);
+            estimate(family, row_sums, data, all.searches, paths.nuisance_at(0, step), stride,
+                     barrier);
+            row_sums.pass<2>(add, [&](int fit, int) {
+                const auto s = read_nuisance(family, paths.nuisance_at(fit, step));
                 return [=, &data, &family](long long row, double* own) {
                     if (row < data.rows)
                         evaluate(family, data, fit, row, data.f[fit * data.rows + row], s, own);
@@ -707,11 +914,251 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
             });
         }
         barrier.wait();
-        row_sums.finish<2>(add, [&](int fit, const double* risks) {
+        row_sums.finish<has_pairs ? 8 : 2>(add, [&](int fit, const double* sums) {
             const long long place = paths.place(fit, step);
-            paths.risk[place] = risks[0];
-            paths.held_out[place] = risks[1];
-            if constexpr (is_fixed) paths.nuisance[place] = family.parameter;
+            paths.risk[place] = has_pairs ? PairSums::risk(sums) : sums[0];
+            paths.held_out[place] = has_pairs ? PairSums::risk(sums + PairSums::count) : sums[1];
+            if constexpr (is_fixed || has_pairs || has_risk_sets)
+                *paths.nuisance_at(fit, step) = family.parameter;
         });
+    }
+}
+
+// ---- the loop for families of several predictors --------------------------------------
+//
+// A model has P fits, its predictors. The row phase belongs to a model: gradients and losses need
+// all predictors of a row. A joint step updates all predictors by one learner; other steps update a
+// single predictor, in turn, or the predictor whose best learner reduces the risk most. The latter
+// is found from the risks of the P candidates: a pass over the rows for each, and two barriers
+// more. Scaled steps take a pass and a barrier, too.
+
+/// Predictors of a model that are updated by one learner, from fit `first` to `last` - 1.
+struct Update {
+    int first, last, learner;
+};
+
+/// The first learner with the largest sum of scores over some predictors; [predictor][learner].
+__device__ int select_learner(const double* scores, const int* allowed, int first, int last,
+                              int count, BlockReduce<Located<double>>& reduce) {
+    Located<double> best = ArgMax<double>::identity();
+    for (int i = threadIdx.x; i < count; i += blockDim.x) {
+        double total = 0;
+        for (int p = first; p < last; ++p) {
+            const long long place = p * static_cast<long long>(count) + i;
+            total += allowed && !allowed[place] ? -Floating<double>::infinity() : scores[place];
+        }
+        best = ArgMax<double>()(best, {total, i});
+    }
+    return reduce(best, ArgMax<double>()).index;
+}
+
+/// The first of the predictors whose update leaves the least risk.
+__device__ __forceinline__ int least_candidate(const double* candidates, int predictors) {
+    int least = 0;
+    double risk = Floating<double>::infinity();
+    for (int p = 0; p < predictors; ++p) {
+        if (!(candidates[p] < risk)) continue;
+        risk = candidates[p];
+        least = p;
+    }
+    return least;
+}
+
+/// `evaluate` of all predictors of a row, which follow the fit `first`.
+template <class Family>
+__device__ __forceinline__ void evaluate_all(const Family& family, const Observations& data,
+                                             int predictors, int first, long long row,
+                                             double* own) {
+    const long long place = first * data.rows + row;
+    const double y = data.response(first, row), weight = data.weight(first, row);
+    const double held_out = data.held_out ? data.held_out[place] : 0.0;
+    const PredictorRow f{data.f + place, data.rows};
+    const GradientRow u{data.u + place, data.rows, weight};
+    if (weight == 0)
+        for (int p = 0; p < predictors; ++p) u(p, 0.0);
+    else
+        family.gradient(y, f, u);
+    if (weight == 0 && held_out == 0) return;
+    const double loss = family.loss(y, f);
+    if (weight != 0) own[0] += weight * loss;  // the loss of a row left out may be infinite
+    if (held_out != 0) own[1] += held_out * loss;
+}
+
+/// The row phase of models of several predictors.
+template <class T, class Family>
+struct CoupledRows {
+    const StackedFits<T>& all;
+    const Family& family;
+    const Designs<T>& designs;
+    const Observations& data;
+    BlockReduce<Located<double>>& best;
+    double* storage;
+
+    /// Sums for each model, or for each update that may be made.
+    __device__ RowSums sums(int members) const {
+        return {all.rows, all.fits / members, all.row_chunks, all.partial, storage};
+    }
+    /// How many predictors an update has.
+    __device__ int members() const { return Family::is_joint ? all.predictors : 1; }
+
+    /// The best update of the fits from `first`, for all threads of the block.
+    __device__ Update update(int first) const {
+        const int p = first % all.predictors;
+        const long long place = (first - p) * static_cast<long long>(all.count);
+        const int learner =
+            select_learner(all.scores + place, all.allowed, p, p + members(), all.count, best);
+        return {first, first + members(), learner};
+    }
+    __device__ double along(const Update& update, int fit, long long row) const {
+        const LearnerPlace& learner = all.learners[update.learner];
+        const double* b =
+            all.coefficients + fit * static_cast<long long>(all.columns) + learner.column;
+        return fitted_rows(designs, learner, b, row - lane_index());
+    }
+    /// The size of the steps of an update, after `add_curvatures`; for all threads of the block.
+    __device__ double size(const Update& update) const {
+        const double rate = all.rates[update.first];
+        if (!all.scaled) return rate;
+        const double* along = sums(members()).template totals<2, RowSums::along>(
+            update.first / members(), Add<double>());
+        return along[1] > 0 ? rate * along[0] / along[1] : rate;
+    }
+    /// The first fit that a step updates.
+    __device__ int first_updated(int model, int step) const {
+        const int first = model * all.predictors;
+        if (Family::is_joint) return first;
+        if (all.is_cyclic) return first + (all.made + step - 1) % all.predictors;
+        return first + least_candidate(all.candidates + first, all.predictors);
+    }
+
+    /// The curvatures along the best updates, or along the updates that are made in turn. A grid
+    /// barrier must follow. The gradient is not needed any more: u has the fits of the learners.
+    __device__ void add_curvatures(int step) const {
+        sums(members()).template pass<2, RowSums::along>(Add<double>(), [&](int unit, int) {
+            const Update own_update = update(unit * members());
+            const int first = own_update.first - own_update.first % all.predictors;
+            const bool rests = !Family::is_joint && all.is_cyclic &&
+                               own_update.first != first_updated(first / all.predictors, step);
+            return [=, *this](long long row, double* own) {
+                if (rests) return;
+                for (int fit = own_update.first; fit < own_update.last; ++fit) {
+                    const double d = along(own_update, fit, row);
+                    if (row < data.rows) data.u[fit * data.rows + row] = d;
+                }
+                const double weight = row < data.rows ? data.weight(first, row) : 0.0;
+                if (weight == 0) return;
+                const long long place = first * data.rows + row;
+                const PredictorRow f{data.f + place, data.rows};
+                const CurvatureRow take{
+                    data.u + place,          data.rows, weight, own_update.first - first,
+                    own_update.last - first, own};
+                family.curvature(data.response(first, row), f, take);
+            };
+        });
+    }
+
+    /// candidates[fit] = the risk of the model if only this predictor is updated. Ends with a grid
+    /// barrier.
+    __device__ void find_candidates(GridBarrier& barrier) const {
+        const Add<double> add;
+        sums(1).template pass<1>(add, [&](int fit, int) {
+            const Update own_update = update(fit);
+            const double own_size = size(own_update);
+            const int p = fit % all.predictors, first = fit - p;
+            return [=, *this](long long row, double* own) {
+                const double change = own_size * along(own_update, fit, row);
+                const double weight = row < data.rows ? data.weight(first, row) : 0.0;
+                if (weight == 0) return;
+                const PredictorRow f{data.f + first * data.rows + row, data.rows, p, change};
+                own[0] += weight * family.loss(data.response(first, row), f);
+            };
+        });
+        barrier.wait();
+        sums(1).template finish<1>(
+            add, [&](int fit, const double* risk) { all.candidates[fit] = risk[0]; });
+        barrier.wait();
+    }
+
+    /// Updates f, and evaluates gradients and risks there; the start if `step` is 0. A grid barrier
+    /// must follow.
+    __device__ void advance(Paths& paths, int step) const {
+        sums(all.predictors).template pass<2>(Add<double>(), [&](int model, int chunk) {
+            const int first = model * all.predictors;
+            Update own_update{first, first, 0};
+            double own_size = 0;
+            if (step > 0) {
+                own_update = update(first_updated(model, step));
+                own_size = size(own_update);
+                if (chunk == 0) write(paths, first, step, own_update, own_size);
+            }
+            return [=, *this](long long row, double* own) {
+                for (int fit = own_update.first; fit < own_update.last; ++fit) {
+                    const double change = own_size * along(own_update, fit, row);
+                    if (row < data.rows) data.f[fit * data.rows + row] += change;
+                }
+                if (row < data.rows) evaluate_all(family, data, all.predictors, first, row, own);
+            };
+        });
+    }
+    __device__ void write(Paths& paths, int first, int step, const Update& update,
+                          double size) const {
+        const LearnerPlace& learner = all.learners[update.learner];
+        for (int fit = first; fit < first + all.predictors; ++fit) {
+            const bool is_updated = fit >= update.first && fit < update.last;
+            const double* b =
+                all.coefficients + fit * static_cast<long long>(all.columns) + learner.column;
+            paths.write(fit, step, is_updated ? update.learner : -1, b,
+                        is_updated ? static_cast<int>(learner.functions) : 0, size);
+        }
+    }
+
+    /// The risk of a model belongs to its first predictor.
+    __device__ void finish(Paths& paths, int step) const {
+        sums(all.predictors).template finish<2>(Add<double>(), [&](int model, const double* risks) {
+            for (int p = 0; p < all.predictors; ++p) {
+                const long long place = paths.place(model * all.predictors + p, step);
+                paths.risk[place] = p == 0 ? risks[0] : 0.0;
+                paths.held_out[place] = p == 0 ? risks[1] : 0.0;
+                paths.nuisance[place] = 0;
+            }
+        });
+    }
+};
+
+template <class T, class Family, int threads>
+__global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
+    boost_coupled(const StackedFits<T> all) {
+    __shared__ BlockReduce<double>::Storage sum_storage;
+    __shared__ BlockReduce<Located<double>>::Storage best_storage;
+    __shared__ double row_storage[(threads / warp_threads + 1) * RowSums::most];
+    BlockReduce<double> reduce(sum_storage);
+    BlockReduce<Located<double>> best(best_storage);
+    const Designs<T> designs = designs_of(all);
+    const Matrices matrices{all.gram, all.inverse, all.cones, all.systems};
+    const Fitted fitted{all.coefficients, all.scores};
+    const Observations data = observations_of(all);
+    const Family family{all.parameter};
+    const CoupledRows<T, Family> rows{all, family, designs, data, best, row_storage};
+    Paths paths{all.selected, all.updates, all.risk,     all.held_out_risk,
+                all.nuisance, all.steps,   all.functions};
+    GridBarrier barrier(all.arrived);
+    double* shared = reinterpret_cast<double*>(dynamic_shared_memory());
+
+    for (int step = all.begin; step < all.end; ++step) {
+        if (step > 0) {
+            accumulate_all_moments(designs, all.pairs, all.pair_count, all.u, shared, all.sums);
+            barrier.wait();
+            fit_all(designs, matrices, all.sums, shared, fitted, reduce, best);
+            barrier.wait();
+            if (all.scaled) {
+                rows.add_curvatures(step);
+                barrier.wait();
+            }
+            if constexpr (!Family::is_joint)
+                if (!all.is_cyclic) rows.find_candidates(barrier);
+        }
+        rows.advance(paths, step);
+        barrier.wait();
+        rows.finish(paths, step);
     }
 }

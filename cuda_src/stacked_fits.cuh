@@ -22,7 +22,9 @@ struct LearnerPlace {
     long long matrix;        // of its matrices or diagonals, for a single fit
     long long entries;       // of its matrix or diagonal
     long long sums;          // of the sums of its chunks, for a single fit
-    long long chunks;        // of its rows
+    long long chunks;        // of its rows, or of its levels
+    long long partials;      // sums of each function: `chunks`, or 1 for chunks of levels
+    long long by_level;      // of its rows by level; -1 if they are added in their order
     long long shift;         // a warp adds a row with 2^shift lanes
     long long pitch;         // of its `SumCopies`
     long long window;        // functions whose sums are in shared memory at once
@@ -42,15 +44,20 @@ struct StackedFits {
     const LearnerPlace* learners;
     const int* pairs;
     const double *gram, *inverse, *cones;
+    const long long* by_level;  // of each factor of many levels, as `RowsByLevel`: begins, order
     const double *y, *weights, *held_out;
-    const double* rates;   // [fit]
-    double* f;             // the model before the first step, updated in place
-    double* u;             // work: [fit][row]
-    double* sums;          // work: as `LearnerPlace` says
-    double* coefficients;  // work: [fit][column]
-    double* scores;        // work: [fit][learner]
-    double* partial;       // work: [fit][18][row chunk]
-    double* searches;      // work: [fit][4]
+    const double* rates;      // [fit]
+    double* f;                // the model before the first step, updated in place
+    double* u;                // work: [fit][row]
+    double* sums;             // work: as `LearnerPlace` says
+    double* coefficients;     // work: [fit][column]
+    double* scores;           // work: [fit][learner]
+    double* partial;          // work: [fit][18][row chunk]
+    double* searches;         // work: [fit][4 q + 9], for q nuisance parameters
+    double* candidates;       // work: [fit], risks
+    const int* allowed;       // [predictor][learner], may be null
+    const long long* places;  // of `RiskSets`, as the next; null for other families
+    double* risk_sets;        // work
     int* selected;
     double *updates, *risk, *held_out_risk, *nuisance;
     unsigned long long* arrived;
@@ -58,5 +65,7 @@ struct StackedFits {
     double parameter;
     int count, fits, columns, pair_count, systems, row_chunks;
     int begin, end, steps, functions;
-    int scaled;  // whether curvatures scale the steps
+    int scaled;            // whether curvatures scale the steps
+    int predictors, made;  // of a model; the steps before step 0
+    int is_cyclic;
 };

@@ -1,13 +1,13 @@
 """Generalised additive models, fitted by componentwise boosting.
 
-`BoostedGAM` and `BoostedGAMClassifier` are the estimators, `bbs`, `bols`, `brandom`,
-`bspatial`, `bmono`, `bmrf`, `brad`, `bkernel`, `btree` and `buser` their learners, and
-`families` has their losses. The parts for splines and the squared error can be used
-separately: `BSplines` evaluates the bases, `make_learners` prepares the penalised fits,
-`boost` makes the steps.
+`BoostedGAM`, `BoostedGAMClassifier` and `BoostedDistribution` are the estimators,
+`bbs`, `bols`, `brandom`, `bspatial`, `bmono`, `bmrf`, `brad`, `bkernel`, `btree` and
+`buser` their learners; `families` and `distributions` have their losses. The parts for
+splines and the squared error can be used separately: `BSplines` evaluates the bases,
+`make_learners` prepares the penalised fits, `boost` makes the steps.
 """
 
-from . import families
+from . import distributions, families
 from ._boosting.path import Path
 from .aic import Criterion, aic_stop
 from .basis import BSplines, CompactBasis
@@ -15,7 +15,9 @@ from .boosting import boost
 from .bootstrap import EffectBootstrap, bootstrap_effects
 from .classifier import BoostedGAMClassifier
 from .cv import CrossValidation, cv_stop
+from .distribution import BoostedDistribution
 from .estimator import BoostedGAM
+from .families import concordance, survival_times
 from .from_formula import gamboost, glmboost
 from .learners import Learners, make_learners
 from .penalty import penalty_matrix
@@ -37,6 +39,7 @@ from .terms import (
 
 __all__ = [
     "BSplines",
+    "BoostedDistribution",
     "BoostedGAM",
     "BoostedGAMClassifier",
     "CompactBasis",
@@ -60,7 +63,9 @@ __all__ = [
     "bspatial",
     "btree",
     "buser",
+    "concordance",
     "cv_stop",
+    "distributions",
     "families",
     "gamboost",
     "glmboost",
@@ -70,12 +75,14 @@ __all__ = [
     "save",
     "simulate",
     "stability_selection",
+    "survival_times",
 ]
 
 # A pickle stores the module of a class by name. With the public name, a fitted model
 # can still be loaded after a class has moved to another file.
 for _public in (
-    BSplines, BoostedGAM, BoostedGAMClassifier, CompactBasis, Criterion,
-    CrossValidation, EffectBootstrap, Learners, Path, Simulation, StabilitySelection,
+    BSplines, BoostedDistribution, BoostedGAM, BoostedGAMClassifier, CompactBasis,
+    Criterion, CrossValidation, EffectBootstrap, Learners, Path, Simulation,
+    StabilitySelection,
 ):  # fmt: skip
     _public.__module__ = __name__

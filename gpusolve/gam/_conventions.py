@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from types import MethodType
+from typing import Any, ClassVar, Self, TypeVar, cast
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 UNCHANGED = "$UNCHANGED$"
 """scikit-learn's value for a request that is not changed."""
@@ -40,6 +43,34 @@ def check_choice(name: str, value: object, allowed: Collection[object]) -> None:
     """ValueError for a parameter that is not one of the allowed values."""
     if value not in allowed:
         raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
+
+
+class AvailableMethod:
+    """A method that an object has only if a condition holds for the object."""
+
+    def __init__(
+        self, condition: Callable[[Any], bool], method: Callable[..., Any]
+    ) -> None:
+        self.condition = condition
+        self.method = method
+
+    def __get__(self, instance: Any, owner: type) -> Callable[..., Any]:
+        if instance is None:
+            return self.method
+        if not self.condition(instance):
+            raise AttributeError(
+                f"{owner.__name__} has no {self.method.__name__} for its family"
+            )
+        return MethodType(self.method, instance)
+
+
+def available_if(condition: Callable[[Any], bool]) -> Callable[[Method], Method]:
+    """The decorator of methods that exist if a condition holds, as scikit-learn's."""
+
+    def decorate(method: Method) -> Method:
+        return cast("Method", AvailableMethod(condition, method))
+
+    return decorate
 
 
 class Estimator:

@@ -182,6 +182,19 @@ def labels(y: object, rows: int | None) -> NDArray[Any]:
     return array
 
 
+def sorted_classes(y: Any, labels: NDArray[Any]) -> NDArray[Any]:
+    """The different labels, sorted; in the order of y if it is an ordered categorical.
+
+    y is the response as it was given: a pandas object, or another array.
+    """
+    classes = np.unique(labels)
+    dtype: Any = getattr(y, "dtype", None)
+    if not getattr(dtype, "ordered", False):
+        return classes
+    places = {level: place for place, level in enumerate(dtype.categories.tolist())}
+    return np.asarray(sorted(classes.tolist(), key=places.__getitem__), classes.dtype)
+
+
 def plain_labels(labels: NDArray[Any]) -> NDArray[Any]:
     """Objects as strings or numbers; TypeError for both, or for other objects."""
     values = labels.tolist()

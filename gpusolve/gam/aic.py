@@ -115,7 +115,7 @@ def aic_stop(model: AdditiveModel, criterion: str | None = None) -> Criterion:
     data, settings = training_of(model)
     family = settings.family
     criterion = checked_criterion(criterion, family.name)
-    check_linear(model, data)
+    check_linear(model)
     with current(data.device):
         df, risk = df_of_model(model, settings, data), model.paths_[0].risk[1:]
         if criterion == "aic":
@@ -144,12 +144,12 @@ def checked_criterion(criterion: str | None, family: str) -> str:
     return criterion or possible[0]
 
 
-def check_linear(model: AdditiveModel, data: Training) -> None:
+def check_linear(model: AdditiveModel) -> None:
     """ValueError unless the fit is a product of linear steps on all rows."""
-    if data.y.ndim > 1:
+    if len(model.paths_) > 1:
         raise ValueError(
             "the model must have one response, or two classes, got "
-            f"{len(data.y)} classes"
+            f"{len(model.paths_)} predictors"
         )
     if model.early_stopping:
         raise ValueError("early_stopping must be False for a criterion of all rows")
@@ -196,10 +196,11 @@ def matrix_of(inverse: Floats) -> Floats:
 
 def sizes_of(fits: Fits, models: Iterable[Floats], weights: Floats | None) -> Floats:
     """The size of each step, (steps,), from the models before and after all steps."""
-    y, (rate,) = on_host(fits.y), fits.rates
+    family, y, (rate,) = fits.family, fits.family.arrange(on_host(fits.y)), fits.rates
     found = []
     for (before,), (after,) in pairwise(models):
-        h = None if fits.units is None else fits.family.curvature(y, before, 0.0)
+        is_scaled = fits.units is not None
+        h = family.weighted_curvature(y, before, 0.0, weights) if is_scaled else None
         scale = 1.0 if h is None else curvature_along(after - before, h, weights)
         found.append(rate / scale)
     return np.array(found)

@@ -133,6 +133,5 @@ def bootstrap_effects(
     with current(data.device):
         path = fit_folds(data, settings, folds, steps)
     coef = path.coef(len(settings.terms))
-    return EffectBootstrap(
-        model, coef if data.y.ndim == 1 else by_fold(coef, n_samples)
-    )
+    several = len(model.paths_) > 1
+    return EffectBootstrap(model, by_fold(coef, n_samples) if several else coef)

@@ -12,11 +12,17 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current_device
 from . import _inputs
-from ._conventions import UNCHANGED
+from ._conventions import UNCHANGED, available_if
+from ._families.classes import ClassFamily, ProbabilityFamily
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
 from ._model.typed import typed_by_device
-from .families import family_of
+from .families import AUC, family_of
+
+
+def gives_probabilities(model: BoostedGAMClassifier) -> bool:
+    """Whether the family has probabilities of the classes."""
+    return not (model.family == AUC.name or isinstance(model.family, AUC))
 
 
 class BoostedGAMClassifier(AdditiveModel):
@@ -24,26 +30,35 @@ class BoostedGAMClassifier(AdditiveModel):
 
     With two classes the model is ``BoostedGAM(family="binomial")`` for the second
     class. With more, each class has a model against the rest; all are fitted as one
-    batch, and the probabilities are divided by their sum.
+    batch, and the probabilities are divided by their sum. ``family="multinomial"`` fits
+    a single model of all classes: its probabilities add up to 1, each iteration updates
+    the effects of a learner on all classes, and these effects add up to 0.
 
     Parameters
     ----------
     learners, n_basis, degree, penalty, penalty_order, df, df_definition
         As for `BoostedGAM`.
-    learning_rate, max_iter, method, device, outside, missing, unknown
+    learning_rate, step_rule, max_iter, method, callback, progress, device, outside
+        As for `BoostedGAM`.
+    missing, unknown
         As for `BoostedGAM`.
     early_stopping, validation_fraction, n_iter_no_change, random_state, warm_start
         As for `BoostedGAM`.
-    family : {None, "binomial"} or Binomial, optional
-        None is ``Binomial()``.
+    family : {None, "binomial", "multinomial", "prop_odds", "auc"} or object, optional
+        None is ``Binomial()``: with several classes, a model of each class against the
+        rest. ``families.Multinomial`` is a single model of all classes;
+        ``families.PropOdds``, for ordered classes, a single model whose effects shift
+        the odds of all higher classes. ``families.AUC`` ranks two classes, and has no
+        probabilities.
 
     Attributes
     ----------
     classes_ : (n_classes,) array
-        The classes, sorted.
+        The classes, sorted; the classes of an ordered pandas categorical in its order.
     n_classes_ : int
     coefficients_, intercept_, risk_, selected_
-        As for `BoostedGAM`; with several classes, a row for every class.
+        As for `BoostedGAM`; with several classes, a row for every class, but a
+        multinomial model has one risk.
     paths_ : list of Path
         The steps of the model of the second class, or of the models of all classes.
 
@@ -66,19 +81,20 @@ class BoostedGAMClassifier(AdditiveModel):
 
     default_family = "binomial"
     estimator_type = "classifier"
+    family_: ClassFamily
     metadata = AdditiveModel.metadata | dict.fromkeys(
         ("predict_proba", "predict_log_proba", "decision_function"), ("offset",)
     )
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
     ) -> BoostedGAMClassifier:
         """Fit the model.
 
         Parameters
         ----------
         X, sample_weight, offset
-            As for `BoostedGAM.fit`.
+            As for `BoostedGAM.fit`; a multinomial model has no offset.
         y : (n,) array_like
             The classes: numbers or strings.
 
@@ -94,20 +110,31 @@ class BoostedGAMClassifier(AdditiveModel):
         """
         check_parameters(self)
         family = family_of(self.family or self.default_family)
-        if family.name != "binomial":
-            raise ValueError(f"family must be binomial, got {self.family!r}")
-        data = self._training(X, None, sample_weight, offset)
+        if not isinstance(family, ClassFamily):
+            raise ValueError(
+                "family must be a family of classes, such as binomial or prop_odds, "
+                f"got {self.family!r}"
+            )
+        if family.predictors > 1 and offset is not None:
+            raise ValueError(
+                "offset must be None for a multinomial model, whose probabilities do "
+                "not change if a number is added for all classes"
+            )
+        data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
-            labels, w = _inputs.labels(y, data.frame.rows), data.weights
-            classes = np.unique(labels if w is None else labels[on_host(w) > 0])
+            labels, w = _inputs.labels(data.y, data.frame.rows), data.weights
+            classes = _inputs.sorted_classes(
+                data.y, labels if w is None else labels[on_host(w) > 0]
+            )
             if len(classes) < 2:
                 raise ValueError(
                     "y must have at least 2 classes: the classifier cannot be fitted "
                     f"to the only one class {classes.tolist()}"
                 )
-            xp = namespace(data.frame.like)
-            targets = (labels == classes[:, None]).astype(np.float64)
-            y = xp.asarray(targets if len(classes) > 2 else targets[1])
+            codes = (labels == classes[:, None]).argmax(axis=0)
+            family = family.for_classes(len(classes))
+            targets = family.responses(codes, len(classes))
+            y = namespace(data.frame.like).asarray(targets)
             self.classes_ = classes
             self.n_classes_: int = len(classes)
             self._fit(X, replace(data, y=y), family)
@@ -130,7 +157,9 @@ class BoostedGAMClassifier(AdditiveModel):
             Of the second of two classes, or of each of several; on the device of `X`.
         """
         links = self._links(X, iteration, offset)
-        return links[0] if len(links) == 1 else links.T
+        if len(links) == 1:
+            return links[0]
+        return links.T if len(links) > 2 else links[1] - links[0]
 
     def set_decision_function_request(self, *, offset: Any = UNCHANGED) -> Self:
         """Set whether meta-estimators pass offsets to `decision_function`."""
@@ -144,6 +173,7 @@ class BoostedGAMClassifier(AdditiveModel):
         """Set whether meta-estimators pass offsets to `predict_log_proba`."""
         return self._request("predict_log_proba", offset=offset)
 
+    @available_if(gives_probabilities)
     @typed_by_device
     def predict_log_proba(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
@@ -160,19 +190,20 @@ class BoostedGAMClassifier(AdditiveModel):
         (n, n_classes) float64 array
             On the device of `X`. They are finite, also where probabilities underflow.
         """
-        return self._log_probabilities(self._links(X, iteration, offset))
+        return self._log_probabilities(self._links(X, iteration, offset), iteration)
 
-    def _log_probabilities(self, links: Array) -> Array:
+    def _log_probabilities(self, links: Array, iteration: int | None) -> Array:
         """The logarithms of the probabilities, from the predictors (F, n)."""
-        xp, loss = namespace(links), self.family_.loss
         with current_device(links):
-            if len(links) == 1:
-                return xp.stack([-loss(y, links[0], 0.0) for y in (0.0, 1.0)], axis=1)
-            odds = -loss(1.0, links, 0.0).T
-            largest = odds.max(axis=1, keepdims=True)
-            odds = odds - largest
-            return odds - xp.log(xp.exp(odds).sum(axis=1, keepdims=True))
+            s, family = self._parameters(links, iteration), self.family_
+            assert isinstance(family, ProbabilityFamily)
+            return family.log_probabilities(links, s)
 
+    def _parameters(self, links: Array, iteration: int | None) -> Array:
+        """The adaptive parameters of all fits, on the device of the predictors."""
+        return namespace(links).asarray(np.array(self._nuisance(iteration)))
+
+    @available_if(gives_probabilities)
     @typed_by_device
     def predict_proba(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
@@ -189,12 +220,12 @@ class BoostedGAMClassifier(AdditiveModel):
         (n, n_classes) float64 array
             On the device of `X`.
         """
-        return self._probabilities(self._links(X, iteration, offset))
+        return self._probabilities(self._links(X, iteration, offset), iteration)
 
-    def _probabilities(self, links: Array) -> Array:
+    def _probabilities(self, links: Array, iteration: int | None) -> Array:
         """The probabilities of the classes, from the predictors (F, n)."""
         with current_device(links):
-            return namespace(links).exp(self._log_probabilities(links))
+            return namespace(links).exp(self._log_probabilities(links, iteration))
 
     def predict(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
@@ -209,14 +240,16 @@ class BoostedGAMClassifier(AdditiveModel):
         Returns
         -------
         (n,) array
-            On the host. Of two classes, it is the second where its odds are above 1.
+            On the host. Of two classes, it is the second where its odds are above 1, or
+            for the family "auc" where the decision function is above 0.
         """
-        return self._class_of(self._links(X, iteration, offset))
+        return self._class_of(self._links(X, iteration, offset), iteration)
 
-    def _class_of(self, links: Array) -> NDArray[Any]:
+    def _class_of(self, links: Array, iteration: int | None) -> NDArray[Any]:
         """The most probable class of each row, (n,), from the predictors (F, n)."""
-        f = on_host(links)
-        best = (f[0] > 0).astype(np.intp) if len(f) == 1 else f.argmax(axis=0)
+        with current_device(links):
+            s = self._parameters(links, iteration)
+            best = self.family_.most_probable(links, s)
         found: NDArray[Any] = self.classes_[best]
         return found
 
@@ -233,8 +266,10 @@ class BoostedGAMClassifier(AdditiveModel):
         (n,) array
             On the host.
         """
-        return (self._class_of(links) for links in self._stages(X, offset))
+        stages = enumerate(self._stages(X, offset), 1)
+        return (self._class_of(links, step) for step, links in stages)
 
+    @available_if(gives_probabilities)
     def staged_predict_proba(self, X: Any, *, offset: Any = None) -> Iterator[Array]:
         """The probabilities of the classes after each iteration.
 
@@ -248,7 +283,8 @@ class BoostedGAMClassifier(AdditiveModel):
         (n, n_classes) float64 array
             On the device of `X`.
         """
-        return (self._probabilities(links) for links in self._stages(X, offset))
+        stages = enumerate(self._stages(X, offset), 1)
+        return (self._probabilities(links, step) for step, links in stages)
 
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None

@@ -44,9 +44,10 @@ class CrossValidation:
     def __repr__(self) -> str:
         folds, iterations = self.risk.shape
         best = self.best_iteration
+        advice = "; raise max_iter" if best == iterations - 1 else ""
         return (
             f"CrossValidation({folds} folds, {iterations - 1} iterations: best after "
-            f"{best}, with risk {self.mean[best]:.6g})"
+            f"{best}, with risk {self.mean[best]:.6g}{advice})"
         )
 
     def plot(self) -> Any:

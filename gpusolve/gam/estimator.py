@@ -6,24 +6,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
-import numpy as np
-
 from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
 from . import _inputs
 from ._boosting.batch import is_vector
 from ._boosting.path import Path
-from ._families.location import weighted_sum
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
+from ._model.survival import SurvivalCurves
 from ._model.typed import typed_by_device
-from .families import Family, family_of
-
-ROUNDING = 1e-13
-"""Relative rounding error of sums over many rows."""
+from .families import family_of
 
 
-class BoostedGAM(AdditiveModel):
+class BoostedGAM(SurvivalCurves, AdditiveModel):
     r"""A generalised additive model, fitted by componentwise boosting.
 
     .. math:: g(\hat y) = \beta_0 + \sum_j f_j(x), \qquad
@@ -63,13 +58,24 @@ class BoostedGAM(AdditiveModel):
     learning_rate : float, optional
         The fraction of the best fit that an iteration adds to the model, positive. The
         squared error never increases for rates up to 1.
+    step_rule : {"scaled", "mboost"}, optional
+        "scaled" makes the steps independent of the unit of y and of the offset. With
+        mboost's steps, counts above about 12 need a smaller rate, and
+        the absolute error of large numbers many iterations. See Notes.
     max_iter : int, optional
         Number of iterations. More iterations fit the data more closely; `cv_stop`
         finds a good number.
     method : {"auto", "direct", "stacked", "gram"}, optional
         The algorithm, see `gpusolve.gam.boost`. All give the same model. Only "stacked"
         has families other than the Gaussian, learners other than splines with the same
-        knots, constraints, and early stopping.
+        knots, constraints, early stopping and a callback.
+    callback : callable, optional
+        ``callback(iteration, risk)`` after each iteration, on a GPU after 50 at a time.
+        A true result ends the fit. The risk is that of the training data, summed over
+        the classes. Not with `early_stopping`.
+    progress : bool, optional
+        Whether a progress bar is shown. By default on a terminal, if the fit takes more
+        than two seconds on a CPU.
     device : {"auto", "cpu", "cuda"}, optional
         The device to fit on; "auto" is the device of `X`.
     outside : {"linear", "clamp", "error"}, optional
@@ -97,8 +103,9 @@ class BoostedGAM(AdditiveModel):
     Attributes
     ----------
     intercept_ : float
-        The model before the first iteration: the constant of least risk, or the given
-        offset; 0 if the offset is a vector.
+        The model before the first iteration, without an offset that is a vector: the
+        constant of least risk, or the given number. With mboost's steps, 0 if the
+        offset is a vector.
     terms_ : list of Term
         The learners, with the ranges and levels of the training data.
     names_ : list of str
@@ -132,6 +139,9 @@ class BoostedGAM(AdditiveModel):
         The names of the features, or their positions in an array.
     feature_importances_ : (n_features,) array
         The share of each feature in the decrease of the risk.
+    baseline_ : Baseline or float
+        Defined only for survival times: Breslow's cumulative hazard where the additive
+        predictor is 0, as arrays `times` and `hazard`; or the scale.
 
     Notes
     -----
@@ -146,6 +156,21 @@ class BoostedGAM(AdditiveModel):
     the columns as they are, 8 bytes for each number (4 for float32), and some vectors
     of 8 bytes for each row; surfaces, splines on quantiles and splines with missing
     values also their nonzero values.
+
+    A scaled step is ``learning_rate / h`` times the fit d. Here h is the mean, weighted
+    by ``w d^2``, of the curvatures of the loss, see `Family.curvature`. This is a step
+    of Newton's method along d. A curvature is the slope of the gradient between
+    f and the best f of the row, not only at f; so a step does not go
+    beyond the optimum where a Newton step may. There is no proof that the risk
+    decreases in each iteration, but it did for all families, means of 1e-2 to 1e6 and
+    rates of 0.05 to 1 that were tried. The curvature of the squared error is 1. For
+    absolute errors and quantiles, which have none, ``1 / h`` is the median absolute
+    residual before the first iteration, and twice as much for quantiles; then small
+    rises of the risk are normal.
+
+    A fit that is interrupted (Ctrl-C) ends with a warning, and keeps the iterations
+    that were made; on a GPU only with `progress` or a callback, which divide the launch
+    into parts, and not with early stopping.
 
     - Infinity is an error, and so is NaN unless ``missing="zero"``.
     - A constant feature has no effect.
@@ -192,7 +217,7 @@ class BoostedGAM(AdditiveModel):
     default_family = "gaussian"
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+        self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
     ) -> BoostedGAM:
         """Fit the model.
 
@@ -204,11 +229,14 @@ class BoostedGAM(AdditiveModel):
             ``numpy.memmap``, a dask array or a dask data frame is read in blocks of
             rows to columns in memory.
         y : (n,) array_like
+            Optional for a model of `gamboost`, whose formula names it.
+            Of a family of survival times: as of `survival_times`.
         sample_weight : (n,) array_like, optional
             Not negative.
         offset : float or (n,) array_like, optional
-            The additive predictor before the first iteration, instead of the best
-            constant: a number, or numbers for the rows, as the logarithms of exposures.
+            The additive predictor before the first iteration: a number instead of the
+            best constant, or numbers for the rows, such as the logarithms of exposures,
+            to which the best constant is added.
 
         Returns
         -------
@@ -227,14 +255,27 @@ class BoostedGAM(AdditiveModel):
             If ``device="cuda"`` and CuPy is not installed.
         RuntimeError
             If ``device="cuda"`` and the machine has no GPU or no driver.
+
+        Warns
+        -----
+        UserWarning
+            If the risk of the training data rises by more than 1 % of its decrease, if
+            the risk of the rows held out is least after the last iteration, or if the
+            fit is interrupted.
         """
         check_parameters(self)
         family = family_of(self.family or self.default_family)
-        data = self._training(X, None, sample_weight, offset)
+        if family.predictors > 1:
+            raise ValueError(
+                "family must have one predictor: BoostedDistribution and "
+                f"BoostedGAMClassifier have several, got {family!r}"
+            )
+        data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
-            target = _inputs.target(y, data.frame.like)
-            family.check(target)
-            self._fit(X, replace(data, y=target), family)
+            response = family.prepare(data.y, data.frame.like)
+            family.check(response)
+            self._fit(X, replace(data, y=response), family)
+            self._learn_baseline()
         return self
 
     @property
@@ -281,7 +322,7 @@ class BoostedGAM(AdditiveModel):
         """
         check_kind(kind)
         (f,) = self._links(X, iteration, offset)
-        return self._predicted(f, kind)
+        return self._predicted(f, kind, iteration)
 
     def staged_predict(
         self,
@@ -304,12 +345,16 @@ class BoostedGAM(AdditiveModel):
         (n,) float64 array
         """
         check_kind(kind)
-        return (self._predicted(f, kind) for (f,) in self._stages(X, offset))
+        stages = enumerate(self._stages(X, offset), 1)
+        return (self._predicted(f, kind, step) for step, (f,) in stages)
 
-    def _predicted(self, f: Array, kind: str) -> Array:
+    def _predicted(self, f: Array, kind: str, iteration: int | None) -> Array:
         """The response or the link for the additive predictor."""
+        if kind == "link":
+            return f
         with current_device(f):
-            return f if kind == "link" else self.family_.response(f)
+            s = namespace(f).asarray(self._nuisance(iteration)[0])
+            return self.family_.mean(f, s)
 
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
@@ -321,6 +366,8 @@ class BoostedGAM(AdditiveModel):
         For the Gaussian family it is the coefficient of determination. An adaptive
         parameter has the value of the last iteration. For a family of your own, the
         loss of a perfect fit counts as 0.
+
+        For survival times: Harrell's `concordance` of the rows with weight.
 
         If y is constant, up to rounding, the result is 1 if y is predicted up to
         rounding, and 0 otherwise. Rows of weight zero are ignored.
@@ -337,21 +384,18 @@ class BoostedGAM(AdditiveModel):
         if offset is None:
             offset = self._own_offset(X)
         (f,) = self._links(X, None, offset)
-        found = self.path_.nuisance
+        (s,) = self._nuisance(None)
         with current_device(f):
-            y = _inputs.one_per_row(y, "y", f)
+            y = self.family_.prepare(y, f)
             w = _inputs.observation_weights(sample_weight, f)
             start = _inputs.start_of(offset, f)
             kept = slice(None) if w is None else w > 0
-            if is_vector(start):
-                start = start[kept]
-            return explained_deviance(
-                self.family_,
+            return self.family_.score(
                 y[kept],
                 f[kept],
-                namespace(f).asarray(0.0 if found is None else found[-1]),
+                namespace(f).asarray(s),
                 None if w is None else w[kept],
-                start,
+                start[kept] if is_vector(start) else None,
             )
 
 
@@ -359,27 +403,3 @@ def check_kind(kind: str) -> None:
     """ValueError unless it is the response or the additive predictor."""
     if kind not in ("response", "link"):
         raise ValueError(f"kind must be 'response' or 'link', got {kind!r}")
-
-
-def explained_deviance(
-    family: Family, y: Array, f: Array, s: Array, w: Array | None, start: Any
-) -> float:
-    """The share of the deviance that the predictor f explains; see `score`.
-
-    s is the parameter of the family, and start the offset.
-    """
-    perfect = family.least_loss(y, s)
-
-    def deviance(at: Array) -> float:
-        return float(weighted_sum(family.loss(y, at, s) - perfect, w))
-
-    if is_vector(start):
-        constant = start + family.offset_from(start, y, w)
-    else:
-        rounding = ROUNDING * float(abs(y).max())
-        if float(y.max() - y.min()) <= rounding:
-            return float(float(abs(y - family.response(f)).max()) <= rounding)
-        constant = namespace(y).full(y.shape, family.offset(y, w))
-    with np.errstate(over="ignore"):
-        total = deviance(constant)
-        return 1 - deviance(f) / total if total > 0 else 0.0

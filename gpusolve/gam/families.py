@@ -18,18 +18,18 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .._device.arrays import Array, namespace
+from .._device.arrays import Array, namespace, on_host
 from ._conventions import check_choice
+from ._families.classes import ProbabilityFamily
+from ._families.concordance import concordance
+from ._families.counts import Hurdle, NegativeBinomial, Poisson, Tweedie
 from ._families.custom import Custom, CustomCuda
-from ._families.dispersion import gamma_shape, negative_binomial_theta
+from ._families.dispersion import gamma_shape
 from ._families.family import AdaptiveFamily, CudaFamily, Family
-from ._families.gamma_function import (
-    HALF_LOG_TWO_PI,
-    log_factorial,
-    special,
-    stirling_error,
-)
+from ._families.gamma_function import HALF_LOG_TWO_PI, special, stirling_error
+from ._families.links import LogLink, at_least_half_a_row, exp_of, softplus
 from ._families.location import (
     spread,
     weighted_mean,
@@ -37,10 +37,23 @@ from ._families.location import (
     weighted_sum,
     zero_of,
 )
+from ._families.multinomial import Multinomial
+from ._families.ordinal import PropOdds
+from ._families.ranking import AUC
+from ._families.survival import (
+    CoxPH,
+    LogLogistic,
+    LogNormal,
+    SurvivalFamily,
+    Weibull,
+    survival_times,
+)
 
 __all__ = [
+    "AUC",
     "FAMILIES",
     "Binomial",
+    "CoxPH",
     "CudaFamily",
     "Custom",
     "CustomCuda",
@@ -49,14 +62,28 @@ __all__ = [
     "Gamma",
     "Gaussian",
     "Huber",
+    "Hurdle",
     "Laplace",
+    "LogLogistic",
+    "LogNormal",
+    "Multinomial",
     "NegativeBinomial",
     "Poisson",
+    "PropOdds",
     "Quantile",
+    "SurvivalFamily",
+    "Tweedie",
+    "Weibull",
+    "concordance",
     "family_of",
+    "survival_times",
 ]
 
-for _public in (CudaFamily, Custom, CustomCuda, Family):
+for _public in (
+    AUC, CoxPH, CudaFamily, Custom, CustomCuda, Family, Hurdle, LogLogistic, LogNormal,
+    Multinomial, NegativeBinomial, Poisson, PropOdds, SurvivalFamily, Tweedie, Weibull,
+    concordance, survival_times,
+):  # fmt: skip
     _public.__module__ = __name__
 
 OFFSET_STEPS, OFFSET_TOLERANCE = 100, 1e-10
@@ -201,6 +228,10 @@ class Huber(AdaptiveFamily):
     nuisance_in_cuda = "median"
     delta: float | None = None
 
+    @property
+    def has_one_loss(self) -> bool:
+        return not self.adaptive
+
     def offset(self, y: Array, w: Array | None) -> float:
         median = float(weighted_quantile(y, w))
         delta = float(self.nuisance(y, median, w))
@@ -234,7 +265,7 @@ class Huber(AdaptiveFamily):
 
 
 @dataclass(frozen=True)
-class Binomial(Family):
+class Binomial(ProbabilityFamily):
     """The negative log likelihood of a response that is 0 or 1.
 
     With the half logit, mboost's default, ``P(y = 1) = 1 / (1 + exp(-2 f))``, and the
@@ -272,7 +303,7 @@ class Binomial(Family):
             )
 
     def offset(self, y: Array, w: Array | None) -> float:
-        yes, no = _at_least_half_a_row(y, w), _at_least_half_a_row(1 - y, w)
+        yes, no = at_least_half_a_row(y, w), at_least_half_a_row(1 - y, w)
         return math.log(yes / no) / self._scale
 
     def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
@@ -292,7 +323,7 @@ class Binomial(Family):
         return u / math.log(2) if scale == 2 else u
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
-        return _softplus(-self._scale * (2 * y - 1) * f)
+        return softplus(-self._scale * (2 * y - 1) * f)
 
     def curvature(self, y: Array, f: Array, s: Array) -> Array:
         return self._scale * abs(self.gradient(y, f, s)) / 2
@@ -302,6 +333,25 @@ class Binomial(Family):
 
     def response(self, f: Array) -> Array:
         return special(f).expit(self._scale * f)
+
+    def responses(self, codes: NDArray[np.intp], count: int) -> NDArray[np.float64]:
+        """Each class against the rest; of two classes, the second."""
+        indicators = (codes == np.arange(count)[:, None]).astype(np.float64)
+        return np.asarray(indicators if count > 2 else indicators[1])
+
+    def log_probabilities(self, f: Array, s: Array) -> Array:
+        xp = namespace(f)
+        if len(f) == 1:
+            return xp.stack([-self.loss(y, f[0], s) for y in (0.0, 1.0)], axis=1)
+        odds = -self.loss(1.0, f, s).T
+        odds = odds - odds.max(axis=1, keepdims=True)
+        return odds - xp.log(xp.exp(odds).sum(axis=1, keepdims=True))
+
+    def most_probable(self, f: Array, s: Array) -> NDArray[np.intp]:
+        links = on_host(f)
+        return np.asarray(
+            (links[0] > 0).astype(np.intp) if len(f) == 1 else links.argmax(axis=0)
+        )
 
     @property
     def _scale(self) -> int:
@@ -313,105 +363,11 @@ class Binomial(Family):
         return super().cuda._replace(type=self.TYPES[self.link])
 
 
-# ---- counts and positive responses ---------------------------------------------------
-
-
-class _LogLink(Family):
-    """A family of the mean ``exp(f)``; the offset is the log of the weighted mean."""
-
-    def offset(self, y: Array, w: Array | None) -> float:
-        rows = len(y) if w is None else float(w.sum())
-        return math.log(_at_least_half_a_row(y, w) / rows)
-
-    def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
-        largest = float(start.max())
-        mean = weighted_mean(namespace(start).exp(start - largest), w)
-        return self.offset(y, w) - largest - math.log(float(mean))
-
-    def least_loss(self, y: Array, s: Array) -> Array:
-        xp = namespace(y)
-        return self.loss(y, xp.log(xp.maximum(y, np.finfo(np.float64).tiny)), s)
-
-    def response(self, f: Array) -> Array:
-        return namespace(f).exp(f)
-
-
-class _Counts(_LogLink):
-    """A distribution of counts."""
-
-    def check(self, y: Array) -> None:
-        counts = (y >= 0) & (y == namespace(y).rint(y))
-        if not bool(counts.all()):
-            raise ValueError(
-                f"y of the {self.name} family must be counts 0, 1, 2, .., got "
-                f"{float(y[~counts][0])}"
-            )
-        if not bool((y > 0).any()):
-            raise ValueError(f"y of the {self.name} family must not be all 0")
+# ---- positive responses --------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Poisson(_Counts):
-    """The negative log likelihood of counts with mean ``exp(f)``. As in mboost.
-
-    If all rows with weight are 0, half a count in all is assumed for the offset.
-    """
-
-    name = "poisson"
-
-    def gradient(self, y: Array, f: Array, s: Array) -> Array:
-        return y - _exp(f)
-
-    def loss(self, y: Array, f: Array, s: Array) -> Array:
-        return _exp(f) - y * f + log_factorial(y)
-
-    def curvature(self, y: Array, f: Array, s: Array) -> Array:
-        return (y + _exp(f)) / 2
-
-
-@dataclass(frozen=True)
-class NegativeBinomial(AdaptiveFamily, _Counts):
-    """The negative log likelihood of counts with variance ``mu + mu^2 / theta``.
-
-    ``mu = exp(f)``. An adaptive theta maximises the weighted likelihood at the present
-    f. If the counts do not vary more than Poisson's, the sum of ``w ((y - mu)^2 - y)``
-    not being positive, theta is 1e8, its largest value; the smallest is 1e-8. mboost's
-    NBinomial searches between 0 and 100, up to 1e-4, and the same way for the offset.
-    Here the offset is the log of the weighted mean, whatever theta is, and as for
-    `Poisson` if all rows with weight are 0.
-
-    Parameters
-    ----------
-    theta : float, optional
-        Positive. Default: adaptive.
-    """
-
-    name = "negative_binomial"
-    parameter_name = "theta"
-    nuisance_in_cuda = "theta"
-    theta: float | None = None
-
-    def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
-        return negative_binomial_theta(y, f, w)
-
-    def gradient(self, y: Array, f: Array, s: Array) -> Array:
-        expit, z = special(f).expit, f - namespace(f).log(s)
-        return y * expit(-z) - s * expit(z)
-
-    def loss(self, y: Array, f: Array, s: Array) -> Array:
-        xp = namespace(f)
-        ratio, constant = xp.log1p(y / s), special(y).gammaln(y + 1.0) + y
-        from_mean = (s + y) * (ratio - _softplus(f - xp.log(s)))
-        stirling = stirling_error(s) - stirling_error(s + y)
-        return constant - y * f - from_mean + ratio / 2 + stirling
-
-    def curvature(self, y: Array, f: Array, s: Array) -> Array:
-        expit, z = special(f).expit, f - namespace(f).log(s)
-        return (y * expit(-z) + s * expit(z)) / 2
-
-
-@dataclass(frozen=True)
-class Gamma(AdaptiveFamily, _LogLink):
+class Gamma(AdaptiveFamily, LogLink):
     """The negative log likelihood of positive numbers with mean ``exp(f)``.
 
     The loss leaves out ``log y``, as mboost does. An adaptive shape maximises the
@@ -423,8 +379,8 @@ class Gamma(AdaptiveFamily, _LogLink):
     is below 1.
 
     The gradient is proportional to the shape. If the shape is large, because y is
-    nearly determined, steps are stable only if ``learning_rate * shape`` is below 2:
-    give a shape of 1.
+    nearly determined, mboost's steps are stable only if ``learning_rate * shape`` is
+    below 2: scale the steps, or give a shape of 1.
 
     Parameters
     ----------
@@ -458,22 +414,28 @@ class Gamma(AdaptiveFamily, _LogLink):
         return s * _gamma_term(y, f) + constant
 
     def curvature(self, y: Array, f: Array, s: Array) -> Array:
-        return s * (1 + _exp(namespace(y).log(y) - f)) / 2
+        return s * (1 + exp_of(namespace(y).log(y) - f)) / 2
 
 
 # ---- by name -------------------------------------------------------------------------
 
 OtherName = Literal[
     "gaussian", "laplace", "quantile", "expectile", "huber", "poisson",
-    "negative_binomial", "gamma",
+    "negative_binomial", "hurdle", "gamma", "tweedie", "coxph", "weibull",
+    "log_logistic", "log_normal",
 ]  # fmt: skip
-FamilyName = Literal["binomial", OtherName]
+FamilyName = Literal["binomial", "multinomial", "prop_odds", "auc", OtherName]
+CoupledName = Literal[
+    "student_t", "beta", "zero_inflated_poisson", "zero_inflated_negative_binomial",
+]  # fmt: skip
+"""Further names, of families with several predictors."""
 
 FAMILIES: Mapping[str, type[Family]] = {
     family.name: family
     for family in (
-        Gaussian, Laplace, Quantile, Expectile, Huber, Binomial, Poisson,
-        NegativeBinomial, Gamma,
+        Gaussian, Laplace, Quantile, Expectile, Huber, Binomial, Multinomial, PropOdds,
+        AUC, Poisson, NegativeBinomial, Hurdle, Gamma, Tweedie, CoxPH, Weibull,
+        LogLogistic, LogNormal,
     )
 }  # fmt: skip
 """The families that have names."""
@@ -512,22 +474,6 @@ def _stationary_point(
     return zero_of(
         lambda f: float(weighted_sum(family.gradient(y, f, s), w)), breakpoints
     )
-
-
-def _at_least_half_a_row(y: Array, w: Array | None) -> float:
-    """The weighted sum of y, or 1/2 if that is 0."""
-    return float(weighted_sum(y, w)) or 0.5
-
-
-def _exp(f: Array) -> Array:
-    """``exp(f)``, infinite without a warning: then the risk is, which is checked."""
-    with np.errstate(over="ignore"):
-        return namespace(f).exp(f)
-
-
-def _softplus(x: Array) -> Array:
-    """``log(1 + exp(x))`` without overflow."""
-    return namespace(x).logaddexp(0, x)
 
 
 def _gamma_term(y: Array, f: Array) -> Array:

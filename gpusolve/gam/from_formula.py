@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ._formula.formula import Formula, LearnerReader, LineReader, read_formula
+from ._model.specification import SPLINE, spline_options
 from .classifier import BoostedGAMClassifier
 from .estimator import BoostedGAM
 from .families import Binomial, Family, FamilyName, OtherName, family_of
@@ -56,14 +57,17 @@ def gamboost(
         Where names are found that are not columns: 0 is the caller of `gamboost`, 1 its
         caller, and so on.
     **parameters
-        Other parameters of `BoostedGAM`, such as `max_iter`.
+        Other parameters of `BoostedGAM`, such as `max_iter`. Of these, `n_basis`,
+        `degree`, `penalty`, `penalty_order` and `df` are for the splines of numeric
+        columns without a learner; without such a column they are an error.
 
     Returns
     -------
     BoostedGAM or BoostedGAMClassifier
         A classifier if the family is binomial. Its methods take data with the columns
         of the formula, and compute transformations and offsets from them.
-        ``formula_`` is the formula.
+        ``formula_`` is the formula. `fit` takes such data, too, and needs no y; so a
+        clone can be fitted to them.
 
     Raises
     ------
@@ -86,8 +90,9 @@ def gamboost(
       ``bbs(x, knots=6, knots_at="quantiles", end_knots="repeated")``.
     - Other arguments of learners are values: the caller's, not columns.
     - ``.`` stands for all columns that the formula does not mention otherwise.
-    - Several offsets are added. The iterations start at their sum, without a constant.
-      Where that is far from the response, begin nearer: ``offset(log(t) + 3)``.
+    - Several offsets are added. As in mboost, the iterations start at their sum,
+      without a constant, and their steps are not scaled. ``step_rule="scaled"`` adds
+      the best constant, and scales the steps; see `BoostedGAM`.
 
     References
     ----------
@@ -112,7 +117,10 @@ def gamboost(
     import patsy
 
     env = patsy.EvalEnvironment.capture(eval_env, reference=1)
-    read = read_formula(formula, data, env, LearnerReader, baselearner=baselearner)
+    given = {name: parameters.pop(name) for name in SPLINE if name in parameters}
+    options = spline_options(**given) if given else {}
+    reader = {"baselearner": baselearner, "options": options}
+    read = read_formula(formula, data, env, LearnerReader, **reader)
     parameters["step_rule"] = step_rule
     return fit_formula(read, data, family, sample_weight, parameters)
 
@@ -206,7 +214,6 @@ def fit_formula(
     """The model of a formula that was read with the data."""
     is_binomial = family_of(family).name == "binomial"
     kind = BoostedGAMClassifier if is_binomial else BoostedGAM
-    model = kind(list(read.terms), family=family, **parameters)
-    model.fit(read.columns(data), read.response(data), sample_weight, read.offset(data))
-    model.formula_ = read
-    return model
+    return kind(read, family=family, **parameters).fit(
+        data, sample_weight=sample_weight
+    )

@@ -183,10 +183,10 @@ def stability_selection(
     """
     assumed = bounds.checked_assumption(sampling, assumption)
     data, settings = training_of(model)
-    if data.y.ndim > 1:
+    if len(model.paths_) > 1:
         raise ValueError(
             "the model must have one response, or two classes, got "
-            f"{len(data.y)} classes"
+            f"{len(model.paths_)} predictors"
         )
     if subsamples is not None:
         subsamples = checked_subsamples(subsamples, data.rows, B)

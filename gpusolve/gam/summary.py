@@ -42,7 +42,9 @@ class Summary:
     ----------
     facts : dict of str
         The family, the numbers of rows and iterations, the learning rate, the offset
-        and the risk for each row before the first iteration and after the last.
+        and the risk for each row before the first iteration and after the last. It is
+        called still falling if the last tenth of the iterations have more than 1 % of
+        its decrease.
     learners : tuple of Line
         Those that reduced the risk most come first.
     """

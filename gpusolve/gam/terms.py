@@ -383,7 +383,7 @@ def brad(*x: Name, kernel: str = "matern", **options: Any) -> Kernel:
     Examples
     --------
     >>> brad("lon", "lat", knots=50, df=6)
-    brad('lon', 'lat', knots=50, df=6)
+    brad('lon', 'lat', df=6, knots=50)
     """
     return replace(bkernel(*x, kernel=kernel, **options), function="brad")
 

@@ -13,7 +13,7 @@ from typing import Any
 import cupy_stand_in
 import numpy as np
 import pytest
-from scipy import optimize, special, stats
+from scipy import integrate, optimize, special, stats
 from together import together
 
 from gpusolve import _emulator
@@ -21,18 +21,26 @@ from gpusolve._device.kernels import source_directory
 from gpusolve.gam import families
 from gpusolve.gam._families import dispersion, gamma_function
 from gpusolve.gam.families import (
+    AUC,
     FAMILIES,
     Binomial,
+    CoxPH,
     Custom,
     Expectile,
     Family,
     Gamma,
     Gaussian,
     Huber,
+    Hurdle,
     Laplace,
+    LogLogistic,
+    LogNormal,
     NegativeBinomial,
     Poisson,
+    PropOdds,
     Quantile,
+    Tweedie,
+    Weibull,
     family_of,
 )
 from gpusolve.gam.store import from_plain, to_plain
@@ -52,8 +60,11 @@ REAL = [
 ]
 YES_NO = [Binomial(), Binomial("logit")]
 COUNTS = [Poisson(), NegativeBinomial(), NegativeBinomial(1.7)]
+ABOVE_ZERO = [Hurdle(), Hurdle(1.7)]
 POSITIVE = [Gamma(), Gamma(2.5)]
-ALL = [*REAL, *YES_NO, *COUNTS, *POSITIVE]
+WITH_ZEROS = [Tweedie(), Tweedie(1.2)]
+TIMES = [Weibull(), Weibull(1.7), LogLogistic(), LogNormal()]
+ALL = [*REAL, *YES_NO, *COUNTS, *ABOVE_ZERO, *POSITIVE, *WITH_ZEROS, *TIMES]
 SMOOTH = [family for family in ALL if not isinstance(family, (Laplace, Quantile))]
 
 each = together("family", ALL, ids=str)
@@ -64,8 +75,14 @@ def responses(family: Family, rng: np.random.Generator, n: int = 60) -> np.ndarr
         return np.concatenate([[0.0, 1.0], rng.integers(0, 2, n - 2)])
     if family in COUNTS:
         return rng.negative_binomial(1.5, 0.3, n).astype(float)
+    if family in ABOVE_ZERO:
+        return 1.0 + rng.negative_binomial(1.5, 0.4, n)
     if family in POSITIVE:
         return rng.gamma(2.0, 1.5, n)
+    if family in WITH_ZEROS:
+        return rng.gamma(2.0, 1.5, n) * (rng.random(n) < 0.7)
+    if family in TIMES:
+        return rng.gamma(2.0, 1.5, n) * rng.choice([-1, 1, 1], n)
     return rng.standard_normal(n).round(1) + rng.standard_t(2, n)
 
 
@@ -104,6 +121,15 @@ def test_losses_are_log_likelihoods_of_scipy(rng: np.random.Generator) -> None:
         Poisson(): stats.poisson.logpmf(y, mu),
         NegativeBinomial(): stats.nbinom.logpmf(y, s, s / (s + mu)),
     }
+    above, of_counts = y + 1, stats.nbinom(s, s / (s + mu))
+    np.testing.assert_allclose(
+        Hurdle().loss(above, f, s),
+        of_counts.logsf(0) - of_counts.logpmf(above),
+        rtol=1e-12,
+        atol=1e-12,
+    )
+    mean = stats.nbinom.mean(s, s / (s + mu)) / of_counts.sf(0)
+    np.testing.assert_allclose(Hurdle().mean(f, s), mean, rtol=1e-12)
     for family, log_likelihood in expected.items():
         np.testing.assert_allclose(family.loss(y, f, s), -log_likelihood, rtol=1e-12)
     yes = rng.integers(0, 2, n).astype(float)
@@ -136,6 +162,35 @@ def test_real_losses_by_hand() -> None:
         np.testing.assert_allclose(family.loss(y, f, s), loss, rtol=4 * EPS)
         np.testing.assert_allclose(family.gradient(y, f, s), gradient, rtol=4 * EPS)
         np.testing.assert_array_equal(family.response(f), f)
+
+
+def test_hurdle_gradient_is_that_of_mboost(rng: np.random.Generator) -> None:
+    """In mboost's parameter sigma = 1 / theta."""
+    y, f, sigma = rng.poisson(3, 50) + 1.0, rng.standard_normal(50), 0.4
+    mu, base = np.exp(f), 1 + np.exp(f) * sigma
+    of_counts = y / sigma / (mu + 1 / sigma) - 1 / sigma / (1 / mu / sigma + 1)
+    zero = base ** (-1 / sigma)
+    wanted = of_counts - mu * zero / base / (1 - zero)
+    np.testing.assert_allclose(
+        Hurdle().gradient(y, f, 1 / sigma), wanted, atol=32 * EPS * y.max()
+    )
+
+
+@together("power", [1.1, 1.5, 1.9])
+def test_tweedie_loss_is_half_the_deviance(
+    power: float, rng: np.random.Generator
+) -> None:
+    """The deviance of quasi-likelihood, an integral over means between mu and y."""
+    y, f = responses(Tweedie(), rng)[:20], rng.standard_normal(20)
+    for response, predictor in zip(y, f, strict=True):
+        half, _ = integrate.quad(
+            lambda m: (response - m) / m**power,  # noqa: B023
+            np.exp(predictor),
+            response,
+            epsabs=1e-11,
+        )
+        found = Tweedie(power).loss(response, predictor, 0.0)
+        assert found == pytest.approx(half, rel=1e-7, abs=1e-11)
 
 
 def test_half_logit_gradient_has_the_log_two_of_mboost() -> None:
@@ -278,7 +333,11 @@ def test_gamma_shape_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("family", [Gamma(), NegativeBinomial()], ids=str)
+@pytest.mark.parametrize(
+    "family",
+    [Gamma(), NegativeBinomial(), Hurdle(), Weibull(), LogLogistic(), LogNormal()],
+    ids=str,
+)
 def test_nuisance_is_of_maximum_likelihood(
     family: Family, weighted: bool, rng: np.random.Generator
 ) -> None:
@@ -325,17 +384,23 @@ def test_theta_of_slight_overdispersion_is_large_but_found(
     assert here < min(lower, higher)
 
 
-@pytest.mark.parametrize("f", [-500.0, 500.0])
-def test_theta_does_not_overflow(f: float) -> None:
-    """All counts are far from exp(f), so theta is at a limit or finite."""
-    y, predictors = np.array([0.0, 2, 7, 1]), np.array([f, 0.5, 1.0, 0.7])
+def find_theta(family: Family, y: Any, f: Any, w: Any) -> tuple[float, int]:
+    """Theta and the number of passes, by the emulator."""
     theta, passes = np.zeros(1), np.zeros(1, np.int32)
-    plain_kernel("find_theta")(
-        (1,), (1,), (y, predictors, np.ones(4), np.int32(4), theta, passes)
-    )
-    wanted = float(NegativeBinomial().nuisance(y, predictors, None))
+    kernel = plain_kernel(f"find_theta<{family.cuda.type}>")
+    kernel((1,), (1,), (y, f, w, np.int32(len(y)), theta, passes))
+    return float(theta[0]), int(passes[0])
+
+
+@pytest.mark.parametrize("family", [NegativeBinomial(), Hurdle()], ids=str)
+@pytest.mark.parametrize("f", [-500.0, 500.0])
+def test_theta_does_not_overflow(f: float, family: Family) -> None:
+    """All counts are far from exp(f), so theta is at a limit or finite."""
+    y, predictors = np.array([1.0, 2, 7, 1]), np.array([f, 0.5, 1.0, 0.7])
+    theta, _ = find_theta(family, y, predictors, np.ones(4))
+    wanted = float(family.nuisance(y, predictors, None))
     assert 1e-9 < wanted <= 1e8
-    assert theta[0] == pytest.approx(wanted, rel=1e-9)
+    assert theta == pytest.approx(wanted, rel=1e-9)
 
 
 # ---- extremes ------------------------------------------------------------------------
@@ -345,9 +410,9 @@ def test_theta_does_not_overflow(f: float) -> None:
 def test_all_is_finite_for_large_predictors(
     family: Family, rng: np.random.Generator
 ) -> None:
-    """Poisson's and gamma's losses grow with exp; the others do not."""
+    """The losses of Poisson, gamma and Weibull grow with exp; the others do not."""
     y = responses(family, rng)
-    exponential = isinstance(family, (Poisson, Gamma))
+    exponential = isinstance(family, (Poisson, Gamma, Tweedie, Weibull))
     for f in np.array([-700.0, -40, 0, 40, 700] if exponential else [-1e6, 1e6]):
         s = 3.0 if family.adaptive else family.nuisance(y, f, None)
         assert np.isfinite(family.gradient(y, np.full(60, f), s)).all()
@@ -376,6 +441,7 @@ def test_an_infinite_risk_is_an_error() -> None:
         (lambda: Huber(0.0), "delta must be positive and finite, got 0.0"),
         (lambda: Gamma(math.inf), "shape must be positive and finite, got inf"),
         (lambda: NegativeBinomial(-1.0), "theta must be positive"),
+        (lambda: Tweedie(2.0), "power must be between 1 and 2, got 2.0"),
         (lambda: Binomial("probit"), "link must be one of"),
         (lambda: family_of("normal"), "family must be one of"),
     ],
@@ -394,6 +460,10 @@ def test_wrong_parameters_are_named(make: Callable[[], Any], message: str) -> No
         (Poisson(), [0, -1, 2], "must be counts"),
         (NegativeBinomial(), [0, 0, 0], "must not be all 0"),
         (Gamma(), [1, 0, 2], "must be positive, got 0.0"),
+        (Hurdle(), [1, 0, 2], "counts 1, 2, .., got 0: leave out"),
+        (Hurdle(), [1, 1, 1], "must not be all 1"),
+        (Tweedie(), [1, 0, -2], "must not be negative, .* got -2.0 to 1.0"),
+        (Tweedie(), [0, 0], "not all 0"),
     ],
 )
 def test_wrong_responses_are_named(
@@ -421,9 +491,17 @@ def test_families_have_names() -> None:
         Expectile(0.5),
         Huber(),
         Binomial("half_logit"),
+        PropOdds(3),
+        AUC(),
         Poisson(),
         NegativeBinomial(),
+        Hurdle(),
         Gamma(),
+        Tweedie(1.5),
+        CoxPH(),
+        Weibull(),
+        LogLogistic(),
+        LogNormal(),
     }
     with pytest.raises(TypeError, match="family must be a name or a Family, got 3"):
         family_of(3)  # type: ignore[arg-type]
@@ -573,16 +651,20 @@ def test_cuda_shape_is_that_of_numpy(spread: float, rng: np.random.Generator) ->
 
 
 @together("size", [0.02, 0.7, 20.0, 1e4, math.inf])
-def test_cuda_theta_is_that_of_numpy(size: float, rng: np.random.Generator) -> None:
+@together("family", [NegativeBinomial(), Hurdle()], ids=str)
+def test_cuda_theta_is_that_of_numpy(
+    size: float, family: Family, rng: np.random.Generator
+) -> None:
     n = 100
     f, w = rng.normal(1.5, 0.5, n), rng.random(n)
     mixing = rng.gamma(size, 1 / size, n) if size < math.inf else 1
     y = rng.poisson(np.exp(f) * mixing).astype(float)
-    theta, passes = np.zeros(1), np.zeros(1, np.int32)
-    plain_kernel("find_theta")((1,), (1,), (y, f, w, np.int32(n), theta, passes))
-    wanted = float(NegativeBinomial().nuisance(y, f, w))
-    assert theta[0] == pytest.approx(wanted, rel=max(1e-12, 16 * EPS * wanted))
-    assert passes[0] <= 12
+    if family == Hurdle():
+        y, f, w = y[y > 0], f[y > 0], w[y > 0]
+    theta, passes = find_theta(family, y, f, w)
+    wanted = float(family.nuisance(y, f, w))
+    assert theta == pytest.approx(wanted, rel=max(1e-12, 16 * EPS * wanted))
+    assert passes <= 14
 
 
 # ---- special functions ---------------------------------------------------------------

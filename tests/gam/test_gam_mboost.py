@@ -196,7 +196,7 @@ def test_learners_have_as_many_coefficients_as_in_mboost(name: str) -> None:
 @pytest.mark.parametrize("name", ["gammareg", "gammareg_wint"])
 def test_the_shape_of_gamma_is_that_of_mboost(name: str) -> None:
     made = boosted(name)
-    shapes = made.path.nuisance[0]
+    shapes = made.path.nuisance[0, :, 0]
     np.testing.assert_allclose(shapes[1:], made.found["nuisance"], rtol=1e-9)
     y, w = response_of(made.fit), weights_of(made.fit)
     exact = Gamma().nuisance(y, np.broadcast_to(made.start[0], y.shape), w)

@@ -114,7 +114,8 @@ def plain_loop(
     n = len(dense[0])
     selected = np.zeros((F, steps), np.int32)
     updates = np.zeros((F, steps, most))
-    risk, second, nuisance = np.zeros((3, F, steps + 1))
+    risk, second = np.zeros((2, F, steps + 1))
+    nuisance = np.zeros((F, steps + 1, family.nuisances))
     for fit in range(F):
         own_y = np.broadcast_to(y, (F, n))[fit]
         w = np.ones(n) if problem.weights is None else problem.weights[fit]
@@ -137,7 +138,7 @@ def plain_loop(
                     size *= units[fit] / curved
                 updates[fit, step - 1, : len(coefs[j])] = size * coefs[j]
                 f += size * d
-            nuisance[fit, step] = float(family.nuisance(own_y, f, w))
+            nuisance[fit, step] = family.nuisance(own_y, f, w)
             loss = family.loss(own_y, f, nuisance[fit, step])
             risk[fit, step], second[fit, step] = w @ loss, v @ loss
     second = None if out_of_bag is None else second
@@ -352,7 +353,7 @@ MEDIANS = {
 def median_on_device(y: Floats) -> float:
     problem = problem_of((dense_rows(np.ones((len(y), 1))),), None)
     found = on_device(problem, Huber(), y, np.zeros((1, 1)), 0)
-    return float(found.nuisance[0, 0])
+    return float(found.nuisance[0, 0, 0])
 
 
 @pytest.mark.parametrize("name", MEDIANS)
@@ -374,7 +375,7 @@ def test_weights_of_medians_are_repeated_rows(rng: np.random.Generator) -> None:
     problem = problem_of((dense_rows(np.ones((257, 1))),), weights)
     found = on_device(problem, Huber(), y, np.zeros((5, 1)), 0)
     expected = [np.median(np.repeat(y, w.astype(int))) for w in weights]
-    np.testing.assert_array_equal(found.nuisance[:, 0], expected)
+    np.testing.assert_array_equal(found.nuisance[:, 0, 0], expected)
 
 
 # ---- learners with many functions ----------------------------------------------------

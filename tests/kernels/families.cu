@@ -35,9 +35,10 @@ __global__ void find_shape(const double* y, const double* f, const double* w, in
 }
 
 /// Theta of all rows, as one thread, and the number of passes over the rows.
+template <class Family>
 __global__ void find_theta(const double* y, const double* f, const double* w, int rows,
                            double* theta, int* passes) {
-    const NegativeBinomial<Nuisance::theta> family{0};
+    const Family family{0};
     const auto sum = [&](auto term) {
         Two total{0, 0};
         for (int i = 0; i < rows; ++i) {

@@ -375,9 +375,16 @@ def _sources_of_stacked() -> Iterator[Source]:
         "Huber<Nuisance::median>",
         "Gamma<Nuisance::shape>",
         "NegativeBinomial<Nuisance::theta>",
+        "LogNormal<Nuisance::scale>",
+        "CoxPH",
     )
     for family in families:
         instances = tuple(stacked_instance(dtype, family) for dtype in REALS)
+        yield Source("", "stacked", "", instances)
+    for family in ("Multinomial", "distributions::Gaussian", "distributions::StudentT"):
+        instances = tuple(
+            stacked_instance(dtype, family, "boost_coupled") for dtype in REALS
+        )
         yield Source("", "stacked", "", instances)
 
 

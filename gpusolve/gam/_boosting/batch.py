@@ -92,6 +92,8 @@ class Settings:
         See `Term.rows`.
     step_rule : str
         See `BoostedGAM`.
+    allowed : (P, K) bool array on the host or None
+        The learners of each of P predictors; None if each has all.
     """
 
     terms: tuple[Term, ...]
@@ -100,10 +102,14 @@ class Settings:
     df_definition: str
     missing: str
     step_rule: str
+    allowed: NDArray[np.bool_] | None = None
 
 
 class Fits(NamedTuple):
     """F fits before their first step, which a single loop makes together.
+
+    If the family has P predictors, each is a fit: F is P times the number of models,
+    and the predictors of a model follow each other. They share y and all weights.
 
     Attributes
     ----------
@@ -122,6 +128,10 @@ class Fits(NamedTuple):
     units : (F,) array on the host or None
         The units of the responses, for scaled steps: see `Family.unit`. None for
         mboost's steps.
+    allowed : (P, K) bool array on the host or None
+        See `Settings`.
+    made : int
+        The number of steps that led to `start`.
     """
 
     problem: PreparedLearners
@@ -132,6 +142,8 @@ class Fits(NamedTuple):
     out_of_bag: Array | None = None
     offset: NDArray[np.float64] | float = 0.0
     units: NDArray[np.float64] | None = None
+    allowed: NDArray[np.bool_] | None = None
+    made: int = 0
 
     @property
     def rates(self) -> NDArray[np.float64]:
@@ -144,10 +156,10 @@ class Fits(NamedTuple):
         xp, rows = namespace(self.start), self.problem.rows
         f = xp.zeros((self.problem.fits, len(rows[0]))) + self.start
         for fit, selected in enumerate(path.selected):
-            for j in np.unique(selected).tolist():
+            for j in np.unique(selected[selected >= 0]).tolist():
                 coef = path.updates[fit][selected == j].sum(axis=0)
                 f[fit] += rows[j].multiply(xp.asarray(coef[: rows[j].functions]))
-        return self._replace(start=f)
+        return self._replace(start=f, made=self.made + len(path))
 
 
 def make_fits(
@@ -186,7 +198,7 @@ def make_fits(
         start = start + data.offset
     if out_of_bag is not None:
         out_of_bag = xp.broadcast_to(out_of_bag, (problem.fits, data.rows))
-    return Fits(
+    fits = Fits(
         problem,
         family,
         data.y,
@@ -195,6 +207,20 @@ def make_fits(
         out_of_bag,
         offset,
         units_of(family, data, problem, start) if is_scaled else None,
+        settings.allowed,
+    )
+    return fits if family.predictors == 1 else several(fits)
+
+
+def several(models: Fits) -> Fits:
+    """The fits of all predictors, from the models of a family that has several."""
+    predictors, left_out = models.family.predictors, models.out_of_bag
+    if left_out is not None:
+        left_out = namespace(left_out).repeat(left_out, predictors, axis=0)
+    return models._replace(
+        problem=models.problem.repeated(predictors),
+        out_of_bag=left_out,
+        units=None if models.units is None else models.units.repeat(predictors),
     )
 
 
@@ -229,7 +255,7 @@ def units_of(
 
 
 def each_fit(
-    find: Callable[[Array, Array | None], float],
+    find: Callable[[Array, Array | None], Any],
     data: Training,
     problem: PreparedLearners,
 ) -> NDArray[np.float64]:
@@ -237,4 +263,4 @@ def each_fit(
     responses = [data.y] * problem.fits if data.y.ndim == 1 else data.y
     weights = [None] * problem.fits if problem.weights is None else problem.weights
     found = [find(y, w) for y, w in zip(responses, weights, strict=True)]
-    return np.array(found, np.float64)
+    return np.array(found, np.float64).ravel()

@@ -36,10 +36,11 @@ def steps_of_launch(device: Device, bytes_of_step: int) -> int:
 
 
 def launches_of(
-    device: Device, steps: int, bytes_of_step: int
+    device: Device, steps: int, bytes_of_step: int, most: int | None = None
 ) -> Iterator[tuple[slice, Array]]:
-    """The steps of each launch, and the counter of its grid barrier."""
-    parts = list(pieces(steps, steps_of_launch(device, bytes_of_step)))
+    """The steps of each launch, at most `most`, and the counter of its grid barrier."""
+    limit = steps_of_launch(device, bytes_of_step)
+    parts = list(pieces(steps, min(limit, most or limit)))
     arrived = device.zeros((len(parts),), np.uint64)
     for index, part in enumerate(parts):
         yield part, arrived[index:]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 STATES = ("risk", "nuisance", "out_of_bag")
 """The fields of a path with a value before the first step and after each."""
 
-AXES = {"selected": -1, "updates": -2} | dict.fromkeys(STATES, -1)
+AXES = {"selected": -1, "updates": -2, "risk": -1, "nuisance": -2, "out_of_bag": -1}
 """The arrays of a path, and their axes of the steps."""
 
 
@@ -27,18 +27,21 @@ class Path:
     offset : float
         The model before the first step; 0 if it differs from row to row.
     selected : (steps,) int32 array
-        The learner that each step selected.
+        The learner that each step selected; -1 if the family has several predictors and
+        the step updated another predictor. The updates are then 0.
     updates : (steps, k) float64 array
         The change of that learner's coefficients; padded with zeros if other learners
         have more coefficients.
     risk : (steps + 1,) float64 array
         The weighted sum of losses before the first step and after each: of the squared
-        residuals for the Gaussian family.
+        residuals for the Gaussian family. If the family has several predictors, the
+        path of the first has the risk of the model, and the other paths have zeros, so
+        that risks can be added.
     method : str
         The method that made the steps, or the last steps.
-    nuisance : (steps + 1,) float64 array or None
-        The adaptive parameter of the family before the first step and after each; zeros
-        or None if it has none.
+    nuisance : (steps + 1, q) float64 array or None
+        The adaptive parameter of the family before the first step and after each, q
+        numbers; zeros or None if it has none.
     out_of_bag : (steps + 1,) float64 array or None
         The risk with the weights of rows that are held out.
 
@@ -76,14 +79,18 @@ class Path:
             np.add.at(coef[fit], some, self.updates[fit][:iteration])
         return coef
 
+    def total_risk(self, iteration: int) -> float:
+        """The sum of the risks of all fits of a batch after some of the steps."""
+        return float(self.risk[:, iteration].sum())
+
     def followed_by(self, later: Path) -> Path:
         """The path with the steps of `later` appended, which continues it."""
 
         def joined(name: str, new: NDArray[Any]) -> NDArray[Any] | None:
-            old = getattr(self, name)
+            old, axis = getattr(self, name), AXES[name]
             if name in STATES:
-                new = new[..., 1:]
-            return None if old is None else np.concatenate([old, new], AXES[name])
+                new = np.delete(new, 0, axis)
+            return None if old is None else np.concatenate([old, new], axis)
 
         return later._mapped(joined)
 
@@ -92,7 +99,7 @@ class Path:
 
         def cut(name: str, array: NDArray[Any]) -> NDArray[Any]:
             end = iteration + (name in STATES)
-            return array[..., :end, :] if name == "updates" else array[..., :end]
+            return array.swapaxes(0, AXES[name])[:end].swapaxes(0, AXES[name])
 
         return self._mapped(cut)
 

@@ -118,12 +118,14 @@ class PreparedLearners:
         """The designs for products on the host."""
         return products_of(self.rows)
 
-    def repeated(self, fits: int) -> PreparedLearners:
-        """The problem of a single fit, for several fits with the same weights."""
+    def repeated(self, times: int) -> PreparedLearners:
+        """The problem with each fit repeated, the same fits one after the other."""
         xp = namespace(self.lambda_)
 
         def repeat(array: Array) -> Array:
-            return xp.broadcast_to(array, (fits, *array.shape[1:]))
+            if len(array) == 1:
+                return xp.broadcast_to(array, (times, *array.shape[1:]))
+            return xp.repeat(array, times, axis=0)
 
         return replace(
             self,

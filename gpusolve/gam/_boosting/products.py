@@ -108,6 +108,12 @@ class Products:
         run(write)
         return joined(sums)
 
+    def multiply(self, learner: int, coef: Floats) -> Floats:
+        """The product of a design and coefficients, (n,)."""
+        product = np.zeros(self.count)
+        self.add(learner, coef, product)
+        return product
+
     def squares(self, weights: Sequence[Floats | None], run: Run) -> list[Floats]:
         """``X'WX`` of each learner for F diagonals W, (F, k, k)."""
         sizes = np.diff(self.ends)

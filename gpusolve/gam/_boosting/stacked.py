@@ -7,11 +7,12 @@ import numpy as np
 from ..._device.arrays import namespace, on_host
 from ..._device.kernels import Device, device_of
 from ..._device.threads import one_blas_thread
-from . import boosting_kernel, stacked_cpu, stacked_kernel
+from . import boosting_kernel, coupled_cpu, stacked_cpu, stacked_kernel
 from .batch import Fits
 from .methods import resolve_method
 from .path import Path
 from .problem import PreparedLearners
+from .watch import UNWATCHED, Watch
 
 RISK_TOLERANCE = 1e-6
 """Relative difference between two risks up to which they are considered equal. A warm
@@ -25,6 +26,7 @@ def boost_family(
     before: Path | None = None,
     method: str = "stacked",
     gemv_variant: str = "auto",
+    watch: Watch = UNWATCHED,
 ) -> Path:
     """Boost: in each step, fit all learners to the gradient and follow the best.
 
@@ -40,11 +42,13 @@ def boost_family(
         How the steps are made; see `resolve_method`.
     gemv_variant : str
         For "direct".
+    watch : Watch, optional
+        A callback, for "stacked", a progress bar, and whether an interrupt is an error.
 
     Returns
     -------
     Path
-        Of all fits.
+        Of all fits; shorter if the callback or an interrupt ended the steps.
 
     Raises
     ------
@@ -62,17 +66,19 @@ def boost_family(
     """
     device = device_of(fits.y)
     if before is not None:
-        fits = fits.after(before)
+        fits, watch = fits.after(before), watch._replace(first=len(before))
     method = resolve_method(method, fits, steps, device)
     if method == "direct":
         made = direct_steps(fits, steps, gemv_variant)
+    elif device is None and fits.family.predictors > 1:
+        made = coupled_cpu.boost(fits, steps, watch)
     elif device is None:
-        made = stacked_cpu.boost(fits, steps, method)
+        made = stacked_cpu.boost(fits, steps, method, watch)
     elif method == "gram":
         made = boosting_kernel.boost(fits, steps, device)
     else:
         check_size(fits.problem, device)
-        made = stacked_kernel.boost(fits, steps, device)
+        made = stacked_kernel.boost(fits, steps, device, watch)
     made = made._mapped(lambda _, array: on_host(array))
     fits.family.check_risk(made.risk)
     if before is None:

@@ -14,16 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.threads import is_part, one_blas_thread, workers
-from .._families.location import apply_weights, weighted_sum
+from ..._device.launch import pieces
+from ..._device.threads import one_blas_thread, workers
+from .._families.location import weighted_sum
 from .batch import Fits
 from .path import Path
 from .problem import Cone, PreparedLearners
 from .products import Floats, Run
 from .stump import fitted_stump, sides_of
-
-PROGRESS_DELAY = 2.0
-"""Seconds until a progress bar appears."""
+from .watch import UNWATCHED, Watch
 
 
 class SizeGroup(NamedTuple):
@@ -100,12 +99,14 @@ class Passes:
     def __init__(self, fits: Fits, made: Path) -> None:
         self.problem = problem = fits.problem
         self.family = fits.family
-        self.out_of_bag = fits.out_of_bag
+        has_held_out = fits.out_of_bag is not None
+        self.weights_of_risks = [problem.weights] + [fits.out_of_bag] * has_held_out
         self.rates = fits.rates
         self.is_scaled = fits.units is not None
         self.made = made
         shape = problem.fits, len(problem.rows[0])
         self.y, self.responses = fits.y, np.broadcast_to(fits.y, shape)
+        self.arranged = fits.family.arrange(fits.y)
         weights = problem.weights
         self.weights = [None] * problem.fits if weights is None else weights
         self.f = np.array(np.broadcast_to(fits.start, shape), np.float64, order="C")
@@ -114,7 +115,7 @@ class Passes:
         self.groups = groups_of(problem, self.products.ends[:-1])
         self.constrained = [j for j, cone in enumerate(problem.cones) if cone]
         self.c: Floats
-        self.nuisance = np.zeros((problem.fits, 1))
+        self.nuisance = np.zeros((problem.fits, self.family.nuisances))
         self.update_nuisance()
 
     def update_nuisance(self) -> None:
@@ -125,9 +126,11 @@ class Passes:
 
     def gradient(self) -> Floats:
         """``Wu`` of all fits, (F, n)."""
-        u: Floats = self.family.gradient(self.y, self.f, self.nuisance)
         w = self.problem.weights
-        return u if w is None else apply_weights(u, w)
+        u: Floats = self.family.weighted_gradient(
+            self.arranged, self.f, self.nuisance, w
+        )
+        return u
 
     def project(self, run: Run) -> None:
         """Compute ``c = X'Wu`` of all learners, (F, functions)."""
@@ -159,22 +162,33 @@ class Passes:
     def step(self, step: int, run: Run) -> None:
         """Make a step of all fits."""
         self.project(run)
-        for fit, j in enumerate(self.scores().argmax(axis=1).tolist()):
-            b = self.fitted(fit, j)
-            update = self.rates[fit] / self.curvature(fit, j, b) * b
+        for fit, j in enumerate(self.select(step).tolist()):
             self.made.selected[fit, step] = j
-            self.made.updates[fit, step, : len(update)] = update
-            self.advance(fit, j, update, run)
+            if j >= 0:
+                update = self.update(fit, j)
+                self.made.updates[fit, step, : len(update)] = update
+                self.advance(fit, j, update, run)
+
+    def select(self, step: int) -> NDArray[np.intp]:
+        """The learner that a step updates in each fit, (F,); -1 for none."""
+        return np.asarray(self.scores().argmax(axis=1))
+
+    def update(self, fit: int, learner: int) -> Floats:
+        """What a step adds to the coefficients of a learner."""
+        b = self.fitted(fit, learner)
+        return np.asarray(self.rates[fit] / self.curvature(fit, learner, b) * b)
 
     def curvature(self, fit: int, learner: int, b: Floats) -> float:
         """The mean curvature of the loss along the fit of a learner."""
-        y, f, s = self.responses[fit], self.f[fit], self.nuisance[fit]
-        h = self.family.curvature(y, f, s) if self.is_scaled else None
+        if not self.is_scaled:
+            return 1.0
+        y = self.arranged if self.y.ndim == 1 else self.arranged[fit]
+        f, s, w = self.f[fit], self.nuisance[fit], self.weights[fit]
+        h = self.family.weighted_curvature(y, f, s, w)
         if h is None:
             return 1.0
-        d = np.zeros(len(f))
-        self.products.add(learner, b, d)
-        return curvature_along(d, h, self.weights[fit])
+        d = self.products.multiply(learner, b)
+        return curvature_along(d, h, w)
 
     def advance(self, fit: int, learner: int, update: Floats, run: Run) -> None:
         """Add the update of a learner to the model of a fit."""
@@ -184,16 +198,17 @@ class Passes:
         """Write the risks and the adaptive parameters after some steps."""
         if step > 0 and self.family.adaptive:
             self.update_nuisance()
-        losses = self.family.loss(self.y, self.f, self.nuisance)
-        losses = np.broadcast_to(losses, self.f.shape)
-        self.made.risk[:, step] = weighted_sum(losses, self.problem.weights)[:, 0]
         assert self.made.nuisance is not None
-        self.made.nuisance[:, step] = self.nuisance[:, 0]
+        self.made.nuisance[:, step] = self.nuisance
+        risk, *held_out = self.family.risks(
+            self.arranged, self.f, self.nuisance, *self.weights_of_risks
+        )
+        self.made.risk[:, step] = risk[:, 0]
         if self.made.out_of_bag is not None:
-            self.made.out_of_bag[:, step] = weighted_sum(losses, self.out_of_bag)[:, 0]
+            self.made.out_of_bag[:, step] = held_out[0][:, 0]
 
-    def finish(self) -> None:
-        """Complete the path after the last step."""
+    def finish(self, made: Path) -> None:
+        """Complete the path of the steps that were made."""
 
 
 class Blocks(Passes):
@@ -201,7 +216,6 @@ class Blocks(Passes):
 
     def __init__(self, fits: Fits, made: Path) -> None:
         super().__init__(fits, made)
-        self.coef = np.zeros(self.products.ends[-1])
         self.blocks: dict[int, Floats] = {}
         self.decrements: list[float] = []
 
@@ -213,7 +227,6 @@ class Blocks(Passes):
         own = self.functions[learner]
         c, gram = self.c[fit, own], self.problem.gram[learner][fit]
         self.decrements.append(float(update @ (2 * c - gram @ update)))
-        self.coef[own] += update
         if learner not in self.blocks:
             w = self.weights[0]
             self.blocks[learner] = self.products.block(learner, w, run)
@@ -222,25 +235,26 @@ class Blocks(Passes):
     def record(self, step: int) -> None:
         """Nothing: `finish` computes the risks."""
 
-    def finish(self) -> None:
+    def finish(self, made: Path) -> None:
         """Compute all risks from the last risk and the decrement of each step.
 
         The sum runs backwards, from small to large numbers, so that no digits cancel.
         """
-        residual = self.y - self.f[0]
-        for j in self.blocks:
-            self.products.add(j, -self.coef[self.functions[j]], residual)
+        residual, (coef,) = self.y - self.f[0], made.coef(len(self.problem))
+        for j in np.unique(made.selected).tolist():
+            own = coef[j, : self.problem.rows[j].functions]
+            self.products.add(j, -own, residual)
         w = self.weights[0]
         last = residual @ (residual if w is None else w * residual)
-        risks = np.cumsum([last, *self.decrements[::-1]])
-        self.made.risk[0] = risks[::-1]
+        risks = np.cumsum([last, *self.decrements[: len(made)][::-1]])
+        made.risk[0] = risks[::-1]
 
 
 def curvature_along(d: Floats, h: Floats, w: Floats | None) -> float:
-    """The mean of the curvatures h with the weights ``w d^2``; 1 where it is 0."""
+    """The mean curvature with the weights ``w d^2``, of curvatures times w; 1 for 0."""
     squares = d * d
-    along = float(weighted_sum(h * squares, w))
-    return along / float(weighted_sum(squares, w)) if along > 0 else 1.0
+    along = float((h * squares).sum())
+    return along / float(weighted_sum(squares, w).sum()) if along > 0 else 1.0
 
 
 def fitted_in_cone(cone: Cone, fit: int, moments: Floats) -> Floats:
@@ -263,32 +277,35 @@ def fitted_in_cone(cone: Cone, fit: int, moments: Floats) -> Floats:
     return b if T is None else T @ b
 
 
-def boost(fits: Fits, steps: int, method: str = "stacked") -> Path:
+def boost(
+    fits: Fits,
+    steps: int,
+    method: str = "stacked",
+    watch: Watch = UNWATCHED,
+    passes: type[Passes] = Passes,
+) -> Path:
     """`boost_family` on the host."""
-    from tqdm import tqdm
-
     count, has_passes = fits.problem.fits, method == "stacked"
+    nuisances = fits.family.nuisances
     made = Path(
         fits.offset,
         np.zeros((count, steps), np.int32),
         np.zeros((count, steps, fits.problem.functions)),
         np.zeros((count, steps + 1)),
         method,
-        np.zeros((count, steps + 1)) if has_passes else None,
+        np.zeros((count, steps + 1, nuisances)) if has_passes else None,
         None if fits.out_of_bag is None else np.zeros((count, steps + 1)),
     )
     with one_blas_thread():
-        state = Passes(fits, made) if has_passes else Blocks(fits, made)
+        state = passes(fits, made) if has_passes else Blocks(fits, made)
     with workers(*state.products.work) as run:
-        state.record(0)
-        for step in tqdm(
-            range(steps),
-            desc="boosting",
-            delay=PROGRESS_DELAY,
-            disable=is_part() or None,
-            leave=False,
-        ):
-            state.step(step, run)
-            state.record(step + 1)
-        state.finish()
+
+        def make(piece: slice) -> None:
+            if piece.start > 0:
+                state.step(piece.start - 1, run)
+            state.record(piece.start)
+
+        done = watch.follow(steps, pieces(steps + 1, 1), make, made.total_risk)
+        made = made.until(done)
+        state.finish(made)
     return made

@@ -26,6 +26,7 @@ from .gram_kernel import (
 )
 from .path import Path
 from .problem import PreparedLearners
+from .watch import UNWATCHED, Watch
 
 STATIC_SHARED_MEMORY = 4 * 1024
 """Upper limit of the kernel's static shared memory, in bytes."""
@@ -34,8 +35,6 @@ WINDOW_BYTES = 48 * 1024
 more functions are summed window after window."""
 SUMS_OF_A_FIT = 18
 """Number of float64 for each row chunk and fit: ``RowSums::most``."""
-SEARCH_SIZE = 4
-"""Number of float64 in ``MedianSearch`` and ``ThetaSearch``."""
 
 BY_MATRIX, BY_DIAGONAL, BY_CUT = range(3)
 """``Kind`` in ``stacked_fits.cuh``."""
@@ -44,7 +43,7 @@ LEARNER_PLACE = StructType(
     "LearnerPlace",
     """
     long long begin_part, end_part, functions, column, kind, matrix, entries, sums;
-    long long chunks, shift, pitch, window, inequalities, cone;
+    long long chunks, partials, by_level, shift, pitch, window, inequalities, cone;
     """,
 )
 STACKED_FITS = StructType(
@@ -59,6 +58,7 @@ STACKED_FITS = StructType(
     const double* gram;
     const double* inverse;
     const double* cones;
+    const long long* by_level;
     const double* y;
     const double* weights;
     const double* held_out;
@@ -70,6 +70,10 @@ STACKED_FITS = StructType(
     double* scores;
     double* partial;
     double* searches;
+    double* candidates;
+    const int* allowed;
+    const long long* places;
+    double* risk_sets;
     int* selected;
     double* updates;
     double* risk;
@@ -80,7 +84,7 @@ STACKED_FITS = StructType(
     double parameter;
     int count, fits, columns, pair_count, systems, row_chunks;
     int begin, end, steps, functions;
-    int scaled;
+    int scaled, predictors, made, is_cyclic;
     """,
 )
 """See ``stacked_fits.cuh``, as for `LEARNER_PLACE`."""
@@ -225,8 +229,45 @@ def first_too_large(problem: PreparedLearners, device: Device) -> int | None:
     return next((j for j, size in enumerate(vectors_of(problem)) if size > free), None)
 
 
+class Levels(NamedTuple):
+    """The rows by level, of the factors with more levels than a window.
+
+    Attributes
+    ----------
+    places : (K,) array on the host
+        Where the list of each learner begins; -1 for a learner without a list.
+    lists : int64 array or None
+        As ``RowsByLevel``: the begins of the levels, then the rows in their order.
+    """
+
+    places: Numbers
+    lists: Array | None
+
+
+def levels_of(problem: PreparedLearners, sums: Sequence[Sums]) -> Levels:
+    """The lists of rows by level, on the device of the designs."""
+    places = np.full(len(problem), -1)
+    lists: list[Array] = []
+    size = 0
+    for j, (design, own) in enumerate(zip(problem.rows, sums, strict=True)):
+        if problem.is_diagonal(j) and design.functions > own.window:
+            lists.append(rows_by_level(design))
+            places[j] = size
+            size += lists[-1].size
+    return Levels(places, flatten_matrices(lists) if lists else None)
+
+
+def rows_by_level(design: Rows) -> Array:
+    """Where the rows of each level begin, and the rows in the order of the levels."""
+    (part,) = [part.stored() for part in design.parts]
+    xp = namespace(part.first)
+    order = xp.argsort(part.first, kind="stable").astype(np.int64)
+    begins = xp.searchsorted(part.first[order], xp.arange(design.functions + 1))
+    return xp.concatenate([begins.astype(np.int64), order])
+
+
 def places_of(
-    problem: PreparedLearners, sums: Sequence[Sums], chunks: Numbers
+    problem: PreparedLearners, sums: Sequence[Sums], chunks: Numbers, levels: Levels
 ) -> NDArray[Any]:
     """``LearnerPlace`` of each learner, (K,)."""
     types = [(name, np.int64) for name in LEARNER_PLACE.names]
@@ -240,8 +281,10 @@ def places_of(
     places["kind"] = [kind_of(problem, j) for j in range(len(problem))]
     entries = np.array([gram[0].size for gram in problem.gram], np.int64)
     places["matrix"], places["entries"] = begins_of(entries), entries
-    places["sums"] = begins_of(functions * chunks)
-    places["chunks"] = chunks
+    partials = np.where(levels.places < 0, chunks, 1)
+    places["sums"] = begins_of(functions * partials)
+    places["chunks"], places["partials"] = chunks, partials
+    places["by_level"] = levels.places
     for name in ("shift", "pitch", "window"):
         places[name] = [getattr(own, name) for own in sums]
     places["inequalities"] = inequalities
@@ -259,9 +302,9 @@ def pairs_of(chunks: Numbers) -> NDArray[np.int32]:
     return np.array(pairs, np.int32)
 
 
-def instance(dtype: Any, family: str) -> str:
+def instance(dtype: Any, family: str, kernel: str = "boost_stacked") -> str:
     """The name of a kernel with its template arguments."""
-    return f"boost_stacked<{CUDA_TYPES[np.dtype(dtype)]}, {family}, {THREADS}>"
+    return f"{kernel}<{CUDA_TYPES[np.dtype(dtype)]}, {family}, {THREADS}>"
 
 
 def inequalities_of(problem: PreparedLearners) -> Numbers:
@@ -293,16 +336,22 @@ def cones_of(problem: PreparedLearners) -> Array | None:
     return flatten_matrices(found) if found else None
 
 
+def search_size(nuisances: int) -> int:
+    """Number of float64 in a ``ThresholdSearch``; other searches are smaller."""
+    return 4 * nuisances + 9
+
+
 def doubles_of(array: Array | None) -> Array | None:
     """The array as the kernel reads it, or None."""
     return None if array is None else contiguous(array, np.float64)
 
 
-def boost(fits: Fits, steps: int, device: Device) -> Path:
-    """`boost_family` on a device, in a single launch unless it has a watchdog."""
+def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> Path:
+    """`boost_family` on a device: a launch, or several with a watchdog or a watch."""
     problem, y, cuda = fits.problem, fits.y, fits.family.cuda
-    xp = namespace(y)
+    xp, predictors = namespace(y), fits.family.predictors
     count, rows = problem.fits, len(problem.rows[0])
+    models = count // predictors
     designs = designs_of(problem.rows, problem.basis)
     free = free_shared_memory(device)
     sums = [
@@ -310,12 +359,15 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         for design in problem.rows
     ]
     needed = max(*vectors_of(problem), *(own.bytes for own in sums))
-    name = instance(designs.values.dtype, cuda.type)
+    loop = "boost_stacked" if predictors == 1 else "boost_coupled"
+    name = instance(designs.values.dtype, cuda.type, loop)
     (kernel,) = device.kernels("stacked", (name,), cuda.definitions)
     blocks, chunks = launch_shape(kernel, designs.row_bytes, rows, needed, count)
-    row_chunks = max(1, blocks // count)
-    places = places_of(problem, sums, chunks)
+    row_chunks = max(1, blocks // models)
+    levels = levels_of(problem, sums)
+    places = places_of(problem, sums, chunks, levels)
     pairs = pairs_of(chunks)
+    places_by_time = fits.family.order_rows(y)
     columns = int(places["functions"].sum())
 
     def doubles(*shape: int) -> Array:
@@ -330,7 +382,7 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         doubles(count, steps, problem.functions),
         doubles(count, steps + 1),
         "stacked",
-        doubles(count, steps + 1),
+        doubles(count, steps + 1, fits.family.nuisances),
         doubles(count, steps + 1),
     )
     values = {
@@ -343,17 +395,24 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         "gram": flatten_matrices(problem.gram),
         "inverse": flatten_matrices(problem.inverse),
         "cones": cones_of(problem),
+        "by_level": levels.lists,
         "y": contiguous(y, np.float64),
         "weights": doubles_of(problem.weights),
         "held_out": doubles_of(fits.out_of_bag),
         "rates": xp.asarray(fits.rates),
         "f": xp.zeros((count, rows)) + fits.start,
         "u": doubles(count, rows),
-        "sums": doubles(count * int((places["functions"] * places["chunks"]).sum())),
+        "sums": doubles(count * int((places["functions"] * places["partials"]).sum())),
         "coefficients": doubles(count, columns),
         "scores": doubles(count, len(places)),
         "partial": doubles(count, row_chunks, SUMS_OF_A_FIT),
-        "searches": doubles(count, SEARCH_SIZE),
+        "searches": doubles(count, search_size(fits.family.nuisances)),
+        "candidates": doubles(count),
+        "allowed": None
+        if fits.allowed is None
+        else xp.asarray(fits.allowed, dtype=np.int32),
+        "places": places_by_time,
+        "risk_sets": None if places_by_time is None else doubles(count, 3, rows),
         "selected": made.selected,
         "updates": made.updates,
         "risk": made.risk,
@@ -372,15 +431,26 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
         "steps": steps,
         "functions": problem.functions,
         "scaled": int(fits.units is not None),
+        "predictors": predictors,
+        "made": fits.made,
+        "is_cyclic": int(getattr(fits.family, "update", "joint") == "cyclic"),
     }
     bytes_read = count * rows * int(designs.row_bytes.sum())
-    for part, arrived in launches_of(device, steps + 1, bytes_read):
-        values |= {"arrived": arrived, "begin": part.start, "end": part.stop}
+    parts, counters = zip(
+        *launches_of(device, steps + 1, bytes_read, watch.piece), strict=True
+    )
+    counter = iter(counters)
+
+    def launch(part: slice) -> None:
+        state = {"arrived": next(counter), "begin": part.start, "end": part.stop}
         kernel(
             (blocks,),
             (THREADS,),
-            (STACKED_FITS(designs.values.dtype, **values),),
+            (STACKED_FITS(designs.values.dtype, **values, **state),),
             shared_mem=needed,
             cooperative=True,
         )
+
+    done = watch.follow(steps, parts, launch, made.total_risk)
+    made = made.until(done)
     return made if fits.out_of_bag is not None else replace(made, out_of_bag=None)

@@ -41,8 +41,8 @@ def sides_of(moments: Floats, weights: Floats) -> Sides:
     Examples
     --------
     >>> sides = sides_of(np.array([3.0, 1.0, -4.0]), np.array([1.0, 1.0, 2.0]))
-    >>> sides.reduction, sides.left[1], sides.right[1]
-    (array([12., 16.,  0.]), 2.0, -2.0)
+    >>> sides.reduction, sides.left, sides.right
+    (array([12., 16.,  0.]), array([3., 2., 0.]), array([-1., -2.,  0.]))
     """
     C, N = moments.cumsum(axis=-1), weights.cumsum(axis=-1)
     left = means(C, N, N[..., -1:])

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
+from .. import _inputs
+from .location import apply_weights, weighted_sum
+
+ROUNDING = 1e-13
+"""Relative rounding error of sums over many rows."""
 
 FAMILIES_IN_CUDA = '#include "families.cuh"'
 """The definitions of the families that have names."""
+
+COUPLED_IN_CUDA = '#include "distributions.cuh"'
+"""The definitions of the families with several predictors."""
+
+Update = Literal["joint", "noncyclic", "cyclic"]
+"""Which predictors a step updates; see `CoupledFamily`."""
 
 
 class CudaFamily(NamedTuple):
@@ -39,6 +50,11 @@ class Family(ABC):
     """As in ``BoostedGAM(family=name)``."""
 
     @property
+    def predictors(self) -> int:
+        """The number of additive predictors of a response."""
+        return 1
+
+    @property
     def parameter(self) -> float | None:
         """Tau, delta, shape or theta; 0 without a parameter, None if it is adaptive."""
         return 0.0
@@ -48,8 +64,25 @@ class Family(ABC):
         """Whether the parameter is found from the data at every step."""
         return self.parameter is None
 
+    @property
+    def nuisances(self) -> int:
+        """The number q of the numbers that an adaptive parameter consists of."""
+        return 1
+
+    @property
+    def has_one_loss(self) -> bool:
+        """Whether risks with different adaptive parameters can be compared."""
+        return True
+
+    def prepare(self, y: Any, X: Array) -> Array:
+        """The response of the rows of X, as a fit keeps it: (n,) of float64.
+
+        Rows can be taken from it. ValueError or TypeError for another form of y.
+        """
+        return _inputs.target(y, X)
+
     def check(self, y: Array) -> None:
-        """ValueError unless y is a response of this family."""
+        """ValueError unless this family can be fitted to y, (n,)."""
         return
 
     @abstractmethod
@@ -64,7 +97,10 @@ class Family(ABC):
         return self.offset(y - start, w)
 
     def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
-        """The family's parameter at f: a number, or (F, 1) for f of shape (F, n)."""
+        """The family's parameter at f: a number, or (F, 1) for f of shape (F, n).
+
+        Of q numbers if there are several: (q,), or (F, q).
+        """
         return np.float64(self.parameter)
 
     @abstractmethod
@@ -81,6 +117,10 @@ class Family(ABC):
         This is for losses that are least at ``f = y``.
         """
         return self.loss(y, y, s)
+
+    def parameter_at(self, y: Array, f: Array, w: Array | None, s: Array) -> Array:
+        """The parameter of the best constant f of a model with the parameter s."""
+        return s
 
     def curvature(self, y: Array, f: Array, s: Array) -> Array | None:
         """What scales the steps: the curvature of the loss; s is the parameter.
@@ -99,9 +139,63 @@ class Family(ABC):
         """
         return 1.0
 
+    def arrange(self, y: Array) -> Any:
+        """What `weighted_gradient` and `risks` read of y, which all their calls share.
+
+        Families whose rows depend on each other have these three methods of their own.
+        """
+        return y
+
+    def weighted_gradient(self, y: Any, f: Array, s: Array, w: Array | None) -> Array:
+        """The negative gradient times w, of all rows; y is arranged."""
+        u = self.gradient(y, f, s)
+        return u if w is None else apply_weights(u, w)
+
+    def weighted_curvature(
+        self, y: Any, f: Array, s: Array, w: Array | None
+    ) -> Array | None:
+        """The curvature times w, of all rows of f, (n,); y is arranged."""
+        h = self.curvature(y, f, s)
+        return h if h is None or w is None else apply_weights(h, w)
+
+    def risks(self, y: Any, f: Array, s: Array, *weights: Array | None) -> list[Array]:
+        """The sum of losses with each of the weights; y is arranged.
+
+        Each is of shape (F, 1) for f of shape (F, n).
+        """
+        losses = namespace(f).broadcast_to(self.loss(y, f, s), f.shape)
+        return [weighted_sum(losses, w) for w in weights]
+
     def response(self, f: Array) -> Array:
         """The predicted response: the mean, or the quantile or expectile."""
         return f
+
+    def mean(self, f: Array, s: Array) -> Array:
+        """The predicted response for the parameter s; by default `response`."""
+        return self.response(f)
+
+    def score(
+        self, y: Array, f: Array, s: Array, w: Array | None, start: Array | None
+    ) -> float:
+        """The share of the deviance that the predictor f explains.
+
+        See `BoostedGAM.score`; s is the parameter, and start the offset of the rows.
+        """
+
+        def deviance(at: Array, s: Array) -> float:
+            perfect = self.least_loss(y, s)
+            return float(weighted_sum(self.loss(y, at, s) - perfect, w))
+
+        if start is not None:
+            constant = start + self.offset_from(start, y, w)
+        else:
+            rounding = ROUNDING * float(abs(y).max())
+            if float(y.max() - y.min()) <= rounding:
+                return float(float(abs(y - self.response(f)).max()) <= rounding)
+            constant = namespace(y).full(y.shape, self.offset(y, w))
+        with np.errstate(over="ignore"):
+            total = deviance(constant, self.parameter_at(y, constant, w, s))
+            return 1 - deviance(f, s) / total if total > 0 else 0.0
 
     def check_risk(self, risk: Array) -> None:
         """ValueError if a risk of a path, (..., steps + 1), is not finite.
@@ -117,6 +211,10 @@ class Family(ABC):
                 f"response, or y if it is huge: the risk is infinite or NaN after "
                 f"iteration {step}"
             )
+
+    def order_rows(self, y: Array) -> Array | None:
+        """The int64 array ``places`` of the kernel; None if rows need no order."""
+        return None
 
     @property
     def cuda(self) -> CudaFamily:
@@ -157,3 +255,29 @@ class AdaptiveFamily(Family):
         found = super().cuda
         nuisance = self.nuisance_in_cuda if self.adaptive else "fixed"
         return found._replace(type=f"{found.type}<Nuisance::{nuisance}>")
+
+
+class CoupledFamily(Family):
+    """A family of P predictors, whose gradients depend on all of them.
+
+    The first axis of f and of the gradient is the predictor, (P, .., n); a loss has the
+    remaining axes. s is not used.
+    """
+
+    @abstractmethod
+    def offset(self, y: Array, w: Array | None) -> Any:
+        """The constants f with the least weighted loss of y: (P,) on the host."""
+
+    @abstractmethod
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        """The curvatures of the loss by each predictor, (P, .., n); not negative."""
+
+    update: Update
+    """The predictors that a step updates. "joint": all, by the same learner, which
+    reduces the sum of squares of all gradients most. "cyclic": one after the other.
+    "noncyclic": each predictor has a best learner, and the predictor whose update
+    reduces the risk most is updated."""
+
+    @property
+    def cuda(self) -> CudaFamily:
+        return super().cuda._replace(definitions=COUPLED_IN_CUDA)

@@ -9,18 +9,24 @@ import ast
 import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from .._families.survival import survival_times
 
 if TYPE_CHECKING:
     import patsy
 
 COMMON = ("cos", "exp", "expm1", "log", "log10", "log1p", "log2", "sin", "sqrt", "tan")
 
-FUNCTIONS: dict[str, Any] = {"np": np} | {name: getattr(np, name) for name in COMMON}
+FUNCTIONS: dict[str, Any] = {
+    "np": np,
+    "Surv": survival_times,
+    **{name: getattr(np, name) for name in COMMON},
+}
 """What an expression may use besides the caller's names, patsy's and Python's."""
 
 
@@ -86,9 +92,12 @@ class Expression:
                 f"{code} must use a column of the data; {_listed(columns)}"
             )
         found = {name: env.namespace[name] for name in others if name in env.namespace}
-        values, modules = _separate(found)
-        factor, state, passes = _factor(cls(code, values, modules, {}))
-        with _naming(code, columns):
+        return cls(code, *_separate(found), {}).learned_from(data)
+
+    def learned_from(self, data: Any) -> Expression:
+        """The same expression, whose stateful transforms learn from other data."""
+        factor, state, passes = _factor(self)
+        with _naming(self.code, column_names(data)):
             for number in range(passes):
                 factor.memorize_chunk(state, number, data)
                 factor.memorize_finish(state, number)
@@ -96,7 +105,7 @@ class Expression:
             name: dict(vars(transform))
             for name, transform in state["transforms"].items()
         }
-        return cls(code, values, modules, memory)
+        return replace(self, memory=memory)
 
     def evaluate(self, data: Any) -> Any:
         """The column, in the form that the expression returns.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add, mul
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,7 +38,7 @@ ALL_OTHERS = "."
 """In a formula, all columns that it does not mention otherwise."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Formula:
     """A formula that was read with some data, and applies to further data.
 
@@ -59,6 +60,20 @@ class Formula:
     terms: tuple[Term, ...]
     covariates: dict[str, Expression]
     offsets: tuple[Expression, ...]
+
+    def __repr__(self) -> str:
+        return f"Formula({self.text!r})"
+
+    def learned_from(self, data: Any) -> Formula:
+        """The same formula, whose transformations learn from other data."""
+        return replace(
+            self,
+            covariates={
+                name: expression.learned_from(data)
+                for name, expression in self.covariates.items()
+            },
+            offsets=tuple(offset.learned_from(data) for offset in self.offsets),
+        )
 
     def response(self, data: Any) -> Any:
         """The left side of the formula, one value per row."""
@@ -184,15 +199,28 @@ class Reader(ABC):
 
 @dataclass
 class LearnerReader(Reader):
-    """Reads learners such as ``bbs(x)``, and columns without a learner."""
+    """Reads learners such as ``bbs(x)``, and columns without a learner.
+
+    The options are the arguments of `bbs` for numeric columns without a learner;
+    ValueError if there are options, but no such column.
+    """
 
     baselearner: str = "bbs"
+    options: Mapping[str, Any] = MappingProxyType({})
+    has_defaults: bool = False
 
     def __post_init__(self) -> None:
         check_choice("baselearner", self.baselearner, BASE_LEARNERS)
 
     def terms_of(self, products: list[list[str]]) -> list[Term]:
-        return [self.product(codes) for codes in products]
+        made = [self.product(codes) for codes in products]
+        if made and self.options and not self.has_defaults:
+            raise ValueError(
+                "parameters of the default splines must be left out, because the "
+                "formula has no numeric column that becomes bbs, got "
+                f"{' + '.join(':'.join(codes) for codes in products)!r}"
+            )
+        return made
 
     def product(self, codes: list[str]) -> Term:
         """The learner of factors that are joined by colons."""
@@ -240,7 +268,10 @@ class LearnerReader(Reader):
         name = self.column(node)
         column = {name: _column(self.covariates[name], self.data)}
         is_factor = Frame.of(column).is_factor(name)
-        return LEARNERS["bols" if is_factor else self.baselearner](name)
+        if is_factor or self.baselearner != "bbs":
+            return LEARNERS["bols"](name)
+        self.has_defaults = True
+        return LEARNERS["bbs"](name, **self.options)
 
 
 @dataclass

@@ -14,7 +14,7 @@ from ..._device.kernels import current_device
 from ..._device.launch import pieces
 from .. import _inputs
 from .._boosting.path import Path
-from .._conventions import Estimator, check_integer
+from .._conventions import Estimator, check_choice, check_integer
 from .._terms.frame import Frame, Name
 from .._terms.rows import Rows
 from .._terms.term import Term
@@ -62,7 +62,8 @@ class FittedModel(Estimator):
         self.method_ = paths[0].method
         coef = [self._columns(path.coef(len(self.terms_))) for path in paths]
         self.coefficients_ = join(coef)
-        self.risk_ = join([path.risk for path in paths])
+        is_coupled = self.family_.predictors > 1
+        self.risk_ = paths[0].risk if is_coupled else join([p.risk for p in paths])
         self.selected_ = join([path.selected for path in paths])
         self.intercept_ = join([path.offset for path in paths])
 
@@ -95,6 +96,14 @@ class FittedModel(Estimator):
     def _intercepts(self) -> NDArray[np.float64]:
         return np.array([path.offset for path in self.paths_])
 
+    def _nuisance(self, iteration: int | None) -> list[Any]:
+        """The adaptive parameter of each fit after the iteration; 0 without it."""
+        step = self._iteration(iteration)
+        return [
+            0.0 if path.nuisance is None else path.nuisance[step]
+            for path in self.paths_
+        ]
+
     def _columns(self, coef: NDArray[np.float64]) -> NDArray[np.float64]:
         """The coefficients of the columns, from (K, k) coefficients of functions."""
         found = [
@@ -112,20 +121,26 @@ class FittedModel(Estimator):
 
     # ---- reading ---------------------------------------------------------------------
 
+    def _bind(self) -> list[Term]:
+        """The given learners, which know their covariates."""
+        return bind_learners(self.learners)
+
     def _frame(self, X: Any, device: str = "auto") -> Frame:
         """The columns of `X` that the learners read; all columns without learners."""
         _inputs.check_dense(X, "X")
-        if self.formula_ is not None:
-            X = self.formula_.columns(X)
+        X = self._columns_of(X)
         if self.learners is not None:
-            terms = bind_learners(self.learners)
-            read = [name for term in terms for name in term.columns]
+            read = [name for term in self._bind() for name in term.columns]
             return Frame.of(X, device, read)
         if has_own_columns(X):
             return Frame.of(X, device)
         array = _inputs.real_array(X, "X", missing=self.missing != "error")
         array = _inputs.to_device(_inputs.checked_matrix(array), device)
         return Frame(dict(zip(_inputs.column_labels(X), array.T, strict=True)))
+
+    def _columns_of(self, X: Any) -> Any:
+        """The columns that the formula computes from `X`; `X` without a formula."""
+        return X if self.formula_ is None else self.formula_.columns(X)
 
     def _covariates(self, X: Any) -> Frame:
         """The columns for a prediction, with the features of the fit."""
@@ -152,10 +167,13 @@ class FittedModel(Estimator):
         frame = self._covariates(X)
         coef = self._coefficients(iteration)
         with frame.current():
-            f = self._start(X, frame, offset)
-            for some, learner, design in self._designs(frame, coef):
-                for fit, own in enumerate(coef[:, learner]):
-                    f[fit, some] += multiply_rows(design, own)
+            return self._add_effects(self._start(X, frame, offset), frame, coef)
+
+    def _add_effects(self, f: Array, frame: Frame, coef: NDArray[np.float64]) -> Array:
+        """The predictors f, (F, n), to which the effects of all learners are added."""
+        for some, learner, design in self._designs(frame, coef):
+            for fit, own in enumerate(coef[:, learner]):
+                f[fit, some] += multiply_rows(design, own)
         return f
 
     def _designs(
@@ -196,7 +214,8 @@ class FittedModel(Estimator):
         Errors of `X` are raised at once.
         """
         frame = self._covariates(X)
-        learners = np.unique([path.selected for path in self.paths_]).tolist()
+        selected = np.array([path.selected for path in self.paths_])
+        learners = np.unique(selected[selected >= 0]).tolist()
         with frame.current():
             designs = {j: self._design(j, frame) for j in learners}
             f = self._start(X, frame, offset)
@@ -208,8 +227,9 @@ class FittedModel(Estimator):
             with current_device(f):
                 f = f.copy()
                 for fit, path in enumerate(self.paths_):
-                    design = designs[int(path.selected[step])]
-                    f[fit] += multiply_rows(design, path.updates[step])
+                    learner = int(path.selected[step])
+                    if learner >= 0:
+                        f[fit] += multiply_rows(designs[learner], path.updates[step])
             yield f
 
     def _design(self, learner: int, frame: Frame) -> Rows:
@@ -226,7 +246,24 @@ class FittedModel(Estimator):
         self._check_is_fitted()
         return [term.label for term in self.terms_]
 
-    def effects(self, X: Any, *, iteration: int | None = None, fit: int = 0) -> Array:
+    def _fit_names(self) -> list[str]:
+        """The names by which `effects` knows the predictors, besides their indices."""
+        return [str(label) for label in getattr(self, "classes_", [])]
+
+    def _fit_index(self, fit: int | str) -> int:
+        """The index of a predictor, given itself or by its name."""
+        names = self._fit_names()
+        if isinstance(fit, str):
+            check_choice("fit", fit, names)
+            return names.index(fit) if len(self.paths_) > 1 else 0
+        check_integer("fit", fit)
+        if not 0 <= fit < len(self.paths_):
+            raise IndexError(f"fit must be 0 to {len(self.paths_) - 1}, got {fit}")
+        return int(fit)
+
+    def effects(
+        self, X: Any, *, iteration: int | None = None, fit: int | str = 0
+    ) -> Array:
         """The effect of every learner on the additive predictor of each row.
 
         Their sum, the intercept and the offset are the additive predictor.
@@ -236,8 +273,8 @@ class FittedModel(Estimator):
         X : (n, n_features) array_like, data frame or mapping
         iteration : int, optional
             Use the model after this number of iterations, from 0 to ``n_iter_``.
-        fit : int, optional
-            The index of the class, for a classifier of several classes.
+        fit : int or str, optional
+            The class of several, or the parameter of a distribution: its index or name.
 
         Returns
         -------
@@ -255,7 +292,7 @@ class FittedModel(Estimator):
         True
         """
         frame = self._covariates(X)
-        coef = self._coefficients(iteration)[fit]
+        coef = self._coefficients(iteration)[self._fit_index(fit)]
         with frame.current():
             found = namespace(frame.like).zeros((frame.rows, len(coef)))
             for some, learner, design in self._designs(frame, coef[None]):
@@ -268,7 +305,7 @@ class FittedModel(Estimator):
         x: Any,
         *,
         iteration: int | None = None,
-        fit: int = 0,
+        fit: int | str = 0,
     ) -> Array:
         """The effect of a learner on the additive predictor, not centred.
 
@@ -283,8 +320,8 @@ class FittedModel(Estimator):
             a column for each, in the order of the learner.
         iteration : int, optional
             Use the model after this number of iterations, from 0 to ``n_iter_``.
-        fit : int, optional
-            The index of the class, for a classifier of several classes.
+        fit : int or str, optional
+            The class of several, or the parameter of a distribution: its index or name.
 
         Returns
         -------
@@ -311,7 +348,7 @@ class FittedModel(Estimator):
         """
         self._check_is_fitted()
         index = self._index_of(learner)
-        coef = self._coefficients(iteration)[fit, index]
+        coef = self._coefficients(iteration)[self._fit_index(fit), index]
         design = self._design_at(index, x)
         with current_device(design.like):
             return multiply_rows(design, coef)

@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._boosting.trend import FALL, late_share
 from .._plots.effects import Samples
 from .._plots.plot import Risks, plot
-from .._selection.importance import risk_reductions, selection_frequencies
+from .._selection.importance import (
+    risk_reductions,
+    risk_shares,
+    selection_frequencies,
+)
 from ..store import save
 from ..summary import Line, Summary
 from .fitted import FittedModel
@@ -29,11 +34,22 @@ class Insight(FittedModel):
     def _reductions(self) -> Floats:
         """The reduction of the risk by each learner, of all classes together."""
         self._check_is_fitted()
-        count, rows = len(self.terms_), self.n_rows_
-        total = np.zeros(count)
-        for path in self.paths_:
-            total += risk_reductions(path.selected, path.risk, count, rows)
-        return total
+        found = [self._reductions_of(fit) for fit in range(len(self.paths_))]
+        return np.asarray(np.sum(found, axis=0))
+
+    def _reductions_of(self, fit: int) -> Floats:
+        """The reduction of the risk by each learner, of a class or parameter."""
+        risk, paths = self.paths_[fit].risk, self.paths_
+        if self.family_.predictors > 1:
+            selected = np.array([path.selected for path in paths])
+            risk = risk_shares(selected, paths[0].risk)[fit]
+        return risk_reductions(
+            paths[fit].selected, risk, len(self.terms_), self.n_rows_
+        )
+
+    def _risk_of(self, fit: int) -> Floats:
+        """The risk of a class; the risk of the model if its predictors share it."""
+        return self.paths_[fit if self.family_.predictors == 1 else 0].risk
 
     def importance(self) -> dict[str, float]:
         """By how much each learner reduced the risk, for each row of the data.
@@ -96,8 +112,6 @@ class Insight(FittedModel):
         bbs(0)        4        2035     75.0%      0.5424   86.1%
         bols(1)                   0     25.0%     0.08753   13.9%
         """
-        reductions, frequencies = self._reductions(), self._frequencies()
-        total = float(reductions.sum())
         risk = np.sum([path.risk for path in self.paths_], axis=0) / self.n_rows_
         offsets = ", ".join(f"{path.offset:.4g}" for path in self.paths_)
         facts = {
@@ -107,7 +121,23 @@ class Insight(FittedModel):
             "offset": offsets,
             "risk per row": f"{risk[0]:.4g} to {risk[-1]:.4g}",
         }
-        lines = [
+        late = late_share(risk)
+        if late > FALL:
+            facts["still falling"] = (
+                f"{late:.1%} of the decrease in the last tenth of the iterations: "
+                "max_iter may be too small, see cv_stop"
+            )
+        lines = sorted(self._lines(), key=lambda line: -line.reduction)
+        return Summary(facts, tuple(lines))
+
+    def _lines(self) -> list[Line]:
+        """A line of the summary for each learner."""
+        return self._lines_of(self._reductions(), self._frequencies())
+
+    def _lines_of(self, reductions: Floats, frequencies: Floats) -> list[Line]:
+        """A line for each learner, from its reduction of the risk and its frequency."""
+        total = float(self._reductions().sum())
+        return [
             Line(
                 name,
                 None if term.lambda_ is not None else term.df,
@@ -118,8 +148,6 @@ class Insight(FittedModel):
             )
             for j, (name, term) in enumerate(zip(self.names_, self.terms_, strict=True))
         ]
-        lines.sort(key=lambda line: -line.reduction)
-        return Summary(facts, tuple(lines))
 
     def plot(
         self,
@@ -128,7 +156,7 @@ class Insight(FittedModel):
         cv: Risks | None = None,
         samples: Samples | None = None,
         level: float = 0.95,
-        fit: int = 0,
+        fit: int | str = 0,
     ) -> Any:
         """Draw the effects, the risk, and how much each learner reduced it.
 
@@ -143,8 +171,8 @@ class Insight(FittedModel):
             The result of `bootstrap_effects`; bounds of the effects are drawn.
         level : float, optional
             The share of the samples between the bounds.
-        fit : int, optional
-            The index of the class, for a classifier of several classes.
+        fit : int or str, optional
+            The class of several, or the parameter of a distribution: its index or name.
 
         Returns
         -------
@@ -162,7 +190,8 @@ class Insight(FittedModel):
             If matplotlib is not installed.
         """
         self._check_is_fitted()
-        return plot(self, learners, cv=cv, samples=samples, level=level, fit=fit)
+        index = self._fit_index(fit)
+        return plot(self, learners, cv=cv, samples=samples, level=level, fit=index)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a JSON file; see `gpusolve.gam.save`."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.arrays import Array, namespace, on_host
+from ..._device.arrays import namespace, on_host
 from ..._device.kernels import current
 from .. import _inputs
 from .._boosting.batch import Fits, Settings, Training, make_fits
@@ -15,12 +17,15 @@ from .._boosting.methods import Method
 from .._boosting.path import Path, join_paths
 from .._boosting.patience import fit_patiently
 from .._boosting.stacked import boost_family
+from .._boosting.trend import first_rise
+from .._boosting.watch import Watch
 from .._conventions import TakesMetadata
+from .._formula.formula import Formula
 from .._terms.blocks import columns_in_memory
-from .._terms.frame import Factor, Frame, Name
-from ..families import Family, FamilyName
+from .._terms.frame import Frame, Name, values_on_host
+from ..families import CoupledName, Family, FamilyName
 from .insight import Insight
-from .specification import bind_learners, default_terms
+from .specification import default_terms
 
 RUG = 200
 """The most rows of the training data that are kept for the rug in plots."""
@@ -36,7 +41,7 @@ class AdditiveModel(TakesMetadata, Insight):
         self,
         learners: Any = None,
         *,
-        family: FamilyName | Family | None = None,
+        family: FamilyName | CoupledName | Family | None = None,
         n_basis: int = 24,
         degree: int = 3,
         penalty: Literal["difference", "ridge", "cyclic", None] = "difference",
@@ -47,6 +52,8 @@ class AdditiveModel(TakesMetadata, Insight):
         step_rule: Literal["scaled", "mboost"] = "scaled",
         max_iter: int = 100,
         method: Method = "auto",
+        callback: Callable[[int, float], object] | None = None,
+        progress: bool | None = None,
         device: Literal["auto", "cpu", "cuda"] = "auto",
         outside: Literal["linear", "clamp", "error"] = "linear",
         missing: Literal["error", "zero"] = "error",
@@ -69,6 +76,8 @@ class AdditiveModel(TakesMetadata, Insight):
         self.step_rule = step_rule
         self.max_iter = max_iter
         self.method = method
+        self.callback = callback
+        self.progress = progress
         self.device = device
         self.outside = outside
         self.missing = missing
@@ -80,7 +89,12 @@ class AdditiveModel(TakesMetadata, Insight):
         self.warm_start = warm_start
 
     def _training(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Training:
-        """The checked data of a fit; `y` as it is given."""
+        """The checked data of a fit; `y` as it is given, or from the formula."""
+        vars(self).pop("formula_", None)  # of an earlier fit
+        if isinstance(self.learners, Formula):
+            self.formula_ = self.learners.learned_from(X)
+            y = self.formula_.response(X) if y is None else y
+            offset = self.formula_.offset(X) if offset is None else offset
         frame = self._frame(columns_in_memory(X), self.device)
         with frame.current():
             like = frame.like
@@ -104,18 +118,15 @@ class AdditiveModel(TakesMetadata, Insight):
             self.family_ = family
             self.lambda_ = on_host(fits.problem.lambda_[0])
             self.rug_ = rug_of(data.frame)
+        self._warn(path)
         self.n_rows_ = data.rows
         self._data = data, settings
         self._keep_paths(path.each())
-        self._set_names(X)
+        self._set_names(self._columns_of(X))
 
     def _settings(self, frame: Frame, family: Family) -> Settings:
         """The learners with their ranges and levels, and the parameters of the fit."""
-        terms = (
-            default_terms(self, frame)
-            if self.learners is None
-            else bind_learners(self.learners)
-        )
+        terms = default_terms(self, frame) if self.learners is None else self._bind()
         return Settings(
             tuple(term.learn(frame) for term in terms),
             family,
@@ -143,7 +154,28 @@ class AdditiveModel(TakesMetadata, Insight):
             self._check_warm(fits)
             before, steps = join_paths(self.paths_), self.n_iter_
         more = self.max_iter - steps
-        return fits, boost_family(fits, more, before=before, method=self.method)
+        watched = "stacked" if self.callback is not None else self.method
+        watch = Watch(self.callback, self.progress, keeps_steps=True)
+        return fits, boost_family(
+            fits, more, before=before, method=watched, watch=watch
+        )
+
+    def _warn(self, path: Path) -> None:
+        """Warn if the steps were too large, or too few."""
+        step = first_rise(path.risk)
+        if step is not None and self.family_.has_one_loss:
+            warnings.warn(
+                f"the risk of the training data rose at iteration {step}: "
+                f"learning_rate should be smaller than {self.learning_rate:g}",
+                stacklevel=4,
+            )
+        held_out = getattr(self, "validation_risk_", None)
+        if held_out is not None and held_out.argmin() == len(held_out) - 1 > 0:
+            warnings.warn(
+                "the risk of the rows held out was least after the last iteration: "
+                "max_iter should be larger",
+                stacklevel=4,
+            )
 
     def _check_warm(self, fits: Fits) -> None:
         """ValueError unless the last fit had these learners and offsets."""
@@ -182,12 +214,3 @@ def rug_of(frame: Frame) -> dict[Name, NDArray[Any]]:
     rows = np.linspace(0, frame.rows - 1, min(RUG, frame.rows)).astype(np.intp)
     some = frame.take(namespace(frame.like).asarray(rows))
     return {name: values_on_host(some[name]) for name in some.names}
-
-
-def values_on_host(column: Array | Factor) -> NDArray[Any]:
-    """The values of a column; the levels of a factor, None if they are missing."""
-    if isinstance(column, Factor):
-        levels = np.array([*column.levels, None], object)
-        return np.asarray(levels[on_host(column.codes)])
-    values: NDArray[Any] = on_host(column)
-    return values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,6 +14,7 @@ from .._boosting.batch import STEP_RULES
 from .._boosting.methods import METHODS
 from .._boosting.smoothing import check_df
 from .._conventions import check_choice, check_integer, check_number
+from .._formula.formula import Formula
 from .._terms.frame import Frame, Name
 from .._terms.spline import penalty_options
 from .._terms.term import MISSING_VALUES, UNKNOWN_LEVELS, Term
@@ -31,6 +33,9 @@ ALLOWED: dict[str, tuple[Any, ...]] = {
     "unknown": UNKNOWN_LEVELS,
 }
 """The values of parameters that have a few."""
+
+SPLINE = ("n_basis", "degree", "penalty", "penalty_order", "df")
+"""The parameters of the default splines."""
 
 LEAST = {"max_iter": 0, "n_iter_no_change": 1}
 """The least values of numbers of iterations."""
@@ -63,11 +68,56 @@ def check_parameters(model: Any) -> None:
             f"{model.validation_fraction}"
         )
     check_df(model.df, model.df_definition)
+    check_is_used(model)
+    check_callback(model)
     if model.early_stopping and model.warm_start:
         raise ValueError(
             "warm_start must be False with early_stopping, which finds the last "
             "iteration itself"
         )
+
+
+def check_callback(model: Any) -> None:
+    """TypeError or ValueError unless the callback can be called in this fit."""
+    if model.callback is None:
+        return
+    if not callable(model.callback):
+        raise TypeError(f"callback must be a function, got {model.callback!r}")
+    if model.early_stopping or model.method not in ("auto", "stacked"):
+        raise ValueError(
+            "callback must be None with early_stopping and with method 'gram' or "
+            f"'direct', got {model.callback!r}"
+        )
+
+
+def check_is_used(model: Any) -> None:
+    """ValueError for a parameter of the default splines next to given learners."""
+    if model.learners is None:
+        return
+    defaults = inspect.signature(type(model).__init__).parameters
+    for name in SPLINE:
+        if getattr(model, name) != defaults[name].default:
+            raise ValueError(
+                f"{name} must be left out if learners are given, such as "
+                f"bbs('x', df=3), got {getattr(model, name)!r}"
+            )
+
+
+def spline_options(
+    *,
+    n_basis: int | None = None,
+    degree: int = 3,
+    penalty: str | None = "difference",
+    penalty_order: int = 2,
+    df: float = 4,
+) -> dict[str, Any]:
+    """The arguments of `bbs` for parameters of `BoostedGAM`."""
+    check_choice("penalty", penalty, PENALTIES)
+    options = penalty_options(penalty, penalty_order, df)
+    if n_basis is not None:
+        check_degree(degree, n_basis)
+        options["knots"] = n_basis - 1 - (0 if options["cyclic"] else degree)
+    return options | {"degree": degree}
 
 
 def default_terms(model: Any, frame: Frame) -> list[Term]:
@@ -76,10 +126,7 @@ def default_terms(model: Any, frame: Frame) -> list[Term]:
     More levels than the degrees of freedom of a spline are penalised to these: boosting
     would else prefer factors of many levels.
     """
-    options = penalty_options(model.penalty, model.penalty_order, model.df)
-    options["degree"] = model.degree
-    degree = 0 if options["cyclic"] else model.degree
-    options["knots"] = model.n_basis - degree - 1
+    options = spline_options(**{name: getattr(model, name) for name in SPLINE})
 
     def learner_of(name: Name) -> Term:
         if not frame.is_factor(name):
@@ -104,6 +151,8 @@ def bind_learners(learners: Any) -> list[Term]:
     """
     if isinstance(learners, Term):
         return [learners]
+    if isinstance(learners, Formula):
+        return list(learners.terms)
     if isinstance(learners, str) or not isinstance(learners, Iterable):
         raise TypeError(
             "learners must be a dict, a sequence or a term such as bbs('x'), got "

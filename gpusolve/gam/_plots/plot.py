@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._boosting.path import Path
-from .._selection.importance import risk_reductions
 from .effects import Axis, Effect, HasEffects, Samples, effect_of
 
 COLUMNS = 4
@@ -43,9 +42,10 @@ class HasPaths(HasEffects, Protocol):
     """What a plot needs of a fitted model; see `BoostedGAM`."""
 
     paths_: list[Path]
-    n_rows_: int
 
     def _index_of(self, learner: int | str) -> int: ...
+    def _reductions_of(self, fit: int) -> Floats: ...
+    def _risk_of(self, fit: int) -> Floats: ...
 
 
 class Risks(Protocol):
@@ -243,10 +243,7 @@ def plot(
     fit: int = 0,
 ) -> Any:
     """The figure of a model; see `BoostedGAM.plot`."""
-    path = model.paths_[fit]
-    reductions = risk_reductions(
-        path.selected, path.risk, len(model.terms_), model.n_rows_
-    )
+    path, reductions = model.paths_[fit], model._reductions_of(fit)
     if learners is None:
         order = np.argsort(-reductions, kind="stable")
         chosen = [j for j in order.tolist() if j in path.selected][:MAX_EFFECTS]
@@ -258,7 +255,7 @@ def plot(
     draw_effects(figure, cells, effects, titles)
     others = bottom.subgridspec(1, 2 if cv is None else 3)
     below = [figure.add_subplot(cell) for cell in others]
-    draw_risk(below[0], path.risk)
+    draw_risk(below[0], model._risk_of(fit))
     if cv is not None:
         draw_folds(below[1], cv)
     draw_bars(below[-1], titles, reductions[chosen], "0.6", height=120)

@@ -273,6 +273,10 @@ def is_missing(value: object) -> bool:
 
 def are_present(array: NDArray[Any]) -> NDArray[np.bool_]:
     """Which values are not missing, (n,)."""
+    if array.dtype.kind != "O":
+        return (
+            ~np.isnan(array) if array.dtype.kind == "f" else np.ones(len(array), bool)
+        )
     return np.array([not is_missing(value) for value in array.tolist()], bool)
 
 
@@ -347,3 +351,12 @@ def move_columns(
         else moved(column)
         for name, column in columns.items()
     }
+
+
+def values_on_host(column: Array | Factor) -> NDArray[Any]:
+    """The values of a column; the levels of a factor, None if they are missing."""
+    if isinstance(column, Factor):
+        levels = np.array([*column.levels, None], object)
+        return np.asarray(levels[on_host(column.codes)])
+    values: NDArray[Any] = on_host(column)
+    return values

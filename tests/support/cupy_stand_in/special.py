@@ -19,3 +19,4 @@ def _elementwise(function: Callable[..., Any]) -> Any:
 
 digamma, gammaln = map(_elementwise, (scipy.special.digamma, scipy.special.gammaln))
 expit, zeta = map(_elementwise, (scipy.special.expit, scipy.special.zeta))
+erfcx, log_ndtr = map(_elementwise, (scipy.special.erfcx, scipy.special.log_ndtr))

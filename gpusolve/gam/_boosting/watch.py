@@ -1,0 +1,96 @@
+"""What happens between the steps of fits: a progress bar, a callback, an interrupt."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from ..._device.threads import is_part
+
+PROGRESS_DELAY = 2.0
+"""Seconds until a progress bar appears that was not asked for."""
+
+PIECE = 50
+"""Number of steps of a launch that is watched."""
+
+
+class Watch(NamedTuple):
+    """Who watches the steps.
+
+    Attributes
+    ----------
+    callback : callable or None
+        ``callback(iteration, risk)`` after the steps; a true result ends them.
+    progress : bool or None
+        Whether there is a bar; None for a bar on a terminal, after a while.
+    keeps_steps : bool
+        Whether an interrupt ends the steps with a warning, instead of an error.
+    first : int
+        Number of steps that were made before.
+    """
+
+    callback: Callable[[int, float], object] | None = None
+    progress: bool | None = None
+    keeps_steps: bool = False
+    first: int = 0
+
+    @property
+    def piece(self) -> int | None:
+        """The most steps of a launch on a device; None for any number."""
+        return PIECE if self.callback is not None or self.progress else None
+
+    def follow(
+        self,
+        steps: int,
+        pieces: Iterable[slice],
+        make: Callable[[slice], None],
+        risk: Callable[[int], float],
+    ) -> int:
+        """Make steps piece by piece, and return how many were made.
+
+        Parameters
+        ----------
+        steps : int
+            The number of steps, after step 0: the models before the first step.
+        pieces : iterable of slice
+            The steps of each piece, in order, from step 0.
+        make : callable
+            Makes the steps of a piece.
+        risk : callable
+            The risk after a step that was made.
+        """
+        from tqdm import tqdm
+
+        made = -1
+        hidden = is_part() or (None if self.progress is None else not self.progress)
+        delay = 0.0 if self.progress else PROGRESS_DELAY
+        with tqdm(
+            total=steps, desc="boosting", delay=delay, disable=hidden, leave=False
+        ) as bar:
+            try:
+                for piece in pieces:
+                    make(piece)
+                    bar.update(piece.stop - 1 - max(made, 0))
+                    made = piece.stop - 1
+                    if self._ends(made, risk):
+                        break
+            except KeyboardInterrupt:
+                if made < 0 or not self.keeps_steps:
+                    raise
+                warnings.warn(
+                    f"the fit was interrupted after iteration {self.first + made}; the "
+                    "model has the iterations until then",
+                    stacklevel=2,
+                )
+        return made
+
+    def _ends(self, made: int, risk: Callable[[int], float]) -> bool:
+        """Whether the callback ends the steps."""
+        if self.callback is None or made == 0:
+            return False
+        return bool(self.callback(self.first + made, risk(made)))
+
+
+UNWATCHED = Watch()
+"""No callback, and an interrupt is an error."""

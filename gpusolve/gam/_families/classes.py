@@ -1,0 +1,42 @@
+"""Families of classes: what `BoostedGAMClassifier` needs."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._device.arrays import Array, on_host
+from .family import Family
+
+
+class ClassFamily(Family):
+    """A family whose responses are classes."""
+
+    def for_classes(self, count: int) -> Self:
+        """The family for this number of classes; ValueError if it is for others."""
+        return self
+
+    def responses(self, codes: NDArray[np.intp], count: int) -> NDArray[np.float64]:
+        """The responses of rows of the classes 0, .., count - 1: (n,), or (F, n)."""
+        return codes.astype(np.float64)
+
+    @abstractmethod
+    def most_probable(self, f: Array, s: Array) -> NDArray[np.intp]:
+        """The predicted class of each row, on the host, from the predictors (F, n).
+
+        s is the parameter, of F fits if there are several.
+        """
+
+
+class ProbabilityFamily(ClassFamily):
+    """A family whose predictors determine the probabilities of the classes."""
+
+    @abstractmethod
+    def log_probabilities(self, f: Array, s: Array) -> Array:
+        """The logarithms of the probabilities, (n, K), as `most_probable`."""
+
+    def most_probable(self, f: Array, s: Array) -> NDArray[np.intp]:
+        return np.asarray(on_host(self.log_probabilities(f, s)).argmax(axis=1))

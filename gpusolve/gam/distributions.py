@@ -1,0 +1,552 @@
+"""Distributions whose parameters all have additive predictors.
+
+Boosting them is distributional regression, as in R's gamboostLSS: not only the mean but
+also the spread, the shape or the share of zeros depend on the covariates. The loss is
+the negative logarithm of the density, so that a risk is minus a log likelihood.
+
+Every function takes NumPy or CuPy arrays. f has a row for each parameter, (P, n). The
+same functions for a device are in ``distributions.cuh``.
+
+References
+----------
+Rigby & Stasinopoulos, "Generalized additive models for location, scale and shape"
+(2005); Mayr, Fenske, Hofner, Kneib & Schmid, "Generalized additive models for location,
+scale and shape for high dimensional data: a flexible approach based on boosting"
+(2012); Thomas, Mayr, Bischl, Schmid, Smith & Hofner, "Gradient boosting for
+distributional regression: faster tuning and improved variable selection via noncyclical
+updates" (2018).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._device.arrays import Array, namespace, on_host
+from . import families
+from ._conventions import check_choice
+from ._families.family import CoupledFamily, CudaFamily
+from ._families.gamma_function import (
+    HALF_LOG_TWO_PI,
+    log_minus_digamma,
+    special,
+    stirling_error,
+    trigamma_minus_inverse,
+)
+from ._families.location import weighted_mean, weighted_sum
+
+__all__ = [
+    "DISTRIBUTIONS",
+    "Beta",
+    "Distribution",
+    "Gamma",
+    "Gaussian",
+    "NegativeBinomial",
+    "StudentT",
+    "ZeroInflatedNegativeBinomial",
+    "ZeroInflatedPoisson",
+    "distribution_of",
+]
+
+Link = Literal["identity", "log", "logit"]
+DistributionUpdate = Literal["noncyclic", "cyclic"]
+
+SEARCH = 10.0
+"""How far from the first guess the best constant of a predictor may be."""
+
+LEAST_CURVATURE = 0.1
+"""The least curvature of parameters about which some data say nothing."""
+
+LEAST_SHARE = 1e-3
+"""The least first guess of a share, and of its distance from 1."""
+
+
+@dataclass(frozen=True)
+class Distribution(CoupledFamily):
+    """A distribution, each of whose parameters has an additive predictor.
+
+    Parameters
+    ----------
+    update : {"noncyclic", "cyclic"}, optional
+        The parameter that an iteration updates: the parameter whose best learner
+        reduces the risk most, or the parameters in turn.
+    """
+
+    update: DistributionUpdate = "noncyclic"
+
+    links: ClassVar[Mapping[str, Link]]
+    """The names of the parameters, and the functions of them that are additive."""
+
+    def __post_init__(self) -> None:
+        check_choice("update", self.update, get_args(DistributionUpdate))
+
+    @property
+    def predictors(self) -> int:
+        return len(self.links)
+
+    @property
+    def cuda(self) -> CudaFamily:
+        found = super().cuda
+        return found._replace(type=f"distributions::{found.type}")
+
+    def parameters(self, f: Array) -> dict[str, Array]:
+        """The parameters by name, from their predictors, (P, n)."""
+        return {
+            name: inverse_link(link, own)
+            for (name, link), own in zip(self.links.items(), f, strict=True)
+        }
+
+    def response(self, f: Array) -> Array:
+        """The mean, (n,)."""
+        return self.parameters(f)["mu"]
+
+    def offset(self, y: Array, w: Array | None) -> Any:
+        """The constants of maximum likelihood."""
+        from scipy.optimize import minimize
+
+        xp = namespace(y)
+        total = float(len(y) if w is None else w.sum())
+
+        def mean_loss(constants: NDArray[np.float64]) -> tuple[float, Any]:
+            f = xp.asarray(constants)[:, None]
+            with np.errstate(all="ignore"):
+                slopes = weighted_sum(self.gradient(y, f, None) + 0 * y, w)
+                loss = float(weighted_sum(self.loss(y, f, None), w))
+            return loss / total, -on_host(slopes).ravel() / total
+
+        guess = np.array(self.guess(y, w), np.float64)
+        bounds = [(value - SEARCH, value + SEARCH) for value in guess]
+        exact = {"ftol": 0.0, "gtol": 1e-9}
+        found = minimize(
+            mean_loss, guess, jac=True, method="L-BFGS-B", bounds=bounds, options=exact
+        )
+        return np.asarray(found.x)
+
+    @abstractmethod
+    def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
+        """Constant predictors near the best constants, from moments of y."""
+
+    @abstractmethod
+    def frozen(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
+        """The distribution in SciPy, with ``ppf`` and ``cdf``, on the host."""
+
+
+def inverse_link(link: Link, f: Array) -> Array:
+    """The parameter with this predictor."""
+    if link == "identity":
+        return f
+    with np.errstate(over="ignore"):
+        return namespace(f).exp(f) if link == "log" else special(f).expit(f)
+
+
+def moments(y: Array, w: Array | None) -> tuple[float, float]:
+    """The weighted mean, and the weighted variance, at least a rounding error."""
+    mean = float(weighted_mean(y, w))
+    variance = float(weighted_mean((y - mean) ** 2, w))
+    return mean, max(variance, np.finfo(float).eps * (mean**2 + 1))
+
+
+def stacked(*parts: Array) -> Array:
+    """Values of each predictor, (P, .., n)."""
+    xp = namespace(parts[0])
+    return xp.stack(xp.broadcast_arrays(*parts))
+
+
+def squared(gradient: Array) -> Array:
+    """The curvature whose mean is the information: the square of the gradient."""
+    return namespace(gradient).maximum(gradient * gradient, LEAST_CURVATURE)
+
+
+def log_of(value: float) -> float:
+    """The logarithm; of the least share for values that are not larger."""
+    return float(np.log(max(value, LEAST_SHARE)))
+
+
+# ---- real responses ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Gaussian(Distribution):
+    """The normal distribution with mean mu and standard deviation sigma."""
+
+    name = "gaussian"
+    links = {"mu": "identity", "sigma": "log"}  # noqa: RUF012
+
+    def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
+        mean, variance = moments(y, w)
+        return mean, 0.5 * float(np.log(variance))
+
+    def gradient(self, y: Array, f: Array, s: Array) -> Array:
+        xp, (mu, log_sigma) = namespace(f), f
+        scale = xp.exp(-log_sigma)
+        z = (y - mu) * scale
+        return stacked(z * scale, z * z - 1)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        xp, (mu, log_sigma) = namespace(f), f
+        scale = xp.exp(-log_sigma)
+        z = (y - mu) * scale
+        return stacked(scale * scale, z * z + 1)
+
+    def loss(self, y: Array, f: Array, s: Array) -> Array:
+        mu, log_sigma = f
+        z = (y - mu) * namespace(f).exp(-log_sigma)
+        return z * z / 2 + log_sigma + HALF_LOG_TWO_PI
+
+    def frozen(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
+        from scipy import stats
+
+        return stats.norm(parameters["mu"], parameters["sigma"])
+
+
+@dataclass(frozen=True)
+class StudentT(Distribution):
+    """Student's t distribution around mu, with the scale sigma and df.
+
+    The response is mu, which is the mean if df is above 1.
+    """
+
+    name = "student_t"
+    links = {"mu": "identity", "sigma": "log", "df": "log"}  # noqa: RUF012
+
+    def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
+        mean, variance = moments(y, w)
+        return mean, 0.5 * float(np.log(variance / 2)), float(np.log(4))
+
+    def gradient(self, y: Array, f: Array, s: Array) -> Array:
+        xp, (mu, log_sigma, log_df) = namespace(f), f
+        scale, df = xp.exp(-log_sigma), xp.exp(log_df)
+        z = (y - mu) * scale
+        pull = (df + 1) / (df + z * z)
+        of_gamma = log_minus_digamma(df / 2) - log_minus_digamma((df + 1) / 2)
+        parts = xp.log1p(1 / df) + of_gamma - 1 / df - xp.log1p(z * z / df)
+        slope = (df * parts + pull * z * z) / 2
+        return stacked(pull * z * scale, pull * z * z - 1, slope)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        xp, (mu, log_sigma, log_df) = namespace(f), f
+        scale, df = xp.exp(-log_sigma), xp.exp(log_df)
+        z = (y - mu) * scale
+        pull = (df + 1) / (df + z * z)
+        slope = self.gradient(y, f, s)[2]
+        return stacked(pull * scale * scale, pull * z * z + 1, squared(slope))
+
+    def loss(self, y: Array, f: Array, s: Array) -> Array:
+        xp, (mu, log_sigma, log_df) = namespace(f), f
+        df = xp.exp(log_df)
+        z = (y - mu) * xp.exp(-log_sigma)
+        of_gamma = stirling_error(df / 2) - stirling_error((df + 1) / 2)
+        constant = (1 - df * xp.log1p(1 / df)) / 2 + of_gamma + HALF_LOG_TWO_PI
+        return constant + log_sigma + (df + 1) / 2 * xp.log1p(z * z / df)
+
+    def frozen(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
+        from scipy import stats
+
+        return stats.t(parameters["df"], parameters["mu"], parameters["sigma"])
+
+
+# ---- positive responses, and shares --------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Gamma(Distribution):
+    """The gamma distribution with mean mu and variance ``mu^2 / shape``."""
+
+    name = "gamma"
+    links = {"mu": "log", "shape": "log"}  # noqa: RUF012
+
+    def check(self, y: Array) -> None:
+        families.Gamma().check(y)
+
+    def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
+        mean, variance = moments(y, w)
+        return float(np.log(mean)), float(np.log(mean**2 / variance))
+
+    def gradient(self, y: Array, f: Array, s: Array) -> Array:
+        xp, (log_mu, log_shape) = namespace(f), f
+        shape = xp.exp(log_shape)
+        of_mean = families.Gamma(1.0).gradient(y, log_mu, 1.0)  # exp(d) - 1
+        d = xp.log(y) - log_mu
+        slope = log_minus_digamma(shape) - (of_mean - d)
+        return stacked(shape * of_mean, shape * slope)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        log_mu, log_shape = f
+        shape = namespace(f).exp(log_shape)
+        of_mean = families.Gamma().curvature(y, log_mu, shape)
+        return stacked(of_mean, shape * shape * trigamma_minus_inverse(shape))
+
+    def loss(self, y: Array, f: Array, s: Array) -> Array:
+        xp, (log_mu, log_shape) = namespace(f), f
+        return families.Gamma().loss(y, log_mu, xp.exp(log_shape)) + xp.log(y)
+
+    def frozen(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
+        from scipy import stats
+
+        mu, shape = parameters["mu"], parameters["shape"]
+        return stats.gamma(shape, scale=mu / shape)
+
+
+@dataclass(frozen=True)
+class Beta(Distribution):
+    """The beta distribution with mean mu and variance ``mu (1 - mu) / (1 + phi)``."""
+
+    name = "beta"
+    links = {"mu": "logit", "phi": "log"}  # noqa: RUF012
+
+    def check(self, y: Array) -> None:
+        inside = (y > 0) & (y < 1)
+        if not bool(inside.all()):
+            raise ValueError(
+                "y of the beta family must be between 0 and 1, without them, got "
+                f"{float(y[~inside][0])}"
+            )
+
+    def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
+        mean, variance = moments(y, w)
+        return float(np.log(mean / (1 - mean))), log_of(
+            mean * (1 - mean) / variance - 1
+        )
+
+    def gradient(self, y: Array, f: Array, s: Array) -> Array:
+        xp, (logit_mu, log_phi) = namespace(f), f
+        expit, phi = special(f).expit, xp.exp(log_phi)
+        mu, rest = expit(logit_mu), expit(-logit_mu)
+        log_mu, log_rest = -xp.logaddexp(0, -logit_mu), -xp.logaddexp(0, logit_mu)
+        first = xp.log(y) - log_mu + log_minus_digamma(mu * phi)
+        second = xp.log1p(-y) - log_rest + log_minus_digamma(rest * phi)
+        of_mean = phi * mu * rest * (first - second)
+        of_phi = phi * (mu * first + rest * second - log_minus_digamma(phi))
+        return stacked(of_mean, of_phi)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        xp, (logit_mu, log_phi) = namespace(f), f
+        expit, phi = special(f).expit, xp.exp(log_phi)
+        mu, rest = expit(logit_mu), expit(-logit_mu)
+        first = trigamma_minus_inverse(mu * phi)
+        second = trigamma_minus_inverse(rest * phi)
+        both, product = mu * mu * first + rest * rest * second, phi * mu * rest
+        of_mean = product * product * (first + second) + product
+        return stacked(of_mean, phi * phi * (both - trigamma_minus_inverse(phi)))
+
+    def loss(self, y: Array, f: Array, s: Array) -> Array:
+        xp, (logit_mu, log_phi) = namespace(f), f
+        expit, phi = special(f).expit, xp.exp(log_phi)
+        a, b = phi * expit(logit_mu), phi * expit(-logit_mu)
+        log_mu, log_rest = -xp.logaddexp(0, -logit_mu), -xp.logaddexp(0, logit_mu)
+        log_y, log_not_y = xp.log(y), xp.log1p(-y)
+        distance = a * (log_mu - log_y) + b * (log_rest - log_not_y)
+        constant = HALF_LOG_TWO_PI - (log_phi + log_mu + log_rest) / 2
+        remainder = stirling_error(a) + stirling_error(b) - stirling_error(phi)
+        return distance + constant + remainder + log_y + log_not_y
+
+    def frozen(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
+        from scipy import stats
+
+        mu, phi = parameters["mu"], parameters["phi"]
+        return stats.beta(mu * phi, (1 - mu) * phi)
+
+
+# ---- counts --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NegativeBinomial(Distribution):
+    """The negative binomial distribution with variance ``mu + mu^2 / theta``."""
+
+    name = "negative_binomial"
+    links = {"mu": "log", "theta": "log"}  # noqa: RUF012
+
+    def check(self, y: Array) -> None:
+        families.NegativeBinomial().check(y)
+
+    def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
+        mean, variance = moments(y, w)
+        excess = max(variance - mean, LEAST_SHARE * mean)
+        return float(np.log(mean)), float(np.log(mean**2 / excess))
+
+    def gradient(self, y: Array, f: Array, s: Array) -> Array:
+        xp, (log_mu, log_theta) = namespace(f), f
+        expit, theta, z = special(f).expit, xp.exp(log_theta), log_mu - log_theta
+        of_mean = families.NegativeBinomial().gradient(y, log_mu, theta)
+        r = y / theta * expit(-z) - expit(z)  # (y - mu) / (theta + mu)
+        of_gamma = log_minus_digamma(theta) - log_minus_digamma(theta + y)
+        slope = xp.log1p(y / theta) - xp.logaddexp(0, z) - r + of_gamma
+        return stacked(of_mean, theta * slope)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        log_mu, log_theta = f
+        theta = namespace(f).exp(log_theta)
+        of_mean = families.NegativeBinomial().curvature(y, log_mu, theta)
+        return stacked(of_mean, squared(self.gradient(y, f, s)[1]))
+
+    def loss(self, y: Array, f: Array, s: Array) -> Array:
+        log_mu, log_theta = f
+        theta = namespace(f).exp(log_theta)
+        return families.NegativeBinomial().loss(y, log_mu, theta)
+
+    def frozen(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
+        from scipy import stats
+
+        mu, theta = parameters["mu"], parameters["theta"]
+        return stats.nbinom(theta, theta / (theta + mu))
+
+
+class _ZeroInflated(Distribution):
+    """A distribution of counts, with further zeros: their share is `zero`.
+
+    The last predictor is the logit of this share, the others are the predictors of the
+    counts.
+    """
+
+    def check(self, y: Array) -> None:
+        families.Poisson().check(y)
+
+    @abstractmethod
+    def counts(self, y: Array, f: Array) -> tuple[Array, Array]:
+        """The loss and the gradient of the counts, (.., n) and (P - 1, .., n)."""
+
+    @abstractmethod
+    def curvature_of_counts(self, y: Array, f: Array) -> Array:
+        """The curvature of the counts, (P - 1, .., n)."""
+
+    @abstractmethod
+    def frozen_counts(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
+        """The distribution of the counts in SciPy."""
+
+    def gradient(self, y: Array, f: Array, s: Array) -> Array:
+        xp, expit, logit = namespace(f), special(f).expit, f[-1]
+        loss, of_counts = self.counts(y, f[:-1])
+        is_extra = xp.where(y == 0, expit(logit + loss), 0)  # P(not a count | y)
+        is_count = xp.where(y == 0, expit(-logit - loss), 1)
+        of_share = is_extra - expit(logit)
+        return stacked(*(is_count * own for own in of_counts), of_share)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        xp, expit, logit = namespace(f), special(f).expit, f[-1]
+        loss, _ = self.counts(y, f[:-1])
+        is_count = xp.where(y == 0, expit(-logit - loss), 1)
+        of_counts = self.curvature_of_counts(y, f[:-1])
+        of_share = expit(logit) * expit(-logit)
+        return stacked(*(is_count * own for own in of_counts), of_share)
+
+    def loss(self, y: Array, f: Array, s: Array) -> Array:
+        xp, logit = namespace(f), f[-1]
+        loss, _ = self.counts(y, f[:-1])
+        own = xp.where(y == 0, -xp.logaddexp(logit, -loss), loss)
+        return own + xp.logaddexp(0, logit)
+
+    def response(self, f: Array) -> Array:
+        found = self.parameters(f)
+        return (1 - found["zero"]) * found["mu"]
+
+    def frozen(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
+        return WithZeros(self.frozen_counts(parameters), parameters["zero"])
+
+
+@dataclass(frozen=True)
+class WithZeros:
+    """Counts of a distribution in SciPy, with a share of further zeros."""
+
+    counts: Any
+    zero: NDArray[np.float64]
+
+    def cdf(self, y: Any) -> NDArray[np.float64]:
+        """The probability of at most y."""
+        share = self.zero + (1 - self.zero) * self.counts.cdf(y)
+        return np.where(np.asarray(y) < 0, 0.0, share)
+
+    def ppf(self, q: Any) -> NDArray[np.float64]:
+        """The least count whose probability, with all below, is at least q."""
+        rest = np.clip((q - self.zero) / (1 - self.zero), 0, 1)
+        return np.asarray(np.maximum(self.counts.ppf(rest), 0))
+
+
+@dataclass(frozen=True)
+class ZeroInflatedPoisson(_ZeroInflated):
+    """Poisson counts of mean mu, with a share `zero` of further zeros."""
+
+    name = "zero_inflated_poisson"
+    links = {"mu": "log", "zero": "logit"}  # noqa: RUF012
+
+    def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
+        mean, variance = moments(y, w)
+        share = np.clip((variance - mean) / (variance - mean + mean**2), 0.05, 0.95)
+        return float(np.log(mean / (1 - share))), float(np.log(share / (1 - share)))
+
+    def counts(self, y: Array, f: Array) -> tuple[Array, Array]:
+        family = families.Poisson()
+        return family.loss(y, f[0], None), family.gradient(y, f[0], None)[None]
+
+    def curvature_of_counts(self, y: Array, f: Array) -> Array:
+        return families.Poisson().curvature(y, f[0], None)[None]
+
+    def frozen_counts(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
+        from scipy import stats
+
+        return stats.poisson(parameters["mu"])
+
+
+@dataclass(frozen=True)
+class ZeroInflatedNegativeBinomial(_ZeroInflated):
+    """Negative binomial counts, with a share `zero` of further zeros.
+
+    The counts have the mean mu and the variance ``mu + mu^2 / theta``.
+    """
+
+    name = "zero_inflated_negative_binomial"
+    links = {"mu": "log", "theta": "log", "zero": "logit"}  # noqa: RUF012
+
+    def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
+        log_mu, logit = ZeroInflatedPoisson().guess(y, w)
+        return log_mu, 0.0, logit
+
+    def counts(self, y: Array, f: Array) -> tuple[Array, Array]:
+        family = NegativeBinomial()
+        return family.loss(y, f, None), family.gradient(y, f, None)
+
+    def curvature_of_counts(self, y: Array, f: Array) -> Array:
+        return NegativeBinomial().curvature(y, f, None)
+
+    def frozen_counts(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
+        return NegativeBinomial().frozen(parameters)
+
+
+# ---- by name -------------------------------------------------------------------------
+
+DISTRIBUTIONS: Mapping[str, type[Distribution]] = {
+    distribution.name: distribution
+    for distribution in (
+        Gaussian, StudentT, Gamma, Beta, NegativeBinomial, ZeroInflatedPoisson,
+        ZeroInflatedNegativeBinomial,
+    )
+}  # fmt: skip
+"""The distributions that have names."""
+
+
+def distribution_of(family: Any) -> Distribution:
+    """The distribution of a name; a distribution as it is.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name.
+    TypeError
+        For something else.
+
+    Examples
+    --------
+    >>> distribution_of("gamma")
+    Gamma(update='noncyclic')
+    """
+    if isinstance(family, Distribution):
+        return family
+    if not isinstance(family, str):
+        raise TypeError(f"family must be a name or a Distribution, got {family!r}")
+    check_choice("family", family, list(DISTRIBUTIONS))
+    return DISTRIBUTIONS[family]()

@@ -1,0 +1,435 @@
+"""Survival families against R's package survival, and sums over all pairs of rows."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from itertools import product
+from pathlib import Path as File
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from survival_data import trial
+from together import together
+
+from gpusolve import _emulator
+from gpusolve._device.kernels import EmulatedDevice
+from gpusolve.gam import (
+    BoostedGAM,
+    bbs,
+    bols,
+    bootstrap_effects,
+    concordance,
+    cv_stop,
+    gamboost,
+    load,
+    save,
+    stability_selection,
+    survival_times,
+)
+from gpusolve.gam._boosting import stacked_cpu, stacked_kernel
+from gpusolve.gam._boosting.batch import Fits
+from gpusolve.gam._boosting.path import AXES
+from gpusolve.gam._boosting.problem import PreparedLearners, prepare
+from gpusolve.gam._terms.frame import Frame
+from gpusolve.gam.families import (
+    CoxPH,
+    Family,
+    LogLogistic,
+    LogNormal,
+    Weibull,
+)
+
+Floats = NDArray[np.float64]
+
+TRIAL = trial()
+X = np.stack([TRIAL["x"], TRIAL["z"]], axis=1)
+Y = survival_times(TRIAL["time"], TRIAL["event"])
+SIGNED = np.where(TRIAL["event"] == 1, TRIAL["time"], -TRIAL["time"])
+W = TRIAL["weight"]
+BY_R = json.loads((File(__file__).parents[1] / "data/survival_by_r.json").read_text())
+
+FAILURES = {
+    "weibull": Weibull(),
+    "loglogistic": LogLogistic(),
+    "lognormal": LogNormal(),
+}
+
+
+def linear_model(family: Family, intercept: bool) -> BoostedGAM:
+    """A model that converges to maximum likelihood."""
+    learner = bols(0, 1, intercept=intercept)
+    model = BoostedGAM(learner, family=family, learning_rate=0.5, max_iter=600)
+    return model.fit(X, Y, W)
+
+
+# ---- against R -----------------------------------------------------------------------
+
+
+def test_cox_converges_to_coxph() -> None:
+    model = linear_model(CoxPH(), intercept=False)
+    np.testing.assert_allclose(model.coefficients_[0], BY_R["coxph"], rtol=1e-9)
+    null, full = BY_R["coxph_loglik"]
+    assert model.risk_[0] == pytest.approx(
+        -null[0] if isinstance(null, list) else -null
+    )
+    assert model.risk_[-1] == pytest.approx(-full, rel=1e-12)
+    assert model.score(X, Y) == pytest.approx(BY_R["concordance"][0], rel=1e-12)
+    times = BY_R["basehaz_time"]
+    hazard = model.cumulative_hazard(np.zeros((1, 2)), times)[0]
+    np.testing.assert_allclose(hazard, BY_R["basehaz"], rtol=1e-8)
+    np.testing.assert_allclose(
+        model.survival_function(X[:2], times),
+        np.exp(-np.exp(model.predict(X[:2], kind="link"))[:, None] * hazard),
+        rtol=1e-12,
+    )
+
+
+def test_cox_gradient_is_the_martingale_residual() -> None:
+    family, f = CoxPH(), TRIAL["x"][None]
+    rows = family.arrange(SIGNED)
+    u = family.weighted_gradient(rows, f, 0.0, W)[0] / W
+    np.testing.assert_allclose(u, BY_R["cox_residuals_at_x"], atol=1e-13)
+    (risk,) = family.risks(rows, f, 0.0, W)
+    assert risk[0, 0] == pytest.approx(-BY_R["cox_loglik_at_x"][0], rel=1e-13)
+
+
+@together("name", list(FAILURES))
+def test_accelerated_failure_converges_to_survreg(name: str) -> None:
+    model = linear_model(FAILURES[name], intercept=True)
+    constant, *slopes = model.coefficients_[0]
+    found = [model.intercept_ + constant, *slopes, model.baseline_]
+    np.testing.assert_allclose(found, BY_R[name], rtol=1e-6)
+    jacobian = W @ (TRIAL["event"] * np.log(TRIAL["time"]))  # R's density is of t
+    null, full = BY_R[f"{name}_loglik"]
+    assert model.risk_[0] == pytest.approx(-null - jacobian, rel=1e-9)
+    assert model.risk_[-1] == pytest.approx(-full - jacobian, rel=1e-12)
+    start = [model.intercept_, model.path_.nuisance[0]]
+    np.testing.assert_allclose(start, BY_R[f"{name}_null"], rtol=1e-7)
+    times = np.reshape(BY_R[f"{name}_quantiles"], (3, 3))
+    for row in range(3):
+        curve = model.survival_function(X[row : row + 1], times[row])[0]
+        np.testing.assert_allclose(curve, [0.9, 0.5, 0.1], rtol=1e-5)
+
+
+# ---- against sums over all pairs of rows ---------------------------------------------
+
+
+def cox_by_pairs(y: Floats, f: Floats, w: Floats) -> tuple[Floats, float]:
+    """The gradient of each row, and the risk, from their definitions."""
+    time, event = abs(y), y > 0
+    at_risk = time[None, :] >= time[:, None]
+    sums = at_risk @ (w * np.exp(f))
+    happens = event & (w > 0)
+    share = np.where(happens, w / np.where(happens, sums, 1), 0)
+    u = event - np.exp(f) * (at_risk.T @ share)
+    return u, float((w[happens] * (np.log(sums[happens]) - f[happens])).sum())
+
+
+def ties(rng: np.random.Generator, n: int) -> Floats:
+    """Signed times of which many are equal."""
+    return rng.integers(1, 2 + n // 4, n) * np.where(rng.random(n) < 0.6, 1.0, -1.0)
+
+
+@together("n", [1, 2, 7, 60])
+def test_cox_is_the_sum_over_pairs(n: int, rng: np.random.Generator) -> None:
+    y, f = ties(rng, n), rng.standard_normal((3, n))
+    w = rng.integers(0, 3, (3, n)) * rng.random((3, n))
+    family = CoxPH()
+    rows = family.arrange(y)
+    u = family.weighted_gradient(rows, f, 0.0, w)
+    risk, whole = family.risks(rows, f, 0.0, w, None)
+    for k in range(3):
+        expected, of_fit = cox_by_pairs(y, f[k], w[k])
+        np.testing.assert_allclose(u[k], w[k] * expected, atol=1e-13)
+        assert risk[k, 0] == pytest.approx(of_fit, rel=1e-13, abs=1e-13)
+        one, total = cox_by_pairs(y, f[k], np.ones(n))
+        np.testing.assert_allclose(family.gradient(y, f[k], 0.0), one, atol=1e-13)
+        assert whole[k, 0] == pytest.approx(total, rel=1e-13, abs=1e-13)
+        assert family.loss(y, f[k], 0.0).sum() == pytest.approx(total, abs=1e-12)
+
+
+def test_the_curvature_of_cox_bounds_its_information(rng: np.random.Generator) -> None:
+    """Half the events and half their expectations: twice the latter is the diagonal."""
+    y, f, w = ties(rng, 40), rng.standard_normal(40), rng.random(40)
+    expected, _ = cox_by_pairs(y, f, w)
+    hazard = (y > 0) - expected
+    found = CoxPH().weighted_curvature(CoxPH().arrange(y), f, 0.0, w)
+    np.testing.assert_allclose(found, w * ((y > 0) + hazard) / 2, atol=1e-13)
+
+
+def test_cox_does_not_overflow(rng: np.random.Generator) -> None:
+    y, f, family = ties(rng, 50), 300 * rng.standard_normal(50), CoxPH()
+    for what in (family.gradient, family.loss):
+        here = what(y, f, 0.0)
+        assert np.isfinite(here).all()
+        np.testing.assert_allclose(what(y, f + 1e4, 0.0), here, atol=1e-8)
+
+
+def test_the_path_is_that_of_a_loop_over_pairs() -> None:
+    """mboost's steps, with splines and a factor, and dense matrices."""
+    terms = [bbs("x", df=3), bbs("z"), bols("g")]
+    data = {"x": TRIAL["x"], "z": TRIAL["z"], "g": np.array(list("abc") * 40)}
+    model = BoostedGAM(terms, family="coxph", max_iter=40, step_rule="mboost").fit(
+        data, Y, W
+    )
+    problem = prepare(
+        tuple(model.terms_), Frame.of(data), W, df_definition="2S-SS", missing="error"
+    )
+    dense = [design.dense() for design in problem.rows]
+    inverses = [np.diag(H[0]) if H.ndim == 2 else H[0] for H in problem.inverse]
+    f, risk = np.zeros(len(W)), [cox_by_pairs(SIGNED, np.zeros(len(W)), W)[1]]
+    for step in range(40):
+        u, _ = cox_by_pairs(SIGNED, f, W)
+        fitted = [
+            D @ (H @ (D.T @ (W * u))) for D, H in zip(dense, inverses, strict=True)
+        ]
+        chosen = int(np.argmin([W @ (u - fit) ** 2 for fit in fitted]))
+        assert model.selected_[step] == chosen
+        f += 0.1 * fitted[chosen]
+        risk.append(cox_by_pairs(SIGNED, f, W)[1])
+    np.testing.assert_allclose(model.risk_, risk, rtol=1e-12)
+    assert len(set(model.selected_.tolist())) > 1
+
+
+def test_rows_left_out_have_risk_sets_of_their_own() -> None:
+    lines = [bols(0), bols(1)]
+    model = BoostedGAM(lines, family="coxph", max_iter=5).fit(X, Y, W)
+    inside = np.arange(len(W)) % 3 > 0
+    cv = cv_stop(model, [(np.flatnonzero(inside), np.flatnonzero(~inside))])
+    rest = BoostedGAM(lines, family="coxph", max_iter=5)
+    rest.fit(X[inside], Y[inside], W[inside])
+    f = rest.predict(X[~inside], kind="link")
+    _, risk = cox_by_pairs(SIGNED[~inside], f, W[~inside])
+    assert cv.risk[0, -1] == pytest.approx(risk / W[~inside].sum(), rel=1e-10)
+
+
+def concordance_by_pairs(time: Floats, event: Floats, risk: Floats) -> float:
+    points = pairs = 0.0
+    for i, j in product(range(len(time)), repeat=2):
+        is_later = time[j] > time[i] or (time[j] == time[i] and not event[j])
+        if event[i] and is_later and i != j:
+            pairs += 1
+            points += (risk[i] > risk[j]) + 0.5 * (risk[i] == risk[j])
+    return points / pairs if pairs else np.nan
+
+
+@together("n", [1, 2, 3, 8, 33, 70])
+@together("levels", [1, 2, 5, 1000])
+def test_concordance_counts_pairs(
+    n: int, levels: int, rng: np.random.Generator
+) -> None:
+    time, event = rng.integers(1, 2 + n // 2, n) * 1.0, rng.random(n) < 0.6
+    risk = rng.integers(0, levels, n) - 2.0
+    expected = concordance_by_pairs(time, event, risk)
+    assert concordance(time, event, risk) == pytest.approx(expected, nan_ok=True)
+
+
+def test_concordance_needs_equal_lengths() -> None:
+    with pytest.raises(ValueError, match=r"same shape .* \(2,\) and \(3,\)"):
+        concordance([1.0, 2.0], [1, 0], [1.0, 2.0, 3.0])
+
+
+# ---- the response --------------------------------------------------------------------
+
+
+def forms() -> dict[str, Any]:
+    time, event = TRIAL["time"], TRIAL["event"]
+    scikit_survival = np.empty(len(time), [("status", bool), ("days", float)])
+    scikit_survival["status"], scikit_survival["days"] = event, time
+    return {
+        "array": Y,
+        "structured": scikit_survival,
+        "frame": pd.DataFrame({"event": event.astype(int), "time": time}),
+        "mapping": {"died": event == 1, "time": time},
+    }
+
+
+@together("form", list(forms()))
+def test_a_response_has_several_forms(form: str) -> None:
+    found = CoxPH().prepare(forms()[form], X)
+    np.testing.assert_array_equal(found, SIGNED)
+
+
+def test_a_formula_has_surv() -> None:
+    model = gamboost("Surv(time, event) ~ bbs(x) + bbs(z)", TRIAL, family="coxph")
+    direct = BoostedGAM([bbs("x"), bbs("z")], family="coxph", step_rule="mboost")
+    direct.fit(TRIAL, Y)
+    np.testing.assert_array_equal(model.risk_, direct.risk_)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (Y[:, 0], "must have a time and an event for each row"),
+        (np.abs(Y) * [1, 2], "event must be 0 or 1"),
+        (Y * [0, 1], "time must be positive, got 0.0"),
+        (Y * [np.inf, 1], "time must be finite"),
+        (Y * [1, 0], "must have an event, got none"),
+        ({"a": Y[:, 0], "b": Y[:, 1]}, "must have the columns time and event, or one"),
+        ({"time": Y[:, 0]}, "must have the columns time and event, got"),
+        (Y[:5], r"time must have shape \(120,\)"),
+    ],
+)
+def test_an_invalid_response_is_an_error(y: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        BoostedGAM(family="coxph").fit(X, y)
+
+
+def test_all_are_events_by_default() -> None:
+    np.testing.assert_array_equal(survival_times([2.0, 1.0]), [[2, 1], [1, 1]])
+
+
+def test_a_fold_without_events_has_a_finite_offset() -> None:
+    y, w = np.array([2.0, -3.0, -1.0]), np.array([0.0, 1, 1])
+    for family in FAILURES.values():
+        assert 0 <= family.offset(y, w) <= np.log(3)
+        assert family.offset(np.array([2.0, 2.0]), None) == np.log(2)
+
+
+# ---- models --------------------------------------------------------------------------
+
+
+EVERY = {"coxph": CoxPH(), **FAILURES}
+
+
+@together("name", list(EVERY))
+def test_models_of_survival_times_work_with_the_rest(name: str) -> None:
+    family = EVERY[name]
+    model = BoostedGAM(family=family, max_iter=20, early_stopping=True, random_state=0)
+    assert len(model.fit(X, Y, W).validation_risk_) > 1
+    model = BoostedGAM(family=family, max_iter=20).fit(X, Y, W)
+    again = BoostedGAM(family=family, max_iter=8, warm_start=True).fit(X, Y, W)
+    again.set_params(max_iter=20).fit(X, Y, W)
+    np.testing.assert_allclose(again.risk_, model.risk_, rtol=1e-10)
+    assert np.isfinite(cv_stop(model, "kfold", n_folds=3, random_state=0).risk).all()
+    assert bootstrap_effects(model, 3, random_state=0).coef.shape[0] == 3
+    chosen = stability_selection(model, q=1, pfer=1, B=5, random_state=0)
+    assert chosen.probabilities.max() > 0
+    assert 0.6 < model.score(X, Y) < 1
+    assert model.score(X, Y, np.arange(120) < 60) == model.score(X[:60], Y[:60])
+
+
+def test_an_offset_vector_is_in_the_baseline() -> None:
+    offset = 0.5 * TRIAL["x"]
+    model = BoostedGAM(bols(1), family="coxph").fit(X, Y, offset=offset)
+    f = model.predict(X, kind="link", offset=offset)
+    rows = model.family_.arrange(SIGNED)
+    u = (
+        rows.event
+        - model.cumulative_hazard(X, abs(SIGNED), offset=offset).diagonal()[rows.rows]
+    )
+    expected, _ = cox_by_pairs(SIGNED, f, np.ones(len(f)))
+    np.testing.assert_allclose(u, expected[rows.rows], atol=1e-12)
+
+
+def test_only_survival_models_have_curves() -> None:
+    assert not hasattr(BoostedGAM(), "survival_function")
+    assert hasattr(BoostedGAM(family="weibull"), "survival_function")
+    with pytest.raises(AttributeError, match="no cumulative_hazard for its family"):
+        BoostedGAM(family="poisson").cumulative_hazard(X, [1.0])
+
+
+def test_curves_survive_files_and_earlier_iterations(tmp_path: File) -> None:
+    model = BoostedGAM(family="coxph", max_iter=30).fit(X, Y)
+    curves = model.survival_function(X, [0.0, 0.5, 1.0])
+    assert (curves[:, 0] == 1).all()
+    assert (np.diff(curves) < 0).all()
+    save(model, tmp_path / "model.json")
+    for copy in (load(tmp_path / "model.json"), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(copy.survival_function(X, [0, 0.5, 1]), curves)
+        with pytest.raises(ValueError, match="must have a baseline"):
+            copy.stop_at(10).survival_function(X, [1.0])
+    short = BoostedGAM(family="coxph", max_iter=10).fit(X, Y)
+    np.testing.assert_allclose(
+        model.stop_at(10).survival_function(X, [0.5]),
+        short.survival_function(X, [0.5]),
+        rtol=1e-12,
+    )
+
+
+def test_times_are_checked() -> None:
+    model = BoostedGAM(family="weibull", max_iter=2).fit(X, Y)
+    with pytest.raises(ValueError, match="times must not be negative, got -1"):
+        model.survival_function(X, [1.0, -1.0])
+    for times, shape in ((1.0, r"\(\)"), ([[1.0]], r"\(1, 1\)")):
+        with pytest.raises(ValueError, match=f"have shape .* got {shape}"):
+            model.survival_function(X, times)
+
+
+@together("family", ["coxph", "log_normal"])
+def test_plot_has_a_curve_for_each_row(family: str) -> None:
+    model = BoostedGAM(family=family, max_iter=5).fit(X, Y)
+    figure = model.plot_survival(X[:3], [0, 0.5, 1], labels=["a", "b", "c"])
+    lines = figure.axes[0].lines
+    assert [line.get_label() for line in lines] == ["a", "b", "c"]
+    np.testing.assert_array_equal(
+        lines[1].get_ydata(), model.survival_function(X[1:2], [0, 0.5, 1])[0]
+    )
+    assert (lines[0].get_drawstyle() == "steps-post") == (family == "coxph")
+    with pytest.raises(ValueError, match="labels must have 3 names, got 1"):
+        model.plot_survival(X[:3], [0, 1], labels=["a"])
+
+
+# ---- the kernel ----------------------------------------------------------------------
+
+
+def folds(rng: np.random.Generator, n: int) -> tuple[PreparedLearners, Floats, Floats]:
+    """Learners of three folds, their start, and the weights of the rows left out."""
+    frame = Frame.of({"x": rng.random(n), "z": rng.random(n)})
+    terms = tuple(term.learn(frame) for term in (bbs("x", knots=4), bols("z")))
+    weights = rng.integers(0, 3, (3, n)) * (0.5 + rng.random((3, n)))
+    problem = prepare(terms, frame, weights, df_definition="2S-SS", missing="error")
+    held_out = (weights == 0) * rng.random((3, n))
+    return problem, 0.3 * rng.standard_normal((3, n)), held_out
+
+
+def fits_of(family: Family, rng: np.random.Generator, n: int) -> Fits:
+    problem, start, held_out = folds(rng, n)
+    return Fits(problem, family, ties(rng, n), start, 0.3, held_out, units=np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "rule"),
+    [
+        ("coxph", 333, "mboost"),
+        ("coxph", 3000, "scaled"),
+        ("weibull", 100, "scaled"),
+        pytest.param("loglogistic", 100, "scaled", marks=pytest.mark.slow),
+        ("lognormal", 100, "scaled"),
+    ],
+)
+def test_the_kernel_makes_the_same_steps(
+    name: str, n: int, rule: str, rng: np.random.Generator
+) -> None:
+    fits = fits_of(EVERY[name], rng, n)
+    if rule == "mboost":
+        fits = fits._replace(units=None)
+    found = stacked_kernel.boost(fits, 4, EmulatedDevice())
+    expected = stacked_cpu.boost(fits, 4)
+    np.testing.assert_array_equal(found.selected, expected.selected)
+    for state in ("updates", "risk", "out_of_bag", "nuisance"):
+        one, other = getattr(found, state), getattr(expected, state)
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12, err_msg=state)
+
+
+def test_the_kernel_needs_no_weights(rng: np.random.Generator) -> None:
+    frame = Frame.of({"x": rng.random(50)})
+    terms = (bbs("x", knots=4).learn(frame),)
+    problem = prepare(terms, frame, None, df_definition="2S-SS", missing="error")
+    fits = Fits(problem, CoxPH(), ties(rng, 50), np.zeros((1, 1)))
+    found = stacked_kernel.boost(fits, 3, EmulatedDevice())
+    np.testing.assert_allclose(found.risk, stacked_cpu.boost(fits, 3).risk, rtol=1e-12)
+
+
+def test_risk_sets_have_no_race(rng: np.random.Generator) -> None:
+    fits, made = fits_of(CoxPH(), rng, 50), []
+    with _emulator.races():
+        for seed in (1, 2):
+            with _emulator.schedule("random", seed):
+                made.append(stacked_kernel.boost(fits, 1, EmulatedDevice()))
+    for name in AXES:
+        np.testing.assert_array_equal(*(getattr(path, name) for path in made))
