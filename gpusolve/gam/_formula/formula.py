@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add, mul
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -206,7 +205,7 @@ class LearnerReader(Reader):
     """
 
     baselearner: str = "bbs"
-    options: Mapping[str, Any] = MappingProxyType({})
+    options: Mapping[str, Any] = field(default_factory=dict)
     has_defaults: bool = False
 
     def __post_init__(self) -> None:
