@@ -25,7 +25,7 @@ from .distribution import BoostedDistribution
 from .estimator import BoostedGAM
 from .explanation import Explanation
 from .families import concordance, survival_times
-from .from_formula import gamboost
+from .from_formula import gamboost, glmboost
 from .learners import Learners, make_learners
 from .penalty import penalty_matrix
 from .simulation import Simulation, simulate
@@ -76,6 +76,7 @@ __all__ = [
     "distributions",
     "families",
     "gamboost",
+    "glmboost",
     "load",
     "make_learners",
     "penalty_matrix",

@@ -209,7 +209,9 @@ def plain_labels(labels: NDArray[Any]) -> NDArray[Any]:
 def number_of_features(X: Any) -> int:
     """The number of columns of a matrix, a data frame or a mapping."""
     names = column_names(X)
-    return int(as_array(X, "X").shape[1] if names is None else len(names))
+    if names is not None:
+        return len(names)
+    return int((X if hasattr(X, "shape") else as_array(X, "X")).shape[1])
 
 
 def check_dense(value: object, name: str) -> None:

@@ -208,10 +208,9 @@ def sizes_of(fits: Fits, models: Iterable[Floats], weights: Floats | None) -> Fl
 
 def rows_on_host(design: Rows) -> Rows:
     """The design in arrays on the host."""
-    parts = (
-        DesignPart(on_host(p.first), p.offsets, on_host(p.values)) for p in design.parts
-    )
-    return Rows(design.functions, tuple(parts))
+    parts = [part.stored() for part in design.parts]
+    there = (DesignPart(on_host(p.first), p.offsets, on_host(p.values)) for p in parts)
+    return Rows(design.functions, tuple(there))
 
 
 def curvature_of(family: Family) -> Callable[[Floats], Floats] | None:

@@ -172,6 +172,11 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     If `X` is float32, the designs are stored as float32, which halves the memory; all
     sums are in float64.
 
+    On a CPU, splines are computed from the covariates in every iteration. A fit needs
+    the columns as they are, 8 bytes for each number (4 for float32), and some vectors
+    of 8 bytes for each row; surfaces, splines on quantiles and splines with missing
+    values also their nonzero values.
+
     A scaled step is ``learning_rate / h`` times the fit d, where h is the mean of the
     curvatures of the loss, weighted by ``w d^2``: see `Family.curvature`. This is a
     step of Newton's method along d, but the curvature is not only that at f: it bounds
@@ -239,7 +244,9 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         ----------
         X : (n, n_features) array_like, data frame or mapping
             NumPy, CuPy, pandas, or any object that supports
-            ``__cuda_array_interface__`` or DLPack; in any memory layout.
+            ``__cuda_array_interface__`` or DLPack; in any memory layout. A
+            ``numpy.memmap``, a dask array or a dask data frame is read in blocks of
+            rows to columns in memory.
         y : (n,) array_like
             Optional for a model of `gamboost`, whose formula names it.
             Of a family of survival times: as of `survival_times`.

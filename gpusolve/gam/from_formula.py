@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from ._formula.formula import read_formula
+from ._formula.formula import Formula, LearnerReader, LineReader, read_formula
 from ._model.specification import SPLINE, spline_options
 from .classifier import BoostedGAMClassifier
 from .estimator import BoostedGAM
@@ -126,7 +126,96 @@ def gamboost(
     env = patsy.EvalEnvironment.capture(eval_env, reference=1)
     given = {name: parameters.pop(name) for name in SPLINE if name in parameters}
     options = spline_options(**given) if given else {}
-    read = read_formula(formula, data, env, baselearner, options)
+    reader = {"baselearner": baselearner, "options": options}
+    read = read_formula(formula, data, env, LearnerReader, **reader)
+    return fit_formula(read, data, family, sample_weight, parameters)
+
+
+@overload
+def glmboost(
+    formula: str, data: Any, *, family: Literal["binomial"] | Binomial, **options: Any
+) -> BoostedGAMClassifier: ...
+@overload
+def glmboost(
+    formula: str, data: Any, *, family: OtherName = "gaussian", **options: Any
+) -> BoostedGAM: ...
+@overload
+def glmboost(
+    formula: str, data: Any, *, family: Family, **options: Any
+) -> BoostedGAM | BoostedGAMClassifier: ...
+def glmboost(
+    formula: str,
+    data: Any,
+    *,
+    family: FamilyName | Family = "gaussian",
+    center: bool = True,
+    sample_weight: Any = None,
+    eval_env: int | EvalEnvironment = 0,
+    **parameters: Any,
+) -> BoostedGAM | BoostedGAMClassifier:
+    """Fit a boosted linear model that is given by a formula.
+
+    Each column of the model matrix is a learner of its own: ones, the numeric columns,
+    and an indicator of each level of a factor but the first. An iteration changes one
+    coefficient. This is mboost's function of the same name.
+
+    Parameters
+    ----------
+    formula : str
+        As ``"y ~ age + log(income) + sex + offset(log(t))"``: the response, and columns
+        as for `gamboost`, but no learners. ``"y ~ ."`` has all columns.
+    data : data frame or mapping of columns
+    family : str or Family, optional
+        As for `BoostedGAM`.
+    center : bool, optional
+        Whether the mean is subtracted from each numeric column.
+    sample_weight, eval_env, **parameters
+        As for `gamboost`.
+
+    Returns
+    -------
+    BoostedGAM or BoostedGAMClassifier
+        As of `gamboost`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the formula is not valid, or the data or a parameter do not fit.
+
+    Notes
+    -----
+    For squared errors, an iteration costs as many operations as there are columns: the
+    products of the columns with the gradient are updated (``method="gram"``).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import glmboost
+    >>> rng = np.random.default_rng(0)
+    >>> data = {f"x{j}": rng.standard_normal(200) for j in range(50)}
+    >>> data["y"] = 3 * data["x1"] - 2 * data["x7"]
+    >>> model = glmboost("y ~ .", data, max_iter=500)
+    >>> coef = model.coefficients_[:, 0]
+    >>> [model.names_[j] for j in np.flatnonzero(abs(coef) > 0.1)]
+    ['bols(center(x1), intercept=False)', 'bols(center(x7), intercept=False)']
+    >>> coef[[2, 8]].round(6)
+    array([ 3., -2.])
+    """
+    import patsy
+
+    env = patsy.EvalEnvironment.capture(eval_env, reference=1)
+    read = read_formula(formula, data, env, LineReader, center=center)
+    return fit_formula(read, data, family, sample_weight, parameters)
+
+
+def fit_formula(
+    read: Formula,
+    data: Any,
+    family: FamilyName | Family,
+    sample_weight: Any,
+    parameters: dict[str, Any],
+) -> BoostedGAM | BoostedGAMClassifier:
+    """The model of a formula that was read with the data."""
     is_binomial = family_of(family).name == "binomial"
     kind = BoostedGAMClassifier if is_binomial else BoostedGAM
     model = kind(read, family=family, **MBOOST | parameters)

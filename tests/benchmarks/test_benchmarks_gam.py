@@ -34,3 +34,10 @@ def test_other_libraries_fit_the_families(monkeypatch: pytest.MonkeyPatch) -> No
     losses = {(family, name): number(loss) for _, family, name, _, loss in table[1:]}
     assert len(losses) == 6
     assert all(0 < loss < 10 for loss in losses.values())
+
+
+def test_large_fits_have_finite_losses() -> None:
+    (table,) = tables(report("gam_large.py", "--quick", "--repeats", "1"))
+    ours = [cells for cells in table[1:] if cells[3].startswith("BoostedGAM")]
+    assert len(ours) == 4
+    assert all(0 < number(cells[-1]) < 10 for cells in ours)

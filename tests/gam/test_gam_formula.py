@@ -17,9 +17,16 @@ from patsy.state import stateful_transform
 from scipy import special
 from together import together
 
-from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, gamboost, load, save
+from gpusolve.gam import (
+    BoostedGAM,
+    BoostedGAMClassifier,
+    gamboost,
+    glmboost,
+    load,
+    save,
+)
 from gpusolve.gam._formula.expression import Expression
-from gpusolve.gam._formula.formula import Formula, read_formula
+from gpusolve.gam._formula.formula import Formula, LearnerReader, read_formula
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.store import from_plain, to_plain
 from gpusolve.gam.terms import bbs, bmono, bols, brandom, bspatial, buser
@@ -178,7 +185,7 @@ def test_a_column_that_new_data_lack() -> None:
 
 def read(text: str, source: Any = None, **names: Any) -> Formula:
     env = EvalEnvironment([names])
-    return read_formula(text, data() if source is None else source, env)
+    return read_formula(text, data() if source is None else source, env, LearnerReader)
 
 
 LEARNERS = {
@@ -224,7 +231,9 @@ def test_a_formula_is_its_learners(right: str) -> None:
 
 def test_names_come_from_the_caller_only_for_arguments() -> None:
     df, x = 3, np.zeros(N)
-    formula = read_formula("count ~ bbs(t, df=df)", data(), EvalEnvironment.capture(0))
+    formula = read_formula(
+        "count ~ bbs(t, df=df)", data(), EvalEnvironment.capture(0), LearnerReader
+    )
     assert formula.terms == (bbs("t", df=df),)
     np.testing.assert_array_equal(formula.columns(data())["t"], data()["t"])
     new = data() | {"x": x}
@@ -233,7 +242,9 @@ def test_names_come_from_the_caller_only_for_arguments() -> None:
 
 def test_a_string_is_a_factor_and_a_number_may_be_linear() -> None:
     env = EvalEnvironment([{}])
-    formula = read_formula("count ~ x + g", data(), env, baselearner="bols")
+    formula = read_formula(
+        "count ~ x + g", data(), env, LearnerReader, baselearner="bols"
+    )
     assert formula.terms == (bols("x"), bols("g"))
 
 
@@ -371,7 +382,7 @@ def test_arguments_that_are_no_formula() -> None:
             read("t ~ x", source)
     env = EvalEnvironment([{}])
     with pytest.raises(ValueError, match=r"baselearner must be one of .*got 'btree'"):
-        read_formula("t ~ x", data(), env, baselearner="btree")
+        read_formula("t ~ x", data(), env, LearnerReader, baselearner="btree")
 
 
 # ---- fits ----------------------------------------------------------------------------
@@ -515,3 +526,56 @@ def test_patsy_and_pandas_are_imported_with_the_first_formula() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert run.stdout.strip() == "set()"
+
+
+# ---- lines ---------------------------------------------------------------------------
+
+
+def componentwise_lines(
+    X: np.ndarray, y: np.ndarray, family: str, steps: int
+) -> tuple[list[int], np.ndarray]:
+    """Selected columns and coefficients, by the definition of mboost's glmboost."""
+    link = {"gaussian": lambda f: f, "poisson": np.exp}[family]
+    offset = y.mean() if family == "gaussian" else np.log(y.mean())
+    coef, selected = np.zeros(X.shape[1]), []
+    for _ in range(steps):
+        u = y - link(offset + X @ coef)
+        fits = [np.linalg.lstsq(x[:, None], u)[0][0] for x in X.T]
+        losses = [((u - x * b) ** 2).sum() for x, b in zip(X.T, fits, strict=True)]
+        j = int(np.argmin(losses))
+        selected.append(j)
+        coef[j] += 0.1 * fits[j]
+    return selected, coef
+
+
+@together("family", ["gaussian", "poisson"])
+@together("center", [True, False])
+def test_lines_are_those_of_the_definition(family: str, center: bool) -> None:
+    rng = np.random.default_rng(0)
+    x, z = rng.uniform(1, 2, 60), rng.standard_normal(60)
+    g = rng.choice(["a", "b", "c"], 60)
+    y = rng.poisson(np.exp(0.3 * x - 0.3 * z + 0.5 * (g == "c"))).astype(float)
+    data = {"x": x, "z": z, "g": g, "y": y}
+    model = glmboost(
+        "y ~ x + z + C(g)", data, family=family, center=center, max_iter=60
+    )
+    numeric = np.column_stack([x, z])
+    if center:
+        numeric = numeric - numeric.mean(axis=0)
+    X = np.column_stack([np.ones(60), numeric, g == "b", g == "c"])
+    selected, coef = componentwise_lines(X, y, family, 60)
+    np.testing.assert_array_equal(model.selected_, selected)
+    np.testing.assert_allclose(model.coefficients_[:, 0], coef, rtol=1e-9, atol=1e-12)
+    new = {"x": [1.5, 3.0], "z": [0.0, 1.0], "g": ["c", "a"]}
+    rows = np.array([[1, 1.5, 0, 0, 1], [1, 3.0, 1, 0, 0]])
+    if center:
+        rows[:, 1:3] -= x.mean(), z.mean()
+    expected = model.intercept_ + rows @ coef
+    found = model.predict(new, kind="link")
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_a_formula_of_lines_has_columns_only() -> None:
+    for wrong in ("t ~ bbs(x)", "t ~ x:g", "t ~ I(bols(x) + bols(g))"):
+        with pytest.raises(ValueError, match="must be a column, such as x"):
+            glmboost(wrong, data())

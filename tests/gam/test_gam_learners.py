@@ -20,7 +20,6 @@ from gpusolve.gam._boosting.smoothing import (
     solve_lambda,
 )
 from gpusolve.gam._terms.frame import Frame
-from gpusolve.gam._terms.rows import compact_part, cross_products
 from gpusolve.gam.basis import BSplines, CompactBasis
 from gpusolve.gam.boosting import boost
 from gpusolve.gam.learners import Learners, make_learners
@@ -79,7 +78,7 @@ def test_gram_and_inverse(
 
 @pytest.mark.parametrize("chunk_rows", [1, 10_000])
 @pytest.mark.parametrize(("degree", "dtype"), [(3, "float64"), (2, "float32")])
-def test_products_by_cell_equal_dense_products(
+def test_gram_matrices_equal_dense_products(
     X: np.ndarray,
     weights: np.ndarray,
     chunk_rows: int,
@@ -90,10 +89,6 @@ def test_products_by_cell_equal_dense_products(
     monkeypatch.setattr(threads, "CHUNK_ROWS", chunk_rows)
     basis = BSplines.spanning(X, 11, degree).evaluate(X, dtype=dtype)
     B = basis.dense(11).astype(np.float64)
-    part = compact_part(basis)
-    blocks = cross_products(part, part.some(2), weights, 11, 11)
-    expected = np.einsum("knp,n,nq->kpq", B, weights, B[2])
-    np.testing.assert_allclose(blocks, expected, atol=1e-12)
     learners = make_learners(basis, 11, weights=weights)
     expected = np.einsum("knp,n,knq->kpq", B, weights, B)
     np.testing.assert_allclose(learners.gram, expected, atol=1e-12)

@@ -175,7 +175,7 @@ def test_equidistant_knots_have_the_bits_of_the_uniform_basis(
     expected = BSplines.spanning(X, 21 + degree, degree).evaluate(X, dtype=dtype)
     frame = Frame.of({"x": x})
     rows = bbs("x", degree=degree).learn(frame).rows(frame, dtype=dtype)
-    (part,) = rows.parts
+    (part,) = [part.stored() for part in rows.parts]
     np.testing.assert_array_equal(on_host(part.first), on_host(expected.first[0]))
     np.testing.assert_array_equal(on_host(part.values), on_host(expected.values[0]))
     assert part.values.dtype == dtype
@@ -890,8 +890,8 @@ def test_values_are_of_the_dtype(data: dict[str, Any]) -> None:
     for term, *_ in TERMS:
         learned = learn(term, data)
         rows = learned.rows(Frame.of(data), dtype=np.float32)
-        assert all(part.values.dtype == np.float32 for part in rows.parts)
-        assert all(part.first.dtype == np.int32 for part in rows.parts)
+        assert all(part.stored().values.dtype == np.float32 for part in rows.parts)
+        assert all(part.stored().first.dtype == np.int32 for part in rows.parts)
         exact = learned.rows(Frame.of(data)).dense()
         scale = np.abs(exact).max()
         np.testing.assert_allclose(rows.dense(), exact, atol=1e-6 * scale)

@@ -14,7 +14,8 @@ from .._families.location import apply_weights, weighted_sum
 from . import stacked_cpu
 from .batch import Fits
 from .path import Path
-from .stacked_cpu import Floats, Passes, curvature_along
+from .products import Floats
+from .stacked_cpu import Passes, curvature_along
 from .watch import Watch
 
 
@@ -58,7 +59,7 @@ class CoupledPasses(Passes):
         h, w = self.bends[:, model], self.weights[fit]
         own = h if w is None else apply_weights(h, w), w
         if self.family.update != "joint":
-            d = self.problem.rows[learner].csr @ b
+            d = self.products.multiply(learner, b)
             return curvature_along(d, own[0][predictor], own[1])
         found = self.scales.get(model)
         if found is None:
@@ -69,8 +70,8 @@ class CoupledPasses(Passes):
 
     def fitted_rows(self, fits: range, learner: int) -> Floats:
         """The fits of a learner to the gradients of some predictors, (len(fits), n)."""
-        csr = self.problem.rows[learner].csr
-        return np.stack([csr @ self.fitted(fit, learner) for fit in fits])
+        multiply = self.products.multiply
+        return np.stack([multiply(learner, self.fitted(fit, learner)) for fit in fits])
 
     def losses(self, f: Floats) -> Floats:
         """The loss of each model and row, (M, n), at the predictors (P, M, n)."""
@@ -107,7 +108,7 @@ class CoupledPasses(Passes):
             candidate = f.copy()
             for model, j in enumerate(learners[:, p].tolist()):
                 update = self.update(model * self.predictors + p, j)
-                candidate[p, model] += self.problem.rows[j].csr @ update
+                candidate[p, model] += self.products.multiply(j, update)
             risks[:, p] = weighted_sum(self.losses(candidate), self.model_weights)[:, 0]
         return np.where(np.isnan(risks), np.inf, risks)
 

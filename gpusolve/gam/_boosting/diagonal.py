@@ -16,7 +16,7 @@ from .smoothing import diagonal_smoothing_parameters
 
 def diagonal_gram(design: Rows, weights: Array | None) -> Array:
     """The diagonals of ``X'WX``, (F, k), for the diagonals of W, (F, n), or None."""
-    xp = namespace(design.parts[0].values)
+    xp = namespace(design.like)
     each = [None] if weights is None else weights
     gram = xp.zeros((len(each), design.functions))
     for first, offset, values in design.columns():

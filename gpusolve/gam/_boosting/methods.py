@@ -92,5 +92,5 @@ def passes_of_a_block(problem: PreparedLearners) -> float:
     rows. With four cores, k = 32 and degree 3, the measured cost of a block was 3.5
     passes of 1e5 rows, and 10 passes of 1e3 rows.
     """
-    rows, width = problem.rows[0].parts[0].values.shape
+    rows, width = len(problem.rows[0]), problem.rows[0].width
     return float(width + ENTRY_COST * problem.functions**2 / (rows * width))

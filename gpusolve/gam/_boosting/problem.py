@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..._device.arrays import Array, namespace
 from ..._device.kernels import device_of
 from ..._device.threads import one_blas_thread, workers
 from .._terms.frame import Frame
-from .._terms.rows import Rows, compact_part, compact_rows, cross_products
+from .._terms.rows import Rows, compact_rows
 from .._terms.spline import equal_bases
 from .._terms.term import Reading
 from ..basis import CompactBasis
@@ -20,6 +21,7 @@ from ..penalty import Matrix
 from ..terms import Term
 from . import gram_kernel
 from .diagonal import DiagonalGroup, diagonal_gram
+from .products import Products, products_of
 from .smoothing import inverses, ranks, smoothing_parameters
 
 
@@ -70,7 +72,8 @@ class PreparedLearners:
         The learners that are fitted by the best cut of their functions, which are bins.
         Their inverse is not read.
     basis : CompactBasis or None
-        The design matrices in an array if they are equal bases; None for others.
+        The design matrices in an array if they are equal bases on a device, or were
+        given as an array; None for others.
     """
 
     terms: tuple[Term, ...]
@@ -98,8 +101,22 @@ class PreparedLearners:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether it is a single fit of equal bases without constraints."""
-        return self.basis is not None and self.fits == 1 and not any(self.cones)
+        """Whether it is a single fit of equal bases, or columns, without constraints.
+
+        Their products can be updated from step to step without a large loss of digits.
+        """
+        if self.fits > 1 or any(self.cones) or self.stumps:
+            return False
+        if self.basis is not None or device_of(self.lambda_) is not None:
+            return self.basis is not None
+        if len({design.functions for design in self.rows}) > 1:
+            return False
+        return all(design.is_column or design.has_splines for design in self.rows)
+
+    @cached_property
+    def products(self) -> Products:
+        """The designs for products on the host."""
+        return products_of(self.rows)
 
     def repeated(self, times: int) -> PreparedLearners:
         """The problem with each fit repeated, the same fits one after the other."""
@@ -168,10 +185,12 @@ def prepare(
         If a learner cannot have so few degrees of freedom; and as `Term.rows` does.
     """
     dtype = frame.dtype
-    with frame.current():
-        basis = equal_bases(terms, Reading(frame, "linear", "error", missing, dtype))
-    designs: Any = basis
-    if basis is None:
+    designs: Any = None
+    if device_of(frame.like):
+        with frame.current():
+            data = Reading(frame, "linear", "error", missing, dtype)
+            designs = equal_bases(terms, data)
+    if designs is None:
         designs = [term.rows(frame, missing=missing, dtype=dtype) for term in terms]
     return prepare_designs(terms, designs, weights, lambda_, df_definition)
 
@@ -239,26 +258,16 @@ def gram_matrices(
     designs: Sequence[Rows], weights: Array | None, basis: CompactBasis | None
 ) -> tuple[Array, ...]:
     """``X'WX`` of each design, (F, k_j, k_j); the host uses all cores."""
-    device, k = device_of(designs[0].parts[0].values), designs[0].functions
+    device, k = device_of(designs[0].like), designs[0].functions
     each = [None] if weights is None else weights
     if device and basis and gram_kernel.gram_fits(0, k, device):
         made = [gram_kernel.gram_matrices(basis, w, k, device) for w in each]
         return tuple(namespace(made[0]).stack(made, axis=1))
     if device:
         return tuple(design.gram(weights) for design in designs)
-    found: list[Any] = [None] * len(designs)
-
-    def write(some: slice) -> None:
-        if basis is None or designs[0].is_dense:
-            found[some] = [design.gram(weights) for design in designs[some]]
-            return
-        part = compact_part(basis).some(some)
-        made = np.stack([cross_products(part, part, w, k, k) for w in each], axis=1)
-        found[some] = (made + made.swapaxes(2, 3)) / 2
-
-    with workers(len(designs), max(len(designs[0]) * len(each), k**2)) as run:
-        run(write)
-    return tuple(found)
+    products = products_of(designs)
+    with workers(*products.work) as run:
+        return tuple(products.squares(each, run))
 
 
 def group_terms(terms: Sequence[Term]) -> list[list[int]]:

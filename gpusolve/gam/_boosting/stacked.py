@@ -102,9 +102,9 @@ def direct_steps(fits: Fits, steps: int, gemv_variant: str) -> Path:
     from ...studies import _boosting_direct as direct
 
     problem, residual = fits.problem, fits.y - fits.start[0]
-    assert problem.basis is not None
-    X = problem.basis.dense(problem.functions).astype(np.float64, copy=False)
-    inverse = namespace(X).concatenate(problem.inverse)
+    xp = namespace(problem.lambda_)
+    X = xp.stack([design.dense() for design in problem.rows])
+    inverse = xp.concatenate(problem.inverse)
     w = None if problem.weights is None else problem.weights[0]
     with one_blas_thread():
         selected, updates, risk = direct.boost(

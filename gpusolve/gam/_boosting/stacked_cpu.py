@@ -1,7 +1,7 @@
 """Componentwise boosting on a CPU, with two ways to update ``c = X'Wu``.
 
 `Passes` computes c of all learners from the gradient u in every step, in a single pass
-over the rows.
+over the rows; see `products`.
 `Blocks` does so once, for a fit to squared errors. After a step of the learner j, it
 subtracts ``X'W X_j`` times the update. This block of columns is computed when j is
 first selected, and kept. The cost of a step then does not depend on the number of rows.
@@ -9,69 +9,20 @@ first selected, and kept. The cost of a step then does not depend on the number 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.launch import pieces
-from ..._device.threads import Work, one_blas_thread, workers
+from ..._device.threads import one_blas_thread, workers
 from .._families.location import weighted_sum
-from .._terms.rows import (
-    DesignPart,
-    Rows,
-    compact_part,
-    cross_products,
-    side_by_side,
-)
 from .batch import Fits
 from .path import Path
 from .problem import Cone, PreparedLearners
+from .products import Floats, Run
 from .stump import fitted_stump, sides_of
 from .watch import UNWATCHED, Watch
-
-Floats = NDArray[np.float64]
-Run = Callable[[Work], None]
-
-CHUNK_WIDTH = 32
-"""The most values in a row of learners that are multiplied together."""
-
-
-class Chunk(NamedTuple):
-    """Some learners, as a sparse matrix: a pass over the rows reads u once for all.
-
-    Neighbouring values of a row are then added to different sums, so that an addition
-    does not wait for the previous addition.
-
-    Attributes
-    ----------
-    design : csr_array
-        (n, functions of all members).
-    functions : slice
-        Their functions, counted over all learners.
-    """
-
-    design: Any
-    functions: slice
-
-
-def chunks_of(designs: Sequence[Rows]) -> list[Chunk]:
-    """The learners in chunks, in their order."""
-    chunks: list[Chunk] = []
-    members: list[Rows] = []
-    begin = 0
-    for index, design in enumerate(designs):
-        members.append(design)
-        width = sum(member.width for member in members)
-        last = index + 1 == len(designs)
-        if last or width + designs[index + 1].width > CHUNK_WIDTH:
-            joined = side_by_side(*members)
-            end = begin + joined.functions
-            chunks.append(Chunk(joined.csr, slice(begin, end)))
-            members, begin = [], end
-    return chunks
 
 
 class SizeGroup(NamedTuple):
@@ -92,8 +43,8 @@ class SizeGroup(NamedTuple):
     gain: Floats
 
     def scores(self, moments: Floats) -> Floats:
-        """``c' Q c`` of each member, (F, m), from c of all learners, (functions, F)."""
-        c = moments[self.functions].T.reshape(self.gain.shape[:3])
+        """``c' Q c`` of each member, (F, m), from c of all learners, (F, functions)."""
+        c = moments[:, self.functions].reshape(self.gain.shape[:3])
         if self.gain.ndim == 3:
             return np.asarray((self.gain * c * c).sum(axis=-1))
         product = np.matmul(self.gain, c[..., None])[..., 0]
@@ -117,7 +68,7 @@ class StumpGroup(NamedTuple):
 
     def scores(self, moments: Floats) -> Floats:
         """The reduction of the sum of squares by each member, (F, m)."""
-        c = moments[self.functions].T.reshape(self.weights.shape)
+        c = moments[:, self.functions].reshape(self.weights.shape)
         return np.asarray(sides_of(c, self.weights).reduction.max(axis=-1))
 
 
@@ -158,23 +109,14 @@ class Passes:
         self.arranged = fits.family.arrange(fits.y)
         weights = problem.weights
         self.weights = [None] * problem.fits if weights is None else weights
-        self.f = np.array(np.broadcast_to(fits.start, shape), np.float64)
-        ends = np.cumsum([0, *(design.functions for design in problem.rows)])
-        self.groups = groups_of(problem, ends[:-1])
+        self.f = np.array(np.broadcast_to(fits.start, shape), np.float64, order="C")
+        self.products = problem.products
+        self.functions = self.products.functions
+        self.groups = groups_of(problem, self.products.ends[:-1])
         self.constrained = [j for j, cone in enumerate(problem.cones) if cone]
-        self.joined = np.empty((int(ends[-1]), problem.fits))
-        self.moments: list[Floats] = [
-            self.joined[slice(*pair)].T for pair in pairwise(ends.tolist())
-        ]
+        self.c: Floats
         self.nuisance = np.zeros((problem.fits, self.family.nuisances))
         self.update_nuisance()
-        self.items, self.rows_of_item = self.prepare(*shape)
-
-    def prepare(self, fits: int, rows: int) -> tuple[int, int]:
-        """Prepare `project`: the number of its items, and the rows of each item."""
-        self.chunks = chunks_of(self.problem.rows)
-        count = len(self.chunks)
-        return count, rows * fits * len(self.problem) // count
 
     def update_nuisance(self) -> None:
         """Compute the adaptive parameter of each fit at its model."""
@@ -191,29 +133,23 @@ class Passes:
         return u
 
     def project(self, run: Run) -> None:
-        """Compute ``c = X'Wu`` of all learners."""
-        columns = np.ascontiguousarray(self.gradient().T)
-
-        def write(some: slice) -> None:
-            for chunk in self.chunks[some]:
-                self.joined[chunk.functions] = chunk.design.T @ columns
-
-        run(write)
+        """Compute ``c = X'Wu`` of all learners, (F, functions)."""
+        self.c = self.products.project(self.gradient(), run)
 
     def scores(self) -> Floats:
         """The reduction of the sum of squares by each learner, (F, K)."""
         scores = np.empty((self.problem.fits, len(self.problem)))
         for group in self.groups:
-            scores[:, group.members] = group.scores(self.joined)
+            scores[:, group.members] = group.scores(self.c)
         for j in self.constrained:
             for fit in range(self.problem.fits):
-                b, c = self.fitted(fit, j), self.moments[j][fit]
+                b, c = self.fitted(fit, j), self.c[fit, self.functions[j]]
                 scores[fit, j] = b @ (2 * c - self.problem.gram[j][fit] @ b)
         return scores
 
     def fitted(self, fit: int, learner: int) -> Floats:
         """The coefficients of a learner that is fitted to the gradient."""
-        c = self.moments[learner][fit]
+        c = self.c[fit, self.functions[learner]]
         cone = self.problem.cones[learner]
         if cone is not None:
             return fitted_in_cone(cone, fit, c)
@@ -251,12 +187,12 @@ class Passes:
         h = self.family.weighted_curvature(y, f, s, w)
         if h is None:
             return 1.0
-        d = self.problem.rows[learner].csr @ b
+        d = self.products.multiply(learner, b)
         return curvature_along(d, h, w)
 
     def advance(self, fit: int, learner: int, update: Floats, run: Run) -> None:
         """Add the update of a learner to the model of a fit."""
-        self.f[fit] += self.problem.rows[learner].csr @ update
+        self.products.add(learner, update, self.f[fit])
 
     def record(self, step: int) -> None:
         """Write the risks and the adaptive parameters after some steps."""
@@ -278,46 +214,23 @@ class Passes:
 class Blocks(Passes):
     """A fit to squared errors, whose c are updated from step to step."""
 
-    def prepare(self, fits: int, rows: int) -> tuple[int, int]:
-        assert self.problem.basis is not None
-        self.bases = compact_part(self.problem.basis)
-        k = self.problem.functions
-        self.c = self.joined.reshape(-1, k)
+    def __init__(self, fits: Fits, made: Path) -> None:
+        super().__init__(fits, made)
         self.blocks: dict[int, Floats] = {}
         self.decrements: list[float] = []
-        return len(self.problem), max(rows, k**2)
 
     def project(self, run: Run) -> None:
-        if self.decrements:
-            return
-        k, (gradient,) = self.c.shape[1], self.gradient()
-
-        def write(some: slice) -> None:
-            basis = self.bases.some(some)
-            u = np.broadcast_to(gradient[:, None], (*basis.first.shape, 1))
-            column = DesignPart(np.zeros_like(basis.first), np.zeros(1, np.int32), u)
-            self.c[some] = cross_products(column, basis, None, 1, k)[:, 0]
-
-        run(write)
+        if not self.decrements:
+            super().project(run)
 
     def advance(self, fit: int, learner: int, update: Floats, run: Run) -> None:
-        c, gram = self.c[learner], self.problem.gram[learner][fit]
+        own = self.functions[learner]
+        c, gram = self.c[fit, own], self.problem.gram[learner][fit]
         self.decrements.append(float(update @ (2 * c - gram @ update)))
-        self.c -= self.block(learner, run) @ update
-
-    def block(self, learner: int, run: Run) -> Floats:
-        """``X_i' W X_j`` of all learners i and a learner j, (K, k, k)."""
         if learner not in self.blocks:
-            k = self.c.shape[1]
-            block = np.empty((*self.c.shape, k))
-            own, w = self.bases.some(learner), self.weights[0]
-
-            def write(some: slice) -> None:
-                block[some] = cross_products(self.bases.some(some), own, w, k, k)
-
-            run(write)
-            self.blocks[learner] = block
-        return self.blocks[learner]
+            w = self.weights[0]
+            self.blocks[learner] = self.products.block(learner, w, run)
+        self.c[fit] -= self.blocks[learner] @ update
 
     def record(self, step: int) -> None:
         """Nothing: `finish` computes the risks."""
@@ -329,7 +242,8 @@ class Blocks(Passes):
         """
         residual, (coef,) = self.y - self.f[0], made.coef(len(self.problem))
         for j in np.unique(made.selected).tolist():
-            residual = residual - self.problem.rows[j].multiply(coef[j])
+            own = coef[j, : self.problem.rows[j].functions]
+            self.products.add(j, -own, residual)
         w = self.weights[0]
         last = residual @ (residual if w is None else w * residual)
         risks = np.cumsum([last, *self.decrements[: len(made)][::-1]])
@@ -384,7 +298,7 @@ def boost(
     )
     with one_blas_thread():
         state = passes(fits, made) if has_passes else Blocks(fits, made)
-    with workers(state.items, state.rows_of_item) as run:
+    with workers(*state.products.work) as run:
 
         def make(piece: slice) -> None:
             if piece.start > 0:

@@ -145,7 +145,7 @@ class Designs(NamedTuple):
 
 def designs_of(rows: Sequence[Rows], basis: CompactBasis | None) -> Designs:
     """The arrays of design matrices in parts; the arrays of a basis as they are."""
-    parts = [part for design in rows for part in design.parts]
+    parts = [part.stored() for design in rows for part in design.parts]
     first = Pool([part.first for part in parts])
     values = Pool([part.values for part in parts])
     widths = [len(part.offsets) for part in parts]
@@ -259,7 +259,7 @@ def levels_of(problem: PreparedLearners, sums: Sequence[Sums]) -> Levels:
 
 def rows_by_level(design: Rows) -> Array:
     """Where the rows of each level begin, and the rows in the order of the levels."""
-    (part,) = design.parts
+    (part,) = [part.stored() for part in design.parts]
     xp = namespace(part.first)
     order = xp.argsort(part.first, kind="stable").astype(np.int64)
     begins = xp.searchsorted(part.first[order], xp.arange(design.functions + 1))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..._device.arrays import Array, namespace
 from .dispersion import negative_binomial_theta, truncation
 from .family import AdaptiveFamily
-from .gamma_function import special, stirling_error
+from .gamma_function import log_factorial, special, stirling_error
 from .links import LogLink, at_least_half_a_row, exp_of, softplus
 from .location import weighted_sum
 
@@ -46,7 +46,7 @@ class Poisson(Counts):
         return y - exp_of(f)
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
-        return exp_of(f) - y * f + special(y).gammaln(y + 1.0)
+        return exp_of(f) - y * f + log_factorial(y)
 
     def curvature(self, y: Array, f: Array, s: Array) -> Array:
         return (y + exp_of(f)) / 2

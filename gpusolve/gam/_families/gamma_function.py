@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from ..._device.arrays import Array, is_cupy, namespace
 
 STIRLING_FROM = 10.0
@@ -33,6 +35,21 @@ _TRIGAMMA = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 def special(array: Array) -> Any:
     """The module of special functions for an array, SciPy's or CuPy's."""
     return import_module("cupyx.scipy.special" if is_cupy(array) else "scipy.special")
+
+
+def log_factorial(y: Array) -> Array:
+    """``log y!`` of counts, by a table unless there are more different counts than y.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> log_factorial(np.array([0.0, 2.0, 1.0])).round(6)
+    array([0.      , 0.693147, 0.      ])
+    """
+    xp, gammaln, counts = namespace(y), special(y).gammaln, float(y.max()) + 1
+    if counts > y.size:
+        return gammaln(y + 1.0)
+    return gammaln(xp.arange(counts) + 1.0)[y.astype(np.int64)]
 
 
 def stirling_error(x: Array) -> Array:

@@ -86,15 +86,12 @@ class Expression:
         """
         columns = column_names(data)
         names = names_in(code)
-        if not names & set(columns):
+        others = [name for name in sorted(names) if name not in data]
+        if len(others) == len(names):
             raise ValueError(
                 f"{code} must use a column of the data; {_listed(columns)}"
             )
-        found = {
-            name: env.namespace[name]
-            for name in sorted(names.difference(columns))
-            if name in env.namespace
-        }
+        found = {name: env.namespace[name] for name in others if name in env.namespace}
         return cls(code, *_separate(found), {}).learned_from(data)
 
     def learned_from(self, data: Any) -> Expression:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add, mul
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +29,9 @@ LEARNERS: dict[str, Callable[..., Term]] = {
 
 BASE_LEARNERS = ("bbs", "bols")
 """What a numeric column without a learner can become."""
+
+ONES = "(Intercept)"
+"""The name of the column of ones of a model matrix, as in R."""
 
 ALL_OTHERS = "."
 """In a formula, all columns that it does not mention otherwise."""
@@ -92,31 +95,24 @@ def read_formula(
     text: str,
     data: Any,
     env: patsy.EvalEnvironment,
-    baselearner: str = "bbs",
-    options: Mapping[str, Any] = MappingProxyType({}),
+    reader: type[Reader],
+    **options: Any,
 ) -> Formula:
     """Read a formula, and learn from the data the transformations in it.
 
     The arguments and the errors are as for `gamboost`; `env` has the names that are not
-    columns. The options are the arguments of `bbs` for numeric columns without a
-    learner; ValueError if there are options, but no such column.
+    columns. The reader, with its options, makes the learners.
     """
     if not isinstance(text, str):
         raise TypeError(f"formula must be a string, got {text!r}")
-    check_choice("baselearner", baselearner, BASE_LEARNERS)
     response, products = _sides(text, column_names(data))
-    reader = _Reader(data, env, baselearner, options)
-    offsets = [reader.offset(codes) for codes in products if _has_offset(codes)]
-    terms = [reader.product(codes) for codes in products if not _has_offset(codes)]
+    reads = reader(data, env, **options)
+    offsets = [reads.offset(codes) for codes in products if _has_offset(codes)]
+    terms = reads.terms_of([codes for codes in products if not _has_offset(codes)])
     if not terms:
         raise ValueError(f"formula must have a learner or a column, got {text!r}")
-    if options and not reader.has_defaults:
-        raise ValueError(
-            "parameters of the default splines must be left out, because the formula "
-            f"has no numeric column that becomes bbs, got {text!r}"
-        )
     target = Expression.learn(response, data, env)
-    return Formula(text, target, tuple(terms), reader.covariates, tuple(offsets))
+    return Formula(text, target, tuple(terms), reads.covariates, tuple(offsets))
 
 
 def _sides(text: str, columns: list[Any]) -> tuple[str, list[list[str]]]:
@@ -167,23 +163,16 @@ def _has_offset(codes: list[str]) -> bool:
 
 
 @dataclass
-class _Reader:
+class Reader(ABC):
     """Makes learners of the factors of a formula, and learns the columns they read."""
 
     data: Any
     env: patsy.EvalEnvironment
-    baselearner: str
-    options: Mapping[str, Any]
     covariates: dict[str, Expression] = field(default_factory=dict)
-    has_defaults: bool = False
 
-    def product(self, codes: list[str]) -> Term:
-        """The learner of factors that are joined by colons."""
-        learners = []
-        for code in codes:
-            with _naming(code):
-                learners.append(self.term(ast.parse(code, mode="eval").body))
-        return reduce(mul, learners)
+    @abstractmethod
+    def terms_of(self, products: list[list[str]]) -> list[Term]:
+        """The learners of products of factors."""
 
     def offset(self, codes: list[str]) -> Expression:
         """The argument of ``offset(...)``."""
@@ -193,6 +182,52 @@ class _Reader:
                 case [ast.Call(args=[argument], keywords=[])]:
                     return Expression.learn(ast.unparse(argument), self.data, self.env)
             raise ValueError("offset must have one argument and stand alone")
+
+    def column(self, node: ast.expr) -> str:
+        """Learn a column that a learner reads, and return its name.
+
+        A string is the name of a column, as in ``Q("a name")``.
+        """
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            node = ast.Call(ast.Name("Q"), [node], [])
+        expression = Expression.learn(ast.unparse(node), self.data, self.env)
+        name = quoted_name(node) or expression.code
+        self.covariates[name] = expression
+        return name
+
+
+@dataclass
+class LearnerReader(Reader):
+    """Reads learners such as ``bbs(x)``, and columns without a learner.
+
+    The options are the arguments of `bbs` for numeric columns without a learner;
+    ValueError if there are options, but no such column.
+    """
+
+    baselearner: str = "bbs"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    has_defaults: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice("baselearner", self.baselearner, BASE_LEARNERS)
+
+    def terms_of(self, products: list[list[str]]) -> list[Term]:
+        made = [self.product(codes) for codes in products]
+        if made and self.options and not self.has_defaults:
+            raise ValueError(
+                "parameters of the default splines must be left out, because the "
+                "formula has no numeric column that becomes bbs, got "
+                f"{' + '.join(':'.join(codes) for codes in products)!r}"
+            )
+        return made
+
+    def product(self, codes: list[str]) -> Term:
+        """The learner of factors that are joined by colons."""
+        learners = []
+        for code in codes:
+            with _naming(code):
+                learners.append(self.term(ast.parse(code, mode="eval").body))
+        return reduce(mul, learners)
 
     def term(self, node: ast.expr) -> Term:
         """The learner of an expression."""
@@ -237,17 +272,61 @@ class _Reader:
         self.has_defaults = True
         return LEARNERS["bbs"](name, **self.options)
 
-    def column(self, node: ast.expr) -> str:
-        """Learn a column that a learner reads, and return its name.
 
-        A string is the name of a column, as in ``Q("a name")``.
-        """
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            node = ast.Call(ast.Name("Q"), [node], [])
-        expression = Expression.learn(ast.unparse(node), self.data, self.env)
-        name = quoted_name(node) or expression.code
-        self.covariates[name] = expression
-        return name
+@dataclass
+class LineReader(Reader):
+    """Makes a line without intercept of each column of the model matrix, as glmboost.
+
+    The columns are ones, numeric columns, perhaps centred, and an indicator of each
+    level of a factor but the first.
+    """
+
+    center: bool = True
+
+    def __post_init__(self) -> None:
+        import patsy
+
+        own = {"center": patsy.builtins.center}  # whatever the caller's center is
+        self.env = patsy.EvalEnvironment([own, self.env.namespace])
+
+    def terms_of(self, products: list[list[str]]) -> list[Term]:
+        codes = [self.code_of(product) for product in products]
+        names = [name for code in codes for name in self.names_of(code)]
+        if not names:
+            return []
+        ones = f"np.ones_like({codes[0]}, dtype=float)"
+        self.covariates[ONES] = Expression.learn(ones, self.data, self.env)
+        return [terms.bols(name, intercept=False) for name in (ONES, *names)]
+
+    def code_of(self, product: list[str]) -> str:
+        """The expression of a column; ValueError for a product or a learner."""
+        (code, *others) = product
+        if others or _learners_in(ast.parse(code, mode="eval")):
+            raise ValueError(
+                f"{':'.join(product)} in the formula of lines must be a column, such "
+                "as x, log(x) or I(x * z)"
+            )
+        return code
+
+    def names_of(self, code: str) -> list[str]:
+        """Learn the columns of an expression, and return their names."""
+        with _naming(code):
+            column = _column(Expression.learn(code, self.data, self.env), self.data)
+            frame = Frame.of({code: column})
+            codes = [f"center({code})" if self.center else code]
+            if frame.is_factor(code):
+                levels = frame.factor(code).levels[1:]
+                values = f"np.asarray({_argument_of_factor(code)})"
+                codes = [f"({values} == {level!r}) * 1.0" for level in levels]
+            return [self.column(ast.parse(code, mode="eval").body) for code in codes]
+
+
+def _argument_of_factor(code: str) -> str:
+    """The argument of ``C(...)``; other expressions as they are."""
+    match ast.parse(code, mode="eval").body:
+        case ast.Call(func=ast.Name(id="C"), args=[argument]):
+            return ast.unparse(argument)
+    return code
 
 
 def _learners_in(node: ast.AST) -> list[str]:

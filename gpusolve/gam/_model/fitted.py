@@ -352,7 +352,7 @@ class FittedModel(Estimator):
         index = self._index_of(learner)
         coef = self._coefficients(iteration)[self._fit_index(fit), index]
         design = self._design_at(index, x)
-        with current_device(design.parts[0].values):
+        with current_device(design.like):
             return multiply_rows(design, coef)
 
     def _design_at(self, index: int, x: Any) -> Rows:
@@ -403,7 +403,7 @@ def has_own_columns(X: Any) -> bool:
 
 def multiply_rows(design: Rows, coef: NDArray[np.float64]) -> Array:
     """The product with coefficients on the host, padded with zeros: (n,)."""
-    xp = namespace(design.parts[0].values)
+    xp = namespace(design.like)
     return design.multiply(xp.asarray(coef[: design.functions]))
 
 

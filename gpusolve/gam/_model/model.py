@@ -21,6 +21,7 @@ from .._boosting.trend import first_rise
 from .._boosting.watch import Watch
 from .._conventions import TakesMetadata
 from .._formula.formula import Formula
+from .._terms.blocks import columns_in_memory
 from .._terms.frame import Factor, Frame, Level, Name
 from .._terms.term import Term, unique_names
 from ..families import CoupledName, Family, FamilyName
@@ -97,7 +98,7 @@ class AdditiveModel(TakesMetadata, Insight):
             self.formula_ = self.learners.learned_from(X)
             y = self.formula_.response(X) if y is None else y
             offset = self.formula_.offset(X) if offset is None else offset
-        frame = self._frame(X, self.device)
+        frame = self._frame(columns_in_memory(X), self.device)
         with frame.current():
             like = frame.like
             return Training(

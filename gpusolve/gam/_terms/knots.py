@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, contiguous, namespace
+from ..._device.kernels import device_of
 from .._predictor import unequal_splines
 from ..basis import BSplines, CompactBasis
 from ..penalty import Matrix, differences
-from .rows import Rows, compact_rows
+from .rows import Rows, SplinePart, compact_rows
 
 
 @dataclass(frozen=True)
@@ -90,13 +91,13 @@ class Knots:
 
     def rows(self, x: Array, outside: str, dtype: Any) -> Rows:
         """The basis at `x`, (n,); uniform knots on a device by a kernel."""
-        if self.are_uniform:
-            ends = np.array([self.lower]), np.array([self.upper])
-            splines = BSplines(*ends, self.functions, self.degree)
-            basis = splines._evaluate(x[:, None], outside, dtype)
-        else:
+        if not self.are_uniform:
             basis = self._evaluate(x.astype(np.float64, copy=False), outside, dtype)
-        return compact_rows(basis, 0, self.functions)
+            return compact_rows(basis, 0, self.functions)
+        ends = np.array([self.lower]), np.array([self.upper])
+        splines = BSplines(*ends, self.functions, self.degree)
+        part = SplinePart(x, splines, outside, dtype)
+        return Rows(self.functions, (part if device_of(x) is None else part.stored(),))
 
     def _evaluate(self, x: Array, outside: str, dtype: Any) -> CompactBasis:
         """The cells of `x`, (n,), and the values of their functions."""

@@ -8,15 +8,16 @@ same kind, so learners of every kind are stored and multiplied alike.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace
-from ..basis import CompactBasis
+from ..._device.launch import pieces
+from ..basis import BSplines, CompactBasis
 
 MAX_WIDTH = 32
 """The most values of a row in a part: the kernel has a table of 32 offsets for each."""
@@ -41,9 +42,64 @@ class DesignPart(NamedTuple):
     offsets: NDArray[np.int32]
     values: Array
 
+    @property
+    def like(self) -> Array:
+        """An array of the rows, on their device."""
+        return self.values
+
+    def stored(self) -> DesignPart:
+        """The part itself."""
+        return self
+
     def some(self, index: Any) -> DesignPart:
-        """Some of the rows, or of the learners if there are several."""
+        """Some of the rows."""
         return DesignPart(self.first[index], self.offsets, self.values[index])
+
+
+@dataclass(frozen=True, eq=False)
+class SplinePart:
+    """The B-splines of a covariate on the host, computed whenever they are used.
+
+    A row takes the 8 bytes of its covariate instead of 36 for its cubic splines.
+
+    Attributes
+    ----------
+    x : (n,) array of float32 or float64
+    splines : BSplines
+        The basis of this covariate.
+    outside : str
+        How values outside the range are evaluated, as for `BSplines.evaluate`.
+    dtype : dtype
+        Of the values if they are stored.
+    """
+
+    x: Array
+    splines: BSplines
+    outside: str
+    dtype: Any
+
+    @property
+    def like(self) -> Array:
+        """An array of the rows."""
+        return self.x
+
+    @property
+    def offsets(self) -> NDArray[np.int32]:
+        """As of a `DesignPart`."""
+        return np.arange(self.splines.degree + 1, dtype=np.int32)
+
+    def stored(self) -> DesignPart:
+        """The values themselves."""
+        X = self.x[:, None]
+        (first,), (values,) = self.splines._evaluate(X, self.outside, self.dtype)
+        return DesignPart(first, self.offsets, values)
+
+    def some(self, index: Any) -> SplinePart:
+        """Some of the rows."""
+        return replace(self, x=self.x[index])
+
+
+Part: TypeAlias = DesignPart | SplinePart
 
 
 @dataclass(frozen=True)
@@ -54,7 +110,7 @@ class Rows:
     ----------
     functions : int
         The number of columns.
-    parts : tuple of DesignPart
+    parts : tuple of DesignPart or SplinePart
 
     Examples
     --------
@@ -69,20 +125,35 @@ class Rows:
     """
 
     functions: int
-    parts: tuple[DesignPart, ...]
+    parts: tuple[Part, ...]
 
     def __len__(self) -> int:
-        return len(self.parts[0].first)
+        return len(self.like)
+
+    @property
+    def like(self) -> Array:
+        """An array of the rows, on their device."""
+        return self.parts[0].like
 
     @property
     def width(self) -> int:
         """The number of values that are stored of each row."""
-        return sum(part.values.shape[1] for part in self.parts)
+        return sum(len(part.offsets) for part in self.parts)
 
     @property
     def is_dense(self) -> bool:
         """Whether all values are stored, also zeros."""
         return self.width >= self.functions
+
+    @property
+    def is_column(self) -> bool:
+        """Whether the design is a single column of stored numbers."""
+        return self.functions == len(self.parts) == self.width == 1
+
+    @property
+    def has_splines(self) -> bool:
+        """Whether the rows are splines on an equidistant grid, computed when used."""
+        return len(self.parts) == 1 and isinstance(self.parts[0], SplinePart)
 
     def some(self, rows: Any) -> Rows:
         """Some of the rows, by a slice, an index or a mask."""
@@ -90,7 +161,7 @@ class Rows:
 
     def dense(self) -> Array:
         """The matrix, (n, functions) of float64."""
-        xp = namespace(self.parts[0].values)
+        xp = namespace(self.like)
         dense = xp.zeros((len(self), self.functions))
         row = xp.arange(len(self))
         for first, offset, values in self.columns():
@@ -99,7 +170,8 @@ class Rows:
 
     def columns(self) -> Iterator[tuple[Array, int, Array]]:
         """The first functions, the offset and the values, (n,), of each column."""
-        for first, offsets, values in self.parts:
+        for part in self.parts:
+            first, offsets, values = part.stored()
             for j, offset in enumerate(offsets.tolist()):
                 yield first, offset, values[:, j]
 
@@ -114,12 +186,17 @@ class Rows:
     @cached_property
     def csr(self) -> Any:
         """The matrix on the host, as a ``scipy.sparse.csr_array`` of float64."""
+        from scipy.sparse import csr_array
+
         columns = np.empty((len(self), self.width), np.int32)
         values = np.empty(columns.shape)
         for k, (first, offset, column) in enumerate(self.columns()):
             np.add(first, offset, out=columns[:, k])
             values[:, k] = column
-        return sparse_rows(values, columns, self.functions)
+        index = np.int32 if values.size < 2**31 else np.int64
+        ends = np.arange(0, values.size + 1, self.width, dtype=index)
+        entries = values.reshape(-1), columns.reshape(-1), ends
+        return csr_array(entries, (len(self), self.functions))
 
     def gram(self, weights: Array | None) -> Array:
         """``X' W X`` for F diagonal matrices W, whose diagonals are (F, n).
@@ -128,104 +205,22 @@ class Rows:
         -------
         (F, functions, functions) array; F = 1 without weights.
         """
-        xp = namespace(self.parts[0].values)
+        xp = namespace(self.like)
         fits = 1 if weights is None else len(weights)
-        if xp is np and not self.is_dense:
-            each = [None] if weights is None else weights
-            return np.stack([self._gram_by_cells(w) for w in each])
         gram = xp.zeros((fits, self.functions, self.functions))
-        size = max(1, BLOCK_VALUES // self.functions)
-        for begin in range(0, len(self), size):
-            some = slice(begin, begin + size)
+        for some in pieces(len(self), max(1, BLOCK_VALUES // self.functions)):
             X = self.some(some).dense()
             for fit in range(fits):
                 weighted = X if weights is None else X * weights[fit, some, None]
                 gram[fit] += X.T @ weighted
         return gram
 
-    def _gram_by_cells(
-        self, weights: NDArray[np.float64] | None
-    ) -> NDArray[np.float64]:
-        """`gram` of one fit on the host, by `cross_products` of all parts."""
-        k = self.functions
-        parts = [part.some(None) for part in self.parts]
-        product = np.zeros((k, k))
-        for part in parts:
-            for other in parts:
-                product += cross_products(part, other, weights, k, k)[0]
-        return (product + product.T) / 2
-
-
-def cross_products(
-    part: DesignPart,
-    other: DesignPart,
-    weights: NDArray[np.float64] | None,
-    functions: int,
-    others: int,
-) -> NDArray[np.float64]:
-    """``X_i' W Y_i`` of m pairs of designs, (m, functions, others), on the host.
-
-    The rows with the same function of X and the same first function of Y are summed
-    first; then the sums of these few cells are added to the functions of Y.
-
-    `part` has the designs X, with arrays (m, n) and (m, n, width); `other` has m
-    designs Y, or a single design for all X. W is the diagonal matrix of the weights,
-    (n,).
-    """
-    m, rows, width = part.values.shape
-    cells = others - int(other.offsets[-1])
-    count = functions * cells
-    weighted = other.values.astype(np.float64, copy=False)
-    if weights is not None:
-        weighted = weighted * weights[:, None]
-    vectors = np.broadcast_to(weighted, (m, rows, len(other.offsets)))
-    vectors = vectors.reshape(m * rows, -1)
-    columns = np.empty((m, rows, width), np.int32)
-    begins = np.arange(m, dtype=np.int32)[:, None] * np.int32(count)
-    np.multiply(part.first, np.int32(cells), out=columns[..., 0])
-    columns[..., 0] += other.first + begins
-    for k, offset in enumerate(part.offsets[1:].tolist(), 1):
-        np.add(columns[..., 0], np.int32(offset * cells), out=columns[..., k])
-    columns = columns.reshape(-1, width)
-    values = part.values.astype(np.float64, copy=False).reshape(-1, width)
-    design = sparse_rows(values, columns, m * count)
-    product = np.zeros((m, functions, others))
-    step = max(1, BLOCK_VALUES // (m * count))
-    for begin in range(0, len(other.offsets), step):
-        some = slice(begin, begin + step)
-        sums = (design.T @ vectors[:, some]).reshape(m, functions, cells, -1)
-        for k, offset in enumerate(other.offsets[some].tolist()):
-            product[..., offset : offset + cells] += sums[..., k]
-    return product
-
-
-def sparse_rows(values: Array, columns: NDArray[np.int32], count: int) -> Any:
-    """The sparse matrix with ``values[r, j]`` in column ``columns[r, j]`` of row r.
-
-    Examples
-    --------
-    >>> values = np.array([[1.0, 2.0], [3.0, 4.0]])
-    >>> sparse_rows(values, np.int32([[0, 1], [1, 2]]), count=3).toarray()
-    array([[1., 2., 0.],
-           [0., 3., 4.]])
-    """
-    from scipy.sparse import csr_array
-
-    rows, width = values.shape
-    index = np.int32 if values.size < 2**31 else np.int64
-    ends = np.arange(0, values.size + 1, width, dtype=index)
-    return csr_array((values.reshape(-1), columns.reshape(-1), ends), (rows, count))
-
-
-def compact_part(basis: CompactBasis) -> DesignPart:
-    """The designs of all learners of a basis, with arrays (K, n) and (K, n, width)."""
-    offsets = np.arange(basis.values.shape[-1], dtype=np.int32)
-    return DesignPart(basis.first, offsets, basis.values)
-
 
 def compact_rows(basis: CompactBasis, learner: int, functions: int) -> Rows:
     """The design of one learner of a basis."""
-    return Rows(functions, (compact_part(basis).some(learner),))
+    offsets = np.arange(basis.values.shape[-1], dtype=np.int32)
+    part = DesignPart(basis.first[learner], offsets, basis.values[learner])
+    return Rows(functions, (part,))
 
 
 def dense_rows(X: Array) -> Rows:
@@ -248,7 +243,8 @@ def side_by_side(*designs: Rows) -> Rows:
     parts: list[DesignPart] = []
     functions = 0
     for design in designs:
-        parts += [p._replace(first=p.first + np.int32(functions)) for p in design.parts]
+        stored = [part.stored() for part in design.parts]
+        parts += [p._replace(first=p.first + np.int32(functions)) for p in stored]
         functions += design.functions
     return Rows(functions, tuple(parts))
 
@@ -259,8 +255,8 @@ def kronecker(a: Rows, b: Rows) -> Rows:
     The values have the dtype of `b`.
     """
     parts = []
-    for p in a.parts:
-        for q in b.parts:
+    for p in [part.stored() for part in a.parts]:
+        for q in [part.stored() for part in b.parts]:
             first = (p.first * np.int32(b.functions) + q.first).astype(np.int32)
             offsets = (p.offsets[:, None] * b.functions + q.offsets).reshape(-1)
             values = (p.values[:, :, None] * q.values[:, None]).reshape(len(first), -1)
