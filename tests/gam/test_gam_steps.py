@@ -85,7 +85,8 @@ def test_scaled_steps_do_not_depend_on_the_unit(family: Any) -> None:
         np.testing.assert_allclose(
             found.predict(X), unit * expected.predict(X), rtol=1e-8, atol=1e-8 * unit
         )
-    model = BoostedGAM(family=family).fit(X, 1000 * np.sin(6 * X[:, 0]))
+    model = BoostedGAM(family=family, max_iter=100, learning_rate=0.1)
+    model.fit(X, 1000 * np.sin(6 * X[:, 0]))
     assert model.score(X, 1000 * np.sin(6 * X[:, 0])) > 0.7
 
 
@@ -98,7 +99,10 @@ def test_gamma_does_not_depend_on_the_unit() -> None:
 
 def test_squared_errors_have_the_steps_of_mboost() -> None:
     X, y = sample(Gaussian())
-    one, other = (BoostedGAM(step_rule=rule).fit(X, y) for rule in ("scaled", "mboost"))
+    one, other = (
+        BoostedGAM(step_rule=rule, max_iter=40).fit(X, y)
+        for rule in ("scaled", "mboost")
+    )
     np.testing.assert_array_equal(one.risk_, other.risk_)
 
 
@@ -119,7 +123,9 @@ def test_exposures_over_decades() -> None:
     x = rng.random((800, 1))
     exposure = 10 ** (6 * rng.random(800) - 2)
     y = rng.poisson(exposure * np.exp(np.sin(6 * x[:, 0])))
-    model = BoostedGAM(family="poisson").fit(x, y, offset=np.log(exposure))
+    model = BoostedGAM(family="poisson", max_iter=100).fit(
+        x, y, offset=np.log(exposure)
+    )
     assert (np.diff(model.risk_) <= 0).all()
     effect = model.predict(x, kind="link")
     assert abs(effect - np.sin(6 * x[:, 0])).mean() < 0.03
@@ -185,7 +191,10 @@ def test_folds_and_criteria_have_the_steps_of_the_model() -> None:
     f = half.predict(X[150:], kind="link")
     loss = Poisson().loss(y[150:], f, 0.0).mean()
     assert cv.risk[0, -1] == pytest.approx(loss, rel=1e-2)  # other knots
-    both = [BoostedGAMClassifier(family=Binomial(link)) for link in Binomial.TYPES]
+    both = [
+        BoostedGAMClassifier(family=Binomial(link), max_iter=20)
+        for link in Binomial.TYPES
+    ]
     one, other = (model.fit(X, y > 20).decision_function(X) for model in both)
     np.testing.assert_allclose(2 * one, other, rtol=1e-8)
     assert aic_stop(model).df[-1] < 30
@@ -221,7 +230,9 @@ def test_offsets_in_other_units_make_the_same_model() -> None:
     x, years = rng.random((500, 1)), rng.uniform(0.5, 3, 500)
     y = rng.poisson(6.4 * np.exp(0.3 * np.sin(6 * x[:, 0])) * years)
     models = [
-        BoostedGAM(family="poisson").fit(x, y, offset=np.log(unit * years))
+        BoostedGAM(family="poisson", max_iter=100).fit(
+            x, y, offset=np.log(unit * years)
+        )
         for unit in (1, 365)
     ]
     one, other = (model.predict(x, kind="link") for model in models)
@@ -260,7 +271,7 @@ def test_the_score_of_counts_with_offsets() -> None:
     rng = np.random.default_rng(0)
     x, start = rng.random((200, 1)), rng.normal(0, 1, 200)
     y = rng.poisson(np.exp(np.sin(6 * x[:, 0]) + start)).astype(float)
-    model = BoostedGAM(family="negative_binomial").fit(x, y, offset=start)
+    model = BoostedGAM(family="negative_binomial", max_iter=30).fit(x, y, offset=start)
     theta = model.path_.nuisance[-1]
 
     def deviance(mean: Floats) -> float:
@@ -363,7 +374,7 @@ def test_parameters_of_splines_act_or_raise() -> None:
 def test_a_rising_risk_is_a_warning() -> None:
     X, y = sample(Gaussian())
     with pytest.warns(UserWarning, match=r"rose at iteration \d+: learning_rate"):
-        BoostedGAM(learning_rate=3).fit(X, y)
+        BoostedGAM(learning_rate=3, max_iter=100).fit(X, y)
 
 
 def test_a_last_iteration_that_is_best_is_told() -> None:
@@ -388,7 +399,9 @@ def test_a_callback_sees_and_ends_the_fit(capsys: pytest.CaptureFixture[str]) ->
         seen.append((iteration, risk))
         return iteration == 7
 
-    model = BoostedGAM(callback=callback, progress=True, warm_start=True).fit(X, y)
+    model = BoostedGAM(
+        max_iter=20, callback=callback, progress=True, warm_start=True
+    ).fit(X, y)
     assert "boosting" in capsys.readouterr().err
     assert model.n_iter_ == 7
     assert seen == list(zip(range(1, 8), model.risk_[1:], strict=True))
@@ -424,7 +437,7 @@ def test_an_interrupt_keeps_the_steps(
 
     monkeypatch.setattr(kind, "advance", interrupted)
     with pytest.warns(UserWarning, match="interrupted after iteration 4"):
-        model = BoostedGAM(method=method).fit(X, y)
+        model = BoostedGAM(method=method, max_iter=100).fit(X, y)
     np.testing.assert_allclose(model.risk_, whole.risk_, rtol=1e-10)
     np.testing.assert_array_equal(model.predict(X), whole.predict(X))
 
