@@ -44,7 +44,7 @@ def data() -> Data:
 
 @pytest.fixture(scope="module")
 def model(data: Data) -> BoostedDistribution:
-    return BoostedDistribution(max_iter=150).fit(*data)
+    return BoostedDistribution([bbs(0), bbs(1)], max_iter=150).fit(*data)
 
 
 # ---- distributions -------------------------------------------------------------------
