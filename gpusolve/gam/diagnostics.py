@@ -122,7 +122,7 @@ def distribution_of_rows(
         parameter = float(((response - mean) ** 2).mean())
     elif parameter is None:
         assert nuisance is not None
-        parameter = float(nuisance[-1])
+        parameter = float(np.ravel(nuisance[-1])[0])
     name = "binomial" if len(getattr(model, "classes_", ())) else family.name
     return DISTRIBUTIONS[name](mean, parameter)
 
