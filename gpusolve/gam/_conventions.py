@@ -54,6 +54,7 @@ class AvailableMethod:
         self.condition = condition
         self.method = method
         self.__wrapped__ = method  # whose examples are tests
+        self.__doc__ = method.__doc__
 
     def __get__(self, instance: Any, owner: type) -> Callable[..., Any]:
         if instance is None:

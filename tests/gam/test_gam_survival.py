@@ -174,9 +174,9 @@ def test_the_path_is_that_of_a_loop_over_pairs() -> None:
     """mboost's steps, with splines and a factor, and dense matrices."""
     terms = [bbs("x", df=3), bbs("z"), bols("g")]
     data = {"x": TRIAL["x"], "z": TRIAL["z"], "g": np.array(list("abc") * 40)}
-    model = BoostedGAM(terms, family="coxph", max_iter=40, step_rule="mboost").fit(
-        data, Y, W
-    )
+    model = BoostedGAM(
+        terms, family="coxph", max_iter=40, learning_rate=0.1, step_rule="mboost"
+    ).fit(data, Y, W)
     problem = prepare(
         tuple(model.terms_), Frame.of(data), W, df_definition="2S-SS", missing="error"
     )
@@ -257,7 +257,13 @@ def test_a_response_has_several_forms(form: str) -> None:
 
 def test_a_formula_has_surv() -> None:
     model = gamboost("Surv(time, event) ~ bbs(x) + bbs(z)", TRIAL, family="coxph")
-    direct = BoostedGAM([bbs("x"), bbs("z")], family="coxph", step_rule="mboost")
+    direct = BoostedGAM(
+        [bbs("x"), bbs("z")],
+        family="coxph",
+        step_rule="mboost",
+        learning_rate=0.1,
+        max_iter=100,
+    )
     direct.fit(TRIAL, Y)
     np.testing.assert_array_equal(model.risk_, direct.risk_)
 
