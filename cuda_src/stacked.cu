@@ -26,8 +26,8 @@
 // Scaled steps add a pass over the rows before the last phase, and a barrier.
 // A family whose nuisance parameter depends on f adds passes over the rows to the last phase, with
 // two barriers each: 17 passes for a median, of which 16 find four bits each, a pass for a shape,
-// and a pass for each Newton step, or for eight thresholds of it. Families of pairs add three
-// passes. If the rows depend on each other by risk sets, two scans over the rows add four barriers
+// and a pass for each Newton step, or for eight thresholds of it. If the rows depend on each other,
+// pairs of rows add three passes (ranks.cuh); two scans over the rows add four barriers
 // (risk_sets.cuh), and two for the maximum of f. No sum uses atomics: on the same device a fit has
 // the same bits in every run.
 //
@@ -817,6 +817,7 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     constexpr bool is_fixed = Family::nuisance == Nuisance::fixed;
     constexpr bool has_pairs = Family::nuisance == Nuisance::pairs;
     constexpr bool has_risk_sets = Family::nuisance == Nuisance::risk_sets;
+    constexpr bool has_parameter = !is_fixed && !has_pairs && !has_risk_sets;
     const RiskSets risk_sets{all.places,    all.risk_sets, reinterpret_cast<Two*>(all.partial),
                              all.searches,  all.rows,      all.fits,
                              all.row_chunks};
@@ -877,20 +878,8 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
                     own[0] = fmax(own[0], after);
             };
         };
-        if constexpr (has_risk_sets)
+        if constexpr (has_risk_sets) {
             row_sums.pass<1>(Maximum(), update);
-        else
-            row_sums.pass<2>(add, update);
-        if constexpr (has_pairs) {
-            const auto scales = reinterpret_cast<Scale*>(all.searches);
-            find_scales(row_sums, data, scales, barrier);
-            row_sums.pass<8>(add, [&](int fit, int) {
-                const double scale = scales[fit].inverse;
-                return [=, &data](long long row, double* own) {
-                    if (row < data.rows) evaluate_pairs(data, fit, row, scale, own);
-                };
-            });
-        } else if constexpr (has_risk_sets) {
             barrier.wait();
             row_sums.finish<1>(Maximum(),
                                [&](int fit, const double* most) { all.searches[fit] = most[0]; });
@@ -901,7 +890,19 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
                     if (place < data.rows) evaluate_in_risk_sets(risk_sets, data, fit, place, own);
                 };
             });
-        } else if constexpr (!is_fixed) {
+        } else {
+            row_sums.pass<2>(add, update);
+        }
+        if constexpr (has_pairs) {
+            const auto scales = reinterpret_cast<Scale*>(all.searches);
+            find_scales(row_sums, data, scales, barrier);
+            row_sums.pass<8>(add, [&](int fit, int) {
+                const double scale = scales[fit].inverse;
+                return [=, &data](long long row, double* own) {
+                    if (row < data.rows) evaluate_pairs(data, fit, row, scale, own);
+                };
+            });
+        } else if constexpr (has_parameter) {
             const long long stride = paths.nuisances * (all.steps + 1LL);
             estimate(family, row_sums, data, all.searches, paths.nuisance_at(0, step), stride,
                      barrier);
@@ -918,8 +919,7 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
             const long long place = paths.place(fit, step);
             paths.risk[place] = has_pairs ? PairSums::risk(sums) : sums[0];
             paths.held_out[place] = has_pairs ? PairSums::risk(sums + PairSums::count) : sums[1];
-            if constexpr (is_fixed || has_pairs || has_risk_sets)
-                *paths.nuisance_at(fit, step) = family.parameter;
+            if constexpr (!has_parameter) *paths.nuisance_at(fit, step) = family.parameter;
         });
     }
 }
@@ -1139,8 +1139,8 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     const Observations data = observations_of(all);
     const Family family{all.parameter};
     const CoupledRows<T, Family> rows{all, family, designs, data, best, row_storage};
-    Paths paths{all.selected, all.updates, all.risk,     all.held_out_risk,
-                all.nuisance, all.steps,   all.functions};
+    Paths paths{all.selected, all.updates, all.risk,      all.held_out_risk,
+                all.nuisance, all.steps,   all.functions, 1};
     GridBarrier barrier(all.arrived);
     double* shared = reinterpret_cast<double*>(dynamic_shared_memory());
 

@@ -53,6 +53,7 @@ class AvailableMethod:
     ) -> None:
         self.condition = condition
         self.method = method
+        self.__wrapped__ = method  # whose examples are tests
 
     def __get__(self, instance: Any, owner: type) -> Callable[..., Any]:
         if instance is None:

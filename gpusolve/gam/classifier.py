@@ -112,8 +112,8 @@ class BoostedGAMClassifier(AdditiveModel):
         family = family_of(self.family or self.default_family)
         if not isinstance(family, ClassFamily):
             raise ValueError(
-                "family must be a family of classes, such as binomial or prop_odds, "
-                f"got {self.family!r}"
+                "family must be binomial, multinomial, prop_odds or auc, got "
+                f"{self.family!r}"
             )
         if family.predictors > 1 and offset is not None:
             raise ValueError(

@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from .._device.arrays import on_host
 from . import _inputs
-from ._boosting.patience import generator
+from ._boosting.folds import generator
 from ._conventions import check_integer
 from ._model.model import AdditiveModel
 from ._plots.diagnostics import bins_of, plot_bins, plot_normal, plot_sizes
@@ -122,7 +122,7 @@ def distribution_of_rows(
         parameter = float(((response - mean) ** 2).mean())
     elif parameter is None:
         assert nuisance is not None
-        parameter = float(nuisance[-1])
+        parameter = float(np.ravel(nuisance[-1])[0])
     name = "binomial" if len(getattr(model, "classes_", ())) else family.name
     return DISTRIBUTIONS[name](mean, parameter)
 

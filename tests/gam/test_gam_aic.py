@@ -241,19 +241,19 @@ def test_aic_stop_of_counts_starts_at_the_offset() -> None:
     model.fit(X, y, offset=offset)
     found = aic_stop(model)
     np.testing.assert_array_equal(found.values, 2 * model.risk_[1:] + 2 * found.df)
-    # The first step with the curvatures after it, by hand.
-    mean = model.predict(X, iteration=1, offset=offset)
-    first = model.selected_[0]
-    term, lambda_ = model.terms_[first], model.lambda_[first]
-    B = term.rows(Frame.of(X)).dense()
-    assert term.transform() is None
-    H = B @ np.linalg.inv(B.T @ B + lambda_ * term.penalty()) @ B.T
-    f, after = (
-        model.predict(X, iteration=k, offset=offset, kind="link") for k in (0, 1)
-    )
-    d = after - f
-    size = 0.1 * (d @ d) / (d**2 @ ((y + np.exp(f)) / 2))
-    np.testing.assert_allclose(found.df[0], size * mean @ np.diag(H), rtol=1e-8)
+    # All steps with the curvatures after them, by hand.
+    hat, f = np.zeros((len(y), len(y))), offset + model.intercept_
+    for step, j in enumerate(model.selected_):
+        after = model.predict(X, iteration=step + 1, offset=offset, kind="link")
+        d = after - f
+        size = model.learning_rate * (d @ d) / (d**2 @ ((y + np.exp(f)) / 2))
+        term, lambda_, f = model.terms_[j], model.lambda_[j], after
+        B = term.rows(Frame.of(X)).dense()
+        T = term.transform()
+        B = B if T is None else B @ T
+        H = B @ np.linalg.inv(B.T @ B + lambda_ * term.penalty()) @ B.T
+        hat += size * np.exp(f)[:, None] * H @ (np.eye(len(y)) - hat)
+        np.testing.assert_allclose(found.df[step], np.trace(hat), rtol=1e-7)
 
 
 @pytest.mark.parametrize("link", ["half_logit", "logit"])

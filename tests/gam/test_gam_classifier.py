@@ -129,7 +129,7 @@ def test_responses_that_are_no_classes(
 
 
 def test_the_family_is_binomial(binary: Data) -> None:
-    with pytest.raises(ValueError, match="family must be a family of classes"):
+    with pytest.raises(ValueError, match="family must be binomial, multinomial"):
         BoostedGAMClassifier(family="poisson").fit(*binary)
     with pytest.raises(ValueError, match="method must be 'auto' or 'stacked'"):
         BoostedGAMClassifier(method="gram").fit(*binary)

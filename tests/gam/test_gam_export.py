@@ -156,10 +156,11 @@ def test_matrices_and_data_frames(tmp_path: Path) -> None:
     assert equal(reordered, model.predict(frame))
 
 
-RESPONSES = {
-    **{name: family() for name, family in FAMILIES.items()},
-    "logit": Binomial("logit"),
-}
+WRITTEN = [
+    "gaussian", "laplace", "quantile", "expectile", "huber", "binomial", "poisson",
+    "negative_binomial", "gamma", "tweedie",
+]  # fmt: skip
+RESPONSES = {name: FAMILIES[name]() for name in WRITTEN} | {"logit": Binomial("logit")}
 
 
 @pytest.mark.filterwarnings("ignore:the risk of the training data rose")
@@ -273,6 +274,10 @@ def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
     path = tmp_path / "scorer.py"
     with pytest.raises(ValueError, match=r"family must predict .*Custom\('own'\)"):
         BoostedGAM([bbs("x")], family=own, max_iter=3).fit(d, y).to_python(path)
+    hurdle = BoostedGAM([bbs("x")], family="hurdle", max_iter=3)
+    hurdle.fit(d, 1 + np.random.default_rng(0).poisson(3, N))
+    with pytest.raises(ValueError, match=r"family must predict one of .*Hurdle"):
+        hurdle.to_python(path)
     design = buser("x", design=lambda x: np.stack([x, x**2], axis=1), df=1)
     with pytest.raises(TypeError, match="design of buser"):
         BoostedGAM([design], max_iter=3).fit(d, y).to_python(path)

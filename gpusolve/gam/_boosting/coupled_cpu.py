@@ -55,7 +55,8 @@ class CoupledPasses(Passes):
         if not self.is_scaled:
             return 1.0
         model, predictor = divmod(fit, self.predictors)
-        own = self.bends[:, model], self.weights[fit]
+        h, w = self.bends[:, model], self.weights[fit]
+        own = h if w is None else apply_weights(h, w), w
         if self.family.update != "joint":
             d = self.problem.rows[learner].csr @ b
             return curvature_along(d, own[0][predictor], own[1])

@@ -24,6 +24,7 @@ SEARCH_TOLERANCE, SEARCH_STEPS = 1e-7, 60
 """The relative and absolute change at which Newton's method stops: the next change is
 about its square."""
 
+
 LEAST_MEAN = 1e-100
 """A positive number whose square is not 0."""
 
@@ -51,36 +52,6 @@ def _shape(target: np.float64) -> float:
         if abs(change) <= SHAPE_TOLERANCE * t:
             break
     return float(1 / t)
-
-
-class Truncation(NamedTuple):
-    """Negative binomial counts above zero, with mean ``mu = exp(f)``.
-
-    Attributes
-    ----------
-    exponent : Array
-        ``-log P(y = 0)``.
-    share : Array
-        ``P(y > 0)``, divided by ``exp(log_rest)``.
-    log_rest : Array
-        0, or negative where the share would underflow: it is proportional to mu there.
-    pull : Array
-        ``theta mu / (theta + mu)``, divided by ``exp(log_rest)``.
-    """
-
-    exponent: Array
-    share: Array
-    log_rest: Array
-    pull: Array
-
-
-def truncation(f: Array, theta: Array) -> Truncation:
-    """The truncation at zero of counts with these parameters, which broadcast."""
-    xp, log_theta = namespace(f), namespace(f).log(theta)
-    raised = xp.maximum(f, xp.minimum(log_theta, 0.0) + LEAST_LOG)
-    exponent = theta * xp.logaddexp(0, raised - log_theta)
-    pull = theta * special(f).expit(raised - log_theta)
-    return Truncation(exponent, -xp.expm1(-exponent), f - raised, pull)
 
 
 def each_fit(
@@ -122,6 +93,36 @@ def most_likely(
     return math.exp(new)
 
 
+class Truncation(NamedTuple):
+    """Negative binomial counts above zero, with mean ``mu = exp(f)``.
+
+    Attributes
+    ----------
+    exponent : Array
+        ``-log P(y = 0)``.
+    share : Array
+        ``P(y > 0)``, divided by ``exp(log_rest)``.
+    log_rest : Array
+        0, or negative where the share would underflow: it is proportional to mu there.
+    pull : Array
+        ``theta mu / (theta + mu)``, divided by ``exp(log_rest)``.
+    """
+
+    exponent: Array
+    share: Array
+    log_rest: Array
+    pull: Array
+
+
+def truncation(f: Array, theta: Array) -> Truncation:
+    """The truncation at zero of counts with these parameters, which broadcast."""
+    xp, log_theta = namespace(f), namespace(f).log(theta)
+    raised = xp.maximum(f, xp.minimum(log_theta, 0.0) + LEAST_LOG)
+    exponent = theta * xp.logaddexp(0, raised - log_theta)
+    pull = theta * special(f).expit(raised - log_theta)
+    return Truncation(exponent, -xp.expm1(-exponent), f - raised, pull)
+
+
 def negative_binomial_theta(
     y: Array, f: Array, w: Array | None, *, truncated: bool = False
 ) -> Array:
@@ -132,7 +133,7 @@ def negative_binomial_theta(
     return each_fit(partial(_theta, truncated=truncated), y, f, w)
 
 
-def _theta(y: Array, f: Array, w: Array | None, truncated: bool) -> float:
+def _theta(y: Array, f: Array, w: Array | None, *, truncated: bool) -> float:
     """Theta of one fit; `MOST` unless the variance exceeds Poisson's.
 
     The likelihood then increases with ``1 / theta`` at 0.
@@ -150,11 +151,11 @@ def _theta(y: Array, f: Array, w: Array | None, truncated: bool) -> float:
     distinct, place = namespace(y).unique(y, return_inverse=True)
 
     def derivatives(theta: float) -> tuple[float, float]:
-        found = _derivatives(distinct, place, f, w, theta)
+        first, second = _derivatives(distinct, place, f, w, theta)
         if not truncated:
-            return found
+            return first, second
         more = _truncation_derivatives(f, w, theta)
-        return found[0] + more[0], found[1] + more[1]
+        return first + more[0], second + more[1]
 
     return most_likely(square / excess, derivatives)
 

@@ -147,7 +147,7 @@ class Family(ABC):
     def arrange(self, y: Array) -> Any:
         """What `weighted_gradient` and `risks` read of y, which all their calls share.
 
-        Families whose rows depend on each other have these three methods of their own.
+        Families whose rows depend on each other have methods of their own for them.
         """
         return y
 

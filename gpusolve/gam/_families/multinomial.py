@@ -69,8 +69,9 @@ class Multinomial(NumberedFamily, CoupledFamily):
         return odds / odds.sum(axis=0)
 
     def log_probabilities(self, f: Array, s: Array) -> Array:
-        xp, odds = namespace(f), f - f.max(axis=0)
-        return (odds - xp.log(xp.exp(odds).sum(axis=0))).T
+        xp = namespace(f)
+        odds = (f - f.max(axis=0)).T
+        return odds - xp.log(xp.exp(odds).sum(axis=1, keepdims=True))
 
     def _indicators(self, y: Array, ndim: int = 2) -> Array:
         """Whether y is each class, (K, .., n)."""
