@@ -56,7 +56,8 @@ class CoupledPasses(Passes):
         if not self.is_scaled:
             return 1.0
         model, predictor = divmod(fit, self.predictors)
-        own = self.bends[:, model], self.weights[fit]
+        h, w = self.bends[:, model], self.weights[fit]
+        own = h if w is None else apply_weights(h, w), w
         if self.family.update != "joint":
             d = self.products.multiply(learner, b)
             return curvature_along(d, own[0][predictor], own[1])
