@@ -16,6 +16,7 @@ from gpusolve.gam import BoostedGAM, bbs, gamboost
 from gpusolve.gam._boosting.problem import PreparedLearners, prepare
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam._terms.linear import CONTRASTS
+from gpusolve.gam.from_formula import MBOOST
 from gpusolve.gam.terms import Term, bols, brandom
 
 Floats = NDArray[np.float64]
@@ -143,7 +144,8 @@ def test_a_factor_needs_memory_for_its_levels_only() -> None:
     g, n = rng.integers(0, 30_000, 60_000), 60_000
     y = rng.standard_normal(30_000)[g] + rng.standard_normal(n)
     tracemalloc.start()
-    model = BoostedGAM([brandom("g", df=3000)], max_iter=5).fit({"g": g}, y)
+    model = BoostedGAM([brandom("g", df=3000)], learning_rate=0.1, max_iter=5)
+    model.fit({"g": g}, y)
     assert tracemalloc.get_traced_memory()[1] < 100e6
     tracemalloc.stop()
     sums = np.bincount(g, y - y.mean()), np.bincount(g)
@@ -180,7 +182,8 @@ def test_kernels_take_the_steps_of_the_host(
 def test_default_factors_of_many_levels_are_penalised_as_splines(data: Any) -> None:
     d = {"g": data["g"].astype(str), "h": data["h"], "x": data["x"]}
     model = BoostedGAM(df=5).fit(d, data["y"])
-    assert model.names_ == ["brandom(g, df=5)", "bols(h)", "bbs(x, df=5)"]
+    assert model.names_[:2] == ["brandom(g, df=5)", "bols(h)"]
+    assert model.names_[2].startswith("bbs(x, df=5")
     free = BoostedGAM(penalty=None).fit(d, data["y"])
     assert free.names_[0] == "bols(g)"
 
@@ -195,7 +198,7 @@ def test_a_factor_of_noise_takes_little_of_the_fit() -> None:
 
     def score(d: Any) -> float:
         train, test = ({k: v[s] for k, v in d.items()} for s in (FIRST, LAST))
-        model = BoostedGAM(max_iter=300).fit(train, y[FIRST])
+        model = BoostedGAM().fit(train, y[FIRST])
         return float(model.score(test, y[LAST]))
 
     assert score(X | {"noise": noise}) > score(X) - 0.02
@@ -211,7 +214,7 @@ def test_a_product_with_an_unpenalised_column_is_a_varying_coefficient(
     data: Any,
 ) -> None:
     product = gamboost("y ~ bbs(x):bols(z, intercept=False)", data)
-    varying = BoostedGAM([bbs("x", by="z")]).fit(data, data["y"])
+    varying = BoostedGAM([bbs("x", by="z")], **MBOOST).fit(data, data["y"])
     np.testing.assert_allclose(product.lambda_, varying.lambda_, rtol=1e-12)
     np.testing.assert_allclose(product.predict(data), varying.predict(data), rtol=1e-10)
 

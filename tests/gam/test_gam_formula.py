@@ -28,6 +28,7 @@ from gpusolve.gam import (
 from gpusolve.gam._formula.expression import Expression
 from gpusolve.gam._formula.formula import Formula, LearnerReader, read_formula
 from gpusolve.gam._terms.frame import Frame
+from gpusolve.gam.from_formula import MBOOST
 from gpusolve.gam.store import from_plain, to_plain
 from gpusolve.gam.terms import bbs, bmono, bols, brandom, bspatial, buser
 
@@ -395,7 +396,7 @@ def test_a_fit_is_that_of_its_learners() -> None:
     model = gamboost(COUNTS, source, family="poisson", max_iter=30)
     X = source | {"log(t)": np.log(source["t"])}
     terms = [bbs("log(t)", df=3), bols("g"), bspatial("x", "t", knots=4)]
-    expected = BoostedGAM(terms, family="poisson", max_iter=30, step_rule="mboost")
+    expected = BoostedGAM(terms, family="poisson", **MBOOST | {"max_iter": 30})
     expected.fit(X, source["count"])
     assert type(model) is BoostedGAM
     assert model.names_ == expected.names_
@@ -429,8 +430,7 @@ def test_offsets_of_the_formula_are_in_predictions() -> None:
     formula = "count ~ bbs(x) + offset(log(t)) + offset(center(t))"
     model = gamboost(formula, source, family="poisson", max_iter=20)
     start = np.log(source["t"]) + source["t"] - source["t"].mean()
-    options = {"family": "poisson", "max_iter": 20, "step_rule": "mboost"}
-    plain = BoostedGAM([bbs("x")], **options)
+    plain = BoostedGAM([bbs("x")], family="poisson", **MBOOST | {"max_iter": 20})
     plain.fit(source, source["count"], offset=start)
     np.testing.assert_allclose(model.risk_, plain.risk_, rtol=1e-14)
     offset = np.log(new["t"]) + new["t"] - source["t"].mean()
@@ -451,7 +451,7 @@ def test_a_binomial_formula_is_a_classifier(response: str) -> None:
     X = source | {"center(t)": source["t"] - source["t"].mean()}
     y = source["g"] if response == "g" else source["count"] > 3
     expected = BoostedGAMClassifier(
-        [bbs("x"), bbs("center(t)")], max_iter=9, step_rule="mboost"
+        [bbs("x"), bbs("center(t)")], **MBOOST | {"max_iter": 9}
     )
     expected.fit(X, y, offset=0.1 * source["t"])
     np.testing.assert_array_equal(model.classes_, np.unique(y))

@@ -210,7 +210,9 @@ def test_a_cyclic_penalty_makes_the_effect_periodic(X: np.ndarray) -> None:
     low, high = bases.evaluate(ends).multiply(path.coef(5)).T
     np.testing.assert_allclose(low, high, atol=1e-12)
     assert np.ptp(bases.evaluate(X).multiply(path.coef(5))[0]) > 1
-    model = BoostedGAM(penalty="cyclic", n_basis=9, max_iter=60).fit(X, y)
+    model = BoostedGAM(
+        [bbs(j, knots=8, cyclic=True) for j in range(5)], learning_rate=0.1, max_iter=60
+    ).fit(X, y)
     np.testing.assert_allclose(model.lambda_, learners.lambda_, rtol=1e-12)
     np.testing.assert_allclose(model.path_.updates, path.updates, atol=1e-12)
 

@@ -39,16 +39,15 @@ from gpusolve.gam._boosting.problem import prepare
 from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Family
+from gpusolve.gam.from_formula import MBOOST
 
 
 def fit(name: str, family: Family, **parameters: Any) -> BoostedGAM:
     """Fit the model of one of `FITS`, with mboost's offset where it differs."""
     asked, found = FITS[name], load(name)
     offset = None if name in SAME_OFFSET else found["offset"]
-    given = {"max_iter": found["mstop"], "step_rule": "mboost", **parameters}
-    return BoostedGAM(
-        asked.terms, family=family, learning_rate=found["nu"], **given
-    ).fit(
+    given = {"max_iter": found["mstop"], "learning_rate": found["nu"], **parameters}
+    return BoostedGAM(asked.terms, family=family, **MBOOST | given).fit(
         data(),
         response_of(asked),
         None if asked.weights is None else column(asked.weights),
@@ -115,9 +114,7 @@ def test_predictions_of_new_rows_are_those_of_mboost() -> None:
 @pytest.mark.parametrize("name", ["binomial", "binomial_glm"])
 def test_classes_are_those_of_mboost(name: str) -> None:
     found, expected, asked = load(name), load("predict"), FITS[name]
-    model = BoostedGAMClassifier(
-        asked.terms, family=asked.family, max_iter=100, step_rule="mboost"
-    )
+    model = BoostedGAMClassifier(asked.terms, family=asked.family, **MBOOST)
     model.fit(data(), data()["yb"], offset=found["offset"])
     new = new_rows(expected)
     assert model.predict(new).tolist() == expected[name]["class"]

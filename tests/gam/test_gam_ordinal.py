@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from family_samples import sample
@@ -21,6 +23,8 @@ from gpusolve.gam._families.thresholds import find_thresholds
 from gpusolve.gam.families import PropOdds
 
 Floats = np.ndarray
+
+MBOOST: Any = {"max_iter": 12, "learning_rate": 0.1, "step_rule": "mboost"}
 
 
 def ordered(
@@ -168,7 +172,7 @@ def test_the_path_is_that_of_mboost(rng: np.random.Generator) -> None:
     X, y = sample(PropOdds(4))
     w = rng.integers(0, 3, len(y)) * 1.0
     terms = [bols(j) for j in range(3)]
-    model = BoostedGAM(terms, family=PropOdds(4), max_iter=12, step_rule="mboost")
+    model = BoostedGAM(terms, family=PropOdds(4), **MBOOST)
     model.fit(X, y, sample_weight=w)
     designs = [np.column_stack([np.ones(len(y)), X[:, j]]) for j in range(3)]
     f = np.zeros(len(y))

@@ -67,7 +67,8 @@ def B(X: Arrays) -> Arrays:  # noqa: N802
 def paper_model(**options: Any) -> BoostedGAM:
     """The learners of the paper: B-splines of patsy, a ridge, tr(H) = 1."""
     spline = bbs(knots=FUNCTIONS - 4, differences=0, df=1, end_knots="repeated")
-    return BoostedGAM(dict.fromkeys(range(K), spline), df_definition="trace", **options)
+    given = {"df_definition": "trace", "learning_rate": 0.1, "outside": "linear"}
+    return BoostedGAM(dict.fromkeys(range(K), spline), **given | options)
 
 
 @pytest.mark.paper(

@@ -85,7 +85,11 @@ def test_wrong_responses_are_named(y: list[float], message: str) -> None:
 def test_the_path_is_that_of_mboost() -> None:
     X, y = sample(AUC(), 120)
     model = BoostedGAM(
-        [bols(j) for j in range(3)], family="auc", max_iter=12, step_rule="mboost"
+        [bols(j) for j in range(3)],
+        family="auc",
+        max_iter=12,
+        learning_rate=0.1,
+        step_rule="mboost",
     ).fit(X, y)
     designs = [np.column_stack([np.ones(120), X[:, j]]) for j in range(3)]
     f = np.zeros(120)

@@ -59,7 +59,10 @@ def test_steps_are_those_of_trees_of_depth_1(
     w = rng.integers(0, 3, n).astype(float) if are_weighted else np.ones(n)
     device = "cuda" if backend.name == "cuda" else "auto"
     model = BoostedGAM(
-        [btree(0), btree(1, bins=20), btree(2)], max_iter=steps, device=device
+        [btree(0), btree(1, bins=20), btree(2)],
+        learning_rate=0.1,
+        max_iter=steps,
+        device=device,
     )
     model.fit(X, y, sample_weight=w if are_weighted else None)
     columns = [codes_of(t, X[:, j]) for j, t in enumerate(model.terms_)]
