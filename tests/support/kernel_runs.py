@@ -243,6 +243,8 @@ def boosted_family(family: str, rows: int, fits: int = 2) -> Steps:
     frame = Frame.of(data)
     wave = 2 * np.sin(15 * data["x"])
     y = 1.0 + generator.poisson(np.exp(1 + wave + np.sin(6 * data["z"])))
+    if family == "auc":
+        y = (y > 4) + 0.0
     weights = generator.integers(1, 3, (fits, rows)).astype(np.float64)
     problem = prepare([term.learn(frame) for term in terms], frame, weights)
     cones = [
@@ -601,6 +603,7 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         boosting_family("gamma", 60),
         boosting_family("gamma", 60, 20),
         boosting_family("negative_binomial", 100),
+        boosting_family("auc", 100),
     ],
 }
 """The runs for each file of kernels."""
