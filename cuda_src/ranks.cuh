@@ -28,8 +28,9 @@ struct PairSums {
     }
     static __device__ void add(double* sums, double weight, bool is_one, double wrong) {
         if (weight == 0) return;
-        if (is_one) sums[0] += weight * wrong;
-        sums[is_one ? 1 : 2] += weight;
+        sums[0] += is_one ? weight * wrong : 0.0;
+        sums[1] += is_one ? weight : 0.0;
+        sums[2] += is_one ? 0.0 : weight;
     }
 };
 

@@ -795,8 +795,15 @@ __device__ void evaluate_pairs(const Observations& data, int fit, long long row,
                       others.held_out_not_below);
 }
 
+/// The resident blocks of a multiprocessor. The search for thresholds needs the registers of two
+/// blocks: with fewer registers it spills.
+template <class Family>
+constexpr int resident_blocks() {
+    return Family::nuisance == Nuisance::thresholds ? 1 : learner_blocks_per_multiprocessor;
+}
+
 template <class T, class Family, int threads>
-__global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
+__global__ void __launch_bounds__(threads, resident_blocks<Family>())
     boost_stacked(const StackedFits<T> all) {
     __shared__ BlockReduce<double>::Storage sum_storage;
     __shared__ BlockReduce<Located<double>>::Storage best_storage;

@@ -285,9 +285,9 @@ GPUSOLVE_EXPORTED int gpusolve_cross(const CompactDesigns* designs, long long fi
         const long long with = other < 0 ? j : other, pitch = designs->functions_of(with);
         for (long long p = designs->begin_part[j]; p < designs->begin_part[j + 1]; ++p)
             for (long long q = designs->begin_part[with]; q < designs->begin_part[with + 1]; ++q) {
-                const CompactPart &part = designs->parts[p], &beside = designs->parts[q];
+                const CompactPart &part = designs->parts[p], &second = designs->parts[q];
                 if (p != q)
-                    add_cross(part, beside, begin, end, weights, G, pitch);
+                    add_cross(part, second, begin, end, weights, G, pitch);
                 else if (!add_square(part, begin, end, weights, G, pitch))
                     return out_of_memory;
             }

@@ -208,8 +208,8 @@ def plot_calibration(
     Raises
     ------
     ValueError
-        If the family does not predict means, y is not a response of the family, there
-        is no bin, or the level is not between 0 and 1.
+        If the family does not predict means, y is not a response of the family, bins
+        is not positive, or the level is not between 0 and 1.
     ImportError
         If matplotlib is not installed.
 

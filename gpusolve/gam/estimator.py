@@ -181,7 +181,7 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     curvatures of the loss, weighted by ``w d^2``: see `Family.curvature`. This is a
     step of Newton's method along d, but the curvature is not only that at f: it bounds
     the slope of the gradient up to the best f of a row, so that a step does not go
-    beyond it. It is no proof that the risk decreases in each iteration; it did for
+    beyond it. This does not prove that the risk decreases in each iteration. It did for
     counts, positive numbers and classes, with means of 1e-2 to 1e6 and rates of 0.05 to
     1. The curvature of the squared error is 1. For absolute errors and quantiles, which
     have none, ``1 / h`` is the median absolute residual before the first iteration,
@@ -380,8 +380,8 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     ) -> float:
         """The share of the deviance that the model explains, ``1 - D / D_0``.
 
-        D is the weighted sum of the losses less those of a perfect fit, and D_0 the
-        same of the best constant, which is added to the offset if that is a vector.
+        D is the weighted sum of the losses, minus the losses of a perfect fit. D_0 is
+        the same of the best constant, which is added to an offset vector.
         For the Gaussian family it is the coefficient of determination. An adaptive
         parameter has the value of the last iteration. For a family of your own, the
         loss of a perfect fit counts as 0.

@@ -99,7 +99,7 @@ class Explanation:
         Raises
         ------
         IndexError
-            If there is no such row.
+            If the row does not exist.
         ImportError
             If matplotlib is not installed.
         """

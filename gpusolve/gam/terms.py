@@ -299,7 +299,7 @@ def bmrf(
     lambda_: float | None = None,
     center: bool = False,
 ) -> Region:
-    """A Markov random field: the effects of regions, close to those of neighbours.
+    """A Markov random field: neighbouring regions have similar effects.
 
     Parameters
     ----------
@@ -353,7 +353,7 @@ def bkernel(
     knots : int or (m, p) sequence, optional
         How many rows the functions are centred at, far from each other; or where.
     scale : float, optional
-        By default such that the kernel falls to 0.001 across the data.
+        By default the kernel falls to 0.001 across the data.
     by, df, lambda_
         As for `bbs`.
 

@@ -22,7 +22,7 @@ class PropOdds(NumberedFamily):
     makes higher classes more likely. The adaptive parameter has all thresholds; they
     maximise the weighted likelihood at the present f. A constant of f only moves them,
     so the offset is 0; a class without weight in a fold counts as half a row with the
-    mean of f. mboost searches for the thresholds by BFGS, from the last ones, and
+    mean of f. mboost searches for the thresholds by BFGS, from the last thresholds, and
     computes the risk with the thresholds of the previous step; its offset depends on
     where this search starts.
 
