@@ -106,6 +106,6 @@ def test_counts_from_a_formula_to_a_picture(tmp_path: Path) -> None:
     picture = tmp_path / "made" / "effects.png"
     printed = report("demo_counts.py", "--quick", "--output", str(picture))
     assert "10 folds, 60 iterations" in printed
-    learners = {line.split()[0] for line in printed.splitlines() if "%" in line}
+    learners = set(re.findall(r"^ *(\w+\(\S+) .*%", printed, re.MULTILINE))
     assert learners == {"bbs(age)", "bols(sex)", "brandom(clinic)", "bspatial(lon,"}
     assert pyplot.imread(picture).std() > 0.05

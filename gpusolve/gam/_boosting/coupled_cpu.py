@@ -56,8 +56,7 @@ class CoupledPasses(Passes):
         if not self.is_scaled:
             return 1.0
         model, predictor = divmod(fit, self.predictors)
-        h, w = self.bends[:, model], self.weights[fit]
-        own = h if w is None else apply_weights(h, w), w
+        own = self.bends[:, model], self.weights[fit]
         if self.family.update != "joint":
             d = self.products.multiply(learner, b)
             return curvature_along(d, own[0][predictor], own[1])
