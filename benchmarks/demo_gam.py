@@ -44,7 +44,7 @@ def fit(
     """Fit one step, which compiles, and then the model."""
     X, y = machine.xp.asarray(data.X), machine.xp.asarray(data.y)
     BoostedGAM(max_iter=1, method=method).fit(X, y)
-    model = BoostedGAM(max_iter=steps, method=method)
+    model = BoostedGAM(max_iter=steps, learning_rate=0.1, method=method)
     seconds, _ = machine.stopwatch(partial(model.fit, X, y))
     found = set(model.selected_.tolist())
     active = set(data.active.tolist())
