@@ -30,7 +30,7 @@ BARRIER = re.compile(
 )
 COMMENT = re.compile(r"//[^\n]*")
 FUNCTION = re.compile(
-    r"__(?:device|global)__[\w\s:<>,*&]*?(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\("
+    r"__(?:device|global)__[\w\s:<>,*&]*?(?:__launch_bounds__\((?:[^()]|\(\))*\)\s*)?(\w+)\("
 )
 """Matches a function's declaration up to its name."""
 

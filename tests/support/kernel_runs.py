@@ -23,14 +23,22 @@ from gpusolve import _emulator, reference
 from gpusolve._device import kernels
 from gpusolve._nnls import nnls_gram_kernel
 from gpusolve._nnls.nnls_gram_kernel import Team
-from gpusolve.gam import BSplines, bbs, bmono, boost, brandom, make_learners
+from gpusolve.gam import (
+    BSplines,
+    bbs,
+    bmono,
+    boost,
+    brandom,
+    distributions,
+    make_learners,
+)
 from gpusolve.gam import Path as Steps
 from gpusolve.gam._boosting import gram_kernel
 from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.problem import prepare
 from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
-from gpusolve.gam.families import family_of
+from gpusolve.gam.families import Family, family_of
 from gpusolve.sparse import multiply, spmv
 from gpusolve.studies._qr_steps_kernel import DOWNDATE, ROWS, UPDATE, QRSteps, qr_steps
 
@@ -231,7 +239,22 @@ def boosting(*problem: Any) -> Callable[[], None]:
     return run
 
 
-def boosted_family(family: str, rows: int, fits: int = 2) -> Steps:
+RESPONSES: dict[str, Callable[[Any], Any]] = {
+    "auc": lambda y: (y > 4) + 0.0,
+    "prop_odds": lambda y: np.digitize(y, [3.0, 8.0]) + 0.0,
+    "coxph": lambda y: np.where(y % 3 == 0, -y, y),
+}
+"""The responses of families that are not for counts above zero."""
+
+
+def family_named(name: str) -> Family:
+    """A family of a single predictor, or a distribution, whose updates are compared."""
+    if name == "distribution":
+        return distributions.NegativeBinomial()
+    return family_of(name)
+
+
+def boosted_family(name: str, rows: int, fits: int = 2) -> Steps:
     """Several fits of a spline with inequalities, a spline and a factor.
 
     The inequalities are random, so that some stop to bind.
@@ -243,18 +266,18 @@ def boosted_family(family: str, rows: int, fits: int = 2) -> Steps:
     frame = Frame.of(data)
     wave = 2 * np.sin(15 * data["x"])
     y = 1.0 + generator.poisson(np.exp(1 + wave + np.sin(6 * data["z"])))
-    if family == "auc":
-        y = (y > 4) + 0.0
+    y, family = RESPONSES.get(name, np.asarray)(y), family_named(name)
     weights = generator.integers(1, 3, (fits, rows)).astype(np.float64)
+    weights = np.repeat(weights, family.predictors, axis=0)
     problem = prepare([term.learn(frame) for term in terms], frame, weights)
     cones = [
         cone and cone._replace(constraint=generator.standard_normal((18, 13)))
         for cone in problem.cones
     ]
-    start = np.linspace(0.1, 0.4, fits)[:, None]
+    start = np.linspace(0.1, 0.4, len(weights))[:, None]
     problem = replace(problem, cones=tuple(cones))
     return boost_family(
-        Fits(problem, family_of(family), y, start, out_of_bag=weights), steps=4
+        Fits(problem, family, y, start, out_of_bag=weights), steps=4
     )
 
 
@@ -604,6 +627,9 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         boosting_family("gamma", 60, 20),
         boosting_family("negative_binomial", 100),
         boosting_family("auc", 100),
+        boosting_family("prop_odds", 60),
+        boosting_family("coxph", 100),
+        boosting_family("distribution", 60),
     ],
 }
 """The runs for each file of kernels."""
