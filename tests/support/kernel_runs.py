@@ -276,9 +276,7 @@ def boosted_family(name: str, rows: int, fits: int = 2) -> Steps:
     ]
     start = np.linspace(0.1, 0.4, len(weights))[:, None]
     problem = replace(problem, cones=tuple(cones))
-    return boost_family(
-        Fits(problem, family, y, start, out_of_bag=weights), steps=4
-    )
+    return boost_family(Fits(problem, family, y, start, out_of_bag=weights), steps=4)
 
 
 def boosting_family(*problem: Any) -> Callable[[], None]:
