@@ -33,6 +33,10 @@ NUMBERS = float, int, numbers.Real, np.bool_
 """Types of numbers. The common types are first: `isinstance` finds them sooner."""
 
 
+MAY_BE_NONE = list, tuple, type(None)
+"""Types of bounds that are None, or have None."""
+
+
 class Problem(NamedTuple):
     """Validated arguments; all arrays are on one device.
 
@@ -223,16 +227,18 @@ def pair(bounds: Any) -> tuple[Any, Any]:
         raise ValueError(
             f"bounds must be a pair (lower, upper), got {bounds!r}"
         ) from None
-    return without_none(lower, -math.inf), without_none(upper, math.inf)
+    if isinstance(lower, MAY_BE_NONE):
+        lower = without_none(lower, -math.inf)
+    if isinstance(upper, MAY_BE_NONE):
+        upper = without_none(upper, math.inf)
+    return lower, upper
 
 
 def without_none(bound: Any, infinity: float) -> Any:
-    """The bound, with `infinity` in place of None."""
+    """The bound or bounds, with `infinity` in place of None."""
     if bound is None:
         return infinity
-    if isinstance(bound, list | tuple) and None in bound:
-        return [infinity if value is None else value for value in bound]
-    return bound
+    return [infinity if value is None else value for value in bound]
 
 
 def validate(
@@ -382,7 +388,7 @@ def _penalty(A: Array, value: Any, name: str) -> Option:
     option = _variable_option(A, value, name)
     if isinstance(option, float):
         return _nonnegative(option, name)
-    if option.ndim == 1 and not is_cupy(option):  # the same for all systems
+    if option.ndim == 1 and type(option) is np.ndarray:  # for all systems
         for number in option[~((option >= 0) & np.isfinite(option))]:
             _nonnegative(number, name)
     return namespace(A).where(option >= 0, option, math.nan)

@@ -106,7 +106,7 @@ def aic_stop(model: AdditiveModel, criterion: str | None = None) -> Criterion:
     >>> rng = np.random.default_rng(0)
     >>> X = rng.random((200, 3))
     >>> y = np.sin(6 * X[:, 0]) + 0.3 * rng.standard_normal(200)
-    >>> found = aic_stop(BoostedGAM(max_iter=300).fit(X, y))
+    >>> found = aic_stop(BoostedGAM(max_iter=300, learning_rate=0.1).fit(X, y))
     >>> 20 < found.best_iteration < 200
     True
     >>> bool(4 < found.df[found.best_iteration - 1] < 20)

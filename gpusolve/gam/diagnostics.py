@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
-from scipy.special import ndtri
 
 from .._device.arrays import on_host
 from . import _inputs
@@ -22,16 +20,17 @@ from .estimator import BoostedGAM
 
 Floats = NDArray[np.float64]
 
-DISTRIBUTIONS: dict[str, Callable[[Floats, float], Any]] = {
-    "gaussian": lambda mean, variance: stats.norm(mean, np.sqrt(variance)),
-    "binomial": lambda mean, _: stats.bernoulli(mean),
-    "poisson": lambda mean, _: stats.poisson(mean),
-    "negative_binomial": lambda mean, theta: stats.nbinom(
+DISTRIBUTIONS: dict[str, Callable[[Any, Floats, float], Any]] = {
+    "gaussian": lambda stats, mean, variance: stats.norm(mean, np.sqrt(variance)),
+    "binomial": lambda stats, mean, _: stats.bernoulli(mean),
+    "poisson": lambda stats, mean, _: stats.poisson(mean),
+    "negative_binomial": lambda stats, mean, theta: stats.nbinom(
         theta, theta / (theta + mean)
     ),
-    "gamma": lambda mean, shape: stats.gamma(shape, scale=mean / shape),
+    "gamma": lambda stats, mean, shape: stats.gamma(shape, scale=mean / shape),
 }
-"""The distribution of the response, by family, mean and parameter."""
+"""The distribution of the response, by family: of ``scipy.stats``, which is imported
+late, with a mean and a parameter."""
 
 
 TINY = float(np.finfo(np.float64).tiny)
@@ -97,6 +96,8 @@ def quantile_residuals(
     >>> bool(abs(residuals.mean()) < 0.1 and abs(residuals.std() - 1) < 0.1)
     True
     """
+    from scipy.special import ndtri
+
     means, responses, names = predicted_means(model, X, y, offset)
     if len(means) > 1:
         raise ValueError(f"model must have two classes, got {names}")
@@ -124,7 +125,9 @@ def distribution_of_rows(
         assert nuisance is not None
         parameter = float(np.ravel(nuisance[-1])[0])
     name = "binomial" if len(getattr(model, "classes_", ())) else family.name
-    return DISTRIBUTIONS[name](mean, parameter)
+    from scipy import stats
+
+    return DISTRIBUTIONS[name](stats, mean, parameter)
 
 
 def plot_residuals(

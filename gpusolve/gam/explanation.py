@@ -47,7 +47,8 @@ class Explanation:
     >>> import numpy as np
     >>> from gpusolve.gam import BoostedGAM, bols
     >>> d = {"age": np.array([20.0, 40.0, 60.0]), "sex": np.array(["f", "m", "m"])}
-    >>> model = BoostedGAM([bols("age"), bols("sex")]).fit(d, [1.0, 3.0, 4.0])
+    >>> model = BoostedGAM([bols("age"), bols("sex")], learning_rate=0.1, max_iter=100)
+    >>> model = model.fit(d, [1.0, 3.0, 4.0])
     >>> found = model.explain(d)
     >>> found.names, found.contributions.round(1).tolist()
     (('bols(age)', 'bols(sex)'), [[-1.5, 0.0], [0.0, 0.3], [1.5, 0.3]])

@@ -174,11 +174,11 @@ def stability_selection(
     Examples
     --------
     >>> import numpy as np
-    >>> from gpusolve.gam import BoostedGAM, stability_selection
+    >>> from gpusolve.gam import BoostedGAM, bbs, stability_selection
     >>> rng = np.random.default_rng(0)
     >>> X = rng.random((200, 10))
     >>> y = np.sin(6 * X[:, 2]) + X[:, 5] + 0.3 * rng.standard_normal(200)
-    >>> model = BoostedGAM().fit(X, y)
+    >>> model = BoostedGAM([bbs(j) for j in range(10)], max_iter=100).fit(X, y)
     >>> stability_selection(model, q=3, pfer=1, random_state=0).selected
     ['bbs(2)', 'bbs(5)']
     """

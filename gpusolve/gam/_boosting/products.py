@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 
 from ..._device.arrays import address_of
-from ..._device.launch import pieces
+from ..._device.launch import CACHED, pieces
 from ..._device.objects import load
 from ..._device.threads import CHUNK_ROWS, Work
 from .._predictor import nonzero_splines
@@ -297,7 +297,7 @@ def fields(
     return (*addresses, *numbers, values.dtype == np.float32, 0)
 
 
-@cache
+@lru_cache(CACHED)
 def spline_shapes(degree: int, varies: bool) -> Floats:
     """The polynomials of the functions in a cell: the factors of t^i in row i.
 

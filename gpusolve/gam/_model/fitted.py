@@ -288,7 +288,7 @@ class FittedModel(Estimator):
         >>> import numpy as np
         >>> from gpusolve.gam import BoostedGAM
         >>> X = np.random.default_rng(0).random((100, 3))
-        >>> model = BoostedGAM().fit(X, np.sin(6 * X[:, 1]))
+        >>> model = BoostedGAM(max_iter=100).fit(X, np.sin(6 * X[:, 1]))
         >>> effects = model.effects(X)
         >>> np.allclose(model.intercept_ + effects.sum(axis=1), model.predict(X))
         True

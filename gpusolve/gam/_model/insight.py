@@ -120,12 +120,13 @@ class Insight(FittedModel):
         Examples
         --------
         >>> import numpy as np
-        >>> from gpusolve.gam import BoostedGAM
+        >>> from gpusolve.gam import BoostedGAM, bbs, bols
         >>> X = np.random.default_rng(0).random((200, 2))
-        >>> model = BoostedGAM().fit(X, np.sin(6 * X[:, 0]) + X[:, 1])
+        >>> y = np.sin(6 * X[:, 0]) + X[:, 1]
+        >>> model = BoostedGAM([bbs(0), bols(1)], max_iter=100).fit(X, y)
         >>> found = model.explain(X[:2])
         >>> found.names, found.contributions.shape
-        (('bbs(0)', 'bbs(1)'), (2, 2))
+        (('bbs(0)', 'bols(1)'), (2, 2))
         >>> total = found.intercept + found.contributions.sum(axis=1)
         >>> np.allclose(total, model.predict(X[:2]), rtol=1e-14)
         True
@@ -161,7 +162,9 @@ class Insight(FittedModel):
         >>> from gpusolve.gam import BoostedGAM, bbs, bols
         >>> X = np.random.default_rng(0).random((500, 2))
         >>> y = np.sin(6 * X[:, 0]) + X[:, 1]
-        >>> print(BoostedGAM([bbs(0), bols(1)]).fit(X, y).summary())
+        >>> learners = [bbs(0), bols(1)]
+        >>> model = BoostedGAM(learners, max_iter=100, learning_rate=0.1)
+        >>> print(model.fit(X, y).summary())
         family        gaussian
         rows          500
         iterations    100, learning rate 0.1
@@ -303,7 +306,7 @@ class Insight(FittedModel):
         >>> import numpy as np
         >>> from gpusolve.gam import BoostedGAM
         >>> X = np.random.default_rng(0).random((100, 2))
-        >>> model = BoostedGAM().fit(X, np.sin(6 * X[:, 0]))
+        >>> model = BoostedGAM(max_iter=100).fit(X, np.sin(6 * X[:, 0]))
         >>> path = Path(mkdtemp()) / "scorer.py"
         >>> model.to_python(path)
         >>> scorer = runpy.run_path(str(path))

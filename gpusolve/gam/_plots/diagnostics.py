@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from .panels import LINE, MUTED, add_legend, new_panels, set_labels
 
@@ -41,6 +40,8 @@ def bins_of(predicted: Floats, observed: Floats, count: int, level: float) -> Bi
     of the mean.
     """
     shares = np.arange(1, count) / count
+    from scipy.special import ndtri
+
     edges = np.unique(np.quantile(predicted, shares, method="inverted_cdf"))
     group = np.searchsorted(edges, predicted, side="left")
     _, group, rows = np.unique(group, return_inverse=True, return_counts=True)
@@ -81,6 +82,8 @@ def plot_bins(bins: Sequence[Bins], names: Sequence[str], title: str) -> Any:
 
 def plot_normal(residuals: Floats, title: str) -> Any:
     """The figure of normal residuals: quantiles, and their distance from the normal."""
+    from scipy.special import ndtri
+
     figure, (quantiles, worm) = new_panels(2, title, scale=1.5)
     n = len(residuals)
     shares = (np.arange(n) + 0.5) / n

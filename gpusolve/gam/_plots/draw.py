@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import ConvexHull, QhullError
 
 from .effects import Axis, Effect
 from .panels import LINE, SMALL, add_legend, name_bars, pyplot, shortened
@@ -116,8 +115,10 @@ def draw_surface(axis: Any, effect: Effect, largest: float, unit: str) -> None:
     bar.set_label(unit, fontsize=SMALL - 1)
 
 
-def hull_of(x: Axis, y: Axis) -> ConvexHull:
+def hull_of(x: Axis, y: Axis) -> Any:
     """The convex hull of the data, or of the grid if all data are on a line."""
+    from scipy.spatial import ConvexHull, QhullError
+
     low, high = (np.array([axis.points[end] for axis in (x, y)]) for end in (0, -1))
     try:
         return ConvexHull(np.column_stack([x.rug, y.rug]).astype(np.float64))
