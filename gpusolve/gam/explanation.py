@@ -51,7 +51,7 @@ class Explanation:
     >>> model = model.fit(d, [1.0, 3.0, 4.0])
     >>> found = model.explain(d)
     >>> found.names, found.contributions.round(1).tolist()
-    (('bols(age)', 'bols(sex)'), [[-1.5, 0.0], [0.0, 0.3], [1.5, 0.3]])
+    (('bols(age)', 'bols(sex)'), [[-1.0, -0.7], [0.0, 0.3], [1.0, 0.3]])
     """
 
     names: tuple[str, ...]
