@@ -597,6 +597,7 @@ def test_on_a_device(backend: Any, monkeypatch: pytest.MonkeyPatch, way: str) ->
 # ---- few and many rows ---------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:the risk of the training data rose")
 @together("family", EVERY_FAMILY, ids=str)
 @together("rows", [1, 2, 5])
 def test_few_rows(family: Family, rows: int) -> None:
