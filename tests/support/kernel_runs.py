@@ -29,6 +29,7 @@ from gpusolve.gam import (
     bmono,
     boost,
     brandom,
+    btree,
     distributions,
     make_learners,
 )
@@ -255,7 +256,7 @@ def family_named(name: str) -> Family:
 
 
 def boosted_family(name: str, rows: int, fits: int = 2) -> Steps:
-    """Several fits of a spline with inequalities, a spline and a factor.
+    """Scaled steps of a spline with inequalities, a spline, a factor and stumps.
 
     The inequalities are random, so that some stop to bind.
     """
@@ -263,6 +264,9 @@ def boosted_family(name: str, rows: int, fits: int = 2) -> Steps:
     data = {"x": generator.random(rows), "z": generator.random(rows)}
     data["g"] = generator.integers(0, 3, rows).astype(np.float64)
     terms = [bmono("x", knots=9), bbs("z", knots=5), brandom("g", df=2)]
+    terms += [btree("z", bins=9)]
+    if name == "distribution":  # several blocks then share the rows of the learner
+        terms = terms[1:2]
     frame = Frame.of(data)
     wave = 2 * np.sin(15 * data["x"])
     y = 1.0 + generator.poisson(np.exp(1 + wave + np.sin(6 * data["z"])))
@@ -276,7 +280,8 @@ def boosted_family(name: str, rows: int, fits: int = 2) -> Steps:
     ]
     start = np.linspace(0.1, 0.4, len(weights))[:, None]
     problem = replace(problem, cones=tuple(cones))
-    return boost_family(Fits(problem, family, y, start, out_of_bag=weights), steps=4)
+    fits = Fits(problem, family, y, start, out_of_bag=weights)
+    return boost_family(fits._replace(units=np.ones(len(weights))), steps=4)
 
 
 def boosting_family(*problem: Any) -> Callable[[], None]:
@@ -627,7 +632,7 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         boosting_family("auc", 100),
         boosting_family("prop_odds", 60),
         boosting_family("coxph", 100),
-        boosting_family("distribution", 60),
+        boosting_family("distribution", 300, 1),
     ],
 }
 """The runs for each file of kernels."""
