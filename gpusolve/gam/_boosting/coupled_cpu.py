@@ -56,6 +56,7 @@ class CoupledPasses(Passes):
         if not self.is_scaled:
             return 1.0
         model, predictor = divmod(fit, self.predictors)
+        assert self.bends is not None
         own = self.bends[:, model], self.weights[fit]
         if self.family.update != "joint":
             d = self.products.multiply(learner, b)
@@ -81,9 +82,9 @@ class CoupledPasses(Passes):
         self.scales: dict[int, float] = {}
         if self.is_scaled:
             f = self.by_predictor(self.f)
-            h = self.family.curvature(self.y, f, self.nuisance)
-            w = self.model_weights
-            self.bends = h if w is None else apply_weights(h, w)
+            self.bends = self.family.weighted_curvature(
+                self.y, f, self.nuisance, self.model_weights
+            )
         scores = self.scores().reshape(-1, self.predictors, len(self.problem))
         if self.family.update == "joint":
             return np.repeat(scores.sum(axis=1).argmax(axis=1), self.predictors)
