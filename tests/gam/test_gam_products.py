@@ -67,7 +67,7 @@ def kind(request: pytest.FixtureRequest) -> Any:
     if found is CompiledProducts and type(products_of([splines(np.zeros(3), 0)])) is (
         Products
     ):
-        pytest.skip("there is no compiled object")
+        pytest.skip("the package has no compiled object")
     return found
 
 

@@ -33,7 +33,7 @@ class AUC(ClassFamily):
 
     The model is for ranking: f has no unit, and the learning rate is only a factor of
     f. Scaled steps divide it by half of the rows. The offset is 0, and the predicted
-    class is 1 where f is above 0. There are no probabilities.
+    class is 1 where f is above 0. The model has no probabilities.
 
     Notes
     -----
