@@ -217,17 +217,22 @@ def _linker() -> tuple[str, ...]:
     return ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
 
 
-def _aliases(definitions: str, source: Path, include: Path) -> str:
-    """Assembly that makes each `extern __shared__` array the dynamic shared memory."""
+def texts_of(definitions: str, source: Path, include: Path) -> list[str]:
+    """The definitions, the source and its headers, without comments."""
     texts, found = [definitions], [source]
     for path in found:
         text = _COMMENT.sub(" ", path.read_text())
         texts.append(text)
         headers = (include / name for name in _INCLUDE.findall(text))
         found += [path for path in headers if path.exists() and path not in found]
+    return texts
+
+
+def _aliases(definitions: str, source: Path, include: Path) -> str:
+    """Assembly that makes each `extern __shared__` array the dynamic shared memory."""
     names = {
         re.findall(r"\w+", declared)[-1]
-        for text in texts
+        for text in texts_of(definitions, source, include)
         for declared in _EXTERN_ARRAY.findall(text)
     }
     return "".join(

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import functools
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from . import _device
 from ._arguments import Array, Parameter, Struct, Value, check_arguments
-from ._compiler import Variant, build
+from ._compiler import Variant, build, texts_of
 from ._errors import KernelError
 from ._memory import DeviceMemory, NamedArray
 from ._profile import LaunchShape, Report, active_report, costs_of_launch
@@ -24,6 +25,12 @@ from ._report import explain
 from ._schedule import ORDERS, current_schedule
 from ._signature import parameter_names
 from ._stacks import STRIDE
+
+VECTOR = re.compile(r"\b(u?(char|short|int|long|longlong)|float|double)[24]\b")
+"""A vector type, whose loads need aligned addresses."""
+
+VECTOR_BYTES = 16
+"""The largest alignment of a vector type."""
 
 
 class Kernel:
@@ -55,6 +62,8 @@ class Kernel:
         self._compile = functools.partial(build, source, instance, include, definitions)
         self._programs: dict[Variant, Program] = {}
         self._parameters = self._read_parameters(source)
+        texts = texts_of(definitions, source, include)
+        self._alignment = VECTOR_BYTES if any(map(VECTOR.search, texts)) else 1
 
     def __repr__(self) -> str:
         return f"<emulated kernel {self.instance}>"
@@ -112,7 +121,7 @@ class Kernel:
         arrays = list(named_arrays(self._parameters, values))
         # A profile needs the arrays aligned, as on a GPU.
         touch_end = schedule.order != "reverse" and report is None
-        with DeviceMemory(arrays, touch_end) as memory:
+        with DeviceMemory(arrays, touch_end, self._alignment) as memory:
             stored = [_stored(value, memory.address) for value in values]
             addresses = [value.ctypes.data for value in stored]
             # All resident blocks run concurrently, because a kernel may rely on it.
@@ -136,9 +145,10 @@ class Kernel:
                 sampled=running,
                 arguments=(ctypes.c_void_p * len(addresses))(*addresses),
                 stack_stride=STRIDE,
+                limit=schedule.limit,
             )
             with self._counted(report, request, memory):
-                failure = program.launch(request, memory.written_spans())
+                failure = program.launch(request, *memory.spans_by_use())
                 if failure.happened:
                     text = explain(failure, self.instance, memory, program.path)
                     raise KernelError(text)

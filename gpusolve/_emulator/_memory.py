@@ -20,8 +20,9 @@ from ._errors import KernelError
 
 Array = npt.NDArray[Any]
 
-_GUARD_BYTES = 64 * 1024 * 1024
-"""Inaccessible bytes on either side of a copy. They reserve addresses, not memory."""
+_GUARD_BYTES = 2**31 * 16
+"""Inaccessible bytes on either side of a copy: any int indexes them, for elements of 16
+bytes. They reserve addresses, not memory; a process has addresses for 2,000 arrays."""
 
 _CANARY = bytes([0xF5, 0xFF]) * _pages.PAGE_BYTES
 """Fills the unused bytes around a copy (below two pages). NaN in every float type."""
@@ -54,17 +55,25 @@ class Arena:
     low, high : int
         Their memory: the first address, and the address after the last.
     touch_end : bool
-        Whether the end of the copy touches a guard, or its beginning. Elements keep
+        Whether the end of the copy touches a guard, or its beginning. Addresses keep
         their alignment, so there may be a few bytes between.
+    alignment : int
+        Addresses keep their remainder for this number, and for the elements' alignment.
     """
 
     def __init__(
-        self, arrays: Sequence[NamedArray], low: int, high: int, touch_end: bool
+        self,
+        arrays: Sequence[NamedArray],
+        low: int,
+        high: int,
+        touch_end: bool,
+        alignment: int,
     ) -> None:
         self.arrays = arrays
         self._low, self._bytes = low, high - low
         self.writeable = any(named.array.flags.writeable for named in arrays)
-        alignment = max(named.array.dtype.alignment for named in arrays)
+        elements = (named.array.dtype.alignment for named in arrays)
+        alignment = max(alignment, *elements)
         tail = -high % alignment
         head = low % alignment
         used = self._bytes + (tail if touch_end else head)
@@ -154,13 +163,17 @@ class DeviceMemory:
         Arrays that overlap share an arena.
     touch_end : bool
         Whether the end of each copy touches a guard, or its beginning.
+    alignment : int, optional
+        The alignment of addresses that the copies keep, in bytes.
     """
 
-    def __init__(self, arrays: Sequence[NamedArray], touch_end: bool) -> None:
+    def __init__(
+        self, arrays: Sequence[NamedArray], touch_end: bool, alignment: int = 1
+    ) -> None:
         self._arenas: list[Arena] = []
         try:
             for group, low, high in _overlapping(arrays):
-                self._arenas.append(Arena(group, low, high, touch_end))
+                self._arenas.append(Arena(group, low, high, touch_end, alignment))
         except BaseException:
             self.close()
             raise
@@ -180,13 +193,14 @@ class DeviceMemory:
         """The address of an array's first element in the copies."""
         return self._addresses[id(array)]
 
-    def written_spans(self) -> list[tuple[int, int]]:
-        """Addresses and sizes of the memory that the kernel may write."""
-        return [
-            arena.span
-            for arena in self._arenas
-            if any(named.is_written for named in arena.arrays)
-        ]
+    def spans_by_use(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Addresses and sizes of arrays that the kernel may write, and of others."""
+        written: list[tuple[int, int]] = []
+        read: list[tuple[int, int]] = []
+        for arena in self._arenas:
+            is_written = any(named.is_written for named in arena.arrays)
+            (written if is_written else read).append(arena.span)
+        return written, read
 
     def named_spans(self) -> dict[str, tuple[int, int]]:
         """Addresses and sizes of the arrays; overlapping arrays share a span."""

@@ -50,10 +50,13 @@ class Request(ctypes.Structure):
         ("arguments", ctypes.POINTER(ctypes.c_void_p)),
         ("stacks", ctypes.c_void_p),
         ("stack_stride", ctypes.c_uint64),
-        ("watched", ctypes.POINTER(Span)),
-        ("watched_count", ctypes.c_uint64),
+        ("arrays", ctypes.POINTER(Span)),
+        ("array_count", ctypes.c_uint64),
+        ("constants", ctypes.POINTER(Span)),
+        ("constant_count", ctypes.c_uint64),
         ("profile", ctypes.c_void_p),
         ("sampled", ctypes.c_uint64),
+        ("limit", ctypes.c_double),
     ]
 
 
@@ -94,10 +97,10 @@ class Program:
     @contextlib.contextmanager
     def profile(self, spans: Sequence[tuple[int, int]]) -> Iterator[ctypes.c_void_p]:
         """A profile that counts accesses to the memory at these addresses and sizes."""
-        arrays = (Span * len(spans))(*(Span(*span) for span in spans))
+        arrays = _as_spans(spans)
         code = self._code
         profile = self._object.emulator_new_profile(
-            arrays, ctypes.c_uint64(len(arrays)), code, ctypes.c_uint64(len(code))
+            arrays, ctypes.c_uint64(len(spans)), code, ctypes.c_uint64(len(code))
         )
         pointer = ctypes.c_void_p(profile)
         try:
@@ -112,22 +115,26 @@ class Program:
         ).contents
         return summary
 
-    def launch(self, request: Request, spans: Sequence[tuple[int, int]]) -> FaultReport:
+    def launch(
+        self,
+        request: Request,
+        arrays: Sequence[tuple[int, int]],
+        constants: Sequence[tuple[int, int]],
+    ) -> FaultReport:
         """Run the kernel in a new thread, so that Ctrl-C can end an endless kernel.
 
         Parameters
         ----------
         request : Request
             Without the stacks and the watched memory, which are set here.
-        spans : sequence of tuple of int
-            Addresses and sizes of the arrays that the kernel may write.
+        arrays, constants : sequence of tuple of int
+            Addresses and sizes of the arrays that the kernel may write, and of others.
         """
         report = FaultReport()
         if self.variant == "races":
-            # One extra element, because a null pointer would turn the detection off.
-            watched = (Span * (len(spans) + 1))(*(Span(*span) for span in spans))
-            request.watched = watched
-            request.watched_count = len(spans)
+            request.arrays, request.array_count = _as_spans(arrays), len(arrays)
+            request.constants = _as_spans(constants)
+            request.constant_count = len(constants)
         # An event, because Thread.join, when interrupted, marks a running thread as
         # ended.
         ended = threading.Event()
@@ -145,3 +152,8 @@ class Program:
                 while not ended.wait(timeout=0.01):
                     self._object.emulator_interrupt()
         return report
+
+
+def _as_spans(pairs: Sequence[tuple[int, int]]) -> ctypes.Array[Span]:
+    """The spans, and another, because the address of an empty array is null."""
+    return (Span * (len(pairs) + 1))(*(Span(*pair) for pair in pairs))

@@ -20,6 +20,7 @@ class FaultReport(ctypes.Structure):
         ("happened", ctypes.c_int),
         ("signal", ctypes.c_int),
         ("access", ctypes.c_int),
+        ("access_bytes", ctypes.c_int),
         ("stack_overflow", ctypes.c_int),
         ("has_thread", ctypes.c_int),
         ("race", ctypes.c_int),
@@ -35,6 +36,8 @@ class FaultReport(ctypes.Structure):
         ("shared_bytes", ctypes.c_uint64),
         ("instruction", ctypes.c_uint64),
         ("other_instruction", ctypes.c_uint64),
+        ("variable", ctypes.c_uint64),
+        ("caller", ctypes.c_uint64),
         ("file", ctypes.c_char * 512),
         ("text", ctypes.c_char * 4096),
     ]
@@ -44,13 +47,17 @@ _ACCESSES = ("accesses", "reads", "writes")
 _PAST_ACCESSES = ("accessed", "read", "wrote")
 """In the order of ``enum class Access`` in ``runtime/report.h``."""
 
-_TORN = 2
-"""``RaceKind::torn`` in ``runtime/report.h``."""
+_TORN, _UPDATE, _OVERWRITE = 2, 3, 4
+"""``RaceKind`` in ``runtime/report.h``."""
 
-_SHARED_VARIABLE = re.compile(
-    r"\s*\d+: (?P<start>\w+) +(?P<size>\w+) TLS( +\w+){3} +(?P<name>.+)"
+_PLACE = re.compile(r"\{(0x[0-9a-f]+)\}")
+"""An instruction in a text of ``runtime/diagnosis.cpp``."""
+
+_VARIABLE = re.compile(
+    r"\s*\d+: (?P<start>\w+) +(?P<size>\w+) (?P<kind>TLS|OBJECT)"
+    r"( +\w+){3} +(?P<name>.+)"
 )
-"""A line of readelf's output for a thread-local symbol."""
+"""A line of readelf's output for a variable: in shared or in global memory."""
 
 
 def explain(
@@ -86,7 +93,12 @@ def _error(report: FaultReport, memory: DeviceMemory, compiled: Path) -> str:
         return _race(report, memory, compiled)
     if report.shared_overrun:
         return _overrun(report, compiled)
-    return str(report.text.decode(errors="replace"))
+    text = report.text.decode(errors="replace")
+    return _PLACE.sub(lambda found: _line(compiled, int(found[1], 16)), text)
+
+
+def _line(compiled: Path, instruction: int) -> str:
+    return source_line(compiled, instruction) or f"instruction {instruction:#x}"
 
 
 def _race(report: FaultReport, memory: DeviceMemory, compiled: Path) -> str:
@@ -97,10 +109,7 @@ def _race(report: FaultReport, memory: DeviceMemory, compiled: Path) -> str:
         other += f" of block {tuple(report.other_block)}"
     if line:
         other += f" at {line}"
-    if report.in_shared_memory:
-        element = _shared_byte(compiled, report.address)
-    else:
-        element = memory.describe(report.address)
+    element = _element(report, memory, compiled)
     access = f"data race: {_ACCESSES[report.access]} {element}"
     if report.race == _TORN:
         return (
@@ -108,11 +117,14 @@ def _race(report: FaultReport, memory: DeviceMemory, compiled: Path) -> str:
             "value by one store"
         )
     other_access = _PAST_ACCESSES[report.other_access]
-    remedy = (
-        "put a __syncthreads() between them"
-        if same_block
-        else "use atomics, or a flag with a __threadfence() on both sides"
-    )
+    if report.race == _UPDATE:
+        remedy = "use an atomic operation, such as atomicAdd()"
+    elif report.race == _OVERWRITE:
+        remedy = "let a single thread write it, or use an atomic operation"
+    elif same_block:
+        remedy = "put a __syncthreads() between them"
+    else:
+        remedy = "use atomics, or a flag with a __threadfence() on both sides"
     return (
         f"{access}, which {other} {other_access}, and nothing orders the two accesses; "
         f"{remedy}"
@@ -132,7 +144,7 @@ def _fault(report: FaultReport, memory: DeviceMemory) -> str:
 
 
 def _overrun(report: FaultReport, compiled: Path) -> str:
-    variable = _shared_variable(compiled, report.address)
+    variable = _variable(compiled, "TLS", report.address)
     if variable is None:
         return "writes past the end of shared memory"
     name, start, size = variable
@@ -147,25 +159,40 @@ def _overrun(report: FaultReport, compiled: Path) -> str:
     )
 
 
-def _shared_byte(compiled: Path, offset: int) -> str:
-    variable = _shared_variable(compiled, offset)
+def _element(report: FaultReport, memory: DeviceMemory, compiled: Path) -> str:
+    """The element at the address of an access."""
+    if report.in_shared_memory:
+        return _part(compiled, "TLS", report.address, report.access_bytes)
+    if report.variable:
+        return _part(compiled, "OBJECT", report.variable, report.access_bytes)
+    return memory.describe(report.address)
+
+
+def _part(compiled: Path, kind: str, offset: int, size: int) -> str:
+    """An element of a variable, of the size of the access."""
+    place = "shared memory" if kind == "TLS" else "global memory"
+    variable = _variable(compiled, kind, offset)
     if variable is None:
-        return "shared memory"
+        return place
     name, start, _ = variable
-    return f"byte {offset - start} of {name} in shared memory"
+    element, rest = divmod(offset - start, size)
+    if rest:
+        return f"byte {offset - start} of {name} in {place}"
+    return f"element {element} ({size} bytes) of {name} in {place}"
 
 
-def _shared_variable(compiled: Path, offset: int) -> tuple[str, int, int] | None:
-    """Name, offset and size of the last `__shared__` variable at an offset or before.
+def _variable(compiled: Path, kind: str, offset: int) -> tuple[str, int, int] | None:
+    """Name, offset and size of the last variable at an offset or before.
 
-    None without such a variable, or if binutils are not installed.
+    None without such a variable, or if binutils are not installed. The kind is "TLS"
+    for `__shared__` variables, and "OBJECT" for global variables.
     """
     program = shutil.which("readelf") or shutil.which("llvm-readelf")
     if program is None:
         return None
     command = [program, "--symbols", "--wide", "--demangle", str(compiled)]
     listing = subprocess.run(command, capture_output=True, text=True).stdout
-    symbols = filter(None, map(_SHARED_VARIABLE.match, listing.splitlines()))
+    symbols = filter(None, map(_VARIABLE.match, listing.splitlines()))
     variables = [
         (
             int(found["start"], 16),
@@ -173,6 +200,7 @@ def _shared_variable(compiled: Path, offset: int) -> tuple[str, int, int] | None
             found["name"].rpartition("::")[2],
         )
         for found in symbols
+        if found["kind"] == kind
     ]
     before = [
         variable

@@ -22,17 +22,22 @@ class Schedule:
 
     order: Order = "forward"
     seed: int = 0
+    limit: float = 60.0
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
             raise ValueError(f"order must be one of {ORDERS}, got {self.order!r}")
+        if not self.limit > 0:
+            raise ValueError(f"limit must be positive, in seconds, got {self.limit}")
 
 
 _chosen: ContextVar[Schedule | None] = ContextVar("schedule", default=None)
 
 
 @contextlib.contextmanager
-def schedule(order: Order, seed: int = 0) -> Iterator[None]:
+def schedule(
+    order: Order = "forward", seed: int = 0, *, limit: float = 60.0
+) -> Iterator[None]:
     """Choose the order of threads for kernels launched in this `with` statement.
 
     Parameters
@@ -43,6 +48,10 @@ def schedule(order: Order, seed: int = 0) -> Iterator[None]:
         sleeps or ends. The same seed repeats a launch exactly. In the other orders,
         blocks run concurrently.
     seed : int, optional
+    limit : float, optional
+        Seconds after which a launch raises KernelError if no thread has ended, and no
+        barrier or warp operation was completed. The message has the line at which each
+        thread waits. ``math.inf`` is no limit.
 
     Notes
     -----
@@ -53,7 +62,7 @@ def schedule(order: Order, seed: int = 0) -> Iterator[None]:
     Outside of these statements, ``GPUSOLVE_EMULATE_SCHEDULE`` in the environment sets
     the order, for example ``reverse`` or ``random:7``. The default is forward.
     """
-    token = _chosen.set(Schedule(order, seed))
+    token = _chosen.set(Schedule(order, seed, limit))
     try:
         yield
     finally:

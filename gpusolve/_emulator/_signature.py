@@ -26,6 +26,12 @@ def parameter_names(source: str, instance: str, count: int) -> list[str]:
     >>> parameter_names(text, "scale", 2)
     ['x', 'n']
 
+    Names come before default arguments:
+
+    >>> text = "__global__ void clear(float* x = NULL, int n = 0) {}"
+    >>> parameter_names(text, "clear", 2)
+    ['x', 'n']
+
     The parameters of a pack are numbered:
 
     >>> text = "__global__ void add(float* x, const T*... more) {}"
@@ -41,7 +47,10 @@ def parameter_names(source: str, instance: str, count: int) -> list[str]:
             pack = declarations.pop()
             rest = range(count - len(declarations))
             declarations += [f"{pack}{number}" for number in rest]
-        found = [_IDENTIFIER.findall(declaration) for declaration in declarations]
+        found = [
+            _IDENTIFIER.findall(declaration.partition("=")[0])
+            for declaration in declarations
+        ]
         if len(found) == count and all(found):
             return [identifiers[-1] for identifiers in found]
     return [f"argument {number + 1}" for number in range(count)]

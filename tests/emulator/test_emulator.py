@@ -161,6 +161,38 @@ def test_functions_of_the_language(order: str) -> None:
     np.testing.assert_array_equal(floats[1], 2.0 ** (lane % 8) + 1)
 
 
+def test_vector_types_have_cuda_s_layout(order: str) -> None:
+    out = _emulator.empty(11, np.int32)
+    run_one_block("vectors", "sizes", out, threads=1)
+    np.testing.assert_array_equal(out, [32, 16, 48, 12, 4, 4, 8, 16, 16, 8, 8])
+
+
+def test_structure_with_a_vector_as_argument(order: str) -> None:
+    layout = {"names": ["tag", "value"], "formats": ["i1", "4f4"], "offsets": [0, 16]}
+    tagged = np.array((3, [1, 2, 3, 4]), np.dtype({**layout, "itemsize": 32}))[()]
+    x = np.zeros((2, 4), np.float32)
+    run_one_block("vectors", "add", tagged, x, threads=2)
+    np.testing.assert_array_equal(x, [[1, 0, 0, 3]] * 2)
+
+
+def test_arrays_are_read_as_vectors(order: str) -> None:
+    for n in (5, 6, 37):
+        x = np.arange(n, dtype=np.float32)
+        run_one_block("vectors", "double_pairs", x, np.int32(n))
+        np.testing.assert_array_equal(
+            x, np.arange(n) * (1 + (np.arange(n) < n // 2 * 2))
+        )
+
+
+def test_active_lanes_are_the_lanes_in_the_branch(order: str) -> None:
+    x = np.random.default_rng(0).integers(0, 9, 150).astype(np.int32)
+    count, atomics = _emulator.zeros(1, np.int32), _emulator.zeros(1, np.int32)
+    arguments = (x, np.int32(x.size), count, atomics)
+    kernel("active_lanes", "count_odd")((2,), (96,), arguments)
+    assert count[0] == np.count_nonzero(x % 2)
+    assert atomics[0] == 5  # warps that have values
+
+
 def test_fast_lanes_do_not_overwrite_values_of_slow_lanes(order: str) -> None:
     x = np.arange(32, dtype=np.int32)
     rounds = 3 + np.arange(32) // 2
@@ -339,7 +371,7 @@ def test_accesses_inside_arrays(order: str) -> None:
         assert y[target] == x[source]
 
 
-@together("index", [-100_000, -600, -1, 5, 6, 600, 100_000])
+@together("index", [-(2**31), -600, -1, 5, 6, 600, 17_000_000, 2**31 - 1])
 def test_accesses_outside_arrays(order: str, index: int) -> None:
     """All writes are reported. Reads on the array's own page give NaN instead."""
     x, y = np.zeros(5), np.zeros(5)
@@ -502,6 +534,16 @@ def test_null_pointer_argument(order: str) -> None:
         copy_element(None, 1, np.zeros(1), 0)
 
 
+@pytest.mark.parametrize(
+    ("name", "line"), [("copy_record", 15), ("move_record", 19), ("clear_record", 23)]
+)
+def test_copy_to_a_null_pointer_is_reported_at_its_line(name: str, line: int) -> None:
+    y = np.ones((32, 9), np.float32)
+    message = rf"copies.cu:{line}: writes address 0x0, through a null pointer"
+    with pytest.raises(KernelError, match=message):
+        run_one_block("copies", name, None, y)
+
+
 def test_fault_handlers_are_restored() -> None:
     """The C library catches signals above 31 for itself, with the first thread."""
     program = """
@@ -550,6 +592,31 @@ def test_interrupt_ends_an_endless_kernel(order: str, instance: str) -> None:
         wait_for((2,), (32,), (np.zeros(1, np.int32),))
     timer.join()
     wait_for((2,), (32,), (np.ones(1, np.int32),))
+
+
+@pytest.mark.parametrize(
+    ("instance", "line"), [("wait_for", 5), ("wait_by_atomics", 10)]
+)
+def test_endless_loop_is_ended_with_its_line(
+    order: str, instance: str, line: int
+) -> None:
+    message = (
+        r"block \([01], 0, 0\): endless loop: .* limit of the schedule"
+        rf"(\n  \d+ of 32 threads: (running at endless_loop.cu:{line}|not started), "
+        r"first thread \(\d+, 0, 0\))+$"
+    )
+    with _emulator.schedule(order, seed=3, limit=0.2):  # type: ignore[arg-type]
+        with pytest.raises(KernelError, match=message):
+            kernel("endless_loop", instance)((2,), (32,), (np.zeros(1, np.int32),))
+        kernel("endless_loop", instance)((2,), (32,), (np.ones(1, np.int32),))
+
+
+def test_limit_must_be_positive() -> None:
+    with (
+        pytest.raises(ValueError, match="limit must be positive, in seconds, got 0"),
+        _emulator.schedule(limit=0),
+    ):
+        pass
 
 
 # ---- invalid launches ----------------------------------------------------------------

@@ -41,6 +41,18 @@ __global__ void copy_packs(const Four* x, Four* y) {
     y[i] = pack;
 }
 
+struct Record { float values[9]; };
+
+__global__ void copy_records(const Record* x, Record* y) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = x[i];
+}
+
+__global__ void copy_records_by_memcpy(const Record* x, Record* y) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    memcpy(y + i, x + i, sizeof(Record));
+}
+
 template <int width>
 __global__ void transpose(const float* x, float* y, int n) {
     __shared__ float tile[32][width];
@@ -208,6 +220,22 @@ def test_a_pack_of_16_bytes_is_one_access(costs: Any) -> None:
     np.testing.assert_array_equal(x, y)
     assert found.arrays["x"].requests == 2
     assert found.arrays["x"].sectors == 2 * 16 == found.arrays["x"].fewest_sectors
+
+
+@pytest.mark.parametrize("kernel", ["copy_records", "copy_records_by_memcpy"])
+def test_a_structure_is_copied_by_its_members(costs: Any, kernel: str) -> None:
+    members, threads = 9, 64
+    x, y = floats(members * threads), np.zeros(members * threads, np.float32)
+    found = costs(kernel, (1,), (threads,), x, y)
+    np.testing.assert_array_equal(x, y)
+    elements = np.arange(x.size).reshape(-1, WARP, members)
+    sectors = elements * FLOAT // SECTOR
+    requests = sectors.swapaxes(1, 2).reshape(-1, WARP)
+    expected = sum(np.unique(request).size for request in requests)
+    for array in (found.arrays["x"], found.arrays["y"]):
+        assert array.requests == 2 * members
+        assert array.sectors == expected
+        assert array.bytes == x.nbytes
 
 
 @pytest.mark.parametrize(("width", "conflicts"), [(32, 32), (33, 1)])

@@ -130,6 +130,24 @@ def test_two_blocks_write_one_element(order: str) -> None:
         run("shared_element", "write_all", integers(1))
 
 
+def test_remedy_for_an_update_is_an_atomic(order: str) -> None:
+    message = r"element 0 of x .*; use an atomic operation, such as atomicAdd\(\)$"
+    assert_race(message, run, "shared_element", "increment", integers(1))
+    assert_race(message, run, "shared_element", "increment", integers(1), blocks=1)
+
+
+def test_remedy_for_reads_of_neighbours_is_a_barrier(order: str) -> None:
+    message = r"; put a __syncthreads\(\) between them$"
+    assert_race(
+        message, run, "shared_element", "add_neighbours", integers(33), blocks=1
+    )
+
+
+def test_remedy_for_writes_of_all_is_a_single_writer(order: str) -> None:
+    message = "; let a single thread write it, or use an atomic operation$"
+    assert_race(message, run, "shared_element", "write_all", integers(1))
+
+
 def test_atomics_do_not_race(order: str) -> None:
     x = integers(1)
     run("shared_element", "add_all", x, blocks=20)
@@ -161,6 +179,45 @@ def test_last_block_sums_results_of_all_blocks(order: str) -> None:
     assert last_block_sum("false") == 40 * 39
     with pytest.raises(KernelError, match=r"reads element \d+ of partial .* wrote"):
         last_block_sum("true")
+
+
+@pytest.mark.parametrize("name", ["copy_record", "move_record", "clear_record"])
+def test_copies_by_functions_of_c_race(order: str, name: str) -> None:
+    x, y = np.zeros((2, 9), np.float32), np.ones((32, 9), np.float32)
+    assert_race(
+        r"copies.cu:\d+: data race: writes element 0 of x", run, "copies", name, x, y
+    )
+
+
+def test_copy_of_many_bytes_races() -> None:
+    x, y = np.zeros((2, 9), np.float32), np.ones((2, 9), np.float32)
+    assert_race("element 0 of x", run, "copies", "copy_all", x, y, np.int32(2))
+
+
+def test_copies_of_own_records_do_not_race(order: str) -> None:
+    x, y = np.zeros((64, 9), np.float32), np.ones((64, 9), np.float32)
+    run("copies", "copy_own", x, y)
+    np.testing.assert_array_equal(x, y)
+
+
+# ---- memory that is not passed as an array -------------------------------------------
+
+
+def test_device_variable(order: str) -> None:
+    message = r"element 3 \(4 bytes\) of counts in global memory, .*; use an atomic"
+    assert_race(message, run, "device_variables", "increment_variable", integers(32))
+    tickets = integers(32)
+    run("device_variables", "increment_by_atomics", tickets, blocks=1)
+    np.testing.assert_array_equal(np.sort(tickets) - tickets.min(), np.arange(32))
+
+
+def test_pointer_in_a_structure(order: str) -> None:
+    values = integers(2)
+    counters = np.array((values.ctypes.data,), [("values", np.uint64)])[()]
+    message = r"address 0x[0-9a-f]+, which is in no array .*; use an atomic"
+    assert_race(
+        message, run, "device_variables", "increment_through_structure", counters
+    )
 
 
 # ---- the threads of one block --------------------------------------------------------
@@ -234,7 +291,7 @@ def test_one_array_as_input_and_output(order: str) -> None:
 def test_reuse_of_shared_memory(order: str) -> None:
     found = exchange_in("exchange_twice", "block_barrier", 32)
     np.testing.assert_array_equal(found, np.arange(64))
-    message = r"byte \d+ of shared_memory"
+    message = r"element \d+ \(4 bytes\) of shared_memory"
     assert_race(message, exchange_in, "exchange_twice", "nothing", 32)
 
 
@@ -278,9 +335,9 @@ def test_missing_barrier_is_reported_in_any_order(
 def test_report_names_threads_lines_and_the_shared_array() -> None:
     message = (
         r"exchange<nothing, int>, thread \(32, 0, 0\), block \(0, 0, 0\), "
-        r"inside_block.cu:20: data race: writes byte 128 of part in shared memory, "
-        r"which thread \(0, 0, 0\) at inside_block.cu:22 read, and nothing orders the "
-        r"two accesses; put a __syncthreads\(\) between them"
+        r"inside_block.cu:20: data race: writes element 32 \(4 bytes\) of part in "
+        r"shared memory, which thread \(0, 0, 0\) at inside_block.cu:22 read, and "
+        r"nothing orders the two accesses; put a __syncthreads\(\) between them"
     )
     assert_race(message, exchange, "nothing", 32)
 

@@ -1,5 +1,5 @@
 // All blocks access one element.
-// Faults: by plain writes; by a plain read and a plain write.
+// Faults: by plain writes; by a plain read and a plain write; by updates that are not atomic.
 
 __global__ void write_all(int* x) {
     if (threadIdx.x == 0) *x = static_cast<int>(blockIdx.x);
@@ -15,6 +15,15 @@ __global__ void read_and_write(int* x, int* y) {
         *x = 1;
     else
         y[blockIdx.x] = *x;
+}
+
+__global__ void increment(int* x = nullptr) {
+    *x += 1;
+}
+
+/// Every thread adds its right neighbour.
+__global__ void add_neighbours(int* x) {
+    x[threadIdx.x] += x[threadIdx.x + 1];
 }
 
 /// No fault: neighbouring elements, down to single bytes.

@@ -34,12 +34,19 @@ constexpr auto sleep_time = std::chrono::microseconds(20);
 constexpr std::size_t stagger_bytes = 192;
 constexpr std::size_t stagger_period = 16;
 
-/// Whether an address in the thread-local memory belongs to the emulator, not to the kernel.
+/// Whether an address belongs to a variable of the emulator, not of the kernel.
 bool is_emulator_variable(std::uintptr_t address) {
     const auto is_in = [address](const auto& variable) {
         return address - reinterpret_cast<std::uintptr_t>(&variable) < sizeof(variable);
     };
-    return is_in(threadIdx) || is_in(blockIdx);
+    return is_in(threadIdx) || is_in(blockIdx) || is_in(blockDim) || is_in(gridDim);
+}
+
+/// Bytes that an instruction of a GPU accesses of an object, which may be a structure. Its members
+/// are assumed to have the largest size, up to 8, that divides the size of the structure.
+std::size_t bytes_per_instruction(std::size_t bytes) {
+    const std::size_t divisor = bytes & -bytes;
+    return bytes == 16 ? 16 : std::min<std::size_t>(divisor, 8);
 }
 
 bool is_same(Site a, Site b) {
@@ -117,6 +124,7 @@ void BlockRunner::run(unsigned long long block) {
     if (launch_.races) start_race_detection();
     if (launch_.profile) start_profile();
     for (Warp& warp : warps_) warp = {warp.present, warp.present, 0, 0, 0, 0};
+    for (Thread& thread : threads_) thread.place = 0;
     finished_ = 0;
     while (finished_ < threads_.size())
         if (!run_ready_warps()) release_barrier();
@@ -126,7 +134,7 @@ void BlockRunner::run(unsigned long long block) {
 
 /// Run every thread that is ready. False if none was ready.
 bool BlockRunner::run_ready_warps() {
-    if (launch_.stopped) throw LaunchStopped();
+    if (launch_.stopped) end_launch();
     bool any_ran = false;
     std::iota(warp_order_.begin(), warp_order_.end(), 0);
     schedule_.arrange(warp_order_.begin(), warp_order_.end());
@@ -148,14 +156,15 @@ bool BlockRunner::run_ready_warps() {
     return any_ran;
 }
 
-/// Run every lane that is ready now, until it waits. False if none was ready.
+/// Run every lane that is ready now, until it waits. False if none was ready, or becomes ready.
 bool BlockRunner::run_ready_lanes(int warp) {
     int lanes[warpSize];
     int count = 0;
     for_each_lane(warps_[warp].ready, [&](unsigned lane) { lanes[count++] = lane; });
+    if (count == 0) return release_active_lanes(warp);
     schedule_.arrange(lanes, lanes + count);
     for (int i = 0; i < count; ++i) resume(threads_[warp * warpSize + lanes[i]]);
-    return count > 0;
+    return true;
 }
 
 void BlockRunner::resume(Thread& thread) {
@@ -164,7 +173,7 @@ void BlockRunner::resume(Thread& thread) {
     calls_since_yield_ = 0;
     for (;;) {
         emulator_switch(&scheduler_stack_, thread.stack);
-        if (running_ == nullptr) throw LaunchStopped();
+        if (running_ == nullptr) end_launch();
         if (task_.run == nullptr) break;
         task_.run(task_.work);
         task_ = {};
@@ -184,6 +193,12 @@ void BlockRunner::exit_thread() {
     __builtin_unreachable();
 }
 
+/// End the running thread from a signal handler that interrupted it at an instruction.
+void BlockRunner::interrupt_thread(std::uintptr_t instruction) {
+    running_->place = instruction;
+    exit_thread();
+}
+
 /// The main function of a fiber. It runs a thread of every block that its runner runs.
 void BlockRunner::thread_main() {
     BlockRunner& self = *runner;
@@ -194,27 +209,35 @@ void BlockRunner::thread_main() {
         warp.ready &= ~(1u << thread.lane);
         warp.finished |= 1u << thread.lane;
         ++self.finished_;
+        ++self.launch_.progress;
         self.suspend();
     }
 }
 
-void BlockRunner::yield() {
+/// Keep the call before the return address `caller`, for reports.
+void BlockRunner::mark_place(void* caller) {
+    running_->place = reinterpret_cast<std::uintptr_t>(caller) - 1;
+}
+
+void BlockRunner::yield(void* caller) {
+    mark_place(caller);
     Warp& warp = warps_[running_->warp];
     warp.ready &= ~(1u << running_->lane);
     warp.paused |= 1u << running_->lane;
     suspend();
 }
 
-void BlockRunner::maybe_yield() {
+void BlockRunner::maybe_yield(void* caller) {
+    mark_place(caller);
     if (launch_.worker_scheduler) run_on_scheduler([this] { maybe_switch_worker(); });
-    if (++calls_since_yield_ == calls_per_yield) yield();
+    if (++calls_since_yield_ == calls_per_yield) yield(caller);
 }
 
-void BlockRunner::fence(Scope scope) {
+void BlockRunner::fence(Scope scope, void* caller) {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     if (race_state_) run_on_scheduler([=] { race_state_->fence(number_of(*running_), scope); });
     if (profile_) profile_->count(Counter::fences);
-    maybe_yield();
+    maybe_yield(caller);
 }
 
 bool BlockRunner::is_watched(const volatile void* address) const {
@@ -222,9 +245,9 @@ bool BlockRunner::is_watched(const volatile void* address) const {
     if (profile_)
         return profile_->find_memory(location) != Profile::uncounted &&
                !is_emulator_variable(location);
-    if (!race_state_) return false;
-    return race_state_->shared_memory().contains(location) ? !is_emulator_variable(location)
-                                                           : launch_.races->is_watched(location);
+    if (!race_state_ || in_stacks(const_cast<const void*>(address))) return false;
+    if (is_emulator_variable(location)) return false;
+    return race_state_->shared_memory().contains(location) || launch_.races->is_watched(location);
 }
 
 void BlockRunner::check_access(const volatile void* address, std::size_t bytes, AccessKind how,
@@ -235,12 +258,14 @@ void BlockRunner::check_access(const volatile void* address, std::size_t bytes, 
         const auto instruction = reinterpret_cast<std::uintptr_t>(caller) - 1;
         if (profile_) {
             const auto type = how.writes ? AccessType::write : AccessType::read;
-            profile_->access(number_of(*running_), location, bytes, type, instruction);
+            const std::size_t step = bytes_per_instruction(bytes);
+            for (std::size_t done = 0; done < bytes; done += step)
+                profile_->access(number_of(*running_), location + done, step, type, instruction);
             return;
         }
         if (auto race = launch_.races->check(*race_state_, number_of(*running_), location, bytes,
                                              how, instruction))
-            fail_race(*race, how, instruction);
+            fail_race(*race, bytes, how, instruction);
     });
 }
 
@@ -258,7 +283,7 @@ void BlockRunner::count_code(void* caller) {
 }
 
 void BlockRunner::switch_worker() {
-    if (!launch_.worker_scheduler->switch_from(number_) || launch_.stopped) throw LaunchStopped();
+    if (!launch_.worker_scheduler->switch_from(number_) || launch_.stopped) end_launch();
 }
 
 void BlockRunner::maybe_switch_worker() {
@@ -304,6 +329,7 @@ void BlockRunner::release_barrier() {
     }
     if (race_state_) race_state_->barrier();
     if (profile_) profile_->barrier();
+    ++launch_.progress;
     for (Thread& thread : threads_) thread.value = count;
     for (Warp& warp : warps_) {
         warp.ready = warp.present;
@@ -353,6 +379,35 @@ unsigned long long BlockRunner::exchange(Operation operation, unsigned mask,
     return thread.value;
 }
 
+unsigned BlockRunner::active_lanes(Site site) {
+    Thread& thread = *running_;
+    thread.operation = Operation::activemask;
+    thread.site = site;
+    Warp& warp = warps_[thread.warp];
+    warp.ready &= ~(1u << thread.lane);
+    warp.in_warp_operation |= 1u << thread.lane;
+    suspend();
+    return static_cast<unsigned>(thread.value);
+}
+
+/// Let the lanes that wait in the same __activemask() continue. False if no lane waits there.
+bool BlockRunner::release_active_lanes(int number) {
+    Warp& warp = warps_[number];
+    Thread* lanes = &threads_[number * warpSize];
+    const Thread* first = nullptr;
+    unsigned active = 0;
+    for_each_lane(warp.in_warp_operation, [&](unsigned lane) {
+        const Thread& thread = lanes[lane];
+        if (thread.operation != Operation::activemask) return;
+        if (!first) first = &thread;
+        if (is_same(thread.site, first->site)) active |= 1u << lane;
+    });
+    for_each_lane(active, [&](unsigned lane) { lanes[lane].value = active; });
+    warp.in_warp_operation &= ~active;
+    warp.ready |= active;
+    return active != 0;
+}
+
 /// Called when all lanes of the mask have arrived. All their values are copied first: a lane
 /// that continues may call again with a new value before a slower lane reads the old value.
 void BlockRunner::complete_exchange(Warp& warp, Thread* lanes, unsigned mask) {
@@ -378,6 +433,7 @@ void BlockRunner::complete_exchange(Warp& warp, Thread* lanes, unsigned mask) {
     });
     warp.in_warp_operation &= ~mask;
     warp.ready |= mask;
+    ++launch_.progress;
 }
 
 // ---- checks at the end of a block -------------------------------------------------------
@@ -411,16 +467,20 @@ unsigned warp_vote(Operation operation, unsigned mask, bool predicate, Site site
                                                   __builtin_return_address(0)));
 }
 
+unsigned active_lanes(Site site) {
+    return runner->active_lanes(site);
+}
+
 void yield() {
-    runner->yield();
+    runner->yield(__builtin_return_address(0));
 }
 
 void maybe_yield() {
-    runner->maybe_yield();
+    runner->maybe_yield(__builtin_return_address(0));
 }
 
 void fence(Scope scope) {
-    runner->fence(scope);
+    runner->fence(scope, __builtin_return_address(0));
 }
 
 }  // namespace emulator

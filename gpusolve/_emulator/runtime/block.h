@@ -47,6 +47,8 @@ struct Launch {
     std::atomic<bool> stopped{false};
     std::atomic<bool> reported{false};
     FaultReport* report;
+    std::atomic<std::uint64_t> progress{0};  // threads that have ended, and waits that are over
+    std::atomic<bool> is_endless{false};     // stopped because there was no progress
 
     unsigned threads() const { return block.x * block.y * block.z; }
     unsigned long long blocks() const { return 1ull * grid.x * grid.y * grid.z; }
@@ -67,6 +69,8 @@ struct Thread {
     int source;
     unsigned long long value;  // the argument, then the result
     Site site;
+
+    std::uintptr_t place;  // of the last call that may wait or copy memory, or 0
 };
 
 /// Work that a thread passes to the scheduler.
@@ -102,14 +106,17 @@ class BlockRunner {
     int barrier(Operation operation, bool predicate, Site site);
     unsigned long long exchange(Operation operation, unsigned mask, unsigned long long value,
                                 int words, int source, Site site, void* caller);
-    void yield();
-    void maybe_yield();
-    void fence(Scope scope);
+    unsigned active_lanes(Site site);
+    void mark_place(void* caller);
+    void yield(void* caller);
+    void maybe_yield(void* caller);
+    void fence(Scope scope, void* caller);
     void check_access(const volatile void* address, std::size_t bytes, AccessKind how,
                       void* caller);
     void count_atomic(const volatile void* address, std::size_t bytes, void* caller);
     void count_code(void* caller);
     [[noreturn]] void exit_thread();
+    [[noreturn]] void interrupt_thread(std::uintptr_t instruction);
 
     bool in_stacks(const void* address) const;
     bool is_watched(const volatile void* address) const;
@@ -141,10 +148,14 @@ class BlockRunner {
     void wait_for_other_blocks();
     void suspend();
     void release_barrier();
+    bool release_active_lanes(int warp);
     void complete_exchange(Warp& warp, Thread* lanes, unsigned mask);
+    [[noreturn]] void end_launch();
     [[noreturn]] void report_deadlock();
+    std::string describe_threads() const;
     [[noreturn]] void fail_block(const std::string& text);
-    [[noreturn]] void fail_race(const Race& race, AccessKind how, std::uint64_t instruction);
+    [[noreturn]] void fail_race(const Race& race, std::size_t bytes, AccessKind how,
+                                std::uint64_t instruction);
     void check_shared_memory();
 
     Launch& launch_;

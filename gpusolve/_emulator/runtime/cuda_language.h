@@ -11,6 +11,9 @@
 #include "device.h"
 #include "synchronize.h"
 
+// The last, because it hides the functions of <cstring>.
+#include "copy.h"
+
 // Inline, so that the object contains the launched kernel only: the shared memory of the
 // file's other kernels is not allocated.
 #define __global__ inline

@@ -51,6 +51,7 @@ enum class Operation {
     ballot,
     any,
     all,
+    activemask,
 };
 
 /// Wait for all threads of the block. Returns how many predicates are true.
@@ -65,6 +66,9 @@ unsigned long long warp_shuffle(Operation operation, unsigned mask, unsigned lon
 
 /// Wait for the lanes of `mask`. Returns a bit mask of the lanes whose predicate is true.
 unsigned warp_vote(Operation operation, unsigned mask, bool predicate, Site site);
+
+/// Wait until no lane of the warp can run. Returns a bit mask of the lanes that wait at this site.
+unsigned active_lanes(Site site);
 
 /// Let the other threads run before this thread continues.
 void yield();

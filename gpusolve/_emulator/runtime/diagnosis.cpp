@@ -1,5 +1,7 @@
 // Writes the reports of faulty threads and blocks.
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstdarg>
 #include <cstdio>
@@ -36,6 +38,8 @@ const char* name_of(Operation operation) {
             return "__any_sync";
         case Operation::all:
             return "__all_sync";
+        case Operation::activemask:
+            return "__activemask";
     }
     return "?";
 }
@@ -67,7 +71,25 @@ std::string describe_wait(const Thread& thread, bool in_warp_operation) {
     return text + " at " + to_string(thread.site);
 }
 
+/// An instruction, whose line _report.py fills in.
+std::string to_string(std::uintptr_t instruction) {
+    std::uint64_t offset = instruction;
+    make_relative(offset);
+    char text[32];
+    std::snprintf(text, sizeof(text), "{0x%llx}", static_cast<unsigned long long>(offset));
+    return text;
+}
+
 }  // namespace
+
+bool make_relative(std::uint64_t& instruction) {
+    Dl_info own{}, object{};
+    dladdr(reinterpret_cast<void*>(&make_relative), &own);
+    const bool is_own = dladdr(reinterpret_cast<void*>(instruction), &object) != 0 &&
+                        object.dli_fbase == own.dli_fbase;
+    instruction = is_own ? instruction - reinterpret_cast<std::uintptr_t>(own.dli_fbase) : 0;
+    return is_own;
+}
 
 FaultReport* BlockRunner::first_report(const Thread* thread) {
     if (launch_.reported.exchange(true)) return nullptr;
@@ -93,13 +115,15 @@ void BlockRunner::fail_block(const std::string& text) {
     throw LaunchStopped();
 }
 
-void BlockRunner::fail_race(const Race& race, AccessKind how, std::uint64_t instruction) {
+void BlockRunner::fail_race(const Race& race, std::size_t bytes, AccessKind how,
+                            std::uint64_t instruction) {
     const auto access = [](bool writes) {
         return static_cast<int>(writes ? Access::write : Access::read);
     };
     if (FaultReport* report = first_report(running_)) {
-        report->race = static_cast<int>(race.is_torn ? RaceKind::torn : RaceKind::conflict);
+        report->race = static_cast<int>(race.kind);
         report->access = access(how.writes);
+        report->access_bytes = static_cast<int>(bytes);
         const MemorySpan& shared = race_state_->shared_memory();
         report->in_shared_memory = shared.contains(race.address);
         report->address = race.address - (report->in_shared_memory ? shared.start : 0);
@@ -118,22 +142,48 @@ void BlockRunner::fail_race(const Race& race, AccessKind how, std::uint64_t inst
     throw LaunchStopped();
 }
 
-/// Report where each group of threads waits, and end the launch.
+/// End the launch because it was stopped.
+void BlockRunner::end_launch() {
+    if (launch_.is_endless)
+        fail_block(
+            "endless loop: no thread of the launch ended, and no barrier or warp operation was "
+            "completed, within the limit of the schedule" +
+            describe_threads());
+    throw LaunchStopped();
+}
+
+/// End the launch because no thread can run.
 void BlockRunner::report_deadlock() {
+    bool only_barriers = true;
+    for (const Warp& warp : warps_)
+        if (warp.in_warp_operation) only_barriers = false;
+    fail_block(
+        (only_barriers
+             ? "divergent barrier: all threads of a block must reach the same barrier, so it must "
+               "not be in a branch that some skip, nor after an early return"
+             : "deadlock: lanes wait for other lanes of their mask; all lanes of a mask must make "
+               "the same call with the same mask") +
+        describe_threads());
+}
+
+/// A line for each group of threads that wait at the same place.
+std::string BlockRunner::describe_threads() const {
     struct Group {
         std::string state;
         uint3 first;
         int count;
     };
     std::vector<Group> groups;
-    bool only_barriers = true;
     for (const Thread& thread : threads_) {
         const Warp& warp = warps_[thread.warp];
-        const bool in_warp_operation = warp.in_warp_operation >> thread.lane & 1;
-        if (in_warp_operation) only_barriers = false;
-        const std::string state = warp.finished >> thread.lane & 1
-                                      ? "returned from the kernel"
-                                      : describe_wait(thread, in_warp_operation);
+        const auto is_in = [&](unsigned lanes) { return lanes >> thread.lane & 1; };
+        std::string state;
+        if (is_in(warp.finished))
+            state = "returned from the kernel";
+        else if (is_in(warp.in_warp_operation | warp.in_barrier))
+            state = describe_wait(thread, is_in(warp.in_warp_operation));
+        else
+            state = thread.place ? "running at " + to_string(thread.place) : "not started";
         auto same = [&](const Group& group) { return group.state == state; };
         auto found = std::find_if(groups.begin(), groups.end(), same);
         if (found == groups.end())
@@ -141,16 +191,11 @@ void BlockRunner::report_deadlock() {
         else
             ++found->count;
     }
-    std::string text =
-        only_barriers
-            ? "divergent barrier: all threads of a block must reach the same barrier, so it must "
-              "not be in a branch that some skip, nor after an early return"
-            : "deadlock: lanes wait for other lanes of their mask; all lanes of a mask must make "
-              "the same call with the same mask";
+    std::string text;
     for (const Group& group : groups)
         text += "\n  " + std::to_string(group.count) + " of " + std::to_string(threads_.size()) +
                 " threads: " + group.state + ", first thread " + to_string(group.first);
-    fail_block(text);
+    return text;
 }
 
 void fail(Site site, const char* format, ...) {

@@ -75,6 +75,7 @@ void report_fault(BlockRunner& runner, int signal, const siginfo_t& info,
     report->signal = signal;
     report->address = reinterpret_cast<std::uintptr_t>(info.si_addr);
     report->instruction = instruction_of(context);
+    report->caller = runner.running()->place;
     if (signal == SIGSEGV || signal == SIGBUS) {
         report->access = static_cast<int>(access_of(context));
         report->stack_overflow = runner.in_stacks(info.si_addr);
@@ -99,7 +100,7 @@ void handle(int signal, siginfo_t* info, void* any_context) {
     BlockRunner* runner = current_runner();
     const bool inside = is_inside_kernel(runner, context);
     if (was_sent && interrupting) {
-        if (inside) runner->exit_thread();
+        if (inside) runner->interrupt_thread(instruction_of(context));
         return;
     }
     if (inside && !was_sent) {

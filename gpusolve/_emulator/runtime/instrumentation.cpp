@@ -4,6 +4,8 @@
 // linked with these functions in place of the sanitizer's library. To count costs they also
 // call a function in each basic block.
 
+#include <cstring>
+
 #include "block.h"
 
 namespace emulator {
@@ -25,7 +27,7 @@ void check_volatile_access(const volatile void* address, std::size_t bytes, Acce
                            void* caller) {
     BlockRunner* runner = current_runner();
     if (!runner || !runner->is_watched(address)) return;
-    runner->maybe_yield();
+    runner->maybe_yield(caller);
     runner->check_access(address, bytes, how, caller);
 }
 
@@ -44,6 +46,14 @@ bool compare_exchange(volatile T* address, T* expected, T value, void* caller) {
     return done;
 }
 
+/// Check a copy as accesses of its whole ranges.
+void check_copy(const void* target, const void* source, std::size_t bytes, void* caller) {
+    if (BlockRunner* runner = current_runner()) runner->mark_place(caller);
+    if (bytes == 0) return;
+    if (source) check_access(source, bytes, plain_read, caller);
+    check_access(target, bytes, plain_write, caller);
+}
+
 void check_atomic_load(const volatile void* address, std::size_t bytes, void* caller) {
     BlockRunner* runner = current_runner();
     if (runner && !runner->is_profiled()) check_access(address, bytes, strong_read, caller);
@@ -51,11 +61,26 @@ void check_atomic_load(const volatile void* address, std::size_t bytes, void* ca
 
 }  // namespace
 
+#define EMULATOR_CALLER __builtin_return_address(0)
+
+void* copy_memory(void* target, const void* source, std::size_t bytes) {
+    check_copy(target, source, bytes, EMULATOR_CALLER);
+    return std::memcpy(target, source, bytes);
+}
+
+void* move_memory(void* target, const void* source, std::size_t bytes) {
+    check_copy(target, source, bytes, EMULATOR_CALLER);
+    return std::memmove(target, source, bytes);
+}
+
+void* set_memory(void* target, int value, std::size_t bytes) {
+    check_copy(target, nullptr, bytes, EMULATOR_CALLER);
+    return std::memset(target, value, bytes);
+}
+
 }  // namespace emulator
 
 using namespace emulator;
-
-#define EMULATOR_CALLER __builtin_return_address(0)
 
 extern "C" {
 
@@ -108,20 +133,18 @@ void __tsan_write_range(void* address, unsigned long bytes) {
 }
 
 void* __tsan_memcpy(void* target, const void* source, unsigned long bytes) {
-    check_access(source, bytes, plain_read, EMULATOR_CALLER);
-    check_access(target, bytes, plain_write, EMULATOR_CALLER);
-    return __builtin_memcpy(target, source, bytes);
+    check_copy(target, source, bytes, EMULATOR_CALLER);
+    return std::memcpy(target, source, bytes);
 }
 
 void* __tsan_memmove(void* target, const void* source, unsigned long bytes) {
-    check_access(source, bytes, plain_read, EMULATOR_CALLER);
-    check_access(target, bytes, plain_write, EMULATOR_CALLER);
-    return __builtin_memmove(target, source, bytes);
+    check_copy(target, source, bytes, EMULATOR_CALLER);
+    return std::memmove(target, source, bytes);
 }
 
 void* __tsan_memset(void* target, int value, unsigned long bytes) {
-    check_access(target, bytes, plain_write, EMULATOR_CALLER);
-    return __builtin_memset(target, value, bytes);
+    check_copy(target, nullptr, bytes, EMULATOR_CALLER);
+    return std::memset(target, value, bytes);
 }
 
 // The functions for atomics.h. For compare and exchange GCC calls `_strong`, Clang `_val`.

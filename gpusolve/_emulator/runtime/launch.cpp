@@ -1,6 +1,5 @@
 // A launch: each worker thread runs blocks, one at a time, until none is left.
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 
@@ -32,10 +31,13 @@ struct Request {
     void* const* arguments;
     unsigned char* stacks;
     std::uint64_t stack_stride;
-    const MemorySpan* watched;  // memory to check for races; null for a kernel without checks
-    std::uint64_t watched_count;
+    const MemorySpan* arrays;  // to check for races; null for a kernel without checks
+    std::uint64_t array_count;
+    const MemorySpan* constants;  // arrays that the kernel only reads
+    std::uint64_t constant_count;
     Profile* profile;       // null if costs are not counted
     std::uint64_t sampled;  // how many blocks run; 0 is all
+    double limit;           // seconds without progress after which the launch is stopped
 };
 
 constexpr std::size_t signal_stack_bytes = 64 * 1024;
@@ -60,8 +62,8 @@ void flush_denormals() {
 
 class WorkerPool {
   public:
-    WorkerPool(Launch& launch, int workers)
-        : launch_(launch), order_(launch.sampled), working_(workers) {
+    WorkerPool(Launch& launch, int workers, double limit)
+        : launch_(launch), limit_(limit), order_(launch.sampled), working_(workers) {
         for (std::uint64_t i = 0; i < launch.sampled; ++i)
             order_[i] = static_cast<__uint128_t>(i) * launch.blocks() / launch.sampled;
         launch.schedule.derive(launch.blocks()).arrange(order_.begin(), order_.end());
@@ -80,6 +82,7 @@ class WorkerPool {
         std::unique_lock<std::mutex> lock(mutex_);
         while (!changed_.wait_for(lock, poll_interval, [this] { return working_ == 0; })) {
             if (interrupted) launch_.stopped = true;
+            if (!launch_.stopped) stop_without_progress();
             if (scheduler_ && !launch_.stopped) scheduler_->tick();
             if (!launch_.stopped) continue;
             if (scheduler_) scheduler_->stop();
@@ -90,6 +93,19 @@ class WorkerPool {
     }
 
   private:
+    using Clock = std::chrono::steady_clock;
+
+    void stop_without_progress() {
+        const std::uint64_t progress = launch_.progress;
+        if (progress != progress_) {
+            progress_ = progress;
+            since_ = Clock::now();
+        } else if (std::chrono::duration<double>(Clock::now() - since_).count() > limit_) {
+            launch_.is_endless = true;
+            launch_.stopped = true;
+        }
+    }
+
     void work(int number) {
         std::vector<unsigned char> signal_stack(signal_stack_bytes);
         stack_t stack{};
@@ -129,6 +145,9 @@ class WorkerPool {
     }
 
     Launch& launch_;
+    const double limit_;
+    std::uint64_t progress_ = 0;
+    Clock::time_point since_ = Clock::now();
     std::vector<unsigned long long> order_;
     std::optional<WorkerScheduler> scheduler_;
     std::atomic<unsigned long long> next_{0};
@@ -142,13 +161,6 @@ dim3 to_dim3(const unsigned (&size)[3]) {
     return {size[0], size[1], size[2]};
 }
 
-/// Convert an address in memory to an offset in this object's file.
-void make_relative(std::uint64_t& instruction) {
-    Dl_info object{};
-    if (instruction && dladdr(reinterpret_cast<void*>(instruction), &object))
-        instruction -= reinterpret_cast<std::uintptr_t>(object.dli_fbase);
-}
-
 }  // namespace
 
 /// A process must run one launch at a time, because signal handlers are per process.
@@ -160,7 +172,11 @@ EMULATOR_EXPORT void emulator_launch(const Request* request, FaultReport* report
     std::uint64_t sampled = request->sampled;
     if (!sampled) sampled = 1ull * gridDim.x * gridDim.y * gridDim.z;
     std::optional<RaceDetector> races;
-    if (request->watched) races.emplace(request->watched, request->watched_count);
+    if (request->arrays)
+        races.emplace(
+            std::vector<MemorySpan>(request->arrays, request->arrays + request->array_count),
+            std::vector<MemorySpan>(request->constants,
+                                    request->constants + request->constant_count));
     Launch launch{gridDim,
                   blockDim,
                   request->shared_bytes,
@@ -175,9 +191,14 @@ EMULATOR_EXPORT void emulator_launch(const Request* request, FaultReport* report
                   {false},
                   report};
     const FaultHandlers handlers;
-    WorkerPool(launch, request->workers).join();
-    make_relative(report->instruction);
+    WorkerPool(launch, request->workers, request->limit).join();
+    if (!make_relative(report->instruction)) {
+        report->instruction = report->caller;
+        make_relative(report->instruction);
+    }
     make_relative(report->other_instruction);
+    report->variable = report->address;
+    make_relative(report->variable);
 }
 
 EMULATOR_EXPORT void emulator_interrupt() {

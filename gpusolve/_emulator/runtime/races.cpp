@@ -84,12 +84,19 @@ void BlockRaceState::fence(std::uint32_t number, Scope scope) {
 
 // ---- accesses ---------------------------------------------------------------------------
 
-RaceDetector::RaceDetector(const MemorySpan* spans, std::size_t count)
-    : shadows_(spans, spans + count) {}
+namespace {
+
+/// Memory outside the arrays has a shadow for each region of this size.
+constexpr std::size_t region_bytes = 64 * 1024;
+
+}  // namespace
+
+RaceDetector::RaceDetector(std::vector<MemorySpan> arrays, std::vector<MemorySpan> constants)
+    : constants_(std::move(constants)), shadows_(arrays.begin(), arrays.end()) {}
 
 bool RaceDetector::is_watched(std::uintptr_t address) const {
-    return std::any_of(shadows_.begin(), shadows_.end(),
-                       [&](const Shadow& shadow) { return shadow.span().contains(address); });
+    return std::none_of(constants_.begin(), constants_.end(),
+                        [&](const MemorySpan& span) { return span.contains(address); });
 }
 
 std::optional<Race> RaceDetector::check(BlockRaceState& block, std::uint32_t thread,
@@ -97,11 +104,12 @@ std::optional<Race> RaceDetector::check(BlockRaceState& block, std::uint32_t thr
                                         std::uint64_t instruction) {
     const std::lock_guard<std::mutex> lock(mutex_);
     BlockRaceState::Thread& own = block.threads_[thread];
-    const Event event{block.block_, instruction, thread / warpSize, 1u << thread % warpSize,
-                      own.time,     kind.writes, kind.is_strong};
-    const CurrentAccess current{own, event, kind.reads};
+    Event event{block.block_, instruction, thread / warpSize, 1u << thread % warpSize,
+                own.time,     kind.writes, kind.is_strong};
     find_cells(block, address, bytes);
     if (cells_.empty()) return {};
+    if (kind.writes) event.updated_after = own_read(event);
+    const CurrentAccess current{own, event, kind.reads};
     if (auto race = find_race(current)) return race;
     record(current);
     return {};
@@ -112,7 +120,10 @@ void RaceDetector::find_cells(BlockRaceState& block, std::uintptr_t address, std
     cells_.clear();
     if (block.shared_memory().contains(address)) return block.shared_.find(address, bytes, cells_);
     for (Shadow& shadow : shadows_)
-        if (shadow.span().contains(address)) shadow.find(address, bytes, cells_);
+        if (shadow.span().contains(address)) return shadow.find(address, bytes, cells_);
+    const std::uintptr_t number = address / region_bytes;
+    others_.try_emplace(number, MemorySpan{number * region_bytes, region_bytes})
+        .first->second.find(address, bytes, cells_);
 }
 
 /// The lanes of an earlier event whose accesses are not ordered before this access.
@@ -120,6 +131,16 @@ std::uint32_t RaceDetector::CurrentAccess::unordered(const Event& earlier) const
     const std::uint32_t own = earlier.is_of_warp(event) ? event.lanes : 0;
     const std::uint32_t others = earlier.lanes & ~own;
     return others ? others & thread.known->unordered(earlier) : 0;
+}
+
+RaceKind RaceDetector::CurrentAccess::kind_of_conflict(const Event& earlier) const {
+    const auto first_read = [](const Event& event) {
+        return event.writes ? event.updated_after : event.instruction;
+    };
+    const std::uint64_t read = first_read(event);
+    if (read != 0 && read == first_read(earlier)) return RaceKind::update;
+    const bool is_same = event.writes && event.instruction == earlier.instruction;
+    return is_same ? RaceKind::overwrite : RaceKind::conflict;
 }
 
 // ---- detection --------------------------------------------------------------------------
@@ -136,7 +157,7 @@ std::optional<Race> RaceDetector::find_conflict(const CellRef& ref, const Curren
         if (!earlier.writes && !current.event.writes) continue;
         if (earlier.is_strong && current.event.is_strong) continue;
         if (const std::uint32_t unordered = current.unordered(earlier))
-            return Race{ref.address, earlier.by(unordered), false};
+            return Race{ref.address, earlier.by(unordered), current.kind_of_conflict(earlier)};
     }
     return {};
 }
@@ -151,11 +172,19 @@ std::optional<Race> RaceDetector::find_torn_read(const CurrentAccess& current) c
     for (const CellRef& ref : cells_)
         for (const Event& earlier : ref.cell->events)
             if (const std::uint32_t unordered = earlier.writes ? current.unordered(earlier) : 0)
-                return Race{cells_.front().address, earlier.by(unordered), true};
+                return Race{cells_.front().address, earlier.by(unordered), RaceKind::torn};
     return {};
 }
 
 // ---- recording --------------------------------------------------------------------------
+
+/// The instruction by which the thread of a write has read the first cell before, or 0.
+std::uint64_t RaceDetector::own_read(const Event& event) const {
+    for (const Event& earlier : cells_.front().cell->events)
+        if (!earlier.writes && earlier.is_of_warp(event) && earlier.lanes & event.lanes)
+            return earlier.instruction;
+    return 0;
+}
 
 void RaceDetector::record(const CurrentAccess& current) {
     const auto& published = cells_.front().cell->published;

@@ -18,17 +18,19 @@
 // Shuffles and votes order nothing, as the programming guide says ("do not imply a memory
 // barrier"), although on today's devices their lanes run in lockstep.
 //
-// Not detected: writes to another thread's local array, writes that cast away the const of a
-// pointer, and calls of memcpy that GCC does not expand inline; nor races that only occur with
-// other data or another interleaving of blocks. Within a block the result does not depend on
-// the order of the threads, unless their path through the kernel does.
+// Not detected: writes to another thread's local array, and writes that cast away the const of a
+// pointer; nor races that only occur with other data or another interleaving of blocks. Within a
+// block the result does not depend on the order of the threads, unless their path through the
+// kernel does.
 
 #pragma once
 
 #include <mutex>
 #include <optional>
+#include <unordered_map>
 
 #include "device.h"
+#include "report.h"
 #include "shadow.h"
 
 namespace emulator {
@@ -38,12 +40,11 @@ struct AccessKind {
     bool reads, writes, is_strong;
 };
 
-/// A race of the current access with an earlier access. Torn: the current access reads a value as a
-/// whole that was written in parts.
+/// A race of the current access with an earlier access.
 struct Race {
     std::uintptr_t address;
     Event other;
-    bool is_torn;
+    RaceKind kind;
 
     std::uint32_t other_thread() const {
         return other.warp * warpSize + static_cast<std::uint32_t>(__builtin_ctz(other.lanes));
@@ -86,7 +87,9 @@ class BlockRaceState {
 
 class RaceDetector {
   public:
-    RaceDetector(const MemorySpan* spans, std::size_t count);
+    /// `arrays` may be written; `constants` are not watched. All other memory is watched, too:
+    /// `__device__` variables, and what pointers in structures point to.
+    RaceDetector(std::vector<MemorySpan> arrays, std::vector<MemorySpan> constants);
 
     /// Whether accesses to this address of global memory are checked.
     bool is_watched(std::uintptr_t address) const;
@@ -103,19 +106,23 @@ class RaceDetector {
         bool reads;
 
         std::uint32_t unordered(const Event& earlier) const;
+        RaceKind kind_of_conflict(const Event& earlier) const;
     };
 
     void find_cells(BlockRaceState& block, std::uintptr_t address, std::size_t bytes);
     std::optional<Race> find_race(const CurrentAccess& current) const;
     static std::optional<Race> find_conflict(const CellRef& ref, const CurrentAccess& current);
     std::optional<Race> find_torn_read(const CurrentAccess& current) const;
+    std::uint64_t own_read(const Event& event) const;
     void record(const CurrentAccess& current);
     static void record_event(std::vector<Event>& events, const CurrentAccess& current);
     void record_write(Cell& cell, const CurrentAccess& current) const;
 
     std::mutex mutex_;
-    std::vector<Shadow> shadows_;
-    std::vector<CellRef> cells_;  // of the current access
+    std::vector<MemorySpan> constants_;
+    std::vector<Shadow> shadows_;                        // of the arrays
+    std::unordered_map<std::uintptr_t, Shadow> others_;  // of regions, by their number
+    std::vector<CellRef> cells_;                         // of the current access
     std::uint64_t writes_ = 0;
 };
 

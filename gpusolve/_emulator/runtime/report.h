@@ -9,13 +9,15 @@ namespace emulator {
 enum class Access : int { unknown, read, write };
 
 /// Conflict: with the other thread's access. Torn: a value is read as a whole, and the other
-/// thread wrote a part of it.
-enum class RaceKind : int { none, conflict, torn };
+/// thread wrote a part of it. Update: both threads read and write the value by the same statement.
+/// Overwrite: both only write it by the same statement.
+enum class RaceKind : int { none, conflict, torn, update, overwrite };
 
 struct FaultReport {
     int happened;
     int signal;  // of a fault, else 0
     int access;
+    int access_bytes;
     int stack_overflow;
     int has_thread;
     int race;
@@ -31,8 +33,13 @@ struct FaultReport {
     std::uint64_t shared_bytes;  // size of the dynamic shared memory
     std::uint64_t instruction;   // offset in the object's file
     std::uint64_t other_instruction;
+    std::uint64_t variable;  // offset of the address in the object's file, if it is there, else 0
+    std::uint64_t caller;    // the last call of the thread that may wait or copy memory
     char file[512];
     char text[4096];
 };
+
+/// Convert an address in memory to an offset in this object's file; 0 and false if it is elsewhere.
+bool make_relative(std::uint64_t& instruction);
 
 }  // namespace emulator

@@ -42,7 +42,7 @@ struct CellRef {
 /// of a word, the page has one cell for each byte.
 class Shadow {
   public:
-    explicit Shadow(const MemorySpan& span)
+    Shadow(const MemorySpan& span)
         : span_(span), first_(span.start / page_bytes), pages_(span.bytes / page_bytes + 2) {}
 
     const MemorySpan& span() const { return span_; }

@@ -128,9 +128,10 @@ __attribute__((always_inline)) inline emulator::Promoted<T> __shfl_xor_sync(unsi
                              from > emulator::last_lane(width) ? lane : from, {file, line});
 }
 
-/// The caller's lane only: CUDA guarantees no more, so a kernel that relies on more is faulty.
-inline unsigned __activemask() {
-    return 1u << emulator::lane();
+/// The lanes that reach the same call before any lane of the warp waits for other lanes, as if the
+/// warp ran in lockstep. CUDA guarantees the caller's lane only.
+inline unsigned __activemask(EMULATOR_SITE) {
+    return emulator::active_lanes({file, line});
 }
 
 // ---- memory and time --------------------------------------------------------------------

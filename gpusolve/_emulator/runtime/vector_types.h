@@ -1,20 +1,27 @@
-// CUDA's vector types.
-//
-// float4 and similar types have the alignment of their elements only: the emulator places an
-// array so that it ends at an inaccessible page, so it may not start at a multiple of 16 bytes.
+// CUDA's vector types, with CUDA's alignment.
 
 #pragma once
 
+/// Alignment of a vector of 2 or 4 elements, in bytes: its size, at most 16.
+#define EMULATOR_ALIGNED(element, count) \
+    alignas(sizeof(element) * count < 16 ? sizeof(element) * count : 16)
+
 #define EMULATOR_VECTORS(element, name)                                            \
-    struct name##2 {                                                               \
+    struct name##1 {                                                               \
+        element x;                                                                 \
+    };                                                                             \
+    struct EMULATOR_ALIGNED(element, 2) name##2 {                                  \
         element x, y;                                                              \
     };                                                                             \
     struct name##3 {                                                               \
         element x, y, z;                                                           \
     };                                                                             \
-    struct name##4 {                                                               \
+    struct EMULATOR_ALIGNED(element, 4) name##4 {                                  \
         element x, y, z, w;                                                        \
     };                                                                             \
+    constexpr name##1 make_##name##1(element x) {                                  \
+        return {x};                                                                \
+    }                                                                              \
     constexpr name##2 make_##name##2(element x, element y) {                       \
         return {x, y};                                                             \
     }                                                                              \
@@ -31,12 +38,15 @@ EMULATOR_VECTORS(short, short)
 EMULATOR_VECTORS(unsigned short, ushort)
 EMULATOR_VECTORS(int, int)
 EMULATOR_VECTORS(unsigned int, uint)
+EMULATOR_VECTORS(long, long)
+EMULATOR_VECTORS(unsigned long, ulong)
 EMULATOR_VECTORS(long long, longlong)
 EMULATOR_VECTORS(unsigned long long, ulonglong)
 EMULATOR_VECTORS(float, float)
 EMULATOR_VECTORS(double, double)
 
 #undef EMULATOR_VECTORS
+#undef EMULATOR_ALIGNED
 
 struct dim3 {
     unsigned int x = 1, y = 1, z = 1;
