@@ -26,8 +26,7 @@ struct NnlsResults {
     unsigned char* method;
 };
 
-/// Systems of a batch, and where their results are written. The fields are as in `NNLS_SYSTEMS`
-/// in gpusolve/_nnls/systems.py, in the same order.
+/// Systems of a batch, and where their results are written.
 ///
 /// Strides and offsets are in elements. The offset of system k of the batch is offset[k], or
 /// k * batch_stride if the pointer is null. System k of the launch is system first + k of the

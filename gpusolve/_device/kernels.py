@@ -20,7 +20,7 @@ import numpy as np
 
 from .arrays import Array, is_cupy
 from .launch import CACHED, MAX_BLOCKS
-from .structs import Struct
+from .structs import Struct, StructType
 
 OPTIONS = ("--std=c++17",)
 """Options of NVRTC, in addition to the architecture and the include path."""
@@ -131,6 +131,12 @@ def source_of(file: str, definitions: str = "") -> str:
     """The source of a kernel file, preceded by the definitions."""
     text = (source_directory() / f"{file}.cu").read_text()
     return f'{definitions}\n#line 1 "{file}.cu"\n{text}' if definitions else text
+
+
+def struct_in(file: str, name: str) -> StructType:
+    """The struct that a file in ``cuda_src`` declares."""
+    text = (source_directory() / file).read_text()
+    return StructType(name, text.partition(f"struct {name} {{")[2].partition("};")[0])
 
 
 def emulating() -> bool:

@@ -1,6 +1,6 @@
 """C++ structs that kernels take by value.
 
-A `StructType` is declared once, like the struct in C++. A `Struct` has the values of
+A `StructType` has the declaration of the struct in C++. A `Struct` has the values of
 its fields. CuPy, the emulator and a C function take it as the same bytes; only the
 addresses differ.
 """
@@ -8,6 +8,7 @@ addresses differ.
 from __future__ import annotations
 
 import contextlib
+import re
 import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -29,6 +30,10 @@ TARGETS: dict[str, np.dtype[Any]] = {
     "double": np.dtype(np.float64),
 }
 """The dtypes of arrays that pointers point to. Other names are structs."""
+
+COMMENT = re.compile("//.*")
+MEMBER = re.compile(r"([\w\s]+?)\s*(\*?)\s*(\w+)")
+"""The type of a member, whether it is a pointer, and its name."""
 
 
 class Field(NamedTuple):
@@ -78,7 +83,7 @@ class StructType:
     name : str
     declaration : str
         The members as in C++: pointers, ``long long``, ``int`` and ``double``. `T` is
-        the target of some pointers. Each pointer is declared by itself.
+        the target of some pointers.
 
     Examples
     --------
@@ -233,13 +238,11 @@ class PackedStruct(np.ndarray[Any, Any]):
 def _fields(declaration: str) -> list[Field]:
     """The members, from their declarations in C++."""
     fields = []
-    for member in declaration.split(";"):
-        before, star, name = member.strip().rpartition("*")
-        if star:
-            fields.append(Field(name.strip(), f"{' '.join(before.split())}*"))
-        elif member.strip():
-            first, *more = member.split(",")
-            *words, name = first.split()
-            names = name, *[other.strip() for other in more]
-            fields += [Field(name, " ".join(words)) for name in names]
+    for member in COMMENT.sub("", declaration).split(";"):
+        first, *more = [declarator.strip() for declarator in member.split(",")]
+        if found := MEMBER.fullmatch(first):
+            target, *declarator = found.groups()
+            for name in ("".join(declarator), *more):
+                star = "*" * name.count("*")
+                fields.append(Field(name.strip("* "), " ".join(target.split()) + star))
     return fields

@@ -9,10 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .._device.arrays import Array, batch_offsets, namespace
-from .._device.kernels import CUDA_TYPES, Device, Kernel
+from .._device.kernels import CUDA_TYPES, Device, Kernel, struct_in
 from .._device.launch import CACHED, MAX_BLOCKS, WARP, ceil_div, round_up
 from .._device.products import times_transposes
-from .._device.structs import StructType
 from .._numerics.solution import default_tolerance
 from .nnls_qr_kernel import allocate_workspace
 from .systems import (
@@ -51,24 +50,7 @@ SCALED_COLUMNS = 8
 HELD_ROWS = 1024
 """The most rows of these columns in shared memory."""
 
-GRAM_MEMORY = StructType(
-    "GramMemory",
-    """
-    const double* columns;
-    const double* G;
-    const double* norm;
-    const double* column_scale;
-    const long long* which;
-    long long which_stride;
-    unsigned char* workspace;
-    long long workspace_stride;
-    long long matrix_bytes;
-    long long vectors_bytes, shared_bytes;
-    unsigned char* barrier;
-    int near_rows;
-    """,
-)
-"""See ``nnls_gram.cu``."""
+GRAM_MEMORY = struct_in("nnls_gram.cu", "GramMemory")
 
 
 class Team(NamedTuple):

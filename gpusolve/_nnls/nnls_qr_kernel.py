@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._device.arrays import Array
-from .._device.kernels import CUDA_TYPES, Device, Kernel
+from .._device.kernels import CUDA_TYPES, Device, Kernel, struct_in
 from .._device.launch import (
     CACHED,
     LAUNCH_SECONDS,
@@ -17,7 +17,7 @@ from .._device.launch import (
     ceil_div,
     round_up,
 )
-from .._device.structs import Struct, StructType
+from .._device.structs import Struct
 from .inputs import Problem
 from .systems import Systems
 
@@ -32,16 +32,7 @@ ALIGNMENT = 16
 STATIC_SHARED_MEMORY = 4096
 """Upper bound on the bytes of the kernel's static shared memory."""
 
-QR_MEMORY = StructType(
-    "QrMemory",
-    """
-    unsigned char* workspace;
-    long long workspace_stride;
-    long long R, Q;
-    int in_shared;
-    """,
-)
-"""See ``nnls_qr.cu``."""
+QR_MEMORY = struct_in("certified_system.cuh", "QrMemory")
 
 
 def region_bytes(

@@ -19,53 +19,16 @@ from .._device.arrays import (
     namespace,
     strided,
 )
+from .._device.kernels import struct_in
 from .._device.launch import CACHED, round_up
-from .._device.structs import Struct, StructType
+from .._device.structs import Struct
 from .._numerics.solution import Solution
 from .inputs import Option, Problem
 
 RIDGE, SUM, BOUNDS, PENALTIES, ROUNDED_MATRIX = 1, 2, 4, 8, 16
 """``ProblemKind`` of ``variables.cuh``."""
 
-NNLS_SYSTEMS = StructType(
-    "NnlsSystems",
-    """
-    const T* A;
-    const long long* A_offset;
-    long long A_batch_stride, row_stride, column_stride;
-    const T* b;
-    const long long* b_offset;
-    long long b_batch_stride, b_stride;
-    const T* root_weight;
-    const long long* weight_offset;
-    long long weight_batch_stride, weight_stride;
-    const double* options;
-    const long long* options_offset;
-    long long options_batch_stride;
-    double lower, upper, l1, root_l2, sum;
-    double tol;
-    long long first, count;
-    int m, n;
-    int kind;
-    int maxiter;
-    int warm;
-    int limited;
-    T* x;
-    T* rnorm;
-    T* dual;
-    T* kkt;
-    int* nit;
-    int* status;
-    int* n_updates;
-    int* n_downdates;
-    bool* repaired;
-    unsigned char* method;
-    ListedSystem* listed;
-    BatchCounters* counters;
-    """,
-)
-"""See ``nnls_systems.cuh``."""
-
+NNLS_SYSTEMS = struct_in("nnls_systems.cuh", "NnlsSystems")
 
 ALIGNMENT = 16
 """Of the arrays that are written, in bytes."""

@@ -101,12 +101,21 @@ def test_bytes_are_those_of_ctypes(count: int, seed: int) -> None:
 
 
 def test_several_names_of_one_type() -> None:
-    found = StructType("Any", "int a, b;\n long long  c;const  T * d;\n")
+    found = StructType(
+        "Any",
+        """
+        int a, b;  // comments; they are left out
+        long long  c;const  T * d;
+        double *e, *f;
+    """,
+    )
     assert [tuple(field) for field in found.fields] == [
         ("a", "int"),
         ("b", "int"),
         ("c", "long long"),
         ("d", "const T*"),
+        ("e", "double*"),
+        ("f", "double*"),
     ]
 
 
