@@ -161,7 +161,7 @@ __device__ double sum_blocks(const double* block_sums, BlockReduce<double>& redu
 /// `blocks_of_gram` K * k * k for each learner that may be selected; `totals` K * k, zero before
 /// the first launch. slots[i] is the index of learner i in `blocks_of_gram`, or -1; it is kept
 /// between launches. `gram_warps` warps have k * k sums in shared memory, as in
-/// `accumulate_gram`; `pitch` as in `MomentSums`.
+/// `accumulate_gram`; `pitch` as in `SumCopies`.
 ///
 /// The risk is computed last. The final residual is computed from the rows; the decreases of
 /// the steps are added to its risk from the last step to the first, so no digits cancel.

@@ -96,11 +96,14 @@ struct Multinomial {
 
 namespace distributions {
 
-/// f: mu, log sigma.
-struct Gaussian {
+/// Its steps update a single predictor.
+struct Distribution {
     static constexpr bool is_joint = false;
     double parameter;
+};
 
+/// f: mu, log sigma.
+struct Gaussian : Distribution {
     __device__ void gradient(double y, const PredictorRow& f, const GradientRow& u) const {
         const double scale = exp(-f(1)), z = (y - f(0)) * scale;
         u(0, z * scale);
@@ -119,10 +122,7 @@ struct Gaussian {
 };
 
 /// f: mu, log sigma, log df.
-struct StudentT {
-    static constexpr bool is_joint = false;
-    double parameter;
-
+struct StudentT : Distribution {
     __device__ void gradient(double y, const PredictorRow& f, const GradientRow& u) const {
         const double scale = exp(-f(1)), df = exp(f(2)), z = (y - f(0)) * scale;
         const double pull = (df + 1) / (df + z * z);
@@ -154,10 +154,7 @@ struct StudentT {
 };
 
 /// f: log mu, log shape.
-struct Gamma {
-    static constexpr bool is_joint = false;
-    double parameter;
-
+struct Gamma : Distribution {
     __device__ void gradient(double y, const PredictorRow& f, const GradientRow& u) const {
         const double d = log(y) - f(0), of_mean = expm1(d), shape = exp(f(1));
         u(0, shape * of_mean);
@@ -175,10 +172,7 @@ struct Gamma {
 };
 
 /// f: logit mu, log phi.
-struct Beta {
-    static constexpr bool is_joint = false;
-    double parameter;
-
+struct Beta : Distribution {
     __device__ void gradient(double y, const PredictorRow& f, const GradientRow& u) const {
         const double logit = f(0), mu = logistic(logit), rest = logistic(-logit), phi = exp(f(1));
         const double first = log(y) + softplus(-logit) + log_minus_digamma(mu * phi);
@@ -208,10 +202,7 @@ struct Beta {
 };
 
 /// f: log mu, log theta.
-struct NegativeBinomial {
-    static constexpr bool is_joint = false;
-    double parameter;
-
+struct NegativeBinomial : Distribution {
     template <class Take>
     __device__ void gradient(double y, const PredictorRow& f, const Take& u) const {
         u(0, ::NegativeBinomial<Nuisance::fixed>{}.gradient(y, f(0), exp(f(1))));
@@ -253,10 +244,7 @@ struct Poisson {
 /// Counts with further zeros; f: the predictors of the counts, then the logit of the share of
 /// these zeros.
 template <class Counts, int share>
-struct ZeroInflated {
-    static constexpr bool is_joint = false;
-    double parameter;
-
+struct ZeroInflated : Distribution {
     __device__ void gradient(double y, const PredictorRow& f, const GradientRow& u) const {
         const double logit = f(share);
         const double is_count = share_of_counts(y, f);

@@ -42,20 +42,21 @@ enum class Nuisance { fixed, median, shape, theta, scale, thresholds, pairs, ris
 /// The limits of a shape, of theta and of a scale.
 static constexpr double least_nuisance = 1e-8, most_nuisance = 1e8;
 
-struct Gaussian {
-    static constexpr Nuisance nuisance = Nuisance::fixed;
-    static constexpr bool is_curved = false;
+/// A family whose parameter s is found in this way. `parameter` is given by the user, and the
+/// curvature of a family that is not curved is 1.
+template <Nuisance found, bool curved = true>
+struct FamilyBase {
+    static constexpr Nuisance nuisance = found;
+    static constexpr bool is_curved = curved;
     double parameter;
+};
 
+struct Gaussian : FamilyBase<Nuisance::fixed, false> {
     __device__ double gradient(double y, double f, double) const { return y - f; }
     __device__ double loss(double y, double f, double) const { return (y - f) * (y - f); }
 };
 
-struct Laplace {
-    static constexpr Nuisance nuisance = Nuisance::fixed;
-    static constexpr bool is_curved = false;
-    double parameter;
-
+struct Laplace : FamilyBase<Nuisance::fixed, false> {
     __device__ double gradient(double y, double f, double) const {
         return y == f ? 0.0 : copysign(1.0, y - f);
     }
@@ -63,11 +64,7 @@ struct Laplace {
 };
 
 /// `parameter` is tau.
-struct Quantile {
-    static constexpr Nuisance nuisance = Nuisance::fixed;
-    static constexpr bool is_curved = false;
-    double parameter;
-
+struct Quantile : FamilyBase<Nuisance::fixed, false> {
     __device__ double gradient(double y, double f, double) const {
         return y >= f ? parameter : parameter - 1;
     }
@@ -77,11 +74,7 @@ struct Quantile {
 };
 
 /// `parameter` is tau.
-struct Expectile {
-    static constexpr Nuisance nuisance = Nuisance::fixed;
-    static constexpr bool is_curved = true;
-    double parameter;
-
+struct Expectile : FamilyBase<Nuisance::fixed> {
     __device__ double gradient(double y, double f, double) const {
         return 2 * factor(y, f) * (y - f);
     }
@@ -96,11 +89,7 @@ struct Expectile {
 
 /// s is delta, given or the median of |y - f|.
 template <Nuisance found>
-struct Huber {
-    static constexpr Nuisance nuisance = found;
-    static constexpr bool is_curved = true;
-    double parameter;
-
+struct Huber : FamilyBase<found> {
     __device__ double gradient(double y, double f, double s) const {
         return fmax(-s, fmin(y - f, s));
     }
@@ -115,11 +104,7 @@ struct Huber {
 };
 
 /// y is 0 or 1, and f is half the logit.
-struct BinomialHalfLogit {
-    static constexpr Nuisance nuisance = Nuisance::fixed;
-    static constexpr bool is_curved = true;
-    double parameter;
-
+struct BinomialHalfLogit : FamilyBase<Nuisance::fixed> {
     __device__ double gradient(double y, double f, double) const {
         constexpr double inverse_log_two = 1.44269504088896340736;
         const double sign = 2 * y - 1;
@@ -134,11 +119,7 @@ struct BinomialHalfLogit {
 };
 
 /// y is 0 or 1, and f is the logit.
-struct BinomialLogit {
-    static constexpr Nuisance nuisance = Nuisance::fixed;
-    static constexpr bool is_curved = true;
-    double parameter;
-
+struct BinomialLogit : FamilyBase<Nuisance::fixed> {
     __device__ double gradient(double y, double f, double) const {
         const double sign = 2 * y - 1;
         return sign * logistic(-sign * f);
@@ -149,11 +130,7 @@ struct BinomialLogit {
     }
 };
 
-struct Poisson {
-    static constexpr Nuisance nuisance = Nuisance::fixed;
-    static constexpr bool is_curved = true;
-    double parameter;
-
+struct Poisson : FamilyBase<Nuisance::fixed> {
     __device__ double gradient(double y, double f, double) const { return y - exp(f); }
     __device__ double loss(double y, double f, double) const {
         return exp(f) - y * f + lgamma(y + 1);
@@ -162,18 +139,10 @@ struct Poisson {
 };
 
 /// y is 0 or 1, see ranks.cuh.
-struct AUC {
-    static constexpr Nuisance nuisance = Nuisance::pairs;
-    static constexpr bool is_curved = false;
-    double parameter;
-};
+struct AUC : FamilyBase<Nuisance::pairs, false> {};
 
 /// y is one of `parameter` ordered classes, and s has the thresholds between them.
-struct PropOdds {
-    static constexpr Nuisance nuisance = Nuisance::thresholds;
-    static constexpr bool is_curved = true;
-    double parameter;
-
+struct PropOdds : FamilyBase<Nuisance::thresholds> {
     __device__ int count() const { return static_cast<int>(parameter) - 1; }
     __device__ double gradient(double y, double f, const double* s) const {
         return logistic(lower(y, s) - f) - logistic(f - upper(y, s));
@@ -196,11 +165,7 @@ struct PropOdds {
 };
 
 /// `parameter` is the power of the mean that the variance is proportional to, between 1 and 2.
-struct Tweedie {
-    static constexpr Nuisance nuisance = Nuisance::fixed;
-    static constexpr bool is_curved = true;
-    double parameter;
-
+struct Tweedie : FamilyBase<Nuisance::fixed> {
     __device__ double gradient(double y, double f, double) const {
         return y * exp((1 - parameter) * f) - exp((2 - parameter) * f);
     }
@@ -215,11 +180,7 @@ struct Tweedie {
 
 /// s is the shape, given or of maximum likelihood.
 template <Nuisance found>
-struct Gamma {
-    static constexpr Nuisance nuisance = found;
-    static constexpr bool is_curved = true;
-    double parameter;
-
+struct Gamma : FamilyBase<found> {
     __device__ double gradient(double y, double f, double s) const { return s * expm1(log(y) - f); }
     __device__ double loss(double y, double f, double s) const {
         return s * term(y, f) + stirling_error(s) - log(s) / 2 + half_log_two_pi;
@@ -285,11 +246,7 @@ static __device__ __forceinline__ ThetaSearch search_from(double theta) {
 
 /// s is theta, given or of maximum likelihood: the variance is mu + mu^2 / theta, with mu = exp(f).
 template <Nuisance found>
-struct NegativeBinomial {
-    static constexpr Nuisance nuisance = found;
-    static constexpr bool is_curved = true;
-    double parameter;
-
+struct NegativeBinomial : FamilyBase<found> {
     __device__ double gradient(double y, double f, double s) const {
         const double z = f - log(s);
         return y * logistic(-z) - s * logistic(z);
@@ -347,11 +304,7 @@ struct Truncation {
 
 /// The distribution of `NegativeBinomial` for counts above zero.
 template <Nuisance found>
-struct Hurdle {
-    static constexpr Nuisance nuisance = found;
-    static constexpr bool is_curved = true;
-    double parameter;
-
+struct Hurdle : FamilyBase<found> {
     __device__ double gradient(double y, double f, double s) const {
         const Truncation truncated(f, s);
         return y * logistic(log(s) - f) - truncated.pull / truncated.share;
@@ -383,7 +336,7 @@ struct Hurdle {
     }
 
   private:
-    __device__ NegativeBinomial<found> whole() const { return {parameter}; }
+    __device__ NegativeBinomial<found> whole() const { return {this->parameter}; }
 };
 
 // ---- survival times: y is the time, negative for a censored row ---------------------
@@ -391,11 +344,7 @@ struct Hurdle {
 /// log t = f + s e, where `Distribution` is the distribution of e. s is the scale, given or of
 /// maximum likelihood.
 template <class Distribution, Nuisance found>
-struct AcceleratedFailure {
-    static constexpr Nuisance nuisance = found;
-    static constexpr bool is_curved = true;
-    double parameter;
-
+struct AcceleratedFailure : FamilyBase<found> {
     __device__ double gradient(double y, double f, double s) const {
         return Distribution::slope((log(fabs(y)) - f) / s, y > 0) / s;
     }

@@ -129,77 +129,102 @@ __device__ void sum_parts(int parts, long long size, double* result, Value value
 
 // ---- X' W u -------------------------------------------------------------------------
 
-/// Copies of k sums in shared memory, which a warp adds to at once: lane l adds to copy
-/// l / width. The copies are interleaved; `pitch` is the distance of neighbouring groups of
-/// `width` functions. With a pitch of 32 the lanes use different banks.
-template <int width>
-struct MomentSums {
-    double* sums;  // of the warp
-    int pitch;
+/// Copies of sums in shared memory, which a warp adds to at once: lane l adds to copy
+/// l >> shift. Groups of 2^shift functions are `pitch` apart; within a group, the copies follow
+/// each other. With a pitch of 32, lanes that add to neighbouring functions use different banks.
+struct SumCopies {
+    double* sums;
+    int shift, pitch;
 
-    /// Number of doubles in the copies of a warp.
-    static __device__ long long size(int functions, int pitch) {
-        return static_cast<long long>((functions + width - 1) / width) * pitch;
+    __device__ int copies() const { return pitch >> shift; }
+    /// The copy that this lane adds to, and the value of a row that it adds.
+    __device__ int copy() const { return lane_index() >> shift; }
+    __device__ int member() const { return lane_index() & ((1 << shift) - 1); }
+    __device__ int size(int functions) const {
+        return ((functions + (1 << shift) - 1) >> shift) * pitch;
     }
-    __device__ int copies() const { return pitch / width; }
     __device__ double& operator()(int copy, int function) const {
-        return sums[function / width * pitch + copy * width + function % width];
+        const int member = function & ((1 << shift) - 1);
+        return sums[(function >> shift) * pitch + (copy << shift) + member];
+    }
+    /// The copies of this lane's warp, from the copies of the first warp, of `functions` functions.
+    __device__ SumCopies of_warp(int functions) const {
+        return {sums + warp_index() * size(functions), shift, pitch};
     }
 };
 
-/// A value of a row, to be added to a moment.
+/// result[0:count] = the sums of the copies of all warps, each of `functions` functions.
+__device__ void sum_copies(const SumCopies& first, int functions, int count, double* result) {
+    const int copies = first.copies(), size = first.size(functions);
+    sum_parts(warp_count() * copies, count, result, [&](int part, long long f) {
+        const SumCopies some{first.sums + part / copies * size, first.shift, first.pitch};
+        return some(part % copies, static_cast<int>(f));
+    });
+}
+
+/// A value of a row, to be added to the sum of its function; -1 for none.
 template <class T>
-struct Summand {
+struct Entry {
     int function;
     T value;
-    double weight, residual;
+    double u;
 };
 
-/// result = X_i' W u over a chunk of the rows. `sums`: MomentSums for each warp.
-template <class T, int width>
-__device__ void accumulate_moments(const Learners<T>& learners, int learner, int chunk,
-                                   const double* residual, int pitch, double* sums,
-                                   double* result) {
-    constexpr int steps = 4;  // that are in flight
-    const int functions = learners.functions;
-    const long long size = MomentSums<width>::size(functions, pitch);
-    clear(sums, warp_count() * size);
-    const MomentSums<width> own{sums + warp_index() * size, pitch};
-    const int copies = own.copies(), copy = lane_index() / width;
-    const bool adds = copy < copies;
-    const RowRange range(learners.rows, learners.chunks, chunk, warp_count());
-    Summand<T> next[steps];
-    const auto read = [&](long long start) {
+/// Adds the rows of a warp to the sums of functions. A row has `width` values; the function of this
+/// lane's value is `offset` after the first, and u(r) the factor of row r of the range.
+template <class T, class U>
+__device__ __forceinline__ void add_rows(const int* first, const T* values, int width, int offset,
+                                         const RowRange& range, U u, const SumCopies& own,
+                                         int functions) {
+    constexpr int steps = 3;  // that are in flight
+    const int copies = own.copies(), copy = own.copy(), j = own.member();
+    const bool adds = copy < copies && j < width;
+    const int count = static_cast<int>(range.end - range.begin);  // at most 2^31 for any memory
+    first += range.begin;
+    values += range.begin * width + j;
+    Entry<T> next[steps];
+    const auto read = [&](int start) {
 #pragma unroll
         for (int k = 0; k < steps; ++k) {
-            const long long row = start + k * copies + copy;
-            const long long place = learner * learners.rows + row;
-            const int j = lane_index() % width;
-            next[k] = {j, T(0), 0.0, 0.0};
-            if (adds && row < range.end)
-                next[k] = {learners.first[place] + j, learners.values[place * width + j],
-                           learners.weight(row), residual[row]};
+            const int row = start + k * copies + copy;
+            next[k].function = -1;
+            if (adds && row < count)
+                next[k] = {first[row] + offset, values[static_cast<long long>(row) * width],
+                           u(row)};
         }
     };
-    read(range.begin);
-    for (long long start = range.begin; start < range.end; start += steps * copies) {
-        Summand<T> here[steps];
+    read(0);
+    for (int start = 0; start < count; start += steps * copies) {
+        Entry<T> here[steps];
 #pragma unroll
         for (int k = 0; k < steps; ++k) here[k] = next[k];
         read(start + steps * copies);
 #pragma unroll
         for (int k = 0; k < steps; ++k) {
-            const Summand<T>& one = here[k];
-            if (adds)
-                own(copy, one.function) +=
-                    static_cast<double>(one.value) * (one.weight * one.residual);
+            if (static_cast<unsigned>(here[k].function) < static_cast<unsigned>(functions))
+                own(copy, here[k].function) += static_cast<double>(here[k].value) * here[k].u;
             __syncwarp();
         }
     }
-    sum_parts(warp_count() * copies, functions, result, [&](int part, long long f) {
-        const MomentSums<width> some{sums + part / copies * size, pitch};
-        return some(part % copies, static_cast<int>(f));
-    });
+}
+
+/// result = X_i' W u over a chunk of the rows. `sums`: `SumCopies` for each warp.
+template <class T, int width>
+__device__ void accumulate_moments(const Learners<T>& learners, int learner, int chunk,
+                                   const double* residual, int pitch, double* sums,
+                                   double* result) {
+    constexpr int shift = width > 4 ? 3 : width > 2 ? 2 : width - 1;  // width is at most 8
+    const int functions = learners.functions;
+    const SumCopies first{sums, shift, pitch}, own = first.of_warp(functions);
+    clear(sums, static_cast<long long>(warp_count()) * first.size(functions));
+    const RowRange range(learners.rows, learners.chunks, chunk, warp_count());
+    const auto u = [&](int row) {
+        return learners.weight(range.begin + row) * residual[range.begin + row];
+    };
+    add_rows(learners.first + learner * learners.rows,
+             learners.values + learner * learners.rows * width, width, own.member(), range, u, own,
+             functions);
+    sum_copies(first, functions, functions, result);
 }
 
 // ---- X' W X -------------------------------------------------------------------------

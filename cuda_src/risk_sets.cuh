@@ -30,6 +30,7 @@
 #include "floating.cuh"
 #include "grid.cuh"
 #include "ordered.cuh"
+#include "row_sums.cuh"
 
 /// Sums of pairs, as a monoid.
 struct AddTwo {
@@ -52,7 +53,7 @@ struct RiskSets {
     const long long* places;  // [3][place]: the row, and the first and last place of its time
     double* sums;             // work: [fit][3][place]: S, S of the rows held out, sum of events
     Two* totals;              // work: [fit][chunk]
-    const double* most;       // [fit], the maximum of f
+    double* most;             // [fit], the maximum of f
     long long rows;
     int fits, chunks;
 
@@ -116,9 +117,9 @@ struct RiskSets {
 };
 
 /// The sums of all risk sets and the hazards up to all places, of f whose maxima are known. Ends
-/// with a grid barrier. `data` has the weights and f of each row, as in stacked.cu.
-template <class Data>
-__device__ void scan_risk_sets(const RiskSets& sets, const Data& data, GridBarrier& barrier) {
+/// with a grid barrier.
+__device__ void scan_risk_sets(const RiskSets& sets, const Observations& data,
+                               GridBarrier& barrier) {
     __shared__ BlockScan<AddTwo>::Storage storage;
     BlockScan<AddTwo> scan(storage);
     sets.total(scan, [&](int fit, long long place) {
@@ -163,9 +164,9 @@ __device__ void scan_risk_sets(const RiskSets& sets, const Data& data, GridBarri
 }
 
 /// The gradient of the row at a place, written to u, and its losses, added to `own`.
-template <class Data>
-__device__ __forceinline__ void evaluate_in_risk_sets(const RiskSets& sets, const Data& data,
-                                                      int fit, long long place, double* own) {
+__device__ __forceinline__ void evaluate_in_risk_sets(const RiskSets& sets,
+                                                      const Observations& data, int fit,
+                                                      long long place, double* own) {
     const long long row = sets.row(place);
     const double distance = data.f[fit * data.rows + row] - sets.most[fit];
     const double weight = data.weight(fit, row), held_out = data.weight_held_out(fit, row);
@@ -178,6 +179,20 @@ __device__ __forceinline__ void evaluate_in_risk_sets(const RiskSets& sets, cons
     if (held_out != 0) own[1] += held_out * (log(sets.held_out_sum(fit)[first]) - distance);
 }
 
+/// `evaluate_in_risk_sets` of all rows, after a pass that finds the maxima of f. Begins with a grid
+/// barrier.
+__device__ void evaluate_all_risk_sets(const RowSums& sums, const RiskSets& sets) {
+    sums.barrier.wait();
+    sums.finish<1>(Maximum(), [&](int fit, const double* most) { sets.most[fit] = most[0]; });
+    sums.barrier.wait();
+    scan_risk_sets(sets, sums.data, sums.barrier);
+    sums.pass<2>(Add<double>(), [&](int fit, int) {
+        return [=, &sums, &sets](long long place, double* own) {
+            if (place < sets.rows) evaluate_in_risk_sets(sets, sums.data, fit, place, own);
+        };
+    });
+}
+
 /// The curvature of a row times its weight: the mean of the event and of its expectation event - u,
 /// which is at its present f. `gradient` is the weight times u.
 static __device__ __forceinline__ double curvature_in_risk_set(double y, double weight,
@@ -186,8 +201,4 @@ static __device__ __forceinline__ double curvature_in_risk_set(double y, double 
 }
 
 /// The partial likelihood of Cox's model; y is the time, negative for a censored row.
-struct CoxPH {
-    static constexpr Nuisance nuisance = Nuisance::risk_sets;
-    static constexpr bool is_curved = true;
-    double parameter;
-};
+struct CoxPH : FamilyBase<Nuisance::risk_sets> {};

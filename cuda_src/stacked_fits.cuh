@@ -32,9 +32,8 @@ struct LearnerPlace {
     long long cone;          // of its inequalities, for a single fit
 };
 
-/// All fits of a launch. The fields are the fields of `STACKED_FITS` in
-/// gpusolve/gam/_boosting/stacked_kernel.py, in the same order. The launch makes the steps from
-/// `begin` to `end` - 1, out of 0 (the gradient at the start) to `steps`.
+/// All fits of a launch, which makes the steps from `begin` to `end` - 1, out of 0 (the gradient at
+/// the start) to `steps`.
 template <class T>
 struct StackedFits {
     const int* first;

@@ -30,7 +30,7 @@ from gpusolve._emulator._costs import KernelCosts
 from gpusolve._emulator._profile import SECTOR_BYTES, Report
 from gpusolve.gam import BSplines, boost, make_learners
 from gpusolve.gam._boosting.batch import Fits
-from gpusolve.gam._boosting.problem import prepare
+from gpusolve.gam._boosting.problem import designs_of, prepare
 from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Gamma, Huber, Poisson
@@ -348,7 +348,9 @@ def _folds() -> Iterator[Call]:
     with mock.patch.dict(os.environ, GPUSOLVE_EMULATE="0"):
         frame = Frame.of(columns)
         folds = rng().integers(0, 3, (2, rows)).astype(float)
-        problem = prepare([term.learn(frame) for term in terms], frame, folds)
+        problem = prepare(
+            designs_of([term.learn(frame) for term in terms], frame), folds
+        )
     y, start = 2 + np.sin(9 * t), np.zeros((2, 1))
     size = rows * len(terms) * len(folds) * steps
     families = {"poisson": Poisson(), "huber": Huber(), "gamma": Gamma()}

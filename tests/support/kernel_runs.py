@@ -36,7 +36,7 @@ from gpusolve.gam import (
 from gpusolve.gam import Path as Steps
 from gpusolve.gam._boosting import gram_kernel
 from gpusolve.gam._boosting.batch import Fits
-from gpusolve.gam._boosting.problem import prepare
+from gpusolve.gam._boosting.problem import designs_of, prepare
 from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Family, family_of
@@ -273,7 +273,7 @@ def boosted_family(name: str, rows: int, fits: int = 2) -> Steps:
     y, family = RESPONSES.get(name, np.asarray)(y), family_named(name)
     weights = generator.integers(1, 3, (fits, rows)).astype(np.float64)
     weights = np.repeat(weights, family.predictors, axis=0)
-    problem = prepare([term.learn(frame) for term in terms], frame, weights)
+    problem = prepare(designs_of([term.learn(frame) for term in terms], frame), weights)
     cones = [
         cone and cone._replace(constraint=generator.standard_normal((18, 13)))
         for cone in problem.cones

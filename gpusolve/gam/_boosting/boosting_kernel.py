@@ -16,6 +16,7 @@ from .gram_kernel import (
     gram_sums,
     gram_warps,
     instance,
+    lanes_of,
     launch_shape,
     moment_pitch,
     moment_sums,
@@ -60,8 +61,9 @@ def boost(fits: Fits, steps: int, device: Device) -> Path:
     warps = gram_warps(count, k, device.shared_memory_per_block)
     free = device.shared_memory_per_block - STATIC_SHARED_MEMORY
     free -= shared_bytes(k, 0, count)
-    pitch = moment_pitch(k, width, free)
-    sums = max(moment_sums(k, width, pitch), warps * gram_sums(k))
+    lanes = lanes_of(width)
+    pitch = moment_pitch(k, lanes, free)
+    sums = max(moment_sums(k, lanes, pitch), warps * gram_sums(k))
     needed = shared_bytes(k, sums, count)
     instances = (instance("boost_gram", values),)
     (kernel,) = device.kernels("boosting", instances)

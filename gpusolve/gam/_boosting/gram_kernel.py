@@ -44,15 +44,18 @@ def gram_sums(functions: int) -> int:
     return functions * ((functions + 3) // 8 * 8 + 4)
 
 
-def moment_sums(functions: int, width: int, pitch: int) -> int:
-    """Number of float64 in the moments of all warps: ``MomentSums``."""
-    return THREADS // WARP * ceil_div(functions, width) * pitch
+def lanes_of(width: int) -> int:
+    """The lanes that add a row of `width` values: a power of two."""
+    return 1 << (width - 1).bit_length()
 
 
-def moment_pitch(functions: int, width: int, limit: int) -> int:
-    """The pitch of ``MomentSums``; 32 if the copies fit in `limit` bytes.
+def moment_sums(functions: int, lanes: int, pitch: int) -> int:
+    """Number of float64 in the moments of all warps: ``SumCopies``."""
+    return THREADS // WARP * ceil_div(functions, lanes) * pitch
 
-    `width` is the number of functions that are not zero in a row.
+
+def moment_pitch(functions: int, lanes: int, limit: int) -> int:
+    """The pitch of ``SumCopies``; 32 if the copies fit in `limit` bytes.
 
     Examples
     --------
@@ -61,9 +64,9 @@ def moment_pitch(functions: int, width: int, limit: int) -> int:
     """
     limit = min(limit, MOMENT_BYTES)
     for pitch in (WARP, WARP // 2, WARP // 4):
-        if pitch > width and DOUBLE * moment_sums(functions, width, pitch) <= limit:
+        if pitch > lanes and DOUBLE * moment_sums(functions, lanes, pitch) <= limit:
             return pitch
-    return width
+    return lanes
 
 
 def gram_warps(learners: int, functions: int, limit: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ..._device.arrays import namespace, on_host
@@ -13,6 +15,9 @@ from .methods import resolve_method
 from .path import Path
 from .problem import PreparedLearners
 from .watch import UNWATCHED, Watch
+
+PIECE = 50
+"""The fewest steps between two looks at the path, for which the host waits."""
 
 RISK_TOLERANCE = 1e-6
 """Relative difference between two risks up to which they are considered equal. A warm
@@ -85,6 +90,21 @@ def boost_family(
         return made
     check_continued(before, made)
     return before.followed_by(made)
+
+
+def boost_in_pieces(fits: Fits, steps: int, method: str = "stacked") -> Iterator[Path]:
+    """The path of `boost_family` as it grows: the host looks at it between pieces.
+
+    A piece has `PIECE` steps, or a quarter of the steps before it if these are more.
+    """
+    found = boost_family(fits, min(steps, PIECE), method=method)
+    rest = fits.after(found)
+    yield found
+    while len(found) < steps:
+        more = min(steps - len(found), max(PIECE, len(found) // 4))
+        later = boost_family(rest, more, method=method)
+        rest, found = rest.after(later), found.followed_by(later)
+        yield found
 
 
 def check_size(problem: PreparedLearners, device: Device) -> None:

@@ -83,13 +83,16 @@ def groups_of(
             sizes.setdefault(key, []).append(j)
     groups: list[SizeGroup | StumpGroup] = []
     for (k, _, are_stumps), members in sizes.items():
-        place: Any = slice(None), slice(None)
+        place: Any = slice(None)
+        functions: Any = slice(None)
         if len(members) < len(problem):
+            place = np.array(members)
             functions = (begins[members][:, None] + np.arange(k)).reshape(-1)
-            place = np.array(members), functions
-        each = [problem.gram[j] if are_stumps else problem.gain(j) for j in members]
-        kind: Any = StumpGroup if are_stumps else SizeGroup
-        groups.append(kind(*place, np.stack(each, axis=1)))
+        if are_stumps:
+            weights = np.stack([problem.gram[j] for j in members], axis=1)
+            groups.append(StumpGroup(place, functions, weights))
+        else:
+            groups.append(SizeGroup(place, functions, problem.gain(members)))
     return groups
 
 
@@ -110,7 +113,7 @@ class Passes:
         weights = problem.weights
         self.weights = [None] * problem.fits if weights is None else weights
         self.f = np.array(np.broadcast_to(fits.start, shape), np.float64, order="C")
-        self.products = problem.products
+        self.products = problem.designs.products
         self.functions = self.products.functions
         self.groups = groups_of(problem, self.products.ends[:-1])
         self.constrained = [j for j, cone in enumerate(problem.cones) if cone]

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, contiguous, namespace
-from ..._device.kernels import CUDA_TYPES, Device
+from ..._device.kernels import CUDA_TYPES, Device, struct_in
 from ..._device.launch import THREADS, WARP
-from ..._device.structs import StructType
 from .._terms.rows import Rows
 from ..basis import CompactBasis
 from .batch import Fits
@@ -20,6 +19,7 @@ from .boosting_kernel import launches_of
 from .gram_kernel import (
     DOUBLE,
     flatten_matrices,
+    lanes_of,
     launch_shape,
     moment_pitch,
     moment_sums,
@@ -39,55 +39,8 @@ SUMS_OF_A_FIT = 18
 BY_MATRIX, BY_DIAGONAL, BY_CUT = range(3)
 """``Kind`` in ``stacked_fits.cuh``."""
 
-LEARNER_PLACE = StructType(
-    "LearnerPlace",
-    """
-    long long begin_part, end_part, functions, column, kind, matrix, entries, sums;
-    long long chunks, partials, by_level, shift, pitch, window, inequalities, cone;
-    """,
-)
-STACKED_FITS = StructType(
-    "StackedFits",
-    """
-    const int* first;
-    const T* values;
-    const int* offsets;
-    const PartPlace* parts;
-    const LearnerPlace* learners;
-    const int* pairs;
-    const double* gram;
-    const double* inverse;
-    const double* cones;
-    const long long* by_level;
-    const double* y;
-    const double* weights;
-    const double* held_out;
-    const double* rates;
-    double* f;
-    double* u;
-    double* sums;
-    double* coefficients;
-    double* scores;
-    double* partial;
-    double* searches;
-    double* candidates;
-    const int* allowed;
-    const long long* places;
-    double* risk_sets;
-    int* selected;
-    double* updates;
-    double* risk;
-    double* held_out_risk;
-    double* nuisance;
-    unsigned long long* arrived;
-    long long rows, y_stride, weight_stride;
-    double parameter;
-    int count, fits, columns, pair_count, systems, row_chunks;
-    int begin, end, steps, functions;
-    int scaled, predictors, made, is_cyclic;
-    """,
-)
-"""See ``stacked_fits.cuh``, as for `LEARNER_PLACE`."""
+LEARNER_PLACE = struct_in("stacked_fits.cuh", "LearnerPlace")
+STACKED_FITS = struct_in("stacked_fits.cuh", "StackedFits")
 
 Numbers = NDArray[np.int64]
 
@@ -192,12 +145,16 @@ def sums_of(functions: int, width: int, limit: int) -> Sums:
     Sums(shift=4, pitch=16, window=768, bytes=49152)
     """
     limit = min(limit, WINDOW_BYTES)
-    shift = (width - 1).bit_length()
-    lanes = 1 << shift
+    lanes = lanes_of(width)
     most = limit // (DOUBLE * moment_sums(lanes, lanes, lanes)) * lanes
     window = min(functions, most)
     pitch = moment_pitch(window, lanes, limit)
-    return Sums(shift, pitch, window, DOUBLE * moment_sums(window, lanes, pitch))
+    return Sums(
+        lanes.bit_length() - 1,
+        pitch,
+        window,
+        DOUBLE * moment_sums(window, lanes, pitch),
+    )
 
 
 def free_shared_memory(device: Device) -> int:
