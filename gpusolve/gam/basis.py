@@ -18,8 +18,8 @@ from .._device.arrays import Array, contiguous, namespace, on_host, on_one_devic
 from .._device.kernels import Device, current_device, device_of
 from .._device.launch import within
 from .._device.threads import workers
+from .._estimators.conventions import check_choice
 from . import _basis_kernel as basis_kernel
-from ._conventions import check_choice
 from ._predictor import nonzero_splines
 
 OUTSIDE = ("linear", "clamp", "error")

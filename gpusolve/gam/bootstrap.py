@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .._device.arrays import on_host
 from .._device.kernels import current
-from ._boosting.folds import by_fold, fits_of_folds, make_folds
+from ._boosting.folds import by_fold, fits_in_batches, make_folds
 from ._boosting.path import Path
 from ._boosting.stacked import boost_family
 from ._model.model import AdditiveModel
@@ -139,12 +139,16 @@ def bootstrap_effects(
     steps = model.n_iter_ if max_iter is None else max_iter
     weights = data.weights_on_host
     folds = make_folds("bootstrap", weights, None, n_samples, random_state)
+    made = []
     with current(data.device):
-        path = boost_family(fits_of_folds(settings, data, folds), steps)
-    last = best_steps(path, n_samples) if choose_steps else repeat(steps)
-    pairs = zip(path.each(), last, strict=False)
-    coef = np.stack([own.coef(len(settings.terms), step) for own, step in pairs])
-    several = len(model.paths_) > 1
+        for part, fits in fits_in_batches(settings, data, folds):
+            path = boost_family(fits, steps)
+            last = (
+                best_steps(path, len(part.weights)) if choose_steps else repeat(steps)
+            )
+            pairs = zip(path.each(), last, strict=False)
+            made += [own.coef(len(settings.terms), step) for own, step in pairs]
+    coef, several = np.stack(made), len(model.paths_) > 1
     return EffectBootstrap(model, by_fold(coef, n_samples) if several else coef)
 
 

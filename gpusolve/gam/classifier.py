@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current_device
+from .._estimators.conventions import UNCHANGED, available_if
 from . import _inputs
-from ._conventions import UNCHANGED, available_if
 from ._families.classes import ClassFamily, ProbabilityFamily
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .._device.kernels import current
 from ._boosting.batch import Settings, Training
-from ._boosting.folds import Folds, fits_of_folds, make_folds, mean_losses
+from ._boosting.folds import Folds, fits_in_batches, make_folds, mean_losses
 from ._boosting.stacked import boost_family
 from ._boosting.tasks import fit_tasks
 from ._model.model import AdditiveModel
@@ -131,9 +131,7 @@ def cv_stop(
         with current(data.device):
             risk = risk_of_folds(data, settings, made, steps)
     else:
-        parts = (
-            Folds(*(rows[k : k + 1] for rows in made)) for k in range(len(made.weights))
-        )
+        parts = (made.some(slice(k, k + 1)) for k in range(len(made.weights)))
         risk = fit_tasks(client, risk_of_folds, data, settings, parts, steps)
     return CrossValidation(risk)
 
@@ -154,6 +152,9 @@ def risk_of_folds(
     data: Training, settings: Settings, folds: Folds, steps: int
 ) -> NDArray[np.float64]:
     """The mean loss of the rows that are left out of each fold, (B, steps + 1)."""
-    path = boost_family(fits_of_folds(settings, data, folds), steps)
-    assert path.out_of_bag is not None
-    return mean_losses(path.out_of_bag, folds)
+    risks = []
+    for part, fits in fits_in_batches(settings, data, folds):
+        path = boost_family(fits, steps)
+        assert path.out_of_bag is not None
+        risks.append(mean_losses(path.out_of_bag, part))
+    return np.concatenate(risks)

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._device.arrays import on_host
+from .._estimators.conventions import check_integer, generator
 from . import _inputs
-from ._boosting.folds import generator
-from ._conventions import check_integer
 from ._model.model import AdditiveModel
 from ._plots.diagnostics import bins_of, plot_bins, plot_normal, plot_sizes
 from .classifier import BoostedGAMClassifier

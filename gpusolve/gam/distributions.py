@@ -20,7 +20,7 @@ updates" (2018).
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host
+from .._estimators.conventions import check_choice
 from . import families
-from ._conventions import check_choice
-from ._families.family import CoupledFamily, CudaFamily
+from ._families.family import CoupledFamily, CudaFamily, family_in
 from ._families.gamma_function import (
     HALF_LOG_TWO_PI,
     log_minus_digamma,
@@ -131,9 +131,14 @@ class Distribution(CoupledFamily):
     def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
         """Constant predictors near the best constants, from moments of y."""
 
-    @abstractmethod
+    scipy_law: ClassVar[Callable[..., Any]]
+    """The distribution in ``scipy.stats``, from this module and the parameters."""
+
     def frozen(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
         """The distribution in SciPy, with ``ppf`` and ``cdf``, on the host."""
+        from scipy import stats
+
+        return self.scipy_law(stats, **parameters)
 
 
 def inverse_link(link: Link, f: Array) -> Array:
@@ -176,6 +181,7 @@ class Gaussian(Distribution):
 
     name = "gaussian"
     links = {"mu": "identity", "sigma": "log"}  # noqa: RUF012
+    scipy_law = staticmethod(lambda stats, mu, sigma: stats.norm(mu, sigma))
 
     def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
         mean, variance = moments(y, w)
@@ -198,11 +204,6 @@ class Gaussian(Distribution):
         z = (y - mu) * namespace(f).exp(-log_sigma)
         return z * z / 2 + log_sigma + HALF_LOG_TWO_PI
 
-    def frozen(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
-        from scipy import stats
-
-        return stats.norm(parameters["mu"], parameters["sigma"])
-
 
 @dataclass(frozen=True)
 class StudentT(Distribution):
@@ -213,6 +214,7 @@ class StudentT(Distribution):
 
     name = "student_t"
     links = {"mu": "identity", "sigma": "log", "df": "log"}  # noqa: RUF012
+    scipy_law = staticmethod(lambda stats, mu, sigma, df: stats.t(df, mu, sigma))
 
     def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
         mean, variance = moments(y, w)
@@ -244,11 +246,6 @@ class StudentT(Distribution):
         constant = (1 - df * xp.log1p(1 / df)) / 2 + of_gamma + HALF_LOG_TWO_PI
         return constant + log_sigma + (df + 1) / 2 * xp.log1p(z * z / df)
 
-    def frozen(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
-        from scipy import stats
-
-        return stats.t(parameters["df"], parameters["mu"], parameters["sigma"])
-
 
 # ---- positive responses, and shares --------------------------------------------------
 
@@ -259,6 +256,9 @@ class Gamma(Distribution):
 
     name = "gamma"
     links = {"mu": "log", "shape": "log"}  # noqa: RUF012
+    scipy_law = staticmethod(
+        lambda stats, mu, shape: stats.gamma(shape, scale=mu / shape)
+    )
 
     def check(self, y: Array) -> None:
         families.Gamma().check(y)
@@ -285,12 +285,6 @@ class Gamma(Distribution):
         xp, (log_mu, log_shape) = namespace(f), f
         return families.Gamma().loss(y, log_mu, xp.exp(log_shape)) + xp.log(y)
 
-    def frozen(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
-        from scipy import stats
-
-        mu, shape = parameters["mu"], parameters["shape"]
-        return stats.gamma(shape, scale=mu / shape)
-
 
 @dataclass(frozen=True)
 class Beta(Distribution):
@@ -298,6 +292,9 @@ class Beta(Distribution):
 
     name = "beta"
     links = {"mu": "logit", "phi": "log"}  # noqa: RUF012
+    scipy_law = staticmethod(
+        lambda stats, mu, phi: stats.beta(mu * phi, (1 - mu) * phi)
+    )
 
     def check(self, y: Array) -> None:
         inside = (y > 0) & (y < 1)
@@ -345,12 +342,6 @@ class Beta(Distribution):
         remainder = stirling_error(a) + stirling_error(b) - stirling_error(phi)
         return distance + constant + remainder + log_y + log_not_y
 
-    def frozen(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
-        from scipy import stats
-
-        mu, phi = parameters["mu"], parameters["phi"]
-        return stats.beta(mu * phi, (1 - mu) * phi)
-
 
 # ---- counts --------------------------------------------------------------------------
 
@@ -361,6 +352,9 @@ class NegativeBinomial(Distribution):
 
     name = "negative_binomial"
     links = {"mu": "log", "theta": "log"}  # noqa: RUF012
+    scipy_law = staticmethod(
+        lambda stats, mu, theta: stats.nbinom(theta, theta / (theta + mu))
+    )
 
     def check(self, y: Array) -> None:
         families.NegativeBinomial().check(y)
@@ -390,11 +384,26 @@ class NegativeBinomial(Distribution):
         theta = namespace(f).exp(log_theta)
         return families.NegativeBinomial().loss(y, log_mu, theta)
 
-    def frozen(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
-        from scipy import stats
 
-        mu, theta = parameters["mu"], parameters["theta"]
-        return stats.nbinom(theta, theta / (theta + mu))
+@dataclass(frozen=True)
+class _Poisson(Distribution):
+    """Poisson's distribution with mean mu, which has zeros added."""
+
+    name = "poisson"
+    links = {"mu": "log"}  # noqa: RUF012
+    scipy_law = staticmethod(lambda stats, mu: stats.poisson(mu))
+
+    def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
+        return (families.Poisson().offset(y, w),)
+
+    def gradient(self, y: Array, f: Array, s: Array) -> Array:
+        return families.Poisson().gradient(y, f, s)
+
+    def curvature(self, y: Array, f: Array, s: Array) -> Array:
+        return families.Poisson().curvature(y, f, s)
+
+    def loss(self, y: Array, f: Array, s: Array) -> Array:
+        return families.Poisson().loss(y, f[0], s)
 
 
 class _ZeroInflated(Distribution):
@@ -404,40 +413,32 @@ class _ZeroInflated(Distribution):
     counts.
     """
 
+    counted: ClassVar[Distribution]
+    """The distribution of the counts."""
+
     def check(self, y: Array) -> None:
         families.Poisson().check(y)
 
-    @abstractmethod
-    def counts(self, y: Array, f: Array) -> tuple[Array, Array]:
-        """The loss and the gradient of the counts, (.., n) and (P - 1, .., n)."""
-
-    @abstractmethod
-    def curvature_of_counts(self, y: Array, f: Array) -> Array:
-        """The curvature of the counts, (P - 1, .., n)."""
-
-    @abstractmethod
-    def frozen_counts(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
-        """The distribution of the counts in SciPy."""
-
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         xp, expit, logit = namespace(f), special(f).expit, f[-1]
-        loss, of_counts = self.counts(y, f[:-1])
+        loss = self.counted.loss(y, f[:-1], s)
         is_extra = xp.where(y == 0, expit(logit + loss), 0)  # P(not a count | y)
         is_count = xp.where(y == 0, expit(-logit - loss), 1)
+        of_counts = self.counted.gradient(y, f[:-1], s)
         of_share = is_extra - expit(logit)
         return stacked(*(is_count * own for own in of_counts), of_share)
 
     def curvature(self, y: Array, f: Array, s: Array) -> Array:
         xp, expit, logit = namespace(f), special(f).expit, f[-1]
-        loss, _ = self.counts(y, f[:-1])
+        loss = self.counted.loss(y, f[:-1], s)
         is_count = xp.where(y == 0, expit(-logit - loss), 1)
-        of_counts = self.curvature_of_counts(y, f[:-1])
+        of_counts = self.counted.curvature(y, f[:-1], s)
         of_share = expit(logit) * expit(-logit)
         return stacked(*(is_count * own for own in of_counts), of_share)
 
     def loss(self, y: Array, f: Array, s: Array) -> Array:
         xp, logit = namespace(f), f[-1]
-        loss, _ = self.counts(y, f[:-1])
+        loss = self.counted.loss(y, f[:-1], s)
         own = xp.where(y == 0, -xp.logaddexp(logit, -loss), loss)
         return own + xp.logaddexp(0, logit)
 
@@ -446,7 +447,8 @@ class _ZeroInflated(Distribution):
         return (1 - found["zero"]) * found["mu"]
 
     def frozen(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
-        return WithZeros(self.frozen_counts(parameters), parameters["zero"])
+        of_counts = {name: parameters[name] for name in self.counted.links}
+        return WithZeros(self.counted.frozen(of_counts), parameters["zero"])
 
 
 @dataclass(frozen=True)
@@ -480,23 +482,12 @@ class ZeroInflatedPoisson(_ZeroInflated):
 
     name = "zero_inflated_poisson"
     links = {"mu": "log", "zero": "logit"}  # noqa: RUF012
+    counted = _Poisson()
 
     def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
         mean, variance = moments(y, w)
         share = np.clip((variance - mean) / (variance - mean + mean**2), 0.05, 0.95)
         return float(np.log(mean / (1 - share))), float(np.log(share / (1 - share)))
-
-    def counts(self, y: Array, f: Array) -> tuple[Array, Array]:
-        family = families.Poisson()
-        return family.loss(y, f[0], None), family.gradient(y, f[0], None)[None]
-
-    def curvature_of_counts(self, y: Array, f: Array) -> Array:
-        return families.Poisson().curvature(y, f[0], None)[None]
-
-    def frozen_counts(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
-        from scipy import stats
-
-        return stats.poisson(parameters["mu"])
 
 
 @dataclass(frozen=True)
@@ -508,20 +499,11 @@ class ZeroInflatedNegativeBinomial(_ZeroInflated):
 
     name = "zero_inflated_negative_binomial"
     links = {"mu": "log", "theta": "log", "zero": "logit"}  # noqa: RUF012
+    counted = NegativeBinomial()
 
     def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
         log_mu, logit = ZeroInflatedPoisson().guess(y, w)
         return log_mu, 0.0, logit
-
-    def counts(self, y: Array, f: Array) -> tuple[Array, Array]:
-        family = NegativeBinomial()
-        return family.loss(y, f, None), family.gradient(y, f, None)
-
-    def curvature_of_counts(self, y: Array, f: Array) -> Array:
-        return NegativeBinomial().curvature(y, f, None)
-
-    def frozen_counts(self, parameters: Mapping[str, NDArray[np.float64]]) -> Any:
-        return NegativeBinomial().frozen(parameters)
 
 
 # ---- by name -------------------------------------------------------------------------
@@ -539,21 +521,9 @@ DISTRIBUTIONS: Mapping[str, type[Distribution]] = {
 def distribution_of(family: Any) -> Distribution:
     """The distribution of a name; a distribution as it is.
 
-    Raises
-    ------
-    ValueError
-        For an unknown name.
-    TypeError
-        For something else.
-
     Examples
     --------
     >>> distribution_of("gamma")
     Gamma(update='noncyclic')
     """
-    if isinstance(family, Distribution):
-        return family
-    if not isinstance(family, str):
-        raise TypeError(f"family must be a name or a Distribution, got {family!r}")
-    check_choice("family", family, list(DISTRIBUTIONS))
-    return DISTRIBUTIONS[family]()
+    return family_in(DISTRIBUTIONS, family, Distribution)  # type: ignore[type-abstract]

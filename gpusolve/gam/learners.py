@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .._device.arrays import Array, contiguous, floating, namespace, on_one_device
 from .._device.kernels import current_device
-from ._boosting.problem import PreparedLearners, prepare_designs
+from ._boosting.problem import PreparedLearners, designs_of_basis, prepare
 from ._boosting.smoothing import check_df
 from ._terms.spline import Spline, penalty_options
 from .basis import CompactBasis
@@ -192,5 +192,10 @@ def make_learners(
             **penalty_options(penalty, penalty_order, df),
         )
         terms = [term] * len(basis.first)
-        problem = prepare_designs(terms, basis, weights, lambda_, df_definition)
+        problem = prepare(
+            designs_of_basis(terms, basis),
+            weights,
+            lambda_=lambda_,
+            df_definition=df_definition,
+        )
         return Learners(problem, namespace(basis.values).asarray(matrix))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from .._device.arrays import as_array, namespace, on_host
 from .._device.kernels import current
 from ._boosting.batch import Settings, Training, make_fits
 from ._boosting.folds import make_folds
-from ._boosting.stacked import boost_family
+from ._boosting.stacked import boost_in_pieces
 from ._boosting.tasks import fit_tasks
 from ._inputs import whole_or_scaled
 from ._model.model import AdditiveModel
@@ -200,12 +201,13 @@ def stability_selection(
     setting = bounds.complete(learners, B, assumed, q=q, pfer=pfer, cutoff=cutoff)
     weights = half_weights(data, B, sampling == "SS", subsamples, random_state)
     steps = model._most_iterations() if max_iter is None else max_iter
+    select = partial(selected_by_fits, q=setting.q)
     if client is None:
         with current(data.device):
-            selected = selected_by_fits(data, settings, weights, steps)
+            selected = select(data, settings, weights, steps)
     else:
         parts = (row[None] for row in weights)
-        selected = fit_tasks(client, selected_by_fits, data, settings, parts, steps)
+        selected = fit_tasks(client, select, data, settings, parts, steps)
     paths = probabilities(selected, learners, setting.q)
     return StabilitySelection(model.names_, paths, *setting)
 
@@ -244,11 +246,23 @@ def half_weights(
 
 
 def selected_by_fits(
-    data: Training, settings: Settings, weights: Floats, steps: int
+    data: Training, settings: Settings, weights: Floats, steps: int, *, q: int
 ) -> NDArray[Any]:
-    """The learner that each step of each fit selects, (F, steps)."""
-    there = namespace(data.y).asarray(weights)
-    return boost_family(make_fits(settings, data, there), steps).selected
+    """The learner that each step of each fit selects, (F, steps).
+
+    The fits end when each of a batch has selected q learners; later steps repeat the
+    last.
+    """
+    designs, made = settings.designs(data), []
+    for some in designs.batches(len(weights)):
+        there = namespace(data.y).asarray(weights[some])
+        fits = make_fits(settings, data, there, designs=designs)
+        for path in boost_in_pieces(fits, steps):
+            if all(len(np.unique(own)) >= q for own in path.selected):
+                break
+        missing = steps - len(path)
+        made.append(np.pad(path.selected, ((0, 0), (0, missing)), mode="edge"))
+    return np.concatenate(made)
 
 
 # ---- probabilities -------------------------------------------------------------------

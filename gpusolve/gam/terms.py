@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from .._device.arrays import Array
-from ._conventions import check_choice, check_integer, check_number
+from .._estimators.conventions import check_choice, check_integer, check_number
 from ._terms.frame import Name
 from ._terms.kernel import Kernel
 from ._terms.linear import Linear

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._blocks.inputs import native
-from .._device.arrays import Array, contiguous, namespace
-from ._inputs import MAX_PLACES, Container, Coordinates, coordinates, library_of
+from .._device.arrays import Array, contiguous, namespace, sparse_library
+from ._inputs import MAX_PLACES, Container, Coordinates, coordinates
 
 
 class CompressedRows(NamedTuple):
@@ -52,7 +52,7 @@ def compressed_rows(container: Container, *, in_order: bool) -> CompressedRows:
     TypeError
         For a dtype that kernels do not support.
     """
-    if library_of(container) == "scipy.sparse":
+    if sparse_library(container) == "scipy.sparse":
         csr = _to_csr(container)
         return _compressed_rows(_sort_columns(csr) if in_order else csr)
     if container.format == "csr" and (not in_order or container.has_sorted_indices):

@@ -15,13 +15,11 @@ import numpy as np
 
 from .._blocks.inputs import native_dtype
 from .._device import kernels
-from .._device.arrays import Array, check_gpus, gpu_of, is_cupy
+from .._device.arrays import Array, check_gpus, gpu_of, is_cupy, sparse_library
 from .._device.kernels import Device
 
 Container = Any
 """A sparse array or matrix of SciPy or CuPy, in any format."""
-
-LIBRARIES = ("scipy.sparse", "cupyx.scipy.sparse")
 
 MAX_PLACES = 2**63
 """The most entries of a matrix, so that int64 keys number them all."""
@@ -56,7 +54,7 @@ def check_container(value: object, name: str) -> Container:
     ValueError
         If it does not have two axes.
     """
-    if library_of(value) is None:
+    if sparse_library(value) is None:
         raise TypeError(
             f"{name} must be a sparse array or matrix of SciPy or CuPy, got "
             f"{type(value).__name__}"
@@ -65,15 +63,6 @@ def check_container(value: object, name: str) -> Container:
     if len(container.shape) != 2:
         raise ValueError(f"{name} must have two axes, got shape {container.shape}")
     return container
-
-
-def library_of(value: object) -> str | None:
-    """The library of a sparse container, among `LIBRARIES`; else None."""
-    for library in LIBRARIES:
-        module = sys.modules.get(library)
-        if module is not None and module.issparse(value):
-            return library
-    return None
 
 
 def device_of(container: Container) -> Device | None:
@@ -141,7 +130,7 @@ def _trim(container: Container) -> Container:
 
 def is_matrix(container: Container) -> bool:
     """Whether it is a sparse matrix, not a sparse array."""
-    module = sys.modules[str(library_of(container))]
+    module = sys.modules[str(sparse_library(container))]
     kind = getattr(module, "sparray", None)
     return kind is None or not isinstance(container, kind)
 
@@ -151,7 +140,7 @@ def canonical_coo(entries: Coordinates, like: Container) -> Container:
 
     The entries must be sorted by row, then by column, without duplicates.
     """
-    module = sys.modules[str(library_of(like))]
+    module = sys.modules[str(sparse_library(like))]
     kind = module.coo_matrix if is_matrix(like) else module.coo_array
     places = entries.rows, entries.columns
     if not is_cupy(entries.values):

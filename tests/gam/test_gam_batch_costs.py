@@ -14,7 +14,7 @@ from gpusolve.emulator import profile
 from gpusolve.gam import BSplines
 from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.folds import Folds, make_folds
-from gpusolve.gam._boosting.problem import PreparedLearners
+from gpusolve.gam._boosting.problem import Designs, PreparedLearners
 from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.rows import compact_rows
 from gpusolve.gam.families import Family, Gaussian, Poisson
@@ -36,7 +36,9 @@ def ridge_problem(weights: np.ndarray) -> PreparedLearners:
     inverse = tuple(np.linalg.inv(G + np.eye(FUNCTIONS)) for G in gram)
     lambdas = np.ones((len(weights), LEARNERS))
     nothing = (None,) * LEARNERS
-    return PreparedLearners((), designs, gram, inverse, lambdas, weights, nothing)
+    return PreparedLearners(
+        Designs((), designs), gram, inverse, lambdas, weights, nothing
+    )
 
 
 def only_launch(family: Family, folds: Folds, steps: int) -> KernelCosts:

@@ -13,7 +13,7 @@ from gpusolve._device import threads
 from gpusolve._device.arrays import on_host
 from gpusolve.gam import BoostedGAM, bbs
 from gpusolve.gam._boosting import smoothing
-from gpusolve.gam._boosting.problem import prepare
+from gpusolve.gam._boosting.problem import designs_of, prepare
 from gpusolve.gam._boosting.smoothing import (
     shrunken,
     smoothing_parameters,
@@ -69,7 +69,7 @@ def test_gram_and_inverse(
     w = weights if weighted else np.ones(len(X))
     B = on_host(learners.dense())
     for k in range(len(B)):
-        Q = on_host(learners.problem.gain(k)[0])
+        Q = on_host(learners.problem.gain([k])[0, 0])
         c = B[k].T @ (w * residual)
         fit = B[k] @ np.linalg.solve(A[k], c)
         gained = w @ residual**2 - w @ (residual - fit) ** 2
@@ -340,9 +340,11 @@ def test_rows_of_weight_zero_count_for_the_rank(fits: int) -> None:
     frame = Frame.of({"x": x})
     term = bbs("x", df=4).learn(frame)
     fold = np.tile((x < 3) * 1.0, (fits, 1))
-    assert (prepare([term], frame, fold).lambda_ > 0).all()
+    assert (prepare(designs_of([term], frame), fold).lambda_ > 0).all()
     left = frame.take(x < 3)
-    np.testing.assert_array_equal(prepare([term], left, fold[:, x < 3]).lambda_, 0)
+    np.testing.assert_array_equal(
+        prepare(designs_of([term], left), fold[:, x < 3]).lambda_, 0
+    )
 
 
 def test_many_functions_of_few_rows(rng: np.random.Generator) -> None:

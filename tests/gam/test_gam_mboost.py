@@ -31,7 +31,7 @@ from together import together
 
 from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.path import Path
-from gpusolve.gam._boosting.problem import PreparedLearners, prepare
+from gpusolve.gam._boosting.problem import PreparedLearners, designs_of, prepare
 from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Gamma
@@ -78,7 +78,9 @@ def boosted(name: str, given: bool = True) -> Boosted:
     fit, found = FITS[name], load(name)
     w = weights_of(fit)
     terms = [term.learn(frame()) for term in fit.terms]
-    problem = prepare(terms, frame(), w, lambda_=found["lambda"] if given else None)
+    problem = prepare(
+        designs_of(terms, frame()), w, lambda_=found["lambda"] if given else None
+    )
     offset = found["offset"]
     start = np.full((1, 1), offset) if fit.offset is None else column(fit.offset)[None]
     fits = Fits(
@@ -182,7 +184,7 @@ def test_lambda_and_df_are_those_of_mboost(name: str) -> None:
 
 def trace_of(problem: PreparedLearners, learner: int) -> float:
     """``tr(2 S - S'S)`` of the hat matrix of a learner."""
-    return float((problem.gain(learner) * problem.gram[learner]).sum())
+    return float((problem.gain([learner])[:, 0] * problem.gram[learner]).sum())
 
 
 @together("name", sorted(FITS))

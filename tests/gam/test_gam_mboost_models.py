@@ -35,7 +35,7 @@ from gpusolve.gam import (
     gamboost,
 )
 from gpusolve.gam._boosting.batch import Fits
-from gpusolve.gam._boosting.problem import prepare
+from gpusolve.gam._boosting.problem import designs_of, prepare
 from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Family
@@ -228,7 +228,7 @@ def test_the_risks_of_folds_with_other_offsets_are_those_of_mboost(
     }
     left_out = (weights == 0) * 1.0
     fits = Fits(
-        prepare([term.learn(frame) for term in asked.terms], frame, weights),
+        prepare(designs_of([t.learn(frame) for t in asked.terms], frame), weights),
         asked.family,
         y,
         np.array([[rules[name](w)] for w in weights]),

@@ -214,10 +214,11 @@ def test_without_learners_every_column_has_one() -> None:
     data = mixed()
     y = response(data)
     model = BoostedGAM(max_iter=20).fit(data, y)
-    splines = [
-        f"bbs({x}, df=6, boundary='robust')" for x in ("age", "lon", "lat", "id")
-    ]
-    assert model.names_ == [splines[0], "bols(sex)", *splines[1:]]
+    names = ["bbs(age)", "bols(sex)", "bbs(lon)", "bbs(lat)", "bbs(id)"]
+    assert model.names_ == names
+    assert repr(model.terms_[0]) == "bbs('age', df=6, boundary='robust')"
+    age = model.partial_effect("bbs(age)", data["age"])
+    np.testing.assert_array_equal(age, model.partial_effect("age", data["age"]))
     backwards = dict(reversed(data.items()))
     np.testing.assert_array_equal(model.predict(backwards), model.predict(data))
     frame = BoostedGAM(max_iter=20).fit(pd.DataFrame(data), y)

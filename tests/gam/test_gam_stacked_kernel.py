@@ -23,7 +23,13 @@ from gpusolve.emulator import profile
 from gpusolve.gam._boosting import boosting_kernel, stacked_cpu, stacked_kernel
 from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.path import AXES, Path
-from gpusolve.gam._boosting.problem import Cone, PreparedLearners, prepare
+from gpusolve.gam._boosting.problem import (
+    Cone,
+    Designs,
+    PreparedLearners,
+    designs_of,
+    prepare,
+)
 from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam._terms.rows import (
@@ -92,8 +98,7 @@ def problem_of(designs: tuple[Rows, ...], weights: Floats | None) -> PreparedLea
         inverse.append(np.linalg.inv(G + penalty[:, None, None] * np.eye(len(G[0]))))
     fits = len(gram[0])
     return PreparedLearners(
-        terms=(),
-        rows=designs,
+        designs=Designs((), designs),
         gram=tuple(gram),
         inverse=tuple(inverse),
         lambda_=np.zeros((fits, len(designs))),
@@ -425,7 +430,12 @@ def test_too_many_functions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None
     terms = [bbs("a", knots=9).learn(frame), bbs("b", knots=40).learn(frame)]
     with pytest.raises(ValueError, match=r"bbs\(b, .*fewer.*got 44 functions"):
         boost_family(
-            Fits(prepare(terms, frame), Gaussian(), np.zeros(50), np.zeros((1, 1)))
+            Fits(
+                prepare(designs_of(terms, frame)),
+                Gaussian(),
+                np.zeros(50),
+                np.zeros((1, 1)),
+            )
         )
 
 

@@ -24,7 +24,7 @@ from gpusolve.gam import (
 )
 from gpusolve.gam._boosting import stacked_cpu, stacked_kernel, watch
 from gpusolve.gam._boosting.batch import Fits
-from gpusolve.gam._boosting.problem import prepare
+from gpusolve.gam._boosting.problem import designs_of, prepare
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import (
     Binomial,
@@ -459,7 +459,7 @@ def test_a_callback_divides_the_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = sample(Gaussian(), rows=70)
     frame = Frame.of(X)
     terms = [bbs(0, knots=3).learn(frame), bols(1).learn(frame)]
-    fits = Fits(prepare(terms, frame), Gaussian(), y, np.zeros((1, 1)))
+    fits = Fits(prepare(designs_of(terms, frame)), Gaussian(), y, np.zeros((1, 1)))
     seen: list[int] = []
     watched = watch.Watch(lambda step, risk: seen.append(step) or step >= 5)
     found = stacked_kernel.boost(fits, 9, EmulatedDevice(), watched)

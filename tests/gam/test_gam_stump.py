@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gpusolve._device.arrays import on_host
 from gpusolve.gam import BoostedGAM, aic_stop, bbs, bols
 from gpusolve.gam._boosting.batch import Fits
-from gpusolve.gam._boosting.problem import prepare
+from gpusolve.gam._boosting.problem import designs_of, prepare
 from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._boosting.stump import fitted_stump, sides_of
 from gpusolve.gam._terms.frame import Frame
@@ -140,7 +140,7 @@ def test_folds_of_stumps_and_splines_are_those_of_single_fits(
     folds = rng.multinomial(n, np.full(n, 1 / n), 3).astype(float)
 
     def risks(weights: Floats) -> Floats:
-        problem = prepare(terms, frame, weights)
+        problem = prepare(designs_of(terms, frame), weights)
         start = np.zeros((len(weights), 1))
         return boost_family(Fits(problem, Gaussian(), y, start), 8).risk
 

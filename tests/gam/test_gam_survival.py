@@ -34,7 +34,7 @@ from gpusolve.gam import (
 from gpusolve.gam._boosting import stacked_cpu, stacked_kernel
 from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.path import AXES
-from gpusolve.gam._boosting.problem import PreparedLearners, prepare
+from gpusolve.gam._boosting.problem import PreparedLearners, designs_of, prepare
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import (
     CoxPH,
@@ -177,9 +177,7 @@ def test_the_path_is_that_of_a_loop_over_pairs() -> None:
     model = BoostedGAM(
         terms, family="coxph", max_iter=40, learning_rate=0.1, step_rule="mboost"
     ).fit(data, Y, W)
-    problem = prepare(
-        tuple(model.terms_), Frame.of(data), W, df_definition="2S-SS", missing="error"
-    )
+    problem = prepare(designs_of(tuple(model.terms_), Frame.of(data)), W)
     dense = [design.dense() for design in problem.rows]
     inverses = [np.diag(H[0]) if H.ndim == 2 else H[0] for H in problem.inverse]
     f, risk = np.zeros(len(W)), [cox_by_pairs(SIGNED, np.zeros(len(W)), W)[1]]
@@ -391,7 +389,7 @@ def folds(rng: np.random.Generator, n: int) -> tuple[PreparedLearners, Floats, F
     frame = Frame.of({"x": rng.random(n), "z": rng.random(n)})
     terms = tuple(term.learn(frame) for term in (bbs("x", knots=4), bols("z")))
     weights = rng.integers(0, 3, (3, n)) * (0.5 + rng.random((3, n)))
-    problem = prepare(terms, frame, weights, df_definition="2S-SS", missing="error")
+    problem = prepare(designs_of(terms, frame), weights)
     held_out = (weights == 0) * rng.random((3, n))
     return problem, 0.3 * rng.standard_normal((3, n)), held_out
 
@@ -428,7 +426,7 @@ def test_the_kernel_makes_the_same_steps(
 def test_the_kernel_needs_no_weights(rng: np.random.Generator) -> None:
     frame = Frame.of({"x": rng.random(50)})
     terms = (bbs("x", knots=4).learn(frame),)
-    problem = prepare(terms, frame, None, df_definition="2S-SS", missing="error")
+    problem = prepare(designs_of(terms, frame))
     fits = Fits(problem, CoxPH(), ties(rng, 50), np.zeros((1, 1)))
     found = stacked_kernel.boost(fits, 3, EmulatedDevice())
     np.testing.assert_allclose(found.risk, stacked_cpu.boost(fits, 3).risk, rtol=1e-12)

@@ -15,7 +15,7 @@ from .._terms.frame import Frame
 from ..families import Family
 from ..terms import Term
 from .path import Path
-from .problem import PreparedLearners, prepare
+from .problem import Designs, PreparedLearners, designs_of, prepare
 
 STEP_RULES = ("scaled", "mboost")
 """How far a step goes; see `BoostedGAM`."""
@@ -110,6 +110,10 @@ class Settings:
     step_rule: str
     allowed: NDArray[np.bool_] | None = None
 
+    def designs(self, data: Training) -> Designs:
+        """The designs of the learners."""
+        return designs_of(self.terms, data.frame, self.missing)
+
 
 class Fits(NamedTuple):
     """F fits before their first step, which a single loop makes together.
@@ -173,6 +177,7 @@ def make_fits(
     data: Training,
     weights: Array | None,
     out_of_bag: Array | None = None,
+    designs: Designs | None = None,
 ) -> Fits:
     """Prepare the learners and the offsets of fits with given weights.
 
@@ -186,14 +191,11 @@ def make_fits(
         responses, all fits have the same weights.
     out_of_bag : (n,) or (F, n) array, optional
         See `Fits`; equal weights of all fits may be given once.
+    designs : Designs, optional
+        The result of `settings.designs(data)`, if there are several batches.
     """
-    problem = prepare(
-        settings.terms,
-        data.frame,
-        weights,
-        df_definition=settings.df_definition,
-        missing=settings.missing,
-    )
+    designs = settings.designs(data) if designs is None else designs
+    problem = prepare(designs, weights, df_definition=settings.df_definition)
     if data.y.ndim == 2 and problem.fits == 1:
         problem = problem.repeated(len(data.y))
     xp, family = namespace(data.y), settings.family

@@ -36,37 +36,32 @@ class DiagonalGroup:
         A term of the group.
     penalty : (k,) array on the host
         Its `Term.diagonal`.
-    gram : sequence of m (F, k) arrays
-    plain : sequence of m (1, k) arrays
+    gram : (m, F, k) array
     """
 
     transform = None
 
-    def __init__(
-        self, term: Term, penalty: Vector, gram: list[Array], plain: list[Array]
-    ) -> None:
-        xp = namespace(gram[0])
-        self.term = term
-        self.penalty = xp.asarray(penalty)
-        self.gram = xp.stack(gram, axis=1)
-        self.plain = xp.concatenate(plain)
+    def __init__(self, term: Term, penalty: Vector, gram: Array) -> None:
+        self.term, self.gram = term, gram
+        self.penalty = namespace(gram).asarray(penalty)
 
-    def smoothing(self, df_definition: str) -> Array:
-        """The smoothing parameters, (F, m)."""
-        xp, term, shape = namespace(self.gram), self.term, self.gram.shape[:2]
-        if term.fixed_lambda is not None:
-            return xp.full(shape, float(term.fixed_lambda))
-        rank = xp.broadcast_to((self.plain > 0).sum(axis=-1), shape)
+    def ranks(self) -> Array:
+        """The ranks of the learners of a single fit, (m,)."""
+        return (self.gram[:, 0] > 0).sum(axis=-1)
+
+    def smoothing(self, df_definition: str, rank: Array) -> Array:
+        """The smoothing parameters, (m, F), from the ranks without weights, (m,)."""
+        shape = self.gram.shape[:2]
         return diagonal_smoothing_parameters(
             self.gram.reshape(-1, self.gram.shape[2]),
             self.penalty,
-            term.df,
+            self.term.df,
             df_definition,
-            rank.reshape(-1),
+            namespace(rank).repeat(rank, shape[1]),
         ).reshape(shape)
 
     def inverses(self, lambda_: Array) -> Array:
-        """The diagonals of ``(X'WX + lambda K)^-1``, (F, m, k), for lambda, (F, m).
+        """The diagonals of ``(X'WX + lambda K)^-1``, (m, F, k), for lambda, (m, F).
 
         0 for a function without rows and penalty: it then has no effect.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import namespace
-from .._conventions import check_choice
+from ..._estimators.conventions import check_choice, generator
 from .._inputs import whole_or_scaled
 from .batch import Fits, Settings, Training, make_fits
+from .problem import Designs
 
 Floats = NDArray[np.float64]
 
@@ -35,6 +36,10 @@ class Folds(NamedTuple):
 
     weights: Floats
     out_of_bag: Floats
+
+    def some(self, which: slice) -> Folds:
+        """Some of the folds."""
+        return Folds(self.weights[which], self.out_of_bag[which])
 
 
 def make_folds(
@@ -137,13 +142,6 @@ def counts_of(some: Any, rows: int) -> NDArray[np.intp]:
     return np.bincount(index.astype(np.intp), minlength=rows)
 
 
-def generator(random_state: Any) -> np.random.Generator:
-    """A generator from None, a seed, a ``Generator`` or a ``RandomState``."""
-    if isinstance(random_state, np.random.RandomState):
-        random_state = random_state.randint(2**31)
-    return np.random.default_rng(random_state)
-
-
 def deal_folds(y: Any, count: int, rng: np.random.Generator) -> NDArray[np.intp]:
     """The fold of each row, so that all folds have nearly the same distribution of y.
 
@@ -164,7 +162,9 @@ def deal_folds(y: Any, count: int, rng: np.random.Generator) -> NDArray[np.intp]
     return fold
 
 
-def fits_of_folds(settings: Settings, data: Training, folds: Folds) -> Fits:
+def fits_of_folds(
+    settings: Settings, data: Training, folds: Folds, designs: Designs | None = None
+) -> Fits:
     """All folds as a batch; all responses of a fold, if there are several."""
     xp = namespace(data.y)
     weights, out_of_bag = map(xp.asarray, folds)
@@ -173,7 +173,17 @@ def fits_of_folds(settings: Settings, data: Training, folds: Folds) -> Fits:
         data = replace(data, y=xp.tile(data.y, (len(weights), 1)))
         weights = xp.repeat(weights, several, axis=0)
         out_of_bag = xp.repeat(out_of_bag, several, axis=0)
-    return make_fits(settings, data, weights, out_of_bag)
+    return make_fits(settings, data, weights, out_of_bag, designs)
+
+
+def fits_in_batches(
+    settings: Settings, data: Training, folds: Folds
+) -> Iterator[tuple[Folds, Fits]]:
+    """The folds in batches whose matrices need little memory."""
+    designs = settings.designs(data)
+    for some in designs.batches(len(folds.weights)):
+        part = folds.some(some)
+        yield part, fits_of_folds(settings, data, part, designs)
 
 
 def mean_losses(risks: Floats, folds: Folds) -> Floats:

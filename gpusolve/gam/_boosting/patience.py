@@ -11,21 +11,18 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import namespace
 from ..._device.launch import ceil_div
+from ..._estimators.conventions import generator
 from .batch import Fits, Settings, Training, make_fits
 from .folds import (
     Floats,
     Folds,
     deal_folds,
     fits_of_folds,
-    generator,
     make_folds,
     mean_losses,
 )
 from .path import Path
-from .stacked import boost_family
-
-PIECE = 50
-"""The fewest steps between two looks at the risk, for which the host waits."""
+from .stacked import boost_in_pieces
 
 MOST_STEPS = 10_000
 """The most steps of ``max_iter="auto"``."""
@@ -118,12 +115,10 @@ def boost_patiently(
         From the out-of-bag risks of all fits, (F, steps + 1), to a mean loss of each
         step.
     """
-    found = boost_family(fits, min(patience.steps, PIECE), method=method)
-    rest = fits.after(found)
+    pieces = boost_in_pieces(fits, patience.steps, method)
+    found = next(pieces)
     while (best := patience.best_step(losses(found.out_of_bag))) is None:
-        more = min(patience.steps - len(found), max(PIECE, len(found) // 4))
-        later = boost_family(rest, more, method=method)
-        rest, found = rest.after(later), found.followed_by(later)
+        found = next(pieces)
     end = best + max(patience.waiting, best) + 1
     return Stopped(fits, found.until(best), losses(found.out_of_bag)[:end])
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..._device.arrays import Array, namespace
 from ..._device.kernels import device_of
+from ..._device.launch import pieces
 from ..._device.threads import one_blas_thread, workers
 from .._terms.frame import Frame
 from .._terms.rows import Rows, compact_rows
@@ -23,6 +25,10 @@ from . import gram_kernel
 from .diagonal import DiagonalGroup, diagonal_gram
 from .products import Products, products_of
 from .smoothing import inverses, ranks, smoothing_parameters
+
+MATRIX_BYTES = 2**27
+"""Memory limit for the Gram matrices of a batch of fits. Their inverses, and what they
+are computed from, need about four times as much."""
 
 
 class Cone(NamedTuple):
@@ -43,12 +49,11 @@ class Cone(NamedTuple):
     transform: Matrix | None
 
 
-@dataclass(frozen=True)
-class PreparedLearners:
-    """K learners, prepared for F fits.
+@dataclass(frozen=True, eq=False)
+class Designs:
+    """K learners before their weights: what all fits have in common.
 
-    Learner j has the design matrix X of k_j functions. The fits have different weights
-    W, and therefore different smoothing parameters.
+    Learner j has the design matrix X of k_j functions.
 
     Attributes
     ----------
@@ -56,6 +61,85 @@ class PreparedLearners:
         The terms of the learners.
     rows : tuple of Rows
         The design matrices.
+    basis : CompactBasis or None
+        The design matrices in an array if they are equal bases on a device, or were
+        given as an array; None for others.
+    """
+
+    terms: tuple[Term, ...]
+    rows: tuple[Rows, ...]
+    basis: CompactBasis | None = None
+
+    @cached_property
+    def products(self) -> Products:
+        """The designs for products on the host."""
+        return products_of(self.rows)
+
+    @cached_property
+    def groups(self) -> list[list[int]]:
+        """The learners whose matrices are computed at once."""
+        return group_terms(self.terms)
+
+    @cached_property
+    def plain(self) -> tuple[Array, ...]:
+        """`gram` without weights."""
+        return self._gram(None)
+
+    @cached_property
+    def ranks(self) -> list[Array]:
+        """The ranks of the learners of each group, (m,); rows of weight 0 count."""
+        return [group_of(self.terms, m, self.plain).ranks() for m in self.groups]
+
+    def gram(self, weights: Array | None) -> tuple[Array, ...]:
+        """``X'WX`` of each design, (F, k_j, k_j), or their diagonals, (F, k_j)."""
+        return self.plain if weights is None else self._gram(weights)
+
+    def batches(self, fits: int) -> Iterator[slice]:
+        """The fits in batches whose matrices fit in `MATRIX_BYTES`, or single fits."""
+        size = sum(
+            design.functions ** (2 if term.diagonal() is None else 1)
+            for term, design in zip(self.terms, self.rows, strict=True)
+        )
+        return pieces(fits, max(1, MATRIX_BYTES // (gram_kernel.DOUBLE * size)))
+
+    def _gram(self, weights: Array | None) -> tuple[Array, ...]:
+        is_full = [term.diagonal() is None for term in self.terms]
+        full = self if all(is_full) else self._some(is_full)
+        made = iter(full._full_gram(weights) if full.rows else ())
+        return tuple(
+            next(made) if own else diagonal_gram(design, weights)
+            for own, design in zip(is_full, self.rows, strict=True)
+        )
+
+    def _full_gram(self, weights: Array | None) -> tuple[Array, ...]:
+        """The matrices of designs that are not diagonal; the host uses all cores."""
+        device, k = device_of(self.rows[0].like), self.rows[0].functions
+        each = [None] if weights is None else weights
+        if device and self.basis and gram_kernel.gram_fits(0, k, device):
+            basis = self.basis
+            made = [gram_kernel.gram_matrices(basis, w, k, device) for w in each]
+            return tuple(namespace(made[0]).stack(made, axis=1))
+        if device:
+            return tuple(design.gram(weights) for design in self.rows)
+        with workers(*self.products.work) as run:
+            return tuple(self.products.squares(each, run))
+
+    def _some(self, chosen: list[bool]) -> Designs:
+        """Some of the learners."""
+        terms, rows = compress(self.terms, chosen), compress(self.rows, chosen)
+        return Designs(tuple(terms), tuple(rows), self.basis)
+
+
+@dataclass(frozen=True)
+class PreparedLearners:
+    """K learners, prepared for F fits.
+
+    The fits have different weights W, and therefore different smoothing parameters.
+
+    Attributes
+    ----------
+    designs : Designs
+        The terms and the design matrices.
     gram : tuple of (F, k_j, k_j) array
         ``X'WX``; (F, k_j) for diagonal matrices, see `Term.diagonal`.
     inverse : tuple of (F, k_j, k_j) array
@@ -71,23 +155,33 @@ class PreparedLearners:
     stumps : frozenset of int
         The learners that are fitted by the best cut of their functions, which are bins.
         Their inverse is not read.
-    basis : CompactBasis or None
-        The design matrices in an array if they are equal bases on a device, or were
-        given as an array; None for others.
     """
 
-    terms: tuple[Term, ...]
-    rows: tuple[Rows, ...]
+    designs: Designs
     gram: tuple[Array, ...]
     inverse: tuple[Array, ...]
     lambda_: Array
     weights: Array | None
     cones: tuple[Cone | None, ...]
-    basis: CompactBasis | None = None
     stumps: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The terms of the learners."""
+        return self.designs.terms
+
+    @property
+    def rows(self) -> tuple[Rows, ...]:
+        """The design matrices."""
+        return self.designs.rows
+
+    @property
+    def basis(self) -> CompactBasis | None:
+        """The design matrices in an array; see `Designs`."""
+        return self.designs.basis
 
     @property
     def fits(self) -> int:
@@ -113,11 +207,6 @@ class PreparedLearners:
             return False
         return all(design.is_column or design.has_splines for design in self.rows)
 
-    @cached_property
-    def products(self) -> Products:
-        """The designs for products on the host."""
-        return products_of(self.rows)
-
     def repeated(self, times: int) -> PreparedLearners:
         """The problem with each fit repeated, the same fits one after the other."""
         xp = namespace(self.lambda_)
@@ -138,14 +227,17 @@ class PreparedLearners:
             ),
         )
 
-    def gain(self, learner: int) -> Array:
-        """The matrices Q, (F, k, k): a fit reduces the risk by ``c' Q c``, c = X'Wu.
+    def gain(self, members: Sequence[int]) -> Array:
+        """The matrices Q of some learners with k functions each, (F, m, k, k).
 
-        (F, k) for diagonal matrices.
+        A fit reduces the risk by ``c' Q c``, c = X'Wu. (F, m, k) for diagonal matrices.
         """
-        xp = namespace(self.gram[learner])
-        multiply = xp.multiply if self.is_diagonal(learner) else xp.matmul
-        gram, inverse = self.gram[learner], self.inverse[learner]
+        xp = namespace(self.lambda_)
+        gram, inverse = (
+            xp.stack([own[j] for j in members], axis=1)
+            for own in (self.gram, self.inverse)
+        )
+        multiply = xp.multiply if self.is_diagonal(members[0]) else xp.matmul
         return 2 * inverse - multiply(multiply(inverse, gram), inverse)
 
     def is_diagonal(self, learner: int) -> bool:
@@ -153,16 +245,8 @@ class PreparedLearners:
         return bool(self.gram[learner].ndim == 2)
 
 
-def prepare(
-    terms: Sequence[Term],
-    frame: Frame,
-    weights: Array | None = None,
-    *,
-    lambda_: Any = None,
-    df_definition: str = "2S-SS",
-    missing: str = "error",
-) -> PreparedLearners:
-    """Compute designs, smoothing parameters and inverses, on the device of the frame.
+def designs_of(terms: Sequence[Term], frame: Frame, missing: str = "error") -> Designs:
+    """The designs of learners on the device of the frame.
 
     Parameters
     ----------
@@ -170,104 +254,80 @@ def prepare(
         They know their ranges and levels: see `Term.learn`.
     frame : Frame
         The covariates of n rows.
-    weights : (n,) or (F, n) array, optional
-        The weights of a single fit, or of several.
-    lambda_ : (K,) or (F, K) array on the host, optional
-        The smoothing parameters. Given these, the degrees of freedom are ignored.
-    df_definition
-        As for `smoothing_parameters`.
     missing : {"error", "zero"}
         Whether a missing value is an error, or a row of zeros in its learner.
 
     Raises
     ------
     ValueError
-        If a learner cannot have so few degrees of freedom; and as `Term.rows` does.
+        As `Term.rows` does.
     """
     dtype = frame.dtype
-    designs: Any = None
     if device_of(frame.like):
         with frame.current():
             data = Reading(frame, "linear", "error", missing, dtype)
-            designs = equal_bases(terms, data)
-    if designs is None:
-        designs = [term.rows(frame, missing=missing, dtype=dtype) for term in terms]
-    return prepare_designs(terms, designs, weights, lambda_, df_definition)
+            basis = equal_bases(terms, data)
+        if basis is not None:
+            return designs_of_basis(terms, basis)
+    rows = (term.rows(frame, missing=missing, dtype=dtype) for term in terms)
+    return Designs(tuple(terms), tuple(rows))
 
 
-def prepare_designs(
-    terms: Sequence[Term],
-    designs: CompactBasis | Sequence[Rows],
-    weights: Array | None,
-    lambda_: Any,
-    df_definition: str,
+def designs_of_basis(terms: Sequence[Term], basis: CompactBasis) -> Designs:
+    """The designs of learners with equal bases, which are given as an array."""
+    k = terms[0].functions
+    rows = (compact_rows(basis, j, k) for j in range(len(terms)))
+    return Designs(tuple(terms), tuple(rows), basis)
+
+
+def prepare(
+    designs: Designs,
+    weights: Array | None = None,
+    *,
+    lambda_: Any = None,
+    df_definition: str = "2S-SS",
 ) -> PreparedLearners:
-    """`prepare` for given design matrices."""
+    """Compute smoothing parameters and inverses, on the device of the designs.
+
+    Parameters
+    ----------
+    designs : Designs
+    weights : (n,) or (F, n) array, optional
+        The weights of a single fit, or of several.
+    lambda_ : (K,) or (F, K) array on the host, optional
+        The smoothing parameters. Given these, the degrees of freedom are ignored.
+    df_definition
+        As for `smoothing_parameters`.
+
+    Raises
+    ------
+    ValueError
+        If a learner cannot have so few degrees of freedom.
+    """
     if weights is not None and weights.ndim == 1:
         weights = weights[None]
-    fits = 1 if weights is None else len(weights)
-    basis, rows = None, designs
-    if isinstance(designs, CompactBasis):
-        k = terms[0].functions
-        basis, rows = designs, [compact_rows(designs, j, k) for j in range(len(terms))]
-    gram = all_gram_matrices(terms, rows, weights, basis)
-    plain = gram
-    if weights is not None and (fits > 1 or not bool(weights.all())):
-        # rows of weight 0 count for the rank
-        plain = all_gram_matrices(terms, rows, None, basis)
-    xp = namespace(gram[0])
-    given = None if lambda_ is None else np.broadcast_to(lambda_, (fits, len(rows)))
-    made: dict[int, tuple[Array, Array, Cone | None]] = {}
+    terms, count = designs.terms, len(designs.rows)
+    gram = designs.gram(weights)
+    xp, fits = namespace(gram[0]), len(gram[0])
+    lambdas = xp.zeros((fits, count))
+    if lambda_ is not None:
+        lambdas += xp.asarray(lambda_)
+    made: dict[int, tuple[Array, Cone | None]] = {}
     with one_blas_thread():
-        for members in group_terms(terms):
-            matrices = [gram[j] for j in members], [plain[j] for j in members]
-            group = group_of(terms[members[0]], *matrices)
-            if given is None:
-                found = group.smoothing(df_definition)
-            else:
-                found = xp.asarray(given[:, members])
-            H = group.inverses(found)
+        for index, members in enumerate(designs.groups):
+            group = group_of(terms, members, gram)
+            if lambda_ is None and group.term.fixed_lambda is not None:
+                lambdas[:, members] = float(group.term.fixed_lambda)
+            elif lambda_ is None:
+                found = group.smoothing(df_definition, designs.ranks[index])
+                lambdas[:, members] = found.T
+            H = group.inverses(lambdas[:, members].T)
             of_functions = congruent(H, group.transform, transposed=True)
-            for index, j in enumerate(members):
-                own = xp.ascontiguousarray(of_functions[:, index])
-                made[j] = found[:, index], own, group.cone(H[:, index])
-    lambdas, inverse, cones = zip(*(made[j] for j in range(len(rows))), strict=True)
-    lambda_ = xp.stack(lambdas, axis=1)
-    learners = tuple(terms), tuple(rows), gram, inverse, lambda_
+            for j, own, inverse in zip(members, of_functions, H, strict=True):
+                made[j] = own, group.cone(inverse)
+    inverse, cones = zip(*(made[j] for j in range(count)), strict=True)
     stumps = frozenset(j for j, term in enumerate(terms) if term.is_stump)
-    return PreparedLearners(*learners, weights, cones, basis, stumps)
-
-
-def all_gram_matrices(
-    terms: Sequence[Term],
-    designs: Sequence[Rows],
-    weights: Array | None,
-    basis: CompactBasis | None,
-) -> tuple[Array, ...]:
-    """``X'WX`` of each design, (F, k_j, k_j), or their diagonals, (F, k_j)."""
-    full = [j for j, term in enumerate(terms) if term.diagonal() is None]
-    made = gram_matrices([designs[j] for j in full], weights, basis) if full else ()
-    found = dict(zip(full, made, strict=True))
-    return tuple(
-        found[j] if j in found else diagonal_gram(design, weights)
-        for j, design in enumerate(designs)
-    )
-
-
-def gram_matrices(
-    designs: Sequence[Rows], weights: Array | None, basis: CompactBasis | None
-) -> tuple[Array, ...]:
-    """``X'WX`` of each design, (F, k_j, k_j); the host uses all cores."""
-    device, k = device_of(designs[0].like), designs[0].functions
-    each = [None] if weights is None else weights
-    if device and basis and gram_kernel.gram_fits(0, k, device):
-        made = [gram_kernel.gram_matrices(basis, w, k, device) for w in each]
-        return tuple(namespace(made[0]).stack(made, axis=1))
-    if device:
-        return tuple(design.gram(weights) for design in designs)
-    products = products_of(designs)
-    with workers(*products.work) as run:
-        return tuple(products.squares(each, run))
+    return PreparedLearners(designs, gram, inverse, lambdas, weights, cones, stumps)
 
 
 def group_terms(terms: Sequence[Term]) -> list[list[int]]:
@@ -296,13 +356,14 @@ def kind_of(term: Term) -> tuple[Any, ...]:
 
 
 def group_of(
-    term: Term, gram: list[Array], plain: list[Array]
+    terms: Sequence[Term], members: list[int], gram: Sequence[Array]
 ) -> LearnerGroup | DiagonalGroup:
-    """A group of learners, by a term of the group."""
-    diagonal = term.diagonal()
+    """A group of learners, from the terms and the matrices of all."""
+    term, xp = terms[members[0]], namespace(gram[members[0]])
+    own, diagonal = xp.stack([gram[j] for j in members]), term.diagonal()
     if diagonal is None:
-        return LearnerGroup(term, gram, plain)
-    return DiagonalGroup(term, diagonal, gram, plain)
+        return LearnerGroup(term, own)
+    return DiagonalGroup(term, diagonal, own)
 
 
 class LearnerGroup:
@@ -312,39 +373,37 @@ class LearnerGroup:
     ----------
     term : Term
         A term of the group.
-    gram : sequence of m (F, k, k) arrays
+    gram : (m, F, k, k) array
         ``X'WX`` of the functions.
-    plain : sequence of m (1, k, k) arrays
-        ``X'X`` of the functions.
     """
 
-    def __init__(self, term: Term, gram: list[Array], plain: list[Array]) -> None:
-        xp = namespace(gram[0])
+    def __init__(self, term: Term, gram: Array) -> None:
         self.term = term
         self.penalty, self.transform = term.penalty(), term.transform()
-        self.gram = congruent(xp.stack(gram, axis=1), self.transform)
-        self.plain = congruent(xp.concatenate(plain), self.transform)
-        self.shape = self.gram.shape[:2]
-        self.flat = self.gram.reshape(-1, *self.plain.shape[1:])
+        self.gram = congruent(gram, self.transform)
+        self.flat = self.gram.reshape(-1, *self.gram.shape[2:])
 
-    def smoothing(self, df_definition: str) -> Array:
-        """The smoothing parameters, (F, m)."""
-        xp, term, least = namespace(self.gram), self.term, self.term.null_dimension
-        if term.fixed_lambda is not None:
-            return xp.full(self.shape, float(term.fixed_lambda))
-        rank = xp.broadcast_to(ranks(self.plain, least), self.shape).reshape(-1)
+    def ranks(self) -> Array:
+        """The ranks of the learners of a single fit, (m,)."""
+        return ranks(self.flat, self.term.null_dimension)
+
+    def smoothing(self, df_definition: str, rank: Array) -> Array:
+        """The smoothing parameters, (m, F), from the ranks without weights, (m,)."""
+        term, least = self.term, self.term.null_dimension
         if term.df < least and bool((rank > term.df).any()):
             raise ValueError(
                 f"df must be at least {least}, the degrees of freedom that the penalty "
                 f"of {term.label} does not affect, got {term.df}; a ridge penalty "
                 "allows fewer"
             )
+        shape = self.gram.shape[:2]
+        each = namespace(rank).repeat(rank, shape[1])
         return smoothing_parameters(
-            self.flat, self.penalty, least, term.df, df_definition, rank
-        ).reshape(self.shape)
+            self.flat, self.penalty, least, term.df, df_definition, each
+        ).reshape(shape)
 
     def inverses(self, lambda_: Array) -> Array:
-        """``(X'WX + lambda K)^-1`` of the columns, (F, m, q, q), for lambda, (F, m)."""
+        """``(X'WX + lambda K)^-1`` of the columns, (m, F, q, q), for lambda, (m, F)."""
         least, flat = self.term.null_dimension, lambda_.reshape(-1)
         found = inverses(self.flat, self.penalty, least, flat)
         return found.reshape(self.gram.shape)

@@ -121,10 +121,10 @@ class Products:
         sums = np.zeros((self.parts, len(weights), int(begins[-1])))
 
         def write(some: slice) -> None:
-            for part, rows, learners in self.pieces[some]:
-                own = slice(*begins[[learners.start, learners.stop]])
+            for piece in self.pieces[some]:
+                own = slice(*begins[[piece.learners.start, piece.learners.stop]])
                 for fit, w in enumerate(weights):
-                    self._cross(rows, learners, None, w, sums[part, fit, own])
+                    self._cross(piece, None, w, sums[piece.part, fit, own])
 
         run(write)
         total = joined(sums)
@@ -143,9 +143,9 @@ class Products:
         sums = np.zeros((self.parts, int(self.ends[-1]), k))
 
         def write(some: slice) -> None:
-            for part, rows, learners in self.pieces[some]:
-                own = slice(*self.ends[[learners.start, learners.stop]])
-                self._cross(rows, learners, learner, weights, sums[part, own])
+            for piece in self.pieces[some]:
+                own = slice(*self.ends[[piece.learners.start, piece.learners.stop]])
+                self._cross(piece, learner, weights, sums[piece.part, own])
 
         run(write)
         return joined(sums)
@@ -180,19 +180,15 @@ class Products:
                     sums[fit, own] += found
 
     def _cross(
-        self,
-        rows: slice,
-        learners: slice,
-        other: int | None,
-        weights: Floats | None,
-        sums: Floats,
+        self, piece: Piece, other: int | None, w: Floats | None, sums: Floats
     ) -> None:
         """Write ``X'WX`` or ``X'WY`` of some learners, one after the other."""
+        _, rows, learners = piece
         made = []
         for j in range(learners.start, learners.stop):
             Y = self.stored[j if other is None else other].some(rows).dense()
-            if weights is not None:
-                Y *= weights[rows, None]
+            if w is not None:
+                Y *= w[rows, None]
             made.append((self.stored[j].some(rows).dense().T @ Y).reshape(-1))
         sums.reshape(-1)[:] = np.concatenate(made)
 
@@ -233,16 +229,12 @@ class CompiledProducts(Products):
         self._call("gpusolve_project", *where, u, self.count, len(u), sums, pitch)
 
     def _cross(
-        self,
-        rows: slice,
-        learners: slice,
-        other: int | None,
-        weights: Floats | None,
-        sums: Floats,
+        self, piece: Piece, other: int | None, w: Floats | None, sums: Floats
     ) -> None:
+        _, rows, learners = piece
         with_other = -1 if other is None else other
         where = learners.start, learners.stop, with_other, rows.start, rows.stop
-        self._call("gpusolve_cross", *where, weights, sums)
+        self._call("gpusolve_cross", *where, w, sums)
 
 
 def products_of(rows: Sequence[Rows]) -> Products:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, namespace
 from ..._device.launch import pieces
 from ..._device.threads import workers
-from .._conventions import check_choice
+from ..._estimators.conventions import check_choice
 from ..penalty import Matrix
 
 DEFINITIONS = ("2S-SS", "trace")
@@ -42,6 +42,10 @@ errors of the sums over rows."""
 
 ROUNDING = 1e-15
 """The same fraction for a matrix with a penalty and a unit diagonal."""
+
+REGULAR = 1e-9
+"""The largest residual of the inverse of a matrix with a unit diagonal. Matrices with
+larger residuals have a pseudo-inverse."""
 
 FLAT = 1e-100
 """The least slope of the degrees of freedom: no quotient overflows."""
@@ -113,8 +117,19 @@ def shrunken(A: Array) -> Array:
     Its least eigenvalue, from about zero, becomes `NEARLY_SINGULAR`.
     """
     xp = namespace(A)
+    identity = xp.eye(A.shape[-1])
+    if are_positive(A - NEARLY_SINGULAR * identity):
+        return A
     rho = kept_share(xp.linalg.eigvalsh(A)[:, 0])[:, None, None]
-    return rho * A + (1 - rho) * xp.eye(A.shape[-1])
+    return rho * A + (1 - rho) * identity
+
+
+def are_positive(A: Array) -> bool:
+    """Whether all matrices have a Cholesky factor; cheaper than their eigenvalues."""
+    try:
+        return bool(namespace(A).isfinite(namespace(A).linalg.cholesky(A)).all())
+    except np.linalg.LinAlgError:
+        return False
 
 
 def kept_share(least: Array) -> Array:
@@ -133,9 +148,9 @@ def penalty_spectrum(A: Array, P: Array, null_dimension: int, near: Array) -> Ar
     """
     xp = namespace(A)
     scaled = near[:, None, None] * P
-    L = xp.linalg.cholesky(A + scaled)
-    half = xp.linalg.solve(L, scaled)
-    roughness = xp.linalg.eigvalsh(xp.linalg.solve(L, half.swapaxes(1, 2)))
+    R = xp.linalg.inv(xp.linalg.cholesky(A + scaled))
+    half = xp.matmul(R, scaled)
+    roughness = xp.linalg.eigvalsh(xp.matmul(half, R.swapaxes(1, 2)))
     roughness = xp.clip(roughness, 0, 1 - np.finfo(np.float64).epsneg)
     roughness[:, :null_dimension] = 0
     return roughness / (1 - roughness) / near[:, None]
@@ -354,8 +369,26 @@ def penalised_inverses(
     A = A + lambda_[:, None, None] * xp.asarray(np.diag(strength))
     scale = unit_scale(A)
     W = V * scale
-    pseudo = pseudo_inverses(scale.swapaxes(1, 2) * A * scale, ROUNDING)
-    return xp.matmul(xp.matmul(W, pseudo), W.swapaxes(1, 2))
+    inverse = regular_inverses(scale.swapaxes(1, 2) * A * scale)
+    return xp.matmul(xp.matmul(W, inverse), W.swapaxes(1, 2))
+
+
+def regular_inverses(A: Array) -> Array:
+    """The inverses of matrices with a unit diagonal, or zeros in it.
+
+    Pseudo-inverses, by eigenvalues, if the residual of an inverse is not small.
+    """
+    xp = namespace(A)
+    try:
+        inverse = xp.linalg.inv(A)
+    except np.linalg.LinAlgError:
+        return pseudo_inverses(A, ROUNDING)
+    inverse = (inverse + inverse.swapaxes(1, 2)) / 2
+    residual = abs(xp.matmul(A, inverse) - xp.eye(A.shape[-1])).max(axis=(1, 2))
+    singular = xp.flatnonzero(~(residual < REGULAR))
+    if singular.size:
+        inverse[singular] = pseudo_inverses(A[singular], ROUNDING)
+    return inverse
 
 
 def smoothest_inverses(gram: Array, penalty: Matrix) -> Array:

@@ -190,10 +190,7 @@ def _expressions(
 def _source(cuda: CustomCuda) -> str:
     """The C++ type of a user's family; see ``families.cuh``."""
     return f"""
-struct UserFamily {{
-    static constexpr Nuisance nuisance = Nuisance::fixed;
-    static constexpr bool is_curved = true;
-    double parameter;
+struct UserFamily : FamilyBase<Nuisance::fixed> {{
     __device__ double gradient(double y, double f, double) const {{
         return {cuda.gradient};
     }}

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
+from ..._estimators.conventions import check_choice
 from .. import _inputs
 from .location import apply_weights, weighted_sum
+
+F = TypeVar("F", bound="Family")
 
 ROUNDING = 1e-13
 """Relative rounding error of sums over many rows."""
@@ -286,3 +290,16 @@ class CoupledFamily(Family):
     @property
     def cuda(self) -> CudaFamily:
         return super().cuda._replace(definitions=COUPLED_IN_CUDA)
+
+
+def family_in(table: Mapping[str, type[F]], family: Any, kind: type[F]) -> F:
+    """The family of a name in a table, with its default parameters; a family as it is.
+
+    ValueError for an unknown name, TypeError for something else.
+    """
+    if isinstance(family, kind):
+        return family
+    if not isinstance(family, str):
+        raise TypeError(f"family must be a name or a {kind.__name__}, got {family!r}")
+    check_choice("family", family, list(table))
+    return table[family]()

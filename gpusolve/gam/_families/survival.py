@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, as_array, namespace, on_host
+from ..._estimators.inputs import real_array
 from .. import _inputs
 from .concordance import concordance
 from .dispersion import failure_scale
@@ -55,7 +56,7 @@ def survival_times(time: Any, event: Any = None) -> Array:
     array([[5. , 1. ],
            [2.5, 0. ]])
     """
-    time = _inputs.real_array(time, "time")
+    time = real_array(time, "time")
     if event is None:
         event = namespace(time).ones(time.shape)
     signed = signed_times(time, event, time)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..._estimators.conventions import check_choice
 from .. import terms
-from .._conventions import check_choice
 from .._terms.frame import Factor, Frame
 from ..terms import Term
 from .expression import FUNCTIONS, Expression, column_names, names_in, quoted_name

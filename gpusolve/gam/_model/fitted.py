@@ -12,9 +12,14 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, CudaArray, as_array, namespace
 from ..._device.kernels import current_device
 from ..._device.launch import pieces
+from ..._estimators.conventions import Estimator, check_choice, check_integer
+from ..._estimators.inputs import (
+    check_dense,
+    checked_matrix,
+    real_array,
+)
 from .. import _inputs
 from .._boosting.path import Path
-from .._conventions import Estimator, check_choice, check_integer
 from .._terms.frame import Frame, Level, Name
 from .._terms.rows import Rows
 from .._terms.term import Term
@@ -39,10 +44,8 @@ class FittedModel(Estimator):
     unknown: str
     coefficients_: NDArray[np.float64]
     columns_: list[Name]
-    feature_names_in_: NDArray[Any]
     intercept_: NDArray[np.float64] | float
     method_: str
-    n_features_in_: int
     family_: Family
     formula_: Any = None
     n_iter_: int
@@ -128,15 +131,15 @@ class FittedModel(Estimator):
 
     def _frame(self, X: Any, device: str = "auto") -> Frame:
         """The columns of `X` that the learners read; all columns without learners."""
-        _inputs.check_dense(X, "X")
+        check_dense(X, "X")
         X = self._columns_of(X)
         if self.learners is not None:
             read = [name for term in self._bind() for name in term.columns]
             return Frame.of(X, device, read)
         if has_own_columns(X):
             return Frame.of(X, device)
-        array = _inputs.real_array(X, "X", missing=self.missing != "error")
-        array = _inputs.to_device(_inputs.checked_matrix(array), device)
+        array = real_array(X, "X", missing=self.missing != "error")
+        array = _inputs.to_device(checked_matrix(array), device)
         return Frame(dict(zip(_inputs.column_labels(X), array.T, strict=True)))
 
     def _columns_of(self, X: Any) -> Any:
@@ -151,14 +154,9 @@ class FittedModel(Estimator):
         names = [term.columns[0] for term in self.terms_]
         if isinstance(X, Mapping):
             return Frame.of(X, "auto", names)
-        fitted = getattr(self, "feature_names_in_", None)
-        _inputs.check_names(_inputs.feature_names(X), fitted, type(self).__name__)
+        self._check_feature_names(X)
         columns = self._frame(X).columns
-        if len(columns) != self.n_features_in_:
-            raise ValueError(
-                f"X has {len(columns)} features, but {type(self).__name__} is "
-                f"expecting {self.n_features_in_} features as input"
-            )
+        self._check_number_of_features(len(columns))
         return Frame(dict(zip(names, columns.values(), strict=True)))
 
     # ---- predictions -----------------------------------------------------------------

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import namespace, on_host
 from ..._device.kernels import current
+from ..._estimators.conventions import TakesMetadata
 from .. import _inputs
 from .._boosting.batch import Fits, Settings, Training, make_fits
 from .._boosting.methods import Method
@@ -19,7 +20,6 @@ from .._boosting.patience import MOST_STEPS, Patience, choose_steps, fit_patient
 from .._boosting.stacked import boost_family
 from .._boosting.trend import first_rise
 from .._boosting.watch import Watch
-from .._conventions import TakesMetadata
 from .._formula.formula import Formula
 from .._terms.blocks import columns_in_memory
 from .._terms.frame import Factor, Frame, Level, Name
@@ -215,13 +215,8 @@ class AdditiveModel(TakesMetadata, Insight):
 
     def _set_names(self, X: Any) -> None:
         """Store the names and the number of the features of `X`."""
-        names = _inputs.feature_names(X)
-        self.n_features_in_ = _inputs.number_of_features(X)
+        self._set_features(X, _inputs.number_of_features(X))
         self.columns_ = _inputs.column_labels(X)
-        if names is not None:
-            self.feature_names_in_ = names
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
 
 
 def rug_of(frame: Frame) -> dict[Name, NDArray[Any]]:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ..._estimators.conventions import check_choice, check_integer, check_number
 from .. import _inputs
 from .._boosting.batch import STEP_RULES
 from .._boosting.methods import METHODS
 from .._boosting.smoothing import check_df
-from .._conventions import check_choice, check_integer, check_number
 from .._formula.formula import Formula
 from .._terms.frame import Frame, Name
 from .._terms.spline import ROBUST, penalty_options
-from .._terms.term import MISSING_VALUES, UNKNOWN_LEVELS, Term
+from .._terms.term import MISSING_VALUES, UNKNOWN_LEVELS, Single, Term
 from ..basis import OUTSIDE, check_degree
 from ..penalty import PENALTIES
 from ..terms import bbs, bols, brandom, names_of
@@ -131,14 +132,14 @@ def default_terms(model: Any, frame: Frame) -> list[Term]:
     if model.outside == "clamp" and not options["cyclic"]:
         options["boundary"] = ROBUST
 
-    def learner_of(name: Name) -> Term:
+    def learner_of(name: Name) -> Single:
         if not frame.is_factor(name):
             return bbs(name, **options)
         if options["df"] is None or len(frame.factor(name).levels) <= options["df"]:
             return bols(name)
         return brandom(name, df=options["df"])
 
-    return [learner_of(name) for name in frame.names]
+    return [replace(learner_of(name), is_default=True) for name in frame.names]
 
 
 def bind_learners(learners: Any) -> list[Term]:

@@ -27,6 +27,7 @@ from ..._device.arrays import (
     on_host,
 )
 from ..._device.kernels import current_device
+from ..._estimators.inputs import checked_matrix, dense_array
 from .. import _inputs
 
 Name: TypeAlias = str | int
@@ -214,7 +215,7 @@ def columns_of(X: Any) -> Mapping[Name, Any]:
         return X
     names = getattr(X, "columns", None)
     if names is None:
-        matrix = _inputs.checked_matrix(_inputs.dense_array(X, "X"))
+        matrix = checked_matrix(dense_array(X, "X"))
         return {j: matrix[:, j] for j in range(matrix.shape[1])}
     if len(set(names)) < len(names):
         raise ValueError(f"the columns of X must have different names, got {[*names]}")

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
-from .._conventions import check_choice
+from ..._estimators.conventions import check_choice
 from ..penalty import Matrix
 from .frame import Frame
 from .rows import Rows, dense_rows

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ..._device.arrays import namespace
-from .._conventions import check_choice
+from ..._estimators.conventions import check_choice
 from ..penalty import Matrix, Vector, differences
 from .frame import Frame, Level, check_levels, listed
 from .rows import Rows, dense_rows, indicator_rows

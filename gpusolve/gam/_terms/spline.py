@@ -13,7 +13,7 @@ import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
 from ..._device.launch import ceil_div
-from .._conventions import check_choice
+from ..._estimators.conventions import check_choice
 from ..basis import MAX_DEGREE, BSplines, CompactBasis
 from ..penalty import Matrix, differences, kronecker_sum
 from .frame import Frame, Name, present_values

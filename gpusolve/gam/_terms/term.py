@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from ..._device.arrays import Array, namespace
-from .._conventions import check_choice
+from ..._estimators.conventions import check_choice
 from ..basis import OUTSIDE
 from ..penalty import Matrix, Vector, kronecker_sum
 from .frame import MISSING, UNKNOWN, Frame, Level, Name, check_levels, listed
@@ -125,7 +125,8 @@ class Term(ABC):
     null_dimension : int
         The dimension of the null space of the penalty.
     label : str
-        The term as it was written, without quotes of the columns.
+        The term as it was written, without quotes of the columns; of a default learner,
+        the function and the columns.
     """
 
     covariates: Any
@@ -285,6 +286,8 @@ class Single(Term):
     df: float | None = None
     lambda_: float | None = None
     by_levels: tuple[Level, ...] | None = learned()
+    is_default: bool = field(default=False, metadata={"written": False})
+    """Whether the estimator has chosen the term, so that its label is short."""
 
     _defaults: ClassVar[dict[str, dict[str, Any]]] = {}
     """By function, the defaults that differ from the defaults of the fields."""
@@ -370,6 +373,13 @@ class Single(Term):
             return dense_rows(data.numeric(by)[:, None])
         codes = data.codes(by, self.by_levels)
         return indicator_rows(codes - 1, self._blocks, np.float64)
+
+    @property
+    def label(self) -> str:
+        if not self.is_default:
+            return super().label
+        by = [] if self.by is None else [f"by={self.by}"]
+        return f"{self.function}({', '.join([*map(str, self.covariates), *by])})"
 
     def _written(self, name: Callable[[Name], str]) -> str:
         """The function, its columns, and the arguments that are not the defaults."""

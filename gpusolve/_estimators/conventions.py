@@ -9,6 +9,10 @@ from numbers import Integral, Real
 from types import MethodType
 from typing import Any, ClassVar, Self, TypeVar, cast
 
+import numpy as np
+
+from .inputs import check_names, feature_names
+
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 UNCHANGED = "$UNCHANGED$"
@@ -45,6 +49,13 @@ def check_choice(name: str, value: object, allowed: Collection[object]) -> None:
         raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
 
 
+def generator(random_state: Any) -> np.random.Generator:
+    """A generator from None, a seed, a ``Generator`` or a ``RandomState``."""
+    if isinstance(random_state, np.random.RandomState):
+        random_state = random_state.randint(2**31)
+    return np.random.default_rng(random_state)
+
+
 class AvailableMethod:
     """A method that an object has only if a condition holds for the object."""
 
@@ -79,6 +90,8 @@ class Estimator:
     """An estimator whose parameters are the arguments of ``__init__``."""
 
     estimator_type = "regressor"
+    n_features_in_: int
+    feature_names_in_: Any
 
     @classmethod
     def _parameter_names(cls) -> list[str]:
@@ -122,6 +135,28 @@ class Estimator:
             classifier_tags=utils.ClassifierTags() if classifies else None,
             regressor_tags=None if classifies else utils.RegressorTags(),
         )
+
+    def _set_features(self, X: Any, count: int) -> None:
+        """Store the number of the features of `X`, and their names if it has names."""
+        self.n_features_in_ = count
+        names = feature_names(X)
+        if names is not None:
+            self.feature_names_in_ = names
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _check_feature_names(self, X: Any) -> None:
+        """ValueError unless the features have the names of `fit`; see `check_names`."""
+        fitted = getattr(self, "feature_names_in_", None)
+        check_names(feature_names(X), fitted, type(self).__name__)
+
+    def _check_number_of_features(self, count: int) -> None:
+        """ValueError unless there are as many features as in `fit`."""
+        if count != self.n_features_in_:
+            raise ValueError(
+                f"X has {count} features, but {type(self).__name__} is "
+                f"expecting {self.n_features_in_} features as input"
+            )
 
     def _check_is_fitted(self) -> None:
         if not hasattr(self, "n_iter_"):

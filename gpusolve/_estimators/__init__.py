@@ -1,0 +1,1 @@
+"""scikit-learn's conventions, for the estimators of every room."""
