@@ -41,6 +41,9 @@ type checkers then know that an argument of an unknown type may be CuPy's."""
 NATIVE = frozenset({np.ndarray, np.float64, float, int, bool, list, tuple, type(None)})
 """Types of NumPy and Python: no array of another package, and no labels."""
 
+SPARSE_LIBRARIES = "scipy.sparse", "cupyx.scipy.sparse"
+"""The modules of sparse matrices, of SciPy and of CuPy."""
+
 _EXACT_INTEGERS = 2**53
 _DLPACK_CPU = (1, 3)
 _DLPACK_CUDA = (2, 13)
@@ -62,6 +65,15 @@ def is_dask(value: object) -> bool:
     Objects of xarray have a graph, too, even if their data are NumPy's.
     """
     return hasattr(value, "__dask_graph__") and hasattr(value, "numblocks")
+
+
+def sparse_library(value: object) -> str | None:
+    """The module of a sparse matrix or array, among `SPARSE_LIBRARIES`; else None."""
+    for library in SPARSE_LIBRARIES:
+        module = sys.modules.get(library)
+        if module is not None and module.issparse(value):
+            return library
+    return None
 
 
 def are_native(values: Iterable[object]) -> bool:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arrays import Array, is_cupy
+from .arrays import Array, is_cupy, namespace
+
+
+def product(A: Array, x: Array) -> Array:
+    """``A x`` for each system; a shared A is not copied."""
+    xp = namespace(x)
+    if A.ndim == 2:
+        return xp.matmul(x, A.T)
+    return xp.matmul(A, x[..., None])[..., 0]
 
 
 def times_transposes(rows: Array) -> Array:

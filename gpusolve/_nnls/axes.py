@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-Axis = Literal["row", "variable"]
+Axis = Literal["row", "variable", "penalty", "inequality", "equality"]
 
 ROW: Axis = "row"
 VARIABLE: Axis = "variable"
+PENALTY: Axis = "penalty"
+INEQUALITY: Axis = "inequality"
+EQUALITY: Axis = "equality"
+
+OWN: tuple[Axis, ...] = (PENALTY, INEQUALITY, EQUALITY)
+"""Axes that keep these names, whatever names the arguments have."""
 
 AXES: dict[str, tuple[Axis, ...]] = {
     "A": (ROW, VARIABLE),
@@ -19,8 +25,16 @@ AXES: dict[str, tuple[Axis, ...]] = {
     "l2": (VARIABLE,),
     "warm_start": (VARIABLE,),
     "sum_to": (),
+    "L": (PENALTY, VARIABLE),
+    "lam": (),
+    "prior": (VARIABLE,),
+    "A_ub": (INEQUALITY, VARIABLE),
+    "b_ub": (INEQUALITY,),
+    "A_eq": (EQUALITY, VARIABLE),
+    "b_eq": (EQUALITY,),
     "x": (VARIABLE,),
     "rnorm": (),
+    "seminorm": (),
     "dual": (VARIABLE,),
     "kkt": (),
     "nit": (),
@@ -29,6 +43,8 @@ AXES: dict[str, tuple[Axis, ...]] = {
     "n_downdates": (),
     "repaired": (),
     "method": (),
+    "dual_ub": (INEQUALITY,),
+    "dual_eq": (EQUALITY,),
     "residual": (ROW,),
     "covariance": (VARIABLE, VARIABLE),
 }

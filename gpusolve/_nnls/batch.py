@@ -17,7 +17,7 @@ import numpy as np
 
 from .._device.arrays import Array, as_array, is_dask
 from .._device.launch import pieces
-from .._numerics.solution import Solution
+from .._numerics.solution import AnySolution, ConstrainedSolution, Solution
 from .axes import AXES, batch_axes
 from .inputs import Problem, batch_of, validate
 
@@ -43,7 +43,7 @@ class Batch(NamedTuple):
     arrays: dict[str, Any]
     numbers: dict[str, Any]
     shape: tuple[int, ...]
-    blank: Solution
+    blank: AnySolution
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Batch:
@@ -51,7 +51,7 @@ class Batch(NamedTuple):
         arrays = {
             name: value if is_dask(value) else as_array(value, name)
             for name, value in given.items()
-            if name in AXES and not (value is None or is_number(value))
+            if name in AXES and not (value is None or is_plain(value))
         }
         for name, array in arrays.items():
             if is_dask(array):
@@ -60,8 +60,7 @@ class Batch(NamedTuple):
         system = {name: blank_argument(name, array) for name, array in arrays.items()}
         problem = validate(**plain, **system)
         shape = batch_of({name: array.shape for name, array in arrays.items()})
-        blank = Solution.blank((1,), problem.shape[1], problem.dtype)
-        return cls(arrays, plain, shape, blank)
+        return cls(arrays, plain, shape, blank_solution(problem))
 
     def axes_of(self, name: str) -> tuple[int, ...]:
         """The lengths of the batch axes of an argument."""
@@ -73,13 +72,7 @@ class Batch(NamedTuple):
 
     def part(self, name: str, block: Block) -> Array:
         """The values of an argument in a block; views, where arrays have them."""
-        lengths = self.axes_of(name)
-        slices = block[len(block) - len(lengths) :]
-        index = tuple(
-            slice(None) if length == 1 else part
-            for length, part in zip(lengths, slices, strict=True)
-        )
-        return self.arrays[name][index]
+        return part_of_block(self.arrays[name], self.axes_of(name), block)
 
     @property
     def numbers_per_system(self) -> int:
@@ -91,6 +84,16 @@ class Batch(NamedTuple):
         ]
         results = [field[0] for field in self.blank]
         return sum(math.prod(array.shape) for array in (*own, *results))
+
+
+def blank_solution(problem: Problem) -> AnySolution:
+    """The results of one system."""
+    size = (1,), problem.shape[1], problem.dtype
+    if not problem.has_constraints:
+        return Solution.blank(*size)
+    sides = problem.b_ub, problem.b_eq
+    rows = (0 if side is None else side.shape[-1] for side in sides)
+    return ConstrainedSolution.blank(*size, *rows)
 
 
 def check_chunks(name: str, array: Any) -> None:
@@ -130,8 +133,19 @@ class Given(dict[str, Any]):
         return dict, ({name: self[name] for name in Problem._fields},)
 
 
-def is_number(value: object) -> bool:
-    return isinstance(value, numbers.Number | np.bool_)
+def is_plain(value: object) -> bool:
+    """Whether a value is a number or a name, the same for all systems."""
+    return isinstance(value, numbers.Number | np.bool_ | str)
+
+
+def part_of_block(array: Array, lengths: tuple[int, ...], block: Block) -> Array:
+    """The values of a block in an array with batch axes of these lengths; a view."""
+    slices = block[len(block) - len(lengths) :]
+    index = tuple(
+        slice(None) if length == 1 else part
+        for length, part in zip(lengths, slices, strict=True)
+    )
+    return array[index]
 
 
 def blank_argument(name: str, array: Any) -> Array:

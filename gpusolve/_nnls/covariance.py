@@ -10,6 +10,8 @@ import numpy as np
 
 from .._device.arrays import Array, is_cupy, namespace
 from .batch import blocks
+from .degrees_of_freedom import degrees_of_freedom
+from .inputs import Problem
 
 BLOCK = 2**20
 """The most elements of the matrices that are inverted at once, which bounds memory."""
@@ -62,7 +64,11 @@ def default_variance(given: dict[str, Any], free: Array, rnorm: Array) -> Any:
     if given["weights"] is not None or "is_gram" in given:
         return 1.0
     xp = namespace(free)
-    fitted = xp.maximum(free.sum(axis=-1) - (given["sum_to"] is not None), 0)
+    if given["L"] is None:
+        fitted = xp.maximum(free.sum(axis=-1) - (given["sum_to"] is not None), 0)
+    else:
+        problem = Problem(**{name: given[name] for name in Problem._fields})
+        fitted = degrees_of_freedom(problem, free)
     freedom = given["b"].shape[-1] - fitted
     positive = freedom > 0
     square = xp.asarray(rnorm, np.float64) ** 2
@@ -74,6 +80,11 @@ def scaled_gram(given: dict[str, Any]) -> tuple[Array, Array]:
 
     Neither a shared A nor a shared result is copied for each system.
     """
+    if given["A_ub"] is not None or given["A_eq"] is not None:
+        raise ValueError(
+            "covariance, variance and vjp need a result without linear constraints, "
+            "got A_ub or A_eq"
+        )
     xp, A = namespace(given["A"]), given["A"].astype(np.float64, copy=False)
     if "is_gram" in given:
         diagonal = xp.diagonal(A, axis1=-2, axis2=-1)
@@ -92,7 +103,19 @@ def scaled_gram(given: dict[str, Any]) -> tuple[Array, Array]:
         rows = [xp.matmul(column[..., None, :], A) for column in columns]
         gram = xp.concatenate(rows, axis=-2) if rows else xp.zeros((0, 0))
         gram = gram / size[..., None, :]
-    return size, gram + xp.eye(n) * (given["l2"] / size**2)[..., None, :]
+    gram = gram + xp.eye(n) * (given["l2"] / size**2)[..., None, :]
+    return (size, gram) if given["L"] is None else add_penalty(size, gram, given)
+
+
+def add_penalty(size: Array, gram: Array, given: dict[str, Any]) -> tuple[Array, Array]:
+    """The results of `scaled_gram` with ``lam L^T L`` added to the matrix."""
+    xp, L = namespace(gram), given["L"].astype(np.float64, copy=False)
+    L = L * xp.sqrt(xp.asarray(given["lam"]))[..., None, None]
+    used = xp.diagonal(gram, axis1=-2, axis2=-1) > 0
+    whole = nonzero(xp.where(used, size, 0) + xp.abs(L).sum(axis=-2))
+    ratio, L = size / whole, L / whole[..., None, :]
+    gram = ratio[..., :, None] * gram * ratio[..., None, :]
+    return whole, gram + xp.matmul(xp.swapaxes(L, -1, -2), L)
 
 
 def inverse_of_free(

@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._device.arrays import Array, Layout, address_of, empty_together
+from .._device.kernels import struct_in
 from .._device.launch import CACHED
 from .._device.objects import load
-from .._device.structs import Struct, StructType
+from .._device.structs import Struct
 from .._device.threads import cores
 from .._numerics.solution import Solution
 from .inputs import Problem
@@ -44,8 +45,7 @@ POLLS = 0.1
 STOP = 2**62
 """Value of the counter of systems at which threads stop; see ``cpu/cuda.h``."""
 
-GRAM_RUN = StructType("GramRun", "const double* root_l2; int has_gram, at_once;")
-"""See ``cpu/nnls_gram.cpp``."""
+GRAM_RUN = struct_in("cpu/nnls_gram.cpp", "GramRun")
 
 Used = tuple[Problem, Sequence[Array]]
 """The arrays that a call reads and writes; the last array has the counters."""

@@ -16,12 +16,12 @@ import numpy as np
 from .._device.arrays import Array, is_cupy, is_dask, namespace
 from .._device.kernels import current_device
 from .._device.threads import part_of_batch
-from .._numerics.solution import Solution
+from .._numerics.solution import AnySolution, solution_of
 from .batch import Batch
 from .solve import least_squares
 
 
-def solve_chunks(method: str, batch: Batch) -> Solution:
+def solve_chunks(method: str, batch: Batch) -> AnySolution:
     """The solution: dask arrays with the chunks of the batch."""
     axes, others = tuple(range(len(batch.shape))), itertools.count(len(batch.shape))
     operands: list[Any] = []
@@ -54,7 +54,7 @@ def solve_chunks(method: str, batch: Batch) -> Solution:
             dtype=blank.dtype,
             meta=meta_of(batch, len(axes) + len(core), blank.dtype),
         )
-    return Solution(**fields)
+    return solution_of(fields)
 
 
 def as_dask(name: str, batch: Batch) -> Any:
@@ -88,7 +88,7 @@ def meta_of(batch: Batch, axes: int, dtype: np.dtype[Any]) -> Array:
 
 def solve_dask_chunk(
     *values: Any, names: tuple[str, ...], method: str, numbers: dict[str, Any]
-) -> Solution:
+) -> AnySolution:
     """Solve the systems of a chunk on the GPU of its arrays, or on one core.
 
     The arrays of the caller follow the others to a GPU.
@@ -101,4 +101,4 @@ def solve_dask_chunk(
             parts = {k: v if is_cupy(v) else there(v) for k, v in parts.items()}
     with part_of_batch(cores=1):
         found = least_squares(method, {**numbers, **parts})
-    return Solution(**found._asdict())
+    return solution_of(found._asdict())

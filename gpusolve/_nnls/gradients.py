@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
 from .._device.arrays import Array, ArrayT, namespace
+from .._device.products import product as dense_product
 from .covariance import inverse_of_free, scaled_gram, unit_sum
+from .sparse_matrices import SparseMatrices
 
 
 class Gradients(NamedTuple, Generic[ArrayT]):
@@ -18,7 +21,7 @@ class Gradients(NamedTuple, Generic[ArrayT]):
 
     Attributes
     ----------
-    A, b, weights, l1, l2, lower, upper, sum_to : array or None
+    A, b, weights, l1, l2, lower, upper, sum_to, L, lam, prior : array or None
         For `bounded_qp`, A is the symmetric gradient of G, and b the gradient of c.
     """
 
@@ -30,6 +33,9 @@ class Gradients(NamedTuple, Generic[ArrayT]):
     lower: ArrayT
     upper: ArrayT
     sum_to: ArrayT | None
+    L: ArrayT | None = None
+    lam: ArrayT | None = None
+    prior: ArrayT | None = None
 
 
 @np.errstate(all="ignore")
@@ -44,7 +50,8 @@ def pull_back(given: dict[str, Any], x: Array, x_bar: Array) -> Gradients[Any]:
     adds a multiplier. With v, the solution of the same system with `x_bar` on its right
     side, and ``u = W A v``, each gradient is a product of u, v, x and the residual.
     """
-    xp, dtype = namespace(x), x.dtype
+    xp, dtype, A = namespace(x), x.dtype, given["A"]
+    given = {**given, "A": without_ones(A)}
     solved = xp.isfinite(x).all(axis=-1, keepdims=True)
     x_bar = xp.where(solved, x_bar, 0).astype(np.float64, copy=False)
     x = xp.where(solved, x, 0).astype(np.float64, copy=False)
@@ -53,6 +60,12 @@ def pull_back(given: dict[str, Any], x: Array, x_bar: Array) -> Gradients[Any]:
     v, sum_bar = adjoint(given, free, x_bar)
     v, sum_bar = xp.where(solved, v, 0), xp.where(solved[..., 0], sum_bar, 0)
     bars, at_bound = product_bars(given, x, v, solved)
+    values = {**given, "A": A, "lower": lower, "upper": upper}
+    if given["L"] is None:
+        values["lam"] = None
+    else:
+        of_penalty, along = penalty_bars(given, x, v, solved)
+        bars, at_bound = bars | of_penalty, at_bound + along
     moved = xp.where(free | ~solved, 0, x_bar - at_bound - sum_bar[..., None])
     share = xp.where(xp.asarray(lower) == upper, 0.5, 1.0)
     bars |= {
@@ -62,7 +75,6 @@ def pull_back(given: dict[str, Any], x: Array, x_bar: Array) -> Gradients[Any]:
         "upper": xp.where(x >= upper, share * moved, 0),
         "sum_to": sum_bar,
     }
-    values = {**given, "lower": lower, "upper": upper}
     return Gradients(
         **{
             name: None
@@ -116,12 +128,37 @@ def product_bars(
     return bars, product(xp.swapaxes(A, -1, -2), u)
 
 
-def product(A: Array, x: Array) -> Array:
-    """``A x`` for each system; a shared A is not copied."""
-    xp = namespace(x)
+def penalty_bars(
+    given: dict[str, Any], x: Array, v: Array, solved: Array
+) -> tuple[dict[str, Any], Array]:
+    """The gradients of L, lam and the prior, and of x at a bound through ``L x``."""
+    xp, L = namespace(x), given["L"].astype(np.float64, copy=False)
+    lam = xp.where(solved, xp.asarray(given["lam"])[..., None], 0)
+    below = x if given["prior"] is None else x - given["prior"]
+    below = xp.where(solved, below, 0)
+    r, along = (xp.where(solved, product(L, f), 0) for f in (-below, v))
+    ndim, u = L.ndim, lam * along
+    pulled = xp.where(solved, product(xp.swapaxes(L, -1, -2), u), 0)
+    bars = {
+        "L": outer(lam * r, v, ndim) - outer(u, below, ndim),
+        "lam": (r * along).sum(axis=-1),
+        "prior": pulled,
+    }
+    return bars, pulled
+
+
+def without_ones(A: Array) -> Array:
+    """A matrix that all systems share, without batch axes; others as they are."""
     if A.ndim == 2:
-        return xp.matmul(x, A.T)
-    return xp.matmul(A, x[..., None])[..., 0]
+        return A
+    return A[(0,) * (A.ndim - 2)] if math.prod(A.shape[:-2]) == 1 else A
+
+
+def product(A: Array, x: Array) -> Array:
+    """``A x`` for each system; A may be sparse."""
+    if isinstance(A, SparseMatrices):
+        return A.times(x)
+    return dense_product(A, x)
 
 
 def outer(u: Array, v: Array, ndim: int) -> Array:
@@ -135,6 +172,7 @@ def outer(u: Array, v: Array, ndim: int) -> Array:
 def collected(bar: Array, shape: tuple[int, ...]) -> Array:
     """The sum of a gradient over the axes along which the argument was broadcast."""
     bar = bar.sum(axis=tuple(range(bar.ndim - len(shape))))
+    bar = bar.reshape((1,) * (len(shape) - bar.ndim) + bar.shape)
     pairs = enumerate(zip(bar.shape, shape, strict=True))
     repeated = tuple(axis for axis, (have, given) in pairs if have > given)
-    return namespace(bar).broadcast_to(bar.sum(axis=repeated, keepdims=True), shape)
+    return bar.sum(axis=repeated, keepdims=True)

@@ -23,6 +23,8 @@ from .._device.arrays import (
 )
 from .._numerics.solution import default_limit, default_tolerance
 from .axes import batch_axes
+from .constraints import constraint_arrays
+from .differences import difference_matrix
 
 DOUBLE = np.dtype(np.float64)
 
@@ -59,6 +61,13 @@ class Problem(NamedTuple):
     tol, maxiter : float or None, int or None
     rounded_matrix : bool
         Whether A was computed, so that its elements have rounding errors.
+    L : (..., p, n) array or None
+        The matrix of Tikhonov's penalty ``lam |L (x - prior)|^2 / 2``.
+    lam : float or (...,) array
+    prior : float, (..., n) array or None
+        None is 0.
+    A_ub, b_ub, A_eq, b_eq : (..., rows, n) or (..., rows) float64 array, or None
+        ``A_ub x <= b_ub`` and ``A_eq x = b_eq``.
     """
 
     A: Array
@@ -73,6 +82,13 @@ class Problem(NamedTuple):
     tol: float | None = None
     maxiter: int | None = None
     rounded_matrix: bool = False
+    L: Array | None = None
+    lam: Option = 1.0
+    prior: Option | None = None
+    A_ub: Array | None = None
+    b_ub: Array | None = None
+    A_eq: Array | None = None
+    b_eq: Array | None = None
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -110,6 +126,11 @@ class Problem(NamedTuple):
     def has_sum(self) -> bool:
         """Whether the sum of x is fixed."""
         return self.sum_to is not None
+
+    @property
+    def has_constraints(self) -> bool:
+        """Whether there are linear constraints besides bounds and the sum."""
+        return self.A_ub is not None or self.A_eq is not None
 
     @property
     def is_nnls(self) -> bool:
@@ -176,13 +197,24 @@ class Problem(NamedTuple):
             return None
         return xp.broadcast_to(xp.asarray(mask), self.batch)
 
+    def simplified(self) -> Problem:
+        """A problem with the same solutions, for the solvers.
+
+        Without variables, `infeasible` alone decides whether a sum is possible.
+        """
+        if not self.has_sum:
+            return self
+        if not self.shape[1]:
+            return self._replace(sum_to=None)
+        return self.drop_common_penalty()
+
     def drop_common_penalty(self) -> Problem:
         """The same problem without the part of `l1` that all variables have.
 
         If the sum of x is fixed, this part is a constant. Next to a small residual, its
         rounding errors would be visible in the multiplier of the sum.
         """
-        if not (self.has_sum and self.has_penalties):
+        if not self.has_penalties:
             return self
         if isinstance(self.l1, float):
             return self._replace(l1=0.0)
@@ -255,10 +287,15 @@ def validate(
     l2: Any = 0.0,
     tol: float | None = None,
     maxiter: int | None = None,
+    L: Any = None,
+    lam: Any = None,
+    prior: Any = None,
+    **constraints: Any,
 ) -> Problem:
     """Check the arguments of ``lsq_linear`` and convert the arrays.
 
-    Messages call `A` and `b` by `names`.
+    Messages call `A` and `b` by `names`. The other arguments are the linear
+    constraints.
     """
     of_A, of_b = names
     given = {of_A: A, of_b: b}
@@ -271,6 +308,8 @@ def validate(
     l1, l2 = _penalty(A, l1, "l1"), _penalty(A, l2, "l2")
     sum_to = None if sum_to is None else _sum(A, sum_to)
     weights = None if weights is None else _weights(A, weights)
+    L, lam, prior = _tikhonov(A, L, lam, prior)
+    rows = constraint_arrays(A, constraints)
     named = {
         "A": A,
         "b": b,
@@ -281,6 +320,10 @@ def validate(
         "l2": l2,
         "sum_to": sum_to,
         "weights": weights,
+        "L": L,
+        "lam": lam,
+        "prior": prior,
+        **rows,
     }
     shapes = {
         name: option.shape
@@ -299,6 +342,10 @@ def validate(
         weights=weights,
         tol=None if tol is None else _nonnegative(tol, "tol"),
         maxiter=None if maxiter is None else _count(maxiter, "maxiter"),
+        L=L,
+        lam=lam,
+        prior=prior,
+        **rows,
     )
 
 
@@ -409,6 +456,41 @@ def _weights(A: Array, value: Any) -> Array:
             f"weights must have shape (..., {m}) for A of shape {A.shape}, got {shape}"
         )
     return option.astype(A.dtype, copy=False)
+
+
+def _tikhonov(
+    A: Array, L: Any, lam: Any, prior: Any
+) -> tuple[Array | None, Option, Option | None]:
+    """The matrix, the weight and the prior mean of Tikhonov's penalty."""
+    if L is None:
+        for name, value in (("lam", lam), ("prior", prior)):
+            if value is not None:
+                raise ValueError(f"L must be given with {name}, got L=None")
+        return None, 1.0, None
+    matrix = difference_matrix(A, L) if isinstance(L, str) else _matrix(A, L, "L")
+    weight = _option(A, 1.0 if lam is None else lam, "lam")
+    if isinstance(weight, float):
+        weight = _nonnegative(weight, "lam")
+    else:
+        weight = namespace(A).where(weight >= 0, weight, math.nan)
+    if prior is None:
+        return matrix, weight, None
+    mean = _variable_option(A, prior, "prior")
+    if isinstance(mean, float) and not math.isfinite(mean):
+        raise ValueError(f"prior must be finite, got {prior}")
+    return matrix, weight, mean
+
+
+def _matrix(A: Array, value: Any, name: str) -> Array:
+    """A matrix for the variables of A, rounded to the dtype of A."""
+    found, n = on_one_device({"A": A, name: asarray_like(A, value)})[name], A.shape[-1]
+    check_real(found, name)
+    if found.ndim < 2 or found.shape[-1] != n:
+        raise ValueError(
+            f"{name} must have shape (..., p, {n}) for A of shape {A.shape}, "
+            f"got {found.shape}"
+        )
+    return found.astype(A.dtype, copy=False)
 
 
 def _nonnegative(value: float, name: str) -> float:

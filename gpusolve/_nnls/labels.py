@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, TypedDict
 
 from .._device.arrays import Array
-from .axes import AXES, ROW, VARIABLE
+from .axes import AXES, OWN, ROW, VARIABLE
 
 SYSTEM = "system"
 
@@ -87,7 +87,7 @@ def read(given: dict[str, Any]) -> tuple[dict[str, Any], Labels | None]:
         axis
         for array in named.values()
         for axis in array.axes
-        if axis not in (row, variable)
+        if axis not in (row, variable, *OWN)
     )
     arrays = {
         name: arranged(name, array, list(batch), core_of(name, row, variable))
@@ -111,7 +111,7 @@ def read(given: dict[str, Any]) -> tuple[dict[str, Any], Labels | None]:
 
 def core_of(name: str, row: str, variable: str) -> tuple[str, ...]:
     """The names of the axes of an argument that belong to one system."""
-    names = {ROW: row, VARIABLE: variable}
+    names = {ROW: row, VARIABLE: variable, **dict(zip(OWN, OWN, strict=True))}
     return tuple(names[axis] for axis in AXES[name])
 
 
@@ -137,6 +137,8 @@ def core_names(given: dict[str, Any]) -> tuple[str, str]:
 def as_named(value: Any, core: tuple[str, ...]) -> Named | None:
     """A labelled object as an array with names; None for other values."""
     if is_xarray(value):
+        for axis, name in zip(value.dims[::-1], core[::-1], strict=False):
+            value = value.rename({axis: name}) if name in OWN else value
         return Named(value.data, value.dims, dict(value.indexes))
     axes = (SYSTEM, *core)
     if not is_pandas(value) or value.ndim > len(axes):
@@ -179,10 +181,10 @@ def label(labels: Labels | None, array: Any, name: str) -> Any:
     """
     if labels is None or not array.ndim:
         return array
-    core = AXES[name]
+    core = core_of(name, labels["row"], labels["variable"])
     batch = array.ndim - len(core)
     unnamed = [f"dim_{k}" for k in range(batch - len(labels["batch"]))]
-    axes = [*unnamed, *labels["batch"], *(labels[axis] for axis in core)]
+    axes = [*unnamed, *labels["batch"], *core]
     indexes = [labels["indexes"].get(axis) for axis in axes]
     if labels["package"] == "pandas":
         return as_pandas(array, indexes, name)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from .._device.arrays import CudaArray
 from .inputs import pair
-from .options import LeastSquaresOptions, MethodName, Native
+from .options import BoundedOptions, MethodName, Native
 from .places import solve_anywhere
 from .result import NNLSResult
 
@@ -21,7 +21,7 @@ def lsq_linear(
     bounds: Any = (-math.inf, math.inf),
     *,
     method: MethodName = "auto",
-    **options: Unpack[LeastSquaresOptions],
+    **options: Unpack[BoundedOptions],
 ) -> NNLSResult[Any]: ...
 @overload
 def lsq_linear(
@@ -30,7 +30,7 @@ def lsq_linear(
     bounds: Any = (-math.inf, math.inf),
     *,
     method: MethodName = "auto",
-    **options: Unpack[LeastSquaresOptions],
+    **options: Unpack[BoundedOptions],
 ) -> NNLSResult[npt.NDArray[Any]]: ...
 @overload
 def lsq_linear(
@@ -39,7 +39,7 @@ def lsq_linear(
     bounds: Any = (-math.inf, math.inf),
     *,
     method: MethodName = "auto",
-    **options: Unpack[LeastSquaresOptions],
+    **options: Unpack[BoundedOptions],
 ) -> NNLSResult[Any]: ...
 def lsq_linear(
     A: Any,
@@ -47,11 +47,18 @@ def lsq_linear(
     bounds: Any = (-math.inf, math.inf),
     *,
     method: str = "auto",
+    A_ub: Any = None,
+    b_ub: Any = None,
+    A_eq: Any = None,
+    b_eq: Any = None,
     weights: Any = None,
     sum_to: Any = None,
     warm_start: Any = None,
     l1: Any = 0.0,
     l2: Any = 0.0,
+    L: Any = None,
+    lam: Any = None,
+    prior: Any = None,
     tol: float | None = None,
     maxiter: int | None = None,
     devices: Any = None,
@@ -61,6 +68,7 @@ def lsq_linear(
 
     .. math:: \min_{l \le x \le u} \tfrac12 |A x - b|^2 + l_1 \cdot x
               + \tfrac12 \textstyle\sum_j l_{2j} x_j^2
+              + \tfrac12 \lambda |L (x - x_0)|^2
 
     Parameters
     ----------
@@ -77,6 +85,11 @@ def lsq_linear(
         fix a variable; bounds (0, 0) leave its column out, in one system or in all.
     method : {"auto", "qr", "gram"}
         As for :func:`gpusolve.nnls`.
+    A_ub, b_ub : (..., rows, n), (..., rows) array_like, optional
+        Linear constraints ``A_ub x <= b_ub``, as in ``scipy.optimize.linprog``. An
+        element of b_ub at infinity leaves its row out.
+    A_eq, b_eq : (..., rows, n), (..., rows) array_like, optional
+        Linear constraints ``A_eq x = b_eq``. Rows may depend on each other.
     weights : (..., m) array_like, optional
         Weights of the squared residuals, such as inverse variances; non-negative. A
         row of weight 0 is left out, even if it has NaN or infinity in A or b.
@@ -87,14 +100,20 @@ def lsq_linear(
     l1, l2 : float or (..., n) array_like
         Weights of the penalties, non-negative. `l1` multiplies x, not
         ``|x|``; the two agree where the lower bound is not negative.
-    tol, maxiter, devices, out
+    L, lam, prior, tol, maxiter, devices, out
         As for :func:`gpusolve.nnls`.
 
     Returns
     -------
     NNLSResult
         Unpacks as ``x, rnorm``. Systems whose bounds contradict each other or the sum,
-        and systems without positive weights, have status 4.
+        and systems without positive weights, have status 4. So have systems whose
+        linear constraints contradict each other or the bounds; `dual`, `dual_ub` and
+        `dual_eq` then prove it. With linear constraints, `kkt` and `status` have the
+        meaning that they have without, and status 0 also means that no constraint is
+        violated by more than 1e-10 (float32: 1e-4) of the size of its terms.
+        ``covariance``, ``variance`` and ``vjp`` are for results without linear
+        constraints.
 
     Raises
     ------
@@ -108,10 +127,17 @@ def lsq_linear(
     variables that may rest at either bound. Variables rest at the bound next to 0
     first. A fixed sum is kept by every step, by its Lagrange multiplier.
 
+    With linear constraints, the multipliers of all constraints are found first: the
+    dual problem is least squares within bounds, with a matrix that all systems share if
+    they share A, the weights and the constraints. x follows from the multipliers. If
+    columns of A are almost dependent, x is found by several such steps [2]_.
+
     References
     ----------
     .. [1] P. B. Stark and R. L. Parker, Bounded-Variable Least-Squares: an Algorithm
            and Applications, Computational Statistics 10, 1995.
+    .. [2] R. T. Rockafellar, Monotone Operators and the Proximal Point Algorithm, SIAM
+           Journal on Control and Optimization 14, 1976.
 
     Examples
     --------
@@ -130,6 +156,17 @@ def lsq_linear(
     >>> A = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     >>> gpusolve.lsq_linear(A, [0.9, 0.3, 1.0], (0, 1), sum_to=1).x.round(12)
     array([0.8, 0.2])
+
+    The increasing sequence next to the data, whose differences are not negative:
+
+    >>> differences = np.diff(np.eye(5), axis=0)
+    >>> result = gpusolve.lsq_linear(
+    ...     np.eye(5), [1, 3, 2, 4, 3], A_ub=-differences, b_ub=np.zeros(4)
+    ... )
+    >>> result.x.round(12)
+    array([1. , 2.5, 2.5, 3.5, 3.5])
+    >>> result.dual_ub.round(12)
+    array([0. , 0.5, 0. , 0.5])
     """
     lower, upper = pair(bounds)
     return solve_anywhere(
@@ -138,11 +175,18 @@ def lsq_linear(
         b=b,
         lower=lower,
         upper=upper,
+        A_ub=A_ub,
+        b_ub=b_ub,
+        A_eq=A_eq,
+        b_eq=b_eq,
         weights=weights,
         sum_to=sum_to,
         warm_start=warm_start,
         l1=l1,
         l2=l2,
+        L=L,
+        lam=lam,
+        prior=prior,
         tol=tol,
         maxiter=maxiter,
         devices=devices,

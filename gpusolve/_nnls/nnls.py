@@ -47,6 +47,9 @@ def nnls(
     warm_start: Any = None,
     l1: Any = 0.0,
     l2: Any = 0.0,
+    L: Any = None,
+    lam: Any = None,
+    prior: Any = None,
     tol: float | None = None,
     maxiter: int | None = None,
     devices: Any = None,
@@ -56,6 +59,7 @@ def nnls(
 
     .. math:: \min_{x \ge 0} \tfrac12 |A x - b|^2 + l_1 \cdot x
               + \tfrac12 \textstyle\sum_j l_{2j} x_j^2
+              + \tfrac12 \lambda |L (x - x_0)|^2
 
     Parameters
     ----------
@@ -86,6 +90,15 @@ def nnls(
         An initial guess of x. The passive set starts with its positive, finite entries.
     l1, l2 : float or (..., n) array_like
         Weights of the penalties, non-negative.
+    L : (..., p, n) array_like or {"identity", "first", "second"}, optional
+        The matrix of Tikhonov's penalty. A name is the matrix of the differences
+        between neighbouring variables, of order 0, 1 or 2: ``x[j + 1] - x[j]``, or
+        ``x[j + 2] - 2 x[j + 1] + x[j]``, not divided by a distance. A is not copied for
+        each system.
+    lam : float or (...,) array_like, optional
+        The weight of the penalty, non-negative. Default: 1.
+    prior : float or (..., n) array_like, optional
+        The x without a penalty. Default: 0.
     tol : float, optional
         A variable may enter if ``dual[j] > tol |a_j| |r|`` with the residual r. So
         `tol` bounds the cosine of the angle between column and residual; it does not
@@ -215,6 +228,9 @@ def nnls(
         warm_start=warm_start,
         l1=l1,
         l2=l2,
+        L=L,
+        lam=lam,
+        prior=prior,
         tol=tol,
         maxiter=maxiter,
         devices=devices,

@@ -34,5 +34,21 @@ class LeastSquaresOptions(QuadraticOptions, total=False):
     weights: Any
     l1: Any
     l2: Any
+    L: Any
+    lam: Any
+    prior: Any
     devices: Devices
     out: dict[str, Any] | None
+
+
+class LinearConstraints(TypedDict, total=False):
+    """The linear constraints of `lsq_linear` and `bounded_qp`."""
+
+    A_ub: Any
+    b_ub: Any
+    A_eq: Any
+    b_eq: Any
+
+
+class BoundedOptions(LeastSquaresOptions, LinearConstraints, total=False):
+    """The options of `lsq_linear`."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._device.arrays import Array
+from .._device.arrays import Array, namespace
 from .._numerics.scaling import ScaledSystem, scale, weighted
 from .inputs import Option, Problem
 
@@ -29,13 +29,13 @@ def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Arr
     shape = array.shape[array.ndim - core :]
     if math.prod(array.shape[: array.ndim - core]) == 1:
         return array.reshape(shape).astype(np.float64, copy=False)
-    batch = batch or (1,)
+    xp, batch = namespace(array), batch or (1,)
     full = (*batch, *shape)
-    broadcast = array if array.shape == full else np.broadcast_to(array, full)
+    broadcast = array if array.shape == full else xp.broadcast_to(array, full)
     if len(batch) == 1:
         part = broadcast[chunk]
     else:
-        indices = np.unravel_index(np.arange(chunk.start, chunk.stop), batch)
+        indices = xp.unravel_index(xp.arange(chunk.start, chunk.stop), batch)
         part = broadcast[indices]
     return part.astype(np.float64, copy=False)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from .._device.arrays import Array, are_native, is_dask
-from .._numerics.solution import Solution
+from .._numerics.solution import AnySolution
 from .batch import Batch, Given
-from .labels import read
+from .labels import Labels, read
 from .methods import COMPARED
 from .result import NNLSResult
 from .solve import METHODS, check_compared, check_method, least_squares, make_result
+from .sparse_matrices import is_sparse
 
 
 def solve_anywhere(
@@ -30,6 +31,8 @@ def solve_anywhere(
     if not are_native(given.values()):
         given, labels = read(given)
         lazy = any(map(is_dask, given.values()))
+    if is_sparse(given["A"]):
+        return solve_by_sparse_products(method, given, devices, out, labels)
     if not lazy and devices is None and out is None:
         return least_squares(method, given, labels)
     batch = Batch.of(given)
@@ -42,14 +45,27 @@ def solve_anywhere(
     return make_result(solution, Given(batch), labels)
 
 
-def solve_in_blocks(method: str, batch: Batch, devices: Any, out: Any) -> Solution:
+def solve_by_sparse_products(
+    method: str,
+    given: dict[str, Any],
+    devices: Any,
+    out: Any,
+    labels: Labels | None,
+) -> NNLSResult[Any]:
+    """Solve a batch with sparse matrices."""
+    from .sparse_solve import solve_sparse
+
+    return solve_sparse(method, given, devices, out, labels)
+
+
+def solve_in_blocks(method: str, batch: Batch, devices: Any, out: Any) -> AnySolution:
     """Solve a batch in host memory or in files."""
     from .stream import solve_blocks
 
     return solve_blocks(method, batch, devices, out)
 
 
-def solve_by_dask(method: str, batch: Batch, devices: Any, out: Any) -> Solution:
+def solve_by_dask(method: str, batch: Batch, devices: Any, out: Any) -> AnySolution:
     """Describe how Dask solves a batch."""
     if devices is not None or out is not None:
         raise ValueError(

@@ -176,7 +176,8 @@ def certify(
     value = value + xp.abs((objective.c * x).sum(axis=-1))
     value = value + objective.eps * magnitude**2
     if total is not None:
-        shift = multiplier(objective, w, rises, falls)[..., None] * scale
+        found = multiplier(w / scale, objective.norm / scale, rises, falls)
+        shift = found[..., None] * scale
         w, terms = w - shift, terms + xp.abs(shift)
         feasible = feasible & has_sum(objective, x, total)
     v = xp.where((rises & (w > 0)) | (falls & (w < 0)), xp.abs(w), 0)
@@ -236,14 +237,13 @@ def has_sum(objective: Quadratic, x: Array, total: Option) -> Array:
     return (xp.abs(lack) <= ROUNDED * objective.eps * terms)[..., 0]
 
 
-def multiplier(objective: Quadratic, w: Array, rises: Array, falls: Array) -> Array:
-    """The multiplier of a fixed sum, for a gradient w in scaled variables.
+def multiplier(w: Array, norm: Array, rises: Array, falls: Array) -> Array:
+    """The multiplier of a fixed sum, for the gradient w and the norms of the columns.
 
-    In the given variables, w is the multiplier where a variable is free. A free
-    variable without curvature determines it. At a bound, w bounds it from one side.
+    w is the multiplier where a variable is free. A free variable without curvature
+    determines it. At a bound, w bounds it from one side.
     """
     xp = namespace(w)
-    w, norm = w / objective.scale, objective.norm / objective.scale
     free = rises & falls
     flat = free & (norm == 0)
     chosen = xp.where(flat.any(axis=-1, keepdims=True), flat, free)

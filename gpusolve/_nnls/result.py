@@ -8,13 +8,14 @@ from typing import Any, Generic
 
 import numpy as np
 
-from .._device.arrays import Array, ArrayT, is_dask, namespace
+from .._device.arrays import Array, ArrayT, is_dask, namespace, unwrapped
 from .._device.kernels import current_device
 from .._numerics.solution import BY_GRAM, BY_QR
 from .covariance import covariance
-from .gradients import Gradients, pull_back
+from .gradients import Gradients, product, pull_back
 from .labels import Labels, label, plain
 from .methods import COMPARED
+from .tikhonov import seminorm
 
 METHOD_NAMES = {
     "gram": BY_GRAM,
@@ -30,7 +31,9 @@ class NNLSResult(Generic[ArrayT]):
     It is returned by `nnls`, `lsq_linear` and `bounded_qp`. The arrays are on the
     device of the inputs; for dask arrays they are dask arrays, and
     ``dask.compute(result)`` has NumPy's. ``...`` stands for the batch axes. A and b are
-    the given arrays, with rows multiplied by the square roots of the weights.
+    the given arrays, with rows multiplied by the square roots of the weights. With L,
+    `kkt` and `status` are those of A and b with rows below them: L and ``L prior``,
+    multiplied by the square root of `lam`.
 
     Attributes
     ----------
@@ -38,9 +41,11 @@ class NNLSResult(Generic[ArrayT]):
         The solutions, within the bounds.
     rnorm : (...,) array
         ``|b - A x|``, the 2-norm of the residual of the returned x. Where terms cancel,
-        the residual is computed in twice the working precision.
+        the residual is computed in twice the working precision. With L it is the
+        residual of A and b alone, in float64; `seminorm` has the penalty.
     dual : (..., n) array
-        The negative gradient ``A^T (b - A x) - l1 - l2 x``. Up to rounding it is 0
+        The negative gradient ``A^T (b - A x) - l1 - l2 x``, with L also
+        ``- lam L^T L (x - prior)``. Up to rounding it is 0
         where x is between its bounds, at most 0 where x is at its lower bound, and at
         least 0 where x is at its upper bound. With `sum_to` the multiplier of the sum
         has been subtracted. It belongs to x before x was rounded to its dtype; a row of
@@ -57,6 +62,9 @@ class NNLSResult(Generic[ArrayT]):
         bounds all residuals from below. It is never divided by x. An optimal x has a
         `kkt` of a few eps, or more where x is so large that rounding x changes ``A x``:
         by up to ``eps sum_k |a_k x_k|``.
+        With linear constraints, x' are the points that satisfy them, and B is ``|b|``
+        plus a lower bound of the largest ``|a_k x'_k|`` of these points; an x that
+        violates a constraint has an infinite `kkt`.
     nit : (...,) int32 array
         Number of least-squares solutions that were computed: one per passive set.
     status : (...,) int32 array
@@ -81,7 +89,17 @@ class NNLSResult(Generic[ArrayT]):
         dependent columns.
     method : (...,) uint8 array
         The method that found x: 0 for ``"gram"``, 1 for ``"qr"``, and 2 to 10 for the
-        compared methods in the order of `nnls`.
+        compared methods in the order of `nnls`. With linear constraints, the method
+        that found the multipliers.
+    dual_ub, dual_eq : (..., rows) array or None
+        With linear constraints, their multipliers; `dual_ub` is not negative. Up to
+        rounding ``A^T (b - A x) - l1 - l2 x`` is
+        ``dual + A_ub^T dual_ub + A_eq^T dual_eq``, and `dual` is what remains for the
+        bounds. A multiplier is the fall of the objective for each unit by which its
+        element of b_ub or b_eq rises. An infeasible system has Farkas's proof instead:
+        ``dual + A_ub^T dual_ub + A_eq^T dual_eq`` is 0 (with `sum_to`, the same number
+        in all elements), but ``b_ub dual_ub + b_eq dual_eq``, with the bounds times
+        `dual` added, is negative.
     """
 
     x: ArrayT
@@ -94,7 +112,9 @@ class NNLSResult(Generic[ArrayT]):
     n_downdates: ArrayT | Any
     repaired: ArrayT | Any
     method: ArrayT | Any
-    _given: dict[str, Any] = field(repr=False, compare=False)
+    dual_ub: ArrayT | None = None
+    dual_eq: ArrayT | None = None
+    _given: dict[str, Any] = field(repr=False, compare=False, default_factory=dict)
     _labels: Labels | None = field(repr=False, compare=False, default=None)
 
     def __iter__(self) -> Iterator[ArrayT | Any]:
@@ -108,9 +128,10 @@ class NNLSResult(Generic[ArrayT]):
 
     def _asdict(self) -> dict[str, ArrayT | Any]:
         """The arrays by name, as for a named tuple."""
-        return {
+        found = {
             item.name: getattr(self, item.name) for item in fields(self) if item.compare
         }
+        return {name: value for name, value in found.items() if value is not None}
 
     @property
     def residual(self) -> ArrayT:
@@ -121,14 +142,23 @@ class NNLSResult(Generic[ArrayT]):
         """
         x = computed(plain(self.x))
         A, b = self._given["A"], self._given["b"]
-        xp = namespace(x)
         with current_device(x), np.errstate(invalid="ignore"):
-            if A.ndim == 2:
-                found = b - xp.matmul(x, A.T)
-            else:
-                found = b - xp.matmul(A, x[..., None])[..., 0]
+            found = b - product(A, x)
         residual: ArrayT = label(self._labels, found, "residual")
         return residual
+
+    @property
+    def seminorm(self) -> ArrayT | Any:
+        """``|L (x - prior)|`` without `lam`, a (...,) array.
+
+        Each access computes it. ValueError if there was no L.
+        """
+        x = computed(plain(self.x))
+        if self._given["L"] is None:
+            raise ValueError("seminorm needs a result with L, got L=None")
+        with current_device(x):
+            found = unwrapped(seminorm(self._given, x))
+        return label(self._labels, found, "seminorm")
 
     @property
     def method_counts(self) -> dict[str, int]:
@@ -152,7 +182,7 @@ class NNLSResult(Generic[ArrayT]):
 
         Variables at a bound count as constants. For the others, F,
 
-            ``variance (A_F^T W A_F + diag(l2)_F)^-1``,
+            ``variance (A_F^T W A_F + lam L_F^T L_F + diag(l2)_F)^-1``,
 
         and with a fixed sum the same on the plane of this sum. The Gram matrix is
         inverted: the relative error is about eps times the square of the
@@ -164,7 +194,8 @@ class NNLSResult(Generic[ArrayT]):
             The variance of an element of b of weight 1. Default: 1 if there are
             weights, which then are inverse variances, and for `bounded_qp`, where G is
             an inverse covariance; else ``rnorm**2 / (m - p)``. Here p is the number of
-            variables between their bounds, less one for a fixed sum.
+            variables between their bounds, less one for a fixed sum; with L it is the
+            trace of the influence matrix, the derivative of ``A x`` by b.
 
         Returns
         -------
@@ -279,7 +310,7 @@ def computed(x: Array) -> Array:
     """The array. TypeError for a dask array."""
     if is_dask(x):
         raise TypeError(
-            "residual, covariance and vjp need a result of NumPy or CuPy arrays, got "
-            "dask arrays: call dask.compute(result) first"
+            "residual, seminorm, covariance and vjp need a result of NumPy or CuPy "
+            "arrays, got dask arrays: call dask.compute(result) first"
         )
     return x

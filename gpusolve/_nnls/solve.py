@@ -7,14 +7,15 @@ from typing import Any, get_args
 
 from .._device.arrays import Array, as_array, is_cupy, namespace, unwrapped
 from .._device.kernels import Device, current, device_of
-from .._numerics.solution import INFEASIBLE, NOT_FINITE, Solution
-from . import cpu, device
+from .._numerics.solution import INFEASIBLE, NOT_FINITE, AnySolution
+from . import constrained, cpu, device
 from .axes import AXES
 from .inputs import Problem, validate
 from .labels import Labels, label
 from .methods import COMPARED
 from .options import MethodName
 from .result import NNLSResult
+from .tikhonov import solve_stacked
 
 METHODS = get_args(MethodName)
 """The methods for all problems."""
@@ -66,22 +67,28 @@ def solve(
     problem: Problem, target: Device | None, method: str, labels: Labels | None = None
 ) -> NNLSResult[Any]:
     """Solve every system on the current device, or on the CPU if `target` is None."""
-    given = problem
-    # Without variables, `infeasible` alone decides whether the sum is possible.
-    if problem.has_sum and not problem.shape[1]:
-        given = problem._replace(sum_to=None)
-    if problem.sum_to is not None:
-        given = given.drop_common_penalty()
-    if target is None:
-        solution = cpu.nnls(given, method)
-    else:
-        solution = device.nnls(given, target, method)
+    solution = solve_problem(problem.simplified(), target, method)
     solution = replace_infeasible(problem, solution)
     return make_result(solution, problem._asdict(), labels)
 
 
+def solve_problem(problem: Problem, target: Device | None, method: str) -> AnySolution:
+    """The solution of every system that is feasible."""
+
+    def solve_rows(problem: Problem) -> AnySolution:
+        if problem.has_constraints:
+            return constrained.solve(problem, target, method)
+        if target is None:
+            return cpu.nnls(problem, method)
+        return device.nnls(problem, target, method)
+
+    if problem.L is None:
+        return solve_rows(problem)
+    return solve_stacked(problem, solve_rows)
+
+
 def make_result(
-    solution: Solution, given: dict[str, Any], labels: Labels | None
+    solution: AnySolution, given: dict[str, Any], labels: Labels | None
 ) -> NNLSResult[Any]:
     """The result of a solution, with labels on its fields."""
     fields = dict(zip(solution._fields, map(unwrapped, solution), strict=True))
@@ -90,7 +97,7 @@ def make_result(
     return NNLSResult(**fields, _given=given, _labels=labels)
 
 
-def replace_infeasible(problem: Problem, solution: Solution) -> Solution:
+def replace_infeasible(problem: Problem, solution: AnySolution) -> AnySolution:
     """Replace the results of infeasible systems."""
     mask = problem.infeasible
     if mask is None:
@@ -98,8 +105,9 @@ def replace_infeasible(problem: Problem, solution: Solution) -> Solution:
     xp, mask = namespace(problem.A), mask & (solution.status != NOT_FINITE)
     reals = {
         name: xp.where(mask[..., None] if AXES[name] else mask, math.nan, array)
-        for name in ("x", "rnorm", "dual", "kkt")
-        for array in (getattr(solution, name),)
+        for name in ("x", "rnorm", "dual", "kkt", "dual_ub", "dual_eq")
+        for array in (getattr(solution, name, None),)
+        if array is not None
     }
     status = xp.where(mask, xp.int32(INFEASIBLE), solution.status)
     return solution._replace(**reals, status=status)

@@ -20,7 +20,7 @@ from .._device.arrays import Array, floating, is_cupy
 from .._device.kernels import CudaDevice, cuda_devices
 from .._device.launch import ceil_div
 from .._device.threads import part_of_batch
-from .._numerics.solution import Solution
+from .._numerics.solution import AnySolution, solution_of
 from .batch import Batch, Block, blocks
 from .progress import DELAY, progress_bar
 from .solve import least_squares
@@ -41,12 +41,12 @@ LEAST_SYSTEMS = 1024
 NOT_SOLVED = -1
 """The status of systems of blocks that are not finished."""
 
-Solve = Callable[[Block], Solution]
+Solve = Callable[[Block], AnySolution]
 
 
 def solve_blocks(
     method: str, batch: Batch, devices: Any, out: dict[str, Array] | None
-) -> Solution:
+) -> AnySolution:
     """Solve all blocks; the solution, whose fields are `out` where it has them."""
     check_host(batch)
     gpus = cuda_devices(devices)
@@ -59,7 +59,7 @@ def solve_blocks(
     most, lock = block_size(batch, len(solvers)), threading.Lock()
     with progress_bar(math.prod(batch.shape), DELAY) as bar:
 
-        def finish(block: Block, found: Solution) -> None:
+        def finish(block: Block, found: AnySolution) -> None:
             solution.put(block, found)
             with lock:
                 bar.update(math.prod(part.stop - part.start for part in block))
@@ -71,7 +71,7 @@ def solve_blocks(
 def run_blocks(
     solvers: list[Solve],
     todo: Iterator[Block],
-    finish: Callable[[Block, Solution], None],
+    finish: Callable[[Block, AnySolution], None],
 ) -> None:
     """Solve all blocks, each by the next solver that is free; finish each.
 
@@ -103,10 +103,10 @@ class HostSolver:
         self.method = method
         self.batch = batch
 
-    def __call__(self, block: Block) -> Solution:
+    def __call__(self, block: Block) -> AnySolution:
         parts = {name: self.batch.part(name, block) for name in self.batch.arrays}
         with part_of_batch():
-            return solution_of(self.method, {**self.batch.numbers, **parts})
+            return solve_values(self.method, {**self.batch.numbers, **parts})
 
 
 class GpuSolver:
@@ -126,16 +126,16 @@ class GpuSolver:
         with device.current():
             self.stream = cupy.cuda.Stream(non_blocking=True)
 
-    def __call__(self, block: Block) -> Solution:
+    def __call__(self, block: Block) -> AnySolution:
         with self.device.current(), self.stream:
             parts = {name: self.part(name, block) for name in self.batch.arrays}
-            found = solution_of(self.method, {**self.batch.numbers, **parts})
+            found = solve_values(self.method, {**self.batch.numbers, **parts})
             on_host = [
                 self.download(f"result {name}", field)
                 for name, field in found._asdict().items()
             ]
             self.stream.synchronize()
-        return Solution(*on_host)
+        return type(found)(*on_host)
 
     def part(self, name: str, block: Block) -> Array:
         """The values of an argument in a block, on the GPU."""
@@ -171,9 +171,9 @@ class GpuSolver:
         return self.pinned[name][:size].view(dtype).reshape(shape)
 
 
-def solution_of(method: str, values: dict[str, Any]) -> Solution:
+def solve_values(method: str, values: dict[str, Any]) -> AnySolution:
     """The solution of a block, on the device of its arrays."""
-    return Solution(**least_squares(method, values)._asdict())
+    return solution_of(least_squares(method, values)._asdict())
 
 
 def check_host(batch: Batch) -> None:
@@ -186,7 +186,7 @@ def check_host(batch: Batch) -> None:
             )
 
 
-def allocated(batch: Batch, out: dict[str, Array] | None) -> Solution:
+def allocated(batch: Batch, out: dict[str, Array] | None) -> AnySolution:
     """Arrays for the results: from `out`, and new arrays for the other fields."""
     given, fields = dict(out or {}), {}
     for name, blank in batch.blank._asdict().items():
@@ -197,8 +197,9 @@ def allocated(batch: Batch, out: dict[str, Array] | None) -> Solution:
         if fields[name] is None:
             fields[name] = np.empty(shape, blank.dtype)
     if given:
-        raise ValueError(f"out must have keys among {Solution._fields}, got {[*given]}")
-    return Solution(**fields)
+        names = batch.blank._fields
+        raise ValueError(f"out must have keys among {names}, got {[*given]}")
+    return solution_of(fields)
 
 
 def check_field(

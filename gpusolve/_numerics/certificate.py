@@ -83,6 +83,26 @@ class Certificate(NamedTuple):
     angle: Array
 
 
+class Lengths(NamedTuple):
+    """What the certificate needs of a residual and a witness.
+
+    All are without the row of a fixed sum.
+
+    Attributes
+    ----------
+    fit : (...,) array
+        ``|b - A x|``, without the rows of the l2 penalty.
+    witness : (...,) array
+        ``|y|``.
+    apart : (...,) array
+        ``|y - (b - A x)|``.
+    """
+
+    fit: Array
+    witness: Array
+    apart: Array
+
+
 def norm(vectors: Array) -> Array:
     """2-norms over the last axis."""
     return np.asarray(np.sqrt(np.einsum("...i,...i->...", vectors, vectors)))
@@ -156,18 +176,30 @@ def certify(
     r, w : array, optional
         ``residual(system, x)`` and ``gradient(system, witness)``, if already computed.
     """
-    m = system.data_rows
     r = residual(system, x) if r is None else r
     w = gradient(system, witness) if w is None else w
+    lengths = Lengths(
+        fit=norm(r[..., : system.data_rows]),
+        witness=data_norm(system, witness),
+        apart=data_norm(system, r - witness),
+    )
+    return certificate(system, x, w, lengths)
+
+
+@np.errstate(all="ignore")
+def certificate(
+    system: ScaledSystem, x: Array, w: Array, lengths: Lengths
+) -> Certificate:
+    """The certificate of `x` from the gradient of a witness; see `certify`."""
     slope = ratio(violation(system, x, w), system.norm)
-    length, magnitude = data_norm(system, witness), system.magnitude
+    length, magnitude = lengths.witness, system.magnitude
     limit = ratio(np.hypot(length, np.sqrt(2 * room(system, x))), magnitude)
     gap = np.abs(np.sum(bound_distance(system, x) * w, axis=-1))
     gap = ratio(ratio(gap, length), magnitude)
-    by_x = ratio(data_norm(system, r - witness), magnitude) + np.fmin(gap, limit)
+    by_x = ratio(lengths.apart, magnitude) + np.fmin(gap, limit)
     angle = np.minimum(ratio(np.max(slope, axis=-1, initial=0), length), limit)
     return Certificate(
-        rnorm=norm(r[..., :m]) / system.b_scale,
+        rnorm=lengths.fit / system.b_scale,
         dual=system.unscale_dual(w),
         kkt=np.asarray(by_x + angle),
         by_x=np.asarray(by_x),

@@ -25,6 +25,9 @@ def problem(rng: np.random.Generator, kind: str) -> tuple[Any, dict[str, Any]]:
         own = rng.random((SYSTEMS, ROWS, VARIABLES))
         penalties = {"l1": 0.1 * rng.random(VARIABLES), "l2": np.float64(0.3)}
         return gpusolve.nnls, {"A": own, "b": b[0] + 1, "weights": weights, **penalties}
+    if kind == "smooth":
+        penalty = {"L": rng.random((3, VARIABLES)), "lam": rng.random(SYSTEMS)}
+        return gpusolve.nnls, {"A": A, "b": b, "weights": weights, **penalty}
     lower, upper = -0.1 * np.ones(VARIABLES), 0.1 + 0.2 * rng.random((SYSTEMS, 1))
     bounds = {"lower": lower, "upper": upper * np.ones(VARIABLES)}
     if kind == "program":
@@ -38,14 +41,20 @@ def problem(rng: np.random.Generator, kind: str) -> tuple[Any, dict[str, Any]]:
 
         return program, {"G": G, "c": b[:, :VARIABLES], **bounds}
     options = {"weights": weights[0], "sum_to": 0.3 * rng.random(SYSTEMS)}
+    if kind == "prior":
+        own = rng.random((SYSTEMS, 3, VARIABLES))
+        options = {"L": own, "lam": np.float64(0.4), "prior": rng.random(VARIABLES)}
 
     def within(A: Any, b: Any, lower: Any, upper: Any, **options: Any) -> Any:
         return gpusolve.lsq_linear(A, b, (lower, upper), **options)
 
-    return within, {"A": A, "b": b, **bounds, **(options if kind == "sum" else {})}
+    return within, {"A": A, "b": b, **bounds, **(options if kind != "bounds" else {})}
 
 
-@together("kind", ["shared matrix", "penalties", "bounds", "sum", "program"])
+@together(
+    "kind",
+    ["shared matrix", "penalties", "smooth", "prior", "bounds", "sum", "program"],
+)
 def test_gradients_are_differences(
     kind: str, numpy_backend: Any, rng: np.random.Generator
 ) -> None:
@@ -68,10 +77,88 @@ def test_gradients_are_differences(
         assert abs((gradient * change).sum() - expected) <= TOLERANCE * size
 
 
+@together("kind", ["shared matrix", "penalties", "bounds", "sum"])
+def test_gradients_are_those_of_the_optimality_conditions(
+    kind: str, numpy_backend: Any, rng: np.random.Generator
+) -> None:
+    solve, given = problem(rng, kind)
+    result = solve(**given)
+    x_bar = rng.standard_normal(result.x.shape)
+    gradients = result.vjp(x_bar)
+    for name, value in given.items():
+        change = rng.standard_normal(np.shape(value))
+        dx = implicit_change(given, result.x, {name: change})
+        gradient = getattr(gradients, name) * change
+        size = np.abs(gradient).sum()
+        assert abs(gradient.sum() - (x_bar * dx).sum()) <= 1e-11 * size
+
+
+def implicit_change(given: dict[str, Any], x: Any, changes: dict[str, Any]) -> Any:
+    """The change of x with the arguments, by all equations of the optimum at once.
+
+    Unknowns are x, a multiplier for each variable, and the multiplier of the sum.
+    """
+    none = {name: np.zeros(np.shape(value)) for name, value in given.items()}
+    pairs = {name: (given[name], (none | changes)[name]) for name in given}
+    zeros = (0.0, 0.0)
+
+    def both(name: str, *shape: int) -> tuple[Any, Any]:
+        default = (1.0, 0.0) if name == "weights" else zeros
+        value, change = pairs.get(name, default)
+        return np.broadcast_to(value, shape), np.broadcast_to(change, shape)
+
+    (systems, n), m = x.shape, given["A"].shape[-2]
+    A, dA = both("A", systems, m, n)
+    b, db = both("b", systems, m)
+    w, dw = both("weights", systems, m)
+    _, dl1 = both("l1", systems, n)
+    l2, dl2 = both("l2", systems, n)
+    lower, dlower = both("lower", systems, n)
+    upper, dupper = both("upper", systems, n)
+    if "upper" not in given:
+        upper = np.full((systems, n), np.inf)
+    _, dsum = both("sum_to", systems)
+    found = np.empty_like(x)
+    for k in range(systems):
+        r, dr = b[k] - A[k] @ x[k], db[k] - dA[k] @ x[k]
+        slope = dA[k].T @ (w[k] * r) + A[k].T @ (dw[k] * r + w[k] * dr)
+        at_lower, at_upper = x[k] <= lower[k], x[k] >= upper[k]
+        rests, eye = at_lower | at_upper, np.eye(n)
+        fixed = np.where(at_lower, dlower[k], dupper[k])
+        gram = A[k].T @ (w[k][:, None] * A[k]) + np.diag(l2[k])
+        has_sum = float("sum_to" in given)
+        ones = has_sum * np.ones((n, 1))
+        equations = np.block(
+            [
+                [gram, eye, ones],
+                [np.diag(rests * 1.0), np.diag(~rests * 1.0), np.zeros((n, 1))],
+                [ones.T, np.zeros((1, n)), np.full((1, 1), 1 - has_sum)],
+            ]
+        )
+        right = np.concatenate(
+            [slope - dl1[k] - dl2[k] * x[k], rests * fixed, [has_sum * dsum[k]]]
+        )
+        found[k] = np.linalg.solve(equations, right)[:n]
+    return found
+
+
+def test_axes_of_length_one_are_those_of_a_shared_matrix(
+    rng: np.random.Generator,
+) -> None:
+    A, b = rng.random((ROWS, VARIABLES)), rng.standard_normal((SYSTEMS, ROWS))
+    x_bar = rng.standard_normal((SYSTEMS, VARIABLES))
+    shared = gpusolve.nnls(A, b).vjp(x_bar)
+    with_axes = gpusolve.nnls(A[None, None], b, devices="cpu").vjp(x_bar)
+    assert with_axes.A.shape == (1, 1, ROWS, VARIABLES)
+    np.testing.assert_array_equal(with_axes.A[0, 0], shared.A)
+    np.testing.assert_array_equal(with_axes.b, shared.b)
+
+
 def test_arguments_that_are_not_given_have_no_gradient() -> None:
     gradients = gpusolve.nnls([[2.0]], [3.0]).vjp([1.0])
     assert gradients.weights is None
     assert gradients.sum_to is None
+    assert gradients.L is gradients.lam is gradients.prior is None
     assert gradients.lower == gradients.upper == 0
 
 
@@ -105,6 +192,23 @@ def test_a_system_without_a_solution_does_not_affect_others(
     gradients = gpusolve.lsq_linear(own, b[0], (0, upper)).vjp(1.0)
     np.testing.assert_allclose(gradients.upper, alone.upper, rtol=1e-12)
     np.testing.assert_array_equal(gradients.A[1], 0)
+
+
+def test_a_penalty_that_is_not_finite_does_not_affect_others(
+    rng: np.random.Generator,
+) -> None:
+    A, b = rng.random((ROWS, VARIABLES)), rng.random((3, ROWS))
+    L, lam = rng.random((3, 2, VARIABLES)), np.array([1.0, 1.0, np.nan])
+    L[1] = np.nan
+    alone = gpusolve.nnls(A, b[0], L=L[0], prior=0.3 * np.ones(VARIABLES)).vjp(1.0)
+    result = gpusolve.nnls(A, b, L=L, lam=lam, prior=0.3 * np.ones(VARIABLES))
+    gradients = result.vjp(1.0)
+    for name in ("A", "prior"):
+        found, expected = getattr(gradients, name), getattr(alone, name)
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(gradients.L[0], alone.L, rtol=1e-10, atol=1e-13)
+    np.testing.assert_array_equal(gradients.L[1:], 0)
+    np.testing.assert_array_equal(gradients.lam[1:], 0)
 
 
 def test_a_row_of_weight_zero_may_be_missing(rng: np.random.Generator) -> None:

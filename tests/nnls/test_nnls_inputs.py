@@ -15,8 +15,8 @@ import gpusolve
 from gpusolve._nnls.axes import AXES, batch_axes
 from gpusolve._nnls.inputs import Problem, validate
 
-M, N = 4, 3
-LENGTHS = {"row": M, "variable": N}
+M, N, P = 4, 3, 2
+LENGTHS = {"row": M, "variable": N, "penalty": P}
 
 rng = np.random.default_rng(0)
 A, b = rng.random((M, N)), rng.random(M)
@@ -28,19 +28,21 @@ def shape_of(name: str) -> tuple[int, ...]:
 
 
 ARGUMENTS = ["A", "b", "weights", "sum_to", "lower", "upper", "l1", "l2", "warm_start"]
+PENALTY = ["L", "lam", "prior"]
 
 
-@together("name", ARGUMENTS)
+@together("name", ARGUMENTS + PENALTY)
 def test_an_argument_may_have_batch_axes_of_its_own(name: str) -> None:
-    given = {"A": A, "b": b, name: np.ones((2, 1, *shape_of(name)))}
+    needed = {"L": "first"} if name in PENALTY else {}
+    given = {"A": A, "b": b, **needed, name: np.ones((2, 1, *shape_of(name)))}
     assert validate(**given).batch == (2, 1)
 
 
 def test_results_have_the_batch_axes_before_their_own() -> None:
-    result = gpusolve.nnls(A, rng.random((2, 1, M)))
+    result = gpusolve.nnls(A, rng.random((2, 1, M)), L=np.eye(P, N))
     found = {**result._asdict(), "residual": result.residual}
-    found["covariance"] = result.covariance()
-    assert {*found, *ARGUMENTS} == {*AXES}
+    found |= {"seminorm": result.seminorm, "covariance": result.covariance()}
+    assert {*found, *ARGUMENTS, *PENALTY} == {*AXES}
     for name, array in found.items():
         assert array.shape == (2, 1, *shape_of(name))
         assert batch_axes(name, array.shape) == (2, 1)

@@ -1,0 +1,172 @@
+"""The certificate of a point within linear constraints.
+
+With the residual ``r = b - A x``, multipliers of the constraints ``C x >= d``, which
+are not negative for inequalities, and the negative gradient
+``w = A^T r - l1 - l2 x + C^T multipliers``, every feasible x' without penalties has
+
+    ``|r| |b - A x'| >= |r|^2 - multipliers (C x - d) - w (x' - x)``.
+
+If w points out of the interval at each bound p_k next to x_k, the last term is at least
+``-w (p - x)``. What violates this is bounded by the largest cosine of the angle between
+r and a column. `kkt` is the sum of the three parts, relative to ``|b| + reach``: every
+feasible x' has a variable with ``|a_k x'_k|`` of at least `reach`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._device.arrays import Array, namespace
+from .._device.products import product
+from .._numerics.certificate import CERTIFIED, HIDDEN, ROUNDED
+from .accurate_products import transposed_product
+from .constrained_system import ConstrainedSystem, size_of
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+class ConstrainedCertificate(NamedTuple):
+    """How far a point is from the optimum.
+
+    Attributes
+    ----------
+    r : (systems, m) array
+        The residual.
+    w : (systems, n) array
+        The negative gradient of the Lagrangian.
+    by_x : (systems,) array
+        The gap of the multipliers and of the bounds, relative.
+    angle : (systems,) array
+        The violation of the optimality conditions by w.
+    lack : (systems,) array
+        The largest violation of a constraint, relative to the size of its terms.
+    size : (systems,) array
+        ``sum_k |a_k x_k|``, relative.
+    """
+
+    r: Array
+    w: Array
+    by_x: Array
+    angle: Array
+    lack: Array
+    size: Array
+
+    @property
+    def kkt(self) -> Array:
+        """The certificate; infinite for a point that is not feasible."""
+        xp = namespace(self.by_x)
+        most = CERTIFIED[np.dtype(np.float64)]
+        return xp.where(self.lack <= most, self.by_x + self.angle, np.inf)
+
+    def accepts(self, tol: float, dtype: np.dtype[Any]) -> Array:
+        """Whether the points are certified, when they are rounded to `dtype`."""
+        xp, most, eps = namespace(self.by_x), CERTIFIED[dtype], np.finfo(dtype).eps
+        by_x = xp.maximum(tol, most + ROUNDED * eps * self.size)
+        good = (self.by_x <= by_x) & (self.angle <= max(tol, most))
+        return good & (self.lack <= most) & (eps * self.size <= HIDDEN[dtype])
+
+
+def certify(
+    system: ConstrainedSystem, x: Array, multipliers: Array
+) -> ConstrainedCertificate:
+    """Certify points in scaled variables.
+
+    Parameters
+    ----------
+    system : ConstrainedSystem
+    x : (systems, n) array
+        Points within the bounds.
+    multipliers : (systems, rows) array
+        Multipliers of bounds are not used: w has them.
+    """
+    xp = namespace(x)
+    multipliers = multipliers * system.general
+    r = system.residual(x)
+    w = system.slope(x, r) + transposed_product(system.C, multipliers)
+    norm = system.norm
+    length = xp.sqrt((r * r).sum(axis=-1) + (system.l2 * x * x).sum(axis=-1))
+    magnitude = size_of(system.b) + reach(system)
+    limit = xp.where(could_fall(system, x), np.inf, ratio(length, magnitude))
+    gap = xp.abs(multipliers * finite(system.lack(x))).sum(axis=-1)
+    gap = gap + xp.abs(bound_distance(system, x) * w).sum(axis=-1)
+    slope = ratio(violation(system, x, w, multipliers, length), norm).max(
+        axis=-1, initial=0.0
+    )
+    return ConstrainedCertificate(
+        r=r,
+        w=w,
+        by_x=xp.fmin(ratio(ratio(gap, length), magnitude), limit),
+        angle=xp.fmin(ratio(slope, length), limit),
+        lack=relative_lack(system, x, magnitude),
+        size=ratio((norm * xp.abs(x)).sum(axis=-1), magnitude),
+    )
+
+
+def violation(
+    system: ConstrainedSystem, x: Array, w: Array, multipliers: Array, length: Array
+) -> Array:
+    """How far w is from optimal, for each variable.
+
+    Columns of zeros have no cosine: there, rounding errors count as 0.
+    """
+    xp = namespace(x)
+    up = xp.where(x < system.upper, w, 0)
+    down = xp.where(x > system.lower, -w, 0)
+    found = xp.maximum(xp.maximum(up, down), 0)
+    terms = transposed_product(xp.abs(system.C), xp.abs(multipliers))
+    terms = ROUNDED * EPS * (terms + xp.abs(system.l1) + length[:, None])
+    return xp.where((system.norm > 0) | (found > terms), found, 0)
+
+
+def could_fall(system: ConstrainedSystem, x: Array) -> Array:
+    """Whether the l1 penalty could be smaller within the bounds."""
+    xp, l1 = namespace(x), system.l1
+    least = xp.where(l1 > 0, system.lower, system.upper)
+    return ((l1 != 0) & (x != least)).any(axis=-1)
+
+
+def bound_distance(system: ConstrainedSystem, x: Array) -> Array:
+    """``x - p`` for the nearest bound p; 0 unless a bound is finite."""
+    xp = namespace(x)
+    above, below = x - system.lower, x - system.upper
+    return finite(xp.where(above <= -below, above, below))
+
+
+def reach(system: ConstrainedSystem) -> Array:
+    """A bound from below of the largest ``|a_k x_k|`` of all feasible x."""
+    xp, d = namespace(system.C), finite(system.d)
+    first = d.shape[-1] - system.equalities
+    size = xp.where(xp.arange(d.shape[-1]) < first, xp.maximum(d, 0), xp.abs(d))
+    per_unit = ratio(xp.abs(system.C), system.norm[..., None, :]).sum(axis=-1)
+    return ratio(size, per_unit).max(axis=-1, initial=0.0)
+
+
+def relative_lack(system: ConstrainedSystem, x: Array, magnitude: Array) -> Array:
+    """The largest violation of a constraint by x, relative to the size of its terms.
+
+    Rounding counts as 0. It is relative to this size, and to the terms of an x with
+    ``|a_k x_k|`` of `magnitude`.
+    """
+    xp, lack = namespace(x), finite(system.lack(x))
+    first = lack.shape[-1] - system.equalities
+    equal = xp.arange(lack.shape[-1]) >= first
+    lack = xp.where(equal, xp.abs(lack), xp.maximum(lack, 0))
+    size = product(xp.abs(system.C), xp.abs(x)) + xp.abs(finite(system.d))
+    unit = magnitude[..., None] * ratio(xp.ones(x.shape[-1:]), system.norm)
+    unit = xp.where(system.norm > 0, unit, 0)
+    rounding = ROUNDED * EPS * (size + product(xp.abs(system.C), unit))
+    lack = xp.where(lack <= rounding, 0, lack / size)
+    return lack.max(axis=-1, initial=0.0) + 0 * x.sum(axis=-1)
+
+
+def finite(values: Array) -> Array:
+    """The values, with 0 in place of infinities."""
+    xp = namespace(values)
+    return xp.where(xp.isinf(values), 0, values)
+
+
+def ratio(part: Array, whole: Array) -> Array:
+    """``part / whole``, with ``0 / 0 = 0``."""
+    return namespace(part).where(part == 0, 0, part / whole)

@@ -1,0 +1,252 @@
+"""Least squares with linear constraints, in scaled variables and rows."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._device.arrays import Array, namespace
+from .._device.products import product
+from .._numerics.certificate import ACCURATE
+from .accurate_products import SplitMatrix, transposed_product
+from .constraint_rows import Rows
+from .inputs import Option, Problem
+from .part import gather
+
+LEAST = 2.0**-20
+"""A matrix with columns of unit norm gets a proximal term if its inverse is larger than
+the inverse of this number. The root of the term's weight is the same number."""
+
+
+class ConstrainedSystem(NamedTuple):
+    """``min |A x - b|^2 / 2 + l1 x + l2 x^2 / 2`` subject to ``C x >= d``.
+
+    All entries are finite, but for elements of d at minus infinity. Arrays that all
+    systems share lack the first axis. The rows of equalities are the last.
+
+    Attributes
+    ----------
+    A : (..., m, n) array
+        With rows multiplied by the roots of the weights. Columns have norms in [1, 2),
+        together with their l2; columns of zeros have no scale.
+    b : (systems, m) array
+        The largest magnitude is in [0.5, 1).
+    l1, l2, lower, upper : (..., n) array
+    C : (..., rows, n) array
+    d : (..., rows) array
+    counts : tuple of int
+        The rows of each kind; see `Rows`.
+    scale : (..., n) array
+        The given variables are ``scale x / b_scale``. All scales are powers of two.
+    row_scale : (..., rows) array
+        By which the rows of C were multiplied.
+    b_scale : (systems,) array
+    finite : (systems,) array
+        Mask of the systems whose arguments were finite; all others are replaced by
+        zeros.
+    """
+
+    A: Array
+    b: Array
+    l1: Array
+    l2: Array
+    lower: Array
+    upper: Array
+    C: Array
+    d: Array
+    counts: tuple[int, int, int, int, int]
+    scale: Array
+    row_scale: Array
+    b_scale: Array
+    finite: Array
+
+    @classmethod
+    def of(cls, problem: Problem, rows: Rows, chunk: slice) -> ConstrainedSystem:
+        """The systems of a chunk of the flattened batch."""
+        xp, batch = namespace(problem.A), problem.batch
+        count, (m, _) = chunk.stop - chunk.start, problem.shape
+
+        def part(value: Option, core: int) -> Array:
+            array = xp.asarray(value, np.float64)
+            array = array if array.ndim >= core else array[None]
+            return gather(array, core, batch, chunk)
+
+        A, b = part(problem.A, 2), part(problem.b, 1)
+        if problem.weights is not None:
+            A, b = weighted(A, b, part(problem.weights, 1))
+        C, d = part(rows.C, 2), part(rows.d, 1)
+        given = A, b, part(problem.l1, 1), part(problem.l2, 1), C
+        finite = xp.ones(count, bool)
+        for array, core in zip(given, (2, 1, 1, 1, 2), strict=True):
+            finite = finite & xp.isfinite(array).all(axis=tuple(range(-core, 0)))
+        last = d[..., d.shape[-1] - rows.equalities :]
+        finite = finite & ~xp.isnan(d).any(axis=-1) & xp.isfinite(last).all(axis=-1)
+        finite = finite & ~xp.isposinf(d[..., : rows.counts[0]]).any(axis=-1)
+        A, b, l1, l2, C = (xp.where(xp.isfinite(array), array, 0) for array in given)
+        d = xp.where(xp.isnan(d), 0, d)
+        system = cls(
+            A=A,
+            b=xp.broadcast_to(b, (count, m)),
+            l1=l1,
+            l2=l2,
+            lower=part(problem.lower, 1),
+            upper=part(problem.upper, 1),
+            C=C,
+            d=d,
+            counts=rows.counts,
+            scale=xp.ones(0),
+            row_scale=xp.ones(0),
+            b_scale=xp.ones(0),
+            finite=finite,
+        )
+        return system.scaled()
+
+    def scaled(self) -> ConstrainedSystem:
+        """Scale variables, right-hand sides and rows by powers of two."""
+        xp = namespace(self.A)
+        size = xp.sqrt((self.A**2).sum(axis=-2) + self.l2)
+        of_rows = xp.abs(self.C).max(axis=-2, initial=0.0)
+        scale = power_of_two(xp.where(size > 0, size, of_rows))
+        C = self.C * scale[..., None, :]
+        row_scale = power_of_two(xp.abs(C).max(axis=-1, initial=0.0))
+        b_scale = power_of_two(xp.abs(self.b).max(axis=-1, initial=0.0))
+        by_b = b_scale[..., None]
+        return self._replace(
+            A=self.A * scale[..., None, :],
+            b=self.b * by_b,
+            l1=self.l1 * scale * by_b,
+            l2=self.l2 * scale**2,
+            lower=self.lower * by_b / scale,
+            upper=self.upper * by_b / scale,
+            C=C * row_scale[..., None],
+            d=self.d * row_scale * by_b,
+            scale=scale,
+            row_scale=row_scale,
+            b_scale=b_scale,
+        )
+
+    def take(self, systems: Array) -> ConstrainedSystem:
+        """Select systems by indices; what all systems share stays shared."""
+        fields: dict[str, Any] = {
+            name: getattr(self, name)[systems]
+            for name, axes in CORE_AXES.items()
+            if getattr(self, name).ndim > axes
+        }
+        return self._replace(**fields)
+
+    @property
+    def equalities(self) -> int:
+        """The number of rows that hold with equality."""
+        return sum(self.counts[3:])
+
+    @property
+    def general(self) -> Array:
+        """1 for the rows of general constraints, 0 for bounds; (rows,)."""
+        kinds = np.repeat([1.0, 0.0, 0.0, 1.0, 1.0], self.counts)
+        return namespace(self.A).asarray(kinds)
+
+    def parts(self, values: Array) -> list[Array]:
+        """Values of all rows, (..., rows), split by the kind of row."""
+        ends = list(itertools.accumulate(self.counts[:-1]))
+        return list(namespace(values).split(values, ends, axis=-1))
+
+    @property
+    def norm(self) -> Array:
+        """The norms of the columns, with their l2."""
+        return namespace(self.A).sqrt((self.A**2).sum(axis=-2) + self.l2)
+
+    def residual(self, x: Array) -> Array:
+        """``b - A x``; where terms cancel, in more than the working precision."""
+        xp, r = namespace(x), self.b - product(self.A, x)
+        terms = size_of(self.b) + (self.norm * xp.abs(x)).sum(axis=-1)
+        at = xp.flatnonzero(ACCURATE * size_of(r) < terms)
+        if len(at):
+            some = self.A if self.A.ndim == 2 else self.A[at]
+            r[at] = SplitMatrix.of(some).minus_product(self.b[at], x[at])
+        return r
+
+    def slope(self, x: Array, r: Array) -> Array:
+        """The negative gradient; r is the residual of x."""
+        return transposed_product(self.A, r) - self.l1 - self.l2 * x
+
+    def lack(self, x: Array) -> Array:
+        """``d - C x``."""
+        return self.d - product(self.C, x)
+
+    def within_bounds(self, x: Array) -> Array:
+        """The nearest points within the bounds."""
+        xp = namespace(x)
+        return xp.minimum(xp.maximum(x, self.lower), self.upper)
+
+
+CORE_AXES = {
+    "A": 2,
+    "b": 1,
+    "l1": 1,
+    "l2": 1,
+    "lower": 1,
+    "upper": 1,
+    "C": 2,
+    "d": 1,
+    "scale": 1,
+    "row_scale": 1,
+    "b_scale": 0,
+    "finite": 0,
+}
+"""The number of axes of an array that belong to one system."""
+
+
+def size_of(vectors: Array) -> Array:
+    """2-norms over the last axis."""
+    return namespace(vectors).sqrt((vectors * vectors).sum(axis=-1))
+
+
+def weighted(A: Array, b: Array, weights: Array) -> tuple[Array, Array]:
+    """A and b with rows multiplied by the roots of the weights; 0 for weight 0."""
+    xp, root = namespace(A), namespace(A).sqrt(weights)
+    used = root != 0
+    return (
+        xp.where(used[..., None], A * root[..., None], 0),
+        xp.where(used, b * root, 0),
+    )
+
+
+def power_of_two(magnitude: Array) -> Array:
+    """Powers of two that scale a magnitude into [0.5, 1); 1 for zero."""
+    xp = namespace(magnitude)
+    exponent = xp.frexp(magnitude)[1]
+    return xp.ldexp(xp.ones(magnitude.shape), -exponent)
+
+
+def inverse_factor(system: ConstrainedSystem) -> Array:
+    """Z with ``Z Z^T = (A^T A + diag(l2) + proximal term)^-1``, (..., n, n).
+
+    Matrices whose columns are almost dependent have a proximal term.
+    """
+    xp, (m, n) = namespace(system.A), system.A.shape[-2:]
+    root = xp.sqrt(system.l2)
+    rows = [system.A]
+    if m < n or bool((root > 0).any()):
+        leading = np.broadcast_shapes(system.A.shape[:-2], root.shape[:-1])
+        rows = [
+            xp.broadcast_to(system.A, (*leading, m, n)),
+            xp.broadcast_to(root[..., None, :] * xp.eye(n), (*leading, n, n)),
+        ]
+    R = xp.linalg.qr(xp.concatenate(rows, axis=-2), mode="r")
+    diagonal = xp.abs(xp.diagonal(R, axis1=-2, axis2=-1))
+    singular = (diagonal < LEAST).any(axis=-1)
+    R = with_proximal_term(R, singular)
+    Z = xp.linalg.inv(R)
+    weak = ~singular & ((Z**2).sum(axis=(-2, -1)) > n / LEAST**2)
+    return xp.linalg.inv(with_proximal_term(R, weak)) if bool(weak.any()) else Z
+
+
+def with_proximal_term(R: Array, weak: Array) -> Array:
+    """R of the matrices with the proximal term, where they are weak."""
+    xp, n = namespace(R), R.shape[-1]
+    if not bool(weak.any()):
+        return R
+    term = xp.where(weak, LEAST, 0)[..., None, None] * xp.eye(n)
+    return xp.linalg.qr(xp.concatenate([R, term], axis=-2), mode="r")

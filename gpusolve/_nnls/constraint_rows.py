@@ -1,0 +1,87 @@
+"""All constraints of a batch as rows of one matrix."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from .._device.arrays import Array, broadcast_shapes, namespace
+from .inputs import Option, Problem
+
+
+class Rows(NamedTuple):
+    """The constraints of a batch: ``C x >= d``, and equality in the last rows.
+
+    The rows are those of ``-A_ub``, the lower and the upper bounds if any is finite,
+    ``A_eq``, and the fixed sum. A row whose element of d is minus infinity holds for
+    every x.
+
+    Attributes
+    ----------
+    C : (..., rows, n) array
+    d : (..., rows) array
+    counts : tuple of int
+        The rows of each kind, in this order.
+    """
+
+    C: Array
+    d: Array
+    counts: tuple[int, int, int, int, int]
+
+    @classmethod
+    def of(cls, problem: Problem) -> Rows:
+        """All constraints of a problem."""
+        xp, n = namespace(problem.A), problem.shape[1]
+        kinds: list[tuple[Array, Array]] = []
+        kinds.append(pair_or_none(xp, problem.A_ub, problem.b_ub, n, -1.0))
+        for bound, sign in ((problem.lower, 1.0), (problem.upper, -1.0)):
+            rows = n if may_be_finite(bound) else 0
+            side = xp.broadcast_to(xp.asarray(sign * bound), (*shape_of(bound), n))
+            kinds.append((sign * xp.eye(rows, n), side[..., :rows]))
+        kinds.append(pair_or_none(xp, problem.A_eq, problem.b_eq, n, 1.0))
+        of_sum = xp.ones((int(problem.has_sum), n))
+        total = xp.asarray(0.0 if problem.sum_to is None else problem.sum_to)
+        kinds.append((of_sum, total[..., None][..., : len(of_sum)]))
+        counts = tuple(C.shape[-2] for C, _ in kinds)
+        return cls(
+            joined([C for C, _ in kinds], 2),
+            joined([d for _, d in kinds], 1),
+            counts,
+        )
+
+    @property
+    def equalities(self) -> int:
+        """The number of rows that hold with equality: the last rows."""
+        return sum(self.counts[3:])
+
+
+def pair_or_none(
+    xp: Any, C: Array | None, d: Array | None, n: int, sign: float
+) -> tuple[Array, Array]:
+    """The rows of a pair times `sign`; no rows if it was not given."""
+    if C is None or d is None:
+        return xp.zeros((0, n)), xp.zeros(0)
+    return sign * C, sign * d
+
+
+def may_be_finite(bound: Option) -> bool:
+    """Whether a bound of any system may be finite; reads an array on a device."""
+    if isinstance(bound, float):
+        return math.isfinite(bound)
+    return bool(namespace(bound).isfinite(bound).any())
+
+
+def shape_of(bound: Option) -> tuple[int, ...]:
+    """The batch axes of a bound."""
+    return () if isinstance(bound, float) else bound.shape[:-1]
+
+
+def joined(parts: list[Array], core: int) -> Array:
+    """Arrays of rows, joined along the axis of the rows; batch axes broadcast."""
+    xp = namespace(parts[0])
+    batch = broadcast_shapes(*[part.shape[: part.ndim - core] for part in parts])
+    same = [
+        xp.broadcast_to(part, (*batch, *part.shape[part.ndim - core :]))
+        for part in parts
+    ]
+    return xp.concatenate(same, axis=-core)

@@ -1,0 +1,54 @@
+"""Proofs that a system of linear constraints has no solution.
+
+By Farkas's lemma, no x has ``C x >= d`` if and only if there are multipliers y, not
+negative for inequalities, with ``C^T y = 0`` and ``d y > 0``. They are the solution of
+least squares within bounds: ``C^T y = 0`` and ``d y = 1`` in the least-squares sense
+(C. L. Lawson and R. J. Hanson, *Solving Least Squares Problems*, chapter 23).
+"""
+
+from __future__ import annotations
+
+import math
+
+from .._device.arrays import Array, namespace
+from .._device.kernels import Device
+from . import cpu, device
+from .accurate_products import transposed_product
+from .constrained_certificate import finite
+from .constrained_system import ConstrainedSystem
+from .inputs import Problem
+
+PROVEN = 1e-9
+"""A proof shows that each x with elements up to the inverse of this number, in units of
+the largest element of d, violates a constraint."""
+
+
+def farkas_vectors(
+    system: ConstrainedSystem, target: Device | None
+) -> tuple[Array, Array]:
+    """Multipliers y of each system, and a mask of the systems that y proves infeasible.
+
+    A proof counts only if rounding errors of its terms cannot explain it.
+    """
+    xp, systems = namespace(system.b), len(system.b)
+    d = xp.broadcast_to(finite(system.d), (systems, system.d.shape[-1]))
+    absent = xp.isneginf(system.d)
+    largest = xp.abs(d).max(axis=-1, initial=0.0)[:, None]
+    d = d / xp.where(largest > 0, largest, 1)
+    rows, n = system.C.shape[-2:]
+    equal = xp.arange(rows) >= rows - system.equalities
+    C = xp.broadcast_to(xp.swapaxes(system.C, -1, -2), (systems, n, rows))
+    given = Problem(
+        A=xp.concatenate([C, d[:, None, :]], axis=-2),
+        b=xp.where(xp.arange(n + 1) == n, 1.0, 0.0),
+        batch=(systems,),
+        bounds=(xp.where(equal, -math.inf, 0.0), xp.where(absent, 0.0, math.inf)),
+    )
+    if target is None:
+        y = cpu.nnls(given, "qr").x
+    else:
+        y = device.nnls(given, target, "qr").x
+    gain, terms = (d * y).sum(axis=-1), xp.abs(d * y).sum(axis=-1)
+    rest = xp.abs(transposed_product(system.C, y)).max(axis=-1, initial=0.0)
+    proven = (rest <= PROVEN * gain) & (gain > PROVEN * terms) & xp.isfinite(rest)
+    return y, proven

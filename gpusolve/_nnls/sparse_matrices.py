@@ -1,0 +1,125 @@
+"""Sparse matrices of SciPy and CuPy as the A of least-squares systems."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._device.arrays import Array, is_cupy, namespace, sparse_library
+
+Container = Any
+"""A sparse matrix or array of SciPy or CuPy."""
+
+
+def is_sparse(A: object) -> bool:
+    """Whether A is a sparse matrix, or a list or tuple that contains one."""
+    if isinstance(A, list | tuple):
+        return any(sparse_library(matrix) is not None for matrix in A)
+    return sparse_library(A) is not None
+
+
+class SparseMatrices(NamedTuple):
+    """A sparse matrix for all systems, or a list of matrices for the last batch axis.
+
+    Attributes
+    ----------
+    rows : tuple of container
+        The matrices in compressed sparse rows, without duplicates.
+    shape : tuple of int
+        (m, n), or (matrices, m, n) for a list.
+    """
+
+    rows: tuple[Container, ...]
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, A: Any) -> SparseMatrices:
+        """Convert to compressed sparse rows; A itself never changes.
+
+        Raises
+        ------
+        TypeError
+            If a matrix of the list is dense, or of another library.
+        ValueError
+            If a matrix does not have two axes, or shapes differ.
+        """
+        several = isinstance(A, list | tuple)
+        given = A if several else [A]
+        libraries = {sparse_library(matrix) for matrix in given}
+        if len(libraries) > 1:
+            names = [type(matrix).__name__ for matrix in given]
+            raise TypeError(
+                f"A must have sparse matrices of one library only, got {names}"
+            )
+        shapes = {tuple(map(int, matrix.shape)) for matrix in given}
+        if len(shapes) > 1 or any(len(shape) != 2 for shape in shapes):
+            raise ValueError(
+                "A must be a sparse matrix with two axes, or a list of sparse matrices "
+                f"of the same shape, got shapes {sorted(shapes)}"
+            )
+        (shape,) = shapes
+        rows = tuple([compressed_rows(matrix) for matrix in given])
+        return cls(rows, (len(rows), *shape) if several else shape)
+
+    @property
+    def ndim(self) -> int:
+        """2, or 3 for a list."""
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype of the first matrix; all have the same once they are validated."""
+        dtype: np.dtype[Any] = self.rows[0].dtype
+        return dtype
+
+    def astype(self, dtype: np.dtype[Any], copy: bool = False) -> SparseMatrices:
+        """The matrices with entries of another dtype."""
+        return self._replace(
+            rows=tuple([matrix.astype(dtype, copy=copy) for matrix in self.rows])
+        )
+
+    def blank(self, dtype: np.dtype[Any]) -> Array:
+        """An array of the same shape that takes no memory, to be validated."""
+        xp = namespace(self.rows[0].data)
+        return xp.broadcast_to(xp.zeros((), dtype), self.shape)
+
+    def times(self, x: Array) -> Array:
+        """``A x`` for each system, (..., n) to (..., m)."""
+        if self.ndim == 2:
+            return multiply(self.rows[0], x)
+        xp = namespace(x)
+        each = enumerate(self.rows)
+        return xp.stack([multiply(A, x[..., k, :]) for k, A in each], axis=-2)
+
+    def times_transposed(self, r: Array) -> Array:
+        """``A^T r`` for each system, (..., m) to (..., n)."""
+        transposed = [matrix.T for matrix in self.rows]
+        return SparseMatrices(tuple(transposed), self.shape).times(r)
+
+
+def multiply(matrix: Container, vectors: Array) -> Array:
+    """The product of a matrix with each vector of the last axis."""
+    columns = vectors.reshape(-1, vectors.shape[-1]).T
+    found = (matrix @ columns).T
+    return found.reshape(*vectors.shape[:-1], matrix.shape[0])
+
+
+def compressed_rows(matrix: Container) -> Container:
+    """The matrix in compressed sparse rows, without duplicates; a copy if it changes.
+
+    CuPy's matrices say whether they have duplicates after they were searched for them.
+    """
+    found = matrix.tocsr()
+    if not found.has_canonical_format:
+        found = found.copy() if found is matrix else found
+        found.sum_duplicates()
+    return found
+
+
+def columns_of(matrix: Container, chosen: Array) -> Container:
+    """Some columns of a matrix in compressed sparse columns."""
+    if is_cupy(matrix.data):
+        chosen = sys.modules["cupy"].asarray(chosen)
+    return matrix[:, chosen]

@@ -1,0 +1,155 @@
+"""Least squares with sparse matrices: from the arguments to a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._device.arrays import Array, floating, is_dask, namespace, on_host
+from .._device.kernels import Device, current, device_of
+from .._device.launch import pieces
+from .._numerics.solution import BY_GRAM, AnySolution, Solution
+from .batch import Batch
+from .chunks import starting_points
+from .constraints import PAIRS
+from .inputs import Problem, validate
+from .labels import Labels
+from .result import NNLSResult
+from .solve import make_result, replace_infeasible
+from .sparse_matrices import SparseMatrices
+from .sparse_steps import WHOLE, SparseSteps
+from .sparse_systems import SparseSystems, host_rows
+from .stream import allocated, check_host
+
+METHODS = "auto", "gram"
+"""The methods for sparse matrices, which are the same."""
+
+AT_ONCE = 16
+"""The most systems that share columns C of a matrix with more than `WHOLE` columns."""
+
+
+def solve_sparse(
+    method: str,
+    given: dict[str, Any],
+    devices: Any,
+    out: Any,
+    labels: Labels | None,
+) -> NNLSResult[Any]:
+    """Validate the arguments of ``lsq_linear`` for a sparse A, and solve."""
+    check_options(method, given, devices)
+    A = SparseMatrices.of(given["A"])
+    target = device_of(A.rows[0].data)
+    with current(target):
+        A, problem = validated(A, given)
+        fields = None if out is None else fields_for(problem, out)
+        found = replace_infeasible(problem, solve(A, problem, target))
+    if fields is not None:
+        fields.put(..., found)
+        found = fields
+    return make_result(found, {**problem._asdict(), "A": A}, labels)
+
+
+def check_options(method: str, given: dict[str, Any], devices: Any) -> None:
+    """Raise ValueError for what sparse matrices do not support."""
+    if method not in METHODS:
+        raise ValueError(
+            f"method must be one of {METHODS} for a sparse A, got {method!r}"
+        )
+    if devices is not None:
+        raise ValueError(
+            "devices must be None for a sparse A, whose systems are solved where it "
+            f"is, got {devices!r}"
+        )
+    dense = [name for name in ("L", *sum(PAIRS, ())) if given.get(name) is not None]
+    if dense:
+        raise ValueError(f"{dense[0]} must be None for a sparse A")
+    lazy = [name for name, value in given.items() if is_dask(value)]
+    if lazy:
+        raise TypeError(
+            f"{lazy[0]} must be an array in memory for a sparse A, got a dask array: "
+            f"call {lazy[0]}.compute() first"
+        )
+
+
+def validated(
+    A: SparseMatrices, given: dict[str, Any]
+) -> tuple[SparseMatrices, Problem]:
+    """The problem, with an array that takes no memory in place of A, and A itself."""
+    names = ("b", "warm_start")
+    arrays = {name: given[name] for name in names if given[name] is not None}
+    entries = {f"A[{k}]": matrix.data for k, matrix in enumerate(A.rows)}
+    arrays = floating({**arrays, **entries})
+    dtype = arrays["b"].dtype
+    dense = {name: arrays[name] for name in names if name in arrays}
+    return A.astype(dtype), validate(**{**given, **dense, "A": A.blank(dtype)})
+
+
+def solve(A: SparseMatrices, problem: Problem, target: Device | None) -> Solution:
+    """Solve the systems of each matrix, in the dtype of the problem."""
+    systems = int(np.prod(problem.batch))
+    solution = Solution.blank((systems,), problem.shape[1], problem.dtype)
+    solution.method[:] = BY_GRAM
+    infeasible = problem.infeasible
+    possible = np.ones(systems, bool)
+    if infeasible is not None:
+        possible &= ~on_host(infeasible).reshape(-1)
+    for k, chosen in groups(A, problem):
+        shared = SparseSystems.of(problem.simplified(), A.rows[k], chosen)
+        for part in parts_of(problem, chosen):
+            found = solve_shared(shared.take(part), possible[chosen[part]], target)
+            with np.errstate(over="ignore"):
+                solution.put(chosen[part], found)
+    xp = namespace(problem.b)
+    fields = [
+        xp.asarray(field.reshape(problem.batch + field.shape[1:])) for field in solution
+    ]
+    return Solution(*fields)
+
+
+def fields_for(problem: Problem, out: dict[str, Array]) -> AnySolution:
+    """Arrays for the solution: from `out`, and new arrays for the other fields."""
+    blank = Solution.blank((1,), problem.shape[1], problem.dtype)
+    batch = Batch({"b": problem.b}, {}, problem.batch, blank)
+    check_host(batch)
+    return allocated(batch, out)
+
+
+def groups(
+    A: SparseMatrices, problem: Problem
+) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """Each matrix and the systems that share it and the weights."""
+    batch = problem.batch
+    matrices = np.arange(len(A.rows))
+    of_matrix = np.broadcast_to(matrices if A.ndim == 3 else matrices[0], batch)
+    key = of_matrix.reshape(-1)
+    if problem.weights is not None:
+        leading = problem.weights.shape[:-1]
+        numbers = np.arange(int(np.prod(leading))).reshape(leading)
+        of_weights = np.broadcast_to(numbers, batch).reshape(-1)
+        key = key + len(A.rows) * of_weights
+    for value in np.unique(key):
+        yield int(value % len(A.rows)), np.flatnonzero(key == value)
+
+
+def parts_of(problem: Problem, chosen: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
+    """Indices of the systems that are solved together."""
+    most = len(chosen) if problem.shape[1] <= WHOLE else AT_ONCE
+    for part in pieces(len(chosen), max(1, most)):
+        yield np.arange(part.start, part.stop)
+
+
+@np.errstate(all="ignore")
+def solve_shared(
+    systems: SparseSystems, possible: NDArray[np.bool_], target: Device | None
+) -> Solution:
+    """Solve the `possible` systems that share a matrix; x is in the given variables."""
+    steps = SparseSteps(systems, target)
+    start = host_rows(systems.problem, systems.problem.start, 1, systems.chosen)
+    start = systems.scaled.rounded(starting_points(systems.scaled, start))
+    todo = np.flatnonzero(systems.finite & possible)
+    if todo.size:
+        steps.run(start[todo], todo)
+    return steps.solution._replace(x=systems.scaled.unscale(steps.solution.x))

@@ -1,0 +1,169 @@
+"""Tikhonov's penalty ``lam |L (x - prior)|^2 / 2``: rows below those of A.
+
+The matrix ``[A; L]`` is made once for all systems that share A and L; `lam` is the
+weight of the rows of L, and kernels apply weights as they read rows. Where systems have
+matrices of their own, they are solved in blocks: the memory for stacked matrices does
+not depend on the size of the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from .._device.arrays import Array, broadcast_shapes, namespace
+from .._device.products import product
+from .._numerics.solution import AnySolution
+from .axes import AXES, batch_axes
+from .batch import Block, blank_solution, blocks, part_of_block
+from .inputs import Option, Problem, own_axes
+from .systems import drop_repeats
+
+STACKED = 2**26
+"""The most elements of the stacked matrices that are made at once."""
+
+RESIDUALS = 2**22
+"""The most elements of the residuals that are computed at once."""
+
+
+def solve_stacked(
+    problem: Problem, solve: Callable[[Problem], AnySolution]
+) -> AnySolution:
+    """Solve every system of a problem with L; `solve` is for problems without L.
+
+    ``rnorm`` is the residual of A and b alone.
+    """
+    parts = [(block, solve_block(problem, block, solve)) for block in cut(problem)]
+    if len(parts) == 1:
+        return parts[0][1]
+    xp, batch = namespace(problem.A), problem.batch
+    blank = blank_solution(problem)
+    whole = type(blank)(*[xp.empty((*batch, *f.shape[1:]), f.dtype) for f in blank])
+    for block, solution in parts:
+        whole.put(block, solution)
+    return whole
+
+
+def solve_block(
+    problem: Problem, block: Block, solve: Callable[[Problem], AnySolution]
+) -> AnySolution:
+    """Solve the systems of a block."""
+    part = problem_of(problem, block)
+    solution = solve(stacked(part))
+    return solution._replace(rnorm=misfit(part, solution.x))
+
+
+def cut(problem: Problem) -> Iterator[Block]:
+    """Blocks of the batch whose stacked matrices have at most `STACKED` elements."""
+    matrices = [problem.A] if problem.L is None else [problem.A, problem.L]
+    size = sum(math.prod(matrix.shape[-2:]) for matrix in matrices)
+    own = broadcast_shapes(*[own_axes(matrix, 2) for matrix in matrices])
+    own = (*(1,) * (len(problem.batch) - len(own)), *own)
+    for block in blocks(own, STACKED // max(1, size)):
+        pairs = zip(block, own, strict=True)
+        yield tuple(slice(None) if length == 1 else part for part, length in pairs)
+
+
+def problem_of(problem: Problem, block: Block) -> Problem:
+    """The systems of a block."""
+
+    def part(value: Any, name: str) -> Any:
+        if value is None or isinstance(value, float):
+            return value
+        return part_of_block(value, batch_axes(name, value.shape), block)
+
+    lower, upper = problem.bounds
+    pairs = zip(block, problem.batch, strict=True)
+    return problem._replace(
+        batch=tuple(len(range(*axis.indices(length))) for axis, length in pairs),
+        start=part(problem.start, "warm_start"),
+        bounds=(part(lower, "lower"), part(upper, "upper")),
+        **{
+            name: part(value, name)
+            for name, value in problem._asdict().items()
+            if name in AXES
+        },
+    )
+
+
+def stacked(problem: Problem) -> Problem:
+    """The same systems without L: its rows are below those of A, with weights `lam`."""
+    if problem.L is None:
+        return problem
+    A, L = drop_repeats(problem.A, 2), drop_repeats(problem.L, 2)
+    return problem._replace(
+        A=joined(A, L, axis=-2),
+        b=joined(problem.b, penalty_target(L, problem.prior), axis=-1),
+        weights=stacked_weights(problem, L.shape[-2]),
+        L=None,
+        lam=1.0,
+        prior=None,
+    )
+
+
+@np.errstate(all="ignore")
+def penalty_target(L: Array, prior: Option | None) -> Array:
+    """``L prior``, a (..., p) array in the dtype of L."""
+    xp = namespace(L)
+    if prior is None:
+        return xp.zeros(L.shape[-2], L.dtype)
+    prior = xp.broadcast_to(prior, (*np.shape(prior)[:-1], L.shape[-1]))
+    return product(L.astype(np.float64, copy=False), prior).astype(L.dtype, copy=False)
+
+
+def stacked_weights(problem: Problem, p: int) -> Array | None:
+    """The weights of the rows of A, then `lam` for p rows; None if all are 1."""
+    weights, lam = problem.weights, problem.lam
+    if weights is None and isinstance(lam, float) and lam == 1:
+        return None
+    xp = namespace(problem.A)
+    if weights is None:
+        weights = xp.ones(problem.shape[0], problem.dtype)
+    of_L = xp.asarray(lam, problem.dtype)[..., None]
+    return joined(weights, xp.broadcast_to(of_L, (*of_L.shape[:-1], p)), axis=-1)
+
+
+def joined(above: Array, below: Array, axis: int) -> Array:
+    """Concatenate arrays whose axes before `axis` broadcast."""
+    xp = namespace(above)
+    leading = broadcast_shapes(above.shape[:axis], below.shape[:axis])
+    return xp.concatenate(
+        [xp.broadcast_to(v, (*leading, *v.shape[axis:])) for v in (above, below)],
+        axis=axis,
+    )
+
+
+@np.errstate(all="ignore")
+def misfit(problem: Problem, x: Array) -> Array:
+    """``|b - A x|`` with weights, in float64 and rounded to the dtype of x."""
+    xp, batch = namespace(x), problem.batch
+    found = xp.empty(batch, x.dtype)
+    for block in blocks(batch, RESIDUALS // max(1, problem.shape[0])):
+        part = problem_of(problem, block)
+        A, b = (array.astype(np.float64, copy=False) for array in (part.A, part.b))
+        r = b - product(A, x[block])
+        if part.weights is not None:
+            root = xp.sqrt(part.weights.astype(np.float64, copy=False))
+            r = xp.where(root == 0, 0, root * r)
+        found[block] = norm(r)
+    return found
+
+
+def norm(r: Array) -> Array:
+    """The 2-norm of the last axis, without overflow."""
+    xp = namespace(r)
+    largest = xp.abs(r).max(axis=-1, initial=0, keepdims=True)
+    scale = xp.where((largest > 0) & (largest < math.inf), largest, 1)
+    return scale[..., 0] * xp.sqrt(((r / scale) ** 2).sum(axis=-1))
+
+
+@np.errstate(all="ignore")
+def seminorm(given: dict[str, Any], x: Array) -> Array:
+    """``|L (x - prior)|``; `given` has the fields of a `Problem`."""
+    L: Array = given["L"].astype(np.float64, copy=False)
+    prior: Option = 0.0 if given["prior"] is None else given["prior"]
+    found: Array = norm(product(L, x - prior)).astype(x.dtype, copy=False)
+    return found

@@ -1,0 +1,219 @@
+"""Linear constraints of lsq_linear, against brute force over the active sets."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from constrained_systems import Constrained, brute_force, random_constrained
+from together import together
+
+import gpusolve
+
+KINDS = "random", "deficient", "redundant", "penalties", "weights"
+
+EXCESS = 1e-9
+"""What a certified objective may be above the least objective found, relative to 1 plus
+this objective."""
+
+
+def check(given: Constrained, result: Any) -> None:
+    """Compare certified systems with brute force."""
+    for k in np.flatnonzero(result.status == 0):
+        one, x = given.system(k), result.x[k]
+        best = brute_force(one)
+        assert one.infeasibility(x) <= EXCESS
+        assert (one.lower <= x).all()
+        assert (x <= one.upper).all()
+        assert one.objective(x) <= best + EXCESS * (1 + abs(best))
+
+
+@together("kind", KINDS)
+def test_random_systems_agree_with_brute_force(backend: Any, kind: str) -> None:
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        given = random_constrained(rng, 4, int(rng.integers(1, 5)), kind)
+        result = backend.solve(gpusolve.lsq_linear, given.A, given.b, **given.options())
+        assert (result.status == 0).all()
+        check(given, result)
+
+
+def test_multipliers_make_the_gradient_of_the_lagrangian_zero(backend: Any) -> None:
+    rng = np.random.default_rng(5)
+    A, C, E = (rng.standard_normal(shape) for shape in ((9, 5), (7, 5), (1, 5)))
+    b = rng.standard_normal((6, 9))
+    constraints = {"A_ub": C, "b_ub": 0.1 * np.ones(7), "A_eq": E, "b_eq": [0.2]}
+    result = backend.solve(gpusolve.lsq_linear, A, b, (-0.3, 0.3), **constraints)
+    gradient = (b - result.x @ A.T) @ A
+    found = result.dual + result.dual_ub @ C + result.dual_eq @ E
+    np.testing.assert_allclose(found, gradient, atol=1e-13)
+    assert (result.dual_ub >= 0).all()
+    slack = 0.1 - result.x @ C.T
+    np.testing.assert_allclose(result.dual_ub * slack, 0, atol=1e-14)
+    assert (result.dual_ub > 0).any()
+    inside = np.abs(result.x) < 0.3
+    np.testing.assert_allclose(result.dual[inside], 0, atol=1e-13)
+
+
+def test_half_a_pair_of_arguments_is_refused() -> None:
+    with pytest.raises(ValueError, match="b_ub must be given with A_ub"):
+        gpusolve.lsq_linear(np.eye(2), [1, 2], A_ub=np.eye(2))
+    with pytest.raises(ValueError, match="A_eq must be given with b_eq"):
+        gpusolve.lsq_linear(np.eye(2), [1, 2], b_eq=[1])
+
+
+def test_shapes_that_do_not_match_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"A_ub must have shape \(\.\.\., rows, 2\)"):
+        gpusolve.lsq_linear(np.eye(2), [1, 2], A_ub=np.eye(3), b_ub=[1, 2, 3])
+    with pytest.raises(ValueError, match=r"b_ub must have shape \(\.\.\., 2\)"):
+        gpusolve.lsq_linear(np.eye(2), [1, 2], A_ub=np.eye(2), b_ub=[1, 2, 3])
+    with pytest.raises(ValueError, match="batch axes must broadcast"):
+        gpusolve.lsq_linear(
+            np.eye(2), np.ones((3, 2)), A_ub=np.ones((2, 1, 2)), b_ub=[1]
+        )
+
+
+# ---- systems without a solution ------------------------------------------------------
+
+
+def proof(one: Constrained, result: Any) -> tuple[float, float]:
+    """The largest element of a proof's combination of rows, and of its sides."""
+    w, y, z = result.dual, result.dual_ub, result.dual_eq
+    rows = w + one.A_ub.T @ y + one.A_eq.T @ z
+    upper, lower = (np.where(np.isfinite(v), v, 0) for v in (one.upper, one.lower))
+    sides = one.b_ub @ y + one.b_eq @ z
+    sides += upper @ np.maximum(w, 0) - lower @ np.maximum(-w, 0)
+    return float(np.abs(rows).max()), float(sides)
+
+
+def test_infeasible_systems_have_a_proof(backend: Any) -> None:
+    found = 0
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        given = random_constrained(rng, 6, int(rng.integers(1, 4)), "any")
+        result = backend.solve(gpusolve.lsq_linear, given.A, given.b, **given.options())
+        assert set(np.unique(result.status)) <= {0, 4}
+        check(given, result)
+        for k in np.flatnonzero(result.status == 4):
+            one = given.system(k)
+            assert brute_force(one) == np.inf
+            fields = {name: getattr(result, name)[k] for name in MULTIPLIERS}
+            rows, sides = proof(one, SimpleNamespace(**fields))
+            assert (result.dual_ub[k] >= 0).all()
+            assert rows <= 1e-8 * -sides
+            assert np.isnan(result.x[k]).all()
+            found += 1
+    assert found == 4
+
+
+MULTIPLIERS = "dual", "dual_ub", "dual_eq"
+
+
+def test_a_bad_system_spoils_no_other(backend: Any) -> None:
+    A, b = np.eye(2), np.array([[1.0, 2.0]] * 4)
+    limit = np.array([[2.0], [np.nan], [np.inf], [-1.0]])
+    b[2, 1] = np.nan
+    result = backend.solve(
+        gpusolve.lsq_linear, A, b, (0, np.inf), A_ub=[[1.0, 1.0]], b_ub=limit
+    )
+    np.testing.assert_array_equal(result.status, [0, 2, 2, 4])
+    np.testing.assert_allclose(result.x[0], [0.5, 1.5])
+    assert np.isnan(result.x[1:]).all()
+
+
+def test_dependent_equalities_that_contradict_each_other_have_no_solution() -> None:
+    rows = np.array([[1.0, 1.0], [2.0, 2.0]])
+    result = gpusolve.lsq_linear(np.eye(2), [0, 0], A_eq=rows, b_eq=[[1, 2], [1, 2.1]])
+    np.testing.assert_array_equal(result.status, [0, 4])
+    np.testing.assert_allclose(result.x[0], [0.5, 0.5])
+
+
+# ---- other arguments -----------------------------------------------------------------
+
+
+def test_float32_stays_float32(backend: Any) -> None:
+    rng = np.random.default_rng(2)
+    A, b, C = (rng.standard_normal(shape) for shape in ((9, 4), (5, 9), (3, 4)))
+    single = backend.solve(
+        gpusolve.lsq_linear, A.astype("f4"), b.astype("f4"), A_ub=C, b_ub=np.zeros(3)
+    )
+    double = gpusolve.lsq_linear(A, b, A_ub=C, b_ub=np.zeros(3))
+    assert single.x.dtype == single.dual_ub.dtype == np.float32
+    assert (single.status == 0).all()
+    np.testing.assert_allclose(single.x, double.x, atol=1e-5)
+
+
+def test_blocks_agree_with_a_whole_batch() -> None:
+    rng = np.random.default_rng(3)
+    A, b, C = (rng.standard_normal(shape) for shape in ((9, 4), (20, 9), (3, 4)))
+    given = {"A_ub": C, "b_ub": -np.ones(3)}
+    whole = gpusolve.lsq_linear(A, b, **given)
+    out = {"x": np.empty((20, 4)), "dual_ub": np.empty((20, 3))}
+    blocks = gpusolve.lsq_linear(A, b, **given, devices="cpu", out=out)
+    assert blocks.dual_ub is out["dual_ub"]
+    np.testing.assert_allclose(blocks.x, whole.x, atol=1e-14)
+    np.testing.assert_allclose(blocks.dual_ub, whole.dual_ub, atol=1e-14)
+
+
+def test_dask_arrays_stay_lazy() -> None:
+    dask_array = pytest.importorskip("dask.array")
+    rng = np.random.default_rng(3)
+    A, b, C = (rng.standard_normal(shape) for shape in ((9, 4), (20, 9), (3, 4)))
+    given = {"A_ub": C, "b_ub": -np.ones(3)}
+    lazy = gpusolve.lsq_linear(A, dask_array.from_array(b, (7, 9)), **given)
+    whole = gpusolve.lsq_linear(A, b, **given)
+    np.testing.assert_allclose(lazy.x.compute(), whole.x, atol=1e-14)
+    np.testing.assert_allclose(lazy.dual_ub.compute(), whole.dual_ub, atol=1e-14)
+
+
+def test_a_fixed_sum_is_an_equality(backend: Any) -> None:
+    rng = np.random.default_rng(4)
+    A, b, C = (rng.standard_normal(shape) for shape in ((9, 4), (5, 9), (3, 4)))
+    given = {"A_ub": C, "b_ub": np.ones(3)}
+    by_sum = backend.solve(gpusolve.lsq_linear, A, b, sum_to=0.7, **given)
+    by_row = gpusolve.lsq_linear(A, b, A_eq=np.ones((1, 4)), b_eq=[0.7], **given)
+    np.testing.assert_allclose(by_sum.x, by_row.x, atol=1e-13)
+    assert (by_sum.status == 0).all()
+
+
+def test_a_tikhonov_penalty_is_rows_of_the_matrix(backend: Any) -> None:
+    rng = np.random.default_rng(6)
+    A, b, C = (rng.standard_normal(shape) for shape in ((9, 4), (5, 9), (3, 4)))
+    L = np.diff(np.eye(4), axis=0)
+    given = {"A_ub": C, "b_ub": -np.ones(3)}
+    found = backend.solve(gpusolve.lsq_linear, A, b, L=L, lam=4.0, **given)
+    stacked = np.concatenate([A, 2 * L]), np.pad(b, ((0, 0), (0, 3)))
+    expected = gpusolve.lsq_linear(*stacked, **given)
+    np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
+
+
+def test_labels_of_the_rows_are_on_the_multipliers() -> None:
+    pandas = pytest.importorskip("pandas")
+    A = pandas.DataFrame(np.eye(2), columns=["a", "b"])
+    limits = pandas.DataFrame([[1.0, 1.0]], ["total"], ["a", "b"])
+    side = pandas.Series([1.0], ["total"])
+    result = gpusolve.lsq_linear(A, [1.0, 1.0], A_ub=limits, b_ub=side)
+    assert result.dual_ub["total"] == pytest.approx(0.5)
+    assert result.x["a"] == pytest.approx(0.5)
+
+
+def test_covariance_and_vjp_refuse_linear_constraints() -> None:
+    result = gpusolve.lsq_linear(np.eye(2), [1, 1], A_ub=[[1, 1]], b_ub=[1])
+    with pytest.raises(ValueError, match="without linear constraints"):
+        result.covariance()
+    with pytest.raises(ValueError, match="without linear constraints"):
+        result.vjp([1, 1])
+
+
+def test_quadprog_finds_no_better_point() -> None:
+    quadprog = pytest.importorskip("quadprog")
+    rng = np.random.default_rng(7)
+    A, C = rng.standard_normal((90, 45)), rng.standard_normal((60, 45))
+    b = rng.standard_normal((20, 90))
+    result = gpusolve.lsq_linear(A, b, A_ub=-C, b_ub=np.zeros(60))
+    assert (result.status == 0).all()
+    for k in range(20):
+        x = quadprog.solve_qp(A.T @ A, A.T @ b[k], C.T, np.zeros(60))[0]
+        np.testing.assert_allclose(result.x[k], x, atol=1e-12)
