@@ -8,6 +8,7 @@ from ._blocks.scan import scan, segmented_scan
 from ._blocks.segments import segment_flags, segmented_reduce
 from ._device.config import show_config
 from ._gemv.gemv import gemv
+from ._nmf.nmf import NMF
 from ._nnls.bounded_qp import bounded_qp
 from ._nnls.gradients import Gradients
 from ._nnls.lsq_linear import lsq_linear
@@ -17,6 +18,7 @@ from .monoid import Map, Monoid
 
 __version__ = "0.1.0"
 __all__ = [
+    "NMF",
     "Gradients",
     "Map",
     "Monoid",
@@ -48,5 +50,5 @@ __all__ = [
 ]
 
 # Pickles store the module of a class. The public one stays valid if a class moves.
-for _class in (Gradients, Map, Monoid, NNLSResult):
+for _class in (Gradients, Map, Monoid, NMF, NNLSResult):
     _class.__module__ = __name__

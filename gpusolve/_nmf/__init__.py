@@ -1,0 +1,1 @@
+"""Non-negative matrix factorisation over the batched solver."""
