@@ -36,8 +36,12 @@ ROOMS = {
     "_blocks": {"_device", "monoid", "reference"},
     "_gemv": {"_device", "reference"},
     "_nnls": {"_device", "_numerics", "reference"},
+    "jax": {"_nnls"},
+    "torch": {"_nnls"},
     "sparse": {"_blocks", "_device", "monoid", "reference"},
-    "gam": {"_device", "_gemv"},
+    "_estimators": {"_device"},
+    "_nmf": {"_device", "_estimators", "_nnls", "_numerics"},
+    "gam": {"_device", "_estimators", "_gemv"},
     "studies": {
         "_blocks",
         "_device",

@@ -60,7 +60,7 @@ def test_examples_print_what_the_page_says(
     monkeypatch.chdir(tmp_path)
     if "gpusolve.emulator" in text and not shutil.which("c++"):
         pytest.skip("the emulator needs a C++ compiler")
-    for library in re.findall(r"^import (dask|jax)$", text, re.MULTILINE):
+    for library in re.findall(r"^import (dask|jax|torch)$", text, re.MULTILINE):
         pytest.importorskip(library)
     names: dict[str, Any] = {}
     checked = 0
@@ -93,8 +93,8 @@ def test_the_readme_links_to_what_exists() -> None:
 
 
 def public_modules() -> set[str]:
-    """The package, and the modules that it and `gpusolve.gam` list."""
-    found = {"gpusolve"}
+    """The package, its modules for frameworks, and the modules that are listed."""
+    found = {"gpusolve", "gpusolve.jax", "gpusolve.torch"}
     for package in (gpusolve, gpusolve.gam):
         for name in package.__all__:
             if isinstance(getattr(package, name), type(gpusolve)):

@@ -13,6 +13,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 PRINTED = {
     "boosted_gam": r"'bspatial\(lon, lat, knots=8\)': \d\d",
     "deconvolve_spectra": r"all certified: True  largest kkt: \d\.\d+e-1[4-7]",
+    "learn_a_pulse": r"width: 3\.9\d|4\.0\d",
     "own_operator": r"distances from town 0: \[0\. 3\. 1\. 8\.\]",
     "profile_a_kernel": r"(?s)request: 16\.5\n.*request: 1\.0\nprediction for H200",
     "unmix_with_bounds": r"systems: 4096  certified: True",
@@ -36,6 +37,8 @@ def test_an_example_is_short_and_runs(
     if "matplotlib" in text:
         pyplot = pytest.importorskip("matplotlib.pyplot")
         monkeypatch.setattr(pyplot, "show", lambda: pyplot.close("all"))
+    if "torch" in text:
+        pytest.importorskip("torch")
     if "emulator" in text and not shutil.which("c++"):
         pytest.skip("the emulator needs a C++ compiler")
     runpy.run_path(str(path), run_name="__main__")
