@@ -12,6 +12,7 @@ from together import together
 import gpusolve
 from gpusolve._blocks import reduce
 from gpusolve._nnls.options import (
+    BoundedOptions,
     LeastSquaresOptions,
     NNLSMethodName,
     QuadraticOptions,
@@ -75,7 +76,7 @@ def test_defaults_of_overloads(function):
     ("function", "options"),
     [
         (gpusolve.nnls, LeastSquaresOptions),
-        (gpusolve.lsq_linear, LeastSquaresOptions),
+        (gpusolve.lsq_linear, BoundedOptions),
         (gpusolve.bounded_qp, QuadraticOptions),
     ],
 )
