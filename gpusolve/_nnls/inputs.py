@@ -202,7 +202,7 @@ class Problem(NamedTuple):
 
         Without variables, `infeasible` alone decides whether a sum is possible.
         """
-        if not self.has_sum:
+        if self.sum_to is None:
             return self
         if not self.shape[1]:
             return self._replace(sum_to=None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .._device.arrays import Array, are_native, is_dask
 from .._numerics.solution import AnySolution
 from .batch import Batch, Given
@@ -31,7 +33,7 @@ def solve_anywhere(
     if not are_native(given.values()):
         given, labels = read(given)
         lazy = any(map(is_dask, given.values()))
-    if is_sparse(given["A"]):
+    if type(given["A"]) is not np.ndarray and is_sparse(given["A"]):
         return solve_by_sparse_products(method, given, devices, out, labels)
     if not lazy and devices is None and out is None:
         return least_squares(method, given, labels)

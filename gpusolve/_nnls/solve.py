@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, get_args
 
-from .._device.arrays import Array, as_array, is_cupy, namespace, unwrapped
+from .._device.arrays import Array, as_array, is_cupy, namespace
 from .._device.kernels import Device, current, device_of
 from .._numerics.solution import INFEASIBLE, NOT_FINITE, AnySolution
 from . import constrained, cpu, device
@@ -74,24 +74,26 @@ def solve(
 
 def solve_problem(problem: Problem, target: Device | None, method: str) -> AnySolution:
     """The solution of every system that is feasible."""
-
-    def solve_rows(problem: Problem) -> AnySolution:
-        if problem.has_constraints:
-            return constrained.solve(problem, target, method)
-        if target is None:
-            return cpu.nnls(problem, method)
-        return device.nnls(problem, target, method)
-
-    if problem.L is None:
-        return solve_rows(problem)
-    return solve_stacked(problem, solve_rows)
+    if problem.L is not None:
+        return solve_stacked(problem, lambda rows: solve_problem(rows, target, method))
+    if problem.has_constraints:
+        return constrained.solve(problem, target, method)
+    if target is None:
+        return cpu.nnls(problem, method)
+    return device.nnls(problem, target, method)
 
 
 def make_result(
     solution: AnySolution, given: dict[str, Any], labels: Labels | None
 ) -> NNLSResult[Any]:
-    """The result of a solution, with labels on its fields."""
-    fields = dict(zip(solution._fields, map(unwrapped, solution), strict=True))
+    """The result of a solution, with labels on its fields.
+
+    NumPy's arrays without axes become scalars.
+    """
+    fields = {
+        name: field if field.ndim else field[()]
+        for name, field in solution._asdict().items()
+    }
     if labels is not None:
         fields = {name: label(labels, field, name) for name, field in fields.items()}
     return NNLSResult(**fields, _given=given, _labels=labels)

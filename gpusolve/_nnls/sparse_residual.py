@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._device.arrays import Array, address_of, is_cupy, namespace, on_host
-from .._device.launch import round_up
+from .._device.launch import CACHED, round_up
 from .._device.objects import load
 from .._device.threads import workers
 from .._numerics.certificate import ACCURATE
@@ -73,7 +73,7 @@ def compiled_residual(
     return r[:systems]
 
 
-@functools.cache
+@functools.lru_cache(CACHED)
 def declared(library: ctypes.CDLL) -> Any:
     """The function of the object with the types of its arguments."""
     address, integer = ctypes.c_void_p, ctypes.c_longlong

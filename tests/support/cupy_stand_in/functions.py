@@ -58,6 +58,16 @@ def zeros_like(
     return zeros(a.shape if shape is None else shape, dtype or a.dtype)
 
 
+def ones_like(
+    a: ndarray,
+    dtype: Any = None,
+    order: Any = "K",
+    subok: Any = None,
+    shape: Any = None,
+) -> ndarray:
+    return ones(a.shape if shape is None else shape, dtype or a.dtype)
+
+
 def eye(
     N: int,
     M: int | None = None,
@@ -233,6 +243,13 @@ def diff(
     return compute(lambda x, end: np.diff(x, axis=axis, append=end), a, append)
 
 
+def nanmin(
+    a: ndarray, axis: Any = None, out: Any = None, keepdims: Any = False
+) -> ndarray:
+    refuse_options(out=out is None)
+    return compute(np.nanmin, a, axis=axis, keepdims=keepdims)
+
+
 def flatnonzero(a: ndarray) -> ndarray:
     count_copy_to_host()  # the number of indices is read
     return compute(np.flatnonzero, a)
@@ -357,7 +374,9 @@ __all__ = [
     "may_share_memory",
     "minimum",
     "moveaxis",
+    "nanmin",
     "ones",
+    "ones_like",
     "partition",
     "rint",
     "searchsorted",

@@ -5,9 +5,11 @@ CuPy does not read whether cuSOLVER succeeded. Here a failure is NumPy's error.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from .array import compute, from_host, host_value, ndarray
+from .array import compute, from_host, host_value, ndarray, refuse_options
 
 
 def cholesky(a: ndarray) -> ndarray:
@@ -23,10 +25,30 @@ def eigvalsh(a: ndarray, UPLO: str = "L") -> ndarray:
     return compute(np.linalg.eigvalsh, a, UPLO=UPLO)
 
 
+def norm(
+    x: ndarray, ord: Any = None, axis: Any = None, keepdims: bool = False
+) -> ndarray:
+    return compute(lambda a: np.linalg.norm(a, ord, axis, keepdims), x)
+
+
+def qr(a: ndarray, mode: str = "reduced") -> tuple[ndarray, ndarray]:
+    refuse_options(mode=mode == "reduced")
+    Q, R = np.linalg.qr(host_value(a))
+    return from_host(Q), from_host(R)
+
+
+def svd(
+    a: ndarray, full_matrices: bool = True, compute_uv: bool = True
+) -> tuple[ndarray, ndarray, ndarray]:
+    refuse_options(compute_uv=compute_uv)
+    U, S, V = np.linalg.svd(host_value(a), full_matrices)
+    return from_host(U), from_host(S), from_host(V)
+
+
 def solve(a: ndarray, b: ndarray) -> ndarray:
     if a.shape[:-1] != b.shape[:-1]:
         raise ValueError("a must have (..., M, M) shape and b must have (..., M, K)")
     return compute(np.linalg.solve, a, b)
 
 
-__all__ = ["cholesky", "eigh", "eigvalsh", "solve"]
+__all__ = ["cholesky", "eigh", "eigvalsh", "norm", "qr", "solve", "svd"]
