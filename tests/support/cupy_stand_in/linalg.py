@@ -23,10 +23,14 @@ def eigvalsh(a: ndarray, UPLO: str = "L") -> ndarray:
     return compute(np.linalg.eigvalsh, a, UPLO=UPLO)
 
 
+def inv(a: ndarray) -> ndarray:
+    return compute(np.linalg.inv, a)
+
+
 def solve(a: ndarray, b: ndarray) -> ndarray:
     if a.shape[:-1] != b.shape[:-1]:
         raise ValueError("a must have (..., M, M) shape and b must have (..., M, K)")
     return compute(np.linalg.solve, a, b)
 
 
-__all__ = ["cholesky", "eigh", "eigvalsh", "solve"]
+__all__ = ["cholesky", "eigh", "eigvalsh", "inv", "solve"]
