@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 BARRIER = re.compile(
-    r"(__sync(threads|warp)\(\w*\)|(team\.|Workers::)sync\(\)|\w+\.wait\(\));"
+    r"(__sync(threads|warp)\(\w*\)|(team\.|Workers::)sync\(\)|[\w.]+\.wait\(\));"
 )
 COMMENT = re.compile(r"//[^\n]*")
 FUNCTION = re.compile(
