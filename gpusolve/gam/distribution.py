@@ -121,6 +121,11 @@ class BoostedDistribution(AdditiveModel):
             As `BoostedGAM.fit` does; and if a parameter has no learners.
         """
         check_parameters(self)
+        if self.interactions:
+            raise ValueError(
+                "interactions must be 0 for BoostedDistribution, whose parameters have "
+                f"gradients of different units, got {self.interactions}"
+            )
         family = self._distribution()
         data = self._training(X, y, sample_weight, None)
         if data.offset is not None:
