@@ -212,7 +212,8 @@ def test_a_score_is_a_reduction_of_the_sum_of_squares(
         )
         for a, b in pairs
     ]
-    np.testing.assert_allclose(scores, expected, rtol=1e-9)
+    # The smoothing parameter is for a matrix shrunk by 1.5e-8, as in mboost.
+    np.testing.assert_allclose(scores, expected, rtol=1e-7)
 
 
 def test_main_effects_have_no_score(rng: np.random.Generator) -> None:
