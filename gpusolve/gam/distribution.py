@@ -49,6 +49,9 @@ class BoostedDistribution(AdditiveModel):
         As for `BoostedGAM`.
     early_stopping, validation_fraction, n_iter_no_change, random_state, warm_start
         As for `BoostedGAM`.
+    interactions : int, optional
+        Must be 0: the gradients by the parameters have different units, so that no sum
+        of their scores ranks the pairs.
 
     Attributes
     ----------
