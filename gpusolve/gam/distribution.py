@@ -49,6 +49,9 @@ class BoostedDistribution(AdditiveModel):
         As for `BoostedGAM`.
     early_stopping, validation_fraction, n_iter_no_change, random_state, warm_start
         As for `BoostedGAM`.
+    interactions : int, optional
+        Must be 0: the gradients by the parameters have different units, so that no sum
+        of their scores ranks the pairs.
 
     Attributes
     ----------
@@ -121,6 +124,11 @@ class BoostedDistribution(AdditiveModel):
             As `BoostedGAM.fit` does; and if a parameter has no learners.
         """
         check_parameters(self)
+        if self.interactions:
+            raise ValueError(
+                "interactions must be 0 for BoostedDistribution, whose parameters have "
+                f"gradients of different units, got {self.interactions}"
+            )
         family = self._distribution()
         data = self._training(X, y, sample_weight, None)
         if data.offset is not None:

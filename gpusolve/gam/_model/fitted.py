@@ -22,7 +22,7 @@ from .. import _inputs
 from .._boosting.path import Path
 from .._terms.frame import Frame, Level, Name
 from .._terms.rows import Rows
-from .._terms.term import Term
+from .._terms.term import Term, unique_names
 from ..families import Family
 from .specification import bind_learners
 
@@ -151,7 +151,7 @@ class FittedModel(Estimator):
         self._check_is_fitted()
         if self.learners is not None:
             return self._frame(X)
-        names = [term.columns[0] for term in self.terms_]
+        names = unique_names(name for term in self.terms_ for name in term.columns)
         if isinstance(X, Mapping):
             return Frame.of(X, "auto", names)
         self._check_feature_names(X)

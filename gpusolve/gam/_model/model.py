@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +22,12 @@ from .._boosting.stacked import boost_family
 from .._boosting.trend import first_rise
 from .._boosting.watch import Watch
 from .._formula.formula import Formula
+from .._selection.interactions import (
+    find_pairs,
+    learner_of,
+    margins_of,
+    residuals_of,
+)
 from .._terms.blocks import columns_in_memory
 from .._terms.frame import Factor, Frame, Level, Name
 from .._terms.term import Term, unique_names
@@ -49,6 +56,7 @@ class AdditiveModel(TakesMetadata, Insight):
         penalty_order: int = 2,
         df: float = 6,
         df_definition: Literal["2S-SS", "trace"] = "2S-SS",
+        interactions: int = 0,
         learning_rate: float = 0.3,
         step_rule: Literal["scaled", "mboost"] = "scaled",
         max_iter: int | Literal["auto"] = "auto",
@@ -74,6 +82,7 @@ class AdditiveModel(TakesMetadata, Insight):
         self.penalty_order = penalty_order
         self.df = df
         self.df_definition = df_definition
+        self.interactions = interactions
         self.learning_rate = learning_rate
         self.step_rule = step_rule
         self.max_iter = max_iter
@@ -114,10 +123,14 @@ class AdditiveModel(TakesMetadata, Insight):
         with current(data.device):
             if data.weights is not None and not bool(data.weights.all()):
                 data = data.take(data.weights > 0)
-            settings = self._settings(data.frame, family)
+            alone = self._settings(data.frame, family)
             with np.errstate(over="ignore", invalid="ignore"):
+                settings = self._with_pairs(alone, data)
                 fits, path = self._steps(settings, data)
             self.terms_ = list(settings.terms)
+            self.interactions_ = [
+                term.columns for term in self.terms_[len(alone.terms) :]
+            ]
             self.family_ = family
             self.lambda_ = on_host(fits.problem.lambda_[0])
             self.rug_ = rug_of(data.frame)
@@ -139,6 +152,28 @@ class AdditiveModel(TakesMetadata, Insight):
             self.missing,
             self.step_rule,
         )
+
+    def _with_pairs(self, settings: Settings, data: Training) -> Settings:
+        """The settings with the learners of the pairs that a fit without them lacks.
+
+        A warm start keeps the pairs of the last fit.
+        """
+        if not self.interactions:
+            return settings
+        margins = margins_of(settings.terms, self.outside)
+        pairs = getattr(self, "interactions_", []) if self.warm_start else []
+        if not pairs:
+            fits, path = self._steps(settings, data)
+            pairs = find_pairs(
+                self.interactions,
+                margins,
+                settings,
+                residuals_of(fits.after(path), data.frame),
+                df=self.df,
+                random_state=self.random_state,
+            )
+        learners = (learner_of(pair, margins, data.frame, self.df) for pair in pairs)
+        return replace(settings, terms=(*settings.terms, *learners))
 
     def _steps(self, settings: Settings, data: Training) -> tuple[Fits, Path]:
         """Make the steps; for a warm start, after the steps of the last fit."""

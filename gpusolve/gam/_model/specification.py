@@ -38,8 +38,8 @@ ALLOWED: dict[str, tuple[Any, ...]] = {
 SPLINE = ("n_basis", "degree", "penalty", "penalty_order", "df")
 """The parameters of the default splines."""
 
-LEAST = {"max_iter": 0, "n_iter_no_change": 1}
-"""The least values of numbers of iterations."""
+LEAST = {"max_iter": 0, "n_iter_no_change": 1, "interactions": 0}
+"""The least values of numbers that count something."""
 
 INTEGERS = ("n_basis", "degree", "penalty_order", *LEAST)
 NUMBERS = ("df", "learning_rate", "validation_fraction")
@@ -72,6 +72,11 @@ def check_parameters(model: Any) -> None:
     check_df(model.df, model.df_definition)
     check_is_used(model)
     check_callback(model)
+    if model.interactions and model.method not in ("auto", "stacked"):
+        raise ValueError(
+            "interactions must be 0 with method 'gram' or 'direct', got "
+            f"{model.interactions}"
+        )
     if model.warm_start and (model.early_stopping or model.max_iter == "auto"):
         raise ValueError(
             "warm_start must be False with early_stopping or max_iter='auto', which "

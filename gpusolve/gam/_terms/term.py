@@ -576,6 +576,17 @@ class Pair(Term):
     def _rows(self, data: Reading) -> Rows:
         return self._combine.designs(self.left._rows(data), self.right._rows(data))
 
+    @property
+    def label(self) -> str:
+        return self._joined([term.label for term in self._both])
+
+    def _written(self, name: Callable[[Name], str]) -> str:
+        return self._joined([term._written(name) for term in self._both])
+
+    @abstractmethod
+    def _joined(self, texts: list[str]) -> str:
+        """The combination, from the texts of both terms."""
+
 
 @dataclass(frozen=True, repr=False)
 class Sum(Pair):
@@ -599,8 +610,8 @@ class Sum(Pair):
         ]
         return np.concatenate(columns, axis=-1)
 
-    def _written(self, name: Callable[[Name], str]) -> str:
-        return f"{self.left._written(name)} + {self.right._written(name)}"
+    def _joined(self, texts: list[str]) -> str:
+        return " + ".join(texts)
 
 
 @dataclass(frozen=True, repr=False)
@@ -639,8 +650,8 @@ class Product(Pair):
         both = self.left.column_coefficients(fast.swapaxes(-1, -2)).swapaxes(-1, -2)
         return joined_axes(both)
 
-    def _written(self, name: Callable[[Name], str]) -> str:
+    def _joined(self, texts: list[str]) -> str:
         return " * ".join(
-            f"({term._written(name)})" if isinstance(term, Sum) else term._written(name)
-            for term in self._both
+            f"({text})" if isinstance(term, Sum) else text
+            for term, text in zip(self._both, texts, strict=True)
         )

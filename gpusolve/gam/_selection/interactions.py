@@ -1,0 +1,333 @@
+"""Pairs of features whose joint effect a model of main effects lacks.
+
+The learner of a pair is the product of two *margins*: a spline of a number, or the
+effects of the levels of a factor, each without its constant. So the learner does not
+repeat the main effect of a feature, which is constant along the other feature.
+
+The *score* of a pair is for a fitted model, with u the negative gradient of the loss
+and W the weights of the rows. Let Z be the columns of the pair, minus their projection
+on the main effects of both features. The score is the reduction of the weighted sum of
+squares of u by a penalised fit of Z: ``2 c'Hc - c'HGHc``, with ``c = Z'Wu``,
+``G = Z'WZ`` and ``H = (G + lambda K)^-1``. All pairs have the same degrees of freedom,
+so many columns are not an advantage. Scores of several predictors are added.
+
+A score follows from the products of the functions of a pair with each other and with u.
+These are Gram matrices, computed for many pairs at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._device.arrays import Array, namespace, on_host
+from ..._device.launch import pieces
+from ..._estimators.conventions import generator
+from .._boosting.batch import Fits, Settings
+from .._boosting.problem import Designs
+from .._boosting.smoothing import (
+    RANK_TOLERANCE,
+    inverses,
+    pseudo_inverses,
+    smoothing_parameters,
+)
+from .._families.location import weighted_sum
+from .._terms.frame import Frame, Level, Name
+from .._terms.rows import dense_rows, kronecker, side_by_side
+from .._terms.spline import ROBUST, Spline
+from .._terms.term import Product, Single, Term, unique_names
+from ..families import Family
+from ..penalty import Matrix
+from ..terms import bbs, bols
+
+NamePair: TypeAlias = tuple[Name, Name]
+
+KNOTS, DEGREE = 6, 3
+"""The margins of a learner. The knots are quantiles; a product has the square of their
+number, so there are fewer than in a main effect."""
+
+SEARCH_KNOTS, SEARCH_DEGREE = 4, 1
+"""The margins of a search: a row of a product has four values that are not 0."""
+
+MOST_FUNCTIONS = 256
+"""The most functions of a pair in a search. Factors of many levels have more."""
+
+SEARCH_WORK = 2**27
+"""The most rows that a search reads, all pairs together."""
+
+LEAST_ROWS = 2**12
+"""The rows that it reads of each pair, however many pairs there are."""
+
+BATCH_VALUES = 2**25
+"""The most values in the designs of pairs whose products are computed at once."""
+
+ROW_VALUES = (SEARCH_DEGREE + 1) ** 2
+"""The most values of a row of a pair."""
+
+NO_SCORE = 1e-12
+"""The share of the sum of squares up to which a score may be a rounding error."""
+
+
+class Margins(NamedTuple):
+    """How features take part in pairs.
+
+    Attributes
+    ----------
+    levels : mapping
+        The levels of the features that are factors.
+    boundary : str or None
+        As for `bbs`.
+    """
+
+    levels: Mapping[Name, tuple[Level, ...]]
+    boundary: str | None
+
+    def learned(
+        self, name: Name, frame: Frame, knots: int = KNOTS, degree: int = DEGREE
+    ) -> Single:
+        """The effects of a feature without a constant, with 1 degree of freedom."""
+        if name in self.levels:
+            levels = self.levels[name]
+            term: Single = bols(
+                name, intercept=False, df=1, contrasts="sum", levels=levels
+            )
+        else:
+            term = bbs(
+                name,
+                knots=knots,
+                degree=degree,
+                differences=1,
+                df=1,
+                center=True,
+                knots_at="quantiles",
+            )
+            term = replace(term, boundary=self.boundary)
+        return replace(term, is_default=True).learn(frame)
+
+    def searched(self, names: Sequence[Name], frame: Frame) -> dict[Name, Single]:
+        """The margins of a search, of the features that vary."""
+        several = [name for name in names if len(self.levels.get(name, "ab")) > 1]
+        found = {
+            name: self.learned(name, frame, SEARCH_KNOTS, SEARCH_DEGREE)
+            for name in several
+        }
+        return {name: term for name, term in found.items() if not is_constant(term)}
+
+
+def is_constant(term: Single) -> bool:
+    """Whether a learned term is a spline of a single value."""
+    return isinstance(term, Spline) and all(a == b for a, b in term.ends or ())
+
+
+def margins_of(terms: Sequence[Term], outside: str) -> Margins:
+    """The margins in a model with learned terms; `outside` is as for `BoostedGAM`.
+
+    A factor in a term is a factor in pairs. The ranges are as of the default splines.
+    """
+    known = [term.known_levels for term in terms]
+    levels = {name: found for each in known for name, found in each.items()}
+    return Margins(levels, ROBUST if outside == "clamp" else None)
+
+
+def learner_of(pair: NamePair, margins: Margins, frame: Frame, df: float) -> Product:
+    """The learned joint effect of two features."""
+    left, right = (margins.learned(name, frame) for name in pair)
+    return Product(replace(left, df=df), right)
+
+
+# ---- the search ----------------------------------------------------------------------
+
+
+class Residuals(NamedTuple):
+    """What main effects leave of the rows of a search.
+
+    Attributes
+    ----------
+    frame : Frame
+        The features of n rows.
+    u : (F, n) array
+        The negative gradients of the loss by F predictors.
+    weights : (n,) array or None
+        The weights of the rows; None for ones.
+    """
+
+    frame: Frame
+    u: Array
+    weights: Array | None
+
+    def take(self, rows: NDArray[np.intp]) -> Residuals:
+        """Some of the rows, by an index on the host."""
+        some, w = namespace(self.u).asarray(rows), self.weights
+        kept = None if w is None else w[some]
+        return Residuals(self.frame.take(some), self.u[:, some], kept)
+
+    @property
+    def squares(self) -> float:
+        """The weighted sum of squares."""
+        return float(weighted_sum(self.u**2, self.weights).sum())
+
+
+def residuals_of(fits: Fits, frame: Frame) -> Residuals:
+    """The residuals of fits at the end of their steps, which have the same weights."""
+    weights = fits.problem.weights
+    u = negative_gradients(fits)
+    return Residuals(frame, u, None if weights is None else weights[0])
+
+
+def negative_gradients(fits: Fits) -> Array:
+    """The negative gradients of the loss, (F, n), 0 in rows of weight 0."""
+    family, f, weights = fits.family, fits.start, fits.problem.weights
+    xp = namespace(f)
+    if family.predictors > 1:
+        return family.gradient(fits.y, f[:, None], xp.zeros((1, 1)))[:, 0]
+    each = [None] * len(f) if weights is None else weights
+    responses = xp.broadcast_to(fits.y, f.shape)
+    found = [gradient_of(family, *own) for own in zip(responses, f, each, strict=True)]
+    return xp.stack(found)
+
+
+def gradient_of(family: Family, y: Array, f: Array, w: Array | None) -> Array:
+    """The negative gradient of a fit, (n,), at its model f."""
+    s = family.nuisance(y, f, w)
+    u = family.weighted_gradient(family.arrange(y), f, s, w)
+    return u if w is None else u / namespace(w).where(w > 0, w, 1)
+
+
+def find_pairs(
+    count: int,
+    margins: Margins,
+    settings: Settings,
+    residuals: Residuals,
+    *,
+    df: float,
+    random_state: Any,
+) -> list[NamePair]:
+    """The pairs of the largest scores, at most `count`, in their order.
+
+    Pairs that a term of the settings reads together are left out, and so are pairs of
+    more than `MOST_FUNCTIONS` functions, and pairs without any score. If there are many
+    rows and pairs, the scores are computed from random rows.
+    """
+    names = unique_names(name for term in settings.terms for name in term.columns)
+    some = residuals.take(rows_of_search(residuals, len(names), random_state))
+    found = margins.searched(names, some.frame)
+    pairs = candidates(found, settings.terms)
+    scores = scores_of(pairs, found, some, settings, df)
+    order = np.argsort(-scores, kind="stable")[:count].tolist()
+    least = NO_SCORE * some.squares
+    return [pairs[j] for j in order if scores[j] > least]
+
+
+def rows_of_search(
+    residuals: Residuals, features: int, random_state: Any
+) -> NDArray[np.intp]:
+    """The rows that a search reads, ascending, of the rows with weight."""
+    w = residuals.weights
+    kept = np.arange(residuals.frame.rows) if w is None else np.flatnonzero(on_host(w))
+    pairs = max(1, features * (features - 1) // 2)
+    most = max(LEAST_ROWS, SEARCH_WORK // pairs)
+    if len(kept) <= most:
+        return kept
+    return np.sort(generator(random_state).choice(kept, most, replace=False))
+
+
+def candidates(margins: Mapping[Name, Single], terms: Sequence[Term]) -> list[NamePair]:
+    """The pairs of features that a search compares."""
+    together = {
+        pair for term in terms for pair in combinations(sorted_names(term.columns), 2)
+    }
+    return [
+        pair
+        for pair in combinations(margins, 2)
+        if sorted_names(pair) not in together
+        and math.prod(margins[name].functions for name in pair) <= MOST_FUNCTIONS
+    ]
+
+
+def sorted_names(names: tuple[Name, ...]) -> tuple[Name, ...]:
+    """The names in an order of their own, also of names of both types."""
+    return tuple(sorted(names, key=repr))
+
+
+def scores_of(
+    pairs: Sequence[NamePair],
+    margins: Mapping[Name, Single],
+    residuals: Residuals,
+    settings: Settings,
+    df: float,
+) -> NDArray[np.float64]:
+    """The score of each pair with `df` degrees of freedom, (pairs,) on the host."""
+    frame, u, weights = residuals
+    xp, scores = namespace(u), np.zeros(len(pairs))
+    options: Any = {"missing": settings.missing, "dtype": frame.dtype}
+    rows = {name: term.rows(frame, **options) for name, term in margins.items()}
+    target = dense_rows(xp.ascontiguousarray(u.T))
+    for some in pieces(len(pairs), max(1, BATCH_VALUES // (frame.rows * ROW_VALUES))):
+        batch = pairs[some]
+        terms = tuple(Product(margins[a], margins[b]) for a, b in batch)
+        own = (kronecker(rows[a], rows[b]) for a, b in batch)
+        designs = Designs(terms, tuple(side_by_side(design, target) for design in own))
+        gram = designs.gram(None if weights is None else weights[None])
+        for members in designs.groups:
+            stacked = xp.stack([gram[j][0] for j in members])
+            found = reductions(terms[members[0]], stacked, df, settings.df_definition)
+            scores[np.add(some.start, members)] = on_host(found)
+    return scores
+
+
+def reductions(term: Product, gram: Array, df: float, df_definition: str) -> Array:
+    """The scores of pairs whose terms are alike, (m,).
+
+    Parameters
+    ----------
+    term : Product
+        The term of one of them.
+    gram : (m, k + F, k + F) array
+        The Gram matrices of the functions and the negative gradients.
+    """
+    xp, k = namespace(gram), term.functions
+    A, c = gram[:, :k, :k], gram[:, :k, k:]
+    T, M = xp.asarray(term.transform()), xp.asarray(main_functions(term))
+    MA = xp.matmul(M.T, A)
+    inverse = pseudo_inverses(xp.matmul(MA, M), RANK_TOLERANCE)
+    Z = T - xp.matmul(M, xp.matmul(inverse, xp.matmul(MA, T)))
+    # What the main effects explain up to rounding is not an effect of the pair.
+    before = squared_norms(A, xp.broadcast_to(T, Z.shape))
+    Z *= (squared_norms(A, Z) > RANK_TOLERANCE * before)[:, None]
+    G, c = congruent_each(A, Z), xp.matmul(Z.swapaxes(1, 2), c)
+    penalty = term.penalty()
+    lambda_ = smoothing_parameters(G, penalty, 0, df, df_definition)
+    b = xp.matmul(inverses(G, penalty, 0, lambda_), c)
+    return (b * (2 * c - xp.matmul(G, b))).sum(axis=(1, 2))
+
+
+def main_functions(term: Product) -> Matrix:
+    """The functions that the main effects of both margins are, in those of a pair.
+
+    The functions of a margin have the sum 1, so a function of a single margin is its
+    products with all functions of the other margin.
+    """
+    left, right = term.left.functions, term.right.functions
+    return np.hstack(
+        [
+            np.kron(np.eye(left), np.ones((right, 1))),
+            np.kron(np.ones((left, 1)), np.eye(right)),
+        ]
+    )
+
+
+def congruent_each(A: Array, Z: Array) -> Array:
+    """``Z'AZ`` of matrices A, (m, k, k), and Z, (m, k, q)."""
+    xp = namespace(A)
+    return xp.matmul(Z.swapaxes(1, 2), xp.matmul(A, Z))
+
+
+def squared_norms(A: Array, Z: Array) -> Array:
+    """The diagonals of ``Z'AZ``, (m, q)."""
+    return (Z * namespace(A).matmul(A, Z)).sum(axis=1)

@@ -1,0 +1,433 @@
+"""Interactions: the pairs that are found, their scores, and the models with them."""
+
+from __future__ import annotations
+
+import pickle
+import runpy
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+from together import together
+
+from gpusolve._device.arrays import on_host
+from gpusolve.gam import (
+    BoostedDistribution,
+    BoostedGAM,
+    BoostedGAMClassifier,
+    bbs,
+    bols,
+    brandom,
+    bspatial,
+    cv_stop,
+    gamboost,
+    load,
+    survival_times,
+)
+from gpusolve.gam._boosting.batch import make_fits
+from gpusolve.gam._boosting.path import join_paths
+from gpusolve.gam._selection import interactions
+from gpusolve.gam._selection.interactions import Residuals, residuals_of
+from gpusolve.gam._terms.frame import Frame
+
+Columns = dict[str, Any]
+
+
+def sample(n: int, seed: int = 0) -> Columns:
+    """Numbers, two factors, and a skewed number that has no effect."""
+    rng = np.random.default_rng(seed)
+    data: Columns = {f"x{j}": rng.random(n) for j in range(4)}
+    return data | {
+        "skewed": np.exp(2 * rng.standard_normal(n)),
+        "g": rng.choice([*"abc"], n),
+        "h": rng.choice([*"uvw"], n),
+    }
+
+
+def main_effects(data: Columns) -> Any:
+    return np.sin(4 * data["x0"]) / 2 + data["x2"] / 2 + 0.5 * (data["g"] == "a")
+
+
+EFFECTS: dict[tuple[str, str], Any] = {
+    ("x0", "x1"): lambda d: 5 * (d["x0"] - 0.5) * (d["x1"] - 0.5),
+    ("x3", "g"): lambda d: 3 * (d["x3"] - 0.5) * (d["g"] == "b"),
+    ("g", "h"): lambda d: 1.5 * (d["g"] == "a") * (d["h"] == "u"),
+}
+"""The joint effects of two numbers, of a number and a factor, of two factors."""
+
+
+def drawn(family: str, f: Any, seed: int) -> Any:
+    """A response of the family with the additive predictor f."""
+    rng = np.random.default_rng(seed)
+    if family == "poisson":
+        return rng.poisson(np.exp(f))
+    if family == "gaussian":
+        return f + 0.4 * rng.standard_normal(len(f))
+    return np.where(rng.random(len(f)) < 1 / (1 + np.exp(-4 * f)), "yes", "no")
+
+
+def model_of(family: str, **options: Any) -> Any:
+    if family == "binomial":
+        return BoostedGAMClassifier(**options)
+    return BoostedGAM(family=family, **options)
+
+
+def loss(model: Any, data: Columns, y: Any) -> float:
+    """The mean loss of the model, up to terms of y alone."""
+    if isinstance(model, BoostedGAMClassifier):
+        chosen = (y == "yes").astype(int)[:, None]
+        return -float(
+            np.take_along_axis(model.predict_log_proba(data), chosen, 1).mean()
+        )
+    mean = model.predict(data)
+    error = mean - y * np.log(mean) if model.family == "poisson" else (y - mean) ** 2
+    return float(error.mean())
+
+
+# ---- what is found -------------------------------------------------------------------
+
+
+@together(
+    "pair, family",
+    [
+        (("x0", "x1"), "gaussian"),
+        (("x0", "x1"), "poisson"),
+        (("x0", "x1"), "binomial"),
+        (("x3", "g"), "gaussian"),
+        (("x3", "g"), "binomial"),
+        (("g", "h"), "gaussian"),
+        (("g", "h"), "poisson"),
+    ],
+)
+def test_the_right_pair_is_first_and_the_error_falls(
+    pair: tuple[str, str], family: str
+) -> None:
+    data, new = sample(800), sample(800, seed=1)
+    y = drawn(family, main_effects(data) + EFFECTS[pair](data), 2)
+    unseen = drawn(family, main_effects(new) + EFFECTS[pair](new), 3)
+    alone = model_of(family, max_iter=60).fit(data, y)
+    model = model_of(family, max_iter=60, interactions=2).fit(data, y)
+    assert alone.interactions_ == []
+    assert model.interactions_[0] == pair
+    assert len(set(model.interactions_)) == 2
+    assert loss(model, new, unseen) < 0.95 * loss(alone, new, unseen)
+
+
+def test_each_class_and_each_censored_time_counts(rng: np.random.Generator) -> None:
+    X = rng.random((600, 4))
+    f = 8 * (X[:, 1] - 0.5) * (X[:, 3] - 0.5)
+    y = np.digitize(f + 0.5 * rng.standard_normal(600), [-0.5, 0.5])
+    times = survival_times(rng.exponential(np.exp(-f)), rng.random(600) < 0.8)
+    for model, target in (
+        (BoostedGAMClassifier(), y),
+        (BoostedGAMClassifier(family="multinomial"), y),
+        (BoostedGAMClassifier(family="prop_odds"), y),
+        (BoostedGAM(family="coxph"), times),
+        (BoostedGAM(family="weibull"), times),
+        (BoostedGAM(family="huber"), f),
+    ):
+        model.set_params(interactions=1, max_iter=10).fit(X, target)
+        assert model.interactions_ == [(1, 3)], model
+
+
+def test_pairs_are_joint_effects_alone() -> None:
+    data = sample(500)
+    y = main_effects(data) + EFFECTS["x0", "x1"](data) + EFFECTS["x3", "g"](data)
+    model = BoostedGAM(interactions=2, max_iter=40).fit(data, y)
+    assert set(model.interactions_) == {("x0", "x1"), ("x3", "g")}
+    assert set(model.names_[-2:]) == {"bbs(x0) * bbs(x1)", "bbs(x3) * bols(g)"}
+    for index, term in enumerate(model.terms_):
+        if len(term.columns) == 2:
+            margins = term.left, term.right
+            b = model.path_.coef(len(model.terms_))[index][: term.functions]
+            assert abs(b).max() > 0.1
+            B = b.reshape([margin.functions for margin in margins])
+            for axis in (0, 1):
+                np.testing.assert_allclose(B.sum(axis=axis), 0, atol=1e-13)
+
+
+# ---- the score, by least squares -----------------------------------------------------
+
+
+def hats(x: Any, knots: Any) -> Any:
+    """Linear B-splines: each function is 1 at its knot and 0 at all others."""
+    return np.stack([np.interp(x, knots, row) for row in np.eye(len(knots))], axis=1)
+
+
+def margin_by_hand(x: Any, bins: int = 5) -> tuple[Any, Any]:
+    """All functions of a margin, and columns whose ridge is its penalty."""
+    if x.dtype.kind == "U":
+        F = (x[:, None] == np.unique(x)).astype(float)
+        return F, F[:, :-1] - F[:, -1:]
+    cuts = np.quantile(x, np.arange(1, bins) / bins)
+    F = hats(x, np.unique([x.min(), *cuts, x.max()]))
+    D = np.diff(np.eye(F.shape[1]), axis=0)
+    return F, F @ np.linalg.pinv(D)
+
+
+def score_by_hand(x: Any, z: Any, u: Any, w: Any, df: float) -> float:
+    """The reduction of the weighted sum of squares by a ridge of `df` degrees."""
+    (Fx, Cx), (Fz, Cz) = margin_by_hand(x), margin_by_hand(z)
+    root = np.sqrt(w)[:, None]
+    main = root * np.hstack([Fx, Fz])
+    Z = root * (Cx[:, :, None] * Cz[:, None]).reshape(len(x), -1)
+    Z = Z - main @ np.linalg.lstsq(main, Z, rcond=1e-10)[0]
+    v, singular = root[:, 0] * u, np.linalg.svd(Z, compute_uv=False)
+    share = singular[singular > 1e-6 * singular[0]] ** 2
+
+    def excess(log_ridge: float) -> float:
+        s = share / (share + np.exp(log_ridge))
+        return float((2 * s - s**2).sum()) - df
+
+    ridge = np.exp(brentq(excess, -40, 40, xtol=1e-14)) if len(share) > df else 0.0
+    stacked = np.vstack([Z, np.sqrt(ridge) * np.eye(Z.shape[1])])
+    target = np.concatenate([v, np.zeros(Z.shape[1])])
+    b = np.linalg.lstsq(stacked, target, rcond=1e-10)[0]
+    return float(v @ v - ((v - Z @ b) ** 2).sum())
+
+
+@together("weighted", [False, True])
+@together("df", [3.0, 6.0])
+def test_a_score_is_a_reduction_of_the_sum_of_squares(
+    rng: np.random.Generator, weighted: bool, df: float
+) -> None:
+    data = sample(150) | {"few": rng.integers(0, 3, 150).astype(float)}
+    data["two"] = rng.choice([*"yn"], 150)
+    u, w = rng.standard_normal((2, 150)), rng.uniform(0.2, 3, 150)
+    model = BoostedGAM(max_iter=1, outside="linear").fit(data, u[0])
+    _, settings = model._data
+    margins = interactions.margins_of(settings.terms, "linear")
+    frame = Frame.of(data)
+    found = margins.searched([*data], frame)
+    pairs = list(combinations(data, 2))
+    residuals = Residuals(frame, u, w if weighted else None)
+    scores = interactions.scores_of(pairs, found, residuals, settings, df)
+    expected = [
+        sum(
+            score_by_hand(data[a], data[b], own, w if weighted else np.ones(150), df)
+            for own in u
+        )
+        for a, b in pairs
+    ]
+    # The smoothing parameter is for a matrix shrunk by 1.5e-8, as in mboost.
+    np.testing.assert_allclose(scores, expected, rtol=1e-7)
+
+
+def test_main_effects_have_no_score(rng: np.random.Generator) -> None:
+    """Also of columns that repeat others, or do not vary, up to rounding."""
+    x = rng.random(200)
+    data = {"x": x, "same": x, "one": np.ones(200), "g": rng.choice([*"ab"], 200)}
+    data["h"] = np.where(data["g"] == "a", "c", "d")  # the levels of g
+    model = BoostedGAM([bols("g"), bols("h"), bols("one")], interactions=3, max_iter=5)
+    assert model.fit(data, rng.standard_normal(200)).interactions_ == []
+    model = BoostedGAM(interactions=9, max_iter=5).fit(data, rng.standard_normal(200))
+    assert len(model.interactions_) == 5  # neither g and h, nor pairs with a constant
+    assert BoostedGAM(interactions=2, max_iter=5).fit(x[:, None], x).interactions_ == []
+    assert BoostedGAM(interactions=2, max_iter=5).fit(data, x * 0).interactions_ == []
+
+
+def test_residuals_are_slopes_of_the_loss(rng: np.random.Generator) -> None:
+    X, w = rng.random((80, 2)), rng.integers(0, 3, 80) / 2
+    y = rng.poisson(2 * X[:, 0] + 1)
+    model = BoostedGAM(family="poisson", max_iter=20)
+    model.fit(X, y, sample_weight=w)
+    data, settings = model._data
+    assert data.rows == (w > 0).sum()
+    path = join_paths(model.paths_)
+    fits = make_fits(settings, data, data.weights).after(path)
+    found = residuals_of(fits, data.frame)
+    f, h = model.predict(X, kind="link")[w > 0], 1e-5
+    low, high = (model.family_.loss(y[w > 0], f + d, 0.0) for d in (-h, h))
+    np.testing.assert_allclose(found.u[0], (low - high) / (2 * h), atol=1e-8)
+    np.testing.assert_array_equal(found.weights, data.weights)
+
+
+# ---- the search ----------------------------------------------------------------------
+
+
+def test_rows_without_weight_do_not_count() -> None:
+    data, wrong = sample(400), sample(400, seed=1)
+    y = main_effects(data) + EFFECTS["x3", "g"](data)
+    other = 9 * (wrong["x1"] - 0.5) * (wrong["x2"] - 0.5)
+    both = {name: np.concatenate([data[name], wrong[name]]) for name in data}
+    w = np.repeat([1.0, 0.0], 400)
+    model = BoostedGAM(interactions=2, max_iter=20)
+    model.fit(both, np.concatenate([y, other]), sample_weight=w)
+    alone = BoostedGAM(interactions=2, max_iter=20).fit(data, y)
+    assert model.interactions_ == alone.interactions_
+    np.testing.assert_array_equal(model.coefficients_, alone.coefficients_)
+
+
+def test_an_offset_is_part_of_the_model(rng: np.random.Generator) -> None:
+    X = rng.random((500, 3))
+    first, second = (X[:, j] - 0.5 for j in (0, 1))
+    joint = 5 * first * second
+    y = joint + 3 * second * (X[:, 2] - 0.5) + 0.2 * rng.standard_normal(500)
+    model = BoostedGAM(interactions=1, max_iter=10)
+    assert model.fit(X, y).interactions_ == [(0, 1)]
+    assert model.fit(X, y, offset=joint).interactions_ == [(1, 2)]
+
+
+def test_many_rows_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = sample(1000)
+    y = main_effects(data) + EFFECTS["x0", "x1"](data)
+    read = []
+    scores_of = interactions.scores_of
+
+    def noted(pairs: Any, margins: Any, residuals: Any, *more: Any) -> Any:
+        read.append(residuals.frame.numeric("x0"))
+        return scores_of(pairs, margins, residuals, *more)
+
+    monkeypatch.setattr(interactions, "scores_of", noted)
+    for name, value in ("SEARCH_WORK", 21 * 300), ("LEAST_ROWS", 200):
+        monkeypatch.setattr(interactions, name, value)
+    monkeypatch.setattr(interactions, "BATCH_VALUES", 300 * 4 * 5)
+    for seed in (0, 0, 1):
+        model = BoostedGAM(interactions=1, max_iter=20, random_state=seed)
+        assert model.fit(data, y).interactions_ == [("x0", "x1")]
+    assert len(np.unique(read[0])) == len(read[0]) == 300
+    np.testing.assert_array_equal(read[0], read[1])
+    assert not np.array_equal(read[0], read[2])
+
+
+def test_factors_of_many_levels_have_no_pair(rng: np.random.Generator) -> None:
+    data = {"x": rng.random(600), "g": rng.integers(0, 60, 600).astype(str)}
+    y = 5 * (data["x"] - 0.5) * (data["g"].astype(int) % 2)
+    model = BoostedGAM(interactions=3, max_iter=5).fit(data, y)
+    assert model.interactions_ == []
+    data["g"] = (data["g"].astype(int) % 30).astype(str)
+    assert model.fit(data, y).interactions_ == [("x", "g")]
+
+
+# ---- models with pairs ---------------------------------------------------------------
+
+
+def test_a_model_with_pairs_is_the_model_of_its_learners() -> None:
+    data = sample(300)
+    f = main_effects(data) + EFFECTS["g", "h"](data) + EFFECTS["x0", "x1"](data)
+    y = drawn("gaussian", f, 1)
+    for options in ({}, {"max_iter": 30}, {"early_stopping": True}):
+        model = BoostedGAM(interactions=2, **options).fit(data, y)
+        same = BoostedGAM(model.terms_, **options).fit(data, y)
+        np.testing.assert_array_equal(model.coefficients_, same.coefficients_)
+        np.testing.assert_array_equal(model.predict(data), same.predict(data))
+        assert same.interactions_ == []
+
+
+def test_learners_and_formulas_get_pairs() -> None:
+    data = sample(400)
+    y = main_effects(data) + EFFECTS["x0", "x1"](data) + EFFECTS["x3", "g"](data)
+    given = [bbs("x0"), bbs("x1"), bbs("x2"), bols("x3"), brandom("g")]
+    options: dict[str, Any] = {"max_iter": 60, "interactions": 2}
+    model = BoostedGAM(given, **options).fit(data, y)
+    assert set(model.interactions_) == {("x0", "x1"), ("x3", "g")}
+    # A pair that a learner reads is not searched, in whatever order.
+    known = [*given, bspatial("x1", "x0", knots=4), bbs("x3", by="g")]
+    others = BoostedGAM(known, **options).fit(data, y).interactions_
+    assert not {("x0", "x1"), ("x3", "g")} & set(others)
+    formula = gamboost("y ~ bbs(x0) + bbs(sqrt(x1)) + g", data | {"y": y}, **options)
+    assert formula.interactions_[0] == ("x0", "sqrt(x1)")
+    frame = {name: data[name][:5] for name in ("x0", "x1", "g")}
+    link = formula.intercept_ + formula.effects(frame).sum(axis=1)
+    np.testing.assert_allclose(formula.predict(frame), link, rtol=1e-12)
+    # A number that is a factor in a learner is a factor in its pair.
+    data["code"] = np.searchsorted([*"abc"], data["g"])
+    coded = BoostedGAM([bbs("x3"), brandom("code")], **options).fit(data, y)
+    assert coded.names_[-1] == "bbs(x3) * bols(code)"
+
+
+def test_pairs_are_shown_copied_and_stored(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from sklearn.base import clone
+
+    data = sample(300)
+    data["x1"][::7] = np.nan
+    y = main_effects(data) + EFFECTS["g", "h"](data) + EFFECTS["x3", "g"](data)
+    model = BoostedGAM(interactions=2, missing="zero", max_iter=40).fit(data, y)
+    names = model.names_[-2:]
+    assert set(names) == {"bols(g) * bols(h)", "bbs(x3) * bols(g)"}
+    assert set(names) <= {line.name for line in model.summary().learners}
+    assert min(model.importance()[name] for name in names) > 0
+    assert min(model.selection_frequencies()[name] for name in names) > 0
+    titles = {axes.get_title() for axes in model.plot(names).axes}
+    assert {"g, h", "x3 by g"} <= titles
+    model.to_python(tmp_path / "model.py")
+    model.save(tmp_path / "model.json")
+    exported = runpy.run_path(str(tmp_path / "model.py"))["predict"]
+    for other in (load(tmp_path / "model.json"), pickle.loads(pickle.dumps(model))):
+        assert other.interactions_ == model.interactions_
+        np.testing.assert_array_equal(other.predict(data), model.predict(data))
+    np.testing.assert_array_equal(exported(data), model.predict(data))
+    copy = clone(model)
+    assert copy.get_params()["interactions"] == 2
+    np.testing.assert_array_equal(copy.fit(data, y).risk_, model.risk_)
+    matrix = np.stack([data["x0"], data["x3"]], axis=1)
+    small = BoostedGAM(interactions=1, max_iter=9).fit(matrix, y)
+    assert small.interactions_ == [(0, 1)]
+    link = small.intercept_ + small.effects(matrix[:9]).sum(axis=1)
+    np.testing.assert_allclose(small.predict(matrix[:9]), link, rtol=1e-12)
+
+
+def test_folds_and_a_warm_start_keep_the_pairs() -> None:
+    data = sample(300)
+    y = main_effects(data) + EFFECTS["x0", "x1"](data)
+    y += 0.3 * np.random.default_rng(1).standard_normal(300)
+    model = BoostedGAM(interactions=2, max_iter=30, warm_start=True).fit(data, y)
+    again = BoostedGAM(model.terms_, max_iter=30).fit(data, y)
+    folds = {"n_folds": 3, "random_state": 0}
+    np.testing.assert_array_equal(
+        cv_stop(model, **folds).risk, cv_stop(again, **folds).risk
+    )
+    first, pairs = model.risk_, model.interactions_
+    model.set_params(max_iter=50).fit(data, y)
+    assert model.interactions_ == pairs
+    np.testing.assert_array_equal(model.risk_[:31], first)
+    assert len(model.risk_) == 51
+    model.set_params(interactions=0)
+    with pytest.raises(ValueError, match="a warm start needs"):
+        model.fit(data, y)
+
+
+def test_device_arrays_have_the_same_pairs(backend: Any) -> None:
+    rng = np.random.default_rng(0)
+    X, w = rng.random((90, 4)), rng.uniform(0.5, 2, 90)
+    y = X[:, 1] + 9 * (X[:, 0] - 0.5) * (X[:, 3] - 0.5)
+    classes = np.digitize(y, [0, 1])
+    models = [(BoostedGAM, y)] + [(BoostedGAMClassifier, classes)] * (
+        not backend.emulated
+    )
+    for kind, target in models:
+        options: dict[str, Any] = {"n_basis": 8, "max_iter": 3, "interactions": 1}
+        expected = kind(**options, device="cpu").fit(X, target, sample_weight=w)
+        model = kind(**options)
+        there = backend.array(X)
+        model.fit(there, backend.array(target), sample_weight=backend.array(w))
+        assert model.interactions_ == expected.interactions_ == [(0, 3)]
+        np.testing.assert_allclose(model.risk_, expected.risk_, rtol=1e-9)
+        assert np.isfinite(on_host(model.effects(there))).all()
+
+
+@together(
+    "options, error, message",
+    [
+        ({"interactions": -1}, ValueError, "interactions must be 0 or more, got -1"),
+        ({"interactions": 1.5}, TypeError, "interactions must be an int"),
+        (
+            {"interactions": 1, "method": "gram"},
+            ValueError,
+            "interactions must be 0 wi",
+        ),
+    ],
+)
+def test_interactions_are_checked(
+    options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    X = np.random.default_rng(0).random((30, 2))
+    for kind in (BoostedGAM, BoostedGAMClassifier):
+        with pytest.raises(error, match=message):
+            kind(**options).fit(X, X[:, 0] > 0.5)
+    with pytest.raises(ValueError, match="interactions must be 0 for BoostedDistr"):
+        BoostedDistribution(interactions=1).fit(X, X[:, 0])
