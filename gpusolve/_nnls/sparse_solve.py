@@ -65,7 +65,11 @@ def check_options(method: str, given: dict[str, Any], devices: Any) -> None:
         )
     dense = [name for name in ("L", *sum(PAIRS, ())) if given.get(name) is not None]
     if dense:
-        raise ValueError(f"{dense[0]} must be None for a sparse A")
+        name = dense[0]
+        raise ValueError(
+            f"{name} must be None for a sparse A, got {type(given[name]).__name__}; "
+            "call A.toarray() first"
+        )
     lazy = [name for name, value in given.items() if is_dask(value)]
     if lazy:
         raise TypeError(
@@ -80,8 +84,7 @@ def validated(
     """The problem, with an array that takes no memory in place of A, and A itself."""
     names = ("b", "warm_start")
     arrays = {name: given[name] for name in names if given[name] is not None}
-    entries = {f"A[{k}]": matrix.data for k, matrix in enumerate(A.rows)}
-    arrays = floating({**arrays, **entries})
+    arrays = floating({**arrays, **A.named_data()})
     dtype = arrays["b"].dtype
     dense = {name: arrays[name] for name in names if name in arrays}
     return A.astype(dtype), validate(**{**given, **dense, "A": A.blank(dtype)})

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._device.arrays import Array, namespace, on_host
+from .._device.arrays import Array, largest_magnitude, namespace, on_host
 from .._device.launch import pieces
 from .._numerics.certificate import size
 from .._numerics.scaling import ScaledSystem, inverse_power_of_two, scale
@@ -234,13 +234,14 @@ def weighted_b(b: Array, root: Array | None) -> Array:
     """Right-hand sides with weighted rows."""
     if root is None:
         return b
-    return namespace(b).where(root != 0, b * root, 0)
+    with np.errstate(invalid="ignore"):
+        return namespace(b).where(root != 0, b * root, 0)
 
 
 def norms_of(b: Array, root: Array | None) -> Array:
     """The norm of each right-hand side, on the host; NaN unless it is finite."""
-    b = abs(weighted_b(b, root))
-    largest = on_host(b.max(axis=-1, initial=0))
+    b = weighted_b(b, root)
+    largest = on_host(largest_magnitude(b))
     finite = np.isfinite(largest)
     power = inverse_power_of_two(np.where(finite, largest, 1))
     norm = lengths(b * there(b, power)[:, None]) / power
