@@ -40,16 +40,20 @@ static __device__ __forceinline__ double number_of(unsigned long long bits) {
 __device__ void find_medians(const RowSums& sums, MedianSearch* searches, const Paths& paths,
                              int step) {
     constexpr int bits = 4, digits = 1 << bits;
+    const Observations& data = sums.data;
 #pragma unroll 1
     for (int shift = 64 - bits; shift >= 0; shift -= bits) {
         const bool is_first = shift == 64 - bits;
-        sums.sum_weighted<digits>(
+        sums.sum<digits>(
             Add<double>(),
-            [&](int fit) {
+            [&](int fit, int) {
                 const unsigned long long known = is_first ? 0 : searches[fit].key >> shift >> bits;
-                return [=](double weight, double y, double f, double* own) {
-                    const unsigned long long key = size_bits(y - f) >> shift;
+                return [=, &data](long long row, double* own) {
+                    if (row >= data.rows) return;
+                    const double r = data.response(fit, row) - data.f[fit * data.rows + row];
+                    const unsigned long long key = size_bits(r) >> shift;
                     if (!is_first && key >> bits != known) return;
+                    const double weight = data.weight(fit, row);  // of the few rows that are left
 #pragma unroll
                     for (int digit = 0; digit < digits; ++digit)
                         own[digit] += static_cast<int>(key % digits) == digit ? weight : 0.0;

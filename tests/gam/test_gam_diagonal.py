@@ -183,7 +183,7 @@ def test_default_factors_of_many_levels_are_penalised_as_splines(data: Any) -> N
     d = {"g": data["g"].astype(str), "h": data["h"], "x": data["x"]}
     model = BoostedGAM(df=5).fit(d, data["y"])
     assert model.names_[:2] == ["brandom(g)", "bols(h)"]
-    assert model.names_[2].startswith("bbs(x, df=5")
+    assert repr(model.terms_[2]).startswith("bbs('x', df=5")
     free = BoostedGAM(penalty=None).fit(d, data["y"])
     assert free.names_[0] == "bols(g)"
 

@@ -13,10 +13,10 @@ from family_samples import EVERY_FAMILY, sample
 from together import together
 
 from gpusolve._device.arrays import is_cupy, on_host
+from gpusolve._estimators import inputs as checks
 from gpusolve.gam import (
     BoostedGAM,
     BoostedGAMClassifier,
-    _inputs,
     bbs,
     bmono,
     bols,
@@ -667,7 +667,7 @@ def test_a_file_on_disk_is_not_copied(
         return found
 
     monkeypatch.setattr(fitted, "BLOCK", 64)
-    monkeypatch.setattr(_inputs, "ROWS", 64)
+    monkeypatch.setattr(checks, "ROWS", 64)
     expected = model.predict(X)
     monkeypatch.setattr(Frame, "take", taking)
     np.testing.assert_array_equal(model.predict(stored), expected)

@@ -315,13 +315,12 @@ def prepare(
     made: dict[int, tuple[Array, Cone | None]] = {}
     with one_blas_thread():
         for index, members in enumerate(designs.groups):
-            group = group_of(terms, members, gram)
+            group, at = group_of(terms, members, gram), xp.asarray(members)
             if lambda_ is None and group.term.fixed_lambda is not None:
-                lambdas[:, members] = float(group.term.fixed_lambda)
+                lambdas[:, at] = float(group.term.fixed_lambda)
             elif lambda_ is None:
-                found = group.smoothing(df_definition, designs.ranks[index])
-                lambdas[:, members] = found.T
-            H = group.inverses(lambdas[:, members].T)
+                lambdas[:, at] = group.smoothing(df_definition, designs.ranks[index]).T
+            H = group.inverses(lambdas[:, at].T)
             of_functions = congruent(H, group.transform, transposed=True)
             for j, own, inverse in zip(members, of_functions, H, strict=True):
                 made[j] = own, group.cone(inverse)

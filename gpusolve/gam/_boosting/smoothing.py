@@ -118,18 +118,22 @@ def shrunken(A: Array) -> Array:
     """
     xp = namespace(A)
     identity = xp.eye(A.shape[-1])
-    if are_positive(A - NEARLY_SINGULAR * identity):
+    if xp is np and are_positive(A - NEARLY_SINGULAR * identity):
         return A
     rho = kept_share(xp.linalg.eigvalsh(A)[:, 0])[:, None, None]
     return rho * A + (1 - rho) * identity
 
 
-def are_positive(A: Array) -> bool:
-    """Whether all matrices have a Cholesky factor; cheaper than their eigenvalues."""
+def are_positive(A: NDArray[np.float64]) -> bool:
+    """Whether all matrices have a Cholesky factor; cheaper than their eigenvalues.
+
+    CuPy does not tell whether a factorisation failed.
+    """
     try:
-        return bool(namespace(A).isfinite(namespace(A).linalg.cholesky(A)).all())
+        np.linalg.cholesky(A)
     except np.linalg.LinAlgError:
         return False
+    return True
 
 
 def kept_share(least: Array) -> Array:
@@ -330,7 +334,8 @@ def inverses(
 
     If ``X'WX`` is singular and lambda is zero, several vectors of coefficients give the
     same fit; the generalised inverse then gives the vector of least penalty. The host
-    reads how many learners have a lambda of zero, and how many of these are singular.
+    reads how many inverses are not accurate, how many learners have a lambda of zero,
+    and how many of these are singular.
 
     Parameters
     ----------

@@ -271,6 +271,12 @@ def partition(a: ndarray, kth: Any, axis: int = -1) -> ndarray:
     return compute(lambda x: np.partition(x, kth, axis), a)
 
 
+def repeat(a: ndarray, repeats: Any, axis: int | None = None) -> ndarray:
+    if not isinstance(repeats, (int, list, tuple)):
+        raise ValueError("'repeats' should be int or sequence.")
+    return compute(lambda x: np.repeat(x, repeats, axis), a)
+
+
 def take_along_axis(a: ndarray, indices: ndarray, axis: Any) -> ndarray:
     return compute(lambda x, at: np.take_along_axis(x, at, axis), a, indices)
 
@@ -378,6 +384,7 @@ __all__ = [
     "ones",
     "ones_like",
     "partition",
+    "repeat",
     "rint",
     "searchsorted",
     "sign",

@@ -25,6 +25,10 @@ def eigvalsh(a: ndarray, UPLO: str = "L") -> ndarray:
     return compute(np.linalg.eigvalsh, a, UPLO=UPLO)
 
 
+def inv(a: ndarray) -> ndarray:
+    return compute(np.linalg.inv, a)
+
+
 def norm(
     x: ndarray, ord: Any = None, axis: Any = None, keepdims: bool = False
 ) -> ndarray:
@@ -51,4 +55,4 @@ def solve(a: ndarray, b: ndarray) -> ndarray:
     return compute(np.linalg.solve, a, b)
 
 
-__all__ = ["cholesky", "eigh", "eigvalsh", "norm", "qr", "solve", "svd"]
+__all__ = ["cholesky", "eigh", "eigvalsh", "inv", "norm", "qr", "solve", "svd"]
