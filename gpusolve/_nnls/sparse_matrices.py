@@ -10,6 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._device.arrays import Array, is_cupy, namespace, sparse_library
+from .._device.launch import pieces
+
+ENTRIES = 2**20
+"""Entries of a matrix that are computed with at once, which limits memory."""
 
 Container = Any
 """A sparse matrix or array of SciPy or CuPy."""
@@ -53,6 +57,10 @@ class SparseMatrices(NamedTuple):
         shape = common_shape(given)
         rows = tuple([compressed_rows(matrix) for matrix in given])
         return cls(rows, (len(rows), *shape) if several else shape)
+
+    def matrix_of(self, index: tuple[int, ...]) -> Container:
+        """The matrix of a system, by its index in the batch."""
+        return self.rows[index[-1] % len(self.rows) if self.ndim == 3 else 0]
 
     @property
     def ndim(self) -> int:
@@ -106,18 +114,19 @@ def check_one_library(matrices: Sequence[Any]) -> None:
 
 def common_shape(matrices: Sequence[Any]) -> tuple[int, int]:
     """The shape of all matrices; ValueError if they differ, or have other axes."""
-    shape = tuple(map(int, matrices[0].shape))
+    first = tuple(map(int, matrices[0].shape))
     for k, matrix in enumerate(matrices):
         if len(matrix.shape) != 2:
             raise ValueError(
                 f"A must have sparse matrices with two axes, got shape {matrix.shape}"
             )
-        if matrix.shape != matrices[0].shape:
+        if matrix.shape != first:
             raise ValueError(
                 "A must have sparse matrices of one shape, got shapes "
-                f"{shape} of A[0] and {matrix.shape} of A[{k}]"
+                f"{first} of A[0] and {matrix.shape} of A[{k}]"
             )
-    return shape
+    m, n = first
+    return m, n
 
 
 def multiply(matrix: Container, vectors: Array) -> Array:
@@ -137,6 +146,22 @@ def compressed_rows(matrix: Container) -> Container:
         found = found.copy() if found is matrix else found
         found.sum_duplicates()
     return found
+
+
+def rows_times(matrix: Container, factor: Array | None) -> Array:
+    """The entries of a matrix in float64, times a factor of each row; None is 1.
+
+    The entries of rows with a factor of 0 become 0, also NaN and infinity.
+    """
+    data = matrix.data.astype(np.float64)
+    if factor is None:
+        return data
+    xp = namespace(data)
+    for part in pieces(len(data), ENTRIES):
+        entries = xp.arange(part.start, part.stop)
+        of_row = factor[xp.searchsorted(matrix.indptr[1:], entries, side="right")]
+        data[part] = xp.where(of_row != 0, data[part] * of_row, 0)
+    return data
 
 
 def columns_of(matrix: Container, chosen: Array) -> Container:

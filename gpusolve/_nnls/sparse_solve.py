@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, floating, is_dask, namespace, on_host
 from .._device.kernels import Device, current, device_of
 from .._device.launch import pieces
-from .._numerics.solution import BY_GRAM, AnySolution, Solution
+from .._numerics.solution import BY_GRAM, INFEASIBLE, AnySolution, Solution
 from .batch import Batch
 from .chunks import starting_points
 from .constraints import PAIRS
@@ -152,6 +152,7 @@ def solve_shared(
     steps = SparseSteps(systems, target)
     start = host_rows(systems.problem, systems.problem.start, 1, systems.chosen)
     start = systems.scaled.rounded(starting_points(systems.scaled, start))
+    steps.solution.status[systems.finite & ~possible] = INFEASIBLE
     todo = np.flatnonzero(systems.finite & possible)
     if todo.size:
         steps.run(start[todo], todo)
