@@ -110,13 +110,19 @@ def as_array(value: object, name: str) -> Array:
     Raises
     ------
     TypeError
-        For a masked array, a linear operator, or a CUDA array without CuPy.
+        For a masked array, a sparse matrix, a linear operator, or a CUDA array without
+        CuPy.
     """
     if type(value) is np.ndarray or is_cupy(value):
         return value
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(
             f"{name} must be a plain array, got a masked array; call its filled() first"
+        )
+    if sparse_library(value) is not None:
+        raise TypeError(
+            f"{name} must be a dense array, got a sparse matrix; call its toarray() "
+            "first"
         )
     if hasattr(value, "matvec"):
         raise TypeError(
@@ -155,11 +161,11 @@ def _from_interface(value: Any, cupy: Any) -> Array:
 def asarray_like(array: Array, value: object) -> object:
     """Convert a list or a number to an array on the device of `array`.
 
-    A value that is an array already stays on its device.
+    A value that is an array already stays on its device; a sparse matrix stays, too.
     """
     if type(value) is np.ndarray:
         return value
-    protocols = ("__array__", "__cuda_array_interface__", "__dlpack__")
+    protocols = ("__array__", "__cuda_array_interface__", "__dlpack__", "tocsr")
     if any(hasattr(value, protocol) for protocol in protocols):
         return value
     return namespace(array).asarray(value)
@@ -168,6 +174,19 @@ def asarray_like(array: Array, value: object) -> object:
 def on_host(array: Array) -> Array:
     """Copy a CuPy array to the host; return a NumPy array as it is."""
     return array.get() if is_cupy(array) else np.asarray(array)
+
+
+# ---- sizes ---------------------------------------------------------------------------
+
+
+def largest_magnitude(array: Array, axis: int = -1, keepdims: bool = False) -> Array:
+    """The largest magnitude along an axis; 0 along an axis without elements.
+
+    CuPy's `max` has no initial value.
+    """
+    size = namespace(array).abs(array)
+    reduce = size.max if array.shape[axis] else size.sum
+    return reduce(axis=axis, keepdims=keepdims)
 
 
 # ---- common device and dtype ---------------------------------------------------------

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from .._device.arrays import Array, is_cupy, namespace
+from . import sparse_gram
 from .batch import blocks
 from .degrees_of_freedom import degrees_of_freedom
-from .inputs import Problem
+from .inputs import Option, Problem
+from .sparse_matrices import SparseMatrices
 
 BLOCK = 2**20
 """The most elements of the matrices that are inverted at once, which bounds memory."""
@@ -85,6 +87,9 @@ def scaled_gram(given: dict[str, Any]) -> tuple[Array, Array]:
             "covariance, variance and vjp need a result without linear constraints, "
             "got A_ub or A_eq"
         )
+    if isinstance(given["A"], SparseMatrices):
+        size, gram = sparse_gram.scaled_gram(given["A"], given["weights"])
+        return size, with_ridge(size, gram, given["l2"])
     xp, A = namespace(given["A"]), given["A"].astype(np.float64, copy=False)
     if "is_gram" in given:
         diagonal = xp.diagonal(A, axis1=-2, axis2=-1)
@@ -103,8 +108,14 @@ def scaled_gram(given: dict[str, Any]) -> tuple[Array, Array]:
         rows = [xp.matmul(column[..., None, :], A) for column in columns]
         gram = xp.concatenate(rows, axis=-2) if rows else xp.zeros((0, 0))
         gram = gram / size[..., None, :]
-    gram = gram + xp.eye(n) * (given["l2"] / size**2)[..., None, :]
+    gram = with_ridge(size, gram, given["l2"])
     return (size, gram) if given["L"] is None else add_penalty(size, gram, given)
+
+
+def with_ridge(size: Array, gram: Array, l2: Option) -> Array:
+    """A matrix of columns of a given size, with ``diag(l2)`` added."""
+    ridge = (l2 / size**2)[..., None, :]
+    return gram + namespace(gram).eye(gram.shape[-1]) * ridge
 
 
 def add_penalty(size: Array, gram: Array, given: dict[str, Any]) -> tuple[Array, Array]:

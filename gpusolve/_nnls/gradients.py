@@ -51,6 +51,10 @@ def pull_back(given: dict[str, Any], x: Array, x_bar: Array) -> Gradients[Any]:
     side, and ``u = W A v``, each gradient is a product of u, v, x and the residual.
     """
     xp, dtype, A = namespace(x), x.dtype, given["A"]
+    if isinstance(A, SparseMatrices):
+        raise ValueError(
+            "vjp needs a result of a dense A, got a sparse A; call A.toarray() first"
+        )
     given = {**given, "A": without_ones(A)}
     solved = xp.isfinite(x).all(axis=-1, keepdims=True)
     x_bar = xp.where(solved, x_bar, 0).astype(np.float64, copy=False)

@@ -73,8 +73,8 @@ def lsq_linear(
     Parameters
     ----------
     A : (..., m, n) array_like
-        The matrices; see :func:`gpusolve.nnls`. pandas and xarray objects keep their
-        labels.
+        The matrices, dense or sparse; see :func:`gpusolve.nnls`. pandas and xarray
+        objects keep their labels.
     b : (..., m) array_like
         The right-hand sides. The leading axes of all arrays broadcast; a matrix that is
         shared by several right-hand sides is not copied.

@@ -66,7 +66,9 @@ def nnls(
     A : (..., m, n) array_like
         The matrices, of any shape (also ``m < n``) and any strides: NumPy or CuPy
         arrays, or any object that supports ``__cuda_array_interface__`` or DLPack; or
-        dask arrays of NumPy or CuPy chunks.
+        dask arrays of NumPy or CuPy chunks. Or a sparse matrix of SciPy or CuPy, in
+        any format, for all systems; or a list of sparse matrices for the last batch
+        axis. See the notes.
     b : (..., m) array_like
         The right-hand sides. The leading axes of `A` and `b` broadcast; a matrix that
         is shared by several right-hand sides is not copied.
@@ -125,8 +127,8 @@ def nnls(
     Raises
     ------
     TypeError
-        If a dtype is not real or has more than 64 bits, or if the inputs are on
-        different kinds of device.
+        If a dtype is not real or has more than 64 bits, if the inputs are on different
+        kinds of device, or if A is a list of sparse and dense matrices.
     ValueError
         If shapes do not match, an integer is too large for float64, a penalty or
         tolerance is negative or not finite, the method is unknown, a compared method
@@ -175,6 +177,13 @@ def nnls(
     GPU of its CuPy arrays. Arguments that are NumPy arrays go with the tasks; arrays
     that all systems share are sent to each worker once.
 
+    A sparse A is never made dense: gradients and certificates are sparse products, and
+    the Gram matrix is dense, of all columns up to 4096, and else of the columns that
+    ever were passive. Duplicate entries are added. x is computed in float64, by the
+    methods ``"auto"`` and ``"gram"``, which are the same. Linear constraints, L, dask
+    arrays and `devices` are refused, and so is ``vjp`` of the result. Each set of
+    weights makes a weighted copy of the entries.
+
     The compared methods, ``"lsqnonneg"``, ``"fnnls"``, ``"fcnnls"``,
     ``"block_pivoting"``, ``"pqn"``, ``"cd"``, ``"interior_point"``, ``"newton_like"``
     and ``"mgs"``, are taken from the literature, and get the same certificate:
@@ -211,6 +220,13 @@ def nnls(
 
     >>> result.method_counts
     {'gram': 3, 'qr': 0}
+
+    A sparse matrix, which is never made dense:
+
+    >>> import scipy.sparse
+    >>> A = scipy.sparse.csr_array([[2, 0, 0], [0, 0, 1], [0, 0, 1]])
+    >>> gpusolve.nnls(A, [1, 2, 3]).x.round(12)
+    array([0.5, 0. , 2.5])
 
     More spectra than memory, in files, on all GPUs that there are:
 

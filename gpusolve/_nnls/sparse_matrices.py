@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._device.arrays import Array, is_cupy, namespace, sparse_library
+from .._device.launch import pieces
+
+ENTRIES = 2**20
+"""Entries of a matrix that are computed with at once, which limits memory."""
 
 Container = Any
 """A sparse matrix or array of SciPy or CuPy."""
@@ -43,25 +49,18 @@ class SparseMatrices(NamedTuple):
         TypeError
             If a matrix of the list is dense, or of another library.
         ValueError
-            If a matrix does not have two axes, or shapes differ.
+            If a matrix has other than two axes, or shapes differ.
         """
         several = isinstance(A, list | tuple)
         given = A if several else [A]
-        libraries = {sparse_library(matrix) for matrix in given}
-        if len(libraries) > 1:
-            names = [type(matrix).__name__ for matrix in given]
-            raise TypeError(
-                f"A must have sparse matrices of one library only, got {names}"
-            )
-        shapes = {tuple(map(int, matrix.shape)) for matrix in given}
-        if len(shapes) > 1 or any(len(shape) != 2 for shape in shapes):
-            raise ValueError(
-                "A must be a sparse matrix with two axes, or a list of sparse matrices "
-                f"of the same shape, got shapes {sorted(shapes)}"
-            )
-        (shape,) = shapes
+        check_one_library(given)
+        shape = common_shape(given)
         rows = tuple([compressed_rows(matrix) for matrix in given])
         return cls(rows, (len(rows), *shape) if several else shape)
+
+    def matrix_of(self, index: tuple[int, ...]) -> Container:
+        """The matrix of a system, by its index in the batch."""
+        return self.rows[index[-1] % len(self.rows) if self.ndim == 3 else 0]
 
     @property
     def ndim(self) -> int:
@@ -79,6 +78,12 @@ class SparseMatrices(NamedTuple):
         return self._replace(
             rows=tuple([matrix.astype(dtype, copy=copy) for matrix in self.rows])
         )
+
+    def named_data(self) -> dict[str, Array]:
+        """The entries of each matrix, under the name by which messages call it."""
+        if self.ndim == 2:
+            return {"A": self.rows[0].data}
+        return {f"A[{k}]": matrix.data for k, matrix in enumerate(self.rows)}
 
     def blank(self, dtype: np.dtype[Any]) -> Array:
         """An array of the same shape that takes no memory, to be validated."""
@@ -99,9 +104,34 @@ class SparseMatrices(NamedTuple):
         return SparseMatrices(tuple(transposed), self.shape).times(r)
 
 
+def check_one_library(matrices: Sequence[Any]) -> None:
+    """Raise TypeError unless SciPy, or CuPy, has made all matrices."""
+    found = {sparse_library(matrix): type(matrix) for matrix in matrices}
+    if len(found) > 1:
+        names = [f"{kind.__module__}.{kind.__name__}" for kind in found.values()]
+        raise TypeError(f"A must have sparse matrices of one library only, got {names}")
+
+
+def common_shape(matrices: Sequence[Any]) -> tuple[int, int]:
+    """The shape of all matrices; ValueError if they differ, or have other axes."""
+    first = tuple(map(int, matrices[0].shape))
+    for k, matrix in enumerate(matrices):
+        if len(matrix.shape) != 2:
+            raise ValueError(
+                f"A must have sparse matrices with two axes, got shape {matrix.shape}"
+            )
+        if matrix.shape != first:
+            raise ValueError(
+                "A must have sparse matrices of one shape, got shapes "
+                f"{first} of A[0] and {matrix.shape} of A[{k}]"
+            )
+    m, n = first
+    return m, n
+
+
 def multiply(matrix: Container, vectors: Array) -> Array:
     """The product of a matrix with each vector of the last axis."""
-    columns = vectors.reshape(-1, vectors.shape[-1]).T
+    columns = vectors.reshape(math.prod(vectors.shape[:-1]), vectors.shape[-1]).T
     found = (matrix @ columns).T
     return found.reshape(*vectors.shape[:-1], matrix.shape[0])
 
@@ -116,6 +146,22 @@ def compressed_rows(matrix: Container) -> Container:
         found = found.copy() if found is matrix else found
         found.sum_duplicates()
     return found
+
+
+def rows_times(matrix: Container, factor: Array | None) -> Array:
+    """The entries of a matrix in float64, times a factor of each row; None is 1.
+
+    The entries of rows with a factor of 0 become 0, also NaN and infinity.
+    """
+    data = matrix.data.astype(np.float64)
+    if factor is None:
+        return data
+    xp = namespace(data)
+    for part in pieces(len(data), ENTRIES):
+        entries = xp.arange(part.start, part.stop)
+        of_row = factor[xp.searchsorted(matrix.indptr[1:], entries, side="right")]
+        data[part] = xp.where(of_row != 0, data[part] * of_row, 0)
+    return data
 
 
 def columns_of(matrix: Container, chosen: Array) -> Container:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, floating, is_dask, namespace, on_host
 from .._device.kernels import Device, current, device_of
 from .._device.launch import pieces
-from .._numerics.solution import BY_GRAM, AnySolution, Solution
+from .._numerics.solution import BY_GRAM, INFEASIBLE, AnySolution, Solution
 from .batch import Batch
 from .chunks import starting_points
 from .constraints import PAIRS
@@ -65,7 +65,11 @@ def check_options(method: str, given: dict[str, Any], devices: Any) -> None:
         )
     dense = [name for name in ("L", *sum(PAIRS, ())) if given.get(name) is not None]
     if dense:
-        raise ValueError(f"{dense[0]} must be None for a sparse A")
+        name = dense[0]
+        raise ValueError(
+            f"{name} must be None for a sparse A, got {type(given[name]).__name__}; "
+            "call A.toarray() first"
+        )
     lazy = [name for name, value in given.items() if is_dask(value)]
     if lazy:
         raise TypeError(
@@ -80,8 +84,7 @@ def validated(
     """The problem, with an array that takes no memory in place of A, and A itself."""
     names = ("b", "warm_start")
     arrays = {name: given[name] for name in names if given[name] is not None}
-    entries = {f"A[{k}]": matrix.data for k, matrix in enumerate(A.rows)}
-    arrays = floating({**arrays, **entries})
+    arrays = floating({**arrays, **A.named_data()})
     dtype = arrays["b"].dtype
     dense = {name: arrays[name] for name in names if name in arrays}
     return A.astype(dtype), validate(**{**given, **dense, "A": A.blank(dtype)})
@@ -149,6 +152,7 @@ def solve_shared(
     steps = SparseSteps(systems, target)
     start = host_rows(systems.problem, systems.problem.start, 1, systems.chosen)
     start = systems.scaled.rounded(starting_points(systems.scaled, start))
+    steps.solution.status[systems.finite & ~possible] = INFEASIBLE
     todo = np.flatnonzero(systems.finite & possible)
     if todo.size:
         steps.run(start[todo], todo)

@@ -35,6 +35,7 @@ from .._numerics.solution import (
     CONVERGED,
     ITERATION_LIMIT,
     NOT_FINITE,
+    UNCERTIFIED,
     Solution,
 )
 from .quadratic import multiplier
@@ -123,6 +124,8 @@ class SparseSteps:
             first = self.judge(systems, todo, x, products, plain, limited)
             second = self.judge(systems, todo, x, products, witness, limited)
             better, done = (first[k] | second[k] for k in range(2))
+            stopped = todo[limited & (self.solution.status[todo] == UNCERTIFIED)]
+            self.solution.status[stopped] = ITERATION_LIMIT
 
     def judge(
         self,

@@ -8,18 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._device.arrays import Array, namespace, on_host
+from .._device.arrays import Array, largest_magnitude, namespace, on_host
 from .._device.launch import pieces
 from .._numerics.certificate import size
 from .._numerics.scaling import ScaledSystem, inverse_power_of_two, scale
 from .inputs import Option, Problem
-from .sparse_matrices import Container, multiply
+from .sparse_matrices import ENTRIES, Container, multiply, rows_times
 from .sparse_residual import residual
 
 LARGEST = float(np.finfo(np.float64).max)
-
-ENTRIES = 2**20
-"""Entries of the matrix that are computed with at once, which limits memory."""
 
 BLOCK_BYTES = 2**26
 """Limit on the residuals that are in memory at once, unless it is a single residual."""
@@ -215,32 +212,27 @@ def weighted_matrix(
 
     Rows of weight 0 become 0, also if they have NaN or infinity.
     """
-    data = matrix.data.astype(np.float64)
     root = None
-    if problem.weights is not None:
-        xp = namespace(data)
-        weights = rows_of(problem, problem.weights, 1, chosen[:1])[0]
-        with np.errstate(invalid="ignore"):
-            root = xp.sqrt(weights)
-        for part in pieces(len(data), ENTRIES):
-            entries = xp.arange(part.start, part.stop)
-            factor = root[xp.searchsorted(matrix.indptr[1:], entries, side="right")]
-            data[part] = xp.where(factor != 0, data[part] * factor, 0)
-    kind = type(matrix)
-    return kind((data, matrix.indices, matrix.indptr), shape=matrix.shape), root
+    with np.errstate(invalid="ignore"):
+        if problem.weights is not None:
+            weights = rows_of(problem, problem.weights, 1, chosen[:1])[0]
+            root = namespace(weights).sqrt(weights)
+        entries = rows_times(matrix, root), matrix.indices, matrix.indptr
+    return type(matrix)(entries, shape=matrix.shape), root
 
 
 def weighted_b(b: Array, root: Array | None) -> Array:
     """Right-hand sides with weighted rows."""
     if root is None:
         return b
-    return namespace(b).where(root != 0, b * root, 0)
+    with np.errstate(invalid="ignore"):
+        return namespace(b).where(root != 0, b * root, 0)
 
 
 def norms_of(b: Array, root: Array | None) -> Array:
     """The norm of each right-hand side, on the host; NaN unless it is finite."""
-    b = abs(weighted_b(b, root))
-    largest = on_host(b.max(axis=-1, initial=0))
+    b = weighted_b(b, root)
+    largest = on_host(largest_magnitude(b))
     finite = np.isfinite(largest)
     power = inverse_power_of_two(np.where(finite, largest, 1))
     norm = lengths(b * there(b, power)[:, None]) / power

@@ -14,7 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from .._device.arrays import Array, broadcast_shapes, namespace
+from .._device.arrays import (
+    Array,
+    broadcast_shapes,
+    largest_magnitude,
+    namespace,
+)
 from .._device.products import product
 from .._numerics.solution import AnySolution
 from .axes import AXES, batch_axes
@@ -155,7 +160,7 @@ def misfit(problem: Problem, x: Array) -> Array:
 def norm(r: Array) -> Array:
     """The 2-norm of the last axis, without overflow."""
     xp = namespace(r)
-    largest = xp.abs(r).max(axis=-1, initial=0, keepdims=True)
+    largest = largest_magnitude(r, keepdims=True)
     scale = xp.where((largest > 0) & (largest < math.inf), largest, 1)
     return scale[..., 0] * xp.sqrt(((r / scale) ** 2).sum(axis=-1))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csr_array
 from together import together
 
 import gpusolve
@@ -36,7 +36,17 @@ A, b = np.ones((4, 3)), np.ones(4)
         ((A, [-(2**63)] * 4), ValueError, "magnitude .*got 9223372036854775808"),
         ((A, np.array([2**64 - 1] * 4, np.uint64)), ValueError, "magnitude"),
         ((np.ma.masked_array(A), b), TypeError, "A must .*got a masked array"),
-        ((csr_array(A), b), TypeError, "A must .*got object"),
+        ((A, csr_array(A)), TypeError, "b must be a dense array, got a sparse matrix"),
+        (([A, csr_array(A)], b), TypeError, "A must have sparse .*one library only"),
+        (([csr_array(A), csr_array(A.T)], b), ValueError, r"\(4, 3\) of A.* of A\[1\]"),
+        ((coo_array(b), b), ValueError, r"A must .*two axes, got shape \(4,\)"),
+        ((csr_array(A * 1j), b), TypeError, "A must .*got complex128"),
+        (
+            ([csr_array(A), csr_array(A * 1j)], b),
+            TypeError,
+            r"A\[1\] must .*complex128",
+        ),
+        ((csr_array([[2**60]]), [1]), ValueError, "A must have integers .*at most 2"),
     ],
 )
 def test_invalid_arrays_are_rejected(arguments: Any, error: Any, message: str) -> None:
