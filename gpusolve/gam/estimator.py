@@ -197,16 +197,18 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     The learner of a pair is the product of two splines, of a spline and the levels of a
     factor, or of the levels of two factors. The splines have 6 knots, at quantiles. No
     part has a constant, so the learner does not repeat a main effect. The score of a
-    pair is by how much a fit reduces the sum of squares of the negative gradient, beyond
-    the main effects of both features: a fit with `df` degrees of freedom, straight
-    between 4 knots. Many features have many pairs: if the rows of all pairs exceed
-    ``2**27``, each score is of random rows, at least 4,096. The 435 pairs of 30
-    features take seconds. Pairs that a learner reads together are left out, and so are
-    pairs of factors whose levels, or knots, have more than 256 combinations. `cv_stop`,
-    `bootstrap_effects`, `stability_selection`, the folds of "auto" and a warm start
-    keep the pairs that were found with all rows; with `early_stopping`, all rows that
-    are not held out. A pair that is only chance also has a score, so the number of
-    pairs should be chosen by the error of rows that no fit has read.
+    pair is the reduction of the sum of squares of the negative gradient beyond the main
+    effects of both features, by a fit with `df` degrees of freedom. Its splines are
+    straight between 4 knots. Many features have many pairs: if the rows of all pairs
+    exceed ``2**27``, each score is of random rows, at least 4,096. The 435 pairs of 30
+    features take seconds. Pairs that a learner reads together are left out. So are
+    factors of many levels: of more than 42 with a number, of more than 256 combinations
+    with a factor. The callback is for the last fit.
+
+    `cv_stop`, `bootstrap_effects`, `stability_selection`, the folds of "auto" and a
+    warm start keep the pairs, which are found with all rows; with `early_stopping`,
+    with all rows that are not held out. A pair that is only chance has a score, too, so
+    the number of pairs should be chosen by the error of rows that no fit has read.
 
     A fit that is interrupted (Ctrl-C) ends with a warning, and keeps the iterations
     that were made; on a GPU only with `progress` or a callback, which divide the launch

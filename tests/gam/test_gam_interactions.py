@@ -317,6 +317,16 @@ def test_a_model_with_pairs_is_the_model_of_its_learners() -> None:
         assert same.interactions_ == []
 
 
+def test_the_callback_is_for_the_model_with_pairs() -> None:
+    X = np.random.default_rng(0).random((200, 3))
+    seen: list[float] = []
+    model = BoostedGAM(
+        interactions=1, max_iter=9, callback=lambda _, risk: seen.append(risk)
+    )
+    model.fit(X, X[:, 0] * X[:, 2])
+    np.testing.assert_array_equal(seen, model.risk_[1:])
+
+
 def test_learners_and_formulas_get_pairs() -> None:
     data = sample(400)
     y = main_effects(data) + EFFECTS["x0", "x1"](data) + EFFECTS["x3", "g"](data)

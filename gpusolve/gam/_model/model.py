@@ -163,7 +163,7 @@ class AdditiveModel(TakesMetadata, Insight):
         margins = margins_of(settings.terms, self.outside)
         pairs = getattr(self, "interactions_", []) if self.warm_start else []
         if not pairs:
-            fits, path = self._steps(settings, data)
+            fits, path = self._steps(settings, data, is_last=False)
             pairs = find_pairs(
                 self.interactions,
                 margins,
@@ -175,8 +175,14 @@ class AdditiveModel(TakesMetadata, Insight):
         learners = (learner_of(pair, margins, data.frame, self.df) for pair in pairs)
         return replace(settings, terms=(*settings.terms, *learners))
 
-    def _steps(self, settings: Settings, data: Training) -> tuple[Fits, Path]:
-        """Make the steps; for a warm start, after the steps of the last fit."""
+    def _steps(
+        self, settings: Settings, data: Training, *, is_last: bool = True
+    ) -> tuple[Fits, Path]:
+        """Make the steps; for a warm start, after the steps of the last fit.
+
+        Only the last of several calls continues a fit, is watched by the callback, and
+        keeps its steps if it is interrupted.
+        """
         patience = Patience(self._most_steps(), self.n_iter_no_change)
         held_out = {
             "fraction": self.validation_fraction,
@@ -193,11 +199,12 @@ class AdditiveModel(TakesMetadata, Insight):
                 settings, data, patience, cv=self.cv, **held_out
             )
         fits, before = make_fits(settings, data, data.weights), None
-        if self.warm_start and hasattr(self, "paths_"):
+        if is_last and self.warm_start and hasattr(self, "paths_"):
             self._check_warm(fits)
             before, steps = join_paths(self.paths_), steps - self.n_iter_
-        watched = "stacked" if self.callback is not None else self.method
-        watch = Watch(self.callback, self.progress, keeps_steps=True)
+        callback = self.callback if is_last else None
+        watched = "stacked" if callback is not None else self.method
+        watch = Watch(callback, self.progress, keeps_steps=is_last)
         return fits, boost_family(
             fits, steps, before=before, method=watched, watch=watch
         )
