@@ -130,8 +130,8 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     names_ : list of str
         Their names.
     interactions_ : list of tuple
-        The features of the pairs that were found, in the order of their scores. Their
-        learners are the last of `terms_`.
+        The features of the pairs, in the order in which they were found. Their learners
+        are the last of `terms_`.
     family_ : Family
     coefficients_ : (n_learners, k) array
         The coefficients of each learner; zero if it was never selected, and beyond its
@@ -199,11 +199,13 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     part has a constant, so the learner does not repeat a main effect. The score of a
     pair is the reduction of the sum of squares of the negative gradient beyond the main
     effects of both features, by a fit with `df` degrees of freedom. Its splines are
-    straight between 4 knots. Many features have many pairs: if the rows of all pairs
-    exceed ``2**27``, each score is of random rows, at least 4,096. The 435 pairs of 30
-    features take seconds. Pairs that a learner reads together are left out. So are
-    factors of many levels: of more than 42 with a number, of more than 256 combinations
-    with a factor. The callback is for the last fit.
+    straight between 4 knots. The fit of a pair, without a penalty, is subtracted before
+    the next pair is chosen: features that resemble each other do not repeat a pair. The
+    best ``16 * interactions`` pairs are then compared again. Many features have many
+    pairs: if the rows of all pairs exceed ``2**27``, each score is of random rows, at
+    least 4,096. The 435 pairs of 30 features take seconds. Pairs that a learner reads
+    together are left out. So are factors of many levels: of more than 42 with a number,
+    of more than 256 combinations with a factor. The callback is for the last fit.
 
     `cv_stop`, `bootstrap_effects`, `stability_selection`, the folds of "auto" and a
     warm start keep the pairs, which are found with all rows; with `early_stopping`,

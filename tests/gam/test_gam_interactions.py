@@ -139,6 +139,8 @@ def test_pairs_are_joint_effects_alone() -> None:
     model = BoostedGAM(interactions=2, max_iter=40).fit(data, y)
     assert set(model.interactions_) == {("x0", "x1"), ("x3", "g")}
     assert set(model.names_[-2:]) == {"bbs(x0) * bbs(x1)", "bbs(x3) * bols(g)"}
+    assert {term.df for term in model.terms_[-2:]} == {model.df}
+    assert all(term.parts[0].boundary == "robust" for term in model.terms_[-2:])
     for index, term in enumerate(model.terms_):
         if len(term.columns) == 2:
             margins = term.left, term.right
@@ -168,14 +170,19 @@ def margin_by_hand(x: Any, bins: int = 5) -> tuple[Any, Any]:
     return F, F @ np.linalg.pinv(D)
 
 
-def score_by_hand(x: Any, z: Any, u: Any, w: Any, df: float) -> float:
-    """The reduction of the weighted sum of squares by a ridge of `df` degrees."""
+def joint_effect_by_hand(x: Any, z: Any, w: Any) -> Any:
+    """The columns of a pair beyond the main effects, times the roots of the weights."""
     (Fx, Cx), (Fz, Cz) = margin_by_hand(x), margin_by_hand(z)
     root = np.sqrt(w)[:, None]
     main = root * np.hstack([Fx, Fz])
     Z = root * (Cx[:, :, None] * Cz[:, None]).reshape(len(x), -1)
-    Z = Z - main @ np.linalg.lstsq(main, Z, rcond=1e-10)[0]
-    v, singular = root[:, 0] * u, np.linalg.svd(Z, compute_uv=False)
+    return Z - main @ np.linalg.lstsq(main, Z, rcond=1e-10)[0]
+
+
+def score_by_hand(x: Any, z: Any, u: Any, w: Any, df: float) -> float:
+    """The reduction of the weighted sum of squares by a ridge of `df` degrees."""
+    Z = joint_effect_by_hand(x, z, w)
+    v, singular = np.sqrt(w) * u, np.linalg.svd(Z, compute_uv=False)
     share = singular[singular > 1e-6 * singular[0]] ** 2
 
     def excess(log_ridge: float) -> float:
@@ -203,28 +210,41 @@ def test_a_score_is_a_reduction_of_the_sum_of_squares(
     frame = Frame.of(data)
     found = margins.searched([*data], frame)
     pairs = list(combinations(data, 2))
+    if not weighted:
+        w = np.ones(150)
     residuals = Residuals(frame, u, w if weighted else None)
     scores = interactions.scores_of(pairs, found, residuals, settings, df)
     expected = [
-        sum(
-            score_by_hand(data[a], data[b], own, w if weighted else np.ones(150), df)
-            for own in u
-        )
-        for a, b in pairs
+        sum(score_by_hand(data[a], data[b], own, w, df) for own in u) for a, b in pairs
     ]
     # The smoothing parameter is for a matrix shrunk by 1.5e-8, as in mboost.
     np.testing.assert_allclose(scores, expected, rtol=1e-7)
+    for a, b in ("x0", "x1"), ("x0", "g"), ("g", "h"):
+        rest = interactions.without_pair((a, b), found, residuals, settings)
+        Z = joint_effect_by_hand(data[a], data[b], w)
+        fits = Z @ np.linalg.lstsq(Z, (np.sqrt(w) * u).T, rcond=1e-10)[0]
+        np.testing.assert_allclose(rest.u, u - fits.T / np.sqrt(w), atol=1e-9)
 
 
 def test_main_effects_have_no_score(rng: np.random.Generator) -> None:
     """Also of columns that repeat others, or do not vary, up to rounding."""
     x = rng.random(200)
-    data = {"x": x, "same": x, "one": np.ones(200), "g": rng.choice([*"ab"], 200)}
-    data["h"] = np.where(data["g"] == "a", "c", "d")  # the levels of g
-    model = BoostedGAM([bols("g"), bols("h"), bols("one")], interactions=3, max_iter=5)
-    assert model.fit(data, rng.standard_normal(200)).interactions_ == []
-    model = BoostedGAM(interactions=9, max_iter=5).fit(data, rng.standard_normal(200))
-    assert len(model.interactions_) == 5  # neither g and h, nor pairs with a constant
+    data: Columns = {"x": x, "same": x, "one": np.ones(200)}
+    data["g"], data["only"] = rng.choice([*"abcde"], 200), np.full(200, "z")
+    data["h"] = np.where(data["g"] < "c", "low", "high")
+    y, w = rng.standard_normal(200), rng.uniform(0.5, 2, 200)
+    given = [bols("g"), bols("h"), bols("one"), bols("only")]
+    for weights in (None, w):
+        model = BoostedGAM(given, interactions=3, max_iter=5)
+        assert model.fit(data, y, sample_weight=weights).interactions_ == []
+        model = BoostedGAM(interactions=9, max_iter=5)
+        model.fit(data, y, sample_weight=weights)
+        wrong = {("g", "h")} | {(a, b) for a in data for b in ("one", "only")}
+        assert 2 <= len(model.interactions_) == len(set(model.interactions_))
+        assert not wrong & {
+            *model.interactions_,
+            *(p[::-1] for p in model.interactions_),
+        }
     assert BoostedGAM(interactions=2, max_iter=5).fit(x[:, None], x).interactions_ == []
     assert BoostedGAM(interactions=2, max_iter=5).fit(data, x * 0).interactions_ == []
 
@@ -246,6 +266,19 @@ def test_residuals_are_slopes_of_the_loss(rng: np.random.Generator) -> None:
 
 
 # ---- the search ----------------------------------------------------------------------
+
+
+def test_features_that_resemble_each_other_have_one_pair() -> None:
+    data = sample(600)
+    for name in ("x0", "x1"):
+        data[f"{name} again"] = (
+            data[name] + 0.01 * data["skewed"] / data["skewed"].max()
+        )
+    f = main_effects(data) + 2 * EFFECTS["x0", "x1"](data) + EFFECTS["x3", "g"](data)
+    model = BoostedGAM(interactions=2, max_iter=60).fit(data, drawn("gaussian", f, 1))
+    (first, second), weaker = model.interactions_
+    assert {first[:2], second[:2]} == {"x0", "x1"}
+    assert weaker == ("x3", "g")
 
 
 def test_rows_without_weight_do_not_count() -> None:
@@ -291,6 +324,14 @@ def test_many_rows_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(np.unique(read[0])) == len(read[0]) == 300
     np.testing.assert_array_equal(read[0], read[1])
     assert not np.array_equal(read[0], read[2])
+    w = np.tile([0.0, 2.0, 1.0], 100)
+    some = interactions.Residuals(Frame.of({"x": w}), w[None], w)
+    for most, rows in (1000, 200), (150, 150):
+        monkeypatch.setattr(interactions, "LEAST_ROWS", most)
+        monkeypatch.setattr(interactions, "SEARCH_WORK", 1)
+        found = interactions.rows_of_search(some, 2, 0)
+        assert len(np.unique(found)) == len(found) == rows
+        assert w[found].all()
 
 
 def test_factors_of_many_levels_have_no_pair(rng: np.random.Generator) -> None:

@@ -11,6 +11,10 @@ squares of u by a penalised fit of Z: ``2 c'Hc - c'HGHc``, with ``c = Z'Wu``,
 ``G = Z'WZ`` and ``H = (G + lambda K)^-1``. All pairs have the same degrees of freedom,
 so many columns are not an advantage. Scores of several predictors are added.
 
+The pairs are chosen one after the other. The fit of a pair without a penalty is
+subtracted from u before the next is chosen, so features that resemble each other do not
+repeat a pair.
+
 A score follows from the products of the functions of a pair with each other and with u.
 These are Gram matrices, computed for many pairs at once.
 """
@@ -40,7 +44,7 @@ from .._boosting.smoothing import (
 from .._families.location import weighted_sum
 from .._terms.frame import Frame, Level, Name
 from .._terms.rows import dense_rows, kronecker, side_by_side
-from .._terms.spline import ROBUST, Spline
+from .._terms.spline import ROBUST
 from .._terms.term import Product, Single, Term, unique_names
 from ..families import Family
 from ..penalty import Matrix
@@ -69,6 +73,9 @@ BATCH_VALUES = 2**25
 
 ROW_VALUES = (SEARCH_DEGREE + 1) ** 2
 """The most values of a row of a pair."""
+
+FINALISTS = 16
+"""After the first round, this number of pairs is compared for each pair to be found."""
 
 NO_SCORE = 1e-12
 """The share of the sum of squares up to which a score may be a rounding error."""
@@ -111,18 +118,12 @@ class Margins(NamedTuple):
         return replace(term, is_default=True).learn(frame)
 
     def searched(self, names: Sequence[Name], frame: Frame) -> dict[Name, Single]:
-        """The margins of a search, of the features that vary."""
+        """The margins of a search, without the factors of a single level."""
         several = [name for name in names if len(self.levels.get(name, "ab")) > 1]
-        found = {
+        return {
             name: self.learned(name, frame, SEARCH_KNOTS, SEARCH_DEGREE)
             for name in several
         }
-        return {name: term for name, term in found.items() if not is_constant(term)}
-
-
-def is_constant(term: Single) -> bool:
-    """Whether a learned term is a spline of a single value."""
-    return isinstance(term, Spline) and all(a == b for a, b in term.ends or ())
 
 
 def margins_of(terms: Sequence[Term], outside: str) -> Margins:
@@ -167,6 +168,11 @@ class Residuals(NamedTuple):
         kept = None if w is None else w[some]
         return Residuals(self.frame.take(some), self.u[:, some], kept)
 
+    def gram(self, designs: Designs) -> list[Array]:
+        """``X'WX`` of each design, (k, k)."""
+        w = self.weights
+        return [own[0] for own in designs.gram(None if w is None else w[None])]
+
     @property
     def squares(self) -> float:
         """The weighted sum of squares."""
@@ -208,20 +214,28 @@ def find_pairs(
     df: float,
     random_state: Any,
 ) -> list[NamePair]:
-    """The pairs of the largest scores, at most `count`, in their order.
+    """At most `count` pairs, each of the largest score next to the pairs before it.
 
-    Pairs that a term of the settings reads together are left out, and so are pairs of
-    more than `MOST_FUNCTIONS` functions, and pairs without any score. If there are many
-    rows and pairs, the scores are computed from random rows.
+    The fit of a pair is subtracted from the residuals before the next pair is chosen,
+    so that features that resemble each other do not repeat a pair. Pairs that a term of
+    the settings reads together are left out, and so are pairs of more than
+    `MOST_FUNCTIONS` functions, and pairs without any score. If there are many rows and
+    pairs, the scores are computed from random rows.
     """
     names = unique_names(name for term in settings.terms for name in term.columns)
     some = residuals.take(rows_of_search(residuals, len(names), random_state))
     found = margins.searched(names, some.frame)
     pairs = candidates(found, settings.terms)
-    scores = scores_of(pairs, found, some, settings, df)
-    order = np.argsort(-scores, kind="stable")[:count].tolist()
-    least = NO_SCORE * some.squares
-    return [pairs[j] for j in order if scores[j] > least]
+    least, chosen = NO_SCORE * some.squares, list[NamePair]()
+    while pairs and len(chosen) < count:
+        scores = scores_of(pairs, found, some, settings, df)
+        if scores.max() <= least:
+            break
+        order = np.argsort(-scores, kind="stable")[: FINALISTS * count].tolist()
+        best, *pairs = (pairs[j] for j in order)
+        chosen.append(best)
+        some = without_pair(best, found, some, settings)
+    return chosen
 
 
 def rows_of_search(
@@ -263,36 +277,99 @@ def scores_of(
     df: float,
 ) -> NDArray[np.float64]:
     """The score of each pair with `df` degrees of freedom, (pairs,) on the host."""
-    frame, u, weights = residuals
-    xp, scores = namespace(u), np.zeros(len(pairs))
-    options: Any = {"missing": settings.missing, "dtype": frame.dtype}
-    rows = {name: term.rows(frame, **options) for name, term in margins.items()}
-    target = dense_rows(xp.ascontiguousarray(u.T))
-    for some in pieces(len(pairs), max(1, BATCH_VALUES // (frame.rows * ROW_VALUES))):
-        batch = pairs[some]
-        terms = tuple(Product(margins[a], margins[b]) for a, b in batch)
-        own = (kronecker(rows[a], rows[b]) for a, b in batch)
-        designs = Designs(terms, tuple(side_by_side(design, target) for design in own))
-        gram = designs.gram(None if weights is None else weights[None])
+    rows, scores = residuals.frame.rows, np.zeros(len(pairs))
+    for some in pieces(len(pairs), max(1, BATCH_VALUES // (rows * ROW_VALUES))):
+        designs = designs_of_pairs(pairs[some], margins, residuals, settings)
+        gram = residuals.gram(designs)
         for members in designs.groups:
-            stacked = xp.stack([gram[j][0] for j in members])
-            found = reductions(terms[members[0]], stacked, df, settings.df_definition)
+            own = joint_effects(designs.terms[members[0]], [gram[j] for j in members])
+            found = own.reductions(df, settings.df_definition)
             scores[np.add(some.start, members)] = on_host(found)
     return scores
 
 
-def reductions(term: Product, gram: Array, df: float, df_definition: str) -> Array:
-    """The scores of pairs whose terms are alike, (m,).
+def without_pair(
+    pair: NamePair,
+    margins: Mapping[Name, Single],
+    residuals: Residuals,
+    settings: Settings,
+) -> Residuals:
+    """The residuals minus their least-squares fit by the joint effect of a pair."""
+    designs = designs_of_pairs([pair], margins, residuals, settings)
+    (gram,) = residuals.gram(designs)
+    coef = joint_effects(designs.terms[0], [gram]).coefficients()
+    # The design also has the residuals as columns, which the fit does not use.
+    coef = np.pad(on_host(coef[0]), ((0, len(residuals.u)), (0, 0)))
+    xp = namespace(residuals.u)
+    fitted = [designs.rows[0].multiply(xp.asarray(b)) for b in coef.T]
+    return residuals._replace(u=residuals.u - xp.stack(fitted))
+
+
+def designs_of_pairs(
+    pairs: Sequence[NamePair],
+    margins: Mapping[Name, Single],
+    residuals: Residuals,
+    settings: Settings,
+) -> Designs:
+    """The functions of each pair, and the residuals as further columns."""
+    frame, u, _ = residuals
+    names = unique_names(name for pair in pairs for name in pair)
+    options: Any = {"missing": settings.missing, "dtype": frame.dtype}
+    rows = {name: margins[name].rows(frame, **options) for name in names}
+    target = dense_rows(namespace(u).ascontiguousarray(u.T))
+    return Designs(
+        tuple(Product(margins[a], margins[b]) for a, b in pairs),
+        tuple(side_by_side(kronecker(rows[a], rows[b]), target) for a, b in pairs),
+    )
+
+
+class JointEffects(NamedTuple):
+    """m pairs whose terms are alike: what the main effects do not explain.
+
+    Attributes
+    ----------
+    penalty : (q, q) array on the host
+    Z : (m, k, q) array
+        The columns as combinations of the functions.
+    G : (m, q, q) array
+        Their Gram matrices.
+    c : (m, q, F) array
+        Their products with the residuals.
+    """
+
+    penalty: Matrix
+    Z: Array
+    G: Array
+    c: Array
+
+    def reductions(self, df: float, df_definition: str) -> Array:
+        """The scores, (m,)."""
+        xp, penalty, G = namespace(self.G), self.penalty, self.G
+        lambda_ = smoothing_parameters(G, penalty, 0, df, df_definition)
+        b = xp.matmul(inverses(G, penalty, 0, lambda_), self.c)
+        return (b * (2 * self.c - xp.matmul(G, b))).sum(axis=(1, 2))
+
+    def coefficients(self) -> Array:
+        """The coefficients of the functions in a fit without a penalty, (m, k, F)."""
+        xp = namespace(self.G)
+        b = xp.matmul(pseudo_inverses(self.G, RANK_TOLERANCE), self.c)
+        return xp.matmul(self.Z, b)
+
+
+def joint_effects(term: Term, gram: Sequence[Array]) -> JointEffects:
+    """The joint effects of pairs.
 
     Parameters
     ----------
     term : Product
         The term of one of them.
-    gram : (m, k + F, k + F) array
-        The Gram matrices of the functions and the negative gradients.
+    gram : sequence of m (k + F, k + F) arrays
+        The Gram matrices of the functions and the residuals.
     """
-    xp, k = namespace(gram), term.functions
-    A, c = gram[:, :k, :k], gram[:, :k, k:]
+    assert isinstance(term, Product)
+    xp, k = namespace(gram[0]), term.functions
+    stacked = xp.stack(gram)
+    A, c = stacked[:, :k, :k], stacked[:, :k, k:]
     T, M = xp.asarray(term.transform()), xp.asarray(main_functions(term))
     MA = xp.matmul(M.T, A)
     inverse = pseudo_inverses(xp.matmul(MA, M), RANK_TOLERANCE)
@@ -300,11 +377,9 @@ def reductions(term: Product, gram: Array, df: float, df_definition: str) -> Arr
     # What the main effects explain up to rounding is not an effect of the pair.
     before = squared_norms(A, xp.broadcast_to(T, Z.shape))
     Z *= (squared_norms(A, Z) > RANK_TOLERANCE * before)[:, None]
-    G, c = congruent_each(A, Z), xp.matmul(Z.swapaxes(1, 2), c)
-    penalty = term.penalty()
-    lambda_ = smoothing_parameters(G, penalty, 0, df, df_definition)
-    b = xp.matmul(inverses(G, penalty, 0, lambda_), c)
-    return (b * (2 * c - xp.matmul(G, b))).sum(axis=(1, 2))
+    of_columns = Z.swapaxes(1, 2)
+    G = xp.matmul(of_columns, xp.matmul(A, Z))
+    return JointEffects(term.penalty(), Z, G, xp.matmul(of_columns, c))
 
 
 def main_functions(term: Product) -> Matrix:
@@ -320,12 +395,6 @@ def main_functions(term: Product) -> Matrix:
             np.kron(np.ones((left, 1)), np.eye(right)),
         ]
     )
-
-
-def congruent_each(A: Array, Z: Array) -> Array:
-    """``Z'AZ`` of matrices A, (m, k, k), and Z, (m, k, q)."""
-    xp = namespace(A)
-    return xp.matmul(Z.swapaxes(1, 2), xp.matmul(A, Z))
 
 
 def squared_norms(A: Array, Z: Array) -> Array:
