@@ -135,10 +135,6 @@ class Products:
 
     def block(self, learner: int, weights: Floats | None, run: Run) -> Floats:
         """``X_i'W X_j`` of all learners i and a learner j, (functions, k)."""
-        if self.columns is not None:
-            own = self.columns[learner]
-            product = self.columns @ (own if weights is None else weights * own)
-            return np.asarray(product[:, None])
         k = self.rows[learner].functions
         sums = np.zeros((self.parts, int(self.ends[-1]), k))
 
@@ -149,6 +145,17 @@ class Products:
 
         run(write)
         return joined(sums)
+
+    def column_blocks(
+        self, learners: NDArray[np.intp], weights: Floats | None
+    ) -> dict[int, Floats]:
+        """`block` of several learners; all designs are columns."""
+        assert self.columns is not None
+        own = self.columns[learners]
+        found = (own if weights is None else weights * own) @ self.columns.T
+        return {
+            j: row[:, None] for j, row in zip(learners.tolist(), found, strict=True)
+        }
 
     @cached_property
     def columns(self) -> Floats | None:
