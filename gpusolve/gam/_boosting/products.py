@@ -29,7 +29,7 @@ Run = Callable[[Work], None]
 PIECE_ROWS = 2**16
 """The most rows of a piece: its vectors stay in the cache for all its learners."""
 
-PIECE_WORK = 2**19
+PIECE_WORK = 2**18
 """Rows of all learners of a piece together."""
 
 COMPACT_PART = np.dtype(
@@ -93,6 +93,15 @@ class Products:
     def functions(self) -> list[slice]:
         """The functions of each learner, counted over all."""
         return [slice(*pair) for pair in zip(self.ends, self.ends[1:], strict=False)]
+
+    def share(self, run: Run, count: int, work: Work) -> None:
+        """Run work on `count` items that belong to the learners, in as many slices."""
+        whole = len(self.pieces)
+
+        def make(some: slice) -> None:
+            work(slice(some.start * count // whole, some.stop * count // whole))
+
+        run(make)
 
     def project(self, u: Floats, run: Run) -> Floats:
         """``X'u`` of all learners and of several u, (F, n) to (F, functions)."""
