@@ -1,4 +1,4 @@
-"""Formulas such as ``y ~ bbs(age) + bols(sex)``, which patsy reads."""
+"""Formulas such as ``y ~ bbs(age) + bols(sex)``, and their learners."""
 
 from __future__ import annotations
 
