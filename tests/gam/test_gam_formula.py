@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import pickle
 import subprocess
@@ -26,7 +27,13 @@ from gpusolve.gam import (
     save,
 )
 from gpusolve.gam._formula.expression import Expression
-from gpusolve.gam._formula.formula import Formula, LearnerReader, read_formula
+from gpusolve.gam._formula.formula import (
+    Formula,
+    LearnerReader,
+    LineReader,
+    read_formula,
+)
+from gpusolve.gam._formula.sides import by_patsy, sums_of_calls
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.from_formula import MBOOST
 from gpusolve.gam.store import from_plain, to_plain
@@ -228,6 +235,40 @@ def test_a_formula_is_its_learners(right: str) -> None:
     assert formula.terms == tuple(LEARNERS[right])
     columns = [name for term in formula.terms for name in term.columns]
     assert list(formula.covariates) == list(dict.fromkeys(columns))
+
+
+def as_python(codes: list[str]) -> list[str]:
+    return [code if code == "." else ast.unparse(ast.parse(code)) for code in codes]
+
+
+@together("right", LEARNERS)
+def test_sums_of_calls_are_those_of_patsy(right: str) -> None:
+    """patsy reads what has other operators."""
+    for left in ("count", "np.log( t )"):
+        text = f"{left} ~ {right} + bbs(x,df=3)"
+        found = sums_of_calls(text)
+        response, products = by_patsy(text)
+        if found is None:
+            assert any(len(codes) > 1 for codes in products) or "I(x" in right
+        else:
+            expected = as_python([response])[0], [*map(as_python, products)]
+            assert found == expected
+
+
+def test_a_formula_may_have_thousands_of_summands() -> None:
+    """patsy reads a sum by recursion, and fails."""
+    names = [f"x{j}" for j in range(2000)]
+    with pytest.raises(RecursionError):
+        by_patsy("y ~ " + " + ".join(names))
+    values = np.random.default_rng(0).random((2, 2000))
+    data = {"y": values[:, 7], **dict(zip(names, values.T, strict=True))}
+    text = " + ".join([*names, "x3", "offset(log(x1))"])
+    formula = read_formula(f"y ~ {text}", data, EvalEnvironment([]), LineReader)
+    assert [term.covariates for term in formula.terms[1:]] == [
+        (f"center({name})",) for name in names
+    ]
+    found = formula.columns(data)["center(x9)"]
+    np.testing.assert_allclose(found, values[:, 9] - values[:, 9].mean(), atol=1e-16)
 
 
 def test_names_come_from_the_caller_only_for_arguments() -> None:

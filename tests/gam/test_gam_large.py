@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from gpusolve.gam import BoostedGAM, bols
+from gpusolve.gam._boosting.stacked_cpu import COLUMN_BLOCKS
 from gpusolve.gam._terms import blocks
 from gpusolve.gam._terms.blocks import columns_in_memory
 
@@ -74,12 +75,15 @@ def test_the_products_of_columns_are_updated_from_step_to_step(X: np.ndarray) ->
     """Lines without intercept; the path is the path of passes over the rows."""
     y = X @ np.arange(5.0) + np.sin(9 * X[:, 0])
     w = np.arange(300) % 3 + 0.5
-    lines = [bols(j, intercept=False) for j in range(5)]
+    Z = np.hstack([X, X**2, np.sin(9 * X)]) - 0.5
+    assert Z.shape[1] > COLUMN_BLOCKS
+    lines = [bols(j, intercept=False) for j in range(15)]
     made = [
-        BoostedGAM(lines, max_iter=200, method=method).fit(X - 0.5, y, w)
+        BoostedGAM(lines, max_iter=200, method=method).fit(Z, y, w)
         for method in ("auto", "gram", "stacked")
     ]
     assert [model.method_ for model in made] == ["gram", "gram", "stacked"]
+    assert len(set(made[1].selected_.tolist())) > COLUMN_BLOCKS
     np.testing.assert_array_equal(made[1].selected_, made[2].selected_)
     np.testing.assert_allclose(made[1].risk_, made[2].risk_, rtol=1e-12)
     np.testing.assert_allclose(made[1].coefficients_, made[2].coefficients_, rtol=1e-9)

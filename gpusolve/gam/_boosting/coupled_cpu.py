@@ -14,7 +14,7 @@ from .._families.location import apply_weights, weighted_sum
 from . import stacked_cpu
 from .batch import Fits
 from .path import Path
-from .products import Floats
+from .products import Floats, Run
 from .stacked_cpu import Passes, curvature_along
 from .watch import Watch
 
@@ -77,7 +77,7 @@ class CoupledPasses(Passes):
         """The loss of each model and row, (M, n), at the predictors (P, M, n)."""
         return np.asarray(self.family.loss(self.y, f, self.nuisance))
 
-    def select(self, step: int) -> NDArray[np.intp]:
+    def select(self, step: int, run: Run) -> NDArray[np.intp]:
         self.updates: dict[tuple[int, int], Floats] = {}
         self.scales: dict[int, float] = {}
         if self.is_scaled:
@@ -85,7 +85,7 @@ class CoupledPasses(Passes):
             self.bends = self.family.weighted_curvature(
                 self.y, f, self.nuisance, self.model_weights
             )
-        scores = self.scores().reshape(-1, self.predictors, len(self.problem))
+        scores = self.scores(run).reshape(-1, self.predictors, len(self.problem))
         if self.family.update == "joint":
             return np.repeat(scores.sum(axis=1).argmax(axis=1), self.predictors)
         if self.allowed is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,7 +25,7 @@ from ..terms import Term
 from . import gram_kernel
 from .diagonal import DiagonalGroup, diagonal_gram
 from .products import Products, products_of
-from .smoothing import inverses, ranks, smoothing_parameters
+from .smoothing import CORE_WORK, inverses, ranks, smoothing_parameters
 
 MATRIX_BYTES = 2**27
 """Memory limit for the Gram matrices of a batch of fits. Their inverses, and what they
@@ -231,14 +232,22 @@ class PreparedLearners:
         """The matrices Q of some learners with k functions each, (F, m, k, k).
 
         A fit reduces the risk by ``c' Q c``, c = X'Wu. (F, m, k) for diagonal matrices.
+        A host computes parts on all cores.
         """
-        xp = namespace(self.lambda_)
-        gram, inverse = (
-            xp.stack([own[j] for j in members], axis=1)
-            for own in (self.gram, self.inverse)
-        )
+        xp, shape = namespace(self.lambda_), self.gram[members[0]].shape
         multiply = xp.multiply if self.is_diagonal(members[0]) else xp.matmul
-        return 2 * inverse - multiply(multiply(inverse, gram), inverse)
+        Q = xp.empty((shape[0], len(members), *shape[1:]))
+
+        def write(some: slice) -> None:
+            gram, inverse = (
+                xp.stack([own[j] for j in members[some]], axis=1)
+                for own in (self.gram, self.inverse)
+            )
+            Q[:, some] = 2 * inverse - multiply(multiply(inverse, gram), inverse)
+
+        with workers(len(members), CORE_WORK * math.prod(shape)) as run:
+            run(write)
+        return Q
 
     def is_diagonal(self, learner: int) -> bool:
         """Whether the matrices of a learner are stored as vectors."""

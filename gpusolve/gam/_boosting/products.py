@@ -29,7 +29,7 @@ Run = Callable[[Work], None]
 PIECE_ROWS = 2**16
 """The most rows of a piece: its vectors stay in the cache for all its learners."""
 
-PIECE_WORK = 2**19
+PIECE_WORK = 2**18
 """Rows of all learners of a piece together."""
 
 COMPACT_PART = np.dtype(
@@ -94,6 +94,15 @@ class Products:
         """The functions of each learner, counted over all."""
         return [slice(*pair) for pair in zip(self.ends, self.ends[1:], strict=False)]
 
+    def share(self, run: Run, count: int, work: Work) -> None:
+        """Run work on `count` items that belong to the learners, in as many slices."""
+        whole = len(self.pieces)
+
+        def make(some: slice) -> None:
+            work(slice(some.start * count // whole, some.stop * count // whole))
+
+        run(make)
+
     def project(self, u: Floats, run: Run) -> Floats:
         """``X'u`` of all learners and of several u, (F, n) to (F, functions)."""
         if self.columns is not None:
@@ -135,10 +144,6 @@ class Products:
 
     def block(self, learner: int, weights: Floats | None, run: Run) -> Floats:
         """``X_i'W X_j`` of all learners i and a learner j, (functions, k)."""
-        if self.columns is not None:
-            own = self.columns[learner]
-            product = self.columns @ (own if weights is None else weights * own)
-            return np.asarray(product[:, None])
         k = self.rows[learner].functions
         sums = np.zeros((self.parts, int(self.ends[-1]), k))
 
@@ -149,6 +154,17 @@ class Products:
 
         run(write)
         return joined(sums)
+
+    def column_blocks(
+        self, learners: NDArray[np.intp], weights: Floats | None
+    ) -> dict[int, Floats]:
+        """`block` of several learners; all designs are columns."""
+        assert self.columns is not None
+        own = self.columns[learners]
+        found = (own if weights is None else weights * own) @ self.columns.T
+        return {
+            j: row[:, None] for j, row in zip(learners.tolist(), found, strict=True)
+        }
 
     @cached_property
     def columns(self) -> Floats | None:

@@ -9,13 +9,15 @@ first selected, and kept. The cost of a step then does not depend on the number 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.launch import pieces
-from ..._device.threads import one_blas_thread, workers
+from ..._device.threads import Work, one_blas_thread, workers
 from .._families.location import weighted_sum
 from .batch import Fits
 from .path import Path
@@ -23,6 +25,12 @@ from .problem import Cone, PreparedLearners
 from .products import Floats, Run
 from .stump import fitted_stump, sides_of
 from .watch import UNWATCHED, Watch
+
+Share = Callable[[int, Work], None]
+"""`Products.share` with a function that runs work."""
+
+COLUMN_BLOCKS = 8
+"""How many blocks of columns are computed at once."""
 
 
 class SizeGroup(NamedTuple):
@@ -42,13 +50,21 @@ class SizeGroup(NamedTuple):
     functions: NDArray[np.intp] | slice
     gain: Floats
 
-    def scores(self, moments: Floats) -> Floats:
+    def scores(self, moments: Floats, share: Share) -> Floats:
         """``c' Q c`` of each member, (F, m), from c of all learners, (F, functions)."""
         c = moments[:, self.functions].reshape(self.gain.shape[:3])
-        if self.gain.ndim == 3:
-            return np.asarray((self.gain * c * c).sum(axis=-1))
-        product = np.matmul(self.gain, c[..., None])[..., 0]
-        return np.asarray(np.einsum("fmk,fmk->fm", product, c))
+        scores = np.empty(c.shape[:2])
+
+        def write(some: slice) -> None:
+            own, gain = c[:, some], self.gain[:, some]
+            if gain.ndim == 3:
+                scores[:, some] = (gain * own * own).sum(axis=-1)
+            else:
+                product = np.matmul(gain, own[..., None])[..., 0]
+                np.einsum("fmk,fmk->fm", product, own, out=scores[:, some])
+
+        share(scores.shape[1], write)
+        return scores
 
 
 class StumpGroup(NamedTuple):
@@ -66,7 +82,7 @@ class StumpGroup(NamedTuple):
     functions: NDArray[np.intp] | slice
     weights: Floats
 
-    def scores(self, moments: Floats) -> Floats:
+    def scores(self, moments: Floats, share: Share) -> Floats:
         """The reduction of the sum of squares by each member, (F, m)."""
         c = moments[:, self.functions].reshape(self.weights.shape)
         return np.asarray(sides_of(c, self.weights).reduction.max(axis=-1))
@@ -139,11 +155,12 @@ class Passes:
         """Compute ``c = X'Wu`` of all learners, (F, functions)."""
         self.c = self.products.project(self.gradient(), run)
 
-    def scores(self) -> Floats:
+    def scores(self, run: Run) -> Floats:
         """The reduction of the sum of squares by each learner, (F, K)."""
+        share = partial(self.products.share, run)
         scores = np.empty((self.problem.fits, len(self.problem)))
         for group in self.groups:
-            scores[:, group.members] = group.scores(self.c)
+            scores[:, group.members] = group.scores(self.c, share)
         for j in self.constrained:
             for fit in range(self.problem.fits):
                 b, c = self.fitted(fit, j), self.c[fit, self.functions[j]]
@@ -165,16 +182,16 @@ class Passes:
     def step(self, step: int, run: Run) -> None:
         """Make a step of all fits."""
         self.project(run)
-        for fit, j in enumerate(self.select(step).tolist()):
+        for fit, j in enumerate(self.select(step, run).tolist()):
             self.made.selected[fit, step] = j
             if j >= 0:
                 update = self.update(fit, j)
                 self.made.updates[fit, step, : len(update)] = update
                 self.advance(fit, j, update, run)
 
-    def select(self, step: int) -> NDArray[np.intp]:
+    def select(self, step: int, run: Run) -> NDArray[np.intp]:
         """The learner that a step updates in each fit, (F,); -1 for none."""
-        return np.asarray(self.scores().argmax(axis=1))
+        return np.asarray(self.scores(run).argmax(axis=1))
 
     def update(self, fit: int, learner: int) -> Floats:
         """What a step adds to the coefficients of a learner."""
@@ -231,9 +248,25 @@ class Blocks(Passes):
         c, gram = self.c[fit, own], self.problem.gram[learner][fit]
         self.decrements.append(float(update @ (2 * c - gram @ update)))
         if learner not in self.blocks:
-            w = self.weights[0]
-            self.blocks[learner] = self.products.block(learner, w, run)
+            self.compute_blocks(learner, run)
         self.c[fit] -= self.blocks[learner] @ update
+
+    def compute_blocks(self, learner: int, run: Run) -> None:
+        """Compute the block of a learner; of columns, of the next best learners, too.
+
+        The next steps select some of these, and a pass over all columns costs about as
+        much for several blocks as for one.
+        """
+        w = self.weights[0]
+        if self.products.columns is None:
+            self.blocks[learner] = self.products.block(learner, w, run)
+            return
+        scores = self.scores(run)[0]
+        scores[list(self.blocks)] = -np.inf
+        scores[learner] = np.inf
+        count = min(COLUMN_BLOCKS, len(scores) - len(self.blocks))
+        best = np.argpartition(scores, -count)[-count:]
+        self.blocks |= self.products.column_blocks(best, w)
 
     def record(self, step: int) -> None:
         """Nothing: `finish` computes the risks."""

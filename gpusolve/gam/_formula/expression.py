@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import ast
 import importlib
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from keyword import iskeyword
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._families.survival import survival_times
 
@@ -30,13 +33,22 @@ FUNCTIONS: dict[str, Any] = {
 """What an expression may use besides the caller's names, patsy's and Python's."""
 
 
-def column_names(data: Any) -> list[Any]:
-    """The names of the columns of a data frame or a mapping; TypeError for others."""
+CENTER = "_patsy_stobj0__center__"
+"""patsy's name of the transform in ``center(x)``."""
+
+
+def check_columns(data: Any) -> None:
+    """TypeError unless the data are a data frame or a mapping of columns."""
     if not (isinstance(data, Mapping) or hasattr(data, "columns")):
         raise TypeError(
             f"data must be a data frame or a mapping of columns, got "
             f"{type(data).__name__}"
         )
+
+
+def column_names(data: Any) -> list[Any]:
+    """The names of the columns of a data frame or a mapping; TypeError for others."""
+    check_columns(data)
     return list(getattr(data, "columns", data))
 
 
@@ -55,6 +67,47 @@ def quoted_name(node: ast.AST) -> str | None:
         case ast.Call(func=ast.Name(id="Q"), args=[ast.Constant(value=str(name))]):
             return name
     return None
+
+
+class Plain(NamedTuple):
+    """An expression that needs no evaluation: a column, perhaps centred.
+
+    Attributes
+    ----------
+    column : str
+    functions : frozenset of str
+        The functions of patsy in the expression: Q and center, or one, or none.
+    """
+
+    column: str
+    functions: frozenset[str]
+
+    @property
+    def is_centred(self) -> bool:
+        return "center" in self.functions
+
+
+PLAIN = re.compile(r"(center\()?(?:([^\W\d]\w*)|(Q\()'([^'\\]*)'\))(?(1)\))")
+"""A name, or a name that is quoted by Q, inside ``center(..)`` or not."""
+
+
+def plain_form(code: str) -> Plain | None:
+    """The form of x, ``Q('a name')`` or their ``center(..)``; None for others.
+
+    Examples
+    --------
+    >>> plain_form("Q('a name')")
+    Plain(column='a name', functions=frozenset({'Q'}))
+    >>> plain_form("center(x)").column
+    'x'
+    >>> plain_form("log(x)") is None
+    True
+    """
+    found = PLAIN.fullmatch(code)
+    if found is None or iskeyword(found[2] or ""):
+        return None
+    functions = {name[:-1] for name in (found[1], found[3]) if name}
+    return Plain(found[4] if found[2] is None else found[2], frozenset(functions))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,20 +137,23 @@ class Expression:
 
         ValueError if it uses no column, or cannot be computed.
         """
-        columns = column_names(data)
-        names = names_in(code)
+        check_columns(data)
+        plain = plain_form(code)
+        names = names_in(code) if plain is None else {plain.column, *plain.functions}
         others = [name for name in sorted(names) if name not in data]
         if len(others) == len(names):
-            raise ValueError(
-                f"{code} must use a column of the data; {_listed(columns)}"
-            )
+            raise ValueError(f"{code} must use a column of the data; {_listed(data)}")
         found = {name: env.namespace[name] for name in others if name in env.namespace}
         return cls(code, *_separate(found), {}).learned_from(data)
 
     def learned_from(self, data: Any) -> Expression:
         """The same expression, whose stateful transforms learn from other data."""
+        plain = self._plain_column(data)
+        if plain is not None:
+            column, is_centred = plain
+            return replace(self, memory=memory_of(column) if is_centred else {})
         factor, state, passes = _factor(self)
-        with _naming(self.code, column_names(data)):
+        with _naming(self.code, data):
             for number in range(passes):
                 factor.memorize_chunk(state, number, data)
                 factor.memorize_finish(state, number)
@@ -113,11 +169,53 @@ class Expression:
         TypeError if the data have no named columns, ValueError if the expression cannot
         be computed.
         """
+        check_columns(data)
+        plain = self._plain_column(data)
+        if plain is not None:
+            column, is_centred = plain
+            return centred(column, self.memory[CENTER]) if is_centred else column
         factor, state, _ = _factor(self)
         for name, transform in state["transforms"].items():
             vars(transform).update(self.memory[name])
-        with _naming(self.code, column_names(data)):
+        with _naming(self.code, data):
             return factor.eval(state, data)
+
+    def _plain_column(self, data: Any) -> tuple[Any, bool] | None:
+        """The column of a plain expression, and whether it is centred.
+
+        None if the expression must be evaluated: patsy centres other columns than
+        arrays of numbers, and says what is missing.
+        """
+        plain = plain_form(self.code)
+        if plain is None or plain.functions & self.values.keys():
+            return None
+        if plain.column not in data:
+            return None
+        column = data[plain.column]
+        if plain.is_centred:
+            column = getattr(column, "to_numpy", lambda: column)()
+            if not is_numeric(column):
+                return None
+        return column, plain.is_centred
+
+
+def is_numeric(column: Any) -> bool:
+    """Whether a column is an array of numbers on the host, (n,)."""
+    is_vector = isinstance(column, np.ndarray) and column.ndim == 1
+    return is_vector and column.dtype.kind in "fi"
+
+
+def memory_of(column: NDArray[Any]) -> dict[str, dict[str, Any]]:
+    """What patsy's ``center`` keeps of a column."""
+    total = np.sum(column[:, None], axis=0, dtype=np.longdouble)
+    return {CENTER: {"_sum": total, "_count": len(column)}}
+
+
+def centred(column: NDArray[Any], memory: dict[str, Any]) -> NDArray[Any]:
+    """The column less the mean that ``center`` keeps."""
+    dtype = column.dtype if column.dtype.kind == "f" else np.float64
+    mean = np.asarray(memory["_sum"] / memory["_count"], dtype)
+    return np.asarray(column - mean)
 
 
 def _factor(expression: Expression) -> tuple[patsy.EvalFactor, dict[str, Any], int]:
@@ -149,17 +247,17 @@ def _separate(found: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]
     return values, modules
 
 
-def _listed(columns: Iterable[Any]) -> str:
-    return f"the columns are {', '.join(map(str, columns))}"
+def _listed(data: Any) -> str:
+    return f"the columns are {', '.join(map(str, column_names(data)))}"
 
 
 @contextmanager
-def _naming(code: str, columns: list[Any]) -> Iterator[None]:
+def _naming(code: str, data: Any) -> Iterator[None]:
     """An error while an expression is computed names it, and the columns."""
     try:
         yield
     except Exception as error:
         raise ValueError(
             f"{code} cannot be computed from the data: {error.__cause__ or error}; "
-            f"{_listed(columns)}"
+            f"{_listed(data)}"
         ) from error

@@ -1,4 +1,4 @@
-"""Formulas such as ``y ~ bbs(age) + bols(sex)``, which patsy reads."""
+"""Formulas such as ``y ~ bbs(age) + bols(sex)``, and their learners."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ import numpy as np
 
 from ..._estimators.conventions import check_choice
 from .. import terms
-from .._terms.frame import Factor, Frame
+from .._terms.frame import Factor, Frame, column_of
 from ..terms import Term
-from .expression import FUNCTIONS, Expression, column_names, names_in, quoted_name
+from .expression import FUNCTIONS, Expression, column_names, quoted_name
+from .sides import read_sides
 
 if TYPE_CHECKING:
     import patsy
@@ -32,9 +33,6 @@ BASE_LEARNERS = ("bbs", "bols")
 
 ONES = "(Intercept)"
 """The name of the column of ones of a model matrix, as in R."""
-
-ALL_OTHERS = "."
-"""In a formula, all columns that it does not mention otherwise."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -105,7 +103,7 @@ def read_formula(
     """
     if not isinstance(text, str):
         raise TypeError(f"formula must be a string, got {text!r}")
-    response, products = _sides(text, column_names(data))
+    response, products = read_sides(text, column_names(data))
     reads = reader(data, env, **options)
     offsets = [reads.offset(codes) for codes in products if _has_offset(codes)]
     terms = reads.terms_of([codes for codes in products if not _has_offset(codes)])
@@ -113,49 +111,6 @@ def read_formula(
         raise ValueError(f"formula must have a learner or a column, got {text!r}")
     target = Expression.learn(response, data, env)
     return Formula(text, target, tuple(terms), reads.covariates, tuple(offsets))
-
-
-def _sides(text: str, columns: list[Any]) -> tuple[str, list[list[str]]]:
-    """The response, and the factors of each product on the right side."""
-    import patsy
-
-    try:
-        model = patsy.ModelDesc.from_formula(text)
-    except patsy.PatsyError as error:
-        raise ValueError(f"formula must be valid: {error}") from error
-    except AssertionError as error:  # of patsy, for an operator that it does not know
-        raise ValueError(
-            "formula must have no operators but those of patsy and, in I(..), + and * "
-            f"of learners, got {text!r}"
-        ) from error
-    left, right = (
-        [[factor.code for factor in term.factors] for term in side]
-        for side in (model.lhs_termlist, model.rhs_termlist)
-    )
-    if len(left) != 1 or len(left[0]) != 1:
-        raise ValueError(
-            f"formula must have one response, as in 'y ~ bbs(x)', got {text!r}"
-        )
-    if [] not in right:
-        raise ValueError(
-            f"formula must keep the intercept, where boosting starts, got {text!r}"
-        )
-    products = [codes for codes in right if codes]
-    if [ALL_OTHERS] in products:
-        at = products.index([ALL_OTHERS])
-        products[at : at + 1] = _others(left + products, columns)
-    return left[0][0], products
-
-
-def _others(products: list[list[str]], columns: list[Any]) -> list[list[str]]:
-    """The columns that no factor mentions, as products of one factor."""
-    codes = [code for codes in products for code in codes if code != ALL_OTHERS]
-    used = {name for code in codes for name in names_in(code)}
-    return [
-        [name if name.isidentifier() else f"Q({name!r})"]
-        for name in map(str, columns)
-        if name not in used
-    ]
 
 
 def _has_offset(codes: list[str]) -> bool:
@@ -265,9 +220,8 @@ class LearnerReader(Reader):
                 f"got {ast.unparse(node)}"
             )
         name = self.column(node)
-        column = {name: _column(self.covariates[name], self.data)}
-        is_factor = Frame.of(column).is_factor(name)
-        if is_factor or self.baselearner != "bbs":
+        column = column_of(_column(self.covariates[name], self.data), name)
+        if isinstance(column, Factor) or self.baselearner != "bbs":
             return LEARNERS["bols"](name)
         self.has_defaults = True
         return LEARNERS["bbs"](name, **self.options)
@@ -312,12 +266,11 @@ class LineReader(Reader):
         """Learn the columns of an expression, and return their names."""
         with _naming(code):
             column = _column(Expression.learn(code, self.data, self.env), self.data)
-            frame = Frame.of({code: column})
+            read = column_of(column, code)
             codes = [f"center({code})" if self.center else code]
-            if frame.is_factor(code):
-                levels = frame.factor(code).levels[1:]
+            if isinstance(read, Factor):
                 values = f"np.asarray({_argument_of_factor(code)})"
-                codes = [f"({values} == {level!r}) * 1.0" for level in levels]
+                codes = [f"({values} == {level!r}) * 1.0" for level in read.levels[1:]]
             return [self.column(ast.parse(code, mode="eval").body) for code in codes]
 
 
@@ -346,8 +299,10 @@ def _column(expression: Expression, data: Any) -> Any:
     Sums of patsy are more precise than float64. Its ``C(x)`` becomes a factor.
     """
     column = expression.evaluate(data)
-    if getattr(column, "dtype", None) == np.longdouble:
+    if getattr(getattr(column, "dtype", None), "char", "") == "g":
         return column.astype(np.float64)
+    if isinstance(column, np.ndarray):
+        return column
     if not all(hasattr(column, name) for name in ("data", "levels", "contrast")):
         return column
     if column.contrast is not None:

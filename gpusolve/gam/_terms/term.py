@@ -11,6 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
+from functools import cache
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -31,10 +32,15 @@ def learned(default: Any = None) -> Any:
     return field(default=default, metadata={"learned": True})
 
 
-def is_written(argument: Field[Any]) -> bool:
-    """Whether the call that makes a term shows this field."""
-    hidden = argument.metadata.get("learned", False)
-    return bool(argument.metadata.get("written", not hidden))
+@cache
+def written_arguments(kind: type[Single]) -> tuple[Field[Any], ...]:
+    """The arguments, after the columns, of the call that makes a term."""
+    return tuple(
+        argument
+        for argument in fields(kind)
+        if argument.name not in ("function", "covariates")
+        and argument.metadata.get("written", not argument.metadata.get("learned"))
+    )
 
 
 # ---- reading -------------------------------------------------------------------------
@@ -385,10 +391,8 @@ class Single(Term):
         """The function, its columns, and the arguments that are not the defaults."""
         given = [*map(name, self.covariates)]
         defaults = self._defaults.get(self.function, {})
-        for argument in fields(self):
+        for argument in written_arguments(type(self)):
             key, value = argument.name, getattr(self, argument.name)
-            if key in ("function", "covariates") or not is_written(argument):
-                continue
             if value != defaults.get(key, argument.default):
                 text = name(value) if key == "by" else format_value(value)
                 given.append(f"{argument.metadata.get('argument', key)}={text}")
