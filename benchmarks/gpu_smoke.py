@@ -647,6 +647,9 @@ def nnls_problems() -> Iterator[tuple[str, Maker]]:
 def bounded_problems() -> Iterator[tuple[str, Maker]]:
     for method in ("auto", "gram", "qr"):
         yield f"lsq_linear, {method}", partial(lsq_linear, method)
+    yield "lsq_linear, sparse", partial(sparse_least_squares, {})
+    yield "lsq_linear, sparse, with a sum", partial(sparse_least_squares, {"sum_to": 1})
+    yield "nnls, Tikhonov's penalty", tikhonov
     yield "bounded_qp", bounded_qp
 
 
@@ -664,6 +667,27 @@ def lsq_linear(method: str, settings: Settings) -> Call:
     lower[:2], upper[1:4] = -np.inf, np.inf
     weights = positive(b.shape)
     return Call(solve, (A, b, lower, upper, weights), {}, None, 1e-8)
+
+
+def sparse_least_squares(options: dict[str, Any], settings: Settings) -> Call:
+    """Residuals that cancel, so that all of these are computed in twofold precision."""
+    rng, shape = random(), (settings.size(20_000, 60), settings.size(300, 12))
+    A = np.where(rng.random(shape) < 0.1, rng.random(shape), 0)
+    b = rng.random((5, shape[1])) @ A.T + 1e-9 * rng.standard_normal((5, shape[0]))
+
+    def solve(A: Any, b: Array) -> Any:
+        result = gpusolve.lsq_linear(A, b, (0, 0.9), weights=abs(b[0]), **options)
+        return result.x, result.rnorm, result.status, result.residual, result.variance()
+
+    return Call(solve, (scipy.sparse.csr_array(A), b), {}, None, 1e-6)
+
+
+def tikhonov(settings: Settings) -> Call:
+    def solve(A: Array, b: Array) -> Any:
+        result = gpusolve.nnls(A, b, L="second", lam=0.1)
+        return result.x, result.rnorm, result.seminorm
+
+    return Call(solve, systems_of(5, 30, 12), {}, None, 1e-8)
 
 
 def bounded_qp(settings: Settings) -> Call:
@@ -771,6 +795,7 @@ def residual_norms(*given: Any) -> Any:
 def factorisations() -> Iterator[tuple[str, Maker]]:
     yield "NMF", partial(factorisation, "whole")
     yield "NMF, missing entries", partial(factorisation, "missing")
+    yield "NMF, sparse", partial(factorisation, "sparse")
 
 
 def factorisation(kind: str, settings: Settings) -> Call:
@@ -778,6 +803,8 @@ def factorisation(kind: str, settings: Settings) -> Call:
     X = random().random((settings.size(3000, 24), settings.size(200, 10)))
     if kind == "missing":
         X[random().random(X.shape) < 0.2] = np.nan
+    if kind == "sparse":
+        X = scipy.sparse.csr_array(np.where(X < 0.3, X, 0))
 
     def factors(X: Array) -> Any:
         model = gpusolve.NMF(3, init="random", tol=0, max_iter=2, random_state=0)

@@ -180,8 +180,10 @@ def rows_of(
 ) -> Array:
     """The systems `chosen` of an array that broadcasts to the batch, in float64."""
     last = array.shape[array.ndim - core :]
-    whole = namespace(array).broadcast_to(array, (*problem.batch, *last))
-    found = whole[np.unravel_index(chosen, problem.batch)] if problem.batch else whole
+    found = namespace(array).broadcast_to(array, (*problem.batch, *last))
+    if problem.batch:
+        places = np.unravel_index(chosen, problem.batch)
+        found = found[tuple([there(array, place) for place in places])]
     return found.reshape(len(chosen), *last).astype(np.float64, copy=False)
 
 

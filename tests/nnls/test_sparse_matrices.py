@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+import cupy_stand_in
 import numpy as np
 import pytest
 import scipy.optimize
@@ -21,7 +22,7 @@ from numpy.random import Generator
 from together import together
 
 import gpusolve
-from gpusolve._nnls import sparse_residual, sparse_solve, sparse_steps
+from gpusolve._nnls import sparse_change, sparse_residual, sparse_solve, sparse_steps
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -381,3 +382,52 @@ def test_messages_are_short() -> None:
         with pytest.raises((TypeError, ValueError)) as error:
             gpusolve.nnls([*A, wrong], np.ones(3))
         assert len(str(error.value)) < 200
+
+
+# ---- devices -------------------------------------------------------------------------
+
+
+def given_on_devices(rng: Generator) -> tuple[Any, Any, dict[str, Any]]:
+    """Systems with bounds and weights whose residuals cancel."""
+    A = random_matrix(rng, 40, 6)
+    b = rng.random((3, 6)) @ A.toarray().T + 1e-9 * rng.standard_normal((3, 40))
+    return A, b, {"bounds": (0, 0.9), "weights": rng.random(40)}
+
+
+def test_matrices_on_a_gpu(rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+    A, b, options = given_on_devices(rng)
+    expected = gpusolve.lsq_linear(A, b, **options)
+    with cupy_stand_in.installed() as cupy, cupy.cuda.Device(1):
+        options["weights"] = cupy.asarray(options["weights"])
+        there, sides = cupy.sparse.csr_matrix(A), cupy.asarray(b)
+        with cupy.cuda.Device(0):
+            result = gpusolve.lsq_linear([there] * 3, sides, **options)
+            fields = result._asdict() | {"residual": result.residual}
+        assert {field.device.id for field in fields.values()} == {1}
+        with pytest.raises(TypeError, match="b on the CPU"):
+            gpusolve.lsq_linear(there, b)
+        with pytest.raises(TypeError, match="sparse matrices of one library"):
+            gpusolve.lsq_linear([there, A], sides)
+    assert (result.status.get() == 0).all()
+    np.testing.assert_allclose(result.x.get(), expected.x, rtol=1e-12)
+    np.testing.assert_allclose(result.rnorm.get(), expected.rnorm, rtol=1e-6)
+
+
+def test_the_emulator_solves(rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "0")
+    A, b, options = given_on_devices(rng)
+    expected = gpusolve.lsq_linear(A, b, **options)
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    of_dense, targets = sparse_change.solve_dense, []
+
+    def counted(*given: Any) -> Any:
+        targets.append(given[-1])
+        return of_dense(*given)
+
+    monkeypatch.setattr(sparse_change, "solve_dense", counted)
+    result = gpusolve.lsq_linear(A, b, **options)
+    assert targets
+    assert None not in targets
+    assert (result.status == 0).all()
+    np.testing.assert_allclose(result.x, expected.x, rtol=1e-12)

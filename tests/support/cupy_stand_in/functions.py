@@ -58,6 +58,16 @@ def zeros_like(
     return zeros(a.shape if shape is None else shape, dtype or a.dtype)
 
 
+def empty_like(
+    prototype: ndarray,
+    dtype: Any = None,
+    order: Any = "K",
+    subok: Any = None,
+    shape: Any = None,
+) -> ndarray:
+    return empty(prototype.shape if shape is None else shape, dtype or prototype.dtype)
+
+
 def ones_like(
     a: ndarray,
     dtype: Any = None,
@@ -187,6 +197,9 @@ def _binary(function: Callable[..., Any]) -> Any:
 
 
 maximum, minimum = _binary(np.maximum), _binary(np.minimum)
+maximum.at = lambda a, slices, value: np.maximum.at(  # type: ignore[attr-defined]
+    host_value(a), host_value(slices), host_value(value)
+)
 isfinite, isnan, rint = _unary(np.isfinite), _unary(np.isnan), _unary(np.rint)
 isinf = _unary(np.isinf)
 abs = _unary(np.abs)
@@ -360,6 +373,7 @@ __all__ = [
     "diagonal",
     "diff",
     "empty",
+    "empty_like",
     "exp",
     "expm1",
     "eye",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from .array import from_host, ndarray
+from .array import check_device, from_host, host_value, ndarray, refuse_options
 from .functions import asarray
 
 
@@ -70,6 +70,49 @@ class _spbase:  # noqa: N801
             return self
         return globals()[self._class_name(format)](self.get())
 
+    def _computed(self, function: Any, *others: Any) -> Any:
+        """A SciPy function of matrices and arrays on the current device."""
+        found = function(*[_host(value) for value in (self, *others)])
+        if not scipy.sparse.issparse(found):
+            return from_host(found)
+        return globals()[self._class_name(found.format)](found)
+
+    @property
+    def T(self) -> Any:  # noqa: N802
+        return self.transpose()
+
+    def transpose(self, axes: Any = None, copy: bool = False) -> Any:
+        """The transpose, on the same memory."""
+        kind = globals()[self._class_name({"csr": "csc", "csc": "csr"}[self.format])]
+        indices = [getattr(self, name) for name in self.index_names]
+        return kind((self.data, *indices), shape=self.shape[::-1])
+
+    def astype(self, dtype: Any, copy: bool = True) -> Any:
+        if not copy and self.dtype == dtype:
+            return self
+        return self._computed(lambda a: a.astype(dtype))
+
+    def copy(self) -> Any:
+        return self._computed(lambda a: a.copy())
+
+    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        refuse_options(axis=axis is None, dtype=dtype is None, out=out is None)
+        return self._computed(lambda a: a.mean())
+
+    def __matmul__(self, other: Any) -> Any:
+        return self._computed(lambda a, b: a @ b, other)
+
+    def __getitem__(self, key: Any) -> Any:
+        rows, columns = key
+        if rows != slice(None):
+            raise TypeError("the stand-in only selects columns")
+        return self._computed(lambda a, chosen: a[:, chosen], columns)
+
+    def sum_duplicates(self) -> None:
+        found = self.get()
+        found.sum_duplicates()
+        self._copy_from(found)
+
     @property
     def dtype(self) -> np.dtype[Any]:
         return self.data.dtype
@@ -100,6 +143,14 @@ class _spbase:  # noqa: N801
         return self._converted("csc")
 
 
+def _host(value: Any) -> Any:
+    """The value of a matrix or an array on the current device."""
+    if isinstance(value, _spbase):
+        check_device(value.data)
+        return value.get()
+    return host_value(value)
+
+
 class sparray:  # noqa: N801
     """A sparse array: ``*`` is element-wise."""
 
@@ -115,6 +166,15 @@ class _coo_base(_spbase):  # noqa: N801
 
 class _compressed(_spbase):  # noqa: N801
     index_names = ("indices", "indptr")
+
+    @property
+    def has_canonical_format(self) -> bool:
+        """CuPy searches for duplicates, and for indices that are not sorted."""
+        return bool(self.get().has_canonical_format)
+
+    @has_canonical_format.setter
+    def has_canonical_format(self, value: bool) -> None:
+        pass
 
     @property
     def has_sorted_indices(self) -> bool:
