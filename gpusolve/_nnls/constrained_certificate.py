@@ -44,6 +44,8 @@ class ConstrainedCertificate(NamedTuple):
         The largest violation of a constraint, relative to the size of its terms.
     size : (systems,) array
         ``sum_k |a_k x_k|``, relative.
+    pull : (systems,) array
+        The terms of ``multipliers (C x - d)`` and of ``l1 x``, relative.
     """
 
     r: Array
@@ -52,6 +54,7 @@ class ConstrainedCertificate(NamedTuple):
     angle: Array
     lack: Array
     size: Array
+    pull: Array
 
     @property
     def kkt(self) -> Array:
@@ -60,10 +63,19 @@ class ConstrainedCertificate(NamedTuple):
         most = CERTIFIED[np.dtype(np.float64)]
         return xp.where(self.lack <= most, self.by_x + self.angle, np.inf)
 
+    @property
+    def badness(self) -> Array:
+        """What a better point has less of: `kkt`, or the violation of constraints."""
+        xp, most = namespace(self.by_x), CERTIFIED[np.dtype(np.float64)]
+        kkt = self.by_x + self.angle
+        found = xp.where(self.lack <= most, kkt, self.lack / EPS)
+        return xp.where(xp.isnan(found), np.inf, found)
+
     def accepts(self, tol: float, dtype: np.dtype[Any]) -> Array:
         """Whether the points are certified, when they are rounded to `dtype`."""
         xp, most, eps = namespace(self.by_x), CERTIFIED[dtype], np.finfo(dtype).eps
-        by_x = xp.maximum(tol, most + ROUNDED * eps * self.size)
+        rounding = ROUNDED * (eps * self.size + EPS * self.pull)
+        by_x = xp.maximum(tol, most + rounding)
         good = (self.by_x <= by_x) & (self.angle <= max(tol, most))
         return good & (self.lack <= most) & (eps * self.size <= HIDDEN[dtype])
 
@@ -91,6 +103,9 @@ def certify(
     limit = xp.where(could_fall(system, x), np.inf, ratio(length, magnitude))
     gap = xp.abs(multipliers * finite(system.lack(x))).sum(axis=-1)
     gap = gap + xp.abs(bound_distance(system, x) * w).sum(axis=-1)
+    terms = product(xp.abs(system.C), xp.abs(x)) + xp.abs(finite(system.d))
+    pull = (xp.abs(multipliers) * terms).sum(axis=-1)
+    pull = pull + xp.abs(system.l1 * x).sum(axis=-1)
     slope = ratio(violation(system, x, w, multipliers, length), norm).max(
         axis=-1, initial=0.0
     )
@@ -101,6 +116,7 @@ def certify(
         angle=xp.fmin(ratio(slope, length), limit),
         lack=relative_lack(system, x, magnitude),
         size=ratio((norm * xp.abs(x)).sum(axis=-1), magnitude),
+        pull=ratio(ratio(pull, length), magnitude),
     )
 
 
@@ -135,11 +151,15 @@ def bound_distance(system: ConstrainedSystem, x: Array) -> Array:
 
 
 def reach(system: ConstrainedSystem) -> Array:
-    """A bound from below of the largest ``|a_k x_k|`` of all feasible x."""
+    """A bound from below of the largest ``|a_k x_k|`` of all feasible x.
+
+    Columns of zeros count as columns of unit norm, in scaled variables.
+    """
     xp, d = namespace(system.C), finite(system.d)
     first = d.shape[-1] - system.equalities
     size = xp.where(xp.arange(d.shape[-1]) < first, xp.maximum(d, 0), xp.abs(d))
-    per_unit = ratio(xp.abs(system.C), system.norm[..., None, :]).sum(axis=-1)
+    norm = xp.where(system.norm > 0, system.norm, 1)
+    per_unit = (xp.abs(system.C) / norm[..., None, :]).sum(axis=-1)
     return ratio(size, per_unit).max(axis=-1, initial=0.0)
 
 

@@ -15,9 +15,15 @@ from .constraint_rows import Rows
 from .inputs import Option, Problem
 from .part import gather
 
-LEAST = 2.0**-20
-"""A matrix with columns of unit norm gets a proximal term if its inverse is larger than
-the inverse of this number. The root of the term's weight is the same number."""
+LEAST = 2.0**-26
+"""The root of the weight of the proximal term along singular vectors of a smaller
+singular value; the columns of the matrix have unit norm."""
+
+OF_DEPENDENCE = 2.0**-8
+"""The root of the weight where the singular value is 0, up to rounding. A larger weight
+gives smaller rounding errors, and an l1 penalty needs more steps."""
+
+EPS = float(np.finfo(np.float64).eps)
 
 
 class ConstrainedSystem(NamedTuple):
@@ -142,6 +148,11 @@ class ConstrainedSystem(NamedTuple):
         return sum(self.counts[3:])
 
     @property
+    def inequalities(self) -> int:
+        """The number of rows of inequalities: the first rows."""
+        return sum(self.counts[:3])
+
+    @property
     def general(self) -> Array:
         """1 for the rows of general constraints, 0 for bounds; (rows,)."""
         kinds = np.repeat([1.0, 0.0, 0.0, 1.0, 1.0], self.counts)
@@ -151,6 +162,17 @@ class ConstrainedSystem(NamedTuple):
         """Values of all rows, (..., rows), split by the kind of row."""
         ends = list(itertools.accumulate(self.counts[:-1]))
         return list(namespace(values).split(values, ends, axis=-1))
+
+    def of_bounds(self, multipliers: Array) -> Array:
+        """The multipliers of the upper bounds minus those of the lower, (systems, n).
+
+        They are multipliers of the variables, not of the scaled rows.
+        """
+        xp, n = namespace(multipliers), self.A.shape[-1]
+        _, lower, upper, _, _ = self.parts(multipliers * self.row_scale)
+        zero = xp.zeros((len(multipliers), n))
+        lower, upper = (m if m.shape[-1] else zero for m in (lower, upper))
+        return (upper - lower) * self.scale
 
     @property
     def norm(self) -> Array:
@@ -236,17 +258,19 @@ def inverse_factor(system: ConstrainedSystem) -> Array:
         ]
     R = xp.linalg.qr(xp.concatenate(rows, axis=-2), mode="r")
     diagonal = xp.abs(xp.diagonal(R, axis1=-2, axis2=-1))
-    singular = (diagonal < LEAST).any(axis=-1)
-    R = with_proximal_term(R, singular)
-    Z = xp.linalg.inv(R)
-    weak = ~singular & ((Z**2).sum(axis=(-2, -1)) > n / LEAST**2)
-    return xp.linalg.inv(with_proximal_term(R, weak)) if bool(weak.any()) else Z
+    weak = (diagonal < LEAST).any(axis=-1)
+    Z = xp.linalg.inv(xp.where(weak[..., None, None], xp.eye(n), R))
+    weak = weak | ((Z**2).sum(axis=(-2, -1)) > n / LEAST**2)
+    return replace_weak(Z, R, xp.flatnonzero(weak)) if bool(weak.any()) else Z
 
 
-def with_proximal_term(R: Array, weak: Array) -> Array:
-    """R of the matrices with the proximal term, where they are weak."""
+def replace_weak(Z: Array, R: Array, at: Array) -> Array:
+    """Z, with a proximal term in the matrices `at` of the flattened batch."""
     xp, n = namespace(R), R.shape[-1]
-    if not bool(weak.any()):
-        return R
-    term = xp.where(weak, LEAST, 0)[..., None, None] * xp.eye(n)
-    return xp.linalg.qr(xp.concatenate([R, term], axis=-2), mode="r")
+    found, R = Z.reshape(-1, n, n).copy(), R.reshape(-1, n, n)
+    _, values, rows = xp.linalg.svd(R[at])
+    least = n * EPS * values.max(axis=-1, keepdims=True)
+    term = xp.where(values <= least, OF_DEPENDENCE, xp.where(values < LEAST, LEAST, 0))
+    size = xp.sqrt(values**2 + term**2)
+    found[at] = xp.swapaxes(rows / size[..., None], -1, -2)
+    return found.reshape(Z.shape)
