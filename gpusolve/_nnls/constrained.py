@@ -31,7 +31,8 @@ from .constrained_certificate import (
     ratio,
     reach,
 )
-from .constrained_dual import Dual, Point, polished
+from .constrained_corrections import correct_by_factor, correct_by_projection
+from .constrained_dual import Dual, Point
 from .constrained_system import ConstrainedSystem, inverse_factor, size_of
 from .constraint_rows import Rows
 from .feasibility import farkas_vectors
@@ -44,11 +45,11 @@ CHUNK_NUMBERS = 2**22
 STEPS = 12
 """The most proximal steps."""
 
-POLISHED = 1e-13
-"""Solutions with a larger `kkt` are corrected on their active constraints."""
-
 SETTLED = 1e-11
 """No further step for a solution whose `kkt` is at most this number."""
+
+CORRECTIONS = (correct_by_factor, 1e-13), (correct_by_projection, SETTLED)
+"""How solutions are corrected after a step, if their `kkt` is larger."""
 
 IMPROVED = 0.5
 """The steps end unless the badness of a system falls by this factor."""
@@ -169,11 +170,13 @@ class Search:
         point, found = dual.step(some, x, self.target, method, maxiter)
         point = within(some, point)
         certificate = certify(some, *point)
-        rough = xp.flatnonzero(~(certificate.kkt <= POLISHED) & some.finite)
-        if len(rough):
+        for correct, enough in CORRECTIONS:
+            rough = xp.flatnonzero(~(certificate.kkt <= enough) & some.finite)
+            if not len(rough):
+                break
             few, dual = self.take(at[rough])
             better = Point(*[values[rough] for values in point])
-            better = within(few, polished(few, dual, better))
+            better = within(few, correct(few, dual, better))
             replace_worse(point, certificate, rough, better, certify(few, *better))
         return point, certificate, found
 

@@ -1,9 +1,8 @@
 """The dual problem of least squares with linear constraints.
 
-With ``H = A^T A + diag(l2) = (Z Z^T)^-1`` and constraints ``C x >= d``, the multipliers
-y of the constraints minimise ``|B y + p|^2 / 2 - (d - C x) y``. Here B is ``Z^T C^T``, x
-is any point, and p is its negative gradient times ``Z^T``. The solution is
-``x + Z (B y + p)``.
+With ``H = A^T A + diag(l2) = (Z Z^T)^-1`` and constraints ``C x >= d``, their
+multipliers y minimise ``|B y + p|^2 / 2 - (d - C x) y``. Here B is ``Z^T C^T``, x is any
+point, and p is its negative gradient times ``Z^T``. The solution is ``x + Z (B y + p)``.
 
 The multipliers of equalities are free, so they are eliminated. What remains is
 non-negative least squares, of the part of B that is orthogonal to the columns of all
@@ -132,31 +131,16 @@ def multiplier_limit(system: ConstrainedSystem) -> Option:
     return xp.where(absent, 0.0, math.inf) if bool(absent.any()) else math.inf
 
 
-def polished(system: ConstrainedSystem, dual: Dual, point: Point) -> Point:
-    """Correct points by a step of Newton's method on their active constraints."""
-    xp, (x, multipliers), Z = namespace(point.x), point, dual.Z
-    equal = xp.arange(multipliers.shape[-1]) >= system.inequalities
-    active = (multipliers != 0) | equal
-    rows = xp.where(active[..., None], xp.matmul(system.C, Z), 0)
-    e = system.slope(x, system.residual(x)) + transposed_product(system.C, multipliers)
-    along = transposed_product(Z, e)
-    lack = xp.where(active, system.lack(x) - product(rows, along), 0)
-    left, inverse, right = decomposed(rows)
-    weights = transposed_product(left, lack) * inverse
-    change = product(left, weights * inverse)
-    step = product(Z, along + transposed_product(right, weights))
-    after = multipliers + change
-    return Point(x + step, xp.where(equal, after, xp.maximum(after, 0)))
-
-
-def decomposed(matrices: Array) -> tuple[Array, Array, Array]:
+def decomposed(matrices: Array, least_size: float = 0.0) -> tuple[Array, Array, Array]:
     """The singular vectors of matrices, and the inverses of their singular values.
 
-    Vectors and inverses are 0 where a singular value is 0 up to rounding.
+    Vectors and inverses are 0 where a singular value is 0 up to rounding errors of the
+    largest, or of a matrix of `least_size`.
     """
     xp, size = namespace(matrices), max(matrices.shape[-2:])
     left, values, right = xp.linalg.svd(matrices, full_matrices=False)
-    least = DEPENDENT * size * EPS * values.max(axis=-1, keepdims=True, initial=0.0)
+    largest = values.max(axis=-1, keepdims=True, initial=least_size)
+    least = DEPENDENT * size * EPS * largest
     used = values > least
     inverse = xp.where(used, 1 / xp.where(used, values, 1), 0)
     left, right = left * used[..., None, :], right * used[..., None]

@@ -19,7 +19,7 @@ LEAST = 2.0**-26
 """The root of the weight of the proximal term along singular vectors of a smaller
 singular value; the columns of the matrix have unit norm."""
 
-OF_DEPENDENCE = 2.0**-8
+OF_DEPENDENCE = 2.0**-14
 """The root of the weight where the singular value is 0, up to rounding. A larger weight
 gives smaller rounding errors, and an l1 penalty needs more steps."""
 
@@ -189,6 +189,18 @@ class ConstrainedSystem(NamedTuple):
             r[at] = SplitMatrix.of(some).minus_product(self.b[at], x[at])
         return r
 
+    def rows_with_l2(self) -> Array:
+        """A, and the diagonal of the roots of l2 below it; at least n rows."""
+        xp, (m, n) = namespace(self.A), self.A.shape[-2:]
+        root = xp.sqrt(self.l2)
+        if m >= n and not bool(root.any()):
+            return self.A
+        leading = np.broadcast_shapes(self.A.shape[:-2], root.shape[:-1])
+        below = root[..., None, :] * xp.eye(n)
+        rows = [(self.A, m), (below, n)]
+        whole = [xp.broadcast_to(part, (*leading, k, n)) for part, k in rows]
+        return xp.concatenate(whole, axis=-2)
+
     def slope(self, x: Array, r: Array) -> Array:
         """The negative gradient; r is the residual of x."""
         return transposed_product(self.A, r) - self.l1 - self.l2 * x
@@ -247,16 +259,8 @@ def inverse_factor(system: ConstrainedSystem) -> Array:
 
     Matrices whose columns are almost dependent have a proximal term.
     """
-    xp, (m, n) = namespace(system.A), system.A.shape[-2:]
-    root = xp.sqrt(system.l2)
-    rows = [system.A]
-    if m < n or bool((root > 0).any()):
-        leading = np.broadcast_shapes(system.A.shape[:-2], root.shape[:-1])
-        rows = [
-            xp.broadcast_to(system.A, (*leading, m, n)),
-            xp.broadcast_to(root[..., None, :] * xp.eye(n), (*leading, n, n)),
-        ]
-    R = xp.linalg.qr(xp.concatenate(rows, axis=-2), mode="r")
+    xp, n = namespace(system.A), system.A.shape[-1]
+    R = xp.linalg.qr(system.rows_with_l2(), mode="r")
     diagonal = xp.abs(xp.diagonal(R, axis1=-2, axis2=-1))
     weak = (diagonal < LEAST).any(axis=-1)
     Z = xp.linalg.inv(xp.where(weak[..., None, None], xp.eye(n), R))
