@@ -1,7 +1,7 @@
 """Corrections of points on their active constraints.
 
-Active are equalities, and inequalities with a multiplier. On the active constraints, the
-gradient of the Lagrangian is zero where the objective has its minimum.
+Active are equalities, and inequalities with a multiplier. Where the objective has its
+minimum on the active constraints, the gradient of the Lagrangian is zero.
 """
 
 from __future__ import annotations

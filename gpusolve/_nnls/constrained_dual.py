@@ -1,8 +1,9 @@
 """The dual problem of least squares with linear constraints.
 
 With ``H = A^T A + diag(l2) = (Z Z^T)^-1`` and constraints ``C x >= d``, their
-multipliers y minimise ``|B y + p|^2 / 2 - (d - C x) y``. Here B is ``Z^T C^T``, x is any
-point, and p is its negative gradient times ``Z^T``. The solution is ``x + Z (B y + p)``.
+multipliers y minimise ``|B y + p|^2 / 2 - (d - C x) y``. Here B is ``Z^T C^T``, x is
+any point, and p is its negative gradient times ``Z^T``. The solution is
+``x + Z (B y + p)``.
 
 The multipliers of equalities are free, so they are eliminated. What remains is
 non-negative least squares, of the part of B that is orthogonal to the columns of all
