@@ -93,15 +93,14 @@ def certify(
     multipliers : (systems, rows) array
         Multipliers of bounds are not used: w has them.
     """
-    xp = namespace(x)
+    xp, norm = namespace(x), system.norm
     multipliers = multipliers * system.general
-    r = system.residual(x)
+    r, lack = system.residual(x), finite(system.lack(x))
     w = system.slope(x, r) + transposed_product(system.C, multipliers)
-    norm = system.norm
     length = xp.sqrt((r * r).sum(axis=-1) + (system.l2 * x * x).sum(axis=-1))
     magnitude = size_of(system.b) + reach(system)
     limit = xp.where(could_fall(system, x), np.inf, ratio(length, magnitude))
-    gap = xp.abs(multipliers * finite(system.lack(x))).sum(axis=-1)
+    gap = xp.abs(multipliers * lack).sum(axis=-1)
     gap = gap + xp.abs(bound_distance(system, x) * w).sum(axis=-1)
     terms = product(xp.abs(system.C), xp.abs(x)) + xp.abs(finite(system.d))
     pull = (xp.abs(multipliers) * terms).sum(axis=-1)
@@ -114,7 +113,7 @@ def certify(
         w=w,
         by_x=xp.fmin(ratio(ratio(gap, length), magnitude), limit),
         angle=xp.fmin(ratio(slope, length), limit),
-        lack=relative_lack(system, x, magnitude),
+        lack=relative_lack(system, lack, terms, magnitude) + 0 * x.sum(axis=-1),
         size=ratio((norm * xp.abs(x)).sum(axis=-1), magnitude),
         pull=ratio(ratio(pull, length), magnitude),
     )
@@ -131,6 +130,8 @@ def violation(
     up = xp.where(x < system.upper, w, 0)
     down = xp.where(x > system.lower, -w, 0)
     found = xp.maximum(xp.maximum(up, down), 0)
+    if bool((system.norm > 0).all()):
+        return found
     terms = transposed_product(xp.abs(system.C), xp.abs(multipliers))
     terms = ROUNDED * EPS * (terms + xp.abs(system.l1) + length[:, None])
     return xp.where((system.norm > 0) | (found > terms), found, 0)
@@ -153,32 +154,34 @@ def bound_distance(system: ConstrainedSystem, x: Array) -> Array:
 def reach(system: ConstrainedSystem) -> Array:
     """A bound from below of the largest ``|a_k x_k|`` of all feasible x.
 
-    Columns of zeros count as columns of unit norm, in scaled variables.
+    Columns of zeros count with their scale.
     """
     xp, d = namespace(system.C), finite(system.d)
     first = d.shape[-1] - system.equalities
     size = xp.where(xp.arange(d.shape[-1]) < first, xp.maximum(d, 0), xp.abs(d))
-    norm = xp.where(system.norm > 0, system.norm, 1)
-    per_unit = (xp.abs(system.C) / norm[..., None, :]).sum(axis=-1)
+    per_unit = product(xp.abs(system.C), 1 / column_size(system))
     return ratio(size, per_unit).max(axis=-1, initial=0.0)
 
 
-def relative_lack(system: ConstrainedSystem, x: Array, magnitude: Array) -> Array:
-    """The largest violation of a constraint by x, relative to the size of its terms.
+def relative_lack(
+    system: ConstrainedSystem, lack: Array, terms: Array, magnitude: Array
+) -> Array:
+    """The largest violation of a constraint, relative to the size of its terms.
 
-    Rounding counts as 0. It is relative to this size, and to the terms of an x with
-    ``|a_k x_k|`` of `magnitude`.
+    Terms count with at least their size for an x with ``|a_k x_k|`` of `magnitude`.
     """
-    xp, lack = namespace(x), finite(system.lack(x))
-    first = lack.shape[-1] - system.equalities
+    xp, first = namespace(lack), system.inequalities
     equal = xp.arange(lack.shape[-1]) >= first
     lack = xp.where(equal, xp.abs(lack), xp.maximum(lack, 0))
-    size = product(xp.abs(system.C), xp.abs(x)) + xp.abs(finite(system.d))
-    unit = magnitude[..., None] * ratio(xp.ones(x.shape[-1:]), system.norm)
-    unit = xp.where(system.norm > 0, unit, 0)
-    rounding = ROUNDED * EPS * (size + product(xp.abs(system.C), unit))
-    lack = xp.where(lack <= rounding, 0, lack / size)
-    return lack.max(axis=-1, initial=0.0) + 0 * x.sum(axis=-1)
+    per_unit = product(xp.abs(system.C), 1 / column_size(system))
+    size = terms + magnitude[..., None] * per_unit
+    return ratio(lack, size).max(axis=-1, initial=0.0)
+
+
+def column_size(system: ConstrainedSystem) -> Array:
+    """The norms of the columns; 1, their scale, for columns of zeros."""
+    norm = system.norm
+    return namespace(norm).where(norm > 0, norm, 1)
 
 
 def finite(values: Array) -> Array:
