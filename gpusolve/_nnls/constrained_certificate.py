@@ -9,7 +9,8 @@ are not negative for inequalities, and the negative gradient
 If w points out of the interval at each bound p_k next to x_k, the last term is at least
 ``-w (p - x)``. What violates this is bounded by the largest cosine of the angle between
 r and a column. `kkt` is the sum of the three parts, relative to ``|b| + reach``: every
-feasible x' has a variable with ``|a_k x'_k|`` of at least `reach`.
+feasible x' has a variable with ``|a_k x'_k|`` of at least `reach`. If A has rounding
+errors, so has r: ``|b| + reach`` is added to its norm.
 """
 
 from __future__ import annotations
@@ -99,6 +100,8 @@ def certify(
     w = system.slope(x, r) + transposed_product(system.C, multipliers)
     length = xp.sqrt((r * r).sum(axis=-1) + (system.l2 * x * x).sum(axis=-1))
     magnitude = size_of(system.b) + reach(system)
+    if system.rounded_matrix:
+        length = length + magnitude
     limit = xp.where(could_fall(system, x), np.inf, ratio(length, magnitude))
     gap = xp.abs(multipliers * lack).sum(axis=-1)
     gap = gap + xp.abs(bound_distance(system, x) * w).sum(axis=-1)

@@ -52,6 +52,8 @@ class ConstrainedSystem(NamedTuple):
     finite : (systems,) array
         Mask of the systems whose arguments were finite; all others are replaced by
         zeros.
+    rounded_matrix : bool
+        Whether A has rounding errors.
     """
 
     A: Array
@@ -67,6 +69,7 @@ class ConstrainedSystem(NamedTuple):
     row_scale: Array
     b_scale: Array
     finite: Array
+    rounded_matrix: bool
 
     @classmethod
     def of(cls, problem: Problem, rows: Rows, chunk: slice) -> ConstrainedSystem:
@@ -106,6 +109,7 @@ class ConstrainedSystem(NamedTuple):
             row_scale=xp.ones(0),
             b_scale=xp.ones(0),
             finite=finite,
+            rounded_matrix=problem.rounded_matrix,
         )
         return system.scaled()
 
