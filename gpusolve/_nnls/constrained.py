@@ -39,6 +39,8 @@ from .feasibility import farkas_vectors
 from .inputs import Problem
 from .part import gather
 
+EPS = float(np.finfo(np.float64).eps)
+
 CHUNK_NUMBERS = 2**22
 """Limit on the numbers of the systems that are solved at once."""
 
@@ -50,6 +52,9 @@ SETTLED = 1e-11
 
 CORRECTIONS = (correct_by_factor, 1e-13), (correct_by_projection, SETTLED)
 """How solutions are corrected after a step, if their `kkt` is larger."""
+
+TIGHTER = 1e-3
+"""The factor of these limits where quadratic objectives certify the solutions."""
 
 IMPROVED = 0.5
 """The steps end unless the badness of a system falls by this factor."""
@@ -171,6 +176,7 @@ class Search:
         point = within(some, point)
         certificate = certify(some, *point)
         for correct, enough in CORRECTIONS:
+            enough = TIGHTER * enough if some.rounded_matrix else enough
             rough = xp.flatnonzero(~(certificate.kkt <= enough) & some.finite)
             if not len(rough):
                 break
@@ -206,8 +212,18 @@ class Search:
         self.point.multipliers[at[proven]] = vectors[proven]
         self.infeasible[at[proven]] = True
 
+    def drop_multipliers(self) -> None:
+        """Set multipliers to 0 where the gradient is 0 without them."""
+        xp, (x, multipliers) = namespace(self.infeasible), self.point
+        small = xp.abs(multipliers).max(axis=-1, initial=0.0) < EPS
+        at = xp.flatnonzero(small & ~self.infeasible)
+        slope = self.system.take(at).slope(x[at], self.certificate.r[at])
+        at = at[(slope == 0).all(axis=-1)]
+        multipliers[at], self.certificate.w[at] = 0, 0
+
     def solution(self) -> ConstrainedSolution:
         """The solutions in the given variables."""
+        self.drop_multipliers()
         xp, s, dtype = namespace(self.infeasible), self.system, self.problem.dtype
         certificate, by_b = self.certificate, s.b_scale[:, None]
         x, r = (self.point.x * s.scale / by_b).astype(dtype), certificate.r

@@ -191,8 +191,10 @@ def certify(
     if pull is not None:
         w, feasible = w - pull.slope * scale, feasible & pull.is_feasible
         of_pull = pull.terms * scale
-        rounding = ROUNDED * EPS * of_pull
-        terms = terms + of_pull + pull.share * scale * magnitude[..., None]
+        terms = terms + of_pull
+        rounding = ROUNDED * EPS * terms
+        largest = magnitude + objective.divide_by_norm(terms).max(axis=-1)
+        terms = terms + pull.share * scale * largest[..., None]
         of_x = (of_pull * objective.divide_by_norm(magnitude[..., None])).sum(axis=-1)
         gap = pull.gap - ROUNDED * objective.eps * (pull.size + of_x)
         gap = xp.maximum(gap, 0)
