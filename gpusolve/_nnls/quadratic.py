@@ -174,8 +174,8 @@ def certify(
     of f grow with an x whose terms cancel.
 
     Linear constraints take the `pull` of their multipliers from w, after S is known.
-    Their gap is added to the bound of ``f(x) - f(x')``. Rounding errors of both, of
-    their terms and of an x for which the gradient has the size S, are left out.
+    Their gap is added to the bound of ``f(x) - f(x')``. Rounding errors of both are
+    left out: those of their terms, and of an x with a gradient of this size.
     """
     xp, scale = namespace(x), objective.scale
     x, lower, upper = x.astype(np.float64) / scale, lower / scale, upper / scale
@@ -195,7 +195,8 @@ def certify(
         rounding = ROUNDED * EPS * terms
         largest = magnitude + objective.divide_by_norm(terms).max(axis=-1)
         terms = terms + pull.share * scale * largest[..., None]
-        of_x = (of_pull * objective.divide_by_norm(magnitude[..., None])).sum(axis=-1)
+        value = value + objective.eps * largest**2
+        of_x = (of_pull * objective.divide_by_norm(largest[..., None])).sum(axis=-1)
         gap = pull.gap - ROUNDED * objective.eps * (pull.size + of_x)
         gap = xp.maximum(gap, 0)
     if total is not None:

@@ -48,7 +48,8 @@ def pull_of(problem: Problem, result: NNLSResult[Any]) -> Pull | None:
         return None
     xp, n = namespace(problem.A), problem.shape[1]
     x = xp.asarray(result.x).astype(np.float64)
-    slope, terms, share, gap, size = *xp.zeros((3, n)), *xp.zeros(2)
+    slope = terms = share = xp.zeros(n)
+    gap = size = xp.zeros(())
     pairs = (
         (problem.A_ub, problem.b_ub, result.dual_ub),
         (problem.A_eq, problem.b_eq, result.dual_eq),
