@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from .._device.arrays import Array, namespace
+from .._device.arrays import Array, largest, namespace
 from .._device.kernels import Device
 from .._device.launch import pieces
 from .._numerics.solution import (
@@ -215,7 +215,7 @@ class Search:
     def drop_multipliers(self) -> None:
         """Set multipliers to 0 where the gradient is 0 without them."""
         xp, (x, multipliers) = namespace(self.infeasible), self.point
-        small = xp.abs(multipliers).max(axis=-1, initial=0.0) < EPS
+        small = largest(xp.abs(multipliers)) < EPS
         at = xp.flatnonzero(small & ~self.infeasible)
         slope = self.system.take(at).slope(x[at], self.certificate.r[at])
         at = at[(slope == 0).all(axis=-1)]

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, namespace
+from .._device.arrays import Array, largest, namespace
 from .._device.products import product
 from .._numerics.certificate import CERTIFIED, HIDDEN, ROUNDED
 from .accurate_products import transposed_product
@@ -108,9 +108,7 @@ def certify(
     terms = product(xp.abs(system.C), xp.abs(x)) + xp.abs(finite(system.d))
     pull = (xp.abs(multipliers) * terms).sum(axis=-1)
     pull = pull + xp.abs(system.l1 * x).sum(axis=-1)
-    slope = ratio(violation(system, x, w, multipliers, length), norm).max(
-        axis=-1, initial=0.0
-    )
+    slope = largest(ratio(violation(system, x, w, multipliers, length), norm))
     return ConstrainedCertificate(
         r=r,
         w=w,
@@ -163,7 +161,7 @@ def reach(system: ConstrainedSystem) -> Array:
     first = d.shape[-1] - system.equalities
     size = xp.where(xp.arange(d.shape[-1]) < first, xp.maximum(d, 0), xp.abs(d))
     per_unit = product(xp.abs(system.C), 1 / column_size(system))
-    return ratio(size, per_unit).max(axis=-1, initial=0.0)
+    return largest(ratio(size, per_unit))
 
 
 def relative_lack(
@@ -178,7 +176,7 @@ def relative_lack(
     lack = xp.where(equal, xp.abs(lack), xp.maximum(lack, 0))
     per_unit = product(xp.abs(system.C), 1 / column_size(system))
     size = terms + magnitude[..., None] * per_unit
-    return ratio(lack, size).max(axis=-1, initial=0.0)
+    return largest(ratio(lack, size))
 
 
 def column_size(system: ConstrainedSystem) -> Array:

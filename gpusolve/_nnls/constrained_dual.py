@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, namespace
+from .._device.arrays import Array, largest, namespace
 from .._device.kernels import Device
 from .._device.products import product
 from .._numerics.solution import Solution
@@ -128,7 +128,7 @@ class Dual(NamedTuple):
 def multiplier_limit(system: ConstrainedSystem) -> Option:
     """The upper bounds of the multipliers; 0 for rows that hold for every x."""
     xp = namespace(system.d)
-    absent = xp.isneginf(system.d[..., : system.inequalities])
+    absent = system.d[..., : system.inequalities] == -math.inf
     return xp.where(absent, 0.0, math.inf) if bool(absent.any()) else math.inf
 
 
@@ -140,8 +140,8 @@ def decomposed(matrices: Array, least_size: float = 0.0) -> tuple[Array, Array, 
     """
     xp, size = namespace(matrices), max(matrices.shape[-2:])
     left, values, right = xp.linalg.svd(matrices, full_matrices=False)
-    largest = values.max(axis=-1, keepdims=True, initial=least_size)
-    least = DEPENDENT * size * EPS * largest
+    whole = largest(values, keepdims=True, least=least_size)
+    least = DEPENDENT * size * EPS * whole
     used = values > least
     inverse = xp.where(used, 1 / xp.where(used, values, 1), 0)
     left, right = left * used[..., None, :], right * used[..., None]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, namespace
+from .._device.arrays import Array, largest, namespace
 from .._device.products import product
 from .._numerics.certificate import ACCURATE
 from .accurate_products import SplitMatrix, transposed_product
@@ -92,7 +92,7 @@ class ConstrainedSystem(NamedTuple):
             finite = finite & xp.isfinite(array).all(axis=tuple(range(-core, 0)))
         last = d[..., d.shape[-1] - rows.equalities :]
         finite = finite & ~xp.isnan(d).any(axis=-1) & xp.isfinite(last).all(axis=-1)
-        finite = finite & ~xp.isposinf(d[..., : rows.counts[0]]).any(axis=-1)
+        finite = finite & ~(d[..., : rows.counts[0]] == np.inf).any(axis=-1)
         A, b, l1, l2, C = (xp.where(xp.isfinite(array), array, 0) for array in given)
         d = xp.where(xp.isnan(d), 0, d)
         system = cls(
@@ -117,11 +117,11 @@ class ConstrainedSystem(NamedTuple):
         """Scale variables, right-hand sides and rows by powers of two."""
         xp = namespace(self.A)
         size = xp.sqrt((self.A**2).sum(axis=-2) + self.l2)
-        of_rows = xp.abs(self.C).max(axis=-2, initial=0.0)
+        of_rows = largest(xp.abs(self.C), axis=-2)
         scale = power_of_two(xp.where(size > 0, size, of_rows))
         C = self.C * scale[..., None, :]
-        row_scale = power_of_two(xp.abs(C).max(axis=-1, initial=0.0))
-        b_scale = power_of_two(xp.abs(self.b).max(axis=-1, initial=0.0))
+        row_scale = power_of_two(largest(xp.abs(C)))
+        b_scale = power_of_two(largest(xp.abs(self.b)))
         by_b = b_scale[..., None]
         return self._replace(
             A=self.A * scale[..., None, :],
@@ -164,8 +164,8 @@ class ConstrainedSystem(NamedTuple):
 
     def parts(self, values: Array) -> list[Array]:
         """Values of all rows, (..., rows), split by the kind of row."""
-        ends = list(itertools.accumulate(self.counts[:-1]))
-        return list(namespace(values).split(values, ends, axis=-1))
+        ends = itertools.accumulate(self.counts, initial=0)
+        return [values[..., first:end] for first, end in itertools.pairwise(ends)]
 
     def of_bounds(self, multipliers: Array) -> Array:
         """The multipliers of the upper bounds minus those of the lower, (systems, n).
@@ -277,7 +277,7 @@ def replace_weak(Z: Array, R: Array, at: Array) -> Array:
     xp, n = namespace(R), R.shape[-1]
     found, R = Z.reshape(-1, n, n).copy(), R.reshape(-1, n, n)
     _, values, rows = xp.linalg.svd(R[at])
-    least = n * EPS * values.max(axis=-1, keepdims=True)
+    least = n * EPS * largest(values, keepdims=True)
     term = xp.where(values <= least, OF_DEPENDENCE, xp.where(values < LEAST, LEAST, 0))
     size = xp.sqrt(values**2 + term**2)
     found[at] = xp.swapaxes(rows / size[..., None], -1, -2)

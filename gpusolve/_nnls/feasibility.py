@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from .._device.arrays import Array, namespace
+from .._device.arrays import Array, largest, namespace
 from .._device.kernels import Device
 from . import cpu, device
 from .accurate_products import transposed_product
@@ -37,7 +37,7 @@ def farkas_vectors(
     C, d, row_scale = equilibrated(system)
     rows, n = C.shape[-2:]
     d = xp.broadcast_to(d, (systems, rows))
-    absent = xp.isneginf(system.d)
+    absent = system.d == -math.inf
     equal = xp.arange(rows) >= rows - system.equalities
     columns = xp.broadcast_to(xp.swapaxes(C, -1, -2), (systems, n, rows))
     given = Problem(
@@ -51,7 +51,7 @@ def farkas_vectors(
     else:
         y = device.nnls(given, target, "qr").x
     gain, terms = (d * y).sum(axis=-1), xp.abs(d * y).sum(axis=-1)
-    rest = xp.abs(transposed_product(C, y)).max(axis=-1, initial=0.0)
+    rest = largest(xp.abs(transposed_product(C, y)))
     proven = (rest <= PROVEN * gain) & (gain > PROVEN * terms) & xp.isfinite(rest)
     return y * row_scale, proven
 
@@ -63,11 +63,11 @@ def equilibrated(system: ConstrainedSystem) -> tuple[Array, Array, Array]:
     elements of at most 1, and d by its largest element.
     """
     xp, row_scale = namespace(system.b), 1.0
-    C = xp.where(xp.isneginf(system.d)[..., None], 0, system.C)
+    C = xp.where((system.d == -math.inf)[..., None], 0, system.C)
     for _ in range(SCALINGS):
-        C = C * power_of_two(xp.abs(C).max(axis=-2, initial=0.0))[..., None, :]
-        factor = power_of_two(xp.abs(C).max(axis=-1, initial=0.0))
+        C = C * power_of_two(largest(xp.abs(C), axis=-2))[..., None, :]
+        factor = power_of_two(largest(xp.abs(C)))
         C, row_scale = C * factor[..., None], row_scale * factor
     d = finite(system.d) * row_scale
-    largest = xp.abs(d).max(axis=-1, initial=0.0)[..., None]
-    return C, d / xp.where(largest > 0, largest, 1), row_scale
+    most = largest(xp.abs(d), keepdims=True)
+    return C, d / xp.where(most > 0, most, 1), row_scale

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, namespace
+from .._device.arrays import Array, largest, namespace
 from .._device.products import product
 from .._numerics.solution import CONVERGED
 from .inputs import Problem
@@ -60,9 +60,9 @@ def pull_of(problem: Problem, result: NNLSResult[Any]) -> Pull | None:
         y, d = xp.asarray(multipliers).astype(np.float64), xp.where(xp.isinf(d), 0, d)
         slope = slope + product(transposed(C), y)
         terms = terms + product(transposed(xp.abs(C)), xp.abs(y))
-        largest = xp.abs(C).max(axis=-1, initial=0.0)[..., None]
-        of_rows = xp.abs(C) / xp.where(largest > 0, largest, 1)
-        share = xp.maximum(share, of_rows.max(axis=-2, initial=0.0))
+        most = largest(xp.abs(C), keepdims=True)
+        of_rows = xp.abs(C) / xp.where(most > 0, most, 1)
+        share = xp.maximum(share, largest(of_rows, axis=-2))
         gap = gap + xp.abs(y * (product(C, x) - d)).sum(axis=-1)
         of_row = product(xp.abs(C), xp.abs(x)) + xp.abs(d)
         size = size + (xp.abs(y) * of_row).sum(axis=-1)

@@ -23,10 +23,29 @@ def eigvalsh(a: ndarray, UPLO: str = "L") -> ndarray:
     return compute(np.linalg.eigvalsh, a, UPLO=UPLO)
 
 
+def inv(a: ndarray) -> ndarray:
+    return compute(np.linalg.inv, a)
+
+
+def qr(a: ndarray, mode: str = "reduced") -> ndarray:
+    if mode != "r":
+        raise NotImplementedError(f"mode must be 'r', got {mode!r}")
+    return compute(np.linalg.qr, a, mode=mode)
+
+
+def svd(
+    a: ndarray, full_matrices: bool = True, compute_uv: bool = True
+) -> tuple[ndarray, ndarray, ndarray]:
+    if not compute_uv:
+        raise NotImplementedError("compute_uv must be True, got False")
+    left, values, right = np.linalg.svd(host_value(a), full_matrices)
+    return from_host(left), from_host(values), from_host(right)
+
+
 def solve(a: ndarray, b: ndarray) -> ndarray:
     if a.shape[:-1] != b.shape[:-1]:
         raise ValueError("a must have (..., M, M) shape and b must have (..., M, K)")
     return compute(np.linalg.solve, a, b)
 
 
-__all__ = ["cholesky", "eigh", "eigvalsh", "solve"]
+__all__ = ["cholesky", "eigh", "eigvalsh", "inv", "qr", "solve", "svd"]
