@@ -50,7 +50,7 @@ STEPS = 12
 SETTLED = 1e-11
 """No further step for a solution whose `kkt` is at most this number."""
 
-CORRECTIONS = (correct_by_factor, 1e-13), (correct_by_projection, SETTLED)
+CORRECTIONS = (correct_by_factor, 1e-12), (correct_by_projection, SETTLED)
 """How solutions are corrected after a step, if their `kkt` is larger."""
 
 TIGHTER = 1e-3
