@@ -378,6 +378,19 @@ def as_rows(x: Array, axes: tuple[int, ...], leading: int) -> Array:
     return contiguous(x if order is None else x.transpose(order)).reshape(shape)
 
 
+def largest(
+    values: Array, axis: int = -1, keepdims: bool = False, least: float = 0.0
+) -> Array:
+    """The largest element along an axis, which may be empty; at least `least`.
+
+    ``max`` of CuPy's arrays has no `initial`.
+    """
+    xp = namespace(values)
+    if values.shape[axis]:
+        return xp.maximum(values.max(axis=axis, keepdims=keepdims), least)
+    return values.sum(axis=axis, keepdims=keepdims) + least
+
+
 @functools.lru_cache(CACHED)
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """`numpy.broadcast_shapes`, cached, because it makes arrays."""

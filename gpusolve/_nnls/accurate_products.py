@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._device.arrays import Array, namespace
+from .._device.arrays import Array, largest, namespace
 from .._device.products import product
 from .._numerics.compensated import two_sum
 
@@ -47,8 +47,8 @@ def leading(values: Array, terms: int) -> Array:
     """The leading bits of each row; sums of `terms` products of them are exact."""
     xp = namespace(values)
     kept = (BITS - max(1, terms).bit_length()) // 2
-    largest = xp.abs(values).max(axis=-1, initial=0.0, keepdims=True)
-    unit = xp.ldexp(xp.ones(largest.shape), xp.frexp(largest)[1] - kept)
+    most = largest(xp.abs(values), keepdims=True)
+    unit = xp.ldexp(xp.ones(most.shape), xp.frexp(most)[1] - kept)
     return xp.trunc(values / unit) * unit
 
 

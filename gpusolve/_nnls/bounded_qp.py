@@ -15,6 +15,7 @@ from .._numerics.solution import CONVERGED, UNCERTIFIED
 from .inputs import Problem, pair, validate
 from .options import MethodName, Native, QuadraticOptions
 from .quadratic import Quadratic, certify
+from .quadratic_constraints import pull_of
 from .result import NNLSResult
 from .solve import check_method, solve
 
@@ -55,6 +56,10 @@ def bounded_qp(
     bounds: Any = (0.0, math.inf),
     *,
     method: str = "auto",
+    A_ub: Any = None,
+    b_ub: Any = None,
+    A_eq: Any = None,
+    b_eq: Any = None,
     sum_to: Any = None,
     warm_start: Any = None,
     tol: float | None = None,
@@ -73,7 +78,7 @@ def bounded_qp(
         has status 2.
     c : (..., n) array_like
         The linear terms, such as ``A^T b``. The leading axes of all arrays broadcast.
-    bounds, method, sum_to, warm_start, tol, maxiter
+    bounds, method, A_ub, b_ub, A_eq, b_eq, sum_to, warm_start, tol, maxiter
         As for :func:`gpusolve.lsq_linear`; the default bounds are 0 and
         infinity.
 
@@ -81,7 +86,8 @@ def bounded_qp(
     -------
     NNLSResult
         Unpacks as ``x, rnorm``. `residual` is ``c - G x``; `dual` is the same, minus
-        the multiplier of a fixed sum. ``rnorm**2 / 2`` is how far the objective is
+        the multiplier of a fixed sum and the multipliers of linear constraints.
+        ``rnorm**2 / 2`` is how far the objective is
         above its minimum without bounds, in the range of G. A system whose G has a
         negative eigenvalue has status 2.
 
@@ -90,7 +96,8 @@ def bounded_qp(
         the size of the gradient; for each variable per root of ``G_jj``. The second is
         a bound of how far the objective is above its minimum, relative to
         ``x G x / 2 + |c x| + eps S**2``. Status 0 means that `kkt` is at most 1e-10
-        (float32: 1e-4) or `tol`, and that x has the fixed sum.
+        (float32: 1e-4) or `tol`, and that x has the fixed sum and satisfies the linear
+        constraints, as for :func:`gpusolve.lsq_linear`.
 
     Raises
     ------
@@ -117,6 +124,12 @@ def bounded_qp(
     >>> result = gpusolve.bounded_qp([[2.0, 1.0], [1.0, 2.0]], [1.0, -1.0])
     >>> result.x
     array([0.5, 0. ])
+
+    Two shares that add up to 1, the first at least the second:
+
+    >>> given = {"A_ub": [[-1, 1]], "b_ub": [0], "A_eq": [[1, 1]], "b_eq": [1]}
+    >>> gpusolve.bounded_qp([[2.0, 1.0], [1.0, 2.0]], [1.0, 2.0], **given).x
+    array([0.5, 0.5])
     """
     check_method(method)
     G = as_array(G, "G")
@@ -131,6 +144,10 @@ def bounded_qp(
             names=("G", "c"),
             lower=lower,
             upper=upper,
+            A_ub=A_ub,
+            b_ub=b_ub,
+            A_eq=A_eq,
+            b_eq=b_eq,
             sum_to=sum_to,
             warm_start=warm_start,
             tol=tol,
@@ -153,12 +170,13 @@ def certified(
     if not problem.shape[1]:
         return result
     x, status = xp.asarray(result.x), xp.asarray(result.status)
-    found = certify(objective, x, problem.lower, problem.upper, problem.sum_to)
+    given = objective, x, problem.lower, problem.upper, problem.sum_to
+    found = certify(*given, pull_of(problem, result))
     ended = (status == CONVERGED) | (status == UNCERTIFIED)
     good = found.accepts(problem.tol, problem.dtype)
     outcome = xp.where(good, xp.int32(CONVERGED), xp.int32(UNCERTIFIED))
     fields = {
-        "dual": found.dual.astype(x.dtype, copy=False),
+        "dual": xp.where(ended[..., None], found.dual, result.dual).astype(x.dtype),
         "kkt": found.kkt.astype(x.dtype, copy=False),
         "status": xp.where(ended, outcome, status),
     }

@@ -1,13 +1,8 @@
-"""Least squares with linear constraints, by the dual problem.
+"""Least squares with linear constraints: steps by the dual problem, and their results.
 
-With ``H = A^T A + diag(l2) = (Z Z^T)^-1`` and constraints ``C x >= d``, the multipliers
-y of the constraints minimise ``|Z^T (p + C^T y)|^2 / 2 - (d - C x) y``, where p is the
-negative gradient at any point x. That is a least-squares problem within
-bounds, of the matrix ``Z^T C^T``: all systems share it if they share A and C. The
-solution is ``x + Z Z^T (p + C^T y)``.
-
-If the columns of A are almost dependent, H has a small proximal term. The step is then
-repeated from each solution: this ends after finitely many steps (R. T. Rockafellar,
+If the columns of A are almost dependent, the objective gets a small proximal term. The
+step is then repeated from each solution: this ends after finitely many steps (R. T.
+Rockafellar,
 *Monotone operators and the proximal point algorithm*, SIAM Journal on Control and
 Optimization 14, 1976).
 """
@@ -15,14 +10,12 @@ Optimization 14, 1976).
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, namespace
+from .._device.arrays import Array, largest, namespace
 from .._device.kernels import Device
 from .._device.launch import pieces
-from .._device.products import product
 from .._numerics.solution import (
     CONVERGED,
     INFEASIBLE,
@@ -32,20 +25,21 @@ from .._numerics.solution import (
     ConstrainedSolution,
     Solution,
 )
-from . import cpu, device
-from .accurate_products import transposed_product
 from .constrained_certificate import (
     ConstrainedCertificate,
     certify,
-    finite,
     ratio,
     reach,
 )
+from .constrained_corrections import correct_by_factor, correct_by_projection
+from .constrained_dual import Dual, Point
 from .constrained_system import ConstrainedSystem, inverse_factor, size_of
 from .constraint_rows import Rows
 from .feasibility import farkas_vectors
-from .inputs import Option, Problem
+from .inputs import Problem
 from .part import gather
+
+EPS = float(np.finfo(np.float64).eps)
 
 CHUNK_NUMBERS = 2**22
 """Limit on the numbers of the systems that are solved at once."""
@@ -53,29 +47,17 @@ CHUNK_NUMBERS = 2**22
 STEPS = 12
 """The most proximal steps."""
 
-POLISHED = 1e-13
-"""Solutions with a larger `kkt` are corrected on their active constraints."""
-
 SETTLED = 1e-11
 """No further step for a solution whose `kkt` is at most this number."""
 
+CORRECTIONS = (correct_by_factor, 1e-12), (correct_by_projection, SETTLED)
+"""How solutions are corrected after a step, if their `kkt` is larger."""
+
+TIGHTER = 1e-3
+"""The factor of these limits where quadratic objectives certify the solutions."""
+
 IMPROVED = 0.5
-"""The steps end unless the `kkt` of a system falls by this factor."""
-
-EPS = float(np.finfo(np.float64).eps)
-
-
-class Point(NamedTuple):
-    """Points of some systems, in scaled variables, and their multipliers.
-
-    Attributes
-    ----------
-    x : (systems, n) array
-    multipliers : (systems, rows) array
-    """
-
-    x: Array
-    multipliers: Array
+"""The steps end unless the badness of a system falls by this factor."""
 
 
 def solve(problem: Problem, target: Device | None, method: str) -> ConstrainedSolution:
@@ -152,7 +134,7 @@ class Search:
         self.system, self.problem = system, problem
         self.target, self.method = target, method
         self.tol = problem.tol or 0.0
-        self.Z = inverse_factor(system)
+        self.dual = Dual.of(system, inverse_factor(system))
         self.infeasible = xp.zeros(systems, bool)
         self.repaired = xp.zeros(systems, bool)
 
@@ -169,12 +151,12 @@ class Search:
         for _ in range(STEPS):
             if not len(at):
                 return
-            before = self.certificate.kkt[at]
+            before = self.certificate.badness[at]
             self.repaired[at] = True
             point, certificate, found = self.step(at, self.point.x[at], method)
             self.count(at, found)
             self.keep(at, point, certificate)
-            if not bool((self.certificate.kkt[at] < IMPROVED * before).any()):
+            if not bool((self.certificate.badness[at] < IMPROVED * before).any()):
                 return
             at = self.unsettled()
 
@@ -188,20 +170,28 @@ class Search:
         self, at: Array, x: Array, method: str
     ) -> tuple[Point, ConstrainedCertificate, Solution]:
         """A step from x, for some systems, and a correction where it is rough."""
-        xp, some = namespace(x), self.system
-        Z = self.Z
-        if len(at) < len(some.b):
-            some, Z = some.take(at), Z if Z.ndim == 2 else Z[at]
-        point, found = dual_step(some, Z, x, self.problem, self.target, method)
+        xp, maxiter = namespace(x), self.problem.maxiter
+        some, dual = self.take(at)
+        point, found = dual.step(some, x, self.target, method, maxiter)
         point = within(some, point)
         certificate = certify(some, *point)
-        rough = xp.flatnonzero(~(certificate.kkt <= POLISHED) & some.finite)
-        if len(rough):
-            few, Z = some.take(rough), Z if Z.ndim == 2 else Z[rough]
+        for correct, enough in CORRECTIONS:
+            enough = TIGHTER * enough if some.rounded_matrix else enough
+            rough = xp.flatnonzero(~(certificate.kkt <= enough) & some.finite)
+            if not len(rough):
+                break
+            few, dual = self.take(at[rough])
             better = Point(*[values[rough] for values in point])
-            better = within(few, polished(few, Z, better))
+            better = within(few, correct(few, dual, better))
             replace_worse(point, certificate, rough, better, certify(few, *better))
         return point, certificate, found
+
+    def take(self, at: Array) -> tuple[ConstrainedSystem, Dual]:
+        """Some systems, and their dual problems."""
+        if len(at) == len(self.system.b):
+            return self.system, self.dual
+        of_each = [part if part.ndim == 2 else part[at] for part in self.dual]
+        return self.system.take(at), Dual(*of_each)
 
     def keep(
         self, at: Array, point: Point, certificate: ConstrainedCertificate
@@ -222,8 +212,18 @@ class Search:
         self.point.multipliers[at[proven]] = vectors[proven]
         self.infeasible[at[proven]] = True
 
+    def drop_multipliers(self) -> None:
+        """Set multipliers to 0 where the gradient is 0 without them."""
+        xp, (x, multipliers) = namespace(self.infeasible), self.point
+        small = largest(xp.abs(multipliers)) < EPS
+        at = xp.flatnonzero(small & ~self.infeasible)
+        slope = self.system.take(at).slope(x[at], self.certificate.r[at])
+        at = at[(slope == 0).all(axis=-1)]
+        multipliers[at], self.certificate.w[at] = 0, 0
+
     def solution(self) -> ConstrainedSolution:
         """The solutions in the given variables."""
+        self.drop_multipliers()
         xp, s, dtype = namespace(self.infeasible), self.system, self.problem.dtype
         certificate, by_b = self.certificate, s.b_scale[:, None]
         x, r = (self.point.x * s.scale / by_b).astype(dtype), certificate.r
@@ -239,8 +239,8 @@ class Search:
         multipliers = self.point.multipliers
         w = certificate.w
         if bool(self.infeasible.any()):
-            of_bounds = transposed_product(s.C, multipliers * s.general)
-            w = xp.where(self.infeasible[:, None], of_bounds, w)
+            proof = s.of_bounds(multipliers)
+            w = xp.where(self.infeasible[:, None], proof, w)
         ub, _, _, eq, _ = s.parts(multipliers * s.row_scale / by_b)
         solved = s.finite & ~self.infeasible
         return ConstrainedSolution(
@@ -267,7 +267,7 @@ def replace_worse(
     found: ConstrainedCertificate,
 ) -> None:
     """Write new points of the systems `at` where they are better than the old."""
-    better = found.kkt < certificate.kkt[at]
+    better = found.badness < certificate.badness[at]
     pairs = zip((*point, *certificate), (*new, *found), strict=True)
     for old, values in pairs:
         old[at[better]] = values[better]
@@ -277,67 +277,6 @@ def masked(values: Array, systems: Array) -> Array:
     """The values of some systems, and NaN for the others."""
     mask = systems if values.ndim == 1 else systems[:, None]
     return namespace(values).where(mask, values, values.dtype.type(math.nan))
-
-
-def dual_step(
-    system: ConstrainedSystem,
-    Z: Array,
-    x: Array,
-    problem: Problem,
-    target: Device | None,
-    method: str,
-) -> tuple[Point, Solution]:
-    """Minimise the objective plus the proximal term around x, by the dual problem."""
-    xp, (systems, _) = namespace(x), x.shape
-    p = transposed_product(Z, system.slope(x, system.residual(x)))
-    B = xp.swapaxes(xp.matmul(system.C, Z), -1, -2)
-    lack = system.lack(x)
-    given = Problem(
-        A=B,
-        b=-p,
-        batch=(systems,),
-        bounds=multiplier_bounds(system),
-        l1=-finite(lack) if bool(lack.any()) else 0.0,
-        maxiter=problem.maxiter,
-    )
-    if target is None:
-        found = cpu.nnls(given, method)
-    else:
-        found = device.nnls(given, target, method)
-    step = product(Z, product(B, found.x) + p)
-    return Point(x + step, found.x), found
-
-
-def multiplier_bounds(system: ConstrainedSystem) -> tuple[Option, Option]:
-    """The bounds of the multipliers; 0 for rows that hold for every x."""
-    xp, d = namespace(system.d), system.d
-    absent = xp.isneginf(d)
-    if not system.equalities and not bool(absent.any()):
-        return 0.0, math.inf
-    rows = d.shape[-1]
-    equal = xp.arange(rows) >= rows - system.equalities
-    return xp.where(equal, -math.inf, 0.0), xp.where(absent, 0.0, math.inf)
-
-
-def polished(system: ConstrainedSystem, Z: Array, point: Point) -> Point:
-    """Correct points by a step of Newton's method on their active constraints."""
-    xp, (x, multipliers) = namespace(point.x), point
-    active = multipliers != 0
-    CZ = xp.matmul(system.C, Z)
-    e = system.slope(x, system.residual(x)) + transposed_product(system.C, multipliers)
-    along = transposed_product(Z, e)
-    lack = xp.where(active, system.lack(x) - product(CZ, along), 0)
-    rows = xp.where(active[..., None], CZ, 0)
-    M = xp.matmul(rows, xp.swapaxes(rows, -1, -2))
-    size = xp.diagonal(M, axis1=-2, axis2=-1)
-    shift = xp.where(active & (size > 0), size * M.shape[-1] * EPS, 1)
-    M = M + shift[..., None] * xp.eye(M.shape[-1])
-    change = xp.linalg.solve(M, lack[..., None])[..., 0]
-    step = product(Z, along + transposed_product(rows, change))
-    first = change.shape[-1] - system.equalities
-    after = multipliers + change
-    equal = xp.arange(after.shape[-1]) >= first
-    return Point(x + step, xp.where(equal, after, xp.maximum(after, 0)))
 
 
 def within(system: ConstrainedSystem, point: Point) -> Point:

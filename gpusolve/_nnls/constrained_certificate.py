@@ -9,7 +9,8 @@ are not negative for inequalities, and the negative gradient
 If w points out of the interval at each bound p_k next to x_k, the last term is at least
 ``-w (p - x)``. What violates this is bounded by the largest cosine of the angle between
 r and a column. `kkt` is the sum of the three parts, relative to ``|b| + reach``: every
-feasible x' has a variable with ``|a_k x'_k|`` of at least `reach`.
+feasible x' has a variable with ``|a_k x'_k|`` of at least `reach`. If A has rounding
+errors, so has r: ``|b| + reach`` is added to its norm.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, namespace
+from .._device.arrays import Array, largest, namespace
 from .._device.products import product
 from .._numerics.certificate import CERTIFIED, HIDDEN, ROUNDED
 from .accurate_products import transposed_product
@@ -44,6 +45,8 @@ class ConstrainedCertificate(NamedTuple):
         The largest violation of a constraint, relative to the size of its terms.
     size : (systems,) array
         ``sum_k |a_k x_k|``, relative.
+    pull : (systems,) array
+        The terms of ``multipliers (C x - d)`` and of ``l1 x``, relative.
     """
 
     r: Array
@@ -52,6 +55,7 @@ class ConstrainedCertificate(NamedTuple):
     angle: Array
     lack: Array
     size: Array
+    pull: Array
 
     @property
     def kkt(self) -> Array:
@@ -60,10 +64,19 @@ class ConstrainedCertificate(NamedTuple):
         most = CERTIFIED[np.dtype(np.float64)]
         return xp.where(self.lack <= most, self.by_x + self.angle, np.inf)
 
+    @property
+    def badness(self) -> Array:
+        """What a better point has less of: `kkt`, or the violation of constraints."""
+        xp, most = namespace(self.by_x), CERTIFIED[np.dtype(np.float64)]
+        kkt = self.by_x + self.angle
+        found = xp.where(self.lack <= most, kkt, self.lack / EPS)
+        return xp.where(xp.isnan(found), np.inf, found)
+
     def accepts(self, tol: float, dtype: np.dtype[Any]) -> Array:
         """Whether the points are certified, when they are rounded to `dtype`."""
         xp, most, eps = namespace(self.by_x), CERTIFIED[dtype], np.finfo(dtype).eps
-        by_x = xp.maximum(tol, most + ROUNDED * eps * self.size)
+        rounding = ROUNDED * (eps * self.size + EPS * self.pull)
+        by_x = xp.maximum(tol, most + rounding)
         good = (self.by_x <= by_x) & (self.angle <= max(tol, most))
         return good & (self.lack <= most) & (eps * self.size <= HIDDEN[dtype])
 
@@ -81,26 +94,29 @@ def certify(
     multipliers : (systems, rows) array
         Multipliers of bounds are not used: w has them.
     """
-    xp = namespace(x)
+    xp, norm = namespace(x), system.norm
     multipliers = multipliers * system.general
-    r = system.residual(x)
+    r, lack = system.residual(x), finite(system.lack(x))
     w = system.slope(x, r) + transposed_product(system.C, multipliers)
-    norm = system.norm
     length = xp.sqrt((r * r).sum(axis=-1) + (system.l2 * x * x).sum(axis=-1))
     magnitude = size_of(system.b) + reach(system)
+    if system.rounded_matrix:
+        length = length + magnitude
     limit = xp.where(could_fall(system, x), np.inf, ratio(length, magnitude))
-    gap = xp.abs(multipliers * finite(system.lack(x))).sum(axis=-1)
+    gap = xp.abs(multipliers * lack).sum(axis=-1)
     gap = gap + xp.abs(bound_distance(system, x) * w).sum(axis=-1)
-    slope = ratio(violation(system, x, w, multipliers, length), norm).max(
-        axis=-1, initial=0.0
-    )
+    terms = product(xp.abs(system.C), xp.abs(x)) + xp.abs(finite(system.d))
+    pull = (xp.abs(multipliers) * terms).sum(axis=-1)
+    pull = pull + xp.abs(system.l1 * x).sum(axis=-1)
+    slope = largest(ratio(violation(system, x, w, multipliers, length), norm))
     return ConstrainedCertificate(
         r=r,
         w=w,
         by_x=xp.fmin(ratio(ratio(gap, length), magnitude), limit),
         angle=xp.fmin(ratio(slope, length), limit),
-        lack=relative_lack(system, x, magnitude),
+        lack=relative_lack(system, lack, terms, magnitude) + 0 * x.sum(axis=-1),
         size=ratio((norm * xp.abs(x)).sum(axis=-1), magnitude),
+        pull=ratio(ratio(pull, length), magnitude),
     )
 
 
@@ -115,6 +131,8 @@ def violation(
     up = xp.where(x < system.upper, w, 0)
     down = xp.where(x > system.lower, -w, 0)
     found = xp.maximum(xp.maximum(up, down), 0)
+    if bool((system.norm > 0).all()):
+        return found
     terms = transposed_product(xp.abs(system.C), xp.abs(multipliers))
     terms = ROUNDED * EPS * (terms + xp.abs(system.l1) + length[:, None])
     return xp.where((system.norm > 0) | (found > terms), found, 0)
@@ -135,30 +153,36 @@ def bound_distance(system: ConstrainedSystem, x: Array) -> Array:
 
 
 def reach(system: ConstrainedSystem) -> Array:
-    """A bound from below of the largest ``|a_k x_k|`` of all feasible x."""
+    """A bound from below of the largest ``|a_k x_k|`` of all feasible x.
+
+    Columns of zeros count with their scale.
+    """
     xp, d = namespace(system.C), finite(system.d)
     first = d.shape[-1] - system.equalities
     size = xp.where(xp.arange(d.shape[-1]) < first, xp.maximum(d, 0), xp.abs(d))
-    per_unit = ratio(xp.abs(system.C), system.norm[..., None, :]).sum(axis=-1)
-    return ratio(size, per_unit).max(axis=-1, initial=0.0)
+    per_unit = product(xp.abs(system.C), 1 / column_size(system))
+    return largest(ratio(size, per_unit))
 
 
-def relative_lack(system: ConstrainedSystem, x: Array, magnitude: Array) -> Array:
-    """The largest violation of a constraint by x, relative to the size of its terms.
+def relative_lack(
+    system: ConstrainedSystem, lack: Array, terms: Array, magnitude: Array
+) -> Array:
+    """The largest violation of a constraint, relative to the size of its terms.
 
-    Rounding counts as 0. It is relative to this size, and to the terms of an x with
-    ``|a_k x_k|`` of `magnitude`.
+    Terms count with at least their size for an x with ``|a_k x_k|`` of `magnitude`.
     """
-    xp, lack = namespace(x), finite(system.lack(x))
-    first = lack.shape[-1] - system.equalities
+    xp, first = namespace(lack), system.inequalities
     equal = xp.arange(lack.shape[-1]) >= first
     lack = xp.where(equal, xp.abs(lack), xp.maximum(lack, 0))
-    size = product(xp.abs(system.C), xp.abs(x)) + xp.abs(finite(system.d))
-    unit = magnitude[..., None] * ratio(xp.ones(x.shape[-1:]), system.norm)
-    unit = xp.where(system.norm > 0, unit, 0)
-    rounding = ROUNDED * EPS * (size + product(xp.abs(system.C), unit))
-    lack = xp.where(lack <= rounding, 0, lack / size)
-    return lack.max(axis=-1, initial=0.0) + 0 * x.sum(axis=-1)
+    per_unit = product(xp.abs(system.C), 1 / column_size(system))
+    size = terms + magnitude[..., None] * per_unit
+    return largest(ratio(lack, size))
+
+
+def column_size(system: ConstrainedSystem) -> Array:
+    """The norms of the columns; 1, their scale, for columns of zeros."""
+    norm = system.norm
+    return namespace(norm).where(norm > 0, norm, 1)
 
 
 def finite(values: Array) -> Array:

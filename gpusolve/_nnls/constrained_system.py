@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, namespace
+from .._device.arrays import Array, largest, namespace
 from .._device.products import product
 from .._numerics.certificate import ACCURATE
 from .accurate_products import SplitMatrix, transposed_product
@@ -15,9 +15,15 @@ from .constraint_rows import Rows
 from .inputs import Option, Problem
 from .part import gather
 
-LEAST = 2.0**-20
-"""A matrix with columns of unit norm gets a proximal term if its inverse is larger than
-the inverse of this number. The root of the term's weight is the same number."""
+LEAST = 2.0**-26
+"""The root of the weight of the proximal term along singular vectors of a smaller
+singular value; the columns of the matrix have unit norm."""
+
+OF_DEPENDENCE = 2.0**-14
+"""The root of the weight where the singular value is 0, up to rounding. A larger weight
+gives smaller rounding errors, and an l1 penalty needs more steps."""
+
+EPS = float(np.finfo(np.float64).eps)
 
 
 class ConstrainedSystem(NamedTuple):
@@ -46,6 +52,8 @@ class ConstrainedSystem(NamedTuple):
     finite : (systems,) array
         Mask of the systems whose arguments were finite; all others are replaced by
         zeros.
+    rounded_matrix : bool
+        Whether A has rounding errors.
     """
 
     A: Array
@@ -61,6 +69,7 @@ class ConstrainedSystem(NamedTuple):
     row_scale: Array
     b_scale: Array
     finite: Array
+    rounded_matrix: bool
 
     @classmethod
     def of(cls, problem: Problem, rows: Rows, chunk: slice) -> ConstrainedSystem:
@@ -83,7 +92,7 @@ class ConstrainedSystem(NamedTuple):
             finite = finite & xp.isfinite(array).all(axis=tuple(range(-core, 0)))
         last = d[..., d.shape[-1] - rows.equalities :]
         finite = finite & ~xp.isnan(d).any(axis=-1) & xp.isfinite(last).all(axis=-1)
-        finite = finite & ~xp.isposinf(d[..., : rows.counts[0]]).any(axis=-1)
+        finite = finite & ~(d[..., : rows.counts[0]] == np.inf).any(axis=-1)
         A, b, l1, l2, C = (xp.where(xp.isfinite(array), array, 0) for array in given)
         d = xp.where(xp.isnan(d), 0, d)
         system = cls(
@@ -100,6 +109,7 @@ class ConstrainedSystem(NamedTuple):
             row_scale=xp.ones(0),
             b_scale=xp.ones(0),
             finite=finite,
+            rounded_matrix=problem.rounded_matrix,
         )
         return system.scaled()
 
@@ -107,11 +117,11 @@ class ConstrainedSystem(NamedTuple):
         """Scale variables, right-hand sides and rows by powers of two."""
         xp = namespace(self.A)
         size = xp.sqrt((self.A**2).sum(axis=-2) + self.l2)
-        of_rows = xp.abs(self.C).max(axis=-2, initial=0.0)
+        of_rows = largest(xp.abs(self.C), axis=-2)
         scale = power_of_two(xp.where(size > 0, size, of_rows))
         C = self.C * scale[..., None, :]
-        row_scale = power_of_two(xp.abs(C).max(axis=-1, initial=0.0))
-        b_scale = power_of_two(xp.abs(self.b).max(axis=-1, initial=0.0))
+        row_scale = power_of_two(largest(xp.abs(C)))
+        b_scale = power_of_two(largest(xp.abs(self.b)))
         by_b = b_scale[..., None]
         return self._replace(
             A=self.A * scale[..., None, :],
@@ -142,6 +152,11 @@ class ConstrainedSystem(NamedTuple):
         return sum(self.counts[3:])
 
     @property
+    def inequalities(self) -> int:
+        """The number of rows of inequalities: the first rows."""
+        return sum(self.counts[:3])
+
+    @property
     def general(self) -> Array:
         """1 for the rows of general constraints, 0 for bounds; (rows,)."""
         kinds = np.repeat([1.0, 0.0, 0.0, 1.0, 1.0], self.counts)
@@ -149,8 +164,19 @@ class ConstrainedSystem(NamedTuple):
 
     def parts(self, values: Array) -> list[Array]:
         """Values of all rows, (..., rows), split by the kind of row."""
-        ends = list(itertools.accumulate(self.counts[:-1]))
-        return list(namespace(values).split(values, ends, axis=-1))
+        ends = itertools.accumulate(self.counts, initial=0)
+        return [values[..., first:end] for first, end in itertools.pairwise(ends)]
+
+    def of_bounds(self, multipliers: Array) -> Array:
+        """The multipliers of the upper bounds minus those of the lower, (systems, n).
+
+        They are multipliers of the variables, not of the scaled rows.
+        """
+        xp, n = namespace(multipliers), self.A.shape[-1]
+        _, lower, upper, _, _ = self.parts(multipliers * self.row_scale)
+        zero = xp.zeros((len(multipliers), n))
+        lower, upper = (m if m.shape[-1] else zero for m in (lower, upper))
+        return (upper - lower) * self.scale
 
     @property
     def norm(self) -> Array:
@@ -166,6 +192,18 @@ class ConstrainedSystem(NamedTuple):
             some = self.A if self.A.ndim == 2 else self.A[at]
             r[at] = SplitMatrix.of(some).minus_product(self.b[at], x[at])
         return r
+
+    def rows_with_l2(self) -> Array:
+        """A, and the diagonal of the roots of l2 below it; at least n rows."""
+        xp, (m, n) = namespace(self.A), self.A.shape[-2:]
+        root = xp.sqrt(self.l2)
+        if m >= n and not bool(root.any()):
+            return self.A
+        leading = np.broadcast_shapes(self.A.shape[:-2], root.shape[:-1])
+        below = root[..., None, :] * xp.eye(n)
+        rows = [(self.A, m), (below, n)]
+        whole = [xp.broadcast_to(part, (*leading, k, n)) for part, k in rows]
+        return xp.concatenate(whole, axis=-2)
 
     def slope(self, x: Array, r: Array) -> Array:
         """The negative gradient; r is the residual of x."""
@@ -225,28 +263,22 @@ def inverse_factor(system: ConstrainedSystem) -> Array:
 
     Matrices whose columns are almost dependent have a proximal term.
     """
-    xp, (m, n) = namespace(system.A), system.A.shape[-2:]
-    root = xp.sqrt(system.l2)
-    rows = [system.A]
-    if m < n or bool((root > 0).any()):
-        leading = np.broadcast_shapes(system.A.shape[:-2], root.shape[:-1])
-        rows = [
-            xp.broadcast_to(system.A, (*leading, m, n)),
-            xp.broadcast_to(root[..., None, :] * xp.eye(n), (*leading, n, n)),
-        ]
-    R = xp.linalg.qr(xp.concatenate(rows, axis=-2), mode="r")
+    xp, n = namespace(system.A), system.A.shape[-1]
+    R = xp.linalg.qr(system.rows_with_l2(), mode="r")
     diagonal = xp.abs(xp.diagonal(R, axis1=-2, axis2=-1))
-    singular = (diagonal < LEAST).any(axis=-1)
-    R = with_proximal_term(R, singular)
-    Z = xp.linalg.inv(R)
-    weak = ~singular & ((Z**2).sum(axis=(-2, -1)) > n / LEAST**2)
-    return xp.linalg.inv(with_proximal_term(R, weak)) if bool(weak.any()) else Z
+    weak = (diagonal < LEAST).any(axis=-1)
+    Z = xp.linalg.inv(xp.where(weak[..., None, None], xp.eye(n), R))
+    weak = weak | ((Z**2).sum(axis=(-2, -1)) > n / LEAST**2)
+    return replace_weak(Z, R, xp.flatnonzero(weak)) if bool(weak.any()) else Z
 
 
-def with_proximal_term(R: Array, weak: Array) -> Array:
-    """R of the matrices with the proximal term, where they are weak."""
+def replace_weak(Z: Array, R: Array, at: Array) -> Array:
+    """Z, with a proximal term in the matrices `at` of the flattened batch."""
     xp, n = namespace(R), R.shape[-1]
-    if not bool(weak.any()):
-        return R
-    term = xp.where(weak, LEAST, 0)[..., None, None] * xp.eye(n)
-    return xp.linalg.qr(xp.concatenate([R, term], axis=-2), mode="r")
+    found, R = Z.reshape(-1, n, n).copy(), R.reshape(-1, n, n)
+    _, values, rows = xp.linalg.svd(R[at])
+    least = n * EPS * largest(values, keepdims=True)
+    term = xp.where(values <= least, OF_DEPENDENCE, xp.where(values < LEAST, LEAST, 0))
+    size = xp.sqrt(values**2 + term**2)
+    found[at] = xp.swapaxes(rows / size[..., None], -1, -2)
+    return found.reshape(Z.shape)

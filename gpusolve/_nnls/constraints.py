@@ -17,11 +17,13 @@ PAIRS = ("A_ub", "b_ub"), ("A_eq", "b_eq")
 """The arguments of ``A_ub x <= b_ub`` and ``A_eq x = b_eq``."""
 
 
-def constraint_arrays(A: Array, given: dict[str, Any]) -> dict[str, Array]:
+def constraint_arrays(
+    A: Array, given: dict[str, Any], name: str = "A"
+) -> dict[str, Array]:
     """Check the constraints, and convert them to float64 on the device of A.
 
     A pair that is not given is left out. ValueError unless both arrays of a pair are
-    given and their shapes match.
+    given and their shapes match. Messages call A by `name`.
     """
     found: dict[str, Array] = {}
     for matrix, side in PAIRS:
@@ -31,8 +33,8 @@ def constraint_arrays(A: Array, given: dict[str, Any]) -> dict[str, Array]:
             )
             raise ValueError(f"{missing} must be given with {present}, got None")
         if given.get(matrix) is not None:
-            C, d = (real_array(A, given[name], name) for name in (matrix, side))
-            check_rows(A, C, d, matrix, side)
+            C, d = (real_array(A, given[key], key) for key in (matrix, side))
+            check_rows(A, C, d, (name, matrix, side))
             found |= {matrix: C, side: d}
     return found
 
@@ -44,16 +46,16 @@ def real_array(A: Array, value: Any, name: str) -> Array:
     return found.astype(np.float64, copy=False)
 
 
-def check_rows(A: Array, C: Array, d: Array, matrix: str, side: str) -> None:
+def check_rows(A: Array, C: Array, d: Array, names: tuple[str, str, str]) -> None:
     """ValueError unless C has a column for each column of A, and d an element per row.
 
-    Messages call the arrays `matrix` and `side`.
+    Messages call the arrays by `names`.
     """
-    n = A.shape[-1]
+    (of_A, matrix, side), n = names, A.shape[-1]
     if C.ndim < 2 or C.shape[-1] != n:
         raise ValueError(
-            f"{matrix} must have shape (..., rows, {n}) for A of shape {A.shape}, got "
-            f"{C.shape}"
+            f"{matrix} must have shape (..., rows, {n}) for {of_A} of shape {A.shape}, "
+            f"got {C.shape}"
         )
     rows = C.shape[-2]
     if d.ndim < 1 or d.shape[-1] != rows:

@@ -309,7 +309,7 @@ def validate(
     sum_to = None if sum_to is None else _sum(A, sum_to)
     weights = None if weights is None else _weights(A, weights)
     L, lam, prior = _tikhonov(A, L, lam, prior)
-    rows = constraint_arrays(A, constraints)
+    rows = constraint_arrays(A, constraints, of_A)
     named = {
         "A": A,
         "b": b,

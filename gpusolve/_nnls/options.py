@@ -19,7 +19,16 @@ Native: TypeAlias = npt.NDArray[Any] | np.generic | complex | Sequence["Native"]
 """What becomes a NumPy array; other objects may be on a device, lazy or labelled."""
 
 
-class QuadraticOptions(TypedDict, total=False):
+class LinearConstraints(TypedDict, total=False):
+    """The linear constraints of `lsq_linear` and `bounded_qp`."""
+
+    A_ub: Any
+    b_ub: Any
+    A_eq: Any
+    b_eq: Any
+
+
+class CommonOptions(TypedDict, total=False):
     """The options of all functions."""
 
     sum_to: Any
@@ -28,7 +37,11 @@ class QuadraticOptions(TypedDict, total=False):
     maxiter: int | None
 
 
-class LeastSquaresOptions(QuadraticOptions, total=False):
+class QuadraticOptions(CommonOptions, LinearConstraints, total=False):
+    """The options of `bounded_qp`."""
+
+
+class LeastSquaresOptions(CommonOptions, total=False):
     """The options of `nnls` and `lsq_linear`."""
 
     weights: Any
@@ -39,15 +52,6 @@ class LeastSquaresOptions(QuadraticOptions, total=False):
     prior: Any
     devices: Devices
     out: dict[str, Any] | None
-
-
-class LinearConstraints(TypedDict, total=False):
-    """The linear constraints of `lsq_linear` and `bounded_qp`."""
-
-    A_ub: Any
-    b_ub: Any
-    A_eq: Any
-    b_eq: Any
 
 
 class BoundedOptions(LeastSquaresOptions, LinearConstraints, total=False):

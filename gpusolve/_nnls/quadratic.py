@@ -14,6 +14,7 @@ from .._device.arrays import Array, namespace
 from .._numerics.certificate import CERTIFIED
 from .._numerics.compensated import two_product, two_sum
 from .inputs import Option
+from .quadratic_constraints import Pull
 
 NULL = 8.0
 """Eigenvalues of at most this number times ``n eps`` of their sum count as zero."""
@@ -131,10 +132,12 @@ class Certificate(NamedTuple):
     Attributes
     ----------
     dual : (..., n) array
-        ``c - G x`` minus the multiplier of a fixed sum, in the given variables.
+        ``c - G x`` minus the multiplier of a fixed sum and the pull of constraints, in
+        the given variables.
     kkt : (...,) array
     is_feasible : (...,) array
-        Whether x has the fixed sum, and all variables are within their bounds.
+        Whether x has the fixed sum and satisfies the constraints, and all variables
+        are within their bounds.
     """
 
     dual: Array
@@ -149,7 +152,12 @@ class Certificate(NamedTuple):
 
 @np.errstate(all="ignore")
 def certify(
-    objective: Quadratic, x: Array, lower: Option, upper: Option, total: Option | None
+    objective: Quadratic,
+    x: Array,
+    lower: Option,
+    upper: Option,
+    total: Option | None,
+    pull: Pull | None = None,
 ) -> Certificate:
     """Certify x from the G and c that were given; NaN if x is NaN.
 
@@ -164,6 +172,10 @@ def certify(
     bound of ``f(x) - f(x')``, relative to ``x G x / 2 + |c x| + eps S^2``. It leaves
     out rounding errors of v, and raises eigenvalues to `least`. Neither S nor the terms
     of f grow with an x whose terms cancel.
+
+    Linear constraints take the `pull` of their multipliers from w, after S is known.
+    Their gap is added to the bound of ``f(x) - f(x')``. Rounding errors of both are
+    left out: those of their terms, and of an x with a gradient of this size.
     """
     xp, scale = namespace(x), objective.scale
     x, lower, upper = x.astype(np.float64) / scale, lower / scale, upper / scale
@@ -175,17 +187,30 @@ def certify(
     value = xp.abs(((objective.c - w) * x).sum(axis=-1)) / 2
     value = value + xp.abs((objective.c * x).sum(axis=-1))
     value = value + objective.eps * magnitude**2
+    gap, rounding = 0.0, 0.0
+    if pull is not None:
+        w, feasible = w - pull.slope * scale, feasible & pull.is_feasible
+        of_pull = pull.terms * scale
+        terms = terms + of_pull
+        rounding = ROUNDED * EPS * terms
+        largest = magnitude + objective.divide_by_norm(terms).max(axis=-1)
+        terms = terms + pull.share * scale * largest[..., None]
+        value = value + objective.eps * largest**2
+        of_x = (of_pull * objective.divide_by_norm(largest[..., None])).sum(axis=-1)
+        gap = pull.gap - ROUNDED * objective.eps * (pull.size + of_x)
+        gap = xp.maximum(gap, 0)
     if total is not None:
         found = multiplier(w / scale, objective.norm / scale, rises, falls)
         shift = found[..., None] * scale
         w, terms = w - shift, terms + xp.abs(shift)
         feasible = feasible & has_sum(objective, x, total)
     v = xp.where((rises & (w > 0)) | (falls & (w < 0)), xp.abs(w), 0)
+    v = xp.maximum(v - rounding, 0)
     slope = objective.divide_by_norm(v).max(axis=-1)
     flat = ~objective.curved & (v > ROUNDED * EPS * terms)
     kkt = xp.maximum(
         ratio(slope, magnitude),
-        ratio(decrease(objective, v * xp.sign(w), magnitude), value),
+        ratio(decrease(objective, v * xp.sign(w), magnitude) + gap, value),
     )
     kkt = xp.where(flat.any(axis=-1), math.inf, kkt)
     return Certificate(w / scale, kkt + 0 * x.sum(axis=-1), feasible)

@@ -419,6 +419,32 @@ def test_nnls_with_all_options(second: SecondDevice) -> None:
         np.testing.assert_allclose(found[0], expected[0], atol=1e-4)
 
 
+def test_linear_constraints(second: SecondDevice) -> None:
+    rng = np.random.default_rng(3)
+    A, C, E = (rng.standard_normal(shape) for shape in ((9, 5), (4, 7, 5), (1, 5)))
+    deficient = np.concatenate([A[:, :4], A[:, :1]], axis=1)
+    b, limit = rng.standard_normal((4, 9)), 0.1 + rng.random((4, 7))
+    limit[1, :2], C[1, 1] = (-1, -1), -C[1, 0]
+
+    def solve(function: Any, A: Any, b: Any, **options: Any) -> Any:
+        found = function(A, b, **options)
+        return found.x, found.dual, found.dual_ub, found.dual_eq, found.status
+
+    rows = {"A_ub": C, "b_ub": limit, "A_eq": E, "b_eq": np.array([0.2])}
+    for matrix in A, deficient:
+        G, c = matrix.T @ matrix, b @ matrix
+        for function, left, right, options in (
+            (gpusolve.lsq_linear, matrix, b, rows),
+            (gpusolve.lsq_linear, matrix, b, {"l2": 0.1 * np.ones(5), **rows}),
+            (gpusolve.bounded_qp, G, c, rows),
+        ):
+            expected = solve(function, left, right, **options)
+            found = second(solve, function, left, right, **options)
+            np.testing.assert_array_equal(expected[-1], [0, 4, 0, 0])
+            for field, same in zip(found, expected, strict=True):
+                np.testing.assert_allclose(field, same, rtol=1e-9, atol=1e-9)
+
+
 def test_nnls_of_large_integers(second: SecondDevice) -> None:
     A, b = np.array([[3, 2], [1, 1]]), np.array([3, 2])
     np.testing.assert_allclose(second(solution, A, b)[0], [0, 1.6])

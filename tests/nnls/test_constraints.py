@@ -7,7 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from constrained_systems import Constrained, brute_force, random_constrained
+from constrained_systems import (
+    Constrained,
+    brute_force,
+    feasible_points,
+    random_constrained,
+)
 from together import together
 
 import gpusolve
@@ -130,6 +135,138 @@ def test_dependent_equalities_that_contradict_each_other_have_no_solution() -> N
     np.testing.assert_allclose(result.x[0], [0.5, 0.5])
 
 
+def test_a_proof_has_no_multiplier_of_an_infinite_bound() -> None:
+    rng = np.random.default_rng(8)
+    C = rng.standard_normal((9, 4))
+    C = np.concatenate([C, -rng.random((1, 9)) @ C])
+    limit = np.append(np.zeros(9), -1)
+    bounds = [-np.inf, -np.inf, -1, -np.inf], [np.inf, 1, np.inf, np.inf]
+    result = gpusolve.lsq_linear(np.eye(4), [1, 2, 3, 4], bounds, A_ub=C, b_ub=limit)
+    assert result.status == 4
+    np.testing.assert_array_equal(result.dual[[0, 3]], 0)
+    assert result.dual[1] >= 0
+    assert result.dual[2] <= 0
+    np.testing.assert_allclose(result.dual + result.dual_ub @ C, 0, atol=1e-12)
+
+
+def test_the_sizes_of_columns_do_not_decide_what_is_infeasible() -> None:
+    """Two constraints on two variables always have a solution, and equalities, too."""
+    rng = np.random.default_rng(9)
+    A = rng.standard_normal((50, 3, 2)) * [1e-5, 1e6]
+    C, d = rng.standard_normal((50, 2, 2)), rng.standard_normal((50, 2))
+    b = rng.standard_normal((50, 3))
+    bounds = np.full((50, 2), -np.inf), np.full((50, 2), np.inf)
+    for names in ("A_ub", "b_ub"), ("A_eq", "b_eq"):
+        given = dict(zip(names, (C, d), strict=True))
+        assert set(gpusolve.lsq_linear(A, b, bounds, **given).status) <= {0, 3}
+
+
+# ---- degenerate systems --------------------------------------------------------------
+
+DEGENERATE = {
+    "no rows": ({"A_ub": np.zeros((0, 3)), "b_ub": []}, 0, [1, 2, -3]),
+    "no rows of both": (
+        {"A_ub": np.zeros((0, 3)), "b_ub": [], "A_eq": np.zeros((0, 3)), "b_eq": []},
+        0,
+        [1, 2, -3],
+    ),
+    "infinite limits": ({"A_ub": np.eye(3), "b_ub": [np.inf, 1, 9]}, 0, [1, 1, -3]),
+    "zero rows": ({"A_ub": np.zeros((2, 3)), "b_ub": [0, 1]}, 0, [1, 2, -3]),
+    "a zero row below 0": ({"A_ub": np.zeros((2, 3)), "b_ub": [-1, 1]}, 4, None),
+    "zero rows of equalities": ({"A_eq": np.zeros((1, 3)), "b_eq": [0]}, 0, [1, 2, -3]),
+    "a wrong zero row": ({"A_eq": np.zeros((1, 3)), "b_eq": [1]}, 4, None),
+    "fixed variables": (
+        {"A_ub": [[1, 1, 1]], "b_ub": [1], "bounds": (0.25, 0.25)},
+        0,
+        [0.25, 0.25, 0.25],
+    ),
+    "wrong fixed variables": (
+        {"A_ub": [[1, 1, 1]], "b_ub": [1], "bounds": (0.5, 0.5)},
+        4,
+        None,
+    ),
+    "a wrong sum": ({"A_ub": [[1, 1, 1]], "b_ub": [1], "sum_to": 2}, 4, None),
+    "an infinite equality": ({"A_eq": np.eye(3), "b_eq": [1, 2, np.inf]}, 2, None),
+    "a single point": (
+        {"A_ub": np.concatenate([np.eye(3), -np.eye(3)]), "b_ub": np.zeros(6)},
+        0,
+        [0, 0, 0],
+    ),
+    "rows without weight": (
+        {"A_ub": [[1, 1, 1]], "b_ub": [0], "weights": [1, 0, 1]},
+        0,
+        [1, 0, -3],
+    ),
+}
+
+
+@together("name", list(DEGENERATE))
+def test_degenerate_constraints(backend: Any, name: str) -> None:
+    given, status, x = DEGENERATE[name]
+    result = backend.solve(gpusolve.lsq_linear, np.eye(3), [1.0, 2, -3], **given)
+    assert result.status == status
+    np.testing.assert_allclose(result.x, np.full(3, np.nan) if x is None else x)
+
+
+def test_systems_without_rows_or_variables(backend: Any) -> None:
+    solve = gpusolve.lsq_linear
+    found = backend.solve(solve, np.zeros((0, 2)), [], A_ub=[[1, 1]], b_ub=[-1])
+    np.testing.assert_allclose(found.x, [-0.5, -0.5])
+    rows = {"A_ub": np.zeros((1, 0)), "b_ub": [[1], [-1]]}
+    found = backend.solve(solve, np.zeros((3, 0)), [1, 2, 3], **rows)
+    np.testing.assert_array_equal(found.status, [0, 4])
+    none = backend.solve(
+        solve, np.eye(2), np.zeros((0, 2)), A_ub=np.eye(2), b_ub=[1, 1]
+    )
+    assert none.x.shape == none.dual_ub.shape == (0, 2)
+
+
+def test_a_degenerate_vertex_of_many_constraints(backend: Any) -> None:
+    """All constraints hold with equality at 1, and the data are beyond it."""
+    rng = np.random.default_rng(10)
+    C = rng.integers(-2, 3, (40, 5)).astype(float)
+    C = C[(C.sum(axis=1) > 0)]
+    b = 1 + rng.random((6, 1)) * C.sum(axis=0)
+    result = backend.solve(
+        gpusolve.lsq_linear, np.eye(5), b, A_ub=C, b_ub=C.sum(axis=1)
+    )
+    assert (result.status == 0).all()
+    np.testing.assert_allclose(result.x, 1, atol=1e-13)
+
+
+def test_columns_that_depend_on_each_other_through_constraints(backend: Any) -> None:
+    """A has rank 2; the constraints determine what A leaves free."""
+    A = np.array([[1.0, 0, 1, 0], [0, 1, 0, 0], [1, 1, 1, 0]])
+    rows = {"A_eq": [[1, 0, -1, 0]], "b_eq": [1], "A_ub": [[0, 0, 0, -1]], "b_ub": [-2]}
+    result = backend.solve(gpusolve.lsq_linear, A, [[3, 1, 4], [0, 0, 0]], **rows)
+    assert (result.status == 0).all()
+    np.testing.assert_allclose(
+        result.x, [[2, 1, 1, 2], [0.5, 0, -0.5, 2]], rtol=1e-13, atol=1e-13
+    )
+
+
+@pytest.mark.slow
+@together("kind", (*KINDS, "integers", "any"))
+def test_many_systems_are_no_worse_than_other_feasible_points(kind: str) -> None:
+    pytest.importorskip("quadprog")
+    uncertified = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        given = random_constrained(rng, 100, int(rng.integers(1, 8)), kind)
+        result = gpusolve.lsq_linear(given.A, given.b, **given.options())
+        uncertified += int(np.isin(result.status, [1, 2, 3]).sum())
+        for k in np.flatnonzero(result.status == 4):
+            assert not list(feasible_points(given.system(k)))
+        for k in np.flatnonzero(result.status == 0):
+            one, x = given.system(k), result.x[k]
+            value = one.objective(x)
+            assert one.infeasibility(x) <= EXCESS
+            for other in feasible_points(one):
+                least = one.objective(other)
+                assert value <= least + EXCESS * (1 + abs(least))
+    assert uncertified <= 4
+
+
 # ---- other arguments -----------------------------------------------------------------
 
 
@@ -205,6 +342,12 @@ def test_covariance_and_vjp_refuse_linear_constraints() -> None:
         result.covariance()
     with pytest.raises(ValueError, match="without linear constraints"):
         result.vjp([1, 1])
+
+
+def test_a_sparse_matrix_is_refused() -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    with pytest.raises(ValueError, match="A_ub must be None for a sparse A"):
+        gpusolve.lsq_linear(sparse.eye_array(2), [1, 1], A_ub=[[1, 1]], b_ub=[1])
 
 
 def test_quadprog_finds_no_better_point() -> None:

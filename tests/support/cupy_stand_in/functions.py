@@ -201,7 +201,8 @@ maximum.at = lambda a, slices, value: np.maximum.at(  # type: ignore[attr-define
     host_value(a), host_value(slices), host_value(value)
 )
 isfinite, isnan, rint = _unary(np.isfinite), _unary(np.isnan), _unary(np.rint)
-isinf = _unary(np.isinf)
+isinf, trunc = _unary(np.isinf), _unary(np.trunc)
+fmin = _binary(np.fmin)
 abs = _unary(np.abs)
 exp, log, sqrt = _unary(np.exp), _unary(np.log), _unary(np.sqrt)
 expm1, log1p, sign = _unary(np.expm1), _unary(np.log1p), _unary(np.sign)
@@ -378,6 +379,7 @@ __all__ = [
     "expm1",
     "eye",
     "flatnonzero",
+    "fmin",
     "frexp",
     "from_dlpack",
     "full",
@@ -407,6 +409,7 @@ __all__ = [
     "stack",
     "swapaxes",
     "take_along_axis",
+    "trunc",
     "unique",
     "unpackbits",
     "where",

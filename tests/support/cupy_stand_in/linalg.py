@@ -35,7 +35,9 @@ def norm(
     return compute(lambda a: np.linalg.norm(a, ord, axis, keepdims), x)
 
 
-def qr(a: ndarray, mode: str = "reduced") -> tuple[ndarray, ndarray]:
+def qr(a: ndarray, mode: str = "reduced") -> Any:
+    if mode == "r":
+        return compute(np.linalg.qr, a, mode=mode)
     refuse_options(mode=mode == "reduced")
     Q, R = np.linalg.qr(host_value(a))
     return from_host(Q), from_host(R)

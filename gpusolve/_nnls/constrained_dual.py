@@ -1,0 +1,153 @@
+"""The dual problem of least squares with linear constraints.
+
+With ``H = A^T A + diag(l2) = (Z Z^T)^-1`` and constraints ``C x >= d``, their
+multipliers y minimise ``|B y + p|^2 / 2 - (d - C x) y``. Here B is ``Z^T C^T``, x is
+any point, and p is its negative gradient times ``Z^T``. The solution is
+``x + Z (B y + p)``.
+
+The multipliers of equalities are free, so they are eliminated. What remains is
+non-negative least squares, of the part of B that is orthogonal to the columns of all
+equalities. All systems share the matrix if they share A and C.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from .._device.arrays import Array, largest, namespace
+from .._device.kernels import Device
+from .._device.products import product
+from .._numerics.solution import Solution
+from . import cpu, device
+from .accurate_products import transposed_product
+from .constrained_certificate import finite
+from .constrained_system import ConstrainedSystem
+from .inputs import Option, Problem
+
+EPS = float(np.finfo(np.float64).eps)
+
+DEPENDENT = 16.0
+"""Singular values, and columns without their part along equalities, count as zero up to
+this number times ``n eps`` of their size before."""
+
+
+class Point(NamedTuple):
+    """Points of some systems, in scaled variables, and their multipliers.
+
+    Attributes
+    ----------
+    x : (systems, n) array
+    multipliers : (systems, rows) array
+    """
+
+    x: Array
+    multipliers: Array
+
+
+class Dual(NamedTuple):
+    """The matrices of dual problems; arrays that all systems share lack the first axis.
+
+    Attributes
+    ----------
+    Z : (..., n, n) array
+    B : (..., n, inequalities) array
+        Orthogonal to `equal`.
+    equal : (..., n, rank) array
+        Orthonormal columns or zeros: a basis of the columns of the equalities.
+    coupling : (..., rank, inequalities) array
+        The part of the inequalities along `equal`.
+    per_equal : (..., equalities, rank) array
+        The multipliers of the equalities for each column of `equal`.
+    """
+
+    Z: Array
+    B: Array
+    equal: Array
+    coupling: Array
+    per_equal: Array
+
+    @classmethod
+    def of(cls, system: ConstrainedSystem, Z: Array) -> Dual:
+        """Eliminate the equalities."""
+        xp, first = namespace(Z), system.inequalities
+        whole = transposed(xp.matmul(system.C, Z))
+        B, E = whole[..., :first], whole[..., first:]
+        equal, inverse, rows = decomposed(E)
+        coupling = xp.matmul(transposed(equal), B)
+        rest = B - xp.matmul(equal, coupling)
+        rest = rest - xp.matmul(equal, xp.matmul(transposed(equal), rest))
+        rounding = (DEPENDENT * B.shape[-2] * EPS) ** 2 * (B**2).sum(axis=-2)
+        used = (rest**2).sum(axis=-2) > rounding
+        rest = xp.where(used[..., None, :], rest, 0)
+        return cls(Z, rest, equal, coupling, transposed(rows) * inverse[..., None, :])
+
+    def across(self, vectors: Array) -> Array:
+        """The part of (systems, n) vectors that is orthogonal to `equal`."""
+        along = transposed_product(self.equal, vectors)
+        return vectors - product(self.equal, along)
+
+    def step(
+        self,
+        system: ConstrainedSystem,
+        x: Array,
+        target: Device | None,
+        method: str,
+        maxiter: int | None,
+    ) -> tuple[Point, Solution]:
+        """Minimise the objective plus the proximal term around x."""
+        xp, first = namespace(x), system.inequalities
+        p = transposed_product(self.Z, system.slope(x, system.residual(x)))
+        lack = system.lack(x)
+        fixed = transposed_product(self.per_equal, lack[..., first:])
+        apart = self.across(p)
+        gain = finite(lack[..., :first]) - transposed_product(self.coupling, fixed)
+        given = Problem(
+            A=self.B,
+            b=-apart,
+            batch=x.shape[:1],
+            bounds=(0.0, multiplier_limit(system)),
+            l1=-gain if bool(gain.any()) else 0.0,
+            maxiter=maxiter,
+        )
+        if target is None:
+            found = cpu.nnls(given, method)
+        else:
+            found = device.nnls(given, target, method)
+        free = fixed - transposed_product(self.equal, p)
+        free = free - product(self.coupling, found.x)
+        step = product(self.B, found.x) + apart + product(self.equal, fixed)
+        multipliers = [found.x, product(self.per_equal, free)]
+        return Point(
+            x + product(self.Z, step), xp.concatenate(multipliers, axis=-1)
+        ), found
+
+
+def multiplier_limit(system: ConstrainedSystem) -> Option:
+    """The upper bounds of the multipliers; 0 for rows that hold for every x."""
+    xp = namespace(system.d)
+    absent = system.d[..., : system.inequalities] == -math.inf
+    return xp.where(absent, 0.0, math.inf) if bool(absent.any()) else math.inf
+
+
+def decomposed(matrices: Array, least_size: float = 0.0) -> tuple[Array, Array, Array]:
+    """The singular vectors of matrices, and the inverses of their singular values.
+
+    Vectors and inverses are 0 where a singular value is 0 up to rounding errors of the
+    largest, or of a matrix of `least_size`.
+    """
+    xp, size = namespace(matrices), max(matrices.shape[-2:])
+    left, values, right = xp.linalg.svd(matrices, full_matrices=False)
+    whole = largest(values, keepdims=True, least=least_size)
+    least = DEPENDENT * size * EPS * whole
+    used = values > least
+    inverse = xp.where(used, 1 / xp.where(used, values, 1), 0)
+    left, right = left * used[..., None, :], right * used[..., None]
+    return left, inverse, right
+
+
+def transposed(matrices: Array) -> Array:
+    """The matrices with rows and columns exchanged."""
+    return namespace(matrices).swapaxes(matrices, -1, -2)
