@@ -11,7 +11,7 @@ import numpy as np
 from .._device.arrays import Array, is_cupy, namespace
 from .batch import blocks
 from .degrees_of_freedom import degrees_of_freedom
-from .inputs import Problem
+from .inputs import Option, Problem
 
 BLOCK = 2**20
 """The most elements of the matrices that are inverted at once, which bounds memory."""
@@ -27,8 +27,7 @@ def covariance(
 ) -> Array:
     """The covariance of each solution, or its diagonal; see `NNLSResult.covariance`.
 
-    `given` has the fields of a `Problem`. If it has ``"is_gram"``, its A is the Gram
-    matrix.
+    `given` has the fields of a `Problem`.
     """
     xp, n = namespace(x), x.shape[-1]
     lower, upper = given["bounds"]
@@ -61,7 +60,7 @@ def systems_of(array: Array, core: int, batch: Any, block: Any) -> Array:
 
 def default_variance(given: dict[str, Any], free: Array, rnorm: Array) -> Any:
     """1 if weights are inverse variances, else the variance of the residual."""
-    if given["weights"] is not None or "is_gram" in given:
+    if given["weights"] is not None or given["is_gram"]:
         return 1.0
     xp = namespace(free)
     if given["L"] is None:
@@ -86,7 +85,8 @@ def scaled_gram(given: dict[str, Any]) -> tuple[Array, Array]:
             "got A_ub or A_eq"
         )
     xp, A = namespace(given["A"]), given["A"].astype(np.float64, copy=False)
-    if "is_gram" in given:
+    if given["is_gram"]:
+        A = with_ridge(A, given["l2"])
         diagonal = xp.diagonal(A, axis1=-2, axis2=-1)
         size = nonzero(xp.sqrt(xp.maximum(diagonal, 0)))
         return size, A / size[..., :, None] / size[..., None, :]
@@ -105,6 +105,15 @@ def scaled_gram(given: dict[str, Any]) -> tuple[Array, Array]:
         gram = gram / size[..., None, :]
     gram = gram + xp.eye(n) * (given["l2"] / size**2)[..., None, :]
     return (size, gram) if given["L"] is None else add_penalty(size, gram, given)
+
+
+def with_ridge(G: Array, l2: Option) -> Array:
+    """``G + diag(l2)``; G itself without a penalty."""
+    if isinstance(l2, float) and l2 == 0:
+        return G
+    xp = namespace(G)
+    diagonal = l2 if isinstance(l2, float) else l2[..., None, :]
+    return G + xp.eye(G.shape[-1]) * diagonal
 
 
 def add_penalty(size: Array, gram: Array, given: dict[str, Any]) -> tuple[Array, Array]:

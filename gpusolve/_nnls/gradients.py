@@ -108,7 +108,7 @@ def product_bars(
     """
     xp = namespace(x)
     A = given["A"].astype(np.float64, copy=False)
-    if "is_gram" in given:
+    if given["is_gram"]:
         whole = outer(v, x, A.ndim)
         symmetric = -0.5 * (whole + xp.swapaxes(whole, -1, -2))
         return {"A": symmetric, "b": v}, product(A, v)

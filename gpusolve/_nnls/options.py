@@ -24,21 +24,21 @@ class QuadraticOptions(TypedDict, total=False):
 
     sum_to: Any
     warm_start: Any
+    l1: Any
+    l2: Any
     tol: float | None
     maxiter: int | None
+    devices: Devices
+    out: dict[str, Any] | None
 
 
 class LeastSquaresOptions(QuadraticOptions, total=False):
     """The options of `nnls` and `lsq_linear`."""
 
     weights: Any
-    l1: Any
-    l2: Any
     L: Any
     lam: Any
     prior: Any
-    devices: Devices
-    out: dict[str, Any] | None
 
 
 class LinearConstraints(TypedDict, total=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, get_args
 
 from .._device.arrays import Array, as_array, is_cupy, namespace, unwrapped
@@ -92,9 +93,16 @@ def make_result(
 ) -> NNLSResult[Any]:
     """The result of a solution, with labels on its fields."""
     fields = dict(zip(solution._fields, map(unwrapped, solution), strict=True))
-    if labels is not None:
-        fields = {name: label(labels, field, name) for name, field in fields.items()}
-    return NNLSResult(**fields, _given=given, _labels=labels)
+    return labelled(NNLSResult(**fields, _given=given), labels)
+
+
+def labelled(result: NNLSResult[Any], labels: Labels | None) -> NNLSResult[Any]:
+    """The result with labels on its fields."""
+    if labels is None:
+        return result
+    fields = result._asdict().items()
+    named = {name: label(labels, field, name) for name, field in fields}
+    return replace(result, **named, _labels=labels)
 
 
 def replace_infeasible(problem: Problem, solution: AnySolution) -> AnySolution:
