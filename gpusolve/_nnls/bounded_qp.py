@@ -170,7 +170,7 @@ def solve_programs(
         result = solve(factors, target, method)
         whole = problem._replace(A=G, b=c)
         found = replace(certified(objective, problem, result), _given=whole._asdict())
-        return labelled(found, labels)
+        return found if labels is None else labelled(found, labels)
 
 
 def with_penalties(problem: Problem, G: Array) -> tuple[Array, Array]:

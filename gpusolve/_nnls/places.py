@@ -8,6 +8,7 @@ from .._device.arrays import Array, are_native, is_dask
 from .._numerics.solution import AnySolution
 from .batch import Batch, Given, Solve
 from .labels import Labels, read
+from .masks import without_masks
 from .methods import COMPARED
 from .result import NNLSResult
 from .solve import METHODS, check_compared, check_method, least_squares, make_result
@@ -31,7 +32,7 @@ def solve_anywhere(
     check_method(method, methods)
     labels, lazy = None, False
     if not are_native(given.values()):
-        given, labels = read(given)
+        given, labels = read(without_masks(given) if "weights" in given else given)
         lazy = any(map(is_dask, given.values()))
     if is_sparse(given["A"]):
         return solve_by_sparse_products(method, given, devices, out, labels)

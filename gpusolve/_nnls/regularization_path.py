@@ -13,6 +13,7 @@ from .axes import AXES, batch_axes
 from .differences import NAMES
 from .inputs import pair
 from .labels import read
+from .masks import without_masks
 from .path import RegularizationPath
 from .solve import check_method, least_squares
 from .sparse_matrices import is_sparse
@@ -117,7 +118,7 @@ def regularization_path(
     }
     check_dense(given)
     found = checked_lambdas(lambdas)
-    given, labels = read(given)
+    given, labels = read(without_masks(given))
     given["A"] = as_array(given["A"], "A")
     with current_device(given["A"]):
         column = namespace(given["A"]).asarray(along_first_axis(found, given))

@@ -93,13 +93,12 @@ def make_result(
 ) -> NNLSResult[Any]:
     """The result of a solution, with labels on its fields."""
     fields = dict(zip(solution._fields, map(unwrapped, solution), strict=True))
-    return labelled(NNLSResult(**fields, _given=given), labels)
+    result: NNLSResult[Any] = NNLSResult(**fields, _given=given)
+    return result if labels is None else labelled(result, labels)
 
 
-def labelled(result: NNLSResult[Any], labels: Labels | None) -> NNLSResult[Any]:
+def labelled(result: NNLSResult[Any], labels: Labels) -> NNLSResult[Any]:
     """The result with labels on its fields."""
-    if labels is None:
-        return result
     fields = result._asdict().items()
     named = {name: label(labels, field, name) for name, field in fields}
     return replace(result, **named, _labels=labels)
