@@ -43,8 +43,8 @@ def curvature(lambdas: Array, rnorm: Array, seminorm: Array) -> Array:
     order = xp.argsort(lambdas)
     x, y = xp.log(rnorm[order]), xp.log(seminorm[order])
     dx, dy = x[1:] - x[:-1], y[1:] - y[:-1]
-    step = xp.hypot(dx, dy)
-    chord = xp.hypot(x[2:] - x[:-2], y[2:] - y[:-2])
+    step = xp.sqrt(dx**2 + dy**2)
+    chord = xp.sqrt((x[2:] - x[:-2]) ** 2 + (y[2:] - y[:-2]) ** 2)
     turn = 2 * (dx[:-1] * dy[1:] - dy[:-1] * dx[1:])
     bend = turn / (step[:-1] * step[1:] * chord)
     apart = xp.minimum(step[:-1], step[1:]) > np.cbrt(np.finfo(rnorm.dtype).eps)

@@ -234,9 +234,10 @@ class RegularizationPath(Generic[ArrayT]):
         """
         system = system if isinstance(system, tuple) else (system,)
         where = (slice(None), *system)
+        indices = {name: on_host(plain(index)) for name, index in chosen.items()}
         marks = {
-            name: int(on_host(plain(index))[system] if np.ndim(index) else index)
-            for name, index in chosen.items()
+            name: int(index[system] if index.ndim else index)
+            for name, index in indices.items()
         }
         return draw_path(
             on_host(self.lambdas),

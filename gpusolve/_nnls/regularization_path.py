@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._device.arrays import Array, as_array, is_dask, namespace, on_host
+from .._device.arrays import Array, as_array, is_cupy, is_dask, namespace, on_host
 from .._device.kernels import current_device
 from .axes import AXES, batch_axes
 from .differences import NAMES
@@ -163,7 +163,7 @@ def checked_lambdas(lambdas: Any) -> Array:
 def along_first_axis(lambdas: Array, given: dict[str, Any]) -> Array:
     """The lambdas with an axis of length 1 for each axis of the batch."""
     axes = [
-        len(batch_axes(name, np.shape(value)))
+        len(batch_axes(name, value.shape if is_cupy(value) else np.shape(value)))
         for name, value in given.items()
         if name in AXES and value is not None and not isinstance(value, str)
     ]

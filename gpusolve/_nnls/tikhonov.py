@@ -110,8 +110,9 @@ def penalty_target(L: Array, prior: Option | None) -> Array:
     xp = namespace(L)
     if prior is None:
         return xp.zeros(L.shape[-2], L.dtype)
-    prior = xp.broadcast_to(prior, (*np.shape(prior)[:-1], L.shape[-1]))
-    return product(L.astype(np.float64, copy=False), prior).astype(L.dtype, copy=False)
+    mean = xp.asarray(prior)
+    mean = xp.broadcast_to(mean, (*mean.shape[:-1], L.shape[-1]))
+    return product(L.astype(np.float64, copy=False), mean).astype(L.dtype, copy=False)
 
 
 def stacked_weights(problem: Problem, p: int) -> Array | None:
@@ -155,7 +156,9 @@ def misfit(problem: Problem, x: Array) -> Array:
 def norm(r: Array) -> Array:
     """The 2-norm of the last axis, without overflow."""
     xp = namespace(r)
-    largest = xp.abs(r).max(axis=-1, initial=0, keepdims=True)
+    if not r.shape[-1]:
+        return xp.zeros(r.shape[:-1], r.dtype)
+    largest = xp.abs(r).max(axis=-1, keepdims=True)
     scale = xp.where((largest > 0) & (largest < math.inf), largest, 1)
     return scale[..., 0] * xp.sqrt(((r / scale) ** 2).sum(axis=-1))
 

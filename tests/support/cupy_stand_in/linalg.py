@@ -29,4 +29,9 @@ def solve(a: ndarray, b: ndarray) -> ndarray:
     return compute(np.linalg.solve, a, b)
 
 
-__all__ = ["cholesky", "eigh", "eigvalsh", "solve"]
+def svd(a: ndarray, full_matrices: bool = True) -> tuple[ndarray, ndarray, ndarray]:
+    u, s, vt = np.linalg.svd(host_value(a), full_matrices)
+    return from_host(u), from_host(s), from_host(vt)
+
+
+__all__ = ["cholesky", "eigh", "eigvalsh", "solve", "svd"]
