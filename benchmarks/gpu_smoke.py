@@ -651,6 +651,7 @@ def bounded_problems() -> Iterator[tuple[str, Maker]]:
     yield "lsq_linear, sparse, with a sum", partial(sparse_least_squares, {"sum_to": 1})
     yield "nnls, Tikhonov's penalty", tikhonov
     yield "bounded_qp", bounded_qp
+    yield "regularization_path", regularization_path
 
 
 def lsq_linear(method: str, settings: Settings) -> Call:
@@ -700,6 +701,17 @@ def bounded_qp(settings: Settings) -> Call:
     return Call(
         solve, (transposed @ A, (transposed @ b[..., None])[..., 0]), {}, None, 1e-6
     )
+
+
+def regularization_path(settings: Settings) -> Call:
+    """What every criterion needs: the norms and the degrees of freedom."""
+
+    def solve(A: Array, b: Array) -> Any:
+        path = gpusolve.regularization_path(A, b, "first", [0.01, 0.1, 1.0, 10.0])
+        chosen = path.at(path.choose("discrepancy", sigma=0.1))
+        return path.x, path.seminorm, path.gcv, chosen.x
+
+    return Call(solve, systems_of(5, 30, 12), {}, None, 1e-8)
 
 
 def positive(shape: tuple[int, ...]) -> Array:

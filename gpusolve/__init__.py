@@ -13,6 +13,8 @@ from ._nnls.bounded_qp import bounded_qp
 from ._nnls.gradients import Gradients
 from ._nnls.lsq_linear import lsq_linear
 from ._nnls.nnls import nnls
+from ._nnls.path import RegularizationPath
+from ._nnls.regularization_path import regularization_path
 from ._nnls.result import NNLSResult
 from .monoid import Map, Monoid
 
@@ -23,6 +25,7 @@ __all__ = [
     "Map",
     "Monoid",
     "NNLSResult",
+    "RegularizationPath",
     "all",
     "any",
     "bounded_qp",
@@ -35,6 +38,7 @@ __all__ = [
     "nnls",
     "reduce",
     "reference",
+    "regularization_path",
     "replicate",
     "scan",
     "scatter",
@@ -50,5 +54,5 @@ __all__ = [
 ]
 
 # Pickles store the module of a class. The public one stays valid if a class moves.
-for _class in (Gradients, Map, Monoid, NMF, NNLSResult):
+for _class in (Gradients, Map, Monoid, NMF, NNLSResult, RegularizationPath):
     _class.__module__ = __name__

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import numbers
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,10 +19,13 @@ from .._device.arrays import Array, as_array, is_dask
 from .._device.launch import pieces
 from .._numerics.solution import AnySolution, ConstrainedSolution, Solution
 from .axes import AXES, batch_axes
-from .inputs import Problem, batch_of, validate
+from .inputs import NAMES, Problem, batch_of, validate
 
 Block = tuple[slice, ...]
 """A slice of each axis of the batch."""
+
+Solve = Callable[..., Any]
+"""``least_squares``, or the same for quadratic programs; it returns an `NNLSResult`."""
 
 
 class Batch(NamedTuple):
@@ -38,29 +41,34 @@ class Batch(NamedTuple):
         The axes of the batch.
     blank : Solution
         The results of one system: the dtypes and the axes after the batch axes.
+    solve : callable
+        Solves systems by a method, given their arguments.
     """
 
     arrays: dict[str, Any]
     numbers: dict[str, Any]
     shape: tuple[int, ...]
     blank: AnySolution
+    solve: Solve
 
     @classmethod
-    def of(cls, given: dict[str, Any]) -> Batch:
+    def of(cls, given: dict[str, Any], solve: Solve) -> Batch:
         """Check the shapes and the dtypes of the arguments."""
+        called = dict(zip(("A", "b"), NAMES[given.get("is_gram", False)], strict=True))
         arrays = {
-            name: value if is_dask(value) else as_array(value, name)
+            name: value if is_dask(value) else as_array(value, called.get(name, name))
             for name, value in given.items()
             if name in AXES and not (value is None or is_plain(value))
         }
         for name, array in arrays.items():
             if is_dask(array):
-                check_chunks(name, array)
+                check_chunks(name, array, called.get(name, name))
         plain = {name: value for name, value in given.items() if name not in arrays}
         system = {name: blank_argument(name, array) for name, array in arrays.items()}
         problem = validate(**plain, **system)
-        shape = batch_of({name: array.shape for name, array in arrays.items()})
-        return cls(arrays, plain, shape, blank_solution(problem))
+        shapes = {name: array.shape for name, array in arrays.items()}
+        shape = batch_of(shapes, NAMES[problem.is_gram])
+        return cls(arrays, plain, shape, blank_solution(problem), solve)
 
     def axes_of(self, name: str) -> tuple[int, ...]:
         """The lengths of the batch axes of an argument."""
@@ -96,24 +104,25 @@ def blank_solution(problem: Problem) -> AnySolution:
     return ConstrainedSolution.blank(*size, *rows)
 
 
-def check_chunks(name: str, array: Any) -> None:
+def check_chunks(name: str, array: Any, called: str) -> None:
     """Raise ValueError unless each system is in one chunk.
 
-    The message shows the call of ``rechunk`` that makes it so.
+    The message shows the call of ``rechunk`` that makes it so. It calls the argument
+    `called`.
     """
     if any(math.isnan(length) for lengths in array.chunks for length in lengths):
         raise ValueError(
-            f"{name} must have chunks of known sizes, got {array.chunks}: call "
-            f"{name}.compute_chunk_sizes() first"
+            f"{called} must have chunks of known sizes, got {array.chunks}: call "
+            f"{called}.compute_chunk_sizes() first"
         )
     core = min(len(AXES[name]), array.ndim)
     last = range(array.ndim - core, array.ndim)
     if any(array.numblocks[axis] > 1 for axis in last):
         whole = ", ".join(f"{axis - array.ndim}: -1" for axis in last)
         raise ValueError(
-            f"{name} must have one chunk along its last "
+            f"{called} must have one chunk along its last "
             f"{'axis' if core == 1 else f'{core} axes'}, got chunks {array.chunks}: "
-            f"call {name}.rechunk({{{whole}}}) first"
+            f"call {called}.rechunk({{{whole}}}) first"
         )
 
 

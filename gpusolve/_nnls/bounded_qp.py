@@ -12,12 +12,16 @@ import numpy.typing as npt
 from .._device.arrays import Array, CudaArray, as_array, is_cupy, namespace, unwrapped
 from .._device.kernels import current, device_of
 from .._numerics.solution import CONVERGED, UNCERTIFIED
+from .covariance import with_ridge
 from .inputs import Problem, pair, validate
+from .labels import Labels
 from .options import MethodName, Native, QuadraticOptions
+from .places import solve_anywhere
 from .quadratic import Quadratic, certify
 from .quadratic_constraints import pull_of
 from .result import NNLSResult
-from .solve import check_method, solve
+from .solve import labelled, solve
+from .sparse_matrices import is_sparse
 
 SYMMETRIC = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}
 """The largest difference of the triangles of G, by the roots of its diagonal."""
@@ -62,12 +66,17 @@ def bounded_qp(
     b_eq: Any = None,
     sum_to: Any = None,
     warm_start: Any = None,
+    l1: Any = 0.0,
+    l2: Any = 0.0,
     tol: float | None = None,
     maxiter: int | None = None,
+    devices: Any = None,
+    out: dict[str, Any] | None = None,
 ) -> NNLSResult[Any]:
     r"""Solve convex quadratic programs within bounds: least squares from ``A^T A``.
 
     .. math:: \min_{l \le x \le u} \tfrac12 x \cdot G x - c \cdot x
+              + l_1 \cdot x + \tfrac12 \textstyle\sum_j l_{2j} x_j^2
 
     Parameters
     ----------
@@ -78,18 +87,23 @@ def bounded_qp(
         has status 2.
     c : (..., n) array_like
         The linear terms, such as ``A^T b``. The leading axes of all arrays broadcast.
-    bounds, method, A_ub, b_ub, A_eq, b_eq, sum_to, warm_start, tol, maxiter
-        As for :func:`gpusolve.lsq_linear`; the default bounds are 0 and
-        infinity.
+        Weights of the rows of A, such as inverse variances, are part of both:
+        ``G = A^T W A`` and ``c = A^T W b``; there is no other place for them.
+    bounds : pair of float or (..., n) array_like
+        As for :func:`gpusolve.lsq_linear`; 0 and infinity by default.
+    A_ub, b_ub, A_eq, b_eq, sum_to, l1, l2
+        As for :func:`gpusolve.lsq_linear`.
+    method, warm_start, tol, maxiter, devices, out
+        As for :func:`gpusolve.lsq_linear`.
 
     Returns
     -------
     NNLSResult
         Unpacks as ``x, rnorm``. `residual` is ``c - G x``; `dual` is the same, minus
-        the multiplier of a fixed sum and the multipliers of linear constraints.
-        ``rnorm**2 / 2`` is how far the objective is
-        above its minimum without bounds, in the range of G. A system whose G has a
-        negative eigenvalue has status 2.
+        the penalties ``l1 + l2 x``, the multiplier of a fixed sum and the pull of
+        linear constraints. ``rnorm**2 / 2`` is how far the objective is above its
+        minimum without bounds, in the range of G plus the l2 penalty. A system whose G
+        has a negative eigenvalue has status 2.
 
         `kkt` is computed from G and c. It is the larger of two numbers. The first
         is the largest violation of the optimality conditions by `dual`, relative to S,
@@ -131,35 +145,59 @@ def bounded_qp(
     >>> gpusolve.bounded_qp([[2.0, 1.0], [1.0, 2.0]], [1.0, 2.0], **given).x
     array([0.5, 0.5])
     """
-    check_method(method)
-    G = as_array(G, "G")
+    if is_sparse(G):
+        raise TypeError(f"G must be a dense array, got {type(G).__name__}")
+    lower, upper = pair(bounds)
+    return solve_anywhere(
+        method,
+        solve=solve_programs,
+        is_gram=True,
+        A=G,
+        b=c,
+        lower=lower,
+        upper=upper,
+        A_ub=A_ub,
+        b_ub=b_ub,
+        A_eq=A_eq,
+        b_eq=b_eq,
+        sum_to=sum_to,
+        warm_start=warm_start,
+        l1=l1,
+        l2=l2,
+        tol=tol,
+        maxiter=maxiter,
+        devices=devices,
+        out=out,
+    )
+
+
+def solve_programs(
+    method: str, given: dict[str, Any], labels: Labels | None = None
+) -> NNLSResult[Any]:
+    """Validate the arguments of ``bounded_qp`` and solve every program.
+
+    The results have the labels.
+    """
+    G = as_array(given["A"], "G")
     target = device_of(G)
     with current(target):
-        if G.ndim < 2 or G.shape[-1] != G.shape[-2]:
-            raise ValueError(f"G must have shape (..., n, n), got {G.shape}")
-        lower, upper = pair(bounds)
-        problem = validate(
-            G,
-            c,
-            names=("G", "c"),
-            lower=lower,
-            upper=upper,
-            A_ub=A_ub,
-            b_ub=b_ub,
-            A_eq=A_eq,
-            b_eq=b_eq,
-            sum_to=sum_to,
-            warm_start=warm_start,
-            tol=tol,
-            maxiter=maxiter,
-        )
+        problem = validate(**{**given, "A": G})
         G, c = symmetric(problem.A), problem.b
-        objective = Quadratic.of(G, c)
+        objective = Quadratic.of(*with_penalties(problem, G))
         A, b, linear = objective.least_squares()
-        factors = problem._replace(A=A, b=b, l1=linear, rounded_matrix=True)
+        factors = problem._replace(A=A, b=b, l1=linear, l2=0.0, rounded_matrix=True)
         result = solve(factors, target, method)
-        given = {**result._given, "A": G, "b": c, "is_gram": True}
-        return replace(certified(objective, problem, result), _given=given)
+        whole = problem._replace(A=G, b=c)
+        found = replace(certified(objective, problem, result), _given=whole._asdict())
+        return found if labels is None else labelled(found, labels)
+
+
+def with_penalties(problem: Problem, G: Array) -> tuple[Array, Array]:
+    """G and c of the whole objective. G keeps its dtype, which is that of x."""
+    c = problem.b
+    if problem.has_penalties:
+        c = c.astype(np.float64, copy=False) - problem.l1
+    return with_ridge(G, problem.l2).astype(problem.dtype, copy=False), c
 
 
 def certified(

@@ -29,8 +29,7 @@ def covariance(
 ) -> Array:
     """The covariance of each solution, or its diagonal; see `NNLSResult.covariance`.
 
-    `given` has the fields of a `Problem`. If it has ``"is_gram"``, its A is the Gram
-    matrix.
+    `given` has the fields of a `Problem`.
     """
     xp, n = namespace(x), x.shape[-1]
     lower, upper = given["bounds"]
@@ -63,7 +62,7 @@ def systems_of(array: Array, core: int, batch: Any, block: Any) -> Array:
 
 def default_variance(given: dict[str, Any], free: Array, rnorm: Array) -> Any:
     """1 if weights are inverse variances, else the variance of the residual."""
-    if given["weights"] is not None or "is_gram" in given:
+    if given["weights"] is not None or given["is_gram"]:
         return 1.0
     xp = namespace(free)
     if given["L"] is None:
@@ -89,9 +88,10 @@ def scaled_gram(given: dict[str, Any]) -> tuple[Array, Array]:
         )
     if isinstance(given["A"], SparseMatrices):
         size, gram = sparse_gram.scaled_gram(given["A"], given["weights"])
-        return size, with_ridge(size, gram, given["l2"])
+        return size, with_ridge(gram, given["l2"] / size**2)
     xp, A = namespace(given["A"]), given["A"].astype(np.float64, copy=False)
-    if "is_gram" in given:
+    if given["is_gram"]:
+        A = with_ridge(A, given["l2"])
         diagonal = xp.diagonal(A, axis1=-2, axis2=-1)
         size = nonzero(xp.sqrt(xp.maximum(diagonal, 0)))
         return size, A / size[..., :, None] / size[..., None, :]
@@ -108,14 +108,17 @@ def scaled_gram(given: dict[str, Any]) -> tuple[Array, Array]:
         rows = [xp.matmul(column[..., None, :], A) for column in columns]
         gram = xp.concatenate(rows, axis=-2) if rows else xp.zeros((0, 0))
         gram = gram / size[..., None, :]
-    gram = with_ridge(size, gram, given["l2"])
+    gram = with_ridge(gram, given["l2"] / size**2)
     return (size, gram) if given["L"] is None else add_penalty(size, gram, given)
 
 
-def with_ridge(size: Array, gram: Array, l2: Option) -> Array:
-    """A matrix of columns of a given size, with ``diag(l2)`` added."""
-    ridge = (l2 / size**2)[..., None, :]
-    return gram + namespace(gram).eye(gram.shape[-1]) * ridge
+def with_ridge(G: Array, l2: Option) -> Array:
+    """``G + diag(l2)``; G itself without a penalty."""
+    if isinstance(l2, float) and l2 == 0:
+        return G
+    xp = namespace(G)
+    diagonal = l2 if isinstance(l2, float) else l2[..., None, :]
+    return G + xp.eye(G.shape[-1]) * diagonal
 
 
 def add_penalty(size: Array, gram: Array, given: dict[str, Any]) -> tuple[Array, Array]:

@@ -17,7 +17,7 @@ from .._device.arrays import Array, is_cupy, is_dask, namespace
 from .._device.kernels import current_device
 from .._device.threads import part_of_batch
 from .._numerics.solution import AnySolution, solution_of
-from .batch import Batch
+from .batch import Batch, Solve
 from .solve import least_squares
 
 
@@ -36,6 +36,7 @@ def solve_chunks(method: str, batch: Batch) -> AnySolution:
         names=tuple(batch.arrays),
         method=method,
         numbers=batch.numbers,
+        solve=batch.solve,
         concatenate=True,
         dtype=object,
         meta=np.empty((0,) * len(axes), object),
@@ -87,7 +88,11 @@ def meta_of(batch: Batch, axes: int, dtype: np.dtype[Any]) -> Array:
 
 
 def solve_dask_chunk(
-    *values: Any, names: tuple[str, ...], method: str, numbers: dict[str, Any]
+    *values: Any,
+    names: tuple[str, ...],
+    method: str,
+    numbers: dict[str, Any],
+    solve: Solve = least_squares,
 ) -> AnySolution:
     """Solve the systems of a chunk on the GPU of its arrays, or on one core.
 
@@ -100,5 +105,5 @@ def solve_dask_chunk(
             there = namespace(on_gpu).asarray
             parts = {k: v if is_cupy(v) else there(v) for k, v in parts.items()}
     with part_of_batch(cores=1):
-        found = least_squares(method, {**numbers, **parts})
+        found = solve(method, {**numbers, **parts})
     return solution_of(found._asdict())

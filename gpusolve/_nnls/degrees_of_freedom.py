@@ -56,7 +56,8 @@ def weighted_rows(problem: Problem) -> tuple[Array, Array]:
         root = xp.sqrt(drop_repeats(whole.weights, 1))[..., None]
         A = xp.where(root == 0, 0, root * A)
     if problem.has_ridge:
-        l2 = xp.broadcast_to(problem.l2, (*np.shape(problem.l2)[:-1], A.shape[-1]))
+        l2 = xp.asarray(problem.l2)
+        l2 = xp.broadcast_to(l2, (*l2.shape[:-1], A.shape[-1]))
         A = joined(A, xp.eye(A.shape[-1]) * xp.sqrt(l2)[..., None, :], axis=-2)
     which = indices_of(A.shape[:-2], problem.batch, A)
     return A.reshape(-1, *A.shape[-2:]), which
@@ -86,9 +87,9 @@ def trace(rows: Array, free: Array, m: int, has_sum: bool) -> Array:
         rows = without_sum(rows, free)
     size = xp.abs(rows).sum(axis=-2, keepdims=True)
     U, s, _ = xp.linalg.svd(rows / xp.where(size == 0, 1, size), full_matrices=False)
-    least = max(rows.shape[1:]) * np.finfo(np.float64).eps * s.max(axis=-1, initial=0)
+    least = max(rows.shape[1:]) * np.finfo(np.float64).eps * s[:, :1]  # of the largest
     share = (U[:, :m] ** 2).sum(axis=-2)
-    total = xp.where(s > least[:, None], share, 0).sum(axis=-1)
+    total = xp.where(s > least, share, 0).sum(axis=-1)
     return xp.where(finite, total, math.nan)
 
 

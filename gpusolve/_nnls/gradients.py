@@ -83,7 +83,7 @@ def pull_back(given: dict[str, Any], x: Array, x_bar: Array) -> Gradients[Any]:
         **{
             name: None
             if values[name] is None
-            else collected(bars[name], np.shape(values[name])).astype(dtype, copy=False)
+            else collected(bars[name], shape_of(values[name])).astype(dtype, copy=False)
             for name in Gradients._fields
         }
     )
@@ -112,7 +112,7 @@ def product_bars(
     """
     xp = namespace(x)
     A = given["A"].astype(np.float64, copy=False)
-    if "is_gram" in given:
+    if given["is_gram"]:
         whole = outer(v, x, A.ndim)
         symmetric = -0.5 * (whole + xp.swapaxes(whole, -1, -2))
         return {"A": symmetric, "b": v}, product(A, v)
@@ -171,6 +171,12 @@ def outer(u: Array, v: Array, ndim: int) -> Array:
     if ndim > 2:
         return u[..., :, None] * v[..., None, :]
     return xp.matmul(u.reshape(-1, u.shape[-1]).T, v.reshape(-1, v.shape[-1]))
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of an array, and of a number."""
+    shape: tuple[int, ...] = getattr(value, "shape", ())
+    return shape
 
 
 def collected(bar: Array, shape: tuple[int, ...]) -> Array:

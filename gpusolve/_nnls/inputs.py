@@ -34,6 +34,8 @@ Option = float | Array
 NUMBERS = float, int, numbers.Real, np.bool_
 """Types of numbers. The common types are first: `isinstance` finds them sooner."""
 
+NAMES = ("A", "b"), ("G", "c")
+"""What messages call A and b: of least squares, and of quadratic programs."""
 
 MAY_BE_NONE = list, tuple, type(None)
 """Types of bounds that are None, or have None."""
@@ -61,6 +63,8 @@ class Problem(NamedTuple):
     tol, maxiter : float or None, int or None
     rounded_matrix : bool
         Whether A was computed, so that its elements have rounding errors.
+    is_gram : bool
+        Whether A and b are G and c of ``bounded_qp``.
     L : (..., p, n) array or None
         The matrix of Tikhonov's penalty ``lam |L (x - prior)|^2 / 2``.
     lam : float or (...,) array
@@ -82,6 +86,7 @@ class Problem(NamedTuple):
     tol: float | None = None
     maxiter: int | None = None
     rounded_matrix: bool = False
+    is_gram: bool = False
     L: Array | None = None
     lam: Option = 1.0
     prior: Option | None = None
@@ -277,7 +282,7 @@ def validate(
     A: Any,
     b: Any,
     *,
-    names: tuple[str, str] = ("A", "b"),
+    is_gram: bool = False,
     lower: Any = 0.0,
     upper: Any = math.inf,
     weights: Any = None,
@@ -294,15 +299,17 @@ def validate(
 ) -> Problem:
     """Check the arguments of ``lsq_linear`` and convert the arrays.
 
-    Messages call `A` and `b` by `names`. The other arguments are the linear
-    constraints.
+    If `is_gram`, A and b are G and c of ``bounded_qp``. The other arguments are the
+    linear constraints.
     """
-    of_A, of_b = names
+    names = of_A, of_b = NAMES[is_gram]
     given = {of_A: A, of_b: b}
     if warm_start is not None:
         given["warm_start"] = warm_start
     arrays = floating(given)
     A, b, start = arrays[of_A], arrays[of_b], arrays.get("warm_start")
+    if is_gram and (A.ndim < 2 or A.shape[-1] != A.shape[-2]):
+        raise ValueError(f"G must have shape (..., n, n), got {A.shape}")
     _check_shapes(A, b, start, names)
     bounds = _bounds(A, lower, upper)
     l1, l2 = _penalty(A, l1, "l1"), _penalty(A, l2, "l2")
@@ -342,6 +349,7 @@ def validate(
         weights=weights,
         tol=None if tol is None else _nonnegative(tol, "tol"),
         maxiter=None if maxiter is None else _count(maxiter, "maxiter"),
+        is_gram=is_gram,
         L=L,
         lam=lam,
         prior=prior,

@@ -71,7 +71,9 @@ def nnls(
         axis. See the notes.
     b : (..., m) array_like
         The right-hand sides. The leading axes of `A` and `b` broadcast; a matrix that
-        is shared by several right-hand sides is not copied.
+        is shared by several right-hand sides is not copied. A row is left out, as by a
+        weight of 0, where its element of b or an element of its row of A is masked in a
+        masked array of NumPy.
     method : {"auto", "qr", "gram"} or a compared method
         ``"gram"`` works on ``A^T A``, and corrects x by ``b - A x``. ``"qr"`` updates a
         QR factorisation of the passive columns. It is slower, but accurate even for
@@ -91,7 +93,8 @@ def nnls(
     warm_start : (..., n) array_like, optional
         An initial guess of x. The passive set starts with its positive, finite entries.
     l1, l2 : float or (..., n) array_like
-        Weights of the penalties, non-negative.
+        Weights of the penalties, non-negative. With `sum_to`, an `l1` that all
+        variables have in common changes nothing, because the sum of x is fixed.
     L : (..., p, n) array_like or {"identity", "first", "second"}, optional
         The matrix of Tikhonov's penalty. A name is the matrix of the differences
         between neighbouring variables, of order 0, 1 or 2: ``x[j + 1] - x[j]``, or
@@ -154,7 +157,8 @@ def nnls(
     If `A` or `b` is a pandas DataFrame or Series, or an xarray DataArray, the results
     are such objects, with the names of the variables (the columns of A) and of the
     systems (the index of a DataFrame b). Axes of DataArrays are matched by name: the
-    last two of `A` are rows and variables. Labels of the same axis must be equal.
+    last two of `A` are rows and variables. Missing values of nullable columns, such as
+    ``Float64``, count as NaN. Labels of the same axis must be equal.
 
     float32 input gives float32 output, and so does float16; other real dtypes give
     float64. On the CPU, and by ``"gram"`` on a GPU, all computation is in float64.

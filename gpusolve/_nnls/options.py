@@ -33,8 +33,12 @@ class CommonOptions(TypedDict, total=False):
 
     sum_to: Any
     warm_start: Any
+    l1: Any
+    l2: Any
     tol: float | None
     maxiter: int | None
+    devices: Devices
+    out: dict[str, Any] | None
 
 
 class QuadraticOptions(CommonOptions, LinearConstraints, total=False):
@@ -45,13 +49,9 @@ class LeastSquaresOptions(CommonOptions, total=False):
     """The options of `nnls` and `lsq_linear`."""
 
     weights: Any
-    l1: Any
-    l2: Any
     L: Any
     lam: Any
     prior: Any
-    devices: Devices
-    out: dict[str, Any] | None
 
 
 class BoundedOptions(LeastSquaresOptions, LinearConstraints, total=False):

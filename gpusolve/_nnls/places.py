@@ -8,8 +8,9 @@ import numpy as np
 
 from .._device.arrays import Array, are_native, is_dask
 from .._numerics.solution import AnySolution
-from .batch import Batch, Given
+from .batch import Batch, Given, Solve
 from .labels import Labels, read
+from .masks import without_masks
 from .methods import COMPARED
 from .result import NNLSResult
 from .solve import METHODS, check_compared, check_method, least_squares, make_result
@@ -20,24 +21,27 @@ def solve_anywhere(
     method: str,
     methods: tuple[str, ...] = METHODS,
     *,
+    solve: Solve = least_squares,
     devices: Any = None,
     out: dict[str, Array] | None = None,
     **given: Any,
 ) -> NNLSResult[Any]:
     """Solve every system where its arrays are, or on `devices`.
 
-    The parameters are as for ``nnls`` and ``lsq_linear``.
+    The parameters are as for ``nnls`` and ``lsq_linear``; `solve` solves systems that
+    are on one device.
     """
     check_method(method, methods)
     labels, lazy = None, False
     if not are_native(given.values()):
-        given, labels = read(given)
+        given, labels = read(without_masks(given) if "weights" in given else given)
         lazy = any(map(is_dask, given.values()))
     if type(given["A"]) is not np.ndarray and is_sparse(given["A"]):
         return solve_by_sparse_products(method, given, devices, out, labels)
     if not lazy and devices is None and out is None:
-        return least_squares(method, given, labels)
-    batch = Batch.of(given)
+        result: NNLSResult[Any] = solve(method, given, labels)
+        return result
+    batch = Batch.of(given, solve)
     if method in COMPARED:
         check_compared(method, batch.arrays["A"], given)
     if lazy:

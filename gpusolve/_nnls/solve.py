@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, get_args
 
 from .._device.arrays import Array, as_array, is_cupy, namespace
@@ -94,9 +95,15 @@ def make_result(
         name: field if field.ndim else field[()]
         for name, field in solution._asdict().items()
     }
-    if labels is not None:
-        fields = {name: label(labels, field, name) for name, field in fields.items()}
-    return NNLSResult(**fields, _given=given, _labels=labels)
+    result: NNLSResult[Any] = NNLSResult(**fields, _given=given)
+    return result if labels is None else labelled(result, labels)
+
+
+def labelled(result: NNLSResult[Any], labels: Labels) -> NNLSResult[Any]:
+    """The result with labels on its fields."""
+    fields = result._asdict().items()
+    named = {name: label(labels, field, name) for name, field in fields}
+    return replace(result, **named, _labels=labels)
 
 
 def replace_infeasible(problem: Problem, solution: AnySolution) -> AnySolution:

@@ -115,7 +115,7 @@ def solve(A: SparseMatrices, problem: Problem, target: Device | None) -> Solutio
 def fields_for(problem: Problem, out: dict[str, Array]) -> AnySolution:
     """Arrays for the solution: from `out`, and new arrays for the other fields."""
     blank = Solution.blank((1,), problem.shape[1], problem.dtype)
-    batch = Batch({"b": problem.b}, {}, problem.batch, blank)
+    batch = Batch({"b": problem.b}, {}, problem.batch, blank, solve=solve_sparse)
     check_host(batch)
     return allocated(batch, out)
 

@@ -23,7 +23,7 @@ from .._device.threads import part_of_batch
 from .._numerics.solution import AnySolution, solution_of
 from .batch import Batch, Block, blocks
 from .progress import DELAY, progress_bar
-from .solve import least_squares
+from .result import NNLSResult
 
 BLOCK_BYTES = 2**27
 """Limit on the arguments and results of a block, unless it is a single system. A GPU
@@ -106,7 +106,7 @@ class HostSolver:
     def __call__(self, block: Block) -> AnySolution:
         parts = {name: self.batch.part(name, block) for name in self.batch.arrays}
         with part_of_batch():
-            return solve_values(self.method, {**self.batch.numbers, **parts})
+            return solve_parts(self.batch, self.method, parts)
 
 
 class GpuSolver:
@@ -129,7 +129,7 @@ class GpuSolver:
     def __call__(self, block: Block) -> AnySolution:
         with self.device.current(), self.stream:
             parts = {name: self.part(name, block) for name in self.batch.arrays}
-            found = solve_values(self.method, {**self.batch.numbers, **parts})
+            found = solve_parts(self.batch, self.method, parts)
             on_host = [
                 self.download(f"result {name}", field)
                 for name, field in found._asdict().items()
@@ -171,9 +171,10 @@ class GpuSolver:
         return self.pinned[name][:size].view(dtype).reshape(shape)
 
 
-def solve_values(method: str, values: dict[str, Any]) -> AnySolution:
+def solve_parts(batch: Batch, method: str, parts: dict[str, Array]) -> AnySolution:
     """The solution of a block, on the device of its arrays."""
-    return solution_of(least_squares(method, values)._asdict())
+    result: NNLSResult[Any] = batch.solve(method, {**batch.numbers, **parts})
+    return solution_of(result._asdict())
 
 
 def check_host(batch: Batch) -> None:

@@ -115,8 +115,9 @@ def penalty_target(L: Array, prior: Option | None) -> Array:
     xp = namespace(L)
     if prior is None:
         return xp.zeros(L.shape[-2], L.dtype)
-    prior = xp.broadcast_to(prior, (*np.shape(prior)[:-1], L.shape[-1]))
-    return product(L.astype(np.float64, copy=False), prior).astype(L.dtype, copy=False)
+    mean = xp.asarray(prior)
+    mean = xp.broadcast_to(mean, (*mean.shape[:-1], L.shape[-1]))
+    return product(L.astype(np.float64, copy=False), mean).astype(L.dtype, copy=False)
 
 
 def stacked_weights(problem: Problem, p: int) -> Array | None:

@@ -16,6 +16,7 @@ PRINTED = {
     "learn_a_pulse": r"width: 3\.9\d|4\.0\d",
     "own_operator": r"distances from town 0: \[0\. 3\. 1\. 8\.\]",
     "profile_a_kernel": r"(?s)request: 16\.5\n.*request: 1\.0\nprediction for H200",
+    "redshifts": r"systems: 20000  right redshifts: 0\.9\d+\nmedian var.*: 0\.0\d+",
     "unmix_with_bounds": r"systems: 4096  certified: True",
     "waveform_nnls": r"shots: 200  median arrival from the ground: 110\.0",
 }

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.optimize
+import scipy.sparse
 from backends import without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
@@ -366,3 +368,94 @@ def test_inputs_do_not_change(backend: Any, rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(G, kept[0])
     np.testing.assert_array_equal(c, kept[1])
     np.testing.assert_array_equal(result.x, solve(backend, *kept).x)
+
+
+# ---- options, and where programs are solved ------------------------------------------
+
+
+@together(
+    ("l1", "l2"),
+    [
+        (0.3, 0.0),
+        (0.0, 0.7),
+        (np.array([0.0, 0.5, 0.1, 0.0, 2.0]), np.array([[0.1], [0.0], [2.0], [1.0]])),
+    ],
+)
+@together("sum_to", [None, 0.4])
+def test_penalties_are_those_of_least_squares(
+    backend: Any, rng: np.random.Generator, l1: Any, l2: Any, sum_to: float | None
+) -> None:
+    A, b = rng.standard_normal((4, 12, 5)), rng.standard_normal((4, 12))
+    G, c = A.swapaxes(-1, -2) @ A, (A.swapaxes(-1, -2) @ b[..., None])[..., 0]
+    bounds, given = (-0.1, 0.3), {"l1": l1, "l2": l2, "sum_to": sum_to}
+    result = backend.call(gpusolve.bounded_qp, G, c, bounds, **given)
+    x, host = backend.numpy(result.x), backend.numpy
+    expected = gpusolve.lsq_linear(A, b, bounds, **given)
+    np.testing.assert_array_equal(host(result.status), 0)
+    np.testing.assert_allclose(x, expected.x, atol=1e-11)
+    if sum_to is None:
+        np.testing.assert_allclose(host(result.dual), expected.dual, atol=1e-10)
+    np.testing.assert_allclose(
+        host(result.residual), c - (G @ x[..., None])[..., 0], atol=1e-12
+    )
+    np.testing.assert_allclose(
+        host(result.covariance()), expected.covariance(1.0), atol=1e-10
+    )
+    found, other = result.vjp(result.x), expected.vjp(expected.x)
+    for name in ("l1", "l2", "lower", "upper"):
+        np.testing.assert_allclose(
+            host(getattr(found, name)), getattr(other, name), atol=1e-8
+        )
+
+
+def test_a_ridge_makes_a_singular_matrix_definite(backend: Any) -> None:
+    c = np.array([1.0, 2.0])
+    result = solve(backend, np.ones((2, 2)), c, (-INF, INF), l2=0.5, l1=0.25)
+    expected = np.linalg.solve(np.ones((2, 2)) + 0.5 * np.eye(2), c - 0.25)
+    assert result.status == 0
+    np.testing.assert_allclose(result.x, expected, rtol=1e-14)
+
+
+def test_blocks_files_and_dask(rng: np.random.Generator) -> None:
+    G, c = program(rng, 6, 6, systems=5)
+    given: dict[str, Any] = {
+        "l1": rng.random((5, 1)),
+        "l2": 0.1,
+        "sum_to": rng.random(5),
+        "warm_start": rng.random(6),
+    }
+    expected = gpusolve.bounded_qp(G, c, (0, 0.5), **given)
+    x = np.empty_like(expected.x)
+    written = gpusolve.bounded_qp(G, c, (0, 0.5), devices="cpu", out={"x": x}, **given)
+    assert written.x is x
+    fields = ("x", "rnorm", "dual", "kkt", "status", "residual")
+    for name in fields:
+        np.testing.assert_array_equal(getattr(written, name), getattr(expected, name))
+    np.testing.assert_array_equal(written.covariance(), expected.covariance())
+    dask, da = pytest.importorskip("dask"), pytest.importorskip("dask.array")
+    lazy = gpusolve.bounded_qp(da.from_array(G, (2, 6, 6)), c, (0, 0.5), **given)
+    (found,) = dask.compute(lazy)
+    for name in fields:
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    np.testing.assert_array_equal(found.covariance(), expected.covariance())
+    with pytest.raises(ValueError, match=r"G must have one chunk .* call G\.rechunk"):
+        gpusolve.bounded_qp(da.from_array(G, (5, 3, 6)), c)
+    with pytest.raises(ValueError, match=r"got shapes G \(5, 6, 6\), c \(4, 6\)"):
+        gpusolve.bounded_qp(G, c[:4], devices="cpu")
+
+
+def test_labels(rng: np.random.Generator) -> None:
+    (G, *_), c = program(rng, 3, 3)
+    names, pixels = list("abc"), list("pqrs")
+    frames = pd.DataFrame(G, names, names), pd.DataFrame(c, pixels, names)
+    result = gpusolve.bounded_qp(*frames, l1=0.1)
+    expected = gpusolve.bounded_qp(G, c, l1=0.1)
+    pd.testing.assert_frame_equal(result.x, pd.DataFrame(expected.x, pixels, names))
+    pd.testing.assert_series_equal(
+        result.kkt, pd.Series(expected.kkt, pixels, name="kkt")
+    )
+
+
+def test_sparse_matrices_are_refused() -> None:
+    with pytest.raises(TypeError, match="G must be a dense array, got csr_array"):
+        gpusolve.bounded_qp(scipy.sparse.csr_array(np.eye(2)), np.ones(2))

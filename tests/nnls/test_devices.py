@@ -132,7 +132,7 @@ def test_an_interrupt_leaves_finished_blocks(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, error: type[Any]
 ) -> None:
     problem = PROBLEMS["one matrix"](rng)
-    expected, solve, calls = gpusolve.nnls(**problem), stream.solve_values, []
+    expected, solve, calls = gpusolve.nnls(**problem), stream.solve_parts, []
 
     def interrupted(*args: Any) -> Any:
         calls.append(args)
@@ -140,7 +140,7 @@ def test_an_interrupt_leaves_finished_blocks(
             raise error
         return solve(*args)
 
-    monkeypatch.setattr(stream, "solve_values", interrupted)
+    monkeypatch.setattr(stream, "solve_parts", interrupted)
     x, status = np.empty((23, N)), np.empty(23, np.int32)
     with pytest.raises(error):
         gpusolve.nnls(**problem, out={"x": x, "status": status})
@@ -175,18 +175,18 @@ def test_both_gpus_solve_blocks_on_two_streams_each(
     rng: np.random.Generator, two_gpus: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     A, b = rng.standard_normal((M, N)), rng.standard_normal((40, M))
-    ready, solve = threading.Barrier(4, timeout=60), stream.solve_values
+    ready, solve = threading.Barrier(4, timeout=60), stream.solve_parts
     found: list[tuple[int, int]] = []
     matrices: set[int] = set()
 
-    def counted(method: str, values: dict[str, Any]) -> Any:
+    def counted(batch: Any, method: str, values: dict[str, Any]) -> Any:
         if len(found) < 4:  # all four threads get a block before a second block
             found.append((values["b"].device.id, len(values["b"])))
             ready.wait()
         matrices.add(values["A"].data.ptr)
-        return solve(method, values)
+        return solve(batch, method, values)
 
-    monkeypatch.setattr(stream, "solve_values", counted)
+    monkeypatch.setattr(stream, "solve_parts", counted)
     result = gpusolve.nnls(A, b, devices=[0, 1])
     assert sorted(found) == [(0, 5), (0, 5), (1, 5), (1, 5)]
     assert len(matrices) == 4, "a shared matrix is copied once for each stream"

@@ -348,6 +348,16 @@ class ndarray:  # noqa: N801
         refuse_options(out=out is None, dtype=dtype is None)
         return compute(np.argmin, self, axis=axis, keepdims=keepdims)
 
+    def argmax(
+        self,
+        axis: Any = None,
+        out: Any = None,
+        dtype: Any = None,
+        keepdims: bool = False,
+    ) -> ndarray:
+        refuse_options(out=out is None, dtype=dtype is None)
+        return compute(np.argmax, self, axis=axis, keepdims=keepdims)
+
     # ---- operators ----
 
     __add__, __radd__ = _operator(operator.add), _reflected(operator.add)

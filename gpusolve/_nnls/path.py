@@ -1,0 +1,301 @@
+"""Solutions for several weights of a penalty, and the choice among them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Generic, Literal, get_args
+
+import numpy as np
+
+from .._device.arrays import Array, ArrayT, namespace, on_host, unwrapped
+from .._device.kernels import current_device
+from .axes import AXES
+from .criteria import cross_validation, curvature, largest_within
+from .degrees_of_freedom import degrees_of_freedom
+from .inputs import Problem
+from .labels import label, plain
+from .path_plot import draw_path
+from .result import NNLSResult
+
+Criterion = Literal["gcv", "l_curve", "discrepancy", "chi2"]
+
+CRITERIA = get_args(Criterion)
+
+
+@dataclass(frozen=True)
+class RegularizationPath(Generic[ArrayT]):
+    """The solutions of a batch of systems for each lambda.
+
+    It is returned by `regularization_path`. All arrays but `lambdas` have the lambdas
+    as their first axis; ``...`` stands for the batch axes, which follow.
+
+    Attributes
+    ----------
+    lambdas : (lambdas,) array
+        In the order in which they were given, rounded to the dtype of A.
+    result : NNLSResult
+        The solutions, whose batch axes are ``(lambdas, ...)``.
+    """
+
+    lambdas: ArrayT
+    result: NNLSResult[ArrayT]
+
+    @property
+    def x(self) -> ArrayT:
+        """The solutions, (lambdas, ..., n)."""
+        return self.result.x
+
+    @property
+    def rnorm(self) -> ArrayT:
+        """``|b - A x|`` with weights, (lambdas, ...). Its square is chi^2."""
+        found: ArrayT = self.result.rnorm
+        return found
+
+    @property
+    def status(self) -> ArrayT:
+        """The status of each solution, as for `NNLSResult`, (lambdas, ...)."""
+        found: ArrayT = self.result.status
+        return found
+
+    @cached_property
+    def seminorm(self) -> ArrayT:
+        """``|L (x - prior)|``, (lambdas, ...)."""
+        found: ArrayT = self.result.seminorm
+        return found
+
+    @cached_property
+    def degrees_of_freedom(self) -> ArrayT:
+        """The degrees of freedom of each fit, (lambdas, ...), in float64.
+
+        They are the trace of the influence matrix, the derivative of ``A x`` by b,
+        where variables at a bound stay there. The first access computes them, which may
+        take longer than the solutions: systems with different variables at their bounds
+        need a factorisation each.
+        """
+        given, x = self.result._given, plain(self.x)
+        with current_device(x):
+            lower, upper = given["bounds"]
+            problem = Problem(**{name: given[name] for name in Problem._fields})
+            found = degrees_of_freedom(problem, (x > lower) & (x < upper))
+        labelled: ArrayT = self._labelled(found, "degrees_of_freedom")
+        return labelled
+
+    @property
+    def gcv(self) -> ArrayT:
+        """The function of generalised cross-validation, (lambdas, ...).
+
+        ``m rnorm**2 / (m - degrees_of_freedom)**2`` for m rows of positive weight.
+        """
+        rnorm, fitted = plain(self.rnorm), plain(self.degrees_of_freedom)
+        with current_device(rnorm):
+            found = cross_validation(rnorm, fitted, self._rows)
+        labelled: ArrayT = self._labelled(found, "gcv")
+        return labelled
+
+    @property
+    def curvature(self) -> ArrayT:
+        """The curvature of the L-curve, (lambdas, ...).
+
+        The curve is ``log(seminorm)`` over ``log(rnorm)``. The curvature is that of the
+        circle through the points of three neighbouring lambdas. It is minus infinity at
+        both ends, and where points are too close together.
+        """
+        rnorm, size = plain(self.rnorm), plain(self.seminorm)
+        with current_device(rnorm):
+            found = curvature(self.lambdas, rnorm, size)
+        labelled: ArrayT = self._labelled(found, "curvature")
+        return labelled
+
+    def choose(
+        self, criterion: Criterion, target: Any = None, *, sigma: Any = None
+    ) -> Any:
+        """Choose a lambda for each system.
+
+        Parameters
+        ----------
+        criterion : {"gcv", "l_curve", "discrepancy", "chi2"}
+            Generalised cross-validation [1]_: the least `gcv`. The corner of the
+            L-curve [2]_: the largest `curvature`; take several lambdas per decade. The
+            discrepancy principle [3]_: the largest lambda whose `rnorm` is at most
+            `target`. ``"chi2"``: the largest lambda whose ``rnorm**2`` is at most
+            `target`.
+        target : float or (...,) array_like, optional
+            For ``"discrepancy"`` the norm of the noise, with weights. For ``"chi2"``
+            chi^2; default the number of rows of positive weight, if there are weights,
+            which are then inverse variances.
+        sigma : float or (...,) array_like, optional
+            For ``"discrepancy"`` in place of `target`: the standard deviation of the
+            noise in an element of b of weight 1. The target is its product with the
+            root of the number of rows.
+
+        Returns
+        -------
+        (...,) int array
+            Indices of `lambdas`. If no lambda reaches the target, the smallest lambda
+            is chosen. If a system has no solution, the index means nothing.
+
+        Raises
+        ------
+        ValueError
+            If the criterion is unknown, a target is missing or not used, or if there
+            are fewer than three different lambdas for ``"l_curve"``.
+
+        References
+        ----------
+        .. [1] G. H. Golub, M. Heath and G. Wahba, Generalized Cross-Validation as a
+               Method for Choosing a Good Ridge Parameter, Technometrics 21, 1979.
+        .. [2] P. C. Hansen, Analysis of Discrete Ill-Posed Problems by Means of the
+               L-Curve, SIAM Review 34, 1992.
+        .. [3] V. A. Morozov, On the Solution of Functional Equations by the Method of
+               Regularization, Soviet Mathematics Doklady 7, 1966.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import gpusolve
+        >>> A, b = np.eye(3), np.array([1.0, 2.0, 2.0])
+        >>> path = gpusolve.regularization_path(A, b, "identity", [0.1, 0.5, 1, 2])
+        >>> path.rnorm.round(3)
+        array([0.273, 1.   , 1.5  , 2.   ])
+        >>> path.choose("discrepancy", 1.6)
+        np.int64(2)
+        """
+        self._check(criterion, target, sigma)
+        rnorm = plain(self.rnorm)
+        with current_device(rnorm):
+            if criterion == "gcv":
+                found = plain(self.gcv).argmin(axis=0)
+            elif criterion == "l_curve":
+                found = plain(self.curvature).argmax(axis=0)
+            else:
+                limit = self._limit(criterion, target, sigma)
+                found = largest_within(self.lambdas, rnorm, limit)
+        return unwrapped(found)
+
+    def at(self, index: Any) -> NNLSResult[ArrayT]:
+        """The solutions of chosen lambdas, without the axis of the lambdas.
+
+        Parameters
+        ----------
+        index : int or (...,) int array_like
+            An index of `lambdas` for each system, as from `choose`.
+
+        Returns
+        -------
+        NNLSResult
+            As from `lsq_linear` with ``lam=lambdas[index]``.
+
+        Examples
+        --------
+        >>> import gpusolve
+        >>> A, b = [[1.0]], [[1.0], [2.0]]
+        >>> path = gpusolve.regularization_path(A, b, "identity", [1, 3])
+        >>> path.at([0, 1]).x
+        array([[0.5],
+               [0.5]])
+        """
+        labels, given = self.result._labels, self.result._given
+        lambdas: Array = self.lambdas
+        batch = given["batch"][1:]
+        with current_device(lambdas):
+            xp = namespace(lambdas)
+            where = xp.broadcast_to(xp.asarray(plain(index)), batch)
+            fields = {
+                name: label(labels, unwrapped(taken(plain(field), where, name)), name)
+                for name, field in self.result._asdict().items()
+            }
+            given = {**given, "lam": lambdas[where], "batch": batch}
+        return replace(self.result, **fields, _given=given)
+
+    def plot(self, system: int | tuple[int, ...] = (), **chosen: Any) -> Any:
+        """Draw the L-curve of a system.
+
+        Parameters
+        ----------
+        system : int or tuple of int
+            The index of the system in the batch.
+        **chosen : int or (...,) int array_like
+            Indices of `lambdas`, as from `choose`, that are marked; the names are in
+            the legend.
+
+        Returns
+        -------
+        matplotlib Figure
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib.
+
+        Examples
+        --------
+        >>> figure = path.plot(gcv=path.choose("gcv"))  # doctest: +SKIP
+        """
+        system = system if isinstance(system, tuple) else (system,)
+        where = (slice(None), *system)
+        indices = {name: on_host(plain(index)) for name, index in chosen.items()}
+        marks = {
+            name: int(index[system] if index.ndim else index)
+            for name, index in indices.items()
+        }
+        return draw_path(
+            on_host(self.lambdas),
+            on_host(plain(self.rnorm))[where],
+            on_host(plain(self.seminorm))[where],
+            marks,
+        )
+
+    def _labelled(self, found: Array, name: str) -> Any:
+        return label(self.result._labels, found, name)
+
+    @property
+    def _rows(self) -> Array | int:
+        """The number of rows of positive weight."""
+        given = self.result._given
+        if given["weights"] is None:
+            return int(given["b"].shape[-1])
+        return (given["weights"] > 0).sum(axis=-1)
+
+    def _check(self, criterion: str, target: Any, sigma: Any) -> None:
+        """Raise ValueError unless the criterion takes what is given."""
+        if criterion not in CRITERIA:
+            raise ValueError(f"criterion must be one of {CRITERIA}, got {criterion!r}")
+        if criterion == "discrepancy" and (target is None) == (sigma is None):
+            raise ValueError(
+                'criterion="discrepancy" needs either target or sigma, got '
+                f"target={target!r} and sigma={sigma!r}"
+            )
+        if criterion != "discrepancy" and sigma is not None:
+            raise ValueError(f"sigma must be None with {criterion!r}, got {sigma!r}")
+        if criterion in ("gcv", "l_curve") and target is not None:
+            raise ValueError(f"target must be None with {criterion!r}, got {target!r}")
+        if criterion == "chi2" and target is None and not self._is_weighted:
+            raise ValueError(
+                'criterion="chi2" needs target or a path with weights, got target=None'
+            )
+        different = len(np.unique(on_host(self.lambdas)))
+        if criterion == "l_curve" and different < 3:
+            raise ValueError(
+                f"l_curve needs at least 3 different lambdas, got {different}"
+            )
+
+    @property
+    def _is_weighted(self) -> bool:
+        return self.result._given["weights"] is not None
+
+    def _limit(self, criterion: str, target: Any, sigma: Any) -> Array:
+        """The largest `rnorm` that a criterion allows."""
+        xp, m = namespace(self.lambdas), self._rows
+        if sigma is not None:
+            return xp.asarray(plain(sigma)) * xp.sqrt(xp.asarray(m))
+        if criterion == "discrepancy":
+            return xp.asarray(plain(target))
+        return xp.sqrt(xp.asarray(m if target is None else plain(target)))
+
+
+def taken(field: Array, where: Array, name: str) -> Array:
+    """The values of a result at an index along its first axis for each system."""
+    xp = namespace(field)
+    index = where.reshape(1, *where.shape, *(1,) * len(AXES[name]))
+    return xp.take_along_axis(field, index, axis=0)[0]

@@ -1,0 +1,397 @@
+"""Paths of Tikhonov's penalty against closed forms, scans and SciPy's roots."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.linalg
+import scipy.optimize
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from together import together
+
+import gpusolve
+
+Array = NDArray[Any]
+
+ROWS, VARIABLES, SYSTEMS = 14, 8, 3
+LAMBDAS = np.geomspace(1e-4, 1e3, 15)
+FREE = (-np.inf, np.inf)
+
+
+def systems(rng: np.random.Generator, noise: float = 0.1) -> tuple[Array, Array]:
+    """Blurred curves that are not negative, with noise."""
+    rows, places = np.linspace(0, 1, ROWS), np.linspace(0, 1, VARIABLES)
+    A = np.exp(-0.5 * ((rows[:, None] - places) / 0.2) ** 2)
+    x = np.maximum(0, 0.5 + rng.standard_normal((SYSTEMS, VARIABLES)).cumsum(axis=-1))
+    return A, x @ A.T + noise * rng.standard_normal((SYSTEMS, ROWS))
+
+
+class OnHost:
+    """A path whose arrays are NumPy's."""
+
+    def __init__(self, backend: Any, path: Any) -> None:
+        self.backend = backend
+        self.path = path
+
+    def __getattr__(self, name: str) -> Any:
+        return self.backend.numpy(getattr(self.path, name))
+
+    def choose(self, *args: Any, **given: Any) -> Any:
+        return self.backend.call(self.path.choose, *args, **given)
+
+
+def solve(backend: Any, *args: Any, **given: Any) -> Any:
+    path = backend.call(gpusolve.regularization_path, *args, **given)
+    return OnHost(backend, path)
+
+
+class Ridge:
+    """The closed form of a ridge regression by the filter factors of the SVD."""
+
+    def __init__(self, A: Array, b: Array) -> None:
+        self.U, self.s, self.Vt = np.linalg.svd(A, full_matrices=False)
+        self.b = b
+
+    def filters(self, lam: float) -> Array:
+        return self.s**2 / (self.s**2 + lam)
+
+    def x(self, lam: float) -> Array:
+        return (self.filters(lam) / self.s * (self.b @ self.U)) @ self.Vt
+
+    def rnorm(self, lam: float) -> Array:
+        outside = self.b - self.b @ self.U @ self.U.T
+        inside = (1 - self.filters(lam)) * (self.b @ self.U)
+        return np.sqrt((outside**2).sum(-1) + (inside**2).sum(-1))
+
+    def gcv(self, lam: float) -> Array:
+        m = self.b.shape[-1]
+        return m * self.rnorm(lam) ** 2 / (m - self.filters(lam).sum()) ** 2
+
+
+def test_filter_factors(backend: Any, rng: np.random.Generator) -> None:
+    A, b = systems(rng)
+    path, ridge = solve(backend, A, b, "identity", LAMBDAS, FREE), Ridge(A, b)
+    np.testing.assert_array_equal(path.lambdas, LAMBDAS)
+    np.testing.assert_array_equal(path.status, np.zeros((15, SYSTEMS)))
+    for k, lam in enumerate(LAMBDAS):
+        x = ridge.x(lam)
+        np.testing.assert_allclose(path.x[k], x, rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(path.rnorm[k], ridge.rnorm(lam), rtol=1e-10)
+        size = np.linalg.norm(x, axis=-1)
+        np.testing.assert_allclose(path.seminorm[k], size, rtol=1e-9)
+        freedom = np.full(SYSTEMS, ridge.filters(lam).sum())
+        np.testing.assert_allclose(path.degrees_of_freedom[k], freedom, rtol=1e-10)
+        np.testing.assert_allclose(path.gcv[k], ridge.gcv(lam), rtol=1e-9)
+
+
+def test_generalised_singular_values(backend: Any, rng: np.random.Generator) -> None:
+    """The eigenvalues of the pencil ``A^T W A, L^T L`` give the degrees of freedom."""
+    A, b = systems(rng)
+    L, weights = np.diff(np.eye(VARIABLES), 2, axis=0), 0.5 + rng.random(ROWS)
+    gram = A.T @ (weights[:, None] * A)
+    values = scipy.linalg.eigh(L.T @ L, gram, eigvals_only=True)
+    path = solve(backend, A, b, L, LAMBDAS[5:], FREE, weights=weights)
+    for k, lam in enumerate(LAMBDAS[5:]):
+        freedom = (1 / (1 + lam * np.maximum(values, 0))).sum()
+        np.testing.assert_allclose(path.degrees_of_freedom[k], freedom, rtol=1e-6)
+        x = np.linalg.solve(gram + lam * L.T @ L, A.T @ (weights * b).T).T
+        np.testing.assert_allclose(path.x[k], x, rtol=1e-6, atol=1e-6)
+
+
+def test_degrees_of_freedom_are_derivatives(rng: np.random.Generator) -> None:
+    """By differences of ``A x``, with variables at the bound 0."""
+    A, b = systems(rng)
+    b = b - 1.0
+    given: dict[str, Any] = {"weights": 0.5 + rng.random(ROWS), "l2": 0.1}
+    path = gpusolve.regularization_path(A, b, "first", [0.01, 1.0], **given)
+    assert (path.x == 0).any()
+    step, trace = 1e-6, np.zeros((2, SYSTEMS))
+    for row in range(ROWS):
+        move = step * np.eye(ROWS)[row]
+        above, below = (
+            gpusolve.regularization_path(A, b + way, "first", [0.01, 1.0], **given).x
+            for way in (move, -move)
+        )
+        trace += (above - below) @ A[row] / (2 * step)
+    np.testing.assert_allclose(path.degrees_of_freedom, trace, atol=1e-6)
+
+
+def test_one_system_and_many_axes(backend: Any, rng: np.random.Generator) -> None:
+    A, b = systems(rng)
+    single = solve(backend, A, b[0], "first", [0.1, 1.0])
+    assert single.x.shape == (2, VARIABLES)
+    assert np.shape(single.choose("gcv")) == ()
+    upper = np.full((2, 1, 1, VARIABLES), 2.0)
+    path = solve(backend, A, b, "first", LAMBDAS[:4], (0, upper), prior=0.5)
+    assert path.x.shape == (4, 2, 1, SYSTEMS, VARIABLES)
+    assert path.choose("gcv").shape == (2, 1, SYSTEMS)
+    expected = gpusolve.lsq_linear(
+        A, b, (0, 2), L="first", lam=LAMBDAS[:4, None], prior=0.5
+    )
+    np.testing.assert_allclose(path.x[:, 0, 0], expected.x, atol=1e-12)
+
+
+def test_float32_stays(backend: Any, rng: np.random.Generator) -> None:
+    A, b = (array.astype(np.float32) for array in systems(rng))
+    path = solve(backend, A, b, "second", LAMBDAS)
+    assert path.x.dtype == path.seminorm.dtype == path.curvature.dtype == np.float32
+    np.testing.assert_array_equal(path.lambdas, LAMBDAS.astype(np.float32))
+    assert path.choose("l_curve").shape == (SYSTEMS,)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_norms_are_monotone(seed: int) -> None:
+    """With lambda, the misfit rises and the seminorm falls, also within bounds."""
+    rng = np.random.default_rng(seed)
+    A, b = rng.standard_normal((6, 5)), rng.standard_normal(6)
+    L = rng.standard_normal((rng.integers(1, 7), 5))
+    bounds = (rng.choice([0.0, -np.inf, -0.3]), rng.choice([0.2, np.inf]))
+    prior = rng.standard_normal(5)
+    lambdas = 10 ** rng.uniform(-4, 4, 12)
+    path = gpusolve.regularization_path(A, b, L, lambdas, bounds, prior=prior)
+    order = np.argsort(lambdas)
+    slack = 1e-9 * np.linalg.norm(b)
+    assert (np.diff(path.rnorm[order]) >= -slack).all()
+    assert (np.diff(path.seminorm[order]) <= slack).all()
+
+
+# ---- the choice ----------------------------------------------------------------------
+
+
+@together("bounds", [FREE, (0, np.inf)])
+def test_the_choices_are_those_of_a_scan(
+    backend: Any, rng: np.random.Generator, bounds: tuple[float, float]
+) -> None:
+    A, b = systems(rng)
+    lambdas = rng.permutation(LAMBDAS)
+    path = solve(backend, A, b, "identity", lambdas, bounds)
+    of_gcv, of_noise = path.choose("gcv"), path.choose("discrepancy", sigma=0.12)
+    for system in range(SYSTEMS):
+        scores, within = [], []
+        for lam in lambdas:
+            x = gpusolve.lsq_linear(A, b[system], bounds, L="identity", lam=lam).x
+            free = (x > bounds[0]) & (x < bounds[1])
+            F = A[:, free]
+            fitted = np.trace(
+                F @ np.linalg.solve(F.T @ F + lam * np.eye(free.sum()), F.T)
+            )
+            misfit = ((b[system] - A @ x) ** 2).sum()
+            scores.append(misfit / (ROWS - fitted) ** 2)
+            within.append(misfit <= ROWS * 0.12**2)
+        assert of_gcv[system] == np.argmin(scores)
+        assert lambdas[of_noise[system]] == lambdas[within].max()
+
+
+def test_the_discrepancy_principle_brackets_the_root(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    A, b = systems(rng)
+    ridge, target = Ridge(A, b), np.array([0.4, 0.6, 0.9])
+    lambdas = np.geomspace(1e-5, 1e2, 71)
+    index = solve(backend, A, b, "identity", lambdas, FREE).choose(
+        "discrepancy", target
+    )
+    for system, k in enumerate(index):
+        root = scipy.optimize.brentq(
+            lambda lam, system=system: ridge.rnorm(lam)[system] - target[system],
+            1e-5,
+            1e2,
+        )
+        assert lambdas[k] <= root < lambdas[k + 1]
+
+
+def test_chi2(backend: Any, rng: np.random.Generator) -> None:
+    A, b = systems(rng)
+    weights = np.full(ROWS, 100.0)
+    weights[3] = 0
+    path = solve(backend, A, b, "second", LAMBDAS, weights=weights)
+    chosen = path.choose("chi2")
+    np.testing.assert_array_equal(chosen, path.choose("chi2", ROWS - 1))
+    np.testing.assert_array_equal(
+        chosen, path.choose("discrepancy", np.sqrt(ROWS - 1.0))
+    )
+    np.testing.assert_array_equal(chosen, path.choose("discrepancy", sigma=1.0))
+    chi2 = path.rnorm**2
+    for system, k in enumerate(chosen):
+        assert chi2[k, system] <= ROWS - 1 < chi2[k + 1, system]
+    np.testing.assert_array_equal(path.choose("chi2", 0.0), np.zeros(SYSTEMS))
+    np.testing.assert_array_equal(path.choose("chi2", 1e9), np.full(SYSTEMS, 14))
+
+
+def test_the_corner_of_the_l_curve(backend: Any) -> None:
+    """The curvature of Hansen's formula, for a Picard plot with a clear corner."""
+    s = np.geomspace(1, 1e-6, 24)
+    b = s * s**0.5 + 1e-4 * np.cos(np.arange(24.0) ** 2)
+    lambdas = np.geomspace(1e-11, 1e1, 61)
+    path = solve(backend, np.diag(s), b, "identity", lambdas, FREE)
+
+    def exact(lam: float) -> float:
+        """From the derivatives of ``log rnorm`` and ``log seminorm`` by ``log lam``."""
+        f = s**2 / (s**2 + lam)
+        square, left = (f * b / s) ** 2, (1 - f) ** 2 * b**2
+        eta, rho = square.sum(), left.sum()
+        first = -2 * (square * (1 - f)).sum()
+        second = -2 * (square * (1 - f) * (f - 2 * (1 - f))).sum()
+        y, dy = first / eta, second / eta - (first / eta) ** 2
+        x = -lam * first / rho
+        dx = -lam * (first + second) / rho - x**2
+        return float(2 * (x * dy - y * dx) / (x**2 + y**2) ** 1.5)
+
+    expected = np.array([exact(lam) for lam in lambdas])
+    corner = path.choose("l_curve")
+    assert abs(corner - expected.argmax()) <= 1
+    inside = slice(15, 45)
+    np.testing.assert_allclose(path.curvature[inside], expected[inside], rtol=0.1)
+
+
+def test_rounding_makes_no_corner() -> None:
+    """All points of the curve are equal up to rounding, but the first and the last."""
+    lambdas = np.array([0.0, 1e-25, 1e-20, 2e-20, 1e-16, 1.0])
+    A, b = np.vstack([np.eye(2), [[1.0, 1.0]]]), np.array([1.0, 2.0, 1.0])
+    path = gpusolve.regularization_path(A, b, "identity", lambdas)
+    assert np.isneginf(path.curvature).all()
+
+
+def test_the_smallest_lambda_is_the_last_resort() -> None:
+    lambdas = np.array([1.0, 1e-30, 1e-20, 0.5])
+    path = gpusolve.regularization_path(np.ones((2, 1)), [1.0, 2.0], "first", lambdas)
+    assert path.choose("discrepancy", 0.1) == 1
+    assert path.choose("discrepancy", 0.8) == 0
+
+
+def test_as_many_degrees_of_freedom_as_rows(rng: np.random.Generator) -> None:
+    """Nothing is left to compare with: the least lambda does not win by 0 / 0."""
+    A, b = rng.standard_normal((4, 4)), rng.standard_normal(4)
+    path = gpusolve.regularization_path(A, b, "identity", [0, 1e-14, 1.0, 2.0], FREE)
+    assert np.isposinf(path.gcv[:1]).all()
+    assert path.choose("gcv") >= 2
+
+
+def test_the_solutions_of_a_choice(backend: Any, rng: np.random.Generator) -> None:
+    A, b = systems(rng)
+    given: dict[str, Any] = {"weights": 0.5 + rng.random(ROWS)}
+    path = solve(backend, A, b, "first", LAMBDAS, **given)
+    index = np.array([3, 0, 14])
+    found = backend.call(path.path.at, index)
+    expected = gpusolve.nnls(A, b, L="first", lam=LAMBDAS[index], **given)
+    for name in ("x", "rnorm", "seminorm", "residual", "dual", "status"):
+        value = backend.numpy(getattr(found, name))
+        np.testing.assert_allclose(value, getattr(expected, name), atol=1e-10)
+    for value, other in (
+        (found.variance(), expected.variance()),
+        (found.vjp(found.x).lam, expected.vjp(expected.x).lam),
+    ):
+        np.testing.assert_allclose(backend.numpy(value), other, rtol=1e-7, atol=1e-10)
+    np.testing.assert_array_equal(backend.numpy(path.path.at(3).x), path.x[3])
+
+
+def test_bad_systems_leave_the_others_alone(rng: np.random.Generator) -> None:
+    A, b = systems(rng)
+    alone = gpusolve.regularization_path(A, b[0], "first", LAMBDAS)
+    b[1, 2] = np.nan
+    path = gpusolve.regularization_path(A, b, "first", LAMBDAS)
+    np.testing.assert_array_equal(path.status[:, 1], np.full(15, 2))
+    for criterion in ("gcv", "l_curve"):
+        assert path.choose(criterion)[0] == alone.choose(criterion)
+    np.testing.assert_array_equal(path.at(path.choose("gcv")).status, [0, 2, 0])
+
+
+def test_all_lambdas_start_at_the_middle(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module("gpusolve._nnls.regularization_path")
+    distance = np.linspace(0, 1, 40)[:, None] - np.linspace(0, 1, 30)
+    A, b = np.exp(-((distance / 0.1) ** 2)), rng.random((20, 40))
+    warm = gpusolve.regularization_path(A, b, "second", LAMBDAS)
+    monkeypatch.setattr(module, "start", lambda *_: None)
+    cold = gpusolve.regularization_path(A, b, "second", LAMBDAS)
+    assert (warm.result.nit[7] == 1).all()
+    assert warm.result.nit.sum() < cold.result.nit.sum()
+    np.testing.assert_allclose(warm.x, cold.x, atol=1e-9)
+
+
+@together(
+    ("lambdas", "message"),
+    [
+        ([1.0, -1.0], "lambdas must be finite and non-negative, got -1.0"),
+        ([np.nan], "lambdas must be finite and non-negative, got nan"),
+        ([1.0, np.inf], "lambdas must be finite and non-negative, got inf"),
+        ([], r"lambdas must have shape \(lambdas,\) with at least 1, got \(0,\)"),
+        (1.0, r"lambdas must have shape .* got \(\)"),
+        (np.ones((2, 1)), r"lambdas must have shape .* got \(2, 1\)"),
+    ],
+)
+def test_bad_lambdas(rng: np.random.Generator, lambdas: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        gpusolve.regularization_path(*systems(rng), "first", lambdas)
+
+
+@together(
+    ("criterion", "given", "message"),
+    [
+        ("aic", {}, r"criterion must be one of \('gcv', .*got 'aic'"),
+        ("discrepancy", {}, "either target or sigma, got target=None and sigma=None"),
+        ("discrepancy", {"target": 1, "sigma": 1}, "either target or sigma"),
+        ("gcv", {"target": 1.0}, "target must be None with 'gcv', got 1.0"),
+        ("chi2", {"sigma": 1.0}, "sigma must be None with 'chi2', got 1.0"),
+        ("chi2", {}, "needs target or a path with weights, got target=None"),
+        ("l_curve", {}, "l_curve needs at least 3 different lambdas, got 2"),
+    ],
+)
+def test_bad_criteria(
+    rng: np.random.Generator, criterion: Any, given: dict[str, Any], message: str
+) -> None:
+    path = gpusolve.regularization_path(*systems(rng), "first", [1.0, 2.0, 1.0])
+    with pytest.raises(ValueError, match=message):
+        path.choose(criterion, **given)
+
+
+def test_other_bad_arguments(rng: np.random.Generator) -> None:
+    A, b = systems(rng)
+    with pytest.raises(TypeError, match=r"A must be a dense .* scipy\.sparse"):
+        gpusolve.regularization_path(scipy.sparse.csr_array(A), b, "first", [1.0])
+    with pytest.raises(ValueError, match="L must be a matrix or one of"):
+        gpusolve.regularization_path(A, b, "third", [1.0])
+    with pytest.raises(ValueError, match=r"L must be a matrix or one of .* got None"):
+        gpusolve.regularization_path(A, b, None, [1.0])
+    with pytest.raises(ValueError, match="method must be one of"):
+        gpusolve.regularization_path(A, b, "first", [1.0], method="pqn")
+
+
+def test_labels(rng: np.random.Generator) -> None:
+    A, b = systems(rng)
+    columns, index = list("abcdefgh"), list("rst")
+    frames = pd.DataFrame(A, columns=columns), pd.DataFrame(b, index=index)
+    path = gpusolve.regularization_path(*frames, "first", LAMBDAS)
+    expected = gpusolve.regularization_path(A, b, "first", LAMBDAS)
+    assert list(path.gcv.columns) == list(path.curvature.columns) == index
+    chosen = path.choose("gcv")
+    best, plain = path.at(chosen), expected.at(chosen)
+    pd.testing.assert_frame_equal(best.x, pd.DataFrame(plain.x, index, columns))
+    pd.testing.assert_series_equal(
+        best.rnorm, pd.Series(plain.rnorm, index, name="rnorm")
+    )
+
+
+def test_the_plot(rng: np.random.Generator) -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    import matplotlib.pyplot as plt
+
+    path = gpusolve.regularization_path(*systems(rng), "first", LAMBDAS)
+    chosen = path.choose("gcv")
+    (axis,) = path.plot(1, gcv=chosen, mine=3).axes
+    curve, gcv, mine = axis.lines
+    np.testing.assert_array_equal(curve.get_xdata(), path.rnorm[:, 1])
+    np.testing.assert_array_equal(curve.get_ydata(), path.seminorm[:, 1])
+    np.testing.assert_array_equal(gcv.get_xdata(), path.rnorm[[chosen[1]], 1])
+    np.testing.assert_array_equal(mine.get_ydata(), path.seminorm[[3], 1])
+    assert mine.get_label() == f"mine: {LAMBDAS[3]:.2g}"
+    assert axis.get_xscale() == axis.get_yscale() == "log"
+    plt.close("all")
