@@ -10,10 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpusolve.gam import BoostedGAM, bols
+from gpusolve.gam import BoostedGAM, bbs, bols
+from gpusolve.gam._boosting.products import products_of
 from gpusolve.gam._boosting.stacked_cpu import COLUMN_BLOCKS
 from gpusolve.gam._terms import blocks
 from gpusolve.gam._terms.blocks import columns_in_memory
+from gpusolve.gam._terms.frame import Frame
 
 
 @pytest.fixture(name="X")
@@ -69,6 +71,24 @@ def test_dask_data_frames_are_fitted_as_data_frames(X: np.ndarray) -> None:
     model = BoostedGAM(max_iter=20).fit(dd.from_pandas(frame, npartitions=3), X[:, 4])
     np.testing.assert_array_equal(model.risk_, expected.risk_)
     assert model.names_ == expected.names_
+
+
+@pytest.mark.parametrize("outside", ["linear", "error"])
+def test_a_robust_range_copies_no_column(X: np.ndarray, outside: str) -> None:
+    """Values outside the range have the functions at its ends."""
+    X = np.asfortranarray(X)
+    X[0, 0], X[1, 0] = -50.0, 90.0
+    term = bbs(0, boundary="robust").learn(Frame.of(X))
+    ((lower, upper),) = term.ends
+    assert -50 < lower < upper < 90
+    rows = term.rows(Frame.of(X), outside=outside)
+    assert np.shares_memory(rows.parts[0].x, X)
+    within = term.rows(Frame.of(X.clip(lower, upper)), outside=outside)
+    np.testing.assert_array_equal(rows.dense(), within.dense())
+    u = np.linspace(1, 2, len(X))
+    for design in (rows, within):
+        found = products_of([design]).project(u[None], lambda work: work(slice(None)))
+        np.testing.assert_allclose(found[0], u @ within.dense(), rtol=1e-12)
 
 
 def test_the_products_of_columns_are_updated_from_step_to_step(X: np.ndarray) -> None:

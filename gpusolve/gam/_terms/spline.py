@@ -174,18 +174,21 @@ class Spline(Single):
         return math.prod(knots.functions for knots in self._margins)
 
     def _plain_rows(self, data: Reading) -> Rows:
+        outside = self._outside(data)
         margins = [
-            knots.rows(self._read(name, knots, data), data.outside, data.dtype)
+            knots.rows(self._read(name, knots, data), outside, data.dtype)
             for name, knots in zip(self.covariates, self._margins, strict=True)
         ]
         return functools.reduce(kronecker, margins)
 
+    def _outside(self, data: Reading) -> str:
+        """How values outside the range are evaluated; a robust range clamps them."""
+        return "clamp" if self.boundary == ROBUST else data.outside
+
     def _read(self, name: Name, knots: Knots, data: Reading) -> Array:
         """The values of a column, (n,), within the range if they must be."""
         x = data.numeric(name, knots.lower)
-        if self.boundary == ROBUST:
-            return namespace(x).clip(x, knots.lower, knots.upper)
-        if self.cyclic or data.outside == "error":
+        if self.cyclic or self._outside(data) == "error":
             found = float(x.min()), float(x.max())
             check_range(name, found, (knots.lower, knots.upper))
         return x
@@ -253,7 +256,8 @@ def equal_bases(terms: Sequence[Term], data: Reading) -> CompactBasis | None:
     ]
     margins = [spline._margins[0] for spline in splines]
     shapes = {(knots.interior, knots.degree) for knots in margins}
-    if len(splines) < len(terms) or len(shapes) > 1:
+    rules = {spline._outside(data) for spline in splines}
+    if len(splines) < len(terms) or len(shapes) > 1 or len(rules) > 1:
         return None
     if not all(knots.are_uniform for knots in margins):
         return None
@@ -266,7 +270,7 @@ def equal_bases(terms: Sequence[Term], data: Reading) -> CompactBasis | None:
     lower, upper = np.array([(knots.lower, knots.upper) for knots in margins]).T.copy()
     basis = BSplines(lower, upper, margins[0].functions, margins[0].degree)
     X = namespace(columns[0]).stack(columns, axis=1)
-    return basis._evaluate(X, data.outside, data.dtype)
+    return basis._evaluate(X, *rules, data.dtype)
 
 
 def curvature(knots: Knots) -> Matrix:
