@@ -251,12 +251,24 @@ def test_the_corner_of_the_l_curve(backend: Any) -> None:
     np.testing.assert_allclose(path.curvature[inside], expected[inside], rtol=0.1)
 
 
-def test_rounding_makes_no_corner() -> None:
-    """All points of the curve are equal up to rounding, but the first and the last."""
-    lambdas = np.array([0.0, 1e-25, 1e-20, 2e-20, 1e-16, 1.0])
-    A, b = np.vstack([np.eye(2), [[1.0, 1.0]]]), np.array([1.0, 2.0, 1.0])
-    path = gpusolve.regularization_path(A, b, "identity", lambdas)
-    assert np.isneginf(path.curvature).all()
+def test_rounding_makes_no_corner(rng: np.random.Generator) -> None:
+    """Points that are close together have angles of rounding errors."""
+    close = 1 + 1e-10 * np.arange(20)
+    lambdas = np.concatenate([LAMBDAS[:5], close, LAMBDAS[-3:]])
+    path = gpusolve.regularization_path(*systems(rng), "first", lambdas)
+    assert np.isneginf(path.curvature[5:25]).all()
+    assert (path.curvature[1:4] > -np.inf).all()
+
+
+def test_the_order_of_the_lambdas_does_not_matter(rng: np.random.Generator) -> None:
+    A, b = systems(rng)
+    order = rng.permutation(15)
+    expected = gpusolve.regularization_path(A, b, "first", LAMBDAS)
+    path = gpusolve.regularization_path(A, b, "first", LAMBDAS[order])
+    np.testing.assert_allclose(path.curvature, expected.curvature[order], rtol=1e-6)
+    for criterion in ("gcv", "l_curve"):
+        chosen = path.lambdas[path.choose(criterion)]
+        np.testing.assert_array_equal(chosen, LAMBDAS[expected.choose(criterion)])
 
 
 def test_the_smallest_lambda_is_the_last_resort() -> None:
