@@ -652,6 +652,8 @@ def bounded_problems() -> Iterator[tuple[str, Maker]]:
     yield "nnls, Tikhonov's penalty", tikhonov
     yield "bounded_qp", bounded_qp
     yield "regularization_path", regularization_path
+    yield "lsq_linear, linear constraints", partial(constrained, False)
+    yield "bounded_qp, linear constraints", partial(constrained, True)
 
 
 def lsq_linear(method: str, settings: Settings) -> Call:
@@ -668,6 +670,25 @@ def lsq_linear(method: str, settings: Settings) -> Call:
     lower[:2], upper[1:4] = -np.inf, np.inf
     weights = positive(b.shape)
     return Call(solve, (A, b, lower, upper, weights), {}, None, 1e-8)
+
+
+def constrained(quadratic: bool, settings: Settings) -> Call:
+    """Inequalities and a dependent equality; the last system has no solution."""
+
+    def solve(A: Array, b: Array, C: Array, limits: Array, E: Array, f: Array) -> Any:
+        rows = {"A_ub": C, "b_ub": limits, "A_eq": E, "b_eq": f}
+        if quadratic:
+            result = gpusolve.bounded_qp(A.T @ A, b @ A, (-1, 1), **rows)
+        else:
+            result = gpusolve.lsq_linear(A, b, (-1, 1), **rows)
+        return result.x, result.dual_ub, result.status
+
+    A, b = systems_of(5, 30, 12)
+    rng = random()
+    C, E = rng.standard_normal((8, 12)), np.ones((2, 12))
+    limits = 0.1 + rng.random((5, 8))
+    limits[-1] = -1e3
+    return Call(solve, (A[0], b, C, limits, E, np.ones(2)), {}, None, 1e-8)
 
 
 def sparse_least_squares(options: dict[str, Any], settings: Settings) -> Call:
