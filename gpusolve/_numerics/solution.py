@@ -80,7 +80,8 @@ class ConstrainedSolution(NamedTuple):
 
     def put(self, at: Any, found: tuple[Any, ...]) -> None:
         """Write the solutions of some systems to the indices `at` of the batch."""
-        for field, values in zip(self, found, strict=True):
+        fields: tuple[Any, ...] = self
+        for field, values in zip(fields, found, strict=True):
             field[at] = values
 
 

@@ -23,6 +23,7 @@ from together import together
 
 import gpusolve
 from gpusolve._nnls import sparse_change, sparse_residual, sparse_solve, sparse_steps
+from gpusolve._nnls.sparse_matrices import SparseMatrices
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -218,6 +219,8 @@ def test_duplicates_are_added_and_the_matrix_stays(rng: Generator) -> None:
     expected = gpusolve.nnls(coo.toarray(), b)
     for A in (coo, csr):
         np.testing.assert_allclose(gpusolve.nnls(A, b).x, expected.x, atol=1e-13)
+        (stored,) = SparseMatrices.of(A).rows
+        assert stored.nnz == np.count_nonzero(coo.toarray())
     for array, copy in zip((csr.data, csr.indices, csr.indptr), before, strict=True):
         np.testing.assert_array_equal(array, copy)
 
