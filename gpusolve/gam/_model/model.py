@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -26,7 +26,7 @@ from .._terms.frame import Factor, Frame, Level, Name
 from .._terms.term import Term, unique_names
 from ..families import CoupledName, Family, FamilyName
 from .insight import Insight
-from .specification import default_terms
+from .specification import FIRST_DF, default_terms, larger_df
 
 RUG = 200
 """The most rows of the training data that are kept for the rug in plots."""
@@ -43,11 +43,11 @@ class AdditiveModel(TakesMetadata, Insight):
         learners: Any = None,
         *,
         family: FamilyName | CoupledName | Family | None = None,
-        n_basis: int = 24,
+        n_basis: int | None = None,
         degree: int = 3,
         penalty: Literal["difference", "ridge", "cyclic", None] = "difference",
         penalty_order: int = 2,
-        df: float = 6,
+        df: float | Literal["auto"] = "auto",
         df_definition: Literal["2S-SS", "trace"] = "2S-SS",
         learning_rate: float = 0.3,
         step_rule: Literal["scaled", "mboost"] = "scaled",
@@ -114,9 +114,10 @@ class AdditiveModel(TakesMetadata, Insight):
         with current(data.device):
             if data.weights is not None and not bool(data.weights.all()):
                 data = data.take(data.weights > 0)
-            settings = self._settings(data.frame, family)
+            df = FIRST_DF if self.df == "auto" else self.df
+            settings = self._settings(data.frame, family, df)
             with np.errstate(over="ignore", invalid="ignore"):
-                fits, path = self._steps(settings, data)
+                settings, fits, path = self._steps(settings, data)
             self.terms_ = list(settings.terms)
             self.family_ = family
             self.lambda_ = on_host(fits.problem.lambda_[0])
@@ -128,9 +129,14 @@ class AdditiveModel(TakesMetadata, Insight):
         self._keep_paths(path.each())
         self._set_names(self._columns_of(X))
 
-    def _settings(self, frame: Frame, family: Family) -> Settings:
-        """The learners with their ranges and levels, and the parameters of the fit."""
-        terms = default_terms(self, frame) if self.learners is None else self._bind()
+    def _settings(self, frame: Frame, family: Family, df: float) -> Settings:
+        """The learners with their ranges and levels, and the parameters of the fit.
+
+        The default splines have `df` degrees of freedom.
+        """
+        terms = (
+            default_terms(self, frame, df) if self.learners is None else self._bind()
+        )
         return Settings(
             tuple(term.learn(frame) for term in terms),
             family,
@@ -140,7 +146,16 @@ class AdditiveModel(TakesMetadata, Insight):
             self.step_rule,
         )
 
-    def _steps(self, settings: Settings, data: Training) -> tuple[Fits, Path]:
+    def _candidates(self, first: Settings, data: Training) -> Iterator[Settings]:
+        """The settings, and settings with more degrees of freedom if these matter."""
+        yield first
+        for df in larger_df(self, data.rows):
+            more = self._settings(data.frame, first.family, df)
+            if more.terms == first.terms:
+                return
+            yield more
+
+    def _steps(self, settings: Settings, data: Training) -> tuple[Settings, Fits, Path]:
         """Make the steps; for a warm start, after the steps of the last fit."""
         patience = Patience(self._most_steps(), self.n_iter_no_change)
         held_out = {
@@ -151,11 +166,15 @@ class AdditiveModel(TakesMetadata, Insight):
             fits, path, self.validation_risk_ = fit_patiently(
                 settings, data, patience, method=self.method, **held_out
             )
-            return fits, path
+            return settings, fits, path
         steps = patience.steps
         if self.max_iter == "auto":
-            steps, self.validation_risk_ = choose_steps(
-                settings, data, patience, cv=self.cv, **held_out
+            settings, steps, self.validation_risk_ = choose_steps(
+                self._candidates(settings, data),
+                data,
+                patience,
+                cv=self.cv,
+                **held_out,
             )
         fits, before = make_fits(settings, data, data.weights), None
         if self.warm_start and hasattr(self, "paths_"):
@@ -163,9 +182,8 @@ class AdditiveModel(TakesMetadata, Insight):
             before, steps = join_paths(self.paths_), steps - self.n_iter_
         watched = "stacked" if self.callback is not None else self.method
         watch = Watch(self.callback, self.progress, keeps_steps=True)
-        return fits, boost_family(
-            fits, steps, before=before, method=watched, watch=watch
-        )
+        made = boost_family(fits, steps, before=before, method=watched, watch=watch)
+        return settings, fits, made
 
     def _most_steps(self) -> int:
         """The given number of iterations, or the most that "auto" makes."""
