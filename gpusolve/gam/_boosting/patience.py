@@ -31,7 +31,7 @@ MOST_STEPS = 10_000
 PLAIN_STEPS = 100
 """The steps of ``max_iter="auto"`` without risks that can be compared."""
 
-TRIAL_STEPS = 50
+TRIAL_STEPS = 100
 """The steps for each learner after which settings are compared."""
 
 FEWEST_TRIAL_STEPS = 200
