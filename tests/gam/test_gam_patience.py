@@ -11,6 +11,7 @@ from sklearn.model_selection import GroupKFold, KFold
 from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, bbs, cv_stop, gamboost
 from gpusolve.gam._boosting.folds import deal_folds
 from gpusolve.gam._boosting.patience import Patience, folds_for, is_lower
+from gpusolve.gam._model.specification import larger_df
 
 Data = tuple[Any, Any]
 
@@ -190,17 +191,24 @@ def test_degrees_of_freedom_follow_the_data() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"df": 6}, {"n_basis": 23}, {"max_iter": 300}, {"early_stopping": True}],
+    [{"df": 6}, {"n_basis": 23}, {"max_iter": 200}, {"early_stopping": True}],
     ids=str,
 )
 def test_degrees_of_freedom_are_not_chosen(options: dict[str, Any]) -> None:
-    assert BoostedGAM(**options).fit(*waves(6)).terms_[0].df == 6
-
-
-def test_few_rows_have_few_degrees_of_freedom() -> None:
-    X, y = waves(12)
-    model = BoostedGAM(cv=KFold(4)).fit(X[:47], y[:47])
+    model = BoostedGAM(cv=2, learning_rate=1, **options).fit(*waves(6))
     assert model.terms_[0].df == 6
+
+
+def test_degrees_of_freedom_are_limited_by_rows_and_functions() -> None:
+    for options, rows, expected in (
+        ({}, 10_000, [12, 24, 48]),
+        ({}, 191, [12, 24]),
+        ({}, 47, []),
+        ({"n_basis": 95}, 10_000, [12, 24]),
+        ({"penalty": None}, 10_000, []),
+        ({"df": 6}, 10_000, []),
+    ):
+        assert [*larger_df(BoostedGAM(**options), rows)] == expected
 
 
 def test_more_degrees_of_freedom_lower_the_loss_by_more_than_its_error() -> None:

@@ -254,6 +254,7 @@ def choose_steps(
 
 def least_losses(course: Course, folds: Folds) -> Floats:
     """The mean losses of all folds, (B,), at the step of least risk."""
+    assert course.path.out_of_bag is not None
     losses = mean_losses(course.path.out_of_bag, folds)
     return losses[:, int(course.risk.argmin())]
 
