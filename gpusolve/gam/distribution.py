@@ -164,8 +164,8 @@ class BoostedDistribution(AdditiveModel):
                 )
         return list(found.values())
 
-    def _settings(self, frame: Frame, family: Any) -> Settings:
-        settings = super()._settings(frame, family)
+    def _settings(self, frame: Frame, family: Any, df: float) -> Settings:
+        settings = super()._settings(frame, family, df)
         return replace(settings, allowed=self._allowed(settings.terms))
 
     def _allowed(self, terms: Sequence[Term]) -> NDArray[np.bool_] | None:

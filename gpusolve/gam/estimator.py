@@ -41,7 +41,8 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         What is minimised, by name or as an object of `gpusolve.gam.families`: by
         default "gaussian".
     n_basis : int, optional
-        Number of basis functions of each default spline, at least ``degree + 1``.
+        Number of basis functions of each default spline, at least ``degree + 1``. By
+        default 4 for each degree of freedom, and at least 24.
     degree : int, optional
         Degree of the default splines, 0 to 5.
     penalty : {"difference", "ridge", "cyclic", None}, optional
@@ -50,10 +51,13 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         ring of a periodic spline, nothing.
     penalty_order : int, optional
         Order of the differences, 1 to 3.
-    df : float, optional
+    df : float or "auto", optional
         Degrees of freedom of one fit of a default spline; fewer give smaller steps.
-        They are the same for all, so that none is preferred. With mboost's 4, curved
-        effects need several times as many iterations; 10 follow the noise.
+        They are the same for all, so that none is preferred. "auto" begins with 6, and
+        doubles them as long as this lowers the loss of the rows left out by more than
+        its standard error over the folds: up to 48, a quarter of the number of rows,
+        and half of a given `n_basis`. It is 6 if the number of iterations is given, and
+        with `early_stopping`.
     df_definition : {"2S-SS", "trace"}, optional
         ``tr(2S - S'S)`` or ``tr(S)`` of the hat matrix S; for all learners.
     interactions : int, optional
@@ -78,9 +82,10 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         The rows that "auto" leaves out: a number of folds, an object with a method
         ``split``, or pairs of indices as for `cv_stop`, such as
         ``list(GroupKFold().split(X, y, groups))``. By default 5 folds with nearly the
-        same distribution of y; below 1,000 rows, up to 5 times 5 folds; above 20,000
-        rows, a single part, `validation_fraction` of the rows. Fewer rows than folds
-        are left out one by one.
+        same distribution of y; below 1,000 rows, up to 5 times 5 folds; above 4,000
+        rows, as few of the 5 folds as leave out 4,000 rows together; above 20,000 rows,
+        a single part, `validation_fraction` of the rows. Fewer rows than folds are left
+        out one by one.
     method : {"auto", "direct", "stacked", "gram"}, optional
         The algorithm, see `gpusolve.gam.boost`. All give the same model. Only "stacked"
         has families other than the Gaussian, learners other than splines with the same
@@ -126,7 +131,8 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         constant of least risk, or the given number. With mboost's steps, 0 if the
         offset is a vector.
     terms_ : list of Term
-        The learners, with the ranges and levels of the training data.
+        The learners, with the ranges and levels of the training data, and the degrees
+        of freedom ``df`` that were chosen.
     names_ : list of str
         Their names.
     interactions_ : list of tuple

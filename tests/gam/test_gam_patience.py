@@ -10,7 +10,8 @@ from sklearn.model_selection import GroupKFold, KFold
 
 from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, bbs, cv_stop, gamboost
 from gpusolve.gam._boosting.folds import deal_folds
-from gpusolve.gam._boosting.patience import Patience
+from gpusolve.gam._boosting.patience import Patience, folds_for, is_lower
+from gpusolve.gam._model.specification import larger_df
 
 Data = tuple[Any, Any]
 
@@ -161,6 +162,64 @@ def test_wrong_parameters(data: Data, wrong: dict[str, Any], message: str) -> No
         BoostedGAM(**wrong).fit(*data)
 
 
+# ---- the degrees of freedom ----------------------------------------------------------
+
+
+def waves(periods: int) -> Data:
+    """A column and a wave with noise."""
+    rng = np.random.default_rng(0)
+    x = rng.random(400)
+    y = np.sin(2 * np.pi * periods * x) + 0.5 * rng.standard_normal(400)
+    return x[:, None], y
+
+
+def test_degrees_of_freedom_follow_the_data() -> None:
+    folds = KFold(4, shuffle=True, random_state=1)
+    for periods, expected in ((1, 6), (12, 24)):
+        X, y = waves(periods)
+        model = BoostedGAM(cv=folds).fit(X, y)
+        (term,) = model.terms_
+        assert (term.df, term.functions) == (expected, 4 * expected)
+        steps = len(model.validation_risk_) - 1
+        given = BoostedGAM(df=expected, max_iter=model.n_iter_).fit(X, y)
+        np.testing.assert_allclose(model.predict(X), given.predict(X), rtol=1e-9)
+        own = cv_stop(given, folds, max_iter=steps)
+        np.testing.assert_allclose(model.validation_risk_, own.mean, rtol=1e-9)
+        fewest = cv_stop(BoostedGAM(df=6, max_iter=1).fit(X, y), folds, max_iter=200)
+        assert own.mean.min() <= fewest.mean.min() * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"df": 6}, {"n_basis": 23}, {"max_iter": 200}, {"early_stopping": True}],
+    ids=str,
+)
+def test_degrees_of_freedom_are_not_chosen(options: dict[str, Any]) -> None:
+    model = BoostedGAM(cv=2, learning_rate=1, **options).fit(*waves(6))
+    assert model.terms_[0].df == 6
+
+
+def test_degrees_of_freedom_are_limited_by_rows_and_functions() -> None:
+    for options, rows, expected in (
+        ({}, 10_000, [12, 24, 48]),
+        ({}, 191, [12, 24]),
+        ({}, 47, []),
+        ({"n_basis": 95}, 10_000, [12, 24]),
+        ({"penalty": None}, 10_000, []),
+        ({"df": 6}, 10_000, []),
+    ):
+        assert [*larger_df(BoostedGAM(**options), rows)] == expected
+
+
+def test_more_degrees_of_freedom_lower_the_loss_by_more_than_its_error() -> None:
+    others = np.array([1.0, 2.0, 3.0])
+    gains = np.array([0.3, 0.1, 0.2])  # mean 0.2, standard error 0.058
+    assert is_lower(others - gains, others)
+    assert not is_lower(others - gains + 0.15, others)
+    assert not is_lower(others, others)
+    assert is_lower(others[:1] - 0.1, others[:1])
+
+
 # ---- the folds -----------------------------------------------------------------------
 
 
@@ -173,6 +232,15 @@ def test_folds_have_nearly_the_same_distribution(count: int) -> None:
     assert sizes.max() - sizes.min() <= 1
     below = [[(y[fold == k] <= v).sum() for k in range(count)] for v in range(3)]
     assert np.ptp(below, axis=1).max() <= 1
+
+
+def test_rows_left_out_are_enough(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpusolve.gam._boosting.patience.LEFT_OUT", 100)
+    training = BoostedGAM()._training(*data, None, None)
+    for enough, folds in ((1, 1), (24, 1), (25, 2), (60, 3), (1000, 5)):
+        monkeypatch.setattr("gpusolve.gam._boosting.patience.ENOUGH_LEFT_OUT", enough)
+        assert len(folds_for(training, None, 0.1, 0).weights) == folds
+        assert len(folds_for(training, 4, 0.1, 0).weights) == 4
 
 
 # ---- the range without outliers ------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from .folds import (
     mean_losses,
 )
 from .path import Path
+from .problem import Designs
 from .stacked import boost_in_pieces
 
 MOST_STEPS = 10_000
@@ -30,11 +31,20 @@ MOST_STEPS = 10_000
 PLAIN_STEPS = 100
 """The steps of ``max_iter="auto"`` without risks that can be compared."""
 
+TRIAL_STEPS = 100
+"""The steps for each learner after which settings are compared."""
+
+FEWEST_TRIAL_STEPS = 200
+"""The fewest steps after which settings are compared."""
+
 FOLDS = 5
 """The folds of ``max_iter="auto"``."""
 
 LEFT_OUT = 1_000
 """The fewest rows left out: of fewer rows there are folds again, by other chances."""
+
+ENOUGH_LEFT_OUT = 4_000
+"""Rows left out that are enough: of more rows, some folds are not fitted."""
 
 MOST_REPEATS = 5
 """How often there may be folds of the same rows."""
@@ -101,26 +111,56 @@ class Stopped(NamedTuple):
     risk: Floats
 
 
-def boost_patiently(
-    fits: Fits,
-    losses: Callable[[Any], Floats],
-    patience: Patience,
-    method: str = "stacked",
-) -> Stopped:
-    """Boost until the risk of the rows left out no longer decreases.
+class Course:
+    """Fits that make steps until the risk of the rows left out no longer decreases.
 
     Parameters
     ----------
+    fits : Fits
     losses : callable
         From the out-of-bag risks of all fits, (F, steps + 1), to a mean loss of each
         step.
+    patience : Patience
+    method : str
+        See `boost_family`.
+
+    Attributes
+    ----------
+    path : Path
+        The steps that were made.
+    risk : (steps + 1,) array
+        The mean losses.
+    best : int or None
+        The step of least risk; None if the risk may still decrease.
     """
-    pieces = boost_in_pieces(fits, patience.steps, method)
-    found = next(pieces)
-    while (best := patience.best_step(losses(found.out_of_bag))) is None:
-        found = next(pieces)
-    end = best + max(patience.waiting, best) + 1
-    return Stopped(fits, found.until(best), losses(found.out_of_bag)[:end])
+
+    def __init__(
+        self,
+        fits: Fits,
+        losses: Callable[[Any], Floats],
+        patience: Patience,
+        method: str = "stacked",
+    ) -> None:
+        self.fits, self.losses, self.patience = fits, losses, patience
+        self.pieces = boost_in_pieces(fits, patience.steps, method)
+        self._advance()
+
+    def _advance(self) -> None:
+        self.path = next(self.pieces)
+        self.risk = self.losses(self.path.out_of_bag)
+        self.best = self.patience.best_step(self.risk)
+
+    def run(self, most: int) -> None:
+        """Make steps until the risk no longer decreases, or about `most` were made."""
+        while self.best is None and len(self.path) < most:
+            self._advance()
+
+    def stopped(self) -> Stopped:
+        """The fits at the least risk, after all steps that this needs."""
+        self.run(self.patience.steps)
+        best = self.best or 0
+        end = best + max(self.patience.waiting, best) + 1
+        return Stopped(self.fits, self.path.until(best), self.risk[:end])
 
 
 def fit_patiently(
@@ -141,9 +181,8 @@ def fit_patiently(
     second = xp.where(mask, data.row_weights, 0.0)
     fits = make_fits(settings, data, xp.where(mask, 0.0, data.row_weights), second)
     total = float(second.sum())
-    return boost_patiently(
-        fits, lambda risks: risks.sum(axis=0) / total, patience, method
-    )
+    course = Course(fits, lambda risks: risks.sum(axis=0) / total, patience, method)
+    return course.stopped()
 
 
 def choose_held_out(rows: int, fraction: float, random_state: Any) -> NDArray[np.bool_]:
@@ -156,30 +195,84 @@ def choose_held_out(rows: int, fraction: float, random_state: Any) -> NDArray[np
     return mask
 
 
+class Chosen(NamedTuple):
+    """The settings and the number of steps with the least mean risk of rows left out.
+
+    `risk` has the mean loss of these rows, as in `Stopped`.
+    """
+
+    settings: Settings
+    steps: int
+    risk: Floats
+
+
 def choose_steps(
-    settings: Settings,
+    candidates: Iterator[Settings],
     data: Training,
     patience: Patience,
     *,
     cv: Any,
     fraction: float,
     random_state: Any,
-) -> tuple[int, Floats]:
-    """The number of steps with the least mean risk of rows left out, and the risks.
+) -> Chosen:
+    """Choose the settings and the number of steps by the risk of rows left out.
 
-    The folds are fitted as one batch. From a single row nothing can be left out, and
-    the number is 0. A family without one loss has no risks that can be compared, and
-    the number is `PLAIN_STEPS`.
+    The folds are fitted as one batch. Settings are tried in their order, with
+    `TRIAL_STEPS` for each learner, as long as the least risk decreases by more than the
+    standard error over the folds, and the matrices of all folds fit in memory together.
+    The best of them then make the rest of their steps.
+
+    From a single row nothing can be left out, and the number is 0. A family without one
+    loss has no risks that can be compared, and the number is `PLAIN_STEPS`. Both have
+    the first settings.
     """
+    settings = next(candidates)
     if data.rows == 1 or not settings.family.has_one_loss:
-        return (0 if data.rows == 1 else PLAIN_STEPS), np.full(1, np.nan)
+        steps = 0 if data.rows == 1 else PLAIN_STEPS
+        return Chosen(settings, steps, np.full(1, np.nan))
     folds = folds_for(data, cv, fraction, random_state)
-    stopped = boost_patiently(
-        fits_of_folds(settings, data, folds),
-        lambda risks: mean_losses(risks, folds).mean(axis=0),
-        patience,
-    )
-    return len(stopped.path), stopped.risk
+
+    def course_of(some: Settings, designs: Designs) -> Course:
+        fits = fits_of_folds(some, data, folds, designs)
+        return Course(fits, lambda risks: mean_losses(risks, folds).mean(0), patience)
+
+    trial = max(FEWEST_TRIAL_STEPS, TRIAL_STEPS * len(settings.terms))
+    best = course_of(settings, settings.designs(data))
+    for more in candidates:
+        designs = more.designs(data)
+        if len([*designs.batches(len(folds.weights))]) > 1:
+            break
+        best.run(trial)
+        other = course_of(more, designs)
+        other.run(trial)
+        if not is_lower(least_losses(other, folds), least_losses(best, folds)):
+            break
+        settings, best = more, other
+    stopped = best.stopped()
+    return Chosen(settings, len(stopped.path), stopped.risk)
+
+
+def least_losses(course: Course, folds: Folds) -> Floats:
+    """The mean losses of all folds, (B,), at the step of least risk."""
+    assert course.path.out_of_bag is not None
+    losses = mean_losses(course.path.out_of_bag, folds)
+    return losses[:, int(course.risk.argmin())]
+
+
+def is_lower(losses: Floats, others: Floats) -> bool:
+    """Whether losses of folds are lower than others, by more than the standard error.
+
+    Examples
+    --------
+    >>> others = np.array([1.0, 2.0, 3.0])
+    >>> is_lower(others - 0.1, others)
+    True
+    >>> is_lower(others - np.array([0.3, -0.1, -0.1]), others)
+    False
+    """
+    gains = others - losses
+    spread = gains.std(ddof=1) if len(gains) > 1 else 0.0
+    return bool(gains.mean() > spread / len(gains) ** 0.5)
 
 
 def folds_for(data: Training, cv: Any, fraction: float, random_state: Any) -> Folds:
@@ -197,5 +290,8 @@ def folds_for(data: Training, cv: Any, fraction: float, random_state: Any) -> Fo
         repeats = 1 if cv else min(ceil_div(LEFT_OUT, data.rows), MOST_REPEATS)
         count, rng = min(int(cv or FOLDS), data.rows), generator(random_state)
         dealt = [deal_folds(response, count, rng) for _ in range(repeats)]
-        cv = [(fold != k, fold == k) for fold in dealt for k in range(count)]
+        fitted = (
+            count if cv else min(count, ceil_div(ENOUGH_LEFT_OUT * count, data.rows))
+        )
+        cv = [(fold != k, fold == k) for fold in dealt for k in range(fitted)]
     return make_folds(cv, weights, response, None, None)

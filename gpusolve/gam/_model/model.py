@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -33,7 +33,7 @@ from .._terms.frame import Factor, Frame, Level, Name
 from .._terms.term import Term, unique_names
 from ..families import CoupledName, Family, FamilyName
 from .insight import Insight
-from .specification import default_terms
+from .specification import FIRST_DF, default_terms, larger_df
 
 RUG = 200
 """The most rows of the training data that are kept for the rug in plots."""
@@ -50,11 +50,11 @@ class AdditiveModel(TakesMetadata, Insight):
         learners: Any = None,
         *,
         family: FamilyName | CoupledName | Family | None = None,
-        n_basis: int = 24,
+        n_basis: int | None = None,
         degree: int = 3,
         penalty: Literal["difference", "ridge", "cyclic", None] = "difference",
         penalty_order: int = 2,
-        df: float = 6,
+        df: float | Literal["auto"] = "auto",
         df_definition: Literal["2S-SS", "trace"] = "2S-SS",
         interactions: int = 0,
         learning_rate: float = 0.3,
@@ -123,13 +123,16 @@ class AdditiveModel(TakesMetadata, Insight):
         with current(data.device):
             if data.weights is not None and not bool(data.weights.all()):
                 data = data.take(data.weights > 0)
-            alone = self._settings(data.frame, family)
+            df = FIRST_DF if self.df == "auto" else self.df
+            first = self._settings(data.frame, family, df)
+            candidates = self._candidates(first, data)
             with np.errstate(over="ignore", invalid="ignore"):
-                settings = self._with_pairs(alone, data)
-                fits, path = self._steps(settings, data)
+                if self.interactions:
+                    candidates = iter([self._with_pairs(candidates, data, df)])
+                settings, fits, path = self._steps(candidates, data)
             self.terms_ = list(settings.terms)
             self.interactions_ = [
-                term.columns for term in self.terms_[len(alone.terms) :]
+                term.columns for term in self.terms_[len(first.terms) :]
             ]
             self.family_ = family
             self.lambda_ = on_host(fits.problem.lambda_[0])
@@ -141,9 +144,14 @@ class AdditiveModel(TakesMetadata, Insight):
         self._keep_paths(path.each())
         self._set_names(self._columns_of(X))
 
-    def _settings(self, frame: Frame, family: Family) -> Settings:
-        """The learners with their ranges and levels, and the parameters of the fit."""
-        terms = default_terms(self, frame) if self.learners is None else self._bind()
+    def _settings(self, frame: Frame, family: Family, df: float) -> Settings:
+        """The learners with their ranges and levels, and the parameters of the fit.
+
+        The default splines have `df` degrees of freedom.
+        """
+        terms = (
+            default_terms(self, frame, df) if self.learners is None else self._bind()
+        )
         return Settings(
             tuple(term.learn(frame) for term in terms),
             family,
@@ -153,35 +161,48 @@ class AdditiveModel(TakesMetadata, Insight):
             self.step_rule,
         )
 
-    def _with_pairs(self, settings: Settings, data: Training) -> Settings:
-        """The settings with the learners of the pairs that a fit without them lacks.
+    def _candidates(self, first: Settings, data: Training) -> Iterator[Settings]:
+        """The settings, and settings with more degrees of freedom if these matter."""
+        yield first
+        for df in larger_df(self, data.rows):
+            more = self._settings(data.frame, first.family, df)
+            if more.terms == first.terms:
+                return
+            yield more
 
-        A warm start keeps the pairs of the last fit.
+    def _with_pairs(
+        self, candidates: Iterator[Settings], data: Training, df: float
+    ) -> Settings:
+        """The settings with learners of the pairs that a fit without them lacks.
+
+        The learners have `df` degrees of freedom. A warm start keeps the pairs of the
+        last fit.
         """
-        if not self.interactions:
-            return settings
-        margins = margins_of(settings.terms, self.outside)
         pairs = getattr(self, "interactions_", []) if self.warm_start else []
-        if not pairs:
-            fits, path = self._steps(settings, data, is_last=False)
+        if pairs:
+            settings = next(candidates)
+        else:
+            settings, fits, path = self._steps(candidates, data, is_last=False)
             pairs = find_pairs(
                 self.interactions,
-                margins,
+                margins_of(settings.terms, self.outside),
                 settings,
                 residuals_of(fits.after(path), data.frame),
-                df=self.df,
+                df=df,
                 random_state=self.random_state,
             )
-        learners = (learner_of(pair, margins, data.frame, self.df) for pair in pairs)
+        margins = margins_of(settings.terms, self.outside)
+        learners = (learner_of(pair, margins, data.frame, df) for pair in pairs)
         return replace(settings, terms=(*settings.terms, *learners))
 
     def _steps(
-        self, settings: Settings, data: Training, *, is_last: bool = True
-    ) -> tuple[Fits, Path]:
-        """Make the steps; for a warm start, after the steps of the last fit.
+        self, candidates: Iterator[Settings], data: Training, *, is_last: bool = True
+    ) -> tuple[Settings, Fits, Path]:
+        """Make the steps of the best settings; see `choose_steps`.
 
-        Only the last of several calls continues a fit, is watched by the callback, and
-        keeps its steps if it is interrupted.
+        For a warm start, after the steps of the last fit. Only the last of several
+        calls continues a fit, is watched by the callback, and keeps its steps if it is
+        interrupted.
         """
         patience = Patience(self._most_steps(), self.n_iter_no_change)
         held_out = {
@@ -189,15 +210,17 @@ class AdditiveModel(TakesMetadata, Insight):
             "random_state": self.random_state,
         }
         if self.early_stopping:
+            settings = next(candidates)
             fits, path, self.validation_risk_ = fit_patiently(
                 settings, data, patience, method=self.method, **held_out
             )
-            return fits, path
-        steps = patience.steps
+            return settings, fits, path
         if self.max_iter == "auto":
-            steps, self.validation_risk_ = choose_steps(
-                settings, data, patience, cv=self.cv, **held_out
+            settings, steps, self.validation_risk_ = choose_steps(
+                candidates, data, patience, cv=self.cv, **held_out
             )
+        else:
+            settings, steps = next(candidates), patience.steps
         fits, before = make_fits(settings, data, data.weights), None
         if is_last and self.warm_start and hasattr(self, "paths_"):
             self._check_warm(fits)
@@ -205,9 +228,8 @@ class AdditiveModel(TakesMetadata, Insight):
         callback = self.callback if is_last else None
         watched = "stacked" if callback is not None else self.method
         watch = Watch(callback, self.progress, keeps_steps=is_last)
-        return fits, boost_family(
-            fits, steps, before=before, method=watched, watch=watch
-        )
+        made = boost_family(fits, steps, before=before, method=watched, watch=watch)
+        return settings, fits, made
 
     def _most_steps(self) -> int:
         """The given number of iterations, or the most that "auto" makes."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -38,6 +39,21 @@ ALLOWED: dict[str, tuple[Any, ...]] = {
 SPLINE = ("n_basis", "degree", "penalty", "penalty_order", "df")
 """The parameters of the default splines."""
 
+FIRST_DF = 6
+"""The degrees of freedom of a default spline that df="auto" begins with."""
+
+MOST_DF = 48
+"""The most degrees of freedom that df="auto" tries."""
+
+FUNCTIONS_PER_DF = 4
+"""The functions of a default spline for each degree of freedom."""
+
+FEWEST_FUNCTIONS = 24
+"""The fewest functions of a default spline whose number is not given."""
+
+ROWS_PER_DF = 4
+"""The fewest rows for each degree of freedom that df="auto" tries after the first."""
+
 LEAST = {"max_iter": 0, "n_iter_no_change": 1, "interactions": 0}
 """The least values of numbers that count something."""
 
@@ -48,18 +64,25 @@ NUMBERS = ("df", "learning_rate", "validation_fraction")
 def check_parameters(model: Any) -> None:
     """TypeError or ValueError for parameters of the wrong type or out of range."""
     integers = {name: getattr(model, name) for name in INTEGERS}
+    numbers = {name: getattr(model, name) for name in NUMBERS}
     if isinstance(model.max_iter, str):
         check_choice("max_iter", integers.pop("max_iter"), ("auto",))
+    if model.df == "auto":
+        del numbers["df"]
+    if model.n_basis is None:
+        del integers["n_basis"]
     for name, value in integers.items():
         check_integer(name, value)
-    for name in NUMBERS:
-        check_number(name, getattr(model, name))
+    for name, value in numbers.items():
+        check_number(name, value)
     for name, allowed in ALLOWED.items():
         check_choice(name, getattr(model, name), allowed)
     for name, least in LEAST.items():
         if integers.get(name, least) < least:
             raise ValueError(f"{name} must be {least} or more, got {integers[name]}")
-    check_degree(model.degree, model.n_basis)
+    df = numbers.get("df", FIRST_DF)
+    check_df(df, model.df_definition)
+    check_degree(model.degree, functions_of(model, df))
     if not (model.learning_rate > 0 and np.isfinite(model.learning_rate)):
         raise ValueError(
             f"learning_rate must be positive and finite, got {model.learning_rate}"
@@ -69,7 +92,6 @@ def check_parameters(model: Any) -> None:
             f"validation_fraction must be between 0 and 1, got "
             f"{model.validation_fraction}"
         )
-    check_df(model.df, model.df_definition)
     check_is_used(model)
     check_callback(model)
     if model.interactions and model.method not in ("auto", "stacked"):
@@ -127,13 +149,32 @@ def spline_options(
     return options | {"degree": degree}
 
 
-def default_terms(model: Any, frame: Frame) -> list[Term]:
+def functions_of(model: Any, df: float) -> int:
+    """The number of functions of a default spline."""
+    if model.n_basis is not None:
+        return int(model.n_basis)
+    return max(FEWEST_FUNCTIONS, math.ceil(FUNCTIONS_PER_DF * df))
+
+
+def larger_df(model: Any, rows: int) -> Iterator[float]:
+    """The degrees of freedom that df="auto" tries after the first."""
+    if model.learners is not None or model.df != "auto" or model.penalty is None:
+        return
+    df = 2 * FIRST_DF
+    while df <= min(MOST_DF, rows / ROWS_PER_DF) and 2 * df <= functions_of(model, df):
+        yield df
+        df *= 2
+
+
+def default_terms(model: Any, frame: Frame, df: float) -> list[Term]:
     """A spline of each numeric column, and the levels of each factor.
 
     More levels than the degrees of freedom of a spline are penalised to these: boosting
     would else prefer factors of many levels.
     """
-    options = spline_options(**{name: getattr(model, name) for name in SPLINE})
+    given = {name: getattr(model, name) for name in SPLINE}
+    given |= {"df": df, "n_basis": functions_of(model, df)}
+    options = spline_options(**given)
     if model.outside == "clamp" and not options["cyclic"]:
         options["boundary"] = ROBUST
 
