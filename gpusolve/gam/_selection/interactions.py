@@ -75,7 +75,7 @@ ROW_VALUES = (SEARCH_DEGREE + 1) ** 2
 """The most values of a row of a pair."""
 
 FINALISTS = 16
-"""After the first round, this number of pairs is compared for each pair to be found."""
+"""The pairs that all rounds after the first compare, for each pair to be found."""
 
 NO_SCORE = 1e-12
 """The share of the sum of squares up to which a score may be a rounding error."""
