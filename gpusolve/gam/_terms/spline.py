@@ -268,9 +268,10 @@ def equal_bases(terms: Sequence[Term], data: Reading) -> CompactBasis | None:
     if data.present is not None:
         return None
     lower, upper = np.array([(knots.lower, knots.upper) for knots in margins]).T.copy()
+    (outside,) = rules
     basis = BSplines(lower, upper, margins[0].functions, margins[0].degree)
     X = namespace(columns[0]).stack(columns, axis=1)
-    return basis._evaluate(X, *rules, data.dtype)
+    return basis._evaluate(X, outside, data.dtype)
 
 
 def curvature(knots: Knots) -> Matrix:
