@@ -83,7 +83,8 @@ def gamboost(
 
     Notes
     -----
-    patsy reads the formulas [1]_:
+    Formulas are as patsy reads them [1]_. A sum of learners and columns may have
+    thousands of summands:
 
     - ``a:b`` is the row-wise Kronecker product of two learners, ``a*b`` is
       ``a + b + a:b``. Inside ``I(...)`` the operators combine learners: ``I(a*b)`` is
