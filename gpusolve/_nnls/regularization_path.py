@@ -94,7 +94,7 @@ def regularization_path(
     (21, 40)
     >>> index = path.choose("discrepancy", sigma=0.01)
     >>> float(path.lambdas[index])
-    0.01
+    10.0
     >>> bool(abs(path.at(index).x - truth).max() < 0.1)
     True
     """
