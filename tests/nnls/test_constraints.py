@@ -23,6 +23,9 @@ EXCESS = 1e-9
 """What a certified objective may be above the least objective found, relative to 1 plus
 this objective."""
 
+VIOLATION = 1e-8
+"""Of 1e-12 by an x of size 1, relative to `ROUNDING` of `constrained_systems`."""
+
 
 def check(given: Constrained, result: Any) -> None:
     """Compare certified systems with brute force."""
@@ -260,7 +263,7 @@ def test_many_systems_are_no_worse_than_other_feasible_points(kind: str) -> None
         for k in np.flatnonzero(result.status == 0):
             one, x = given.system(k), result.x[k]
             value = one.objective(x)
-            assert one.infeasibility(x) <= EXCESS
+            assert one.infeasibility(x) <= VIOLATION
             for other in feasible_points(one):
                 least = one.objective(other)
                 assert value <= least + EXCESS * (1 + abs(least))
