@@ -248,6 +248,19 @@ def test_columns_that_depend_on_each_other_through_constraints(backend: Any) -> 
     )
 
 
+def test_columns_that_almost_depend_on_each_other() -> None:
+    rng = np.random.default_rng(11)
+    A, C = rng.standard_normal((60, 7, 4)), rng.standard_normal((60, 6, 4))
+    A[..., -1] = A[..., 0] + 1e-7 * rng.standard_normal((60, 7))
+    inside = rng.standard_normal((60, 4))
+    limit = (C @ inside[..., None])[..., 0] + 0.1
+    bounds = inside - 1, inside + 1
+    b = rng.standard_normal((60, 7))
+    result = gpusolve.lsq_linear(A, b, bounds, A_ub=C, b_ub=limit)
+    assert (result.status == 0).sum() >= 58
+    assert set(result.status) <= {0, 3}
+
+
 @pytest.mark.slow
 @together("kind", (*KINDS, "integers", "any"))
 def test_many_systems_are_no_worse_than_other_feasible_points(kind: str) -> None:
