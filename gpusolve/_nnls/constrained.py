@@ -51,7 +51,7 @@ SETTLED = 1e-11
 """No further step for a solution whose `kkt` is at most this number."""
 
 CORRECTIONS = (correct_by_factor, 1e-12), (correct_by_projection, SETTLED)
-"""How solutions are corrected after a step, if their `kkt` is larger."""
+"""How solutions are corrected after a step, if their badness is larger."""
 
 TIGHTER = 1e-3
 """The factor of these limits where quadratic objectives certify the solutions."""
@@ -177,7 +177,7 @@ class Search:
         certificate = certify(some, *point)
         for correct, enough in CORRECTIONS:
             enough = TIGHTER * enough if some.rounded_matrix else enough
-            rough = xp.flatnonzero(~(certificate.kkt <= enough) & some.finite)
+            rough = xp.flatnonzero(~(certificate.badness <= enough) & some.finite)
             if not len(rough):
                 break
             few, dual = self.take(at[rough])

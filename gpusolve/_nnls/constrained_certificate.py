@@ -66,10 +66,10 @@ class ConstrainedCertificate(NamedTuple):
 
     @property
     def badness(self) -> Array:
-        """What a better point has less of: `kkt`, or the violation of constraints."""
+        """What a better point has less of: `kkt`, and the violation of constraints."""
         xp, most = namespace(self.by_x), CERTIFIED[np.dtype(np.float64)]
         kkt = self.by_x + self.angle
-        found = xp.where(self.lack <= most, kkt, self.lack / EPS)
+        found = xp.where(self.lack <= most, kkt + self.lack, self.lack / EPS)
         return xp.where(xp.isnan(found), np.inf, found)
 
     def accepts(self, tol: float, dtype: np.dtype[Any]) -> Array:

@@ -23,6 +23,9 @@ EXCESS = 1e-9
 """What a certified objective may be above the least objective found, relative to 1 plus
 this objective."""
 
+VIOLATION = 1e-8
+"""Of 1e-12 by an x of size 1, relative to `ROUNDING` of `constrained_systems`."""
+
 
 def check(given: Constrained, result: Any) -> None:
     """Compare certified systems with brute force."""
@@ -245,6 +248,19 @@ def test_columns_that_depend_on_each_other_through_constraints(backend: Any) -> 
     )
 
 
+def test_columns_that_almost_depend_on_each_other() -> None:
+    rng = np.random.default_rng(11)
+    A, C = rng.standard_normal((60, 7, 4)), rng.standard_normal((60, 6, 4))
+    A[..., -1] = A[..., 0] + 1e-7 * rng.standard_normal((60, 7))
+    inside = rng.standard_normal((60, 4))
+    limit = (C @ inside[..., None])[..., 0] + 0.1
+    bounds = inside - 1, inside + 1
+    b = rng.standard_normal((60, 7))
+    result = gpusolve.lsq_linear(A, b, bounds, A_ub=C, b_ub=limit)
+    assert (result.status == 0).sum() >= 58
+    assert set(result.status) <= {0, 3}
+
+
 @pytest.mark.slow
 @together("kind", (*KINDS, "integers", "any"))
 def test_many_systems_are_no_worse_than_other_feasible_points(kind: str) -> None:
@@ -260,7 +276,7 @@ def test_many_systems_are_no_worse_than_other_feasible_points(kind: str) -> None
         for k in np.flatnonzero(result.status == 0):
             one, x = given.system(k), result.x[k]
             value = one.objective(x)
-            assert one.infeasibility(x) <= EXCESS
+            assert one.infeasibility(x) <= VIOLATION
             for other in feasible_points(one):
                 least = one.objective(other)
                 assert value <= least + EXCESS * (1 + abs(least))

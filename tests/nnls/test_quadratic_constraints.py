@@ -124,3 +124,17 @@ def test_wrong_arguments() -> None:
     for compute in (result.covariance, result.variance, lambda: result.vjp([1, 1])):
         with pytest.raises(ValueError, match="without linear constraints"):
             compute()
+
+
+def test_flat_and_consistent_programs_are_certified() -> None:
+    """A variable without curvature, no residual, and no objective at all."""
+    rng = np.random.default_rng(3)
+    A, E = rng.standard_normal((40, 6, 5)), rng.standard_normal((40, 2, 5))
+    A[..., -1], A[..., 1] = 0, A[..., 0]
+    point = rng.standard_normal((40, 5, 1))
+    rows = {"A_eq": E, "b_eq": (E @ point)[..., 0]}
+    G, c = normal_equations(A, rng.standard_normal((40, 6)))
+    consistent = (G @ point)[..., 0]
+    for matrix, side in ((G, c), (G, consistent), (0 * G, 0 * c)):
+        result = gpusolve.bounded_qp(matrix, side, (-np.inf, np.inf), **rows)
+        np.testing.assert_array_equal(result.status, 0)
