@@ -204,14 +204,15 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     factor, or of the levels of two factors. The splines have 6 knots, at quantiles. No
     part has a constant, so the learner does not repeat a main effect. The score of a
     pair is the reduction of the sum of squares of the negative gradient beyond the main
-    effects of both features, by a fit with `df` degrees of freedom. Its splines are
-    straight between 4 knots. The fit of a pair, without a penalty, is subtracted before
-    the next pair is chosen: features that resemble each other do not repeat a pair. The
-    best ``16 * interactions`` pairs are then compared again. Many features have many
-    pairs: if the rows of all pairs exceed ``2**27``, each score is of random rows, at
-    least 4,096. The 435 pairs of 30 features take seconds. Pairs that a learner reads
-    together are left out. So are factors of many levels: of more than 42 with a number,
-    of more than 256 combinations with a factor. The callback is for the last fit.
+    effects of both features, by a fit with `df` degrees of freedom, 6 for "auto". Its
+    splines are straight between 4 knots. The fit of a pair, without a penalty, is
+    subtracted before the next pair is chosen: features that resemble each other do not
+    repeat a pair. The best ``16 * interactions`` pairs are then compared again. Many
+    features have many pairs: if the rows of all pairs exceed ``2**27``, each score is
+    of random rows, at least 4,096. The 435 pairs of 30 features take seconds. Pairs
+    that a learner reads together are left out. So are factors of many levels: of more
+    than 42 with a number, of more than 256 combinations with a factor. The callback is
+    for the last fit.
 
     `cv_stop`, `bootstrap_effects`, `stability_selection`, the folds of "auto" and a
     warm start keep the pairs, which are found with all rows; with `early_stopping`,
