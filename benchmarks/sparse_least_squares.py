@@ -52,8 +52,8 @@ A is {rows:,} x {columns:,} with {entries:,} entries, uniform between 0 and 1, o
 random place in every {filled} columns of a row. {systems} right-hand sides are `A x`
 with normal noise; half of the elements of x are 0, the others are half-normal. A and b
 take {given:.2f} GB. "peak" is the largest resident memory of the process, A, b and
-Python included; "above" the largest relative excess of `|b - A x|` over that of the
-other solver.
+Python included; "above" the largest relative excess of `|b - A x|` over the
+residual of the other solver.
 """
 
 

@@ -51,7 +51,7 @@ def schedule(
     limit : float, optional
         Seconds after which a launch raises KernelError if no thread has ended, and no
         barrier or warp operation was completed. The message has the line at which each
-        thread waits. ``math.inf`` is no limit.
+        thread waits. With ``math.inf`` a launch may run forever.
 
     Notes
     -----

@@ -9,7 +9,7 @@ from .._device.arrays import Array, namespace
 
 
 def values(X: Array) -> Array:
-    """The entries of a dense matrix, or those that a sparse matrix stores."""
+    """The entries of a dense matrix, or the entries that a sparse matrix stores."""
     return X.data if hasattr(X, "nnz") else X
 
 

@@ -93,7 +93,7 @@ def factorise(
     """Alternate between W and H.
 
     It ends with the best W for H. W is only a guess of the first solution. `slope` of
-    H, where that of W is 0, ends the sweeps when it is at most `tol` of its first
+    H, for the best W, ends the sweeps when it is at most `tol` of its first
     value.
     """
     for_W, for_H = penalties

@@ -193,7 +193,7 @@ def solve_programs(
 
 
 def with_penalties(problem: Problem, G: Array) -> tuple[Array, Array]:
-    """G and c of the whole objective. G keeps its dtype, which is that of x."""
+    """G and c of the whole objective. G keeps its dtype, which x has, too."""
     c = problem.b
     if problem.has_penalties:
         c = c.astype(np.float64, copy=False) - problem.l1

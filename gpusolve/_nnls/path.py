@@ -97,7 +97,7 @@ class RegularizationPath(Generic[ArrayT]):
     def curvature(self) -> ArrayT:
         """The curvature of the L-curve, (lambdas, ...).
 
-        The curve is ``log(seminorm)`` over ``log(rnorm)``. The curvature is that of the
+        The curve is ``log(seminorm)`` over ``log(rnorm)``. It is the curvature of the
         circle through the points of three neighbouring lambdas. It is minus infinity at
         both ends, and where points are too close together.
         """

@@ -41,7 +41,7 @@ class Pull(NamedTuple):
 def pull_of(problem: Problem, result: NNLSResult[Any]) -> Pull | None:
     """The pull of the multipliers of a result; None without linear constraints.
 
-    The kkt of the result is that of least squares: it is infinite if x violates a
+    The kkt of the result belongs to least squares: it is infinite if x violates a
     constraint.
     """
     if not problem.has_constraints:

@@ -9,7 +9,7 @@ and W the weights of the rows. Let Z be the columns of the pair, minus their pro
 on the main effects of both features. The score is the reduction of the weighted sum of
 squares of u by a penalised fit of Z: ``2 c'Hc - c'HGHc``, with ``c = Z'Wu``,
 ``G = Z'WZ`` and ``H = (G + lambda K)^-1``. All pairs have the same degrees of freedom,
-so many columns are not an advantage. Scores of several predictors are added.
+so a pair with many columns has no advantage. Scores of several predictors are added.
 
 The pairs are chosen one after the other. The fit of a pair without a penalty is
 subtracted from u before the next is chosen, so features that resemble each other do not
