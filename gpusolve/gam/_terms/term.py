@@ -11,12 +11,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
-from functools import cache
+from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from ..._device.arrays import Array, namespace
+from ..._device.launch import CACHED
 from ..._estimators.conventions import check_choice
 from ..basis import OUTSIDE
 from ..penalty import Matrix, Vector, kronecker_sum
@@ -32,7 +33,7 @@ def learned(default: Any = None) -> Any:
     return field(default=default, metadata={"learned": True})
 
 
-@cache
+@lru_cache(CACHED)
 def written_arguments(kind: type[Single]) -> tuple[Field[Any], ...]:
     """The arguments, after the columns, of the call that makes a term."""
     return tuple(
