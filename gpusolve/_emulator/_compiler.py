@@ -376,8 +376,12 @@ def _version(path: str) -> str:
 
 def _instrumentation(path: str, variant: Variant) -> tuple[str, ...]:
     family = "Clang" if _is_clang(path) else "GCC"
-    accesses = () if variant == "plain" else _INSTRUMENTATION[family]
-    return accesses + (_COVERAGE[family] if variant == "profile" else ())
+    own = {
+        "plain": (),
+        "races": (*_INSTRUMENTATION[family], "-DEMULATOR_RACES"),
+        "profile": (*_INSTRUMENTATION[family], *_COVERAGE[family]),
+    }
+    return own[variant]
 
 
 def _is_clang(path: str) -> bool:

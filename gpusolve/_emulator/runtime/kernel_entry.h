@@ -9,6 +9,13 @@
 
 #define EMULATOR_EXPORT extern "C" __attribute__((visibility("default")))
 
+/// A function whose accesses are not checked for races.
+#ifdef EMULATOR_RACES
+#define EMULATOR_UNCHECKED __attribute__((no_sanitize("thread")))
+#else
+#define EMULATOR_UNCHECKED
+#endif
+
 namespace emulator {
 
 /// `kind` of the value, or of a pointer's target: 'f'loating, 'i'nteger, 's'tructure, 'v'oid.
@@ -58,11 +65,10 @@ struct Entry<void (*)(Parameters...)> {
     }
 
   private:
-    /// Without race checks: all threads read the arguments, which nothing writes.
+    /// All threads read the arguments, and nothing writes them.
     template <std::size_t... Index>
-    __attribute__((no_sanitize("thread"))) static void call(void (*kernel)(Parameters...),
-                                                            void* const* arguments,
-                                                            std::index_sequence<Index...>) {
+    EMULATOR_UNCHECKED static void call(void (*kernel)(Parameters...), void* const* arguments,
+                                        std::index_sequence<Index...>) {
         kernel(*static_cast<Parameters*>(arguments[Index])...);
     }
 };
