@@ -206,17 +206,21 @@ DEGENERATE = {
 @together("name", list(DEGENERATE))
 def test_degenerate_constraints(backend: Any, name: str) -> None:
     given, status, x = DEGENERATE[name]
-    result = backend.solve(gpusolve.lsq_linear, np.eye(3), [1.0, 2, -3], **given)
+    result = backend.solve(
+        gpusolve.lsq_linear, np.eye(3), np.array([1.0, 2, -3]), **given
+    )
     assert result.status == status
     np.testing.assert_allclose(result.x, np.full(3, np.nan) if x is None else x)
 
 
 def test_systems_without_rows_or_variables(backend: Any) -> None:
     solve = gpusolve.lsq_linear
-    found = backend.solve(solve, np.zeros((0, 2)), [], A_ub=[[1, 1]], b_ub=[-1])
+    found = backend.solve(
+        solve, np.zeros((0, 2)), np.zeros(0), A_ub=[[1, 1]], b_ub=[-1]
+    )
     np.testing.assert_allclose(found.x, [-0.5, -0.5])
     rows = {"A_ub": np.zeros((1, 0)), "b_ub": [[1], [-1]]}
-    found = backend.solve(solve, np.zeros((3, 0)), [1, 2, 3], **rows)
+    found = backend.solve(solve, np.zeros((3, 0)), np.arange(3.0), **rows)
     np.testing.assert_array_equal(found.status, [0, 4])
     none = backend.solve(
         solve, np.eye(2), np.zeros((0, 2)), A_ub=np.eye(2), b_ub=[1, 1]
@@ -241,7 +245,9 @@ def test_columns_that_depend_on_each_other_through_constraints(backend: Any) -> 
     """A has rank 2; the constraints determine what A leaves free."""
     A = np.array([[1.0, 0, 1, 0], [0, 1, 0, 0], [1, 1, 1, 0]])
     rows = {"A_eq": [[1, 0, -1, 0]], "b_eq": [1], "A_ub": [[0, 0, 0, -1]], "b_ub": [-2]}
-    result = backend.solve(gpusolve.lsq_linear, A, [[3, 1, 4], [0, 0, 0]], **rows)
+    result = backend.solve(
+        gpusolve.lsq_linear, A, np.array([[3.0, 1, 4], [0, 0, 0]]), **rows
+    )
     assert (result.status == 0).all()
     np.testing.assert_allclose(
         result.x, [[2, 1, 1, 2], [0.5, 0, -0.5, 2]], rtol=1e-13, atol=1e-13

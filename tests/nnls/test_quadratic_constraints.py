@@ -19,7 +19,8 @@ this objective."""
 
 
 def solve(backend: Any, G: Any, c: Any, *args: Any, **options: Any) -> Any:
-    return backend.solve(gpusolve.bounded_qp, G, c, *args, **options)
+    given = np.asarray(G), np.asarray(c)
+    return backend.solve(gpusolve.bounded_qp, *given, *args, **options)
 
 
 def normal_equations(A: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -177,7 +177,9 @@ class ndarray:  # noqa: N801
             "to construct a NumPy array explicitly."
         )
 
-    def __array_function__(self, function: Any, *_: Any) -> NoReturn:
+    def __array_function__(self, function: Any, _: Any, args: Any, options: Any) -> Any:
+        if function in (np.ones_like, np.zeros_like):
+            return compute(function, *args, **options)
         raise TypeError(f"numpy.{function.__name__} of an array on a GPU")
 
     @property

@@ -145,6 +145,11 @@ def broadcast_to(array: ndarray, shape: Any) -> ndarray:
     return view_of(array, np.broadcast_to(array._host, shape))
 
 
+def broadcast_arrays(*args: ndarray) -> list[ndarray]:
+    shape = np.broadcast_shapes(*[array.shape for array in args])
+    return [broadcast_to(array, shape) for array in args]
+
+
 def swapaxes(a: ndarray, axis1: int, axis2: int) -> ndarray:
     return view_of(a, np.swapaxes(a._host, axis1, axis2))
 
@@ -367,6 +372,7 @@ __all__ = [
     "asarray",
     "ascontiguousarray",
     "bincount",
+    "broadcast_arrays",
     "broadcast_to",
     "clip",
     "concatenate",

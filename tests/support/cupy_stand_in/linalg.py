@@ -1,10 +1,12 @@
 """The parts of ``cupy.linalg`` that gpusolve uses.
 
-CuPy does not read whether cuSOLVER succeeded. Here a failure is NumPy's error.
+CuPy does not read whether cuSOLVER succeeded. Here a failure is NumPy's error, but for
+`inv`.
 """
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,17 @@ def eigvalsh(a: ndarray, UPLO: str = "L") -> ndarray:
 
 
 def inv(a: ndarray) -> ndarray:
-    return compute(np.linalg.inv, a)
+    return compute(inverses, a)
+
+
+def inverses(a: Any) -> Any:
+    """NaN for a singular matrix, as cuSOLVER leaves it, and not NumPy's error."""
+    n = a.shape[-1]
+    found = np.full((*a.shape[:-2], n, n), np.nan, a.dtype)
+    for index in np.ndindex(a.shape[:-2]):
+        with contextlib.suppress(np.linalg.LinAlgError):
+            found[index] = np.linalg.inv(a[index])
+    return found
 
 
 def norm(
