@@ -52,7 +52,8 @@ def test_multipliers_explain_the_gradient(backend: Any) -> None:
     b = rng.standard_normal((6, 9))
     rows = {"A_ub": C, "b_ub": 0.1 * np.ones(7), "A_eq": E, "b_eq": [0.2, 0]}
     result = solve(backend, A.T @ A, b @ A, (-0.3, 0.3), sum_to=0.1, **rows)
-    left = result.residual - result.dual - result.dual_ub @ C - result.dual_eq @ E
+    residual = b @ A - result.x @ (A.T @ A)
+    left = residual - result.dual - result.dual_ub @ C - result.dual_eq @ E
     np.testing.assert_allclose(left, left[:, :1] * np.ones(5), atol=1e-13)
     np.testing.assert_allclose(result.x.sum(axis=1), 0.1)
     assert (result.dual_ub >= 0).all()
