@@ -15,6 +15,11 @@ def product(A: Array, x: Array) -> Array:
     return xp.matmul(A, x[..., None])[..., 0]
 
 
+def transposed(matrices: Array) -> Array:
+    """The matrices with rows and columns exchanged."""
+    return namespace(matrices).swapaxes(matrices, -1, -2)
+
+
 def times_transposes(rows: Array) -> Array:
     """The product of each matrix and its transpose.
 

@@ -28,7 +28,6 @@ from .._numerics.solution import (
 from .constrained_certificate import (
     ConstrainedCertificate,
     certify,
-    ratio,
     reach,
 )
 from .constrained_corrections import correct_by_factor, correct_by_projection
@@ -38,6 +37,7 @@ from .constraint_rows import Rows
 from .feasibility import farkas_vectors
 from .inputs import Problem
 from .part import gather
+from .quadratic import ratio
 
 EPS = float(np.finfo(np.float64).eps)
 

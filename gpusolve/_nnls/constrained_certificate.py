@@ -24,6 +24,7 @@ from .._device.products import product
 from .._numerics.certificate import CERTIFIED, HIDDEN, ROUNDED
 from .accurate_products import transposed_product
 from .constrained_system import ConstrainedSystem, size_of
+from .quadratic import ratio
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -189,8 +190,3 @@ def finite(values: Array) -> Array:
     """The values, with 0 in place of infinities."""
     xp = namespace(values)
     return xp.where(xp.isinf(values), 0, values)
-
-
-def ratio(part: Array, whole: Array) -> Array:
-    """``part / whole``, with ``0 / 0 = 0``."""
-    return namespace(part).where(part == 0, 0, part / whole)

@@ -19,7 +19,7 @@ import numpy as np
 
 from .._device.arrays import Array, largest, namespace
 from .._device.kernels import Device
-from .._device.products import product
+from .._device.products import product, transposed
 from .._numerics.solution import Solution
 from . import cpu, device
 from .accurate_products import transposed_product
@@ -146,8 +146,3 @@ def decomposed(matrices: Array, least_size: float = 0.0) -> tuple[Array, Array, 
     inverse = xp.where(used, 1 / xp.where(used, values, 1), 0)
     left, right = left * used[..., None, :], right * used[..., None]
     return left, inverse, right
-
-
-def transposed(matrices: Array) -> Array:
-    """The matrices with rows and columns exchanged."""
-    return namespace(matrices).swapaxes(matrices, -1, -2)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._device.arrays import Array, namespace
+from .._device.products import transposed
 from .._numerics.certificate import CERTIFIED
 from .._numerics.compensated import two_product, two_sum
 from .inputs import Option
@@ -286,10 +287,6 @@ def multiplier(w: Array, norm: Array, rises: Array, falls: Array) -> Array:
 def combined(c: Array, vectors: Array) -> Array:
     """``c V`` for each system."""
     return namespace(c).matmul(c[..., None, :], vectors)[..., 0, :]
-
-
-def transposed(matrices: Array) -> Array:
-    return namespace(matrices).swapaxes(matrices, -1, -2)
 
 
 def ratio(part: Array, whole: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._device.arrays import Array, largest, namespace
-from .._device.products import product
+from .._device.products import product, transposed
 from .._numerics.solution import CONVERGED
 from .inputs import Problem
 from .result import NNLSResult
@@ -70,8 +70,3 @@ def pull_of(problem: Problem, result: NNLSResult[Any]) -> Pull | None:
     return Pull(
         slope, terms, gap, size, share, xp.isfinite(kkt) | (status == CONVERGED)
     )
-
-
-def transposed(matrices: Array) -> Array:
-    """The matrices with rows and columns exchanged."""
-    return namespace(matrices).swapaxes(matrices, -1, -2)
