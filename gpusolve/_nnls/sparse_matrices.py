@@ -98,11 +98,6 @@ class SparseMatrices(NamedTuple):
         each = enumerate(self.rows)
         return xp.stack([multiply(A, x[..., k, :]) for k, A in each], axis=-2)
 
-    def times_transposed(self, r: Array) -> Array:
-        """``A^T r`` for each system, (..., m) to (..., n)."""
-        transposed = [matrix.T for matrix in self.rows]
-        return SparseMatrices(tuple(transposed), self.shape).times(r)
-
 
 def check_one_library(matrices: Sequence[Any]) -> None:
     """Raise TypeError unless SciPy, or CuPy, has made all matrices."""
