@@ -176,19 +176,6 @@ def on_host(array: Array) -> Array:
     return array.get() if is_cupy(array) else np.asarray(array)
 
 
-# ---- sizes ---------------------------------------------------------------------------
-
-
-def largest_magnitude(array: Array, axis: int = -1, keepdims: bool = False) -> Array:
-    """The largest magnitude along an axis; 0 along an axis without elements.
-
-    CuPy's `max` has no initial value.
-    """
-    size = namespace(array).abs(array)
-    reduce = size.max if array.shape[axis] else size.sum
-    return reduce(axis=axis, keepdims=keepdims)
-
-
 # ---- common device and dtype ---------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._device.arrays import Array, largest_magnitude, namespace, on_host
+from .._device.arrays import Array, largest, namespace, on_host
 from .._device.launch import pieces
 from .._numerics.certificate import size
 from .._numerics.scaling import ScaledSystem, inverse_power_of_two, scale
@@ -234,9 +234,9 @@ def weighted_b(b: Array, root: Array | None) -> Array:
 def norms_of(b: Array, root: Array | None) -> Array:
     """The norm of each right-hand side, on the host; NaN unless it is finite."""
     b = weighted_b(b, root)
-    largest = on_host(largest_magnitude(b))
-    finite = np.isfinite(largest)
-    power = inverse_power_of_two(np.where(finite, largest, 1))
+    most = on_host(largest(namespace(b).abs(b)))
+    finite = np.isfinite(most)
+    power = inverse_power_of_two(np.where(finite, most, 1))
     norm = lengths(b * there(b, power)[:, None]) / power
     return np.where(finite, np.minimum(norm, LARGEST), np.nan)
 

@@ -17,7 +17,7 @@ import numpy as np
 from .._device.arrays import (
     Array,
     broadcast_shapes,
-    largest_magnitude,
+    largest,
     namespace,
 )
 from .._device.products import product
@@ -161,8 +161,8 @@ def misfit(problem: Problem, x: Array) -> Array:
 def norm(r: Array) -> Array:
     """The 2-norm of the last axis, without overflow."""
     xp = namespace(r)
-    largest = largest_magnitude(r, keepdims=True)
-    scale = xp.where((largest > 0) & (largest < math.inf), largest, 1)
+    most = largest(xp.abs(r), keepdims=True)
+    scale = xp.where((most > 0) & (most < math.inf), most, 1)
     return scale[..., 0] * xp.sqrt(((r / scale) ** 2).sum(axis=-1))
 
 
