@@ -88,7 +88,7 @@ def bounded_qp(
     c : (..., n) array_like
         The linear terms, such as ``A^T b``. The leading axes of all arrays broadcast.
         Weights of the rows of A, such as inverse variances, are part of both:
-        ``G = A^T W A`` and ``c = A^T W b``; there is no other place for them.
+        ``G = A^T W A`` and ``c = A^T W b``; G and c must contain them.
     bounds : pair of float or (..., n) array_like
         As for :func:`gpusolve.lsq_linear`; 0 and infinity by default.
     A_ub, b_ub, A_eq, b_eq, sum_to, l1, l2

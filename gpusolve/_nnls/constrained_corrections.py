@@ -40,7 +40,7 @@ def correct_by_factor(system: ConstrainedSystem, dual: Dual, point: Point) -> Po
 def correct_by_projection(system: ConstrainedSystem, _: Dual, point: Point) -> Point:
     """The minimum in the null space of the active rows.
 
-    No condition number is squared and there is no proximal term, but the singular
+    It squares no condition number and needs no proximal term, but the singular
     values of two matrices are needed for each system.
     """
     xp, (x, multipliers) = namespace(point.x), point
