@@ -352,11 +352,13 @@ struct CertifiedSystem : ScaledSystem<T, general, Given> {
         return {nan, nan, nan, not_finite, true};
     }
 
-    /// Whether x keeps a fixed sum, if any; `terms` belong to this thread.
+    /// Whether x keeps a fixed sum, if any; `terms` belong to this thread. The sum and the residual
+    /// are read before the barrier: after it, thread 0 may take the next system.
     __device__ bool keeps_sum(T terms) {
         if (!problem.has_sum()) return true;
-        terms = reduce(terms, Called<Add<T>>()) + fabs(total());
-        return ::keeps_sum<Given>(at.factors.column[sum_row()], terms, magnitude_of_b);
+        const T left = at.factors.column[sum_row()], of_total = fabs(total());
+        terms = reduce(terms, Called<Add<T>>()) + of_total;
+        return ::keeps_sum<Given>(left, terms, magnitude_of_b);
     }
 
     /// Certify x; the residual is its witness. `outcome` is the status of the solver.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -787,6 +788,22 @@ def test_a_bad_system_changes_no_bit_of_others(
         np.testing.assert_array_equal(found[others], array[others])
         if array.dtype.kind == "f":
             assert np.isnan(found[2]).all()
+
+
+def test_a_block_that_solves_several_systems_reads_each_before_the_next(
+    method: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Thread 0 takes the next system while others still certify this system."""
+    from gpusolve import _emulator
+
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    given = random(rng, 6, 4, l1=0.1, l2=rng.random(4), sum_to=0.1, weights=1.0)
+    solve = partial(gpusolve.lsq_linear, given.A, given.b, **given.options())
+    expected = solve(method=method)
+    monkeypatch.setattr(_emulator.Kernel, "resident_blocks", lambda *_: 1)
+    with _emulator.races():
+        found = solve(method=method)
+    np.testing.assert_array_equal(found.x, expected.x)
 
 
 @together("shared", [False, True])
