@@ -2,8 +2,9 @@
 
 `Kernel` runs a CUDA kernel with NumPy arrays. `profile` counts what kernels cost, and
 predicts their time on a GPU, which a `Device` describes. `races` detects data races,
-and `schedule` chooses the order of threads and blocks. All of them work for the kernels
-of this package too, with ``GPUSOLVE_EMULATE=1``.
+`memcheck` checks each memory access, and `schedule` chooses the order of threads and
+blocks. All of them work for the kernels of this package too, with
+``GPUSOLVE_EMULATE=1``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ._emulator import (
     Device,
     KernelError,
     cache_directory,
+    memcheck,
     profile,
     races,
     schedule,
@@ -28,6 +30,7 @@ __all__ = [
     "Device",
     "Kernel",
     "KernelError",
+    "memcheck",
     "profile",
     "races",
     "schedule",

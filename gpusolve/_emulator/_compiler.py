@@ -71,6 +71,9 @@ _INSTRUMENTATION = {
 }
 """Insert calls at each memory access, defined in ``runtime/instrumentation.cpp``."""
 
+_CHECKS = "-DEMULATOR_CHECKS"
+"""Accesses are checked, and not only counted."""
+
 _COVERAGE = {
     "GCC": (
         "-fsanitize-coverage=trace-pc",
@@ -83,8 +86,12 @@ _COVERAGE = {
 """Insert a call in each basic block, and keep an access to a structure of 16 bytes
 whole, which GCC would split into its members, and the counters of loops as written."""
 
-Variant = Literal["plain", "races", "profile"]
-"""How a kernel is compiled: without instrumentation, for races, or for a profile."""
+_DECLARED_ARRAYS = ("-fsanitize=bounds,alignment",)
+"""Insert checks of indices and of alignment, see ``runtime/declared_arrays.cpp``."""
+
+Variant = Literal["plain", "races", "memory", "profile"]
+"""How a kernel is compiled: without instrumentation, to check races, to check races and
+memory, or for a profile."""
 
 _LIBRARIES = (
     "-nodefaultlibs",
@@ -378,7 +385,8 @@ def _instrumentation(path: str, variant: Variant) -> tuple[str, ...]:
     family = "Clang" if _is_clang(path) else "GCC"
     own = {
         "plain": (),
-        "races": (*_INSTRUMENTATION[family], "-DEMULATOR_RACES"),
+        "races": (*_INSTRUMENTATION[family], _CHECKS),
+        "memory": (*_INSTRUMENTATION[family], *_DECLARED_ARRAYS, _CHECKS),
         "profile": (*_INSTRUMENTATION[family], *_COVERAGE[family]),
     }
     return own[variant]

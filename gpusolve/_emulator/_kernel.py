@@ -14,12 +14,12 @@ import numpy as np
 
 from . import _device
 from ._arguments import Array, Parameter, Struct, Value, check_arguments
+from ._checks import MEMORY, RACES
 from ._compiler import Variant, build, texts_of
 from ._errors import KernelError
 from ._memory import DeviceMemory, NamedArray
 from ._profile import LaunchShape, Report, active_report, costs_of_launch
 from ._program import Program, Request
-from ._races import watching
 from ._registers import KernelSource
 from ._report import explain
 from ._schedule import ORDERS, current_schedule
@@ -192,7 +192,9 @@ class Kernel:
         """The object to launch: races and profiles need other objects."""
         if active_report() is not None:
             return self._variant("profile")
-        return self._variant("races" if watching() else "plain")
+        if MEMORY.is_on():
+            return self._variant("memory")
+        return self._variant("races" if RACES.is_on() else "plain")
 
     def _variant(self, variant: Variant) -> Program:
         if variant not in self._programs:

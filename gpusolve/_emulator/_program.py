@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ._checks import RACES
 from ._compiler import Variant
 from ._instructions import basic_blocks
 from ._profile import BasicBlock, ProfileSummary
@@ -54,6 +55,8 @@ class Request(ctypes.Structure):
         ("array_count", ctypes.c_uint64),
         ("constants", ctypes.POINTER(Span)),
         ("constant_count", ctypes.c_uint64),
+        ("checks_races", ctypes.c_int),
+        ("checks_bounds", ctypes.c_int),
         ("profile", ctypes.c_void_p),
         ("sampled", ctypes.c_uint64),
         ("limit", ctypes.c_double),
@@ -66,7 +69,7 @@ class Program:
     Parameters
     ----------
     path : Path
-    variant : {"plain", "races", "profile"}
+    variant : {"plain", "races", "memory", "profile"}
         How it is compiled.
     """
 
@@ -126,15 +129,16 @@ class Program:
         Parameters
         ----------
         request : Request
-            Without the stacks and the watched memory, which are set here.
+            Without the stacks and the checked memory, which are set here.
         arrays, constants : sequence of tuple of int
             Addresses and sizes of the arrays that the kernel may write, and of others.
         """
         report = FaultReport()
-        if self.variant == "races":
-            request.arrays, request.array_count = _as_spans(arrays), len(arrays)
-            request.constants = _as_spans(constants)
-            request.constant_count = len(constants)
+        request.arrays, request.array_count = _as_spans(arrays), len(arrays)
+        request.constants = _as_spans(constants)
+        request.constant_count = len(constants)
+        request.checks_races = RACES.is_on() and self.variant in ("races", "memory")
+        request.checks_bounds = self.variant == "memory"
         # An event, because Thread.join, when interrupted, marks a running thread as
         # ended.
         ended = threading.Event()

@@ -27,6 +27,7 @@ class FaultReport(ctypes.Structure):
         ("other_access", ctypes.c_int),
         ("in_shared_memory", ctypes.c_int),
         ("shared_overrun", ctypes.c_int),
+        ("unwritten", ctypes.c_int),
         ("thread", ctypes.c_uint * 3),
         ("block", ctypes.c_uint * 3),
         ("other_block", ctypes.c_uint * 3),
@@ -93,6 +94,9 @@ def _error(report: FaultReport, memory: DeviceMemory, compiled: Path) -> str:
         return _race(report, memory, compiled)
     if report.shared_overrun:
         return _overrun(report, compiled)
+    if report.unwritten:
+        element = _element(report, memory, compiled)
+        return f"reads {element}, to which no thread of the block has written"
     text = report.text.decode(errors="replace")
     return _PLACE.sub(lambda found: _line(compiled, int(found[1], 16)), text)
 
@@ -144,9 +148,10 @@ def _fault(report: FaultReport, memory: DeviceMemory) -> str:
 
 
 def _overrun(report: FaultReport, compiled: Path) -> str:
+    access = _ACCESSES[report.access]
     variable = _variable(compiled, "TLS", report.address)
     if variable is None:
-        return "writes past the end of shared memory"
+        return f"{access} outside of shared memory"
     name, start, size = variable
     remedy = "check the index"
     # The symbol of dynamic memory has the largest size that is allowed.
@@ -154,7 +159,7 @@ def _overrun(report: FaultReport, compiled: Path) -> str:
         size = report.shared_bytes
         remedy += ", or launch with a larger shared_mem"
     return (
-        f"writes past the end of shared memory: byte {report.address - start} of "
+        f"{access} past the end of shared memory: byte {report.address - start} of "
         f"{name}, which has {size} bytes; {remedy}"
     )
 
