@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from ._lines import source_line
-from ._memory import DeviceMemory
+from ._memory import LaunchMemory
 
 
 class FaultReport(ctypes.Structure):
@@ -62,7 +62,7 @@ _VARIABLE = re.compile(
 
 
 def explain(
-    report: FaultReport, kernel: str, memory: DeviceMemory, compiled: Path
+    report: FaultReport, kernel: str, memory: LaunchMemory, compiled: Path
 ) -> str:
     """The message of a `KernelError`.
 
@@ -71,7 +71,7 @@ def explain(
     report : FaultReport
     kernel : str
         The kernel's name.
-    memory : DeviceMemory
+    memory : LaunchMemory
         The arrays of the launch.
     compiled : Path
         The kernel's object, to look up the line of an instruction.
@@ -87,7 +87,7 @@ def explain(
     return f"{', '.join(where)}: {_error(report, memory, compiled)}"
 
 
-def _error(report: FaultReport, memory: DeviceMemory, compiled: Path) -> str:
+def _error(report: FaultReport, memory: LaunchMemory, compiled: Path) -> str:
     if report.signal:
         return _fault(report, memory)
     if report.race:
@@ -105,7 +105,7 @@ def _line(compiled: Path, instruction: int) -> str:
     return source_line(compiled, instruction) or f"instruction {instruction:#x}"
 
 
-def _race(report: FaultReport, memory: DeviceMemory, compiled: Path) -> str:
+def _race(report: FaultReport, memory: LaunchMemory, compiled: Path) -> str:
     line = source_line(compiled, report.other_instruction)
     same_block = tuple(report.other_block) == tuple(report.block)
     other = f"thread {tuple(report.other_thread)}"
@@ -135,7 +135,7 @@ def _race(report: FaultReport, memory: DeviceMemory, compiled: Path) -> str:
     )
 
 
-def _fault(report: FaultReport, memory: DeviceMemory) -> str:
+def _fault(report: FaultReport, memory: LaunchMemory) -> str:
     if report.signal == signal.SIGFPE:
         return "divides an integer by zero"
     if report.signal == signal.SIGILL:
@@ -164,7 +164,7 @@ def _overrun(report: FaultReport, compiled: Path) -> str:
     )
 
 
-def _element(report: FaultReport, memory: DeviceMemory, compiled: Path) -> str:
+def _element(report: FaultReport, memory: LaunchMemory, compiled: Path) -> str:
     """The element at the address of an access."""
     if report.in_shared_memory:
         return _part(compiled, "TLS", report.address, report.access_bytes)
