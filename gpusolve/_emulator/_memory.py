@@ -290,10 +290,10 @@ def _overlapping(
         yield group, low, high
 
 
-def describe_nowhere(address: int) -> str:
-    """An address that is in no array of the launch."""
+def describe_nowhere(address: int, what: str = "is in no array of the launch") -> str:
+    """An address outside of the memory of a launch."""
     if address < _pages.PAGE_BYTES:
         return f"address {address:#x}, through a null pointer"
     if address >= _POISONED_POINTER:
         return f"address {address:#x}, through an uninitialised pointer"
-    return f"address {address:#x}, which is in no array of the launch"
+    return f"address {address:#x}, which {what}"

@@ -57,6 +57,7 @@ class Request(ctypes.Structure):
         ("constant_count", ctypes.c_uint64),
         ("checks_races", ctypes.c_int),
         ("checks_bounds", ctypes.c_int),
+        ("is_program", ctypes.c_int),
         ("profile", ctypes.c_void_p),
         ("sampled", ctypes.c_uint64),
         ("limit", ctypes.c_double),
@@ -91,6 +92,12 @@ class Program:
             self._object, "emulator_parameters"
         )
         return types[:count]
+
+    def run_host(self, functions: ctypes.Structure, count: int, values: object) -> int:
+        """Run the `main` of a whole program, with the functions that it calls."""
+        return int(
+            self._object.emulator_run_program(ctypes.byref(functions), count, values)
+        )
 
     @functools.cached_property
     def _code(self) -> ctypes.Array[BasicBlock]:
@@ -139,6 +146,7 @@ class Program:
         request.constant_count = len(constants)
         request.checks_races = RACES.is_on() and self.variant in ("races", "memory")
         request.checks_bounds = self.variant == "memory"
+        request.is_program = hasattr(self._object, "emulator_run_program")
         # An event, because Thread.join, when interrupted, marks a running thread as
         # ended.
         ended = threading.Event()

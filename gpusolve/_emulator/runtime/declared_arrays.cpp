@@ -1,9 +1,10 @@
 // The functions that UndefinedBehaviorSanitizer's checks call: an index outside of the declared
-// array, and an address that is not aligned for its type.
+// array, and an address that is not aligned for its type. The host code of a program is not
+// checked.
 
 #include <cstdint>
 
-#include "device.h"
+#include "block.h"
 
 namespace emulator {
 
@@ -53,11 +54,13 @@ using namespace emulator;
 extern "C" {
 
 void __ubsan_handle_out_of_bounds(const OutOfBoundsData* data, std::uintptr_t index) {
+    if (!current_runner()) return;
     fail(site_of(data->place), "index %lld is outside of an array of type %s",
          value_of(index, *data->index), data->array->name);
 }
 
 void __ubsan_handle_type_mismatch_v1(const TypeMismatchData* data, std::uintptr_t address) {
+    if (!current_runner()) return;
     const unsigned long long alignment = 1ull << data->log_alignment;
     fail(site_of(data->place),
          "misaligned address: it is %llu bytes after a multiple of %llu, to which %s must be "

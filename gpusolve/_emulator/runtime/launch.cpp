@@ -37,6 +37,7 @@ struct Request {
     std::uint64_t constant_count;
     int checks_races;
     int checks_bounds;
+    int is_program;         // whose kernels get no other memory than the arrays
     Profile* profile;       // null if costs are not counted
     std::uint64_t sampled;  // how many blocks run; 0 is all
     double limit;           // seconds without progress after which the launch is stopped
@@ -182,7 +183,7 @@ EMULATOR_EXPORT void emulator_launch(const Request* request, FaultReport* report
     if (request->checks_bounds) {
         std::vector<MemorySpan> all = written;
         all.insert(all.end(), constants.begin(), constants.end());
-        bounds.emplace(std::move(all));
+        bounds.emplace(std::move(all), request->is_program);
     }
     Launch launch{gridDim,
                   blockDim,

@@ -16,7 +16,8 @@ std::uintptr_t end_of(const MemorySpan& span) {
 
 }  // namespace
 
-ArrayBounds::ArrayBounds(std::vector<MemorySpan> arrays) : arrays_(std::move(arrays)) {
+ArrayBounds::ArrayBounds(std::vector<MemorySpan> arrays, bool only_arrays)
+    : arrays_(std::move(arrays)), only_arrays_(only_arrays) {
     std::sort(arrays_.begin(), arrays_.end(),
               [](const MemorySpan& a, const MemorySpan& b) { return a.start < b.start; });
 }
@@ -27,7 +28,10 @@ std::uintptr_t ArrayBounds::find_outside(std::uintptr_t address, std::size_t byt
                address < (end_of(span) + page_bytes - 1) / page_bytes * page_bytes;
     };
     const auto span = std::find_if(arrays_.begin(), arrays_.end(), shares_page);
-    if (span == arrays_.end()) return 0;
+    if (span == arrays_.end()) {
+        std::uint64_t offset = address;
+        return only_arrays_ && !make_relative(offset) ? address : 0;
+    }
     if (address < span->start) return address;
     return address + bytes <= end_of(*span) ? 0 : std::max(address, end_of(*span));
 }

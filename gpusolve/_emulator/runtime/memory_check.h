@@ -21,13 +21,15 @@ enum class Misuse { none, outside, past_shared_memory, unwritten };
 /// The arrays of a launch. Memory of which they have a page is theirs, up to their last byte.
 class ArrayBounds {
   public:
-    explicit ArrayBounds(std::vector<MemorySpan> arrays);
+    /// `only_arrays`: besides them, a kernel may access variables of its object only.
+    ArrayBounds(std::vector<MemorySpan> arrays, bool only_arrays);
 
-    /// The first byte of an access that is next to an array, not in it; 0 if there is none.
+    /// The first byte of an access that is outside of the arrays; 0 if there is none.
     std::uintptr_t find_outside(std::uintptr_t address, std::size_t bytes) const;
 
   private:
     std::vector<MemorySpan> arrays_;  // by address
+    const bool only_arrays_;
 };
 
 /// The shared memory of a running block: which bytes it has, and which were written.

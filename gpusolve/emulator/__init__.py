@@ -13,8 +13,8 @@ import hashlib
 import tempfile
 from pathlib import Path
 
-from . import _emulator
-from ._emulator import (
+from .. import _emulator
+from .._emulator import (
     CompileError,
     Device,
     KernelError,
