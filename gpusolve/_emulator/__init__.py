@@ -21,6 +21,7 @@ from ._errors import CompileError, KernelError
 from ._gpu import Device
 from ._kernel import Kernel
 from ._profile import count_copy_to_device, count_copy_to_host, profile
+from ._raw import RawKernel, RawModule
 from ._schedule import schedule
 
 __all__ = [
@@ -28,6 +29,8 @@ __all__ = [
     "Device",
     "Kernel",
     "KernelError",
+    "RawKernel",
+    "RawModule",
     "cache_directory",
     "compiler",
     "count_copy_to_device",

@@ -95,7 +95,7 @@ def memcheck() -> AbstractContextManager[None]:
     --------
     >>> import numpy as np
     >>> from gpusolve import emulator
-    >>> kernel = emulator.Kernel(
+    >>> kernel = emulator.RawKernel(
     ...     '''
     ...     __global__ void shift(float* x, const float* y) {
     ...         __shared__ float tile[32];

@@ -167,7 +167,13 @@ def _compiler_command() -> list[str] | None:
 
 
 def build(
-    source: Path, instance: str, include: Path, definitions: str, *, variant: Variant
+    source: Path,
+    instance: str,
+    include: Path,
+    definitions: str,
+    options: tuple[str, ...],
+    *,
+    variant: Variant,
 ) -> Path:
     """The shared object of a kernel instance, compiled if it is not in the cache.
 
@@ -181,6 +187,8 @@ def build(
         The directory of its headers.
     definitions : str
         C++ text that is inserted before the source.
+    options : tuple of str
+        Of the preprocessor.
     variant : {"plain", "races", "profile"}
 
     Raises
@@ -197,7 +205,8 @@ def build(
     )
     readable = re.sub("[^A-Za-z0-9]+", "_", instance).strip("_")
     return _build(
-        readable, f"{instance} in {source.name}", text, "prelude.h", [f"-I{include}"],
+        readable, f"{instance} in {source.name}", text, "prelude.h",
+        [f"-I{include}", *options],
         variant, [source, *_sources(include)],
     )  # fmt: skip
 

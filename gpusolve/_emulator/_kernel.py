@@ -6,6 +6,7 @@ import ctypes
 import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from ._program import Program
 from ._registers import KernelSource
 from ._schedule import current_schedule
 from ._signature import parameter_names
+from ._variables import Variables
 
 VECTOR = re.compile(r"\b(u?(char|short|int|long|longlong)|float|double)[24]\b")
 """A vector type, whose loads need aligned addresses."""
@@ -42,6 +44,13 @@ class Kernel:
     definitions : str, optional
         C++ text that is inserted before the source. The instance can use its names: a
         structure ``Operator`` in ``"scan<Operator, 256>"``. It may include headers.
+    options : tuple of str, optional
+        Of the preprocessor: ``-D`` and ``-I``.
+
+    Attributes
+    ----------
+    variables : Variables or None
+        Variables that the kernel shares with other kernels.
 
     Raises
     ------
@@ -50,11 +59,17 @@ class Kernel:
     """
 
     def __init__(
-        self, source: Path, instance: str, include: Path, definitions: str = ""
+        self,
+        source: Path,
+        instance: str,
+        include: Path,
+        definitions: str = "",
+        options: tuple[str, ...] = (),
     ) -> None:
         self.instance = instance
-        self._source = KernelSource(source, instance, include, definitions)
-        self._compile = functools.partial(build, source, instance, include, definitions)
+        self.variables: Variables | None = None
+        self._source = KernelSource(source, instance, include, definitions, options)
+        self._compile = functools.partial(build, *self._source)
         self._programs: dict[Variant, Program] = {}
         self._parameters = self._read_parameters(source)
         texts = texts_of(definitions, source, include)
@@ -117,7 +132,10 @@ class Kernel:
             addresses = [value.ctypes.data for value in stored]
             arguments = (ctypes.c_void_p * len(addresses))(*addresses)
             launch = Launch(grid, block, arguments, shared_mem, cooperative)
-            launch.run(self._program, self._source, memory, report)
+            with (
+                self.variables.loaded(self.program) if self.variables else nullcontext()
+            ):
+                launch.run(self.program, self._source, memory, report)
             memory.copy_back()
 
     def resident_blocks(self, threads: int, shared_bytes: int) -> int:
@@ -133,7 +151,7 @@ class Kernel:
         )
 
     @property
-    def _program(self) -> Program:
+    def program(self) -> Program:
         """The object to launch: checks and profiles need other objects."""
         variant = variant_of_launch()
         if variant not in self._programs:
@@ -141,10 +159,10 @@ class Kernel:
         return self._programs[variant]
 
     def _static_shared_memory(self) -> int:
-        return self._program.static_shared_bytes()
+        return self.program.static_shared_bytes()
 
     def _read_parameters(self, source: Path) -> list[Parameter]:
-        types = self._program.parameter_types()
+        types = self.program.parameter_types()
         names = parameter_names(source.read_text(), self.instance, len(types))
         return [
             Parameter(

@@ -10,11 +10,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from ._checks import RACES
 from ._compiler import Variant
 from ._instructions import basic_blocks
 from ._profile import BasicBlock, ProfileSummary
-from ._report import FaultReport
+from ._report import FaultReport, global_variables
 from ._stacks import stacks
 
 _one_launch = threading.Lock()
@@ -92,6 +95,22 @@ class Program:
             self._object, "emulator_parameters"
         )
         return types[:count]
+
+    def variables(self, names: Sequence[str]) -> dict[str, npt.NDArray[np.uint8]]:
+        """The memory of global variables, without variables that were not compiled."""
+        symbols = global_variables(self.path)
+        known = "emulator_parameter_count"
+        base = ctypes.addressof(ctypes.c_int.in_dll(self._object, known))
+        base -= symbols[known][0]
+        return {
+            name: np.ctypeslib.as_array(
+                (ctypes.c_uint8 * symbols[name][1]).from_address(
+                    base + symbols[name][0]
+                )
+            )
+            for name in names
+            if name in symbols
+        }
 
     def run_host(self, functions: ctypes.Structure, count: int, values: object) -> int:
         """Run the `main` of a whole program, with the functions that it calls."""

@@ -9,6 +9,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+from ._errors import CompileError
 from ._lines import source_line
 from ._memory import LaunchMemory
 
@@ -186,27 +187,26 @@ def _part(compiled: Path, kind: str, offset: int, size: int) -> str:
     return f"element {element} ({size} bytes) of {name} in {place}"
 
 
+def global_variables(compiled: Path) -> dict[str, tuple[int, int]]:
+    """The offset and the size of each global variable of an object, by its name.
+
+    CompileError if binutils are not installed.
+    """
+    variables = _variables(compiled, "OBJECT")
+    if variables is None:
+        raise CompileError("variables of a module need readelf: install binutils")
+    return {name: (start, size) for start, size, name in variables}
+
+
 def _variable(compiled: Path, kind: str, offset: int) -> tuple[str, int, int] | None:
     """Name, offset and size of the last variable at an offset or before.
 
     None without such a variable, or if binutils are not installed. The kind is "TLS"
     for `__shared__` variables, and "OBJECT" for global variables.
     """
-    program = shutil.which("readelf") or shutil.which("llvm-readelf")
-    if program is None:
+    variables = _variables(compiled, kind)
+    if variables is None:
         return None
-    command = [program, "--symbols", "--wide", "--demangle", str(compiled)]
-    listing = subprocess.run(command, capture_output=True, text=True).stdout
-    symbols = filter(None, map(_VARIABLE.match, listing.splitlines()))
-    variables = [
-        (
-            int(found["start"], 16),
-            int(found["size"], 0),
-            found["name"].rpartition("::")[2],
-        )
-        for found in symbols
-        if found["kind"] == kind
-    ]
     before = [
         variable
         for variable in variables
@@ -218,3 +218,22 @@ def _variable(compiled: Path, kind: str, offset: int) -> tuple[str, int, int] | 
     # The kernels of a file may have different names for the dynamic memory.
     names = sorted({name for offset, _, name in before if offset == start})
     return " or ".join(names), start, size
+
+
+def _variables(compiled: Path, kind: str) -> list[tuple[int, int, str]] | None:
+    """Offset, size and name of the variables of a kind; None without binutils."""
+    program = shutil.which("readelf") or shutil.which("llvm-readelf")
+    if program is None:
+        return None
+    command = [program, "--symbols", "--wide", "--demangle", str(compiled)]
+    listing = subprocess.run(command, capture_output=True, text=True).stdout
+    symbols = filter(None, map(_VARIABLE.match, listing.splitlines()))
+    return [
+        (
+            int(found["start"], 16),
+            int(found["size"], 0),
+            found["name"].rpartition("::")[2],
+        )
+        for found in symbols
+        if found["kind"] == kind
+    ]
