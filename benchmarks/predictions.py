@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from harness import cuda_events, cupy_with_device, gpu_name, timing
 
-from gpusolve.emulator import Device, Kernel, profile
+from gpusolve.emulator import Device, RawKernel, profile
 
 DIRECTORY = Path(__file__).parent / "predicted"
 SAMPLE = 2
@@ -152,7 +152,7 @@ LAUNCHES = {
 def run(launch: Launch, n: int) -> None:
     """Run a kernel completely, and compare its result with NumPy's."""
     arguments = launch.arguments(n)
-    kernel = Kernel(DIRECTORY / launch.file, launch.instance)
+    kernel = RawKernel(DIRECTORY / launch.file, launch.instance)
     kernel(launch.grid(n), launch.block, arguments)
     expected = launch.expected(*arguments)
     np.testing.assert_allclose(arguments[-2], expected, rtol=1e-5)
@@ -161,7 +161,7 @@ def run(launch: Launch, n: int) -> None:
 def predicted_row(series: str, name: str, n: int, seconds: float, gpu: Device) -> Row:
     """A measured time and the prediction for the GPU."""
     launch = LAUNCHES[name]
-    kernel = Kernel(DIRECTORY / launch.file, launch.instance)
+    kernel = RawKernel(DIRECTORY / launch.file, launch.instance)
     with profile(sample=SAMPLE) as report:
         kernel(launch.grid(n), launch.block, launch.arguments(n))
     (one,) = report.predict(gpu).kernels

@@ -8,7 +8,7 @@ column of a tile in shared memory is in one bank, until the tile has a column mo
 
 import numpy as np
 
-from gpusolve.emulator import Kernel, profile, races
+from gpusolve.emulator import RawKernel, profile, races
 
 SOURCE = """
 template <int width>
@@ -24,7 +24,7 @@ n = 256
 x = np.random.default_rng(0).random((n, n), np.float32)
 for width in (32, 33):
     y = np.zeros_like(x)
-    kernel = Kernel(SOURCE, f"transpose<{width}>")
+    kernel = RawKernel(SOURCE, f"transpose<{width}>")
     with races(), profile() as report:
         kernel((n // 32, n // 32), (32, 32), (x, y, np.int32(n)))
     assert (y == x.T).all()

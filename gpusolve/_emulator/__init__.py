@@ -7,20 +7,21 @@ outside an array, a barrier that not all threads reach, a shuffle from an inacti
 Uninitialised memory reads as NaN, or -1 in signed integers.
 
 `Kernel` compiles and launches a kernel. `schedule` chooses the order of the threads.
-`races` turns the race detector on. ``runtime/`` has the CUDA functions and the
+`races` and `memcheck` turn checks on. ``runtime/`` has the CUDA functions and the
 scheduler. To step through a kernel, attach a debugger to Python: the compiled object
 has line numbers of the ``.cu`` file, and variables with ``CXXFLAGS=-g``. With
 ``CXXFLAGS=-DEMULATOR_FLUSHES_DENORMALS`` denormal numbers become zero in kernels.
 """
 
 from ._allocate import empty, zeros
+from ._checks import memcheck, races
 from ._compiler import cache_directory, compiler
 from ._device import multiprocessors, shared_memory_per_block
 from ._errors import CompileError, KernelError
 from ._gpu import Device
 from ._kernel import Kernel
 from ._profile import count_copy_to_device, count_copy_to_host, profile
-from ._races import races
+from ._raw import RawKernel, RawModule
 from ._schedule import schedule
 
 __all__ = [
@@ -28,11 +29,14 @@ __all__ = [
     "Device",
     "Kernel",
     "KernelError",
+    "RawKernel",
+    "RawModule",
     "cache_directory",
     "compiler",
     "count_copy_to_device",
     "count_copy_to_host",
     "empty",
+    "memcheck",
     "multiprocessors",
     "profile",
     "races",

@@ -14,12 +14,13 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 from . import _device
 from ._errors import CompileError
+from ._launch_syntax import with_launchers
 
 RUNTIME = Path(__file__).parent / "runtime"
 
@@ -71,6 +72,9 @@ _INSTRUMENTATION = {
 }
 """Insert calls at each memory access, defined in ``runtime/instrumentation.cpp``."""
 
+_CHECKS = "-DEMULATOR_CHECKS"
+"""Accesses are checked, and not only counted."""
+
 _COVERAGE = {
     "GCC": (
         "-fsanitize-coverage=trace-pc",
@@ -83,8 +87,12 @@ _COVERAGE = {
 """Insert a call in each basic block, and keep an access to a structure of 16 bytes
 whole, which GCC would split into its members, and the counters of loops as written."""
 
-Variant = Literal["plain", "races", "profile"]
-"""How a kernel is compiled: without instrumentation, for races, or for a profile."""
+_DECLARED_ARRAYS = ("-fsanitize=bounds,alignment",)
+"""Insert checks of indices and of alignment, see ``runtime/declared_arrays.cpp``."""
+
+Variant = Literal["plain", "races", "memory", "profile"]
+"""How a kernel is compiled: without instrumentation, to check races, to check races and
+memory, or for a profile."""
 
 _LIBRARIES = (
     "-nodefaultlibs",
@@ -104,6 +112,13 @@ _KERNEL = """\
 #line 1 "instance"
 #include "{source}"
 EMULATOR_KERNEL({instance})
+{aliases}"""
+
+_PROGRAM = """\
+#include "program.h"
+#line 1 "{source}"
+{text}
+EMULATOR_PROGRAM()
 {aliases}"""
 
 _ALIAS = """\
@@ -152,7 +167,13 @@ def _compiler_command() -> list[str] | None:
 
 
 def build(
-    source: Path, instance: str, include: Path, definitions: str, *, variant: Variant
+    source: Path,
+    instance: str,
+    include: Path,
+    definitions: str,
+    options: tuple[str, ...],
+    *,
+    variant: Variant,
 ) -> Path:
     """The shared object of a kernel instance, compiled if it is not in the cache.
 
@@ -166,6 +187,8 @@ def build(
         The directory of its headers.
     definitions : str
         C++ text that is inserted before the source.
+    options : tuple of str
+        Of the preprocessor.
     variant : {"plain", "races", "profile"}
 
     Raises
@@ -174,6 +197,75 @@ def build(
         With the compiler's log; or without a compiler, or on an unsupported platform.
     """
     source, include = source.resolve(), include.resolve()
+    text = _KERNEL.format(
+        definitions=definitions,
+        source=source,
+        instance=instance,
+        aliases=_aliases(texts_of(definitions, source, include)),
+    )
+    readable = re.sub("[^A-Za-z0-9]+", "_", instance).strip("_")
+    return _build(
+        readable, f"{instance} in {source.name}", text, "prelude.h",
+        [f"-I{include}", *options],
+        variant, [source, *_sources(include)],
+    )  # fmt: skip
+
+
+def build_program(source: Path, options: Sequence[str], variant: Variant) -> Path:
+    """The shared object of a whole program, compiled if it is not in the cache.
+
+    Parameters
+    ----------
+    source : Path
+        The ``.cu`` file with ``main``.
+    options : sequence of str
+        Of the preprocessor.
+    variant : {"plain", "races", "memory", "profile"}
+
+    Raises
+    ------
+    CompileError
+        As for `build`.
+    """
+    source = source.resolve()
+    if not source.is_file():
+        raise CompileError(f"the program must be a file, got {source}")
+    text = _PROGRAM.format(
+        source=source,
+        text=with_launchers(source.read_text()),
+        aliases=_aliases(texts_of("", source, source.parent)),
+    )
+    return _build(
+        source.stem, source.name, text, "program.h", [f"-I{source.parent}", *options],
+        variant, _sources(source.parent),
+    )  # fmt: skip
+
+
+def _build(
+    readable: str,
+    name: str,
+    text: str,
+    prelude: str,
+    search: Sequence[str],
+    variant: Variant,
+    sources: Iterable[Path],
+) -> Path:
+    """The shared object of a text, compiled if it is not in the cache.
+
+    Parameters
+    ----------
+    readable, name : str
+        Of the object's file, and for error messages.
+    text : str
+        C++ that includes the `prelude`.
+    prelude : str
+        A header of the runtime, which is precompiled.
+    search : sequence of str
+        Options for the headers of the text.
+    variant : {"plain", "races", "memory", "profile"}
+    sources : iterable of Path
+        Files on which the object depends.
+    """
     program, user = _usable_compiler(), shlex.split(os.environ.get("CXXFLAGS", ""))
     # As one text, because each file by itself would parse the same headers.
     files = sorted(RUNTIME.glob("*.cpp"))
@@ -185,8 +277,6 @@ def build(
     )
     command = [*program, *_FLAGS, *_KERNEL_FLAGS, *user]
     command += _instrumentation(program[0], variant)
-    search = [*_precompiled(command), f"-I{RUNTIME}", f"-I{include}"]
-    readable = re.sub("[^A-Za-z0-9]+", "_", instance).strip("_")
     return _cached(
         f"{readable}-{{key}}.so",
         [
@@ -194,6 +284,8 @@ def build(
             "-shared",
             *_linker(),
             "-Wl,-z,defs",
+            *_precompiled(command, prelude),
+            f"-I{RUNTIME}",
             *search,
             "-xc++",
             "-",
@@ -201,14 +293,9 @@ def build(
             str(runtime),
             *(() if variant == "plain" else _LIBRARIES),
         ],
-        name=f"{instance} in {source.name}",
-        text=_KERNEL.format(
-            definitions=definitions,
-            source=source,
-            instance=instance,
-            aliases=_aliases(definitions, source, include),
-        ),
-        sources=[source, *_sources(include)],
+        name=name,
+        text=text,
+        sources=sources,
     )
 
 
@@ -228,11 +315,11 @@ def texts_of(definitions: str, source: Path, include: Path) -> list[str]:
     return texts
 
 
-def _aliases(definitions: str, source: Path, include: Path) -> str:
+def _aliases(texts: Iterable[str]) -> str:
     """Assembly that makes each `extern __shared__` array the dynamic shared memory."""
     names = {
         re.findall(r"\w+", declared)[-1]
-        for text in texts_of(definitions, source, include)
+        for text in texts
         for declared in _EXTERN_ARRAY.findall(text)
     }
     return "".join(
@@ -246,7 +333,7 @@ def _aliases(definitions: str, source: Path, include: Path) -> str:
     )
 
 
-def _precompiled(command: list[str]) -> list[str]:
+def _precompiled(command: list[str], prelude: str) -> list[str]:
     """The include option with which GCC finds the precompiled prelude.
 
     GCC uses it instead of the header if the options are the same. Clang would need
@@ -255,8 +342,8 @@ def _precompiled(command: list[str]) -> list[str]:
     if _is_clang(command[0]):
         return []
     header = _cached(
-        "prelude-{key}/prelude.h.gch",
-        [*command, "-xc++-header", str(RUNTIME / "prelude.h")],
+        f"prelude-{{key}}/{prelude}.gch",
+        [*command, "-xc++-header", str(RUNTIME / prelude)],
         name="the emulator's prelude",
     )
     return [f"-I{header.parent}"]
@@ -378,7 +465,8 @@ def _instrumentation(path: str, variant: Variant) -> tuple[str, ...]:
     family = "Clang" if _is_clang(path) else "GCC"
     own = {
         "plain": (),
-        "races": (*_INSTRUMENTATION[family], "-DEMULATOR_RACES"),
+        "races": (*_INSTRUMENTATION[family], _CHECKS),
+        "memory": (*_INSTRUMENTATION[family], *_DECLARED_ARRAYS, _CHECKS),
         "profile": (*_INSTRUMENTATION[family], *_COVERAGE[family]),
     }
     return own[variant]

@@ -1,13 +1,12 @@
-"""Kernels compiled for the CPU, and their launch."""
+"""Kernels compiled for the CPU, which are called with arrays."""
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
-import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +14,14 @@ import numpy as np
 from . import _device
 from ._arguments import Array, Parameter, Struct, Value, check_arguments
 from ._compiler import Variant, build, texts_of
-from ._errors import KernelError
+from ._launch import Launch, variant_of_launch
 from ._memory import DeviceMemory, NamedArray
-from ._profile import LaunchShape, Report, active_report, costs_of_launch
-from ._program import Program, Request
-from ._races import watching
+from ._profile import Report, active_report
+from ._program import Program
 from ._registers import KernelSource
-from ._report import explain
-from ._schedule import ORDERS, current_schedule
+from ._schedule import current_schedule
 from ._signature import parameter_names
-from ._stacks import STRIDE
+from ._variables import Variables
 
 VECTOR = re.compile(r"\b(u?(char|short|int|long|longlong)|float|double)[24]\b")
 """A vector type, whose loads need aligned addresses."""
@@ -47,6 +44,13 @@ class Kernel:
     definitions : str, optional
         C++ text that is inserted before the source. The instance can use its names: a
         structure ``Operator`` in ``"scan<Operator, 256>"``. It may include headers.
+    options : tuple of str, optional
+        Of the preprocessor: ``-D`` and ``-I``.
+
+    Attributes
+    ----------
+    variables : Variables or None
+        Variables that the kernel shares with other kernels.
 
     Raises
     ------
@@ -55,11 +59,17 @@ class Kernel:
     """
 
     def __init__(
-        self, source: Path, instance: str, include: Path, definitions: str = ""
+        self,
+        source: Path,
+        instance: str,
+        include: Path,
+        definitions: str = "",
+        options: tuple[str, ...] = (),
     ) -> None:
         self.instance = instance
-        self._source = KernelSource(source, instance, include, definitions)
-        self._compile = functools.partial(build, source, instance, include, definitions)
+        self.variables: Variables | None = None
+        self._source = KernelSource(source, instance, include, definitions, options)
+        self._compile = functools.partial(build, *self._source)
         self._programs: dict[Variant, Program] = {}
         self._parameters = self._read_parameters(source)
         texts = texts_of(definitions, source, include)
@@ -113,46 +123,19 @@ class Kernel:
         cooperative: bool,
         report: Report | None,
     ) -> None:
-        blocks = _device.checked_shape("grid", grid)
-        threads = _device.checked_shape("block", block)
-        _device.check_shared_memory(self._static_shared_memory(), shared_mem)
         values = check_arguments(self.instance, self._parameters, args)
-        schedule, program = current_schedule(), self._program
         arrays = list(named_arrays(self._parameters, values))
         # A profile needs the arrays aligned, as on a GPU.
-        touch_end = schedule.order != "reverse" and report is None
+        touch_end = current_schedule().order != "reverse" and report is None
         with DeviceMemory(arrays, touch_end, self._alignment) as memory:
             stored = [_stored(value, memory.address) for value in values]
             addresses = [value.ctypes.data for value in stored]
-            # All resident blocks run concurrently, because a kernel may rely on it.
-            resident = self.resident_blocks(math.prod(threads), shared_mem)
-            if cooperative and math.prod(blocks) > resident:
-                raise ValueError(
-                    f"grid of a cooperative launch must have at most {resident} "
-                    f"blocks, which the device can run at the same time, got "
-                    f"{math.prod(blocks)}"
-                )
-            running = math.prod(blocks)
-            if report is not None and report.sample is not None and not cooperative:
-                running = min(running, report.sample)
-            request = Request(
-                grid=blocks,
-                block=threads,
-                shared_bytes=shared_mem,
-                seed=schedule.seed % 2**64,
-                order=ORDERS.index(schedule.order),
-                workers=min(resident, running),
-                sampled=running,
-                arguments=(ctypes.c_void_p * len(addresses))(*addresses),
-                stack_stride=STRIDE,
-                limit=schedule.limit,
-            )
-            with self._counted(report, request, memory):
-                failure = program.launch(request, *memory.spans_by_use())
-                if failure.happened:
-                    text = explain(failure, self.instance, memory, program.path)
-                    raise KernelError(text)
-                memory.check(self.instance)
+            arguments = (ctypes.c_void_p * len(addresses))(*addresses)
+            launch = Launch(grid, block, arguments, shared_mem, cooperative)
+            with (
+                self.variables.loaded(self.program) if self.variables else nullcontext()
+            ):
+                launch.run(self.program, self._source, memory, report)
             memory.copy_back()
 
     def resident_blocks(self, threads: int, shared_bytes: int) -> int:
@@ -167,43 +150,19 @@ class Kernel:
             threads, self._static_shared_memory() + shared_bytes
         )
 
-    @contextlib.contextmanager
-    def _counted(
-        self, report: Report | None, request: Request, memory: DeviceMemory
-    ) -> Iterator[None]:
-        """Count the costs of a launch, if there is a report to add them to."""
-        if report is None:
-            yield
-            return
-        program, spans = self._program, memory.named_spans()
-        threads = math.prod(request.block)
-        with program.profile(list(spans.values())) as profile:
-            request.profile = profile
-            yield
-            counts = program.summary(profile)
-            shared_bytes = self._static_shared_memory() + request.shared_bytes
-            shape = LaunchShape(math.prod(request.grid), threads, shared_bytes)
-            sizes = {name: size for name, (_, size) in spans.items()}
-            launch = costs_of_launch(self._source, shape, sizes, counts, program.path)
-            report.add(launch)
-
     @property
-    def _program(self) -> Program:
-        """The object to launch: races and profiles need other objects."""
-        if active_report() is not None:
-            return self._variant("profile")
-        return self._variant("races" if watching() else "plain")
-
-    def _variant(self, variant: Variant) -> Program:
+    def program(self) -> Program:
+        """The object to launch: checks and profiles need other objects."""
+        variant = variant_of_launch()
         if variant not in self._programs:
             self._programs[variant] = Program(self._compile(variant=variant), variant)
         return self._programs[variant]
 
     def _static_shared_memory(self) -> int:
-        return self._program.static_shared_bytes()
+        return self.program.static_shared_bytes()
 
     def _read_parameters(self, source: Path) -> list[Parameter]:
-        types = self._program.parameter_types()
+        types = self.program.parameter_types()
         names = parameter_names(source.read_text(), self.instance, len(types))
         return [
             Parameter(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy.typing as npt
 from numpy.lib.array_utils import byte_bounds
@@ -46,8 +46,66 @@ class NamedArray:
         return f"{self.name} ({self.array.dtype}, shape {self.array.shape})"
 
 
-class Arena:
-    """A copy of the memory of overlapping arrays, with a guard on both sides.
+class Region:
+    """Memory of a launch, with a guard on both sides.
+
+    Parameters
+    ----------
+    size : int
+        In bytes.
+    alignment, remainder : int
+        The remainder of its first address for a divisor.
+    touch_end : bool
+        Whether its end touches a guard, or its beginning. Because of the alignment
+        there may be a few bytes between.
+    """
+
+    def __init__(
+        self, size: int, alignment: int, remainder: int, touch_end: bool
+    ) -> None:
+        tail = -(remainder + size) % alignment
+        head = remainder % alignment
+        used = size + (tail if touch_end else head)
+        self._bytes = size
+        self._allocated = _pages.whole_pages(used)
+        self._reserved = self._allocated + 2 * _GUARD_BYTES
+        self._base = _pages.reserve(self._reserved)
+        self._allocation = self._base + _GUARD_BYTES
+        self._start = self._allocation + (self._allocated - used if touch_end else head)
+        if self._allocated:
+            _pages.protect(self._allocation, self._allocated, _pages.READ_AND_WRITE)
+        for address, unused in self._unused_spans():
+            ctypes.memmove(address, _CANARY, unused)
+
+    def close(self) -> None:
+        _pages.release(self._base, self._reserved)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Its first address and its size in bytes."""
+        return self._start, self._bytes
+
+    def __contains__(self, address: int) -> bool:
+        return self._base <= address < self._base + self._reserved
+
+    def overwritten(self) -> int | None:
+        """The first address outside the memory that the kernel wrote to, or None."""
+        for address, size in self._unused_spans():
+            found, expected = ctypes.string_at(address, size), _CANARY[:size]
+            if found != expected:
+                pairs = zip(found, expected, strict=True)
+                return address + next(k for k, (a, b) in enumerate(pairs) if a != b)
+        return None
+
+    def _unused_spans(self) -> Iterator[tuple[int, int]]:
+        """Addresses and sizes of the unused bytes before and after the memory."""
+        end = self._start + self._bytes
+        yield self._allocation, self._start - self._allocation
+        yield end, self._allocation + self._allocated - end
+
+
+class Arena(Region):
+    """A copy of the memory of overlapping arrays.
 
     Parameters
     ----------
@@ -55,8 +113,6 @@ class Arena:
     low, high : int
         Their memory: the first address, and the address after the last.
     touch_end : bool
-        Whether the end of the copy touches a guard, or its beginning. Addresses keep
-        their alignment, so there may be a few bytes between.
     alignment : int
         Addresses keep their remainder for this number, and for the elements' alignment.
     """
@@ -69,27 +125,16 @@ class Arena:
         touch_end: bool,
         alignment: int,
     ) -> None:
-        self.arrays = arrays
-        self._low, self._bytes = low, high - low
-        self.writeable = any(named.array.flags.writeable for named in arrays)
         elements = (named.array.dtype.alignment for named in arrays)
-        alignment = max(alignment, *elements)
-        tail = -high % alignment
-        head = low % alignment
-        used = self._bytes + (tail if touch_end else head)
-        self._allocated = _pages.whole_pages(used)
-        self._reserved = self._allocated + 2 * _GUARD_BYTES
-        self._base = _pages.reserve(self._reserved)
-        self._allocation = self._base + _GUARD_BYTES
-        self._start = self._allocation + (self._allocated - used if touch_end else head)
+        super().__init__(high - low, max(alignment, *elements), low, touch_end)
+        self.arrays = arrays
+        self._low = low
+        self.writeable = any(named.array.flags.writeable for named in arrays)
         self._copy_in()
 
     def _copy_in(self) -> None:
         if self._allocated == 0:
             return
-        _pages.protect(self._allocation, self._allocated, _pages.READ_AND_WRITE)
-        for address, size in self._unused_spans():
-            ctypes.memmove(address, _CANARY, size)
         ctypes.memmove(self._start, self._low, self._bytes)
         if not self.writeable:
             _pages.protect(self._allocation, self._allocated, _pages.READ)
@@ -99,20 +144,9 @@ class Arena:
         if self.writeable:
             ctypes.memmove(self._low, self._start, self._bytes)
 
-    def close(self) -> None:
-        _pages.release(self._base, self._reserved)
-
     def pointer(self, array: Array) -> int:
         """The address of the array's first element in the copy."""
         return self._start + int(array.ctypes.data) - self._low
-
-    @property
-    def span(self) -> tuple[int, int]:
-        """The copy's first address and its size in bytes."""
-        return self._start, self._bytes
-
-    def __contains__(self, address: int) -> bool:
-        return self._base <= address < self._base + self._reserved
 
     def describe(self, address: int) -> str:
         """The array and the index of its element at an address, valid or not."""
@@ -127,21 +161,6 @@ class Arena:
         first, last = self._elements(array)
         return f"{text}, which has elements {first} to {last}"
 
-    def overwritten(self) -> int | None:
-        """The first address outside the arrays that the kernel wrote to, or None."""
-        for address, size in self._unused_spans():
-            found, expected = ctypes.string_at(address, size), _CANARY[:size]
-            if found != expected:
-                pairs = zip(found, expected, strict=True)
-                return address + next(k for k, (a, b) in enumerate(pairs) if a != b)
-        return None
-
-    def _unused_spans(self) -> Iterator[tuple[int, int]]:
-        """Addresses and sizes of the unused bytes before and after the copy."""
-        end = self._start + self._bytes
-        yield self._allocation, self._start - self._allocation
-        yield end, self._allocation + self._allocated - end
-
     def _elements(self, array: Array) -> tuple[int, int]:
         """Indices of the elements at the lowest and the highest address."""
         low, high = byte_bounds(array)
@@ -152,6 +171,22 @@ class Arena:
         low, high = byte_bounds(array) if array.size else (array.ctypes.data,) * 2
         shift = self._start - self._low
         return max(low + shift - address, address + 1 - (high + shift), 0)
+
+
+class LaunchMemory(Protocol):
+    """The memory that a launch may access."""
+
+    def spans_by_use(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Addresses and sizes of arrays that the kernel may write, and of others."""
+
+    def named_spans(self) -> dict[str, tuple[int, int]]:
+        """Addresses and sizes of the arrays; overlapping arrays share a span."""
+
+    def describe(self, address: int) -> str:
+        """The object at an address, for an error message."""
+
+    def check(self, kernel: str) -> None:
+        """Raise KernelError if the kernel wrote just outside an array."""
 
 
 class DeviceMemory:
@@ -214,11 +249,7 @@ class DeviceMemory:
         for arena in self._arenas:
             if address in arena:
                 return arena.describe(address)
-        if address < _pages.PAGE_BYTES:
-            return f"address {address:#x}, through a null pointer"
-        if address >= _POISONED_POINTER:
-            return f"address {address:#x}, through an uninitialised pointer"
-        return f"address {address:#x}, which is in no array of the launch"
+        return describe_nowhere(address)
 
     def check(self, kernel: str) -> None:
         """Raise KernelError if the kernel wrote just outside an array."""
@@ -257,3 +288,12 @@ def _overlapping(
             group.append(named)
             high = max(high, end)
         yield group, low, high
+
+
+def describe_nowhere(address: int, what: str = "is in no array of the launch") -> str:
+    """An address outside of the memory of a launch."""
+    if address < _pages.PAGE_BYTES:
+        return f"address {address:#x}, through a null pointer"
+    if address >= _POISONED_POINTER:
+        return f"address {address:#x}, through an uninitialised pointer"
+    return f"address {address:#x}, which {what}"

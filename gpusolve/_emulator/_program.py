@@ -10,10 +10,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
+from ._checks import RACES
 from ._compiler import Variant
 from ._instructions import basic_blocks
 from ._profile import BasicBlock, ProfileSummary
-from ._report import FaultReport
+from ._report import FaultReport, global_variables
 from ._stacks import stacks
 
 _one_launch = threading.Lock()
@@ -54,6 +58,9 @@ class Request(ctypes.Structure):
         ("array_count", ctypes.c_uint64),
         ("constants", ctypes.POINTER(Span)),
         ("constant_count", ctypes.c_uint64),
+        ("checks_races", ctypes.c_int),
+        ("checks_bounds", ctypes.c_int),
+        ("is_program", ctypes.c_int),
         ("profile", ctypes.c_void_p),
         ("sampled", ctypes.c_uint64),
         ("limit", ctypes.c_double),
@@ -66,7 +73,7 @@ class Program:
     Parameters
     ----------
     path : Path
-    variant : {"plain", "races", "profile"}
+    variant : {"plain", "races", "memory", "profile"}
         How it is compiled.
     """
 
@@ -88,6 +95,28 @@ class Program:
             self._object, "emulator_parameters"
         )
         return types[:count]
+
+    def variables(self, names: Sequence[str]) -> dict[str, npt.NDArray[np.uint8]]:
+        """The memory of global variables, without variables that were not compiled."""
+        symbols = global_variables(self.path)
+        known = "emulator_parameter_count"
+        base = ctypes.addressof(ctypes.c_int.in_dll(self._object, known))
+        base -= symbols[known][0]
+        return {
+            name: np.ctypeslib.as_array(
+                (ctypes.c_uint8 * symbols[name][1]).from_address(
+                    base + symbols[name][0]
+                )
+            )
+            for name in names
+            if name in symbols
+        }
+
+    def run_host(self, functions: ctypes.Structure, count: int, values: object) -> int:
+        """Run the `main` of a whole program, with the functions that it calls."""
+        return int(
+            self._object.emulator_run_program(ctypes.byref(functions), count, values)
+        )
 
     @functools.cached_property
     def _code(self) -> ctypes.Array[BasicBlock]:
@@ -126,15 +155,17 @@ class Program:
         Parameters
         ----------
         request : Request
-            Without the stacks and the watched memory, which are set here.
+            Without the stacks and the checked memory, which are set here.
         arrays, constants : sequence of tuple of int
             Addresses and sizes of the arrays that the kernel may write, and of others.
         """
         report = FaultReport()
-        if self.variant == "races":
-            request.arrays, request.array_count = _as_spans(arrays), len(arrays)
-            request.constants = _as_spans(constants)
-            request.constant_count = len(constants)
+        request.arrays, request.array_count = _as_spans(arrays), len(arrays)
+        request.constants = _as_spans(constants)
+        request.constant_count = len(constants)
+        request.checks_races = RACES.is_on() and self.variant in ("races", "memory")
+        request.checks_bounds = self.variant == "memory"
+        request.is_program = hasattr(self._object, "emulator_run_program")
         # An event, because Thread.join, when interrupted, marks a running thread as
         # ended.
         ended = threading.Event()

@@ -21,6 +21,7 @@ class KernelSource(NamedTuple):
     instance: str
     include: Path
     definitions: str
+    preprocessor: tuple[str, ...] = ()
 
 
 @functools.cache
@@ -34,6 +35,7 @@ def registers_of(source: KernelSource, architecture: int) -> int | None:
     options = (
         *_OPTIONS,
         f"-I{source.include}",
+        *source.preprocessor,
         f"--gpu-architecture=sm_{architecture}",
     )
     program = nvrtc.createProgram(text, source.file.name, (), ())

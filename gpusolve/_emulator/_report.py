@@ -9,8 +9,9 @@ import signal
 import subprocess
 from pathlib import Path
 
+from ._errors import CompileError
 from ._lines import source_line
-from ._memory import DeviceMemory
+from ._memory import LaunchMemory
 
 
 class FaultReport(ctypes.Structure):
@@ -27,6 +28,7 @@ class FaultReport(ctypes.Structure):
         ("other_access", ctypes.c_int),
         ("in_shared_memory", ctypes.c_int),
         ("shared_overrun", ctypes.c_int),
+        ("unwritten", ctypes.c_int),
         ("thread", ctypes.c_uint * 3),
         ("block", ctypes.c_uint * 3),
         ("other_block", ctypes.c_uint * 3),
@@ -61,7 +63,7 @@ _VARIABLE = re.compile(
 
 
 def explain(
-    report: FaultReport, kernel: str, memory: DeviceMemory, compiled: Path
+    report: FaultReport, kernel: str, memory: LaunchMemory, compiled: Path
 ) -> str:
     """The message of a `KernelError`.
 
@@ -70,7 +72,7 @@ def explain(
     report : FaultReport
     kernel : str
         The kernel's name.
-    memory : DeviceMemory
+    memory : LaunchMemory
         The arrays of the launch.
     compiled : Path
         The kernel's object, to look up the line of an instruction.
@@ -86,13 +88,16 @@ def explain(
     return f"{', '.join(where)}: {_error(report, memory, compiled)}"
 
 
-def _error(report: FaultReport, memory: DeviceMemory, compiled: Path) -> str:
+def _error(report: FaultReport, memory: LaunchMemory, compiled: Path) -> str:
     if report.signal:
         return _fault(report, memory)
     if report.race:
         return _race(report, memory, compiled)
     if report.shared_overrun:
         return _overrun(report, compiled)
+    if report.unwritten:
+        element = _element(report, memory, compiled)
+        return f"reads {element}, to which no thread of the block has written"
     text = report.text.decode(errors="replace")
     return _PLACE.sub(lambda found: _line(compiled, int(found[1], 16)), text)
 
@@ -101,7 +106,7 @@ def _line(compiled: Path, instruction: int) -> str:
     return source_line(compiled, instruction) or f"instruction {instruction:#x}"
 
 
-def _race(report: FaultReport, memory: DeviceMemory, compiled: Path) -> str:
+def _race(report: FaultReport, memory: LaunchMemory, compiled: Path) -> str:
     line = source_line(compiled, report.other_instruction)
     same_block = tuple(report.other_block) == tuple(report.block)
     other = f"thread {tuple(report.other_thread)}"
@@ -131,7 +136,7 @@ def _race(report: FaultReport, memory: DeviceMemory, compiled: Path) -> str:
     )
 
 
-def _fault(report: FaultReport, memory: DeviceMemory) -> str:
+def _fault(report: FaultReport, memory: LaunchMemory) -> str:
     if report.signal == signal.SIGFPE:
         return "divides an integer by zero"
     if report.signal == signal.SIGILL:
@@ -144,9 +149,10 @@ def _fault(report: FaultReport, memory: DeviceMemory) -> str:
 
 
 def _overrun(report: FaultReport, compiled: Path) -> str:
+    access = _ACCESSES[report.access]
     variable = _variable(compiled, "TLS", report.address)
     if variable is None:
-        return "writes past the end of shared memory"
+        return f"{access} outside of shared memory"
     name, start, size = variable
     remedy = "check the index"
     # The symbol of dynamic memory has the largest size that is allowed.
@@ -154,12 +160,12 @@ def _overrun(report: FaultReport, compiled: Path) -> str:
         size = report.shared_bytes
         remedy += ", or launch with a larger shared_mem"
     return (
-        f"writes past the end of shared memory: byte {report.address - start} of "
+        f"{access} past the end of shared memory: byte {report.address - start} of "
         f"{name}, which has {size} bytes; {remedy}"
     )
 
 
-def _element(report: FaultReport, memory: DeviceMemory, compiled: Path) -> str:
+def _element(report: FaultReport, memory: LaunchMemory, compiled: Path) -> str:
     """The element at the address of an access."""
     if report.in_shared_memory:
         return _part(compiled, "TLS", report.address, report.access_bytes)
@@ -181,27 +187,26 @@ def _part(compiled: Path, kind: str, offset: int, size: int) -> str:
     return f"element {element} ({size} bytes) of {name} in {place}"
 
 
+def global_variables(compiled: Path) -> dict[str, tuple[int, int]]:
+    """The offset and the size of each global variable of an object, by its name.
+
+    CompileError if binutils are not installed.
+    """
+    variables = _variables(compiled, "OBJECT")
+    if variables is None:
+        raise CompileError("variables of a module need readelf: install binutils")
+    return {name: (start, size) for start, size, name in variables}
+
+
 def _variable(compiled: Path, kind: str, offset: int) -> tuple[str, int, int] | None:
     """Name, offset and size of the last variable at an offset or before.
 
     None without such a variable, or if binutils are not installed. The kind is "TLS"
     for `__shared__` variables, and "OBJECT" for global variables.
     """
-    program = shutil.which("readelf") or shutil.which("llvm-readelf")
-    if program is None:
+    variables = _variables(compiled, kind)
+    if variables is None:
         return None
-    command = [program, "--symbols", "--wide", "--demangle", str(compiled)]
-    listing = subprocess.run(command, capture_output=True, text=True).stdout
-    symbols = filter(None, map(_VARIABLE.match, listing.splitlines()))
-    variables = [
-        (
-            int(found["start"], 16),
-            int(found["size"], 0),
-            found["name"].rpartition("::")[2],
-        )
-        for found in symbols
-        if found["kind"] == kind
-    ]
     before = [
         variable
         for variable in variables
@@ -213,3 +218,22 @@ def _variable(compiled: Path, kind: str, offset: int) -> tuple[str, int, int] | 
     # The kernels of a file may have different names for the dynamic memory.
     names = sorted({name for offset, _, name in before if offset == start})
     return " or ".join(names), start, size
+
+
+def _variables(compiled: Path, kind: str) -> list[tuple[int, int, str]] | None:
+    """Offset, size and name of the variables of a kind; None without binutils."""
+    program = shutil.which("readelf") or shutil.which("llvm-readelf")
+    if program is None:
+        return None
+    command = [program, "--symbols", "--wide", "--demangle", str(compiled)]
+    listing = subprocess.run(command, capture_output=True, text=True).stdout
+    symbols = filter(None, map(_VARIABLE.match, listing.splitlines()))
+    return [
+        (
+            int(found["start"], 16),
+            int(found["size"], 0),
+            found["name"].rpartition("::")[2],
+        )
+        for found in symbols
+        if found["kind"] == kind
+    ]

@@ -11,7 +11,7 @@ import pytest
 
 import gpusolve
 from gpusolve import _emulator
-from gpusolve.emulator import Kernel, profile
+from gpusolve.emulator import RawKernel, profile
 
 SECTOR = 32
 WARP = 32
@@ -165,7 +165,7 @@ def costs() -> Callable[..., Any]:
     """A function that launches a kernel of the source and returns its costs."""
 
     def launch(name: str, grid: Any, block: Any, *args: Any) -> Any:
-        kernel = Kernel(SOURCE, name)
+        kernel = RawKernel(SOURCE, name)
         with profile() as report:
             kernel(grid, block, args)
         (found,) = report.kernels
@@ -338,7 +338,7 @@ def test_operations_of_parts_of_a_warp_are_combined() -> None:
     """Both halves shuffle in the first iterations, one half in the later iterations."""
     y, lanes = np.zeros(WARP), np.arange(WARP)
     with profile() as report:
-        Kernel(SOURCE, "halves")((1,), (WARP,), (np.array([3, 5], np.int32), y))
+        RawKernel(SOURCE, "halves")((1,), (WARP,), (np.array([3, 5], np.int32), y))
     (found,) = report.kernels
     value = lanes.astype(float)
     for k in range(5):
@@ -454,7 +454,7 @@ def test_grid_barriers_of_the_boosting_loop(monkeypatch: pytest.MonkeyPatch) -> 
 def test_launches_of_one_instance_are_added(tmp_path: Path) -> None:
     path = tmp_path / "source.cu"
     path.write_text(SOURCE)
-    kernel = Kernel(path, "copy")
+    kernel = RawKernel(path, "copy")
     x, y = floats(64), np.zeros(64, np.float32)
     with profile() as report:
         for _ in range(3):
@@ -467,7 +467,7 @@ def test_launches_of_one_instance_are_added(tmp_path: Path) -> None:
 
 
 def test_a_launch_outside_the_profile_is_not_counted() -> None:
-    kernel = Kernel(SOURCE, "copy")
+    kernel = RawKernel(SOURCE, "copy")
     x, y = floats(64), np.zeros(64, np.float32)
     with profile() as report:
         pass
@@ -476,7 +476,7 @@ def test_a_launch_outside_the_profile_is_not_counted() -> None:
 
 
 def test_a_failing_launch_is_not_counted() -> None:
-    kernel = Kernel(SOURCE, "copy")
+    kernel = RawKernel(SOURCE, "copy")
     x, y = floats(64), np.zeros(8, np.float32)
     with profile() as report, pytest.raises(gpusolve.emulator.KernelError):
         kernel((1,), (64,), (x, y, np.int32(64)))
@@ -513,7 +513,7 @@ def test_the_paper_s_dot_products_beat_the_naive_kernel(
 
 
 def test_launches_are_also_listed_one_by_one() -> None:
-    kernel = Kernel(SOURCE, "copy")
+    kernel = RawKernel(SOURCE, "copy")
     x, y = floats(64), np.zeros(64, np.float32)
     with profile() as report:
         for n in (64, 32):

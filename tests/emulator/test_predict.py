@@ -20,7 +20,7 @@ from gpusolve._emulator._predict import (
     LOADED_MEMORY,
     MEMORY_SHARE,
 )
-from gpusolve.emulator import Device, Kernel, profile
+from gpusolve.emulator import Device, RawKernel, profile
 
 SOURCE = r"""
 __global__ void copy(const float* x, float* y, int n) {
@@ -99,7 +99,7 @@ H200 = DEVICES["H200"]
 def costs_of(name: str, grid: int, block: int, *args: Any, sample: Any = None) -> Any:
     """The profile of one launch."""
     with profile(sample=sample) as report:
-        Kernel(SOURCE, name)((grid,), (block,), args)
+        RawKernel(SOURCE, name)((grid,), (block,), args)
     return report
 
 
@@ -147,7 +147,7 @@ def test_launches_and_kernels_add_up() -> None:
         for name in ("copy", "copy", "increment"):
             x = floats(256)
             args = (x,) if name == "increment" else (x, x.copy(), np.int32(256))
-            Kernel(SOURCE, name)((2,), (128,), args)
+            RawKernel(SOURCE, name)((2,), (128,), args)
     first, second = report.predict("H200").kernels
     assert first.parts["launches"] == pytest.approx(2 * second.parts["launches"])
     total = report.predict("H200")

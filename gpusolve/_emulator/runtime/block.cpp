@@ -105,6 +105,13 @@ void BlockRunner::start_race_detection() {
     race_state_->begin(block_);
 }
 
+void BlockRunner::start_memory_check() {
+    const Span shared = thread_local_variables();
+    if (!memory_) memory_.emplace();
+    memory_->begin({reinterpret_cast<std::uintptr_t>(shared.start), shared.bytes},
+                   reinterpret_cast<std::uintptr_t>(dynamic_shared_memory()), launch_.shared_bytes);
+}
+
 void BlockRunner::start_profile() {
     const Span shared = thread_local_variables();
     if (!profile_)
@@ -122,6 +129,7 @@ void BlockRunner::run(unsigned long long block) {
     blockIdx = block_index(launch_.grid, block);
     schedule_ = launch_.schedule.derive(block);
     if (launch_.races) start_race_detection();
+    if (launch_.arrays) start_memory_check();
     if (launch_.profile) start_profile();
     for (Warp& warp : warps_) warp = {warp.present, warp.present, 0, 0, 0, 0};
     for (Thread& thread : threads_) thread.place = 0;
@@ -245,9 +253,13 @@ bool BlockRunner::is_watched(const volatile void* address) const {
     if (profile_)
         return profile_->find_memory(location) != Profile::uncounted &&
                !is_emulator_variable(location);
-    if (!race_state_ || in_stacks(const_cast<const void*>(address))) return false;
-    if (is_emulator_variable(location)) return false;
-    return race_state_->shared_memory().contains(location) || launch_.races->is_watched(location);
+    if (in_stacks(const_cast<const void*>(address)) || is_emulator_variable(location)) return false;
+    return memory_ || is_watched_for_races(location);
+}
+
+bool BlockRunner::is_watched_for_races(std::uintptr_t address) const {
+    if (!race_state_) return false;
+    return race_state_->shared_memory().contains(address) || launch_.races->is_watched(address);
 }
 
 void BlockRunner::check_access(const volatile void* address, std::size_t bytes, AccessKind how,
@@ -263,10 +275,22 @@ void BlockRunner::check_access(const volatile void* address, std::size_t bytes, 
                 profile_->access(number_of(*running_), location + done, step, type, instruction);
             return;
         }
+        if (memory_) check_bounds(location, bytes, how, instruction);
+        if (!is_watched_for_races(location)) return;
         if (auto race = launch_.races->check(*race_state_, number_of(*running_), location, bytes,
                                              how, instruction))
             fail_race(*race, bytes, how, instruction);
     });
+}
+
+void BlockRunner::check_bounds(std::uintptr_t address, std::size_t bytes, AccessKind how,
+                               std::uint64_t instruction) {
+    if (memory_->contains(address)) {
+        const Misuse misuse = memory_->check(address, bytes, how);
+        if (misuse != Misuse::none) fail_access(misuse, address, bytes, how, instruction);
+    } else if (const std::uintptr_t outside = launch_.arrays->find_outside(address, bytes)) {
+        fail_access(Misuse::outside, outside, bytes, how, instruction);
+    }
 }
 
 void BlockRunner::count_atomic(const volatile void* address, std::size_t bytes, void* caller) {
@@ -443,6 +467,7 @@ void BlockRunner::check_shared_memory() {
     if (!overrun) return;
     if (FaultReport* report = first_report(nullptr)) {
         report->shared_overrun = 1;
+        report->access = static_cast<int>(Access::write);
         report->shared_bytes = launch_.shared_bytes;
         report->address = static_cast<std::uint64_t>(
             overrun - static_cast<unsigned char*>(thread_local_variables().start));

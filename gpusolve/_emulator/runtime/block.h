@@ -19,6 +19,7 @@
 
 #include "device.h"
 #include "fiber.h"
+#include "memory_check.h"
 #include "profile.h"
 #include "races.h"
 #include "report.h"
@@ -42,6 +43,7 @@ struct Launch {
     StackMemory stacks;
     WorkerScheduler* worker_scheduler;  // null if blocks run concurrently
     RaceDetector* races;                // null if races are not detected
+    const ArrayBounds* arrays;          // null if bounds are not checked
     Profile* profile;                   // null if costs are not counted
     unsigned long long sampled;         // how many of the blocks run
     std::atomic<bool> stopped{false};
@@ -120,6 +122,7 @@ class BlockRunner {
 
     bool in_stacks(const void* address) const;
     bool is_watched(const volatile void* address) const;
+    bool is_watched_for_races(std::uintptr_t address) const;
     bool is_profiled() const { return profile_.has_value(); }
     const Thread* running() const { return running_; }
     std::uint32_t number_of(const Thread& thread) const {
@@ -140,6 +143,7 @@ class BlockRunner {
   private:
     [[noreturn]] static void thread_main();
     void start_race_detection();
+    void start_memory_check();
     void start_profile();
     bool run_ready_warps();
     bool run_ready_lanes(int warp);
@@ -156,11 +160,16 @@ class BlockRunner {
     [[noreturn]] void fail_block(const std::string& text);
     [[noreturn]] void fail_race(const Race& race, std::size_t bytes, AccessKind how,
                                 std::uint64_t instruction);
+    void check_bounds(std::uintptr_t address, std::size_t bytes, AccessKind how,
+                      std::uint64_t instruction);
+    [[noreturn]] void fail_access(Misuse misuse, std::uintptr_t address, std::size_t bytes,
+                                  AccessKind how, std::uint64_t instruction);
     void check_shared_memory();
 
     Launch& launch_;
     const int number_;
     std::optional<BlockRaceState> race_state_;  // empty if races are not detected
+    std::optional<SharedMemoryCheck> memory_;   // empty if bounds are not checked
     std::optional<BlockProfile> profile_;       // empty if costs are not counted
     Schedule schedule_;
     unsigned long long block_ = 0;

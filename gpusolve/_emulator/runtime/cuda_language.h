@@ -19,7 +19,8 @@
 #define __global__ inline
 #define __device__
 #define __host__
-#define __constant__
+// Marked as used: the host sets it, so the compiler must not replace it by its first value.
+#define __constant__ __attribute__((used))
 #define __managed__
 #define __grid_constant__
 #define __launch_bounds__(...)

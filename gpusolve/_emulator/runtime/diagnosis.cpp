@@ -1,6 +1,7 @@
 // Writes the reports of faulty threads and blocks.
 
 #include <dlfcn.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <cstdarg>
@@ -138,6 +139,23 @@ void BlockRunner::fail_race(const Race& race, std::size_t bytes, AccessKind how,
         report->other_thread[0] = thread.x;
         report->other_thread[1] = thread.y;
         report->other_thread[2] = thread.z;
+    }
+    throw LaunchStopped();
+}
+
+void BlockRunner::fail_access(Misuse misuse, std::uintptr_t address, std::size_t bytes,
+                              AccessKind how, std::uint64_t instruction) {
+    if (FaultReport* report = first_report(running_)) {
+        const bool in_shared_memory = misuse != Misuse::outside;
+        report->signal = in_shared_memory ? 0 : SIGSEGV;
+        report->shared_overrun = misuse == Misuse::past_shared_memory;
+        report->unwritten = misuse == Misuse::unwritten;
+        report->in_shared_memory = in_shared_memory;
+        report->shared_bytes = launch_.shared_bytes;
+        report->access = static_cast<int>(how.writes ? Access::write : Access::read);
+        report->access_bytes = static_cast<int>(bytes);
+        report->address = address - (in_shared_memory ? memory_->start() : 0);
+        report->instruction = instruction;
     }
     throw LaunchStopped();
 }

@@ -163,7 +163,37 @@ void* __tsan_memset(void* target, int value, unsigned long bytes) {
         return expected;                                                                         \
     }
 
+EMULATOR_ATOMICS(8, unsigned char)
 EMULATOR_ATOMICS(16, unsigned short)
 EMULATOR_ATOMICS(32, unsigned)
 EMULATOR_ATOMICS(64, unsigned long)
+
+// Functions that only the host code of a whole program calls, which is not checked.
+#define EMULATOR_HOST_UPDATE(bits, T, name)                             \
+    T __tsan_atomic##bits##_##name(volatile T* address, T value, int) { \
+        return __atomic_##name(address, value, __ATOMIC_SEQ_CST);       \
+    }
+#define EMULATOR_HOST_ATOMICS(bits, T)                                    \
+    void __tsan_atomic##bits##_store(volatile T* address, T value, int) { \
+        __atomic_store_n(address, value, __ATOMIC_SEQ_CST);               \
+    }                                                                     \
+    T __tsan_atomic##bits##_exchange(volatile T* address, T value, int) { \
+        return __atomic_exchange_n(address, value, __ATOMIC_SEQ_CST);     \
+    }                                                                     \
+    EMULATOR_HOST_UPDATE(bits, T, fetch_add)                              \
+    EMULATOR_HOST_UPDATE(bits, T, fetch_sub)                              \
+    EMULATOR_HOST_UPDATE(bits, T, fetch_and)                              \
+    EMULATOR_HOST_UPDATE(bits, T, fetch_or)                               \
+    EMULATOR_HOST_UPDATE(bits, T, fetch_xor)
+
+EMULATOR_HOST_ATOMICS(8, unsigned char)
+EMULATOR_HOST_ATOMICS(16, unsigned short)
+EMULATOR_HOST_ATOMICS(32, unsigned)
+EMULATOR_HOST_ATOMICS(64, unsigned long)
+
+void __tsan_atomic_thread_fence(int) {
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_read(void**) {}
 }

@@ -9,9 +9,9 @@
 
 #define EMULATOR_EXPORT extern "C" __attribute__((visibility("default")))
 
-/// A function whose accesses are not checked for races.
-#ifdef EMULATOR_RACES
-#define EMULATOR_UNCHECKED __attribute__((no_sanitize("thread")))
+/// A function whose accesses are not checked.
+#ifdef EMULATOR_CHECKS
+#define EMULATOR_UNCHECKED __attribute__((no_sanitize("thread"), no_sanitize("alignment")))
 #else
 #define EMULATOR_UNCHECKED
 #endif

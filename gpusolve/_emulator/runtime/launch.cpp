@@ -31,10 +31,13 @@ struct Request {
     void* const* arguments;
     unsigned char* stacks;
     std::uint64_t stack_stride;
-    const MemorySpan* arrays;  // to check for races; null for a kernel without checks
+    const MemorySpan* arrays;  // that the kernel may write
     std::uint64_t array_count;
     const MemorySpan* constants;  // arrays that the kernel only reads
     std::uint64_t constant_count;
+    int checks_races;
+    int checks_bounds;
+    int is_program;         // whose kernels get no other memory than the arrays
     Profile* profile;       // null if costs are not counted
     std::uint64_t sampled;  // how many blocks run; 0 is all
     double limit;           // seconds without progress after which the launch is stopped
@@ -171,12 +174,17 @@ EMULATOR_EXPORT void emulator_launch(const Request* request, FaultReport* report
     blockDim = to_dim3(request->block);
     std::uint64_t sampled = request->sampled;
     if (!sampled) sampled = 1ull * gridDim.x * gridDim.y * gridDim.z;
+    const std::vector<MemorySpan> written(request->arrays, request->arrays + request->array_count);
+    const std::vector<MemorySpan> constants(request->constants,
+                                            request->constants + request->constant_count);
     std::optional<RaceDetector> races;
-    if (request->arrays)
-        races.emplace(
-            std::vector<MemorySpan>(request->arrays, request->arrays + request->array_count),
-            std::vector<MemorySpan>(request->constants,
-                                    request->constants + request->constant_count));
+    if (request->checks_races) races.emplace(written, constants);
+    std::optional<ArrayBounds> bounds;
+    if (request->checks_bounds) {
+        std::vector<MemorySpan> all = written;
+        all.insert(all.end(), constants.begin(), constants.end());
+        bounds.emplace(std::move(all), request->is_program);
+    }
     Launch launch{gridDim,
                   blockDim,
                   request->shared_bytes,
@@ -185,6 +193,7 @@ EMULATOR_EXPORT void emulator_launch(const Request* request, FaultReport* report
                   {request->stacks, request->stack_stride},
                   nullptr,
                   races ? &*races : nullptr,
+                  bounds ? &*bounds : nullptr,
                   request->profile,
                   sampled,
                   {false},

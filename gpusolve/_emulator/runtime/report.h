@@ -24,6 +24,7 @@ struct FaultReport {
     int other_access;
     int in_shared_memory;
     int shared_overrun;
+    int unwritten;
     unsigned thread[3];
     unsigned block[3];
     unsigned other_block[3];

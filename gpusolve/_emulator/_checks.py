@@ -1,0 +1,117 @@
+"""Turns the checks of kernels on: for data races, and for memory."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
+
+
+class Check:
+    """A check of kernels: on in a `with` statement, or by an environment variable."""
+
+    def __init__(self, variable: str) -> None:
+        self.variable = variable
+        self._chosen = ContextVar(variable, default=False)
+
+    @contextlib.contextmanager
+    def on(self) -> Iterator[None]:
+        """Turn the check on in this `with` statement."""
+        token = self._chosen.set(True)
+        try:
+            yield
+        finally:
+            self._chosen.reset(token)
+
+    def is_on(self) -> bool:
+        """Whether launches must make this check."""
+        return self._chosen.get() or os.environ.get(self.variable, "") not in ("", "0")
+
+
+RACES = Check("GPUSOLVE_EMULATE_RACES")
+MEMORY = Check("GPUSOLVE_EMULATE_MEMCHECK")
+
+
+def races() -> AbstractContextManager[None]:
+    """Detect data races in kernels that are launched in this `with` statement.
+
+    A launch raises KernelError if two threads access the same element of global or
+    shared memory, at least one writes, and nothing orders the two accesses. Two
+    accesses are ordered
+
+    - within a block, by a barrier between them, or within a warp by a ``__syncwarp()``
+      whose mask contains both lanes;
+    - between blocks, by a flag: the first thread calls ``__threadfence()``, then writes
+      the flag; the second thread reads the flag, then calls ``__threadfence()``. Both
+      access the flag by a volatile or atomic operation. Within a block
+      ``__threadfence_block()`` is sufficient.
+
+    A launch also raises KernelError if a thread reads a value as a whole that another
+    thread writes in parts. It reports the first race of the run.
+
+    Notes
+    -----
+    Shuffles and votes do not order memory accesses, as CUDA's programming guide says.
+    Volatile and atomic accesses do not race with each other. Arrays passed as pointers
+    to const are not checked, nor are a thread's local arrays.
+
+    Kernels are compiled a second time for race detection. They run much more slowly,
+    one block at a time. ``GPUSOLVE_EMULATE_RACES=1`` in the environment turns the
+    detection on for the whole program.
+    """
+    return RACES.on()
+
+
+def memcheck() -> AbstractContextManager[None]:
+    """Check the memory accesses of kernels launched in this `with` statement.
+
+    Every launch finds an access outside an array if it leaves the pages of the array,
+    and a write next to an array or to shared memory. Here a launch also raises
+    KernelError for
+
+    - a read outside an array of global memory, also by a single byte;
+    - an access past the dynamic shared memory of the launch, or past all `__shared__`
+      variables;
+    - an index outside a declared array: shared, local, constant or in a structure,
+      each dimension by itself;
+    - a read of shared memory to which no thread of the block has written;
+    - an address that is not a multiple of what its type needs, such as 16 bytes for
+      ``float4``. A GPU ends the launch there.
+
+    Notes
+    -----
+    Not found: an index outside a declared array through a pointer to its elements, if
+    it reaches another variable; and reads of local variables, or of global memory, that
+    nothing has written. Arrays of NumPy count as written. Uninitialised memory has NaN,
+    or -1 in signed integers.
+
+    Kernels are compiled once more for this check, and run much more slowly. Within
+    `races` both checks are made. ``GPUSOLVE_EMULATE_MEMCHECK=1`` in the environment
+    turns the check on for the whole program.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve import emulator
+    >>> kernel = emulator.RawKernel(
+    ...     '''
+    ...     __global__ void shift(float* x, const float* y) {
+    ...         __shared__ float tile[32];
+    ...         tile[threadIdx.x] = y[threadIdx.x];
+    ...         __syncthreads();
+    ...         x[threadIdx.x] = tile[threadIdx.x + 1];
+    ...     }
+    ...     ''',
+    ...     "shift",
+    ... )
+    >>> x, y = np.ones((2, 32), np.float32)
+    >>> with emulator.memcheck():  # doctest: +NORMALIZE_WHITESPACE
+    ...     kernel((1,), (32,), (x, y))
+    Traceback (most recent call last):
+    ...
+    gpusolve._emulator._errors.KernelError: shift, thread (31, 0, 0), block (0, 0, 0),
+    kernel.cu:6: index 32 is outside of an array of type 'float [32]'
+    """
+    return MEMORY.on()

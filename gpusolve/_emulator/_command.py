@@ -1,0 +1,67 @@
+"""``python -m gpusolve.emulator program.cu``: run a whole program on a CPU."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ._checks import memcheck, races
+from ._errors import CompileError
+from ._host import FAILURE, HostProgram
+from ._profile import profile
+from ._schedule import ORDERS, schedule
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Run the command. Returns the exit status."""
+    options = _parser().parse_args(given)
+    preprocessor = [f"-D{value}" for value in options.define]
+    preprocessor += [f"-I{Path(path).resolve()}" for path in options.include]
+    order, _, seed = options.schedule.partition(":")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(schedule(order, int(seed or 0)))
+        if options.races:
+            stack.enter_context(races())
+        if options.memcheck:
+            stack.enter_context(memcheck())
+        report = stack.enter_context(profile()) if options.profile else None
+        try:
+            program = HostProgram(options.program, preprocessor)
+        except CompileError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return FAILURE
+        status = program.run(options.arguments)
+        if report is not None:
+            print(report, file=sys.stderr)
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m gpusolve.emulator",
+        description="Compile and run a CUDA program on a CPU. The exit status is the "
+        "program's, or 1 after an error of a kernel.",
+    )
+    parser.add_argument("--races", action="store_true", help="report data races")
+    parser.add_argument(
+        "--memcheck", action="store_true", help="check each access to memory"
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="print what the kernels cost"
+    )
+    parser.add_argument(
+        "--schedule",
+        default="forward",
+        metavar="ORDER[:SEED]",
+        help=f"the order of the threads: {', '.join(ORDERS)}",
+    )
+    several: dict[str, Any] = {"action": "append", "default": []}
+    parser.add_argument("-D", dest="define", metavar="NAME[=VALUE]", **several)
+    parser.add_argument("-I", dest="include", metavar="DIRECTORY", **several)
+    parser.add_argument("program", type=Path, help="a .cu file with main()")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="of the program")
+    return parser

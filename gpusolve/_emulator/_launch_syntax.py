@@ -1,0 +1,93 @@
+"""Replaces ``kernel<<<grid, block>>>(arguments)`` by C++ that launches the kernel."""
+
+from __future__ import annotations
+
+import re
+
+_TOKEN = re.compile(
+    r"""
+    //[^\n]* | /\*.*?\*/                  # a comment
+    | R"(?P<mark>[^\s()\\]{0,16})\(.*?\)(?P=mark)"
+    | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'
+    | <<<(?!<)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""A comment, a string, a character, or the beginning of a launch's configuration."""
+
+_NAME = re.compile(r"[\w:]+$")
+_PAIRS = {">": "<", ")": "("}
+
+_LAUNCHER = (
+    "emulator::launcher({quoted}, emulator::Configuration{{{configuration}}}, "
+    "[=](auto... emulated) EMULATOR_UNCHECKED {{ {kernel}(emulated...); }})"
+)
+
+
+def with_launchers(text: str) -> str:
+    """The text, with an object instead of each ``kernel<<<...>>>``.
+
+    The object is called with the kernel's arguments, which follow. Lines keep their
+    numbers.
+
+    Examples
+    --------
+    >>> text = with_launchers("add<float><<<2, 32>>>(x, n);")
+    >>> print(text)  # doctest: +NORMALIZE_WHITESPACE
+    emulator::launcher("add<float>", emulator::Configuration{2, 32},
+    [=](auto... emulated) EMULATOR_UNCHECKED { add<float>(emulated...); })(x, n);
+
+    Comments and strings are not changed:
+
+    >>> with_launchers('puts("<<<"); // f<<<1, 1>>>()')
+    'puts("<<<"); // f<<<1, 1>>>()'
+    """
+    pieces, done = [], 0
+    for token in _TOKEN.finditer(text):
+        if token[0] != "<<<" or token.start() < done:
+            continue
+        begin = _start_of_kernel(text, token.start())
+        end = _end_of_configuration(text, token.end())
+        if end is None:
+            continue
+        kernel = text[begin : token.start()].strip()
+        pieces.append(text[done:begin])
+        pieces.append(
+            _LAUNCHER.format(
+                quoted='"' + " ".join(kernel.replace('"', "'").split()) + '"',
+                configuration=text[token.end() : end],
+                kernel=kernel,
+            )
+        )
+        done = end + len(">>>")
+    return "".join([*pieces, text[done:]])
+
+
+def _start_of_kernel(text: str, end: int) -> int:
+    """Where the expression begins that ends here: a name, perhaps with arguments."""
+    position = len(text[:end].rstrip())
+    while position and text[position - 1] in _PAIRS:
+        position = _opening(text, position - 1)
+        position = len(text[:position].rstrip())
+    name = _NAME.search(text, 0, position)
+    return name.start() if name else position
+
+
+def _opening(text: str, closing: int) -> int:
+    """The position of the bracket that this bracket closes."""
+    close, opening, depth = text[closing], _PAIRS[text[closing]], 0
+    for position in range(closing, -1, -1):
+        depth += (text[position] == close) - (text[position] == opening)
+        if depth == 0:
+            return position
+    return closing
+
+
+def _end_of_configuration(text: str, begin: int) -> int | None:
+    """The position of the ``>>>`` that ends a configuration, or None."""
+    depth = 0
+    for position in range(begin, len(text)):
+        depth += (text[position] in "([{") - (text[position] in ")]}")
+        if depth == 0 and text.startswith(">>>", position):
+            return position
+    return None

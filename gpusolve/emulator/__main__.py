@@ -1,0 +1,7 @@
+"""``python -m gpusolve.emulator program.cu`` runs a whole CUDA program on a CPU."""
+
+import sys
+
+from .._emulator._command import main
+
+sys.exit(main())

@@ -1,0 +1,112 @@
+"""`memcheck` finds accesses outside of memory, and reads of unwritten memory."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from together import together
+
+from gpusolve import _emulator
+from gpusolve._emulator import KernelError
+
+KERNELS = Path(__file__).parents[1] / "faulty_kernels"
+
+pytestmark = pytest.mark.skipif(
+    _emulator.compiler() is None or sys.platform != "linux",
+    reason="the emulator needs Linux and a C++ compiler",
+)
+
+
+@pytest.fixture(params=["g++", "clang++"], autouse=True)
+def compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each compiler, as each has its own instrumentation."""
+    if shutil.which(request.param) is None:
+        pytest.skip(f"{request.param} is not installed")
+    monkeypatch.setenv("CXX", request.param)
+    return str(request.param)
+
+
+def run(name: str, *args: Any, shared_mem: int = 0) -> None:
+    kernel = _emulator.Kernel(KERNELS / "memory.cu", name, KERNELS)
+    kernel((1,), (32,), args, shared_mem=shared_mem)
+
+
+def floats(count: int = 32) -> Any:
+    return np.ones(count, np.float32)
+
+
+INT = np.int32
+BYTES = np.ones(13, np.uint8)
+
+SILENT: list[tuple[str, tuple[Any, ...], int]] = [
+    ("read_from", (floats(), floats(33), INT(1)), 0),
+    ("read_from", (floats(), floats(32), INT(0)), 0),
+    ("read_bytes", (np.zeros(1, INT), BYTES, INT(13), INT(0)), 0),
+    ("read_dynamic", (floats(), INT(0)), 128),
+    ("read_row", (floats(), INT(8)), 0),
+    ("read_declared", (floats(), INT(0), INT(3)), 0),
+    ("read_declared", (floats(), INT(1), INT(3)), 0),
+    ("read_declared", (floats(), INT(2), INT(3)), 0),
+    ("read_shared", (floats(), INT(33)), 0),
+    ("copy_padded", (np.ones(32),), 0),
+    ("read_vector", (floats(), floats(64), INT(4)), 0),
+]
+
+FAULTY: list[tuple[str, tuple[Any, ...], int, str]] = [
+    ("read_from", (floats(), floats(33), INT(-1)), 0, r"element -1 of y"),
+    ("read_from", (floats(), floats(33), INT(2)), 0, r"element 33 of y"),
+    ("read_bytes", (np.zeros(1, INT), BYTES, INT(13), INT(1)), 0, "element 13 of y"),
+    ("read_dynamic", (floats(), INT(1)), 128, "past the end of shared .* byte 128"),
+    ("read_dynamic", (floats(), INT(-1)), 128, "reads outside of shared memory"),
+    ("read_row", (floats(), INT(9)), 0, r"memory.cu:34: index 8 is outside .*\[8\]"),
+    ("read_declared", (floats(), INT(0), INT(-1)), 0, r"index -1 is outside .*\[4\]"),
+    ("read_declared", (floats(), INT(1), INT(4)), 0, r"index 4 is outside .*\[4\]"),
+    ("read_declared", (floats(), INT(2), INT(4)), 0, r"index 4 is outside .*\[4\]"),
+    ("read_shared", (floats(), INT(32)), 0, "element 32 .* tile .* no thread"),
+    ("read_vector", (floats(), floats(64), INT(3)), 0, "12 bytes after a multiple of"),
+]
+
+
+@together("number", range(len(SILENT)))
+def test_an_access_inside_of_memory_is_allowed(number: int) -> None:
+    name, args, shared_mem = SILENT[number]
+    with _emulator.memcheck():
+        run(name, *args, shared_mem=shared_mem)
+
+
+@together("number", range(len(FAULTY)))
+def test_an_access_outside_of_memory_is_found(number: int) -> None:
+    name, args, shared_mem, message = FAULTY[number]
+    with _emulator.memcheck(), pytest.raises(KernelError, match=message):
+        run(name, *args, shared_mem=shared_mem)
+
+
+def test_the_environment_turns_the_check_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = floats(), floats(33), INT(-1)
+    run("read_from", *arguments)
+    monkeypatch.setenv("GPUSOLVE_EMULATE_MEMCHECK", "1")
+    with pytest.raises(KernelError, match="element -1"):
+        run("read_from", *arguments)
+
+
+def test_races_are_found_together_with_accesses_outside() -> None:
+    with _emulator.memcheck():
+        run("race", floats())
+    with _emulator.memcheck(), _emulator.races():
+        with pytest.raises(KernelError, match="data race"):
+            run("race", floats())
+        with pytest.raises(KernelError, match="element -1"):
+            run("read_from", floats(), floats(33), INT(-1))
+
+
+def test_arguments_keep_their_values() -> None:
+    """A failed launch writes nothing, as without the check."""
+    x = floats()
+    with _emulator.memcheck(), pytest.raises(KernelError):
+        run("read_from", x, 2 * floats(33), INT(2))
+    np.testing.assert_array_equal(x, 1)

@@ -1,0 +1,162 @@
+"""Whole CUDA programs on the emulator: output, exit status and faults."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from together import together
+
+from gpusolve import _emulator
+from gpusolve._emulator._launch_syntax import with_launchers
+
+PROGRAMS = Path(__file__).parents[1] / "programs"
+
+pytestmark = pytest.mark.skipif(
+    _emulator.compiler() is None or sys.platform != "linux",
+    reason="the emulator needs Linux and a C++ compiler",
+)
+
+
+class Ended(NamedTuple):
+    """What a program did."""
+
+    status: int
+    output: str
+    errors: str
+
+
+def run(program: str | Path, *arguments: str, options: tuple[str, ...] = ()) -> Ended:
+    command = [sys.executable, "-m", "gpusolve.emulator", *options]
+    done = subprocess.run(
+        [*command, str(PROGRAMS / program), *arguments], capture_output=True, text=True
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+# ---- programs without a fault --------------------------------------------------------
+
+
+def test_a_program_runs_as_it_is() -> None:
+    assert run("vector_add.cu", "500") == (0, "500 sums are right\n", "")
+
+
+def test_functions_of_the_runtime_api() -> None:
+    assert run("runtime_api.cu") == (0, "", "")
+
+
+@pytest.mark.slow
+@together("option", ["--races", "--memcheck", "--schedule=reverse"])
+@together("program", ["vector_add.cu", "runtime_api.cu"])
+def test_checks_are_silent_without_a_fault(program: str, option: str) -> None:
+    ended = run(program, options=(option,))
+    assert (ended.status, ended.errors) == (0, "")
+
+
+@pytest.mark.slow
+def test_a_profile_counts_kernels_and_calls_of_the_host() -> None:
+    ended = run("vector_add.cu", "500", options=("--profile",))
+    assert ended.output == "500 sums are right\n"
+    heading, kernel, host = ended.errors.splitlines()
+    counts = dict(zip(heading.split("  "), kernel.split("  "), strict=False))
+    assert counts["kernel"] == "add<float>"
+    assert host == (
+        "host: launches 1, allocations 3, memsets 0, synchronizations 1, copies 3"
+    )
+
+
+def test_options_of_the_preprocessor(tmp_path: Path) -> None:
+    (tmp_path / "headers").mkdir()
+    (tmp_path / "headers" / "value.h").write_text("constexpr int value = NUMBER + 1;\n")
+    program = tmp_path / "program.cu"
+    program.write_text('#include "value.h"\nint main() { return value; }\n')
+    given = (f"-I{tmp_path / 'headers'}", "-DNUMBER=20")
+    assert run(program, options=given).status == 21
+
+
+# ---- faults --------------------------------------------------------------------------
+
+FAULTS = {
+    "null": "faulty.cu:9: writes address 0x0, through a null pointer",
+    "outside": "faulty.cu:9: writes element 64 (4 bytes) of x, which has elements 0 to",
+    "freed": "which is not device memory",
+    "copy": "cudaMemcpy: the source must be 512 bytes of device memory",
+    "direction": "cudaMemcpy: the target must be 64 bytes of device memory",
+    "block": "fill: block must be at least 1 and at most (1024, 1024, 64)",
+}
+CHECKED = {
+    "--memcheck": {
+        "before": "faulty.cu:18: reads element -1 (4 bytes) of x, which has elements 0",
+        "host": "faulty.cu:9: writes address 0x",
+    },
+    "--races": {"race": "faulty.cu:14: data race: writes element 1 (4 bytes) of x"},
+}
+
+
+@together("fault", FAULTS)
+def test_a_fault_ends_the_program(fault: str) -> None:
+    """What was printed before is written."""
+    ended = run("faulty.cu", fault)
+    assert (ended.status, ended.output) == (1, "before the launch\n")
+    assert ended.errors.startswith("error: ")
+    assert FAULTS[fault] in ended.errors
+
+
+@pytest.mark.slow
+@together("option", CHECKED)
+def test_a_check_finds_more_faults(option: str) -> None:
+    for fault, message in CHECKED[option].items():
+        assert run("faulty.cu", fault).status == 0
+        ended = run("faulty.cu", fault, options=(option,))
+        assert ended.status == 1
+        assert message in ended.errors
+
+
+def test_the_status_is_the_result_of_main() -> None:
+    assert run("faulty.cu", "status").status == 7
+    assert run("faulty.cu", "twice").status == 5
+    assert run("faulty.cu").output.endswith("at the end\n")
+
+
+def test_a_program_that_does_not_compile(tmp_path: Path) -> None:
+    program = tmp_path / "program.cu"
+    program.write_text("int main() {\n    return undeclared;\n}\n")
+    ended = run(program)
+    assert ended.status == 1
+    assert "program.cu does not compile" in ended.errors
+    assert "program.cu:2" in ended.errors
+    assert "must be a file, got" in run(tmp_path / "missing.cu").errors
+
+
+# ---- the syntax of launches ----------------------------------------------------------
+
+
+@together(
+    ("text", "kernel", "configuration"),
+    [
+        ("f<<<1, 32>>>(x);", "f", "1, 32"),
+        ("  a::f <<< g, b >>> (x);", "a::f", " g, b "),
+        ("f<T, 4><<<n / 4, dim3(4), 0, s>>>(x);", "f<T, 4>", "n / 4, dim3(4), 0, s"),
+        ("(*f)<<<1, 1>>>();", "(*f)", "1, 1"),
+        ("f<g<int>><<<h(n >> 2), 1>>>();", "f<g<int>>", "h(n >> 2), 1"),
+        ("return f<<<1,\n1>>>(\nx);", "f", "1,\n1"),
+    ],
+)  # fmt: skip
+def test_a_launch_is_replaced(text: str, kernel: str, configuration: str) -> None:
+    found = with_launchers(text)
+    assert "<<<" not in found
+    assert f'launcher("{kernel}", emulator::Configuration{{{configuration}}}, ' in found
+    assert f"{{ {kernel}(emulated...); }})" in found
+    assert found.endswith(text[text.index(">>>") + 3 :])
+    assert found.count("\n") == text.count("\n")
+
+
+@together(
+    "text",
+    ["x << 3 >> 2", '"f<<<1, 1>>>()"', '\'"\' + "<<<"', "/* f<<<\n1>>> */", "<<<<<<<"],
+)
+def test_other_text_is_kept(text: str) -> None:
+    assert with_launchers(text) == text

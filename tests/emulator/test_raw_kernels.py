@@ -1,0 +1,172 @@
+"""`RawKernel` and `RawModule` have CuPy's signatures, and behave as a GPU does."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpusolve import _emulator
+from gpusolve.emulator import CompileError, RawKernel, RawModule, memcheck, profile
+
+pytestmark = pytest.mark.skipif(
+    _emulator.compiler() is None or sys.platform != "linux",
+    reason="the emulator needs Linux and a C++ compiler",
+)
+
+SCALE = """
+#ifndef FACTOR
+#define FACTOR 2
+#endif
+extern "C" __global__ void scale(float* x) { x[threadIdx.x] *= FACTOR; }
+"""
+
+MODULE = """
+__constant__ float weights[2] = {1, 2};
+static __constant__ int fixed = 7;
+__device__ int launches;  // counts
+__device__ float weighted(float x) { return weights[0] * x + weights[1]; }
+
+template <class T>
+__global__ void apply(T* x) {
+    x[threadIdx.x] = weighted(x[threadIdx.x]);
+    if (threadIdx.x == 0) ++launches;
+}
+
+__global__ void read(int* out) {
+    out[0] = launches;
+    out[1] = fixed;
+}
+"""
+
+
+def scaled(*options: str) -> list[float]:
+    x = np.ones(4, np.float32)
+    RawKernel(SCALE, "scale", options)((1,), (4,), (x,))
+    return list(x)
+
+
+# ---- signatures ----------------------------------------------------------------------
+
+
+def test_parameters_are_those_of_cupy() -> None:
+    """Of CuPy 14, from the pages of its documentation; the `path` of a cubin lacks."""
+    options = {"options": (), "backend": "nvrtc", "translate_cucomplex": False}
+    rest = {"enable_cooperative_groups": False, "name_expressions": None}
+    for ours, names, theirs in (
+        (RawKernel, ["code", "name"], {**options, "enable_cooperative_groups": False}),
+        (RawModule, ["code"], {**options, **rest}),
+    ):
+        parameters = inspect.signature(ours).parameters
+        assert list(parameters) == [*names, *theirs, "jitify"]
+        for name, default in {**theirs, "jitify": None}.items():
+            assert parameters[name].default == default
+
+
+def test_attributes_are_a_part_of_those_of_cupy() -> None:
+    kernel = RawKernel(SCALE, "scale")
+    assert kernel.name == "scale"
+    assert kernel.code == SCALE
+    assert kernel.attributes["shared_size_bytes"] == 0
+    assert kernel.attributes["max_threads_per_block"] == 1024
+
+
+# ---- options -------------------------------------------------------------------------
+
+
+def test_options_define_macros(tmp_path: Path) -> None:
+    assert scaled() == [2] * 4
+    assert scaled("-DFACTOR=5") == [5] * 4
+    assert (
+        scaled("--define-macro=FACTOR=6", "--std=c++14", "--use_fast_math") == [6] * 4
+    )
+    (tmp_path / "factor.h").write_text("constexpr float factor = 9;\n")
+    kernel = RawKernel(
+        '#include "factor.h"\n__global__ void scale(float* x) { *x *= factor; }',
+        "scale",
+        (f"-I{tmp_path}",),
+    )
+    x = np.ones(1, np.float32)
+    kernel((1,), (1,), (x,))
+    assert x[0] == 9
+
+
+def test_what_the_emulator_cannot_do_is_refused() -> None:
+    with pytest.raises(ValueError, match="options must be -Dname=value"):
+        scaled("-rdc=true")
+    with pytest.raises(ValueError, match="backend must be 'nvrtc' or 'nvcc', got 'x'"):
+        RawKernel(SCALE, "scale", (), "x")
+    with pytest.raises(ValueError, match="translate_cucomplex must be False"):
+        RawKernel(SCALE, "scale", (), "nvrtc", True)
+    with pytest.raises(CompileError, match="does not compile"):
+        RawKernel(SCALE, "missing")
+
+
+# ---- shared memory -------------------------------------------------------------------
+
+COPY = """
+extern __shared__ float tile[];
+__global__ void copy(float* x, int n) {
+    __shared__ float own[32];
+    own[threadIdx.x] = x[threadIdx.x];
+    tile[n - 1] = own[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = tile[n - 1];
+}
+"""
+
+
+def test_more_than_48_kilobytes_must_be_asked_for() -> None:
+    """As on a GPU, where the launch fails without it."""
+    kernel = RawKernel(COPY, "copy")
+    assert kernel.max_dynamic_shared_size_bytes == 48 * 1024 - 128
+    x, most = np.ones(32, np.float32), 60 * 1024
+    arguments = (x, np.int32(most // 4))
+    with pytest.raises(ValueError, match="set the kernel's max_dynamic_shared_size"):
+        kernel((1,), (32,), arguments, shared_mem=most)
+    kernel.max_dynamic_shared_size_bytes = most
+    with memcheck():
+        kernel((1,), (32,), arguments, shared_mem=most)
+    with pytest.raises(ValueError, match=r"at most 101248, got 1000000"):
+        kernel.max_dynamic_shared_size_bytes = 10**6
+
+
+# ---- modules -------------------------------------------------------------------------
+
+
+def test_kernels_of_a_module_share_its_variables() -> None:
+    module = RawModule(MODULE, name_expressions=["apply<float>"])
+    weights = module.get_global("weights").view(np.float32)
+    np.testing.assert_array_equal(weights, [1, 2])
+    out = np.zeros(2, np.int32)
+    for kernel, dtype in (("apply<float>", np.float32), ("apply<double>", np.float64)):
+        weights[:] = 3, 4
+        x = np.arange(4, dtype=dtype)
+        module.get_function(kernel)((1,), (4,), (x,))
+        np.testing.assert_array_equal(x, 3 * np.arange(4) + 4)
+    module.get_function("read")((1,), (1,), (out,))
+    assert out.tolist() == [2, 7]
+    assert module.get_function("read") is module.get_function("read")
+
+
+def test_checks_and_profiles_keep_the_variables() -> None:
+    module = RawModule(MODULE)
+    apply = module.get_function("apply<float>")
+    for context in (profile, memcheck):
+        with context():
+            apply((1,), (4,), (np.ones(4, np.float32),))
+    assert module.get_global("launches").view(np.int32)[0] == 2
+
+
+def test_two_modules_have_variables_of_their_own() -> None:
+    first, second = RawModule(MODULE), RawModule(MODULE)
+    first.get_global("launches")[:] = 1
+    assert not second.get_global("launches").any()
+
+
+def test_a_variable_that_a_module_lacks() -> None:
+    with pytest.raises(ValueError, match="the module has no variable 'other'"):
+        RawModule(MODULE).get_global("other")

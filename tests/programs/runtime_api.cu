@@ -1,0 +1,123 @@
+// The functions of the runtime API, in one program without a fault. It returns the number of the
+// first check that fails, or 0.
+
+#include <cooperative_groups.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace cg = cooperative_groups;
+
+__device__ int calls;
+__constant__ int offsets[4];
+
+__global__ void add_offset(int* x, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] += offsets[i % 4];
+    if (i == 0) atomicAdd(&calls, 1);
+}
+
+template <int block, class T>
+__global__ void sum(const T* x, T* total, int n) {
+    extern __shared__ unsigned char bytes[];
+    T* const parts = reinterpret_cast<T*>(bytes);
+    T own = 0;
+    for (int i = threadIdx.x; i < n; i += block) own += x[i];
+    parts[threadIdx.x] = own;
+    for (int half = block / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) parts[threadIdx.x] += parts[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0) *total = parts[0];
+}
+
+__global__ void scale_rows(float* x, std::size_t pitch, int width, int height) {
+    const int column = threadIdx.x, row = threadIdx.y;
+    if (column < width && row < height)
+        reinterpret_cast<float*>(reinterpret_cast<char*>(x) + row * pitch)[column] *= 2;
+}
+
+struct Doubler {
+    int* x;
+    void run(int blocks, int n) const { add_offset<<<blocks, 32>>>(x, n); }
+};
+
+/// A launch by a function that is chosen at run time.
+void launch(void (*kernel)(int*, int), int* x, int n) {
+    kernel<<<dim3(2), dim3(32), 0, nullptr>>>(x, n);
+}
+
+int main() {
+    int devices = 0;
+    cudaDeviceProp properties;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices != 1) return 1;
+    if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess || properties.warpSize != 32)
+        return 2;
+    if (cudaSetDevice(1) != cudaErrorInvalidDevice || cudaGetLastError() == cudaSuccess) return 3;
+    if (cudaGetLastError() != cudaSuccess) return 4;
+
+    constexpr int n = 64;
+    int* x;
+    if (cudaMallocManaged(&x, n * sizeof(int)) != cudaSuccess) return 5;
+    std::fill(x, x + n, 1);
+    const int given[] = {0, 1, 2, 3};
+    cudaMemcpyToSymbol(offsets, given, sizeof(given));
+    cudaStream_t stream;
+    cudaStreamCreate(&stream);
+    add_offset<<<2, 32, 0, stream>>>(x, n);  // a comment with <<<1, 1>>>
+    launch(add_offset, x, n);
+    Doubler{x}.run(2, n);
+    int size = n;
+    void* arguments[] = {&x, &size};
+    if (cudaLaunchKernel(add_offset, dim3(2), dim3(32), arguments, 0, stream) != cudaSuccess)
+        return 6;
+    if (cudaLaunchCooperativeKernel(add_offset, 2, 32, arguments) != cudaSuccess) return 7;
+    cudaStreamSynchronize(stream);
+    cudaStreamDestroy(stream);
+    for (int i = 0; i < n; ++i)
+        if (x[i] != 1 + 5 * (i % 4)) return 8;
+    int count = 0;
+    cudaMemcpyFromSymbol(&count, calls, sizeof(count));
+    if (count != 5) return 9;
+
+    long long *total, *values;
+    cudaMalloc(&total, sizeof(*total));
+    cudaMallocHost(&values, 100 * sizeof(*values));
+    std::iota(values, values + 100, 1);
+    sum<128><<<1, 128, 128 * sizeof(long long)>>>(values, total, 100);
+    long long found = 0;
+    cudaMemcpy(&found, total, sizeof(found), cudaMemcpyDefault);
+    if (found != 5050) return 10;
+    cudaMemsetAsync(total, 0, sizeof(*total));
+    cudaMemcpyAsync(&found, total, sizeof(found), cudaMemcpyDeviceToHost);
+    if (found != 0) return 11;
+    cudaFreeHost(values);
+
+    float* rows;
+    std::size_t pitch;
+    cudaMallocPitch((void**)&rows, &pitch, 5 * sizeof(float), 3);
+    std::vector<float> host(15, 1.5f);
+    cudaMemcpy2D(rows, pitch, host.data(), 20, 20, 3, cudaMemcpyHostToDevice);
+    scale_rows<<<1, dim3(8, 4)>>>(rows, pitch, 5, 3);
+    cudaMemcpy2D(host.data(), 20, rows, pitch, 20, 3, cudaMemcpyDeviceToHost);
+    if (std::any_of(host.begin(), host.end(), [](float value) { return value != 3; })) return 12;
+
+    const std::string text = "kernel<<<1, 1>>>()";
+    if (text.size() != 18) return 13;
+    std::size_t free, all;
+    cudaMemGetInfo(&free, &all);
+    if (free >= all) return 14;
+    cudaFree(x);
+    cudaFree(total);
+    cudaFree(rows);
+    cudaMemGetInfo(&free, &all);
+    if (free != all) return 15;
+    int blocks, threads;
+    cudaOccupancyMaxPotentialBlockSize(&blocks, &threads, add_offset);
+    if (threads % 32 || blocks < 2) return 16;
+    return cudaDeviceSynchronize();
+}
