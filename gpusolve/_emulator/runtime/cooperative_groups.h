@@ -57,6 +57,8 @@ class thread_block_tile : public thread_group {
 
   public:
     thread_block_tile() : thread_group(Size, false) {}
+    template <class Other>
+    thread_block_tile(const thread_block_tile<Size, Other>&) : thread_block_tile() {}
 
     static constexpr unsigned size() { return Size; }
     static constexpr unsigned num_threads() { return Size; }
