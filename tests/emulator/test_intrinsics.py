@@ -19,8 +19,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def run(name: str, *args: Any) -> None:
-    _emulator.Kernel(KERNELS / "intrinsics.cu", name, KERNELS)((1,), (32,), args)
+def run(name: str, *args: Any, blocks: int = 1) -> None:
+    kernel = _emulator.Kernel(KERNELS / "intrinsics.cu", name, KERNELS)
+    kernel((blocks,), (32,), args, cooperative=blocks > 1)
 
 
 def signed(values: Any, bits: int = 32) -> Any:
@@ -103,3 +104,13 @@ def test_reductions_of_tiles(rng: np.random.Generator) -> None:
         out, (tiles.sum(1), tiles.min(1), tiles.max(1)), strict=True
     ):
         np.testing.assert_array_equal(row, np.repeat(reduced[:, None], 8, 1))
+
+
+@pytest.mark.parametrize("blocks", [2, 5])
+def test_barriers_of_the_grid(blocks: int) -> None:
+    x, total = np.arange(32 * blocks, dtype=np.int32), np.zeros(3, np.int32)
+    first = x[::32].sum()
+    with _emulator.races():
+        run("sum_of_blocks", x, total, np.int32(3), blocks=blocks)
+    np.testing.assert_array_equal(total, first * blocks ** np.arange(3))
+    np.testing.assert_array_equal(x, total[-1])

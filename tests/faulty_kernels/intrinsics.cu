@@ -1,4 +1,5 @@
-// No fault: integer functions, conversions and functions of a warp, for one warp.
+// No fault: integer functions, conversions and functions of a warp, for one warp; and a barrier of
+// the grid.
 
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
@@ -59,4 +60,15 @@ __global__ void tiles(const int* x, int* out) {
     out[i] = cg::reduce(tile, x[i], cg::plus<int>());
     out[32 + i] = cg::reduce(tile, x[i], cg::less<int>());
     out[64 + i] = cg::reduce(tile, x[i], cg::greater<int>());
+}
+
+/// x[i] becomes the sum of the first elements of all blocks, `rounds` times. `total` is zero.
+__global__ void sum_of_blocks(int* x, int* total, int rounds) {
+    const cg::grid_group grid = cg::this_grid();
+    for (int round = 0; round < rounds; ++round) {
+        if (threadIdx.x == 0) atomicAdd(&total[round], x[grid.thread_rank()]);
+        grid.sync();
+        x[grid.thread_rank()] = total[round];
+        cg::sync(grid);
+    }
 }
