@@ -384,7 +384,8 @@ def _add_files(key: hashlib._Hash, paths: Iterable[Path]) -> None:
 def _runtime_digest() -> bytes:
     """A hash of the emulator's own files, which do not change while it runs."""
     key = hashlib.sha256()
-    _add_files(key, _sources(RUNTIME))
+    for directory in (RUNTIME, RUNTIME / "cooperative_groups"):
+        _add_files(key, _sources(directory))
     return key.digest()
 
 

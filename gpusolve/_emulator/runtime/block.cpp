@@ -17,6 +17,8 @@ dim3 gridDim;
 
 namespace emulator {
 
+unsigned grid_arrivals;
+
 namespace {
 
 EMULATOR_THREAD_LOCAL BlockRunner* runner;

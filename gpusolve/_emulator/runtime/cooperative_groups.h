@@ -1,7 +1,8 @@
-// Cooperative groups: blocks and tiles of a warp. Not supported: grids and coalesced threads.
+// Cooperative groups: grids, blocks and tiles of a warp. Not supported: coalesced threads.
 
 #pragma once
 
+#include "atomics.h"
 #include "synchronize.h"
 
 namespace cooperative_groups {
@@ -49,6 +50,44 @@ inline thread_block this_thread_block() {
     return {};
 }
 
+/// All threads of a cooperative launch, whose blocks run at the same time.
+class grid_group {
+  public:
+    void sync(EMULATOR_SITE) const {
+        __syncthreads(file, line);
+        if (emulator::linear_thread() == 0) wait_for_blocks();
+        __syncthreads(file, line);
+    }
+
+    static unsigned num_blocks() { return gridDim.x * gridDim.y * gridDim.z; }
+    static unsigned block_rank() {
+        return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    }
+    static unsigned long long num_threads() {
+        return 1ull * num_blocks() * blockDim.x * blockDim.y * blockDim.z;
+    }
+    static unsigned long long size() { return num_threads(); }
+    static unsigned long long thread_rank() {
+        const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
+        return 1ull * block_rank() * threads + emulator::linear_thread();
+    }
+    static constexpr bool is_valid() { return true; }
+
+  private:
+    /// Blocks arrive; the last arrival of a barrier is a multiple of their number.
+    static void wait_for_blocks() {
+        __threadfence();
+        const unsigned before = atomicAdd(&emulator::grid_arrivals, 1u);
+        const unsigned last = (before / num_blocks() + 1) * num_blocks();
+        while (*static_cast<volatile unsigned*>(&emulator::grid_arrivals) < last) __nanosleep(20);
+        __threadfence();
+    }
+};
+
+inline grid_group this_grid() {
+    return {};
+}
+
 /// `Size` consecutive lanes of a warp; a power of two.
 template <unsigned Size, class Parent = void>
 class thread_block_tile : public thread_group {
@@ -57,6 +96,8 @@ class thread_block_tile : public thread_group {
 
   public:
     thread_block_tile() : thread_group(Size, false) {}
+    template <class Other>
+    thread_block_tile(const thread_block_tile<Size, Other>&) : thread_block_tile() {}
 
     static constexpr unsigned size() { return Size; }
     static constexpr unsigned num_threads() { return Size; }
@@ -104,7 +145,8 @@ inline thread_group tiled_partition(const thread_group&, unsigned size) {
     return {size, false};
 }
 
-inline void sync(const thread_group& group, EMULATOR_SITE) {
+template <class Group>
+void sync(const Group& group, EMULATOR_SITE) {
     group.sync(file, line);
 }
 

@@ -9,7 +9,9 @@
 #include "arithmetic.h"
 #include "atomics.h"
 #include "device.h"
+#include "intrinsics.h"
 #include "synchronize.h"
+#include "warp_functions.h"
 
 // The last, because it hides the functions of <cstring>.
 #include "copy.h"

@@ -29,6 +29,9 @@ constexpr int warpSize = 32;
 
 namespace emulator {
 
+/// How often blocks have reached a barrier of the grid in this launch.
+extern unsigned grid_arrivals;
+
 /// A line of the kernel's source.
 struct Site {
     const char* file;

@@ -170,6 +170,7 @@ dim3 to_dim3(const unsigned (&size)[3]) {
 EMULATOR_EXPORT void emulator_launch(const Request* request, FaultReport* report) {
     *report = {};
     interrupted = false;
+    grid_arrivals = 0;
     gridDim = to_dim3(request->grid);
     blockDim = to_dim3(request->block);
     std::uint64_t sampled = request->sampled;
