@@ -41,10 +41,13 @@ __forceinline__ void copy_columns(const GramMatrix<SerialTeam>& at, int m,
 }
 
 template <class T>
-inline void copy_matrix(const GramMatrix<SerialTeam>& at, int m, int n,
+inline void copy_matrix(SerialTeam team, const GramMatrix<SerialTeam>& at, int m, int n,
                         const GivenMatrix<T>& given) {
     int j = 0;
-    for (; j + four <= n; j += four) copy_columns<four>(at, m, given, j);
+    for (; j + four <= n; j += four) {
+        if (team.is_stopped()) return;
+        copy_columns<four>(at, m, given, j);
+    }
     for (; j < n; ++j) copy_columns<1>(at, m, given, j);
     if (given.weights.root == nullptr) return;
     for (j = 0; j < n; ++j)
@@ -101,7 +104,7 @@ inline void scale_matrix(SerialTeam team, const GramMatrix<SerialTeam>& at,
                          const GramOptions<SerialTeam>& options, const GivenMatrix<T>& given,
                          const Variables& variables, const double* root_l2) {
     const int m = options.m, n = options.n, height = options.height();
-    copy_matrix(at, m, n, given);
+    copy_matrix(team, at, m, n, given);
     double largest_scale = 0;
     for (int j = 0; j < n; ++j) {
         double* column = at.column(j).first;
