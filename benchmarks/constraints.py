@@ -71,6 +71,12 @@ def fibres(rng: np.random.Generator, systems: int) -> Case:
     return Case("two fibres", A / len(dense), b, C)
 
 
+def cases_of(sizes: list[int]) -> list[Case]:
+    """Both cases with these numbers of systems."""
+    rng = np.random.default_rng(0)
+    return [make(rng, systems) for systems in sizes for make in (random_case, fibres)]
+
+
 def directions(rng: np.random.Generator, count: int) -> Floats:
     """Random points of the sphere, (count, 3)."""
     found = rng.standard_normal((count, 3))
@@ -119,6 +125,8 @@ def by_cvxpy(case: Case, systems: int) -> Floats:
 
 PEERS: dict[str, Solver] = {"quadprog": by_quadprog, "CVXPY": by_cvxpy}
 
+PACKAGES = "quadprog", "cvxpy", "clarabel"
+
 
 # ---- the report ----------------------------------------------------------------------
 
@@ -131,8 +139,13 @@ def excess(case: Case, x: Floats, other: Floats) -> float:
 
 
 def lines(machine: Machine, cases: list[Case]) -> Iterator[str]:
-    """The tables."""
-    yield from head("Linear constraints", machine, "quadprog", "cvxpy", "clarabel")
+    """The report."""
+    yield from head("Linear constraints", machine, *PACKAGES)
+    yield from table(machine, cases)
+
+
+def table(machine: Machine, cases: list[Case]) -> Iterator[str]:
+    """The table, and what its cells contain."""
     yield "Systems of 45 unknowns and 60 shared inequalities, on one core (a GPU: the"
     yield "whole device). Other solvers solve some of them, after a first call that is"
     yield "not timed. Times are microseconds per system.\n"
@@ -186,12 +199,7 @@ def one_core() -> None:
 def main() -> None:
     """Measure, and print or write the report."""
     given = timing_parser(__doc__, "numbers of systems", repeats=5).parse_args()
-    rng = np.random.default_rng(0)
-    cases = [
-        make(rng, systems)
-        for systems in given.sizes or [10_000]
-        for make in (random_case, fibres)
-    ]
+    cases = cases_of(given.sizes or [10_000])
     machine = choose(given.emulate, given.cpu, given.repeats, given.peers)
     publish(lines(machine, cases), given.output)
 

@@ -139,8 +139,13 @@ def sweeps_to(goal: float, solve: Solver, start: Start, most: int) -> int | None
 
 def report(machine: Machine, sizes: tuple[int, int, int], most: int) -> Iterator[str]:
     """The report, line by line as it is measured."""
-    rows, columns, components = sizes
     yield from head("Non-negative factorisation", machine, "scikit-learn")
+    yield from table(machine, sizes, most)
+
+
+def table(machine: Machine, sizes: tuple[int, int, int], most: int) -> Iterator[str]:
+    """The table, and what its cells contain."""
+    rows, columns, components = sizes
     yield ABOUT.format(
         rows=rows, columns=columns, components=components, filled=FILLED, most=most
     )

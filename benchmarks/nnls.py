@@ -148,8 +148,15 @@ def report(
     machine: Machine, cases: list[Case], systems: list[int] | None, budget: float
 ) -> Iterator[str]:
     """The report, line by line as it is measured."""
-    libraries = installed() if machine.peers else []
     yield from head("NNLS", machine, *distributions())
+    yield from table(machine, cases, systems, budget)
+
+
+def table(
+    machine: Machine, cases: list[Case], systems: list[int] | None, budget: float
+) -> Iterator[str]:
+    """The table, and what its cells contain."""
+    libraries = installed() if machine.peers else []
     yield f"gpusolve's path: {path(machine)}.\n"
     yield ABOUT
     if libraries:

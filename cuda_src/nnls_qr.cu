@@ -328,7 +328,7 @@ struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
     __device__ void remove_resting() {
         for (;;) {
             const int p = last_not_passive();
-            if (p < 0 || (has_to_stay() && !(general && replaces))) break;
+            if (p < 0 || (has_to_stay() && !(general && replaces)) || counters->is_stopped()) break;
             factors.remove(p, rest(at.factors.variables[p]));
             ++n_downdates;
         }
@@ -401,7 +401,8 @@ struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
     }
 
     /// Iterate to convergence, which is only declared on a recomputed residual. Afterwards
-    /// `residual` and `w` belong to the result. With a `guess`, start from it.
+    /// `residual` and `w` belong to the result, unless the host has stopped the launch. With a
+    /// `guess`, start from it.
     ///
     /// Each step is called in one place only, because it is inlined there.
     __device__ NnlsStatus solve(T caution, const Given* guess) {
@@ -410,7 +411,8 @@ struct NnlsSystem : CertifiedSystem<T, general, Given, PassiveQR<T>> {
         bool starting = guess != nullptr || general;
         if (starting) choose(guess);
         for (int round = 0;;) {
-            const bool limit = (entered && !make_feasible()) || counters->is_stopped();
+            const bool limit = entered && !make_feasible();
+            if (counters->is_stopped()) return iteration_limit;
             if (limit || fresh) refresh(fresh);
             if (!starting) multiply_columns<T, general, Given>(*this, at.factors.residual, at.w);
             if (limit) return iteration_limit;
@@ -469,9 +471,9 @@ __global__ void __launch_bounds__(nnls_max_threads, 2)
         int caution = system.load() ? 1 : 0;
         for (; caution <= most_caution; caution *= more_caution) {
             const Given* guess = systems.warm && caution == 1 ? results.x + k * problem.n : nullptr;
-            const auto found =
-                caution > 0 ? system.certify(system.solve(caution, guess)) : system.refuse();
+            const NnlsStatus ended = caution > 0 ? system.solve(caution, guess) : not_finite;
             if (systems.counters->is_stopped()) break;
+            const auto found = caution > 0 ? system.certify(ended) : system.refuse();
             if (!(found.misfit >= least)) {
                 least = found.misfit;
                 system.store(results, k, found, by_qr);

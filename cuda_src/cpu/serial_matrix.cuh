@@ -29,7 +29,10 @@ struct GramMatrix<SerialTeam> {
     double& operator()(int i, int j) const { return column(j)[i]; }
 };
 
-/// Copy some columns of a given matrix, all in a pass over its rows.
+/// The rows whose products are added to G before the next rows are read: they stay in a cache.
+constexpr int rows_at_once = 512;
+
+/// Copy some columns of a given matrix with its weights, all in a pass over its rows.
 template <int count, class T>
 __forceinline__ void copy_columns(const GramMatrix<SerialTeam>& at, int m,
                                   const GivenMatrix<T>& given, int first) {
@@ -37,18 +40,20 @@ __forceinline__ void copy_columns(const GramMatrix<SerialTeam>& at, int m,
     for (int q = 0; q < count; ++q) columns[q] = at.column(first + q).first;
     const T* entries = given.A + first * given.column_stride;
     for (int i = 0; i < m; ++i, entries += given.row_stride)
-        for (int q = 0; q < count; ++q) columns[q][i] = entries[q * given.column_stride];
+        for (int q = 0; q < count; ++q)
+            columns[q][i] =
+                given.weights.times(static_cast<double>(entries[q * given.column_stride]), i);
 }
 
 template <class T>
-inline void copy_matrix(const GramMatrix<SerialTeam>& at, int m, int n,
+inline void copy_matrix(SerialTeam team, const GramMatrix<SerialTeam>& at, int m, int n,
                         const GivenMatrix<T>& given) {
     int j = 0;
-    for (; j + four <= n; j += four) copy_columns<four>(at, m, given, j);
+    for (; j + four <= n; j += four) {
+        if (team.is_stopped()) return;
+        copy_columns<four>(at, m, given, j);
+    }
     for (; j < n; ++j) copy_columns<1>(at, m, given, j);
-    if (given.weights.root == nullptr) return;
-    for (j = 0; j < n; ++j)
-        for (int i = 0; i < m; ++i) at(i, j) = given.weights.times(at(i, j), i);
 }
 
 /// The largest magnitude of some numbers; NaN if a number is NaN. Magnitudes are ordered like their
@@ -67,15 +72,15 @@ __forceinline__ double largest_magnitude(const double* values, int count) {
     return __longlong_as_double(of_all);
 }
 
-/// Compute the products of two and four columns with each other.
-__forceinline__ void multiply_tile(const GramMatrix<SerialTeam>& at, int height, int n, int j,
-                                   int k) {
+/// Add the products of two and four columns with each other, in some rows, to G.
+__forceinline__ void multiply_tile(const GramMatrix<SerialTeam>& at, int begin, int end, int n,
+                                   int j, int k) {
     const double *one[2], *other[four];
     for (int p = 0; p < 2; ++p) one[p] = at.column(min(j + p, n - 1)).first;
     for (int q = 0; q < four; ++q) other[q] = at.column(min(k + q, n - 1)).first;
     Four sum[2][four] = {};
-    int i = 0;
-    for (; i + four <= height; i += four) {
+    int i = begin;
+    for (; i + four <= end; i += four) {
         const Four first = load_four(one[0] + i), second = load_four(one[1] + i);
         for (int q = 0; q < four; ++q) {
             const Four value = load_four(other[q] + i);
@@ -85,11 +90,11 @@ __forceinline__ void multiply_tile(const GramMatrix<SerialTeam>& at, int height,
     }
     for (int p = 0; p < 2; ++p)
         for (int q = 0; q < four; ++q) {
-            if (j + p >= n || k + q >= n) continue;
-            double rest = 0;
-            for (int r = i; r < height; ++r) rest = multiply_add(one[p][r], other[q][r], rest);
-            const double product = sum_of_four(sum[p][q]) + rest;
-            at.G[(j + p) * static_cast<long long>(n) + k + q] = product;
+            if (j + p >= n || k + q > j + p) continue;
+            double& product = at.G[(j + p) * static_cast<long long>(n) + k + q];
+            double rest = begin == 0 ? 0 : product;
+            for (int r = i; r < end; ++r) rest = multiply_add(one[p][r], other[q][r], rest);
+            product = sum_of_four(sum[p][q]) + rest;
             at.G[(k + q) * static_cast<long long>(n) + j + p] = product;
         }
 }
@@ -101,7 +106,7 @@ inline void scale_matrix(SerialTeam team, const GramMatrix<SerialTeam>& at,
                          const GramOptions<SerialTeam>& options, const GivenMatrix<T>& given,
                          const Variables& variables, const double* root_l2) {
     const int m = options.m, n = options.n, height = options.height();
-    copy_matrix(at, m, n, given);
+    copy_matrix(team, at, m, n, given);
     double largest_scale = 0;
     for (int j = 0; j < n; ++j) {
         double* column = at.column(j).first;
@@ -115,8 +120,10 @@ inline void scale_matrix(SerialTeam team, const GramMatrix<SerialTeam>& at,
     if (options.has_sum())
         for (int j = 0; j < n; ++j) at(m, j) = at.column_scale[j] / largest_scale;
     if (at.has_gram())
-        for (int j = 0; j < n && !team.is_stopped(); j += 2)
-            for (int k = 0; k <= j + 1; k += four) multiply_tile(at, height, n, j, k);
+        for (int i = 0; i < height; i += rows_at_once)
+            for (int j = 0; j < n && !team.is_stopped(); j += 2)
+                for (int k = 0; k <= j + 1; k += four)
+                    multiply_tile(at, i, min(i + rows_at_once, height), n, j, k);
     for (int j = 0; j < n; ++j) {
         const double* column = at.column(j).first;
         const double squares = at.has_gram() ? at.G[j * (n + 1LL)] : dot(column, column, height);

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .._device.arrays import Array, namespace
+from .._device.threads import one_blas_thread
 from .._nnls.nnls import nnls
 from .._numerics.solution import INFEASIBLE
 from .matrix import Matrix
@@ -42,7 +43,8 @@ class Rows(NamedTuple):
         """
         if matrix.weights is not None:
             return cls(H.T, matrix.X, matrix.weights, penalty)
-        Q, R = namespace(H).linalg.qr(H.T)
+        with one_blas_thread():  # more threads are slower for so few columns
+            Q, R = namespace(H).linalg.qr(H.T)
         return cls(R, matrix.X @ Q, None, penalty)
 
     def solve(self, start: Array | None = None) -> Array:

@@ -9,6 +9,9 @@ rank of ``A_F``. The inverse is not computed: if the columns of U are an orthono
 basis of the range of ``[sqrt(W) A_F; sqrt(lam) L_F; sqrt(l2)_F]``, it is the sum of
 squares of the rows of U that belong to A. So its error does not grow with the square of
 the condition number.
+
+The matrix of all columns is factorised once, ``Q R``. A basis for some columns is Q
+times a basis for these columns of R, by QR; by singular values if they are dependent.
 """
 
 from __future__ import annotations
@@ -69,28 +72,88 @@ def traces(rows: Array, which: Array, free: Array, m: int, has_sum: bool) -> Arr
     free = free.reshape(-1, free.shape[-1])
     keys = np.hstack([on_host(which)[:, None], on_host(free)])
     _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    found = xp.empty(len(first))
-    most = max(1, AT_ONCE // max(1, rows[0].size if len(rows) else 1))
-    for part in pieces(len(first), most):
-        systems = xp.asarray(first[part])
-        found[part] = trace(rows[which[systems]], free[systems], m, has_sum)
+    found, first = xp.empty(len(first)), xp.asarray(first)
+    finite = (xp.isfinite(rows).all(axis=-2)[which] | ~free).all(axis=-1)
+    R, products = triangles(xp.where(xp.isfinite(rows), rows, 0), m)
+    for part in pieces(len(found), max(1, AT_ONCE // max(1, math.prod(R.shape[1:])))):
+        some = first[part]
+        total = trace(R[which[some]], products[which[some]], free[some], has_sum)
+        found[part] = xp.where(finite[some], total, math.nan)
     return found[xp.asarray(inverse.reshape(-1))].reshape(shape)
 
 
-def trace(rows: Array, free: Array, m: int, has_sum: bool) -> Array:
-    """The sum of squares of m rows of a basis of the range of the free columns."""
-    xp = namespace(rows)
-    rows = xp.where(free[:, None, :], rows, 0)
-    finite = xp.isfinite(rows).all(axis=(-2, -1))
-    rows = xp.where(finite[:, None, None], rows, 0)
+def triangles(rows: Array, m: int) -> tuple[Array, Array]:
+    """R of ``rows = Q R`` for each matrix, and the product of m rows of Q.
+
+    Columns are scaled for the factorisation. R has few rows: an orthonormal basis V of
+    the range of some of its columns gives Q V, the basis for the columns of the matrix.
+    """
+    xp, size = namespace(rows), column_size(rows)
+    Q, R = xp.linalg.qr(rows / size)
+    upper = xp.swapaxes(Q[:, :m], -1, -2)
+    return R * size, xp.matmul(upper, Q[:, :m])
+
+
+def column_size(columns: Array) -> Array:
+    """The sums of magnitudes of the columns, 1 for zeros; the rows' axis stays."""
+    size = namespace(columns).abs(columns).sum(axis=-2, keepdims=True)
+    return namespace(columns).where(size == 0, 1, size)
+
+
+def trace(R: Array, products: Array, free: Array, has_sum: bool) -> Array:
+    """The sum of squares of some rows of a basis of the range of the free columns."""
+    xp = namespace(R)
+    R = xp.where(free[:, None, :], R, 0)
     if has_sum:
-        rows = without_sum(rows, free)
-    size = xp.abs(rows).sum(axis=-2, keepdims=True)
-    U, s, _ = xp.linalg.svd(rows / xp.where(size == 0, 1, size), full_matrices=False)
-    least = max(rows.shape[1:]) * np.finfo(np.float64).eps * s[:, :1]  # of the largest
-    share = (U[:, :m] ** 2).sum(axis=-2)
-    total = xp.where(s > least, share, 0).sum(axis=-1)
-    return xp.where(finite, total, math.nan)
+        R = without_sum(R, free)
+    R = R / column_size(R)
+    total, independent = trace_by_qr(R, products)
+    if not independent.all():
+        rest = ~independent
+        total[rest] = trace_by_svd(R[rest], products[rest])
+    return total
+
+
+def trace_by_qr(R: Array, products: Array) -> tuple[Array, Array]:
+    """The sums, and a mask: whether the columns that are not zeros are independent.
+
+    Zeros are moved to the end. Columns are independent if their least singular value,
+    at least ``1 / |T^-1|`` for their triangle T, is above the level of rounding.
+    """
+    xp, used = namespace(R), (R != 0).any(axis=-2)
+    order = xp.argsort(xp.where(used, 0, 1), axis=-1)
+    V, T = xp.linalg.qr(xp.take_along_axis(R, order[:, None, :], axis=-1))
+    rank, count = T.shape[-2], used.sum(axis=-1)
+    leads = xp.arange(rank) < count[:, None]
+    zero = xp.diagonal(T, axis1=-2, axis2=-1) == 0
+    T = T[:, :, :rank] + xp.eye(rank) * zero[:, None, :]
+    condition = norm(T) * norm(xp.linalg.inv(T))
+    has_rank = (count <= rank) & ~(leads & zero).any(axis=-1)
+    total = xp.where(leads, shares(V, products), 0).sum(axis=-1)
+    return total, has_rank & (condition * least_ratio(R) < 1)
+
+
+def trace_by_svd(R: Array, products: Array) -> Array:
+    """The sums; singular values at the level of rounding count as zero."""
+    xp = namespace(R)
+    V, s, _ = xp.linalg.svd(R, full_matrices=False)
+    is_counted = s > least_ratio(R) * s[:, :1]
+    return xp.where(is_counted, shares(V, products), 0).sum(axis=-1)
+
+
+def shares(V: Array, products: Array) -> Array:
+    """The sum of squares of some rows of Q V for each column of V."""
+    return (V * namespace(V).matmul(products, V)).sum(axis=-2)
+
+
+def least_ratio(R: Array) -> float:
+    """The part of the largest singular value that is due to rounding."""
+    return float(max(R.shape[1:]) * np.finfo(np.float64).eps)
+
+
+def norm(matrices: Array) -> Array:
+    """The Frobenius norm of each matrix."""
+    return namespace(matrices).sqrt((matrices**2).sum(axis=(-2, -1)))
 
 
 def without_sum(rows: Array, free: Array) -> Array:

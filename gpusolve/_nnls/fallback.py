@@ -2,8 +2,8 @@
 
 Plain non-negative least squares is a loop over ``scipy.optimize.nnls``, with our
 certificate. SciPy gives x alone, so the counts are the fewest that lead to x: each
-passive variable entered once, and none left. Everything else, and what SciPy does not
-solve, is solved by the specifications, system by system.
+passive variable entered once, and none left. Large systems, everything else, and what
+SciPy does not solve, are solved by the specifications, system by system.
 """
 
 from __future__ import annotations
@@ -31,10 +31,13 @@ CHUNK_ENTRIES = 2**20
 """Limit on the matrix entries of a chunk, in which a shared matrix counts for each of
 its systems. Between chunks the progress bar moves."""
 
+SCIPY_WORK = 2**29
+"""The most multiplications, of an estimate, for which an interrupt waits for SciPy."""
+
 
 def solve(problem: Problem, method: str) -> Solution:
     """Solve every system of the batch by ``"auto"``, ``"gram"`` or ``"qr"``."""
-    uses_scipy = method == "auto" and is_plain(problem)
+    uses_scipy = method == "auto" and is_plain(problem) and suits_scipy(problem)
 
     def solve_finite(system: ScaledSystem, start: Array) -> Solution:
         if uses_scipy:
@@ -50,6 +53,15 @@ def is_plain(problem: Problem) -> bool:
     options = problem.has_penalties, problem.has_ridge, problem.has_sum
     given = problem.start is not None, problem.maxiter is not None
     return problem.is_nnls and min(problem.shape) > 0 and not any(options + given)
+
+
+def suits_scipy(problem: Problem) -> bool:
+    """Whether SciPy solves a system within a second, or ``A^T A`` is larger than A.
+
+    The specification is faster for large systems, and is interrupted between two steps.
+    """
+    m, n = problem.shape
+    return n > m or m * n**2 <= SCIPY_WORK
 
 
 # ---- SciPy ---------------------------------------------------------------------------

@@ -195,7 +195,8 @@ class NNLSResult(Generic[ArrayT]):
             weights, which then are inverse variances, and for `bounded_qp`, where G is
             an inverse covariance; else ``rnorm**2 / (m - p)``. Here p is the number of
             variables between their bounds, less one for a fixed sum; with L it is the
-            trace of the influence matrix, the derivative of ``A x`` by b.
+            trace of the influence matrix, the derivative of ``A x`` by b. Masked arrays
+            have weights, 0 and 1: their default is 1, too.
 
         Returns
         -------

@@ -74,6 +74,9 @@ DRIFT = 64.0
 CORRECTIONS = 3
 """Limit on how often a residual is made orthogonal to the passive columns."""
 
+PRODUCT = 2**32
+"""Limit on the multiplications of a product: an interrupt waits for it to end."""
+
 
 class PassiveInverse:
     """The inverse H of ``G[passive, passive]``; variables enter and leave by position.
@@ -123,6 +126,17 @@ class PassiveInverse:
         self.length = last
 
 
+def gram_matrix(A: Array) -> Array:
+    """``A^T A``, some columns at a time, from the diagonal down."""
+    rows, n = A.shape
+    G, columns = np.empty((n, n)), max(1, PRODUCT // max(1, rows * n))
+    for first in range(0, n, columns):
+        part = slice(first, first + columns)
+        G[first:, part] = A[:, first:].T @ A[:, part]
+        G[part, first:] = G[first:, part].T
+    return G
+
+
 class GramActiveSet:
     """The active-set method for a scaled system.
 
@@ -149,7 +163,7 @@ class GramActiveSet:
     def __init__(self, system: ScaledSystem, tol: float) -> None:
         self.system, self.tol = system, tol
         rows, n = system.A.shape
-        self.G = system.A.T @ system.A + np.diag(system.damping**2)
+        self.G = gram_matrix(system.A) + np.diag(system.damping**2)
         self.c = system.A.T @ system.b - system.penalty
         self.lower = np.broadcast_to(system.lower, n)
         self.upper = np.broadcast_to(system.upper, n)

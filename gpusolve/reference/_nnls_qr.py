@@ -235,7 +235,7 @@ class PassiveQR:
         """
         q = self.Q[row, self.used]
         square, less = float(q @ q), 0.0
-        for _ in range(SUM_PASSES if self.length else 0):
+        for _ in range(SUM_PASSES if square > 0 else 0):
             lack = float(q @ rhs - value)
             change = lack / square
             if not np.isfinite(change):

@@ -151,3 +151,16 @@ def test_boxes_of_any_size(
     given = Bounded.of(A, b, (0, upper), sum_to=total).take(good)
     assert infeasibility(given, found.x[good]).max() <= 16 * EPS
     assert violation(given, found.x[good]).max() <= 1e-10
+
+
+def test_a_column_that_adds_nothing_to_the_sum(
+    specification: Callable[..., Any],
+) -> None:
+    """The square of the coefficient of the first variable in the sum underflows."""
+    A, b = np.diag([1e85, 1e-85]), np.array([[1e85, 0.0], [1.0, 1.0]])
+    expected = np.array([[1, 0], [1e-85, 1]])
+    tolerance = {"rtol": 4 * EPS, "atol": 4 * EPS * 1e-85}
+    for solve in specification, gpusolve.lsq_linear:
+        found = solve(A, b, bounds=(0.0, 1.0), sum_to=1.0)
+        assert (found.status == 0).all()
+        np.testing.assert_allclose(found.x, expected, **tolerance)

@@ -17,6 +17,7 @@ from together import together
 import gpusolve
 from gpusolve import reference
 from gpusolve._nnls import fallback
+from gpusolve._nnls.inputs import validate
 from gpusolve._numerics.scaling import scale
 
 pytestmark = pytest.mark.usefixtures("hidden_object")
@@ -158,6 +159,30 @@ def test_scipy_may_take_as_many_iterations_as_the_other_methods() -> None:
 
 
 # ---- what SciPy does not solve -------------------------------------------------------
+
+
+@together(
+    "shape, by_scipy",
+    [((300, 200), True), ((200, 9000), True), ((900, 800), False)],
+)
+def test_large_systems_are_left_to_steps_that_an_interrupt_ends(
+    shape: tuple[int, int], by_scipy: bool
+) -> None:
+    """The specification needs A^T A, which is larger than a wide A."""
+    problem = validate(np.zeros(shape), np.zeros(shape[0]))
+    assert fallback.suits_scipy(problem) == by_scipy
+
+
+def test_a_large_system(
+    systems: Systems, scipy_calls: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fallback, "SCIPY_WORK", 0)
+    calls = scipy_calls(lambda _, x: x)
+    result = gpusolve.nnls(*systems)
+    assert not calls
+    assert (result.status == 0).all()
+    for k, (A, b) in enumerate(zip(*systems, strict=True)):
+        assert violation(A, b, result.x[k]) <= 16 * EPS
 
 
 def give_up(_: Array) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -69,6 +69,31 @@ def assert_optimal(
 
 
 # ---- the specification ---------------------------------------------------------------
+
+
+class Watched(np.ndarray[Any, Any]):
+    """An array that counts the multiplications of each product."""
+
+    work: ClassVar[list[int]] = []
+
+    def __matmul__(self, other: Any) -> Any:
+        self.work.append(self.shape[0] * self.shape[1] * other.shape[1])
+        return np.asarray(self) @ np.asarray(other)
+
+
+@together("most", [0, 30 * 20, 30 * 20 * 7, 30 * 20 * 19, 30 * 20 * 20])
+def test_an_interrupt_waits_for_a_product_of_limited_size(
+    most: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    monkeypatch.setattr(_nnls_gram, "PRODUCT", most)
+    monkeypatch.setattr(Watched, "work", [])
+    A = rng.standard_normal((30, 20))
+    G = _nnls_gram.gram_matrix(A.view(Watched))
+    # Sums of 30 products in any order.
+    bound = 30 * EPS[A.dtype] * (abs(A).T @ abs(A))
+    assert (abs(G - A.T @ A) <= bound).all()
+    np.testing.assert_array_equal(G, G.T)
+    assert max(Watched.work) <= max(most, 30 * 20)
 
 
 def test_the_inverse_after_many_changes(rng: np.random.Generator) -> None:

@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.optimize
 from every_option import DTYPES, KINDS, METHODS, Array, Options, problem
+from together import together
 
 import gpusolve
 from gpusolve import reference
@@ -110,6 +112,24 @@ def test_instruction_sets_agree(
         np.testing.assert_array_equal(result.x == 0, found[0].x == 0)
         np.testing.assert_allclose(result.x, found[0].x, rtol=1e-11, atol=1e-12)
         np.testing.assert_allclose(result.rnorm, found[0].rnorm, rtol=1e-13)
+
+
+@together("m, n", [(512, 1), (513, 2), (1030, 7), (1600, 12)])
+def test_rows_are_multiplied_in_blocks(
+    m: int, n: int, rng: np.random.Generator
+) -> None:
+    """A wrong ``A^T A`` would take more steps. A row of weight 0 has NaN."""
+    A, b, weights = rng.random((m, n)), rng.random((5, m)), rng.random((5, m))
+    A[3 * m // 4], weights[:, 3 * m // 4] = np.nan, 0
+    found = gpusolve.nnls(A, b, method="gram", weights=weights)
+    expected = reference.nnls_gram(A, b, weights=weights)
+    np.testing.assert_array_equal(found.nit, expected.nit)
+    assert (found.status == CONVERGED).all()
+    used = weights[0] > 0
+    for k in range(5):
+        root = np.sqrt(weights[k, used])
+        x, _ = scipy.optimize.nnls(root[:, None] * A[used], root * b[k, used])
+        np.testing.assert_allclose(found.x[k], x, atol=1e-12)
 
 
 # ---- threads and processes -----------------------------------------------------------

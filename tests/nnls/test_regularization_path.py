@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from together import together
 
 import gpusolve
+from gpusolve._nnls.degrees_of_freedom import degrees_of_freedom
+from gpusolve._nnls.inputs import validate
 
 Array = NDArray[Any]
 
@@ -121,6 +123,40 @@ def test_degrees_of_freedom_are_derivatives(rng: np.random.Generator) -> None:
         )
         trace += (above - below) @ A[row] / (2 * step)
     np.testing.assert_allclose(path.degrees_of_freedom, trace, atol=1e-6)
+
+
+def dependent(A: Array) -> Array:
+    """The matrix with two columns that depend on others, and a column of zeros."""
+    A[:, 2], A[:, 4], A[:, 5] = A[:, 0] - A[:, 1], 3 * A[:, 3], 0
+    return A
+
+
+@together("rows", [20, 8, 3, 0])
+@together("weight", [0.0, 0.01])
+@together("has_sum", [False, True])
+@together("columns", [lambda A: A, dependent], ids=["independent", "dependent"])
+def test_degrees_of_freedom_of_any_active_set(
+    rows: int,
+    weight: float,
+    has_sum: bool,
+    columns: Any,
+    rng: np.random.Generator,
+) -> None:
+    """The trace by a pseudoinverse; a fixed sum leaves the changes that keep it."""
+    A, L = columns(rng.standard_normal((rows, 8))), rng.standard_normal((3, 8))
+    free = rng.random((40, 8)) < 0.6
+    total = 1.0 if has_sum else None
+    problem = validate(A, np.zeros((40, rows)), L=L, lam=weight, sum_to=total)
+    expected = []
+    for chosen in free:
+        basis = np.eye(8)[:, chosen]
+        if has_sum:
+            basis = basis @ scipy.linalg.null_space(np.ones((1, chosen.sum())))
+        whole = np.vstack([A, np.sqrt(weight) * L]) @ basis
+        inverse = np.linalg.pinv(whole, rcond=1e-12)
+        expected.append(np.trace((A @ basis @ inverse)[:, :rows]))
+    found = degrees_of_freedom(problem, free)
+    np.testing.assert_allclose(found, expected, atol=1e-10)
 
 
 def test_one_system_and_many_axes(backend: Any, rng: np.random.Generator) -> None:
