@@ -76,6 +76,12 @@ class Designs:
         """The designs for products on the host."""
         return products_of(self.rows)
 
+    @property
+    def columns(self) -> Array | None:
+        """The designs as a matrix on the host, (K, n), if each is a column."""
+        is_on_host = device_of(self.rows[0].like) is None
+        return self.products.columns if is_on_host else None
+
     @cached_property
     def groups(self) -> list[list[int]]:
         """The learners whose matrices are computed at once."""

@@ -25,6 +25,8 @@ from .._terms.rows import DesignPart, Part, Rows, SplinePart
 
 Floats = NDArray[np.float64]
 Run = Callable[[Work], None]
+Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""The indices of vectors, and the learners, of some products."""
 
 PIECE_ROWS = 2**16
 """The most rows of a piece: its vectors stay in the cache for all its learners."""
@@ -46,6 +48,7 @@ COMPACT_DESIGNS = np.dtype(
 
 SIGNATURES = {
     "gpusolve_project": "aiiiiaiiai",
+    "gpusolve_project_pairs": "aaaiiiaa",
     "gpusolve_add_product": "aiiiaa",
     "gpusolve_cross": "aiiiiiaa",
 }
@@ -195,6 +198,12 @@ class Products:
                     found = np.bincount(first + offset, values * vector, k)
                     sums[fit, own] += found
 
+    def project_pairs(self, pairs: Pairs, u: Floats, c: Floats) -> None:
+        """Add ``X'u`` of pairs of a vector and a learner to c, (pairs, k)."""
+        for own, vector, learner in zip(c, *map(np.ndarray.tolist, pairs), strict=True):
+            for first, offset, values in self.stored[learner].columns():
+                own += np.bincount(first + offset, values * u[vector], len(own))
+
     def _cross(
         self, piece: Piece, other: int | None, w: Floats | None, sums: Floats
     ) -> None:
@@ -243,6 +252,10 @@ class CompiledProducts(Products):
         where = learners.start, learners.stop, rows.start, rows.stop
         pitch = sums.shape[1]
         self._call("gpusolve_project", *where, u, self.count, len(u), sums, pitch)
+
+    def project_pairs(self, pairs: Pairs, u: Floats, c: Floats) -> None:
+        sizes = len(c), self.count, c.shape[1]
+        self._call("gpusolve_project_pairs", *pairs, *sizes, u, c)
 
     def _cross(
         self, piece: Piece, other: int | None, w: Floats | None, sums: Floats

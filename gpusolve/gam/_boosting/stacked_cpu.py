@@ -56,15 +56,18 @@ class SizeGroup(NamedTuple):
         scores = np.empty(c.shape[:2])
 
         def write(some: slice) -> None:
-            own, gain = c[:, some], self.gain[:, some]
-            if gain.ndim == 3:
-                scores[:, some] = (gain * own * own).sum(axis=-1)
-            else:
-                product = np.matmul(gain, own[..., None])[..., 0]
-                np.einsum("fmk,fmk->fm", product, own, out=scores[:, some])
+            scores[:, some] = quadratic_forms(self.gain[:, some], c[:, some])
 
         share(scores.shape[1], write)
         return scores
+
+
+def quadratic_forms(Q: Floats, c: Floats) -> Floats:
+    """``c' Q c``, of (..., k, k) and (..., k); Q of (..., k) is diagonal."""
+    if Q.ndim == c.ndim:
+        return np.asarray(np.einsum("...k,...k,...k->...", Q, c, c))
+    product = np.matmul(Q, c[..., None])[..., 0]
+    return np.asarray(np.einsum("...k,...k->...", product, c))
 
 
 class StumpGroup(NamedTuple):
