@@ -111,6 +111,8 @@ class Designs:
 
     def _gram(self, weights: Array | None) -> tuple[Array, ...]:
         is_full = [term.diagonal() is None for term in self.terms]
+        if self.columns is not None and not any(is_full):
+            return tuple(self.products.column_squares(weights))
         full = self if all(is_full) else self._some(is_full)
         made = iter(full._full_gram(weights) if full.rows else ())
         return tuple(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..._device.arrays import address_of
 from ..._device.launch import CACHED, pieces
 from ..._device.objects import load
-from ..._device.threads import CHUNK_ROWS, Work
+from ..._device.threads import CHUNK_ROWS, Work, one_blas_thread
 from .._predictor import nonzero_splines
 from .._terms.rows import DesignPart, Part, Rows, SplinePart
 
@@ -169,6 +169,14 @@ class Products:
             j: row[:, None] for j, row in zip(learners.tolist(), found, strict=True)
         }
 
+    def column_squares(self, weights: Floats | None) -> Floats:
+        """``X'WX`` of each design, (K, F, 1); all designs are columns."""
+        assert self.columns is not None
+        if weights is None:
+            weights = np.ones((1, self.count))
+        with one_blas_thread():
+            return np.asarray((self.columns**2 @ weights.T)[..., None])
+
     @cached_property
     def columns(self) -> Floats | None:
         """The designs as a matrix, (K, n), if each is a column; BLAS multiplies it."""
@@ -225,25 +233,33 @@ class CompiledProducts(Products):
         library = load()
         assert library is not None
         self._calls = {name: declared(library, name) for name in SIGNATURES}
+
+    @cached_property
+    def _packed(self) -> tuple[NDArray[np.void], Any]:
+        """The struct of the designs, and the arrays to which it refers."""
         packed = [[*map(pack, design.parts)] for design in self.rows]
-        self._kept = [kept for own in packed for _, kept in own]
+        kept = [kept for own in packed for _, kept in own]
         parts = np.array([struct for own in packed for struct, _ in own], COMPACT_PART)
         begins = np.cumsum([0, *map(len, packed)])
         ends = np.ascontiguousarray(self.ends, np.int64)
-        self._structs = parts, begins.astype(np.int64), ends
-        addresses = tuple(address_of(array) for array in self._structs)
-        self._designs = np.array([addresses], COMPACT_DESIGNS)
+        structs = parts, begins.astype(np.int64), ends
+        addresses = tuple(address_of(array) for array in structs)
+        return np.array([addresses], COMPACT_DESIGNS), (kept, structs)
 
     def _call(self, name: str, *arguments: Any) -> None:
         """Call a function of the object with arrays and integers."""
+        designs, _kept = self._packed
         passed = [
             address_of(value) if isinstance(value, np.ndarray) else value
-            for value in (self._designs, *arguments)
+            for value in (designs, *arguments)
         ]
         if self._calls[name](*passed):
             raise MemoryError("the sums of the learners need more memory than there is")
 
     def add(self, learner: int, coef: Floats, f: Floats) -> None:
+        if self.columns is not None:
+            f += coef[0] * self.columns[learner]
+            return
         b = np.ascontiguousarray(coef, np.float64)
         self._call("gpusolve_add_product", learner, 0, self.count, b, f)
 

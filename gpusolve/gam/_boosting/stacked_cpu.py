@@ -53,6 +53,8 @@ class SizeGroup(NamedTuple):
     def scores(self, moments: Floats, share: Share) -> Floats:
         """``c' Q c`` of each member, (F, m), from c of all learners, (F, functions)."""
         c = moments[:, self.functions].reshape(self.gain.shape[:3])
+        if self.gain.ndim == 3:
+            return quadratic_forms(self.gain, c)
         scores = np.empty(c.shape[:2])
 
         def write(some: slice) -> None:
