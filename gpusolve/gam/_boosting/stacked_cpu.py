@@ -346,7 +346,7 @@ def boost(
                 state.step(piece.start - 1, run)
             state.record(piece.start)
 
-        done = watch.follow(steps, pieces(steps + 1, 1), make, made.total_risk)
+        done = watch.follow(steps, pieces(steps + 1, 1), make, made)
         made = made.until(done)
         state.finish(made)
     return made
