@@ -233,6 +233,11 @@ class Term(ABC):
     def __repr__(self) -> str:
         return self._written(repr)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields; a pickle does not keep what was computed from them."""
+        names = {one.name for one in fields(self)}  # type: ignore[arg-type]
+        return {name: value for name, value in vars(self).items() if name in names}
+
     def rows(self, frame: Frame, **options: Any) -> Rows:
         """The functions of a learned term at every row, before `transform`.
 
