@@ -267,6 +267,22 @@ GPUSOLVE_EXPORTED int gpusolve_project(const CompactDesigns* designs, long long 
     return finished;
 }
 
+/// c += X'u of pairs of a vector u and a learner, for all rows. The sums of a pair are `pitch`
+/// numbers apart.
+GPUSOLVE_EXPORTED int gpusolve_project_pairs(const CompactDesigns* designs,
+                                             const long long* vectors, const long long* learners,
+                                             long long pairs, long long rows, long long pitch,
+                                             const double* u, double* c) {
+    for (long long i = 0; i < pairs; ++i) {
+        const long long j = learners[i];
+        for (long long p = designs->begin_part[j]; p < designs->begin_part[j + 1]; ++p)
+            if (!project(designs->parts[p], 0, rows, u + vectors[i] * rows, rows, 1, c + i * pitch,
+                         pitch))
+                return out_of_memory;
+    }
+    return finished;
+}
+
 /// f += X b of a learner, for rows begin to end - 1.
 GPUSOLVE_EXPORTED int gpusolve_add_product(const CompactDesigns* designs, long long learner,
                                            long long begin, long long end, const double* b,

@@ -15,8 +15,9 @@ from .._device.arrays import as_array, namespace, on_host
 from .._device.kernels import current
 from ._boosting.batch import Settings, Training, make_fits
 from ._boosting.folds import make_folds
-from ._boosting.stacked import boost_in_pieces
+from ._boosting.stacked import boost_family
 from ._boosting.tasks import fit_tasks
+from ._boosting.watch import Watch
 from ._inputs import whole_or_scaled
 from ._model.model import AdditiveModel
 from ._selection import stability_bounds as bounds
@@ -253,13 +254,11 @@ def selected_by_fits(
     The fits end when each of a batch has selected q learners; later steps repeat the
     last.
     """
-    designs, made = settings.designs(data), []
+    designs, made, watch = settings.designs(data), [], Watch(learners=q)
     for some in designs.batches(len(weights)):
         there = namespace(data.y).asarray(weights[some])
         fits = make_fits(settings, data, there, designs=designs)
-        for path in boost_in_pieces(fits, steps):
-            if all(len(np.unique(own)) >= q for own in path.selected):
-                break
+        path = boost_family(fits, steps, watch=watch)
         missing = steps - len(path)
         made.append(np.pad(path.selected, ((0, 0), (0, missing)), mode="edge"))
     return np.concatenate(made)

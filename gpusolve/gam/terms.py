@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from functools import partial
+from functools import cache, partial
 from numbers import Integral
 from typing import Any, Literal, TypeVar
 
@@ -425,12 +425,18 @@ def make(
     kind: type[AnyTerm], function: str, x: tuple[Any, ...], **arguments: Any
 ) -> AnyTerm:
     """The term that a function makes of its arguments."""
-    names = {f.metadata.get("argument", f.name): f.name for f in fields(kind)}
+    names = names_of_fields(kind)
     plain = {
         names[name]: CONVERTERS[name](value) if name in CONVERTERS else value
         for name, value in arguments.items()
     }
     return kind(function=function, covariates=names_of(function, x), **plain)
+
+
+@cache
+def names_of_fields(kind: type[Single]) -> dict[str, str]:
+    """The fields of a term by the arguments that they store."""
+    return {f.metadata.get("argument", f.name): f.name for f in fields(kind)}
 
 
 def names_of(function: str, names: tuple[Any, ...]) -> tuple[Name, ...]:

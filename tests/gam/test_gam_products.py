@@ -119,3 +119,33 @@ def test_values_of_float32_are_read_as_they_are(
     with workers(*made.work) as run:
         single, double = np.split(made.project(np.ones((1, N)), run), 2, axis=1)
     np.testing.assert_allclose(single, double, rtol=1e-6)
+
+
+def test_products_of_pairs_are_those_of_dense_matrices(
+    kind: Any, rng: np.random.Generator
+) -> None:
+    """Learners in any order, several times; the sums of a pair have gaps."""
+    learners = designs(rng)
+    u, widest = rng.standard_normal((3, N)), max(X.functions for X in learners)
+    vectors = rng.integers(0, 3, 30)
+    chosen = rng.integers(0, len(learners), 30)
+    c = np.ones((30, widest + 2))
+    kind(learners).project_pairs((vectors, chosen), u, c)
+    for row, vector, j in zip(c, vectors, chosen, strict=True):
+        expected = np.ones(widest + 2)
+        expected[: learners[j].functions] += u[vector] @ learners[j].dense()
+        np.testing.assert_allclose(row, expected, rtol=0, atol=1e-12)
+
+
+def test_columns_are_multiplied_as_a_matrix(
+    kind: Any, rng: np.random.Generator
+) -> None:
+    X, u, weights = rng.random((9, N)), rng.standard_normal(N), rng.random((2, N))
+    made = kind([dense_rows(x[:, None]) for x in X])
+    for w in (None, weights):
+        diagonals = np.ones((1, N)) if w is None else w
+        expected = np.einsum("kn,fn,kn->kf", X, diagonals, X)[..., None]
+        np.testing.assert_allclose(made.column_squares(w), expected, rtol=1e-13)
+    f = u.copy()
+    made.add(4, np.array([2.5]), f)
+    np.testing.assert_allclose(f, u + 2.5 * X[4], rtol=0, atol=1e-14)

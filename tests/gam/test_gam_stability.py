@@ -16,8 +16,10 @@ from gpusolve.gam import (
     StabilitySelection,
     bbs,
     bols,
+    stability,
     stability_selection,
 )
+from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam.cv import training_of
 from gpusolve.gam.stability import first_steps, half_weights, probabilities
 
@@ -53,6 +55,27 @@ def test_each_fit_is_that_of_the_rows_of_a_half(sampling: str, weighted: bool) -
         for learner in different:
             expected[path.tolist().index(learner) + 1 :, learner] += 1
     np.testing.assert_allclose(found.paths, expected / all_halves.shape[1], rtol=1e-14)
+
+
+def test_fits_end_when_each_has_enough_learners(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    X, y = example(80)
+    model = BoostedGAM(LEARNERS, max_iter=150).fit(X, y)
+    made = []
+
+    def boost_and_keep(*arguments: Any, **options: Any) -> Any:
+        made.append(boost_family(*arguments, **options))
+        return made[-1]
+
+    monkeypatch.setattr(stability, "boost_family", boost_and_keep)
+    stability_selection(model, q=3, cutoff=0.9, B=4, random_state=0)
+    (path,) = made
+    different = [
+        [len(set(fit[:step])) for fit in path.selected.tolist()]
+        for step in range(1, len(path) + 1)
+    ]
+    assert min(different[-1]) >= 3 > min(different[-2])
 
 
 def path_of_weights(X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Any:

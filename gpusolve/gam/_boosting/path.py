@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._device.arrays import on_host
+
 STATES = ("risk", "nuisance", "out_of_bag")
 """The fields of a path with a value before the first step and after each."""
 
@@ -82,6 +84,11 @@ class Path:
     def total_risk(self, iteration: int) -> float:
         """The sum of the risks of all fits of a batch after some of the steps."""
         return float(self.risk[:, iteration].sum())
+
+    def fewest_learners(self, iteration: int) -> int:
+        """How many learners each fit of a batch has selected by then, at least."""
+        selected = on_host(self.selected[:, :iteration])
+        return min(len(np.unique(own)) for own in selected)
 
     def followed_by(self, later: Path) -> Path:
         """The path with the steps of `later` appended, which continues it."""

@@ -76,6 +76,12 @@ class Designs:
         """The designs for products on the host."""
         return products_of(self.rows)
 
+    @property
+    def columns(self) -> Array | None:
+        """The designs as a matrix on the host, (K, n), if each is a column."""
+        is_on_host = device_of(self.rows[0].like) is None
+        return self.products.columns if is_on_host else None
+
     @cached_property
     def groups(self) -> list[list[int]]:
         """The learners whose matrices are computed at once."""
@@ -105,6 +111,8 @@ class Designs:
 
     def _gram(self, weights: Array | None) -> tuple[Array, ...]:
         is_full = [term.diagonal() is None for term in self.terms]
+        if self.columns is not None and not any(is_full):
+            return tuple(self.products.column_squares(weights))
         full = self if all(is_full) else self._some(is_full)
         made = iter(full._full_gram(weights) if full.rows else ())
         return tuple(

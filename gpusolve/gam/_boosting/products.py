@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 from ..._device.arrays import address_of
 from ..._device.launch import CACHED, pieces
 from ..._device.objects import load
-from ..._device.threads import CHUNK_ROWS, Work
+from ..._device.threads import CHUNK_ROWS, Work, one_blas_thread
 from .._predictor import nonzero_splines
 from .._terms.rows import DesignPart, Part, Rows, SplinePart
 
 Floats = NDArray[np.float64]
 Run = Callable[[Work], None]
+Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""The indices of vectors, and the learners, of some products."""
 
 PIECE_ROWS = 2**16
 """The most rows of a piece: its vectors stay in the cache for all its learners."""
@@ -46,6 +48,7 @@ COMPACT_DESIGNS = np.dtype(
 
 SIGNATURES = {
     "gpusolve_project": "aiiiiaiiai",
+    "gpusolve_project_pairs": "aaaiiiaa",
     "gpusolve_add_product": "aiiiaa",
     "gpusolve_cross": "aiiiiiaa",
 }
@@ -166,6 +169,14 @@ class Products:
             j: row[:, None] for j, row in zip(learners.tolist(), found, strict=True)
         }
 
+    def column_squares(self, weights: Floats | None) -> Floats:
+        """``X'WX`` of each design, (K, F, 1); all designs are columns."""
+        assert self.columns is not None
+        if weights is None:
+            weights = np.ones((1, self.count))
+        with one_blas_thread():
+            return np.asarray((self.columns**2 @ weights.T)[..., None])
+
     @cached_property
     def columns(self) -> Floats | None:
         """The designs as a matrix, (K, n), if each is a column; BLAS multiplies it."""
@@ -195,6 +206,12 @@ class Products:
                     found = np.bincount(first + offset, values * vector, k)
                     sums[fit, own] += found
 
+    def project_pairs(self, pairs: Pairs, u: Floats, c: Floats) -> None:
+        """Add ``X'u`` of pairs of a vector and a learner to c, (pairs, k)."""
+        for own, vector, learner in zip(c, *map(np.ndarray.tolist, pairs), strict=True):
+            for first, offset, values in self.stored[learner].columns():
+                own += np.bincount(first + offset, values * u[vector], len(own))
+
     def _cross(
         self, piece: Piece, other: int | None, w: Floats | None, sums: Floats
     ) -> None:
@@ -216,25 +233,33 @@ class CompiledProducts(Products):
         library = load()
         assert library is not None
         self._calls = {name: declared(library, name) for name in SIGNATURES}
+
+    @cached_property
+    def _packed(self) -> tuple[NDArray[np.void], Any]:
+        """The struct of the designs, and the arrays to which it refers."""
         packed = [[*map(pack, design.parts)] for design in self.rows]
-        self._kept = [kept for own in packed for _, kept in own]
+        kept = [kept for own in packed for _, kept in own]
         parts = np.array([struct for own in packed for struct, _ in own], COMPACT_PART)
         begins = np.cumsum([0, *map(len, packed)])
         ends = np.ascontiguousarray(self.ends, np.int64)
-        self._structs = parts, begins.astype(np.int64), ends
-        addresses = tuple(address_of(array) for array in self._structs)
-        self._designs = np.array([addresses], COMPACT_DESIGNS)
+        structs = parts, begins.astype(np.int64), ends
+        addresses = tuple(address_of(array) for array in structs)
+        return np.array([addresses], COMPACT_DESIGNS), (kept, structs)
 
     def _call(self, name: str, *arguments: Any) -> None:
         """Call a function of the object with arrays and integers."""
+        designs, _kept = self._packed
         passed = [
             address_of(value) if isinstance(value, np.ndarray) else value
-            for value in (self._designs, *arguments)
+            for value in (designs, *arguments)
         ]
         if self._calls[name](*passed):
             raise MemoryError("the sums of the learners need more memory than there is")
 
     def add(self, learner: int, coef: Floats, f: Floats) -> None:
+        if self.columns is not None:
+            f += coef[0] * self.columns[learner]
+            return
         b = np.ascontiguousarray(coef, np.float64)
         self._call("gpusolve_add_product", learner, 0, self.count, b, f)
 
@@ -243,6 +268,10 @@ class CompiledProducts(Products):
         where = learners.start, learners.stop, rows.start, rows.stop
         pitch = sums.shape[1]
         self._call("gpusolve_project", *where, u, self.count, len(u), sums, pitch)
+
+    def project_pairs(self, pairs: Pairs, u: Floats, c: Floats) -> None:
+        sizes = len(c), self.count, c.shape[1]
+        self._call("gpusolve_project_pairs", *pairs, *sizes, u, c)
 
     def _cross(
         self, piece: Piece, other: int | None, w: Floats | None, sums: Floats

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace
-from ..._device.launch import pieces
 from ..._device.threads import workers
 from ..._estimators.conventions import check_choice
 from ..penalty import Matrix
@@ -60,15 +59,9 @@ FAR = 10.0
 CORE_WORK = 2
 """Cost of a matrix entry, in rows of a pass: for parts of 64 matrices of 32 x 32."""
 
-SECTIONS = 16
-"""Into how many sections a step divides the interval of a smoothing parameter."""
-
-SEARCH_VALUES = 2**20
-"""The most eigenvalues for which a search divides intervals at once."""
-
-SECTION_STEPS, NEWTON_STEPS = 3, 4
-"""Steps for the first digits of a smoothing parameter, and for all others. 16**3
-sections have a width of about 0.02 in the logarithm; a Newton step squares the error.
+HALVINGS, NEWTON_STEPS = 12, 4
+"""Steps for the first digits of a smoothing parameter, and for all others. Halvings
+leave a width of about 0.02 in the logarithm; a Newton step squares the error.
 """
 
 
@@ -142,22 +135,26 @@ def kept_share(least: Array) -> Array:
     return namespace(least).where(least < -TOLERANCE, 1 / (1 - least), 1.0)
 
 
-def penalty_spectrum(A: Array, P: Array, null_dimension: int, near: Array) -> Array:
+def penalty_spectrum(A: Array, strength: Array, near: Array) -> Array:
     """The eigenvalues `d` of ``R^-T P R^-1`` with ``A = R'R``, ascending, (K, k).
 
-    They are computed from the generalised eigenvalues of ``near P`` and ``A + near P``,
-    which are ``near d / (1 + near d)``. R may therefore be nearly singular, and the
-    result is most accurate for smoothing parameters close to `near`, (K,). The first
-    `null_dimension` eigenvalues are exactly zero.
+    P is the diagonal matrix of `strength`, which begins with zeros. The eigenvalues are
+    computed from the eigenvalues ``near d / (1 + near d)`` of
+    ``near P^(1/2) (A + near P)^-1 P^(1/2)``. R may therefore be nearly singular, and
+    the result is most accurate for smoothing parameters close to `near`, (K,). The
+    eigenvalues of the null space of P are exactly zero.
     """
-    xp = namespace(A)
-    scaled = near[:, None, None] * P
-    R = xp.linalg.inv(xp.linalg.cholesky(A + scaled))
-    half = xp.matmul(R, scaled)
-    roughness = xp.linalg.eigvalsh(xp.matmul(half, R.swapaxes(1, 2)))
+    xp, free = namespace(A), int((strength == 0).sum())
+    scaled = near[:, None] * strength
+    M = A + scaled[:, None, :] * xp.eye(len(strength))
+    scale = unit_scale(M)
+    inverse = xp.linalg.inv(scale.swapaxes(1, 2) * M * scale)[:, free:, free:]
+    root = (scale * xp.sqrt(scaled)[:, None, :])[..., free:]
+    roughness = xp.linalg.eigvalsh(root.swapaxes(1, 2) * inverse * root)
     roughness = xp.clip(roughness, 0, 1 - np.finfo(np.float64).epsneg)
-    roughness[:, :null_dimension] = 0
-    return roughness / (1 - roughness) / near[:, None]
+    d = xp.zeros(scaled.shape)
+    d[:, free:] = roughness / (1 - roughness) / near[:, None]
+    return d
 
 
 def degrees_of_freedom(d: Array, lambda_: Array, definition: str) -> Array:
@@ -193,19 +190,17 @@ def slope(d: Array, lambda_: Array, definition: str) -> Array:
 def solve_lambda(d: Array, df: float, definition: str) -> Array:
     """The smoothing parameters that give `df`, (K, k) to (K,); at most `LARGEST`.
 
-    The first steps divide the interval of the logarithm into `SECTIONS`, and keep the
-    section with the solution. Newton's method, within the last section, does the rest:
-    in the logarithm, the second derivative of each term is at most twice the first, and
-    all first derivatives have the same sign.
+    The first steps halve the interval of the logarithm. Newton's method, within the
+    last half, does the rest: in the logarithm, the second derivative of each term is at
+    most twice the first, and all first derivatives have the same sign.
     """
     xp = namespace(d)
     low = xp.log(1e-17 / d.max(axis=-1))
     size = math.log(LARGEST) - low
-    for _ in range(SECTION_STEPS):
-        size = size / SECTIONS
-        middle = low[:, None] + size[:, None] * xp.arange(1, SECTIONS)
-        too_rough = degrees_of_freedom(d[:, None], xp.exp(middle), definition) > df
-        low = low + size * too_rough.sum(axis=-1)
+    for _ in range(HALVINGS):
+        size = size / 2
+        is_rough = degrees_of_freedom(d, xp.exp(low + size), definition) > df
+        low = low + size * is_rough
     solution = low + size / 2
     for _ in range(NEWTON_STEPS):
         excess = degrees_of_freedom(d, xp.exp(solution), definition) - df
@@ -265,19 +260,19 @@ def smoothing_parameters(
     xp = namespace(gram)
     if not penalty.any():
         return xp.zeros(len(gram))
-    P = xp.asarray(penalty)
+    strength, V = map(xp.asarray, penalty_eigenvectors(penalty, null_dimension))
 
     def spectral_solution(A: Array, near: Array) -> Array:
-        d = penalty_spectrum(A, P, null_dimension, near)
+        d = penalty_spectrum(A, strength, near)
         return solve_lambda(d, df, definition)
 
     def solve(gram: Array, rank: Array) -> Array:
         penalised = rank > df
-        A = shrunken(gram + RIDGE * P)
-        A = xp.where(penalised[:, None, None], A, xp.eye(len(penalty)))
-        balance = A.diagonal(axis1=1, axis2=2).sum(axis=-1) / np.trace(penalty)
+        A = shrunken(turned(gram, V) + RIDGE * xp.diag(strength))
+        A = xp.where(penalised[:, None, None], A, xp.eye(len(strength)))
+        balance = A.diagonal(axis1=1, axis2=2).sum(axis=-1) / strength.sum()
         least, most = balance / MAX_RATIO, balance * MAX_RATIO
-        guess = solve_lambda(rough_spectrum(A, penalty, null_dimension), df, definition)
+        guess = solve_lambda(rough_spectrum(A, strength), df, definition)
         near = xp.clip(guess, least, most)
         lambda_ = spectral_solution(A, near)
         nearer = xp.clip(lambda_, least, most)
@@ -295,27 +290,19 @@ def diagonal_smoothing_parameters(
     gram: Array, penalty: Array, df: float, definition: str, rank: Array
 ) -> Array:
     """`smoothing_parameters` of diagonal matrices: of (K, k) and (k,), positive."""
-
-    def solve(gram: Array, rank: Array) -> Array:
-        A = gram + RIDGE * penalty
-        rho = kept_share(A.min(axis=-1))[:, None]
-        d = penalty / (rho * A + (1 - rho))
-        return xp.where(rank > df, solve_lambda(d, df, definition), 0.0)
-
-    xp, most = namespace(gram), max(1, SEARCH_VALUES // gram.shape[1])
-    return xp.concatenate(
-        [solve(gram[some], rank[some]) for some in pieces(len(gram), most)]
-    )
+    A = gram + RIDGE * penalty
+    rho = kept_share(A.min(axis=-1))[:, None]
+    d = penalty / (rho * A + (1 - rho))
+    lambda_ = solve_lambda(d, df, definition)
+    return namespace(gram).where(rank > df, lambda_, 0.0)
 
 
-def rough_spectrum(A: Array, penalty: Matrix, null_dimension: int) -> Array:
-    """The eigenvalues of `penalty_spectrum` if A had the eigenvectors of the penalty.
+def rough_spectrum(A: Array, strength: Array) -> Array:
+    """The eigenvalues of `penalty_spectrum` if A were diagonal.
 
     They give the order of magnitude of a smoothing parameter.
     """
-    xp = namespace(A)
-    strength, V = map(xp.asarray, penalty_eigenvectors(penalty, null_dimension))
-    return strength / (xp.matmul(A, V) * V).sum(axis=1)
+    return strength / A.diagonal(axis1=1, axis2=2)
 
 
 def penalty_eigenvectors(
@@ -324,7 +311,13 @@ def penalty_eigenvectors(
     """The eigenvalues, exactly 0 in the null space, and the eigenvectors."""
     strength, vectors = np.linalg.eigh(penalty)
     strength[:null_dimension] = 0
-    return strength, vectors
+    return np.maximum(strength, 0), vectors
+
+
+def turned(A: Array, V: Array) -> Array:
+    """``V'AV``, of (K, k, k) and (k, k)."""
+    xp = namespace(A)
+    return xp.matmul(xp.matmul(V.T, A), V)
 
 
 def inverses(
@@ -368,10 +361,8 @@ def penalised_inverses(
     eigenvectors. A large lambda then costs no accuracy in the penalty's null space.
     """
     xp = namespace(gram)
-    strength, vectors = penalty_eigenvectors(penalty, null_dimension)
-    V = xp.asarray(vectors)
-    A = xp.matmul(xp.matmul(V.T, gram), V)
-    A = A + lambda_[:, None, None] * xp.asarray(np.diag(strength))
+    strength, V = map(xp.asarray, penalty_eigenvectors(penalty, null_dimension))
+    A = turned(gram, V) + lambda_[:, None, None] * xp.diag(strength)
     scale = unit_scale(A)
     W = V * scale
     inverse = regular_inverses(scale.swapaxes(1, 2) * A * scale)

@@ -14,6 +14,8 @@ from .batch import Fits
 from .methods import resolve_method
 from .path import Path
 from .problem import PreparedLearners
+from .screened_cpu import ScreenedPasses, past_steps
+from .stacked_cpu import Passes
 from .watch import UNWATCHED, Watch
 
 PIECE = 50
@@ -78,7 +80,8 @@ def boost_family(
     elif device is None and fits.family.predictors > 1:
         made = coupled_cpu.boost(fits, steps, watch)
     elif device is None:
-        made = stacked_cpu.boost(fits, steps, method, watch)
+        passes = ScreenedPasses if past_steps(fits.problem) else Passes
+        made = stacked_cpu.boost(fits, steps, method, watch, passes)
     elif method == "gram":
         made = boosting_kernel.boost(fits, steps, device)
     else:

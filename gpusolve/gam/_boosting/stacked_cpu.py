@@ -53,18 +53,23 @@ class SizeGroup(NamedTuple):
     def scores(self, moments: Floats, share: Share) -> Floats:
         """``c' Q c`` of each member, (F, m), from c of all learners, (F, functions)."""
         c = moments[:, self.functions].reshape(self.gain.shape[:3])
+        if self.gain.ndim == 3:
+            return quadratic_forms(self.gain, c)
         scores = np.empty(c.shape[:2])
 
         def write(some: slice) -> None:
-            own, gain = c[:, some], self.gain[:, some]
-            if gain.ndim == 3:
-                scores[:, some] = (gain * own * own).sum(axis=-1)
-            else:
-                product = np.matmul(gain, own[..., None])[..., 0]
-                np.einsum("fmk,fmk->fm", product, own, out=scores[:, some])
+            scores[:, some] = quadratic_forms(self.gain[:, some], c[:, some])
 
         share(scores.shape[1], write)
         return scores
+
+
+def quadratic_forms(Q: Floats, c: Floats) -> Floats:
+    """``c' Q c``, of (..., k, k) and (..., k); Q of (..., k) is diagonal."""
+    if Q.ndim == c.ndim:
+        return np.asarray(np.einsum("...k,...k,...k->...", Q, c, c))
+    product = np.matmul(Q, c[..., None])[..., 0]
+    return np.asarray(np.einsum("...k,...k->...", product, c))
 
 
 class StumpGroup(NamedTuple):
@@ -341,7 +346,7 @@ def boost(
                 state.step(piece.start - 1, run)
             state.record(piece.start)
 
-        done = watch.follow(steps, pieces(steps + 1, 1), make, made.total_risk)
+        done = watch.follow(steps, pieces(steps + 1, 1), make, made)
         made = made.until(done)
         state.finish(made)
     return made

@@ -408,6 +408,6 @@ def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> P
             cooperative=True,
         )
 
-    done = watch.follow(steps, parts, launch, made.total_risk)
+    done = watch.follow(steps, parts, launch, made)
     made = made.until(done)
     return made if fits.out_of_bag is not None else replace(made, out_of_bag=None)

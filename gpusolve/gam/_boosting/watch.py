@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ..._device.threads import is_part
+from .path import Path
 
 PROGRESS_DELAY = 2.0
 """Seconds until a progress bar appears that was not asked for."""
@@ -28,24 +29,28 @@ class Watch(NamedTuple):
         Whether an interrupt ends the steps with a warning, instead of an error.
     first : int
         Number of steps that were made before.
+    learners : int or None
+        The steps end when each fit has selected so many different learners.
     """
 
     callback: Callable[[int, float], object] | None = None
     progress: bool | None = None
     keeps_steps: bool = False
     first: int = 0
+    learners: int | None = None
 
     @property
     def piece(self) -> int | None:
         """The most steps of a launch on a device; None for any number."""
-        return PIECE if self.callback is not None or self.progress else None
+        is_watched = self.callback is not None or self.learners is not None
+        return PIECE if is_watched or self.progress else None
 
     def follow(
         self,
         steps: int,
         pieces: Iterable[slice],
         make: Callable[[slice], None],
-        risk: Callable[[int], float],
+        path: Path,
     ) -> int:
         """Make steps piece by piece, and return how many were made.
 
@@ -57,8 +62,8 @@ class Watch(NamedTuple):
             The steps of each piece, in order, from step 0.
         make : callable
             Makes the steps of a piece.
-        risk : callable
-            The risk after a step that was made.
+        path : Path
+            To which `make` writes the steps.
         """
         from tqdm import tqdm
 
@@ -73,7 +78,7 @@ class Watch(NamedTuple):
                     make(piece)
                     bar.update(piece.stop - 1 - max(made, 0))
                     made = piece.stop - 1
-                    if self._ends(made, risk):
+                    if self._ends(made, path):
                         break
             except KeyboardInterrupt:
                 if made < 0 or not self.keeps_steps:
@@ -85,11 +90,15 @@ class Watch(NamedTuple):
                 )
         return made
 
-    def _ends(self, made: int, risk: Callable[[int], float]) -> bool:
-        """Whether the callback ends the steps."""
-        if self.callback is None or made == 0:
+    def _ends(self, made: int, path: Path) -> bool:
+        """Whether the fits have enough learners, or the callback ends the steps."""
+        if made == 0:
             return False
-        return bool(self.callback(self.first + made, risk(made)))
+        if self.learners is not None and path.fewest_learners(made) >= self.learners:
+            return True
+        if self.callback is None:
+            return False
+        return bool(self.callback(self.first + made, path.total_risk(made)))
 
 
 UNWATCHED = Watch()

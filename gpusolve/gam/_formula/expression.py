@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 from keyword import iskeyword
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -87,10 +88,14 @@ class Plain(NamedTuple):
         return "center" in self.functions
 
 
+PLAIN_FORMS = 2**15
+"""How many expressions are remembered, of models with thousands of columns."""
+
 PLAIN = re.compile(r"(center\()?(?:([^\W\d]\w*)|(Q\()'([^'\\]*)'\))(?(1)\))")
 """A name, or a name that is quoted by Q, inside ``center(..)`` or not."""
 
 
+@lru_cache(PLAIN_FORMS)
 def plain_form(code: str) -> Plain | None:
     """The form of x, ``Q('a name')`` or their ``center(..)``; None for others.
 
@@ -232,11 +237,18 @@ def _factor(expression: Expression) -> tuple[patsy.EvalFactor, dict[str, Any], i
     return factor, state, factor.memorize_passes_needed(state, env)
 
 
-def _separate(found: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The caller's values and modules, without the names that every expression has."""
+@cache
+def known_names() -> dict[str, Any]:
+    """The values of the names that every expression has."""
     import patsy
 
-    known = vars(patsy.builtins) | FUNCTIONS
+    known: dict[str, Any] = vars(patsy.builtins) | FUNCTIONS
+    return known
+
+
+def _separate(found: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The caller's values and modules, without the names that every expression has."""
+    known = known_names()
     own = {name: found[name] for name in found if found[name] is not known.get(name)}
     modules = {
         name: value.__name__

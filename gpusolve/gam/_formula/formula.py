@@ -17,7 +17,13 @@ from ..._estimators.conventions import check_choice
 from .. import terms
 from .._terms.frame import Factor, Frame, column_of
 from ..terms import Term
-from .expression import FUNCTIONS, Expression, column_names, quoted_name
+from .expression import (
+    FUNCTIONS,
+    Expression,
+    column_names,
+    plain_form,
+    quoted_name,
+)
 from .sides import read_sides
 
 if TYPE_CHECKING:
@@ -145,10 +151,12 @@ class Reader(ABC):
         """
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             node = ast.Call(ast.Name("Q"), [node], [])
-        expression = Expression.learn(ast.unparse(node), self.data, self.env)
-        name = quoted_name(node) or expression.code
-        self.covariates[name] = expression
-        return name
+        return self.named_column(quoted_name(node), ast.unparse(node))
+
+    def named_column(self, name: str | None, code: str) -> str:
+        """Learn a column of a given name, or with its code as its name."""
+        self.covariates[name or code] = Expression.learn(code, self.data, self.env)
+        return name or code
 
 
 @dataclass
@@ -255,7 +263,8 @@ class LineReader(Reader):
     def code_of(self, product: list[str]) -> str:
         """The expression of a column; ValueError for a product or a learner."""
         (code, *others) = product
-        if others or _learners_in(ast.parse(code, mode="eval")):
+        has_learners = not plain_form(code) and _learners_in(ast.parse(code))
+        if others or has_learners:
             raise ValueError(
                 f"{':'.join(product)} in the formula of lines must be a column, such "
                 "as x, log(x) or I(x * z)"
@@ -267,6 +276,8 @@ class LineReader(Reader):
         with _naming(code):
             column = _column(Expression.learn(code, self.data, self.env), self.data)
             read = column_of(column, code)
+            if self.center and not isinstance(read, Factor) and plain_form(code):
+                return [self.named_column(None, f"center({code})")]
             codes = [f"center({code})" if self.center else code]
             if isinstance(read, Factor):
                 values = f"np.asarray({_argument_of_factor(code)})"

@@ -142,7 +142,7 @@ class AdditiveModel(TakesMetadata, Insight):
         self.n_rows_ = data.rows
         self._data = data, settings
         self._keep_paths(path.each())
-        self._set_names(self._columns_of(X))
+        self._set_names(X if self.formula_ is None else self.formula_.covariates)
 
     def _settings(self, frame: Frame, family: Family, df: float) -> Settings:
         """The learners with their ranges and levels, and the parameters of the fit.

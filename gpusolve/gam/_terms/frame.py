@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Real
 from typing import Any, TypeAlias
@@ -100,6 +100,8 @@ class Frame:
     """
 
     columns: Mapping[Name, Array | Factor]
+    _finite: set[Name] = field(default_factory=set, init=False, repr=False)
+    """The columns of floating numbers that have been checked."""
 
     @classmethod
     def of(
@@ -160,6 +162,8 @@ class Frame:
         TypeError for a factor, ValueError for infinity.
         """
         column = self[name]
+        if name in self._finite:
+            return column
         if isinstance(column, Factor):
             raise TypeError(
                 f"{name} must be numeric, got a factor with levels "
@@ -169,7 +173,9 @@ class Frame:
             x = floating({str(name): column})[str(name)]
             if bool(namespace(x).isinf(x).any()):
                 raise ValueError(f"{name} must be finite, got infinity")
-            return x
+        if x is column:
+            self._finite.add(name)
+        return x
 
     def factor(self, name: Name) -> Factor:
         """A column as a factor; the levels of numbers are their sorted values."""

@@ -140,7 +140,9 @@ class Linear(Single):
         xp = namespace(columns[0])
         if self.intercept:
             columns.insert(0, xp.ones(len(columns[0])))
-        return dense_rows(xp.stack([x.astype(data.dtype) for x in columns], axis=1))
+        columns = [x.astype(data.dtype, copy=False) for x in columns]
+        is_single = len(columns) == 1
+        return dense_rows(columns[0][:, None] if is_single else xp.stack(columns, 1))
 
     def _transform(self) -> Matrix | None:
         """The intercept and the contrasts, by the indicators of the levels."""

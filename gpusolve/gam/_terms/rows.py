@@ -268,6 +268,8 @@ def kronecker(a: Rows, b: Rows) -> Rows:
 def divided(part: DesignPart) -> list[DesignPart]:
     """The part, or several parts of at most `MAX_WIDTH` values of each row."""
     xp = namespace(part.values)
+    if len(part.offsets) <= MAX_WIDTH:
+        return [part._replace(values=xp.ascontiguousarray(part.values))]
     parts = []
     for begin in range(0, len(part.offsets), MAX_WIDTH):
         some = slice(begin, begin + MAX_WIDTH)

@@ -153,7 +153,7 @@ class Spline(Single):
         warn_if_stretched(name, x, self.knots + 1, upper - lower)
         return self.knots
 
-    @property
+    @functools.cached_property
     def _margins(self) -> tuple[Knots, ...]:
         """The knots of each covariate."""
         assert self.ends is not None

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -216,7 +216,7 @@ class Term(ABC):
     def _written(self, name: Callable[[Name], str]) -> str:
         """The call that makes the term, with the names of columns as given."""
 
-    @property
+    @cached_property
     def label(self) -> str:
         return self._written(str)
 
@@ -232,6 +232,11 @@ class Term(ABC):
 
     def __repr__(self) -> str:
         return self._written(repr)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields; a pickle does not keep what was computed from them."""
+        names = {one.name for one in fields(self)}  # type: ignore[arg-type]
+        return {name: value for name, value in vars(self).items() if name in names}
 
     def rows(self, frame: Frame, **options: Any) -> Rows:
         """The functions of a learned term at every row, before `transform`.
@@ -359,14 +364,18 @@ class Single(Term):
 
     def diagonal(self) -> Vector | None:
         found = self._diagonal()
-        return None if found is None else np.tile(found, self._blocks)
+        if found is None or self._blocks == 1:
+            return found
+        return np.tile(found, self._blocks)
 
     def column_coefficients(self, coef: Matrix) -> Matrix:
         blocks = coef.reshape(*coef.shape[:-1], self._blocks, self._functions)
         return joined_axes(self._column_coefficients(blocks))
 
     def _in_blocks(self, matrix: Matrix) -> Matrix:
-        return np.kron(np.eye(self._blocks), matrix).astype(np.float64)
+        several = self._blocks != 1
+        blocks = np.kron(np.eye(self._blocks), matrix) if several else matrix
+        return np.asarray(blocks, np.float64)
 
     def _rows(self, data: Reading) -> Rows:
         rows = self._plain_rows(data)
@@ -381,7 +390,7 @@ class Single(Term):
         codes = data.codes(by, self.by_levels)
         return indicator_rows(codes - 1, self._blocks, np.float64)
 
-    @property
+    @cached_property
     def label(self) -> str:
         if not self.is_default:
             return super().label
@@ -581,7 +590,7 @@ class Pair(Term):
     def _rows(self, data: Reading) -> Rows:
         return self._combine.designs(self.left._rows(data), self.right._rows(data))
 
-    @property
+    @cached_property
     def label(self) -> str:
         return self._joined([term.label for term in self._both])
 
