@@ -30,7 +30,7 @@ from .constrained_certificate import (
     certify,
     reach,
 )
-from .constrained_corrections import correct_by_factor, correct_by_projection
+from .constrained_corrections import correct_by_elimination, correct_by_factor
 from .constrained_dual import Dual, Point
 from .constrained_system import ConstrainedSystem, inverse_factor, size_of
 from .constraint_rows import Rows
@@ -50,7 +50,7 @@ STEPS = 12
 SETTLED = 1e-11
 """No further step for a solution whose `kkt` is at most this number."""
 
-CORRECTIONS = (correct_by_factor, 1e-12), (correct_by_projection, SETTLED)
+CORRECTIONS = (correct_by_factor, 1e-12), (correct_by_elimination, SETTLED)
 """How solutions are corrected after a step, if their badness is larger."""
 
 TIGHTER = 1e-3
@@ -214,7 +214,7 @@ class Search:
 
     def drop_multipliers(self) -> None:
         """Set multipliers to 0 where the gradient is 0 without them."""
-        xp, (x, multipliers) = namespace(self.infeasible), self.point
+        xp, (x, multipliers, _) = namespace(self.infeasible), self.point
         small = largest(xp.abs(multipliers)) < EPS
         at = xp.flatnonzero(small & ~self.infeasible)
         slope = self.system.take(at).slope(x[at], self.certificate.r[at])
