@@ -29,6 +29,10 @@ from .quadratic import ratio, remainder
 
 EPS = float(np.finfo(np.float64).eps)
 
+SHARE = 1e-4
+"""What rounding errors of x may add to the violation of a constraint, relative to the
+limit on violations, for an x with terms of the size of b."""
+
 
 class ConstrainedCertificate(NamedTuple):
     """How far a point is from the optimum.
@@ -187,13 +191,14 @@ def relative_lack(
 ) -> Array:
     """The largest violation of a constraint, relative to the size of its terms.
 
-    Terms count with at least their size for an x with ``|a_k x_k|`` of `magnitude`.
+    Terms count with at least a `SHARE` of their size for an x with ``|a_k x_k|`` of
+    `magnitude`.
     """
     xp, first = namespace(lack), system.inequalities
     equal = xp.arange(lack.shape[-1]) >= first
     lack = xp.where(equal, xp.abs(lack), xp.maximum(lack, 0))
     per_unit = product(xp.abs(system.C), 1 / column_size(system))
-    size = terms + magnitude[..., None] * per_unit
+    size = terms + SHARE * magnitude[..., None] * per_unit
     return largest(ratio(lack, size))
 
 
