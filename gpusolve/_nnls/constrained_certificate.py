@@ -51,6 +51,8 @@ class ConstrainedCertificate(NamedTuple):
         The largest violation of a constraint, relative to the size of its terms.
     size : (systems,) array
         ``sum_k |a_k x_k|``, relative.
+    trivial : (systems,) array
+        A bound of `by_x` and of `angle` that needs no multipliers.
     pull : (systems,) array
         The terms of ``multipliers (C x - d)`` and of ``l1 x``, relative.
     """
@@ -61,6 +63,7 @@ class ConstrainedCertificate(NamedTuple):
     angle: Array
     lack: Array
     size: Array
+    trivial: Array
     pull: Array
 
     @property
@@ -124,6 +127,7 @@ def certify(
         by_x=xp.fmin(ratio(ratio(gap, length), magnitude), limit),
         angle=xp.fmin(ratio(slope, length), limit),
         lack=relative_lack(system, lack, terms, magnitude) + 0 * x.sum(axis=-1),
+        trivial=limit,
         size=ratio((norm * xp.abs(x)).sum(axis=-1), magnitude),
         pull=ratio(ratio(pull, length), magnitude),
     )
