@@ -15,7 +15,8 @@ FEASIBLE = 1e-9
 """The largest violation of a constraint by a candidate, relative to its terms."""
 
 ROUNDING = 1e-4
-"""Added to the size of each element of x: rounding errors of an x near 0."""
+"""Added to the size of each element of x, times the largest element or 1: rounding
+errors of an element near 0. Columns of A have unit norm."""
 
 INF = np.inf
 
@@ -66,14 +67,15 @@ class Constrained(NamedTuple):
         r = np.sqrt(self.weights) * (self.b - self.A @ x)
         return float(r @ r / 2 + self.l1 @ x + self.l2 @ x**2 / 2)
 
-    def infeasibility(self, x: Array) -> float:
+    def infeasibility(self, x: Array, rounding: float = ROUNDING) -> float:
         """The largest violation of a constraint by x, relative to its terms."""
         one, scale = self.with_unit_columns()
         (C, d, E, f), x = one.rows(), x / scale
         rows, sides = np.concatenate([C, E]), np.concatenate([d, f])
         lack = sides - rows @ x
         lack[: len(d)] = np.maximum(lack[: len(d)], 0)
-        size = np.abs(rows) @ (np.abs(x) + ROUNDING) + np.abs(sides)
+        x_size = np.abs(x) + rounding * max(1.0, np.max(np.abs(x), initial=0))
+        size = np.abs(rows) @ x_size + np.abs(sides)
         return float(np.max(np.abs(lack) / np.where(size > 0, size, 1), initial=0))
 
 
@@ -165,5 +167,5 @@ def feasible_points(one: Constrained) -> Iterator[Array]:
             x = quadprog.solve_qp(*program)[0] if used.any() else np.linalg.solve(H, g)
         except ValueError:  # no solution, or none that quadprog finds
             continue
-        if given.infeasibility(scale * x) <= 1e-14:
+        if given.infeasibility(scale * x, 1e-10) <= 1e-14:
             yield scale * x
