@@ -26,6 +26,7 @@ class Gradients(NamedTuple, Generic[ArrayT]):
     A, b, weights, l1, l2, lower, upper, sum_to, L, lam, prior : array or None
         For `bounded_qp`, A is the symmetric gradient of G, and b the gradient of c.
     A_ub, b_ub, A_eq, b_eq : array or None
+        Inequalities that do not hold with equality have gradients of 0.
     """
 
     A: ArrayT
