@@ -50,11 +50,11 @@ STEPS = 12
 SETTLED = 1e-11
 """No further step for a solution whose `kkt` is at most this number."""
 
-CORRECTIONS = (correct_by_factor, 1e-12), (correct_by_elimination, SETTLED)
-"""How solutions are corrected after a step, if their badness is larger."""
+CORRECTIONS = correct_by_factor, correct_by_elimination
+"""How solutions are corrected after a step, one after the other, until they settle."""
 
 TIGHTER = 1e-3
-"""The factor of these limits where quadratic objectives certify the solutions."""
+"""The factor of this limit for corrections where quadratic objectives certify x."""
 
 IMPROVED = 0.5
 """The steps end unless the badness of a system falls by this factor."""
@@ -175,8 +175,8 @@ class Search:
         point, found = dual.step(some, x, self.target, method, maxiter)
         point = within(some, point)
         certificate = certify(some, *point)
-        for correct, enough in CORRECTIONS:
-            enough = TIGHTER * enough if some.rounded_matrix else enough
+        enough = TIGHTER * SETTLED if some.rounded_matrix else SETTLED
+        for correct in CORRECTIONS:
             rough = xp.flatnonzero(~(certificate.badness <= enough) & some.finite)
             if not len(rough):
                 break

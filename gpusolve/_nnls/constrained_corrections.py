@@ -53,15 +53,19 @@ def correct_by_elimination(
     very different size, only multipliers of more than the working precision make the
     gradient of the Lagrangian zero.
     """
-    xp, (x, multipliers, rest) = namespace(point.x), point
-    inverse, null = eliminate(active_rows(system, multipliers, system.C))
+    xp, x = namespace(point.x), point.x
+    whole, (places, system) = system, active_system(system, point.multipliers)
+    inverse, null = eliminate(system.C)
+    multipliers, rest = (
+        xp.take_along_axis(part, places, axis=-1) for part in point[1:]
+    )
     A = system.rows_with_l2()
     of_rows, of_values, of_columns = decomposed(xp.matmul(A, null), 1.0)
     linear = of_values * product(
         of_columns, transposed_product(null, system.l1 + 0 * x)
     )
     for _ in range(REFINEMENTS):
-        x = x + product(inverse, xp.where(xp.isfinite(system.d), system.lack(x), 0))
+        x = x + product(inverse, system.lack(x))
         r = xp.concatenate([system.residual(x), -xp.sqrt(system.l2) * x], axis=-1)
         along = transposed_product(of_rows, r[..., : A.shape[-2]]) - linear
         x = x + product(null, transposed_product(of_columns, of_values * along))
@@ -70,7 +74,28 @@ def correct_by_elimination(
         e = gradient_of_lagrangian(system, slope, multipliers, rest)
         change = rest - transposed_product(inverse, e)
         multipliers, rest = two_sum(multipliers, change)
-    return with_signs(system, Point(x, multipliers, rest))
+    every, none = xp.arange(len(x))[:, None], xp.zeros_like(point.rest)
+    found = Point(x, none, none.copy())
+    found.multipliers[every, places], found.rest[every, places] = multipliers, rest
+    return with_signs(whole, found)
+
+
+def active_system(
+    system: ConstrainedSystem, multipliers: Array
+) -> tuple[Array, ConstrainedSystem]:
+    """The systems with their active rows only, and the places of these rows.
+
+    Rows of zeros fill up systems with fewer active rows.
+    """
+    xp, C = namespace(multipliers), active_rows(system, multipliers, system.C)
+    active = C.any(axis=-1)
+    most = int(active.sum(axis=-1).max(initial=0))
+    places = xp.argsort(~active, axis=-1, kind="stable")[:, :most]
+    d = xp.where(active, system.d, 0)
+    return places, system._replace(
+        C=xp.take_along_axis(C, places[..., None], axis=-2),
+        d=xp.take_along_axis(d, places, axis=-1),
+    )
 
 
 def eliminate(rows: Array) -> tuple[Array, Array]:
