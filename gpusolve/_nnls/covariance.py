@@ -168,9 +168,7 @@ def inverse_among(G: Array) -> Array:
     G = xp.where(xp.isfinite(G).all(axis=(-2, -1))[..., None, None], G, 0)
     if G.shape[-1] == 1:
         return xp.where(G > 0, 1 / nonzero(G), 0)
-    root = nonzero(xp.sqrt(xp.maximum(xp.diagonal(G, axis1=-2, axis2=-1), 0)))
-    H = inverse_by_eigenvalues(G / root[..., :, None] / root[..., None, :], 0.0)
-    return H / root[..., :, None] / root[..., None, :]
+    return inverse_by_eigenvalues(G, 0.0)
 
 
 def inverted(G: Array, singular: float) -> Array:

@@ -145,6 +145,16 @@ def test_dependent_active_rows_share_the_gradient(numpy_backend: Any) -> None:
     np.testing.assert_allclose(found.b_eq, [0.25, 0.25], atol=1e-15)
 
 
+def test_a_constraint_without_a_multiplier_does_not_move_x() -> None:
+    """x is on the constraint, and would be there without it."""
+    rows = {"A_ub": [[1.0, 1.0]], "b_ub": [1.0]}
+    result = gpusolve.lsq_linear(np.eye(2), [1.0, 0.0], **rows)
+    assert result.dual_ub == 0
+    found = result.vjp([1.0, 0.0])
+    np.testing.assert_allclose(found.b, [1, 0], atol=1e-15)
+    np.testing.assert_array_equal(found.b_ub, 0)
+
+
 def test_a_system_without_a_solution_has_no_gradient_of_its_constraints() -> None:
     rows = {"A_ub": [[1.0, 1.0], [-1.0, -1.0]], "b_ub": [[1.0, 0.0], [1.0, -2.0]]}
     result = gpusolve.lsq_linear(np.eye(2), [2.0, 1.0], **rows)
