@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from .._device.arrays import Array, largest, namespace
+from .._device.arrays import Array, namespace
 from .._device.kernels import Device
 from .._device.launch import pieces
 from .._numerics.solution import (
@@ -30,7 +30,7 @@ from .constrained_certificate import (
     certify,
     reach,
 )
-from .constrained_corrections import correct_by_factor, correct_by_projection
+from .constrained_corrections import correct_by_elimination, correct_by_factor
 from .constrained_dual import Dual, Point
 from .constrained_system import ConstrainedSystem, inverse_factor, size_of
 from .constraint_rows import Rows
@@ -50,11 +50,11 @@ STEPS = 12
 SETTLED = 1e-11
 """No further step for a solution whose `kkt` is at most this number."""
 
-CORRECTIONS = (correct_by_factor, 1e-12), (correct_by_projection, SETTLED)
-"""How solutions are corrected after a step, if their badness is larger."""
+CORRECTIONS = correct_by_factor, correct_by_elimination
+"""How solutions are corrected after a step, one after the other, until they settle."""
 
 TIGHTER = 1e-3
-"""The factor of these limits where quadratic objectives certify the solutions."""
+"""The factor of this limit for corrections where quadratic objectives certify x."""
 
 IMPROVED = 0.5
 """The steps end unless the badness of a system falls by this factor."""
@@ -175,8 +175,8 @@ class Search:
         point, found = dual.step(some, x, self.target, method, maxiter)
         point = within(some, point)
         certificate = certify(some, *point)
-        for correct, enough in CORRECTIONS:
-            enough = TIGHTER * enough if some.rounded_matrix else enough
+        enough = TIGHTER * SETTLED if some.rounded_matrix else SETTLED
+        for correct in CORRECTIONS:
             rough = xp.flatnonzero(~(certificate.badness <= enough) & some.finite)
             if not len(rough):
                 break
@@ -213,13 +213,20 @@ class Search:
         self.infeasible[at[proven]] = True
 
     def drop_multipliers(self) -> None:
-        """Set multipliers to 0 where the gradient is 0 without them."""
-        xp, (x, multipliers) = namespace(self.infeasible), self.point
-        small = largest(xp.abs(multipliers)) < EPS
-        at = xp.flatnonzero(small & ~self.infeasible)
-        slope = self.system.take(at).slope(x[at], self.certificate.r[at])
-        at = at[(slope == 0).all(axis=-1)]
-        multipliers[at], self.certificate.w[at] = 0, 0
+        """Set multipliers to 0 where a point is almost as good without them.
+
+        They may be rounding errors, or prove no more than a small residual does.
+        """
+        (x, multipliers, rest), old = self.point, self.certificate
+        xp = namespace(x)
+        small = (multipliers * multipliers).sum(axis=-1) < EPS**2
+        idle = (small | (old.kkt >= old.trivial)) & ~self.infeasible
+        at = xp.flatnonzero(idle)
+        none = 0 * multipliers[at]
+        found = certify(self.system.take(at), x[at], none, none)
+        enough = found.kkt <= 2 * old.kkt[at]
+        multipliers[at[enough]], rest[at[enough]] = 0, 0
+        old.w[at[enough]] = found.w[enough]
 
     def solution(self) -> ConstrainedSolution:
         """The solutions in the given variables."""

@@ -8,9 +8,10 @@ are not negative for inequalities, and the negative gradient
 
 If w points out of the interval at each bound p_k next to x_k, the last term is at least
 ``-w (p - x)``. What violates this is bounded by the largest cosine of the angle between
-r and a column. `kkt` is the sum of the three parts, relative to ``|b| + reach``: every
-feasible x' has a variable with ``|a_k x'_k|`` of at least `reach`. If A has rounding
-errors, so has r: ``|b| + reach`` is added to its norm.
+r and a column. A w_k that is 0 up to rounding counts there, too, and p_k is x_k. `kkt`
+is the sum of the three parts, relative to ``|b| + reach``: every feasible x' has a
+variable with ``|a_k x'_k|`` of at least `reach`. If A has rounding errors, so has r:
+``|b| + reach`` is added to its norm.
 """
 
 from __future__ import annotations
@@ -20,13 +21,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._device.arrays import Array, largest, namespace
-from .._device.products import product
-from .._numerics.certificate import CERTIFIED, HIDDEN, ROUNDED
+from .._device.products import product, transposed
+from .._numerics.certificate import CERTIFIED, CONVINCING, HIDDEN, ROUNDED
 from .accurate_products import transposed_product
 from .constrained_system import ConstrainedSystem, size_of
-from .quadratic import ratio
+from .quadratic import ratio, remainder
 
 EPS = float(np.finfo(np.float64).eps)
+
+SHARE = 1e-4
+"""What rounding errors of x may add to the violation of a constraint, relative to the
+limit on violations, for an x with terms of the size of b."""
 
 
 class ConstrainedCertificate(NamedTuple):
@@ -46,6 +51,8 @@ class ConstrainedCertificate(NamedTuple):
         The largest violation of a constraint, relative to the size of its terms.
     size : (systems,) array
         ``sum_k |a_k x_k|``, relative.
+    trivial : (systems,) array
+        A bound of `by_x` and of `angle` that needs no multipliers.
     pull : (systems,) array
         The terms of ``multipliers (C x - d)`` and of ``l1 x``, relative.
     """
@@ -56,6 +63,7 @@ class ConstrainedCertificate(NamedTuple):
     angle: Array
     lack: Array
     size: Array
+    trivial: Array
     pull: Array
 
     @property
@@ -83,7 +91,7 @@ class ConstrainedCertificate(NamedTuple):
 
 
 def certify(
-    system: ConstrainedSystem, x: Array, multipliers: Array
+    system: ConstrainedSystem, x: Array, multipliers: Array, rest: Array
 ) -> ConstrainedCertificate:
     """Certify points in scaled variables.
 
@@ -92,33 +100,50 @@ def certify(
     system : ConstrainedSystem
     x : (systems, n) array
         Points within the bounds.
-    multipliers : (systems, rows) array
-        Multipliers of bounds are not used: w has them.
+    multipliers, rest : (systems, rows) array
+        Their sums are the multipliers. Multipliers of bounds are not used: w has them.
     """
     xp, norm = namespace(x), system.norm
-    multipliers = multipliers * system.general
+    multipliers, rest = multipliers * system.general, rest * system.general
     r, lack = system.residual(x), finite(system.lack(x))
-    w = system.slope(x, r) + transposed_product(system.C, multipliers)
+    w = gradient_of_lagrangian(system, system.slope(x, r), multipliers, rest)
     length = xp.sqrt((r * r).sum(axis=-1) + (system.l2 * x * x).sum(axis=-1))
     magnitude = size_of(system.b) + reach(system)
     if system.rounded_matrix:
         length = length + magnitude
     limit = xp.where(could_fall(system, x), np.inf, ratio(length, magnitude))
     gap = xp.abs(multipliers * lack).sum(axis=-1)
-    gap = gap + xp.abs(bound_distance(system, x) * w).sum(axis=-1)
+    is_zero = xp.abs(w) <= CONVINCING * EPS * norm * length[:, None]
+    at_bound = xp.where(is_zero, 0, bound_distance(system, x) * w)
+    gap = gap + xp.abs(at_bound).sum(axis=-1)
     terms = product(xp.abs(system.C), xp.abs(x)) + xp.abs(finite(system.d))
     pull = (xp.abs(multipliers) * terms).sum(axis=-1)
     pull = pull + xp.abs(system.l1 * x).sum(axis=-1)
-    slope = largest(ratio(violation(system, x, w, multipliers, length), norm))
+    violated = violation(system, x, w, multipliers, length)
+    slope = largest(ratio(xp.where(is_zero, xp.abs(w), violated), norm))
     return ConstrainedCertificate(
         r=r,
         w=w,
         by_x=xp.fmin(ratio(ratio(gap, length), magnitude), limit),
         angle=xp.fmin(ratio(slope, length), limit),
         lack=relative_lack(system, lack, terms, magnitude) + 0 * x.sum(axis=-1),
+        trivial=limit,
         size=ratio((norm * xp.abs(x)).sum(axis=-1), magnitude),
         pull=ratio(ratio(pull, length), magnitude),
     )
+
+
+def gradient_of_lagrangian(
+    system: ConstrainedSystem, slope: Array, multipliers: Array, rest: Array
+) -> Array:
+    """``slope + C^T (multipliers + rest)``, the negative gradient.
+
+    With a rest, the sum is computed in twice the working precision.
+    """
+    if not bool(rest.any()):
+        return slope + transposed_product(system.C, multipliers)
+    without_rest, _ = remainder(slope, transposed(system.C), -multipliers)
+    return without_rest + transposed_product(system.C, rest)
 
 
 def violation(
@@ -170,13 +195,14 @@ def relative_lack(
 ) -> Array:
     """The largest violation of a constraint, relative to the size of its terms.
 
-    Terms count with at least their size for an x with ``|a_k x_k|`` of `magnitude`.
+    Terms count with at least a `SHARE` of their size for an x with ``|a_k x_k|`` of
+    `magnitude`.
     """
     xp, first = namespace(lack), system.inequalities
     equal = xp.arange(lack.shape[-1]) >= first
     lack = xp.where(equal, xp.abs(lack), xp.maximum(lack, 0))
     per_unit = product(xp.abs(system.C), 1 / column_size(system))
-    size = terms + magnitude[..., None] * per_unit
+    size = terms + SHARE * magnitude[..., None] * per_unit
     return largest(ratio(lack, size))
 
 

@@ -9,10 +9,16 @@ from __future__ import annotations
 import numpy as np
 
 from .._device.arrays import Array, namespace
-from .._device.products import product
+from .._device.products import product, transposed
+from .._numerics.compensated import two_sum
 from .accurate_products import transposed_product
-from .constrained_dual import Dual, Point, decomposed
+from .constrained_certificate import gradient_of_lagrangian
+from .constrained_dual import DEPENDENT, Dual, Point, decomposed
 from .constrained_system import ConstrainedSystem
+
+REFINEMENTS = 2
+"""How often points and multipliers are refined; the last changes of the multipliers are
+their rest."""
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -23,7 +29,7 @@ def correct_by_factor(system: ConstrainedSystem, dual: Dual, point: Point) -> Po
     The matrix of the active rows is solved with a small multiple of their size added:
     the rows may depend on each other.
     """
-    xp, (x, multipliers), Z = namespace(point.x), point, dual.Z
+    xp, (x, multipliers, rest), Z = namespace(point.x), point, dual.Z
     rows = active_rows(system, multipliers, xp.matmul(system.C, Z))
     e = system.slope(x, system.residual(x)) + transposed_product(system.C, multipliers)
     along = transposed_product(Z, e)
@@ -34,31 +40,107 @@ def correct_by_factor(system: ConstrainedSystem, dual: Dual, point: Point) -> Po
     M = M + shift[..., None] * xp.eye(M.shape[-1])
     change = xp.linalg.solve(M, lack[..., None])[..., 0]
     step = product(Z, along + transposed_product(rows, change))
-    return with_signs(system, Point(x + step, multipliers + change))
+    return with_signs(system, Point(x + step, multipliers + change, 0 * rest))
 
 
-def correct_by_projection(system: ConstrainedSystem, _: Dual, point: Point) -> Point:
-    """The minimum in the null space of the active rows.
+def correct_by_elimination(
+    system: ConstrainedSystem, dual: Dual, point: Point
+) -> Point:
+    """The minimum where the active rows hold, with variables eliminated by them.
 
-    It squares no condition number and needs no proximal term, but the singular
-    values of two matrices are needed for each system.
+    It squares no condition number and needs no proximal term, and no scale of a row or
+    a variable affects it. The multipliers get a rest: where constraints have columns of
+    very different size, only multipliers of more than the working precision make the
+    gradient of the Lagrangian zero.
     """
-    xp, (x, multipliers) = namespace(point.x), point
-    rows = active_rows(system, multipliers, system.C)
-    left, inverse, right = decomposed(rows)
-    lack = xp.where(xp.isfinite(system.d), system.lack(x), 0)
-    x = x + transposed_product(right, inverse * transposed_product(left, lack))
+    xp, x = namespace(point.x), point.x
+    whole, (places, system) = system, active_system(system, point.multipliers)
+    inverse, null = eliminate(system.C)
+    multipliers, rest = (
+        xp.take_along_axis(part, places, axis=-1) for part in point[1:]
+    )
     A = system.rows_with_l2()
-    across = A - xp.matmul(xp.matmul(A, xp.swapaxes(right, -1, -2)), right)
-    of_rows, of_values, of_columns = decomposed(across, 1.0)
-    r = xp.concatenate([system.residual(x), -xp.sqrt(system.l2) * x], axis=-1)
-    along = transposed_product(of_rows, r[..., : A.shape[-2]])
-    along = of_values * (along - of_values * product(of_columns, system.l1 + 0 * x))
-    step = transposed_product(of_columns, along)
-    x = x + step - transposed_product(right, product(right, step))
-    e = system.slope(x, system.residual(x)) + transposed_product(system.C, multipliers)
-    change = product(left, inverse * product(right, e))
-    return with_signs(system, Point(x, multipliers - change))
+    of_rows, of_values, of_columns = decomposed(xp.matmul(A, null), 1.0)
+    linear = of_values * product(
+        of_columns, transposed_product(null, system.l1 + 0 * x)
+    )
+    for _ in range(REFINEMENTS):
+        x = x + product(inverse, system.lack(x))
+        r = xp.concatenate([system.residual(x), -xp.sqrt(system.l2) * x], axis=-1)
+        along = transposed_product(of_rows, r[..., : A.shape[-2]]) - linear
+        x = x + product(null, transposed_product(of_columns, of_values * along))
+    slope = system.slope(x, system.residual(x))
+    for _ in range(REFINEMENTS):
+        e = gradient_of_lagrangian(system, slope, multipliers, rest)
+        change = rest - transposed_product(inverse, e)
+        multipliers, rest = two_sum(multipliers, change)
+    every, none = xp.arange(len(x))[:, None], xp.zeros_like(point.rest)
+    found = Point(x, none, none.copy())
+    found.multipliers[every, places], found.rest[every, places] = multipliers, rest
+    return with_signs(whole, found)
+
+
+def active_system(
+    system: ConstrainedSystem, multipliers: Array
+) -> tuple[Array, ConstrainedSystem]:
+    """The systems with their active rows only, and the places of these rows.
+
+    Rows of zeros fill up systems with fewer active rows.
+    """
+    xp, C = namespace(multipliers), active_rows(system, multipliers, system.C)
+    active = C.any(axis=-1)
+    most = int(active.sum(axis=-1).max(initial=0))
+    places = xp.argsort(~active, axis=-1, kind="stable")[:, :most]
+    d = xp.where(active, system.d, 0)
+    return places, system._replace(
+        C=xp.take_along_axis(C, places[..., None], axis=-2),
+        d=xp.take_along_axis(d, places, axis=-1),
+    )
+
+
+def eliminate(rows: Array) -> tuple[Array, Array]:
+    """A generalised inverse of the rows of each system, and a basis of the null space.
+
+    Gauss-Jordan elimination of the largest element of a row that is not rounding error:
+    an element counts only if it is larger than the rounding errors of the terms that it
+    was computed from. The next row is the row in which least has cancelled.
+
+    Parameters
+    ----------
+    rows : (systems, k, n) array
+
+    Returns
+    -------
+    inverse : (systems, n, k) array
+        ``rows (inverse v) = v`` if ``rows x = v`` has a solution.
+    null : (systems, n, n) array
+        ``I - inverse rows``; its columns are a basis, or zeros.
+    """
+    xp, (systems, k, n) = namespace(rows), rows.shape
+    every, unit = xp.arange(systems), xp.eye(n)
+    whole = xp.concatenate([rows, xp.broadcast_to(xp.eye(k), (systems, k, k))], axis=-1)
+    terms, pivots = xp.abs(whole), xp.zeros((systems, k, n))
+    for _ in range(min(k, n)):
+        size, of = xp.abs(whole[..., :n]), terms[..., :n]
+        left = (size > DEPENDENT * n * EPS * of) & ~pivots.any(axis=-1)[..., None]
+        columns = xp.where(left, size, 0).argmax(axis=-1)
+        share = xp.where(left, size / xp.where(left, of, 1), 0)
+        share = xp.take_along_axis(share, columns[..., None], axis=-1)[..., 0]
+        i = share.argmax(axis=-1)
+        j, found = columns[every, i], share[every, i] > 0
+        if not bool(found.any()):
+            break
+        pivot = xp.where(found, whole[every, i, j], 1)[..., None]
+        row, of_row = whole[every, i] / pivot, terms[every, i] / xp.abs(pivot)
+        factor = xp.where(found[:, None], whole[every, :, j], 0)
+        factor[every, i] = 0
+        whole = whole - factor[..., None] * row[:, None]
+        terms = terms + xp.abs(factor)[..., None] * of_row[:, None]
+        whole[every, i], terms[every, i] = row, of_row
+        pivots[every, i] += found[:, None] * unit[j]
+    pivots = transposed(pivots)
+    null = unit - xp.matmul(pivots, whole[..., :n])
+    return xp.matmul(pivots, whole[..., n:]), null
 
 
 def active_rows(system: ConstrainedSystem, multipliers: Array, rows: Array) -> Array:
@@ -69,8 +151,9 @@ def active_rows(system: ConstrainedSystem, multipliers: Array, rows: Array) -> A
 
 
 def with_signs(system: ConstrainedSystem, point: Point) -> Point:
-    """The point with non-negative multipliers of inequalities."""
+    """The point without negative multipliers of inequalities."""
     xp, multipliers = namespace(point.x), point.multipliers
     equal = xp.arange(multipliers.shape[-1]) >= system.inequalities
-    positive = xp.maximum(multipliers, 0)
-    return point._replace(multipliers=xp.where(equal, multipliers, positive))
+    kept = equal | (multipliers > 0)
+    parts = [xp.where(kept, part, 0) for part in (multipliers, point.rest)]
+    return Point(point.x, *parts)

@@ -40,11 +40,14 @@ class Point(NamedTuple):
     Attributes
     ----------
     x : (systems, n) array
-    multipliers : (systems, rows) array
+    multipliers, rest : (systems, rows) array
+        The multipliers are the sum of both; the rest is less than the rounding errors
+        of the first.
     """
 
     x: Array
     multipliers: Array
+    rest: Array
 
 
 class Dual(NamedTuple):
@@ -119,10 +122,9 @@ class Dual(NamedTuple):
         free = fixed - transposed_product(self.equal, p)
         free = free - product(self.coupling, found.x)
         step = product(self.B, found.x) + apart + product(self.equal, fixed)
-        multipliers = [found.x, product(self.per_equal, free)]
-        return Point(
-            x + product(self.Z, step), xp.concatenate(multipliers, axis=-1)
-        ), found
+        parts = [found.x, product(self.per_equal, free)]
+        multipliers = xp.concatenate(parts, axis=-1)
+        return Point(x + product(self.Z, step), multipliers, 0 * multipliers), found
 
 
 def multiplier_limit(system: ConstrainedSystem) -> Option:

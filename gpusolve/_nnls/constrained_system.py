@@ -185,7 +185,10 @@ class ConstrainedSystem(NamedTuple):
 
     def residual(self, x: Array) -> Array:
         """``b - A x``; where terms cancel, in more than the working precision."""
-        xp, r = namespace(x), self.b - product(self.A, x)
+        xp = namespace(x)
+        if not bool(x.any()):
+            return self.b.copy()
+        r = self.b - product(self.A, x)
         terms = size_of(self.b) + (self.norm * xp.abs(x)).sum(axis=-1)
         at = xp.flatnonzero(ACCURATE * size_of(r) < terms)
         if len(at):

@@ -32,6 +32,11 @@ def covariance(
     `given` has the fields of a `Problem`.
     """
     xp, n = namespace(x), x.shape[-1]
+    if given["A_ub"] is not None or given["A_eq"] is not None:
+        raise ValueError(
+            "covariance and variance need a result without linear constraints, got "
+            "A_ub or A_eq"
+        )
     lower, upper = given["bounds"]
     free = (x > lower) & (x < upper)
     if variance is None:
@@ -39,12 +44,12 @@ def covariance(
     batch = x.shape[:-1]
     variance = xp.where(xp.isnan(rnorm), math.nan, xp.asarray(variance))
     size, gram = scaled_gram(given)
-    row = None if given["sum_to"] is None else unit_sum(1 / size)
+    row = None if given["sum_to"] is None else unit_sum(1 / size)[..., None, :]
     found = xp.empty((*batch, n) if diagonal else (*batch, n, n), x.dtype)
     for block in blocks(batch, BLOCK // max(1, n * n)):
         some = partial(systems_of, batch=batch, block=block)
         H, _ = inverse_of_free(
-            some(gram, 2), free[block], row if row is None else some(row, 1), math.nan
+            some(gram, 2), free[block], row if row is None else some(row, 2), math.nan
         )
         scale = some(xp.sqrt(variance), 0)[..., None] / some(size, 1)
         if diagonal:
@@ -81,11 +86,6 @@ def scaled_gram(given: dict[str, Any]) -> tuple[Array, Array]:
 
     Neither a shared A nor a shared result is copied for each system.
     """
-    if given["A_ub"] is not None or given["A_eq"] is not None:
-        raise ValueError(
-            "covariance, variance and vjp need a result without linear constraints, "
-            "got A_ub or A_eq"
-        )
     if isinstance(given["A"], SparseMatrices):
         size, gram = sparse_gram.scaled_gram(given["A"], given["weights"])
         return size, with_ridge(gram, given["l2"] / size**2)
@@ -133,18 +133,18 @@ def add_penalty(size: Array, gram: Array, given: dict[str, Any]) -> tuple[Array,
 
 
 def inverse_of_free(
-    gram: Array, free: Array, row: Array | None, singular: float
+    gram: Array, free: Array, rows: Array | None, singular: float
 ) -> tuple[Array, Array | None]:
-    """The inverse of the free rows and columns, and the change of x with ``row x``.
+    """The inverse of the free rows and columns, and the changes of x with ``rows x``.
 
     The inverse is 0 elsewhere. Its eigenvalues are `singular` where the matrix has
-    eigenvalues of 0. If `row` is given, it is the inverse on the plane
-    ``row x = constant``. The square of the row may then be added to the matrix: the
-    result stays the same, but a matrix that is singular along the row becomes regular.
+    eigenvalues of 0. If `rows` are given, it is the inverse where ``rows x`` is
+    constant. The squares of the rows may then be added to the matrix: the result stays
+    the same, but a matrix that is singular along the rows becomes regular.
     """
     xp, n = namespace(gram), gram.shape[-1]
-    if row is not None:
-        gram = gram + row[..., :, None] * row[..., None, :]
+    if rows is not None:
+        gram = gram + xp.matmul(xp.swapaxes(rows, -1, -2), rows)
     both = free[..., :, None] & free[..., None, :]
     finite = xp.isfinite(gram).all(axis=(-2, -1))[..., None, None]
     root = nonzero(xp.sqrt(xp.maximum(xp.diagonal(gram, axis1=-2, axis2=-1), 0)))
@@ -153,12 +153,22 @@ def inverse_of_free(
     H = inverted(gram, singular)
     H = H / root[..., :, None] / root[..., None, :]
     change = None
-    if row is not None:
-        row = xp.where(free, row, 0)
-        along = xp.matmul(H, row[..., None])[..., 0]
-        change = along / nonzero((row * along).sum(axis=-1))[..., None]
-        H = H - along[..., :, None] * change[..., None, :]
+    if rows is not None:
+        rows = xp.where(free[..., None, :], rows, 0)
+        along = xp.matmul(rows, H)
+        among = inverse_among(xp.matmul(along, xp.swapaxes(rows, -1, -2)))
+        change = xp.matmul(among, along)
+        H = H - xp.matmul(xp.swapaxes(along, -1, -2), change)
     return xp.where(both | xp.isnan(H), H, 0), change
+
+
+def inverse_among(G: Array) -> Array:
+    """The inverses of matrices of rows that may be zero or depend on each other."""
+    xp = namespace(G)
+    G = xp.where(xp.isfinite(G).all(axis=(-2, -1))[..., None, None], G, 0)
+    if G.shape[-1] == 1:
+        return xp.where(G > 0, 1 / nonzero(G), 0)
+    return inverse_by_eigenvalues(G, 0.0)
 
 
 def inverted(G: Array, singular: float) -> Array:

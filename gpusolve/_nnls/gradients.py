@@ -9,7 +9,9 @@ import numpy as np
 
 from .._device.arrays import Array, ArrayT, namespace
 from .._device.products import product as dense_product
-from .covariance import inverse_of_free, scaled_gram, unit_sum
+from .._numerics.certificate import CERTIFIED
+from .constraint_rows import joined
+from .covariance import inverse_of_free, nonzero, scaled_gram
 from .sparse_matrices import SparseMatrices
 
 
@@ -23,6 +25,8 @@ class Gradients(NamedTuple, Generic[ArrayT]):
     ----------
     A, b, weights, l1, l2, lower, upper, sum_to, L, lam, prior : array or None
         For `bounded_qp`, A is the symmetric gradient of G, and b the gradient of c.
+    A_ub, b_ub, A_eq, b_eq : array or None
+        Inequalities that do not hold with equality have gradients of 0.
     """
 
     A: ArrayT
@@ -36,19 +40,34 @@ class Gradients(NamedTuple, Generic[ArrayT]):
     L: ArrayT | None = None
     lam: ArrayT | None = None
     prior: ArrayT | None = None
+    A_ub: ArrayT | None = None
+    b_ub: ArrayT | None = None
+    A_eq: ArrayT | None = None
+    b_eq: ArrayT | None = None
+
+
+TIGHT = 10.0
+"""A constraint with a multiplier holds with equality up to this number times the
+violation that a certified x may have."""
+
+Duals = tuple[Any, Any]
+"""The multipliers of ``A_ub x <= b_ub`` and of ``A_eq x = b_eq``, or None."""
 
 
 @np.errstate(all="ignore")
-def pull_back(given: dict[str, Any], x: Array, x_bar: Array) -> Gradients[Any]:
+def pull_back(
+    given: dict[str, Any], x: Array, x_bar: Array, duals: Duals = (None, None)
+) -> Gradients[Any]:
     """The gradients of ``x_bar . x``; see :meth:`gpusolve.NNLSResult.vjp`.
 
     `given` has the fields of a `Problem`, as for `covariance`.
 
     Notes
     -----
-    The free variables F satisfy ``A_F^T W (b - A x) = l1_F + l2_F x_F``. A fixed sum
-    adds a multiplier. With v, the solution of the same system with `x_bar` on its right
-    side, and ``u = W A v``, each gradient is a product of u, v, x and the residual.
+    The free variables F satisfy ``A_F^T W (b - A x) = l1_F + l2_F x_F + C_F^T y``. Here
+    C are the active rows: of linear constraints, and of a fixed sum. With v and z, the
+    solution of the same system with `x_bar` on its right side and multipliers z, and
+    ``u = W A v``, each gradient is a product of u, v, x, y, z and the residual.
     """
     xp, dtype, A = namespace(x), x.dtype, given["A"]
     if isinstance(A, SparseMatrices):
@@ -61,8 +80,9 @@ def pull_back(given: dict[str, Any], x: Array, x_bar: Array) -> Gradients[Any]:
     x = xp.where(solved, x, 0).astype(np.float64, copy=False)
     lower, upper = given["bounds"]
     free = (x > lower) & (x < upper) & solved
-    v, sum_bar = adjoint(given, free, x_bar)
-    v, sum_bar = xp.where(solved, v, 0), xp.where(solved[..., 0], sum_bar, 0)
+    rows, counts = active_rows(given, x, duals)
+    v, z = adjoint(given, free, x_bar, rows)
+    v, z = xp.where(solved, v, 0), xp.where(solved, z, 0)
     bars, at_bound = product_bars(given, x, v, solved)
     values = {**given, "A": A, "lower": lower, "upper": upper}
     if given["L"] is None:
@@ -70,15 +90,18 @@ def pull_back(given: dict[str, Any], x: Array, x_bar: Array) -> Gradients[Any]:
     else:
         of_penalty, along = penalty_bars(given, x, v, solved)
         bars, at_bound = bars | of_penalty, at_bound + along
-    moved = xp.where(free | ~solved, 0, x_bar - at_bound - sum_bar[..., None])
+    if rows is not None:
+        at_bound = at_bound + product(xp.swapaxes(rows, -1, -2), z)
+    moved = xp.where(free | ~solved, 0, x_bar - at_bound)
     share = xp.where(xp.asarray(lower) == upper, 0.5, 1.0)
     bars |= {
         "l1": -v,
         "l2": -v * x,
         "lower": xp.where(x <= lower, share * moved, 0),
         "upper": xp.where(x >= upper, share * moved, 0),
-        "sum_to": sum_bar,
+        "sum_to": z[..., -1] if given["sum_to"] is not None else None,
     }
+    bars |= constraint_bars(given, x, v, xp.split(z, counts, axis=-1), duals)
     return Gradients(
         **{
             name: None
@@ -89,18 +112,66 @@ def pull_back(given: dict[str, Any], x: Array, x_bar: Array) -> Gradients[Any]:
     )
 
 
-def adjoint(given: dict[str, Any], free: Array, x_bar: Array) -> tuple[Array, Array]:
-    """Solve for v of `pull_back`, and differentiate ``x_bar . x`` by the sum."""
+def active_rows(
+    given: dict[str, Any], x: Array, duals: Duals
+) -> tuple[Array | None, list[int]]:
+    """The rows of constraints that hold with equality, zeros for other inequalities.
+
+    They are those of A_ub, of A_eq, and of a fixed sum; the numbers are the ends of the
+    first two. None without constraints.
+    """
+    xp, n, (y, _) = namespace(x), x.shape[-1], duals
+    parts = [xp.zeros((0, n)) for _ in range(3)]
+    if given["A_ub"] is not None:
+        C, d = given["A_ub"], given["b_ub"]
+        terms = dense_product(xp.abs(C), xp.abs(x)) + xp.abs(d)
+        lack = xp.abs(d - dense_product(C, x))
+        used = (y > 0) & (lack <= TIGHT * CERTIFIED[given["A"].dtype] * terms)
+        parts[0] = xp.where(used[..., None], C, 0)
+    if given["A_eq"] is not None:
+        parts[1] = given["A_eq"]
+    if given["sum_to"] is not None:
+        parts[2] = xp.ones((1, n))
+    ends = [len_of(parts[0]), len_of(parts[0]) + len_of(parts[1])]
+    rows = joined(parts, 2)
+    return (rows if rows.shape[-2] else None), ends
+
+
+def len_of(rows: Array) -> int:
+    """The number of rows."""
+    return int(rows.shape[-2])
+
+
+def adjoint(
+    given: dict[str, Any], free: Array, x_bar: Array, rows: Array | None
+) -> tuple[Array, Array]:
+    """Solve for v and z of `pull_back`."""
     xp = namespace(x_bar)
     size, gram = scaled_gram(given)
-    has_sum = given["sum_to"] is not None
-    row = unit_sum(1 / size) if has_sum else None
-    H, change = inverse_of_free(gram, free, row, singular=0.0)
+    if rows is not None:
+        rows = rows / size[..., None, :]
+        length = nonzero(xp.sqrt((rows * rows).sum(axis=-1)))
+        rows = rows / length[..., None]
+    H, change = inverse_of_free(gram, free, rows, singular=0.0)
     scaled = x_bar / size
-    v = xp.matmul(H, scaled[..., None])[..., 0] / size
+    v = product(H, scaled) / size
     if change is None:
-        return v, xp.zeros(v.shape[:-1])
-    return v, (scaled * change).sum(axis=-1) / (1 / size).sum(axis=-1)
+        return v, xp.zeros((*v.shape[:-1], 0))
+    return v, product(change, scaled) / length
+
+
+def constraint_bars(
+    given: dict[str, Any], x: Array, v: Array, z: list[Array], duals: Duals
+) -> dict[str, Array]:
+    """The gradients of the matrices and the sides of linear constraints."""
+    xp, bars = namespace(x), {}
+    for name, multipliers, change in zip(("ub", "eq"), duals, z[:2], strict=True):
+        if given[f"A_{name}"] is not None:
+            y = xp.where(xp.isfinite(multipliers), multipliers, 0)
+            ndim = given[f"A_{name}"].ndim
+            bars[f"A_{name}"] = -outer(y, v, ndim) - outer(change, x, ndim)
+            bars[f"b_{name}"] = change
+    return bars
 
 
 def product_bars(

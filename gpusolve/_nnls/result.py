@@ -255,7 +255,7 @@ class NNLSResult(Generic[ArrayT]):
 
         This is the vector-Jacobian product of reverse-mode differentiation. It takes
         the factor of the variables between their bounds; variables at a bound move with
-        the bound.
+        the bound. Inequalities that have a multiplier count as equalities.
 
         Parameters
         ----------
@@ -303,7 +303,8 @@ class NNLSResult(Generic[ArrayT]):
                 raise ValueError(
                     f"x_bar must broadcast to shape {x.shape}, got {x_bar.shape}"
                 ) from error
-            found: Gradients[ArrayT] = pull_back(self._given, x, x_bar)
+            duals = plain(self.dual_ub), plain(self.dual_eq)
+            found: Gradients[ArrayT] = pull_back(self._given, x, x_bar, duals)
         return found
 
 

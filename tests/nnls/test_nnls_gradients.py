@@ -40,6 +40,17 @@ def problem(rng: np.random.Generator, kind: str) -> tuple[Any, dict[str, Any]]:
             )
 
         return program, {"G": G, "c": b[:, :VARIABLES], **bounds}
+    if kind == "constraints":
+        return constrained, rows_of(rng) | {"A": A, "b": b, "weights": weights[0]}
+    if kind == "constrained program":
+        G, c = A.T @ A, b @ A
+
+        def constrained_program(G: Any, c: Any, **rows: Any) -> Any:
+            whole = (G + np.swapaxes(G, -1, -2)) / 2
+            return gpusolve.bounded_qp(whole, c, (-0.4, 0.5), l2=0.1, **rows)
+
+        rows = {name: value for name, value in rows_of(rng).items() if "_" in name}
+        return constrained_program, {"G": G, "c": c, **rows}
     options = {"weights": weights[0], "sum_to": 0.3 * rng.random(SYSTEMS)}
     if kind == "prior":
         own = rng.random((SYSTEMS, 3, VARIABLES))
@@ -51,9 +62,28 @@ def problem(rng: np.random.Generator, kind: str) -> tuple[Any, dict[str, Any]]:
     return within, {"A": A, "b": b, **bounds, **(options if kind != "bounds" else {})}
 
 
+def rows_of(rng: np.random.Generator) -> dict[str, Any]:
+    """Linear constraints and bounds: some inequalities hold with equality, some not."""
+    return {
+        "A_ub": rng.standard_normal((SYSTEMS, 4, VARIABLES)),
+        "b_ub": 0.1 * rng.random(4),
+        "A_eq": rng.standard_normal((1, VARIABLES)),
+        "b_eq": 0.1 * rng.random((SYSTEMS, 1)),
+        "upper": 0.3 + 0.1 * rng.random(VARIABLES),
+    }
+
+
+def constrained(A: Any, b: Any, upper: Any, **options: Any) -> Any:
+    """Least squares with constraints."""
+    return gpusolve.lsq_linear(A, b, (-0.4, upper), **options)
+
+
 @together(
     "kind",
-    ["shared matrix", "penalties", "smooth", "prior", "bounds", "sum", "program"],
+    [
+        *("shared matrix", "penalties", "smooth", "prior", "bounds", "sum", "program"),
+        *("constraints", "constrained program"),
+    ],
 )
 def test_gradients_are_differences(
     kind: str, numpy_backend: Any, rng: np.random.Generator
@@ -75,6 +105,63 @@ def test_gradients_are_differences(
         expected = (above - below) / (2 * STEP)
         size = np.abs(gradient * change).sum()
         assert abs((gradient * change).sum() - expected) <= TOLERANCE * size
+
+
+def test_gradients_of_constraints_pass_the_check_of_torch(
+    rng: np.random.Generator,
+) -> None:
+    torch = pytest.importorskip("torch")
+    A, b = rng.standard_normal((ROWS, VARIABLES)), rng.standard_normal((2, ROWS))
+    rows = {name: value[:2] for name, value in rows_of(rng).items()}
+    rows |= {"A_eq": rows["A_eq"][:1], "b_ub": 0.1 * rng.random(4)}
+    names = [name for name in rows if name != "upper"]
+
+    class Solutions(torch.autograd.Function):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, *values: Any) -> Any:
+            given = dict(zip(names, (value.numpy() for value in values), strict=True))
+            ctx.result = gpusolve.lsq_linear(A, b, (-0.4, 0.35), **given)
+            return torch.as_tensor(ctx.result.x)
+
+        @staticmethod
+        def backward(ctx: Any, x_bar: Any) -> Any:
+            found = ctx.result.vjp(x_bar.numpy())
+            return tuple(torch.as_tensor(getattr(found, name)) for name in names)
+
+    values = [torch.tensor(rows[name], requires_grad=True) for name in names]
+    assert torch.autograd.gradcheck(Solutions.apply, values)
+
+
+def test_dependent_active_rows_share_the_gradient(numpy_backend: Any) -> None:
+    """A row that is given twice: each side has half of the gradient, or one has all."""
+    rows = {"A_ub": [[1.0, 1.0]] * 2, "b_ub": [1.0, 1.0]}
+    result = gpusolve.lsq_linear(np.eye(2), [2.0, 1.0], **rows)
+    found = result.vjp([1.0, 0.0])
+    np.testing.assert_allclose(found.b, [0.5, -0.5], atol=1e-15)
+    assert found.b_ub.sum() == pytest.approx(0.5)
+    twice = {"A_eq": rows["A_ub"], "b_eq": rows["b_ub"]}
+    found = gpusolve.lsq_linear(np.eye(2), [2.0, 1.0], **twice).vjp([1.0, 0.0])
+    np.testing.assert_allclose(found.b, [0.5, -0.5], atol=1e-15)
+    np.testing.assert_allclose(found.b_eq, [0.25, 0.25], atol=1e-15)
+
+
+def test_a_constraint_without_a_multiplier_does_not_move_x() -> None:
+    """x is on the constraint, and would be there without it."""
+    rows = {"A_ub": [[1.0, 1.0]], "b_ub": [1.0]}
+    result = gpusolve.lsq_linear(np.eye(2), [1.0, 0.0], **rows)
+    assert result.dual_ub == 0
+    found = result.vjp([1.0, 0.0])
+    np.testing.assert_allclose(found.b, [1, 0], atol=1e-15)
+    np.testing.assert_array_equal(found.b_ub, 0)
+
+
+def test_a_system_without_a_solution_has_no_gradient_of_its_constraints() -> None:
+    rows = {"A_ub": [[1.0, 1.0], [-1.0, -1.0]], "b_ub": [[1.0, 0.0], [1.0, -2.0]]}
+    result = gpusolve.lsq_linear(np.eye(2), [2.0, 1.0], **rows)
+    np.testing.assert_array_equal(result.status, [0, 4])
+    found = result.vjp([1.0, 0.0])
+    np.testing.assert_allclose(found.b_ub, [[0.5, 0], [0, 0]], atol=1e-15)
+    np.testing.assert_allclose(found.A_ub, [[-1, 0.5], [0, 0]], atol=1e-15)
 
 
 @together("kind", ["shared matrix", "penalties", "bounds", "sum"])

@@ -9,6 +9,7 @@ import pytest
 
 import gpusolve
 from gpusolve._nnls.quadratic import Certificate, Quadratic, certify
+from gpusolve._nnls.quadratic_constraints import Pull
 
 INF = np.inf
 
@@ -57,3 +58,17 @@ def test_the_part_of_c_outside_the_range_is_complete(difference: float) -> None:
         # Where two columns are equal, the Gram method may leave x far out: status 3.
         by_gram = gpusolve.bounded_qp(A.T @ A, c, bounds, method="gram")
         assert by_gram.status == 3 or np.abs(by_gram.x).max() < 1e3
+
+
+def test_the_minimum_is_not_certified_outside_the_constraints() -> None:
+    """The gradient is 0 there, so that only the violation speaks against x."""
+    float64, zero = np.dtype(np.float64), np.zeros(2)
+    assert certificate(np.eye(2), [1, -1], [1, -1]).accepts(None, float64)
+    outside = certificate(np.eye(2), [1, -1], [1, -1], lower=0.0)
+    assert not outside.accepts(None, float64)
+    objective = Quadratic.of(np.eye(2), np.array([1.0, -1.0]))
+    for is_feasible in True, False:
+        pull = Pull(zero, zero, zero[0], zero[0], zero, np.array(is_feasible))
+        found = certify(objective, objective.c, -INF, INF, None, pull)
+        assert found.kkt == 0
+        assert found.accepts(None, float64) == is_feasible

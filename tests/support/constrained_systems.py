@@ -15,7 +15,8 @@ FEASIBLE = 1e-9
 """The largest violation of a constraint by a candidate, relative to its terms."""
 
 ROUNDING = 1e-4
-"""Added to the size of each element of x: rounding errors of an x near 0."""
+"""Added to the size of each element of x, times the largest element or 1: rounding
+errors of an element near 0. Columns of A have unit norm."""
 
 INF = np.inf
 
@@ -53,22 +54,34 @@ class Constrained(NamedTuple):
         used = np.isfinite(d)
         return C[used], d[used], self.A_eq, self.b_eq
 
+    def with_unit_columns(self) -> tuple[Constrained, Array]:
+        """The same system in other variables, and the old variables for each new."""
+        scale = np.linalg.norm(self.A, axis=0)
+        scale = 1 / np.where(scale > 0, scale, 1)
+        changed = {name: getattr(self, name) * scale for name in ("A", "A_ub", "A_eq")}
+        changed |= {"lower": self.lower / scale, "upper": self.upper / scale}
+        changed |= {"l1": self.l1 * scale, "l2": self.l2 * scale**2}
+        return self._replace(**changed), scale
+
     def objective(self, x: Array) -> float:
         r = np.sqrt(self.weights) * (self.b - self.A @ x)
         return float(r @ r / 2 + self.l1 @ x + self.l2 @ x**2 / 2)
 
-    def infeasibility(self, x: Array) -> float:
+    def infeasibility(self, x: Array, rounding: float = ROUNDING) -> float:
         """The largest violation of a constraint by x, relative to its terms."""
-        C, d, E, f = self.rows()
+        one, scale = self.with_unit_columns()
+        (C, d, E, f), x = one.rows(), x / scale
         rows, sides = np.concatenate([C, E]), np.concatenate([d, f])
         lack = sides - rows @ x
         lack[: len(d)] = np.maximum(lack[: len(d)], 0)
-        size = np.abs(rows) @ (np.abs(x) + ROUNDING) + np.abs(sides)
+        x_size = np.abs(x) + rounding * max(1.0, np.max(np.abs(x), initial=0))
+        size = np.abs(rows) @ x_size + np.abs(sides)
         return float(np.max(np.abs(lack) / np.where(size > 0, size, 1), initial=0))
 
 
 def candidates(one: Constrained) -> Iterator[Array]:
     """The stationary points on all sets of active constraints."""
+    one, scale = one.with_unit_columns()
     C, d, E, f = one.rows()
     n = one.A.shape[-1]
     H = one.A.T @ (one.weights[:, None] * one.A) + np.diag(one.l2)
@@ -81,7 +94,7 @@ def candidates(one: Constrained) -> Iterator[Array]:
             right = np.concatenate([g, d[active], f])
             found = np.linalg.lstsq(K, right, rcond=1e-12)[0]
             if np.allclose(K @ found, right, rtol=1e-9, atol=1e-9):
-                yield found[:n]
+                yield scale * found[:n]
 
 
 def brute_force(one: Constrained) -> float:
@@ -109,6 +122,8 @@ def random_constrained(
     if kind == "deficient":
         A[..., -1] = A[..., 0]
         A = np.concatenate([A, A[:, :1]], axis=1)
+    if kind == "scaled":
+        A *= 10.0 ** rng.uniform(-6, 6, (systems, 1, n))
     if kind == "redundant":
         A_ub = np.concatenate([A_ub, A_ub, 2 * A_ub[:, :1]], axis=1)
         A_eq = np.concatenate([A_eq, A_eq.sum(axis=1, keepdims=True)], axis=1)
@@ -138,6 +153,7 @@ def feasible_points(one: Constrained) -> Iterator[Array]:
     """
     import quadprog
 
+    given, (one, scale) = one, one.with_unit_columns()
     C, d, E, f = one.rows()
     rows, sides = np.concatenate([E, C]), np.concatenate([f, d])
     used = np.abs(rows).max(axis=1, initial=0) > 0
@@ -147,9 +163,9 @@ def feasible_points(one: Constrained) -> Iterator[Array]:
     for ridge in 1e-10, 1e-7:
         H = H + ridge * max(np.trace(H), 1e-9) * np.eye(len(g))
         try:
-            given = H, g, rows[used].T.copy(), sides[used], equal
-            x = quadprog.solve_qp(*given)[0] if used.any() else np.linalg.solve(H, g)
+            program = H, g, rows[used].T.copy(), sides[used], equal
+            x = quadprog.solve_qp(*program)[0] if used.any() else np.linalg.solve(H, g)
         except ValueError:  # no solution, or none that quadprog finds
             continue
-        if one.infeasibility(x) <= 1e-14:
-            yield x
+        if given.infeasibility(scale * x, 1e-10) <= 1e-14:
+            yield scale * x

@@ -1,0 +1,63 @@
+"""The matrices of the dual problem, against the pseudoinverse of NumPy."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from gpusolve._nnls.constrained_corrections import eliminate
+from gpusolve._nnls.constrained_dual import Dual, decomposed
+
+EPS = float(np.finfo(float).eps)
+
+
+def dependent_rows(rng: np.random.Generator) -> np.ndarray:
+    """Rows of rank 3, up to rounding: the last two are sums of the others."""
+    rows = rng.standard_normal((20, 3, 6))
+    return np.concatenate([rows, rng.standard_normal((20, 2, 3)) @ rows], axis=1)
+
+
+def test_rounding_errors_are_not_rank() -> None:
+    rows = dependent_rows(np.random.default_rng(0))
+    left, inverse, right = decomposed(rows)
+    found = (np.swapaxes(right, -1, -2) * inverse[:, None]) @ np.swapaxes(left, -1, -2)
+    np.testing.assert_allclose(found, np.linalg.pinv(rows, rcond=1e-12), atol=1e-12)
+
+
+def test_rows_are_orthogonal_to_equalities_that_they_almost_depend_on() -> None:
+    """What is left of the rows has 1e-10 of their size, and full precision."""
+    rng = np.random.default_rng(1)
+    equal, apart = rng.standard_normal((3, 8)), rng.standard_normal((4, 8))
+    near = rng.standard_normal((4, 3)) @ equal + 1e-10 * apart
+    system = SimpleNamespace(C=np.concatenate([near, equal]), inequalities=4)
+    dual = Dual.of(system, np.eye(8))  # type: ignore[arg-type]
+    cosines = equal @ dual.B / np.linalg.norm(dual.B, axis=0)
+    assert np.abs(cosines).max() < 64 * EPS
+
+
+def test_elimination_depends_on_no_scale() -> None:
+    """The rank is 3, whatever rows and columns are multiplied by.
+
+    Errors are relative to the terms, element by element. Without a search of pivots in
+    whole columns, they may grow: 2**10 is much more than they do here.
+    """
+    rng = np.random.default_rng(2)
+    for spread in 0, 4, 8:
+        rows = dependent_rows(rng)
+        rows = rows * 10.0 ** rng.uniform(-spread, spread, (20, 5, 1))
+        rows = rows * 10.0 ** rng.uniform(-spread, spread, (20, 1, 6))
+        inverse, null = eliminate(rows)
+        np.testing.assert_array_equal((null != 0).any(axis=1).sum(axis=1), 3)
+        terms = np.abs(rows) @ np.abs(null)
+        assert (np.abs(rows @ null) <= 2**10 * EPS * terms).all()
+        terms = np.abs(rows) @ np.abs(inverse) @ np.abs(rows)
+        assert (np.abs(rows @ inverse @ rows - rows) <= 2**10 * EPS * terms).all()
+
+
+def test_systems_of_one_batch_may_have_different_ranks() -> None:
+    rows = np.zeros((3, 2, 3))
+    rows[0, 0, 1] = rows[1, 0, 0] = rows[1, 1, 2] = 2.0
+    inverse, null = eliminate(rows)
+    np.testing.assert_array_equal(inverse, np.swapaxes(rows, -1, -2) / 4)
+    np.testing.assert_array_equal(null, np.eye(3) - inverse @ rows)
