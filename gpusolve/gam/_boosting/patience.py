@@ -31,14 +31,14 @@ MOST_STEPS = 10_000
 PLAIN_STEPS = 100
 """The steps of ``max_iter="auto"`` without risks that can be compared."""
 
-TRIAL_STEPS = 100
-"""The steps for each learner after which settings are compared."""
+FIRST_LOOK = 25
+"""The steps after which settings are compared first."""
 
-FEWEST_TRIAL_STEPS = 200
-"""The fewest steps after which settings are compared."""
+FOLDS = 3
+"""The folds of ``max_iter="auto"``: a fit has two thirds of the rows."""
 
-FOLDS = 5
-"""The folds of ``max_iter="auto"``."""
+FOLDS_OF_FEW = 5
+"""The folds of few rows, so that a fit has most of them."""
 
 LEFT_OUT = 1_000
 """The fewest rows left out: of fewer rows there are folds again, by other chances."""
@@ -155,6 +155,11 @@ class Course:
         while self.best is None and len(self.path) < most:
             self._advance()
 
+    def progress(self, steps: int) -> float:
+        """The decrease of the least risk by the second half of the first steps."""
+        half, whole = (self.risk[: n + 1].min() for n in (steps // 2, steps))
+        return float(half - whole)
+
     def stopped(self) -> Stopped:
         """The fits at the least risk, after all steps that this needs."""
         self.run(self.patience.steps)
@@ -217,10 +222,9 @@ def choose_steps(
 ) -> Chosen:
     """Choose the settings and the number of steps by the risk of rows left out.
 
-    The folds are fitted as one batch. Settings are tried in their order, with
-    `TRIAL_STEPS` for each learner, as long as the least risk decreases by more than the
-    standard error over the folds, and the matrices of all folds fit in memory together.
-    The best of them then make the rest of their steps.
+    The folds are fitted as one batch. Settings are tried in their order, as long as
+    they are better than the settings before (see `is_better`), and the matrices of all
+    folds fit in memory together. The best of them then make the rest of their steps.
 
     From a single row nothing can be left out, and the number is 0. A family without one
     loss has no risks that can be compared, and the number is `PLAIN_STEPS`. Both have
@@ -236,27 +240,43 @@ def choose_steps(
         fits = fits_of_folds(some, data, folds, designs)
         return Course(fits, lambda risks: mean_losses(risks, folds).mean(0), patience)
 
-    trial = max(FEWEST_TRIAL_STEPS, TRIAL_STEPS * len(settings.terms))
     best = course_of(settings, settings.designs(data))
     for more in candidates:
         designs = more.designs(data)
         if len([*designs.batches(len(folds.weights))]) > 1:
             break
-        best.run(trial)
         other = course_of(more, designs)
-        other.run(trial)
-        if not is_lower(least_losses(other, folds), least_losses(best, folds)):
+        if not is_better(other, best, folds):
             break
         settings, best = more, other
     stopped = best.stopped()
     return Chosen(settings, len(stopped.path), stopped.risk)
 
 
-def least_losses(course: Course, folds: Folds) -> Floats:
-    """The mean losses of all folds, (B,), at the step of least risk."""
+def is_better(other: Course, best: Course, folds: Folds) -> bool:
+    """Whether a course with more degrees of freedom is better than the best so far.
+
+    They are compared after equal numbers of steps. The other course learns faster. It
+    is worse as soon as its least risk is not lower: see `is_lower`. It is better when
+    its lead exceeds what the best course gained by the second half of its steps, which
+    it cannot soon make up for. Until then both courses double their steps.
+    """
+    steps = FIRST_LOOK
+    while True:
+        losses = [least_losses(course, folds, steps) for course in (other, best)]
+        if not is_lower(*losses):
+            return False
+        if best.progress(steps) < (losses[1] - losses[0]).mean():
+            return True
+        steps *= 2
+
+
+def least_losses(course: Course, folds: Folds, steps: int) -> Floats:
+    """The mean losses of all folds, (B,), at the least risk of the first steps."""
+    course.run(steps)
     assert course.path.out_of_bag is not None
     losses = mean_losses(course.path.out_of_bag, folds)
-    return losses[:, int(course.risk.argmin())]
+    return losses[:, int(course.risk[: steps + 1].argmin())]
 
 
 def is_lower(losses: Floats, others: Floats) -> bool:
@@ -279,8 +299,8 @@ def folds_for(data: Training, cv: Any, fraction: float, random_state: Any) -> Fo
     """The folds of `choose_steps`.
 
     A number of folds have nearly the same distribution of the response. None stands
-    for `FOLDS`; for several times as many if there are few rows, as each part is then
-    small; and for a single part of more than `MOST_ROWS` rows.
+    for `FOLDS`; for several times `FOLDS_OF_FEW` if there are few rows, as each part is
+    then small; and for a single part of more than `MOST_ROWS` rows.
     """
     weights, response = data.weights_on_host, data.response_on_host
     if cv is None and data.rows > MOST_ROWS:
@@ -288,7 +308,8 @@ def folds_for(data: Training, cv: Any, fraction: float, random_state: Any) -> Fo
         return make_folds([(~held_out, held_out)], weights, response, None, None)
     if cv is None or isinstance(cv, Integral):
         repeats = 1 if cv else min(ceil_div(LEFT_OUT, data.rows), MOST_REPEATS)
-        count, rng = min(int(cv or FOLDS), data.rows), generator(random_state)
+        folds = cv or (FOLDS if repeats == 1 else FOLDS_OF_FEW)
+        count, rng = min(int(folds), data.rows), generator(random_state)
         dealt = [deal_folds(response, count, rng) for _ in range(repeats)]
         fitted = (
             count if cv else min(count, ceil_div(ENOUGH_LEFT_OUT * count, data.rows))
