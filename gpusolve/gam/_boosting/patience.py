@@ -23,7 +23,7 @@ from .folds import (
 )
 from .path import Path
 from .problem import Designs
-from .stacked import boost_in_pieces
+from .stacked import boost_family
 
 MOST_STEPS = 10_000
 """The most steps of ``max_iter="auto"``."""
@@ -31,7 +31,7 @@ MOST_STEPS = 10_000
 PLAIN_STEPS = 100
 """The steps of ``max_iter="auto"`` without risks that can be compared."""
 
-FIRST_LOOK = 25
+FIRST_LOOK = 20
 """The steps after which settings are compared first."""
 
 FOLDS = 3
@@ -43,8 +43,8 @@ FOLDS_OF_FEW = 5
 LEFT_OUT = 1_000
 """The fewest rows left out: of fewer rows there are folds again, by other chances."""
 
-ENOUGH_LEFT_OUT = 4_000
-"""Rows left out that are enough: of more rows, some folds are not fitted."""
+MANY_ROWS = 6_000
+"""Of more rows only two folds are fitted: they leave out enough rows."""
 
 MOST_REPEATS = 5
 """How often there may be folds of the same rows."""
@@ -87,9 +87,13 @@ class Patience(NamedTuple):
         for step, value in enumerate(risk):
             if value < risk[best]:
                 best = step
-            if step >= best + max(self.waiting, best) or step == self.steps:
+            if step == self.end(best):
                 return best
         return None
+
+    def end(self, best: int) -> int:
+        """The step at which the steps end if none after `best` has a smaller risk."""
+        return min(best + max(self.waiting, best), self.steps)
 
 
 class Stopped(NamedTuple):
@@ -142,18 +146,23 @@ class Course:
         method: str = "stacked",
     ) -> None:
         self.fits, self.losses, self.patience = fits, losses, patience
-        self.pieces = boost_in_pieces(fits, patience.steps, method)
-        self._advance()
+        self.method = method
+        self._advance(None, patience.end(0))
 
-    def _advance(self) -> None:
-        self.path = next(self.pieces)
+    def _advance(self, before: Path | None, steps: int) -> None:
+        self.path = boost_family(self.fits, steps, before=before, method=self.method)
         self.risk = self.losses(self.path.out_of_bag)
         self.best = self.patience.best_step(self.risk)
 
     def run(self, most: int) -> None:
-        """Make steps until the risk no longer decreases, or about `most` were made."""
+        """Make steps until the risk no longer decreases, or `most` were made.
+
+        The host looks at the risk at the earliest step that may be the last.
+        """
         while self.best is None and len(self.path) < most:
-            self._advance()
+            least = int(np.where(np.isnan(self.risk), np.inf, self.risk).argmin())
+            end = min(self.patience.end(least), most)
+            self._advance(self.path, end - len(self.path))
 
     def progress(self, steps: int) -> float:
         """The decrease of the least risk by the second half of the first steps."""
@@ -163,9 +172,7 @@ class Course:
     def stopped(self) -> Stopped:
         """The fits at the least risk, after all steps that this needs."""
         self.run(self.patience.steps)
-        best = self.best or 0
-        end = best + max(self.patience.waiting, best) + 1
-        return Stopped(self.fits, self.path.until(best), self.risk[:end])
+        return Stopped(self.fits, self.path.until(self.best or 0), self.risk)
 
 
 def fit_patiently(
@@ -222,9 +229,10 @@ def choose_steps(
 ) -> Chosen:
     """Choose the settings and the number of steps by the risk of rows left out.
 
-    The folds are fitted as one batch. Settings are tried in their order, as long as
-    they are better than the settings before (see `is_better`), and the matrices of all
-    folds fit in memory together. The best of them then make the rest of their steps.
+    The folds are fitted as one batch. Settings are tried in their order, until some are
+    worse than the best before (see `is_better` and `is_worse`), and as long as the
+    matrices of all folds fit in memory together. The best settings then make the rest
+    of their steps.
 
     From a single row nothing can be left out, and the number is 0. A family without one
     loss has no risks that can be compared, and the number is `PLAIN_STEPS`. Both have
@@ -246,9 +254,10 @@ def choose_steps(
         if len([*designs.batches(len(folds.weights))]) > 1:
             break
         other = course_of(more, designs)
-        if not is_better(other, best, folds):
+        if is_better(other, best, folds):
+            settings, best = more, other
+        elif is_worse(other, best, folds):
             break
-        settings, best = more, other
     stopped = best.stopped()
     return Chosen(settings, len(stopped.path), stopped.risk)
 
@@ -257,18 +266,24 @@ def is_better(other: Course, best: Course, folds: Folds) -> bool:
     """Whether a course with more degrees of freedom is better than the best so far.
 
     They are compared after equal numbers of steps. The other course learns faster. It
-    is worse as soon as its least risk is not lower: see `is_lower`. It is better when
-    its lead exceeds what the best course gained by the second half of its steps, which
-    it cannot soon make up for. Until then both courses double their steps.
+    is not better if its least risk is not lower: see `is_lower`. It is better when its
+    lead exceeds half of what the best course gained by the second half of its steps:
+    that course then cannot soon catch up. Until then both double their steps.
     """
     steps = FIRST_LOOK
     while True:
         losses = [least_losses(course, folds, steps) for course in (other, best)]
         if not is_lower(*losses):
             return False
-        if best.progress(steps) < (losses[1] - losses[0]).mean():
+        if best.progress(steps) / 2 < (losses[1] - losses[0]).mean():
             return True
         steps *= 2
+
+
+def is_worse(other: Course, best: Course, folds: Folds) -> bool:
+    """Whether a course has higher losses than the best after as many steps."""
+    steps = len(other.path)
+    return is_lower(*(least_losses(course, folds, steps) for course in (best, other)))
 
 
 def least_losses(course: Course, folds: Folds, steps: int) -> Floats:
@@ -300,7 +315,8 @@ def folds_for(data: Training, cv: Any, fraction: float, random_state: Any) -> Fo
 
     A number of folds have nearly the same distribution of the response. None stands
     for `FOLDS`; for several times `FOLDS_OF_FEW` if there are few rows, as each part is
-    then small; and for a single part of more than `MOST_ROWS` rows.
+    then small; for two of the folds of more than `MANY_ROWS` rows; and for a single
+    part of more than `MOST_ROWS` rows.
     """
     weights, response = data.weights_on_host, data.response_on_host
     if cv is None and data.rows > MOST_ROWS:
@@ -308,11 +324,9 @@ def folds_for(data: Training, cv: Any, fraction: float, random_state: Any) -> Fo
         return make_folds([(~held_out, held_out)], weights, response, None, None)
     if cv is None or isinstance(cv, Integral):
         repeats = 1 if cv else min(ceil_div(LEFT_OUT, data.rows), MOST_REPEATS)
-        folds = cv or (FOLDS if repeats == 1 else FOLDS_OF_FEW)
-        count, rng = min(int(folds), data.rows), generator(random_state)
+        folds = int(cv) if cv else FOLDS if repeats == 1 else FOLDS_OF_FEW
+        count, rng = min(folds, data.rows), generator(random_state)
         dealt = [deal_folds(response, count, rng) for _ in range(repeats)]
-        fitted = (
-            count if cv else min(count, ceil_div(ENOUGH_LEFT_OUT * count, data.rows))
-        )
+        fitted = 2 if cv is None and data.rows > MANY_ROWS else count
         cv = [(fold != k, fold == k) for fold in dealt for k in range(fitted)]
     return make_folds(cv, weights, response, None, None)

@@ -16,7 +16,7 @@ from .path import Path
 from .problem import PreparedLearners
 from .watch import UNWATCHED, Watch
 
-PIECE = 25
+PIECE = 50
 """The fewest steps between two looks at the path, for which the host waits."""
 
 RISK_TOLERANCE = 1e-6
