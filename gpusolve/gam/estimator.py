@@ -204,8 +204,8 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     losses until then. The larger is chosen when its loss is lower by more than the
     standard error, and by more than half of what the smaller gained in the second half
     of its iterations. It is rejected if its loss is not lower. Between, both continue.
-    The degrees of freedom are doubled again unless the loss is higher by more than the
-    standard error.
+    Unless the loss is higher by more than the standard error, twice the rejected
+    degrees of freedom are tried, too.
 
     The learner of a pair is the product of two splines, of a spline and the levels of a
     factor, or of the levels of two factors. The splines have 6 knots, at quantiles. No

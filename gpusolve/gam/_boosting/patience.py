@@ -230,9 +230,9 @@ def choose_steps(
     """Choose the settings and the number of steps by the risk of rows left out.
 
     The folds are fitted as one batch. Settings are tried in their order, until some are
-    worse than the best before (see `is_better` and `is_worse`), and as long as the
-    matrices of all folds fit in memory together. The best settings then make the rest
-    of their steps.
+    worse than the best before, or two in a row are not better (see `is_worse` and
+    `is_better`), and as long as the matrices of all folds fit in memory together. The
+    best settings then make the rest of their steps.
 
     From a single row nothing can be left out, and the number is 0. A family without one
     loss has no risks that can be compared, and the number is `PLAIN_STEPS`. Both have
@@ -248,16 +248,18 @@ def choose_steps(
         fits = fits_of_folds(some, data, folds, designs)
         return Course(fits, lambda risks: mean_losses(risks, folds).mean(0), patience)
 
-    best = course_of(settings, settings.designs(data))
+    best, in_doubt = course_of(settings, settings.designs(data)), False
     for more in candidates:
         designs = more.designs(data)
         if len([*designs.batches(len(folds.weights))]) > 1:
             break
         other = course_of(more, designs)
         if is_better(other, best, folds):
-            settings, best = more, other
-        elif is_worse(other, best, folds):
+            settings, best, in_doubt = more, other, False
+        elif in_doubt or is_worse(other, best, folds):
             break
+        else:
+            in_doubt = True
     stopped = best.stopped()
     return Chosen(settings, len(stopped.path), stopped.risk)
 
