@@ -74,7 +74,7 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     max_iter : int or "auto", optional
         Number of iterations. More iterations fit the data more closely. "auto" is the
         number with the least mean loss of rows left out, see `cv`: folds make steps,
-        as one batch, until as many steps as led to the least loss, and at least
+        as one batch, until half as many steps as led to the least loss, and at least
         `n_iter_no_change`, were no better; at most 10,000. All rows are then fitted.
         For `Huber` whose delta is adaptive, whose losses have no common scale, it is
         100.
@@ -82,10 +82,9 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         The rows that "auto" leaves out: a number of folds, an object with a method
         ``split``, or pairs of indices as for `cv_stop`, such as
         ``list(GroupKFold().split(X, y, groups))``. By default 3 folds with nearly the
-        same distribution of y; below 1,000 rows, up to 5 times 5 folds; above 6,000
-        rows, only two of the 3 folds are fitted; above 20,000 rows, a single part,
-        `validation_fraction` of the rows. Fewer rows than folds are left out one by
-        one.
+        same distribution of y; below 1,000 rows, up to 5 times 5 folds; above 20,000
+        rows, a single part, `validation_fraction` of the rows. Fewer rows than folds
+        are left out one by one.
     method : {"auto", "direct", "stacked", "gram"}, optional
         The algorithm, see `gpusolve.gam.boost`. All give the same model. Only "stacked"
         has families other than the Gaussian, learners other than splines with the same

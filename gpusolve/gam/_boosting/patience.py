@@ -43,9 +43,6 @@ FOLDS_OF_FEW = 5
 LEFT_OUT = 1_000
 """The fewest rows left out: of fewer rows there are folds again, by other chances."""
 
-MANY_ROWS = 6_000
-"""Of more rows only two folds are fitted: they leave out enough rows."""
-
 MOST_REPEATS = 5
 """How often there may be folds of the same rows."""
 
@@ -71,7 +68,7 @@ class Patience(NamedTuple):
     def best_step(self, risk: Floats) -> int | None:
         """The step of least risk, once enough steps after it were no better.
 
-        Enough are `waiting` steps, and as many as have led to the least risk: the
+        Enough are `waiting` steps, and half as many as have led to the least risk: the
         longer the risk has decreased, the longer it may pause. None if the risk may
         still decrease.
 
@@ -80,7 +77,7 @@ class Patience(NamedTuple):
         >>> patience = Patience(steps=100, waiting=2)
         >>> patience.best_step(np.array([3.0, 2.0, 2.5, 2.4, 1.0]))
         1
-        >>> patience.best_step(np.array([4.0, 3.0, 2.0, 1.0, 1.5, 1.4])) is None
+        >>> patience.best_step(np.arange(9.0, 0.0, -1.0)) is None
         True
         """
         best = 0
@@ -93,7 +90,7 @@ class Patience(NamedTuple):
 
     def end(self, best: int) -> int:
         """The step at which the steps end if none after `best` has a smaller risk."""
-        return min(best + max(self.waiting, best), self.steps)
+        return min(best + max(self.waiting, best // 2), self.steps)
 
 
 class Stopped(NamedTuple):
@@ -317,8 +314,7 @@ def folds_for(data: Training, cv: Any, fraction: float, random_state: Any) -> Fo
 
     A number of folds have nearly the same distribution of the response. None stands
     for `FOLDS`; for several times `FOLDS_OF_FEW` if there are few rows, as each part is
-    then small; for two of the folds of more than `MANY_ROWS` rows; and for a single
-    part of more than `MOST_ROWS` rows.
+    then small; and for a single part of more than `MOST_ROWS` rows.
     """
     weights, response = data.weights_on_host, data.response_on_host
     if cv is None and data.rows > MOST_ROWS:
@@ -329,6 +325,5 @@ def folds_for(data: Training, cv: Any, fraction: float, random_state: Any) -> Fo
         folds = int(cv) if cv else FOLDS if repeats == 1 else FOLDS_OF_FEW
         count, rng = min(folds, data.rows), generator(random_state)
         dealt = [deal_folds(response, count, rng) for _ in range(repeats)]
-        fitted = 2 if cv is None and data.rows > MANY_ROWS else count
-        cv = [(fold != k, fold == k) for fold in dealt for k in range(fitted)]
+        cv = [(fold != k, fold == k) for fold in dealt for k in range(count)]
     return make_folds(cv, weights, response, None, None)
