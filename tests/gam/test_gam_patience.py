@@ -15,6 +15,7 @@ from gpusolve.gam._boosting.path import Path
 from gpusolve.gam._boosting.patience import (
     Course,
     Patience,
+    best_course,
     folds_for,
     is_better,
     is_lower,
@@ -287,6 +288,36 @@ def test_courses_are_compared_until_the_slower_cannot_catch_up(
     courses = KnownCourse(other, spread), KnownCourse(best, 0.0)
     assert is_better(*courses, Folds(ones, ones)) == better
     assert [course.made for course in courses] == [steps, steps]
+
+
+LEVEL = np.array([1.0, *[0.5] * 400])
+SEARCHES = [
+    ("worse", 0, 1),  # the second course ends the search
+    ("doubt doubt better", 0, 2),
+    ("doubt worse", 0, 2),
+    ("better doubt worse", 1, 3),
+    ("doubt better doubt better doubt doubt better", 4, 6),
+]
+
+
+@pytest.mark.parametrize(("others", "best", "last"), SEARCHES)
+def test_a_search_ends_when_courses_are_worse_or_twice_in_doubt(
+    others: str, best: int, last: int
+) -> None:
+    tried = []
+
+    def courses() -> Any:
+        yield 0, KnownCourse(LEVEL, 0.0)
+        level, kinds = 0.5, others.split()
+        for number, kind in enumerate(kinds, 1):
+            tried.append(number)
+            level -= 0.01 * (kind == "better")
+            risk = np.where(LEVEL < 1, level + 0.01 * (kind == "worse"), 1.0)
+            yield number, KnownCourse(risk, 0.1 * (kind == "doubt"))
+
+    ones = np.ones((2, 1))
+    assert best_course(courses(), Folds(ones, ones))[0] == best
+    assert tried[-1] == last
 
 
 def test_more_degrees_of_freedom_lower_the_loss_by_more_than_its_error() -> None:

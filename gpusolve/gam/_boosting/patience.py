@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -22,7 +23,6 @@ from .folds import (
     mean_losses,
 )
 from .path import Path
-from .problem import Designs
 from .stacked import boost_family
 
 MOST_STEPS = 10_000
@@ -34,14 +34,14 @@ PLAIN_STEPS = 100
 FIRST_LOOK = 20
 """The steps after which settings are compared first."""
 
-FOLDS = 3
-"""The folds of ``max_iter="auto"``: a fit has two thirds of the rows."""
+FOLDS = 5
+"""The folds of ``max_iter="auto"``."""
 
-FOLDS_OF_FEW = 5
-"""The folds of few rows, so that a fit has most of them."""
+FITTED = 3
+"""The folds that are fitted: the rows that they leave out are enough."""
 
 LEFT_OUT = 1_000
-"""The fewest rows left out: of fewer rows there are folds again, by other chances."""
+"""Of fewer rows all folds are fitted, several times, by other chances."""
 
 MOST_REPEATS = 5
 """How often there may be folds of the same rows."""
@@ -226,10 +226,9 @@ def choose_steps(
 ) -> Chosen:
     """Choose the settings and the number of steps by the risk of rows left out.
 
-    The folds are fitted as one batch. Settings are tried in their order, until some are
-    worse than the best before, or two in a row are not better (see `is_worse` and
-    `is_better`), and as long as the matrices of all folds fit in memory together. The
-    best settings then make the rest of their steps.
+    The folds are fitted as one batch. Settings are tried in their order, see
+    `best_course`, as long as the matrices of all folds fit in memory together. The best
+    settings then make the rest of their steps.
 
     From a single row nothing can be left out, and the number is 0. A family without one
     loss has no risks that can be compared, and the number is `PLAIN_STEPS`. Both have
@@ -241,24 +240,39 @@ def choose_steps(
         return Chosen(settings, steps, np.full(1, np.nan))
     folds = folds_for(data, cv, fraction, random_state)
 
-    def course_of(some: Settings, designs: Designs) -> Course:
-        fits = fits_of_folds(some, data, folds, designs)
-        return Course(fits, lambda risks: mean_losses(risks, folds).mean(0), patience)
+    def courses() -> Iterator[tuple[Settings, Course]]:
+        for some in chain([settings], candidates):
+            designs = some.designs(data)
+            if some != settings and len([*designs.batches(len(folds.weights))]) > 1:
+                return
+            fits = fits_of_folds(some, data, folds, designs)
+            yield (
+                some,
+                Course(fits, lambda risks: mean_losses(risks, folds).mean(0), patience),
+            )
 
-    best, in_doubt = course_of(settings, settings.designs(data)), False
-    for more in candidates:
-        designs = more.designs(data)
-        if len([*designs.batches(len(folds.weights))]) > 1:
-            break
-        other = course_of(more, designs)
-        if is_better(other, best, folds):
-            settings, best, in_doubt = more, other, False
-        elif in_doubt or is_worse(other, best, folds):
+    settings, best = best_course(courses(), folds)
+    stopped = best.stopped()
+    return Chosen(settings, len(stopped.path), stopped.risk)
+
+
+def best_course(
+    courses: Iterator[tuple[Settings, Course]], folds: Folds
+) -> tuple[Settings, Course]:
+    """The settings and the course that are best.
+
+    The search ends when settings are worse than the best before, or when two in a row
+    are not better: see `is_worse` and `is_better`.
+    """
+    best, in_doubt = next(courses), False
+    for other in courses:
+        if is_better(other[1], best[1], folds):
+            best, in_doubt = other, False
+        elif in_doubt or is_worse(other[1], best[1], folds):
             break
         else:
             in_doubt = True
-    stopped = best.stopped()
-    return Chosen(settings, len(stopped.path), stopped.risk)
+    return best
 
 
 def is_better(other: Course, best: Course, folds: Folds) -> bool:
@@ -313,8 +327,8 @@ def folds_for(data: Training, cv: Any, fraction: float, random_state: Any) -> Fo
     """The folds of `choose_steps`.
 
     A number of folds have nearly the same distribution of the response. None stands
-    for `FOLDS`; for several times `FOLDS_OF_FEW` if there are few rows, as each part is
-    then small; and for a single part of more than `MOST_ROWS` rows.
+    for `FITTED` of `FOLDS`; for all, several times, if there are few rows, as each part
+    is then small; and for a single part of more than `MOST_ROWS` rows.
     """
     weights, response = data.weights_on_host, data.response_on_host
     if cv is None and data.rows > MOST_ROWS:
@@ -322,8 +336,8 @@ def folds_for(data: Training, cv: Any, fraction: float, random_state: Any) -> Fo
         return make_folds([(~held_out, held_out)], weights, response, None, None)
     if cv is None or isinstance(cv, Integral):
         repeats = 1 if cv else min(ceil_div(LEFT_OUT, data.rows), MOST_REPEATS)
-        folds = int(cv) if cv else FOLDS if repeats == 1 else FOLDS_OF_FEW
-        count, rng = min(folds, data.rows), generator(random_state)
+        count, rng = min(int(cv or FOLDS), data.rows), generator(random_state)
         dealt = [deal_folds(response, count, rng) for _ in range(repeats)]
-        cv = [(fold != k, fold == k) for fold in dealt for k in range(count)]
+        fitted = FITTED if cv is None and repeats == 1 else count
+        cv = [(fold != k, fold == k) for fold in dealt for k in range(fitted)]
     return make_folds(cv, weights, response, None, None)
