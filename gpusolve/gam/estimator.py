@@ -81,10 +81,10 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     cv : int, splitter or iterable, optional
         The rows that "auto" leaves out: a number of folds, an object with a method
         ``split``, or pairs of indices as for `cv_stop`, such as
-        ``list(GroupKFold().split(X, y, groups))``. By default 5 folds with nearly the
-        same distribution of y, of which 3 are fitted; below 1,000 rows, all folds, up
-        to 5 times; above 20,000 rows, a single part, `validation_fraction` of the rows.
-        Fewer rows than folds are left out one by one.
+        ``list(GroupKFold().split(X, y, groups))``. By default 3 folds with nearly the
+        same distribution of y; below 1,000 rows, up to 5 times 5 folds; above 20,000
+        rows, a single part, `validation_fraction` of the rows. Fewer rows than folds
+        are left out one by one.
     method : {"auto", "direct", "stacked", "gram"}, optional
         The algorithm, see `gpusolve.gam.boost`. All give the same model. Only "stacked"
         has families other than the Gaussian, learners other than splines with the same

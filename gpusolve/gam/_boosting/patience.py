@@ -34,14 +34,14 @@ PLAIN_STEPS = 100
 FIRST_LOOK = 20
 """The steps after which settings are compared first."""
 
-FOLDS = 5
-"""The folds of ``max_iter="auto"``."""
+FOLDS = 3
+"""The folds of ``max_iter="auto"``: a fit has two thirds of the rows."""
 
-FITTED = 3
-"""The folds that are fitted: the rows that they leave out are enough."""
+FOLDS_OF_FEW = 5
+"""The folds of few rows, so that a fit has most of them."""
 
 LEFT_OUT = 1_000
-"""Of fewer rows all folds are fitted, several times, by other chances."""
+"""The fewest rows left out: of fewer rows there are folds again, by other chances."""
 
 MOST_REPEATS = 5
 """How often there may be folds of the same rows."""
@@ -327,8 +327,8 @@ def folds_for(data: Training, cv: Any, fraction: float, random_state: Any) -> Fo
     """The folds of `choose_steps`.
 
     A number of folds have nearly the same distribution of the response. None stands
-    for `FITTED` of `FOLDS`; for all, several times, if there are few rows, as each part
-    is then small; and for a single part of more than `MOST_ROWS` rows.
+    for `FOLDS`; for several times `FOLDS_OF_FEW` if there are few rows, as each part is
+    then small; and for a single part of more than `MOST_ROWS` rows.
     """
     weights, response = data.weights_on_host, data.response_on_host
     if cv is None and data.rows > MOST_ROWS:
@@ -336,8 +336,8 @@ def folds_for(data: Training, cv: Any, fraction: float, random_state: Any) -> Fo
         return make_folds([(~held_out, held_out)], weights, response, None, None)
     if cv is None or isinstance(cv, Integral):
         repeats = 1 if cv else min(ceil_div(LEFT_OUT, data.rows), MOST_REPEATS)
-        count, rng = min(int(cv or FOLDS), data.rows), generator(random_state)
+        folds = int(cv) if cv else FOLDS if repeats == 1 else FOLDS_OF_FEW
+        count, rng = min(folds, data.rows), generator(random_state)
         dealt = [deal_folds(response, count, rng) for _ in range(repeats)]
-        fitted = FITTED if cv is None and repeats == 1 else count
-        cv = [(fold != k, fold == k) for fold in dealt for k in range(fitted)]
+        cv = [(fold != k, fold == k) for fold in dealt for k in range(count)]
     return make_folds(cv, weights, response, None, None)
