@@ -147,7 +147,9 @@ class Course:
         self._advance(None, patience.end(0))
 
     def _advance(self, before: Path | None, steps: int) -> None:
-        self.path = boost_family(self.fits, steps, before=before, method=self.method)
+        fits = self.fits if before is None else self.fits.after(before)
+        made = boost_family(fits, steps, method=self.method)
+        self.path = made if before is None else before.followed_by(made)
         self.risk = self.losses(self.path.out_of_bag)
         self.best = self.patience.best_step(self.risk)
 
