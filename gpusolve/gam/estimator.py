@@ -54,10 +54,10 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     df : float or "auto", optional
         Degrees of freedom of one fit of a default spline; fewer give smaller steps.
         They are the same for all, so that none is preferred. "auto" begins with 6, and
-        doubles them as long as this lowers the loss of the rows left out by more than
-        its standard error over the folds: up to 48, a quarter of the number of rows,
-        and half of a given `n_basis`. It is 6 if the number of iterations is given, and
-        with `early_stopping`.
+        doubles them if this lowers the loss of the rows left out by more than its
+        standard error over the folds: up to 48, a quarter of the number of rows,
+        and half of a given `n_basis`. See Notes. It is 6 if the number of iterations is
+        given, and with `early_stopping`.
     df_definition : {"2S-SS", "trace"}, optional
         ``tr(2S - S'S)`` or ``tr(S)`` of the hat matrix S; for all learners.
     interactions : int, optional
@@ -74,18 +74,17 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     max_iter : int or "auto", optional
         Number of iterations. More iterations fit the data more closely. "auto" is the
         number with the least mean loss of rows left out, see `cv`: folds make steps,
-        as one batch, until as many steps as led to the least loss, and at least
+        as one batch, until half as many steps as led to the least loss, and at least
         `n_iter_no_change`, were no better; at most 10,000. All rows are then fitted.
         For `Huber` whose delta is adaptive, whose losses have no common scale, it is
         100.
     cv : int, splitter or iterable, optional
         The rows that "auto" leaves out: a number of folds, an object with a method
         ``split``, or pairs of indices as for `cv_stop`, such as
-        ``list(GroupKFold().split(X, y, groups))``. By default 5 folds with nearly the
-        same distribution of y; below 1,000 rows, up to 5 times 5 folds; above 4,000
-        rows, as few of the 5 folds as leave out 4,000 rows together; above 20,000 rows,
-        a single part, `validation_fraction` of the rows. Fewer rows than folds are left
-        out one by one.
+        ``list(GroupKFold().split(X, y, groups))``. By default 3 folds with nearly the
+        same distribution of y; below 1,000 rows, up to 5 times 5 folds; above 20,000
+        rows, a single part, `validation_fraction` of the rows. Fewer rows than folds
+        are left out one by one.
     method : {"auto", "direct", "stacked", "gram"}, optional
         The algorithm, see `gpusolve.gam.boost`. All give the same model. Only "stacked"
         has families other than the Gaussian, learners other than splines with the same
@@ -199,6 +198,13 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     1. The curvature of the squared error is 1. For absolute errors and quantiles, which
     have none, ``1 / h`` is the median absolute residual before the first iteration,
     twice as much for quantiles. Small rises of the risk are normal there.
+
+    "auto" compares two degrees of freedom after 20, 40, 80, .. iterations, by the least
+    losses until then. The larger is chosen when its loss is lower by more than the
+    standard error, and by more than half of what the smaller gained in the second half
+    of its iterations. It is rejected if its loss is not lower. Between, both continue.
+    Unless the loss is higher by more than the standard error, twice the rejected
+    degrees of freedom are tried, too.
 
     The learner of a pair is the product of two splines, of a spline and the levels of a
     factor, or of the levels of two factors. The splines have 6 knots, at quantiles. No

@@ -9,8 +9,17 @@ import pytest
 from sklearn.model_selection import GroupKFold, KFold
 
 from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, bbs, cv_stop, gamboost
-from gpusolve.gam._boosting.folds import deal_folds
-from gpusolve.gam._boosting.patience import Patience, folds_for, is_lower
+from gpusolve.gam._boosting.batch import make_fits
+from gpusolve.gam._boosting.folds import Folds, deal_folds
+from gpusolve.gam._boosting.path import Path
+from gpusolve.gam._boosting.patience import (
+    Course,
+    Patience,
+    best_course,
+    folds_for,
+    is_better,
+    is_lower,
+)
 from gpusolve.gam._model.specification import larger_df
 
 Data = tuple[Any, Any]
@@ -29,8 +38,8 @@ CURVES = [
     ([3.0, 2.0, 2.5, 2.4], 2, 100, 1),
     ([3.0, 2.0, 2.5], 2, 100, None),
     ([1.0, 2.0, 3.0], 2, 100, 0),
-    ([4.0, 3.0, 2.0, 1.0, 2.0, 2.0], 2, 100, None),  # 3 steps led to the least risk
-    ([4.0, 3.0, 2.0, 1.0, 2.0, 2.0, 2.0], 2, 100, 3),
+    ([5.0, 4.0, 3.0, 2.0, 1.0, 2.0], 1, 100, None),  # 4 steps led to the least risk
+    ([5.0, 4.0, 3.0, 2.0, 1.0, 2.0, 2.0], 1, 100, 4),
     ([2.0, 1.0, 1.0, 1.0], 2, 100, 1),  # the first of equal risks
     ([3.0, 2.0, 1.0], 50, 2, 2),  # no more steps are allowed
     ([1.0], 50, 0, 0),
@@ -38,13 +47,42 @@ CURVES = [
 
 
 @pytest.mark.parametrize(("risk", "waiting", "steps", "best"), CURVES)
-def test_steps_end_after_as_many_steps_as_led_to_the_least_risk(
+def test_steps_end_after_half_as_many_steps_as_led_to_the_least_risk(
     risk: list[float], waiting: int, steps: int, best: int | None
 ) -> None:
     assert Patience(steps, waiting).best_step(np.array(risk)) == best
 
 
+def test_a_risk_that_is_not_a_number_ends_no_steps(data: Data) -> None:
+    model = BoostedGAM(max_iter=1).fit(*data)
+    training, settings = model._data
+    fits = make_fits(settings, training, None, np.ones(120))
+
+    def losses(risks: Any) -> Any:
+        return np.where(np.arange(risks.shape[1]) == 3, np.nan, risks[0])
+
+    path = Course(fits, losses, Patience(steps=30, waiting=2)).stopped().path
+    assert len(path) == 30  # the risk of the rows in the fit always decreases
+
+
 # ---- the number of iterations --------------------------------------------------------
+
+
+def test_auto_is_the_best_iteration_of_a_loop_of_fits(data: Data) -> None:
+    X, y = data
+    learners = {j: bbs(df=4, boundary=(0.0, 1.0)) for j in range(3)}
+    pairs = list(KFold(3, shuffle=True, random_state=2).split(X))
+    model = BoostedGAM(learners, cv=pairs).fit(X, y)
+    steps = len(model.validation_risk_) - 1
+    losses = []
+    for rows, left_out in pairs:
+        own = BoostedGAM(learners, max_iter=steps).fit(X[rows], y[rows])
+        stages = [np.full(len(left_out), own.intercept_)]
+        stages += own.staged_predict(X[left_out])
+        losses.append([((y[left_out] - mean) ** 2).mean() for mean in stages])
+    risk = np.mean(losses, axis=0)
+    np.testing.assert_allclose(model.validation_risk_, risk, rtol=1e-9)
+    assert model.n_iter_ == risk.argmin() > 0
 
 
 @pytest.mark.parametrize("family", ["gaussian", "poisson", "laplace"])
@@ -57,7 +95,7 @@ def test_auto_is_the_best_iteration_of_cv_stop(data: Data, family: str) -> None:
     expected = cv_stop(model, folds, max_iter=steps)
     assert model.n_iter_ == expected.best_iteration
     np.testing.assert_allclose(model.validation_risk_, expected.mean, rtol=1e-9)
-    assert steps == model.n_iter_ + max(50, model.n_iter_)
+    assert steps == model.n_iter_ + max(20, model.n_iter_ // 2)
     given = BoostedGAM(family=family, max_iter=model.n_iter_).fit(X, y)
     np.testing.assert_allclose(model.predict(X), given.predict(X), rtol=1e-9)
 
@@ -211,6 +249,77 @@ def test_degrees_of_freedom_are_limited_by_rows_and_functions() -> None:
         assert [*larger_df(BoostedGAM(**options), rows)] == expected
 
 
+class KnownCourse(Course):
+    """Losses of two folds that are known before, `spread` apart."""
+
+    def __init__(self, risk: Any, spread: float) -> None:
+        self.risk = np.array(risk)
+        self.made = 0
+        losses = self.risk + spread * np.array([[-0.5], [0.5]])
+        empty = np.zeros((2, 0))
+        self.path = Path(0.0, empty, empty, empty, "stacked", out_of_bag=losses)
+
+    def run(self, most: int) -> None:
+        self.made = most
+
+
+def decreasing(fast: float, least: float) -> Any:
+    """A risk that decreases from 1 to `least`."""
+    return least + (1 - least) * np.exp(-np.arange(401) / fast)
+
+
+SLOW = decreasing(40.0, 0.2)
+LATER = np.where(np.arange(401) < 30, SLOW + 0.01, 0.1)
+RACES = [
+    (SLOW, SLOW, 0.0, 20, False),
+    (LATER, SLOW, 0.0, 20, False),  # behind after 20 steps
+    (SLOW - 0.01, SLOW, 0.03, 20, False),  # within the error
+    (decreasing(5.0, 0.1), decreasing(5.0, 0.2), 0.0, 20, True),
+    (decreasing(36.0, 0.21), SLOW, 0.0, 160, False),  # the slow course overtakes
+    (decreasing(36.0, 0.19), SLOW, 0.0, 320, True),  # it does not
+]
+
+
+@pytest.mark.parametrize(("other", "best", "spread", "steps", "better"), RACES)
+def test_courses_are_compared_until_the_slower_cannot_catch_up(
+    other: Any, best: Any, spread: float, steps: int, better: bool
+) -> None:
+    ones = np.ones((2, 1))
+    courses = KnownCourse(other, spread), KnownCourse(best, 0.0)
+    assert is_better(*courses, Folds(ones, ones)) == better
+    assert [course.made for course in courses] == [steps, steps]
+
+
+LEVEL = np.array([1.0, *[0.5] * 400])
+SEARCHES = [
+    ("worse", 0, 1),  # the second course ends the search
+    ("doubt doubt better", 0, 2),
+    ("doubt worse", 0, 2),
+    ("better doubt worse", 1, 3),
+    ("doubt better doubt better doubt doubt better", 4, 6),
+]
+
+
+@pytest.mark.parametrize(("others", "best", "last"), SEARCHES)
+def test_a_search_ends_when_courses_are_worse_or_twice_in_doubt(
+    others: str, best: int, last: int
+) -> None:
+    tried = []
+
+    def courses() -> Any:
+        yield 0, KnownCourse(LEVEL, 0.0)
+        level, kinds = 0.5, others.split()
+        for number, kind in enumerate(kinds, 1):
+            tried.append(number)
+            level -= 0.01 * (kind == "better")
+            risk = np.where(LEVEL < 1, level + 0.01 * (kind == "worse"), 1.0)
+            yield number, KnownCourse(risk, 0.1 * (kind == "doubt"))
+
+    ones = np.ones((2, 1))
+    assert best_course(courses(), Folds(ones, ones))[0] == best
+    assert tried[-1] == last
+
+
 def test_more_degrees_of_freedom_lower_the_loss_by_more_than_its_error() -> None:
     others = np.array([1.0, 2.0, 3.0])
     gains = np.array([0.3, 0.1, 0.2])  # mean 0.2, standard error 0.058
@@ -234,13 +343,17 @@ def test_folds_have_nearly_the_same_distribution(count: int) -> None:
     assert np.ptp(below, axis=1).max() <= 1
 
 
-def test_rows_left_out_are_enough(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpusolve.gam._boosting.patience.LEFT_OUT", 100)
-    training = BoostedGAM()._training(*data, None, None)
-    for enough, folds in ((1, 1), (24, 1), (25, 2), (60, 3), (1000, 5)):
-        monkeypatch.setattr("gpusolve.gam._boosting.patience.ENOUGH_LEFT_OUT", enough)
-        assert len(folds_for(training, None, 0.1, 0).weights) == folds
-        assert len(folds_for(training, 4, 0.1, 0).weights) == 4
+def test_more_rows_have_fewer_folds(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def count(rows: int, cv: int | None = None) -> int:
+        training = BoostedGAM()._training(*(some[:rows] for some in data), None, None)
+        return len(folds_for(training, cv, 0.1, 0).weights)
+
+    for name, rows in (("LEFT_OUT", 50), ("MOST_ROWS", 110)):
+        monkeypatch.setattr(f"gpusolve.gam._boosting.patience.{name}", rows)
+    assert [*map(count, (3, 8, 20, 49, 50, 110, 111))] == [15, 25, 15, 10, 3, 3, 1]
+    assert [count(rows, cv=4) for rows in (20, 50, 100)] == [4, 4, 4]
 
 
 # ---- the range without outliers ------------------------------------------------------

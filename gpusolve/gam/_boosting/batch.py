@@ -168,7 +168,8 @@ class Fits(NamedTuple):
         for fit, selected in enumerate(path.selected):
             for j in np.unique(selected[selected >= 0]).tolist():
                 coef = path.updates[fit][selected == j].sum(axis=0)
-                f[fit] += rows[j].multiply(xp.asarray(coef[: rows[j].functions]))
+                own = xp.asarray(coef[: rows[j].functions])
+                self.problem.designs.add(j, own, f[fit])
         return self._replace(start=f, made=self.made + len(path))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -22,8 +23,7 @@ from .folds import (
     mean_losses,
 )
 from .path import Path
-from .problem import Designs
-from .stacked import boost_in_pieces
+from .stacked import boost_family
 
 MOST_STEPS = 10_000
 """The most steps of ``max_iter="auto"``."""
@@ -31,20 +31,17 @@ MOST_STEPS = 10_000
 PLAIN_STEPS = 100
 """The steps of ``max_iter="auto"`` without risks that can be compared."""
 
-TRIAL_STEPS = 100
-"""The steps for each learner after which settings are compared."""
+FIRST_LOOK = 20
+"""The steps after which settings are compared first."""
 
-FEWEST_TRIAL_STEPS = 200
-"""The fewest steps after which settings are compared."""
+FOLDS = 3
+"""The folds of ``max_iter="auto"``: a fit has two thirds of the rows."""
 
-FOLDS = 5
-"""The folds of ``max_iter="auto"``."""
+FOLDS_OF_FEW = 5
+"""The folds of few rows, so that a fit has most of them."""
 
 LEFT_OUT = 1_000
 """The fewest rows left out: of fewer rows there are folds again, by other chances."""
-
-ENOUGH_LEFT_OUT = 4_000
-"""Rows left out that are enough: of more rows, some folds are not fitted."""
 
 MOST_REPEATS = 5
 """How often there may be folds of the same rows."""
@@ -71,7 +68,7 @@ class Patience(NamedTuple):
     def best_step(self, risk: Floats) -> int | None:
         """The step of least risk, once enough steps after it were no better.
 
-        Enough are `waiting` steps, and as many as have led to the least risk: the
+        Enough are `waiting` steps, and half as many as have led to the least risk: the
         longer the risk has decreased, the longer it may pause. None if the risk may
         still decrease.
 
@@ -80,16 +77,20 @@ class Patience(NamedTuple):
         >>> patience = Patience(steps=100, waiting=2)
         >>> patience.best_step(np.array([3.0, 2.0, 2.5, 2.4, 1.0]))
         1
-        >>> patience.best_step(np.array([4.0, 3.0, 2.0, 1.0, 1.5, 1.4])) is None
+        >>> patience.best_step(np.arange(9.0, 0.0, -1.0)) is None
         True
         """
         best = 0
         for step, value in enumerate(risk):
             if value < risk[best]:
                 best = step
-            if step >= best + max(self.waiting, best) or step == self.steps:
+            if step == self.end(best):
                 return best
         return None
+
+    def end(self, best: int) -> int:
+        """The step at which the steps end if none after `best` has a smaller risk."""
+        return min(best + max(self.waiting, best // 2), self.steps)
 
 
 class Stopped(NamedTuple):
@@ -142,25 +143,35 @@ class Course:
         method: str = "stacked",
     ) -> None:
         self.fits, self.losses, self.patience = fits, losses, patience
-        self.pieces = boost_in_pieces(fits, patience.steps, method)
-        self._advance()
+        self.method = method
+        self._advance(None, patience.end(0))
 
-    def _advance(self) -> None:
-        self.path = next(self.pieces)
+    def _advance(self, before: Path | None, steps: int) -> None:
+        fits = self.fits if before is None else self.fits.after(before)
+        made = boost_family(fits, steps, method=self.method)
+        self.path = made if before is None else before.followed_by(made)
         self.risk = self.losses(self.path.out_of_bag)
         self.best = self.patience.best_step(self.risk)
 
     def run(self, most: int) -> None:
-        """Make steps until the risk no longer decreases, or about `most` were made."""
+        """Make steps until the risk no longer decreases, or `most` were made.
+
+        The host looks at the risk at the earliest step that may be the last.
+        """
         while self.best is None and len(self.path) < most:
-            self._advance()
+            least = int(np.where(np.isnan(self.risk), np.inf, self.risk).argmin())
+            end = min(self.patience.end(least), most)
+            self._advance(self.path, end - len(self.path))
+
+    def progress(self, steps: int) -> float:
+        """The decrease of the least risk by the second half of the first steps."""
+        half, whole = (self.risk[: n + 1].min() for n in (steps // 2, steps))
+        return float(half - whole)
 
     def stopped(self) -> Stopped:
         """The fits at the least risk, after all steps that this needs."""
         self.run(self.patience.steps)
-        best = self.best or 0
-        end = best + max(self.patience.waiting, best) + 1
-        return Stopped(self.fits, self.path.until(best), self.risk[:end])
+        return Stopped(self.fits, self.path.until(self.best or 0), self.risk)
 
 
 def fit_patiently(
@@ -217,10 +228,9 @@ def choose_steps(
 ) -> Chosen:
     """Choose the settings and the number of steps by the risk of rows left out.
 
-    The folds are fitted as one batch. Settings are tried in their order, with
-    `TRIAL_STEPS` for each learner, as long as the least risk decreases by more than the
-    standard error over the folds, and the matrices of all folds fit in memory together.
-    The best of them then make the rest of their steps.
+    The folds are fitted as one batch. Settings are tried in their order, see
+    `best_course`, as long as the matrices of all folds fit in memory together. The best
+    settings then make the rest of their steps.
 
     From a single row nothing can be left out, and the number is 0. A family without one
     loss has no risks that can be compared, and the number is `PLAIN_STEPS`. Both have
@@ -232,31 +242,71 @@ def choose_steps(
         return Chosen(settings, steps, np.full(1, np.nan))
     folds = folds_for(data, cv, fraction, random_state)
 
-    def course_of(some: Settings, designs: Designs) -> Course:
-        fits = fits_of_folds(some, data, folds, designs)
-        return Course(fits, lambda risks: mean_losses(risks, folds).mean(0), patience)
+    def courses() -> Iterator[tuple[Settings, Course]]:
+        for some in chain([settings], candidates):
+            designs = some.designs(data)
+            if some != settings and len([*designs.batches(len(folds.weights))]) > 1:
+                return
+            fits = fits_of_folds(some, data, folds, designs)
+            yield (
+                some,
+                Course(fits, lambda risks: mean_losses(risks, folds).mean(0), patience),
+            )
 
-    trial = max(FEWEST_TRIAL_STEPS, TRIAL_STEPS * len(settings.terms))
-    best = course_of(settings, settings.designs(data))
-    for more in candidates:
-        designs = more.designs(data)
-        if len([*designs.batches(len(folds.weights))]) > 1:
-            break
-        best.run(trial)
-        other = course_of(more, designs)
-        other.run(trial)
-        if not is_lower(least_losses(other, folds), least_losses(best, folds)):
-            break
-        settings, best = more, other
+    settings, best = best_course(courses(), folds)
     stopped = best.stopped()
     return Chosen(settings, len(stopped.path), stopped.risk)
 
 
-def least_losses(course: Course, folds: Folds) -> Floats:
-    """The mean losses of all folds, (B,), at the step of least risk."""
+def best_course(
+    courses: Iterator[tuple[Settings, Course]], folds: Folds
+) -> tuple[Settings, Course]:
+    """The settings and the course that are best.
+
+    The search ends when settings are worse than the best before, or when two in a row
+    are not better: see `is_worse` and `is_better`.
+    """
+    best, in_doubt = next(courses), False
+    for other in courses:
+        if is_better(other[1], best[1], folds):
+            best, in_doubt = other, False
+        elif in_doubt or is_worse(other[1], best[1], folds):
+            break
+        else:
+            in_doubt = True
+    return best
+
+
+def is_better(other: Course, best: Course, folds: Folds) -> bool:
+    """Whether a course with more degrees of freedom is better than the best so far.
+
+    They are compared after equal numbers of steps. The other course learns faster. It
+    is not better if its least risk is not lower: see `is_lower`. It is better when its
+    lead exceeds half of what the best course gained by the second half of its steps:
+    that course then cannot soon catch up. Until then both double their steps.
+    """
+    steps = FIRST_LOOK
+    while True:
+        losses = [least_losses(course, folds, steps) for course in (other, best)]
+        if not is_lower(*losses):
+            return False
+        if best.progress(steps) / 2 < (losses[1] - losses[0]).mean():
+            return True
+        steps *= 2
+
+
+def is_worse(other: Course, best: Course, folds: Folds) -> bool:
+    """Whether a course has higher losses than the best after as many steps."""
+    steps = len(other.path)
+    return is_lower(*(least_losses(course, folds, steps) for course in (best, other)))
+
+
+def least_losses(course: Course, folds: Folds, steps: int) -> Floats:
+    """The mean losses of all folds, (B,), at the least risk of the first steps."""
+    course.run(steps)
     assert course.path.out_of_bag is not None
     losses = mean_losses(course.path.out_of_bag, folds)
-    return losses[:, int(course.risk.argmin())]
+    return losses[:, int(course.risk[: steps + 1].argmin())]
 
 
 def is_lower(losses: Floats, others: Floats) -> bool:
@@ -279,8 +329,8 @@ def folds_for(data: Training, cv: Any, fraction: float, random_state: Any) -> Fo
     """The folds of `choose_steps`.
 
     A number of folds have nearly the same distribution of the response. None stands
-    for `FOLDS`; for several times as many if there are few rows, as each part is then
-    small; and for a single part of more than `MOST_ROWS` rows.
+    for `FOLDS`; for several times `FOLDS_OF_FEW` if there are few rows, as each part is
+    then small; and for a single part of more than `MOST_ROWS` rows.
     """
     weights, response = data.weights_on_host, data.response_on_host
     if cv is None and data.rows > MOST_ROWS:
@@ -288,10 +338,8 @@ def folds_for(data: Training, cv: Any, fraction: float, random_state: Any) -> Fo
         return make_folds([(~held_out, held_out)], weights, response, None, None)
     if cv is None or isinstance(cv, Integral):
         repeats = 1 if cv else min(ceil_div(LEFT_OUT, data.rows), MOST_REPEATS)
-        count, rng = min(int(cv or FOLDS), data.rows), generator(random_state)
+        folds = int(cv) if cv else FOLDS if repeats == 1 else FOLDS_OF_FEW
+        count, rng = min(folds, data.rows), generator(random_state)
         dealt = [deal_folds(response, count, rng) for _ in range(repeats)]
-        fitted = (
-            count if cv else min(count, ceil_div(ENOUGH_LEFT_OUT * count, data.rows))
-        )
-        cv = [(fold != k, fold == k) for fold in dealt for k in range(fitted)]
+        cv = [(fold != k, fold == k) for fold in dealt for k in range(count)]
     return make_folds(cv, weights, response, None, None)

@@ -101,6 +101,13 @@ class Designs:
         """``X'WX`` of each design, (F, k_j, k_j), or their diagonals, (F, k_j)."""
         return self.plain if weights is None else self._gram(weights)
 
+    def add(self, learner: int, coef: Array, f: Array) -> None:
+        """Add the product of a design and coefficients to f, (n,)."""
+        if device_of(f) is None:
+            self.products.add(learner, coef, f)
+        else:
+            f += self.rows[learner].multiply(coef)
+
     def batches(self, fits: int) -> Iterator[slice]:
         """The fits in batches whose matrices fit in `MATRIX_BYTES`, or single fits."""
         size = sum(

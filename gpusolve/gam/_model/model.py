@@ -70,7 +70,7 @@ class AdditiveModel(TakesMetadata, Insight):
         unknown: Literal["error", "zero"] = "error",
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
-        n_iter_no_change: int = 50,
+        n_iter_no_change: int = 20,
         random_state: Any = 0,
         warm_start: bool = False,
     ) -> None:
