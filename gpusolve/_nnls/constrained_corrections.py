@@ -89,7 +89,7 @@ def active_system(
     """
     xp, C = namespace(multipliers), active_rows(system, multipliers, system.C)
     active = C.any(axis=-1)
-    most = int(active.sum(axis=-1).max(initial=0))
+    most = int(active.sum(axis=-1).max()) if active.size else 0
     places = xp.argsort(~active, axis=-1, kind="stable")[:, :most]
     d = xp.where(active, system.d, 0)
     return places, system._replace(
