@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from functools import cache, partial
+from functools import lru_cache, partial
 from numbers import Integral
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from .._device.arrays import Array
+from .._device.launch import CACHED
 from .._estimators.conventions import check_choice, check_integer, check_number
 from ._terms.frame import Name
 from ._terms.kernel import Kernel
@@ -433,7 +434,7 @@ def make(
     return kind(function=function, covariates=names_of(function, x), **plain)
 
 
-@cache
+@lru_cache(CACHED)
 def names_of_fields(kind: type[Single]) -> dict[str, str]:
     """The fields of a term by the arguments that they store."""
     return {f.metadata.get("argument", f.name): f.name for f in fields(kind)}

@@ -135,7 +135,9 @@ def kept_share(least: Array) -> Array:
     return namespace(least).where(least < -TOLERANCE, 1 / (1 - least), 1.0)
 
 
-def penalty_spectrum(A: Array, strength: Array, near: Array) -> Array:
+def penalty_spectrum(
+    A: Array, strength: Array, null_dimension: int, near: Array
+) -> Array:
     """The eigenvalues `d` of ``R^-T P R^-1`` with ``A = R'R``, ascending, (K, k).
 
     P is the diagonal matrix of `strength`, which begins with zeros. The eigenvalues are
@@ -144,16 +146,17 @@ def penalty_spectrum(A: Array, strength: Array, near: Array) -> Array:
     the result is most accurate for smoothing parameters close to `near`, (K,). The
     eigenvalues of the null space of P are exactly zero.
     """
-    xp, free = namespace(A), int((strength == 0).sum())
+    xp = namespace(A)
     scaled = near[:, None] * strength
     M = A + scaled[:, None, :] * xp.eye(len(strength))
     scale = unit_scale(M)
-    inverse = xp.linalg.inv(scale.swapaxes(1, 2) * M * scale)[:, free:, free:]
-    root = (scale * xp.sqrt(scaled)[:, None, :])[..., free:]
+    inverse = xp.linalg.inv(scale.swapaxes(1, 2) * M * scale)
+    inverse = inverse[:, null_dimension:, null_dimension:]
+    root = (scale * xp.sqrt(scaled)[:, None, :])[..., null_dimension:]
     roughness = xp.linalg.eigvalsh(root.swapaxes(1, 2) * inverse * root)
     roughness = xp.clip(roughness, 0, 1 - np.finfo(np.float64).epsneg)
     d = xp.zeros(scaled.shape)
-    d[:, free:] = roughness / (1 - roughness) / near[:, None]
+    d[:, null_dimension:] = roughness / (1 - roughness) / near[:, None]
     return d
 
 
@@ -263,12 +266,12 @@ def smoothing_parameters(
     strength, V = map(xp.asarray, penalty_eigenvectors(penalty, null_dimension))
 
     def spectral_solution(A: Array, near: Array) -> Array:
-        d = penalty_spectrum(A, strength, near)
+        d = penalty_spectrum(A, strength, null_dimension, near)
         return solve_lambda(d, df, definition)
 
     def solve(gram: Array, rank: Array) -> Array:
         penalised = rank > df
-        A = shrunken(turned(gram, V) + RIDGE * xp.diag(strength))
+        A = shrunken(turned(gram, V) + RIDGE * strength * xp.eye(len(strength)))
         A = xp.where(penalised[:, None, None], A, xp.eye(len(strength)))
         balance = A.diagonal(axis1=1, axis2=2).sum(axis=-1) / strength.sum()
         least, most = balance / MAX_RATIO, balance * MAX_RATIO
@@ -362,7 +365,7 @@ def penalised_inverses(
     """
     xp = namespace(gram)
     strength, V = map(xp.asarray, penalty_eigenvectors(penalty, null_dimension))
-    A = turned(gram, V) + lambda_[:, None, None] * xp.diag(strength)
+    A = turned(gram, V) + lambda_[:, None, None] * strength * xp.eye(len(strength))
     scale = unit_scale(A)
     W = V * scale
     inverse = regular_inverses(scale.swapaxes(1, 2) * A * scale)
