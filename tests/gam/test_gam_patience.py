@@ -108,6 +108,30 @@ def test_auto_of_several_classes_is_the_best_iteration_of_cv_stop(data: Data) ->
     assert model.n_iter_ == expected.best_iteration > 0
 
 
+@pytest.mark.parametrize(("place", "counts"), [(0.5, True), (1.5, True), (3.0, False)])
+def test_a_row_far_outside_does_not_count(
+    data: Data, place: float, counts: bool
+) -> None:
+    """It is left out of every fold; the range of the other rows is from 0 to 1."""
+    X, y = (array.copy() for array in data)
+    X[0, 1] = place
+    pairs = [(np.arange(k, 120, 2), np.r_[0, np.arange(3 - k, 120, 2)]) for k in (1, 2)]
+    risks = []
+    for value in (0.0, 50.0):
+        y[0] = value
+        risks.append(BoostedGAM(cv=pairs, max_iter="auto").fit(X, y).validation_risk_)
+    same = len(risks[0]) == len(risks[1]) and np.array_equal(*risks)
+    assert same != counts
+
+
+def test_rows_far_outside_count_if_few_others_are_left_out() -> None:
+    weights = np.array([[0.0, 0, 1, 1], [1, 1, 0, 0]])
+    folds = Folds(weights, 1 - weights)
+    rows = np.array([True, False, True, True])
+    np.testing.assert_array_equal(folds.counting(rows).out_of_bag, (1 - weights) * rows)
+    assert folds.counting(np.array([False, False, True, True])) is folds
+
+
 def test_folds_of_groups_are_pairs_of_rows(data: Data) -> None:
     X, y = data
     pairs = list(GroupKFold(3).split(X, y, np.arange(120) // 10))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, namespace, on_host
 from ..._device.kernels import Device, device_of
 from .._terms.frame import Frame
+from .._terms.spline import far_rows
 from ..families import Family
 from ..terms import Term
 from .path import Path
@@ -113,6 +114,10 @@ class Settings:
     def designs(self, data: Training) -> Designs:
         """The designs of the learners."""
         return designs_of(self.terms, data.frame, self.missing)
+
+    def far_rows(self, data: Training) -> NDArray[np.bool_]:
+        """The rows far outside of the range of a spline, (n,), on the host."""
+        return far_rows(self.terms, data.frame, data.rows)
 
 
 class Fits(NamedTuple):

@@ -41,6 +41,23 @@ class Folds(NamedTuple):
         """Some of the folds."""
         return Folds(self.weights[which], self.out_of_bag[which])
 
+    def counting(self, rows: NDArray[np.bool_]) -> Folds:
+        """The folds, where only some of the rows left out count.
+
+        All of them count if a fold would lose more than half of the weight.
+
+        Examples
+        --------
+        >>> folds = Folds(np.eye(2, 4), 1 - np.eye(2, 4))
+        >>> folds.counting(np.array([True, True, True, False])).out_of_bag
+        array([[0., 1., 1., 0.],
+               [1., 0., 1., 0.]])
+        """
+        out_of_bag = self.out_of_bag * rows
+        lost = self.out_of_bag.sum(axis=1) - out_of_bag.sum(axis=1)
+        most = self.out_of_bag.sum(axis=1) / 2
+        return self if (lost > most).any() else Folds(self.weights, out_of_bag)
+
 
 def make_folds(
     folds: Any, weights: Floats, y: Any, count: int | None, random_state: Any

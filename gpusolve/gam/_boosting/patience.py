@@ -228,9 +228,10 @@ def choose_steps(
 ) -> Chosen:
     """Choose the settings and the number of steps by the risk of rows left out.
 
-    The folds are fitted as one batch. Settings are tried in their order, see
-    `best_course`, as long as the matrices of all folds fit in memory together. The best
-    settings then make the rest of their steps.
+    The folds are fitted as one batch. A row left out that is far outside of a range
+    does not count: its loss says how the model continues, not how good it is. Settings
+    are tried in their order, see `best_course`, as long as the matrices of all folds
+    fit in memory together. The best settings then make the rest of their steps.
 
     From a single row nothing can be left out, and the number is 0. A family without one
     loss has no risks that can be compared, and the number is `PLAIN_STEPS`. Both have
@@ -241,6 +242,7 @@ def choose_steps(
         steps = 0 if data.rows == 1 else PLAIN_STEPS
         return Chosen(settings, steps, np.full(1, np.nan))
     folds = folds_for(data, cv, fraction, random_state)
+    folds = folds.counting(~settings.far_rows(data))
 
     def courses() -> Iterator[tuple[Settings, Course]]:
         for some in chain([settings], candidates):

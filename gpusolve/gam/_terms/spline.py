@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace, on_host
 from ..._device.launch import ceil_div
@@ -29,6 +30,9 @@ EXAMINED = 4096
 
 MARGIN = 0.1
 """How far a robust range exceeds the middle rows, as a share of their range."""
+
+FAR = 0.5
+"""Beyond a robust range by more than this share of it, a row is far outside."""
 
 ROBUST = "robust"
 """The boundary that leaves out outliers."""
@@ -330,6 +334,20 @@ def robust_range(x: Array) -> tuple[float, float]:
         return float(x.min()), float(x.max())
     margin = MARGIN * (end - begin)
     return max(float(x.min()), begin - margin), min(float(x.max()), end + margin)
+
+
+def far_rows(terms: Sequence[Term], frame: Frame, rows: int) -> NDArray[np.bool_]:
+    """The rows far outside of the robust range of a spline, (n,), on the host."""
+    far: Array = np.zeros(rows, bool)
+    for term in terms:
+        if not isinstance(term, Spline) or term.boundary != ROBUST:
+            continue
+        assert term.ends is not None
+        for name, (lower, upper) in zip(term.covariates, term.ends, strict=True):
+            x, margin = frame.numeric(name), FAR * (upper - lower)
+            outside = (x < lower - margin) | (x > upper + margin)
+            far = outside | namespace(x).asarray(far)
+    return np.asarray(on_host(far))
 
 
 def examined(x: Array) -> Array:
