@@ -84,7 +84,8 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         ``list(GroupKFold().split(X, y, groups))``. By default 3 folds with nearly the
         same distribution of y; below 1,000 rows, up to 5 times 5 folds; above 20,000
         rows, a single part, `validation_fraction` of the rows. Fewer rows than folds
-        are left out one by one.
+        are left out one by one. A row left out does not count if it is beyond the
+        robust range of a spline by more than half of the range.
     method : {"auto", "direct", "stacked", "gram"}, optional
         The algorithm, see `gpusolve.gam.boost`. All give the same model. Only "stacked"
         has families other than the Gaussian, learners other than splines with the same
