@@ -25,7 +25,7 @@ def run(name: str, *args: Any, blocks: int = 1) -> None:
 
 
 def signed(values: Any, bits: int = 32) -> Any:
-    """Python integers, as an integer of so many bits has them."""
+    """Python integers, as an integer with this number of bits stores them."""
     return (values + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
 
 

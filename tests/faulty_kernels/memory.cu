@@ -1,5 +1,5 @@
 // Accesses outside of memory, or to memory that nothing has written; each kernel is called by one
-// block of 32 threads. Faults: those that `memcheck` finds, in the order of test_memcheck.py.
+// block of 32 threads. Faults: `memcheck` finds them, in the order of test_memcheck.py.
 
 struct Row {
     int count;

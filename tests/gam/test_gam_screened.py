@@ -137,7 +137,7 @@ def test_roots_are_below_their_bounds(rng: np.random.Generator) -> None:
 
 
 def test_learners_that_are_always_fitted() -> None:
-    """The roots of their scores are no seminorms, or fits of all are as fast."""
+    """Their roots are not seminorms, or a fit of all learners is as fast."""
     mixed = problem_of(lambda j: bbs(j, knots=6 + (j == 7)))
     for problem in (
         problem_of(bmono, every=10),

@@ -30,7 +30,7 @@ class Watch(NamedTuple):
     first : int
         Number of steps that were made before.
     learners : int or None
-        The steps end when each fit has selected so many different learners.
+        The steps end when each fit has selected this number of different learners.
     """
 
     callback: Callable[[int, float], object] | None = None
