@@ -13,7 +13,7 @@ from ._checks import memcheck, races
 from ._errors import CompileError
 from ._host import FAILURE, HostProgram
 from ._profile import profile
-from ._schedule import ORDERS, schedule
+from ._schedule import ORDERS, parsed, schedule
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -21,9 +21,8 @@ def main(given: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(given)
     preprocessor = [f"-D{value}" for value in options.define]
     preprocessor += [f"-I{Path(path).resolve()}" for path in options.include]
-    order, _, seed = options.schedule.partition(":")
     with contextlib.ExitStack() as stack:
-        stack.enter_context(schedule(order, int(seed or 0)))
+        stack.enter_context(schedule(options.schedule.order, options.schedule.seed))
         if options.races:
             stack.enter_context(races())
         if options.memcheck:
@@ -55,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--schedule",
+        type=parsed,
         default="forward",
         metavar="ORDER[:SEED]",
         help=f"the order of the threads: {', '.join(ORDERS)}",

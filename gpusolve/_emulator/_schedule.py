@@ -74,11 +74,16 @@ def current_schedule() -> Schedule:
     return _chosen.get() or _read_environment()
 
 
+def parsed(text: str) -> Schedule:
+    """The schedule of a text: an order, or ``random:SEED``. ValueError for others."""
+    order, _, seed = text.partition(":")
+    return Schedule(order, int(seed or 0))  # type: ignore[arg-type]
+
+
 def _read_environment() -> Schedule:
     text = os.environ.get(VARIABLE) or "forward"
-    order, _, seed = text.partition(":")
     try:
-        return Schedule(order, int(seed or 0))  # type: ignore[arg-type]
+        return parsed(text)
     except ValueError as error:
         raise ValueError(
             f"{VARIABLE} must be forward, reverse, random or random:SEED, got {text!r}"
