@@ -138,6 +138,7 @@ class RawKernel(Kernel):
         TypeError, ValueError
             If the arguments or the launch shape are invalid.
         """
+        __tracebackhide__ = True
         if shared_mem > self._dynamic_bytes:
             raise ValueError(
                 f"shared_mem must be at most {self._dynamic_bytes}, got {shared_mem}; "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -53,19 +54,27 @@ def test_of_the_package():
 """
 
 
-def outcomes(directory: Path, *options: str) -> set[str]:
-    """The tests that fail."""
+def output(
+    directory: Path, tests: str, *options: str, on_github: str = ""
+) -> list[str]:
+    """The lines that pytest prints."""
     (directory / "conftest.py").write_text(
         'pytest_plugins = ["gpusolve.emulator.pytest_plugin"]\n'
     )
-    (directory / "test_kernels.py").write_text(TESTS)
+    (directory / "test_kernels.py").write_text(tests)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rf"]
     done = subprocess.run(
         [*command, "--strict-markers", *options], cwd=directory, text=True,
-        capture_output=True,
+        capture_output=True, env={**os.environ, "GITHUB_ACTIONS": on_github},
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stdout + done.stderr
-    lines = done.stdout.splitlines()
+    return done.stdout.splitlines()
+
+
+def outcomes(directory: Path, *options: str) -> set[str]:
+    """The tests that fail."""
+    lines = output(directory, TESTS, *options)
+    assert not [line for line in lines if line.startswith("::")]
     failed = [line.split()[1] for line in lines if line.startswith("FAILED")]
     return {name.rpartition("::")[2] for name in failed}
 
@@ -79,3 +88,45 @@ def test_options(tmp_path: Path) -> None:
     every = {"test_plain", "test_races", "test_memcheck"}
     assert outcomes(tmp_path, "--cuda-races") == every
     assert outcomes(tmp_path, "--cuda-memcheck") == {"test_races"}
+
+
+FILE = """
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpusolve.emulator import RawKernel
+
+SOURCE = Path(__file__).with_name("shift.cu")
+
+@pytest.mark.races
+@pytest.mark.parametrize("code", [SOURCE, SOURCE.read_text()], ids=["file", "text"])
+def test_races(code):
+    x = np.ones(32, np.float32)
+    RawKernel(code, "shift")((1,), (32,), (x,))
+"""
+
+KERNEL = """\
+__global__ void shift(float* x) {
+    const int next = (threadIdx.x + 1) % 32;
+    x[threadIdx.x] = x[next];  // 100 % wrong
+}
+"""
+
+
+def test_a_failed_kernel_is_an_annotation(tmp_path: Path) -> None:
+    """At the kernel's line if its file is in the repository, else at the launch."""
+    (tmp_path / "shift.cu").write_text(KERNEL)
+    printed = output(tmp_path, FILE, "--tb=short", on_github="true")
+    # The traceback ends at the kernel, and has no line of this package.
+    at = printed.index("shift.cu:3: in shift")
+    assert printed[at + 1].strip() == KERNEL.splitlines()[2].strip()
+    assert not [line for line in printed if "_kernel.py:" in line]
+    file, text = [line for line in printed if line.startswith("::")]
+    message = "::shift, thread (1, 0, 0), block (0, 0, 0), "
+    assert file.startswith(
+        f"::error file=shift.cu,line=3{message}shift.cu:3: data race"
+    )
+    place = f"::error file=test_kernels.py,line=15{message}kernel.cu:3: data race"
+    assert text.startswith(place)
