@@ -134,7 +134,7 @@ initialisation function (``_ZTH...`` in the C++ ABI) before an access. It does n
 """
 
 _EXTERN_ARRAY = re.compile(r"\bextern\b([^;{}]*\b__shared__\b[^;{}]*)\[\s*\]\s*;")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _INCLUDE = re.compile(r'#include "(.+)"')
 
 
@@ -308,7 +308,7 @@ def texts_of(definitions: str, source: Path, include: Path) -> list[str]:
     """The definitions, the source and its headers, without comments."""
     texts, found = [definitions], [source]
     for path in found:
-        text = _COMMENT.sub(" ", path.read_text())
+        text = COMMENT.sub(" ", path.read_text())
         texts.append(text)
         headers = (include / name for name in _INCLUDE.findall(text))
         found += [path for path in headers if path.exists() and path not in found]

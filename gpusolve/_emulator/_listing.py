@@ -18,6 +18,7 @@ WARP = 32
 
 STYLE = """\
 <style>
+.cuda-lines pre {font: 12px/1.5 monospace; margin: 0.6em 0;}
 .cuda-lines table {border-collapse: collapse; font: 12px/1.5 monospace;}
 .cuda-lines td, .cuda-lines th {padding: 0 0.6em; text-align: right; border: 0;
   white-space: nowrap;}
@@ -155,12 +156,13 @@ def _rows(kernel: KernelCosts) -> Iterator[Row]:
         files[line.file][line.number] = costs
     rest = LineCosts()
     for file, counted in sorted(files.items()):
-        if text := _text(file, kernel.source):
+        text = _text(file, kernel.source)
+        known = {n: costs for n, costs in counted.items() if 0 < n <= len(text)}
+        if known:
             yield Row(None, "", f"--- {file.name}")
-            yield from _rows_of_file(counted, text)
-        else:
-            for costs in counted.values():
-                rest.add(costs)
+            yield from _rows_of_file(known, text)
+        for number in counted.keys() - known.keys():
+            rest.add(counted[number])
     if rest.instructions:
         yield Row(rest, "", "other code, of the emulator")
 
@@ -180,11 +182,11 @@ def _rows_of_file(counted: dict[int, LineCosts], text: list[str]) -> Iterator[Ro
         previous = number
 
 
-def _text(file: Path, source: KernelSource | None) -> list[str] | None:
-    """The lines of a file, or of the definitions before it; None if it is not there."""
+def _text(file: Path, source: KernelSource | None) -> list[str]:
+    """The lines of a file, or of the definitions before it; none if it is missing."""
     if source and file.name == "definitions":
         return source.definitions.splitlines()
     try:
         return file.read_text().splitlines()
     except OSError:
-        return None
+        return []

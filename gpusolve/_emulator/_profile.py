@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import html
 import time
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -224,7 +225,8 @@ class Report:
         would not move, and wavefronts because of bank conflicts. A notebook shows the
         report so.
         """
-        return "\n".join([STYLE, *map(as_html, self.kernels)])
+        table = f'<div class="cuda-lines"><pre>{html.escape(str(self))}</pre></div>'
+        return "\n".join([STYLE, table, *map(as_html, self.kernels)])
 
     _repr_html_ = html
 

@@ -103,7 +103,7 @@ class RawKernel(Kernel):
             raise ValueError("translate_cucomplex must be False, got True")
         if backend not in ("nvrtc", "nvcc"):
             raise ValueError(f"backend must be 'nvrtc' or 'nvcc', got {backend!r}")
-        path = code if isinstance(code, Path) else _stored(code)
+        path = code if isinstance(code, Path) else stored(code)
         super().__init__(path, name, path.parent, "", _preprocessor(options))
         self.code, self.name, self.options, self.backend = code, name, options, backend
         self.enable_cooperative_groups = enable_cooperative_groups
@@ -222,7 +222,7 @@ class RawModule:
         self.code, self.options, self.backend = code, options, backend
         self.enable_cooperative_groups = enable_cooperative_groups
         self.name_expressions = name_expressions
-        self._path = code if isinstance(code, Path) else _stored(code)
+        self._path = code if isinstance(code, Path) else stored(code)
         self._kernel = functools.partial(
             RawKernel,
             self._path,
@@ -275,7 +275,7 @@ def _preprocessor(options: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _stored(text: str) -> Path:
+def stored(text: str) -> Path:
     """A file in the cache with this text; the emulator compiles files."""
     directory = cache_directory() / "sources"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -113,8 +113,8 @@ def test_the_listing(report: Report) -> None:
 
 
 def test_the_html(report: Report) -> None:
-    style, page = report._repr_html_().split("</style>")
-    assert style.startswith("<style>")
+    head, page = report._repr_html_().split("</div>")
+    assert head.startswith("<style>")
     details = ET.fromstring(page)
     assert details.findtext("summary") == "gather<float>"
     rows = [list(row) for row in details.iter("tr")]

@@ -57,15 +57,19 @@ def test_checks_are_silent_without_a_fault(program: str, option: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_profile_counts_kernels_and_calls_of_the_host() -> None:
-    ended = run("vector_add.cu", "500", options=("--profile",))
+def test_a_profile_counts_kernels_and_calls_of_the_host(tmp_path: Path) -> None:
+    options = ("--profile", "--lines", "--html", str(tmp_path / "lines.html"))
+    ended = run("vector_add.cu", "500", options=options)
     assert ended.output == "500 sums are right\n"
-    heading, kernel, host = ended.errors.splitlines()
+    heading, kernel, host, *listing = ended.errors.splitlines()
     counts = dict(zip(heading.split("  "), kernel.split("  "), strict=False))
     assert counts["kernel"] == "add<float>"
     assert host == (
         "host: launches 1, allocations 3, memsets 0, synchronizations 1, copies 3"
     )
+    assert listing[0].endswith("  add<float>")
+    assert listing[1].endswith("--- vector_add.cu")
+    assert "--- vector_add.cu" in (tmp_path / "lines.html").read_text()
 
 
 def test_options_of_the_preprocessor(tmp_path: Path) -> None:
