@@ -18,7 +18,11 @@ from ._schedule import ORDERS, parsed, schedule
 
 def main(given: Sequence[str] | None = None) -> int:
     """Run the command. Returns the exit status."""
-    options = _parser().parse_args(given)
+    parser = _parser()
+    options = parser.parse_args(given)
+    counts = options.profile or options.lines or options.html
+    if counts and (options.races or options.memcheck):
+        parser.error("--profile, --lines and --html exclude --races and --memcheck")
     preprocessor = [f"-D{value}" for value in options.define]
     preprocessor += [f"-I{Path(path).resolve()}" for path in options.include]
     with contextlib.ExitStack() as stack:
@@ -27,7 +31,6 @@ def main(given: Sequence[str] | None = None) -> int:
             stack.enter_context(races())
         if options.memcheck:
             stack.enter_context(memcheck())
-        counts = options.profile or options.lines or options.html
         report = stack.enter_context(profile()) if counts else None
         try:
             program = HostProgram(options.program, preprocessor)

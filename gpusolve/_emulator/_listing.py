@@ -18,17 +18,20 @@ WARP = 32
 
 STYLE = """\
 <style>
+.cuda-lines {overflow-x: auto;}
 .cuda-lines pre {font: 12px/1.5 monospace; margin: 0.6em 0;}
 .cuda-lines table {border-collapse: collapse; font: 12px/1.5 monospace;}
 .cuda-lines td, .cuda-lines th {padding: 0 0.6em; text-align: right; border: 0;
-  white-space: nowrap;}
+  white-space: pre;}
 .cuda-lines td:last-child, .cuda-lines th:last-child
-  {text-align: left; white-space: pre; width: 100%;}
+  {text-align: left; width: 100%;}
 .cuda-lines summary {font: bold 13px monospace; margin: 0.6em 0; cursor: pointer;}
 </style>"""
 
 _NEEDED, _SPARED = "rgba(70, 130, 200, 0.35)", "rgba(240, 130, 30, 0.5)"
 """Colours of the parts of a bar."""
+
+_RATIO = len(" x32.0")
 
 
 class Column(NamedTuple):
@@ -74,12 +77,9 @@ class Row(NamedTuple):
 def as_text(kernel: KernelCosts) -> str:
     """The listing of a kernel as a table of text."""
     columns, rows = _columns(kernel), list(_rows(kernel))
-    headings = [text for column in columns for text in _headings(column)]
-    table = [
-        [text for column in columns for text in _cells(column, row.costs)]
-        for row in rows
-    ]
-    widths = [max(map(len, column)) for column in zip(headings, *table, strict=True)]
+    headings = [column.heading for column in columns]
+    table = [[_cell(column, row.costs) for column in columns] for row in rows]
+    widths = [max(map(len, cells)) for cells in zip(headings, *table, strict=True)]
     lines = [f"{_aligned(headings, widths)}  {kernel.name}"]
     lines += [
         f"{_aligned(cells, widths)}  {row.number:>4} {row.text}".rstrip()
@@ -91,14 +91,10 @@ def as_text(kernel: KernelCosts) -> str:
 def as_html(kernel: KernelCosts) -> str:
     """The listing of a kernel as HTML that can be folded. It needs `STYLE`."""
     columns = _columns(kernel)
-    headings = "".join(
-        f"<th>{text}</th>" for column in columns for text in _headings(column)
-    )
+    headings = "".join(f"<th>{column.heading}</th>" for column in columns)
     headings += "<th>line</th><th></th>"
     rows = (
-        "".join(
-            _html_cells(column, row.costs, most) for column, most in columns.items()
-        )
+        "".join(_html_cell(column, row.costs, most) for column, most in columns.items())
         + f"<td>{row.number}</td><td>{html.escape(row.text)}</td>"
         for row in _rows(kernel)
     )
@@ -117,32 +113,30 @@ def _columns(kernel: KernelCosts) -> dict[Column, float]:
     return {column: column.most or top for column, top in most.items() if top}
 
 
-def _headings(column: Column) -> tuple[str, ...]:
-    return (column.heading, "of fewest") if column.fewest else (column.heading,)
+def _cell(column: Column, costs: LineCosts | None) -> str:
+    """The count, and how many times the fewest it is; empty if nothing is counted."""
+    value = column.value(costs) if costs else 0
+    if not costs or not value:
+        return ""
+    text = f"{value:,}" if isinstance(value, int) else f"{value:.1f}"
+    if column.fewest is None:
+        return text
+    ratio = value / max(1, column.fewest(costs))
+    return text + (f" x{ratio:.1f}" if ratio > 1 else "").ljust(_RATIO)
 
 
-def _cells(column: Column, costs: LineCosts | None) -> tuple[str, ...]:
-    """The count, and its ratio to the fewest; empty where nothing is counted."""
-    count = column.value(costs) if costs else 0
-    text = f"{count:,}" if isinstance(count, int) else f"{count:.1f}"
-    if not costs or not column.fewest:
-        return (text if count else "",) * len(_headings(column))
-    return (text, f"{count / column.fewest(costs):.2f}") if count else ("", "")
-
-
-def _html_cells(column: Column, costs: LineCosts | None, most: float) -> str:
-    cells = _cells(column, costs)
-    if not cells[0] or not costs:
-        return "<td></td>" * len(cells)
-    count = column.value(costs)
-    needed = column.fewest(costs) if column.fewest else count
-    end, middle = (100 * part / most for part in (count, needed))
+def _html_cell(column: Column, costs: LineCosts | None, most: float) -> str:
+    cell = _cell(column, costs)
+    if not cell or not costs:
+        return "<td></td>"
+    value = column.value(costs)
+    needed = column.fewest(costs) if column.fewest else value
+    end, middle = (100 * part / most for part in (value, needed))
     bar = (
         f"linear-gradient(90deg, {_NEEDED} {middle:.1f}%, {_SPARED} {middle:.1f}% "
         f"{end:.1f}%, transparent {end:.1f}%)"
     )
-    first = f'<td style="background: {bar}">{cells[0]}</td>'
-    return first + "".join(f"<td>{text}</td>" for text in cells[1:])
+    return f'<td style="background: {bar}">{cell}</td>'
 
 
 def _aligned(cells: list[str], widths: list[int]) -> str:

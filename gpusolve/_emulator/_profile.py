@@ -311,7 +311,8 @@ def profile(*, run_kernels: bool = True, sample: int | None = None) -> Iterator[
     instead of 32. In a loop within a loop, the lane with the most iterations in total
     determines the requests; on a GPU, the longest lane of each outer iteration does.
 
-    Kernels are compiled again for the profile, and run one block at a time.
+    Kernels are compiled again for the profile, and run one block at a time. They are
+    then not checked by `races` and `memcheck`.
 
     Examples
     --------

@@ -11,6 +11,7 @@ import pytest
 from together import together
 
 from gpusolve import _emulator
+from gpusolve._emulator._command import main
 from gpusolve._emulator._launch_syntax import with_launchers
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
@@ -117,6 +118,12 @@ def test_a_check_finds_more_faults(option: str) -> None:
         ended = run("faulty.cu", fault, options=(option,))
         assert ended.status == 1
         assert message in ended.errors
+
+
+def test_a_profile_without_checks(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--lines", "--races", "program.cu"])
+    assert "exclude --races and --memcheck" in capsys.readouterr().err
 
 
 def test_the_status_is_the_result_of_main() -> None:
