@@ -105,12 +105,19 @@ SOURCE = Path(__file__).with_name("shift.cu")
 def test_races(code):
     x = np.ones(32, np.float32)
     RawKernel(code, "shift")((1,), (32,), (x,))
+
+def test_check():
+    RawKernel(SOURCE, "check")((1,), (32,), (np.ones(32, np.float32),))
 """
 
 KERNEL = """\
 __global__ void shift(float* x) {
     const int next = (threadIdx.x + 1) % 32;
-    x[threadIdx.x] = x[next];  // 100 % wrong
+    x[threadIdx.x] = x[next];
+}
+
+__global__ void check(float* x) {
+    assert(threadIdx.x % 2 == 0);
 }
 """
 
@@ -123,10 +130,11 @@ def test_a_failed_kernel_is_an_annotation(tmp_path: Path) -> None:
     at = printed.index("shift.cu:3: in shift")
     assert printed[at + 1].strip() == KERNEL.splitlines()[2].strip()
     assert not [line for line in printed if "_kernel.py:" in line]
-    file, text = [line for line in printed if line.startswith("::")]
+    file, text, check = [line for line in printed if line.startswith("::")]
     message = "::shift, thread (1, 0, 0), block (0, 0, 0), "
     assert file.startswith(
         f"::error file=shift.cu,line=3{message}shift.cu:3: data race"
     )
     place = f"::error file=test_kernels.py,line=15{message}kernel.cu:3: data race"
     assert text.startswith(place)
+    assert check.endswith("assertion failed: threadIdx.x %25 2 == 0")
