@@ -79,12 +79,12 @@ def _run(source: Path, given: list[str]) -> None:
             [*command, str(source), *parsed.arguments], capture_output=True, text=True
         )
         print(done.stdout, end="")
-        if done.returncode:
-            status = f"the exit status is {done.returncode}"
-            raise CellError(done.stderr.strip() or status)
-        print(done.stderr, end="", file=sys.stderr)
         if page.exists():
-            display(HTML(page.read_text()))
+            display(HTML(page.read_text("utf-8")))
+    if done.returncode:
+        status = f"the exit status is {done.returncode}"
+        raise CellError(done.stderr.strip() or status)
+    print(done.stderr, end="", file=sys.stderr)
 
 
 def _kernels(source: Path) -> dict[str, object]:

@@ -80,8 +80,9 @@ def test_faults_are_shown_as_messages(shell: InteractiveShell) -> None:
     assert str(error).startswith("error: shift, thread (1, 0, 0), block (0, 0, 0), ")
     assert "kernel.cu:5: data race: writes element 1 (4 bytes) of x" in str(error)
     assert shown.stdout.strip() == str(error)
-    _, error = run(shell, f"%%cuda --profile a b\n{PROGRAM}")
+    shown, error = run(shell, f"%%cuda --profile a b\n{PROGRAM}")
     assert str(error) == "the exit status is 1"
+    assert len(shown.outputs) == 1
 
 
 def test_kernels_become_variables(shell: InteractiveShell) -> None:
