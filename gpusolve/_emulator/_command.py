@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,15 +32,15 @@ def main(given: Sequence[str] | None = None) -> int:
             stack.enter_context(races())
         if options.memcheck:
             stack.enter_context(memcheck())
-        report = stack.enter_context(profile()) if counts else None
+        report = stack.enter_context(profile()) if counts else Report()
+        show = functools.partial(_show, report, options)
         try:
-            program = HostProgram(options.program, preprocessor)
+            program = HostProgram(options.program, preprocessor, show)
         except CompileError as error:
             print(f"error: {error}", file=sys.stderr)
             return FAILURE
         status = program.run(options.arguments)
-        if report is not None:
-            _show(report, options)
+        show()
     return status
 
 

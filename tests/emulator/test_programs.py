@@ -71,6 +71,9 @@ def test_a_profile_counts_kernels_and_calls_of_the_host(tmp_path: Path) -> None:
     assert listing[0].endswith("  add<float>")
     assert listing[1].endswith("--- vector_add.cu")
     assert "--- vector_add.cu" in (tmp_path / "lines.html").read_text()
+    ended = run("vector_add.cu", "500", "by exit()", options=("--lines",))
+    assert (ended.status, ended.output) == (4, "500 sums are right\n")
+    assert ended.errors.splitlines() == listing
 
 
 def test_options_of_the_preprocessor(tmp_path: Path) -> None:
