@@ -33,7 +33,7 @@ test: lint $(VENV)/object
 test-all: test
 	$(PYTEST) -m "slow and not exhaustive"
 
-# The barriers of the Gram kernel of NNLS, removed in turn.
+# Every barrier of the kernels but the first of each file, removed in turn.
 test-barriers: $(VENV)/object
 	$(PYTEST) -m exhaustive tests/emulator/test_barriers.py
 
