@@ -48,6 +48,10 @@ GRAM_KERNEL = (
 """Files whose barriers take minutes to remove: every team compiles the kernel."""
 
 
+LARGE = ("nnls_", "stacked")
+"""Kernels that take more than five seconds to compile for the race detector."""
+
+
 class Barrier(NamedTuple):
     """A barrier in a source file: the `number`-th of a function, from 1."""
 
@@ -95,7 +99,7 @@ def test_every_kernel_file_has_a_run() -> None:
 @pytest.mark.parametrize(
     "file",
     [
-        pytest.param(file, marks=[pytest.mark.slow] * file.startswith("nnls_"))
+        pytest.param(file, marks=[pytest.mark.slow] * file.startswith(LARGE))
         for file in RUNS
     ],
 )
