@@ -21,7 +21,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -318,14 +318,6 @@ def power(n: int) -> str:
     """Format a power of ten as 10^k, another number with commas."""
     exponent = round(math.log10(n))
     return f"10^{exponent}" if n == 10**exponent else f"{n:,}"
-
-
-def aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The lines of a text table; all columns after the first are right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for first, *others in lines:
-        cells = (cell.rjust(w) for cell, w in zip(others, widths[1:], strict=True))
-        yield "  ".join([first.ljust(widths[0]), *cells])
 
 
 def publish(report: Iterable[str], path: Path | None) -> None:

@@ -137,11 +137,6 @@ def test_powers_of_ten() -> None:
     assert [harness.power(n) for n in (1, 1000, 1200)] == ["10^0", "10^3", "1,200"]
 
 
-def test_aligned_columns() -> None:
-    lines = harness.aligned([["name", "n"], ["x", "1,000"]])
-    assert list(lines) == ["name      n", "x     1,000"]
-
-
 def test_command_line_leaves_out_the_output(monkeypatch: pytest.MonkeyPatch) -> None:
     given = ["/somewhere/nnls.py", "--cpu", "--output", "file.md", "--cases", "3 x 3"]
     monkeypatch.setattr(sys, "argv", given)
