@@ -114,9 +114,9 @@ $(VENV)/demo: setup.cfg pyproject.toml
 	@echo "Make an environment in $(VENV)"
 	@$(PYTHON) -m venv --upgrade-deps $(VENV)
 	@echo "Install matplotlib and scikit-image"
-	@$(BIN)/python -m pip install -q --no-compile --group demo
+	@$(BIN)/python -m pip install -qq --no-compile --group demo
 	@echo "Install gpusolve: its solver is compiled for this CPU, in 5 to 20 seconds"
-	@$(BIN)/python -m pip install -q --no-compile -e ".$(GPU_EXTRA:%=[%])"
+	@$(BIN)/python -m pip install -qq --no-compile -e ".$(GPU_EXTRA:%=[%])"
 	@touch $@
 
 $(VENV)/docs: setup.cfg pyproject.toml
