@@ -93,7 +93,7 @@ def worth(A: Array, b: Array, answers: list[Answer]) -> list[float]:
 def cell(answer: Answer, kkt: float) -> str:
     """The certificate of an answer, or why there is no answer."""
     if not len(answer.x):
-        return answer.note
+        return answer.note.partition(":")[0]
     if not np.isfinite(answer.x).all():
         return "not finite"
     return f"{kkt:.0e}" if kkt <= GOOD else f"**{kkt:.0e}**"
@@ -107,8 +107,11 @@ the minimum, relative to |b|, from the best of the answers' witnesses. Negative 
 of x count as 0. Bounds above {GOOD:.0e} are bold. The bound is also large where no
 answer gives a witness that proves more. "gpusolve says" is the certificate that
 `gpusolve.nnls` returns with x, and the status unless it is 0; the other packages return
-no bound. clarabel and quadprog are called by qpsolvers. The last line counts the bounds
-of at most {GOOD:.0e}.
+no bound. The last line counts the bounds of at most {GOOD:.0e}.
+
+fnnlsEigen, fnnls and jaxnnls solve the normal equations, which lose half of the digits.
+clarabel is an interior-point method with tolerances of 1e-8. quadprog fails if `A^T A`
+is not positive definite. Both are called by qpsolvers.
 """
 
 
@@ -118,7 +121,7 @@ def report(problems: tuple[str, ...] = PROBLEMS) -> Iterator[str]:
     yield ABOUT
     solvers = [peer for peer in SOLVERS if find_spec(peer.module)]
     names = ["gpusolve", *(peer.name for peer in solvers)]
-    yield from table_head("problem", "m x n", "gpusolve says", *names)
+    yield from table_head("problem", "gpusolve says", *names)
     good = np.zeros(len(names), int)
     with ExitStack() as stack:
         peers = [stack.enter_context(PeerProcess(one, BUDGET)) for one in solvers]
@@ -130,8 +133,8 @@ def report(problems: tuple[str, ...] = PROBLEMS) -> Iterator[str]:
             good += np.array(found) <= GOOD
             m, n = A.shape
             cells = map(cell, answers, found)
-            yield row(name, f"{m} x {n}", said, *cells)
-    yield row(f"of {len(problems)}", "", "", *good)
+            yield row(f"{name}, {m} x {n}", said, *cells)
+    yield row(f"of {len(problems)}", "", *good)
 
 
 def main() -> None:

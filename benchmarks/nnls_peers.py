@@ -170,7 +170,7 @@ PEERS = [
 """The libraries that are timed."""
 
 OTHERS = [
-    Peer("SciPy's BVLS", "scipy", partial(one_by_one, solve_by_bvls)),
+    Peer("SciPy BVLS", "scipy", partial(one_by_one, solve_by_bvls)),
     Peer("fnnls", "fnnls", partial(one_by_one, solve_by_fnnls)),
     *(
         Peer(name, name, partial(one_by_one, partial(solve_by_qp, name)))
