@@ -35,6 +35,7 @@ include_patterns = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "CREDITS.md",
     "RELEASING.md",
     "SECURITY.md",
 ]
