@@ -18,6 +18,10 @@ REBUILD = (
 def show_config() -> None:
     """Print versions, the CUDA device, and the emulator's state.
 
+    See Also
+    --------
+    gpusolve.emulator.Device
+
     Examples
     --------
     >>> import gpusolve

@@ -100,6 +100,19 @@ class NNLSResult(Generic[ArrayT]):
         ``dual + A_ub^T dual_ub + A_eq^T dual_eq`` is 0 (with `sum_to`, the same number
         in all elements), but ``b_ub dual_ub + b_eq dual_eq``, with the bounds times
         `dual` added, is negative.
+
+    See Also
+    --------
+    nnls, lsq_linear, bounded_qp
+
+    Examples
+    --------
+    >>> import gpusolve
+    >>> result = gpusolve.nnls([[3.0, 2.0], [1.0, 1.0]], [3.0, 2.0])
+    >>> result.x.round(6), result.rnorm.round(6)
+    (array([0. , 1.6]), np.float64(0.447214))
+    >>> int(result.status), bool(result.kkt < 1e-14)
+    (0, True)
     """
 
     x: ArrayT

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
 import re
 import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext, redirect_stdout
 from io import StringIO
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -106,3 +109,45 @@ def test_the_api_has_every_public_module() -> None:
     """The names of a module come from its ``__all__``, by the template of the page."""
     page = (DOCS / "api.rst").read_text()
     assert set(re.findall(r"^   (gpusolve[\w.]*)$", page, re.M)) == public_modules()
+
+
+def public_objects() -> Iterator[tuple[str, Any]]:
+    """The functions and classes of the API, each with its module."""
+    for module in sorted(public_modules()):
+        if framework := re.fullmatch(r"gpusolve\.(jax|torch)", module):
+            pytest.importorskip(framework[1])
+        names = vars(importlib.import_module(module))
+        for name in names["__all__"]:
+            if inspect.isroutine(names[name]) or inspect.isclass(names[name]):
+                yield module, names[name]
+
+
+def related(documentation: str) -> list[str]:
+    """The names in the section See Also."""
+    section = re.search(r"^See Also\n-+\n(.*?)(\n\n|\Z)", documentation, re.M | re.S)
+    lines = re.findall(r"^\w[^:]*", section[1], re.M) if section else []
+    return re.findall(r"[\w.]+", " ".join(lines))
+
+
+def exists(name: str, module: str) -> bool:
+    """Whether Sphinx finds a name: in the module, or in the package."""
+    for start in (importlib.import_module(module), gpusolve):
+        try:
+            attrgetter(name.removeprefix("gpusolve."))(start)
+        except AttributeError:
+            continue
+        return True
+    return False
+
+
+def test_every_public_object_has_an_example_and_related_objects() -> None:
+    """Examples run as doctests, which the finder of doctest must therefore reach."""
+    objects = list(public_objects())  # all modules are imported
+    for module, found in objects:
+        documentation = inspect.getdoc(found) or ""
+        name = f"{module}.{found.__name__}"
+        assert ">>> " in documentation, name
+        assert not hasattr(found, "__wrapped__"), f"{name}: doctest does not look in"
+        assert related(documentation), name
+        for other in related(documentation):
+            assert exists(other, module), f"{name}: {other}"
