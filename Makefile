@@ -87,6 +87,7 @@ format: $(VENV)/test
 docs: $(VENV)/docs
 	rm -rf docs/api
 	$(BIN)/python -m sphinx -q -W --keep-going -c docs . docs/_build/html
+	$(BIN)/python docs/check_site.py docs/_build/html
 
 wheel: $(VENV)/test
 	$(BIN)/python -m build
