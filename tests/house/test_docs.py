@@ -110,9 +110,9 @@ def names_of_the_api() -> Iterator[str]:
     module = ""
     for line in (DOCS / "api.rst").read_text().splitlines():
         if found := re.fullmatch(r"\.\. currentmodule:: (.*)", line):
-            module = "" if found[1] == "None" else f"{found[1]}."
+            module = found[1]
         elif found := re.fullmatch(r"   ([\w.]+)", line):
-            yield module + found[1]
+            yield f"{module}.{found[1]}"
 
 
 WITHOUT_GROUPS = {"gpusolve.reference", "gpusolve.studies"}
