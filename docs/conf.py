@@ -6,6 +6,7 @@ link between two files works on a code host and on the site.
 
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from docutils import nodes
 from sphinx.pycode.parser import VariableCommentPicker
 
 import gpusolve
+
+sys.path.append(str(Path(__file__).parent))
+import start_chart
 
 project = "gpusolve"
 author = "The gpusolve developers"
@@ -40,6 +44,7 @@ include_patterns = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "CREDITS.md",
     "RELEASING.md",
     "SECURITY.md",
 ]
@@ -62,13 +67,7 @@ default_role = "autolink"
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
-# The kernels of the notebooks find the package as this process does.
-os.environ.setdefault("PYTHONPATH", str(Path(gpusolve.__file__).parents[1]))
-os.environ["MATPLOTLIBRC"] = str(Path(__file__).parent)
-nb_execution_mode = "cache"
-nb_execution_cache_path = str(Path(__file__).parent / "_build" / "notebooks")
-nb_execution_timeout = 300
-nb_execution_raise_on_error = True
+nb_execution_mode = "off"  # the repository has the outputs: `make notebooks`
 codeautolink_concat_default = True  # the code of a page is one program
 copybutton_exclude = ".linenos, .gp, .go"  # prompts and outputs
 nb_ipywidgets_js = {}  # no notebook has widgets, so none are fetched
@@ -180,6 +179,14 @@ def setup(app: Any) -> None:
     # Overloads say which result an argument gives: pages show all arguments instead.
     VariableCommentPicker.add_overload_entry = lambda *_: None  # type: ignore
 
+
+# ---- the chart of the start page -----------------------------------------------------
+
+HERE = Path(__file__).parent
+(HERE / "_build").mkdir(exist_ok=True)
+(HERE / "_build" / "start_chart.html").write_text(
+    start_chart.chart(HERE.parent / "benchmarks" / "results" / "nnls_cpu.json")
+)
 
 # ---- HTML: no font, script or style is fetched from elsewhere ------------------------
 
