@@ -4,7 +4,6 @@ So the notebooks, the measurements and ARCHITECTURE.md are pages where they stan
 link between two files works on a code host and on the site.
 """
 
-import os
 import re
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import matplotlib
 from docutils import nodes
+from sphinx import addnodes
 from sphinx.pycode.parser import VariableCommentPicker
 
 import gpusolve
@@ -62,7 +62,10 @@ templates_path = [str(Path(__file__).parent / "_templates")]
 
 # ---- pages ---------------------------------------------------------------------------
 
-suppress_warnings = ["codeautolink.*"]  # magics, and the links of the gallery
+suppress_warnings = [
+    "codeautolink.*",  # magics, and the links of the gallery
+    "toc.not_included",  # names of the API
+]
 default_role = "autolink"
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
@@ -124,6 +127,13 @@ def hide_private_fields(*event: Any) -> tuple[str, str] | None:
     return signature, returned
 
 
+def shorten_navigation(app: Any, tree: nodes.document) -> None:
+    """Leave the names of the API out of the navigation, which every page repeats."""
+    if app.env.docname.startswith("docs/api"):
+        for toctree in list(tree.findall(addnodes.toctree)):
+            toctree.parent.remove(toctree)
+
+
 def link_names(app: Any, tree: nodes.document, page: str) -> None:
     """Link a public name in the text of a page of the guide to the API."""
     if not page.startswith(GUIDE):
@@ -173,6 +183,7 @@ def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("autodoc-process-docstring", escape_types, priority=400)
     app.connect("autodoc-process-signature", hide_private_fields)
+    app.connect("doctree-read", shorten_navigation, priority=100)
     app.connect("doctree-resolved", link_names)
     app.connect("doctree-resolved", name_pictures)
     app.connect("html-page-context", make_accessible, priority=900)

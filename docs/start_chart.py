@@ -31,7 +31,8 @@ def chart(results: Path) -> str:
     busy = ", which other programs used, too" if float(machine["load"]) > 1.3 else ""
     return f"""<figure class="bars">
 <figcaption>Seconds for {SYSTEMS:,} systems with one matrix, on a CPU:
-{machine["processor"]}{busy}. SciPy uses one core. <a href="results.html">All results</a></figcaption>
+{machine["processor"]}{busy}. SciPy uses one core.
+<a href="results.html">All results</a></figcaption>
 <table><tr><th scope=col>matrix</th><th scope=col>SciPy, a loop</th>
 <th scope=col>gpusolve</th></tr>
 {"".join(rows)}</table></figure>

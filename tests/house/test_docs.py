@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -169,3 +170,31 @@ def test_every_public_object_has_an_example_and_related_objects() -> None:
         assert related(documentation), name
         for other in related(documentation):
             assert exists(other, module), f"{name}: {other}"
+
+
+def test_the_chart_of_the_start_page_has_the_measured_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From records as `nnls.py` writes them: the bars are relative to the longest."""
+    monkeypatch.syspath_prepend(DOCS)
+    chart = importlib.import_module("start_chart").chart
+    records = [
+        {"name": name, "shape": shape, "systems": n, "peer": peer, "median": seconds}
+        for shape in ([200, 50], [30, 10])
+        for name, n, peer, seconds in [
+            ("one matrix", 10_000, "SciPy", 0.01 * shape[0]),
+            ("one matrix", 10_000, "gpusolve", 0.001 * shape[0]),
+            ("one matrix", 1_000, "SciPy", 9.0),
+            ("own matrices", 10_000, "SciPy", 9.0),
+        ]
+    ]
+    page = tmp_path / "results.json"
+    for load in (0.1, 5.0):
+        machine = {"processor": "a CPU", "load": str(load)}
+        page.write_text(json.dumps({"machine": machine, "results": records}))
+        found = chart(page)
+        bars = re.findall(r"--length: ([\d.]+)\">([\d.]+)<", found)
+        assert bars == [
+            ("1.0000", "2"), ("0.1000", "0.2"), ("0.1500", "0.3"), ("0.0150", "0.03")
+        ]  # fmt: skip
+        assert ("other programs" in found) == (load > 1.3)
