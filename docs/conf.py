@@ -6,6 +6,7 @@ link between two files works on a code host and on the site.
 
 import re
 import sys
+from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ import start_chart
 project = "gpusolve"
 author = "The gpusolve developers"
 copyright = "The gpusolve developers"
+summary = metadata("gpusolve")["Summary"]
+DESCRIPTION = f'<meta name="description" content="{summary}">'
 version = release = gpusolve.__version__
 
 extensions = [
@@ -153,16 +156,20 @@ def link_names(app: Any, tree: nodes.document, page: str) -> None:
 
 
 def name_pictures(app: Any, tree: nodes.document, page: str) -> None:
-    """Give each picture that a notebook draws the name of its section."""
+    """Name a thumbnail by its link, and a picture of a notebook by its section."""
     for section in tree.findall(nodes.section):
         for image in section.findall(nodes.image):
-            if not image.get("alt"):
+            link = image.parent.next_node(nodes.reference)
+            if image.parent.astext() and not image.get("alt") and link:
+                image["alt"] = link.astext()
+            elif not image.get("alt"):
                 image["alt"] = f"Figure of the section: {section[0].astext()}"
 
 
-def make_accessible(*event: Any) -> None:
-    """Correct roles and lists that Sphinx and its theme write, for screen readers."""
+def complete_page(*event: Any) -> None:
+    """Correct roles and lists of Sphinx and its theme; describe the site to search."""
     page = event[3]
+    page["metatags"] = page.get("metatags", "") + DESCRIPTION
     if tree := page.get("furo_navigation_tree"):
         page["furo_navigation_tree"] = tree.replace(
             'role="heading"', 'role="heading" aria-level="2"'
@@ -186,7 +193,7 @@ def setup(app: Any) -> None:
     app.connect("doctree-read", shorten_navigation, priority=100)
     app.connect("doctree-resolved", link_names)
     app.connect("doctree-resolved", name_pictures)
-    app.connect("html-page-context", make_accessible, priority=900)
+    app.connect("html-page-context", complete_page, priority=900)
     # Overloads say which result an argument gives: pages show all arguments instead.
     VariableCommentPicker.add_overload_entry = lambda *_: None  # type: ignore
 

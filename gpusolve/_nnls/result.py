@@ -26,7 +26,7 @@ METHOD_NAMES = {
 
 @dataclass(frozen=True)
 class NNLSResult(Generic[ArrayT]):
-    """Solutions of a batch of systems; unpacks as ``x, rnorm = result``.
+    r"""Solutions of a batch of systems; unpacks as ``x, rnorm = result``.
 
     It is returned by `nnls`, `lsq_linear` and `bounded_qp`. The arrays are on the
     device of the inputs; for dask arrays they are dask arrays, and
@@ -54,7 +54,7 @@ class NNLSResult(Generic[ArrayT]):
         The certificate: an upper bound on how far ``|b - A x|`` is above the minimum,
         relative to B. For every feasible x' (without penalties, to first order)
 
-            ``|b - A x| <= |b - A x'| + kkt (B + sum_k |a_k| |x'_k - p_k|)``.
+        .. math:: |b - A x| \le |b - A x'| + kkt \, (B + \sum_k |a_k| \, |x'_k - p_k|).
 
         Here p_k is the bound next to x_k (x_k itself if it has none), and B is
         ``|b| + sum_k |a_k z_k|`` for the feasible z next to 0. For ``x >= 0`` p_k is 0,
