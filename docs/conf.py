@@ -157,13 +157,14 @@ def link_names(app: Any, tree: nodes.document, page: str) -> None:
 
 def name_pictures(app: Any, tree: nodes.document, page: str) -> None:
     """Name a thumbnail by its link, and a picture of a notebook by its section."""
-    for section in tree.findall(nodes.section):
-        for image in section.findall(nodes.image):
-            link = image.parent.next_node(nodes.reference)
-            if image.parent.astext() and not image.get("alt") and link:
-                image["alt"] = link.astext()
-            elif not image.get("alt"):
-                image["alt"] = f"Figure of the section: {section[0].astext()}"
+    for image in tree.findall(nodes.image):
+        if not image.get("alt"):
+            section = image
+            while not isinstance(section, nodes.section):
+                section = section.parent
+            link = image.next_node(nodes.reference, siblings=True)
+            name = f"Figure of the section: {section[0].astext()}"
+            image["alt"] = link.astext() if link else name
 
 
 def complete_page(*event: Any) -> None:
