@@ -137,7 +137,7 @@ def browser_findings(site: Path, browser: str) -> Iterator[str]:
                 place = box.bounding_box()
                 if not place or place["y"] + place["height"] > HEIGHT:
                     yield f"{where} {text!r} is not on the first screen"
-            for heading in page.locator("article th:text-is('meaning')").all():
+            for heading in page.locator("article th", has_text="meaning").all():
                 place = heading.bounding_box()
                 if not place or place["x"] + 60 > width:
                     yield f"{where} the column 'meaning' is not on the screen"
