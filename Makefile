@@ -87,10 +87,11 @@ format: $(VENV)/test
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CUDA_SOURCES)
 
-# The site, in docs/_build/html. Notebooks and examples are executed where they changed.
+# The site, in docs/_build/html, and its checks. Examples are executed where they changed.
 docs: $(VENV)/docs
 	rm -rf docs/api
 	$(BIN)/python -m sphinx -q -W --keep-going -c docs . docs/_build/html
+	$(BIN)/python docs/check_site.py docs/_build/html
 
 # The outputs of the notebooks whose code changed, which are in the repository.
 notebooks: $(VENV)/docs

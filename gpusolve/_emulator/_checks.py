@@ -51,6 +51,10 @@ def races() -> AbstractContextManager[None]:
     A launch also raises KernelError if a thread reads a value as a whole that another
     thread writes in parts. It reports the first race of the run.
 
+    See Also
+    --------
+    memcheck, schedule
+
     Notes
     -----
     Shuffles and votes do not order memory accesses, as CUDA's programming guide says.
@@ -60,6 +64,18 @@ def races() -> AbstractContextManager[None]:
     Kernels are compiled a second time for race detection. They run much more slowly,
     one block at a time. ``GPUSOLVE_EMULATE_RACES=1`` in the environment turns the
     detection on for the whole program.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve import emulator
+    >>> count = emulator.RawKernel("__global__ void count(int* x) { ++x[0]; }", "count")
+    >>> try:
+    ...     with emulator.races():
+    ...         count((1,), (32,), (np.zeros(1, np.int32),))
+    ... except emulator.KernelError as error:
+    ...     print("data race" in str(error))
+    True
     """
     return RACES.on()
 
@@ -79,6 +95,10 @@ def memcheck() -> AbstractContextManager[None]:
     - a read of shared memory to which no thread of the block has written;
     - an address that is not a multiple of what its type needs, such as 16 bytes for
       ``float4``. A GPU ends the launch there.
+
+    See Also
+    --------
+    races, schedule
 
     Notes
     -----
