@@ -10,6 +10,7 @@ import numpy as np
 
 from .._device.arrays import Array, ArrayT, namespace, on_host, unwrapped
 from .._device.kernels import current_device
+from .active_rows import ActiveRows
 from .axes import AXES
 from .criteria import cross_validation, curvature, largest_within
 from .degrees_of_freedom import degrees_of_freedom
@@ -77,7 +78,9 @@ class RegularizationPath(Generic[ArrayT]):
         with current_device(x):
             lower, upper = given["bounds"]
             problem = Problem(**{name: given[name] for name in Problem._fields})
-            found = degrees_of_freedom(problem, (x > lower) & (x < upper))
+            active = ActiveRows.of(given, x, (None, None))
+            rows = None if active is None else active.compact
+            found = degrees_of_freedom(problem, (x > lower) & (x < upper), rows)
         labelled: ArrayT = self._labelled(found, "degrees_of_freedom")
         return labelled
 
