@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from .._device.arrays import Array, namespace
+from .._device.interrupts import interruptible
 from .._device.kernels import Device
 from .._device.launch import pieces
 from .._numerics.solution import (
@@ -134,7 +135,7 @@ class Search:
         self.system, self.problem = system, problem
         self.target, self.method = target, method
         self.tol = problem.tol or 0.0
-        self.dual = Dual.of(system, inverse_factor(system))
+        self.dual = interruptible(system.work, dual_of, system)
         self.infeasible = xp.zeros(systems, bool)
         self.repaired = xp.zeros(systems, bool)
 
@@ -182,7 +183,8 @@ class Search:
                 break
             few, dual = self.take(at[rough])
             better = Point(*[values[rough] for values in point])
-            better = within(few, correct(few, dual, better))
+            better = interruptible(few.work, correct, few, dual, better)
+            better = within(few, better)
             replace_worse(point, certificate, rough, better, certify(few, *better))
         return point, certificate, found
 
@@ -264,6 +266,11 @@ class Search:
             dual_ub=masked(ub.astype(dtype), s.finite),
             dual_eq=masked(-eq.astype(dtype), s.finite),
         )
+
+
+def dual_of(system: ConstrainedSystem) -> Dual:
+    """The dual problems of all systems."""
+    return Dual.of(system, inverse_factor(system))
 
 
 def replace_worse(

@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, get_args
 import numpy as np
 
 from .._device.arrays import Array, ArrayT, namespace, on_host, unwrapped
+from .._device.interrupts import interruptible
 from .._device.kernels import current_device
 from .active_rows import ActiveRows
 from .axes import AXES
@@ -80,7 +81,10 @@ class RegularizationPath(Generic[ArrayT]):
             problem = Problem(**{name: given[name] for name in Problem._fields})
             active = ActiveRows.of(given, x, (None, None))
             rows = None if active is None else active.compact
-            found = degrees_of_freedom(problem, (x > lower) & (x < upper), rows)
+            free = (x > lower) & (x < upper)
+            found = interruptible(
+                self.result._work, degrees_of_freedom, problem, free, rows
+            )
         labelled: ArrayT = self._labelled(found, "degrees_of_freedom")
         return labelled
 

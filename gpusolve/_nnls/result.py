@@ -8,7 +8,8 @@ from typing import Any, Generic
 
 import numpy as np
 
-from .._device.arrays import Array, ArrayT, is_dask, namespace, unwrapped
+from .._device.arrays import Array, ArrayT, is_cupy, is_dask, namespace, unwrapped
+from .._device.interrupts import interruptible
 from .._device.kernels import current_device
 from .._numerics.solution import BY_GRAM, BY_QR
 from .covariance import covariance
@@ -257,9 +258,23 @@ class NNLSResult(Generic[ArrayT]):
         """The covariance or its diagonal, without labels."""
         x, rnorm = computed(plain(self.x)), plain(self.rnorm)
         with current_device(x):
-            return covariance(
-                self._given, x, rnorm, self._duals, plain(variance), diagonal=diagonal
+            return interruptible(
+                self._work,
+                covariance,
+                self._given,
+                x,
+                rnorm,
+                self._duals,
+                plain(variance),
+                diagonal=diagonal,
             )
+
+    @property
+    def _work(self) -> float:
+        """An estimate of the multiplications of a factorisation; 0 on a GPU."""
+        x = plain(self.x)
+        m, n = self._given["A"].shape[-2:]
+        return 0.0 if is_cupy(x) else float(x.size) * n * (m + n)
 
     @property
     def _duals(self) -> tuple[Any, Any]:
@@ -318,7 +333,9 @@ class NNLSResult(Generic[ArrayT]):
                 raise ValueError(
                     f"x_bar must broadcast to shape {x.shape}, got {x_bar.shape}"
                 ) from error
-            found: Gradients[ArrayT] = pull_back(self._given, x, x_bar, self._duals)
+            found: Gradients[ArrayT] = interruptible(
+                self._work, pull_back, self._given, x, x_bar, self._duals
+            )
         return found
 
 
