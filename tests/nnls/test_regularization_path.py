@@ -406,8 +406,12 @@ def test_bad_criteria(
 
 def test_other_bad_arguments(rng: np.random.Generator) -> None:
     A, b = systems(rng)
-    with pytest.raises(TypeError, match=r"A must be a dense .* scipy\.sparse"):
-        gpusolve.regularization_path(scipy.sparse.csr_array(A), b, "first", [1.0])
+    sparse = scipy.sparse.csr_array(np.ones((1, VARIABLES)))
+    with pytest.raises(TypeError, match=r"only A may be sparse, got scipy\.sparse"):
+        gpusolve.regularization_path(A, b, sparse, [1.0])
+    sparse_A = scipy.sparse.csr_array(A)
+    with pytest.raises(ValueError, match=r"method must be one of .* for a sparse A"):
+        gpusolve.regularization_path(sparse_A, b, "first", [1.0], method="qr")
     with pytest.raises(ValueError, match="L must be a matrix or one of"):
         gpusolve.regularization_path(A, b, "third", [1.0])
     with pytest.raises(ValueError, match=r"L must be a matrix or one of .* got None"):
