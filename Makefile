@@ -33,7 +33,7 @@ test: lint $(VENV)/object
 test-all: test
 	$(PYTEST) -m "slow and not exhaustive"
 
-# The barriers of the Gram kernel of NNLS, removed in turn.
+# Every barrier of the kernels but the first of each file, removed in turn.
 test-barriers: $(VENV)/object
 	$(PYTEST) -m exhaustive tests/emulator/test_barriers.py
 
@@ -41,17 +41,19 @@ test-barriers: $(VENV)/object
 test-exhaustive: $(VENV)/object
 	$(PYTEST) -m exhaustive
 
+NUMERICAL := $(addprefix tests/,blocks gam gemv nmf nnls sparse studies)
+
 # The numerical tests, on NumPy, with the rounding of other CPUs.
 test-cpus: $(VENV)/object
 	$(BIN)/python tests/support/core_types.py $(PARALLEL) -q -m "not slow" \
-	    -k "not emulator and not cuda and not compile"
+	    -k "not emulator and not cuda and not kernel" $(NUMERICAL)
 
 # The kernels on the emulator with the rounding of a GPU: multiplications and additions are
 # fused, and denormal numbers become zero, as CuPy's -ftz=true asks for float32.
 FUSED = -ffp-contract=fast -fexpensive-optimizations $(if $(filter x86_64,$(shell uname -m)),-mfma)
 test-like-gpu: $(VENV)/object
 	CXXFLAGS="$(FUSED) -DEMULATOR_FLUSHES_DENORMALS" $(PYTEST) -m "not slow and not gpu" \
-	    tests/blocks tests/gam tests/gemv tests/nnls tests/sparse
+	    $(NUMERICAL)
 
 # Without a GPU that CuPy can use this fails, and says why: tests that skip are no test.
 test-gpu: $(VENV)/object

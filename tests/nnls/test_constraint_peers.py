@@ -88,7 +88,8 @@ class Program(NamedTuple):
         )
 
 
-TIGHT = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11}
+TIGHT = dict.fromkeys(["tol_gap_abs", "tol_gap_rel", "tol_feas"], 1e-9)
+"""With 1e-11 and coefficients of 1e6 Clarabel warns on some CPUs."""
 
 
 def check(program: Program, least: float, x: Array, slack: float = 0.0) -> None:
