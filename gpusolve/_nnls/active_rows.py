@@ -7,17 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._device.arrays import Array, largest, namespace
-from .._device.products import product
-from .._numerics.certificate import CERTIFIED
 from .constraint_rows import joined
 
-TIGHT = 10.0
-"""A constraint with a multiplier holds with equality up to this number times the
-violation that a certified x may have."""
-
 DEPENDENT = 16.0
-"""A row depends on the rows before it if at most this number times ``n eps`` of its
-size is left without its part along them."""
+"""Singular values, and what is left of rows and columns without their parts along
+others, count as zero up to this number times ``n eps`` of their size before."""
 
 Duals = tuple[Any, Any]
 """The multipliers of ``A_ub x <= b_ub`` and of ``A_eq x = b_eq``, or None."""
@@ -26,8 +20,7 @@ Duals = tuple[Any, Any]
 class ActiveRows(NamedTuple):
     """The rows of A_ub, of A_eq and of a fixed sum, and which of them are active.
 
-    Active are equalities, and inequalities that have a multiplier and hold with
-    equality.
+    Active are equalities, and inequalities that have a multiplier.
 
     Attributes
     ----------
@@ -44,7 +37,7 @@ class ActiveRows(NamedTuple):
 
     @classmethod
     def of(cls, given: dict[str, Any], x: Array, duals: Duals) -> ActiveRows | None:
-        """The rows at solutions x; None without constraints.
+        """The rows of solutions x; None without constraints.
 
         `given` has the fields of a `Problem`.
         """
@@ -60,10 +53,7 @@ class ActiveRows(NamedTuple):
             return None
         used = xp.ones(below + equal + total, bool)
         if below:
-            C, d = given["A_ub"], given["b_ub"]
-            terms = product(xp.abs(C), xp.abs(x)) + xp.abs(d)
-            most = TIGHT * CERTIFIED[given["A"].dtype] * terms
-            tight = (duals[0] > 0) & (xp.abs(d - product(C, x)) <= most)
+            tight = duals[0] > 0
             others = xp.ones((*tight.shape[:-1], equal + total), bool)
             used = xp.concatenate([tight, others], axis=-1)
         return cls(joined(parts, 2), used, [below, below + equal])
