@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._device.arrays import Array, CudaArray, as_array, is_cupy, namespace, unwrapped
+from .._device.interrupts import interruptible, work_of
 from .._device.kernels import current, device_of
 from .._numerics.solution import CONVERGED, UNCERTIFIED
 from .covariance import with_ridge
@@ -187,7 +188,8 @@ def solve_programs(
     with current(target):
         problem = validate(**{**given, "A": G})
         G, c = symmetric(problem.A), problem.b
-        objective = Quadratic.of(*with_penalties(problem, G))
+        whole, c_whole = with_penalties(problem, G)
+        objective = interruptible(work_of(G), Quadratic.of, whole, c_whole)
         A, b, linear = objective.least_squares()
         factors = problem._replace(A=A, b=b, l1=linear, l2=0.0, rounded_matrix=True)
         result = solve(factors, target, method)

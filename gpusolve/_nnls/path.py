@@ -9,11 +9,12 @@ from typing import Any, Generic, Literal, get_args
 import numpy as np
 
 from .._device.arrays import Array, ArrayT, namespace, on_host, unwrapped
+from .._device.interrupts import interruptible
 from .._device.kernels import current_device
+from .active_rows import ActiveRows
 from .axes import AXES
+from .covariance import fitted_by
 from .criteria import cross_validation, curvature, largest_within
-from .degrees_of_freedom import degrees_of_freedom
-from .inputs import Problem
 from .labels import label, plain
 from .path_plot import draw_path
 from .result import NNLSResult
@@ -89,8 +90,10 @@ class RegularizationPath(Generic[ArrayT]):
         given, x = self.result._given, plain(self.x)
         with current_device(x):
             lower, upper = given["bounds"]
-            problem = Problem(**{name: given[name] for name in Problem._fields})
-            found = degrees_of_freedom(problem, (x > lower) & (x < upper))
+            active = ActiveRows.of(given, x, (None, None))
+            rows = None if active is None else active.compact
+            free = (x > lower) & (x < upper)
+            found = interruptible(self.result._work, fitted_by, given, free, rows)
         labelled: ArrayT = self._labelled(found, "degrees_of_freedom")
         return labelled
 
