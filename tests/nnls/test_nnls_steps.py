@@ -57,8 +57,13 @@ def options_of(rng: np.random.Generator, n: int) -> list[dict[str, Any]]:
     l1 = rng.random(n)
     bounds = (-rng.random(n), rng.random(n))
     start = rng.standard_normal(n) * 10.0 ** rng.integers(-20, 20, n)
-    every = [{}, {"warm_start": start}, {"l1": l1, "bounds": bounds}]
-    return [*every, {"l1": l1, "bounds": bounds, "sum_to": 0.0, "warm_start": start}]
+    every: list[dict[str, Any]] = [
+        {},
+        {"warm_start": start},
+        {"l1": l1, "bounds": bounds},
+    ]
+    every.append({**every[-1], "sum_to": 0.0, "warm_start": start})
+    return every
 
 
 def batches(kind: Any, m: int, n: int) -> Any:
