@@ -268,11 +268,12 @@ def power_of_two(magnitude: Array) -> Array:
 
 
 def column_norms(A: Array, l2: Array) -> Array:
-    """``sqrt(|a_k|^2 + l2_k)`` of all columns, whose squares may underflow."""
+    """``sqrt(|a_k|^2 + l2_k)`` of all columns, whose squares may be out of range."""
     xp = namespace(A)
     scale = power_of_two(xp.maximum(largest(xp.abs(A), axis=-2), xp.sqrt(l2)))
     rows = A * scale[..., None, :]
-    return xp.sqrt((rows**2).sum(axis=-2) + l2 * scale * scale) / scale
+    norm = xp.sqrt((rows**2).sum(axis=-2) + l2 * scale * scale) / scale
+    return xp.minimum(norm, np.finfo(np.float64).max)
 
 
 def inverse_factor(system: ConstrainedSystem) -> Array:

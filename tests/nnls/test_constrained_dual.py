@@ -82,6 +82,8 @@ def test_columns_may_have_any_size() -> None:
     assert (result.status[usual] == 0).all()
     with np.errstate(over="ignore"):
         extreme = rng.standard_normal((2, 9, 4)) * 10.0 ** rng.integers(-320, 0, (9, 4))
+        extreme[1, :, 1] = extreme[1, :, 0]
+        extreme[1, :, 2:] = 1.7e308 * rng.random((9, 2))
     every = gpusolve.lsq_linear([A, *extreme], b, A_ub=C, b_ub=-np.ones(3))
     alone = gpusolve.lsq_linear(A, b, A_ub=C, b_ub=-np.ones(3))
     np.testing.assert_allclose(every.x[0], alone.x, rtol=1e-12)
