@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from . import _device
 from ._checks import MEMORY, RACES
-from ._compiler import Variant
+from ._compiler import Variant, texts_of
 from ._errors import KernelError
 from ._memory import LaunchMemory
 from ._profile import LaunchShape, Report, active_report, costs_of_launch
@@ -19,6 +19,7 @@ from ._registers import KernelSource
 from ._report import explain
 from ._schedule import ORDERS, current_schedule
 from ._stacks import STRIDE
+from ._variables import global_spans
 
 
 def variant_of_launch() -> Variant:
@@ -117,7 +118,8 @@ def _counted(
     if report is None:
         yield
         return
-    spans = memory.named_spans()
+    texts = texts_of(source.definitions, source.file, source.include)
+    spans = global_spans(program, texts) | memory.named_spans()
     with program.profile(list(spans.values())) as profile:
         request.profile = profile
         yield

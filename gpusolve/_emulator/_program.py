@@ -7,6 +7,7 @@ import ctypes
 import functools
 import math
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._checks import RACES
-from ._compiler import Variant
+from ._compiler import Variant, warnings_of
 from ._instructions import basic_blocks
 from ._profile import BasicBlock, ProfileSummary
 from ._report import FaultReport, global_variables
@@ -80,6 +81,8 @@ class Program:
     def __init__(self, path: Path, variant: Variant) -> None:
         self.path = path
         self.variant = variant
+        for warning in warnings_of(path):
+            warnings.warn(warning, RuntimeWarning, stacklevel=2)
         self._object = ctypes.CDLL(str(path))
         self._object.emulator_static_shared_bytes.restype = ctypes.c_uint64
         self._object.emulator_new_profile.restype = ctypes.c_void_p

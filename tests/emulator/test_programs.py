@@ -91,6 +91,8 @@ CHECKED = {
     "--memcheck": {
         "before": "faulty.cu:18: reads element -1 (4 bytes) of x, which has elements 0",
         "host": "faulty.cu:9: writes address 0x",
+        "unwritten": "shift, thread (31, 0, 0), block (0, 0, 0), faulty.cu:14: reads "
+        "element 32 (4 bytes) of whole, to which nothing has written",
     },
     "--races": {"race": "faulty.cu:14: data race: writes element 1 (4 bytes) of x"},
 }
