@@ -20,7 +20,7 @@ from typing import Literal
 
 from . import _device
 from ._errors import CompileError
-from ._launch_syntax import with_launchers
+from ._launch_syntax import program_text
 
 RUNTIME = Path(__file__).parent / "runtime"
 
@@ -241,10 +241,12 @@ def build_program(source: Path, options: Sequence[str], variant: Variant) -> Pat
     source = source.resolve()
     if not source.is_file():
         raise CompileError(f"the program must be a file, got {source}")
+    search = [Path(option[2:]) for option in options if option.startswith("-I")]
+    program = program_text(source, [source.parent, *search])
     text = _PROGRAM.format(
         source=source,
-        text=with_launchers(source.read_text()),
-        aliases=_aliases(texts_of("", source, source.parent)),
+        text=program,
+        aliases=_aliases([program, *texts_of("", source, source.parent)]),
     )
     return _build(
         source.stem, source.name, text, "program.h", [f"-I{source.parent}", *options],

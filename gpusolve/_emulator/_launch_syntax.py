@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
 
 _TOKEN = re.compile(
     r"""
@@ -15,6 +17,9 @@ _TOKEN = re.compile(
 )
 """A comment, a string, a character, or the beginning of a launch's configuration."""
 
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*', re.MULTILINE)
+_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
+
 _NAME = re.compile(r"[\w:]+$")
 _PAIRS = {">": "<", ")": "("}
 
@@ -22,6 +27,42 @@ _LAUNCHER = (
     "emulator::launcher({quoted}, emulator::Configuration{{{configuration}}}, "
     "[=](auto... emulated) EMULATOR_UNCHECKED {{ {kernel}(emulated...); }})"
 )
+
+
+def program_text(file: Path, search: Sequence[Path]) -> str:
+    """The text of a program with launchers, and with its headers that have launches.
+
+    Parameters
+    ----------
+    file : Path
+    search : sequence of Path
+        Directories of headers, after the directory of the file that includes them.
+    """
+    return _with_headers(file, search, set(), ())
+
+
+def _with_headers(
+    file: Path, search: Sequence[Path], once: set[Path], including: tuple[Path, ...]
+) -> str:
+    text = with_launchers(file.read_text())
+
+    def replaced(found: re.Match[str]) -> str:
+        candidates = (directory / found[1] for directory in (file.parent, *search))
+        header = next((path for path in candidates if path.is_file()), None)
+        if header is None or header in including:
+            return found[0]
+        if header in once:
+            return ""
+        written = header.read_text()
+        expanded = _with_headers(header, search, once, (*including, header))
+        if "emulator::launcher(" not in expanded:
+            return f'#include "{header}"'
+        if _ONCE.search(written):
+            once.add(header)
+        line = text.count("\n", 0, found.end()) + 2
+        return f'#line 1 "{header}"\n{expanded}\n#line {line} "{file}"'
+
+    return _INCLUDE.sub(replaced, text)
 
 
 def with_launchers(text: str) -> str:

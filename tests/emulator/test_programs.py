@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
+from scipy.ndimage import map_coordinates
 from together import together
 
 from gpusolve import _emulator
@@ -48,9 +50,23 @@ def test_functions_of_the_runtime_api() -> None:
     assert run("runtime_api.cu") == (0, "", "")
 
 
+def test_textures_and_a_header_that_launches() -> None:
+    ended = run("textures.cu")
+    assert (ended.status, ended.errors) == (0, "")
+    linear, repeated, fetched = np.reshape(ended.output.split(), (3, 40)).astype(float)
+    x, y = -1 + 0.25 * np.arange(40), 5 - 0.125 * np.arange(40)
+    image = np.reshape(np.arange(32) ** 2 % 37, (4, 8)).astype(float)
+    # The centre of the first texel is at 0.5.
+    expected = map_coordinates(image, (y - 0.5, x - 0.5), order=1, mode="nearest")
+    np.testing.assert_allclose(linear, expected, rtol=1e-6)
+    texels = np.floor(x).astype(int) % 8
+    np.testing.assert_allclose(repeated, 30 * texels / 255, rtol=1e-6)
+    np.testing.assert_array_equal(fetched, 2 * np.arange(40))
+
+
 @pytest.mark.slow
 @together("option", ["--races", "--memcheck", "--schedule=reverse"])
-@together("program", ["vector_add.cu", "runtime_api.cu"])
+@together("program", ["vector_add.cu", "runtime_api.cu", "textures.cu"])
 def test_checks_are_silent_without_a_fault(program: str, option: str) -> None:
     ended = run(program, options=(option,))
     assert (ended.status, ended.errors) == (0, "")
