@@ -11,7 +11,7 @@ _TOKEN = re.compile(
     //[^\n]* | /\*.*?\*/                  # a comment
     | R"(?P<mark>[^\s()\\]{0,16})\(.*?\)(?P=mark)"
     | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'
-    | <<<(?!<)
+    | <<\s*<(?!<)
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -20,6 +20,7 @@ _TOKEN = re.compile(
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*', re.MULTILINE)
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
 
+_END = re.compile(r">>\s*>")
 _NAME = re.compile(r"[\w:]+$")
 _PAIRS = {">": "<", ")": "("}
 
@@ -85,7 +86,7 @@ def with_launchers(text: str) -> str:
     """
     pieces, done = [], 0
     for token in _TOKEN.finditer(text):
-        if token[0] != "<<<" or token.start() < done:
+        if not token[0].startswith("<<") or token.start() < done:
             continue
         begin = _start_of_kernel(text, token.start())
         end = _end_of_configuration(text, token.end())
@@ -96,11 +97,11 @@ def with_launchers(text: str) -> str:
         pieces.append(
             _LAUNCHER.format(
                 quoted='"' + " ".join(kernel.replace('"', "'").split()) + '"',
-                configuration=text[token.end() : end],
+                configuration=text[token.end() : end.start()],
                 kernel=kernel,
             )
         )
-        done = end + len(">>>")
+        done = end.end()
     return "".join([*pieces, text[done:]])
 
 
@@ -124,11 +125,11 @@ def _opening(text: str, closing: int) -> int:
     return closing
 
 
-def _end_of_configuration(text: str, begin: int) -> int | None:
-    """The position of the ``>>>`` that ends a configuration, or None."""
+def _end_of_configuration(text: str, begin: int) -> re.Match[str] | None:
+    """The ``>>>`` that ends a configuration, or None."""
     depth = 0
     for position in range(begin, len(text)):
         depth += (text[position] in "([{") - (text[position] in ")]}")
-        if depth == 0 and text.startswith(">>>", position):
-            return position
+        if depth == 0 and (end := _END.match(text, position)):
+            return end
     return None

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 from ._errors import CompileError
@@ -213,7 +214,21 @@ def global_variables(compiled: Path) -> dict[str, tuple[int, int]]:
     variables = _variables(compiled, "OBJECT")
     if variables is None:
         raise CompileError("variables of a module need readelf: install binutils")
-    return {name: (start, size) for start, size, name in variables}
+    return {_own_name(name): (start, size) for start, size, name in variables}
+
+
+def check_static_shared_memory(compiled: Path, limit: int) -> None:
+    """CompileError if a function has more bytes of `__shared__` variables."""
+    taken: Counter[str] = Counter()
+    for _, size, name in set(_variables(compiled, "TLS") or []):
+        function, _, variable = name.rpartition("::")
+        taken[function] += size if variable else 0
+    function, size = max(taken.items(), key=lambda item: item[1] * (item[0] != ""))
+    if function and size > limit:
+        raise CompileError(
+            f"{function} has {size} bytes of __shared__ variables, but at most {limit} "
+            "are allowed; use dynamic shared memory, extern __shared__"
+        )
 
 
 def _variable(compiled: Path, kind: str, offset: int) -> tuple[str, int, int] | None:
@@ -228,18 +243,18 @@ def _variable(compiled: Path, kind: str, offset: int) -> tuple[str, int, int] | 
     before = [
         variable
         for variable in variables
-        if variable[0] <= offset and not variable[2].startswith("emulator")
+        if variable[0] <= offset and not _own_name(variable[2]).startswith("emulator")
     ]
     if not before:
         return None
     start, size, _ = max(before)
     # The kernels of a file may have different names for the dynamic memory.
-    names = sorted({name for offset, _, name in before if offset == start})
+    names = sorted({_own_name(name) for offset, _, name in before if offset == start})
     return " or ".join(names), start, size
 
 
 def _variables(compiled: Path, kind: str) -> list[tuple[int, int, str]] | None:
-    """Offset, size and name of the variables of a kind; None without binutils."""
+    """Offset, size and full name of a kind's variables; None without binutils."""
     program = shutil.which("readelf") or shutil.which("llvm-readelf")
     if program is None:
         return None
@@ -247,11 +262,12 @@ def _variables(compiled: Path, kind: str) -> list[tuple[int, int, str]] | None:
     listing = subprocess.run(command, capture_output=True, text=True).stdout
     symbols = filter(None, map(_VARIABLE.match, listing.splitlines()))
     return [
-        (
-            int(found["start"], 16),
-            int(found["size"], 0),
-            found["name"].rpartition("::")[2],
-        )
+        (int(found["start"], 16), int(found["size"], 0), found["name"])
         for found in symbols
         if found["kind"] == kind
     ]
+
+
+def _own_name(name: str) -> str:
+    """Without the function or the namespace."""
+    return name.rpartition("::")[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -159,6 +160,7 @@ def test_a_program_that_does_not_compile(tmp_path: Path) -> None:
         ("  a::f <<< g, b >>> (x);", "a::f", " g, b "),
         ("f<T, 4><<<n / 4, dim3(4), 0, s>>>(x);", "f<T, 4>", "n / 4, dim3(4), 0, s"),
         ("(*f)<<<1, 1>>>();", "(*f)", "1, 1"),
+        ("f << <1, 2 >> > (x);", "f", "1, 2 "),
         ("f<g<int>><<<h(n >> 2), 1>>>();", "f<g<int>>", "h(n >> 2), 1"),
         ("return f<<<1,\n1>>>(\nx);", "f", "1,\n1"),
     ],
@@ -168,7 +170,7 @@ def test_a_launch_is_replaced(text: str, kernel: str, configuration: str) -> Non
     assert "<<<" not in found
     assert f'launcher("{kernel}", emulator::Configuration{{{configuration}}}, ' in found
     assert f"{{ {kernel}(emulated...); }})" in found
-    assert found.endswith(text[text.index(">>>") + 3 :])
+    assert found.endswith(re.split(r">>\s*>", text)[-1])
     assert found.count("\n") == text.count("\n")
 
 

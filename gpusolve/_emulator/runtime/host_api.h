@@ -71,12 +71,22 @@ enum cudaDeviceAttr {
     cudaDevAttrMaxThreadsPerBlock = 1,
     cudaDevAttrMaxSharedMemoryPerBlock = 8,
     cudaDevAttrWarpSize = 10,
+    cudaDevAttrClockRate = 13,
     cudaDevAttrMultiProcessorCount = 16,
+    cudaDevAttrIntegrated = 18,
+    cudaDevAttrComputeMode = 20,
     cudaDevAttrMaxThreadsPerMultiProcessor = 39,
     cudaDevAttrComputeCapabilityMajor = 75,
     cudaDevAttrComputeCapabilityMinor = 76,
     cudaDevAttrCooperativeLaunch = 95,
     cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+};
+
+enum cudaComputeMode {
+    cudaComputeModeDefault,
+    cudaComputeModeExclusive,
+    cudaComputeModeProhibited,
+    cudaComputeModeExclusiveProcess,
 };
 
 /// The emulated device: _device.py has the same limits.
@@ -429,6 +439,9 @@ inline cudaError cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, in
         {cudaDevAttrMaxThreadsPerBlock, properties.maxThreadsPerBlock},
         {cudaDevAttrMaxSharedMemoryPerBlock, properties.sharedMemPerBlock},
         {cudaDevAttrWarpSize, properties.warpSize},
+        {cudaDevAttrClockRate, properties.clockRate},
+        {cudaDevAttrIntegrated, properties.integrated},
+        {cudaDevAttrComputeMode, properties.computeMode},
         {cudaDevAttrMultiProcessorCount, properties.multiProcessorCount},
         {cudaDevAttrMaxThreadsPerMultiProcessor, properties.maxThreadsPerMultiProcessor},
         {cudaDevAttrComputeCapabilityMajor, properties.major},
