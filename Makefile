@@ -20,7 +20,7 @@ CUDA_SOURCES := $(wildcard cuda_src/*.cu* cuda_src/cpu/* tests/*/*.cu gpusolve/_
 
 OBJECT_SOURCES := setup.py gpusolve/_device/object_files.py $(wildcard cuda_src/*.cu* cuda_src/cpu/*)
 
-.PHONY: demo pictures docs notebooks test test-all test-barriers test-exhaustive test-cpus test-like-gpu test-gpu test-stand-in coverage mutations lint format wheel papers resources costs clean
+.PHONY: demo pictures docs notebooks results test test-all test-barriers test-exhaustive test-cpus test-like-gpu test-gpu test-stand-in coverage mutations lint format wheel papers resources costs clean
 
 demo: $(VENV)/demo
 	@$(BIN)/python benchmarks/demo.py
@@ -103,6 +103,14 @@ wheel: $(VENV)/test
 # The claims of the tests' markers, in docs/papers.md.
 papers: $(VENV)/test
 	$(BIN)/python tests/support/paper_map.py
+
+# The CPU paths next to other packages, in one run: half an hour on an idle machine.
+MEASURED := nnls constraints nmf gam
+results: $(VENV)/object
+	$(BIN)/python -m pip install -q --group compare
+	set -e; for name in $(MEASURED); do \
+	    $(BIN)/python benchmarks/$$name.py --cpu --output benchmarks/results/$${name}_cpu.md; \
+	done
 
 resources: $(VENV)/test
 	PYTHONPATH=. $(BIN)/python tests/support/kernel_resources.py
