@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from . import _device
 from ._checks import MEMORY, RACES
-from ._compiler import Variant
+from ._compiler import Variant, texts_of
 from ._errors import KernelError
 from ._lines import raise_at
 from ._memory import LaunchMemory
@@ -20,6 +20,7 @@ from ._registers import KernelSource
 from ._report import explain, line_of_fault
 from ._schedule import ORDERS, current_schedule
 from ._stacks import STRIDE
+from ._variables import global_spans
 
 
 def variant_of_launch() -> Variant:
@@ -120,7 +121,8 @@ def _counted(
     if report is None:
         yield
         return
-    spans = memory.named_spans()
+    texts = texts_of(source.definitions, source.file, source.include)
+    spans = global_spans(program, texts) | memory.named_spans()
     with program.profile(list(spans.values())) as profile:
         request.profile = profile
         yield

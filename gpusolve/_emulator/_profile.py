@@ -7,6 +7,7 @@ import ctypes
 import html
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import NamedTuple
@@ -276,8 +277,9 @@ def _cells(kernel: KernelCosts) -> tuple[str, ...]:
     )
 
 
-@contextlib.contextmanager
-def profile(*, run_kernels: bool = True, sample: int | None = None) -> Iterator[Report]:
+def profile(
+    *, run_kernels: bool = True, sample: int | None = None
+) -> AbstractContextManager[Report]:
     """Count the costs of kernels that are launched in this `with` statement.
 
     Parameters
@@ -295,6 +297,10 @@ def profile(*, run_kernels: bool = True, sample: int | None = None) -> Iterator[
     ------
     Report
         It is filled in as kernels are launched. ``print(report)`` prints a table.
+
+    See Also
+    --------
+    Device, RawKernel
 
     Notes
     -----
@@ -329,7 +335,11 @@ def profile(*, run_kernels: bool = True, sample: int | None = None) -> Iterator[
     """
     if sample is not None and sample < 1:
         raise ValueError(f"sample must be >= 1, got {sample}")
-    report = Report(runs_kernels=run_kernels, sample=sample)
+    return _filled(Report(runs_kernels=run_kernels, sample=sample))
+
+
+@contextlib.contextmanager
+def _filled(report: Report) -> Iterator[Report]:
     token = _active.set(report)
     start = time.perf_counter()
     try:

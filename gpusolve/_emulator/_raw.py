@@ -59,6 +59,10 @@ class RawKernel(Kernel):
     ValueError
         If an option is not known.
 
+    See Also
+    --------
+    RawModule, profile, races, memcheck
+
     Notes
     -----
     Launch it as ``kernel(grid, block, args, shared_mem=0)``, with NumPy arrays and
@@ -190,6 +194,10 @@ class RawModule:
         As for `RawKernel`.
     name_expressions : sequence of str, optional
         Has no effect: every instance of a template can be asked for.
+
+    See Also
+    --------
+    RawKernel
 
     Examples
     --------

@@ -933,6 +933,7 @@ FUSED = "-ffp-contract=fast -fexpensive-optimizations"
 """Options with which GCC fuses products and sums, as CUDA's compiler does."""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="-mfma is for x86_64")
 def test_some_operations_are_never_fused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -954,6 +955,7 @@ __global__ void fused(const double* x, double* y) {
     assert not y[1:].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_denormal_numbers_become_zero_on_request(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, dtype: Any
