@@ -64,6 +64,10 @@ def nnls(
     TypeError, ValueError
         As for :func:`gpusolve.nnls`, while the call is traced.
 
+    See Also
+    --------
+    gpusolve.nnls, gpusolve.Gradients
+
     Notes
     -----
     Where a variable is at a bound and its multiplier is zero, x has one-sided
@@ -138,6 +142,10 @@ def lsq_linear(
     ------
     TypeError, ValueError
         As for :func:`gpusolve.lsq_linear`, while the call is traced.
+
+    See Also
+    --------
+    gpusolve.lsq_linear, gpusolve.Gradients
 
     Examples
     --------

@@ -56,6 +56,10 @@ def nnls(
     TypeError, ValueError, MemoryError
         As for :func:`gpusolve.nnls`.
 
+    See Also
+    --------
+    gpusolve.nnls, gpusolve.Gradients
+
     Notes
     -----
     Where a variable is at a bound and its multiplier is zero, x has one-sided
@@ -131,6 +135,10 @@ def lsq_linear(
     ------
     TypeError, ValueError, MemoryError
         As for :func:`gpusolve.lsq_linear`.
+
+    See Also
+    --------
+    gpusolve.lsq_linear, gpusolve.Gradients
 
     Examples
     --------

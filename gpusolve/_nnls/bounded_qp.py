@@ -120,6 +120,10 @@ def bounded_qp(
         As for :func:`gpusolve.lsq_linear`; ValueError also if G is not square, or a
         single matrix on the host that is not symmetric.
 
+    See Also
+    --------
+    nnls, lsq_linear, NNLSResult
+
     Notes
     -----
     ``G = A^T A`` is factorised by its eigenvalues, after scaling to a diagonal near 1.

@@ -136,9 +136,12 @@ def decomposed(matrices: Array, least_size: float = 0.0) -> tuple[Array, Array, 
     """The singular vectors of matrices, and the inverses of their singular values.
 
     Vectors and inverses are 0 where a singular value is 0 up to rounding errors of the
-    largest, or of a matrix of `least_size`.
+    largest, or of a matrix of `least_size`. A matrix with NaN or infinity, which came
+    from an overflow, counts as zero: LAPACK would fail for all matrices, or never end.
     """
     xp, size = namespace(matrices), max(matrices.shape[-2:])
+    whole = xp.isfinite(matrices).all(axis=(-2, -1), keepdims=True)
+    matrices = xp.where(whole, matrices, 0)
     left, values, right = xp.linalg.svd(matrices, full_matrices=False)
     whole = largest(values, keepdims=True, least=least_size)
     least = DEPENDENT * size * EPS * whole

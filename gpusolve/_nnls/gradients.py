@@ -26,6 +26,17 @@ class Gradients(NamedTuple, Generic[ArrayT]):
         For `bounded_qp`, A is the symmetric gradient of G, and b the gradient of c.
     A_ub, b_ub, A_eq, b_eq : array or None
         Inequalities that do not hold with equality have gradients of 0.
+
+    See Also
+    --------
+    NNLSResult.vjp, gpusolve.torch.nnls, gpusolve.jax.nnls
+
+    Examples
+    --------
+    >>> import gpusolve
+    >>> result = gpusolve.nnls([[2.0, 0.0], [0.0, 1.0]], [4.0, -1.0])
+    >>> result.vjp([1.0, 1.0]).b
+    array([0.5, 0. ])
     """
 
     A: ArrayT

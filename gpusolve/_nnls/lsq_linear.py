@@ -119,6 +119,10 @@ def lsq_linear(
         As for :func:`gpusolve.nnls`; ValueError also if bounds that are numbers
         contradict each other.
 
+    See Also
+    --------
+    nnls, bounded_qp, regularization_path, NNLSResult
+
     Notes
     -----
     The method is Stark & Parker's [1]_: Lawson & Hanson's active-set method with

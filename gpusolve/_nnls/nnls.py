@@ -139,6 +139,10 @@ def nnls(
     MemoryError
         If memory does not suffice for a single system.
 
+    See Also
+    --------
+    lsq_linear, bounded_qp, regularization_path, NMF, NNLSResult
+
     Notes
     -----
     The method is Lawson & Hanson's [1]_; ``"qr"`` is the form of Luo & Duraiswami [2]_.

@@ -37,6 +37,19 @@ class RegularizationPath(Generic[ArrayT]):
         In the order in which they were given, rounded to the dtype of A.
     result : NNLSResult
         The solutions, whose batch axes are ``(lambdas, ...)``.
+
+    See Also
+    --------
+    regularization_path, NNLSResult
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gpusolve
+    >>> b = np.array([1.0, 3.0, 2.0])
+    >>> path = gpusolve.regularization_path(np.eye(3), b, "identity", [0.0, 1.0])
+    >>> path.at(1).x
+    array([0.5, 1.5, 1. ])
     """
 
     lambdas: ArrayT

@@ -81,6 +81,10 @@ def regularization_path(
         Unless `lambdas` are one-dimensional, at least one, finite and non-negative, and
         as for :func:`gpusolve.lsq_linear`.
 
+    See Also
+    --------
+    RegularizationPath, lsq_linear
+
     Examples
     --------
     A blurred curve, smoothed as much as its noise of 0.01 allows:

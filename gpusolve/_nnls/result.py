@@ -27,7 +27,7 @@ METHOD_NAMES = {
 
 @dataclass(frozen=True)
 class NNLSResult(Generic[ArrayT]):
-    """Solutions of a batch of systems; unpacks as ``x, rnorm = result``.
+    r"""Solutions of a batch of systems; unpacks as ``x, rnorm = result``.
 
     It is returned by `nnls`, `lsq_linear` and `bounded_qp`. The arrays are on the
     device of the inputs; for dask arrays they are dask arrays, and
@@ -55,7 +55,7 @@ class NNLSResult(Generic[ArrayT]):
         The certificate: an upper bound on how far ``|b - A x|`` is above the minimum,
         relative to B. For every feasible x' (without penalties, to first order)
 
-            ``|b - A x| <= |b - A x'| + kkt (B + sum_k |a_k| |x'_k - p_k|)``.
+        .. math:: |b - A x| \le |b - A x'| + kkt \, (B + \sum_k |a_k| \, |x'_k - p_k|).
 
         Here p_k is the bound next to x_k (x_k itself if it has none), and B is
         ``|b| + sum_k |a_k z_k|`` for the feasible z next to 0. For ``x >= 0`` p_k is 0,
@@ -101,6 +101,19 @@ class NNLSResult(Generic[ArrayT]):
         ``dual + A_ub^T dual_ub + A_eq^T dual_eq`` is 0 (with `sum_to`, the same number
         in all elements), but ``b_ub dual_ub + b_eq dual_eq``, with the bounds times
         `dual` added, is negative.
+
+    See Also
+    --------
+    nnls, lsq_linear, bounded_qp
+
+    Examples
+    --------
+    >>> import gpusolve
+    >>> result = gpusolve.nnls([[3.0, 2.0], [1.0, 1.0]], [3.0, 2.0])
+    >>> result.x.round(6), result.rnorm.round(6)
+    (array([0. , 1.6]), np.float64(0.447214))
+    >>> int(result.status), bool(result.kkt < 1e-14)
+    (0, True)
     """
 
     x: ArrayT

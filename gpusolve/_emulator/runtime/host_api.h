@@ -14,6 +14,7 @@
 
 #include "device.h"
 #include "kernel_entry.h"
+#include "written_memory.h"
 
 #pragma GCC visibility push(hidden)
 
@@ -70,12 +71,22 @@ enum cudaDeviceAttr {
     cudaDevAttrMaxThreadsPerBlock = 1,
     cudaDevAttrMaxSharedMemoryPerBlock = 8,
     cudaDevAttrWarpSize = 10,
+    cudaDevAttrClockRate = 13,
     cudaDevAttrMultiProcessorCount = 16,
+    cudaDevAttrIntegrated = 18,
+    cudaDevAttrComputeMode = 20,
     cudaDevAttrMaxThreadsPerMultiProcessor = 39,
     cudaDevAttrComputeCapabilityMajor = 75,
     cudaDevAttrComputeCapabilityMinor = 76,
     cudaDevAttrCooperativeLaunch = 95,
     cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+};
+
+enum cudaComputeMode {
+    cudaComputeModeDefault,
+    cudaComputeModeExclusive,
+    cudaComputeModeProhibited,
+    cudaComputeModeExclusiveProcess,
 };
 
 /// The emulated device: _device.py has the same limits.
@@ -116,6 +127,12 @@ struct Host {
     void (*fail)(const char* message);
 };
 
+#ifdef EMULATOR_MEMORY_CHECKS
+constexpr bool checks_memory = true;
+#else
+constexpr bool checks_memory = false;
+#endif
+
 inline Host host{};
 inline std::map<std::uintptr_t, std::size_t> allocations;  // bytes by address
 inline cudaError last_error = cudaSuccess;
@@ -154,6 +171,7 @@ inline cudaError copy(const char* function, void* target, const void* source, st
         check_side(function, "the source", source, bytes, from_device);
     }
     host.count("copies");
+    if (checks_memory) written_memory().copy(target, source, bytes);
     std::memmove(target, source, bytes);
     return cudaSuccess;
 }
@@ -171,7 +189,16 @@ cudaError allocate(const char* name, T** memory, std::size_t bytes) {
     *memory = static_cast<T*>(host.allocate(name, bytes, element_bytes));
     if (!*memory) return noted(cudaErrorMemoryAllocation);
     allocations[reinterpret_cast<std::uintptr_t>(*memory)] = bytes;
+    if (checks_memory) written_memory().add(*memory, bytes);
     return cudaSuccess;
+}
+
+/// Memory that the host may write, too; it counts as written.
+template <class T>
+cudaError allocate_managed(const char* name, T** memory, std::size_t bytes) {
+    const cudaError error = allocate(name, memory, bytes);
+    if (checks_memory && error == cudaSuccess) written_memory().remove(*memory);
+    return error;
 }
 
 inline cudaError allocate_rows(const char* name, void** memory, std::size_t* pitch,
@@ -185,6 +212,7 @@ inline cudaError release(void* memory) {
     if (!memory) return cudaSuccess;
     if (allocations.erase(reinterpret_cast<std::uintptr_t>(memory)) == 0)
         return noted(cudaErrorInvalidDevicePointer);
+    if (checks_memory) written_memory().remove(memory);
     host.release(memory);
     return cudaSuccess;
 }
@@ -254,7 +282,7 @@ cudaError launch_pointers(const char* name, void (*kernel)(Parameters...), dim3 
 
 // Macros, so that reports name the memory as the program does.
 #define cudaMalloc(memory, bytes) emulator::allocate(#memory, memory, bytes)
-#define cudaMallocManaged(memory, bytes, ...) emulator::allocate(#memory, memory, bytes)
+#define cudaMallocManaged(memory, bytes, ...) emulator::allocate_managed(#memory, memory, bytes)
 #define cudaMallocAsync(memory, bytes, stream) emulator::allocate(#memory, memory, bytes)
 #define cudaMallocPitch(memory, pitch, width, height) \
     emulator::allocate_rows(#memory, reinterpret_cast<void**>(memory), pitch, width, height)
@@ -303,6 +331,7 @@ inline cudaError cudaMemcpy2D(void* target, std::size_t target_pitch, const void
 inline cudaError cudaMemset(void* memory, int value, std::size_t bytes) {
     emulator::check_side("cudaMemset", "the target", memory, bytes, true);
     emulator::host.count("memsets");
+    if (emulator::checks_memory) emulator::written_memory().write(memory, bytes);
     std::memset(memory, value, bytes);
     return cudaSuccess;
 }
@@ -410,6 +439,9 @@ inline cudaError cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, in
         {cudaDevAttrMaxThreadsPerBlock, properties.maxThreadsPerBlock},
         {cudaDevAttrMaxSharedMemoryPerBlock, properties.sharedMemPerBlock},
         {cudaDevAttrWarpSize, properties.warpSize},
+        {cudaDevAttrClockRate, properties.clockRate},
+        {cudaDevAttrIntegrated, properties.integrated},
+        {cudaDevAttrComputeMode, properties.computeMode},
         {cudaDevAttrMultiProcessorCount, properties.multiProcessorCount},
         {cudaDevAttrMaxThreadsPerMultiProcessor, properties.maxThreadsPerMultiProcessor},
         {cudaDevAttrComputeCapabilityMajor, properties.major},
