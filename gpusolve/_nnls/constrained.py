@@ -212,13 +212,13 @@ class Search:
 
         They may be rounding errors, or prove no more than a small residual does.
         """
-        (x, multipliers, rest), old = self.point, self.certificate
+        (x, multipliers, rest, x_rest), old = self.point, self.certificate
         xp = namespace(x)
         small = (multipliers * multipliers).sum(axis=-1) < EPS**2
         idle = (small | (old.kkt >= old.trivial)) & ~self.infeasible
         at = xp.flatnonzero(idle)
         none = 0 * multipliers[at]
-        found = certify(self.system.take(at), x[at], none, none)
+        found = certify(self.system.take(at), x[at], none, none, x_rest[at])
         enough = found.kkt <= 2 * old.kkt[at]
         multipliers[at[enough]], rest[at[enough]] = 0, 0
         old.w[at[enough]] = found.w[enough]
@@ -294,4 +294,5 @@ def within(system: ConstrainedSystem, point: Point) -> Point:
         x = xp.where(at_lower > 0, system.lower, x)
     if at_upper.shape[-1]:
         x = xp.where(at_upper > 0, system.upper, x)
-    return point._replace(x=system.within_bounds(x))
+    x = system.within_bounds(x)
+    return point._replace(x=x, x_rest=xp.where(x == point.x, point.x_rest, 0))

@@ -1,17 +1,17 @@
 """The certificate of a point within linear constraints.
 
-With the residual ``r = b - A x``, multipliers of the constraints ``C x >= d``, which
-are not negative for inequalities, and the negative gradient
+With the residual ``r = b - A z`` of a point z next to x, multipliers of the constraints
+``C x >= d``, which are not negative for inequalities, and the negative gradient
 ``w = A^T r - l1 - l2 x + C^T multipliers``, every feasible x' without penalties has
 
-    ``|r| |b - A x'| >= |r|^2 - multipliers (C x - d) - w (x' - x)``.
+    ``|r| |b - A x'| >= |r|^2 - multipliers (C z - d) - w (x' - z)``.
 
 If w points out of the interval at each bound p_k next to x_k, the last term is at least
 ``-w (p - x)``. What violates this is bounded by the largest cosine of the angle between
 r and a column. A w_k that is 0 up to rounding counts there, too, and p_k is x_k. `kkt`
-is the sum of the three parts, relative to ``|b| + reach``: every feasible x' has a
-variable with ``|a_k x'_k|`` of at least `reach`. If A has rounding errors, so has r:
-``|b| + reach`` is added to its norm.
+is the sum of the three parts and of ``|A (x - z)|``, relative to ``|b| + reach``: every
+feasible x' has a variable with ``|a_k x'_k|`` of at least `reach`. If A has rounding
+errors, so has r: ``|b| + reach`` is added to its norm.
 """
 
 from __future__ import annotations
@@ -89,7 +89,11 @@ class ConstrainedCertificate(NamedTuple):
 
 
 def certify(
-    system: ConstrainedSystem, x: Array, multipliers: Array, rest: Array
+    system: ConstrainedSystem,
+    x: Array,
+    multipliers: Array,
+    rest: Array,
+    x_rest: Array,
 ) -> ConstrainedCertificate:
     """Certify points in scaled variables.
 
@@ -100,17 +104,22 @@ def certify(
         Points within the bounds.
     multipliers, rest : (systems, rows) array
         Their sums are the multipliers. Multipliers of bounds are not used: w has them.
+    x_rest : (systems, n) array
+        The residual of ``x + x_rest`` is the witness.
     """
     xp, norm = namespace(x), system.norm
     multipliers, rest = multipliers * system.general, rest * system.general
     r, lack = system.residual(x), finite(system.lack(x))
-    w = gradient_of_lagrangian(system, system.slope(x, r), multipliers, rest)
-    length = xp.sqrt((r * r).sum(axis=-1) + (system.l2 * x * x).sum(axis=-1))
+    image = product(system.A, x_rest)
+    y = r - image
+    w = gradient_of_lagrangian(system, system.slope(x, y), multipliers, rest)
+    length = xp.sqrt((y * y).sum(axis=-1) + (system.l2 * x * x).sum(axis=-1))
     magnitude = size_of(system.b) + reach(system)
     if system.rounded_matrix:
         length = length + magnitude
     limit = xp.where(could_fall(system, x), np.inf, ratio(length, magnitude))
-    gap = xp.abs(multipliers * lack).sum(axis=-1)
+    gap = multipliers * (lack - product(system.C, x_rest))
+    gap = xp.abs(gap).sum(axis=-1)
     is_zero = xp.abs(w) <= CONVINCING * EPS * norm * length[:, None]
     at_bound = xp.where(is_zero, 0, bound_distance(system, x) * w)
     gap = gap + xp.abs(at_bound).sum(axis=-1)
@@ -122,7 +131,8 @@ def certify(
     return ConstrainedCertificate(
         r=r,
         w=w,
-        by_x=xp.fmin(ratio(ratio(gap, length), magnitude), limit),
+        by_x=xp.fmin(ratio(ratio(gap, length), magnitude), limit)
+        + ratio(size_of(image), magnitude),
         angle=xp.fmin(ratio(slope, length), limit),
         lack=relative_lack(system, lack, terms, magnitude) + 0 * x.sum(axis=-1),
         trivial=limit,

@@ -26,9 +26,10 @@ def correct_by_factor(system: ConstrainedSystem, dual: Dual, point: Point) -> Po
     The matrix of the active rows is solved with a small multiple of their size added:
     the rows may depend on each other.
     """
-    xp, (x, multipliers, rest), Z = namespace(point.x), point, dual.Z
+    xp, (x, multipliers, rest, x_rest), Z = namespace(point.x), point, dual.Z
     rows = active_rows(system, multipliers, xp.matmul(system.C, Z))
-    e = system.slope(x, system.residual(x)) + transposed_product(system.C, multipliers)
+    slope = system.slope(x, system.residual(x, x_rest))
+    e = slope + transposed_product(system.C, multipliers)
     along = transposed_product(Z, e)
     M = xp.matmul(rows, xp.swapaxes(rows, -1, -2))
     size = xp.diagonal(M, axis1=-2, axis2=-1)
@@ -37,7 +38,8 @@ def correct_by_factor(system: ConstrainedSystem, dual: Dual, point: Point) -> Po
     M = M + shift[..., None] * xp.eye(M.shape[-1])
     change = xp.linalg.solve(M, lack[..., None])[..., 0]
     step = product(Z, along + transposed_product(rows, change))
-    return with_signs(system, Point(x + step, multipliers + change, 0 * rest))
+    x, x_rest = two_sum(x, x_rest + step)
+    return with_signs(system, Point(x, multipliers + change, 0 * rest, x_rest))
 
 
 def correct_by_elimination(
@@ -50,11 +52,11 @@ def correct_by_elimination(
     very different size, only multipliers of more than the working precision make the
     gradient of the Lagrangian zero.
     """
-    xp, x = namespace(point.x), point.x
+    xp, x, x_rest = namespace(point.x), point.x, point.x_rest
     whole, (places, system) = system, active_system(system, point.multipliers)
     inverse, null = eliminate(system.C)
     multipliers, rest = (
-        xp.take_along_axis(part, places, axis=-1) for part in point[1:]
+        xp.take_along_axis(part, places, axis=-1) for part in point[1:3]
     )
     A = system.rows_with_l2()
     of_rows, of_values, of_columns = decomposed(xp.matmul(A, null), 1.0)
@@ -62,17 +64,19 @@ def correct_by_elimination(
         of_columns, transposed_product(null, system.l1 + 0 * x)
     )
     for _ in range(REFINEMENTS):
-        x = x + product(inverse, system.lack(x))
-        r = xp.concatenate([system.residual(x), -xp.sqrt(system.l2) * x], axis=-1)
+        x, x_rest = two_sum(x, x_rest + product(inverse, system.lack(x)))
+        r = system.residual(x, x_rest)
+        r = xp.concatenate([r, -xp.sqrt(system.l2) * x], axis=-1)
         along = transposed_product(of_rows, r[..., : A.shape[-2]]) - linear
-        x = x + product(null, transposed_product(of_columns, of_values * along))
-    slope = system.slope(x, system.residual(x))
+        step = product(null, transposed_product(of_columns, of_values * along))
+        x, x_rest = two_sum(x, x_rest + step)
+    slope = system.slope(x, system.residual(x, x_rest))
     for _ in range(REFINEMENTS):
         e = gradient_of_lagrangian(system, slope, multipliers, rest)
         change = rest - transposed_product(inverse, e)
         multipliers, rest = two_sum(multipliers, change)
     every, none = xp.arange(len(x))[:, None], xp.zeros_like(point.rest)
-    found = Point(x, none, none.copy())
+    found = Point(x, none, none.copy(), x_rest)
     found.multipliers[every, places], found.rest[every, places] = multipliers, rest
     return with_signs(whole, found)
 
@@ -152,5 +156,5 @@ def with_signs(system: ConstrainedSystem, point: Point) -> Point:
     xp, multipliers = namespace(point.x), point.multipliers
     equal = xp.arange(multipliers.shape[-1]) >= system.inequalities
     kept = equal | (multipliers > 0)
-    parts = [xp.where(kept, part, 0) for part in (multipliers, point.rest)]
-    return Point(point.x, *parts)
+    multipliers, rest = (xp.where(kept, y, 0) for y in (multipliers, point.rest))
+    return point._replace(multipliers=multipliers, rest=rest)

@@ -36,11 +36,15 @@ class Point(NamedTuple):
     multipliers, rest : (systems, rows) array
         The multipliers are the sum of both; the rest is less than the rounding errors
         of the first.
+    x_rest : (systems, n) array
+        The same for x. The residual of the sum is a witness: where terms cancel, only
+        an x of more than the working precision makes the gradient zero.
     """
 
     x: Array
     multipliers: Array
     rest: Array
+    x_rest: Array
 
 
 class Dual(NamedTuple):
@@ -117,7 +121,8 @@ class Dual(NamedTuple):
         step = product(self.B, found.x) + apart + product(self.equal, fixed)
         parts = [found.x, product(self.per_equal, free)]
         multipliers = xp.concatenate(parts, axis=-1)
-        return Point(x + product(self.Z, step), multipliers, 0 * multipliers), found
+        x = x + product(self.Z, step)
+        return Point(x, multipliers, 0 * multipliers, 0 * x), found
 
 
 def multiplier_limit(system: ConstrainedSystem) -> Option:

@@ -194,9 +194,14 @@ class ConstrainedSystem(NamedTuple):
         (m, n), rows = self.A.shape[-2:], self.C.shape[-2]
         return float(len(self.b) * n * n * (m + n + rows))
 
-    def residual(self, x: Array) -> Array:
-        """``b - A x``; where terms cancel, in more than the working precision."""
+    def residual(self, x: Array, rest: Array | None = None) -> Array:
+        """``b - A x``; where terms cancel, in more than the working precision.
+
+        With a rest, which is less than the rounding errors of x, of their sum.
+        """
         xp = namespace(x)
+        if rest is not None:
+            return self.residual(x) - product(self.A, rest)
         if not bool(x.any()):
             return self.b.copy()
         r = self.b - product(self.A, x)

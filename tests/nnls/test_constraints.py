@@ -13,6 +13,7 @@ from constrained_systems import (
     feasible_points,
     random_constrained,
 )
+from scipy.linalg import null_space
 from together import together
 
 import gpusolve
@@ -279,6 +280,24 @@ def test_sizes_of_columns_do_not_matter() -> None:
         systems += 60
         certified += int((result.status == 0).sum())
     assert certified >= 0.97 * systems
+
+
+@together("noise", [1e-11, 1e-9, 1e-7, 1e-5])
+def test_small_residuals_are_certified(noise: float) -> None:
+    """Rounding errors of x are as large as the gradients of these residuals."""
+    rng = np.random.default_rng(0)
+    A, C, E = (rng.standard_normal(shape) for shape in ((9, 5), (6, 5), (1, 5)))
+    x, errors = rng.standard_normal((200, 5)), rng.standard_normal((200, 9))
+    rows = {"A_ub": C, "b_ub": x @ C.T + 1, "A_eq": E, "b_eq": x @ E.T}
+    result = gpusolve.lsq_linear(A, x @ A.T + noise * errors, **rows)
+    np.testing.assert_array_equal(result.status, 0)
+    assert (result.kkt <= 1e-11).all()
+    AZ = A @ null_space(E)
+    expected = errors - errors @ np.linalg.pinv(AZ).T @ AZ.T
+    rounding = 1e3 * np.finfo(float).eps / noise
+    np.testing.assert_allclose(
+        result.rnorm / noise, np.linalg.norm(expected, axis=1), rtol=1e-9 + rounding
+    )
 
 
 def test_a_gradient_of_rounding_errors_does_not_reach_to_far_bounds() -> None:
