@@ -3,9 +3,10 @@
     python benchmarks/emulator_coverage.py DIRECTORY
     python benchmarks/emulator_coverage.py DIRECTORY -I DIRECTORY/common --memcheck
 
-A file with ``main`` is compiled and run as a program, without arguments. Of another
-file each kernel that is not a template is compiled by itself. The table has a line for
-each file; results are Markdown. The sources of others are not in this repository.
+A file with ``main`` is compiled and run as a program, without arguments. Another file
+is compiled as a part of an empty program, or, if its host code does not compile, each
+kernel that is not a template by itself. The table has a line for each file; results are
+Markdown. The sources of others are not in this repository.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,6 +75,11 @@ def cover(file: Path, options: list[str], include: list[str]) -> Coverage:
     if MAIN.search(IGNORED.sub(" ", text)):
         compiles, outcome = run_program(file, [*options, *include])
         return Coverage(len(kernels), len(kernels) * compiles, outcome)
+    with tempfile.TemporaryDirectory() as directory:
+        program = Path(directory) / file.name
+        program.write_text(f'#include "{file.resolve()}"\nint main() {{}}\n')
+        if run_program(program, include)[0]:
+            return Coverage(len(kernels), len(kernels), "compiled")
     names = [name for name, is_template in kernels.items() if not is_template]
     compiled, errors = 0, []
     for name in names:

@@ -51,15 +51,37 @@ def races() -> AbstractContextManager[None]:
     A launch also raises KernelError if a thread reads a value as a whole that another
     thread writes in parts. It reports the first race of the run.
 
+    See Also
+    --------
+    memcheck, schedule
+
     Notes
     -----
     Shuffles and votes do not order memory accesses, as CUDA's programming guide says.
-    Volatile and atomic accesses do not race with each other. Arrays passed as pointers
-    to const are not checked, nor are a thread's local arrays.
+    Volatile and atomic accesses do not race with each other, except volatile accesses
+    of a warp's lanes to the same shared memory: before Volta the lanes ran in lockstep,
+    since then they need a ``__syncwarp()``. Arrays passed as pointers to const are not
+    checked, nor are a thread's local arrays.
+
+    The message names the remedy, and cases of their own: updates that need an atomic
+    operation, stores of the same value, a flag that is read without a fence after it,
+    and code that relies on lockstep.
 
     Kernels are compiled a second time for race detection. They run much more slowly,
     one block at a time. ``GPUSOLVE_EMULATE_RACES=1`` in the environment turns the
     detection on for the whole program.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve import emulator
+    >>> count = emulator.RawKernel("__global__ void count(int* x) { ++x[0]; }", "count")
+    >>> try:
+    ...     with emulator.races():
+    ...         count((1,), (32,), (np.zeros(1, np.int32),))
+    ... except emulator.KernelError as error:
+    ...     print("data race" in str(error))
+    True
     """
     return RACES.on()
 
@@ -76,16 +98,25 @@ def memcheck() -> AbstractContextManager[None]:
       variables;
     - an index outside a declared array: shared, local, constant or in a structure,
       each dimension by itself;
-    - a read of shared memory to which no thread of the block has written;
+    - an access outside a variable through a pointer that the same function made;
+    - a read of shared memory to which no thread of the block has written, and of memory
+      from ``cudaMalloc()`` to which neither the program nor a kernel has written;
     - an address that is not a multiple of what its type needs, such as 16 bytes for
       ``float4``. A GPU ends the launch there.
 
+    A kernel with a local variable that may be read before it has a value makes the
+    compiler warn, as a RuntimeWarning with the line. The compiler does not see all such
+    reads, and may warn where the value is set in fact.
+
+    See Also
+    --------
+    races, schedule
+
     Notes
     -----
-    Not found: an index outside a declared array through a pointer to its elements, if
-    it reaches another variable; and reads of local variables, or of global memory, that
-    nothing has written. Arrays of NumPy count as written. Uninitialised memory has NaN,
-    or -1 in signed integers.
+    Not found: an index outside a declared array through a pointer from another
+    function, if it reaches another variable. Arrays of NumPy count as written.
+    Uninitialised memory has NaN, or -1 in signed integers.
 
     Kernels are compiled once more for this check, and run much more slowly. Within
     `races` both checks are made. ``GPUSOLVE_EMULATE_MEMCHECK=1`` in the environment

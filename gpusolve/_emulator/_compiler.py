@@ -15,12 +15,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal
 
 from . import _device
 from ._errors import CompileError
-from ._launch_syntax import with_launchers
+from ._launch_syntax import program_text
 
 RUNTIME = Path(__file__).parent / "runtime"
 
@@ -37,7 +38,6 @@ _SHARED_GUARD_BYTES = 1024
 
 _FLAGS = (
     "-std=c++17",
-    "-w",
     "-fPIC",
     # Makes a large local array touch the guard page below its stack, not skip it.
     "-fstack-clash-protection",
@@ -54,8 +54,13 @@ _FLAGS = (
     f"-DEMULATOR_SHARED_GUARD_BYTES={_SHARED_GUARD_BYTES}",
 )
 
-_RUNTIME_FLAGS = ("-O2",)
-"""Without line numbers, because reports do not name lines of the runtime."""
+_RUNTIME_FLAGS = ("-O1", "-finline-functions", "-finline-small-functions", "-w")
+"""As fast as with -O2, and compiled in two thirds of the time. Without line numbers,
+because reports do not name lines of the runtime."""
+
+_RUNTIME_PARTS = 2
+"""Parts of the runtime that are compiled at the same time. Each file by itself would
+parse the same headers."""
 
 _KERNEL_FLAGS = (
     # Most kernels run for less time than the extra compile time of -O2.
@@ -87,8 +92,20 @@ _COVERAGE = {
 """Insert a call in each basic block, and keep an access to a structure of 16 bytes
 whole, which GCC would split into its members, and the counters of loops as written."""
 
-_DECLARED_ARRAYS = ("-fsanitize=bounds,alignment",)
-"""Insert checks of indices and of alignment, see ``runtime/declared_arrays.cpp``."""
+_DECLARED_ARRAYS = ("-fsanitize=bounds,alignment,object-size",)
+"""Insert checks of indices, alignment and pointers to variables, see
+``runtime/declared_arrays.cpp``."""
+
+_UNINITIALISED = {
+    "GCC": ("-Wuninitialized", "-Wmaybe-uninitialized"),
+    "Clang": ("-Wuninitialized", "-Wconditional-uninitialized"),
+}
+"""Warn of local variables that are read before they have a value."""
+
+_WARNING = re.compile(
+    r"^(?:.*/)?(?P<place>[^/:\n]+:\d+):\d+: warning: (?P<text>.*uninitialized.*) \[-W",
+    re.MULTILINE,
+)
 
 Variant = Literal["plain", "races", "memory", "profile"]
 """How a kernel is compiled: without instrumentation, to check races, to check races and
@@ -134,7 +151,7 @@ initialisation function (``_ZTH...`` in the C++ ABI) before an access. It does n
 """
 
 _EXTERN_ARRAY = re.compile(r"\bextern\b([^;{}]*\b__shared__\b[^;{}]*)\[\s*\]\s*;")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _INCLUDE = re.compile(r'#include "(.+)"')
 
 
@@ -230,10 +247,12 @@ def build_program(source: Path, options: Sequence[str], variant: Variant) -> Pat
     source = source.resolve()
     if not source.is_file():
         raise CompileError(f"the program must be a file, got {source}")
+    search = [Path(option[2:]) for option in options if option.startswith("-I")]
+    program = program_text(source, [source.parent, *search])
     text = _PROGRAM.format(
         source=source,
-        text=with_launchers(source.read_text()),
-        aliases=_aliases(texts_of("", source, source.parent)),
+        text=program,
+        aliases=_aliases([program, *texts_of("", source, source.parent)]),
     )
     return _build(
         source.stem, source.name, text, "program.h", [f"-I{source.parent}", *options],
@@ -267,16 +286,12 @@ def _build(
         Files on which the object depends.
     """
     program, user = _usable_compiler(), shlex.split(os.environ.get("CXXFLAGS", ""))
-    # As one text, because each file by itself would parse the same headers.
-    files = sorted(RUNTIME.glob("*.cpp"))
-    runtime = _cached(
-        "runtime-{key}.o",
-        [*program, *_FLAGS, *_RUNTIME_FLAGS, *user, "-c", "-xc++", "-"],
-        name="the emulator's runtime",
-        text="".join(f'#include "{file}"\n' for file in files),
-    )
     command = [*program, *_FLAGS, *_KERNEL_FLAGS, *user]
     command += _instrumentation(program[0], variant)
+    with ThreadPoolExecutor() as pool:
+        precompiled = pool.submit(_precompiled, command, prelude)
+        part = functools.partial(_runtime, [*program, *_FLAGS, *_RUNTIME_FLAGS, *user])
+        runtime = list(pool.map(part, range(_RUNTIME_PARTS)))
     return _cached(
         f"{readable}-{{key}}.so",
         [
@@ -284,18 +299,29 @@ def _build(
             "-shared",
             *_linker(),
             "-Wl,-z,defs",
-            *_precompiled(command, prelude),
+            *precompiled.result(),
             f"-I{RUNTIME}",
             *search,
             "-xc++",
             "-",
             "-xnone",
-            str(runtime),
+            *map(str, runtime),
             *(() if variant == "plain" else _LIBRARIES),
         ],
         name=name,
         text=text,
         sources=sources,
+    )
+
+
+def _runtime(command: Sequence[str], part: int) -> Path:
+    """The object of a part of the emulator's runtime."""
+    files = sorted(RUNTIME.glob("*.cpp"))[part::_RUNTIME_PARTS]
+    return _cached(
+        "runtime-{key}.o",
+        [*command, "-c", "-xc++", "-"],
+        name="the emulator's runtime",
+        text="".join(f'#include "{file}"\n' for file in files),
     )
 
 
@@ -308,7 +334,7 @@ def texts_of(definitions: str, source: Path, include: Path) -> list[str]:
     """The definitions, the source and its headers, without comments."""
     texts, found = [definitions], [source]
     for path in found:
-        text = _COMMENT.sub(" ", path.read_text())
+        text = COMMENT.sub(" ", path.read_text())
         texts.append(text)
         headers = (include / name for name in _INCLUDE.findall(text))
         found += [path for path in headers if path.exists() and path not in found]
@@ -384,8 +410,7 @@ def _add_files(key: hashlib._Hash, paths: Iterable[Path]) -> None:
 def _runtime_digest() -> bytes:
     """A hash of the emulator's own files, which do not change while it runs."""
     key = hashlib.sha256()
-    for directory in (RUNTIME, RUNTIME / "cooperative_groups"):
-        _add_files(key, _sources(directory))
+    _add_files(key, sorted(path for path in RUNTIME.rglob("*") if path.is_file()))
     return key.digest()
 
 
@@ -446,8 +471,22 @@ def _compile(target: Path, command: list[str], text: str, name: str) -> None:
             raise CompileError(
                 f"{name} does not compile with {command[0]}:\n{result.stdout}"
             )
+        found = sorted(set(_WARNING.findall(result.stdout)))
+        if found:
+            lines = "".join(f"{place}: {text}\n" for place, text in found)
+            _warnings_file(target).write_text(lines)
         output.chmod(0o755)
         output.replace(target)
+
+
+def warnings_of(target: Path) -> list[str]:
+    """The compiler's warnings of an object: local variables without a value."""
+    file = _warnings_file(target)
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def _warnings_file(target: Path) -> Path:
+    return target.with_suffix(".warnings")
 
 
 def _sources(directory: Path) -> list[Path]:
@@ -465,10 +504,18 @@ def _version(path: str) -> str:
 def _instrumentation(path: str, variant: Variant) -> tuple[str, ...]:
     family = "Clang" if _is_clang(path) else "GCC"
     own = {
-        "plain": (),
-        "races": (*_INSTRUMENTATION[family], _CHECKS),
-        "memory": (*_INSTRUMENTATION[family], *_DECLARED_ARRAYS, _CHECKS),
-        "profile": (*_INSTRUMENTATION[family], *_COVERAGE[family]),
+        "plain": ("-w",),
+        "races": ("-w", *_INSTRUMENTATION[family], _CHECKS),
+        "memory": (
+            *_UNINITIALISED[family],
+            # The same values in each run.
+            "-ftrivial-auto-var-init=pattern",
+            *_INSTRUMENTATION[family],
+            *_DECLARED_ARRAYS,
+            _CHECKS,
+            "-DEMULATOR_MEMORY_CHECKS",
+        ),
+        "profile": ("-w", *_INSTRUMENTATION[family], *_COVERAGE[family]),
     }
     return own[variant]
 

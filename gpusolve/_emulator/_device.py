@@ -9,6 +9,7 @@ from __future__ import annotations
 
 multiprocessors = 2
 shared_memory_per_block = 99 * 1024
+static_shared_memory = 48 * 1024
 threads_per_block = 1024
 warp_threads = 32
 

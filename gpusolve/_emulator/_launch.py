@@ -10,15 +10,17 @@ from typing import Any, NamedTuple
 
 from . import _device
 from ._checks import MEMORY, RACES
-from ._compiler import Variant
+from ._compiler import Variant, texts_of
 from ._errors import KernelError
+from ._lines import raise_at
 from ._memory import LaunchMemory
 from ._profile import LaunchShape, Report, active_report, costs_of_launch
 from ._program import Program, Request
 from ._registers import KernelSource
-from ._report import explain
+from ._report import explain, line_of_fault
 from ._schedule import ORDERS, current_schedule
 from ._stacks import STRIDE
+from ._variables import global_spans
 
 
 def variant_of_launch() -> Variant:
@@ -66,6 +68,7 @@ class Launch(NamedTuple):
         ValueError
             If the launch shape is invalid.
         """
+        __tracebackhide__ = True
         grid = _device.checked_shape("grid", self.grid)
         block = _device.checked_shape("block", self.block)
         blocks, threads = math.prod(grid), math.prod(block)
@@ -100,7 +103,8 @@ class Launch(NamedTuple):
             failure = program.launch(request, *memory.spans_by_use())
             if failure.happened:
                 text = explain(failure, source.instance, memory, program.path)
-                raise KernelError(text)
+                line = line_of_fault(failure, program.path)
+                raise_at(line, source.instance, KernelError(text))
             memory.check(source.instance)
 
 
@@ -117,7 +121,8 @@ def _counted(
     if report is None:
         yield
         return
-    spans = memory.named_spans()
+    texts = texts_of(source.definitions, source.file, source.include)
+    spans = global_spans(program, texts) | memory.named_spans()
     with program.profile(list(spans.values())) as profile:
         request.profile = profile
         yield

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from pathlib import Path
 
 _TOKEN = re.compile(
     r"""
     //[^\n]* | /\*.*?\*/                  # a comment
     | R"(?P<mark>[^\s()\\]{0,16})\(.*?\)(?P=mark)"
     | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'
-    | <<<(?!<)
+    | <<\s*<(?!<)
     """,
     re.VERBOSE | re.DOTALL,
 )
 """A comment, a string, a character, or the beginning of a launch's configuration."""
 
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"[^\n]*', re.MULTILINE)
+_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
+
+_END = re.compile(r">>\s*>")
 _NAME = re.compile(r"[\w:]+$")
 _PAIRS = {">": "<", ")": "("}
 
@@ -22,6 +28,42 @@ _LAUNCHER = (
     "emulator::launcher({quoted}, emulator::Configuration{{{configuration}}}, "
     "[=](auto... emulated) EMULATOR_UNCHECKED {{ {kernel}(emulated...); }})"
 )
+
+
+def program_text(file: Path, search: Sequence[Path]) -> str:
+    """The text of a program with launchers, and with its headers that have launches.
+
+    Parameters
+    ----------
+    file : Path
+    search : sequence of Path
+        Directories of headers, after the directory of the file that includes them.
+    """
+    return _with_headers(file, search, set(), ())
+
+
+def _with_headers(
+    file: Path, search: Sequence[Path], once: set[Path], including: tuple[Path, ...]
+) -> str:
+    text = with_launchers(file.read_text())
+
+    def replaced(found: re.Match[str]) -> str:
+        candidates = (directory / found[1] for directory in (file.parent, *search))
+        header = next((path for path in candidates if path.is_file()), None)
+        if header is None or header in including:
+            return found[0]
+        if header in once:
+            return ""
+        written = header.read_text()
+        expanded = _with_headers(header, search, once, (*including, header))
+        if "emulator::launcher(" not in expanded:
+            return f'#include "{header}"'
+        if _ONCE.search(written):
+            once.add(header)
+        line = text.count("\n", 0, found.end()) + 2
+        return f'#line 1 "{header}"\n{expanded}\n#line {line} "{file}"'
+
+    return _INCLUDE.sub(replaced, text)
 
 
 def with_launchers(text: str) -> str:
@@ -44,7 +86,7 @@ def with_launchers(text: str) -> str:
     """
     pieces, done = [], 0
     for token in _TOKEN.finditer(text):
-        if token[0] != "<<<" or token.start() < done:
+        if not token[0].startswith("<<") or token.start() < done:
             continue
         begin = _start_of_kernel(text, token.start())
         end = _end_of_configuration(text, token.end())
@@ -55,11 +97,11 @@ def with_launchers(text: str) -> str:
         pieces.append(
             _LAUNCHER.format(
                 quoted='"' + " ".join(kernel.replace('"', "'").split()) + '"',
-                configuration=text[token.end() : end],
+                configuration=text[token.end() : end.start()],
                 kernel=kernel,
             )
         )
-        done = end + len(">>>")
+        done = end.end()
     return "".join([*pieces, text[done:]])
 
 
@@ -83,11 +125,11 @@ def _opening(text: str, closing: int) -> int:
     return closing
 
 
-def _end_of_configuration(text: str, begin: int) -> int | None:
-    """The position of the ``>>>`` that ends a configuration, or None."""
+def _end_of_configuration(text: str, begin: int) -> re.Match[str] | None:
+    """The ``>>>`` that ends a configuration, or None."""
     depth = 0
     for position in range(begin, len(text)):
         depth += (text[position] in "([{") - (text[position] in ")]}")
-        if depth == 0 and text.startswith(">>>", position):
-            return position
+        if depth == 0 and (end := _END.match(text, position)):
+            return end
     return None

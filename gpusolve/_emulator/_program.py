@@ -7,17 +7,19 @@ import ctypes
 import functools
 import math
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from . import _device
 from ._checks import RACES
-from ._compiler import Variant
+from ._compiler import Variant, warnings_of
 from ._instructions import basic_blocks
 from ._profile import BasicBlock, ProfileSummary
-from ._report import FaultReport, global_variables
+from ._report import FaultReport, check_static_shared_memory, global_variables
 from ._stacks import stacks
 
 _one_launch = threading.Lock()
@@ -80,13 +82,24 @@ class Program:
     def __init__(self, path: Path, variant: Variant) -> None:
         self.path = path
         self.variant = variant
+        for warning in warnings_of(path):
+            warnings.warn(warning, RuntimeWarning, stacklevel=2)
         self._object = ctypes.CDLL(str(path))
         self._object.emulator_static_shared_bytes.restype = ctypes.c_uint64
         self._object.emulator_new_profile.restype = ctypes.c_void_p
         self._object.emulator_summarise_profile.restype = ctypes.POINTER(ProfileSummary)
+        self.is_program = hasattr(self._object, "emulator_run_program")
+        if self._shared_bytes() > _device.static_shared_memory:
+            check_static_shared_memory(path, _device.static_shared_memory)
 
     def static_shared_bytes(self) -> int:
-        """Bytes of the kernel's `__shared__` variables."""
+        """Bytes of the kernel's `__shared__` variables.
+
+        0 for a program, whose object has the variables of all its kernels.
+        """
+        return 0 if self.is_program else self._shared_bytes()
+
+    def _shared_bytes(self) -> int:
         return int(self._object.emulator_static_shared_bytes())
 
     def parameter_types(self) -> list[ParameterType]:
@@ -165,7 +178,7 @@ class Program:
         request.constant_count = len(constants)
         request.checks_races = RACES.is_on() and self.variant in ("races", "memory")
         request.checks_bounds = self.variant == "memory"
-        request.is_program = hasattr(self._object, "emulator_run_program")
+        request.is_program = self.is_program
         # An event, because Thread.join, when interrupted, marks a running thread as
         # ended.
         ended = threading.Event()

@@ -7,10 +7,11 @@ import re
 import shutil
 import signal
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 from ._errors import CompileError
-from ._lines import source_line
+from ._lines import SourceLine, source_line
 from ._memory import LaunchMemory
 
 
@@ -49,8 +50,21 @@ _ACCESSES = ("accesses", "reads", "writes")
 _PAST_ACCESSES = ("accessed", "read", "wrote")
 """In the order of ``enum class Access`` in ``runtime/report.h``."""
 
-_TORN, _UPDATE, _OVERWRITE = 2, 3, 4
+_TORN, _UPDATE, _OVERWRITE, _SAME_VALUE, _ACQUIRE, _LOCKSTEP = range(2, 8)
 """``RaceKind`` in ``runtime/report.h``."""
+
+_REMEDIES = {
+    _UPDATE: "use an atomic operation, such as atomicAdd()",
+    _OVERWRITE: "let a single thread write it, or use an atomic operation",
+    _SAME_VALUE: "both store the same value, which is harmless on today's GPUs but not "
+    "guaranteed; let a single thread write it, or use an atomic operation",
+    _ACQUIRE: "the thread has read a flag that the other thread has set, but called no "
+    "fence since; put a __threadfence() after the read of the flag, or a "
+    "__threadfence_block() if both are of the same block",
+    _LOCKSTEP: "lanes of a warp ran in lockstep before Volta, but do not on Volta and "
+    "later GPUs; put a __syncwarp() between them",
+}
+"""What to do about a race, by its kind."""
 
 _PLACE = re.compile(r"\{(0x[0-9a-f]+)\}")
 """An instruction in a text of ``runtime/diagnosis.cpp``."""
@@ -81,11 +95,16 @@ def explain(
     if report.has_thread:
         where.append(f"thread {tuple(report.thread)}")
     where.append(f"block {tuple(report.block)}")
-    if report.line:
-        where.append(f"{report.file.decode()}:{report.line}")
-    elif report.instruction and (line := source_line(compiled, report.instruction)):
-        where.append(line)
+    if line := line_of_fault(report, compiled):
+        where.append(str(line))
     return f"{', '.join(where)}: {_error(report, memory, compiled)}"
+
+
+def line_of_fault(report: FaultReport, compiled: Path) -> SourceLine | None:
+    """The source line at which a kernel failed, if it is known."""
+    if report.line:
+        return SourceLine(Path(report.file.decode()), report.line)
+    return source_line(compiled, report.instruction) if report.instruction else None
 
 
 def _error(report: FaultReport, memory: LaunchMemory, compiled: Path) -> str:
@@ -97,13 +116,14 @@ def _error(report: FaultReport, memory: LaunchMemory, compiled: Path) -> str:
         return _overrun(report, compiled)
     if report.unwritten:
         element = _element(report, memory, compiled)
-        return f"reads {element}, to which no thread of the block has written"
+        writer = "no thread of the block" if report.in_shared_memory else "nothing"
+        return f"reads {element}, to which {writer} has written"
     text = report.text.decode(errors="replace")
     return _PLACE.sub(lambda found: _line(compiled, int(found[1], 16)), text)
 
 
 def _line(compiled: Path, instruction: int) -> str:
-    return source_line(compiled, instruction) or f"instruction {instruction:#x}"
+    return str(source_line(compiled, instruction) or f"instruction {instruction:#x}")
 
 
 def _race(report: FaultReport, memory: LaunchMemory, compiled: Path) -> str:
@@ -122,14 +142,11 @@ def _race(report: FaultReport, memory: LaunchMemory, compiled: Path) -> str:
             "value by one store"
         )
     other_access = _PAST_ACCESSES[report.other_access]
-    if report.race == _UPDATE:
-        remedy = "use an atomic operation, such as atomicAdd()"
-    elif report.race == _OVERWRITE:
-        remedy = "let a single thread write it, or use an atomic operation"
-    elif same_block:
-        remedy = "put a __syncthreads() between them"
-    else:
-        remedy = "use atomics, or a flag with a __threadfence() on both sides"
+    remedy = _REMEDIES.get(report.race) or (
+        "put a __syncthreads() between them"
+        if same_block
+        else "use atomics, or a flag with a __threadfence() on both sides"
+    )
     return (
         f"{access}, which {other} {other_access}, and nothing orders the two accesses; "
         f"{remedy}"
@@ -150,18 +167,25 @@ def _fault(report: FaultReport, memory: LaunchMemory) -> str:
 
 def _overrun(report: FaultReport, compiled: Path) -> str:
     access = _ACCESSES[report.access]
-    variable = _variable(compiled, "TLS", report.address)
+    offset = ctypes.c_int64(report.address).value
+    variable = _variable(compiled, "TLS", offset)
     if variable is None:
         return f"{access} outside of shared memory"
     name, start, size = variable
+    unit, place = report.access_bytes, "element"
+    if not unit or (offset - start) % unit or size % unit:
+        unit, place = 1, "byte"
+    number = (offset - start) // unit
     remedy = "check the index"
     # The symbol of dynamic memory has the largest size that is allowed.
-    if start + size > report.address:
+    if start + size > offset:
         size = report.shared_bytes
         remedy += ", or launch with a larger shared_mem"
+    if not report.access_bytes:
+        remedy += "; memcheck names the line"
     return (
-        f"{access} past the end of shared memory: byte {report.address - start} of "
-        f"{name}, which has {size} bytes; {remedy}"
+        f"{access} past the end of shared memory: {place} {number} of {name}, which "
+        f"has {size // unit} {place}s; {remedy}"
     )
 
 
@@ -195,7 +219,21 @@ def global_variables(compiled: Path) -> dict[str, tuple[int, int]]:
     variables = _variables(compiled, "OBJECT")
     if variables is None:
         raise CompileError("variables of a module need readelf: install binutils")
-    return {name: (start, size) for start, size, name in variables}
+    return {_own_name(name): (start, size) for start, size, name in variables}
+
+
+def check_static_shared_memory(compiled: Path, limit: int) -> None:
+    """CompileError if a function has more bytes of `__shared__` variables."""
+    taken: Counter[str] = Counter()
+    for _, size, name in set(_variables(compiled, "TLS") or []):
+        function, _, variable = name.rpartition("::")
+        taken[function] += size if variable else 0
+    function, size = max(taken.items(), key=lambda item: item[1] * (item[0] != ""))
+    if function and size > limit:
+        raise CompileError(
+            f"{function} has {size} bytes of __shared__ variables, but at most {limit} "
+            "are allowed; use dynamic shared memory, extern __shared__"
+        )
 
 
 def _variable(compiled: Path, kind: str, offset: int) -> tuple[str, int, int] | None:
@@ -210,18 +248,18 @@ def _variable(compiled: Path, kind: str, offset: int) -> tuple[str, int, int] | 
     before = [
         variable
         for variable in variables
-        if variable[0] <= offset and not variable[2].startswith("emulator")
+        if variable[0] <= offset and not _own_name(variable[2]).startswith("emulator")
     ]
     if not before:
         return None
     start, size, _ = max(before)
     # The kernels of a file may have different names for the dynamic memory.
-    names = sorted({name for offset, _, name in before if offset == start})
+    names = sorted({_own_name(name) for offset, _, name in before if offset == start})
     return " or ".join(names), start, size
 
 
 def _variables(compiled: Path, kind: str) -> list[tuple[int, int, str]] | None:
-    """Offset, size and name of the variables of a kind; None without binutils."""
+    """Offset, size and full name of a kind's variables; None without binutils."""
     program = shutil.which("readelf") or shutil.which("llvm-readelf")
     if program is None:
         return None
@@ -229,11 +267,12 @@ def _variables(compiled: Path, kind: str) -> list[tuple[int, int, str]] | None:
     listing = subprocess.run(command, capture_output=True, text=True).stdout
     symbols = filter(None, map(_VARIABLE.match, listing.splitlines()))
     return [
-        (
-            int(found["start"], 16),
-            int(found["size"], 0),
-            found["name"].rpartition("::")[2],
-        )
+        (int(found["start"], 16), int(found["size"], 0), found["name"])
         for found in symbols
         if found["kind"] == kind
     ]
+
+
+def _own_name(name: str) -> str:
+    """Without the function or the namespace."""
+    return name.rpartition("::")[2]

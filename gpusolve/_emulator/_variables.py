@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -18,14 +18,17 @@ from ._program import Program
 Bytes = npt.NDArray[np.uint8]
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_DECLARED = re.compile(
-    r"\b(?:__device__|__constant__|__managed__)\b[^;(){}=]*?\b(\w+)\s*"
-    r"(?:\[[^;={]*\]\s*)*(?:=[^;]*|\{[^;]*)?;"
+_DECLARED = (
+    r"\b(?:{memory})\b[^;(){{}}=]*?\b(\w+)\s*(?:\[[^;={{]*\]\s*)*(?:=[^;]*|\{{[^;]*)?;"
 )
+_GLOBAL = "__device__|__managed__"
+_ALL = f"{_GLOBAL}|__constant__"
 
 
-def declared_variables(source: str) -> list[str]:
-    """The names of a source's global variables.
+def declared_variables(
+    source: str, memory: str = f"{_GLOBAL}|__constant__"
+) -> list[str]:
+    """The names of a source's variables in global or constant memory.
 
     Examples
     --------
@@ -36,7 +39,18 @@ def declared_variables(source: str) -> list[str]:
     ... ''')
     ['weights', 'count']
     """
-    return _DECLARED.findall(_COMMENT.sub(" ", source))
+    return re.findall(_DECLARED.format(memory=memory), _COMMENT.sub(" ", source))
+
+
+def global_spans(
+    program: Program, sources: Iterable[str]
+) -> dict[str, tuple[int, int]]:
+    """Addresses and sizes of a kernel's variables in global memory, by their names."""
+    names = [name for text in sources for name in declared_variables(text, _GLOBAL)]
+    variables = program.variables(names) if names else {}
+    return {
+        name: (memory.ctypes.data, memory.size) for name, memory in variables.items()
+    }
 
 
 class Variables:

@@ -15,23 +15,16 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-
 from .._device.arrays import Array, largest, namespace
 from .._device.kernels import Device
 from .._device.products import product, transposed
 from .._numerics.solution import Solution
 from . import cpu, device
 from .accurate_products import transposed_product
+from .active_rows import DEPENDENT
 from .constrained_certificate import finite
-from .constrained_system import ConstrainedSystem
+from .constrained_system import EPS, ConstrainedSystem
 from .inputs import Option, Problem
-
-EPS = float(np.finfo(np.float64).eps)
-
-DEPENDENT = 16.0
-"""Singular values, and columns without their part along equalities, count as zero up to
-this number times ``n eps`` of their size before."""
 
 
 class Point(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, largest, namespace
+from .._device.arrays import Array, is_cupy, largest, namespace
 from .._device.products import product
 from .._numerics.certificate import ACCURATE
 from .accurate_products import SplitMatrix, transposed_product
@@ -185,6 +185,14 @@ class ConstrainedSystem(NamedTuple):
     def norm(self) -> Array:
         """The norms of the columns, with their l2."""
         return namespace(self.A).sqrt((self.A**2).sum(axis=-2) + self.l2)
+
+    @property
+    def work(self) -> float:
+        """An estimate of the multiplications of a step; 0 on a GPU."""
+        if is_cupy(self.b):
+            return 0.0
+        (m, n), rows = self.A.shape[-2:], self.C.shape[-2]
+        return float(len(self.b) * n * n * (m + n + rows))
 
     def residual(self, x: Array) -> Array:
         """``b - A x``; where terms cancel, in more than the working precision."""

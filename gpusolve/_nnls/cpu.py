@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._device.arrays import Array, Layout, address_of, empty_together
+from .._device.interrupts import POLLS
 from .._device.kernels import struct_in
 from .._device.launch import CACHED
 from .._device.objects import load
@@ -38,9 +39,6 @@ ENOUGH_FOR_THREADS = 2.0**22
 MOST_AT_ONCE, TURNS = 64, 64
 """Limit on the systems that a thread takes at once, and how often threads take some:
 all threads end at about the same time."""
-
-POLLS = 0.1
-"""Seconds between two updates of the progress bar."""
 
 STOP = 2**62
 """Value of the counter of systems at which threads stop; see ``cpu/cuda.h``."""

@@ -1,4 +1,4 @@
-"""The emulator's half precision compared with NumPy's."""
+"""The emulator's numbers of 16 bits, compared with NumPy's and with ml_dtypes."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def run(instance: str, *args: Any) -> None:
 
 def assert_same_bits(found: Any, expected: Any) -> None:
     """Equal, including the sign of zero, but not the sign of NaN."""
+    found, expected = found.astype(np.float32), expected.astype(np.float32)
     np.testing.assert_array_equal(found, expected)
     numbers = ~np.isnan(expected)
     np.testing.assert_array_equal(
@@ -60,13 +61,47 @@ def test_from_float() -> None:
     assert_same_bits(y, x.astype(np.float16))
 
 
+TYPES = pytest.mark.parametrize("name", ["half", "nv_bfloat16"])
+
+
+def dtype_of(name: str) -> Any:
+    if name == "half":
+        return np.float16
+    return pytest.importorskip("ml_dtypes").bfloat16
+
+
+def numbers(rng: np.random.Generator, dtype: Any, count: int) -> Any:
+    """Numbers with |x| between 1 and 2, whose products and sums are exact in float."""
+    x = rng.uniform(1, 2, count) * rng.choice([-1, 1], count)
+    return x.astype(np.float32).astype(dtype)
+
+
+@TYPES
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_arithmetic(rng: np.random.Generator) -> None:
+def test_arithmetic(rng: np.random.Generator, name: str) -> None:
+    dtype = dtype_of(name)
     n = 20_000
-    a, b = rng.choice(ALL, n), rng.choice(ALL, n)
-    out = _emulator.empty((6, n), np.float16)
-    run("calculate", a, b, out, np.int32(n))
-    less = (a < b).astype(np.float16)
-    expected = a + b, a - b, a * b, a / b, a - b, less
-    for row, values in zip(out, expected, strict=True):
+    a, b = rng.choice(ALL.view(dtype), (2, n))
+    out = _emulator.empty((8, n), np.uint16).view(dtype)
+    run(f"calculate<{name}>", a, b, a, out, np.int32(n))
+    one = dtype(1)
+    expected = a + b, a - b, a * b, a / b, -(a + one), (a < b).astype(dtype), np.sqrt(a)
+    for row, values in zip(out, expected, strict=False):
         assert_same_bits(row, values)
+    a, b, c = (numbers(rng, dtype, n) for _ in range(3))
+    run(f"calculate<{name}>", a, b, c, out, np.int32(n))
+    exact = a.astype(np.float32) * b.astype(np.float32) + c.astype(np.float32)
+    assert_same_bits(out[7], exact.astype(dtype))
+
+
+@TYPES
+def test_pairs(rng: np.random.Generator, name: str) -> None:
+    dtype = dtype_of(name)
+    a, b, c = (numbers(rng, dtype, 128).reshape(64, 2) for _ in range(3))
+    out = np.zeros((5, 64, 2), dtype)
+    run(f"calculate_pairs<{name}2>", a, b, c, out, np.int32(64))
+    exact = a.astype(np.float32) * b.astype(np.float32) + c.astype(np.float32)
+    expected = a + b, exact.astype(dtype), np.maximum(a, b), a[:, ::-1]
+    for row, values in zip(out, expected, strict=False):
+        assert_same_bits(row, values)
+    assert_same_bits(out[4, 0], (a >= b).sum(0).astype(dtype))

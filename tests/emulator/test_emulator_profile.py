@@ -157,6 +157,13 @@ __global__ void loop(const float* x, float* y, int n) {
     for (int k = threadIdx.x; k < n; k += blockDim.x) total += x[k];
     y[threadIdx.x] = total;
 }
+
+__device__ float table[40];
+__constant__ float factor;
+__global__ void through_a_variable(float* x) {
+    table[threadIdx.x] = x[threadIdx.x];
+    x[threadIdx.x] = factor * table[threadIdx.x + 1];
+}
 """
 
 
@@ -193,6 +200,14 @@ def test_copy_is_coalesced(costs: Any) -> None:
         assert array.sectors == array.fewest_sectors == FLOAT * n // SECTOR
     assert found.global_bytes == 2 * FLOAT * n
     assert found.barriers == found.shared_requests == found.atomics == 0
+
+
+def test_a_device_variable_is_counted(costs: Any) -> None:
+    """Words 1 to 32 are read: a sector more than the words that are written."""
+    found = costs("through_a_variable", (1,), (32,), floats(32))
+    assert found.arrays["table"].lanes == 64
+    assert found.arrays["table"].sectors == 4 + 5
+    assert "factor" not in found.arrays
 
 
 @pytest.mark.parametrize("stride", [2, 8, 32])

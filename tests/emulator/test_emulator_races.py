@@ -107,6 +107,12 @@ def test_threadfence_block_between_blocks(order: str) -> None:
         received("fenced_for_the_block")
 
 
+def test_missing_fence_after_a_flag_is_named(order: str) -> None:
+    message = "has read a flag .* no fence since; put a __threadfence"
+    memory = integers(1), integers(1), integers(1)
+    assert_race(message, run, "message", "without_acquire", *memory)
+
+
 def test_plain_write_of_a_flag(order: str) -> None:
     with pytest.raises(KernelError, match=r"element 0 of flag .* nothing orders"):
         received("plain_flag")
@@ -141,6 +147,11 @@ def test_remedy_for_reads_of_neighbours_is_a_barrier(order: str) -> None:
     assert_race(
         message, run, "shared_element", "add_neighbours", integers(33), blocks=1
     )
+
+
+def test_stores_of_the_same_value_are_named(order: str) -> None:
+    message = "and nothing orders .*; both store the same value, which is harmless on"
+    assert_race(message, run, "shared_element", "write_the_same", integers(1))
 
 
 def test_remedy_for_writes_of_all_is_a_single_writer(order: str) -> None:
@@ -286,6 +297,13 @@ def test_one_array_as_input_and_output(order: str) -> None:
     assert_race(
         "of x ", run, "inside_block", "exchange_arrays", x, step, x, **one_block
     )
+
+
+def test_volatile_code_that_relies_on_lockstep_is_named(order: str) -> None:
+    message = r"of part .* in lockstep before Volta, .*; put a __syncwarp\(\) between"
+    run("inside_block", "sum_of_a_warp<true>", integers(32), blocks=1)
+    x = integers(32)
+    assert_race(message, run, "inside_block", "sum_of_a_warp<false>", x, blocks=1)
 
 
 def test_reuse_of_shared_memory(order: str) -> None:

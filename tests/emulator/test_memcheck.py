@@ -55,21 +55,31 @@ SILENT: list[tuple[str, tuple[Any, ...], int]] = [
     ("read_shared", (floats(), INT(33)), 0),
     ("copy_padded", (np.ones(32),), 0),
     ("read_vector", (floats(), floats(64), INT(4)), 0),
+    ("read_by_pointer", (floats(), INT(0), INT(31)), 0),
+    ("read_by_pointer", (floats(), INT(1), INT(3)), 0),
+    ("read_by_pointer", (floats(), INT(2), INT(3)), 0),
 ]
 
 FAULTY: list[tuple[str, tuple[Any, ...], int, str]] = [
     ("read_from", (floats(), floats(33), INT(-1)), 0, r"element -1 of y"),
     ("read_from", (floats(), floats(33), INT(2)), 0, r"element 33 of y"),
     ("read_bytes", (np.zeros(1, INT), BYTES, INT(13), INT(1)), 0, "element 13 of y"),
-    ("read_dynamic", (floats(), INT(1)), 128, "past the end of shared .* byte 128"),
+    ("read_dynamic", (floats(), INT(1)), 128, "past the end of shared .* element 32"),
     ("read_dynamic", (floats(), INT(-1)), 128, "reads outside of shared memory"),
-    ("read_row", (floats(), INT(9)), 0, r"memory.cu:34: index 8 is outside .*\[8\]"),
+    ("read_row", (floats(), INT(9)), 0, r"memory.cu:35: index 8 is outside .*\[8\]"),
     ("read_declared", (floats(), INT(0), INT(-1)), 0, r"index -1 is outside .*\[4\]"),
     ("read_declared", (floats(), INT(1), INT(4)), 0, r"index 4 is outside .*\[4\]"),
     ("read_declared", (floats(), INT(2), INT(4)), 0, r"index 4 is outside .*\[4\]"),
     ("read_shared", (floats(), INT(32)), 0, "element 32 .* tile .* no thread"),
     ("read_vector", (floats(), floats(64), INT(3)), 0, "12 bytes after a multiple of"),
+    ("read_by_pointer", (floats(), INT(0), INT(32)), 0, "outside of the variable"),
+    ("read_by_pointer", (floats(), INT(0), INT(-1)), 0, "outside of shared memory"),
+    ("read_by_pointer", (floats(), INT(1), INT(4)), 0, "outside of the variable"),
+    ("read_by_pointer", (floats(), INT(2), INT(4)), 0, "outside of the variable"),
 ]
+
+
+UNINITIALISED = r"^memory.cu:\d+: .*sum.* uninitialized"
 
 
 @together("number", range(len(SILENT)))
@@ -84,6 +94,15 @@ def test_an_access_outside_of_memory_is_found(number: int) -> None:
     name, args, shared_mem, message = FAULTY[number]
     with _emulator.memcheck(), pytest.raises(KernelError, match=message):
         run(name, *args, shared_mem=shared_mem)
+
+
+def test_a_local_variable_without_a_value_is_named(compiler: str) -> None:
+    """A warning of the compiler, also where the object is in the cache."""
+    kernel = _emulator.Kernel(KERNELS / "memory.cu", "sum_without_start", KERNELS)
+    for _ in range(2):
+        with _emulator.memcheck(), pytest.warns(RuntimeWarning, match=UNINITIALISED):
+            kernel((1,), (32,), (floats(), INT(4)))
+        kernel = _emulator.Kernel(KERNELS / "memory.cu", "sum_without_start", KERNELS)
 
 
 def test_the_environment_turns_the_check_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
+from scipy.ndimage import map_coordinates
 from together import together
 
 from gpusolve import _emulator
+from gpusolve._emulator._command import main
 from gpusolve._emulator._launch_syntax import with_launchers
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
@@ -48,24 +52,45 @@ def test_functions_of_the_runtime_api() -> None:
     assert run("runtime_api.cu") == (0, "", "")
 
 
+def test_textures_and_a_header_that_launches() -> None:
+    ended = run("textures.cu")
+    assert (ended.status, ended.errors) == (0, "")
+    linear, repeated, fetched = np.reshape(ended.output.split(), (3, 40)).astype(float)
+    x, y = -1 + 0.25 * np.arange(40), 5 - 0.125 * np.arange(40)
+    image = np.reshape(np.arange(32) ** 2 % 37, (4, 8)).astype(float)
+    # The centre of the first texel is at 0.5.
+    expected = map_coordinates(image, (y - 0.5, x - 0.5), order=1, mode="nearest")
+    np.testing.assert_allclose(linear, expected, rtol=1e-6)
+    texels = np.floor(x).astype(int) % 8
+    np.testing.assert_allclose(repeated, 30 * texels / 255, rtol=1e-6)
+    np.testing.assert_array_equal(fetched, 2 * np.arange(40))
+
+
 @pytest.mark.slow
 @together("option", ["--races", "--memcheck", "--schedule=reverse"])
-@together("program", ["vector_add.cu", "runtime_api.cu"])
+@together("program", ["vector_add.cu", "runtime_api.cu", "textures.cu"])
 def test_checks_are_silent_without_a_fault(program: str, option: str) -> None:
     ended = run(program, options=(option,))
     assert (ended.status, ended.errors) == (0, "")
 
 
 @pytest.mark.slow
-def test_a_profile_counts_kernels_and_calls_of_the_host() -> None:
-    ended = run("vector_add.cu", "500", options=("--profile",))
+def test_a_profile_counts_kernels_and_calls_of_the_host(tmp_path: Path) -> None:
+    options = ("--profile", "--lines", "--html", str(tmp_path / "lines.html"))
+    ended = run("vector_add.cu", "500", options=options)
     assert ended.output == "500 sums are right\n"
-    heading, kernel, host = ended.errors.splitlines()
+    heading, kernel, host, *listing = ended.errors.splitlines()
     counts = dict(zip(heading.split("  "), kernel.split("  "), strict=False))
     assert counts["kernel"] == "add<float>"
     assert host == (
         "host: launches 1, allocations 3, memsets 0, synchronizations 1, copies 3"
     )
+    assert listing[0].endswith("  add<float>")
+    assert listing[1].endswith("--- vector_add.cu")
+    assert "--- vector_add.cu" in (tmp_path / "lines.html").read_text()
+    ended = run("vector_add.cu", "500", "by exit()", options=("--lines",))
+    assert (ended.status, ended.output) == (4, "500 sums are right\n")
+    assert ended.errors.splitlines() == listing
 
 
 def test_options_of_the_preprocessor(tmp_path: Path) -> None:
@@ -91,6 +116,8 @@ CHECKED = {
     "--memcheck": {
         "before": "faulty.cu:18: reads element -1 (4 bytes) of x, which has elements 0",
         "host": "faulty.cu:9: writes address 0x",
+        "unwritten": "shift, thread (31, 0, 0), block (0, 0, 0), faulty.cu:14: reads "
+        "element 32 (4 bytes) of whole, to which nothing has written",
     },
     "--races": {"race": "faulty.cu:14: data race: writes element 1 (4 bytes) of x"},
 }
@@ -113,6 +140,12 @@ def test_a_check_finds_more_faults(option: str) -> None:
         ended = run("faulty.cu", fault, options=(option,))
         assert ended.status == 1
         assert message in ended.errors
+
+
+def test_a_profile_without_checks(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--lines", "--races", "program.cu"])
+    assert "exclude --races and --memcheck" in capsys.readouterr().err
 
 
 def test_the_status_is_the_result_of_main() -> None:
@@ -141,6 +174,7 @@ def test_a_program_that_does_not_compile(tmp_path: Path) -> None:
         ("  a::f <<< g, b >>> (x);", "a::f", " g, b "),
         ("f<T, 4><<<n / 4, dim3(4), 0, s>>>(x);", "f<T, 4>", "n / 4, dim3(4), 0, s"),
         ("(*f)<<<1, 1>>>();", "(*f)", "1, 1"),
+        ("f << <1, 2 >> > (x);", "f", "1, 2 "),
         ("f<g<int>><<<h(n >> 2), 1>>>();", "f<g<int>>", "h(n >> 2), 1"),
         ("return f<<<1,\n1>>>(\nx);", "f", "1,\n1"),
     ],
@@ -150,7 +184,7 @@ def test_a_launch_is_replaced(text: str, kernel: str, configuration: str) -> Non
     assert "<<<" not in found
     assert f'launcher("{kernel}", emulator::Configuration{{{configuration}}}, ' in found
     assert f"{{ {kernel}(emulated...); }})" in found
-    assert found.endswith(text[text.index(">>>") + 3 :])
+    assert found.endswith(re.split(r">>\s*>", text)[-1])
     assert found.count("\n") == text.count("\n")
 
 

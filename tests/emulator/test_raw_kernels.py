@@ -137,6 +137,19 @@ def test_more_than_48_kilobytes_must_be_asked_for() -> None:
 # ---- modules -------------------------------------------------------------------------
 
 
+def test_too_much_static_shared_memory_is_refused() -> None:
+    """A block has 48 KB: 12288 floats."""
+    source = """
+    template <int n> __global__ void f(float* x) {
+        __shared__ float tile[n];
+        tile[threadIdx.x] = 1;
+        x[threadIdx.x] = tile[threadIdx.x];
+    }"""
+    RawKernel(source, "f<12288>")
+    with pytest.raises(CompileError, match=r"f<12289>.* has 49156 bytes"):
+        RawKernel(source, "f<12289>")
+
+
 def test_kernels_of_a_module_share_its_variables() -> None:
     module = RawModule(MODULE, name_expressions=["apply<float>"])
     weights = module.get_global("weights").view(np.float32)

@@ -76,3 +76,19 @@ __global__ void flag(int* result) {
         *result = value;
     }
 }
+
+/// A sum by the lanes of a warp, in volatile memory. Fault: without barriers it needs lockstep.
+template <bool has_barriers>
+__global__ void sum_of_a_warp(int* x) {
+    __shared__ volatile int part[32 + 16];
+    const int lane = threadIdx.x;
+    part[lane] = x[lane];
+    if (lane < 16) part[32 + lane] = 0;
+    for (int step = 16; step > 0; step /= 2) {
+        if (has_barriers) __syncwarp();
+        const int other = part[lane + step];
+        if (has_barriers) __syncwarp();
+        part[lane] = part[lane] + other;
+    }
+    x[lane] = part[lane];
+}

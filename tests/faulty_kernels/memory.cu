@@ -7,6 +7,7 @@ struct Row {
 };
 
 __constant__ float weights[4] = {1, 2, 3, 4};
+__device__ float table[4] = {1, 2, 3, 4};
 
 /// x[i] = y[i + first]: reads next to y.
 __global__ void read_from(float* x, const float* y, int first) {
@@ -71,6 +72,25 @@ __global__ void copy_padded(double* x) {
 __global__ void read_vector(float* x, const float* y, int first) {
     const float4 four = *reinterpret_cast<const float4*>(y + first);
     x[threadIdx.x] = four.x + four.w;
+}
+
+/// Reads an element of shared, local or global memory by a pointer: there are 32, 4 and 4.
+__global__ void read_by_pointer(float* x, int place, int index) {
+    __shared__ float tile[32];
+    tile[threadIdx.x] = 1;
+    __syncthreads();
+    float local[4] = {1, 2, 3, 4};
+    const float* shared = tile;
+    const float* first = local;
+    const float* global = table;
+    x[threadIdx.x] = place == 0 ? shared[index] : place == 1 ? first[index] : global[index];
+}
+
+/// Adds n elements to a sum that has no first value.
+__global__ void sum_without_start(float* x, int n) {
+    float sum;
+    for (int i = 0; i < n; ++i) sum += x[i];
+    x[threadIdx.x] = sum;
 }
 
 /// Two threads of a block read and write an element, without a barrier.

@@ -83,3 +83,16 @@ __global__ void plain_flag(int* value, int* flag, int* result) {
         *result = *value;
     }
 }
+
+/// Fault: the thread that reads the flag calls no fence before it reads the value.
+__global__ void without_acquire(int* value, int* flag, int* result) {
+    if (threadIdx.x != 0) return;
+    if (blockIdx.x == 0) {
+        *value = 42;
+        __threadfence();
+        atomicExch(flag, 1);
+    } else {
+        while (atomicAdd(flag, 0) == 0) __nanosleep(20);
+        *result = *value;
+    }
+}

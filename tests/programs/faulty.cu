@@ -29,6 +29,15 @@ int main(int count, char** values) {
     fill<<<1, n>>>(is("null") ? nullptr : x, is("outside") ? n + 1 : n, 1.0f);
     if (is("outside")) fill<<<2, n>>>(x, 2 * n, 1.0f);
     if (is("before")) read_before<<<1, n>>>(x);
+    if (is("unwritten")) {
+        float *whole, *half;
+        cudaMalloc(&whole, n * sizeof(float));
+        cudaMalloc(&half, n * sizeof(float));
+        cudaMemset(half, 0, n / 2 * sizeof(float));
+        cudaMemcpy(whole, half, n * sizeof(float), cudaMemcpyDeviceToDevice);
+        shift<<<1, n / 2 - 1>>>(whole, n);
+        shift<<<1, n>>>(whole, n);
+    }
     if (is("host")) fill<<<1, n>>>(host.data(), n, 1.0f);
     if (is("race")) shift<<<1, n>>>(x, n);
     if (is("block")) fill<<<1, 2048>>>(x, n, 1.0f);

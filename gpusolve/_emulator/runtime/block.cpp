@@ -9,6 +9,7 @@
 
 #include "kernel_entry.h"
 #include "shared_memory.h"
+#include "written_memory.h"
 
 EMULATOR_THREAD_LOCAL uint3 threadIdx;
 EMULATOR_THREAD_LOCAL uint3 blockIdx;
@@ -51,11 +52,11 @@ std::size_t bytes_per_instruction(std::size_t bytes) {
     return bytes == 16 ? 16 : std::min<std::size_t>(divisor, 8);
 }
 
+}  // namespace
+
 bool is_same(Site a, Site b) {
     return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
 }
-
-}  // namespace
 
 uint3 block_index(dim3 grid, unsigned long long block) {
     return {static_cast<unsigned>(block % grid.x), static_cast<unsigned>(block / grid.x % grid.y),
@@ -184,6 +185,7 @@ void BlockRunner::resume(Thread& thread) {
     for (;;) {
         emulator_switch(&scheduler_stack_, thread.stack);
         if (running_ == nullptr) end_launch();
+        if (overwrite_) finish_overwrite();
         if (task_.run == nullptr) break;
         task_.run(task_.work);
         task_ = {};
@@ -281,17 +283,41 @@ void BlockRunner::check_access(const volatile void* address, std::size_t bytes, 
         if (!is_watched_for_races(location)) return;
         if (auto race = launch_.races->check(*race_state_, number_of(*running_), location, bytes,
                                              how, instruction))
-            fail_race(*race, bytes, how, instruction);
+            report_race(*race, location, bytes, how, instruction);
     });
+}
+
+/// End the launch; of two stores not before the second is done.
+void BlockRunner::report_race(const Race& race, std::uintptr_t address, std::size_t bytes,
+                              AccessKind how, std::uint64_t instruction) {
+    const bool only_stores = !how.reads && race.other.writes &&
+                             (race.kind == RaceKind::overwrite || race.kind == RaceKind::conflict);
+    if (!only_stores) fail_race(race, bytes, how, instruction);
+    const auto* memory = reinterpret_cast<const unsigned char*>(address);
+    overwrite_ = Overwrite{race, address, how, instruction, {memory, memory + bytes}};
+}
+
+void BlockRunner::finish_overwrite() {
+    auto& [race, address, how, instruction, before] = *overwrite_;
+    const auto* memory = reinterpret_cast<const unsigned char*>(address);
+    if (std::equal(before.begin(), before.end(), memory)) race.kind = RaceKind::same_value;
+    fail_race(race, before.size(), how, instruction);
 }
 
 void BlockRunner::check_bounds(std::uintptr_t address, std::size_t bytes, AccessKind how,
                                std::uint64_t instruction) {
-    if (memory_->contains(address)) {
+    if (memory_->is_before(address)) {
+        fail_access(Misuse::past_shared_memory, address, bytes, how, instruction);
+    } else if (memory_->contains(address)) {
         const Misuse misuse = memory_->check(address, bytes, how);
         if (misuse != Misuse::none) fail_access(misuse, address, bytes, how, instruction);
     } else if (const std::uintptr_t outside = launch_.arrays->find_outside(address, bytes)) {
         fail_access(Misuse::outside, outside, bytes, how, instruction);
+    } else {
+        const auto* memory = reinterpret_cast<const void*>(address);
+        if (how.reads && written_memory().is_unwritten(memory, bytes))
+            fail_access(Misuse::unwritten, address, bytes, how, instruction);
+        if (how.writes) written_memory().write(memory, bytes);
     }
 }
 

@@ -81,6 +81,15 @@ struct SchedulerTask {
     void* work;
 };
 
+/// Two stores to an element. Whether they store the same value is known after the second.
+struct Overwrite {
+    Race race;
+    std::uintptr_t address;
+    AccessKind how;
+    std::uint64_t instruction;
+    std::vector<unsigned char> before;  // what the first has stored
+};
+
 /// The lanes of a warp as bit masks. A present lane is in exactly one of the sets below.
 struct Warp {
     unsigned present;
@@ -156,8 +165,12 @@ class BlockRunner {
     void complete_exchange(Warp& warp, Thread* lanes, unsigned mask);
     [[noreturn]] void end_launch();
     [[noreturn]] void report_deadlock();
+    bool is_one_barrier() const;
     std::string describe_threads() const;
     [[noreturn]] void fail_block(const std::string& text);
+    void report_race(const Race& race, std::uintptr_t address, std::size_t bytes, AccessKind how,
+                     std::uint64_t instruction);
+    void finish_overwrite();
     [[noreturn]] void fail_race(const Race& race, std::size_t bytes, AccessKind how,
                                 std::uint64_t instruction);
     void check_bounds(std::uintptr_t address, std::size_t bytes, AccessKind how,
@@ -183,10 +196,13 @@ class BlockRunner {
     unsigned calls_since_yield_ = 0;
     unsigned idle_rounds_ = 0;  // since a thread last ran without waiting in a loop
     SchedulerTask task_{};
+    std::optional<Overwrite> overwrite_;  // by the running thread
 };
 
 /// The blockIdx of a block, from its linear number.
 uint3 block_index(dim3 grid, unsigned long long block);
+
+bool is_same(Site a, Site b);
 
 /// The CUDA function of an operation.
 const char* name_of(Operation operation);

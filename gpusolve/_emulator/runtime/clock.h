@@ -24,6 +24,7 @@ struct Event {
     std::uint32_t time;
     bool writes;
     bool is_strong;
+    bool is_volatile;
     std::uint64_t updated_after = 0;  // of a write: the instruction by which its thread read before
 
     bool is_of_warp(const Event& other) const { return block == other.block && warp == other.warp; }

@@ -1,6 +1,6 @@
 // The functions that UndefinedBehaviorSanitizer's checks call: an index outside of the declared
-// array, and an address that is not aligned for its type. The host code of a program is not
-// checked.
+// array, an address that is not aligned for its type, and an address past the end of the variable
+// to which the same function made the pointer. The host code of a program is not checked.
 
 #include <cstdint>
 
@@ -62,6 +62,9 @@ void __ubsan_handle_out_of_bounds(const OutOfBoundsData* data, std::uintptr_t in
 void __ubsan_handle_type_mismatch_v1(const TypeMismatchData* data, std::uintptr_t address) {
     if (!current_runner()) return;
     const unsigned long long alignment = 1ull << data->log_alignment;
+    if (address % alignment == 0)
+        fail(site_of(data->place), "accesses %s outside of the variable that the pointer points to",
+             data->type->name);
     fail(site_of(data->place),
          "misaligned address: it is %llu bytes after a multiple of %llu, to which %s must be "
          "aligned",

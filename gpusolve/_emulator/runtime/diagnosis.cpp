@@ -146,8 +146,8 @@ void BlockRunner::fail_race(const Race& race, std::size_t bytes, AccessKind how,
 void BlockRunner::fail_access(Misuse misuse, std::uintptr_t address, std::size_t bytes,
                               AccessKind how, std::uint64_t instruction) {
     if (FaultReport* report = first_report(running_)) {
-        const bool in_shared_memory = misuse != Misuse::outside;
-        report->signal = in_shared_memory ? 0 : SIGSEGV;
+        const bool in_shared_memory = memory_->contains(address) || memory_->is_before(address);
+        report->signal = misuse == Misuse::outside ? SIGSEGV : 0;
         report->shared_overrun = misuse == Misuse::past_shared_memory;
         report->unwritten = misuse == Misuse::unwritten;
         report->in_shared_memory = in_shared_memory;
@@ -175,6 +175,12 @@ void BlockRunner::report_deadlock() {
     bool only_barriers = true;
     for (const Warp& warp : warps_)
         if (warp.in_warp_operation) only_barriers = false;
+    if (only_barriers && is_one_barrier())
+        fail_block(
+            "divergent barrier: some threads have returned before a barrier in which the others "
+            "wait; Volta and later GPUs wait for the others only, earlier GPUs may hang; let all "
+            "threads reach the barrier, and guard the work instead" +
+            describe_threads());
     fail_block(
         (only_barriers
              ? "divergent barrier: all threads of a block must reach the same barrier, so it must "
@@ -182,6 +188,18 @@ void BlockRunner::report_deadlock() {
              : "deadlock: lanes wait for other lanes of their mask; all lanes of a mask must make "
                "the same call with the same mask") +
         describe_threads());
+}
+
+/// Whether all threads that have not returned wait in the same barrier.
+bool BlockRunner::is_one_barrier() const {
+    const Thread* first = nullptr;
+    for (const Thread& thread : threads_) {
+        if (warps_[thread.warp].finished >> thread.lane & 1) continue;
+        if (!first) first = &thread;
+        if (thread.operation != first->operation || !is_same(thread.site, first->site))
+            return false;
+    }
+    return true;
 }
 
 /// A line for each group of threads that wait at the same place.

@@ -14,6 +14,7 @@
 
 #include "device.h"
 #include "kernel_entry.h"
+#include "written_memory.h"
 
 #pragma GCC visibility push(hidden)
 
@@ -70,12 +71,22 @@ enum cudaDeviceAttr {
     cudaDevAttrMaxThreadsPerBlock = 1,
     cudaDevAttrMaxSharedMemoryPerBlock = 8,
     cudaDevAttrWarpSize = 10,
+    cudaDevAttrClockRate = 13,
     cudaDevAttrMultiProcessorCount = 16,
+    cudaDevAttrIntegrated = 18,
+    cudaDevAttrComputeMode = 20,
     cudaDevAttrMaxThreadsPerMultiProcessor = 39,
     cudaDevAttrComputeCapabilityMajor = 75,
     cudaDevAttrComputeCapabilityMinor = 76,
     cudaDevAttrCooperativeLaunch = 95,
     cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+};
+
+enum cudaComputeMode {
+    cudaComputeModeDefault,
+    cudaComputeModeExclusive,
+    cudaComputeModeProhibited,
+    cudaComputeModeExclusiveProcess,
 };
 
 /// The emulated device: _device.py has the same limits.
@@ -113,8 +124,15 @@ struct Host {
     void* (*allocate)(const char* name, std::uint64_t bytes, std::uint64_t element_bytes);
     void (*release)(void* memory);
     void (*count)(const char* what);  // for a profile: copies, memsets, synchronizations
+    void (*exit)();                   // the program has called exit()
     void (*fail)(const char* message);
 };
+
+#ifdef EMULATOR_MEMORY_CHECKS
+constexpr bool checks_memory = true;
+#else
+constexpr bool checks_memory = false;
+#endif
 
 inline Host host{};
 inline std::map<std::uintptr_t, std::size_t> allocations;  // bytes by address
@@ -154,6 +172,7 @@ inline cudaError copy(const char* function, void* target, const void* source, st
         check_side(function, "the source", source, bytes, from_device);
     }
     host.count("copies");
+    if (checks_memory) written_memory().copy(target, source, bytes);
     std::memmove(target, source, bytes);
     return cudaSuccess;
 }
@@ -171,7 +190,16 @@ cudaError allocate(const char* name, T** memory, std::size_t bytes) {
     *memory = static_cast<T*>(host.allocate(name, bytes, element_bytes));
     if (!*memory) return noted(cudaErrorMemoryAllocation);
     allocations[reinterpret_cast<std::uintptr_t>(*memory)] = bytes;
+    if (checks_memory) written_memory().add(*memory, bytes);
     return cudaSuccess;
+}
+
+/// Memory that the host may write, too; it counts as written.
+template <class T>
+cudaError allocate_managed(const char* name, T** memory, std::size_t bytes) {
+    const cudaError error = allocate(name, memory, bytes);
+    if (checks_memory && error == cudaSuccess) written_memory().remove(*memory);
+    return error;
 }
 
 inline cudaError allocate_rows(const char* name, void** memory, std::size_t* pitch,
@@ -185,6 +213,7 @@ inline cudaError release(void* memory) {
     if (!memory) return cudaSuccess;
     if (allocations.erase(reinterpret_cast<std::uintptr_t>(memory)) == 0)
         return noted(cudaErrorInvalidDevicePointer);
+    if (checks_memory) written_memory().remove(memory);
     host.release(memory);
     return cudaSuccess;
 }
@@ -254,7 +283,7 @@ cudaError launch_pointers(const char* name, void (*kernel)(Parameters...), dim3 
 
 // Macros, so that reports name the memory as the program does.
 #define cudaMalloc(memory, bytes) emulator::allocate(#memory, memory, bytes)
-#define cudaMallocManaged(memory, bytes, ...) emulator::allocate(#memory, memory, bytes)
+#define cudaMallocManaged(memory, bytes, ...) emulator::allocate_managed(#memory, memory, bytes)
 #define cudaMallocAsync(memory, bytes, stream) emulator::allocate(#memory, memory, bytes)
 #define cudaMallocPitch(memory, pitch, width, height) \
     emulator::allocate_rows(#memory, reinterpret_cast<void**>(memory), pitch, width, height)
@@ -303,6 +332,7 @@ inline cudaError cudaMemcpy2D(void* target, std::size_t target_pitch, const void
 inline cudaError cudaMemset(void* memory, int value, std::size_t bytes) {
     emulator::check_side("cudaMemset", "the target", memory, bytes, true);
     emulator::host.count("memsets");
+    if (emulator::checks_memory) emulator::written_memory().write(memory, bytes);
     std::memset(memory, value, bytes);
     return cudaSuccess;
 }
@@ -410,6 +440,9 @@ inline cudaError cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, in
         {cudaDevAttrMaxThreadsPerBlock, properties.maxThreadsPerBlock},
         {cudaDevAttrMaxSharedMemoryPerBlock, properties.sharedMemPerBlock},
         {cudaDevAttrWarpSize, properties.warpSize},
+        {cudaDevAttrClockRate, properties.clockRate},
+        {cudaDevAttrIntegrated, properties.integrated},
+        {cudaDevAttrComputeMode, properties.computeMode},
         {cudaDevAttrMultiProcessorCount, properties.multiProcessorCount},
         {cudaDevAttrMaxThreadsPerMultiProcessor, properties.maxThreadsPerMultiProcessor},
         {cudaDevAttrComputeCapabilityMajor, properties.major},
@@ -526,6 +559,19 @@ int run_main(int (*main)(int, Text), int count, char** values) {
     return main(count, const_cast<Text>(values));
 }
 
+/// Run the program, and tell the host if it calls exit() instead of returning.
+template <class Main>
+int run_until_exit(Main main, int count, char** values) {
+    static bool runs = false;
+    std::atexit([] {
+        if (runs) host.exit();
+    });
+    runs = true;
+    const int status = run_main(main, count, values);
+    runs = false;
+    return status;
+}
+
 }  // namespace emulator
 
 /// Define the entry points of a whole program.
@@ -543,5 +589,5 @@ int run_main(int (*main)(int, Text), int count, char** values) {
     EMULATOR_EXPORT int emulator_run_program(const emulator::Host* host, int count, \
                                              char** values) {                       \
         emulator::host = *host;                                                     \
-        return emulator::run_main(&main, count, values);                            \
+        return emulator::run_until_exit(&main, count, values);                      \
     }

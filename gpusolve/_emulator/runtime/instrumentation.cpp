@@ -13,8 +13,9 @@ namespace emulator {
 namespace {
 
 constexpr AccessKind plain_read{true, false, false}, plain_write{false, true, false};
-constexpr AccessKind strong_read{true, false, true}, strong_write{false, true, true};
-constexpr AccessKind update{true, true, true};
+constexpr AccessKind strong_read{true, false, true}, update{true, true, true};
+constexpr AccessKind volatile_read{true, false, true, true},
+    volatile_write{false, true, true, true};
 
 void check_access(const volatile void* address, std::size_t bytes, AccessKind how, void* caller) {
     BlockRunner* runner = current_runner();
@@ -92,30 +93,30 @@ void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 
-#define EMULATOR_ACCESSES(bytes)                                              \
-    void __tsan_read##bytes(void* address) {                                  \
-        check_access(address, bytes, plain_read, EMULATOR_CALLER);            \
-    }                                                                         \
-    void __tsan_write##bytes(void* address) {                                 \
-        check_access(address, bytes, plain_write, EMULATOR_CALLER);           \
-    }                                                                         \
-    void __tsan_unaligned_read##bytes(void* address) {                        \
-        check_access(address, bytes, plain_read, EMULATOR_CALLER);            \
-    }                                                                         \
-    void __tsan_unaligned_write##bytes(void* address) {                       \
-        check_access(address, bytes, plain_write, EMULATOR_CALLER);           \
-    }                                                                         \
-    void __tsan_volatile_read##bytes(void* address) {                         \
-        check_volatile_access(address, bytes, strong_read, EMULATOR_CALLER);  \
-    }                                                                         \
-    void __tsan_volatile_write##bytes(void* address) {                        \
-        check_volatile_access(address, bytes, strong_write, EMULATOR_CALLER); \
-    }                                                                         \
-    void __tsan_unaligned_volatile_read##bytes(void* address) {               \
-        check_volatile_access(address, bytes, strong_read, EMULATOR_CALLER);  \
-    }                                                                         \
-    void __tsan_unaligned_volatile_write##bytes(void* address) {              \
-        check_volatile_access(address, bytes, strong_write, EMULATOR_CALLER); \
+#define EMULATOR_ACCESSES(bytes)                                                \
+    void __tsan_read##bytes(void* address) {                                    \
+        check_access(address, bytes, plain_read, EMULATOR_CALLER);              \
+    }                                                                           \
+    void __tsan_write##bytes(void* address) {                                   \
+        check_access(address, bytes, plain_write, EMULATOR_CALLER);             \
+    }                                                                           \
+    void __tsan_unaligned_read##bytes(void* address) {                          \
+        check_access(address, bytes, plain_read, EMULATOR_CALLER);              \
+    }                                                                           \
+    void __tsan_unaligned_write##bytes(void* address) {                         \
+        check_access(address, bytes, plain_write, EMULATOR_CALLER);             \
+    }                                                                           \
+    void __tsan_volatile_read##bytes(void* address) {                           \
+        check_volatile_access(address, bytes, volatile_read, EMULATOR_CALLER);  \
+    }                                                                           \
+    void __tsan_volatile_write##bytes(void* address) {                          \
+        check_volatile_access(address, bytes, volatile_write, EMULATOR_CALLER); \
+    }                                                                           \
+    void __tsan_unaligned_volatile_read##bytes(void* address) {                 \
+        check_volatile_access(address, bytes, volatile_read, EMULATOR_CALLER);  \
+    }                                                                           \
+    void __tsan_unaligned_volatile_write##bytes(void* address) {                \
+        check_volatile_access(address, bytes, volatile_write, EMULATOR_CALLER); \
     }
 
 EMULATOR_ACCESSES(1)

@@ -41,6 +41,11 @@ class SharedMemoryCheck {
     std::uintptr_t start() const { return shared_.start; }
     bool contains(std::uintptr_t address) const { return shared_.contains(address); }
 
+    /// Whether an address is a little before shared memory, where a negative index leads.
+    bool is_before(std::uintptr_t address) const {
+        return address - (shared_.start - shared_guard_bytes) < shared_guard_bytes;
+    }
+
     /// Check an access to shared memory, and keep what it writes.
     Misuse check(std::uintptr_t address, std::size_t bytes, AccessKind how);
 

@@ -25,3 +25,4 @@
 #include "prelude.h"
 
 #include "host_api.h"
+#include "textures.h"

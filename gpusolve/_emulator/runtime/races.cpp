@@ -105,11 +105,11 @@ std::optional<Race> RaceDetector::check(BlockRaceState& block, std::uint32_t thr
     const std::lock_guard<std::mutex> lock(mutex_);
     BlockRaceState::Thread& own = block.threads_[thread];
     Event event{block.block_, instruction, thread / warpSize, 1u << thread % warpSize,
-                own.time,     kind.writes, kind.is_strong};
+                own.time,     kind.writes, kind.is_strong,    kind.is_volatile};
     find_cells(block, address, bytes);
     if (cells_.empty()) return {};
     if (kind.writes) event.updated_after = own_read(event);
-    const CurrentAccess current{own, event, kind.reads};
+    const CurrentAccess current{own, event, kind.reads, block.shared_memory().contains(address)};
     if (auto race = find_race(current)) return race;
     record(current);
     return {};
@@ -133,7 +133,21 @@ std::uint32_t RaceDetector::CurrentAccess::unordered(const Event& earlier) const
     return others ? others & thread.known->unordered(earlier) : 0;
 }
 
+bool RaceDetector::CurrentAccess::may_conflict(const Event& earlier) const {
+    if (!earlier.writes && !event.writes) return false;
+    return !(earlier.is_strong && event.is_strong) || is_in_lockstep(earlier);
+}
+
+/// Whether two accesses of a warp are ordered only if its lanes run in lockstep.
+bool RaceDetector::CurrentAccess::is_in_lockstep(const Event& earlier) const {
+    return is_in_shared_memory && event.is_volatile && earlier.is_volatile &&
+           earlier.is_of_warp(event);
+}
+
 RaceKind RaceDetector::CurrentAccess::kind_of_conflict(const Event& earlier) const {
+    if (is_in_lockstep(earlier)) return RaceKind::lockstep;
+    for (const SharedClock& pending : {thread.pending_in_block, thread.pending_on_device})
+        if (pending && !pending->unordered(earlier)) return RaceKind::acquire;
     const auto first_read = [](const Event& event) {
         return event.writes ? event.updated_after : event.instruction;
     };
@@ -154,10 +168,11 @@ std::optional<Race> RaceDetector::find_race(const CurrentAccess& current) const 
 std::optional<Race> RaceDetector::find_conflict(const CellRef& ref, const CurrentAccess& current) {
     const std::vector<Event>& events = ref.cell->events;
     for (const Event& earlier : events) {
-        if (!earlier.writes && !current.event.writes) continue;
-        if (earlier.is_strong && current.event.is_strong) continue;
-        if (const std::uint32_t unordered = current.unordered(earlier))
-            return Race{ref.address, earlier.by(unordered), current.kind_of_conflict(earlier)};
+        if (!current.may_conflict(earlier)) continue;
+        if (const std::uint32_t unordered = current.unordered(earlier)) {
+            const Event other = earlier.by(unordered);
+            return Race{ref.address, other, current.kind_of_conflict(other)};
+        }
     }
     return {};
 }

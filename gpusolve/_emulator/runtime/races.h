@@ -16,7 +16,8 @@
 // its own next __threadfence(). Within a block, __threadfence_block() is sufficient.
 //
 // Shuffles and votes order nothing, as the programming guide says ("do not imply a memory
-// barrier"), although on today's devices their lanes run in lockstep.
+// barrier"), although on today's devices their lanes run in lockstep. Volatile accesses of a warp's
+// lanes to the same shared memory conflict, too: code before Volta relied on that lockstep.
 //
 // Not detected: writes to another thread's local array, and writes that cast away the const of a
 // pointer; nor races that only occur with other data or another interleaving of blocks. Within a
@@ -38,6 +39,7 @@ namespace emulator {
 /// The kind of a memory access.
 struct AccessKind {
     bool reads, writes, is_strong;
+    bool is_volatile = false;  // and not atomic
 };
 
 /// A race of the current access with an earlier access.
@@ -104,7 +106,10 @@ class RaceDetector {
         BlockRaceState::Thread& thread;
         Event event;
         bool reads;
+        bool is_in_shared_memory;
 
+        bool may_conflict(const Event& earlier) const;
+        bool is_in_lockstep(const Event& earlier) const;
         std::uint32_t unordered(const Event& earlier) const;
         RaceKind kind_of_conflict(const Event& earlier) const;
     };

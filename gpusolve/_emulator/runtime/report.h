@@ -10,8 +10,19 @@ enum class Access : int { unknown, read, write };
 
 /// Conflict: with the other thread's access. Torn: a value is read as a whole, and the other
 /// thread wrote a part of it. Update: both threads read and write the value by the same statement.
-/// Overwrite: both only write it by the same statement.
-enum class RaceKind : int { none, conflict, torn, update, overwrite };
+/// Overwrite: both only write it by the same statement. Same value: both write what it already is.
+/// Acquire: this thread has read a flag of the other thread, but called no fence since. Lockstep:
+/// both are volatile accesses to shared memory, by lanes of a warp.
+enum class RaceKind : int {
+    none,
+    conflict,
+    torn,
+    update,
+    overwrite,
+    same_value,
+    acquire,
+    lockstep
+};
 
 struct FaultReport {
     int happened;

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include <cstring>
+#include <type_traits>
 
 #include "device.h"
 
@@ -60,21 +61,34 @@ inline int lane() {
     return linear_thread() % warpSize;
 }
 
-/// The type in which a value is shuffled: types smaller than int become int.
+/// The type in which a value is shuffled: integers smaller than int become int.
+template <class T, bool = std::is_arithmetic_v<T>>
+struct PromotedType {
+    using Type = T;
+};
 template <class T>
-using Promoted = decltype(+T());
+struct PromotedType<T, true> {
+    using Type = decltype(+T());
+};
+template <class T>
+using Promoted = typename PromotedType<T>::Type;
 
+/// A structure is shuffled in parts of 8 bytes.
 template <class T>
 __attribute__((always_inline)) inline Promoted<T> shuffle(Operation operation, unsigned mask,
                                                           T argument, int source, Site site) {
+    static_assert(std::is_trivially_copyable_v<T>, "a shuffled value must be trivially copyable");
+    constexpr std::size_t part = sizeof(unsigned long long);
     const Promoted<T> value = argument;
-    static_assert(sizeof(value) == 4 || sizeof(value) == 8, "CUDA shuffles 4 or 8 bytes");
-    unsigned long long bits = 0;
-    std::memcpy(&bits, &value, sizeof(value));
-    constexpr int words = sizeof(value) / sizeof(int);
-    bits = warp_shuffle(operation, mask, bits, words, source, site);
     Promoted<T> result;
-    std::memcpy(&result, &bits, sizeof(result));
+    for (std::size_t done = 0; done < sizeof(value); done += part) {
+        const std::size_t bytes = sizeof(value) - done < part ? sizeof(value) - done : part;
+        unsigned long long bits = 0;
+        std::memcpy(&bits, reinterpret_cast<const char*>(&value) + done, bytes);
+        const int words = static_cast<int>((bytes + sizeof(int) - 1) / sizeof(int));
+        bits = warp_shuffle(operation, mask, bits, words, source, site);
+        std::memcpy(reinterpret_cast<char*>(&result) + done, &bits, bytes);
+    }
     return result;
 }
 

@@ -48,6 +48,8 @@ EMULATOR_VECTORS(double, double)
 #undef EMULATOR_VECTORS
 #undef EMULATOR_ALIGNED
 
+using uchar = unsigned char;
+
 struct dim3 {
     unsigned int x = 1, y = 1, z = 1;
 

@@ -1,4 +1,4 @@
-// Reductions of a tile of a warp.
+// Reductions of a tile, and of coalesced threads.
 
 #pragma once
 
@@ -33,10 +33,16 @@ struct bit_xor {
 
 /// The combination of the values of the tile's threads, in every thread.
 template <unsigned Size, class Parent, class T, class Op>
-T reduce(const thread_block_tile<Size, Parent>& tile, T value, Op op, EMULATOR_SITE) {
-    for (unsigned lanes = Size / 2; lanes > 0; lanes /= 2)
-        value = op(value, static_cast<T>(tile.shfl_xor(value, lanes, file, line)));
+T reduce(const thread_block_tile<Size, Parent>& tile, T value, Op op) {
+    for (unsigned threads = Size / 2; threads > 0; threads /= 2)
+        value = op(value, static_cast<T>(tile.shfl_xor(value, threads)));
     return value;
+}
+
+/// The combination of the values of the group's threads, in every thread.
+template <class T, class Op>
+T reduce(const coalesced_group& group, T value, Op op, EMULATOR_SITE) {
+    return emulator::combine(group.emulated_mask(), value, op, {file, line});
 }
 
 }  // namespace cooperative_groups

@@ -1,0 +1,3 @@
+#pragma once
+
+constexpr float scale = 2;
