@@ -51,8 +51,8 @@ CORRECTIONS = correct_by_factor, correct_by_elimination
 """How solutions are corrected after a step, one after the other."""
 
 CORRECTED = 1e-14
-"""No further correction of a solution whose `kkt` is at most this number, some rounding
-errors. Corrections take little time, and `bounded_qp` has a stricter certificate."""
+"""The same limit for corrections where quadratic objectives certify x, more strictly.
+Corrections of all systems take longer than their dual problems."""
 
 
 def solve(problem: Problem, target: Device | None, method: str) -> ConstrainedSolution:
@@ -170,8 +170,9 @@ class Search:
         point, found = dual.step(some, x, self.target, method, maxiter)
         point = within(some, point)
         certificate = certify(some, *point)
+        enough = CORRECTED if some.rounded_matrix else SETTLED
         for correct in CORRECTIONS:
-            rough = xp.flatnonzero(~(certificate.badness <= CORRECTED) & some.finite)
+            rough = xp.flatnonzero(~(certificate.badness <= enough) & some.finite)
             if not len(rough):
                 break
             few, dual = self.take(at[rough])

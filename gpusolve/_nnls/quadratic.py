@@ -68,7 +68,8 @@ class Quadratic(NamedTuple):
         curved = diagonal > 0
         exponent = xp.frexp(xp.where(xp.isfinite(diagonal) & curved, diagonal, 1))[1]
         scale = xp.ldexp(xp.ones(diagonal.shape), -(exponent // 2))
-        G = scale[..., :, None] * G * scale[..., None, :]
+        with np.errstate(over="ignore"):
+            G = scale[..., :, None] * G * scale[..., None, :]
         within = (xp.abs(G) < MOST).all(axis=(-2, -1))
         G = xp.where(within[..., None, None], G, xp.eye(n))
         values, vectors = xp.linalg.eigh(G)
