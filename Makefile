@@ -20,7 +20,7 @@ CUDA_SOURCES := $(wildcard cuda_src/*.cu* cuda_src/cpu/* tests/*/*.cu gpusolve/_
 
 OBJECT_SOURCES := setup.py gpusolve/_device/object_files.py $(wildcard cuda_src/*.cu* cuda_src/cpu/*)
 
-.PHONY: demo pictures docs test test-all test-barriers test-exhaustive test-cpus test-like-gpu test-gpu test-stand-in coverage mutations lint format wheel papers resources costs clean
+.PHONY: demo pictures docs notebooks test test-all test-barriers test-exhaustive test-cpus test-like-gpu test-gpu test-stand-in coverage mutations lint format wheel papers resources costs clean
 
 demo: $(VENV)/demo
 	@$(BIN)/python benchmarks/demo.py
@@ -89,6 +89,10 @@ format: $(VENV)/test
 docs: $(VENV)/docs
 	rm -rf docs/api
 	$(BIN)/python -m sphinx -q -W --keep-going -c docs . docs/_build/html
+
+# The outputs of the notebooks whose code changed, which are in the repository.
+notebooks: $(VENV)/docs
+	PYTHONPATH=. $(BIN)/python tests/support/notebook_outputs.py
 
 wheel: $(VENV)/test
 	$(BIN)/python -m build
