@@ -1,4 +1,4 @@
-"""Executes the notebooks whose code changed, and stores their outputs.
+"""Executes the notebooks whose code or data changed, and stores their outputs.
 
 `make notebooks` calls it. A notebook is stored with a hash of its code; an output as
 text or as a picture with few colours, without counts, metadata and warnings.
@@ -9,20 +9,25 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import re
 from pathlib import Path
 from typing import Any
 
 import nbformat
 from PIL import Image
 
-NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 COLOURS = 64
 
 
 def fingerprint(notebook: Any) -> str:
-    """A hash of the code of a notebook."""
-    code = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
-    return hashlib.sha256("\0".join(code).encode()).hexdigest()[:16]
+    """A hash of the code of a notebook, and of the results that the code reads."""
+    cells = (cell.source for cell in notebook.cells if cell.cell_type == "code")
+    code = "\0".join(cells)
+    read = [ROOT / name for name in re.findall(r"benchmarks/results/[\w.]+", code)]
+    parts = [code.encode(), *(path.read_bytes() for path in read)]
+    return hashlib.sha256(b"".join(parts)).hexdigest()[:16]
 
 
 def small(png: str) -> str:
