@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import nnls_charts
+import charts
 import numpy as np
 from certificates import SAMPLE_ENTRIES, SAMPLE_SYSTEMS, Certifier
 from harness import (
@@ -90,7 +90,7 @@ def measure(
             median=systems * answer.seconds,
             spread=systems * answer.spread,
             solved=len(answer.x),
-            kkt=judge.worst(answer.x) if len(answer.x) else np.nan,
+            error=judge.worst(answer.x) if len(answer.x) else None,
             bytes=used,
             note=answer.note,
         )
@@ -170,19 +170,24 @@ def line(batch: list[Result], peers: list[str]) -> str:
     )
 
 
-def worst(results: list[Result], peer: str) -> float:
-    """The largest certificate of a library."""
-    return float(np.nanmax([one.kkt for one in results if one.peer == peer]))
+def worst(results: list[Result], peer: str) -> str:
+    """The largest certificate of a library; empty if it solved nothing."""
+    found = [one.error for one in results if one.peer == peer and one.error is not None]
+    return f"{max(found):.0e}" if found else ""
 
 
 def page(
-    run: Run, place: str, peers: list[str], results: Iterable[Result], charts: list[str]
+    run: Run,
+    place: str,
+    peers: list[str],
+    results: Iterable[Result],
+    pictures: list[str],
 ) -> Iterator[str]:
     """The page, line by line as the results come."""
     yield f"# How fast is least squares for my shape, on {PLACES[place]}?\n"
     if warning := WARNINGS.get(place, ""):
         yield f"{warning}\n"
-    yield from charts
+    yield from pictures
     yield from circumstances(run.command, run.machine)
     yield from busy(run.machine)
     yield ABOUT
@@ -202,7 +207,7 @@ def page(
     yield CERTIFICATE
     yield from table_head("solver", "largest certificate")
     for name in (OURS, SINGLE, *peers):
-        yield row(name, f"{worst(run.results, name):.0e}")
+        yield row(name, worst(run.results, name))
 
 
 # ---- the command line ----------------------------------------------------------------
@@ -225,15 +230,15 @@ def arguments() -> argparse.Namespace:
     return made.parse_args()
 
 
-def stored(data: Path, charts: list[str]) -> Iterator[str]:
+def stored(data: Path, pictures: list[str]) -> Iterator[str]:
     """The page of a run in a file."""
     run = Run.load(data)
     peers = [one.peer for one in batches(run.results)[0][2:]]
     place = "cuda" if "gpu" in run.machine else "cpu"
-    return page(run._replace(results=[]), place, peers, run.results, charts)
+    return page(run._replace(results=[]), place, peers, run.results, pictures)
 
 
-def measured(options: argparse.Namespace, charts: list[str]) -> Iterator[str]:
+def measured(options: argparse.Namespace, pictures: list[str]) -> Iterator[str]:
     """The page of a run, as it is measured; at its end the data are written."""
     machine = choose(options.emulate, options.cpu, options.repeats, options.peers)
     if machine.name == "emulator" and options.sizes is None:
@@ -242,21 +247,21 @@ def measured(options: argparse.Namespace, charts: list[str]) -> Iterator[str]:
     results = measure_all(machine, cases, options.systems, options.budget)
     peers = [peer.name for peer in installed()] if options.peers else []
     run = Run(command_line(), facts(machine.cupy, *distributions()), [])
-    yield from page(run, machine.name, peers, results, charts)
+    yield from page(run, machine.name, peers, results, pictures)
     if options.output:
         run.save(options.output.with_suffix(".json"))
 
 
 def main() -> None:
     options = arguments()
-    charts = nnls_charts.links(options.output) if options.output else []
+    pictures = charts.links(options.output, charts.NNLS) if options.output else []
     if options.data:
-        publish(stored(options.data, charts), options.output)
+        publish(stored(options.data, pictures), options.output)
     else:
-        publish(measured(options, charts), options.output)
+        publish(measured(options, pictures), options.output)
     if options.output:
         data = options.data or options.output.with_suffix(".json")
-        nnls_charts.draw(Run.load(data), options.output)
+        charts.draw(Run.load(data), options.output, charts.NNLS)
 
 
 if __name__ == "__main__":

@@ -12,25 +12,27 @@ from typing import Any, NamedTuple
 
 
 class Result(NamedTuple):
-    """Times of a call on a batch of systems.
+    """Times of a call on a batch of systems, or of the fits of a model.
 
     Attributes
     ----------
     name : str
-        The kind of systems.
+        The kind of systems; the family of a model.
     shape : (int, int)
-        Rows and columns of a matrix.
+        Rows and columns of a matrix; rows and covariates.
     systems : int
+        Systems or fits.
     peer : str
-        What solves the systems.
+        What solves the systems or fits the model.
     repeats : int
         Calls after the first; 0 if the call failed.
     median, spread : float
         Seconds for all systems: median of the repeats, and their interquartile range.
     solved : int
         Systems that were solved. If these are fewer, the seconds are scaled to all.
-    kkt : float
-        The largest certificate of a sample; NaN if the call failed.
+    error : float or None
+        The largest certificate of a sample; the mean loss of rows that are held out.
+        None if nothing was judged.
     bytes : int
         The memory that a call needs beyond its arguments; 0 if not measured.
     note : str
@@ -45,7 +47,7 @@ class Result(NamedTuple):
     median: float
     spread: float
     solved: int
-    kkt: float
+    error: float | None
     bytes: int = 0
     note: str = ""
 

@@ -1,33 +1,49 @@
-"""Charts of the results of `nnls.py`: time and memory against systems and shape."""
+"""Charts of results: time and memory against the sizes of a problem."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from nnls_cases import ONE, OWN
 from records import Result, Run
 
-STYLES = {"gpusolve": "C0o-", "SciPy": "C1s--", "joblib": "C2^--"}
-LABELS = {"SciPy": "SciPy, a loop", "joblib": "SciPy, a pool (joblib)"}
-
-CHARTS = {
-    "systems": "Time against systems: gpusolve, a loop over SciPy, a pool (joblib)",
-    "shape": "Time of 100 systems against the columns n and the rows m of a matrix",
-    "memory": "Memory beyond the arguments against the number of systems",
+STYLES = {
+    "gpusolve": "C0o-",
+    "SciPy": "C1s--",
+    "joblib": "C2^--",
+    "BoostedGAM": "C0o-",
+    "boosted trees": "C1s--",
+    "splines": "C2^--",
 }
-"""Names of the charts, and what they show."""
+LABELS = {
+    "SciPy": "SciPy, a loop",
+    "joblib": "SciPy, a pool (joblib)",
+    "boosted trees": "HistGradientBoosting",
+    "splines": "splines, not boosted",
+}
+
+
+class Chart(NamedTuple):
+    """What a chart shows, in words, and how it is drawn."""
+
+    shows: str
+    draw: Callable[[Figure, list[Result]], None]
 
 
 def name_of(page: Path, chart: str) -> Path:
     return page.with_name(f"{page.stem}-{chart}.png")
 
 
-def links(page: Path) -> list[str]:
+def links(page: Path, charts: dict[str, Chart]) -> list[str]:
     """Lines of Markdown that show the charts next to a page."""
-    return [f"![{alt}]({name_of(page, chart).name})\n" for chart, alt in CHARTS.items()]
+    return [
+        f"![{chart.shows}]({name_of(page, name).name})\n"
+        for name, chart in charts.items()
+    ]
 
 
 def add_legend(axis: Axes) -> None:
@@ -44,6 +60,8 @@ def plot_times(
         return
     for peer, style in STYLES.items():
         own = [one for one in points if one.peer == peer]
+        if not own:
+            continue
         axis.errorbar(
             [x(one) for one in own],
             [one.median for one in own],
@@ -98,12 +116,49 @@ def draw_memory(figure: Figure, results: list[Result]) -> None:
     add_legend(axis)
 
 
-DRAWN = {"systems": draw_systems, "shape": draw_shape, "memory": draw_memory}
+def draw_rows(figure: Figure, results: list[Result]) -> None:
+    families = "gaussian", "poisson", "binomial"
+    axes = figure.subplots(1, 4, sharey=True)
+    single = [one for one in results if one.systems == 1]
+    for axis, family in zip(axes, families, strict=False):
+        most = max((columns(one) for one in single if one.name == family), default=0)
+        own = [one for one in single if (one.name, columns(one)) == (family, most)]
+        plot_times(axis, own, rows)
+        axis.set(xlabel="rows", title=f"{family}, {most} covariates")
+    least = [one for one in single if one.name == "gaussian" and rows(one) == 1000]
+    plot_times(axes[-1], least, columns)
+    axes[-1].set(xlabel="covariates", title="gaussian, 1,000 rows")
+    for axis in axes:
+        axis.title.set_fontsize(10)
+    axes[0].set_ylabel("seconds for 100 steps")
+    add_legend(axes[0])
 
 
-def draw(run: Run, page: Path) -> None:
+NNLS = {
+    "systems": Chart(
+        "Time against systems: gpusolve, a loop over SciPy, a pool (joblib)",
+        draw_systems,
+    ),
+    "shape": Chart(
+        "Time of 100 systems against the columns n and the rows m of a matrix",
+        draw_shape,
+    ),
+    "memory": Chart(
+        "Memory beyond the arguments against the number of systems", draw_memory
+    ),
+}
+
+GAM = {
+    "rows": Chart(
+        "Time of a boosted model against rows and covariates, next to boosted trees",
+        draw_rows,
+    )
+}
+
+
+def draw(run: Run, page: Path, charts: dict[str, Chart]) -> None:
     """Write the charts next to a page. The same results give the same bytes."""
-    for name, draw_chart in DRAWN.items():
+    for name, chart in charts.items():
         figure = Figure(figsize=(9.9, 3.3), dpi=100, layout="constrained")
-        draw_chart(figure, run.results)
+        chart.draw(figure, run.results)
         figure.savefig(name_of(page, name), metadata={"Software": None})
