@@ -497,8 +497,6 @@ def _instrumentation(path: str, variant: Variant) -> tuple[str, ...]:
         "races": ("-w", *_INSTRUMENTATION[family], _CHECKS),
         "memory": (
             *_UNINITIALISED[family],
-            # The same values in each run.
-            "-ftrivial-auto-var-init=pattern",
             *_INSTRUMENTATION[family],
             *_DECLARED_ARRAYS,
             _CHECKS,
