@@ -20,12 +20,14 @@ CUDA_SOURCES := $(wildcard cuda_src/*.cu* cuda_src/cpu/* tests/*/*.cu gpusolve/_
 
 OBJECT_SOURCES := setup.py gpusolve/_device/object_files.py $(wildcard cuda_src/*.cu* cuda_src/cpu/*)
 
-.PHONY: demo docs test test-all test-barriers test-exhaustive test-cpus test-like-gpu test-gpu test-stand-in coverage mutations lint format wheel papers resources costs clean
+.PHONY: demo pictures docs notebooks results test test-all test-barriers test-exhaustive test-cpus test-like-gpu test-gpu test-stand-in coverage mutations lint format wheel papers resources costs clean
 
 demo: $(VENV)/demo
-	$(BIN)/python benchmarks/demo.py
-	$(BIN)/python benchmarks/demo_gam.py
-	$(BIN)/python benchmarks/demo_counts.py
+	@$(BIN)/python benchmarks/demo.py
+
+# The pictures of the demo that are in the documentation.
+pictures: $(VENV)/demo
+	@$(BIN)/python benchmarks/demo.py --folder docs
 
 test: lint $(VENV)/object
 	$(PYTEST) -m "not slow and not gpu"
@@ -33,7 +35,7 @@ test: lint $(VENV)/object
 test-all: test
 	$(PYTEST) -m "slow and not exhaustive"
 
-# The barriers of the Gram kernel of NNLS, removed in turn.
+# Every barrier of the kernels but the first of each file, removed in turn.
 test-barriers: $(VENV)/object
 	$(PYTEST) -m exhaustive tests/emulator/test_barriers.py
 
@@ -41,17 +43,19 @@ test-barriers: $(VENV)/object
 test-exhaustive: $(VENV)/object
 	$(PYTEST) -m exhaustive
 
+NUMERICAL := $(addprefix tests/,blocks gam gemv nmf nnls sparse studies)
+
 # The numerical tests, on NumPy, with the rounding of other CPUs.
 test-cpus: $(VENV)/object
 	$(BIN)/python tests/support/core_types.py $(PARALLEL) -q -m "not slow" \
-	    -k "not emulator and not cuda and not compile"
+	    -k "not emulator and not cuda and not kernel" $(NUMERICAL)
 
 # The kernels on the emulator with the rounding of a GPU: multiplications and additions are
 # fused, and denormal numbers become zero, as CuPy's -ftz=true asks for float32.
 FUSED = -ffp-contract=fast -fexpensive-optimizations $(if $(filter x86_64,$(shell uname -m)),-mfma)
 test-like-gpu: $(VENV)/object
 	CXXFLAGS="$(FUSED) -DEMULATOR_FLUSHES_DENORMALS" $(PYTEST) -m "not slow and not gpu" \
-	    tests/blocks tests/gam tests/gemv tests/nnls tests/sparse
+	    $(NUMERICAL)
 
 # Without a GPU that CuPy can use this fails, and says why: tests that skip are no test.
 test-gpu: $(VENV)/object
@@ -83,10 +87,15 @@ format: $(VENV)/test
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CUDA_SOURCES)
 
-# The site, in docs/_build/html. Notebooks and examples are executed where they changed.
+# The site, in docs/_build/html, and its checks. Examples are executed where they changed.
 docs: $(VENV)/docs
 	rm -rf docs/api
 	$(BIN)/python -m sphinx -q -W --keep-going -c docs . docs/_build/html
+	$(BIN)/python docs/check_site.py docs/_build/html
+
+# The outputs of the notebooks whose code changed, which are in the repository.
+notebooks: $(VENV)/docs
+	PYTHONPATH=. $(BIN)/python tests/support/notebook_outputs.py
 
 wheel: $(VENV)/test
 	$(BIN)/python -m build
@@ -94,6 +103,14 @@ wheel: $(VENV)/test
 # The claims of the tests' markers, in docs/papers.md.
 papers: $(VENV)/test
 	$(BIN)/python tests/support/paper_map.py
+
+# The CPU paths next to other packages, in one run: half an hour on an idle machine.
+MEASURED := nnls constraints nmf gam
+results: $(VENV)/object
+	$(BIN)/python -m pip install -q --group compare
+	set -e; for name in $(MEASURED); do \
+	    $(BIN)/python benchmarks/$$name.py --cpu --output benchmarks/results/$${name}_cpu.md; \
+	done
 
 resources: $(VENV)/test
 	PYTHONPATH=. $(BIN)/python tests/support/kernel_resources.py
@@ -109,9 +126,13 @@ clean:
 # Python 3.11 brings a pip that knows no groups, so it is upgraded. Without --no-compile
 # pip compiles 10,000 modules, of which a few hundred are imported.
 $(VENV)/demo: setup.cfg pyproject.toml
-	$(PYTHON) -m venv --upgrade-deps $(VENV)
-	$(BIN)/python -m pip install -q --no-compile -e ".$(GPU_EXTRA:%=[%])" --group demo
-	touch $@
+	@echo "Make an environment in $(VENV)"
+	@$(PYTHON) -m venv --upgrade-deps $(VENV)
+	@echo "Install matplotlib and scikit-image"
+	@$(BIN)/python -m pip install -qq --no-compile --group demo
+	@echo "Install gpusolve: its solver is compiled for this CPU, in 5 to 20 seconds"
+	@$(BIN)/python -m pip install -qq --no-compile -e ".$(GPU_EXTRA:%=[%])"
+	@touch $@
 
 $(VENV)/docs: setup.cfg pyproject.toml
 	$(PYTHON) -m venv --upgrade-deps $(VENV)

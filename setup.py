@@ -5,11 +5,13 @@ instruction set, in ``gpusolve/_objects/``. They know nothing of Python, so a wh
 for a platform and for every Python. Without a compiler there are no objects, and the
 wheel is for every platform: an installation never fails.
 
-``python setup.py build_ext --inplace`` compiles them in a checkout.
+An editable installation is for one machine, so it has the best object for its CPU only.
+``python setup.py build_ext --inplace`` compiles all objects in a checkout.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import re
@@ -152,18 +154,20 @@ def build(command: Sequence[str], instruction_set: str, folder: Path) -> Path:
     return target
 
 
-def build_all(folder: Path) -> None:
-    """Build the objects in a folder, which has no others afterwards."""
+def build_all(folder: Path, one_is_enough: bool = False) -> None:
+    """Build the objects in a folder, which has no others afterwards.
+
+    If one is enough, the first object that this CPU can run is the last one.
+    """
     command, built = compiler(), []
     folder.mkdir(parents=True, exist_ok=True)
     if not command:
         warn("no C++ compiler was found")
-    sets = OBJECTS["instruction_sets"]() if command else ()
-    with ThreadPoolExecutor() as pool:
-        waiting = {name: pool.submit(build, command, name, folder) for name in sets}
-    for name, one in waiting.items():
+    for name in OBJECTS["instruction_sets"]() if command else ():
         try:
-            built.append(one.result())
+            built.append(path := build(command, name, folder))
+            if one_is_enough and ctypes.CDLL(str(path)).gpusolve_supports():
+                break
         except (FailedError, OSError) as error:
             warn(f"the solver for {name} was not compiled:\n{error}")
     for file in set(folder.glob(f"*{OBJECTS['SUFFIX']}")) - set(built):
@@ -184,7 +188,7 @@ class BuildObjects(build_ext):
 
     def run(self) -> None:
         try:
-            build_all(self.folder)
+            build_all(self.folder, one_is_enough=self.editable_mode)
         except (OSError, ValueError) as error:
             warn(f"the solver was not compiled: {error}")
 

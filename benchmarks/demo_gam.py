@@ -1,68 +1,40 @@
-"""The boosted additive model on the paper's simulation: a table and a picture.
+"""The boosted additive model on the paper's simulation.
 
-Run ``make demo``, or ``python benchmarks/demo_gam.py --help``. 20 of 100 covariates
-have an effect on the outcome, each a sine wave. The model is fitted on the GPU if CuPy
-finds a GPU, otherwise on the CPU.
+20 of 100 covariates have an effect on the outcome, each a sine wave.
 """
 
 from __future__ import annotations
 
-import argparse
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-from harness import Machine, aligned, choose
+from harness import Machine, three_digits
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from gpusolve.gam import BoostedGAM, Simulation, simulate
 
-ROOT = Path(__file__).resolve().parents[1]
 METHODS = ("gram", "stacked")
 SHOWN = 4
 """Number of effects in the picture."""
 
 
-class Row(NamedTuple):
-    """A fit's row of the table; the fields are the columns."""
-
-    method: str
-    rows: int
-    features: int
-    steps: int
-    seconds: float
-    R2: float
-    active_found: int
-    others_selected: int
-
-
-def fit(
-    machine: Machine, data: Simulation, steps: int, method: str
-) -> tuple[BoostedGAM, Row]:
-    """Fit one step, which compiles, and then the model."""
+def fit(machine: Machine, data: Simulation, steps: int, method: str) -> BoostedGAM:
+    """Fit one step, which compiles, and then the model; print what it took."""
     X, y = machine.xp.asarray(data.X), machine.xp.asarray(data.y)
     BoostedGAM(max_iter=1, method=method).fit(X, y)
     model = BoostedGAM(max_iter=steps, learning_rate=0.1, method=method)
     seconds, _ = machine.stopwatch(partial(model.fit, X, y))
-    found = set(model.selected_.tolist())
-    active = set(data.active.tolist())
-    return model, Row(
-        method,
-        *data.X.shape,
-        steps,
-        seconds,
-        model.score(data.X, data.y),
-        len(found & active),
-        len(found - active),
+    found, active = set(model.selected_.tolist()), set(data.active.tolist())
+    print(
+        f"      {method}: {three_digits(seconds)} s, "
+        f"R2 {model.score(data.X, data.y):.3f}; "
+        f"{len(found & active)} of {len(active)} covariates with an effect were "
+        f"selected, and {len(found - active)} others",
+        flush=True,
     )
-
-
-def cell(value: float | str) -> str:
-    if isinstance(value, str):
-        return value
-    return f"{value:.3f}" if isinstance(value, float) else f"{value:,}"
+    return model
 
 
 def draw_effect(axis: Axes, model: BoostedGAM, feature: int, steps: list[int]) -> None:
@@ -75,8 +47,8 @@ def draw_effect(axis: Axes, model: BoostedGAM, feature: int, steps: list[int]) -
     axis.set_title(f"effect of x{feature}", fontsize=10)
 
 
-def draw(model: BoostedGAM, data: Simulation, path: Path) -> None:
-    """Write the picture as a PNG."""
+def draw(model: BoostedGAM, data: Simulation, path: Path) -> Path:
+    """Write the picture as a PNG; return its path."""
     figure = Figure(figsize=(9.9, 5), dpi=100, layout="constrained")
     upper, lower = figure.subfigures(2, 1)
     axes = upper.subplots(1, SHOWN, sharey=True)
@@ -94,36 +66,20 @@ def draw(model: BoostedGAM, data: Simulation, path: Path) -> None:
     selections.bar(np.arange(len(times)), times, color=colours)
     selections.set_title("times selected (red: no effect in the data)", fontsize=10)
     selections.set_xlabel("covariate")
-    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
+    return path
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=10_000)
-    parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--quick", action="store_true", help="1,000 rows, 200 steps")
-    parser.add_argument("--output", type=Path, default=ROOT / "docs" / "boosting.png")
-    options = parser.parse_args()
-    if options.quick:
-        options.rows, options.steps = 1000, 200
-    return options
-
-
-def main() -> None:
-    """Simulate, fit, print, draw."""
-    options = arguments()
-    data = simulate(options.rows)
-    machine = choose()
-    fits = [fit(machine, data, options.steps, method) for method in METHODS]
-    print(f"Fitting on {'a GPU' if machine.cupy else 'the CPU'}.\n")
-    rows = [[cell(value) for value in row] for _, row in fits]
-    print("\n".join(aligned([Row._fields, *rows])))
-    paths = [model.selected_ for model, _ in fits]
-    print(f"\nThe same path by both methods: {np.array_equal(*paths)}.")
-    draw(fits[0][0], data, options.output)
-    print(f"Picture: {options.output}")
-
-
-if __name__ == "__main__":
-    main()
+def run(folder: Path, quick: bool, machine: Machine) -> Path:
+    """Simulate, fit, print, draw; the path of the picture."""
+    rows, steps = (1000, 200) if quick else (10_000, 1000)
+    data = simulate(rows)
+    print(
+        f"   Fit {rows:,} rows of {data.X.shape[1]} covariates in {steps:,} steps, "
+        f"by {len(METHODS)} methods",
+        flush=True,
+    )
+    models = [fit(machine, data, steps, method) for method in METHODS]
+    same = np.array_equal(*(model.selected_ for model in models))
+    print(f"      the same steps by both methods: {same}")
+    return draw(models[0], data, folder / "boosting.png")

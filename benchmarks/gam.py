@@ -1,91 +1,252 @@
-"""Time the boosted GAM on the paper's simulation: set-up, steps, families and folds.
+"""Time boosted models: families, rows, covariates, folds, and the three methods.
 
-    python benchmarks/gam.py --output FILE    # on a GPU if there is one
-    python benchmarks/gam.py --cpu            # the CPU path
-    python benchmarks/gam.py --quick          # a few small sizes
-    python benchmarks/gam.py --parts folds    # the cross-validation only
+    python benchmarks/gam.py --output FILE.md    # also FILE.json and charts
+    python benchmarks/gam.py --cpu               # the CPU path
+    python benchmarks/gam.py --quick             # a few small sizes
+    python benchmarks/gam.py --parts folds       # the cross-validation only
 
-In the same run: the reference, a plain NumPy loop over the learners, and the additive
-models of scikit-learn and pyGAM if they are installed. The times of mboost and
-compboost are quoted, because neither installs from a registry. Results are Markdown.
+The other models are of scikit-learn, if it is installed: boosted trees of as many
+steps, and splines that are not boosted. They run on the CPU. The page is Markdown.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
+import charts
 import numpy as np
-from gam_families import SCALES, family_lines, fold_lines
 from harness import (
+    Call,
     Machine,
     choose,
+    command_line,
     count,
+    facts,
     head,
     publish,
     row,
     table_head,
+    three_digits,
     timing_parser,
+    to_host,
     wall_clock,
 )
+from records import Result, Run, rounded
 
-from gpusolve import reference
-from gpusolve.gam import BSplines, Learners, boost, make_learners, simulate
+from gpusolve.gam import (
+    BoostedGAM,
+    BSplines,
+    Learners,
+    boost,
+    cv_stop,
+    make_learners,
+    simulate,
+)
+from gpusolve.gam.families import family_of
 
-PARTS = ("gaussian", "families", "folds")
+PARTS = ("families", "folds", "methods")
 """The parts of the report."""
 
+FAMILIES = ("gaussian", "poisson", "binomial")
 METHODS = ("direct", "stacked", "gram")
+OURS = "BoostedGAM"
+
+SPREAD = 0.5
+"""The standard deviation of the linear predictor."""
 
 DENSE_BYTES = 2**31
-"""Largest dense design matrices for "direct" and for the other libraries."""
+"""Largest dense design matrices for "direct"."""
 
-PASSED_ROWS = 10**9
-"""Largest number of rows times learners times steps for "stacked" on a CPU."""
-
-PYGAM_COLUMNS, PYGAM_ROWS = 1600, 1000
-"""Largest design matrix for pyGAM."""
-
-QUOTED = """
-Quoted, not measured here: n = 1e5, K = 100, k = 32, 100 steps, on 4 shared cores.
-mboost 2.9-13: set-up 8 s, fit 40 to 46 s (n = 1e4: 1.3 s and 5.4 s). compboost,
-4 threads: set-up 7.3 s, fit 5.9 s; with binning, not exact, 0.56 s and 0.90 s."""
+LONGEST = 5.0
+"""Seconds of a fit. A model of another library that needs more is not repeated."""
 
 
-ROWS = {
-    "cuda": [10**3, 10**4, 10**5, 10**6],
-    "cpu": [10**3, 10**4, 10**5, 10**6],
-    "emulator": [100],
+class Scale(NamedTuple):
+    """The sizes of one machine."""
+
+    rows: list[int]
+    columns: list[int]
+    fold_rows: list[int]
+    n_basis: int = 32
+    steps: int = 100
+    folds: int = 25
+
+
+SCALES = {
+    "cuda": Scale([10**3, 10**4, 10**5, 10**6], [10, 30, 100], [10**4, 10**5]),
+    "cpu": Scale([10**3, 10**4, 10**5], [10, 30, 100], [10**4]),
+    "emulator": Scale([100], [4], [100], n_basis=8, steps=3, folds=3),
 }
 
 
-class Size(NamedTuple):
-    """A problem: rows, basis functions of a learner, boosting steps."""
-
-    rows: int
-    n_basis: int
-    steps: int
+# ---- data ----------------------------------------------------------------------------
 
 
-class Fit(NamedTuple):
-    """A row of the table: the method, its times in seconds, and the final risk."""
+class Data(NamedTuple):
+    """Covariates and a response of each family, on the host."""
 
-    method: str
-    size: Size
-    setup: float | None
-    steps: float | None
-    total: float
-    risk: float
+    X: Any
+    y: dict[str, Any]
+
+    def some(self, rows: slice) -> Data:
+        return Data(self.X[rows], {name: y[rows] for name, y in self.y.items()})
 
 
-def problems(rows: list[int], quick: bool) -> list[Size]:
-    """The problems, from small to large."""
-    bases = [16] if quick else [16, 32, 64]
-    counts = [100] if quick else [100, 1000]
-    return [Size(n, k, steps) for n in rows for k in bases for steps in counts]
+def data_of(rows: int, columns: int) -> tuple[Data, Data]:
+    """Data to fit, and a tenth more that are held out.
+
+    The numbers are the paper's simulation. Counts, and answers that are 0 or 1, have
+    its additive function as their linear predictor.
+    """
+    X, y, active = simulate(rows + rows // 10)
+    wave = np.sin(2 * np.pi * X[:, active]).sum(axis=1)
+    predictor = SPREAD * wave / wave.std()
+    rng = np.random.default_rng(rows)
+    counts = rng.poisson(np.exp(predictor))
+    answers = rng.random(len(y)) < 1 / (1 + np.exp(-2 * predictor))
+    responses = {"gaussian": y, "poisson": counts, "binomial": answers}
+    X = np.ascontiguousarray(X[:, :columns])
+    data = Data(X, {name: y.astype(np.float64) for name, y in responses.items()})
+    return data.some(slice(rows)), data.some(slice(rows, None))
+
+
+def mean_loss(family: str, y: Any, mean: Any) -> float:
+    """The mean negative log likelihood of a prediction; the mean squared error."""
+    if family == "gaussian":
+        return float(((y - mean) ** 2).mean())
+    f = np.log(mean) if family == "poisson" else np.log(mean / (1 - mean)) / 2
+    return float(family_of(family).loss(y, f, np.float64(0)).mean())
+
+
+# ---- models --------------------------------------------------------------------------
+
+
+def model_of(family: str, scale: Scale) -> BoostedGAM:
+    return BoostedGAM(n_basis=scale.n_basis, max_iter=scale.steps, family=family)
+
+
+def predicted(model: Any, X: Any) -> Any:
+    """The predicted means: of a classifier, the probabilities of 1."""
+    if hasattr(model, "predict_proba"):
+        return model.predict_proba(X)[:, 1]
+    return model.predict(X)
+
+
+def boosted_trees(family: str, scale: Scale) -> Any:
+    from sklearn import ensemble
+
+    if family == "binomial":
+        return ensemble.HistGradientBoostingClassifier(max_iter=scale.steps)
+    loss = {"gaussian": "squared_error"}.get(family, family)
+    return ensemble.HistGradientBoostingRegressor(loss=loss, max_iter=scale.steps)
+
+
+def splines(family: str, scale: Scale) -> Any:
+    """A generalised linear model of the same splines, stored as a sparse matrix."""
+    from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import SplineTransformer
+
+    last = {
+        "gaussian": Ridge(),
+        "poisson": PoissonRegressor(alpha=1e-3),
+        "binomial": LogisticRegression(),
+    }[family]
+    knots = scale.n_basis - 2
+    return make_pipeline(SplineTransformer(n_knots=knots, sparse_output=True), last)
+
+
+PEERS: dict[str, Callable[[str, Scale], Any]] = {
+    "boosted trees": boosted_trees,
+    "splines": splines,
+}
+
+
+# ---- measuring -----------------------------------------------------------------------
+
+
+class Batch(NamedTuple):
+    """A family, the data, and the machine that fits."""
+
+    machine: Machine
+    scale: Scale
+    family: str
+    data: Data
+
+    def result(
+        self, peer: str, call: Call, fits: int = 1, host: bool = False
+    ) -> tuple[Result, Any]:
+        """Times of a call, and what it returned."""
+        timed = self.machine.timing(call, on_host=host)
+        found = Result(
+            name=self.family,
+            shape=self.data.X.shape,
+            systems=fits,
+            peer=peer,
+            repeats=len(timed.seconds),
+            median=timed.median,
+            spread=timed.spread,
+            solved=fits,
+            error=None,
+        )
+        return rounded(found), timed.result
+
+
+def our_fit(batch: Batch) -> tuple[Result, Any]:
+    X, y = batch.data.X, batch.data.y[batch.family]
+    given = batch.machine.xp.asarray(X), batch.machine.xp.asarray(y)
+    model = model_of(batch.family, batch.scale)
+    return batch.result(OURS, partial(model.fit, *given))
+
+
+def peer_fits(batch: Batch) -> Iterator[tuple[Result, Any]]:
+    """A fit of each model whose library is installed, unless it takes too long."""
+    for name, make in PEERS.items():
+        try:
+            model = make(batch.family, batch.scale)
+        except ImportError:
+            continue
+        call = partial(model.fit, batch.data.X, batch.data.y[batch.family])
+        if wall_clock(call).seconds <= LONGEST:
+            yield batch.result(name, call, host=True)
+
+
+def family_results(
+    machine: Machine, scale: Scale, rows: list[int], columns: list[int]
+) -> Iterator[Result]:
+    """Fits of all rows with most covariates, and of fewer covariates with few rows."""
+    sizes = [(n, max(columns)) for n in rows]
+    sizes += [(min(rows), p) for p in sorted(columns)[:-1]]
+    for n, p in sizes:
+        data, held = data_of(n, p)
+        for family in FAMILIES if p == max(columns) else FAMILIES[:1]:
+            batch = Batch(machine, scale, family, data)
+            peers = peer_fits(batch) if machine.peers else ()
+            for found, model in (our_fit(batch), *peers):
+                X = machine.xp.asarray(held.X) if found.peer == OURS else held.X
+                mean = to_host(predicted(model, X))
+                yield found._replace(error=mean_loss(family, held.y[family], mean))
+
+
+def fold_results(
+    machine: Machine, scale: Scale, rows: list[int], columns: int
+) -> Iterator[Result]:
+    """One fit, and all folds of its cross-validation."""
+    options = {"n_folds": scale.folds, "random_state": 0}
+    for n in rows:
+        data, _ = data_of(n, columns)
+        for family in FAMILIES:
+            batch = Batch(machine, scale, family, data)
+            fit, model = our_fit(batch)
+            yield fit._replace(peer="one fit")
+            call = partial(cv_stop, model, **options)
+            yield batch.result("cv_stop", call, scale.folds)[0]
 
 
 def set_up(X: Any, n_basis: int) -> Learners:
@@ -94,134 +255,128 @@ def set_up(X: Any, n_basis: int) -> Learners:
     return make_learners(basis, n_basis)
 
 
-def affordable(method: str, size: Size, columns: int, on_gpu: bool) -> bool:
-    """Whether a method has enough memory and time for a problem."""
-    if method == "direct":
-        dense = 8 * size.rows * size.n_basis * columns
-        return dense <= DENSE_BYTES and (on_gpu or size.rows * size.steps <= 10**6)
-    if method == "stacked" and not on_gpu:
-        return size.rows * size.steps * columns <= PASSED_ROWS
-    return True
+def method_results(
+    machine: Machine, scale: Scale, rows: list[int], columns: int
+) -> Iterator[Result]:
+    """Set-up, and the steps by each method; the error is the final risk."""
+    for n in rows:
+        data, _ = data_of(n, columns)
+        batch = Batch(machine, scale, "gaussian", data)
+        X, y = map(machine.xp.asarray, (data.X, data.y["gaussian"]))
+        made, learners = batch.result("set-up", partial(set_up, X, scale.n_basis))
+        yield made
+        for method in METHODS:
+            if method == "direct" and 8 * X.size * scale.n_basis > DENSE_BYTES:
+                continue
+            call = partial(boost, learners, y, steps=scale.steps, method=method)
+            found, path = batch.result(method, call)
+            yield found._replace(error=float(path.risk[-1]))
 
 
-def our_fits(machine: Machine, size: Size, X: Any, y: Any) -> Iterator[Fit]:
-    """Every method that is affordable."""
-    X, y = machine.xp.asarray(X), machine.xp.asarray(y)
-    setup = machine.timing(partial(set_up, X, size.n_basis))
-    for method in METHODS:
-        if affordable(method, size, X.shape[1], machine.cupy is not None):
-            call = partial(boost, setup.result, y, steps=size.steps, method=method)
-            fit = machine.timing(call)
-            total = setup.median + fit.median
-            risk = float(fit.result.risk[-1])
-            yield Fit(method, size, setup.median, fit.median, total, risk)
+# ---- the page ------------------------------------------------------------------------
+
+ABOUT = {
+    "families": """
+## Families
+
+{scale.n_basis} B-splines of each covariate, {scale.steps} steps of learning rate 0.1,
+from the arrays to the fitted model; seconds and, in brackets, their interquartile
+range. The loss is of other rows, a tenth as many: the mean squared error, or the mean
+negative log likelihood. "Boosted trees" is HistGradientBoosting with as many steps,
+"splines" a generalised linear model of the same splines, by scikit-learn. A model of
+another library that takes more than {longest:g} s is left out.
+""",
+    "folds": """
+## Cross-validation
+
+`cv_stop` with {scale.folds} bootstrap folds, all as one batch, and one fit of the same
+model.
+""",
+    "methods": """
+## Methods
+
+Squared errors. The set-up computes bases, smoothing parameters and inverses; the steps
+follow, by each method. The loss is the sum of squared residuals: equal sums are equal
+models.
+
+Quoted, not measured here: 1e5 rows, 100 covariates, 32 B-splines, 100 steps, on 4
+shared cores. mboost 2.9-13: set-up 8 s, fit 40 to 46 s. compboost, 4 threads: set-up
+7.3 s, fit 5.9 s; with binning, not exact, 0.56 s and 0.90 s.
+""",
+}
 
 
-def reference_fit(size: Size, X: Any, y: Any) -> Iterator[Fit]:
-    """The NumPy loop, which starts from dense design matrices."""
-    if 8 * X.size * size.n_basis > DENSE_BYTES / 4:
-        return
-    learners = set_up(X, size.n_basis)
-    given = learners.dense(), y, learners.penalty, learners.lambda_
-    seconds, path = wall_clock(partial(reference.boost, *given, steps=size.steps))
-    yield Fit("NumPy loop", size, None, None, seconds, float(path.risk[-1]))
+def cell(one: Result | None) -> str:
+    """Seconds and their spread."""
+    if one is None:
+        return ""
+    return f"{three_digits(one.median)} ({one.spread / one.median:.0%})"
 
 
-def spline_ridge(n_basis: int) -> Any:
-    """scikit-learn's additive model: all effects together, with one penalty."""
-    from sklearn.linear_model import Ridge
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import SplineTransformer
-
-    splines = SplineTransformer(n_knots=n_basis - 2, degree=3)
-    return make_pipeline(splines, Ridge(alpha=1.0))
+def loss(one: Result | None) -> str:
+    return "" if one is None or one.error is None else f"{one.error:.5g}"
 
 
-def pygam_model(n_basis: int) -> Any:
-    """pyGAM's additive model with its default penalty, without a search."""
-    from pygam import LinearGAM
+def table(
+    results: Iterable[Result], timed: tuple[str, ...], judged: tuple[str, ...]
+) -> Iterator[str]:
+    """A line for each family and size: the times, and the losses, of the models."""
+    names = *(f"{peer} s" for peer in timed), *(f"{peer} loss" for peer in judged)
+    yield from table_head("family", "rows", "covariates", *names)
+    for _, batch in groupby(results, key=attrgetter("label")):
+        found = {one.peer: one for one in batch}
+        first = next(iter(found.values()))
+        n, p = first.shape
+        times = (cell(found.get(peer)) for peer in timed)
+        losses = (loss(found.get(peer)) for peer in judged)
+        yield row(first.name, f"{n:,}", p, *times, *losses)
 
-    return LinearGAM(n_splines=n_basis)
+
+COLUMNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "families": ((OURS, *PEERS), (OURS, *PEERS)),
+    "folds": (("one fit", "cv_stop"), ()),
+    "methods": (("set-up", *METHODS), METHODS),
+}
+"""The columns of each part: the models with times, and the models with losses."""
 
 
-def peer_fits(size: Size, X: Any, y: Any) -> Iterator[Fit]:
-    """Additive models of other libraries, which are not boosted, for the same data."""
-    dense = 8 * X.size * size.n_basis
-    columns = size.n_basis * X.shape[1]
-    peers: dict[str, tuple[Callable[[int], Any], bool]] = {
-        "SplineTransformer + Ridge": (spline_ridge, dense <= DENSE_BYTES),
-        "pyGAM": (pygam_model, columns <= PYGAM_COLUMNS and len(y) <= PYGAM_ROWS),
+def kept(run: Run, results: Iterable[Result]) -> Iterator[Result]:
+    """The results, which are added to a run as they come."""
+    for one in results:
+        run.results.append(one)
+        yield one
+
+
+def report(machine: Machine, options: argparse.Namespace, run: Run) -> Iterator[str]:
+    """The report; the results are added to the run."""
+    yield from head("How fast boosting is", machine, "scikit-learn")
+    if options.output:
+        yield from charts.links(options.output, charts.GAM)
+    scale = SCALES[machine.name]
+    columns = [options.columns] if options.columns else scale.columns
+    some = options.sizes or (scale.rows[:2] if options.quick else None)
+    measure = {
+        "families": partial(family_results, rows=some or scale.rows, columns=columns),
+        "folds": partial(
+            fold_results, rows=some or scale.fold_rows, columns=max(columns)
+        ),
+        "methods": partial(
+            method_results, rows=some or scale.rows, columns=max(columns)
+        ),
     }
-    for name, (make, fits_in_memory) in peers.items():
-        if not fits_in_memory:
-            continue
-        try:
-            model = make(size.n_basis)
-        except ImportError:
-            continue
-        seconds, _ = wall_clock(partial(model.fit, X, y))
-        risk = float(((y - model.predict(X)) ** 2).sum())
-        yield Fit(name, size, None, None, seconds, risk)
-
-
-def fits(machine: Machine, size: Size, columns: int) -> Iterator[Fit]:
-    """All fits of one problem; other libraries fit it once for all numbers of steps."""
-    X, y, _ = simulate(size.rows)
-    X = np.ascontiguousarray(X[:, :columns])
-    yield from our_fits(machine, size, X, y)
-    if machine.peers and size.steps == 100:
-        yield from reference_fit(size, X, y)
-        yield from peer_fits(size, X, y)
-
-
-def cells(fit: Fit) -> Iterator[str]:
-    """The row of one fit."""
-    n, k, steps = fit.size
-    yield from (f"{n:,}", str(k), str(steps), fit.method)
-    for seconds in (fit.setup, fit.steps, fit.total):
-        yield "" if seconds is None else f"{seconds:.3f}"
-    yield f"{fit.risk:.6g}"
-
-
-ABOUT = """\
-{columns} covariates of the paper's simulation, degree 3, P-splines of df 4, learning
-rate 0.1, float64. Times in seconds; data and results are in the memory of the device
-that computes. Risk is the final sum of squared residuals; equal risks mean equal
-models. The NumPy loop is given bases and smoothing parameters. The other libraries fit
-other models to the same data, without boosting. The loop and they run once.
-"""
-
-
-def gaussian_lines(machine: Machine, sizes: list[Size], columns: int) -> Iterator[str]:
-    """The times of set-up and steps with every method, line by line."""
-    yield ABOUT.format(columns=columns)
-    names = ("n", "k", "steps", "method", "set-up s", "steps s", "total s", "risk")
-    yield from table_head(*names, words=4)
-    for size in sizes:
-        yield from (row(*cells(fit)) for fit in fits(machine, size, columns))
-    yield QUOTED
-
-
-def report(machine: Machine, options: argparse.Namespace) -> Iterator[str]:
-    """The report, line by line as it is measured."""
-    yield from head("The boosted GAM", machine, "scikit-learn", "pygam")
-    scale, columns, some = SCALES[machine.name], options.columns, options.sizes
-    if "gaussian" in options.parts:
-        rows = some or ROWS[machine.name][: 2 if options.quick else None]
-        yield from gaussian_lines(machine, problems(rows, options.quick), columns)
-    if "families" in options.parts:
-        yield from family_lines(machine, scale, some or scale.rows, columns)
-    if "folds" in options.parts:
-        yield from fold_lines(machine, scale, some or scale.fold_rows, columns)
+    for part in options.parts:
+        yield ABOUT[part].format(scale=scale, longest=LONGEST)
+        results = kept(run, measure[part](machine, scale))
+        yield from table(results, *COLUMNS[part])
 
 
 def arguments() -> argparse.Namespace:
-    made = timing_parser(__doc__, "rows of data", repeats=3)
+    made = timing_parser(__doc__, "rows of data", repeats=5)
     made.add_argument("--quick", action="store_true", help="a few small sizes")
     made.add_argument(
         "--parts", choices=PARTS, nargs="+", default=PARTS, help="of the report"
     )
-    made.add_argument("--columns", type=count, default=100, help="covariates, to 100")
+    made.add_argument("--columns", type=count, help="covariates, to 100")
     return made.parse_args()
 
 
@@ -229,7 +384,11 @@ def main() -> None:
     options = arguments()
     warnings.simplefilter("ignore")
     machine = choose(options.emulate, options.cpu, options.repeats, options.peers)
-    publish(report(machine, options), options.output)
+    run = Run(command_line(), facts(machine.cupy, "scikit-learn"), [])
+    publish(report(machine, options, run), options.output)
+    if options.output:
+        run.save(options.output.with_suffix(".json"))
+        charts.draw(run, options.output, charts.GAM)
 
 
 if __name__ == "__main__":

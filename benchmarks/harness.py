@@ -1,10 +1,10 @@
 """What the benchmarks share: timing, the machine, Markdown tables, the command line.
 
 All calls are timed in one way. The first call, which may compile, is reported apart;
-the median of the later calls is kept. A time on a GPU is taken between two CUDA events,
-and the L2 cache is flushed before each call. The host prepares the call while the
-device is still flushing, so Python's overhead counts only if it takes longer than the
-flush. On the host a time is wall time, with the caches as they are.
+the median and the spread of the later calls are kept. A time on a GPU is taken between
+two CUDA events, and the L2 cache is flushed before each call. The host prepares the
+call while the device is still flushing, so Python's overhead counts only if it takes
+longer than the flush. On the host a time is wall time, with the caches as they are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +30,12 @@ import numpy as np
 
 import gpusolve
 from gpusolve._device.threads import cores
+
+MOST_REPEATS, LEAST_SECONDS = 100, 0.02
+"""Short calls are repeated more often, until they have taken so long together."""
+
+BUSY_LOAD = 1.3
+"""A load above this, when a benchmark begins, is not of the benchmark alone."""
 
 Array = Any
 Call = Callable[[], Any]
@@ -49,11 +55,21 @@ class Timed(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """Repeated calls: seconds of the first, median of the rest, the last result."""
+    """Repeated calls: seconds of the first, of the others, and the last result."""
 
     first: float
-    median: float
+    seconds: tuple[float, ...]
     result: Any
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def spread(self) -> float:
+        """The interquartile range."""
+        lower, upper = np.quantile(self.seconds, (0.25, 0.75))
+        return float(upper - lower)
 
 
 Stopwatch = Callable[[Call], Timed]
@@ -83,13 +99,19 @@ def cuda_events(cupy: Any) -> Stopwatch:
 
 
 def timing(stopwatch: Stopwatch, call: Call, repeats: int) -> Timing:
-    """Time a call that has not been made before, and `repeats` repetitions."""
-    seconds = []
-    for _ in range(1 + repeats):
+    """Time a call that has not been made before, and its repetitions.
+
+    These are at least `repeats`, and more if they are short.
+    """
+    first, result = stopwatch(call)
+    seconds: list[float] = []
+    while len(seconds) < repeats or (
+        len(seconds) < MOST_REPEATS and sum(seconds) < LEAST_SECONDS
+    ):
         result = None  # frees the memory of the last result
         taken, result = stopwatch(call)
         seconds.append(taken)
-    return Timing(seconds[0], statistics.median(seconds[1:]), result)
+    return Timing(first, tuple(seconds), result)
 
 
 # ---- the machine ---------------------------------------------------------------------
@@ -184,6 +206,7 @@ def facts(cupy: Any, *packages: str) -> dict[str, str]:
         "gpusolve": gpusolve.__version__,
         "commit": commit(),
         "processor": processor(),
+        "load": load(),
         "python": platform.python_version(),
         **{package: version(package) for package in ("numpy", "scipy", *packages)},
     }
@@ -225,6 +248,11 @@ def processor() -> str:
     return f"{next(models, platform.machine())}, {cores()} cores"
 
 
+def load() -> str:
+    """The processes that wanted to run in the last minute, this one included."""
+    return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+
+
 def commit() -> str:
     """The commit that is measured, marked "-dirty" if files differ from it."""
     return first_line("git", "describe", "--always", "--dirty", "--exclude=*")
@@ -259,6 +287,12 @@ WARNINGS = {
 }
 
 
+BUSY = """\
+**Other programs used the CPU during this run** (load {load}): compare the columns of a
+line with each other, and not the times with other pages.
+"""
+
+
 def head(
     title: str, machine: Machine, *packages: str, warning: str = ""
 ) -> Iterator[str]:
@@ -269,13 +303,28 @@ def head(
     yield f"# {title} on {PLACES[machine.name]}\n"
     if warning := warning or WARNINGS.get(machine.name, ""):
         yield f"{warning}\n"
-    yield f"`{command_line()}`\n"
-    for name, value in facts(machine.cupy, *packages).items():
+    found = facts(machine.cupy, *packages)
+    yield from circumstances(command_line(), found)
+    if machine.repeats:
+        yield from busy(found)
+        cold = ", each with a cold L2 cache" if machine.cupy else ""
+        least = f"at least {machine.repeats} calls after the first"
+        yield f"Times are medians of {least}{cold}.\n"
+
+
+def circumstances(command: str, facts: dict[str, str]) -> Iterator[str]:
+    """The command and the facts of the machine."""
+    yield f"`{command}`\n"
+    for name, value in facts.items():
         yield f"- {name}: {value}"
     yield ""
-    if machine.repeats:
-        cold = ", each with a cold L2 cache" if machine.cupy else ""
-        yield f"Times are medians of {machine.repeats} calls after the first{cold}.\n"
+
+
+def busy(facts: dict[str, str]) -> Iterator[str]:
+    """A warning if other programs ran when the benchmark began."""
+    with contextlib.suppress(ValueError):
+        if float(facts["load"]) > BUSY_LOAD:
+            yield BUSY.format(load=facts["load"])
 
 
 def command_line() -> str:
@@ -318,14 +367,6 @@ def power(n: int) -> str:
     """Format a power of ten as 10^k, another number with commas."""
     exponent = round(math.log10(n))
     return f"10^{exponent}" if n == 10**exponent else f"{n:,}"
-
-
-def aligned(lines: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The lines of a text table; all columns after the first are right-aligned."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for first, *others in lines:
-        cells = (cell.rjust(w) for cell, w in zip(others, widths[1:], strict=True))
-        yield "  ".join([first.ljust(widths[0]), *cells])
 
 
 def publish(report: Iterable[str], path: Path | None) -> None:

@@ -1,12 +1,13 @@
 """Time batched NNLS and other libraries, and certify what they return.
 
-    python benchmarks/nnls.py --output FILE              # on a GPU if there is one
+    python benchmarks/nnls.py --output FILE.md           # also FILE.json and charts
     python benchmarks/nnls.py --cpu                      # the CPU path
     python benchmarks/nnls.py --cases "30 x 10" --systems 1e6
     python benchmarks/nnls.py --systems 2 --sizes 40     # small experiments
+    python benchmarks/nnls.py --data FILE.json --output FILE.md    # without measuring
 
 Other libraries are timed if they are installed, each in a process of its own with a
-limit on its time. Results are Markdown.
+limit on its time. The page is Markdown.
 """
 
 from __future__ import annotations
@@ -16,15 +17,22 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
+import charts
 import numpy as np
 from certificates import SAMPLE_ENTRIES, SAMPLE_SYSTEMS, Certifier
 from harness import (
+    PLACES,
+    WARNINGS,
     Machine,
+    busy,
     choose,
+    circumstances,
+    command_line,
     count,
-    head,
+    facts,
     publish,
     row,
     table_head,
@@ -32,177 +40,228 @@ from harness import (
     timing_parser,
     to_host,
 )
+from memory import peak_bytes
 from nnls_cases import CASES, Case, experiments
 from nnls_peer_process import PATIENCE, Answer, PeerProcess
 from nnls_peers import OPTAX_STEPS, distributions, installed
 from numpy.typing import NDArray
+from records import Result, Run, batches, rounded
 
 import gpusolve
-from gpusolve._device.objects import load
-from gpusolve._device.threads import cores
-from gpusolve.studies.experiments import PAPER_COUNTS
 
 Array = NDArray[Any]
 
+RESULTS = Path(__file__).parent / "results"
+
 EMULATED_SIZE = 20
 """Rows and columns of a system on the emulator."""
+
+OURS = "gpusolve"
+"""In float64, as the other libraries."""
+
+SINGLE = "gpusolve float32"
 
 
 # ---- measuring -----------------------------------------------------------------------
 
 
-class Ours(NamedTuple):
-    """What gpusolve made of a batch; the certifier judges all answers to it."""
-
-    first_call: float
-    answer: Answer
-    result: Any
-    certifier: Certifier
-
-
-def ours(machine: Machine, A: Array, b: Array) -> Ours:
+def solve(machine: Machine, A: Array, b: Array) -> Answer:
+    """gpusolve's answer."""
     given = (machine.xp.asarray(array) for array in (A, b))
-    first_call, seconds, result = machine.timing(partial(gpusolve.nnls, *given))
-    x = to_host(result.x)
-    answer = Answer(seconds / len(x), x)
-    return Ours(first_call, answer, result, Certifier(A, b, x))
+    timed = machine.timing(partial(gpusolve.nnls, *given))
+    x = to_host(timed.result.x)
+    repeats, systems = len(timed.seconds), len(x)
+    return Answer(repeats, timed.median / systems, timed.spread / systems, x)
 
 
-# ---- the table -----------------------------------------------------------------------
-
-
-def path(machine: Machine) -> str:
-    """What solves the systems."""
-    if machine.name == "cpu":
-        return "compiled C++ on the CPU" if load() else "SciPy and NumPy on the CPU"
-    return "CUDA" if machine.cupy else "the emulator"
-
-
-def cell(answer: Answer, certifier: Certifier, systems: int) -> str:
-    """Seconds and the certificate, or the reason why there are none."""
-    solved = len(answer.x)
-    if not solved:
-        return answer.note
-    part = f"{solved:,} solved" if solved < systems else ""
-    details = filter(None, (f"{certifier.worst(answer.x):.0e}", part, answer.note))
-    return f"{three_digits(systems * answer.seconds)} ({', '.join(details)})"
-
-
-def ratio(answer: Answer, other: Answer | None, workers: int = 1) -> str:
-    """The time of an answer over the other's time, shared by some workers."""
-    if other is None or not len(other.x):
-        return ""
-    return f"{answer.seconds * workers / other.seconds:.2f}"
-
-
-def line(
+def measure(
     machine: Machine, case: Case, systems: int, peers: Iterable[PeerProcess]
-) -> str:
-    """The table's line for a batch."""
+) -> Iterator[Result]:
+    """The results of all solvers for a batch."""
     A, b = case.make(systems)
-    double = ours(machine, A, b)
-    single = ours(machine, A.astype(np.float32), b.astype(np.float32))
-    theirs = {process.peer.name: process.solve(A, b) for process in peers}
-    return row(
-        *(case.name, f"{systems:,}", three_digits(double.first_call)),
-        *(cell(timed.answer, timed.certifier, systems) for timed in (double, single)),
-        f"{float(double.result.n_updates.mean()):.1f}",
-        f"{float(double.result.n_downdates.mean()):.1f}",
-        ratio(double.answer, theirs.get("SciPy"), cores()),
-        ratio(double.answer, theirs.get("joblib")),
-        *(cell(answer, double.certifier, systems) for answer in theirs.values()),
-    )
+
+    def result(peer: str, answer: Answer, judge: Certifier, used: int = 0) -> Result:
+        found = Result(
+            name=case.name,
+            shape=case.shape,
+            systems=systems,
+            peer=peer,
+            repeats=answer.repeats,
+            median=systems * answer.seconds,
+            spread=systems * answer.spread,
+            solved=len(answer.x),
+            error=judge.worst(answer.x) if len(answer.x) else None,
+            bytes=used,
+            note=answer.note,
+        )
+        return rounded(found)
+
+    double = solve(machine, A, b)
+    judge = Certifier(A, b, double.x)
+    used = peak_bytes(case, systems) if machine.name == "cpu" else 0
+    yield result(OURS, double, judge, used)
+    A32, b32 = A.astype(np.float32), b.astype(np.float32)
+    single = solve(machine, A32, b32)
+    yield result(SINGLE, single, Certifier(A32, b32, single.x))
+    for process in peers:
+        yield result(process.peer.name, process.solve(A, b), judge)
 
 
-PAPER = "; ".join(
-    f"{counts.updates:.1f} and {counts.downdates:.1f} for {name}"
-    for name, counts in PAPER_COUNTS.items()
-)
-
-ABOUT = f"""\
-A cell contains seconds for all systems and, in brackets, the certificate: an upper
-bound on the excess of `|b - A x|` relative to |b|. It is the largest of a sample: the
-first systems, with {SAMPLE_ENTRIES:,} entries together, at most {SAMPLE_SYSTEMS:,}. The
-witness is the residual of gpusolve's answer. Negative entries of x count as 0.
-
-gpusolve is timed in float64 and in float32, other libraries in float64. "/ SciPy" is
-gpusolve's time in float64 divided by the time of the loop over SciPy and multiplied by
-the number of cores: below 1, gpusolve is faster than SciPy on all cores could be.
-"/ joblib" is gpusolve's time divided by joblib's.
-
-"Updates" and "downdates" are the columns that enter and leave the passive set, per
-system. The paper has {PAPER}.
-"""
-
-ABOUT_PEERS = f"""\
-The other libraries: SciPy in a loop on one core; joblib, a pool with SciPy on each
-core; fnnlsEigen in a loop on one core; jaxnnls, an interior-point method; optax,
-accelerated gradients with {OPTAX_STEPS} steps; cuML. Each has {{budget:g}} s for a
-batch. If all systems take longer, it solves only the first systems, "solved" says how
-many, and the time is scaled to all. It is stopped after {{limit:g}} s; so is
-fnnlsEigen for a few systems of the second experiment.
-"""
-
-
-def report(
+def measure_all(
     machine: Machine, cases: list[Case], systems: list[int] | None, budget: float
-) -> Iterator[str]:
-    """The report, line by line as it is measured."""
-    yield from head("NNLS", machine, *distributions())
-    yield from table(machine, cases, systems, budget)
-
-
-def table(
-    machine: Machine, cases: list[Case], systems: list[int] | None, budget: float
-) -> Iterator[str]:
-    """The table, and what its cells contain."""
-    libraries = installed() if machine.peers else []
-    yield f"gpusolve's path: {path(machine)}.\n"
-    yield ABOUT
-    if libraries:
-        yield ABOUT_PEERS.format(budget=budget, limit=PATIENCE * budget)
-    yield from table_head(
-        *("case", "systems", "first call s", "gpusolve float64", "gpusolve float32"),
-        *("updates", "downdates", "/ SciPy", "/ joblib"),
-        *(peer.name for peer in libraries),
-    )
+) -> Iterator[Result]:
+    """The results for all batches, as they are measured."""
     with ExitStack() as stack:
-        peers = [
-            stack.enter_context(PeerProcess(library, budget)) for library in libraries
-        ]
+        libraries = installed() if machine.peers else []
+        peers = [stack.enter_context(PeerProcess(one, budget)) for one in libraries]
         for case in cases:
             more = case.on_gpu if machine.cupy else ()
             for number in systems or case.systems + more:
-                yield line(machine, case, number, peers)
+                yield from measure(machine, case, number, peers)
+
+
+# ---- the page ------------------------------------------------------------------------
+
+ABOUT = f"""\
+A cell has the median time for all systems in milliseconds and, in brackets, its
+interquartile range in percent. gpusolve uses all cores, SciPy one core in a loop,
+joblib a pool of processes with SciPy on each core. A ratio is the other library's time
+divided by gpusolve's in float64: above 1, gpusolve is faster.
+
+A library that needs more than its budget for a batch solves only the first systems, and
+its time is scaled to all: `*`. After {PATIENCE} budgets it is stopped.
+"""
+
+NOTES = {
+    "fnnlsEigen": "fnnlsEigen runs in a loop on one core.\n",
+    "jaxnnls": "jaxnnls is an interior-point method.\n",
+    "optax": f"optax takes accelerated gradients, {OPTAX_STEPS} steps.\n",
+}
+
+CERTIFICATE = f"""
+A certificate is an upper bound on the excess of `|b - A x|` relative to |b|. It is the
+largest of a sample: the first systems of a batch, with {SAMPLE_ENTRIES:,} entries
+together, at most {SAMPLE_SYSTEMS:,}. The witness is the residual of gpusolve's answer.
+Negative entries of x count as 0. The largest of all batches:
+"""
+
+
+def cell(one: Result) -> str:
+    """Milliseconds and their spread, or the reason why there are none."""
+    if not one.solved:
+        return one.note
+    scaled = "*" if one.solved < one.systems else ""
+    spread = f"{one.spread / one.median:.0%}"
+    return f"{three_digits(1000 * one.median)}{scaled} ({spread})"
+
+
+def line(batch: list[Result], peers: list[str]) -> str:
+    """The table's line for a batch."""
+    by_peer = {one.peer: one for one in batch}
+    ours = by_peer[OURS]
+    others = [by_peer[name] for name in peers]
+    ratios = (
+        f"{other.median / ours.median:.1f}" if other.solved else "" for other in others
+    )
+    return row(
+        *(ours.label, f"{ours.systems:,}", cell(ours), cell(by_peer[SINGLE])),
+        *map(cell, others),
+        *ratios,
+    )
+
+
+def worst(results: list[Result], peer: str) -> str:
+    """The largest certificate of a library; empty if it solved nothing."""
+    found = [one.error for one in results if one.peer == peer and one.error is not None]
+    return f"{max(found):.0e}" if found else ""
+
+
+def page(
+    run: Run,
+    place: str,
+    peers: list[str],
+    results: Iterable[Result],
+    pictures: list[str],
+) -> Iterator[str]:
+    """The page, line by line as the results come."""
+    yield f"# How fast is least squares for my shape, on {PLACES[place]}?\n"
+    if warning := WARNINGS.get(place, ""):
+        yield f"{warning}\n"
+    yield from pictures
+    yield from circumstances(run.command, run.machine)
+    yield from busy(run.machine)
+    yield ABOUT
+    yield from (NOTES[name] for name in peers if name in NOTES)
+    yield from table_head(
+        *("shape", "systems", "gpusolve ms", "float32 ms"),
+        *(f"{name} ms" for name in peers),
+        *(f"{name} ratio" for name in peers),
+    )
+    batch: list[Result] = []
+    for one in results:
+        batch.append(one)
+        if len(batch) == 2 + len(peers):
+            yield line(batch, peers)
+            run.results.extend(batch)
+            batch = []
+    yield CERTIFICATE
+    yield from table_head("solver", "largest certificate")
+    for name in (OURS, SINGLE, *peers):
+        yield row(name, worst(run.results, name))
 
 
 # ---- the command line ----------------------------------------------------------------
 
 
 def chosen(pattern: str, sizes: list[int] | None) -> list[Case]:
-    """The cases whose name matches; with `sizes`, the experiments of these sizes."""
+    """The cases whose label matches; with `sizes`, the experiments of these sizes."""
     cases = [case for size in sizes for case in experiments(size)] if sizes else CASES
-    return [case for case in cases if re.search(pattern, case.name)]
+    return [case for case in cases if re.search(pattern, case.label)]
 
 
 def arguments() -> argparse.Namespace:
     sizes = "rows and columns of a system: only the experiments, in these sizes"
     made = timing_parser(__doc__, sizes, repeats=5)
     made.add_argument("--systems", type=count, nargs="+", help="instead of each case's")
-    made.add_argument("--cases", default="", metavar="REGEX", help="names of the cases")
+    made.add_argument("--cases", default="", metavar="REGEX", help="their labels")
     budget = "seconds for another library and a batch"
     made.add_argument("--budget", type=float, default=1.0, help=budget)
+    made.add_argument("--data", type=Path, help="results of an earlier run, instead")
     return made.parse_args()
 
 
-def main() -> None:
-    options = arguments()
+def stored(data: Path, pictures: list[str]) -> Iterator[str]:
+    """The page of a run in a file."""
+    run = Run.load(data)
+    peers = [one.peer for one in batches(run.results)[0][2:]]
+    place = "cuda" if "gpu" in run.machine else "cpu"
+    return page(run._replace(results=[]), place, peers, run.results, pictures)
+
+
+def measured(options: argparse.Namespace, pictures: list[str]) -> Iterator[str]:
+    """The page of a run, as it is measured; at its end the data are written."""
     machine = choose(options.emulate, options.cpu, options.repeats, options.peers)
     if machine.name == "emulator" and options.sizes is None:
         options.sizes = [EMULATED_SIZE]
     cases = chosen(options.cases, options.sizes)
-    lines = report(machine, cases, options.systems, options.budget)
-    publish(lines, options.output)
+    results = measure_all(machine, cases, options.systems, options.budget)
+    peers = [peer.name for peer in installed()] if options.peers else []
+    run = Run(command_line(), facts(machine.cupy, *distributions()), [])
+    yield from page(run, machine.name, peers, results, pictures)
+    if options.output:
+        run.save(options.output.with_suffix(".json"))
+
+
+def main() -> None:
+    options = arguments()
+    pictures = charts.links(options.output, charts.NNLS) if options.output else []
+    if options.data:
+        publish(stored(options.data, pictures), options.output)
+    else:
+        publish(measured(options, pictures), options.output)
+    if options.output:
+        data = options.data or options.output.with_suffix(".json")
+        charts.draw(Run.load(data), options.output, charts.NNLS)
 
 
 if __name__ == "__main__":

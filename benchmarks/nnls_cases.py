@@ -18,7 +18,7 @@ from gpusolve.studies.experiments import EXPERIMENTS, PAPER_SYSTEMS, Systems
 PAPER_SIZES = {"deconvolution": 432, "shifted_gaussians": 512, "uniform_random": 512}
 """Rows and columns of a system in the paper."""
 
-MANY = 1_000, 10_000
+FEW_TO_MANY = 1, 10, 100, 1_000, 10_000
 MILLION = (1_000_000,)
 PIXELS = 512 * 512
 """A system for each pixel of a picture."""
@@ -30,6 +30,8 @@ class Case(NamedTuple):
     Attributes
     ----------
     name : str
+    shape : (int, int)
+        Rows and columns of a matrix.
     make : callable
         Returns ``(A, b)`` for a number of systems.
     systems : tuple of int
@@ -38,9 +40,15 @@ class Case(NamedTuple):
     """
 
     name: str
+    shape: tuple[int, int]
     make: Callable[[int], Systems]
     systems: tuple[int, ...]
     on_gpu: tuple[int, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The shape and the kind of the systems."""
+        return "{} x {}, {}".format(*self.shape, self.name)
 
 
 def uniform(
@@ -78,33 +86,33 @@ def experiments(size: int | None = None) -> list[Case]:
     """The paper's experiments, with `size` rows and columns instead of the paper's."""
     sizes = {name: size or PAPER_SIZES[name] for name in EXPERIMENTS}
     return [
-        Case(f"{name} {n}", partial(EXPERIMENTS[name], size=n), PAPER_SYSTEMS)
+        Case(name, (n, n), partial(EXPERIMENTS[name], size=n), PAPER_SYSTEMS)
         for name, n in sizes.items()
     ]
 
 
+OWN, ONE = "own matrices", "one matrix"
+
+
 def own(m: int, n: int, *systems: int) -> Case:
     """Random systems, each with its own matrix."""
-    make = partial(uniform, shape=(m, n), shared=False)
-    return Case(f"{m} x {n}, own matrices", make, systems)
+    return Case(OWN, (m, n), partial(uniform, shape=(m, n), shared=False), systems)
 
 
 def shared(m: int, n: int, *systems: int, on_gpu: tuple[int, ...] = ()) -> Case:
     """Random systems with the same matrix."""
     make = partial(uniform, shape=(m, n), shared=True)
-    return Case(f"{m} x {n}, one matrix", make, systems, on_gpu)
+    return Case(ONE, (m, n), make, systems, on_gpu)
 
 
 CASES = [
-    *experiments(),
-    own(1000, 200, 48),
-    own(200, 50, *MANY),
-    shared(200, 50, *MANY),
-    own(120, 16, *MANY),
-    own(64, 16, *MANY),
-    shared(64, 16, *MANY),
-    own(30, 10, *MANY),
-    shared(30, 10, *MANY, on_gpu=MILLION),
+    shared(30, 10, *FEW_TO_MANY, 100_000, on_gpu=MILLION),
+    own(30, 10, *FEW_TO_MANY, 100_000),
+    shared(200, 50, *FEW_TO_MANY),
+    own(200, 50, *FEW_TO_MANY),
+    *(own(4 * n, n, 100) for n in (4, 8, 16, 32, 64, 128, 256)),
+    *(own(m, 16, 100) for m in (16, 32, 128, 512, 2048, 8192)),
     shared(3, 3, PIXELS, on_gpu=MILLION),
-    Case("64 x 362, fibres, one matrix", fibres, MANY),
+    Case("fibres, one matrix", (64, 362), fibres, (1_000, 10_000)),
+    *experiments(),
 ]

@@ -24,6 +24,9 @@ from nnls_peers import Array, Peer
 FEW = 2
 """Number of systems that are solved first, to predict the time of all."""
 
+REPEATS = 5
+"""The fewest calls that are timed, after the first."""
+
 PATIENCE = 20
 """A process is killed after this many budgets. Much of the time it may compile."""
 
@@ -48,15 +51,19 @@ class Answer(NamedTuple):
 
     Attributes
     ----------
-    seconds : float
-        Time for each system.
+    repeats : int
+        Calls after the first.
+    seconds, spread : float
+        Time for each system: the median of the calls, their interquartile range.
     x : (solved, n) array
         The solutions of the first systems.
     note : str
         Why no more systems were solved, if that is not for lack of time.
     """
 
+    repeats: int
     seconds: float
+    spread: float
     x: Array
     note: str = ""
 
@@ -67,15 +74,17 @@ class Answer(NamedTuple):
 def answers(peer: Peer, A: Array, b: Array, budget: float) -> Iterator[Answer]:
     """Solve `FEW` systems, and then more of them, as many as fit into the budget.
 
-    All systems are solved twice, and the second time counts: the first may compile.
+    The first call may compile and does not count; the others fit into the budget.
     """
     count, following = 0, min(FEW, len(b))
     while following > count:
         count = following
         call = peer.prepare(A if A.ndim == 2 else A[:count], b[:count])
-        _, seconds, x = timing(wall_clock, call, repeats=1)
-        yield Answer(seconds / count, np.asarray(to_host(x)))
-        fitting = min(len(b), int(count * budget / seconds))
+        timed = timing(wall_clock, call, REPEATS)
+        median, spread = timed.median / count, timed.spread / count
+        repeats = len(timed.seconds)
+        yield Answer(repeats, median, spread, np.asarray(to_host(timed.result)))
+        fitting = min(len(b), int(budget / ((1 + REPEATS) * median)))
         following = fitting if fitting == len(b) or fitting >= 2 * count else count
 
 
@@ -139,7 +148,7 @@ class PeerProcess:
 
     def ask(self, A: Array, b: Array, limit: float) -> Answer:
         """Send a batch to the process, and kill it if it does not end in time."""
-        answer = Answer(np.nan, np.empty((0, A.shape[-1])))
+        answer = Answer(0, np.nan, np.nan, np.empty((0, A.shape[-1])))
         try:
             self.connection.send((A, b, self.budget))
             until = time.monotonic() + limit

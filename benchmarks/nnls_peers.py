@@ -70,6 +70,29 @@ def fnnls_eigen(A: Array, b: Array) -> Call:
     return solve_all
 
 
+def one_by_one(solve: Callable[[Array, Array], Array], A: Array, b: Array) -> Call:
+    """A loop over the systems."""
+    return lambda: np.array([solve(*system) for system in each(A, b)])
+
+
+def solve_by_bvls(A: Array, b: Array) -> Array:
+    from scipy.optimize import lsq_linear
+
+    return lsq_linear(A, b, (0, np.inf), method="bvls").x
+
+
+def solve_by_fnnls(A: Array, b: Array) -> Array:
+    from fnnls import fnnls
+
+    return fnnls(A, b)[0]
+
+
+def solve_by_qp(solver: str, A: Array, b: Array) -> Array:
+    from qpsolvers import solve_ls
+
+    return solve_ls(A, b, lb=np.zeros(A.shape[1]), solver=solver)
+
+
 # ---- on all cores --------------------------------------------------------------------
 
 
@@ -143,6 +166,18 @@ PEERS = [
     Peer("optax", "optax", optax),
     Peer("cuML", "cuml", cuml),
 ]
+
+"""The libraries that are timed."""
+
+OTHERS = [
+    Peer("SciPy BVLS", "scipy", partial(one_by_one, solve_by_bvls)),
+    Peer("fnnls", "fnnls", partial(one_by_one, solve_by_fnnls)),
+    *(
+        Peer(name, name, partial(one_by_one, partial(solve_by_qp, name)))
+        for name in ("clarabel", "quadprog")
+    ),
+]
+"""Libraries whose answers are judged, and that are not timed."""
 
 
 def installed() -> list[Peer]:

@@ -62,8 +62,8 @@ def add_palette(rendered: Image.Image, tissue: Floats) -> Image.Image:
     return image
 
 
-def draw(pictures: Pictures, path: Path) -> None:
-    """Write the picture as a PNG."""
+def draw(pictures: Pictures, path: Path) -> Path:
+    """Write the picture as a PNG; return its path."""
     lines, columns = detail(pictures.scene).shape
     size = (9.9, 6.6 * lines / columns + 0.6)
     figure = Figure(figsize=size, dpi=100, layout="constrained")
@@ -74,7 +74,7 @@ def draw(pictures: Pictures, path: Path) -> None:
         axis.set_axis_off()
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
-    path.parent.mkdir(parents=True, exist_ok=True)
     rendered = Image.open(buffer).convert("RGB")
     tissue = np.hstack([detail(picture) for picture in pictures[3:]])
     add_palette(rendered, tissue).save(path, optimize=True)
+    return path

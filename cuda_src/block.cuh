@@ -163,20 +163,39 @@ __device__ T reduce512(T* values, int thread, Op op) {
 
 // ---- many reductions by one block ---------------------------------------------------
 
+/// Reduces term(o, i) over i < length for most o < outputs, `count` of them at once. Returns the
+/// first of the others.
+template <class T, int count, class Op, class Term, class Store>
+__device__ int reduce_together(int outputs, int length, Op op, Term term, Store store) {
+    int first = 0;
+    for (; first + count <= outputs; first += count) {
+        T result[count];
+        for (T& one : result) one = Op::identity();
+        for (int i = 0; i < length; ++i)
+            for (int q = 0; q < count; ++q) result[q] = op(result[q], term(first + q, i));
+        for (int q = 0; q < count; ++q) store(first + q, result[q]);
+    }
+    return first;
+}
+
 /// Reduces term(o, i) over i < length for every o < outputs; one thread calls
 /// store(o, result).
 ///
 /// Two mappings. One warp per output: its lanes stride over i, then shuffle; best if
 /// neighbouring i are contiguous in memory, or if there are few outputs. One thread per output:
 /// neighbouring threads read neighbouring o; best if those are contiguous. A thread loads
-/// `in_flight` terms at once. Ends without a barrier.
+/// `in_flight` terms at once. On a CPU, the only thread reads 16 neighbouring o together. Ends
+/// without a barrier.
 template <class T, int in_flight = 4, class Op, class Term, class Store>
 __device__ void reduce_each(int outputs, int length, bool outputs_contiguous, Op op, Term term,
                             Store store) {
+    int done = 0;
+    if constexpr (warp_threads == 1)
+        done = reduce_together<T, 16>(outputs, length, op, term, store);
     const bool by_warp = !(outputs_contiguous && outputs >= static_cast<int>(blockDim.x) / 2);
     const int workers = by_warp ? warp_count() : blockDim.x;
     const int first = by_warp ? lane_index() : 0, step = by_warp ? warp_threads : 1;
-    for (int o = by_warp ? warp_index() : threadIdx.x; o < outputs; o += workers) {
+    for (int o = done + (by_warp ? warp_index() : threadIdx.x); o < outputs; o += workers) {
         T result = Op::identity();
 #pragma unroll in_flight
         for (int i = first; i < length; i += step) result = op(result, term(o, i));

@@ -34,6 +34,11 @@
 // Memory. A block has three regions: its vectors, R and Q. The host puts as many regions as fit,
 // in this order, into shared memory, and the rest into the block's part of `workspace`.
 //
+// Steps. A system ends after at most `maxiter` passive solutions for each threshold, else it has
+// status 1. At most min(rows, n) variables enter from a guess. After that, a passive solution
+// follows each variable that enters, so that at most maxiter + 1 enter, and no more leave. An
+// exchange either is followed by a passive solution, too, or makes a passive variable leave.
+//
 // Cost. An iteration of the outer loop reads A once (the gradient, 2 m n operations) and Q once
 // (4 m l, for l passive columns); a removal reads and writes the later columns of Q. A fixed sum
 // reads Q once more for each passive solution.

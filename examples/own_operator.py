@@ -7,6 +7,7 @@ value), in segments of different lengths; and `spmv` finds shortest paths, with 
 minimum in place of the sum, and the sum in place of the product.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 import scipy.sparse
 
@@ -34,3 +35,6 @@ distance = np.array([0, np.inf, np.inf, np.inf])
 for _ in range(3):
     distance = np.minimum(distance, step(distance))
 print("distances from town 0:", distance)
+plt.bar(["town 0", "town 1", "town 2", "town 3"], distance)
+plt.ylabel("distance from town 0")
+plt.show()

@@ -6,6 +6,7 @@ The emulator compiles a kernel for the CPU, runs it, and counts what it costs. H
 column of a tile in shared memory is in one bank, until the tile has a column more.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 from gpusolve.emulator import RawKernel, profile, races
@@ -30,5 +31,9 @@ for width in (32, 33):
     assert (y == x.T).all()
     print(report)
     (costs,) = report.kernels
-    print("wavefronts per request:", costs.shared_wavefronts / costs.shared_requests)
+    conflicts = costs.shared_wavefronts / costs.shared_requests
+    print("wavefronts per request:", conflicts)
+    plt.bar(f"tile of 32 x {width}", conflicts)
 print(report.predict("H200"))
+plt.ylabel("wavefronts per request of shared memory")
+plt.show()

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._nnls.autodiff import gradients_at
+from ._nnls.autodiff import DUALS, gradients_at
 from ._nnls.axes import AXES, batch_axes
 from ._nnls.inputs import NUMBERS, pair, validate
 from ._nnls.options import MethodName, NNLSMethodName
@@ -64,6 +64,10 @@ def nnls(
     TypeError, ValueError
         As for :func:`gpusolve.nnls`, while the call is traced.
 
+    See Also
+    --------
+    gpusolve.nnls, gpusolve.Gradients
+
     Notes
     -----
     Where a variable is at a bound and its multiplier is zero, x has one-sided
@@ -103,6 +107,10 @@ def lsq_linear(
     bounds: Any = (-math.inf, math.inf),
     *,
     method: MethodName = "auto",
+    A_ub: Any = None,
+    b_ub: Any = None,
+    A_eq: Any = None,
+    b_eq: Any = None,
     weights: Any = None,
     sum_to: Any = None,
     warm_start: Any = None,
@@ -119,17 +127,25 @@ def lsq_linear(
         As for :func:`gpusolve.jax.nnls`.
     bounds : pair of float or (..., n) array_like
         As for :func:`gpusolve.lsq_linear`. Both bounds may be differentiated.
+    A_ub, b_ub, A_eq, b_eq
+        The linear constraints of :func:`gpusolve.lsq_linear`; all may be
+        differentiated.
 
     Returns
     -------
     (..., n) array
         As for :func:`gpusolve.jax.nnls`. Where two bounds are equal, each has half of
-        the gradient.
+        the gradient. Inequalities that have a multiplier count as equalities; all
+        others have gradients of zero.
 
     Raises
     ------
     TypeError, ValueError
         As for :func:`gpusolve.lsq_linear`, while the call is traced.
+
+    See Also
+    --------
+    gpusolve.lsq_linear, gpusolve.Gradients
 
     Examples
     --------
@@ -150,6 +166,10 @@ def lsq_linear(
         b=b,
         lower=lower,
         upper=upper,
+        A_ub=A_ub,
+        b_ub=b_ub,
+        A_eq=A_eq,
+        b_eq=b_eq,
         weights=weights,
         sum_to=sum_to,
         warm_start=warm_start,
@@ -212,31 +232,47 @@ def with_axes(arrays: Arrays) -> Arrays:
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
 def batched(settings: Settings, arrays: Arrays) -> jax.Array:
-    """Solve every system of the batch in one call of the host."""
+    """The solutions of a batch."""
+    x: jax.Array = solutions(settings, arrays)["x"]
+    return x
+
+
+def solutions(settings: Settings, arrays: Arrays) -> Arrays:
+    """Solve every system of the batch in one call of the host.
+
+    The multipliers of linear constraints follow x.
+    """
     zeros: Arrays = {
         k: np.broadcast_to(v.dtype.type(0), v.shape) for k, v in arrays.items()
     }
     problem = validate(**settings.arguments, **zeros)
-    x = jax.ShapeDtypeStruct((*problem.batch, problem.shape[1]), problem.dtype)
-    solve = partial(solve_on_host, settings)
-    found: jax.Array = jax.pure_callback(solve, x, arrays, vmap_method="expand_dims")
+    lengths = {"x": problem.shape[1]}
+    for name, side in zip(DUALS, (problem.b_ub, problem.b_eq), strict=True):
+        if problem.has_constraints:
+            lengths[name] = 0 if side is None else side.shape[-1]
+    shapes = {
+        name: jax.ShapeDtypeStruct((*problem.batch, length), problem.dtype)
+        for name, length in lengths.items()
+    }
+    solve = partial(solve_on_host, settings, tuple(shapes))
+    found: Arrays = jax.pure_callback(solve, shapes, arrays, vmap_method="expand_dims")
     return found
 
 
 def forward(settings: Settings, arrays: Arrays) -> tuple[jax.Array, Any]:
     """The solutions, and what `backward` needs."""
-    x = batched(settings, arrays)
-    return x, (arrays, x)
+    found = solutions(settings, arrays)
+    return found["x"], (arrays, found)
 
 
 def backward(settings: Settings, kept: Any, x_bar: jax.Array) -> tuple[Arrays]:
     """The gradients of all arrays, in one call of the host."""
-    arrays, x = kept
+    arrays, found = kept
     shapes = {k: jax.ShapeDtypeStruct(v.shape, v.dtype) for k, v in arrays.items()}
     pull_back = partial(pull_back_on_host, settings, shapes)
     return (
         jax.pure_callback(
-            pull_back, shapes, arrays, x, x_bar, vmap_method="expand_dims"
+            pull_back, shapes, arrays, found, x_bar, vmap_method="expand_dims"
         ),
     )
 
@@ -244,35 +280,33 @@ def backward(settings: Settings, kept: Any, x_bar: jax.Array) -> tuple[Arrays]:
 batched.defvjp(forward, backward)
 
 
-def solve_on_host(settings: Settings, arrays: Arrays) -> Any:
-    """The solutions of a batch."""
+def solve_on_host(settings: Settings, names: tuple[str, ...], arrays: Arrays) -> Arrays:
+    """The solutions of a batch, and their multipliers, by name."""
     given = {"sum_to": None, "warm_start": None, **settings.arguments}
     given |= {name: np.asarray(array) for name, array in arrays.items()}
-    return least_squares(settings.method, given).x
+    result = least_squares(settings.method, given)
+    return {name: getattr(result, name) for name in names}
 
 
 def pull_back_on_host(
-    settings: Settings, shapes: Mapping[str, Any], arrays: Arrays, x: Any, x_bar: Any
+    settings: Settings,
+    shapes: Mapping[str, Any],
+    arrays: Arrays,
+    found: Arrays,
+    x_bar: Any,
 ) -> Arrays:
     """The gradients of a batch.
 
     Its arrays have the axes that ``vmap`` has added before the axes of `shapes`, of
     length 1 where an array is not mapped. All gradients have the full length there.
     """
-    found = {name: np.asarray(array) for name, array in arrays.items()}
-    x, x_bar = np.asarray(x), np.asarray(x_bar)
-    axes = found["A"].ndim - len(shapes["A"].shape)
-    added = np.broadcast_shapes(
-        *[array.shape[:axes] for array in (*found.values(), x, x_bar)]
-    )
-    given = {
-        name: np.broadcast_to(array, (*added, *shapes[name].shape))
-        for name, array in found.items()
+    axes = arrays["A"].ndim - len(shapes["A"].shape)
+    named = {**arrays, **found, "x_bar": x_bar}
+    added = np.broadcast_shapes(*[array.shape[:axes] for array in named.values()])
+    whole = {
+        name: np.broadcast_to(np.asarray(array), (*added, *array.shape[axes:]))
+        for name, array in named.items()
     }
-    shape = (*added, *x.shape[axes:])
-    bars = gradients_at(
-        {**settings.arguments, **given},
-        np.broadcast_to(x, shape),
-        np.broadcast_to(x_bar, shape),
-    )
+    given = {name: whole[name] for name in arrays}
+    bars = gradients_at({**settings.arguments, **given}, whole, whole["x_bar"])
     return {name: bars.get(name, np.zeros_like(given[name])) for name in given}

@@ -57,6 +57,10 @@ class Monoid:
     kinds : str, optional
         The accepted kinds of input dtypes, as in ``numpy.dtype.kind``.
 
+    See Also
+    --------
+    reduce, scan, segmented_scan, segmented_reduce
+
     Notes
     -----
     Without associativity, results are undefined. It is not checked in a call; `check`
@@ -270,6 +274,10 @@ class Map:
         The names of the numbers in `cuda`. A map of several reads an array for each.
     inner : Map, optional
         A map to one number, applied before this map: see the notes.
+
+    See Also
+    --------
+    map, zip, unzip
 
     Notes
     -----

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ._nnls.autodiff import gradients_at
+from ._nnls.autodiff import DUALS, gradients_at
 from ._nnls.inputs import pair
 from ._nnls.options import MethodName, NNLSMethodName
 from ._nnls.solve import METHODS, NNLS_METHODS, check_method, least_squares
@@ -56,6 +56,10 @@ def nnls(
     TypeError, ValueError, MemoryError
         As for :func:`gpusolve.nnls`.
 
+    See Also
+    --------
+    gpusolve.nnls, gpusolve.Gradients
+
     Notes
     -----
     Where a variable is at a bound and its multiplier is zero, x has one-sided
@@ -97,6 +101,10 @@ def lsq_linear(
     bounds: Any = (-math.inf, math.inf),
     *,
     method: MethodName = "auto",
+    A_ub: Any = None,
+    b_ub: Any = None,
+    A_eq: Any = None,
+    b_eq: Any = None,
     weights: Any = None,
     sum_to: Any = None,
     warm_start: Any = None,
@@ -113,17 +121,24 @@ def lsq_linear(
         As for :func:`gpusolve.torch.nnls`.
     bounds : pair of float or (..., n) tensor
         As for :func:`gpusolve.lsq_linear`. Both bounds may have gradients.
+    A_ub, b_ub, A_eq, b_eq
+        The linear constraints of :func:`gpusolve.lsq_linear`; all may have gradients.
 
     Returns
     -------
     (..., n) tensor
         As for :func:`gpusolve.torch.nnls`. Where two bounds are equal, each has half of
-        the gradient.
+        the gradient. Inequalities that have a multiplier count as equalities; all
+        others have gradients of zero.
 
     Raises
     ------
     TypeError, ValueError, MemoryError
         As for :func:`gpusolve.lsq_linear`.
+
+    See Also
+    --------
+    gpusolve.lsq_linear, gpusolve.Gradients
 
     Examples
     --------
@@ -143,6 +158,10 @@ def lsq_linear(
         b=b,
         lower=lower,
         upper=upper,
+        A_ub=A_ub,
+        b_ub=b_ub,
+        A_eq=A_eq,
+        b_eq=b_eq,
         weights=weights,
         sum_to=sum_to,
         warm_start=warm_start,
@@ -176,11 +195,12 @@ class Solutions(torch.autograd.Function):  # type: ignore[misc]
         """Solve every system."""
         given = others | shared(names, tensors)
         with stream_of(tensors):
-            x: torch.Tensor = torch.as_tensor(least_squares(method, given).x)
+            found = least_squares(method, given)._asdict()
+            kept = {k: torch.as_tensor(found[k]) for k in ("x", *DUALS) if k in found}
         # PyTorch reports what is changed in place before the backward pass.
-        ctx.save_for_backward(x, *tensors)
-        ctx.others, ctx.names = others, names
-        return x
+        ctx.save_for_backward(*kept.values(), *tensors)
+        ctx.others, ctx.names, ctx.kept = others, names, tuple(kept)
+        return kept["x"]
 
     @staticmethod
     def backward(ctx: Any, *bars: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
@@ -189,10 +209,10 @@ class Solutions(torch.autograd.Function):  # type: ignore[misc]
             raise RuntimeError(
                 "solutions have first derivatives only: create_graph must be False"
             )
-        x, *tensors = ctx.saved_tensors
-        given = ctx.others | shared(ctx.names, tensors)
-        with stream_of(tensors):
-            found = gradients_at(given, x.detach(), bars[0])
+        saved = shared(ctx.kept + ctx.names, ctx.saved_tensors)
+        kept = {name: saved.pop(name) for name in ctx.kept}
+        with stream_of(list(saved.values())):
+            found = gradients_at(ctx.others | saved, kept, bars[0])
             gradients = {name: torch.as_tensor(bar) for name, bar in found.items()}
         return None, None, None, *map(gradients.get, ctx.names)
 

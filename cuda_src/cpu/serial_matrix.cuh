@@ -45,10 +45,27 @@ __forceinline__ void copy_columns(const GramMatrix<SerialTeam>& at, int m,
                 given.weights.times(static_cast<double>(entries[q * given.column_stride]), i);
 }
 
+/// Copy a column whose rows are contiguous. The loops compute with several rows at once.
+template <class T>
+__forceinline__ void copy_contiguous(const T* from, double* to, int m, const T* root_weights) {
+    if (root_weights == nullptr)
+        for (int i = 0; i < m; ++i) to[i] = static_cast<double>(from[i]);
+    else
+        for (int i = 0; i < m; ++i)
+            to[i] = RootWeights<T>{root_weights, 1}.times(static_cast<double>(from[i]), i);
+}
+
 template <class T>
 inline void copy_matrix(SerialTeam team, const GramMatrix<SerialTeam>& at, int m, int n,
                         const GivenMatrix<T>& given) {
+    const RootWeights<T>& weights = given.weights;
+    const bool contiguous =
+        given.row_stride == 1 && (weights.root == nullptr || weights.stride == 1);
     int j = 0;
+    for (; contiguous && j < n; ++j) {
+        if (team.is_stopped()) return;
+        copy_contiguous(given.A + j * given.column_stride, at.column(j).first, m, weights.root);
+    }
     for (; j + four <= n; j += four) {
         if (team.is_stopped()) return;
         copy_columns<four>(at, m, given, j);
@@ -60,14 +77,17 @@ inline void copy_matrix(SerialTeam team, const GramMatrix<SerialTeam>& at, int m
 /// bits.
 __forceinline__ double largest_magnitude(const double* values, int count) {
     constexpr long long without_sign = 0x7fffffffffffffffLL;
-    FourBits largest = {0, 0, 0, 0};
+    FourBits largest[four] = {};
     int i = 0;
-    for (; i + four <= count; i += four) {
-        const FourBits bits = reinterpret_cast<FourBits>(load_four(values + i)) & without_sign;
-        largest = bits > largest ? bits : largest;
-    }
+    for (; i + four * four <= count; i += four * four)
+        for (int q = 0; q < four; ++q) {
+            const Four loaded = load_four(values + i + four * q);
+            const FourBits bits = reinterpret_cast<FourBits>(loaded) & without_sign;
+            largest[q] = bits > largest[q] ? bits : largest[q];
+        }
     long long of_all = 0;
-    for (int q = 0; q < four; ++q) of_all = max(of_all, static_cast<long long>(largest[q]));
+    for (int q = 0; q < four; ++q)
+        for (int k = 0; k < four; ++k) of_all = max(of_all, static_cast<long long>(largest[q][k]));
     for (; i < count; ++i) of_all = max(of_all, __double_as_longlong(values[i]) & without_sign);
     return __longlong_as_double(of_all);
 }
@@ -88,13 +108,16 @@ __forceinline__ void multiply_tile(const GramMatrix<SerialTeam>& at, int begin, 
             sum[1][q] = multiply_add(second, value, sum[1][q]);
         }
     }
+    double total[2][four];
+    for (int p = 0; p < 2; ++p)
+        for (int q = 0; q < four; ++q) total[p][q] = sum_of_four(sum[p][q]);
     for (int p = 0; p < 2; ++p)
         for (int q = 0; q < four; ++q) {
             if (j + p >= n || k + q > j + p) continue;
             double& product = at.G[(j + p) * static_cast<long long>(n) + k + q];
             double rest = begin == 0 ? 0 : product;
             for (int r = i; r < end; ++r) rest = multiply_add(one[p][r], other[q][r], rest);
-            product = sum_of_four(sum[p][q]) + rest;
+            product = total[p][q] + rest;
             at.G[(k + q) * static_cast<long long>(n) + j + p] = product;
         }
 }

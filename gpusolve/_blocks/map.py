@@ -150,6 +150,10 @@ def unzip(x: object) -> tuple[Array, ...]:
     ValueError
         If `x` is a scalar.
 
+    See Also
+    --------
+    zip, map
+
     Examples
     --------
     >>> import numpy as np

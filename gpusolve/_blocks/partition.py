@@ -59,6 +59,10 @@ def scatter(target: ArrayT, indices: object, values: object) -> ArrayT:
     ValueError
         If shapes do not match, or `target` is not contiguous or is read-only.
 
+    See Also
+    --------
+    stable_partition, replicate
+
     Notes
     -----
     Work O(n), not O(m); depth O(1). Of equal indices, the last value is written on a
@@ -118,6 +122,10 @@ def replicate(n: int, value: Any, *, like: object = None) -> Array:
     TypeError, ValueError
         If `n` is not an integer, or negative.
 
+    See Also
+    --------
+    segment_flags, segmented_scan, scatter
+
     Examples
     --------
     >>> import gpusolve
@@ -175,6 +183,10 @@ def stable_partition(
         For a mask that is not bool, unsupported dtypes, or arrays on different devices.
     ValueError
         For shapes that do not match, or an unknown variant.
+
+    See Also
+    --------
+    scatter, scan
 
     Notes
     -----

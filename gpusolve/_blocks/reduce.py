@@ -168,6 +168,10 @@ def all(
     bool array or scalar
         True for no elements.
 
+    See Also
+    --------
+    any, reduce
+
     Examples
     --------
     >>> import numpy as np
@@ -213,6 +217,10 @@ def any(
     bool array or scalar
         False for no elements.
 
+    See Also
+    --------
+    all, reduce
+
     Examples
     --------
     >>> import numpy as np
@@ -250,6 +258,10 @@ def maximum_segment_sum(x: object, *, variant: str = "auto") -> Any:
         For another dtype.
     ValueError
         For an unknown variant, or a scalar.
+
+    See Also
+    --------
+    reduce, segmented_reduce
 
     Notes
     -----

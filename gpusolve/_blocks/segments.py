@@ -43,6 +43,10 @@ def segment_flags(lengths: object, *, total: int | None = None) -> Array:
     ValueError
         If the lengths do not have one axis, or if a length or `total` is negative.
 
+    See Also
+    --------
+    segmented_scan, segmented_reduce, replicate
+
     Notes
     -----
     Negative lengths are detected only if `total` is not given.

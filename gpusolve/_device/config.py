@@ -8,6 +8,8 @@ import platform
 from importlib.util import find_spec
 from pathlib import Path
 
+from .threads import blas, cores
+
 REBUILD = (
     "to compile it, with a C++ compiler: `pip install --force-reinstall --no-binary "
     "gpusolve gpusolve`, or `pip install -e .` in a checkout"
@@ -15,8 +17,20 @@ REBUILD = (
 """How a user gets the object of the CPU solver."""
 
 
+SETTINGS = "CUDA_VISIBLE_DEVICES", "CXX", "CXXFLAGS"
+"""Variables of the environment that decide a path, besides those of this package."""
+
+
 def show_config() -> None:
-    """Print versions, the CUDA device, and the emulator's state.
+    """Print versions, the devices, and what else decides how a call is computed.
+
+    It names the GPU, and whether its float64 is so slow that Gram matrices are computed
+    in float32; the object and the threads that solve on a CPU; the emulator; and the
+    variables of the environment that are set.
+
+    See Also
+    --------
+    gpusolve.emulator.Device
 
     Examples
     --------
@@ -40,12 +54,33 @@ def config() -> dict[str, str]:
         "numpy": _version("numpy"),
         "scipy": _version("scipy"),
         **_cuda(),
+        "threads": f"{cores()}, {_blas()}",
         "object": _object(kernels),
         "kernels": str(kernels),
         "emulator": "on" if emulating() else "off (GPUSOLVE_EMULATE=1 turns it on)",
         "compiler": _emulator.compiler() or "no C++ compiler found",
         "cache": str(_emulator.cache_directory()),
+        "settings": _settings(),
     }
+
+
+def _settings() -> str:
+    """The variables of the environment that are set, with their values."""
+    found = (
+        f"{name}={value}"
+        for name, value in sorted(os.environ.items())
+        if name.startswith("GPUSOLVE_") or name in SETTINGS
+    )
+    return " ".join(found) or "no variable is set"
+
+
+def _blas() -> str:
+    """The BLAS libraries of this process, with their threads."""
+    return ", ".join(
+        f"{found['internal_api']} {found['version']} with {found['num_threads']}"
+        for found in blas().info()
+        if found["user_api"] == "blas"
+    )
 
 
 def _object(kernels: Path) -> str:
@@ -75,6 +110,8 @@ def _cuda() -> dict[str, str]:
     try:
         import cupy
 
+        from .kernels import CudaDevice
+
         facts = {"cupy": cupy.__version__}
         runtime = cupy.cuda.runtime
         try:
@@ -89,6 +126,9 @@ def _cuda() -> dict[str, str]:
             f"driver {runtime.driverGetVersion()}",
             "device": f"{device.id}: {name}, sm_{device.compute_capability}"
             + (f" (one of {count})" if count > 1 else ""),
+            "float64": "slow, Gram matrices in float32"
+            if CudaDevice(device.id).has_slow_float64
+            else "in all steps",
         }
     except Exception as error:
         return {"cupy": f"does not work: {error}"}

@@ -51,6 +51,10 @@ def races() -> AbstractContextManager[None]:
     A launch also raises KernelError if a thread reads a value as a whole that another
     thread writes in parts. It reports the first race of the run.
 
+    See Also
+    --------
+    memcheck, schedule
+
     Notes
     -----
     Shuffles and votes do not order memory accesses, as CUDA's programming guide says.
@@ -66,6 +70,18 @@ def races() -> AbstractContextManager[None]:
     Kernels are compiled a second time for race detection. They run much more slowly,
     one block at a time. ``GPUSOLVE_EMULATE_RACES=1`` in the environment turns the
     detection on for the whole program.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve import emulator
+    >>> count = emulator.RawKernel("__global__ void count(int* x) { ++x[0]; }", "count")
+    >>> try:
+    ...     with emulator.races():
+    ...         count((1,), (32,), (np.zeros(1, np.int32),))
+    ... except emulator.KernelError as error:
+    ...     print("data race" in str(error))
+    True
     """
     return RACES.on()
 
@@ -91,6 +107,10 @@ def memcheck() -> AbstractContextManager[None]:
     A kernel with a local variable that may be read before it has a value makes the
     compiler warn, as a RuntimeWarning with the line. The compiler does not see all such
     reads, and may warn where the value is set in fact.
+
+    See Also
+    --------
+    races, schedule
 
     Notes
     -----

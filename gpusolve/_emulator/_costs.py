@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ._lines import SourceLine
 from ._registers import KernelSource
 
 SECTOR_BYTES = 32
@@ -63,8 +64,7 @@ class ArrayCosts:
     written_sectors: int = 0
 
 
-@dataclass
-class SharedCosts:
+class SharedCosts(NamedTuple):
     """Requests of a source line to shared memory.
 
     Attributes
@@ -76,9 +76,50 @@ class SharedCosts:
         Passes over the banks; more than the fewest possible are bank conflicts.
     """
 
-    requests: int = 0
-    lanes: int = 0
-    wavefronts: int = 0
+    requests: int
+    lanes: int
+    wavefronts: int
+
+
+@dataclass
+class LineCosts:
+    """What a source line costs.
+
+    Attributes
+    ----------
+    instructions : int
+        Instructions of all threads, as in `KernelCosts.instructions`.
+    warp_instructions : int
+        How often a warp executed them.
+    atomics : int
+        Atomics of all threads, on global and shared memory.
+    sectors, fewest_sectors : int
+        Sectors of global memory that moved, and that would have moved if each request
+        were contiguous and aligned.
+    shared_requests, shared_lanes, shared_wavefronts : int
+        As in `SharedCosts`.
+    fewest_wavefronts : int
+        Wavefronts without bank conflicts.
+    """
+
+    instructions: int = 0
+    warp_instructions: int = 0
+    atomics: int = 0
+    sectors: int = 0
+    fewest_sectors: int = 0
+    shared_requests: int = 0
+    shared_lanes: int = 0
+    shared_wavefronts: int = 0
+    fewest_wavefronts: int = 0
+
+    def add(self, more: LineCosts) -> None:
+        """Add the counts of another line, or of another launch."""
+        _add_integers(self, more)
+
+    @property
+    def active_lanes(self) -> float:
+        """Mean number of lanes of an instruction, at most 32."""
+        return self.instructions / max(1, self.warp_instructions)
 
 
 @dataclass
@@ -112,8 +153,8 @@ class KernelCosts:
         that follow pointers in an interval have longer chains.
     arrays : dict of str to ArrayCosts
         Global memory, by the name of the argument.
-    shared : dict of str to SharedCosts
-        Shared memory, by source line.
+    by_line : dict of SourceLine to LineCosts
+        What each source line costs. The text of a SourceLine is ``file:line``.
     arithmetic : dict of str to int
         Operations of all threads: additions, multiplications, fused operations,
         divisions and square roots, such as ``"float64 multiply"``. The CPU's compiler
@@ -165,7 +206,7 @@ class KernelCosts:
     global_loads: int = 0
     global_stores: int = 0
     arrays: dict[str, ArrayCosts] = field(default_factory=dict)
-    shared: dict[str, SharedCosts] = field(default_factory=dict)
+    by_line: dict[SourceLine, LineCosts] = field(default_factory=dict)
     arithmetic: Counter[str] = field(default_factory=Counter)
     instructions: Counter[str] = field(default_factory=Counter)
     warp_instructions: Counter[str] = field(default_factory=Counter)
@@ -178,6 +219,17 @@ class KernelCosts:
     shared_bytes: int = 0
     sampled: int = 0
     source: KernelSource | None = None
+
+    @property
+    def shared(self) -> dict[str, SharedCosts]:
+        """Shared memory, by source line."""
+        return {
+            str(line): SharedCosts(
+                costs.shared_requests, costs.shared_lanes, costs.shared_wavefronts
+            )
+            for line, costs in self.by_line.items()
+            if costs.shared_requests
+        }
 
     @property
     def global_bytes(self) -> int:
@@ -232,17 +284,17 @@ class KernelCosts:
     @property
     def shared_requests(self) -> int:
         """Memory instructions of warps, to shared memory."""
-        return sum(line.requests for line in self.shared.values())
+        return sum(line.shared_requests for line in self.by_line.values())
 
     @property
     def shared_lanes(self) -> int:
         """Lanes of all requests to shared memory."""
-        return sum(line.lanes for line in self.shared.values())
+        return sum(line.shared_lanes for line in self.by_line.values())
 
     @property
     def shared_wavefronts(self) -> int:
         """Passes over the banks of shared memory."""
-        return sum(line.wavefronts for line in self.shared.values())
+        return sum(line.shared_wavefronts for line in self.by_line.values())
 
     @property
     def active_lanes(self) -> float:
@@ -269,7 +321,7 @@ class KernelCosts:
         factor = blocks / self.blocks
         if factor == 1:
             return
-        for record in (self, *self.arrays.values(), *self.shared.values()):
+        for record in (self, *self.arrays.values(), *self.by_line.values()):
             _multiply_integers(record, factor)
         self.launches, self.sampled = 1, round(self.sampled / factor)
         for counter in (self.arithmetic, self.instructions, self.warp_instructions):
@@ -286,8 +338,8 @@ class KernelCosts:
         _add_integers(self, launch)
         for name, array in launch.arrays.items():
             _add_integers(self.arrays.setdefault(name, ArrayCosts()), array)
-        for line, shared in launch.shared.items():
-            _add_integers(self.shared.setdefault(line, SharedCosts()), shared)
+        for line, costs in launch.by_line.items():
+            self.by_line.setdefault(line, LineCosts()).add(costs)
         self.arithmetic.update(launch.arithmetic)
         self.instructions.update(launch.instructions)
         self.warp_instructions.update(launch.warp_instructions)

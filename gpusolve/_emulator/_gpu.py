@@ -36,6 +36,10 @@ class Device:
         Compute capability times 10; registers are the count that the compiler gives a
         kernel for it.
 
+    See Also
+    --------
+    profile
+
     Examples
     --------
     >>> from gpusolve.emulator import Device

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ._compiler import build_program
@@ -33,6 +33,7 @@ _ALLOCATE = ctypes.CFUNCTYPE(
 )
 _RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _COUNT = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+_EXIT = ctypes.CFUNCTYPE(None)
 _FAIL = ctypes.CFUNCTYPE(None, ctypes.c_char_p)
 
 
@@ -44,6 +45,7 @@ class HostFunctions(ctypes.Structure):
         ("allocate", _ALLOCATE),
         ("release", _RELEASE),
         ("count", _COUNT),
+        ("exit", _EXIT),
         ("fail", _FAIL),
     ]
 
@@ -59,6 +61,8 @@ class HostProgram:
         The ``.cu`` file with ``main``.
     options : sequence of str, optional
         Of the preprocessor: ``-I`` and ``-D``.
+    at_exit : function, optional
+        Called if the program calls ``exit()``, which ends this process, too.
 
     Raises
     ------
@@ -66,7 +70,12 @@ class HostProgram:
         With the compiler's log.
     """
 
-    def __init__(self, source: Path, options: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        source: Path,
+        options: Sequence[str] = (),
+        at_exit: Callable[[], None] = lambda: None,
+    ) -> None:
         variant = variant_of_launch()
         self._source = source
         self._program = Program(build_program(source, options, variant), variant)
@@ -76,6 +85,7 @@ class HostProgram:
             _ALLOCATE(self._allocate),
             _RELEASE(self._heap.release),
             _COUNT(self._count),
+            _EXIT(at_exit),
             _FAIL(lambda message: end(message.decode())),
         )
 

@@ -24,8 +24,10 @@ import subprocess
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from ._latencies import LATENCY_CLOCKS
+from ._lines import UNKNOWN_LINE, SourceLine, source_lines
 
 _NAMES = {
     "add": "add",
@@ -150,7 +152,15 @@ class _Loop:
     share: float = 1.0
 
 
-def instructions(compiled: Path) -> dict[int, Counter[str]]:
+class Instruction(NamedTuple):
+    """What is counted of a CPU's instruction."""
+
+    line: SourceLine
+    name: str
+
+
+@functools.cache
+def instructions(compiled: Path) -> dict[int, Counter[Instruction]]:
     """The instructions after each call of the coverage function, up to the next call.
 
     Parameters
@@ -163,15 +173,23 @@ def instructions(compiled: Path) -> dict[int, Counter[str]]:
     dict of int to Counter
         For each return address, the number of "integer", "compare" and "branch"
         instructions, and of floating-point operations by name, such as
-        ``"float32 add"``. Moves, conversions and calls are not counted: they depend on
-        the CPU, and most of them belong to the instrumentation. Empty if objdump is not
-        installed.
+        ``"float32 add"``, at each source line. Moves, conversions and calls are not
+        counted: they depend on the CPU, and most of them belong to the instrumentation.
+        Empty if objdump is not installed.
     """
-    return {
-        block.address: counts
+    found = {
+        block.address: _names(block)
         for function in _functions(compiled)
         for block in function
-        if (counts := _counts(block))
+    }
+    lines = source_lines(compiled, (each for names in found.values() for each in names))
+    return {
+        start: Counter(
+            Instruction(lines.get(address, UNKNOWN_LINE), name)
+            for address, name in names.items()
+        )
+        for start, names in found.items()
+        if names
     }
 
 
@@ -232,9 +250,13 @@ def _functions(compiled: Path) -> list[list[_Block]]:
     return functions
 
 
-def _counts(block: _Block) -> Counter[str]:
-    names = (_operation(text) or _kind(text) for _, text in block.instructions)
-    return Counter(name for name in names if name)
+def _names(block: _Block) -> dict[int, str]:
+    """The name of each instruction that is counted, by its address."""
+    return {
+        address: name
+        for address, text in block.instructions
+        if (name := _operation(text) or _kind(text))
+    }
 
 
 def _operation(instruction: str) -> str | None:

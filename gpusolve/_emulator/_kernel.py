@@ -106,6 +106,7 @@ class Kernel:
         TypeError, ValueError
             If the arguments or the launch shape are invalid.
         """
+        __tracebackhide__ = True
         report = active_report()
         if report is None:
             self._launch(grid, block, args, shared_mem, cooperative, report)
@@ -123,6 +124,7 @@ class Kernel:
         cooperative: bool,
         report: Report | None,
     ) -> None:
+        __tracebackhide__ = True
         values = check_arguments(self.instance, self._parameters, args)
         arrays = list(named_arrays(self._parameters, values))
         # A profile needs the arrays aligned, as on a GPU.

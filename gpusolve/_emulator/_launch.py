@@ -12,11 +12,12 @@ from . import _device
 from ._checks import MEMORY, RACES
 from ._compiler import Variant, texts_of
 from ._errors import KernelError
+from ._lines import raise_at
 from ._memory import LaunchMemory
 from ._profile import LaunchShape, Report, active_report, costs_of_launch
 from ._program import Program, Request
 from ._registers import KernelSource
-from ._report import explain
+from ._report import explain, line_of_fault
 from ._schedule import ORDERS, current_schedule
 from ._stacks import STRIDE
 from ._variables import global_spans
@@ -67,6 +68,7 @@ class Launch(NamedTuple):
         ValueError
             If the launch shape is invalid.
         """
+        __tracebackhide__ = True
         grid = _device.checked_shape("grid", self.grid)
         block = _device.checked_shape("block", self.block)
         blocks, threads = math.prod(grid), math.prod(block)
@@ -101,7 +103,8 @@ class Launch(NamedTuple):
             failure = program.launch(request, *memory.spans_by_use())
             if failure.happened:
                 text = explain(failure, source.instance, memory, program.path)
-                raise KernelError(text)
+                line = line_of_fault(failure, program.path)
+                raise_at(line, source.instance, KernelError(text))
             memory.check(source.instance)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import html
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import NamedTuple
@@ -17,12 +19,13 @@ from ._costs import (
     ArrayCosts,
     HostCosts,
     KernelCosts,
-    SharedCosts,
+    LineCosts,
     Spread,
 )
 from ._gpu import Device
 from ._instructions import FLOATING_POINT, PARTS, gpu_blocks, instructions
-from ._lines import source_lines
+from ._lines import UNKNOWN_LINE, source_lines
+from ._listing import STYLE, as_html, as_text
 from ._predict import Prediction, predict
 from ._registers import KernelSource
 
@@ -103,6 +106,7 @@ class AccessRow(ctypes.Structure):
         ("sectors", ctypes.c_uint64),
         ("fewest_sectors", ctypes.c_uint64),
         ("wavefronts", ctypes.c_uint64),
+        ("fewest_wavefronts", ctypes.c_uint64),
         ("lines", ctypes.c_uint64),
     ]
 
@@ -211,6 +215,22 @@ class Report:
         """
         return predict(self.launched, device)
 
+    def listing(self) -> str:
+        """What each source line costs, as text: a table for each kernel."""
+        return "\n\n".join(map(as_text, self.kernels))
+
+    def html(self) -> str:
+        """What each source line costs, as HTML, with a bar for each count.
+
+        The orange part of a bar is what can be saved: sectors that coalesced accesses
+        would not move, and wavefronts because of bank conflicts. A notebook shows the
+        report so.
+        """
+        table = f'<div class="cuda-lines"><pre>{html.escape(str(self))}</pre></div>'
+        return "\n".join([STYLE, table, *map(as_html, self.kernels)])
+
+    _repr_html_ = html
+
     def add(self, launch: KernelCosts) -> None:
         """Add the counts of a launch."""
         self.launched.append(launch)
@@ -257,8 +277,9 @@ def _cells(kernel: KernelCosts) -> tuple[str, ...]:
     )
 
 
-@contextlib.contextmanager
-def profile(*, run_kernels: bool = True, sample: int | None = None) -> Iterator[Report]:
+def profile(
+    *, run_kernels: bool = True, sample: int | None = None
+) -> AbstractContextManager[Report]:
     """Count the costs of kernels that are launched in this `with` statement.
 
     Parameters
@@ -277,6 +298,10 @@ def profile(*, run_kernels: bool = True, sample: int | None = None) -> Iterator[
     Report
         It is filled in as kernels are launched. ``print(report)`` prints a table.
 
+    See Also
+    --------
+    Device, RawKernel
+
     Notes
     -----
     Counts are exact for the launch shape of the emulated device, which has two
@@ -292,7 +317,8 @@ def profile(*, run_kernels: bool = True, sample: int | None = None) -> Iterator[
     instead of 32. In a loop within a loop, the lane with the most iterations in total
     determines the requests; on a GPU, the longest lane of each outer iteration does.
 
-    Kernels are compiled again for the profile, and run one block at a time.
+    Kernels are compiled again for the profile, and run one block at a time. They are
+    then not checked by `races` and `memcheck`.
 
     Examples
     --------
@@ -309,7 +335,11 @@ def profile(*, run_kernels: bool = True, sample: int | None = None) -> Iterator[
     """
     if sample is not None and sample < 1:
         raise ValueError(f"sample must be >= 1, got {sample}")
-    report = Report(runs_kernels=run_kernels, sample=sample)
+    return _filled(Report(runs_kernels=run_kernels, sample=sample))
+
+
+@contextlib.contextmanager
+def _filled(report: Report) -> Iterator[Report]:
     token = _active.set(report)
     start = time.perf_counter()
     try:
@@ -397,15 +427,22 @@ def _add_memory(
     lines = source_lines(compiled, {row.instruction for row in rows})
     arrivals = 0
     for row in rows:
-        line = lines.get(row.instruction, "unknown line")
+        line = lines.get(row.instruction, UNKNOWN_LINE)
+        by_line = costs.by_line.setdefault(line, LineCosts())
+        by_line.instructions += row.lanes
+        by_line.warp_instructions += row.requests
         access = ACCESSES[row.type]
         costs.instructions[access] += row.lanes
+        if access == "atomic":
+            by_line.atomics += row.lanes
         if row.array == SHARED_MEMORY:
-            shared = costs.shared.setdefault(line, SharedCosts())
-            shared.requests += row.requests
-            shared.lanes += row.lanes
-            shared.wavefronts += row.wavefronts
+            by_line.shared_requests += row.requests
+            by_line.shared_lanes += row.lanes
+            by_line.shared_wavefronts += row.wavefronts
+            by_line.fewest_wavefronts += row.fewest_wavefronts
             continue
+        by_line.sectors += row.sectors
+        by_line.fewest_sectors += row.fewest_sectors
         array = costs.arrays.setdefault(arrays[row.array], ArrayCosts())
         array.requests += row.requests
         array.lanes += row.lanes
@@ -415,7 +452,7 @@ def _add_memory(
         array.lines += row.lines
         if access != "load":
             array.stored_sectors += row.sectors
-        if access == "atomic" and line.startswith(f"{GRID_BARRIER_FILE}:"):
+        if access == "atomic" and line.file.name == GRID_BARRIER_FILE:
             arrivals += row.lanes
     costs.grid_barriers = arrivals // costs.blocks
     for index, name in enumerate(arrays):
@@ -435,10 +472,15 @@ def _add_memory(
 def _add_code(costs: KernelCosts, summary: ProfileSummary, compiled: Path) -> None:
     table, on_gpu = instructions(compiled), gpu_blocks(compiled)
     for code in summary.code[: summary.code_rows]:
+        if not code.threads:
+            continue
         for kind, count in on_gpu[code.address].kinds.items():
             costs.warp_instructions[kind] += round(count * code.warps)
-        for name, count in table.get(code.address, {}).items():
+        for (line, name), count in table.get(code.address, {}).items():
             executions = count * code.threads
+            by_line = costs.by_line.setdefault(line, LineCosts())
+            by_line.instructions += executions
+            by_line.warp_instructions += count * code.warps
             if name.startswith(FLOATING_POINT):
                 costs.arithmetic[name] += executions
                 name = "float"

@@ -60,6 +60,10 @@ class RawKernel(Kernel):
     ValueError
         If an option is not known.
 
+    See Also
+    --------
+    RawModule, profile, races, memcheck
+
     Notes
     -----
     Launch it as ``kernel(grid, block, args, shared_mem=0)``, with NumPy arrays and
@@ -104,7 +108,7 @@ class RawKernel(Kernel):
             raise ValueError("translate_cucomplex must be False, got True")
         if backend not in ("nvrtc", "nvcc"):
             raise ValueError(f"backend must be 'nvrtc' or 'nvcc', got {backend!r}")
-        path = code if isinstance(code, Path) else _stored(code)
+        path = code if isinstance(code, Path) else stored(code)
         check_kernels(path.read_text(), path.name)
         super().__init__(path, name, path.parent, "", _preprocessor(options))
         self.code, self.name, self.options, self.backend = code, name, options, backend
@@ -140,6 +144,7 @@ class RawKernel(Kernel):
         TypeError, ValueError
             If the arguments or the launch shape are invalid.
         """
+        __tracebackhide__ = True
         if shared_mem > self._dynamic_bytes:
             raise ValueError(
                 f"shared_mem must be at most {self._dynamic_bytes}, got {shared_mem}; "
@@ -192,6 +197,10 @@ class RawModule:
     name_expressions : sequence of str, optional
         Has no effect: every instance of a template can be asked for.
 
+    See Also
+    --------
+    RawKernel
+
     Examples
     --------
     >>> import numpy as np
@@ -223,7 +232,7 @@ class RawModule:
         self.code, self.options, self.backend = code, options, backend
         self.enable_cooperative_groups = enable_cooperative_groups
         self.name_expressions = name_expressions
-        self._path = code if isinstance(code, Path) else _stored(code)
+        self._path = code if isinstance(code, Path) else stored(code)
         self._kernel = functools.partial(
             RawKernel,
             self._path,
@@ -276,7 +285,7 @@ def _preprocessor(options: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _stored(text: str) -> Path:
+def stored(text: str) -> Path:
     """A file in the cache with this text; the emulator compiles files."""
     directory = cache_directory() / "sources"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)

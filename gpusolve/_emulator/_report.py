@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from ._errors import CompileError
-from ._lines import source_line
+from ._lines import SourceLine, source_line
 from ._memory import LaunchMemory
 
 
@@ -95,11 +95,16 @@ def explain(
     if report.has_thread:
         where.append(f"thread {tuple(report.thread)}")
     where.append(f"block {tuple(report.block)}")
-    if report.line:
-        where.append(f"{report.file.decode()}:{report.line}")
-    elif report.instruction and (line := source_line(compiled, report.instruction)):
-        where.append(line)
+    if line := line_of_fault(report, compiled):
+        where.append(str(line))
     return f"{', '.join(where)}: {_error(report, memory, compiled)}"
+
+
+def line_of_fault(report: FaultReport, compiled: Path) -> SourceLine | None:
+    """The source line at which a kernel failed, if it is known."""
+    if report.line:
+        return SourceLine(Path(report.file.decode()), report.line)
+    return source_line(compiled, report.instruction) if report.instruction else None
 
 
 def _error(report: FaultReport, memory: LaunchMemory, compiled: Path) -> str:
@@ -118,7 +123,7 @@ def _error(report: FaultReport, memory: LaunchMemory, compiled: Path) -> str:
 
 
 def _line(compiled: Path, instruction: int) -> str:
-    return source_line(compiled, instruction) or f"instruction {instruction:#x}"
+    return str(source_line(compiled, instruction) or f"instruction {instruction:#x}")
 
 
 def _race(report: FaultReport, memory: LaunchMemory, compiled: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -34,15 +35,14 @@ class Schedule:
 _chosen: ContextVar[Schedule | None] = ContextVar("schedule", default=None)
 
 
-@contextlib.contextmanager
 def schedule(
     order: Order = "forward", seed: int = 0, *, limit: float = 60.0
-) -> Iterator[None]:
+) -> AbstractContextManager[None]:
     """Choose the order of threads for kernels launched in this `with` statement.
 
     Parameters
     ----------
-    order : {"forward", "reverse", "random"}
+    order : {"forward", "reverse", "random"}, optional
         In random order, every step of the scheduler is random. One block runs at a
         time; it can be interrupted by another block when it calls an atomic or a fence,
         sleeps or ends. The same seed repeats a launch exactly. In the other orders,
@@ -53,6 +53,10 @@ def schedule(
         barrier or warp operation was completed. The message has the line at which each
         thread waits. With ``math.inf`` a launch may run forever.
 
+    See Also
+    --------
+    races, memcheck
+
     Notes
     -----
     The emulator cannot see that a block waits in a plain loop on a volatile variable,
@@ -61,8 +65,32 @@ def schedule(
 
     Outside of these statements, ``GPUSOLVE_EMULATE_SCHEDULE`` in the environment sets
     the order, for example ``reverse`` or ``random:7``. The default is forward.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve import emulator
+    >>> kernel = emulator.RawKernel(
+    ...     '''
+    ...     extern "C" __global__ void scale(float* x, int n, float factor) {
+    ...         const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    ...         if (i < n) x[i] *= factor;
+    ...     }
+    ...     ''',
+    ...     "scale",
+    ... )
+    >>> x = np.arange(4, dtype=np.float32)
+    >>> with emulator.schedule("random", seed=7):
+    ...     kernel((1,), (32,), (x, np.int32(4), np.float32(10)))
+    >>> x
+    array([ 0., 10., 20., 30.], dtype=float32)
     """
-    token = _chosen.set(Schedule(order, seed, limit))
+    return _scheduled(Schedule(order, seed, limit))
+
+
+@contextlib.contextmanager
+def _scheduled(chosen: Schedule) -> Iterator[None]:
+    token = _chosen.set(chosen)
     try:
         yield
     finally:

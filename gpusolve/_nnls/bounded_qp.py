@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._device.arrays import Array, CudaArray, as_array, is_cupy, namespace, unwrapped
+from .._device.interrupts import interruptible, work_of
 from .._device.kernels import current, device_of
 from .._numerics.solution import CONVERGED, UNCERTIFIED
 from .covariance import with_ridge
@@ -119,6 +120,10 @@ def bounded_qp(
         As for :func:`gpusolve.lsq_linear`; ValueError also if G is not square, or a
         single matrix on the host that is not symmetric.
 
+    See Also
+    --------
+    nnls, lsq_linear, NNLSResult
+
     Notes
     -----
     ``G = A^T A`` is factorised by its eigenvalues, after scaling to a diagonal near 1.
@@ -183,7 +188,8 @@ def solve_programs(
     with current(target):
         problem = validate(**{**given, "A": G})
         G, c = symmetric(problem.A), problem.b
-        objective = Quadratic.of(*with_penalties(problem, G))
+        whole, c_whole = with_penalties(problem, G)
+        objective = interruptible(work_of(G), Quadratic.of, whole, c_whole)
         A, b, linear = objective.least_squares()
         factors = problem._replace(A=A, b=b, l1=linear, l2=0.0, rounded_matrix=True)
         result = solve(factors, target, method)

@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from .._device.arrays import Array, namespace
+from .._device.interrupts import interruptible
 from .._device.kernels import Device
 from .._device.launch import pieces
 from .._numerics.solution import (
@@ -25,39 +26,33 @@ from .._numerics.solution import (
     ConstrainedSolution,
     Solution,
 )
-from .constrained_certificate import (
-    ConstrainedCertificate,
-    certify,
-    reach,
-)
+from .constrained_certificate import ConstrainedCertificate, certify, reach
 from .constrained_corrections import correct_by_elimination, correct_by_factor
 from .constrained_dual import Dual, Point
-from .constrained_system import ConstrainedSystem, inverse_factor, size_of
+from .constrained_system import EPS, ConstrainedSystem, inverse_factor, size_of
 from .constraint_rows import Rows
 from .feasibility import farkas_vectors
 from .inputs import Problem
 from .part import gather
 from .quadratic import ratio
 
-EPS = float(np.finfo(np.float64).eps)
-
 CHUNK_NUMBERS = 2**22
 """Limit on the numbers of the systems that are solved at once."""
 
 STEPS = 12
-"""The most proximal steps."""
+"""The most proximal steps. Few systems need more than two; where rounding errors alone
+change the certificate, more steps do not help."""
 
 SETTLED = 1e-11
-"""No further step for a solution whose `kkt` is at most this number."""
+"""No further step for a solution whose `kkt` is at most this number: a tenth of what a
+certified solution may have."""
 
 CORRECTIONS = correct_by_factor, correct_by_elimination
-"""How solutions are corrected after a step, one after the other, until they settle."""
+"""How solutions are corrected after a step, one after the other."""
 
-TIGHTER = 1e-3
-"""The factor of this limit for corrections where quadratic objectives certify x."""
-
-IMPROVED = 0.5
-"""The steps end unless the badness of a system falls by this factor."""
+CORRECTED = 1e-14
+"""No further correction of a solution whose `kkt` is at most this number, some rounding
+errors. Corrections take little time, and `bounded_qp` has a stricter certificate."""
 
 
 def solve(problem: Problem, target: Device | None, method: str) -> ConstrainedSolution:
@@ -134,7 +129,7 @@ class Search:
         self.system, self.problem = system, problem
         self.target, self.method = target, method
         self.tol = problem.tol or 0.0
-        self.dual = Dual.of(system, inverse_factor(system))
+        self.dual = interruptible(system.work, dual_of, system)
         self.infeasible = xp.zeros(systems, bool)
         self.repaired = xp.zeros(systems, bool)
 
@@ -156,7 +151,7 @@ class Search:
             point, certificate, found = self.step(at, self.point.x[at], method)
             self.count(at, found)
             self.keep(at, point, certificate)
-            if not bool((self.certificate.badness[at] < IMPROVED * before).any()):
+            if not bool((self.certificate.badness[at] < before).any()):
                 return
             at = self.unsettled()
 
@@ -175,14 +170,14 @@ class Search:
         point, found = dual.step(some, x, self.target, method, maxiter)
         point = within(some, point)
         certificate = certify(some, *point)
-        enough = TIGHTER * SETTLED if some.rounded_matrix else SETTLED
         for correct in CORRECTIONS:
-            rough = xp.flatnonzero(~(certificate.badness <= enough) & some.finite)
+            rough = xp.flatnonzero(~(certificate.badness <= CORRECTED) & some.finite)
             if not len(rough):
                 break
             few, dual = self.take(at[rough])
             better = Point(*[values[rough] for values in point])
-            better = within(few, correct(few, dual, better))
+            better = interruptible(few.work, correct, few, dual, better)
+            better = within(few, better)
             replace_worse(point, certificate, rough, better, certify(few, *better))
         return point, certificate, found
 
@@ -264,6 +259,11 @@ class Search:
             dual_ub=masked(ub.astype(dtype), s.finite),
             dual_eq=masked(-eq.astype(dtype), s.finite),
         )
+
+
+def dual_of(system: ConstrainedSystem) -> Dual:
+    """The dual problems of all systems."""
+    return Dual.of(system, inverse_factor(system))
 
 
 def replace_worse(

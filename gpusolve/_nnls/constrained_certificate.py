@@ -24,10 +24,8 @@ from .._device.arrays import Array, largest, namespace
 from .._device.products import product, transposed
 from .._numerics.certificate import CERTIFIED, CONVINCING, HIDDEN, ROUNDED
 from .accurate_products import transposed_product
-from .constrained_system import ConstrainedSystem, size_of
+from .constrained_system import EPS, ConstrainedSystem, size_of
 from .quadratic import ratio, remainder
-
-EPS = float(np.finfo(np.float64).eps)
 
 SHARE = 1e-4
 """What rounding errors of x may add to the violation of a constraint, relative to the
@@ -157,8 +155,6 @@ def violation(
     up = xp.where(x < system.upper, w, 0)
     down = xp.where(x > system.lower, -w, 0)
     found = xp.maximum(xp.maximum(up, down), 0)
-    if bool((system.norm > 0).all()):
-        return found
     terms = transposed_product(xp.abs(system.C), xp.abs(multipliers))
     terms = ROUNDED * EPS * (terms + xp.abs(system.l1) + length[:, None])
     return xp.where((system.norm > 0) | (found > terms), found, 0)

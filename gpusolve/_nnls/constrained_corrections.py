@@ -6,21 +6,18 @@ minimum on the active constraints, the gradient of the Lagrangian is zero.
 
 from __future__ import annotations
 
-import numpy as np
-
 from .._device.arrays import Array, namespace
 from .._device.products import product, transposed
 from .._numerics.compensated import two_sum
 from .accurate_products import transposed_product
+from .active_rows import DEPENDENT
 from .constrained_certificate import gradient_of_lagrangian
-from .constrained_dual import DEPENDENT, Dual, Point, decomposed
-from .constrained_system import ConstrainedSystem
+from .constrained_dual import Dual, Point, decomposed
+from .constrained_system import EPS, ConstrainedSystem
 
 REFINEMENTS = 2
-"""How often points and multipliers are refined; the last changes of the multipliers are
-their rest."""
-
-EPS = float(np.finfo(np.float64).eps)
+"""How often points and multipliers are refined: the second time corrects the rounding
+errors of the first. The last changes of the multipliers are their rest."""
 
 
 def correct_by_factor(system: ConstrainedSystem, dual: Dual, point: Point) -> Point:

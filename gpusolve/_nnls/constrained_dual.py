@@ -15,23 +15,16 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-
 from .._device.arrays import Array, largest, namespace
 from .._device.kernels import Device
 from .._device.products import product, transposed
 from .._numerics.solution import Solution
 from . import cpu, device
 from .accurate_products import transposed_product
+from .active_rows import DEPENDENT
 from .constrained_certificate import finite
-from .constrained_system import ConstrainedSystem
+from .constrained_system import EPS, ConstrainedSystem
 from .inputs import Option, Problem
-
-EPS = float(np.finfo(np.float64).eps)
-
-DEPENDENT = 16.0
-"""Singular values, and columns without their part along equalities, count as zero up to
-this number times ``n eps`` of their size before."""
 
 
 class Point(NamedTuple):
@@ -138,9 +131,12 @@ def decomposed(matrices: Array, least_size: float = 0.0) -> tuple[Array, Array, 
     """The singular vectors of matrices, and the inverses of their singular values.
 
     Vectors and inverses are 0 where a singular value is 0 up to rounding errors of the
-    largest, or of a matrix of `least_size`.
+    largest, or of a matrix of `least_size`. A matrix with NaN or infinity, which came
+    from an overflow, counts as zero: LAPACK would fail for all matrices, or never end.
     """
     xp, size = namespace(matrices), max(matrices.shape[-2:])
+    whole = xp.isfinite(matrices).all(axis=(-2, -1), keepdims=True)
+    matrices = xp.where(whole, matrices, 0)
     left, values, right = xp.linalg.svd(matrices, full_matrices=False)
     whole = largest(values, keepdims=True, least=least_size)
     least = DEPENDENT * size * EPS * whole

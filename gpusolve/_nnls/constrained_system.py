@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, largest, namespace
+from .._device.arrays import Array, is_cupy, largest, namespace
 from .._device.products import product
 from .._numerics.certificate import ACCURATE
 from .accurate_products import SplitMatrix, transposed_product
@@ -24,6 +24,9 @@ OF_DEPENDENCE = 2.0**-14
 gives smaller rounding errors, and an l1 penalty needs more steps."""
 
 EPS = float(np.finfo(np.float64).eps)
+
+MAX_EXPONENT = 1023
+"""Of a power of two in float64."""
 
 
 class ConstrainedSystem(NamedTuple):
@@ -116,7 +119,7 @@ class ConstrainedSystem(NamedTuple):
     def scaled(self) -> ConstrainedSystem:
         """Scale variables, right-hand sides and rows by powers of two."""
         xp = namespace(self.A)
-        size = xp.sqrt((self.A**2).sum(axis=-2) + self.l2)
+        size = column_norms(self.A, self.l2)
         of_rows = largest(xp.abs(self.C), axis=-2)
         scale = power_of_two(xp.where(size > 0, size, of_rows))
         C = self.C * scale[..., None, :]
@@ -127,7 +130,7 @@ class ConstrainedSystem(NamedTuple):
             A=self.A * scale[..., None, :],
             b=self.b * by_b,
             l1=self.l1 * scale * by_b,
-            l2=self.l2 * scale**2,
+            l2=self.l2 * scale * scale,
             lower=self.lower * by_b / scale,
             upper=self.upper * by_b / scale,
             C=C * row_scale[..., None],
@@ -182,6 +185,14 @@ class ConstrainedSystem(NamedTuple):
     def norm(self) -> Array:
         """The norms of the columns, with their l2."""
         return namespace(self.A).sqrt((self.A**2).sum(axis=-2) + self.l2)
+
+    @property
+    def work(self) -> float:
+        """An estimate of the multiplications of a step; 0 on a GPU."""
+        if is_cupy(self.b):
+            return 0.0
+        (m, n), rows = self.A.shape[-2:], self.C.shape[-2]
+        return float(len(self.b) * n * n * (m + n + rows))
 
     def residual(self, x: Array) -> Array:
         """``b - A x``; where terms cancel, in more than the working precision."""
@@ -255,10 +266,22 @@ def weighted(A: Array, b: Array, weights: Array) -> tuple[Array, Array]:
 
 
 def power_of_two(magnitude: Array) -> Array:
-    """Powers of two that scale a magnitude into [0.5, 1); 1 for zero."""
+    """Powers of two that scale a magnitude into [0.5, 1); 1 for zero.
+
+    At most the largest power of two, which scales subnormal numbers into less.
+    """
     xp = namespace(magnitude)
-    exponent = xp.frexp(magnitude)[1]
-    return xp.ldexp(xp.ones(magnitude.shape), -exponent)
+    exponent = xp.minimum(-xp.frexp(magnitude)[1], MAX_EXPONENT)
+    return xp.ldexp(xp.ones(magnitude.shape), exponent)
+
+
+def column_norms(A: Array, l2: Array) -> Array:
+    """``sqrt(|a_k|^2 + l2_k)`` of all columns, whose squares may be out of range."""
+    xp = namespace(A)
+    scale = power_of_two(xp.maximum(largest(xp.abs(A), axis=-2), xp.sqrt(l2)))
+    rows = A * scale[..., None, :]
+    norm = xp.sqrt((rows**2).sum(axis=-2) + l2 * scale * scale) / scale
+    return xp.minimum(norm, np.finfo(np.float64).max)
 
 
 def inverse_factor(system: ConstrainedSystem) -> Array:

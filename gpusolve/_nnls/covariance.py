@@ -10,6 +10,7 @@ import numpy as np
 
 from .._device.arrays import Array, is_cupy, namespace
 from . import sparse_gram
+from .active_rows import ActiveRows, Duals, scaled_rows, without_rows
 from .batch import blocks
 from .degrees_of_freedom import degrees_of_freedom
 from .inputs import Option, Problem
@@ -25,32 +26,43 @@ SINGULAR = 8.0
 
 @np.errstate(all="ignore")
 def covariance(
-    given: dict[str, Any], x: Array, rnorm: Array, variance: Any, *, diagonal: bool
+    given: dict[str, Any],
+    x: Array,
+    rnorm: Array,
+    duals: Duals,
+    variance: Any,
+    *,
+    diagonal: bool,
 ) -> Array:
     """The covariance of each solution, or its diagonal; see `NNLSResult.covariance`.
 
     `given` has the fields of a `Problem`.
     """
     xp, n = namespace(x), x.shape[-1]
-    if given["A_ub"] is not None or given["A_eq"] is not None:
-        raise ValueError(
-            "covariance and variance need a result without linear constraints, got "
-            "A_ub or A_eq"
-        )
     lower, upper = given["bounds"]
     free = (x > lower) & (x < upper)
+    active, batch = ActiveRows.of(given, x, duals), x.shape[:-1]
+    rows = None if active is None else active.compact
+    if rows is not None and rows.ndim > 2:
+        rows = xp.broadcast_to(rows, (*batch, *rows.shape[-2:]))
     if variance is None:
-        variance = default_variance(given, free, rnorm)
-    batch = x.shape[:-1]
+        variance = default_variance(given, free, rnorm, rows)
     variance = xp.where(xp.isnan(rnorm), math.nan, xp.asarray(variance))
     size, gram = scaled_gram(given)
-    row = None if given["sum_to"] is None else unit_sum(1 / size)[..., None, :]
+    if rows is not None:
+        rows, _ = scaled_rows(rows, size)
+    every = xp.arange(n)
     found = xp.empty((*batch, n) if diagonal else (*batch, n, n), x.dtype)
     for block in blocks(batch, BLOCK // max(1, n * n)):
         some = partial(systems_of, batch=batch, block=block)
         H, _ = inverse_of_free(
-            some(gram, 2), free[block], row if row is None else some(row, 2), math.nan
+            some(gram, 2),
+            free[block],
+            None if rows is None else some(rows, 2),
+            math.nan,
         )
+        rounded = xp.diagonal(H, axis1=-2, axis2=-1)
+        H[..., every, every] = xp.maximum(rounded, 0)
         scale = some(xp.sqrt(variance), 0)[..., None] / some(size, 1)
         if diagonal:
             found[block] = xp.diagonal(H, axis1=-2, axis2=-1) * scale**2
@@ -65,20 +77,66 @@ def systems_of(array: Array, core: int, batch: Any, block: Any) -> Array:
     return namespace(array).broadcast_to(array, (*batch, *last))[block]
 
 
-def default_variance(given: dict[str, Any], free: Array, rnorm: Array) -> Any:
+def default_variance(
+    given: dict[str, Any], free: Array, rnorm: Array, rows: Array | None
+) -> Any:
     """1 if weights are inverse variances, else the variance of the residual."""
     if given["weights"] is not None or given["is_gram"]:
         return 1.0
     xp = namespace(free)
     if given["L"] is None:
-        fitted = xp.maximum(free.sum(axis=-1) - (given["sum_to"] is not None), 0)
+        fitted = free.sum(axis=-1)
+        if rows is not None:
+            fitted = fitted - rank_of(rows, free)
     else:
-        problem = Problem(**{name: given[name] for name in Problem._fields})
-        fitted = degrees_of_freedom(problem, free)
+        fitted = fitted_by(given, free, rows)
     freedom = given["b"].shape[-1] - fitted
     positive = freedom > 0
     square = xp.asarray(rnorm, np.float64) ** 2
     return xp.where(positive, square / xp.where(positive, freedom, 1), math.nan)
+
+
+def fitted_by(given: dict[str, Any], free: Array, rows: Array | None) -> Array:
+    """The degrees of freedom of each system, for its free variables and active rows."""
+    if isinstance(given["A"], SparseMatrices):
+        return trace_by_gram(given, free, rows)
+    problem = Problem(**{name: given[name] for name in Problem._fields})
+    return degrees_of_freedom(problem, free, rows)
+
+
+def trace_by_gram(given: dict[str, Any], free: Array, rows: Array | None) -> Array:
+    """The trace of the influence matrix, from the Gram matrix of a sparse A.
+
+    Its error is about eps times the square of the condition number of the free columns
+    with the penalty. One system is inverted at a time, which bounds memory.
+    """
+    xp, batch = namespace(free), free.shape[:-1]
+    size, data = sparse_gram.scaled_gram(given["A"], given["weights"])
+    given = {**given, "lam": xp.asarray(given["lam"])}
+    values = {name: (given[name], core) for name, core in (("L", 2), ("lam", 0))}
+    l2 = xp.asarray(given["l2"]) + xp.zeros(free.shape[-1])
+    found = xp.empty(batch)
+    for index in np.ndindex(batch):
+        some = partial(systems_of, batch=batch, block=index)
+        own = {name: some(value, core) for name, (value, core) in values.items()}
+        own_size, own_data = some(size, 1), some(data, 2)
+        gram = with_ridge(own_data, some(l2, 1) / own_size**2)
+        whole, gram = add_penalty(own_size, gram, own)
+        C = None if rows is None else scaled_rows(some(rows, 2), whole)[0]
+        H, _ = inverse_of_free(gram, free[index], C, 0.0)
+        ratio = own_size / whole
+        found[index] = (H * own_data * ratio[:, None] * ratio).sum()
+    return found
+
+
+def rank_of(rows: Array, free: Array) -> Array:
+    """The rank of the free columns of the active rows of each system."""
+    xp, (*batch, n) = namespace(free), free.shape
+    if rows.ndim > 2:
+        rows = rows.reshape(-1, *rows.shape[-2:])
+    free = free.reshape(-1, n)
+    _, rank = without_rows(xp.zeros((len(free), 0, n)), rows, free)
+    return rank.reshape(batch)
 
 
 def scaled_gram(given: dict[str, Any]) -> tuple[Array, Array]:
@@ -88,7 +146,8 @@ def scaled_gram(given: dict[str, Any]) -> tuple[Array, Array]:
     """
     if isinstance(given["A"], SparseMatrices):
         size, gram = sparse_gram.scaled_gram(given["A"], given["weights"])
-        return size, with_ridge(gram, given["l2"] / size**2)
+        gram = with_ridge(gram, given["l2"] / size**2)
+        return (size, gram) if given["L"] is None else add_penalty(size, gram, given)
     xp, A = namespace(given["A"]), given["A"].astype(np.float64, copy=False)
     if given["is_gram"]:
         A = with_ridge(A, given["l2"])
@@ -168,7 +227,10 @@ def inverse_among(G: Array) -> Array:
     G = xp.where(xp.isfinite(G).all(axis=(-2, -1))[..., None, None], G, 0)
     if G.shape[-1] == 1:
         return xp.where(G > 0, 1 / nonzero(G), 0)
-    return inverse_by_eigenvalues(G, 0.0)
+    size = xp.sqrt(xp.maximum(xp.diagonal(G, axis1=-2, axis2=-1), 0))
+    both = nonzero(size)[..., :, None] * nonzero(size)[..., None, :]
+    H = inverted(G / both + xp.eye(G.shape[-1]) * (size == 0)[..., None, :], 0.0)
+    return xp.where(size[..., None] * size[..., None, :] > 0, H, 0) / both
 
 
 def inverted(G: Array, singular: float) -> Array:
@@ -211,8 +273,3 @@ def inverse_by_eigenvalues(G: Array, singular: float) -> Array:
 def nonzero(values: Array) -> Array:
     """The values, with 1 in place of 0."""
     return namespace(values).where(values == 0, 1, values)
-
-
-def unit_sum(values: Array) -> Array:
-    """The values, divided by their sum."""
-    return values / values.sum(axis=-1, keepdims=True)

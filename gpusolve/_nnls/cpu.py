@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._device.arrays import Array, Layout, address_of, empty_together
+from .._device.interrupts import POLLS
 from .._device.kernels import struct_in
 from .._device.launch import CACHED
 from .._device.objects import load
@@ -38,9 +39,6 @@ ENOUGH_FOR_THREADS = 2.0**22
 MOST_AT_ONCE, TURNS = 64, 64
 """Limit on the systems that a thread takes at once, and how often threads take some:
 all threads end at about the same time."""
-
-POLLS = 0.1
-"""Seconds between two updates of the progress bar."""
 
 STOP = 2**62
 """Value of the counter of systems at which threads stop; see ``cpu/cuda.h``."""
@@ -146,7 +144,7 @@ class Prepared(NamedTuple):
     @classmethod
     def of(cls, problem: Problem) -> Prepared:
         """Prepare a batch."""
-        inputs, total = Inputs.of(problem), math.prod(problem.batch)
+        inputs, total = Inputs.of(by_columns(problem)), math.prod(problem.batch)
         layout, size = written_layout(problem.batch, problem.shape[1], problem.dtype)
         systems = Systems(problem, inputs, slice(0, total), None, None)
         argument = systems.argument(problem.cpu_tolerance, written=[0] * len(layout))
@@ -172,6 +170,18 @@ class Prepared(NamedTuple):
             ADDRESS.pack_into(systems, B_OFFSET, address_of(problem.b))
         WRITTEN.pack_into(systems, WRITTEN_OFFSET, *written)
         return systems
+
+
+def by_columns(problem: Problem) -> Problem:
+    """The problem, with contiguous columns of an A that systems with weights share.
+
+    Each system multiplies the rows of A by its weights: of contiguous columns, several
+    rows at once.
+    """
+    A = problem.A
+    if problem.weights is None or A.ndim > 2 or problem.shares_matrix:
+        return problem
+    return problem._replace(A=np.asfortranarray(A))
 
 
 ADDRESS, FLAG = struct.Struct("P"), struct.Struct("i")

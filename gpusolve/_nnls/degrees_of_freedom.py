@@ -22,6 +22,7 @@ import numpy as np
 
 from .._device.arrays import Array, namespace, on_host
 from .._device.launch import pieces
+from .active_rows import without_rows
 from .inputs import Problem
 from .systems import drop_repeats, indices_of
 from .tikhonov import cut, joined, problem_of, stacked
@@ -31,20 +32,22 @@ AT_ONCE = 2**22
 
 
 @np.errstate(all="ignore")
-def degrees_of_freedom(problem: Problem, free: Array) -> Array:
+def degrees_of_freedom(problem: Problem, free: Array, active: Array | None) -> Array:
     """The trace of the influence matrix of every system, in float64.
 
-    `free` is a mask of the variables between their bounds.
+    `free` is a mask of the variables between their bounds; `active` are the active rows
+    of linear constraints, (..., k, n).
 
-    Systems that have the same matrix and the same variables between their bounds share
-    a factorisation.
+    Systems that have the same matrix, the same variables between their bounds and a
+    shared `active` share a factorisation.
     """
     xp, m = namespace(free), problem.shape[0]
     found = xp.empty(problem.batch)
     for block in cut(problem):
         part = problem_of(problem, block)
         rows, which = weighted_rows(part)
-        found[block] = traces(rows, which, free[block], m, problem.has_sum)
+        C = active if active is None or active.ndim == 2 else active[block]
+        found[block] = traces(rows, which, free[block], m, C)
     return found
 
 
@@ -66,18 +69,24 @@ def weighted_rows(problem: Problem) -> tuple[Array, Array]:
     return A.reshape(-1, *A.shape[-2:]), which
 
 
-def traces(rows: Array, which: Array, free: Array, m: int, has_sum: bool) -> Array:
+def traces(
+    rows: Array, which: Array, free: Array, m: int, active: Array | None
+) -> Array:
     """The degrees of freedom of systems with some matrices; m rows belong to A."""
     xp, shape = namespace(rows), free.shape[:-1]
     free = free.reshape(-1, free.shape[-1])
     keys = np.hstack([on_host(which)[:, None], on_host(free)])
+    if active is not None and active.ndim > 2:
+        active = active.reshape(-1, *active.shape[-2:])
+        keys = np.arange(len(free))[:, None]
     _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     found, first = xp.empty(len(first)), xp.asarray(first)
     finite = (xp.isfinite(rows).all(axis=-2)[which] | ~free).all(axis=-1)
     R, products = triangles(xp.where(xp.isfinite(rows), rows, 0), m)
     for part in pieces(len(found), max(1, AT_ONCE // max(1, math.prod(R.shape[1:])))):
         some = first[part]
-        total = trace(R[which[some]], products[which[some]], free[some], has_sum)
+        C = active if active is None or active.ndim == 2 else active[some]
+        total = trace(R[which[some]], products[which[some]], free[some], C)
         found[part] = xp.where(finite[some], total, math.nan)
     return found[xp.asarray(inverse.reshape(-1))].reshape(shape)
 
@@ -100,12 +109,12 @@ def column_size(columns: Array) -> Array:
     return namespace(columns).where(size == 0, 1, size)
 
 
-def trace(R: Array, products: Array, free: Array, has_sum: bool) -> Array:
+def trace(R: Array, products: Array, free: Array, active: Array | None) -> Array:
     """The sum of squares of some rows of a basis of the range of the free columns."""
     xp = namespace(R)
     R = xp.where(free[:, None, :], R, 0)
-    if has_sum:
-        R = without_sum(R, free)
+    if active is not None:
+        R, _ = without_rows(R, active, free)
     R = R / column_size(R)
     total, independent = trace_by_qr(R, products)
     if not independent.all():
@@ -154,18 +163,3 @@ def least_ratio(R: Array) -> float:
 def norm(matrices: Array) -> Array:
     """The Frobenius norm of each matrix."""
     return namespace(matrices).sqrt((matrices**2).sum(axis=(-2, -1)))
-
-
-def without_sum(rows: Array, free: Array) -> Array:
-    """The columns for changes of x that keep its sum, by a Householder reflection.
-
-    It maps the first free variable to the direction in which the sum changes.
-    """
-    xp = namespace(rows)
-    one = free & (xp.cumsum(free, axis=-1) == 1)
-    count = free.sum(axis=-1, keepdims=True)
-    u = one - free / xp.sqrt(xp.where(count == 0, 1, count))
-    length = xp.sqrt((u**2).sum(axis=-1, keepdims=True))
-    u = u / xp.where(length == 0, 1, length)
-    along = xp.matmul(rows, u[..., None])
-    return xp.where(one[:, None, :], 0, rows - 2 * along * u[:, None, :])

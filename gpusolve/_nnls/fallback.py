@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._device.arrays import Array
+from .._device.interrupts import UNINTERRUPTED
 from .._numerics.certificate import (
     Certificate,
     certify,
@@ -30,9 +31,6 @@ from .inputs import Problem
 CHUNK_ENTRIES = 2**20
 """Limit on the matrix entries of a chunk, in which a shared matrix counts for each of
 its systems. Between chunks the progress bar moves."""
-
-SCIPY_WORK = 2**29
-"""The most multiplications, of an estimate, for which an interrupt waits for SciPy."""
 
 
 def solve(problem: Problem, method: str) -> Solution:
@@ -61,7 +59,7 @@ def suits_scipy(problem: Problem) -> bool:
     The specification is faster for large systems, and is interrupted between two steps.
     """
     m, n = problem.shape
-    return n > m or m * n**2 <= SCIPY_WORK
+    return n > m or m * n**2 <= UNINTERRUPTED
 
 
 # ---- SciPy ---------------------------------------------------------------------------

@@ -9,9 +9,8 @@ import numpy as np
 
 from .._device.arrays import Array, ArrayT, namespace
 from .._device.products import product as dense_product
-from .._numerics.certificate import CERTIFIED
-from .constraint_rows import joined
-from .covariance import inverse_of_free, nonzero, scaled_gram
+from .active_rows import ActiveRows, Duals, scaled_rows
+from .covariance import inverse_of_free, scaled_gram
 from .sparse_matrices import SparseMatrices
 
 
@@ -27,6 +26,17 @@ class Gradients(NamedTuple, Generic[ArrayT]):
         For `bounded_qp`, A is the symmetric gradient of G, and b the gradient of c.
     A_ub, b_ub, A_eq, b_eq : array or None
         Inequalities that do not hold with equality have gradients of 0.
+
+    See Also
+    --------
+    NNLSResult.vjp, gpusolve.torch.nnls, gpusolve.jax.nnls
+
+    Examples
+    --------
+    >>> import gpusolve
+    >>> result = gpusolve.nnls([[2.0, 0.0], [0.0, 1.0]], [4.0, -1.0])
+    >>> result.vjp([1.0, 1.0]).b
+    array([0.5, 0. ])
     """
 
     A: ArrayT
@@ -44,14 +54,6 @@ class Gradients(NamedTuple, Generic[ArrayT]):
     b_ub: ArrayT | None = None
     A_eq: ArrayT | None = None
     b_eq: ArrayT | None = None
-
-
-TIGHT = 10.0
-"""A constraint with a multiplier holds with equality up to this number times the
-violation that a certified x may have."""
-
-Duals = tuple[Any, Any]
-"""The multipliers of ``A_ub x <= b_ub`` and of ``A_eq x = b_eq``, or None."""
 
 
 @np.errstate(all="ignore")
@@ -80,7 +82,8 @@ def pull_back(
     x = xp.where(solved, x, 0).astype(np.float64, copy=False)
     lower, upper = given["bounds"]
     free = (x > lower) & (x < upper) & solved
-    rows, counts = active_rows(given, x, duals)
+    active = ActiveRows.of(given, x, duals)
+    rows = None if active is None else active.whole
     v, z = adjoint(given, free, x_bar, rows)
     v, z = xp.where(solved, v, 0), xp.where(solved, z, 0)
     bars, at_bound = product_bars(given, x, v, solved)
@@ -101,7 +104,8 @@ def pull_back(
         "upper": xp.where(x >= upper, share * moved, 0),
         "sum_to": z[..., -1] if given["sum_to"] is not None else None,
     }
-    bars |= constraint_bars(given, x, v, xp.split(z, counts, axis=-1), duals)
+    if active is not None:
+        bars |= constraint_bars(given, x, v, xp.split(z, active.ends, axis=-1), duals)
     return Gradients(
         **{
             name: None
@@ -112,36 +116,6 @@ def pull_back(
     )
 
 
-def active_rows(
-    given: dict[str, Any], x: Array, duals: Duals
-) -> tuple[Array | None, list[int]]:
-    """The rows of constraints that hold with equality, zeros for other inequalities.
-
-    They are those of A_ub, of A_eq, and of a fixed sum; the numbers are the ends of the
-    first two. None without constraints.
-    """
-    xp, n, (y, _) = namespace(x), x.shape[-1], duals
-    parts = [xp.zeros((0, n)) for _ in range(3)]
-    if given["A_ub"] is not None:
-        C, d = given["A_ub"], given["b_ub"]
-        terms = dense_product(xp.abs(C), xp.abs(x)) + xp.abs(d)
-        lack = xp.abs(d - dense_product(C, x))
-        used = (y > 0) & (lack <= TIGHT * CERTIFIED[given["A"].dtype] * terms)
-        parts[0] = xp.where(used[..., None], C, 0)
-    if given["A_eq"] is not None:
-        parts[1] = given["A_eq"]
-    if given["sum_to"] is not None:
-        parts[2] = xp.ones((1, n))
-    ends = [len_of(parts[0]), len_of(parts[0]) + len_of(parts[1])]
-    rows = joined(parts, 2)
-    return (rows if rows.shape[-2] else None), ends
-
-
-def len_of(rows: Array) -> int:
-    """The number of rows."""
-    return int(rows.shape[-2])
-
-
 def adjoint(
     given: dict[str, Any], free: Array, x_bar: Array, rows: Array | None
 ) -> tuple[Array, Array]:
@@ -149,15 +123,13 @@ def adjoint(
     xp = namespace(x_bar)
     size, gram = scaled_gram(given)
     if rows is not None:
-        rows = rows / size[..., None, :]
-        length = nonzero(xp.sqrt((rows * rows).sum(axis=-1)))
-        rows = rows / length[..., None]
+        rows, factor = scaled_rows(rows, size)
     H, change = inverse_of_free(gram, free, rows, singular=0.0)
     scaled = x_bar / size
     v = product(H, scaled) / size
     if change is None:
         return v, xp.zeros((*v.shape[:-1], 0))
-    return v, product(change, scaled) / length
+    return v, product(change, scaled) / factor
 
 
 def constraint_bars(

@@ -112,13 +112,16 @@ def lsq_linear(
         `dual_eq` then prove it. With linear constraints, `kkt` and `status` have the
         meaning that they have without, and status 0 also means that no constraint is
         violated by more than 1e-10 (float32: 1e-4) of the size of its terms.
-        ``covariance`` and ``variance`` are for results without linear constraints.
 
     Raises
     ------
     TypeError, ValueError, MemoryError
         As for :func:`gpusolve.nnls`; ValueError also if bounds that are numbers
         contradict each other.
+
+    See Also
+    --------
+    nnls, bounded_qp, regularization_path, NNLSResult
 
     Notes
     -----

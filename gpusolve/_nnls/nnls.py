@@ -139,6 +139,10 @@ def nnls(
     MemoryError
         If memory does not suffice for a single system.
 
+    See Also
+    --------
+    lsq_linear, bounded_qp, regularization_path, NMF, NNLSResult
+
     Notes
     -----
     The method is Lawson & Hanson's [1]_; ``"qr"`` is the form of Luo & Duraiswami [2]_.
@@ -184,9 +188,9 @@ def nnls(
     A sparse A is never made dense: gradients and certificates are sparse products, and
     the Gram matrix is dense, of all columns up to 4096, and else of the columns that
     ever were passive. Duplicate entries are added. x is computed in float64, by the
-    methods ``"auto"`` and ``"gram"``, which are the same. Linear constraints, L, dask
+    methods ``"auto"`` and ``"gram"``, which are the same. Linear constraints, dask
     arrays and `devices` are refused, and so is ``vjp`` of the result. Each set of
-    weights makes a weighted copy of the entries.
+    weights, and each L and `lam`, makes a copy of the entries.
 
     The compared methods, ``"lsqnonneg"``, ``"fnnls"``, ``"fcnnls"``,
     ``"block_pivoting"``, ``"pqn"``, ``"cd"``, ``"interior_point"``, ``"newton_like"``

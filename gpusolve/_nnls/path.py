@@ -9,11 +9,12 @@ from typing import Any, Generic, Literal, get_args
 import numpy as np
 
 from .._device.arrays import Array, ArrayT, namespace, on_host, unwrapped
+from .._device.interrupts import interruptible
 from .._device.kernels import current_device
+from .active_rows import ActiveRows
 from .axes import AXES
+from .covariance import fitted_by
 from .criteria import cross_validation, curvature, largest_within
-from .degrees_of_freedom import degrees_of_freedom
-from .inputs import Problem
 from .labels import label, plain
 from .path_plot import draw_path
 from .result import NNLSResult
@@ -36,6 +37,19 @@ class RegularizationPath(Generic[ArrayT]):
         In the order in which they were given, rounded to the dtype of A.
     result : NNLSResult
         The solutions, whose batch axes are ``(lambdas, ...)``.
+
+    See Also
+    --------
+    regularization_path, NNLSResult
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gpusolve
+    >>> b = np.array([1.0, 3.0, 2.0])
+    >>> path = gpusolve.regularization_path(np.eye(3), b, "identity", [0.0, 1.0])
+    >>> path.at(1).x
+    array([0.5, 1.5, 1. ])
     """
 
     lambdas: ArrayT
@@ -76,8 +90,10 @@ class RegularizationPath(Generic[ArrayT]):
         given, x = self.result._given, plain(self.x)
         with current_device(x):
             lower, upper = given["bounds"]
-            problem = Problem(**{name: given[name] for name in Problem._fields})
-            found = degrees_of_freedom(problem, (x > lower) & (x < upper))
+            active = ActiveRows.of(given, x, (None, None))
+            rows = None if active is None else active.compact
+            free = (x > lower) & (x < upper)
+            found = interruptible(self.result._work, fitted_by, given, free, rows)
         labelled: ArrayT = self._labelled(found, "degrees_of_freedom")
         return labelled
 

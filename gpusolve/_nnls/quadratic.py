@@ -20,6 +20,10 @@ from .quadratic_constraints import Pull
 NULL = 8.0
 """Eigenvalues of at most this number times ``n eps`` of their sum count as zero."""
 
+MOST = 4.0
+"""Limit on elements, if the diagonal elements are less than 2. A larger element, also
+infinity and NaN, means a negative eigenvalue, and LAPACK might find no eigenvalue."""
+
 ROUNDED = 16.0
 """Limit on rounding errors, in eps of the terms that cancel."""
 
@@ -60,16 +64,16 @@ class Quadratic(NamedTuple):
         """Scale the variables, and factorise the matrices."""
         xp, dtype, n = namespace(G), G.dtype, G.shape[-1]
         G, c = G.astype(np.float64, copy=False), c.astype(np.float64, copy=False)
-        finite = xp.isfinite(G).all(axis=(-2, -1))
-        G = xp.where(finite[..., None, None], G, xp.eye(n))
         diagonal = xp.diagonal(G, axis1=-2, axis2=-1)
         curved = diagonal > 0
-        exponent = xp.frexp(xp.where(curved, diagonal, 1))[1]
+        exponent = xp.frexp(xp.where(xp.isfinite(diagonal) & curved, diagonal, 1))[1]
         scale = xp.ldexp(xp.ones(diagonal.shape), -(exponent // 2))
         G = scale[..., :, None] * G * scale[..., None, :]
+        within = (xp.abs(G) < MOST).all(axis=(-2, -1))
+        G = xp.where(within[..., None, None], G, xp.eye(n))
         values, vectors = xp.linalg.eigh(G)
         least = NULL * n * np.finfo(dtype).eps * size(values)
-        usable = finite & (curved | (G == 0).all(axis=-1)).all(axis=-1)
+        usable = within & (curved | (G == 0).all(axis=-1)).all(axis=-1)
         usable = usable & (values >= -least).all(axis=-1)
         return cls(G, c * scale, scale, values, vectors, least, usable, dtype)
 

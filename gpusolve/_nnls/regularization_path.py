@@ -7,16 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from .._device.arrays import Array, as_array, is_cupy, is_dask, namespace, on_host
+from .._device.arrays import Array, as_array, is_dask, namespace, on_host
 from .._device.kernels import current_device
 from .axes import AXES, batch_axes
+from .batch import Solve
 from .differences import NAMES
 from .inputs import pair
-from .labels import read
+from .labels import Labels, read
 from .masks import without_masks
 from .path import RegularizationPath
+from .result import NNLSResult
 from .solve import check_method, least_squares
-from .sparse_matrices import is_sparse
+from .sparse_matrices import SparseMatrices, is_sparse
 
 
 def regularization_path(
@@ -48,8 +50,8 @@ def regularization_path(
 
     Parameters
     ----------
-    A : (..., m, n) array_like
-        The matrices, dense; see :func:`gpusolve.nnls`.
+    A : (..., m, n) array_like, sparse matrix, or sequence of sparse matrices
+        The matrices; see :func:`gpusolve.nnls`. Sparse matrices stay sparse.
     b : (..., m) array_like
         The right-hand sides. The leading axes of all arrays broadcast.
     L : (..., p, n) array_like or {"identity", "first", "second"}
@@ -74,10 +76,14 @@ def regularization_path(
     Raises
     ------
     TypeError
-        For sparse matrices and dask arrays, and as for :func:`gpusolve.lsq_linear`.
+        For dask arrays, and as for :func:`gpusolve.lsq_linear`.
     ValueError
         Unless `lambdas` are one-dimensional, at least one, finite and non-negative, and
         as for :func:`gpusolve.lsq_linear`.
+
+    See Also
+    --------
+    RegularizationPath, lsq_linear
 
     Examples
     --------
@@ -116,34 +122,49 @@ def regularization_path(
         "tol": tol,
         "maxiter": maxiter,
     }
-    check_dense(given)
+    check_in_memory(given)
     found = checked_lambdas(lambdas)
     given, labels = read(without_masks(given))
-    given["A"] = as_array(given["A"], "A")
-    with current_device(given["A"]):
-        column = namespace(given["A"]).asarray(along_first_axis(found, given))
-    given = given | {"lam": column, "warm_start": start(method, given, found)}
-    result = least_squares(method, given, labels)
+    if is_sparse(A):
+        solve, entries = sparse_least_squares, SparseMatrices.of(A).rows[0].data
+    else:
+        solve, entries = least_squares, as_array(given["A"], "A")
+        given["A"] = entries
+    with current_device(entries):
+        column = namespace(entries).asarray(along_first_axis(found, given))
+    given = given | {"lam": column, "warm_start": start(solve, method, given, found)}
+    result = solve(method, given, labels)
     used: Array = result._given["lam"].reshape(-1)
     return RegularizationPath(used, result)
 
 
-def start(method: str, given: dict[str, Any], lambdas: Array) -> Array | None:
+def sparse_least_squares(
+    method: str, given: dict[str, Any], labels: Labels | None = None
+) -> NNLSResult[Any]:
+    """Solve systems with sparse matrices, where these are."""
+    from .sparse_solve import solve_sparse
+
+    return solve_sparse(method, given, None, None, labels)
+
+
+def start(
+    solve: Solve, method: str, given: dict[str, Any], lambdas: Array
+) -> Array | None:
     """The solutions for the lambda in the middle; None for a single lambda."""
     if len(lambdas) == 1:
         return None
     middle = np.sort(lambdas)[len(lambdas) // 2]
-    x: Array = least_squares(method, {**given, "lam": middle, "warm_start": None}).x
+    x: Array = solve(method, {**given, "lam": middle, "warm_start": None}).x
     return x
 
 
-def check_dense(given: dict[str, Any]) -> None:
-    """Raise TypeError for sparse matrices and dask arrays."""
+def check_in_memory(given: dict[str, Any]) -> None:
+    """Raise TypeError for dask arrays, and for sparse matrices other than A."""
     for name, value in given.items():
-        if is_sparse(value) or is_dask(value):
+        if is_dask(value) or (name != "A" and is_sparse(value)):
             raise TypeError(
-                f"{name} must be a dense array in memory for a path, got "
-                f"{type(value).__module__}.{type(value).__name__}"
+                f"{name} must be an array in memory for a path, and only A may be "
+                f"sparse, got {type(value).__module__}.{type(value).__name__}"
             )
 
 
@@ -163,8 +184,15 @@ def checked_lambdas(lambdas: Any) -> Array:
 def along_first_axis(lambdas: Array, given: dict[str, Any]) -> Array:
     """The lambdas with an axis of length 1 for each axis of the batch."""
     axes = [
-        len(batch_axes(name, value.shape if is_cupy(value) else np.shape(value)))
+        len(batch_axes(name, shape_of(value)))
         for name, value in given.items()
         if name in AXES and value is not None and not isinstance(value, str)
     ]
     return lambdas.reshape(-1, *(1,) * max(axes))
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of an argument; a list of sparse matrices has an axis more."""
+    if isinstance(value, list | tuple) and is_sparse(value):
+        return (len(value), *value[0].shape)
+    return tuple(value.shape) if hasattr(value, "shape") else np.shape(value)

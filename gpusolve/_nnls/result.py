@@ -8,7 +8,8 @@ from typing import Any, Generic
 
 import numpy as np
 
-from .._device.arrays import Array, ArrayT, is_dask, namespace, unwrapped
+from .._device.arrays import Array, ArrayT, is_cupy, is_dask, namespace, unwrapped
+from .._device.interrupts import interruptible
 from .._device.kernels import current_device
 from .._numerics.solution import BY_GRAM, BY_QR
 from .covariance import covariance
@@ -26,7 +27,7 @@ METHOD_NAMES = {
 
 @dataclass(frozen=True)
 class NNLSResult(Generic[ArrayT]):
-    """Solutions of a batch of systems; unpacks as ``x, rnorm = result``.
+    r"""Solutions of a batch of systems; unpacks as ``x, rnorm = result``.
 
     It is returned by `nnls`, `lsq_linear` and `bounded_qp`. The arrays are on the
     device of the inputs; for dask arrays they are dask arrays, and
@@ -54,7 +55,7 @@ class NNLSResult(Generic[ArrayT]):
         The certificate: an upper bound on how far ``|b - A x|`` is above the minimum,
         relative to B. For every feasible x' (without penalties, to first order)
 
-            ``|b - A x| <= |b - A x'| + kkt (B + sum_k |a_k| |x'_k - p_k|)``.
+        .. math:: |b - A x| \le |b - A x'| + kkt \, (B + \sum_k |a_k| \, |x'_k - p_k|).
 
         Here p_k is the bound next to x_k (x_k itself if it has none), and B is
         ``|b| + sum_k |a_k z_k|`` for the feasible z next to 0. For ``x >= 0`` p_k is 0,
@@ -100,6 +101,19 @@ class NNLSResult(Generic[ArrayT]):
         ``dual + A_ub^T dual_ub + A_eq^T dual_eq`` is 0 (with `sum_to`, the same number
         in all elements), but ``b_ub dual_ub + b_eq dual_eq``, with the bounds times
         `dual` added, is negative.
+
+    See Also
+    --------
+    nnls, lsq_linear, bounded_qp
+
+    Examples
+    --------
+    >>> import gpusolve
+    >>> result = gpusolve.nnls([[3.0, 2.0], [1.0, 1.0]], [3.0, 2.0])
+    >>> result.x.round(6), result.rnorm.round(6)
+    (array([0. , 1.6]), np.float64(0.447214))
+    >>> int(result.status), bool(result.kkt < 1e-14)
+    (0, True)
     """
 
     x: ArrayT
@@ -178,13 +192,15 @@ class NNLSResult(Generic[ArrayT]):
         }
 
     def covariance(self, variance: Any = None) -> ArrayT:
-        """The covariance of x, as if its bounds had been known before the fit.
+        """The covariance of x, as if its active constraints had been known before.
 
         Variables at a bound count as constants. For the others, F,
 
-            ``variance (A_F^T W A_F + lam L_F^T L_F + diag(l2)_F)^-1``,
+            ``variance G_F^-1``,   ``G = A^T W A + lam L^T L + diag(l2)``.
 
-        and with a fixed sum the same on the plane of this sum. The Gram matrix is
+        Active constraints are equalities, a fixed sum, and inequalities that have a
+        multiplier. With them it is ``variance Z (Z^T G Z)^-1 Z^T``, where the columns
+        of Z are a basis of the changes of F that keep them. The Gram matrix is
         inverted: the relative error is about eps times the square of the
         condition number of ``A_F``, with columns of unit norm.
 
@@ -194,9 +210,9 @@ class NNLSResult(Generic[ArrayT]):
             The variance of an element of b of weight 1. Default: 1 if there are
             weights, which then are inverse variances, and for `bounded_qp`, where G is
             an inverse covariance; else ``rnorm**2 / (m - p)``. Here p is the number of
-            variables between their bounds, less one for a fixed sum; with L it is the
-            trace of the influence matrix, the derivative of ``A x`` by b. Masked arrays
-            have weights, 0 and 1: their default is 1, too.
+            columns of Z; with L it is the trace of the influence matrix, the derivative
+            of ``A x`` by b. Masked arrays have weights, 0 and 1: their default is 1,
+            too.
 
         Returns
         -------
@@ -212,6 +228,14 @@ class NNLSResult(Generic[ArrayT]):
         >>> result.covariance(variance=1)
         array([[0.5, 0. ],
                [0. , 0. ]])
+
+        With a fixed difference, the errors of both variables are the same:
+
+        >>> rows = {"A_eq": [[1, -1]], "b_eq": [1]}
+        >>> result = gpusolve.lsq_linear([[1, 0], [1, 0], [0, 1]], [1, 3, -1], **rows)
+        >>> result.covariance(variance=3).round(12)
+        array([[1., 1.],
+               [1., 1.]])
         """
         found: ArrayT = label(
             self._labels, self._covariance(variance, diagonal=False), "covariance"
@@ -247,8 +271,27 @@ class NNLSResult(Generic[ArrayT]):
         """The covariance or its diagonal, without labels."""
         x, rnorm = computed(plain(self.x)), plain(self.rnorm)
         with current_device(x):
-            given = plain(variance)
-            return covariance(self._given, x, rnorm, given, diagonal=diagonal)
+            return interruptible(
+                self._work,
+                covariance,
+                self._given,
+                x,
+                rnorm,
+                self._duals,
+                plain(variance),
+                diagonal=diagonal,
+            )
+
+    @property
+    def _work(self) -> float:
+        """An estimate of the multiplications of a factorisation; 0 on a GPU."""
+        x = plain(self.x)
+        m, n = self._given["A"].shape[-2:]
+        return 0.0 if is_cupy(x) else float(x.size) * n * (m + n)
+
+    @property
+    def _duals(self) -> tuple[Any, Any]:
+        return plain(self.dual_ub), plain(self.dual_eq)
 
     def vjp(self, x_bar: Any) -> Gradients[ArrayT]:
         """The gradients of a function of x with respect to the arguments.
@@ -291,8 +334,8 @@ class NNLSResult(Generic[ArrayT]):
         >>> gradients.b
         array([0.5, 0. ])
         >>> gradients.A
-        array([[-0.75, -0.  ],
-               [ 0.  ,  0.  ]])
+        array([[-0.75,  0.  ],
+               [-0.25,  0.  ]])
         """
         x = computed(plain(self.x))
         with current_device(x):
@@ -303,8 +346,9 @@ class NNLSResult(Generic[ArrayT]):
                 raise ValueError(
                     f"x_bar must broadcast to shape {x.shape}, got {x_bar.shape}"
                 ) from error
-            duals = plain(self.dual_ub), plain(self.dual_eq)
-            found: Gradients[ArrayT] = pull_back(self._given, x, x_bar, duals)
+            found: Gradients[ArrayT] = interruptible(
+                self._work, pull_back, self._given, x, x_bar, self._duals
+            )
         return found
 
 

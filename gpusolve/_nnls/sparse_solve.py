@@ -19,9 +19,10 @@ from .inputs import Problem, validate
 from .labels import Labels
 from .result import NNLSResult
 from .solve import make_result, replace_infeasible
+from .sparse_arrays import host_rows
 from .sparse_matrices import SparseMatrices
 from .sparse_steps import WHOLE, SparseSteps
-from .sparse_systems import SparseSystems, host_rows
+from .sparse_systems import SparseSystems
 from .stream import allocated, check_host
 
 METHODS = "auto", "gram"
@@ -63,7 +64,7 @@ def check_options(method: str, given: dict[str, Any], devices: Any) -> None:
             "devices must be None for a sparse A, whose systems are solved where it "
             f"is, got {devices!r}"
         )
-    dense = [name for name in ("L", *sum(PAIRS, ())) if given.get(name) is not None]
+    dense = [name for name in sum(PAIRS, ()) if given.get(name) is not None]
     if dense:
         name = dense[0]
         raise ValueError(
@@ -123,18 +124,19 @@ def fields_for(problem: Problem, out: dict[str, Array]) -> AnySolution:
 def groups(
     A: SparseMatrices, problem: Problem
 ) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """Each matrix and the systems that share it and the weights."""
+    """Each matrix and the systems that share it, the weights, L and `lam`."""
     batch = problem.batch
     matrices = np.arange(len(A.rows))
     of_matrix = np.broadcast_to(matrices if A.ndim == 3 else matrices[0], batch)
-    key = of_matrix.reshape(-1)
-    if problem.weights is not None:
-        leading = problem.weights.shape[:-1]
-        numbers = np.arange(int(np.prod(leading))).reshape(leading)
-        of_weights = np.broadcast_to(numbers, batch).reshape(-1)
-        key = key + len(A.rows) * of_weights
-    for value in np.unique(key):
-        yield int(value % len(A.rows)), np.flatnonzero(key == value)
+    keys = [of_matrix.reshape(-1)]
+    for array, core in ((problem.weights, 1), (problem.L, 2), (problem.lam, 0)):
+        if array is not None and not isinstance(array, float):
+            leading = array.shape[: array.ndim - core]
+            numbers = np.arange(int(np.prod(leading))).reshape(leading)
+            keys.append(np.broadcast_to(numbers, batch).reshape(-1))
+    found, place = np.unique(np.stack(keys), axis=1, return_inverse=True)
+    for k, matrix in enumerate(found[0]):
+        yield int(matrix), np.flatnonzero(place.reshape(-1) == k)
 
 
 def parts_of(problem: Problem, chosen: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
@@ -156,4 +158,7 @@ def solve_shared(
     todo = np.flatnonzero(systems.finite & possible)
     if todo.size:
         steps.run(start[todo], todo)
+        if systems.prior is not None:
+            rnorm = systems.take(todo).misfit(steps.solution.x[todo])
+            steps.solution.rnorm[todo] = rnorm
     return steps.solution._replace(x=systems.scaled.unscale(steps.solution.x))

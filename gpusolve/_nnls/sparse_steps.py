@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._device.arrays import Array
+from .._device.arrays import Array, is_cupy
+from .._device.interrupts import interruptible
 from .._device.kernels import Device
 from .._numerics.certificate import (
     Certificate,
@@ -98,7 +99,7 @@ class SparseSteps:
         self.solution = Solution.blank((systems.number,), n, np.dtype(np.float64))
         self.solution.status[:], self.solution.method[:] = NOT_FINITE, BY_GRAM
         columns = np.flatnonzero((self.norm > 0) & (n <= WHOLE))
-        self.factor = Factor.of(systems, columns, self.norm)
+        self.factor = self.factorise(columns)
 
     def run(self, x: Array, todo: NDArray[np.intp]) -> None:
         """Change the points x of the systems `todo` until they cannot be improved."""
@@ -112,7 +113,7 @@ class SparseSteps:
                 break
             if steep.any():
                 columns = np.union1d(self.factor.columns, np.flatnonzero(steep.any(0)))
-                self.factor = Factor.of(self.systems, columns, self.norm)
+                self.factor = self.factorise(columns)
             systems, todo = systems.take(left), todo[left]
             found = change(systems, self.factor, x[left], products.w[left], self.target)
             limited = found.limited
@@ -126,6 +127,12 @@ class SparseSteps:
             better, done = (first[k] | second[k] for k in range(2))
             stopped = todo[limited & (self.solution.status[todo] == UNCERTIFIED)]
             self.solution.status[stopped] = ITERATION_LIMIT
+
+    def factorise(self, columns: NDArray[np.intp]) -> Factor:
+        """The factor of some columns."""
+        A, k = self.systems.matrix, len(columns)
+        work = 0.0 if is_cupy(A.data) else float(A.nnz + k * k) * k
+        return interruptible(work, Factor.of, self.systems, columns, self.norm)
 
     def judge(
         self,

@@ -13,8 +13,10 @@ from .._device.launch import pieces
 from .._numerics.certificate import size
 from .._numerics.scaling import ScaledSystem, inverse_power_of_two, scale
 from .inputs import Option, Problem
+from .sparse_arrays import host_rows, rows_of, there
 from .sparse_matrices import ENTRIES, Container, multiply, rows_times
 from .sparse_residual import residual
+from .sparse_tikhonov import penalty_rows
 
 LARGEST = float(np.finfo(np.float64).max)
 
@@ -42,11 +44,11 @@ class Products(NamedTuple):
 
 
 class SparseSystems(NamedTuple):
-    """Some systems of a batch that share a sparse matrix and the weights.
+    """Some systems of a batch that share a sparse matrix, the weights, L and `lam`.
 
-    Rows are multiplied by the roots of the weights, then columns and right-hand sides
-    by powers of two. Arrays of length m are where the given arrays are; everything else
-    is on the host.
+    Tikhonov's penalty is rows below the matrix. Rows are multiplied by the roots of the
+    weights, then columns and right-hand sides by powers of two. Arrays of length m are
+    where the given arrays are; everything else is on the host.
 
     Attributes
     ----------
@@ -57,6 +59,8 @@ class SparseSystems(NamedTuple):
         The scaled matrix in compressed sparse rows, in float64.
     root : (m,) array or None
         The roots of the weights.
+    prior : (systems, p) array or None
+        The right-hand sides of the penalty's rows.
     scaled : ScaledSystem
         All that the certificate needs. Its A has the norms of the columns in a row, and
         the row of a fixed sum; its b has norms, too.
@@ -71,6 +75,7 @@ class SparseSystems(NamedTuple):
     chosen: NDArray[np.intp]
     matrix: Container
     root: Array | None
+    prior: Array | None
     scaled: ScaledSystem
     total: Array | None
     finite: NDArray[np.bool_]
@@ -79,14 +84,19 @@ class SparseSystems(NamedTuple):
     def of(
         cls, problem: Problem, matrix: Container, chosen: NDArray[np.intp]
     ) -> SparseSystems:
-        """Scale the systems `chosen`, which share the matrix and the weights."""
+        """Scale the systems `chosen`, which share the matrix and its penalty."""
         matrix, root = weighted_matrix(problem, matrix, chosen)
+        prior = None
+        if problem.L is not None:
+            matrix, prior = penalty_rows(problem, matrix, chosen)
         xp = namespace(matrix.data)
         is_finite = bool(xp.isfinite(matrix.data).all())
         if not is_finite:
             matrix.data[:] = 0
         norms = [norms_of(b, root) for b in right_hand_sides(problem, chosen)]
         of_b = np.concatenate(norms)
+        if prior is not None:
+            of_b = np.hypot(of_b, lengths(prior))
         options = [host_rows(problem, option, 1, chosen) for option in _each(problem)]
         lower, upper, l1, l2 = options
         total = host_rows(problem, problem.sum_to, 0, chosen)
@@ -112,7 +122,7 @@ class SparseSystems(NamedTuple):
         column_scale = there(matrix.data, scaled.column_scale)
         for part in pieces(matrix.nnz, ENTRIES):
             matrix.data[part] *= column_scale[matrix.indices[part]]
-        return cls(problem, chosen, matrix, root, scaled, total, finite)
+        return cls(problem, chosen, matrix, root, prior, scaled, total, finite)
 
     @property
     def number(self) -> int:
@@ -123,6 +133,7 @@ class SparseSystems(NamedTuple):
         """Some of the systems."""
         return self._replace(
             chosen=self.chosen[systems],
+            prior=None if self.prior is None else self.prior[systems],
             scaled=self.scaled.take(systems),
             total=None if self.total is None else self.total[systems],
             finite=self.finite[systems],
@@ -140,6 +151,9 @@ class SparseSystems(NamedTuple):
         """The scaled right-hand sides of some systems."""
         b = rows_of(self.problem, self.problem.b, 1, self.chosen[block])
         b = weighted_b(b, self.root)
+        if self.prior is not None:
+            below = self.there(self.prior[block])
+            b = namespace(b).concatenate([b, below], axis=-1)
         b_scale = self.there(self.scaled.b_scale[block])
         return b * b_scale[:, None]
 
@@ -150,6 +164,12 @@ class SparseSystems(NamedTuple):
             r = self.residual(block, x[block])
             found.append((lengths(r), on_host(multiply(self.matrix.T, r))))
         return Products(*map(np.concatenate, zip(*found, strict=True)))
+
+    def misfit(self, x: Array) -> Array:
+        """``|b - A x|`` without the rows of the penalty, in the given units."""
+        m = self.problem.shape[0]
+        found = [lengths(self.residual(k, x[k])[:, :m]) for k in self.blocks()]
+        return np.concatenate(found) / self.scaled.b_scale
 
     def residual(self, block: slice, x: Array) -> Array:
         """``b - A x`` of some systems, accurate to a few eps of its norm."""
@@ -173,30 +193,6 @@ def _each(problem: Problem) -> tuple[Option, ...]:
 def systems_at_once(problem: Problem) -> int:
     """How many residuals are in memory at once."""
     return max(1, BLOCK_BYTES // (8 * problem.shape[0] + 1))
-
-
-def rows_of(
-    problem: Problem, array: Array, core: int, chosen: NDArray[np.intp]
-) -> Array:
-    """The systems `chosen` of an array that broadcasts to the batch, in float64."""
-    last = array.shape[array.ndim - core :]
-    found = namespace(array).broadcast_to(array, (*problem.batch, *last))
-    if problem.batch:
-        places = np.unravel_index(chosen, problem.batch)
-        found = found[tuple([there(array, place) for place in places])]
-    return found.reshape(len(chosen), *last).astype(np.float64, copy=False)
-
-
-def host_rows(
-    problem: Problem, option: Option | None, core: int, chosen: NDArray[np.intp]
-) -> Any:
-    """The same of an option, on the host; None stays."""
-    if option is None:
-        return None
-    array = on_host(option) if not isinstance(option, float) else np.float64(option)
-    if array.ndim < core:
-        array = np.full(problem.shape[1:], array)
-    return rows_of(problem, array, core, chosen)
 
 
 def right_hand_sides(
@@ -253,11 +249,6 @@ def column_norms(matrix: Container) -> Array:
         values = data[part] * power[columns[part]]
         squares += xp.bincount(columns[part], values * values, n)
     return np.minimum(on_host(xp.sqrt(squares) / power), LARGEST)
-
-
-def there(array: Array, values: Array) -> Array:
-    """An array of the host on the device of `array`."""
-    return namespace(array).asarray(values)
 
 
 def lengths(vectors: Array) -> Array:

@@ -7,7 +7,10 @@ and `schedule` chooses the order of threads and blocks. All of them work for the
 of this package too, with ``GPUSOLVE_EMULATE=1``.
 
 ``python -m gpusolve.emulator program.cu`` runs a whole program, with its host code.
+``%load_ext gpusolve.emulator`` adds the cell magic ``%%cuda`` to a notebook.
 """
+
+from typing import Any
 
 from .._emulator import (
     CompileError,
@@ -20,6 +23,14 @@ from .._emulator import (
     races,
     schedule,
 )
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Add the cell magic ``%%cuda`` to IPython."""
+    from .._emulator._magic import register  # here, because IPython may be missing
+
+    register(shell)
+
 
 __all__ = [
     "CompileError",

@@ -7,6 +7,8 @@ Write ``pytest_plugins = ["gpusolve.emulator.pytest_plugin"]`` in ``conftest.py`
 - The fixture ``cuda_profile`` is the report of `profile` for the test.
 - ``pytest --cuda-emulate`` runs the kernels of gpusolve on the emulator; with
   ``--cuda-races`` and ``--cuda-memcheck`` every test is checked.
+- On GitHub, the error of a kernel is an annotation of the line: of the kernel if its
+  file is in the repository, otherwise of the launch.
 """
 
 from __future__ import annotations
@@ -14,13 +16,16 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 
 from .._emulator._profile import Report
-from . import memcheck, profile, races
+from . import KernelError, memcheck, profile, races
 
 CHECKS = {"races": races, "memcheck": memcheck}
+ANNOTATION = "cuda_annotation"
+"""The attribute of a test's report, which xdist sends to the main process."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,6 +56,38 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
             if item.get_closest_marker(name) or item.config.getoption(f"--cuda-{name}"):
                 stack.enter_context(check())
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add the annotation of a failed kernel, if the test runs on GitHub."""
+    report = yield
+    error = call.excinfo
+    if os.environ.get("GITHUB_ACTIONS") and error and error.errisinstance(KernelError):
+        vars(report)[ANNOTATION] = _annotation(error, item.config.rootpath)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the annotations, which GitHub reads from the output."""
+    for outcome in ("failed", "error"):
+        for report in terminalreporter.getreports(outcome):
+            if annotation := vars(report).get(ANNOTATION):
+                terminalreporter.write_line(annotation)
+
+
+def _annotation(error: pytest.ExceptionInfo[BaseException], root: Path) -> str:
+    """GitHub's command for an error at the last line that is in the repository."""
+    place = ""
+    for entry in error.traceback.filter(error):
+        path = Path(entry.path)
+        if path.is_relative_to(root):
+            file = path.relative_to(root).as_posix()
+            place = f" file={file},line={entry.lineno + 1}"
+    message = str(error.value).replace("%", "%25").replace("\n", "%0A")
+    return f"::error{place}::{message}"
 
 
 @pytest.fixture

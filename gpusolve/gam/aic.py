@@ -46,6 +46,17 @@ class Criterion:
         The degrees of freedom after each step, without the offset.
     values : (steps,) array
         The criterion after each step; infinite where it is not defined.
+
+    See Also
+    --------
+    aic_stop, CrossValidation
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import Criterion
+    >>> Criterion(df=np.array([0.5, 0.9]), values=np.array([4.0, 3.0])).best_iteration
+    2
     """
 
     df: Floats
@@ -98,6 +109,10 @@ def aic_stop(model: AdditiveModel, criterion: str | None = None) -> Criterion:
         If the family does not have the criterion, if the model was loaded from a file,
         has 0 iterations, several responses or early stopping, or if a selected learner
         has a constraint.
+
+    See Also
+    --------
+    Criterion, cv_stop
 
     Examples
     --------

@@ -42,6 +42,18 @@ class CompactBasis(NamedTuple):
         The first function that is not zero in the row.
     values : (K, n, degree + 1) array
         The values of this function and of the next functions.
+
+    See Also
+    --------
+    BSplines, make_learners
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import BSplines
+    >>> basis = BSplines(np.array([0.0]), np.array([2.0]), n_basis=3, degree=1)
+    >>> basis.evaluate(np.array([[1.5]])).values
+    array([[[0.5, 0.5]]])
     """
 
     first: Array
@@ -88,6 +100,10 @@ class BSplines:
     ValueError
         If `degree` or `n_basis` is out of range, or the range of a covariate is not
         finite.
+
+    See Also
+    --------
+    CompactBasis, make_learners, penalty_matrix
 
     Notes
     -----

@@ -73,6 +73,10 @@ def boost(
         `gemv_variant`, if y has another shape or is on another GPU, or if `start` was
         made with another y or other learners.
 
+    See Also
+    --------
+    make_learners, Path, BoostedGAM
+
     Notes
     -----
     A step selects the first learner with the least unpenalised sum of squares, like

@@ -30,6 +30,19 @@ class EffectBootstrap:
     coef : (B, n_learners, k) array
         The coefficients of the functions of all learners, for each of B samples. With
         several classes, (B, n_classes, n_learners, k).
+
+    See Also
+    --------
+    bootstrap_effects, BoostedGAM
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import BoostedGAM, bootstrap_effects
+    >>> X = np.random.default_rng(0).random((50, 2))
+    >>> model = BoostedGAM(max_iter=10).fit(X, X[:, 0])
+    >>> bootstrap_effects(model, 5, random_state=0).coef.shape[:2]
+    (5, 2)
     """
 
     model: AdditiveModel
@@ -110,6 +123,10 @@ def bootstrap_effects(
     Returns
     -------
     EffectBootstrap
+
+    See Also
+    --------
+    EffectBootstrap, stability_selection
 
     Notes
     -----

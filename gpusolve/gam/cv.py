@@ -25,6 +25,17 @@ class CrossValidation:
     risk : (B, iterations + 1) array
         The mean loss of the rows that are left out of each fold, before the first
         iteration and after each.
+
+    See Also
+    --------
+    cv_stop, plot_path
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import CrossValidation
+    >>> CrossValidation(np.array([[3.0, 1.0, 2.0], [3.0, 2.0, 2.5]])).best_iteration
+    1
     """
 
     risk: NDArray[np.float64]
@@ -108,6 +119,10 @@ def cv_stop(
     ------
     ValueError
         If the model has no training data, or folds are invalid.
+
+    See Also
+    --------
+    CrossValidation, aic_stop, stability_selection
 
     Examples
     --------

@@ -73,6 +73,10 @@ def quantile_residuals(
         If the family has no distribution, the classifier has several classes, or y is
         not a response of the family.
 
+    See Also
+    --------
+    plot_residuals
+
     Notes
     -----
     The variance of the Gaussian family is the mean squared residual of these rows; an
@@ -158,6 +162,10 @@ def plot_residuals(
     ImportError
         If matplotlib is not installed.
 
+    See Also
+    --------
+    quantile_residuals, plot_calibration
+
     References
     ----------
     S. van Buuren and M. Fredriks, "Worm plot: a simple diagnostic device for modelling
@@ -215,6 +223,10 @@ def plot_calibration(
     ImportError
         If matplotlib is not installed.
 
+    See Also
+    --------
+    plot_residuals, BoostedGAMClassifier
+
     Examples
     --------
     >>> import numpy as np
@@ -252,6 +264,10 @@ def plot_path(model: AdditiveModel, *, fit: int | str = 0) -> Any:
     ------
     ImportError
         If matplotlib is not installed.
+
+    See Also
+    --------
+    cv_stop, CrossValidation
 
     Examples
     --------

@@ -75,6 +75,18 @@ class Distribution(CoupledFamily):
     update : {"noncyclic", "cyclic"}, optional
         The parameter that an iteration updates: the parameter whose best learner
         reduces the risk most, or the parameters in turn.
+
+    See Also
+    --------
+    distribution_of, gpusolve.gam.BoostedDistribution
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import distributions
+    >>> family = distributions.Gaussian()
+    >>> list(family.links.items())
+    [('mu', 'identity'), ('sigma', 'log')]
     """
 
     update: DistributionUpdate = "noncyclic"
@@ -177,7 +189,21 @@ def log_of(value: float) -> float:
 
 @dataclass(frozen=True)
 class Gaussian(Distribution):
-    """The normal distribution with mean mu and standard deviation sigma."""
+    """The normal distribution with mean mu and standard deviation sigma.
+
+    See Also
+    --------
+    StudentT, gpusolve.gam.families.Gaussian
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import distributions
+    >>> family = distributions.Gaussian()
+    >>> f = family.offset(np.array([1.0, 2.0, 3.0]), None)
+    >>> family.parameters(f)["sigma"].round(3)
+    np.float64(0.816)
+    """
 
     name = "gaussian"
     links = {"mu": "identity", "sigma": "log"}  # noqa: RUF012
@@ -210,6 +236,18 @@ class StudentT(Distribution):
     """Student's t distribution around mu, with the scale sigma and df.
 
     The response is mu, which is the mean if df is above 1.
+
+    See Also
+    --------
+    Gaussian
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import distributions
+    >>> family = distributions.StudentT()
+    >>> list(family.links)
+    ['mu', 'sigma', 'df']
     """
 
     name = "student_t"
@@ -252,7 +290,21 @@ class StudentT(Distribution):
 
 @dataclass(frozen=True)
 class Gamma(Distribution):
-    """The gamma distribution with mean mu and variance ``mu^2 / shape``."""
+    """The gamma distribution with mean mu and variance ``mu^2 / shape``.
+
+    See Also
+    --------
+    Gaussian, gpusolve.gam.families.Gamma
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import distributions
+    >>> family = distributions.Gamma()
+    >>> f = family.offset(np.array([1.0, 2.0, 3.0]), None)
+    >>> family.parameters(f)["mu"].round(3)
+    np.float64(2.0)
+    """
 
     name = "gamma"
     links = {"mu": "log", "shape": "log"}  # noqa: RUF012
@@ -288,7 +340,20 @@ class Gamma(Distribution):
 
 @dataclass(frozen=True)
 class Beta(Distribution):
-    """The beta distribution with mean mu and variance ``mu (1 - mu) / (1 + phi)``."""
+    """The beta distribution with mean mu and variance ``mu (1 - mu) / (1 + phi)``.
+
+    See Also
+    --------
+    Gaussian, distribution_of
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import distributions
+    >>> family = distributions.Beta()
+    >>> family.parameters(family.offset(np.array([0.1, 0.2, 0.3]), None)).keys()
+    dict_keys(['mu', 'phi'])
+    """
 
     name = "beta"
     links = {"mu": "logit", "phi": "log"}  # noqa: RUF012
@@ -348,7 +413,21 @@ class Beta(Distribution):
 
 @dataclass(frozen=True)
 class NegativeBinomial(Distribution):
-    """The negative binomial distribution with variance ``mu + mu^2 / theta``."""
+    """The negative binomial distribution with variance ``mu + mu^2 / theta``.
+
+    See Also
+    --------
+    ZeroInflatedNegativeBinomial, gpusolve.gam.families.NegativeBinomial
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import distributions
+    >>> family = distributions.NegativeBinomial()
+    >>> f = family.offset(np.array([0.0, 1.0, 8.0]), None)
+    >>> family.parameters(f)["mu"].round(3)
+    np.float64(3.0)
+    """
 
     name = "negative_binomial"
     links = {"mu": "log", "theta": "log"}  # noqa: RUF012
@@ -478,7 +557,20 @@ class WithZeros:
 
 @dataclass(frozen=True)
 class ZeroInflatedPoisson(_ZeroInflated):
-    """Poisson counts of mean mu, with a share `zero` of further zeros."""
+    """Poisson counts of mean mu, with a share `zero` of further zeros.
+
+    See Also
+    --------
+    ZeroInflatedNegativeBinomial, gpusolve.gam.families.Hurdle
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import distributions
+    >>> family = distributions.ZeroInflatedPoisson()
+    >>> family.response(np.zeros(2))
+    np.float64(0.5)
+    """
 
     name = "zero_inflated_poisson"
     links = {"mu": "log", "zero": "logit"}  # noqa: RUF012
@@ -495,6 +587,18 @@ class ZeroInflatedNegativeBinomial(_ZeroInflated):
     """Negative binomial counts, with a share `zero` of further zeros.
 
     The counts have the mean mu and the variance ``mu + mu^2 / theta``.
+
+    See Also
+    --------
+    NegativeBinomial, ZeroInflatedPoisson
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import distributions
+    >>> family = distributions.ZeroInflatedNegativeBinomial()
+    >>> list(family.links)
+    ['mu', 'theta', 'zero']
     """
 
     name = "zero_inflated_negative_binomial"
@@ -520,6 +624,10 @@ DISTRIBUTIONS: Mapping[str, type[Distribution]] = {
 
 def distribution_of(family: Any) -> Distribution:
     """The distribution of a name; a distribution as it is.
+
+    See Also
+    --------
+    Distribution
 
     Examples
     --------

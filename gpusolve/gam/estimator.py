@@ -174,6 +174,10 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         Defined only for survival times: Breslow's cumulative hazard where the additive
         predictor is 0, as arrays `times` and `hazard`; or the scale.
 
+    See Also
+    --------
+    BoostedGAMClassifier, BoostedDistribution, gamboost, cv_stop
+
     Notes
     -----
     The model is the same as mboost's ``gamboost`` [1]_, with other defaults: the

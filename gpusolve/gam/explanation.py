@@ -42,6 +42,10 @@ class Explanation:
     unit : str
         What the additive predictor is, as "the log mean".
 
+    See Also
+    --------
+    BoostedGAM.explain, EffectBootstrap
+
     Examples
     --------
     >>> import numpy as np

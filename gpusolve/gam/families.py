@@ -95,7 +95,19 @@ OFFSET_STEPS, OFFSET_TOLERANCE = 100, 1e-10
 
 @dataclass(frozen=True)
 class Gaussian(Family):
-    """Squared error ``(y - f)^2``, with gradient ``y - f``. As in mboost."""
+    """Squared error ``(y - f)^2``, with gradient ``y - f``. As in mboost.
+
+    See Also
+    --------
+    Huber, Laplace, gpusolve.gam.distributions.Gaussian
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import families
+    >>> families.Gaussian().offset(np.array([1.0, 2.0, 6.0]), None)
+    3.0
+    """
 
     name = "gaussian"
     effect_on = "the mean"
@@ -116,6 +128,17 @@ class Laplace(Family):
 
     The offset is the weighted median, the midpoint of all minimisers. mboost's search
     for it stops at a distance of 1e-4.
+
+    See Also
+    --------
+    Quantile, Huber
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import families
+    >>> families.Laplace().offset(np.array([1.0, 2.0, 6.0]), None)
+    2.0
     """
 
     name = "laplace"
@@ -161,6 +184,17 @@ class Quantile(_Asymmetric):
     ----------
     tau : float, optional
         Between 0 and 1.
+
+    See Also
+    --------
+    Expectile, Laplace
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import families
+    >>> families.Quantile(0.9).offset(np.array([0.0, 1.0, 2.0, 3.0, 4.0]), None)
+    4.0
     """
 
     name = "quantile"
@@ -190,6 +224,17 @@ class Expectile(_Asymmetric):
     ----------
     tau : float, optional
         Between 0 and 1; 0.5 is half of the squared error.
+
+    See Also
+    --------
+    Quantile, Gaussian
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import families
+    >>> round(families.Expectile(0.9).offset(np.array([0.0, 10.0]), None), 6)
+    9.0
     """
 
     name = "expectile"
@@ -226,6 +271,17 @@ class Huber(AdaptiveFamily):
     ----------
     delta : float, optional
         Positive. Default: adaptive.
+
+    See Also
+    --------
+    Gaussian, Laplace
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import families
+    >>> families.Huber(1.0).offset(np.array([0.0, 1.0, 2.0, 101.0]), None)
+    1.5
     """
 
     name = "huber"
@@ -286,6 +342,17 @@ class Binomial(ProbabilityFamily):
     Parameters
     ----------
     link : {"half_logit", "logit"}, optional
+
+    See Also
+    --------
+    AUC, Multinomial, PropOdds
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import families
+    >>> families.Binomial("logit").offset(np.array([0.0, 0.0, 1.0, 1.0]), None)
+    0.0
     """
 
     name = "binomial"
@@ -396,6 +463,17 @@ class Gamma(AdaptiveFamily, LogLink):
     ----------
     shape : float, optional
         Positive. Default: adaptive.
+
+    See Also
+    --------
+    Tweedie, gpusolve.gam.distributions.Gamma
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import families
+    >>> families.Gamma(shape=2.0).offset(np.array([0.5, 1.0, 1.5]), None)
+    0.0
     """
 
     name = "gamma"
@@ -453,6 +531,10 @@ FAMILIES: Mapping[str, type[Family]] = {
 
 def family_of(family: str | Family) -> Family:
     """The family of a name, with its default parameters; a family as it is.
+
+    See Also
+    --------
+    Family
 
     Examples
     --------

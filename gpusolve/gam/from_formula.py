@@ -81,6 +81,10 @@ def gamboost(
     TypeError, ValueError
         If the formula is not valid, or the data or a parameter do not fit.
 
+    See Also
+    --------
+    glmboost, BoostedGAM
+
     Notes
     -----
     Formulas are as patsy reads them [1]_. A sum of learners and columns may have
@@ -182,6 +186,10 @@ def glmboost(
     ------
     TypeError, ValueError
         If the formula is not valid, or the data or a parameter do not fit.
+
+    See Also
+    --------
+    gamboost, BoostedGAM
 
     Notes
     -----

@@ -44,6 +44,19 @@ class Learners:
         inverse that gives the fit of least penalty.
     weights : (n,) array or None
         The diagonal of W; None for ones.
+
+    See Also
+    --------
+    make_learners, boost
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import BSplines, make_learners
+    >>> X = np.linspace(0, 1, 50)[:, None]
+    >>> learners = make_learners(BSplines.spanning(X, n_basis=8).evaluate(X), 8)
+    >>> learners.inverse.shape
+    (1, 8, 8)
     """
 
     problem: PreparedLearners
@@ -165,6 +178,10 @@ def make_learners(
     ValueError
         If the basis has functions beyond `n_basis`, or weights have another shape or
         are on another GPU; and as `penalty_matrix` and `smoothing_parameters` do.
+
+    See Also
+    --------
+    BSplines, penalty_matrix, boost
 
     Examples
     --------

@@ -54,6 +54,10 @@ def penalty_matrix(n_basis: int, kind: str | None, order: int = 2) -> Matrix:
     ValueError
         If `kind` or `order` is unknown, or `n_basis` is too small for the order.
 
+    See Also
+    --------
+    make_learners
+
     References
     ----------
     P. H. C. Eilers and B. D. Marx, "Flexible Smoothing with B-splines and Penalties",

@@ -23,6 +23,17 @@ class Simulation(NamedTuple):
         ``7 + sum_j 10 sin(2 pi x_j)`` over the active j, plus noise of variance 0.001.
     active : (20,) array
         The indices of the active covariates, ascending.
+
+    See Also
+    --------
+    simulate
+
+    Examples
+    --------
+    >>> from gpusolve.gam import simulate
+    >>> data = simulate(1000)
+    >>> data.X.shape, data.y.shape, data.active.shape
+    ((1000, 100), (1000,), (20,))
     """
 
     X: NDArray[np.float64]
@@ -39,6 +50,10 @@ def simulate(n: int, seed: int | None = None) -> Simulation:
         Number of observations.
     seed : int, optional
         ``20230407 + n`` by default.
+
+    See Also
+    --------
+    Simulation
 
     References
     ----------

@@ -46,6 +46,18 @@ class StabilitySelection:
         The least probability of a selected learner.
     pfer : float
         An upper bound on the expected number of false selections.
+
+    See Also
+    --------
+    stability_selection
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import StabilitySelection
+    >>> names, paths = ["bbs(0)", "bbs(1)"], np.array([[0.0, 0.0], [0.4, 0.9]])
+    >>> StabilitySelection(names, paths, q=1, cutoff=0.8, pfer=0.5).selected
+    ['bbs(1)']
     """
 
     names: list[str]
@@ -155,6 +167,10 @@ def stability_selection(
     ValueError
         If the model has no training data or several responses, if an argument is out of
         its range, or if no third number fits two of `q`, `pfer` and `cutoff`.
+
+    See Also
+    --------
+    StabilitySelection, cv_stop
 
     Notes
     -----

@@ -44,6 +44,10 @@ def save(model: Estimator, path: str | os.PathLike[str]) -> None:
         or another value that is not plain data. Nothing is written then. Such a model
         can be pickled.
 
+    See Also
+    --------
+    load
+
     Notes
     -----
     Numbers are written with all their digits: the loaded model is equal in every bit.
@@ -93,10 +97,26 @@ def load(path: str | os.PathLike[str]) -> Any:
     ValueError
         If the file has another content, or was written by a later version.
 
+    See Also
+    --------
+    save
+
     Notes
     -----
     The transformations of a formula are Python expressions, which `predict` evaluates.
     Load only files that you trust.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import mkdtemp
+    >>> import numpy as np
+    >>> from gpusolve.gam import BoostedGAM, load, save
+    >>> X = np.random.default_rng(0).random((100, 2))
+    >>> path = Path(mkdtemp()) / "model.json"
+    >>> save(BoostedGAM(max_iter=10).fit(X, X[:, 0]), path)
+    >>> load(path).n_iter_
+    10
     """
     with open(path, encoding="utf-8") as file:
         try:

@@ -121,6 +121,10 @@ def bbs(
         If outliers stretch equidistant knots: the middle 98 % of the rows are within a
         fifth of the range, and have more different values than there are cells.
 
+    See Also
+    --------
+    bols, bspatial, bmono, BoostedGAM
+
     References
     ----------
     P. H. C. Eilers and B. D. Marx, "Flexible Smoothing with B-splines and Penalties",
@@ -148,6 +152,10 @@ def bmono(*x: Name, constraint: Constraint = "increasing", **options: Any) -> Sp
         The shape of the effect.
     **options
         As for `bbs`.
+
+    See Also
+    --------
+    bbs, BoostedGAM
 
     Examples
     --------
@@ -186,6 +194,10 @@ def bspatial(
         The ranges of the knots; by default the ranges of the data.
     by, degree, differences, df, lambda_, knots_at, end_knots
         As for `bbs`.
+
+    See Also
+    --------
+    bbs, brad, bmrf, BoostedGAM
 
     Examples
     --------
@@ -228,6 +240,10 @@ def bols(
     levels : sequence, optional
         The levels of a factor. Given these, a numeric column is a factor, too.
 
+    See Also
+    --------
+    bbs, brandom, BoostedGAM
+
     Examples
     --------
     >>> bols("age", "income")
@@ -253,6 +269,10 @@ def brandom(
         The factor. A numeric column becomes a factor whose levels are its values.
     by, df, lambda_, contrasts
         As for `bols`.
+
+    See Also
+    --------
+    bols, bmrf, BoostedGAM
 
     Examples
     --------
@@ -283,6 +303,10 @@ def buser(
         (n, k). A term with a callable cannot be stored as JSON.
     by, df, lambda_
         As for `bbs`.
+
+    See Also
+    --------
+    bkernel, bols, BoostedGAM
 
     Examples
     --------
@@ -315,6 +339,10 @@ def bmrf(
         it does not affect the mean of connected regions.
     center : bool, optional
         Leave out what the penalty does not affect.
+
+    See Also
+    --------
+    bspatial, brandom, BoostedGAM
 
     References
     ----------
@@ -358,6 +386,10 @@ def bkernel(
     by, df, lambda_
         As for `bbs`.
 
+    See Also
+    --------
+    buser, brad, BoostedGAM
+
     References
     ----------
     C. E. Rasmussen and C. K. I. Williams, "Gaussian Processes for Machine Learning"
@@ -383,6 +415,10 @@ def brad(*x: Name, kernel: str = "matern", **options: Any) -> Kernel:
     kernel, **options
         As for `bkernel`.
 
+    See Also
+    --------
+    bspatial, bkernel, BoostedGAM
+
     Examples
     --------
     >>> brad("lon", "lat", knots=50, df=6)
@@ -405,6 +441,10 @@ def btree(*x: Name, bins: int = 255) -> Stump:
     bins : int, optional
         Into how many bins its values are divided, at most 255: by their quantiles if
         there are more values.
+
+    See Also
+    --------
+    bbs, BoostedGAM
 
     Examples
     --------

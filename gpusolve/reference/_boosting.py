@@ -22,6 +22,10 @@ def equidistant_knots(lower: float, upper: float, n_basis: int, degree: int) -> 
     -------
     (n_basis + degree + 1,) array
 
+    See Also
+    --------
+    design_matrix
+
     Examples
     --------
     >>> equidistant_knots(0.0, 1.0, n_basis=3, degree=1)
@@ -47,6 +51,15 @@ def design_matrix(x: Array, knots: Array, degree: int) -> Array:
     Returns
     -------
     (n, n_basis) array
+
+    See Also
+    --------
+    equidistant_knots, gpusolve.gam.BSplines
+
+    Examples
+    --------
+    >>> design_matrix(np.array([0.25]), equidistant_knots(0.0, 1.0, 3, 1), 1)
+    array([[0.5, 0.5, 0. ]])
     """
     cells = len(knots) - 2 * degree - 1
     cell = np.searchsorted(knots[degree : degree + cells], x, side="right") - 1
@@ -61,7 +74,18 @@ def design_matrix(x: Array, knots: Array, degree: int) -> Array:
 def degrees_of_freedom(
     B: Array, weights: Array, K: Array, lambda_: float, definition: str
 ) -> float:
-    """``tr(2S - S'S)`` ("2S-SS") or ``tr(S)`` ("trace") of the hat matrix S."""
+    """``tr(2S - S'S)`` ("2S-SS") or ``tr(S)`` ("trace") of the hat matrix S.
+
+    See Also
+    --------
+    smoothing_parameter, design_matrix
+
+    Examples
+    --------
+    >>> B, K = np.eye(4), np.zeros((4, 4))
+    >>> degrees_of_freedom(B, np.ones(4), K, 0.0, "trace")
+    4.0
+    """
     G = B.T @ (weights[:, None] * B)
     S = np.linalg.solve(G + lambda_ * K, G)
     if definition == "trace":
@@ -75,6 +99,16 @@ def smoothing_parameter(
     """The lambda that gives `df` degrees of freedom, for a B of full rank.
 
     By bisection of its logarithm: the degrees of freedom fall as lambda rises.
+
+    See Also
+    --------
+    degrees_of_freedom, gpusolve.gam.make_learners
+
+    Examples
+    --------
+    >>> B, K = np.eye(4), np.eye(4)
+    >>> round(smoothing_parameter(B, np.ones(4), K, 2.0, "trace"), 6)
+    1.0
     """
     if df >= np.linalg.matrix_rank(B):
         return 0.0
@@ -138,6 +172,10 @@ def boost(
         The fraction of the best fit that each step adds to the model.
     steps : int, optional
         Number of steps.
+
+    See Also
+    --------
+    gpusolve.gam.boost, design_matrix
 
     References
     ----------

@@ -37,6 +37,10 @@ def coo_multiply(A: Entries, B: Entries, shape: tuple[int, int]) -> Entries:
         The nonzero entries of the product, sorted by row, then by column. NaN counts as
         nonzero. NaN or infinity in a matrix gives NaN where the other has none.
 
+    See Also
+    --------
+    gpusolve.sparse.multiply
+
     Examples
     --------
     >>> import numpy as np

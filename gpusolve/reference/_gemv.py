@@ -28,6 +28,10 @@ def gemv(A: Array, x: Array, *, transpose: bool = False) -> Array:
     (..., m) array, or (..., n) if transposed
         Of the same dtype. float16 is summed in float32 and rounded once.
 
+    See Also
+    --------
+    gpusolve.gemv
+
     Examples
     --------
     >>> import numpy as np

@@ -30,6 +30,10 @@ def map(f: Map, *arrays: Array) -> Array:
     (...) or (..., k) array
         The second if `f` has k expressions.
 
+    See Also
+    --------
+    gpusolve.map
+
     Examples
     --------
     >>> import numpy as np
@@ -43,6 +47,10 @@ def map(f: Map, *arrays: Array) -> Array:
 def zip(*arrays: Array) -> Array:
     """An array of structures: the numbers at each index, along the last axis.
 
+    See Also
+    --------
+    gpusolve.zip
+
     Examples
     --------
     >>> import numpy as np
@@ -55,6 +63,10 @@ def zip(*arrays: Array) -> Array:
 
 def unzip(x: Array) -> tuple[Array, ...]:
     """The arrays of an array of structures.
+
+    See Also
+    --------
+    gpusolve.unzip
 
     Examples
     --------

@@ -539,6 +539,10 @@ def nnls_gram(A: Array, b: Array, **options: Unpack[NNLSOptions]) -> Solution:
     infinity. Arrays are NumPy arrays of the same floating
     dtype. The batch axes of `A` and `b` broadcast. All computation is in float64.
 
+    See Also
+    --------
+    nnls_qr, gpusolve.nnls
+
     Examples
     --------
     >>> import numpy as np

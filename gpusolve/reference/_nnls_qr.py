@@ -567,6 +567,10 @@ def nnls_qr(A: Array, b: Array, **options: Unpack[NNLSOptions]) -> Solution:
     The parameters are as for :func:`gpusolve.nnls`: NumPy arrays of the same floating
     dtype. The batch axes of `A` and `b` broadcast.
 
+    See Also
+    --------
+    nnls_gram, gpusolve.nnls
+
     Examples
     --------
     >>> import numpy as np

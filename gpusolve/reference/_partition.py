@@ -30,6 +30,10 @@ def scatter(target: Array, indices: NDArray[np.integer[Any]], values: Array) -> 
     (m, ...) array
         `target` itself.
 
+    See Also
+    --------
+    gpusolve.scatter
+
     Examples
     --------
     >>> import numpy as np
@@ -44,6 +48,10 @@ def scatter(target: Array, indices: NDArray[np.integer[Any]], values: Array) -> 
 
 def replicate(n: int, value: ArrayLike) -> Array:
     """Repeat an element n times.
+
+    See Also
+    --------
+    gpusolve.replicate
 
     Examples
     --------
@@ -66,6 +74,10 @@ def stable_partition(x: Array, mask: NDArray[np.bool_]) -> tuple[Array, Array]:
     count : () array
         The number of selected elements.
     y : (n, ...) array
+
+    See Also
+    --------
+    gpusolve.stable_partition
 
     Examples
     --------

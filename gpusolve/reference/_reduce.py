@@ -84,6 +84,10 @@ def reduce(
     array
         The shape of `x` without the reduced axes. Without elements, the identity.
 
+    See Also
+    --------
+    gpusolve.reduce
+
     Examples
     --------
     >>> import numpy as np
@@ -114,6 +118,10 @@ def all(
 ) -> Any:
     """Whether all numbers satisfy the predicate; by default, whether all are nonzero.
 
+    See Also
+    --------
+    gpusolve.all
+
     Examples
     --------
     >>> import numpy as np
@@ -140,6 +148,10 @@ def all_by_division(
     split : callable, optional
         The length of the first part, from 1 to n - 1, for an array of length n > 1.
 
+    See Also
+    --------
+    all
+
     Examples
     --------
     >>> import numpy as np
@@ -161,6 +173,10 @@ def any(
     axis: int | tuple[int, ...] | None = None,
 ) -> Any:
     """Whether any number satisfies the predicate; by default, whether any is nonzero.
+
+    See Also
+    --------
+    gpusolve.any
 
     Examples
     --------
@@ -185,6 +201,10 @@ def maximum_segment_sum(x: Array) -> Any:
     Returns
     -------
     (...) array
+
+    See Also
+    --------
+    gpusolve.maximum_segment_sum
 
     Examples
     --------

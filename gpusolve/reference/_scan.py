@@ -89,6 +89,10 @@ def scan(
     -------
     (..., n, ..., *element) array
 
+    See Also
+    --------
+    gpusolve.scan
+
     Examples
     --------
     >>> import numpy as np
@@ -129,6 +133,10 @@ def segmented_scan(
     Returns
     -------
     (..., n, *element) array
+
+    See Also
+    --------
+    gpusolve.segmented_scan
 
     Examples
     --------

@@ -35,6 +35,10 @@ def segment_flags(
     -------
     (total,) array of bool
 
+    See Also
+    --------
+    gpusolve.segment_flags
+
     Examples
     --------
     >>> import numpy as np
@@ -63,6 +67,10 @@ def segmented_reduce(
     -------
     (m, *element) array
         The identity for an empty segment.
+
+    See Also
+    --------
+    gpusolve.segmented_reduce
 
     Examples
     --------

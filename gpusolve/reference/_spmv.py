@@ -45,6 +45,10 @@ def spmv(
     (..., m) array
         A row without entries gives the identity of `add`.
 
+    See Also
+    --------
+    gpusolve.sparse.spmv
+
     Examples
     --------
     A 3 x 4 matrix with 6 entries:

@@ -64,6 +64,10 @@ def multiply(
     MemoryError
         If a block has more results than the shared memory of "scratchpad" holds.
 
+    See Also
+    --------
+    spmv, random_coo
+
     Notes
     -----
     Duplicates are summed in the dtype of their operand.

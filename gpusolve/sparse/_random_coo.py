@@ -56,6 +56,10 @@ def random_coo(
         If the density is outside [0, 1], or the shape does not have two axes, has a
         negative size, or has too many places.
 
+    See Also
+    --------
+    spmv, multiply
+
     Notes
     -----
     Time and memory grow with the number of entries, not of places: duplicate places are

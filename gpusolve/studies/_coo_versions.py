@@ -93,6 +93,10 @@ def coo_versions(
     MemoryError
         If the method is "scratchpad", and a tile has too many products.
 
+    See Also
+    --------
+    gpusolve.sparse.multiply
+
     References
     ----------
     M. Cupp, "Element-Wise Multiplication Kernel", 2020, chapters 3 to 5.

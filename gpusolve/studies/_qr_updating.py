@@ -372,6 +372,10 @@ def qr_updating(A: Array, method: str = "MGS", *, reordered: bool = True) -> Cha
     reordered : bool, optional
         Whether new columns are inserted at the end, and not in the order of A.
 
+    See Also
+    --------
+    gpusolve.nnls, gpusolve.reference.nnls_qr
+
     Examples
     --------
     >>> import numpy as np

@@ -27,7 +27,9 @@ def test_median_leaves_out_the_first_call() -> None:
         return harness.Timed(next(seconds), call())
 
     taken = harness.timing(stopwatch, lambda: next(results), 3)
-    assert taken == harness.Timing(first=9.0, median=2.0, result="d")
+    assert taken == harness.Timing(first=9.0, seconds=(1.0, 3.0, 2.0), result="d")
+    assert taken.median == 2
+    assert taken.spread == 1
 
 
 def test_wall_clock_returns_the_result() -> None:
@@ -122,6 +124,12 @@ def test_a_command_that_does_not_exist_is_unknown() -> None:
     assert harness.first_line("no-such-command") == "unknown"
 
 
+@together(("load", "says"), [("0.9", False), ("5.0", True), ("unknown", False)])
+def test_a_busy_machine_is_told(load: str, says: bool) -> None:
+    lines = list(harness.busy({"load": load}))
+    assert any("Other programs used the CPU" in line for line in lines) == says
+
+
 # ---- Markdown ----
 
 
@@ -135,11 +143,6 @@ def test_three_digits(value: float, text: str) -> None:
 
 def test_powers_of_ten() -> None:
     assert [harness.power(n) for n in (1, 1000, 1200)] == ["10^0", "10^3", "1,200"]
-
-
-def test_aligned_columns() -> None:
-    lines = harness.aligned([["name", "n"], ["x", "1,000"]])
-    assert list(lines) == ["name      n", "x     1,000"]
 
 
 def test_command_line_leaves_out_the_output(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-import nnls_calls
+import charts
+import memory
 import nnls_peer_process
 import numpy as np
 import pytest
@@ -14,75 +16,136 @@ from certificates import Certifier
 from nnls_cases import CASES, Case, fibres
 from nnls_peer_process import FEW, Answer, PeerProcess
 from nnls_peers import Peer, solve_by_scipy
+from records import Result, Run, batches
 
 import gpusolve
 from benchmarks import nnls
 from gpusolve.studies.experiments import EXPERIMENTS, uniform_random
 
-SMALL = ("--systems", "2", "3", "--sizes", "12", "--repeats", "1")
-
-
-def split(cell: str) -> tuple[float, float]:
-    """The seconds and the certificate in a cell of the table."""
-    seconds, _, kkt = cell.partition(" (")
-    return number(seconds), float(kkt.rstrip(")"))
+SMALL = ("--cpu", "--systems", "2", "--sizes", "12", "--budget", "0.05")
 
 
 # ---- speed ---------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a small run, with its data and its charts."""
+    path = tmp_path_factory.mktemp("run") / "page.md"
+    report("nnls.py", *SMALL, "--output", str(path))
+    return path
+
+
 @pytest.mark.slow
-def test_every_batch_is_timed_and_certified() -> None:
-    head, *lines = tables(report("nnls.py", "--cpu", *SMALL))[0]
-    batches = [(f"{name} 12", systems) for name in EXPERIMENTS for systems in "23"]
-    assert [(cells[0], cells[1]) for cells in lines] == batches
-    for cells in lines:
+def test_every_batch_is_timed_and_certified(page: Path) -> None:
+    results = Run.load(page.with_suffix(".json")).results
+    limits = {"gpusolve": 1e-13, "gpusolve float32": 1e-4, "SciPy": 1e-13}
+    expected = [(name, (12, 12), 2, peer) for name in EXPERIMENTS for peer in limits]
+    named = [one for one in results if one.peer in limits]
+    assert [(one.name, one.shape, one.systems, one.peer) for one in named] == expected
+    for one in named:
+        assert one.median > 0
+        assert one.spread >= 0
+        assert one.error < limits[one.peer]
+        assert one.solved == one.systems
+    assert all(one.repeats >= 5 for one in results)
+
+
+@pytest.mark.slow
+def test_the_table_has_the_results(page: Path) -> None:
+    head, *lines = tables(page.read_text())[0]
+    results = Run.load(page.with_suffix(".json")).results
+    for cells, batch in zip(lines, batches(results), strict=True):
         named = dict(zip(head, cells, strict=True))
-        limits = {"gpusolve float64": 1e-13, "gpusolve float32": 1e-4, "SciPy": 1e-13}
-        for name, limit in limits.items():
-            seconds, kkt = split(named[name])
-            assert seconds > 0
-            assert kkt < limit
-        assert number(named["/ SciPy"]) > 0
+        ours, scipy = (
+            next(one for one in batch if one.peer == peer)
+            for peer in ("gpusolve", "SciPy")
+        )
+        assert named["shape"] == ours.label
+        milliseconds = number(named["SciPy ms"].split()[0])
+        assert milliseconds == pytest.approx(1000 * scipy.median, rel=0.006)
+        ratio = number(named["SciPy ratio"])
+        assert ratio == pytest.approx(scipy.median / ours.median, abs=0.06)
 
 
 @pytest.mark.slow
-def test_other_libraries_can_be_left_out() -> None:
-    head, *lines = tables(report("nnls.py", "--cpu", "--no-peers", *SMALL))[0]
-    assert head[-2:] == ["/ SciPy", "/ joblib"]
-    assert all(cells[-2:] == ["", ""] for cells in lines)
+def test_a_page_is_drawn_from_data(
+    page: Path, tmp_path: Path, called: Callable[..., str]
+) -> None:
+    again = tmp_path / page.name
+    called(nnls.main, "--data", str(page.with_suffix(".json")), "--output", str(again))
+    files = sorted(page.parent.iterdir())
+    assert len(files) == 5
+    for file in (file for file in files if file.suffix != ".json"):
+        assert (tmp_path / file.name).read_bytes() == file.read_bytes()
 
 
 @pytest.mark.slow
-def test_cases_are_chosen_by_name() -> None:
-    options = ("--cases", "30 x 10", "--systems", "2", "--no-peers", "--repeats", "1")
-    lines = tables(report("nnls.py", "--cpu", *options))[0][1:]
-    assert [cells[0] for cells in lines] == [
-        *("30 x 10, own matrices", "30 x 10, one matrix")
-    ]
+def test_charts_show_the_spread(tmp_path: Path) -> None:
+    """Charts of other times are other pictures; a chart without data is empty."""
+    pictures = []
+    for spread in (1e-5, 0.5):
+        run = Run("python x.py", {}, [])
+        for case in CASES:
+            for systems in case.systems:
+                times = 5, 1e-3 * systems, spread * systems, systems, 0.0, 2**20
+                run.results.append(Result(*case[:2], systems, "gpusolve", *times))
+        charts.draw(run, tmp_path / "page.md", charts.NNLS)
+        names = sorted(path.name for path in tmp_path.glob("*.png"))
+        assert names == ["page-memory.png", "page-shape.png", "page-systems.png"]
+        pictures.append([(tmp_path / name).read_bytes() for name in names])
+    memory, shape, systems = (
+        before == after for before, after in zip(*pictures, strict=True)
+    )
+    assert memory
+    assert not shape
+    assert not systems
+
+
+def test_the_page_in_the_repository_is_from_its_data() -> None:
+    page = nnls.RESULTS / "nnls_cpu.md"
+    lines = nnls.stored(page.with_suffix(".json"), charts.links(page, charts.NNLS))
+    assert page.read_text() == "".join(f"{line}\n" for line in lines)
+
+
+def test_cases_are_chosen_by_label() -> None:
+    labels = [case.label for case in nnls.chosen("^30 x 10", None)]
+    assert labels == ["30 x 10, one matrix", "30 x 10, own matrices"]
 
 
 def test_times_are_those_of_all_systems() -> None:
-    A, b = uniform_random(8, size=20)
-    x = gpusolve.nnls(A, b).x
-    certifier = Certifier(A, b, x)
-    part = Answer(0.5, x[:4], "crashes")
-    text = nnls.cell(part, certifier, 8)
-    assert text.startswith("4.00 (")
-    assert text.endswith(", 4 solved, crashes)")
-    assert nnls.cell(Answer(0.5, x[:0], "crashes"), certifier, 8) == "crashes"
-    assert nnls.ratio(Answer(2.0, x), part) == "4.00"
-    assert nnls.ratio(Answer(2.0, x), part, workers=3) == "12.00"
+    one = Result("one matrix", (9, 3), 8, "gpusolve", 5, 0.004, 0.0002, 8, 1e-16)
+    part = one._replace(peer="SciPy", median=0.012, solved=4)
+    single = one._replace(peer="gpusolve float32", solved=0, note="crashes")
+    assert nnls.line([one, single, part], ["SciPy"]) == (
+        "| 9 x 3, one matrix | 8 | 4.00 (5%) | crashes | 12.0* (2%) | 3.0 |"
+    )
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.name))
+@pytest.mark.skipif(not memory.CLEAR.exists(), reason="Linux tells the peak")
+def test_memory_of_a_call() -> None:
+    """The peak counts, also if the memory is free again at the end."""
+    used = memory.growth(lambda: np.ones(2**23).sum())
+    assert abs(used - 2**26) < 2**22
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not memory.CLEAR.exists(), reason="Linux tells the peak")
+def test_memory_of_a_batch() -> None:
+    """At least x and the dual solution, and less than a copy of all matrices."""
+    case = next(one for one in CASES if one.label == "30 x 10, own matrices")
+    used = memory.peak_bytes(case, 100_000)
+    assert 2 * 8 * 10 * 100_000 <= used < 8 * 300 * 100_000
+    assert memory.peak_bytes(case, 10) == 0
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.label))
 def test_every_case_makes_its_systems(case: Case) -> None:
     A, b = case.make(2)
     m, n = A.shape[-2:]
     assert b.shape == (2, m)
     assert A.shape[:-2] in ((), (2,))
-    size = f"{m} x {n}" if " x " in case.name else str(m)
-    assert size in case.name
+    assert (m, n) == case.shape
     assert ("one matrix" in case.name or "gaussian" in case.name) == (A.ndim == 2)
 
 
@@ -211,21 +274,3 @@ def test_accuracy_of_quadratic_programs() -> None:
     (table,) = tables(report("nnls_accuracy.py", *options))
     assert table[1][:2] == ["normal", "200"]
     assert table[1][4:6] == ["0", "0"]
-
-
-# ---- single calls --------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_single_calls_are_timed_next_to_scipy() -> None:
-    single, first, without = tables(report("nnls_calls.py", "--repeats", "1"))
-    assert [cells[0] for cells in single[1:]] == ["30 x 10", "64 x 16", "200 x 50"]
-    assert [len(first), len(without)] == [3, 4]
-    for cells in single[1:] + first[1:] + without[1:]:
-        ours, scipy, ratio = map(number, cells[1:])
-        assert ratio == pytest.approx(ours / scipy, rel=0.02, abs=0.01)
-
-
-def test_a_process_computes_what_it_is_asked_for() -> None:
-    time = nnls_calls.time_in_process("first_call", "gpusolve", "one system of 30 x 10")
-    assert time > 0

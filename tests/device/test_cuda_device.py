@@ -226,6 +226,7 @@ def test_config_names_the_device_or_the_error() -> None:
         config = configuration()
         assert config["device"] == "0: stand-in 0, sm_86 (one of 2)"
         assert config["cuda"] == "runtime 12090, driver 12090"
+        assert config["float64"] == "in all steps"
     with cupy_stand_in.installed(0, error=OLD):
         config = configuration()
         assert config["cupy"] == "14.2.0"

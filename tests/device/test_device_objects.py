@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 import gpusolve
 from gpusolve import _emulator
-from gpusolve._device import object_files, objects
+from gpusolve._device import object_files, objects, threads
 from gpusolve._device.kernels import source_directory
 
 BUILD = "build it with `python setup.py build_ext --inplace`"
@@ -243,6 +244,19 @@ def test_show_config_names_the_object(
         line for line in capsys.readouterr().out.splitlines() if "object" in line[:6]
     ]
     assert line.endswith(f"{built.stem.removeprefix('gpusolve-')}, {built}")
+
+
+def test_show_config_names_what_decides_a_path(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE_SCHEDULE", "random:7")
+    monkeypatch.setenv("CXXFLAGS", "-O1")
+    gpusolve.show_config()
+    found = capsys.readouterr().out
+    assert re.search(
+        r"^settings .*CXXFLAGS=-O1.* GPUSOLVE_EMULATE_SCHEDULE=random:7", found, re.M
+    )
+    assert re.search(rf"^threads +{threads.cores()}, ", found, re.M)
 
 
 def test_show_config_says_why_there_is_no_object(

@@ -14,6 +14,7 @@ from scipy.ndimage import map_coordinates
 from together import together
 
 from gpusolve import _emulator
+from gpusolve._emulator._command import main
 from gpusolve._emulator._launch_syntax import with_launchers
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
@@ -74,15 +75,22 @@ def test_checks_are_silent_without_a_fault(program: str, option: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_profile_counts_kernels_and_calls_of_the_host() -> None:
-    ended = run("vector_add.cu", "500", options=("--profile",))
+def test_a_profile_counts_kernels_and_calls_of_the_host(tmp_path: Path) -> None:
+    options = ("--profile", "--lines", "--html", str(tmp_path / "lines.html"))
+    ended = run("vector_add.cu", "500", options=options)
     assert ended.output == "500 sums are right\n"
-    heading, kernel, host = ended.errors.splitlines()
+    heading, kernel, host, *listing = ended.errors.splitlines()
     counts = dict(zip(heading.split("  "), kernel.split("  "), strict=False))
     assert counts["kernel"] == "add<float>"
     assert host == (
         "host: launches 1, allocations 3, memsets 0, synchronizations 1, copies 3"
     )
+    assert listing[0].endswith("  add<float>")
+    assert listing[1].endswith("--- vector_add.cu")
+    assert "--- vector_add.cu" in (tmp_path / "lines.html").read_text()
+    ended = run("vector_add.cu", "500", "by exit()", options=("--lines",))
+    assert (ended.status, ended.output) == (4, "500 sums are right\n")
+    assert ended.errors.splitlines() == listing
 
 
 def test_options_of_the_preprocessor(tmp_path: Path) -> None:
@@ -132,6 +140,12 @@ def test_a_check_finds_more_faults(option: str) -> None:
         ended = run("faulty.cu", fault, options=(option,))
         assert ended.status == 1
         assert message in ended.errors
+
+
+def test_a_profile_without_checks(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--lines", "--races", "program.cu"])
+    assert "exclude --races and --memcheck" in capsys.readouterr().err
 
 
 def test_the_status_is_the_result_of_main() -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import inspect
+import json
 import re
 import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext, redirect_stdout
 from io import StringIO
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +106,95 @@ def public_modules() -> set[str]:
     return found
 
 
-def test_the_api_has_every_public_module() -> None:
-    """The names of a module come from its ``__all__``, by the template of the page."""
-    page = (DOCS / "api.rst").read_text()
-    assert set(re.findall(r"^   (gpusolve[\w.]*)$", page, re.M)) == public_modules()
+def names_of_the_api() -> Iterator[str]:
+    """The names on the page of the API, with their modules."""
+    module = ""
+    for line in (DOCS / "api.rst").read_text().splitlines():
+        if found := re.fullmatch(r"\.\. currentmodule:: (.*)", line):
+            module = found[1]
+        elif found := re.fullmatch(r"   ([\w.]+)", line):
+            yield f"{module}.{found[1]}"
+
+
+WITHOUT_GROUPS = {"gpusolve.reference", "gpusolve.studies"}
+"""Modules whose pages list their names."""
+
+
+def test_the_api_has_every_public_name_once() -> None:
+    listed = list(names_of_the_api())
+    assert len(set(listed)) == len(listed)
+    for module, found in list(public_objects()):
+        name = f"{module}.{found.__name__}"
+        elsewhere = name.replace("gam.", "gam.families.")  # gam has two of their names
+        assert module in WITHOUT_GROUPS or {name, elsewhere} & set(listed), name
+    assert public_modules() - set(listed) == {"gpusolve"}
+
+
+def public_objects() -> Iterator[tuple[str, Any]]:
+    """The functions and classes of the API, each with its module."""
+    for module in sorted(public_modules()):
+        if framework := re.fullmatch(r"gpusolve\.(jax|torch)", module):
+            pytest.importorskip(framework[1])
+        names = vars(importlib.import_module(module))
+        for name in names["__all__"]:
+            if inspect.isroutine(names[name]) or inspect.isclass(names[name]):
+                yield module, names[name]
+
+
+def related(documentation: str) -> list[str]:
+    """The names in the section See Also."""
+    section = re.search(r"^See Also\n-+\n(.*?)(\n\n|\Z)", documentation, re.M | re.S)
+    lines = re.findall(r"^\w[^:]*", section[1], re.M) if section else []
+    return re.findall(r"[\w.]+", " ".join(lines))
+
+
+def exists(name: str, module: str) -> bool:
+    """Whether Sphinx finds a name: in the module, or in the package."""
+    for start in (importlib.import_module(module), gpusolve):
+        try:
+            attrgetter(name.removeprefix("gpusolve."))(start)
+        except AttributeError:
+            continue
+        return True
+    return False
+
+
+def test_every_public_object_has_an_example_and_related_objects() -> None:
+    """Examples run as doctests, which the finder of doctest must therefore reach."""
+    objects = list(public_objects())  # all modules are imported
+    for module, found in objects:
+        documentation = inspect.getdoc(found) or ""
+        name = f"{module}.{found.__name__}"
+        assert ">>> " in documentation, name
+        assert not hasattr(found, "__wrapped__"), f"{name}: doctest does not look in"
+        assert related(documentation), name
+        for other in related(documentation):
+            assert exists(other, module), f"{name}: {other}"
+
+
+def test_the_chart_of_the_start_page_has_the_measured_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From records as `nnls.py` writes them: the bars are relative to the longest."""
+    monkeypatch.syspath_prepend(DOCS)
+    chart = importlib.import_module("start_chart").chart
+    records = [
+        {"name": name, "shape": shape, "systems": n, "peer": peer, "median": seconds}
+        for shape in ([200, 50], [30, 10])
+        for name, n, peer, seconds in [
+            ("one matrix", 10_000, "SciPy", 0.01 * shape[0]),
+            ("one matrix", 10_000, "gpusolve", 0.001 * shape[0]),
+            ("one matrix", 1_000, "SciPy", 9.0),
+            ("own matrices", 10_000, "SciPy", 9.0),
+        ]
+    ]
+    page = tmp_path / "results.json"
+    for load in (0.1, 5.0):
+        machine = {"processor": "a CPU", "load": str(load)}
+        page.write_text(json.dumps({"machine": machine, "results": records}))
+        found = chart(page)
+        bars = re.findall(r"--length: ([\d.]+)\">([\d.]+)<", found)
+        assert bars == [
+            ("1.0000", "2"), ("0.1000", "0.2"), ("0.1500", "0.3"), ("0.0150", "0.03")
+        ]  # fmt: skip
+        assert ("other programs" in found) == (load > 1.3)

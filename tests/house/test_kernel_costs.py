@@ -105,6 +105,7 @@ MOST_READS = 4
 passive columns, a fifth of all, for the residual and its correction."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_a_block_waits_rarely_and_reads_matrices_few_times(experiment: str) -> None:
     call, results = named(f"nnls block {experiment}"), []

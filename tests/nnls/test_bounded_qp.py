@@ -179,18 +179,20 @@ def test_linear_programs_without_a_minimum_are_not_certified(backend: Any) -> No
 def test_indefinite_and_nonfinite_matrices_have_status_2(
     backend: Any, rng: np.random.Generator, method: str
 ) -> None:
-    G, c = program(rng, 4, 4, systems=7)
+    G, c = program(rng, 4, 4, systems=8)
     good = solve(backend, G, c, method=method)
     G[1] = np.diag([1.0, 1.0, -1e-6, 1.0])
     G[2, 2, 0] = np.nan
     G[3, 0, 0] = INF
     c[4, 1] = np.nan
     G[5] = -G[5]
+    G[6] = 1e308
+    np.fill_diagonal(G[6], 1)
     result = solve(backend, G, c, method=method)
-    assert result.status.tolist() == [0, 2, 2, 2, 2, 2, 0]
+    assert result.status.tolist() == [0, 2, 2, 2, 2, 2, 2, 0]
     for name in ("x", "rnorm", "dual", "kkt"):
-        assert np.isnan(getattr(result, name)[1:6]).all()
-        for k in (0, 6):
+        assert np.isnan(getattr(result, name)[1:7]).all()
+        for k in (0, 7):
             np.testing.assert_array_equal(
                 getattr(result, name)[k], getattr(good, name)[k]
             )

@@ -6,8 +6,10 @@ from types import SimpleNamespace
 
 import numpy as np
 
+import gpusolve
 from gpusolve._nnls.constrained_corrections import eliminate
 from gpusolve._nnls.constrained_dual import Dual, decomposed
+from gpusolve._nnls.constrained_system import power_of_two
 
 EPS = float(np.finfo(float).eps)
 
@@ -61,3 +63,41 @@ def test_systems_of_one_batch_may_have_different_ranks() -> None:
     inverse, null = eliminate(rows)
     np.testing.assert_array_equal(inverse, np.swapaxes(rows, -1, -2) / 4)
     np.testing.assert_array_equal(null, np.eye(3) - inverse @ rows)
+
+
+def test_columns_may_have_any_size() -> None:
+    """A column times a power of two divides its variable, also if squares overflow.
+
+    Where numbers are subnormal, a system may be without a certificate; it does not
+    affect the others.
+    """
+    rng = np.random.default_rng(3)
+    A, b, C = (rng.standard_normal(shape) for shape in ((9, 4), 9, (3, 4)))
+    factors = np.array([1.0, 2.0**-900, 2.0**-560, 2.0**520, 2.0**900, 2.0**-1060])
+    factors = np.stack([factors, np.roll(factors, 1)] * 2, axis=-1)[:, None]
+    result = gpusolve.lsq_linear(A * factors, b, A_ub=C * factors, b_ub=-np.ones(3))
+    usual = (factors[:, 0] > 2.0**-1000).all(axis=-1)
+    x = result.x[usual] * factors[usual, 0]
+    np.testing.assert_allclose(x, [x[0]] * len(x), rtol=1e-12)
+    assert (result.status[usual] == 0).all()
+    with np.errstate(over="ignore"):
+        extreme = rng.standard_normal((2, 9, 4)) * 10.0 ** rng.integers(-320, 0, (9, 4))
+        extreme[1, :, 1] = extreme[1, :, 0]
+        extreme[1, :, 2:] = 1.7e308 * rng.random((9, 2))
+    every = gpusolve.lsq_linear([A, *extreme], b, A_ub=C, b_ub=-np.ones(3))
+    alone = gpusolve.lsq_linear(A, b, A_ub=C, b_ub=-np.ones(3))
+    np.testing.assert_allclose(every.x[0], alone.x, rtol=1e-12)
+
+
+def test_subnormal_numbers_are_scaled_by_the_largest_power_of_two() -> None:
+    found = power_of_two(np.array([5e-324, 1e-310, 0.0, 0.5, 3.0, 1e308]))
+    expected = [2.0**1023, 2.0**1023, 1.0, 1.0, 2.0**-2, 2.0**-1024]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_an_overflow_does_not_affect_other_matrices() -> None:
+    rows = np.random.default_rng(4).standard_normal((3, 4, 3))
+    rows[1, 2, 0], rows[2, 0, 1] = np.inf, np.nan
+    for found, alone in zip(decomposed(rows), decomposed(rows[:1]), strict=True):
+        np.testing.assert_array_equal(found[:1], alone)
+    assert not decomposed(rows)[1][1:].any()

@@ -88,7 +88,8 @@ class Program(NamedTuple):
         )
 
 
-TIGHT = {"tol_gap_abs": 1e-11, "tol_gap_rel": 1e-11, "tol_feas": 1e-11}
+TIGHT = dict.fromkeys(["tol_gap_abs", "tol_gap_rel", "tol_feas"], 1e-9)
+"""With 1e-11 and coefficients of 1e6 Clarabel warns on some CPUs."""
 
 
 def check(program: Program, least: float, x: Array, slack: float = 0.0) -> None:
@@ -288,30 +289,26 @@ DENSE: tuple[Make, ...] = (
 
 
 @together("make", DENSE, ids=[make.__name__ for make in DENSE])
-def test_dense_programs_are_not_worse_than_those_of_clarabel(make: Make) -> None:
-    """Clarabel's x violates constraints a little, which its multipliers pay for."""
+def test_dense_programs_are_not_worse_than_those_of_peers(make: Make) -> None:
+    """Peers' x violate constraints a little, which their multipliers pay for.
+
+    quadprog needs a strictly convex objective, and gives up on some programs.
+    """
     for seed in range(2):
         program = make(np.random.default_rng(seed))
-        result, other = program.solve(), program.peer("clarabel")
+        result = program.solve()
         assert result.status == 0
-        multipliers = np.concatenate([other.z, other.z_box, other.y])
-        violated = program.violations(other.x).max() * (1 + np.abs(other.x).sum())
-        paid = np.abs(multipliers).sum() * violated
-        assert paid <= 1e-5 * (1 + abs(program.objective(other.x)))
-        check(program, program.objective(other.x), result.x, paid)
-
-
-@together("make", DENSE, ids=[make.__name__ for make in DENSE])
-def test_dense_programs_are_not_worse_than_those_of_quadprog(make: Make) -> None:
-    """quadprog needs a strictly convex objective."""
-    program = make(np.random.default_rng(2))
-    values = np.linalg.eigvalsh(program.G)
-    if values[0] < 1e-10 * values[-1]:
-        return
-    result, other = program.solve(), program.peer("quadprog")
-    assert result.status == 0
-    if other.found and program.violations(other.x).max() <= 1e-12:
-        check(program, program.objective(other.x), result.x)
+        values = np.linalg.eigvalsh(program.G)
+        is_strict = values[0] >= 1e-10 * values[-1]
+        for solver in ("clarabel", *["quadprog"] * bool(is_strict)):
+            other = program.peer(solver)
+            if solver == "quadprog" and not other.found:
+                continue
+            multipliers = np.concatenate([other.z, other.z_box, other.y])
+            violated = program.violations(other.x).max() * (1 + np.abs(other.x).sum())
+            paid = np.abs(multipliers).sum() * violated
+            assert paid <= 1e-5 * (1 + abs(program.objective(other.x)))
+            check(program, program.objective(other.x), result.x, paid)
 
 
 def test_many_degenerate_vertices_are_found() -> None:

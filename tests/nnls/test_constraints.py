@@ -432,14 +432,6 @@ def test_labels_of_the_rows_are_on_the_multipliers() -> None:
     assert result.x["a"] == pytest.approx(0.5)
 
 
-def test_covariance_and_variance_refuse_linear_constraints() -> None:
-    result = gpusolve.lsq_linear(np.eye(2), [1, 1], A_ub=[[1, 1]], b_ub=[1])
-    with pytest.raises(ValueError, match="without linear constraints"):
-        result.covariance()
-    with pytest.raises(ValueError, match="without linear constraints"):
-        result.variance()
-
-
 def test_a_sparse_matrix_is_refused() -> None:
     sparse = pytest.importorskip("scipy.sparse")
     with pytest.raises(ValueError, match="A_ub must be None for a sparse A"):

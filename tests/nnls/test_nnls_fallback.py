@@ -176,7 +176,7 @@ def test_large_systems_are_left_to_steps_that_an_interrupt_ends(
 def test_a_large_system(
     systems: Systems, scipy_calls: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fallback, "SCIPY_WORK", 0)
+    monkeypatch.setattr(fallback, "UNINTERRUPTED", 0)
     calls = scipy_calls(lambda _, x: x)
     result = gpusolve.nnls(*systems)
     assert not calls

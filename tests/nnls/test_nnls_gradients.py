@@ -107,31 +107,6 @@ def test_gradients_are_differences(
         assert abs((gradient * change).sum() - expected) <= TOLERANCE * size
 
 
-def test_gradients_of_constraints_pass_the_check_of_torch(
-    rng: np.random.Generator,
-) -> None:
-    torch = pytest.importorskip("torch")
-    A, b = rng.standard_normal((ROWS, VARIABLES)), rng.standard_normal((2, ROWS))
-    rows = {name: value[:2] for name, value in rows_of(rng).items()}
-    rows |= {"A_eq": rows["A_eq"][:1], "b_ub": 0.1 * rng.random(4)}
-    names = [name for name in rows if name != "upper"]
-
-    class Solutions(torch.autograd.Function):  # type: ignore[misc]
-        @staticmethod
-        def forward(ctx: Any, *values: Any) -> Any:
-            given = dict(zip(names, (value.numpy() for value in values), strict=True))
-            ctx.result = gpusolve.lsq_linear(A, b, (-0.4, 0.35), **given)
-            return torch.as_tensor(ctx.result.x)
-
-        @staticmethod
-        def backward(ctx: Any, x_bar: Any) -> Any:
-            found = ctx.result.vjp(x_bar.numpy())
-            return tuple(torch.as_tensor(getattr(found, name)) for name in names)
-
-    values = [torch.tensor(rows[name], requires_grad=True) for name in names]
-    assert torch.autograd.gradcheck(Solutions.apply, values)
-
-
 def test_dependent_active_rows_share_the_gradient(numpy_backend: Any) -> None:
     """A row that is given twice: each side has half of the gradient, or one has all."""
     rows = {"A_ub": [[1.0, 1.0]] * 2, "b_ub": [1.0, 1.0]}

@@ -44,7 +44,14 @@ def given(rng: np.random.Generator) -> dict[str, Any]:
         "sum_to": 0.3 * rng.random(SYSTEMS),
         "lower": -0.2 * np.ones(VARIABLES),
         "upper": 0.3 + rng.random((SYSTEMS, 1)),
+        "A_ub": rng.standard_normal((SYSTEMS, 2, VARIABLES)),
+        "b_ub": 0.01 * rng.random(2),
+        "A_eq": rng.standard_normal((1, VARIABLES)),
+        "b_eq": 0.1 * rng.random((SYSTEMS, 1)),
     }
+
+
+CONSTRAINED = "lower", "upper", "A_ub", "b_ub", "A_eq", "b_eq"
 
 
 def within(solve: Any, lower: Any, upper: Any, **others: Any) -> Any:
@@ -59,7 +66,10 @@ def function(solvers: Any, names: tuple[str, ...]) -> Any:
     return lambda *values: solve(**dict(zip(names, values, strict=True)))
 
 
-@together("names", [("weights", "l1", "l2"), ("sum_to",), ("lower", "upper")])
+@together(
+    "names",
+    [("weights", "l1", "l2"), ("sum_to",), ("lower", "upper"), CONSTRAINED],
+)
 def test_gradients_are_differences(
     names: tuple[str, ...], jax: Any, solvers: Any, given: dict[str, Any]
 ) -> None:
@@ -95,6 +105,30 @@ def test_vmap_is_one_call(
     for found, name in zip(pull_back(x_bar), names, strict=True):
         wanted = getattr(gradients, name)
         np.testing.assert_allclose(found.reshape(wanted.shape), wanted, atol=1e-14)
+
+
+def test_vmap_of_constraints_is_a_batch(
+    jax: Any, solvers: Any, given: dict[str, Any]
+) -> None:
+    """Only b and the inequalities are mapped; all else is shared."""
+    rows = {"A_ub": given["A_ub"], "b_ub": given["b_ub"] + np.zeros((SYSTEMS, 1))}
+    rows |= {"A_eq": given["A_eq"], "b_eq": given["b_eq"][0]}
+    expected = gpusolve.lsq_linear(given["A"], given["b"], **rows)
+    assert 0 < (expected.dual_ub > 0).sum() < expected.dual_ub.size
+    solve = jax.jit(
+        jax.vmap(
+            lambda b, A_ub, b_ub: solvers.lsq_linear(
+                given["A"], b, **{**rows, "A_ub": A_ub, "b_ub": b_ub}
+            )
+        )
+    )
+    values = given["b"], rows["A_ub"], rows["b_ub"]
+    x, pull_back = jax.vjp(solve, *values)
+    np.testing.assert_array_equal(x, expected.x)
+    x_bar = np.cos(np.arange(x.size)).reshape(x.shape)
+    gradients = expected.vjp(x_bar)
+    for found, name in zip(pull_back(x_bar), ("b", "A_ub", "b_ub"), strict=True):
+        np.testing.assert_allclose(found, getattr(gradients, name), atol=1e-14)
 
 
 def test_vmap_adds_an_axis_to_a_batch(

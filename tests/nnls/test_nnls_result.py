@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.linalg import null_space
 from together import together
 
 import gpusolve
 from gpusolve._nnls import covariance as _covariance
+from gpusolve._nnls import tikhonov
 
 SYSTEMS, ROWS, VARIABLES = 6, 9, 5
 EPS = float(np.finfo(np.float64).eps)
@@ -167,6 +169,125 @@ def test_a_fixed_sum_determines_what_the_data_do_not() -> None:
     h = H.sum(axis=1)
     expected = np.block([[H, -h[:, None]], [-h[None], h.sum()[None, None]]])
     np.testing.assert_allclose(result.covariance(1), expected, atol=1e-15)
+
+
+def constrained(rng: np.random.Generator, n: int, own: bool) -> dict[str, Any]:
+    """Constraints and bounds of which some hold with equality, an equality twice."""
+    systems = (SYSTEMS,) if own else ()
+    equal = rng.standard_normal((*systems, 1, n))
+    return {
+        "A_ub": rng.standard_normal((*systems, 4, n)),
+        "b_ub": 0.05 * rng.random((SYSTEMS, 4)),
+        "A_eq": np.concatenate([equal, 2 * equal], axis=-2),
+        "b_eq": np.array([0.1, 0.2]),
+        "bounds": (-0.5, 0.4),
+    }
+
+
+def change_of_free(result: Any, k: int, rows: dict[str, Any], has_sum: bool) -> Any:
+    """A basis of the changes of x that keep what is active; see SciPy's null_space."""
+    n = result.x.shape[-1]
+    A_ub, A_eq = (
+        np.broadcast_to(rows[name], (SYSTEMS, *rows[name].shape[-2:]))[k]
+        for name in ("A_ub", "A_eq")
+    )
+    at_bound = np.abs(result.dual[k]) > 1e-9
+    parts = A_ub[result.dual_ub[k] > 1e-9], A_eq, np.eye(n)[at_bound]
+    whole = np.concatenate([*parts, np.ones((int(has_sum), n))])
+    return null_space(whole, rcond=1e-10)
+
+
+@together("own", [False, True])
+@together("weights", [False, True])
+@together("sum_to", [None, 0.2])
+@together("penalty", [False, True])
+def test_covariance_within_constraints(
+    numpy_backend: Any,
+    rng: np.random.Generator,
+    own: bool,
+    weights: bool,
+    sum_to: float | None,
+    penalty: bool,
+) -> None:
+    """``Z (Z^T G Z)^-1 Z^T``; the variance by the trace of the influence matrix."""
+    n, m = 7, 12
+    A = rng.standard_normal((SYSTEMS, m, n) if own else (m, n))
+    b, w = rng.standard_normal((SYSTEMS, m)), np.ones(m)
+    given = constrained(rng, n, own) | {"sum_to": sum_to}
+    ridge = np.zeros((n, n))
+    if weights:
+        w = 0.1 + rng.random(m)
+        given["weights"] = w
+    if penalty:
+        L = rng.standard_normal((3, n))
+        given |= {"L": L, "lam": 0.5}
+        ridge = 0.5 * L.T @ L
+    result = gpusolve.lsq_linear(A, b, **given)
+    assert (result.status == 0).all()
+    assert (result.dual_ub > 0).any()
+    found = result.covariance()
+    diagonal = np.diagonal(found, axis1=-2, axis2=-1)
+    np.testing.assert_allclose(result.variance(), diagonal, rtol=4 * EPS)
+    for k in range(SYSTEMS):
+        one = A[k] if own else A
+        Z = change_of_free(result, k, given, sum_to is not None)
+        data = one.T @ (w[:, None] * one)
+        H = Z @ np.linalg.inv(Z.T @ (data + ridge) @ Z) @ Z.T
+        freedom = m - np.trace(H @ data)
+        variance = 1.0 if weights else result.rnorm[k] ** 2 / freedom
+        np.testing.assert_allclose(found[k], variance * H, rtol=1e-10, atol=1e-13)
+
+
+def test_covariance_is_the_change_of_x_with_b(rng: np.random.Generator) -> None:
+    """With ``J = dx / db`` and errors of b of deviation 1, it is ``J J^T``."""
+    n, m, step = 5, 9, 1e-6
+    A, b = rng.standard_normal((m, n)), rng.standard_normal((SYSTEMS, m))
+    given = constrained(rng, n, False)
+    result = gpusolve.lsq_linear(A, b, **given)
+    assert (result.dual_ub > 0).any()
+    moved = [
+        gpusolve.lsq_linear(A, b[:, None] + sign * step * np.eye(m), **given_rows).x
+        for given_rows in ({**given, "b_ub": given["b_ub"][:, None]},)
+        for sign in (1, -1)
+    ]
+    J = (moved[0] - moved[1]) / (2 * step)
+    expected = np.swapaxes(J, -1, -2) @ J
+    np.testing.assert_allclose(result.covariance(1), expected, atol=1e-8)
+
+
+def test_variables_that_constraints_determine_have_no_variance(
+    rng: np.random.Generator,
+) -> None:
+    """Rounding errors leave a number near 0, which is not negative."""
+    A, b = rng.standard_normal((9, 4)), rng.standard_normal((200, 9))
+    rows = {"A_eq": rng.standard_normal((200, 4, 4)), "b_eq": np.zeros(4)}
+    found = gpusolve.lsq_linear(A, b, **rows).variance()
+    assert (found >= 0).all()
+    np.testing.assert_allclose(found, 0, atol=1e-12)
+
+
+def test_blocks_do_not_change_the_covariance_within_constraints(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    A, b = rng.standard_normal((SYSTEMS, 9, 4)), rng.standard_normal((SYSTEMS, 9))
+    L = rng.standard_normal((2, 4))
+    result = gpusolve.lsq_linear(A, b, L=L, **constrained(rng, 4, True))
+    expected = result.covariance()
+    monkeypatch.setattr(tikhonov, "STACKED", 2 * 11 * 4)
+    np.testing.assert_array_equal(result.covariance(), expected)
+
+
+def test_covariance_of_programs_and_of_systems_without_a_solution(
+    backend: Any,
+) -> None:
+    rows = {"A_ub": np.array([[1.0, 1.0]]), "b_ub": np.array([[1.0], [9.0], [-1.0]])}
+    solve = gpusolve.bounded_qp
+    G, c = np.diag([1.0, 2.0]), np.array([2.0, 2.0])
+    result = backend.call(solve, G, c, **rows)
+    found = backend.numpy(result.covariance())
+    along = np.array([1, -1]) / 3**0.5  # the sum stays: (1, -1) G (1, -1) = 3
+    expected = [np.outer(along, along), np.diag([1, 0.5]), np.full((2, 2), np.nan)]
+    np.testing.assert_allclose(found, expected, atol=1e-15)
 
 
 @pytest.mark.parametrize("exponent", [-160, 0, 160])

@@ -47,11 +47,32 @@ def tensors(torch: Any, given: dict[str, Any]) -> dict[str, Any]:
     return {k: torch.tensor(v, requires_grad=True) for k, v in given.items()}
 
 
-@together("names", [("weights", "l1", "l2"), ("sum_to",), ("lower", "upper")])
+ROWS_OF_CONSTRAINTS = "A_ub", "b_ub", "A_eq", "b_eq"
+
+
+def constraints(rng: np.random.Generator) -> dict[str, Any]:
+    """Inequalities that hold with equality in some systems, and a shared equality."""
+    return {
+        "A_ub": rng.standard_normal((SYSTEMS, 2, VARIABLES)),
+        "b_ub": 0.01 * rng.random(2),
+        "A_eq": rng.standard_normal((1, VARIABLES)),
+        "b_eq": 0.1 * rng.random((SYSTEMS, 1)),
+    }
+
+
+@together(
+    "names",
+    [
+        ("weights", "l1", "l2"),
+        ("sum_to",),
+        ("lower", "upper"),
+        ("lower", "upper", *ROWS_OF_CONSTRAINTS),
+    ],
+)
 def test_gradients_are_differences(
     names: tuple[str, ...], torch: Any, solvers: Any, rng: np.random.Generator
 ) -> None:
-    given = tensors(torch, arguments(rng))
+    given = tensors(torch, arguments(rng) | constraints(rng))
     chosen = {name: given[name] for name in ("A", "b", *names)}
 
     def solve(*values: Any) -> Any:

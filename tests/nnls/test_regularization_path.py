@@ -133,29 +133,32 @@ def dependent(A: Array) -> Array:
 
 @together("rows", [20, 8, 3, 0])
 @together("weight", [0.0, 0.01])
-@together("has_sum", [False, True])
+@together("kept", [None, "sum", "own"])
 @together("columns", [lambda A: A, dependent], ids=["independent", "dependent"])
 def test_degrees_of_freedom_of_any_active_set(
     rows: int,
     weight: float,
-    has_sum: bool,
+    kept: str | None,
     columns: Any,
     rng: np.random.Generator,
 ) -> None:
-    """The trace by a pseudoinverse; a fixed sum leaves the changes that keep it."""
+    """The trace by a pseudoinverse; active rows leave the changes that keep them."""
     A, L = columns(rng.standard_normal((rows, 8))), rng.standard_normal((3, 8))
     free = rng.random((40, 8)) < 0.6
-    total = 1.0 if has_sum else None
-    problem = validate(A, np.zeros((40, rows)), L=L, lam=weight, sum_to=total)
+    problem = validate(A, np.zeros((40, rows)), L=L, lam=weight)
+    own = rng.standard_normal((40, 3, 8))
+    own[:, 1], own[::2, 2] = 0, own[::2, 0]
+    active = {None: None, "sum": np.ones((1, 8)), "own": own}[kept]
     expected = []
-    for chosen in free:
+    for k, chosen in enumerate(free):
         basis = np.eye(8)[:, chosen]
-        if has_sum:
-            basis = basis @ scipy.linalg.null_space(np.ones((1, chosen.sum())))
+        if active is not None:
+            of_system = active if kept == "sum" else own[k]
+            basis = basis @ scipy.linalg.null_space(of_system @ basis)
         whole = np.vstack([A, np.sqrt(weight) * L]) @ basis
         inverse = np.linalg.pinv(whole, rcond=1e-12)
         expected.append(np.trace((A @ basis @ inverse)[:, :rows]))
-    found = degrees_of_freedom(problem, free)
+    found = degrees_of_freedom(problem, free, active)
     np.testing.assert_allclose(found, expected, atol=1e-10)
 
 
@@ -403,8 +406,12 @@ def test_bad_criteria(
 
 def test_other_bad_arguments(rng: np.random.Generator) -> None:
     A, b = systems(rng)
-    with pytest.raises(TypeError, match=r"A must be a dense .* scipy\.sparse"):
-        gpusolve.regularization_path(scipy.sparse.csr_array(A), b, "first", [1.0])
+    sparse = scipy.sparse.csr_array(np.ones((1, VARIABLES)))
+    with pytest.raises(TypeError, match=r"only A may be sparse, got scipy\.sparse"):
+        gpusolve.regularization_path(A, b, sparse, [1.0])
+    sparse_A = scipy.sparse.csr_array(A)
+    with pytest.raises(ValueError, match=r"method must be one of .* for a sparse A"):
+        gpusolve.regularization_path(sparse_A, b, "first", [1.0], method="qr")
     with pytest.raises(ValueError, match="L must be a matrix or one of"):
         gpusolve.regularization_path(A, b, "third", [1.0])
     with pytest.raises(ValueError, match=r"L must be a matrix or one of .* got None"):

@@ -354,6 +354,121 @@ def test_results_are_those_of_dense_matrices(
         result.vjp(np.ones(5))
 
 
+class Penalised:
+    """Systems with sparse matrices, penalties of their own, bounds and weights."""
+
+    def __init__(self, rng: Generator) -> None:
+        self.m, self.n = 40, 6
+        each = [random_matrix(rng, self.m, self.n) for _ in range(3)]
+        self.A = {"shared": each[0], "several": each}
+        self.b = rng.standard_normal((3, self.m)) + 0.5
+        self.L, self.prior = (
+            rng.standard_normal((3, 2, self.n)),
+            rng.random((3, self.n)),
+        )
+        self.weights, self.lambdas = 0.1 + rng.random((3, self.m)), np.array([1, 8.0])
+
+    def rows(self, kind: str, k: int, lam: float) -> tuple[Any, Any]:
+        """The rows of system k and of its penalty, and their right-hand sides."""
+        A, root = self.A[kind], np.sqrt(self.weights[k])
+        one = (A[k] if kind == "several" else A).toarray()
+        penalty = np.sqrt(lam) * self.L[k]
+        matrix = np.concatenate([root[:, None] * one, penalty])
+        return matrix, np.concatenate([root * self.b[k], penalty @ self.prior[k]])
+
+
+@together("kind", ["shared", "several"])
+def test_a_path_agrees_with_scipy(
+    rng: Generator, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By SciPy's `lsq_linear`; the degrees of freedom by a pseudoinverse."""
+    given, made = Penalised(rng), []
+    monkeypatch.setattr(scipy.sparse.csr_array, "toarray", watched(made))
+    path = gpusolve.regularization_path(
+        given.A[kind],
+        given.b,
+        given.L,
+        given.lambdas,
+        (0, 0.5),
+        prior=given.prior,
+        weights=given.weights,
+    )
+    freedom, m = path.degrees_of_freedom, given.m
+    monkeypatch.undo()
+    assert all(shape[0] < m for shape in made)  # A is never made dense
+    np.testing.assert_array_equal(path.status, 0)
+    for i, lam in enumerate(given.lambdas):
+        for k in range(3):
+            matrix, side = given.rows(kind, k, lam)
+            x = scipy.optimize.lsq_linear(matrix, side, (0, 0.5), method="bvls").x
+            np.testing.assert_allclose(path.x[i, k], x, atol=1e-12)
+            r = (side - matrix @ x)[:m]
+            np.testing.assert_allclose(path.rnorm[i, k], np.linalg.norm(r), rtol=1e-12)
+            free = matrix[:, (path.x[i, k] > 0) & (path.x[i, k] < 0.5)]
+            trace = np.trace((free @ np.linalg.pinv(free))[:m, :m])
+            np.testing.assert_allclose(freedom[i, k], trace, rtol=1e-12)
+    chosen = path.at(path.choose("gcv"))
+    x, free = chosen.x[0], (chosen.x[0] > 0) & (chosen.x[0] < 0.5)
+    lam = given.lambdas[path.choose("gcv")[0]]
+    matrix = given.rows(kind, 0, lam)[0][:, free]
+    found = chosen.covariance()[0][np.ix_(free, free)]
+    np.testing.assert_allclose(found, np.linalg.inv(matrix.T @ matrix), rtol=1e-10)
+
+
+def watched(made: list[Any]) -> Any:
+    """SciPy's `toarray`, which notes the shapes that it makes."""
+    original = scipy.sparse.csr_array.toarray
+
+    def toarray(self: Any, *args: Any, **kwargs: Any) -> Any:
+        made.append(self.shape)
+        return original(self, *args, **kwargs)
+
+    return toarray
+
+
+@together("sum_to", [None, 1.0])
+@together("l2", [0.0, 0.1])
+@together("own", [False, True])
+def test_penalties_are_those_of_dense_matrices(
+    rng: Generator, sum_to: float | None, l2: float, own: bool
+) -> None:
+    """Also the variance, which the degrees of freedom give without weights.
+
+    The first system has no solution, and the second has a target of zero.
+    """
+    A, b = random_matrix(rng, 20, 6), rng.standard_normal((3, 20)) + 0.5
+    b[1] = 0
+    lower, upper = np.zeros((3, 6)), np.ones((3, 6))
+    lower[0, 0] = 2
+    penalty = {"L": rng.standard_normal((3, 2, 6)) if own else "second"}
+    penalty |= {"lam": np.array([[0.1], [2.0]]), "prior": rng.random((3, 6))}
+    given = {"bounds": (lower, upper), "sum_to": sum_to, "l2": l2, **penalty}
+    result, expected = (gpusolve.lsq_linear(M, b, **given) for M in (A, A.toarray()))
+    np.testing.assert_array_equal(result.status, [[4, 0, 0]] * 2)
+    for name in ("x", "rnorm", "seminorm"):
+        values = getattr(result, name), getattr(expected, name)
+        np.testing.assert_allclose(*values, atol=1e-12)
+    np.testing.assert_allclose(result.covariance(), expected.covariance(), atol=1e-12)
+
+
+def test_a_list_of_matrices_is_an_axis_of_a_path(rng: Generator) -> None:
+    A = [random_matrix(rng, 9, 4) for _ in range(3)]
+    path = gpusolve.regularization_path(A, np.ones(9), "first", [0.1, 1.0])
+    assert path.x.shape == (2, 3, 4)
+
+
+def test_a_penalty_that_is_not_finite_does_not_spoil_the_others(rng: Generator) -> None:
+    A, b, L = random_matrix(rng, 9, 4), rng.random(9), np.ones((3, 1, 4))
+    L[1, 0, 2] = np.nan
+    lam, prior = np.array([1.0, 1.0, -1.0]), np.zeros((4, 1, 4))
+    prior[3] = np.inf
+    result = gpusolve.nnls(A, b, L=L, lam=lam, prior=prior)
+    expected = np.zeros((4, 3), int)
+    expected[:, 1:] = expected[3] = 2
+    np.testing.assert_array_equal(result.status, expected)
+    np.testing.assert_array_equal(np.isnan(result.rnorm), expected == 2)
+
+
 def test_out_is_written(rng: Generator) -> None:
     A, b, x = random_matrix(rng, 12, 5), rng.standard_normal((2, 12)), np.empty((2, 5))
     result = gpusolve.nnls(A, b, out={"x": x})
@@ -366,7 +481,6 @@ def test_out_is_written(rng: Generator) -> None:
     [
         ({"method": "qr"}, "method must be one of .* for a sparse A, got 'qr'"),
         ({"devices": "cpu"}, "devices must be None for a sparse A"),
-        ({"L": "first"}, "L must be None for a sparse A, got str"),
         ({"A_ub": np.ones((1, 5)), "b_ub": [1]}, "A_ub must be None for a sparse A"),
         ({"A_eq": np.ones((1, 5)), "b_eq": [1]}, "A_eq must be None for a sparse A"),
         ({"lam": 1.0}, "L must be given with lam"),
@@ -400,6 +514,7 @@ def given_on_devices(rng: Generator) -> tuple[Any, Any, dict[str, Any]]:
 def test_matrices_on_a_gpu(rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
     A, b, options = given_on_devices(rng)
+    options |= {"L": "first", "lam": 1e-20}
     expected = gpusolve.lsq_linear(A, b, **options)
     with cupy_stand_in.installed() as cupy, cupy.cuda.Device(1):
         options["weights"] = cupy.asarray(options["weights"])

@@ -124,6 +124,7 @@ struct Host {
     void* (*allocate)(const char* name, std::uint64_t bytes, std::uint64_t element_bytes);
     void (*release)(void* memory);
     void (*count)(const char* what);  // for a profile: copies, memsets, synchronizations
+    void (*exit)();                   // the program has called exit()
     void (*fail)(const char* message);
 };
 
@@ -558,6 +559,19 @@ int run_main(int (*main)(int, Text), int count, char** values) {
     return main(count, const_cast<Text>(values));
 }
 
+/// Run the program, and tell the host if it calls exit() instead of returning.
+template <class Main>
+int run_until_exit(Main main, int count, char** values) {
+    static bool runs = false;
+    std::atexit([] {
+        if (runs) host.exit();
+    });
+    runs = true;
+    const int status = run_main(main, count, values);
+    runs = false;
+    return status;
+}
+
 }  // namespace emulator
 
 /// Define the entry points of a whole program.
@@ -575,5 +589,5 @@ int run_main(int (*main)(int, Text), int count, char** values) {
     EMULATOR_EXPORT int emulator_run_program(const emulator::Host* host, int count, \
                                              char** values) {                       \
         emulator::host = *host;                                                     \
-        return emulator::run_main(&main, count, values);                            \
+        return emulator::run_until_exit(&main, count, values);                      \
     }

@@ -78,6 +78,7 @@ void Profile::add_request(const AccessRow& request) {
     row.sectors += request.sectors;
     row.fewest_sectors += request.fewest_sectors;
     row.wavefronts += request.wavefronts;
+    row.fewest_wavefronts += request.fewest_wavefronts;
     row.lines += request.lines;
 }
 
@@ -352,8 +353,7 @@ void BlockProfile::flush(Warp& warp) {
 
 /// Returns the wavefronts.
 std::uint64_t BlockProfile::finish(Request& request, Warp& warp) {
-    AccessRow row{
-        request.instruction, request.memory, static_cast<int>(request.type), 1, 0, 0, 0, 0, 0, 0};
+    AccessRow row{request.instruction, request.memory, static_cast<int>(request.type), 1};
     row.lanes = request.lanes.size();
     for (const LaneAccess& lane : request.lanes) row.bytes += lane.bytes;
     if (request.memory == Profile::shared_memory) {
@@ -366,6 +366,7 @@ std::uint64_t BlockProfile::finish(Request& request, Warp& warp) {
             for (std::uint64_t word = access.offset / bank_bytes; word <= last; ++word)
                 words[word % banks].insert(word);
         }
+        row.fewest_wavefronts = passes.size();
         for (const auto& [pass, words] : passes) {
             std::size_t most = 0;
             for (const auto& bank : words) most = std::max(most, bank.size());

@@ -84,7 +84,8 @@ struct AccessRow {
     std::uint64_t sectors;
     std::uint64_t fewest_sectors;  // for the same bytes, if they were contiguous
     std::uint64_t wavefronts;
-    std::uint64_t lines;  // of 128 bytes
+    std::uint64_t fewest_wavefronts;  // without bank conflicts
+    std::uint64_t lines;              // of 128 bytes
 };
 
 /// A basic block of the code. _program.py writes it.

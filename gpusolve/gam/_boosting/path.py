@@ -47,6 +47,10 @@ class Path:
     out_of_bag : (steps + 1,) float64 array or None
         The risk with the weights of rows that are held out.
 
+    See Also
+    --------
+    boost, Learners
+
     Examples
     --------
     >>> import numpy as np

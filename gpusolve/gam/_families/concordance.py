@@ -34,6 +34,10 @@ def concordance(time: Any, event: Any, risk: Any) -> float:
     ValueError
         If the arrays are not vectors of the same length.
 
+    See Also
+    --------
+    gpusolve.gam.families.CoxPH, gpusolve.gam.families.survival_times
+
     Examples
     --------
     >>> concordance([1.0, 2.0, 3.0, 4.0], [1, 0, 1, 1], [2.0, 5.0, 1.0, 1.0])

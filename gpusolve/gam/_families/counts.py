@@ -38,6 +38,17 @@ class Poisson(Counts):
     """The negative log likelihood of counts with mean ``exp(f)``. As in mboost.
 
     If all rows with weight are 0, half a count in all is assumed for the offset.
+
+    See Also
+    --------
+    NegativeBinomial, Hurdle, Tweedie
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import families
+    >>> families.Poisson().gradient(np.array([0.0, 1.0, 4.0]), 0.0, 0.0)
+    array([-1.,  0.,  3.])
     """
 
     name = "poisson"
@@ -67,6 +78,18 @@ class NegativeBinomial(AdaptiveFamily, Counts):
     ----------
     theta : float, optional
         Positive. Default: adaptive.
+
+    See Also
+    --------
+    Poisson, Hurdle
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import families
+    >>> family = families.NegativeBinomial(theta=2.0)
+    >>> family.gradient(np.array([0.0, 1.0, 4.0]), 0.0, 2.0)
+    array([-0.66666667,  0.        ,  2.        ])
     """
 
     name = "negative_binomial"
@@ -113,6 +136,10 @@ class Hurdle(NegativeBinomial):
     ----------
     theta : float, optional
         Positive. Default: adaptive.
+
+    See Also
+    --------
+    Poisson, NegativeBinomial
 
     Examples
     --------
@@ -211,10 +238,22 @@ class Tweedie(LogLink):
     power : float, optional
         Between 1, for `Poisson`, and 2, for `Gamma`.
 
+    See Also
+    --------
+    Poisson, Gamma
+
     References
     ----------
     .. [1] P. K. Dunn and G. K. Smyth, "Series evaluation of Tweedie exponential
            dispersion model densities", Statistics and Computing 15 (2005).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import families
+    >>> family = families.Tweedie(power=1.5)
+    >>> family.response(family.offset(np.array([0.0, 1.0, 2.0]), None))
+    np.float64(1.0)
     """
 
     name = "tweedie"

@@ -23,6 +23,18 @@ class CustomCuda(NamedTuple):
         The negative gradient and the loss of one row, such as ``"y - exp(f)"``.
     curvature : str, optional
         See `Custom`.
+
+    See Also
+    --------
+    Custom
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import families
+    >>> source = families.CustomCuda(gradient="y - f", loss="(y - f) * (y - f) / 2")
+    >>> source.curvature
+    '1'
     """
 
     gradient: str
@@ -55,6 +67,10 @@ class Custom(Family):
         of f from the minimum of the loss, which is safer. Default: 1.
     cuda : CustomCuda or mapping, optional
         The gradient, the loss and the curvature in CUDA. A fit on a GPU needs them.
+
+    See Also
+    --------
+    CustomCuda, Family
 
     Notes
     -----

@@ -40,6 +40,16 @@ class CudaFamily(NamedTuple):
         The name of the type.
     parameter : float
         See `Family.parameter`; 0 if the kernel finds it.
+
+    See Also
+    --------
+    Family, CustomCuda
+
+    Examples
+    --------
+    >>> from gpusolve.gam import families
+    >>> families.Quantile(0.9).cuda
+    CudaFamily(definitions='#include "families.cuh"', type='Quantile', parameter=0.9)
     """
 
     definitions: str
@@ -48,7 +58,18 @@ class CudaFamily(NamedTuple):
 
 
 class Family(ABC):
-    """What a boosted model minimises, and how its predictor becomes a response."""
+    """What a boosted model minimises, and how its predictor becomes a response.
+
+    See Also
+    --------
+    family_of, Custom
+
+    Examples
+    --------
+    >>> from gpusolve.gam import families
+    >>> isinstance(families.family_of("poisson"), families.Family)
+    True
+    """
 
     name: str
     """As in ``BoostedGAM(family=name)``."""

@@ -30,6 +30,18 @@ class Multinomial(NumberedFamily, CoupledFamily):
     classes : int, optional
         The number K of classes; y is 0, 1, .., K - 1. `BoostedGAMClassifier` replaces
         it by the number of the classes in its data.
+
+    See Also
+    --------
+    Binomial, PropOdds
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import families
+    >>> family = families.Multinomial(3)
+    >>> family.response(family.offset(np.array([0.0, 1.0, 1.0, 2.0]), None))
+    array([0.25, 0.5 , 0.25])
     """
 
     name = "multinomial"

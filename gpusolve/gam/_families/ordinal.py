@@ -33,9 +33,21 @@ class PropOdds(NumberedFamily):
         it by the number of the classes in its data. On a device, every 8 thresholds
         cost a pass over the rows in each Newton step.
 
+    See Also
+    --------
+    Multinomial, Binomial
+
     Notes
     -----
     The response of `BoostedGAM` is f. `BoostedGAMClassifier` predicts probabilities.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import families
+    >>> y = np.array([0.0, 1.0, 1.0, 2.0])
+    >>> families.PropOdds(3).nuisance(y, np.zeros(4), None)
+    array([-1.09861229,  1.09861229])
     """
 
     name = "prop_odds"

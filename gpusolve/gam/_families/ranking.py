@@ -35,6 +35,10 @@ class AUC(ClassFamily):
     f. Scaled steps divide it by half of the rows. The offset is 0, and the predicted
     class is 1 where f is above 0. The model has no probabilities.
 
+    See Also
+    --------
+    Binomial
+
     Notes
     -----
     On a CPU, the sums are differences of cumulative sums over the sorted rows, in
@@ -46,6 +50,14 @@ class AUC(ClassFamily):
     .. [1] M. Schmid, T. Hothorn, F. Krause and C. Rabe, "A PAUC-based estimation
            technique for disease classification and biomarker selection", Statistical
            Applications in Genetics and Molecular Biology 11 (2012).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import families
+    >>> y, f = np.array([0.0, 0.0, 1.0, 1.0]), np.array([1.0, 3.0, 2.0, 4.0])
+    >>> families.AUC().risks(y, f, 0.0, None)
+    [array([0.25])]
     """
 
     name = "auc"

@@ -50,6 +50,10 @@ def survival_times(time: Any, event: Any = None) -> Array:
         If the shapes differ, a time is not positive and finite, or an event is neither
         0 nor 1.
 
+    See Also
+    --------
+    gpusolve.gam.families.CoxPH, gpusolve.gam.families.concordance
+
     Examples
     --------
     >>> survival_times([5.0, 2.5], [True, False])
@@ -111,6 +115,16 @@ class SurvivalFamily(Family):
     A response is an array (n, 2) as of `survival_times`, a data frame or a mapping with
     the columns time and event, or a structured array with two fields, of which the bool
     is the event, as of scikit-survival.
+
+    See Also
+    --------
+    CoxPH, Weibull, survival_times
+
+    Examples
+    --------
+    >>> from gpusolve.gam import families
+    >>> isinstance(families.Weibull(), families.SurvivalFamily)
+    True
     """
 
     order: ClassVar[int]
@@ -193,6 +207,19 @@ class CoxPH(SurvivalFamily):
     mboost's ``cvrisk``.
 
     The response is ``exp(f)``, the hazard relative to the hazard where f is 0.
+
+    See Also
+    --------
+    Weibull, LogNormal, LogLogistic, survival_times
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import families
+    >>> family = families.CoxPH()
+    >>> y = families.survival_times([1.0, 2.0, 3.0], [True, True, False])
+    >>> family.gradient(family.prepare(y, np.zeros((3, 1))), np.zeros(3), 0.0).round(3)
+    array([ 0.667,  0.167, -0.833])
     """
 
     name = "coxph"
@@ -416,6 +443,17 @@ class Weibull(AcceleratedFailure):
     ----------
     scale : float, optional
         Positive; 1 is the exponential distribution. Default: adaptive.
+
+    See Also
+    --------
+    CoxPH, LogNormal, LogLogistic, survival_times
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import families
+    >>> families.Weibull(1.0).response(np.array([0.0]))
+    array([1.])
     """
 
     name = "weibull"
@@ -442,6 +480,17 @@ class LogLogistic(AcceleratedFailure):
     ----------
     scale : float, optional
         Positive. Default: adaptive.
+
+    See Also
+    --------
+    CoxPH, Weibull, LogNormal, survival_times
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import families
+    >>> families.LogLogistic(1.0).response(np.array([0.0]))
+    array([1.])
     """
 
     name = "log_logistic"
@@ -469,6 +518,17 @@ class LogNormal(AcceleratedFailure):
     ----------
     scale : float, optional
         Positive. Default: adaptive.
+
+    See Also
+    --------
+    CoxPH, Weibull, LogLogistic, survival_times
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import families
+    >>> families.LogNormal(1.0).response(np.array([0.0]))
+    array([1.])
     """
 
     name = "log_normal"

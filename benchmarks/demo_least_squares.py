@@ -1,0 +1,192 @@
+"""Least squares on real data: a photograph is deblurred, a tissue is unmixed.
+
+scikit-image contains both pictures, so nothing is downloaded.
+
+Every line of the photograph is a signal that was convolved with a pulse, like a LiDAR
+waveform. The unknowns are its edges: a line is the running sum of non-negative rises
+and falls, and a small ``l1`` keeps most of them zero. Each line is one system, and all
+have the same matrix.
+
+Every pixel of the histology picture is a mixture of stains. The amounts of the stains
+solve one small system per pixel, again all with the same matrix.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import scipy.optimize
+from harness import Machine, three_digits, to_host, wall_clock
+from numpy.typing import NDArray
+from pictures import Pictures, draw
+from skimage import color, data
+
+import gpusolve
+from gpusolve.studies.experiments import convolution_matrix, pulse
+
+Floats = NDArray[np.float64]
+
+PULSE = 15
+"""Width in samples of the pulse that blurs the photograph."""
+
+NOISE = 0.003
+"""Standard deviation of the noise; white is 1."""
+
+SPARSITY = 1e-4
+"""The ``l1`` of the deblurring: smaller values leave noise, larger values blur."""
+
+
+class Job(NamedTuple):
+    """A batch of systems with the same matrix; SciPy solves a sample of them."""
+
+    name: str
+    A: Floats
+    b: Floats
+    sample: int
+    l1: float = 0.0
+
+
+class Blur(NamedTuple):
+    """A photograph whose lines were convolved with a pulse.
+
+    Attributes
+    ----------
+    scene : (lines, size) array
+        The photograph, from 0 (black) to 1 (white).
+    blurred : (lines, size) array
+        The convolved lines, with noise.
+    matrix : (size, 2 size) array
+        Maps rises and falls to a blurred line, without the noise.
+    """
+
+    scene: Floats
+    blurred: Floats
+    matrix: Floats
+
+
+def blurred_photograph(lines: int, seed: int = 0) -> Blur:
+    """Blur the middle lines of the photograph; the matrix is the matrix of edges."""
+    photograph = data.camera() / 255
+    first = (len(photograph) - lines) // 2
+    scene = photograph[first : first + lines]
+    size = scene.shape[1]
+    kernel = pulse(PULSE)
+    blur = convolution_matrix(kernel / kernel.sum(), size)
+    noise = NOISE * np.random.default_rng(seed).standard_normal(scene.shape)
+    edges = blur @ np.tri(size)
+    return Blur(scene, scene @ blur.T + noise, np.hstack([edges, -edges]))
+
+
+def lines_of(x: Floats) -> Floats:
+    """The lines of which `x` contains first the rises, then the falls."""
+    rises, falls = np.split(x, 2, axis=-1)
+    return np.cumsum(rises - falls, axis=-1)
+
+
+def stained_tissue(lines: int) -> NDArray[np.uint8]:
+    """The upper lines of the histology picture: (lines, 512, 3)."""
+    return np.asarray(data.immunohistochemistry()[:lines])
+
+
+def optical_density(picture: NDArray[np.uint8]) -> Floats:
+    """Minus the decimal logarithm of the light of each pixel, in red, green and blue.
+
+    The optical densities of stains add up (the Beer-Lambert law).
+    """
+    return np.asarray(-np.log10((picture + 1.0) / 256.0))
+
+
+def transmitted(density: Floats) -> Floats:
+    """The light, from 0 to 1, that passes through an optical density."""
+    return np.asarray(10.0**-density)
+
+
+STAINS: Floats = np.asarray(color.rgb_from_hed.T, dtype=np.float64)
+"""Columns: the optical densities of one unit of haematoxylin, eosin and DAB."""
+
+
+def decibels(picture: Floats, truth: Floats) -> float:
+    """Peak signal-to-noise ratio, for a peak of 1."""
+    return float(-10 * np.log10(np.mean((picture - truth) ** 2)))
+
+
+def penalty_as_row(job: Job, weight: float = 1e-6) -> Job:
+    """Return a job for SciPy: the penalty becomes a further row of the systems.
+
+    ``(weight sum(x) + l1 / weight)**2 / 2`` is ``l1 sum(x)`` plus a constant plus a
+    term of order ``weight**2``.
+    """
+    if job.l1 == 0:
+        return job
+    row = np.full((1, job.A.shape[1]), weight)
+    entry = np.full((len(job.b), 1), -job.l1 / weight)
+    return job._replace(A=np.vstack([job.A, row]), b=np.hstack([job.b, entry]))
+
+
+def solve_by_scipy(job: Job, sample: NDArray[np.intp]) -> tuple[float, Floats]:
+    """Solve some systems of a job with SciPy, one after another."""
+    given = penalty_as_row(job._replace(b=job.b[sample]))
+
+    def solve_all() -> Floats:
+        return np.array([scipy.optimize.nnls(given.A, b)[0] for b in given.b])
+
+    return wall_clock(solve_all)
+
+
+def spread(count: int, total: int) -> NDArray[np.intp]:
+    """At most `count` indices, spread evenly from 0 to `total` - 1."""
+    return np.linspace(0, total - 1, min(count, total)).astype(np.intp)
+
+
+def solve(job: Job, machine: Machine) -> Floats:
+    """Solve a job in one call, and a sample of it by SciPy; print what they take."""
+    systems, (m, n) = len(job.b), job.A.shape
+    print(f"   {job.name}: {systems:,} systems of {m} x {n} in one call", flush=True)
+    A, b = machine.xp.asarray(job.A), machine.xp.asarray(job.b)
+    seconds, result = machine.stopwatch(partial(gpusolve.nnls, A, b, l1=job.l1))
+    x, kkt = to_host(result.x), float(result.kkt.max())
+    print(f"      gpusolve: {three_digits(seconds)} s, largest certificate {kkt:.0e}")
+    sample = spread(job.sample, systems)
+    taken, expected = solve_by_scipy(job, sample)
+    estimate = three_digits(taken * systems / len(sample))
+    difference = np.abs(x[sample] - expected).max() / expected.max()
+    print(
+        f"      a loop over SciPy: {estimate} s, estimated from {len(sample):,} "
+        f"systems; largest difference {difference:.0e}",
+        flush=True,
+    )
+    return np.asarray(x)
+
+
+def run(folder: Path, quick: bool, machine: Machine) -> Path:
+    """Solve, compare, print, draw; the path of the picture."""
+    lines = 32 if quick else 512
+    photo = blurred_photograph(lines)
+    deblurring = Job("Deblur a photograph", photo.matrix, photo.blurred, 8, SPARSITY)
+    deblurred = lines_of(solve(deblurring, machine))
+    print(
+        "      peak signal-to-noise ratio: "
+        f"{decibels(photo.blurred, photo.scene):.2f} dB blurred, "
+        f"{decibels(deblurred, photo.scene):.2f} dB deblurred"
+    )
+    tissue = stained_tissue(lines)
+    b = optical_density(tissue).reshape(-1, 3)
+    amounts = solve(Job("Unmix the stains of a tissue", STAINS, b, 4096), machine)
+    negative = (np.linalg.solve(STAINS, b.T) < 0).mean(axis=1)
+    print(
+        "      pixels with a negative amount by plain inversion: haematoxylin "
+        f"{negative[0]:.1%}, eosin {negative[1]:.1%}, DAB {negative[2]:.1%}"
+    )
+    stained = amounts.reshape(tissue.shape)[..., None] * STAINS.T
+    pictures = Pictures(
+        blurred=photo.blurred,
+        deblurred=deblurred,
+        scene=photo.scene,
+        tissue=tissue / 255,
+        haematoxylin=transmitted(stained[..., 0, :]),
+        dab=transmitted(stained[..., 2, :]),
+    )
+    return draw(pictures, folder / "deblurring.png")
