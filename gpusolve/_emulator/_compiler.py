@@ -21,6 +21,7 @@ from typing import Literal
 
 from . import _device
 from ._errors import CompileError
+from ._host_only import check_kernels
 from ._launch_syntax import program_text
 
 RUNTIME = Path(__file__).parent / "runtime"
@@ -247,6 +248,7 @@ def build_program(source: Path, options: Sequence[str], variant: Variant) -> Pat
     source = source.resolve()
     if not source.is_file():
         raise CompileError(f"the program must be a file, got {source}")
+    check_kernels(source.read_text(), source.name)
     search = [Path(option[2:]) for option in options if option.startswith("-I")]
     program = program_text(source, [source.parent, *search])
     text = _PROGRAM.format(
@@ -508,8 +510,6 @@ def _instrumentation(path: str, variant: Variant) -> tuple[str, ...]:
         "races": ("-w", *_INSTRUMENTATION[family], _CHECKS),
         "memory": (
             *_UNINITIALISED[family],
-            # The same values in each run.
-            "-ftrivial-auto-var-init=pattern",
             *_INSTRUMENTATION[family],
             *_DECLARED_ARRAYS,
             _CHECKS,

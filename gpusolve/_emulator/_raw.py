@@ -11,6 +11,7 @@ from pathlib import Path
 
 from . import _device
 from ._compiler import cache_directory
+from ._host_only import check_kernels
 from ._kernel import Kernel
 from ._registers import ASSUMED, registers_of
 from ._variables import Bytes, Variables
@@ -108,6 +109,7 @@ class RawKernel(Kernel):
         if backend not in ("nvrtc", "nvcc"):
             raise ValueError(f"backend must be 'nvrtc' or 'nvcc', got {backend!r}")
         path = code if isinstance(code, Path) else stored(code)
+        check_kernels(path.read_text(), path.name)
         super().__init__(path, name, path.parent, "", _preprocessor(options))
         self.code, self.name, self.options, self.backend = code, name, options, backend
         self.enable_cooperative_groups = enable_cooperative_groups

@@ -94,6 +94,18 @@ def test_arithmetic(rng: np.random.Generator, name: str) -> None:
     assert_same_bits(out[7], exact.astype(dtype))
 
 
+def test_a_product_and_a_sum_are_rounded_once() -> None:
+    """The product is half-way between two halves. In float, c would be lost."""
+    a, b = np.full((2, 2), 1.5, np.float16)
+    b[:] = 1 + 2**-10
+    c = np.array([2**-24, -(2**-24)], np.float16)
+    out = np.zeros((8, 2), np.float16)
+    run("calculate<half>", a, b, c, out, np.int32(2))
+    exact = a.astype(float) * b.astype(float) + c.astype(float)
+    assert_same_bits(out[7], exact.astype(np.float16))
+    assert out[7, 0] != out[7, 1]
+
+
 @TYPES
 def test_pairs(rng: np.random.Generator, name: str) -> None:
     dtype = dtype_of(name)

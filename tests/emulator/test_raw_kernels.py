@@ -150,6 +150,23 @@ def test_too_much_static_shared_memory_is_refused() -> None:
         RawKernel(source, "f<12289>")
 
 
+def test_a_class_for_the_host_is_refused_in_a_kernel() -> None:
+    source = """
+    #include <vector>
+    // __global__ void f() { std::vector<int> commented; }
+    __global__ void f(int* x) { if (x[0]) { x[1] = 2; } }
+    inline int on_the_host() { return std::vector<int>(3).size(); }
+    __global__ void __launch_bounds__(32) g(int* x) {
+        if (x[0]) { x[1] = 2; }
+        std::vector<int> numbers(3);
+        x[0] = numbers[0];
+    }"""
+    message = "kernel.cu:8: the kernel g uses std::vector, which is for the host only"
+    with pytest.raises(CompileError, match=message):
+        RawKernel(source, "f")
+    RawKernel(source[: source.index("__global__ void __launch")], "f")
+
+
 def test_kernels_of_a_module_share_its_variables() -> None:
     module = RawModule(MODULE, name_expressions=["apply<float>"])
     weights = module.get_global("weights").view(np.float32)

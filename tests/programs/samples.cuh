@@ -4,6 +4,10 @@
 
 #include "settings/scale.h"
 
+#ifndef __CUDACC__
+#error "this header is for CUDA"
+#endif
+
 using Function = float (*)(float);
 
 __device__ float doubled(float x) {

@@ -16,6 +16,10 @@
 // The last, because it hides the functions of <cstring>.
 #include "copy.h"
 
+// As nvcc 12 defines them. After the includes: some headers of the system look for them, too.
+#define __CUDACC__ 1
+#define __CUDACC_VER_MAJOR__ 12
+
 // Inline, so that the object contains the launched kernel only: the shared memory of the
 // file's other kernels is not allocated.
 #define __global__ inline

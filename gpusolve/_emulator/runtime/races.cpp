@@ -86,6 +86,9 @@ void BlockRaceState::fence(std::uint32_t number, Scope scope) {
 
 namespace {
 
+/// Lanes of a warp make the same access one after another: it is one of so many last events.
+constexpr std::size_t recent_events = 8;
+
 /// Memory outside the arrays has a shadow for each region of this size.
 constexpr std::size_t region_bytes = 64 * 1024;
 
@@ -108,7 +111,7 @@ std::optional<Race> RaceDetector::check(BlockRaceState& block, std::uint32_t thr
                 own.time,     kind.writes, kind.is_strong,    kind.is_volatile};
     find_cells(block, address, bytes);
     if (cells_.empty()) return {};
-    if (kind.writes) event.updated_after = own_read(event);
+    if (kind.writes && !kind.is_strong) event.updated_after = own_read(event);
     const CurrentAccess current{own, event, kind.reads, block.shared_memory().contains(address)};
     if (auto race = find_race(current)) return race;
     record(current);
@@ -133,15 +136,18 @@ std::uint32_t RaceDetector::CurrentAccess::unordered(const Event& earlier) const
     return others ? others & thread.known->unordered(earlier) : 0;
 }
 
-bool RaceDetector::CurrentAccess::may_conflict(const Event& earlier) const {
-    if (!earlier.writes && !event.writes) return false;
-    return !(earlier.is_strong && event.is_strong) || is_in_lockstep(earlier);
+/// Whether an earlier access of the warp may be ordered only if its lanes run in lockstep.
+bool RaceDetector::CurrentAccess::may_be_in_lockstep() const {
+    return is_in_shared_memory && event.is_volatile;
+}
+bool RaceDetector::CurrentAccess::is_in_lockstep(const Event& earlier) const {
+    return may_be_in_lockstep() && earlier.is_volatile && earlier.is_of_warp(event);
 }
 
-/// Whether two accesses of a warp are ordered only if its lanes run in lockstep.
-bool RaceDetector::CurrentAccess::is_in_lockstep(const Event& earlier) const {
-    return is_in_shared_memory && event.is_volatile && earlier.is_volatile &&
-           earlier.is_of_warp(event);
+/// The lanes of an earlier event, at least one of the two writes, that this access conflicts with.
+std::uint32_t RaceDetector::CurrentAccess::conflicting(const Event& earlier) const {
+    const bool are_strong = earlier.is_strong && event.is_strong;
+    return are_strong && !is_in_lockstep(earlier) ? 0 : unordered(earlier);
 }
 
 RaceKind RaceDetector::CurrentAccess::kind_of_conflict(const Event& earlier) const {
@@ -166,14 +172,15 @@ std::optional<Race> RaceDetector::find_race(const CurrentAccess& current) const 
 }
 
 std::optional<Race> RaceDetector::find_conflict(const CellRef& ref, const CurrentAccess& current) {
-    const std::vector<Event>& events = ref.cell->events;
-    for (const Event& earlier : events) {
-        if (!current.may_conflict(earlier)) continue;
-        if (const std::uint32_t unordered = current.unordered(earlier)) {
-            const Event other = earlier.by(unordered);
-            return Race{ref.address, other, current.kind_of_conflict(other)};
-        }
-    }
+    const bool reads_only = !current.event.writes;
+    const bool weak_only = current.event.is_strong && !current.may_be_in_lockstep();
+    for (int writes = reads_only; writes < 2; ++writes)
+        for (int strong = 0; strong < (weak_only ? 1 : 2); ++strong)
+            for (const Event& earlier : ref.cell->events[writes][strong])
+                if (const std::uint32_t unordered = current.conflicting(earlier)) {
+                    const Event other = earlier.by(unordered);
+                    return Race{ref.address, other, current.kind_of_conflict(other)};
+                }
     return {};
 }
 
@@ -185,9 +192,10 @@ std::optional<Race> RaceDetector::find_torn_read(const CurrentAccess& current) c
     });
     if (is_whole) return {};
     for (const CellRef& ref : cells_)
-        for (const Event& earlier : ref.cell->events)
-            if (const std::uint32_t unordered = earlier.writes ? current.unordered(earlier) : 0)
-                return Race{cells_.front().address, earlier.by(unordered), RaceKind::torn};
+        for (const Cell::Events& writes : ref.cell->events[1])
+            for (const Event& earlier : writes)
+                if (const std::uint32_t unordered = current.unordered(earlier))
+                    return Race{cells_.front().address, earlier.by(unordered), RaceKind::torn};
     return {};
 }
 
@@ -195,9 +203,10 @@ std::optional<Race> RaceDetector::find_torn_read(const CurrentAccess& current) c
 
 /// The instruction by which the thread of a write has read the first cell before, or 0.
 std::uint64_t RaceDetector::own_read(const Event& event) const {
-    for (const Event& earlier : cells_.front().cell->events)
-        if (!earlier.writes && earlier.is_of_warp(event) && earlier.lanes & event.lanes)
-            return earlier.instruction;
+    for (const Cell::Events& reads : cells_.front().cell->events[0])
+        for (const Event& earlier : reads)
+            if (earlier.is_of_warp(event) && earlier.lanes & event.lanes)
+                return earlier.instruction;
     return 0;
 }
 
@@ -212,29 +221,36 @@ void RaceDetector::record(const CurrentAccess& current) {
     }
     if (current.event.writes) ++writes_;
     for (const CellRef& ref : cells_) {
-        record_event(ref.cell->events, current);
+        record_event(*ref.cell, current);
         if (current.event.writes) record_write(*ref.cell, current);
     }
 }
 
-/// Add an access to a cell's events. Earlier events that it covers are removed: every later
-/// access that conflicts with a removed event conflicts with this access, too.
-void RaceDetector::record_event(std::vector<Event>& events, const CurrentAccess& current) {
-    Event* same = nullptr;
-    std::size_t kept = 0;
-    for (Event earlier : events) {
-        const bool may_cover = (current.event.writes || !earlier.writes) &&
-                               (!current.event.is_strong || earlier.is_strong);
-        if (earlier.is_same(current.event)) {
-            earlier.lanes |= current.event.lanes;
-            same = &events[kept];
-        } else if (may_cover) {
-            earlier.lanes = current.unordered(earlier);
-        }
-        if (earlier.lanes) events[kept++] = earlier;
+/// Add an access to a cell's events. Events that it covers are removed: every later access that
+/// conflicts with a removed event conflicts with this access, too. A weak write, which has no
+/// conflict, covers all; other accesses remove events when the memory of their kind is full, so
+/// that an access takes constant time on average.
+void RaceDetector::record_event(Cell& cell, const CurrentAccess& current) {
+    const Event& event = current.event;
+    Cell::Events& events = cell.events[event.writes][event.is_strong];
+    if (event.writes && !event.is_strong)
+        for (auto& kinds : cell.events)
+            for (Cell::Events& covered : kinds) covered.clear();
+    const std::size_t searched = std::min<std::size_t>(events.size(), recent_events);
+    const auto same = std::find_if(events.rbegin(), events.rbegin() + searched,
+                                   [&](const Event& earlier) { return earlier.is_same(event); });
+    if (same != events.rbegin() + searched) {
+        same->lanes |= event.lanes;
+        return;
     }
-    events.resize(kept);
-    if (!same) events.push_back(current.event);
+    if (events.size() == events.capacity()) {
+        const auto is_covered = [&](Event& earlier) {
+            return (earlier.lanes = current.unordered(earlier)) == 0;
+        };
+        events.erase(std::remove_if(events.begin(), events.end(), is_covered), events.end());
+        if (events.size() > events.capacity() / 2) events.reserve(2 * events.capacity());
+    }
+    events.push_back(event);
 }
 
 void RaceDetector::record_write(Cell& cell, const CurrentAccess& current) const {

@@ -108,7 +108,8 @@ class RaceDetector {
         bool reads;
         bool is_in_shared_memory;
 
-        bool may_conflict(const Event& earlier) const;
+        bool may_be_in_lockstep() const;
+        std::uint32_t conflicting(const Event& earlier) const;
         bool is_in_lockstep(const Event& earlier) const;
         std::uint32_t unordered(const Event& earlier) const;
         RaceKind kind_of_conflict(const Event& earlier) const;
@@ -120,7 +121,7 @@ class RaceDetector {
     std::optional<Race> find_torn_read(const CurrentAccess& current) const;
     std::uint64_t own_read(const Event& event) const;
     void record(const CurrentAccess& current);
-    static void record_event(std::vector<Event>& events, const CurrentAccess& current);
+    static void record_event(Cell& cell, const CurrentAccess& current);
     void record_write(Cell& cell, const CurrentAccess& current) const;
 
     std::mutex mutex_;

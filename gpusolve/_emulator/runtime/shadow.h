@@ -27,7 +27,9 @@ struct PublishedClocks {
 
 /// The accesses to a word, or to a byte, that a later access can conflict with.
 struct Cell {
-    std::vector<Event> events;
+    using Events = std::vector<Event>;
+
+    Events events[2][2];                               // by whether they write, and are strong
     std::shared_ptr<const PublishedClocks> published;  // of the last write
     std::uint64_t write = 0;                           // its number; 0 is before the launch
 };
