@@ -25,9 +25,7 @@ _GLOBAL = "__device__|__managed__"
 _ALL = f"{_GLOBAL}|__constant__"
 
 
-def declared_variables(
-    source: str, memory: str = f"{_GLOBAL}|__constant__"
-) -> list[str]:
+def declared_variables(source: str, memory: str = _ALL) -> list[str]:
     """The names of a source's variables in global or constant memory.
 
     Examples
