@@ -24,10 +24,8 @@ def names(path: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=names)
 def test_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`make docs`, which CI runs, executes them, too."""
     nbclient = pytest.importorskip("nbclient", reason="nbclient runs the notebooks")
     pytest.importorskip("ipykernel", reason="ipykernel runs the notebooks' code")
     pytest.importorskip("skimage", reason="scikit-image has the example images")
