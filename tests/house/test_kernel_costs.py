@@ -105,7 +105,6 @@ MOST_READS = 4
 passive columns, a fifth of all, for the residual and its correction."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_a_block_waits_rarely_and_reads_matrices_few_times(experiment: str) -> None:
     call, results = named(f"nnls block {experiment}"), []
@@ -136,6 +135,7 @@ def test_small_teams_wait_for_their_block_at_the_start_only(
     assert kernel.barriers == barriers * kernel.blocks
 
 
+@pytest.mark.slow
 @together(
     ("name", "systems", "clocks"),
     [
