@@ -248,7 +248,7 @@ def build_program(source: Path, options: Sequence[str], variant: Variant) -> Pat
     source = source.resolve()
     if not source.is_file():
         raise CompileError(f"the program must be a file, got {source}")
-    check_kernels(source.read_text(), source.name)
+    check_kernels(source.read_text(), source.name, by_nvcc=True)
     search = [Path(option[2:]) for option in options if option.startswith("-I")]
     program = program_text(source, [source.parent, *search])
     text = _PROGRAM.format(

@@ -15,6 +15,7 @@ from together import together
 
 from gpusolve import _emulator
 from gpusolve._emulator._command import main
+from gpusolve._emulator._host_only import check_kernels
 from gpusolve._emulator._launch_syntax import with_launchers
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
@@ -152,6 +153,33 @@ def test_the_status_is_the_result_of_main() -> None:
     assert run("faulty.cu", "status").status == 7
     assert run("faulty.cu", "twice").status == 5
     assert run("faulty.cu").output.endswith("at the end\n")
+
+
+def test_a_function_of_the_host_is_refused_in_a_kernel(tmp_path: Path) -> None:
+    """As nvcc refuses it. A macro may be `__device__`, and methods are not checked."""
+    source = """
+    #define HD __host__ __device__
+    struct S { int n; HD int host(int x) { return x; } };
+    __device__ int both(int x) { return x + 1; }
+    HD int anywhere(int x) { return x + 2; }
+    static unsigned int host(int x) {
+        return x + 3;
+    }
+    int both(float x) { return x; }
+    __global__ void f(int* x, S s) { x[0] = both(x[0]) + anywhere(x[1]) + s.host(1); }
+    __global__ void g(int* x) {
+        x[0] = host(x[1]);
+    }
+    int main() { return host(1) == 4 ? 0 : 1; }
+    """
+    message = "kernel.cu:12: the kernel g uses host, which is for the host only"
+    with pytest.raises(_emulator.CompileError, match=message):
+        check_kernels(source, "kernel.cu", by_nvcc=True)
+    check_kernels(source, "kernel.cu")
+    program = tmp_path / "kernel.cu"
+    program.write_text(source)
+    assert message in run(program).errors
+    check_kernels(source.replace("= host(", "= both("), "kernel.cu", by_nvcc=True)
 
 
 def test_a_program_that_does_not_compile(tmp_path: Path) -> None:
