@@ -254,8 +254,14 @@ def load() -> str:
 
 
 def commit() -> str:
-    """The commit that is measured, marked "-dirty" if files differ from it."""
-    return first_line("git", "describe", "--always", "--dirty", "--exclude=*")
+    """The commit that is measured, marked "-dirty" if files differ from it.
+
+    Results may differ: a report is written while it is made.
+    """
+    measured = first_line("git", "rev-parse", "--short=8", "HEAD")
+    others = ":/", ":!/benchmarks/results"
+    changed = first_line("git", "status", "--porcelain", "-uno", "--", *others)
+    return measured + "-dirty" * (changed not in ("", "unknown"))
 
 
 def driver() -> str:
