@@ -42,8 +42,10 @@ def stored(output: Any) -> Any:
     """A small output, the same in each run; None for a warning."""
     if output.output_type == "stream":
         return output if output.name == "stdout" else None
-    png, text = output.data.get("image/png"), output.data.get("text/plain")
-    data = {"image/png": small(png)} if png else {"text/plain": text}
+    png, html, text = map(output.data.get, ("image/png", "text/html", "text/plain"))
+    data = {"text/html": html} if html else {"text/plain": text}
+    if png:
+        data = {"image/png": small(png)}
     if output.output_type == "execute_result":
         return nbformat.v4.new_output("execute_result", data, execution_count=None)
     return nbformat.v4.new_output("display_data", data)
