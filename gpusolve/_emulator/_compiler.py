@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from . import _device
+from ._comments import without_comments
 from ._errors import CompileError
 from ._host_only import check_kernels
 from ._launch_syntax import program_text
@@ -152,7 +153,6 @@ initialisation function (``_ZTH...`` in the C++ ABI) before an access. It does n
 """
 
 _EXTERN_ARRAY = re.compile(r"\bextern\b([^;{}]*\b__shared__\b[^;{}]*)\[\s*\]\s*;")
-COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _INCLUDE = re.compile(r'#include "(.+)"')
 
 
@@ -336,7 +336,7 @@ def texts_of(definitions: str, source: Path, include: Path) -> list[str]:
     """The definitions, the source and its headers, without comments."""
     texts, found = [definitions], [source]
     for path in found:
-        text = COMMENT.sub(" ", path.read_text())
+        text = without_comments(path.read_text())
         texts.append(text)
         headers = (include / name for name in _INCLUDE.findall(text))
         found += [path for path in headers if path.exists() and path not in found]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from ._comments import without_comments
 from ._errors import CompileError
 
-_IGNORED = re.compile(r"//[^\n]*|/\*.*?\*/|__launch_bounds__\s*\([^)]*\)", re.DOTALL)
+_BOUNDS = re.compile(r"__launch_bounds__\s*\([^)]*\)")
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\.)*", re.DOTALL | re.MULTILINE)
 _KERNEL = re.compile(r"__global__\b[^;{}]*?\b(\w+)\s*\([^;{}]*\)\s*\{")
 _HOST_ONLY = re.compile(
@@ -42,7 +43,7 @@ def check_kernels(text: str, file: str, *, by_nvcc: bool = False) -> None:
     gpusolve._emulator._errors.CompileError: kernel.cu:1: the kernel f uses std::vector,
     which is for the host only
     """
-    text = _IGNORED.sub(lambda found: "\n" * found[0].count("\n"), text)
+    text = _BOUNDS.sub("", without_comments(text))
     text = _DIRECTIVE.sub(lambda found: ";" + "\n" * found[0].count("\n"), text)
     host_only = _HOST_ONLY.pattern
     if by_nvcc and (names := host_functions(text)):

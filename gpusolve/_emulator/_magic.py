@@ -26,7 +26,7 @@ from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.display import HTML, display
 
 from ._command import add_options
-from ._compiler import COMMENT
+from ._comments import without_comments
 from ._errors import CompileError
 from ._raw import RawModule, stored
 
@@ -51,7 +51,7 @@ def register(shell: InteractiveShell) -> None:
     def cuda(line: str, cell: str) -> None:
         # An empty line stands for the magic, so that lines have the cell's numbers.
         source = stored(f"\n{cell}")
-        if _MAIN.search(COMMENT.sub(" ", cell)):
+        if _MAIN.search(without_comments(cell)):
             _run(source, shlex.split(line))
         elif line.strip():
             raise UsageError("%%cuda: options need a cell with main()")
@@ -89,7 +89,7 @@ def _run(source: Path, given: list[str]) -> None:
 
 def _kernels(source: Path) -> dict[str, object]:
     """The kernels of a file that are not templates, by their names."""
-    text = COMMENT.sub(" ", source.read_text())
+    text = without_comments(source.read_text())
     found = list(_KERNEL.finditer(text))
     names = [kernel["name"] for kernel in found if not kernel["template"]]
     if not names:

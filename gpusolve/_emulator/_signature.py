@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+from ._comments import without_comments
+
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -39,7 +40,7 @@ def parameter_names(source: str, instance: str, count: int) -> list[str]:
     ['x', 'more0', 'more1']
     """
     name = instance.partition("<")[0].strip().rpartition("::")[2]
-    text = _COMMENT.sub(" ", source)
+    text = without_comments(source)
     start = re.search(rf"__global__[^;{{]*?\b{re.escape(name)}\s*\(", text)
     if start:
         declarations = _split(text[start.end() :])

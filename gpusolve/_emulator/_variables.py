@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
+from ._comments import without_comments
 from ._program import Program
 
 Bytes = npt.NDArray[np.uint8]
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _DECLARED = (
     r"\b(?:{memory})\b[^;(){{}}=]*?\b(\w+)\s*(?:\[[^;={{]*\]\s*)*(?:=[^;]*|\{{[^;]*)?;"
 )
@@ -37,7 +37,7 @@ def declared_variables(source: str, memory: str = _ALL) -> list[str]:
     ... ''')
     ['weights', 'count']
     """
-    return re.findall(_DECLARED.format(memory=memory), _COMMENT.sub(" ", source))
+    return re.findall(_DECLARED.format(memory=memory), without_comments(source))
 
 
 def global_spans(
