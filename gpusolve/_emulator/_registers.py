@@ -27,10 +27,6 @@ class KernelSource(NamedTuple):
 @functools.cache
 def registers_of(source: KernelSource, architecture: int) -> int | None:
     """Registers of a thread; None if CuPy's NVRTC does not compile the source."""
-    try:
-        from cupy.cuda import nvrtc
-    except ImportError:
-        return None
     text = f'{source.definitions}\n#line 1 "{source.file}"\n{source.file.read_text()}'
     options = (
         *_OPTIONS,
@@ -38,7 +34,12 @@ def registers_of(source: KernelSource, architecture: int) -> int | None:
         *source.preprocessor,
         f"--gpu-architecture=sm_{architecture}",
     )
-    program = nvrtc.createProgram(text, source.file.name, (), ())
+    try:
+        from cupy.cuda import nvrtc
+
+        program = nvrtc.createProgram(text, source.file.name, (), ())
+    except (ImportError, RuntimeError):  # CuPy or NVRTC is missing
+        return None
     try:
         nvrtc.addNameExpression(program, source.instance)
         nvrtc.compileProgram(program, options)

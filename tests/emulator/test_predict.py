@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -208,12 +211,14 @@ def test_registers_are_those_of_nvrtc_or_assumed(
         assert nvrtc.getVersion() > (0, 0)
         assert found.registers is not None
         assert 4 <= found.registers <= 32
-    _registers.registers_of.cache_clear()
-    monkeypatch.setitem(__import__("sys").modules, "cupy.cuda", None)
-    (found,) = report.predict("A100").kernels
-    _registers.registers_of.cache_clear()
-    assert found.registers is None
-    assert found.resident == 2048 // 128
+    without_nvrtc = SimpleNamespace(createProgram=Mock(side_effect=RuntimeError))
+    for module in (None, SimpleNamespace(nvrtc=without_nvrtc)):
+        _registers.registers_of.cache_clear()
+        monkeypatch.setitem(sys.modules, "cupy.cuda", module)
+        (found,) = report.predict("A100").kernels
+        _registers.registers_of.cache_clear()
+        assert found.registers is None
+        assert found.resident == 2048 // 128
 
 
 def test_blocks_that_are_not_resident_wait_for_each_other() -> None:
