@@ -154,6 +154,11 @@ def swapaxes(a: ndarray, axis1: int, axis2: int) -> ndarray:
     return view_of(a, np.swapaxes(a._host, axis1, axis2))
 
 
+def split(ary: ndarray, indices_or_sections: list[int], axis: int = 0) -> list[ndarray]:
+    parts = np.split(ary._host, indices_or_sections, axis)
+    return [view_of(ary, part) for part in parts]
+
+
 def diagonal(a: ndarray, offset: int = 0, axis1: int = 0, axis2: int = 1) -> ndarray:
     return view_of(a, np.diagonal(a._host, offset, axis1, axis2))
 
@@ -411,6 +416,7 @@ __all__ = [
     "searchsorted",
     "sign",
     "sort",
+    "split",
     "sqrt",
     "stack",
     "swapaxes",
