@@ -401,9 +401,8 @@ def _source_of_basis() -> Source:
 
 
 @functools.cache
-@functools.lru_cache(maxsize=1)
 def compile_source(source: Source, architecture: int) -> Compiled:
-    """Compile the instances of one source to machine code. The last result is kept."""
+    """Compile the instances of one source to machine code."""
     from cupy.cuda import nvrtc
 
     text = source_of(source.file, source.definitions)
