@@ -91,7 +91,7 @@ def worth(A: Array, b: Array, answers: list[Answer]) -> list[float]:
 
 
 def cell(answer: Answer, kkt: float) -> str:
-    """The certificate of an answer, or why there is no answer."""
+    """The certificate of an answer, or why the solver did not answer."""
     if not len(answer.x):
         return answer.note.partition(":")[0]
     if not np.isfinite(answer.x).all():

@@ -68,8 +68,7 @@ def interruptible(
 def wait_at_exit() -> None:
     """Wait for threads that interrupts have left: BLAS must not end before them.
 
-    There is no need to wait if an interrupt ends the process: the signal then ends all
-    threads at once.
+    If an interrupt ends the process, nothing waits: the signal ends all threads.
     """
     by_interrupt = getattr(sys, "last_type", None) is KeyboardInterrupt
     if not by_interrupt or hasattr(sys, "ps1"):

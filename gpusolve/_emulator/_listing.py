@@ -144,7 +144,7 @@ def _aligned(cells: list[str], widths: list[int]) -> str:
 
 
 def _rows(kernel: KernelCosts) -> Iterator[Row]:
-    """The lines of each file around those that cost something, then all other code."""
+    """The lines of each file that have a cost, and lines near them; then other code."""
     files: defaultdict[Path, dict[int, LineCosts]] = defaultdict(dict)
     for line, costs in kernel.by_line.items():
         files[line.file][line.number] = costs

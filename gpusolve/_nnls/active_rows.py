@@ -26,7 +26,7 @@ class ActiveRows(NamedTuple):
     ----------
     C : (..., rows, n) array
     used : (..., rows) array
-        Mask of the active rows; without a batch if there are no inequalities.
+        Mask of the active rows; without a batch if all rows are equalities.
     ends : list of int
         The number of rows of A_ub, and of A_ub and A_eq.
     """

@@ -86,7 +86,8 @@ void BlockRaceState::fence(std::uint32_t number, Scope scope) {
 
 namespace {
 
-/// Lanes of a warp make the same access one after another: it is one of so many last events.
+/// Last events of a kind among which the same access is searched: lanes of a warp make it one
+/// after another.
 constexpr std::size_t recent_events = 8;
 
 /// Memory outside the arrays has a shadow for each region of this size.
