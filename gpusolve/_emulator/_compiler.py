@@ -250,7 +250,8 @@ def build_program(source: Path, options: Sequence[str], variant: Variant) -> Pat
         raise CompileError(f"the program must be a file, got {source}")
     check_kernels(source.read_text(), source.name, by_nvcc=True)
     search = [Path(option[2:]) for option in options if option.startswith("-I")]
-    program = program_text(source, [source.parent, *search])
+    folders = [source.parent, *filter(Path.is_dir, search)]
+    program = program_text(source, folders)
     text = _PROGRAM.format(
         source=source,
         text=program,
@@ -258,7 +259,7 @@ def build_program(source: Path, options: Sequence[str], variant: Variant) -> Pat
     )
     return _build(
         source.stem, source.name, text, "program.h", [f"-I{source.parent}", *options],
-        variant, _sources(source.parent),
+        variant, [path for folder in folders for path in _sources(folder)],
     )  # fmt: skip
 
 

@@ -95,12 +95,15 @@ def test_a_profile_counts_kernels_and_calls_of_the_host(tmp_path: Path) -> None:
 
 
 def test_options_of_the_preprocessor(tmp_path: Path) -> None:
-    (tmp_path / "headers").mkdir()
-    (tmp_path / "headers" / "value.h").write_text("constexpr int value = NUMBER + 1;\n")
+    header = tmp_path / "headers" / "value.h"
+    header.parent.mkdir()
+    header.write_text("constexpr int value = NUMBER + 1;\n")
     program = tmp_path / "program.cu"
     program.write_text('#include "value.h"\nint main() { return value; }\n')
-    given = (f"-I{tmp_path / 'headers'}", "-DNUMBER=20")
+    given = (f"-I{header.parent}", f"-I{tmp_path / 'missing'}", "-DNUMBER=20")
     assert run(program, options=given).status == 21
+    header.write_text("constexpr int value = NUMBER + 2;\n")
+    assert run(program, options=given).status == 22
 
 
 # ---- faults --------------------------------------------------------------------------
