@@ -12,7 +12,7 @@ from pathlib import Path
 from . import _device
 from ._compiler import cache_directory
 from ._host_only import check_kernels
-from ._kernel import Kernel
+from ._engine import Kernel
 from ._registers import ASSUMED, registers_of
 from ._variables import Bytes, Variables
 

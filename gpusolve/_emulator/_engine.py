@@ -1,0 +1,13 @@
+"""The class of kernels: of the machine, or of the compiler of objects."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING or os.environ.get("GPUSOLVE_EMULATOR", "") != "ptx":
+    from ._kernel import Kernel
+else:
+    from ._ptx_kernel import Kernel
+
+__all__ = ["Kernel"]

@@ -1,0 +1,353 @@
+"""Kernels compiled to PTX, which are called with arrays."""
+
+from __future__ import annotations
+
+import functools
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+
+from . import _device
+from ._arguments import Array, Parameter, Struct, Value, check_arguments
+from ._errors import CompileError, KernelError
+from ._profile import Report, active_report
+from ._registers import KernelSource
+from ._signature import parameter_names
+from .machine import Memory, Module, demangled, launch
+from .nvrtc import Compiled, compile_ptx
+from .ptx import Program
+
+OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "-ftz=true")
+"""Options of NVRTC as CuPy passes them."""
+
+
+class Kernel:
+    """A kernel instance, compiled to PTX.
+
+    Parameters
+    ----------
+    source : Path
+        The ``.cu`` file.
+    instance : str
+        A C++ expression that names the kernel: ``"nnls_qr<double>"``.
+    include : Path
+        The directory of its headers.
+    definitions : str, optional
+        C++ text that is inserted before the source.
+    options : tuple of str, optional
+        Of NVRTC.
+    module : Module, optional
+        The program that has the kernel, under the symbol `instance`; without it the
+        source is compiled.
+
+    Raises
+    ------
+    CompileError
+        With the compiler's log.
+    """
+
+    def __init__(
+        self,
+        source: Path,
+        instance: str,
+        include: Path,
+        definitions: str = "",
+        options: tuple[str, ...] = (),
+        *,
+        module: Module | None = None,
+    ) -> None:
+        self.instance = instance
+        self._source = KernelSource(source, instance, include, definitions, options)
+        if module is None:
+            compiled = compiled_source(self._source, (instance,))
+            self.log = compiled.log
+            module, self.symbol = module_of(compiled.ptx), compiled.symbols[0]
+        else:
+            self.log, self.symbol = "", instance
+        self.module = module
+        entries = module.program.entries
+        if self.symbol not in entries:
+            known = ", ".join(sorted(map(demangled, entries))) or "none"
+            raise CompileError(f"{instance} must be a kernel of the source: {known}")
+        self._kernel = module.kernel(self.symbol)
+        self._parameters = self._read_parameters()
+
+    def __repr__(self) -> str:
+        return f"<emulated kernel {self.instance}>"
+
+    def __call__(
+        self,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[object],
+        *,
+        shared_mem: int = 0,
+        cooperative: bool = False,
+    ) -> None:
+        """Run the kernel, and return when it has ended.
+
+        Parameters
+        ----------
+        grid, block : tuple of 1 to 3 int
+        args : sequence of ndarray, NumPy scalar, Python number, struct or None
+            None is a null pointer.
+        shared_mem : int, optional
+            Bytes of dynamic shared memory per block.
+        cooperative : bool, optional
+            Raise ValueError if the blocks are not all resident at the same time.
+
+        Raises
+        ------
+        KernelError
+            If the kernel fails. The arrays then keep their values.
+        TypeError, ValueError
+            If the arguments or the launch shape are invalid.
+        """
+        __tracebackhide__ = True
+        report = active_report()
+        if report is None:
+            self._launch(grid, block, args, shared_mem, cooperative, report)
+            return
+        with report.host.launch():
+            if report.runs_kernels:
+                self._launch(grid, block, args, shared_mem, cooperative, report)
+
+    def _launch(
+        self,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[object],
+        shared_mem: int,
+        cooperative: bool,
+        report: Report | None,
+    ) -> None:
+        __tracebackhide__ = True
+        values = check_arguments(self.instance, self._parameters, args)
+        memory = Memory()
+        kept: list[tuple[int, Array]] = []
+        for name, array, is_written in self._arrays(values):
+            memory.add_array(name, array)
+            if is_written and array.size and array.flags.writeable:
+                kept.append(_bytes_of(array))
+        self._check_shape(grid, block, shared_mem, cooperative)
+        variables = [v.copy() for v in self.module.variables.values()]
+        try:
+            launch(
+                self.module,
+                self.symbol,
+                grid,
+                block,
+                self._packed(values),
+                shared_mem,
+                memory=memory,
+                cooperative=cooperative,
+                name=self.instance,
+                counts=report,
+            )
+        except BaseException as error:
+            for address, copy in kept:
+                _write(address, copy)
+            for now, before in zip(self.module.variables.values(), variables, strict=True):
+                now[:] = before
+            if isinstance(error, KernelError):
+                raise error.with_traceback(error.__traceback__)
+            raise
+
+    def _check_shape(
+        self,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        shared_mem: int,
+        cooperative: bool,
+    ) -> None:
+        blocks = int(np.prod(_device.checked_shape("grid", grid), dtype=np.int64))
+        threads = int(np.prod(_device.checked_shape("block", block)))
+        _device.check_shared_memory(self._static_shared_memory(), shared_mem)
+        resident = self.resident_blocks(threads, shared_mem)
+        if cooperative and blocks > resident:
+            raise ValueError(
+                f"grid of a cooperative launch must have at most {resident} blocks, "
+                f"which the device can run at the same time, got {blocks}"
+            )
+
+    def resident_blocks(self, threads: int, shared_bytes: int) -> int:
+        """The number of blocks that are resident on the device at the same time.
+
+        Parameters
+        ----------
+        threads, shared_bytes : int
+            Threads and dynamic shared memory per block.
+        """
+        return _device.resident_blocks(threads, self._static_shared_memory() + shared_bytes)
+
+    def _static_shared_memory(self) -> int:
+        return self._kernel.shared_bytes
+
+    def _arrays(self, values: Sequence[Value]) -> Iterator[tuple[str, Array, bool]]:
+        """Names of arrays, also of those in structs, and whether they may be written."""
+        for parameter, value in zip(self._parameters, values, strict=True):
+            if isinstance(value, np.ndarray):
+                yield parameter.name, value, not parameter.is_const
+            elif isinstance(value, Struct):
+                for pointer in value.pointers():
+                    if pointer.array is not None:
+                        yield pointer.name, pointer.array, not pointer.is_const
+
+    def _packed(self, values: Sequence[Value]) -> bytes:
+        """The buffer of the parameters."""
+        entry = self._kernel.entry
+        data = bytearray(entry.parameter_bytes)
+        for value, parameter in zip(values, entry.parameters, strict=True):
+            stored = _stored(value)
+            data[parameter.offset : parameter.offset + len(stored)] = stored
+        return bytes(data)
+
+    def _read_parameters(self) -> list[Parameter]:
+        entry = self._kernel.entry
+        file = self._source.file
+        source = file.read_text() if file.is_file() else ""
+        names = parameter_names(source, self.instance, len(entry.parameters))
+        types = self._types(source)
+        return [
+            _parameter(name, kind, found.size)
+            for name, kind, found in zip(names, types, entry.parameters, strict=True)
+        ]
+
+    def _types(self, source: str) -> list[str]:
+        """The types of the parameters in C++; empty texts if they are not known."""
+        count = len(self._kernel.entry.parameters)
+        text = demangled(self.symbol)
+        if text != self.symbol:
+            found = _split_types(text[_parameters_at(text) :])
+        else:  # extern "C"
+            name = re.escape(self.symbol)
+            head = re.search(rf"\b{name}\s*\(([^{{;]*)\)\s*\{{", source)
+            found = [_without_name(t) for t in _split_types(head[1])] if head else []
+        return found if len(found) == count else [""] * count
+
+
+@functools.lru_cache(1024)
+def compiled_source(source: KernelSource, instances: tuple[str, ...]) -> Compiled:
+    """The PTX of instances of a source."""
+    text = source.file.read_text()
+    if source.definitions:
+        text = f'#line 1 "definitions"\n{source.definitions}\n#line 1 "{source.file}"\n{text}'
+    return compile_ptx(
+        text,
+        str(source.file),
+        instances,
+        (*OPTIONS, f"-I{source.include}", *source.preprocessor),
+        what=f"{', '.join(instances)} in {source.file.name}",
+    )
+
+
+@functools.lru_cache(1024)
+def module_of(ptx: str) -> Module:
+    """The module of a text."""
+    return Module(Program(ptx))
+
+
+def _bytes_of(array: Array) -> tuple[int, Array]:
+    """The address and a copy of all bytes of an array's memory."""
+    import ctypes
+
+    low, high = byte_bounds(array)
+    view = (ctypes.c_uint8 * (high - low)).from_address(low)
+    return low, np.frombuffer(view, np.uint8).copy()
+
+
+def _write(address: int, values: Array) -> None:
+    import ctypes
+
+    ctypes.memmove(address, values.ctypes.data, values.size)
+
+
+def _stored(value: Value) -> bytes:
+    """The bytes of an argument, as the kernel reads them."""
+    if isinstance(value, Struct):
+        return value.packed(lambda array: int(array.ctypes.data))
+    if isinstance(value, np.generic):
+        return value.tobytes()
+    return struct.pack("P", 0 if value is None else int(value.ctypes.data))
+
+
+_INTEGERS = {
+    "bool": 1,
+    "char": 1,
+    "signed char": 1,
+    "unsigned char": 1,
+    "int8_t": 1,
+    "uint8_t": 1,
+    "short": 2,
+    "unsigned short": 2,
+    "int16_t": 2,
+    "uint16_t": 2,
+    "int": 4,
+    "unsigned int": 4,
+    "unsigned": 4,
+    "int32_t": 4,
+    "uint32_t": 4,
+    "long": 8,
+    "unsigned long": 8,
+    "long long": 8,
+    "unsigned long long": 8,
+    "int64_t": 8,
+    "uint64_t": 8,
+    "size_t": 8,
+}
+_FLOATS = {"float": 4, "double": 8, "Half": 2, "__half": 2, "half": 2}
+
+
+def _parameter(name: str, type: str, size: int) -> Parameter:
+    """A parameter of this type in C++."""
+    words = re.sub(r"\b(const|volatile|__restrict__|__restrict|restrict)\b|\*$", " ", type)
+    is_pointer = type.rstrip().endswith("*") or bool(re.search(r"\*\s*(const|__restrict__)?$", type))
+    target = " ".join(words.replace("*", " ").split()) if is_pointer else " ".join(words.split())
+    if not type:
+        return Parameter(name, False, "s", size)
+    is_const = is_pointer and bool(re.search(r"\bconst\b(?!.*\*.*\*)", type.rpartition("*")[0]))
+    if is_pointer and "*" in type.rpartition("*")[0]:
+        return Parameter(name, True, "s", 8, is_const)
+    if target == "void":
+        return Parameter(name, True, "v", 0, is_const)
+    for kind, sizes in (("f", _FLOATS), ("i", _INTEGERS)):
+        if target in sizes:
+            return Parameter(name, is_pointer, kind, sizes[target], is_const)
+    return Parameter(name, is_pointer, "s", 0 if is_pointer else size, is_const)
+
+
+def _parameters_at(text: str) -> int:
+    """The position after the parenthesis that opens the parameters."""
+    depth = 0
+    for position in range(len(text) - 1, -1, -1):
+        if text[position] == ")":
+            depth += 1
+        elif text[position] == "(":
+            depth -= 1
+            if depth == 0:
+                return position + 1
+    return len(text)
+
+
+def _split_types(text: str) -> list[str]:
+    parts, depth, start = [], 0, 0
+    for position, character in enumerate(text + ","):
+        if depth == 0 and character in ",)":
+            parts.append(text[start:position].strip())
+            start = position + 1
+            if character == ")":
+                break
+        elif character in "<([":
+            depth += 1
+        elif character in ">)]":
+            depth -= 1
+    return [part for part in parts if part]
+
+
+def _without_name(declaration: str) -> str:
+    return re.sub(r"\w+\s*(\[\s*\])?$", lambda found: "*" if found[1] else "", declaration.partition("=")[0].strip()).strip()
