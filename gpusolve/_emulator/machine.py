@@ -6,8 +6,8 @@ import ctypes
 import functools
 import os
 import sys
-from bisect import bisect_right, insort
-from collections.abc import Callable, Iterator, Mapping
+from bisect import insort
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -119,7 +119,21 @@ class Site(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int) for name in ("ptx_line", "file", "line", "kind")]
 
 
-POLL = ctypes.CFUNCTYPE(ctypes.c_int)
+class CPython(ctypes.Structure):
+    """``Python`` in ``machine/machine.h``."""
+
+    _fields_ = [(name, ctypes.c_void_p) for name in ("save", "restore", "check_signals")]
+
+
+@functools.cache
+def _python() -> CPython:
+    names = "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals"
+    functions = (getattr(ctypes.pythonapi, name) for name in names)
+    return CPython(*(ctypes.cast(f, ctypes.c_void_p) for f in functions))
+
+
+SHARED_GAP = 4096
+"""Bytes after each variable in shared memory, in which accesses fail."""
 
 
 @functools.cache
@@ -130,7 +144,7 @@ def library() -> ctypes.CDLL:
     names = [folder / f"machine-{name}{SUFFIX}" for name in instruction_sets()]
     for path in [Path(own)] if own else names:
         try:
-            found = ctypes.CDLL(str(path))
+            found = ctypes.PyDLL(str(path))
         except OSError:
             continue
         if found.machine_supports():
@@ -280,6 +294,7 @@ class LoadedKernel:
             (CSymbol * len(symbols))(*symbols),
             len(symbols),
             entry.name.encode(),
+            ctypes.c_uint64(SHARED_GAP),
             error,
             len(error),
         )
@@ -514,48 +529,22 @@ def launch(
         start,
         HEAP_BYTES,
     )
-    fault, interrupted = CFault(), list[BaseException]()
-
-    def poll() -> int:
-        return 1 if interrupted else 0
-
-    failed = _run(kernel, request, fault, interrupted, poll)
-    if interrupted:
-        raise interrupted[0]
+    fault, output = CFault(site=-1), ctypes.c_void_p()
+    try:
+        failed = library().machine_launch(
+            kernel.handle,
+            ctypes.byref(request),
+            ctypes.byref(fault),
+            ctypes.byref(_python()),
+            ctypes.byref(output),
+        )
+    finally:
+        if output.value:
+            text = ctypes.string_at(output.value).decode(errors="replace")
+            library().machine_free(output)
+            write_output(text)
     if failed:
         raise_fault(fault, kernel, shape, everything, name or entry, shared_bytes)
-
-
-def _run(
-    kernel: LoadedKernel,
-    request: CRequest,
-    fault: CFault,
-    interrupted: list[BaseException],
-    poll: Callable[[], int],
-) -> bool:
-    """Launch; whether it failed. Python's signals are handled while it runs."""
-
-    def watched() -> int:
-        # Python runs the handlers of signals here, which may raise KeyboardInterrupt.
-        try:
-            return poll()
-        except BaseException as error:
-            interrupted.append(error)
-            return 1
-
-    output = ctypes.c_void_p()
-    failed = library().machine_launch(
-        kernel.handle,
-        ctypes.byref(request),
-        ctypes.byref(fault),
-        POLL(watched),
-        ctypes.byref(output),
-    )
-    if output.value:
-        text = ctypes.string_at(output.value).decode(errors="replace")
-        library().machine_free(output)
-        write_output(text)
-    return bool(failed)
 
 
 @functools.cache
@@ -573,4 +562,3 @@ def source_place(kernel: LoadedKernel, site: int) -> tuple[str, int]:
 
 
 __all__ = ["LoadedKernel", "Memory", "Module", "Program", "demangled", "launch"]
-_ = bisect_right

@@ -437,6 +437,15 @@ bool decode_move(Decoder& d) {
     return same<Move, 1>(d, Types<u16, u32, u64, s16, s32, s64, float, double, Half, BHalf, Half2, BHalf2>(), MOVE);
 }
 
+/// A division whose divisors are not zero.
+template <class T>
+void divide(Warp& w, const Inst& i) {
+    const T* b = w.at<T>(i.op[2]);
+    for (u32 rest = w.mask; rest; rest &= rest - 1)
+        if (b[lowest(rest)] == 0) w.fail(i, static_cast<u32>(lowest(rest)), "divides an integer by zero");
+    i.inner(w, i);
+}
+
 template <class F, class List>
 bool to_u32(Decoder& d, List list) {
     return pick(list, d.type(), [&]<class T>() {
@@ -498,8 +507,10 @@ bool decode_integer(Decoder& d) {
     if (op == "mul24") return !is_high && same<Mul24, 2>(d, Types<u32, s32>());
     if (op == "mad24") return !is_high && same<Mad24, 3>(d, Types<u32, s32>());
     if (op == "sad") return same<Sad, 3>(d, Integers());
-    if (op == "div") return same<Div, 2>(d, Integers());
-    if (op == "rem") return same<Rem, 2>(d, Integers());
+    if ((op == "div" || op == "rem") && (op == "div" ? same<Div, 2>(d, Integers()) : same<Rem, 2>(d, Integers()))) {
+        d.inst.inner = std::exchange(d.inst.run, d.shape[2] == '2' ? divide<u16> : d.shape[2] == '4' ? divide<u32> : divide<u64>);
+        return true;
+    }
     if (op == "min") return same<Min, 2>(d, Integers());
     if (op == "max") return same<Max, 2>(d, Integers());
     if (op == "abs") return same<Abs, 1>(d, Types<s16, s32, s64>());

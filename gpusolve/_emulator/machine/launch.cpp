@@ -22,8 +22,8 @@ s64 now() {
 
 }  // namespace
 
-Launch::Launch(const Kernel& kernel, const Request& request, Fault& fault, int (*poll)())
-    : kernel(kernel), request(request), fault(fault), poll(poll),
+Launch::Launch(const Kernel& kernel, const Request& request, Fault& fault, const Python& python)
+    : kernel(kernel), request(request), fault(fault), python(python),
       regions(request.regions, request.regions + request.region_count) {
     std::sort(regions.begin(), regions.end(), [](const Region& a, const Region& b) { return a.low < b.low; });
     blocks = request.running;
@@ -51,6 +51,12 @@ Fault* Launch::report(const Warp* warp, const Inst* inst, u32 lane, u64 block) {
     return &fault;
 }
 
+void Launch::poll() {
+    python.restore(thread);
+    if (python.check_signals()) stopped = true;
+    thread = python.save();
+}
+
 void Worker::check() {
     if (launch.stopped) throw LaunchStopped();
     const s64 time = now();
@@ -58,10 +64,8 @@ void Worker::check() {
         progress = 0;
         launch.progress_time = time;
     }
-    if (number == 0 && launch.poll && launch.poll()) {
-        launch.stopped = true;
-        throw LaunchStopped();
-    }
+    if (number == 0) launch.poll();
+    if (launch.stopped) throw LaunchStopped();
     if (static_cast<double>(time - launch.progress_time) * 1e-9 > launch.request.limit && !resident.empty())
         resident.front()->fail(
             "endless loop: no thread of the launch ended, and no barrier or warp operation was "
@@ -179,7 +183,7 @@ void Launch::run() {
         std::unique_lock guard(mutex);
         while (running) {
             if (ended.wait_for(guard, std::chrono::milliseconds(20), [&] { return running == 0; })) break;
-            if (poll && poll()) stopped = true;
+            poll();
         }
     }
     for (std::thread& thread : threads) thread.join();
@@ -218,16 +222,16 @@ EXPORT void machine_demangle(const char* symbol, char* text, int bytes) {
     std::free(found);
 }
 
-EXPORT void* machine_load(const Symbol* symbols, int count, const char* entry, char* error, int error_bytes) {
+EXPORT void* machine_load(const Symbol* symbols, int count, const char* entry, u64 gap, char* error, int error_bytes) {
     std::string text;
-    auto kernel = load(symbols, count, entry, text);
+    auto kernel = load(symbols, count, entry, gap, text);
     std::snprintf(error, static_cast<std::size_t>(error_bytes), "%s", text.c_str());
     return kernel.release();
 }
 
 EXPORT void machine_unload(void* kernel) { delete static_cast<Kernel*>(kernel); }
 
-EXPORT u64 machine_shared_bytes(const void* kernel) { return static_cast<const Kernel*>(kernel)->shared_bytes; }
+EXPORT u64 machine_shared_bytes(const void* kernel) { return static_cast<const Kernel*>(kernel)->static_bytes; }
 EXPORT u32 machine_sites(const void* kernel) { return static_cast<const Kernel*>(kernel)->sites; }
 
 struct SiteRow {
@@ -249,9 +253,12 @@ EXPORT int machine_shared_variable(const void* kernel, int number, char* name, i
     return 1;
 }
 
-EXPORT int machine_launch(const void* kernel, const Request* request, Fault* fault, int (*poll)(), char** output) {
-    Launch launch(*static_cast<const Kernel*>(kernel), *request, *fault, poll);
+/// Called with Python's lock. Not 0 if the kernel has failed, or Python has an exception.
+EXPORT int machine_launch(const void* kernel, const Request* request, Fault* fault, const Python* python, char** output) {
+    Launch launch(*static_cast<const Kernel*>(kernel), *request, *fault, *python);
+    launch.thread = python->save();
     launch.run();
+    python->restore(launch.thread);
     *output = nullptr;
     if (!launch.output.empty()) *output = strdup(launch.output.c_str());
     return launch.stopped ? 1 : 0;

@@ -156,7 +156,9 @@ struct Kernel {
     std::vector<u64> constants;  // 32 values of 64 bits each, some of fewer bits
     std::map<std::pair<u64, int>, Place> constant_places;
     std::vector<SharedVariable> shared;
-    u64 shared_bytes = 0;
+    u64 gap = 0;           // bytes after each variable in shared memory
+    u64 shared_bytes = 0;  // with the gaps
+    u64 static_bytes = 0;  // without
     u32 parameter_bytes = 0;
     u32 stack_bytes = 0;
     bool is_recursive = false;
@@ -327,6 +329,13 @@ struct Request {
     u64 heap, heap_bytes;
 };
 
+/// Functions of Python: let other threads run, go on, and run the handlers of signals.
+struct Python {
+    void* (*save)();
+    void (*restore)(void*);
+    int (*check_signals)();
+};
+
 struct Checks;  // races and unwritten memory
 struct Counts;  // of a profile
 
@@ -334,7 +343,8 @@ struct Launch {
     const Kernel& kernel;
     const Request& request;
     Fault& fault;
-    int (*poll)();  // of the host: not 0 to stop
+    const Python& python;
+    void* thread = nullptr;  // Python's, while it is saved
     std::vector<Region> regions;
     u64 blocks = 0;
     std::atomic<u64> next{0};
@@ -350,8 +360,10 @@ struct Launch {
     bool is_watched = false;    // checks or counts
     std::atomic<u64> instructions{0};
 
-    Launch(const Kernel& kernel, const Request& request, Fault& fault, int (*poll)());
+    Launch(const Kernel& kernel, const Request& request, Fault& fault, const Python& python);
     const Region* find(u64 address) const;
+    /// Handle signals, such as Ctrl-C, on the thread that has launched.
+    void poll();
     Fault* report(const Warp* warp, const Inst* inst, u32 lane, u64 block);
     void run();
 };
@@ -380,7 +392,7 @@ void watch_fence(Warp& warp, const Inst& inst);
 void watch_loaded(Warp& warp, const Inst& inst);
 
 /// The kernel of an entry; a text in `error` if there is an instruction that is not known.
-std::unique_ptr<Kernel> load(const Symbol* symbols, int count, const char* entry,
+std::unique_ptr<Kernel> load(const Symbol* symbols, int count, const char* entry, u64 gap,
                              std::string& error);
 
 /// Set what runs an instruction. False if it is not known. `shape` has a letter for each operand:

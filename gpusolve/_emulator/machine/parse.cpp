@@ -339,7 +339,8 @@ class Reader {
         const u64 align = std::max<u64>(symbol.align, 1);
         const u64 offset = (kernel_.shared_bytes + align - 1) / align * align;
         kernel_.shared.push_back({symbol.name, offset, symbol.address});
-        kernel_.shared_bytes = offset + symbol.address;
+        kernel_.shared_bytes = offset + symbol.address + kernel_.gap;
+        kernel_.static_bytes = (kernel_.static_bytes + align - 1) / align * align + symbol.address;
         return offset;
     }
 
@@ -621,8 +622,9 @@ u32 stack_of(Kernel& kernel, const Function& function, std::vector<const Functio
 
 }  // namespace
 
-std::unique_ptr<Kernel> load(const Symbol* symbols, int count, const char* entry, string& error) {
+std::unique_ptr<Kernel> load(const Symbol* symbols, int count, const char* entry, u64 gap, string& error) {
     auto kernel = std::make_unique<Kernel>();
+    kernel->gap = gap;
     for (int k = 0; k < count; ++k) kernel->symbols[symbols[k].name] = &symbols[k];
     try {
         kernel->entry = &Reader::function_in(*kernel, *kernel->symbols.at(entry));

@@ -292,8 +292,9 @@ bool Block::pass() {
     const Request& request = launch->request;
     const std::size_t n = warps.size();
     bool has_run = false;
-    const std::size_t first = request.order == 2 ? worker->random() % n : 0;
-    for (std::size_t k = 0; k < n && live_warps; ++k) {
+    const bool is_random = request.order == 2;
+    const std::size_t first = is_random ? worker->random() % n : 0;
+    for (std::size_t k = 0; k < n && live_warps && !(is_random && has_run); ++k) {
         Warp& warp = *warps[request.order == 1 ? n - 1 - k : (first + k) % n];
         if (!warp.alive) continue;
         bool can_run = warp.active != 0;
@@ -302,7 +303,7 @@ bool Block::pass() {
         has_run = true;
         warp.yields = false;
         // In random order, short turns.
-        warp.run(request.order == 2 ? 1 + worker->random() % (worker->random() % 2 ? 8 : 200) : SLICE);
+        warp.run(is_random ? 1 + worker->random() % (worker->random() % 2 ? 8 : 200) : SLICE);
     }
     return has_run;
 }
@@ -361,7 +362,9 @@ void Block::check_barrier(u32 which) {
             }
             group.state = State::ready;
             ++group.pc;
+            // All threads go on in the order of the schedule.
             warp->stop = nullptr;
+            warp->yields = true;
         }
 }
 
