@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import byte_bounds
 
-from .._device.object_files import FOLDER, SUFFIX, instruction_sets
+from .._device.object_files import FOLDER, file_name, instruction_sets
 from .._device.threads import cores
 from . import _device
 from ._checks import MEMORY, RACES
@@ -141,13 +141,13 @@ def library() -> ctypes.CDLL:
     """The machine's object for this CPU. CompileError if there is none."""
     folder = Path(__file__).parents[1] / FOLDER
     own = os.environ.get("GPUSOLVE_MACHINE")
-    names = [folder / f"machine-{name}{SUFFIX}" for name in instruction_sets()]
+    names = [folder / file_name(name, "machine") for name in instruction_sets()]
     for path in [Path(own)] if own else names:
         try:
             found = ctypes.PyDLL(str(path))
         except OSError:
             continue
-        if found.machine_supports():
+        if found.gpusolve_supports():
             found.machine_load.restype = ctypes.c_void_p
             found.machine_shared_bytes.restype = ctypes.c_uint64
             return found

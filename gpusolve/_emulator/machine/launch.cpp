@@ -206,7 +206,7 @@ using namespace machine;
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 /// Whether this CPU has the instructions of the object.
-EXPORT int machine_supports() {
+EXPORT int gpusolve_supports() {
 #ifdef __AVX2__
     __builtin_cpu_init();
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
