@@ -9,7 +9,7 @@
 
 #include <cxxabi.h>
 
-#include "machine.h"
+#include "checks.h"
 
 namespace machine {
 
@@ -256,6 +256,9 @@ EXPORT int machine_shared_variable(const void* kernel, int number, char* name, i
 /// Called with Python's lock. Not 0 if the kernel has failed, or Python has an exception.
 EXPORT int machine_launch(const void* kernel, const Request* request, Fault* fault, const Python* python, char** output) {
     Launch launch(*static_cast<const Kernel*>(kernel), *request, *fault, *python);
+    const auto checks = new_checks(request->checks_races, request->checks_memory);
+    if (request->checks_races || request->checks_memory) launch.checks = checks.get();
+    launch.is_watched = launch.checks || launch.counts;
     launch.thread = python->save();
     launch.run();
     python->restore(launch.thread);

@@ -95,6 +95,7 @@ bool decode_access(Decoder& d) {
             if (sizeof(R) < sizeof(M)) return false;
             const std::string values(static_cast<std::size_t>(n), letter<R>());
             const Run run = is_store ? &store<M, R> : &load<M, R>;
+            i.mode = sizeof(R);  // of the registers
             return d.set(run, MEMORY, is_store ? ":a" + values : values + ":a");
         };
         if (width == 2) return with.template operator()<u16>();

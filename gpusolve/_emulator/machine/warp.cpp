@@ -277,7 +277,7 @@ void Block::start(Launch& of, Worker& by, u64 which) {
     const u64 fixed = (of.kernel.shared_bytes + 15) / 16 * 16;
     bool is_dynamic = request.shared_bytes > 0;
     for (const SharedVariable& variable : of.kernel.shared) is_dynamic |= variable.bytes == 0;
-    shared_bytes = is_dynamic ? fixed + request.shared_bytes : of.kernel.shared_bytes;
+    shared_bytes = is_dynamic ? fixed + request.shared_bytes : of.kernel.shared_bytes - (of.kernel.shared_bytes ? of.kernel.gap : 0);
     shared_memory.assign(shared_bytes / 8 + 32, ~0ull);
     shared = reinterpret_cast<u8*>((reinterpret_cast<u64>(shared_memory.data()) + 127) & ~127ull);
     std::fill(std::begin(barriers), std::end(barriers), Barrier());
