@@ -11,10 +11,13 @@ from ._errors import KernelError
 from ._lines import SourceLine, raise_at
 
 if TYPE_CHECKING:
-    from .machine import CFault, LoadedKernel, Memory, Shape
+    from .machine import CFault, Item, LoadedKernel, Memory, Shape
 
 NULL_BYTES, POISON = 4096, 2**64 - 4096
 """Addresses below are null pointers with an offset; from here on, uninitialised."""
+
+NEAR_BYTES = 2**36
+"""A wild address is attributed to an array that is nearer."""
 
 _TEXT, _ACCESS, _READONLY, _MISALIGNED, _UNWRITTEN, _RACE, _BLOCK = range(1, 8)
 """``FaultKind`` in ``machine/machine.h``."""
@@ -50,11 +53,12 @@ def raise_fault(
     shape: Shape,
     memory: Memory,
     name: str,
+    parameters: bytes,
     shared_bytes: int,
 ) -> NoReturn:
     """Raise the `KernelError` of a fault."""
     __tracebackhide__ = True
-    message = _Message(fault, kernel, shape, memory, shared_bytes)
+    message = _Message(fault, kernel, shape, memory, parameters, shared_bytes)
     line = message.line(fault.site) if fault.site >= 0 else None
     where = [name]
     if fault.has_thread:
@@ -77,10 +81,11 @@ class _Message:
         kernel: LoadedKernel,
         shape: Shape,
         memory: Memory,
+        parameters: bytes,
         shared_bytes: int,
     ) -> None:
         self.fault, self.kernel, self.shape = fault, kernel, shape
-        self.memory, self.shared_bytes = memory, shared_bytes
+        self.memory, self.parameters, self.shared_bytes = memory, parameters, shared_bytes
         self.access = _ACCESSES[bool(fault.is_write)]
 
     def line(self, site: int) -> SourceLine | None:
@@ -132,10 +137,21 @@ class _Message:
         if address >= POISON:
             return f"address {address:#x}, through an uninitialised pointer"
         item = self.memory.item(address)
-        near = item is not None and _distance(item.low, item.high, address) < (1 << 36)
+        if item is None or not item.low <= address < item.high:
+            item = self._pointer() or item
+        near = item is not None and _distance(item.low, item.high, address) < NEAR_BYTES
         if item is None or not near:
             return f"address {address:#x}, which is in no array of the launch"
-        return item.describe(address)
+        return item.describe(address, self.fault.bytes)
+
+    def _pointer(self) -> Item | None:
+        """The array whose pointer the instruction uses, if it can be traced."""
+        for offset in self.kernel.origins(self.fault.site):
+            address = int.from_bytes(self.parameters[offset : offset + 8], "little")
+            for item in self.memory.items():
+                if item.low <= address < item.high or address == item.first:
+                    return item
+        return None
 
     def _element(self) -> str:
         if self.fault.space != _SHARED:

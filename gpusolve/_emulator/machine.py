@@ -170,9 +170,15 @@ class Item:
     writeable: bool
     phase: int
     written: npt.NDArray[np.uint8] | None = None
+    is_variable: bool = False
 
-    def describe(self, address: int) -> str:
-        """The element at an address, valid or not."""
+    def describe(self, address: int, bytes: int = 1) -> str:
+        """The element at an address, valid or not; of a variable, in units of bytes."""
+        if self.is_variable:
+            text = f"element {(address - self.low) // bytes} ({bytes} bytes) of {self.text}"
+            if self.low <= address < self.high:
+                return text if self.writeable else f"{text}, which is read-only"
+            return f"{text}, which has {(self.high - self.low) // bytes} elements"
         text = f"element {(address - self.first) // self.itemsize} of {self.text}"
         if self.low <= address < self.high:
             return text if self.writeable else f"{text}, which is read-only"
@@ -204,6 +210,7 @@ class Memory:
         writeable: bool = True,
         written: bool = True,
         phase: int | None = None,
+        is_variable: bool = False,
     ) -> None:
         """Add memory. `written` is False if its values are not initialised."""
         bits = None if written else np.zeros(size // 8 + 1, np.uint8)
@@ -217,8 +224,9 @@ class Memory:
             writeable,
             address % 256 if phase is None else phase,
             bits,
+            is_variable,
         )
-        insort(self._items, (address, id(item), item))
+        insort(self._items, (address, len(self._items), item))
 
     def add_array(self, name: str, array: Array) -> None:
         """Add a NumPy array."""
@@ -237,7 +245,7 @@ class Memory:
             bool(array.flags.writeable),
             (low - (byte_bounds(root)[0] if root.size else low)) % 256,
         )
-        insort(self._items, (low, id(item), item))
+        insort(self._items, (low, len(self._items), item))
 
     def remove(self, address: int) -> None:
         """Remove what begins at an address."""
@@ -295,6 +303,7 @@ class LoadedKernel:
             len(symbols),
             entry.name.encode(),
             ctypes.c_uint64(SHARED_GAP),
+            ",".join(map(str, module.program.hidden_files())).encode(),
             error,
             len(error),
         )
@@ -306,6 +315,12 @@ class LoadedKernel:
     def __del__(self) -> None:
         if handle := getattr(self, "handle", None):
             library().machine_unload(handle)
+
+    def origins(self, site: int) -> list[int]:
+        """Offsets of parameters that may be the pointer of an instruction's access."""
+        offsets = (ctypes.c_uint64 * 16)()
+        count = library().machine_origins(self.handle, site, offsets, len(offsets))
+        return list(offsets[:count])
 
     @functools.cached_property
     def sites(self) -> list[Site]:
@@ -404,6 +419,7 @@ class Module:
                     text=f"{demangled(name)} in {variable.space} memory",
                     writeable=variable.space == "global",
                     phase=0,
+                    is_variable=True,
                 )
 
 
@@ -544,7 +560,9 @@ def launch(
             library().machine_free(output)
             write_output(text)
     if failed:
-        raise_fault(fault, kernel, shape, everything, name or entry, shared_bytes)
+        raise_fault(
+            fault, kernel, shape, everything, name or entry, parameters, shared_bytes
+        )
 
 
 @functools.cache

@@ -29,6 +29,44 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 _PACKAGES = ("nvidia.cu13", "nvidia.cuda_nvrtc", "nvidia.cuda_runtime", "nvidia.cuda_cccl")
 
 
+_INTEGERS = """
+typedef signed char int8_t; typedef unsigned char uint8_t;
+typedef short int16_t; typedef unsigned short uint16_t;
+typedef int int32_t; typedef unsigned int uint32_t;
+typedef long long int64_t; typedef unsigned long long uint64_t;
+typedef long long intptr_t; typedef unsigned long long uintptr_t;
+"""
+_NAMES = re.findall(r"\w+_t\b", _INTEGERS)
+_STRINGS = """
+#pragma once
+__device__ inline void* memmove(void* to, const void* from, size_t bytes) {
+    char* const x = static_cast<char*>(to);
+    const char* const y = static_cast<const char*>(from);
+    if (x <= y)
+        for (size_t k = 0; k < bytes; ++k) x[k] = y[k];
+    else
+        for (size_t k = bytes; k > 0; --k) x[k - 1] = y[k - 1];
+    return to;
+}
+namespace std { using ::memcpy; using ::memmove; using ::memset; }
+"""
+_STANDARD_HEADERS = {
+    **dict.fromkeys(
+        "assert.h cassert cmath cstddef cstdio cstdlib float.h limits.h math.h stddef.h "
+        "stdio.h stdlib.h cuda_runtime.h cuda_runtime_api.h".split(),
+        "#pragma once\n",
+    ),
+    "string.h": _STRINGS,
+    "cstring": "#include <string.h>\n",
+    "stdint.h": f"#pragma once\n{_INTEGERS}",
+    "cstdint": "#include <stdint.h>\nnamespace std {"
+    + "".join(f" using ::{name};" for name in _NAMES)
+    + " }\n",
+}
+"""Headers that kernels include, and that NVRTC does not have: it declares itself what
+device code may use of them."""
+
+
 class Compiled(NamedTuple):
     """PTX, the symbol of each instance, and NVRTC's log with its warnings."""
 
@@ -176,7 +214,12 @@ def _compile(
         return buffer.value.decode(errors="replace")
 
     library.nvrtcCreateProgram(
-        ctypes.byref(program), text.encode(), name.encode(), 0, None, None
+        ctypes.byref(program),
+        text.encode(),
+        name.encode(),
+        len(_STANDARD_HEADERS),
+        _strings(_STANDARD_HEADERS.values()),
+        _strings(_STANDARD_HEADERS),
     )
     try:
         for instance in instances:

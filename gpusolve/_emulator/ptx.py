@@ -42,6 +42,7 @@ _DECLARED = re.compile(
 _HEAD = re.compile(
     r"\s*(?:\((?P<result>[^)]*)\))?\s*(?P<name>[\w$]+)\s*(?:\((?P<parameters>[^)]*)\))?"
 )
+_TOOLKIT = re.compile(r"/(nvidia|cuda|cuda-[\d.]+|cupy)/(.*/)?include/")
 _BRACE = re.compile(r"[{}]")
 _VALUE = re.compile(r"[^\s,{}]+(?:\s*\+\s*\d+)?")
 
@@ -143,6 +144,14 @@ class Program:
     @property
     def entries(self) -> dict[str, Function]:
         return {name: f for name, f in self.functions.items() if f.is_entry}
+
+    def hidden_files(self) -> list[int]:
+        """Files of the toolkit and of NVRTC; reports name the line that calls them."""
+        return [
+            number
+            for number, name in self.files.items()
+            if _TOOLKIT.search(name) or not name.startswith(("/", "definitions"))
+        ]
 
     def shared_in_bodies(self) -> Iterator[tuple[str, int, int]]:
         """Name, size and alignment of the shared variables that functions declare."""

@@ -191,12 +191,7 @@ struct Access {
         if (earlier.block != event.block && earlier.is_strong && event.is_strong && has_scope) return RaceKind::scope;
         if (thread.out_of_scope && !thread.out_of_scope->unordered(earlier)) return RaceKind::scope;
         const auto read = [](const Event& one) { return one.writes ? one.updated_after : one.inst; };
-        // Reads and writes of a statement have the same source line.
-        const auto same_line = [](const Inst* a, const Inst* b) {
-            return a && b && (a == b || (a->line && a->file == b->file && a->line == b->line));
-        };
-        if (same_line(read(event), read(earlier)) && (event.writes || earlier.writes) &&
-            (event.updated_after || earlier.updated_after)) return RaceKind::update;
+        if (read(event) && read(event) == read(earlier)) return RaceKind::update;
         return event.writes && event.inst == earlier.inst ? RaceKind::overwrite : RaceKind::conflict;
     }
 };

@@ -222,9 +222,10 @@ EXPORT void machine_demangle(const char* symbol, char* text, int bytes) {
     std::free(found);
 }
 
-EXPORT void* machine_load(const Symbol* symbols, int count, const char* entry, u64 gap, char* error, int error_bytes) {
+EXPORT void* machine_load(const Symbol* symbols, int count, const char* entry, u64 gap, const char* hidden_files,
+                          char* error, int error_bytes) {
     std::string text;
-    auto kernel = load(symbols, count, entry, gap, text);
+    auto kernel = load(symbols, count, entry, gap, hidden_files, text);
     std::snprintf(error, static_cast<std::size_t>(error_bytes), "%s", text.c_str());
     return kernel.release();
 }
@@ -233,6 +234,43 @@ EXPORT void machine_unload(void* kernel) { delete static_cast<Kernel*>(kernel); 
 
 EXPORT u64 machine_shared_bytes(const void* kernel) { return static_cast<const Kernel*>(kernel)->static_bytes; }
 EXPORT u32 machine_sites(const void* kernel) { return static_cast<const Kernel*>(kernel)->sites; }
+
+namespace {
+
+/// Offsets of the parameters from which a value may have come, by the instructions before.
+void trace(const Kernel& kernel, const Inst* inst, Place value, int depth, std::vector<u64>& offsets) {
+    const Inst* const first = inst->function->code.data();
+    while ((value & 3) == FRAME && inst-- != first) {
+        const int results = inst->kind == MEMORY && !inst->is_write ? inst->vector : 1;
+        int k = 0;
+        while (k < results && inst->op[k] != value) ++k;
+        if (k == results || inst->is_write || inst->call) continue;
+        if (inst->kind == MEMORY) {
+            const Place from = inst->op[inst->vector];
+            if (inst->space == Space::param && (from & 3) == CONSTANTS)
+                offsets.push_back(kernel.constants[(from >> 2) / 8] + static_cast<u64>(inst->offset) + 8 * static_cast<u64>(k));
+            return;
+        }
+        if (inst->kind == INTEGER || inst->kind == MOVE)
+            for (int source = 1; source < inst->count && depth < 40; ++source)
+                trace(kernel, inst, inst->op[source], depth + 1, offsets);
+        return;
+    }
+}
+
+}  // namespace
+
+/// Offsets of the parameters that may be the pointer of an access.
+EXPORT int machine_origins(const void* kernel, u32 site, u64* offsets, int most) {
+    const Kernel& all = *static_cast<const Kernel*>(kernel);
+    const Inst& inst = *all.by_site[site];
+    std::vector<u64> found;
+    if (inst.function == all.entry)
+        for (int k = 0; k < inst.count && k < 5; ++k) trace(all, &inst, inst.op[k], 0, found);
+    const int count = std::min(most, static_cast<int>(found.size()));
+    std::copy_n(found.begin(), count, offsets);
+    return count;
+}
 
 struct SiteRow {
     s32 ptx_line, file, line, kind;

@@ -156,6 +156,7 @@ struct Kernel {
     std::vector<u64> constants;  // 32 values of 64 bits each, some of fewer bits
     std::map<std::pair<u64, int>, Place> constant_places;
     std::vector<SharedVariable> shared;
+    std::vector<int> hidden_files;  // whose lines are not named
     u64 gap = 0;           // bytes after each variable in shared memory
     u64 shared_bytes = 0;  // with the gaps
     u64 static_bytes = 0;  // without
@@ -393,7 +394,7 @@ void watch_loaded(Warp& warp, const Inst& inst);
 
 /// The kernel of an entry; a text in `error` if there is an instruction that is not known.
 std::unique_ptr<Kernel> load(const Symbol* symbols, int count, const char* entry, u64 gap,
-                             std::string& error);
+                             const char* hidden_files, std::string& error);
 
 /// Set what runs an instruction. False if it is not known. `shape` has a letter for each operand:
 /// p: predicate, 1 2 4 8: bytes of a value, r: a register of any width, m: a member mask,

@@ -1,6 +1,7 @@
 // Reads the bodies of functions: statements, scopes, labels and operands.
 
 #include <algorithm>
+#include <array>
 #include <stdexcept>
 #include <utility>
 
@@ -174,6 +175,8 @@ class Reader {
     u32 local_bytes_ = 0;
     std::unordered_map<string, Declared> entry_parameters_;
     s32 file_ = 0, source_line_ = 0;
+    using Location = std::array<int, 3>;  // file, line and column
+    std::map<Location, Location> callers_;
     struct Jump {
         std::size_t inst;
         string label;
@@ -217,7 +220,7 @@ class Reader {
                 ++at;
             } else if (text.compare(at, 5, ".loc\t") == 0 || text.compare(at, 5, ".loc ") == 0) {
                 const std::size_t end = std::min(text.find('\n', at), text.size());
-                std::sscanf(string(text.substr(at, end - at)).c_str(), ".loc %d %d", &file_, &source_line_);
+                locate(string(text.substr(at, end - at)));
                 at = end;
             } else if (const std::size_t colon = label_end(text, at); colon != string_view::npos) {
                 const string name(strip(text.substr(at, colon - at)));
@@ -242,6 +245,21 @@ class Reader {
                 at = end + 1;
             }
         }
+    }
+
+    /// A line of the source. A line of a hidden file stands for the line that calls it.
+    void locate(const string& text) {
+        Location own{}, caller{};
+        std::sscanf(text.c_str(), ".loc %d %d %d", &own[0], &own[1], &own[2]);
+        if (const std::size_t at = text.find("inlined_at"); at != string::npos) {
+            std::sscanf(text.c_str() + at, "inlined_at %d %d %d", &caller[0], &caller[1], &caller[2]);
+            callers_[own] = caller;
+        }
+        const auto& hidden = kernel_.hidden_files;
+        for (int depth = 0; depth < 50 && std::count(hidden.begin(), hidden.end(), own[0]); ++depth)
+            if (auto found = callers_.find(own); found != callers_.end()) own = found->second;
+        file_ = own[0];
+        source_line_ = own[1];
     }
 
     static std::size_t label_end(string_view text, std::size_t at) {
@@ -622,8 +640,10 @@ u32 stack_of(Kernel& kernel, const Function& function, std::vector<const Functio
 
 }  // namespace
 
-std::unique_ptr<Kernel> load(const Symbol* symbols, int count, const char* entry, u64 gap, string& error) {
+std::unique_ptr<Kernel> load(const Symbol* symbols, int count, const char* entry, u64 gap,
+                             const char* hidden_files, string& error) {
     auto kernel = std::make_unique<Kernel>();
+    for (const string_view file : split(hidden_files)) kernel->hidden_files.push_back(std::atoi(string(file).c_str()));
     kernel->gap = gap;
     for (int k = 0; k < count; ++k) kernel->symbols[symbols[k].name] = &symbols[k];
     try {
