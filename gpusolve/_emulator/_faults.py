@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 NULL_BYTES, POISON = 4096, 2**64 - 4096
 """Addresses below are null pointers with an offset; from here on, uninitialised."""
 
-NEAR_BYTES = 2**36
-"""A wild address is attributed to an array that is nearer."""
+NEAR_BYTES = 1 << 16
+"""An address whose pointer cannot be traced belongs to an array that is nearer, or
+nearer than 16 times its size."""
 
 _TEXT, _ACCESS, _READONLY, _MISALIGNED, _UNWRITTEN, _RACE, _BLOCK = range(1, 8)
 """``FaultKind`` in ``machine/machine.h``."""
@@ -138,9 +139,10 @@ class _Message:
             return f"address {address:#x}, through an uninitialised pointer"
         item = self.memory.item(address)
         if item is None or not item.low <= address < item.high:
-            item = self._pointer() or item
-        near = item is not None and _distance(item.low, item.high, address) < NEAR_BYTES
-        if item is None or not near:
+            nearest, item = item, self._pointer()
+            if item is None and nearest is not None and _is_near(nearest, address):
+                item = nearest
+        if item is None:
             return f"address {address:#x}, which is in no array of the launch"
         return item.describe(address, self.fault.bytes)
 
@@ -221,5 +223,6 @@ class _Message:
         )
 
 
-def _distance(low: int, high: int, address: int) -> int:
-    return max(low - address, address + 1 - high, 0)
+def _is_near(item: Item, address: int) -> bool:
+    distance = max(item.low - address, address + 1 - item.high)
+    return distance < NEAR_BYTES + 16 * (item.high - item.low)

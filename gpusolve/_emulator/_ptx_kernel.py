@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import struct
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from . import _device
+from ._checks import MEMORY
 from ._arguments import Array, Parameter, Struct, Value, check_arguments
-from ._errors import CompileError, KernelError
+from ._errors import CompileError
 from ._profile import Report, active_report
 from ._registers import KernelSource
 from ._signature import parameter_names
-from .machine import Memory, Module, demangled, launch
+from ._counts import Tables, costs_of_tables
+from .machine import Memory, Module, demangled, launch, library, source_place
 from .nvrtc import Compiled, compile_ptx
 from .ptx import Program
 
@@ -128,6 +131,9 @@ class Kernel:
     ) -> None:
         __tracebackhide__ = True
         values = check_arguments(self.instance, self._parameters, args)
+        if MEMORY.is_on():
+            for text in self._undefined():
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
         memory = Memory()
         kept: list[tuple[int, Array]] = []
         for name, array, is_written in self._arrays(values):
@@ -137,7 +143,7 @@ class Kernel:
         self._check_shape(grid, block, shared_mem, cooperative)
         variables = [v.copy() for v in self.module.variables.values()]
         try:
-            launch(
+            counted = launch(
                 self.module,
                 self.symbol,
                 grid,
@@ -147,16 +153,36 @@ class Kernel:
                 memory=memory,
                 cooperative=cooperative,
                 name=self.instance,
-                counts=report,
+                counts=report is not None,
+                sample=report.sample if report else None,
             )
-        except BaseException as error:
+        except BaseException:
             for address, copy in kept:
                 _write(address, copy)
             for now, before in zip(self.module.variables.values(), variables, strict=True):
                 now[:] = before
-            if isinstance(error, KernelError):
-                raise error.with_traceback(error.__traceback__)
             raise
+        if report is not None and counted is not None:
+            report.add(
+                costs_of_tables(
+                    Tables(library(), counted.counts),
+                    self._kernel,
+                    counted.memory,
+                    self._source,
+                    int(np.prod(block)),
+                    self._static_shared_memory() + shared_mem,
+                    int(np.prod(grid)),
+                )
+            )
+
+    def _undefined(self) -> Iterator[str]:
+        """Warnings of reads of variables that may have no value."""
+        for site in self._kernel.undefined():
+            file, line = source_place(self._kernel, site)
+            yield (
+                f"{Path(file).name}:{line}: reads a variable that may be uninitialized, "
+                "because some path to the line gives it no value"
+            )
 
     def _check_shape(
         self,

@@ -10,7 +10,7 @@ from bisect import insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -85,7 +85,7 @@ class CRequest(ctypes.Structure):
         ("limit", ctypes.c_double),
         ("checks_races", ctypes.c_int),
         ("checks_memory", ctypes.c_int),
-        ("counts", ctypes.c_void_p),
+        ("counts", ctypes.c_int),
         ("heap", ctypes.c_uint64),
         ("heap_bytes", ctypes.c_uint64),
     ]
@@ -276,6 +276,20 @@ class Memory:
             )
         return found
 
+    def names_of_regions(self) -> tuple[dict[int, str], dict[str, int]]:
+        """The names of the regions by their numbers, and their sizes by name."""
+        names: dict[int, str] = {}
+        sizes: dict[str, int] = {}
+        for region in self.regions():
+            inside = [
+                item.name
+                for item in self.items()
+                if item.low < region.high and region.low < item.high
+            ]
+            name = names[region.number] = " and ".join(dict.fromkeys(inside))
+            sizes[name] = region.high - region.low
+        return names, sizes
+
     def items(self) -> list[Item]:
         """Everything, by address."""
         return [item for _, _, item in self._items]
@@ -329,6 +343,11 @@ class LoadedKernel:
         for k, row in enumerate(rows):
             library().machine_site(self.handle, k, ctypes.byref(row))
         return list(rows)
+
+    def undefined(self) -> list[int]:
+        """Instructions that may read a register before it has a value."""
+        sites = (ctypes.c_uint32 * 64)()
+        return list(sites[: library().machine_undefined(self.handle, sites, 64)])
 
     def shared_variables(self) -> list[tuple[str, int, int]]:
         """Name, offset and size of each variable; size 0 for the dynamic memory."""
@@ -438,6 +457,13 @@ def _placed(variable: Variable) -> npt.NDArray[np.uint8]:
     return placed
 
 
+class Counted(NamedTuple):
+    """The counts of a launch, and the memory that it could access."""
+
+    counts: ctypes.c_void_p
+    memory: Memory
+
+
 class Shape(NamedTuple):
     """Blocks and threads of a launch."""
 
@@ -467,9 +493,9 @@ def launch(
     cooperative: bool = False,
     resident: int | None = None,
     name: str = "",
-    counts: Any = None,
-    parameter_names: list[str] | None = None,
-) -> None:
+    counts: bool = False,
+    sample: int | None = None,
+) -> Counted | None:
     """Run a kernel, and return when it has ended.
 
     Parameters
@@ -490,6 +516,14 @@ def launch(
         Blocks that run at the same time.
     name : str, optional
         The kernel in messages.
+    counts : bool, optional
+        Whether to count what the launch costs.
+    sample : int, optional
+        Blocks that run, at equal distances in the grid; by default all.
+
+    Returns
+    -------
+    Counted or None
 
     Raises
     ------
@@ -522,8 +556,8 @@ def launch(
     schedule = current_schedule()
     order = ORDERS.index(schedule.order)
     races, checks_memory = RACES.is_on(), MEMORY.is_on()
-    alone = order != 0 or races or checks_memory or counts is not None
-    running = blocks
+    alone = order != 0 or races or checks_memory or counts
+    running = blocks if sample is None or cooperative else min(blocks, sample)
     request = CRequest(
         shape.grid,
         shape.block,
@@ -536,16 +570,16 @@ def launch(
         1 if alone else max(1, min(cores(), blocks)),
         resident,
         0,
-        1,
+        blocks // running,
         running,
         schedule.limit,
         races,
         checks_memory,
-        None,
+        int(counts),
         start,
         HEAP_BYTES,
     )
-    fault, output = CFault(site=-1), ctypes.c_void_p()
+    fault, output, counted = CFault(site=-1), ctypes.c_void_p(), ctypes.c_void_p()
     try:
         failed = library().machine_launch(
             kernel.handle,
@@ -553,6 +587,7 @@ def launch(
             ctypes.byref(fault),
             ctypes.byref(_python()),
             ctypes.byref(output),
+            ctypes.byref(counted),
         )
     finally:
         if output.value:
@@ -563,6 +598,7 @@ def launch(
         raise_fault(
             fault, kernel, shape, everything, name or entry, parameters, shared_bytes
         )
+    return Counted(counted, everything) if counted.value else None
 
 
 @functools.cache

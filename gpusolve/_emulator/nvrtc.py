@@ -42,7 +42,7 @@ _STRINGS = """
 __device__ inline void* memmove(void* to, const void* from, size_t bytes) {
     char* const x = static_cast<char*>(to);
     const char* const y = static_cast<const char*>(from);
-    if (x <= y)
+    if (x <= y || x >= y + bytes)
         for (size_t k = 0; k < bytes; ++k) x[k] = y[k];
     else
         for (size_t k = bytes; k > 0; --k) x[k - 1] = y[k - 1];

@@ -16,6 +16,7 @@ import re
 from bisect import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 BYTES = {
     f"{kind}{bits}": bits // 8 for kind in "bsuf" for bits in (8, 16, 32, 64, 128)
@@ -145,12 +146,17 @@ class Program:
     def entries(self) -> dict[str, Function]:
         return {name: f for name, f in self.functions.items() if f.is_entry}
 
+    def lines(self) -> list[str]:
+        """The lines of the text, without comments."""
+        return self._text.split("\n")
+
     def hidden_files(self) -> list[int]:
         """Files of the toolkit and of NVRTC; reports name the line that calls them."""
         return [
             number
             for number, name in self.files.items()
-            if _TOOLKIT.search(name) or not name.startswith(("/", "definitions"))
+            if _TOOLKIT.search(name)
+            or not (name.endswith("definitions") or Path(name).is_file())
         ]
 
     def shared_in_bodies(self) -> Iterator[tuple[str, int, int]]:

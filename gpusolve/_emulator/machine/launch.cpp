@@ -187,14 +187,7 @@ void Launch::run() {
         }
     }
     for (std::thread& thread : threads) thread.join();
-    if (counts) {
-        for (const auto& worker : workers) {
-            for (u32 k = 0; k < kernel.sites; ++k) {
-                workers[0]->warp_counts[k] += worker.get() == workers[0].get() ? 0 : worker->warp_counts[k];
-                workers[0]->lane_counts[k] += worker.get() == workers[0].get() ? 0 : worker->lane_counts[k];
-            }
-        }
-    }
+    if (counts) add_sites(*counts, workers[0]->warp_counts, workers[0]->lane_counts);
 }
 
 }  // namespace machine
@@ -292,17 +285,35 @@ EXPORT int machine_shared_variable(const void* kernel, int number, char* name, i
 }
 
 /// Called with Python's lock. Not 0 if the kernel has failed, or Python has an exception.
-EXPORT int machine_launch(const void* kernel, const Request* request, Fault* fault, const Python* python, char** output) {
+EXPORT int machine_launch(const void* kernel, const Request* request, Fault* fault, const Python* python, char** output, void** counts) {
     Launch launch(*static_cast<const Kernel*>(kernel), *request, *fault, *python);
     const auto checks = new_checks(request->checks_races, request->checks_memory);
     if (request->checks_races || request->checks_memory) launch.checks = checks.get();
+    auto counted = new_counts();
+    if (request->counts) launch.counts = counted.get();
     launch.is_watched = launch.checks || launch.counts;
     launch.thread = python->save();
     launch.run();
     python->restore(launch.thread);
     *output = nullptr;
     if (!launch.output.empty()) *output = strdup(launch.output.c_str());
+    *counts = launch.counts && !launch.stopped ? counted.release() : nullptr;
     return launch.stopped ? 1 : 0;
+}
+
+EXPORT const u64* machine_counts(void* counts, int which, u64* length) {
+    return counts_table(*static_cast<Counts*>(counts), which, length);
+}
+
+EXPORT void machine_delete_counts(void* counts) { delete_counts(static_cast<Counts*>(counts)); }
+
+/// Instructions that may read a register before it has a value.
+EXPORT int machine_undefined(const void* kernel, u32* sites, int most) {
+    int n = 0;
+    for (const Function* function : static_cast<const Kernel*>(kernel)->by_index)
+        for (const u32 inst : function->undefined)
+            if (n < most) sites[n++] = function->code[inst].site;
+    return n;
 }
 
 EXPORT void machine_free(void* memory) { std::free(memory); }

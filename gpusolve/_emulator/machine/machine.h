@@ -52,6 +52,7 @@ using Run = void (*)(Warp&, const Inst&);
 /// A place: its offset in a memory, times 4, plus the number of the memory.
 using Place = u32;
 enum Base : u32 { FRAME, CONSTANTS, SPECIALS, NOWHERE };
+constexpr u32 aligned(u32 offset, u32 align) { return (offset + align - 1) / align * align; }
 constexpr Place place(u32 offset, Base base) { return offset << 2 | base; }
 
 constexpr int MOST_OPERANDS = 10;
@@ -122,6 +123,7 @@ struct Function {
     std::string name;
     std::vector<Inst> code;
     u32 frame_bytes = 0, local_bytes = 0;
+    std::vector<u32> undefined;  // instructions that may read a register without a value
     std::vector<Copied> parameters;  // `callee` has the offset of each
     Copied result{};
     std::unordered_map<std::string, std::vector<const Inst*>> tables;

@@ -250,7 +250,7 @@ bool Warp::resolve(const Inst& inst, Place from, int width, s64 offset, Space wh
             delta = reinterpret_cast<u64>(block->shared);
             break;
         case Space::local:
-            high = stride;
+            high = frame->local_base + frame->function->local_bytes;
             delta = reinterpret_cast<u64>(local.data());
             lane_stride = stride;
             break;

@@ -110,8 +110,6 @@ Declared declaration(string_view text, int line) {
     return found;
 }
 
-u32 aligned(u32 offset, u32 align) { return (offset + align - 1) / align * align; }
-
 const std::vector<string> SPECIAL_NAMES = {
     "%tid.x",    "%tid.y",    "%tid.z",    "%ntid.x",        "%ntid.y",        "%ntid.z",
     "%ctaid.x",  "%ctaid.y",  "%ctaid.z",  "%nctaid.x",      "%nctaid.y",      "%nctaid.z",
@@ -258,6 +256,7 @@ class Reader {
         const auto& hidden = kernel_.hidden_files;
         for (int depth = 0; depth < 50 && std::count(hidden.begin(), hidden.end(), own[0]); ++depth)
             if (auto found = callers_.find(own); found != callers_.end()) own = found->second;
+        if (!own[1]) return;  // code of the compiler, for the line before
         file_ = own[0];
         source_line_ = own[1];
     }
@@ -594,7 +593,7 @@ class Reader {
         for (auto& [name, labels] : tables_)
             for (const Jump& label : labels) function_.tables[name].push_back(resolve(label));
         for (auto& [inst, name] : switches_) function_.code[inst].targets = &function_.tables[name];
-        function_.local_bytes = aligned(local_bytes_, 16);
+        function_.local_bytes = local_bytes_;
         function_.frame_bytes = allocate_registers(function_, defined, widths_);
     }
 
@@ -635,7 +634,7 @@ u32 stack_of(Kernel& kernel, const Function& function, std::vector<const Functio
         if (!inst.call->callee && inst.call->name.empty()) most = std::max(most, RECURSIVE_STACK);
     }
     path.pop_back();
-    return function.local_bytes + most;
+    return aligned(function.local_bytes, 16) + most;
 }
 
 }  // namespace

@@ -121,6 +121,16 @@ u32 allocate_registers(Function& function, const std::vector<Defined>& defined,
             for (u64 bits = block.live_out[w]; bits; bits &= bits - 1)
                 intervals[names[w * 64 + static_cast<std::size_t>(__builtin_ctzll(bits))]].include(block.end - 1);
         }
+    for (std::size_t w = 0; w < words && !blocks.empty(); ++w)
+        for (u64 bits = blocks[0].live_in[w]; bits; bits &= bits - 1) {
+            const u32 reg = names[w * 64 + static_cast<std::size_t>(__builtin_ctzll(bits))];
+            for (u32 k = 0; k < defined.size() && reg; ++k) {
+                const auto& used = defined[k].uses;
+                if (std::find(used.begin(), used.end(), reg) == used.end()) continue;
+                function.undefined.push_back(k);
+                break;
+            }
+        }
     intervals[0] = {-1, INT_MAX};
 
     // By the beginning of the intervals, each takes a place that is free, or a new one.

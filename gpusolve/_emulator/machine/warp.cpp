@@ -28,7 +28,7 @@ Frame::Frame(Frame* parent, const Function* function, const Inst* call)
       function(function),
       call(call),
       depth(parent ? parent->depth + 1 : 0),
-      local_base(parent ? parent->local_base + parent->function->local_bytes : 0),
+      local_base(parent ? parent->local_base + aligned(parent->function->local_bytes, 16) : 0),
       memory(function->frame_bytes / 8 + 16) {
     u64* base = reinterpret_cast<u64*>(data());
     std::fill(base, base + LANES, local_base);
@@ -236,7 +236,7 @@ Frame* Warp::child(const Inst& call, const Function& callee) {
     for (const auto& one : frame->children)
         if (one->call == &call && one->function == &callee) return one.get();
     constexpr int DEEPEST = 2000;
-    const u64 base = frame->local_base + frame->function->local_bytes;
+    const u64 base = frame->local_base + aligned(frame->function->local_bytes, 16);
     if (frame->depth == DEEPEST || base + callee.local_bytes > stride)
         fail(call, static_cast<u32>(lowest(mask)), "overflows its stack; use smaller local arrays or less recursion");
     frame->children.push_back(std::make_unique<Frame>(frame, &callee, &call));
