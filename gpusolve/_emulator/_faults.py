@@ -192,6 +192,8 @@ class _Message:
         remedy = "check the index"
         if any(v[2] == 0 and v[1] == start for v in self.kernel.shared_variables()):
             remedy += ", or launch with a larger shared_mem"
+        if self.fault.site < 0:
+            remedy += "; memcheck names the line"
         return (
             f"{self.access} past the end of shared memory: {place} "
             f"{(offset - start) // unit} of {name}, which has {size // unit} {place}s; "

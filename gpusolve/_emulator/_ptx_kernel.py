@@ -25,6 +25,8 @@ from .machine import Memory, Module, demangled, launch, library, source_place
 from .nvrtc import Compiled, compile_ptx
 from .ptx import Program
 
+_SIGNATURE = "\ntemplate <class Function> __global__ void emulator_signature() {}\n"
+
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "-ftz=true")
 """Options of NVRTC as CuPy passes them."""
 
@@ -67,11 +69,11 @@ class Kernel:
         self.instance = instance
         self._source = KernelSource(source, instance, include, definitions, options)
         if module is None:
-            compiled = compiled_source(self._source, (instance,))
-            self.log = compiled.log
-            module, self.symbol = module_of(compiled.ptx), compiled.symbols[0]
+            compiled = compiled_source(self._source)
+            module = module_of(compiled.ptx)
+            self.symbol, self._signature = compiled.symbols
         else:
-            self.log, self.symbol = "", instance
+            self.symbol, self._signature = instance, ""
         self.module = module
         entries = module.program.entries
         if self.symbol not in entries:
@@ -238,29 +240,25 @@ class Kernel:
         file = self._source.file
         source = file.read_text() if file.is_file() else ""
         names = parameter_names(source, self.instance, len(entry.parameters))
-        types = self._types(source)
+        types = self._types()
         return [
             _parameter(name, kind, found.size)
             for name, kind, found in zip(names, types, entry.parameters, strict=True)
         ]
 
-    def _types(self, source: str) -> list[str]:
+    def _types(self) -> list[str]:
         """The types of the parameters in C++; empty texts if they are not known."""
         count = len(self._kernel.entry.parameters)
-        text = demangled(self.symbol)
-        if text != self.symbol:
-            found = _split_types(text[_parameters_at(text) :])
-        else:  # extern "C"
-            name = re.escape(self.symbol)
-            head = re.search(rf"\b{name}\s*\(([^{{;]*)\)\s*\{{", source)
-            found = [_without_name(t) for t in _split_types(head[1])] if head else []
+        text = demangled(self._signature)
+        found = _split_types(text.partition("(*)(")[2]) if self._signature else []
         return found if len(found) == count else [""] * count
 
 
 @functools.lru_cache(1024)
-def compiled_source(source: KernelSource, instances: tuple[str, ...]) -> Compiled:
-    """The PTX of instances of a source."""
-    text = source.file.read_text()
+def compiled_source(source: KernelSource) -> Compiled:
+    """The PTX of a kernel, and of a kernel whose name has the types of its parameters."""
+    text = source.file.read_text() + _SIGNATURE
+    instances = source.instance, f"emulator_signature<decltype(&{source.instance})>"
     if source.definitions:
         text = f'#line 1 "definitions"\n{source.definitions}\n#line 1 "{source.file}"\n{text}'
     return compile_ptx(
@@ -268,7 +266,7 @@ def compiled_source(source: KernelSource, instances: tuple[str, ...]) -> Compile
         str(source.file),
         instances,
         (*OPTIONS, f"-I{source.include}", *source.preprocessor),
-        what=f"{', '.join(instances)} in {source.file.name}",
+        what=f"{source.instance} in {source.file.name}",
     )
 
 
@@ -347,19 +345,6 @@ def _parameter(name: str, type: str, size: int) -> Parameter:
     return Parameter(name, is_pointer, "s", 0 if is_pointer else size, is_const)
 
 
-def _parameters_at(text: str) -> int:
-    """The position after the parenthesis that opens the parameters."""
-    depth = 0
-    for position in range(len(text) - 1, -1, -1):
-        if text[position] == ")":
-            depth += 1
-        elif text[position] == "(":
-            depth -= 1
-            if depth == 0:
-                return position + 1
-    return len(text)
-
-
 def _split_types(text: str) -> list[str]:
     parts, depth, start = [], 0, 0
     for position, character in enumerate(text + ","):
@@ -373,7 +358,3 @@ def _split_types(text: str) -> list[str]:
         elif character in ">)]":
             depth -= 1
     return [part for part in parts if part]
-
-
-def _without_name(declaration: str) -> str:
-    return re.sub(r"\w+\s*(\[\s*\])?$", lambda found: "*" if found[1] else "", declaration.partition("=")[0].strip()).strip()

@@ -114,7 +114,7 @@ def compile_ptx(
     CompileError
         With NVRTC's log; or if NVRTC is not installed.
     """
-    library, version = _library()
+    loaded, version = library()
     options = [*options, "-lineinfo"]
     if not any(re.match(r"--?(arch|gpu-architecture)", option) for option in options):
         options.append(f"-arch=compute_{ARCHITECTURE}")
@@ -127,7 +127,7 @@ def compile_ptx(
         ptx, symbols, log = json.loads(target.read_text())
         return Compiled(ptx, tuple(symbols), log)
     options += [f"-I{folder}" for folder in toolkit_headers()]
-    compiled = _compile(library, text, name, instances, options, what or name)
+    compiled = _compile(loaded, text, name, instances, options, what or name)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=target.parent, delete=False) as file:
         json.dump(compiled, file)
@@ -177,7 +177,7 @@ def _package_folders() -> Iterator[Path]:
 
 
 @functools.cache
-def _library() -> tuple[ctypes.CDLL, tuple[int, int]]:
+def library() -> tuple[ctypes.CDLL, tuple[int, int]]:
     """NVRTC and its version; CompileError if it is not installed."""
     files = [
         str(path)
@@ -186,13 +186,13 @@ def _library() -> tuple[ctypes.CDLL, tuple[int, int]]:
     ]
     for file in [*files, ctypes.util.find_library("nvrtc")]:
         try:
-            library = ctypes.CDLL(file) if file else None
+            found = ctypes.CDLL(file) if file else None
         except OSError:
             continue
-        if library is not None:
+        if found is not None:
             major, minor = ctypes.c_int(), ctypes.c_int()
-            library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
-            return library, (major.value, minor.value)
+            found.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+            return found, (major.value, minor.value)
     raise CompileError(MISSING)
 
 

@@ -440,9 +440,8 @@ def rounded(x: Fraction, type: str, mode: str = "rn") -> float:
     most = (2 - Fraction(2) ** (1 - digits)) * Fraction(2) ** largest
     if value > most:
         away = mode == "rn" or (mode == "rp" and x > 0) or (mode == "rm" and x < 0)
-        value_or_infinity = math.inf if away else float(most)
-        return math.copysign(value_or_infinity, x)
-    return math.copysign(float(value), x)
+        value = math.inf if away else most
+    return float(value) if x > 0 else -float(value)
 
 
 def numbers(type: str, count: int, rng: np.random.Generator) -> Array:
@@ -573,8 +572,9 @@ def test_approximations(name: str, function: Any, units: int) -> None:
 
 def test_the_reciprocal_of_float64_has_the_upper_half() -> None:
     x = np.array([3.0, -7.5, 1e-300, 0.0, math.inf])
+    upper = (x.view("u8") >> 32 << 32).view("f8")
     with np.errstate(divide="ignore"):
-        expected = (1 / x).view("u8") >> 32 << 32
+        expected = (1 / upper).view("u8") >> 32 << 32
     found = execute("rcp.approx.ftz.f64 %d, %x0;", "f64", ("f64", x))
     np.testing.assert_array_equal(found.view("u8"), expected)
 
@@ -626,8 +626,9 @@ def test_conversion_to_float32(mode: str) -> None:
 def test_conversion_to_float16(mode: str, source: str) -> None:
     """Halfway cases, denormal numbers and overflow among them."""
     rng = np.random.default_rng(5)
-    half = numbers("f16", 300, rng).astype(DTYPES[source])
-    between = (half + np.nextafter(half.astype("f2"), np.float16(9e4)).astype(half.dtype)) / 2
+    values = numbers("f16", 300, rng)
+    half = values.astype(DTYPES[source])
+    between = (half + np.nextafter(values, np.float16(0)).astype(half.dtype)) / 2
     x = np.concatenate([half, between, between * (1 + 2.0**-22), rng.normal(size=300), [65519, 65520, 1e9]])
     x = x[np.isfinite(x)].astype(DTYPES[source])[:1000]
     found = execute(f"cvt.{mode}.f16.{source} %d, %x0;", "f16", (source, x))

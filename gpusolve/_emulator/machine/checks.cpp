@@ -373,7 +373,6 @@ void watch_barrier(Block& block, u32 number, bool has_ended) {
 }
 
 void watch_warp_sync(Warp& w, const Inst& i, u32) {
-    if (w.launch().counts) count_operation(w, i);
     if (!w.launch().checks || !w.launch().checks->races || i.kind != WARP_BARRIER) return;
     std::vector<u32> who;
     for (u32 rest = w.mask; rest; rest &= rest - 1) who.push_back(w.first_thread + static_cast<u32>(lowest(rest)));

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdarg>
 
+#include "checks.h"
 #include "decode.h"
 #include "parse.h"
 
@@ -142,9 +143,11 @@ void collective(Warp& w, const Inst& i) {
     for (int l = 0; l < LANES; ++l) differ |= w.mask >> l & 1 ? members[l] ^ first : 0;
     if (!differ && (w.mask & ~first) == 0 && (first & w.alive & ~w.mask) == 0) {
         ++w.worker->progress;
+        if (w.launch().counts) count_operation(w, i);
         if (w.launch().is_watched) watch_warp_sync(w, i, first);
         return i.inner(w, i);
     }
+    const u64 before = w.worker->progress;
     for (u32 rest = w.mask; rest;) {
         const u32 own = members[lowest(rest)];
         u32 same = 0;
@@ -160,6 +163,8 @@ void collective(Warp& w, const Inst& i) {
         w.suspend(same, &i, State::collective, own, 0);
     }
     w.complete_collectives();
+    // The parts of a warp that have their own masks are one instruction.
+    if (w.launch().counts && w.worker->progress != before) count_operation(w, i);
 }
 
 /// A read of a lane that is not there, or is not in the mask.

@@ -72,6 +72,25 @@ void Worker::check() {
             "completed, within the limit of the schedule" + resident.front()->describe_threads());
 }
 
+/// Fail if a block has written into the gaps after its variables in shared memory.
+void check_gaps(const Block& block) {
+    const Kernel& kernel = block.launch->kernel;
+    for (const SharedVariable& variable : kernel.shared) {
+        const u64 end = variable.offset + variable.bytes;
+        for (u64 k = end; variable.bytes && k < std::min(end + kernel.gap, block.shared_bytes); ++k) {
+            if (block.shared[k] == 0xff) continue;
+            if (Fault* fault = block.launch->report(nullptr, nullptr, 0, block.number)) {
+                fault->kind = static_cast<s32>(FaultKind::access);
+                fault->space = static_cast<s32>(Space::shared);
+                fault->address = k;
+                fault->bytes = 1;
+                fault->is_write = 1;
+            }
+            throw LaunchStopped();
+        }
+    }
+}
+
 /// Start the next block. False if there is none.
 bool Worker::admit() {
     const u64 k = launch.next++;
@@ -89,11 +108,13 @@ bool Worker::admit() {
 }
 
 void Worker::run() {
-    const u64 share = std::max<u64>(1, launch.request.resident / static_cast<u64>(launch.request.workers));
+    const u64 workers = static_cast<u64>(launch.request.workers);
+    const u64 share = (launch.request.resident + workers - 1) / workers;
     const bool is_random = launch.request.order == 2;
     bool has_more = true;
     s64 checked = now();
     const auto end_block = [&](std::size_t k) {
+        check_gaps(*resident[k]);
         spare.push_back(std::move(resident[k]));
         resident.erase(resident.begin() + static_cast<std::ptrdiff_t>(k));
     };

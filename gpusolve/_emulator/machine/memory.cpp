@@ -111,6 +111,7 @@ void atomic(Warp& w, const Inst& i) {
     const int at = i.mode;  // the operand of the address: 1, or 0 without a result
     if (!resolve(w, i, at, sizeof(T), true)) return w.split(i);
     ++w.polls;
+    w.yields |= w.launch().request.order == 2;  // in random order, another block may be next
     using U = std::conditional_t<sizeof(T) == 2, u16, std::conditional_t<sizeof(T) == 4, u32, u64>>;
     const U *b = w.at<U>(i.op[at + 1]), *c = w.at<U>(i.op[i.count > at + 2 ? at + 2 : at + 1]);
     U* d = at ? w.at<U>(i.op[0]) : nullptr;

@@ -81,18 +81,20 @@ struct Declared {
 Declared declaration(string_view text, int line) {
     Declared found{"", 1, 0};
     u32 element = 0;
+    bool is_pointer = false;  // what follows describes its target
     for (text = strip(text); !text.empty() && text[0] == '.'; text = strip(text)) {
         std::size_t end = 1;
         while (end < text.size() && (std::isalnum(static_cast<u8>(text[end])) || text[end] == '_')) ++end;
         const string_view word = text.substr(1, end - 1);
         text.remove_prefix(end);
+        if (word == "ptr") is_pointer = true;
         if (word == "align") {
             text = strip(text);
-            found.align = static_cast<u32>(std::atoi(string(text).c_str()));
+            if (!is_pointer) found.align = static_cast<u32>(std::atoi(string(text).c_str()));
             while (!text.empty() && std::isdigit(static_cast<u8>(text[0]))) text.remove_prefix(1);
         } else if (word == "v2" || word == "v4") {
             found.bytes *= word == "v2" ? 2 : 4;
-        } else if (word != "param" && word != "local" && word != "shared" && word != "reg") {
+        } else if (!element && word != "param" && word != "local" && word != "shared") {
             element = static_cast<u32>(bytes_of(word));
         }
     }

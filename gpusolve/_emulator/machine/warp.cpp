@@ -303,7 +303,7 @@ bool Block::pass() {
         has_run = true;
         warp.yields = false;
         // In random order, short turns.
-        warp.run(is_random ? 1 + worker->random() % (worker->random() % 2 ? 8 : 200) : SLICE);
+        warp.run(is_random ? 1 + worker->random() % (worker->random() % 8 ? 8 : 200) : SLICE);
     }
     return has_run;
 }
