@@ -187,7 +187,7 @@ class _Message:
             return f"{self.access} outside of shared memory, at byte {offset}"
         name, start, size = found
         unit, place = self.fault.bytes, "element"
-        if (offset - start) % unit or size % unit:
+        if (offset - start) % unit or size % unit or self.fault.site < 0:
             unit, place = 1, "byte"
         remedy = "check the index"
         if any(v[2] == 0 and v[1] == start for v in self.kernel.shared_variables()):

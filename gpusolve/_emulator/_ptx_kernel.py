@@ -49,6 +49,8 @@ class Kernel:
     module : Module, optional
         The program that has the kernel, under the symbol `instance`; without it the
         source is compiled.
+    variables : dict of str to ndarray, optional
+        Variables that kernels of a source share.
 
     Raises
     ------
@@ -65,12 +67,17 @@ class Kernel:
         options: tuple[str, ...] = (),
         *,
         module: Module | None = None,
+        variables: dict[str, Array] | None = None,
     ) -> None:
         self.instance = instance
         self._source = KernelSource(source, instance, include, definitions, options)
         if module is None:
             compiled = compiled_source(self._source)
-            module = module_of(compiled.ptx)
+            module = (
+                module_of(compiled.ptx)
+                if variables is None
+                else Module(Program(compiled.ptx), variables=variables)
+            )
             self.symbol, self._signature = compiled.symbols
         else:
             self.symbol, self._signature = instance, ""
@@ -80,6 +87,12 @@ class Kernel:
             known = ", ".join(sorted(map(demangled, entries))) or "none"
             raise CompileError(f"{instance} must be a kernel of the source: {known}")
         self._kernel = module.kernel(self.symbol)
+        if self._kernel.shared_bytes > _device.static_shared_memory:
+            raise CompileError(
+                f"{instance} has {self._kernel.shared_bytes} bytes of __shared__ "
+                f"variables, but at most {_device.static_shared_memory} are allowed; use "
+                "dynamic shared memory, extern __shared__"
+            )
         self._parameters = self._read_parameters()
 
     def __repr__(self) -> str:
@@ -132,7 +145,10 @@ class Kernel:
         report: Report | None,
     ) -> None:
         __tracebackhide__ = True
-        values = check_arguments(self.instance, self._parameters, args)
+        if self._signature:
+            values = check_arguments(self.instance, self._parameters, args)
+        else:
+            values = self._by_size(args)
         if MEMORY.is_on():
             for text in self._undefined():
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
@@ -185,6 +201,22 @@ class Kernel:
                 f"{Path(file).name}:{line}: reads a variable that may be uninitialized, "
                 "because some path to the line gives it no value"
             )
+
+    def _by_size(self, args: Sequence[object]) -> list[Value]:
+        """The arguments of a kernel without types, as PTX has it."""
+        parameters = self._kernel.entry.parameters
+        if len(args) != len(parameters):
+            raise TypeError(
+                f"{self.instance} must have {len(parameters)} arguments, got {len(args)}"
+            )
+        for value, parameter in zip(args, parameters, strict=True):
+            known = value is None or isinstance(value, (np.ndarray, np.generic, Struct))
+            if not known or len(_stored(value)) != parameter.size:  # type: ignore[arg-type]
+                raise TypeError(
+                    f"{parameter.name} of {self.instance} must be an array, a NumPy scalar "
+                    f"or None, of {parameter.size} bytes, got {value!r}"
+                )
+        return list(args)  # type: ignore[arg-type]
 
     def _check_shape(
         self,
@@ -274,6 +306,17 @@ def compiled_source(source: KernelSource) -> Compiled:
 def module_of(ptx: str) -> Module:
     """The module of a text."""
     return Module(Program(ptx))
+
+
+def variable_symbol(source: KernelSource, name: str) -> tuple[str, str]:
+    """PTX with a variable, and its symbol. CompileError if there is none."""
+    compiled = compile_ptx(
+        source.file.read_text(),
+        str(source.file),
+        (f"&{name}",),
+        (*OPTIONS, f"-I{source.include}", *source.preprocessor),
+    )
+    return compiled.ptx, compiled.symbols[0]
 
 
 def _bytes_of(array: Array) -> tuple[int, Array]:

@@ -36,6 +36,10 @@ HEAP_BYTES = 8 << 20
 """Memory for malloc() in kernels, CUDA's default."""
 
 
+GRID_BYTES = 64
+"""Before the heap: the driver's memory for barriers of the grid."""
+
+
 class CSymbol(ctypes.Structure):
     """``Symbol`` in ``machine/machine.h``."""
 
@@ -374,6 +378,8 @@ class Module:
     program : Program
     symbols : mapping of str to int, optional
         Addresses of variables that another program defines.
+    variables : dict of str to ndarray, optional
+        Variables that programs share by their names; new ones are added.
 
     Attributes
     ----------
@@ -381,14 +387,23 @@ class Module:
         The memory of the variables in global and constant memory.
     """
 
-    def __init__(self, program: Program, symbols: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        symbols: Mapping[str, int] | None = None,
+        variables: dict[str, npt.NDArray[np.uint8]] | None = None,
+    ) -> None:
         self.program = program
+        shared = {} if variables is None else variables
         self._extern = dict(symbols or {})
         self.variables: dict[str, npt.NDArray[np.uint8]] = {}
         self._kernels: dict[str, LoadedKernel] = {}
         for variable in program.variables.values():
             if variable.space != "shared" and not variable.is_extern:
-                self.variables[variable.name] = _placed(variable)
+                placed = shared.get(variable.name)
+                if placed is None:
+                    placed = shared[variable.name] = _placed(variable)
+                self.variables[variable.name] = placed
         functions = {name: k for k, name in enumerate(program.functions)}
         for variable in program.variables.values():
             for offset, symbol, more in variable.links:
@@ -473,7 +488,7 @@ class Shape(NamedTuple):
 
 @functools.cache
 def _heap() -> npt.NDArray[np.uint8]:
-    return np.zeros(HEAP_BYTES + 16, np.uint8)
+    return np.zeros(GRID_BYTES + HEAP_BYTES + 16, np.uint8)
 
 
 def write_output(text: str) -> None:
@@ -545,8 +560,10 @@ def launch(
     everything._items = list(memory._items)
     module.add_variables(everything)
     heap = _heap()
-    start = int(heap.ctypes.data) + -int(heap.ctypes.data) % 16
-    everything.add(start, HEAP_BYTES, "the heap of malloc()", phase=0)
+    first = int(heap.ctypes.data) + -int(heap.ctypes.data) % 16
+    start = first + GRID_BYTES
+    ctypes.memset(first, 0, GRID_BYTES)
+    everything.add(first, GRID_BYTES + HEAP_BYTES, "the heap of malloc()", phase=0)
     regions = everything.regions()
     blocks = int(np.prod(shape.grid, dtype=np.int64))
     if resident is None:
@@ -555,7 +572,8 @@ def launch(
     resident = max(1, min(blocks, blocks if cooperative else resident))
     schedule = current_schedule()
     order = ORDERS.index(schedule.order)
-    races, checks_memory = RACES.is_on(), MEMORY.is_on()
+    # What is counted is not checked.
+    races, checks_memory = (not counts and check.is_on() for check in (RACES, MEMORY))
     alone = order != 0 or races or checks_memory or counts
     running = blocks if sample is None or cooperative else min(blocks, sample)
     request = CRequest(

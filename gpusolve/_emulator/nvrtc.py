@@ -26,7 +26,13 @@ MISSING = (
 )
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
-_PACKAGES = ("nvidia.cu13", "nvidia.cuda_nvrtc", "nvidia.cuda_runtime", "nvidia.cuda_cccl")
+_PACKAGES = (
+    "nvidia.cu13",
+    "nvidia.cuda_nvrtc",
+    "nvidia.cuda_runtime",
+    "nvidia.cuda_cccl",
+    "nvidia.curand",
+)
 
 
 _INTEGERS = """

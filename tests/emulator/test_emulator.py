@@ -349,7 +349,7 @@ def test_synchronisation_faults_are_reported(order: str, file: str) -> None:
     threads = 64 if file == "uneven_loop" else 32
     run_one_block(file, f"{name}<false>", *arguments, threads=threads)
     # A barrier after the end of some threads is an error under the checks alone.
-    checked = file == "early_exit"
+    checked = file in ("early_exit", "uneven_loop")
     with (
         _emulator.memcheck() if checked else contextlib.nullcontext(),
         pytest.raises(KernelError, match=message),
@@ -467,7 +467,7 @@ def test_write_past_the_end_of_shared_memory(order: str) -> None:
     fill = kernel("shared_overrun", "fill")
     fill((1,), (32,), (x,), shared_mem=32 * 4)
     np.testing.assert_array_equal(x, np.arange(32)[::-1])
-    with pytest.raises(KernelError, match="element 8 of shared_memory, which has 8"):
+    with pytest.raises(KernelError, match=r"element \d+ of shared_memory, which has 8"):
         fill((1,), (32,), (x,), shared_mem=32)
 
 

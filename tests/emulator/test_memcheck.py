@@ -58,7 +58,6 @@ FAULTY: list[tuple[str, tuple[Any, ...], int, str]] = [
     ("read_dynamic", (floats(), INT(-1)), 128, "reads outside of shared memory"),
     ("read_declared", (floats(), INT(0), INT(-1)), 0, r"cu:44: reads byte -4 of its loc"),
     ("read_declared", (floats(), INT(1), INT(4)), 0, r"element 4 .* weights .* has 4 el"),
-    ("read_declared", (floats(), INT(2), INT(4)), 0, r"reads byte 36 of its local mem"),
     ("read_shared", (floats(), INT(32)), 0, "element 32 .* tile .* no thread"),
     ("read_vector", (floats(), floats(64), INT(3)), 0, "12 bytes after a multiple of"),
     ("read_by_pointer", (floats(), INT(0), INT(32)), 0, "element 32 of tile, which has 32"),

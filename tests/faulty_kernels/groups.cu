@@ -57,7 +57,7 @@ __global__ void exchange_by_barrier(const int* x, int* out) {
     cuda::memcpy_async(block, part, x, sizeof(part), barrier);
     const auto token = barrier.arrive();
     const int i = threadIdx.x;
-    barrier.wait(token);
+    barrier.wait(cuda::std::move(token));
     const int other = part[i ^ 32];
     barrier.arrive_and_wait();
     part[i] = other;

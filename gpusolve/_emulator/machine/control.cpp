@@ -270,7 +270,10 @@ void active_mask(Warp& w, const Inst& i) {
 
 constexpr std::string_view SPECIAL_REGISTERS[] = {
     "clock", "clock64", "clock_hi", "globaltimer", "globaltimer_lo", "globaltimer_hi", "smid", "nsmid", "gridid",
-    "dynamic_smem_size", "total_smem_size", "cluster_ctarank", "cluster_nctarank", "is_explicit_cluster"};
+    "dynamic_smem_size", "total_smem_size", "cluster_ctarank", "cluster_nctarank", "is_explicit_cluster",
+    "envreg1", "envreg2"};
+
+constexpr u64 GRID_BYTES = 64;
 
 u64 special_value(const Warp& w, int which) {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -282,6 +285,9 @@ u64 special_value(const Warp& w, int which) {
         case 9: return w.launch().request.shared_bytes;
         case 10: return w.block->shared_bytes;
         case 12: return 1;
+        // The driver's memory for barriers of the grid, which is before the heap.
+        case 14: return (w.launch().request.heap - GRID_BYTES) & 0xffffffff;
+        case 15: return (w.launch().request.heap - GRID_BYTES) >> 32;
         case 8: case 11: case 13: return 0;
     }
     return time;

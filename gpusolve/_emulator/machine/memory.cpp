@@ -189,6 +189,60 @@ bool decode_atomic(Decoder& d) {
     return false;
 }
 
+void nothing(Warp&, const Inst&) {}
+
+// ---- mbarrier: an object of 64 bits with a phase, and the arrivals that are expected and missing ----
+
+constexpr u64 PHASE = 1ull << 63, ARRIVALS = (1 << 20) - 1;
+
+enum Mbarrier : u8 { INIT, ARRIVE, WAIT, PARITY };
+
+/// Arrivals of a lane: the last one begins the next phase. Returns the state before.
+u64 arrive(u64* object, u64 arrivals) {
+    const u64 before = *object, expected = before & ARRIVALS, missing = (before >> 20 & ARRIVALS) - arrivals;
+    *object = missing ? (before & PHASE) | missing << 20 | expected : (~before & PHASE) | expected << 20 | expected;
+    return before;
+}
+
+void mbarrier(Warp& w, const Inst& i) {
+    const int at = i.mode == INIT || i.count == 1 ? 0 : 1;
+    if (!resolve(w, i, at, 8, i.mode <= ARRIVE)) return w.split(i);
+    ++w.polls;
+    for (u32 rest = w.mask; rest; rest &= rest - 1) {
+        const int l = lowest(rest);
+        u64* object = reinterpret_cast<u64*>(w.host[l]);
+        const u32 n = i.count > at + 1 ? w.at<u32>(i.op[at + 1])[l] : 1;
+        if (i.mode == INIT) *object = static_cast<u64>(n) << 20 | n;
+        if (i.mode == ARRIVE) {
+            const u64 before = arrive(object, n);
+            if (at) w.at<u64>(i.op[0])[l] = before;
+        }
+        if (i.mode < WAIT) continue;
+        const u64 waits_for = i.mode == WAIT ? w.at<u64>(i.op[2])[l] & PHASE : n & 1 ? PHASE : 0;
+        u32* p = w.at<u32>(i.op[0]);
+        *p = (*p & ~(1u << l)) | static_cast<u32>((*object & PHASE) != waits_for) << l;
+    }
+}
+
+bool decode_mbarrier(Decoder& d) {
+    Inst& i = d.inst;
+    i.is_atomic = true;
+    i.order = 6;
+    const bool has_result = d.widths.size() > 1 && d.widths[0] != 0;
+    if (d.has("init")) return i.mode = INIT, i.is_write = true, d.set(mbarrier, ATOMIC, ":a4");
+    if (d.has("inval")) return d.set(nothing, OTHER, ":a");
+    if (d.has("arrive") && !d.has("expect_tx")) {
+        i.mode = ARRIVE;
+        i.is_write = true;
+        if (!has_result && d.widths.size() > 1) return false;
+        return d.set(mbarrier, ATOMIC, d.widths.size() == 1 ? ":a" : d.widths.size() == 2 ? "8:a" : "8:a4");
+    }
+    if (!d.has("test_wait") && !d.has("try_wait")) return false;
+    i.mode = d.has("parity") ? PARITY : WAIT;
+    i.order = 2;
+    return d.set(mbarrier, ATOMIC, std::string("p:a") + (i.mode == WAIT ? "8" : "4") + (d.widths.size() == 4 ? "4" : ""));
+}
+
 // ---- copies to shared memory, which here are complete at once ----
 
 void copy_async(Warp& w, const Inst& i) {
@@ -206,8 +260,6 @@ void copy_async(Warp& w, const Inst& i) {
         std::memcpy(to, reinterpret_cast<const void*>(from[l]), sizes[l]);
     }
 }
-
-void nothing(Warp&, const Inst&) {}
 
 }  // namespace
 
@@ -349,6 +401,7 @@ bool decode_memory(Decoder& d) {
         i.is_volatile = false;
         return decode_atomic(d);
     }
+    if (op == "mbarrier") return decode_mbarrier(d);
     if (op == "prefetch" || op == "prefetchu" || op == "discard" || op == "applypriority")
         return d.set(nothing, OTHER, d.widths.size() == 1 ? ":a" : ":a4");
     if (op == "cp" && d.has("async")) {
