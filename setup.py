@@ -49,7 +49,6 @@ FLAGS = (
 SHARED = ("-fPIC", "-fvisibility=hidden")
 
 
-
 class Part(NamedTuple):
     """Sources that become an object for each instruction set."""
 

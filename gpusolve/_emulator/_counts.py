@@ -53,10 +53,45 @@ _ARITHMETIC = {
 """The names of floating-point operations, by opcode."""
 
 _INTEGER = set(
-    "add sub mul mad div rem and or xor not shl shr neg abs min max bfe bfi bfind popc "
-    "clz brev prmt shf lop3 mul24 mad24 sad dp4a addc subc madc selp slct cnot".split()
+    [
+        "add",
+        "sub",
+        "mul",
+        "mad",
+        "div",
+        "rem",
+        "and",
+        "or",
+        "xor",
+        "not",
+        "shl",
+        "shr",
+        "neg",
+        "abs",
+        "min",
+        "max",
+        "bfe",
+        "bfi",
+        "bfind",
+        "popc",
+        "clz",
+        "brev",
+        "prmt",
+        "shf",
+        "lop3",
+        "mul24",
+        "mad24",
+        "sad",
+        "dp4a",
+        "addc",
+        "subc",
+        "madc",
+        "selp",
+        "slct",
+        "cnot",
+    ]
 )
-_SPECIAL = set("rcp rsqrt ex2 lg2 sin cos tanh".split())
+_SPECIAL = set(["rcp", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh"])
 
 _EXPANDED: dict[str, dict[str, int]] = {
     "integer divide": {"integer": 14, "special": 3},
@@ -86,8 +121,10 @@ class Tables:
         library.machine_counts.restype = ctypes.POINTER(ctypes.c_uint64)
         for which, width in WIDTHS.items():
             found = library.machine_counts(counts, which, ctypes.byref(length))
-            rows = np.ctypeslib.as_array(found, (length.value,)) if length.value else []
-            yield which, np.array(rows, np.uint64).reshape(-1, width)
+            rows = np.zeros((length.value // width, width), np.uint64)
+            if length.value:
+                rows[:] = np.ctypeslib.as_array(found, rows.shape)
+            yield which, rows
 
     def __getitem__(self, which: int) -> npt.NDArray[np.uint64]:
         return self._tables[which]

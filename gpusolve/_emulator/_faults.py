@@ -86,7 +86,11 @@ class _Message:
         shared_bytes: int,
     ) -> None:
         self.fault, self.kernel, self.shape = fault, kernel, shape
-        self.memory, self.parameters, self.shared_bytes = memory, parameters, shared_bytes
+        self.memory, self.parameters, self.shared_bytes = (
+            memory,
+            parameters,
+            shared_bytes,
+        )
         self.access = _ACCESSES[bool(fault.is_write)]
 
     def line(self, site: int) -> SourceLine | None:
@@ -165,7 +169,9 @@ class _Message:
         element, rest = divmod(self.fault.address - start, self.fault.bytes)
         if rest:
             return f"byte {self.fault.address - start} of {name} in shared memory"
-        return f"element {element} ({self.fault.bytes} bytes) of {name} in shared memory"
+        return (
+            f"element {element} ({self.fault.bytes} bytes) of {name} in shared memory"
+        )
 
     def _variable(self, offset: int) -> tuple[str, int, int] | None:
         """Name, offset and size of the last variable that begins at an offset or before."""

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import re
 import struct
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from . import _device
-from ._checks import MEMORY
 from ._arguments import Array, Parameter, Struct, Value, check_arguments
+from ._checks import MEMORY
+from ._counts import Tables, costs_of_tables
 from ._errors import CompileError
 from ._profile import Report, active_report
 from ._registers import KernelSource
 from ._signature import parameter_names
-from ._counts import Tables, costs_of_tables
 from .machine import Memory, Module, demangled, launch, library, source_place
 from .nvrtc import Compiled, compile_ptx
 from .ptx import Program
@@ -177,7 +177,9 @@ class Kernel:
         except BaseException:
             for address, copy in kept:
                 _write(address, copy)
-            for now, before in zip(self.module.variables.values(), variables, strict=True):
+            for now, before in zip(
+                self.module.variables.values(), variables, strict=True
+            ):
                 now[:] = before
             raise
         if report is not None and counted is not None:
@@ -243,7 +245,9 @@ class Kernel:
         threads, shared_bytes : int
             Threads and dynamic shared memory per block.
         """
-        return _device.resident_blocks(threads, self._static_shared_memory() + shared_bytes)
+        return _device.resident_blocks(
+            threads, self._static_shared_memory() + shared_bytes
+        )
 
     def _static_shared_memory(self) -> int:
         return self._kernel.shared_bytes
@@ -321,16 +325,11 @@ def variable_symbol(source: KernelSource, name: str) -> tuple[str, str]:
 
 def _bytes_of(array: Array) -> tuple[int, Array]:
     """The address and a copy of all bytes of an array's memory."""
-    import ctypes
-
     low, high = byte_bounds(array)
-    view = (ctypes.c_uint8 * (high - low)).from_address(low)
-    return low, np.frombuffer(view, np.uint8).copy()
+    return low, np.frombuffer(ctypes.string_at(low, high - low), np.uint8)
 
 
 def _write(address: int, values: Array) -> None:
-    import ctypes
-
     ctypes.memmove(address, values.ctypes.data, values.size)
 
 
@@ -372,12 +371,22 @@ _FLOATS = {"float": 4, "double": 8, "Half": 2, "__half": 2, "half": 2}
 
 def _parameter(name: str, type: str, size: int) -> Parameter:
     """A parameter of this type in C++."""
-    words = re.sub(r"\b(const|volatile|__restrict__|__restrict|restrict)\b|\*$", " ", type)
-    is_pointer = type.rstrip().endswith("*") or bool(re.search(r"\*\s*(const|__restrict__)?$", type))
-    target = " ".join(words.replace("*", " ").split()) if is_pointer else " ".join(words.split())
+    words = re.sub(
+        r"\b(const|volatile|__restrict__|__restrict|restrict)\b|\*$", " ", type
+    )
+    is_pointer = type.rstrip().endswith("*") or bool(
+        re.search(r"\*\s*(const|__restrict__)?$", type)
+    )
+    target = (
+        " ".join(words.replace("*", " ").split())
+        if is_pointer
+        else " ".join(words.split())
+    )
     if not type:
         return Parameter(name, False, "s", size)
-    is_const = is_pointer and bool(re.search(r"\bconst\b(?!.*\*.*\*)", type.rpartition("*")[0]))
+    is_const = is_pointer and bool(
+        re.search(r"\bconst\b(?!.*\*.*\*)", type.rpartition("*")[0])
+    )
     if is_pointer and "*" in type.rpartition("*")[0]:
         return Parameter(name, True, "s", 8, is_const)
     if target == "void":

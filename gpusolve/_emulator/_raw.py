@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import re
 import tempfile
@@ -13,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _device
-from .nvrtc import cache_directory
 from ._engine import Kernel
 from ._errors import CompileError
 from ._ptx_kernel import variable_symbol
 from ._registers import ASSUMED, KernelSource, registers_of
 from .machine import Module
+from .nvrtc import cache_directory
 from .ptx import Program
 
 Bytes = npt.NDArray[np.uint8]
@@ -32,6 +31,7 @@ _WITHOUT_EFFECT = re.compile(
 
 _DEFAULT_DYNAMIC_BYTES = 48 * 1024
 """Shared memory of a block, unless a kernel asks for more."""
+
 
 class RawKernel(Kernel):
     """A CUDA kernel of your own, compiled for the CPU, like ``cupy.RawKernel``.
@@ -106,9 +106,23 @@ class RawKernel(Kernel):
         *,
         enable_cooperative_groups: bool = False,
         jitify: bool | None = None,
-        _module: Module | None = None,
-        _variables: dict[str, Bytes] | None = None,
     ) -> None:
+        self._create(
+            code, name, options, backend, translate_cucomplex, enable_cooperative_groups
+        )
+
+    def _create(
+        self,
+        code: str | Path,
+        name: str,
+        options: Sequence[str],
+        backend: str,
+        translate_cucomplex: bool,
+        enable_cooperative_groups: bool,
+        module: Module | None = None,
+        variables: dict[str, Bytes] | None = None,
+    ) -> None:
+        """Create the kernel, which may be of a module, or share its variables."""
         if translate_cucomplex:
             raise ValueError("translate_cucomplex must be False, got True")
         if backend not in ("nvrtc", "nvcc"):
@@ -120,8 +134,8 @@ class RawKernel(Kernel):
             path.parent,
             "",
             _preprocessor(options),
-            module=_module,
-            variables=_variables,
+            module=module,
+            variables=variables,
         )
         self.code, self.name, self.options, self.backend = code, name, options, backend
         self.enable_cooperative_groups = enable_cooperative_groups
@@ -253,22 +267,23 @@ class RawModule:
         self._path = code if isinstance(code, Path) else stored(code or "")
         self._values: dict[str, Bytes] = {}
         self._module = Module(Program(ptx)) if ptx is not None else None
-        self._kernel = functools.partial(
-            RawKernel,
-            self._path,
-            options=options,
-            backend=backend,
-            translate_cucomplex=translate_cucomplex,
-            enable_cooperative_groups=enable_cooperative_groups,
-            _module=self._module,
-            _variables=self._values,
-        )
+        self._translates = translate_cucomplex
         self._kernels: dict[str, RawKernel] = {}
 
     def get_function(self, name: str) -> RawKernel:
         """The kernel of this name. It reads and writes the module's variables."""
         if name not in self._kernels:
-            self._kernels[name] = self._kernel(name)
+            kernel = self._kernels[name] = RawKernel.__new__(RawKernel)
+            kernel._create(
+                self._path,
+                name,
+                self.options,
+                self.backend,
+                self._translates,
+                self.enable_cooperative_groups,
+                self._module,
+                self._values,
+            )
         return self._kernels[name]
 
     def get_global(self, name: str) -> Bytes:

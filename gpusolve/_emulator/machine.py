@@ -10,7 +10,7 @@ from bisect import insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -126,7 +126,9 @@ class Site(ctypes.Structure):
 class CPython(ctypes.Structure):
     """``Python`` in ``machine/machine.h``."""
 
-    _fields_ = [(name, ctypes.c_void_p) for name in ("save", "restore", "check_signals")]
+    _fields_ = [
+        (name, ctypes.c_void_p) for name in ("save", "restore", "check_signals")
+    ]
 
 
 @functools.cache
@@ -262,7 +264,9 @@ class Memory:
                 start = address - low
                 bits = np.unpackbits(item.written, bitorder="little")
                 bits[start : start + size] = 1
-                item.written[:] = np.packbits(bits, bitorder="little")[: item.written.size]
+                item.written[:] = np.packbits(bits, bitorder="little")[
+                    : item.written.size
+                ]
 
     def regions(self) -> list[CRegion]:
         """Memory without overlaps: arrays that overlap are one region."""
@@ -408,9 +412,13 @@ class Module:
         for variable in program.variables.values():
             for offset, symbol, more in variable.links:
                 if symbol in functions:
-                    raise PtxError(f"{variable.name}: addresses of functions in variables")
+                    raise PtxError(
+                        f"{variable.name}: addresses of functions in variables"
+                    )
                 value = np.uint64(self.address(symbol) + more)
-                self.variables[variable.name][offset : offset + 8].view(np.uint64)[0] = value
+                self.variables[variable.name][offset : offset + 8].view(np.uint64)[
+                    0
+                ] = value
 
     def address(self, name: str) -> int:
         """The address of a variable. KeyError if there is none."""
@@ -432,10 +440,16 @@ class Module:
             found.append(CSymbol(f.name.encode(), 2, f.line, 0, 0, *texts, f.is_entry))
         for v in self.program.variables.values():
             kind = 1 if v.space == "shared" else 0
-            if kind == 0 and v.name not in self.variables and v.name not in self._extern:
+            if (
+                kind == 0
+                and v.name not in self.variables
+                and v.name not in self._extern
+            ):
                 continue
             where = v.size if kind else self.address(v.name)
-            found.append(CSymbol(v.name.encode(), kind, 0, where, v.align, b"", b"", b"", 0))
+            found.append(
+                CSymbol(v.name.encode(), kind, 0, where, v.align, b"", b"", b"", 0)
+            )
         for body_variable in _shared_in_bodies(self.program):
             found.append(body_variable)
         return found
@@ -551,7 +565,9 @@ def launch(
 
     __tracebackhide__ = True
     kernel = module.kernel(entry)
-    shape = Shape(_device.checked_shape("grid", grid), _device.checked_shape("block", block))
+    shape = Shape(
+        _device.checked_shape("grid", grid), _device.checked_shape("block", block)
+    )
     if len(parameters) != kernel.entry.parameter_bytes:
         raise ValueError(
             f"parameters must have {kernel.entry.parameter_bytes} bytes, got {len(parameters)}"

@@ -58,8 +58,22 @@ namespace std { using ::memcpy; using ::memmove; using ::memset; }
 """
 _STANDARD_HEADERS = {
     **dict.fromkeys(
-        "assert.h cassert cmath cstddef cstdio cstdlib float.h limits.h math.h stddef.h "
-        "stdio.h stdlib.h cuda_runtime.h cuda_runtime_api.h".split(),
+        [
+            "assert.h",
+            "cassert",
+            "cmath",
+            "cstddef",
+            "cstdio",
+            "cstdlib",
+            "float.h",
+            "limits.h",
+            "math.h",
+            "stddef.h",
+            "stdio.h",
+            "stdlib.h",
+            "cuda_runtime.h",
+            "cuda_runtime_api.h",
+        ],
         "#pragma once\n",
     ),
     "string.h": _STRINGS,
@@ -232,11 +246,15 @@ def _compile(
             library.nvrtcAddNameExpression(program, instance.encode())
         encoded = _strings(options)
         if library.nvrtcCompileProgram(program, len(options), encoded):
-            raise CompileError(f"{what} does not compile with NVRTC:\n{read('ProgramLog')}")
+            raise CompileError(
+                f"{what} does not compile with NVRTC:\n{read('ProgramLog')}"
+            )
         symbols = []
         for instance in instances:
             symbol = ctypes.c_char_p()
-            library.nvrtcGetLoweredName(program, instance.encode(), ctypes.byref(symbol))
+            library.nvrtcGetLoweredName(
+                program, instance.encode(), ctypes.byref(symbol)
+            )
             symbols.append((symbol.value or b"").decode())
         return Compiled(read("PTX"), tuple(symbols), read("ProgramLog"))
     finally:

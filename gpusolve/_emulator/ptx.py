@@ -189,7 +189,9 @@ class Program:
             parameters,
             text[brace + 1 : end],
             self._line(brace),
-            tuple(self._parameters(parameters, start)) if found["kind"] == "entry" else (),
+            tuple(self._parameters(parameters, start))
+            if found["kind"] == "entry"
+            else (),
         )
         return end + 1
 
@@ -225,7 +227,9 @@ class Program:
         found = self._declared(text, top.start())
         element, links, data = BYTES[found["type"]], [], b""
         for value in _VALUE.findall(found["value"] or ""):
-            symbol = re.fullmatch(r"(?:generic\()?([A-Za-z_$][\w$]*)\)?(?:\s*\+\s*(\d+))?", value)
+            symbol = re.fullmatch(
+                r"(?:generic\()?([A-Za-z_$][\w$]*)\)?(?:\s*\+\s*(\d+))?", value
+            )
             if symbol:
                 links.append((len(data), symbol[1], int(symbol[2] or 0)))
             data += (0 if symbol else number(value) % (1 << 8 * element)).to_bytes(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import platform
 import signal
 import subprocess
 import sys
@@ -18,8 +17,7 @@ import pytest
 from together import together
 
 from gpusolve import _emulator
-from gpusolve._emulator import _ptx_kernel, nvrtc
-from gpusolve._emulator import KernelError
+from gpusolve._emulator import KernelError, _ptx_kernel, nvrtc
 
 KERNELS = Path(__file__).parents[1] / "faulty_kernels"
 ORDERS = ("forward", "reverse", "random")

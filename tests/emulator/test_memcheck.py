@@ -56,14 +56,34 @@ FAULTY: list[tuple[str, tuple[Any, ...], int, str]] = [
     ("read_bytes", (np.zeros(1, INT), BYTES, INT(13), INT(1)), 0, "element 13 of y"),
     ("read_dynamic", (floats(), INT(1)), 128, "past the end of shared .* element 32"),
     ("read_dynamic", (floats(), INT(-1)), 128, "reads outside of shared memory"),
-    ("read_declared", (floats(), INT(0), INT(-1)), 0, r"cu:44: reads byte -4 of its loc"),
-    ("read_declared", (floats(), INT(1), INT(4)), 0, r"element 4 .* weights .* has 4 el"),
+    (
+        "read_declared",
+        (floats(), INT(0), INT(-1)),
+        0,
+        r"cu:44: reads byte -4 of its loc",
+    ),
+    (
+        "read_declared",
+        (floats(), INT(1), INT(4)),
+        0,
+        r"element 4 .* weights .* has 4 el",
+    ),
     ("read_shared", (floats(), INT(32)), 0, "element 32 .* tile .* no thread"),
     ("read_vector", (floats(), floats(64), INT(3)), 0, "12 bytes after a multiple of"),
-    ("read_by_pointer", (floats(), INT(0), INT(32)), 0, "element 32 of tile, which has 32"),
+    (
+        "read_by_pointer",
+        (floats(), INT(0), INT(32)),
+        0,
+        "element 32 of tile, which has 32",
+    ),
     ("read_by_pointer", (floats(), INT(0), INT(-1)), 0, "outside of shared memory"),
     ("read_by_pointer", (floats(), INT(1), INT(4)), 0, "byte 16 of its local memory"),
-    ("read_by_pointer", (floats(), INT(2), INT(4)), 0, "element 4 .* table .* has 4 el"),
+    (
+        "read_by_pointer",
+        (floats(), INT(2), INT(4)),
+        0,
+        "element 4 .* table .* has 4 el",
+    ),
 ]
 
 

@@ -40,9 +40,7 @@ def register(type: str) -> str:
 def module_of(body: str, parameters: int, before: str = "") -> Module:
     """A module with the kernel `k` of pointers p0, p1, ...; %t is the thread."""
     named = ", ".join(f".param .u64 p{number}" for number in range(parameters))
-    pointers = "".join(
-        f"ld.param.u64 %a{k}, [p{k}];\n" for k in range(parameters)
-    )
+    pointers = "".join(f"ld.param.u64 %a{k}, [p{k}];\n" for k in range(parameters))
     return Module(
         Program(f"""
 .version 8.7
@@ -185,10 +183,7 @@ INTEGER: list[tuple[str, str, tuple[str, ...], Callable[..., int]]] = [
     *((f"sub.{t}", t, (t, t), lambda a, b: a - b) for t in ALL),
     *((f"mul.lo.{t}", t, (t, t), lambda a, b: a * b) for t in ALL),
     *((f"mad.lo.{t}", t, (t,) * 3, lambda a, b, c: a * b + c) for t in ALL),
-    *(
-        (f"mul.hi.{t}", t, (t, t), lambda a, b, n=bits_of(t): a * b >> n)
-        for t in ALL
-    ),
+    *((f"mul.hi.{t}", t, (t, t), lambda a, b, n=bits_of(t): a * b >> n) for t in ALL),
     *(
         (f"mad.hi.{t}", t, (t,) * 3, lambda a, b, c, n=bits_of(t): (a * b >> n) + c)
         for t in ("u32", "s32", "u64")
@@ -264,7 +259,12 @@ INTEGER: list[tuple[str, str, tuple[str, ...], Callable[..., int]]] = [
         ("u32",) * 3,
         lambda a, b, n: (b << 32 | a) >> min(n, 32),
     ),
-    ("add.sat.s32", "s32", ("s32",) * 2, lambda a, b: np.clip(a + b, -(2**31), 2**31 - 1)),
+    (
+        "add.sat.s32",
+        "s32",
+        ("s32",) * 2,
+        lambda a, b: np.clip(a + b, -(2**31), 2**31 - 1),
+    ),
     ("cnot.b32", "u32", ("u32",), lambda a: int(a == 0)),
     ("slct.u32.s32", "u32", ("u32", "u32", "s32"), lambda a, b, c: a if c >= 0 else b),
 ]
@@ -281,7 +281,8 @@ def test_division_of_integers(type: str) -> None:
     values = integers(type)
     rows = [(a, b) for a in values for b in values if b]
     columns = [
-        (type, np.array(c, object).astype(DTYPES[type])) for c in zip(*rows, strict=True)
+        (type, np.array(c, object).astype(DTYPES[type]))
+        for c in zip(*rows, strict=True)
     ]
     divided = execute(f"div.{type} %d, %x0, %x1;", type, *columns)
     rest = execute(f"rem.{type} %d, %x0, %x1;", type, *columns)
@@ -331,7 +332,12 @@ def test_carries(type: str) -> None:
     """Sums and products of two words, with carries."""
     n, rng = bits_of(type), np.random.default_rng(1)
     words = rng.integers(0, 1 << n, (4, 200), DTYPES[type], endpoint=False)
-    words[:, :3] = [[(1 << n) - 1] * 3, [1, 0, (1 << n) - 1], [(1 << n) - 1] * 3, [0] * 3]
+    words[:, :3] = [
+        [(1 << n) - 1] * 3,
+        [1, 0, (1 << n) - 1],
+        [(1 << n) - 1] * 3,
+        [0] * 3,
+    ]
     columns = [(type, word) for word in words]
     a, b, c, d = words.astype(object)
     high = execute(
@@ -366,7 +372,8 @@ def test_comparisons(type: str, name: str) -> None:
     values = integers(type) if type in ALL else SPECIAL
     rows = list(itertools.product(values, repeat=2))
     columns = [
-        (type, np.array(c, object).astype(DTYPES[type])) for c in zip(*rows, strict=True)
+        (type, np.array(c, object).astype(DTYPES[type]))
+        for c in zip(*rows, strict=True)
     ]
     expected = [
         COMPARISONS[name](a, b) and not (type[0] == "f" and (a != a or b != b))
@@ -375,14 +382,19 @@ def test_comparisons(type: str, name: str) -> None:
     found = execute(f"setp.{name}.{type} %d, %x0, %x1;", "pred", *columns)
     assert found.tolist() == expected
     if type[0] == "f":
-        unordered = [e or a != a or b != b for e, (a, b) in zip(expected, rows, strict=True)]
+        unordered = [
+            e or a != a or b != b for e, (a, b) in zip(expected, rows, strict=True)
+        ]
         found = execute(f"setp.{name}u.{type} %d, %x0, %x1;", "pred", *columns)
         assert found.tolist() == unordered
 
 
 @pytest.mark.parametrize("join", ["and", "or", "xor"])
 def test_comparison_with_a_predicate(join: str) -> None:
-    a, b, c = (np.array(x) for x in zip(*itertools.product((1, 2), (1, 2), (0, 1)), strict=True))
+    a, b, c = (
+        np.array(x)
+        for x in zip(*itertools.product((1, 2), (1, 2), (0, 1)), strict=True)
+    )
     operands = ("u32", a), ("u32", b), ("pred", c)
     less, given = a < b, c.astype(bool)
     both = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}[join]
@@ -392,7 +404,9 @@ def test_comparison_with_a_predicate(join: str) -> None:
         ("%q|%d", "", both(~less, given)),
         ("%d", "!", both(less, ~given)),
     ):
-        np.testing.assert_array_equal(execute(text.format(pair, sign), "pred", *operands), p)
+        np.testing.assert_array_equal(
+            execute(text.format(pair, sign), "pred", *operands), p
+        )
 
 
 def test_predicates_and_selections() -> None:
@@ -412,7 +426,12 @@ def test_predicates_and_selections() -> None:
 
 # ---- floating point ------------------------------------------------------------------
 
-FORMATS = {"f16": (11, -14, 15), "bf16": (8, -126, 127), "f32": (24, -126, 127), "f64": (53, -1022, 1023)}
+FORMATS = {
+    "f16": (11, -14, 15),
+    "bf16": (8, -126, 127),
+    "f32": (24, -126, 127),
+    "f64": (53, -1022, 1023),
+}
 """Bits of the significand, and the least and the largest exponent."""
 
 SPECIAL = [0.0, -0.0, 1.0, -1.5, math.inf, -math.inf, math.nan, 2.0**-140, 3e38, -1e-39]
@@ -470,7 +489,9 @@ def test_arithmetic_is_rounded_once(name: str, mode: str, type: str) -> None:
     columns = [numbers(type, 256, rng) for _ in range(count)]
     columns[1] = np.where(columns[1] == 0, 1, columns[1]).astype(columns[1].dtype)
     names = ", ".join(f"%x{k}" for k in range(count))
-    found = execute(f"{name}.{mode}.{type} %d, {names};", type, *((type, c) for c in columns))
+    found = execute(
+        f"{name}.{mode}.{type} %d, {names};", type, *((type, c) for c in columns)
+    )
     expected = [
         rounded(function(*map(Fraction, row)), type, mode)
         for row in zip(*(c.tolist() for c in columns), strict=True)
@@ -527,7 +548,11 @@ def test_minimum_and_maximum(type: str) -> None:
         found = execute(f"{name}.{type} %d, %x0, %x1;", type, *columns)
         np.testing.assert_array_equal(found, choose(a, b))
         zeros = (a == 0) & (b == 0)
-        signs = np.signbit(a) | np.signbit(b) if name == "min" else np.signbit(a) & np.signbit(b)
+        signs = (
+            np.signbit(a) | np.signbit(b)
+            if name == "min"
+            else np.signbit(a) & np.signbit(b)
+        )
         np.testing.assert_array_equal(np.signbit(found)[zeros], signs[zeros])
         if type == "f32":
             found = execute(f"{name}.NaN.f32 %d, %x0, %x1;", type, *columns)
@@ -567,7 +592,9 @@ def test_approximations(name: str, function: Any, units: int) -> None:
     x = np.random.default_rng(2).uniform(0.1, 3, 200).astype("f4")
     found = execute(f"{name}.f32 %d, %x0;", "f32", ("f32", x)).astype(float)
     expected = function(x.astype(float))
-    np.testing.assert_allclose(found, expected, rtol=units * 2.0**-23, atol=units * 2.0**-24)
+    np.testing.assert_allclose(
+        found, expected, rtol=units * 2.0**-23, atol=units * 2.0**-24
+    )
 
 
 def test_the_reciprocal_of_float64_has_the_upper_half() -> None:
@@ -629,7 +656,15 @@ def test_conversion_to_float16(mode: str, source: str) -> None:
     values = numbers("f16", 300, rng)
     half = values.astype(DTYPES[source])
     between = (half + np.nextafter(values, np.float16(0)).astype(half.dtype)) / 2
-    x = np.concatenate([half, between, between * (1 + 2.0**-22), rng.normal(size=300), [65519, 65520, 1e9]])
+    x = np.concatenate(
+        [
+            half,
+            between,
+            between * (1 + 2.0**-22),
+            rng.normal(size=300),
+            [65519, 65520, 1e9],
+        ]
+    )
     x = x[np.isfinite(x)].astype(DTYPES[source])[:1000]
     found = execute(f"cvt.{mode}.f16.{source} %d, %x0;", "f16", (source, x))
     assert found.tolist() == [rounded(Fraction(v), "f16", mode) for v in x.tolist()]
@@ -638,7 +673,9 @@ def test_conversion_to_float16(mode: str, source: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["s8", "u8", "s16", "u16", "s32", "u32", "s64"])
-@pytest.mark.parametrize("target", ["s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"])
+@pytest.mark.parametrize(
+    "target", ["s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"]
+)
 @pytest.mark.parametrize("saturates", [False, True])
 def test_conversion_between_integers(source: str, target: str, saturates: bool) -> None:
     """Results of 8 bits are extended to the register."""
@@ -646,9 +683,15 @@ def test_conversion_between_integers(source: str, target: str, saturates: bool) 
     wide = "s16" if bits_of(target) == 8 else target
     sat = ".sat" * saturates
     info = np.iinfo(DTYPES[target])
-    found = execute(f"cvt{sat}.{target}.{source} %d, %x0;", wide, (source, np.array(x, object).astype(DTYPES[source])))
+    found = execute(
+        f"cvt{sat}.{target}.{source} %d, %x0;",
+        wide,
+        (source, np.array(x, object).astype(DTYPES[source])),
+    )
     for value, integer in zip(x, found.tolist(), strict=True):
-        expected = min(max(value, info.min), info.max) if saturates else wrapped(value, target)
+        expected = (
+            min(max(value, info.min), info.max) if saturates else wrapped(value, target)
+        )
         assert wrapped(integer, target) == expected
         assert bits_of(target) > 8 or integer == expected
 
@@ -663,7 +706,9 @@ def test_half_precision_is_rounded_once(name: str) -> None:
     columns = [numbers("f16", 512, rng) for _ in range(count)]
     names = ", ".join(f"%x{k}" for k in range(count))
     mode = ".rn" if name == "fma" else ""
-    found = execute(f"{name}{mode}.f16 %d, {names};", "f16", *(("f16", c) for c in columns))
+    found = execute(
+        f"{name}{mode}.f16 %d, {names};", "f16", *(("f16", c) for c in columns)
+    )
     expected = [
         rounded(function(*map(Fraction, row)), "f16")
         for row in zip(*(c.tolist() for c in columns), strict=True)
@@ -681,8 +726,13 @@ def bfloat(x: Array) -> Array:
 
 def test_bfloat16_is_rounded_once() -> None:
     rng = np.random.default_rng(9)
-    a, b, c = (x[np.isfinite(bfloat(x))][:400] for x in rng.integers(0x3000, 0x5000, (3, 500), "u2"))
-    found = execute("fma.rn.bf16 %d, %x0, %x1, %x2;", "bf16", ("bf16", a), ("bf16", b), ("bf16", c))
+    a, b, c = (
+        x[np.isfinite(bfloat(x))][:400]
+        for x in rng.integers(0x3000, 0x5000, (3, 500), "u2")
+    )
+    found = execute(
+        "fma.rn.bf16 %d, %x0, %x1, %x2;", "bf16", ("bf16", a), ("bf16", b), ("bf16", c)
+    )
     expected = [
         rounded(Fraction(x) * Fraction(y) + Fraction(z), "bf16")
         for x, y, z in zip(*(bfloat(v).tolist() for v in (a, b, c)), strict=True)
@@ -696,12 +746,20 @@ def test_bfloat16_is_rounded_once() -> None:
 # ---- memory --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("type", ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "f32", "f64"])
+@pytest.mark.parametrize(
+    "type", ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "f32", "f64"]
+)
 @pytest.mark.parametrize("register_bits", [16, 32, 64])
 def test_loads_extend_to_the_register(type: str, register_bits: int) -> None:
-    if bits_of(type) > register_bits or (type[0] == "f" and bits_of(type) != register_bits):
+    if bits_of(type) > register_bits or (
+        type[0] == "f" and bits_of(type) != register_bits
+    ):
         pytest.skip("the register is too small, or not of the type's size")
-    x = np.random.default_rng(0).integers(0, 256, 32 * 8, np.uint8).view(DTYPES[type])[:32]
+    x = (
+        np.random.default_rng(0)
+        .integers(0, 256, 32 * 8, np.uint8)
+        .view(DTYPES[type])[:32]
+    )
     y = np.zeros(32, f"i{register_bits // 8}")
     run_body(
         f".reg .b{register_bits} %v; mad.wide.u32 %o, %t, {x.itemsize}, %a0;"
@@ -798,7 +856,9 @@ def test_shuffles() -> None:
             clamp = c if mode == "up" else c | 31
             text = f"shfl.sync.{mode}.b32 %d|%p, %t, {n}, {clamp}, -1; selp.u32 %v0, 100, 0, %p; add.u32 %d, %d, %v0;"
             np.testing.assert_array_equal(
-                warp(text), np.where(valid, source, lane) + 100 * valid, f"{mode} {segment}"
+                warp(text),
+                np.where(valid, source, lane) + 100 * valid,
+                f"{mode} {segment}",
             )
 
 
@@ -878,7 +938,9 @@ def test_calls_by_name_and_by_address() -> None:
         mad.wide.u32 %o, %t, 4, %a0; st.global.u32 [%o], %d;""", [y], before=functions,
     )  # fmt: skip
     n = [max(1, t % 9) for t in range(32)]
-    assert y.tolist() == [2 * k if t < 16 else math.factorial(k) for t, k in enumerate(n)]
+    assert y.tolist() == [
+        2 * k if t < 16 else math.factorial(k) for t, k in enumerate(n)
+    ]
 
 
 # ---- faults --------------------------------------------------------------------------
@@ -903,4 +965,6 @@ def test_unknown_ptx_is_refused_when_it_is_loaded(body: str, message: str) -> No
 def test_a_misaligned_access_is_refused() -> None:
     x = np.zeros(8, "u4")
     with pytest.raises(KernelError, match="4 bytes after a multiple of 8"):
-        run_body(".reg .b64 %v; ld.global.u64 %v, [%a0+4]; st.global.u64 [%a0], %v;", [x])
+        run_body(
+            ".reg .b64 %v; ld.global.u64 %v, [%a0+4]; st.global.u64 [%a0], %v;", [x]
+        )

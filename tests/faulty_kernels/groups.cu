@@ -55,7 +55,7 @@ __global__ void exchange_by_barrier(const int* x, int* out) {
     if (block.thread_rank() == 0) init(&barrier, block.size());
     block.sync();
     cuda::memcpy_async(block, part, x, sizeof(part), barrier);
-    const auto token = barrier.arrive();
+    auto token = barrier.arrive();
     const int i = threadIdx.x;
     barrier.wait(cuda::std::move(token));
     const int other = part[i ^ 32];

@@ -286,8 +286,8 @@ u64 special_value(const Warp& w, int which) {
         case 10: return w.block->shared_bytes;
         case 12: return 1;
         // The driver's memory for barriers of the grid, which is before the heap.
-        case 14: return (w.launch().request.heap - GRID_BYTES) & 0xffffffff;
-        case 15: return (w.launch().request.heap - GRID_BYTES) >> 32;
+        case 14: return (w.launch().request.heap - GRID_BYTES) >> 32;
+        case 15: return (w.launch().request.heap - GRID_BYTES) & 0xffffffff;
         case 8: case 11: case 13: return 0;
     }
     return time;
@@ -476,7 +476,7 @@ bool decode_control(Decoder& d) {
     if (op == "membar" || op == "fence") {
         i.scope = d.has("cta");
         i.order = 8;
-        return !d.has("proxy") && d.set(fence, FENCE, "");
+        return d.set(d.has("proxy") ? ignore : fence, FENCE, "");
     }
     if (op == "special") {
         const auto at = std::find(std::begin(SPECIAL_REGISTERS), std::end(SPECIAL_REGISTERS), d.parts[1]);

@@ -161,12 +161,6 @@ struct Prmt {
         return r;
     }
 };
-struct Dp4a {
-    template <class T>
-    T operator()(u32 a, u32 b, T c) const {
-        return c;
-    }
-};
 template <class A, class B>
 void dp4a(Warp& w, const Inst& i) {
     const u32 *a = w.at<u32>(i.op[1]), *b = w.at<u32>(i.op[2]), *c = w.at<u32>(i.op[3]);
@@ -200,6 +194,19 @@ void prmt_mode(Warp& w, const Inst& i) {
     }
     blend(w.at<u32>(i.op[0]), t, w.mask);
 }
+
+/// The n-th bit of a mask that is set, from a position up or down.
+struct Fns {
+    u32 operator()(u32 mask, u32 from, s32 n) const {
+        const s32 step = n < 0 ? -1 : 1;
+        s32 left = n < 0 ? -n : n;
+        for (s32 at = static_cast<s32>(from); at >= 0 && at < 32; at += step) {
+            if (mask >> at & 1 && --left <= 0) return static_cast<u32>(at);
+            if (n == 0) break;
+        }
+        return ALL;
+    }
+};
 
 void lop3(Warp& w, const Inst& i) {
     const u32 *a = w.at<u32>(i.op[1]), *b = w.at<u32>(i.op[2]), *c = w.at<u32>(i.op[3]);
@@ -550,6 +557,7 @@ bool decode_integer(Decoder& d) {
         return d.set(mode < 0 ? map<Prmt, u32, u32, u32, u32> : prmt_mode, INTEGER, "4:444");
     }
     if (op == "lop3") return !d.has("or") && !d.has("and") && d.set(lop3, INTEGER, "4:4444");
+    if (op == "fns") return d.set(map<Fns, u32, u32, u32, s32>, INTEGER, "4:444");
     if (op == "dp4a") {
         const bool a = d.type() == "s32", b = d.type(1) == "s32";
         return d.set(a ? (b ? dp4a<s8, s8> : dp4a<s8, u8>) : (b ? dp4a<u8, s8> : dp4a<u8, u8>), INTEGER, "4:444");

@@ -405,7 +405,14 @@ bool decode_memory(Decoder& d) {
     if (op == "prefetch" || op == "prefetchu" || op == "discard" || op == "applypriority")
         return d.set(nothing, OTHER, d.widths.size() == 1 ? ":a" : ":a4");
     if (op == "cp" && d.has("async")) {
-        if (d.has("bulk") || d.has("mbarrier")) return false;
+        // The copies have arrived: an arrival that is expected besides (noinc), or nothing.
+        if (d.has("mbarrier")) {
+            i.is_atomic = i.is_write = d.has("noinc");
+            i.mode = ARRIVE;
+            i.order = 6;
+            return d.set(d.has("noinc") ? mbarrier : nothing, ATOMIC, ":a");
+        }
+        if (d.has("bulk")) return false;
         if (d.has("commit_group") || d.has("wait_all")) return d.set(nothing, OTHER, ":");
         if (d.has("wait_group")) return d.set(nothing, OTHER, ":4");
         if (d.widths.size() < 3 || d.inst.count > 4) return false;

@@ -322,6 +322,13 @@ class Reader {
         } else if (const u32* reg = find(&Scope::registers, name)) {
             found.is = Operand::reg;
             found.number = *reg;
+        } else if (text.compare(0, 22, "%reserved_smem_offset_") == 0) {
+            // The driver's part of shared memory, which tiles of several warps use.
+            const Symbol reserved{"reserved", 1, 0, 1024, 1024, "", "", "", 0};
+            const u64 before = kernel_.static_bytes;
+            found.is = Operand::value;
+            found.number = value_of(reserved);
+            kernel_.static_bytes = before;
         } else if (text[0] == '%') {
             found.is = Operand::special;
             const auto at = std::find(SPECIAL_NAMES.begin(), SPECIAL_NAMES.end(), name);
