@@ -1,7 +1,8 @@
 """Compiles the CPU solver ahead of time; most of the rest is in ``setup.cfg``.
 
 The files of ``cuda_src/cpu/`` become shared objects with a C interface, one for each
-instruction set, in ``gpusolve/_objects/``; on Linux the emulator's machine, too. They know nothing of Python, so a wheel is
+instruction set, in ``gpusolve/_objects/``; on Linux the emulator's machine, too. They
+know nothing of Python, so a wheel is
 for a platform and for every Python. Without a compiler there are no objects, and the
 wheel is for every platform: an installation never fails.
 

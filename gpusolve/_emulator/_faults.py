@@ -174,7 +174,7 @@ class _Message:
         )
 
     def _variable(self, offset: int) -> tuple[str, int, int] | None:
-        """Name, offset and size of the last variable that begins at an offset or before."""
+        """Name, offset and size of the last variable at an offset or before."""
         from .machine import demangled
 
         before = [v for v in self.kernel.shared_variables() if v[1] <= offset]
@@ -217,8 +217,8 @@ class _Message:
         access = f"data race: {self.access} {self._element()}"
         if fault.race == _TORN:
             return (
-                f"{access} as one value, but {other} wrote only a part of it; write the "
-                "value by one store"
+                f"{access} as one value, but {other} wrote only a part of it; "
+                "write the value by one store"
             )
         remedy = _REMEDIES.get(fault.race) or (
             "put a __syncthreads() between them"

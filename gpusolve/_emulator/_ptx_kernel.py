@@ -90,8 +90,8 @@ class Kernel:
         if self._kernel.shared_bytes > _device.static_shared_memory:
             raise CompileError(
                 f"{instance} has {self._kernel.shared_bytes} bytes of __shared__ "
-                f"variables, but at most {_device.static_shared_memory} are allowed; use "
-                "dynamic shared memory, extern __shared__"
+                f"variables, but at most {_device.static_shared_memory} are allowed; "
+                "use dynamic shared memory, extern __shared__"
             )
         self._parameters = self._read_parameters()
 
@@ -200,8 +200,8 @@ class Kernel:
         for site in self._kernel.undefined():
             file, line = source_place(self._kernel, site)
             yield (
-                f"{Path(file).name}:{line}: reads a variable that may be uninitialized, "
-                "because some path to the line gives it no value"
+                f"{Path(file).name}:{line}: reads a variable that may be "
+                "uninitialized, because some path to the line gives it no value"
             )
 
     def _by_size(self, args: Sequence[object]) -> list[Value]:
@@ -209,14 +209,15 @@ class Kernel:
         parameters = self._kernel.entry.parameters
         if len(args) != len(parameters):
             raise TypeError(
-                f"{self.instance} must have {len(parameters)} arguments, got {len(args)}"
+                f"{self.instance} must have {len(parameters)} arguments, "
+                f"got {len(args)}"
             )
         for value, parameter in zip(args, parameters, strict=True):
             known = value is None or isinstance(value, (np.ndarray, np.generic, Struct))
             if not known or len(_stored(value)) != parameter.size:  # type: ignore[arg-type]
                 raise TypeError(
-                    f"{parameter.name} of {self.instance} must be an array, a NumPy scalar "
-                    f"or None, of {parameter.size} bytes, got {value!r}"
+                    f"{parameter.name} of {self.instance} must be an array, a NumPy "
+                    f"scalar or None, of {parameter.size} bytes, got {value!r}"
                 )
         return list(args)  # type: ignore[arg-type]
 
@@ -253,7 +254,7 @@ class Kernel:
         return self._kernel.shared_bytes
 
     def _arrays(self, values: Sequence[Value]) -> Iterator[tuple[str, Array, bool]]:
-        """Names of arrays, also of those in structs, and whether they may be written."""
+        """Names of arrays, also of structs, and whether they may be written."""
         for parameter, value in zip(self._parameters, values, strict=True):
             if isinstance(value, np.ndarray):
                 yield parameter.name, value, not parameter.is_const
@@ -292,11 +293,12 @@ class Kernel:
 
 @functools.lru_cache(1024)
 def compiled_source(source: KernelSource) -> Compiled:
-    """The PTX of a kernel, and of a kernel whose name has the types of its parameters."""
+    """The PTX of a kernel, and of a kernel that is named by its signature."""
     text = source.file.read_text() + _SIGNATURE
     instances = source.instance, f"emulator_signature<decltype(&{source.instance})>"
     if source.definitions:
-        text = f'#line 1 "definitions"\n{source.definitions}\n#line 1 "{source.file}"\n{text}'
+        own = f'#line 1 "definitions"\n{source.definitions}'
+        text = f'{own}\n#line 1 "{source.file}"\n{text}'
     return compile_ptx(
         text,
         str(source.file),

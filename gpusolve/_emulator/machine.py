@@ -181,7 +181,8 @@ class Item:
     def describe(self, address: int, bytes: int = 1) -> str:
         """The element at an address, valid or not; of a variable, in units of bytes."""
         if self.is_variable:
-            text = f"element {(address - self.low) // bytes} ({bytes} bytes) of {self.text}"
+            element = (address - self.low) // bytes
+            text = f"element {element} ({bytes} bytes) of {self.text}"
             if self.low <= address < self.high:
                 return text if self.writeable else f"{text}, which is read-only"
             return f"{text}, which has {(self.high - self.low) // bytes} elements"
@@ -450,8 +451,7 @@ class Module:
             found.append(
                 CSymbol(v.name.encode(), kind, 0, where, v.align, b"", b"", b"", 0)
             )
-        for body_variable in _shared_in_bodies(self.program):
-            found.append(body_variable)
+        found += _shared_in_bodies(self.program)
         return found
 
     def add_variables(self, memory: Memory) -> None:
@@ -570,7 +570,8 @@ def launch(
     )
     if len(parameters) != kernel.entry.parameter_bytes:
         raise ValueError(
-            f"parameters must have {kernel.entry.parameter_bytes} bytes, got {len(parameters)}"
+            f"parameters must have {kernel.entry.parameter_bytes} bytes, got "
+            f"{len(parameters)}"
         )
     everything = Memory()
     everything._items = list(memory._items)

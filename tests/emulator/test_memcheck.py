@@ -117,7 +117,7 @@ def test_the_environment_turns_the_check_on(monkeypatch: pytest.MonkeyPatch) -> 
     arguments = floats(), INT(32)
     run("read_shared", *arguments)
     monkeypatch.setenv("GPUSOLVE_EMULATE_MEMCHECK", "1")
-    with pytest.raises(KernelError, match="element 32 .* tile"):
+    with pytest.raises(KernelError, match=r"element 32 .* tile"):
         run("read_shared", *arguments)
 
 

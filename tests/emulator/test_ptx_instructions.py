@@ -183,9 +183,9 @@ INTEGER: list[tuple[str, str, tuple[str, ...], Callable[..., int]]] = [
     *((f"sub.{t}", t, (t, t), lambda a, b: a - b) for t in ALL),
     *((f"mul.lo.{t}", t, (t, t), lambda a, b: a * b) for t in ALL),
     *((f"mad.lo.{t}", t, (t,) * 3, lambda a, b, c: a * b + c) for t in ALL),
-    *((f"mul.hi.{t}", t, (t, t), lambda a, b, n=bits_of(t): a * b >> n) for t in ALL),
+    *((f"mul.hi.{t}", t, (t, t), lambda a, b, t=t: a * b >> bits_of(t)) for t in ALL),
     *(
-        (f"mad.hi.{t}", t, (t,) * 3, lambda a, b, c, n=bits_of(t): (a * b >> n) + c)
+        (f"mad.hi.{t}", t, (t,) * 3, lambda a, b, c, t=t: (a * b >> bits_of(t)) + c)
         for t in ("u32", "s32", "u64")
     ),
     *((f"mul.wide.{t}", w, (t, t), lambda a, b: a * b) for t, w in WIDE.items()),
@@ -778,20 +778,23 @@ def test_vectors_are_stored_and_loaded(space: str) -> None:
         "generic": "ld.v4.u32 {%v0, %v1, %v2, %v3}, [%o];",
         "shared": ".shared .align 16 .b8 s[512]; .reg .b32 %s; mov.u32 %s, s; "
         "mad.lo.u32 %s, %t, 16, %s; ld.global.v4.u32 {%v0, %v1, %v2, %v3}, [%o];"
-        "st.shared.v4.u32 [%s], {%v3, %v2, %v1, %v0}; ld.shared.v4.u32 {%v3, %v2, %v1, %v0}, [%s];",
+        "st.shared.v4.u32 [%s], {%v3, %v2, %v1, %v0};"
+        "ld.shared.v4.u32 {%v3, %v2, %v1, %v0}, [%s];",
         "local": ".local .align 16 .b8 l[16]; ld.global.v4.u32 {%v0, %v1, %v2, %v3}, [%o];"
         "st.local.v2.u32 [l], {%v0, %v1}; st.local.u32 [l+8], %v2; mov.u32 %v0, 0;"
         "ld.local.v2.u32 {%v0, %v1}, [l]; ld.local.u32 %v2, [l+8];",
     }[space]
     run_body(
         f".reg .b32 %v<4>; mad.wide.u32 %o, %t, 16, %a0; {place}"
-        "mad.wide.u32 %o, %t, 16, %a1; st.global.v4.u32 [%o], {%v0, %v1, %v2, %v3};", [x, y],
+        "mad.wide.u32 %o, %t, 16, %a1; st.global.v4.u32 [%o], {%v0, %v1, %v2, %v3};",
+        [x, y],
     )  # fmt: skip
     np.testing.assert_array_equal(y, x)
 
 
 ATOMIC: dict[str, tuple[str, Callable[[int, int], int]]] = {
-    "add.u32": ("u4", lambda x, y: x + y), "min.s32": ("i4", min), "max.u64": ("u8", max),
+    "add.u32": ("u4", lambda x, y: x + y),
+    "min.s32": ("i4", min), "max.u64": ("u8", max),
     "and.b32": ("u4", lambda x, y: x & y), "or.b64": ("u8", lambda x, y: x | y),
     "xor.b32": ("u4", lambda x, y: x ^ y), "exch.b32": ("u4", lambda _, y: y),
     "inc.u32": ("u4", lambda x, y: 0 if x >= y else x + 1),
@@ -854,7 +857,10 @@ def test_shuffles() -> None:
             ("bfly", 5, lane ^ 5, np.ones(32, bool)),
         ):
             clamp = c if mode == "up" else c | 31
-            text = f"shfl.sync.{mode}.b32 %d|%p, %t, {n}, {clamp}, -1; selp.u32 %v0, 100, 0, %p; add.u32 %d, %d, %v0;"
+            text = (
+                f"shfl.sync.{mode}.b32 %d|%p, %t, {n}, {clamp}, -1;"
+                "selp.u32 %v0, 100, 0, %p; add.u32 %d, %d, %v0;"
+            )
             np.testing.assert_array_equal(
                 warp(text),
                 np.where(valid, source, lane) + 100 * valid,
@@ -877,8 +883,9 @@ def test_votes_matches_and_reductions() -> None:
         assert (warp(text) == expected).all()
     values = (lane * 7919 % 31).astype("i4") - 9
     for mode, type, expected in (
-        ("add", "s32", values.sum()), ("min", "s32", values.min()), ("max", "s32", values.max()),
-        ("and", "b32", np.bitwise_and.reduce(values)), ("or", "b32", np.bitwise_or.reduce(values)),
+        ("add", "s32", values.sum()), ("min", "s32", values.min()),
+        ("max", "s32", values.max()), ("and", "b32", np.bitwise_and.reduce(values)),
+        ("or", "b32", np.bitwise_or.reduce(values)),
         ("xor", "b32", np.bitwise_xor.reduce(values)),
     ):  # fmt: skip
         head = "mul.lo.u32 %v0, %t, 7919; rem.u32 %v0, %v0, 31; sub.s32 %v0, %v0, 9;"
