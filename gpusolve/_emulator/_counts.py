@@ -35,10 +35,11 @@ PER_BLOCK = (
 )
 """The counters of a block, in the order of ``Counter`` in ``machine/counts.cpp``."""
 
-SITES, BLOCKS, ACCESSES, ARRAYS, ATOMICS = range(5)
+SITES, BLOCKS, ACCESSES, ARRAYS, ATOMICS, REUSE, ISSUED = range(7)
 """The tables of ``machine_counts``."""
 
 WIDTHS = {SITES: 2, BLOCKS: len(PER_BLOCK), ACCESSES: 10, ARRAYS: 5, ATOMICS: 2}
+WIDTHS |= {REUSE: 2, ISSUED: 1}
 SHARED_MEMORY = 2**64 - 1
 
 _ARITHMETIC = {
@@ -174,12 +175,37 @@ def costs_of_tables(
     sizes = _add_accesses(costs, tables, kinds, memory)
     total = sum(costs.instructions.values()) / max(1, sampled)
     by_name["instructions"] = np.full(sampled, total)
+    _add_chains(by_name, tables, max(1, -(-threads // 32)))
+    costs.reuse.update(dict(tables[REUSE].tolist()))
+    costs.first_loads = int(tables[ISSUED][-1, 0])
     costs.per_block = {
         key: Spread(values.min().item(), values.mean().item(), values.max().item())
         for key, values in by_name.items()
     }
     costs.extrapolate(blocks, sizes)
     return costs
+
+
+def _add_chains(
+    by_name: dict[str, npt.NDArray[np.float64]], tables: Tables, warps: int
+) -> None:
+    """What a warp executes one after the other, for predictions.
+
+    The instructions are those of the block's longest warp, other operations the mean of
+    its warps. Loads wait for each other as often as barriers separate them; what
+    instructions wait for each other's results is not counted.
+    """
+    chain = {
+        "issued": tables[ISSUED][:-1, 0].astype(np.float64),
+        "waits": np.zeros_like(by_name["barriers"]),
+        "shuffles": by_name["shuffles"] / warps,
+        "votes": by_name["votes"] / warps,
+        "global_trips": by_name["load_intervals"],
+        "global_intervals": by_name["load_intervals"],
+        "shared_trips": by_name["barriers"],
+        "shared_intervals": by_name["barriers"],
+    }
+    by_name.update({f"chain_{name}": values for name, values in chain.items()})
 
 
 class _Opcodes:

@@ -780,7 +780,8 @@ def test_vectors_are_stored_and_loaded(space: str) -> None:
         "mad.lo.u32 %s, %t, 16, %s; ld.global.v4.u32 {%v0, %v1, %v2, %v3}, [%o];"
         "st.shared.v4.u32 [%s], {%v3, %v2, %v1, %v0};"
         "ld.shared.v4.u32 {%v3, %v2, %v1, %v0}, [%s];",
-        "local": ".local .align 16 .b8 l[16]; ld.global.v4.u32 {%v0, %v1, %v2, %v3}, [%o];"
+        "local": ".local .align 16 .b8 l[16];"
+        "ld.global.v4.u32 {%v0, %v1, %v2, %v3}, [%o];"
         "st.local.v2.u32 [l], {%v0, %v1}; st.local.u32 [l+8], %v2; mov.u32 %v0, 0;"
         "ld.local.v2.u32 {%v0, %v1}, [l]; ld.local.u32 %v2, [l+8];",
     }[space]

@@ -26,7 +26,17 @@ namespace machine {
 namespace {
 
 /// ``RaceKind`` in _faults.py.
-enum class RaceKind : s32 { none, conflict, torn, update, overwrite, same_value, acquire, lockstep, scope };
+enum class RaceKind : s32 {
+    none,
+    conflict,
+    torn,
+    update,
+    overwrite,
+    same_value,
+    acquire,
+    lockstep,
+    scope
+};
 
 /// The clocks that a strong write publishes: those of its thread at its last fences.
 struct Published {
@@ -75,16 +85,17 @@ SharedPublished forwarded(const SharedPublished& before, const SharedPublished& 
     if (!before || before == own) return own;
     if (!own) return before;
     const bool same = before->block == own->block;
-    return std::make_shared<Published>(Published{own->block, joined(own->for_block, same ? before->for_block : nullptr),
-                                                 joined(own->for_device, before->for_device)});
+    return std::make_shared<Published>(
+        Published{own->block, joined(own->for_block, same ? before->for_block : nullptr),
+                  joined(own->for_device, before->for_device)});
 }
 
 struct ThreadClock {
     u32 time = 1;
-    Clock known;                                   // accesses ordered before the next
-    Clock pending_in_block, pending_on_device;     // joined at a fence of that scope
-    Clock out_of_scope;                            // published for another block alone
-    SharedPublished published;                     // for the next strong write
+    Clock known;                                // accesses ordered before the next
+    Clock pending_in_block, pending_on_device;  // joined at a fence of that scope
+    Clock out_of_scope;                         // published for another block alone
+    SharedPublished published;                  // for the next strong write
 };
 
 }  // namespace
@@ -134,7 +145,8 @@ void meet(Block& block, const std::vector<u32>& who, bool all) {
         state.threads[k].time = all ? time + 1 : state.threads[k].time + 1;
     }
     SharedPublished published;
-    if (publishes) published = std::make_shared<Published>(Published{block.number, for_block, for_device});
+    if (publishes)
+        published = std::make_shared<Published>(Published{block.number, for_block, for_device});
     for (const u32 k : who) {
         ThreadClock& thread = state.threads[k];
         thread.known = now;
@@ -152,11 +164,13 @@ void fence_of(Block& block, u32 number, bool is_of_block) {
         thread.known = joined(thread.known, thread.pending_on_device);
         thread.pending_on_device = nullptr;
     }
-    auto now = thread.known ? std::make_shared<VectorClock>(*thread.known) : std::make_shared<VectorClock>();
+    auto now = thread.known ? std::make_shared<VectorClock>(*thread.known)
+                            : std::make_shared<VectorClock>();
     now->blocks[block.number].advance(number, thread.time++);
     thread.known = now;
     const Clock before = thread.published ? thread.published->for_device : nullptr;
-    thread.published = std::make_shared<Published>(Published{block.number, now, is_of_block ? before : now});
+    thread.published =
+        std::make_shared<Published>(Published{block.number, now, is_of_block ? before : now});
 }
 
 /// The access that is checked.
@@ -180,7 +194,8 @@ struct Access {
     /// The lanes of an earlier event that this access conflicts with.
     u32 conflicting(const Event& earlier) const {
         if (are_strong(earlier) && !is_in_lockstep(earlier)) return 0;
-        const bool may_be_swapped = (event.is_swap && !earlier.writes) || (earlier.is_swap && !event.writes);
+        const bool may_be_swapped =
+            (event.is_swap && !earlier.writes) || (earlier.is_swap && !event.writes);
         return may_be_swapped ? 0 : unordered(earlier);
     }
     RaceKind kind(const Event& earlier) const {
@@ -188,16 +203,20 @@ struct Access {
         for (const Clock& pending : {thread.pending_in_block, thread.pending_on_device})
             if (pending && !pending->unordered(earlier)) return RaceKind::acquire;
         const bool has_scope = earlier.is_of_block || event.is_of_block;
-        if (earlier.block != event.block && earlier.is_strong && event.is_strong && has_scope) return RaceKind::scope;
+        if (earlier.block != event.block && earlier.is_strong && event.is_strong && has_scope)
+            return RaceKind::scope;
         if (thread.out_of_scope && !thread.out_of_scope->unordered(earlier)) return RaceKind::scope;
-        const auto read = [](const Event& one) { return one.writes ? one.updated_after : one.inst; };
+        const auto read = [](const Event& one) {
+            return one.writes ? one.updated_after : one.inst;
+        };
         if (read(event) && read(event) == read(earlier)) return RaceKind::update;
-        return event.writes && event.inst == earlier.inst ? RaceKind::overwrite : RaceKind::conflict;
+        return event.writes && event.inst == earlier.inst ? RaceKind::overwrite
+                                                          : RaceKind::conflict;
     }
 };
 
-[[noreturn]] void fail_race(Warp& w, const Inst& i, u32 lane, u64 address, u32 bytes, const Access& access,
-                            const Event& earlier, u32 lanes, RaceKind kind) {
+[[noreturn]] void fail_race(Warp& w, const Inst& i, u32 lane, u64 address, u32 bytes,
+                            const Access& access, const Event& earlier, u32 lanes, RaceKind kind) {
     if (Fault* fault = w.launch().report(&w, &i, lane, w.block->number)) {
         fault->kind = static_cast<s32>(FaultKind::race);
         fault->race = static_cast<s32>(kind);
@@ -218,10 +237,11 @@ bool is_same_value(const Warp& w, const Inst& i, u32 lane, const Event& earlier,
     if (i.is_atomic || !i.is_write || i.vector != 1 || !i.mode) return false;
     const u8* values = w.at<u8>(i.op[1]);
     const u8* own = values + lane * i.mode;
-    const bool is_now = earlier.inst == &i && earlier.warp == w.first_thread / LANES && earlier.block == w.block->number &&
-                        (lanes & w.mask);
-    const void* other = is_now ? static_cast<const void*>(values + static_cast<u32>(lowest(lanes)) * i.mode)
-                               : reinterpret_cast<const void*>(w.host[lane]);
+    const bool is_now = earlier.inst == &i && earlier.warp == w.first_thread / LANES &&
+                        earlier.block == w.block->number && (lanes & w.mask);
+    const void* other =
+        is_now ? static_cast<const void*>(values + static_cast<u32>(lowest(lanes)) * i.mode)
+               : reinterpret_cast<const void*>(w.host[lane]);
     return std::memcmp(own, other, i.bytes) == 0;
 }
 
@@ -234,7 +254,8 @@ void record(Checks& checks, const Access& access) {
             thread.pending_in_block = joined(thread.pending_in_block, first->for_block);
         else if (first->for_block)
             thread.out_of_scope = joined(thread.out_of_scope, first->for_block);
-        if (first->for_device) thread.pending_on_device = joined(thread.pending_on_device, first->for_device);
+        if (first->for_device)
+            thread.pending_on_device = joined(thread.pending_on_device, first->for_device);
     }
     if (event.writes) ++checks.writes;
     for (const auto& [address, cell] : checks.cells) {
@@ -243,16 +264,22 @@ void record(Checks& checks, const Access& access) {
             for (auto& kinds : cell->events)
                 for (auto& covered : kinds) covered.clear();
         constexpr std::size_t RECENT = 8;
-        const auto end = events.rbegin() + static_cast<std::ptrdiff_t>(std::min(events.size(), RECENT));
-        const auto same = std::find_if(events.rbegin(), end, [&](const Event& one) { return one.is_same(event); });
+        const auto end =
+            events.rbegin() + static_cast<std::ptrdiff_t>(std::min(events.size(), RECENT));
+        const auto same = std::find_if(events.rbegin(), end,
+                                       [&](const Event& one) { return one.is_same(event); });
         if (same != end) {
             same->lanes |= event.lanes;
         } else {
             // Every later access that conflicts with a covered event conflicts with this one, too.
             if (events.size() == events.capacity()) {
-                const auto is_covered = [&](Event& one) { return (one.lanes = access.unordered(one)) == 0; };
-                events.erase(std::remove_if(events.begin(), events.end(), is_covered), events.end());
-                if (events.size() > events.capacity() / 2) events.reserve(2 * events.capacity() + 1);
+                const auto is_covered = [&](Event& one) {
+                    return (one.lanes = access.unordered(one)) == 0;
+                };
+                events.erase(std::remove_if(events.begin(), events.end(), is_covered),
+                             events.end());
+                if (events.size() > events.capacity() / 2)
+                    events.reserve(2 * events.capacity() + 1);
             }
             events.push_back(event);
         }
@@ -277,18 +304,21 @@ void check_race(Checks& checks, Warp& w, const Inst& i, u32 lane, u32 bytes, boo
                   {block.number, &i, w.first_thread / LANES, 1u << lane, thread.time, is_write,
                    i.is_volatile || i.is_atomic, i.is_volatile && !i.order, i.scope == 1,
                    i.is_atomic && i.count > i.mode + 2},
-                  !is_write || i.is_atomic, is_shared};
+                  !is_write || i.is_atomic,
+                  is_shared};
     if (is_write && !access.event.is_strong)
         for (const auto& reads : checks.cells.front().second->events[0])
             for (const Event& earlier : reads)
-                if (earlier.is_of_warp(access.event) && earlier.lanes & access.event.lanes) access.event.updated_after = earlier.inst;
+                if (earlier.is_of_warp(access.event) && earlier.lanes & access.event.lanes)
+                    access.event.updated_after = earlier.inst;
     for (const auto& [at, cell] : checks.cells)
         for (int writes = !is_write; writes < 2; ++writes)
             for (const auto& events : cell->events[writes])
                 for (const Event& earlier : events)
                     if (const u32 lanes = access.conflicting(earlier)) {
                         RaceKind kind = access.kind(earlier);
-                        if (is_write && earlier.writes && (kind == RaceKind::overwrite || kind == RaceKind::conflict) &&
+                        if (is_write && earlier.writes &&
+                            (kind == RaceKind::overwrite || kind == RaceKind::conflict) &&
                             is_same_value(w, i, lane, earlier, lanes))
                             kind = RaceKind::same_value;
                         fail_race(w, i, lane, at, bytes, access, earlier, lanes, kind);
@@ -301,7 +331,8 @@ void check_race(Checks& checks, Warp& w, const Inst& i, u32 lane, u32 bytes, boo
                 for (const auto& writes : other->events[1])
                     for (const Event& earlier : writes)
                         if (const u32 lanes = access.unordered(earlier))
-                            fail_race(w, i, lane, checks.cells.front().first, bytes, access, earlier, lanes, RaceKind::torn);
+                            fail_race(w, i, lane, checks.cells.front().first, bytes, access,
+                                      earlier, lanes, RaceKind::torn);
         }
     record(checks, access);
     if (i.order & 2) fence_of(block, number, i.scope);
@@ -315,9 +346,11 @@ void check_written(Warp& w, const Inst& i, u32 lane, u32 bytes, bool is_write) {
         const SharedVariable* own = nullptr;
         const auto& variables = w.launch().kernel.shared;
         for (const SharedVariable& variable : variables)
-            if (variable.offset <= address && (!own || own->offset <= variable.offset)) own = &variable;
+            if (variable.offset <= address && (!own || own->offset <= variable.offset))
+                own = &variable;
         const u64 end = !own ? 0 : own->bytes ? own->offset + own->bytes : w.block->shared_bytes;
-        if (address + bytes > end) w.fail_access(i, lane, FaultKind::access, address, bytes, is_write);
+        if (address + bytes > end)
+            w.fail_access(i, lane, FaultKind::access, address, bytes, is_write);
         auto& written = w.block->checks->written;
         for (u64 k = address; k < address + bytes; ++k) {
             is_known |= written[k];
@@ -331,7 +364,8 @@ void check_written(Warp& w, const Inst& i, u32 lane, u32 bytes, bool is_write) {
             if (is_write) region->written[k / 8] |= static_cast<u8>(1u << (k % 8));
         }
     }
-    if (!is_known && (!is_write || i.is_atomic)) w.fail_access(i, lane, FaultKind::unwritten, address, bytes, false);
+    if (!is_known && (!is_write || i.is_atomic))
+        w.fail_access(i, lane, FaultKind::unwritten, address, bytes, false);
 }
 
 }  // namespace
@@ -339,7 +373,14 @@ void check_written(Warp& w, const Inst& i, u32 lane, u32 bytes, bool is_write) {
 void watch_access(Warp& w, const Inst& i, u32 bytes, bool is_write) {
     Checks* checks = w.launch().checks;
     if (w.launch().counts) count_access(w, i, bytes, is_write);
-    if (!checks || w.space == Space::local || w.space == Space::param || w.space == Space::constant) return;
+    if (!checks || w.space == Space::local || w.space == Space::param || w.space == Space::constant)
+        return;
+    // Cooperative groups order accesses to the driver's part of shared memory by themselves.
+    if (w.space == Space::shared)
+        for (const SharedVariable& variable : w.launch().kernel.shared)
+            if (variable.name == "reserved" &&
+                w.address[lowest(w.mask)] - variable.offset < variable.bytes)
+                return;
     for (u32 rest = w.mask; rest; rest &= rest - 1) {
         const u32 lane = static_cast<u32>(lowest(rest));
         if (checks->memory) check_written(w, i, lane, bytes, is_write);
@@ -375,7 +416,8 @@ void watch_barrier(Block& block, u32 number, bool has_ended) {
 void watch_warp_sync(Warp& w, const Inst& i, u32) {
     if (!w.launch().checks || !w.launch().checks->races || i.kind != WARP_BARRIER) return;
     std::vector<u32> who;
-    for (u32 rest = w.mask; rest; rest &= rest - 1) who.push_back(w.first_thread + static_cast<u32>(lowest(rest)));
+    for (u32 rest = w.mask; rest; rest &= rest - 1)
+        who.push_back(w.first_thread + static_cast<u32>(lowest(rest)));
     meet(*w.block, who, false);
 }
 

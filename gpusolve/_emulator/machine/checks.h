@@ -13,6 +13,8 @@ void count_block_start(Block& block);
 void count_barrier(Block& block);
 void count_operation(Warp& warp, const Inst& inst);
 
+void count_issued(const Warp& warp, u64 instructions);
+
 std::unique_ptr<Counts, void (*)(Counts*)> new_counts();
 void delete_counts(Counts* counts);
 /// The counts of instructions: warps and lanes.

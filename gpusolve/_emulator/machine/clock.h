@@ -21,7 +21,8 @@ struct Event {
 
     /// Whether all but the lanes are equal.
     bool is_same(const Event& other) const {
-        return is_of_warp(other) && time == other.time && inst == other.inst && writes == other.writes;
+        return is_of_warp(other) && time == other.time && inst == other.inst &&
+               writes == other.writes;
     }
 };
 
@@ -34,12 +35,14 @@ class BlockTimes {
         if (event.time <= all_) return 0;
         u32 unordered = event.lanes;
         for (const auto& [thread, time] : threads_)
-            if (thread / LANES == event.warp && event.time <= time) unordered &= ~(1u << thread % LANES);
+            if (thread / LANES == event.warp && event.time <= time)
+                unordered &= ~(1u << thread % LANES);
         return unordered;
     }
     void advance_all(u32 time) {
         all_ = std::max(all_, time);
-        for (auto one = threads_.begin(); one != threads_.end();) one = one->second <= all_ ? threads_.erase(one) : std::next(one);
+        for (auto one = threads_.begin(); one != threads_.end();)
+            one = one->second <= all_ ? threads_.erase(one) : std::next(one);
     }
     void advance(u32 thread, u32 time) {
         if (time > all_) threads_[thread] = std::max(threads_[thread], time);

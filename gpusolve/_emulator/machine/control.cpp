@@ -39,7 +39,8 @@ void branch_table(Warp& w, const Inst& i) {
     const u32* index = w.at<u32>(i.op[0]);
     for (u32 rest = w.mask; rest;) {
         const u32 number = index[lowest(rest)];
-        if (number >= i.targets->size()) w.fail(i, static_cast<u32>(lowest(rest)), "jumps outside of a table");
+        if (number >= i.targets->size())
+            w.fail(i, static_cast<u32>(lowest(rest)), "jumps outside of a table");
         u32 same = 0;
         for (u32 lanes = rest; lanes; lanes &= lanes - 1)
             if (index[lowest(lanes)] == number) same |= 1u << lowest(lanes);
@@ -63,7 +64,8 @@ void call_function(Warp& w, const Inst& i, const Function& callee, u32 lanes) {
     Frame* frame = w.child(i, callee);
     for (std::size_t k = 0; k < i.call->in.size() && k < callee.parameters.size(); ++k) {
         const Copied& copied = i.call->in[k];
-        copy_local(w, lanes, w.frame->local_base + copied.caller, frame->local_base + callee.parameters[k].callee, copied.bytes);
+        copy_local(w, lanes, w.frame->local_base + copied.caller,
+                   frame->local_base + callee.parameters[k].callee, copied.bytes);
     }
     if (const u32 others = w.active & ~lanes) w.groups.push_back({others, w.pc, w.frame});
     w.active = lanes;
@@ -72,7 +74,9 @@ void call_function(Warp& w, const Inst& i, const Function& callee, u32 lanes) {
     w.stop = nullptr;
 }
 
-void call(Warp& w, const Inst& i) { call_function(w, i, *i.call->callee, w.mask); }
+void call(Warp& w, const Inst& i) {
+    call_function(w, i, *i.call->callee, w.mask);
+}
 
 /// A call by address. Lanes that call other functions do so when the instruction is run again.
 void call_address(Warp& w, const Inst& i) {
@@ -80,7 +84,8 @@ void call_address(Warp& w, const Inst& i) {
     const u64 own = address[lowest(w.mask)], number = own - window(FUNCTION_WINDOW);
     const auto& functions = w.launch().kernel.by_index;
     if (number >= functions.size())
-        w.fail(i, static_cast<u32>(lowest(w.mask)), "calls address 0x%llx, which is not a function", static_cast<unsigned long long>(own));
+        w.fail(i, static_cast<u32>(lowest(w.mask)), "calls address 0x%llx, which is not a function",
+               static_cast<unsigned long long>(own));
     u32 same = 0;
     for (u32 lanes = w.mask; lanes; lanes &= lanes - 1)
         if (address[lowest(lanes)] == own) same |= 1u << lowest(lanes);
@@ -97,15 +102,20 @@ void finish(Warp& w, const Inst& i) {
     if (!parent) return w.leave(lanes);
     const Call& call = *w.frame->call->call;
     for (const Copied& copied : call.out)
-        copy_local(w, lanes, w.frame->local_base + i.function->result.callee, parent->local_base + copied.caller, copied.bytes);
+        copy_local(w, lanes, w.frame->local_base + i.function->result.callee,
+                   parent->local_base + copied.caller, copied.bytes);
     w.active &= ~lanes;
     w.groups.push_back({lanes, w.frame->call + 1, parent});
     w.stop = nullptr;
 }
 
-void leave(Warp& w, const Inst&) { w.leave(w.mask); }
+void leave(Warp& w, const Inst&) {
+    w.leave(w.mask);
+}
 
-void trap(Warp& w, const Inst& i) { w.fail(i, static_cast<u32>(lowest(w.mask)), "__trap() was called"); }
+void trap(Warp& w, const Inst& i) {
+    w.fail(i, static_cast<u32>(lowest(w.mask)), "__trap() was called");
+}
 void ignore(Warp&, const Inst&) {}
 
 void sleep(Warp& w, const Inst&) {
@@ -154,10 +164,13 @@ void collective(Warp& w, const Inst& i) {
         for (u32 lanes = rest; lanes; lanes &= lanes - 1)
             if (members[lowest(lanes)] == own) same |= 1u << lowest(lanes);
         if (same & ~own) {
-            static const char* const names[] = {"__syncwarp", "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync",
-                                                "__ballot_sync", "__any_sync", "__all_sync", "__uni_sync", "__match_any_sync", "__match_all_sync", "__reduce_sync"};
+            static const char* const names[] = {
+                "__syncwarp",      "__shfl_sync",      "__shfl_up_sync",   "__shfl_down_sync",
+                "__shfl_xor_sync", "__ballot_sync",    "__any_sync",       "__all_sync",
+                "__uni_sync",      "__match_any_sync", "__match_all_sync", "__reduce_sync"};
             const u32 lane = static_cast<u32>(lowest(same & ~own));
-            w.fail(i, lane, "%s was called by lane %u, which is not in its mask 0x%08x", names[i.bytes], lane, own);
+            w.fail(i, lane, "%s was called by lane %u, which is not in its mask 0x%08x",
+                   names[i.bytes], lane, own);
         }
         rest &= ~same;
         w.suspend(same, &i, State::collective, own, 0);
@@ -169,18 +182,22 @@ void collective(Warp& w, const Inst& i) {
 
 /// A read of a lane that is not there, or is not in the mask.
 void check_source(Warp& w, const Inst& i, int lane, u32 from) {
-    static const char* const names[] = {"", "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync"};
+    static const char* const names[] = {"", "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync",
+                                        "__shfl_xor_sync"};
     const u32 members = w.at<u32>(i.op[i.vector])[lane];
     if (!(members >> from & 1))
-        w.fail(i, static_cast<u32>(lane), "%s reads lane %u, which is not in its mask 0x%08x", names[i.bytes], from, members);
+        w.fail(i, static_cast<u32>(lane), "%s reads lane %u, which is not in its mask 0x%08x",
+               names[i.bytes], from, members);
     if (w.launch().checks && !(w.alive >> from & 1))
-        w.fail(i, static_cast<u32>(lane), "%s reads lane %u, which has ended or does not exist", names[i.bytes], from);
+        w.fail(i, static_cast<u32>(lane), "%s reads lane %u, which has ended or does not exist",
+               names[i.bytes], from);
 }
 
 template <int mode>
 void shuffle(Warp& w, const Inst& i) {
     const int first = i.vector - 3;  // 1, or 2 with a predicate
-    const u32 *a = w.at<u32>(i.op[first]), *b = w.at<u32>(i.op[first + 1]), *c = w.at<u32>(i.op[first + 2]);
+    const u32 *a = w.at<u32>(i.op[first]), *b = w.at<u32>(i.op[first + 1]),
+              *c = w.at<u32>(i.op[first + 2]);
     alignas(64) u32 value[LANES];
     u32 valid = 0, outside = 0;
     for (u32 l = 0; l < LANES; ++l) {
@@ -188,7 +205,9 @@ void shuffle(Warp& w, const Inst& i) {
         const u32 highest = (l & segment) | (clamp & ~segment), least = l & segment;
         u32 from;
         bool is_valid;
-        if (mode == 0) from = least | (n & ~segment), is_valid = static_cast<s32>(from) <= static_cast<s32>(highest);
+        if (mode == 0)
+            from = least | (n & ~segment),
+            is_valid = static_cast<s32>(from) <= static_cast<s32>(highest);
         if (mode == 1) from = l - n, is_valid = static_cast<s32>(from) >= static_cast<s32>(highest);
         if (mode == 2) from = l + n, is_valid = static_cast<s32>(from) <= static_cast<s32>(highest);
         if (mode == 3) from = l ^ n, is_valid = static_cast<s32>(from) <= static_cast<s32>(highest);
@@ -223,7 +242,8 @@ void match_any(Warp& w, const Inst& i) {
     u32 value[LANES] = {};
     for (u32 rest = w.mask; rest; rest &= rest - 1)
         for (u32 other = w.mask; other; other &= other - 1)
-            value[lowest(rest)] |= static_cast<u32>(a[lowest(rest)] == a[lowest(other)]) << lowest(other);
+            value[lowest(rest)] |= static_cast<u32>(a[lowest(rest)] == a[lowest(other)])
+                                   << lowest(other);
     blend(w.at<u32>(i.op[0]), value, w.mask);
 }
 
@@ -245,8 +265,12 @@ void reduce(Warp& w, const Inst& i) {
     T r = a[lowest(w.mask)];
     for (u32 rest = w.mask & (w.mask - 1); rest; rest &= rest - 1) {
         const T x = a[lowest(rest)];
-        r = which == 0 ? static_cast<T>(r + x) : which == 1 ? std::min(r, x) : which == 2 ? std::max(r, x)
-          : which == 3 ? (r & x) : which == 4 ? (r | x) : (r ^ x);
+        r = which == 0   ? static_cast<T>(r + x)
+            : which == 1 ? std::min(r, x)
+            : which == 2 ? std::max(r, x)
+            : which == 3 ? (r & x)
+            : which == 4 ? (r | x)
+                         : (r ^ x);
     }
     T value[LANES];
     std::fill(value, value + LANES, r);
@@ -268,10 +292,22 @@ void active_mask(Warp& w, const Inst& i) {
 
 // ---- special registers that are not the same in a launch ----
 
-constexpr std::string_view SPECIAL_REGISTERS[] = {
-    "clock", "clock64", "clock_hi", "globaltimer", "globaltimer_lo", "globaltimer_hi", "smid", "nsmid", "gridid",
-    "dynamic_smem_size", "total_smem_size", "cluster_ctarank", "cluster_nctarank", "is_explicit_cluster",
-    "envreg1", "envreg2"};
+constexpr std::string_view SPECIAL_REGISTERS[] = {"clock",
+                                                  "clock64",
+                                                  "clock_hi",
+                                                  "globaltimer",
+                                                  "globaltimer_lo",
+                                                  "globaltimer_hi",
+                                                  "smid",
+                                                  "nsmid",
+                                                  "gridid",
+                                                  "dynamic_smem_size",
+                                                  "total_smem_size",
+                                                  "cluster_ctarank",
+                                                  "cluster_nctarank",
+                                                  "is_explicit_cluster",
+                                                  "envreg1",
+                                                  "envreg2"};
 
 constexpr u64 GRID_BYTES = 64;
 
@@ -279,16 +315,28 @@ u64 special_value(const Warp& w, int which) {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     const u64 time = static_cast<u64>(std::chrono::nanoseconds(now).count());
     switch (which) {
-        case 2: case 5: return time >> 32;
-        case 6: return static_cast<u64>(w.worker->number);
-        case 7: return static_cast<u64>(w.launch().request.workers);
-        case 9: return w.launch().request.shared_bytes;
-        case 10: return w.block->shared_bytes;
-        case 12: return 1;
+        case 2:
+        case 5:
+            return time >> 32;
+        case 6:
+            return static_cast<u64>(w.worker->number);
+        case 7:
+            return static_cast<u64>(w.launch().request.workers);
+        case 9:
+            return w.launch().request.shared_bytes;
+        case 10:
+            return w.block->shared_bytes;
+        case 12:
+            return 1;
         // The driver's memory for barriers of the grid, which is before the heap.
-        case 14: return (w.launch().request.heap - GRID_BYTES) >> 32;
-        case 15: return (w.launch().request.heap - GRID_BYTES) & 0xffffffff;
-        case 8: case 11: case 13: return 0;
+        case 14:
+            return (w.launch().request.heap - GRID_BYTES) >> 32;
+        case 15:
+            return (w.launch().request.heap - GRID_BYTES) & 0xffffffff;
+        case 8:
+        case 11:
+        case 13:
+            return 0;
     }
     return time;
 }
@@ -313,14 +361,17 @@ const u8* bytes_at(const Warp& w, const Inst&, u32 lane, u64 address, u64 bytes)
         return address + bytes <= w.block->shared_bytes ? w.block->shared + address : nullptr;
     }
     const Region* region = w.launch().find(address);
-    return region && address + bytes <= region->high ? reinterpret_cast<const u8*>(address) : nullptr;
+    return region && address + bytes <= region->high ? reinterpret_cast<const u8*>(address)
+                                                     : nullptr;
 }
 
 std::string text_at(Warp& w, const Inst& i, u32 lane, u64 address) {
     std::string text;
     for (;; ++address) {
         const u8* byte = bytes_at(w, i, lane, address, 1);
-        if (!byte) w.fail(i, lane, "reads a text at address 0x%llx", static_cast<unsigned long long>(address));
+        if (!byte)
+            w.fail(i, lane, "reads a text at address 0x%llx",
+                   static_cast<unsigned long long>(address));
         if (!*byte) return text;
         text += static_cast<char>(*byte);
     }
@@ -329,14 +380,17 @@ std::string text_at(Warp& w, const Inst& i, u32 lane, u64 address) {
 template <class T>
 T argument(const Warp& w, const Inst& i, u32 lane, std::size_t k) {
     T value;
-    std::memcpy(&value, w.local.data() + w.stride * lane + w.frame->local_base + i.call->argument[k], sizeof(T));
+    std::memcpy(&value,
+                w.local.data() + w.stride * lane + w.frame->local_base + i.call->argument[k],
+                sizeof(T));
     return value;
 }
 
 template <class T>
 void give_back(Warp& w, const Inst& i, u32 lane, T value) {
     if (!i.call->out.empty())
-        std::memcpy(w.local.data() + w.stride * lane + w.frame->local_base + i.call->out[0].caller, &value, sizeof(T));
+        std::memcpy(w.local.data() + w.stride * lane + w.frame->local_base + i.call->out[0].caller,
+                    &value, sizeof(T));
 }
 
 /// printf: its arguments are in local memory, each at a multiple of its size.
@@ -364,31 +418,47 @@ void print(Warp& w, const Inst& i) {
             char letter = 0;
             while (++k < format.size() && !letter) {
                 const char c = format[k];
-                if (c == 'l' || c == 'z' || c == 'j' || c == 't') longs += c == 'l' ? 1 : 2;
-                else if (c == 'h') continue;
-                else if (c == '*') one += std::to_string(static_cast<s32>(next(4)));
-                else if (std::strchr("-+ #0123456789.", c)) one += c;
-                else letter = c;
+                if (c == 'l' || c == 'z' || c == 'j' || c == 't')
+                    longs += c == 'l' ? 1 : 2;
+                else if (c == 'h')
+                    continue;
+                else if (c == '*')
+                    one += std::to_string(static_cast<s32>(next(4)));
+                else if (std::strchr("-+ #0123456789.", c))
+                    one += c;
+                else
+                    letter = c;
                 if (letter) break;
             }
             char buffer[512];
             int n = 0;
-            if (letter == '%') { text += '%'; continue; }
+            if (letter == '%') {
+                text += '%';
+                continue;
+            }
             if (std::strchr("diuxXoc", letter) && letter) {
                 const u64 value = next(longs && letter != 'c' ? 8 : 4);
-                if (letter == 'c') n = std::snprintf(buffer, sizeof(buffer), (one + "c").c_str(), static_cast<int>(value));
+                if (letter == 'c')
+                    n = std::snprintf(buffer, sizeof(buffer), (one + "c").c_str(),
+                                      static_cast<int>(value));
                 else if (letter == 'd' || letter == 'i')
-                    n = std::snprintf(buffer, sizeof(buffer), (one + "lld").c_str(), longs ? static_cast<long long>(value) : static_cast<long long>(static_cast<s32>(value)));
-                else n = std::snprintf(buffer, sizeof(buffer), (one + "ll" + letter).c_str(), static_cast<unsigned long long>(value));
+                    n = std::snprintf(buffer, sizeof(buffer), (one + "lld").c_str(),
+                                      longs ? static_cast<long long>(value)
+                                            : static_cast<long long>(static_cast<s32>(value)));
+                else
+                    n = std::snprintf(buffer, sizeof(buffer), (one + "ll" + letter).c_str(),
+                                      static_cast<unsigned long long>(value));
             } else if (std::strchr("fFeEgGaA", letter) && letter) {
                 const u64 value = next(8);
                 double x;
                 std::memcpy(&x, &value, 8);
                 n = std::snprintf(buffer, sizeof(buffer), (one + letter).c_str(), x);
             } else if (letter == 's') {
-                n = std::snprintf(buffer, sizeof(buffer), (one + "s").c_str(), text_at(w, i, lane, next(8)).c_str());
+                n = std::snprintf(buffer, sizeof(buffer), (one + "s").c_str(),
+                                  text_at(w, i, lane, next(8)).c_str());
             } else if (letter == 'p') {
-                n = std::snprintf(buffer, sizeof(buffer), "0x%llx", static_cast<unsigned long long>(next(8)));
+                n = std::snprintf(buffer, sizeof(buffer), "0x%llx",
+                                  static_cast<unsigned long long>(next(8)));
             } else {
                 text += one;
                 if (letter) text += letter;
@@ -403,7 +473,8 @@ void print(Warp& w, const Inst& i) {
 
 void fail_assertion(Warp& w, const Inst& i) {
     const u32 lane = static_cast<u32>(lowest(w.mask));
-    w.fail(i, lane, "assertion failed: %s", text_at(w, i, lane, argument<u64>(w, i, lane, 0)).c_str());
+    w.fail(i, lane, "assertion failed: %s",
+           text_at(w, i, lane, argument<u64>(w, i, lane, 0)).c_str());
 }
 
 // The heap of device code: each part has its size and whether it is used before it.
@@ -418,12 +489,14 @@ void allocate(Warp& w, const Inst& i) {
         const u32 lane = static_cast<u32>(lowest(rest));
         const u64 bytes = (argument<u64>(w, i, lane, 0) + 15) / 16 * 16;
         u64 found = 0;
-        for (u64 at = request.heap; at + sizeof(Part) < request.heap + request.heap_bytes && bytes <= request.heap_bytes;) {
+        for (u64 at = request.heap; at + sizeof(Part) < request.heap + request.heap_bytes &&
+                                    bytes <= request.heap_bytes;) {
             Part& part = *reinterpret_cast<Part*>(at);
             const u64 left = request.heap + request.heap_bytes - at - sizeof(Part);
             const u64 have = part.bytes ? part.bytes : left;  // 0: the rest of the heap
             if (!part.used && have >= bytes) {
-                if (!part.bytes && left > bytes + sizeof(Part)) *reinterpret_cast<Part*>(at + sizeof(Part) + bytes) = {0, 0};
+                if (!part.bytes && left > bytes + sizeof(Part))
+                    *reinterpret_cast<Part*>(at + sizeof(Part) + bytes) = {0, 0};
                 part = {part.bytes ? part.bytes : std::max<u64>(bytes, 16), 1};
                 found = at + sizeof(Part);
                 break;
@@ -443,8 +516,10 @@ void release(Warp& w, const Inst& i) {
         const u64 address = argument<u64>(w, i, lane, 0);
         if (!address) continue;
         Part* part = reinterpret_cast<Part*>(address - sizeof(Part));
-        if (address < request.heap + sizeof(Part) || address >= request.heap + request.heap_bytes || !part->used)
-            w.fail(i, lane, "frees address 0x%llx, which malloc() has not returned", static_cast<unsigned long long>(address));
+        if (address < request.heap + sizeof(Part) || address >= request.heap + request.heap_bytes ||
+            !part->used)
+            w.fail(i, lane, "frees address 0x%llx, which malloc() has not returned",
+                   static_cast<unsigned long long>(address));
         part->used = 0;
     }
 }
@@ -453,13 +528,20 @@ void release(Warp& w, const Inst& i) {
 
 bool decode_call(Inst& inst, const Call& made) {
     inst.kind = OTHER;
-    if (made.callee) inst.run = call;
-    else if (made.name.empty()) inst.run = call_address;
-    else if (made.name == "vprintf") inst.run = print;
-    else if (made.name == "__assertfail") inst.run = fail_assertion;
-    else if (made.name == "malloc") inst.run = allocate;
-    else if (made.name == "free") inst.run = release;
-    else return false;
+    if (made.callee)
+        inst.run = call;
+    else if (made.name.empty())
+        inst.run = call_address;
+    else if (made.name == "vprintf")
+        inst.run = print;
+    else if (made.name == "__assertfail")
+        inst.run = fail_assertion;
+    else if (made.name == "malloc")
+        inst.run = allocate;
+    else if (made.name == "free")
+        inst.run = release;
+    else
+        return false;
     return true;
 }
 
@@ -471,7 +553,8 @@ bool decode_control(Decoder& d) {
     if (op == "ret") return d.set(finish, BRANCH, "");
     if (op == "exit") return d.set(leave, BRANCH, "");
     if (op == "trap") return d.set(trap, BRANCH, "");
-    if (op == "brkpt" || op == "setmaxnreg" || op == "griddepcontrol") return d.set(ignore, OTHER, d.widths.empty() ? "" : ":4");
+    if (op == "brkpt" || op == "setmaxnreg" || op == "griddepcontrol")
+        return d.set(ignore, OTHER, d.widths.empty() ? "" : ":4");
     if (op == "nanosleep") return d.set(sleep, OTHER, ":4");
     if (op == "membar" || op == "fence") {
         i.scope = d.has("cta");
@@ -479,18 +562,22 @@ bool decode_control(Decoder& d) {
         return d.set(d.has("proxy") ? ignore : fence, FENCE, "");
     }
     if (op == "special") {
-        const auto at = std::find(std::begin(SPECIAL_REGISTERS), std::end(SPECIAL_REGISTERS), d.parts[1]);
+        const auto at =
+            std::find(std::begin(SPECIAL_REGISTERS), std::end(SPECIAL_REGISTERS), d.parts[1]);
         if (at == std::end(SPECIAL_REGISTERS)) return false;
         i.mode = static_cast<u8>(at - std::begin(SPECIAL_REGISTERS));
         return d.widths[0] == 8 ? d.set(special<u64>, MOVE, "8:") : d.set(special<u32>, MOVE, "4:");
     }
     if ((op == "bar" || op == "barrier") && !d.has("warp")) {
         if (d.has("cluster")) return d.set(ignore, OTHER, "");
-        const int mode = d.has("arrive") ? ARRIVE : d.has("red") ? ANY + d.which({"or", "and", "popc"}) : SYNC;
+        const int mode = d.has("arrive") ? ARRIVE
+                         : d.has("red")  ? ANY + d.which({"or", "and", "popc"})
+                                         : SYNC;
         i.mode = static_cast<u8>(mode);
         i.vector = d.widths.size() - (mode >= ANY ? 2 : 0) == 2 ? 2 : 1;
         const std::string barrier_letters(i.vector, '4');
-        if (mode >= ANY) return d.set(barrier, BARRIER, (mode == COUNT ? "4:" : "p:") + barrier_letters + "p");
+        if (mode >= ANY)
+            return d.set(barrier, BARRIER, (mode == COUNT ? "4:" : "p:") + barrier_letters + "p");
         return d.set(barrier, BARRIER, ":" + barrier_letters);
     }
     return false;
@@ -513,23 +600,31 @@ bool decode_warp(Decoder& d) {
         const bool two = d.widths.size() == 6;
         const int mode = d.which({"idx", "up", "down", "bfly"});
         const Run runs[] = {shuffle<0>, shuffle<1>, shuffle<2>, shuffle<3>};
-        return mode >= 0 && d.set(runs[mode], SHUFFLE, two ? "4p:4444" : "4:4444") && waits(two ? 5 : 4, 1 + mode);
+        return mode >= 0 && d.set(runs[mode], SHUFFLE, two ? "4p:4444" : "4:4444") &&
+               waits(two ? 5 : 4, 1 + mode);
     }
     if (op == "vote") {
         const int mode = d.which({"ballot", "any", "all", "uni"});
         const Run runs[] = {vote<0>, vote<1>, vote<2>, vote<3>};
-        return mode >= 0 && d.set(runs[mode], VOTE, mode == 0 ? "4:p4" : "p:p4") && waits(2, 5 + mode);
+        return mode >= 0 && d.set(runs[mode], VOTE, mode == 0 ? "4:p4" : "p:p4") &&
+               waits(2, 5 + mode);
     }
     if (op == "match") {
         const bool wide = d.type() == "b64", all = d.has("all"), two = d.widths.size() == 4;
-        const Run run = all ? (wide ? match_all<u64> : match_all<u32>) : (wide ? match_any<u64> : match_any<u32>);
-        return d.set(run, VOTE, std::string(two ? "4p:" : "4:") + (wide ? "84" : "44")) && waits(two ? 3 : 2, all ? 10 : 9);
+        const Run run = all ? (wide ? match_all<u64> : match_all<u32>)
+                            : (wide ? match_any<u64> : match_any<u32>);
+        return d.set(run, VOTE, std::string(two ? "4p:" : "4:") + (wide ? "84" : "44")) &&
+               waits(two ? 3 : 2, all ? 10 : 9);
     }
     if (op == "redux") {
         const int which = d.which({"add", "min", "max", "and", "or", "xor"});
         const bool is_signed = d.type() == "s32";
-        const Run runs[] = {reduce<0, u32>, is_signed ? reduce<1, s32> : reduce<1, u32>,
-                            is_signed ? reduce<2, s32> : reduce<2, u32>, reduce<3, u32>, reduce<4, u32>, reduce<5, u32>};
+        const Run runs[] = {reduce<0, u32>,
+                            is_signed ? reduce<1, s32> : reduce<1, u32>,
+                            is_signed ? reduce<2, s32> : reduce<2, u32>,
+                            reduce<3, u32>,
+                            reduce<4, u32>,
+                            reduce<5, u32>};
         return which >= 0 && d.type() != "f32" && d.set(runs[which], VOTE, "4:44") && waits(2, 11);
     }
     if (op == "elect") return d.set(elect, VOTE, "4p:4") && waits(2, 0);
@@ -542,13 +637,15 @@ bool decode(Inst& inst, const std::vector<std::string_view>& parts, const std::v
     for (std::size_t k = 1; k < parts.size(); ++k) {
         const std::string_view word = parts[k];
         if (word == "pred" || word == "bf16" || word == "bf16x2" ||
-            (word.size() >= 2 && std::strchr("bsuf", word[0]) && std::isdigit(static_cast<u8>(word[1]))))
+            (word.size() >= 2 && std::strchr("bsuf", word[0]) &&
+             std::isdigit(static_cast<u8>(word[1]))))
             d.types.push_back(word);
     }
     if (decode_control(d) || decode_warp(d) || decode_memory(d)) return true;
     if (parts[0] == "cvt" || parts[0] == "cvta" || parts[0] == "isspacep") return decode_convert(d);
     const std::string_view type = d.type();
-    const bool is_choice = parts[0] == "setp" || parts[0] == "set" || parts[0] == "selp" || parts[0] == "slct" || parts[0] == "mov";
+    const bool is_choice = parts[0] == "setp" || parts[0] == "set" || parts[0] == "selp" ||
+                           parts[0] == "slct" || parts[0] == "mov";
     if (is_choice) return decode_integer(d);
     if (type == "f32" || type == "f64") return decode_float(d);
     if (!type.empty() && (type[0] == 'f' || type.substr(0, 2) == "bf")) return decode_half(d);

@@ -15,10 +15,14 @@ constexpr u8 FLUSHES = 16, SATURATES = 32, RELU = 64;
 
 double integral(double x, int mode) {
     switch (mode) {
-        case RNI: return std::nearbyint(x);
-        case RMI: return std::floor(x);
-        case RPI: return std::ceil(x);
-        default: return std::trunc(x);
+        case RNI:
+            return std::nearbyint(x);
+        case RMI:
+            return std::floor(x);
+        case RPI:
+            return std::ceil(x);
+        default:
+            return std::trunc(x);
     }
 }
 
@@ -28,14 +32,16 @@ template <class D>
 D to_integer(double x, int mode) {
     if (x != x) return sizeof(D) == 8 ? static_cast<D>(1ull << 63) : D{0};
     x = integral(x, mode);
-    if (x <= static_cast<double>(std::numeric_limits<D>::min())) return std::numeric_limits<D>::min();
+    if (x <= static_cast<double>(std::numeric_limits<D>::min()))
+        return std::numeric_limits<D>::min();
     // The largest number plus 1 is exact, and rounds the largest number of 64 bits.
     if (x >= std::ldexp(1.0, std::numeric_limits<D>::digits)) return std::numeric_limits<D>::max();
     return static_cast<D>(x);
 }
 
 template <class T>
-constexpr bool is_number = std::is_floating_point_v<T> || std::is_same_v<T, Half> || std::is_same_v<T, BHalf>;
+constexpr bool is_number =
+    std::is_floating_point_v<T> || std::is_same_v<T, Half> || std::is_same_v<T, BHalf>;
 
 template <class D, class S>
 D converted(S s, u8 mode) {
@@ -48,7 +54,8 @@ D converted(S s, u8 mode) {
         if constexpr (std::is_integral_v<D>) {
             return to_integer<D>(static_cast<double>(x), rounding);
         } else {
-            if (rounding >= RNI && rounding <= RPI) x = static_cast<W>(integral(static_cast<double>(x), rounding));
+            if (rounding >= RNI && rounding <= RPI)
+                x = static_cast<W>(integral(static_cast<double>(x), rounding));
             if (mode & SATURATES) x = x > 0 ? (x < 1 ? x : W(1)) : W(0);
             if (mode & RELU) x = x > 0 || x != x ? x : W(0);
             if constexpr (std::is_same_v<D, float>) {
@@ -60,7 +67,8 @@ D converted(S s, u8 mode) {
                 if (rounding == RZ) {  // towards zero: drop the bits that do not fit
                     D r(static_cast<float>(x));
                     const float back = static_cast<float>(r);
-                    if (std::fabs(static_cast<double>(back)) > std::fabs(static_cast<double>(x))) --r.bits;
+                    if (std::fabs(static_cast<double>(back)) > std::fabs(static_cast<double>(x)))
+                        --r.bits;
                     return r;
                 }
                 return D(to_odd(static_cast<double>(x)));
@@ -75,7 +83,9 @@ D converted(S s, u8 mode) {
         if (!(mode & SATURATES)) return static_cast<D>(s);
         using Limits = std::numeric_limits<D>;
         const __int128 x = s;
-        return x < Limits::min() ? Limits::min() : x > Limits::max() ? Limits::max() : static_cast<D>(s);
+        return x < Limits::min()   ? Limits::min()
+               : x > Limits::max() ? Limits::max()
+                                   : static_cast<D>(s);
     }
 }
 
@@ -107,7 +117,8 @@ void convert(Warp& w, const Inst& i) {
     alignas(64) D d[LANES];
     read(w, i.op[1], i.vector, s);
     const int rounding = i.mode & 15;
-    if (rounding > RN && !std::is_integral_v<D>) std::fesetround(rounding == RZ ? FE_TOWARDZERO : rounding == RM ? FE_DOWNWARD : FE_UPWARD);
+    if (rounding > RN && !std::is_integral_v<D>)
+        std::fesetround(rounding == RZ ? FE_TOWARDZERO : rounding == RM ? FE_DOWNWARD : FE_UPWARD);
     if (std::is_integral_v<D> && std::is_integral_v<S> && !(i.mode & SATURATES)) {
 #pragma omp simd
         for (int l = 0; l < LANES; ++l) d[l] = converted<D, S>(s[l], 0);
@@ -116,7 +127,8 @@ void convert(Warp& w, const Inst& i) {
     }
     if (rounding > RN && !std::is_integral_v<D>) std::fesetround(FE_TONEAREST);
     if (i.mode & SATURATES && std::is_integral_v<S> && std::is_same_v<D, float>)
-        for (int l = 0; l < LANES; ++l) d[l] = d[l] > D(0.0f) ? std::min<float>(static_cast<float>(d[l]), 1.0f) : 0.0f;
+        for (int l = 0; l < LANES; ++l)
+            d[l] = d[l] > D(0.0f) ? std::min<float>(static_cast<float>(d[l]), 1.0f) : 0.0f;
     if constexpr (std::is_integral_v<D>) {
         if (i.bytes == 2) widen<u16>(w, i.op[0], d);
         if (i.bytes == 4) widen<u32>(w, i.op[0], d);
@@ -137,36 +149,47 @@ void convert_pair(Warp& w, const Inst& i) {
     const float *high = w.at<float>(i.op[1]), *low = w.at<float>(i.op[2]);
     alignas(64) u32 t[LANES];
     for (int l = 0; l < LANES; ++l)
-        t[l] = static_cast<u32>(converted<H, float>(high[l], i.mode).bits) << 16 | converted<H, float>(low[l], i.mode).bits;
+        t[l] = static_cast<u32>(converted<H, float>(high[l], i.mode).bits) << 16 |
+               converted<H, float>(low[l], i.mode).bits;
     blend(w.at<u32>(i.op[0]), t, w.mask);
 }
 
-char of_width(int width) { return width == 2 ? '2' : width == 4 ? '4' : '8'; }
+char of_width(int width) {
+    return width == 2 ? '2' : width == 4 ? '4' : '8';
+}
 
 bool decode_cvt(Decoder& d) {
     Inst& i = d.inst;
-    i.mode = static_cast<u8>(1 + d.which({"rni", "rzi", "rmi", "rpi", "rn", "rz", "rm", "rp", "rna"}));
+    i.mode =
+        static_cast<u8>(1 + d.which({"rni", "rzi", "rmi", "rpi", "rn", "rz", "rm", "rp", "rna"}));
     if (i.mode == RNA) return false;
     if (d.has("ftz")) i.mode |= FLUSHES;
     if (d.has("sat")) i.mode |= SATURATES;
     if (d.has("relu")) i.mode |= RELU;
-    if (d.type() == "f16x2" && d.type(1) == "f32") return d.set(convert_pair<Half>, CONVERT, "4:44");
-    if (d.type() == "bf16x2" && d.type(1) == "f32") return d.set(convert_pair<BHalf>, CONVERT, "4:44");
+    if (d.type() == "f16x2" && d.type(1) == "f32")
+        return d.set(convert_pair<Half>, CONVERT, "4:44");
+    if (d.type() == "bf16x2" && d.type(1) == "f32")
+        return d.set(convert_pair<BHalf>, CONVERT, "4:44");
     if (d.has("pack") || d.widths.size() != 2) return false;
     using Values = Types<u8, u16, u32, u64, s8, s16, s32, s64, float, double, Half, BHalf>;
     return pick(Values(), d.type(), [&]<class D>() {
         return pick(Values(), d.type(1), [&]<class S>() {
-            const int natural_d = std::max<int>(sizeof(D), 2), natural_s = std::max<int>(sizeof(S), 2);
-            const int to = d.widths[0] > 0 ? d.widths[0] : natural_d, from = d.widths[1] > 0 ? d.widths[1] : natural_s;
-            if (to < static_cast<int>(sizeof(D)) || from < static_cast<int>(sizeof(S))) return false;
+            const int natural_d = std::max<int>(sizeof(D), 2),
+                      natural_s = std::max<int>(sizeof(S), 2);
+            const int to = d.widths[0] > 0 ? d.widths[0] : natural_d,
+                      from = d.widths[1] > 0 ? d.widths[1] : natural_s;
+            if (to < static_cast<int>(sizeof(D)) || from < static_cast<int>(sizeof(S)))
+                return false;
             if (!std::is_integral_v<D> && to != natural_d) return false;
             i.bytes = static_cast<u8>(to);
             i.vector = static_cast<u8>(from);
             const std::string letters{of_width(to), ':', of_width(from)};
-            if constexpr (std::is_integral_v<D> && std::is_integral_v<S> && sizeof(D) > 1 && sizeof(S) > 1)
+            if constexpr (std::is_integral_v<D> && std::is_integral_v<S> && sizeof(D) > 1 &&
+                          sizeof(S) > 1)
                 if (!(i.mode & SATURATES) && to == natural_d && from == natural_s)
                     return d.set(map<Static<D, S>, D, S>, CONVERT, letters);
-            if constexpr (std::is_floating_point_v<D> && (std::is_floating_point_v<S> || (std::is_integral_v<S> && sizeof(S) > 2)))
+            if constexpr (std::is_floating_point_v<D> &&
+                          (std::is_floating_point_v<S> || (std::is_integral_v<S> && sizeof(S) > 2)))
                 if ((i.mode == NONE || i.mode == RN) && from == natural_s)
                     return d.set(map<Static<D, S>, D, S>, CONVERT, letters);
             return d.set(convert<D, S>, CONVERT, letters);
@@ -195,19 +218,27 @@ struct Same {
 
 bool decode_convert(Decoder& d) {
     if (d.parts[0] == "cvt") return decode_cvt(d);
-    const int space = d.which({"shared", "shared_cta", "shared_cluster", "local", "param", "global", "const"});
+    const int space =
+        d.which({"shared", "shared_cta", "shared_cluster", "local", "param", "global", "const"});
     if (d.parts[0] == "isspacep") {
-        const Run runs[] = {is_in_space<SHARED_WINDOW>, is_in_space<SHARED_WINDOW>, is_in_space<SHARED_WINDOW>,
-                            is_in_space<LOCAL_WINDOW>,  is_in_space<PARAM_WINDOW>,  is_in_space<HOST>,
+        const Run runs[] = {is_in_space<SHARED_WINDOW>, is_in_space<SHARED_WINDOW>,
+                            is_in_space<SHARED_WINDOW>, is_in_space<LOCAL_WINDOW>,
+                            is_in_space<PARAM_WINDOW>,  is_in_space<HOST>,
                             is_in_space<HOST + 99>};
         return space >= 0 && d.set(runs[space], COMPARE, "p:8");
     }
     if (d.type() != "u64" || space < 0) return false;
     const bool back = d.has("to");
     Run run = map<Same, u64, u64>;
-    if (space <= 2) run = back ? map<MoveWindow<SHARED_WINDOW, true>, u64, u64> : map<MoveWindow<SHARED_WINDOW, false>, u64, u64>;
-    if (space == 3) run = back ? map<MoveWindow<LOCAL_WINDOW, true>, u64, u64> : map<MoveWindow<LOCAL_WINDOW, false>, u64, u64>;
-    if (space == 4) run = back ? map<MoveWindow<PARAM_WINDOW, true>, u64, u64> : map<MoveWindow<PARAM_WINDOW, false>, u64, u64>;
+    if (space <= 2)
+        run = back ? map<MoveWindow<SHARED_WINDOW, true>, u64, u64>
+                   : map<MoveWindow<SHARED_WINDOW, false>, u64, u64>;
+    if (space == 3)
+        run = back ? map<MoveWindow<LOCAL_WINDOW, true>, u64, u64>
+                   : map<MoveWindow<LOCAL_WINDOW, false>, u64, u64>;
+    if (space == 4)
+        run = back ? map<MoveWindow<PARAM_WINDOW, true>, u64, u64>
+                   : map<MoveWindow<PARAM_WINDOW, false>, u64, u64>;
     return d.set(run, INTEGER, "8:8");
 }
 

@@ -13,11 +13,25 @@ constexpr u64 SECTOR = 32, LINE = 128, BANKS = 32, WORD = 4;
 constexpr s64 SHARED_MEMORY = -1;
 
 /// Counters of a block, in the order of ``PER_BLOCK`` in _counts.py.
-enum Counter { BARRIERS, WARP_BARRIERS, SHUFFLES, VOTES, ATOMICS, FENCES, SECTORS, WAVEFRONTS, INTERVALS, LOADS, STORES, COUNTERS };
+enum Counter {
+    BARRIERS,
+    WARP_BARRIERS,
+    SHUFFLES,
+    VOTES,
+    ATOMICS,
+    FENCES,
+    SECTORS,
+    WAVEFRONTS,
+    INTERVALS,
+    LOADS,
+    STORES,
+    COUNTERS
+};
 
 /// Requests of an instruction to an array, in the order of ``ACCESS`` in _counts.py.
 struct Row {
-    u64 requests = 0, lanes = 0, bytes = 0, sectors = 0, fewest_sectors = 0, wavefronts = 0, fewest_wavefronts = 0, lines = 0;
+    u64 requests = 0, lanes = 0, bytes = 0, sectors = 0, fewest_sectors = 0, wavefronts = 0,
+        fewest_wavefronts = 0, lines = 0;
 };
 
 /// What was accessed of an array.
@@ -34,7 +48,12 @@ struct Counts {
     std::map<std::pair<u32, s64>, Row> rows;      // by instruction and array
     std::map<s64, Touched> arrays;
     std::unordered_map<u64, std::pair<u64, u64>> atomics;  // requests and lanes, by address
-    std::vector<u64> table;                                // the last that was asked for
+    // The sectors of each block: how many accesses before, and the last of each sector.
+    std::unordered_map<u64, std::pair<u64, std::unordered_map<u64, u64>>> sectors;
+    std::map<u64, u64> reuse;  // loads by the power of two that is above their distance
+    u64 first_loads = 0;
+    std::map<std::pair<u64, u32>, u64> issued;  // instructions of each warp of a block
+    std::vector<u64> table;                     // the last that was asked for
 
     u64& counter(const Block& block, Counter which) { return blocks[places[block.number]][which]; }
 };
@@ -43,7 +62,9 @@ std::unique_ptr<Counts, void (*)(Counts*)> new_counts() {
     return {new Counts, [](Counts* counts) { delete counts; }};
 }
 
-void delete_counts(Counts* counts) { delete counts; }
+void delete_counts(Counts* counts) {
+    delete counts;
+}
 
 namespace {
 
@@ -54,7 +75,8 @@ void count_shared(Counts& counts, const Warp& w, Row& row, u32 bytes) {
     for (u32 rest = w.mask; rest; rest &= rest - 1) {
         const u64 lane = static_cast<u64>(lowest(rest)), address = w.address[lane];
         auto& banks = passes[lane / together];
-        for (u64 word = address / WORD; word <= (address + bytes - 1) / WORD; ++word) banks[word % BANKS].insert(word);
+        for (u64 word = address / WORD; word <= (address + bytes - 1) / WORD; ++word)
+            banks[word % BANKS].insert(word);
     }
     row.fewest_wavefronts += passes.size();
     u64 wavefronts = 0;
@@ -67,7 +89,8 @@ void count_shared(Counts& counts, const Warp& w, Row& row, u32 bytes) {
     counts.counter(*w.block, WAVEFRONTS) += wavefronts;
 }
 
-void count_global(Counts& counts, const Warp& w, const Inst& i, Row& row, u32 bytes, bool is_write, const Region& region) {
+void count_global(Counts& counts, const Warp& w, const Inst& i, Row& row, u32 bytes, bool is_write,
+                  const Region& region) {
     std::set<u64> sectors, lines;
     std::set<u64> distinct;
     Touched& touched = counts.arrays[region.number];
@@ -82,8 +105,20 @@ void count_global(Counts& counts, const Warp& w, const Inst& i, Row& row, u32 by
             if (is_write) touched.written[k] = true;
             distinct.insert(k);
         }
-        for (u64 sector = offset / SECTOR; sector <= (offset + bytes - 1) / SECTOR; ++sector) sectors.insert(sector);
+        for (u64 sector = offset / SECTOR; sector <= (offset + bytes - 1) / SECTOR; ++sector)
+            sectors.insert(sector);
         lines.insert(offset / LINE);
+    }
+    auto& [accesses, last] = counts.sectors[w.block->number];
+    for (const u64 sector : sectors) {
+        const u64 key = static_cast<u64>(region.number) << 48 | sector;
+        const auto found = last.find(key);
+        if (!is_write && found == last.end()) ++counts.first_loads;
+        if (!is_write && found != last.end()) {
+            const u64 distance = accesses - found->second;
+            ++counts.reuse[64 - static_cast<u64>(__builtin_clzll(distance | 1))];
+        }
+        last[key] = accesses++;
     }
     row.sectors += sectors.size();
     row.fewest_sectors += (distinct.size() + SECTOR - 1) / SECTOR;
@@ -145,20 +180,27 @@ void count_operation(Warp& w, const Inst& i) {
     if (i.kind == FENCE) counts.counter(*w.block, FENCES) += static_cast<u64>(count(w.mask));
 }
 
+void count_issued(const Warp& w, u64 instructions) {
+    w.launch().counts->issued[{w.block->number, w.first_thread}] += instructions;
+}
+
 void add_sites(Counts& counts, const std::vector<u64>& warps, const std::vector<u64>& lanes) {
     counts.table.clear();
-    for (std::size_t k = 0; k < warps.size(); ++k) counts.table.insert(counts.table.end(), {warps[k], lanes[k]});
+    for (std::size_t k = 0; k < warps.size(); ++k)
+        counts.table.insert(counts.table.end(), {warps[k], lanes[k]});
 }
 
 const u64* counts_table(Counts& counts, int which, u64* length) {
     std::vector<u64>& table = counts.table;
     if (which != 0) table.clear();  // 0: the instructions, from the launch
     if (which == 1)
-        for (const auto& block : counts.blocks) table.insert(table.end(), block.begin(), block.end());
+        for (const auto& block : counts.blocks)
+            table.insert(table.end(), block.begin(), block.end());
     if (which == 2)
         for (const auto& [key, row] : counts.rows)
-            table.insert(table.end(), {key.first, static_cast<u64>(key.second), row.requests, row.lanes, row.bytes, row.sectors,
-                                       row.fewest_sectors, row.wavefronts, row.fewest_wavefronts, row.lines});
+            table.insert(table.end(), {key.first, static_cast<u64>(key.second), row.requests,
+                                       row.lanes, row.bytes, row.sectors, row.fewest_sectors,
+                                       row.wavefronts, row.fewest_wavefronts, row.lines});
     if (which == 3)
         for (const auto& [number, touched] : counts.arrays) {
             u64 bytes = 0, sectors = 0, loaded_sectors = 0, written_sectors = 0;
@@ -175,7 +217,8 @@ const u64* counts_table(Counts& counts, int which, u64* length) {
                 loaded_sectors += is_loaded;
                 written_sectors += is_written;
             }
-            table.insert(table.end(), {static_cast<u64>(number), bytes, sectors, loaded_sectors, written_sectors});
+            table.insert(table.end(), {static_cast<u64>(number), bytes, sectors, loaded_sectors,
+                                       written_sectors});
         }
     if (which == 4) {
         table = {0, 0};
@@ -183,6 +226,15 @@ const u64* counts_table(Counts& counts, int which, u64* length) {
             table[0] = std::max(table[0], found.first);
             table[1] = std::max(table[1], found.second);
         }
+    }
+    if (which == 5)
+        for (const auto& [bin, n] : counts.reuse) table.insert(table.end(), {bin, n});
+    if (which == 6) {
+        std::map<u64, u64> most;
+        for (const auto& [warp, n] : counts.issued)
+            most[warp.first] = std::max(most[warp.first], n);
+        for (const auto& [block, n] : most) table.push_back(n);
+        table.push_back(counts.first_loads);
     }
     *length = table.size();
     return table.data();

@@ -103,7 +103,10 @@ bool names(std::string_view type) {
     if constexpr (std::is_integral_v<T>) {
         const char kind = std::is_signed_v<T> ? 's' : 'u';
         if (type.empty() || (type[0] != kind && !(type[0] == 'b' && kind == 'u'))) return false;
-        return type.substr(1) == (sizeof(T) == 1 ? "8" : sizeof(T) == 2 ? "16" : sizeof(T) == 4 ? "32" : "64");
+        return type.substr(1) == (sizeof(T) == 1   ? "8"
+                                  : sizeof(T) == 2 ? "16"
+                                  : sizeof(T) == 4 ? "32"
+                                                   : "64");
     }
     return false;
 }
@@ -114,7 +117,8 @@ using Integers = Types<u16, u32, u64, s16, s32, s64>;
 using Words = Types<u32, u64, s32, s64>;
 using Floats = Types<float, double>;
 using Halves = Types<Half, BHalf, Half2, BHalf2>;
-using Memory = Types<u8, u16, u32, u64, s8, s16, s32, s64, float, double, Half, BHalf, Half2, BHalf2>;
+using Memory =
+    Types<u8, u16, u32, u64, s8, s16, s32, s64, float, double, Half, BHalf, Half2, BHalf2>;
 
 /// Call `f` with the type of this name; false if it is not among the types.
 template <class... T, class F>

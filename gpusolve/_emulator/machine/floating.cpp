@@ -154,18 +154,22 @@ struct Rsqrt {
 template <class F>
 struct Upper {
     double operator()(double a) const {
-        const auto flushed = [](double x) { return std::fabs(x) < 0x1p-1022 ? std::copysign(0.0, x) : x; };
+        const auto flushed = [](double x) {
+            return std::fabs(x) < 0x1p-1022 ? std::copysign(0.0, x) : x;
+        };
         const double r = F{}(flushed(from_bits(bits(a) >> 32 << 32)));
         return r != r ? r : flushed(from_bits(bits(r) >> 32 << 32));
     }
 };
-#define APPROXIMATION(name, expression)                            \
-    struct name {                                                  \
-        float operator()(float a) const { return expression; }     \
-        template <class H>                                         \
-        H operator()(H h) const {                                  \
-            return H((*this)(static_cast<float>(h)));              \
-        }                                                          \
+#define APPROXIMATION(name, expression)               \
+    struct name {                                     \
+        float operator()(float a) const {             \
+            return expression;                        \
+        }                                             \
+        template <class H>                            \
+        H operator()(H h) const {                     \
+            return H((*this)(static_cast<float>(h))); \
+        }                                             \
     }
 APPROXIMATION(Ex2, std::exp2(a));
 APPROXIMATION(Lg2, std::log2(a));
@@ -186,12 +190,18 @@ struct Test {
     bool operator()(T a) const {
         const int c = std::fpclassify(a);
         switch (which) {
-            case 0: return c != FP_NAN && c != FP_INFINITE;
-            case 1: return c == FP_INFINITE;
-            case 2: return c != FP_NAN;
-            case 3: return c == FP_NAN;
-            case 4: return c == FP_NORMAL;
-            default: return c == FP_SUBNORMAL;
+            case 0:
+                return c != FP_NAN && c != FP_INFINITE;
+            case 1:
+                return c == FP_INFINITE;
+            case 2:
+                return c != FP_NAN;
+            case 3:
+                return c == FP_NAN;
+            case 4:
+                return c == FP_NORMAL;
+            default:
+                return c == FP_SUBNORMAL;
         }
     }
 };
@@ -215,7 +225,9 @@ void adjusted(Warp& w, const Inst& i) {
     for (u32 rest = w.mask; rest; rest &= rest - 1) {
         T& x = d[lowest(rest)];
         if constexpr (is_pair<T>) {
-            const auto clamp = [](auto h) { return static_cast<float>(h) > 0 ? std::min(static_cast<float>(h), 1.0f) : 0.0f; };
+            const auto clamp = [](auto h) {
+                return static_cast<float>(h) > 0 ? std::min(static_cast<float>(h), 1.0f) : 0.0f;
+            };
             x = {clamp(x.low), clamp(x.high)};
         } else {
             x = static_cast<T>(x) > 0 ? (static_cast<T>(x) < 1 ? x : T(1)) : T(0);
@@ -225,7 +237,8 @@ void adjusted(Warp& w, const Inst& i) {
 
 template <class T>
 void adjust(Decoder& d) {
-    const int mode = std::max(0, d.which({"rn", "rz", "rm", "rp"})) | (d.has("sat") ? SATURATES : 0);
+    const int mode =
+        std::max(0, d.which({"rn", "rz", "rm", "rp"})) | (d.has("sat") ? SATURATES : 0);
     if (!mode || !d.inst.run) return;
     d.inst.mode = static_cast<u8>(mode);
     d.inst.inner = std::exchange(d.inst.run, &adjusted<T>);
@@ -334,7 +347,8 @@ bool decode_float(Decoder& d) {
         if (op == "tanh") return same<Tanh, 1, float>(d, SPECIAL);
     }
     if (op == "testp") {
-        const int which = d.which({"finite", "infinite", "number", "notanumber", "normal", "subnormal"});
+        const int which =
+            d.which({"finite", "infinite", "number", "notanumber", "normal", "subnormal"});
         return pick(Floats(), d.type(), [&]<class T>() {
             const Run runs[] = {testp<Test<0>, T>, testp<Test<1>, T>, testp<Test<2>, T>,
                                 testp<Test<3>, T>, testp<Test<4>, T>, testp<Test<5>, T>};

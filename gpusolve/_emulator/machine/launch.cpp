@@ -17,15 +17,20 @@ namespace {
 
 s64 now() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(
-               std::chrono::steady_clock::now().time_since_epoch()).count();
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
 }
 
 }  // namespace
 
 Launch::Launch(const Kernel& kernel, const Request& request, Fault& fault, const Python& python)
-    : kernel(kernel), request(request), fault(fault), python(python),
+    : kernel(kernel),
+      request(request),
+      fault(fault),
+      python(python),
       regions(request.regions, request.regions + request.region_count) {
-    std::sort(regions.begin(), regions.end(), [](const Region& a, const Region& b) { return a.low < b.low; });
+    std::sort(regions.begin(), regions.end(),
+              [](const Region& a, const Region& b) { return a.low < b.low; });
     blocks = request.running;
     has_one_lane = request.order != 0;
     progress_time = now();
@@ -66,10 +71,12 @@ void Worker::check() {
     }
     if (number == 0) launch.poll();
     if (launch.stopped) throw LaunchStopped();
-    if (static_cast<double>(time - launch.progress_time) * 1e-9 > launch.request.limit && !resident.empty())
+    if (static_cast<double>(time - launch.progress_time) * 1e-9 > launch.request.limit &&
+        !resident.empty())
         resident.front()->fail(
             "endless loop: no thread of the launch ended, and no barrier or warp operation was "
-            "completed, within the limit of the schedule" + resident.front()->describe_threads());
+            "completed, within the limit of the schedule" +
+            resident.front()->describe_threads());
 }
 
 /// Fail if a block has written into the gaps after its variables in shared memory.
@@ -77,7 +84,8 @@ void check_gaps(const Block& block) {
     const Kernel& kernel = block.launch->kernel;
     for (const SharedVariable& variable : kernel.shared) {
         const u64 end = variable.offset + variable.bytes;
-        for (u64 k = end; variable.bytes && k < std::min(end + kernel.gap, block.shared_bytes); ++k) {
+        for (u64 k = end; variable.bytes && k < std::min(end + kernel.gap, block.shared_bytes);
+             ++k) {
             if (block.shared[k] == 0xff) continue;
             if (Fault* fault = block.launch->report(nullptr, nullptr, 0, block.number)) {
                 fault->kind = static_cast<s32>(FaultKind::access);
@@ -149,12 +157,16 @@ void Worker::run() {
             if (!can_run) {
                 bool waits_in_barriers = true;
                 for (const auto& warp : block.warps)
-                    for (const Group& group : warp->groups) waits_in_barriers &= group.state == State::barrier;
+                    for (const Group& group : warp->groups)
+                        waits_in_barriers &= group.state == State::barrier;
                 block.fail((waits_in_barriers
-                    ? "divergent barrier: all threads of a block must reach the same barrier, so it must "
-                      "not be in a branch that some skip, nor after an early return"
-                    : "deadlock: lanes wait for other lanes of their mask; all lanes of a mask must make "
-                      "the same call with the same mask") + block.describe_threads());
+                                ? "divergent barrier: all threads of a block must reach the same "
+                                  "barrier, so it must "
+                                  "not be in a branch that some skip, nor after an early return"
+                                : "deadlock: lanes wait for other lanes of their mask; all lanes "
+                                  "of a mask must make "
+                                  "the same call with the same mask") +
+                           block.describe_threads());
             }
             if (is_random) break;
             ++k;
@@ -183,7 +195,8 @@ void Launch::run() {
         } catch (const std::exception& error) {
             if (Fault* found = report(nullptr, nullptr, 0, 0)) {
                 found->kind = static_cast<s32>(FaultKind::block_text);
-                std::snprintf(found->text, sizeof(found->text), "the machine has failed: %s", error.what());
+                std::snprintf(found->text, sizeof(found->text), "the machine has failed: %s",
+                              error.what());
             }
         }
     };
@@ -203,7 +216,8 @@ void Launch::run() {
     {
         std::unique_lock guard(mutex);
         while (running) {
-            if (ended.wait_for(guard, std::chrono::milliseconds(20), [&] { return running == 0; })) break;
+            if (ended.wait_for(guard, std::chrono::milliseconds(20), [&] { return running == 0; }))
+                break;
             poll();
         }
     }
@@ -223,7 +237,8 @@ using namespace machine;
 EXPORT int gpusolve_supports() {
 #ifdef __AVX2__
     __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("bmi2");
 #else
     return 1;
 #endif
@@ -236,23 +251,30 @@ EXPORT void machine_demangle(const char* symbol, char* text, int bytes) {
     std::free(found);
 }
 
-EXPORT void* machine_load(const Symbol* symbols, int count, const char* entry, u64 gap, const char* hidden_files,
-                          char* error, int error_bytes) {
+EXPORT void* machine_load(const Symbol* symbols, int count, const char* entry, u64 gap,
+                          const char* hidden_files, char* error, int error_bytes) {
     std::string text;
     auto kernel = load(symbols, count, entry, gap, hidden_files, text);
     std::snprintf(error, static_cast<std::size_t>(error_bytes), "%s", text.c_str());
     return kernel.release();
 }
 
-EXPORT void machine_unload(void* kernel) { delete static_cast<Kernel*>(kernel); }
+EXPORT void machine_unload(void* kernel) {
+    delete static_cast<Kernel*>(kernel);
+}
 
-EXPORT u64 machine_shared_bytes(const void* kernel) { return static_cast<const Kernel*>(kernel)->static_bytes; }
-EXPORT u32 machine_sites(const void* kernel) { return static_cast<const Kernel*>(kernel)->sites; }
+EXPORT u64 machine_shared_bytes(const void* kernel) {
+    return static_cast<const Kernel*>(kernel)->static_bytes;
+}
+EXPORT u32 machine_sites(const void* kernel) {
+    return static_cast<const Kernel*>(kernel)->sites;
+}
 
 namespace {
 
 /// Offsets of the parameters from which a value may have come, by the instructions before.
-void trace(const Kernel& kernel, const Inst* inst, Place value, int depth, std::vector<u64>& offsets) {
+void trace(const Kernel& kernel, const Inst* inst, Place value, int depth,
+           std::vector<u64>& offsets) {
     const Inst* const first = inst->function->code.data();
     while ((value & 3) == FRAME && inst-- != first) {
         const int results = inst->kind == MEMORY && !inst->is_write ? inst->vector : 1;
@@ -262,7 +284,8 @@ void trace(const Kernel& kernel, const Inst* inst, Place value, int depth, std::
         if (inst->kind == MEMORY) {
             const Place from = inst->op[inst->vector];
             if (inst->space == Space::param && (from & 3) == CONSTANTS)
-                offsets.push_back(kernel.constants[(from >> 2) / 8] + static_cast<u64>(inst->offset) + 8 * static_cast<u64>(k));
+                offsets.push_back(kernel.constants[(from >> 2) / 8] +
+                                  static_cast<u64>(inst->offset) + 8 * static_cast<u64>(k));
             return;
         }
         if (inst->kind == INTEGER || inst->kind == MOVE)
@@ -295,7 +318,8 @@ EXPORT void machine_site(const void* kernel, u32 site, SiteRow* row) {
     *row = {inst.ptx_line, inst.file, inst.line, inst.kind};
 }
 
-EXPORT int machine_shared_variable(const void* kernel, int number, char* name, int bytes, u64* offset, u64* size) {
+EXPORT int machine_shared_variable(const void* kernel, int number, char* name, int bytes,
+                                   u64* offset, u64* size) {
     const auto& shared = static_cast<const Kernel*>(kernel)->shared;
     if (number >= static_cast<int>(shared.size())) return 0;
     const SharedVariable& variable = shared[static_cast<std::size_t>(number)];
@@ -306,7 +330,8 @@ EXPORT int machine_shared_variable(const void* kernel, int number, char* name, i
 }
 
 /// Called with Python's lock. Not 0 if the kernel has failed, or Python has an exception.
-EXPORT int machine_launch(const void* kernel, const Request* request, Fault* fault, const Python* python, char** output, void** counts) {
+EXPORT int machine_launch(const void* kernel, const Request* request, Fault* fault,
+                          const Python* python, char** output, void** counts) {
     Launch launch(*static_cast<const Kernel*>(kernel), *request, *fault, *python);
     const auto checks = new_checks(request->checks_races, request->checks_memory);
     if (request->checks_races || request->checks_memory) launch.checks = checks.get();
@@ -326,7 +351,9 @@ EXPORT const u64* machine_counts(void* counts, int which, u64* length) {
     return counts_table(*static_cast<Counts*>(counts), which, length);
 }
 
-EXPORT void machine_delete_counts(void* counts) { delete_counts(static_cast<Counts*>(counts)); }
+EXPORT void machine_delete_counts(void* counts) {
+    delete_counts(static_cast<Counts*>(counts));
+}
 
 /// Instructions that may read a register before it has a value.
 EXPORT int machine_undefined(const void* kernel, u32* sites, int most) {
@@ -337,4 +364,6 @@ EXPORT int machine_undefined(const void* kernel, u32* sites, int most) {
     return n;
 }
 
-EXPORT void machine_free(void* memory) { std::free(memory); }
+EXPORT void machine_free(void* memory) {
+    std::free(memory);
+}

@@ -36,7 +36,9 @@ constexpr u32 ALL = ~0u;
 // Generic addresses: a window for each space that is not memory of the host.
 constexpr int WINDOW_BITS = 48;
 enum Window : u64 { HOST, SHARED_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, FUNCTION_WINDOW };
-constexpr u64 window(u64 number) { return number << WINDOW_BITS; }
+constexpr u64 window(u64 number) {
+    return number << WINDOW_BITS;
+}
 
 enum class Space : u8 { generic, global, constant, shared, local, param };
 
@@ -52,8 +54,12 @@ using Run = void (*)(Warp&, const Inst&);
 /// A place: its offset in a memory, times 4, plus the number of the memory.
 using Place = u32;
 enum Base : u32 { FRAME, CONSTANTS, SPECIALS, NOWHERE };
-constexpr u32 aligned(u32 offset, u32 align) { return (offset + align - 1) / align * align; }
-constexpr Place place(u32 offset, Base base) { return offset << 2 | base; }
+constexpr u32 aligned(u32 offset, u32 align) {
+    return (offset + align - 1) / align * align;
+}
+constexpr Place place(u32 offset, Base base) {
+    return offset << 2 | base;
+}
 
 constexpr int MOST_OPERANDS = 10;
 constexpr int LONGEST_WAIT = 16;  // named barriers of a block
@@ -78,10 +84,10 @@ struct Inst {
     Place guard = NOWHERE;
     u32 flip = 0;  // all bits, if the guard is negated
     Place op[MOST_OPERANDS] = {};
-    u32 negated = 0;  // a bit for each operand that is a negated predicate
-    u8 count = 0;     // operands
-    u8 vector = 1;    // elements of a vector access
-    u8 bytes = 0;     // of an access, all elements together
+    u32 negated = 0;                 // a bit for each operand that is a negated predicate
+    u8 count = 0;                    // operands
+    u8 vector = 1;                   // elements of a vector access
+    u8 bytes = 0;                    // of an access, all elements together
     u8 width = 0, second_width = 0;  // bytes of the registers of addresses
     Space space = Space::generic;
     u8 mode = 0;  // which of the instruction's variants
@@ -123,7 +129,7 @@ struct Function {
     std::string name;
     std::vector<Inst> code;
     u32 frame_bytes = 0, local_bytes = 0;
-    std::vector<u32> undefined;  // instructions that may read a register without a value
+    std::vector<u32> undefined;      // instructions that may read a register without a value
     std::vector<Copied> parameters;  // `callee` has the offset of each
     Copied result{};
     std::unordered_map<std::string, std::vector<const Inst*>> tables;
@@ -159,9 +165,9 @@ struct Kernel {
     std::map<std::pair<u64, int>, Place> constant_places;
     std::vector<SharedVariable> shared;
     std::vector<int> hidden_files;  // whose lines are not named
-    u64 gap = 0;           // bytes after each variable in shared memory
-    u64 shared_bytes = 0;  // with the gaps
-    u64 static_bytes = 0;  // without
+    u64 gap = 0;                    // bytes after each variable in shared memory
+    u64 shared_bytes = 0;           // with the gaps
+    u64 static_bytes = 0;           // without
     u32 parameter_bytes = 0;
     u32 stack_bytes = 0;
     bool is_recursive = false;
@@ -211,7 +217,9 @@ struct Frame {
     u32 local_base;
     std::vector<u64> memory;
     std::vector<std::unique_ptr<Frame>> children;
-    u8* data() { return reinterpret_cast<u8*>((reinterpret_cast<u64>(memory.data()) + 63) & ~63ull); }
+    u8* data() {
+        return reinterpret_cast<u8*>((reinterpret_cast<u64>(memory.data()) + 63) & ~63ull);
+    }
     Frame(Frame* parent, const Function* function, const Inst* call);
 };
 
@@ -244,7 +252,7 @@ struct alignas(64) Warp {
     int step = 0;         // bytes from lane to lane of the present access; -1: not regular
     const Region* region = nullptr;
     Space space = Space::generic;  // of the present access
-    std::vector<Group> groups;  // the other groups
+    std::vector<Group> groups;     // the other groups
     std::unique_ptr<Frame> root;
     std::vector<u8> local;
     u64 stride = 0;  // bytes of a lane's local memory
@@ -378,7 +386,7 @@ struct Worker {
     std::vector<std::unique_ptr<Block>> resident;
     std::vector<std::unique_ptr<Block>> spare;
     std::mt19937_64 random;
-    u64 progress = 0;  // ends of threads, barriers and warp operations
+    u64 progress = 0;                           // ends of threads, barriers and warp operations
     std::vector<u64> warp_counts, lane_counts;  // by site
     void run();
     bool admit();
@@ -404,8 +412,12 @@ std::unique_ptr<Kernel> load(const Symbol* symbols, int count, const char* entry
 bool decode(Inst& inst, const std::vector<std::string_view>& parts, const std::vector<int>& widths,
             int vector, std::string& shape);
 
-inline int lowest(u32 mask) { return __builtin_ctz(mask); }
-inline int count(u32 mask) { return __builtin_popcount(mask); }
+inline int lowest(u32 mask) {
+    return __builtin_ctz(mask);
+}
+inline int count(u32 mask) {
+    return __builtin_popcount(mask);
+}
 
 /// Keep the values of lanes that are not in a mask.
 template <class T>

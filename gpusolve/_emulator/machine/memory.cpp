@@ -55,7 +55,8 @@ void store(Warp& w, const Inst& i) {
         for (u32 rest = w.mask; rest; rest &= rest - 1) {
             const int l = lowest(rest);
             for (int k = 0; k < n; ++k)
-                __atomic_store_n(reinterpret_cast<M*>(w.host[l]) + k, static_cast<M>(w.at<R>(i.op[k + 1])[l]),
+                __atomic_store_n(reinterpret_cast<M*>(w.host[l]) + k,
+                                 static_cast<M>(w.at<R>(i.op[k + 1])[l]),
                                  i.order == 4 ? __ATOMIC_SEQ_CST : __ATOMIC_RELEASE);
         }
         return;
@@ -84,24 +85,29 @@ bool decode_access(Decoder& d) {
     i.vector = static_cast<u8>(n);
     i.is_write = is_store;
     int width = 0;
-    for (int k = 0; k < n; ++k) width = std::max(width, d.widths[static_cast<std::size_t>(k + is_store)]);
-    return pick(Types<u8, u16, u32, u64, s8, s16, s32, s64, float, double, Half, BHalf, Half2, BHalf2>(), d.type(), [&]<class T>() {
-        // The bits of floating-point numbers, in registers of the same size.
-        using M = std::conditional_t<std::is_integral_v<T>, T,
-                                     std::conditional_t<sizeof(T) == 2, u16, std::conditional_t<sizeof(T) == 4, u32, u64>>>;
-        i.bytes = static_cast<u8>(sizeof(M) * static_cast<std::size_t>(n));
-        if (width <= 0) width = std::max<int>(sizeof(M), 2);
-        const auto with = [&]<class R>() {
-            if (sizeof(R) < sizeof(M)) return false;
-            const std::string values(static_cast<std::size_t>(n), letter<R>());
-            const Run run = is_store ? &store<M, R> : &load<M, R>;
-            i.mode = sizeof(R);  // of the registers
-            return d.set(run, MEMORY, is_store ? ":a" + values : values + ":a");
-        };
-        if (width == 2) return with.template operator()<u16>();
-        if (width == 4) return with.template operator()<u32>();
-        return with.template operator()<u64>();
-    });
+    for (int k = 0; k < n; ++k)
+        width = std::max(width, d.widths[static_cast<std::size_t>(k + is_store)]);
+    return pick(
+        Types<u8, u16, u32, u64, s8, s16, s32, s64, float, double, Half, BHalf, Half2, BHalf2>(),
+        d.type(), [&]<class T>() {
+            // The bits of floating-point numbers, in registers of the same size.
+            using M = std::conditional_t<
+                std::is_integral_v<T>, T,
+                std::conditional_t<sizeof(T) == 2, u16,
+                                   std::conditional_t<sizeof(T) == 4, u32, u64>>>;
+            i.bytes = static_cast<u8>(sizeof(M) * static_cast<std::size_t>(n));
+            if (width <= 0) width = std::max<int>(sizeof(M), 2);
+            const auto with = [&]<class R>() {
+                if (sizeof(R) < sizeof(M)) return false;
+                const std::string values(static_cast<std::size_t>(n), letter<R>());
+                const Run run = is_store ? &store<M, R> : &load<M, R>;
+                i.mode = sizeof(R);  // of the registers
+                return d.set(run, MEMORY, is_store ? ":a" + values : values + ":a");
+            };
+            if (width == 2) return with.template operator()<u16>();
+            if (width == 4) return with.template operator()<u32>();
+            return with.template operator()<u64>();
+        });
 }
 
 // ---- atomic operations ----
@@ -126,18 +132,19 @@ void atomic(Warp& w, const Inst& i) {
             std::memcpy(&z, &c[l], sizeof(T));
             const T r = F{}(x, y, z);
             std::memcpy(&made, &r, sizeof(T));
-        } while (!__atomic_compare_exchange_n(to, &old, made, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+        } while (!__atomic_compare_exchange_n(to, &old, made, false, __ATOMIC_SEQ_CST,
+                                              __ATOMIC_SEQ_CST));
         if (d) d[l] = old;
     }
 }
 
-#define ATOMIC_OPERATION(name, expression)   \
-    struct name {                            \
-        template <class T>                   \
-        T operator()(T x, T y, T z) const {  \
-            (void)x, (void)y, (void)z;       \
+#define ATOMIC_OPERATION(name, expression)     \
+    struct name {                              \
+        template <class T>                     \
+        T operator()(T x, T y, T z) const {    \
+            (void)x, (void)y, (void)z;         \
             return static_cast<T>(expression); \
-        }                                    \
+        }                                      \
     }
 ATOMIC_OPERATION(AtomicAnd, x& y);
 ATOMIC_OPERATION(AtomicOr, x | y);
@@ -166,32 +173,46 @@ bool decode_atomic(Decoder& d) {
     i.mode = has_result;
     i.is_atomic = i.is_write = true;
     if (d.vector > 1) return false;
-    const int which = d.which({"add", "and", "or", "xor", "min", "max", "exch", "cas", "inc", "dec"});
+    const int which =
+        d.which({"add", "and", "or", "xor", "min", "max", "exch", "cas", "inc", "dec"});
     const auto with = [&]<class F, class List>(F, List list) {
         return pick(list, d.type(), [&]<class T>() {
             i.bytes = sizeof(T);
             const std::string values(which == 7 ? 2 : 1, letter<T>());
-            return d.set(&atomic<F, T>, ATOMIC, (has_result ? std::string(1, letter<T>()) : "") + ":a" + values);
+            return d.set(&atomic<F, T>, ATOMIC,
+                         (has_result ? std::string(1, letter<T>()) : "") + ":a" + values);
         });
     };
     switch (which) {
-        case 0: return with(AtomicAdd{}, Types<u32, u64, s32, s64, float, double, Half, BHalf, Half2, BHalf2>());
-        case 1: return with(AtomicAnd{}, Types<u32, u64>());
-        case 2: return with(AtomicOr{}, Types<u32, u64>());
-        case 3: return with(AtomicXor{}, Types<u32, u64>());
-        case 4: return with(AtomicMin{}, Words());
-        case 5: return with(AtomicMax{}, Words());
-        case 6: return with(Exchange{}, Types<u32, u64>());
-        case 7: return with(CompareAndSwap{}, Types<u16, u32, u64>());
-        case 8: return with(Increment{}, Types<u32>());
-        case 9: return with(Decrement{}, Types<u32>());
+        case 0:
+            return with(AtomicAdd{},
+                        Types<u32, u64, s32, s64, float, double, Half, BHalf, Half2, BHalf2>());
+        case 1:
+            return with(AtomicAnd{}, Types<u32, u64>());
+        case 2:
+            return with(AtomicOr{}, Types<u32, u64>());
+        case 3:
+            return with(AtomicXor{}, Types<u32, u64>());
+        case 4:
+            return with(AtomicMin{}, Words());
+        case 5:
+            return with(AtomicMax{}, Words());
+        case 6:
+            return with(Exchange{}, Types<u32, u64>());
+        case 7:
+            return with(CompareAndSwap{}, Types<u16, u32, u64>());
+        case 8:
+            return with(Increment{}, Types<u32>());
+        case 9:
+            return with(Decrement{}, Types<u32>());
     }
     return false;
 }
 
 void nothing(Warp&, const Inst&) {}
 
-// ---- mbarrier: an object of 64 bits with a phase, and the arrivals that are expected and missing ----
+// ---- mbarrier: an object of 64 bits with a phase, and the arrivals that are expected and missing
+// ----
 
 constexpr u64 PHASE = 1ull << 63, ARRIVALS = (1 << 20) - 1;
 
@@ -199,8 +220,10 @@ enum Mbarrier : u8 { INIT, ARRIVE, WAIT, PARITY };
 
 /// Arrivals of a lane: the last one begins the next phase. Returns the state before.
 u64 arrive(u64* object, u64 arrivals) {
-    const u64 before = *object, expected = before & ARRIVALS, missing = (before >> 20 & ARRIVALS) - arrivals;
-    *object = missing ? (before & PHASE) | missing << 20 | expected : (~before & PHASE) | expected << 20 | expected;
+    const u64 before = *object, expected = before & ARRIVALS,
+              missing = (before >> 20 & ARRIVALS) - arrivals;
+    *object = missing ? (before & PHASE) | missing << 20 | expected
+                      : (~before & PHASE) | expected << 20 | expected;
     return before;
 }
 
@@ -235,12 +258,17 @@ bool decode_mbarrier(Decoder& d) {
         i.mode = ARRIVE;
         i.is_write = true;
         if (!has_result && d.widths.size() > 1) return false;
-        return d.set(mbarrier, ATOMIC, d.widths.size() == 1 ? ":a" : d.widths.size() == 2 ? "8:a" : "8:a4");
+        return d.set(mbarrier, ATOMIC,
+                     d.widths.size() == 1   ? ":a"
+                     : d.widths.size() == 2 ? "8:a"
+                                            : "8:a4");
     }
     if (!d.has("test_wait") && !d.has("try_wait")) return false;
     i.mode = d.has("parity") ? PARITY : WAIT;
     i.order = 2;
-    return d.set(mbarrier, ATOMIC, std::string("p:a") + (i.mode == WAIT ? "8" : "4") + (d.widths.size() == 4 ? "4" : ""));
+    return d.set(
+        mbarrier, ATOMIC,
+        std::string("p:a") + (i.mode == WAIT ? "8" : "4") + (d.widths.size() == 4 ? "4" : ""));
 }
 
 // ---- copies to shared memory, which here are complete at once ----
@@ -249,8 +277,10 @@ void copy_async(Warp& w, const Inst& i) {
     u64 from[LANES];
     u32 sizes[LANES];
     const u32 bytes = *w.at<u32>(i.op[2]);
-    for (int l = 0; l < LANES; ++l) sizes[l] = i.count > 3 ? std::min(w.at<u32>(i.op[3])[l], bytes) : bytes;
-    if (!w.resolve(i, i.op[1], i.second_width, i.second_offset, Space::global, bytes, false)) return w.split(i);
+    for (int l = 0; l < LANES; ++l)
+        sizes[l] = i.count > 3 ? std::min(w.at<u32>(i.op[3])[l], bytes) : bytes;
+    if (!w.resolve(i, i.op[1], i.second_width, i.second_offset, Space::global, bytes, false))
+        return w.split(i);
     std::memcpy(from, w.host, sizeof(from));
     if (!w.resolve(i, i.op[0], i.width, i.offset, Space::shared, bytes, true)) return w.split(i);
     for (u32 rest = w.mask; rest; rest &= rest - 1) {
@@ -269,7 +299,8 @@ bool Warp::resolve(const Inst& inst, Place from, int width, s64 offset, Space wh
     if (width == 4) {
         const u32* a = at<u32>(from);
 #pragma omp simd
-        for (int l = 0; l < LANES; ++l) address[l] = static_cast<u32>(a[l] + static_cast<u32>(offset));
+        for (int l = 0; l < LANES; ++l)
+            address[l] = static_cast<u32>(a[l] + static_cast<u32>(offset));
     } else {
         const u64* a = at<u64>(from);
 #pragma omp simd
@@ -288,8 +319,11 @@ bool Warp::resolve(const Inst& inst, Place from, int width, s64 offset, Space wh
         for (int l = 0; l < LANES; ++l) differ |= address[l] ^ own;
         if (differ >> WINDOW_BITS) return false;
         where = Space::global;
-        if (const u64 number = own >> WINDOW_BITS; number >= SHARED_WINDOW && number <= PARAM_WINDOW) {
-            where = number == SHARED_WINDOW ? Space::shared : number == LOCAL_WINDOW ? Space::local : Space::param;
+        if (const u64 number = own >> WINDOW_BITS;
+            number >= SHARED_WINDOW && number <= PARAM_WINDOW) {
+            where = number == SHARED_WINDOW  ? Space::shared
+                    : number == LOCAL_WINDOW ? Space::local
+                                             : Space::param;
 #pragma omp simd
             for (int l = 0; l < LANES; ++l) address[l] -= window(number);
         }
@@ -314,7 +348,9 @@ bool Warp::resolve(const Inst& inst, Place from, int width, s64 offset, Space wh
         default:
             if (!cached || address[first] - cached->low >= cached->high - cached->low) {
                 cached = launch().find(address[first]);
-                if (!cached) fail_access(inst, static_cast<u32>(first), FaultKind::access, address[first], bytes, is_write);
+                if (!cached)
+                    fail_access(inst, static_cast<u32>(first), FaultKind::access, address[first],
+                                bytes, is_write);
             }
             region = cached;
             low = cached->low;
@@ -334,16 +370,22 @@ bool Warp::resolve(const Inst& inst, Place from, int width, s64 offset, Space wh
         odd = 0;
         for (u32 rest = mask; rest; rest &= rest - 1) {
             const u32 l = static_cast<u32>(lowest(rest));
-            const Region* own = where == Space::global || where == Space::constant ? launch().find(address[l]) : nullptr;
+            const Region* own = where == Space::global || where == Space::constant
+                                    ? launch().find(address[l])
+                                    : nullptr;
             if (!own || address[l] + bytes > own->high || (is_write && !own->is_writeable)) {
                 if (!own && delta && address[l] + bytes <= high && address[l] < high) continue;
-                fail_access(inst, l, own && address[l] + bytes <= own->high ? FaultKind::readonly : FaultKind::access,
+                fail_access(inst, l,
+                            own && address[l] + bytes <= own->high ? FaultKind::readonly
+                                                                   : FaultKind::access,
                             address[l], bytes, is_write);
             }
             odd |= address[l] - own->low + own->phase;
         }
-    } else if (is_write && (where == Space::param || where == Space::constant || (!delta && !cached->is_writeable))) {
-        fail_access(inst, static_cast<u32>(first), FaultKind::readonly, address[first], bytes, is_write);
+    } else if (is_write && (where == Space::param || where == Space::constant ||
+                            (!delta && !cached->is_writeable))) {
+        fail_access(inst, static_cast<u32>(first), FaultKind::readonly, address[first], bytes,
+                    is_write);
     }
     if (odd & (bytes - 1))
         for (u32 rest = mask; rest; rest &= rest - 1) {
@@ -386,15 +428,17 @@ void Warp::split(const Inst& inst) {
 bool decode_memory(Decoder& d) {
     const std::string_view op = d.parts[0];
     Inst& i = d.inst;
-    static constexpr Space spaces[] = {Space::global, Space::shared, Space::shared, Space::shared, Space::local,
-                                       Space::param,  Space::param,  Space::param,  Space::constant};
-    const int space = d.which({"global", "shared", "shared_cta", "shared_cluster", "local", "param", "param_entry",
-                               "param_func", "const"});
+    static constexpr Space spaces[] = {Space::global, Space::shared, Space::shared,
+                                       Space::shared, Space::local,  Space::param,
+                                       Space::param,  Space::param,  Space::constant};
+    const int space = d.which({"global", "shared", "shared_cta", "shared_cluster", "local", "param",
+                               "param_entry", "param_func", "const"});
     i.space = space < 0 ? Space::generic : spaces[space];
     i.order = static_cast<u8>(1 + d.which({"relaxed", "acquire", "release", "acq_rel"}));
     if (i.order > 1) i.order = static_cast<u8>(i.order == 2 ? 2 : i.order == 3 ? 4 : 6);
     i.scope = d.has("cta");
-    i.is_volatile = d.has("volatile") || d.has("relaxed") || d.has("acquire") || d.has("release") || d.has("mmio");
+    i.is_volatile = d.has("volatile") || d.has("relaxed") || d.has("acquire") || d.has("release") ||
+                    d.has("mmio");
     if (op == "ld" || op == "ldu") return decode_access<false>(d);
     if (op == "st") return decode_access<true>(d);
     if (op == "atom" || op == "red") {

@@ -23,7 +23,9 @@ struct Error : std::runtime_error {
     throw Error("PTX line " + std::to_string(line) + ": " + what);
 }
 
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool is_space(char c) {
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
 
 string_view strip(string_view text) {
     while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
@@ -31,7 +33,9 @@ string_view strip(string_view text) {
     return text;
 }
 
-bool is_name(char c) { return std::isalnum(static_cast<u8>(c)) || c == '_' || c == '$' || c == '%' || c == '.'; }
+bool is_name(char c) {
+    return std::isalnum(static_cast<u8>(c)) || c == '_' || c == '$' || c == '%' || c == '.';
+}
 
 /// The parts of a text between commas that are in no bracket.
 std::vector<string_view> split(string_view text, char separator = ',') {
@@ -52,7 +56,8 @@ std::vector<string_view> split(string_view text, char separator = ',') {
 }
 
 bool is_number(string_view text) {
-    return !text.empty() && (std::isdigit(static_cast<u8>(text[0])) || (text[0] == '-' && text.size() > 1));
+    return !text.empty() &&
+           (std::isdigit(static_cast<u8>(text[0])) || (text[0] == '-' && text.size() > 1));
 }
 
 u64 number(string_view view) {
@@ -84,7 +89,8 @@ Declared declaration(string_view text, int line) {
     bool is_pointer = false;  // what follows describes its target
     for (text = strip(text); !text.empty() && text[0] == '.'; text = strip(text)) {
         std::size_t end = 1;
-        while (end < text.size() && (std::isalnum(static_cast<u8>(text[end])) || text[end] == '_')) ++end;
+        while (end < text.size() && (std::isalnum(static_cast<u8>(text[end])) || text[end] == '_'))
+            ++end;
         const string_view word = text.substr(1, end - 1);
         text.remove_prefix(end);
         if (word == "ptr") is_pointer = true;
@@ -113,10 +119,10 @@ Declared declaration(string_view text, int line) {
 }
 
 const std::vector<string> SPECIAL_NAMES = {
-    "%tid.x",    "%tid.y",    "%tid.z",    "%ntid.x",        "%ntid.y",        "%ntid.z",
-    "%ctaid.x",  "%ctaid.y",  "%ctaid.z",  "%nctaid.x",      "%nctaid.y",      "%nctaid.z",
-    "%laneid",   "%warpid",   "%nwarpid",  "%lanemask_lt",   "%lanemask_le",   "%lanemask_eq",
-    "%lanemask_ge", "%lanemask_gt"};
+    "%tid.x",       "%tid.y",       "%tid.z",       "%ntid.x",      "%ntid.y",
+    "%ntid.z",      "%ctaid.x",     "%ctaid.y",     "%ctaid.z",     "%nctaid.x",
+    "%nctaid.y",    "%nctaid.z",    "%laneid",      "%warpid",      "%nwarpid",
+    "%lanemask_lt", "%lanemask_le", "%lanemask_eq", "%lanemask_ge", "%lanemask_gt"};
 
 /// A register, a number, a place in local memory, or what a symbol stands for.
 struct Operand {
@@ -145,8 +151,8 @@ class Reader {
             Declared found = declaration(text, line_);
             offset = aligned(offset, found.align);
             function.parameters.push_back({0, offset, found.bytes});
-            (is_entry_ ? entry_parameters_ : scopes_[0].variables)[found.name] =
-                {found.name, found.bytes, offset};
+            (is_entry_ ? entry_parameters_ : scopes_[0].variables)[found.name] = {
+                found.name, found.bytes, offset};
             offset += found.bytes;
         }
         if (is_entry_) {
@@ -188,7 +194,8 @@ class Reader {
 
     u32 add_local(const Declared& found) {
         local_bytes_ = aligned(local_bytes_, found.align);
-        scopes_[static_cast<std::size_t>(scope_)].variables[found.name] = {found.name, found.bytes, local_bytes_};
+        scopes_[static_cast<std::size_t>(scope_)].variables[found.name] = {found.name, found.bytes,
+                                                                           local_bytes_};
         local_bytes_ += found.bytes;
         return local_bytes_ - found.bytes;
     }
@@ -196,7 +203,7 @@ class Reader {
     Scope& scope() { return scopes_[static_cast<std::size_t>(scope_)]; }
 
     template <class Map>
-    auto* find(Map Scope::*member, const string& name) {
+    auto* find(Map Scope::* member, const string& name) {
         for (int k = scope_; k >= 0; k = scopes_[static_cast<std::size_t>(k)].parent) {
             auto& map = scopes_[static_cast<std::size_t>(k)].*member;
             if (auto found = map.find(name); found != map.end()) return &found->second;
@@ -231,7 +238,8 @@ class Reader {
                     for (const string_view label : split(text.substr(next + 14, end - next - 14)))
                         tables_[name].push_back({0, string(label), scope_, line_});
                     at = end + 1;
-                } else if (next != string_view::npos && text.compare(next, 14, ".callprototype") == 0) {
+                } else if (next != string_view::npos &&
+                           text.compare(next, 14, ".callprototype") == 0) {
                     at = text.find(';', next) + 1;
                 } else {
                     scope().labels[name] = static_cast<u32>(function_.code.size());
@@ -241,7 +249,8 @@ class Reader {
                 const string_view statement = text.substr(at, end - at);
                 const int line = line_;
                 c == '.' ? declare(statement) : instruction(statement);
-                line_ = line + static_cast<int>(std::count(statement.begin(), statement.end(), '\n'));
+                line_ =
+                    line + static_cast<int>(std::count(statement.begin(), statement.end(), '\n'));
                 at = end + 1;
             }
         }
@@ -252,7 +261,8 @@ class Reader {
         Location own{}, caller{};
         std::sscanf(text.c_str(), ".loc %d %d %d", &own[0], &own[1], &own[2]);
         if (const std::size_t at = text.find("inlined_at"); at != string::npos) {
-            std::sscanf(text.c_str() + at, "inlined_at %d %d %d", &caller[0], &caller[1], &caller[2]);
+            std::sscanf(text.c_str() + at, "inlined_at %d %d %d", &caller[0], &caller[1],
+                        &caller[2]);
             callers_[own] = caller;
         }
         const auto& hidden = kernel_.hidden_files;
@@ -268,7 +278,8 @@ class Reader {
         while (end < text.size() && is_name(text[end]) && text[end] != '.') ++end;
         const std::size_t name = end;
         while (end < text.size() && is_space(text[end])) ++end;
-        const bool is_label = name > at && end < text.size() && text[end] == ':' && text.compare(end, 2, "::");
+        const bool is_label =
+            name > at && end < text.size() && text[end] == ':' && text.compare(end, 2, "::");
         return is_label ? end : string_view::npos;
     }
 
@@ -281,7 +292,9 @@ class Reader {
             for (const string_view part : split(text.substr(end))) {
                 const std::size_t open = part.find('<');
                 const string name(strip(part.substr(0, open)));
-                const int n = open == string_view::npos ? 1 : std::atoi(string(part.substr(open + 1)).c_str());
+                const int n = open == string_view::npos
+                                  ? 1
+                                  : std::atoi(string(part.substr(open + 1)).c_str());
                 for (int k = 0; k < n; ++k) {
                     scope().registers[open == string_view::npos ? name : name + std::to_string(k)] =
                         static_cast<u32>(widths_.size());
@@ -310,7 +323,8 @@ class Reader {
             const string_view rest = strip(text.substr(plus + 1));
             found = operand(text.substr(0, plus));
             found.offset += static_cast<s64>(number(rest));
-            if (found.is == Operand::value) found.number += static_cast<u64>(std::exchange(found.offset, 0));
+            if (found.is == Operand::value)
+                found.number += static_cast<u64>(std::exchange(found.offset, 0));
             return found;
         }
         found.name = text;
@@ -354,7 +368,8 @@ class Reader {
 
     u64 value_of(const Symbol& symbol) {
         if (symbol.kind == 0) return symbol.address;
-        if (symbol.kind == 2) return window(FUNCTION_WINDOW) + static_cast<u64>(function_in(kernel_, symbol).index);
+        if (symbol.kind == 2)
+            return window(FUNCTION_WINDOW) + static_cast<u64>(function_in(kernel_, symbol).index);
         for (const SharedVariable& variable : kernel_.shared)
             if (variable.name == symbol.name) return variable.offset;
         // The dynamic memory comes after all variables, whose sizes are not known yet.
@@ -377,9 +392,11 @@ class Reader {
         const u32 offset = static_cast<u32>(kernel_.constants.size() * 8);
         u8 values[8 * LANES];
         if (bytes == 1) value = value ? ~0ull : 0;
-        for (int l = 0; l < LANES; ++l) std::memcpy(values + l * bytes, &value, static_cast<std::size_t>(bytes));
+        for (int l = 0; l < LANES; ++l)
+            std::memcpy(values + l * bytes, &value, static_cast<std::size_t>(bytes));
         kernel_.constants.resize(kernel_.constants.size() + LANES);
-        std::memcpy(reinterpret_cast<u8*>(kernel_.constants.data()) + offset, values, sizeof(values));
+        std::memcpy(reinterpret_cast<u8*>(kernel_.constants.data()) + offset, values,
+                    sizeof(values));
         return kernel_.constant_places[key] = place(offset, CONSTANTS);
     }
 
@@ -398,7 +415,8 @@ class Reader {
             const bool negated = text[1] == '!';
             std::size_t end = 1 + negated;
             while (end < text.size() && is_name(text[end])) ++end;
-            const u32* reg = find(&Scope::registers, string(text.substr(1 + negated, end - 1 - negated)));
+            const u32* reg =
+                find(&Scope::registers, string(text.substr(1 + negated, end - 1 - negated)));
             if (!reg) refuse(line_, "an unknown predicate: " + string(whole));
             inst.guard = of_register(*reg);
             inst.flip = negated ? ALL : 0;
@@ -429,9 +447,10 @@ class Reader {
         if (operands.size() > MOST_OPERANDS) refuse(line_, "too many operands: " + string(whole));
         std::vector<int> widths;
         for (const Operand& one : operands)
-            widths.push_back(one.is == Operand::reg ? widths_[one.number]
+            widths.push_back(one.is == Operand::reg       ? widths_[one.number]
                              : one.is == Operand::special ? 4
-                             : one.is == Operand::nothing ? -1 : 0);
+                             : one.is == Operand::nothing ? -1
+                                                          : 0);
         std::vector<string_view> words = parts;
         if (parts[0] == "mov" && operands.size() == 2) {
             const Operand& from = operands[1];
@@ -439,7 +458,8 @@ class Reader {
                 words = {"add", "u64"};
                 operands.push_back(from);
                 operands[1] = Operand{Operand::reg, 0, "", 0, false, false, false};
-                operands[2] = Operand{Operand::value, static_cast<u64>(from.offset), "", 0, false, false, false};
+                operands[2] = Operand{
+                    Operand::value, static_cast<u64>(from.offset), "", 0, false, false, false};
                 widths = {8, 8, 0};
             } else if (from.is == Operand::special && from.number >= SPECIAL_NAMES.size()) {
                 words = {"special", from.name.substr(1)};
@@ -451,9 +471,11 @@ class Reader {
             if (operands[k].is_address) {
                 const bool is_second = inst.width != 0;
                 (is_second ? inst.second_offset : inst.offset) = operands[k].offset;
-                (is_second ? inst.second_width : inst.width) = static_cast<u8>(widths[k] ? widths[k] : 8);
+                (is_second ? inst.second_width : inst.width) =
+                    static_cast<u8>(widths[k] ? widths[k] : 8);
             }
-        if (vector_at >= 0 && parts[0] == "mov") inst.mode = static_cast<u8>(vector_at == 0 ? 1 : 0);
+        if (vector_at >= 0 && parts[0] == "mov")
+            inst.mode = static_cast<u8>(vector_at == 0 ? 1 : 0);
         inst.count = static_cast<u8>(operands.size());
         string shape;
         if (!decode(inst, words, widths, vector, shape))
@@ -490,12 +512,15 @@ class Reader {
             } else if (one.is == Operand::reg) {
                 const int width = widths_[one.number], wanted = width_of(letter);
                 if (wanted && wanted != width)
-                    refuse(line_, "a register of the wrong size, " + string(one.name) + ": " + string(whole));
+                    refuse(line_, "a register of the wrong size, " + string(one.name) + ": " +
+                                      string(whole));
                 to = of_register(one.number);
-                (is_source ? defined.uses : defined.defines).push_back(static_cast<u32>(one.number));
+                (is_source ? defined.uses : defined.defines)
+                    .push_back(static_cast<u32>(one.number));
             } else if (one.is == Operand::special) {
                 if (one.number >= SPECIAL_NAMES.size())
-                    refuse(line_, "the machine does not know " + string(one.name) + ": " + string(whole));
+                    refuse(line_,
+                           "the machine does not know " + string(one.name) + ": " + string(whole));
                 to = place(static_cast<u32>(one.number) * 4 * LANES, SPECIALS);
             } else if (one.is == Operand::local) {
                 if (letter != 'a') refuse(line_, "a local variable as a value: " + string(whole));
@@ -506,7 +531,8 @@ class Reader {
                 u64 value = one.number;
                 if (letter != 'a' && one.offset) value += static_cast<u64>(one.offset);
                 if (value >= DYNAMIC_MARK && value < DYNAMIC_MARK + DYNAMIC_MARK_BYTES)
-                    dynamic_uses.push_back({function_.code.size(), k - 1, value - DYNAMIC_MARK, bytes});
+                    dynamic_uses.push_back(
+                        {function_.code.size(), k - 1, value - DYNAMIC_MARK, bytes});
                 to = constant(value, bytes);
             } else {
                 refuse(line_, "an unknown name, " + string(one.name) + ": " + string(whole));
@@ -519,10 +545,15 @@ class Reader {
 
     static int width_of(char letter) {
         switch (letter) {
-            case 'p': return 1;
-            case '2': return 2;
-            case '4': case 'm': return 4;
-            case '8': return 8;
+            case 'p':
+                return 1;
+            case '2':
+                return 2;
+            case '4':
+            case 'm':
+                return 4;
+            case '8':
+                return 8;
         }
         return 0;
     }
@@ -558,14 +589,16 @@ class Reader {
             made->argument.push_back(found.align);
             made->in.push_back({found.align, 0, found.bytes});
         }
-        for (const string_view name : results) made->out.push_back({local(name).align, 0, local(name).bytes});
+        for (const string_view name : results)
+            made->out.push_back({local(name).align, 0, local(name).bytes});
         const Operand where = operand(target);
         Defined found;
         if (where.is == Operand::reg) {
             inst.op[0] = of_register(where.number);
             inst.count = 1;
             found.uses.push_back(static_cast<u32>(where.number));
-        } else if (auto symbol = kernel_.symbols.find(string(target)); symbol != kernel_.symbols.end()) {
+        } else if (auto symbol = kernel_.symbols.find(string(target));
+                   symbol != kernel_.symbols.end()) {
             made->callee = &function_in(kernel_, *symbol->second);
         } else {
             made->name = target;
@@ -651,15 +684,16 @@ u32 stack_of(Kernel& kernel, const Function& function, std::vector<const Functio
 std::unique_ptr<Kernel> load(const Symbol* symbols, int count, const char* entry, u64 gap,
                              const char* hidden_files, string& error) {
     auto kernel = std::make_unique<Kernel>();
-    for (const string_view file : split(hidden_files)) kernel->hidden_files.push_back(std::atoi(string(file).c_str()));
+    for (const string_view file : split(hidden_files))
+        kernel->hidden_files.push_back(std::atoi(string(file).c_str()));
     kernel->gap = gap;
     for (int k = 0; k < count; ++k) kernel->symbols[symbols[k].name] = &symbols[k];
     try {
         kernel->entry = &Reader::function_in(*kernel, *kernel->symbols.at(entry));
         std::vector<std::unique_ptr<Reader>> readers;
         for (std::size_t k = 0; k < kernel->by_index.size(); ++k)  // grows with each call
-            readers.push_back(std::make_unique<Reader>(*kernel, *kernel->by_index[k],
-                                                       *kernel->symbols.at(kernel->by_index[k]->name)));
+            readers.push_back(std::make_unique<Reader>(
+                *kernel, *kernel->by_index[k], *kernel->symbols.at(kernel->by_index[k]->name)));
         const u64 dynamic = (kernel->shared_bytes + 15) / 16 * 16;
         for (SharedVariable& variable : kernel->shared)
             if (variable.offset == DYNAMIC_MARK) variable.offset = dynamic;

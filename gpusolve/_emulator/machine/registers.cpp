@@ -38,8 +38,10 @@ std::vector<BasicBlock> basic_blocks(const Function& function) {
         const Inst& inst = code[static_cast<std::size_t>(k)];
         if (inst.target) leads[static_cast<std::size_t>(position(inst.target))] = 1;
         if (inst.targets)
-            for (const Inst* target : *inst.targets) leads[static_cast<std::size_t>(position(target))] = 1;
-        if (inst.target || inst.targets || inst.kind == BRANCH) leads[static_cast<std::size_t>(k) + 1] = 1;
+            for (const Inst* target : *inst.targets)
+                leads[static_cast<std::size_t>(position(target))] = 1;
+        if (inst.target || inst.targets || inst.kind == BRANCH)
+            leads[static_cast<std::size_t>(k) + 1] = 1;
     }
     std::vector<BasicBlock> blocks;
     std::vector<int> block_of(code.size(), 0);
@@ -88,10 +90,15 @@ u32 allocate_registers(Function& function, const std::vector<Defined>& defined,
     std::vector<u32> names(static_cast<std::size_t>(globals));
     for (u32 reg = 0; reg < widths.size(); ++reg)
         if (global[reg] >= 0) names[static_cast<std::size_t>(global[reg])] = reg;
-    const auto has = [](const Bits& bits, int k) { return bits[static_cast<std::size_t>(k) / 64] >> (k % 64) & 1; };
-    const auto set = [](Bits& bits, int k) { bits[static_cast<std::size_t>(k) / 64] |= 1ull << (k % 64); };
+    const auto has = [](const Bits& bits, int k) {
+        return bits[static_cast<std::size_t>(k) / 64] >> (k % 64) & 1;
+    };
+    const auto set = [](Bits& bits, int k) {
+        bits[static_cast<std::size_t>(k) / 64] |= 1ull << (k % 64);
+    };
     for (BasicBlock& block : blocks) {
-        for (Bits* bits : {&block.used, &block.defined, &block.live_in, &block.live_out}) bits->assign(words, 0);
+        for (Bits* bits : {&block.used, &block.defined, &block.live_in, &block.live_out})
+            bits->assign(words, 0);
         for (int k = block.begin; k < block.end; ++k) {
             const Defined& found = defined[static_cast<std::size_t>(k)];
             for (const u32 reg : found.uses)
@@ -117,9 +124,11 @@ u32 allocate_registers(Function& function, const std::vector<Defined>& defined,
     for (const BasicBlock& block : blocks)
         for (std::size_t w = 0; w < words; ++w) {
             for (u64 bits = block.live_in[w]; bits; bits &= bits - 1)
-                intervals[names[w * 64 + static_cast<std::size_t>(__builtin_ctzll(bits))]].include(block.begin);
+                intervals[names[w * 64 + static_cast<std::size_t>(__builtin_ctzll(bits))]].include(
+                    block.begin);
             for (u64 bits = block.live_out[w]; bits; bits &= bits - 1)
-                intervals[names[w * 64 + static_cast<std::size_t>(__builtin_ctzll(bits))]].include(block.end - 1);
+                intervals[names[w * 64 + static_cast<std::size_t>(__builtin_ctzll(bits))]].include(
+                    block.end - 1);
         }
     for (std::size_t w = 0; w < words && !blocks.empty(); ++w)
         for (u64 bits = blocks[0].live_in[w]; bits; bits &= bits - 1) {

@@ -4,7 +4,7 @@
 #include <cstdarg>
 #include <cstdio>
 
-#include "machine.h"
+#include "checks.h"
 
 namespace machine {
 
@@ -13,7 +13,9 @@ namespace {
 /// After the last instruction of every function.
 const Inst* const NEVER = reinterpret_cast<const Inst*>(~0ull);
 
-bool is_waiting(const Group& group) { return group.state != State::ready; }
+bool is_waiting(const Group& group) {
+    return group.state != State::ready;
+}
 
 /// Whether a group runs before another: the deeper call, then the lower instruction.
 bool is_before(const Group& a, const Group& b) {
@@ -34,7 +36,9 @@ Frame::Frame(Frame* parent, const Function* function, const Inst* call)
     std::fill(base, base + LANES, local_base);
 }
 
-Launch& Warp::launch() const { return *block->launch; }
+Launch& Warp::launch() const {
+    return *block->launch;
+}
 
 void Warp::enter(Frame* to) {
     frame = to;
@@ -52,7 +56,8 @@ void Warp::start(Block* of, const Kernel& kernel, u32 number) {
     polls = 0;
     yields = false;
     stop = nullptr;
-    if (!root || root->function != kernel.entry) root = std::make_unique<Frame>(nullptr, kernel.entry, nullptr);
+    if (!root || root->function != kernel.entry)
+        root = std::make_unique<Frame>(nullptr, kernel.entry, nullptr);
     enter(root.get());
     pc = kernel.entry->code.data();
     stride = (kernel.stack_bytes + 63) / 16 * 16;
@@ -66,17 +71,38 @@ void Warp::start(Block* of, const Kernel& kernel, u32 number) {
     const u64 place = of->number;
     for (u32 l = 0; l < LANES; ++l) {
         const u32 thread = first_thread + l;
-        const u32 values[20] = {thread % size[0], thread / size[0] % size[1], thread / size[0] / size[1],
-                                size[0], size[1], size[2],
-                                static_cast<u32>(place % grid[0]), static_cast<u32>(place / grid[0] % grid[1]),
-                                static_cast<u32>(place / grid[0] / grid[1]), grid[0], grid[1], grid[2],
-                                l, number, static_cast<u32>(of->warps.size()), (1u << l) - 1, (2u << l) - 1, 1u << l,
-                                ~((1u << l) - 1), ~((2u << l) - 1)};
+        const u32 values[20] = {thread % size[0],
+                                thread / size[0] % size[1],
+                                thread / size[0] / size[1],
+                                size[0],
+                                size[1],
+                                size[2],
+                                static_cast<u32>(place % grid[0]),
+                                static_cast<u32>(place / grid[0] % grid[1]),
+                                static_cast<u32>(place / grid[0] / grid[1]),
+                                grid[0],
+                                grid[1],
+                                grid[2],
+                                l,
+                                number,
+                                static_cast<u32>(of->warps.size()),
+                                (1u << l) - 1,
+                                (2u << l) - 1,
+                                1u << l,
+                                ~((1u << l) - 1),
+                                ~((2u << l) - 1)};
         for (int k = 0; k < 20; ++k) specials[k][l] = values[k];
     }
 }
 
 void Warp::run(u64 instructions) {
+    struct Issued {  // counts the instructions when the turn ends
+        const Warp& warp;
+        const u64 &left, asked;
+        ~Issued() {
+            if (warp.launch().counts) count_issued(warp, asked - left);
+        }
+    } issued{*this, instructions, instructions};
     u64* const warps = worker->warp_counts.empty() ? nullptr : worker->warp_counts.data();
     for (; instructions; --instructions) {
         if (pc >= stop && !choose()) return;
@@ -110,7 +136,8 @@ bool Warp::choose() {
                 ++ready;
                 if (one_lane && launch().request.order == 2) {
                     if (worker->random() % ready == 0) best = &group;
-                } else if (!best || (one_lane ? group.mask > best->mask : is_before(group, *best))) {
+                } else if (!best ||
+                           (one_lane ? group.mask > best->mask : is_before(group, *best))) {
                     best = &group;
                 }
             }
@@ -130,7 +157,8 @@ bool Warp::choose() {
         if (one_lane) {
             // The lanes of a group by themselves; any of them may be the next.
             if (active & (active - 1)) {
-                for (u32 rest = active; rest; rest &= rest - 1) groups.push_back({rest & (0 - rest), pc, frame});
+                for (u32 rest = active; rest; rest &= rest - 1)
+                    groups.push_back({rest & (0 - rest), pc, frame});
                 active = 0;
                 continue;
             }
@@ -148,7 +176,8 @@ bool Warp::choose() {
                 k = 0;
                 continue;
             }
-            if (!is_waiting(group) && !group.has_yielded && is_before(group, best ? *best : own)) best = &group;
+            if (!is_waiting(group) && !group.has_yielded && is_before(group, best ? *best : own))
+                best = &group;
             ++k;
         }
         if (!best) {
@@ -170,7 +199,8 @@ void Warp::update_stop() {
         return;
     }
     for (const Group& group : groups)
-        if (!is_waiting(group) && group.frame == frame && group.pc >= pc) stop = std::min(stop, group.pc);
+        if (!is_waiting(group) && group.frame == frame && group.pc >= pc)
+            stop = std::min(stop, group.pc);
 }
 
 void Warp::suspend(u32 lanes, const Inst* where, State state, u32 members, u32 barrier) {
@@ -209,7 +239,8 @@ void Warp::complete_collectives() {
         const bool is_barrier = one.pc->kind == WARP_BARRIER;
         const auto is_same = [&](const Group& other) {
             return other.state == State::collective && other.members == one.members &&
-                   (is_barrier ? other.pc->kind == WARP_BARRIER : other.pc == one.pc && other.frame == one.frame);
+                   (is_barrier ? other.pc->kind == WARP_BARRIER
+                               : other.pc == one.pc && other.frame == one.frame);
         };
         u32 present = 0;
         for (const Group& group : groups)
@@ -238,7 +269,8 @@ Frame* Warp::child(const Inst& call, const Function& callee) {
     constexpr int DEEPEST = 2000;
     const u64 base = frame->local_base + aligned(frame->function->local_bytes, 16);
     if (frame->depth == DEEPEST || base + callee.local_bytes > stride)
-        fail(call, static_cast<u32>(lowest(mask)), "overflows its stack; use smaller local arrays or less recursion");
+        fail(call, static_cast<u32>(lowest(mask)),
+             "overflows its stack; use smaller local arrays or less recursion");
     frame->children.push_back(std::make_unique<Frame>(frame, &callee, &call));
     return frame->children.back().get();
 }
@@ -254,7 +286,8 @@ void Warp::fail(const Inst& inst, u32 lane, const char* format, ...) {
     throw LaunchStopped();
 }
 
-void Warp::fail_access(const Inst& inst, u32 lane, FaultKind kind, u64 where, u32 bytes, bool is_write) {
+void Warp::fail_access(const Inst& inst, u32 lane, FaultKind kind, u64 where, u32 bytes,
+                       bool is_write) {
     if (Fault* fault = launch().report(this, &inst, lane, block->number)) {
         fault->kind = static_cast<s32>(kind);
         fault->address = where;
@@ -277,7 +310,9 @@ void Block::start(Launch& of, Worker& by, u64 which) {
     const u64 fixed = (of.kernel.shared_bytes + 15) / 16 * 16;
     bool is_dynamic = request.shared_bytes > 0;
     for (const SharedVariable& variable : of.kernel.shared) is_dynamic |= variable.bytes == 0;
-    shared_bytes = is_dynamic ? fixed + request.shared_bytes : of.kernel.shared_bytes - (of.kernel.shared_bytes ? of.kernel.gap : 0);
+    shared_bytes = is_dynamic
+                       ? fixed + request.shared_bytes
+                       : of.kernel.shared_bytes - (of.kernel.shared_bytes ? of.kernel.gap : 0);
     shared_memory.assign(shared_bytes / 8 + 32, ~0ull);
     shared = reinterpret_cast<u8*>((reinterpret_cast<u64>(shared_memory.data()) + 127) & ~127ull);
     std::fill(std::begin(barriers), std::end(barriers), Barrier());
@@ -330,12 +365,16 @@ void Block::check_barrier(u32 which) {
     const u32 expected = barrier.expected ? barrier.expected : threads - exited;
     if (!barrier.arrived || barrier.arrived < expected) return;
     if (!barrier.expected && !barrier.is_same)
-        fail("divergent barrier: all threads of a block must reach the same barrier, so it must "
-             "not be in a branch that some skip, nor after an early return" + describe_threads());
+        fail(
+            "divergent barrier: all threads of a block must reach the same barrier, so it must "
+            "not be in a branch that some skip, nor after an early return" +
+            describe_threads());
     if (!barrier.expected && exited && launch->checks)
-        fail("divergent barrier: some threads have returned before a barrier in which the others "
-             "wait; Volta and later GPUs wait for the others only, earlier GPUs may hang; let all "
-             "threads reach the barrier, and guard the work instead" + describe_threads());
+        fail(
+            "divergent barrier: some threads have returned before a barrier in which the others "
+            "wait; Volta and later GPUs wait for the others only, earlier GPUs may hang; let all "
+            "threads reach the barrier, and guard the work instead" +
+            describe_threads());
     if (launch->is_watched) watch_barrier(*this, which, true);
     ++worker->progress;
     const Barrier done = barrier;
@@ -351,7 +390,8 @@ void Block::check_barrier(u32 which) {
                 warp->mask = group.mask;
                 if (inst.mode == 4) {
                     u32* to = warp->at<u32>(inst.op[0]);
-                    for (u32 rest = group.mask; rest; rest &= rest - 1) to[lowest(rest)] = done.count;
+                    for (u32 rest = group.mask; rest; rest &= rest - 1)
+                        to[lowest(rest)] = done.count;
                 } else {
                     u32* to = warp->at<u32>(inst.op[0]);
                     const bool r = inst.mode == 2 ? done.any : done.all;
@@ -377,11 +417,12 @@ void Block::fail(const std::string& text) {
 }
 
 std::string Block::describe_threads() const {
-    static const char* const barriers_by_mode[] = {"__syncthreads", "a barrier", "__syncthreads_or", "__syncthreads_and",
-                                                   "__syncthreads_count"};
-    static const char* const operations[] = {"__syncwarp", "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync",
-                                             "__ballot_sync", "__any_sync", "__all_sync", "__uni_sync", "__match_any_sync",
-                                             "__match_all_sync", "__reduce_sync"};
+    static const char* const barriers_by_mode[] = {"__syncthreads", "a barrier", "__syncthreads_or",
+                                                   "__syncthreads_and", "__syncthreads_count"};
+    static const char* const operations[] = {
+        "__syncwarp",      "__shfl_sync",      "__shfl_up_sync",   "__shfl_down_sync",
+        "__shfl_xor_sync", "__ballot_sync",    "__any_sync",       "__all_sync",
+        "__uni_sync",      "__match_any_sync", "__match_all_sync", "__reduce_sync"};
     struct Same {
         std::string state;
         u32 first, count;
@@ -390,7 +431,8 @@ std::string Block::describe_threads() const {
     const auto add = [&](const std::string& state, u32 first_thread, u32 lanes) {
         for (u32 rest = lanes; rest; rest &= rest - 1) {
             const u32 thread = first_thread + static_cast<u32>(lowest(rest));
-            auto same = std::find_if(found.begin(), found.end(), [&](const Same& one) { return one.state == state; });
+            auto same = std::find_if(found.begin(), found.end(),
+                                     [&](const Same& one) { return one.state == state; });
             if (same == found.end()) same = found.insert(found.end(), {state, thread, 0});
             same->first = std::min(same->first, thread);
             ++same->count;
@@ -401,8 +443,10 @@ std::string Block::describe_threads() const {
         const u32 lanes = std::min<u32>(LANES, threads - warp->first_thread);
         const u32 all = lanes == LANES ? ALL : (1u << lanes) - 1;
         const auto running = [&](const Group& group) {
-            const bool is_first = group.pc == group.frame->function->code.data() && !group.frame->depth;
-            add(is_first ? "not started" : "running" + at(group.pc[-1]), warp->first_thread, group.mask);
+            const bool is_first =
+                group.pc == group.frame->function->code.data() && !group.frame->depth;
+            add(is_first ? "not started" : "running" + at(group.pc[-1]), warp->first_thread,
+                group.mask);
         };
         add("returned from the kernel", warp->first_thread, all & ~warp->alive);
         if (warp->active) running({warp->active, warp->pc, warp->frame});
@@ -410,24 +454,28 @@ std::string Block::describe_threads() const {
             if (group.state == State::ready) {
                 running(group);
             } else if (group.state == State::barrier) {
-                add(std::string("waiting in ") + barriers_by_mode[group.pc->mode] + at(*group.pc), warp->first_thread, group.mask);
+                add(std::string("waiting in ") + barriers_by_mode[group.pc->mode] + at(*group.pc),
+                    warp->first_thread, group.mask);
             } else {
                 char mask[32];
                 std::snprintf(mask, sizeof(mask), " with mask 0x%08x", group.members);
-                add(std::string("waiting in ") + operations[group.pc->bytes] + mask + at(*group.pc), warp->first_thread, group.mask);
+                add(std::string("waiting in ") + operations[group.pc->bytes] + mask + at(*group.pc),
+                    warp->first_thread, group.mask);
             }
         }
     }
-    std::sort(found.begin(), found.end(), [](const Same& a, const Same& b) { return a.first < b.first; });
+    std::sort(found.begin(), found.end(),
+              [](const Same& a, const Same& b) { return a.first < b.first; });
     const auto index = [&](u32 thread) {
         const u32* size = launch->request.block;
-        return "(" + std::to_string(thread % size[0]) + ", " + std::to_string(thread / size[0] % size[1]) + ", " +
+        return "(" + std::to_string(thread % size[0]) + ", " +
+               std::to_string(thread / size[0] % size[1]) + ", " +
                std::to_string(thread / size[0] / size[1]) + ")";
     };
     std::string text;
     for (const Same& same : found)
-        text += "\n  " + std::to_string(same.count) + " of " + std::to_string(threads) + " threads: " + same.state +
-                ", first thread " + index(same.first);
+        text += "\n  " + std::to_string(same.count) + " of " + std::to_string(threads) +
+                " threads: " + same.state + ", first thread " + index(same.first);
     return text;
 }
 
