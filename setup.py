@@ -54,13 +54,15 @@ class Part(NamedTuple):
     """Sources that become an object for each instruction set."""
 
     name: str
+    title: str
     folder: Path
     flags: tuple[str, ...]
 
 
-SOLVER = Part("gpusolve", KERNELS / "cpu", ("-std=c++17",))
+SOLVER = Part("gpusolve", "the solver", KERNELS / "cpu", ("-std=c++17",))
 MACHINE = Part(
     "machine",
+    "the emulator's machine",
     ROOT / "gpusolve" / "_emulator" / "machine",
     # Signed integers wrap on overflow, as on a GPU.
     ("-std=c++20", "-fwrapv", "-fno-strict-aliasing", "-pthread"),
@@ -184,13 +186,15 @@ def build_all(folder: Path, one_is_enough: bool = False) -> None:
     if not command:
         warn("no C++ compiler was found")
     for part in PARTS if command else ():
+        if not any(part.folder.glob("*.cpp")):
+            continue
         for name in OBJECTS["instruction_sets"]():
             try:
                 built.append(path := build(command, part, name, folder))
                 if one_is_enough and ctypes.CDLL(str(path)).gpusolve_supports():
                     break
             except (FailedError, OSError) as error:
-                warn(f"{part.name} for {name} was not compiled:\n{error}")
+                warn(f"{part.title} for {name} was not compiled:\n{error}")
     for file in set(folder.glob(f"*{OBJECTS['SUFFIX']}")) - set(built):
         file.unlink()
 

@@ -1,8 +1,8 @@
 """Speed of the emulator's machine: seconds and thread instructions per second.
 
 Run from the project's root: ``python benchmarks/machine_speed.py``. The instructions
-are counted by a profile of the same launch. Seconds are of the wall clock and of all cores
-together, the best of three.
+are counted by a profile of the same launch. Seconds are of the wall clock, and of all
+cores together, the best of three.
 """
 
 from __future__ import annotations

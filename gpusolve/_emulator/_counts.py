@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +15,8 @@ from ._costs import ArrayCosts, KernelCosts, LineCosts, Spread
 from ._lines import UNKNOWN_LINE, SourceLine
 from ._profile import GRID_BARRIER_FILE, WORK_CLOCKS
 from ._registers import KernelSource
-
-if TYPE_CHECKING:
-    from .machine import LoadedKernel, Memory
+from .memory import Memory
+from .module import LoadedKernel
 
 PER_BLOCK = (
     "barriers",
@@ -53,46 +51,13 @@ _ARITHMETIC = {
 }
 """The names of floating-point operations, by opcode."""
 
-_INTEGER = set(
-    [
-        "add",
-        "sub",
-        "mul",
-        "mad",
-        "div",
-        "rem",
-        "and",
-        "or",
-        "xor",
-        "not",
-        "shl",
-        "shr",
-        "neg",
-        "abs",
-        "min",
-        "max",
-        "bfe",
-        "bfi",
-        "bfind",
-        "popc",
-        "clz",
-        "brev",
-        "prmt",
-        "shf",
-        "lop3",
-        "mul24",
-        "mad24",
-        "sad",
-        "dp4a",
-        "addc",
-        "subc",
-        "madc",
-        "selp",
-        "slct",
-        "cnot",
-    ]
+_INTEGER = frozenset(
+    ("add", "sub", "mul", "mad", "div", "rem", "and", "or", "xor", "not", "shl", "shr")
+    + ("neg", "abs", "min", "max", "bfe", "bfi", "bfind", "popc", "clz", "brev", "prmt")
+    + ("shf", "lop3", "mul24", "mad24", "sad", "dp4a", "addc", "subc", "madc", "selp")
+    + ("slct", "cnot")
 )
-_SPECIAL = set(["rcp", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh"])
+_SPECIAL = frozenset(("rcp", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh"))
 
 _EXPANDED: dict[str, dict[str, int]] = {
     "integer divide": {"integer": 14, "special": 3},

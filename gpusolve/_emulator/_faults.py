@@ -5,13 +5,12 @@ from __future__ import annotations
 import ctypes
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from ._errors import KernelError
 from ._lines import SourceLine, raise_at
-
-if TYPE_CHECKING:
-    from .machine import CFault, Item, LoadedKernel, Memory, Shape
+from .memory import Item, Memory
+from .module import CFault, LoadedKernel, Shape, demangled
 
 NULL_BYTES, POISON = 4096, 2**64 - 4096
 """Addresses below are null pointers with an offset; from here on, uninitialised."""
@@ -20,7 +19,7 @@ NEAR_BYTES = 1 << 16
 """An address whose pointer cannot be traced belongs to an array that is nearer, or
 nearer than 16 times its size."""
 
-_TEXT, _ACCESS, _READONLY, _MISALIGNED, _UNWRITTEN, _RACE, _BLOCK = range(1, 8)
+_ACCESS, _READONLY, _MISALIGNED, _UNWRITTEN, _RACE = range(2, 7)
 """``FaultKind`` in ``machine/machine.h``."""
 
 _GENERIC, _GLOBAL, _CONSTANT, _SHARED, _LOCAL, _PARAM = range(6)
@@ -175,8 +174,6 @@ class _Message:
 
     def _variable(self, offset: int) -> tuple[str, int, int] | None:
         """Name, offset and size of the last variable at an offset or before."""
-        from .machine import demangled
-
         before = [v for v in self.kernel.shared_variables() if v[1] <= offset]
         if not before:
             return None

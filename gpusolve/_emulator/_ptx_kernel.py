@@ -21,7 +21,9 @@ from ._errors import CompileError
 from ._profile import Report, active_report
 from ._registers import KernelSource
 from ._signature import parameter_names
-from .machine import Memory, Module, demangled, launch, library, source_place
+from .machine import launch
+from .memory import Memory
+from .module import Module, demangled, library, source_place
 from .nvrtc import Compiled, compile_ptx
 from .ptx import Program
 

@@ -16,7 +16,7 @@ from ._engine import Kernel
 from ._errors import CompileError
 from ._ptx_kernel import variable_symbol
 from ._registers import ASSUMED, KernelSource, registers_of
-from .machine import Module
+from .module import Module
 from .nvrtc import cache_directory
 from .ptx import Program
 
