@@ -148,7 +148,7 @@ def stability_selection(
         default "unimodal" for "SS"; "MB" has "none" only. The assumption "r-concave"
         gives the smallest bounds.
     subsamples : (n, B) array_like, optional
-        The rows of each subsample, 1 or 0, instead of random halves.
+        Which rows of X are in each subsample, 1 or 0, instead of random halves.
     max_iter : int, optional
         The number of iterations; by default the model's `max_iter`, or
         `n_iter_` if it is "auto". They should select
@@ -208,7 +208,7 @@ def stability_selection(
             f"{len(model.paths_)} predictors"
         )
     if subsamples is not None:
-        subsamples = checked_subsamples(subsamples, data.rows, B)
+        subsamples = checked_subsamples(subsamples, len(data.rows_of_x[0]), B)
         B = subsamples.shape[1]
     elif B is None:
         B = COUNTS[sampling]
@@ -253,9 +253,9 @@ def half_weights(
     random_state: Any,
 ) -> Floats:
     """The weights of all fits: B subsamples, then the other rows of each subsample."""
-    weights = data.weights_on_host
+    weights, y = data.rows_of_x
     given = "subsampling" if subsamples is None else subsamples * weights[:, None]
-    halves = make_folds(given, weights, None, B, random_state)
+    halves = make_folds(given, weights, y, B, random_state)
     if not with_complements:
         return halves.weights
     others = [whole_or_scaled(weights) for weights in halves.out_of_bag]

@@ -37,12 +37,15 @@ class Training:
     offset : float, (n,) float64 array or None
         The model before the first step; None for the best constant. A constant may be
         added to a vector.
+    given : (array, array) or None
+        The weights and the response of all rows of X, if rows of weight 0 are left out.
     """
 
     frame: Frame
     y: Array
     weights: Array | None
     offset: Any
+    given: tuple[Array, Array] | None = None
 
     @property
     def rows(self) -> int:
@@ -56,30 +59,30 @@ class Training:
         return namespace(self.y).ones(self.rows) if given is None else given
 
     @property
-    def weights_on_host(self) -> NDArray[np.float64]:
-        """`row_weights` on the host."""
-        given = self.weights
-        return np.ones(self.rows) if given is None else on_host(given)
+    def rows_of_x(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The weights and the response of all rows of X, on the host.
 
-    @property
-    def response_on_host(self) -> NDArray[np.float64]:
-        """The response of each row, (n,), on the host; of several, the class."""
-        y = on_host(self.y)
-        return np.asarray(y if y.ndim == 1 else y.argmax(axis=0))
+        Of several responses, the class.
+        """
+        weights, y = map(on_host, self.given or (self.row_weights, self.y))
+        return weights, np.asarray(y if y.ndim == 1 else y.argmax(axis=0))
 
     @property
     def device(self) -> Device | None:
         """The device of all arrays; None for the host."""
         return device_of(self.frame.like)
 
-    def take(self, rows: Any) -> Training:
-        """Some of the rows, by an index or a mask."""
-        offset = self.offset
+    def with_weight(self) -> Training:
+        """The rows whose weight is not 0."""
+        if self.weights is None or bool(self.weights.all()):
+            return self
+        rows, offset = self.weights > 0, self.offset
         return Training(
             self.frame.take(rows),
             self.y[..., rows],
-            None if self.weights is None else self.weights[rows],
+            self.weights[rows],
             offset[rows] if is_vector(offset) else offset,
+            (self.weights, self.y),
         )
 
 

@@ -121,8 +121,7 @@ class AdditiveModel(TakesMetadata, Insight):
         """Fit to checked data; `X` gives the names of the features."""
         vars(self).pop("validation_risk_", None)  # of an earlier fit
         with current(data.device):
-            if data.weights is not None and not bool(data.weights.all()):
-                data = data.take(data.weights > 0)
+            data = data.with_weight()
             df = FIRST_DF if self.df == "auto" else self.df
             first = self._settings(data.frame, family, df)
             candidates = self._candidates(first, data)
@@ -164,7 +163,7 @@ class AdditiveModel(TakesMetadata, Insight):
     def _candidates(self, first: Settings, data: Training) -> Iterator[Settings]:
         """The settings, and settings with more degrees of freedom if these matter."""
         yield first
-        for df in larger_df(self, data.rows):
+        for df in larger_df(self, float(data.row_weights.sum())):
             more = self._settings(data.frame, first.family, df)
             if more.terms == first.terms:
                 return
