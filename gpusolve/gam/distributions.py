@@ -139,6 +139,14 @@ class Distribution(CoupledFamily):
         )
         return np.asarray(found.x)
 
+    def finest_loss(self, y: Array) -> float:
+        """The loss of a density that is constant over the rounding of y.
+
+        Without noise, the density of y has no bound. Losses of counts are positive.
+        """
+        rounding = np.finfo(float).eps * float(abs(y).max())
+        return float(np.log(max(rounding, np.finfo(float).tiny)))
+
     @abstractmethod
     def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
         """Constant predictors near the best constants, from moments of y."""

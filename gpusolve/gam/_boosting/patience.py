@@ -139,7 +139,8 @@ class Course:
     risk : (steps + 1,) array
         The mean losses.
     best : int or None
-        The step of least risk; None if the risk may still decrease.
+        The step of least risk, or the first whose risk is `Family.finest_loss`; None if
+        the risk may still decrease.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class Course:
         method: str = "stacked",
     ) -> None:
         self.fits, self.losses, self.patience = fits, losses, patience
-        self.method = method
+        self.method, self.enough = method, fits.family.finest_loss(fits.y)
         self._advance(None, patience.end(0))
 
     def _advance(self, before: Path | None, steps: int) -> None:
@@ -159,6 +160,8 @@ class Course:
         self.path = made if before is None else before.followed_by(made)
         self.risk = self.losses(self.path.out_of_bag)
         self.best = self.patience.best_step(self.risk)
+        if (fine := np.flatnonzero(self.risk <= self.enough)).size:
+            self.best = int(fine[0])
 
     def run(self, most: int) -> None:
         """Make steps until the risk no longer decreases, or `most` were made.
