@@ -33,17 +33,6 @@ def three() -> Data:
     return X, np.array(["low", "middle", "top"])[np.searchsorted([1.5, 3.2], f)]
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_passes_the_checks_of_scikit_learn() -> None:
-    checks = pytest.importorskip("sklearn.utils.estimator_checks")
-    model = BoostedGAMClassifier(max_iter=20)
-    results = checks.check_estimator(model, on_fail=None)
-    failed = {
-        r["check_name"]: r["exception"] for r in results if r["status"] == "failed"
-    }
-    assert not failed
-
-
 # ---- two classes ---------------------------------------------------------------------
 
 

@@ -191,20 +191,6 @@ def test_samples_of_effects_of_a_parameter(model: BoostedDistribution) -> None:
     assert lower[1] > upper[0]  # sigma grows
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_passes_the_checks_of_scikit_learn() -> None:
-    checks = pytest.importorskip("sklearn.utils.estimator_checks")
-    for estimator in (
-        BoostedDistribution(max_iter=5),
-        BoostedGAMClassifier(max_iter=20, family="multinomial"),
-    ):
-        results = checks.check_estimator(estimator, on_fail=None)
-        failed = {
-            r["check_name"]: r["exception"] for r in results if r["status"] == "failed"
-        }
-        assert not failed
-
-
 @pytest.mark.parametrize("update", ["noncyclic", "cyclic"])
 def test_intervals_cover_new_responses(update: Any) -> None:
     # 0.5 % is the standard deviation of the share; in each half of the range 0.7 %.

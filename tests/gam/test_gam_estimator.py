@@ -19,7 +19,15 @@ from together import together
 import gpusolve
 from gpusolve._device.arrays import is_cupy, on_host
 from gpusolve._device.kernels import EmulatedDevice
-from gpusolve.gam import BoostedGAM, bbs, bols, brandom, buser
+from gpusolve.gam import (
+    BoostedDistribution,
+    BoostedGAM,
+    BoostedGAMClassifier,
+    bbs,
+    bols,
+    brandom,
+    buser,
+)
 
 
 @pytest.fixture
@@ -30,14 +38,25 @@ def data(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 Data = tuple[np.ndarray, np.ndarray]
 
 
+ESTIMATORS = [
+    BoostedGAM(),
+    BoostedGAMClassifier(),
+    BoostedGAMClassifier(family="multinomial"),
+    BoostedDistribution(),
+]
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_passes_the_checks_of_scikit_learn() -> None:
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+def test_passes_the_checks_of_scikit_learn(estimator: Any) -> None:
     checks = pytest.importorskip("sklearn.utils.estimator_checks")
-    results = checks.check_estimator(BoostedGAM(max_iter=20), on_fail=None)
+    results = checks.check_estimator(estimator, on_fail=None)
     failed = {
         r["check_name"]: r["exception"] for r in results if r["status"] == "failed"
     }
     assert not failed
+    assert len(results) > 55
 
 
 def test_works_in_a_pipeline_and_a_grid_search(data: Data) -> None:

@@ -86,7 +86,7 @@ class Patience(NamedTuple):
         return best if self.end(best) < len(risk) else None
 
     def least(self, risk: Floats) -> int:
-        """The step of least risk until the steps end; a decrease by rounding is none."""
+        """The step of least risk until the steps end; rounding does not decrease it."""
         best, rounding = 0, ROUNDING * abs(risk[0])
         for step, value in enumerate(risk):
             if value < risk[best] - rounding:
