@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.arrays import namespace
+from ..._device.arrays import namespace, on_host
 from ..._device.launch import ceil_div
 from ..._estimators.conventions import generator
 from .._families.family import ROUNDING
@@ -139,8 +139,8 @@ class Course:
     risk : (steps + 1,) array
         The mean losses.
     best : int or None
-        The step of least risk, or the first whose risk is `Family.finest_loss`; None if
-        the risk may still decrease.
+        The step of least risk, until a fit has `Family.finest_loss`; None if the risk
+        may still decrease.
     """
 
     def __init__(
@@ -151,7 +151,9 @@ class Course:
         method: str = "stacked",
     ) -> None:
         self.fits, self.losses, self.patience = fits, losses, patience
-        self.method, self.enough = method, fits.family.finest_loss(fits.y)
+        self.method = method
+        cases = on_host(fits.problem.weights).sum(axis=1, keepdims=True)
+        self.finest = fits.family.finest_loss(fits.y) * cases
         self._advance(None, patience.end(0))
 
     def _advance(self, before: Path | None, steps: int) -> None:
@@ -160,8 +162,9 @@ class Course:
         self.path = made if before is None else before.followed_by(made)
         self.risk = self.losses(self.path.out_of_bag)
         self.best = self.patience.best_step(self.risk)
-        if (fine := np.flatnonzero(self.risk <= self.enough)).size:
-            self.best = int(fine[0])
+        fine = np.flatnonzero((self.path.risk <= self.finest).any(axis=0))
+        if fine.size:
+            self.best = self.patience.least(self.risk[: fine[0] + 1])
 
     def run(self, most: int) -> None:
         """Make steps until the risk no longer decreases, or `most` were made.
