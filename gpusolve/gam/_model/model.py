@@ -248,7 +248,8 @@ class AdditiveModel(TakesMetadata, Insight):
                 stacklevel=4,
             )
         held_out = getattr(self, "validation_risk_", None)
-        if held_out is not None and held_out.argmin() == len(held_out) - 1 > 0:
+        most = self._most_steps()
+        if held_out is not None and held_out.argmin() == len(held_out) - 1 == most > 0:
             warnings.warn(
                 "the risk of the rows held out was least after the last iteration: "
                 "max_iter should be larger",
