@@ -151,8 +151,8 @@ class Course:
         method: str = "stacked",
     ) -> None:
         self.fits, self.losses, self.patience = fits, losses, patience
-        self.method = method
-        cases = on_host(fits.problem.weights).sum(axis=1, keepdims=True)
+        self.method, w = method, fits.problem.weights
+        cases = len(fits.y.T) if w is None else on_host(w).sum(axis=1, keepdims=True)
         self.finest = fits.family.finest_loss(fits.y) * cases
         self._advance(None, patience.end(0))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..._device.frames import named_columns
 from ..._estimators.conventions import check_choice
 from .. import terms
 from .._terms.frame import Factor, Frame, column_of
@@ -109,6 +110,7 @@ def read_formula(
     """
     if not isinstance(text, str):
         raise TypeError(f"formula must be a string, got {text!r}")
+    data = named_columns(data)
     response, products = read_sides(text, column_names(data))
     reads = reader(data, env, **options)
     offsets = [reads.offset(codes) for codes in products if _has_offset(codes)]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import namespace, on_host
+from ..._device.frames import named_columns
 from ..._device.kernels import current
 from ..._estimators.conventions import TakesMetadata
 from .. import _inputs
@@ -103,6 +104,7 @@ class AdditiveModel(TakesMetadata, Insight):
     def _training(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Training:
         """The checked data of a fit; `y` as it is given, or from the formula."""
         vars(self).pop("formula_", None)  # of an earlier fit
+        X = named_columns(X)
         if isinstance(self.learners, Formula):
             self.formula_ = self.learners.learned_from(X)
             y = self.formula_.response(X) if y is None else y
