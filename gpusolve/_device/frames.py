@@ -83,9 +83,11 @@ def column_values(series: Any) -> npt.NDArray[Any]:
     """The values of a series, (n,); see `values_of`."""
     import narwhals as nw
 
-    dtype = series.dtype
-    if dtype.is_decimal() or (dtype == nw.Boolean and series.null_count()):
+    dtype, is_pandas = series.dtype, series.implementation.is_pandas_like()
+    if dtype.is_decimal():  # as Python rounds decimals
+        return np.asarray(series.to_numpy().astype(np.float64))
+    if dtype == nw.Boolean and series.null_count():
         series = series.cast(nw.Float64)
-    elif dtype in (nw.Categorical, nw.Enum) and not series.implementation.is_pandas():
-        series = series.cast(nw.String)
+    elif dtype in (nw.Categorical, nw.Enum) and not is_pandas:
+        series = series.cast(nw.String)  # pyarrow's missing categories are lost else
     return np.asarray(series.to_numpy())

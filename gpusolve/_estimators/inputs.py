@@ -87,9 +87,12 @@ def unmasked(value: Any) -> Any:
     array, mask = np.asarray(value.data), np.ma.getmaskarray(value)
     if not mask.any():
         return array
-    if array.dtype.kind in "biuf":
-        return np.where(mask, np.nan, floating({"a masked array": array}).popitem()[1])
-    return np.where(mask, None, array.astype(object))
+    is_real = array.dtype.kind in "biuf"
+    made = array.astype(object)
+    if is_real:
+        made = floating({"a masked array": array}).popitem()[1].copy()
+    made[mask] = np.nan if is_real else None
+    return made
 
 
 def dense_array(value: object, name: str) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from family_samples import sample
 from scipy import optimize, special
@@ -208,11 +209,11 @@ def test_classifier_of_ordered_classes(
     if emulate:
         monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     X, y = sample(PropOdds(4))
-    names = np.array(["a", "b", "c", "d"])[y.astype(int)]
+    names = ["low", "high", "higher", "all"]
     model = BoostedGAMClassifier([bbs(0), bols(1)], family="prop_odds", max_iter=30)
-    model.fit(X, names)
+    model.fit(X, pd.Categorical.from_codes(y.astype(int), names, ordered=True))
     assert model.family_ == PropOdds(4)
-    assert model.classes_.tolist() == ["a", "b", "c", "d"]
+    assert model.classes_.tolist() == names
     p, f = model.predict_proba(X), model.decision_function(X)
     assert f.shape == (200,)
     cumulative = special.expit(model.paths_[0].nuisance[-1] - f[:, None])

@@ -302,7 +302,7 @@ def is_better(other: Course, best: Course, folds: Folds) -> bool:
     steps = FIRST_LOOK
     while True:
         losses = [least_losses(course, folds, steps) for course in (other, best)]
-        if not is_lower(*losses, ROUNDING * abs(best.risk[0])):
+        if not is_lower(*losses, rounding=ROUNDING * abs(best.risk[0])):
             return False
         if best.progress(steps) / 2 < (losses[1] - losses[0]).mean():
             return True
@@ -313,7 +313,7 @@ def is_worse(other: Course, best: Course, folds: Folds) -> bool:
     """Whether a course has higher losses than the best after as many steps."""
     steps = len(other.path)
     losses = [least_losses(course, folds, steps) for course in (best, other)]
-    return is_lower(*losses, ROUNDING * abs(best.risk[0]))
+    return is_lower(*losses, rounding=ROUNDING * abs(best.risk[0]))
 
 
 def least_losses(course: Course, folds: Folds, steps: int) -> Floats:

@@ -216,12 +216,12 @@ class Expression:
 
 
 def computable(column: Any) -> Any:
-    """A column of polars or pyarrow, a masked array or decimals as an array of numbers.
+    """A list, a masked array or a column of polars or pyarrow as an array.
 
-    Other columns, also columns of text, are as they are.
+    Decimals become numbers. Other columns are as they are.
     """
-    is_masked = isinstance(column, np.ma.MaskedArray)
-    if is_masked or not (hasattr(column, "iloc") or wrapped(column) is None):
+    is_plain = isinstance(column, list | np.ma.MaskedArray)
+    if is_plain or not (hasattr(column, "iloc") or wrapped(column) is None):
         column = as_array(unmasked(column), "a column")
     dtype = getattr(column, "dtype", None)
     if not isinstance(dtype, np.dtype) or dtype.kind != "O":

@@ -316,7 +316,7 @@ def _column(expression: Expression, data: Any) -> Any:
         return column.astype(np.float64)
     if isinstance(column, np.ndarray):
         return column
-    if not all(hasattr(column, name) for name in ("data", "levels", "contrast")):
+    if not all(hasattr(column, name) for name in ("contrast", "levels", "data")):
         return column
     if column.contrast is not None:
         raise ValueError(
