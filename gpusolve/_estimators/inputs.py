@@ -87,11 +87,10 @@ def unmasked(value: Any) -> Any:
     array, mask = np.asarray(value.data), np.ma.getmaskarray(value)
     if not mask.any():
         return array
-    is_real = array.dtype.kind in "biuf"
-    made = array.astype(object)
-    if is_real:
-        made = floating({"a masked array": array}).popitem()[1].copy()
-    made[mask] = np.nan if is_real else None
+    hidden, made = None, array.astype(object)
+    if array.dtype.kind in "biuf":
+        hidden, made = np.nan, floating({"a masked array": array}).popitem()[1].copy()
+    made[mask] = hidden
     return made
 
 

@@ -324,7 +324,7 @@ def least_losses(course: Course, folds: Folds, steps: int) -> Floats:
     return losses[:, int(course.risk[: steps + 1].argmin())]
 
 
-def is_lower(losses: Floats, others: Floats, rounding: float = 0.0) -> bool:
+def is_lower(losses: Floats, others: Floats, *, rounding: float = 0.0) -> bool:
     """Whether losses of folds are lower than others, by more than the standard error.
 
     And by more than rounding.
