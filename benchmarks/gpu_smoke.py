@@ -822,30 +822,6 @@ def residual_norms(*given: Any) -> Any:
     return gpusolve.nnls(*given).rnorm
 
 
-# ---- NMF -----------------------------------------------------------------------------
-
-
-def factorisations() -> Iterator[tuple[str, Maker]]:
-    yield "NMF", partial(factorisation, "whole")
-    yield "NMF, missing entries", partial(factorisation, "missing")
-    yield "NMF, sparse", partial(factorisation, "sparse")
-
-
-def factorisation(kind: str, settings: Settings) -> Call:
-    """Few sweeps: rounding errors grow from sweep to sweep."""
-    X = random().random((settings.size(3000, 24), settings.size(200, 10)))
-    if kind == "missing":
-        X[random().random(X.shape) < 0.2] = np.nan
-    if kind == "sparse":
-        X = scipy.sparse.csr_array(np.where(X < 0.3, X, 0))
-
-    def factors(X: Array) -> Any:
-        model = gpusolve.NMF(3, init="random", tol=0, max_iter=2, random_state=0)
-        return model.fit_transform(X), model.components_
-
-    return Call(factors, (X,), {}, None, 1e-7)
-
-
 # ---- gam -----------------------------------------------------------------------------
 
 METHODS = ("direct", "stacked", "gram", "auto")
@@ -1000,7 +976,6 @@ def checks() -> list[Check]:
     made = [
         *nnls_problems(),
         *bounded_problems(),
-        *factorisations(),
         *scans(),
         *boosted_models(),
         *reductions(),
