@@ -161,7 +161,10 @@ def checked(make: Maker) -> Callable[[Settings], Result]:
 
 
 def check_another_stream(settings: Settings, call: Call, right: Any) -> None:
-    """Delay the inputs: work that does not wait for their stream reads zeros."""
+    """Delay the inputs on the stream of another library.
+
+    Work that does not wait for this stream reads zeros.
+    """
     xp = settings.xp
     given = call.arguments_on_gpu(xp)
     numbers = [value.data if xp_issparse(value) else value for value in given]
@@ -171,7 +174,8 @@ def check_another_stream(settings: Settings, call: Call, right: Any) -> None:
         array[...] = 0
     busy = xp.zeros(settings.size(OCCUPYING_BYTES, 8), np.uint8)
     xp.cuda.Device().synchronize()
-    with xp.cuda.Stream(non_blocking=True):
+    stream = xp.cuda.Stream(non_blocking=True)
+    with xp.cuda.Stream.from_external(stream):
         for _ in range(4):
             busy += np.uint8(1)
         for array, value in zip(arrays, kept, strict=True):
