@@ -311,9 +311,7 @@ def predicted_means(
     if isinstance(model, BoostedGAMClassifier):
         return probabilities_of_classes(model, X, y, offset)
     if isinstance(model, BoostedDistribution):
-        if offset is not None:
-            raise ValueError("offset must be None for a BoostedDistribution")
-        mean = on_host(model.predict(X))
+        mean = on_host(model.predict(X, offset=offset))
     else:
         assert isinstance(model, BoostedGAM)
         if model.family_.name not in DISTRIBUTIONS:

@@ -36,7 +36,7 @@ class Training:
         The weights of the rows; None for ones.
     offset : float, (n,) float64 array or None
         The model before the first step; None for the best constant. A constant may be
-        added to a vector.
+        added to a vector. (P, n) if the family has P predictors.
     given : (array, array) or None
         The weights and the response of all rows of X, if rows of weight 0 are left out.
     """
@@ -81,7 +81,7 @@ class Training:
             self.frame.take(rows),
             self.y[..., rows],
             self.weights[rows],
-            offset[rows] if is_vector(offset) else offset,
+            offset[..., rows] if is_vector(offset) else offset,
             (self.weights, self.y),
         )
 
@@ -212,7 +212,8 @@ def make_fits(
     offset = offsets_of(family, data, problem, is_scaled)
     start = xp.asarray(offset)[:, None]
     if is_vector(data.offset):
-        start = start + data.offset
+        models = start.reshape(-1, *data.offset.shape[:-1], 1)
+        start = (models + data.offset).reshape(len(start), -1)
     if out_of_bag is not None:
         out_of_bag = xp.broadcast_to(out_of_bag, (problem.fits, data.rows))
     fits = Fits(
@@ -243,7 +244,7 @@ def several(models: Fits) -> Fits:
 
 def is_vector(offset: Any) -> bool:
     """Whether the model starts with a number for each row."""
-    return getattr(offset, "ndim", 0) == 1
+    return getattr(offset, "ndim", 0) > 0
 
 
 def offsets_of(
@@ -252,13 +253,14 @@ def offsets_of(
     """The constant of each fit before its first step, (F,) on the host.
 
     The best constant, also in addition to the offsets of the rows; but the given
-    constant, and 0 for mboost's steps from the offsets of the rows.
+    constant, and 0 for mboost's steps from the offsets of the rows if there is a single
+    predictor.
     """
     if not is_vector(data.offset):
         if data.offset is not None:
             return np.full(problem.fits, data.offset)
         return each_fit(family.offset, data, problem)
-    if not is_scaled:
+    if not is_scaled and family.predictors == 1:
         return np.zeros(problem.fits)
     return each_fit(lambda y, w: family.offset_from(data.offset, y, w), data, problem)
 

@@ -203,9 +203,12 @@ class FittedModel(Estimator):
 
     def _offset(self, X: Any, frame: Frame, offset: Any) -> Array | None:
         """The given offset, or the formula's: (n,), a number, or None."""
-        return _inputs.start_of(
-            self._own_offset(X) if offset is None else offset, frame.like
-        )
+        given = self._own_offset(X) if offset is None else offset
+        return self._read_offset(given, frame.like)
+
+    def _read_offset(self, offset: Any, like: Array) -> Any:
+        """A given offset on the device of `like`."""
+        return _inputs.start_of(offset, like)
 
     def _own_offset(self, X: Any) -> Any:
         """The offset of the formula, or None."""

@@ -116,7 +116,7 @@ class AdditiveModel(TakesMetadata, Insight):
                 frame,
                 y,
                 _inputs.observation_weights(sample_weight, like),
-                _inputs.start_of(offset, like),
+                self._read_offset(offset, like),
             )
 
     def _fit(self, X: Any, data: Training, family: Family) -> None:
