@@ -135,8 +135,8 @@ def as_array(value: object, name: str) -> Array:
         return np.asarray(value)  # also converts numpy.matrix
     if hasattr(value, "__cuda_array_interface__"):
         return _from_interface(value, _cupy_for(name))
-    if (frame := frames.wrapped(value)) is not None:
-        return frames.values_of(frame)
+    if (array := frames.array_of(value)) is not None:
+        return array
     if hasattr(value, "__dlpack_device__"):
         kind = value.__dlpack_device__()[0]
         if kind in _DLPACK_CPU:

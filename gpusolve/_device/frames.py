@@ -48,20 +48,22 @@ def named_columns(X: Any) -> Any:
     return {name: frame[name].to_native() for name in frame.columns}
 
 
-def values_of(found: Any) -> npt.NDArray[Any]:
-    """The values of a series (n,), or a data frame (n, K), of narwhals.
+def array_of(value: Any) -> npt.NDArray[Any] | None:
+    """The values of a column, (n,), or a data frame, (n, K); None for other values.
 
     Missing numbers are NaN, and decimals are floating numbers.
     """
-    if not hasattr(found, "columns"):
+    if is_from("pandas", value, "DataFrame"):  # names may repeat
+        if all(isinstance(dtype, np.dtype) for dtype in value.dtypes):
+            return np.asarray(value)
+        columns: list[Any] = [array_of(value.iloc[:, j]) for j in range(value.shape[1])]
+    elif (found := wrapped(value)) is None:
+        return None
+    elif not hasattr(found, "columns"):
         return column_values(found)
-    native = found.to_native()
-    if found.implementation.is_pandas() and all(
-        isinstance(dtype, np.dtype) for dtype in native.dtypes
-    ):
-        return np.asarray(native)
-    columns = [column_values(found[name]) for name in found.columns]
-    return np.stack(columns, axis=1) if columns else np.empty((len(found), 0))
+    else:
+        columns = [column_values(found[name]) for name in found.columns]
+    return np.stack(columns, axis=1) if columns else np.empty((len(value), 0))
 
 
 def ordered_categories(value: Any) -> tuple[Any, ...] | None:
@@ -80,7 +82,7 @@ def ordered_categories(value: Any) -> tuple[Any, ...] | None:
 
 
 def column_values(series: Any) -> npt.NDArray[Any]:
-    """The values of a series, (n,); see `values_of`."""
+    """The values of a series, (n,); see `array_of`."""
     import narwhals as nw
 
     dtype, is_pandas = series.dtype, series.implementation.is_pandas_like()
