@@ -91,5 +91,5 @@ def column_values(series: Any) -> npt.NDArray[Any]:
     if dtype == nw.Boolean and series.null_count():
         series = series.cast(nw.Float64)
     elif dtype in (nw.Categorical, nw.Enum) and not is_pandas:
-        series = series.cast(nw.String)  # pyarrow's missing categories are lost else
+        series = series.cast(nw.String)  # pyarrow's to_numpy loses missing categories
     return np.asarray(series.to_numpy())

@@ -29,7 +29,7 @@ def classes_of(y: Any, labels: NDArray[Any], family: ClassFamily) -> NDArray[Any
     """
     classes, given = np.unique(labels), categorical_of(y, "y")
     is_text = classes.dtype.kind not in "biuf"
-    if family.is_ordered and is_text and not (given and given.ordered):
+    if family.is_ordered and is_text and (given is None or not given.ordered):
         found = listed(tuple(classes.tolist()))
         raise ValueError(
             f"y of the {family.name} family must have an order: numbers, or an ordered "

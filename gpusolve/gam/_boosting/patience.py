@@ -327,7 +327,7 @@ def least_losses(course: Course, folds: Folds, steps: int) -> Floats:
 def is_lower(losses: Floats, others: Floats, *, rounding: float = 0.0) -> bool:
     """Whether losses of folds are lower than others, by more than the standard error.
 
-    And by more than rounding.
+    Differences up to `rounding` do not count.
 
     Examples
     --------
