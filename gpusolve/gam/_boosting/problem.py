@@ -25,7 +25,7 @@ from ..terms import Term
 from . import gram_kernel
 from .diagonal import DiagonalGroup, diagonal_gram
 from .products import Products, products_of
-from .smoothing import CORE_WORK, inverses, ranks, smoothing_parameters
+from .smoothing import CORE_WORK, inverses, least_df, ranks, smoothing_parameters
 
 MATRIX_BYTES = 2**27
 """Memory limit for the Gram matrices of a batch of fits. Their inverses, and what they
@@ -408,21 +408,22 @@ class LearnerGroup:
 
     def ranks(self) -> Array:
         """The ranks of the learners of a single fit, (m,)."""
-        return ranks(self.flat, self.term.null_dimension)
+        return ranks(self.flat, self.penalty)
 
     def smoothing(self, df_definition: str, rank: Array) -> Array:
         """The smoothing parameters, (m, F), from the ranks without weights, (m,)."""
-        term, least = self.term, self.term.null_dimension
-        if term.df < least and bool((rank > term.df).any()):
-            raise ValueError(
-                f"df must be at least {least}, the degrees of freedom that the penalty "
-                f"of {term.label} does not affect, got {term.df}; a ridge penalty "
-                "allows fewer"
-            )
-        shape = self.gram.shape[:2]
+        term, null, shape = self.term, self.term.null_dimension, self.gram.shape[:2]
         each = namespace(rank).repeat(rank, shape[1])
+        if term.df < null and bool((each > term.df).any()):
+            least = int(least_df(self.flat, self.penalty, null)[each > term.df].max())
+            if term.df < least:
+                raise ValueError(
+                    f"df must be at least {least}, the degrees of freedom that the "
+                    f"penalty of {term.label} does not affect, got {term.df}; a ridge "
+                    "penalty allows fewer"
+                )
         return smoothing_parameters(
-            self.flat, self.penalty, least, term.df, df_definition, each
+            self.flat, self.penalty, null, term.df, df_definition, each
         ).reshape(shape)
 
     def inverses(self, lambda_: Array) -> Array:
