@@ -173,7 +173,7 @@ def glmboost(
     family : str or Family, optional
         As for `BoostedGAM`.
     center : bool, optional
-        Whether the mean is subtracted from each numeric column.
+        Whether the mean is subtracted from each column but the ones.
     sample_weight, eval_env, **parameters
         As for `gamboost`.
 

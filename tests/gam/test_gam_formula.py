@@ -600,20 +600,30 @@ def test_lines_are_those_of_the_definition(family: str, center: bool) -> None:
     model = glmboost(
         "y ~ x + z + C(g)", data, family=family, center=center, max_iter=60
     )
-    numeric = np.column_stack([x, z])
-    if center:
-        numeric = numeric - numeric.mean(axis=0)
-    X = np.column_stack([np.ones(60), numeric, g == "b", g == "c"])
+    columns = np.column_stack([x, z, g == "b", g == "c"])
+    means = columns.mean(axis=0) * center
+    X = np.column_stack([np.ones(60), columns - means])
     selected, coef = componentwise_lines(X, y, family, 60)
     np.testing.assert_array_equal(model.selected_, selected)
     np.testing.assert_allclose(model.coefficients_[:, 0], coef, rtol=1e-9, atol=1e-12)
     new = {"x": [1.5, 3.0], "z": [0.0, 1.0], "g": ["c", "a"]}
     rows = np.array([[1, 1.5, 0, 0, 1], [1, 3.0, 1, 0, 0]])
-    if center:
-        rows[:, 1:3] -= x.mean(), z.mean()
+    rows[:, 1:] -= means
     expected = model.intercept_ + rows @ coef
     found = model.predict(new, kind="link")
     np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_lines_of_a_factor_are_those_of_mboost() -> None:
+    """Its path and risk; only the intercept is not centred."""
+    data = {
+        "x": np.arange(1, 13) / 12,
+        "g": np.array(list("aabbbbcccccc")),
+        "y": np.array([1, 2, 4, 3, 5, 4, 9, 8, 9, 7, 8, 9.0]),
+    }
+    model = glmboost("y ~ x + g", data, max_iter=20)
+    np.testing.assert_array_equal(model.selected_[:6] + 1, [4, 4, 4, 2, 4, 2])
+    assert model.risk_[-1] == pytest.approx(12.62531, abs=5e-6)
 
 
 def test_a_formula_of_lines_has_columns_only() -> None:
