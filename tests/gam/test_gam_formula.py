@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import keyword
 import pickle
 import subprocess
 import sys
@@ -409,11 +410,54 @@ def test_a_formula_survives_pickling_and_json(text: str) -> None:
         ("t ~ x + offset(x, t)", "offset must have one argument and stand alone"),
         ("t ~ bbs(x, **{})", "unexpected keyword argument"),
         ("t ~ .:g", "[.] in the formula: invalid syntax"),
+        ("t ~ bbs(class)", r"Q\('class'\) must use a column of the data"),
+        ("t ~ bbs(x, lambda=3)", "R's lambda= must be written lambda_="),
+        ("t ~ bbs(x, boundary.knots = 3)", "R's boundary.knots= .* boundary="),
+        ("t ~ bols(g, contrasts.arg=1)", "R's contrasts.arg= .* contrasts="),
+        ("t ~ bbs(x, mstop=9)", "R's mstop= must be written max_iter= of the model"),
     ],
 )
 def test_errors_name_the_part_of_the_formula(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read(text)
+
+
+WORDS = [word for word in keyword.kwlist if word not in ("True", "False", "None")]
+
+
+@together("word", WORDS)
+@together(
+    "formula",
+    [
+        "y ~ {}",
+        "y ~ bbs({})",
+        "y ~ x + bbs(x, by={}):bols({})",
+        "{} ~ bbs(x if x is not None else -x)",
+        "y ~ I(bbs({}) + bols(x)) + offset(log( {}))",
+        "y ~ np.where(({}) == 3, 1.0, {} * 2) + x",
+    ],
+)
+def test_columns_may_have_the_names_of_keywords(word: str, formula: str) -> None:
+    """As if they were quoted."""
+    rng = np.random.default_rng(3)
+    source = {name: rng.uniform(1, 2, 30) for name in ("y", "x", word)}
+    model = gamboost(formula.replace("{}", word), source, max_iter=2)
+    quoted = gamboost(formula.replace("{}", f"Q({word!r})"), source, max_iter=2)
+    assert model.names_ == quoted.names_
+    np.testing.assert_array_equal(model.predict(source), quoted.predict(source))
+
+
+def test_a_dot_has_columns_with_the_names_of_keywords() -> None:
+    source = {word: np.arange(5.0) for word in (*keyword.kwlist, "y")}
+    names = gamboost("y ~ .", source, max_iter=1).names_
+    assert names == [f"bbs({word})" for word in keyword.kwlist]
+
+
+def test_parameters_of_mboost_have_our_names() -> None:
+    for wrong, ours in {"mstop": "max_iter", "nu": "learning_rate"}.items():
+        for function in (gamboost, glmboost):
+            with pytest.raises(ValueError, match=f"R's {wrong}= .* written {ours}="):
+                function("x ~ t", data(), **{wrong: 1})
 
 
 def test_arguments_that_are_no_formula() -> None:
@@ -614,8 +658,12 @@ def test_lines_are_those_of_the_definition(family: str, center: bool) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-def test_lines_of_a_factor_are_those_of_mboost() -> None:
+@pytest.mark.parametrize("emulated", ["0", "1"])
+def test_lines_of_a_factor_are_those_of_mboost(
+    emulated: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its path and risk; only the intercept is not centred."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", emulated)
     data = {
         "x": np.arange(1, 13) / 12,
         "g": np.array(list("aabbbbcccccc")),

@@ -24,6 +24,7 @@ from .expression import (
     plain_form,
     quoted_name,
 )
+from .names import check_arguments
 from .sides import read_sides
 
 if TYPE_CHECKING:
@@ -207,6 +208,7 @@ class LearnerReader(Reader):
 
     def learner(self, name: str, call: ast.Call) -> Term:
         """A learner that is written as a call."""
+        check_arguments(option.arg for option in call.keywords)
         covariates = [*map(self.column, call.args)]
         options = {
             str(option.arg): self.column(option.value)
