@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from ..._device.threads import one_blas_thread, workers
 from .._terms.frame import Frame
 from .._terms.rows import Rows, compact_rows
 from .._terms.spline import equal_bases
+from .._terms.stump import Stump
 from .._terms.term import Reading
 from ..basis import CompactBasis
 from ..penalty import Matrix
@@ -168,9 +169,9 @@ class PreparedLearners:
         The diagonals of W; None for ones.
     cones : tuple of Cone or None
         The constraints of the learners; None for a learner without constraint.
-    stumps : frozenset of int
-        The learners that are fitted by the best cut of their functions, which are bins.
-        Their inverse is not read.
+    stumps : dict of int to int
+        The learners that are fitted by the best cut of their functions, which are bins,
+        and the least weight of each side. Their inverse is not read.
     """
 
     designs: Designs
@@ -179,7 +180,7 @@ class PreparedLearners:
     lambda_: Array
     weights: Array | None
     cones: tuple[Cone | None, ...]
-    stumps: frozenset[int] = frozenset()
+    stumps: Mapping[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -349,7 +350,9 @@ def prepare(
             for j, own, inverse in zip(members, of_functions, H, strict=True):
                 made[j] = own, group.cone(inverse)
     inverse, cones = zip(*(made[j] for j in range(count)), strict=True)
-    stumps = frozenset(j for j, term in enumerate(terms) if term.is_stump)
+    stumps = {
+        j: term.min_rows for j, term in enumerate(terms) if isinstance(term, Stump)
+    }
     return PreparedLearners(designs, gram, inverse, lambdas, weights, cones, stumps)
 
 
