@@ -524,7 +524,7 @@ def test_offsets_of_the_formula_are_in_predictions() -> None:
     *_, last = model.staged_predict(new)
     np.testing.assert_allclose(last, prediction, rtol=1e-13)
     without = model.predict(new, offset=0)
-    np.testing.assert_allclose(without, plain.predict(new), rtol=1e-13)
+    np.testing.assert_allclose(without, plain.predict(new, offset=0), rtol=1e-13)
 
 
 @pytest.mark.parametrize("response", ["g", "count > 3"])

@@ -283,8 +283,8 @@ class Insight(FittedModel):
         methods of the model return on a CPU, bit for bit; of a classifier also
         ``predict_proba``. `X` is a matrix, a data frame or a mapping of columns. The
         columns of a formula have the names in the learners: a transformation is not in
-        the module, but a column, such as ``"log(x)"``; the formula's offset must be
-        given.
+        the module, but a column, such as ``"log(x)"``; an offset of the rows
+        must be given if the model was fitted with one.
 
         Parameters
         ----------
