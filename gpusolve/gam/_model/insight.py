@@ -267,10 +267,12 @@ class Insight(FittedModel):
 
     def _title(self, fit: int) -> str:
         """What was fitted, for a picture; also the class or the parameter."""
-        title, names = f"{self.family_.name}, {self.n_iter_} steps", self._fit_names()
+        names = self._fit_names()
         if len(self.paths_) == 1:  # the second of two classes, or no class alone
             fit, names = -1, names if len(names) == 2 else []
-        return f"{title}: {names[fit]}" if names else title
+        kind = "class " if hasattr(self, "classes_") else ""
+        which = f", {kind}{names[fit]}" if names else ""
+        return f"{self.family_.name}{which}, {self.n_iter_} steps"
 
     def _effect_on(self, fit: int) -> str:
         """What the additive predictor of a class or parameter is."""
