@@ -115,7 +115,7 @@ def unit_scale(A: Array, same: NDArray[np.bool_] | None = None) -> Array:
 
 
 def fill_empty(A: Array, null_dimension: int) -> tuple[Array, Array]:
-    """Make matrices regular in the null space of the penalty, and count what was not.
+    """Make matrices regular in the null space of the penalty.
 
     Several coefficients that the penalty does not affect may give the same function, as
     the two intercepts of ``bbs(x) + bols(f)`` do, or the function 0, as a level

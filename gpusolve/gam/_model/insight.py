@@ -243,9 +243,10 @@ class Insight(FittedModel):
         Returns
         -------
         matplotlib.figure.Figure
-            A curve for a numeric feature, bars for a factor with the numbers of rows, a
-            curve for each level of a factor, and a map for two numeric features, within
-            the convex hull of some training data. Each effect is centred over these;
+            A curve for a numeric feature, with points at whole numbers, bars for a
+            factor with the numbers of rows, a curve for each level of a factor, and a
+            map for two numeric features, within the convex hull of some training data.
+            Of many levels, the extremes or the largest curves are named. Each effect is centred over these;
             but the effect of a feature that multiplies others (``by=``) is its
             coefficient, which has its own scale. Maps share their colours.
 
@@ -285,8 +286,8 @@ class Insight(FittedModel):
         methods of the model return on a CPU, bit for bit; of a classifier also
         ``predict_proba``. `X` is a matrix, a data frame or a mapping of columns. The
         columns of a formula have the names in the learners: a transformation is not in
-        the module, but a column, such as ``"log(x)"``; an offset of the rows
-        must be given if the model was fitted with one.
+        the module, but a column, such as ``"log(x)"``; an offset of the rows must be
+        given if the model was fitted with one.
 
         Parameters
         ----------

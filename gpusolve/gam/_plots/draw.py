@@ -9,15 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .effects import Axis, Effect
-from .panels import (
-    LINE,
-    MUTED,
-    SMALL,
-    add_legend,
-    name_bars,
-    pyplot,
-    shortened,
-)
+from .panels import LINE, MUTED, SMALL, add_legend, name_bars, pyplot, shortened
 
 MARGIN = 0.05
 """The margin of a scale, as a share of its height."""
