@@ -246,9 +246,10 @@ class Insight(FittedModel):
             A curve for a numeric feature, with points at whole numbers, bars for a
             factor with the numbers of rows, a curve for each level of a factor, and a
             map for two numeric features, within the convex hull of some training data.
-            Of many levels, the extremes or the largest curves are named. Each effect is centred over these;
-            but the effect of a feature that multiplies others (``by=``) is its
-            coefficient, which has its own scale. Maps share their colours.
+            Of many levels, the extremes or the largest curves are named. Each effect is
+            centred over these data; but the effect of a feature that multiplies others
+            (``by=``) is its coefficient, which has its own scale. Maps share their
+            colours.
 
         Raises
         ------
