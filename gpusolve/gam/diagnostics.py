@@ -338,4 +338,4 @@ def probabilities_of_classes(
             f"y must have the classes {model.classes_.tolist()}, got {unknown}"
         )
     responses = (labels == classes[:, None]).astype(np.float64)
-    return means[-len(classes) :], responses, [str(own) for own in classes]
+    return means[-len(classes) :], responses, [f"class {own}" for own in classes]

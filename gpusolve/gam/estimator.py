@@ -160,6 +160,8 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         The method that was used.
     rug_ : dict
         At most 200 rows of the training data, for plots.
+    has_offset_ : bool
+        Whether the model was fitted with an offset that is a vector.
     level_counts_ : dict of dict
         The number of rows of each level of the factors, by feature and level.
     n_features_in_ : int
@@ -373,7 +375,7 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
             The response, or the additive predictor.
         offset : float or (n,) array_like, optional
             What is added to the additive predictor: a number for each row, if the model
-            was fitted with such an offset. Without it, 0 is added.
+            was fitted with such an offset. Without it, 0 is added, with a warning.
 
         Returns
         -------

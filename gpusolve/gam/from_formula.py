@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ._families.classes import ClassFamily
 from ._formula.formula import Formula, LearnerReader, LineReader, read_formula
+from ._formula.names import check_arguments
 from ._model.specification import SPLINE, spline_options
 from .classifier import BoostedGAMClassifier
 from .estimator import BoostedGAM
@@ -100,7 +101,9 @@ def gamboost(
     - ``bbs(log(x))``: columns are Python expressions. They may use the caller's names,
       ``np``, the common functions of NumPy (log, exp, sqrt, ..), and patsy's functions.
       What ``center(x)`` or ``standardize(x)`` learned is kept for predictions. ``C(x)``
-      is a factor, ``Q("a name")`` a column whose name is not a Python name.
+      is a factor, ``Q("a name")`` a column whose name is not a Python name. Columns
+      named like a keyword of Python need no Q where they stand alone, as in
+      ``bbs(class)``.
     - A column is one number per row: ``bs(x, df=9)`` is a matrix, and an error. A
       learner of its functions, and of the first function, which patsy leaves out, is
       ``bbs(x, knots=6, knots_at="quantiles", end_knots="repeated")``.
@@ -177,7 +180,7 @@ def glmboost(
     family : str or Family, optional
         As for `BoostedGAM`.
     center : bool, optional
-        Whether the mean is subtracted from each numeric column.
+        Whether the mean is subtracted from each column but the ones.
     sample_weight, eval_env, **parameters
         As for `gamboost`.
 
@@ -229,6 +232,7 @@ def fit_formula(
     parameters: dict[str, Any],
 ) -> BoostedGAM | BoostedGAMClassifier:
     """The model of a formula that was read with the data."""
+    check_arguments(parameters)
     has_classes = isinstance(family_of(family), ClassFamily)
     kind = BoostedGAMClassifier if has_classes else BoostedGAM
     model = kind(read, family=family, **MBOOST | parameters)

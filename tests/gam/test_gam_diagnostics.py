@@ -220,7 +220,8 @@ def test_the_picture_of_a_calibration() -> None:
     classes = np.array([*"abc"])[np.arange(N) % 3]
     several = BoostedGAMClassifier(max_iter=3).fit(X, classes)
     (axis,) = plot_calibration(several, X, classes).axes
-    assert [text.get_text() for text in axis.get_legend().get_texts()] == [*"abc"]
+    names = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert names == ["class a", "class b", "class c"]
     for bad, message in (
         ({"bins": 0}, "bins must be 1 or more, got 0"),
         ({"level": 1}, "level must be between 0 and 1, got 1"),

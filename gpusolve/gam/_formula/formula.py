@@ -25,6 +25,7 @@ from .expression import (
     plain_form,
     quoted_name,
 )
+from .names import check_arguments
 from .sides import read_sides
 
 if TYPE_CHECKING:
@@ -209,6 +210,7 @@ class LearnerReader(Reader):
 
     def learner(self, name: str, call: ast.Call) -> Term:
         """A learner that is written as a call."""
+        check_arguments(option.arg for option in call.keywords)
         covariates = [*map(self.column, call.args)]
         options = {
             str(option.arg): self.column(option.value)
@@ -241,8 +243,8 @@ class LearnerReader(Reader):
 class LineReader(Reader):
     """Makes a line without intercept of each column of the model matrix, as glmboost.
 
-    The columns are ones, numeric columns, perhaps centred, and an indicator of each
-    level of a factor but the first.
+    The columns are ones, numeric columns, and an indicator of each level of a factor
+    but the first; all but the ones may be centred.
     """
 
     center: bool = True
@@ -280,10 +282,12 @@ class LineReader(Reader):
             read = column_of(column, code)
             if self.center and not isinstance(read, Factor) and plain_form(code):
                 return [self.named_column(None, f"center({code})")]
-            codes = [f"center({code})" if self.center else code]
+            codes = [code]
             if isinstance(read, Factor):
                 values = f"np.asarray({_argument_of_factor(code)})"
                 codes = [f"({values} == {level!r}) * 1.0" for level in read.levels[1:]]
+            if self.center:
+                codes = [f"center({code})" for code in codes]
             return [self.column(ast.parse(code, mode="eval").body) for code in codes]
 
 

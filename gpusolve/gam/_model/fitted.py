@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
@@ -49,6 +50,7 @@ class FittedModel(Estimator):
     method_: str
     family_: Family
     formula_: Any = None
+    has_offset_: bool = False
     n_iter_: int
     paths_: list[Path]
     risk_: NDArray[np.float64]
@@ -202,9 +204,19 @@ class FittedModel(Estimator):
         return f if added is None else f + added
 
     def _offset(self, X: Any, frame: Frame, offset: Any) -> Array | None:
-        """The given offset, or the formula's: (n,), a number, or None."""
-        given = self._own_offset(X) if offset is None else offset
-        return self._read_offset(given, frame.like)
+        """The given offset, or the formula's: (n,), a number, or None.
+
+        Warns if the rows of the fit had offsets, and these rows have none.
+        """
+        if offset is None:
+            offset = self._own_offset(X)
+            if offset is None and self.has_offset_:
+                warnings.warn(
+                    "offset is not given, although the model was fitted with a number "
+                    "for each row; 0 is added, as by offset=0",
+                    stacklevel=4,
+                )
+        return self._read_offset(offset, frame.like)
 
     def _read_offset(self, offset: Any, like: Array) -> Any:
         """A given offset on the device of `like`."""

@@ -15,7 +15,7 @@ from ..._device.frames import named_columns
 from ..._device.kernels import current
 from ..._estimators.conventions import TakesMetadata
 from .. import _inputs
-from .._boosting.batch import Fits, Settings, Training, make_fits
+from .._boosting.batch import Fits, Settings, Training, is_vector, make_fits
 from .._boosting.methods import Method
 from .._boosting.path import Path, join_paths
 from .._boosting.patience import MOST_STEPS, Patience, choose_steps, fit_patiently
@@ -138,6 +138,7 @@ class AdditiveModel(TakesMetadata, Insight):
             self.family_ = family
             self.lambda_ = on_host(fits.problem.lambda_[0])
             self.rug_ = rug_of(data.frame)
+            self.has_offset_ = is_vector(data.offset)
             self.level_counts_ = count_levels(self.terms_, data.frame)
         self._warn(path)
         self.n_rows_ = data.rows
