@@ -295,8 +295,9 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         Parameters
         ----------
         X : (n, n_features) array_like, data frame or mapping
-            NumPy, CuPy, pandas, or any object that supports
-            ``__cuda_array_interface__`` or DLPack; in any memory layout. A
+            NumPy, CuPy, pandas, polars, pyarrow, or any object that supports
+            ``__cuda_array_interface__``, DLPack or ``__arrow_c_stream__``; in any
+            memory layout. What is masked or null is missing, as is NaN. A
             ``numpy.memmap``, a dask array or a dask data frame is read in blocks of
             rows to columns in memory.
         y : (n,) array_like

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
+from ._families.classes import ClassFamily
 from ._formula.formula import Formula, LearnerReader, LineReader, read_formula
 from ._formula.names import check_arguments
 from ._model.specification import SPLINE, spline_options
 from .classifier import BoostedGAMClassifier
 from .estimator import BoostedGAM
-from .families import Binomial, Family, FamilyName, OtherName, family_of
+from .families import ClassName, Family, FamilyName, OtherName, family_of
 
 if TYPE_CHECKING:
     from patsy import EvalEnvironment
@@ -25,7 +26,7 @@ MBOOST: dict[str, Any] = {
 
 @overload
 def gamboost(
-    formula: str, data: Any, *, family: Literal["binomial"] | Binomial, **options: Any
+    formula: str, data: Any, *, family: ClassName | ClassFamily, **options: Any
 ) -> BoostedGAMClassifier: ...
 @overload
 def gamboost(
@@ -54,6 +55,8 @@ def gamboost(
         response, and learners with the arguments of `bbs`, `bmono`, `bols`, `brandom`,
         `bspatial` and `buser`.
     data : data frame or mapping of columns
+        A data frame of pandas, polars, pyarrow or another package with Arrow's
+        protocol.
     family : str or Family, optional
         As for `BoostedGAM`.
     baselearner : {"bbs", "bols"}, optional
@@ -72,8 +75,9 @@ def gamboost(
     Returns
     -------
     BoostedGAM or BoostedGAMClassifier
-        A classifier if the family is binomial. Its methods take data with the columns
-        of the formula, and compute transformations and offsets from them.
+        A classifier if the family is of classes: "binomial", "multinomial", "prop_odds"
+        or "auc". Its methods take data with the columns of the formula, and compute
+        transformations and offsets from them.
         ``formula_`` is the formula. `fit` takes such data, too, and needs no y; so a
         clone can be fitted to them.
 
@@ -141,7 +145,7 @@ def gamboost(
 
 @overload
 def glmboost(
-    formula: str, data: Any, *, family: Literal["binomial"] | Binomial, **options: Any
+    formula: str, data: Any, *, family: ClassName | ClassFamily, **options: Any
 ) -> BoostedGAMClassifier: ...
 @overload
 def glmboost(
@@ -229,7 +233,7 @@ def fit_formula(
 ) -> BoostedGAM | BoostedGAMClassifier:
     """The model of a formula that was read with the data."""
     check_arguments(parameters)
-    is_binomial = family_of(family).name == "binomial"
-    kind = BoostedGAMClassifier if is_binomial else BoostedGAM
+    has_classes = isinstance(family_of(family), ClassFamily)
+    kind = BoostedGAMClassifier if has_classes else BoostedGAM
     model = kind(read, family=family, **MBOOST | parameters)
     return model.fit(data, sample_weight=sample_weight)

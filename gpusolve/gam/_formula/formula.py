@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..._device.frames import named_columns
 from ..._estimators.conventions import check_choice
 from .. import terms
 from .._terms.frame import Factor, Frame, column_of
@@ -110,6 +111,7 @@ def read_formula(
     """
     if not isinstance(text, str):
         raise TypeError(f"formula must be a string, got {text!r}")
+    data = named_columns(data)
     response, products = read_sides(text, column_names(data))
     reads = reader(data, env, **options)
     offsets = [reads.offset(codes) for codes in products if _has_offset(codes)]
@@ -318,7 +320,7 @@ def _column(expression: Expression, data: Any) -> Any:
         return column.astype(np.float64)
     if isinstance(column, np.ndarray):
         return column
-    if not all(hasattr(column, name) for name in ("data", "levels", "contrast")):
+    if not all(hasattr(column, name) for name in ("contrast", "levels", "data")):
         return column
     if column.contrast is not None:
         raise ValueError(

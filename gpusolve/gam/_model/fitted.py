@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, CudaArray, as_array, namespace
+from ..._device.frames import named_columns
 from ..._device.kernels import current_device
 from ..._device.launch import pieces
 from ..._estimators.conventions import Estimator, check_choice, check_integer
@@ -146,6 +147,7 @@ class FittedModel(Estimator):
 
     def _columns_of(self, X: Any) -> Any:
         """The columns that the formula computes from `X`; `X` without a formula."""
+        X = named_columns(X)
         return X if self.formula_ is None else self.formula_.columns(X)
 
     def _covariates(self, X: Any) -> Frame:
@@ -154,6 +156,7 @@ class FittedModel(Estimator):
         if self.learners is not None:
             return self._frame(X)
         names = unique_names(name for term in self.terms_ for name in term.columns)
+        X = named_columns(X)
         if isinstance(X, Mapping):
             return Frame.of(X, "auto", names)
         self._check_feature_names(X)
@@ -213,11 +216,15 @@ class FittedModel(Estimator):
                     "for each row; 0 is added, as by offset=0",
                     stacklevel=4,
                 )
-        return _inputs.start_of(offset, frame.like)
+        return self._read_offset(offset, frame.like)
+
+    def _read_offset(self, offset: Any, like: Array) -> Any:
+        """A given offset on the device of `like`."""
+        return _inputs.start_of(offset, like)
 
     def _own_offset(self, X: Any) -> Any:
         """The offset of the formula, or None."""
-        return None if self.formula_ is None else self.formula_.offset(X)
+        return None if self.formula_ is None else self.formula_.offset(named_columns(X))
 
     def _stages(self, X: Any, offset: Any) -> Iterator[Array]:
         """The additive predictors after each iteration, (F, n).
@@ -424,7 +431,7 @@ def frame_for(term: Term, x: Any, *, missing: bool) -> Frame:
     ValueError
         If an array does not have a column for each column of the term.
     """
-    names = term.columns
+    names, x = term.columns, named_columns(x)
     if isinstance(x, Mapping | Frame) or hasattr(x, "columns"):
         return Frame.of(x, "auto", names)
     values = as_array(x, "x")

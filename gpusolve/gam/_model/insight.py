@@ -136,6 +136,8 @@ class Insight(FittedModel):
         frame = self._covariates(X)
         with frame.current():
             added = self._offset(X, frame, offset)
+            if added is not None and np.ndim(added) == 2:
+                added = added[index]
         start = np.zeros(frame.rows) if added is None else on_host(added)
         intercept = float(self._intercepts()[index])
         link = intercept + start
