@@ -106,10 +106,14 @@ def solve_chunk(problem: Problem, chunk: slice, solve: Solve, number: int) -> So
 
 
 def starting_points(system: ScaledSystem, given: Array | None) -> Array:
-    """The given points within the bounds, unless rounding hides what they fit."""
+    """The given points within the bounds, unless rounding hides what they fit.
+
+    Variables whose columns are zero rest: no gradient moves them.
+    """
     shape = (*system.b.shape[:-1], system.A.shape[-1])
     if given is None:
         return np.broadcast_to(system.rest, shape).copy()
     start = system.rescale(np.where(np.isfinite(given), given, 0))
     start = np.clip(start, system.lower, system.upper)
+    start = np.where(system.norm == 0, system.rest, start)
     return np.where(hidden_by_rounding(system, start)[..., None], system.rest, start)
