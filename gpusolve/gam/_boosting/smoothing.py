@@ -391,20 +391,15 @@ def regular_inverses(A: Array) -> Array:
 
 
 def smoothest_inverses(gram: Array, penalty: Matrix) -> Array:
-    """Generalised inverses that give a least-squares fit of least penalty.
-
-    The rank is the rank of `ranks`: of columns with norm 1.
-    """
+    """Generalised inverses that give a least-squares fit of least penalty."""
     xp = namespace(gram)
-    scale = unit_scale(gram)
-    both = scale.swapaxes(1, 2) * scale
-    P, identity = both * xp.asarray(penalty), xp.eye(len(penalty))
-    reciprocals, vectors = reciprocal_spectrum(both * gram, RANK_TOLERANCE)
+    P, identity = xp.asarray(penalty), xp.eye(len(penalty))
+    reciprocals, vectors = reciprocal_spectrum(gram, RANK_TOLERANCE)
     pseudo = spectral_product(vectors, reciprocals)
     free = spectral_product(vectors, reciprocals == 0)  # projects on the null space
     rough = xp.matmul(xp.matmul(free, P), free)
     T = identity - xp.matmul(pseudo_inverses(rough, RANK_TOLERANCE), P)
-    return both * xp.matmul(xp.matmul(T, pseudo), T.swapaxes(1, 2))
+    return xp.matmul(xp.matmul(T, pseudo), T.swapaxes(1, 2))
 
 
 def pseudo_inverses(A: Array, tolerance: float) -> Array:
