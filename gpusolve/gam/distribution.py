@@ -135,8 +135,9 @@ class BoostedDistribution(AdditiveModel):
             raise ValueError("a formula of BoostedDistribution must have no offset")
         with data.frame.current():
             target = family.prepare(data.y, data.frame.like)
-            family.check(target)
-            self._fit(X, replace(data, y=target), family)
+            data = replace(data, y=target)
+            family.check(data.counted_y)
+            self._fit(X, data, family)
         return self
 
     def _distribution(self) -> Distribution:

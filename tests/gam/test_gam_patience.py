@@ -8,10 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import gammaln
-from sklearn.model_selection import GroupKFold, KFold
+from sklearn.base import clone
+from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut
 from together import together
 
-from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, bbs, cv_stop, gamboost
+from gpusolve.gam import (
+    BoostedDistribution,
+    BoostedGAM,
+    BoostedGAMClassifier,
+    bbs,
+    cv_stop,
+    families,
+    gamboost,
+)
 from gpusolve.gam._boosting import patience
 from gpusolve.gam._boosting.batch import make_fits
 from gpusolve.gam._boosting.folds import (
@@ -323,6 +332,92 @@ def test_a_class_may_be_missing_from_a_fold(data: Data) -> None:
     y = np.arange(120) == 7
     model = BoostedGAMClassifier().fit(X, y)
     assert np.isfinite(model.predict_proba(X)).all()
+
+
+# ---- folds that say nothing ----------------------------------------------------------
+
+
+def signed_times(rng: Any, rows: int, events: int) -> Any:
+    """Times, of which a few have an event."""
+    event = rng.permutation(np.arange(rows) < events)
+    return families.survival_times(rng.exponential(size=rows), event)
+
+
+def halves(y: Any) -> Any:
+    """All small y in the bag, and all others left out."""
+    order = np.argsort(y)
+    return [(order[:20], order[20:])]
+
+
+NO_FOLDS: dict[str, tuple[Any, Any, Any, str]] = {
+    "pairs of a row": (
+        BoostedGAM(family="coxph"),
+        lambda rng: signed_times(rng, 40, 30),
+        lambda y: LeaveOneOut(),
+        "an event, and a row",
+    ),
+    "no event left out": (
+        BoostedGAM(family="coxph"),
+        lambda rng: signed_times(rng, 40, 20),
+        lambda y: halves(-y[:, 1]),
+        "an event, and a row",
+    ),
+    "no event in the bag": (
+        BoostedGAM(family="weibull"),
+        lambda rng: signed_times(rng, 40, 20),
+        lambda y: halves(y[:, 1]),
+        "an event in the bag",
+    ),
+    "a single event": (
+        BoostedGAM(family="coxph"),
+        lambda rng: signed_times(rng, 40, 1),
+        lambda y: None,
+        "an event, and a row",
+    ),
+    "a constant": (
+        BoostedDistribution(),
+        lambda rng: np.r_[np.full(20, 0.1), rng.random(20) + 1],
+        halves,
+        "different y",
+    ),
+    "a class": (
+        BoostedGAMClassifier(family="auc", early_stopping=True, max_iter=20),
+        lambda rng: np.arange(40) == 0,
+        lambda y: None,
+        "rows of both classes",
+    ),
+}
+"""Estimators, responses, and folds that the losses of the family cannot compare."""
+
+
+@together("kind", NO_FOLDS)
+def test_folds_that_say_nothing_are_an_error(kind: str) -> None:
+    estimator, response, folds, needs = NO_FOLDS[kind]
+    rng = np.random.default_rng(0)
+    X, y = rng.random((40, 2)), response(rng)
+    with pytest.raises(ValueError, match=f"every fold must have {needs}.*fewer folds"):
+        clone(estimator).set_params(cv=folds(y)).fit(X, y)
+
+
+def test_folds_of_cv_stop_must_say_something() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.random((40, 2)), signed_times(rng, 40, 30)
+    model = BoostedGAM(family="coxph", max_iter=5).fit(X, y)
+    with pytest.raises(ValueError, match="an event, and a row"):
+        cv_stop(model, LeaveOneOut())
+    classifier = BoostedGAMClassifier(family="auc", max_iter=5).fit(X, y[:, 1])
+    with pytest.raises(ValueError, match="rows of both classes"):
+        cv_stop(classifier, "kfold", n_folds=40)
+    parametric = BoostedGAM(family="weibull", max_iter=5).fit(X, y)
+    assert np.isfinite(cv_stop(parametric, LeaveOneOut()).risk).all()
+
+
+def test_default_folds_without_an_event_do_not_count() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.random((40, 2)), signed_times(rng, 40, 3)
+    model = BoostedGAM(family="coxph").fit(X, y)
+    assert np.isfinite(model.predict(X)).all()
+    assert (np.diff(model.validation_risk_) != 0).all()
 
 
 def test_noise_is_not_fitted() -> None:

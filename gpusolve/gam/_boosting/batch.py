@@ -50,6 +50,11 @@ class Training:
         return int(self.y.shape[-1])
 
     @property
+    def counted_y(self) -> Array:
+        """The response of the rows with weight."""
+        return self.y if self.weights is None else self.y[..., self.weights > 0]
+
+    @property
     def row_weights(self) -> Array:
         """The weights of the rows, (n,), ones if they are None."""
         given = self.weights

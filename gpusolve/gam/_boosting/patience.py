@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.arrays import namespace
+from ..._device.arrays import namespace, on_host
 from ..._device.launch import ceil_div
 from ..._device.progress import progress_bar
 from ..._estimators.conventions import generator
@@ -19,10 +19,12 @@ from .batch import Fits, Settings, Training, make_fits
 from .folds import (
     Floats,
     Folds,
+    check_folds,
     deal_folds,
     fits_of_folds,
     make_folds,
     mean_losses,
+    sufficient,
 )
 from .path import Path
 from .stacked import boost_family
@@ -223,6 +225,8 @@ def fit_patiently(
     xp = namespace(data.y)
     mask = xp.asarray(choose_held_out(data.rows, fraction, random_state))
     second = xp.where(mask, data.row_weights, 0.0)
+    parts = Folds(on_host(~mask)[None], on_host(mask)[None])
+    check_folds(parts, data, settings.family)
     fits = make_fits(settings, data, xp.where(mask, 0.0, data.row_weights), second)
     total = float(second.sum())
     with counting_steps(progress) as watch:
@@ -294,6 +298,10 @@ def choose_steps(
         rows = sampled(data.response_on_host, random_state)
         data = data.take(namespace(data.y).asarray(rows))
     folds = folds_for(data, cv, fraction, random_state)
+    told = sufficient(folds, data, settings.family)
+    if cv is None and told.any():
+        folds = folds.some(told)
+    check_folds(folds, data, settings.family)
     folds = folds.counting(~settings.far_rows(data))
 
     def courses(watch: Watch) -> Iterator[tuple[Settings, Course]]:
