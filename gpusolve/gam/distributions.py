@@ -124,7 +124,8 @@ class Distribution(CoupledFamily):
         if is_constant(y):
             raise ValueError(
                 f"y of the {self.name} distribution must not be constant, got only "
-                f"{float(y.max()):g}: no parameters have the largest likelihood"
+                f"{float(y.max()):g} (n_samples={len(y)}): no parameters have the "
+                "largest likelihood"
             )
 
     needs = "different y in the bag"
