@@ -26,6 +26,8 @@ from together import together
 import gpusolve
 from gpusolve._nnls import sparse_change, sparse_residual, sparse_solve, sparse_steps
 from gpusolve._nnls.sparse_matrices import SparseMatrices
+from gpusolve._numerics.certificate import keeps_sum
+from gpusolve._numerics.scaling import scale
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -168,6 +170,28 @@ def test_a_warm_start_of_a_column_of_zeros_is_ignored() -> None:
         result = gpusolve.nnls(A, [1], l1=0.1, warm_start=guess)
         np.testing.assert_allclose(result.x, [0.9, 0], atol=EPS)
         assert result.status == 0
+
+
+def test_a_warm_start_that_rounding_spoils_is_dropped() -> None:
+    """Columns differ by up to 1e16, so that a guess of 1 may be far larger than b."""
+    for seed in range(40):
+        rng = np.random.default_rng([seed, 38])
+        m, n = int(rng.integers(1, 4)), int(rng.integers(2, 5))
+        A = rng.standard_normal((m, n)) * 10.0 ** rng.integers(-8, 9, n)
+        A, b = A * (rng.random((m, n)) < 0.8), rng.standard_normal((8, m))
+        guess = 1.0 * (rng.random((8, n)) < 0.6)
+        result = gpusolve.nnls(scipy.sparse.csr_array(A), b, warm_start=guess)
+        assert (result.status == 0).all(), seed
+        given = Bounded.of(A, b, (0, np.inf))
+        assert excess(given, result.x).max() <= 1e-8, seed
+
+
+def test_a_sum_is_compared_with_its_own_terms() -> None:
+    """Not with b, which is 1e16 times as large as a term."""
+    system = scale(np.array([[1, 1e-8]]), np.array([1e7]), sum_to=1.0)
+    x = system.rescale(np.array([[0, 0], [0, 1e-9], [0, 1], [1, 1e-9]]))
+    kept = [bool(keeps_sum(system, point)) for point in x]
+    assert kept == [False, False, True, False]
 
 
 # ---- the ways of the solver ----------------------------------------------------------
