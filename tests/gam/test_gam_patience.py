@@ -352,7 +352,7 @@ def halves(y: Any) -> Any:
 NO_FOLDS: dict[str, tuple[Any, Any, Any, str]] = {
     "pairs of a row": (
         BoostedGAM(family="coxph"),
-        lambda rng: signed_times(rng, 40, 30),
+        lambda rng: signed_times(rng, 40, 40),
         lambda y: LeaveOneOut(),
         "an event, and a row",
     ),
