@@ -9,13 +9,13 @@ from __future__ import annotations
 from .._device.arrays import Array, namespace
 from .._device.products import product, transposed
 from .._numerics.compensated import two_sum
-from .accurate_products import transposed_product
+from .accurate_products import remainder, transposed_product
 from .active_rows import DEPENDENT
 from .constrained_certificate import gradient_of_lagrangian
 from .constrained_dual import Dual, Point, decomposed
 from .constrained_system import EPS, ConstrainedSystem
 
-REFINEMENTS = 2
+REFINEMENTS = 8
 """How often points and multipliers are refined: the second time corrects the rounding
 errors of the first. The last changes of the multipliers are their rest."""
 
@@ -33,7 +33,7 @@ def correct_by_factor(system: ConstrainedSystem, dual: Dual, point: Point) -> Po
     along = transposed_product(Z, e)
     M = xp.matmul(rows, xp.swapaxes(rows, -1, -2))
     size = xp.diagonal(M, axis1=-2, axis2=-1)
-    lack = xp.where(size > 0, system.lack(x) - product(rows, along), 0)
+    lack = xp.where(size > 0, system.lack(x, x_rest) - product(rows, along), 0)
     shift = xp.where(size > 0, size * M.shape[-1] * EPS, 1)
     M = M + shift[..., None] * xp.eye(M.shape[-1])
     change = xp.linalg.solve(M, lack[..., None])[..., 0]
@@ -64,7 +64,7 @@ def correct_by_elimination(
         of_columns, transposed_product(null, system.l1 + 0 * x)
     )
     for _ in range(REFINEMENTS):
-        x, x_rest = two_sum(x, x_rest + product(inverse, system.lack(x)))
+        x, x_rest = two_sum(x, x_rest + product(inverse, system.lack(x, x_rest)))
         r = system.residual(x, x_rest)
         r = xp.concatenate([r, -xp.sqrt(system.l2) * x], axis=-1)
         along = transposed_product(of_rows, r[..., : A.shape[-2]]) - linear
@@ -140,8 +140,12 @@ def eliminate(rows: Array) -> tuple[Array, Array]:
         whole[every, i], terms[every, i] = row, of_row
         pivots[every, i] += found[:, None] * unit[j]
     pivots = transposed(pivots)
-    null = unit - xp.matmul(pivots, whole[..., :n])
-    return xp.matmul(pivots, whole[..., n:]), null
+    inverse = xp.matmul(pivots, whole[..., n:])
+    null = transposed(unit - xp.matmul(pivots, whole[..., :n]))
+    for _ in range(REFINEMENTS):
+        lack, _ = remainder(xp.zeros(k), rows[:, None], null)
+        null = null + xp.matmul(lack, transposed(inverse))
+    return inverse, transposed(null)
 
 
 def active_rows(system: ConstrainedSystem, multipliers: Array, rows: Array) -> Array:

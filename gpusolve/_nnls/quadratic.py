@@ -13,7 +13,7 @@ import numpy as np
 from .._device.arrays import Array, namespace
 from .._device.products import transposed
 from .._numerics.certificate import CERTIFIED
-from .._numerics.compensated import two_product, two_sum
+from .accurate_products import remainder
 from .inputs import Option
 from .quadratic_constraints import Pull
 
@@ -243,21 +243,6 @@ def decrease(objective: Quadratic, v: Array, magnitude: Array) -> Array:
     along = xp.maximum(along - ROUNDED * objective.eps * magnitude[..., None], 0)
     gap = along**2 / xp.maximum(objective.values, objective.least)
     return xp.where(along == 0, 0, gap).sum(axis=-1) / 2
-
-
-def remainder(c: Array, G: Array, x: Array) -> tuple[Array, Array]:
-    """``c - G x`` in twice the working precision, and the sum of its terms' magnitudes.
-
-    The loop takes a column of G at a time, so that only vectors need memory.
-    """
-    low = 0 * (c + x[..., :1])
-    high, terms = c + low, namespace(x).abs(c) + low
-    for k in range(x.shape[-1]):
-        product, error = two_product(G[..., :, k], -x[..., k : k + 1])
-        high, rounding = two_sum(high, product)
-        low = low + (error + rounding)
-        terms = terms + namespace(x).abs(product)
-    return high + low, terms
 
 
 def has_sum(objective: Quadratic, x: Array, total: Option) -> Array:
