@@ -114,11 +114,13 @@ def certify(
     magnitude = size_of(system.b) + reach(system)
     if system.rounded_matrix:
         length = length + magnitude
-    terms = product(xp.abs(system.C), xp.abs(x)) + xp.abs(finite(system.d))
-    pull = (xp.abs(multipliers) * terms).sum(axis=-1)
+    C, size, of_columns = xp.abs(system.C), xp.abs(multipliers), column_size(system)
+    terms = product(C, xp.abs(x)) + xp.abs(finite(system.d))
+    of_gap = ratio((size * terms).sum(axis=-1), magnitude)
+    of_w = largest(transposed_product(C, size) / of_columns)
     slope, lack = system.slope(x, y), system.d - product(system.C, x)
     w = slope + transposed_product(system.C, multipliers + rest)
-    at = xp.flatnonzero(pull > ACCURATE * length * magnitude)
+    at = xp.flatnonzero(xp.maximum(of_gap, of_w) > ACCURATE * length)
     if len(at):
         few = system.take(at)
         lack[at] = few.lack(x[at], 0 * x[at])
@@ -129,7 +131,7 @@ def certify(
     nearest = xp.where(at_bound, bound, 0)
     gap = (w * (nearest - x - x_rest)).sum(axis=-1)
     gap = gap - (multipliers * (lack - product(system.C, x_rest))).sum(axis=-1)
-    violated = largest(ratio(xp.where(at_bound, 0, xp.abs(w)), column_size(system)))
+    violated = largest(ratio(xp.where(at_bound, 0, xp.abs(w)), of_columns))
     limit = xp.where(could_fall(system, x), np.inf, ratio(length, magnitude))
     return ConstrainedCertificate(
         r=r,
