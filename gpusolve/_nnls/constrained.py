@@ -17,6 +17,7 @@ from .._device.arrays import Array, namespace
 from .._device.interrupts import interruptible
 from .._device.kernels import Device
 from .._device.launch import pieces
+from .._numerics.certificate import CERTIFIED, ROUNDED
 from .._numerics.solution import (
     CONVERGED,
     INFEASIBLE,
@@ -26,7 +27,12 @@ from .._numerics.solution import (
     ConstrainedSolution,
     Solution,
 )
-from .constrained_certificate import ConstrainedCertificate, certify, reach
+from .constrained_certificate import (
+    ConstrainedCertificate,
+    certify,
+    pull_of,
+    reach,
+)
 from .constrained_corrections import correct_by_elimination, correct_by_factor
 from .constrained_dual import Dual, Point
 from .constrained_system import EPS, ConstrainedSystem, inverse_factor, size_of
@@ -34,7 +40,7 @@ from .constraint_rows import Rows
 from .feasibility import farkas_vectors
 from .inputs import Problem
 from .part import gather
-from .quadratic import ratio
+from .quadratic import Pull, ratio
 
 CHUNK_NUMBERS = 2**22
 """Limit on the numbers of the systems that are solved at once."""
@@ -55,8 +61,14 @@ CORRECTED = 1e-14
 Corrections of all systems take longer than their dual problems."""
 
 
-def solve(problem: Problem, target: Device | None, method: str) -> ConstrainedSolution:
-    """Solve every system on the current device, or on the CPU if `target` is None."""
+def solve(
+    problem: Problem, target: Device | None, method: str
+) -> tuple[ConstrainedSolution, Pull | None]:
+    """Solve every system on the current device, or on the CPU if `target` is None.
+
+    The pull of the multipliers follows if the matrix has rounding errors: then another
+    objective certifies x.
+    """
     rows, total = Rows.of(problem), math.prod(problem.batch)
     most = max(1, CHUNK_NUMBERS // numbers_per_system(problem, rows))
     found = [
@@ -64,12 +76,13 @@ def solve(problem: Problem, target: Device | None, method: str) -> ConstrainedSo
         for chunk in [*pieces(total, most)] or [slice(0, 0)]
     ]
     xp = namespace(problem.A)
-    return ConstrainedSolution(
-        *[
-            xp.concatenate(parts).reshape((*problem.batch, *parts[0].shape[1:]))
-            for parts in zip(*found, strict=True)
-        ]
-    )
+    fields = [
+        xp.concatenate(parts).reshape((*problem.batch, *parts[0].shape[1:]))
+        for parts in zip(*found, strict=True)
+    ]
+    first = len(ConstrainedSolution._fields)
+    pull = Pull(*fields[first:]) if problem.rounded_matrix else None
+    return ConstrainedSolution(*fields[:first]), pull
 
 
 def numbers_per_system(problem: Problem, rows: Rows) -> int:
@@ -83,8 +96,8 @@ def numbers_per_system(problem: Problem, rows: Rows) -> int:
 @np.errstate(all="ignore")
 def solve_chunk(
     problem: Problem, rows: Rows, chunk: slice, target: Device | None, method: str
-) -> ConstrainedSolution:
-    """Solve a chunk of the flattened batch."""
+) -> tuple[Array, ...]:
+    """The solutions of a chunk of the flattened batch, and their pull."""
     system = ConstrainedSystem.of(problem, rows, chunk)
     search = Search(system, problem, target, method)
     search.run(starting_points(system, problem, chunk))
@@ -158,6 +171,7 @@ class Search:
     def unsettled(self) -> Array:
         """Indices of the systems that another step may improve."""
         settled = self.certificate.kkt <= max(self.tol, SETTLED)
+        settled = settled & (self.certificate.lack <= ROUNDED * EPS)
         left = ~(settled | self.infeasible) & self.system.finite
         return namespace(left).flatnonzero(left)
 
@@ -224,14 +238,15 @@ class Search:
         multipliers[at[enough]], rest[at[enough]] = 0, 0
         old.w[at[enough]] = found.w[enough]
 
-    def solution(self) -> ConstrainedSolution:
-        """The solutions in the given variables."""
+    def solution(self) -> tuple[Array, ...]:
+        """The solutions in the given variables, and the pull of their multipliers."""
         self.drop_multipliers()
         xp, s, dtype = namespace(self.infeasible), self.system, self.problem.dtype
         certificate, by_b = self.certificate, s.b_scale[:, None]
         x, r = (self.point.x * s.scale / by_b).astype(dtype), certificate.r
+        rounded = x.astype(np.float64) * by_b / s.scale
         if dtype != np.float64:
-            r = s.residual(x.astype(np.float64) * by_b / s.scale)
+            r = s.residual(rounded)
             moved = ratio(size_of(r - certificate.r), size_of(s.b) + reach(s))
             certificate = certificate._replace(by_x=certificate.by_x + moved)
         limited = self.found.status == ITERATION_LIMIT
@@ -246,7 +261,7 @@ class Search:
             w = xp.where(self.infeasible[:, None], proof, w)
         ub, _, _, eq, _ = s.parts(multipliers * s.row_scale / by_b)
         solved = s.finite & ~self.infeasible
-        return ConstrainedSolution(
+        found = ConstrainedSolution(
             x=masked(x, solved),
             rnorm=masked((size_of(r) / s.b_scale).astype(dtype), solved),
             dual=masked((w / s.scale / by_b).astype(dtype), s.finite),
@@ -260,6 +275,10 @@ class Search:
             dual_ub=masked(ub.astype(dtype), s.finite),
             dual_eq=masked(-eq.astype(dtype), s.finite),
         )
+        if not s.rounded_matrix:
+            return found
+        is_feasible = certificate.lack <= CERTIFIED[dtype]
+        return *found, *pull_of(s, rounded, multipliers, self.point.rest, is_feasible)
 
 
 def dual_of(system: ConstrainedSystem) -> Dual:

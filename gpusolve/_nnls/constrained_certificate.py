@@ -28,7 +28,7 @@ from .._device.products import product, transposed
 from .._numerics.certificate import ACCURATE, CERTIFIED, HIDDEN, ROUNDED
 from .accurate_products import remainder, transposed_product
 from .constrained_system import EPS, ConstrainedSystem, size_of
-from .quadratic import ratio
+from .quadratic import Pull, ratio
 
 SHARE = 1e-4
 """What rounding errors of x may add to the violation of a constraint, relative to the
@@ -142,6 +142,29 @@ def certify(
         lack=relative_lack(system, lack, terms, magnitude) + 0 * x.sum(axis=-1),
         trivial=limit,
         size=ratio((system.norm * xp.abs(x)).sum(axis=-1), magnitude),
+    )
+
+
+def pull_of(
+    system: ConstrainedSystem,
+    x: Array,
+    multipliers: Array,
+    rest: Array,
+    is_feasible: Array,
+) -> Pull:
+    """The pull of the general constraints at points in scaled variables."""
+    xp, by_b = namespace(x), system.b_scale
+    multipliers, rest = multipliers * system.general, rest * system.general
+    found = gradient_of_lagrangian(system, 0 * x, multipliers, rest)
+    gap = (multipliers * finite(system.lack(x, 0 * x))).sum(axis=-1)
+    C = xp.abs(system.C * system.general[:, None] / system.scale[..., None, :])
+    most = largest(C, keepdims=True)
+    share = largest(C / xp.where(most > 0, most, 1), axis=-2)
+    return Pull(
+        slope=-found / system.scale / by_b[:, None],
+        gap=-gap / by_b**2,
+        share=share + 0 * x,
+        is_feasible=is_feasible,
     )
 
 

@@ -15,7 +15,6 @@ from .._device.products import transposed
 from .._numerics.certificate import CERTIFIED
 from .accurate_products import remainder
 from .inputs import Option
-from .quadratic_constraints import Pull
 
 NULL = 8.0
 """Eigenvalues of at most this number times ``n eps`` of their sum count as zero."""
@@ -132,6 +131,28 @@ class Quadratic(NamedTuple):
         return xp.where(xp.abs(null) > rounding, null, 0)
 
 
+class Pull(NamedTuple):
+    """What multipliers y of constraints ``C x >= d`` add to another certificate of x.
+
+    Attributes
+    ----------
+    slope : (..., n) array
+        ``-C^T y``, in the given variables.
+    gap : (...,) array
+        ``y (C x - d)``.
+    share : (..., n) array
+        The pull on each variable of a multiplier whose pull on another variable is 1,
+        at most.
+    is_feasible : (...,) array
+        Whether x satisfies the constraints.
+    """
+
+    slope: Array
+    gap: Array
+    share: Array
+    is_feasible: Array
+
+
 class Certificate(NamedTuple):
     """How far x is from the minimum of a quadratic objective within bounds.
 
@@ -180,8 +201,7 @@ def certify(
     of f grow with an x whose terms cancel.
 
     Linear constraints take the `pull` of their multipliers from w, after S is known.
-    Their gap is added to the bound of ``f(x) - f(x')``. Rounding errors of both are
-    left out: those of their terms, and of an x with a gradient of this size.
+    Their gap is added to the bound of ``f(x) - f(x')``.
     """
     xp, scale = namespace(x), objective.scale
     x, lower, upper = x.astype(np.float64) / scale, lower / scale, upper / scale
@@ -193,25 +213,18 @@ def certify(
     value = xp.abs(((objective.c - w) * x).sum(axis=-1)) / 2
     value = value + xp.abs((objective.c * x).sum(axis=-1))
     value = value + objective.eps * magnitude**2
-    gap, rounding = 0.0, 0.0
+    gap = 0.0
     if pull is not None:
-        w, feasible = w - pull.slope * scale, feasible & pull.is_feasible
-        of_pull = pull.terms * scale
-        terms = terms + of_pull
-        rounding = ROUNDED * EPS * terms
+        slope, gap = pull.slope * scale, xp.abs(pull.gap)
+        w, feasible = w - slope, feasible & pull.is_feasible
         largest = magnitude + objective.divide_by_norm(terms).max(axis=-1)
-        terms = terms + pull.share * scale * largest[..., None]
-        value = value + objective.eps * largest**2
-        of_x = (of_pull * objective.divide_by_norm(largest[..., None])).sum(axis=-1)
-        gap = pull.gap - ROUNDED * objective.eps * (pull.size + of_x)
-        gap = xp.maximum(gap, 0)
+        terms = terms + xp.abs(slope) + pull.share * scale * largest[..., None]
     if total is not None:
         found = multiplier(w / scale, objective.norm / scale, rises, falls)
         shift = found[..., None] * scale
         w, terms = w - shift, terms + xp.abs(shift)
         feasible = feasible & has_sum(objective, x, total)
     v = xp.where((rises & (w > 0)) | (falls & (w < 0)), xp.abs(w), 0)
-    v = xp.maximum(v - rounding, 0)
     slope = objective.divide_by_norm(v).max(axis=-1)
     flat = ~objective.curved & (v > ROUNDED * EPS * terms)
     kkt = xp.maximum(
