@@ -200,8 +200,9 @@ def certify(
     out rounding errors of v, and raises eigenvalues to `least`. Neither S nor the terms
     of f grow with an x whose terms cancel.
 
-    Linear constraints take the `pull` of their multipliers from w, after S is known.
-    Their gap is added to the bound of ``f(x) - f(x')``.
+    Linear constraints take the `pull` of their multipliers from w. Their gap is added
+    to the bound of ``f(x) - f(x')``. They may force x to be large, so the terms of G x
+    count as gradients. Rounding errors of w and of x, by these terms, are left out.
     """
     xp, scale = namespace(x), objective.scale
     x, lower, upper = x.astype(np.float64) / scale, lower / scale, upper / scale
@@ -213,11 +214,15 @@ def certify(
     value = xp.abs(((objective.c - w) * x).sum(axis=-1)) / 2
     value = value + xp.abs((objective.c * x).sum(axis=-1))
     value = value + objective.eps * magnitude**2
-    gap = 0.0
+    gap, rounding = 0.0, 0.0
     if pull is not None:
-        slope, gap = pull.slope * scale, xp.abs(pull.gap)
-        w, feasible = w - slope, feasible & pull.is_feasible
+        slope, feasible = pull.slope * scale, feasible & pull.is_feasible
+        w, rounding = w - slope, ROUNDED * EPS * terms
         largest = magnitude + objective.divide_by_norm(terms).max(axis=-1)
+        value = value + objective.eps * largest**2
+        of_x = xp.abs(slope) * objective.divide_by_norm(largest[..., None])
+        gap = xp.abs(pull.gap) - ROUNDED * objective.eps * of_x.sum(axis=-1)
+        gap = xp.maximum(gap, 0)
         terms = terms + xp.abs(slope) + pull.share * scale * largest[..., None]
     if total is not None:
         found = multiplier(w / scale, objective.norm / scale, rises, falls)
@@ -225,6 +230,7 @@ def certify(
         w, terms = w - shift, terms + xp.abs(shift)
         feasible = feasible & has_sum(objective, x, total)
     v = xp.where((rises & (w > 0)) | (falls & (w < 0)), xp.abs(w), 0)
+    v = xp.maximum(v - rounding, 0)
     slope = objective.divide_by_norm(v).max(axis=-1)
     flat = ~objective.curved & (v > ROUNDED * EPS * terms)
     kkt = xp.maximum(

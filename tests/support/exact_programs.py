@@ -158,7 +158,7 @@ def program_excess(x: Array, best: Vector, H: list[Vector], g: Vector) -> float:
     (square, linear, of_H), least = value(exact(x)), value(best)
     found = float(square - linear - (least[0] - least[1]))
     slopes = [
-        (2 * abs(side) + abs(side - part)) / Fraction(sqrt(H[k][k]))
+        (2 * abs(side) + abs(side - part)) / Fraction(sqrt(H[k][k]) or 1)
         for k, (side, part) in enumerate(zip(g, of_H, strict=True))
     ]
     size = square + abs(linear) + Fraction(EPS) * max(slopes) ** 2
