@@ -99,7 +99,8 @@ def solve_chunk(
 ) -> tuple[Array, ...]:
     """The solutions of a chunk of the flattened batch, and their pull."""
     system = ConstrainedSystem.of(problem, rows, chunk)
-    search = Search(system, problem, target, method)
+    dual = interruptible(system.work, dual_of, system)
+    search = Search(system, dual, problem, target, method)
     search.run(starting_points(system, problem, chunk))
     return search.solution()
 
@@ -134,46 +135,59 @@ class Search:
     def __init__(
         self,
         system: ConstrainedSystem,
+        dual: Dual,
         problem: Problem,
         target: Device | None,
         method: str,
     ) -> None:
         xp, systems = namespace(system.b), len(system.b)
-        self.system, self.problem = system, problem
+        self.system, self.dual, self.problem = system, dual, problem
         self.target, self.method = target, method
         self.tol = problem.tol or 0.0
-        self.dual = interruptible(system.work, dual_of, system)
         self.infeasible = xp.zeros(systems, bool)
         self.repaired = xp.zeros(systems, bool)
 
     def run(self, start: Array) -> None:
-        """Improve all points until they are certified, or no step improves them."""
-        xp, method = namespace(start), self.method
+        """Improve each point until it is settled, or no step improves it.
+
+        By ``"auto"``, steps of QR alone from the same start follow then: the first
+        steps may lead to a point from which no step finds the active constraints.
+        """
+        xp, auto = namespace(start), self.method == "auto"
         every = xp.arange(len(start))
-        first = "gram" if method == "auto" else method
+        first = "gram" if auto else self.method
         self.point, self.certificate, self.found = self.step(every, start, first)
-        at = self.unsettled()
-        if len(at):
-            self.prove_infeasible(at)
-            at = self.unsettled()
+        self.prove_infeasible()
+        at = xp.flatnonzero(self.unsettled())
         for _ in range(STEPS):
             if not len(at):
-                return
+                break
             before = self.certificate.badness[at]
             self.repaired[at] = True
-            point, certificate, found = self.step(at, self.point.x[at], method)
-            self.count(at, found)
-            self.keep(at, point, certificate)
-            if not bool((self.certificate.badness[at] < before).any()):
-                return
-            at = self.unsettled()
+            point, certificate, found = self.step(at, self.point.x[at], self.method)
+            self.keep(at, point, certificate, found)
+            better = self.certificate.badness[at] < before
+            at = at[better & self.unsettled()[at]]
+        at = xp.flatnonzero(self.unsettled())
+        if auto and len(at):
+            other = Search(*self.take(at), self.problem, self.target, "qr")
+            other.run(start[at])
+            self.keep(at, other.point, other.certificate, other.found)
 
     def unsettled(self) -> Array:
-        """Indices of the systems that another step may improve."""
-        settled = self.certificate.kkt <= max(self.tol, SETTLED)
-        settled = settled & (self.certificate.lack <= ROUNDED * EPS)
-        left = ~(settled | self.infeasible) & self.system.finite
-        return namespace(left).flatnonzero(left)
+        """Mask of the systems that another step may improve.
+
+        Also of points that violate a constraint by more than rounding errors: where
+        constraints are almost parallel, the optimum may be far away.
+        """
+        rounding = (ROUNDED + self.point.x.shape[-1]) * EPS
+        settled = self.is_optimal & (self.certificate.lack <= rounding)
+        return ~(settled | self.infeasible) & self.system.finite
+
+    @property
+    def is_optimal(self) -> Array:
+        """Mask of the systems whose certificate no step needs to improve."""
+        return self.certificate.kkt <= max(self.tol, SETTLED)
 
     def step(
         self, at: Array, x: Array, method: str
@@ -204,23 +218,27 @@ class Search:
         return self.system.take(at), Dual(*of_each)
 
     def keep(
-        self, at: Array, point: Point, certificate: ConstrainedCertificate
+        self,
+        at: Array,
+        point: Point,
+        certificate: ConstrainedCertificate,
+        found: Solution,
     ) -> None:
-        """Keep the points that are better than the best."""
+        """Keep better points, the sums of the counts, and the last outcome."""
         replace_worse(self.point, self.certificate, at, point, certificate)
-
-    def count(self, at: Array, found: Solution) -> None:
-        """Add the counts of another step, and keep the last outcome."""
         for name in ("nit", "n_updates", "n_downdates"):
             getattr(self.found, name)[at] += getattr(found, name)
         for name in ("status", "method"):
             getattr(self.found, name)[at] = getattr(found, name)
 
-    def prove_infeasible(self, at: Array) -> None:
+    def prove_infeasible(self) -> None:
         """Find the systems without a solution."""
-        vectors, proven = farkas_vectors(self.system.take(at), self.target)
-        self.point.multipliers[at[proven]] = vectors[proven]
-        self.infeasible[at[proven]] = True
+        xp = namespace(self.infeasible)
+        at = xp.flatnonzero(~self.is_optimal & self.system.finite)
+        if len(at):
+            vectors, proven = farkas_vectors(self.system.take(at), self.target)
+            self.point.multipliers[at[proven]] = vectors[proven]
+            self.infeasible[at[proven]] = True
 
     def drop_multipliers(self) -> None:
         """Set multipliers to 0 where a point is almost as good without them.

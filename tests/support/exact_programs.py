@@ -149,29 +149,43 @@ def excess(one: Exact, x: Array, best: Vector) -> float:
     return float(found - least) / roots / float(size) if roots else 0.0
 
 
-def program_excess(x: Array, best: Vector, H: list[Vector], g: Vector) -> float:
-    """By how much a quadratic objective is above its minimum, relative as in `kkt`."""
-    def value(x: Vector) -> tuple[Fraction, Fraction, Vector]:
-        of_H = [dot(row, x) for row in H]
-        return dot(x, of_H) / 2, dot(g, x), of_H
+def program_excess(
+    x: Array, best: Vector, H: list[Vector], g: Vector, eps: float = EPS
+) -> float:
+    """By how much a quadratic objective is above its minimum, relative as in `kkt`.
 
-    (square, linear, of_H), least = value(exact(x)), value(best)
-    found = float(square - linear - (least[0] - least[1]))
-    slopes = [
-        (2 * abs(side) + abs(side - part)) / Fraction(sqrt(H[k][k]) or 1)
-        for k, (side, part) in enumerate(zip(g, of_H, strict=True))
+    Rounding errors of gradients, by the size S of their terms, and of H count as 0.
+    """
+
+    def parts(x: Vector) -> tuple[Fraction, Fraction]:
+        return dot(x, [dot(row, x) for row in H]) / 2, dot(g, x)
+
+    point = exact(x)
+    size = [abs(value) for value in point]
+    terms = [
+        2 * abs(side) + 2 * dot([abs(value) for value in row], size)
+        for row, side in zip(H, g, strict=True)
     ]
-    size = square + abs(linear) + Fraction(EPS) * max(slopes) ** 2
-    return found / float(size) if found else 0.0
+    apart = sum(H[k][k] * (x - y) ** 2 for k, (x, y) in enumerate(zip(point, best)))
+    S = max(float(part) / sqrt(H[k][k] or 1) for k, part in enumerate(terms))
+    (square, linear), (least, of_g) = parts(point), parts(best)
+    found = float(square - linear - least + of_g) - 32 * len(x) * eps * S**2
+    found -= 16 * len(x) ** 2 * eps * float(apart)
+    return max(found, 0.0) / (float(square + abs(linear)) + eps * S**2 or 1)
 
 
 def violation(one: Exact, x: Array) -> float:
-    """The largest violation of a constraint, relative to the size of its terms."""
+    """The largest violation of a constraint, relative to the size of its terms.
+
+    Terms count with at least 1e-4 of their size for an x with ``|a_k x_k| = |b|``.
+    """
     C, d, equalities = one.rows()
+    norms = np.linalg.norm(one.A.astype(float), axis=0)
+    size = exact(np.abs(x) + 1e-4 * np.linalg.norm(one.b) / norms)
     found = 0.0
     for i, (row, side) in enumerate(zip(C, d, strict=True)):
         lack = side - dot(row, exact(x))
-        terms = abs(side) + dot([abs(value) for value in row], exact(np.abs(x)))
+        terms = abs(side) + dot([abs(value) for value in row], size)
         lack = abs(lack) if i < equalities else max(lack, Fraction(0))
         found = max(found, float(lack / terms) if lack else 0.0)
     return found
