@@ -180,8 +180,7 @@ class Search:
         Also of points that violate a constraint by more than rounding errors: where
         constraints are almost parallel, the optimum may be far away.
         """
-        rounding = (ROUNDED + self.point.x.shape[-1]) * EPS
-        settled = self.is_optimal & (self.certificate.lack <= rounding)
+        settled = self.is_optimal & keeps_constraints(self.certificate)
         return ~(settled | self.infeasible) & self.system.finite
 
     @property
@@ -200,7 +199,8 @@ class Search:
         certificate = certify(some, *point)
         enough = CORRECTED if some.rounded_matrix else SETTLED
         for correct in CORRECTIONS:
-            rough = xp.flatnonzero(~(certificate.badness <= enough) & some.finite)
+            good = (certificate.kkt <= enough) & keeps_constraints(certificate)
+            rough = xp.flatnonzero(~good & some.finite)
             if not len(rough):
                 break
             few, dual = self.take(at[rough])
@@ -297,6 +297,11 @@ class Search:
             return found
         is_feasible = certificate.lack <= CERTIFIED[dtype]
         return *found, *pull_of(s, rounded, multipliers, self.point.rest, is_feasible)
+
+
+def keeps_constraints(certificate: ConstrainedCertificate) -> Array:
+    """Mask of the points that violate no constraint by more than rounding errors."""
+    return certificate.lack <= (ROUNDED + certificate.w.shape[-1]) * EPS
 
 
 def dual_of(system: ConstrainedSystem) -> Dual:
