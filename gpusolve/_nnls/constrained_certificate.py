@@ -112,8 +112,6 @@ def certify(
     y = r - image
     length = xp.sqrt((y * y).sum(axis=-1) + (system.l2 * x * x).sum(axis=-1))
     magnitude = size_of(system.b) + reach(system)
-    if system.rounded_matrix:
-        length = length + magnitude
     C, size, of_columns = xp.abs(system.C), xp.abs(multipliers), column_size(system)
     terms = product(C, xp.abs(x)) + xp.abs(finite(system.d))
     of_gap = ratio((size * terms).sum(axis=-1), magnitude)
