@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from .._device.arrays import Array, namespace
+from .._device.arrays import Array, largest, namespace
 from .._device.interrupts import interruptible
 from .._device.kernels import Device
 from .._device.launch import pieces
@@ -52,6 +52,9 @@ change the certificate, more steps do not help."""
 SETTLED = 1e-11
 """No further step for a solution whose `kkt` is at most this number: a tenth of what a
 certified solution may have."""
+
+AT_BOUND = 64.0
+"""The distance from a bound that rounding explains, in eps of the size of x and b."""
 
 CORRECTIONS = correct_by_factor, correct_by_elimination
 """How solutions are corrected after a step, one after the other."""
@@ -144,6 +147,7 @@ class Search:
         self.system, self.dual, self.problem = system, dual, problem
         self.target, self.method = target, method
         self.tol = problem.tol or 0.0
+        self.enough = max(self.tol, SETTLED)
         self.infeasible = xp.zeros(systems, bool)
         self.repaired = xp.zeros(systems, bool)
 
@@ -175,18 +179,9 @@ class Search:
             self.keep(at, other.point, other.certificate, other.found)
 
     def unsettled(self) -> Array:
-        """Mask of the systems that another step may improve.
-
-        Also of points that violate a constraint by more than rounding errors: where
-        constraints are almost parallel, the optimum may be far away.
-        """
-        settled = self.is_optimal & keeps_constraints(self.certificate)
+        """Mask of the systems that another step may improve."""
+        settled = is_settled(self.certificate, self.enough)
         return ~(settled | self.infeasible) & self.system.finite
-
-    @property
-    def is_optimal(self) -> Array:
-        """Mask of the systems whose certificate no step needs to improve."""
-        return self.certificate.kkt <= max(self.tol, SETTLED)
 
     def step(
         self, at: Array, x: Array, method: str
@@ -199,8 +194,7 @@ class Search:
         certificate = certify(some, *point)
         enough = CORRECTED if some.rounded_matrix else SETTLED
         for correct in CORRECTIONS:
-            good = (certificate.kkt <= enough) & keeps_constraints(certificate)
-            rough = xp.flatnonzero(~good & some.finite)
+            rough = xp.flatnonzero(~is_settled(certificate, enough) & some.finite)
             if not len(rough):
                 break
             few, dual = self.take(at[rough])
@@ -234,11 +228,31 @@ class Search:
     def prove_infeasible(self) -> None:
         """Find the systems without a solution."""
         xp = namespace(self.infeasible)
-        at = xp.flatnonzero(~self.is_optimal & self.system.finite)
+        at = xp.flatnonzero(~(self.certificate.kkt <= self.enough) & self.system.finite)
         if len(at):
             vectors, proven = farkas_vectors(self.system.take(at), self.target)
             self.point.multipliers[at[proven]] = vectors[proven]
             self.infeasible[at[proven]] = True
+
+    def rest_at_bounds(self) -> None:
+        """Move variables to bounds that they reach up to rounding errors.
+
+        Where constraints and bounds meet, a variable may be at its bound without a
+        multiplier.
+        """
+        s, x, xp = self.system, self.point.x, namespace(self.infeasible)
+        size = largest(xp.abs(x), keepdims=True) + (size_of(s.b) + reach(s))[:, None]
+        moved = x
+        for bound in s.lower, s.upper:
+            moved = xp.where(xp.abs(x - bound) <= AT_BOUND * EPS * size, bound, moved)
+        at = xp.flatnonzero((moved != x).any(axis=-1) & ~self.unsettled())
+        if len(at):
+            some, point = self.take(at)[0], Point(*[part[at] for part in self.point])
+            point.x_rest[...] += (x - moved)[at]
+            point = point._replace(x=moved[at])
+            found = certify(some, *point)
+            good = is_settled(found, self.enough)
+            replace(self.point, self.certificate, at, good, point, found)
 
     def drop_multipliers(self) -> None:
         """Set multipliers to 0 where a point is almost as good without them.
@@ -258,6 +272,7 @@ class Search:
 
     def solution(self) -> tuple[Array, ...]:
         """The solutions in the given variables, and the pull of their multipliers."""
+        self.rest_at_bounds()
         self.drop_multipliers()
         xp, s, dtype = namespace(self.infeasible), self.system, self.problem.dtype
         certificate, by_b = self.certificate, s.b_scale[:, None]
@@ -299,9 +314,14 @@ class Search:
         return *found, *pull_of(s, rounded, multipliers, self.point.rest, is_feasible)
 
 
-def keeps_constraints(certificate: ConstrainedCertificate) -> Array:
-    """Mask of the points that violate no constraint by more than rounding errors."""
-    return certificate.lack <= (ROUNDED + certificate.w.shape[-1]) * EPS
+def is_settled(certificate: ConstrainedCertificate, kkt: float) -> Array:
+    """Mask of the points with a certificate of at most `kkt`.
+
+    They violate no constraint by more than rounding errors: where constraints are
+    almost parallel, the optimum of a point that does may be far away.
+    """
+    rounding = (ROUNDED + certificate.w.shape[-1]) * EPS
+    return (certificate.kkt <= kkt) & (certificate.lack <= rounding)
 
 
 def dual_of(system: ConstrainedSystem) -> Dual:
@@ -318,6 +338,18 @@ def replace_worse(
 ) -> None:
     """Write new points of the systems `at` where they are better than the old."""
     better = found.badness < certificate.badness[at]
+    replace(point, certificate, at, better, new, found)
+
+
+def replace(
+    point: Point,
+    certificate: ConstrainedCertificate,
+    at: Array,
+    better: Array,
+    new: Point,
+    found: ConstrainedCertificate,
+) -> None:
+    """Write new points of some of the systems `at`, those of a mask."""
     pairs = zip((*point, *certificate), (*new, *found), strict=True)
     for old, values in pairs:
         old[at[better]] = values[better]
