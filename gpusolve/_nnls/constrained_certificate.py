@@ -161,6 +161,7 @@ def pull_of(
     return Pull(
         slope=-found / system.scale / by_b[:, None],
         gap=-gap / by_b**2,
+        reach=reach(system) / by_b,
         share=share + 0 * x,
         is_feasible=is_feasible,
     )

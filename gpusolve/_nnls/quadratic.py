@@ -140,6 +140,9 @@ class Pull(NamedTuple):
         ``-C^T y``, in the given variables.
     gap : (...,) array
         ``y (C x - d)``.
+    reach : (...,) array
+        Every x that satisfies the constraints has a variable whose ``|x_k|`` times the
+        root of ``G_kk`` is at least this number.
     share : (..., n) array
         The pull on each variable of a multiplier whose pull on another variable is 1,
         at most.
@@ -149,6 +152,7 @@ class Pull(NamedTuple):
 
     slope: Array
     gap: Array
+    reach: Array
     share: Array
     is_feasible: Array
 
@@ -201,8 +205,8 @@ def certify(
     of f grow with an x whose terms cancel.
 
     Linear constraints take the `pull` of their multipliers from w. Their gap is added
-    to the bound of ``f(x) - f(x')``. They may force x to be large, so the terms of G x
-    count as gradients. Rounding errors of w and of x, by these terms, are left out.
+    to the bound of ``f(x) - f(x')``, and their reach to S. Rounding errors of w, of its
+    terms, and of an x whose gradient is S, are left out.
     """
     xp, scale = namespace(x), objective.scale
     x, lower, upper = x.astype(np.float64) / scale, lower / scale, upper / scale
@@ -211,6 +215,8 @@ def certify(
     w, terms = remainder(objective.c, objective.G, x)
     rest = xp.minimum(xp.maximum(0 * x, lower), upper)
     magnitude = size_of_slopes(objective, w, rest, total)
+    if pull is not None:
+        magnitude = magnitude + pull.reach
     value = xp.abs(((objective.c - w) * x).sum(axis=-1)) / 2
     value = value + xp.abs((objective.c * x).sum(axis=-1))
     value = value + objective.eps * magnitude**2
@@ -218,12 +224,10 @@ def certify(
     if pull is not None:
         slope, feasible = pull.slope * scale, feasible & pull.is_feasible
         w, rounding = w - slope, ROUNDED * EPS * terms
-        largest = magnitude + objective.divide_by_norm(terms).max(axis=-1)
-        value = value + objective.eps * largest**2
-        of_x = xp.abs(slope) * objective.divide_by_norm(largest[..., None])
+        of_x = xp.abs(slope) * objective.divide_by_norm(magnitude[..., None])
         gap = xp.abs(pull.gap) - ROUNDED * objective.eps * of_x.sum(axis=-1)
         gap = xp.maximum(gap, 0)
-        terms = terms + xp.abs(slope) + pull.share * scale * largest[..., None]
+        terms = terms + xp.abs(slope) + pull.share * scale * magnitude[..., None]
     if total is not None:
         found = multiplier(w / scale, objective.norm / scale, rises, falls)
         shift = found[..., None] * scale
