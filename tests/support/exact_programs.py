@@ -18,6 +18,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 EPS = float(np.finfo(float).eps)
+
+TIGHT = 1e-9
+"""Slack of a constraint that is tried first as active, relative to its terms."""
 Vector = list[Fraction]
 
 
@@ -105,16 +108,26 @@ def normal_equations(one: Exact) -> tuple[list[Vector], Vector]:
     return H, [dot(a, exact(one.b)) for a in columns]
 
 
-def minimum(one: Exact, H: list[Vector], g: Vector) -> Vector | None:
+def minimum(
+    one: Exact, H: list[Vector], g: Vector, near: Array | None = None
+) -> Vector | None:
     """The minimum of ``x H x / 2 - g x`` within the constraints of one system.
 
-    None: infeasible, or without a unique minimum.
+    None: infeasible, or without a unique minimum. The constraints that hold with
+    equality at a point `near` it are tried first.
     """
     C, d, equalities = one.rows()
     always, n = independent(C[:equalities]), len(g)
     others = range(equalities, len(C))
     most = n - len(always)
-    for some in chain(*[combinations(others, size) for size in range(most + 1)]):
+    tight = range(0)
+    if near is not None and np.isfinite(near).all():
+        rows, sides = np.array(C, float)[equalities:], np.array(d, float)[equalities:]
+        left = np.abs(rows @ near - sides) / (np.abs(rows) @ np.abs(near) + 1e-30)
+        tight = [i + equalities for i in np.argsort(left, kind="stable")]
+        tight = tight[: min(most, int((left < TIGHT).sum()))]
+    sets = [combinations(others, size) for size in range(most + 1)]
+    for some in chain([tuple(tight)], *sets):
         active = [*always, *some]
         k = len(active)
         M = [[*H[j], *[-C[i][j] for i in active]] for j in range(n)]
