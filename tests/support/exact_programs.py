@@ -179,7 +179,8 @@ def program_excess(
         2 * abs(side) + 2 * dot([abs(value) for value in row], size)
         for row, side in zip(H, g, strict=True)
     ]
-    apart = sum(H[k][k] * (x - y) ** 2 for k, (x, y) in enumerate(zip(point, best)))
+    pairs = enumerate(zip(point, best, strict=True))
+    apart = sum(H[k][k] * (x - y) ** 2 for k, (x, y) in pairs)
     S = max(float(part) / sqrt(H[k][k] or 1) for k, part in enumerate(terms))
     (square, linear), (least, of_g) = parts(point), parts(best)
     found = float(square - linear - least + of_g) - 32 * len(x) * eps * S**2
