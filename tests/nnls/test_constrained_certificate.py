@@ -21,17 +21,23 @@ from exact_programs import (
 from together import together
 
 import gpusolve
-from gpusolve._nnls.constrained_certificate import certify, relative_lack
+from gpusolve._nnls.constrained_certificate import certify, pull_of, relative_lack
 from gpusolve._nnls.constrained_system import ConstrainedSystem
 from gpusolve._nnls.constraint_rows import Rows
 from gpusolve._nnls.inputs import validate
+from gpusolve._nnls.quadratic import Quadratic
+from gpusolve._nnls.quadratic import certify as quadratic_certificate
 
 EPS = float(np.finfo(float).eps)
 
 ROUNDED = 32
 """Rounding errors of a certificate, in eps."""
 
-VIOLATED = {np.dtype(np.float64): 1e-10, np.dtype(np.float32): 1e-4}
+VIOLATED = 256
+"""The largest violation of a constraint, in eps of its terms; 106 were seen.
+
+Status 0 would allow more. Where rows are almost parallel, x would then be far away.
+"""
 
 SHARE_OF_SUCCESS = 0.99
 """Of systems with a unique minimum. More than 0.999 of 10,000 have status 0."""
@@ -56,31 +62,42 @@ def test_a_violation_is_relative_to_the_terms_not_to_the_coefficients() -> None:
 def test_no_point_and_no_multipliers_make_the_certificate_too_small(
     family: str,
 ) -> None:
-    """The bound holds next to the minimum and far away, and for any size of y."""
-    rng = np.random.default_rng(0)
-    given, checked = almost_parallel(rng, 40, family), 0
+    """The bounds hold next to the minimum and far away, and for any size of y."""
+    rng, checked = np.random.default_rng(0), 0
+    given = almost_parallel(rng, 40, family)
     problem = validate(given.A, given.b, **arguments(given))
     system = ConstrainedSystem.of(problem, Rows.of(problem), slice(0, 40))
-    best = [
-        minimum(given.system(k), *normal_equations(given.system(k))) for k in range(40)
-    ]
+    objectives = [normal_equations(given.system(k)) for k in range(40)]
+    best = [minimum(given.system(k), *objectives[k]) for k in range(40)]
+    quadratic = Quadratic.of(*np_normal_equations(given))
     x = np.array([np.zeros(given.A.shape[-1]) if v is None else v for v in best], float)
-    rows = system.C.shape[-2]
+    by_b, kept = system.b_scale[:, None], np.ones(40, bool)
     for size in range(-16, 1, 2):
         moved = x + 10.0**size * rng.standard_normal(x.shape)
-        y = 10.0 ** rng.uniform(-4, 14, (40, 1)) * rng.random((40, rows))
-        scaled = moved * system.b_scale[:, None] / system.scale
-        scaled = system.within_bounds(scaled)
-        point = scaled * system.scale / system.b_scale[:, None]
+        scaled = system.within_bounds(moved * by_b / system.scale)
+        point = scaled * system.scale / by_b
+        y = rng.random((40, system.C.shape[-2])) * 10.0 ** rng.uniform(-4, 14, (40, 1))
         for multipliers in y, 0 * y, np.where(rng.random(y.shape) < 0.5, y, 0):
             with np.errstate(all="ignore"):
                 found = certify(system, scaled, multipliers, 0 * y, 0 * x)
+                pull = pull_of(system, scaled, multipliers, 0 * y, kept)
+            bounds = given.lower, given.upper
+            by_G = quadratic_certificate(quadratic, point, *bounds, None, pull)
             kkt = found.by_x + found.angle
-            for k in np.flatnonzero([value is not None for value in best]):
-                above = excess(given.system(k), point[k], best[k])  # type: ignore[arg-type]
-                assert above <= kkt[k] * (1 + 1e-9) + ROUNDED * EPS
-                checked += 1
+            for k, least in enumerate(best):
+                if least is not None:
+                    above = excess(given.system(k), point[k], least)
+                    assert above <= kkt[k] * (1 + 1e-9) + ROUNDED * EPS
+                    above = program_excess(point[k], least, *objectives[k])
+                    assert above <= by_G.kkt[k] * (1 + 1e-9) + ROUNDED * EPS
+                    checked += 1
     assert checked > 500
+
+
+def np_normal_equations(given: Exact) -> tuple[Any, Any]:
+    """``A^T A`` and ``A^T b`` in floating-point numbers."""
+    G = np.einsum("sij,sik->sjk", given.A, given.A)
+    return G, np.einsum("sij,si->sj", given.A, given.b)
 
 
 def arguments(given: Exact) -> dict[str, Any]:
@@ -95,8 +112,7 @@ def arguments(given: Exact) -> dict[str, Any]:
 
 def check(given: Exact, result: Any, program: tuple[Any, Any] | None = None) -> None:
     """Certified systems keep the bound; almost all with a minimum are certified."""
-    dtype, certified, feasible = given.A.dtype, 0, 0
-    eps = float(np.finfo(dtype).eps)
+    certified, feasible, eps = 0, 0, float(np.finfo(given.A.dtype).eps)
     for k, x in enumerate(result.x):
         one = given.system(k)
         if program is None:
@@ -116,7 +132,7 @@ def check(given: Exact, result: Any, program: tuple[Any, Any] | None = None) -> 
             else program_excess(x, best, *objective, eps)
         )
         assert above <= result.kkt[k] + ROUNDED * eps
-        assert violation(one, x) <= VIOLATED[dtype]
+        assert violation(one, x) <= VIOLATED * eps
     assert certified >= SHARE_OF_SUCCESS * feasible
 
 
@@ -127,8 +143,7 @@ def check_both(
     options = given.options()
     result = solve(gpusolve.lsq_linear, given.A, given.b, method=method, **options)
     check(given, result)
-    G = np.einsum("sij,sik->sjk", given.A, given.A)
-    c = np.einsum("sij,si->sj", given.A, given.b)
+    G, c = np_normal_equations(given)
     result = solve(
         gpusolve.bounded_qp, G, c, options.pop("bounds"), method=method, **options
     )
@@ -141,8 +156,8 @@ def check_both(
 def test_almost_parallel_constraints(
     backend: Any, family: str, dtype: Any, method: str
 ) -> None:
-    systems = 3 if backend.name == "emulator" else 12
-    for seed in range(2):
+    systems = 2 if backend.emulated else 12
+    for seed in range(4):
         rng = np.random.default_rng(seed)
         given = almost_parallel(rng, systems, family, dtype)
         check_both(given, method, backend.solve)
@@ -176,14 +191,3 @@ def test_the_residual_is_zero_where_a_feasible_point_fits(
     result = backend.solve(gpusolve.bounded_qp, np.eye(2), b, free, **options)
     assert result.status == 0
     np.testing.assert_allclose(result.x, [0, 2], atol=4 * EPS)
-
-
-@together("systems", [1, 300])
-def test_a_solution_does_not_depend_on_the_other_systems(systems: int) -> None:
-    """Each system takes its own steps, however many steps the other systems need."""
-    given = almost_parallel(np.random.default_rng(3), 60, "equality")
-    whole = gpusolve.lsq_linear(given.A, given.b, **given.options())
-    one = given.system(17)
-    alone = gpusolve.lsq_linear(one.A, one.b, **one.options())
-    np.testing.assert_allclose(alone.x, whole.x[17], rtol=1e-14)
-    assert alone.status == whole.status[17]
