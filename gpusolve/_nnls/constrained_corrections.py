@@ -6,7 +6,7 @@ minimum on the active constraints, the gradient of the Lagrangian is zero.
 
 from __future__ import annotations
 
-from .._device.arrays import Array, namespace
+from .._device.arrays import Array, largest, namespace
 from .._device.products import product, transposed
 from .._numerics.compensated import two_sum
 from .accurate_products import remainder, transposed_product
@@ -16,8 +16,11 @@ from .constrained_dual import Dual, Point, decomposed
 from .constrained_system import EPS, ConstrainedSystem
 
 REFINEMENTS = 8
-"""How often points and multipliers are refined: the second time corrects the rounding
-errors of the first. The last changes of the multipliers are their rest."""
+"""How often points and multipliers are refined. Where rows are parallel up to 1e-13, a
+time leaves about 1e-3 of the errors. The last changes are the rests."""
+
+ILL_CONDITIONED = 2.0**13
+"""A null space is refined where rounding errors may be larger by this factor."""
 
 
 def correct_by_factor(system: ConstrainedSystem, dual: Dual, point: Point) -> Point:
@@ -141,11 +144,17 @@ def eliminate(rows: Array) -> tuple[Array, Array]:
         pivots[every, i] += found[:, None] * unit[j]
     pivots = transposed(pivots)
     inverse = xp.matmul(pivots, whole[..., n:])
-    null = transposed(unit - xp.matmul(pivots, whole[..., :n]))
-    for _ in range(REFINEMENTS):
-        lack, _ = remainder(xp.zeros(k), rows[:, None], null)
-        null = null + xp.matmul(lack, transposed(inverse))
-    return inverse, transposed(null)
+    null = unit - xp.matmul(pivots, whole[..., :n])
+    growth = xp.matmul(xp.abs(inverse), xp.matmul(xp.abs(rows), xp.abs(null)))
+    size, growth = (largest(largest(xp.abs(part))) for part in (null, growth))
+    at = xp.flatnonzero(growth > ILL_CONDITIONED * size)
+    if len(at):
+        columns, left = transposed(null[at]), transposed(inverse[at])
+        for _ in range(REFINEMENTS):
+            lack, _ = remainder(xp.zeros(k), rows[at][:, None], columns)
+            columns = columns + xp.matmul(lack, left)
+        null[at] = transposed(columns)
+    return inverse, null
 
 
 def active_rows(system: ConstrainedSystem, multipliers: Array, rows: Array) -> Array:

@@ -64,8 +64,9 @@ class NNLSResult(Generic[ArrayT]):
         `kkt` of a few eps, or more where x is so large that rounding x changes ``A x``:
         by up to ``eps sum_k |a_k x_k|``.
         With linear constraints, x' are the points that satisfy them, p_k is 0, and B is
-        ``|b|``; `kkt` counts the slack of each constraint times its multiplier; an x
-        that violates a constraint has an infinite `kkt`.
+        ``|b|`` plus a lower bound of the largest ``|a_k x'_k|`` of these points. The
+        slack of constraints counts with their multipliers; an x that violates a
+        constraint has an infinite `kkt`.
     nit : (...,) int32 array
         Number of least-squares solutions that were computed: one per passive set.
     status : (...,) int32 array
