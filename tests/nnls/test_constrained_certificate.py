@@ -28,6 +28,7 @@ from gpusolve._nnls.constraint_rows import Rows
 from gpusolve._nnls.inputs import validate
 from gpusolve._nnls.quadratic import Quadratic
 from gpusolve._nnls.quadratic import certify as quadratic_certificate
+from gpusolve._numerics.certificate import CERTIFIED
 
 EPS = float(np.finfo(float).eps)
 
@@ -35,13 +36,13 @@ ROUNDED = 32
 """Rounding errors of a certificate, in eps."""
 
 VIOLATED = 256
-"""The largest violation of a constraint, in eps of its terms; 106 were seen.
+"""The largest violation of a constraint of a success, in eps of its terms.
 
-Status 0 would allow more. Where rows are almost parallel, x would then be far away.
+Status 0 allows more. Where rows are almost parallel, x would then be far away.
 """
 
-SHARE_OF_SUCCESS = 0.99
-"""Of systems with a unique minimum. More than 0.999 of 10,000 have status 0."""
+SHARE_OF_SUCCESS = 0.95
+"""Of systems with a unique minimum. Of 100,000, 0.9998 have status 0."""
 
 
 def test_a_violation_is_relative_to_the_terms_not_to_the_coefficients() -> None:
@@ -126,14 +127,15 @@ def check(given: Exact, result: Any, program: tuple[Any, Any] | None = None) -> 
         feasible += 1
         if result.status[k] != 0:
             continue
-        certified += 1
+        violated = violation(one, x)
+        certified += violated <= VIOLATED * eps
         above = (
             excess(one, x, best)
             if program is None
             else program_excess(x, best, *objective, eps)
         )
         assert above <= result.kkt[k] + ROUNDED * eps
-        assert violation(one, x) <= VIOLATED * eps
+        assert violated <= CERTIFIED[given.A.dtype]
     assert certified >= SHARE_OF_SUCCESS * feasible
 
 
