@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from exact_programs import (
     program_excess,
     violation,
 )
+from numpy.typing import NDArray
 from together import together
 
 import gpusolve
@@ -41,7 +43,7 @@ VIOLATED = 256
 Status 0 allows more. Where rows are almost parallel, x would then be far away.
 """
 
-SHARE_OF_SUCCESS = 0.95
+SHARE_OF_SUCCESS = 0.98
 """Of systems with a unique minimum. Of 100,000, 0.9998 have status 0."""
 
 
@@ -112,8 +114,10 @@ def arguments(given: Exact) -> dict[str, Any]:
 # ---- certified solutions -------------------------------------------------------------
 
 
-def check(given: Exact, result: Any, program: tuple[Any, Any] | None = None) -> None:
-    """Certified systems keep the bound; almost all with a minimum are certified."""
+def check(
+    given: Exact, result: Any, program: tuple[Any, Any] | None = None
+) -> NDArray[np.int_]:
+    """Certified systems keep the bound. Count the successes, and all with a minimum."""
     certified, feasible, eps = 0, 0, float(np.finfo(given.A.dtype).eps)
     for k, x in enumerate(result.x):
         one = given.system(k)
@@ -136,31 +140,36 @@ def check(given: Exact, result: Any, program: tuple[Any, Any] | None = None) -> 
         )
         assert above <= result.kkt[k] + ROUNDED * eps
         assert violated <= CERTIFIED[given.A.dtype]
-    assert certified >= SHARE_OF_SUCCESS * feasible
+    return np.array([certified, feasible])
 
 
 def check_both(
-    given: Exact, method: str, solve: Any = lambda function, *a, **o: function(*a, **o)
+    batches: Iterable[Exact],
+    method: str,
+    solve: Any = lambda function, *a, **o: function(*a, **o),
 ) -> None:
-    """Least squares, and the quadratic program of its normal equations."""
-    options = given.options()
-    result = solve(gpusolve.lsq_linear, given.A, given.b, method=method, **options)
-    check(given, result)
-    G, c = np_normal_equations(given)
-    result = solve(
-        gpusolve.bounded_qp, G, c, options.pop("bounds"), method=method, **options
-    )
-    check(given, result, (G, c))
+    """Least squares, and the quadratic programs of its normal equations."""
+    counts = np.array([1, 0])
+    for given in batches:
+        options = {"method": method, **given.options()}
+        result = solve(gpusolve.lsq_linear, given.A, given.b, **options)
+        counts += check(given, result)
+        (G, c), bounds = np_normal_equations(given), options.pop("bounds")
+        result = solve(gpusolve.bounded_qp, G, c, bounds, **options)
+        counts += check(given, result, (G, c))
+    assert counts[0] >= SHARE_OF_SUCCESS * counts[1]
 
 
 @together("family", FAMILIES)
 @together("method", ["auto", "gram", "qr"])
 def test_almost_parallel_constraints(backend: Any, family: str, method: str) -> None:
-    for seed, dtype in product(range(4), (np.float64, np.float32)):
-        rng = np.random.default_rng(seed)
-        systems = 2 if backend.emulated else 12
-        given = almost_parallel(rng, systems, family, dtype)
-        check_both(given, method, backend.solve)
+    systems = 2 if backend.emulated else 12
+    seeds = product(range(4), (np.float64, np.float32))
+    batches = [
+        almost_parallel(np.random.default_rng(seed), systems, family, dtype)
+        for seed, dtype in seeds
+    ]
+    check_both(batches, method, backend.solve)
 
 
 @pytest.mark.slow
@@ -169,9 +178,8 @@ def test_almost_parallel_constraints(backend: Any, family: str, method: str) -> 
 def test_ten_thousand_systems_with_almost_parallel_constraints(
     family: str, dtype: Any
 ) -> None:
-    for seed in range(100, 112):
-        rng = np.random.default_rng(seed)
-        check_both(almost_parallel(rng, 60, family, dtype), "auto")
+    rngs = map(np.random.default_rng, range(100, 112))
+    check_both((almost_parallel(rng, 60, family, dtype) for rng in rngs), "auto")
 
 
 @together("method", ["auto", "gram", "qr"])
