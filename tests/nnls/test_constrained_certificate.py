@@ -199,3 +199,32 @@ def test_the_residual_is_zero_where_a_feasible_point_fits(
     result = backend.solve(gpusolve.bounded_qp, np.eye(2), b, free, **options)
     assert result.status == 0
     np.testing.assert_allclose(result.x, [0, 2], atol=4 * EPS)
+
+
+def test_a_violation_of_more_than_rounding_is_corrected(backend: Any) -> None:
+    """A point 0.4 away violates a constraint by 2e-11, and has less misfit.
+
+    The first two rows are opposite up to 3e-11, which magnifies rounding errors.
+    """
+    none = np.zeros((0, 3))
+    one = Exact(
+        A=np.array([[4.0, 3, -2], [3, 4, 3], [2, -2, 2]]),
+        b=np.array([1.0, 2, -3]),
+        lower=np.full(3, -np.inf),
+        upper=np.full(3, np.inf),
+        A_ub=np.array(
+            [
+                [1e5, 2e5, 3e5],
+                [-999.9999999710897, -1999.999999971090, -3000.000000057820],
+                [0, -2e6, -2e6],
+            ]
+        ),
+        b_ub=np.array([2e5, -2000.0000000867306, -1999999.998]),
+        A_eq=none,
+        b_eq=none[:, 0],
+    )
+    result = backend.solve(gpusolve.lsq_linear, one.A, one.b, **one.options())
+    best = minimum(one, *normal_equations(one))
+    assert best is not None
+    assert result.status == 0
+    np.testing.assert_allclose(result.x, np.array(best, float), atol=64 * EPS / 3e-11)
