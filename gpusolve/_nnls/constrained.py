@@ -31,7 +31,7 @@ from .constrained_corrections import correct_by_elimination, correct_by_factor
 from .constrained_dual import Dual, Point
 from .constrained_system import EPS, ConstrainedSystem, inverse_factor, size_of
 from .constraint_rows import Rows
-from .feasibility import farkas_vectors
+from .feasibility import LeastViolation, least_violation
 from .inputs import Problem
 from .part import gather
 from .quadratic import ratio
@@ -87,7 +87,7 @@ def solve_chunk(
     """Solve a chunk of the flattened batch."""
     system = ConstrainedSystem.of(problem, rows, chunk)
     search = Search(system, problem, target, method)
-    search.run(starting_points(system, problem, chunk))
+    search.run(starting_points(system, problem, chunk), rows, chunk)
     return search.solution()
 
 
@@ -133,7 +133,7 @@ class Search:
         self.infeasible = xp.zeros(systems, bool)
         self.repaired = xp.zeros(systems, bool)
 
-    def run(self, start: Array) -> None:
+    def run(self, start: Array, rows: Rows, chunk: slice) -> None:
         """Improve all points until they are certified, or no step improves them."""
         xp, method = namespace(start), self.method
         every = xp.arange(len(start))
@@ -141,7 +141,9 @@ class Search:
         self.point, self.certificate, self.found = self.step(every, start, first)
         at = self.unsettled()
         if len(at):
-            self.prove_infeasible(at)
+            self.decide_feasibility(
+                at, least_violation(self.problem, rows, chunk, at, self.target)
+            )
             at = self.unsettled()
         for _ in range(STEPS):
             if not len(at):
@@ -202,11 +204,26 @@ class Search:
         for name in ("status", "method"):
             getattr(self.found, name)[at] = getattr(found, name)
 
-    def prove_infeasible(self, at: Array) -> None:
-        """Find the systems without a solution."""
-        vectors, proven = farkas_vectors(self.system.take(at), self.target)
-        self.point.multipliers[at[proven]] = vectors[proven]
-        self.infeasible[at[proven]] = True
+    def decide_feasibility(self, at: Array, found: LeastViolation) -> None:
+        """Mark the systems without a solution.
+
+        The sides of others are moved within their rounding, where no x satisfies all
+        constraints exactly.
+        """
+        self.infeasible[at[found.is_infeasible]] = True
+        kept = found.is_consistent
+        at, sides, x = at[kept], found.sides[kept], found.x[kept]
+        self.system = self.system.with_sides(at, sides)
+        some = self.system.take(at)
+        old = Point(*[values[at] for values in self.point])
+        for values, of_old in zip(
+            self.certificate, certify(some, *old), strict=True
+        ):
+            values[at] = of_old
+        x = some.within_bounds(x * some.b_scale[:, None] / some.scale)
+        none = 0 * old.multipliers
+        nearest = Point(x, none, none, 0 * x)
+        self.keep(at, nearest, certify(some, *nearest))
 
     def drop_multipliers(self) -> None:
         """Set multipliers to 0 where a point is almost as good without them.
@@ -240,16 +257,12 @@ class Search:
         status = xp.where(self.infeasible, INFEASIBLE, status)
         status = xp.where(s.finite, status, NOT_FINITE)
         multipliers = self.point.multipliers
-        w = certificate.w
-        if bool(self.infeasible.any()):
-            proof = s.of_bounds(multipliers)
-            w = xp.where(self.infeasible[:, None], proof, w)
         ub, _, _, eq, _ = s.parts(multipliers * s.row_scale / by_b)
         solved = s.finite & ~self.infeasible
         return ConstrainedSolution(
             x=masked(x, solved),
             rnorm=masked((size_of(r) / s.b_scale).astype(dtype), solved),
-            dual=masked((w / s.scale / by_b).astype(dtype), s.finite),
+            dual=masked((certificate.w / s.scale / by_b).astype(dtype), solved),
             kkt=masked(certificate.kkt.astype(dtype), solved),
             nit=self.found.nit,
             status=status.astype(np.int32),
@@ -257,8 +270,8 @@ class Search:
             n_downdates=self.found.n_downdates,
             repaired=self.repaired,
             method=self.found.method,
-            dual_ub=masked(ub.astype(dtype), s.finite),
-            dual_eq=masked(-eq.astype(dtype), s.finite),
+            dual_ub=masked(ub.astype(dtype), solved),
+            dual_eq=masked(-eq.astype(dtype), solved),
         )
 
 

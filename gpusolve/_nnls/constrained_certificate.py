@@ -85,7 +85,8 @@ class ConstrainedCertificate(NamedTuple):
         rounding = ROUNDED * (eps * self.size + EPS * self.pull)
         by_x = xp.maximum(tol, most + rounding)
         good = (self.by_x <= by_x) & (self.angle <= max(tol, most))
-        return good & (self.lack <= most) & (eps * self.size <= HIDDEN[dtype])
+        good = good & (self.lack <= CERTIFIED[np.dtype(np.float64)])
+        return good & (eps * self.size <= HIDDEN[dtype])
 
 
 def certify(
