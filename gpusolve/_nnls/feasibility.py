@@ -10,11 +10,14 @@ x within the bounds has ``C x >= d`` if ``d y`` is above the largest ``(C^T y) x
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple
 
-from .._device.arrays import Array, largest, namespace
-from .._device.kernels import Device
+import numpy as np
+
+from .._device.arrays import Array, ArrayT, largest, namespace, unwrapped
+from .._device.kernels import Device, device_of
 from .._device.products import product, transposed
+from .._numerics.solution import INFEASIBLE
 from . import cpu, device
 from .accurate_products import transposed_product
 from .constrained_certificate import SHARE
@@ -44,9 +47,10 @@ class LeastViolation(NamedTuple):
         Within the bounds.
     sides : (systems, rows) array
         The sides of the general rows, moved so that x satisfies them.
-    is_consistent, is_infeasible : (systems,) array
-        Whether rounding explains the violations, and whether there is a proof that it
-        explains them nowhere.
+    is_consistent, is_far : (systems,) array
+        Whether rounding explains the violations, and whether it explains them nowhere.
+    is_proven : (systems,) array
+        Whether the multipliers prove that there is no solution.
     multipliers : (systems, rows) array
         Of the general rows.
     lower, upper : (systems, n) array
@@ -56,10 +60,186 @@ class LeastViolation(NamedTuple):
     x: Array
     sides: Array
     is_consistent: Array
-    is_infeasible: Array
+    is_far: Array
+    is_proven: Array
     multipliers: Array
     lower: Array
     upper: Array
+
+    @property
+    def is_infeasible(self) -> Array:
+        """Whether systems have no solution, beyond the rounding of what was given."""
+        return self.is_far & self.is_proven
+
+
+class Proof(NamedTuple, Generic[ArrayT]):
+    """The multipliers that prove that a system has no solution, in float64.
+
+    They multiply the constraints. For every x that satisfies all of them, each term of
+
+        ``ub (b_ub - A_ub x) + eq (b_eq - A_eq x) + sum_to (s - sum(x))``
+        ``+ lower (x - l) + upper (u - x)``
+
+    is 0 or positive, where s is the given sum, and l and u are the bounds. But
+    ``A_ub^T ub + A_eq^T eq + sum_to - lower + upper`` is 0 in each element, up to
+    rounding, so the value is the same for every x: it is negative. With the rounding it
+    is negative for every x up to 1e9 times the largest side that x = 0 violates.
+
+    Arrays are NaN for systems that have no proof: they have another status, all their
+    weights are zero, or the lower bound is infinity or the upper minus infinity.
+
+    Attributes
+    ----------
+    ub, eq : (..., rows) array
+        The multipliers of ``A_ub x <= b_ub``, not negative, and of ``A_eq x = b_eq``.
+    lower, upper : (..., n) array
+        The multipliers of the bounds, not negative; 0 for infinite bounds.
+    sum_to : (...,) array
+        The multiplier of the fixed sum.
+
+    See Also
+    --------
+    NNLSResult.proof
+
+    Examples
+    --------
+    >>> import gpusolve
+    >>> rows = {"A_ub": [[1.0, 1.0]], "b_ub": [1.0]}
+    >>> proof = gpusolve.lsq_linear([[1.0, 0.0]], [1.0], (1, 9), **rows).proof()
+    >>> proof.ub, proof.lower
+    (array([1.]), array([1., 1.]))
+    """
+
+    ub: ArrayT
+    eq: ArrayT
+    lower: ArrayT
+    upper: ArrayT
+    sum_to: ArrayT | Any
+
+
+@np.errstate(all="ignore")
+def proof_of(given: dict[str, Any], status: Array) -> Proof[Any]:
+    """The proofs for the systems of status 4; `given` has the fields of a `Problem`."""
+    xp, problem = namespace(status), Problem(**{k: given[k] for k in Problem._fields})
+    n, batch = problem.shape[1], problem.batch
+    rows = Rows.of(problem._replace(A=xp.zeros((0, n))))
+    at = xp.flatnonzero(status == INFEASIBLE)
+    every = slice(0, math.prod(batch))
+    found = least_violation(problem, rows, every, at, device_of(status))
+    below, _, _, equal, _ = rows.counts
+    ends = [below, below + equal]
+    ub, eq, total = xp.split(found.multipliers, ends, axis=-1)
+    parts = [ub, -eq, found.lower, found.upper, -total.sum(axis=-1)]
+    fields = []
+    for values in parts:
+        field = xp.full((every.stop, *values.shape[1:]), math.nan)
+        field[at[found.is_proven]] = values[found.is_proven]
+        fields.append(unwrapped(field.reshape((*batch, *values.shape[1:]))))
+    return Proof(*fields)
+
+
+class Limits(NamedTuple):
+    """The general constraints ``C x >= d`` of some systems, and their bounds, scaled.
+
+    Elements of C and the largest side that x = 0 violates are about 1. All factors are
+    powers of two.
+
+    Attributes
+    ----------
+    C : (..., rows, n) array
+        The rows of equalities are the last.
+    d, units : (systems, rows), (rows,) array
+        The sides, and by how much of the size of its terms a row may be violated.
+    lower, upper : (systems, n) array
+        Infinite where they contradict each other.
+    equal : (rows,) array
+        Mask of the equalities.
+    used : (systems, rows) array
+        Mask of the rows that not every x up to `FAR` satisfies.
+    rows, columns : (..., rows), (..., n) array
+        The factors of rows and columns.
+    size : (systems, 1) array
+        The factor of the sides and of x.
+    """
+
+    C: Array
+    d: Array
+    units: Array
+    lower: Array
+    upper: Array
+    equal: Array
+    used: Array
+    rows: Array
+    columns: Array
+    size: Array
+
+    @classmethod
+    def of(
+        cls, C: Array, d: Array, units: Array, bounds: tuple[Array, Array], below: int
+    ) -> Limits:
+        """Scale the constraints, whose first rows, `below`, are inequalities."""
+        xp, equal = namespace(d), namespace(d).arange(d.shape[-1]) >= below
+        C, rows, columns = equilibrated(C)
+        absent, d = d == -math.inf, xp.where(xp.isinf(d), 0, d) * rows
+        lower, upper = (bound / columns for bound in bounds)
+        violated = [xp.where(equal, xp.abs(d), d), lower, -upper]
+        size = power_of_two(largest(xp.concatenate(violated, axis=-1)))[:, None]
+        d, lower, upper = d * size, lower * size, upper * size
+        far = ~equal & (d < -FAR * xp.abs(C).sum(axis=-1))
+        used = ~(absent | far | ~(C.any(axis=-1) | (d != 0)))
+        return cls(C, d, units, lower, upper, equal, used, rows, columns, size)
+
+    def limit(self, x: Array) -> Array:
+        """By how much a point of this size may violate each row; 1 for unused rows."""
+        terms = product(namespace(x).abs(self.C), x) + abs(self.d)
+        return namespace(x).where(self.used, self.units * terms, 1)
+
+    def nearest(self, limit: Array, target: Device | None) -> Array:
+        """The points within the bounds with the least squares of violation / limit.
+
+        The slack of an inequality is another variable, which is not negative.
+        """
+        xp, below = namespace(limit), int((~self.equal).sum())
+        slack = -xp.eye(limit.shape[-1])[:, :below]
+        slack = xp.broadcast_to(slack, (*self.C.shape[:-1], below))
+        none = xp.zeros((len(limit), below))
+        bounds = (self.lower, none), (self.upper, none + math.inf)
+        lower, upper = (xp.concatenate(pair, axis=-1) for pair in bounds)
+        given = Problem(
+            A=xp.concatenate([self.C, slack], axis=-1),
+            b=self.d,
+            batch=limit.shape[:1],
+            bounds=(lower, upper),
+            weights=xp.where(self.used, 1 / limit**2, 0),
+        )
+        if target is None:
+            x = cpu.nnls(given, "qr").x
+        else:
+            x = device.nnls(given, target, "qr").x
+        return x[:, : self.C.shape[-1]]
+
+    def multipliers(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """The multipliers y of the rows, and ``C^T y``, of the bounds.
+
+        The elements of the free variables are made 0, up to rounding.
+        """
+        xp, free = namespace(x), (x > self.lower) & (x < self.upper)
+        rows = self.C * (y != 0)[..., None] * free[:, None, :]
+        basis, _, _ = decomposed(rows)
+        for _ in range(2):
+            y = y - product(basis, transposed_product(basis, y))
+        y = xp.where(self.equal, y, xp.maximum(y, 0))
+        return y, transposed_product(self.C, y)
+
+    def is_proof(self, y: Array, v: Array) -> Array:
+        """Whether ``d y`` is above ``v x`` within the bounds, beyond rounding."""
+        xp = namespace(y)
+        low, high = xp.maximum(self.lower, -FAR), xp.minimum(self.upper, FAR)
+        gain = (self.d * y).sum(axis=-1) - xp.maximum(v * low, v * high).sum(axis=-1)
+        terms = transposed_product(xp.abs(self.C), xp.abs(y))
+        terms = (terms * xp.maximum(xp.abs(low), xp.abs(high))).sum(axis=-1)
+        terms = terms + xp.abs(self.d * y).sum(axis=-1)
+        return gain > (v.shape[-1] + y.shape[-1]) * EPS * terms
 
 
 def least_violation(
@@ -70,84 +250,60 @@ def least_violation(
 
     def part(value: Array | float, core: int) -> Array:
         array = xp.asarray(value, float)
-        if array.ndim < core:
-            return xp.broadcast_to(array, (systems, n))
-        array = gather(array, core, problem.batch, chunk)
-        return array if array.ndim == core else array[at]
+        if array.ndim >= core:
+            array = gather(array, core, problem.batch, chunk)
+        return array if array.ndim <= core else array[at]
 
     C, d, units = rows.general
     C, d = part(C, 2), xp.broadcast_to(part(d, 1), (systems, len(units)))
     lower, upper = (
         xp.broadcast_to(part(bound, 1), (systems, n)) for bound in problem.bounds
     )
-    k, inequalities = len(units), rows.counts[0]
-    equal, absent = xp.arange(k) >= inequalities, d == -math.inf
     wrong = (lower > upper) | (lower == math.inf) | (upper == -math.inf)
-    lower, upper = xp.where(wrong, -math.inf, lower), xp.where(wrong, math.inf, upper)
-    M, columns, row_scale = equilibrated(C)
-    sides = xp.where(absent, 0, d) * row_scale
-    lower, upper = lower / columns, upper / columns
-    size = largest(xp.where(equal, xp.abs(sides), sides))
-    size = xp.maximum(size, xp.maximum(largest(lower), largest(-upper)))
-    by_size = power_of_two(size)[:, None]
-    sides, lower, upper = sides * by_size, lower * by_size, upper * by_size
-    absent = absent | (~equal & (sides < -FAR * xp.abs(M).sum(axis=-1)))
-    slack = -xp.eye(k)[:, :inequalities]
-    slack = xp.broadcast_to(slack, (*M.shape[:-1], inequalities))
-    none = xp.zeros((systems, inequalities))
-    given = Problem(
-        A=xp.concatenate([M, slack], axis=-1),
-        b=sides,
-        batch=(systems,),
-        bounds=(
-            xp.concatenate([lower, none], axis=-1),
-            xp.concatenate([upper, none + math.inf], axis=-1),
-        ),
-    )
-    x_size = xp.ones((systems, n))
+    none = xp.where(wrong, -math.inf, lower), xp.where(wrong, math.inf, upper)
+    limits = Limits.of(C, d, units, none, rows.counts[0])
+    x, equal = xp.ones((systems, n)), limits.equal
     for _ in range(WEIGHINGS):
-        limit = units * (product(xp.abs(M), x_size) + xp.abs(sides))
-        used = (limit > 0) & ~absent
-        weights = xp.where(used, 1 / xp.where(used, limit, 1) ** 2, 0)
-        given = given._replace(weights=weights)
-        if target is None:
-            x = cpu.nnls(given, "qr").x[:, :n]
-        else:
-            x = device.nnls(given, target, "qr").x[:, :n]
-        x_size = xp.abs(x) + SHARE
-    violation = sides - product(M, x)
-    violation = xp.where(used & (equal | (violation > 0)), violation, 0)
-    limit = units * (product(xp.abs(M), x_size) + xp.abs(sides))
-    part_of_limit = xp.abs(violation) / xp.where(used, limit, 1)
-    y = violation * weights
-    y = y / xp.maximum(largest(xp.abs(y), keepdims=True), EPS)
-    free = (x > lower) & (x < upper)
-    basis, _, _ = decomposed(M * (y != 0)[..., None] * free[:, None, :])
-    for _ in range(2):
-        y = y - product(basis, transposed_product(basis, y))
-    y = xp.where(equal, y, xp.maximum(y, 0))
-    v, terms = transposed_product(M, y), transposed_product(xp.abs(M), xp.abs(y))
-    low, high = xp.maximum(lower, -FAR), xp.minimum(upper, FAR)
-    gain = (sides * y).sum(axis=-1) - xp.where(v > 0, v * high, v * low).sum(axis=-1)
-    terms = (terms * xp.maximum(xp.abs(low), xp.abs(high))).sum(axis=-1)
-    terms = terms + xp.abs(sides * y).sum(axis=-1)
-    is_far = (part_of_limit**2).sum(axis=-1) > k
-    is_infeasible = is_far & (gain > (k + n) * EPS * terms)
-    return LeastViolation(
-        x=x * columns / by_size,
-        sides=d - violation / row_scale / by_size,
-        is_consistent=(part_of_limit <= 1).all(axis=-1) & ~wrong.any(axis=-1),
-        is_infeasible=is_infeasible,
-        multipliers=y * row_scale,
-        lower=xp.where((v < 0) & (lower >= -FAR), -v / columns, 0),
-        upper=xp.where((v > 0) & (upper <= FAR), v / columns, 0),
+        limit = limits.limit(size(x))
+        x = limits.nearest(limit, target)
+    violation = limits.d - product(limits.C, x)
+    violation = xp.where(equal, violation, xp.maximum(violation, 0))
+    violation = xp.where(limits.used, violation, 0)
+    y = violation / limit**2
+    most = largest(xp.abs(y), keepdims=True)
+    y, v = limits.multipliers(x, y / xp.where(most > 0, most, 1))
+    is_proven, share = limits.is_proof(y, v), abs(violation) / limits.limit(size(x))
+    y, v = y * limits.rows, v / limits.columns
+    below = xp.where((v < 0) & (limits.lower >= -FAR), -v, 0)
+    above = xp.where((v > 0) & (limits.upper <= FAR), v, 0)
+    first = wrong & (xp.cumsum(wrong, axis=-1) == 1)
+    is_wrong = wrong.any(axis=-1)
+    infinite = xp.isinf(lower) | xp.isinf(upper)
+    y, below, above = (
+        xp.where(is_wrong[:, None], of_bounds, values)
+        for values, of_bounds in ((y, 0), (below, first), (above, first))
     )
+    return LeastViolation(
+        x=x * limits.columns / limits.size,
+        sides=d - violation / limits.rows / limits.size,
+        is_consistent=(share <= 1).all(axis=-1) & ~is_wrong,
+        is_far=(share**2).sum(axis=-1) > share.shape[-1],
+        is_proven=xp.where(is_wrong, ~(first & infinite).any(axis=-1), is_proven),
+        multipliers=y,
+        lower=below,
+        upper=above,
+    )
+
+
+def size(x: Array) -> Array:
+    """The magnitudes of x; elements near 0 count with a share of the usual size."""
+    return abs(x) + SHARE
 
 
 def equilibrated(C: Array) -> tuple[Array, Array, Array]:
     """The rows with elements of at most 1 in rows and columns, and the factors.
 
-    The factors of columns and of rows follow; all are powers of two.
+    The factors of rows and of columns follow; all are powers of two.
     """
     M, columns, rows = C, 1.0, 1.0
     for _ in range(SCALINGS):
@@ -155,4 +311,4 @@ def equilibrated(C: Array) -> tuple[Array, Array, Array]:
         M, columns = M * factor[..., None, :], columns * factor
         factor = power_of_two(largest(namespace(C).abs(M)))
         M, rows = M * factor[..., None], rows * factor
-    return M, columns, rows
+    return M, rows, columns

@@ -10,7 +10,6 @@ from .._device.arrays import Array, largest, namespace
 from .._device.products import product, transposed
 from .._numerics.solution import CONVERGED
 from .inputs import Problem
-from .result import NNLSResult
 
 
 class Pull(NamedTuple):
@@ -38,7 +37,7 @@ class Pull(NamedTuple):
 
 
 @np.errstate(all="ignore")
-def pull_of(problem: Problem, result: NNLSResult[Any]) -> Pull | None:
+def pull_of(problem: Problem, result: Any) -> Pull | None:
     """The pull of the multipliers of a result; None without linear constraints.
 
     The kkt of the result belongs to least squares: it is infinite if x violates a

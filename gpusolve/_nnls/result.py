@@ -13,6 +13,7 @@ from .._device.interrupts import interruptible
 from .._device.kernels import current_device
 from .._numerics.solution import BY_GRAM, BY_QR
 from .covariance import covariance
+from .feasibility import Proof, proof_of
 from .gradients import Gradients, product, pull_back
 from .labels import Labels, label, plain
 from .methods import COMPARED
@@ -281,6 +282,32 @@ class NNLSResult(Generic[ArrayT]):
                 plain(variance),
                 diagonal=diagonal,
             )
+
+    def proof(self) -> Proof[ArrayT]:
+        """The proofs that the systems of status 4 have no solution.
+
+        Each call computes them. They are multipliers of all constraints, in float64
+        also for float32 systems.
+
+        Returns
+        -------
+        Proof
+            Arrays without labels; NaN for systems without a proof.
+
+        Examples
+        --------
+        Two numbers of at least 1, whose sum is at most 1:
+
+        >>> import gpusolve
+        >>> rows = {"A_ub": [[1.0, 1.0]], "b_ub": [1.0]}
+        >>> result = gpusolve.lsq_linear([[1.0, 0.0]], [1.0], (1, 9), **rows)
+        >>> int(result.status), result.proof().ub
+        (4, array([1.]))
+        """
+        status = computed(plain(self.status))
+        with current_device(status):
+            found: Proof[ArrayT] = proof_of(self._given, namespace(status).asarray(status))
+        return found
 
     @property
     def _work(self) -> float:
