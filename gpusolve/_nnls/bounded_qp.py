@@ -9,12 +9,12 @@ from typing import Any, Unpack, overload
 import numpy as np
 import numpy.typing as npt
 
-from .._device.arrays import Array, CudaArray, as_array, is_cupy, namespace, unwrapped
+from .._device.arrays import Array, CudaArray, as_array, floating, is_cupy, namespace, unwrapped
 from .._device.interrupts import interruptible, work_of
 from .._device.kernels import current, device_of
 from .._numerics.solution import CONVERGED, UNCERTIFIED
 from .covariance import with_ridge
-from .inputs import Problem, pair, validate
+from .inputs import EPS, Problem, pair, validate
 from .labels import Labels
 from .options import MethodName, Native, QuadraticOptions
 from .places import solve_anywhere
@@ -186,15 +186,19 @@ def solve_programs(
     G = as_array(given["A"], "G")
     target = device_of(G)
     with current(target):
-        problem = validate(**{**given, "A": G})
-        G, c = symmetric(problem.A), problem.b
+        G = floating({"G": G})["G"]
+        problem, dtype = validate(**{**given, "A": G}), G.dtype
+        G, c = symmetric(problem.A, dtype), problem.b
         whole, c_whole = with_penalties(problem, G)
-        objective = interruptible(work_of(G), Quadratic.of, whole, c_whole)
+        objective = interruptible(
+            work_of(G), Quadratic.of, whole, c_whole, EPS[dtype]
+        )
         A, b, linear = objective.least_squares()
         factors = problem._replace(A=A, b=b, l1=linear, l2=0.0, rounded_matrix=True)
         result = solve(factors, target, method)
         whole = problem._replace(A=G, b=c)
-        found = replace(certified(objective, problem, result), _given=whole._asdict())
+        found = certified(objective, problem, result, dtype)
+        found = replace(found, _given=whole._asdict())
         return found if labels is None else labelled(found, labels)
 
 
@@ -207,17 +211,17 @@ def with_penalties(problem: Problem, G: Array) -> tuple[Array, Array]:
 
 
 def certified(
-    objective: Quadratic, problem: Problem, result: NNLSResult[Any]
+    objective: Quadratic, problem: Problem, result: NNLSResult[Any], dtype: Any
 ) -> NNLSResult[Any]:
-    """The result, with the certificate that G and c themselves give."""
+    """The result, with the certificate that G, given in `dtype`, and c give."""
     xp = namespace(problem.A)
     if not problem.shape[1]:
         return result
     x, status = xp.asarray(result.x), xp.asarray(result.status)
-    given = objective, x, problem.lower, problem.upper, problem.sum_to
+    given = objective, x, problem.lower, problem.upper, problem.nearest_sum
     found = certify(*given, pull_of(problem, result))
     ended = (status == CONVERGED) | (status == UNCERTIFIED)
-    good = found.accepts(problem.tol, problem.dtype)
+    good = found.accepts(problem.tol, dtype)
     outcome = xp.where(good, xp.int32(CONVERGED), xp.int32(UNCERTIFIED))
     fields = {
         "dual": xp.where(ended[..., None], found.dual, result.dual).astype(x.dtype),
@@ -227,14 +231,16 @@ def certified(
     return replace(result, **{name: unwrapped(field) for name, field in fields.items()})
 
 
-def symmetric(G: Array) -> Array:
+def symmetric(G: Array, dtype: Any) -> Array:
     """The symmetric matrices of the lower triangles; NaN if the triangles differ.
+
+    `dtype` is the dtype in which they were given.
 
     ValueError for a single matrix on the host whose triangles differ.
     """
     xp, other = namespace(G), namespace(G).swapaxes(G, -1, -2)
     root = xp.sqrt(xp.abs(xp.diagonal(G, axis1=-2, axis2=-1)))
-    most = SYMMETRIC[G.dtype] * root[..., :, None] * root[..., None, :]
+    most = SYMMETRIC[dtype] * root[..., :, None] * root[..., None, :]
     with np.errstate(invalid="ignore"):
         differs = (xp.abs(G - other) > most).any(axis=(-2, -1))
     if G.ndim == 2 and not is_cupy(G) and differs:

@@ -219,7 +219,18 @@ class Problem(NamedTuple):
             return self
         if not self.shape[1]:
             return self._replace(sum_to=None)
-        return self.drop_common_penalty()
+        return self._replace(sum_to=self.nearest_sum).drop_common_penalty()
+
+    @property
+    def nearest_sum(self) -> Option | None:
+        """The possible sum next to `sum_to`, which rounding may have made impossible."""
+        if self.sum_to is None:
+            return None
+        (least, _), (most, _) = map(self._total, self.bounds)
+        xp, every = namespace(self.A), (self.sum_to, least, most)
+        if all(isinstance(value, float) for value in every):
+            return min(max(self.sum_to, least), most)
+        return xp.minimum(xp.maximum(*every[:2]), most)
 
     def drop_common_penalty(self) -> Problem:
         """The same problem without the part of `l1` that all variables have.
