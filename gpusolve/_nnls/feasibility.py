@@ -18,12 +18,12 @@ from .._device.arrays import Array, ArrayT, largest, namespace, unwrapped
 from .._device.kernels import Device, device_of
 from .._device.products import product, transposed
 from .._numerics.solution import INFEASIBLE
-from . import cpu, device
 from .accurate_products import transposed_product
+from .active_rows import decomposed
 from .constrained_certificate import SHARE
-from .constrained_dual import decomposed
 from .constrained_system import EPS, power_of_two
 from .constraint_rows import Rows
+from .device import solve_within_bounds
 from .inputs import Problem
 from .part import gather
 
@@ -212,11 +212,7 @@ class Limits(NamedTuple):
             bounds=(lower, upper),
             weights=xp.where(self.used, 1 / limit**2, 0),
         )
-        if target is None:
-            x = cpu.nnls(given, "qr").x
-        else:
-            x = device.nnls(given, target, "qr").x
-        return x[:, : self.C.shape[-1]]
+        return solve_within_bounds(given, target, "qr").x[:, : self.C.shape[-1]]
 
     def multipliers(self, x: Array, y: Array) -> tuple[Array, Array]:
         """The multipliers y of the rows, and ``C^T y``, of the bounds.
