@@ -26,6 +26,7 @@ from .constraint_rows import Rows
 from .device import solve_within_bounds
 from .inputs import Problem
 from .part import gather
+from .quadratic import remainder
 
 FAR = 1e9
 """A proof is for the x of at most this size, in units of the largest side that x = 0
@@ -217,7 +218,8 @@ class Limits(NamedTuple):
     def multipliers(self, x: Array, y: Array) -> tuple[Array, Array]:
         """The multipliers y of the rows, and ``C^T y``, of the bounds.
 
-        The elements of the free variables are made 0, up to rounding.
+        The elements of the free variables are made 0, up to rounding of y. What is left
+        is computed in twice the working precision.
         """
         xp, free = namespace(x), (x > self.lower) & (x < self.upper)
         rows = self.C * (y != 0)[..., None] * free[:, None, :]
@@ -225,16 +227,16 @@ class Limits(NamedTuple):
         for _ in range(2):
             y = y - product(basis, transposed_product(basis, y))
         y = xp.where(self.equal, y, xp.maximum(y, 0))
-        return y, transposed_product(self.C, y)
+        v, _ = remainder(0 * x, transposed(self.C), -y)
+        return y, v
 
     def is_proof(self, y: Array, v: Array) -> Array:
         """Whether ``d y`` is above ``v x`` within the bounds, beyond rounding."""
         xp = namespace(y)
         low, high = xp.maximum(self.lower, -FAR), xp.minimum(self.upper, FAR)
         gain = (self.d * y).sum(axis=-1) - xp.maximum(v * low, v * high).sum(axis=-1)
-        terms = transposed_product(xp.abs(self.C), xp.abs(y))
-        terms = (terms * xp.maximum(xp.abs(low), xp.abs(high))).sum(axis=-1)
-        terms = terms + xp.abs(self.d * y).sum(axis=-1)
+        terms = xp.abs(v) * xp.maximum(xp.abs(low), xp.abs(high))
+        terms = terms.sum(axis=-1) + xp.abs(self.d * y).sum(axis=-1)
         return gain > (v.shape[-1] + y.shape[-1]) * EPS * terms
 
 
@@ -282,7 +284,7 @@ def least_violation(
     return LeastViolation(
         x=x * limits.columns / limits.size,
         sides=d - violation / limits.rows / limits.size,
-        is_consistent=(share <= 1).all(axis=-1) & ~is_wrong,
+        is_consistent=(share <= 0.5).all(axis=-1) & ~is_wrong,
         is_far=(share**2).sum(axis=-1) > share.shape[-1],
         is_proven=xp.where(is_wrong, ~(first & infinite).any(axis=-1), is_proven),
         multipliers=y,
