@@ -40,7 +40,6 @@ ROOMS = {
     "torch": {"_nnls"},
     "sparse": {"_blocks", "_device", "monoid", "reference"},
     "_estimators": {"_device"},
-    "_nmf": {"_device", "_estimators", "_nnls", "_numerics"},
     "gam": {"_device", "_estimators", "_gemv"},
     "studies": {
         "_blocks",
