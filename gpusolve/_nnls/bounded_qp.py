@@ -9,12 +9,20 @@ from typing import Any, Unpack, overload
 import numpy as np
 import numpy.typing as npt
 
-from .._device.arrays import Array, CudaArray, as_array, floating, is_cupy, namespace, unwrapped
+from .._device.arrays import (
+    Array,
+    CudaArray,
+    as_array,
+    floating,
+    is_cupy,
+    namespace,
+    unwrapped,
+)
 from .._device.interrupts import interruptible, work_of
 from .._device.kernels import current, device_of
 from .._numerics.solution import CONVERGED, UNCERTIFIED
 from .covariance import with_ridge
-from .inputs import EPS, Problem, pair, validate
+from .inputs import EPSILONS, Problem, pair, validate
 from .labels import Labels
 from .options import MethodName, Native, QuadraticOptions
 from .places import solve_anywhere
@@ -104,15 +112,15 @@ def bounded_qp(
         the penalties ``l1 + l2 x``, the multiplier of a fixed sum and the pull of
         linear constraints. ``rnorm**2 / 2`` is how far the objective is above its
         minimum without bounds, in the range of G plus the l2 penalty. A system whose G
-        has a negative eigenvalue has status 2.
+        has a negative eigenvalue, beyond the rounding of its dtype, has status 2.
 
         `kkt` is computed from G and c. It is the larger of two numbers. The first
         is the largest violation of the optimality conditions by `dual`, relative to S,
         the size of the gradient; for each variable per root of ``G_jj``. The second is
         a bound of how far the objective is above its minimum, relative to
         ``x G x / 2 + |c x| + eps S**2``. Status 0 means that `kkt` is at most 1e-10
-        (float32: 1e-4) or `tol`, and that x has the fixed sum and satisfies the linear
-        constraints, as for :func:`gpusolve.lsq_linear`.
+        (float32 G: 1e-4) or `tol`, and that x has the fixed sum and satisfies the
+        linear constraints, as for :func:`gpusolve.lsq_linear`.
 
     Raises
     ------
@@ -191,7 +199,7 @@ def solve_programs(
         G, c = symmetric(problem.A, dtype), problem.b
         whole, c_whole = with_penalties(problem, G)
         objective = interruptible(
-            work_of(G), Quadratic.of, whole, c_whole, EPS[dtype]
+            work_of(G), Quadratic.of, whole, c_whole, EPSILONS[dtype]
         )
         A, b, linear = objective.least_squares()
         factors = problem._replace(A=A, b=b, l1=linear, l2=0.0, rounded_matrix=True)

@@ -216,9 +216,7 @@ class Search:
         self.system = self.system.with_sides(at, sides)
         some = self.system.take(at)
         old = Point(*[values[at] for values in self.point])
-        for values, of_old in zip(
-            self.certificate, certify(some, *old), strict=True
-        ):
+        for values, of_old in zip(self.certificate, certify(some, *old), strict=True):
             values[at] = of_old
         x = some.within_bounds(x * some.b_scale[:, None] / some.scale)
         none = 0 * old.multipliers

@@ -22,8 +22,9 @@ def constraint_arrays(
 ) -> dict[str, Array]:
     """Check the constraints, and convert them to arrays on the device of A.
 
-    Floating dtypes stay, because they tell the rounding of what was given. A pair that is not given is left out. ValueError unless both arrays of a pair are
-    given and their shapes match. Messages call A by `name`.
+    Floating dtypes stay: they tell the rounding of what was given. A pair that is not
+    given is left out. ValueError unless both arrays of a pair are given and their
+    shapes match. Messages call A by `name`.
     """
     found: dict[str, Array] = {}
     for matrix, side in PAIRS:

@@ -29,7 +29,9 @@ REPAIR_MEMORY = 256 * 2**20
 For larger systems the host waits until it knows how many blocks are needed."""
 
 
-def solve_within_bounds(problem: Problem, device: Device | None, method: str) -> Solution:
+def solve_within_bounds(
+    problem: Problem, device: Device | None, method: str
+) -> Solution:
     """Solve every system of the batch on the device, or on the CPU if it is None."""
     if device is None:
         return cpu.nnls(problem, method)

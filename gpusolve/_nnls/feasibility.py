@@ -27,6 +27,7 @@ from .device import solve_within_bounds
 from .inputs import Problem
 from .part import gather
 from .quadratic import remainder
+from .systems import drop_repeats
 
 FAR = 1e9
 """A proof is for the x of at most this size, in units of the largest side that x = 0
@@ -147,8 +148,9 @@ class Limits(NamedTuple):
 
     Attributes
     ----------
-    C : (..., rows, n) array
-        The rows of equalities are the last.
+    C : (systems, rows, n) array
+        The rows of equalities are the last. Each system has its own product, whose last
+        bits do not depend on the other systems: a proof is the same on request.
     d, units : (systems, rows), (rows,) array
         The sides, and by how much of the size of its terms a row may be violated.
     lower, upper : (systems, n) array
@@ -181,6 +183,7 @@ class Limits(NamedTuple):
         """Scale the constraints, whose first rows, `below`, are inequalities."""
         xp, equal = namespace(d), namespace(d).arange(d.shape[-1]) >= below
         C, rows, columns = equilibrated(C)
+        C = xp.broadcast_to(C, (*d.shape, C.shape[-1]))
         absent, d = d == -math.inf, xp.where(xp.isinf(d), 0, d) * rows
         lower, upper = (bound / columns for bound in bounds)
         violated = [xp.where(equal, xp.abs(d), d), lower, -upper]
@@ -201,13 +204,13 @@ class Limits(NamedTuple):
         The slack of an inequality is another variable, which is not negative.
         """
         xp, below = namespace(limit), int((~self.equal).sum())
-        slack = -xp.eye(limit.shape[-1])[:, :below]
-        slack = xp.broadcast_to(slack, (*self.C.shape[:-1], below))
+        C, slack = drop_repeats(self.C, 2), -xp.eye(limit.shape[-1])[:, :below]
+        slack = xp.broadcast_to(slack, (*C.shape[:-1], below))
         none = xp.zeros((len(limit), below))
         bounds = (self.lower, none), (self.upper, none + math.inf)
         lower, upper = (xp.concatenate(pair, axis=-1) for pair in bounds)
         given = Problem(
-            A=xp.concatenate([self.C, slack], axis=-1),
+            A=xp.concatenate([C, slack], axis=-1),
             b=self.d,
             batch=limit.shape[:1],
             bounds=(lower, upper),
@@ -222,6 +225,8 @@ class Limits(NamedTuple):
         is computed in twice the working precision.
         """
         xp, free = namespace(x), (x > self.lower) & (x < self.upper)
+        if not y.shape[-1]:
+            return y, 0 * x
         rows = self.C * (y != 0)[..., None] * free[:, None, :]
         basis, _, _ = decomposed(rows)
         for _ in range(2):

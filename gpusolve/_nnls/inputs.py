@@ -29,7 +29,7 @@ from .differences import difference_matrix
 
 DOUBLE = np.dtype(np.float64)
 
-EPS = {np.dtype(name): float(np.finfo(name).eps) for name in ("f2", "f4", "f8")}
+EPSILONS = {np.dtype(name): float(np.finfo(name).eps) for name in ("f2", "f4", "f8")}
 """The machine epsilon of floating dtypes."""
 
 Option = float | Array
@@ -101,7 +101,7 @@ class Problem(NamedTuple):
     b_ub: Array | None = None
     A_eq: Array | None = None
     b_eq: Array | None = None
-    eps: float = EPS[DOUBLE]
+    eps: float = EPSILONS[DOUBLE]
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -223,7 +223,7 @@ class Problem(NamedTuple):
 
     @property
     def nearest_sum(self) -> Option | None:
-        """The possible sum next to `sum_to`, which rounding may have made impossible."""
+        """The possible sum next to `sum_to`, which rounding may make impossible."""
         if self.sum_to is None:
             return None
         (least, _), (most, _) = map(self._total, self.bounds)
@@ -426,7 +426,7 @@ def _start(A: Array, value: Any) -> Array:
 def _largest_eps(A: Array, *values: Any) -> float:
     """The largest machine epsilon of A and of the values that have a floating dtype."""
     arrays = [as_array(v, "") for v in values if hasattr(v, "dtype")]
-    return max([EPS.get(array.dtype, 0.0) for array in (A, *arrays)])
+    return max([EPSILONS.get(array.dtype, 0.0) for array in (A, *arrays)])
 
 
 def _option(A: Array, value: Any, name: str) -> Option:

@@ -165,7 +165,7 @@ def nnls(
     ``Float64``, count as NaN. Labels of the same axis must be equal.
 
     float32 input gives float32 output, and so does float16; other real dtypes give
-    float64. On the CPU, and by ``"gram"`` on a GPU, all computation is in float64.
+    float64. A and b decide: no other argument changes the dtype. On the CPU, and by ``"gram"`` on a GPU, all computation is in float64.
     Kernels are launched on the current stream, with no host synchronisation except to
     check 64-bit integers; float32 kernels flush subnormal numbers to zero, as all
     kernels of CuPy do. NaN or infinity in one system does not affect the others. The
