@@ -66,7 +66,9 @@ ASKING_FOR_STUDIES = {
 SPECIFIED_AS = {
     "basis": "boosting",
     "gram": "boosting",
+    "nnls_gram": "nnls",
     "nnls_mgs": "compared.mgs",
+    "nnls_qr": "nnls",
     "qr_steps": "qr_updating",
     "scan_textbook": "scan",
     "scatter": "partition",
