@@ -1,4 +1,4 @@
-"""Constraints that all hold with equality at a point, or contradict each other a little.
+"""Constraints that all hold with equality at a point, or contradict each other.
 
 In a dtype, what is given is rounded: then they hold at the point up to rounding.
 """
@@ -34,7 +34,8 @@ class Tight(NamedTuple):
         names = "A_ub", "b_ub", "A_eq", "b_eq", "sum_to"
         given = {name: getattr(self, name) for name in names}
         rounded = {k: v.astype(dtype) for k, v in given.items() if v is not None}
-        return {"bounds": (self.lower.astype(dtype), self.upper.astype(dtype))} | rounded
+        bounds = self.lower.astype(dtype), self.upper.astype(dtype)
+        return {"bounds": bounds} | rounded
 
 
 def times(C: Array, x: Array) -> Array:
