@@ -64,12 +64,11 @@ class Rows(NamedTuple):
     @property
     def general(self) -> tuple[Array, Array, Array]:
         """C and d without the rows of bounds, and the unit of each row."""
-        below, _, _, equal, total = self.counts
-        every = np.arange(sum(self.counts))
-        kept = every[(every < below) | (every >= len(every) - equal - total)]
-        units = np.repeat(self.units, (below, equal, total))
-        xp = namespace(self.C)
-        return self.C[..., kept, :], self.d[..., kept], xp.asarray(units)
+        xp, (below, *of_bounds, equal, total) = namespace(self.C), self.counts
+        end = below + sum(of_bounds)
+        C = xp.concatenate([self.C[..., :below, :], self.C[..., end:, :]], axis=-2)
+        d = xp.concatenate([self.d[..., :below], self.d[..., end:]], axis=-1)
+        return C, d, xp.asarray(np.repeat(self.units, (below, equal, total)))
 
     @property
     def equalities(self) -> int:

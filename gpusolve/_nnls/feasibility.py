@@ -267,7 +267,7 @@ def least_violation(
     limits = Limits.of(C, d, units, none, rows.counts[0])
     x, equal = xp.ones((systems, n)), limits.equal
     for _ in range(WEIGHINGS):
-        limit = limits.limit(size(x))
+        limit = limits.limit(magnitude(x))
         x = limits.nearest(limit, target)
     violation = limits.d - product(limits.C, x)
     violation = xp.where(equal, violation, xp.maximum(violation, 0))
@@ -275,7 +275,10 @@ def least_violation(
     y = violation / limit**2
     most = largest(xp.abs(y), keepdims=True)
     y, v = limits.multipliers(x, y / xp.where(most > 0, most, 1))
-    is_proven, share = limits.is_proof(y, v), abs(violation) / limits.limit(size(x))
+    is_proven, share = (
+        limits.is_proof(y, v),
+        abs(violation) / limits.limit(magnitude(x)),
+    )
     y, v = y * limits.rows, v / limits.columns
     below = xp.where((v < 0) & (limits.lower >= -FAR), -v, 0)
     above = xp.where((v > 0) & (limits.upper <= FAR), v, 0)
@@ -298,7 +301,7 @@ def least_violation(
     )
 
 
-def size(x: Array) -> Array:
+def magnitude(x: Array) -> Array:
     """The magnitudes of x; elements near 0 count with a share of the usual size."""
     return abs(x) + SHARE
 

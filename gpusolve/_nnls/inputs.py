@@ -227,10 +227,11 @@ class Problem(NamedTuple):
         if self.sum_to is None:
             return None
         (least, _), (most, _) = map(self._total, self.bounds)
-        xp, every = namespace(self.A), (self.sum_to, least, most)
+        total, every = self.sum_to, (self.sum_to, least, most)
         if all(isinstance(value, float) for value in every):
-            return min(max(self.sum_to, least), most)
-        return xp.minimum(xp.maximum(*every[:2]), most)
+            return min(max(total, least), most)
+        xp = namespace(self.A)
+        return xp.minimum(xp.maximum(xp.asarray(total), least), most)
 
     def drop_common_penalty(self) -> Problem:
         """The same problem without the part of `l1` that all variables have.

@@ -6,6 +6,7 @@ Solutions are known, or HiGHS decides; proofs are checked in exact rationals.
 from __future__ import annotations
 
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,15 @@ def solve(
     else:
         data = given.A.astype(dtype), given.b.astype(dtype)
     solver = getattr(gpusolve, function)
-    return backend.solve(solver, *data, **options, method=method), options
+    return solved(backend, solver, *data, **options, method=method), options
+
+
+def solved(backend: Any, solver: Any, *args: Any, **options: Any) -> Any:
+    """The fields of a result and its proof, as arrays of NumPy."""
+    result = backend.call(solver, *args, **options)
+    fields = {name: backend.numpy(value) for name, value in result._asdict().items()}
+    proof = gpusolve.Proof(*map(backend.numpy, result.proof()))
+    return SimpleNamespace(**fields, proof=proof)
 
 
 @together("function", ["lsq_linear", "bounded_qp"])
@@ -90,7 +99,7 @@ def exact(values: Any) -> np.ndarray:
 
 def check_proofs(result: Any, options: dict[str, Any]) -> None:
     """Each proof, as its page says, for all x of 1e8 times the sides, in rationals."""
-    proofs = result.proof()
+    proofs = result.proof
     (lower, upper), n = options["bounds"], result.x.shape[-1]
     for k in np.flatnonzero(result.status == 4):
         ub, eq, low, high = (exact(values[k]) for values in proofs[:4])
@@ -145,11 +154,14 @@ def test_bounds_that_contradict_each_other_are_a_proof(backend: Any) -> None:
     lower = np.array([[0.0, 2.0], [0.0, 0.0], [INF, 0.0]])
     rows = {"A_ub": np.array([[1.0, 1.0]]), "b_ub": np.array([5.0])}
     for given in rows, {}:
-        result = backend.solve(
-            gpusolve.lsq_linear, np.eye(2), [1, 1], (lower, np.ones(2)), **given
+        result = solved(
+            backend,
+            *(gpusolve.lsq_linear, np.eye(2), np.ones(2)),
+            bounds=(lower, np.ones(2)),
+            **given,
         )
         np.testing.assert_array_equal(result.status, [4, 0, 4])
-        proof = result.proof()
+        proof = result.proof
         for values in proof.lower, proof.upper:
             np.testing.assert_array_equal(values, [[0, 1], [np.nan] * 2, [np.nan] * 2])
         assert proof.sum_to[0] == 0
@@ -159,21 +171,21 @@ def test_bounds_that_contradict_each_other_are_a_proof(backend: Any) -> None:
 def test_a_sum_that_the_bounds_contradict_has_a_proof(backend: Any) -> None:
     """Without linear constraints, and with weights of zero, which have no proof."""
     given = {"bounds": (0, [1.0, 1.0]), "sum_to": np.array([1.0, 3.0, -1.0])}
-    result = backend.solve(gpusolve.lsq_linear, np.eye(2), [1, 1], **given)
+    result = solved(backend, gpusolve.lsq_linear, np.eye(2), np.ones(2), **given)
     np.testing.assert_array_equal(result.status, [0, 4, 4])
-    proof = result.proof()
+    proof = result.proof
     np.testing.assert_allclose(proof.upper[1] + proof.sum_to[1], 0, atol=1e-15)
     np.testing.assert_allclose(proof.lower[2] - proof.sum_to[2], 0, atol=1e-15)
     assert proof.upper[1] @ np.ones(2) + 3 * proof.sum_to[1] < 0
     assert proof.sum_to[2] > 0
-    none = backend.solve(gpusolve.lsq_linear, np.eye(2), [1, 1], weights=[0, 0])
+    none = solved(backend, gpusolve.lsq_linear, np.eye(2), np.ones(2), weights=[0, 0])
     assert none.status == 4
-    assert np.isnan(none.proof().lower).all()
+    assert np.isnan(none.proof.lower).all()
 
 
 def test_one_system_and_blocks_have_the_same_proofs() -> None:
     rows = {"A_ub": np.array([[1.0, 1.0]]), "b_ub": np.array([1.0])}
-    one = gpusolve.lsq_linear(np.eye(2), [1, 1], (1, 9), **rows)
+    one = gpusolve.lsq_linear(np.eye(2), np.ones(2), (1, 9), **rows)
     batch = gpusolve.lsq_linear(
         np.eye(2), np.ones((3, 2)), (1, 9), devices="cpu", **rows
     )
