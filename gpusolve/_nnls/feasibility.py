@@ -36,6 +36,10 @@ violates. A bound beyond counts as infinite there."""
 SCALINGS = 3
 """How often columns and rows are scaled."""
 
+MOVED = 1 / 3
+"""How much of the allowed violation may be due to moved sides. The rest is for x, whose
+terms may be smaller than those of the point of least violation."""
+
 WEIGHINGS = 2
 """How often violations are weighted by the size of their terms at the last point."""
 
@@ -292,7 +296,7 @@ def least_violation(
     return LeastViolation(
         x=x * limits.columns / limits.size,
         sides=d - violation / limits.rows / limits.size,
-        is_consistent=(share <= 0.5).all(axis=-1) & ~is_wrong,
+        is_consistent=(share <= MOVED).all(axis=-1) & ~is_wrong,
         is_far=(share**2).sum(axis=-1) > share.shape[-1],
         is_proven=xp.where(is_wrong, ~(first & infinite).any(axis=-1), is_proven),
         multipliers=y,

@@ -38,6 +38,9 @@ Option = float | Array
 NUMBERS = float, int, numbers.Real, np.bool_
 """Types of numbers. The common types are first: `isinstance` finds them sooner."""
 
+PLAIN = float, int, type(None)
+"""Types of values without a dtype."""
+
 NAMES = ("A", "b"), ("G", "c")
 """What messages call A and b: of least squares, and of quadratic programs."""
 
@@ -331,7 +334,13 @@ def validate(
     _check_shapes(A, b, start, names)
     bounds = _bounds(A, lower, upper)
     l1, l2 = _penalty(A, l1, "l1"), _penalty(A, l2, "l2")
-    eps = _largest_eps(A, lower, upper, sum_to)
+    eps = EPSILONS[A.dtype]
+    if not (
+        isinstance(lower, PLAIN)
+        and isinstance(upper, PLAIN)
+        and isinstance(sum_to, PLAIN)
+    ):
+        eps = _largest_eps(A, lower, upper, sum_to)
     sum_to = None if sum_to is None else _sum(A, sum_to)
     weights = None if weights is None else _weights(A, weights)
     L, lam, prior = _tikhonov(A, L, lam, prior)

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from .._device.arrays import Array, as_array, is_cupy, namespace
 from .._device.kernels import Device, current, device_of
 from .._numerics.solution import INFEASIBLE, NOT_FINITE, AnySolution
-from . import constrained, device
+from . import constrained, cpu, device
 from .axes import AXES
 from .inputs import Problem, validate
 from .labels import Labels, label
@@ -79,7 +79,9 @@ def solve_problem(problem: Problem, target: Device | None, method: str) -> AnySo
         return solve_stacked(problem, lambda rows: solve_problem(rows, target, method))
     if problem.has_constraints:
         return constrained.solve(problem, target, method)
-    return device.solve_within_bounds(problem, target, method)
+    if target is None:  # one call less than solve_within_bounds, for small systems
+        return cpu.nnls(problem, method)
+    return device.nnls(problem, target, method)
 
 
 def make_result(
