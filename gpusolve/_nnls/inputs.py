@@ -226,15 +226,18 @@ class Problem(NamedTuple):
 
     @property
     def nearest_sum(self) -> Option | None:
-        """The possible sum next to `sum_to`, which rounding may make impossible."""
-        if self.sum_to is None:
-            return None
-        (least, _), (most, _) = map(self._total, self.bounds)
-        total, every = self.sum_to, (self.sum_to, least, most)
-        if all(isinstance(value, float) for value in every):
-            return min(max(total, least), most)
+        """The possible sum next to `sum_to`, which rounding may make impossible.
+
+        Bounds that are numbers are rounded like x, which the certificate allows for.
+        """
+        lower, upper = self.bounds
+        if self.sum_to is None or (
+            isinstance(lower, float) and isinstance(upper, float)
+        ):
+            return self.sum_to
+        (least, _), (most, _) = self._total(lower), self._total(upper)
         xp = namespace(self.A)
-        return xp.minimum(xp.maximum(xp.asarray(total), least), most)
+        return xp.minimum(xp.maximum(xp.asarray(self.sum_to), least), most)
 
     def drop_common_penalty(self) -> Problem:
         """The same problem without the part of `l1` that all variables have.
