@@ -13,7 +13,6 @@ import numpy as np
 
 from .._device.arrays import (
     Array,
-    as_array,
     asarray_like,
     broadcast_shapes,
     check_real,
@@ -29,7 +28,9 @@ from .differences import difference_matrix
 
 DOUBLE = np.dtype(np.float64)
 
-EPSILONS = {np.dtype(name): float(np.finfo(name).eps) for name in ("f2", "f4", "f8")}
+EPSILONS: dict[Any, float] = {
+    np.dtype(name): float(np.finfo(name).eps) for name in ("f2", "f4", "f8")
+}
 """The machine epsilon of floating dtypes."""
 
 Option = float | Array
@@ -37,9 +38,6 @@ Option = float | Array
 
 NUMBERS = float, int, numbers.Real, np.bool_
 """Types of numbers. The common types are first: `isinstance` finds them sooner."""
-
-PLAIN = float, int, type(None)
-"""Types of values without a dtype."""
 
 NAMES = ("A", "b"), ("G", "c")
 """What messages call A and b: of least squares, and of quadratic programs."""
@@ -337,13 +335,8 @@ def validate(
     _check_shapes(A, b, start, names)
     bounds = _bounds(A, lower, upper)
     l1, l2 = _penalty(A, l1, "l1"), _penalty(A, l2, "l2")
-    eps = EPSILONS[A.dtype]
-    if not (
-        isinstance(lower, PLAIN)
-        and isinstance(upper, PLAIN)
-        and isinstance(sum_to, PLAIN)
-    ):
-        eps = _largest_eps(A, lower, upper, sum_to)
+    given_dtypes = [getattr(v, "dtype", None) for v in (A, lower, upper, sum_to)]
+    eps = max([EPSILONS.get(dtype, 0.0) for dtype in given_dtypes])
     sum_to = None if sum_to is None else _sum(A, sum_to)
     weights = None if weights is None else _weights(A, weights)
     L, lam, prior = _tikhonov(A, L, lam, prior)
@@ -434,12 +427,6 @@ def _start(A: Array, value: Any) -> Array:
     found = on_one_device({"A": A, "warm_start": asarray_like(A, value)})["warm_start"]
     check_real(found, "warm_start")
     return found.astype(A.dtype, copy=False)
-
-
-def _largest_eps(A: Array, *values: Any) -> float:
-    """The largest machine epsilon of A and of the values that have a floating dtype."""
-    arrays = [as_array(v, "") for v in values if hasattr(v, "dtype")]
-    return max([EPSILONS.get(array.dtype, 0.0) for array in (A, *arrays)])
 
 
 def _option(A: Array, value: Any, name: str) -> Option:
