@@ -235,7 +235,9 @@ class Problem(NamedTuple):
             return self.sum_to
         (least, _), (most, _) = self._total(lower), self._total(upper)
         xp = namespace(self.A)
-        return xp.minimum(xp.maximum(xp.asarray(self.sum_to), least), most)
+        total = xp.asarray(self.sum_to)
+        nearest = xp.minimum(xp.maximum(total, least), most)
+        return xp.where(xp.isfinite(total), nearest, total)
 
     def drop_common_penalty(self) -> Problem:
         """The same problem without the part of `l1` that all variables have.
