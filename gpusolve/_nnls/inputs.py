@@ -237,7 +237,7 @@ class Problem(NamedTuple):
         xp = namespace(self.A)
         total = xp.asarray(self.sum_to)
         nearest = xp.minimum(xp.maximum(total, least), most)
-        return xp.where(xp.isfinite(total), nearest, total)
+        return xp.where(xp.isfinite(total) & xp.isfinite(nearest), nearest, total)
 
     def drop_common_penalty(self) -> Problem:
         """The same problem without the part of `l1` that all variables have.
