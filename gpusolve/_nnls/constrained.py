@@ -10,6 +10,7 @@ Optimization 14, 1976).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from .._device.arrays import Array, largest, namespace
 from .._device.interrupts import interruptible
 from .._device.kernels import Device
 from .._device.launch import pieces
-from .._numerics.certificate import CERTIFIED, ROUNDED
+from .._numerics.certificate import ROUNDED
 from .._numerics.solution import (
     CONVERGED,
     INFEASIBLE,
@@ -37,7 +38,7 @@ from .constrained_corrections import correct_by_elimination, correct_by_factor
 from .constrained_dual import Dual, Point
 from .constrained_system import EPS, ConstrainedSystem, inverse_factor, size_of
 from .constraint_rows import Rows
-from .feasibility import farkas_vectors
+from .feasibility import LeastViolation, least_violation
 from .inputs import Problem
 from .part import gather
 from .quadratic import Pull, ratio
@@ -104,7 +105,10 @@ def solve_chunk(
     system = ConstrainedSystem.of(problem, rows, chunk)
     dual = interruptible(system.work, dual_of, system)
     search = Search(system, dual, problem, target, method)
-    search.run(starting_points(system, problem, chunk))
+    search.run(
+        starting_points(system, problem, chunk),
+        lambda at: least_violation(problem, rows, chunk, at, target),
+    )
     return search.solution()
 
 
@@ -151,17 +155,27 @@ class Search:
         self.infeasible = xp.zeros(systems, bool)
         self.repaired = xp.zeros(systems, bool)
 
-    def run(self, start: Array) -> None:
+    def run(
+        self, start: Array, violation: Callable[[Array], LeastViolation] | None
+    ) -> None:
         """Improve each point until it is settled, or no step improves it.
 
         By ``"auto"``, steps of QR alone from the same start follow then: the first
         steps may lead to a point from which no step finds the active constraints.
+
+        Parameters
+        ----------
+        start : (systems, n) array
+        violation : callable, optional
+            The least violations of some systems. None if all are known to be feasible.
         """
         xp, auto = namespace(start), self.method == "auto"
         every = xp.arange(len(start))
         first = "gram" if auto else self.method
         self.point, self.certificate, self.found = self.step(every, start, first)
-        self.prove_infeasible()
+        at = xp.flatnonzero(~(self.certificate.kkt <= self.enough) & self.system.finite)
+        if violation is not None and len(at):
+            self.decide_feasibility(at, violation(at))
         at = xp.flatnonzero(self.unsettled())
         for _ in range(STEPS):
             if not len(at):
@@ -175,7 +189,7 @@ class Search:
         at = xp.flatnonzero(self.unsettled())
         if auto and len(at):
             other = Search(*self.take(at), self.problem, self.target, "qr")
-            other.run(start[at])
+            other.run(start[at], None)
             self.keep(at, other.point, other.certificate, other.found)
 
     def unsettled(self) -> Array:
@@ -225,14 +239,25 @@ class Search:
         for name in ("status", "method"):
             getattr(self.found, name)[at] = getattr(found, name)
 
-    def prove_infeasible(self) -> None:
-        """Find the systems without a solution."""
-        xp = namespace(self.infeasible)
-        at = xp.flatnonzero(~(self.certificate.kkt <= self.enough) & self.system.finite)
-        if len(at):
-            vectors, proven = farkas_vectors(self.system.take(at), self.target)
-            self.point.multipliers[at[proven]] = vectors[proven]
-            self.infeasible[at[proven]] = True
+    def decide_feasibility(self, at: Array, least: LeastViolation) -> None:
+        """Mark the systems without a solution.
+
+        The sides of others are moved within their rounding, where no x satisfies all
+        constraints exactly.
+        """
+        self.infeasible[at[least.is_infeasible]] = True
+        kept = least.is_consistent
+        at, sides, x = at[kept], least.sides[kept], least.x[kept]
+        self.system = self.system.with_sides(at, sides)
+        some = self.system.take(at)
+        old = Point(*[values[at] for values in self.point])
+        for values, of_old in zip(self.certificate, certify(some, *old), strict=True):
+            values[at] = of_old
+        x = some.within_bounds(x * some.b_scale[:, None] / some.scale)
+        none = 0 * old.multipliers
+        nearest = Point(x, none, none, 0 * x)
+        found = certify(some, *nearest)
+        replace_worse(self.point, self.certificate, at, nearest, found)
 
     def rest_at_bounds(self) -> None:
         """Move variables to bounds that they reach up to rounding errors.
@@ -288,16 +313,12 @@ class Search:
         status = xp.where(self.infeasible, INFEASIBLE, status)
         status = xp.where(s.finite, status, NOT_FINITE)
         multipliers = self.point.multipliers
-        w = certificate.w
-        if bool(self.infeasible.any()):
-            proof = s.of_bounds(multipliers)
-            w = xp.where(self.infeasible[:, None], proof, w)
         ub, _, _, eq, _ = s.parts(multipliers * s.row_scale / by_b)
         solved = s.finite & ~self.infeasible
         found = ConstrainedSolution(
             x=masked(x, solved),
             rnorm=masked((size_of(r) / s.b_scale).astype(dtype), solved),
-            dual=masked((w / s.scale / by_b).astype(dtype), s.finite),
+            dual=masked((certificate.w / s.scale / by_b).astype(dtype), solved),
             kkt=masked(certificate.kkt.astype(dtype), solved),
             nit=self.found.nit,
             status=status.astype(np.int32),
@@ -305,13 +326,13 @@ class Search:
             n_downdates=self.found.n_downdates,
             repaired=self.repaired,
             method=self.found.method,
-            dual_ub=masked(ub.astype(dtype), s.finite),
-            dual_eq=masked(-eq.astype(dtype), s.finite),
+            dual_ub=masked(ub.astype(dtype), solved),
+            dual_eq=masked(-eq.astype(dtype), solved),
         )
         if not s.rounded_matrix:
             return found
-        is_feasible = certificate.lack <= CERTIFIED[dtype]
-        return *found, *pull_of(s, rounded, multipliers, self.point.rest, is_feasible)
+        feasible = certificate.is_feasible
+        return *found, *pull_of(s, rounded, multipliers, self.point.rest, feasible)
 
 
 def is_settled(certificate: ConstrainedCertificate, kkt: float) -> Array:

@@ -10,9 +10,9 @@ from .._device.arrays import Array, largest, namespace
 from .._device.products import product, transposed
 from .._numerics.compensated import two_sum
 from .accurate_products import remainder, transposed_product
-from .active_rows import DEPENDENT
+from .active_rows import DEPENDENT, decomposed
 from .constrained_certificate import gradient_of_lagrangian
-from .constrained_dual import Dual, Point, decomposed
+from .constrained_dual import Dual, Point
 from .constrained_system import EPS, ConstrainedSystem
 
 REFINEMENTS = 8

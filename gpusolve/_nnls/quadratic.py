@@ -45,8 +45,10 @@ class Quadratic(NamedTuple):
         The largest eigenvalue that counts as zero.
     usable : (...,) array
         Whether G is finite, and no eigenvalue is negative beyond rounding.
+    eps : float
+        The machine epsilon of the dtype in which G was given: its rounding.
     dtype : dtype
-        The dtype of G, c and x as they were given.
+        The dtype of x.
     """
 
     G: Array
@@ -56,10 +58,11 @@ class Quadratic(NamedTuple):
     vectors: Array
     least: Array
     usable: Array
+    eps: float
     dtype: np.dtype[Any]
 
     @classmethod
-    def of(cls, G: Array, c: Array) -> Quadratic:
+    def of(cls, G: Array, c: Array, eps: float) -> Quadratic:
         """Scale the variables, and factorise the matrices."""
         xp, dtype, n = namespace(G), G.dtype, G.shape[-1]
         G, c = G.astype(np.float64, copy=False), c.astype(np.float64, copy=False)
@@ -72,15 +75,10 @@ class Quadratic(NamedTuple):
         within = (xp.abs(G) < MOST).all(axis=(-2, -1))
         G = xp.where(within[..., None, None], G, xp.eye(n))
         values, vectors = xp.linalg.eigh(G)
-        least = NULL * n * np.finfo(dtype).eps * size(values)
+        least = NULL * n * eps * size(values)
         usable = within & (curved | (G == 0).all(axis=-1)).all(axis=-1)
         usable = usable & (values >= -least).all(axis=-1)
-        return cls(G, c * scale, scale, values, vectors, least, usable, dtype)
-
-    @property
-    def eps(self) -> float:
-        """Machine epsilon of the dtype of x."""
-        return float(np.finfo(self.dtype).eps)
+        return cls(G, c * scale, scale, values, vectors, least, usable, eps, dtype)
 
     @property
     def norm(self) -> Array:
@@ -273,7 +271,8 @@ def has_sum(objective: Quadratic, x: Array, total: Option) -> Array:
     xp = namespace(x)
     row = objective.scale[..., None, :]
     lack, terms = remainder(xp.asarray(total)[..., None], row, x)
-    return (xp.abs(lack) <= ROUNDED * objective.eps * terms)[..., 0]
+    eps = float(np.finfo(objective.dtype).eps)
+    return (xp.abs(lack) <= ROUNDED * eps * terms)[..., 0]
 
 
 def multiplier(w: Array, norm: Array, rises: Array, falls: Array) -> Array:

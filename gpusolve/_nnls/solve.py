@@ -79,7 +79,7 @@ def solve_problem(problem: Problem, target: Device | None, method: str) -> AnySo
         return solve_stacked(problem, lambda rows: solve_problem(rows, target, method))
     if problem.has_constraints:
         return constrained.solve(problem, target, method)[0]
-    if target is None:
+    if target is None:  # one call less than solve_within_bounds, for small systems
         return cpu.nnls(problem, method)
     return device.nnls(problem, target, method)
 

@@ -83,12 +83,9 @@ def validated(
     A: SparseMatrices, given: dict[str, Any]
 ) -> tuple[SparseMatrices, Problem]:
     """The problem, with an array that takes no memory in place of A, and A itself."""
-    names = ("b", "warm_start")
-    arrays = {name: given[name] for name in names if given[name] is not None}
-    arrays = floating({**arrays, **A.named_data()})
-    dtype = arrays["b"].dtype
-    dense = {name: arrays[name] for name in names if name in arrays}
-    return A.astype(dtype), validate(**{**given, **dense, "A": A.blank(dtype)})
+    b = floating({"b": given["b"], **A.named_data()})["b"]
+    blank = A.blank(b.dtype)
+    return A.astype(b.dtype), validate(**{**given, "b": b, "A": blank})
 
 
 def solve(A: SparseMatrices, problem: Problem, target: Device | None) -> Solution:
