@@ -18,7 +18,8 @@ PROTOCOLS = "to_numpy", "__arrow_c_stream__"
 
 def wrapped(value: Any) -> Any:
     """A series or a data frame of narwhals; None for other values."""
-    if not any(hasattr(value, name) for name in PROTOCOLS):
+    is_labelled = is_from("xarray", value, "DataArray")  # an array, which has both
+    if is_labelled or not any(hasattr(value, name) for name in PROTOCOLS):
         return None
     import narwhals as nw
 

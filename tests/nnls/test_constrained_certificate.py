@@ -73,7 +73,8 @@ def test_no_point_and_no_multipliers_make_the_certificate_too_small(
     system = ConstrainedSystem.of(problem, Rows.of(problem), slice(0, 16))
     objectives = [normal_equations(given.system(k)) for k in range(16)]
     best = [minimum(given.system(k), *objectives[k]) for k in range(16)]
-    quadratic = Quadratic.of(*np_normal_equations(given))
+    eps = float(np.finfo(float).eps)
+    quadratic = Quadratic.of(*np_normal_equations(given), eps)
     x = np.array([np.zeros(given.A.shape[-1]) if v is None else v for v in best], float)
     by_b, kept = system.b_scale[:, None], np.ones(16, bool)
     for size in range(-16, 1, 2):
