@@ -48,6 +48,7 @@ ROOMS = {
         "_gemv",
         "_nnls",
         "_numerics",
+        "emulator",
         "monoid",
         "reference",
         "sparse",

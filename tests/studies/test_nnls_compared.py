@@ -676,7 +676,8 @@ def test_interior_methods_need_few_steps_for_any_size(
 @pytest.mark.paper(
     "Luo, 1.2 interior points",
     "A step of the method of Kim et al. is the largest part 1, 1/2, 1/4, ... of the "
-    "Newton step by LAPACK, to 1e-9, that decreases t |A x - b|^2 / 2 - sum log x",
+    "Newton step by LAPACK, to 1e-9, that decreases t times half the squared residual, "
+    "less sum log x",
 )
 def test_a_step_of_l1_ls_is_a_part_of_newtons(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
