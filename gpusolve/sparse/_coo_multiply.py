@@ -40,8 +40,8 @@ def multiply(
         How a device finds the places that both operands store. "merge" merges the
         entries of both; every thread has the same work, for any matches.
         "gallop" searches the longer operand for each entry of the shorter. "auto"
-        is "gallop" if one operand has more than 256 times the entries of the other (a
-        ratio derived from the bytes moved, not measured on a GPU yet), else "merge".
+        is "gallop" if one operand has more than 1024 times the entries of the other (a
+        ratio from counted sectors, not measured on a GPU yet), else "merge".
         The others are methods of the document [1]_, for comparison: all search B for
         each entry of A. "linear" (version 1) and "binary" (version 2) search once to
         count and once to multiply. "scratchpad" (the first attempt) and "even" (what
