@@ -127,6 +127,19 @@ def test_versions_wait_for_loads_for_large_matrices() -> None:
             assert found == pytest.approx(time, rel=5e-3)
 
 
+@pytest.mark.slow
+@pytest.mark.paper(
+    "Sieminski, 5 cuBLAS",
+    "Any gemv reads the basis of 100,000 x 64 twice, in 12 microseconds of an H200's "
+    "4.3e12 bytes per second; the method that we choose is predicted to take 31",
+)
+def test_the_least_time_of_any_gemv() -> None:
+    least = 2 * 4 * 100_000 * 64 / 4.3e12
+    assert 1e6 * least == pytest.approx(12, abs=0.5)
+    found = predicted(100_000, 64)["H200 auto, predicted"]
+    assert 1e6 * found == pytest.approx(31, abs=0.5)
+
+
 def test_a_wrong_product_is_reported() -> None:
     step = gemv_figure4.make(np, 50, 8)
     gemv_figure4.check_call(step, gemv_figure4.numpy_call(step), "numpy")
@@ -135,6 +148,11 @@ def test_a_wrong_product_is_reported() -> None:
         gemv_figure4.check_call(step, gemv_figure4.numpy_call(wrong), "wrong")
 
 
+@pytest.mark.paper(
+    "Sieminski, 5 cuBLAS",
+    "On a GPU the program times cuBLAS's gemv next to all variants, with the letter of "
+    "a transpose for matrices in C order",
+)
 def test_cublas_multiplies_as_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """cuBLAS's gemv takes matrices in C order, and the letter of a transpose."""
 

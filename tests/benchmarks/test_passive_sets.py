@@ -109,6 +109,24 @@ def test_a_dependent_column_is_refused() -> None:
     assert [change[:5] for change in run] == [(True, 1, 0, 1, 1), (True, 2, 1, 2, 2)]
 
 
+@pytest.mark.paper(
+    "Luo, 2",
+    "Each of more than 1,500 iterations exchanges 1 variable, in all three experiments",
+)
+@pytest.mark.slow
+def test_an_iteration_exchanges_one_variable() -> None:
+    iterations = 0
+    for name, make in EXPERIMENTS.items():
+        result = gpusolve.nnls(
+            *make(4 if name == "shifted_gaussians" else 8), method="mgs"
+        )
+        np.testing.assert_array_equal(
+            result.n_updates + result.n_downdates, 1 * result.nit
+        )
+        iterations += int(result.nit.sum())
+    assert iterations > 1_500
+
+
 # ---- how many columns enter and leave ------------------------------------------------
 
 

@@ -59,6 +59,10 @@ def run(script: str, cupy: str, folder: Path) -> str:
     ).stdout
 
 
+@pytest.mark.paper(
+    "Sieminski, 5 set-up",
+    "It works on the CPU without CuPy, with a broken CuPy, and without a driver",
+)
 @pytest.mark.parametrize(
     ("cupy", "first"),
     [
