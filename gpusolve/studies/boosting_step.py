@@ -22,7 +22,11 @@ from numpy.typing import NDArray
 
 from .. import emulator
 from .._device.arrays import Array
+from .._device.kernels import source_directory
 from .._gemv.gemv import gemv
+
+SOURCE = source_directory() / "gemv.cu"
+"""The kernels of the variants."""
 
 VARIANTS = {
     "threads_per_dot": "version 1",
