@@ -43,7 +43,6 @@ GPUS = ("MX550", "H200")
 
 Multiply = Callable[[Array, Array], Array]
 Seconds = dict[str, float]
-Found = dict[tuple[int, int], Seconds]
 
 
 class Step(NamedTuple):

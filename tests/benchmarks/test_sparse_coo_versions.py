@@ -140,8 +140,8 @@ def test_the_example_by_the_kernels(search: str) -> None:
 @pytest.mark.paper(
     "Cupp, 4.3",
     "At best a multiplication reads 6 numbers and writes 3, which is an intensity of "
-    "0.11, and 0.028 per byte; version 1 reads 4 before to count, so it has 13 accesses "
-    "and 0.077",
+    "0.11, and 0.028 per byte; version 1 reads 4 before to count, so it has 13 "
+    "accesses and 0.077",
 )
 def test_intensity_of_the_best_case(emulated: None) -> None:
     A = coo([(3, 2, 5)], (4, 4))
