@@ -332,8 +332,8 @@ The largest elements after any edit. CSNE does without Q: here Q is A R^-1. So Q
 says nothing, and Q'Q = I says that R is right. The Gaussians overlap: their condition
 number is 1e7. Each MGS update then loses orthogonality, which the downdates do not
 restore. With reordering the errors add up; without it, most columns are orthogonalised
-again at each insertion. Rotations lose nothing. Therefore `PassiveQR`, with which the
-package solves, orthogonalises a second time where much cancels.
+again at each insertion. Rotations lose nothing. Therefore `passive_qr.cuh`, with
+which the package solves, orthogonalises a second time where much cancels.
 """
 
 

@@ -8,7 +8,6 @@ from ._blocks.scan import scan, segmented_scan
 from ._blocks.segments import segment_flags, segmented_reduce
 from ._device.config import show_config
 from ._gemv.gemv import gemv
-from ._nmf.nmf import NMF
 from ._nnls.bounded_qp import bounded_qp
 from ._nnls.gradients import Gradients
 from ._nnls.lsq_linear import lsq_linear
@@ -20,7 +19,6 @@ from .monoid import Map, Monoid
 
 __version__ = "0.1.0"
 __all__ = [
-    "NMF",
     "Gradients",
     "Map",
     "Monoid",
@@ -54,5 +52,5 @@ __all__ = [
 ]
 
 # Pickles store the module of a class. The public one stays valid if a class moves.
-for _class in (Gradients, Map, Monoid, NMF, NNLSResult, RegularizationPath):
+for _class in (Gradients, Map, Monoid, NNLSResult, RegularizationPath):
     _class.__module__ = __name__

@@ -141,7 +141,7 @@ def nnls(
 
     See Also
     --------
-    lsq_linear, bounded_qp, regularization_path, NMF, NNLSResult
+    lsq_linear, bounded_qp, regularization_path, NNLSResult
 
     Notes
     -----

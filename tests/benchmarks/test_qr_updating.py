@@ -124,7 +124,7 @@ def test_the_correction_of_the_semi_normal_equations_needs_the_transpose() -> No
 
 
 def test_gram_schmidt_loses_orthogonality_where_rotations_do_not() -> None:
-    """The reason for the second pass of PassiveQR."""
+    """The reason for the second pass of ``passive_qr.cuh``."""
     A = gaussian_columns()
     assert edited(qr_updating(A, "MGS"), 300).orthogonality_error > 1e-9
     assert edited(qr_updating(A, "Rot"), 300).orthogonality_error < 100 * EPS
