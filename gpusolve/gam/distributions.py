@@ -57,7 +57,8 @@ Link = Literal["identity", "log", "logit"]
 DistributionUpdate = Literal["noncyclic", "cyclic"]
 
 SEARCH = 10.0
-"""How far from the first guess the best constant of a predictor may be."""
+"""How far from the first guess the best constant of a predictor may be; for a mean on
+its own scale, in standard deviations."""
 
 LEAST_CURVATURE = 0.1
 """The least curvature of parameters about which some data say nothing."""
@@ -119,25 +120,43 @@ class Distribution(CoupledFamily):
 
     def offset(self, y: Array, w: Array | None) -> Any:
         """The constants of maximum likelihood."""
+        return self.offset_from(namespace(y).zeros((self.predictors, 1)), y, w)
+
+    def offset_from(self, start: Array, y: Array, w: Array | None) -> Any:
+        """The constants of maximum likelihood in addition to `start`, (P, n)."""
         from scipy.optimize import minimize
 
         xp = namespace(y)
         total = float(len(y) if w is None else w.sum())
+        every = xp.broadcast_to(start, (self.predictors, len(y)))
+        added, unit = on_host(weighted_mean(every, w)).ravel(), np.ones(self.predictors)
+        moved = y
+        if next(iter(self.links.values())) == "identity":
+            moved, added[0] = y - start[0], 0.0
+            unit[0] = moments(moved, w)[1] ** 0.5
+        guess = np.array(self.guess(moved, w), np.float64) - added
 
-        def mean_loss(constants: NDArray[np.float64]) -> tuple[float, Any]:
-            f = xp.asarray(constants)[:, None]
+        def mean_loss(distance: NDArray[np.float64]) -> tuple[float, Any]:
+            f = start + xp.asarray(guess + unit * distance)[:, None]
             with np.errstate(all="ignore"):
                 slopes = weighted_sum(self.gradient(y, f, None) + 0 * y, w)
                 loss = float(weighted_sum(self.loss(y, f, None), w))
-            return loss / total, -on_host(slopes).ravel() / total
+            return loss / total, -unit * on_host(slopes).ravel() / total
 
-        guess = np.array(self.guess(y, w), np.float64)
-        bounds = [(value - SEARCH, value + SEARCH) for value in guess]
-        exact = {"ftol": 0.0, "gtol": 1e-9}
+        none, exact = np.zeros(len(guess)), {"ftol": 0.0, "gtol": 1e-9}
+        bounds = [(-SEARCH, SEARCH)] * len(guess)
         found = minimize(
-            mean_loss, guess, jac=True, method="L-BFGS-B", bounds=bounds, options=exact
+            mean_loss, none, jac=True, method="L-BFGS-B", bounds=bounds, options=exact
         )
-        return np.asarray(found.x)
+        return guess + unit * np.asarray(found.x)
+
+    def finest_loss(self, y: Array) -> float:
+        """The loss of a density that is constant over the rounding of y.
+
+        Without noise, the density of y has no bound. Losses of counts are positive.
+        """
+        rounding = np.finfo(float).eps * float(abs(y).max())
+        return float(np.log(max(rounding, np.finfo(float).tiny)))
 
     @abstractmethod
     def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:

@@ -160,6 +160,8 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         The method that was used.
     rug_ : dict
         At most 200 rows of the training data, for plots.
+    has_offset_ : bool
+        Whether the model was fitted with an offset that is a vector.
     level_counts_ : dict of dict
         The number of rows of each level of the factors, by feature and level.
     n_features_in_ : int
@@ -293,8 +295,9 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         Parameters
         ----------
         X : (n, n_features) array_like, data frame or mapping
-            NumPy, CuPy, pandas, or any object that supports
-            ``__cuda_array_interface__`` or DLPack; in any memory layout. A
+            NumPy, CuPy, pandas, polars, pyarrow, or any object that supports
+            ``__cuda_array_interface__``, DLPack or ``__arrow_c_stream__``; in any
+            memory layout. What is masked or null is missing, as is NaN. A
             ``numpy.memmap``, a dask array or a dask data frame is read in blocks of
             rows to columns in memory.
         y : (n,) array_like
@@ -372,7 +375,7 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
             The response, or the additive predictor.
         offset : float or (n,) array_like, optional
             What is added to the additive predictor: a number for each row, if the model
-            was fitted with such an offset. Without it, 0 is added.
+            was fitted with such an offset. Without it, 0 is added, with a warning.
 
         Returns
         -------

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from sklearn.model_selection import GroupKFold, KFold
 
-from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, bbs, cv_stop, gamboost
+from gpusolve.gam import (
+    BoostedDistribution,
+    BoostedGAM,
+    BoostedGAMClassifier,
+    bbs,
+    cv_stop,
+    gamboost,
+)
 from gpusolve.gam._boosting.batch import make_fits
 from gpusolve.gam._boosting.folds import Folds, deal_folds
 from gpusolve.gam._boosting.path import Path
@@ -32,6 +39,17 @@ def data() -> Data:
     return X, np.sin(6 * X[:, 0]) + 0.3 * rng.standard_normal(120)
 
 
+def test_a_density_ends_at_the_rounding_of_the_response() -> None:
+    """y is a function of x: the likelihood has no bound, and sigma is soon 0."""
+    x = np.repeat([3.0, 1.0, 3.0, 1.0], 4)
+    y = np.where(x == 3, 1.0, 2.0)
+    finest = np.log(np.finfo(float).eps * 2)
+    for w in (np.ones(16), np.r_[10.0, np.ones(15)]):
+        for X in (x[:, None], np.c_[x, np.repeat([1, 2, 3, 4], 4)]):
+            model = BoostedDistribution().fit(X, y, sample_weight=w)
+            assert finest - 2 < model.risk_[-1] / w.sum() < finest / 2
+
+
 # ---- the rule ------------------------------------------------------------------------
 
 CURVES = [
@@ -41,6 +59,7 @@ CURVES = [
     ([5.0, 4.0, 3.0, 2.0, 1.0, 2.0], 1, 100, None),  # 4 steps led to the least risk
     ([5.0, 4.0, 3.0, 2.0, 1.0, 2.0, 2.0], 1, 100, 4),
     ([2.0, 1.0, 1.0, 1.0], 2, 100, 1),  # the first of equal risks
+    ([2.0, 1e-14, 1e-15, 1e-16], 2, 100, 1),  # they are equal but for rounding
     ([3.0, 2.0, 1.0], 50, 2, 2),  # no more steps are allowed
     ([1.0], 50, 0, 0),
 ]

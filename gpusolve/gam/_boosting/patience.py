@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import chain
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -10,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.arrays import namespace
+from ..._device.arrays import namespace, on_host
 from ..._device.launch import ceil_div
 from ..._estimators.conventions import generator
+from .._families.family import ROUNDING
 from .batch import Fits, Settings, Training, make_fits
 from .folds import (
     Floats,
@@ -80,13 +82,18 @@ class Patience(NamedTuple):
         >>> patience.best_step(np.arange(9.0, 0.0, -1.0)) is None
         True
         """
-        best = 0
+        best = self.least(risk)
+        return best if self.end(best) < len(risk) else None
+
+    def least(self, risk: Floats) -> int:
+        """The step of least risk until the steps end; rounding does not decrease it."""
+        best, rounding = 0, ROUNDING * abs(risk[0])
         for step, value in enumerate(risk):
-            if value < risk[best]:
+            if value < risk[best] - rounding:
                 best = step
             if step == self.end(best):
-                return best
-        return None
+                break
+        return best
 
     def end(self, best: int) -> int:
         """The step at which the steps end if none after `best` has a smaller risk."""
@@ -132,7 +139,8 @@ class Course:
     risk : (steps + 1,) array
         The mean losses.
     best : int or None
-        The step of least risk; None if the risk may still decrease.
+        The step of least risk, until a fit has `Family.finest_loss`; None if the risk
+        may still decrease.
     """
 
     def __init__(
@@ -143,7 +151,9 @@ class Course:
         method: str = "stacked",
     ) -> None:
         self.fits, self.losses, self.patience = fits, losses, patience
-        self.method = method
+        self.method, w = method, fits.problem.weights
+        cases = len(fits.y.T) if w is None else on_host(w).sum(axis=1, keepdims=True)
+        self.finest = fits.family.finest_loss(fits.y) * cases
         self._advance(None, patience.end(0))
 
     def _advance(self, before: Path | None, steps: int) -> None:
@@ -152,6 +162,9 @@ class Course:
         self.path = made if before is None else before.followed_by(made)
         self.risk = self.losses(self.path.out_of_bag)
         self.best = self.patience.best_step(self.risk)
+        fine = np.flatnonzero((self.path.risk <= self.finest).any(axis=0))
+        if fine.size:
+            self.best = self.patience.least(self.risk[: fine[0] + 1])
 
     def run(self, most: int) -> None:
         """Make steps until the risk no longer decreases, or `most` were made.
@@ -159,8 +172,7 @@ class Course:
         The host looks at the risk at the earliest step that may be the last.
         """
         while self.best is None and len(self.path) < most:
-            least = int(np.where(np.isnan(self.risk), np.inf, self.risk).argmin())
-            end = min(self.patience.end(least), most)
+            end = min(self.patience.end(self.patience.least(self.risk)), most)
             self._advance(self.path, end - len(self.path))
 
     def progress(self, steps: int) -> float:
@@ -290,7 +302,7 @@ def is_better(other: Course, best: Course, folds: Folds) -> bool:
     steps = FIRST_LOOK
     while True:
         losses = [least_losses(course, folds, steps) for course in (other, best)]
-        if not is_lower(*losses):
+        if not is_lower(*losses, rounding=ROUNDING * abs(best.risk[0])):
             return False
         if best.progress(steps) / 2 < (losses[1] - losses[0]).mean():
             return True
@@ -300,7 +312,8 @@ def is_better(other: Course, best: Course, folds: Folds) -> bool:
 def is_worse(other: Course, best: Course, folds: Folds) -> bool:
     """Whether a course has higher losses than the best after as many steps."""
     steps = len(other.path)
-    return is_lower(*(least_losses(course, folds, steps) for course in (best, other)))
+    losses = [least_losses(course, folds, steps) for course in (best, other)]
+    return is_lower(*losses, rounding=ROUNDING * abs(best.risk[0]))
 
 
 def least_losses(course: Course, folds: Folds, steps: int) -> Floats:
@@ -311,8 +324,10 @@ def least_losses(course: Course, folds: Folds, steps: int) -> Floats:
     return losses[:, int(course.risk[: steps + 1].argmin())]
 
 
-def is_lower(losses: Floats, others: Floats) -> bool:
+def is_lower(losses: Floats, others: Floats, *, rounding: float = 0.0) -> bool:
     """Whether losses of folds are lower than others, by more than the standard error.
+
+    Differences up to `rounding` do not count.
 
     Examples
     --------
@@ -324,7 +339,7 @@ def is_lower(losses: Floats, others: Floats) -> bool:
     """
     gains = others - losses
     spread = gains.std(ddof=1) if len(gains) > 1 else 0.0
-    return bool(gains.mean() > spread / len(gains) ** 0.5)
+    return bool(gains.mean() > max(spread / len(gains) ** 0.5, rounding))
 
 
 def folds_for(data: Training, cv: Any, fraction: float, random_state: Any) -> Folds:
@@ -334,14 +349,15 @@ def folds_for(data: Training, cv: Any, fraction: float, random_state: Any) -> Fo
     for `FOLDS`; for several times `FOLDS_OF_FEW` if there are few rows, as each part is
     then small; and for a single part of more than `MOST_ROWS` rows.
     """
-    weights, response = data.weights_on_host, data.response_on_host
+    if cv is not None and not isinstance(cv, Integral):
+        return make_folds(cv, *data.rows_of_x, None, None)
+    weights, response = replace(data, given=None).rows_of_x
     if cv is None and data.rows > MOST_ROWS:
         held_out = choose_held_out(data.rows, fraction, random_state)
         return make_folds([(~held_out, held_out)], weights, response, None, None)
-    if cv is None or isinstance(cv, Integral):
-        repeats = 1 if cv else min(ceil_div(LEFT_OUT, data.rows), MOST_REPEATS)
-        folds = int(cv) if cv else FOLDS if repeats == 1 else FOLDS_OF_FEW
-        count, rng = min(folds, data.rows), generator(random_state)
-        dealt = [deal_folds(response, count, rng) for _ in range(repeats)]
-        cv = [(fold != k, fold == k) for fold in dealt for k in range(count)]
-    return make_folds(cv, weights, response, None, None)
+    repeats = 1 if cv else min(ceil_div(LEFT_OUT, data.rows), MOST_REPEATS)
+    folds = int(cv) if cv else FOLDS if repeats == 1 else FOLDS_OF_FEW
+    count, rng = min(folds, data.rows), generator(random_state)
+    dealt = [deal_folds(response, count, rng) for _ in range(repeats)]
+    pairs = [(fold != k, fold == k) for fold in dealt for k in range(count)]
+    return make_folds(pairs, weights, response, None, None)

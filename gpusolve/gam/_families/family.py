@@ -148,6 +148,13 @@ class Family(ABC):
         """
         return self.loss(y, y, s)
 
+    def finest_loss(self, y: Array) -> float:
+        """The mean loss of a fit that is as fine as the rounding of y, (n,).
+
+        A smaller loss says nothing about the data. -inf if the loss has a bound.
+        """
+        return -math.inf
+
     def parameter_at(self, y: Array, f: Array, w: Array | None, s: Array) -> Array:
         """The parameter of the best constant f of a model with the parameter s."""
         return s

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, as_array, namespace, on_host
+from ..._device.frames import named_columns
 from ..._estimators.inputs import real_array
 from .. import _inputs
 from .concordance import concordance
@@ -80,6 +81,7 @@ def signed_times(time: Any, event: Any, X: Array) -> Array:
 
 def read_survival(y: Any, X: Array) -> Array:
     """The signed times of any form of survival times; see `SurvivalFamily`."""
+    y = named_columns(y)
     names = getattr(getattr(y, "dtype", None), "names", None)
     if names is None and (isinstance(y, Mapping) or hasattr(y, "columns")):
         names = tuple(y.keys())
@@ -106,7 +108,7 @@ def read_survival(y: Any, X: Array) -> Array:
 
 def is_event(column: Any) -> bool:
     """Whether a column is bool."""
-    return getattr(getattr(column, "dtype", None), "kind", None) == "b"
+    return bool(as_array(column, "y").dtype.kind == "b")
 
 
 class SurvivalFamily(Family):
