@@ -349,6 +349,12 @@ def part_of(array: Array, batch: int, part: slice) -> Array:
     return array.reshape(systems, *array.shape[batch:])[part]
 
 
+def flat_batch(array: Array, core: int) -> Array:
+    """An array with a single batch axis before the last `core` axes; also if empty."""
+    leading, last = array.shape[: array.ndim - core], array.shape[array.ndim - core :]
+    return array.reshape(math.prod(leading), *last)
+
+
 def as_rows(x: Array, axes: tuple[int, ...], leading: int) -> Array:
     """Arrange an array of elements as contiguous rows, to be reduced or scanned.
 

@@ -48,9 +48,9 @@ class ActiveRows(NamedTuple):
             xp.zeros((0, n)) if given["A_eq"] is None else given["A_eq"],
             xp.ones((int(has_sum), n)),
         ]
-        below, equal, total = (part.shape[-2] for part in parts)
-        if not below + equal + total:
+        if given["A_ub"] is None and given["A_eq"] is None and not has_sum:
             return None
+        below, equal, total = (part.shape[-2] for part in parts)
         used = xp.ones(below + equal + total, bool)
         if below:
             tight = duals[0] > 0
@@ -115,7 +115,7 @@ def without_rows(R: Array, C: Array, free: Array) -> tuple[Array, Array]:
     C = xp.where(free[:, None, :], C, 0)
     before = xp.sqrt((C * C).sum(axis=-1))
     rank, every = xp.zeros(systems, int), xp.arange(systems)
-    for i in range(C.shape[-2]):
+    for i in range(C.shape[-2] if n else 0):
         row = C[:, i]
         length = xp.sqrt((row * row).sum(axis=-1))
         used = length > DEPENDENT * n * np.finfo(np.float64).eps * before[:, i]

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from .._device.arrays import Array, CudaArray, as_array, is_cupy, namespace, unwrapped
+from .._device.arrays import Array, CudaArray, as_array, is_cupy, namespace
 from .._device.interrupts import interruptible, work_of
-from .._device.kernels import current, device_of
-from .._numerics.solution import CONVERGED, UNCERTIFIED
+from .._device.kernels import Device, current, device_of
+from .._numerics.solution import CONVERGED, UNCERTIFIED, AnySolution
+from . import constrained
 from .covariance import with_ridge
 from .inputs import Problem, pair, validate
 from .labels import Labels
 from .options import MethodName, Native, QuadraticOptions
 from .places import solve_anywhere
-from .quadratic import Quadratic, certify
-from .quadratic_constraints import pull_of
+from .quadratic import Pull, Quadratic, certify
 from .result import NNLSResult
-from .solve import labelled, solve
+from .solve import make_result, replace_infeasible, solve_problem
 from .sparse_matrices import is_sparse
 
 SYMMETRIC = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}
@@ -192,10 +191,19 @@ def solve_programs(
         objective = interruptible(work_of(G), Quadratic.of, whole, c_whole)
         A, b, linear = objective.least_squares()
         factors = problem._replace(A=A, b=b, l1=linear, l2=0.0, rounded_matrix=True)
-        result = solve(factors, target, method)
-        whole = problem._replace(A=G, b=c)
-        found = replace(certified(objective, problem, result), _given=whole._asdict())
-        return found if labels is None else labelled(found, labels)
+        solution, pull = solve_factors(factors.simplified(), target, method)
+        solution = replace_infeasible(factors, solution)
+        solution = certified(objective, problem, solution, pull)
+        return make_result(solution, problem._replace(A=G, b=c)._asdict(), labels)
+
+
+def solve_factors(
+    factors: Problem, target: Device | None, method: str
+) -> tuple[AnySolution, Pull | None]:
+    """Solve least squares, and give the pull of the multipliers of constraints."""
+    if factors.has_constraints:
+        return constrained.solve(factors, target, method)
+    return solve_problem(factors, target, method), None
 
 
 def with_penalties(problem: Problem, G: Array) -> tuple[Array, Array]:
@@ -207,24 +215,23 @@ def with_penalties(problem: Problem, G: Array) -> tuple[Array, Array]:
 
 
 def certified(
-    objective: Quadratic, problem: Problem, result: NNLSResult[Any]
-) -> NNLSResult[Any]:
-    """The result, with the certificate that G and c themselves give."""
+    objective: Quadratic, problem: Problem, solution: AnySolution, pull: Pull | None
+) -> AnySolution:
+    """The solution, with the certificate that G and c themselves give."""
     xp = namespace(problem.A)
     if not problem.shape[1]:
-        return result
-    x, status = xp.asarray(result.x), xp.asarray(result.status)
+        return solution
+    x, status = solution.x, solution.status
     given = objective, x, problem.lower, problem.upper, problem.sum_to
-    found = certify(*given, pull_of(problem, result))
+    found = certify(*given, pull)
     ended = (status == CONVERGED) | (status == UNCERTIFIED)
     good = found.accepts(problem.tol, problem.dtype)
     outcome = xp.where(good, xp.int32(CONVERGED), xp.int32(UNCERTIFIED))
-    fields = {
-        "dual": xp.where(ended[..., None], found.dual, result.dual).astype(x.dtype),
-        "kkt": found.kkt.astype(x.dtype, copy=False),
-        "status": xp.where(ended, outcome, status),
-    }
-    return replace(result, **{name: unwrapped(field) for name, field in fields.items()})
+    return solution._replace(
+        dual=xp.where(ended[..., None], found.dual, solution.dual).astype(x.dtype),
+        kkt=found.kkt.astype(x.dtype, copy=False),
+        status=xp.where(ended, outcome, status),
+    )
 
 
 def symmetric(G: Array) -> Array:

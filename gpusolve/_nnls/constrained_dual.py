@@ -100,7 +100,7 @@ class Dual(NamedTuple):
         """Minimise the objective plus the proximal term around x."""
         xp, first = namespace(x), system.inequalities
         p = transposed_product(self.Z, system.slope(x, system.residual(x)))
-        lack = system.lack(x)
+        lack = system.lack(x, 0 * x)
         fixed = transposed_product(self.per_equal, lack[..., first:])
         apart = self.across(p)
         gain = finite(lack[..., :first]) - transposed_product(self.coupling, fixed)

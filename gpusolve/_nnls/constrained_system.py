@@ -10,7 +10,7 @@ import numpy as np
 from .._device.arrays import Array, is_cupy, largest, namespace
 from .._device.products import product
 from .._numerics.certificate import ACCURATE
-from .accurate_products import SplitMatrix, transposed_product
+from .accurate_products import SplitMatrix, remainder, transposed_product
 from .constraint_rows import Rows
 from .inputs import Option, Problem
 from .part import gather
@@ -228,9 +228,13 @@ class ConstrainedSystem(NamedTuple):
         """The negative gradient; r is the residual of x."""
         return transposed_product(self.A, r) - self.l1 - self.l2 * x
 
-    def lack(self, x: Array) -> Array:
-        """``d - C x``."""
-        return self.d - product(self.C, x)
+    def lack(self, x: Array, rest: Array) -> Array:
+        """``d - C (x + rest)``, in twice the working precision."""
+        if not bool(x.any()):
+            return self.d - product(self.C, rest)
+        absent = self.d == -np.inf
+        found, _ = remainder(namespace(x).where(absent, 0, self.d), self.C, x)
+        return namespace(x).where(absent, self.d, found - product(self.C, rest))
 
     def within_bounds(self, x: Array) -> Array:
         """The nearest points within the bounds."""

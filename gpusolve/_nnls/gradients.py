@@ -7,7 +7,7 @@ from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, ArrayT, namespace
+from .._device.arrays import Array, ArrayT, flat_batch, namespace
 from .._device.products import product as dense_product
 from .active_rows import ActiveRows, Duals, scaled_rows
 from .covariance import inverse_of_free, scaled_gram
@@ -213,7 +213,7 @@ def outer(u: Array, v: Array, ndim: int) -> Array:
     xp = namespace(u)
     if ndim > 2:
         return u[..., :, None] * v[..., None, :]
-    return xp.matmul(u.reshape(-1, u.shape[-1]).T, v.reshape(-1, v.shape[-1]))
+    return xp.matmul(flat_batch(u, 1).T, flat_batch(v, 1))
 
 
 def shape_of(value: Any) -> tuple[int, ...]:

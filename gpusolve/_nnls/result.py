@@ -63,9 +63,10 @@ class NNLSResult(Generic[ArrayT]):
         bounds all residuals from below. It is never divided by x. An optimal x has a
         `kkt` of a few eps, or more where x is so large that rounding x changes ``A x``:
         by up to ``eps sum_k |a_k x_k|``.
-        With linear constraints, x' are the points that satisfy them, and B is ``|b|``
-        plus a lower bound of the largest ``|a_k x'_k|`` of these points; an x that
-        violates a constraint has an infinite `kkt`.
+        With linear constraints, x' are the points that satisfy them, p_k is 0, and B is
+        ``|b|`` plus a lower bound of the largest ``|a_k x'_k|`` of these points. The
+        slack of constraints counts with their multipliers; an x that violates a
+        constraint has an infinite `kkt`.
     nit : (...,) int32 array
         Number of least-squares solutions that were computed: one per passive set.
     status : (...,) int32 array

@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from .._device.kernels import current
 from ._boosting.batch import Settings, Training
-from ._boosting.folds import Folds, fits_in_batches, make_folds, mean_losses
+from ._boosting.folds import (
+    Folds,
+    check_folds,
+    fits_in_batches,
+    make_folds,
+    mean_losses,
+)
 from ._boosting.stacked import boost_family
 from ._boosting.tasks import fit_tasks
 from ._model.model import AdditiveModel
@@ -142,6 +148,7 @@ def cv_stop(
     data, settings = training_of(model)
     steps = model._most_iterations() if max_iter is None else max_iter
     made = make_folds(folds, *data.rows_of_x, n_folds, random_state)
+    check_folds(made, data, settings.family)
     if client is None:
         with current(data.device):
             risk = risk_of_folds(data, settings, made, steps)

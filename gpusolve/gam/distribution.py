@@ -139,8 +139,9 @@ class BoostedDistribution(AdditiveModel):
         data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
             target = family.prepare(data.y, data.frame.like)
-            family.check(target)
-            self._fit(X, replace(data, y=target), family)
+            data = replace(data, y=target)
+            family.check(data.counted_y)
+            self._fit(X, data, family)
         return self
 
     def _distribution(self) -> Distribution:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, namespace, on_host
 from .._estimators.conventions import check_choice
 from . import families
-from ._families.family import CoupledFamily, CudaFamily, family_in
+from ._families.family import CoupledFamily, CudaFamily, family_in, is_constant
 from ._families.gamma_function import (
     HALF_LOG_TWO_PI,
     log_minus_digamma,
@@ -117,6 +117,22 @@ class Distribution(CoupledFamily):
     def response(self, f: Array) -> Array:
         """The mean, (n,)."""
         return self.parameters(f)["mu"]
+
+    is_discrete: ClassVar[bool] = False
+    """Whether the likelihood of equal y is bounded."""
+
+    def check(self, y: Array) -> None:
+        if is_constant(y):
+            raise ValueError(
+                f"y of the {self.name} distribution must not be constant, got only "
+                f"{float(y.max()):g} (n_samples={len(y)}): no parameters have the "
+                "largest likelihood"
+            )
+
+    needs = "different y in the bag"
+
+    def suffices(self, y: Array, in_bag: bool) -> bool:
+        return self.is_discrete or not in_bag or not is_constant(y)
 
     def offset(self, y: Array, w: Array | None) -> Any:
         """The constants of maximum likelihood."""
@@ -333,6 +349,7 @@ class Gamma(Distribution):
 
     def check(self, y: Array) -> None:
         families.Gamma().check(y)
+        super().check(y)
 
     def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
         mean, variance = moments(y, w)
@@ -387,6 +404,7 @@ class Beta(Distribution):
                 "y of the beta family must be between 0 and 1, without them, got "
                 f"{float(y[~inside][0])}"
             )
+        super().check(y)
 
     def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
         mean, variance = moments(y, w)
@@ -449,6 +467,7 @@ class NegativeBinomial(Distribution):
     """
 
     name = "negative_binomial"
+    is_discrete = True
     links = {"mu": "log", "theta": "log"}  # noqa: RUF012
     scipy_law = staticmethod(
         lambda stats, mu, theta: stats.nbinom(theta, theta / (theta + mu))
@@ -456,6 +475,7 @@ class NegativeBinomial(Distribution):
 
     def check(self, y: Array) -> None:
         families.NegativeBinomial().check(y)
+        super().check(y)
 
     def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
         mean, variance = moments(y, w)
@@ -514,8 +534,11 @@ class _ZeroInflated(Distribution):
     counted: ClassVar[Distribution]
     """The distribution of the counts."""
 
+    is_discrete = True
+
     def check(self, y: Array) -> None:
         families.Poisson().check(y)
+        super().check(y)
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         xp, expit, logit = namespace(f), special(f).expit, f[-1]

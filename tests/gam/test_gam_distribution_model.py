@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import special, stats
+from together import together
 
 from gpusolve._device.arrays import is_cupy, on_host
 from gpusolve.gam import (
@@ -431,3 +432,37 @@ def test_a_multinomial_model_has_no_offset(three: Data) -> None:
         BoostedGAMClassifier(family="multinomial").fit(*three, offset=1.0)
     with pytest.raises(ValueError, match="prop_odds or auc, got 'poisson'"):
         BoostedGAMClassifier(family="poisson").fit(*three)
+
+
+CONSTANTS = {
+    "gaussian": (0.0, 0.1, -3.0, 1e10),
+    "student_t": (0.0, 0.1, -3.0, 1e10),
+    "gamma": (0.1, 1e10),
+    "beta": (0.1, 0.5),
+    "negative_binomial": (1.0, 7.0),
+    "zero_inflated_poisson": (1.0, 7.0),
+    "zero_inflated_negative_binomial": (1.0, 7.0),
+}
+"""A response of one value, for which no parameters have the largest likelihood."""
+
+
+@together("family", CONSTANTS)
+@together("weights", [False, True])
+def test_a_constant_response_is_an_error(family: str, weights: bool) -> None:
+    """Also if other values have no weight."""
+    assert set(CONSTANTS) == set(distributions.DISTRIBUTIONS)
+    X = np.random.default_rng(0).random((40, 2))
+    for value in CONSTANTS[family]:
+        y, w = np.full(40, value), None
+        if weights:
+            w = np.ones(40)
+            w[:3], y[:3] = 0, 0.25 if family == "beta" else 2
+        with pytest.raises(ValueError, match=f"{family} .* must not be constant"):
+            BoostedDistribution(family=family, max_iter=3).fit(X, y, w)
+
+
+def test_a_quantile_of_a_constant_is_the_constant() -> None:
+    X = np.random.default_rng(0).random((40, 2))
+    for family in ("quantile", "laplace", "huber"):
+        model = BoostedGAM(family=family, max_iter=20).fit(X, np.full(40, 0.3))
+        np.testing.assert_array_equal(model.predict(X), 0.3)

@@ -271,6 +271,46 @@ def test_columns_that_almost_depend_on_each_other() -> None:
     assert set(result.status) <= {0, 3}
 
 
+@together("seed, chosen", [(16, 2), (208, 15), (654, 14)])
+def test_auto_certifies_what_qr_certifies(backend: Any, seed: int, chosen: int) -> None:
+    """The first steps lead to a point from which no step finds the active rows."""
+    rng, n = np.random.default_rng(seed), 8
+    A, x, C = rng.normal(size=(10, n)), rng.normal(size=n), rng.normal(size=(16, n))
+    limit, kind = C @ x + rng.choice([0, 0.2, 1.0], 16), rng.integers(5, size=n)
+    below, above, far = x - rng.random(n), x + rng.random(n), np.full(n, np.inf)
+    bounds = (
+        np.choose(kind, [below, below, x, -far, -far]),
+        np.choose(kind, [above, far, x, above, far]),
+    )
+    b = rng.normal(size=(30, 10))[chosen]
+    options = {"A_ub": C, "b_ub": limit}
+    found = backend.solve(gpusolve.lsq_linear, A, b, bounds, **options)
+    by_qr = backend.solve(gpusolve.lsq_linear, A, b, bounds, method="qr", **options)
+    assert found.status == by_qr.status == 0
+    np.testing.assert_allclose(found.x, by_qr.x, atol=1e-12)
+
+
+@together("equalities", [1, 2])
+@together("solve", [gpusolve.lsq_linear, gpusolve.bounded_qp])
+def test_a_variable_at_a_bound_has_the_bits_of_the_bound(
+    backend: Any, equalities: int, solve: Any
+) -> None:
+    """Equalities and some bounds may leave a variable no room but another bound."""
+    rng, systems = np.random.default_rng(14), 8 if backend.emulated else 200
+    at = rng.normal(size=(systems, 3))
+    E = rng.normal(size=(systems, equalities, 3))
+    E[:, 0] = rng.choice([0.1, 0.7, 1.3], (systems, 3))
+    lower, upper = at - [0, 0, 1], at + [1, 1, 0]
+    E[:, :, 2] *= -1
+    sums = np.einsum("sij,sj->si", E, at)
+    beyond = at + [-1, -1, 1]
+    eye = np.broadcast_to(np.eye(3), (systems, 3, 3)).copy()
+    rows = {"A_eq": E, "b_eq": sums}
+    result = backend.solve(solve, eye, beyond, (lower, upper), **rows)
+    np.testing.assert_array_equal(result.status, 0)
+    np.testing.assert_array_equal(result.x, at)
+
+
 def test_sizes_of_columns_do_not_matter() -> None:
     """The columns of A have norms of 1e-6 to 1e6, and the constraints have not."""
     pytest.importorskip("quadprog")

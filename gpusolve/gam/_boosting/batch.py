@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,6 +53,11 @@ class Training:
         return int(self.y.shape[-1])
 
     @property
+    def counted_y(self) -> Array:
+        """The response of the rows with weight."""
+        return self.y if self.weights is None else self.y[..., self.weights > 0]
+
+    @property
     def row_weights(self) -> Array:
         """The weights of the rows, (n,), ones if they are None."""
         given = self.weights
@@ -76,13 +81,17 @@ class Training:
         """The rows whose weight is not 0."""
         if self.weights is None or bool(self.weights.all()):
             return self
-        rows, offset = self.weights > 0, self.offset
+        given = self.weights, self.y
+        return replace(self.take(self.weights > 0), given=given)
+
+    def take(self, rows: Any) -> Training:
+        """Some of the rows, by an index or a mask."""
+        offset = self.offset
         return Training(
             self.frame.take(rows),
             self.y[..., rows],
-            self.weights[rows],
+            None if self.weights is None else self.weights[rows],
             offset[..., rows] if is_vector(offset) else offset,
-            (self.weights, self.y),
         )
 
 

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.arrays import namespace
+from ..._device.arrays import namespace, on_host
 from ..._estimators.conventions import check_choice, generator
 from .._inputs import whole_or_scaled
+from ..families import Family
 from .batch import Fits, Settings, Training, make_fits
 from .problem import Designs
 
@@ -37,7 +38,7 @@ class Folds(NamedTuple):
     weights: Floats
     out_of_bag: Floats
 
-    def some(self, which: slice) -> Folds:
+    def some(self, which: Any) -> Folds:
         """Some of the folds."""
         return Folds(self.weights[which], self.out_of_bag[which])
 
@@ -92,6 +93,29 @@ def make_folds(
                 f"{empty[0]} are all zero"
             )
     return Folds(np.stack([whole_or_scaled(w) for w in made.weights]), made.out_of_bag)
+
+
+def check_folds(folds: Folds, data: Training, family: Family) -> None:
+    """ValueError unless the family can be fitted and compared in each fold."""
+    lacking = np.flatnonzero(~sufficient(folds, data, family))
+    if len(lacking):
+        raise ValueError(
+            f"every fold must have {family.needs} for the {family.name} family, but "
+            f"fold {lacking[0]} does not: take fewer folds, or folds that stratify y, "
+            "or give the number of iterations"
+        )
+
+
+def sufficient(folds: Folds, data: Training, family: Family) -> NDArray[np.bool_]:
+    """Whether the family can be fitted and compared in each fold, (B,)."""
+    y = on_host(data.y)
+    return np.array(
+        [
+            family.suffices(y[..., inside > 0], True)
+            and family.suffices(y[..., outside > 0], False)
+            for inside, outside in zip(*folds, strict=True)
+        ]
+    )
 
 
 def named_folds(

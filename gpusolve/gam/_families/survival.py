@@ -138,6 +138,11 @@ class SurvivalFamily(Family):
     def prepare(self, y: Any, X: Array) -> Array:
         return read_survival(y, X)
 
+    needs = "an event in the bag"
+
+    def suffices(self, y: Array, in_bag: bool) -> bool:
+        return not in_bag or bool((y > 0).any())
+
     def check(self, y: Array) -> None:
         if not bool((y > 0).any()):
             raise ValueError(
@@ -227,6 +232,11 @@ class CoxPH(SurvivalFamily):
     name = "coxph"
     effect_on = "the log hazard"
     order, has_steps = -1, True
+    needs = "an event, and a row whose time is not earlier, in and out of the bag"
+
+    def suffices(self, y: Array, in_bag: bool) -> bool:
+        event = y > 0
+        return bool(event.any()) and int((abs(y) >= y[event].min()).sum()) > 1
 
     def arrange(self, y: Array) -> RiskSets:
         xp, times = namespace(y), abs(y)

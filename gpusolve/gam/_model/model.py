@@ -210,6 +210,7 @@ class AdditiveModel(TakesMetadata, Insight):
         held_out = {
             "fraction": self.validation_fraction,
             "random_state": self.random_state,
+            "progress": self.progress,
         }
         if self.early_stopping:
             settings = next(candidates)
@@ -251,8 +252,7 @@ class AdditiveModel(TakesMetadata, Insight):
                 stacklevel=4,
             )
         held_out = getattr(self, "validation_risk_", None)
-        most = self._most_steps()
-        if held_out is not None and held_out.argmin() == len(held_out) - 1 == most > 0:
+        if held_out is not None and 0 < held_out.argmin() == self._most_steps():
             warnings.warn(
                 "the risk of the rows held out was least after the last iteration: "
                 "max_iter should be larger",
