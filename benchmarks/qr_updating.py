@@ -308,7 +308,9 @@ CSNE are the corrected semi-normal equations (section 3.3).
 The formulas "counted" equal the counts of `gpusolve.studies.qr_updating`, by a test:
 `tests/benchmarks/test_qr_updating.py`. Operations and accesses are counted as they
 happen; no figure here is a time. An access reads or writes a column or a row of Q, R or
-A. The new column itself is given; columns that are inserted again are read from A.
+A. The new column itself is given; columns that are inserted again are read from A. If
+nothing is rotated, no column is shared: Rot/up/reorder has m + 1 accesses for
+l = m - 1, and Rot/down none for i = l.
 """
 
 CONCLUSION = """

@@ -193,10 +193,10 @@ def nnls(
     weights, and each L and `lam`, makes a copy of the entries.
 
     The compared methods, ``"lsqnonneg"``, ``"fnnls"``, ``"fcnnls"``,
-    ``"block_pivoting"``, ``"pqn"``, ``"cd"``, ``"interior_point"``, ``"newton_like"``
-    and ``"mgs"``, are taken from the literature, and get the same certificate:
-    :doc:`/docs/compared-methods`. ``"mgs"`` is the solver of [2]_ as published, on the
-    CPU or a GPU.
+    ``"block_pivoting"``, ``"pqn"``, ``"cd"``, ``"interior_point"``,
+    ``"newton_like"``, ``"l1_ls"`` and ``"mgs"``, are taken from the literature, and get
+    the same certificate: :doc:`/docs/compared-methods`. ``"mgs"`` is the solver of [2]_
+    as published, on the CPU or a GPU.
 
     References
     ----------

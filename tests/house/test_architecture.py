@@ -47,6 +47,7 @@ ROOMS = {
         "_gemv",
         "_nnls",
         "_numerics",
+        "emulator",
         "monoid",
         "reference",
         "sparse",
