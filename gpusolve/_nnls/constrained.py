@@ -175,8 +175,20 @@ class Search:
         self.point, self.certificate, self.found = self.step(every, start, first)
         at = xp.flatnonzero(~(self.certificate.kkt <= self.enough) & self.system.finite)
         if violation is not None and len(at):
-            self.decide_feasibility(at, violation(at))
+            at, nearest = self.decide_feasibility(at, violation(at))
+            self.improve()
+            found = certify(self.system.take(at), *nearest)
+            replace_worse(self.point, self.certificate, at, nearest, found)
+        self.improve()
         at = xp.flatnonzero(self.unsettled())
+        if auto and len(at):
+            other = Search(*self.take(at), self.problem, self.target, "qr")
+            other.run(start[at], None)
+            self.keep(at, other.point, other.certificate, other.found)
+
+    def improve(self) -> None:
+        """Make steps from each point until it is settled, or no step improves it."""
+        at = namespace(self.infeasible).flatnonzero(self.unsettled())
         for _ in range(STEPS):
             if not len(at):
                 break
@@ -186,11 +198,6 @@ class Search:
             self.keep(at, point, certificate, found)
             better = self.certificate.badness[at] < before
             at = at[better & self.unsettled()[at]]
-        at = xp.flatnonzero(self.unsettled())
-        if auto and len(at):
-            other = Search(*self.take(at), self.problem, self.target, "qr")
-            other.run(start[at], None)
-            self.keep(at, other.point, other.certificate, other.found)
 
     def unsettled(self) -> Array:
         """Mask of the systems that another step may improve."""
@@ -239,11 +246,13 @@ class Search:
         for name in ("status", "method"):
             getattr(self.found, name)[at] = getattr(found, name)
 
-    def decide_feasibility(self, at: Array, least: LeastViolation) -> None:
+    def decide_feasibility(
+        self, at: Array, least: LeastViolation
+    ) -> tuple[Array, Point]:
         """Mark the systems without a solution.
 
         The sides of others are moved within their rounding, where no x satisfies all
-        constraints exactly.
+        constraints exactly. Returns these systems, and points that satisfy all.
         """
         self.infeasible[at[least.is_infeasible]] = True
         kept = least.is_consistent
@@ -255,9 +264,7 @@ class Search:
             values[at] = of_old
         x = some.within_bounds(x * some.b_scale[:, None] / some.scale)
         none = 0 * old.multipliers
-        nearest = Point(x, none, none, 0 * x)
-        found = certify(some, *nearest)
-        replace_worse(self.point, self.certificate, at, nearest, found)
+        return at, Point(x, none, none, 0 * x)
 
     def rest_at_bounds(self) -> None:
         """Move variables to bounds that they reach up to rounding errors.
