@@ -43,7 +43,7 @@ test-barriers: $(VENV)/object
 test-exhaustive: $(VENV)/object
 	$(PYTEST) -m exhaustive
 
-NUMERICAL := $(addprefix tests/,blocks gam gemv nmf nnls sparse studies)
+NUMERICAL := $(addprefix tests/,blocks gam gemv nnls sparse studies)
 
 # The numerical tests, on NumPy, with the rounding of other CPUs.
 test-cpus: $(VENV)/object
@@ -105,7 +105,7 @@ papers: $(VENV)/test
 	$(BIN)/python tests/support/paper_map.py
 
 # The CPU paths next to other packages, in one run: half an hour on an idle machine.
-MEASURED := nnls constraints nmf gam
+MEASURED := nnls constraints gam
 results: $(VENV)/object
 	$(BIN)/python -m pip install -q --group compare
 	set -e; for name in $(MEASURED); do \

@@ -6,8 +6,7 @@
     python benchmarks/coo_paper.py --times        # no counts, which need a compiler
 
 The document counts instructions, cycles and multiplications with a simulator of RISC-V
-cores. Here the emulator runs the kernels and counts; cycles and stalls need a clock. A
-tile of the document is a block of 256 threads. Times at the document's sizes are
+cores. Here the emulator runs the kernels and counts. Times at the document's sizes are
 measured, and predicted for an H200 from the counts. Results are Markdown.
 """
 
@@ -15,16 +14,9 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, NamedTuple
-from unittest import mock
 
-import numpy as np
-import scipy.sparse
 from harness import (
     Machine,
     choose,
@@ -37,132 +29,31 @@ from harness import (
     to_host,
 )
 
-from gpusolve import emulator
 from gpusolve.sparse import multiply
-
-Sparse = Any
-Costs = Any
+from gpusolve.studies.coo_figures import (
+    TILES,
+    Pair,
+    accesses,
+    active_lanes,
+    check,
+    instructions,
+    kernels_of,
+    keys_read,
+    multiplications,
+    pair_of_232,
+    profiled,
+    random_pair,
+)
 
 METHODS = ("linear", "scratchpad", "binary", "even", "merge")
 SIDES = (10, 20, 30, 40)
-TILES = (4, 8, 16, 32, 64, 128)
-"""Of tile groups from 2 x 2 to 16 x 8."""
 TILES_OF_METHOD = {"linear": 128, "binary": 128, "even": 128}
 """The 16 x 8 of figures 9 and 12. The other methods choose their blocks."""
 
 KINDS = ("load", "store", "atomic", "integer", "compare", "branch", "float")
 
-SEED_OF_232 = 25
-"""A seed for which 232 places are in both matrices, as in the document."""
-
-
-# ---- matrices ------------------------------------------------------------------------
-
-
-class Pair(NamedTuple):
-    """Two operands."""
-
-    A: Sparse
-    B: Sparse
-
-
-def random_pair(shape: tuple[int, int], density: float, seed: int = 1) -> Pair:
-    """Two matrices, drawn as in the document."""
-    rng = np.random.default_rng(seed)
-    return Pair(*(drawn_as_in_the_document(shape, density, rng) for _ in "AB"))
-
-
-def drawn_as_in_the_document(
-    shape: tuple[int, int], density: float, rng: np.random.Generator
-) -> Sparse:
-    """A place that is taken becomes the first free place (section 2.2).
-
-    The entries are in the order in which they are drawn; their values are 1, 2, ...
-    """
-    taken = np.zeros(shape[0] * shape[1], bool)
-    places = rng.integers(taken.size, size=round(density * taken.size))
-    for i, place in enumerate(places):
-        places[i] = np.argmin(taken) if taken[place] else place
-        taken[places[i]] = True
-    positions = np.divmod(places.astype(np.int32), np.int32(shape[1]))
-    values = np.arange(1, len(places) + 1, dtype=np.float32)
-    return scipy.sparse.coo_array((values, positions), shape=shape)
-
-
-def pair_of_232() -> Pair:
-    """128 x 128 at 10 %, with 232 places in both."""
-    return random_pair((128, 128), 0.1, SEED_OF_232)
-
-
-def mean_matches(places: int, entries: int) -> float:
-    """The mean number of places in both matrices of a pair, drawn as in the document.
-
-    Collisions take the first free places, so these are likely in both: 231 of 128 x 128
-    places at 10 %. Uniform matrices would have 164.
-    """
-    before = np.arange(places)  # the free places before a place
-    stays_free = np.ones(places)
-    for taken in reversed(range(entries)):
-        moves = (taken + before) / places  # a draw takes a place before, if any
-        later = stays_free
-        stays_free = later * (1 - moves - 1 / places)
-        stays_free[1:] += later[:-1] * moves[1:]
-    return float(((1 - stays_free) ** 2).sum())
-
 
 # ---- counts --------------------------------------------------------------------------
-
-
-def emulated() -> AbstractContextManager[Any]:
-    """Run the kernels on the emulator for matrices of SciPy."""
-    return mock.patch.dict(os.environ, GPUSOLVE_EMULATE="1")
-
-
-def profiled(operands: Pair, method: str, blocks: int | None = None) -> Any:
-    """The profile of one call; RuntimeError if it does not agree with SciPy."""
-    with emulated(), emulator.profile() as report:
-        product = multiply(*operands, method=method, blocks=blocks)
-    check(method, operands, product)
-    return report
-
-
-def check(method: str, operands: Pair, product: Sparse) -> None:
-    """Raise RuntimeError if a product differs from SciPy's."""
-    A, B = operands
-    if (to_host(product).tocsr() != A.tocsr().multiply(B.tocsr())).nnz:
-        raise RuntimeError(f"{method} does not agree with SciPy")
-
-
-def kernels_of(operands: Pair, method: str, blocks: int | None = None) -> list[Costs]:
-    """The costs of the kernels, without the checks before and after them."""
-    report = profiled(operands, method, blocks)
-    return [
-        kernel for kernel in report.kernels if not kernel.name.startswith("make_keys")
-    ]
-
-
-def instructions(kernels: Sequence[Costs]) -> Counter[str]:
-    return sum((kernel.instructions for kernel in kernels), Counter[str]())
-
-
-def multiplications(kernels: Sequence[Costs]) -> int:
-    return sum(kernel.arithmetic["float32 multiply"] for kernel in kernels)
-
-
-def accesses(kernels: Sequence[Costs]) -> int:
-    """Numbers that threads read from global memory or write to it."""
-    return sum(kernel.global_loads + kernel.global_stores for kernel in kernels)
-
-
-def active_lanes(kernels: Sequence[Costs]) -> float:
-    lanes = sum(kernel.active_lanes * kernel.global_requests for kernel in kernels)
-    return float(lanes / sum(kernel.global_requests for kernel in kernels))
-
-
-def keys_read(kernels: Sequence[Costs]) -> int:
-    """Keys of B that all threads read."""
-    searches = [kernel for kernel in kernels if "b_rows" in kernel.arrays]
-    return sum(kernel.arrays["b_rows"].lanes for kernel in searches)
 
 
 def versions_table(sides: Sequence[int]) -> Iterator[str]:
@@ -180,16 +71,16 @@ def versions_table(sides: Sequence[int]) -> Iterator[str]:
         )
 
 
-def saved_table(operands: Pair, tiles: Sequence[int]) -> Iterator[str]:
-    """Figure 12: what version 2 saves, with more and more tiles."""
+def saved_table(operands: Pair, threads: Sequence[int]) -> Iterator[str]:
+    """Figure 12: what version 2 saves, with 128 tiles of more and more threads."""
     yield from table_head(
-        *("tiles", "version 1", "version 2", "saved"),
+        *("threads of a tile", "version 1", "version 2", "saved"),
         *("keys read by version 1", "by version 2", "saved"),
         words=0,
     )
-    for blocks in tiles:
+    for number in threads:
         found = [
-            kernels_of(operands, method, blocks) for method in ("linear", "binary")
+            kernels_of(operands, method, 128, number) for method in ("linear", "binary")
         ]
         executed = [instructions(kernels).total() for kernels in found]
         read = [keys_read(kernels) for kernels in found]
@@ -198,7 +89,7 @@ def saved_table(operands: Pair, tiles: Sequence[int]) -> Iterator[str]:
             for first, second in (executed, read)
             for cell in (f"{first:,}", f"{second:,}", f"{1 - second / first:.1%}")
         ]
-        yield row(blocks, *cells)
+        yield row(number, *cells)
 
 
 def statistics_table(operands: Pair) -> Iterator[str]:
@@ -283,7 +174,7 @@ def machine_time(machine: Machine, operands: Pair, method: str) -> float:
         sparse = importlib.import_module("cupyx.scipy.sparse")
         A, B = map(sparse.coo_matrix, operands)
     measured = machine.timing(partial(multiply, A, B, method=method))
-    check(method, operands, measured.result)
+    check(method, operands, to_host(measured.result))
     return measured.median
 
 
@@ -296,48 +187,12 @@ sorts B alone, "even" what section 5.3 proposes, "merge" our own method, which s
 both. The emulator on a CPU has counted: accesses to memory, multiplications, barriers
 and active lanes exactly as on a GPU; other instructions as in the CPU's machine code.
 The counts omit the checks and the sorting before and after the kernels; in the
-document, the host checks and sorts."""
+document, the host checks and sorts.
 
-DIFFERENCES = """\
-- Figure 12: the document has 16 x 8 = 128 tiles, and 96 % fewer instructions at
-  40 x 40. We have 96.6 % with 5 blocks, the least that give each entry a thread, but
-  64.4 % with 128 tiles. A tile of the document is one core; here it is a block of 256
-  threads, all of which take part in scans and barriers, also if the tile has 9 entries
-  to search. This fixed work is 610 instructions for each thread, so 20 million for 128
-  tiles, in both versions; the prefix over the tiles is 128 x 127 / 2 loads of it. (With
-  32 threads for each tile, version 2 saves 91.8 %. With one thread the fixed work would
-  be 128 x 610 instructions, and version 2 would save 98 %.) The search itself reads
-  99.1 % fewer keys with any number of tiles.
-- If the search of version 1 ended at a match, and not "from start to finish" as section
-  4.3 says, it would read 39 % fewer keys. The text that we have does not say the other
-  values of figures 9 and 12.
-- Figure 9: the document suspects "an uneven work distribution" behind the stalls of
-  version 1. From start to finish, each tile reads the same keys for each entry: with
-  128 tiles, the largest has 10 entries, and the mean is 9.4.
-- Section 4.3: nine accesses for a multiplication are the accesses of the second search.
-  The first search reads four more numbers, so the best case of version 1 is 13, and
-  0.08.
-- Figures 9, 12, 18 to 20: stall cycles, total cycles and instructions per cycle need a
-  clock, so they are not counted. The largest block over the mean, the active lanes and
-  the predicted times are the nearest.
-- Figures 14, 17: the instructions of all tiles grow with the tiles, 12-fold from 4 to
-  128, by the fixed work of each. They never fall. The loads are the loads of the
-  search, the same for any number of tiles, and the counts of the tiles before.
-- Figures 15, 16: each tile executes instructions, also without a print statement.
-- Figure 21: 232 multiplications for every number of tiles. The document's 120 for
-  16 x 8 tiles, 48 % less, is the fault that its chapter 6 describes.
-- 232: uniform matrices have 1638^2 / 128^2 = 164 places in common, on average. Section
-  2.2 moves each collision to the first free place; then the mean is 230.6, which
-  `mean_matches` computes, with a standard deviation of 12.5.
-- The largest tile of version 2 has 3.3 times the mean multiplications at 128 x 128 with
-  128 tiles, 3.2 on average of 300 pairs, for A in the order of drawing. Were A sorted,
-  it would be 7.2, because the collisions are all at the top.
-- Barriers: the document's tiles wait twice, after they count and at the end. Versions 1
-  and 2 have two launches instead; their barriers belong to scans within a block.
-- Keys have 64 bits: the document's keys overflow from 46341 x 46341 on. Its host
-  sorts B by insertion, ours by a library.
-- The blocks of "scratchpad" must be resident, so the emulator chooses their number;
-  it also chooses the number of blocks of "merge"."""
+A tile of the document is a core. Tiles have one thread here, where their number is
+given; otherwise a method chooses its blocks, of 256 threads. "even" searches with
+256 threads, and only its multiplications have tiles. [The map of the
+papers](../../docs/papers.md) says which figure holds."""
 
 ABOUT_STATISTICS = """\
 At {side} x {side}, with 128 tiles. "accesses each" is the accesses to global memory for
@@ -356,8 +211,8 @@ def counts(sides: Sequence[int]) -> Iterator[str]:
     last = random_pair((sides[-1], sides[-1]), 0.75)
     yield "\n## Figures 9 and 12: instructions at 75 % density, 128 tiles\n"
     yield from versions_table(sides)
-    yield f"\n## Figure 12: {sides[-1]} x {sides[-1]}, by tiles\n"
-    yield from saved_table(last, (5, 16, 32, 64, 128))
+    yield f"\n## Figure 12: {sides[-1]} x {sides[-1]}, by the threads of a tile\n"
+    yield from saved_table(last, (1, 32, 256))
     about = ABOUT_STATISTICS.format(side=sides[-1])
     yield f"\n## Where the instructions go\n\n{about}\n"
     yield from statistics_table(last)
@@ -371,7 +226,7 @@ def counts(sides: Sequence[int]) -> Iterator[str]:
 def report(machine: Machine, sides: Sequence[int], only_times: bool) -> Iterator[str]:
     """The report, line by line as it is measured."""
     yield from head("The element-wise product of Cupp's document", machine)
-    yield f"{ABOUT}\n\n## Differences from the document\n\n{DIFFERENCES}"
+    yield ABOUT
     if not only_times:
         yield from counts(sides)
     yield f"\n## Times at the document's sizes\n\n{ABOUT_TIMES}\n"

@@ -4,11 +4,8 @@
     python benchmarks/gemv_figure4.py --cpu           # NumPy measured, GPUs predicted
 
 A. Sieminski and J. M. Lee, "Gradient-Boosted Generalised Additive Models with GPU
-Acceleration" (2023), section 4.2, claim that a GPU is faster than ``numpy.dot``. A step
-of their Algorithm 2 multiplies, for each learner, ``B^T`` by the residual, the inverse
-of ``B^T B + lambda I`` by the result, and ``B`` by the coefficients. All three products
-count, in float32, without transfers. B is patsy's basis on equidistant knots. Version 1
-is "threads_per_dot", version 2 is "threads_per_row", and "auto" is this package's own.
+Acceleration" (2023), section 4.2, claim that a GPU is faster than ``numpy.dot``.
+``gpusolve.studies.boosting_step`` has the products, and predicts.
 
 Without a GPU, ``numpy.dot`` is measured on this CPU, and the time of two GPUs is
 predicted from counts on the emulator: the paper's GPU and a large GPU. Results are
@@ -18,16 +15,12 @@ Markdown; with ``--picture`` they are drawn, too. Without a GPU it takes 3 minut
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
-from unittest import mock
+from typing import Any
 
 import numpy as np
-import patsy
 from gemv import blas_threads
 from harness import (
     Array,
@@ -44,56 +37,25 @@ from harness import (
     to_host,
 )
 
-import gpusolve
-from gpusolve.emulator import profile
+from gpusolve.studies import boosting_step
+from gpusolve.studies.boosting_step import (
+    GPUS,
+    SIZES,
+    VARIANTS,
+    Seconds,
+    Step,
+    check,
+    make,
+    predicted,
+    products,
+)
 
-VARIANTS = {
-    "threads_per_dot": "version 1",
-    "threads_per_row": "version 2",
-    "auto": "auto",
-}
-"""The variants of `gpusolve.gemv`, and their names in the report."""
-
-SIZES = list(product((10**3, 10**4, 10**5), (16, 32, 64)))
-"""Rows, and functions of a basis, as in the figure."""
-
-GPUS = ("MX550", "H200")
-"""The devices of predictions; the first is the paper's."""
-
-Multiply = Callable[[Array, Array], Array]
-Seconds = dict[str, float]
 Found = dict[tuple[int, int], Seconds]
 
 NUMPY = "numpy.dot"
 
 
-class Step(NamedTuple):
-    """The operands of a step: a basis, an inverse and a residual, all float32."""
-
-    B: Array
-    inverse: Array
-    residual: Array
-
-
-def make(xp: Any, rows: int, functions: int) -> Step:
-    """A basis of B-splines of uniform numbers, and its ridge regression."""
-    rng = np.random.default_rng(0)
-    x, knots = rng.random(rows), np.linspace(0, 1, functions - 2)[1:-1]
-    ends = {"lower_bound": 0, "upper_bound": 1}
-    B = patsy.bs(x, knots=knots, include_intercept=True, **ends)
-    inverse = np.linalg.inv(B.T @ B + np.eye(functions))
-    operands = (B, inverse, rng.standard_normal(rows))
-    return Step(*(xp.asarray(operand.astype(np.float32)) for operand in operands))
-
-
-def products(step: Step, multiply: Multiply) -> Array:
-    """The fit of the residual: three products."""
-    coefs = multiply(step.inverse, multiply(step.B.T, step.residual))
-    return multiply(step.B, coefs)
-
-
-def gpusolve_call(step: Step, variant: str = "auto") -> Call:
-    return partial(products, step, partial(gpusolve.gemv, variant=variant))
+# ---- measured ------------------------------------------------------------------------
 
 
 def numpy_call(step: Step) -> Call:
@@ -114,18 +76,9 @@ def cublas_call(step: Step) -> Call:
     return partial(products, step, multiply)
 
 
-def check(step: Step, call: Call, name: str) -> None:
-    """RuntimeError unless the result equals the result in float64, up to rounding."""
-    found = to_host(call())
-    exact = products(
-        Step(*(to_host(operand).astype(np.float64) for operand in step)), np.dot
-    )
-    terms = len(step.residual) * np.finfo(np.float32).eps
-    if not np.allclose(found, exact, rtol=0, atol=terms * abs(exact).max()):
-        raise RuntimeError(f"{name} is wrong for {step.B.shape}")
-
-
-# ---- measured ------------------------------------------------------------------------
+def check_call(step: Step, call: Call, name: str) -> None:
+    """Check what a call returns, on the host."""
+    check(Step(*map(to_host, step)), to_host(call()), name)
 
 
 def calls_of(machine: Machine, step: Step) -> dict[str, Call]:
@@ -133,7 +86,8 @@ def calls_of(machine: Machine, step: Step) -> dict[str, Call]:
     calls = {NUMPY: numpy_call(step)}
     if machine.name != "cpu":
         calls |= {
-            name: gpusolve_call(step, variant) for variant, name in VARIANTS.items()
+            name: boosting_step.call(step, variant)
+            for variant, name in VARIANTS.items()
         }
     if machine.cupy:
         calls["cuBLAS"] = cublas_call(step)
@@ -144,24 +98,9 @@ def measured(machine: Machine, rows: int, functions: int) -> Seconds:
     """The seconds of a step, by each name."""
     step, seconds = make(machine.xp, rows, functions), {}
     for name, call in calls_of(machine, step).items():
-        check(step, call, name)
+        check_call(step, call, name)
         seconds[name] = machine.timing(call, on_host=name == NUMPY).median
     return seconds
-
-
-# ---- predicted -----------------------------------------------------------------------
-
-
-def predicted(rows: int, functions: int) -> Seconds:
-    """The predicted seconds of a step on `GPUS`, from counts on the emulator."""
-    step, seconds = make(np, rows, functions), {}
-    with mock.patch.dict(os.environ, GPUSOLVE_EMULATE="1"):
-        for variant, name in VARIANTS.items():
-            with profile() as report:
-                check(step, gpusolve_call(step, variant), variant)
-            for gpu in GPUS:
-                seconds[f"{gpu} {name}, predicted"] = report.predict(gpu).seconds
-    return {name: seconds[name] for gpu in GPUS for name in seconds if gpu in name}
 
 
 # ---- the report ----------------------------------------------------------------------

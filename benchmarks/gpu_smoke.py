@@ -161,7 +161,10 @@ def checked(make: Maker) -> Callable[[Settings], Result]:
 
 
 def check_another_stream(settings: Settings, call: Call, right: Any) -> None:
-    """Delay the inputs: work that does not wait for their stream reads zeros."""
+    """Delay the inputs on the stream of another library.
+
+    Work that does not wait for this stream reads zeros.
+    """
     xp = settings.xp
     given = call.arguments_on_gpu(xp)
     numbers = [value.data if xp_issparse(value) else value for value in given]
@@ -171,7 +174,8 @@ def check_another_stream(settings: Settings, call: Call, right: Any) -> None:
         array[...] = 0
     busy = xp.zeros(settings.size(OCCUPYING_BYTES, 8), np.uint8)
     xp.cuda.Device().synchronize()
-    with xp.cuda.Stream(non_blocking=True):
+    stream = xp.cuda.Stream(non_blocking=True)
+    with xp.cuda.Stream.from_external(stream):
         for _ in range(4):
             busy += np.uint8(1)
         for array, value in zip(arrays, kept, strict=True):
@@ -822,30 +826,6 @@ def residual_norms(*given: Any) -> Any:
     return gpusolve.nnls(*given).rnorm
 
 
-# ---- NMF -----------------------------------------------------------------------------
-
-
-def factorisations() -> Iterator[tuple[str, Maker]]:
-    yield "NMF", partial(factorisation, "whole")
-    yield "NMF, missing entries", partial(factorisation, "missing")
-    yield "NMF, sparse", partial(factorisation, "sparse")
-
-
-def factorisation(kind: str, settings: Settings) -> Call:
-    """Few sweeps: rounding errors grow from sweep to sweep."""
-    X = random().random((settings.size(3000, 24), settings.size(200, 10)))
-    if kind == "missing":
-        X[random().random(X.shape) < 0.2] = np.nan
-    if kind == "sparse":
-        X = scipy.sparse.csr_array(np.where(X < 0.3, X, 0))
-
-    def factors(X: Array) -> Any:
-        model = gpusolve.NMF(3, init="random", tol=0, max_iter=2, random_state=0)
-        return model.fit_transform(X), model.components_
-
-    return Call(factors, (X,), {}, None, 1e-7)
-
-
 # ---- gam -----------------------------------------------------------------------------
 
 METHODS = ("direct", "stacked", "gram", "auto")
@@ -1000,7 +980,6 @@ def checks() -> list[Check]:
     made = [
         *nnls_problems(),
         *bounded_problems(),
-        *factorisations(),
         *scans(),
         *boosted_models(),
         *reductions(),

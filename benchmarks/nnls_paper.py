@@ -51,6 +51,7 @@ from gpusolve.studies.experiments import (
     PAPER_SYSTEMS,
     PAPER_TABLES,
     Systems,
+    crossing,
 )
 
 TITLES = {
@@ -185,28 +186,6 @@ def counts(cell: Cell) -> tuple[str, str]:
     return updates, downdates
 
 
-# ---- where two curves cross ----------------------------------------------------------
-
-
-def crossing(
-    systems: Sequence[int], first: Sequence[float], second: Sequence[float]
-) -> float | None:
-    """The number of systems from which `first` is faster, None if it never is.
-
-    Between two numbers of systems, times are powers of the number.
-    """
-    apart = np.log(first) - np.log(second)
-    slower = np.flatnonzero(apart > 0)
-    if not len(slower):
-        return float(systems[0])
-    k = int(slower[-1])
-    if k == len(systems) - 1:
-        return None
-    part = apart[k] / (apart[k] - apart[k + 1])
-    low, high = np.log(systems[k]), np.log(systems[k + 1])
-    return float(np.exp(low + part * (high - low)))
-
-
 # ---- the report ----------------------------------------------------------------------
 
 ABOUT = """\
@@ -267,17 +246,12 @@ def crossings(
     name: str, found: Mapping[str, Column], numbers: Sequence[int]
 ) -> Iterator[str]:
     """The number of systems from which a GPU is faster: in the paper, and measured."""
-    found_at = since(paper_crossing(name))
+    found_at = since(PAPER_TABLES[name].crossing)
     yield f"By interpolation in the paper's table, its GPU is faster {found_at}."
     if GPU_WAY in found:
         pair = (seconds_of(found[way]) for way in (GPU_WAY, "auto"))
         yield f"Here, `auto` is faster on the GPU {since(crossing(numbers, *pair))}."
     yield ""
-
-
-def paper_crossing(name: str) -> float | None:
-    seconds = PAPER_TABLES[name].seconds
-    return crossing(PAPER_SYSTEMS, seconds["GPU NNLS"], seconds["CPU NNLS"])
 
 
 def seconds_of(cells: Column) -> list[float]:
@@ -337,8 +311,7 @@ def draw(measured: Measured, numbers: Sequence[int], path: Path) -> None:
             seconds = PAPER_TABLES[name].seconds[way]
             style = {"color": colour, "label": f"the paper's {way}"}
             panel.plot(PAPER_SYSTEMS, seconds, "--", **style)
-        at = paper_crossing(name)
-        if at is not None:
+        if (at := PAPER_TABLES[name].crossing) is not None:
             panel.axvline(at, color="k", linewidth=0.5)
             place = {"transform": panel.get_xaxis_transform(), "ha": "right"}
             panel.text(at, 0.01, f"{at:.0f} ", **place)

@@ -25,9 +25,14 @@ from qr_updating import TABLE, operations
 from scipy.special import ndtri
 
 from gpusolve._device.threads import one_blas_thread
-from gpusolve._numerics.scaling import Indices, Mask, scale
-from gpusolve.studies._compared.active_set import ActiveSetBatch
-from gpusolve.studies._compared.lsqnonneg import passive_solution
+from gpusolve.studies import follow
+from gpusolve.studies._passive_sets import (
+    TOLERANCE,
+    Change,
+    Rule,
+    gradient,
+    gradient_per_norm,
+)
 from gpusolve.studies._qr_updating import METHODS, Costs
 from gpusolve.studies.experiments import (
     EXPERIMENTS,
@@ -38,45 +43,8 @@ from gpusolve.studies.experiments import (
 
 Floats = NDArray[np.floating[Any]]
 
-TOLERANCE = 1e-10
-"""Gradients up to this end the method. In the experiments they begin at 1 or more."""
-
-
 # ---- Algorithm 1 ---------------------------------------------------------------------
 
-
-class Change(NamedTuple):
-    """A column enters or leaves the passive set.
-
-    Attributes
-    ----------
-    enters : bool
-    variable : int
-    length : int
-        The number of passive columns before the change.
-    reordered, ordered : int
-        The position of the column, from 1: in the list to whose end columns are
-        appended, and in the order of A.
-    """
-
-    enters: bool
-    variable: int
-    length: int
-    reordered: int
-    ordered: int
-
-
-def gradient(w: Floats, norm: Floats) -> Floats:
-    return w
-
-
-def gradient_per_norm(w: Floats, norm: Floats) -> Floats:
-    return w / norm
-
-
-Rule = Callable[[Floats, Floats], Floats]
-"""How a column is chosen: by the largest of these numbers, from the negative gradients
-and the norms of the columns."""
 
 RULES: dict[str, Rule] = {
     "gradient, the paper's": gradient,
@@ -86,64 +54,6 @@ RULES: dict[str, Rule] = {
 
 Run = list[Change]
 """All changes of one system."""
-
-UNLIMITED = np.iinfo(np.int32).max
-
-
-class Followed(ActiveSetBatch):
-    """Algorithm 1 on a single system, and the changes of its passive set.
-
-    Attributes
-    ----------
-    run : list of Change
-    order : list of int
-        The passive variables, in the list to whose end columns are appended.
-    """
-
-    def __init__(self, A: Floats, b: Floats, rule: Rule, tol: float) -> None:
-        self.run: Run = []
-        self.order: list[int] = []
-        system, norm = scale(A, b), np.linalg.norm(A, axis=0)
-
-        def solve(at: Indices, passive: Mask) -> Floats:
-            y = np.zeros(passive.shape, A.dtype)
-            for values, variables in zip(y, map(np.flatnonzero, passive), strict=True):
-                values[variables] = passive_solution(system, variables)
-            return y
-
-        def slope(at: Indices, x: Floats) -> Floats:
-            w = system.unscale_dual((system.b - x @ system.A.T) @ system.A)
-            return np.where(w > tol, rule(w, norm), 0)
-
-        start = np.zeros((1, len(norm)), A.dtype)
-        super().__init__(system, start, solve, slope, tol=0.0)
-
-    def make_pass(self, at: Indices) -> None:
-        super().make_pass(at)
-        passive = {*np.flatnonzero(self.passive[0]).tolist()} - {*self.tried.tolist()}
-        for variable in passive.difference(self.order):
-            self.note(True, variable, len(self.order))
-            self.order.append(variable)
-        for variable in [one for one in self.order[::-1] if one not in passive]:
-            self.note(False, variable, self.order.index(variable))
-            self.order.remove(variable)
-
-    def note(self, enters: bool, variable: int, position: int) -> None:
-        before = sum(one < variable for one in self.order)
-        length = len(self.order)
-        self.run.append(Change(enters, variable, length, position + 1, before + 1))
-
-
-def follow(A: Floats, b: Floats, rule: Rule = gradient, tol: float = TOLERANCE) -> Run:
-    """The changes of the passive set when Algorithm 1 solves a system.
-
-    With two corrections of line 10: no minus, and only variables whose y is not
-    positive. `tol` stands for the 0 of line 3. A variable that enters must become
-    positive, which Lawson and Hanson ask for.
-    """
-    followed = Followed(A, b, rule, tol)
-    followed.solve(UNLIMITED)
-    return followed.run
 
 
 def follow_each(
@@ -327,7 +237,7 @@ def removal(method: str, m: int, length: int, i: int) -> Costs:
 
 ABOUT = """\
 {systems} systems of each kind; ± is a standard error over the systems. The method is
-Algorithm 1 of the paper; each passive set is factorised by Householder reflections.
+Algorithms 1 to 3 of the paper.
 
 ## Which column enters
 

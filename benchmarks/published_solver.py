@@ -84,7 +84,7 @@ certified. The emulator counts; nothing is timed.
 """
 
 EXPLAINED = """
-Where the barriers come from: each scalar product is a `reduce512`, which has 6, and an
+Where the barriers come from: each scalar product is a `reduce512`, which has 5, and an
 update of l passive columns has 2 l + 2 of them. `"qr"` computes all products of an
 update between two barriers. `"mgs"` reads Q once for an update and `"qr"` reads it
 twice. Both read A once for each gradient, which is most of the sectors.

@@ -165,15 +165,15 @@ and a column of R are written.
 - With R from the products of line 3, which is more accurate, it is 30 l + 61.
 
 The table has requests of warps. 16 of them are a parallel access of all threads. A
-product has 3 (8 + 4 + 2 + 1 + 5) at the levels, whose threads become fewer, and 32
+product has 3 (8 + 4 + 2 + 6) at the levels, whose threads become fewer, and 32
 for its terms and its sum. So there are (2 * 92 + 16) l + 2 * 92 + 16 + 1 in all, and a
 request for each 32 elements of the column of R.
 
-**Barriers: 5 in each sum.** `reduce512` has 6 here, and 10 warp barriers: the last
-steps of the listing assume that a warp runs in lockstep. Two products in one array
-have a second race: a thread may write its term of the next product before another
-thread has read the sum of this product. Here two arrays are used in turn, which needs
-no barrier. With one array, the emulator reports the race.
+**Barriers: 5 in each sum**, as printed, and 12 of a warp: the last steps of the listing
+assume that a warp runs in lockstep. Two products in one array have a second race: a
+thread may write its term of the next product before another thread has read the sum of
+this product. Here two arrays are used in turn, which needs no barrier. With one array,
+the emulator reports the race.
 
 **Depth: O(n log m).** A sum has 9 = log2(512) additions in sequence. There are 2 l +
 2 sums, so 18 l + 18 additions; with one product for each column, 9 l + 18.

@@ -308,7 +308,9 @@ CSNE are the corrected semi-normal equations (section 3.3).
 The formulas "counted" equal the counts of `gpusolve.studies.qr_updating`, by a test:
 `tests/benchmarks/test_qr_updating.py`. Operations and accesses are counted as they
 happen; no figure here is a time. An access reads or writes a column or a row of Q, R or
-A. The new column itself is given; columns that are inserted again are read from A.
+A. The new column itself is given; columns that are inserted again are read from A. If
+nothing is rotated, no column is shared: Rot/up/reorder has m + 1 accesses for
+l = m - 1, and Rot/down none for i = l.
 """
 
 CONCLUSION = """
@@ -330,8 +332,8 @@ The largest elements after any edit. CSNE does without Q: here Q is A R^-1. So Q
 says nothing, and Q'Q = I says that R is right. The Gaussians overlap: their condition
 number is 1e7. Each MGS update then loses orthogonality, which the downdates do not
 restore. With reordering the errors add up; without it, most columns are orthogonalised
-again at each insertion. Rotations lose nothing. Therefore `PassiveQR`, with which the
-package solves, orthogonalises a second time where much cancels.
+again at each insertion. Rotations lose nothing. Therefore `passive_qr.cuh`, with
+which the package solves, orthogonalises a second time where much cancels.
 """
 
 

@@ -140,17 +140,17 @@ __device__ __noinline__ T block_reduce(T value, T* partial, Called<Op>) {
 /// Algorithm 4 of Luo & Duraiswami, "Efficient Parallel Non-Negative Least Squares on
 /// Multi-Core Architectures". The last steps of the paper assume that a warp runs in lockstep,
 /// which is not guaranteed since Volta: here each step reads, waits at a barrier of the warp,
-/// and writes. `BlockReduce` needs one barrier instead of six, and takes any number of warps;
+/// and writes. `BlockReduce` needs one barrier instead of five, and takes any number of warps;
 /// this function is kept for study and measurement, as a variant of `reduce`.
 template <class T, class Op>
 __device__ T reduce512(T* values, int thread, Op op) {
     __syncthreads();
-    for (int half = 256; half >= warp_threads; half /= 2) {
+    for (int half = 256; half > warp_threads; half /= 2) {
         if (thread < half) values[thread] = op(values[thread], values[thread + half]);
         __syncthreads();
     }
     if (thread < warp_threads) {
-        for (int half = warp_threads / 2; half > 0; half /= 2) {
+        for (int half = warp_threads; half > 0; half /= 2) {
             const T other = values[thread + half];
             __syncwarp();
             values[thread] = op(values[thread], other);

@@ -13,9 +13,10 @@
 //                  block multiplies an equal number of matches
 //
 // Mapping. A tile of the source is a block here. Each block has an equal part of A, or of the
-// matches in `multiply_matches`; each thread searches B for an entry of this part at a time. A
-// block writes after the results of all blocks before it: it sums their counts. The blocks of
-// `find_matches` have `threads` entries each, and look back instead (look_back.cuh).
+// matches in `multiply_matches`; each thread searches B for an entry of this part at a time. With
+// one thread a block is what the source's tile is, a core. A block writes after the results of all
+// blocks before it: it sums their counts. The blocks of `find_matches` have `threads` entries
+// each, and look back instead (look_back.cuh).
 //
 // Shared memory. The totals of warps; scratchpad: the results of a block.
 //
@@ -105,8 +106,8 @@ __device__ __forceinline__ long long for_each_match(const Keys<Index>& a, long l
             column = a.columns[i];
             j = Search::find(b, b_count, row * a.width() + column);
         }
-        int found;
-        const int before = block_scan.exclusive(j != not_found, found);
+        int found = j != not_found, before = 0;
+        if constexpr (threads > 1) before = block_scan.exclusive(found, found);
         if (j != not_found) take(matches + before, row, column, i, j);
         matches += found;
     }
@@ -120,14 +121,16 @@ template <class Index, class Search, int threads>
 __global__ void __launch_bounds__(threads)
     count_found(const Index* a_rows, const Index* a_columns, long long a_count, const Index* b_rows,
                 const Index* b_columns, long long b_count, long long width, long long* counts) {
-    __shared__ BlockReduce<long long>::Storage storage;
     const Keys<Index> a{a_rows, a_columns, width}, b{b_rows, b_columns, width};
     const Part part(a_count);
     long long found = 0;
     for (long long i = part.start + threadIdx.x; i < part.stop; i += threads)
         found += Search::find(b, b_count, a[i]) != not_found;
-    const long long total = BlockReduce<long long>(storage)(found, Add<long long>());
-    if (threadIdx.x == 0) counts[blockIdx.x] = total;
+    if constexpr (threads > 1) {
+        __shared__ BlockReduce<long long>::Storage storage;
+        found = BlockReduce<long long>(storage)(found, Add<long long>());
+    }
+    if (threadIdx.x == 0) counts[blockIdx.x] = found;
 }
 
 /// Repeats the search and writes the products. The grid must be the grid of `count_found`.

@@ -93,7 +93,7 @@ __device__ double fit_by_cut(const Matrices& matrices, const LearnerPlace& learn
         c[f] = moments(f);
         g[f] = weights[f];
     }
-    const double score = fit_stump(c, g, bins, coefficients, best);
+    const double score = fit_stump(c, g, bins, learner.least, coefficients, best);
     return threadIdx.x == 0 ? score : 0.0;
 }
 

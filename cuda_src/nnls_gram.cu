@@ -9,8 +9,8 @@
 // Non-Negative Least Squares on Multi-Core Architectures"), with upper bounds Stark & Parker's, on
 // G = A^T A and the inverse H of its passive part, which is updated by rank 1. Several variables
 // enter at once. The steps are in gram_steps.cuh, the residual and the certificate in
-// gram_residual.cuh, the loop in gram_solver.cuh. The specification in NumPy is
-// gpusolve/reference/_nnls_gram.py, class GramActiveSet; both use the same names for the steps.
+// gram_residual.cuh, the loop in gram_solver.cuh. The specification in NumPy,
+// gpusolve/reference/_nnls.py, finds the same minimum by a QR factorisation in each step.
 //
 // Bounds. A variable that is not passive rests at a bound, or at 0 if it is free. What resting
 // variables fit is subtracted from c. For non-negative least squares that is 0, and costs nothing.

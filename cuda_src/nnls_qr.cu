@@ -12,8 +12,7 @@
 // 10) is corrected, tolerances are relative, the variable of steepest descent
 // per unit column norm enters, m and n are arbitrary, and bounds may be any (Stark & Parker,
 // "Bounded-Variable Least-Squares: an Algorithm and Applications", 1995). The specification in
-// NumPy is gpusolve/reference/_nnls_qr.py, class QRActiveSet; both use the same names for the
-// steps.
+// NumPy is gpusolve/reference/_nnls.py, class ActiveSet; both use the same names for most steps.
 //
 // A variable that is not passive rests at a bound, or at 0 if it is free; `x` has its value, and
 // its column times this value is subtracted from b. A fixed sum is the last row of A. Its element

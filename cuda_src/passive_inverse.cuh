@@ -1,12 +1,10 @@
 // The inverse H of a positive definite matrix, restricted to a changing set of variables.
 //
-// A variable enters or leaves by an update of H of rank 1. The specification in NumPy is
-// gpusolve/reference/_nnls_gram.py, class PassiveInverse. A variable has a position in H:
+// A variable enters or leaves by an update of H of rank 1. A variable has a position in H:
 //
-// - For large teams, as in the specification. The last variable takes the position of the
-//   variable that leaves, so H never has gaps.
-// - For lanes of a warp, the position of a variable is its own number. Rows and columns of other
-//   variables are 0.
+// - For large teams, the position at which it entered. The last variable takes the position of
+//   the variable that leaves, so H never has gaps.
+// - For lanes of a warp, its own number. Rows and columns of other variables are 0.
 //
 // Memory of large teams. H is symmetric, and stored as its lower triangle, row after row: entry
 // (i, k) with k <= i is at i (i + 1) / 2 + k. The triangle grows at its end, so its first rows can

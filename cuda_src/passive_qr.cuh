@@ -8,7 +8,7 @@
 // Gram-Schmidt, whose scalar products are independent, is repeated if cancellation requires it, and
 // is as accurate: Daniel, Gragg, Kaufman & Stewart, "Reorthogonalization and stable algorithms for
 // updating the Gram-Schmidt QR factorization", Mathematics of Computation
-// 30 (1976). The specification in NumPy is gpusolve/reference/_nnls_qr.py, class PassiveQR.
+// 30 (1976).
 //
 // Mapping. A row of Q, of the new column and of the residual always belongs to the same thread;
 // only scalar products with columns of Q are computed by one warp each. Triangular solves and

@@ -13,7 +13,7 @@
 // order in which columns were appended, and free slots follow. A column of Q and a row of R are
 // contiguous.
 //
-// Cost, with l columns. append: 12 l + 12 barriers as printed. remove: 2 (l - i) + 2 barriers.
+// Cost, with l columns. append: 10 l + 10 barriers as printed. remove: 2 (l - i) + 2 barriers.
 // solve: l barriers; the paper does not say how it solves.
 
 #pragma once

@@ -30,6 +30,7 @@ struct LearnerPlace {
     long long window;        // functions whose sums are in shared memory at once
     long long inequalities;  // 0 if the coefficients may be any
     long long cone;          // of its inequalities, for a single fit
+    long long least;         // weight of each side of a cut
 };
 
 /// All fits of a launch, which makes the steps from `begin` to `end` - 1, out of 0 (the gradient at

@@ -2,8 +2,8 @@
 //
 // Problem. Bin f has the weight g_f and the sum c_f of the weighted gradient. A cut after bin j
 // gives both sides their means, C_j / N_j and (C - C_j) / (N - N_j), with the sums C_j, N_j of the
-// bins up to j; it reduces the sum of squares by C_j^2 / N_j + (C - C_j)^2 / (N - N_j). The first
-// of the best cuts is taken.
+// bins up to j; it reduces the sum of squares by C_j^2 / N_j + (C - C_j)^2 / (N - N_j). Both sides
+// have a least weight, or one side has no rows. The first of the best cuts is taken.
 //
 // Mapping. A warp scans c, another warp g; then each thread evaluates some cuts.
 // Shared memory. Two vectors of the bins. Cost. O(bins / 32) steps of a scan, and two barriers.
@@ -34,18 +34,21 @@ __device__ void scan_by_warp(double* values, int size) {
 struct BinSums {
     const double *moments, *weights;
     int bins;
+    double least;  // weight of each side
 
-    __device__ double least_weight() const {
+    __device__ double rounding() const {
         return 8 * bins * Floating<double>::epsilon * weights[bins - 1];
     }
     /// c^2 / weight and c / weight; 0 for a side without rows.
     __device__ double reduction(double c, double weight) const {
-        return weight > least_weight() ? c * c / weight : 0.0;
+        return weight > rounding() ? c * c / weight : 0.0;
     }
     __device__ double mean(double c, double weight) const {
-        return weight > least_weight() ? c / weight : 0.0;
+        return weight > rounding() ? c / weight : 0.0;
     }
     __device__ double gain(int cut) const {
+        const double fewer = fmin(weights[cut], weights[bins - 1] - weights[cut]);
+        if (fewer > rounding() && fewer < least - rounding()) return -Floating<double>::infinity();
         return reduction(moments[cut], weights[cut]) +
                reduction(moments[bins - 1] - moments[cut], weights[bins - 1] - weights[cut]);
     }
@@ -57,13 +60,13 @@ struct BinSums {
 
 /// Writes the effects of the bins, and returns the reduction of the sum of squares in every thread.
 /// `moments` and `weights` are in shared memory, and are overwritten. Begins with a barrier.
-__device__ double fit_stump(double* moments, double* weights, int bins, double* effects,
-                            BlockReduce<Located<double>>& reduce) {
+__device__ double fit_stump(double* moments, double* weights, int bins, double least,
+                            double* effects, BlockReduce<Located<double>>& reduce) {
     __syncthreads();
     for (int which = warp_index(); which < 2; which += warp_count())
         scan_by_warp(which == 0 ? moments : weights, bins);
     __syncthreads();
-    const BinSums sums{moments, weights, bins};
+    const BinSums sums{moments, weights, bins, least};
     Located<double> best = ArgMax<double>::identity();
     for (int cut = threadIdx.x; cut < bins; cut += blockDim.x)
         best = ArgMax<double>()(best, {sums.gain(cut), cut});

@@ -8,8 +8,8 @@ from ._blocks.scan import scan, segmented_scan
 from ._blocks.segments import segment_flags, segmented_reduce
 from ._device.config import show_config
 from ._gemv.gemv import gemv
-from ._nmf.nmf import NMF
 from ._nnls.bounded_qp import bounded_qp
+from ._nnls.feasibility import Proof
 from ._nnls.gradients import Gradients
 from ._nnls.lsq_linear import lsq_linear
 from ._nnls.nnls import nnls
@@ -20,11 +20,11 @@ from .monoid import Map, Monoid
 
 __version__ = "0.1.0"
 __all__ = [
-    "NMF",
     "Gradients",
     "Map",
     "Monoid",
     "NNLSResult",
+    "Proof",
     "RegularizationPath",
     "all",
     "any",
@@ -54,5 +54,5 @@ __all__ = [
 ]
 
 # Pickles store the module of a class. The public one stays valid if a class moves.
-for _class in (Gradients, Map, Monoid, NMF, NNLSResult, RegularizationPath):
+for _class in (Gradients, Map, Monoid, NNLSResult, Proof, RegularizationPath):
     _class.__module__ = __name__

@@ -209,7 +209,7 @@ def differentiable(
     given = {name: value for name, value in given.items() if value is not None}
     numbers = {k: float(v) for k, v in given.items() if isinstance(v, NUMBERS)}
     arrays = {k: jnp.asarray(v) for k, v in given.items() if k not in numbers}
-    of_data = [v.dtype for k, v in arrays.items() if k in ("A", "b", "warm_start")]
+    of_data = [v.dtype for k, v in arrays.items() if k in ("A", "b")]
     dtype = jnp.result_type(np.float32, *of_data)
     arrays = {name: array.astype(dtype) for name, array in arrays.items()}
     return batched(settings._replace(numbers=tuple(numbers.items())), with_axes(arrays))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -230,7 +231,9 @@ def stream_of(tensors: Any) -> ExitStack:
         import cupy
 
         gpu = tensors[0].device
-        stream = torch.cuda.current_stream(gpu).cuda_stream
+        pointer = torch.cuda.current_stream(gpu).cuda_stream
+        # PyTorch's streams have this method since 2.10.
+        stream = SimpleNamespace(__cuda_stream__=lambda: (0, pointer))
         stack.enter_context(cupy.cuda.Device(gpu.index))
-        stack.enter_context(cupy.cuda.ExternalStream(stream, gpu.index))
+        stack.enter_context(cupy.cuda.Stream.from_external(stream))
     return stack

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from . import frames
 from .launch import CACHED
 
 Array = Any
@@ -104,8 +105,9 @@ def as_array(value: object, name: str) -> Array:
     """Convert to a NumPy array, or to a CuPy array if `value` is on a CUDA device.
 
     Accepts NumPy and CuPy arrays, objects that support ``__cuda_array_interface__`` or
-    DLPack, and everything that :func:`numpy.asarray` accepts. Data is copied only if
-    the conversion requires it, and never to another device.
+    DLPack, columns and data frames of pandas, polars and pyarrow, and everything that
+    :func:`numpy.asarray` accepts. Data is copied only if the conversion requires it,
+    and never to another device.
 
     Raises
     ------
@@ -133,6 +135,8 @@ def as_array(value: object, name: str) -> Array:
         return np.asarray(value)  # also converts numpy.matrix
     if hasattr(value, "__cuda_array_interface__"):
         return _from_interface(value, _cupy_for(name))
+    if (array := frames.array_of(value)) is not None:
+        return array
     if hasattr(value, "__dlpack_device__"):
         kind = value.__dlpack_device__()[0]
         if kind in _DLPACK_CPU:
@@ -343,6 +347,12 @@ def part_of(array: Array, batch: int, part: slice) -> Array:
     if part.start == 0 and part.stop == systems:
         return array
     return array.reshape(systems, *array.shape[batch:])[part]
+
+
+def flat_batch(array: Array, core: int) -> Array:
+    """An array with a single batch axis before the last `core` axes; also if empty."""
+    leading, last = array.shape[: array.ndim - core], array.shape[array.ndim - core :]
+    return array.reshape(math.prod(leading), *last)
 
 
 def as_rows(x: Array, axes: tuple[int, ...], leading: int) -> Array:

@@ -11,16 +11,16 @@ import hashlib
 import operator
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
 from .arrays import Array, is_cupy
 from .launch import CACHED, MAX_BLOCKS
-from .structs import Struct, StructType
+from .structs import Struct, StructType, in_host_memory
 
 OPTIONS = ("--std=c++17",)
 """Options of NVRTC, in addition to the architecture and the include path."""
@@ -49,6 +49,12 @@ CUDA_TYPES: dict[np.dtype[Any], str] = {
 DEFAULT_SHARED_MEMORY = 16 * 1024
 """Bytes of dynamic shared memory that need no opt-in, for every kernel here: the limit
 of 48 KiB, less at most 32 KiB of static shared memory."""
+
+
+OUT_OF_MEMORY = {"CUDADriverError": 2, "CUDARuntimeError": 2, "CUBLASError": 3}
+"""The status of an error of CUDA or cuBLAS that found too little memory."""
+
+Result = TypeVar("Result")
 
 
 class KernelCompileError(RuntimeError):
@@ -254,6 +260,39 @@ def count_gpus() -> int:
         return 0
 
 
+def with_memory(call: Callable[..., Result], *args: Any, **options: Any) -> Result:
+    """Call a function for which CUDA or cuBLAS allocates memory itself.
+
+    CUDA cannot take the memory that CuPy's pool keeps without using it. If there is too
+    little, the pool returns this memory, and the call is repeated.
+
+    Raises
+    ------
+    MemoryError
+        If there is still too little memory.
+    """
+    try:
+        return call(*args, **options)
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+    import cupy
+
+    cupy.get_default_memory_pool().free_all_blocks()
+    try:
+        return call(*args, **options)
+    except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise MemoryError(f"the GPU has too little memory: {error}") from error
+        raise
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether CuPy raised the error because CUDA or cuBLAS found too little memory."""
+    status = OUT_OF_MEMORY.get(type(error).__name__)
+    return status is not None and getattr(error, "status", None) == status
+
+
 _allowing = threading.Lock()
 _NULL = np.intp(0)
 
@@ -318,7 +357,8 @@ class CudaKernel:
         self._allow(shared_mem)
         # RawModule's own option for cooperative launches would link the CUDA device
         # runtime.
-        self._function(
+        with_memory(
+            self._function,
             grid,
             block,
             tuple([_argument(value) for value in args]),
@@ -340,9 +380,14 @@ class CudaKernel:
 
 
 def _argument(value: object) -> object:
-    """An argument as CuPy takes it. Before 14 it does not convert None."""
+    """An argument as CuPy takes it. Before 14 it does not convert None.
+
+    TypeError for a NumPy array, which CuPy would pass by value if its size is 1.
+    """
     if isinstance(value, Struct):
         return value.packed_array()
+    if isinstance(value, np.ndarray):
+        raise TypeError(in_host_memory(value))
     return _NULL if value is None else value
 
 
@@ -354,12 +399,13 @@ def _cuda_kernels(
 
     module = _cuda_module(file, instances, definitions)
     device = _cuda_device(index)
+
+    def load(instance: str) -> CudaKernel:
+        return CudaKernel(device, instance, module.get_function(instance))
+
     try:
         with device.current():
-            return tuple(
-                CudaKernel(device, instance, module.get_function(instance))
-                for instance in instances
-            )
+            return tuple([with_memory(load, instance) for instance in instances])
     except cupy.cuda.compiler.CompileException as error:
         raise KernelCompileError(
             f"{', '.join(instances)} in {file}.cu does not compile for GPU {index}:\n"

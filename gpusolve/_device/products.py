@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .arrays import Array, is_cupy, namespace
+from .kernels import with_memory
 
 
 def product(A: Array, x: Array) -> Array:
@@ -40,14 +41,16 @@ def times_transposes(rows: Array) -> Array:
     from cupy.cuda import cublas, device
 
     matrices, n, k = rows.shape
+    handle = with_memory(device.get_cublas_handle)
     products = cupy.empty((matrices, n, n), rows.dtype)
     one, zero = np.ones(1, rows.dtype), np.zeros(1, rows.dtype)
     is_double = rows.dtype == np.float64
     gemm = cublas.dgemmStridedBatched if is_double else cublas.sgemmStridedBatched
     # cuBLAS stores matrices by columns, so its matrices have the rows as columns.
     operand = rows.data.ptr, k, n * k
-    gemm(
-        device.get_cublas_handle(),
+    with_memory(
+        gemm,
+        handle,
         *(cublas.CUBLAS_OP_T, cublas.CUBLAS_OP_N),
         *(n, n, k),
         one.ctypes.data,

@@ -210,7 +210,8 @@ class Struct:
         the launch; the memory of the arrays is reused in the order of the stream. So
         nothing has to stay alive after the launch.
         """
-        array = np.ndarray.__new__(PackedStruct, (), self.type.dtype, self.packed())
+        packed = self.packed(device_address)
+        array = np.ndarray.__new__(PackedStruct, (), self.type.dtype, packed)
         array.struct = self
         return array
 
@@ -233,6 +234,21 @@ class PackedStruct(np.ndarray[Any, Any]):
 
     struct: Struct
     """It keeps the arrays alive to which the bytes point."""
+
+
+def device_address(array: Array) -> int:
+    """The address of an array on a GPU; TypeError for a NumPy array."""
+    if isinstance(array, np.ndarray):
+        raise TypeError(in_host_memory(array))
+    return int(array.data.ptr)
+
+
+def in_host_memory(array: np.ndarray[Any, Any]) -> str:
+    """The message for an array that a kernel on a GPU cannot read."""
+    return (
+        "a kernel on a GPU takes CuPy arrays, got a NumPy array of shape "
+        f"{array.shape} and dtype {array.dtype}"
+    )
 
 
 def _fields(declaration: str) -> list[Field]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._device.arrays import Array, as_array, floating, namespace
+from .._device.frames import named_columns
 from .._device.kernels import current_device
 
 ROWS = 2**16
@@ -17,6 +18,7 @@ ROWS = 2**16
 
 def column_names(X: Any) -> list[Any] | None:
     """The names of the columns of a data frame or a mapping; None for an array."""
+    X = named_columns(X)
     columns = X if isinstance(X, Mapping) else getattr(X, "columns", None)
     return None if columns is None else list(columns)
 
@@ -78,10 +80,24 @@ def check_dense(value: object, name: str) -> None:
         )
 
 
+def unmasked(value: Any) -> Any:
+    """A masked array with NaN or None for what is masked; other values as they are."""
+    if not isinstance(value, np.ma.MaskedArray):
+        return value
+    array, mask = np.asarray(value.data), np.ma.getmaskarray(value)
+    if not mask.any():
+        return array
+    hidden, made = None, array.astype(object)
+    if array.dtype.kind in "biuf":
+        hidden, made = np.nan, floating({"a masked array": array}).popitem()[1].copy()
+    made[mask] = hidden
+    return made
+
+
 def dense_array(value: object, name: str) -> Array:
     """An array; TypeError for a sparse matrix, ValueError for complex numbers."""
     check_dense(value, name)
-    array = as_array(value, name)
+    array = as_array(unmasked(value), name)
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} is {array.dtype}")
     return array

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._device.arrays import Array, largest, namespace
 from .._device.products import product
-from .._numerics.compensated import two_sum
+from .._numerics.compensated import two_product, two_sum
 
 BITS = np.finfo(np.float64).nmant + 1
 
@@ -58,3 +58,18 @@ def transposed_product(A: Array, y: Array) -> Array:
     if A.ndim == 2:
         return xp.matmul(y, A)
     return xp.matmul(y[..., None, :], A)[..., 0, :]
+
+
+def remainder(c: Array, G: Array, x: Array) -> tuple[Array, Array]:
+    """``c - G x`` in twice the working precision, and the sum of its terms' magnitudes.
+
+    The loop takes a column of G at a time, so that only vectors need memory.
+    """
+    low = 0 * (c + x.any(axis=-1, keepdims=True))
+    high, terms = c + low, namespace(x).abs(c) + low
+    for k in range(x.shape[-1]):
+        product, error = two_product(G[..., :, k], -x[..., k : k + 1])
+        high, rounding = two_sum(high, product)
+        low = low + (error + rounding)
+        terms = terms + namespace(x).abs(product)
+    return high + low, terms

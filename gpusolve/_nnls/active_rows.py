@@ -1,17 +1,26 @@
-"""The linear constraints that hold with equality at a solution."""
+"""The linear constraints that changes of a solution keep with equality."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._device.arrays import Array, largest, namespace
-from .constraint_rows import joined
+from .._device.kernels import device_of
+from .._device.products import product, transposed
+from .constrained_system import EPS
+from .constraint_rows import allowed, joined
+from .device import solve_within_bounds
+from .inputs import Problem
 
 DEPENDENT = 16.0
 """Singular values, and what is left of rows and columns without their parts along
 others, count as zero up to this number times ``n eps`` of their size before."""
+
+SAME = 1e-8
+"""Rows of unit length count as opposite to other rows up to this distance."""
 
 Duals = tuple[Any, Any]
 """The multipliers of ``A_ub x <= b_ub`` and of ``A_eq x = b_eq``, or None."""
@@ -20,19 +29,24 @@ Duals = tuple[Any, Any]
 class ActiveRows(NamedTuple):
     """The rows of A_ub, of A_eq and of a fixed sum, and which of them are active.
 
-    Active are equalities, and inequalities that have a multiplier.
+    Active are equalities, inequalities that have a multiplier, and inequalities that
+    hold with equality and would have a multiplier at another solution of the dual: no
+    change that keeps the others can leave them.
 
     Attributes
     ----------
     C : (..., rows, n) array
     used : (..., rows) array
         Mask of the active rows; without a batch if all rows are equalities.
+    multipliers : (..., rows) array
+        0 for a fixed sum, and where there is no solution.
     ends : list of int
         The number of rows of A_ub, and of A_ub and A_eq.
     """
 
     C: Array
     used: Array
+    multipliers: Array
     ends: list[int]
 
     @classmethod
@@ -41,22 +55,28 @@ class ActiveRows(NamedTuple):
 
         `given` has the fields of a `Problem`.
         """
-        xp, n = namespace(x), x.shape[-1]
-        has_sum = given["sum_to"] is not None
-        parts = [
-            xp.zeros((0, n)) if given["A_ub"] is None else given["A_ub"],
-            xp.zeros((0, n)) if given["A_eq"] is None else given["A_eq"],
-            xp.ones((int(has_sum), n)),
-        ]
-        below, equal, total = (part.shape[-2] for part in parts)
-        if not below + equal + total:
+        xp, n, has_sum = namespace(x), x.shape[-1], given["sum_to"] is not None
+        given_rows = given["A_ub"], given["A_eq"]
+        C = [xp.zeros((0, n)) if rows is None else rows for rows in given_rows]
+        C.append(xp.ones((int(has_sum), n)))
+        below, equal, total = (part.shape[-2] for part in C)
+        if not has_sum and all(rows is None for rows in given_rows):
             return None
-        used = xp.ones(below + equal + total, bool)
+        pairs = zip((*duals, None), C, strict=True)
+        y = [xp.zeros(rows.shape[-2]) if y is None else y for y, rows in pairs]
+        of_all, multipliers = joined(C, 2), joined(y, 1)
+        multipliers = xp.where(xp.isfinite(multipliers), multipliers, 0)
+        used = xp.arange(below + equal + total) >= below
         if below:
-            tight = duals[0] > 0
-            others = xp.ones((*tight.shape[:-1], equal + total), bool)
-            used = xp.concatenate([tight, others], axis=-1)
-        return cls(joined(parts, 2), used, [below, below + equal])
+            used = used | (multipliers > 0)
+            others = xp.zeros((*x.shape[:-1], equal + total), bool)
+            near = xp.concatenate([holds_with_equality(given, x), others], axis=-1)
+            near = near & ~used
+            if bool(near.any()):
+                lower, upper = given["bounds"]
+                free = (x > lower) & (x < upper)
+                used = used | kept(of_all, used, near, free)
+        return cls(of_all, used, multipliers, [below, below + equal])
 
     @property
     def whole(self) -> Array:
@@ -79,6 +99,68 @@ class ActiveRows(NamedTuple):
         C = xp.broadcast_to(self.C, (*used.shape, self.C.shape[-1]))
         kept = xp.take_along_axis(used[..., None], places, axis=-2)
         return xp.where(kept, xp.take_along_axis(C, places, axis=-2), 0)
+
+
+def holds_with_equality(given: dict[str, Any], x: Array) -> Array:
+    """Mask of the rows of A_ub that hold with equality, up to rounding."""
+    xp, C, d = namespace(x), given["A_ub"], given["b_ub"]
+    x = x.astype(np.float64, copy=False)
+    terms = product(xp.abs(C), xp.abs(x)) + xp.abs(d)
+    found: Array = d - product(C, x) <= allowed(given["eps"], C, d) * terms
+    return found & xp.isfinite(d)
+
+
+def kept(C: Array, used: Array, near: Array, free: Array) -> Array:
+    """The rows `near` that hold along all changes that keep the rows `used`.
+
+    Changes v of the free variables have ``C v = 0`` in the rows `used`, and at most 0
+    in the rows `near`. Along others of these rows than the kept rows some v is
+    negative. It is found as the shortest ``-C^T y`` with y of at least 1, if that is
+    not 0: in each step at least one row is left.
+    """
+    xp, shape, n = namespace(C), used.shape, C.shape[-1]
+    C = xp.where(free[..., None, :], C, 0).reshape(-1, shape[-1], n)
+    used, near = used.reshape(-1, shape[-1]), near.reshape(-1, shape[-1])
+    length = xp.sqrt((C * C).sum(axis=-1, keepdims=True))
+    C = C / xp.where(length > 0, length, 1)
+    _, _, along = decomposed(xp.where(used[..., None], C, 0))
+    apart = C - xp.matmul(xp.matmul(C, transposed(along)), along)
+    apart = xp.where(xp.sqrt((apart**2).sum(axis=-1, keepdims=True)) > SAME, apart, 0)
+    for _ in range(shape[-1]):
+        given = Problem(
+            A=transposed(apart),
+            b=xp.zeros((len(near), n)),
+            batch=(len(near),),
+            bounds=(near * 1.0, xp.where(near, math.inf, 0)),
+        )
+        y = solve_within_bounds(given, device_of(C), "qr").x
+        v = -product(given.A, y)
+        size = xp.sqrt((v * v).sum(axis=-1, keepdims=True))
+        left = near & (product(apart, v) < -SAME / 2 * size)
+        left = left & (size > SAME * y.sum(axis=-1, keepdims=True))
+        if not bool(left.any()):
+            break
+        near = near & ~left
+    return near.reshape(shape)
+
+
+def decomposed(matrices: Array, least_size: float = 0.0) -> tuple[Array, Array, Array]:
+    """The singular vectors of matrices, and the inverses of their singular values.
+
+    Vectors and inverses are 0 where a singular value is 0 up to rounding errors of the
+    largest, or of a matrix of `least_size`. A matrix with NaN or infinity, which came
+    from an overflow, counts as zero: LAPACK would fail for all matrices, or never end.
+    """
+    xp, size = namespace(matrices), max(matrices.shape[-2:])
+    whole = xp.isfinite(matrices).all(axis=(-2, -1), keepdims=True)
+    matrices = xp.where(whole, matrices, 0)
+    left, values, right = xp.linalg.svd(matrices, full_matrices=False)
+    whole = largest(values, keepdims=True, least=least_size)
+    least = DEPENDENT * size * EPS * whole
+    used = values > least
+    inverse = xp.where(used, 1 / xp.where(used, values, 1), 0)
+    left, right = left * used[..., None, :], right * used[..., None]
+    return left, inverse, right
 
 
 def scaled_rows(rows: Array, size: Array) -> tuple[Array, Array]:
@@ -115,7 +197,7 @@ def without_rows(R: Array, C: Array, free: Array) -> tuple[Array, Array]:
     C = xp.where(free[:, None, :], C, 0)
     before = xp.sqrt((C * C).sum(axis=-1))
     rank, every = xp.zeros(systems, int), xp.arange(systems)
-    for i in range(C.shape[-2]):
+    for i in range(C.shape[-2] if n else 0):
         row = C[:, i]
         length = xp.sqrt((row * row).sum(axis=-1))
         used = length > DEPENDENT * n * np.finfo(np.float64).eps * before[:, i]

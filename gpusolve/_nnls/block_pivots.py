@@ -95,7 +95,8 @@ def solve_one(given: Quadratics, maxiter: int) -> tuple[Array, tuple[int, ...], 
     """The fields of `Pivoted` for one system."""
     lower, upper = given.lower, given.upper
     side = np.where(upper <= 0, 1, 0) - np.where(lower >= 0, 1, 0)
-    w, z, largest = given.w, np.zeros_like(given.w), np.abs(given.w / given.norm).max()
+    w, z = given.w, np.zeros_like(given.w)
+    largest = np.abs(w / given.norm).max(initial=0)
     least, patience, entered, left = len(w) + 1, PATIENCE, 0, 0
     for step in range(maxiter):
         noise = given.tol * given.norm * (largest + given.norm @ np.abs(z))

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from .._device.arrays import Array, CudaArray, as_array, is_cupy, namespace, unwrapped
+from .._device.arrays import (
+    Array,
+    CudaArray,
+    as_array,
+    floating,
+    is_cupy,
+    namespace,
+)
 from .._device.interrupts import interruptible, work_of
-from .._device.kernels import current, device_of
-from .._numerics.solution import CONVERGED, UNCERTIFIED
+from .._device.kernels import Device, current, device_of
+from .._numerics.solution import CONVERGED, UNCERTIFIED, AnySolution
+from . import constrained
 from .covariance import with_ridge
-from .inputs import Problem, pair, validate
+from .inputs import EPSILONS, Problem, pair, validate
 from .labels import Labels
 from .options import MethodName, Native, QuadraticOptions
 from .places import solve_anywhere
-from .quadratic import Quadratic, certify
-from .quadratic_constraints import pull_of
+from .quadratic import Pull, Quadratic, certify
 from .result import NNLSResult
-from .solve import labelled, solve
+from .solve import make_result, replace_infeasible, solve_problem
 from .sparse_matrices import is_sparse
 
 SYMMETRIC = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}
@@ -104,15 +110,15 @@ def bounded_qp(
         the penalties ``l1 + l2 x``, the multiplier of a fixed sum and the pull of
         linear constraints. ``rnorm**2 / 2`` is how far the objective is above its
         minimum without bounds, in the range of G plus the l2 penalty. A system whose G
-        has a negative eigenvalue has status 2.
+        has a negative eigenvalue, beyond the rounding of its dtype, has status 2.
 
         `kkt` is computed from G and c. It is the larger of two numbers. The first
         is the largest violation of the optimality conditions by `dual`, relative to S,
         the size of the gradient; for each variable per root of ``G_jj``. The second is
         a bound of how far the objective is above its minimum, relative to
         ``x G x / 2 + |c x| + eps S**2``. Status 0 means that `kkt` is at most 1e-10
-        (float32: 1e-4) or `tol`, and that x has the fixed sum and satisfies the linear
-        constraints, as for :func:`gpusolve.lsq_linear`.
+        (float32 G: 1e-4) or `tol`, and that x has the fixed sum and satisfies the
+        linear constraints, as for :func:`gpusolve.lsq_linear`.
 
     Raises
     ------
@@ -186,16 +192,28 @@ def solve_programs(
     G = as_array(given["A"], "G")
     target = device_of(G)
     with current(target):
-        problem = validate(**{**given, "A": G})
-        G, c = symmetric(problem.A), problem.b
+        G = floating({"G": G})["G"]
+        problem, dtype = validate(**{**given, "A": G}), G.dtype
+        G, c = symmetric(problem.A, dtype), problem.b
         whole, c_whole = with_penalties(problem, G)
-        objective = interruptible(work_of(G), Quadratic.of, whole, c_whole)
+        objective = interruptible(
+            work_of(G), Quadratic.of, whole, c_whole, EPSILONS[dtype]
+        )
         A, b, linear = objective.least_squares()
         factors = problem._replace(A=A, b=b, l1=linear, l2=0.0, rounded_matrix=True)
-        result = solve(factors, target, method)
-        whole = problem._replace(A=G, b=c)
-        found = replace(certified(objective, problem, result), _given=whole._asdict())
-        return found if labels is None else labelled(found, labels)
+        solution, pull = solve_factors(factors.simplified(), target, method)
+        solution = replace_infeasible(factors, solution)
+        solution = certified(objective, problem, solution, pull, dtype)
+        return make_result(solution, problem._replace(A=G, b=c)._asdict(), labels)
+
+
+def solve_factors(
+    factors: Problem, target: Device | None, method: str
+) -> tuple[AnySolution, Pull | None]:
+    """Solve least squares, and give the pull of the multipliers of constraints."""
+    if factors.has_constraints:
+        return constrained.solve(factors, target, method)
+    return solve_problem(factors, target, method), None
 
 
 def with_penalties(problem: Problem, G: Array) -> tuple[Array, Array]:
@@ -207,34 +225,39 @@ def with_penalties(problem: Problem, G: Array) -> tuple[Array, Array]:
 
 
 def certified(
-    objective: Quadratic, problem: Problem, result: NNLSResult[Any]
-) -> NNLSResult[Any]:
-    """The result, with the certificate that G and c themselves give."""
+    objective: Quadratic,
+    problem: Problem,
+    solution: AnySolution,
+    pull: Pull | None,
+    dtype: np.dtype[Any],
+) -> AnySolution:
+    """The solution, with the certificate that G, given in `dtype`, and c give."""
     xp = namespace(problem.A)
     if not problem.shape[1]:
-        return result
-    x, status = xp.asarray(result.x), xp.asarray(result.status)
-    given = objective, x, problem.lower, problem.upper, problem.sum_to
-    found = certify(*given, pull_of(problem, result))
+        return solution
+    x, status = solution.x, solution.status
+    given = objective, x, problem.lower, problem.upper, problem.nearest_sum
+    found = certify(*given, pull)
     ended = (status == CONVERGED) | (status == UNCERTIFIED)
-    good = found.accepts(problem.tol, problem.dtype)
+    good = found.accepts(problem.tol, dtype)
     outcome = xp.where(good, xp.int32(CONVERGED), xp.int32(UNCERTIFIED))
-    fields = {
-        "dual": xp.where(ended[..., None], found.dual, result.dual).astype(x.dtype),
-        "kkt": found.kkt.astype(x.dtype, copy=False),
-        "status": xp.where(ended, outcome, status),
-    }
-    return replace(result, **{name: unwrapped(field) for name, field in fields.items()})
+    return solution._replace(
+        dual=xp.where(ended[..., None], found.dual, solution.dual).astype(x.dtype),
+        kkt=found.kkt.astype(x.dtype, copy=False),
+        status=xp.where(ended, outcome, status),
+    )
 
 
-def symmetric(G: Array) -> Array:
+def symmetric(G: Array, dtype: Any) -> Array:
     """The symmetric matrices of the lower triangles; NaN if the triangles differ.
+
+    `dtype` is the dtype in which they were given.
 
     ValueError for a single matrix on the host whose triangles differ.
     """
     xp, other = namespace(G), namespace(G).swapaxes(G, -1, -2)
     root = xp.sqrt(xp.abs(xp.diagonal(G, axis1=-2, axis2=-1)))
-    most = SYMMETRIC[G.dtype] * root[..., :, None] * root[..., None, :]
+    most = SYMMETRIC[dtype] * root[..., :, None] * root[..., None, :]
     with np.errstate(invalid="ignore"):
         differs = (xp.abs(G - other) > most).any(axis=(-2, -1))
     if G.ndim == 2 and not is_cupy(G) and differs:

@@ -10,13 +10,13 @@ import numpy as np
 
 from .._device.arrays import Array
 from .._device.launch import ceil_div, pieces
+from .._device.progress import progress_bar
 from .._device.threads import cores, one_blas_thread
 from .._numerics.certificate import hidden_by_rounding
 from .._numerics.scaling import ScaledSystem
 from .._numerics.solution import NOT_FINITE, Solution
 from .inputs import Problem
 from .part import Part
-from .progress import DELAY, progress_bar
 
 CHUNK_BYTES = 2**27
 """Limit on the memory for the matrices of a chunk, unless it is a single system."""
@@ -83,7 +83,8 @@ def run_chunks(
     run: Callable[[slice], int], chunks: list[slice], systems: int, threads: int
 ) -> None:
     """Run the chunks on a thread pool, with a progress bar."""
-    with progress_bar(systems, DELAY) as bar, ThreadPoolExecutor(threads) as pool:
+    bars = progress_bar(systems, "nnls", "system")
+    with bars as bar, ThreadPoolExecutor(threads) as pool:
         for done in pool.map(run, chunks):
             bar.update(done)
 
@@ -106,10 +107,14 @@ def solve_chunk(problem: Problem, chunk: slice, solve: Solve, number: int) -> So
 
 
 def starting_points(system: ScaledSystem, given: Array | None) -> Array:
-    """The given points within the bounds, unless rounding hides what they fit."""
+    """The given points within the bounds, unless rounding hides what they fit.
+
+    Variables whose columns are zero rest: no gradient moves them.
+    """
     shape = (*system.b.shape[:-1], system.A.shape[-1])
     if given is None:
         return np.broadcast_to(system.rest, shape).copy()
     start = system.rescale(np.where(np.isfinite(given), given, 0))
     start = np.clip(start, system.lower, system.upper)
+    start = np.where(system.norm == 0, system.rest, start)
     return np.where(hidden_by_rounding(system, start)[..., None], system.rest, start)

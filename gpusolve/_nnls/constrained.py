@@ -10,13 +10,15 @@ Optimization 14, 1976).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
-from .._device.arrays import Array, namespace
+from .._device.arrays import Array, largest, namespace
 from .._device.interrupts import interruptible
 from .._device.kernels import Device
 from .._device.launch import pieces
+from .._numerics.certificate import ROUNDED
 from .._numerics.solution import (
     CONVERGED,
     INFEASIBLE,
@@ -26,15 +28,20 @@ from .._numerics.solution import (
     ConstrainedSolution,
     Solution,
 )
-from .constrained_certificate import ConstrainedCertificate, certify, reach
+from .constrained_certificate import (
+    ConstrainedCertificate,
+    certify,
+    pull_of,
+    reach,
+)
 from .constrained_corrections import correct_by_elimination, correct_by_factor
 from .constrained_dual import Dual, Point
 from .constrained_system import EPS, ConstrainedSystem, inverse_factor, size_of
 from .constraint_rows import Rows
-from .feasibility import farkas_vectors
+from .feasibility import LeastViolation, least_violation
 from .inputs import Problem
 from .part import gather
-from .quadratic import ratio
+from .quadratic import Pull, ratio
 
 CHUNK_NUMBERS = 2**22
 """Limit on the numbers of the systems that are solved at once."""
@@ -47,6 +54,9 @@ SETTLED = 1e-11
 """No further step for a solution whose `kkt` is at most this number: a tenth of what a
 certified solution may have."""
 
+AT_BOUND = 64.0
+"""The distance from a bound that rounding explains, in eps of the size of x and b."""
+
 CORRECTIONS = correct_by_factor, correct_by_elimination
 """How solutions are corrected after a step, one after the other."""
 
@@ -55,8 +65,14 @@ CORRECTED = 1e-14
 Corrections of all systems take longer than their dual problems."""
 
 
-def solve(problem: Problem, target: Device | None, method: str) -> ConstrainedSolution:
-    """Solve every system on the current device, or on the CPU if `target` is None."""
+def solve(
+    problem: Problem, target: Device | None, method: str
+) -> tuple[ConstrainedSolution, Pull | None]:
+    """Solve every system on the current device, or on the CPU if `target` is None.
+
+    The pull of the multipliers follows if the matrix has rounding errors: then another
+    objective certifies x.
+    """
     rows, total = Rows.of(problem), math.prod(problem.batch)
     most = max(1, CHUNK_NUMBERS // numbers_per_system(problem, rows))
     found = [
@@ -64,12 +80,13 @@ def solve(problem: Problem, target: Device | None, method: str) -> ConstrainedSo
         for chunk in [*pieces(total, most)] or [slice(0, 0)]
     ]
     xp = namespace(problem.A)
-    return ConstrainedSolution(
-        *[
-            xp.concatenate(parts).reshape((*problem.batch, *parts[0].shape[1:]))
-            for parts in zip(*found, strict=True)
-        ]
-    )
+    fields = [
+        xp.concatenate(parts).reshape((*problem.batch, *parts[0].shape[1:]))
+        for parts in zip(*found, strict=True)
+    ]
+    first = len(ConstrainedSolution._fields)
+    pull = Pull(*fields[first:]) if problem.rounded_matrix else None
+    return ConstrainedSolution(*fields[:first]), pull
 
 
 def numbers_per_system(problem: Problem, rows: Rows) -> int:
@@ -83,11 +100,15 @@ def numbers_per_system(problem: Problem, rows: Rows) -> int:
 @np.errstate(all="ignore")
 def solve_chunk(
     problem: Problem, rows: Rows, chunk: slice, target: Device | None, method: str
-) -> ConstrainedSolution:
-    """Solve a chunk of the flattened batch."""
+) -> tuple[Array, ...]:
+    """The solutions of a chunk of the flattened batch, and their pull."""
     system = ConstrainedSystem.of(problem, rows, chunk)
-    search = Search(system, problem, target, method)
-    search.run(starting_points(system, problem, chunk))
+    dual = interruptible(system.work, dual_of, system)
+    search = Search(system, dual, problem, target, method)
+    search.run(
+        starting_points(system, problem, chunk),
+        lambda at: least_violation(problem, rows, chunk, at, target),
+    )
     return search.solution()
 
 
@@ -121,45 +142,67 @@ class Search:
     def __init__(
         self,
         system: ConstrainedSystem,
+        dual: Dual,
         problem: Problem,
         target: Device | None,
         method: str,
     ) -> None:
         xp, systems = namespace(system.b), len(system.b)
-        self.system, self.problem = system, problem
+        self.system, self.dual, self.problem = system, dual, problem
         self.target, self.method = target, method
         self.tol = problem.tol or 0.0
-        self.dual = interruptible(system.work, dual_of, system)
+        self.enough = max(self.tol, SETTLED)
         self.infeasible = xp.zeros(systems, bool)
         self.repaired = xp.zeros(systems, bool)
 
-    def run(self, start: Array) -> None:
-        """Improve all points until they are certified, or no step improves them."""
-        xp, method = namespace(start), self.method
+    def run(
+        self, start: Array, violation: Callable[[Array], LeastViolation] | None
+    ) -> None:
+        """Improve each point until it is settled, or no step improves it.
+
+        By ``"auto"``, steps of QR alone from the same start follow then: the first
+        steps may lead to a point from which no step finds the active constraints.
+
+        Parameters
+        ----------
+        start : (systems, n) array
+        violation : callable, optional
+            The least violations of some systems. None if all are known to be feasible.
+        """
+        xp, auto = namespace(start), self.method == "auto"
         every = xp.arange(len(start))
-        first = "gram" if method == "auto" else method
+        first = "gram" if auto else self.method
         self.point, self.certificate, self.found = self.step(every, start, first)
-        at = self.unsettled()
-        if len(at):
-            self.prove_infeasible(at)
-            at = self.unsettled()
+        at = xp.flatnonzero(~(self.certificate.kkt <= self.enough) & self.system.finite)
+        if violation is not None and len(at):
+            at, nearest = self.decide_feasibility(at, violation(at))
+            self.improve()
+            found = certify(self.system.take(at), *nearest)
+            replace_worse(self.point, self.certificate, at, nearest, found)
+        self.improve()
+        at = xp.flatnonzero(self.unsettled())
+        if auto and len(at):
+            other = Search(*self.take(at), self.problem, self.target, "qr")
+            other.run(start[at], None)
+            self.keep(at, other.point, other.certificate, other.found)
+
+    def improve(self) -> None:
+        """Make steps from each point until it is settled, or no step improves it."""
+        at = namespace(self.infeasible).flatnonzero(self.unsettled())
         for _ in range(STEPS):
             if not len(at):
-                return
+                break
             before = self.certificate.badness[at]
             self.repaired[at] = True
-            point, certificate, found = self.step(at, self.point.x[at], method)
-            self.count(at, found)
-            self.keep(at, point, certificate)
-            if not bool((self.certificate.badness[at] < before).any()):
-                return
-            at = self.unsettled()
+            point, certificate, found = self.step(at, self.point.x[at], self.method)
+            self.keep(at, point, certificate, found)
+            better = self.certificate.badness[at] < before
+            at = at[better & self.unsettled()[at]]
 
     def unsettled(self) -> Array:
-        """Indices of the systems that another step may improve."""
-        settled = self.certificate.kkt <= max(self.tol, SETTLED)
-        left = ~(settled | self.infeasible) & self.system.finite
-        return namespace(left).flatnonzero(left)
+        """Mask of the systems that another step may improve."""
+        settled = is_settled(self.certificate, self.enough)
+        return ~(settled | self.infeasible) & self.system.finite
 
     def step(
         self, at: Array, x: Array, method: str
@@ -172,7 +215,7 @@ class Search:
         certificate = certify(some, *point)
         enough = CORRECTED if some.rounded_matrix else SETTLED
         for correct in CORRECTIONS:
-            rough = xp.flatnonzero(~(certificate.badness <= enough) & some.finite)
+            rough = xp.flatnonzero(~is_settled(certificate, enough) & some.finite)
             if not len(rough):
                 break
             few, dual = self.take(at[rough])
@@ -190,23 +233,58 @@ class Search:
         return self.system.take(at), Dual(*of_each)
 
     def keep(
-        self, at: Array, point: Point, certificate: ConstrainedCertificate
+        self,
+        at: Array,
+        point: Point,
+        certificate: ConstrainedCertificate,
+        found: Solution,
     ) -> None:
-        """Keep the points that are better than the best."""
+        """Keep better points, the sums of the counts, and the last outcome."""
         replace_worse(self.point, self.certificate, at, point, certificate)
-
-    def count(self, at: Array, found: Solution) -> None:
-        """Add the counts of another step, and keep the last outcome."""
         for name in ("nit", "n_updates", "n_downdates"):
             getattr(self.found, name)[at] += getattr(found, name)
         for name in ("status", "method"):
             getattr(self.found, name)[at] = getattr(found, name)
 
-    def prove_infeasible(self, at: Array) -> None:
-        """Find the systems without a solution."""
-        vectors, proven = farkas_vectors(self.system.take(at), self.target)
-        self.point.multipliers[at[proven]] = vectors[proven]
-        self.infeasible[at[proven]] = True
+    def decide_feasibility(
+        self, at: Array, least: LeastViolation
+    ) -> tuple[Array, Point]:
+        """Mark the systems without a solution.
+
+        The sides of others are moved within their rounding, where no x satisfies all
+        constraints exactly. Returns these systems, and points that satisfy all.
+        """
+        self.infeasible[at[least.is_infeasible]] = True
+        kept = least.is_consistent
+        at, sides, x = at[kept], least.sides[kept], least.x[kept]
+        self.system = self.system.with_sides(at, sides)
+        some = self.system.take(at)
+        old = Point(*[values[at] for values in self.point])
+        for values, of_old in zip(self.certificate, certify(some, *old), strict=True):
+            values[at] = of_old
+        x = some.within_bounds(x * some.b_scale[:, None] / some.scale)
+        none = 0 * old.multipliers
+        return at, Point(x, none, none, 0 * x)
+
+    def rest_at_bounds(self) -> None:
+        """Move variables to bounds that they reach up to rounding errors.
+
+        Where constraints and bounds meet, a variable may be at its bound without a
+        multiplier.
+        """
+        s, x, xp = self.system, self.point.x, namespace(self.infeasible)
+        size = largest(xp.abs(x), keepdims=True) + (size_of(s.b) + reach(s))[:, None]
+        moved = x
+        for bound in s.lower, s.upper:
+            moved = xp.where(xp.abs(x - bound) <= AT_BOUND * EPS * size, bound, moved)
+        at = xp.flatnonzero((moved != x).any(axis=-1) & ~self.unsettled())
+        if len(at):
+            some, point = self.take(at)[0], Point(*[part[at] for part in self.point])
+            point.x_rest[...] += (x - moved)[at]
+            point = point._replace(x=moved[at])
+            found = certify(some, *point)
+            good = is_settled(found, self.enough)
+            replace(self.point, self.certificate, at, good, point, found)
 
     def drop_multipliers(self) -> None:
         """Set multipliers to 0 where a point is almost as good without them.
@@ -224,14 +302,16 @@ class Search:
         multipliers[at[enough]], rest[at[enough]] = 0, 0
         old.w[at[enough]] = found.w[enough]
 
-    def solution(self) -> ConstrainedSolution:
-        """The solutions in the given variables."""
+    def solution(self) -> tuple[Array, ...]:
+        """The solutions in the given variables, and the pull of their multipliers."""
+        self.rest_at_bounds()
         self.drop_multipliers()
         xp, s, dtype = namespace(self.infeasible), self.system, self.problem.dtype
         certificate, by_b = self.certificate, s.b_scale[:, None]
         x, r = (self.point.x * s.scale / by_b).astype(dtype), certificate.r
+        rounded = x.astype(np.float64) * by_b / s.scale
         if dtype != np.float64:
-            r = s.residual(x.astype(np.float64) * by_b / s.scale)
+            r = s.residual(rounded)
             moved = ratio(size_of(r - certificate.r), size_of(s.b) + reach(s))
             certificate = certificate._replace(by_x=certificate.by_x + moved)
         limited = self.found.status == ITERATION_LIMIT
@@ -240,16 +320,12 @@ class Search:
         status = xp.where(self.infeasible, INFEASIBLE, status)
         status = xp.where(s.finite, status, NOT_FINITE)
         multipliers = self.point.multipliers
-        w = certificate.w
-        if bool(self.infeasible.any()):
-            proof = s.of_bounds(multipliers)
-            w = xp.where(self.infeasible[:, None], proof, w)
         ub, _, _, eq, _ = s.parts(multipliers * s.row_scale / by_b)
         solved = s.finite & ~self.infeasible
-        return ConstrainedSolution(
+        found = ConstrainedSolution(
             x=masked(x, solved),
             rnorm=masked((size_of(r) / s.b_scale).astype(dtype), solved),
-            dual=masked((w / s.scale / by_b).astype(dtype), s.finite),
+            dual=masked((certificate.w / s.scale / by_b).astype(dtype), solved),
             kkt=masked(certificate.kkt.astype(dtype), solved),
             nit=self.found.nit,
             status=status.astype(np.int32),
@@ -257,9 +333,23 @@ class Search:
             n_downdates=self.found.n_downdates,
             repaired=self.repaired,
             method=self.found.method,
-            dual_ub=masked(ub.astype(dtype), s.finite),
-            dual_eq=masked(-eq.astype(dtype), s.finite),
+            dual_ub=masked(ub.astype(dtype), solved),
+            dual_eq=masked(-eq.astype(dtype), solved),
         )
+        if not s.rounded_matrix:
+            return found
+        feasible = certificate.is_feasible
+        return *found, *pull_of(s, rounded, multipliers, self.point.rest, feasible)
+
+
+def is_settled(certificate: ConstrainedCertificate, kkt: float) -> Array:
+    """Mask of the points with a certificate of at most `kkt`.
+
+    They violate no constraint by more than rounding errors: where constraints are
+    almost parallel, the optimum of a point that does may be far away.
+    """
+    rounding = (ROUNDED + certificate.w.shape[-1]) * EPS
+    return (certificate.kkt <= kkt) & (certificate.lack <= rounding)
 
 
 def dual_of(system: ConstrainedSystem) -> Dual:
@@ -276,6 +366,18 @@ def replace_worse(
 ) -> None:
     """Write new points of the systems `at` where they are better than the old."""
     better = found.badness < certificate.badness[at]
+    replace(point, certificate, at, better, new, found)
+
+
+def replace(
+    point: Point,
+    certificate: ConstrainedCertificate,
+    at: Array,
+    better: Array,
+    new: Point,
+    found: ConstrainedCertificate,
+) -> None:
+    """Write new points of some of the systems `at`, those of a mask."""
     pairs = zip((*point, *certificate), (*new, *found), strict=True)
     for old, values in pairs:
         old[at[better]] = values[better]

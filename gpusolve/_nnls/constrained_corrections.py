@@ -6,18 +6,21 @@ minimum on the active constraints, the gradient of the Lagrangian is zero.
 
 from __future__ import annotations
 
-from .._device.arrays import Array, namespace
+from .._device.arrays import Array, largest, namespace
 from .._device.products import product, transposed
 from .._numerics.compensated import two_sum
-from .accurate_products import transposed_product
-from .active_rows import DEPENDENT
+from .accurate_products import remainder, transposed_product
+from .active_rows import DEPENDENT, decomposed
 from .constrained_certificate import gradient_of_lagrangian
-from .constrained_dual import Dual, Point, decomposed
+from .constrained_dual import Dual, Point
 from .constrained_system import EPS, ConstrainedSystem
 
-REFINEMENTS = 2
-"""How often points and multipliers are refined: the second time corrects the rounding
-errors of the first. The last changes of the multipliers are their rest."""
+REFINEMENTS = 8
+"""How often points and multipliers are refined. Where rows are parallel up to 1e-13, a
+time leaves about 1e-3 of the errors. The last changes are the rests."""
+
+ILL_CONDITIONED = 2.0**13
+"""A null space is refined where rounding errors may be larger by this factor."""
 
 
 def correct_by_factor(system: ConstrainedSystem, dual: Dual, point: Point) -> Point:
@@ -33,7 +36,7 @@ def correct_by_factor(system: ConstrainedSystem, dual: Dual, point: Point) -> Po
     along = transposed_product(Z, e)
     M = xp.matmul(rows, xp.swapaxes(rows, -1, -2))
     size = xp.diagonal(M, axis1=-2, axis2=-1)
-    lack = xp.where(size > 0, system.lack(x) - product(rows, along), 0)
+    lack = xp.where(size > 0, system.lack(x, x_rest) - product(rows, along), 0)
     shift = xp.where(size > 0, size * M.shape[-1] * EPS, 1)
     M = M + shift[..., None] * xp.eye(M.shape[-1])
     change = xp.linalg.solve(M, lack[..., None])[..., 0]
@@ -64,7 +67,7 @@ def correct_by_elimination(
         of_columns, transposed_product(null, system.l1 + 0 * x)
     )
     for _ in range(REFINEMENTS):
-        x, x_rest = two_sum(x, x_rest + product(inverse, system.lack(x)))
+        x, x_rest = two_sum(x, x_rest + product(inverse, system.lack(x, x_rest)))
         r = system.residual(x, x_rest)
         r = xp.concatenate([r, -xp.sqrt(system.l2) * x], axis=-1)
         along = transposed_product(of_rows, r[..., : A.shape[-2]]) - linear
@@ -140,8 +143,18 @@ def eliminate(rows: Array) -> tuple[Array, Array]:
         whole[every, i], terms[every, i] = row, of_row
         pivots[every, i] += found[:, None] * unit[j]
     pivots = transposed(pivots)
+    inverse = xp.matmul(pivots, whole[..., n:])
     null = unit - xp.matmul(pivots, whole[..., :n])
-    return xp.matmul(pivots, whole[..., n:]), null
+    growth = xp.matmul(xp.abs(inverse), xp.matmul(xp.abs(rows), xp.abs(null)))
+    size, growth = (largest(largest(xp.abs(part))) for part in (null, growth))
+    at = xp.flatnonzero(growth > ILL_CONDITIONED * size)
+    if len(at):
+        columns, left = transposed(null[at]), transposed(inverse[at])
+        for _ in range(REFINEMENTS):
+            lack, _ = remainder(xp.zeros(k), rows[at][:, None], columns)
+            columns = columns + xp.matmul(lack, left)
+        null[at] = transposed(columns)
+    return inverse, null
 
 
 def active_rows(system: ConstrainedSystem, multipliers: Array, rows: Array) -> Array:

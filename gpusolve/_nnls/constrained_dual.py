@@ -15,15 +15,15 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from .._device.arrays import Array, largest, namespace
+from .._device.arrays import Array, namespace
 from .._device.kernels import Device
 from .._device.products import product, transposed
 from .._numerics.solution import Solution
-from . import cpu, device
 from .accurate_products import transposed_product
-from .active_rows import DEPENDENT
+from .active_rows import DEPENDENT, decomposed
 from .constrained_certificate import finite
 from .constrained_system import EPS, ConstrainedSystem
+from .device import solve_within_bounds
 from .inputs import Option, Problem
 
 
@@ -100,7 +100,7 @@ class Dual(NamedTuple):
         """Minimise the objective plus the proximal term around x."""
         xp, first = namespace(x), system.inequalities
         p = transposed_product(self.Z, system.slope(x, system.residual(x)))
-        lack = system.lack(x)
+        lack = system.lack(x, 0 * x)
         fixed = transposed_product(self.per_equal, lack[..., first:])
         apart = self.across(p)
         gain = finite(lack[..., :first]) - transposed_product(self.coupling, fixed)
@@ -112,10 +112,7 @@ class Dual(NamedTuple):
             l1=-gain if bool(gain.any()) else 0.0,
             maxiter=maxiter,
         )
-        if target is None:
-            found = cpu.nnls(given, method)
-        else:
-            found = device.nnls(given, target, method)
+        found = solve_within_bounds(given, target, method)
         free = fixed - transposed_product(self.equal, p)
         free = free - product(self.coupling, found.x)
         step = product(self.B, found.x) + apart + product(self.equal, fixed)
@@ -130,22 +127,3 @@ def multiplier_limit(system: ConstrainedSystem) -> Option:
     xp = namespace(system.d)
     absent = system.d[..., : system.inequalities] == -math.inf
     return xp.where(absent, 0.0, math.inf) if bool(absent.any()) else math.inf
-
-
-def decomposed(matrices: Array, least_size: float = 0.0) -> tuple[Array, Array, Array]:
-    """The singular vectors of matrices, and the inverses of their singular values.
-
-    Vectors and inverses are 0 where a singular value is 0 up to rounding errors of the
-    largest, or of a matrix of `least_size`. A matrix with NaN or infinity, which came
-    from an overflow, counts as zero: LAPACK would fail for all matrices, or never end.
-    """
-    xp, size = namespace(matrices), max(matrices.shape[-2:])
-    whole = xp.isfinite(matrices).all(axis=(-2, -1), keepdims=True)
-    matrices = xp.where(whole, matrices, 0)
-    left, values, right = xp.linalg.svd(matrices, full_matrices=False)
-    whole = largest(values, keepdims=True, least=least_size)
-    least = DEPENDENT * size * EPS * whole
-    used = values > least
-    inverse = xp.where(used, 1 / xp.where(used, values, 1), 0)
-    left, right = left * used[..., None, :], right * used[..., None]
-    return left, inverse, right

@@ -10,7 +10,7 @@ import numpy as np
 from .._device.arrays import Array, is_cupy, largest, namespace
 from .._device.products import product
 from .._numerics.certificate import ACCURATE
-from .accurate_products import SplitMatrix, transposed_product
+from .accurate_products import SplitMatrix, remainder, transposed_product
 from .constraint_rows import Rows
 from .inputs import Option, Problem
 from .part import gather
@@ -170,16 +170,14 @@ class ConstrainedSystem(NamedTuple):
         ends = itertools.accumulate(self.counts, initial=0)
         return [values[..., first:end] for first, end in itertools.pairwise(ends)]
 
-    def of_bounds(self, multipliers: Array) -> Array:
-        """The multipliers of the upper bounds minus those of the lower, (systems, n).
-
-        They are multipliers of the variables, not of the scaled rows.
-        """
-        xp, n = namespace(multipliers), self.A.shape[-1]
-        _, lower, upper, _, _ = self.parts(multipliers * self.row_scale)
-        zero = xp.zeros((len(multipliers), n))
-        lower, upper = (m if m.shape[-1] else zero for m in (lower, upper))
-        return (upper - lower) * self.scale
+    def with_sides(self, at: Array, sides: Array) -> ConstrainedSystem:
+        """The systems, with the given sides of the general rows of some systems."""
+        xp, kept = namespace(sides), self.general > 0
+        d = xp.broadcast_to(self.d, (len(self.b), self.d.shape[-1])).copy()
+        row_scale = self.row_scale if self.row_scale.ndim == 1 else self.row_scale[at]
+        scaled = sides * row_scale[..., kept] * self.b_scale[at][:, None]
+        d[at[:, None], xp.flatnonzero(kept)] = scaled
+        return self._replace(d=d)
 
     @property
     def norm(self) -> Array:
@@ -228,9 +226,13 @@ class ConstrainedSystem(NamedTuple):
         """The negative gradient; r is the residual of x."""
         return transposed_product(self.A, r) - self.l1 - self.l2 * x
 
-    def lack(self, x: Array) -> Array:
-        """``d - C x``."""
-        return self.d - product(self.C, x)
+    def lack(self, x: Array, rest: Array) -> Array:
+        """``d - C (x + rest)``, in twice the working precision."""
+        if not bool(x.any()):
+            return self.d - product(self.C, rest)
+        absent = self.d == -np.inf
+        found, _ = remainder(namespace(x).where(absent, 0, self.d), self.C, x)
+        return namespace(x).where(absent, self.d, found - product(self.C, rest))
 
     def within_bounds(self, x: Array) -> Array:
         """The nearest points within the bounds."""

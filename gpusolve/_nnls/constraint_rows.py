@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .._device.arrays import Array, broadcast_shapes, namespace
+from .._numerics.certificate import CERTIFIED, ROUNDED
 from .inputs import Option, Problem
 
 
@@ -22,11 +25,15 @@ class Rows(NamedTuple):
     d : (..., rows) array
     counts : tuple of int
         The rows of each kind, in this order.
+    units : tuple of float
+        By how much of the size of its terms a row of A_ub, of A_eq and of the sum may
+        be violated.
     """
 
     C: Array
     d: Array
     counts: tuple[int, int, int, int, int]
+    units: tuple[float, float, float]
 
     @classmethod
     def of(cls, problem: Problem) -> Rows:
@@ -47,12 +54,36 @@ class Rows(NamedTuple):
             joined([C for C, _ in kinds], 2),
             joined([d for _, d in kinds], 1),
             counts,
+            (
+                allowed(problem.eps, problem.A_ub, problem.b_ub),
+                allowed(problem.eps, problem.A_eq, problem.b_eq),
+                allowed(problem.eps),
+            ),
         )
+
+    @property
+    def general(self) -> tuple[Array, Array, Array]:
+        """C and d without the rows of bounds, and the unit of each row."""
+        xp, (below, *of_bounds, equal, total) = namespace(self.C), self.counts
+        end = below + sum(of_bounds)
+        C = xp.concatenate([self.C[..., :below, :], self.C[..., end:, :]], axis=-2)
+        d = xp.concatenate([self.d[..., :below], self.d[..., end:]], axis=-1)
+        return C, d, xp.asarray(np.repeat(self.units, (below, equal, total)))
 
     @property
     def equalities(self) -> int:
         """The number of rows that hold with equality: the last rows."""
         return sum(self.counts[3:])
+
+
+def allowed(eps: float, *given: Array | None) -> float:
+    """How much of the size of its terms a row may be violated by.
+
+    It is the rounding of the least precise of what was given: `eps` of x and of the
+    bounds, and the epsilon of the arrays.
+    """
+    units = [float(np.finfo(part.dtype).eps) for part in given if part is not None]
+    return max(CERTIFIED[np.dtype(np.float64)], ROUNDED * max(eps, *units, 0.0))
 
 
 def pair_or_none(

@@ -20,10 +20,11 @@ PAIRS = ("A_ub", "b_ub"), ("A_eq", "b_eq")
 def constraint_arrays(
     A: Array, given: dict[str, Any], name: str = "A"
 ) -> dict[str, Array]:
-    """Check the constraints, and convert them to float64 on the device of A.
+    """Check the constraints, and convert them to arrays on the device of A.
 
-    A pair that is not given is left out. ValueError unless both arrays of a pair are
-    given and their shapes match. Messages call A by `name`.
+    Floating dtypes stay: they tell the rounding of what was given. A pair that is not
+    given is left out. ValueError unless both arrays of a pair are given and their
+    shapes match. Messages call A by `name`.
     """
     found: dict[str, Array] = {}
     for matrix, side in PAIRS:
@@ -40,10 +41,10 @@ def constraint_arrays(
 
 
 def real_array(A: Array, value: Any, name: str) -> Array:
-    """A value as an array in float64 on the device of A."""
+    """A value as an array of a floating dtype on the device of A."""
     found = on_one_device({"A": A, name: asarray_like(A, value)})[name]
     check_real(found, name)
-    return found.astype(np.float64, copy=False)
+    return found if found.dtype.kind == "f" else found.astype(np.float64)
 
 
 def check_rows(A: Array, C: Array, d: Array, names: tuple[str, str, str]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._device.arrays import Array, is_cupy, namespace
+from .._device.arrays import Array, flat_batch, is_cupy, namespace
 from . import sparse_gram
 from .active_rows import ActiveRows, Duals, scaled_rows, without_rows
 from .batch import blocks
@@ -133,8 +133,8 @@ def rank_of(rows: Array, free: Array) -> Array:
     """The rank of the free columns of the active rows of each system."""
     xp, (*batch, n) = namespace(free), free.shape
     if rows.ndim > 2:
-        rows = rows.reshape(-1, *rows.shape[-2:])
-    free = free.reshape(-1, n)
+        rows = flat_batch(rows, 2)
+    free = flat_batch(free, 1)
     _, rank = without_rows(xp.zeros((len(free), 0, n)), rows, free)
     return rank.reshape(batch)
 

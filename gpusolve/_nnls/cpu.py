@@ -21,12 +21,12 @@ from .._device.interrupts import POLLS
 from .._device.kernels import struct_in
 from .._device.launch import CACHED
 from .._device.objects import load
+from .._device.progress import DELAY, progress_bar
 from .._device.structs import Struct
 from .._device.threads import cores
 from .._numerics.solution import Solution
 from .inputs import Problem
 from .methods import COMPARED
-from .progress import DELAY, progress_bar
 from .systems import NNLS_SYSTEMS, Inputs, Systems, largest_penalties, written_layout
 
 COLUMNS_PER_SYSTEM = 32
@@ -269,7 +269,7 @@ def show_progress(systems: int, counters: Array, running: list[Future[int]]) -> 
     _, left = wait(running, DELAY)
     if not left:
         return
-    with progress_bar(systems) as bar:
+    with progress_bar(systems, "nnls", "system", delay=0.0) as bar:
         while left:
             _, left = wait(left, POLLS)
             bar.update(min(int(counters[0]), systems) - bar.n)

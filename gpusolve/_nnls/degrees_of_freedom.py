@@ -20,7 +20,7 @@ import math
 
 import numpy as np
 
-from .._device.arrays import Array, namespace, on_host
+from .._device.arrays import Array, flat_batch, namespace, on_host
 from .._device.launch import pieces
 from .active_rows import without_rows
 from .inputs import Problem
@@ -66,7 +66,7 @@ def weighted_rows(problem: Problem) -> tuple[Array, Array]:
         l2 = xp.broadcast_to(l2, (*l2.shape[:-1], A.shape[-1]))
         A = joined(A, xp.eye(A.shape[-1]) * xp.sqrt(l2)[..., None, :], axis=-2)
     which = indices_of(A.shape[:-2], problem.batch, A)
-    return A.reshape(-1, *A.shape[-2:]), which
+    return flat_batch(A, 2), which
 
 
 def traces(
@@ -74,10 +74,10 @@ def traces(
 ) -> Array:
     """The degrees of freedom of systems with some matrices; m rows belong to A."""
     xp, shape = namespace(rows), free.shape[:-1]
-    free = free.reshape(-1, free.shape[-1])
+    free = flat_batch(free, 1)
     keys = np.hstack([on_host(which)[:, None], on_host(free)])
     if active is not None and active.ndim > 2:
-        active = active.reshape(-1, *active.shape[-2:])
+        active = flat_batch(active, 2)
         keys = np.arange(len(free))[:, None]
     _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     found, first = xp.empty(len(first)), xp.asarray(first)

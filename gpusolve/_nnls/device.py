@@ -10,6 +10,7 @@ from .._device.arrays import part_of
 from .._device.kernels import Device
 from .._device.launch import ceil_div
 from .._numerics.solution import Solution
+from . import cpu
 from .inputs import Problem
 from .methods import COMPARED
 from .nnls_gram_kernel import nnls_gram
@@ -26,6 +27,15 @@ REPAIR_BLOCKS = 132  # the multiprocessors of an H200
 REPAIR_MEMORY = 256 * 2**20
 """The most bytes for these blocks that are allocated even if there is nothing to solve.
 For larger systems the host waits until it knows how many blocks are needed."""
+
+
+def solve_within_bounds(
+    problem: Problem, device: Device | None, method: str
+) -> Solution:
+    """Solve every system of the batch on the device, or on the CPU if it is None."""
+    if device is None:
+        return cpu.nnls(problem, method)
+    return nnls(problem, device, method)
 
 
 def nnls(problem: Problem, device: Device, method: str) -> Solution:

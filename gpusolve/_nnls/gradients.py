@@ -7,7 +7,7 @@ from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, ArrayT, namespace
+from .._device.arrays import Array, ArrayT, flat_batch, namespace
 from .._device.products import product as dense_product
 from .active_rows import ActiveRows, Duals, scaled_rows
 from .covariance import inverse_of_free, scaled_gram
@@ -84,8 +84,9 @@ def pull_back(
     free = (x > lower) & (x < upper) & solved
     active = ActiveRows.of(given, x, duals)
     rows = None if active is None else active.whole
-    v, z = adjoint(given, free, x_bar, rows)
-    v, z = xp.where(solved, v, 0), xp.where(solved, z, 0)
+    y = None if active is None else active.multipliers
+    found = adjoint(given, free, x_bar, rows, y)
+    v, z, y = (xp.where(solved, part, 0) for part in found)
     bars, at_bound = product_bars(given, x, v, solved)
     values = {**given, "A": A, "lower": lower, "upper": upper}
     if given["L"] is None:
@@ -105,7 +106,8 @@ def pull_back(
         "sum_to": z[..., -1] if given["sum_to"] is not None else None,
     }
     if active is not None:
-        bars |= constraint_bars(given, x, v, xp.split(z, active.ends, axis=-1), duals)
+        parts = (xp.split(part, active.ends, axis=-1) for part in (y, z))
+        bars |= constraint_bars(given, x, v, *parts)
     return Gradients(
         **{
             name: None
@@ -117,9 +119,16 @@ def pull_back(
 
 
 def adjoint(
-    given: dict[str, Any], free: Array, x_bar: Array, rows: Array | None
-) -> tuple[Array, Array]:
-    """Solve for v and z of `pull_back`."""
+    given: dict[str, Any],
+    free: Array,
+    x_bar: Array,
+    rows: Array | None,
+    y: Array | None,
+) -> tuple[Array, Array, Array]:
+    """Solve for v and z of `pull_back`; and the multipliers y, of least norm.
+
+    Rows that depend on each other share what one of them may have.
+    """
     xp = namespace(x_bar)
     size, gram = scaled_gram(given)
     if rows is not None:
@@ -127,21 +136,22 @@ def adjoint(
     H, change = inverse_of_free(gram, free, rows, singular=0.0)
     scaled = x_bar / size
     v = product(H, scaled) / size
-    if change is None:
-        return v, xp.zeros((*v.shape[:-1], 0))
-    return v, product(change, scaled) / factor
+    if rows is None or change is None or y is None:
+        none = xp.zeros((*v.shape[:-1], 0))
+        return v, none, none
+    pull = product(xp.swapaxes(rows, -1, -2), y * factor)
+    return v, product(change, scaled) / factor, product(change, pull) / factor
 
 
 def constraint_bars(
-    given: dict[str, Any], x: Array, v: Array, z: list[Array], duals: Duals
+    given: dict[str, Any], x: Array, v: Array, y: list[Array], z: list[Array]
 ) -> dict[str, Array]:
     """The gradients of the matrices and the sides of linear constraints."""
-    xp, bars = namespace(x), {}
-    for name, multipliers, change in zip(("ub", "eq"), duals, z[:2], strict=True):
+    bars = {}
+    for name, multipliers, change in zip(("ub", "eq"), y[:2], z[:2], strict=True):
         if given[f"A_{name}"] is not None:
-            y = xp.where(xp.isfinite(multipliers), multipliers, 0)
             ndim = given[f"A_{name}"].ndim
-            bars[f"A_{name}"] = -outer(y, v, ndim) - outer(change, x, ndim)
+            bars[f"A_{name}"] = -outer(multipliers, v, ndim) - outer(change, x, ndim)
             bars[f"b_{name}"] = change
     return bars
 
@@ -213,7 +223,7 @@ def outer(u: Array, v: Array, ndim: int) -> Array:
     xp = namespace(u)
     if ndim > 2:
         return u[..., :, None] * v[..., None, :]
-    return xp.matmul(u.reshape(-1, u.shape[-1]).T, v.reshape(-1, v.shape[-1]))
+    return xp.matmul(flat_batch(u, 1).T, flat_batch(v, 1))
 
 
 def shape_of(value: Any) -> tuple[int, ...]:

@@ -28,6 +28,11 @@ from .differences import difference_matrix
 
 DOUBLE = np.dtype(np.float64)
 
+EPSILONS: dict[Any, float] = {
+    np.dtype(name): float(np.finfo(name).eps) for name in ("f2", "f4", "f8")
+}
+"""The machine epsilon of floating dtypes."""
+
 Option = float | Array
 """The same number for all systems, or an array."""
 
@@ -70,8 +75,11 @@ class Problem(NamedTuple):
     lam : float or (...,) array
     prior : float, (..., n) array or None
         None is 0.
-    A_ub, b_ub, A_eq, b_eq : (..., rows, n) or (..., rows) float64 array, or None
+    A_ub, b_ub, A_eq, b_eq : (..., rows, n) or (..., rows) array, or None
         ``A_ub x <= b_ub`` and ``A_eq x = b_eq``.
+    eps : float
+        The largest machine epsilon of the dtype, and of the bounds and the sum as they
+        were given: what they say of x is rounded by that much.
     """
 
     A: Array
@@ -94,6 +102,7 @@ class Problem(NamedTuple):
     b_ub: Array | None = None
     A_eq: Array | None = None
     b_eq: Array | None = None
+    eps: float = EPSILONS[DOUBLE]
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -211,7 +220,24 @@ class Problem(NamedTuple):
             return self
         if not self.shape[1]:
             return self._replace(sum_to=None)
-        return self.drop_common_penalty()
+        return self._replace(sum_to=self.nearest_sum).drop_common_penalty()
+
+    @property
+    def nearest_sum(self) -> Option | None:
+        """The possible sum next to `sum_to`, which rounding may make impossible.
+
+        Bounds that are numbers are rounded like x, which the certificate allows for.
+        """
+        lower, upper = self.bounds
+        if self.sum_to is None or (
+            isinstance(lower, float) and isinstance(upper, float)
+        ):
+            return self.sum_to
+        (least, _), (most, _) = self._total(lower), self._total(upper)
+        xp = namespace(self.A)
+        total = xp.asarray(self.sum_to)
+        nearest = xp.minimum(xp.maximum(total, least), most)
+        return xp.where(xp.isfinite(total) & xp.isfinite(nearest), nearest, total)
 
     def drop_common_penalty(self) -> Problem:
         """The same problem without the part of `l1` that all variables have.
@@ -231,11 +257,11 @@ class Problem(NamedTuple):
 
     def _total(self, bound: Option) -> tuple[Option, Option]:
         """The sum of the bounds of all variables, and its rounding error."""
-        n, eps = self.shape[1], float(np.finfo(self.dtype).eps)
+        n, rounding = self.shape[1], 4 * self.eps
         if isinstance(bound, float):
             total = n * bound if n else 0.0
-            return total, 4 * eps * abs(total)
-        return bound.sum(axis=-1), 4 * eps * abs(bound).sum(axis=-1)
+            return total, rounding * abs(total)
+        return bound.sum(axis=-1), rounding * abs(bound).sum(axis=-1)
 
 
 def own_axes(array: Array, core: int) -> tuple[int, ...]:
@@ -304,15 +330,15 @@ def validate(
     """
     names = of_A, of_b = NAMES[is_gram]
     given = {of_A: A, of_b: b}
-    if warm_start is not None:
-        given["warm_start"] = warm_start
-    arrays = floating(given)
-    A, b, start = arrays[of_A], arrays[of_b], arrays.get("warm_start")
+    A, b = floating(given).values()
+    start = None if warm_start is None else _start(A, warm_start)
     if is_gram and (A.ndim < 2 or A.shape[-1] != A.shape[-2]):
         raise ValueError(f"G must have shape (..., n, n), got {A.shape}")
     _check_shapes(A, b, start, names)
     bounds = _bounds(A, lower, upper)
     l1, l2 = _penalty(A, l1, "l1"), _penalty(A, l2, "l2")
+    given_dtypes = [getattr(v, "dtype", None) for v in (A, lower, upper, sum_to)]
+    eps = max([EPSILONS.get(dtype, 0.0) for dtype in given_dtypes])
     sum_to = None if sum_to is None else _sum(A, sum_to)
     weights = None if weights is None else _weights(A, weights)
     L, lam, prior = _tikhonov(A, L, lam, prior)
@@ -354,6 +380,7 @@ def validate(
         lam=lam,
         prior=prior,
         **rows,
+        eps=eps,
     )
 
 
@@ -395,6 +422,13 @@ def _check_shapes(
             f"warm_start must have shape (..., {n}) for {of_A} of shape {A.shape}, "
             f"got {start.shape}"
         )
+
+
+def _start(A: Array, value: Any) -> Array:
+    """A guess in the dtype of A: it says nothing about the precision of the result."""
+    found = on_one_device({"A": A, "warm_start": asarray_like(A, value)})["warm_start"]
+    check_real(found, "warm_start")
+    return found.astype(A.dtype, copy=False)
 
 
 def _option(A: Array, value: Any, name: str) -> Option:

@@ -7,14 +7,11 @@ same labels there. Neither package is imported without such an object.
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypedDict
 
-import numpy as np
-
-from .._device.arrays import Array
+from .._device.arrays import Array, as_array
+from .._device.frames import is_from
 from .axes import AXES, OWN, ROW, VARIABLE
 
 SYSTEM = "system"
@@ -52,12 +49,6 @@ class Named(NamedTuple):
     indexes: dict[str, Any]
 
 
-def is_from(package: str, value: object, *classes: str) -> bool:
-    """Whether a value has one of the classes of a package. This imports nothing."""
-    module = sys.modules.get(package)
-    return isinstance(value, tuple(getattr(module, name, ()) for name in classes))
-
-
 def is_xarray(value: object) -> bool:
     return is_from("xarray", value, "DataArray")
 
@@ -70,20 +61,7 @@ def plain(value: Any) -> Any:
     """The array of a labelled object; other values as they are."""
     if is_xarray(value):
         return value.data
-    return values_of(value) if is_pandas(value) else value
-
-
-def values_of(frame: Any) -> Array:
-    """The values of a pandas object. Missing values of nullable numbers are NaN."""
-    values = frame.to_numpy()
-    if values.dtype != object:
-        return values
-    dtypes = list(frame.dtypes) if frame.ndim == 2 else [frame.dtype]
-    kinds = [getattr(dtype, "numpy_dtype", dtype) for dtype in dtypes]
-    if not all(kind.kind in "biuf" for kind in kinds):
-        return values
-    wide = [kind if kind.kind == "f" else np.dtype(np.float64) for kind in kinds]
-    return frame.to_numpy(np.result_type(*wide), na_value=math.nan)
+    return as_array(value, "values") if is_pandas(value) else value
 
 
 def read(given: dict[str, Any]) -> tuple[dict[str, Any], Labels | None]:
@@ -160,7 +138,9 @@ def as_named(value: Any, core: tuple[str, ...]) -> Named | None:
     if not is_pandas(value) or value.ndim > len(axes):
         return None
     axes = axes[len(axes) - value.ndim :]
-    return Named(values_of(value), axes, dict(zip(axes, value.axes, strict=True)))
+    return Named(
+        as_array(value, "values"), axes, dict(zip(axes, value.axes, strict=True))
+    )
 
 
 def common_indexes(named: dict[str, Named]) -> dict[str, Any]:

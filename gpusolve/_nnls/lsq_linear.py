@@ -108,10 +108,12 @@ def lsq_linear(
     NNLSResult
         Unpacks as ``x, rnorm``. Systems whose bounds contradict each other or the sum,
         and systems without positive weights, have status 4. So have systems whose
-        linear constraints contradict each other or the bounds; `dual`, `dual_ub` and
-        `dual_eq` then prove it. With linear constraints, `kkt` and `status` have the
-        meaning that they have without, and status 0 also means that no constraint is
-        violated by more than 1e-10 (float32: 1e-4) of the size of its terms.
+        linear constraints contradict each other or the bounds, by more than the
+        rounding of what was given; :meth:`NNLSResult.proof` proves it. With linear
+        constraints, `kkt` and `status` have the meaning that they have without, and
+        status 0 also means that no constraint is violated by more than 1e-10 of the
+        size of its terms before x is rounded: 1e-6 if A, the bounds, or an array of
+        this constraint was given in float32.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 ComparedName = Literal[
     "lsqnonneg", "fnnls", "fcnnls", "block_pivoting", "pqn", "cd", "interior_point",
-    "newton_like", "mgs",
+    "newton_like", "l1_ls", "mgs",
 ]  # fmt: skip
 
 
@@ -51,4 +51,5 @@ COMPARED = {
     "interior_point": Method(8, lambda n: 100, starts=False),
     "newton_like": Method(9, lambda n: 200, starts=False),
     "mgs": Method(10, passive_sets, on_devices=True),
+    "l1_ls": Method(11, lambda n: 400, starts=False),
 }

@@ -141,7 +141,7 @@ def nnls(
 
     See Also
     --------
-    lsq_linear, bounded_qp, regularization_path, NMF, NNLSResult
+    lsq_linear, bounded_qp, regularization_path, NNLSResult
 
     Notes
     -----
@@ -164,14 +164,14 @@ def nnls(
     last two of `A` are rows and variables. Missing values of nullable columns, such as
     ``Float64``, count as NaN. Labels of the same axis must be equal.
 
-    float32 input gives float32 output, and so does float16; other real dtypes give
-    float64. On the CPU, and by ``"gram"`` on a GPU, all computation is in float64.
-    Kernels are launched on the current stream, with no host synchronisation except to
-    check 64-bit integers; float32 kernels flush subnormal numbers to zero, as all
-    kernels of CuPy do. NaN or infinity in one system does not affect the others. The
-    last bits of a solution may depend on how many systems of a call share A, which
-    decides whether ``A^T A`` is computed; they do not depend on the other b. A block or
-    a chunk counts as a call.
+    A and b in float32 give float32 output, and so does float16; other real dtypes give
+    float64. No other argument changes the dtype. On the CPU, and by ``"gram"`` on a
+    GPU, all computation is in float64. Kernels are launched on the current stream, with
+    no host synchronisation except to check 64-bit integers; float32 kernels flush
+    subnormal numbers to zero, as all kernels of CuPy do. NaN or infinity in one system
+    does not affect the others. The last bits of a solution may depend on how many
+    systems of a call share A, which decides whether ``A^T A`` is computed; they do not
+    depend on the other b. A block or a chunk counts as a call.
 
     With `devices` or `out`, integers and other dtypes are converted block by block, and
     the next block is read and copied to a GPU while this block is solved. After Ctrl-C,
@@ -193,10 +193,10 @@ def nnls(
     weights, and each L and `lam`, makes a copy of the entries.
 
     The compared methods, ``"lsqnonneg"``, ``"fnnls"``, ``"fcnnls"``,
-    ``"block_pivoting"``, ``"pqn"``, ``"cd"``, ``"interior_point"``, ``"newton_like"``
-    and ``"mgs"``, are taken from the literature, and get the same certificate:
-    :doc:`/docs/compared-methods`. ``"mgs"`` is the solver of [2]_ as published, on the
-    CPU or a GPU.
+    ``"block_pivoting"``, ``"pqn"``, ``"cd"``, ``"interior_point"``,
+    ``"newton_like"``, ``"l1_ls"`` and ``"mgs"``, are taken from the literature, and get
+    the same certificate: :doc:`/docs/compared-methods`. ``"mgs"`` is the solver of [2]_
+    as published, on the CPU or a GPU.
 
     References
     ----------

@@ -13,9 +13,8 @@ import numpy as np
 from .._device.arrays import Array, namespace
 from .._device.products import transposed
 from .._numerics.certificate import CERTIFIED
-from .._numerics.compensated import two_product, two_sum
+from .accurate_products import remainder
 from .inputs import Option
-from .quadratic_constraints import Pull
 
 NULL = 8.0
 """Eigenvalues of at most this number times ``n eps`` of their sum count as zero."""
@@ -46,8 +45,10 @@ class Quadratic(NamedTuple):
         The largest eigenvalue that counts as zero.
     usable : (...,) array
         Whether G is finite, and no eigenvalue is negative beyond rounding.
+    eps : float
+        The machine epsilon of the dtype in which G was given: its rounding.
     dtype : dtype
-        The dtype of G, c and x as they were given.
+        The dtype of x.
     """
 
     G: Array
@@ -57,10 +58,11 @@ class Quadratic(NamedTuple):
     vectors: Array
     least: Array
     usable: Array
+    eps: float
     dtype: np.dtype[Any]
 
     @classmethod
-    def of(cls, G: Array, c: Array) -> Quadratic:
+    def of(cls, G: Array, c: Array, eps: float) -> Quadratic:
         """Scale the variables, and factorise the matrices."""
         xp, dtype, n = namespace(G), G.dtype, G.shape[-1]
         G, c = G.astype(np.float64, copy=False), c.astype(np.float64, copy=False)
@@ -73,15 +75,10 @@ class Quadratic(NamedTuple):
         within = (xp.abs(G) < MOST).all(axis=(-2, -1))
         G = xp.where(within[..., None, None], G, xp.eye(n))
         values, vectors = xp.linalg.eigh(G)
-        least = NULL * n * np.finfo(dtype).eps * size(values)
+        least = NULL * n * eps * size(values)
         usable = within & (curved | (G == 0).all(axis=-1)).all(axis=-1)
         usable = usable & (values >= -least).all(axis=-1)
-        return cls(G, c * scale, scale, values, vectors, least, usable, dtype)
-
-    @property
-    def eps(self) -> float:
-        """Machine epsilon of the dtype of x."""
-        return float(np.finfo(self.dtype).eps)
+        return cls(G, c * scale, scale, values, vectors, least, usable, eps, dtype)
 
     @property
     def norm(self) -> Array:
@@ -132,6 +129,32 @@ class Quadratic(NamedTuple):
         return xp.where(xp.abs(null) > rounding, null, 0)
 
 
+class Pull(NamedTuple):
+    """What multipliers y of constraints ``C x >= d`` add to another certificate of x.
+
+    Attributes
+    ----------
+    slope : (..., n) array
+        ``-C^T y``, in the given variables.
+    gap : (...,) array
+        ``y (C x - d)``.
+    reach : (...,) array
+        Every x that satisfies the constraints has a variable whose ``|x_k|`` times the
+        root of ``G_kk`` is at least this number.
+    share : (..., n) array
+        The pull on each variable of a multiplier whose pull on another variable is 1,
+        at most.
+    is_feasible : (...,) array
+        Whether x satisfies the constraints.
+    """
+
+    slope: Array
+    gap: Array
+    reach: Array
+    share: Array
+    is_feasible: Array
+
+
 class Certificate(NamedTuple):
     """How far x is from the minimum of a quadratic objective within bounds.
 
@@ -179,9 +202,9 @@ def certify(
     out rounding errors of v, and raises eigenvalues to `least`. Neither S nor the terms
     of f grow with an x whose terms cancel.
 
-    Linear constraints take the `pull` of their multipliers from w, after S is known.
-    Their gap is added to the bound of ``f(x) - f(x')``. Rounding errors of both are
-    left out: those of their terms, and of an x with a gradient of this size.
+    Linear constraints take the `pull` of their multipliers from w. Their gap is added
+    to the bound of ``f(x) - f(x')``, and their reach to S. Rounding errors of w, of its
+    terms, and of an x whose gradient is S, are left out.
     """
     xp, scale = namespace(x), objective.scale
     x, lower, upper = x.astype(np.float64) / scale, lower / scale, upper / scale
@@ -190,21 +213,19 @@ def certify(
     w, terms = remainder(objective.c, objective.G, x)
     rest = xp.minimum(xp.maximum(0 * x, lower), upper)
     magnitude = size_of_slopes(objective, w, rest, total)
+    if pull is not None:
+        magnitude = magnitude + pull.reach
     value = xp.abs(((objective.c - w) * x).sum(axis=-1)) / 2
     value = value + xp.abs((objective.c * x).sum(axis=-1))
     value = value + objective.eps * magnitude**2
     gap, rounding = 0.0, 0.0
     if pull is not None:
-        w, feasible = w - pull.slope * scale, feasible & pull.is_feasible
-        of_pull = pull.terms * scale
-        terms = terms + of_pull
-        rounding = ROUNDED * EPS * terms
-        largest = magnitude + objective.divide_by_norm(terms).max(axis=-1)
-        terms = terms + pull.share * scale * largest[..., None]
-        value = value + objective.eps * largest**2
-        of_x = (of_pull * objective.divide_by_norm(largest[..., None])).sum(axis=-1)
-        gap = pull.gap - ROUNDED * objective.eps * (pull.size + of_x)
+        slope, feasible = pull.slope * scale, feasible & pull.is_feasible
+        w, rounding = w - slope, ROUNDED * EPS * terms
+        of_x = xp.abs(slope) * objective.divide_by_norm(magnitude[..., None])
+        gap = xp.abs(pull.gap) - ROUNDED * objective.eps * of_x.sum(axis=-1)
         gap = xp.maximum(gap, 0)
+        terms = terms + xp.abs(slope) + pull.share * scale * magnitude[..., None]
     if total is not None:
         found = multiplier(w / scale, objective.norm / scale, rises, falls)
         shift = found[..., None] * scale
@@ -245,27 +266,13 @@ def decrease(objective: Quadratic, v: Array, magnitude: Array) -> Array:
     return xp.where(along == 0, 0, gap).sum(axis=-1) / 2
 
 
-def remainder(c: Array, G: Array, x: Array) -> tuple[Array, Array]:
-    """``c - G x`` in twice the working precision, and the sum of its terms' magnitudes.
-
-    The loop takes a column of G at a time, so that only vectors need memory.
-    """
-    low = 0 * (c + x[..., :1])
-    high, terms = c + low, namespace(x).abs(c) + low
-    for k in range(x.shape[-1]):
-        product, error = two_product(G[..., :, k], -x[..., k : k + 1])
-        high, rounding = two_sum(high, product)
-        low = low + (error + rounding)
-        terms = terms + namespace(x).abs(product)
-    return high + low, terms
-
-
 def has_sum(objective: Quadratic, x: Array, total: Option) -> Array:
     """Whether the sum of the given variables is `total`, up to rounding of x."""
     xp = namespace(x)
     row = objective.scale[..., None, :]
     lack, terms = remainder(xp.asarray(total)[..., None], row, x)
-    return (xp.abs(lack) <= ROUNDED * objective.eps * terms)[..., 0]
+    eps = float(np.finfo(objective.dtype).eps)
+    return (xp.abs(lack) <= ROUNDED * eps * terms)[..., 0]
 
 
 def multiplier(w: Array, norm: Array, rises: Array, falls: Array) -> Array:

@@ -13,6 +13,7 @@ from .._device.interrupts import interruptible
 from .._device.kernels import current_device
 from .._numerics.solution import BY_GRAM, BY_QR
 from .covariance import covariance
+from .feasibility import Proof, proof_of
 from .gradients import Gradients, product, pull_back
 from .labels import Labels, label, plain
 from .methods import COMPARED
@@ -63,9 +64,10 @@ class NNLSResult(Generic[ArrayT]):
         bounds all residuals from below. It is never divided by x. An optimal x has a
         `kkt` of a few eps, or more where x is so large that rounding x changes ``A x``:
         by up to ``eps sum_k |a_k x_k|``.
-        With linear constraints, x' are the points that satisfy them, and B is ``|b|``
-        plus a lower bound of the largest ``|a_k x'_k|`` of these points; an x that
-        violates a constraint has an infinite `kkt`.
+        With linear constraints, x' are the points that satisfy them, p_k is 0, and B is
+        ``|b|`` plus a lower bound of the largest ``|a_k x'_k|`` of these points. The
+        slack of constraints counts with their multipliers; an x that violates a
+        constraint has an infinite `kkt`.
     nit : (...,) int32 array
         Number of least-squares solutions that were computed: one per passive set.
     status : (...,) int32 array
@@ -79,8 +81,9 @@ class NNLSResult(Generic[ArrayT]):
         3: not certified; x is the best point found. Either `kkt` shows how far x may
         be from the optimum; or x is so large that rounding it changes ``b - A x`` by
         more than 1e-6 B (float32: 1e-3), as with nearly dependent columns.
-        4: infeasible: the bounds contradict each other or the sum; or all weights are
-        zero. All floating-point fields are NaN.
+        4: infeasible: the bounds contradict each other, the sum or the linear
+        constraints, by more than the rounding of what was given; or all weights are
+        zero. All floating-point fields are NaN; :meth:`proof` has the proof.
         -1: not solved; in the caller's array, after an interrupt.
     n_updates, n_downdates : (...,) int32 array
         Number of columns that entered and that left the passive set.
@@ -97,10 +100,7 @@ class NNLSResult(Generic[ArrayT]):
         rounding ``A^T (b - A x) - l1 - l2 x`` is
         ``dual + A_ub^T dual_ub + A_eq^T dual_eq``, and `dual` is what remains for the
         bounds. A multiplier is the fall of the objective for each unit by which its
-        element of b_ub or b_eq rises. An infeasible system has Farkas's proof instead:
-        ``dual + A_ub^T dual_ub + A_eq^T dual_eq`` is 0 (with `sum_to`, the same number
-        in all elements), but ``b_ub dual_ub + b_eq dual_eq``, with the bounds times
-        `dual` added, is negative.
+        element of b_ub or b_eq rises.
 
     See Also
     --------
@@ -199,7 +199,9 @@ class NNLSResult(Generic[ArrayT]):
             ``variance G_F^-1``,   ``G = A^T W A + lam L^T L + diag(l2)``.
 
         Active constraints are equalities, a fixed sum, and inequalities that have a
-        multiplier. With them it is ``variance Z (Z^T G Z)^-1 Z^T``, where the columns
+        multiplier, or that a change of x cannot leave as long as it keeps the others:
+        an equality that was given as two inequalities, and a row that was given twice.
+        With them it is ``variance Z (Z^T G Z)^-1 Z^T``, where the columns
         of Z are a basis of the changes of F that keep them. The Gram matrix is
         inverted: the relative error is about eps times the square of the
         condition number of ``A_F``, with columns of unit norm.
@@ -282,6 +284,33 @@ class NNLSResult(Generic[ArrayT]):
                 diagonal=diagonal,
             )
 
+    def proof(self) -> Proof[ArrayT]:
+        """The proofs that the systems of status 4 have no solution.
+
+        Each call computes them. They are multipliers of all constraints, in float64
+        also for float32 systems.
+
+        Returns
+        -------
+        Proof
+            Arrays without labels; NaN for systems without a proof.
+
+        Examples
+        --------
+        Two numbers of at least 1, whose sum is at most 1:
+
+        >>> import gpusolve
+        >>> rows = {"A_ub": [[1.0, 1.0]], "b_ub": [1.0]}
+        >>> result = gpusolve.lsq_linear([[1.0, 0.0]], [1.0], (1, 9), **rows)
+        >>> int(result.status), result.proof().ub
+        (4, array([1.]))
+        """
+        status = computed(plain(self.status))
+        with current_device(status):
+            status = namespace(status).asarray(status)
+            found: Proof[ArrayT] = proof_of(self._given, status)
+        return found
+
     @property
     def _work(self) -> float:
         """An estimate of the multiplications of a factorisation; 0 on a GPU."""
@@ -298,7 +327,7 @@ class NNLSResult(Generic[ArrayT]):
 
         This is the vector-Jacobian product of reverse-mode differentiation. It takes
         the factor of the variables between their bounds; variables at a bound move with
-        the bound. Inequalities that have a multiplier count as equalities.
+        the bound. Active constraints count as equalities, as for `covariance`.
 
         Parameters
         ----------

@@ -78,8 +78,8 @@ def solve_problem(problem: Problem, target: Device | None, method: str) -> AnySo
     if problem.L is not None:
         return solve_stacked(problem, lambda rows: solve_problem(rows, target, method))
     if problem.has_constraints:
-        return constrained.solve(problem, target, method)
-    if target is None:
+        return constrained.solve(problem, target, method)[0]
+    if target is None:  # one call less than solve_within_bounds, for small systems
         return cpu.nnls(problem, method)
     return device.nnls(problem, target, method)
 

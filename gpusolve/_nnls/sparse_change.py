@@ -26,6 +26,8 @@ from .solve import solve_problem
 from .sparse_matrices import columns_of
 from .sparse_systems import SparseSystems
 
+EPS = float(np.finfo(np.float64).eps)
+
 SHIFT = 4.0
 """What is added to the diagonal of G, in units of eps times the number of rows of G."""
 
@@ -45,7 +47,7 @@ class Factor:
         The norms of the columns, with the l2 penalty.
     G : (k, k) array
     R : (k, k) array
-        Upper triangular: ``R^T R = G``.
+        Upper triangular: ``R^T R = G``, but columns of zeros stay zero.
     """
 
     columns: NDArray[np.intp]
@@ -65,11 +67,13 @@ class Factor:
         A, norm = columns_of(systems.matrix, columns), norms[columns]
         G = on_host((A.T.tocsr() @ A).toarray())
         diagonal = np.diag_indices(len(G))
-        shift = SHIFT * len(G) * np.finfo(np.float64).eps * norm**2
+        square = G[diagonal]
+        shift = np.where(square > 0, SHIFT * len(G) * EPS * square, EPS**3)
         while True:
             G[diagonal] += shift
             try:
-                return cls(columns, norm, G, np.linalg.cholesky(G).T)
+                R = np.where(square > 0, np.linalg.cholesky(G).T, 0)
+                return cls(columns, norm, G, R)
             except np.linalg.LinAlgError:
                 shift *= MORE
 
@@ -77,7 +81,8 @@ class Factor:
         """The vector f for ``w = A_C^T (b - A x)``, (systems, k)."""
         from scipy.linalg import solve_triangular
 
-        found: Array = solve_triangular(self.R, w.T, trans="T", check_finite=False)
+        regular = self.R + np.diag(self.R.diagonal() == 0)
+        found: Array = solve_triangular(regular, w.T, trans="T", check_finite=False)
         return found.T
 
 

@@ -29,13 +29,12 @@ def scaled_gram(A: SparseMatrices, weights: Array | None) -> tuple[Array, Array]
         batch = broadcast_shapes(A.shape[:-2], weights.shape[:-1])
         roots = xp.sqrt(weights.astype(np.float64, copy=False))
         roots = xp.broadcast_to(roots, (*batch, A.shape[-2]))
-    found = [
-        gram_of(A.matrix_of(index), None if roots is None else roots[index])
-        for index in np.ndindex(batch)
-    ]
-    sizes, grams = zip(*found, strict=True)
-    stack = namespace(sizes[0]).stack
-    return stack(sizes).reshape(*batch, n), stack(grams).reshape(*batch, n, n)
+    xp = namespace(A.rows[0].data)
+    sizes, grams = xp.empty((*batch, n)), xp.empty((*batch, n, n))
+    for index in np.ndindex(batch):
+        root = None if roots is None else roots[index]
+        sizes[index], grams[index] = gram_of(A.matrix_of(index), root)
+    return sizes, grams
 
 
 def gram_of(matrix: Container, root: Array | None) -> tuple[Array, Array]:

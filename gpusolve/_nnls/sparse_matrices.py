@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, is_cupy, namespace, sparse_library
+from .._device.arrays import Array, flat_batch, is_cupy, namespace, sparse_library
 from .._device.launch import pieces
 
 ENTRIES = 2**20
@@ -126,8 +125,7 @@ def common_shape(matrices: Sequence[Any]) -> tuple[int, int]:
 
 def multiply(matrix: Container, vectors: Array) -> Array:
     """The product of a matrix with each vector of the last axis."""
-    columns = vectors.reshape(math.prod(vectors.shape[:-1]), vectors.shape[-1]).T
-    found = (matrix @ columns).T
+    found = (matrix @ flat_batch(vectors, 1).T).T
     return found.reshape(*vectors.shape[:-1], matrix.shape[0])
 
 

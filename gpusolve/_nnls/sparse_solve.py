@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, floating, is_dask, namespace, on_host
 from .._device.kernels import Device, current, device_of
 from .._device.launch import pieces
-from .._numerics.solution import BY_GRAM, INFEASIBLE, AnySolution, Solution
+from .._numerics.solution import BY_GRAM, CONVERGED, INFEASIBLE, AnySolution, Solution
 from .batch import Batch
 from .chunks import starting_points
 from .constraints import PAIRS
@@ -83,12 +83,9 @@ def validated(
     A: SparseMatrices, given: dict[str, Any]
 ) -> tuple[SparseMatrices, Problem]:
     """The problem, with an array that takes no memory in place of A, and A itself."""
-    names = ("b", "warm_start")
-    arrays = {name: given[name] for name in names if given[name] is not None}
-    arrays = floating({**arrays, **A.named_data()})
-    dtype = arrays["b"].dtype
-    dense = {name: arrays[name] for name in names if name in arrays}
-    return A.astype(dtype), validate(**{**given, **dense, "A": A.blank(dtype)})
+    b = floating({"b": given["b"], **A.named_data()})["b"]
+    blank = A.blank(b.dtype)
+    return A.astype(b.dtype), validate(**{**given, "b": b, "A": blank})
 
 
 def solve(A: SparseMatrices, problem: Problem, target: Device | None) -> Solution:
@@ -150,15 +147,20 @@ def parts_of(problem: Problem, chosen: NDArray[np.intp]) -> Iterator[NDArray[np.
 def solve_shared(
     systems: SparseSystems, possible: NDArray[np.bool_], target: Device | None
 ) -> Solution:
-    """Solve the `possible` systems that share a matrix; x is in the given variables."""
-    steps = SparseSteps(systems, target)
+    """Solve the `possible` systems that share a matrix; x is in the given variables.
+
+    Systems that are not solved from their warm start are solved without it.
+    """
+    steps, possible = SparseSteps(systems, target), possible & systems.finite
     start = host_rows(systems.problem, systems.problem.start, 1, systems.chosen)
-    start = systems.scaled.rounded(starting_points(systems.scaled, start))
     steps.solution.status[systems.finite & ~possible] = INFEASIBLE
-    todo = np.flatnonzero(systems.finite & possible)
-    if todo.size:
-        steps.run(start[todo], todo)
-        if systems.prior is not None:
-            rnorm = systems.take(todo).misfit(steps.solution.x[todo])
-            steps.solution.rnorm[todo] = rnorm
+    for guess in [None] if start is None else [start, None]:
+        todo = np.flatnonzero(possible & (steps.solution.status != CONVERGED))
+        if todo.size:
+            x = systems.with_sum(starting_points(systems.scaled, guess))
+            steps.run(x[todo], todo)
+    if systems.prior is not None and possible.any():
+        some = systems.take(np.flatnonzero(possible))
+        rnorm = some.misfit(steps.solution.x[possible])
+        steps.solution.rnorm[possible] = rnorm
     return steps.solution._replace(x=systems.scaled.unscale(steps.solution.x))

@@ -104,6 +104,7 @@ class SparseSteps:
     def run(self, x: Array, todo: NDArray[np.intp]) -> None:
         """Change the points x of the systems `todo` until they cannot be improved."""
         systems, limited = self.systems.take(todo), np.zeros(len(todo), bool)
+        self.best[todo] = np.nan
         products = systems.products(x)
         better, done = self.judge(systems, todo, x, products, residual_of(x, products))
         for _ in range(ROUNDS):
@@ -169,16 +170,15 @@ class SparseSteps:
         self, systems: SparseSystems, x: Array, products: Products
     ) -> NDArray[np.bool_]:
         """Mask of the steepest columns of each system that C does not have."""
-        witness = residual_of(x, products)
-        slope = violation(systems.scaled, x, gradient(systems, x, witness))
-        slope[:, self.norm == 0] = 0
+        slope = steepness(systems, x, residual_of(x, products))
         slope[:, self.factor.columns] = 0
+        slope[:, self.norm == 0] = 0
         np.divide(slope, self.norm, out=slope, where=self.norm > 0)
         steep = slope > self.tol * products.length[:, None]
         most = max(LEAST_GROWTH, len(self.factor.columns))
         if most < slope.shape[1]:
-            least = -np.partition(-slope, most, axis=-1)[:, most, None]
-            steep &= slope > least
+            others = np.argpartition(-slope, most, axis=-1)[:, most:]
+            np.put_along_axis(steep, others, False, axis=-1)
         return np.asarray(steep)
 
 
@@ -223,11 +223,34 @@ def gradient(systems: SparseSystems, x: Array, witness: Witness) -> Array:
 
     The multiplier is found from the variables of x that are between their bounds.
     """
-    scaled = systems.scaled
-    w = witness.w - scaled.damping**2 * witness.point - scaled.penalty
+    scaled, w = systems.scaled, slopes(systems, witness)
     if systems.total is None:
-        return np.asarray(w)
+        return w
     row = scaled.column_scale
     rises, falls = x < scaled.upper, x > scaled.lower
     shift = multiplier(w / row, scaled.norm / row, rises, falls)
     return np.asarray(w - shift[:, None] * row)
+
+
+def slopes(systems: SparseSystems, witness: Witness) -> Array:
+    """The negative gradient, without the multiplier of a fixed sum."""
+    scaled = systems.scaled
+    w = witness.w - scaled.damping**2 * witness.point - scaled.penalty
+    return np.asarray(w)
+
+
+@np.errstate(all="ignore")
+def steepness(systems: SparseSystems, x: Array, witness: Witness) -> Array:
+    """How far each variable is from optimal.
+
+    With a fixed sum, a variable moves against the variable that costs least.
+    """
+    scaled, w = systems.scaled, slopes(systems, witness)
+    if systems.total is None:
+        return violation(scaled, x, w)
+    row = scaled.column_scale
+    up = np.where(x < scaled.upper, w / row, -np.inf)
+    down = np.where(x > scaled.lower, -w / row, -np.inf)
+    gain = up + down.max(axis=-1, keepdims=True)
+    gain = np.maximum(gain, down + up.max(axis=-1, keepdims=True))
+    return np.asarray(np.maximum(gain, 0) * row)

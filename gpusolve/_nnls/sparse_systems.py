@@ -157,6 +157,21 @@ class SparseSystems(NamedTuple):
         b_scale = self.there(self.scaled.b_scale[block])
         return b * b_scale[:, None]
 
+    def with_sum(self, x: Array) -> Array:
+        """The points rounded; where the sum is fixed, cheap variables make it up."""
+        scaled = self.scaled
+        if self.total is not None:
+            row = scaled.column_scale
+            lack = (self.total * scaled.b_scale - (row * x).sum(axis=-1))[:, None]
+            end = np.where(lack > 0, scaled.upper, scaled.lower)
+            room = np.minimum(np.abs(row * (end - x)), np.abs(lack))
+            order = np.argsort(scaled.norm / row + 0 * x, axis=-1)
+            room = np.take_along_axis(room, order, -1)
+            move = np.clip(np.abs(lack) - room.cumsum(axis=-1) + room, 0, room)
+            move = np.take_along_axis(move, np.argsort(order, axis=-1), -1)
+            x = np.clip(x + np.sign(lack) * move / row, scaled.lower, scaled.upper)
+        return scaled.rounded(x)
+
     def products(self, x: Array) -> Products:
         """Products with the residuals of x, accurate to a few eps of their size."""
         found = []

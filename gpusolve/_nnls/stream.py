@@ -19,10 +19,10 @@ import numpy as np
 from .._device.arrays import Array, floating, is_cupy
 from .._device.kernels import CudaDevice, cuda_devices
 from .._device.launch import ceil_div
+from .._device.progress import progress_bar
 from .._device.threads import part_of_batch
 from .._numerics.solution import AnySolution, solution_of
 from .batch import Batch, Block, blocks
-from .progress import DELAY, progress_bar
 from .result import NNLSResult
 
 BLOCK_BYTES = 2**27
@@ -57,7 +57,7 @@ def solve_blocks(
     ]
     solvers = of_gpus or [HostSolver(method, batch)]
     most, lock = block_size(batch, len(solvers)), threading.Lock()
-    with progress_bar(math.prod(batch.shape), DELAY) as bar:
+    with progress_bar(math.prod(batch.shape), "nnls", "system") as bar:
 
         def finish(block: Block, found: AnySolution) -> None:
             solution.put(block, found)

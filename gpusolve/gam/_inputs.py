@@ -20,7 +20,7 @@ from .._device.arrays import (
 )
 from .._device.kernels import current_device
 from .._estimators.conventions import from_sklearn
-from .._estimators.inputs import column_names, real_array
+from .._estimators.inputs import column_names, real_array, unmasked
 
 MOST_CASES = 1e11
 """Integer weights of a larger sum are not numbers of repetitions: the smoothing
@@ -85,7 +85,7 @@ def to_device_of(X: Array, array: Array) -> Array:
 
 def column(x: object, missing: bool) -> Array:
     """The values of a feature, (n,)."""
-    values = as_array(x, "x")
+    values = as_array(unmasked(x), "x")
     if values.dtype.kind in "biuf":
         values = real_array(values, "x", missing=missing)
     if values.ndim != 1:
@@ -123,19 +123,6 @@ def labels(y: object, rows: int | None) -> NDArray[Any]:
     return array
 
 
-def sorted_classes(y: Any, labels: NDArray[Any]) -> NDArray[Any]:
-    """The different labels, sorted; in the order of y if it is an ordered categorical.
-
-    y is the response as it was given: a pandas object, or another array.
-    """
-    classes = np.unique(labels)
-    dtype: Any = getattr(y, "dtype", None)
-    if not getattr(dtype, "ordered", False):
-        return classes
-    places = {level: place for place, level in enumerate(dtype.categories.tolist())}
-    return np.asarray(sorted(classes.tolist(), key=places.__getitem__), classes.dtype)
-
-
 def plain_labels(labels: NDArray[Any]) -> NDArray[Any]:
     """Objects as strings or numbers; TypeError for both, or for other objects."""
     values = labels.tolist()
@@ -170,7 +157,7 @@ def flat_response(y: object) -> Array:
     """The response as an array; a column, (n, 1), becomes (n,) with a warning."""
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
-    array = as_array(y, "y")
+    array = as_array(unmasked(y), "y")
     if array.ndim != 2 or array.shape[1] != 1:
         return array
     warnings.warn(

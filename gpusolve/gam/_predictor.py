@@ -105,8 +105,9 @@ class Reader:
     def __init__(self, X: Any) -> None:
         self.X = X
         self.present: Array = np.ones(1)
-        is_named = hasattr(X, "keys") or hasattr(X, "columns")
-        self.names = list(X.keys()) if is_named else None
+        names = getattr(X, "column_names", getattr(X, "columns", None))
+        names = X.keys() if hasattr(X, "keys") else names
+        self.names = None if names is None else list(names)
         self.rows = len(X[self.names[0]]) if self.names else len(X)
 
     def column(self, name: str | int) -> Array:

@@ -154,8 +154,7 @@ def bootstrap_effects(
     """
     data, settings = training_of(model)
     steps = model.n_iter_ if max_iter is None else max_iter
-    weights = data.weights_on_host
-    folds = make_folds("bootstrap", weights, None, n_samples, random_state)
+    folds = make_folds("bootstrap", *data.rows_of_x, n_samples, random_state)
     made = []
     with current(data.device):
         for part, fits in fits_in_batches(settings, data, folds):

@@ -17,7 +17,29 @@ from ._families.classes import ClassFamily, ProbabilityFamily
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
 from ._model.typed import typed_by_device
+from ._terms.frame import categorical_of, listed
 from .families import AUC, family_of
+
+
+def classes_of(y: Any, labels: NDArray[Any], family: ClassFamily) -> NDArray[Any]:
+    """The different labels: in the order of a categorical, or sorted.
+
+    y is the response as it was given. ValueError for text without an order if the order
+    has a meaning.
+    """
+    classes, given = np.unique(labels), categorical_of(y, "y")
+    is_text = classes.dtype.kind not in "biuf"
+    if family.is_ordered and is_text and (given is None or not given.ordered):
+        found = listed(tuple(classes.tolist()))
+        raise ValueError(
+            f"y of the {family.name} family must have an order: numbers, or an ordered "
+            "categorical, such as pandas.Categorical(y, ['low', 'high'], ordered=True) "
+            f"or polars.Enum; got text without an order: {found}"
+        )
+    if given is None:
+        return classes
+    places = {level: place for place, level in enumerate(given.levels)}
+    return np.asarray(sorted(classes.tolist(), key=places.__getitem__), classes.dtype)
 
 
 def gives_probabilities(model: BoostedGAMClassifier) -> bool:
@@ -56,7 +78,8 @@ class BoostedGAMClassifier(AdditiveModel):
     Attributes
     ----------
     classes_ : (n_classes,) array
-        The classes, sorted; the classes of an ordered pandas categorical in its order.
+        The classes, sorted; in the order of the categories if y is a categorical of
+        pandas, or ordered categories of polars or pyarrow.
     n_classes_ : int
     coefficients_, intercept_, risk_, selected_
         As for `BoostedGAM`; with several classes, a row for every class, but a
@@ -98,7 +121,8 @@ class BoostedGAMClassifier(AdditiveModel):
         X, sample_weight, offset
             As for `BoostedGAM.fit`; a multinomial model has no offset.
         y : (n,) array_like
-            The classes: numbers or strings.
+            The classes: numbers or strings. Strings have no order: for
+            `families.PropOdds`, give an ordered categorical.
 
         Returns
         -------
@@ -125,9 +149,8 @@ class BoostedGAMClassifier(AdditiveModel):
         data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
             labels, w = _inputs.labels(data.y, data.frame.rows), data.weights
-            classes = _inputs.sorted_classes(
-                data.y, labels if w is None else labels[on_host(w) > 0]
-            )
+            kept = labels if w is None else labels[on_host(w) > 0]
+            classes = classes_of(data.y, kept, family)
             if len(classes) < 2:
                 raise ValueError(
                     "y must have at least 2 classes: the classifier cannot be fitted "

@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from .._device.kernels import current
 from ._boosting.batch import Settings, Training
-from ._boosting.folds import Folds, fits_in_batches, make_folds, mean_losses
+from ._boosting.folds import (
+    Folds,
+    check_folds,
+    fits_in_batches,
+    make_folds,
+    mean_losses,
+)
 from ._boosting.stacked import boost_family
 from ._boosting.tasks import fit_tasks
 from ._model.model import AdditiveModel
@@ -99,7 +105,8 @@ def cv_stop(
         The kind of random folds; weights instead of the rows' weights, 0 for rows
         that are left out; an object with a method ``split``, as in scikit-learn; or
         pairs of the indices, or masks, of training rows and test rows, such as
-        ``GroupKFold(5).split(X, y, groups)``. Rows of weight 0 are not in the data.
+        ``GroupKFold(5).split(X, y, groups)``. They are for all n rows of X; rows that
+        had the weight 0 in `fit` count in no fold.
     n_folds : int, optional
         The number of random folds: by default 25, or 10 for "kfold".
     max_iter : int, optional
@@ -140,8 +147,8 @@ def cv_stop(
     """
     data, settings = training_of(model)
     steps = model._most_iterations() if max_iter is None else max_iter
-    weights = data.weights_on_host
-    made = make_folds(folds, weights, data.response_on_host, n_folds, random_state)
+    made = make_folds(folds, *data.rows_of_x, n_folds, random_state)
+    check_folds(made, data, settings.family)
     if client is None:
         with current(data.device):
             risk = risk_of_folds(data, settings, made, steps)

@@ -57,8 +57,8 @@ def quantile_residuals(
         classifier of two classes.
     X : (n, n_features) array_like, data frame or mapping
     y : (n,) array_like
-    offset : float or (n,) array_like, optional
-        As for `BoostedGAM.predict`.
+    offset : float, (n,) array_like or dict, optional
+        As for the model's ``predict``.
     random_state : int, Generator or RandomState, optional
         For the random numbers.
 
@@ -105,7 +105,7 @@ def quantile_residuals(
     if len(means) > 1:
         raise ValueError(f"model must have two classes, got {names}")
     response = responses[0]
-    law = distribution_of_rows(model, X, means[0], response)
+    law = distribution_of_rows(model, X, means[0], response, offset)
     mass = law.pmf(response) if hasattr(law, "pmf") else np.zeros(len(response))
     share = generator(random_state).uniform(size=len(response))
     below = np.maximum(law.cdf(response) - share * mass, TINY)
@@ -114,11 +114,11 @@ def quantile_residuals(
 
 
 def distribution_of_rows(
-    model: AdditiveModel, X: Any, mean: Floats, response: Floats
+    model: AdditiveModel, X: Any, mean: Floats, response: Floats, offset: Any
 ) -> Any:
     """The distribution of each row, as SciPy has distributions."""
     if isinstance(model, BoostedDistribution):
-        found = model.predict_parameters(X)
+        found = model.predict_parameters(X, offset=offset)
         return model.family_.frozen({name: on_host(own) for name, own in found.items()})
     family, nuisance = model.family_, model.paths_[0].nuisance
     parameter = family.parameter
@@ -207,8 +207,8 @@ def plot_calibration(
     level : float, optional
         The level of the intervals of the observed means: Wilson's for classes,
         otherwise by standard errors.
-    offset : float or (n,) array_like, optional
-        As for `BoostedGAM.predict`.
+    offset : float, (n,) array_like or dict, optional
+        As for the model's ``predict``.
 
     Returns
     -------
@@ -311,9 +311,7 @@ def predicted_means(
     if isinstance(model, BoostedGAMClassifier):
         return probabilities_of_classes(model, X, y, offset)
     if isinstance(model, BoostedDistribution):
-        if offset is not None:
-            raise ValueError("offset must be None for a BoostedDistribution")
-        mean = on_host(model.predict(X))
+        mean = on_host(model.predict(X, offset=offset))
     else:
         assert isinstance(model, BoostedGAM)
         if model.family_.name not in DISTRIBUTIONS:
@@ -340,4 +338,4 @@ def probabilities_of_classes(
             f"y must have the classes {model.classes_.tolist()}, got {unknown}"
         )
     responses = (labels == classes[:, None]).astype(np.float64)
-    return means[-len(classes) :], responses, [str(own) for own in classes]
+    return means[-len(classes) :], responses, [f"class {own}" for own in classes]

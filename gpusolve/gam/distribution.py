@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current_device
+from .._estimators.conventions import check_choice
 from . import _inputs
 from ._boosting.batch import Settings
 from ._families.location import weighted_mean
@@ -102,9 +103,10 @@ class BoostedDistribution(AdditiveModel):
     family_: Distribution
 
     default_family = "gaussian"
-    metadata = dict.fromkeys(("fit", "score"), ("sample_weight",))
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> BoostedDistribution:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+    ) -> BoostedDistribution:
         """Fit the model.
 
         Parameters
@@ -112,6 +114,10 @@ class BoostedDistribution(AdditiveModel):
         X, sample_weight
             As for `BoostedGAM.fit`.
         y : (n,) array_like
+        offset : float, (n,) array_like or dict, optional
+            Numbers that are added to the predictor of the first parameter, such as the
+            logarithms of exposures; or a dict with such numbers for parameters by name,
+            such as ``{"mu": exposure, "sigma": spread}``. The best constants are added.
 
         Returns
         -------
@@ -130,17 +136,28 @@ class BoostedDistribution(AdditiveModel):
                 f"gradients of different units, got {self.interactions}"
             )
         family = self._distribution()
-        data = self._training(X, y, sample_weight, None)
-        if data.offset is not None:
-            raise ValueError("a formula of BoostedDistribution must have no offset")
+        data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
             target = family.prepare(data.y, data.frame.like)
-            family.check(target)
-            self._fit(X, replace(data, y=target), family)
+            data = replace(data, y=target)
+            family.check(data.counted_y)
+            self._fit(X, data, family)
         return self
 
     def _distribution(self) -> Distribution:
         return distribution_of(self.family or self.default_family)
+
+    def _read_offset(self, offset: Any, like: Array) -> Any:
+        """The offsets of all parameters, (P, n); None without an offset."""
+        if offset is None:
+            return None
+        names = list(self._distribution().links)
+        given = offset if isinstance(offset, Mapping) else {names[0]: offset}
+        found = namespace(like).zeros((len(names), len(like)))
+        for name, own in given.items():
+            check_choice("offset", name, names)
+            found[names.index(name)] = _inputs.start_of(own, like)
+        return found
 
     # ---- learners --------------------------------------------------------------------
 
@@ -191,7 +208,9 @@ class BoostedDistribution(AdditiveModel):
         return self.parameters_
 
     @typed_by_device
-    def predict(self, X: Any, *, iteration: int | None = None) -> Array:
+    def predict(
+        self, X: Any, *, iteration: int | None = None, offset: Any = None
+    ) -> Array:
         """Predict the mean.
 
         Parameters
@@ -199,39 +218,42 @@ class BoostedDistribution(AdditiveModel):
         X : (n, n_features) array_like, data frame or mapping
         iteration : int, optional
             Use the model after this number of iterations, from 0 to ``n_iter_``.
+        offset : float, (n,) array_like or dict, optional
+            Numbers that are added to predictors, as in `fit`.
 
         Returns
         -------
         (n,) float64 array
             On the device of `X`.
         """
-        return self._response(self._links(X, iteration, None))
+        return self._response(self._links(X, iteration, offset))
 
     def _response(self, links: Array) -> Array:
         with current_device(links):
             return self.family_.response(links)
 
-    def staged_predict(self, X: Any) -> Iterator[Array]:
+    def staged_predict(self, X: Any, *, offset: Any = None) -> Iterator[Array]:
         """Predict the mean after each iteration, from the first to the last.
 
         Parameters
         ----------
-        X : (n, n_features) array_like, data frame or mapping
+        X, offset
+            As for `predict`.
 
         Yields
         ------
         (n,) float64 array
         """
-        return (self._response(links) for links in self._stages(X, None))
+        return (self._response(links) for links in self._stages(X, offset))
 
     def predict_parameters(
-        self, X: Any, *, iteration: int | None = None
+        self, X: Any, *, iteration: int | None = None, offset: Any = None
     ) -> dict[str, Array]:
         """Predict all parameters of the distribution.
 
         Parameters
         ----------
-        X, iteration
+        X, iteration, offset
             As for `predict`.
 
         Returns
@@ -239,19 +261,24 @@ class BoostedDistribution(AdditiveModel):
         dict of (n,) float64 array
             By the names of the parameters, on the device of `X`.
         """
-        links = self._links(X, iteration, None)
+        links = self._links(X, iteration, offset)
         with current_device(links):
             return self.family_.parameters(links)
 
     @typed_by_device
     def predict_quantile(
-        self, X: Any, q: Any = 0.5, *, iteration: int | None = None
+        self,
+        X: Any,
+        q: Any = 0.5,
+        *,
+        iteration: int | None = None,
+        offset: Any = None,
     ) -> Array:
         """Predict quantiles.
 
         Parameters
         ----------
-        X, iteration
+        X, iteration, offset
             As for `predict`.
         q : float or (m,) array_like, optional
             Between 0 and 1.
@@ -264,7 +291,7 @@ class BoostedDistribution(AdditiveModel):
         shares = np.asarray(q, np.float64)
         if shares.ndim > 1 or not ((shares > 0) & (shares < 1)).all():
             raise ValueError(f"q must be between 0 and 1, got {q}")
-        links = self._links(X, iteration, None)
+        links = self._links(X, iteration, offset)
         with current_device(links):
             found = self.family_.parameters(links)
             columns = {name: on_host(own)[:, None] for name, own in found.items()}
@@ -274,7 +301,12 @@ class BoostedDistribution(AdditiveModel):
 
     @typed_by_device
     def predict_interval(
-        self, X: Any, coverage: float = 0.9, *, iteration: int | None = None
+        self,
+        X: Any,
+        coverage: float = 0.9,
+        *,
+        iteration: int | None = None,
+        offset: Any = None,
     ) -> Array:
         """Predict the interval between two quantiles, which leave out equal shares.
 
@@ -283,7 +315,7 @@ class BoostedDistribution(AdditiveModel):
 
         Parameters
         ----------
-        X, iteration
+        X, iteration, offset
             As for `predict`.
         coverage : float, optional
             Between 0 and 1.
@@ -296,9 +328,12 @@ class BoostedDistribution(AdditiveModel):
         if not 0 < coverage < 1:
             raise ValueError(f"coverage must be between 0 and 1, got {coverage}")
         tail = (1 - coverage) / 2
-        return self.predict_quantile(X, [tail, 1 - tail], iteration=iteration)
+        ends = [tail, 1 - tail]
+        return self.predict_quantile(X, ends, iteration=iteration, offset=offset)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, offset: Any = None
+    ) -> float:
         """The mean log likelihood of the rows, weighted.
 
         It is not the coefficient of determination: any number, the larger the better.
@@ -309,8 +344,10 @@ class BoostedDistribution(AdditiveModel):
         y : (n,) array_like
         sample_weight : (n,) array_like, optional
             Not negative, and not all of it zero.
+        offset : float, (n,) array_like or dict, optional
+            As for `predict`.
         """
-        links = self._links(X, None, None)
+        links = self._links(X, None, offset)
         with current_device(links):
             y = _inputs.one_per_row(y, "y", links[0])
             w = _inputs.observation_weights(sample_weight, links[0])

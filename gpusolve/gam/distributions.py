@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, namespace, on_host
 from .._estimators.conventions import check_choice
 from . import families
-from ._families.family import CoupledFamily, CudaFamily, family_in
+from ._families.family import CoupledFamily, CudaFamily, family_in, is_constant
 from ._families.gamma_function import (
     HALF_LOG_TWO_PI,
     log_minus_digamma,
@@ -57,7 +57,8 @@ Link = Literal["identity", "log", "logit"]
 DistributionUpdate = Literal["noncyclic", "cyclic"]
 
 SEARCH = 10.0
-"""How far from the first guess the best constant of a predictor may be."""
+"""How far from the first guess the best constant of a predictor may be; for a mean on
+its own scale, in standard deviations."""
 
 LEAST_CURVATURE = 0.1
 """The least curvature of parameters about which some data say nothing."""
@@ -117,27 +118,61 @@ class Distribution(CoupledFamily):
         """The mean, (n,)."""
         return self.parameters(f)["mu"]
 
+    is_discrete: ClassVar[bool] = False
+    """Whether the likelihood of equal y is bounded."""
+
+    def check(self, y: Array) -> None:
+        if is_constant(y):
+            raise ValueError(
+                f"y of the {self.name} distribution must not be constant, got only "
+                f"{float(y.max()):g} (n_samples={len(y)}): no parameters have the "
+                "largest likelihood"
+            )
+
+    needs = "different y in the bag"
+
+    def suffices(self, y: Array, in_bag: bool) -> bool:
+        return self.is_discrete or not in_bag or not is_constant(y)
+
     def offset(self, y: Array, w: Array | None) -> Any:
         """The constants of maximum likelihood."""
+        return self.offset_from(namespace(y).zeros((self.predictors, 1)), y, w)
+
+    def offset_from(self, start: Array, y: Array, w: Array | None) -> Any:
+        """The constants of maximum likelihood in addition to `start`, (P, n)."""
         from scipy.optimize import minimize
 
         xp = namespace(y)
         total = float(len(y) if w is None else w.sum())
+        every = xp.broadcast_to(start, (self.predictors, len(y)))
+        added, unit = on_host(weighted_mean(every, w)).ravel(), np.ones(self.predictors)
+        moved = y
+        if next(iter(self.links.values())) == "identity":
+            moved, added[0] = y - start[0], 0.0
+            unit[0] = moments(moved, w)[1] ** 0.5
+        guess = np.array(self.guess(moved, w), np.float64) - added
 
-        def mean_loss(constants: NDArray[np.float64]) -> tuple[float, Any]:
-            f = xp.asarray(constants)[:, None]
+        def mean_loss(distance: NDArray[np.float64]) -> tuple[float, Any]:
+            f = start + xp.asarray(guess + unit * distance)[:, None]
             with np.errstate(all="ignore"):
                 slopes = weighted_sum(self.gradient(y, f, None) + 0 * y, w)
                 loss = float(weighted_sum(self.loss(y, f, None), w))
-            return loss / total, -on_host(slopes).ravel() / total
+            return loss / total, -unit * on_host(slopes).ravel() / total
 
-        guess = np.array(self.guess(y, w), np.float64)
-        bounds = [(value - SEARCH, value + SEARCH) for value in guess]
-        exact = {"ftol": 0.0, "gtol": 1e-9}
+        none, exact = np.zeros(len(guess)), {"ftol": 0.0, "gtol": 1e-9}
+        bounds = [(-SEARCH, SEARCH)] * len(guess)
         found = minimize(
-            mean_loss, guess, jac=True, method="L-BFGS-B", bounds=bounds, options=exact
+            mean_loss, none, jac=True, method="L-BFGS-B", bounds=bounds, options=exact
         )
-        return np.asarray(found.x)
+        return guess + unit * np.asarray(found.x)
+
+    def finest_loss(self, y: Array) -> float:
+        """The loss of a density that is constant over the rounding of y.
+
+        Without noise, the density of y has no bound. Losses of counts are positive.
+        """
+        rounding = np.finfo(float).eps * float(abs(y).max())
+        return float(np.log(max(rounding, np.finfo(float).tiny)))
 
     @abstractmethod
     def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
@@ -314,6 +349,7 @@ class Gamma(Distribution):
 
     def check(self, y: Array) -> None:
         families.Gamma().check(y)
+        super().check(y)
 
     def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
         mean, variance = moments(y, w)
@@ -368,6 +404,7 @@ class Beta(Distribution):
                 "y of the beta family must be between 0 and 1, without them, got "
                 f"{float(y[~inside][0])}"
             )
+        super().check(y)
 
     def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
         mean, variance = moments(y, w)
@@ -430,6 +467,7 @@ class NegativeBinomial(Distribution):
     """
 
     name = "negative_binomial"
+    is_discrete = True
     links = {"mu": "log", "theta": "log"}  # noqa: RUF012
     scipy_law = staticmethod(
         lambda stats, mu, theta: stats.nbinom(theta, theta / (theta + mu))
@@ -437,6 +475,7 @@ class NegativeBinomial(Distribution):
 
     def check(self, y: Array) -> None:
         families.NegativeBinomial().check(y)
+        super().check(y)
 
     def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
         mean, variance = moments(y, w)
@@ -495,8 +534,11 @@ class _ZeroInflated(Distribution):
     counted: ClassVar[Distribution]
     """The distribution of the counts."""
 
+    is_discrete = True
+
     def check(self, y: Array) -> None:
         families.Poisson().check(y)
+        super().check(y)
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         xp, expit, logit = namespace(f), special(f).expit, f[-1]

@@ -74,8 +74,10 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     max_iter : int or "auto", optional
         Number of iterations. More iterations fit the data more closely. "auto" is the
         number with the least mean loss of rows left out, see `cv`: folds make steps,
-        as one batch, until half as many steps as led to the least loss, and at least
-        `n_iter_no_change`, were no better; at most 10,000. All rows are then fitted.
+        as one batch, until half as many steps as led to the last gain, and at least
+        `n_iter_no_change`, gained nothing more; at most 10,000. A gain is a decrease of
+        the mean loss by more than a tenth of its standard error. Of more than 50,000
+        rows a sample is taken, unless `cv` is given. All rows are then fitted.
         For `Huber` whose delta is adaptive, whose losses have no common scale, it is
         100.
     cv : int, splitter or iterable, optional
@@ -95,8 +97,8 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         a true result ends the fit. The risk is the sum over the training data and the
         classes. Not with `early_stopping`.
     progress : bool, optional
-        Whether a progress bar is shown. By default on a terminal, if the fit takes more
-        than two seconds on a CPU.
+        Whether a progress bar is shown. By default on a terminal and in a notebook, if
+        the fit takes more than five seconds on a CPU.
     device : {"auto", "cpu", "cuda"}, optional
         The device to fit on; "auto" is the device of `X`.
     outside : {"linear", "clamp", "error"}, optional
@@ -116,7 +118,7 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     validation_fraction : float, optional
         The fraction of the rows that are held out.
     n_iter_no_change : int, optional
-        The fewest iterations without a smaller risk, after which the iterations end.
+        The fewest iterations without a gain, after which the iterations end.
     random_state : int, Generator, RandomState or None, optional
         For the choice of these rows. With the default, equal calls give equal models.
     warm_start : bool, optional
@@ -160,6 +162,8 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         The method that was used.
     rug_ : dict
         At most 200 rows of the training data, for plots.
+    has_offset_ : bool
+        Whether the model was fitted with an offset that is a vector.
     level_counts_ : dict of dict
         The number of rows of each level of the factors, by feature and level.
     n_features_in_ : int
@@ -203,6 +207,12 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     1. The curvature of the squared error is 1. For absolute errors and quantiles, which
     have none, ``1 / h`` is the median absolute residual before the first iteration,
     twice as much for quantiles. Small rises of the risk are normal there.
+
+    A tenth of the standard error is small: it left the errors of the 15 data sets of
+    `benchmarks/gam_defaults.py` as they were, up to 0.1 %. It ends fits that would
+    improve for thousands of iterations, such as splines at a jump. The rows of a sample
+    have nearly the same distribution of y. Its errors of estimation, which choose the
+    number, are larger than with all rows, but small next to the noise of y.
 
     "auto" compares two degrees of freedom after 20, 40, 80, .. iterations, by the least
     losses until then. The larger is chosen when its loss is lower by more than the
@@ -293,8 +303,9 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         Parameters
         ----------
         X : (n, n_features) array_like, data frame or mapping
-            NumPy, CuPy, pandas, or any object that supports
-            ``__cuda_array_interface__`` or DLPack; in any memory layout. A
+            NumPy, CuPy, pandas, polars, pyarrow, or any object that supports
+            ``__cuda_array_interface__``, DLPack or ``__arrow_c_stream__``; in any
+            memory layout. What is masked or null is missing, as is NaN. A
             ``numpy.memmap``, a dask array or a dask data frame is read in blocks of
             rows to columns in memory.
         y : (n,) array_like
@@ -342,8 +353,9 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
             response = family.prepare(data.y, data.frame.like)
-            family.check(response)
-            self._fit(X, replace(data, y=response), family)
+            data = replace(data, y=response)
+            family.check(data.counted_y)
+            self._fit(X, data, family)
             self._learn_baseline()
         return self
 
@@ -372,7 +384,7 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
             The response, or the additive predictor.
         offset : float or (n,) array_like, optional
             What is added to the additive predictor: a number for each row, if the model
-            was fitted with such an offset. Without it, 0 is added.
+            was fitted with such an offset. Without it, 0 is added, with a warning.
 
         Returns
         -------

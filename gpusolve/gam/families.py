@@ -512,7 +512,8 @@ OtherName = Literal[
     "negative_binomial", "hurdle", "gamma", "tweedie", "coxph", "weibull",
     "log_logistic", "log_normal",
 ]  # fmt: skip
-FamilyName = Literal["binomial", "multinomial", "prop_odds", "auc", OtherName]
+ClassName = Literal["binomial", "multinomial", "prop_odds", "auc"]
+FamilyName = Literal[ClassName, OtherName]
 CoupledName = Literal[
     "student_t", "beta", "zero_inflated_poisson", "zero_inflated_negative_binomial",
 ]  # fmt: skip

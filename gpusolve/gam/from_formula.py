@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
+from ._families.classes import ClassFamily
 from ._formula.formula import Formula, LearnerReader, LineReader, read_formula
+from ._formula.names import check_arguments
 from ._model.specification import SPLINE, spline_options
 from .classifier import BoostedGAMClassifier
 from .estimator import BoostedGAM
-from .families import Binomial, Family, FamilyName, OtherName, family_of
+from .families import ClassName, Family, FamilyName, OtherName, family_of
 
 if TYPE_CHECKING:
     from patsy import EvalEnvironment
@@ -24,7 +26,7 @@ MBOOST: dict[str, Any] = {
 
 @overload
 def gamboost(
-    formula: str, data: Any, *, family: Literal["binomial"] | Binomial, **options: Any
+    formula: str, data: Any, *, family: ClassName | ClassFamily, **options: Any
 ) -> BoostedGAMClassifier: ...
 @overload
 def gamboost(
@@ -53,6 +55,8 @@ def gamboost(
         response, and learners with the arguments of `bbs`, `bmono`, `bols`, `brandom`,
         `bspatial` and `buser`.
     data : data frame or mapping of columns
+        A data frame of pandas, polars, pyarrow or another package with Arrow's
+        protocol.
     family : str or Family, optional
         As for `BoostedGAM`.
     baselearner : {"bbs", "bols"}, optional
@@ -71,8 +75,9 @@ def gamboost(
     Returns
     -------
     BoostedGAM or BoostedGAMClassifier
-        A classifier if the family is binomial. Its methods take data with the columns
-        of the formula, and compute transformations and offsets from them.
+        A classifier if the family is of classes: "binomial", "multinomial", "prop_odds"
+        or "auc". Its methods take data with the columns of the formula, and compute
+        transformations and offsets from them.
         ``formula_`` is the formula. `fit` takes such data, too, and needs no y; so a
         clone can be fitted to them.
 
@@ -96,7 +101,9 @@ def gamboost(
     - ``bbs(log(x))``: columns are Python expressions. They may use the caller's names,
       ``np``, the common functions of NumPy (log, exp, sqrt, ..), and patsy's functions.
       What ``center(x)`` or ``standardize(x)`` learned is kept for predictions. ``C(x)``
-      is a factor, ``Q("a name")`` a column whose name is not a Python name.
+      is a factor, ``Q("a name")`` a column whose name is not a Python name. Columns
+      named like a keyword of Python need no Q where they stand alone, as in
+      ``bbs(class)``.
     - A column is one number per row: ``bs(x, df=9)`` is a matrix, and an error. A
       learner of its functions, and of the first function, which patsy leaves out, is
       ``bbs(x, knots=6, knots_at="quantiles", end_knots="repeated")``.
@@ -138,7 +145,7 @@ def gamboost(
 
 @overload
 def glmboost(
-    formula: str, data: Any, *, family: Literal["binomial"] | Binomial, **options: Any
+    formula: str, data: Any, *, family: ClassName | ClassFamily, **options: Any
 ) -> BoostedGAMClassifier: ...
 @overload
 def glmboost(
@@ -173,7 +180,7 @@ def glmboost(
     family : str or Family, optional
         As for `BoostedGAM`.
     center : bool, optional
-        Whether the mean is subtracted from each numeric column.
+        Whether the mean is subtracted from each column but the ones.
     sample_weight, eval_env, **parameters
         As for `gamboost`.
 
@@ -225,7 +232,8 @@ def fit_formula(
     parameters: dict[str, Any],
 ) -> BoostedGAM | BoostedGAMClassifier:
     """The model of a formula that was read with the data."""
-    is_binomial = family_of(family).name == "binomial"
-    kind = BoostedGAMClassifier if is_binomial else BoostedGAM
+    check_arguments(parameters)
+    has_classes = isinstance(family_of(family), ClassFamily)
+    kind = BoostedGAMClassifier if has_classes else BoostedGAM
     model = kind(read, family=family, **MBOOST | parameters)
     return model.fit(data, sample_weight=sample_weight)

@@ -18,6 +18,7 @@ from ._boosting.folds import make_folds
 from ._boosting.stacked import boost_family
 from ._boosting.tasks import fit_tasks
 from ._boosting.watch import Watch
+from ._families.family import CoupledFamily, Family
 from ._inputs import whole_or_scaled
 from ._model.model import AdditiveModel
 from ._selection import stability_bounds as bounds
@@ -128,9 +129,10 @@ def stability_selection(
 
     Parameters
     ----------
-    model : BoostedGAM or BoostedGAMClassifier
-        Fitted, with one response or two classes; it refers to its training data, but
-        not after it was pickled.
+    model : BoostedGAM, BoostedGAMClassifier or BoostedDistribution
+        Fitted, but not a classifier of several binomial models; it refers to its
+        training data, but not after it was pickled. Each learner of a parameter of a
+        distribution is selected by itself, as ``"sigma: bbs(age)"``.
     q : int, optional
         How many learners count in each fit.
     pfer : float, optional
@@ -148,7 +150,7 @@ def stability_selection(
         default "unimodal" for "SS"; "MB" has "none" only. The assumption "r-concave"
         gives the smallest bounds.
     subsamples : (n, B) array_like, optional
-        The rows of each subsample, 1 or 0, instead of random halves.
+        Which rows of X are in each subsample, 1 or 0, instead of random halves.
     max_iter : int, optional
         The number of iterations; by default the model's `max_iter`, or
         `n_iter_` if it is "auto". They should select
@@ -165,7 +167,7 @@ def stability_selection(
     Raises
     ------
     ValueError
-        If the model has no training data or several responses, if an argument is out of
+        If the model has no training data or is several models, if an argument is out of
         its range, or if no third number fits two of `q`, `pfer` and `cutoff`.
 
     See Also
@@ -202,20 +204,20 @@ def stability_selection(
     """
     assumed = bounds.checked_assumption(sampling, assumption)
     data, settings = training_of(model)
-    if len(model.paths_) > 1:
+    if len(model.paths_) > model.family_.predictors:
         raise ValueError(
-            "the model must have one response, or two classes, got "
-            f"{len(model.paths_)} predictors"
+            "the model must be one model, as of one response, of two classes or "
+            f"'multinomial': got {len(model.paths_)} models"
         )
     if subsamples is not None:
-        subsamples = checked_subsamples(subsamples, data.rows, B)
+        subsamples = checked_subsamples(subsamples, len(data.rows_of_x[0]), B)
         B = subsamples.shape[1]
     elif B is None:
         B = COUNTS[sampling]
     if B < 1:
         raise ValueError(f"B must be at least 1, got {B}")
-    learners = len(settings.terms)
-    setting = bounds.complete(learners, B, assumed, q=q, pfer=pfer, cutoff=cutoff)
+    choices = choices_of(model, settings)
+    setting = bounds.complete(len(choices), B, assumed, q=q, pfer=pfer, cutoff=cutoff)
     weights = half_weights(data, B, sampling == "SS", subsamples, random_state)
     steps = model._most_iterations() if max_iter is None else max_iter
     select = partial(selected_by_fits, q=setting.q)
@@ -225,8 +227,43 @@ def stability_selection(
     else:
         parts = (row[None] for row in weights)
         selected = fit_tasks(client, select, data, settings, parts, steps)
-    paths = probabilities(selected, learners, setting.q)
-    return StabilitySelection(model.names_, paths, *setting)
+    learners = 1 + max(choices.values())
+    paths = probabilities(selected, learners, setting.q)[:, [*choices.values()]]
+    return StabilitySelection([*choices], paths, *setting)
+
+
+# ---- learners ------------------------------------------------------------------------
+
+
+def choices_of(model: AdditiveModel, settings: Settings) -> dict[str, int]:
+    """What a step can select: names, and the numbers of `choices_of_steps`."""
+    labels = [term.label for term in settings.terms]
+    if has_joint_steps(settings.family):
+        return {label: j for j, label in enumerate(labels)}
+    return {
+        f"{name}: {label}": p * len(labels) + j
+        for p, name in enumerate(model._fit_names())
+        for j, label in enumerate(labels)
+        if settings.allowed is None or settings.allowed[p, j]
+    }
+
+
+def has_joint_steps(family: Family) -> bool:
+    """Whether a step updates all predictors, by the same learner."""
+    return not isinstance(family, CoupledFamily) or family.update == "joint"
+
+
+def choices_of_steps(selected: NDArray[Any], settings: Settings) -> NDArray[Any]:
+    """The choice of each step of M models, (M, steps), from their M P fits.
+
+    It is the learner; of steps that update one of the predictors, as many numbers for
+    each predictor as there are learners.
+    """
+    models = selected.reshape(-1, settings.family.predictors, selected.shape[-1])
+    if has_joint_steps(settings.family):
+        return np.asarray(models[:, 0])
+    updated = models.argmax(axis=1)  # of the other predictors it is -1
+    return np.asarray(updated * len(settings.terms) + models.max(axis=1))
 
 
 # ---- subsamples ----------------------------------------------------------------------
@@ -253,9 +290,9 @@ def half_weights(
     random_state: Any,
 ) -> Floats:
     """The weights of all fits: B subsamples, then the other rows of each subsample."""
-    weights = data.weights_on_host
+    weights, y = data.rows_of_x
     given = "subsampling" if subsamples is None else subsamples * weights[:, None]
-    halves = make_folds(given, weights, None, B, random_state)
+    halves = make_folds(given, weights, y, B, random_state)
     if not with_complements:
         return halves.weights
     others = [whole_or_scaled(weights) for weights in halves.out_of_bag]
@@ -276,7 +313,8 @@ def selected_by_fits(
         fits = make_fits(settings, data, there, designs=designs)
         path = boost_family(fits, steps, watch=watch)
         missing = steps - len(path)
-        made.append(np.pad(path.selected, ((0, 0), (0, missing)), mode="edge"))
+        selected = choices_of_steps(path.selected, settings)
+        made.append(np.pad(selected, ((0, 0), (0, missing)), mode="edge"))
     return np.concatenate(made)
 
 

@@ -427,7 +427,7 @@ def brad(*x: Name, kernel: str = "matern", **options: Any) -> Kernel:
     return replace(bkernel(*x, kernel=kernel, **options), function="brad")
 
 
-def btree(*x: Name, bins: int = 255) -> Stump:
+def btree(*x: Name, bins: int = 255, min_rows: int = 4) -> Stump:
     """A stump, a regression tree of depth 1: a step function with one jump.
 
     Each iteration chooses the best of all cuts between bins. The sum of the steps is a
@@ -441,6 +441,9 @@ def btree(*x: Name, bins: int = 255) -> Stump:
     bins : int, optional
         Into how many bins its values are divided, at most 255: by their quantiles if
         there are more values.
+    min_rows : int, optional
+        The fewest rows on each side of a jump, or the least sum of their weights; 4 as
+        in mboost. Where no cut has as many, the effect is a constant.
 
     See Also
     --------
@@ -574,6 +577,7 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "cyclic": bool,
     "boundary": ranges_of,
     "bins": partial(integer, "bins"),
+    "min_rows": partial(integer, "min_rows"),
     "scale": partial(optional_number, "scale"),
     "intercept": bool,
     "levels": levels_of,

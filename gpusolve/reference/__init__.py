@@ -14,8 +14,7 @@ from ._boosting import (
 from ._coo_multiply import coo_multiply
 from ._gemv import gemv
 from ._map import map, unzip, zip
-from ._nnls_gram import nnls_gram
-from ._nnls_qr import nnls_qr
+from ._nnls import nnls
 from ._partition import replicate, scatter, stable_partition
 from ._reduce import all, all_by_division, any, maximum_segment_sum, reduce
 from ._scan import scan, segmented_scan
@@ -34,8 +33,7 @@ __all__ = [
     "gemv",
     "map",
     "maximum_segment_sum",
-    "nnls_gram",
-    "nnls_qr",
+    "nnls",
     "reduce",
     "replicate",
     "scan",

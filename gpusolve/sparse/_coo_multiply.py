@@ -16,9 +16,17 @@ VERSIONS = get_args(Version)
 
 METHODS = get_args(Method)[1:]
 
+BLOCK_SIZES = {1, *range(32, 1025, 32)}
+"""The threads that a block of the document's methods may have."""
+
 
 def multiply(
-    A: Container, B: Container, *, method: Method = "auto", blocks: int | None = None
+    A: Container,
+    B: Container,
+    *,
+    method: Method = "auto",
+    blocks: int | None = None,
+    threads: int = 256,
 ) -> Container:
     """Multiply two sparse matrices element by element: the Hadamard product.
 
@@ -32,8 +40,8 @@ def multiply(
         How a device finds the places that both operands store. "merge" merges the
         entries of both; every thread has the same work, for any matches.
         "gallop" searches the longer operand for each entry of the shorter. "auto"
-        is "gallop" if one operand has more than 256 times the entries of the other (a
-        ratio derived from the bytes moved, not measured on a GPU yet), else "merge".
+        is "gallop" if one operand has more than 1024 times the entries of the other (a
+        ratio from counted sectors, not measured on a GPU yet), else "merge".
         The others are methods of the document [1]_, for comparison: all search B for
         each entry of A. "linear" (version 1) and "binary" (version 2) search once to
         count and once to multiply. "scratchpad" (the first attempt) and "even" (what
@@ -42,8 +50,11 @@ def multiply(
     blocks : int, optional
         Blocks of each launch, for the methods of the document only: its tiles. Each has
         an equal part of A; for "even", of the multiplications. All blocks of
-        "scratchpad" must be resident at the same time. The default is a block for 256
-        entries, but no more than are resident. A CPU ignores it.
+        "scratchpad" must be resident at the same time. The default is a thread for each
+        entry, but no more blocks than are resident. A CPU ignores it.
+    threads : int, optional
+        Threads of a block, for the methods of the document only: 1, as its tiles have,
+        or a multiple of 32 up to 1024. A CPU ignores it.
 
     Returns
     -------
@@ -60,7 +71,8 @@ def multiply(
     ValueError
         For shapes that differ (nothing is broadcast), that do not have two axes, or
         with more than 2**63 places; for operands on different GPUs; for an unknown
-        method; for `blocks` that are not positive, or given for another method.
+        method; for `blocks` that are not positive, or `threads` that a block cannot
+        have; if one of them is given for another method.
     MemoryError
         If a block has more results than the shared memory of "scratchpad" holds.
 
@@ -130,15 +142,20 @@ def multiply(
             f"blocks must be positive, and for methods {VERSIONS} only, got {blocks} "
             f"for {method!r}"
         )
+    if threads != 256 and (method not in VERSIONS or threads not in BLOCK_SIZES):
+        raise ValueError(
+            f"threads must be 1 or a multiple of 32 up to 1024, and for methods "
+            f"{VERSIONS} only, got {threads} for {method!r}"
+        )
     left, right = multiply_inputs(A, B)
     device = device_of(left)
     with current(device):
         if device is None:
             product = _coo_multiply_cpu.coo_multiply(left, right)
         elif method in VERSIONS:
-            from ..studies._coo_versions_kernel import coo_versions
+            from ..studies._coo_versions_kernel import Grid, coo_versions
 
-            product = coo_versions(left, right, method, blocks, device)
+            product = coo_versions(left, right, method, Grid(blocks, threads), device)
         else:
             product = _coo_multiply_kernel.coo_multiply(left, right, method, device)
         return canonical_coo(product, left)

@@ -8,12 +8,24 @@ The public functions take most of them by name: ``nnls(..., method="fnnls")``,
 - `coo_versions`: the versions of an element-wise product of sparse matrices.
 - `brent`: the work and depth of the data-parallel blocks, and their schedules on P
   processors.
+- `follow`: which columns enter and leave as Luo & Duraiswami's solver solves a system.
 
-The module `experiments` has the systems and tables of the NNLS paper.
+The modules `experiments`, `boosting_step` and `coo_figures` have the systems and tables
+of the papers on NNLS, on boosting and on element-wise multiplication.
 """
 
 from . import _brent as brent
+from . import boosting_step, coo_figures, experiments
 from ._coo_versions import coo_versions
+from ._passive_sets import follow
 from ._qr_updating import qr_updating
 
-__all__ = ["brent", "coo_versions", "qr_updating"]
+__all__ = [
+    "boosting_step",
+    "brent",
+    "coo_figures",
+    "coo_versions",
+    "experiments",
+    "follow",
+    "qr_updating",
+]

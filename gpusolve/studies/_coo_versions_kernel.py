@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._device.arrays import Array, namespace
 from .._device.kernels import CUDA_TYPES, Device
-from .._device.launch import THREADS, blocks_for
+from .._device.launch import THREADS, blocks_for, ceil_div
 from ..sparse._coo_multiply_kernel import (
     ProductReport,
     allocate,
@@ -29,12 +29,31 @@ from ..sparse._inputs import Container, Coordinates, coordinates
 SCRATCHPAD_BYTES = 4096
 """Shared memory of a block for its results, as large as a HammerBlade tile's."""
 
-Version = Callable[[Coordinates, Coordinates, int | None, Device], Coordinates]
+
+class Grid(NamedTuple):
+    """The blocks of a launch, the tiles of the document, and their threads.
+
+    Without a number of blocks there is a thread for each element, but no more blocks
+    than are resident.
+    """
+
+    blocks: int | None = None
+    threads: int = THREADS
+
+    def blocks_for(self, elements: int, kernel: Any, shared_bytes: int = 0) -> int:
+        """The number of blocks."""
+        if self.blocks is not None:
+            return self.blocks
+        resident = int(kernel.resident_blocks(self.threads, shared_bytes))
+        return min(max(1, ceil_div(elements, self.threads)), resident)
+
+
+Version = Callable[[Coordinates, Coordinates, Grid, Device], Coordinates]
 """Launches kernels that multiply two operands; the products are in the order of A."""
 
 
 def coo_versions(
-    A: Container, B: Container, method: str, blocks: int | None, device: Device
+    A: Container, B: Container, method: str, grid: Grid, device: Device
 ) -> Coordinates:
     """The product, sorted by row and column, without zeros, on the current stream.
 
@@ -51,7 +70,7 @@ def coo_versions(
     a, b = to_common_dtypes(a, b)
     if len(a.values) == 0 or len(b.values) == 0:
         return allocate(0, a, device)
-    product = VERSIONS[method](a, b, blocks, device)
+    product = VERSIONS[method](a, b, grid, device)
     return _sort_by_key(_take(product, product.values != 0), device)
 
 
@@ -85,50 +104,53 @@ SEARCHES = {"linear": "LinearSearch", "binary": "BinarySearch"}
 
 
 def search_twice(
-    search: str, a: Coordinates, b: Coordinates, blocks: int | None, device: Device
+    search: str, a: Coordinates, b: Coordinates, grid: Grid, device: Device
 ) -> Coordinates:
     """Search and count the matches, then search again and multiply."""
-    counts = count_found(search, a, b, blocks, device)
-    return multiply_found(search, a, b, counts, device)
+    counts = count_found(search, a, b, grid, device)
+    return multiply_found(search, a, b, counts, grid.threads, device)
 
 
 def count_found(
-    search: str, a: Coordinates, b: Coordinates, blocks: int | None, device: Device
+    search: str, a: Coordinates, b: Coordinates, grid: Grid, device: Device
 ) -> Array:
     """The number of matches of each block's part of A."""
-    instances = search_instances(search, a.values.dtype, a.rows.dtype)
+    instances = search_instances(search, a.values.dtype, a.rows.dtype, grid.threads)
     count, _ = device.kernels("coo_versions", instances)
-    if blocks is None:
-        resident = count.resident_blocks(THREADS, 0)
-        blocks = min(blocks_for(len(a.values)), resident)
+    blocks = grid.blocks_for(len(a.values), count)
     counts = device.empty((blocks,), np.int64)
     left = a.rows, a.columns, np.int64(len(a.values))
     right = b.rows, b.columns, np.int64(len(b.values))
-    count((blocks,), (THREADS,), (*left, *right, np.int64(a.shape[1]), counts))
+    count((blocks,), (grid.threads,), (*left, *right, np.int64(a.shape[1]), counts))
     return counts
 
 
 def multiply_found(
-    search: str, a: Coordinates, b: Coordinates, counts: Array, device: Device
+    search: str,
+    a: Coordinates,
+    b: Coordinates,
+    counts: Array,
+    threads: int,
+    device: Device,
 ) -> Coordinates:
     """The products. A block writes after the matches of all blocks before it."""
-    instances = search_instances(search, a.values.dtype, a.rows.dtype)
+    instances = search_instances(search, a.values.dtype, a.rows.dtype, threads)
     _, multiply = device.kernels("coo_versions", instances)
     product = allocate(int(counts.sum()), a, device)
     left, right = ((*entries[:3], np.int64(len(entries.values))) for entries in (a, b))
     multiply(
         (len(counts),),
-        (THREADS,),
+        (threads,),
         (*left, *right, np.int64(a.shape[1]), counts, *product[:3]),
     )
     return product
 
 
 def search_instances(
-    search: str, dtype: np.dtype[Any], index: np.dtype[Any]
+    search: str, dtype: np.dtype[Any], index: np.dtype[Any], threads: int = THREADS
 ) -> tuple[str, str]:
     """The kernels of a version, with their template arguments."""
-    found = f"{CUDA_TYPES[index]}, {search}, {THREADS}>"
+    found = f"{CUDA_TYPES[index]}, {search}, {threads}>"
     return f"count_found<{found}", f"multiply_found<{CUDA_TYPES[dtype]}, {found}"
 
 
@@ -136,15 +158,13 @@ def search_instances(
 
 
 def multiply_in_scratchpad(
-    a: Coordinates, b: Coordinates, blocks: int | None, device: Device
+    a: Coordinates, b: Coordinates, grid: Grid, device: Device
 ) -> Coordinates:
     """Search once; the products wait in shared memory until all blocks have counted."""
     dtype, index = a.values.dtype, a.rows.dtype
-    instances = (scratchpad_instance(dtype, index),)
+    instances = (scratchpad_instance(dtype, index, grid.threads),)
     (multiply,) = device.kernels("coo_versions", instances)
-    if blocks is None:
-        resident = multiply.resident_blocks(THREADS, SCRATCHPAD_BYTES)
-        blocks = min(blocks_for(len(a.values)), resident)
+    blocks = grid.blocks_for(len(a.values), multiply, SCRATCHPAD_BYTES)
     places = scratchpad_places(dtype, index)
     counts = device.empty((blocks,), np.int64)
     product = allocate(min(len(a.values), len(b.values)), a, device)
@@ -153,7 +173,7 @@ def multiply_in_scratchpad(
     numbers = np.int64(a.shape[1]), np.int64(places)
     multiply(
         (blocks,),
-        (THREADS,),
+        (grid.threads,),
         (*left, *right, *numbers, counts, arrived, *product[:3]),
         shared_mem=SCRATCHPAD_BYTES,
         cooperative=True,
@@ -171,20 +191,22 @@ def scratchpad_places(dtype: np.dtype[Any], index: np.dtype[Any]) -> int:
     return SCRATCHPAD_BYTES // (dtype.itemsize + 2 * index.itemsize) // 16 * 16
 
 
-def scratchpad_instance(dtype: np.dtype[Any], index: np.dtype[Any]) -> str:
+def scratchpad_instance(
+    dtype: np.dtype[Any], index: np.dtype[Any], threads: int = THREADS
+) -> str:
     """The kernel of "scratchpad", with its template arguments."""
     numbers = f"{CUDA_TYPES[dtype]}, {CUDA_TYPES[index]}"
-    return f"multiply_in_scratchpad<{numbers}, {THREADS}>"
+    return f"multiply_in_scratchpad<{numbers}, {threads}>"
 
 
 # ---- even multiplications ------------------------------------------------------------
 
 
 def multiply_evenly(
-    a: Coordinates, b: Coordinates, blocks: int | None, device: Device
+    a: Coordinates, b: Coordinates, grid: Grid, device: Device
 ) -> Coordinates:
     """Search once and store the matches; then give each block equally many of them."""
-    return multiply_matches(find_matches(a, b, device), a, b, blocks, device)
+    return multiply_matches(find_matches(a, b, device), a, b, grid, device)
 
 
 def find_matches(a: Coordinates, b: Coordinates, device: Device) -> Array:
@@ -206,29 +228,29 @@ def find_matches(a: Coordinates, b: Coordinates, device: Device) -> Array:
 
 
 def multiply_matches(
-    matches: Array, a: Coordinates, b: Coordinates, blocks: int | None, device: Device
+    matches: Array, a: Coordinates, b: Coordinates, grid: Grid, device: Device
 ) -> Coordinates:
     """The products of all matches, of which each block has an equal part."""
     _, multiply = device.kernels(
-        "coo_versions", even_instances(a.values.dtype, a.rows.dtype)
+        "coo_versions", even_instances(a.values.dtype, a.rows.dtype, grid.threads)
     )
     results = len(matches)
     product = allocate(results, a, device)
-    if blocks is None:
-        blocks = min(blocks_for(results), multiply.resident_blocks(THREADS, 0))
     multiply(
-        (blocks,),
-        (THREADS,),
+        (grid.blocks_for(results, multiply),),
+        (grid.threads,),
         (matches, np.int64(results), *a[:3], b.values, *product[:3]),
     )
     return product
 
 
-def even_instances(dtype: np.dtype[Any], index: np.dtype[Any]) -> tuple[str, str]:
-    """The kernels of "even", with their template arguments."""
+def even_instances(
+    dtype: np.dtype[Any], index: np.dtype[Any], threads: int = THREADS
+) -> tuple[str, str]:
+    """The kernels of "even", with their template arguments; the second has tiles."""
     find = f"find_matches<{CUDA_TYPES[index]}, {THREADS}>"
     numbers = f"{CUDA_TYPES[dtype]}, {CUDA_TYPES[index]}"
-    return find, f"multiply_matches<{numbers}, {THREADS}>"
+    return find, f"multiply_matches<{numbers}, {threads}>"
 
 
 VERSIONS: dict[str, Version] = {

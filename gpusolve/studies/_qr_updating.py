@@ -13,8 +13,8 @@ entry here, unless R is made as `printed`. Equation (3.2) lacks the factor ``A^T
 before ``s``. Algorithm 3 is missing from the text; section 3.4 describes it.
 
 ``_compared/mgs.py`` solves with `GramSchmidtQR`. The study assumes independent columns.
-``PassiveQR`` of ``_nnls_qr.py``, which the package solves with, refuses dependent
-columns and orthogonalises twice where it must.
+``cuda_src/passive_qr.cuh``, which the package solves with, refuses dependent columns
+and orthogonalises twice where it must.
 """
 
 from __future__ import annotations
@@ -374,7 +374,7 @@ def qr_updating(A: Array, method: str = "MGS", *, reordered: bool = True) -> Cha
 
     See Also
     --------
-    gpusolve.nnls, gpusolve.reference.nnls_qr
+    gpusolve.nnls, gpusolve.reference.nnls
 
     Examples
     --------

@@ -3,10 +3,10 @@
 Section 7 of Luo & Duraiswami, *Efficient Parallel Non-Negative Least Squares on
 Multi-Core Architectures*, solves 1 to 192 systems of each of three kinds and prints
 how many columns were appended to, and removed from, the QR factorisation. The matrices
-follow the paper's text; ``passive_sets.py`` shows that the Gaussians of its table
-were probably wider. The NASA waveforms of the first kind are not published with it, so
-they are simulated here; ``lvis.py`` reads NASA's own files. What decides the counts of
-simulated waveforms is studied in ``waveform_counts.py``.
+follow the paper's text; the Gaussians of its table were probably wider. The NASA
+waveforms of the first kind are not published with it, so they are simulated here. In
+the folder `benchmarks`, ``passive_sets.py`` and ``waveform_counts.py`` study what
+decides the counts, and ``lvis.py`` reads NASA's own files.
 
 Every function returns ``(A, b)`` ready for :func:`gpusolve.nnls`.
 """
@@ -14,12 +14,11 @@ Every function returns ``(A, b)`` ready for :func:`gpusolve.nnls`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import toeplitz
 
 Systems = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -55,6 +54,31 @@ class PaperTable(NamedTuple):
         systems = PAPER_SYSTEMS[-1]
         return PaperCounts(self.updates[-1] / systems, self.downdates[-1] / systems)
 
+    @property
+    def crossing(self) -> float | None:
+        """The number of systems from which the GPU is faster, by interpolation."""
+        gpu, cpu = self.seconds["GPU NNLS"], self.seconds["CPU NNLS"]
+        return crossing(PAPER_SYSTEMS, gpu, cpu)
+
+
+def crossing(
+    systems: Sequence[int], first: Sequence[float], second: Sequence[float]
+) -> float | None:
+    """The number of systems from which `first` is faster, None if it never is.
+
+    Between two numbers of systems, times are powers of the number.
+    """
+    apart = np.log(first) - np.log(second)
+    slower = np.flatnonzero(apart > 0)
+    if not len(slower):
+        return float(systems[0])
+    k = int(slower[-1])
+    if k == len(systems) - 1:
+        return None
+    part = apart[k] / (apart[k] - apart[k + 1])
+    low, high = np.log(systems[k]), np.log(systems[k + 1])
+    return float(np.exp(low + part * (high - low)))
+
 
 NOISE = 0.01
 """Standard deviation of the noise of a waveform."""
@@ -69,7 +93,13 @@ PAPER_TABLES = {
             "CPU lsqnonneg": (0.0770, 0.7163, 1.2908, 2.6225, 5.5460),
             "Matlab lsqnonneg": (0.1342, 1.1236, 2.0152, 4.1268, 8.7176),
             "Matlab FNNLS": (0.0493, 0.5936, 1.1135, 2.2639, 4.6148),
-            "Matlab interior": (8.3642, 135.7896, 261.3665, 528.4468, 1082.8714),
+            "Matlab l1_ls": (
+                8.3642,
+                135.7896,
+                261.3665,
+                528.4468,
+                1082.8714,
+            ),
             "Matlab PQN": (1.4161, 138.2953, 217.6929, 479.9867, 862.9674),
         },
     ),
@@ -82,7 +112,13 @@ PAPER_TABLES = {
             "CPU lsqnonneg": (0.4791, 8.7611, 17.2483, 34.5396, 69.4889),
             "Matlab lsqnonneg": (0.9437, 19.5904, 38.6469, 77.1072, 155.7700),
             "Matlab FNNLS": (0.4937, 11.7176, 23.9502, 47.4635, 91.4500),
-            "Matlab interior": (1.6317, 40.7017, 83.9788, 164.4839, 328.9569),
+            "Matlab l1_ls": (
+                1.6317,
+                40.7017,
+                83.9788,
+                164.4839,
+                328.9569,
+            ),
             "Matlab PQN": (3.1106, 128.6616, 253.3796, 504.3153, 989.2051),
         },
     ),
@@ -95,7 +131,13 @@ PAPER_TABLES = {
             "CPU lsqnonneg": (0.0223, 0.4665, 0.8959, 1.7269, 3.5243),
             "Matlab lsqnonneg": (0.0330, 0.8096, 1.5583, 3.0097, 6.1627),
             "Matlab FNNLS": (0.0248, 0.5902, 1.1602, 2.2920, 4.6022),
-            "Matlab interior": (0.4480, 10.7729, 21.1767, 41.9441, 83.6695),
+            "Matlab l1_ls": (
+                0.4480,
+                10.7729,
+                21.1767,
+                41.9441,
+                83.6695,
+            ),
             "Matlab PQN": (1.5935, 55.8196, 110.0892, 221.7277, 441.7190),
         },
     ),
@@ -121,14 +163,9 @@ def pulse(width: float, cut: float = 2.0) -> NDArray[np.float64]:
 
 def convolution_matrix(kernel: NDArray[np.float64], size: int) -> NDArray[np.float64]:
     """The banded Toeplitz matrix whose product with x is x convolved with `kernel`."""
-    reach = len(kernel) // 2
-    column = np.zeros(size)
-    row = np.zeros(size)
-    tail = kernel[reach : reach + size]
-    head = kernel[reach::-1][:size]
-    column[: len(tail)] = tail
-    row[: len(head)] = head
-    return np.asarray(toeplitz(column, row))
+    reach, time = len(kernel) // 2, np.arange(size)
+    lag = np.clip(time[:, None] - time, -reach - 1, len(kernel) - reach) + reach + 1
+    return np.asarray(np.pad(kernel, 1)[lag])
 
 
 class Waveform(NamedTuple):

@@ -18,7 +18,7 @@ from benchmark_runs import tables
 import gpusolve
 from benchmarks import passive_sets as study
 from benchmarks.passive_sets import RULES, Run, each_count, follow, follow_each, spent
-from benchmarks.qr_updating import operations
+from benchmarks.qr_updating import TABLE, operations
 from gpusolve.studies import qr_updating
 from gpusolve.studies._qr_updating import METHODS
 from gpusolve.studies.experiments import (
@@ -60,7 +60,10 @@ def errors_from_the_paper(experiment: str, runs: list[Run]) -> Any:
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_changes_lead_to_the_solution(experiment: str, rule: study.Rule) -> None:
-    """Two lists, one of them sorted, have the columns at the places that are noted."""
+    """Two lists, one of them sorted, have the columns at the places that are noted.
+
+    An update costs what Table 3.1 says, and a downdate what it should say.
+    """
     A, b = EXPERIMENTS[experiment](1, size=60)
     A, b = A.reshape(60, 60), b[0]
     appended: list[int] = []
@@ -71,7 +74,12 @@ def test_changes_lead_to_the_solution(experiment: str, rule: study.Rule) -> None
         in_order = sorted(appended)
         place = appended.index(change.variable), in_order.index(change.variable)
         assert (change.reordered - 1, change.ordered - 1) == place
-        if not change.enters:
+        if change.enters:
+            printed = TABLE["MGS/up/reorder"].printed
+            assert change.costs == printed.at(60, change.length, len(appended))
+        else:
+            at = "MGS", 60, change.length, change.reordered
+            assert change.costs == study.removal(*at)
             appended.remove(change.variable)
     x = scipy.optimize.nnls(A, b)[0]
     assert sorted(appended) == np.flatnonzero(x).tolist()
@@ -98,7 +106,25 @@ def test_a_dependent_column_is_refused() -> None:
 
     A = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     run = follow(A, np.array([1.0, 1.0]), rule, tol=-1.0)
-    assert run == [(True, 1, 0, 1, 1), (True, 2, 1, 2, 2)]
+    assert [change[:5] for change in run] == [(True, 1, 0, 1, 1), (True, 2, 1, 2, 2)]
+
+
+@pytest.mark.paper(
+    "Luo, 2",
+    "Each of more than 1,500 iterations exchanges 1 variable, in all three experiments",
+)
+@pytest.mark.slow
+def test_an_iteration_exchanges_one_variable() -> None:
+    iterations = 0
+    for name, make in EXPERIMENTS.items():
+        result = gpusolve.nnls(
+            *make(4 if name == "shifted_gaussians" else 8), method="mgs"
+        )
+        np.testing.assert_array_equal(
+            result.n_updates + result.n_downdates, 1 * result.nit
+        )
+        iterations += int(result.nit.sum())
+    assert iterations > 1_500
 
 
 # ---- how many columns enter and leave ------------------------------------------------

@@ -13,16 +13,19 @@ from benchmarks import published_solver
 @pytest.mark.slow
 @pytest.mark.paper(
     "Luo, Algorithm 1",
-    "A solve of 40 x 40 Gaussians or random numbers has 4 times the barriers of the "
-    "update that is used, for each column that enters or leaves, or more",
+    "A solve of 40 x 40 Gaussians and of random numbers has 4.3 and 4.2 times the "
+    "barriers of the update that is used, for each column that enters or leaves",
 )
 def test_the_published_solver_has_more_barriers() -> None:
-    for experiment in ("shifted_gaussians", "uniform_random"):
+    for experiment, times in (("shifted_gaussians", 4.3), ("uniform_random", 4.2)):
         published, used = (
             published_solver.counted(experiment, method, 40) for method in ("mgs", "qr")
         )
-        changes = [counts.updates + counts.downdates for counts in (published, used)]
-        assert published.barriers / changes[0] > 4 * used.barriers / changes[1]
+        each = [
+            counts.barriers / (counts.updates + counts.downdates)
+            for counts in (published, used)
+        ]
+        assert each[0] / each[1] == pytest.approx(times, abs=0.1)
         # One system alone: a block of "qr" has an eighth of the threads, and waits.
         assert published.seconds > used.seconds / 8
 

@@ -173,7 +173,7 @@ def test_published_update_has_depth_l_log_m(length: int, printed: bool) -> None:
     additions = counts.barriers - 2 * sums + counts.warp_barriers // 2
     assert additions == (18 if printed else 9) * length + 18
     assert ROWS == 512 == 2 ** (additions // sums)
-    assert counts.barriers == 6 * sums
+    assert counts.barriers == 5 * sums
 
 
 @pytest.mark.parametrize("length", LENGTHS)

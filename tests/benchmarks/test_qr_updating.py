@@ -124,7 +124,7 @@ def test_the_correction_of_the_semi_normal_equations_needs_the_transpose() -> No
 
 
 def test_gram_schmidt_loses_orthogonality_where_rotations_do_not() -> None:
-    """The reason for the second pass of PassiveQR."""
+    """The reason for the second pass of ``passive_qr.cuh``."""
     A = gaussian_columns()
     assert edited(qr_updating(A, "MGS"), 300).orthogonality_error > 1e-9
     assert edited(qr_updating(A, "Rot"), 300).orthogonality_error < 100 * EPS
@@ -145,7 +145,7 @@ def test_counts_equal_the_formulas(change: study.Change, m: int, length: int) ->
 
 
 def algorithm_2(Q: Counted, R: Counted, a: Array, length: int) -> None:
-    """The listing, line by line, for the slots 0 to `length`."""
+    """Lines 1 to 7 of the listing, for the slots 0 to `length`."""
     u, column = a, np.zeros(length + 1)
     for k in range(length):
         q = Q.column(k)
@@ -166,13 +166,17 @@ def cost_of_algorithm_2(m: int, length: int) -> Costs:
 
 @pytest.mark.paper(
     "Luo, Table 3.1",
-    "6 m l + 3 m + 1 operations and l + 2 accesses are exactly Algorithm 2 as printed",
+    "6 m l + 3 m + 1 operations and l + 2 accesses are exactly lines 1 to 7 of "
+    "Algorithm 2; line 8 has 2 m operations more",
 )
 @together(("m", "length"), SIZES)
 def test_the_first_row_is_algorithm_2_as_printed(m: int, length: int) -> None:
     found = cost_of_algorithm_2(m, length)
     assert found == (length + 2, 6 * m * length + 3 * m + 1, 0)
     assert found == TABLE["MGS/up/reorder"].printed.at(m, length, length + 1)
+    line_8 = Counted(np.ones((m, 1)))
+    line_8.dot(line_8.values[:, 0], np.ones(m))
+    assert line_8.flops == 2 * m, "line 8 is a scalar product"
 
 
 @together(("m", "length"), SIZES)
@@ -288,6 +292,21 @@ def test_the_last_column_leaves_at_no_cost() -> None:
     for method in METHODS:
         start = spaced(method, True, 20, 7)
         assert cost(TABLE["Rot/down/NA"], start, 7) == (0, 0, 0)
+
+
+@pytest.mark.paper(
+    "Luo, Table 3.1",
+    "Without a rotation, for m = 30 and l = 29, an update by rotations has m + 1 = 31 "
+    "accesses, not 3 m - 2 l + 1 = 33",
+)
+def test_an_update_without_a_rotation() -> None:
+    m, length = 30, 29
+    change = TABLE["Rot/up/reorder"]
+    found = cost(change, spaced("Rot", True, m, length), length + 1)
+    formula = change.correct.at(m, length, length + 1)
+    assert found.accesses == m + 1 == 31
+    assert formula.accesses == 3 * m - 2 * length + 1 == 33
+    assert found[1:] == formula[1:]
 
 
 @pytest.mark.paper(

@@ -17,6 +17,8 @@ from gpusolve import gam
 from gpusolve._device import kernels
 from gpusolve._device.arrays import as_array
 from gpusolve._device.config import config as configuration
+from gpusolve._device.products import times_transposes
+from gpusolve._device.structs import StructType
 from gpusolve.gam import basis as bases
 
 KIBI = 1024
@@ -51,6 +53,36 @@ def test_nnls_runs_fewer_blocks_in_less_memory(
         assert memory_of_nnls(A, b, peak - missing) < peak
     with pytest.raises(MemoryError):
         memory_of_nnls(A, b, A.nbytes + b.nbytes)
+
+
+def load_a_kernel(rows: Any) -> None:
+    kernels.CudaDevice(0).kernels("nnls_qr", (QR,))
+
+
+@pytest.mark.parametrize("call", [load_a_kernel, times_transposes])
+def test_cuda_itself_needs_memory(call: Any) -> None:
+    """The pool returns what it keeps; a full card is a MemoryError."""
+    with cupy_stand_in.installed(1, memory=2**20) as cupy:
+        rows, state = cupy.ones((1, 2, 2)), cupy.devices.states[0]
+        state.pooled = state.memory
+        call(rows)
+        assert state.pooled == 0
+    with cupy_stand_in.installed(1, memory=2**20) as cupy:
+        rows, state = cupy.ones((1, 2, 2)), cupy.devices.states[0]
+        state.used += state.memory
+        with pytest.raises(MemoryError, match="the GPU has too little memory: CU"):
+            call(rows)
+        state.used -= state.memory
+
+
+def test_a_kernel_takes_no_arrays_of_the_host() -> None:
+    """CuPy would pass an array of size 1 by value, and a pointer to host memory."""
+    with cupy_stand_in.installed(1):
+        (kernel,) = kernels.CudaDevice(0).kernels("nnls_qr", (QR,))
+        pair = StructType("Pair", "const double* x; long long n;")
+        for argument in (np.ones(1), pair(x=np.ones(1), n=1)):
+            with pytest.raises(TypeError, match=r"got a NumPy array of shape \(1,\)"):
+                kernel((1,), (32,), (argument,))
 
 
 def test_bases_are_evaluated_without_temporary_memory() -> None:

@@ -13,6 +13,7 @@ import pytest
 from together import together
 
 FUNCTIONS = [
+    "get_default_memory_pool",
     *cupy_stand_in.functions.__all__,
     *(f"linalg.{name}" for name in cupy_stand_in.linalg.__all__),
 ]
@@ -29,6 +30,7 @@ CUDA = [
     "driver.occupancyMaxActiveBlocksPerMultiprocessor",
     "is_available",
     "memory.OutOfMemoryError",
+    "Stream.from_external",
     "runtime.driverGetVersion",
     "runtime.getDevice",
     "runtime.getDeviceCount",
@@ -145,7 +147,10 @@ def test_operators_exist_in_cupy(cupy: Any) -> None:
 
 
 def test_errors_have_cupys_names_and_bases(cupy: Any) -> None:
-    errors = ("runtime.CUDARuntimeError", "driver.CUDADriverError")
+    errors = (
+        *("runtime.CUDARuntimeError", "driver.CUDADriverError"),
+        "cublas.CUBLASError",
+    )
     for path in (*errors, "memory.OutOfMemoryError", "compiler.CompileException"):
         ours, real = member(cupy_stand_in.cuda, path), member(cupy.cuda, path)
         assert ours.__name__ == real.__name__

@@ -59,6 +59,10 @@ def run(script: str, cupy: str, folder: Path) -> str:
     ).stdout
 
 
+@pytest.mark.paper(
+    "Sieminski, 5 set-up",
+    "It works on the CPU without CuPy, with a broken CuPy, and without a driver",
+)
 @pytest.mark.parametrize(
     ("cupy", "first"),
     [
@@ -88,3 +92,8 @@ def test_import_loads_only_numpy_and_threadpoolctl(tmp_path: Path) -> None:
     )
     found = {name for name in run(script, NO_CUPY, tmp_path).split() if name[0] != "_"}
     assert found == {"gpusolve", "numpy", "threadpoolctl"}
+
+
+def test_import_gives_the_studies(tmp_path: Path) -> None:
+    script = "import gpusolve; print(gpusolve.studies.experiments.PAPER_SYSTEMS)"
+    assert run(script, NO_CUPY, tmp_path).strip() == "(1, 24, 48, 96, 192)"

@@ -33,8 +33,8 @@ from gpusolve._device import kernels
 from gpusolve._device.launch import CACHED
 from gpusolve._nnls import cpu
 from gpusolve._nnls.inputs import Problem
+from gpusolve._numerics.solution import Solution
 from gpusolve.gam._formula.expression import PLAIN_FORMS
-from gpusolve.reference._nnls_qr import Solution
 
 N = 700
 

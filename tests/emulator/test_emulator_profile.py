@@ -293,16 +293,16 @@ def test_reduce512_of_the_paper() -> None:
         kernel((1,), (512,), (values, sums))
     np.testing.assert_array_equal(sums, values.sum())
     (found,) = report.kernels
-    steps = 4  # by the block, with 256, 128, 64 and 32 threads
-    last_steps = 5  # by one warp
-    assert found.barriers == 1 + steps + 1
+    steps = 3  # by the block, with 256, 128 and 64 threads
+    last_steps = 6  # by one warp
+    assert found.barriers == 1 + steps + 1 == 5
     assert found.warp_barriers == 2 * last_steps
     # A step has two reads and a write. Before it the values are written, and after it
     # every thread reads the sum.
-    warps = 8 + 4 + 2 + 1
+    warps = 8 + 4 + 2
     assert found.shared_requests == 16 + 3 * (warps + last_steps) + 16
     assert found.shared_wavefronts == found.shared_requests
-    lanes = 256 + 128 + 64 + 32 + last_steps * WARP
+    lanes = 256 + 128 + 64 + last_steps * WARP
     assert found.shared_lanes == 512 + 3 * lanes + 512
     assert found.arithmetic == {"float32 add": lanes}
     assert found.global_requests == 16 + 16

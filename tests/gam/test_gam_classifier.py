@@ -13,7 +13,7 @@ from family_samples import sample
 from together import together
 
 from gpusolve._device.arrays import is_cupy, on_host
-from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, bbs, bols
+from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, bbs, bols, gamboost
 from gpusolve.gam.families import Binomial
 
 Data = tuple[np.ndarray, np.ndarray]
@@ -33,16 +33,8 @@ def three() -> Data:
     return X, np.array(["low", "middle", "top"])[np.searchsorted([1.5, 3.2], f)]
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_passes_the_checks_of_scikit_learn() -> None:
-    checks = pytest.importorskip("sklearn.utils.estimator_checks")
-    model = BoostedGAMClassifier(max_iter=20)
-    results = checks.check_estimator(model, on_fail=None)
-    failed = {
-        r["check_name"]: r["exception"] for r in results if r["status"] == "failed"
-    }
-    assert not failed
-
+STEPS = {"learning_rate": 0.3, "step_rule": "scaled", "outside": "clamp"}
+"""The estimators' defaults that differ from mboost's."""
 
 # ---- two classes ---------------------------------------------------------------------
 
@@ -126,6 +118,28 @@ def test_responses_that_are_no_classes(
 ) -> None:
     with pytest.raises(error, match=message):
         BoostedGAMClassifier().fit(binary[0], labels)
+
+
+@pytest.mark.parametrize("family", ["binomial", "auc", "multinomial"])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_formulas_take_classes_in_the_order_of_a_categorical(
+    binary: Data, family: Any, ordered: bool
+) -> None:
+    """Names have no effect; the second category is the class of large predictors."""
+    pd = pytest.importorskip("pandas")
+    X, y = binary
+    codes, data = y.astype(int), {"x": X[:, 0]}
+    expected = BoostedGAMClassifier([bbs(0)], family=family, max_iter=9).fit(X, codes)
+    options = {"family": family, "max_iter": 9} | STEPS
+    for names in (["no", "yes"], ["yes", "no"], ["b", "a"]):
+        data["y"] = pd.Categorical.from_codes(codes, names, ordered=ordered)
+        model = gamboost("y ~ bbs(x)", data, **options)
+        assert model.classes_.tolist() == names
+        f = model.decision_function(data)
+        np.testing.assert_allclose(f, expected.decision_function(X), atol=1e-12)
+        data["y"] = np.array(data["y"])
+        text = gamboost("y ~ bbs(x)", data, **options)
+        assert text.classes_.tolist() == sorted(names)
 
 
 def test_the_family_is_binomial(binary: Data) -> None:
@@ -250,7 +264,8 @@ def test_offsets(three: Data) -> None:
         p = 1 / (1 + np.exp(-2 * (start + constant)))
         np.testing.assert_allclose(p.mean(), (y == model.classes_[k]).mean(), rtol=1e-9)
     f = model.decision_function(X, offset=start)
-    np.testing.assert_allclose(f, model.decision_function(X) + start[:, None])
+    without = model.decision_function(X, offset=0)
+    np.testing.assert_allclose(f, without + start[:, None])
     *_, last = model.staged_predict_proba(X, offset=start)
     np.testing.assert_allclose(last, model.predict_proba(X, offset=start), rtol=1e-12)
     *_, last = model.staged_predict(X, offset=start)

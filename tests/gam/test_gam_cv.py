@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.model_selection import KFold, PredefinedSplit, StratifiedKFold
 from together import together
 
 from gpusolve.gam import (
+    BoostedDistribution,
     BoostedGAM,
     BoostedGAMClassifier,
     bbs,
@@ -48,9 +50,8 @@ def test_rows_are_in_or_out_of_the_bag(kind: str, rng: np.random.Generator) -> N
 def test_a_bootstrap_sample_has_as_many_rows_as_the_data() -> None:
     weights = np.r_[np.zeros(5), np.ones(20), np.full(20, 3.0)]
     folds = make_folds("bootstrap", weights, None, 400, 0)
-    np.testing.assert_array_equal(folds.weights.sum(axis=1), len(weights))
-    assert not folds.weights[:, :5].any()
-    share = folds.weights[:, 25:].sum() / folds.weights.sum()
+    np.testing.assert_array_equal(folds.weights.sum(axis=1), np.full(400, 40))
+    share = folds.weights[:, 20:].sum() / folds.weights.sum()
     deviation = np.sqrt(0.75 * 0.25 / folds.weights.sum())
     assert abs(share - 0.75) < 5 * deviation
 
@@ -93,8 +94,55 @@ def test_masks_give_the_folds_of_their_indices() -> None:
 @together("wrong", [[0, 4], [-1, 2], [0.0, 1.0], [True, False], [[0]]])
 def test_rows_of_a_fold_that_do_not_exist_raise(wrong: Any) -> None:
     for pair in ((wrong, [3]), ([3], wrong)):
-        with pytest.raises(ValueError, match="of the 4 rows whose weight is not 0"):
+        with pytest.raises(ValueError, match="of the 4 rows of X"):
             make_folds([pair], np.ones(4), None, None, 0)
+
+
+FOLDS_OF_ROWS = {
+    "indices": lambda fold: [(np.flatnonzero(fold != k), fold == k) for k in range(3)],
+    "masks": lambda fold: [(fold != k, fold == k) for k in range(3)],
+    "weights": lambda fold: (fold[:, None] != np.arange(3)) * 1.0,
+    "splitter": PredefinedSplit,
+}
+"""The same folds, from the fold of each row."""
+
+
+@pytest.mark.parametrize("kind", FOLDS_OF_ROWS)
+@pytest.mark.parametrize("seed", range(5))
+def test_folds_are_of_the_rows_of_x(kind: str, seed: int) -> None:
+    """Rows of weight 0 may be anywhere: the result is the same without them."""
+    rng = np.random.default_rng(seed)
+    n = 40
+    X, y, fold = rng.random((n, 2)), rng.integers(3, size=n), np.arange(n) % 3
+    y[:3] = range(3)
+    w = rng.integers(1, 4, n) * 1.0
+    places = np.sort(rng.choice(n + 15, n, replace=False))
+    spread = [np.zeros((n + 15, *a.shape[1:]), a.dtype) for a in (X, y, fold, w)]
+    for some, values in zip(spread, (X, y, fold, w), strict=True):
+        some[places] = values
+    made = FOLDS_OF_ROWS[kind]
+    for model in (BoostedGAM(df=4), BoostedGAMClassifier(df=4), BoostedDistribution()):
+        risks = []
+        for X_, y_, fold_, w_ in ((X, y, fold, w), spread):
+            fitted = model.__class__(**model.get_params() | {"max_iter": 9})
+            fitted.fit(X_, y_, sample_weight=w_)
+            risks.append(cv_stop(fitted, made(fold_)).risk)
+            if kind != "weights":
+                fitted.set_params(max_iter="auto", cv=made(fold_))
+                fitted.fit(X_, y_, sample_weight=w_)
+                risks[-1] = np.append(risks[-1], fitted.validation_risk_)
+        np.testing.assert_array_equal(*risks)
+
+
+def test_a_splitter_divides_all_rows_of_x(data: Data) -> None:
+    X, y = data
+    model = BoostedGAMClassifier(max_iter=5)
+    labels = (y > np.median(y)) * 1
+    model.fit(X, labels, sample_weight=np.arange(90) % 4)
+    for splitter in (KFold(3), StratifiedKFold(3)):
+        found = cv_stop(model, splitter).risk
+        expected = cv_stop(model, list(splitter.split(X, labels))).risk
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_weights_of_a_fold_that_are_not_whole_are_scaled() -> None:

@@ -220,7 +220,8 @@ def test_the_picture_of_a_calibration() -> None:
     classes = np.array([*"abc"])[np.arange(N) % 3]
     several = BoostedGAMClassifier(max_iter=3).fit(X, classes)
     (axis,) = plot_calibration(several, X, classes).axes
-    assert [text.get_text() for text in axis.get_legend().get_texts()] == [*"abc"]
+    names = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert names == ["class a", "class b", "class c"]
     for bad, message in (
         ({"bins": 0}, "bins must be 1 or more, got 0"),
         ({"level": 1}, "level must be between 0 and 1, got 1"),
@@ -290,10 +291,12 @@ def test_residuals_of_distributions(family: str) -> None:
         found = model.predict_parameters(X)
         expected = (y - found["mu"]) / found["sigma"]
         np.testing.assert_allclose(residuals, expected, rtol=1e-6, atol=1e-9)
+        moved = quantile_residuals(model, X, y, offset={"mu": 0.5, "sigma": -1.0})
+        expected = (y - found["mu"] - 0.5) / (found["sigma"] * np.exp(-1))
+        near = abs(expected) < 8
+        np.testing.assert_allclose(moved[near], expected[near], rtol=1e-6, atol=1e-9)
         effect = axes_by_title(model.plot(fit="sigma"))["x0"]
         assert effect.get_ylabel() == "effect on the log of sigma"
-    with pytest.raises(ValueError, match="offset must be None"):
-        quantile_residuals(model, X, y, offset=1.0)
 
 
 def axes_by_title(figure: Any) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
+from together import together
 
 from gpusolve._device.arrays import is_cupy, on_host
 from gpusolve.gam import (
@@ -22,7 +23,6 @@ from gpusolve.gam import (
     cv_stop,
     distributions,
     load,
-    stability_selection,
 )
 from gpusolve.gam.families import Multinomial
 
@@ -57,6 +57,114 @@ def test_predicts_the_parameters(model: BoostedDistribution) -> None:
     np.testing.assert_allclose(found["mu"], np.sin(6 * X[:, 0]), atol=0.3)
     np.testing.assert_allclose(np.log(found["sigma"]), 2 * X[:, 0] - 2, atol=0.4)
     np.testing.assert_array_equal(model.predict(X), found["mu"])
+
+
+LAWS = {
+    "gaussian": ("real", lambda mu, sigma: stats.norm(mu, sigma)),
+    "student_t": ("real", lambda mu, sigma, df: stats.t(df, mu, sigma)),
+    "gamma": ("positive", lambda mu, shape: stats.gamma(shape, scale=mu / shape)),
+    "beta": ("share", lambda mu, phi: stats.beta(mu * phi, (1 - mu) * phi)),
+    "negative_binomial": (
+        "count",
+        lambda mu, theta: stats.nbinom(theta, theta / (theta + mu)),
+    ),
+}
+LINKS = {"identity": lambda f: f, "log": np.exp, "logit": special.expit}
+
+
+@pytest.mark.parametrize("family", LAWS)
+@pytest.mark.parametrize("which", ["first", "all", "dict", "number"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_offsets_start_at_the_constants_of_maximum_likelihood(
+    family: Any, which: str, weighted: bool
+) -> None:
+    """The likelihood is SciPy's, and has no slope there."""
+    kind, law = LAWS[family]
+    rng = np.random.default_rng(7)
+    n, size = 150, 1000.0 if kind == "real" else 1.0
+    added = rng.normal(size=(3, n)) * 0.7
+    y = {
+        "real": size * (3 + rng.standard_t(3, n) + added[0]),
+        "positive": rng.gamma(2, np.exp(added[0])),
+        "share": np.clip(rng.beta(2, 3, n), 0.01, 0.99),
+        "count": rng.negative_binomial(1, 1 / (1 + 2 * np.exp(added[0]))) * 1.0,
+    }[kind]
+    added[0] *= size
+    w = rng.integers(0, 4, n) * 1.0 if weighted else np.ones(n)
+    model = BoostedDistribution([bols(0)], family=family, max_iter=5)
+    names = list(model._distribution().links)
+    given = {
+        "first": added[0],
+        "all": dict(zip(names, added, strict=False)),
+        "dict": {names[-1]: added[-1]},
+        "number": 0.5,
+    }[which]
+    start = np.zeros((len(names), n))
+    if which == "dict":
+        start[-1] = added[-1]
+    elif which == "number":
+        start[0] = 0.5
+    else:
+        rows = 1 if which == "first" else len(names)
+        start[:rows] = added[:rows]
+    X = rng.random((n, 1))
+    model.fit(X, y, sample_weight=w, offset=given)
+    links = model._distribution().links.values()
+
+    def minus_log_likelihood(constants: np.ndarray, step: Any = 0.0) -> float:
+        f = constants[:, None] + start
+        values = [LINKS[link](own) for link, own in zip(links, f, strict=True)]
+        frozen = law(*values)
+        density = frozen.logpmf(y) if kind == "count" else frozen.logpdf(y)
+        return -float(density @ w)
+
+    best = np.array(model.intercept_)
+    assert minus_log_likelihood(best) == pytest.approx(model.risk_[0], rel=1e-9)
+    for p, link in enumerate(links):
+        unit = 1e-3 * (size if link == "identity" else 1.0)
+        up, down = (
+            minus_log_likelihood(best + sign * unit * np.eye(len(best))[p])
+            for sign in (1, -1)
+        )
+        curvature = up + down - 2 * minus_log_likelihood(best)
+        assert curvature > 0
+        assert abs(up - down) < 1e-2 * curvature
+    found = model.predict_parameters(X, offset=given, iteration=0)
+    for name, link, own in zip(names, links, best[:, None] + start, strict=True):
+        np.testing.assert_allclose(found[name], LINKS[link](own), rtol=1e-12)
+    density = law(*model.predict_parameters(X, offset=given).values())
+    loss = density.logpmf(y) if kind == "count" else density.logpdf(y)
+    assert model.score(X, y, w, given) == pytest.approx(loss @ w / w.sum(), rel=1e-9)
+    assert -loss @ w == pytest.approx(model.risk_[-1], rel=1e-9)
+    stages = [*model.staged_predict(X, offset=given)]
+    np.testing.assert_allclose(stages[-1], model.predict(X, offset=given), rtol=1e-12)
+
+
+def test_an_offset_of_the_mean_moves_the_response() -> None:
+    """y - offset has the same model, where the mean is on its own scale."""
+    X, y = heteroscedastic(60)
+    added = np.random.default_rng(1).normal(size=60)
+    learners = [bbs(0), bbs(1)]
+    model = BoostedDistribution(learners, max_iter=40)
+    model.fit(X, y + added, offset=added)
+    plain = BoostedDistribution(learners, max_iter=40).fit(X, y)
+    np.testing.assert_array_equal(model.selected_, plain.selected_)
+    np.testing.assert_allclose(model.risk_, plain.risk_, rtol=1e-9)
+    found = model.predict_quantile(X, 0.3, offset=added) - added
+    np.testing.assert_allclose(found, plain.predict_quantile(X, 0.3), atol=1e-9)
+    cv = cv_stop(model, "kfold", n_folds=3, random_state=0)
+    other = cv_stop(plain, "kfold", n_folds=3, random_state=0)
+    np.testing.assert_allclose(cv.risk, other.risk, rtol=1e-9)
+    explained = model.explain(X, offset=added, fit="sigma")
+    assert not explained.offset.any()
+    np.testing.assert_array_equal(model.explain(X, offset=added).offset, added)
+
+
+def test_offsets_are_of_parameters(data: Data) -> None:
+    with pytest.raises(ValueError, match=r"offset must be one of \['mu', 'sigma'\]"):
+        BoostedDistribution().fit(*data, offset={"scale": 1.0})
+    with pytest.raises(ValueError, match="offset must have shape"):
+        BoostedDistribution().fit(*data, offset={"sigma": np.ones(3)})
 
 
 def test_quantiles_and_intervals_are_scipys(
@@ -191,20 +299,6 @@ def test_samples_of_effects_of_a_parameter(model: BoostedDistribution) -> None:
     assert lower[1] > upper[0]  # sigma grows
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_passes_the_checks_of_scikit_learn() -> None:
-    checks = pytest.importorskip("sklearn.utils.estimator_checks")
-    for estimator in (
-        BoostedDistribution(max_iter=5),
-        BoostedGAMClassifier(max_iter=20, family="multinomial"),
-    ):
-        results = checks.check_estimator(estimator, on_fail=None)
-        failed = {
-            r["check_name"]: r["exception"] for r in results if r["status"] == "failed"
-        }
-        assert not failed
-
-
 @pytest.mark.parametrize("update", ["noncyclic", "cyclic"])
 def test_intervals_cover_new_responses(update: Any) -> None:
     # 0.5 % is the standard deviation of the share; in each half of the range 0.7 %.
@@ -252,11 +346,8 @@ def test_wrong_use(model: BoostedDistribution, data: Data) -> None:
         BoostedDistribution(family=Multinomial(3)).fit(X, y)
     with pytest.raises(ValueError, match="y of the gamma family must be positive"):
         BoostedDistribution(family="gamma").fit(X, y)
-    for of_one in (aic_stop, stability_selection):
-        with pytest.raises(ValueError, match="one response, or two classes, got 2"):
-            of_one(
-                model, **({"q": 1, "pfer": 1} if of_one is stability_selection else {})
-            )
+    with pytest.raises(ValueError, match="one response, or two classes, got 2"):
+        aic_stop(model)
 
 
 # ---- the picture of quantiles --------------------------------------------------------
@@ -341,3 +432,37 @@ def test_a_multinomial_model_has_no_offset(three: Data) -> None:
         BoostedGAMClassifier(family="multinomial").fit(*three, offset=1.0)
     with pytest.raises(ValueError, match="prop_odds or auc, got 'poisson'"):
         BoostedGAMClassifier(family="poisson").fit(*three)
+
+
+CONSTANTS = {
+    "gaussian": (0.0, 0.1, -3.0, 1e10),
+    "student_t": (0.0, 0.1, -3.0, 1e10),
+    "gamma": (0.1, 1e10),
+    "beta": (0.1, 0.5),
+    "negative_binomial": (1.0, 7.0),
+    "zero_inflated_poisson": (1.0, 7.0),
+    "zero_inflated_negative_binomial": (1.0, 7.0),
+}
+"""A response of one value, for which no parameters have the largest likelihood."""
+
+
+@together("family", CONSTANTS)
+@together("weights", [False, True])
+def test_a_constant_response_is_an_error(family: str, weights: bool) -> None:
+    """Also if other values have no weight."""
+    assert set(CONSTANTS) == set(distributions.DISTRIBUTIONS)
+    X = np.random.default_rng(0).random((40, 2))
+    for value in CONSTANTS[family]:
+        y, w = np.full(40, value), None
+        if weights:
+            w = np.ones(40)
+            w[:3], y[:3] = 0, 0.25 if family == "beta" else 2
+        with pytest.raises(ValueError, match=f"{family} .* must not be constant"):
+            BoostedDistribution(family=family, max_iter=3).fit(X, y, w)
+
+
+def test_a_quantile_of_a_constant_is_the_constant() -> None:
+    X = np.random.default_rng(0).random((40, 2))
+    for family in ("quantile", "laplace", "huber"):
+        model = BoostedGAM(family=family, max_iter=20).fit(X, np.full(40, 0.3))
+        np.testing.assert_array_equal(model.predict(X), 0.3)

@@ -19,7 +19,15 @@ from together import together
 import gpusolve
 from gpusolve._device.arrays import is_cupy, on_host
 from gpusolve._device.kernels import EmulatedDevice
-from gpusolve.gam import BoostedGAM, bbs, bols, brandom, buser
+from gpusolve.gam import (
+    BoostedDistribution,
+    BoostedGAM,
+    BoostedGAMClassifier,
+    bbs,
+    bols,
+    brandom,
+    buser,
+)
 
 
 @pytest.fixture
@@ -30,14 +38,49 @@ def data(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 Data = tuple[np.ndarray, np.ndarray]
 
 
+ESTIMATORS = [
+    BoostedGAM(),
+    BoostedGAMClassifier(),
+    BoostedGAMClassifier(family="multinomial"),
+    BoostedDistribution(),
+]
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_passes_the_checks_of_scikit_learn() -> None:
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+def test_passes_the_checks_of_scikit_learn(estimator: Any) -> None:
     checks = pytest.importorskip("sklearn.utils.estimator_checks")
-    results = checks.check_estimator(BoostedGAM(max_iter=20), on_fail=None)
+    results = checks.check_estimator(estimator, on_fail=None)
     failed = {
         r["check_name"]: r["exception"] for r in results if r["status"] == "failed"
     }
     assert not failed
+    assert len(results) > 55
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("kind", [BoostedGAM, BoostedDistribution])
+def test_what_is_masked_is_missing(kind: Any, order: Any, seed: int) -> None:
+    """As NaN, whatever number is below the mask."""
+    rng = np.random.default_rng(seed)
+    X = np.asarray(rng.random((60, 2)), order=order)
+    hidden = rng.random((60, 2)) < 0.2
+    masked = np.ma.masked_array(np.where(hidden, 1e300, X).copy(order), hidden)
+    X, y = np.where(hidden, np.nan, X), rng.random(60)
+    expected = kind(missing="zero", max_iter=9).fit(X, y)
+    for given in (masked, dict(enumerate(masked.T))):
+        model = kind(missing="zero", max_iter=9).fit(given, np.ma.masked_array(y))
+        np.testing.assert_array_equal(model.risk_, expected.risk_)
+        np.testing.assert_array_equal(model.predict(given), expected.predict(X))
+        with pytest.raises(ValueError, match=r"must (be finite|not have missing)"):
+            kind(max_iter=9).fit(given, y)
+    for name in ("y", "sample_weight"):
+        values = {"y": y, "sample_weight": np.ones(60)}
+        values[name] = np.ma.masked_array(values[name], np.arange(60) == 7)
+        with pytest.raises(ValueError, match=f"{name} must be finite"):
+            kind(missing="zero").fit(X, **values)
 
 
 def test_works_in_a_pipeline_and_a_grid_search(data: Data) -> None:

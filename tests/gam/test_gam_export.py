@@ -204,6 +204,15 @@ def test_offsets_of_a_formula_must_be_given(tmp_path: Path) -> None:
         scorer["predict"](columns)
 
 
+def test_offsets_of_the_rows_must_be_given(tmp_path: Path) -> None:
+    d = data()
+    model = BoostedGAM([bbs("x")], max_iter=5).fit(d, response(d), offset=d["z"])
+    scorer = module(model, tmp_path)
+    assert equal(scorer["predict"](d, d["z"]), model.predict(d, offset=d["z"]))
+    with pytest.raises(ValueError, match="offset must be given"):
+        scorer["predict"](d)
+
+
 def test_missing_values_and_unknown_levels(tmp_path: Path) -> None:
     d = data()
     terms = [bbs("x"), bols("g"), bols("z") * bols("g"), brandom("h", df=1)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import keyword
 import pickle
 import subprocess
 import sys
@@ -409,11 +410,54 @@ def test_a_formula_survives_pickling_and_json(text: str) -> None:
         ("t ~ x + offset(x, t)", "offset must have one argument and stand alone"),
         ("t ~ bbs(x, **{})", "unexpected keyword argument"),
         ("t ~ .:g", "[.] in the formula: invalid syntax"),
+        ("t ~ bbs(class)", r"Q\('class'\) must use a column of the data"),
+        ("t ~ bbs(x, lambda=3)", "R's lambda= must be written lambda_="),
+        ("t ~ bbs(x, boundary.knots = 3)", "R's boundary.knots= .* boundary="),
+        ("t ~ bols(g, contrasts.arg=1)", "R's contrasts.arg= .* contrasts="),
+        ("t ~ bbs(x, mstop=9)", "R's mstop= must be written max_iter= of the model"),
     ],
 )
 def test_errors_name_the_part_of_the_formula(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read(text)
+
+
+WORDS = [word for word in keyword.kwlist if word not in ("True", "False", "None")]
+
+
+@together("word", WORDS)
+@together(
+    "formula",
+    [
+        "y ~ {}",
+        "y ~ bbs({})",
+        "y ~ x + bbs(x, by={}):bols({})",
+        "{} ~ bbs(x if x is not None else -x)",
+        "y ~ I(bbs({}) + bols(x)) + offset(log( {}))",
+        "y ~ np.where(({}) == 3, 1.0, {} * 2) + x",
+    ],
+)
+def test_columns_may_have_the_names_of_keywords(word: str, formula: str) -> None:
+    """As if they were quoted."""
+    rng = np.random.default_rng(3)
+    source = {name: rng.uniform(1, 2, 30) for name in ("y", "x", word)}
+    model = gamboost(formula.replace("{}", word), source, max_iter=2)
+    quoted = gamboost(formula.replace("{}", f"Q({word!r})"), source, max_iter=2)
+    assert model.names_ == quoted.names_
+    np.testing.assert_array_equal(model.predict(source), quoted.predict(source))
+
+
+def test_a_dot_has_columns_with_the_names_of_keywords() -> None:
+    source = {word: np.arange(5.0) for word in (*keyword.kwlist, "y")}
+    names = gamboost("y ~ .", source, max_iter=1).names_
+    assert names == [f"bbs({word})" for word in keyword.kwlist]
+
+
+def test_parameters_of_mboost_have_our_names() -> None:
+    for wrong, ours in {"mstop": "max_iter", "nu": "learning_rate"}.items():
+        for function in (gamboost, glmboost):
+            with pytest.raises(ValueError, match=f"R's {wrong}= .* written {ours}="):
+                function("x ~ t", data(), **{wrong: 1})
 
 
 def test_arguments_that_are_no_formula() -> None:
@@ -480,7 +524,7 @@ def test_offsets_of_the_formula_are_in_predictions() -> None:
     *_, last = model.staged_predict(new)
     np.testing.assert_allclose(last, prediction, rtol=1e-13)
     without = model.predict(new, offset=0)
-    np.testing.assert_allclose(without, plain.predict(new), rtol=1e-13)
+    np.testing.assert_allclose(without, plain.predict(new, offset=0), rtol=1e-13)
 
 
 @pytest.mark.parametrize("response", ["g", "count > 3"])
@@ -600,20 +644,34 @@ def test_lines_are_those_of_the_definition(family: str, center: bool) -> None:
     model = glmboost(
         "y ~ x + z + C(g)", data, family=family, center=center, max_iter=60
     )
-    numeric = np.column_stack([x, z])
-    if center:
-        numeric = numeric - numeric.mean(axis=0)
-    X = np.column_stack([np.ones(60), numeric, g == "b", g == "c"])
+    columns = np.column_stack([x, z, g == "b", g == "c"])
+    means = columns.mean(axis=0) * center
+    X = np.column_stack([np.ones(60), columns - means])
     selected, coef = componentwise_lines(X, y, family, 60)
     np.testing.assert_array_equal(model.selected_, selected)
     np.testing.assert_allclose(model.coefficients_[:, 0], coef, rtol=1e-9, atol=1e-12)
     new = {"x": [1.5, 3.0], "z": [0.0, 1.0], "g": ["c", "a"]}
     rows = np.array([[1, 1.5, 0, 0, 1], [1, 3.0, 1, 0, 0]])
-    if center:
-        rows[:, 1:3] -= x.mean(), z.mean()
+    rows[:, 1:] -= means
     expected = model.intercept_ + rows @ coef
     found = model.predict(new, kind="link")
     np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("emulated", ["0", "1"])
+def test_lines_of_a_factor_are_those_of_mboost(
+    emulated: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its path and risk; only the intercept is not centred."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", emulated)
+    data = {
+        "x": np.arange(1, 13) / 12,
+        "g": np.array(list("aabbbbcccccc")),
+        "y": np.array([1, 2, 4, 3, 5, 4, 9, 8, 9, 7, 8, 9.0]),
+    }
+    model = glmboost("y ~ x + g", data, max_iter=20)
+    np.testing.assert_array_equal(model.selected_[:6] + 1, [4, 4, 4, 2, 4, 2])
+    assert model.risk_[-1] == pytest.approx(12.62531, abs=5e-6)
 
 
 def test_a_formula_of_lines_has_columns_only() -> None:

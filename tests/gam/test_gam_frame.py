@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,8 @@ def test_codes_among_other_levels() -> None:
         np.array([1, 2, 4], np.uint8),
         np.array([1.0, 2, 4], object),
         pd.Series([1, 2, 4], dtype="Int64"),
-        pd.Series([1.0, 2, 4], dtype="Float32"),
+        pd.Series([1, 2, 4], dtype="UInt8"),
+        [Decimal("1.0"), Decimal(2), 4],
     ],
 )
 def test_numbers_of_any_kind_are_float64(column: Any) -> None:
@@ -103,6 +105,9 @@ def test_numbers_of_any_kind_are_float64(column: Any) -> None:
         [1.0, np.nan],
         np.array([1, None], object),
         np.array([1, pd.NA], object),
+        [Decimal(1), None],
+        np.ma.masked_array([1, 7], [False, True]),
+        np.ma.masked_array([1.0, np.inf], [False, True]),
         pd.Series([1, pd.NA], dtype="Int64"),
         pd.Series([1.0, None]),
     ],
@@ -112,8 +117,8 @@ def test_missing_numbers_are_nan(column: Any) -> None:
 
 
 def test_float32_is_kept(backend: Any) -> None:
-    x = backend.array(np.float32([1, 2]))
-    assert Frame.of({"x": x}).numeric("x").dtype == np.float32
+    for x in (backend.array(np.float32([1, 2])), pd.Series([1, 2], dtype="Float32")):
+        assert Frame.of({"x": x}).numeric("x").dtype == np.float32
 
 
 # ---- frames --------------------------------------------------------------------------

@@ -143,6 +143,11 @@ FORMULAS = {
 """The calls of some figures, in our words."""
 
 
+@pytest.mark.paper(
+    "Sieminski, 5 learners",
+    "Models with bols, bbs, brandom, bspatial and bmono, also sums, products and "
+    "varying effects, select the learners of mboost",
+)
 @together("name", FORMULAS)
 def test_models_of_formulas_are_those_of_mboost(name: str) -> None:
     found = load(name)

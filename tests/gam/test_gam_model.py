@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,12 @@ from gpusolve.gam import (
     bspatial,
     buser,
     cv_stop,
+    load,
+    save,
 )
 from gpusolve.gam._model import fitted
 from gpusolve.gam._terms.frame import Frame
-from gpusolve.gam.families import Family, Gaussian, Poisson
+from gpusolve.gam.families import Binomial, Family, Gaussian, Poisson
 
 TERMS = [bbs(0, df=3), bols(1), bbs(2, knots=5, center=True, df=1)]
 
@@ -128,11 +132,53 @@ def test_exposures_multiply_the_rate(counts: Data) -> None:
     start = np.log(np.random.default_rng(1).uniform(0.5, 2, len(y)))
     model = fit().fit(X, y, offset=start)
     fitted = model.predict(X, offset=start)
-    np.testing.assert_allclose(fitted, model.predict(X) * np.exp(start), rtol=1e-13)
+    rate = model.predict(X, offset=0)
+    np.testing.assert_allclose(fitted, rate * np.exp(start), rtol=1e-13)
     loss = Poisson().loss(y, np.log(fitted), 0.0)
     assert model.risk_[-1] == pytest.approx(loss.sum(), rel=1e-12)
     *_, last = model.staged_predict(X, offset=start)
     np.testing.assert_allclose(last, fitted, rtol=1e-13)
+
+
+def predictions(model: Any, X: Any, y: Any) -> list[Callable[..., Any]]:
+    """The public methods that take an offset, bound to data."""
+    names = ["predict", "explain"]
+    if isinstance(model, BoostedGAMClassifier):
+        names += ["predict_proba", "predict_log_proba", "decision_function"]
+    with_times = ["cumulative_hazard", "survival_function"]
+    return [
+        partial(model.score, X, y),
+        *(partial(getattr(model, name), X) for name in names),
+        lambda **offset: list(model.staged_predict(X, **offset)),
+        *(
+            partial(getattr(model, name), X[:3], [1.0])
+            for name in with_times
+            if hasattr(model, name)
+        ),
+    ]
+
+
+@pytest.mark.parametrize("family", ["poisson", "binomial", "coxph"])
+def test_a_forgotten_offset_is_a_warning(family: str, tmp_path: Path) -> None:
+    """Of every method, also of a model that was stored; and an error of a module."""
+    X, y = sample(Binomial() if family == "binomial" else Poisson())
+    if family == "coxph":
+        y = np.column_stack([1 + y, y < 3])
+    kind = BoostedGAMClassifier if family == "binomial" else BoostedGAM
+    start = np.linspace(0, 1, len(X))
+    for offset in (start, 0.5, None):
+        model = kind(family=family, max_iter=3).fit(X, y, offset=offset)
+        save(model, tmp_path / "model.json")
+        for own in (model, pickle.loads(pickle.dumps(model))):
+            assert own.has_offset_ == (offset is start)
+        for call in predictions(load(tmp_path / "model.json"), X, y):
+            call(offset=0)
+            if offset is start:
+                with pytest.warns(UserWarning, match="offset is not given") as found:
+                    call()
+                assert len(found) == 1
+            else:
+                call()
 
 
 @pytest.mark.parametrize("method", ["stacked", "gram", "direct"])

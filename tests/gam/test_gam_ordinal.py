@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from family_samples import sample
 from scipy import optimize, special
@@ -16,6 +17,7 @@ from gpusolve.gam import (
     bbs,
     bols,
     cv_stop,
+    gamboost,
     load,
     save,
 )
@@ -201,6 +203,60 @@ def test_a_binary_response_has_the_model_of_the_logit(
     assert model.risk_[-1] == pytest.approx(logit.risk_[-1], rel=1e-8)
 
 
+NAMES = ["low", "high", "higher", "all"]
+
+ORDERED = {
+    "categorical": lambda codes, names: pd.Categorical.from_codes(codes, names, True),
+    "series": lambda codes, names: pd.Series(
+        pd.Categorical.from_codes(codes, [*names, "unused"], ordered=True)
+    ),
+    "bytes": lambda codes, names: codes.astype(np.uint8) + 3,
+    "objects": lambda codes, names: codes.astype(object) * 2,
+}
+"""The classes in an order: by names, or by numbers."""
+
+UNORDERED = {
+    "list": lambda names: names.tolist(),
+    "array": lambda names: names,
+    "objects": lambda names: names.astype(object),
+    "series": pd.Series,
+    "categorical": lambda names: pd.Categorical(names, NAMES),
+}
+"""The classes without an order."""
+
+
+@pytest.mark.parametrize("kind", ORDERED)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_classes_is_the_given_order(kind: str, seed: int) -> None:
+    """Whatever the names are, the model is the model of the numbers 0, 1, .."""
+    X, y = sample(PropOdds(4))
+    codes = y.astype(int)
+    names = np.random.default_rng(seed).permutation(NAMES).tolist()
+    labels = ORDERED[kind](codes, names)
+    options = {"family": "prop_odds", "max_iter": 10}
+    expected = BoostedGAMClassifier([bbs(0)], **options).fit(X, codes)
+    model = BoostedGAMClassifier([bbs(0)], **options).fit(X, labels)
+    np.testing.assert_array_equal(model.risk_, expected.risk_)
+    np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+    data = {"x": X[:, 0], "y": labels}
+    fitted = gamboost("y ~ x", data, **options)
+    by_number = gamboost("y ~ x", data | {"y": codes}, **options)
+    np.testing.assert_array_equal(
+        fitted.predict_proba(data), by_number.predict_proba(data)
+    )
+
+
+@pytest.mark.parametrize("kind", UNORDERED)
+def test_text_without_an_order_is_an_error(kind: str) -> None:
+    X, y = sample(PropOdds(4))
+    labels = UNORDERED[kind](np.array(NAMES)[y.astype(int)])
+    message = r"must have an order: .*Categorical\(y, .*ordered=True.*got text .*'low'"
+    with pytest.raises(ValueError, match=message):
+        BoostedGAMClassifier(family="prop_odds").fit(X, labels)
+    with pytest.raises(ValueError, match=message):
+        gamboost("y ~ x", {"x": X[:, 0], "y": labels}, family="prop_odds")
+
+
 @pytest.mark.parametrize("emulate", [False, True], ids=["numpy", "emulator"])
 def test_classifier_of_ordered_classes(
     emulate: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: object
@@ -208,11 +264,10 @@ def test_classifier_of_ordered_classes(
     if emulate:
         monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     X, y = sample(PropOdds(4))
-    names = np.array(["a", "b", "c", "d"])[y.astype(int)]
     model = BoostedGAMClassifier([bbs(0), bols(1)], family="prop_odds", max_iter=30)
-    model.fit(X, names)
+    model.fit(X, pd.Categorical.from_codes(y.astype(int), NAMES, ordered=True))
     assert model.family_ == PropOdds(4)
-    assert model.classes_.tolist() == ["a", "b", "c", "d"]
+    assert model.classes_.tolist() == NAMES
     p, f = model.predict_proba(X), model.decision_function(X)
     assert f.shape == (200,)
     cumulative = special.expit(model.paths_[0].nuisance[-1] - f[:, None])

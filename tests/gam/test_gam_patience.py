@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.model_selection import GroupKFold, KFold
+from scipy.special import gammaln
+from sklearn.base import clone
+from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut
+from together import together
 
-from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, bbs, cv_stop, gamboost
+from gpusolve.gam import (
+    BoostedDistribution,
+    BoostedGAM,
+    BoostedGAMClassifier,
+    bbs,
+    cv_stop,
+    families,
+    gamboost,
+)
+from gpusolve.gam._boosting import patience
 from gpusolve.gam._boosting.batch import make_fits
-from gpusolve.gam._boosting.folds import Folds, deal_folds
+from gpusolve.gam._boosting.folds import (
+    Folds,
+    deal_folds,
+    fits_of_folds,
+    make_folds,
+)
 from gpusolve.gam._boosting.path import Path
 from gpusolve.gam._boosting.patience import (
     Course,
@@ -19,7 +37,9 @@ from gpusolve.gam._boosting.patience import (
     folds_for,
     is_better,
     is_lower,
+    standard_error,
 )
+from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._model.specification import larger_df
 
 Data = tuple[Any, Any]
@@ -32,25 +52,152 @@ def data() -> Data:
     return X, np.sin(6 * X[:, 0]) + 0.3 * rng.standard_normal(120)
 
 
+def test_a_density_ends_at_the_rounding_of_the_response() -> None:
+    """y is a function of x: the likelihood has no bound, and sigma is soon 0."""
+    x = np.repeat([3.0, 1.0, 3.0, 1.0], 4)
+    y = np.where(x == 3, 1.0, 2.0)
+    finest = np.log(np.finfo(float).eps * 2)
+    for w in (np.ones(16), np.r_[10.0, np.ones(15)]):
+        for X in (x[:, None], np.c_[x, np.repeat([1, 2, 3, 4], 4)]):
+            model = BoostedDistribution().fit(X, y, sample_weight=w)
+            assert finest - 2 < model.risk_[-1] / w.sum() < finest / 2
+
+
 # ---- the rule ------------------------------------------------------------------------
 
 CURVES = [
-    ([3.0, 2.0, 2.5, 2.4], 2, 100, 1),
-    ([3.0, 2.0, 2.5], 2, 100, None),
-    ([1.0, 2.0, 3.0], 2, 100, 0),
-    ([5.0, 4.0, 3.0, 2.0, 1.0, 2.0], 1, 100, None),  # 4 steps led to the least risk
-    ([5.0, 4.0, 3.0, 2.0, 1.0, 2.0, 2.0], 1, 100, 4),
-    ([2.0, 1.0, 1.0, 1.0], 2, 100, 1),  # the first of equal risks
-    ([3.0, 2.0, 1.0], 50, 2, 2),  # no more steps are allowed
-    ([1.0], 50, 0, 0),
+    ([3.0, 2.0, 2.5, 2.4], 2, 100, 0.0, 3),
+    ([3.0, 2.0, 2.5, 2.4, 1.0], 2, 100, 0.0, 3),  # too late
+    ([3.0, 2.0, 2.5, 1.0], 2, 100, 0.0, 5),
+    ([1.0, 2.0, 3.0], 2, 100, 0.0, 2),
+    ([5.0, 4.0, 3.0, 2.0, 1.0, 2.0], 1, 100, 0.0, 6),  # 4 steps led to the least risk
+    ([2.0, 1.0, 1.0, 1.0], 2, 100, 0.0, 3),  # the first of equal risks
+    ([3.0, 2.0, 1.0], 50, 2, 0.0, 2),  # no more steps are allowed
+    ([1.0], 50, 0, 0.0, 0),
+    ([3.0, 2.0, 1.8, 1.6], 2, 100, 0.5, 3),  # later gains are too small
+    ([3.0, 2.0, 1.5, 1.25], 2, 100, 0.7, 5),  # together they are not
+    ([3.0, np.nan, 2.0], 2, 100, 0.1, 4),
+    ([3.0, 2.0, 1.0], 2, 100, np.nan, 2),
 ]
 
 
-@pytest.mark.parametrize(("risk", "waiting", "steps", "best"), CURVES)
-def test_steps_end_after_half_as_many_steps_as_led_to_the_least_risk(
-    risk: list[float], waiting: int, steps: int, best: int | None
+@pytest.mark.parametrize(("risk", "waiting", "steps", "least_gain", "end"), CURVES)
+def test_steps_end_after_half_as_many_steps_as_led_to_the_last_gain(
+    risk: list[float], waiting: int, steps: int, least_gain: float, end: int
 ) -> None:
-    assert Patience(steps, waiting).best_step(np.array(risk)) == best
+    assert Patience(steps, waiting).end(np.array(risk), least_gain) == end
+
+
+def folds_with_repeats(rows: int) -> list[tuple[Any, Any]]:
+    """Pairs of rows; some rows are left out twice, and some never."""
+    held_out = [np.arange(k, rows - 9, 3) for k in range(3)] + [np.arange(0, 30)]
+    return [(np.setdiff1d(np.arange(rows), some), some) for some in held_out]
+
+
+KINDS: dict[str, tuple[Any, Any, Any]] = {
+    "gaussian": (BoostedGAM, lambda y: y, lambda y, m: (y - m) ** 2),
+    "poisson": (
+        BoostedGAM,
+        lambda y: np.rint(np.exp(y)),
+        lambda y, m: m - y * np.log(m),
+    ),
+    "binomial": (
+        BoostedGAMClassifier,
+        lambda y: (y > 0) * 1.0,
+        lambda y, m: -np.log(np.where(y > 0, m[:, 1], m[:, 0])),
+    ),
+    "multinomial": (
+        BoostedGAMClassifier,
+        lambda y: np.digitize(y, [-0.5, 0.5]),
+        lambda y, m: -np.log(m[np.arange(len(y)), y]),
+    ),
+}
+"""Estimators, responses, and the losses of predictions, up to a number per row."""
+
+
+@together("kind", KINDS)
+def test_the_standard_error_is_the_error_of_a_mean(data: Data, kind: str) -> None:
+    """Of the losses of rows left out, from the predictions of fits of the folds."""
+    (estimator, response, loss), X = KINDS[kind], data[0]
+    y, steps = response(data[1]), 5
+    learners = [bbs(j, df=4, boundary=(0.0, 1.0)) for j in range(3)]
+    family = {"family": kind}
+    model = estimator(learners, max_iter=steps, **family).fit(X, y)
+    training, settings = model._data
+    pairs = folds_with_repeats(len(y))
+    folds = make_folds(pairs, np.ones(len(y)), y, None, None)
+    fits = fits_of_folds(settings, training, folds)
+    path = boost_family(fits, steps)
+    found = standard_error(fits.after(path), path, len(pairs))
+    total, count = np.zeros(len(y)), np.zeros(len(y))
+    for rows, left_out in pairs:
+        own = estimator(learners, max_iter=steps, **family).fit(X[rows], y[rows])
+        predict = own.predict_proba if hasattr(own, "predict_proba") else own.predict
+        total[left_out] += loss(y[left_out], predict(X[left_out]))
+        count[left_out] += 1
+    losses = total / np.maximum(count, 1)
+    if kind == "poisson":  # the loss has the logarithm of the factorial, too
+        losses += gammaln(y + 1)
+    share = count / count.sum()
+    expected = np.sqrt((share**2 * (losses - share @ losses) ** 2).sum())
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_gains_within_the_noise_end_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Splines approximate a jump a little better in each of 10,000 steps."""
+    rng = np.random.default_rng(0)
+    X = rng.random((4000, 2))
+    y = (X[:, 0] > 0.5) + 0.1 * rng.standard_normal(4000)
+    monkeypatch.setattr(patience, "MOST_ROWS", 1000)
+    found = BoostedGAM(df=48).fit(X, y)
+    monkeypatch.setattr(patience, "NOISE", 0.0)
+    exact = BoostedGAM(df=48).fit(X, y)
+    made = [len(model.validation_risk_) for model in (found, exact)]
+    assert 2 * made[0] < made[1]
+    risks = [model.validation_risk_.min() for model in (found, exact)]
+    assert risks[0] < 1.05 * risks[1]
+
+
+def test_steps_of_many_rows_are_chosen_from_a_sample(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = data
+    learners = [bbs(j, df=4, boundary=(0.0, 1.0)) for j in range(3)]
+    monkeypatch.setattr(patience, "SAMPLE", 60)
+    rows = patience.sampled(y, BoostedGAM().random_state)
+    assert len(rows) == 60
+    assert (np.diff(np.sort(rows)) > 0).all()
+    pairs = np.sort(np.searchsorted(np.sort(y), y[rows])).reshape(-1)
+    np.testing.assert_array_equal(pairs // 2, np.arange(60))  # one of two neighbours
+    model = BoostedGAM(learners).fit(X, y)
+    of_sample = BoostedGAM(learners).fit(X[rows], y[rows])
+    np.testing.assert_allclose(model.validation_risk_, of_sample.validation_risk_)
+    whole = BoostedGAM(learners, max_iter=of_sample.n_iter_).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), whole.predict(X))
+    given = BoostedGAM(learners, cv=list(KFold(3).split(X))).fit(X, y)
+    assert len(given._data[0].y) == 120  # and the given folds have all rows
+
+
+@together("early_stopping", [False, True])
+def test_one_bar_counts_all_steps_that_choose(
+    data: Data, early_stopping: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Bar:
+        steps = 0
+
+        def update(self, steps: int) -> None:
+            self.steps += steps
+
+    bars = []
+
+    def bar(*given: Any, shown: bool | None) -> Any:
+        assert shown is None
+        bars.append(Bar())
+        return contextlib.nullcontext(bars[-1])
+
+    monkeypatch.setattr(patience, "progress_bar", bar)
+    model = BoostedGAM(df=4, early_stopping=early_stopping, max_iter="auto").fit(*data)
+    assert [bar.steps for bar in bars] == [len(model.validation_risk_) - 1]
 
 
 def test_a_risk_that_is_not_a_number_ends_no_steps(data: Data) -> None:
@@ -95,7 +242,7 @@ def test_auto_is_the_best_iteration_of_cv_stop(data: Data, family: str) -> None:
     expected = cv_stop(model, folds, max_iter=steps)
     assert model.n_iter_ == expected.best_iteration
     np.testing.assert_allclose(model.validation_risk_, expected.mean, rtol=1e-9)
-    assert steps == model.n_iter_ + max(20, model.n_iter_ // 2)
+    assert model.n_iter_ <= steps <= model.n_iter_ + max(20, model.n_iter_ // 2)
     given = BoostedGAM(family=family, max_iter=model.n_iter_).fit(X, y)
     np.testing.assert_allclose(model.predict(X), given.predict(X), rtol=1e-9)
 
@@ -196,6 +343,92 @@ def test_a_class_may_be_missing_from_a_fold(data: Data) -> None:
     y = np.arange(120) == 7
     model = BoostedGAMClassifier().fit(X, y)
     assert np.isfinite(model.predict_proba(X)).all()
+
+
+# ---- folds that say nothing ----------------------------------------------------------
+
+
+def signed_times(rng: Any, rows: int, events: int) -> Any:
+    """Times, of which a few have an event."""
+    event = rng.permutation(np.arange(rows) < events)
+    return families.survival_times(rng.exponential(size=rows), event)
+
+
+def halves(y: Any) -> Any:
+    """All small y in the bag, and all others left out."""
+    order = np.argsort(y)
+    return [(order[:20], order[20:])]
+
+
+NO_FOLDS: dict[str, tuple[Any, Any, Any, str]] = {
+    "pairs of a row": (
+        BoostedGAM(family="coxph"),
+        lambda rng: signed_times(rng, 40, 40),
+        lambda y: LeaveOneOut(),
+        "an event, and a row",
+    ),
+    "no event left out": (
+        BoostedGAM(family="coxph"),
+        lambda rng: signed_times(rng, 40, 20),
+        lambda y: halves(-y[:, 1]),
+        "an event, and a row",
+    ),
+    "no event in the bag": (
+        BoostedGAM(family="weibull"),
+        lambda rng: signed_times(rng, 40, 20),
+        lambda y: halves(y[:, 1]),
+        "an event in the bag",
+    ),
+    "a single event": (
+        BoostedGAM(family="coxph"),
+        lambda rng: signed_times(rng, 40, 1),
+        lambda y: None,
+        "an event, and a row",
+    ),
+    "a constant": (
+        BoostedDistribution(),
+        lambda rng: np.r_[np.full(20, 0.1), rng.random(20) + 1],
+        halves,
+        "different y",
+    ),
+    "a class": (
+        BoostedGAMClassifier(family="auc", early_stopping=True, max_iter=20),
+        lambda rng: np.arange(40) == 0,
+        lambda y: None,
+        "rows of both classes",
+    ),
+}
+"""Estimators, responses, and folds that the losses of the family cannot compare."""
+
+
+@together("kind", NO_FOLDS)
+def test_folds_that_say_nothing_are_an_error(kind: str) -> None:
+    estimator, response, folds, needs = NO_FOLDS[kind]
+    rng = np.random.default_rng(0)
+    X, y = rng.random((40, 2)), response(rng)
+    with pytest.raises(ValueError, match=f"every fold must have {needs}.*fewer folds"):
+        clone(estimator).set_params(cv=folds(y)).fit(X, y)
+
+
+def test_folds_of_cv_stop_must_say_something() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.random((40, 2)), signed_times(rng, 40, 30)
+    model = BoostedGAM(family="coxph", max_iter=5).fit(X, y)
+    with pytest.raises(ValueError, match="an event, and a row"):
+        cv_stop(model, LeaveOneOut())
+    classifier = BoostedGAMClassifier(family="auc", max_iter=5).fit(X, y[:, 1])
+    with pytest.raises(ValueError, match="rows of both classes"):
+        cv_stop(classifier, "kfold", n_folds=40)
+    parametric = BoostedGAM(family="weibull", max_iter=5).fit(X, y)
+    assert np.isfinite(cv_stop(parametric, LeaveOneOut()).risk).all()
+
+
+def test_default_folds_without_an_event_do_not_count() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.random((40, 2)), signed_times(rng, 40, 3)
+    model = BoostedGAM(family="coxph").fit(X, y)
+    assert np.isfinite(model.predict(X)).all()
+    assert (np.diff(model.validation_risk_) != 0).all()
 
 
 def test_noise_is_not_fitted() -> None:

@@ -24,7 +24,14 @@ from gpusolve.gam import (
     bspatial,
     cv_stop,
 )
-from gpusolve.gam._plots.draw import MARGIN, limits_of, values_with_data
+from gpusolve.gam._plots.draw import (
+    EXTREMES,
+    MARGIN,
+    MAX_CURVES,
+    MAX_LABELS,
+    limits_of,
+    values_with_data,
+)
 from gpusolve.gam._plots.effects import Axis, Effect, effect_of
 from gpusolve.gam._plots.plot import MAX_BARS, shared_limits
 from gpusolve.gam.families import Binomial
@@ -291,7 +298,7 @@ def test_axes_say_what_they_show() -> None:
     for family, scale in (("binomial", "half logit"), (Binomial("logit"), "logit")):
         binary = BoostedGAMClassifier([bbs("x")], family=family, max_iter=9)
         figure = binary.fit(d, classes).plot()
-        assert figure.get_suptitle() == "binomial, 9 steps: yes"
+        assert figure.get_suptitle() == "binomial, class yes, 9 steps"
         assert axes_by_title(figure)["x"].get_ylabel() == f"effect on the {scale}"
 
 
@@ -316,7 +323,7 @@ def overlap(labels: list[Any]) -> bool:
 
 @together(
     "levels",
-    [["f", "m"], [*"ABCDEFGH"], LONG, [f"level {j}" for j in range(20)]],
+    [["f", "m"], [*"ABCDEFGH"], LONG, [f"level {j}" for j in range(MAX_LABELS)]],
     ids=len,
 )
 def test_names_of_levels_do_not_run_into_each_other(levels: list[str]) -> None:
@@ -396,13 +403,121 @@ def test_columns_of_a_matrix_are_numbered() -> None:
     assert "x1" in axes_by_title(model.plot())
 
 
-def test_many_levels_are_counted() -> None:
+def test_many_levels_are_ordered_and_the_extremes_have_names() -> None:
     d = {"id": np.repeat([f"i{j:02d}" for j in range(30)], 5)}
-    model = BoostedGAM([brandom("id")], max_iter=5).fit(d, np.arange(150) % 7)
-    axis = axes_by_title(model.plot())["id"]
-    assert len(axis.patches) == 30
+    model = BoostedGAM([brandom("id")], max_iter=50).fit(d, np.arange(150) // 5 % 11)
+    samples = bootstrap_effects(model, 5, random_state=0)
+    axis = axes_by_title(model.plot(samples=samples))["id"]
+    effect = effect_of(model, 0, samples)
+    order = np.argsort(effect.values)
+    np.testing.assert_array_equal(axis.lines[1].get_ydata(), effect.values[order])
+    (bounds,) = axis.collections
+    drawn = np.array([segment[:, 1] for segment in bounds.get_segments()])
+    expected = np.column_stack([effect.lower, effect.upper])[order]
+    np.testing.assert_array_equal(drawn, expected)
+    named = [text.get_text().split("\n") for text in axis.texts]
+    least, greatest = order[:EXTREMES], order[::-1][:EXTREMES]
+    assert named == [
+        [f"{text}:", *(f"i{j:02d}, n=5" for j in some)]
+        for text, some in (("greatest", greatest), ("least", least))
+    ]
     assert not axis.get_xticks().size
-    assert axis.get_xlabel() == "30 levels"
+    assert axis.get_xlabel() == "30 levels, in ascending order"
+
+
+def test_curves_of_many_levels_name_the_largest() -> None:
+    """The names leave room for the panel."""
+    rng = np.random.default_rng(2)
+    d = {"x": rng.random(400), "g": np.arange(400) % 20}
+    d["g"] = np.array([f"a level named {j}" for j in d["g"]])
+    y = d["x"] * rng.standard_normal(20)[np.arange(400) % 20]
+    term = bols("x", intercept=False) * bols("g", contrasts="dummy")
+    model = BoostedGAM([term], max_iter=50).fit(d, y)
+    figure = model.plot()
+    figure.canvas.draw()
+    axis = axes_by_title(figure)["x by g"]
+    names = [text.get_text() for text in axis.get_legend().get_texts()]
+    sizes = np.abs(effect_of(model, 0).values).max(axis=0)
+    largest = np.unique(d["g"])[np.argsort(-sizes)[:MAX_CURVES]].tolist()
+    assert set(names) == {*largest, f"{20 - MAX_CURVES} others"}
+    colours = {line.get_color() for line in axis.lines if line.get_label() in largest}
+    assert len(colours) == MAX_CURVES
+    risk = axes_by_title(figure)["risk"]
+    assert axis.bbox.height > 0.8 * risk.bbox.height
+
+
+def test_whole_numbers_are_points(backend: Any) -> None:
+    """Between them there are no data; many of them are a curve."""
+    rng = np.random.default_rng(0)
+    d = {
+        "few": rng.integers(-2, 5, N),
+        "many": rng.integers(0, 10_000, N),
+        "half": rng.integers(0, 5, N) / 2,
+        "float": rng.integers(3, 9, N).astype(float),
+        "g": rng.choice(["a", "b"], N),
+    }
+    terms = [
+        bbs("few"), bbs("many"), bbs("half"), bbs("few", by="g", df=7),
+        bspatial("few", "float", knots=3),
+    ]  # fmt: skip
+    y = rng.standard_normal(N) + d["few"] ** 2 / 9
+    model = BoostedGAM(terms, max_iter=60, outside="clamp").fit(d, y)
+    axes = axes_by_title(model.plot(range(5)))
+    for title, lines in (("few", 1), ("few by g", 2)):
+        for line in axes[title].lines[:lines]:
+            np.testing.assert_array_equal(line.get_xdata(), np.arange(-2, 5))
+            assert line.get_marker() == "o"
+            np.testing.assert_array_equal(axes[title].get_xticks() % 1, 0)
+    for title in ("many", "half"):
+        assert axes[title].lines[0].get_marker() == "None"
+        assert len(axes[title].lines[0].get_xdata()) > 100
+    few, whole = effect_of(model, 4).axes
+    np.testing.assert_array_equal(few.points, np.arange(-2, 5))
+    np.testing.assert_array_equal(whole.points, np.arange(3, 9))
+
+
+def test_an_axis_ends_where_the_effect_ends() -> None:
+    """Outliers beyond a robust range have the effect of its end."""
+    d = data()
+    d["x"][[3, 40]] = -1e6, 1e4
+    d["lat"][7] = 1e5
+    robust = {"boundary": "robust"}
+    terms = [bbs("x", **robust), bspatial("lon", "lat", knots=4, **robust)]
+    model = BoostedGAM(terms, max_iter=20).fit(d, response(data()))
+    axes = axes_by_title(model.plot([0, 1]))
+    curve, rug, _ = axes["x"].lines
+    ends = curve.get_xdata()[[0, -1]]
+    assert np.abs(ends).max() < 2
+    np.testing.assert_array_equal(rug.get_xdata(), np.delete(d["x"], [3, 40]))
+    width = np.ptp(ends)
+    left, right = axes["x"].get_xlim()
+    assert ends[0] - 0.1 * width < left < right < ends[1] + 0.1 * width
+    (positions,) = axes["lon, lat"].lines
+    np.testing.assert_array_equal(positions.get_ydata(), np.delete(d["lat"], 7))
+    assert 30 < axes["lon, lat"].get_ylim()[0] < axes["lon, lat"].get_ylim()[1] < 60
+
+
+def test_a_table_has_names_that_do_not_run_into_each_other() -> None:
+    rng = np.random.default_rng(0)
+    levels = {
+        "g": LONG, "h": [*"abcdefgh"], "k": [f"a long name: {j}" for j in range(8)]
+    }  # fmt: skip
+    d = {name: rng.choice(own, 900) for name, own in levels.items()}
+    for names, (across, down) in {"gh": "hg", "hg": "hg", "kg": "gk"}.items():
+        left, right = (bols(name, contrasts="dummy") for name in names)
+        model = BoostedGAM([left * right], max_iter=5).fit(d, rng.random(900))
+        figure = model.plot()
+        figure.canvas.draw()
+        axis = axes_by_title(figure)[", ".join(names)]
+        values = effect_of(model, 0).values
+        values = values.T if across == names[0] else values
+        np.testing.assert_array_equal(axis.images[0].get_array(), values)
+        for side, name in ((axis.xaxis, across), (axis.yaxis, down)):
+            labels = side.get_ticklabels()
+            assert not overlap(labels)
+            found = [label.get_text()[:9] for label in labels]
+            assert found == [str(level)[:9] for level in np.unique(d[name])]
+            assert side.get_label_text() == name
 
 
 def test_bounds_are_drawn() -> None:
@@ -448,7 +563,7 @@ def test_a_class_of_several() -> None:
     model = BoostedGAMClassifier(terms, max_iter=9).fit(d, d["g"])
     for fit in range(3):
         figure = model.plot(["x"], fit=fit)
-        assert figure.get_suptitle().endswith(f": {'abc'[fit]}")
+        assert figure.get_suptitle() == f"binomial, class {'abc'[fit]}, 9 steps"
         axes = axes_by_title(figure)
         curve = axes["x"].lines[0]
         expected = model.partial_effect(0, {"x": curve.get_xdata()}, fit=fit)

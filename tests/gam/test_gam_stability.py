@@ -11,11 +11,13 @@ import pytest
 from together import together
 
 from gpusolve.gam import (
+    BoostedDistribution,
     BoostedGAM,
     BoostedGAMClassifier,
     StabilitySelection,
     bbs,
     bols,
+    distributions,
     stability,
     stability_selection,
 )
@@ -126,6 +128,71 @@ def test_noise_is_seldom_selected() -> None:
     assert false <= 10  # at most 1 each is expected
 
 
+@pytest.mark.parametrize("update", ["noncyclic", "cyclic", "joint"])
+@pytest.mark.parametrize("sampling", ["SS", "MB"])
+def test_each_parameter_selects_its_learners(update: Any, sampling: Any) -> None:
+    """By separate fits to the halves, whose steps say parameter and learner."""
+    X, y = example(50)
+    w = np.random.default_rng(1).integers(1, 4, 50) * 1.0
+    halves = (np.random.default_rng(2).random((50, 3)) < 0.5) * 1.0
+    lower, upper = X.min(axis=0), X.max(axis=0)
+    both = [bbs(j, boundary=(lower[j], upper[j])) for j in range(3)]
+    labels = np.digitize(y, np.quantile(y, [0.3, 0.7]))
+
+    def fitted(weights: np.ndarray) -> Any:
+        options: dict[str, Any] = {"max_iter": 25}
+        if update == "joint":
+            model = BoostedGAMClassifier(both, family="multinomial", **options)
+            return model.fit(X, labels, sample_weight=weights)
+        learners = {"mu": [*both, bols(4)], "sigma": [both[0], bols(5)]}
+        family = distributions.Gaussian(update)
+        model = BoostedDistribution(learners, family=family, **options)
+        return model.fit(X, y, sample_weight=weights)
+
+    def label(parameter: str, name: str) -> str:
+        return name if update == "joint" else f"{parameter}: {name}"
+
+    model, q = fitted(w), 1 if update == "joint" else 3
+    names = [label("mu", name) for name in model.names_ if name != "bols(5)"]
+    if update != "joint":
+        names += [label("sigma", model.names_[0]), label("sigma", "bols(5)")]
+    found = stability_selection(
+        model, q=q, cutoff=0.9, sampling=sampling, subsamples=halves
+    )
+    assert found.names == names
+    all_halves = np.hstack([halves, 1 - halves]) if sampling == "SS" else halves
+    expected = np.zeros((26, len(names)))
+    for half in all_halves.T:
+        fit = fitted(half * w)
+        chosen = []
+        for step in fit.selected_.T:
+            (p, *_) = np.flatnonzero(step >= 0)
+            chosen.append(label(("mu", "sigma", "")[p], fit.names_[step[p]]))
+        for name in list(dict.fromkeys(chosen))[:q]:
+            expected[chosen.index(name) + 1 :, names.index(name)] += 1
+    np.testing.assert_allclose(found.paths, expected / all_halves.shape[1], rtol=1e-14)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_halves_are_of_the_rows_of_x(seed: int) -> None:
+    X, y = example(40)
+    rng = np.random.default_rng(seed)
+    places = np.sort(rng.choice(60, 40, replace=False))
+    halves = (rng.random((60, 3)) < 0.5) * 1.0
+    X_, y_, w = np.zeros((60, 6)), np.zeros(60), np.zeros(60)
+    X_[places], y_[places], w[places] = X, y, 1
+    found, expected = (
+        stability_selection(
+            BoostedGAM(LEARNERS, max_iter=30).fit(X, y, sample_weight=w),
+            q=2,
+            cutoff=0.9,
+            subsamples=some,
+        )
+        for X, y, w, some in ((X_, y_, w, halves), (X, y, None, halves[places]))
+    )
+    np.testing.assert_array_equal(found.paths, expected.paths)
+
+
 def test_a_classifier_of_two_classes_is_a_binomial_model() -> None:
     X, y = example(200)
     high = y > y.mean()
@@ -179,7 +246,7 @@ def test_models_without_one_response_or_data_are_errors() -> None:
         stability_selection(loaded, q=2, pfer=1.0)
     classes = np.digitize(y, np.quantile(y, [0.3, 0.6]))
     several = BoostedGAMClassifier(LEARNERS, max_iter=5).fit(X, classes)
-    with pytest.raises(ValueError, match="one response, or two classes, got 3"):
+    with pytest.raises(ValueError, match="got 3 models"):
         stability_selection(several, q=2, pfer=1.0)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,15 +31,21 @@ def codes_of(term: Any, x: Floats) -> Floats:
 
 
 def loop_of_trees(
-    columns: list[Floats], y: Floats, weights: Floats, steps: int
+    columns: list[Floats], y: Floats, weights: Floats, steps: int, least: list[int]
 ) -> tuple[list[int], list[Floats]]:
-    """Component-wise boosting with a tree of depth 1 for each column."""
+    """Component-wise boosting with a tree of depth 1 for each column.
+
+    The least weight of a leaf is between two whole numbers, or half of all.
+    """
+    shares = [min(0.5, (own - 0.5) / weights.sum()) for own in least]
     f = np.full(len(y), np.average(y, weights=weights))
     selected, paths = [], []
     for _ in range(steps):
         fits = []
-        for x in columns:
-            stump = tree.DecisionTreeRegressor(max_depth=1, random_state=0)
+        for x, share in zip(columns, shares, strict=True):
+            stump = tree.DecisionTreeRegressor(
+                max_depth=1, min_weight_fraction_leaf=share, random_state=0
+            )
             stump.fit(x[:, None], y - f, sample_weight=weights)
             fits.append(stump.predict(x[:, None]))
         risks = [weights @ (y - f - own) ** 2 for own in fits]
@@ -49,24 +57,27 @@ def loop_of_trees(
 
 
 @pytest.mark.parametrize("are_weighted", [False, True])
+@pytest.mark.parametrize("least", [[1, 1, 1], [4, 9, 30], [4, 140, 300]], ids=str)
 def test_steps_are_those_of_trees_of_depth_1(
-    backend: Any, are_weighted: bool, rng: np.random.Generator
+    backend: Any, are_weighted: bool, least: list[int], rng: np.random.Generator
 ) -> None:
+    """A tree without a cut is the mean, which both may choose if it is above 0."""
     n, steps = 300, 6 if backend.name == "emulator" else 60
     X = rng.standard_normal((n, 3))
     X[:, 2] = rng.integers(0, 3, n)
     y = np.sin(2 * X[:, 0]) + (X[:, 1] > 0.3) + 0.2 * rng.standard_normal(n)
     w = rng.integers(0, 3, n).astype(float) if are_weighted else np.ones(n)
     device = "cuda" if backend.name == "cuda" else "auto"
+    terms = [btree(0), btree(1, bins=20), btree(2)]
     model = BoostedGAM(
-        [btree(0), btree(1, bins=20), btree(2)],
+        [replace(term, min_rows=k) for term, k in zip(terms, least, strict=True)],
         learning_rate=0.1,
         max_iter=steps,
         device=device,
     )
     model.fit(X, y, sample_weight=w if are_weighted else None)
     columns = [codes_of(t, X[:, j]) for j, t in enumerate(model.terms_)]
-    selected, paths = loop_of_trees(columns, y, w, steps)
+    selected, paths = loop_of_trees(columns, y, w, steps, least)
     assert model.selected_.tolist() == selected
     assert len(set(selected)) > 1
     found = on_host(model.predict(X))
@@ -76,24 +87,26 @@ def test_steps_are_those_of_trees_of_depth_1(
 def test_the_first_of_the_best_cuts_is_taken() -> None:
     """By brute force, with bins without rows at both ends and in between."""
     rng = np.random.default_rng(3)
-    for bins in (1, 2, 33, 70):
+    for bins, least in itertools.product((1, 2, 33, 70), (1, 4, 30, 1000)):
         weights = rng.integers(0, 3, bins).astype(float)
         weights[bins // 2] = 1
         c = rng.standard_normal(bins) * (weights > 0)
-        found = fitted_stump(c, weights)
+        found = fitted_stump(c, weights, least)
         losses = []
         for cut in range(bins):
             left = np.arange(bins) <= cut
             loss = 0.0
             for side in (left, ~left):
+                if 0 < weights[side].sum() < min(least, weights.sum()):
+                    loss = np.inf
                 if weights[side].sum() > 0:
                     loss -= c[side].sum() ** 2 / weights[side].sum()
             losses.append(loss)
-        reduction = sides_of(c, weights).reduction
+        reduction = sides_of(c, weights, least).reduction
         np.testing.assert_allclose(reduction, np.negative(losses), rtol=1e-12)
         value = 2 * c @ found - weights @ found**2
         assert value == pytest.approx(-min(losses), rel=1e-12)
-    np.testing.assert_array_equal(fitted_stump(np.zeros(3), np.zeros(3)), np.zeros(3))
+    np.testing.assert_array_equal(fitted_stump(*np.zeros((2, 3)), 4), np.zeros(3))
 
 
 def test_bins_are_values_or_quantiles(rng: np.random.Generator) -> None:
@@ -163,3 +176,5 @@ def test_stumps_are_learners_of_their_own() -> None:
         btree("x", "z")
     with pytest.raises(ValueError, match="bins must be 2 to 255, got 256"):
         btree("x", bins=256)
+    with pytest.raises(ValueError, match="min_rows must be at least 1, got 0"):
+        btree("x", min_rows=0)

@@ -381,6 +381,29 @@ def test_plot_has_a_curve_for_each_row(family: str) -> None:
         model.plot_survival(X[:3], [0, 1], labels=["a"])
 
 
+def test_curves_are_named_by_what_differs() -> None:
+    rng = np.random.default_rng(0)
+    n = len(Y)
+    d = {name: rng.random(n) for name in ("dose", "age", "size", "time")}
+    d["sex"] = rng.choice(["f", "m"], n)
+    model = BoostedGAM(family="coxph", max_iter=5).fit(d, Y)
+    same = {name: column[:3].copy() for name, column in d.items()}
+
+    def names(*changed: str, rows: int = 3) -> list[str]:
+        at = {name: np.repeat(column[:1], rows) for name, column in same.items()}
+        for name in changed:
+            at[name] = np.array(["f", "m", "f"] if name == "sex" else [0.5, 1, 1.25])
+        figure = model.plot_survival(at, [0, 1])
+        return [line.get_label() for line in figure.axes[0].lines]
+
+    numbers = ["row 0", "row 1", "row 2"]
+    assert names() == numbers
+    assert names(rows=1) == ["row 0"]
+    assert names("dose") == ["dose = 0.5", "dose = 1", "dose = 1.25"]
+    assert names("sex", "dose")[1:] == ["dose = 1, sex = m", "dose = 1.25, sex = f"]
+    assert names("dose", "age", "size", "time") == numbers
+
+
 # ---- the kernel ----------------------------------------------------------------------
 
 

@@ -40,7 +40,6 @@ ROOMS = {
     "torch": {"_nnls"},
     "sparse": {"_blocks", "_device", "monoid", "reference"},
     "_estimators": {"_device"},
-    "_nmf": {"_device", "_estimators", "_nnls", "_numerics"},
     "gam": {"_device", "_estimators", "_gemv"},
     "studies": {
         "_blocks",
@@ -48,6 +47,7 @@ ROOMS = {
         "_gemv",
         "_nnls",
         "_numerics",
+        "emulator",
         "monoid",
         "reference",
         "sparse",
@@ -67,7 +67,9 @@ ASKING_FOR_STUDIES = {
 SPECIFIED_AS = {
     "basis": "boosting",
     "gram": "boosting",
+    "nnls_gram": "nnls",
     "nnls_mgs": "compared.mgs",
+    "nnls_qr": "nnls",
     "qr_steps": "qr_updating",
     "scan_textbook": "scan",
     "scatter": "partition",

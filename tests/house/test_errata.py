@@ -335,24 +335,6 @@ def test_32_bits_are_too_few_for_the_absolute_index() -> None:
 
 
 @pytest.mark.paper(
-    "Cupp, 4.3",
-    "9 accesses of 4 bytes for a multiplication are 0.11 each and 0.028 per byte; two "
-    "searches that match at once make them 13, or 0.077",
-)
-def test_accesses_of_a_multiplication() -> None:
-    index, value, written = (
-        2 * 2,
-        2,
-        3,
-    )  # rows and columns of both; both; data and place
-    once, twice = index + value + written, 2 * index + value + written
-    assert (once, twice) == (9, 13)
-    assert round(1 / once, 2) == 0.11
-    assert round(1 / (4 * once), 3) == 0.028
-    assert round(1 / twice, 3) == 0.077
-
-
-@pytest.mark.paper(
     "Cupp, 2.2, random matrices",
     "Matrices of 128 x 128 drawn as described have over 220 places in common, uniform "
     "matrices 164",

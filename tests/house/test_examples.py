@@ -13,6 +13,7 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 PRINTED = {
     "boosted_gam": r"'bspatial\(lon, lat, knots=8\)': \d\d",
     "deconvolve_spectra": r"all certified: True  largest kkt: \d\.\d+e-1[4-7]",
+    "factorise_a_matrix": r"entries: 0\.006\d*\nlargest error .*: 0\.0[01]\d*",
     "learn_a_pulse": r"width: 3\.9\d|4\.0\d",
     "own_operator": r"distances from town 0: \[0\. 3\. 1\. 8\.\]",
     "profile_a_kernel": r"(?s)request: 16\.5\n.*request: 1\.0\nprediction for H200",

@@ -57,6 +57,18 @@ def test_notebook_has_small_outputs_of_its_code(path: Path) -> None:
 
 
 @together("path", NOTEBOOKS, ids=names)
+def test_notebook_imports_what_is_installed(path: Path) -> None:
+    """Neither private modules nor benchmarks."""
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            assert not re.search(r"gpusolve[\w.]*\._|import benchmarks", cell.source)
+            assert not re.search(
+                r"from (benchmarks|gpusolve[\w.]* import _)", cell.source
+            )
+
+
+@together("path", NOTEBOOKS, ids=names)
 def test_notebook_shows_no_time_and_no_path_of_the_machine(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]

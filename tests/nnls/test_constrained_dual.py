@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 
 import gpusolve
+from gpusolve._nnls.active_rows import decomposed
 from gpusolve._nnls.constrained_corrections import eliminate
-from gpusolve._nnls.constrained_dual import Dual, decomposed
+from gpusolve._nnls.constrained_dual import Dual
 from gpusolve._nnls.constrained_system import power_of_two
 
 EPS = float(np.finfo(float).eps)

@@ -20,9 +20,9 @@ from together import together
 
 import gpusolve
 from gpusolve._device import threads
+from gpusolve._device.progress import progress_bar
 from gpusolve._nnls import batch as batches
 from gpusolve._nnls import stream
-from gpusolve._nnls.progress import progress_bar
 
 M, N = 6, 3
 
@@ -350,7 +350,7 @@ def test_a_part_of_a_batch_has_fewer_cores_and_no_bar() -> None:
         assert threads.is_part()
         with threads.part_of_batch():
             assert threads.cores() >= 1
-        assert progress_bar(3).disable
+        assert progress_bar(3, "nnls", "system", shown=True).disable
     assert not threads.is_part()
 
 
@@ -364,7 +364,7 @@ def test_the_bar_counts_all_systems(
         def update(self, systems: int) -> None:
             steps.append(systems)
 
-    def bar(systems: int, delay: float) -> Any:
+    def bar(systems: int, name: str, unit: str) -> Any:
         steps.append(-systems)
         return contextlib.nullcontext(Bar())
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.linalg import null_space
 from together import together
 
 import gpusolve
@@ -107,17 +108,70 @@ def test_gradients_are_differences(
         assert abs((gradient * change).sum() - expected) <= TOLERANCE * size
 
 
-def test_dependent_active_rows_share_the_gradient(numpy_backend: Any) -> None:
-    """A row that is given twice: each side has half of the gradient, or one has all."""
-    rows = {"A_ub": [[1.0, 1.0]] * 2, "b_ub": [1.0, 1.0]}
-    result = gpusolve.lsq_linear(np.eye(2), [2.0, 1.0], **rows)
-    found = result.vjp([1.0, 0.0])
-    np.testing.assert_allclose(found.b, [0.5, -0.5], atol=1e-15)
-    assert found.b_ub.sum() == pytest.approx(0.5)
-    twice = {"A_eq": rows["A_ub"], "b_eq": rows["b_ub"]}
-    found = gpusolve.lsq_linear(np.eye(2), [2.0, 1.0], **twice).vjp([1.0, 0.0])
-    np.testing.assert_allclose(found.b, [0.5, -0.5], atol=1e-15)
-    np.testing.assert_allclose(found.b_eq, [0.25, 0.25], atol=1e-15)
+REPEATED = {
+    "two inequalities": np.array([1.0, -1.0]),
+    "two rows": np.array([1.0, 1.0]),
+    "multiples": np.array([1.0, 2.0, -0.5]),
+}
+"""What the rows of an equality are multiplied by, and given as inequalities."""
+
+
+@together("misfit", [0.0, 1.0])
+@together("name", list(REPEATED))
+def test_dependent_active_rows_share_the_gradient(
+    name: str, misfit: float, backend: Any, rng: np.random.Generator
+) -> None:
+    """The gradients are those of an equality: each of its rows has the same part.
+
+    Without a misfit, b is the image of a point on the rows, and all multipliers are 0.
+    The closed form of the equality is by a basis of its null space.
+    """
+    factors = REPEATED[name]
+    A, E, x = rng.random((9, 5)), rng.standard_normal((2, 5)), rng.random((3, 5))
+    push = np.linalg.solve(A.T @ A, E.T @ [1.0, 2.0])
+    b = (x + misfit * push) @ A.T + misfit * rng.standard_normal(9) * 1e-3
+    if name == "two rows" and not misfit:
+        return  # x may leave the rows
+    C = np.kron(factors[:, None], E)
+    rows = {"A_ub": C, "b_ub": x @ C.T}
+    result = backend.call(gpusolve.lsq_linear, A, b, **rows)
+    np.testing.assert_array_equal(backend.numpy(result.status), 0)
+    x_bar = rng.standard_normal((3, 5))
+    found = fetched(backend, result.vjp(backend.array(x_bar)))
+    x = backend.numpy(result.x)
+    N = null_space(E)
+    v = x_bar @ N @ np.linalg.inv(N.T @ A.T @ A @ N) @ N.T
+    z = (x_bar - v @ A.T @ A) @ np.linalg.pinv(E)
+    y = ((b - x @ A.T) @ A) @ np.linalg.pinv(E)
+    share = np.repeat(1 / (len(factors) * factors), 2)
+    np.testing.assert_allclose(found.b, v @ A.T, atol=1e-10)
+    np.testing.assert_allclose(found.b_ub, share * np.tile(z, len(factors)), atol=1e-9)
+    of_rows = -np.einsum("si,sj->ij", y, v) - np.einsum("si,sj->ij", z, x)
+    expected = share[:, None] * np.tile(of_rows, (len(factors), 1))
+    np.testing.assert_allclose(found.A_ub, expected, atol=1e-9)
+    covariance = N @ np.linalg.inv(N.T @ A.T @ A @ N) @ N.T
+    found = backend.numpy(result.covariance(1.0))
+    np.testing.assert_allclose(found, [covariance] * 3, atol=1e-9)
+
+
+def fetched(backend: Any, gradients: Any) -> Any:
+    """The gradients as arrays of NumPy."""
+    return gpusolve.Gradients(*map(backend.numpy, gradients))
+
+
+def test_rows_that_only_a_point_satisfies_are_active(backend: Any) -> None:
+    """No two of them are opposite to each other; b is that point.
+
+    They share the gradient: x moves with the point. A row with slack has none.
+    """
+    C = np.array([[1.0, 0], [0, 1], [-1, -1], [1, 2]])
+    rows = {"A_ub": C, "b_ub": C @ [0.5, 0.5] + [0, 0, 0, 1]}
+    result = backend.call(gpusolve.lsq_linear, np.eye(2), np.full(2, 0.5), **rows)
+    found = fetched(backend, result.vjp([1.0, 0.0]))
+    np.testing.assert_allclose(found.b, 0, atol=1e-12)
+    np.testing.assert_allclose(found.b_ub @ C, [1, 0], atol=1e-12)
+    assert (found.b_ub[:3] != 0).all()
+    assert found.b_ub[3] == 0
 
 
 def test_a_constraint_without_a_multiplier_does_not_move_x() -> None:

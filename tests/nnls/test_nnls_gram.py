@@ -1,25 +1,23 @@
-"""The Gram method: its specification, and its kernel with every kind of team."""
+"""The kernel of the Gram method, with every kind of team."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 from bounded_systems import Bounded, objective, solve_by_bvls
 from numpy.typing import NDArray
-from oracles import scipy_rnorm, violation
+from oracles import violation
 from together import together
 
 import gpusolve
 from gpusolve import _emulator, reference
 from gpusolve._device import kernels
-from gpusolve._nnls import device, nnls_gram_kernel, nnls_qr_kernel
+from gpusolve._nnls import cpu, device, nnls_gram_kernel, nnls_qr_kernel
 from gpusolve._nnls.inputs import validate
 from gpusolve._nnls.nnls_gram_kernel import Size, Team, choose, layout_of, teams_for
 from gpusolve._numerics.solution import Solution
-from gpusolve.reference import _nnls_gram
-from gpusolve.reference._nnls_gram import PassiveInverse
 
 Array = NDArray[Any]
 
@@ -33,7 +31,7 @@ TEAMS = {
     "grid": Team("GridTeam", 64),
 }
 LANES = ("a lane", "4 lanes", "8 lanes", "warp")
-"""Teams that order passive variables otherwise than the specification does."""
+"""Teams that order passive variables otherwise than a team of one thread does."""
 SMALL = (5, 3)
 EPS = {np.dtype(one): float(np.finfo(one).eps) for one in (np.float32, np.float64)}
 
@@ -48,6 +46,35 @@ def solve(
     """Solve on the emulator, by the kernel alone unless the method is "auto"."""
     problem = validate(A, b, lower=bounds[0], upper=bounds[1], **options)
     return device.nnls(problem, kernels.EmulatedDevice(), method)
+
+
+COUNTS = ("nit", "n_updates", "n_downdates", "status")
+
+
+def serial(A: Array, b: Array, bounds: Any = (0.0, np.inf), **options: Any) -> Solution:
+    """Solve by the compiled object: the same source, for a team of one thread."""
+    problem = validate(A, b, lower=bounds[0], upper=bounds[1], **options)
+    return cpu.nnls(problem, "gram")
+
+
+def specified(A: Array, b: Array, options: dict[str, Any]) -> Solution:
+    """The solution of the specification, in float64."""
+    numbers = {
+        name: tuple(np.asarray(one, float) for one in value)
+        if isinstance(value, tuple)
+        else np.asarray(value, float)
+        for name, value in options.items()
+    }
+    return reference.nnls(A.astype(float), b.astype(float), **numbers)
+
+
+def assert_same_steps(
+    found: Solution, A: Array, b: Array, bounds: Any = (0.0, np.inf), **options: Any
+) -> None:
+    """The compiled object takes them, too."""
+    expected = serial(A, b, bounds, **options)
+    for name in COUNTS:
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
 
 def use(team: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,89 +95,24 @@ def assert_optimal(
         assert violation(A_k, b_k, x_k, l1, l2) <= limit
 
 
-# ---- the specification ---------------------------------------------------------------
-
-
-class Watched(np.ndarray[Any, Any]):
-    """An array that counts the multiplications of each product."""
-
-    work: ClassVar[list[int]] = []
-
-    def __matmul__(self, other: Any) -> Any:
-        self.work.append(self.shape[0] * self.shape[1] * other.shape[1])
-        return np.asarray(self) @ np.asarray(other)
-
-
-@together("most", [0, 30 * 20, 30 * 20 * 7, 30 * 20 * 19, 30 * 20 * 20])
-def test_an_interrupt_waits_for_a_product_of_limited_size(
-    most: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    monkeypatch.setattr(_nnls_gram, "PRODUCT", most)
-    monkeypatch.setattr(Watched, "work", [])
-    A = rng.standard_normal((30, 20))
-    G = _nnls_gram.gram_matrix(A.view(Watched))
-    # Sums of 30 products in any order.
-    bound = 30 * EPS[A.dtype] * (abs(A).T @ abs(A))
-    assert (abs(G - A.T @ A) <= bound).all()
-    np.testing.assert_array_equal(G, G.T)
-    assert max(Watched.work) <= max(most, 30 * 20)
-
-
-def test_the_inverse_after_many_changes(rng: np.random.Generator) -> None:
-    A = rng.standard_normal((40, 20))
-    G = A.T @ A
-    inverse = PassiveInverse(20)
-    for _ in range(300):
-        passive = inverse.passive.tolist()
-        free = sorted(set(range(20)) - set(passive))
-        if free and (not passive or rng.random() < 0.6):
-            j = int(rng.choice(free))
-            g = G[j, inverse.passive]
-            u = inverse.multiply(g)
-            inverse.append(j, u, G[j, j] - u @ g)
-        else:
-            inverse.remove(int(rng.integers(len(passive))))
-        passive = inverse.passive.tolist()
-        H = inverse.H[: len(passive), : len(passive)]
-        expected = np.linalg.inv(G[np.ix_(passive, passive)])
-        # Errors of 300 updates, magnified by the condition number of G, about 30.
-        np.testing.assert_allclose(H, expected, atol=300 * 30 * EPS[H.dtype])
-
-
-@together("shape", [(1, 1), (7, 4), (30, 20), (20, 30), (64, 48)])
-def test_the_specification_against_scipy(
-    shape: tuple[int, int], rng: np.random.Generator
-) -> None:
-    A, b = rng.random((6, *shape)), rng.random((6, shape[0]))
-    found = reference.nnls_gram(A, b)
-    assert_optimal(A, b, found)
-    expected = [scipy_rnorm(*one) for one in zip(A, b, strict=True)]
-    np.testing.assert_allclose(found.rnorm, expected, atol=1e-13)
+# ---- non-negative least squares ------------------------------------------------------
 
 
 def test_several_variables_enter_at_once(rng: np.random.Generator) -> None:
     A, b = rng.random((60, 40)), rng.random(60)
-    found, one = reference.nnls_gram(A, b), reference.nnls_qr(A, b)
-    np.testing.assert_allclose(found.x, one.x, atol=1e-13)
-    assert 2 * found.nit < one.nit
+    found = solve(A, b)
+    np.testing.assert_allclose(found.x, reference.nnls(A, b).x, atol=1e-13)
+    assert 2 * found.nit < gpusolve.nnls(A, b, method="qr").nit
 
 
-def test_columns_that_are_alike_do_not_enter_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_columns_that_are_alike_do_not_enter_together() -> None:
     """Neighbouring Gaussians: most of a group that entered would leave again."""
     time = np.arange(128)
     A = np.exp(-0.5 * ((time[:, None] - time) / 4.32) ** 2)
     b = np.random.default_rng(0).random((4, 128))
-    found = reference.nnls_gram(A, b)
-    monkeypatch.setattr(_nnls_gram, "ALIKE", 2.0)
-    together = reference.nnls_gram(A, b)
+    found, one = (gpusolve.nnls(A, b, method=method) for method in ("gram", "qr"))
     assert not found.status.any()
-    assert not together.status.any()
-    assert 1.2 * found.nit.sum() < together.nit.sum()
-
-
-# ---- the kernel ----------------------------------------------------------------------
+    assert found.nit.sum() < one.nit.sum()
 
 
 @together("dtype", [np.float32, np.float64])
@@ -165,12 +127,11 @@ def test_kernel_against_the_specification(
     )
     for l1, l2 in [(0.0, 0.0), (0.1, 0.0), (0.05, 0.3)]:
         found = solve(A, b, l1=l1, l2=l2)
-        expected = reference.nnls_gram(A, b, l1=l1, l2=l2)
+        expected = reference.nnls(A.astype(float), b.astype(float), l1=l1, l2=l2)
         assert_optimal(A, b, found, l1, l2)
         np.testing.assert_allclose(found.x, expected.x, atol=300 * EPS[A.dtype])
         np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=8 * EPS[A.dtype])
-        for name in ("nit", "n_updates", "n_downdates", "status"):
-            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+        assert_same_steps(found, A, b, l1=l1, l2=l2)
 
 
 @pytest.mark.parametrize("team", ["warp", "block", "grid"])
@@ -181,7 +142,7 @@ def test_larger_systems(
     A, b = rng.random((2, 40, 30)), rng.random((2, 40))
     found = solve(A, b)
     assert_optimal(A, b, found)
-    np.testing.assert_array_equal(found.nit, reference.nnls_gram(A, b).nit)
+    assert_same_steps(found, A, b)
 
 
 @together("team", TEAMS)
@@ -319,8 +280,6 @@ def test_useless_warm_starts(
     found = solve(A, b, warm_start=np.full((3, SMALL[1]), value))
     np.testing.assert_array_equal(found.status, 0)
     np.testing.assert_array_equal(found.x, expected.x)
-    spec = reference.nnls_gram(A, b, warm_start=np.full(SMALL[1], value))
-    np.testing.assert_array_equal(spec.status, 0)
 
 
 def test_qr_replaces_a_solution_only_by_a_better_one(
@@ -573,7 +532,7 @@ def test_bounded_kernel_against_the_specification(
     for shape in [(m, n), (systems, m, n)]:
         A = rng.standard_normal(shape).astype(dtype)
         options = options_of(case, rng, (systems, m, n), dtype)
-        found, expected = solve(A, b, **options), reference.nnls_gram(A, b, **options)
+        found, expected = solve(A, b, **options), specified(A, b, options)
         assert_within_bounds(found.x, options)
         eps = EPS[A.dtype]
         assert (found.kkt <= 16 * eps).all()
@@ -583,8 +542,7 @@ def test_bounded_kernel_against_the_specification(
         assert (found.status == expected.status).all()
         if case == "warm sums" and team in LANES:
             continue  # Several variables enter at a bound and leave again: ties.
-        for name in ("nit", "n_updates", "n_downdates"):
-            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+        assert_same_steps(found, A, b, **options)
 
 
 @pytest.mark.parametrize("case", ["l1", "l1 l2", "l1 sum"])
@@ -612,11 +570,10 @@ def test_an_exchange_against_the_specification(
     eps = EPS[A.dtype]
     for maxiter in (None, 2, 5):
         found = solve(A, b, **options, maxiter=maxiter)
-        expected = reference.nnls_gram(A, b, **options, maxiter=maxiter)
-        np.testing.assert_allclose(found.x, expected.x, atol=1e3 * eps)
-        for name in ("nit", "n_updates", "n_downdates", "status"):
-            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-        assert maxiter is not None or not found.status.any()
+        assert_same_steps(found, A, b, **options, maxiter=maxiter)
+    found, expected = solve(A, b, **options), specified(A, b, options)
+    np.testing.assert_allclose(found.x, expected.x, atol=1e3 * eps)
+    assert not found.status.any()
 
 
 @pytest.mark.parametrize("case", ["mixed", "of systems", "sums", "all"])
@@ -632,7 +589,7 @@ def test_the_certificate_of_an_unfinished_solution(
     options = options_of(case, rng, A.shape, A.dtype)
     for maxiter in range(3):
         found = solve(A, b, **options, maxiter=maxiter)
-        expected = reference.nnls_gram(A, b, **options, maxiter=maxiter)
+        expected = serial(A, b, **options, maxiter=maxiter)
         assert_within_bounds(found.x, options)
         np.testing.assert_array_equal(found.status, expected.status)
         np.testing.assert_allclose(found.kkt, expected.kkt, rtol=1e-12, atol=1e-14)
@@ -683,11 +640,11 @@ def test_similar_columns_within_bounds(
     A = rng.random((20, 30, 1)) + 1e-3 * rng.random((20, 30, 9))
     b = (A @ rng.random((20, 9, 1)))[..., 0] + 1e-4 * rng.standard_normal((20, 30))
     options = {"bounds": (0.125, 0.75), "l2": np.full(9, l2)}
-    found, expected = solve(A, b, **options), reference.nnls_gram(A, b, **options)
+    found, expected = solve(A, b, **options), specified(A, b, options)
     assert_within_bounds(found.x, options)
     np.testing.assert_array_equal(found.status, 0)
     np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-10)
-    assert found.nit.sum() < 1.05 * expected.nit.sum()
+    assert found.nit.sum() < 1.05 * serial(A, b, **options).nit.sum()
 
 
 @pytest.mark.parametrize("bounds", [(-0.25, 1.0), (-10.0, 10.0)])
@@ -730,11 +687,10 @@ def test_a_warm_start_that_rounding_hides(
         "bounds": (np.array([0.1, -1e14, -1e12]), np.array([1e14, -0.1, -0.1])),
         "warm_start": np.array([1e11, -1e11, -1e11]),
     }
-    found, expected = solve(A, b, **options), reference.nnls_gram(A, b, **options)
+    found, expected = solve(A, b, **options), specified(A, b, options)
     np.testing.assert_array_equal(found.status, 0)
     np.testing.assert_allclose(found.x, expected.x, rtol=1e-12)
-    for name in ("nit", "n_updates", "n_downdates"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert_same_steps(found, A, b, **options)
 
 
 @pytest.mark.parametrize("has_sum", [False, True])
@@ -748,11 +704,10 @@ def test_larger_systems_within_bounds(
     options: dict[str, Any] = {"bounds": (-0.2, 0.3)}
     if has_sum:
         options["sum_to"] = rng.random(6) - 0.5
-    found, expected = solve(A, b, **options), reference.nnls_gram(A, b, **options)
+    found, expected = solve(A, b, **options), specified(A, b, options)
     np.testing.assert_array_equal(found.status, 0)
     np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
-    for name in ("nit", "n_updates", "n_downdates"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert_same_steps(found, A, b, **options)
 
 
 @together("team", TEAMS)
@@ -903,7 +858,7 @@ def test_a_tiny_column_does_not_disturb_an_l2_penalty_of_each_system(
     A[:, 1] = 2.0**-600 * rng.random(SMALL[0])
     l2 = np.array([[0.5], [1.0], [2.0]]) * [1, 1, 3]
     found = solve(A, b, l2=l2, bounds=(-1.0, 1.0))
-    expected = reference.nnls_gram(A, b, l2=l2, bounds=(-1.0, 1.0))
+    expected = reference.nnls(A, b, l2=l2, bounds=(-1.0, 1.0))
     assert (found.status == 0).all()
     np.testing.assert_allclose(found.x, expected.x, atol=300 * EPS[A.dtype])
 

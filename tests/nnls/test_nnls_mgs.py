@@ -203,6 +203,23 @@ def test_vectors_may_be_in_global_memory(
     np.testing.assert_array_equal(moved.x, found.x)
 
 
+@pytest.mark.paper(
+    "Luo, 3.1, Algorithm 2",
+    "As published, a solve has 10 barriers more for each passive column, 5 for each of "
+    "2 scalar products, and one for the triangle",
+)
+def test_the_kernel_takes_r_as_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """k columns enter, and each waits for the columns before it."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    barriers = []
+    for k in range(1, 5):
+        b = np.where(np.arange(6) < k, 1.0, -1.0)
+        with _emulator.profile() as report:
+            assert gpusolve.nnls(np.eye(6), b, method="mgs").n_updates == k
+        barriers.append(sum(kernel.barriers for kernel in report.kernels))
+    assert np.diff(barriers, 2).tolist() == 2 * [10 + 1] == 2 * [2 * 5 + 1]
+
+
 def test_r_is_as_printed() -> None:
     """Products with columns themselves: Q loses its orthogonality, and QR leaves A."""
     A, b = shifted_gaussians(1, size=40)

@@ -10,7 +10,7 @@ from backends import without_gpu
 
 import gpusolve
 from gpusolve._numerics.certificate import Certificate, certify
-from gpusolve.reference._nnls_qr import nnls_qr
+from gpusolve.reference import nnls
 
 
 @without_gpu
@@ -84,8 +84,8 @@ def test_a_later_attempt_that_is_not_better_replaces_nothing(
         attempts.append(found._replace(**{k: np.asarray(v) for k, v in worse.items()}))
         return attempts[-1]
 
-    monkeypatch.setattr("gpusolve.reference._nnls_qr.certify", certify_first)
-    solution = nnls_qr(np.array([[3.0, 2.0], [1.0, 1.0]]), np.array([3.0, 2.0]))
+    monkeypatch.setattr("gpusolve.reference._nnls.certify", certify_first)
+    solution = nnls(np.array([[3.0, 2.0], [1.0, 1.0]]), np.array([3.0, 2.0]))
     assert len(attempts) > 1
     assert solution.status == 0
     assert solution.kkt == attempts[0].kkt

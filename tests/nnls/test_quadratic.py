@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 import gpusolve
-from gpusolve._nnls.quadratic import Certificate, Quadratic, certify
-from gpusolve._nnls.quadratic_constraints import Pull
+from gpusolve._nnls.quadratic import Certificate, Pull, Quadratic, certify
 
-INF = np.inf
+INF, EPS = np.inf, float(np.finfo(float).eps)
 
 
 def certificate(G: Any, c: Any, x: Any, lower: float = -INF) -> Certificate:
-    objective = Quadratic.of(np.asarray(G, float), np.asarray(c, float))
+    objective = Quadratic.of(np.asarray(G, float), np.asarray(c, float), EPS)
     return certify(objective, np.asarray(x, float), lower, INF, None)
 
 
@@ -66,9 +65,9 @@ def test_the_minimum_is_not_certified_outside_the_constraints() -> None:
     assert certificate(np.eye(2), [1, -1], [1, -1]).accepts(None, float64)
     outside = certificate(np.eye(2), [1, -1], [1, -1], lower=0.0)
     assert not outside.accepts(None, float64)
-    objective = Quadratic.of(np.eye(2), np.array([1.0, -1.0]))
+    objective = Quadratic.of(np.eye(2), np.array([1.0, -1.0]), EPS)
     for is_feasible in True, False:
-        pull = Pull(zero, zero, zero[0], zero[0], zero, np.array(is_feasible))
+        pull = Pull(zero, zero[0], zero[0], zero, np.array(is_feasible))
         found = certify(objective, objective.c, -INF, INF, None, pull)
         assert found.kkt == 0
         assert found.accepts(None, float64) == is_feasible

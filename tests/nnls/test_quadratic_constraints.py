@@ -82,11 +82,13 @@ def test_an_unbounded_program_is_not_certified(backend: Any) -> None:
 
 def test_a_program_without_a_solution_has_a_proof(backend: Any) -> None:
     rows = {"A_ub": [[1, 1, 1]], "b_ub": [[2], [-1]]}
-    result = solve(backend, np.eye(3), [1, 2, 3], **rows)
-    np.testing.assert_array_equal(result.status, [0, 4])
-    np.testing.assert_allclose(result.x[0], [0, 0.5, 1.5])
-    np.testing.assert_allclose(result.dual[1], -result.dual_ub[1, 0], rtol=1e-14)
-    assert result.dual_ub[1, 0] > 0
+    result = backend.call(gpusolve.bounded_qp, np.eye(3), np.arange(1.0, 4), **rows)
+    np.testing.assert_array_equal(backend.numpy(result.status), [0, 4])
+    np.testing.assert_allclose(backend.numpy(result.x)[0], [0, 0.5, 1.5])
+    proof = gpusolve.Proof(*map(backend.numpy, result.proof()))
+    np.testing.assert_allclose(proof.lower[1], 3 * [proof.ub[1, 0]], rtol=1e-14)
+    assert proof.ub[1, 0] > 0
+    assert np.isnan(proof.ub[0]).all()
 
 
 def test_bad_matrices_keep_their_status(backend: Any) -> None:
@@ -136,3 +138,21 @@ def test_flat_and_consistent_programs_are_certified() -> None:
     for matrix, side in ((G, c), (G, consistent), (0 * G, 0 * c)):
         result = gpusolve.bounded_qp(matrix, side, (-np.inf, np.inf), **rows)
         np.testing.assert_array_equal(result.status, 0)
+
+
+@together("rows", [20, 100])
+@together("upper", [np.inf, 0.2])
+def test_a_portfolio_of_least_variance_in_float32(rows: int, upper: float) -> None:
+    """Of 20 rows, the covariance of 60 columns is singular: no risk may be left."""
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        data = 0.01 * rng.standard_normal((rows, 5)) @ rng.standard_normal((5, 60))
+        data += 0.01 * rng.standard_normal(data.shape)
+        G = np.cov(data, rowvar=False, dtype=np.float32)
+        found = [
+            gpusolve.bounded_qp(G, np.zeros(60, np.float32), (0, upper), **fixed)
+            for fixed in ({"sum_to": 1}, {"A_eq": np.ones((1, 60)), "b_eq": [1]})
+        ]
+        for result in found:
+            assert result.status == 0
+            assert abs(result.x.astype(float).sum() - 1) < 1e-5

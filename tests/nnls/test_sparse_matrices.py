@@ -16,7 +16,9 @@ from bounded_systems import (
     excess,
     infeasibility,
     magnitude,
+    random_problems,
     random_systems,
+    starting_point,
 )
 from numpy.random import Generator
 from together import together
@@ -24,6 +26,8 @@ from together import together
 import gpusolve
 from gpusolve._nnls import sparse_change, sparse_residual, sparse_solve, sparse_steps
 from gpusolve._nnls.sparse_matrices import SparseMatrices
+from gpusolve._numerics.certificate import keeps_sum
+from gpusolve._numerics.scaling import scale
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -105,16 +109,106 @@ def test_degenerate_systems_agree_with_brute_force(part: int) -> None:
         assert above.max(initial=0) <= 1e-8, what
 
 
+def scaled_columns(part: int) -> Bounded:
+    """Degenerate systems with a sum, whose columns and b have very different sizes."""
+    rng = np.random.default_rng([part, 38])
+    systems, m, n = 8, int(rng.integers(1, 4)), int(rng.integers(2, 4))
+    A = rng.integers(-2, 3, (systems, m, n)) * 10.0 ** rng.integers(-9, 1, (n,))
+    point = rng.integers(0, 3, (systems, n))
+    b = rng.integers(-3, 4, (systems, m)) * 10.0 ** rng.integers(0, 9, (systems, 1))
+    l1 = rng.integers(0, 2, (systems, n)) * 1e-3
+    return Bounded.of(A, b, (0, np.inf), l1=l1, sum_to=point.sum(axis=-1))
+
+
+@together("is_narrow", [False, True])
+def test_sums_are_kept_next_to_a_large_b(is_narrow: bool) -> None:
+    """The terms of a sum may be below the rounding errors of ``b - A x``."""
+    A = scipy.sparse.csr_array([[1, 1e-8]])
+    np.testing.assert_array_equal(gpusolve.nnls(A, [1e7], sum_to=1).x, [1, 0])
+    with pytest.MonkeyPatch.context() as patch:
+        if is_narrow:
+            grow_slowly(patch)
+        for part in range(30):
+            given = scaled_columns(part)
+            result = solve(given)
+            assert infeasibility(given, result.x).max() <= 1e-10
+            assert (abs(result.x.sum(axis=-1) - given.sum_to) <= 1e-10).all()
+            solved = result.status == 0
+            assert solved.mean() > 0.8
+            above = excess(given.take(solved), result.x[solved])
+            assert above.max() <= 1e-8
+
+
+@together("dtype", ["f4", "f8"])
+@together("options", [{}, {"l1": True}, {"l1": True, "l2": True}, {"has_sum": True}])
+@together("kind", ["solution", "point", "bounds", "invalid", "huge"])
+def test_a_warm_start_does_not_change_the_answer(
+    rng: Generator, dtype: str, options: dict[str, bool], kind: str
+) -> None:
+    """Neither right, wrong, infeasible nor huge guesses; also of columns of zeros."""
+    given = random_problems(rng, 20, 6, 4, "mixed", **options)
+    given.A.setflags(write=True)
+    given.A[::2, :, 1] = 0
+    given = given.rounded(dtype)
+    arrays = given.astype(dtype)
+    expected = solve(arrays)
+    guess = (
+        1e6 * rng.standard_normal(expected.x.shape)
+        if kind == "huge"
+        else starting_point(rng, kind, given, expected.x)
+    )
+    with np.errstate(over="ignore"):
+        result = solve(arrays, warm_start=guess.astype(dtype))
+    np.testing.assert_array_equal(result.status, expected.status)
+    eps = np.finfo(dtype).eps
+    np.testing.assert_allclose(result.x, expected.x, atol=1e3 * eps)
+
+
+def test_a_warm_start_of_a_column_of_zeros_is_ignored() -> None:
+    A = scipy.sparse.csr_array([[1.0, 0.0]])
+    for guess in ([0, 1], [5, 3], [1e9, 1e9], [np.nan, -1]):
+        result = gpusolve.nnls(A, [1], l1=0.1, warm_start=guess)
+        np.testing.assert_allclose(result.x, [0.9, 0], atol=EPS)
+        assert result.status == 0
+
+
+def test_a_warm_start_that_rounding_spoils_is_dropped() -> None:
+    """Columns differ by up to 1e16, so that a guess of 1 may be far larger than b."""
+    for seed in range(40):
+        rng = np.random.default_rng([seed, 38])
+        m, n = int(rng.integers(1, 4)), int(rng.integers(2, 5))
+        A = rng.standard_normal((m, n)) * 10.0 ** rng.integers(-8, 9, n)
+        A, b = A * (rng.random((m, n)) < 0.8), rng.standard_normal((8, m))
+        guess = 1.0 * (rng.random((8, n)) < 0.6)
+        result = gpusolve.nnls(scipy.sparse.csr_array(A), b, warm_start=guess)
+        assert (result.status == 0).all(), seed
+        given = Bounded.of(A, b, (0, np.inf))
+        assert excess(given, result.x).max() <= 1e-8, seed
+
+
+def test_a_sum_is_compared_with_its_own_terms() -> None:
+    """Not with b, which is 1e16 times as large as a term."""
+    system = scale(np.array([[1, 1e-8]]), np.array([1e7]), sum_to=1.0)
+    x = system.rescale(np.array([[0, 0], [0, 1e-9], [0, 1], [1, 1e-9]]))
+    kept = [bool(keeps_sum(system, point)) for point in x]
+    assert kept == [False, False, True, False]
+
+
 # ---- the ways of the solver ----------------------------------------------------------
 
 
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """The Gram matrix grows by two columns at a time, as for very wide matrices."""
-    monkeypatch.setattr(sparse_steps, "WHOLE", 3)
-    monkeypatch.setattr(sparse_solve, "WHOLE", 3)
-    monkeypatch.setattr(sparse_solve, "AT_ONCE", 2)
-    monkeypatch.setattr(sparse_steps, "LEAST_GROWTH", 2)
+    grow_slowly(monkeypatch)
+
+
+def grow_slowly(patch: pytest.MonkeyPatch) -> None:
+    """Begin with a Gram matrix of no column."""
+    patch.setattr(sparse_steps, "WHOLE", 1)
+    patch.setattr(sparse_solve, "WHOLE", 1)
+    patch.setattr(sparse_solve, "AT_ONCE", 2)
+    patch.setattr(sparse_steps, "LEAST_GROWTH", 2)
 
 
 @pytest.fixture
@@ -166,6 +260,14 @@ def test_the_gram_matrix_has_few_columns(
 @pytest.mark.usefixtures("narrow")
 def test_a_gram_matrix_that_grows_gives_optima(rng: Generator) -> None:
     check_shared(rng)
+
+
+@pytest.mark.usefixtures("narrow")
+def test_a_gram_matrix_grows_by_equally_steep_columns() -> None:
+    b = np.ones(9)
+    result = gpusolve.nnls(scipy.sparse.eye_array(9).tocsr(), b)
+    np.testing.assert_array_equal(result.x, b)
+    assert result.status == 0
 
 
 @pytest.mark.usefixtures("plain")
@@ -254,15 +356,89 @@ def half(A: Any) -> Any:
     return A
 
 
-@together("shape", [(0, 4), (5, 0), (0, 0), (5, 4)])
+EMPTY: list[dict[str, Any]] = [
+    {},
+    {"bounds": (0, np.inf), "l1": 0.1},
+    {"bounds": (-2, 1), "l1": 0.1, "l2": 0.3},
+    {"bounds": (1, 2), "l2": 0.3},
+    {"l1": 0.1},
+    {"bounds": (-1, 1), "sum_to": 0.0},
+    {"bounds": (0, np.inf), "sum_to": 1.0, "l1": 0.1},
+    {"L": "first", "lam": 2.0, "l2": 0.1},
+    {"L": 0.0, "lam": 2.0, "prior": 1.0},
+]
+"""Options of systems whose matrix has no entries. L is a matrix of this number."""
+
+
+@together("shape", [(0, 4), (5, 0), (0, 0), (5, 4), (1, 1)])
 @together("batch", [(), (3,), (0,), (2, 1)])
-def test_empty_matrices(shape: tuple[int, int], batch: tuple[int, ...]) -> None:
-    b = np.ones((*batch, shape[0]))
-    result = gpusolve.nnls(scipy.sparse.csr_array(shape), b)
-    expected = gpusolve.nnls(np.zeros(shape), b)
-    for name in ("x", "rnorm", "status", "residual"):
-        found = getattr(result, name)
-        np.testing.assert_array_equal(found, getattr(expected, name))
+@together("more", ["weights", "warm_start", "A_ub", "A_eq", "dtype", ""])
+@together("options", EMPTY)
+def test_matrices_without_entries(
+    shape: tuple[int, int], batch: tuple[int, ...], more: str, options: dict[str, Any]
+) -> None:
+    """Dense and sparse: each variable minimises its own penalties, within its bounds.
+
+    A free variable with an l1 penalty has no minimum. Derivatives exist, too.
+    """
+    (m, n), dtype = shape, "f4" if more == "dtype" else "f8"
+    options = {"bounds": (-np.inf, np.inf), **options}
+    if "L" in options and not isinstance(options["L"], str):
+        options["L"] = np.full((3, n), options["L"])
+    if more == "weights":
+        options["weights"] = np.ones((*batch, m))
+    elif more == "warm_start":
+        options["warm_start"] = np.ones((*batch, n))
+    b = np.ones((*batch, m), dtype)
+    sparse = gpusolve.lsq_linear(
+        scipy.sparse.csr_array(shape, dtype=dtype), b, **options
+    )
+    if more.startswith("A_"):
+        options |= {more: np.ones((0, n)), f"b{more[1:]}": np.ones(0)}
+    dense = gpusolve.lsq_linear(np.zeros(shape, dtype), b, **options)
+    status = status_without_entries(shape, options)
+    for result in (sparse, dense):
+        assert result.x.shape == (*batch, n)
+        if m or status or not result.x.any():  # b = 0 certifies no other x
+            np.testing.assert_array_equal(result.status, np.full(batch, status))
+        assert result.residual.shape == b.shape
+        assert result.covariance(1.0).shape == (*batch, n, n)
+        if status == 0:
+            check_without_entries(result, b, options)
+    bars = dense.vjp(np.ones_like(dense.x))
+    assert bars.A.shape == shape
+    assert bars.b.shape == b.shape
+
+
+def status_without_entries(shape: tuple[int, int], options: dict[str, Any]) -> int:
+    (m, n), (lower, _) = shape, options["bounds"]
+    if "weights" in options and not m:
+        return 4  # all weights are 0
+    if not n:
+        return 4 if options.get("sum_to") else 0
+    falls = options.get("l1") and np.isinf(lower) and "sum_to" not in options
+    return 3 if falls else 0
+
+
+def check_without_entries(result: Any, b: Any, options: dict[str, Any]) -> None:
+    np.testing.assert_array_equal(result.rnorm, np.linalg.norm(b, axis=-1))
+    x, (lower, upper) = result.x, options["bounds"]
+    assert ((x >= lower) & (x <= upper)).all()
+    if "sum_to" in options:
+        total = np.broadcast_to(options["sum_to"], x.shape[:-1])
+        np.testing.assert_allclose(
+            x.sum(axis=-1), total, rtol=8 * np.finfo(x.dtype).eps
+        )
+    elif not isinstance(options.get("L"), np.ndarray):
+        right = np.full_like(x, least_cost(lower, upper, options))
+        np.testing.assert_allclose(x, right, rtol=16 * np.finfo(x.dtype).eps)
+
+
+def least_cost(lower: float, upper: float, options: dict[str, Any]) -> float:
+    """The feasible x next to the minimum of the penalties; 0 if all cost the same."""
+    l1, l2 = options.get("l1", 0.0), options.get("l2", 0.0)
+    least = -l1 / l2 if l2 else -np.inf if l1 else 0.0
+    return float(np.clip(least, lower, upper))
 
 
 # ---- bad systems do not spoil others -------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -699,10 +698,35 @@ def test_arrays_may_be_longer_than_nnz(backend: Any, kind: str) -> None:
 # ---- choice of the method ------------------------------------------------------------
 
 
-def test_merge_and_gallop_read_equal_bytes_at_the_crossover() -> None:
+def sectors_moved(dtype: str, ratio: int, method: Any) -> int:
+    """Of the product of matrices of 65,536 entries and of a part of that number."""
+    long, short = (
+        random_coo((2**12, 2**12), entries / 2**24, rng=1, dtype=dtype)
+        for entries in (2**16, 2**16 // ratio)
+    )
+    with _emulator.profile() as report:
+        multiply(short, long, method=method)
+    return sum(kernel.global_sectors for kernel in report.kernels)
+
+
+@pytest.mark.slow
+@together(
+    ("dtype", "least"),
+    [("int32", 128), ("bool", 256), ("float32", 512), ("float64", 512)],
+)
+def test_gallop_moves_fewer_sectors_above_its_ratio(
+    monkeypatch: Any, dtype: str, least: int
+) -> None:
+    """The dtypes with the largest ratio decide; for others merging moves more first."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     ratio = _coo_multiply_kernel.GALLOP_RATIO
-    assert 4 * ratio == 4 * 32 * math.log2(ratio)
+    assert ratio == 2 * 512
     assert f"more than {ratio} times" in str(multiply.__doc__)
+    for times, fewer in ((least, False), (2 * least, True), (ratio, True)):
+        gallop, merge = (
+            sectors_moved(dtype, times, method) for method in ("gallop", "merge")
+        )
+        assert (gallop < merge) == fewer
 
 
 def test_auto_chooses_merge_or_gallop_by_the_ratio_of_entries(monkeypatch: Any) -> None:
@@ -720,7 +744,7 @@ def test_auto_chooses_merge_or_gallop_by_the_ratio_of_entries(monkeypatch: Any) 
             return launch(*arguments)
 
         monkeypatch.setitem(launchers, name, record_call)
-    few, many = one_row([3], 300), one_row(np.arange(300), 300)
+    few, many = one_row([3], 1100), one_row(np.arange(1100), 1100)
     for A, B in ((few, many), (many, few), (many, many)):
         check_equal(multiply(A, B), scipy_product(A, B))
     assert called == ["gallop", "gallop", "merge"]

@@ -21,6 +21,7 @@ from gpusolve._numerics.scaling import scale
 from gpusolve.studies._compared import (
     block_pivoting,
     interior_point,
+    l1_ls,
     normal_equations,
     pqn,
     solve,
@@ -38,7 +39,7 @@ ACCURATE = 256 * EPS
 """Limit on the violation by the methods of well-conditioned systems."""
 
 ACTIVE_SETS = ("lsqnonneg", "fnnls", "fcnnls")
-INTERIOR = ("interior_point", "newton_like")
+INTERIOR = ("interior_point", "newton_like", "l1_ls")
 COUNTING = tuple(name for name in COMPARED if name not in INTERIOR)
 ON_HOSTS = tuple(name for name in COMPARED if not COMPARED[name].on_devices)
 
@@ -107,7 +108,8 @@ def test_degenerate_systems_keep_to_their_certificates(method: str) -> None:
     solved = 0
     for index in range(len(FAMILIES)):
         family, A, b, best = degenerate(index)
-        result = gpusolve.nnls(A, b, method=method, maxiter=40)
+        most = 100 if method == "l1_ls" else 40
+        result = gpusolve.nnls(A, b, method=method, maxiter=most)
         assert np.isfinite(result.x).all()
         assert (result.x >= 0).all()
         size = np.linalg.norm(b, axis=-1) + best.magnitude
@@ -656,16 +658,66 @@ def test_a_step_of_interior_point_solves_the_equations_of_the_paper(
 
 @pytest.mark.paper(
     "Luo, 1.2 interior points",
-    "Matrices with 10 and with 100 columns need at most 30 steps",
+    "Matrices with 10 and with 100 columns need at most 30 steps, and 100 of the "
+    "method of Kim et al., whose steps double t",
 )
-@pytest.mark.parametrize("method", INTERIOR)
+@pytest.mark.parametrize(
+    ("method", "most"), [("interior_point", 30), ("newton_like", 30), ("l1_ls", 100)]
+)
 @pytest.mark.parametrize("n", [10, 100])
 def test_interior_methods_need_few_steps_for_any_size(
-    rng: np.random.Generator, method: str, n: int
+    rng: np.random.Generator, method: str, most: int, n: int
 ) -> None:
     result = gpusolve.nnls(rng.random((3, n, n)), rng.random((3, n)), method=method)
     assert (result.status == 0).all()
-    assert result.nit.max() <= 30
+    assert result.nit.max() <= most
+
+
+@pytest.mark.paper(
+    "Luo, 1.2 interior points",
+    "A step of the method of Kim et al. is the largest part 1, 1/2, 1/4, ... of the "
+    "Newton step by LAPACK, to 1e-9, that decreases t times half the squared residual, "
+    "less sum log x",
+)
+def test_a_step_of_l1_ls_is_a_part_of_newtons(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """With conjugate gradients that do not stop early; some whole steps stay inside."""
+    monkeypatch.setattr(l1_ls, "ACCURACY", 1e-14)
+    A, b = rng.random((9, 4)), rng.random(9)
+    system, equations = scale(A, b[None]), NormalEquations(A.T @ A, (A.T @ b)[None])
+    parts, inside = [], []
+    points, times = 10 * rng.random((3000, 4)) ** 2, 10 ** rng.uniform(-2, 4, 3000)
+    for x, t in zip(points, times, strict=True):
+        w = A.T @ (b - A @ x)
+        slope = -t * w - 1 / x
+        newton = -np.linalg.solve(t * A.T @ A + np.diag(1 / x**2), slope)
+
+        def decrease(part: float, x: Any = x, t: float = t, u: Any = newton) -> float:
+            before, after = (
+                t * np.sum((A @ z - b) ** 2) / 2 - np.log(z).sum()
+                if (z > 0).all()
+                else np.inf
+                for z in (x, x + part * u)
+            )
+            return before - after
+
+        part = next(
+            part
+            for part in 0.5 ** np.arange(50)
+            if decrease(part) >= -0.01 * part * (slope @ newton)
+        )
+        parts.append(part)
+        inside.append((x + newton > 0).all())
+        moved, grown = l1_ls.step(
+            system, equations, w[None], x[None], np.full((1, 1), t)
+        )
+        np.testing.assert_allclose(moved[0], x + part * newton, rtol=1e-9)
+        gap = moved[0] @ np.abs(A.T @ (b - A @ moved[0]))
+        expected = max(t, 2 * min(t, 4 / gap)) if part >= 1 / 2 else t
+        assert grown[0, 0] == pytest.approx(expected, rel=1e-9)
+    assert any(part < 1 and whole for part, whole in zip(parts, inside, strict=True))
+    assert {*parts} == {1, 1 / 2}
 
 
 @pytest.mark.paper(

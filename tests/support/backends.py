@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -29,3 +32,10 @@ with_own_options = pytest.mark.skipif(
     "CXXFLAGS" in os.environ,
     reason="a predicted time counts instructions, which depend on the options",
 )
+
+
+def by_object(solve: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Call a solver for which the compiled object computes, not the emulator."""
+    with mock.patch.dict(os.environ):
+        os.environ.pop("GPUSOLVE_EMULATE", None)
+        return solve(*arguments, **options)

@@ -162,10 +162,10 @@ def random_matrix(entries: int, width: int, seed: int) -> Any:
     return scipy.sparse.coo_array((values * 1.0, (rows, columns)), shape=(1, width))
 
 
-def multiply_sparse(method: str, entries: int) -> Callable[[], None]:
+def multiply_sparse(method: str, entries: int, **options: int) -> Callable[[], None]:
     def run() -> None:
         A, B = random_matrix(entries, 4000, 1), random_matrix(entries, 4000, 2)
-        found = on_emulator(multiply, A, B, method=method)
+        found = on_emulator(multiply, A, B, method=method, **options)
         assert_equal(found.toarray(), A.toarray() * B.toarray())
 
     return run
@@ -460,7 +460,7 @@ def nnls_gram_within_bounds(
         if fixed_sum:
             options["sum_to"] = (0.5 * (lower + upper)).sum(axis=1)
         found = by_gram(team, A, b, solver=gpusolve.lsq_linear, **options)
-        expected = reference.nnls_gram(A, b, **options)
+        expected = reference.nnls(A, b, **options)
         assert not found.status.any()
         np.testing.assert_allclose(found.x, expected.x, atol=1e-9)
         assert found.n_downdates.sum() > 0
@@ -539,6 +539,8 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         multiply_sparse("scratchpad", 300),
         multiply_sparse("binary", 300),
         multiply_sparse("even", 300),
+        multiply_sparse("linear", 30, blocks=7, threads=1),
+        multiply_sparse("scratchpad", 30, blocks=2, threads=1),
     ],
     "gemv.cu": [
         gemv(40, 70, "threads_per_dot"),

@@ -169,7 +169,7 @@ def filled_row(document: str, line: str, found: list[Marker]) -> str:
     """A row with the claims of its markers; a row without markers is kept."""
     row = Row(document, cells_of(line))
     claims = [
-        f"{marker.claim} (`{marker.test}`)"
+        f"{marker.claim} (`{marker.test.rpartition('/')[2]}`)"
         for marker in found
         if marker.row == row.name
     ]

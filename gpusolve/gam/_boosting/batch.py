@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,18 +36,26 @@ class Training:
         The weights of the rows; None for ones.
     offset : float, (n,) float64 array or None
         The model before the first step; None for the best constant. A constant may be
-        added to a vector.
+        added to a vector. (P, n) if the family has P predictors.
+    given : (array, array) or None
+        The weights and the response of all rows of X, if rows of weight 0 are left out.
     """
 
     frame: Frame
     y: Array
     weights: Array | None
     offset: Any
+    given: tuple[Array, Array] | None = None
 
     @property
     def rows(self) -> int:
         """The number n of rows."""
         return int(self.y.shape[-1])
+
+    @property
+    def counted_y(self) -> Array:
+        """The response of the rows with weight."""
+        return self.y if self.weights is None else self.y[..., self.weights > 0]
 
     @property
     def row_weights(self) -> Array:
@@ -56,21 +64,25 @@ class Training:
         return namespace(self.y).ones(self.rows) if given is None else given
 
     @property
-    def weights_on_host(self) -> NDArray[np.float64]:
-        """`row_weights` on the host."""
-        given = self.weights
-        return np.ones(self.rows) if given is None else on_host(given)
+    def rows_of_x(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The weights and the response of all rows of X, on the host.
 
-    @property
-    def response_on_host(self) -> NDArray[np.float64]:
-        """The response of each row, (n,), on the host; of several, the class."""
-        y = on_host(self.y)
-        return np.asarray(y if y.ndim == 1 else y.argmax(axis=0))
+        Of several responses, the class.
+        """
+        weights, y = map(on_host, self.given or (self.row_weights, self.y))
+        return weights, np.asarray(y if y.ndim == 1 else y.argmax(axis=0))
 
     @property
     def device(self) -> Device | None:
         """The device of all arrays; None for the host."""
         return device_of(self.frame.like)
+
+    def with_weight(self) -> Training:
+        """The rows whose weight is not 0."""
+        if self.weights is None or bool(self.weights.all()):
+            return self
+        given = self.weights, self.y
+        return replace(self.take(self.weights > 0), given=given)
 
     def take(self, rows: Any) -> Training:
         """Some of the rows, by an index or a mask."""
@@ -79,7 +91,7 @@ class Training:
             self.frame.take(rows),
             self.y[..., rows],
             None if self.weights is None else self.weights[rows],
-            offset[rows] if is_vector(offset) else offset,
+            offset[..., rows] if is_vector(offset) else offset,
         )
 
 
@@ -209,7 +221,8 @@ def make_fits(
     offset = offsets_of(family, data, problem, is_scaled)
     start = xp.asarray(offset)[:, None]
     if is_vector(data.offset):
-        start = start + data.offset
+        models = start.reshape(-1, *data.offset.shape[:-1], 1)
+        start = (models + data.offset).reshape(len(start), -1)
     if out_of_bag is not None:
         out_of_bag = xp.broadcast_to(out_of_bag, (problem.fits, data.rows))
     fits = Fits(
@@ -240,7 +253,7 @@ def several(models: Fits) -> Fits:
 
 def is_vector(offset: Any) -> bool:
     """Whether the model starts with a number for each row."""
-    return getattr(offset, "ndim", 0) == 1
+    return getattr(offset, "ndim", 0) > 0
 
 
 def offsets_of(
@@ -249,13 +262,14 @@ def offsets_of(
     """The constant of each fit before its first step, (F,) on the host.
 
     The best constant, also in addition to the offsets of the rows; but the given
-    constant, and 0 for mboost's steps from the offsets of the rows.
+    constant, and 0 for mboost's steps from the offsets of the rows if there is a single
+    predictor.
     """
     if not is_vector(data.offset):
         if data.offset is not None:
             return np.full(problem.fits, data.offset)
         return each_fit(family.offset, data, problem)
-    if not is_scaled:
+    if not is_scaled and family.predictors == 1:
         return np.zeros(problem.fits)
     return each_fit(lambda y, w: family.offset_from(data.offset, y, w), data, problem)
 

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.arrays import namespace
+from ..._device.arrays import namespace, on_host
 from ..._estimators.conventions import check_choice, generator
 from .._inputs import whole_or_scaled
+from ..families import Family
 from .batch import Fits, Settings, Training, make_fits
 from .problem import Designs
 
@@ -37,7 +38,7 @@ class Folds(NamedTuple):
     weights: Floats
     out_of_bag: Floats
 
-    def some(self, which: slice) -> Folds:
+    def some(self, which: Any) -> Folds:
         """Some of the folds."""
         return Folds(self.weights[which], self.out_of_bag[which])
 
@@ -62,16 +63,17 @@ class Folds(NamedTuple):
 def make_folds(
     folds: Any, weights: Floats, y: Any, count: int | None, random_state: Any
 ) -> Folds:
-    """Folds of n rows with given weights; arguments as for `cv_stop`.
+    """Folds of the n rows whose weight is not 0; arguments as for `cv_stop`.
 
-    The response y is for splitters that stratify. ValueError if the folds are unknown,
-    or a fold has no row in or out of the bag.
+    The weights and the response y are of all rows of X, as are indices, masks and
+    weights of folds; y is for splitters that stratify. ValueError if the folds are
+    unknown, or a fold has no row in or out of the bag.
     """
-    rows = len(weights)
+    kept = weights > 0
     if isinstance(folds, str):
-        made = named_folds(folds, weights, count, generator(random_state))
+        made = named_folds(folds, weights[kept], count, generator(random_state))
     elif hasattr(folds, "split"):
-        made = split_folds(folds.split(np.zeros((rows, 1)), y), weights)
+        made = split_folds(folds.split(np.zeros((len(weights), 1)), y), weights)
     elif hasattr(folds, "__array__"):
         made = given_folds(np.asarray(folds, np.float64), weights)
     elif isinstance(folds, Iterable):
@@ -81,6 +83,8 @@ def make_folds(
             f"folds must be one of {KINDS}, weights (n, B), a splitter or pairs of "
             f"indices, got {folds!r}"
         )
+    if not isinstance(folds, str):
+        made = Folds(*(some[:, kept] for some in made))
     for name, some in made._asdict().items():
         empty = np.flatnonzero(some.sum(axis=1) == 0)
         if len(empty):
@@ -89,6 +93,29 @@ def make_folds(
                 f"{empty[0]} are all zero"
             )
     return Folds(np.stack([whole_or_scaled(w) for w in made.weights]), made.out_of_bag)
+
+
+def check_folds(folds: Folds, data: Training, family: Family) -> None:
+    """ValueError unless the family can be fitted and compared in each fold."""
+    lacking = np.flatnonzero(~sufficient(folds, data, family))
+    if len(lacking):
+        raise ValueError(
+            f"every fold must have {family.needs} for the {family.name} family, but "
+            f"fold {lacking[0]} does not: take fewer folds, or folds that stratify y, "
+            "or give the number of iterations"
+        )
+
+
+def sufficient(folds: Folds, data: Training, family: Family) -> NDArray[np.bool_]:
+    """Whether the family can be fitted and compared in each fold, (B,)."""
+    y = on_host(data.y)
+    return np.array(
+        [
+            family.suffices(y[..., inside > 0], True)
+            and family.suffices(y[..., outside > 0], False)
+            for inside, outside in zip(*folds, strict=True)
+        ]
+    )
 
 
 def named_folds(
@@ -125,8 +152,8 @@ def given_folds(matrix: Floats, weights: Floats) -> Folds:
     """Folds from a matrix of weights, (n, B), which replace the weights of the data."""
     if matrix.ndim != 2 or len(matrix) != len(weights):
         raise ValueError(
-            f"folds must have shape ({len(weights)}, B), for the rows whose weight is "
-            f"not 0, got {matrix.shape}"
+            f"folds must have shape ({len(weights)}, B), for the rows of X, got "
+            f"{matrix.shape}"
         )
     if not (np.isfinite(matrix) & (matrix >= 0)).all():
         raise ValueError("folds must be finite and not negative")
@@ -154,7 +181,7 @@ def counts_of(some: Any, rows: int) -> NDArray[np.intp]:
     if not is_index or (len(index) and not 0 <= index.min() <= index.max() < rows):
         raise ValueError(
             f"folds must have indices from 0 to {rows - 1} or masks of the {rows} rows "
-            f"whose weight is not 0, got {some!r:.60}"
+            f"of X, got {some!r:.60}"
         )
     return np.bincount(index.astype(np.intp), minlength=rows)
 

@@ -92,7 +92,7 @@ class Path:
     def fewest_learners(self, iteration: int) -> int:
         """How many learners each fit of a batch has selected by then, at least."""
         selected = on_host(self.selected[:, :iteration])
-        return min(len(np.unique(own)) for own in selected)
+        return min(len(np.unique(own[own >= 0])) for own in selected)
 
     def followed_by(self, later: Path) -> Path:
         """The path with the steps of `later` appended, which continues it."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from ..._device.threads import one_blas_thread, workers
 from .._terms.frame import Frame
 from .._terms.rows import Rows, compact_rows
 from .._terms.spline import equal_bases
+from .._terms.stump import Stump
 from .._terms.term import Reading
 from ..basis import CompactBasis
 from ..penalty import Matrix
@@ -25,7 +26,7 @@ from ..terms import Term
 from . import gram_kernel
 from .diagonal import DiagonalGroup, diagonal_gram
 from .products import Products, products_of
-from .smoothing import CORE_WORK, inverses, ranks, smoothing_parameters
+from .smoothing import CORE_WORK, inverses, least_df, ranks, smoothing_parameters
 
 MATRIX_BYTES = 2**27
 """Memory limit for the Gram matrices of a batch of fits. Their inverses, and what they
@@ -168,9 +169,9 @@ class PreparedLearners:
         The diagonals of W; None for ones.
     cones : tuple of Cone or None
         The constraints of the learners; None for a learner without constraint.
-    stumps : frozenset of int
-        The learners that are fitted by the best cut of their functions, which are bins.
-        Their inverse is not read.
+    stumps : dict of int to int
+        The learners that are fitted by the best cut of their functions, which are bins,
+        and the least weight of each side. Their inverse is not read.
     """
 
     designs: Designs
@@ -179,7 +180,7 @@ class PreparedLearners:
     lambda_: Array
     weights: Array | None
     cones: tuple[Cone | None, ...]
-    stumps: frozenset[int] = frozenset()
+    stumps: Mapping[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -349,7 +350,9 @@ def prepare(
             for j, own, inverse in zip(members, of_functions, H, strict=True):
                 made[j] = own, group.cone(inverse)
     inverse, cones = zip(*(made[j] for j in range(count)), strict=True)
-    stumps = frozenset(j for j, term in enumerate(terms) if term.is_stump)
+    stumps = {
+        j: term.min_rows for j, term in enumerate(terms) if isinstance(term, Stump)
+    }
     return PreparedLearners(designs, gram, inverse, lambdas, weights, cones, stumps)
 
 
@@ -408,21 +411,22 @@ class LearnerGroup:
 
     def ranks(self) -> Array:
         """The ranks of the learners of a single fit, (m,)."""
-        return ranks(self.flat, self.term.null_dimension)
+        return ranks(self.flat, self.penalty)
 
     def smoothing(self, df_definition: str, rank: Array) -> Array:
         """The smoothing parameters, (m, F), from the ranks without weights, (m,)."""
-        term, least = self.term, self.term.null_dimension
-        if term.df < least and bool((rank > term.df).any()):
-            raise ValueError(
-                f"df must be at least {least}, the degrees of freedom that the penalty "
-                f"of {term.label} does not affect, got {term.df}; a ridge penalty "
-                "allows fewer"
-            )
-        shape = self.gram.shape[:2]
+        term, null, shape = self.term, self.term.null_dimension, self.gram.shape[:2]
         each = namespace(rank).repeat(rank, shape[1])
+        if term.df < null and bool((each > term.df).any()):
+            least = int(least_df(self.flat, self.penalty, null)[each > term.df].max())
+            if term.df < least:
+                raise ValueError(
+                    f"df must be at least {least}, the degrees of freedom that the "
+                    f"penalty of {term.label} does not affect, got {term.df}; a ridge "
+                    "penalty allows fewer"
+                )
         return smoothing_parameters(
-            self.flat, self.penalty, least, term.df, df_definition, each
+            self.flat, self.penalty, null, term.df, df_definition, each
         ).reshape(shape)
 
     def inverses(self, lambda_: Array) -> Array:

@@ -81,27 +81,71 @@ def compute_in_parts(
     return np.concatenate([made[begin] for begin in sorted(made)])
 
 
-def ranks(gram: Array, null_dimension: int) -> Array:
-    """The numerical rank of each Gram matrix, (K, k, k) to (K,).
-
-    If the penalty affects all coefficients, columns may be of different units, such as
-    years and an intercept: they are scaled to norm 1. B-splines have equal scales.
-    """
-    if null_dimension == 0:
-        scale = unit_scale(gram)
-        gram = scale.swapaxes(1, 2) * gram * scale
-    eigenvalues = namespace(gram).linalg.eigvalsh(gram)
+def ranks(gram: Array, penalty: Matrix) -> Array:
+    """The numerical rank of each Gram matrix, (K, k, k) to (K,), see `units`."""
+    scale = unit_scale(gram, units(penalty))
+    eigenvalues = namespace(gram).linalg.eigvalsh(scale.swapaxes(1, 2) * gram * scale)
     # The eigenvalues of X'WX are squared singular values of X: a direction with less
     # than a millionth of the largest singular value does not count.
     return (eigenvalues > RANK_TOLERANCE * eigenvalues[:, -1:]).sum(axis=-1)
 
 
-def unit_scale(A: Array) -> Array:
-    """The factors of rows and columns that make a diagonal 1, (K, 1, k); 0 for 0."""
+def units(penalty: Matrix) -> NDArray[np.bool_]:
+    """Which columns have the same unit, (k, k): columns that a penalty joins.
+
+    The B-splines of a term have; years, an intercept and the columns of another term
+    have units of their own.
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    _, unit = connected_components(penalty != 0, directed=False)
+    return np.asarray(unit[:, None] == unit)
+
+
+def unit_scale(A: Array, same: NDArray[np.bool_] | None = None) -> Array:
+    """The factors of rows and columns that make a diagonal 1, (K, 1, k); 1 for 0.
+
+    Columns of the `same` unit have one factor: their largest diagonal element is 1.
+    """
     xp = namespace(A)
     diagonal = A.diagonal(axis1=1, axis2=2)
-    exists = diagonal > 0
-    return (exists / xp.sqrt(xp.where(exists, diagonal, 1)))[:, None, :]
+    if same is not None:
+        diagonal = (xp.asarray(same) * diagonal[:, None, :]).max(axis=-1)
+    return (1 / xp.sqrt(xp.where(diagonal > 0, diagonal, 1)))[:, None, :]
+
+
+def fill_empty(A: Array, null_dimension: int) -> tuple[Array, Array]:
+    """Make matrices regular in the null space of the penalty.
+
+    Several coefficients that the penalty does not affect may give the same function, as
+    the two intercepts of ``bbs(x) + bols(f)`` do, or the function 0, as a level
+    without rows does. Such directions have neither data nor a penalty. They decouple
+    from all others, so their eigenvalue may have any value.
+
+    Parameters
+    ----------
+    A : (K, k, k) array
+        The Gram matrices in the basis of `penalty_eigenvectors`.
+    null_dimension : int
+
+    Returns
+    -------
+    A : (K, k, k) array
+        The matrices with columns of other norms in the null space, where no penalty
+        depends on these norms: the norm is the root of the trace of the others.
+    empty : (K,) array
+        The number of directions without data and penalty.
+    """
+    xp, null = namespace(A), slice(null_dimension)
+    total = A.diagonal(axis1=1, axis2=2)[:, null_dimension:].sum(axis=-1)
+    total = xp.where(total > 0, total, 1)[:, None, None]
+    scale = xp.ones((len(A), 1, A.shape[-1]))
+    scale[..., null] = unit_scale(A[:, null, null]) * xp.sqrt(total)
+    A = scale.swapaxes(1, 2) * A * scale
+    values, vectors = xp.linalg.eigh(A[:, null, null])
+    empty = values <= RANK_TOLERANCE * values[:, -1:]
+    A[:, null, null] += total * spectral_product(vectors, empty)
+    return A, empty.sum(axis=-1)
 
 
 def shrunken(A: Array) -> Array:
@@ -160,6 +204,12 @@ def penalty_spectrum(
     return d
 
 
+def least_df(gram: Array, penalty: Matrix, null_dimension: int) -> Array:
+    """The degrees of freedom that the penalty does not affect, (K, k, k) to (K,)."""
+    V = namespace(gram).asarray(penalty_eigenvectors(penalty, null_dimension)[1])
+    return null_dimension - fill_empty(turned(gram, V), null_dimension)[1]
+
+
 def degrees_of_freedom(d: Array, lambda_: Array, definition: str) -> Array:
     """The degrees of freedom of each learner.
 
@@ -190,7 +240,7 @@ def slope(d: Array, lambda_: Array, definition: str) -> Array:
     return -(change if definition == "trace" else 2 * (1 - s) * change).sum(axis=-1)
 
 
-def solve_lambda(d: Array, df: float, definition: str) -> Array:
+def solve_lambda(d: Array, df: Array | float, definition: str) -> Array:
     """The smoothing parameters that give `df`, (K, k) to (K,); at most `LARGEST`.
 
     The first steps halve the interval of the logarithm. Newton's method, within the
@@ -237,7 +287,7 @@ def smoothing_parameters(
     null_dimension : int
         The dimension of the null space of the penalty.
     df : float
-        The degrees of freedom, positive, and at least `null_dimension`.
+        The degrees of freedom, positive, and at least `least_df`.
     definition : {"2S-SS", "trace"}, optional
         ``tr(2S - S'S)``, mboost's default, or ``tr(S)``, of the hat matrix S.
     rank : (K,) array, optional
@@ -265,27 +315,29 @@ def smoothing_parameters(
         return xp.zeros(len(gram))
     strength, V = map(xp.asarray, penalty_eigenvectors(penalty, null_dimension))
 
-    def spectral_solution(A: Array, near: Array) -> Array:
+    def spectral_solution(A: Array, near: Array, total: Array) -> Array:
         d = penalty_spectrum(A, strength, null_dimension, near)
-        return solve_lambda(d, df, definition)
+        return solve_lambda(d, total, definition)
 
     def solve(gram: Array, rank: Array) -> Array:
         penalised = rank > df
-        A = shrunken(turned(gram, V) + RIDGE * strength * xp.eye(len(strength)))
+        A, empty = fill_empty(turned(gram, V), null_dimension)
+        total = df + empty
+        A = shrunken(A + RIDGE * strength * xp.eye(len(strength)))
         A = xp.where(penalised[:, None, None], A, xp.eye(len(strength)))
         balance = A.diagonal(axis1=1, axis2=2).sum(axis=-1) / strength.sum()
         least, most = balance / MAX_RATIO, balance * MAX_RATIO
-        guess = solve_lambda(rough_spectrum(A, strength), df, definition)
+        guess = solve_lambda(rough_spectrum(A, strength), total, definition)
         near = xp.clip(guess, least, most)
-        lambda_ = spectral_solution(A, near)
+        lambda_ = spectral_solution(A, near, total)
         nearer = xp.clip(lambda_, least, most)
         far = xp.flatnonzero((nearer > FAR * near) | (near > FAR * nearer))
         if far.size:
-            lambda_[far] = spectral_solution(A[far], nearer[far])
+            lambda_[far] = spectral_solution(A[far], nearer[far], total[far])
         return xp.where(penalised, lambda_, 0.0)
 
     if rank is None:
-        rank = ranks(gram, null_dimension)
+        rank = ranks(gram, penalty)
     return compute_in_parts(solve, gram, rank)
 
 
@@ -348,7 +400,7 @@ def inverses(
         inverse = penalised_inverses(gram, penalty, null_dimension, lambda_)
         free = namespace(gram).flatnonzero(lambda_ == 0)
         if free.size:
-            several = free[ranks(gram[free], null_dimension) < gram.shape[-1]]
+            several = free[ranks(gram[free], penalty) < gram.shape[-1]]
             inverse[several] = smoothest_inverses(gram[several], penalty)
         return inverse
 
@@ -391,15 +443,20 @@ def regular_inverses(A: Array) -> Array:
 
 
 def smoothest_inverses(gram: Array, penalty: Matrix) -> Array:
-    """Generalised inverses that give a least-squares fit of least penalty."""
+    """Generalised inverses that give a least-squares fit of least penalty.
+
+    The coefficients are measured in `units`.
+    """
     xp = namespace(gram)
+    scale = unit_scale(gram, units(penalty))
+    both = scale.swapaxes(1, 2) * scale
     P, identity = xp.asarray(penalty), xp.eye(len(penalty))
-    reciprocals, vectors = reciprocal_spectrum(gram, RANK_TOLERANCE)
+    reciprocals, vectors = reciprocal_spectrum(both * gram, RANK_TOLERANCE)
     pseudo = spectral_product(vectors, reciprocals)
     free = spectral_product(vectors, reciprocals == 0)  # projects on the null space
     rough = xp.matmul(xp.matmul(free, P), free)
     T = identity - xp.matmul(pseudo_inverses(rough, RANK_TOLERANCE), P)
-    return xp.matmul(xp.matmul(T, pseudo), T.swapaxes(1, 2))
+    return both * xp.matmul(xp.matmul(T, pseudo), T.swapaxes(1, 2))
 
 
 def pseudo_inverses(A: Array, tolerance: float) -> Array:

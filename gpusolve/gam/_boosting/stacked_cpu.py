@@ -81,37 +81,40 @@ class StumpGroup(NamedTuple):
         As for `SizeGroup`.
     weights : (F, m, k) array
         The weights of the bins.
+    least : int
+        The least weight of a side.
     """
 
     members: NDArray[np.intp] | slice
     functions: NDArray[np.intp] | slice
     weights: Floats
+    least: int
 
     def scores(self, moments: Floats, share: Share) -> Floats:
         """The reduction of the sum of squares by each member, (F, m)."""
         c = moments[:, self.functions].reshape(self.weights.shape)
-        return np.asarray(sides_of(c, self.weights).reduction.max(axis=-1))
+        return np.asarray(sides_of(c, self.weights, self.least).reduction.max(-1))
 
 
 def groups_of(
     problem: PreparedLearners, begins: NDArray[np.intp]
 ) -> list[SizeGroup | StumpGroup]:
     """The learners without a constraint, grouped by their number of functions."""
-    sizes: dict[tuple[int, bool, bool], list[int]] = {}
+    sizes: dict[tuple[int, bool, int | None], list[int]] = {}
     for j, design in enumerate(problem.rows):
         if problem.cones[j] is None:
-            key = design.functions, problem.is_diagonal(j), j in problem.stumps
+            key = design.functions, problem.is_diagonal(j), problem.stumps.get(j)
             sizes.setdefault(key, []).append(j)
     groups: list[SizeGroup | StumpGroup] = []
-    for (k, _, are_stumps), members in sizes.items():
+    for (k, _, least), members in sizes.items():
         place: Any = slice(None)
         functions: Any = slice(None)
         if len(members) < len(problem):
             place = np.array(members)
             functions = (begins[members][:, None] + np.arange(k)).reshape(-1)
-        if are_stumps:
+        if least is not None:
             weights = np.stack([problem.gram[j] for j in members], axis=1)
-            groups.append(StumpGroup(place, functions, weights))
+            groups.append(StumpGroup(place, functions, weights, least))
         else:
             groups.append(SizeGroup(place, functions, problem.gain(members)))
     return groups
@@ -179,7 +182,8 @@ class Passes:
         if cone is not None:
             return fitted_in_cone(cone, fit, c)
         if learner in self.problem.stumps:
-            return fitted_stump(c, self.problem.gram[learner][fit])
+            least = self.problem.stumps[learner]
+            return fitted_stump(c, self.problem.gram[learner][fit], least)
         inverse: Floats = self.problem.inverse[learner][fit]
         multiply = np.multiply if inverse.ndim == 1 else np.matmul
         return np.asarray(multiply(inverse, c))

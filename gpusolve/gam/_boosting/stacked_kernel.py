@@ -245,6 +245,7 @@ def places_of(
     for name in ("shift", "pitch", "window"):
         places[name] = [getattr(own, name) for own in sums]
     places["inequalities"] = inequalities
+    places["least"] = [problem.stumps.get(j, 0) for j in range(len(problem))]
     places["cone"] = begins_of(inequalities * (functions + inequalities))
     return places
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from contextlib import nullcontext
+from typing import Any, NamedTuple
 
-from ..._device.threads import is_part
+from ..._device.progress import progress_bar
 from .path import Path
-
-PROGRESS_DELAY = 2.0
-"""Seconds until a progress bar appears that was not asked for."""
 
 PIECE = 50
 """Number of steps of a launch that is watched."""
@@ -24,13 +22,15 @@ class Watch(NamedTuple):
     callback : callable or None
         ``callback(iteration, risk)`` after the steps; a true result ends them.
     progress : bool or None
-        Whether there is a bar; None for a bar on a terminal, after a while.
+        Whether there is a bar; None for a bar after a while, see `progress_bar`.
     keeps_steps : bool
         Whether an interrupt ends the steps with a warning, instead of an error.
     first : int
         Number of steps that were made before.
     learners : int or None
         The steps end when each fit has selected this number of different learners.
+    bar : tqdm or None
+        A bar that counts the steps of several calls, in place of their own.
     """
 
     callback: Callable[[int, float], object] | None = None
@@ -38,6 +38,7 @@ class Watch(NamedTuple):
     keeps_steps: bool = False
     first: int = 0
     learners: int | None = None
+    bar: Any = None
 
     @property
     def piece(self) -> int | None:
@@ -65,14 +66,9 @@ class Watch(NamedTuple):
         path : Path
             To which `make` writes the steps.
         """
-        from tqdm import tqdm
-
-        made = -1
-        hidden = is_part() or (None if self.progress is None else not self.progress)
-        delay = 0.0 if self.progress else PROGRESS_DELAY
-        with tqdm(
-            total=steps, desc="boosting", delay=delay, disable=hidden, leave=False
-        ) as bar:
+        made, shared = -1, self.bar is not None
+        own = progress_bar(steps, "boosting", "step", shown=self.progress)
+        with nullcontext(self.bar) if shared else own as bar:
             try:
                 for piece in pieces:
                     make(piece)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from .family import Family
 
 class ClassFamily(Family):
     """A family whose responses are classes."""
+
+    is_ordered: ClassVar[bool] = False
+    """Whether the order of the classes has a meaning."""
 
     def for_classes(self, count: int) -> Self:
         """The family for this number of classes; ValueError if it is for others."""

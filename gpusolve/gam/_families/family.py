@@ -115,6 +115,16 @@ class Family(ABC):
         """ValueError unless this family can be fitted to y, (n,)."""
         return
 
+    needs: ClassVar[str] = "rows in and out of the bag"
+    """What `suffices` asks for, as errors say."""
+
+    def suffices(self, y: Array, in_bag: bool) -> bool:
+        """Whether a fold has what a fit, or a loss of rows left out, needs.
+
+        Losses of pairs need more than a row; a fit may need more than its loss.
+        """
+        return True
+
     @abstractmethod
     def offset(self, y: Array, w: Array | None) -> float:
         """The constant f with the least weighted loss of y, (n,); w None means ones."""
@@ -147,6 +157,13 @@ class Family(ABC):
         This is for losses that are least at ``f = y``.
         """
         return self.loss(y, y, s)
+
+    def finest_loss(self, y: Array) -> float:
+        """The mean loss of a fit that is as fine as the rounding of y, (n,).
+
+        A smaller loss says nothing about the data. -inf if the loss has a bound.
+        """
+        return -math.inf
 
     def parameter_at(self, y: Array, f: Array, w: Array | None, s: Array) -> Array:
         """The parameter of the best constant f of a model with the parameter s."""
@@ -220,7 +237,7 @@ class Family(ABC):
             constant = start + self.offset_from(start, y, w)
         else:
             rounding = ROUNDING * float(abs(y).max())
-            if float(y.max() - y.min()) <= rounding:
+            if is_constant(y):
                 return float(float(abs(y - self.response(f)).max()) <= rounding)
             constant = namespace(y).full(y.shape, self.offset(y, w))
         with np.errstate(over="ignore"):
@@ -311,6 +328,11 @@ class CoupledFamily(Family):
     @property
     def cuda(self) -> CudaFamily:
         return super().cuda._replace(definitions=COUPLED_IN_CUDA)
+
+
+def is_constant(y: Array) -> bool:
+    """Whether all values are equal, up to rounding."""
+    return float(y.max() - y.min()) <= ROUNDING * float(abs(y).max())
 
 
 def family_in(table: Mapping[str, type[F]], family: Any, kind: type[F]) -> F:

@@ -57,9 +57,9 @@ def _two_quantiles(x: Array, w: Array | None, tau: float) -> tuple[Array, Array]
 
 
 def spread(r: Array, w: Array | None) -> float:
-    """The weighted median of ``|r|``; where it is 0 the mean, or 1 if all are 0."""
+    """The weighted median of ``|r|``, or the mean where it is 0."""
     size = abs(r)
-    return float(weighted_quantile(size, w)) or float(weighted_mean(size, w)) or 1.0
+    return float(weighted_quantile(size, w)) or float(weighted_mean(size, w))
 
 
 def zero_of(score: Callable[[float], float], breakpoints: Array) -> float:

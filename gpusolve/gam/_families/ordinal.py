@@ -52,6 +52,7 @@ class PropOdds(NumberedFamily):
 
     name = "prop_odds"
     effect_on = "the log odds of higher classes"
+    is_ordered = True
     classes: int = 3
 
     @property

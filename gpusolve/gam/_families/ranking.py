@@ -68,6 +68,11 @@ class AUC(ClassFamily):
         """False: the risk of all pairs may rise, as steps reduce a smooth risk."""
         return False
 
+    needs = "rows of both classes in and out of the bag"
+
+    def suffices(self, y: Array, in_bag: bool) -> bool:
+        return bool((y != y[..., :1]).any())
+
     def check(self, y: Array) -> None:
         if not bool(((y == 0) | (y == 1)).all()):
             raise ValueError("y of the auc family must be 0 or 1, got others")

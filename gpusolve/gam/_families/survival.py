@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, as_array, namespace, on_host
+from ..._device.frames import named_columns
 from ..._estimators.inputs import real_array
 from .. import _inputs
 from .concordance import concordance
@@ -80,6 +81,7 @@ def signed_times(time: Any, event: Any, X: Array) -> Array:
 
 def read_survival(y: Any, X: Array) -> Array:
     """The signed times of any form of survival times; see `SurvivalFamily`."""
+    y = named_columns(y)
     names = getattr(getattr(y, "dtype", None), "names", None)
     if names is None and (isinstance(y, Mapping) or hasattr(y, "columns")):
         names = tuple(y.keys())
@@ -106,7 +108,7 @@ def read_survival(y: Any, X: Array) -> Array:
 
 def is_event(column: Any) -> bool:
     """Whether a column is bool."""
-    return getattr(getattr(column, "dtype", None), "kind", None) == "b"
+    return bool(as_array(column, "y").dtype.kind == "b")
 
 
 class SurvivalFamily(Family):
@@ -135,6 +137,11 @@ class SurvivalFamily(Family):
 
     def prepare(self, y: Any, X: Array) -> Array:
         return read_survival(y, X)
+
+    needs = "an event in the bag"
+
+    def suffices(self, y: Array, in_bag: bool) -> bool:
+        return not in_bag or bool((y > 0).any())
 
     def check(self, y: Array) -> None:
         if not bool((y > 0).any()):
@@ -225,6 +232,11 @@ class CoxPH(SurvivalFamily):
     name = "coxph"
     effect_on = "the log hazard"
     order, has_steps = -1, True
+    needs = "an event, and a row whose time is not earlier, in and out of the bag"
+
+    def suffices(self, y: Array, in_bag: bool) -> bool:
+        event = y > 0
+        return bool(event.any()) and int((abs(y) >= y[event].min()).sum()) > 1
 
     def arrange(self, y: Array) -> RiskSets:
         xp, times = namespace(y), abs(y)

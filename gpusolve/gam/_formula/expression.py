@@ -19,7 +19,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._device.arrays import as_array
+from ..._device.frames import wrapped
+from ..._estimators.inputs import unmasked
 from .._families.survival import survival_times
+from .._terms.frame import numbers_of
 
 if TYPE_CHECKING:
     import patsy
@@ -159,8 +163,9 @@ class Expression:
             return replace(self, memory=memory_of(column) if is_centred else {})
         factor, state, passes = _factor(self)
         with _naming(self.code, data):
+            columns = self._columns_of(data)
             for number in range(passes):
-                factor.memorize_chunk(state, number, data)
+                factor.memorize_chunk(state, number, columns)
                 factor.memorize_finish(state, number)
         memory = {
             name: dict(vars(transform))
@@ -183,7 +188,12 @@ class Expression:
         for name, transform in state["transforms"].items():
             vars(transform).update(self.memory[name])
         with _naming(self.code, data):
-            return factor.eval(state, data)
+            return factor.eval(state, self._columns_of(data))
+
+    def _columns_of(self, data: Any) -> dict[str, Any]:
+        """The columns that the expression uses, as patsy computes with them."""
+        used = names_in(self.code)
+        return {name: computable(data[name]) for name in used if name in data}
 
     def _plain_column(self, data: Any) -> tuple[Any, bool] | None:
         """The column of a plain expression, and whether it is centred.
@@ -198,10 +208,26 @@ class Expression:
             return None
         column = data[plain.column]
         if plain.is_centred:
+            column = computable(column)
             column = getattr(column, "to_numpy", lambda: column)()
             if not is_numeric(column):
                 return None
         return column, plain.is_centred
+
+
+def computable(column: Any) -> Any:
+    """A list, a masked array or a column of polars or pyarrow as an array.
+
+    Decimals become numbers. Other columns are as they are.
+    """
+    is_plain = isinstance(column, list | np.ma.MaskedArray)
+    if is_plain or not (hasattr(column, "iloc") or wrapped(column) is None):
+        column = as_array(unmasked(column), "a column")
+    dtype = getattr(column, "dtype", None)
+    if not isinstance(dtype, np.dtype) or dtype.kind != "O":
+        return column
+    numbers = numbers_of(np.asarray(column))
+    return column if numbers is None else numbers
 
 
 def is_numeric(column: Any) -> bool:

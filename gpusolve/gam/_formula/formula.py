@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..._device.frames import named_columns
 from ..._estimators.conventions import check_choice
 from .. import terms
 from .._terms.frame import Factor, Frame, column_of
@@ -24,6 +25,7 @@ from .expression import (
     plain_form,
     quoted_name,
 )
+from .names import check_arguments
 from .sides import read_sides
 
 if TYPE_CHECKING:
@@ -109,6 +111,7 @@ def read_formula(
     """
     if not isinstance(text, str):
         raise TypeError(f"formula must be a string, got {text!r}")
+    data = named_columns(data)
     response, products = read_sides(text, column_names(data))
     reads = reader(data, env, **options)
     offsets = [reads.offset(codes) for codes in products if _has_offset(codes)]
@@ -207,6 +210,7 @@ class LearnerReader(Reader):
 
     def learner(self, name: str, call: ast.Call) -> Term:
         """A learner that is written as a call."""
+        check_arguments(option.arg for option in call.keywords)
         covariates = [*map(self.column, call.args)]
         options = {
             str(option.arg): self.column(option.value)
@@ -239,8 +243,8 @@ class LearnerReader(Reader):
 class LineReader(Reader):
     """Makes a line without intercept of each column of the model matrix, as glmboost.
 
-    The columns are ones, numeric columns, perhaps centred, and an indicator of each
-    level of a factor but the first.
+    The columns are ones, numeric columns, and an indicator of each level of a factor
+    but the first; all but the ones may be centred.
     """
 
     center: bool = True
@@ -278,10 +282,12 @@ class LineReader(Reader):
             read = column_of(column, code)
             if self.center and not isinstance(read, Factor) and plain_form(code):
                 return [self.named_column(None, f"center({code})")]
-            codes = [f"center({code})" if self.center else code]
+            codes = [code]
             if isinstance(read, Factor):
                 values = f"np.asarray({_argument_of_factor(code)})"
                 codes = [f"({values} == {level!r}) * 1.0" for level in read.levels[1:]]
+            if self.center:
+                codes = [f"center({code})" for code in codes]
             return [self.column(ast.parse(code, mode="eval").body) for code in codes]
 
 
@@ -314,7 +320,7 @@ def _column(expression: Expression, data: Any) -> Any:
         return column.astype(np.float64)
     if isinstance(column, np.ndarray):
         return column
-    if not all(hasattr(column, name) for name in ("data", "levels", "contrast")):
+    if not all(hasattr(column, name) for name in ("contrast", "levels", "data")):
         return column
     if column.contrast is not None:
         raise ValueError(

@@ -9,9 +9,11 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
+from keyword import iskeyword
 from typing import Any
 
 from .expression import names_in
+from .names import quote_keywords
 
 ALL_OTHERS = "."
 """In a formula, all columns that it does not mention otherwise."""
@@ -22,13 +24,15 @@ Products = list[list[str]]
 def read_sides(text: str, columns: list[Any]) -> tuple[str, Products]:
     """The response, and the factors of each product on the right side.
 
-    ValueError if the formula is not valid, or has no response or no intercept.
+    ValueError if the formula is not valid, or has no response or no intercept. Columns
+    whose names are keywords of Python are quoted.
 
     Examples
     --------
     >>> read_sides("y ~ bbs(x) + g:x + .", ["x", "y", "z"])
     ('y', [['bbs(x)'], ['g', 'x'], ['z']])
     """
+    text = quote_keywords(text)
     response, products = sums_of_calls(text) or by_patsy(text)
     if [ALL_OTHERS] in products:
         at = products.index([ALL_OTHERS])
@@ -111,7 +115,7 @@ def others(products: Products, columns: list[Any]) -> Products:
     codes = [code for codes in products for code in codes if code != ALL_OTHERS]
     used = {name for code in codes for name in names_in(code)}
     return [
-        [name if name.isidentifier() else f"Q({name!r})"]
+        [name if name.isidentifier() and not iskeyword(name) else f"Q({name!r})"]
         for name in map(str, columns)
         if name not in used
     ]

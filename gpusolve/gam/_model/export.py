@@ -63,7 +63,7 @@ def plain_model(model: FittedModel) -> dict[str, Any]:
         "outside": model.outside,
         "unknown": model.unknown,
         "missing": model.missing,
-        "has_offset": bool(model.formula_ is not None and model.formula_.offsets),
+        "has_offset": model.has_offset_,
         "learners": [
             {
                 "name": model.terms_[j].label,

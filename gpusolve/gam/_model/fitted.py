@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, CudaArray, as_array, namespace
+from ..._device.frames import named_columns
 from ..._device.kernels import current_device
 from ..._device.launch import pieces
 from ..._estimators.conventions import Estimator, check_choice, check_integer
@@ -48,6 +50,7 @@ class FittedModel(Estimator):
     method_: str
     family_: Family
     formula_: Any = None
+    has_offset_: bool = False
     n_iter_: int
     paths_: list[Path]
     risk_: NDArray[np.float64]
@@ -144,6 +147,7 @@ class FittedModel(Estimator):
 
     def _columns_of(self, X: Any) -> Any:
         """The columns that the formula computes from `X`; `X` without a formula."""
+        X = named_columns(X)
         return X if self.formula_ is None else self.formula_.columns(X)
 
     def _covariates(self, X: Any) -> Frame:
@@ -152,6 +156,7 @@ class FittedModel(Estimator):
         if self.learners is not None:
             return self._frame(X)
         names = unique_names(name for term in self.terms_ for name in term.columns)
+        X = named_columns(X)
         if isinstance(X, Mapping):
             return Frame.of(X, "auto", names)
         self._check_feature_names(X)
@@ -199,14 +204,27 @@ class FittedModel(Estimator):
         return f if added is None else f + added
 
     def _offset(self, X: Any, frame: Frame, offset: Any) -> Array | None:
-        """The given offset, or the formula's: (n,), a number, or None."""
-        return _inputs.start_of(
-            self._own_offset(X) if offset is None else offset, frame.like
-        )
+        """The given offset, or the formula's: (n,), a number, or None.
+
+        Warns if the rows of the fit had offsets, and these rows have none.
+        """
+        if offset is None:
+            offset = self._own_offset(X)
+            if offset is None and self.has_offset_:
+                warnings.warn(
+                    "offset is not given, although the model was fitted with a number "
+                    "for each row; 0 is added, as by offset=0",
+                    stacklevel=4,
+                )
+        return self._read_offset(offset, frame.like)
+
+    def _read_offset(self, offset: Any, like: Array) -> Any:
+        """A given offset on the device of `like`."""
+        return _inputs.start_of(offset, like)
 
     def _own_offset(self, X: Any) -> Any:
         """The offset of the formula, or None."""
-        return None if self.formula_ is None else self.formula_.offset(X)
+        return None if self.formula_ is None else self.formula_.offset(named_columns(X))
 
     def _stages(self, X: Any, offset: Any) -> Iterator[Array]:
         """The additive predictors after each iteration, (F, n).
@@ -413,7 +431,7 @@ def frame_for(term: Term, x: Any, *, missing: bool) -> Frame:
     ValueError
         If an array does not have a column for each column of the term.
     """
-    names = term.columns
+    names, x = term.columns, named_columns(x)
     if isinstance(x, Mapping | Frame) or hasattr(x, "columns"):
         return Frame.of(x, "auto", names)
     values = as_array(x, "x")

@@ -136,6 +136,8 @@ class Insight(FittedModel):
         frame = self._covariates(X)
         with frame.current():
             added = self._offset(X, frame, offset)
+            if added is not None and np.ndim(added) == 2:
+                added = added[index]
         start = np.zeros(frame.rows) if added is None else on_host(added)
         intercept = float(self._intercepts()[index])
         link = intercept + start
@@ -243,11 +245,13 @@ class Insight(FittedModel):
         Returns
         -------
         matplotlib.figure.Figure
-            A curve for a numeric feature, bars for a factor with the numbers of rows, a
-            curve for each level of a factor, and a map for two numeric features, within
-            the convex hull of some training data. Each effect is centred over these;
-            but the effect of a feature that multiplies others (``by=``) is its
-            coefficient, which has its own scale. Maps share their colours.
+            A curve for a numeric feature, with points at whole numbers, bars for a
+            factor with the numbers of rows, a curve for each level of a factor, and a
+            map for two numeric features, within the convex hull of some training data.
+            Of many levels, the extremes or the largest curves are named. Each effect is
+            centred over these data; but the effect of a feature that multiplies others
+            (``by=``) is its coefficient, which has its own scale. Maps share their
+            colours.
 
         Raises
         ------
@@ -267,10 +271,12 @@ class Insight(FittedModel):
 
     def _title(self, fit: int) -> str:
         """What was fitted, for a picture; also the class or the parameter."""
-        title, names = f"{self.family_.name}, {self.n_iter_} steps", self._fit_names()
+        names = self._fit_names()
         if len(self.paths_) == 1:  # the second of two classes, or no class alone
             fit, names = -1, names if len(names) == 2 else []
-        return f"{title}: {names[fit]}" if names else title
+        kind = "class " if hasattr(self, "classes_") else ""
+        which = f", {kind}{names[fit]}" if names else ""
+        return f"{self.family_.name}{which}, {self.n_iter_} steps"
 
     def _effect_on(self, fit: int) -> str:
         """What the additive predictor of a class or parameter is."""
@@ -283,8 +289,8 @@ class Insight(FittedModel):
         methods of the model return on a CPU, bit for bit; of a classifier also
         ``predict_proba``. `X` is a matrix, a data frame or a mapping of columns. The
         columns of a formula have the names in the learners: a transformation is not in
-        the module, but a column, such as ``"log(x)"``; the formula's offset must be
-        given.
+        the module, but a column, such as ``"log(x)"``; an offset of the rows must be
+        given if the model was fitted with one.
 
         Parameters
         ----------

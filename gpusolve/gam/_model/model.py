@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import namespace, on_host
+from ..._device.frames import named_columns
 from ..._device.kernels import current
 from ..._estimators.conventions import TakesMetadata
 from .. import _inputs
-from .._boosting.batch import Fits, Settings, Training, make_fits
+from .._boosting.batch import Fits, Settings, Training, is_vector, make_fits
 from .._boosting.methods import Method
 from .._boosting.path import Path, join_paths
 from .._boosting.patience import MOST_STEPS, Patience, choose_steps, fit_patiently
@@ -103,6 +104,7 @@ class AdditiveModel(TakesMetadata, Insight):
     def _training(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Training:
         """The checked data of a fit; `y` as it is given, or from the formula."""
         vars(self).pop("formula_", None)  # of an earlier fit
+        X = named_columns(X)
         if isinstance(self.learners, Formula):
             self.formula_ = self.learners.learned_from(X)
             y = self.formula_.response(X) if y is None else y
@@ -114,15 +116,14 @@ class AdditiveModel(TakesMetadata, Insight):
                 frame,
                 y,
                 _inputs.observation_weights(sample_weight, like),
-                _inputs.start_of(offset, like),
+                self._read_offset(offset, like),
             )
 
     def _fit(self, X: Any, data: Training, family: Family) -> None:
         """Fit to checked data; `X` gives the names of the features."""
         vars(self).pop("validation_risk_", None)  # of an earlier fit
         with current(data.device):
-            if data.weights is not None and not bool(data.weights.all()):
-                data = data.take(data.weights > 0)
+            data = data.with_weight()
             df = FIRST_DF if self.df == "auto" else self.df
             first = self._settings(data.frame, family, df)
             candidates = self._candidates(first, data)
@@ -137,6 +138,7 @@ class AdditiveModel(TakesMetadata, Insight):
             self.family_ = family
             self.lambda_ = on_host(fits.problem.lambda_[0])
             self.rug_ = rug_of(data.frame)
+            self.has_offset_ = is_vector(data.offset)
             self.level_counts_ = count_levels(self.terms_, data.frame)
         self._warn(path)
         self.n_rows_ = data.rows
@@ -164,7 +166,7 @@ class AdditiveModel(TakesMetadata, Insight):
     def _candidates(self, first: Settings, data: Training) -> Iterator[Settings]:
         """The settings, and settings with more degrees of freedom if these matter."""
         yield first
-        for df in larger_df(self, data.rows):
+        for df in larger_df(self, float(data.row_weights.sum())):
             more = self._settings(data.frame, first.family, df)
             if more.terms == first.terms:
                 return
@@ -208,6 +210,7 @@ class AdditiveModel(TakesMetadata, Insight):
         held_out = {
             "fraction": self.validation_fraction,
             "random_state": self.random_state,
+            "progress": self.progress,
         }
         if self.early_stopping:
             settings = next(candidates)
@@ -249,7 +252,7 @@ class AdditiveModel(TakesMetadata, Insight):
                 stacklevel=4,
             )
         held_out = getattr(self, "validation_risk_", None)
-        if held_out is not None and held_out.argmin() == len(held_out) - 1 > 0:
+        if held_out is not None and 0 < held_out.argmin() == self._most_steps():
             warnings.warn(
                 "the risk of the rows held out was least after the last iteration: "
                 "max_iter should be larger",

@@ -156,7 +156,7 @@ def functions_of(model: Any, df: float) -> int:
     return max(FEWEST_FUNCTIONS, math.ceil(FUNCTIONS_PER_DF * df))
 
 
-def larger_df(model: Any, rows: int) -> Iterator[float]:
+def larger_df(model: Any, rows: float) -> Iterator[float]:
     """The degrees of freedom that df="auto" tries after the first."""
     if model.learners is not None or model.df != "auto" or model.penalty is None:
         return

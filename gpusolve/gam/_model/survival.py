@@ -139,7 +139,8 @@ class SurvivalCurves(FittedModel):
         times : (T,) array_like
             Not negative, ascending.
         labels : sequence of str, optional
-            The names of the rows; by default their numbers.
+            The names of the rows; by default the values of the features in which they
+            differ, if these are at most three, or their numbers.
         offset : float or (n,) array_like, optional
             As for `predict`.
 
@@ -154,8 +155,9 @@ class SurvivalCurves(FittedModel):
         ValueError
             As `cumulative_hazard` does.
         """
-        from .._plots.survival_plot import plot_curves
+        from .._plots.survival_plot import names_of_rows, plot_curves
 
         curves = self.survival_function(X, times, offset=offset)
         assert isinstance(self.family_, SurvivalFamily)
-        return plot_curves(times, curves, labels, self.family_.has_steps)
+        names = names_of_rows(self._covariates(X)) if labels is None else list(labels)
+        return plot_curves(times, curves, names, self.family_.has_steps)

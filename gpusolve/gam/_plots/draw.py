@@ -9,16 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .effects import Axis, Effect
-from .panels import LINE, SMALL, add_legend, name_bars, pyplot, shortened
+from .panels import LINE, MUTED, SMALL, add_legend, name_bars, pyplot, shortened
 
 MARGIN = 0.05
 """The margin of a scale, as a share of its height."""
 
-MAX_LABELS = 25
+MAX_LABELS = 12
 """The most levels that are named."""
 
-UPRIGHT = 28
-"""The most letters next to each other below upright bars."""
+MAX_CURVES = 8
+"""The most levels whose curves have a colour and a name."""
+
+EXTREMES = 3
+"""How many levels are named at either end of many."""
+
+UPRIGHT, UPRIGHT_IN_TABLE = 28, 18
+"""The most letters next to each other below upright bars, and below a table."""
+
+MAX_CELLS, CELL_LETTERS = 8, 14
+"""The most levels that are named at the side of a table, and the letters of a name."""
 
 CONTOURS = 12
 """The number of colours of a map."""
@@ -45,22 +54,36 @@ def draw_effect(axis: Any, effect: Effect, limits: Limits, unit: str) -> None:
 
 
 def draw_curves(axis: Any, effect: Effect) -> None:
-    """Draw a curve, or a curve for each level, with bounds and a rug of the data."""
+    """Draw a curve, or a curve for each level, with bounds and a rug of the data.
+
+    Whole numbers are points. Of many levels, the largest effects have names.
+    """
     x, *groups = effect.axes
     levels = groups[0].points if groups else [None]
     shape = len(x.points), len(levels)
-    for j, curve in enumerate(effect.values.reshape(shape).T):
+    curves = effect.values.reshape(shape).T
+    size = 2.5 if len(x.points) <= MAX_LABELS else 1.5
+    style = {"marker": "o", "ms": size, "lw": 0.8} if x.is_whole else {}
+    some = np.arange(len(levels))
+    if len(levels) > MAX_CURVES:
+        some = np.sort(np.argsort(-abs(curves).max(axis=1))[:MAX_CURVES])
+        others = np.delete(curves, some, axis=0)
+        axis.plot(x.points, others.T, color=MUTED, lw=0.5, zorder=1)
+    for color, j in enumerate(some.tolist()):
         name = shortened(str(levels[j]))
-        axis.plot(x.points, curve, color=f"C{j % 10}", label=name)
-    if effect.lower is not None and effect.upper is not None:
-        lower, upper = effect.lower.reshape(shape), effect.upper.reshape(shape)
-        for j, bounds in enumerate(zip(lower.T, upper.T, strict=True)):
-            axis.fill_between(x.points, *bounds, color=f"C{j % 10}", alpha=0.2, lw=0)
+        axis.plot(x.points, curves[j], color=f"C{color}", label=name, **style)
+        if effect.lower is not None and effect.upper is not None:
+            bounds = (b.reshape(shape)[:, j] for b in (effect.lower, effect.upper))
+            axis.fill_between(x.points, *bounds, color=f"C{color}", alpha=0.2, lw=0)
+    if x.is_whole:
+        axis.locator_params(axis="x", integer=True)
     axis.plot(
         x.rug, np.zeros_like(x.rug), "|", color="0.4", ms=6, mew=0.4,
         transform=axis.get_xaxis_transform(), clip_on=False,
     )  # fmt: skip
-    if 1 < len(levels) <= MAX_LABELS:
+    if len(some) < len(levels):
+        axis.plot([], color=MUTED, lw=0.5, label=f"{len(levels) - len(some)} others")
+    if len(levels) > 1:
         add_legend(axis)
 
 
@@ -68,7 +91,10 @@ def draw_levels(axis: Any, effect: Effect, limits: Limits, unit: str) -> None:
     """Draw a bar for each level, with its bounds; to the side if names are long."""
     (levels,) = effect.axes
     positions = np.arange(len(levels.points))
-    upright = letters_of(levels) <= UPRIGHT or len(positions) > MAX_LABELS
+    if len(positions) > MAX_LABELS:
+        draw_many_levels(axis, effect, limits, unit)
+        return
+    upright = letters_of(levels) <= UPRIGHT
     draw, line, intervals, value_axis = (
         (axis.bar, axis.axhline, axis.vlines, axis.yaxis)
         if upright
@@ -81,10 +107,37 @@ def draw_levels(axis: Any, effect: Effect, limits: Limits, unit: str) -> None:
     value_axis.set_label_text(unit, fontsize=SMALL)
     if upright:
         axis.set_ylim(limits)
-        name_levels(axis.xaxis, levels)
+        axis.set_xticks(positions, labels_of(levels, "\n"), fontsize=SMALL)
     else:
         axis.set_xlim(limits)
         name_bars(axis, labels_of(levels, ", "))
+
+
+def draw_many_levels(axis: Any, effect: Effect, limits: Limits, unit: str) -> None:
+    """Draw a point for each level in ascending order, and name the levels at the ends.
+
+    The ends are free above the least and below the greatest effects.
+    """
+    (levels,) = effect.axes
+    order, positions = np.argsort(effect.values), np.arange(len(effect.values))
+    axis.axhline(0, color="0.85", lw=0.8, zorder=0)
+    if effect.lower is not None and effect.upper is not None:
+        bounds = effect.lower[order], effect.upper[order]
+        axis.vlines(positions, *bounds, color=MUTED, lw=0.8, zorder=1)
+    axis.plot(positions, effect.values[order], ".", color=LINE, ms=4)
+    names = labels_of(levels, ", ")
+    least, greatest = order[:EXTREMES], order[: -EXTREMES - 1 : -1]
+    for some, title, (x, y), (ha, va) in (
+        (greatest, "greatest", (0.02, 1), ("left", "top")),
+        (least, "least", (0.98, 0), ("right", "bottom")),
+    ):
+        text = "\n".join([f"{title}:", *(names[j] for j in some)])
+        place = {"ha": ha, "va": va, "transform": axis.transAxes}
+        axis.text(x, y, text, fontsize=SMALL - 2, **place)
+    axis.set_ylim(limits)
+    axis.set_xticks([])
+    axis.set_xlabel(f"{len(positions)} levels, in ascending order", fontsize=SMALL)
+    axis.set_ylabel(unit, fontsize=SMALL)
 
 
 def draw_surface(axis: Any, effect: Effect, largest: float, unit: str) -> None:
@@ -92,13 +145,7 @@ def draw_surface(axis: Any, effect: Effect, largest: float, unit: str) -> None:
     x, y = effect.axes
     scale = largest or 1.0
     if x.is_factor:
-        filled = axis.imshow(
-            effect.values.T, cmap=DIVERGING, vmin=-scale, vmax=scale,
-            origin="lower", aspect="auto",
-        )  # fmt: skip
-        name_levels(axis.xaxis, x)
-        name_levels(axis.yaxis, y)
-        axis.tick_params(axis="x", labelrotation=90 * (letters_of(x) > UPRIGHT))
+        filled = draw_table(axis, effect, scale)
     else:
         steps = np.linspace(-scale, scale, CONTOURS + 1)
         grid = x.points, y.points, effect.values.T
@@ -110,9 +157,16 @@ def draw_surface(axis: Any, effect: Effect, largest: float, unit: str) -> None:
         (edge,) = axis.fill(*corners.T, fill=False, ec="0.5", lw=0.6)
         filled.set_clip_path(edge)
         lines.set_clip_path(edge)
+        axis.set(xlim=ends_of(corners[:, 0]), ylim=ends_of(corners[:, 1]))
     bar = axis.figure.colorbar(filled, ax=axis, ticks=pyplot().MaxNLocator(5))
     bar.ax.tick_params(labelsize=SMALL - 1)
     bar.set_label(unit, fontsize=SMALL - 1)
+
+
+def ends_of(values: NDArray[np.float64]) -> Limits:
+    """The least and the greatest value, with a margin."""
+    margin = MARGIN * float(np.ptp(values)) or 1.0
+    return float(values.min()) - margin, float(values.max()) + margin
 
 
 def hull_of(x: Axis, y: Axis) -> Any:
@@ -137,26 +191,39 @@ def values_with_data(effect: Effect) -> NDArray[np.float64]:
     return np.asarray(effect.values[~outside])
 
 
-def name_levels(side: Any, levels: Axis) -> None:
-    """Name the levels at an axis, with their rows; or count them if they are many."""
-    if len(levels.points) > MAX_LABELS:
+def draw_table(axis: Any, effect: Effect, scale: float) -> Any:
+    """Draw the effect of two factors as cells; the names across are the shorter."""
+    sides = [
+        [shortened(str(level), CELL_LETTERS) for level in levels.points]
+        for levels in effect.axes
+    ]
+    letters = [
+        len(names) + sum(map(len, names)) if len(names) <= MAX_CELLS else 0
+        for names in sides
+    ]
+    across, down = np.argsort(letters, kind="stable").tolist()
+    values = effect.values if across == 1 else effect.values.T
+    image = axis.imshow(values, cmap=DIVERGING, vmin=-scale, vmax=scale, aspect="auto")
+    is_wide = letters[across] > UPRIGHT_IN_TABLE
+    for side, j in ((axis.xaxis, across), (axis.yaxis, down)):
+        name, count = name_of(effect.axes[j].name), len(sides[j])
+        many = f" ({count} levels)" if count > MAX_CELLS else ""
+        side.set_label_text(f"{name}{many}", fontsize=SMALL)
         side.set_ticks([])
-        side.set_label_text(f"{len(levels.points)} levels", fontsize=SMALL)
-        return
-    labels = labels_of(levels, "\n")
-    side.set_ticks(np.arange(len(labels)), labels)
-    side.set_tick_params(labelsize=SMALL)
-
-
-def names_of(levels: Axis) -> list[str]:
-    """The names of levels; long names are shortened."""
-    return [shortened(str(level)) for level in levels.points]
+    if len(sides[across]) <= MAX_CELLS:
+        places = np.arange(len(sides[across]))
+        axis.set_xticks(
+            places, sides[across], rotation=90 * is_wide, fontsize=SMALL - 2
+        )
+    if len(sides[down]) <= MAX_CELLS:
+        name_bars(axis, sides[down], below=0.4 * is_wide)
+    return image
 
 
 def labels_of(levels: Axis, between: str) -> list[str]:
-    """The names of levels with their numbers of rows."""
-    pairs = zip(names_of(levels), levels.counts, strict=True)
-    return [f"{name}{between}n={count}" for name, count in pairs]
+    """The names of levels with their numbers of rows; long names are shortened."""
+    pairs = zip(levels.points, levels.counts, strict=True)
+    return [f"{shortened(str(level))}{between}n={count}" for level, count in pairs]
 
 
 def letters_of(levels: Axis) -> int:
@@ -187,10 +254,7 @@ def title_of(effect: Effect) -> str:
     shown = [name_of(axis.name) for axis in effect.axes]
     first = ", ".join(shown) if is_surface(effect) else " by ".join(shown)
     title = " by ".join([first, *map(name_of, effect.multipliers)])
-    fixed = [
-        f"{name_of(name)} = {value:{'.3g' if isinstance(value, float) else ''}}"
-        for name, value in effect.fixed.items()
-    ]
+    fixed = [named_value(name, value) for name, value in effect.fixed.items()]
     return f"{title} ({', '.join(fixed)})" if fixed else title
 
 
@@ -199,12 +263,16 @@ def name_of(name: str | int) -> str:
     return name if isinstance(name, str) else f"x{name}"
 
 
+def named_value(name: str | int, value: Any) -> str:
+    """A value of a feature, as ``age = 63``."""
+    text = f"{value:.4g}" if isinstance(value, float) else value
+    return f"{name_of(name)} = {text}"
+
+
 def limits_of(effects: Sequence[Effect]) -> Limits:
     """The limits of a scale that shows all that is drawn of some effects."""
     drawn = np.concatenate([values.ravel() for e in effects for values in drawn_of(e)])
-    lower, upper = float(drawn.min()), float(drawn.max())
-    margin = MARGIN * (upper - lower) or 1.0
-    return lower - margin, upper + margin
+    return ends_of(drawn)
 
 
 def drawn_of(effect: Effect) -> list[NDArray[np.float64]]:

@@ -46,8 +46,8 @@ class Axis:
     """A feature along which an effect is shown.
 
     The points are numbers, or the levels of a factor, (p,), with the number of rows of
-    each level; the rug has the values of the feature in some rows of the training data,
-    (r,).
+    each level; the rug has the values of the feature in some rows of the training data
+    within the range that is shown, (r,).
     """
 
     name: Name
@@ -55,6 +55,11 @@ class Axis:
     rug: NDArray[Any]
     is_factor: bool
     counts: tuple[int, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the points are whole numbers, between which there are no data."""
+        return not self.is_factor and bool((self.points == np.rint(self.points)).all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +108,7 @@ def effect_of(
     """
     term = model.terms_[learner]
     rug = model._rug_of(learner)
-    known = known_rows(rug)
+    known = known_rows(rug, known_ranges(term))
     levels, multipliers = term.known_levels, multipliers_of(term)
     others = [name for name in term.columns if name not in multipliers]
     shown = sorted(others, key=lambda name: name in levels)[:2]
@@ -126,19 +131,26 @@ def effect_of(
 def axis_of(
     model: HasEffects, term: Term, name: Name, rug: NDArray[Any], count: int
 ) -> Axis:
-    """The range of a feature in `count` points, or all levels."""
+    """The range of a feature in `count` points or whole numbers; or all levels."""
     levels = term.known_levels.get(name)
     if levels is not None:
         rows = model.level_counts_[name]
         counts = tuple(rows.get(level, 0) for level in levels)
         return Axis(name, np.array(levels, object), rug, True, counts)
     lower, upper = known_ranges(term).get(name, (rug.min(), rug.max()))
+    whole = np.arange(np.ceil(lower), np.floor(upper) + 1)
+    if (rug == np.rint(rug)).all() and 1 < len(whole) <= count:
+        return Axis(name, whole, rug, False)
     return Axis(name, np.linspace(lower, upper, count), rug, False)
 
 
-def known_rows(rug: Columns) -> Columns:
-    """The rows without missing values."""
-    kept = np.logical_and.reduce([*map(are_present, rug.values())])
+def known_rows(rug: Columns, ranges: dict[Name, tuple[float, float]]) -> Columns:
+    """The rows without missing values, within the ranges of splines."""
+    within = [
+        (rug[name] >= lower) & (rug[name] <= upper)
+        for name, (lower, upper) in ranges.items()
+    ]
+    kept = np.logical_and.reduce([*map(are_present, rug.values()), *within])
     return {name: column[kept] for name, column in rug.items()}
 
 

@@ -100,18 +100,21 @@ def draw_bars(axis: Any, names: Sequence[str], lengths: Floats, colors: Any) -> 
     name_bars(axis, names)
 
 
-def name_bars(axis: Any, names: Sequence[str]) -> None:
-    """Name the bars that lie above each other, the first at the top."""
+def name_bars(axis: Any, names: Sequence[str], below: float = 0) -> None:
+    """Name the bars that lie above each other, the first at the top.
+
+    `below` is the share of the height that the names below the panel need.
+    """
     few = len(names) <= FEW
     labels = [fill(name, LINE_LENGTH) if few else name for name in names]
     axis.set_yticks(np.arange(len(names)), labels)
     lines = len(names) * max((label.count("\n") + 1 for label in labels), default=1)
-    room = LETTERS * POINTS * axis.figure.bbox.height / axis.figure.dpi
+    room = (1 - below) * LETTERS * POINTS * axis.figure.bbox.height / axis.figure.dpi
     axis.tick_params(axis="y", labelsize=min(SMALL, room / max(1, lines)))
-    axis.invert_yaxis()
+    axis.set_ylim(len(names) - 0.5, -0.5)
 
 
-def shortened(name: str) -> str:
+def shortened(name: str, longest: int = LONGEST) -> str:
     """The name; its beginning and three points if it is long.
 
     Examples
@@ -119,4 +122,4 @@ def shortened(name: str) -> str:
     >>> shortened("a name that is longer than all of the others")
     'a name that is longer than...'
     """
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 3].rstrip()}..."
+    return name if len(name) <= longest else f"{name[: longest - 3].rstrip()}..."

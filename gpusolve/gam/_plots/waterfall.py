@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._terms.frame import Name
-from .draw import name_of
+from .draw import named_value
 from .panels import ACCENT, LINE, MUTED, name_bars, new_panels, set_labels
 
 MAX_BARS = 10
@@ -88,10 +88,7 @@ def bars_of(explained: Explained, row: int) -> tuple[list[str], Floats]:
 
 def value_label(explained: Explained, learner: int, row: int) -> str:
     """The values of the features that a learner reads, as ``age = 63``."""
-    pairs = ((name, explained.columns[name][row]) for name in explained.read[learner])
     return ", ".join(
-        f"{name_of(name)} = {value:.4g}"
-        if isinstance(value, float)
-        else f"{name_of(name)} = {value}"
-        for name, value in pairs
+        named_value(name, explained.columns[name][row])
+        for name in explained.read[learner]
     )

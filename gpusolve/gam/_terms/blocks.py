@@ -39,7 +39,8 @@ def columns_in_memory(X: Any) -> Any:
 
 def is_matrix(X: Any) -> bool:
     """Whether X is a matrix of float32 or float64 on the host."""
-    return isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.char in "fd"
+    is_array = isinstance(X, np.ndarray) and not isinstance(X, np.ma.MaskedArray)
+    return is_array and X.ndim == 2 and X.dtype.char in "fd"
 
 
 def empty_columns(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:

@@ -1,8 +1,8 @@
 """Named columns on one device: what the terms of a model read.
 
 A column is numeric, or a factor: one code for each row, and the levels that the codes
-count. Pandas categoricals keep their levels and their order; the levels of other
-columns are their sorted values.
+count. Pandas' categoricals, and ordered categories of polars and pyarrow, keep their
+levels and their order; the levels of other columns are their sorted values.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from functools import partial
 from numbers import Real
 from typing import Any, TypeAlias
@@ -26,8 +27,9 @@ from ..._device.arrays import (
     namespace,
     on_host,
 )
+from ..._device.frames import named_columns, ordered_categories
 from ..._device.kernels import current_device
-from ..._estimators.inputs import checked_matrix, dense_array
+from ..._estimators.inputs import checked_matrix, dense_array, unmasked
 from .. import _inputs
 
 Name: TypeAlias = str | int
@@ -73,6 +75,10 @@ class Factor:
         by_code = np.array([*codes, UNKNOWN, MISSING], np.int32)  # -2 and -1 stay
         table = namespace(self.codes).asarray(by_code)
         return table[self.codes]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """The levels of the rows, as an array of objects."""
+        return values_on_host(self)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -217,6 +223,7 @@ def columns_of(X: Any) -> Mapping[Name, Any]:
     ValueError if two columns have the same name; TypeError or ValueError for a matrix
     that is not real.
     """
+    X = named_columns(X)
     if isinstance(X, Mapping):
         return X
     names = getattr(X, "columns", None)
@@ -249,36 +256,38 @@ def column_of(column: Any, name: str) -> Array | Factor:
     TypeError for complex numbers, times, and values without an order; ValueError for
     more than one dimension.
     """
-    if isinstance(column, Factor):
-        return column
-    kept = getattr(column, "cat", column)
-    if hasattr(kept, "codes") and hasattr(kept, "categories"):
-        codes = np.asarray(kept.codes, np.int32)
-        return Factor(codes, tuple(kept.categories.tolist()), bool(kept.ordered))
-    if getattr(getattr(column, "dtype", None), "kind", "") in ("M", "m"):
-        raise TypeError(
-            f"{name} must be real or a factor, got {column.dtype}: a time must be made "
-            "a number or a category"
-        )
-    array = plain_array(column, name)
+    categorical = categorical_of(column, name)
+    if categorical is not None:
+        return categorical
+    array = as_array(unmasked(column), name)
     if array.ndim != 1:
         raise ValueError(f"{name} must have shape (n,), got {array.shape}")
     if array.dtype.kind in "biuf":
         return array
+    if array.dtype.kind in "Mm":
+        raise TypeError(
+            f"{name} must be real or a factor, got {array.dtype}: a time must be made "
+            "a number or a category"
+        )
     if array.dtype.kind == "c":
         raise TypeError(f"{name} must be real or a factor, got {array.dtype}")
     numbers = numbers_of(array) if array.dtype.kind == "O" else None
     return factor_of(array, name) if numbers is None else numbers
 
 
-def plain_array(column: Any, name: str) -> Array:
-    """A column as an array; missing numbers of pandas become NaN."""
-    dtype = getattr(column, "dtype", None)
-    if hasattr(column, "to_numpy") and not isinstance(dtype, np.dtype):
-        if getattr(dtype, "kind", "O") in "biuf":
-            return column.to_numpy(np.float64, na_value=np.nan)
-        return column.to_numpy(object)
-    return as_array(column, name)
+def categorical_of(column: Any, name: str) -> Factor | None:
+    """A categorical of pandas, or a column of ordered categories; None for others."""
+    if isinstance(column, Factor):
+        return column
+    kept = getattr(column, "cat", column)
+    if hasattr(kept, "codes") and hasattr(kept, "categories"):
+        codes = np.asarray(kept.codes, np.int32)
+        return Factor(codes, tuple(kept.categories.tolist()), bool(kept.ordered))
+    levels = ordered_categories(column)
+    if levels is None:
+        return None
+    found = factor_of(as_array(column, name), name)
+    return Factor(found.codes_in(levels), levels, ordered=True)
 
 
 def is_missing(value: object) -> bool:
@@ -302,7 +311,7 @@ def are_present(array: NDArray[Any]) -> NDArray[np.bool_]:
 def numbers_of(array: NDArray[Any]) -> NDArray[np.float64] | None:
     """Objects as numbers, NaN for missing values; None if not all are numbers."""
     values = [np.nan if is_missing(value) else value for value in array.tolist()]
-    if not all(isinstance(value, Real) for value in values):
+    if not all(isinstance(value, Real | Decimal) for value in values):
         return None
     return np.array(values, np.float64)
 

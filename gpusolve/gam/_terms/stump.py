@@ -24,12 +24,15 @@ class Stump(Single):
 
     function: str = "btree"
     bins: int = 255
+    min_rows: int = 4
     cuts: tuple[float, ...] = learned(())
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 2 <= self.bins <= MAX_BINS:
             raise ValueError(f"bins must be 2 to {MAX_BINS}, got {self.bins}")
+        if self.min_rows < 1:
+            raise ValueError(f"min_rows must be at least 1, got {self.min_rows}")
         if len(self.covariates) > 1:
             raise ValueError(
                 f"btree must be given one column, got {len(self.covariates)}; a stump "

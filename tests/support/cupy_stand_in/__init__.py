@@ -18,6 +18,7 @@ from .array import ndarray
 from .functions import *  # noqa: F403
 from .install import installed
 from .kernels import RawKernel, RawModule
+from .memory import get_default_memory_pool
 
 __version__ = "14.2.0"
 
@@ -30,6 +31,7 @@ __all__ = [
     "float32",
     "float64",
     "functions",
+    "get_default_memory_pool",
     "installed",
     "int32",
     "int64",

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import devices
+from .devices import CUBLASError
 from .memory import pointer_to
 
 CUBLAS_OP_N, CUBLAS_OP_T = 0, 1
@@ -19,6 +20,10 @@ HANDLES = 1000
 
 
 def get_cublas_handle() -> int:
+    if devices.states[devices.current()].is_full:
+        error = CUBLASError("CUBLAS_STATUS_ALLOC_FAILED")
+        error.status = 3
+        raise error
     return HANDLES + devices.current()
 
 
@@ -75,6 +80,7 @@ sgemmStridedBatched = partial(gemm_strided_batched, np.float32)  # noqa: N816
 __all__ = [
     "CUBLAS_OP_N",
     "CUBLAS_OP_T",
+    "CUBLASError",
     "dgemmStridedBatched",
     "get_cublas_handle",
     "sgemmStridedBatched",

@@ -63,6 +63,16 @@ class Stream:
         self.device_id = devices.current()
         self._copies: list[Callable[[], None]] = []
 
+    @classmethod
+    def from_external(cls, obj: Any) -> Stream:
+        version, pointer = obj.__cuda_stream__()
+        if version != 0 or not isinstance(pointer, int):
+            raise TypeError("__cuda_stream__() must return (0, a pointer)")
+        return cls()
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, id(self)
+
     def __enter__(self) -> Stream:
         return self
 

@@ -19,6 +19,14 @@ class CUDARuntimeError(RuntimeError):
 class CUDADriverError(RuntimeError):
     """An error of the CUDA driver: its name and a description."""
 
+    status: int | None = None
+
+
+class CUBLASError(RuntimeError):
+    """An error of cuBLAS: its name."""
+
+    status: int | None = None
+
 
 class OutOfMemoryError(MemoryError):
     """Out of memory error."""
@@ -38,6 +46,13 @@ class DeviceState:
     shared_memory: int = _emulator.shared_memory_per_block
     used: int = 0
     peak: int = 0
+    pooled: int = 0
+    """Memory that the pool keeps without using it. The stand-in's pool keeps none."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether CUDA itself finds no memory."""
+        return self.used + self.pooled >= self.memory
 
     def allocate(self, size: int) -> None:
         if self.used + size > self.memory:

@@ -47,6 +47,10 @@ class Function:
     def __init__(self, kernel: _emulator.Kernel) -> None:
         self.emulated = kernel
         self.device_id = devices.current()
+        if devices.states[self.device_id].is_full:
+            error = devices.CUDADriverError("CUDA_ERROR_OUT_OF_MEMORY: out of memory")
+            error.status = 2
+            raise error
         self.static = kernel._static_shared_memory()
         self.max_dynamic = DEFAULT_SHARED_MEMORY - self.static
         self.ptr = next(_pointers)

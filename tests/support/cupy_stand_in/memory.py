@@ -55,6 +55,17 @@ class MemoryPointer:
         return devices.Device(self.device_id)
 
 
+class MemoryPool:
+    """The pool of the current device."""
+
+    def free_all_blocks(self, stream: object = None) -> None:
+        devices.states[devices.current()].pooled = 0
+
+
+def get_default_memory_pool() -> MemoryPool:
+    return MemoryPool()
+
+
 def pointer_to(address: int) -> MemoryPointer:
     """The pointer to an address in any of the allocations."""
     for memory in _all:

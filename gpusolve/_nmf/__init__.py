@@ -1,1 +1,0 @@
-"""Non-negative matrix factorisation over the batched solver."""
