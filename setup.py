@@ -1,8 +1,7 @@
 """Compiles the CPU solver ahead of time; most of the rest is in ``setup.cfg``.
 
 The files of ``cuda_src/cpu/`` become shared objects with a C interface, one for each
-instruction set, in ``gpusolve/_objects/``; on Linux the emulator's machine, too. They
-know nothing of Python, so a wheel is
+instruction set, in ``gpusolve/_objects/``. They know nothing of Python, so a wheel is
 for a platform and for every Python. Without a compiler there are no objects, and the
 wheel is for every platform: an installation never fails.
 
@@ -67,7 +66,8 @@ MACHINE = Part(
     # Signed integers wrap on overflow, as on a GPU.
     ("-std=c++20", "-fwrapv", "-fno-strict-aliasing", "-pthread"),
 )
-PARTS = (SOLVER, MACHINE) if sys.platform == "linux" else (SOLVER,)
+PARTS = (SOLVER, MACHINE) if os.environ.get("GPUSOLVE_MACHINE") else (SOLVER,)
+"""The machine, which the tests need, is built if GPUSOLVE_MACHINE is set."""
 
 FOR_EVERY_CPU = "object.cpp"
 """The file that tells whether a CPU has the instruction set of the object."""

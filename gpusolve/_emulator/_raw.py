@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-
 from . import _device
-from ._engine import Kernel
-from ._errors import CompileError
-from ._ptx_kernel import variable_symbol
-from ._registers import ASSUMED, KernelSource, registers_of
-from .module import Module
-from .nvrtc import cache_directory
-from .ptx import Program
-
-Bytes = npt.NDArray[np.uint8]
+from ._compiler import cache_directory
+from ._host_only import check_kernels
+from ._kernel import Kernel
+from ._registers import ASSUMED, registers_of
+from ._variables import Bytes, Variables
 
 _PREPROCESSOR = re.compile(r"(?:-D|--define-macro=|-I|--include-path=)(?=\S)")
 _WITHOUT_EFFECT = re.compile(
@@ -31,6 +25,9 @@ _WITHOUT_EFFECT = re.compile(
 
 _DEFAULT_DYNAMIC_BYTES = 48 * 1024
 """Shared memory of a block, unless a kernel asks for more."""
+
+_EMPTY = "__global__ void emulator_empty() {}"
+"""A kernel to load the variables of a module without knowing its kernels."""
 
 
 class RawKernel(Kernel):
@@ -107,36 +104,13 @@ class RawKernel(Kernel):
         enable_cooperative_groups: bool = False,
         jitify: bool | None = None,
     ) -> None:
-        self._create(
-            code, name, options, backend, translate_cucomplex, enable_cooperative_groups
-        )
-
-    def _create(
-        self,
-        code: str | Path,
-        name: str,
-        options: Sequence[str],
-        backend: str,
-        translate_cucomplex: bool,
-        enable_cooperative_groups: bool,
-        module: Module | None = None,
-        variables: dict[str, Bytes] | None = None,
-    ) -> None:
-        """Create the kernel, which may be of a module, or share its variables."""
         if translate_cucomplex:
             raise ValueError("translate_cucomplex must be False, got True")
         if backend not in ("nvrtc", "nvcc"):
             raise ValueError(f"backend must be 'nvrtc' or 'nvcc', got {backend!r}")
         path = code if isinstance(code, Path) else stored(code)
-        super().__init__(
-            path,
-            name,
-            path.parent,
-            "",
-            _preprocessor(options),
-            module=module,
-            variables=variables,
-        )
+        check_kernels(path.read_text(), path.name)
+        super().__init__(path, name, path.parent, "", _preprocessor(options))
         self.code, self.name, self.options, self.backend = code, name, options, backend
         self.enable_cooperative_groups = enable_cooperative_groups
         self._dynamic_bytes = _DEFAULT_DYNAMIC_BYTES - self._static_shared_memory()
@@ -214,13 +188,10 @@ class RawModule:
 
     Parameters
     ----------
-    code : str or Path, optional
+    code : str or Path
         CUDA C++ text, or a ``.cu`` file.
     options : sequence of str, optional
         As for `RawKernel`.
-    ptx : str, optional
-        PTX instead of code: what Numba, Triton or NVRTC have made of a kernel. Its
-        arguments are checked by their sizes alone.
     backend, translate_cucomplex, enable_cooperative_groups, jitify : optional
         As for `RawKernel`.
     name_expressions : sequence of str, optional
@@ -249,7 +220,7 @@ class RawModule:
 
     def __init__(
         self,
-        code: str | Path | None = None,
+        code: str | Path,
         *,
         options: Sequence[str] = (),
         backend: str = "nvrtc",
@@ -257,33 +228,27 @@ class RawModule:
         enable_cooperative_groups: bool = False,
         name_expressions: Sequence[str] | None = None,
         jitify: bool | None = None,
-        ptx: str | None = None,
     ) -> None:
-        if (code is None) == (ptx is None):
-            raise ValueError("a module must have either code or ptx")
         self.code, self.options, self.backend = code, options, backend
         self.enable_cooperative_groups = enable_cooperative_groups
         self.name_expressions = name_expressions
-        self._path = code if isinstance(code, Path) else stored(code or "")
-        self._values: dict[str, Bytes] = {}
-        self._module = Module(Program(ptx)) if ptx is not None else None
-        self._translates = translate_cucomplex
+        self._path = code if isinstance(code, Path) else stored(code)
+        self._kernel = functools.partial(
+            RawKernel,
+            self._path,
+            options=options,
+            backend=backend,
+            translate_cucomplex=translate_cucomplex,
+            enable_cooperative_groups=enable_cooperative_groups,
+        )
+        self._variables = Variables(self._path.read_text())
         self._kernels: dict[str, RawKernel] = {}
 
     def get_function(self, name: str) -> RawKernel:
         """The kernel of this name. It reads and writes the module's variables."""
         if name not in self._kernels:
-            kernel = self._kernels[name] = RawKernel.__new__(RawKernel)
-            kernel._create(
-                self._path,
-                name,
-                self.options,
-                self.backend,
-                self._translates,
-                self.enable_cooperative_groups,
-                self._module,
-                self._values,
-            )
+            self._kernels[name] = self._kernel(name)
+            self._kernels[name].variables = self._variables
         return self._kernels[name]
 
     def get_global(self, name: str) -> Bytes:
@@ -297,17 +262,12 @@ class RawModule:
         ValueError
             If the module has no such variable.
         """
-        if self._module is not None:
-            if name in self._module.variables:
-                return self._module.variables[name]
-            raise ValueError(f"the module has no variable {name!r}")
         options = _preprocessor(self.options)
-        source = KernelSource(self._path, name, self._path.parent, "", options)
+        empty = Kernel(self._path, "emulator_empty", self._path.parent, _EMPTY, options)
         try:
-            ptx, symbol = variable_symbol(source, name)
-        except CompileError:
+            return self._variables.of(empty.program, name)
+        except KeyError:
             raise ValueError(f"the module has no variable {name!r}") from None
-        return Module(Program(ptx), variables=self._values).variables[symbol]
 
 
 def _preprocessor(options: Sequence[str]) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ def test_kernels_become_variables(shell: InteractiveShell) -> None:
     ("cell", "message"),
     [
         ("%%cuda --races\n__global__ void f() {}", "options need a cell with main()"),
-        ("%%cuda\n__global__ void f() { g(); }", "kernel.cu(2)"),
+        ("%%cuda\n__global__ void f() { g(); }", "kernel.cu:2"),
         ("%%cuda\nint f();", "the cell must have main(), or kernels"),
         ("%%cuda --race\nint main() {}", "unrecognized arguments: --race"),
     ],

@@ -55,9 +55,9 @@ __global__ void exchange_by_barrier(const int* x, int* out) {
     if (block.thread_rank() == 0) init(&barrier, block.size());
     block.sync();
     cuda::memcpy_async(block, part, x, sizeof(part), barrier);
-    auto token = barrier.arrive();
+    const auto token = barrier.arrive();
     const int i = threadIdx.x;
-    barrier.wait(cuda::std::move(token));
+    barrier.wait(token);
     const int other = part[i ^ 32];
     barrier.arrive_and_wait();
     part[i] = other;

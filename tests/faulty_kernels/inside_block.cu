@@ -66,7 +66,7 @@ __global__ void flag(int* result) {
     if (threadIdx.x == 0) ready = 0;
     __syncthreads();
     if (threadIdx.x == 0) {
-        value = 42 + *result;  // a value that the compiler does not know
+        value = 42;
         if (writer_has_fence) __threadfence_block();
         atomicExch(&ready, 1);
     }

@@ -5,7 +5,7 @@
 /// Philox for counters and keys of 4 and 2 words.
 __global__ void philox(const uint4* counters, const uint2* keys, uint4* out) {
     const int i = threadIdx.x;
-    out[i] = curand_Philox4x32_10(counters[i], keys[i]);
+    out[i] = emulator::philox(counters[i], keys[i]);
 }
 
 /// The first 8 numbers of a sequence, and its numbers from `offset`.
