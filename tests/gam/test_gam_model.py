@@ -574,7 +574,8 @@ def test_early_stopping_keeps_the_best_iteration(family: str) -> None:
     risk = model.validation_risk_
     best = int(risk.argmin())
     assert model.n_iter_ == best == len(model.risk_) - 1
-    assert len(risk) - 1 == best + max(60, best // 2) < 500
+    # Gains within the noise do not count, so the steps may end earlier.
+    assert 60 <= len(risk) - 1 <= best + max(60, best // 2) < 500
     held = np.zeros(120, bool)
     held[np.random.default_rng(4).permutation(120)[:36]] = True
     other = BoostedGAM(family=family, max_iter=best, method="stacked", **parameters)

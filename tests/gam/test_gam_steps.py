@@ -127,7 +127,7 @@ def test_exposures_over_decades() -> None:
         x, y, offset=np.log(exposure)
     )
     assert (np.diff(model.risk_) <= 0).all()
-    effect = model.predict(x, kind="link")
+    effect = model.predict(x, kind="link", offset=0)
     assert abs(effect - np.sin(6 * x[:, 0])).mean() < 0.03
 
 
@@ -235,7 +235,7 @@ def test_offsets_in_other_units_make_the_same_model() -> None:
         )
         for unit in (1, 365)
     ]
-    one, other = (model.predict(x, kind="link") for model in models)
+    one, other = (model.predict(x, kind="link", offset=0) for model in models)
     np.testing.assert_allclose(one, other + math.log(365), rtol=1e-9)
     assert models[0].intercept_ == pytest.approx(math.log(y.sum() / years.sum()))
     data = {"x": x[:, 0], "y": y, "years": years}
@@ -291,6 +291,7 @@ def test_the_score_of_counts_with_offsets() -> None:
     assert classes.score(x, y > 1, offset=start) == right.mean()
 
 
+@pytest.mark.filterwarnings("ignore:offset is not given")  # by a scorer
 def test_offsets_are_routed() -> None:
     sklearn = pytest.importorskip("sklearn")
     from sklearn.model_selection import KFold, cross_val_score
