@@ -17,6 +17,7 @@ import numpy as np
 from .._device.arrays import Array, ArrayT, largest, namespace, unwrapped
 from .._device.kernels import Device, device_of
 from .._device.products import product, transposed
+from .._numerics.certificate import ROUNDED
 from .._numerics.solution import INFEASIBLE
 from .accurate_products import remainder, transposed_product
 from .active_rows import decomposed
@@ -282,6 +283,9 @@ def least_violation(
         limits.is_proof(y, v),
         abs(violation) / limits.limit(magnitude(x)),
     )
+    # Almost parallel rows magnify any move: none is made for rounding errors of x.
+    rounding = (ROUNDED + n) * EPS / units
+    moved = xp.where((share <= rounding).all(axis=-1)[:, None], 0, violation)
     y, v = y * limits.rows, v / limits.columns
     below = xp.where((v < 0) & (limits.lower >= -FAR), -v, 0)
     above = xp.where((v > 0) & (limits.upper <= FAR), v, 0)
@@ -294,7 +298,7 @@ def least_violation(
     )
     return LeastViolation(
         x=x * limits.columns / limits.size,
-        sides=d - violation / limits.rows / limits.size,
+        sides=d - moved / limits.rows / limits.size,
         is_consistent=(share <= MOVED).all(axis=-1) & ~is_wrong,
         is_far=(share**2).sum(axis=-1) > share.shape[-1],
         is_proven=xp.where(is_wrong, ~(first & infinite).any(axis=-1), is_proven),
