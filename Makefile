@@ -16,11 +16,11 @@ unexport PYTHONDONTWRITEBYTECODE
 PARALLEL := -n auto --dist worksteal
 PYTEST := $(BIN)/python -m pytest $(PARALLEL)
 
-CUDA_SOURCES := $(wildcard cuda_src/*.cu* cuda_src/cpu/* tests/*/*.cu gpusolve/_emulator/runtime/*.* gpusolve/_emulator/runtime/*/*.h)
+CUDA_SOURCES := $(wildcard cuda_src/*.cu* cuda_src/cpu/* tests/*/*.cu gpusolve/_emulator/machine/* gpusolve/_emulator/runtime/*.* gpusolve/_emulator/runtime/*/*.h)
 
-OBJECT_SOURCES := setup.py gpusolve/_device/object_files.py $(wildcard cuda_src/*.cu* cuda_src/cpu/*)
+OBJECT_SOURCES := setup.py gpusolve/_device/object_files.py $(wildcard cuda_src/*.cu* cuda_src/cpu/* gpusolve/_emulator/machine/*)
 
-.PHONY: demo pictures docs notebooks results test test-all test-barriers test-exhaustive test-cpus test-like-gpu test-gpu test-stand-in coverage mutations lint format wheel papers resources costs clean
+.PHONY: demo pictures docs notebooks results test test-all test-barriers test-exhaustive test-cpus test-like-gpu test-gpu test-stand-in test-ptx coverage mutations lint format wheel papers resources costs clean
 
 demo: $(VENV)/demo
 	@$(BIN)/python benchmarks/demo.py
@@ -66,6 +66,11 @@ test-gpu: $(VENV)/object
 # The same tests on the emulator, through a stand-in for CuPy with two devices.
 test-stand-in: $(VENV)/object
 	GPUSOLVE_TEST_STAND_IN=1 $(PYTEST) -m "gpu and not slow"
+
+# The kernels of the package as PTX, which NVRTC makes, on the emulator's machine.
+test-ptx: $(VENV)/object
+	GPUSOLVE_EMULATOR=ptx $(PYTEST) -m "not slow and not gpu" -k emulator \
+	    $(NUMERICAL)
 
 # Lines and branches of Python that `make test` runs.
 coverage: $(VENV)/object
@@ -146,5 +151,5 @@ $(VENV)/test: setup.cfg pyproject.toml
 
 # The compiled CPU solver, in gpusolve/_objects: pip built it, and may not have seen a change.
 $(VENV)/object: $(OBJECT_SOURCES) | $(VENV)/test
-	$(BIN)/python setup.py -q build_ext --inplace
+	GPUSOLVE_MACHINE=1 $(BIN)/python setup.py -q build_ext --inplace
 	touch $@

@@ -24,7 +24,7 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
@@ -37,7 +37,6 @@ COMPILERS = {"win32": ("clang-cl", "clang++", "g++")}.get(
     sys.platform, ("c++", "g++", "clang++")
 )
 
-STANDARD = ("-std=c++17",)
 FLAGS = (
     "-O3",
     # Fused operations only where the source has them: others break sums in twice the
@@ -48,6 +47,27 @@ FLAGS = (
     "-fopenmp-simd",
 )
 SHARED = ("-fPIC", "-fvisibility=hidden")
+
+
+class Part(NamedTuple):
+    """Sources that become an object for each instruction set."""
+
+    name: str
+    title: str
+    folder: Path
+    flags: tuple[str, ...]
+
+
+SOLVER = Part("gpusolve", "the solver", KERNELS / "cpu", ("-std=c++17",))
+MACHINE = Part(
+    "machine",
+    "the emulator's machine",
+    ROOT / "gpusolve" / "_emulator" / "machine",
+    # Signed integers wrap on overflow, as on a GPU.
+    ("-std=c++20", "-fwrapv", "-fno-strict-aliasing", "-pthread"),
+)
+PARTS = (SOLVER, MACHINE) if os.environ.get("GPUSOLVE_MACHINE") else (SOLVER,)
+"""The machine, which the tests need, is built if GPUSOLVE_MACHINE is set."""
 
 FOR_EVERY_CPU = "object.cpp"
 """The file that tells whether a CPU has the instruction set of the object."""
@@ -89,9 +109,9 @@ def architecture() -> list[str]:
 
 
 def compile_one(
-    command: Sequence[str], source: Path, instruction_set: str, out: Path
+    command: Sequence[str], part: Part, source: Path, instruction_set: str, out: Path
 ) -> None:
-    """Compile one source file to `out`."""
+    """Compile one source file of a part to `out`."""
     own = [] if source.name == FOR_EVERY_CPU else options_of(instruction_set)
     name = instruction_set.upper().replace("-", "_")
     defined = [
@@ -104,7 +124,7 @@ def compile_one(
         options = ["/std:c++17", "/EHsc", "/MD", *for_msvc([*FLAGS, *own]), *defined]
         run([*command, "/nologo", "/c", *options, str(source), f"/Fo{out}"])
     else:
-        options = [*STANDARD, *FLAGS, *SHARED, *architecture(), *own, *defined]
+        options = [*part.flags, *FLAGS, *SHARED, *architecture(), *own, *defined]
         run([*command, "-c", *options, str(source), "-o", str(out)])
 
 
@@ -114,7 +134,7 @@ def link(command: Sequence[str], parts: Sequence[Path], out: Path) -> None:
     if like_msvc(command):
         run([*command, "/nologo", "/LD", *files, f"/Fe{out}"])
         return
-    run([*command, "-shared", *architecture(), *files, "-o", str(out)])
+    run([*command, "-shared", "-pthread", *architecture(), *files, "-o", str(out)])
 
 
 def run(command: Sequence[str]) -> None:
@@ -130,26 +150,28 @@ def run(command: Sequence[str]) -> None:
         raise FailedError(f"{shlex.join(command)}\n{found.stdout}")
 
 
-def build(command: Sequence[str], instruction_set: str, folder: Path) -> Path:
-    """Build the object for an instruction set.
+def build(
+    command: Sequence[str], part: Part, instruction_set: str, folder: Path
+) -> Path:
+    """Build the object of a part for an instruction set.
 
     It is put in its place when it is complete: a process that has loaded an object of
     before keeps it.
     """
-    target = folder / str(OBJECTS["file_name"](instruction_set))
+    target = folder / str(OBJECTS["file_name"](instruction_set, part.name))
     with (
         tempfile.TemporaryDirectory(dir=folder) as scratch,
         ThreadPoolExecutor() as pool,
     ):
-        sources = sorted((KERNELS / "cpu").glob("*.cpp"))
-        parts = [Path(scratch, f"{source.stem}.o") for source in sources]
+        sources = sorted(part.folder.glob("*.cpp"))
+        compiled = [Path(scratch, f"{source.stem}.o") for source in sources]
         waiting = [
-            pool.submit(compile_one, command, source, instruction_set, part)
-            for source, part in zip(sources, parts, strict=True)
+            pool.submit(compile_one, command, part, source, instruction_set, out)
+            for source, out in zip(sources, compiled, strict=True)
         ]
         for one in waiting:
             one.result()
-        link(command, parts, built := Path(scratch, target.name))
+        link(command, compiled, built := Path(scratch, target.name))
         os.replace(built, target)
     return target
 
@@ -163,13 +185,16 @@ def build_all(folder: Path, one_is_enough: bool = False) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if not command:
         warn("no C++ compiler was found")
-    for name in OBJECTS["instruction_sets"]() if command else ():
-        try:
-            built.append(path := build(command, name, folder))
-            if one_is_enough and ctypes.CDLL(str(path)).gpusolve_supports():
-                break
-        except (FailedError, OSError) as error:
-            warn(f"the solver for {name} was not compiled:\n{error}")
+    for part in PARTS if command else ():
+        if not any(part.folder.glob("*.cpp")):
+            continue
+        for name in OBJECTS["instruction_sets"]():
+            try:
+                built.append(path := build(command, part, name, folder))
+                if one_is_enough and ctypes.CDLL(str(path)).gpusolve_supports():
+                    break
+            except (FailedError, OSError) as error:
+                warn(f"{part.title} for {name} was not compiled:\n{error}")
     for file in set(folder.glob(f"*{OBJECTS['SUFFIX']}")) - set(built):
         file.unlink()
 

@@ -37,9 +37,9 @@ def instruction_sets() -> tuple[str, ...]:
     return BEST_FIRST.get(machine(), (machine(),))
 
 
-def file_name(instruction_set: str) -> str:
-    """The name of the object for an instruction set."""
-    return f"gpusolve-{instruction_set}{SUFFIX}"
+def file_name(instruction_set: str, part: str = "gpusolve") -> str:
+    """The name of the object of a part for an instruction set."""
+    return f"{part}-{instruction_set}{SUFFIX}"
 
 
 def sources(kernels: Path) -> list[Path]:

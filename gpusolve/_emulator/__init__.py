@@ -17,9 +17,9 @@ from ._allocate import empty, zeros
 from ._checks import memcheck, races
 from ._compiler import cache_directory, compiler
 from ._device import multiprocessors, shared_memory_per_block
+from ._engine import Kernel
 from ._errors import CompileError, KernelError
 from ._gpu import Device
-from ._kernel import Kernel
 from ._profile import count_copy_to_device, count_copy_to_host, profile
 from ._raw import RawKernel, RawModule
 from ._schedule import schedule

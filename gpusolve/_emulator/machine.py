@@ -1,0 +1,228 @@
+"""Runs PTX on the CPU: a program with its variables, its memory, and launches."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import os
+import sys
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _device
+from ._checks import MEMORY, RACES
+from ._faults import raise_fault
+from ._schedule import ORDERS, current_schedule
+from .memory import CRegion, Memory
+from .module import CFault, LoadedKernel, Module, Shape, demangled, library
+from .ptx import Program
+
+HEAP_BYTES = 8 << 20
+"""Memory for malloc() in kernels, CUDA's default."""
+
+
+GRID_BYTES = 64
+"""Before the heap: the driver's memory for barriers of the grid."""
+
+
+class CRequest(ctypes.Structure):
+    """``Request`` in ``machine/machine.h``."""
+
+    _fields_ = [
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint64),
+        ("parameters", ctypes.c_char_p),
+        ("regions", ctypes.POINTER(CRegion)),
+        ("region_count", ctypes.c_uint64),
+        ("seed", ctypes.c_uint64),
+        ("order", ctypes.c_int),
+        ("workers", ctypes.c_int),
+        ("resident", ctypes.c_uint64),
+        ("first_block", ctypes.c_uint64),
+        ("block_step", ctypes.c_uint64),
+        ("running", ctypes.c_uint64),
+        ("limit", ctypes.c_double),
+        ("checks_races", ctypes.c_int),
+        ("checks_memory", ctypes.c_int),
+        ("counts", ctypes.c_int),
+        ("heap", ctypes.c_uint64),
+        ("heap_bytes", ctypes.c_uint64),
+    ]
+
+
+class CPython(ctypes.Structure):
+    """``Python`` in ``machine/machine.h``."""
+
+    _fields_ = [
+        (name, ctypes.c_void_p) for name in ("save", "restore", "check_signals")
+    ]
+
+
+@functools.cache
+def _python() -> CPython:
+    names = "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals"
+    functions = (getattr(ctypes.pythonapi, name) for name in names)
+    return CPython(*(ctypes.cast(f, ctypes.c_void_p) for f in functions))
+
+
+class Counted(NamedTuple):
+    """The counts of a launch, and the memory that it could access."""
+
+    counts: ctypes.c_void_p
+    memory: Memory
+
+
+@functools.cache
+def _heap() -> npt.NDArray[np.uint8]:
+    return np.zeros(GRID_BYTES + HEAP_BYTES + 16, np.uint8)
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def write_output(text: str) -> None:
+    """Write what kernels print."""
+    sys.stdout.write(text)
+
+
+def launch(
+    module: Module,
+    entry: str,
+    grid: tuple[int, ...],
+    block: tuple[int, ...],
+    parameters: bytes,
+    shared_bytes: int = 0,
+    *,
+    memory: Memory,
+    cooperative: bool = False,
+    resident: int | None = None,
+    name: str = "",
+    counts: bool = False,
+    sample: int | None = None,
+) -> Counted | None:
+    """Run a kernel, and return when it has ended.
+
+    Parameters
+    ----------
+    module : Module
+    entry : str
+        The symbol of the kernel.
+    grid, block : tuple of 1 to 3 int
+    parameters : bytes
+        The values of the parameters, each at its offset.
+    shared_bytes : int, optional
+        Dynamic shared memory of a block.
+    memory : Memory
+        What the kernel may access, besides the variables of the module.
+    cooperative : bool, optional
+        Whether all blocks must be resident.
+    resident : int, optional
+        Blocks that run at the same time.
+    name : str, optional
+        The kernel in messages.
+    counts : bool, optional
+        Whether to count what the launch costs.
+    sample : int, optional
+        Blocks that run, at equal distances in the grid; by default all.
+
+    Returns
+    -------
+    Counted or None
+
+    Raises
+    ------
+    KernelError
+        If the kernel fails.
+    ValueError
+        If the launch shape is invalid.
+    """
+    __tracebackhide__ = True
+    kernel = module.kernel(entry)
+    shape = Shape(
+        _device.checked_shape("grid", grid), _device.checked_shape("block", block)
+    )
+    if len(parameters) != kernel.entry.parameter_bytes:
+        raise ValueError(
+            f"parameters must have {kernel.entry.parameter_bytes} bytes, got "
+            f"{len(parameters)}"
+        )
+    everything = Memory()
+    everything._items = list(memory._items)
+    module.add_variables(everything)
+    heap = _heap()
+    first = int(heap.ctypes.data) + -int(heap.ctypes.data) % 16
+    start = first + GRID_BYTES
+    ctypes.memset(first, 0, GRID_BYTES)
+    everything.add(first, GRID_BYTES + HEAP_BYTES, "the heap of malloc()", phase=0)
+    regions = everything.regions()
+    blocks = math.prod(shape.grid)
+    if resident is None:
+        threads = math.prod(shape.block)
+        resident = _device.resident_blocks(threads, kernel.shared_bytes + shared_bytes)
+    resident = max(1, min(blocks, blocks if cooperative else resident))
+    schedule = current_schedule()
+    order = ORDERS.index(schedule.order)
+    # What is counted is not checked.
+    races, checks_memory = (not counts and check.is_on() for check in (RACES, MEMORY))
+    alone = order != 0 or races or checks_memory or counts
+    running = blocks if sample is None or cooperative else min(blocks, sample)
+    request = CRequest(
+        shape.grid,
+        shape.block,
+        shared_bytes,
+        parameters,
+        (CRegion * (len(regions) + 1))(*regions),
+        len(regions),
+        schedule.seed % 2**64,
+        order,
+        1 if alone else max(1, min(_cores(), blocks)),
+        resident,
+        0,
+        blocks // running,
+        running,
+        schedule.limit,
+        races,
+        checks_memory,
+        int(counts),
+        start,
+        HEAP_BYTES,
+    )
+    fault, output, counted = CFault(site=-1), ctypes.c_void_p(), ctypes.c_void_p()
+    try:
+        failed = library().machine_launch(
+            kernel.handle,
+            ctypes.byref(request),
+            ctypes.byref(fault),
+            ctypes.byref(_python()),
+            ctypes.byref(output),
+            ctypes.byref(counted),
+        )
+    finally:
+        if output.value:
+            text = ctypes.string_at(output.value).decode(errors="replace")
+            library().machine_free(output)
+            write_output(text)
+    if failed:
+        raise_fault(
+            fault, kernel, shape, everything, name or entry, parameters, shared_bytes
+        )
+    return Counted(counted, everything) if counted.value else None
+
+
+__all__ = [
+    "LoadedKernel",
+    "Memory",
+    "Module",
+    "Program",
+    "demangled",
+    "launch",
+    "library",
+]

@@ -1,0 +1,244 @@
+// Counts of a profile: what each request of a warp moves, by instruction and array.
+
+#include <array>
+#include <set>
+
+#include "checks.h"
+
+namespace machine {
+
+namespace {
+
+constexpr u64 SECTOR = 32, LINE = 128, BANKS = 32, WORD = 4;
+constexpr s64 SHARED_MEMORY = -1;
+
+/// Counters of a block, in the order of ``PER_BLOCK`` in _counts.py.
+enum Counter {
+    BARRIERS,
+    WARP_BARRIERS,
+    SHUFFLES,
+    VOTES,
+    ATOMICS,
+    FENCES,
+    SECTORS,
+    WAVEFRONTS,
+    INTERVALS,
+    LOADS,
+    STORES,
+    COUNTERS
+};
+
+/// Requests of an instruction to an array, in the order of ``ACCESS`` in _counts.py.
+struct Row {
+    u64 requests = 0, lanes = 0, bytes = 0, sectors = 0, fewest_sectors = 0, wavefronts = 0,
+        fewest_wavefronts = 0, lines = 0;
+};
+
+/// What was accessed of an array.
+struct Touched {
+    std::vector<bool> loaded, written;  // by byte
+};
+
+}  // namespace
+
+struct Counts {
+    std::vector<std::array<u64, COUNTERS>> blocks;
+    std::unordered_map<u64, std::size_t> places;  // of blocks in `blocks`
+    std::unordered_map<u64, bool> has_loaded;     // since the last barrier, by block
+    std::map<std::pair<u32, s64>, Row> rows;      // by instruction and array
+    std::map<s64, Touched> arrays;
+    std::unordered_map<u64, std::pair<u64, u64>> atomics;  // requests and lanes, by address
+    // The sectors of each block: how many accesses before, and the last of each sector.
+    std::unordered_map<u64, std::pair<u64, std::unordered_map<u64, u64>>> sectors;
+    std::map<u64, u64> reuse;  // loads by the power of two that is above their distance
+    u64 first_loads = 0;
+    std::map<std::pair<u64, u32>, u64> issued;  // instructions of each warp of a block
+    std::vector<u64> table;                     // the last that was asked for
+
+    u64& counter(const Block& block, Counter which) { return blocks[places[block.number]][which]; }
+};
+
+std::unique_ptr<Counts, void (*)(Counts*)> new_counts() {
+    return {new Counts, [](Counts* counts) { delete counts; }};
+}
+
+void delete_counts(Counts* counts) {
+    delete counts;
+}
+
+namespace {
+
+/// The words of each bank, for the lanes that shared memory serves together.
+void count_shared(Counts& counts, const Warp& w, Row& row, u32 bytes) {
+    const u64 together = bytes <= 4 ? 32 : bytes == 8 ? 16 : 8;
+    std::map<u64, std::array<std::set<u64>, BANKS>> passes;
+    for (u32 rest = w.mask; rest; rest &= rest - 1) {
+        const u64 lane = static_cast<u64>(lowest(rest)), address = w.address[lane];
+        auto& banks = passes[lane / together];
+        for (u64 word = address / WORD; word <= (address + bytes - 1) / WORD; ++word)
+            banks[word % BANKS].insert(word);
+    }
+    row.fewest_wavefronts += passes.size();
+    u64 wavefronts = 0;
+    for (const auto& [pass, banks] : passes) {
+        std::size_t most = 0;
+        for (const auto& bank : banks) most = std::max(most, bank.size());
+        wavefronts += most;
+    }
+    row.wavefronts += wavefronts;
+    counts.counter(*w.block, WAVEFRONTS) += wavefronts;
+}
+
+void count_global(Counts& counts, const Warp& w, const Inst& i, Row& row, u32 bytes, bool is_write,
+                  const Region& region) {
+    std::set<u64> sectors, lines;
+    std::set<u64> distinct;
+    Touched& touched = counts.arrays[region.number];
+    if (touched.loaded.empty()) {
+        touched.loaded.resize(region.high - region.low + region.phase % SECTOR);
+        touched.written.resize(touched.loaded.size());
+    }
+    for (u32 rest = w.mask; rest; rest &= rest - 1) {
+        const u64 offset = w.address[lowest(rest)] - region.low + region.phase % SECTOR;
+        for (u64 k = offset; k < offset + bytes && k < touched.loaded.size(); ++k) {
+            if (i.is_atomic || !is_write) touched.loaded[k] = true;
+            if (is_write) touched.written[k] = true;
+            distinct.insert(k);
+        }
+        for (u64 sector = offset / SECTOR; sector <= (offset + bytes - 1) / SECTOR; ++sector)
+            sectors.insert(sector);
+        lines.insert(offset / LINE);
+    }
+    auto& [accesses, last] = counts.sectors[w.block->number];
+    for (const u64 sector : sectors) {
+        const u64 key = static_cast<u64>(region.number) << 48 | sector;
+        const auto found = last.find(key);
+        if (!is_write && found == last.end()) ++counts.first_loads;
+        if (!is_write && found != last.end()) {
+            // A turn of a warp is long; on a GPU the block's other warps access as much meanwhile.
+            const u64 distance = (accesses - found->second) * w.block->warps.size();
+            ++counts.reuse[64 - static_cast<u64>(__builtin_clzll(distance | 1))];
+        }
+        last[key] = accesses++;
+    }
+    row.sectors += sectors.size();
+    row.fewest_sectors += (distinct.size() + SECTOR - 1) / SECTOR;
+    row.lines += lines.size();
+    counts.counter(*w.block, SECTORS) += sectors.size();
+    if (i.is_atomic) {
+        std::map<u64, u64> lanes;
+        for (u32 rest = w.mask; rest; rest &= rest - 1) ++lanes[w.address[lowest(rest)]];
+        for (const auto& [address, n] : lanes) {
+            ++counts.atomics[address].first;
+            counts.atomics[address].second += n;
+        }
+    }
+}
+
+}  // namespace
+
+void count_access(Warp& w, const Inst& i, u32 bytes, bool is_write) {
+    Counts& counts = *w.launch().counts;
+    const bool is_shared = w.space == Space::shared;
+    if (w.space == Space::local || w.space == Space::param || w.space == Space::constant) return;
+    const Region* region = is_shared ? nullptr : w.launch().find(w.address[lowest(w.mask)]);
+    if (region && !region->is_writeable && is_write) return;
+    const u64 lanes = static_cast<u64>(count(w.mask));
+    Row& row = counts.rows[{i.site, is_shared ? SHARED_MEMORY : region->number}];
+    ++row.requests;
+    row.lanes += lanes;
+    row.bytes += lanes * bytes;
+    if (is_shared)
+        count_shared(counts, w, row, bytes);
+    else
+        count_global(counts, w, i, row, bytes, is_write, *region);
+    if (i.is_atomic) counts.counter(*w.block, ATOMICS) += lanes;
+    if (is_shared) return;
+    if (is_write && !i.is_atomic) counts.counter(*w.block, STORES) += lanes;
+    if (is_write) return;
+    counts.counter(*w.block, LOADS) += lanes;
+    bool& has_loaded = counts.has_loaded[w.block->number];
+    if (!has_loaded) ++counts.counter(*w.block, INTERVALS);
+    has_loaded = true;
+}
+
+void count_block_start(Block& block) {
+    Counts& counts = *block.launch->counts;
+    counts.places[block.number] = counts.blocks.size();
+    counts.blocks.push_back({});
+}
+
+void count_barrier(Block& block) {
+    ++block.launch->counts->counter(block, BARRIERS);
+    block.launch->counts->has_loaded[block.number] = false;
+}
+
+void count_operation(Warp& w, const Inst& i) {
+    Counts& counts = *w.launch().counts;
+    if (i.kind == WARP_BARRIER) ++counts.counter(*w.block, WARP_BARRIERS);
+    if (i.kind == SHUFFLE) ++counts.counter(*w.block, SHUFFLES);
+    if (i.kind == VOTE) ++counts.counter(*w.block, VOTES);
+    if (i.kind == FENCE) counts.counter(*w.block, FENCES) += static_cast<u64>(count(w.mask));
+}
+
+void count_issued(const Warp& w, u64 instructions) {
+    w.launch().counts->issued[{w.block->number, w.first_thread}] += instructions;
+}
+
+void add_sites(Counts& counts, const std::vector<u64>& warps, const std::vector<u64>& lanes) {
+    counts.table.clear();
+    for (std::size_t k = 0; k < warps.size(); ++k)
+        counts.table.insert(counts.table.end(), {warps[k], lanes[k]});
+}
+
+const u64* counts_table(Counts& counts, int which, u64* length) {
+    std::vector<u64>& table = counts.table;
+    if (which != 0) table.clear();  // 0: the instructions, from the launch
+    if (which == 1)
+        for (const auto& block : counts.blocks)
+            table.insert(table.end(), block.begin(), block.end());
+    if (which == 2)
+        for (const auto& [key, row] : counts.rows)
+            table.insert(table.end(), {key.first, static_cast<u64>(key.second), row.requests,
+                                       row.lanes, row.bytes, row.sectors, row.fewest_sectors,
+                                       row.wavefronts, row.fewest_wavefronts, row.lines});
+    if (which == 3)
+        for (const auto& [number, touched] : counts.arrays) {
+            u64 bytes = 0, sectors = 0, loaded_sectors = 0, written_sectors = 0;
+            for (u64 start = 0; start < touched.loaded.size(); start += SECTOR) {
+                u64 own = 0;
+                bool is_loaded = false, is_written = false;
+                for (u64 k = start; k < std::min<u64>(start + SECTOR, touched.loaded.size()); ++k) {
+                    own += touched.loaded[k] || touched.written[k];
+                    is_loaded |= touched.loaded[k];
+                    is_written |= touched.written[k];
+                }
+                bytes += own;
+                sectors += own > 0;
+                loaded_sectors += is_loaded;
+                written_sectors += is_written;
+            }
+            table.insert(table.end(), {static_cast<u64>(number), bytes, sectors, loaded_sectors,
+                                       written_sectors});
+        }
+    if (which == 4) {
+        table = {0, 0};
+        for (const auto& [address, found] : counts.atomics) {
+            table[0] = std::max(table[0], found.first);
+            table[1] = std::max(table[1], found.second);
+        }
+    }
+    if (which == 5)
+        for (const auto& [bin, n] : counts.reuse) table.insert(table.end(), {bin, n});
+    if (which == 6) {
+        std::map<u64, u64> most;
+        for (const auto& [warp, n] : counts.issued)
+            most[warp.first] = std::max(most[warp.first], n);
+        for (const auto& [block, n] : most) table.push_back(n);
+        table.push_back(counts.first_loads);
+    }
+    *length = table.size();
+    return table.data();
+}
+
+}  // namespace machine

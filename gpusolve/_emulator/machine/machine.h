@@ -1,0 +1,429 @@
+// The PTX machine: programs, warps, blocks and launches.
+//
+// A warp executes an instruction for all lanes that are at it. A register is 32 values in a row;
+// a predicate is a mask of 32 bits. An operand is a place in one of four memories: the frame of a
+// function, the constants of the kernel, the special registers of the warp, and a place for
+// results that nobody reads.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace machine {
+
+using u8 = std::uint8_t;
+using u16 = std::uint16_t;
+using u32 = std::uint32_t;
+using u64 = std::uint64_t;
+using s8 = std::int8_t;
+using s16 = std::int16_t;
+using s32 = std::int32_t;
+using s64 = std::int64_t;
+
+constexpr int LANES = 32;
+constexpr u32 ALL = ~0u;
+
+// Generic addresses: a window for each space that is not memory of the host.
+constexpr int WINDOW_BITS = 48;
+enum Window : u64 { HOST, SHARED_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, FUNCTION_WINDOW };
+constexpr u64 window(u64 number) {
+    return number << WINDOW_BITS;
+}
+
+enum class Space : u8 { generic, global, constant, shared, local, param };
+
+struct Inst;
+struct Warp;
+struct Block;
+struct Worker;
+struct Launch;
+struct Frame;
+struct Kernel;
+using Run = void (*)(Warp&, const Inst&);
+
+/// A place: its offset in a memory, times 4, plus the number of the memory.
+using Place = u32;
+enum Base : u32 { FRAME, CONSTANTS, SPECIALS, NOWHERE };
+constexpr u32 aligned(u32 offset, u32 align) {
+    return (offset + align - 1) / align * align;
+}
+constexpr Place place(u32 offset, Base base) {
+    return offset << 2 | base;
+}
+
+constexpr int MOST_OPERANDS = 10;
+constexpr int LONGEST_WAIT = 16;  // named barriers of a block
+
+struct Function;
+
+/// Bytes that a call copies: from a variable of one function to a variable of another.
+struct Copied {
+    u32 caller, callee, bytes;
+};
+
+struct Call {
+    Function* callee = nullptr;  // null for a call by address
+    std::vector<Copied> in, out;
+    std::vector<u32> argument;  // offsets of the arguments in the caller
+    std::string name;           // of a function that the machine has
+};
+
+struct Inst {
+    Run run = nullptr;
+    Run inner = nullptr;  // what `run` wraps
+    Place guard = NOWHERE;
+    u32 flip = 0;  // all bits, if the guard is negated
+    Place op[MOST_OPERANDS] = {};
+    u32 negated = 0;                 // a bit for each operand that is a negated predicate
+    u8 count = 0;                    // operands
+    u8 vector = 1;                   // elements of a vector access
+    u8 bytes = 0;                    // of an access, all elements together
+    u8 width = 0, second_width = 0;  // bytes of the registers of addresses
+    Space space = Space::generic;
+    u8 mode = 0;  // which of the instruction's variants
+    bool is_volatile = false, is_atomic = false, is_write = false, is_wait = false;
+    u8 scope = 0;  // 0: of the system or the device, 1: of the block
+    u8 order = 0;  // 0: none, 1: relaxed, 2: acquire, 4: release
+    u8 kind = 0;   // of the profile
+    s64 offset = 0, second_offset = 0;
+    const Inst* target = nullptr;
+    const std::vector<const Inst*>* targets = nullptr;
+    const Call* call = nullptr;
+    const Function* function = nullptr;
+    u32 site = 0;  // its number in the kernel
+    s32 ptx_line = 0, file = 0, line = 0;
+};
+
+/// Kinds of instructions in a profile.
+enum Kind : u8 {
+    OTHER,
+    MOVE,
+    FLOAT32,
+    FLOAT64,
+    INTEGER,
+    COMPARE,
+    BRANCH,
+    SPECIAL,
+    MEMORY,
+    ATOMIC,
+    BARRIER,
+    WARP_BARRIER,
+    SHUFFLE,
+    VOTE,
+    FENCE,
+    CONVERT,
+    KINDS
+};
+
+struct Function {
+    std::string name;
+    std::vector<Inst> code;
+    u32 frame_bytes = 0, local_bytes = 0;
+    std::vector<u32> undefined;      // instructions that may read a register without a value
+    std::vector<Copied> parameters;  // `callee` has the offset of each
+    Copied result{};
+    std::unordered_map<std::string, std::vector<const Inst*>> tables;
+    int index = 0;
+};
+
+/// A name of a program: what Python passes.
+struct Symbol {
+    const char* name;
+    int kind;  // 0: an address, 1: shared memory, 2: a function
+    int line;
+    u64 address;  // or the size in shared memory
+    u64 align;
+    const char* body;
+    const char* parameters;
+    const char* result;
+    int is_entry;
+};
+
+struct SharedVariable {
+    std::string name;
+    u64 offset, bytes;  // 0 bytes: the dynamic memory
+};
+
+/// A kernel, with all functions that it reaches.
+struct Kernel {
+    std::unordered_map<std::string, const Symbol*> symbols;
+    std::unordered_map<std::string, std::unique_ptr<Function>> functions;
+    std::vector<Function*> by_index;
+    std::vector<std::unique_ptr<Call>> calls;
+    Function* entry = nullptr;
+    std::vector<u64> constants;  // 32 values of 64 bits each, some of fewer bits
+    std::map<std::pair<u64, int>, Place> constant_places;
+    std::vector<SharedVariable> shared;
+    std::vector<int> hidden_files;  // whose lines are not named
+    u64 gap = 0;                    // bytes after each variable in shared memory
+    u64 shared_bytes = 0;           // with the gaps
+    u64 static_bytes = 0;           // without
+    u32 parameter_bytes = 0;
+    u32 stack_bytes = 0;
+    bool is_recursive = false;
+    u32 sites = 0;
+    std::vector<const Inst*> by_site;
+};
+
+/// Memory of the host that a launch may access.
+struct Region {
+    u64 low, high;
+    u64 phase;  // of a GPU's address of the first byte, in 256 bytes
+    int number;
+    bool is_writeable;
+    u8* written;  // a bit for each byte, or null
+};
+
+enum class FaultKind : s32 {
+    none,
+    text,      // a message
+    access,    // outside of memory
+    readonly,  // a write to memory that is read-only
+    misaligned,
+    unwritten,
+    race,
+    block_text,  // a message about a block
+};
+
+/// Why a launch has failed, as Python reads it.
+struct Fault {
+    s32 kind = 0;
+    s32 has_thread = 0;
+    u32 thread = 0, other_thread = 0;
+    u64 block = 0, other_block = 0;
+    s32 site = -1, other_site = -1;
+    s32 space = 0, is_write = 0, other_is_write = 0, race = 0;
+    u64 address = 0, bytes = 0;
+    char text[4096] = {};
+};
+
+struct LaunchStopped {};
+
+struct Frame {
+    Frame* parent;
+    const Function* function;
+    const Inst* call;  // in the parent
+    int depth;
+    u32 local_base;
+    std::vector<u64> memory;
+    std::vector<std::unique_ptr<Frame>> children;
+    u8* data() {
+        return reinterpret_cast<u8*>((reinterpret_cast<u64>(memory.data()) + 63) & ~63ull);
+    }
+    Frame(Frame* parent, const Function* function, const Inst* call);
+};
+
+enum class State : u8 { ready, barrier, collective };
+
+/// Lanes of a warp that are at the same instruction of the same frame.
+struct Group {
+    u32 mask;
+    const Inst* pc;
+    Frame* frame;
+    State state = State::ready;
+    bool has_yielded = false;
+    u32 members = 0;  // of a warp operation
+    u32 barrier = 0;
+};
+
+struct alignas(64) Warp {
+    u8* base[4];
+    u32 mask = 0;    // lanes that execute the present instruction
+    u32 active = 0;  // lanes of the present group
+    u32 alive = 0;   // lanes that have not ended
+    u32 polls = 0;   // reads of the present group that may be of a loop that waits
+    const Inst* pc = nullptr;
+    const Inst* stop = nullptr;  // the instruction at which the next group is chosen
+    Frame* frame = nullptr;
+    Block* block = nullptr;
+    Worker* worker = nullptr;
+    u32 first_thread = 0;
+    bool yields = false;  // other warps and blocks should run
+    int step = 0;         // bytes from lane to lane of the present access; -1: not regular
+    const Region* region = nullptr;
+    Space space = Space::generic;  // of the present access
+    std::vector<Group> groups;     // the other groups
+    std::unique_ptr<Frame> root;
+    std::vector<u8> local;
+    u64 stride = 0;  // bytes of a lane's local memory
+    alignas(64) u64 host[LANES];
+    alignas(64) u64 address[LANES];
+    alignas(64) u32 specials[20][LANES];
+    alignas(64) u64 nowhere[4 * LANES];
+
+    template <class T>
+    T* at(Place place) const {
+        return reinterpret_cast<T*>(base[place & 3] + (place >> 2));
+    }
+    u32 predicate(const Inst& inst, int k) const {
+        return *at<u32>(inst.op[k]) ^ (inst.negated >> k & 1 ? ALL : 0);
+    }
+
+    void start(Block* block, const Kernel& kernel, u32 number);
+    /// Run for a number of instructions, or until no group is ready.
+    void run(u64 instructions);
+    void enter(Frame* frame);
+    /// Choose the group that runs next; false if none can.
+    bool choose();
+    void suspend(u32 lanes, const Inst* at, State state, u32 members, u32 barrier);
+    /// Find the next instruction at which groups meet.
+    void update_stop();
+    /// End lanes.
+    void leave(u32 lanes);
+    /// Let other groups, warps and blocks run.
+    void yield();
+    void complete_collectives();
+    Frame* child(const Inst& call, const Function& callee);
+    /// Find the lanes' memory. False if they are in different spaces: see `split`.
+    bool resolve(const Inst& inst, Place from, int width, s64 offset, Space space, u32 bytes,
+                 bool is_write);
+    void split(const Inst& inst);
+    [[noreturn]] void fail(const Inst& inst, u32 lane, const char* format, ...);
+    [[noreturn]] void fail_access(const Inst& inst, u32 lane, FaultKind kind, u64 address,
+                                  u32 bytes, bool is_write);
+    Launch& launch() const;
+};
+
+struct Barrier {
+    u32 arrived = 0, expected = 0;
+    const Inst* first = nullptr;
+    bool is_same = true;
+    u32 count = 0, any = 0, all = 1;
+};
+
+struct Block {
+    u64 number = 0;
+    Worker* worker = nullptr;
+    Launch* launch = nullptr;
+    std::vector<std::unique_ptr<Warp>> warps;
+    std::vector<u64> shared_memory;
+    u8* shared = nullptr;
+    u64 shared_bytes = 0;
+    u32 threads = 0, exited = 0;
+    u32 live_warps = 0;
+    Barrier barriers[LONGEST_WAIT];
+    std::shared_ptr<struct BlockChecks> checks;
+
+    void start(Launch& launch, Worker& worker, u64 number);
+    /// Run all warps once; whether a warp could run.
+    bool pass();
+    void arrive(Warp& warp, const Inst& inst, u32 lanes, u32 number, u32 expected, bool waits);
+    void check_barrier(u32 number);
+    [[noreturn]] void fail(const std::string& text);
+    std::string describe_threads() const;
+};
+
+/// What Python passes for a launch.
+struct Request {
+    u32 grid[3], block[3];
+    u64 shared_bytes;
+    const u8* parameters;
+    const Region* regions;
+    u64 region_count;
+    u64 seed;
+    s32 order;  // 0 forward, 1 reverse, 2 random
+    s32 workers;
+    u64 resident;
+    u64 first_block, block_step, running;  // the blocks that run
+    double limit;                          // seconds without progress
+    s32 checks_races, checks_memory, counts;
+    u64 heap, heap_bytes;
+};
+
+/// Functions of Python: let other threads run, go on, and run the handlers of signals.
+struct Python {
+    void* (*save)();
+    void (*restore)(void*);
+    int (*check_signals)();
+};
+
+struct Checks;  // races and unwritten memory
+struct Counts;  // of a profile
+
+struct Launch {
+    const Kernel& kernel;
+    const Request& request;
+    Fault& fault;
+    const Python& python;
+    void* thread = nullptr;  // Python's, while it is saved
+    std::vector<Region> regions;
+    u64 blocks = 0;
+    std::atomic<u64> next{0};
+    std::atomic<u64> progress{0};
+    std::atomic<bool> stopped{false};
+    std::atomic<s64> progress_time{0};
+    std::atomic<bool> reported{false};
+    std::mutex lock;
+    std::string output;
+    Checks* checks = nullptr;
+    Counts* counts = nullptr;
+    bool has_one_lane = false;  // lanes run one by one
+    bool is_watched = false;    // checks or counts
+    std::atomic<u64> instructions{0};
+
+    Launch(const Kernel& kernel, const Request& request, Fault& fault, const Python& python);
+    const Region* find(u64 address) const;
+    /// Handle signals, such as Ctrl-C, on the thread that has launched.
+    void poll();
+    Fault* report(const Warp* warp, const Inst* inst, u32 lane, u64 block);
+    void run();
+};
+
+struct Worker {
+    Launch& launch;
+    int number;
+    std::vector<const Region*> cached;  // by site
+    std::vector<std::unique_ptr<Block>> resident;
+    std::vector<std::unique_ptr<Block>> spare;
+    std::mt19937_64 random;
+    u64 progress = 0;                           // ends of threads, barriers and warp operations
+    std::vector<u64> warp_counts, lane_counts;  // by site
+    void run();
+    bool admit();
+    /// Look whether the launch must stop.
+    void check();
+};
+
+/// Hooks of checks and counts at each access; `Warp::host` has its addresses.
+void watch_access(Warp& warp, const Inst& inst, u32 bytes, bool is_write);
+void watch_block_start(Block& block);
+void watch_barrier(Block& block, u32 number, bool has_ended);
+void watch_warp_sync(Warp& warp, const Inst& inst, u32 members);
+void watch_fence(Warp& warp, const Inst& inst);
+void watch_loaded(Warp& warp, const Inst& inst);
+
+/// The kernel of an entry; a text in `error` if there is an instruction that is not known.
+std::unique_ptr<Kernel> load(const Symbol* symbols, int count, const char* entry, u64 gap,
+                             const char* hidden_files, std::string& error);
+
+/// Set what runs an instruction. False if it is not known. `shape` has a letter for each operand:
+/// p: predicate, 1 2 4 8: bytes of a value, r: a register of any width, m: a member mask,
+/// a: an address, v: a vector of registers of any width, l: a label.
+bool decode(Inst& inst, const std::vector<std::string_view>& parts, const std::vector<int>& widths,
+            int vector, std::string& shape);
+
+inline int lowest(u32 mask) {
+    return __builtin_ctz(mask);
+}
+inline int count(u32 mask) {
+    return __builtin_popcount(mask);
+}
+
+/// Keep the values of lanes that are not in a mask.
+template <class T>
+inline void blend(T* to, const T* from, u32 mask) {
+#pragma omp simd
+    for (int l = 0; l < LANES; ++l) to[l] = mask >> l & 1 ? from[l] : to[l];
+}
+
+}  // namespace machine

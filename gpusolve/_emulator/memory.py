@@ -1,0 +1,178 @@
+"""What kernels may access: arrays, variables and allocations, by address."""
+
+from __future__ import annotations
+
+import ctypes
+from bisect import insort
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.array_utils import byte_bounds
+
+Array = npt.NDArray[Any]
+
+
+class CRegion(ctypes.Structure):
+    """``Region`` in ``machine/machine.h``."""
+
+    _fields_ = [
+        ("low", ctypes.c_uint64),
+        ("high", ctypes.c_uint64),
+        ("phase", ctypes.c_uint64),
+        ("number", ctypes.c_int),
+        ("is_writeable", ctypes.c_bool),
+        ("written", ctypes.c_void_p),
+    ]
+
+
+@dataclass(frozen=True)
+class Item:
+    """An array, a variable or an allocation that kernels may access."""
+
+    low: int
+    high: int
+    name: str
+    first: int
+    itemsize: int
+    text: str
+    writeable: bool
+    phase: int
+    written: npt.NDArray[np.uint8] | None = None
+    is_variable: bool = False
+
+    def describe(self, address: int, bytes: int = 1) -> str:
+        """The element at an address, valid or not; of a variable, in units of bytes."""
+        if self.is_variable:
+            element = (address - self.low) // bytes
+            text = f"element {element} ({bytes} bytes) of {self.text}"
+            if self.low <= address < self.high:
+                return text if self.writeable else f"{text}, which is read-only"
+            return f"{text}, which has {(self.high - self.low) // bytes} elements"
+        text = f"element {(address - self.first) // self.itemsize} of {self.text}"
+        if self.low <= address < self.high:
+            return text if self.writeable else f"{text}, which is read-only"
+        if self.low == self.high:
+            return f"{text}, which is empty"
+        first = (self.low - self.first) // self.itemsize
+        last = (self.high - self.first) // self.itemsize - 1
+        return f"{text}, which has elements {first} to {last}"
+
+
+class Memory:
+    """What kernels may access, by address.
+
+    An address of the device is an address of the host. `phase` is the remainder of a
+    GPU's address for 256, which decides about alignment and sectors.
+    """
+
+    def __init__(self) -> None:
+        self._items: list[tuple[int, int, Item]] = []
+
+    def add(
+        self,
+        address: int,
+        size: int,
+        name: str,
+        *,
+        itemsize: int = 1,
+        text: str = "",
+        writeable: bool = True,
+        written: bool = True,
+        phase: int | None = None,
+        is_variable: bool = False,
+    ) -> None:
+        """Add memory. `written` is False if its values are not initialised."""
+        bits = None if written else np.zeros(size // 8 + 1, np.uint8)
+        item = Item(
+            address,
+            address + size,
+            name,
+            address,
+            itemsize,
+            text or name,
+            writeable,
+            address % 256 if phase is None else phase,
+            bits,
+            is_variable,
+        )
+        insort(self._items, (address, len(self._items), item))
+
+    def add_array(self, name: str, array: Array) -> None:
+        """Add a NumPy array."""
+        first = int(array.ctypes.data)
+        low, high = byte_bounds(array) if array.size else (first, first)
+        root = array
+        while isinstance(root.base, np.ndarray):
+            root = root.base
+        item = Item(
+            low,
+            high,
+            name,
+            first,
+            max(1, array.itemsize),
+            f"{name} ({array.dtype}, shape {array.shape})",
+            bool(array.flags.writeable),
+            (low - (byte_bounds(root)[0] if root.size else low)) % 256,
+        )
+        insort(self._items, (low, len(self._items), item))
+
+    def remove(self, address: int) -> None:
+        """Remove what begins at an address."""
+        self._items = [entry for entry in self._items if entry[0] != address]
+
+    def mark_written(self, address: int, size: int) -> None:
+        """Note that the host has written bytes."""
+        for low, _, item in self._items:
+            if item.written is not None and low <= address < item.high:
+                start = address - low
+                bits = np.unpackbits(item.written, bitorder="little")
+                bits[start : start + size] = 1
+                item.written[:] = np.packbits(bits, bitorder="little")[
+                    : item.written.size
+                ]
+
+    def regions(self) -> list[CRegion]:
+        """Memory without overlaps: arrays that overlap are one region."""
+        found: list[CRegion] = []
+        for number, (low, _, item) in enumerate(self._items):
+            if low == item.high:
+                continue
+            if found and low < found[-1].high:
+                found[-1].high = max(found[-1].high, item.high)
+                found[-1].is_writeable |= item.writeable
+                continue
+            bits = None if item.written is None else item.written.ctypes.data
+            found.append(
+                CRegion(low, item.high, item.phase, number, item.writeable, bits)
+            )
+        return found
+
+    def names_of_regions(self) -> tuple[dict[int, str], dict[str, int]]:
+        """The names of the regions by their numbers, and their sizes by name."""
+        names: dict[int, str] = {}
+        sizes: dict[str, int] = {}
+        for region in self.regions():
+            inside = [
+                item.name
+                for item in self.items()
+                if item.low < region.high and region.low < item.high
+            ]
+            name = names[region.number] = " and ".join(dict.fromkeys(inside))
+            sizes[name] = region.high - region.low
+        return names, sizes
+
+    def items(self) -> list[Item]:
+        """Everything, by address."""
+        return [item for _, _, item in self._items]
+
+    def item(self, address: int) -> Item | None:
+        """What is at an address, or nearest to it."""
+        if not self._items:
+            return None
+
+        def distance(item: Item) -> int:
+            return max(item.low - address, address + 1 - item.high, 0)
+
+        return min(self.items(), key=distance)

@@ -1,0 +1,283 @@
+"""Programs of PTX that the machine has read, with memory for their variables."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ._errors import CompileError
+from .memory import Memory
+from .ptx import Function, Program, PtxError, Variable
+
+FOLDER = "_objects"
+"""The folder of the compiled objects, in the package."""
+
+SHARED_GAP = 4096
+"""Bytes after each variable in shared memory, in which accesses fail."""
+
+
+class CSymbol(ctypes.Structure):
+    """``Symbol`` in ``machine/machine.h``."""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("kind", ctypes.c_int),
+        ("line", ctypes.c_int),
+        ("address", ctypes.c_uint64),
+        ("align", ctypes.c_uint64),
+        ("body", ctypes.c_char_p),
+        ("parameters", ctypes.c_char_p),
+        ("result", ctypes.c_char_p),
+        ("is_entry", ctypes.c_int),
+    ]
+
+
+class CFault(ctypes.Structure):
+    """``Fault`` in ``machine/machine.h``."""
+
+    _fields_ = [
+        ("kind", ctypes.c_int),
+        ("has_thread", ctypes.c_int),
+        ("thread", ctypes.c_uint),
+        ("other_thread", ctypes.c_uint),
+        ("block", ctypes.c_uint64),
+        ("other_block", ctypes.c_uint64),
+        ("site", ctypes.c_int),
+        ("other_site", ctypes.c_int),
+        ("space", ctypes.c_int),
+        ("is_write", ctypes.c_int),
+        ("other_is_write", ctypes.c_int),
+        ("race", ctypes.c_int),
+        ("address", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64),
+        ("text", ctypes.c_char * 4096),
+    ]
+
+
+class Site(ctypes.Structure):
+    """An instruction: its PTX line, its file and line in the source, and its kind."""
+
+    _fields_ = [(name, ctypes.c_int) for name in ("ptx_line", "file", "line", "kind")]
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """The machine's object for this CPU. CompileError if there is none."""
+    folder = Path(__file__).parents[1] / FOLDER
+    own = os.environ.get("GPUSOLVE_MACHINE")
+    # The name of a better instruction set is longer.
+    found_files = folder.glob("machine-*.so")
+    names = sorted(found_files, key=lambda path: -len(path.name))
+    for path in [Path(own)] if own else names:
+        try:
+            found = ctypes.PyDLL(str(path))
+        except OSError:
+            continue
+        if found.gpusolve_supports():
+            found.machine_load.restype = ctypes.c_void_p
+            found.machine_shared_bytes.restype = ctypes.c_uint64
+            return found
+    raise CompileError(
+        "the emulator's machine is not in this installation: gpusolve was installed "
+        "without a C++ compiler, or on a system other than Linux"
+    )
+
+
+class LoadedKernel:
+    """An entry of a program that the machine has read."""
+
+    def __init__(self, module: Module, entry: Function) -> None:
+        self.module, self.entry = module, entry
+        symbols = module.symbols()
+        error = ctypes.create_string_buffer(2048)
+        handle = library().machine_load(
+            (CSymbol * len(symbols))(*symbols),
+            len(symbols),
+            entry.name.encode(),
+            ctypes.c_uint64(SHARED_GAP),
+            ",".join(map(str, module.program.hidden_files())).encode(),
+            error,
+            len(error),
+        )
+        if not handle:
+            raise PtxError(f"{entry.name}: {error.value.decode()}")
+        self.handle = ctypes.c_void_p(handle)
+        self.shared_bytes = int(library().machine_shared_bytes(self.handle))
+
+    def __del__(self) -> None:
+        if handle := getattr(self, "handle", None):
+            library().machine_unload(handle)
+
+    def origins(self, site: int) -> list[int]:
+        """Offsets of parameters that may be the pointer of an instruction's access."""
+        offsets = (ctypes.c_uint64 * 16)()
+        count = library().machine_origins(self.handle, site, offsets, len(offsets))
+        return list(offsets[:count])
+
+    @functools.cached_property
+    def sites(self) -> list[Site]:
+        """All instructions."""
+        rows = (Site * library().machine_sites(self.handle))()
+        for k, row in enumerate(rows):
+            library().machine_site(self.handle, k, ctypes.byref(row))
+        return list(rows)
+
+    def undefined(self) -> list[int]:
+        """Instructions that may read a register before it has a value."""
+        sites = (ctypes.c_uint32 * 64)()
+        return list(sites[: library().machine_undefined(self.handle, sites, 64)])
+
+    def shared_variables(self) -> list[tuple[str, int, int]]:
+        """Name, offset and size of each variable; size 0 for the dynamic memory."""
+        found: list[tuple[str, int, int]] = []
+        name = ctypes.create_string_buffer(4096)
+        offset, size = ctypes.c_uint64(), ctypes.c_uint64()
+        while library().machine_shared_variable(
+            self.handle,
+            len(found),
+            name,
+            len(name),
+            ctypes.byref(offset),
+            ctypes.byref(size),
+        ):
+            found.append((name.value.decode(), offset.value, size.value))
+        return found
+
+
+class Module:
+    """A program with memory for its variables.
+
+    Parameters
+    ----------
+    program : Program
+    symbols : mapping of str to int, optional
+        Addresses of variables that another program defines.
+    variables : dict of str to ndarray, optional
+        Variables that programs share by their names; new ones are added.
+
+    Attributes
+    ----------
+    variables : dict of str to ndarray of uint8
+        The memory of the variables in global and constant memory.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        symbols: Mapping[str, int] | None = None,
+        variables: dict[str, npt.NDArray[np.uint8]] | None = None,
+    ) -> None:
+        self.program = program
+        shared = {} if variables is None else variables
+        self._extern = dict(symbols or {})
+        self.variables: dict[str, npt.NDArray[np.uint8]] = {}
+        self._kernels: dict[str, LoadedKernel] = {}
+        for variable in program.variables.values():
+            if variable.space != "shared" and not variable.is_extern:
+                placed = shared.get(variable.name)
+                if placed is None:
+                    placed = shared[variable.name] = _placed(variable)
+                self.variables[variable.name] = placed
+        functions = {name: k for k, name in enumerate(program.functions)}
+        for variable in program.variables.values():
+            for offset, symbol, more in variable.links:
+                if symbol in functions:
+                    raise PtxError(
+                        f"{variable.name}: addresses of functions in variables"
+                    )
+                value = np.uint64(self.address(symbol) + more)
+                self.variables[variable.name][offset : offset + 8].view(np.uint64)[
+                    0
+                ] = value
+
+    def address(self, name: str) -> int:
+        """The address of a variable. KeyError if there is none."""
+        if name in self.variables:
+            return int(self.variables[name].ctypes.data)
+        return self._extern[name]
+
+    def kernel(self, entry: str) -> LoadedKernel:
+        """An entry, read by the machine; PtxError for an unknown instruction."""
+        if entry not in self._kernels:
+            self._kernels[entry] = LoadedKernel(self, self.program.entries[entry])
+        return self._kernels[entry]
+
+    def symbols(self) -> list[CSymbol]:
+        """All names, for the machine."""
+        found = []
+        for f in self.program.functions.values():
+            texts = f.body.encode(), f.parameter_text.encode(), f.result.encode()
+            found.append(CSymbol(f.name.encode(), 2, f.line, 0, 0, *texts, f.is_entry))
+        for v in self.program.variables.values():
+            kind = 1 if v.space == "shared" else 0
+            if (
+                kind == 0
+                and v.name not in self.variables
+                and v.name not in self._extern
+            ):
+                continue
+            where = v.size if kind else self.address(v.name)
+            found.append(
+                CSymbol(v.name.encode(), kind, 0, where, v.align, b"", b"", b"", 0)
+            )
+        found += _shared_in_bodies(self.program)
+        return found
+
+    def add_variables(self, memory: Memory) -> None:
+        """Let kernels access the variables."""
+        for name, array in self.variables.items():
+            if array.size:
+                variable = self.program.variables[name]
+                memory.add(
+                    int(array.ctypes.data),
+                    array.size,
+                    name,
+                    itemsize=variable.align,
+                    text=f"{demangled(name)} in {variable.space} memory",
+                    writeable=variable.space == "global",
+                    phase=0,
+                    is_variable=True,
+                )
+
+
+def _shared_in_bodies(program: Program) -> Iterator[CSymbol]:
+    """The shared variables that functions declare."""
+    for name, size, align in program.shared_in_bodies():
+        yield CSymbol(name.encode(), 1, 0, size, align, b"", b"", b"", 0)
+
+
+def _placed(variable: Variable) -> npt.NDArray[np.uint8]:
+    """Memory of a variable, with its first values, at a multiple of 256."""
+    memory = np.zeros(variable.size + 256, np.uint8)
+    start = -int(memory.ctypes.data) % 256
+    placed = memory[start : start + variable.size]
+    placed[: len(variable.data)] = np.frombuffer(variable.data, np.uint8)
+    return placed
+
+
+class Shape(NamedTuple):
+    """Blocks and threads of a launch."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+
+
+@functools.cache
+def demangled(symbol: str) -> str:
+    """A C++ name without its mangling."""
+    buffer = ctypes.create_string_buffer(4096)
+    library().machine_demangle(symbol.encode(), buffer, len(buffer))
+    return buffer.value.decode()
+
+
+def source_place(kernel: LoadedKernel, site: int) -> tuple[str, int]:
+    """The source file and line of an instruction."""
+    row = kernel.sites[site]
+    return kernel.module.program.files.get(row.file, ""), row.line

@@ -1,0 +1,985 @@
+"""Every PTX instruction that kernels use, against exact arithmetic.
+
+A kernel of one instruction runs on a row of values for each operand. The oracles are
+Python's integers and fractions, which are rounded here once, as PTX's manual says.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpusolve
+from gpusolve._emulator import KernelError
+from gpusolve._emulator.machine import Memory, Module, launch
+from gpusolve._emulator.ptx import Program, PtxError
+
+pytestmark = pytest.mark.skipif(
+    not list((Path(gpusolve.__file__).parent / "_objects").glob("machine-*")),
+    reason="the emulator's machine is not built, which `make test` does",
+)
+
+Array = np.ndarray[Any, Any]
+
+DTYPES = {
+    "u8": "u1", "s8": "i1", "b16": "u2", "u16": "u2", "s16": "i2", "b32": "u4",
+    "u32": "u4", "s32": "i4", "b64": "u8", "u64": "u8", "s64": "i8", "f16": "f2",
+    "f32": "f4", "f64": "f8", "pred": "u4", "f16x2": "u4", "bf16x2": "u4", "bf16": "u2",
+}  # fmt: skip
+"""The dtype of an array for each type; a predicate is 0 or 1."""
+
+
+def bits_of(type: str) -> int:
+    return 8 * np.dtype(DTYPES[type]).itemsize
+
+
+def register(type: str) -> str:
+    return "pred" if type == "pred" else f"b{max(16, bits_of(type))}"
+
+
+def module_of(body: str, parameters: int, before: str = "") -> Module:
+    """A module with the kernel `k` of pointers p0, p1, ...; %t is the thread."""
+    named = ", ".join(f".param .u64 p{number}" for number in range(parameters))
+    pointers = "".join(f"ld.param.u64 %a{k}, [p{k}];\n" for k in range(parameters))
+    return Module(
+        Program(f"""
+.version 8.7
+.target sm_90
+.address_size 64
+{before}
+.visible .entry k({named}) {{
+    .reg .b32 %t;
+    .reg .b64 %a<{parameters + 1}>, %o;
+    {pointers}
+    mov.u32 %t, %tid.x;
+    {body}
+    ret;
+}}""")
+    )
+
+
+def run_body(
+    body: str, arrays: Sequence[Array], threads: int = 32, before: str = ""
+) -> None:
+    """Run a body with these arrays as parameters."""
+    memory = Memory()
+    for number, array in enumerate(arrays):
+        memory.add_array(f"p{number}", array)
+    packed = b"".join(int(a.ctypes.data).to_bytes(8, "little") for a in arrays)
+    module = module_of(body, len(arrays), before)
+    launch(module, "k", (1,), (threads,), packed, memory=memory)
+
+
+def execute(instruction: str, result: str, *operands: tuple[str, Array]) -> Array:
+    """The results of an instruction; its operands are %x0, %x1, ..., its result %d."""
+    count = len(operands[0][1])
+    arrays = [np.ascontiguousarray(v, DTYPES[type]) for type, v in operands]
+    output = np.zeros(count, DTYPES[result])
+    lines = [f".reg .{register(result)} %d;"]
+    for k, (type, _) in enumerate(operands):
+        size = arrays[k].itemsize
+        bits = 8 * size
+        lines += [
+            f".reg .{register(type)} %x{k};",
+            f"mad.wide.u32 %o, %t, {size}, %a{k};",
+        ]
+        if type == "pred":
+            lines += [f".reg .b32 %v{k};", f"ld.global.u32 %v{k}, [%o];"]
+            lines += [f"setp.ne.u32 %x{k}, %v{k}, 0;"]
+        else:
+            lines.append(f"ld.global.b{bits} %x{k}, [%o];")
+    lines += [instruction, f"mad.wide.u32 %o, %t, {output.itemsize}, %a{len(arrays)};"]
+    if result == "pred":
+        lines += [".reg .b32 %r;", "selp.u32 %r, 1, 0, %d;", "st.global.u32 [%o], %r;"]
+    else:
+        lines.append(f"st.global.b{8 * output.itemsize} [%o], %d;")
+    run_body("\n".join(lines), [*arrays, output], count)
+    return output
+
+
+def integers(type: str) -> list[int]:
+    """Edges of a type, and random values."""
+    info = np.iinfo(DTYPES[type])
+    rng = np.random.default_rng(bits_of(type))
+    found = rng.integers(info.min, info.max, 6, info.dtype, endpoint=True)
+    edges = [0, 1, 2, 7, info.max, info.max - 1, info.min, info.min + 1, info.max // 3]
+    return [*edges, *map(int, found)]
+
+
+def wrapped(value: int, type: str) -> int:
+    """The value modulo the size of a type."""
+    bits = bits_of(type)
+    value %= 1 << bits
+    signed = type.startswith("s") and value >> (bits - 1)
+    return value - (1 << bits) if signed else value
+
+
+def check_integers(
+    opcode: str, result: str, types: Sequence[str], function: Callable[..., int]
+) -> None:
+    rows = list(itertools.product(*map(integers, types)))
+    rng = np.random.default_rng(0)
+    if len(rows) > 1024:
+        rows = [rows[k] for k in rng.choice(len(rows), 1024, replace=False)]
+    columns = [
+        (type, np.array(column, object).astype(DTYPES[type]))
+        for type, column in zip(types, zip(*rows, strict=True), strict=True)
+    ]
+    names = ", ".join(f"%x{k}" for k in range(len(types)))
+    found = execute(f"{opcode} %d, {names};", result, *columns)
+    for row, value in zip(rows, found.tolist(), strict=True):
+        assert value == wrapped(function(*row), result), (opcode, row)
+
+
+def quotient(a: int, b: int) -> int:
+    return int(math.copysign(1, a) * math.copysign(1, b)) * (abs(a) // abs(b))
+
+
+def reversed_bits(value: int, bits: int) -> int:
+    return int(f"{value:0{bits}b}"[::-1], 2)
+
+
+def find(value: int, type: str, shift: bool) -> int:
+    bits = bits_of(type)
+    top = (~value if value < 0 else value).bit_length() - 1
+    return -1 if top < 0 else bits - 1 - top if shift else top
+
+
+def extract(value: int, start: int, length: int, type: str) -> int:
+    """The bits of a number that has its sign for ever, or zeros."""
+    bits, start, length = bits_of(type), start & 255, length & 255
+    if not length:
+        return 0
+    field = wrapped(value, type) >> min(start, 512)
+    if type.startswith("s"):
+        last = min(start + length - 1, bits - 1)
+        sign = wrapped(value, type) >> last & 1
+        kept = field & ((1 << min(length, max(0, bits - start))) - 1)
+        have = min(length, max(0, bits - start))
+        return kept | (-(1 << have) if sign else 0)
+    return field & ((1 << length) - 1)
+
+
+def insert(a: int, b: int, start: int, length: int, bits: int) -> int:
+    start, length = start & 255, length & 255
+    mask = ((1 << length) - 1) << start & ((1 << bits) - 1)
+    return (b & ~mask) | (a << start & mask)
+
+
+def permuted(a: int, b: int, selector: int) -> int:
+    source = (b << 32 | a).to_bytes(8, "little")
+    found = []
+    for k in range(4):
+        one = selector >> 4 * k & 15
+        byte = source[one & 7]
+        found.append((255 if byte & 128 else 0) if one & 8 else byte)
+    return int.from_bytes(bytes(found), "little")
+
+
+ALL = ("u16", "s16", "u32", "s32", "u64", "s64")
+WIDE = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
+INTEGER: list[tuple[str, str, tuple[str, ...], Callable[..., int]]] = [
+    *((f"add.{t}", t, (t, t), lambda a, b: a + b) for t in ALL),
+    *((f"sub.{t}", t, (t, t), lambda a, b: a - b) for t in ALL),
+    *((f"mul.lo.{t}", t, (t, t), lambda a, b: a * b) for t in ALL),
+    *((f"mad.lo.{t}", t, (t,) * 3, lambda a, b, c: a * b + c) for t in ALL),
+    *((f"mul.hi.{t}", t, (t, t), lambda a, b, t=t: a * b >> bits_of(t)) for t in ALL),
+    *(
+        (f"mad.hi.{t}", t, (t,) * 3, lambda a, b, c, t=t: (a * b >> bits_of(t)) + c)
+        for t in ("u32", "s32", "u64")
+    ),
+    *((f"mul.wide.{t}", w, (t, t), lambda a, b: a * b) for t, w in WIDE.items()),
+    *(
+        (f"mad.wide.{t}", w, (t, t, w), lambda a, b, c: a * b + c)
+        for t, w in WIDE.items()
+    ),
+    *((f"min.{t}", t, (t, t), min) for t in ALL),
+    *((f"max.{t}", t, (t, t), max) for t in ALL),
+    *((f"sad.{t}", t, (t,) * 3, lambda a, b, c: abs(a - b) + c) for t in ALL),
+    *((f"neg.{t}", t, (t,), lambda a: -a) for t in ("s16", "s32", "s64")),
+    *((f"abs.{t}", t, (t,), abs) for t in ("s16", "s32", "s64")),
+    *((f"and.b{n}", f"u{n}", (f"u{n}",) * 2, lambda a, b: a & b) for n in (16, 32, 64)),
+    *((f"or.b{n}", f"u{n}", (f"u{n}",) * 2, lambda a, b: a | b) for n in (16, 32, 64)),
+    *((f"xor.b{n}", f"u{n}", (f"u{n}",) * 2, lambda a, b: a ^ b) for n in (16, 32, 64)),
+    *((f"not.b{n}", f"u{n}", (f"u{n}",), lambda a: ~a) for n in (16, 32, 64)),
+    *(
+        (f"shl.b{n}", f"u{n}", (f"u{n}", "u32"), lambda a, s: a << min(s, 99))
+        for n in (16, 32, 64)
+    ),
+    *((f"shr.{t}", t, (t, "u32"), lambda a, s: a >> min(s, 99)) for t in ALL),
+    *((f"popc.b{n}", "u32", (f"u{n}",), int.bit_count) for n in (32, 64)),
+    *(
+        (f"clz.b{n}", "u32", (f"u{n}",), lambda a, n=n: n - a.bit_length())
+        for n in (32, 64)
+    ),
+    *(
+        (f"brev.b{n}", f"u{n}", (f"u{n}",), lambda a, n=n: reversed_bits(a, n))
+        for n in (32, 64)
+    ),
+    *(
+        (f"bfind{m}.{t}", "u32", (t,), lambda a, t=t, m=m: find(a, t, bool(m)))
+        for t in ("u32", "s32", "u64", "s64")
+        for m in ("", ".shiftamt")
+    ),
+    *(
+        (f"bfe.{t}", t, (t, "u32", "u32"), lambda a, s, n, t=t: extract(a, s, n, t))
+        for t in ("u32", "s32", "u64", "s64")
+    ),
+    *(
+        (
+            f"bfi.b{n}",
+            f"u{n}",
+            (f"u{n}", f"u{n}", "u32", "u32"),
+            lambda a, b, s, k, n=n: insert(a, b, s, k, n),
+        )
+        for n in (32, 64)
+    ),
+    ("prmt.b32", "u32", ("u32",) * 3, permuted),
+    (
+        "shf.l.wrap.b32",
+        "u32",
+        ("u32",) * 3,
+        lambda a, b, n: (b << 32 | a) << (n & 31) >> 32,
+    ),
+    (
+        "shf.r.wrap.b32",
+        "u32",
+        ("u32",) * 3,
+        lambda a, b, n: (b << 32 | a) >> (n & 31),
+    ),
+    (
+        "shf.l.clamp.b32",
+        "u32",
+        ("u32",) * 3,
+        lambda a, b, n: (b << 32 | a) << min(n, 32) >> 32,
+    ),
+    (
+        "shf.r.clamp.b32",
+        "u32",
+        ("u32",) * 3,
+        lambda a, b, n: (b << 32 | a) >> min(n, 32),
+    ),
+    (
+        "add.sat.s32",
+        "s32",
+        ("s32",) * 2,
+        lambda a, b: np.clip(a + b, -(2**31), 2**31 - 1),
+    ),
+    ("cnot.b32", "u32", ("u32",), lambda a: int(a == 0)),
+    ("slct.u32.s32", "u32", ("u32", "u32", "s32"), lambda a, b, c: a if c >= 0 else b),
+]
+
+
+@pytest.mark.parametrize("case", INTEGER, ids=lambda case: case[0])
+def test_integers(case: Any) -> None:
+    check_integers(*case)
+
+
+@pytest.mark.parametrize("type", ALL)
+def test_division_of_integers(type: str) -> None:
+    """Towards zero; the most negative number by -1 is itself."""
+    values = integers(type)
+    rows = [(a, b) for a in values for b in values if b]
+    columns = [
+        (type, np.array(c, object).astype(DTYPES[type]))
+        for c in zip(*rows, strict=True)
+    ]
+    divided = execute(f"div.{type} %d, %x0, %x1;", type, *columns)
+    rest = execute(f"rem.{type} %d, %x0, %x1;", type, *columns)
+    for (a, b), q, r in zip(rows, divided.tolist(), rest.tolist(), strict=True):
+        expected = (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1)
+        assert (q, r) == (wrapped(expected, type), wrapped(a - expected * b, type))
+
+
+def test_division_by_zero_is_an_error() -> None:
+    with pytest.raises(KernelError, match="divides an integer by zero"):
+        execute("div.s32 %d, %x0, %x1;", "s32", ("s32", [1, 2]), ("s32", [1, 0]))
+
+
+@pytest.mark.parametrize("table", [0x96, 0xE8, 0x01, 0xFE, 0x1D])
+def test_lop3(table: int) -> None:
+    def expected(a: int, b: int, c: int) -> int:
+        return sum(
+            (table >> ((a >> k & 1) << 2 | (b >> k & 1) << 1 | (c >> k & 1)) & 1) << k
+            for k in range(32)
+        )
+
+    rows = list(itertools.product(integers("u32")[:10], repeat=3))
+    columns = [("u32", np.array(c, "u4")) for c in zip(*rows, strict=True)]
+    found = execute(f"lop3.b32 %d, %x0, %x1, %x2, {table};", "u32", *columns)
+    assert found.tolist() == [expected(*row) for row in rows]
+
+
+@pytest.mark.parametrize("a_type", ["s32", "u32"])
+@pytest.mark.parametrize("b_type", ["s32", "u32"])
+def test_dp4a(a_type: str, b_type: str) -> None:
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(0, 256, (2, 64, 4), np.uint8)
+    c = rng.integers(-1000, 1000, 64).astype(np.int32)
+    parts = [
+        x.view(np.int8 if type == "s32" else np.uint8).astype(np.int64)
+        for x, type in ((a, a_type), (b, b_type))
+    ]
+    found = execute(
+        f"dp4a.{a_type}.{b_type} %d, %x0, %x1, %x2;", "s32",
+        ("u32", a.view("u4").ravel()), ("u32", b.view("u4").ravel()), ("s32", c),
+    )  # fmt: skip
+    np.testing.assert_array_equal(found, (parts[0] * parts[1]).sum(1) + c)
+
+
+@pytest.mark.parametrize("type", ["u32", "u64"])
+def test_carries(type: str) -> None:
+    """Sums and products of two words, with carries."""
+    n, rng = bits_of(type), np.random.default_rng(1)
+    words = rng.integers(0, 1 << n, (4, 200), DTYPES[type], endpoint=False)
+    words[:, :3] = [
+        [(1 << n) - 1] * 3,
+        [1, 0, (1 << n) - 1],
+        [(1 << n) - 1] * 3,
+        [0] * 3,
+    ]
+    columns = [(type, word) for word in words]
+    a, b, c, d = words.astype(object)
+    high = execute(
+        f".reg .b{n} %l; add.cc.{type} %l, %x0, %x1; addc.{type} %d, %x2, %x3;",
+        type, *columns,
+    )  # fmt: skip
+    total = (c << n) + a + (d << n) + b
+    assert high.tolist() == [int(x) >> n & ((1 << n) - 1) for x in total]
+    high = execute(
+        f".reg .b{n} %l; sub.cc.{type} %l, %x0, %x1; subc.{type} %d, %x2, %x3;",
+        type, *columns,
+    )  # fmt: skip
+    total = (c << n) + a - (d << n) - b
+    assert high.tolist() == [int(x) >> n & ((1 << n) - 1) for x in total]
+    high = execute(
+        f".reg .b{n} %l; mad.lo.cc.{type} %l, %x0, %x1, %x2;"
+        f"madc.hi.{type} %d, %x0, %x1, %x3;",
+        type, *columns,
+    )  # fmt: skip
+    assert high.tolist() == [int(x) >> n & ((1 << n) - 1) for x in a * b + c + (d << n)]
+
+
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b, "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("type", [*ALL, "f32", "f64"])
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_comparisons(type: str, name: str) -> None:
+    values = integers(type) if type in ALL else SPECIAL
+    rows = list(itertools.product(values, repeat=2))
+    columns = [
+        (type, np.array(c, object).astype(DTYPES[type]))
+        for c in zip(*rows, strict=True)
+    ]
+    expected = [
+        COMPARISONS[name](a, b) and not (type[0] == "f" and (a != a or b != b))
+        for a, b in rows
+    ]
+    found = execute(f"setp.{name}.{type} %d, %x0, %x1;", "pred", *columns)
+    assert found.tolist() == expected
+    if type[0] == "f":
+        unordered = [
+            e or a != a or b != b for e, (a, b) in zip(expected, rows, strict=True)
+        ]
+        found = execute(f"setp.{name}u.{type} %d, %x0, %x1;", "pred", *columns)
+        assert found.tolist() == unordered
+
+
+@pytest.mark.parametrize("join", ["and", "or", "xor"])
+def test_comparison_with_a_predicate(join: str) -> None:
+    a, b, c = (
+        np.array(x)
+        for x in zip(*itertools.product((1, 2), (1, 2), (0, 1)), strict=True)
+    )
+    operands = ("u32", a), ("u32", b), ("pred", c)
+    less, given = a < b, c.astype(bool)
+    both = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}[join]
+    text = f".reg .pred %q; setp.lt.{join}.u32 {{}}, %x0, %x1, {{}}%x2;"
+    for pair, sign, p in (
+        ("%d|%q", "", both(less, given)),
+        ("%q|%d", "", both(~less, given)),
+        ("%d", "!", both(less, ~given)),
+    ):
+        np.testing.assert_array_equal(
+            execute(text.format(pair, sign), "pred", *operands), p
+        )
+
+
+def test_predicates_and_selections() -> None:
+    p, q = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    pair = ("pred", p), ("pred", q)
+    for name, expected in (("and", p & q), ("or", p | q), ("xor", p ^ q)):
+        found = execute(f"{name}.pred %d, %x0, %x1;", "pred", *pair)
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(execute("not.pred %d, %x0;", "pred", pair[0]), 1 - p)
+    for type in ("b16", "b32", "b64"):
+        found = execute(
+            f"selp.{type} %d, %x0, %x1, %x2;", type,
+            (type, [1, 2, 3, 4]), (type, [5, 6, 7, 8]), pair[0],
+        )  # fmt: skip
+        assert found.tolist() == [5, 6, 3, 4]
+
+
+# ---- floating point ------------------------------------------------------------------
+
+FORMATS = {
+    "f16": (11, -14, 15),
+    "bf16": (8, -126, 127),
+    "f32": (24, -126, 127),
+    "f64": (53, -1022, 1023),
+}
+"""Bits of the significand, and the least and the largest exponent."""
+
+SPECIAL = [0.0, -0.0, 1.0, -1.5, math.inf, -math.inf, math.nan, 2.0**-140, 3e38, -1e-39]
+
+
+def rounded(x: Fraction, type: str, mode: str = "rn") -> float:
+    """The nearest number of a type, or the next in a direction."""
+    digits, least, largest = FORMATS[type]
+    if x == 0:
+        return 0.0
+    size = abs(x)
+    exponent = size.numerator.bit_length() - size.denominator.bit_length()
+    if size < Fraction(2) ** exponent:
+        exponent -= 1
+    unit = Fraction(2) ** (max(exponent, least) - digits + 1)
+    whole = size // unit
+    rest = size / unit - whole
+    up = {
+        "rn": rest > Fraction(1, 2) or (rest == Fraction(1, 2) and whole % 2 == 1),
+        "rz": False,
+        "rm": x < 0 and rest > 0,
+        "rp": x > 0 and rest > 0,
+    }[mode]
+    value = (whole + up) * unit
+    most = (2 - Fraction(2) ** (1 - digits)) * Fraction(2) ** largest
+    if value > most:
+        away = mode == "rn" or (mode == "rp" and x > 0) or (mode == "rm" and x < 0)
+        value = math.inf if away else most
+    return float(value) if x > 0 else -float(value)
+
+
+def numbers(type: str, count: int, rng: np.random.Generator) -> Array:
+    """Finite numbers of all sizes, denormal numbers and numbers near 1 among them."""
+    bits = rng.integers(0, 1 << bits_of(type), 3 * count, f"u{bits_of(type) // 8}")
+    values = bits.view(DTYPES[type])
+    near = rng.normal(size=count).astype(DTYPES[type])
+    return np.where(rng.random(count) < 0.5, near, values[np.isfinite(values)][:count])
+
+
+EXACT: dict[str, tuple[int, Callable[..., Fraction]]] = {
+    "add": (2, lambda a, b: a + b),
+    "sub": (2, lambda a, b: a - b),
+    "mul": (2, lambda a, b: a * b),
+    "div": (2, lambda a, b: a / b),
+    "fma": (3, lambda a, b, c: a * b + c),
+}
+
+
+@pytest.mark.parametrize("type", ["f32", "f64"])
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+@pytest.mark.parametrize("name", EXACT)
+def test_arithmetic_is_rounded_once(name: str, mode: str, type: str) -> None:
+    count, function = EXACT[name]
+    rng = np.random.default_rng(7)
+    columns = [numbers(type, 256, rng) for _ in range(count)]
+    columns[1] = np.where(columns[1] == 0, 1, columns[1]).astype(columns[1].dtype)
+    names = ", ".join(f"%x{k}" for k in range(count))
+    found = execute(
+        f"{name}.{mode}.{type} %d, {names};", type, *((type, c) for c in columns)
+    )
+    expected = [
+        rounded(function(*map(Fraction, row)), type, mode)
+        for row in zip(*(c.tolist() for c in columns), strict=True)
+    ]
+    np.testing.assert_array_equal(found, np.array(expected, DTYPES[type]))
+
+
+@pytest.mark.parametrize("type", ["f32", "f64"])
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+def test_roots_are_rounded_once(mode: str, type: str) -> None:
+    x = abs(numbers(type, 256, np.random.default_rng(8)))
+    found = execute(f"sqrt.{mode}.{type} %d, %x0;", type, (type, x))
+    for value, root in zip(x.tolist(), found.tolist(), strict=True):
+        scaled = Fraction(value) * 4**1200
+        whole = math.isqrt(int(scaled))
+        # A part below the last bit, if the root is not exact.
+        exact = Fraction(2 * whole + (whole * whole != scaled), 2 * 2**1200)
+        assert root == rounded(exact, type, mode), value
+
+
+def test_ftz_makes_denormal_operands_and_results_zero() -> None:
+    tiny = np.array([2.0**-126, -(2.0**-130), 1.5 * 2.0**-126, -(2.0**-126)], "f4")
+    half = np.full(4, 0.5, "f4")
+    operands = ("f32", tiny), ("f32", half)
+    kept = execute("mul.f32 %d, %x0, %x1;", "f32", *operands)
+    np.testing.assert_array_equal(kept, tiny * half)
+    for name in ("mul.ftz.f32", "mul.rz.ftz.f32"):
+        found = execute(f"{name} %d, %x0, %x1;", "f32", *operands)
+        np.testing.assert_array_equal(found, np.array([0, -0.0, 0, -0.0], "f4"))
+        assert np.signbit(found).tolist() == [False, True, False, True]
+    found = execute("add.ftz.f32 %d, %x0, %x0;", "f32", ("f32", tiny))
+    np.testing.assert_array_equal(found, [2.0**-125, 0, 3 * 2.0**-126, -(2.0**-125)])
+    found = execute("setp.eq.ftz.f32 %d, %x0, 0f00000000;", "pred", ("f32", tiny))
+    assert found.tolist() == [0, 1, 0, 0]
+
+
+def test_sat_is_between_0_and_1_and_0_for_nan() -> None:
+    x = np.array([-1, 0.25, 3, math.nan, math.inf, -math.inf], "f4")
+    expected = [0, 0.25, 1, 0, 1, 0]
+    zero = ("f32", np.zeros(6, "f4"))
+    found = execute("add.sat.f32 %d, %x0, %x1;", "f32", ("f32", x), zero)
+    np.testing.assert_array_equal(found, np.array(expected, "f4"))
+    found = execute("cvt.sat.f32.f32 %d, %x0;", "f32", ("f32", x))
+    np.testing.assert_array_equal(found, np.array(expected, "f4"))
+
+
+@pytest.mark.parametrize("type", ["f32", "f64"])
+def test_minimum_and_maximum(type: str) -> None:
+    """The other operand of a NaN, or NaN with .NaN; -0 is below 0."""
+    rows = list(itertools.product(SPECIAL, repeat=2))
+    columns = [(type, np.array(c, DTYPES[type])) for c in zip(*rows, strict=True)]
+    a, b = (c for _, c in columns)
+    for name, choose in (("min", np.fmin), ("max", np.fmax)):
+        found = execute(f"{name}.{type} %d, %x0, %x1;", type, *columns)
+        np.testing.assert_array_equal(found, choose(a, b))
+        zeros = (a == 0) & (b == 0)
+        signs = (
+            np.signbit(a) | np.signbit(b)
+            if name == "min"
+            else np.signbit(a) & np.signbit(b)
+        )
+        np.testing.assert_array_equal(np.signbit(found)[zeros], signs[zeros])
+        if type == "f32":
+            found = execute(f"{name}.NaN.f32 %d, %x0, %x1;", type, *columns)
+            strict = np.minimum(a, b) if name == "min" else np.maximum(a, b)
+            np.testing.assert_array_equal(found, strict)
+
+
+@pytest.mark.parametrize("type", ["f32", "f64"])
+def test_signs_and_classes(type: str) -> None:
+    x = np.array(SPECIAL, DTYPES[type])
+    operand = (type, x)
+    for name, expected in (("neg", -x), ("abs", abs(x))):
+        found = execute(f"{name}.{type} %d, %x0;", type, operand)
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(expected))
+    found = execute(f"copysign.{type} %d, %x0, %x1;", type, operand, (type, x[::-1]))
+    np.testing.assert_array_equal(found, np.copysign(x[::-1], x))
+    normal = abs(x) >= np.finfo(x.dtype).smallest_normal
+    for name, classes in {
+        "finite": np.isfinite(x), "infinite": np.isinf(x), "number": ~np.isnan(x),
+        "notanumber": np.isnan(x), "normal": np.isfinite(x) & normal,
+        "subnormal": ~normal & (x != 0) & ~np.isnan(x),
+    }.items():  # fmt: skip
+        found = execute(f"testp.{name}.{type} %d, %x0;", "pred", operand)
+        np.testing.assert_array_equal(found, classes)
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "units"),
+    [("ex2.approx", np.exp2, 2), ("lg2.approx", np.log2, 2), ("sin.approx", np.sin, 2),
+     ("cos.approx", np.cos, 2), ("rcp.approx", lambda x: 1 / x, 1),
+     ("rsqrt.approx", lambda x: 1 / np.sqrt(x), 2), ("sqrt.approx", np.sqrt, 1),
+     ("tanh.approx", np.tanh, 2)],
+)  # fmt: skip
+def test_approximations(name: str, function: Any, units: int) -> None:
+    """Within the errors that PTX's manual allows, which are larger."""
+    x = np.random.default_rng(2).uniform(0.1, 3, 200).astype("f4")
+    found = execute(f"{name}.f32 %d, %x0;", "f32", ("f32", x)).astype(float)
+    expected = function(x.astype(float))
+    np.testing.assert_allclose(
+        found, expected, rtol=units * 2.0**-23, atol=units * 2.0**-24
+    )
+
+
+def test_the_reciprocal_of_float64_has_the_upper_half() -> None:
+    x = np.array([3.0, -7.5, 1e-300, 0.0, math.inf])
+    upper = (x.view("u8") >> 32 << 32).view("f8")
+    with np.errstate(divide="ignore"):
+        expected = (1 / upper).view("u8") >> 32 << 32
+    found = execute("rcp.approx.ftz.f64 %d, %x0;", "f64", ("f64", x))
+    np.testing.assert_array_equal(found.view("u8"), expected)
+
+
+# ---- conversions ---------------------------------------------------------------------
+
+ROUND_INTEGER = {"rni": round, "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}
+
+
+@pytest.mark.parametrize("mode", ROUND_INTEGER)
+@pytest.mark.parametrize("source", ["f32", "f64"])
+@pytest.mark.parametrize("target", ["u16", "s16", "u32", "s32", "u64", "s64"])
+def test_conversion_to_an_integer(target: str, source: str, mode: str) -> None:
+    """Values out of range become the nearest limit; NaN 0, or 2^63 for 64 bits."""
+    values = [0.5, 1.5, 2.5, -0.5, -1.5, -2.7, 1e5, -1e5, 3e9, -3e9, 1e19, -1e19, 1e30]
+    x = np.array([*values, math.inf, -math.inf, math.nan], DTYPES[source])
+    found = execute(f"cvt.{mode}.{target}.{source} %d, %x0;", target, (source, x))
+    info = np.iinfo(DTYPES[target])
+    for value, integer in zip(x.tolist(), found.tolist(), strict=True):
+        if math.isnan(value):
+            expected = wrapped(1 << 63, target) if info.bits == 64 else 0
+        elif math.isinf(value):
+            expected = info.max if value > 0 else info.min
+        else:
+            expected = min(max(ROUND_INTEGER[mode](value), info.min), info.max)
+        assert integer == expected, value
+
+
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+@pytest.mark.parametrize("source", ["u32", "s32", "u64", "s64"])
+@pytest.mark.parametrize("target", ["f32", "f64"])
+def test_conversion_of_an_integer(target: str, source: str, mode: str) -> None:
+    x = integers(source) + [2**24 + 1, 2**24 + 3, 2**30 + 1]
+    column = np.array(x, object).astype(DTYPES[source])
+    found = execute(f"cvt.{mode}.{target}.{source} %d, %x0;", target, (source, column))
+    assert found.tolist() == [rounded(Fraction(v), target, mode) for v in x]
+
+
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+def test_conversion_to_float32(mode: str) -> None:
+    x = numbers("f64", 300, np.random.default_rng(4))
+    x[:150] = np.ldexp(x[:150] % 4, -140)
+    found = execute(f"cvt.{mode}.f32.f64 %d, %x0;", "f32", ("f64", x))
+    assert found.tolist() == [rounded(Fraction(v), "f32", mode) for v in x.tolist()]
+
+
+@pytest.mark.parametrize("source", ["f32", "f64"])
+@pytest.mark.parametrize("mode", ["rn", "rz"])
+def test_conversion_to_float16(mode: str, source: str) -> None:
+    """Halfway cases, denormal numbers and overflow among them."""
+    rng = np.random.default_rng(5)
+    values = numbers("f16", 300, rng)
+    half = values.astype(DTYPES[source])
+    between = (half + np.nextafter(values, np.float16(0)).astype(half.dtype)) / 2
+    x = np.concatenate(
+        [
+            half,
+            between,
+            between * (1 + 2.0**-22),
+            rng.normal(size=300),
+            [65519, 65520, 1e9],
+        ]
+    )
+    x = x[np.isfinite(x)].astype(DTYPES[source])[:1000]
+    found = execute(f"cvt.{mode}.f16.{source} %d, %x0;", "f16", (source, x))
+    assert found.tolist() == [rounded(Fraction(v), "f16", mode) for v in x.tolist()]
+    back = execute("cvt.f32.f16 %d, %x0;", "f32", ("f16", found))
+    np.testing.assert_array_equal(back, found.astype("f4"))
+
+
+@pytest.mark.parametrize("source", ["s8", "u8", "s16", "u16", "s32", "u32", "s64"])
+@pytest.mark.parametrize(
+    "target", ["s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"]
+)
+@pytest.mark.parametrize("saturates", [False, True])
+def test_conversion_between_integers(source: str, target: str, saturates: bool) -> None:
+    """Results of 8 bits are extended to the register."""
+    x = integers(source)
+    wide = "s16" if bits_of(target) == 8 else target
+    sat = ".sat" * saturates
+    info = np.iinfo(DTYPES[target])
+    found = execute(
+        f"cvt{sat}.{target}.{source} %d, %x0;",
+        wide,
+        (source, np.array(x, object).astype(DTYPES[source])),
+    )
+    for value, integer in zip(x, found.tolist(), strict=True):
+        expected = (
+            min(max(value, info.min), info.max) if saturates else wrapped(value, target)
+        )
+        assert wrapped(integer, target) == expected
+        assert bits_of(target) > 8 or integer == expected
+
+
+# ---- half precision ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "fma"])
+def test_half_precision_is_rounded_once(name: str) -> None:
+    count, function = EXACT[name]
+    rng = np.random.default_rng(6)
+    columns = [numbers("f16", 512, rng) for _ in range(count)]
+    names = ", ".join(f"%x{k}" for k in range(count))
+    mode = ".rn" if name == "fma" else ""
+    found = execute(
+        f"{name}{mode}.f16 %d, {names};", "f16", *(("f16", c) for c in columns)
+    )
+    expected = [
+        rounded(function(*map(Fraction, row)), "f16")
+        for row in zip(*(c.tolist() for c in columns), strict=True)
+    ]
+    assert found.tolist() == expected
+    pairs = [("f16x2", c.view("u4")) for c in columns]
+    both = execute(f"{name}{mode}.f16x2 %d, {names};", "f16x2", *pairs)
+    np.testing.assert_array_equal(both.view("f2"), found)
+
+
+def bfloat(x: Array) -> Array:
+    """The float32 values of bfloat16 bits."""
+    return (x.astype("u4") << 16).view("f4")
+
+
+def test_bfloat16_is_rounded_once() -> None:
+    rng = np.random.default_rng(9)
+    a, b, c = (
+        x[np.isfinite(bfloat(x))][:400]
+        for x in rng.integers(0x3000, 0x5000, (3, 500), "u2")
+    )
+    found = execute(
+        "fma.rn.bf16 %d, %x0, %x1, %x2;", "bf16", ("bf16", a), ("bf16", b), ("bf16", c)
+    )
+    expected = [
+        rounded(Fraction(x) * Fraction(y) + Fraction(z), "bf16")
+        for x, y, z in zip(*(bfloat(v).tolist() for v in (a, b, c)), strict=True)
+    ]
+    assert bfloat(found).tolist() == expected
+    x = numbers("f32", 300, rng)
+    found = execute("cvt.rn.bf16.f32 %d, %x0;", "bf16", ("f32", x))
+    assert bfloat(found).tolist() == [rounded(Fraction(v), "bf16") for v in x.tolist()]
+
+
+# ---- memory --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "type", ["u8", "s8", "u16", "s16", "u32", "s32", "u64", "f32", "f64"]
+)
+@pytest.mark.parametrize("register_bits", [16, 32, 64])
+def test_loads_extend_to_the_register(type: str, register_bits: int) -> None:
+    if bits_of(type) > register_bits or (
+        type[0] == "f" and bits_of(type) != register_bits
+    ):
+        pytest.skip("the register is too small, or not of the type's size")
+    x = (
+        np.random.default_rng(0)
+        .integers(0, 256, 32 * 8, np.uint8)
+        .view(DTYPES[type])[:32]
+    )
+    y = np.zeros(32, f"i{register_bits // 8}")
+    run_body(
+        f".reg .b{register_bits} %v; mad.wide.u32 %o, %t, {x.itemsize}, %a0;"
+        f"ld.global.{type} %v, [%o]; mad.wide.u32 %o, %t, {y.itemsize}, %a1;"
+        f"st.global.b{register_bits} [%o], %v;", [x, y],
+    )  # fmt: skip
+    expected = x.view(f"i{x.itemsize}") if type[0] == "f" else x
+    np.testing.assert_array_equal(y, expected.astype(y.dtype))
+
+
+@pytest.mark.parametrize("space", ["global", "shared", "local", "generic"])
+def test_vectors_are_stored_and_loaded(space: str) -> None:
+    x, y = np.arange(128, dtype="u4"), np.zeros(128, "u4")
+    place = {
+        "global": "ld.global.v4.u32 {%v0, %v1, %v2, %v3}, [%o];",
+        "generic": "ld.v4.u32 {%v0, %v1, %v2, %v3}, [%o];",
+        "shared": ".shared .align 16 .b8 s[512]; .reg .b32 %s; mov.u32 %s, s; "
+        "mad.lo.u32 %s, %t, 16, %s; ld.global.v4.u32 {%v0, %v1, %v2, %v3}, [%o];"
+        "st.shared.v4.u32 [%s], {%v3, %v2, %v1, %v0};"
+        "ld.shared.v4.u32 {%v3, %v2, %v1, %v0}, [%s];",
+        "local": ".local .align 16 .b8 l[16];"
+        "ld.global.v4.u32 {%v0, %v1, %v2, %v3}, [%o];"
+        "st.local.v2.u32 [l], {%v0, %v1}; st.local.u32 [l+8], %v2; mov.u32 %v0, 0;"
+        "ld.local.v2.u32 {%v0, %v1}, [l]; ld.local.u32 %v2, [l+8];",
+    }[space]
+    run_body(
+        f".reg .b32 %v<4>; mad.wide.u32 %o, %t, 16, %a0; {place}"
+        "mad.wide.u32 %o, %t, 16, %a1; st.global.v4.u32 [%o], {%v0, %v1, %v2, %v3};",
+        [x, y],
+    )  # fmt: skip
+    np.testing.assert_array_equal(y, x)
+
+
+ATOMIC: dict[str, tuple[str, Callable[[int, int], int]]] = {
+    "add.u32": ("u4", lambda x, y: x + y),
+    "min.s32": ("i4", min), "max.u64": ("u8", max),
+    "and.b32": ("u4", lambda x, y: x & y), "or.b64": ("u8", lambda x, y: x | y),
+    "xor.b32": ("u4", lambda x, y: x ^ y), "exch.b32": ("u4", lambda _, y: y),
+    "inc.u32": ("u4", lambda x, y: 0 if x >= y else x + 1),
+    "dec.u32": ("u4", lambda x, y: y if x == 0 or x > y else x - 1),
+    "add.f64": ("f8", lambda x, y: x + y), "add.f32": ("f4", lambda x, y: x + y),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ATOMIC)
+def test_atomics_of_a_warp_follow_each_other(name: str) -> None:
+    dtype, function = ATOMIC[name]
+    values = np.random.default_rng(1).integers(0, 20, 32).astype(dtype)
+    x, old = np.full(1, 7, dtype), np.zeros(32, dtype)
+    bits = 8 * x.itemsize
+    run_body(
+        f".reg .b{bits} %v, %w; mad.wide.u32 %o, %t, {x.itemsize}, %a1;"
+        f"ld.global.b{bits} %v, [%o]; atom.global.{name} %w, [%a0], %v;"
+        f"mad.wide.u32 %o, %t, {x.itemsize}, %a2; st.global.b{bits} [%o], %w;",
+        [x, values, old],
+    )  # fmt: skip
+    state = np.dtype(dtype).type(7).item()
+    for lane in range(32):
+        assert old[lane] == state
+        state = function(state, values[lane].item())
+    assert x[0] == state
+
+
+def test_compare_and_swap() -> None:
+    x, old = np.zeros(1, "u4"), np.zeros(32, "u4")
+    run_body(
+        ".reg .b32 %v; add.u32 %v, %t, 1; atom.global.cas.b32 %v, [%a0], %t, %v;"
+        "mad.wide.u32 %o, %t, 4, %a1; st.global.u32 [%o], %v;", [x, old],
+    )  # fmt: skip
+    assert x[0] == 32
+    np.testing.assert_array_equal(old, np.arange(32))
+
+
+# ---- warps ---------------------------------------------------------------------------
+
+
+def warp(body: str, extra: str = "") -> Array:
+    """What a body puts into %d, for each lane."""
+    y = np.zeros(32, "u4")
+    run_body(
+        f".reg .b32 %d, %v<4>; .reg .pred %p, %q; {extra} {body}"
+        "mad.wide.u32 %o, %t, 4, %a0; st.global.u32 [%o], %d;", [y],
+    )  # fmt: skip
+    return y
+
+
+def test_shuffles() -> None:
+    lane = np.arange(32)
+    for segment in (32, 8):
+        first = lane // segment * segment
+        c = (32 - segment) << 8
+        for mode, n, source, valid in (
+            ("idx", 5, first + 5 % segment, np.ones(32, bool)),
+            ("up", 3, lane - 3, lane - 3 >= first),
+            ("down", 3, lane + 3, lane + 3 < first + segment),
+            ("bfly", 5, lane ^ 5, np.ones(32, bool)),
+        ):
+            clamp = c if mode == "up" else c | 31
+            text = (
+                f"shfl.sync.{mode}.b32 %d|%p, %t, {n}, {clamp}, -1;"
+                "selp.u32 %v0, 100, 0, %p; add.u32 %d, %d, %v0;"
+            )
+            np.testing.assert_array_equal(
+                warp(text),
+                np.where(valid, source, lane) + 100 * valid,
+                f"{mode} {segment}",
+            )
+
+
+def test_votes_matches_and_reductions() -> None:
+    lane = np.arange(32)
+    odd = 0xAAAAAAAA
+    head = "and.b32 %v0, %t, 1; setp.ne.u32 %p, %v0, 0;"
+    assert (warp(f"{head} vote.sync.ballot.b32 %d, %p, -1;") == odd).all()
+    for mode, expected in (("any", 1), ("all", 0), ("uni", 0)):
+        text = f"{head} vote.sync.{mode}.pred %q, %p, -1; selp.u32 %d, 1, 0, %q;"
+        assert (warp(text) == expected).all()
+    found = warp("and.b32 %v0, %t, 3; match.any.sync.b32 %d, %v0, -1;")
+    np.testing.assert_array_equal(found, 0x11111111 << (lane % 4))
+    for value, expected in (("7", 0xFFFFFFFF), ("%t", 0)):
+        text = f"mov.u32 %v0, {value}; match.all.sync.b32 %d|%p, %v0, -1;"
+        assert (warp(text) == expected).all()
+    values = (lane * 7919 % 31).astype("i4") - 9
+    for mode, type, expected in (
+        ("add", "s32", values.sum()), ("min", "s32", values.min()),
+        ("max", "s32", values.max()), ("and", "b32", np.bitwise_and.reduce(values)),
+        ("or", "b32", np.bitwise_or.reduce(values)),
+        ("xor", "b32", np.bitwise_xor.reduce(values)),
+    ):  # fmt: skip
+        head = "mul.lo.u32 %v0, %t, 7919; rem.u32 %v0, %v0, 31; sub.s32 %v0, %v0, 9;"
+        found = warp(f"{head} redux.sync.{mode}.{type} %d, %v0, -1;")
+        assert (found.view("i4") == expected).all()
+
+
+def test_lanes_of_a_branch() -> None:
+    text = (
+        "mov.u32 %d, 0; setp.lt.u32 %p, %t, 5; @!%p bra L; activemask.b32 %d;"
+        "vote.sync.ballot.b32 %v0, %p, 31; add.u32 %d, %d, %v0; L: bar.warp.sync -1;"
+    )
+    np.testing.assert_array_equal(warp(text), np.where(np.arange(32) < 5, 62, 0))
+
+
+def test_barrier_with_a_reduction() -> None:
+    for mode, expected in (("popc.u32", 16), ("and.pred", 0), ("or.pred", 1)):
+        head = "and.b32 %v0, %t, 1; setp.ne.u32 %p, %v0, 0;"
+        if mode == "popc.u32":
+            text = f"{head} bar.red.{mode} %d, 0, %p;"
+        else:
+            text = f"{head} bar.red.{mode} %q, 0, %p; selp.u32 %d, 1, 0, %q;"
+        assert (warp(text) == expected).all()
+
+
+def test_a_table_of_branches() -> None:
+    text = (
+        "rem.u32 %v0, %t, 3; T: .branchtargets A, B, C; brx.idx %v0, T;"
+        "A: mov.u32 %d, 10; bra.uni E; B: mov.u32 %d, 20; bra.uni E;"
+        "C: mov.u32 %d, 30; E:"
+    )
+    np.testing.assert_array_equal(warp(text), 10 * (1 + np.arange(32) % 3))
+
+
+def test_calls_by_name_and_by_address() -> None:
+    functions = """
+.func (.param .b32 r) twice(.param .b32 a) {
+    .reg .b32 %x; ld.param.b32 %x, [a]; add.u32 %x, %x, %x; st.param.b32 [r], %x; ret;
+}
+.func (.param .b32 r) factorial(.param .b32 a) {
+    .reg .b32 %x, %y; .reg .pred %p;
+    ld.param.b32 %x, [a]; setp.le.u32 %p, %x, 1; @%p bra ONE;
+    { .param .b32 n; .param .b32 m; sub.u32 %y, %x, 1; st.param.b32 [n], %y;
+      call.uni (m), factorial, (n); ld.param.b32 %y, [m]; }
+    mul.lo.u32 %x, %x, %y;
+    ONE: st.param.b32 [r], %x; ret;
+}
+"""
+    y = np.zeros(32, "u4")
+    run_body(
+        """.reg .b32 %d, %v; .reg .b64 %f; .reg .pred %p;
+        P: .callprototype (.param .b32 _) _ (.param .b32 _);
+        rem.u32 %v, %t, 9; max.u32 %v, %v, 1; setp.lt.u32 %p, %t, 16;
+        mov.u64 %f, twice; @%p bra G; mov.u64 %f, factorial;
+        G: { .param .b32 n; .param .b32 m; st.param.b32 [n], %v;
+          call (m), %f, (n), P; ld.param.b32 %d, [m]; }
+        mad.wide.u32 %o, %t, 4, %a0; st.global.u32 [%o], %d;""", [y], before=functions,
+    )  # fmt: skip
+    n = [max(1, t % 9) for t in range(32)]
+    assert y.tolist() == [
+        2 * k if t < 16 else math.factorial(k) for t, k in enumerate(n)
+    ]
+
+
+# ---- faults --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("frobnicate.b32 %t, %t;", r"line \d+: .* does not know .* frobnicate"),
+        ("add.u64 %t, %t, 1;", "register of the wrong size, %t"),
+        ("bra NOWHERE;", "unknown label, NOWHERE"),
+        ("mov.u32 %t, %clusterid.q;", "does not know"),
+        ("add.u32 %t, %unknown, 1;", "does not know %unknown"),
+    ],
+)
+def test_unknown_ptx_is_refused_when_it_is_loaded(body: str, message: str) -> None:
+    module = module_of(body, 0)
+    with pytest.raises(PtxError, match=message):
+        module.kernel("k")
+
+
+def test_a_misaligned_access_is_refused() -> None:
+    x = np.zeros(8, "u4")
+    with pytest.raises(KernelError, match="4 bytes after a multiple of 8"):
+        run_body(
+            ".reg .b64 %v; ld.global.u64 %v, [%a0+4]; st.global.u64 [%a0], %v;", [x]
+        )
