@@ -36,7 +36,7 @@ violates. A bound beyond counts as infinite there."""
 SCALINGS = 3
 """How often columns and rows are scaled."""
 
-MOVED = 1 / 3
+MOVED = 1 / 4
 """How much of the allowed violation may be due to moved sides. The rest is for x, whose
 terms may be smaller than those of the point of least violation."""
 
