@@ -113,7 +113,7 @@ class Program:
     functions : dict of str to Function
         All functions with a body, by their symbol.
     entries : dict of str to Function
-        Those that can be launched.
+        The functions that can be launched.
     variables : dict of str to Variable
     files : dict of int to str
         The numbers of the source files.

@@ -82,7 +82,8 @@ class ActiveSet:
     shift : (length,) array
         The s of ``R^T s = penalty``: what ``Q^T r`` is at the solution.
     multiplier : float
-        That of the fixed sum: by how much the element of b in its row is less.
+        The multiplier of the fixed sum: by how much the element of b in its row is
+        less.
     """
 
     def __init__(
