@@ -54,8 +54,9 @@ SETTLED = 1e-11
 """No further step for a solution whose `kkt` is at most this number: a tenth of what a
 certified solution may have."""
 
-AT_BOUND = 64.0
-"""The distance from a bound that rounding explains, in eps of the size of x and b."""
+AT_BOUND = 1024.0
+"""The distance from a bound up to which a point at the bound is tried, in eps of the
+size of x and b. The certificate decides whether rounding explains the distance."""
 
 CORRECTIONS = correct_by_factor, correct_by_elimination
 """How solutions are corrected after a step, one after the other."""

@@ -8,6 +8,8 @@ solve, is solved by the specification, system by system.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from .._device.arrays import Array
@@ -36,8 +38,11 @@ def solve(problem: Problem, method: str) -> Solution:
             start = np.where(np.isfinite(solution.x), solution.x, start)
         for k in np.flatnonzero(unsettled):
             found = solve_system(system.take(np.array(k)), start[k], tol, maxiter)
+            repaired = uses_scipy and solution.status[k] != CONVERGED
+            if uses_scipy and not repaired:  # SciPy's x, corrected
+                found = found._replace(**fewest_counts(found.x))
             solution.put(k, found)
-            solution.repaired[k] |= uses_scipy
+            solution.repaired[k] |= repaired
         return solution
 
     return solve_in_chunks(problem, solve_finite, BY_QR, CHUNK_ENTRIES, threads=1)
@@ -65,14 +70,18 @@ def solve_by_scipy(
             continue
     x = system.rounded(x)
     found = certify(system, x, residual(system, x))
-    passive = np.count_nonzero(x, axis=1).astype(np.int32)
-    solution = Solution.blank(passive.shape, x.shape[1], x.dtype)._replace(
+    solution = Solution.blank((len(x),), x.shape[1], x.dtype)._replace(
         x=x,
         rnorm=found.rnorm,
         dual=found.dual,
         kkt=found.kkt,
-        nit=passive,
         status=outcome(system, x, found, CONVERGED, tol),
-        n_updates=passive.copy(),
+        **fewest_counts(x),
     )
     return solution, ~is_convincing(system, x, found, tol)
+
+
+def fewest_counts(x: Array) -> dict[str, Any]:
+    """The fewest steps that lead to x: passive variables enter, and none leaves."""
+    passive = np.asarray(np.count_nonzero(x, axis=-1), np.int32)
+    return {"nit": passive, "n_updates": passive.copy(), "n_downdates": 0 * passive}

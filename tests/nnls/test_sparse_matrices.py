@@ -397,13 +397,14 @@ def test_matrices_without_entries(
         options |= {more: np.ones((0, n)), f"b{more[1:]}": np.ones(0)}
     dense = gpusolve.lsq_linear(np.zeros(shape, dtype), b, **options)
     status = status_without_entries(shape, options)
+    rounds = not m and dtype == "f4"  # next to b = 0, no rounding of x is small
     for result in (sparse, dense):
         assert result.x.shape == (*batch, n)
-        if m or status or not result.x.any():  # b = 0 certifies no other x
+        if m or status or not (rounds or result.x.any()):  # b = 0 certifies no other x
             np.testing.assert_array_equal(result.status, np.full(batch, status))
         assert result.residual.shape == b.shape
         assert result.covariance(1.0).shape == (*batch, n, n)
-        if status == 0:
+        if status == 0 and not rounds:
             check_without_entries(result, b, options)
     bars = dense.vjp(np.ones_like(dense.x))
     assert bars.A.shape == shape
@@ -431,7 +432,8 @@ def check_without_entries(result: Any, b: Any, options: dict[str, Any]) -> None:
         )
     elif not isinstance(options.get("L"), np.ndarray):
         right = np.full_like(x, least_cost(lower, upper, options))
-        np.testing.assert_allclose(x, right, rtol=16 * np.finfo(x.dtype).eps)
+        rounding = 16 * np.finfo(x.dtype).eps  # of x, and of starts and bounds near 1
+        np.testing.assert_allclose(x, right, rtol=rounding, atol=rounding)
 
 
 def least_cost(lower: float, upper: float, options: dict[str, Any]) -> float:
