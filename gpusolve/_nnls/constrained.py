@@ -25,13 +25,12 @@ from .._numerics.solution import (
     ITERATION_LIMIT,
     NOT_FINITE,
     UNCERTIFIED,
-    ConstrainedSolution,
     Solution,
 )
 from .constrained_certificate import (
     ConstrainedCertificate,
     certify,
-    pull_of,
+    multiplier_terms,
     reach,
 )
 from .constrained_corrections import correct_by_elimination, correct_by_factor
@@ -39,9 +38,8 @@ from .constrained_dual import Dual, Point
 from .constrained_system import EPS, ConstrainedSystem, inverse_factor, size_of
 from .constraint_rows import Rows
 from .feasibility import LeastViolation, least_violation
-from .inputs import Problem
-from .part import gather
-from .quadratic import Pull, ratio
+from .problem import Problem, gather
+from .quadratic import MultiplierTerms, ratio
 
 CHUNK_NUMBERS = 2**22
 """Limit on the numbers of the systems that are solved at once."""
@@ -68,7 +66,7 @@ Corrections of all systems take longer than their dual problems."""
 
 def solve(
     problem: Problem, target: Device | None, method: str
-) -> tuple[ConstrainedSolution, Pull | None]:
+) -> tuple[Solution, MultiplierTerms | None]:
     """Solve every system on the current device, or on the CPU if `target` is None.
 
     The pull of the multipliers follows if the matrix has rounding errors: then another
@@ -85,9 +83,9 @@ def solve(
         xp.concatenate(parts).reshape((*problem.batch, *parts[0].shape[1:]))
         for parts in zip(*found, strict=True)
     ]
-    first = len(ConstrainedSolution._fields)
-    pull = Pull(*fields[first:]) if problem.rounded_matrix else None
-    return ConstrainedSolution(*fields[:first]), pull
+    first = len(Solution._fields)
+    pull = MultiplierTerms(*fields[first:]) if problem.rounded_matrix else None
+    return Solution(*fields[:first]), pull
 
 
 def numbers_per_system(problem: Problem, rows: Rows) -> int:
@@ -323,7 +321,7 @@ class Search:
         multipliers = self.point.multipliers
         ub, _, _, eq, _ = s.parts(multipliers * s.row_scale / by_b)
         solved = s.finite & ~self.infeasible
-        found = ConstrainedSolution(
+        found = Solution(
             x=masked(x, solved),
             rnorm=masked((size_of(r) / s.b_scale).astype(dtype), solved),
             dual=masked((certificate.w / s.scale / by_b).astype(dtype), solved),
@@ -340,7 +338,9 @@ class Search:
         if not s.rounded_matrix:
             return found
         feasible = certificate.is_feasible
-        return *found, *pull_of(s, rounded, multipliers, self.point.rest, feasible)
+        return *found, *multiplier_terms(
+            s, rounded, multipliers, self.point.rest, feasible
+        )
 
 
 def is_settled(certificate: ConstrainedCertificate, kkt: float) -> Array:

@@ -28,7 +28,7 @@ from .._device.products import product, transposed
 from .._numerics.certificate import ACCURATE, CERTIFIED, HIDDEN, ROUNDED
 from .accurate_products import remainder, transposed_product
 from .constrained_system import EPS, ConstrainedSystem, size_of
-from .quadratic import Pull, ratio
+from .quadratic import MultiplierTerms, ratio
 
 SHARE = 1e-4
 """What rounding errors of x may add to the violation of a constraint, relative to the
@@ -151,13 +151,13 @@ def certify(
     )
 
 
-def pull_of(
+def multiplier_terms(
     system: ConstrainedSystem,
     x: Array,
     multipliers: Array,
     rest: Array,
     is_feasible: Array,
-) -> Pull:
+) -> MultiplierTerms:
     """The pull of the general constraints at points in scaled variables."""
     xp, by_b = namespace(x), system.b_scale
     multipliers, rest = multipliers * system.general, rest * system.general
@@ -166,7 +166,7 @@ def pull_of(
     C = xp.abs(system.C * system.general[:, None] / system.scale[..., None, :])
     most = largest(C, keepdims=True)
     share = largest(C / xp.where(most > 0, most, 1), axis=-2)
-    return Pull(
+    return MultiplierTerms(
         slope=-found / system.scale / by_b[:, None],
         gap=-gap / by_b**2,
         reach=reach(system) / by_b,

@@ -23,8 +23,8 @@ from .accurate_products import transposed_product
 from .active_rows import DEPENDENT, decomposed
 from .constrained_certificate import finite
 from .constrained_system import EPS, ConstrainedSystem
-from .device import solve_within_bounds
-from .inputs import Option, Problem
+from .dense import solve_within_bounds
+from .problem import Option, Problem
 
 
 class Point(NamedTuple):

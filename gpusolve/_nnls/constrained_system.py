@@ -12,8 +12,7 @@ from .._device.products import product
 from .._numerics.certificate import ACCURATE
 from .accurate_products import SplitMatrix, remainder, transposed_product
 from .constraint_rows import Rows
-from .inputs import Option, Problem
-from .part import gather
+from .problem import Option, Problem, gather
 
 LEAST = 2.0**-26
 """The root of the weight of the proximal term along singular vectors of a smaller

@@ -24,10 +24,9 @@ from .active_rows import decomposed
 from .constrained_certificate import SHARE
 from .constrained_system import EPS, power_of_two
 from .constraint_rows import Rows
-from .device import solve_within_bounds
-from .inputs import Problem
-from .part import gather
-from .systems import drop_repeats
+from .dense import solve_within_bounds
+from .launch_arguments import drop_repeats
+from .problem import Problem, gather
 
 FAR = 1e9
 """A proof is for the x of at most this size, in units of the largest side that x = 0

@@ -13,16 +13,16 @@ from .._device.kernels import CUDA_TYPES, Device, Kernel, struct_in
 from .._device.launch import CACHED, MAX_BLOCKS, WARP, ceil_div, round_up
 from .._device.products import times_transposes
 from .._numerics.solution import default_tolerance
-from .nnls_qr_kernel import allocate_workspace
-from .systems import (
+from .launch_arguments import (
     BOUNDS,
     RIDGE,
     SUM,
-    Inputs,
-    Systems,
+    DeviceArrays,
+    LaunchArguments,
     indices_of,
     largest_penalties,
 )
+from .nnls_qr_kernel import allocate_workspace
 
 LANES = {1: 4, 4: 2, 8: 2, 32: 1}
 """Lanes of a warp that may solve a system: how many, and the most variables of each."""
@@ -36,7 +36,7 @@ GRID_VARIABLES, GRID_SYSTEMS = 1024, 4
 BLOCK_THREADS = 256
 """The most threads of a block that solves a single system at a time."""
 GRAM_TOLERANCE = default_tolerance(np.dtype(np.float64))
-"""The default tolerance; it does not depend on the dtype of the inputs."""
+"""The default tolerance; it does not depend on the dtype of the arrays."""
 ALIGNMENT = 16
 """Alignment in bytes of the arrays of a team; also the bytes of a reduction's value."""
 ROWS_TOGETHER = 16
@@ -266,12 +266,12 @@ class ScaledMatrices(NamedTuple):
     stride: int
 
 
-def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
+def scale_matrices(systems: LaunchArguments, device: Device) -> ScaledMatrices:
     """Scale each matrix once, and multiply it by its transpose.
 
     Matrices that several systems share are scaled once for all of them.
     """
-    problem, inputs = systems.problem, systems.inputs
+    problem, arrays = systems.problem, systems.arrays
     (m, n), batch = problem.shape, problem.batch
     shape, height = problem.matrices, problem.shape[0] + problem.has_sum
     matrices, which = math.prod(shape), None
@@ -280,9 +280,9 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
     if own:
         matrices = systems.total
     else:
-        argument = argument.replace(first=0, **shared_inputs(inputs, shape))
+        argument = argument.replace(first=0, **shared_inputs(arrays, shape))
         if matrices > 1:
-            which = indices_of(shape, batch, inputs.A)[systems.part]
+            which = indices_of(shape, batch, arrays.A)[systems.part]
     columns = device.empty((matrices, n, height), np.float64)
     norm = device.empty((matrices, n), np.float64)
     column_scale = device.empty((matrices, n), np.float64)
@@ -318,13 +318,13 @@ def rows_in_shared_memory(limit: int) -> int:
     return min(HELD_ROWS, max(WARP, rows // WARP * WARP))
 
 
-def shared_inputs(inputs: Inputs, shape: tuple[int, ...]) -> dict[str, object]:
-    """Fields of ``NnlsSystems`` for matrices that several systems share."""
-    options = largest_penalties(inputs.options)
-    A = batch_offsets(inputs.A, 2, shape)
-    weights = inputs.weight_offset
-    if inputs.root_weight is not None:
-        weights = batch_offsets(inputs.root_weight, 1, shape)
+def shared_inputs(arrays: DeviceArrays, shape: tuple[int, ...]) -> dict[str, object]:
+    """Fields of ``NnlsLaunchArguments`` for matrices that several systems share."""
+    options = largest_penalties(arrays.options)
+    A = batch_offsets(arrays.A, 2, shape)
+    weights = arrays.weight_offset
+    if arrays.root_weight is not None:
+        weights = batch_offsets(arrays.root_weight, 1, shape)
     return {
         "A_offset": A.offset,
         "A_batch_stride": A.stride,
@@ -344,13 +344,15 @@ def add_sum_row(columns: Array, norm: Array, column_scale: Array) -> None:
     norm[...] = namespace(norm).sqrt(norm * norm + row * row)
 
 
-def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> None:
+def nnls_gram(
+    systems: LaunchArguments, device: Device, listed: Array | None = None
+) -> None:
     """Solve the systems on the current stream, and list the unsettled systems."""
-    problem, inputs = systems.problem, systems.inputs
+    problem, arrays = systems.problem, systems.arrays
     (m, n), dtype, count = problem.shape, problem.dtype, systems.total
     size = Size(m, n, systems.kind)
     limit = device.shared_memory_per_block - STATIC_SHARED_MEMORY
-    shares = problem.shares_matrix and inputs.options.same_l2
+    shares = problem.shares_matrix and arrays.options.same_l2
     team, layout = choose(size, count <= GRID_SYSTEMS, shares, limit)
     instances = (f"nnls_gram<{CUDA_TYPES[dtype]}, {team.name}>",)
     (kernel,) = device.kernels("nnls_gram", instances)

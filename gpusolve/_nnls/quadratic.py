@@ -14,7 +14,7 @@ from .._device.arrays import Array, namespace
 from .._device.products import transposed
 from .._numerics.certificate import CERTIFIED
 from .accurate_products import remainder
-from .inputs import Option
+from .problem import Option
 
 NULL = 8.0
 """Eigenvalues of at most this number times ``n eps`` of their sum count as zero."""
@@ -129,7 +129,7 @@ class Quadratic(NamedTuple):
         return xp.where(xp.abs(null) > rounding, null, 0)
 
 
-class Pull(NamedTuple):
+class MultiplierTerms(NamedTuple):
     """What multipliers y of constraints ``C x >= d`` add to another certificate of x.
 
     Attributes
@@ -186,7 +186,7 @@ def certify(
     lower: Option,
     upper: Option,
     total: Option | None,
-    pull: Pull | None = None,
+    pull: MultiplierTerms | None = None,
 ) -> Certificate:
     """Certify x from the G and c that were given; NaN if x is NaN.
 

@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from .._device.arrays import Array, as_array, is_dask, namespace, on_host
 from .._device.kernels import current_device
-from .axes import AXES, batch_axes
-from .batch import Solve
-from .differences import NAMES
-from .inputs import pair
 from .labels import Labels, read
-from .masks import without_masks
+from .options import NON_NEGATIVE, PathOptions, defaults_of, shows
 from .path import RegularizationPath
+from .problem import AXES, DIFFERENCES, batch_axes, pair, without_masks
 from .result import NNLSResult
-from .solve import check_method, least_squares
+from .solve import Solve, check_method, completed, least_squares
 from .sparse_matrices import SparseMatrices, is_sparse
 
+DEFAULTS = defaults_of(PathOptions)
 
+
+@shows(PathOptions)
 def regularization_path(
     A: Any,
     b: Any,
     L: Any,
     lambdas: Any,
-    bounds: Any = (0.0, math.inf),
+    bounds: Any = NON_NEGATIVE,
     *,
     method: str = "auto",
-    weights: Any = None,
-    sum_to: Any = None,
-    l1: Any = 0.0,
-    l2: Any = 0.0,
-    prior: Any = None,
-    tol: float | None = None,
-    maxiter: int | None = None,
+    **options: Unpack[PathOptions],
 ) -> RegularizationPath[Any]:
     r"""Solve least-squares problems for several weights of Tikhonov's penalty.
 
@@ -106,22 +100,10 @@ def regularization_path(
     """
     check_method(method)
     if L is None:
-        raise ValueError(f"L must be a matrix or one of {NAMES}, got None")
+        raise ValueError(f"L must be a matrix or one of {DIFFERENCES}, got None")
     lower, upper = pair(bounds)
-    given = {
-        "A": A,
-        "b": b,
-        "lower": lower,
-        "upper": upper,
-        "weights": weights,
-        "sum_to": sum_to,
-        "l1": l1,
-        "l2": l2,
-        "L": L,
-        "prior": prior,
-        "tol": tol,
-        "maxiter": maxiter,
-    }
+    given = {"A": A, "b": b, "lower": lower, "upper": upper, "L": L}
+    given = completed(given, DEFAULTS, options)
     check_in_memory(given)
     found = checked_lambdas(lambdas)
     given, labels = read(without_masks(given))
@@ -142,7 +124,7 @@ def sparse_least_squares(
     method: str, given: dict[str, Any], labels: Labels | None = None
 ) -> NNLSResult[Any]:
     """Solve systems with sparse matrices, where these are."""
-    from .sparse_solve import solve_sparse
+    from .sparse import solve_sparse
 
     return solve_sparse(method, given, None, None, labels)
 

@@ -365,3 +365,17 @@ def outcome(
     limited = np.where(is_convincing(system, x, found, tol), CONVERGED, ITERATION_LIMIT)
     ended = np.where(is_certified(system, x, found, tol), CONVERGED, UNCERTIFIED)
     return np.where(np.equal(status, ITERATION_LIMIT), limited, ended).astype(np.int32)
+
+
+def starting_points(system: ScaledSystem, given: Array | None) -> Array:
+    """The given points within the bounds, unless rounding hides what they fit.
+
+    Variables whose columns are zero rest: no gradient moves them.
+    """
+    shape = (*system.b.shape[:-1], system.A.shape[-1])
+    if given is None:
+        return np.broadcast_to(system.rest, shape).copy()
+    start = system.rescale(np.where(np.isfinite(given), given, 0))
+    start = np.clip(start, system.lower, system.upper)
+    start = np.where(system.norm == 0, system.rest, start)
+    return np.where(hidden_by_rounding(system, start)[..., None], system.rest, start)

@@ -22,6 +22,7 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -383,6 +384,35 @@ def nnls(
     >>> solution.x.round(12)
     array([0. , 1.6])
     """
+    n, options = A.shape[-1], {"bounds": bounds, "weights": weights, "sum_to": sum_to}
+    options |= {"warm_start": warm_start, "l1": l1, "l2": l2}
+    tol = default_tolerance(A.dtype) if tol is None else tol
+    maxiter = default_limit(n) if maxiter is None else maxiter
+    batch = np.broadcast_shapes(A.shape[:-2], b.shape[:-1])
+    solution = Solution.blank(batch, n, A.dtype)
+    solution.status[...] = NOT_FINITE
+    for k, system, start in scaled_systems(A, b, **options):
+        found = solve_system(system, start, tol, maxiter)
+        solution.put(k, found._replace(x=system.unscale(found.x)))
+    return solution
+
+
+def scaled_systems(
+    A: Array,
+    b: Array,
+    dtype: np.dtype[Any] | None = None,
+    *,
+    bounds: tuple[ArrayLike, ArrayLike] = (0.0, np.inf),
+    weights: ArrayLike | None = None,
+    sum_to: ArrayLike | None = None,
+    warm_start: Array | None = None,
+    l1: ArrayLike = 0.0,
+    l2: ArrayLike = 0.0,
+) -> Iterator[tuple[tuple[int, ...], ScaledSystem, Array]]:
+    """The finite systems of a batch: the index, the scaled system, and its start.
+
+    The parameters are as for `nnls`; x will be rounded to `dtype`.
+    """
     m, n = A.shape[-2:]
     batch = np.broadcast_shapes(A.shape[:-2], b.shape[:-1])
 
@@ -395,24 +425,18 @@ def nnls(
     lower, upper, l1, l2 = (of_all(value, n) for value in (*bounds, l1, l2))
     total = None if sum_to is None else of_all(sum_to)
     start = None if warm_start is None else of_all(warm_start, n)
-    tol = default_tolerance(A.dtype) if tol is None else tol
-    maxiter = default_limit(n) if maxiter is None else maxiter
-    solution = Solution.blank(batch, n, A.dtype)
-    solution.status[...] = NOT_FINITE
     for k in np.ndindex(batch):
         sums = 0.0 if total is None else total[k]
         finite = all(np.isfinite(v).all() for v in (A[k], b[k], l1[k], l2[k], sums))
-        ordered = not (np.isnan(lower[k]) | np.isnan(upper[k]) | (l2[k] < 0)).any()
-        if finite and ordered:
-            system = scale(
-                A[k],
-                b[k],
-                l1[k],
-                l2[k],
-                bounds=(lower[k], upper[k]),
-                sum_to=None if total is None else total[k],
-            )
-            guess = system.rest if start is None else system.rescale(start[k])
-            found = solve_system(system, guess, tol, maxiter)
-            solution.put(k, found._replace(x=system.unscale(found.x)))
-    return solution
+        if not finite or (np.isnan(lower[k]) | np.isnan(upper[k]) | (l2[k] < 0)).any():
+            continue
+        system = scale(
+            A[k],
+            b[k],
+            l1[k],
+            l2[k],
+            dtype,
+            bounds=(lower[k], upper[k]),
+            sum_to=None if total is None else total[k],
+        )
+        yield k, system, system.rest if start is None else system.rescale(start[k])

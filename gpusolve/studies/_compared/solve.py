@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..._nnls.chunks import solve_in_chunks
-from ..._nnls.inputs import Problem
-from ..._nnls.methods import COMPARED
+from ..._nnls.options import COMPARED
+from ..._nnls.problem import Problem
 from ..._numerics.certificate import (
     Certificate,
     certify,
@@ -19,6 +18,7 @@ from ..._numerics.certificate import (
 )
 from ..._numerics.scaling import Array, Indices, ScaledSystem
 from ..._numerics.solution import CONVERGED, ITERATION_LIMIT, Solution
+from .batch import solve_in_chunks
 from .found import Found
 
 Solve = Callable[[ScaledSystem, Array, float, int], Found]
