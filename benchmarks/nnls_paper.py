@@ -44,8 +44,7 @@ from paper_ratios import ratio_table
 
 import gpusolve
 from gpusolve._device.threads import cores
-from gpusolve._nnls.methods import COMPARED
-from gpusolve._nnls.solve import METHODS
+from gpusolve._nnls.options import COMPARED, METHODS
 from gpusolve.studies.experiments import (
     EXPERIMENTS,
     PAPER_SYSTEMS,

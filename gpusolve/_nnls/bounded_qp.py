@@ -14,6 +14,7 @@ from .._device.kernels import Device, current, device_of
 from .._numerics.solution import CONVERGED, UNCERTIFIED, Solution
 from . import constrained
 from .covariance import with_ridge
+from .dispatch import dispatch
 from .labels import Labels
 from .options import (
     METHODS,
@@ -27,7 +28,7 @@ from .options import (
 from .problem import EPSILONS, Problem, pair, validate
 from .quadratic import MultiplierTerms, Quadratic, certify
 from .result import NNLSResult
-from .solve import dispatch, make_result, replace_infeasible, solve_problem
+from .solve import make_result, replace_infeasible, solve_problem
 from .sparse_matrices import is_sparse
 
 SYMMETRIC = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}

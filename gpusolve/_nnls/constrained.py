@@ -18,7 +18,7 @@ from .._device.arrays import Array, largest, namespace
 from .._device.interrupts import interruptible
 from .._device.kernels import Device
 from .._device.launch import pieces
-from .._numerics.certificate import ROUNDED
+from .._numerics.certificate import ROUNDED, ratio
 from .._numerics.solution import (
     CONVERGED,
     INFEASIBLE,
@@ -39,7 +39,7 @@ from .constrained_system import EPS, ConstrainedSystem, inverse_factor, size_of
 from .constraint_rows import Rows
 from .feasibility import LeastViolation, least_violation
 from .problem import Problem, gather
-from .quadratic import MultiplierTerms, ratio
+from .quadratic import MultiplierTerms
 
 CHUNK_NUMBERS = 2**22
 """Limit on the numbers of the systems that are solved at once."""

@@ -24,15 +24,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._device.arrays import Array, largest, namespace
-from .._device.products import product, transposed
-from .._numerics.certificate import ACCURATE, CERTIFIED, HIDDEN, ROUNDED
-from .accurate_products import remainder, transposed_product
+from .._device.products import product, transposed, transposed_product
+from .._numerics.certificate import (
+    ACCURATE,
+    CERTIFIED,
+    Terms,
+    accepts,
+    distance_to_optimum,
+    ratio,
+)
+from .._numerics.compensated import remainder
 from .constrained_system import EPS, ConstrainedSystem, size_of
-from .quadratic import MultiplierTerms, ratio
+from .quadratic import MultiplierTerms
 
 SHARE = 1e-4
-"""What rounding errors of x may add to the violation of a constraint, relative to the
-limit on violations, for an x with terms of the size of b."""
+"""Limit on the violation of a constraint by rounding errors of x, relative to the limit
+on violations, for an x with terms of the size of b."""
 
 
 class ConstrainedCertificate(NamedTuple):
@@ -73,7 +80,7 @@ class ConstrainedCertificate(NamedTuple):
 
     @property
     def badness(self) -> Array:
-        """What a better point has less of: `kkt`, and the violation of constraints."""
+        """`kkt`, and the violation of constraints; a better point has less."""
         xp, most = namespace(self.by_x), CERTIFIED[np.dtype(np.float64)]
         kkt = self.by_x + self.angle
         found = xp.where(self.lack <= most, kkt + self.lack, self.lack / EPS)
@@ -81,10 +88,8 @@ class ConstrainedCertificate(NamedTuple):
 
     def accepts(self, tol: float, dtype: np.dtype[Any]) -> Array:
         """Whether the points are certified, when they are rounded to `dtype`."""
-        xp, most, eps = namespace(self.by_x), CERTIFIED[dtype], np.finfo(dtype).eps
-        by_x = xp.maximum(tol, most + ROUNDED * eps * self.size)
-        good = (self.by_x <= by_x) & (self.angle <= max(tol, most))
-        return good & self.is_feasible & (eps * self.size <= HIDDEN[dtype])
+        good = accepts(self.by_x, self.angle, self.size, dtype, tol)
+        return good & self.is_feasible
 
     @property
     def is_feasible(self) -> Array:
@@ -137,15 +142,22 @@ def certify(
     nearest = xp.where(at_bound, bound, 0)
     gap = (w * (nearest - x - x_rest)).sum(axis=-1)
     gap = gap - (multipliers * (lack - product(system.C, x_rest))).sum(axis=-1)
-    violated = largest(ratio(xp.where(at_bound, 0, xp.abs(w)), of_columns))
-    limit = xp.where(could_fall(system, x), np.inf, ratio(length, magnitude))
+    by_x, angle, limit = distance_to_optimum(
+        Terms(
+            length,
+            magnitude,
+            apart=size_of(image),
+            gap=gap,
+            slope=largest(ratio(xp.where(at_bound, 0, xp.abs(w)), of_columns)),
+            slack=xp.where(could_fall(system, x), np.inf, 0.0),
+        )
+    )
     return ConstrainedCertificate(
         r=r,
         w=w,
-        by_x=xp.fmin(ratio(ratio(xp.abs(gap), length), magnitude), limit)
-        + ratio(size_of(image), magnitude),
-        angle=xp.fmin(ratio(violated, length), limit),
-        lack=relative_lack(system, lack, terms, magnitude) + 0 * x.sum(axis=-1),
+        by_x=by_x,
+        angle=angle,
+        lack=relative_residual(system, lack, terms, magnitude) + 0 * x.sum(axis=-1),
         trivial=limit,
         size=ratio((system.norm * xp.abs(x)).sum(axis=-1), magnitude),
     )
@@ -202,7 +214,7 @@ def reach(system: ConstrainedSystem) -> Array:
     return largest(ratio(size, per_unit))
 
 
-def relative_lack(
+def relative_residual(
     system: ConstrainedSystem, lack: Array, terms: Array, magnitude: Array
 ) -> Array:
     """The largest violation of a constraint, relative to the size of its terms.

@@ -7,9 +7,8 @@ minimum on the active constraints, the gradient of the Lagrangian is zero.
 from __future__ import annotations
 
 from .._device.arrays import Array, largest, namespace
-from .._device.products import product, transposed
-from .._numerics.compensated import two_sum
-from .accurate_products import remainder, transposed_product
+from .._device.products import product, transposed, transposed_product
+from .._numerics.compensated import remainder, two_sum
 from .active_rows import DEPENDENT, decomposed
 from .constrained_certificate import gradient_of_lagrangian
 from .constrained_dual import Dual, Point

@@ -17,9 +17,8 @@ from typing import NamedTuple
 
 from .._device.arrays import Array, namespace
 from .._device.kernels import Device
-from .._device.products import product, transposed
+from .._device.products import product, transposed, transposed_product
 from .._numerics.solution import Solution
-from .accurate_products import transposed_product
 from .active_rows import DEPENDENT, decomposed
 from .constrained_certificate import finite
 from .constrained_system import EPS, ConstrainedSystem

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._device.arrays import Array, is_cupy, largest, namespace
-from .._device.products import product
+from .._device.products import product, transposed_product
 from .._numerics.certificate import ACCURATE
-from .accurate_products import SplitMatrix, remainder, transposed_product
+from .._numerics.compensated import remainder
+from .._numerics.scaling import inverse_power_of_two, weighted
 from .constraint_rows import Rows
 from .problem import Option, Problem, gather
 
@@ -23,9 +24,6 @@ OF_DEPENDENCE = 2.0**-14
 gives smaller rounding errors, and an l1 penalty needs more steps."""
 
 EPS = float(np.finfo(np.float64).eps)
-
-MAX_EXPONENT = 1023
-"""Of a power of two in float64."""
 
 
 class ConstrainedSystem(NamedTuple):
@@ -120,10 +118,10 @@ class ConstrainedSystem(NamedTuple):
         xp = namespace(self.A)
         size = column_norms(self.A, self.l2)
         of_rows = largest(xp.abs(self.C), axis=-2)
-        scale = power_of_two(xp.where(size > 0, size, of_rows))
+        scale = inverse_power_of_two(xp.where(size > 0, size, of_rows))
         C = self.C * scale[..., None, :]
-        row_scale = power_of_two(largest(xp.abs(C)))
-        b_scale = power_of_two(largest(xp.abs(self.b)))
+        row_scale = inverse_power_of_two(largest(xp.abs(C)))
+        b_scale = inverse_power_of_two(largest(xp.abs(self.b)))
         by_b = b_scale[..., None]
         return self._replace(
             A=self.A * scale[..., None, :],
@@ -206,7 +204,7 @@ class ConstrainedSystem(NamedTuple):
         at = xp.flatnonzero(ACCURATE * size_of(r) < terms)
         if len(at):
             some = self.A if self.A.ndim == 2 else self.A[at]
-            r[at] = SplitMatrix.of(some).minus_product(self.b[at], x[at])
+            r[at], _ = remainder(self.b[at], some, x[at])
         return r
 
     def rows_with_l2(self) -> Array:
@@ -261,30 +259,10 @@ def size_of(vectors: Array) -> Array:
     return namespace(vectors).sqrt((vectors * vectors).sum(axis=-1))
 
 
-def weighted(A: Array, b: Array, weights: Array) -> tuple[Array, Array]:
-    """A and b with rows multiplied by the roots of the weights; 0 for weight 0."""
-    xp, root = namespace(A), namespace(A).sqrt(weights)
-    used = root != 0
-    return (
-        xp.where(used[..., None], A * root[..., None], 0),
-        xp.where(used, b * root, 0),
-    )
-
-
-def power_of_two(magnitude: Array) -> Array:
-    """Powers of two that scale a magnitude into [0.5, 1); 1 for zero.
-
-    At most the largest power of two, which scales subnormal numbers into less.
-    """
-    xp = namespace(magnitude)
-    exponent = xp.minimum(-xp.frexp(magnitude)[1], MAX_EXPONENT)
-    return xp.ldexp(xp.ones(magnitude.shape), exponent)
-
-
 def column_norms(A: Array, l2: Array) -> Array:
     """``sqrt(|a_k|^2 + l2_k)`` of all columns, whose squares may be out of range."""
     xp = namespace(A)
-    scale = power_of_two(xp.maximum(largest(xp.abs(A), axis=-2), xp.sqrt(l2)))
+    scale = inverse_power_of_two(xp.maximum(largest(xp.abs(A), axis=-2), xp.sqrt(l2)))
     rows = A * scale[..., None, :]
     norm = xp.sqrt((rows**2).sum(axis=-2) + l2 * scale * scale) / scale
     return xp.minimum(norm, np.finfo(np.float64).max)

@@ -341,6 +341,7 @@ def solve_by_specification(problem: Problem, method: str) -> Solution:
         problem.A.astype(np.float64, copy=False),
         problem.b,
         problem.dtype,
+        problem.batch,
         bounds=problem.bounds,
         weights=problem.weights,
         sum_to=problem.sum_to,

@@ -6,6 +6,7 @@ from typing import Any, Unpack, overload
 
 import numpy.typing as npt
 
+from .dispatch import dispatch
 from .options import (
     METHODS,
     UNBOUNDED,
@@ -17,7 +18,6 @@ from .options import (
 )
 from .problem import pair
 from .result import NNLSResult
-from .solve import dispatch
 
 DEFAULTS = defaults_of(BoundedOptions)
 

@@ -6,6 +6,7 @@ from typing import Any, Unpack, overload
 
 import numpy.typing as npt
 
+from .dispatch import dispatch
 from .options import (
     NNLS_METHODS,
     LeastSquaresOptions,
@@ -15,7 +16,6 @@ from .options import (
     shows,
 )
 from .result import NNLSResult
-from .solve import dispatch
 
 DEFAULTS = defaults_of(LeastSquaresOptions)
 

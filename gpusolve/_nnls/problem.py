@@ -554,6 +554,7 @@ def validate(
         _check_shape("weights", weights, A.shape[-2:-1], "A", A)
     if L is not None or lam is not None or prior is not None:
         L, lam, prior = _tikhonov(A, L, lam, prior)
+    constraints = {k: v for k, v in constraints.items() if v is not None}
     rows = _constraints(A, constraints, of_A) if constraints else {}
     named = {
         "A": A,

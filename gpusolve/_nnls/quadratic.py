@@ -12,8 +12,8 @@ import numpy as np
 
 from .._device.arrays import Array, namespace
 from .._device.products import transposed
-from .._numerics.certificate import CERTIFIED
-from .accurate_products import remainder
+from .._numerics.certificate import CERTIFIED, ratio
+from .._numerics.compensated import remainder
 from .problem import Option
 
 NULL = 8.0
@@ -299,11 +299,6 @@ def multiplier(w: Array, norm: Array, rises: Array, falls: Array) -> Array:
 def combined(c: Array, vectors: Array) -> Array:
     """``c V`` for each system."""
     return namespace(c).matmul(c[..., None, :], vectors)[..., 0, :]
-
-
-def ratio(part: Array, whole: Array) -> Array:
-    """``part / whole``, with ``0 / 0 = 0``."""
-    return namespace(part).where(part == 0, 0, part / whole)
 
 
 def size(values: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The path of a call: from the arguments to a device, and to a result."""
+"""The path of arguments in memory: to the device of their arrays, and to a result."""
 
 from __future__ import annotations
 
@@ -7,17 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from .._device.arrays import Array, are_native, as_array, is_cupy, is_dask, namespace
+from .._device.arrays import Array, as_array, is_cupy, namespace
 from .._device.kernels import Device, current, device_of
 from .._numerics.solution import INFEASIBLE, NOT_FINITE, Solution
 from . import constrained, dense
-from .labels import Labels, label, read
+from .labels import Labels, label
 from .options import COMPARED, METHODS
-from .problem import AXES, Problem, validate, without_masks
+from .problem import AXES, Problem, validate
 from .result import NNLSResult
-from .sparse_matrices import is_sparse
 from .tikhonov import solve_stacked
 
 Solve = Callable[..., NNLSResult[Any]]
@@ -40,51 +37,6 @@ def least_squares(
         solution = solve_problem(problem.simplified(), target, method)
         solution = replace_infeasible(problem, solution)
         return make_result(solution, problem._asdict(), labels)
-
-
-def dispatch(
-    method: str,
-    methods: tuple[str, ...],
-    given: dict[str, Any],
-    defaults: dict[str, Any],
-    options: Any,
-    solve: Solve = least_squares,
-) -> NNLSResult[Any]:
-    """Solve every system where its arrays are, in blocks, or by Dask.
-
-    Parameters
-    ----------
-    method : str
-        Of `methods`.
-    given : dict
-        The arguments that are not options.
-    defaults, options : dict
-        The defaults of all options of the public function, and the given options.
-    solve : callable
-        Solves systems that are on one device.
-    """
-    check_method(method, methods)
-    given = completed(given, defaults, options)
-    devices, out = given.pop("devices"), given.pop("out")
-    labels, lazy = None, False
-    if not are_native(given.values()):
-        given, labels = read(without_masks(given) if "weights" in given else given)
-        lazy = any(map(is_dask, given.values()))
-    if type(given["A"]) is not np.ndarray and is_sparse(given["A"]):
-        from .sparse import solve_sparse
-
-        return solve_sparse(method, given, devices, out, labels)
-    if not lazy and devices is None and out is None:
-        return solve(method, given, labels)
-    from .blocks import Batch, LazyProblem, solve_blocks, solve_chunks
-
-    batch = Batch.of(given, solve)
-    if method in COMPARED:
-        check_compared(method, batch.arrays["A"], given)
-    solve_batch = solve_chunks if lazy else solve_blocks
-    return make_result(
-        solve_batch(method, batch, devices, out), LazyProblem(batch), labels
-    )
 
 
 def completed(

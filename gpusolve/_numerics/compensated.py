@@ -54,28 +54,29 @@ def two_product(a: Array, b: Array) -> tuple[Array, Array]:
     return product, error + a_low * b_low
 
 
-def minus_dot(b: Array, a: Array, x: Array) -> Array:
-    """``b - a x``, computed in twice the working precision and rounded once.
+def remainder(b: Array, A: Array, x: Array) -> tuple[Array, Array]:
+    """``b - A x`` in twice the working precision, rounded once.
+
+    The sum of its terms' magnitudes follows. The loop takes a column of A at a time, so
+    that only vectors need memory. All may be arrays of CuPy.
 
     Parameters
     ----------
-    b : (...) array
-    a, x : (..., n) array
+    b : (..., m) array
+    A : (..., m, n) array
+    x : (..., n) array
 
     Examples
     --------
-    >>> minus_dot(np.array(1e16 + 2), np.array([1e8, 1.0]), np.array([1e8, 1.0]))
-    array(1.)
+    >>> A = np.array([[1e8, 1.0]])
+    >>> remainder(np.array([1e16 + 2]), A, np.array([1e8, 1.0]))[0]
+    array([1.])
     """
-    product, error = two_product(a, x)
-    first = np.broadcast_to(b[..., None], (*product.shape[:-1], 1))
-    total = np.concatenate([first, -product], axis=-1)
-    error = np.concatenate([np.zeros_like(first), -error], axis=-1)
-    while total.shape[-1] > 1:
-        half = total.shape[-1] // 2
-        left, right, odd = np.split(total, [half, 2 * half], axis=-1)
-        both, rounding = two_sum(left, right)
-        left, right, odd_error = np.split(error, [half, 2 * half], axis=-1)
-        total = np.concatenate([both, odd], axis=-1)
-        error = np.concatenate([left + right + rounding, odd_error], axis=-1)
-    return np.asarray((total + error)[..., 0])
+    low = 0 * (b + x.any(axis=-1, keepdims=True))
+    high, terms = b + low, abs(b) + low
+    for k in range(x.shape[-1]):
+        product, error = two_product(A[..., :, k], -x[..., k : k + 1])
+        high, rounding = two_sum(high, product)
+        low = low + (error + rounding)
+        terms = terms + abs(product)
+    return high + low, terms

@@ -29,9 +29,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._numerics.certificate import (
+    CERTIFIED,
     certify,
     data_norm,
-    is_settled,
     outcome,
     residual,
     score,
@@ -144,7 +144,7 @@ class ActiveSet:
             self.x[j], left[j] = ends[j], False
 
     def missing(self) -> float:
-        """What the fixed sum is more than the sum of x."""
+        """By how much the fixed sum exceeds the sum of x."""
         return float(residual(self.system, self.x)[self.system.data_rows])
 
     # ---- the passive set -------------------------------------------------------------
@@ -348,7 +348,9 @@ def solve_system(
                 counts = run.nit, status, run.n_updates, run.n_downdates
                 fields: list[Any] = [x, *found[:3], *counts, *best[8:]]
                 best, least = Solution(*fields), value
-            if (good and is_settled(system, found)) or run.status == ITERATION_LIMIT:
+            if (
+                good and found.kkt <= CERTIFIED[system.dtype]
+            ) or run.status == ITERATION_LIMIT:
                 break
             start = system.rest
     return best._replace(repaired=np.array(caution > CAUTIONS[0]))
@@ -401,6 +403,7 @@ def scaled_systems(
     A: Array,
     b: Array,
     dtype: np.dtype[Any] | None = None,
+    batch: tuple[int, ...] = (),
     *,
     bounds: tuple[ArrayLike, ArrayLike] = (0.0, np.inf),
     weights: ArrayLike | None = None,
@@ -411,10 +414,11 @@ def scaled_systems(
 ) -> Iterator[tuple[tuple[int, ...], ScaledSystem, Array]]:
     """The finite systems of a batch: the index, the scaled system, and its start.
 
-    The parameters are as for `nnls`; x will be rounded to `dtype`.
+    The parameters are as for `nnls`; x will be rounded to `dtype`. The options may have
+    the axes of `batch`.
     """
     m, n = A.shape[-2:]
-    batch = np.broadcast_shapes(A.shape[:-2], b.shape[:-1])
+    batch = np.broadcast_shapes(A.shape[:-2], b.shape[:-1], batch)
 
     def of_all(value: ArrayLike, *shape: int) -> Array:
         return np.broadcast_to(np.asarray(value, A.dtype), (*batch, *shape))

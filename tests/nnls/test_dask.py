@@ -19,13 +19,14 @@ from together import together
 import gpusolve
 from gpusolve import gam
 from gpusolve._device import threads
+from gpusolve._nnls.solve import least_squares
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 da = pytest.importorskip("dask.array")
 cloudpickle = pytest.importorskip("cloudpickle")
 
-dask_arrays = importlib.import_module("gpusolve._nnls.dask_arrays")
+blocks = importlib.import_module("gpusolve._nnls.blocks")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 M, N, SYSTEMS = 6, 3, 40
@@ -147,13 +148,13 @@ def test_results_are_lazy_and_each_chunk_is_solved_once(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     solving = importlib.import_module("gpusolve._nnls.solve")
-    solve, calls = solving.solve, []
+    solve, calls = solving.solve_problem, []
 
     def counted(*args: Any) -> Any:
         calls.append(threads.cores())
         return solve(*args)
 
-    monkeypatch.setattr(solving, "solve", counted)
+    monkeypatch.setattr(solving, "solve_problem", counted)
     A = rng.standard_normal((M, N))
     b = chunked(rng.standard_normal((SYSTEMS, M)), (10, M))
     result = gpusolve.nnls(A, b)
@@ -326,9 +327,8 @@ def test_chunks_on_a_gpu_are_solved_there(
     with cupy_stand_in.installed() as cupy:
         with cupy.cuda.Device(1):
             there = cupy.asarray(b)
-        found = dask_arrays.solve_dask_chunk(
-            A, there, names=("A", "b"), method="auto", numbers={}
-        )
+        given: dict[str, Any] = {"names": ("A", "b"), "method": "auto", "numbers": {}}
+        found = blocks.solve_dask_chunk(A, there, solve=least_squares, **given)
         assert found.x.device.id == 1
         x = found.x.get()
     np.testing.assert_allclose(x, gpusolve.nnls(A, b).x, rtol=1e-12, atol=1e-13)

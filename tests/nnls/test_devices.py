@@ -21,8 +21,8 @@ from together import together
 import gpusolve
 from gpusolve._device import threads
 from gpusolve._device.progress import progress_bar
-from gpusolve._nnls import batch as batches
-from gpusolve._nnls import stream
+from gpusolve._nnls import blocks
+from gpusolve._nnls import problem as problems
 
 M, N = 6, 3
 
@@ -38,7 +38,7 @@ def assert_same(found: gpusolve.NNLSResult, expected: gpusolve.NNLSResult) -> No
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few systems, so that a few dozen systems are several blocks."""
-    monkeypatch.setattr(stream, "LEAST_SYSTEMS", 5)
+    monkeypatch.setattr(blocks, "LEAST_SYSTEMS", 5)
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_an_interrupt_leaves_finished_blocks(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, error: type[Any]
 ) -> None:
     problem = PROBLEMS["one matrix"](rng)
-    expected, solve, calls = gpusolve.nnls(**problem), stream.solve_parts, []
+    expected, solve, calls = gpusolve.nnls(**problem), blocks.solve_parts, []
 
     def interrupted(*args: Any) -> Any:
         calls.append(args)
@@ -140,12 +140,12 @@ def test_an_interrupt_leaves_finished_blocks(
             raise error
         return solve(*args)
 
-    monkeypatch.setattr(stream, "solve_parts", interrupted)
+    monkeypatch.setattr(blocks, "solve_parts", interrupted)
     x, status = np.empty((23, N)), np.empty(23, np.int32)
     with pytest.raises(error):
         gpusolve.nnls(**problem, out={"x": x, "status": status})
     assert len(calls) == 3
-    finished = status != stream.NOT_SOLVED
+    finished = status != blocks.NOT_SOLVED
     np.testing.assert_array_equal(finished, np.arange(23) < 12)
     np.testing.assert_array_equal(x[finished], expected.x[finished])
     np.testing.assert_array_equal(status[~finished], -1)
@@ -163,7 +163,7 @@ def test_no_block_begins_after_an_error() -> None:
         time.sleep(0.001)
 
     with pytest.raises(MemoryError):
-        stream.run_blocks([broken, endless], itertools.repeat(()), lambda *_: None)
+        blocks.run_blocks([broken, endless], itertools.repeat(()), lambda *_: None)
     assert len(calls) < 10_000
 
 
@@ -175,7 +175,7 @@ def test_both_gpus_solve_blocks_on_two_streams_each(
     rng: np.random.Generator, two_gpus: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     A, b = rng.standard_normal((M, N)), rng.standard_normal((40, M))
-    ready, solve = threading.Barrier(4, timeout=60), stream.solve_parts
+    ready, solve = threading.Barrier(4, timeout=60), blocks.solve_parts
     found: list[tuple[int, int]] = []
     matrices: set[int] = set()
 
@@ -186,7 +186,7 @@ def test_both_gpus_solve_blocks_on_two_streams_each(
         matrices.add(values["A"].data.ptr)
         return solve(batch, method, values)
 
-    monkeypatch.setattr(stream, "solve_parts", counted)
+    monkeypatch.setattr(blocks, "solve_parts", counted)
     result = gpusolve.nnls(A, b, devices=[0, 1])
     assert sorted(found) == [(0, 5), (0, 5), (1, 5), (1, 5)]
     assert len(matrices) == 4, "a shared matrix is copied once for each stream"
@@ -265,7 +265,7 @@ def test_unusable_out(out: Any, error: type[Exception], message: str) -> None:
 def test_errors_come_before_the_first_block(
     A: Any, b: Any, options: Any, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "solve_blocks", None)
+    monkeypatch.setattr(blocks, "solve_blocks", None)
     with pytest.raises(ValueError, match=message):
         gpusolve.nnls(A, b, **options, devices="cpu")
 
@@ -277,7 +277,7 @@ def test_blocks_cover_a_batch_once() -> None:
     for shape in ((), (7,), (3, 4), (2, 3, 5), (1, 6, 1), (4, 0)):
         for most in (1, 2, 3, 5, 7, 100):
             times = np.zeros(shape, int)
-            for block in batches.blocks(shape, most):
+            for block in problems.blocks(shape, most):
                 assert times[block].size <= most
                 times[block] += 1
             assert (times == 1).all()
@@ -289,7 +289,7 @@ def traced_peak(
     """The most memory while systems of 64 x 16 stream from a file to files."""
     A = rng.random((64, 16))
     b = np.lib.format.open_memmap(tmp_path / "b.npy", "w+", np.uint8, (systems, 64))
-    for part in batches.blocks((systems,), 100_000):
+    for part in problems.blocks((systems,), 100_000):
         b[part] = rng.integers(0, 200, b[part].shape, np.uint8)
     gpusolve.nnls(A, b[:10], devices="cpu")  # what is imported and compiled
     fields = gpusolve.nnls(A, b[:1]).x
@@ -311,7 +311,7 @@ def traced_peak(
 def test_memory_is_bounded(
     tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "BLOCK_BYTES", 2**20)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 2**20)
     peak, status = traced_peak(tmp_path, rng, 20_000)
     assert (status == 0).all()
     assert peak < 5 * 2**20 < 20_000 * 64 * 8
@@ -323,7 +323,7 @@ def test_memory_is_bounded_for_two_million_systems(
 ) -> None:
     peak, status = traced_peak(tmp_path, rng, 2_000_000)
     assert (status == 0).all()
-    assert peak < 5 * stream.BLOCK_BYTES < 2_000_000 * 64 * 8
+    assert peak < 5 * blocks.BLOCK_BYTES < 2_000_000 * 64 * 8
 
 
 # ---- threads -------------------------------------------------------------------------
@@ -368,6 +368,6 @@ def test_the_bar_counts_all_systems(
         steps.append(-systems)
         return contextlib.nullcontext(Bar())
 
-    monkeypatch.setattr(stream, "progress_bar", bar)
+    monkeypatch.setattr(blocks, "progress_bar", bar)
     gpusolve.nnls(**PROBLEMS["two axes"](rng), devices="cpu")
     assert steps == [-30, 8, 7, 8, 7]

@@ -432,15 +432,14 @@ def test_a_watchdog_gives_more_launches_and_the_same_results(
 def test_chunks_have_a_limited_number_of_entries(shape: tuple[int, int]) -> None:
     """Without the object, interrupts are handled between chunks only."""
     from gpusolve._device.threads import cores
-    from gpusolve._nnls import fallback
-    from gpusolve._nnls.chunks import chunked
-    from gpusolve._nnls.inputs import validate
+    from gpusolve._nnls.problem import validate
     from gpusolve.studies._compared import solve
+    from gpusolve.studies._compared.batch import chunked
 
     systems = 20_000
     b = np.broadcast_to(np.zeros(()), (systems, shape[0]))
     problem = validate(np.zeros(shape), b)
-    for entries in (fallback.CHUNK_ENTRIES, solve.CHUNK_ENTRIES):
+    for entries in (2**20, solve.CHUNK_ENTRIES):
         chunks = list(chunked(problem, entries, cores()))
         assert [k.start for k in chunks[1:]] == [k.stop for k in chunks[:-1]]
         assert (chunks[0].start, chunks[-1].stop) == (0, systems)

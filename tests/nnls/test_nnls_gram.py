@@ -14,9 +14,9 @@ from together import together
 import gpusolve
 from gpusolve import _emulator, reference
 from gpusolve._device import kernels
-from gpusolve._nnls import cpu, device, nnls_gram_kernel, nnls_qr_kernel
-from gpusolve._nnls.inputs import validate
+from gpusolve._nnls import dense, nnls_gram_kernel, nnls_qr_kernel
 from gpusolve._nnls.nnls_gram_kernel import Size, Team, choose, layout_of, teams_for
+from gpusolve._nnls.problem import validate
 from gpusolve._numerics.solution import Solution
 
 Array = NDArray[Any]
@@ -45,7 +45,7 @@ def solve(
 ) -> Solution:
     """Solve on the emulator, by the kernel alone unless the method is "auto"."""
     problem = validate(A, b, lower=bounds[0], upper=bounds[1], **options)
-    return device.nnls(problem, kernels.EmulatedDevice(), method)
+    return dense.solve_on_device(problem, kernels.EmulatedDevice(), method)
 
 
 COUNTS = ("nit", "n_updates", "n_downdates", "status")
@@ -54,7 +54,7 @@ COUNTS = ("nit", "n_updates", "n_downdates", "status")
 def serial(A: Array, b: Array, bounds: Any = (0.0, np.inf), **options: Any) -> Solution:
     """Solve by the compiled object: the same source, for a team of one thread."""
     problem = validate(A, b, lower=bounds[0], upper=bounds[1], **options)
-    return cpu.nnls(problem, "gram")
+    return dense.solve_on_cpu(problem, "gram")
 
 
 def specified(A: Array, b: Array, options: dict[str, Any]) -> Solution:
@@ -370,12 +370,12 @@ def test_large_repairs_have_memory_only_if_they_are_needed(
     monkeypatch.setattr(nnls_qr_kernel, "allocate_workspace", workspace)
     for matrices, needed in [(A, 0), (similar, 1)]:
         problem = validate(matrices, b)
-        expected = device.nnls(problem, emulated, "auto")
+        expected = dense.solve_on_device(problem, emulated, "auto")
         assert expected.repaired.any() == needed
         allocated.clear()
         with monkeypatch.context() as limits:
-            limits.setattr(device, "REPAIR_MEMORY", 0)
-            found = device.nnls(problem, emulated, "auto")
+            limits.setattr(dense, "REPAIR_MEMORY", 0)
+            found = dense.solve_on_device(problem, emulated, "auto")
         assert len(allocated) == needed
         assert sum(allocated) <= 2
         for name, field in found._asdict().items():
@@ -885,7 +885,7 @@ def test_qr_takes_what_the_gram_matrix_does_not_settle_within_bounds() -> None:
     A = rng.standard_normal((20, 17, 3)) @ rng.standard_normal((20, 3, 9))
     A += 1e-6 * rng.standard_normal(A.shape)
     problem = validate(A, rng.standard_normal((20, 17)), lower=-0.5, upper=0.5)
-    found = device.nnls(problem, kernels.EmulatedDevice(), "auto")
+    found = dense.solve_on_device(problem, kernels.EmulatedDevice(), "auto")
     assert (found.status == 0).all()
     assert found.repaired.any()
     assert ((found.x >= -0.5) & (found.x <= 0.5)).all()

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from together import together
 
 import gpusolve
-from gpusolve._nnls.degrees_of_freedom import degrees_of_freedom
-from gpusolve._nnls.inputs import validate
+from gpusolve._nnls.covariance import degrees_of_freedom
+from gpusolve._nnls.problem import validate
 
 Array = NDArray[Any]
 

@@ -24,7 +24,7 @@ from numpy.random import Generator
 from together import together
 
 import gpusolve
-from gpusolve._nnls import sparse_change, sparse_residual, sparse_solve, sparse_steps
+from gpusolve._nnls import sparse, sparse_matrices, sparse_steps
 from gpusolve._nnls.sparse_matrices import SparseMatrices
 from gpusolve._numerics.certificate import keeps_sum
 from gpusolve._numerics.scaling import scale
@@ -206,17 +206,17 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 def grow_slowly(patch: pytest.MonkeyPatch) -> None:
     """Begin with a Gram matrix of no column."""
     patch.setattr(sparse_steps, "WHOLE", 1)
-    patch.setattr(sparse_solve, "WHOLE", 1)
-    patch.setattr(sparse_solve, "AT_ONCE", 2)
+    patch.setattr(sparse, "WHOLE", 1)
+    patch.setattr(sparse, "AT_ONCE", 2)
     patch.setattr(sparse_steps, "LEAST_GROWTH", 2)
 
 
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Residuals by NumPy, a few entries at a time."""
-    monkeypatch.setattr(sparse_residual, "load", lambda: None)
-    monkeypatch.setattr(sparse_residual, "ENTRIES", 30)
-    monkeypatch.setattr(sparse_residual, "ACCURATE", 0)
+    monkeypatch.setattr(sparse_matrices, "load", lambda: None)
+    monkeypatch.setattr(sparse_matrices, "ENTRIES", 30)
+    monkeypatch.setattr(sparse_matrices, "ACCURATE", 0)
 
 
 def check_shared(rng: Generator) -> Any:
@@ -290,9 +290,9 @@ def test_residuals_are_accurate_where_terms_cancel(
     wide.indptr, wide.indices = (i.astype(np.int64) for i in (A.indptr, A.indices))
     limit = 32 * EPS**2 * (abs(x) @ abs(A.toarray().T)) + EPS * abs(expected)
     size = np.full(5, np.inf)
-    found = [sparse_residual.residual(b, matrix, x, size) for matrix in (A, wide)]
-    monkeypatch.setattr(sparse_residual, "load", lambda: None)
-    found.append(sparse_residual.residual(b, A, x, size))
+    found = [sparse_matrices.residual(b, matrix, x, size) for matrix in (A, wide)]
+    monkeypatch.setattr(sparse_matrices, "load", lambda: None)
+    found.append(sparse_matrices.residual(b, A, x, size))
     assert (abs(np.stack(found) - expected) <= limit).all()
 
 
@@ -716,13 +716,13 @@ def test_the_emulator_solves(rng: Generator, monkeypatch: pytest.MonkeyPatch) ->
     A, b, options = given_on_devices(rng)
     expected = gpusolve.lsq_linear(A, b, **options)
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    of_dense, targets = sparse_change.solve_dense, []
+    of_dense, targets = sparse_steps.solve_dense, []
 
     def counted(*given: Any) -> Any:
         targets.append(given[-1])
         return of_dense(*given)
 
-    monkeypatch.setattr(sparse_change, "solve_dense", counted)
+    monkeypatch.setattr(sparse_steps, "solve_dense", counted)
     result = gpusolve.lsq_linear(A, b, **options)
     assert targets
     assert None not in targets
