@@ -15,7 +15,6 @@ from typing import Any
 import cupy_stand_in
 import numpy as np
 import pytest
-from gpus import STAND_IN, why_no_cuda
 from together import together
 
 import gpusolve
@@ -107,14 +106,6 @@ def test_all_gpus_of_a_machine_without_one_are_the_cpu(
 # ---- results -------------------------------------------------------------------------
 
 
-def test_results_are_written_to_files(rng: np.random.Generator, tmp_path: Path) -> None:
-    problem = PROBLEMS["own matrices"](rng)
-    x = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", "f4", (23, N))
-    found = gpusolve.nnls(**problem, out={"x": x})
-    assert found.x is x
-    assert_same(found, gpusolve.nnls(**problem))
-
-
 def test_bounds_and_integers_are_those_of_one_call(rng: np.random.Generator) -> None:
     A = rng.standard_normal((M, N)).astype("f")
     b = 100 * rng.standard_normal((9, M))
@@ -192,20 +183,6 @@ def test_both_gpus_solve_blocks_on_two_streams_each(
     assert len(matrices) == 4, "a shared matrix is copied once for each stream"
     assert isinstance(result.x, np.ndarray)
     np.testing.assert_allclose(result.x, gpusolve.nnls(A, b).x, rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.gpu
-@pytest.mark.usefixtures("small_blocks")
-def test_gpus_find_what_the_cpu_finds(
-    rng: np.random.Generator, problem: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not STAND_IN and why_no_cuda():
-        pytest.skip(why_no_cuda())
-    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
-    found = gpusolve.nnls(**problem, devices="all")
-    expected = gpusolve.nnls(**problem)
-    np.testing.assert_array_equal(found.status, expected.status)
-    np.testing.assert_allclose(found.x, expected.x, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -315,15 +292,6 @@ def test_memory_is_bounded(
     peak, status = traced_peak(tmp_path, rng, 20_000)
     assert (status == 0).all()
     assert peak < 5 * 2**20 < 20_000 * 64 * 8
-
-
-@pytest.mark.slow
-def test_memory_is_bounded_for_two_million_systems(
-    tmp_path: Path, rng: np.random.Generator
-) -> None:
-    peak, status = traced_peak(tmp_path, rng, 2_000_000)
-    assert (status == 0).all()
-    assert peak < 5 * blocks.BLOCK_BYTES < 2_000_000 * 64 * 8
 
 
 # ---- threads -------------------------------------------------------------------------

@@ -105,16 +105,6 @@ def test_several_variables_enter_at_once(rng: np.random.Generator) -> None:
     assert 2 * found.nit < gpusolve.nnls(A, b, method="qr").nit
 
 
-def test_columns_that_are_alike_do_not_enter_together() -> None:
-    """Neighbouring Gaussians: most of a group that entered would leave again."""
-    time = np.arange(128)
-    A = np.exp(-0.5 * ((time[:, None] - time) / 4.32) ** 2)
-    b = np.random.default_rng(0).random((4, 128))
-    found, one = (gpusolve.nnls(A, b, method=method) for method in ("gram", "qr"))
-    assert not found.status.any()
-    assert found.nit.sum() < one.nit.sum()
-
-
 @together("dtype", [np.float32, np.float64])
 @together("team", TEAMS)
 def test_kernel_against_the_specification(
@@ -132,37 +122,6 @@ def test_kernel_against_the_specification(
         np.testing.assert_allclose(found.x, expected.x, atol=300 * EPS[A.dtype])
         np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=8 * EPS[A.dtype])
         assert_same_steps(found, A, b, l1=l1, l2=l2)
-
-
-@pytest.mark.parametrize("team", ["warp", "block", "grid"])
-def test_larger_systems(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    use(team, monkeypatch)
-    A, b = rng.random((2, 40, 30)), rng.random((2, 40))
-    found = solve(A, b)
-    assert_optimal(A, b, found)
-    assert_same_steps(found, A, b)
-
-
-@together("team", TEAMS)
-def test_strides_and_broadcasting(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """Whether a matrix is shared, and its memory layout, change no bit."""
-    use(team, monkeypatch)
-    one, b = rng.random(SMALL), rng.random((5, SMALL[0]))
-    expected = solve(np.stack([one] * 5), b)
-    padded = np.zeros((10, 6))
-    padded[::2, ::-2] = one
-    for A in (one, one[None], np.asfortranarray(one), padded[::2, ::-2]):
-        found = solve(A, b)
-        for name, field in found._asdict().items():
-            np.testing.assert_array_equal(field, getattr(expected, name), name)
-    pair = rng.random((2, 1, *SMALL))
-    found = solve(pair, b[:3])
-    expected = solve(np.repeat(pair, 3, axis=1), b[:3])
-    np.testing.assert_array_equal(found.x, expected.x)
 
 
 @pytest.mark.parametrize(
@@ -189,37 +148,6 @@ def test_less_shared_memory_changes_no_bit(
         np.testing.assert_array_equal(field, getattr(expected, name), name)
 
 
-@together("team", TEAMS)
-def test_a_warm_start_takes_fewer_steps(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    use(team, monkeypatch)
-    A, b = rng.random((3, *SMALL)), rng.random((3, SMALL[0]))
-    cold = solve(A, b)
-    warm = solve(A, b, warm_start=cold.x)
-    np.testing.assert_allclose(warm.x, cold.x, atol=300 * EPS[A.dtype])
-    assert (warm.nit <= 1).all()
-    np.testing.assert_array_equal(warm.n_updates, np.count_nonzero(cold.x, axis=1))
-    wrong = solve(A, b, warm_start=np.where(cold.x > 0, 0, 1.0))
-    assert_optimal(A, b, wrong)
-
-
-@together("team", TEAMS)
-@together("bad", [np.nan, np.inf, -np.inf])
-def test_a_nonfinite_system_changes_no_other(
-    team: str, bad: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    use(team, monkeypatch)
-    A, b = rng.random((4, *SMALL)), rng.random((4, SMALL[0]))
-    good = solve(A, b)
-    A[1, 2, 1] = b[2, 0] = bad
-    found = solve(A, b)
-    np.testing.assert_array_equal(found.status, [0, 2, 2, 0])
-    assert np.isnan(found.x[1:3]).all()
-    assert np.isnan(found.kkt[1:3]).all()
-    np.testing.assert_array_equal(found.x[::3], good.x[::3])
-
-
 @pytest.mark.parametrize("noise", [1e-2, 1e-3, 1e-4])
 def test_float32_with_a_small_residual(
     noise: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
@@ -236,26 +164,6 @@ def test_float32_with_a_small_residual(
     assert found.x.dtype == np.float32
 
 
-@pytest.mark.slow
-@together("team", LANES)
-def test_plain_problems_have_the_same_bits_in_the_smaller_kernel(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """Systems whose steps differ, next to each other in a warp, and one with a NaN."""
-    A, b = rng.standard_normal((21, 7, 4)), rng.standard_normal((21, 7))
-    A[5, 1, 2] = np.nan
-    use(team, monkeypatch)
-    expected = solve(A, b)
-    general = TEAMS[team]
-    plain = general._replace(name=general.name.replace(">", ", false>"))
-    monkeypatch.setitem(TEAMS, team, plain)
-    use(team, monkeypatch)
-    found = solve(A, b)
-    assert expected.nit.min() < expected.nit.max()
-    for name in ("x", "dual", "rnorm", "kkt", "status", "nit", "n_downdates"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-
-
 @together("team", TEAMS)
 def test_a_tiny_column_does_not_disturb_the_l2_penalty(
     team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
@@ -267,19 +175,6 @@ def test_a_tiny_column_does_not_disturb_the_l2_penalty(
     found = solve(A, b)
     assert (found.status == 0).all()
     np.testing.assert_array_equal(found.x * [1, 2.0**-600, 1], expected.x)
-
-
-@together("team", TEAMS)
-@together("value", [np.nan, np.inf, 1e300, -1.0])
-def test_useless_warm_starts(
-    team: str, value: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    use(team, monkeypatch)
-    A, b = rng.random((3, *SMALL)), rng.random((3, SMALL[0]))
-    expected = solve(A, b)
-    found = solve(A, b, warm_start=np.full((3, SMALL[1]), value))
-    np.testing.assert_array_equal(found.status, 0)
-    np.testing.assert_array_equal(found.x, expected.x)
 
 
 def test_qr_replaces_a_solution_only_by_a_better_one(
@@ -297,21 +192,6 @@ def test_qr_replaces_a_solution_only_by_a_better_one(
     assert (auto.status[kept] == 0).all()
     limit = 1e-10 * np.linalg.norm(b, axis=1)
     assert (auto.rnorm[kept] <= gram.rnorm[kept] + limit[kept]).all()
-
-
-@together("team", TEAMS)
-def test_iteration_limit(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    use(team, monkeypatch)
-    A = rng.random((3, *SMALL)) - 0.3
-    b = rng.random((3, SMALL[0]))
-    full = solve(A, b)
-    for maxiter in range(int(full.nit.max()) + 1):
-        found = solve(A, b, maxiter=maxiter)
-        np.testing.assert_array_equal(found.status, full.nit > maxiter)
-        assert (found.x >= 0).all()
-        np.testing.assert_array_equal(found.nit, np.minimum(full.nit, maxiter))
 
 
 @pytest.mark.parametrize("limit", [40 * 30 * 8 * 4, 40 * 30 * 8])
@@ -597,56 +477,6 @@ def test_the_certificate_of_an_unfinished_solution(
         np.testing.assert_allclose(found.dual, expected.dual, atol=1e-13)
 
 
-@pytest.mark.parametrize("case", [*BOUNDS, "weights", "shared weights", "warm"])
-@pytest.mark.parametrize("team", ["a lane", "8 lanes", "block"])
-def test_bounded_kernel_against_scipy(
-    team: str, case: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    use(team, monkeypatch)
-    m, n = SMALL if team == "a lane" else (20, 12)
-    A, b = rng.standard_normal((SYSTEMS, m, n)), rng.standard_normal((SYSTEMS, m))
-    options = options_of(case, rng, A.shape, A.dtype)
-    found = solve(A, b, **options)
-    assert (found.status == 0).all()
-    options.pop("warm_start", None)
-    given = Bounded.of(A, b, **{"bounds": (0.0, np.inf), **options})
-    least = objective(given, solve_by_bvls(given))
-    assert (found.rnorm**2 / 2 <= least * (1 + 1e-12)).all()
-
-
-@together("team", TEAMS)
-def test_a_variable_at_a_bound_has_its_value_to_the_last_bit(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """The bounds are not dyadic numbers, and the columns are scaled."""
-    use(team, monkeypatch)
-    A = rng.standard_normal((SYSTEMS, *SMALL)) * [1e-3, 7.0, 1e5]
-    b = rng.standard_normal((SYSTEMS, SMALL[0]))
-    lower, upper = np.array([-0.1, -0.7, 0.3]), np.array([0.1, -0.3, 0.7])
-    found = solve(A, b, bounds=(lower, upper))
-    at_bound = (found.x == lower) | (found.x == upper)
-    assert at_bound.sum() > SYSTEMS
-    np.testing.assert_array_equal(at_bound, found.dual != 0)
-    np.testing.assert_array_equal(found.status, 0)
-
-
-@pytest.mark.parametrize("l2", [0.0, 1e-6])
-@pytest.mark.parametrize("team", ["warp", "block"])
-def test_similar_columns_within_bounds(
-    team: str, l2: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """The first solutions are inaccurate: gradients are corrected, H is recomputed."""
-    use(team, monkeypatch)
-    A = rng.random((20, 30, 1)) + 1e-3 * rng.random((20, 30, 9))
-    b = (A @ rng.random((20, 9, 1)))[..., 0] + 1e-4 * rng.standard_normal((20, 30))
-    options = {"bounds": (0.125, 0.75), "l2": np.full(9, l2)}
-    found, expected = solve(A, b, **options), specified(A, b, options)
-    assert_within_bounds(found.x, options)
-    np.testing.assert_array_equal(found.status, 0)
-    np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-10)
-    assert found.nit.sum() < 1.05 * serial(A, b, **options).nit.sum()
-
-
 @pytest.mark.parametrize("bounds", [(-0.25, 1.0), (-10.0, 10.0)])
 def test_similar_columns_next_to_penalised_ones(
     bounds: tuple[float, float],
@@ -674,218 +504,3 @@ def test_similar_columns_next_to_penalised_ones(
     least = objective(given, solve_by_bvls(given)) * (1 + 1e-12)
     assert (objective(given, found.x) <= least)[certified].all()
     assert (objective(given, repaired.x) <= least).all()
-
-
-@together("team", TEAMS)
-def test_a_warm_start_that_rounding_hides(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """Its variables come to rest at their bounds, which are not 0."""
-    use(team, monkeypatch)
-    A, b = rng.standard_normal((6, *SMALL)), rng.standard_normal((6, SMALL[0]))
-    options: dict[str, Any] = {
-        "bounds": (np.array([0.1, -1e14, -1e12]), np.array([1e14, -0.1, -0.1])),
-        "warm_start": np.array([1e11, -1e11, -1e11]),
-    }
-    found, expected = solve(A, b, **options), specified(A, b, options)
-    np.testing.assert_array_equal(found.status, 0)
-    np.testing.assert_allclose(found.x, expected.x, rtol=1e-12)
-    assert_same_steps(found, A, b, **options)
-
-
-@pytest.mark.parametrize("has_sum", [False, True])
-@pytest.mark.parametrize("team", ["warp", "block"])
-def test_larger_systems_within_bounds(
-    team: str, has_sum: bool, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """Several variables leave in one step; the multiplier follows."""
-    use(team, monkeypatch)
-    A, b = rng.standard_normal((6, 30, 20)), rng.standard_normal((6, 30))
-    options: dict[str, Any] = {"bounds": (-0.2, 0.3)}
-    if has_sum:
-        options["sum_to"] = rng.random(6) - 0.5
-    found, expected = solve(A, b, **options), specified(A, b, options)
-    np.testing.assert_array_equal(found.status, 0)
-    np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
-    assert_same_steps(found, A, b, **options)
-
-
-@together("team", TEAMS)
-@together("value", [np.nan, np.inf, -np.inf])
-def test_useless_warm_starts_within_bounds(
-    team: str, value: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    use(team, monkeypatch)
-    A, b = rng.standard_normal(SMALL), rng.standard_normal((3, SMALL[0]))
-    bounds = (np.array([-1.0, 0.25, -0.75]), np.array([1.0, 0.5, -0.25]))
-    expected = solve(A, b, bounds=bounds)
-    found = solve(A, b, bounds=bounds, warm_start=np.full((3, 3), value))
-    for name, field in found._asdict().items():
-        np.testing.assert_array_equal(field, getattr(expected, name), name)
-
-
-@together("team", TEAMS)
-def test_two_variables_reach_their_bounds_in_one_step(
-    team: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first variable leaves; the second has a step of length 0 to its bound."""
-    use(team, monkeypatch)
-    A, b = np.eye(3)[:, :2], np.array([1.0, 1.0, 0.0])
-    found = solve(A, b, bounds=(1.0, 2.0), warm_start=np.array([1.5, 1.5]))
-    np.testing.assert_array_equal(found.x, [1.0, 1.0])
-    assert (found.n_updates, found.n_downdates) == (2, 2)
-
-
-@together("team", TEAMS)
-def test_a_sum_that_leaves_one_point(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """The only point is a corner; one variable stays passive there."""
-    use(team, monkeypatch)
-    A, b = rng.standard_normal((2, *SMALL)), rng.standard_normal((2, SMALL[0]))
-    corners = np.array([[-1.0, 0.25, 0.5], [1.0, 0.5, 4.0]])
-    found = solve(A, b, bounds=tuple(corners), sum_to=corners.sum(axis=1))
-    np.testing.assert_array_equal(found.status, 0)
-    np.testing.assert_allclose(found.x, corners, rtol=4 * EPS[A.dtype])
-    np.testing.assert_array_equal(found.n_updates - found.n_downdates, 1)
-
-
-@together("team", TEAMS)
-def test_options_broadcast(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """How the options are stored, and how many systems share them, changes no bit."""
-    use(team, monkeypatch)
-    m, n = SMALL
-    A, b = rng.standard_normal((m, n)), rng.standard_normal((2, 3, m))
-    lower, upper = -rng.random((2, 1, n)), np.array([[0.25], [0.5], [1.0]])
-    weights, total = rng.random((3, m)), 0.1 * rng.random((2, 1))
-    found = solve(A, b, bounds=(lower, upper), weights=weights, sum_to=total)
-    every = (2, 3, n)
-    expected = solve(
-        np.broadcast_to(A, (2, 3, m, n)).copy(),
-        b,
-        bounds=(np.broadcast_to(lower, every), np.broadcast_to(upper, every).copy()),
-        weights=np.repeat(weights[None], 2, axis=0),
-        sum_to=np.repeat(total, 3, axis=1),
-    )
-    assert (found.status == 0).all()
-    for name, field in found._asdict().items():
-        np.testing.assert_array_equal(field, getattr(expected, name), name)
-
-
-@pytest.mark.parametrize("team", ["block", "grid"])
-def test_a_shared_matrix_stays_shared(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """Bounds and penalties of each system need no matrix of their own."""
-    use(team, monkeypatch)
-    scaled: list[Any] = []
-    scale = nnls_gram_kernel.scale_matrices
-
-    def watched(systems: Any, on: Any) -> Any:
-        scaled.append(scale(systems, on))
-        return scaled[-1]
-
-    monkeypatch.setattr(nnls_gram_kernel, "scale_matrices", watched)
-    A, b = rng.random((12, 7)), rng.random((SYSTEMS, 12))
-    solve(A, b, **options_of("of systems", rng, (SYSTEMS, 12, 7), A.dtype))
-    solve(A, b, weights=rng.random((SYSTEMS, 12)))
-    assert [len(one.G) for one in scaled] == [1, SYSTEMS]
-
-
-def test_less_memory_for_weighted_matrices_changes_no_bit(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """A shared A, and weights of each system: a few scaled matrices fit into memory."""
-    A, b = rng.random((40, 33)), rng.random((9, 40))
-    options = {"weights": rng.random((9, 40)), "l2": rng.random((9, 33))}
-    options["sum_to"] = rng.random(9)
-    expected = solve(A, b, **options)
-    limit = 8 * 41 * 33 * 4
-    monkeypatch.setattr(_emulator, "empty", with_limit(_emulator.empty, limit))
-    found = solve(A, b, **options)
-    for name, field in found._asdict().items():
-        np.testing.assert_array_equal(field, getattr(expected, name), name)
-
-
-@together("shared", [False, True])
-@together("option", ["lower", "upper", "l1", "l2", "sum_to", "weights"])
-@together("team", TEAMS)
-def test_a_nonfinite_option_changes_no_other_system(
-    team: str,
-    option: str,
-    shared: bool,
-    monkeypatch: pytest.MonkeyPatch,
-    rng: np.random.Generator,
-) -> None:
-    use(team, monkeypatch)
-    A = rng.standard_normal(SMALL if shared else (4, *SMALL))
-    b = rng.standard_normal((4, SMALL[0]))
-    given = {
-        "lower": -np.ones((4, 3)),
-        "upper": np.ones((4, 3)),
-        "l1": 0.1 * rng.random((4, 3)),
-        "l2": rng.random((4, 3)),
-        "sum_to": rng.random(4),
-        "weights": rng.random((4, SMALL[0])),
-    }
-
-    def solved() -> Solution:
-        rest = {
-            name: one for name, one in given.items() if name[1:] not in ("ower", "pper")
-        }
-        return solve(A, b, bounds=(given["lower"], given["upper"]), **rest)
-
-    good = solved()
-    given[option].flat[given[option].size // 2] = np.nan
-    if option == "weights":
-        given[option][1, 2] = -1.0
-    found = solved()
-    bad = np.isnan(given[option]).reshape(4, -1).any(axis=1)
-    bad[1] |= option == "weights"
-    np.testing.assert_array_equal(found.status, np.where(bad, 2, 0))
-    assert np.isnan(found.x[bad]).all()
-    np.testing.assert_array_equal(found.x[~bad], good.x[~bad])
-
-
-@together("team", TEAMS)
-def test_a_tiny_column_does_not_disturb_an_l2_penalty_of_each_system(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    use(team, monkeypatch)
-    A, b = rng.random(SMALL), rng.random((3, SMALL[0]))
-    A[:, 1] = 2.0**-600 * rng.random(SMALL[0])
-    l2 = np.array([[0.5], [1.0], [2.0]]) * [1, 1, 3]
-    found = solve(A, b, l2=l2, bounds=(-1.0, 1.0))
-    expected = reference.nnls(A, b, l2=l2, bounds=(-1.0, 1.0))
-    assert (found.status == 0).all()
-    np.testing.assert_allclose(found.x, expected.x, atol=300 * EPS[A.dtype])
-
-
-@together("team", TEAMS)
-def test_systems_without_a_solution_end(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """Bounds contradict each other or the sum, or all weights are 0."""
-    use(team, monkeypatch)
-    A, b = rng.standard_normal(SMALL), rng.standard_normal((4, SMALL[0]))
-    good = np.ones((4, 3))
-    upper, weights = good.copy(), rng.random((4, SMALL[0]))
-    upper[1, 0], weights[2] = -2, 0
-    total = np.array([0.5, 0.5, 0.5, 7])
-    found = solve(A, b, bounds=(-good, upper), weights=weights, sum_to=total)
-    assert found.status[0] == 0
-    assert found.status[3] == 3
-    solve(A, b, bounds=(-np.inf, np.where(good, -np.inf, 0)))
-
-
-def test_qr_takes_what_the_gram_matrix_does_not_settle_within_bounds() -> None:
-    rng = np.random.default_rng(3)
-    A = rng.standard_normal((20, 17, 3)) @ rng.standard_normal((20, 3, 9))
-    A += 1e-6 * rng.standard_normal(A.shape)
-    problem = validate(A, rng.standard_normal((20, 17)), lower=-0.5, upper=0.5)
-    found = dense.solve_on_device(problem, kernels.EmulatedDevice(), "auto")
-    assert (found.status == 0).all()
-    assert found.repaired.any()
-    assert ((found.x >= -0.5) & (found.x <= 0.5)).all()

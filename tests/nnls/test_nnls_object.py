@@ -98,22 +98,6 @@ def test_every_instruction_set_agrees_with_the_specification(
         assert solved.sum() >= (5 if kind == "not_finite" else found.status.size)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@every_method
-def test_instruction_sets_agree(
-    method: str, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    batch, found = problem(kind, (45, 33), np.float64), []
-    for path in OBJECTS:
-        monkeypatch.setenv("GPUSOLVE_OBJECT", str(path))
-        found.append(gpusolve.lsq_linear(method=method, **batch))
-    for result in found[1:]:
-        np.testing.assert_array_equal(result.status, found[0].status)
-        np.testing.assert_array_equal(result.x == 0, found[0].x == 0)
-        np.testing.assert_allclose(result.x, found[0].x, rtol=1e-11, atol=1e-12)
-        np.testing.assert_allclose(result.rnorm, found[0].rnorm, rtol=1e-13)
-
-
 @together("m, n", [(512, 1), (513, 2), (1030, 7), (1600, 12)])
 def test_rows_are_multiplied_in_blocks(
     m: int, n: int, rng: np.random.Generator
@@ -185,21 +169,6 @@ def test_bits_do_not_depend_on_the_order(
         part = A if shares else A[order]
         if shares or len(order) > 1:
             assert_same(gpusolve.nnls(part, b[order], method=method), expected, order)
-
-
-@every_method
-def test_a_bad_system_changes_no_bit_of_others(
-    method: str, rng: np.random.Generator
-) -> None:
-    A, b = hard_batch(rng, False)
-    expected = gpusolve.nnls(A, b, method=method)
-    A[5, 3, 3], A[9], b[17, 0] = np.nan, np.inf, -np.inf
-    result = gpusolve.nnls(A, b, method=method)
-    bad = np.isin(np.arange(40), [5, 9, 17])
-    np.testing.assert_array_equal(result.status == NOT_FINITE, bad)
-    for name in FIELDS:
-        values, other = getattr(result, name), getattr(expected, name)
-        np.testing.assert_array_equal(values[~bad], other[~bad], err_msg=name)
 
 
 def test_calls_from_eight_threads(
