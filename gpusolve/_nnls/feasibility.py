@@ -22,8 +22,7 @@ from .._numerics.compensated import remainder
 from .._numerics.scaling import inverse_power_of_two
 from .._numerics.solution import INFEASIBLE
 from .active_rows import decomposed
-from .constrained_certificate import SHARE
-from .constrained_system import EPS
+from .constrained_system import EPS, SHARE
 from .constraint_rows import Rows
 from .dense import solve_within_bounds
 from .launch_arguments import drop_repeats

@@ -176,7 +176,7 @@ def triangle(rows: int) -> int:
     return rows * (rows + 1) // 2
 
 
-def near_rows(rows: int, bytes: int) -> int:
+def rows_in_shared_memory(rows: int, bytes: int) -> int:
     """How many rows of the inverse fit: all, or a multiple of `ROWS_TOGETHER`."""
     fit = (math.isqrt(bytes + 1) - 1) // 2
     return rows if fit >= rows else fit // ROWS_TOGETHER * ROWS_TOGETHER
@@ -202,7 +202,7 @@ def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout
     share = (limit - matrix_bytes) // team.teams
     near_vectors = vectors * team.has_near_vectors
     left = 0 if team.is_grid else max(0, share - near_vectors)
-    near = near_rows(rows, left)
+    near = rows_in_shared_memory(rows, left)
     near_bytes = round_up(8 * triangle(near), ALIGNMENT)
     far_bytes = round_up(8 * (triangle(rows) - triangle(near)), ALIGNMENT)
     of_team = near_bytes + near_vectors
@@ -288,7 +288,7 @@ def scale_matrices(systems: LaunchArguments, device: Device) -> ScaledMatrices:
     column_scale = device.empty((matrices, n), np.float64)
     instances = (f"scale_columns<{CUDA_TYPES[problem.dtype]}>",)
     (kernel,) = device.kernels("nnls_gram", instances)
-    held = min(m, rows_in_shared_memory(device.shared_memory_per_block))
+    held = min(m, scaled_rows_in_shared_memory(device.shared_memory_per_block))
     kernel(
         (matrices * ceil_div(n, SCALED_COLUMNS),),
         (WARP * SCALED_COLUMNS,),
@@ -312,7 +312,7 @@ def multiply_by_transpose(columns: Array, device: Device) -> Array:
     return times_transposes(columns).astype(np.float64, copy=False)
 
 
-def rows_in_shared_memory(limit: int) -> int:
+def scaled_rows_in_shared_memory(limit: int) -> int:
     """The most rows that a block of ``scale_columns`` holds: a multiple of `WARP`."""
     rows = limit // (8 * SCALED_COLUMNS) - 2
     return min(HELD_ROWS, max(WARP, rows // WARP * WARP))

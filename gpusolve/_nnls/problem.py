@@ -1,4 +1,4 @@
-"""What is asked: the validated arguments of the solvers, and the axes of one system."""
+"""The problem: the validated arguments of the solvers, and the axes of one system."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NUMBERS = float, int, numbers.Real, np.bool_
 """Types of numbers. The common types are first: `isinstance` finds them sooner."""
 
 NAMES = ("A", "b"), ("G", "c")
-"""What messages call A and b: of least squares, and of quadratic programs."""
+"""Names of A and b in messages: of least squares, and of quadratic programs."""
 
 MAY_BE_NONE = list, tuple, type(None)
 """Types of bounds that are None, or have None."""

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from together import together
 
 import gpusolve
-from gpusolve._nnls.constrained_certificate import (
+from gpusolve._nnls.constrained_system import (
+    ConstrainedSystem,
     certify,
     multiplier_terms,
     relative_residual,
 )
-from gpusolve._nnls.constrained_system import ConstrainedSystem
 from gpusolve._nnls.constraint_rows import Rows
 from gpusolve._nnls.problem import validate
 from gpusolve._nnls.quadratic import Quadratic
