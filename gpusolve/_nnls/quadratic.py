@@ -142,7 +142,7 @@ class MultiplierTerms(NamedTuple):
         Every x that satisfies the constraints has a variable whose ``|x_k|`` times the
         root of ``G_kk`` is at least this number.
     share : (..., n) array
-        The rows on each variable of a multiplier whose rows on another variable is 1,
+        The pull on each variable of a multiplier whose pull on another variable is 1,
         at most.
     is_feasible : (...,) array
         Whether x satisfies the constraints.
@@ -161,7 +161,7 @@ class Certificate(NamedTuple):
     Attributes
     ----------
     dual : (..., n) array
-        ``c - G x`` minus the multiplier of a fixed sum and the rows of constraints, in
+        ``c - G x`` minus the multiplier of a fixed sum and the pull of constraints, in
         the given variables.
     kkt : (...,) array
     is_feasible : (...,) array
