@@ -556,43 +556,19 @@ def validate(
         L, lam, prior = _tikhonov(A, L, lam, prior)
     constraints = {k: v for k, v in constraints.items() if v is not None}
     rows = _constraints(A, constraints, of_A) if constraints else {}
-    named = {
-        "A": A,
-        "b": b,
-        "warm_start": warm_start,
-        "lower": lower,
-        "upper": upper,
-        "l1": l1,
-        "l2": l2,
-        "sum_to": sum_to,
-        "weights": weights,
-        "L": L,
-        "lam": lam,
-        "prior": prior,
-        **rows,
-    }
-    shapes = {
-        name: option.shape
-        for name, option in named.items()
-        if not (option is None or isinstance(option, float))
-    }
+    given: dict[str, Any] = {"A": A, "b": b, "l1": l1, "l2": l2, "sum_to": sum_to}
+    given |= {"weights": weights, "L": L, "prior": prior, **rows}
+    given["lam"] = 1.0 if lam is None else lam
+    named = {**given, "warm_start": warm_start, "lower": lower, "upper": upper}
+    shapes = {name: v.shape for name, v in named.items() if hasattr(v, "shape")}
     return Problem(
-        A,
-        b,
-        batch_of(shapes, names),
-        warm_start,
+        **given,
+        batch=batch_of(shapes, names),
+        start=warm_start,
         bounds=(lower, upper),
-        l1=l1,
-        l2=l2,
-        sum_to=sum_to,
-        weights=weights,
         tol=None if tol is None else _nonnegative(tol, "tol"),
         maxiter=None if maxiter is None else _count(maxiter, "maxiter"),
         is_gram=is_gram,
-        L=L,
-        lam=1.0 if lam is None else lam,
-        prior=prior,
-        **rows,
         eps=eps,
     )
 

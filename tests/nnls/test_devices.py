@@ -15,7 +15,6 @@ from typing import Any
 import cupy_stand_in
 import numpy as np
 import pytest
-from together import together
 
 import gpusolve
 from gpusolve._device import threads
@@ -212,39 +211,6 @@ def test_arrays_on_a_gpu(two_gpus: Any) -> None:
 
 
 # ---- arguments -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("out", "error", "message"),
-    [
-        ({"y": np.ones(2)}, ValueError, r"keys among .*'x'.*, got \['y'\]"),
-        ({"x": np.ones(2)}, ValueError, r"out\['x'\] must have shape \(3, 2\), got"),
-        ({"x": np.ones((3, 2), "f")}, TypeError, r"dtype float64, got float32"),
-        ({"x": [0.0]}, TypeError, r"must be a NumPy array of dtype float64, got list"),
-        ({"x": np.broadcast_to(0.0, (3, 2))}, ValueError, r"must be writeable"),
-    ],
-)
-def test_unusable_out(out: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        gpusolve.nnls(np.eye(2), np.ones((3, 2)), out=out)
-
-
-@together(
-    ("A", "b", "options", "message"),
-    [
-        (np.eye(2), np.ones((3, 4)), {}, r"b must have shape \(..., 2\)"),
-        (np.ones(2), np.ones(2), {}, r"A must have shape \(..., m, n\), got \(2,\)"),
-        (np.eye(2), np.ones((3, 2)), {"l1": np.ones((4, 2))}, "must broadcast, got"),
-        (np.eye(2), np.ones((3, 2)), {"l1": -1}, "l1 must be finite and non-negative"),
-        (np.eye(2), np.ones(2), {"method": "cd", "sum_to": 1}, "with sum_to, got"),
-    ],
-)
-def test_errors_come_before_the_first_block(
-    A: Any, b: Any, options: Any, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(blocks, "solve_blocks", None)
-    with pytest.raises(ValueError, match=message):
-        gpusolve.nnls(A, b, **options, devices="cpu")
 
 
 # ---- memory --------------------------------------------------------------------------

@@ -644,57 +644,6 @@ def test_defects_of_one_system(backend: Any, method: str) -> None:
     assert status((np.array([0, 0, 2.0]), 1), weights=ones * np.nan) == 2
 
 
-@together(
-    ("arguments", "message"),
-    [
-        ({"bounds": 3}, "bounds must be a pair"),
-        ({"bounds": (1, 2, 3)}, "bounds must be a pair"),
-        ({"bounds": (2, 1)}, "bounds must have lower <= upper"),
-        ({"bounds": (np.inf, np.inf)}, "bounds must have lower <= upper"),
-        ({"bounds": (-np.inf, -np.inf)}, "bounds must have lower <= upper"),
-        ({"bounds": (np.nan, 1)}, "bounds must have lower <= upper"),
-        ({"bounds": (np.zeros(4), 1)}, r"lower must be a number or have shape"),
-        ({"bounds": (0, np.zeros((3, 2)))}, r"upper must be a number or have shape"),
-        ({"weights": 1.0}, r"weights must have shape \(..., 5\)"),
-        ({"weights": np.ones(3)}, r"weights must have shape \(..., 5\)"),
-        ({"sum_to": np.nan}, "sum_to must be finite"),
-        ({"sum_to": np.inf}, "sum_to must be finite"),
-        ({"l1": -1.0}, "l1 must be finite and non-negative"),
-        ({"l2": np.inf}, "l2 must be finite and non-negative"),
-        ({"l1": np.ones(2)}, "l1 must be a number or have shape"),
-        ({"warm_start": np.ones(4)}, "warm_start must have shape"),
-        ({"weights": np.ones((4, 5))}, "batch axes must broadcast, got .*weights"),
-        ({"sum_to": np.ones(4)}, "batch axes must broadcast, got .*sum_to"),
-        ({"bounds": (np.ones((4, 3)), 1)}, "batch axes must broadcast, got .*lower"),
-        ({"tol": -1.0}, "tol must be finite and non-negative"),
-        ({"maxiter": -1}, r"maxiter must be in \[0"),
-        ({"method": "svd"}, "method must be one of"),
-        ({"b": np.ones(4)}, r"b must have shape \(..., 5\)"),
-        ({"A": np.ones(3)}, r"A must have shape \(..., m, n\)"),
-    ],
-)
-def test_wrong_arguments(backend: Any, arguments: dict[str, Any], message: str) -> None:
-    given = {"A": np.ones((5, 3)), "b": np.ones((2, 5)), **arguments}
-    A, b = given.pop("A"), given.pop("b")
-    with pytest.raises(ValueError, match=message):
-        backend.solve(gpusolve.lsq_linear, A, b, **given)
-
-
-@together(
-    "arguments",
-    [
-        {"bounds": (np.zeros(3, complex), 1)},
-        {"weights": np.ones(5, complex)},
-        {"l1": np.ones(3, object)},
-        {"sum_to": np.ones(2, "M8[s]")},
-        {"maxiter": 1.5},
-    ],
-)
-def test_wrong_types(arguments: dict[str, Any]) -> None:
-    with pytest.raises(TypeError):
-        gpusolve.lsq_linear(np.ones((5, 3)), np.ones((2, 5)), **arguments)
-
-
 # ---- memory and dtypes ---------------------------------------------------------------
 
 

@@ -39,16 +39,6 @@ def test_what_is_masked_has_weight_zero(rng: np.random.Generator, solve: Any) ->
     assert (solve(np.ma.masked_array(clean), b[0] * 0).status == 0).all()
 
 
-def test_masks_that_do_not_match() -> None:
-    masked = np.ma.ones((4, 3)), np.ma.ones(5)
-    with pytest.raises(
-        ValueError, match=r"must broadcast, got shapes \(4,\) and \(5,\)"
-    ):
-        gpusolve.nnls(*masked)
-    with pytest.raises(TypeError, match="G must be a plain array, got a masked array"):
-        gpusolve.bounded_qp(np.ma.ones((2, 2)), np.ones(2))
-
-
 @together("dtype", ["Float64", "Float32", "Int64"])
 def test_nullable_columns_of_pandas(rng: np.random.Generator, dtype: Any) -> None:
     A, b = (rng.integers(-9, 9, shape).astype(float) for shape in ((6, 3), (6,)))

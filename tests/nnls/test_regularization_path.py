@@ -234,58 +234,6 @@ def test_the_solutions_of_a_choice(backend: Any, rng: np.random.Generator) -> No
     np.testing.assert_array_equal(backend.numpy(path.path.at(3).x), path.x[3])
 
 
-@together(
-    ("lambdas", "message"),
-    [
-        ([1.0, -1.0], "lambdas must be finite and non-negative, got -1.0"),
-        ([np.nan], "lambdas must be finite and non-negative, got nan"),
-        ([1.0, np.inf], "lambdas must be finite and non-negative, got inf"),
-        ([], r"lambdas must have shape \(lambdas,\) with at least 1, got \(0,\)"),
-        (1.0, r"lambdas must have shape .* got \(\)"),
-        (np.ones((2, 1)), r"lambdas must have shape .* got \(2, 1\)"),
-    ],
-)
-def test_bad_lambdas(rng: np.random.Generator, lambdas: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        gpusolve.regularization_path(*systems(rng), "first", lambdas)
-
-
-@together(
-    ("criterion", "given", "message"),
-    [
-        ("aic", {}, r"criterion must be one of \('gcv', .*got 'aic'"),
-        ("discrepancy", {}, "either target or sigma, got target=None and sigma=None"),
-        ("discrepancy", {"target": 1, "sigma": 1}, "either target or sigma"),
-        ("gcv", {"target": 1.0}, "target must be None with 'gcv', got 1.0"),
-        ("chi2", {"sigma": 1.0}, "sigma must be None with 'chi2', got 1.0"),
-        ("chi2", {}, "needs target or a path with weights, got target=None"),
-        ("l_curve", {}, "l_curve needs at least 3 different lambdas, got 2"),
-    ],
-)
-def test_bad_criteria(
-    rng: np.random.Generator, criterion: Any, given: dict[str, Any], message: str
-) -> None:
-    path = gpusolve.regularization_path(*systems(rng), "first", [1.0, 2.0, 1.0])
-    with pytest.raises(ValueError, match=message):
-        path.choose(criterion, **given)
-
-
-def test_other_bad_arguments(rng: np.random.Generator) -> None:
-    A, b = systems(rng)
-    sparse = scipy.sparse.csr_array(np.ones((1, VARIABLES)))
-    with pytest.raises(TypeError, match=r"only A may be sparse, got scipy\.sparse"):
-        gpusolve.regularization_path(A, b, sparse, [1.0])
-    sparse_A = scipy.sparse.csr_array(A)
-    with pytest.raises(ValueError, match=r"method must be one of .* for a sparse A"):
-        gpusolve.regularization_path(sparse_A, b, "first", [1.0], method="qr")
-    with pytest.raises(ValueError, match="L must be a matrix or one of"):
-        gpusolve.regularization_path(A, b, "third", [1.0])
-    with pytest.raises(ValueError, match=r"L must be a matrix or one of .* got None"):
-        gpusolve.regularization_path(A, b, None, [1.0])
-    with pytest.raises(ValueError, match="method must be one of"):
-        gpusolve.regularization_path(A, b, "first", [1.0], method="pqn")
-
-
 def test_labels(rng: np.random.Generator) -> None:
     A, b = systems(rng)
     columns, index = list("abcdefgh"), list("rst")

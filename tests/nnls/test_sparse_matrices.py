@@ -484,23 +484,6 @@ def test_penalties_are_those_of_dense_matrices(
     np.testing.assert_allclose(result.covariance(), expected.covariance(), atol=1e-12)
 
 
-@together(
-    ("options", "error"),
-    [
-        ({"method": "qr"}, "method must be one of .* for a sparse A, got 'qr'"),
-        ({"devices": "cpu"}, "devices must be None for a sparse A"),
-        ({"A_ub": np.ones((1, 5)), "b_ub": [1]}, "A_ub must be None for a sparse A"),
-        ({"A_eq": np.ones((1, 5)), "b_eq": [1]}, "A_eq must be None for a sparse A"),
-        ({"lam": 1.0}, "L must be given with lam"),
-    ],
-)
-def test_options_that_need_dense_matrices_are_refused(
-    options: dict[str, Any], error: str
-) -> None:
-    with pytest.raises(ValueError, match=error):
-        gpusolve.lsq_linear(scipy.sparse.eye_array(5), np.ones(5), **options)
-
-
 # ---- devices -------------------------------------------------------------------------
 
 

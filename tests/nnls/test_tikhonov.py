@@ -192,38 +192,6 @@ def test_a_missing_row_of_weight_zero(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(result.variance(1.0), expected.variance(1.0), rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"L": "third"}, r"L must be a matrix or one of \('identity', .*got 'third'"),
-        ({"L": np.eye(3)}, r"L must have shape \(..., p, 6\) .* got \(3, 3\)"),
-        ({"L": np.ones(6)}, r"L must have shape \(..., p, 6\) .* got \(6,\)"),
-        ({"L": "first", "lam": -1}, "lam must be finite and non-negative, got -1"),
-        ({"L": "first", "lam": np.inf}, "lam must be finite and non-negative, got inf"),
-        ({"L": "first", "lam": np.ones(4)}, "batch axes must broadcast.*lam"),
-        ({"L": "first", "prior": np.ones(5)}, r"prior must be a number or have shape"),
-        ({"L": "first", "prior": np.nan}, "prior must be finite, got nan"),
-        ({"lam": 0.5}, "L must be given with lam, got L=None"),
-        ({"prior": np.ones(6)}, "L must be given with prior, got L=None"),
-    ],
-)
-def test_bad_arguments(rng: np.random.Generator, given: Options, message: str) -> None:
-    A, b = systems(rng)
-    with pytest.raises(ValueError, match=message):
-        gpusolve.nnls(A, b, **given)
-
-
-def test_bad_dtypes(rng: np.random.Generator) -> None:
-    A, b = systems(rng)
-    with pytest.raises(TypeError, match="L must have a real dtype"):
-        gpusolve.nnls(A, b, L=1j * np.eye(VARIABLES))
-
-
-def test_a_result_without_penalty_has_no_seminorm() -> None:
-    with pytest.raises(ValueError, match="seminorm needs a result with L"):
-        _ = gpusolve.nnls([[1.0]], [1.0]).seminorm
-
-
 # ---- where systems are solved --------------------------------------------------------
 
 
