@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bounded_systems import Bounded, objective, solve_by_bvls
+from every_option import DTYPES, KINDS, problem
 from numpy.typing import NDArray
 from oracles import violation
 from together import together
@@ -57,22 +58,20 @@ def serial(A: Array, b: Array, bounds: Any = (0.0, np.inf), **options: Any) -> S
     return dense.solve_on_cpu(problem, "gram")
 
 
-def specified(A: Array, b: Array, options: dict[str, Any]) -> Solution:
+def specified(given: dict[str, Any]) -> Solution:
     """The solution of the specification, in float64."""
     numbers = {
         name: tuple(np.asarray(one, float) for one in value)
         if isinstance(value, tuple)
         else np.asarray(value, float)
-        for name, value in options.items()
+        for name, value in given.items()
     }
-    return reference.nnls(A.astype(float), b.astype(float), **numbers)
+    return reference.nnls(**numbers)
 
 
-def assert_same_steps(
-    found: Solution, A: Array, b: Array, bounds: Any = (0.0, np.inf), **options: Any
-) -> None:
+def assert_same_steps(found: Solution, given: dict[str, Any]) -> None:
     """The compiled object takes them, too."""
-    expected = serial(A, b, bounds, **options)
+    expected = serial(**given)
     for name in COUNTS:
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
@@ -121,7 +120,7 @@ def test_kernel_against_the_specification(
         assert_optimal(A, b, found, l1, l2)
         np.testing.assert_allclose(found.x, expected.x, atol=300 * EPS[A.dtype])
         np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=8 * EPS[A.dtype])
-        assert_same_steps(found, A, b, l1=l1, l2=l2)
+        assert_same_steps(found, {"A": A, "b": b, "l1": l1, "l2": l2})
 
 
 @pytest.mark.parametrize(
@@ -307,122 +306,32 @@ def test_two_blocks_share_a_multiprocessor_if_systems_outnumber_the_blocks() -> 
 
 SYSTEMS = 5
 
-
-def bounds_of(kind: str, rng: np.random.Generator, shape: Any) -> tuple[Array, Array]:
-    """Lower and upper bounds of a kind, or of all kinds next to each other."""
-    middle, width = rng.standard_normal(shape), rng.random(shape)
-    names = ("free", "below", "above", "box", "equal")
-    which = rng.integers(len(names), size=shape)
-    if kind != "mixed":
-        which = np.full(shape, names.index(kind))
-    lower = np.where((which == 0) | (which == 1), -np.inf, middle - width)
-    upper = np.where((which == 0) | (which == 2), np.inf, middle + width)
-    return np.where(which == 4, middle, lower), np.where(which == 4, middle, upper)
+FEW = "data", "all_options"
+"""Kinds of systems for the grid, whose threads wait for each other."""
 
 
-def options_of(
-    case: str, rng: np.random.Generator, shape: tuple[int, int, int], dtype: Any
-) -> dict[str, Any]:
-    """The options of a case for matrices of a shape, in arrays of this dtype."""
-    systems, m, n = shape
-    each, options = (systems, n), dict[str, Any]()
-    lower, upper = bounds_of("mixed", rng, each)
-    near_0 = np.clip(0.5 * rng.standard_normal(each), lower, upper)
-    match case:
-        case "of columns":
-            options["bounds"] = bounds_of("box", rng, n)
-            options["l1"], options["l2"] = 0.1 * rng.random(n), rng.random(n)
-        case "of systems":
-            options["bounds"] = lower, upper
-            options["l1"], options["l2"] = (
-                0.1 * rng.random(each),
-                rng.random((systems, 1)),
-            )
-        case "weights":
-            options["weights"] = rng.integers(3, size=(systems, m)) / 2
-            options["weights"][:, :n] += 0.5
-        case "shared weights":
-            options["weights"] = np.arange(m) / m
-            options["bounds"] = (-0.25, 0.5)
-        case "simplex":
-            options["sum_to"] = 1.0
-        case "sums":
-            options["bounds"], options["sum_to"] = (lower, upper), near_0.sum(axis=1)
-        case "warm":
-            options["bounds"], options["warm_start"] = (lower, upper), near_0
-        case "warm sums":
-            options["bounds"] = (0.0, 1.0)
-            options["sum_to"] = n * np.linspace(0.3, 0.9, systems)
-            options["warm_start"] = np.minimum(1.5 * rng.random(each), 1)
-            options["warm_start"][::2] = 0.01
-        case "all":
-            options["bounds"] = lower, upper
-            options["weights"] = rng.random((systems, m))
-            options["l1"], options["l2"] = 0.1 * rng.random(each), rng.random(n)
-            options["sum_to"], options["warm_start"] = near_0.sum(axis=1), near_0
-        case _:
-            options["bounds"] = bounds_of(case, rng, each)
-    return {
-        name: tuple(np.asarray(one, dtype) for one in value)
-        if isinstance(value, tuple) and isinstance(value[0], np.ndarray)
-        else np.asarray(value, dtype)
-        if isinstance(value, np.ndarray)
-        else value
-        for name, value in options.items()
-    }
-
-
-BOUNDS = ("free", "below", "above", "box", "equal", "mixed")
-OPTIONS = (
-    "of columns",
-    "of systems",
-    "weights",
-    "shared weights",
-    "simplex",
-    "sums",
-    "warm",
-    "warm sums",
-    "all",
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("team", "kind"), [(t, k) for t in TEAMS for k in KINDS if t != "grid" or k in FEW]
 )
-
-
-def assert_within_bounds(x: Array, options: dict[str, Any]) -> None:
-    lower, upper = options.get("bounds", (0.0, np.inf))
-    assert ((x >= lower) & (x <= upper)).all()
-    if "sum_to" in options:
-        size = np.abs(x).sum(axis=1) + np.abs(options["sum_to"])
-        wrong = np.abs(x.sum(axis=1, dtype=float) - options["sum_to"])
-        assert (wrong <= 8 * EPS[x.dtype] * size).all()
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("case", [*BOUNDS, *OPTIONS])
-@pytest.mark.parametrize("team", TEAMS)
-def test_bounded_kernel_against_the_specification(
-    team: str,
-    case: str,
-    dtype: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    rng: np.random.Generator,
+def test_every_option_against_the_specification(
+    team: str, kind: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Teams of lanes order passive variables otherwise than a team of one thread."""
     use(team, monkeypatch)
-    m, n = SMALL if team in ("a lane", "grid") else (12, 7)
-    systems = 2 if team == "grid" else SYSTEMS  # its threads wait for each other
-    b = rng.standard_normal((systems, m)).astype(dtype)
-    for shape in [(m, n), (systems, m, n)]:
-        A = rng.standard_normal(shape).astype(dtype)
-        options = options_of(case, rng, (systems, m, n), dtype)
-        found, expected = solve(A, b, **options), specified(A, b, options)
-        assert_within_bounds(found.x, options)
-        eps = EPS[A.dtype]
-        assert (found.kkt <= 16 * eps).all()
-        np.testing.assert_allclose(found.x, expected.x, atol=300 * eps)
-        np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=8 * eps)
-        np.testing.assert_allclose(found.dual, expected.dual, atol=300 * eps)
-        assert (found.status == expected.status).all()
-        if case == "warm sums" and team in LANES:
-            continue  # Several variables enter at a bound and leave again: ties.
-        assert_same_steps(found, A, b, **options)
+    given = problem(kind, SMALL if team in ("a lane", "grid") else (12, 7), dtype)
+    found, eps = solve(**given), EPS[np.dtype(dtype)]
+    expected = specified(given)
+    ended = found.status == 0
+    np.testing.assert_array_equal(found.status, expected.status)
+    assert (found.kkt <= 16 * eps)[ended].all()
+    for name, limit in (("x", 300), ("dual", 300), ("rnorm", 30)):
+        values, other = getattr(found, name), getattr(expected, name)
+        np.testing.assert_allclose(values, other, atol=limit * eps, err_msg=name)
+    lower, upper = (np.broadcast_to(k, found.x.shape) for k in given["bounds"])
+    assert ((found.x >= lower) & (found.x <= upper))[ended].all()
+    if team not in LANES:
+        assert_same_steps(found, given)
 
 
 @pytest.mark.parametrize("case", ["l1", "l1 l2", "l1 sum"])
@@ -442,39 +351,34 @@ def test_an_exchange_against_the_specification(
     A = rng.standard_normal((SYSTEMS, m, n)).astype(dtype)
     b = rng.standard_normal((SYSTEMS, m)).astype(dtype)
     each = (SYSTEMS, n)
-    options: dict[str, Any] = {"l1": rng.random(each), "bounds": (-0.75, 0.5)}
+    options: dict[str, Any] = {"A": A, "b": b, "l1": rng.random(each)}
+    options["bounds"] = (-0.75, 0.5)
     if case == "l1 l2":
         options["l2"] = rng.random(each) * (np.arange(n) % 3 == 0)
     if case == "l1 sum":
         options["sum_to"] = rng.random(SYSTEMS) - 0.5
     eps = EPS[A.dtype]
     for maxiter in (None, 2, 5):
-        found = solve(A, b, **options, maxiter=maxiter)
-        assert_same_steps(found, A, b, **options, maxiter=maxiter)
-    found, expected = solve(A, b, **options), specified(A, b, options)
+        found = solve(**options, maxiter=maxiter)
+        assert_same_steps(found, {**options, "maxiter": maxiter})
+    found, expected = solve(**options), specified(options)
     np.testing.assert_allclose(found.x, expected.x, atol=1e3 * eps)
     assert not found.status.any()
 
 
-@pytest.mark.parametrize("case", ["mixed", "of systems", "sums", "all"])
 @pytest.mark.parametrize("team", TEAMS)
 def test_the_certificate_of_an_unfinished_solution(
-    team: str, case: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    team: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its parts are far above rounding errors."""
     use(team, monkeypatch)
-    systems = 2 if team == "grid" else SYSTEMS
-    A = 2 * rng.standard_normal((systems, *SMALL))
-    b = rng.standard_normal((systems, SMALL[0]))
-    options = options_of(case, rng, A.shape, A.dtype)
+    given = problem("all_options", SMALL, np.float64)
     for maxiter in range(3):
-        found = solve(A, b, **options, maxiter=maxiter)
-        expected = serial(A, b, **options, maxiter=maxiter)
-        assert_within_bounds(found.x, options)
+        found, expected = (run(**given, maxiter=maxiter) for run in (solve, serial))
         np.testing.assert_array_equal(found.status, expected.status)
-        np.testing.assert_allclose(found.kkt, expected.kkt, rtol=1e-12, atol=1e-14)
-        np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
-        np.testing.assert_allclose(found.dual, expected.dual, atol=1e-13)
+        for name in ("kkt", "x", "dual"):
+            values, other = getattr(found, name), getattr(expected, name)
+            np.testing.assert_allclose(values, other, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("bounds", [(-0.25, 1.0), (-10.0, 10.0)])
