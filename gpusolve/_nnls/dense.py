@@ -36,7 +36,6 @@ from .._numerics.solution import CONVERGED, NOT_FINITE, Solution
 from ..reference._nnls import scaled_systems, solve_system
 from .launch_arguments import (
     NNLS_SYSTEMS,
-    DeviceArrays,
     LaunchArguments,
     empty_solution,
     largest_penalties,
@@ -183,9 +182,8 @@ class CompiledCall(NamedTuple):
     @classmethod
     def of(cls, problem: Problem) -> CompiledCall:
         """Prepare a batch."""
-        arrays, total = DeviceArrays.of(by_columns(problem)), math.prod(problem.batch)
+        systems = LaunchArguments.of(by_columns(problem))
         layout, size = written_layout(problem.batch, problem.shape[1], problem.dtype)
-        systems = LaunchArguments(problem, arrays, slice(0, total), None, None)
         argument = systems.argument(problem.cpu_tolerance, written=[0] * len(layout))
         run, (m, n) = gram_run(systems), problem.shape
         return cls(
@@ -193,11 +191,11 @@ class CompiledCall(NamedTuple):
             run.packed(),
             layout,
             size,
-            (total, m, n),
+            (systems.total, m, n),
             problem.dtype,
-            float(total) * m * n * min(m, n),
-            arrays.A,
-            arrays.b,
+            float(systems.total) * m * n * min(m, n),
+            systems.A,
+            systems.b,
             (argument, run),
         )
 
@@ -263,10 +261,10 @@ def compiled_call(problem: Problem) -> CompiledCall:
 
 def gram_run(systems: LaunchArguments) -> Struct:
     """How the Gram method scales shared matrices, and whether it computes ``A^T A``."""
-    problem, arrays = systems.problem, systems.arrays
+    problem = systems.problem
     n, matrices = problem.shape[1], math.prod(problem.matrices)
     shares = not 1 < matrices == systems.total
-    each = largest_penalties(arrays.options).of_each if shares else None
+    each = largest_penalties(systems.options).of_each if shares else None
     root_l2 = None if each is None else each[3 * n : 4 * n]
     used_by = systems.total // max(1, matrices)
     at_once = max(1, min(MOST_AT_ONCE, systems.total // TURNS))
@@ -332,9 +330,9 @@ def solve_by_specification(problem: Problem, method: str) -> Solution:
     that is not as accurate as it can be, or solves the system again.
     """
     tol, maxiter = problem.cpu_tolerance, problem.iteration_limit
-    given = problem.has_penalties, problem.has_ridge, problem.has_sum
-    given += (problem.start is not None, problem.maxiter is not None)
-    is_plain = problem.is_nnls and min(problem.shape) > 0 and not any(given)
+    options = problem.has_penalties, problem.has_ridge, problem.has_sum
+    given = problem.start is not None, problem.maxiter is not None
+    is_plain = problem.is_nnls and min(problem.shape) > 0 and not any(options + given)
     solution = Solution.blank(problem.batch, problem.shape[1], problem.dtype)
     solution.status[...] = NOT_FINITE
     systems = scaled_systems(
@@ -374,7 +372,7 @@ def solve_by_scipy(
     """SciPy's solution with our certificate, and whether no method improves it."""
     from scipy.optimize import nnls
 
-    x = np.zeros(system.A.shape[-1])
+    x: Array = np.zeros(system.A.shape[-1])
     with contextlib.suppress(RuntimeError):  # after `maxiter` iterations
         x, _ = nnls(system.A, system.b, maxiter=maxiter)
     x = system.rounded(x)
@@ -405,19 +403,17 @@ def solve_on_device(problem: Problem, device: Device, method: str) -> Solution:
     Each kernel is launched once, or several times if the device has a watchdog
     or if the Gram matrices of all systems do not fit into memory.
     """
-    solution, arrays = empty_solution(problem, device.empty), DeviceArrays.of(problem)
-    total, axes = math.prod(problem.batch), len(problem.batch)
+    whole, solution = LaunchArguments.of(problem), empty_solution(problem, device.empty)
+    total, axes = whole.total, len(problem.batch)
     limit = most = systems_per_launch(problem, device)
     shares = math.prod(problem.matrices) < total
     first = 0
     while first < total:
         part = slice(first, min(first + most, total))
-        systems = LaunchArguments(
-            problem,
-            arrays,
-            part,
-            Solution(*[part_of(field, axes, part) for field in solution[:10]]),
-            device.zeros((2,), np.uint64),
+        fields = [part_of(field, axes, part) for field in solution[:10]]
+        counters = device.zeros((2,), np.uint64)
+        systems = whole._replace(
+            part=part, solution=Solution(*fields), counters=counters
         )
         try:
             launch(systems, device, method)

@@ -25,8 +25,7 @@ from .active_rows import decomposed
 from .constrained_system import EPS, SHARE
 from .constraint_rows import Rows
 from .dense import solve_within_bounds
-from .launch_arguments import drop_repeats
-from .problem import Problem, gather
+from .problem import Problem, drop_repeats, gather
 
 FAR = 1e9
 """A proof is for the x of at most this size, in units of the largest side that x = 0
@@ -317,7 +316,9 @@ def equilibrated(C: Array) -> tuple[Array, Array, Array]:
 
     The factors of rows and of columns follow; all are powers of two.
     """
-    M, columns, rows = C, 1.0, 1.0
+    M: Any = C
+    columns: Any = 1.0
+    rows: Any = 1.0
     for _ in range(SCALINGS):
         factor = inverse_power_of_two(largest(namespace(C).abs(M), axis=-2))
         M, columns = M * factor[..., None, :], columns * factor

@@ -93,11 +93,12 @@ def largest_penalties(options: Options) -> Options:
     return options._replace(of_each=largest, offset=NO_OFFSET)
 
 
-class DeviceArrays(NamedTuple):
-    """The arrays of a problem as its kernels read them: in place, through strides.
+class LaunchArguments(NamedTuple):
+    """The systems that a launch solves, and their arrays, which are read in place.
 
     Attributes
     ----------
+    problem : Problem
     A, b : array
         A shared matrix is stored once.
     root_weight : (..., m) array or None
@@ -105,8 +106,15 @@ class DeviceArrays(NamedTuple):
     options : Options
     A_offset, b_offset, weight_offset : BatchOffsets
         Where each system of the batch begins.
+    part : slice
+        Of the flattened batch.
+    solution : Solution or None
+        Of these systems; its x holds the starting points.
+    counters : (2,) uint64 array or None
+        ``BatchCounters`` of ``batch.cuh``: zeros.
     """
 
+    problem: Problem
     A: Array
     b: Array
     root_weight: Array | None
@@ -114,10 +122,13 @@ class DeviceArrays(NamedTuple):
     A_offset: BatchOffsets
     b_offset: BatchOffsets
     weight_offset: BatchOffsets
+    part: slice
+    solution: Solution | None = None
+    counters: Array | None = None
 
     @classmethod
-    def of(cls, problem: Problem) -> DeviceArrays:
-        """Prepare the arrays of a problem; none is copied."""
+    def of(cls, problem: Problem) -> LaunchArguments:
+        """Prepare the arrays of a whole batch; none is copied."""
         batch = problem.batch
         A, b = drop_repeats(strided(problem.A), 2), strided(problem.b)
         root_weight, weight_offset = None, NO_OFFSET
@@ -127,6 +138,7 @@ class DeviceArrays(NamedTuple):
                 root_weight = xp.sqrt(drop_repeats(problem.weights, 1))
             weight_offset = batch_offsets(root_weight, 1, batch)
         return cls(
+            problem,
             A,
             b,
             root_weight,
@@ -134,36 +146,8 @@ class DeviceArrays(NamedTuple):
             batch_offsets(A, 2, batch),
             batch_offsets(b, 1, batch),
             weight_offset,
+            slice(0, math.prod(batch)),
         )
-
-    @property
-    def weight_stride(self) -> int:
-        """The distance of the weights of neighbouring rows, in elements."""
-        weight = self.root_weight
-        return 0 if weight is None else strides(weight, 1)[0]
-
-
-class LaunchArguments(NamedTuple):
-    """The systems that a launch solves.
-
-    Attributes
-    ----------
-    problem : Problem
-    arrays : DeviceArrays
-        Of the whole batch.
-    part : slice
-        Of the flattened batch.
-    solution : Solution
-        Of these systems; its x holds the starting points.
-    counters : (2,) uint64 array
-        ``BatchCounters`` of ``batch.cuh``: zeros.
-    """
-
-    problem: Problem
-    arrays: DeviceArrays
-    part: slice
-    solution: Solution | None
-    counters: Array | None
 
     @property
     def total(self) -> int:
@@ -174,7 +158,7 @@ class LaunchArguments(NamedTuple):
     def kind(self) -> int:
         """``ProblemKind`` of ``variables.cuh``."""
         problem = self.problem
-        is_nnls = problem.is_nnls and self.arrays.options.of_each is None
+        is_nnls = problem.is_nnls and self.options.of_each is None
         has_bounds = problem.has_sum or problem.has_penalties or not is_nnls
         return (
             RIDGE * problem.has_ridge
@@ -195,25 +179,24 @@ class LaunchArguments(NamedTuple):
         `listed` gets the systems for another method; ``ListedSystem`` of ``batch.cuh``.
         `written` may be the addresses of the solution's fields, `listed` and counters.
         """
-        problem, arrays, (m, n) = self.problem, self.arrays, self.problem.shape
-        options = arrays.options
+        problem, weight, (m, n) = self.problem, self.root_weight, self.problem.shape
         if written is None:
             fields = self.solution[:10] if self.solution else ()
             written = (*fields, listed, self.counters)
         return NNLS_SYSTEMS.of(
             problem.dtype,
-            arrays.A,
-            *arrays.A_offset,
-            *strides(arrays.A, 2),
-            arrays.b,
-            *arrays.b_offset,
-            *strides(arrays.b, 1),
-            arrays.root_weight,
-            *arrays.weight_offset,
-            arrays.weight_stride,
-            options.of_each,
-            *options.offset,
-            *options.same,
+            self.A,
+            *self.A_offset,
+            *strides(self.A, 2),
+            self.b,
+            *self.b_offset,
+            *strides(self.b, 1),
+            weight,
+            *self.weight_offset,
+            0 if weight is None else strides(weight, 1)[0],
+            self.options.of_each,
+            *self.options.offset,
+            *self.options.same,
             tol,
             self.part.start,
             self.total,

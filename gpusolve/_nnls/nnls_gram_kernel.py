@@ -17,7 +17,6 @@ from .launch_arguments import (
     BOUNDS,
     RIDGE,
     SUM,
-    DeviceArrays,
     LaunchArguments,
     indices_of,
     largest_penalties,
@@ -36,7 +35,7 @@ GRID_VARIABLES, GRID_SYSTEMS = 1024, 4
 BLOCK_THREADS = 256
 """The most threads of a block that solves a single system at a time."""
 GRAM_TOLERANCE = default_tolerance(np.dtype(np.float64))
-"""The default tolerance; it does not depend on the dtype of the arrays."""
+"""The default tolerance; it does not depend on the dtype of the inputs."""
 ALIGNMENT = 16
 """Alignment in bytes of the arrays of a team; also the bytes of a reduction's value."""
 ROWS_TOGETHER = 16
@@ -271,7 +270,7 @@ def scale_matrices(systems: LaunchArguments, device: Device) -> ScaledMatrices:
 
     Matrices that several systems share are scaled once for all of them.
     """
-    problem, arrays = systems.problem, systems.arrays
+    problem = systems.problem
     (m, n), batch = problem.shape, problem.batch
     shape, height = problem.matrices, problem.shape[0] + problem.has_sum
     matrices, which = math.prod(shape), None
@@ -280,9 +279,9 @@ def scale_matrices(systems: LaunchArguments, device: Device) -> ScaledMatrices:
     if own:
         matrices = systems.total
     else:
-        argument = argument.replace(first=0, **shared_inputs(arrays, shape))
+        argument = argument.replace(first=0, **shared_arrays(systems, shape))
         if matrices > 1:
-            which = indices_of(shape, batch, arrays.A)[systems.part]
+            which = indices_of(shape, batch, systems.A)[systems.part]
     columns = device.empty((matrices, n, height), np.float64)
     norm = device.empty((matrices, n), np.float64)
     column_scale = device.empty((matrices, n), np.float64)
@@ -318,13 +317,15 @@ def scaled_rows_in_shared_memory(limit: int) -> int:
     return min(HELD_ROWS, max(WARP, rows // WARP * WARP))
 
 
-def shared_inputs(arrays: DeviceArrays, shape: tuple[int, ...]) -> dict[str, object]:
-    """Fields of ``NnlsLaunchArguments`` for matrices that several systems share."""
-    options = largest_penalties(arrays.options)
-    A = batch_offsets(arrays.A, 2, shape)
-    weights = arrays.weight_offset
-    if arrays.root_weight is not None:
-        weights = batch_offsets(arrays.root_weight, 1, shape)
+def shared_arrays(
+    systems: LaunchArguments, shape: tuple[int, ...]
+) -> dict[str, object]:
+    """Fields of ``NnlsSystems`` for matrices that several systems share."""
+    options = largest_penalties(systems.options)
+    A = batch_offsets(systems.A, 2, shape)
+    weights = systems.weight_offset
+    if systems.root_weight is not None:
+        weights = batch_offsets(systems.root_weight, 1, shape)
     return {
         "A_offset": A.offset,
         "A_batch_stride": A.stride,
@@ -348,11 +349,11 @@ def nnls_gram(
     systems: LaunchArguments, device: Device, listed: Array | None = None
 ) -> None:
     """Solve the systems on the current stream, and list the unsettled systems."""
-    problem, arrays = systems.problem, systems.arrays
+    problem = systems.problem
     (m, n), dtype, count = problem.shape, problem.dtype, systems.total
     size = Size(m, n, systems.kind)
     limit = device.shared_memory_per_block - STATIC_SHARED_MEMORY
-    shares = problem.shares_matrix and arrays.options.same_l2
+    shares = problem.shares_matrix and systems.options.same_l2
     team, layout = choose(size, count <= GRID_SYSTEMS, shares, limit)
     instances = (f"nnls_gram<{CUDA_TYPES[dtype]}, {team.name}>",)
     (kernel,) = device.kernels("nnls_gram", instances)

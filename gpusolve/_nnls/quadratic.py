@@ -218,7 +218,8 @@ def certify(
     value = xp.abs(((objective.c - w) * x).sum(axis=-1)) / 2
     value = value + xp.abs((objective.c * x).sum(axis=-1))
     value = value + objective.eps * magnitude**2
-    gap, rounding = 0.0, 0.0
+    gap: Any = 0.0
+    rounding: Any = 0.0
     if rows is not None:
         slope, feasible = rows.slope * scale, feasible & rows.is_feasible
         w, rounding = w - slope, ROUNDED * EPS * terms

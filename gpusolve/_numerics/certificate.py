@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .compensated import remainder
-from .scaling import Array, ScaledSystem, namespace
+from .scaling import Array, Mask, ScaledSystem, namespace
 from .solution import CONVERGED, ITERATION_LIMIT, UNCERTIFIED
 
 ACCURATE = 64.0
@@ -249,7 +249,7 @@ def distance_to_optimum(terms: Terms) -> tuple[Array, Array, Array]:
 
 def accepts(
     by_x: Array, angle: Array, size: Array, dtype: np.dtype[Any], tol: float
-) -> Array:
+) -> Mask:
     """Whether a certificate accepts points that are rounded to `dtype`.
 
     `size` is ``sum_k |a_k x_k|`` over `magnitude`. Rounding x adds to `by_x`, and must
@@ -266,7 +266,7 @@ def is_below(
     limits: tuple[float, float],
     dtype: np.dtype[Any],
     tol: float,
-) -> Array:
+) -> Mask:
     """Whether both numbers are at most `tol`, or the first of the limits.
 
     The second limit, times `size`, is allowed for `by_x` in addition.
@@ -274,7 +274,8 @@ def is_below(
     (most, per_size), eps = limits, float(np.finfo(dtype).eps)
     xp = namespace(by_x)
     good = (by_x <= xp.maximum(tol, most + per_size * size)) & (angle <= max(tol, most))
-    return good & (eps * size <= HIDDEN[dtype])
+    found: Mask = good & (eps * size <= HIDDEN[dtype])
+    return found
 
 
 def data_norm(system: ScaledSystem, vectors: Array) -> Array:
@@ -334,7 +335,8 @@ def ratio(part: Array, whole: Array) -> Array:
     """``part / whole``, with ``0 / 0 = 0``."""
     xp = namespace(part)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return xp.asarray(xp.where(part == 0, 0, part / whole))
+        found: Array = xp.asarray(xp.where(part == 0, 0, part / whole))
+        return found
 
 
 def size_to_b(system: ScaledSystem, x: Array) -> Array:

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.floating[Any]]
 
+TOGETHER = 2**16
+"""Products that are computed at once, unless they are of a single column."""
+
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     """The rounded sum and its rounding error; together they are exact (Knuth).
@@ -57,8 +60,8 @@ def two_product(a: Array, b: Array) -> tuple[Array, Array]:
 def remainder(b: Array, A: Array, x: Array) -> tuple[Array, Array]:
     """``b - A x`` in twice the working precision, rounded once.
 
-    The sum of its terms' magnitudes follows. The loop takes a column of A at a time, so
-    that only vectors need memory. All may be arrays of CuPy.
+    The sum of its terms' magnitudes follows. Some columns of A are multiplied at once,
+    so that memory is limited. All may be arrays of CuPy.
 
     Parameters
     ----------
@@ -72,11 +75,16 @@ def remainder(b: Array, A: Array, x: Array) -> tuple[Array, Array]:
     >>> remainder(np.array([1e16 + 2]), A, np.array([1e8, 1.0]))[0]
     array([1.])
     """
-    low = 0 * (b + x.any(axis=-1, keepdims=True))
-    high, terms = b + low, abs(b) + low
-    for k in range(x.shape[-1]):
-        product, error = two_product(A[..., :, k], -x[..., k : k + 1])
-        high, rounding = two_sum(high, product)
-        low = low + (error + rounding)
-        terms = terms + abs(product)
+    low: Array = 0 * (b + x.any(axis=-1, keepdims=True))
+    high: Array = b + low
+    terms: Array = abs(b) + low
+    x = -x[..., None, :]
+    step = max(1, TOGETHER // max(1, high.size))
+    for first in range(0, x.shape[-1], step):
+        part = slice(first, first + step)
+        products, errors = two_product(A[..., part], x[..., part])
+        low, terms = low + errors.sum(axis=-1), terms + abs(products).sum(axis=-1)
+        for k in range(products.shape[-1]):
+            high, rounding = two_sum(high, products[..., k])
+            low = low + rounding
     return high + low, terms

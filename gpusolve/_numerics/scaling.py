@@ -162,7 +162,8 @@ def inverse_power_of_two(magnitude: Array) -> Array:
     # 2**limit and 2**-limit are normal numbers.
     limit = np.finfo(magnitude.dtype).maxexp - 2
     exponent = xp.clip(xp.frexp(magnitude)[1], -limit, limit)
-    return xp.asarray(xp.ldexp(xp.ones_like(magnitude), -exponent))
+    power: Array = xp.ldexp(xp.ones_like(magnitude), -exponent)
+    return power
 
 
 def weighted(A: Array, b: Array, weights: Array) -> tuple[Array, Array]:

@@ -386,7 +386,8 @@ def nnls(
     >>> solution.x.round(12)
     array([0. , 1.6])
     """
-    n, options = A.shape[-1], {"bounds": bounds, "weights": weights, "sum_to": sum_to}
+    n = A.shape[-1]
+    options: dict[str, Any] = {"bounds": bounds, "weights": weights, "sum_to": sum_to}
     options |= {"warm_start": warm_start, "l1": l1, "l2": l2}
     tol = default_tolerance(A.dtype) if tol is None else tol
     maxiter = default_limit(n) if maxiter is None else maxiter
