@@ -37,7 +37,6 @@ from .._device.kernels import Device
 from .._device.threads import workers
 from .._numerics.certificate import (
     Certificate,
-    Lengths,
     certificate,
     is_convincing,
     keeps_sum,
@@ -239,12 +238,9 @@ def certify(
 ) -> Certificate:
     """The certificate of x, whose residual has the norm `rnorm`."""
     scaled = systems.scaled
-    lengths = Lengths(
-        fit=rnorm,
-        witness=np.hypot(witness.length, norm(scaled.damping * witness.point)),
-        apart=size(scaled, witness.apart),
-    )
-    return certificate(scaled, x, gradient(systems, x, witness), lengths)
+    w, apart = gradient(systems, x, witness), size(scaled, witness.apart)
+    length = np.hypot(witness.length, norm(scaled.damping * witness.point))
+    return certificate(scaled, x, w, rnorm, length, apart)
 
 
 @np.errstate(all="ignore")

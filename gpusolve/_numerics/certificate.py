@@ -80,26 +80,6 @@ class Certificate(NamedTuple):
     angle: Array
 
 
-class Lengths(NamedTuple):
-    """Lengths of a residual and a witness, for a certificate.
-
-    All are without the row of a fixed sum.
-
-    Attributes
-    ----------
-    fit : (...,) array
-        ``|b - A x|``, without the rows of the l2 penalty.
-    witness : (...,) array
-        ``|y|``.
-    apart : (...,) array
-        ``|y - (b - A x)|``.
-    """
-
-    fit: Array
-    witness: Array
-    apart: Array
-
-
 def norm(vectors: Array) -> Array:
     """2-norms over the last axis."""
     return np.asarray(np.sqrt(np.einsum("...i,...i->...", vectors, vectors)))
@@ -175,32 +155,32 @@ def certify(
     """
     r = residual(system, x) if r is None else r
     w = gradient(system, witness) if w is None else w
-    lengths = Lengths(
-        fit=norm(r[..., : system.data_rows]),
-        witness=data_norm(system, witness),
-        apart=data_norm(system, r - witness),
-    )
-    return certificate(system, x, w, lengths)
+    fit, length = norm(r[..., : system.data_rows]), data_norm(system, witness)
+    return certificate(system, x, w, fit, length, data_norm(system, r - witness))
 
 
 @np.errstate(all="ignore")
 def certificate(
-    system: ScaledSystem, x: Array, w: Array, lengths: Lengths
+    system: ScaledSystem, x: Array, w: Array, fit: Array, length: Array, apart: Array
 ) -> Certificate:
-    """The certificate of `x` from the gradient of a witness; see `certify`."""
+    """The certificate of `x` from the gradient w of a witness y; see `certify`.
+
+    `fit` is ``|b - A x|``, without the rows of the l2 penalty; `length` and `apart` are
+    as in `Terms`. All are without the row of a fixed sum.
+    """
     slope = ratio(violation(system, x, w), system.norm)
     by_x, angle, _ = distance_to_optimum(
         Terms(
-            lengths.witness,
+            length,
             system.magnitude,
-            lengths.apart,
+            apart,
             gap=np.sum(bound_distance(system, x) * w, axis=-1),
             slope=np.max(slope, axis=-1, initial=0),
             slack=penalty_slack(system, x),
         )
     )
     return Certificate(
-        rnorm=lengths.fit / system.b_scale,
+        rnorm=fit / system.b_scale,
         dual=system.unscale_dual(w),
         kkt=np.asarray(by_x + angle),
         by_x=by_x,
