@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import ctypes.util
 import functools
@@ -185,7 +186,7 @@ def compile_ptx(
     for header in _headers(text, folders):
         key.update(header.read_bytes())
     target = cache_directory() / "ptx" / f"{key.hexdigest()[:32]}.json"
-    if target.exists():
+    with contextlib.suppress(OSError, ValueError):  # a file may be missing or damaged
         ptx, symbols, log = json.loads(target.read_text())
         return Compiled(ptx, tuple(symbols), log)
     options += [f"-I{folder}" for folder in toolkit_headers()]
