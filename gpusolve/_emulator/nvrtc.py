@@ -22,8 +22,8 @@ ARCHITECTURE = "90"
 """The compute capability of the emulated device, if no option has another."""
 
 MISSING = (
-    "the emulator compiles kernels with NVRTC, which was not found; "
-    "pip install nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12, or gpusolve[emulator]"
+    "the emulator compiles kernels with NVRTC, which was not found: "
+    "pip install gpusolve[emulator], on Linux"
 )
 
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "-ftz=true")
