@@ -88,10 +88,10 @@ def races() -> AbstractContextManager[None]:
 def memcheck() -> AbstractContextManager[None]:
     """Check the memory accesses of kernels launched in this `with` statement.
 
-    Every launch raises KernelError for an access outside of the arrays and variables of
-    global memory, of shared memory or of a thread's local memory, also by a single byte,
-    and for an address that is not a multiple of what its type needs, such as 16 bytes
-    for ``float4``. Here a launch also raises KernelError for
+    Every launch raises KernelError for an access outside of the arrays and variables in
+    global memory, of shared memory or of a thread's local memory, and for an address
+    that is not a multiple of what its type needs, such as 16 bytes for ``float4``. Here
+    a launch also raises KernelError for
 
     - an access past a `__shared__` variable, or past the dynamic shared memory of the
       launch, that does not reach another variable;
@@ -112,8 +112,9 @@ def memcheck() -> AbstractContextManager[None]:
     in local memory, that reaches another element: PTX has addresses, not types. Arrays
     of NumPy count as written. Uninitialised memory has NaN, or -1 in signed integers.
 
-    Kernels run more slowly. Within `races` both checks are made. ``GPUSOLVE_EMULATE_MEMCHECK=1`` in the environment
-    turns the check on for the whole program.
+    Kernels run more slowly. Within `races` both checks are made.
+    ``GPUSOLVE_EMULATE_MEMCHECK=1`` in the environment turns the check on for the whole
+    program.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 Order = Literal["forward", "reverse", "random"]
 ORDERS: tuple[Order, ...] = get_args(Order)
-"""In the order of ``enum class Order`` in ``machine/machine.h``."""
+"""In the order of ``Request::order`` in ``machine/machine.h``."""
 
 VARIABLE = "GPUSOLVE_EMULATE_SCHEDULE"
 
