@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from gpusolve._emulator._host_only import check_kernels
-from gpusolve._emulator._launch_syntax import with_launchers
 from scipy.ndimage import map_coordinates
 from together import together
 
 from gpusolve import _emulator
 from gpusolve._emulator._command import main
+from gpusolve._emulator._host_only import check_kernels
+from gpusolve._emulator._launch_syntax import with_launchers
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
