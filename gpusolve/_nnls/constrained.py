@@ -28,6 +28,7 @@ from .._numerics.solution import (
     ConstrainedSolution,
     Solution,
 )
+from . import constrained_object
 from .constrained_certificate import (
     ConstrainedCertificate,
     certify,
@@ -43,6 +44,7 @@ from .inputs import Problem
 from .part import gather
 from .quadratic import Pull, ratio
 
+LEFT = []
 CHUNK_NUMBERS = 2**22
 """Limit on the numbers of the systems that are solved at once."""
 
@@ -74,6 +76,34 @@ def solve(
     The pull of the multipliers follows if the matrix has rounding errors: then another
     objective certifies x.
     """
+    if target is None and not problem.rounded_matrix:
+        found = constrained_object.solve(problem, method)
+        if found is not None:
+            return solve_rest(problem, method, found), None
+    return solve_by_steps(problem, target, method)
+
+
+def solve_rest(
+    problem: Problem, method: str, found: ConstrainedSolution
+) -> ConstrainedSolution:
+    """The solutions, also of the systems that the compiled object has left."""
+    at = np.flatnonzero(found.status == constrained_object.UNSETTLED)
+    if len(at):
+        LEFT.append((len(at), found.status.size))
+        some = constrained_object.take(problem, at)
+        rest, _ = solve_by_steps(some, None, method)
+        for field, values in zip(found, rest, strict=True):
+            if problem.batch:
+                field[np.unravel_index(at, problem.batch)] = values
+            else:
+                field[...] = values[0]
+    return found
+
+
+def solve_by_steps(
+    problem: Problem, target: Device | None, method: str
+) -> tuple[ConstrainedSolution, Pull | None]:
+    """Solve every system by steps of the dual problem."""
     rows, total = Rows.of(problem), math.prod(problem.batch)
     most = max(1, CHUNK_NUMBERS // numbers_per_system(problem, rows))
     found = [

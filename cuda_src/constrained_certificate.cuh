@@ -1,0 +1,198 @@
+// The certificate of a point within linear constraints; the specification in NumPy is
+// gpusolve/_nnls/constrained_certificate.py, and docs/certificate.md has the proof.
+
+#pragma once
+
+#include "constrained_steps.cuh"
+
+constexpr double accurate_terms = 64;         // ACCURATE of gpusolve/_numerics/certificate.py
+constexpr double share_of_terms = 1e-4;       // SHARE
+constexpr double rounded_units = 8;           // ROUNDED
+constexpr double certified_double = 1e-10;    // CERTIFIED, for float64
+constexpr double settled_kkt = 1e-11;         // SETTLED of gpusolve/_nnls/constrained.py
+constexpr double bound_units = 1024;          // AT_BOUND
+
+/// How far a point is from the optimum.
+struct ConstrainedCertificate {
+    double by_x, angle, lack, size, trivial;
+
+    __device__ double kkt() const { return by_x + angle; }
+};
+
+/// Certifies the points of a system.
+template <class Team>
+struct ConstrainedCertifier {
+    ConstrainedSteps<Team>& steps;
+    Team& team;
+    ConstrainedArrays& at;
+    double length_of_b, magnitude, image = 0;
+
+    __device__ explicit ConstrainedCertifier(ConstrainedSteps<Team>& steps)
+        : steps(steps), team(steps.team), at(steps.at) {
+        length_of_b = sqrt(sum_over(team, at.m, [&](int i) { return at.b[i] * at.b[i]; }));
+        magnitude = length_of_b + reach();
+    }
+
+    __device__ double column_size(int j) const { return at.norm[j] > 0 ? at.norm[j] : 1.0; }
+
+    /// A bound from below of the largest |a_k x_k| of all feasible x.
+    __device__ double reach() {
+        const double of_rows = largest_over(team, at.k, [&](int i) {
+            const double d = without_infinity(at.side[i]);
+            return ratio(steps.is_equality(i) ? fabs(d) : fmax(d, 0.0), at.per_unit[i]);
+        });
+        const double of_bounds = largest_over(team, at.n, [&](int j) {
+            const double lower = without_infinity(at.lower[j]);
+            const double upper = without_infinity(at.upper[j]);
+            return fmax(fmax(lower, -upper), 0.0) * column_size(j);
+        });
+        return fmax(of_rows, of_bounds);
+    }
+
+    static __device__ double without_infinity(double value) {
+        return fabs(value) < Floating<double>::infinity() ? value : 0.0;
+    }
+
+    /// The residual, the slope of x, and the lack of all rows.
+    __device__ void evaluate() {
+        const int n = at.n, k = at.k;
+        steps.compute_slope(false);
+        double length = length_of(at.r, at.m);
+        const double terms =
+            length_of_b + sum_over(team, n, [&](int j) { return at.norm[j] * fabs(at.x[j]); });
+        if (accurate_terms * length < terms) steps.compute_slope(true);
+        multiply(team, at.C.first, k, n, at.x.first, at.lack.first);
+        multiply<true>(team, at.C.first, k, n, at.x.first, at.terms.first);
+        for_each<Team>(k, [&](int i) {
+            at.lack[i] = at.side[i] - at.lack[i];
+            at.terms[i] += fabs(without_infinity(at.side[i]));
+        });
+        team.sync();
+        image = 0;
+        if (largest_over(team, n, [&](int j) { return fabs(at.x_rest[j]); }) > 0) subtract_rest();
+        for_each<Team>(n, [&](int j) { at.slope[j] = -at.l1[j] - at.l2[j] * at.x[j]; });
+        team.sync();
+        add_transposed(team, at.A.first, at.m, n, at.r.first, at.slope.first);
+    }
+
+    /// The residual of x + rest, and |A rest|.
+    __device__ void subtract_rest() {
+        multiply(team, at.A.first, at.m, at.n, at.x_rest.first, at.image.first);
+        image = length_of(at.image, at.m);
+        for_each<Team>(at.m, [&](int i) { at.r[i] -= at.image[i]; });
+        team.sync();
+    }
+
+    __device__ double length_of(Vector<double> values, int count) {
+        return sqrt(sum_over(team, count, [&](int i) { return values[i] * values[i]; }));
+    }
+
+    /// w = slope + C^T multipliers, and the lack of the rows: in twice the working precision where
+    /// multipliers are large.
+    __device__ void compute_lagrangian(bool always_accurate) {
+        const int n = at.n, k = at.k;
+        for_each<Team>(k, [&](int i) { at.general[i] = at.multiplier[i]; });
+        for_each<Team>(n, [&](int j) { at.w[j] = at.slope[j]; at.e[j] = 0; });
+        team.sync();
+        bool any = false;
+        for (int a = 0; a < steps.active; ++a) any |= at.active[a] < k;
+        if (!any && !always_accurate) return;
+        add_transposed<true>(team, at.C.first, k, n, at.general.first, at.e.first);
+        const double length = witness_length();
+        const double of_gap = ratio(
+            sum_over(team, k, [&](int i) { return fabs(at.general[i]) * at.terms[i]; }), magnitude);
+        const double of_w = largest_over(team, n, [&](int j) { return at.e[j] / column_size(j); });
+        const bool accurate = always_accurate || !(fmax(of_gap, of_w) <= accurate_terms * length);
+        if (!accurate) {
+            add_transposed(team, at.C.first, k, n, at.general.first, at.w.first);
+            return;
+        }
+        for_each<Team>(n, [&](int j) {
+            Twofold<double> sum{at.slope[j], 0};
+            for (int i = 0; i < k; ++i)
+                sum = AddTwofold<double>()(
+                    sum, two_product(at.C[static_cast<long long>(i) * n + j], at.general[i]));
+            at.w[j] = sum.high + sum.low;
+        });
+        for_each<Team>(k, [&](int i) {
+            const double* const row = at.C.first + static_cast<long long>(i) * n;
+            if (without_infinity(at.side[i]) == at.side[i])
+                at.lack[i] = accurate_difference(at.side[i], row, 1, at.x.first, n);
+        });
+        team.sync();
+    }
+
+    __device__ double witness_length() {
+        const double squares =
+            sum_over(team, at.m, [&](int i) { return at.r[i] * at.r[i]; }) +
+            sum_over(team, at.n, [&](int j) { return at.l2[j] * at.x[j] * at.x[j]; });
+        return sqrt(squares);
+    }
+
+    /// Take what x_rest adds from the lack of the rows, for a correction.
+    __device__ void correct_lack() {
+        const int n = at.n;
+        for_each<Team>(at.k, [&](int i) {
+            const double* const row = at.C.first + static_cast<long long>(i) * n;
+            if (at.state[i] == is_inactive) return;
+            double sum = 0;
+            for (int j = 0; j < n; ++j) sum += row[j] * at.x_rest[j];
+            at.lack[i] -= sum;
+        });
+        team.sync();
+    }
+
+    /// The certificate, after `evaluate` and `compute_lagrangian`.
+    __device__ ConstrainedCertificate certify() {
+        const int n = at.n, k = at.k;
+        const double length = witness_length();
+        double gap = 0, violated = 0;
+        bool could_fall = false;
+        for_each<Team>(n, [&](int j) {
+            const double w = at.w[j], x = at.x[j];
+            const double bound = w > 0 ? at.upper[j] : at.lower[j];
+            const bool at_bound = fabs(bound - x) <= fabs(x);
+            gap += w * ((at_bound ? bound : 0.0) - x - at.x_rest[j]);
+            if (!at_bound)
+                violated = MaxMagnitude<double>()(violated, magnitude_of(w) / column_size(j));
+            const double l1 = at.l1[j];
+            could_fall |= l1 != 0 && x != (l1 > 0 ? at.lower[j] : at.upper[j]);
+        });
+        double worst = 0;
+        for_each<Team>(k, [&](int i) {
+            const double lack = without_infinity(at.lack[i]);
+            const double y = at.general[i];
+            if (y != 0) {
+                const double* const row = at.C.first + static_cast<long long>(i) * n;
+                double of_rest = 0;
+                for (int j = 0; j < n; ++j) of_rest += row[j] * at.x_rest[j];
+                gap -= y * (lack - of_rest);
+            }
+            const double left = steps.is_equality(i) ? fabs(lack) : fmax(lack, 0.0);
+            const double size = at.terms[i] + share_of_terms * magnitude * at.per_unit[i];
+            worst = MaxMagnitude<double>()(worst, magnitude_of(ratio(left, size)));
+        });
+        gap = team.reduce(gap, Add<double>());
+        violated = team.reduce(violated, MaxMagnitude<double>());
+        worst = team.reduce(worst, MaxMagnitude<double>());
+        const bool falls = team.reduce(could_fall ? 1.0 : 0.0, MaxMagnitude<double>()) > 0;
+        const double infinity = Floating<double>::infinity();
+        const double limit = falls ? infinity : ratio(length, magnitude);
+        ConstrainedCertificate found;
+        found.by_x =
+            fmin(ratio(ratio(fabs(gap), length), magnitude), limit) + ratio(image, magnitude);
+        found.angle = fmin(ratio(violated, length), limit);
+        found.lack = worst;
+        found.trivial = limit;
+        found.size =
+            ratio(sum_over(team, n, [&](int j) { return at.norm[j] * fabs(at.x[j]); }), magnitude);
+        return found;
+    }
+
+    static __device__ double magnitude_of(double value) { return ::magnitude(value); }
+
+    __device__ bool is_settled(const ConstrainedCertificate& found, double enough) const {
+        const double rounding = (rounded_units + at.n) * Floating<double>::epsilon;
+        return found.kkt() <= enough && found.lack <= rounding;
+    }
+};

@@ -1,0 +1,92 @@
+// The products of team_products.cuh for one thread, with several numbers at once.
+
+#pragma once
+
+#include "../team_products.cuh"
+#include "serial_team.cuh"
+
+template <bool magnitudes = false>
+__forceinline__ double product_of(const double* a, const double* b, int count) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int i = 0; i < count; ++i)
+        sum = magnitudes ? sum + fabs(a[i] * b[i]) : multiply_add(a[i], b[i], sum);
+    return sum;
+}
+
+__forceinline__ double dot(SerialTeam&, const double* a, const double* b, int count) {
+    return product_of(a, b, count);
+}
+
+template <bool magnitudes = false>
+void multiply(SerialTeam&, const double* M, int rows, int columns, const double* x, double* out) {
+    for (int i = 0; i < rows; ++i)
+        out[i] = product_of<magnitudes>(M + static_cast<long long>(i) * columns, x, columns);
+}
+
+/// out += value row.
+__forceinline__ void add_row(double value, const double* row, int count, double* out) {
+#pragma omp simd
+    for (int j = 0; j < count; ++j) out[j] = multiply_add(value, row[j], out[j]);
+}
+
+template <bool magnitudes = false>
+void add_transposed(SerialTeam&, const double* M, int rows, int columns, const double* y,
+                    double* out) {
+    for (int i = 0; i < rows; ++i) {
+        const double* const row = M + static_cast<long long>(i) * columns;
+        const double value = y[i];
+        if (value == 0) continue;
+        if (!magnitudes) {
+            add_row(value, row, columns, out);
+            continue;
+        }
+#pragma omp simd
+        for (int j = 0; j < columns; ++j) out[j] += fabs(value * row[j]);
+    }
+}
+
+/// H += M^T M, in the lower triangle, for four rows of M at once.
+__forceinline__ void add_gram(SerialTeam&, const double* M, int rows, int columns, double* H) {
+    int i = 0;
+    for (; i + four <= rows; i += four) {
+        const double *a = M + static_cast<long long>(i) * columns, *b = a + columns,
+                     *c = b + columns, *d = c + columns;
+        for (int j = 0; j < columns; ++j) {
+            double* const out = H + j * columns;
+            const double of_a = a[j], of_b = b[j], of_c = c[j], of_d = d[j];
+#pragma omp simd
+            for (int l = 0; l <= j; ++l) {
+                const double first = multiply_add(of_a, a[l], multiply_add(of_b, b[l], out[l]));
+                out[l] = multiply_add(of_c, c[l], multiply_add(of_d, d[l], first));
+            }
+        }
+    }
+    for (; i < rows; ++i) {
+        const double* const row = M + static_cast<long long>(i) * columns;
+        for (int j = 0; j < columns; ++j) add_row(row[j], row, j + 1, H + j * columns);
+    }
+}
+
+__forceinline__ void multiply_upper(SerialTeam&, const double* M, int rows, int columns,
+                                    const double* U, double* out) {
+    for (int i = 0; i < rows; ++i) {
+        double* const to = out + i * columns;
+        for (int j = 0; j < columns; ++j) to[j] = 0;
+        for (int l = 0; l < columns; ++l)
+            add_row(M[i * columns + l], U + l * columns + l, columns - l, to + l);
+    }
+}
+
+__forceinline__ void solve_lower(SerialTeam&, const double* L, int pitch, int count, double* x) {
+    for (int i = 0; i < count; ++i)
+        x[i] = (x[i] - product_of(L + i * pitch, x, i)) / L[i * pitch + i];
+}
+
+__forceinline__ void solve_transposed(SerialTeam&, const double* L, int pitch, int count,
+                                      double* x) {
+    for (int i = count - 1; i >= 0; --i) {
+        x[i] /= L[i * pitch + i];
+        add_row(-x[i], L + i * pitch, i, x);
+    }
+}
