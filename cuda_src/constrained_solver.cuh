@@ -11,6 +11,7 @@
 constexpr int is_unsettled = -1;
 constexpr int most_rounds = 10;     // of active rows and corrections
 constexpr int most_corrections = 4;  // of a round
+constexpr double convincing_kkt = 1e-14;  // a correction could hardly improve x
 constexpr int steps_per_row = 10;    // the default limit
 
 /// Solves the systems of a team.
@@ -78,13 +79,14 @@ struct ConstrainedSolver {
     __device__ int solve(long long k, long long number) {
         double b_scale = 1;
         bool has_bounds = false;
-        if (!read(k, number, b_scale, has_bounds)) return is_unsettled;
+        if (!read(k, number, b_scale, has_bounds)) return -2;
         const int limit = systems.limited ? systems.maxiter : steps_per_row * (at.rows() + 1);
         ConstrainedSteps<Team> steps{team, at, rows.below, has_bounds, limit};
         ConstrainedCertifier<Team> certifier(steps);
+        steps.size_of_x = certifier.magnitude;
         const double enough = fmax(systems.tol, settled_kkt);
         ConstrainedCertificate found;
-        if (!minimise(steps, certifier, enough, found)) return is_unsettled;
+        if (!minimise(steps, certifier, enough, found)) { systems.kkt[k]=found.kkt(); systems.rnorm[k]=found.lack; systems.nit[k]=steps.steps; return steps.code; }
         rest_at_bounds(steps, certifier, enough, found);
         drop_multipliers(steps, certifier, found);
         return finish(k, b_scale, steps, certifier, found);
@@ -97,18 +99,22 @@ struct ConstrainedSolver {
         for (int round = 0; round < most_rounds; ++round) {
             evaluate(certifier, round > 1);
             set_values(steps);
-            if (!steps.activate()) return false;
+            if (!steps.activate()) {steps.code=-3; return false;}
             certifier.compute_lagrangian(round > 1);
             certifier.correct_lack();
             steps.correct();
             double before = Floating<double>::infinity();
             for (int turn = 0; turn < most_corrections; ++turn) {
+                if (steps.leaves_bounds()) break;
                 evaluate(certifier, round > 1);
                 if (turn > 0) {
                     found = certifier.certify();
                     const double badness = found.kkt() + found.lack;
-                    if (certifier.is_settled(found, enough)) return true;
-                    if (!(badness < before / 2)) break;
+                    const bool improves = badness < before / 2;
+                    if (certifier.is_settled(found, enough) &&
+                        (found.kkt() <= convincing_kkt || !improves))
+                        return true;
+                    if (!improves) break;
                     before = badness;
                 }
                 certifier.correct_lack();
@@ -234,7 +240,7 @@ struct ConstrainedSolver {
         const bool good = found.by_x <= by_x && found.angle <= fmax(systems.tol, most) &&
                           found.lack <= certified_double / 2 &&
                           eps * found.size <= (is_float ? 1e-3 : 1e-6);
-        if (!good) return is_unsettled;
+        if (!good) return -5;
         const double rnorm = certifier.length_of(at.image, m) / b_scale;
         for_each<Team>(n, [&](int j) {
             systems.dual[k * n + j] = static_cast<T>(at.w[j] / at.scale[j] / b_scale);

@@ -13,9 +13,11 @@
 
 /// Where a row is. A positive multiplier pushes up from the lower side, a negative multiplier down
 /// from the upper side.
-enum RowState : int { is_inactive = 0, at_lower_side = 1, at_upper_side = 2, is_equal = 3 };
+enum RowState : int { is_inactive = 0, at_lower_side = 1, at_upper_side = 2, is_equal = 3,
+    is_skipped = 4 };
 
 constexpr double dependent_row = 1e-11;  // what is left of the square of an active row's length
+constexpr double skipped_units = 0x1p20;  // a row that depends on others is violated by at most this
 constexpr double opposite = 1e100;       // rows of equalities become active first
 
 /// A system that a team solves.
@@ -26,6 +28,8 @@ struct ConstrainedSteps {
     int first_equal;   // rows of C from here are equalities
     bool has_bounds;   // whether a bound is finite
     int most_steps;
+    double size_of_x = 0;  // the size of a variable whose terms are as large as b
+    int code = -4;
     int active = 0, steps = 0, updates = 0, downdates = 0;
 
     __device__ int row_count() const { return has_bounds ? at.rows() : at.k; }
@@ -118,8 +122,7 @@ struct ConstrainedSteps {
     __device__ double rounding_of(int i) const {
         const double unit = 4 * Floating<double>::epsilon;
         if (i < at.k) return unit * at.terms[i];
-        const double x = fabs(at.x[i - at.k]);
-        return unit * x;
+        return unit * (fabs(at.x[i - at.k]) + size_of_x);
     }
 
     /// The row that is violated most, relative to its length in M.
@@ -148,6 +151,10 @@ struct ConstrainedSteps {
 
     /// Make rows active until none is violated. False if a row cannot be satisfied.
     __device__ bool activate() {
+        for_each<Team>(row_count(), [&](int i) {
+            if (at.state[i] == is_skipped) at.state[i] = is_inactive;
+        });
+        team.sync();
         for (;;) {
             const Located<double> most = most_violated();
             const int q = most.index;
@@ -184,7 +191,7 @@ struct ConstrainedSteps {
             const double to_drop = first.index < 0 ? infinity : -first.value;
             const double whole = is_dependent ? infinity : left / rest;
             const double step = fmin(to_drop, whole);
-            if (!(step < infinity)) return false;
+            if (!(step < infinity)) return skip(q);
             for_each<Team>(active + 1, [&](int a) {
                 if (a == active)
                     at.multiplier[q] += sign * step;
@@ -201,6 +208,18 @@ struct ConstrainedSteps {
             }
             drop(first.index);
         }
+    }
+
+    /// Leave out a row that depends on the active rows, if it is violated by little.
+    __device__ bool skip(int q) {
+        const double violation = fabs(violation_of(q));
+        team.sync();
+        if (Team::rank() == 0) {
+            at.state[q] = is_skipped;
+            at.multiplier[q] = 0;
+        }
+        team.sync();
+        return violation <= skipped_units * rounding_of(q);
     }
 
     // ---- corrections ----
@@ -257,6 +276,13 @@ struct ConstrainedSteps {
         }
     }
 
+    /// Whether a variable is beyond its bounds.
+    __device__ bool leaves_bounds() {
+        return largest_over(team, at.n, [&](int j) {
+            return at.x[j] < at.lower[j] || at.x[j] > at.upper[j] ? 1.0 : 0.0;
+        }) > 0;
+    }
+
     /// What an active row lacks of its side.
     __device__ double lack_of(int i) const {
         if (i < at.k) return at.lack[i];
@@ -273,7 +299,8 @@ struct ConstrainedSteps {
         double within = moved;
         if (state == at_lower_side) within = at.lower[j];
         if (state == at_upper_side) within = at.upper[j];
-        within = fmin(fmax(within, at.lower[j]), at.upper[j]);
+        const double nearest = fmin(fmax(within, at.lower[j]), at.upper[j]);
+        if (fabs(within - nearest) <= rounding_of(at.k + j)) within = nearest;
         at.x[j] = within;
         at.x_rest[j] = within == moved ? error : 0;
     }

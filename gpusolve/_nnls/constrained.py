@@ -45,6 +45,8 @@ from .part import gather
 from .quadratic import Pull, ratio
 
 LEFT = []
+import collections
+CODES = collections.Counter()
 CHUNK_NUMBERS = 2**22
 """Limit on the numbers of the systems that are solved at once."""
 
@@ -87,9 +89,9 @@ def solve_rest(
     problem: Problem, method: str, found: ConstrainedSolution
 ) -> ConstrainedSolution:
     """The solutions, also of the systems that the compiled object has left."""
-    at = np.flatnonzero(found.status == constrained_object.UNSETTLED)
+    at = np.flatnonzero(found.status <= constrained_object.UNSETTLED)
     if len(at):
-        LEFT.append((len(at), found.status.size))
+        LEFT.append((len(at), found.status.size)); CODES.update(found.status.ravel()[at].tolist())
         some = constrained_object.take(problem, at)
         rest, _ = solve_by_steps(some, None, method)
         for field, values in zip(found, rest, strict=True):
