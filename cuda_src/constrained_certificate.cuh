@@ -8,6 +8,7 @@
 constexpr double accurate_terms = 64;         // ACCURATE of gpusolve/_numerics/certificate.py
 constexpr double share_of_terms = 1e-4;       // SHARE
 constexpr double rounded_units = 8;           // ROUNDED
+constexpr double gram_units = 16;            // ROUNDED of gpusolve/_nnls/quadratic.py
 constexpr double certified_double = 1e-10;    // CERTIFIED, for float64
 constexpr double settled_kkt = 1e-11;         // SETTLED of gpusolve/_nnls/constrained.py
 constexpr double bound_units = 1024;          // AT_BOUND
@@ -25,12 +26,22 @@ struct ConstrainedCertifier {
     ConstrainedSteps<Team>& steps;
     Team& team;
     ConstrainedArrays& at;
+    bool is_gram;
+    double eps;  // the rounding of G
     double length_of_b, magnitude, image = 0;
 
-    __device__ explicit ConstrainedCertifier(ConstrainedSteps<Team>& steps)
-        : steps(steps), team(steps.team), at(steps.at) {
-        length_of_b = sqrt(sum_over(team, at.m, [&](int i) { return at.b[i] * at.b[i]; }));
+    __device__ ConstrainedCertifier(ConstrainedSteps<Team>& steps, bool is_gram, double eps)
+        : steps(steps), team(steps.team), at(steps.at), is_gram(is_gram), eps(eps) {
+        length_of_b = is_gram ? length_by_inverse(at.b) : length_of(at.b, at.m);
         magnitude = length_of_b + reach();
+    }
+
+    /// The root of v G^-1 v.
+    __device__ double length_by_inverse(Vector<double> v) {
+        for_each<Team>(at.n, [&](int j) { at.e[j] = 0; });
+        team.sync();
+        add_transposed(team, at.J.first, at.n, at.n, v.first, at.e.first);
+        return length_of(at.e, at.n);
     }
 
     __device__ double column_size(int j) const { return at.norm[j] > 0 ? at.norm[j] : 1.0; }
@@ -56,11 +67,43 @@ struct ConstrainedCertifier {
     /// The residual, the slope of x, and the lack of all rows.
     __device__ void evaluate() {
         const int n = at.n, k = at.k;
-        steps.compute_slope(false);
+        evaluate_rows();
+        if (is_gram) {
+            evaluate_gradient();
+            return;
+        }
+        steps.compute_residual(false);
         double length = length_of(at.r, at.m);
         const double terms =
             length_of_b + sum_over(team, n, [&](int j) { return at.norm[j] * fabs(at.x[j]); });
-        if (accurate_terms * length < terms) steps.compute_slope(true);
+        if (accurate_terms * length < terms) steps.compute_residual(true);
+        image = 0;
+        if (largest_over(team, n, [&](int j) { return fabs(at.x_rest[j]); }) > 0) subtract_rest();
+        for_each<Team>(n, [&](int j) { at.slope[j] = -at.l1[j] - at.l2[j] * at.x[j]; });
+        team.sync();
+        add_transposed(team, at.A.first, at.m, n, at.r.first, at.slope.first);
+    }
+
+    /// c - G (x + rest) in twice the working precision.
+    __device__ void evaluate_gradient() {
+        const int n = at.n;
+        for_each<Team>(n, [&](int j) {
+            at.slope[j] = at.b[j];
+            at.e[j] = 0;
+        });
+        team.sync();
+        subtract_transposed(team, at.A.first, n, n, at.x.first, at.slope.first, at.e.first);
+        multiply(team, at.A.first, n, n, at.x_rest.first, at.image.first);
+        for_each<Team>(n, [&](int j) {
+            at.r[j] = at.slope[j] + at.e[j];
+            at.slope[j] = at.r[j] - at.image[j] - at.l1[j] - at.l2[j] * (at.x[j] + at.x_rest[j]);
+        });
+        team.sync();
+    }
+
+    /// The lack of all rows, and the sizes of their terms.
+    __device__ void evaluate_rows() {
+        const int n = at.n, k = at.k;
         multiply(team, at.C.first, k, n, at.x.first, at.lack.first);
         multiply<true>(team, at.C.first, k, n, at.x.first, at.terms.first);
         for_each<Team>(k, [&](int i) {
@@ -68,11 +111,6 @@ struct ConstrainedCertifier {
             at.terms[i] += fabs(without_infinity(at.side[i]));
         });
         team.sync();
-        image = 0;
-        if (largest_over(team, n, [&](int j) { return fabs(at.x_rest[j]); }) > 0) subtract_rest();
-        for_each<Team>(n, [&](int j) { at.slope[j] = -at.l1[j] - at.l2[j] * at.x[j]; });
-        team.sync();
-        add_transposed(team, at.A.first, at.m, n, at.r.first, at.slope.first);
     }
 
     /// The residual of x + rest, and |A rest|.
@@ -123,6 +161,7 @@ struct ConstrainedCertifier {
     }
 
     __device__ double witness_length() {
+        if (is_gram) return length_of_b;
         const double squares =
             sum_over(team, at.m, [&](int i) { return at.r[i] * at.r[i]; }) +
             sum_over(team, at.n, [&](int j) { return at.l2[j] * at.x[j] * at.x[j]; });
@@ -144,6 +183,72 @@ struct ConstrainedCertifier {
 
     /// The certificate, after `evaluate` and `compute_lagrangian`.
     __device__ ConstrainedCertificate certify() {
+        return is_gram ? certify_gram() : certify_residual();
+    }
+
+    /// The certificate of the objective; the specification in NumPy is
+    /// gpusolve/_nnls/quadratic.py. The bound of v G^-1 v keeps rounding errors of v.
+    __device__ ConstrainedCertificate certify_gram() {
+        const int n = at.n, k = at.k;
+        multiply<true>(team, at.A.first, n, n, at.x.first, at.size.first);
+        const double rest = largest_over(team, n, [&](int j) {
+            const double rest = fmin(fmax(0.0, at.lower[j]), at.upper[j]);
+            at.push[j] = rest;
+            at.e[j] = 0;
+            return fabs(rest);
+        });
+        if (rest > 0) multiply<true>(team, at.A.first, n, n, at.push.first, at.e.first);
+        double of_x = 0, linear = 0, square = 0, largest = 0;
+        for_each<Team>(n, [&](int j) {
+            const double c = at.b[j] - at.l1[j], x = at.x[j], l2 = at.l2[j], norm = at.norm[j];
+            const double slope = at.r[j] - at.l1[j] - l2 * x;
+            linear += c * x;
+            square += (c - slope) * x;
+            const double here = fabs(slope) + fabs(c) + at.e[j] + l2 * fabs(at.push[j]);
+            largest = MaxMagnitude<double>()(largest, magnitude_of(here / norm));
+            at.size[j] += fabs(c) + l2 * fabs(x);
+        });
+        linear = team.reduce(linear, Add<double>());
+        square = team.reduce(square, Add<double>());
+        const double S = team.reduce(largest, MaxMagnitude<double>()) + magnitude - length_of_b;
+        const double value = fabs(square) / 2 + fabs(linear) + eps * S * S;
+        double steepest = 0, worst = 0, gap = 0;
+        for_each<Team>(n, [&](int j) {
+            const double x = at.x[j], pull = at.w[j] - at.slope[j];
+            const double w = at.r[j] - at.l1[j] - at.l2[j] * x + pull;
+            const bool may_move = w > 0 ? x < at.upper[j] : x > at.lower[j];
+            const double rounding = gram_units * Floating<double>::epsilon * at.size[j];
+            const double v = may_move && w != 0 ? fmax(fabs(w) - rounding, 0.0) : 0.0;
+            of_x += fabs(pull) * S / at.norm[j];
+            at.push[j] = w > 0 ? v : -v;
+            steepest = MaxMagnitude<double>()(steepest, magnitude_of(w != w ? w : v / at.norm[j]));
+        });
+        for_each<Team>(k, [&](int i) {
+            const double lack = without_infinity(at.lack[i]);
+            gap -= at.general[i] * lack;
+            worst = MaxMagnitude<double>()(worst, magnitude_of(relative_lack(i, lack)));
+        });
+        of_x = team.reduce(of_x, Add<double>());
+        gap = fabs(team.reduce(gap, Add<double>()));
+        gap = fmax(gap - gram_units * eps * of_x, 0.0);
+        const double length = length_by_inverse(at.push);
+        ConstrainedCertificate found;
+        found.by_x = fmax(ratio(team.reduce(steepest, MaxMagnitude<double>()), S),
+                          ratio(length * length / 2 + gap, value));
+        found.angle = 0;
+        found.lack = team.reduce(worst, MaxMagnitude<double>());
+        found.trivial = Floating<double>::infinity();
+        found.size = 0;
+        return found;
+    }
+
+    /// The violation of a row, relative to the size of its terms.
+    __device__ double relative_lack(int i, double lack) const {
+        const double left = steps.is_equality(i) ? fabs(lack) : fmax(lack, 0.0);
+        return ratio(left, at.terms[i] + share_of_terms * magnitude * at.per_unit[i]);
+    }
+
+    __device__ ConstrainedCertificate certify_residual() {
         const int n = at.n, k = at.k;
         const double length = witness_length();
         double gap = 0, violated = 0;
@@ -168,9 +273,7 @@ struct ConstrainedCertifier {
                 for (int j = 0; j < n; ++j) of_rest += row[j] * at.x_rest[j];
                 gap -= y * (lack - of_rest);
             }
-            const double left = steps.is_equality(i) ? fabs(lack) : fmax(lack, 0.0);
-            const double size = at.terms[i] + share_of_terms * magnitude * at.per_unit[i];
-            worst = MaxMagnitude<double>()(worst, magnitude_of(ratio(left, size)));
+            worst = MaxMagnitude<double>()(worst, magnitude_of(relative_lack(i, lack)));
         });
         gap = team.reduce(gap, Add<double>());
         violated = team.reduce(violated, MaxMagnitude<double>());

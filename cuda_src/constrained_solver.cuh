@@ -34,7 +34,8 @@ struct ConstrainedSolver {
             rows.d_eq + BatchOffsets{rows.d_eq_offset, rows.d_eq_batch_stride}[number];
         const double infinity = Floating<double>::infinity();
         for_each<Team>(m, [&](int i) {
-            at.b[i] = weights.times(static_cast<double>(b[i * systems.b_stride]), i);
+            const double value = weights.times(static_cast<double>(b[i * systems.b_stride]), i);
+            at.b[i] = rows.is_gram ? value * at.scale[i] : value;
         });
         team.sync();
         const double largest = largest_over(team, m, [&](int i) { return magnitude(at.b[i]); });
@@ -82,7 +83,7 @@ struct ConstrainedSolver {
         if (!read(k, number, b_scale, has_bounds)) return -2;
         const int limit = systems.limited ? systems.maxiter : steps_per_row * (at.rows() + 1);
         ConstrainedSteps<Team> steps{team, at, rows.below, has_bounds, limit};
-        ConstrainedCertifier<Team> certifier(steps);
+        ConstrainedCertifier<Team> certifier(steps, rows.is_gram, rows.eps);
         steps.size_of_x = certifier.magnitude;
         const double enough = fmax(systems.tol, settled_kkt);
         ConstrainedCertificate found;
@@ -190,7 +191,7 @@ struct ConstrainedSolver {
         constexpr double eps = Floating<double>::epsilon;
         if (!(squares < eps * eps || found.kkt() >= found.trivial) || squares == 0) return;
         for_each<Team>(at.n, [&](int j) {
-            at.v[j] = at.w[j];
+            at.old_w[j] = at.w[j];
             at.w[j] = at.slope[j];
         });
         for_each<Team>(at.k, [&](int i) { at.general[i] = 0; });
@@ -199,49 +200,32 @@ struct ConstrainedSolver {
         if (other.kkt() <= 2 * found.kkt()) {
             for_each<Team>(at.k, [&](int i) { at.multiplier[i] = 0; });
         } else {
-            for_each<Team>(at.n, [&](int j) { at.w[j] = at.v[j]; });
+            for_each<Team>(at.n, [&](int j) { at.w[j] = at.old_w[j]; });
         }
         team.sync();
     }
 
-    /// Write the results in the given variables, if they are certified.
+    /// Write the results in the given variables, if x is certified after rounding.
     __device__ int finish(long long k, double b_scale, ConstrainedSteps<Team>& steps,
                           ConstrainedCertifier<Team>& certifier, ConstrainedCertificate& found) {
-        const int m = at.m, n = at.n;
+        const int n = at.n;
         const bool is_float = sizeof(T) == sizeof(float);
         T* const x = systems.x + k * n;
-        // The residual of x, after rounding.
         for_each<Team>(n, [&](int j) {
             const T rounded = static_cast<T>(at.x[j] * at.scale[j] / b_scale);
-            at.e[j] = static_cast<double>(rounded) * b_scale / at.scale[j];
-            at.old_x[j] = at.x[j];
+            at.x[j] = static_cast<double>(rounded) * b_scale / at.scale[j];
             x[j] = rounded;
         });
-        for_each<Team>(m, [&](int i) {
-            const double image = at.image[i];
-            at.image[i] = certifier.image > 0 ? at.r[i] + image : at.r[i];
-        });
         team.sync();
-        if (is_float) {
-            for_each<Team>(n, [&](int j) { at.x[j] = at.e[j]; });
-            team.sync();
-            steps.compute_slope(true);
-            const double moved = sqrt(sum_over(team, m, [&](int i) {
-                const double change = at.r[i] - at.image[i];
-                return change * change;
-            }));
-            found.by_x += ratio(moved, certifier.magnitude);
-            for_each<Team>(m, [&](int i) { at.image[i] = at.r[i]; });
-            for_each<Team>(n, [&](int j) { at.x[j] = at.old_x[j]; });
-            team.sync();
-        }
+        const double rnorm =
+            rows.is_gram ? round_gradient(steps, certifier, is_float, found)
+                         : round_residual(steps, certifier, is_float, found);
         const double eps = Floating<T>::epsilon, most = is_float ? 1e-4 : certified_double;
         const double by_x = fmax(systems.tol, most + rounded_units * eps * found.size);
         const bool good = found.by_x <= by_x && found.angle <= fmax(systems.tol, most) &&
                           found.lack <= certified_double / 2 &&
                           eps * found.size <= (is_float ? 1e-3 : 1e-6);
         if (!good) return -5;
-        const double rnorm = certifier.length_of(at.image, m) / b_scale;
         for_each<Team>(n, [&](int j) {
             systems.dual[k * n + j] = static_cast<T>(at.w[j] / at.scale[j] / b_scale);
         });
@@ -253,7 +237,7 @@ struct ConstrainedSolver {
                 rows.dual_eq[k * rows.equal + i - rows.below] = -y;
         });
         if (Team::rank() == 0) {
-            systems.rnorm[k] = static_cast<T>(rnorm);
+            systems.rnorm[k] = static_cast<T>(rnorm / b_scale);
             systems.kkt[k] = static_cast<T>(found.kkt());
             systems.nit[k] = steps.steps;
             systems.n_updates[k] = steps.updates;
@@ -263,5 +247,57 @@ struct ConstrainedSolver {
         }
         team.sync();
         return 0;
+    }
+
+    /// |b - A x|, and what rounding x adds to the certificate.
+    __device__ double round_residual(ConstrainedSteps<Team>& steps,
+                                     ConstrainedCertifier<Team>& certifier, bool is_float,
+                                     ConstrainedCertificate& found) {
+        const int m = at.m;
+        const bool has_rest = certifier.image > 0;
+        for_each<Team>(m, [&](int i) {
+            at.image[i] = has_rest ? at.r[i] + at.image[i] : at.r[i];
+        });
+        team.sync();
+        if (!is_float) return certifier.length_of(at.image, m);
+        steps.compute_residual(true);
+        const double squares = sum_over(team, m, [&](int i) {
+            const double change = at.r[i] - at.image[i];
+            return change * change;
+        });
+        found.by_x += ratio(sqrt(squares), certifier.magnitude);
+        return certifier.length_of(at.r, m);
+    }
+
+    /// The root of twice the distance from the minimum without constraints. The certificate of x
+    /// and `w` take account of its rounding. The sum of x must be right after rounding.
+    __device__ double round_gradient(ConstrainedSteps<Team>& steps,
+                                     ConstrainedCertifier<Team>& certifier, bool is_float,
+                                     ConstrainedCertificate& found) {
+        const int n = at.n;
+        if (is_float) {
+            for_each<Team>(n, [&](int j) {
+                at.old_w[j] = at.w[j] - at.slope[j];
+                at.x_rest[j] = 0;
+            });
+            team.sync();
+            certifier.evaluate_gradient();
+            for_each<Team>(n, [&](int j) { at.w[j] = at.slope[j] + at.old_w[j]; });
+            team.sync();
+            found.by_x = certifier.certify().by_x;
+        }
+        if (systems.kind & with_sum) {
+            certifier.evaluate_rows();
+            const int i = at.k - 1;
+            const double most = gram_units * Floating<T>::epsilon * at.terms[i];
+            if (!(fabs(at.lack[i]) <= most)) found.by_x = Floating<double>::infinity();
+        }
+        for_each<Team>(n, [&](int j) {
+            const double slope = at.r[j] - at.l1[j] - at.l2[j] * at.x[j];
+            at.w[j] += slope - at.slope[j];
+            at.push[j] = slope;
+        });
+        team.sync();
+        return certifier.length_by_inverse(at.push);
     }
 };

@@ -224,8 +224,8 @@ struct ConstrainedSteps {
 
     // ---- corrections ----
 
-    /// r = b - A (x + rest) for `exact`, in twice the working precision, and the slope.
-    __device__ void compute_slope(bool exact) {
+    /// r = b - A x; if `exact`, in twice the working precision.
+    __device__ void compute_residual(bool exact) {
         const int m = at.m, n = at.n;
         if (exact) {
             for_each<Team>(m, [&](int i) {

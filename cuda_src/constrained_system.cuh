@@ -35,6 +35,8 @@ struct ConstraintRows {
     int below, equal;  // rows of A_ub and of A_eq
     int same_l2;       // whether all systems have the same l2
     int at_once;       // systems that a thread takes from the counter
+    int is_gram;       // whether A and b are G and c of x G x / 2 - c x
+    double eps;        // the rounding of G
     double *dual_ub, *dual_eq;
 };
 
@@ -46,7 +48,7 @@ struct ConstrainedArrays {
     Vector<int> has_inner;
     // Of the system.
     Vector<double> b, r, image, lower, upper, l1, l2, side, terms, lack;
-    Vector<double> x, x_rest, slope, w, e, v, old_x, old_rest;
+    Vector<double> x, x_rest, slope, w, e, v, old_x, old_rest, old_w, size, push;
     Vector<double> value, multiplier, L, l, along, general;
     Vector<int> state, active;
 
@@ -62,7 +64,8 @@ struct ConstrainedArrays {
         memory.take(L, N * N);
         Vector<double>* const by_variable[] = {&norm, &scale, &lower, &upper, &l1, &l2,
                                                &x, &x_rest, &slope, &w, &e, &v,
-                                               &old_x, &old_rest, &l, &along};
+                                               &old_x, &old_rest, &old_w, &size, &push,
+                                               &l, &along};
         for (Vector<double>* one : by_variable) memory.take(*one, N);
         Vector<double>* const by_constraint[] = {&row_scale, &per_unit, &side,
                                                  &terms, &lack, &general};
@@ -77,9 +80,10 @@ struct ConstrainedArrays {
     }
 };
 
-/// What the sizes of a system's terms are, to which the certificate relates its parts.
 constexpr double dependent_pivot = 1e-10;     // of H: a smaller pivot needs the proximal term
 constexpr double proximal_weight = 0x1p-20;   // its weight; diagonal elements of H are up to 1
+
+constexpr double null_units = 8;
 
 /// 2^-e for a magnitude of m 2^e with m in [0.5, 1); 1 for zero.
 __device__ __forceinline__ double scale_to_one(double value) {
@@ -118,8 +122,11 @@ struct ConstrainedMatrices {
         for_each<Team>(k * n, [&](int e) { at.C[e] = given_row(of_ub, of_eq, e / n, e % n); });
         team.sync();
         for_each<Team>(n, [&](int j) {
-            double squares = 0;
-            for (int i = 0; i < m; ++i) squares += at.A[i * n + j] * at.A[i * n + j];
+            double squares = rows.is_gram ? at.A[j * n + j] : 0.0;
+            for (int i = 0; i < m && !rows.is_gram; ++i) {
+                const double value = at.A[i * n + j];
+                squares += value * value;
+            }
             const double root = variables.root_l2(j);
             squares += root * root;
             double size = sqrt(squares);
@@ -135,7 +142,9 @@ struct ConstrainedMatrices {
         if (!(largest_over(team, n, [&](int j) { return at.e[j]; }) <
               Floating<double>::infinity()))
             return false;
-        for_each<Team>(m * n, [&](int e) { at.A[e] *= at.scale[e % n]; });
+        for_each<Team>(m * n, [&](int e) {
+            at.A[e] *= at.scale[e % n] * (rows.is_gram ? at.scale[e / n] : 1.0);
+        });
         for_each<Team>(k, [&](int i) {
             double* const row = at.C.first + i * n;
             double largest = 0;
@@ -158,6 +167,16 @@ struct ConstrainedMatrices {
         return factorise_matrix();
     }
 
+    /// Whether no eigenvalue of H is as small as rounding errors of G; NULL of
+    /// gpusolve/_nnls/quadratic.py.
+    __device__ bool is_definite() {
+        const int n = at.n;
+        const double inverse =
+            sum_over(team, n * n, [&](int e) { return at.J[e] * at.J[e]; });
+        const double trace = sum_over(team, n, [&](int j) { return at.norm[j] * at.norm[j]; });
+        return 1 > null_units * n * rows.eps * trace * inverse;
+    }
+
     __device__ double column_size(int j) const { return at.norm[j] > 0 ? at.norm[j] : 1.0; }
 
     __device__ bool factorise_matrix() {
@@ -169,12 +188,18 @@ struct ConstrainedMatrices {
                 H[e] = e % n == j ? at.l2[j] + attempt * proximal_weight : 0;
             });
             team.sync();
-            add_gram(team, at.A.first, at.m, n, H);
+            if (rows.is_gram) {
+                for_each<Team>(n * n, [&](int e) { H[e] += at.A[e]; });
+                team.sync();
+            } else {
+                add_gram(team, at.A.first, at.m, n, H);
+            }
             if (factorise(team, H, n, dependent_pivot)) break;
-            if (attempt == 1) return false;
+            if (attempt == 1 || rows.is_gram) return false;
             team.sync();
         }
         invert_transposed(team, H, n, at.J.first);
+        if (rows.is_gram && !is_definite()) return false;
         multiply_upper(team, at.C.first, at.k, n, at.J.first, at.M.first);
         for_each<Team>(at.rows(), [&](int i) { at.has_inner[i] = 0; });
         team.sync();

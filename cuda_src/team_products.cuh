@@ -170,3 +170,18 @@ __device__ __forceinline__ double accurate_difference(double start, const double
             sum, two_product(-row[static_cast<long long>(j) * step], x[j]));
     return sum.high + sum.low;
 }
+
+/// high + low -= M^T y in twice the working precision.
+template <class Team>
+__device__ void subtract_transposed(Team& team, const double* M, int rows, int columns,
+                                    const double* y, double* high, double* low) {
+    for_each<Team>(columns, [&](int j) {
+        Twofold<double> sum{high[j], low[j]};
+        for (int i = 0; i < rows; ++i)
+            sum = AddTwofold<double>()(
+                sum, two_product(-M[static_cast<long long>(i) * columns + j], y[i]));
+        high[j] = sum.high;
+        low[j] = sum.low;
+    });
+    team.sync();
+}

@@ -90,3 +90,20 @@ __forceinline__ void solve_transposed(SerialTeam&, const double* L, int pitch, i
         add_row(-x[i], L + i * pitch, i, x);
     }
 }
+
+__forceinline__ void subtract_transposed(SerialTeam&, const double* M, int rows, int columns,
+                                         const double* y, double* high, double* low) {
+    for (int i = 0; i < rows; ++i) {
+        const double* const row = M + static_cast<long long>(i) * columns;
+        const double value = -y[i];
+        if (value == 0) continue;
+#pragma omp simd
+        for (int j = 0; j < columns; ++j) {
+            const double product = row[j] * value, before = high[j], total = before + product;
+            const double of_product = total - before;
+            const double error = (before - (total - of_product)) + (product - of_product);
+            low[j] += error + __builtin_fma(row[j], value, -product);
+            high[j] = total;
+        }
+    }
+}

@@ -19,7 +19,7 @@ from .._device.arrays import (
 from .._device.interrupts import interruptible, work_of
 from .._device.kernels import Device, current, device_of
 from .._numerics.solution import CONVERGED, UNCERTIFIED, AnySolution
-from . import constrained
+from . import constrained, constrained_object
 from .covariance import with_ridge
 from .inputs import EPSILONS, Problem, pair, validate
 from .labels import Labels
@@ -195,6 +195,26 @@ def solve_programs(
         G = floating({"G": G})["G"]
         problem, dtype = validate(**{**given, "A": G}), G.dtype
         G, c = symmetric(problem.A, dtype), problem.b
+        exact = problem._replace(A=G, b=c).simplified()
+        if target is None and problem.has_constraints:
+            found = constrained_object.solve(exact, method, EPSILONS[dtype])
+            if found is not None:
+                found = constrained_object.solve_rest(
+                    problem._replace(A=G, b=c),
+                    found,
+                    lambda some: solve_by_steps(some, target, method, dtype),
+                )
+                found = replace_infeasible(problem, found)
+                return make_result(found, problem._replace(A=G, b=c)._asdict(), labels)
+        solution = solve_by_steps(problem._replace(A=G, b=c), target, method, dtype)
+        return make_result(solution, problem._replace(A=G, b=c)._asdict(), labels)
+
+
+def solve_by_steps(
+    problem: Problem, target: Device | None, method: str, dtype: np.dtype[Any]
+) -> AnySolution:
+    if True:
+        G, c = problem.A, problem.b
         whole, c_whole = with_penalties(problem, G)
         objective = interruptible(
             work_of(G), Quadratic.of, whole, c_whole, EPSILONS[dtype]
@@ -203,8 +223,7 @@ def solve_programs(
         factors = problem._replace(A=A, b=b, l1=linear, l2=0.0, rounded_matrix=True)
         solution, pull = solve_factors(factors.simplified(), target, method)
         solution = replace_infeasible(factors, solution)
-        solution = certified(objective, problem, solution, pull, dtype)
-        return make_result(solution, problem._replace(A=G, b=c)._asdict(), labels)
+        return certified(objective, problem, solution, pull, dtype)
 
 
 def solve_factors(

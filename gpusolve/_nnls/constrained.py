@@ -44,9 +44,6 @@ from .inputs import Problem
 from .part import gather
 from .quadratic import Pull, ratio
 
-LEFT = []
-import collections
-CODES = collections.Counter()
 CHUNK_NUMBERS = 2**22
 """Limit on the numbers of the systems that are solved at once."""
 
@@ -81,25 +78,10 @@ def solve(
     if target is None and not problem.rounded_matrix:
         found = constrained_object.solve(problem, method)
         if found is not None:
-            return solve_rest(problem, method, found), None
+            return constrained_object.solve_rest(
+                problem, found, lambda some: solve_by_steps(some, None, method)[0]
+            ), None
     return solve_by_steps(problem, target, method)
-
-
-def solve_rest(
-    problem: Problem, method: str, found: ConstrainedSolution
-) -> ConstrainedSolution:
-    """The solutions, also of the systems that the compiled object has left."""
-    at = np.flatnonzero(found.status <= constrained_object.UNSETTLED)
-    if len(at):
-        LEFT.append((len(at), found.status.size)); CODES.update(found.status.ravel()[at].tolist())
-        some = constrained_object.take(problem, at)
-        rest, _ = solve_by_steps(some, None, method)
-        for field, values in zip(found, rest, strict=True):
-            if problem.batch:
-                field[np.unravel_index(at, problem.batch)] = values
-            else:
-                field[...] = values[0]
-    return found
 
 
 def solve_by_steps(

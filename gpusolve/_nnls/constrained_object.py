@@ -5,8 +5,10 @@ The object solves every system that its certificate accepts. It leaves the other
 
 from __future__ import annotations
 
+import collections
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ import numpy as np
 from .._device.arrays import Array, batch_offsets, empty_together
 from .._device.kernels import struct_in
 from .._device.objects import load
-from .._numerics.solution import BY_GRAM, BY_QR, ConstrainedSolution
+from .._numerics.solution import BY_GRAM, BY_QR, AnySolution, ConstrainedSolution
 from .cpu import MOST_AT_ONCE, TURNS, Prepared, run
 from .inputs import Problem
 from .systems import AT_ONCE, Inputs, Systems, drop_repeats, strides, written_layout
@@ -29,10 +31,13 @@ UNSETTLED = -1
 """``is_unsettled`` of ``constrained_solver.cuh``."""
 
 
-def solve(problem: Problem, method: str) -> ConstrainedSolution | None:
+def solve(
+    problem: Problem, method: str, eps: float = 0.0
+) -> ConstrainedSolution | None:
     """Solve the systems of the batch; those that are left have status `UNSETTLED`.
 
-    None if there is no object, or if the systems are too large for it.
+    None if there is no object, or if the systems are too large for it. `eps` is the
+    rounding of the matrix of a quadratic program.
     """
     library, total = load(), math.prod(problem.batch)
     (m, n), rows = problem.shape, row_counts(problem)
@@ -59,6 +64,8 @@ def solve(problem: Problem, method: str) -> ConstrainedSolution | None:
         *rows,
         inputs.options.same_l2,
         max(1, min(MOST_AT_ONCE, total // TURNS)),
+        problem.is_gram,
+        eps,
         *duals,
     )
     prepared = Prepared(
@@ -78,6 +85,29 @@ def solve(problem: Problem, method: str) -> ConstrainedSolution | None:
     arrays[-3][...] = BY_GRAM if method == "gram" else BY_QR
     fields = [*arrays[:-2], *[dual.astype(problem.dtype) for dual in duals]]
     return ConstrainedSolution(*fields)
+
+
+def solve_rest(
+    problem: Problem,
+    found: ConstrainedSolution,
+    solver: Callable[[Problem], AnySolution],
+) -> ConstrainedSolution:
+    """The solutions, also of the systems that the object has left, by `solver`."""
+    at = np.flatnonzero(found.status <= UNSETTLED)
+    if len(at):
+        LEFT.append((len(at), found.status.size))
+        CODES.update(found.status.ravel()[at].tolist())
+        rest = solver(take(problem, at))
+        for field, values in zip(found, rest, strict=True):
+            if problem.batch:
+                field[np.unravel_index(at, problem.batch)] = values
+            else:
+                field[...] = values[0]
+    return found
+
+
+LEFT = []
+CODES = collections.Counter()
 
 
 def row_counts(problem: Problem) -> tuple[int, int]:
