@@ -65,11 +65,11 @@ struct ConstrainedCertifier {
     }
 
     /// The residual, the slope of x, and the lack of all rows.
-    __device__ void evaluate() {
+    __device__ void evaluate(bool accurate = true) {
         const int n = at.n, k = at.k;
         evaluate_rows();
         if (is_gram) {
-            evaluate_gradient();
+            evaluate_gradient(accurate);
             return;
         }
         steps.compute_residual(false);
@@ -84,15 +84,24 @@ struct ConstrainedCertifier {
         add_transposed(team, at.A.first, at.m, n, at.r.first, at.slope.first);
     }
 
-    /// c - G (x + rest) in twice the working precision.
-    __device__ void evaluate_gradient() {
+    /// c - G (x + rest); if `accurate`, in twice the working precision.
+    __device__ void evaluate_gradient(bool accurate) {
         const int n = at.n;
-        for_each<Team>(n, [&](int j) {
-            at.slope[j] = at.b[j];
-            at.e[j] = 0;
-        });
-        team.sync();
-        subtract_transposed(team, at.A.first, n, n, at.x.first, at.slope.first, at.e.first);
+        if (accurate) {
+            for_each<Team>(n, [&](int j) {
+                at.slope[j] = at.b[j];
+                at.e[j] = 0;
+            });
+            team.sync();
+            subtract_transposed(team, at.A.first, n, n, at.x.first, at.slope.first, at.e.first);
+        } else {
+            multiply(team, at.A.first, n, n, at.x.first, at.slope.first);
+            for_each<Team>(n, [&](int j) {
+                at.slope[j] = at.b[j] - at.slope[j];
+                at.e[j] = 0;
+            });
+            team.sync();
+        }
         multiply(team, at.A.first, n, n, at.x_rest.first, at.image.first);
         for_each<Team>(n, [&](int j) {
             at.r[j] = at.slope[j] + at.e[j];

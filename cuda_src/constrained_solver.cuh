@@ -95,10 +95,12 @@ struct ConstrainedSolver {
 
     __device__ bool minimise(ConstrainedSteps<Team>& steps, ConstrainedCertifier<Team>& certifier,
                              double enough, ConstrainedCertificate& found) {
-        evaluate(certifier, false);
+        certifier.evaluate(false);
+        certifier.compute_lagrangian(false);
         steps.correct();
         for (int round = 0; round < most_rounds; ++round) {
-            evaluate(certifier, round > 1);
+            certifier.evaluate(round > 0);
+            certifier.compute_lagrangian(round > 1);
             set_values(steps);
             if (!steps.activate()) {steps.code=-3; return false;}
             certifier.compute_lagrangian(round > 1);
@@ -281,7 +283,7 @@ struct ConstrainedSolver {
                 at.x_rest[j] = 0;
             });
             team.sync();
-            certifier.evaluate_gradient();
+            certifier.evaluate_gradient(true);
             for_each<Team>(n, [&](int j) { at.w[j] = at.slope[j] + at.old_w[j]; });
             team.sync();
             found.by_x = certifier.certify().by_x;

@@ -44,9 +44,12 @@ struct ConstrainedSteps {
         return i < at.k ? at.M.first + static_cast<long long>(i) * at.n
                         : at.J.first + static_cast<long long>(i - at.k) * at.n;
     }
+    __device__ double* stored_inner(int q) const {
+        return at.inner.first + static_cast<long long>(q) * at.rows();
+    }
     /// The inner products of all rows with row q.
     __device__ double* inner_of(int q) {
-        double* const out = at.inner.first + static_cast<long long>(q) * at.rows();
+        double* const out = stored_inner(q);
         if (at.has_inner[q]) return out;
         const double* const row = row_of_M(q);
         multiply(team, at.M.first, at.k, at.n, row, out);
@@ -140,12 +143,12 @@ struct ConstrainedSteps {
 
     /// Change the values of all rows by a step along row q, without its part along active rows.
     __device__ void move_values(double step, const double* inner, const double* r) {
+        for_each<Team>(active, [&](int a) { at.e[a] = -step * r[a]; });
         for_each<Team>(row_count(), [&](int i) { at.value[i] += step * inner[i]; });
-        for (int a = 0; a < active; ++a) {
-            const double* const other = inner_of(at.active[a]);
-            const double part = step * r[a];
-            for_each<Team>(row_count(), [&](int i) { at.value[i] -= part * other[i]; });
-        }
+        team.sync();
+        add_rows(
+            team, active, at.e.first, [&](int a) { return stored_inner(at.active[a]); }, row_count(),
+            at.value.first);
         team.sync();
     }
 
@@ -259,11 +262,9 @@ struct ConstrainedSteps {
         team.sync();
         solve_lower(team, at.L.first, n, active, at.along.first);
         solve_transposed(team, at.L.first, n, active, at.along.first);
-        for (int a = 0; a < active; ++a) {
-            const double* const row = row_of_M(at.active[a]);
-            const double change = at.along[a];
-            for_each<Team>(n, [&](int j) { at.v[j] += change * row[j]; });
-        }
+        add_rows(
+            team, active, at.along.first, [&](int a) { return row_of_M(at.active[a]); }, n,
+            at.v.first);
         for_each<Team>(active, [&](int a) { at.multiplier[at.active[a]] += at.along[a]; });
         team.sync();
         multiply(team, at.J.first, n, n, at.v.first, at.e.first);

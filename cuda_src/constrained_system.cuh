@@ -118,15 +118,16 @@ struct ConstrainedMatrices {
             rows.C_ub + BatchOffsets{rows.C_ub_offset, rows.C_ub_batch_stride}[number];
         const double* of_eq =
             rows.C_eq + BatchOffsets{rows.C_eq_offset, rows.C_eq_batch_stride}[number];
-        for_each<Team>(m * n, [&](int e) { at.A[e] = A(e / n, e % n); });
-        for_each<Team>(k * n, [&](int e) { at.C[e] = given_row(of_ub, of_eq, e / n, e % n); });
+        for_each_element(team, m, n, [&](int i, int j) { at.A[i * n + j] = A(i, j); });
+        for_each_element(team, k, n, [&](int i, int j) {
+            at.C[i * n + j] = given_row(of_ub, of_eq, i, j);
+        });
         team.sync();
+        for_each<Team>(n, [&](int j) { at.e[j] = 0; });
+        team.sync();
+        if (!rows.is_gram) add_squares(team, at.A.first, m, n, at.e.first);
         for_each<Team>(n, [&](int j) {
-            double squares = rows.is_gram ? at.A[j * n + j] : 0.0;
-            for (int i = 0; i < m && !rows.is_gram; ++i) {
-                const double value = at.A[i * n + j];
-                squares += value * value;
-            }
+            double squares = rows.is_gram ? at.A[j * n + j] : at.e[j];
             const double root = variables.root_l2(j);
             squares += root * root;
             double size = sqrt(squares);
@@ -142,8 +143,8 @@ struct ConstrainedMatrices {
         if (!(largest_over(team, n, [&](int j) { return at.e[j]; }) <
               Floating<double>::infinity()))
             return false;
-        for_each<Team>(m * n, [&](int e) {
-            at.A[e] *= at.scale[e % n] * (rows.is_gram ? at.scale[e / n] : 1.0);
+        for_each_element(team, m, n, [&](int i, int j) {
+            at.A[i * n + j] *= at.scale[j] * (rows.is_gram ? at.scale[i] : 1.0);
         });
         for_each<Team>(k, [&](int i) {
             double* const row = at.C.first + i * n;
@@ -183,9 +184,8 @@ struct ConstrainedMatrices {
         const int n = at.n;
         double* const H = at.L.first;
         for (int attempt = 0; attempt < 2; ++attempt) {
-            for_each<Team>(n * n, [&](int e) {
-                const int j = e / n;
-                H[e] = e % n == j ? at.l2[j] + attempt * proximal_weight : 0;
+            for_each_element(team, n, n, [&](int i, int j) {
+                H[i * n + j] = i == j ? at.l2[j] + attempt * proximal_weight : 0;
             });
             team.sync();
             if (rows.is_gram) {

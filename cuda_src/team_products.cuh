@@ -23,10 +23,27 @@ __device__ __forceinline__ double largest_over(Team& team, int count, Value valu
     return team.reduce(largest, MaxMagnitude<double>());
 }
 
+/// body(i, j) for every element of a matrix of rows x columns.
+template <class Team, class Body>
+__device__ __forceinline__ void for_each_element(Team&, int rows, int columns, Body body) {
+    for_each<Team>(rows * columns, [&](int e) { body(e / columns, e % columns); });
+}
+
 /// An element, or its magnitude.
 template <bool magnitudes>
 __device__ __forceinline__ double element(double value) {
     return magnitudes ? fabs(value) : value;
+}
+
+/// out += the sum of all y[i] row(i), i < rows; vectors of `count` elements.
+template <class Team, class Row>
+__device__ __forceinline__ void add_rows(Team&, int rows, const double* y, Row row, int count,
+                                         double* out) {
+    for_each<Team>(count, [&](int j) {
+        double sum = 0;
+        for (int i = 0; i < rows; ++i) sum += y[i] * row(i)[j];
+        out[j] += sum;
+    });
 }
 
 /// out = M x for a matrix of rows x columns; |M| |x| if `magnitudes`.
@@ -51,6 +68,20 @@ __device__ void add_transposed(Team& team, const double* M, int rows, int column
         double sum = 0;
         for (int i = 0; i < rows; ++i)
             sum += element<magnitudes>(M[static_cast<long long>(i) * columns + j] * y[i]);
+        out[j] += sum;
+    });
+    team.sync();
+}
+
+/// out += the squares of the elements of each column.
+template <class Team>
+__device__ void add_squares(Team& team, const double* M, int rows, int columns, double* out) {
+    for_each<Team>(columns, [&](int j) {
+        double sum = 0;
+        for (int i = 0; i < rows; ++i) {
+            const double value = M[static_cast<long long>(i) * columns + j];
+            sum += value * value;
+        }
         out[j] += sum;
     });
     team.sync();

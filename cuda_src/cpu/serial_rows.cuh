@@ -30,19 +30,59 @@ __forceinline__ void add_row(double value, const double* row, int count, double*
     for (int j = 0; j < count; ++j) out[j] = multiply_add(value, row[j], out[j]);
 }
 
+template <class Body>
+__forceinline__ void for_each_element(SerialTeam&, int rows, int columns, Body body) {
+    for (int i = 0; i < rows; ++i)
+        for (int j = 0; j < columns; ++j) body(i, j);
+}
+
+/// out += the sum of value(i) row(i): four rows at once.
+template <class Value, class Row>
+__forceinline__ void add_combination(int rows, Value value, Row row, int count, double* out) {
+    int i = 0;
+    for (; i + four <= rows; i += four) {
+        const double *const a = row(i), *const b = row(i + 1), *const c = row(i + 2),
+                     *const d = row(i + 3);
+        const double of_a = value(i), of_b = value(i + 1), of_c = value(i + 2),
+                     of_d = value(i + 3);
+#pragma omp simd
+        for (int j = 0; j < count; ++j) {
+            const double first = multiply_add(of_a, a[j], multiply_add(of_b, b[j], out[j]));
+            out[j] = multiply_add(of_c, c[j], multiply_add(of_d, d[j], first));
+        }
+    }
+    for (; i < rows; ++i) add_row(value(i), row(i), count, out);
+}
+
+template <class Row>
+__forceinline__ void add_rows(SerialTeam&, int rows, const double* y, Row row, int count,
+                              double* out) {
+    add_combination(rows, [&](int i) { return y[i]; }, row, count, out);
+}
+
 template <bool magnitudes = false>
 void add_transposed(SerialTeam&, const double* M, int rows, int columns, const double* y,
                     double* out) {
+    const auto row = [&](int i) { return M + static_cast<long long>(i) * columns; };
+    if (!magnitudes) {
+        add_combination(rows, [&](int i) { return y[i]; }, row, columns, out);
+        return;
+    }
     for (int i = 0; i < rows; ++i) {
-        const double* const row = M + static_cast<long long>(i) * columns;
+        const double* const of = row(i);
         const double value = y[i];
         if (value == 0) continue;
-        if (!magnitudes) {
-            add_row(value, row, columns, out);
-            continue;
-        }
 #pragma omp simd
-        for (int j = 0; j < columns; ++j) out[j] += fabs(value * row[j]);
+        for (int j = 0; j < columns; ++j) out[j] += fabs(value * of[j]);
+    }
+}
+
+__forceinline__ void add_squares(SerialTeam&, const double* M, int rows, int columns,
+                                 double* out) {
+    for (int i = 0; i < rows; ++i) {
+        const double* const row = M + static_cast<long long>(i) * columns;
+#pragma omp simd
+        for (int j = 0; j < columns; ++j) out[j] += row[j] * row[j];
     }
 }
 
@@ -68,13 +108,32 @@ __forceinline__ void add_gram(SerialTeam&, const double* M, int rows, int column
     }
 }
 
-__forceinline__ void multiply_upper(SerialTeam&, const double* M, int rows, int columns,
-                                    const double* U, double* out) {
+/// Rows of U are longer from one row to the next, so four rows start at the first one's diagonal:
+/// the elements below are zeros.
+inline void multiply_upper(SerialTeam&, const double* M, int rows, int columns, const double* U,
+                           double* out) {
     for (int i = 0; i < rows; ++i) {
         double* const to = out + i * columns;
         for (int j = 0; j < columns; ++j) to[j] = 0;
-        for (int l = 0; l < columns; ++l)
-            add_row(M[i * columns + l], U + l * columns + l, columns - l, to + l);
+        for (int l = 0; l < columns; l += four)
+            add_combination(
+                min(four, columns - l), [&](int q) { return M[i * columns + l + q]; },
+                [&](int q) { return U + (l + q) * columns + l; }, columns - l, to + l);
+    }
+}
+
+/// Row i of J = (unit vector i - the sum of L[l][i] row l, l > i) / L[i][i].
+inline void invert_transposed(SerialTeam&, const double* L, int n, double* J) {
+    for (int i = n - 1; i >= 0; --i) {
+        double* const to = J + i * n;
+        for (int j = 0; j < n; ++j) to[j] = 0;
+        for (int l = i + 1; l < n; l += four)
+            add_combination(
+                min(four, n - l), [&](int q) { return L[(l + q) * n + i]; },
+                [&](int q) { return J + (l + q) * n + l; }, n - l, to + l);
+        const double inverse = 1 / L[i * n + i];
+        for (int j = i + 1; j < n; ++j) to[j] *= -inverse;
+        to[i] = inverse;
     }
 }
 
