@@ -1,8 +1,8 @@
 // Least squares with linear constraints: the loop, and what it returns.
 //
 // A system is solved if its certificate says so, with the tolerances of the slower solver
-// in gpusolve/_nnls/constrained.py. All other systems keep the status `is_unsettled`, and the
-// slower solver solves them.
+// in gpusolve/_nnls/constrained.py. All other systems have the status `is_unsettled`, and the slower
+// solver solves them.
 
 #pragma once
 
@@ -20,7 +20,7 @@ struct ConstrainedSolver {
     Team& team;
     ConstrainedArrays& at;
     const NnlsSystems<T>& systems;
-    const ConstraintRows& rows;
+    const ConstraintRows<T>& rows;
 
     /// Read what belongs to one system, scaled. False if an element is not finite.
     __device__ bool read(long long k, long long number, double& b_scale, bool& has_bounds) {
@@ -80,14 +80,14 @@ struct ConstrainedSolver {
     __device__ int solve(long long k, long long number) {
         double b_scale = 1;
         bool has_bounds = false;
-        if (!read(k, number, b_scale, has_bounds)) return -2;
+        if (!read(k, number, b_scale, has_bounds)) return is_unsettled;
         const int limit = systems.limited ? systems.maxiter : steps_per_row * (at.rows() + 1);
         ConstrainedSteps<Team> steps{team, at, rows.below, has_bounds, limit};
         ConstrainedCertifier<Team> certifier(steps, rows.is_gram, rows.eps);
         steps.size_of_x = certifier.magnitude;
         const double enough = fmax(systems.tol, settled_kkt);
         ConstrainedCertificate found;
-        if (!minimise(steps, certifier, enough, found)) { systems.kkt[k]=found.kkt(); systems.rnorm[k]=found.lack; systems.nit[k]=steps.steps; return steps.code; }
+        if (!minimise(steps, certifier, enough, found)) return is_unsettled;
         rest_at_bounds(steps, certifier, enough, found);
         drop_multipliers(steps, certifier, found);
         return finish(k, b_scale, steps, certifier, found);
@@ -102,7 +102,7 @@ struct ConstrainedSolver {
             certifier.evaluate(round > 0);
             certifier.compute_lagrangian(round > 1);
             set_values(steps);
-            if (!steps.activate()) {steps.code=-3; return false;}
+            if (!steps.activate()) return false;
             certifier.compute_lagrangian(round > 1);
             certifier.correct_lack();
             steps.correct();
@@ -227,16 +227,16 @@ struct ConstrainedSolver {
         const bool good = found.by_x <= by_x && found.angle <= fmax(systems.tol, most) &&
                           found.lack <= certified_double / 2 &&
                           eps * found.size <= (is_float ? 1e-3 : 1e-6);
-        if (!good) return -5;
+        if (!good) return is_unsettled;
         for_each<Team>(n, [&](int j) {
             systems.dual[k * n + j] = static_cast<T>(at.w[j] / at.scale[j] / b_scale);
         });
         for_each<Team>(rows.below + rows.equal, [&](int i) {
             const double y = at.multiplier[i] * at.row_scale[i] / b_scale;
             if (i < rows.below)
-                rows.dual_ub[k * rows.below + i] = y;
+                rows.dual_ub[k * rows.below + i] = static_cast<T>(y);
             else
-                rows.dual_eq[k * rows.equal + i - rows.below] = -y;
+                rows.dual_eq[k * rows.equal + i - rows.below] = static_cast<T>(-y);
         });
         if (Team::rank() == 0) {
             systems.rnorm[k] = static_cast<T>(rnorm / b_scale);
@@ -245,7 +245,7 @@ struct ConstrainedSolver {
             systems.n_updates[k] = steps.updates;
             systems.n_downdates[k] = steps.downdates;
             systems.repaired[k] = false;
-            systems.method[k] = 1;
+            systems.method[k] = static_cast<unsigned char>(rows.method);
         }
         team.sync();
         return 0;

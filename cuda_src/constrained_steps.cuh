@@ -29,7 +29,6 @@ struct ConstrainedSteps {
     bool has_bounds;   // whether a bound is finite
     int most_steps;
     double size_of_x = 0;  // the size of a variable whose terms are as large as b
-    int code = -4;
     int active = 0, steps = 0, updates = 0, downdates = 0;
 
     __device__ int row_count() const { return has_bounds ? at.rows() : at.k; }

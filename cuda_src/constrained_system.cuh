@@ -19,6 +19,7 @@
 
 /// The linear constraints of a batch. Strides and offsets are in elements. The fields are as in
 /// gpusolve/_nnls/constrained_object.py.
+template <class T>
 struct ConstraintRows {
     const double* C_ub;
     const long long* C_ub_offset;
@@ -35,9 +36,10 @@ struct ConstraintRows {
     int below, equal;  // rows of A_ub and of A_eq
     int same_l2;       // whether all systems have the same l2
     int at_once;       // systems that a thread takes from the counter
+    int method;        // that results name
     int is_gram;       // whether A and b are G and c of x G x / 2 - c x
     double eps;        // the rounding of G
-    double *dual_ub, *dual_eq;
+    T *dual_ub, *dual_eq;
 };
 
 /// The arrays of a team. Matrices are stored row by row.
@@ -96,7 +98,7 @@ struct ConstrainedMatrices {
     Team& team;
     ConstrainedArrays& at;
     const NnlsSystems<T>& systems;
-    const ConstraintRows& rows;
+    const ConstraintRows<T>& rows;
 
     __device__ bool has_sum() const { return systems.kind & with_sum; }
 

@@ -14,14 +14,14 @@
 template <class T>
 struct ConstrainedThread {
     const NnlsSystems<T>& systems;
-    const ConstraintRows& rows;
+    const ConstraintRows<T>& rows;
     SerialTeam team;
     ConstrainedArrays arrays;
     const T *held_A = nullptr, *held_weights = nullptr;
     const double *held_ub = nullptr, *held_eq = nullptr;
     bool is_held = false, is_read = false;
 
-    ConstrainedThread(const NnlsSystems<T>& systems, const ConstraintRows& rows)
+    ConstrainedThread(const NnlsSystems<T>& systems, const ConstraintRows<T>& rows)
         : systems(systems), rows(rows), team{systems.counters} {
         arrays.m = systems.m;
         arrays.n = systems.n;
@@ -53,11 +53,12 @@ struct ConstrainedThread {
         if (read(number))
             status = ConstrainedSolver<T, SerialTeam>{team, arrays, systems, rows}.solve(k, number);
         systems.status[k] = status;
+        if (status == is_unsettled) atomicAdd(&systems.counters->listed, 1);
     }
 };
 
 template <class T>
-int solve_constrained(const NnlsSystems<T>& systems, const ConstraintRows& rows) {
+int solve_constrained(const NnlsSystems<T>& systems, const ConstraintRows<T>& rows) {
     ConstrainedThread<T> thread(systems, rows);
     const Workspace workspace([&](TeamMemory& memory) { thread.arrays.place(memory); });
     if (!workspace) return out_of_memory;
@@ -70,10 +71,10 @@ int solve_constrained(const NnlsSystems<T>& systems, const ConstraintRows& rows)
 }
 
 GPUSOLVE_EXPORTED int gpusolve_constrained_float32(const NnlsSystems<float>* systems,
-                                                   const ConstraintRows* rows) {
+                                                   const ConstraintRows<float>* rows) {
     return solve_constrained(*systems, *rows);
 }
 GPUSOLVE_EXPORTED int gpusolve_constrained_float64(const NnlsSystems<double>* systems,
-                                                   const ConstraintRows* rows) {
+                                                   const ConstraintRows<double>* rows) {
     return solve_constrained(*systems, *rows);
 }

@@ -5,19 +5,21 @@ The object solves every system that its certificate accepts. It leaves the other
 
 from __future__ import annotations
 
-import collections
+import ctypes
 import functools
 import math
-from collections.abc import Callable
-from typing import Any
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, batch_offsets, empty_together
+from .._device.arrays import Array, address_of, batch_offsets, empty_together
 from .._device.kernels import struct_in
+from .._device.launch import CACHED
 from .._device.objects import load
 from .._numerics.solution import BY_GRAM, BY_QR, AnySolution, ConstrainedSolution
-from .cpu import MOST_AT_ONCE, TURNS, Prepared, run
+from .cpu import MOST_AT_ONCE, TURNS, Prepared, by_columns, run
 from .inputs import Problem
 from .systems import AT_ONCE, Inputs, Systems, drop_repeats, strides, written_layout
 
@@ -30,6 +32,13 @@ MOST_NUMBERS = 2**26
 UNSETTLED = -1
 """``is_unsettled`` of ``constrained_solver.cuh``."""
 
+ROWS = "C_ub", "d_ub", "C_eq", "d_eq"
+"""The arrays of the constraints in ``ConstraintRows``."""
+
+ADDRESS, DUALS = struct.Struct("P"), struct.Struct("PP")
+OFFSETS = tuple([CONSTRAINT_ROWS.offset(name) for name in ROWS])
+DUALS_OFFSET = CONSTRAINT_ROWS.offset("dual_ub")
+
 
 def solve(
     problem: Problem, method: str, eps: float = 0.0
@@ -39,52 +48,23 @@ def solve(
     None if there is no object, or if the systems are too large for it. `eps` is the
     rounding of the matrix of a quadratic program.
     """
-    library, total = load(), math.prod(problem.batch)
-    (m, n), rows = problem.shape, row_counts(problem)
-    numbers = (m + n + sum(rows)) * n + (n + sum(rows)) ** 2
-    if library is None or not total * n * m or numbers > MOST_NUMBERS:
+    library, (m, n) = load(), problem.shape
+    below, equal = row_counts(problem)
+    numbers = (m + n + below + equal) * n + (n + below + equal) ** 2
+    if library is None or numbers > MOST_NUMBERS or not math.prod(problem.batch) * m * n:
         return None
-    layout, size = written_layout(problem.batch, n, problem.dtype)
-    arrays, written = empty_together(layout, size)
+    call = prepare(problem, method, eps)
+    arrays, written = empty_together(call.prepared.layout, call.prepared.size)
     arrays[-1][:] = 0
     if problem.start is not None:
         arrays[0][...] = problem.start
-    inputs = Inputs.of(problem)
-    systems = Systems(problem, inputs, slice(0, total), None, None)
-    argument = systems.argument(problem.tol or 0.0, written=written)
-    duals = [np.empty((*problem.batch, count)) for count in rows]
-    pairs = [
-        side_of(C, d, n, problem.batch)
-        for C, d in ((problem.A_ub, problem.b_ub), (problem.A_eq, problem.b_eq))
-    ]
-    constraints = CONSTRAINT_ROWS.of(
-        None,
-        *pairs[0],
-        *pairs[1],
-        *rows,
-        inputs.options.same_l2,
-        max(1, min(MOST_AT_ONCE, total // TURNS)),
-        problem.is_gram,
-        eps,
-        *duals,
-    )
-    prepared = Prepared(
-        argument.packed(),
-        constraints.packed(),
-        layout,
-        size,
-        (total, m, n),
-        problem.dtype,
-        float(total) * n * n * (m + n + sum(rows)),
-        None,
-        None,
-        (argument, constraints),
-    )
-    call = getattr(library, f"gpusolve_constrained_{problem.dtype.name}")
-    run(prepared, (problem, arrays), call, prepared.systems, prepared.run)
-    arrays[-3][...] = BY_GRAM if method == "gram" else BY_QR
-    fields = [*arrays[:-2], *[dual.astype(problem.dtype) for dual in duals]]
-    return ConstrainedSolution(*fields)
+    duals = [np.empty((*problem.batch, k), problem.dtype) for k in (below, equal)]
+    systems = call.prepared.pack(problem, written)
+    rows = call.pack(problem, duals)
+    function = functions(library, problem.dtype)
+    run(call.prepared, (problem, arrays), function, systems, rows)
+    found = ConstrainedSolution(*arrays[:-2], *duals)
+    return found
 
 
 def solve_rest(
@@ -93,21 +73,110 @@ def solve_rest(
     solver: Callable[[Problem], AnySolution],
 ) -> ConstrainedSolution:
     """The solutions, also of the systems that the object has left, by `solver`."""
-    at = np.flatnonzero(found.status <= UNSETTLED)
-    if len(at):
-        LEFT.append((len(at), found.status.size))
-        CODES.update(found.status.ravel()[at].tolist())
-        rest = solver(take(problem, at))
-        for field, values in zip(found, rest, strict=True):
-            if problem.batch:
-                field[np.unravel_index(at, problem.batch)] = values
-            else:
-                field[...] = values[0]
+    if int(found.status.min()) != UNSETTLED:
+        return found
+    at = np.flatnonzero(found.status == UNSETTLED)
+    where = np.unravel_index(at, problem.batch) if problem.batch else ()
+    rest = solver(take(problem, at))
+    for field, values in zip(found, rest, strict=True):
+        field[where] = values if problem.batch else values[0]
     return found
 
 
-LEFT = []
-CODES = collections.Counter()
+@functools.lru_cache(CACHED)
+def functions(library: ctypes.CDLL, dtype: np.dtype[Any]) -> Callable[..., int]:
+    """The function of the object for a dtype."""
+    found: Callable[..., int] = getattr(library, f"gpusolve_constrained_{dtype.name}")
+    return found
+
+
+class Call(NamedTuple):
+    """A batch as the object reads it, without the addresses of some arrays.
+
+    Attributes
+    ----------
+    prepared : Prepared
+        The systems without the constraints.
+    rows : bytes
+        ``ConstraintRows`` of ``constrained_system.cuh``.
+    is_plain : bool
+        Whether `rows` lacks the addresses of the problem's arrays.
+    kept : tuple
+        Keeps the arrays to whose addresses the bytes refer.
+    """
+
+    prepared: Prepared
+    rows: bytes
+    is_plain: bool
+    kept: Any
+
+    @classmethod
+    def of(cls, problem: Problem, method: str, eps: float) -> Call:
+        """Prepare a batch."""
+        prepared, counts = Prepared.of(problem), row_counts(problem)
+        total, m, n = prepared.shape
+        pairs = (problem.A_ub, problem.b_ub), (problem.A_eq, problem.b_eq)
+        rows = CONSTRAINT_ROWS.of(
+            problem.dtype,
+            *[part for C, d in pairs for part in sides_of(C, d, n, problem.batch)],
+            *counts,
+            Inputs.of(by_columns(problem)).options.same_l2,
+            max(1, min(MOST_AT_ONCE, total // TURNS)),
+            BY_GRAM if method == "gram" else BY_QR,
+            problem.is_gram,
+            eps,
+            None,
+            None,
+        )
+        work = float(total) * n * n * (m + n + sum(counts))
+        return cls(prepared._replace(work=work), rows.packed(), False, rows)
+
+    def pack(self, problem: Problem, duals: Sequence[Array]) -> bytearray:
+        """``ConstraintRows`` with the addresses of all arrays."""
+        rows = bytearray(self.rows)
+        if self.is_plain:
+            given = problem[-5:-1]  # A_ub to b_eq
+            for offset, array in zip(OFFSETS, given, strict=True):
+                if array is not None:
+                    ADDRESS.pack_into(rows, offset, address_of(array))
+        DUALS.pack_into(rows, DUALS_OFFSET, *map(address_of, duals))
+        return rows
+
+
+_calls: dict[Any, Call] = {}
+"""What depends on shapes and numbers only, for later calls; at most `CACHED`."""
+
+
+def prepare(problem: Problem, method: str, eps: float) -> Call:
+    """Prepare a batch, or find what was prepared for a batch of the same kind.
+
+    It is as for ``cpu.prepare``; the arrays of constraints are contiguous, too.
+    """
+    A, b, rows = problem.A, problem.b, problem[-5:-1]
+    flags = [array.flags for array in (A, b, *rows) if array is not None]
+    is_plain = all([flag.c_contiguous and flag.aligned for flag in flags])
+    if not is_plain or problem.weights is not None:
+        return Call.of(problem, method, eps)
+    shapes = [None if one is None else (one.shape, one.dtype.char) for one in rows]
+    key = A.shape, b.shape, A.dtype.char, problem.start is None, *shapes
+    key += (problem[2], problem[4:8], problem[9:13], problem[-1], method, eps)
+    try:
+        return _calls[key]
+    except TypeError:  # an option is an array
+        return Call.of(problem, method, eps)
+    except KeyError:
+        call = Call.of(problem, method, eps)
+    arguments = call.kept, call.prepared.kept[0]
+    offsets = ["A_offset", "b_offset", *[f"{name}_offset" for name in ROWS]]
+    of_both = {k: v for one in arguments for k, v in zip(one.type.names, one.values)}
+    is_converted = any(one is not None and one.dtype != np.float64 for one in rows)
+    if is_converted or any(of_both[name] is not None for name in offsets):
+        return call
+    if len(_calls) >= CACHED:
+        _calls.clear()
+    prepared = call.prepared._replace(A=None, b=None, kept=())
+    call = call._replace(prepared=prepared, is_plain=True, kept=())
+    return _calls.setdefault(key, call)
 
 
 def row_counts(problem: Problem) -> tuple[int, int]:
@@ -117,7 +186,7 @@ def row_counts(problem: Problem) -> tuple[int, int]:
     return below, equal
 
 
-def side_of(
+def sides_of(
     C: Array | None, d: Array | None, n: int, batch: tuple[int, ...]
 ) -> tuple[Any, ...]:
     """A pair of arrays in float64, where systems begin, and strides."""
