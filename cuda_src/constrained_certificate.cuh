@@ -5,13 +5,13 @@
 
 #include "constrained_steps.cuh"
 
-constexpr double accurate_terms = 64;         // ACCURATE of gpusolve/_numerics/certificate.py
-constexpr double share_of_terms = 1e-4;       // SHARE
-constexpr double rounded_units = 8;           // ROUNDED
-constexpr double gram_units = 16;            // ROUNDED of gpusolve/_nnls/quadratic.py
-constexpr double certified_double = 1e-10;    // CERTIFIED, for float64
-constexpr double settled_kkt = 1e-11;         // SETTLED of gpusolve/_nnls/constrained.py
-constexpr double bound_units = 1024;          // AT_BOUND
+constexpr double accurate_terms = 64;       // ACCURATE of gpusolve/_numerics/certificate.py
+constexpr double share_of_terms = 1e-4;     // SHARE
+constexpr double rounded_units = 8;         // ROUNDED
+constexpr double gram_units = 16;           // ROUNDED of gpusolve/_nnls/quadratic.py
+constexpr double certified_double = 1e-10;  // CERTIFIED, for float64
+constexpr double settled_kkt = 1e-11;       // SETTLED of gpusolve/_nnls/constrained.py
+constexpr double bound_units = 1024;        // AT_BOUND
 
 /// How far a point is from the optimum.
 struct ConstrainedCertificate {
@@ -139,7 +139,10 @@ struct ConstrainedCertifier {
     __device__ void compute_lagrangian(bool always_accurate) {
         const int n = at.n, k = at.k;
         for_each<Team>(k, [&](int i) { at.general[i] = at.multiplier[i]; });
-        for_each<Team>(n, [&](int j) { at.w[j] = at.slope[j]; at.e[j] = 0; });
+        for_each<Team>(n, [&](int j) {
+            at.w[j] = at.slope[j];
+            at.e[j] = 0;
+        });
         team.sync();
         bool any = false;
         for (int a = 0; a < steps.active; ++a) any |= at.active[a] < k;

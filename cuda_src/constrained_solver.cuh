@@ -1,18 +1,18 @@
 // Least squares with linear constraints: the loop, and what it returns.
 //
 // A system is solved if its certificate says so, with the tolerances of the slower solver
-// in gpusolve/_nnls/constrained.py. All other systems have the status `is_unsettled`, and the slower
-// solver solves them.
+// in gpusolve/_nnls/constrained.py. All other systems have the status `is_unsettled`, and the
+// slower solver solves them.
 
 #pragma once
 
 #include "constrained_certificate.cuh"
 
 constexpr int is_unsettled = -1;
-constexpr int most_rounds = 10;     // of active rows and corrections
-constexpr int most_corrections = 4;  // of a round
+constexpr int most_rounds = 10;           // of active rows and corrections
+constexpr int most_corrections = 4;       // of a round
 constexpr double convincing_kkt = 1e-14;  // a correction could hardly improve x
-constexpr int steps_per_row = 10;    // the default limit
+constexpr int steps_per_row = 10;         // the default limit
 
 /// Solves the systems of a team.
 template <class T, class Team>
@@ -152,8 +152,8 @@ struct ConstrainedSolver {
                                    ConstrainedCertificate& found) {
         if (!steps.has_bounds) return;
         const int n = at.n;
-        const double size = largest_over(team, n, [&](int j) { return fabs(at.x[j]); }) +
-                            certifier.magnitude;
+        const double size =
+            largest_over(team, n, [&](int j) { return fabs(at.x[j]); }) + certifier.magnitude;
         const double near = bound_units * Floating<double>::epsilon * size;
         double moves = 0;
         for_each<Team>(n, [&](int j) {
@@ -188,8 +188,8 @@ struct ConstrainedSolver {
     __device__ void drop_multipliers(ConstrainedSteps<Team>& steps,
                                      ConstrainedCertifier<Team>& certifier,
                                      ConstrainedCertificate& found) {
-        const double squares = sum_over(
-            team, at.rows(), [&](int i) { return at.multiplier[i] * at.multiplier[i]; });
+        const double squares =
+            sum_over(team, at.rows(), [&](int i) { return at.multiplier[i] * at.multiplier[i]; });
         constexpr double eps = Floating<double>::epsilon;
         if (!(squares < eps * eps || found.kkt() >= found.trivial) || squares == 0) return;
         for_each<Team>(at.n, [&](int j) {
@@ -219,9 +219,8 @@ struct ConstrainedSolver {
             x[j] = rounded;
         });
         team.sync();
-        const double rnorm =
-            rows.is_gram ? round_gradient(steps, certifier, is_float, found)
-                         : round_residual(steps, certifier, is_float, found);
+        const double rnorm = rows.is_gram ? round_gradient(steps, certifier, is_float, found)
+                                          : round_residual(steps, certifier, is_float, found);
         const double eps = Floating<T>::epsilon, most = is_float ? 1e-4 : certified_double;
         const double by_x = fmax(systems.tol, most + rounded_units * eps * found.size);
         const bool good = found.by_x <= by_x && found.angle <= fmax(systems.tol, most) &&
@@ -257,9 +256,7 @@ struct ConstrainedSolver {
                                      ConstrainedCertificate& found) {
         const int m = at.m;
         const bool has_rest = certifier.image > 0;
-        for_each<Team>(m, [&](int i) {
-            at.image[i] = has_rest ? at.r[i] + at.image[i] : at.r[i];
-        });
+        for_each<Team>(m, [&](int i) { at.image[i] = has_rest ? at.r[i] + at.image[i] : at.r[i]; });
         team.sync();
         if (!is_float) return certifier.length_of(at.image, m);
         steps.compute_residual(true);

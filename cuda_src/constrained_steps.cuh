@@ -13,20 +13,26 @@
 
 /// Where a row is. A positive multiplier pushes up from the lower side, a negative multiplier down
 /// from the upper side.
-enum RowState : int { is_inactive = 0, at_lower_side = 1, at_upper_side = 2, is_equal = 3,
-    is_skipped = 4 };
+enum RowState : int {
+    is_inactive = 0,
+    at_lower_side = 1,
+    at_upper_side = 2,
+    is_equal = 3,
+    is_skipped = 4
+};
 
 constexpr double dependent_row = 1e-11;  // what is left of the square of an active row's length
-constexpr double skipped_units = 0x1p20;  // a row that depends on others is violated by at most this
-constexpr double opposite = 1e100;       // rows of equalities become active first
+constexpr double skipped_units =
+    0x1p20;                         // a row that depends on others is violated by at most this
+constexpr double opposite = 1e100;  // rows of equalities become active first
 
 /// A system that a team solves.
 template <class Team>
 struct ConstrainedSteps {
     Team& team;
     ConstrainedArrays& at;
-    int first_equal;   // rows of C from here are equalities
-    bool has_bounds;   // whether a bound is finite
+    int first_equal;  // rows of C from here are equalities
+    bool has_bounds;  // whether a bound is finite
     int most_steps;
     double size_of_x = 0;  // the size of a variable whose terms are as large as b
     int active = 0, steps = 0, updates = 0, downdates = 0;
@@ -146,8 +152,8 @@ struct ConstrainedSteps {
         for_each<Team>(row_count(), [&](int i) { at.value[i] += step * inner[i]; });
         team.sync();
         add_rows(
-            team, active, at.e.first, [&](int a) { return stored_inner(at.active[a]); }, row_count(),
-            at.value.first);
+            team, active, at.e.first, [&](int a) { return stored_inner(at.active[a]); },
+            row_count(), at.value.first);
         team.sync();
     }
 
@@ -279,8 +285,8 @@ struct ConstrainedSteps {
     /// Whether a variable is beyond its bounds.
     __device__ bool leaves_bounds() {
         return largest_over(team, at.n, [&](int j) {
-            return at.x[j] < at.lower[j] || at.x[j] > at.upper[j] ? 1.0 : 0.0;
-        }) > 0;
+                   return at.x[j] < at.lower[j] || at.x[j] > at.upper[j] ? 1.0 : 0.0;
+               }) > 0;
     }
 
     /// What an active row lacks of its side.

@@ -64,13 +64,12 @@ struct ConstrainedArrays {
         memory.take(M, k * N);
         memory.take(inner, R * R);
         memory.take(L, N * N);
-        Vector<double>* const by_variable[] = {&norm, &scale, &lower, &upper, &l1, &l2,
-                                               &x, &x_rest, &slope, &w, &e, &v,
-                                               &old_x, &old_rest, &old_w, &size, &push,
-                                               &l, &along};
+        Vector<double>* const by_variable[] = {
+            &norm, &scale, &lower, &upper,    &l1,    &l2,   &x,    &x_rest, &slope, &w,
+            &e,    &v,     &old_x, &old_rest, &old_w, &size, &push, &l,      &along};
         for (Vector<double>* one : by_variable) memory.take(*one, N);
         Vector<double>* const by_constraint[] = {&row_scale, &per_unit, &side,
-                                                 &terms, &lack, &general};
+                                                 &terms,     &lack,     &general};
         for (Vector<double>* one : by_constraint) memory.take(*one, k);
         Vector<double>* const by_row[] = {&b, &r, &image};
         for (Vector<double>* one : by_row) memory.take(*one, m);
@@ -82,10 +81,11 @@ struct ConstrainedArrays {
     }
 };
 
-constexpr double dependent_pivot = 1e-10;     // of H: a smaller pivot needs the proximal term
-constexpr double proximal_weight = 0x1p-20;   // its weight; diagonal elements of H are up to 1
+constexpr double dependent_pivot = 1e-10;    // of H: a smaller pivot needs the proximal term
+constexpr double proximal_weight = 0x1p-20;  // its weight; diagonal elements of H are up to 1
 
 constexpr double null_units = 8;
+constexpr int rows_at_once = 256;  // after which a stop is noticed
 
 /// 2^-e for a magnitude of m 2^e with m in [0.5, 1); 1 for zero.
 __device__ __forceinline__ double scale_to_one(double value) {
@@ -104,8 +104,7 @@ struct ConstrainedMatrices {
 
     /// Element j of row i of the given constraints, as rows with a lower side.
     __device__ double given_row(const double* of_ub, const double* of_eq, int i, int j) const {
-        if (i < rows.below)
-            return -of_ub[i * rows.C_ub_row_stride + j * rows.C_ub_column_stride];
+        if (i < rows.below) return -of_ub[i * rows.C_ub_row_stride + j * rows.C_ub_column_stride];
         if (i < rows.below + rows.equal)
             return of_eq[(i - rows.below) * rows.C_eq_row_stride + j * rows.C_eq_column_stride];
         return 1;
@@ -121,9 +120,8 @@ struct ConstrainedMatrices {
         const double* of_eq =
             rows.C_eq + BatchOffsets{rows.C_eq_offset, rows.C_eq_batch_stride}[number];
         for_each_element(team, m, n, [&](int i, int j) { at.A[i * n + j] = A(i, j); });
-        for_each_element(team, k, n, [&](int i, int j) {
-            at.C[i * n + j] = given_row(of_ub, of_eq, i, j);
-        });
+        for_each_element(team, k, n,
+                         [&](int i, int j) { at.C[i * n + j] = given_row(of_ub, of_eq, i, j); });
         team.sync();
         for_each<Team>(n, [&](int j) { at.e[j] = 0; });
         team.sync();
@@ -139,11 +137,12 @@ struct ConstrainedMatrices {
             at.l2[j] = root * root * at.scale[j] * at.scale[j];
             at.norm[j] = squares == 0 ? 0 : size * at.scale[j];
             // Squares that are out of range are left to a slower solver.
-            at.e[j] = squares == 0 || (squares > 1e-200 && squares < 1e200) ? size : Floating<double>::nan();
+            at.e[j] = squares == 0 || (squares > 1e-200 && squares < 1e200)
+                          ? size
+                          : Floating<double>::nan();
         });
         team.sync();
-        if (!(largest_over(team, n, [&](int j) { return at.e[j]; }) <
-              Floating<double>::infinity()))
+        if (!(largest_over(team, n, [&](int j) { return at.e[j]; }) < Floating<double>::infinity()))
             return false;
         for_each_element(team, m, n, [&](int i, int j) {
             at.A[i * n + j] *= at.scale[j] * (rows.is_gram ? at.scale[i] : 1.0);
@@ -155,7 +154,8 @@ struct ConstrainedMatrices {
                 row[j] *= at.scale[j];
                 largest = MaxMagnitude<double>()(largest, magnitude(row[j]));
             }
-            at.row_scale[i] = largest < Floating<double>::infinity() ? scale_to_one(largest) : Floating<double>::nan();
+            at.row_scale[i] = largest < Floating<double>::infinity() ? scale_to_one(largest)
+                                                                     : Floating<double>::nan();
             double per_unit = 0;
             for (int j = 0; j < n; ++j) {
                 row[j] *= at.row_scale[i];
@@ -174,8 +174,7 @@ struct ConstrainedMatrices {
     /// gpusolve/_nnls/quadratic.py.
     __device__ bool is_definite() {
         const int n = at.n;
-        const double inverse =
-            sum_over(team, n * n, [&](int e) { return at.J[e] * at.J[e]; });
+        const double inverse = sum_over(team, n * n, [&](int e) { return at.J[e] * at.J[e]; });
         const double trace = sum_over(team, n, [&](int j) { return at.norm[j] * at.norm[j]; });
         return 1 > null_units * n * rows.eps * trace * inverse;
     }
@@ -194,7 +193,11 @@ struct ConstrainedMatrices {
                 for_each<Team>(n * n, [&](int e) { H[e] += at.A[e]; });
                 team.sync();
             } else {
-                add_gram(team, at.A.first, at.m, n, H);
+                for (int i = 0; i < at.m; i += rows_at_once) {
+                    if (team.is_stopped()) return false;
+                    const double* const part = at.A.first + static_cast<long long>(i) * n;
+                    add_gram(team, part, min(rows_at_once, at.m - i), n, H);
+                }
             }
             if (factorise(team, H, n, dependent_pivot)) break;
             if (attempt == 1 || rows.is_gram) return false;
@@ -202,7 +205,12 @@ struct ConstrainedMatrices {
         }
         invert_transposed(team, H, n, at.J.first);
         if (rows.is_gram && !is_definite()) return false;
-        multiply_upper(team, at.C.first, at.k, n, at.J.first, at.M.first);
+        for (int i = 0; i < at.k; i += rows_at_once) {
+            if (team.is_stopped()) return false;
+            const long long first = static_cast<long long>(i) * n;
+            multiply_upper(team, at.C.first + first, min(rows_at_once, at.k - i), n, at.J.first,
+                           at.M.first + first);
+        }
         for_each<Team>(at.rows(), [&](int i) { at.has_inner[i] = 0; });
         team.sync();
         return true;

@@ -122,7 +122,7 @@ __device__ bool factorise(Team& team, double* H, int n, double least) {
     for (int i = 0; i < n; ++i) {
         double* const row = H + i * n;
         const double pivot = row[i] - sum_over(team, i, [&](int l) { return row[l] * row[l]; });
-        if (!(pivot > least)) return false;
+        if (!(pivot > least) || team.is_stopped()) return false;
         team.sync();
         const double root = sqrt(pivot), inverse = 1 / root;
         for_each<Team>(n - i, [&](int step) {
@@ -185,9 +185,8 @@ __device__ void solve_transposed(Team& team, const double* L, int pitch, int cou
     for (int c = count - 1; c >= 0; --c) {
         const double value = x[c] / L[c * pitch + c];
         team.sync();
-        for_each<Team>(c + 1, [&](int i) {
-            x[i] = i == c ? value : x[i] - L[c * pitch + i] * value;
-        });
+        for_each<Team>(c + 1,
+                       [&](int i) { x[i] = i == c ? value : x[i] - L[c * pitch + i] * value; });
         team.sync();
     }
 }
@@ -197,8 +196,7 @@ __device__ __forceinline__ double accurate_difference(double start, const double
                                                       const double* x, int count) {
     Twofold<double> sum{start, 0};
     for (int j = 0; j < count; ++j)
-        sum = AddTwofold<double>()(
-            sum, two_product(-row[static_cast<long long>(j) * step], x[j]));
+        sum = AddTwofold<double>()(sum, two_product(-row[static_cast<long long>(j) * step], x[j]));
     return sum.high + sum.low;
 }
 

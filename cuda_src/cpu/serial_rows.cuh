@@ -42,9 +42,8 @@ __forceinline__ void add_combination(int rows, Value value, Row row, int count, 
     int i = 0;
     for (; i + four <= rows; i += four) {
         const double *const a = row(i), *const b = row(i + 1), *const c = row(i + 2),
-                     *const d = row(i + 3);
-        const double of_a = value(i), of_b = value(i + 1), of_c = value(i + 2),
-                     of_d = value(i + 3);
+                            *const d = row(i + 3);
+        const double of_a = value(i), of_b = value(i + 1), of_c = value(i + 2), of_d = value(i + 3);
 #pragma omp simd
         for (int j = 0; j < count; ++j) {
             const double first = multiply_add(of_a, a[j], multiply_add(of_b, b[j], out[j]));
@@ -77,8 +76,7 @@ void add_transposed(SerialTeam&, const double* M, int rows, int columns, const d
     }
 }
 
-__forceinline__ void add_squares(SerialTeam&, const double* M, int rows, int columns,
-                                 double* out) {
+__forceinline__ void add_squares(SerialTeam&, const double* M, int rows, int columns, double* out) {
     for (int i = 0; i < rows; ++i) {
         const double* const row = M + static_cast<long long>(i) * columns;
 #pragma omp simd

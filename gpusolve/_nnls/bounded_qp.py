@@ -194,36 +194,39 @@ def solve_programs(
     with current(target):
         G = floating({"G": G})["G"]
         problem, dtype = validate(**{**given, "A": G}), G.dtype
-        G, c = symmetric(problem.A, dtype), problem.b
-        exact = problem._replace(A=G, b=c).simplified()
-        if target is None and problem.has_constraints:
-            found = constrained_object.solve(exact, method, EPSILONS[dtype])
-            if found is not None:
-                found = constrained_object.solve_rest(
-                    problem._replace(A=G, b=c),
-                    found,
-                    lambda some: solve_by_steps(some, target, method, dtype),
-                )
-                found = replace_infeasible(problem, found)
-                return make_result(found, problem._replace(A=G, b=c)._asdict(), labels)
-        solution = solve_by_steps(problem._replace(A=G, b=c), target, method, dtype)
-        return make_result(solution, problem._replace(A=G, b=c)._asdict(), labels)
+        problem = problem._replace(A=symmetric(problem.A, dtype))
+        solution = solve_validated(problem, target, method, dtype)
+        return make_result(solution, problem._asdict(), labels)
 
 
-def solve_by_steps(
+def solve_validated(
     problem: Problem, target: Device | None, method: str, dtype: np.dtype[Any]
 ) -> AnySolution:
-    if True:
-        G, c = problem.A, problem.b
-        whole, c_whole = with_penalties(problem, G)
-        objective = interruptible(
-            work_of(G), Quadratic.of, whole, c_whole, EPSILONS[dtype]
-        )
-        A, b, linear = objective.least_squares()
-        factors = problem._replace(A=A, b=b, l1=linear, l2=0.0, rounded_matrix=True)
-        solution, pull = solve_factors(factors.simplified(), target, method)
-        solution = replace_infeasible(factors, solution)
-        return certified(objective, problem, solution, pull, dtype)
+    """The solution of every program; `dtype` is the dtype in which G was given."""
+    if target is None and problem.has_constraints:
+        exact = problem.simplified()
+        found = constrained_object.solve(exact, method, EPSILONS[dtype])
+        if found is not None:
+            whole = constrained_object.solve_rest(
+                problem, found, lambda some: solve_factorised(some, None, method, dtype)
+            )
+            return replace_infeasible(problem, whole)
+    return solve_factorised(problem, target, method, dtype)
+
+
+def solve_factorised(
+    problem: Problem, target: Device | None, method: str, dtype: np.dtype[Any]
+) -> AnySolution:
+    """Solve the programs as least squares, by the eigenvalues of G."""
+    whole, c_whole = with_penalties(problem, problem.A)
+    objective = interruptible(
+        work_of(problem.A), Quadratic.of, whole, c_whole, EPSILONS[dtype]
+    )
+    A, b, linear = objective.least_squares()
+    factors = problem._replace(A=A, b=b, l1=linear, l2=0.0, rounded_matrix=True)
+    solution, pull = solve_factors(factors.simplified(), target, method)
+    solution = replace_infeasible(factors, solution)
+    return certified(objective, problem, solution, pull, dtype)
 
 
 def solve_factors(
@@ -275,7 +278,7 @@ def symmetric(G: Array, dtype: Any) -> Array:
     ValueError for a single matrix on the host whose triangles differ.
     """
     xp, other = namespace(G), namespace(G).swapaxes(G, -1, -2)
-    if not is_cupy(G) and bool((G == other).all()):
+    if not is_cupy(G) and bool((other == G).all()):
         return G
     root = xp.sqrt(xp.abs(xp.diagonal(G, axis1=-2, axis2=-1)))
     most = SYMMETRIC[dtype] * root[..., :, None] * root[..., None, :]

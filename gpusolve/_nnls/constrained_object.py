@@ -19,9 +19,9 @@ from .._device.kernels import struct_in
 from .._device.launch import CACHED
 from .._device.objects import load
 from .._numerics.solution import BY_GRAM, BY_QR, AnySolution, ConstrainedSolution
-from .cpu import MOST_AT_ONCE, TURNS, Prepared, by_columns, run
+from .cpu import MOST_AT_ONCE, TURNS, Prepared, run
 from .inputs import Problem
-from .systems import AT_ONCE, Inputs, Systems, drop_repeats, strides, written_layout
+from .systems import AT_ONCE, Options, drop_repeats, strides
 
 CONSTRAINT_ROWS = struct_in("constrained_system.cuh", "ConstraintRows")
 
@@ -51,7 +51,11 @@ def solve(
     library, (m, n) = load(), problem.shape
     below, equal = row_counts(problem)
     numbers = (m + n + below + equal) * n + (n + below + equal) ** 2
-    if library is None or numbers > MOST_NUMBERS or not math.prod(problem.batch) * m * n:
+    if (
+        library is None
+        or numbers > MOST_NUMBERS
+        or not math.prod(problem.batch) * m * n
+    ):
         return None
     call = prepare(problem, method, eps)
     arrays, written = empty_together(call.prepared.layout, call.prepared.size)
@@ -63,8 +67,7 @@ def solve(
     rows = call.pack(problem, duals)
     function = functions(library, problem.dtype)
     run(call.prepared, (problem, arrays), function, systems, rows)
-    found = ConstrainedSolution(*arrays[:-2], *duals)
-    return found
+    return ConstrainedSolution(*arrays[:-2], *duals)
 
 
 def solve_rest(
@@ -120,7 +123,7 @@ class Call(NamedTuple):
             problem.dtype,
             *[part for C, d in pairs for part in sides_of(C, d, n, problem.batch)],
             *counts,
-            Inputs.of(by_columns(problem)).options.same_l2,
+            Options.of(problem).same_l2,
             max(1, min(MOST_AT_ONCE, total // TURNS)),
             BY_GRAM if method == "gram" else BY_QR,
             problem.is_gram,
@@ -154,7 +157,7 @@ def prepare(problem: Problem, method: str, eps: float) -> Call:
     """
     A, b, rows = problem.A, problem.b, problem[-5:-1]
     flags = [array.flags for array in (A, b, *rows) if array is not None]
-    is_plain = all([flag.c_contiguous and flag.aligned for flag in flags])
+    is_plain = all(flag.c_contiguous and flag.aligned for flag in flags)
     if not is_plain or problem.weights is not None:
         return Call.of(problem, method, eps)
     shapes = [None if one is None else (one.shape, one.dtype.char) for one in rows]
@@ -166,11 +169,11 @@ def prepare(problem: Problem, method: str, eps: float) -> Call:
         return Call.of(problem, method, eps)
     except KeyError:
         call = Call.of(problem, method, eps)
-    arguments = call.kept, call.prepared.kept[0]
-    offsets = ["A_offset", "b_offset", *[f"{name}_offset" for name in ROWS]]
-    of_both = {k: v for one in arguments for k, v in zip(one.type.names, one.values)}
+    systems, _ = call.prepared.kept
+    offsets = [systems[f"{name}_offset"] for name in ("A", "b")]
+    offsets += [call.kept[f"{name}_offset"] for name in ROWS]
     is_converted = any(one is not None and one.dtype != np.float64 for one in rows)
-    if is_converted or any(of_both[name] is not None for name in offsets):
+    if is_converted or any(offset is not None for offset in offsets):
         return call
     if len(_calls) >= CACHED:
         _calls.clear()
