@@ -26,7 +26,7 @@ constexpr double skipped_units =
     0x1p20;                         // a row that depends on others is violated by at most this
 constexpr double opposite = 1e100;  // rows of equalities become active first
 
-/// A system that a team solves.
+/// A system that a team solves. The diagonal of L has the inverses of its elements.
 template <class Team>
 struct ConstrainedSteps {
     Team& team;
@@ -78,9 +78,10 @@ struct ConstrainedSteps {
         double* const row = at.L.first + static_cast<long long>(active) * at.n;
         for_each<Team>(active, [&](int a) { row[a] = at.l[a]; });
         if (Team::rank() == 0) {
-            row[active] = sqrt(rest);
+            row[active] = 1 / sqrt(rest);
             at.active[active] = q;
             at.state[q] = state;
+            at.tolerance[q] = Floating<double>::infinity();
         }
         ++active;
         ++updates;
@@ -95,6 +96,7 @@ struct ConstrainedSteps {
         if (Team::rank() == 0) {
             at.state[row] = is_inactive;
             at.multiplier[row] = 0;
+            at.tolerance[row] = rounding_of(row);
             for (int a = which; a + 1 < active; ++a) at.active[a] = at.active[a + 1];
         }
         // Columns are moved by one thread each: a row reads its own elements only.
@@ -106,11 +108,15 @@ struct ConstrainedSteps {
         ++downdates;
         team.sync();
         for (int c = which; c < active; ++c) {
-            const double a = L[c * n + c], b = L[c * n + c + 1];
+            const double a = L[c * n + c], b = 1 / L[c * n + c + 1];
             const double length = sqrt(a * a + b * b), cosine = a / length, sine = b / length;
             team.sync();
             for_each<Team>(active - c, [&](int step) {
                 double* const of = L + (c + step) * n + c;
+                if (step == 0) {
+                    of[0] = 1 / length;
+                    return;
+                }
                 const double first = of[0], second = of[1];
                 of[0] = cosine * first + sine * second;
                 of[1] = cosine * second - sine * first;
@@ -123,7 +129,7 @@ struct ConstrainedSteps {
 
     /// By how much row i is violated: positive at its lower side, negative at its upper side.
     __device__ double violation_of(int i) const {
-        const double below = lower_side(i) - at.value[i], above = upper_side(i) - at.value[i];
+        const double below = at.low[i] - at.value[i], above = at.high[i] - at.value[i];
         return below > 0 ? below : above < 0 ? above : 0.0;
     }
     /// The violation of a row that rounding errors explain.
@@ -132,18 +138,28 @@ struct ConstrainedSteps {
         if (i < at.k) return unit * at.terms[i];
         return unit * (fabs(at.x[i - at.k]) + size_of_x);
     }
-
-    /// The row that is violated most, relative to its length in M.
-    __device__ Located<double> most_violated() {
-        Located<double> found = ArgMax<double>::identity();
+    /// Set the sides of all rows, and how much an inactive row may be violated by.
+    __device__ void set_sides() {
         for_each<Team>(row_count(), [&](int i) {
-            if (at.state[i] != is_inactive) return;
-            const double violation = fabs(violation_of(i));
-            if (!(violation > rounding_of(i))) return;
-            const double order = is_equality(i) ? violation * opposite : violation;
-            found = ArgMax<double>()(found, {order, i});
+            if (at.state[i] == is_skipped) at.state[i] = is_inactive;
+            at.low[i] = lower_side(i);
+            at.high[i] = upper_side(i);
+            at.weight[i] = is_equality(i) ? opposite : 1.0;
+            at.tolerance[i] =
+                at.state[i] == is_inactive ? rounding_of(i) : Floating<double>::infinity();
         });
-        return team.reduce(found, ArgMax<double>());
+        team.sync();
+    }
+
+    /// The row that is violated most.
+    __device__ int most_violated() {
+        map_variables(team, at.order, row_count(), [&](int i) {
+            const double below = at.low[i] - at.value[i], above = at.value[i] - at.high[i];
+            const double violation = below > above ? below : above;
+            return violation > at.tolerance[i] ? violation * at.weight[i] : 0.0;
+        });
+        const auto found = find_variable(team, at.order, row_count(), true, 0.0, 0);
+        return team.reduce(found, ArgMax<double>()).index;
     }
 
     /// Change the values of all rows by a step along row q, without its part along active rows.
@@ -159,13 +175,9 @@ struct ConstrainedSteps {
 
     /// Make rows active until none is violated. False if a row cannot be satisfied.
     __device__ bool activate() {
-        for_each<Team>(row_count(), [&](int i) {
-            if (at.state[i] == is_skipped) at.state[i] = is_inactive;
-        });
-        team.sync();
+        set_sides();
         for (;;) {
-            const Located<double> most = most_violated();
-            const int q = most.index;
+            const int q = most_violated();
             if (q < 0) return true;
             if (!activate_row(q)) return false;
         }
@@ -225,6 +237,7 @@ struct ConstrainedSteps {
         if (Team::rank() == 0) {
             at.state[q] = is_skipped;
             at.multiplier[q] = 0;
+            at.tolerance[q] = Floating<double>::infinity();
         }
         team.sync();
         return violation <= skipped_units * rounding_of(q);

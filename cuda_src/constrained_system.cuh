@@ -51,7 +51,7 @@ struct ConstrainedArrays {
     // Of the system.
     Vector<double> b, r, image, lower, upper, l1, l2, side, terms, lack;
     Vector<double> x, x_rest, slope, w, e, v, old_x, old_rest, old_w, size, push;
-    Vector<double> value, multiplier, L, l, along, general;
+    Vector<double> value, multiplier, low, high, tolerance, weight, order, L, l, along, general;
     Vector<int> state, active;
 
     __device__ int rows() const { return k + n; }
@@ -73,8 +73,9 @@ struct ConstrainedArrays {
         for (Vector<double>* one : by_constraint) memory.take(*one, k);
         Vector<double>* const by_row[] = {&b, &r, &image};
         for (Vector<double>* one : by_row) memory.take(*one, m);
-        memory.take(value, R);
-        memory.take(multiplier, R);
+        Vector<double>* const by_any_row[] = {&value, &multiplier, &low, &high,
+                                              &tolerance, &weight, &order};
+        for (Vector<double>* one : by_any_row) memory.take(*one, R);
         memory.take(has_inner, R);
         memory.take(state, R);
         memory.take(active, N);

@@ -165,11 +165,12 @@ __device__ void invert_transposed(Team& team, const double* L, int n, double* J)
     team.sync();
 }
 
-/// x = L^-1 x for the first `count` rows of a lower triangular L, whose rows have `pitch` elements.
+/// x = L^-1 x for the first `count` rows of a lower triangular L, whose rows have `pitch` elements,
+/// and whose diagonal has the inverses of its elements.
 template <class Team>
 __device__ void solve_lower(Team& team, const double* L, int pitch, int count, double* x) {
     for (int c = 0; c < count; ++c) {
-        const double value = x[c] / L[c * pitch + c];
+        const double value = x[c] * L[c * pitch + c];
         team.sync();
         for_each<Team>(count - c, [&](int step) {
             const int i = c + step;
@@ -183,7 +184,7 @@ __device__ void solve_lower(Team& team, const double* L, int pitch, int count, d
 template <class Team>
 __device__ void solve_transposed(Team& team, const double* L, int pitch, int count, double* x) {
     for (int c = count - 1; c >= 0; --c) {
-        const double value = x[c] / L[c * pitch + c];
+        const double value = x[c] * L[c * pitch + c];
         team.sync();
         for_each<Team>(c + 1,
                        [&](int i) { x[i] = i == c ? value : x[i] - L[c * pitch + i] * value; });

@@ -137,13 +137,13 @@ inline void invert_transposed(SerialTeam&, const double* L, int n, double* J) {
 
 __forceinline__ void solve_lower(SerialTeam&, const double* L, int pitch, int count, double* x) {
     for (int i = 0; i < count; ++i)
-        x[i] = (x[i] - product_of(L + i * pitch, x, i)) / L[i * pitch + i];
+        x[i] = (x[i] - product_of(L + i * pitch, x, i)) * L[i * pitch + i];
 }
 
 __forceinline__ void solve_transposed(SerialTeam&, const double* L, int pitch, int count,
                                       double* x) {
     for (int i = count - 1; i >= 0; --i) {
-        x[i] /= L[i * pitch + i];
+        x[i] *= L[i * pitch + i];
         add_row(-x[i], L + i * pitch, i, x);
     }
 }
