@@ -1,13 +1,12 @@
-// Least squares with linear constraints on a CPU: constrained_solver.cuh for one thread.
+// Least squares with linear constraints on a CPU; constrained_solver.cuh has the solver.
 //
 // Several threads of a process may call it for the same systems; each thread takes the next systems
 // from a counter, and keeps the matrices that successive systems share.
 
 #include "cuda.h"
 
-#include "../constrained_solver.cuh"
+#include "constrained_solver.cuh"
 #include "exported.h"
-#include "serial_rows.cuh"
 #include "workspace.h"
 
 /// A thread, and whose matrices are in its arrays.

@@ -23,14 +23,14 @@ from .cpu import MOST_AT_ONCE, TURNS, Prepared, run
 from .inputs import Problem
 from .systems import AT_ONCE, Options, drop_repeats, strides
 
-CONSTRAINT_ROWS = struct_in("constrained_system.cuh", "ConstraintRows")
+CONSTRAINT_ROWS = struct_in("cpu/constrained_system.cuh", "ConstraintRows")
 
 MOST_NUMBERS = 2**26
 """Limit on the numbers of a system: a thread has an inner product of each pair of rows.
 """
 
 UNSETTLED = -1
-"""``is_unsettled`` of ``constrained_solver.cuh``."""
+"""``is_unsettled`` of ``cpu/constrained_solver.cuh``."""
 
 ROWS = "C_ub", "d_ub", "C_eq", "d_eq"
 """The arrays of the constraints in ``ConstraintRows``."""
@@ -101,7 +101,7 @@ class Call(NamedTuple):
     prepared : Prepared
         The systems without the constraints.
     rows : bytes
-        ``ConstraintRows`` of ``constrained_system.cuh``.
+        ``ConstraintRows`` of ``cpu/constrained_system.cuh``.
     is_plain : bool
         Whether `rows` lacks the addresses of the problem's arrays.
     kept : tuple

@@ -14,8 +14,8 @@
 
 #pragma once
 
-#include "nnls_systems.cuh"
-#include "team_products.cuh"
+#include "../nnls_systems.cuh"
+#include "serial_rows.cuh"
 
 /// The linear constraints of a batch. Strides and offsets are in elements. The fields are as in
 /// gpusolve/_nnls/constrained_object.py.
@@ -73,8 +73,8 @@ struct ConstrainedArrays {
         for (Vector<double>* one : by_constraint) memory.take(*one, k);
         Vector<double>* const by_row[] = {&b, &r, &image};
         for (Vector<double>* one : by_row) memory.take(*one, m);
-        Vector<double>* const by_any_row[] = {&value, &multiplier, &low, &high,
-                                              &tolerance, &weight, &order};
+        Vector<double>* const by_any_row[] = {&value,     &multiplier, &low,  &high,
+                                              &tolerance, &weight,     &order};
         for (Vector<double>* one : by_any_row) memory.take(*one, R);
         memory.take(has_inner, R);
         memory.take(state, R);
