@@ -199,7 +199,8 @@ struct ConstrainedCertifier {
     }
 
     /// The certificate of the objective; the specification in NumPy is
-    /// gpusolve/_nnls/quadratic.py. The bound of v G^-1 v keeps rounding errors of v.
+    /// gpusolve/_nnls/quadratic.py. The bounds of the gap and of v G^-1 v are
+    /// stricter: they keep rounding errors of an x whose gradient is S, and of v.
     __device__ ConstrainedCertificate certify_gram() {
         const int n = at.n, k = at.k;
         multiply<true>(team, at.A.first, n, n, at.x.first, at.size.first);
@@ -210,7 +211,7 @@ struct ConstrainedCertifier {
             return fabs(rest);
         });
         if (rest > 0) multiply<true>(team, at.A.first, n, n, at.push.first, at.e.first);
-        double of_x = 0, linear = 0, square = 0, largest = 0;
+        double linear = 0, square = 0, largest = 0;
         for_each<Team>(n, [&](int j) {
             const double c = at.b[j] - at.l1[j], x = at.x[j], l2 = at.l2[j], norm = at.norm[j];
             const double slope = at.r[j] - at.l1[j] - l2 * x;
@@ -231,7 +232,6 @@ struct ConstrainedCertifier {
             const bool may_move = w > 0 ? x < at.upper[j] : x > at.lower[j];
             const double rounding = gram_units * Floating<double>::epsilon * at.size[j];
             const double v = may_move && w != 0 ? fmax(fabs(w) - rounding, 0.0) : 0.0;
-            of_x += fabs(pull) * S / at.norm[j];
             at.push[j] = w > 0 ? v : -v;
             steepest = MaxMagnitude<double>()(steepest, magnitude_of(w != w ? w : v / at.norm[j]));
         });
@@ -240,9 +240,7 @@ struct ConstrainedCertifier {
             gap -= at.general[i] * lack;
             worst = MaxMagnitude<double>()(worst, magnitude_of(relative_lack(i, lack)));
         });
-        of_x = team.reduce(of_x, Add<double>());
         gap = fabs(team.reduce(gap, Add<double>()));
-        gap = fmax(gap - gram_units * eps * of_x, 0.0);
         const double length = length_by_inverse(at.push);
         ConstrainedCertificate found;
         found.by_x = fmax(ratio(team.reduce(steepest, MaxMagnitude<double>()), S),

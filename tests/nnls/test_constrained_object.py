@@ -220,3 +220,15 @@ def test_a_program_that_is_almost_singular_is_left() -> None:
     given = {"A_ub": [[1.0, 1.0]], "b_ub": [1.0]}
     result = gpusolve.bounded_qp(G, [1.0, 1e-15], (-9.0, 9.0), **given)
     assert result.status == 0
+
+
+def test_a_gradient_that_is_far_larger_than_the_constraints_hides_no_row() -> None:
+    """Without constraints x would be about 1e13; the rows hold it at 0.2."""
+    G = np.array([[1.0e-14, -1.4e-13], [-1.4e-13, 2.1e-12]])
+    C = np.array([[-1.25, 2.0], [1.25, 0.5], [-1.75, -2.0]])
+    d = np.array([-1.125, -0.03125, 1.75])
+    bounds = -np.inf, [np.inf, 0.0]
+    result = gpusolve.bounded_qp(G, [0.92, 0.91], bounds, A_ub=C, b_ub=d)
+    assert result.status == 0
+    vertex = np.linalg.solve(C[:2], d[:2])
+    np.testing.assert_allclose(result.x, vertex, rtol=1e-12)
