@@ -134,11 +134,19 @@ struct ConstrainedCertifier {
         return sqrt(sum_over(team, count, [&](int i) { return values[i] * values[i]; }));
     }
 
-    /// w = slope + C^T multipliers, and the lack of the rows: in twice the working precision where
-    /// multipliers are large.
+    /// Take the multipliers of the rows of C that have the right sign.
+    __device__ void set_general() {
+        for_each<Team>(at.k, [&](int i) {
+            const double y = at.multiplier[i];
+            at.general[i] = steps.is_equality(i) ? y : fmax(y, 0.0);
+        });
+    }
+
+    /// w = slope + C^T general, and the lack
+    /// of the rows: in twice the working precision where multipliers are large.
     __device__ void compute_lagrangian(bool always_accurate) {
         const int n = at.n, k = at.k;
-        for_each<Team>(k, [&](int i) { at.general[i] = at.multiplier[i]; });
+        set_general();
         for_each<Team>(n, [&](int j) {
             at.w[j] = at.slope[j];
             at.e[j] = 0;

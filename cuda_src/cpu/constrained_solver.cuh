@@ -199,11 +199,9 @@ struct ConstrainedSolver {
         for_each<Team>(at.k, [&](int i) { at.general[i] = 0; });
         team.sync();
         const ConstrainedCertificate other = certifier.certify();
-        if (other.kkt() <= 2 * found.kkt()) {
-            for_each<Team>(at.k, [&](int i) { at.multiplier[i] = 0; });
-        } else {
-            for_each<Team>(at.n, [&](int j) { at.w[j] = at.old_w[j]; });
-        }
+        if (other.kkt() <= 2 * found.kkt()) return;
+        certifier.set_general();
+        for_each<Team>(at.n, [&](int j) { at.w[j] = at.old_w[j]; });
         team.sync();
     }
 
@@ -231,7 +229,7 @@ struct ConstrainedSolver {
             systems.dual[k * n + j] = static_cast<T>(at.w[j] / at.scale[j] / b_scale);
         });
         for_each<Team>(rows.below + rows.equal, [&](int i) {
-            const double y = at.multiplier[i] * at.row_scale[i] / b_scale;
+            const double y = at.general[i] * at.row_scale[i] / b_scale;
             if (i < rows.below)
                 rows.dual_ub[k * rows.below + i] = static_cast<T>(y);
             else

@@ -147,11 +147,12 @@ def test_arrays_of_any_layout(layout: str) -> None:
 
 
 def test_constraints_of_another_dtype() -> None:
-    given = draw("integers", 4)
-    rows = {name: getattr(given, name).astype(np.float32) for name in ("A_ub", "b_ub")}
-    expected = gpusolve.lsq_linear(given.A, given.b, **given.options())
-    result = gpusolve.lsq_linear(given.A, given.b, **given.options() | rows)
-    np.testing.assert_allclose(result.rnorm, expected.rnorm, rtol=1e-9, atol=1e-9)
+    rng = np.random.default_rng(8)
+    A, b = rng.standard_normal((9, 4)), rng.standard_normal(9)
+    C, d = rng.integers(-3, 4, (5, 4)), np.zeros(5)
+    expected = gpusolve.lsq_linear(A, b, A_ub=C.astype(float), b_ub=d)
+    result = gpusolve.lsq_linear(A, b, A_ub=C.astype(np.float32), b_ub=d)
+    np.testing.assert_allclose(result.x, expected.x, rtol=1e-9, atol=1e-12)
 
 
 def test_a_call_reads_the_arrays_of_its_own() -> None:
@@ -174,13 +175,22 @@ def test_shared_matrices_are_factorised_for_each_pair() -> None:
     for i, j in np.ndindex(2, 3):
         one = gpusolve.lsq_linear(A[i, 0], b[i, j], A_ub=C[j], b_ub=d)
         np.testing.assert_allclose(result.x[i, j], one.x, rtol=1e-9, atol=1e-12)
-    penalties = rng.random((2, 3, 4))
-    result = gpusolve.lsq_linear(A[:1], b, A_ub=C[0], b_ub=d, l2=penalties)
-    for i, j in np.ndindex(2, 3):
-        one = gpusolve.lsq_linear(
-            A[0, 0], b[i, j], A_ub=C[0], b_ub=d, l2=penalties[i, j]
-        )
-        np.testing.assert_allclose(result.x[i, j], one.x, rtol=1e-9, atol=1e-12)
+
+
+def test_systems_of_other_penalties_have_factors_of_their_own() -> None:
+    rng = np.random.default_rng(6)
+    A, b = rng.standard_normal((9, 4)), rng.standard_normal((3, 9))
+    C, l2 = rng.standard_normal((5, 4)), np.array([[1e-6], [1.0], [1e6]]) + np.zeros(4)
+    problem = validate(
+        A, b, lower=-np.inf, upper=np.inf, A_ub=C, b_ub=np.full(5, 0.1), l2=l2
+    )
+    found = constrained_object.solve(problem, "auto")
+    assert found is not None
+    assert (found.status == 0).all()
+    for k in range(3):
+        rows = {"A_ub": C, "b_ub": np.full(5, 0.1), "l2": l2[k]}
+        one = gpusolve.lsq_linear(A, b[k], **rows)
+        np.testing.assert_allclose(found.x[k], one.x, rtol=1e-9, atol=1e-15)
 
 
 def test_take_selects_systems() -> None:
@@ -215,11 +225,18 @@ def test_programs_are_certified_by_their_own_matrix(dtype: Any) -> None:
     np.testing.assert_allclose(result.dual, dual - pull, rtol=close, atol=10 * close)
 
 
-def test_a_program_that_is_almost_singular_is_left() -> None:
-    G = np.diag([1.0, 1e-15])
-    given = {"A_ub": [[1.0, 1.0]], "b_ub": [1.0]}
-    result = gpusolve.bounded_qp(G, [1.0, 1e-15], (-9.0, 9.0), **given)
-    assert result.status == 0
+@pytest.mark.parametrize(("dtype", "left"), [(np.float32, True), (np.float64, False)])
+def test_programs_that_rounding_makes_singular_are_left(dtype: Any, left: bool) -> None:
+    G = np.array([[1, 1 - 2.0**-21], [1 - 2.0**-21, 1]], dtype)
+    rows = {"A_ub": [[1.0, 1.0]], "b_ub": [0.5]}
+    problem = validate(
+        G, np.ones(2, dtype), is_gram=True, lower=-np.inf, upper=np.inf, **rows
+    )
+    eps = float(np.finfo(dtype).eps)
+    found = constrained_object.solve(problem, "auto", eps)
+    assert found is not None
+    assert (found.status == UNSETTLED) == left
+    assert gpusolve.bounded_qp(G, np.ones(2, dtype), **rows).status == 0
 
 
 def test_a_gradient_that_is_far_larger_than_the_constraints_hides_no_row() -> None:
