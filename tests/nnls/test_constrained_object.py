@@ -59,11 +59,10 @@ def test_float32_is_certified_after_rounding(kind: str) -> None:
     result = gpusolve.lsq_linear(given.A, given.b, **given.options())
     assert result.x.dtype == np.float32
     assert (result.status == 0).all()
-    exact = gpusolve.lsq_linear(
-        given.A.astype(float),
-        given.b.astype(float),
-        **{k: np.asarray(v, float) for k, v in given.options().items()},
-    )
+    options: dict[str, Any] = {
+        name: np.asarray(value, float) for name, value in given.options().items()
+    }
+    exact = gpusolve.lsq_linear(given.A.astype(float), given.b.astype(float), **options)
     close = exact.status == 0
     size = np.linalg.norm(given.b, axis=-1) + 1
     change = np.abs(result.rnorm - exact.rnorm) / size
@@ -80,7 +79,7 @@ def test_almost_parallel_rows_are_solved_or_left(family: str) -> None:
     found = constrained_object.solve(problem, "auto")
     assert found is not None
     compared = 0
-    for k in np.flatnonzero(found.status == 0):
+    for k in map(int, np.flatnonzero(found.status == 0)):
         one = batch.system(k)
         H, g = exact_programs.normal_equations(one)
         best = exact_programs.minimum(one, H, g, found.x[k])
@@ -201,7 +200,8 @@ def test_take_selects_systems() -> None:
     for name in ("A", "b", "weights", "A_ub", "b_eq", "sum_to"):
         whole, part = getattr(problem, name), getattr(some, name)
         np.testing.assert_array_equal(part, whole[[4, 1]])
-    np.testing.assert_array_equal(some.bounds[0], problem.bounds[0][[4, 1]])
+    lower: Any = problem.lower
+    np.testing.assert_array_equal(some.lower, lower[[4, 1]])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -220,6 +220,8 @@ def test_programs_are_certified_by_their_own_matrix(dtype: Any) -> None:
     np.testing.assert_allclose(result.x, expected.x, rtol=close, atol=close)
     np.testing.assert_allclose(result.rnorm, expected.rnorm, rtol=close, atol=close)
     dual = c - np.einsum("kij,kj->ki", G, result.x)
+    assert result.dual_ub is not None
+    assert result.dual_eq is not None
     pull = np.einsum("kij,ki->kj", given.A_ub, result.dual_ub)
     pull += np.einsum("kij,ki->kj", given.A_eq, result.dual_eq)
     np.testing.assert_allclose(result.dual, dual - pull, rtol=close, atol=10 * close)
@@ -228,7 +230,7 @@ def test_programs_are_certified_by_their_own_matrix(dtype: Any) -> None:
 @pytest.mark.parametrize(("dtype", "left"), [(np.float32, True), (np.float64, False)])
 def test_programs_that_rounding_makes_singular_are_left(dtype: Any, left: bool) -> None:
     G = np.array([[1, 1 - 2.0**-21], [1 - 2.0**-21, 1]], dtype)
-    rows = {"A_ub": [[1.0, 1.0]], "b_ub": [0.5]}
+    rows: dict[str, Any] = {"A_ub": [[1.0, 1.0]], "b_ub": [0.5]}
     problem = validate(
         G, np.ones(2, dtype), is_gram=True, lower=-np.inf, upper=np.inf, **rows
     )
