@@ -1,0 +1,265 @@
+// Memory of the device and of the host, copies and memsets.
+
+#include "host.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+namespace {
+
+constexpr std::size_t ALIGNMENT = 256, GAP = 32 << 10;  // the gap is on both sides
+constexpr std::size_t DEVICE_BYTES = std::size_t{8} << 30;
+
+struct Allocation {
+    std::size_t bytes;
+    cudaMemoryType type;
+    std::uint8_t* written;  // a bit for each byte, or null
+    void* start;            // what free() takes, or null
+};
+
+std::map<std::uintptr_t, Allocation> allocations;
+std::size_t used = 0;
+std::recursive_mutex lock;
+using Guard = std::lock_guard<std::recursive_mutex>;
+
+std::uintptr_t number(const void* memory) {
+    return reinterpret_cast<std::uintptr_t>(memory);
+}
+
+/// The allocation of an address, and the offset in it; null if there is none.
+const Allocation* find(const void* memory, std::size_t* offset) {
+    auto after = allocations.upper_bound(number(memory));
+    if (after == allocations.begin()) return nullptr;
+    const auto& [start, found] = *--after;
+    *offset = number(memory) - start;
+    return *offset < found.bytes ? &found : nullptr;
+}
+
+void add(void* memory, const Allocation& made, const void* caller) {
+    // The host may write its memory without a call.
+    const bool is_unset = made.type == cudaMemoryTypeDevice;
+    auto& kept = allocations[number(memory)] = made;
+    kept.written = host.allocated(memory, made.bytes, caller, is_unset);
+    used += made.bytes;
+    host.count("allocations");
+}
+
+/// Note which bytes have values: all, or those that have values in other memory.
+void mark(const void* to, const void* from, std::size_t bytes) {
+    std::size_t start = 0, first = 0;
+    const Allocation* target = find(to, &start);
+    if (!target || !target->written) return;
+    const Allocation* source = from ? find(from, &first) : nullptr;
+    const auto* known = source ? source->written : nullptr;
+    for (std::size_t k = 0; k < bytes; ++k) {
+        auto& bits = target->written[(start + k) / 8];
+        const unsigned bit = 1u << ((start + k) % 8);
+        const bool is_known = !known || known[(first + k) / 8] >> ((first + k) % 8) & 1;
+        bits = static_cast<std::uint8_t>(is_known ? bits | bit : bits & ~bit);
+    }
+}
+
+cudaError_t give(void** pointer, std::size_t bytes, cudaMemoryType type, const void* caller) {
+    *pointer = bytes ? allocate(bytes, type, caller) : nullptr;
+    return noted(*pointer || !bytes ? cudaSuccess : cudaErrorMemoryAllocation);
+}
+
+cudaError_t release(const void* pointer, bool is_of_host) {
+    const Guard guard(lock);
+    if (!pointer) return cudaSuccess;
+    const auto found = allocations.find(number(pointer));
+    if (found == allocations.end() || (found->second.type == cudaMemoryTypeHost) != is_of_host)
+        return noted(cudaErrorInvalidValue);
+    host.freed(pointer);
+    used -= found->second.bytes;
+    std::free(found->second.start);
+    allocations.erase(found);
+    return cudaSuccess;
+}
+
+std::size_t pitch_of(std::size_t width) {
+    return (width + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+}  // namespace
+
+void fail(const char* format, ...) {
+    char text[512];
+    va_list values;
+    va_start(values, format);
+    std::vsnprintf(text, sizeof(text), format, values);
+    va_end(values);
+    host.fail(text);
+    std::abort();
+}
+
+void* allocate(std::size_t bytes, cudaMemoryType type, const void* caller) {
+    const Guard guard(lock);
+    if (bytes > DEVICE_BYTES - used) return nullptr;
+    void* start = std::calloc(1, bytes + 2 * GAP + ALIGNMENT);
+    if (!start) return nullptr;
+    void* memory = reinterpret_cast<void*>(pitch_of(number(start) + GAP));
+    add(memory, {bytes, type, nullptr, start}, caller);
+    return memory;
+}
+
+void check(const char* call, const char* what, const void* memory, std::size_t bytes, bool must) {
+    const Guard guard(lock);
+    std::size_t offset = 0;
+    const Allocation* found = find(memory, &offset);
+    if (!bytes || (found ? bytes <= found->bytes - offset : !must)) return;
+    fail("%s: the %s must be %zu bytes of device memory, got %p, which has %zu", call, what, bytes,
+         memory, found ? found->bytes - offset : 0);
+}
+
+void copy(void* to, const void* from, std::size_t bytes) {
+    const Guard guard(lock);
+    std::memmove(to, from, bytes);
+    mark(to, from, bytes);
+}
+
+// ---- allocations --------------------------------------------------------------------------
+
+EXPORT cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
+    return give(pointer, bytes, cudaMemoryTypeDevice, CALLER);
+}
+ALSO(cudaMalloc, cudaMallocAsync, cudaMallocFromPoolAsync)
+
+EXPORT cudaError_t cudaMallocManaged(void** pointer, std::size_t bytes, unsigned) {
+    return give(pointer, bytes, cudaMemoryTypeManaged, CALLER);
+}
+EXPORT cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
+    return give(pointer, bytes, cudaMemoryTypeHost, CALLER);
+}
+ALSO(cudaMallocHost, cudaHostAlloc)
+
+EXPORT cudaError_t cudaMallocPitch(void** pointer, std::size_t* pitch, std::size_t width,
+                                   std::size_t height) {
+    *pitch = pitch_of(width);
+    return give(pointer, *pitch * height, cudaMemoryTypeDevice, CALLER);
+}
+EXPORT cudaError_t cudaMalloc3D(cudaPitchedPtr* made, cudaExtent extent) {
+    *made = {nullptr, pitch_of(extent.width), extent.width, extent.height};
+    return give(&made->ptr, made->pitch * extent.height * extent.depth, cudaMemoryTypeDevice,
+                CALLER);
+}
+EXPORT cudaError_t cudaFree(void* pointer) {
+    return enqueue([=] { return release(pointer, false); });
+}
+ALSO(cudaFree, cudaFreeAsync)
+
+EXPORT cudaError_t cudaFreeHost(void* pointer) {
+    return release(pointer, true);
+}
+ALSO(cudaFreeHost, cudaHostUnregister)
+
+EXPORT cudaError_t cudaHostRegister(void* memory, std::size_t bytes, unsigned) {
+    const Guard guard(lock);
+    std::size_t offset = 0;
+    if (find(memory, &offset)) return noted(cudaErrorHostMemoryAlreadyRegistered);
+    add(memory, {bytes, cudaMemoryTypeHost, nullptr, nullptr}, CALLER);
+    return cudaSuccess;
+}
+EXPORT cudaError_t cudaHostGetDevicePointer(void** pointer, void* memory, unsigned) {
+    std::size_t offset = 0;
+    *pointer = memory;
+    return noted(find(memory, &offset) ? cudaSuccess : cudaErrorInvalidValue);
+}
+EXPORT cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* found, const void* memory) {
+    std::size_t offset = 0;
+    void* pointer = const_cast<void*>(memory);
+    *found = {};
+    if (const Allocation* allocation = find(memory, &offset)) {
+        found->type = allocation->type;
+        found->devicePointer = pointer;
+    }
+    if (found->type != cudaMemoryTypeDevice) found->hostPointer = pointer;
+    return cudaSuccess;
+}
+EXPORT cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+    *free = DEVICE_BYTES - used;
+    *total = DEVICE_BYTES;
+    return cudaSuccess;
+}
+ALSO(cudaMemGetInfo, cuMemGetInfo_v2)
+
+// ---- variables ----------------------------------------------------------------------------
+
+EXPORT cudaError_t cudaGetSymbolAddress(void** address, const void* symbol) {
+    const Guard guard(lock);
+    std::uint64_t bytes = 0;
+    if (host.find_variable(symbol, address, &bytes)) return noted(cudaErrorInvalidSymbol);
+    allocations[number(*address)] = {bytes, cudaMemoryTypeDevice, nullptr, nullptr};
+    return cudaSuccess;
+}
+EXPORT cudaError_t cudaGetSymbolSize(std::size_t* bytes, const void* symbol) {
+    void* address;
+    const cudaError_t error = cudaGetSymbolAddress(&address, symbol);
+    if (!error) *bytes = allocations[number(address)].bytes;
+    return error;
+}
+EXPORT cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, std::size_t bytes,
+                                      std::size_t offset, cudaMemcpyKind kind) {
+    void* to;
+    const cudaError_t error = cudaGetSymbolAddress(&to, symbol);
+    return error ? error : cudaMemcpy(static_cast<char*>(to) + offset, from, bytes, kind);
+}
+ALSO(cudaMemcpyToSymbol, cudaMemcpyToSymbolAsync)
+
+EXPORT cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, std::size_t bytes,
+                                        std::size_t offset, cudaMemcpyKind kind) {
+    void* from;
+    const cudaError_t error = cudaGetSymbolAddress(&from, symbol);
+    return error ? error : cudaMemcpy(to, static_cast<char*>(from) + offset, bytes, kind);
+}
+ALSO(cudaMemcpyFromSymbol, cudaMemcpyFromSymbolAsync)
+
+// ---- copies and memsets -------------------------------------------------------------------
+
+EXPORT cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+    return enqueue([=] {
+        check("cudaMemcpy", "source", from, bytes, is_from_device(kind));
+        check("cudaMemcpy", "target", to, bytes, is_to_device(kind));
+        copy(to, from, bytes);
+        host.count("copies");
+        return cudaSuccess;
+    });
+}
+ALSO(cudaMemcpy, cudaMemcpyAsync)
+
+EXPORT cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, std::size_t bytes) {
+    return cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice);
+}
+ALSO(cudaMemcpyPeer, cudaMemcpyPeerAsync)
+
+EXPORT cudaError_t cudaMemset3D(cudaPitchedPtr memory, int value, cudaExtent extent) {
+    return enqueue([=] {
+        for (std::size_t z = 0; z < extent.depth; ++z)
+            for (std::size_t y = 0; y < extent.height; ++y) {
+                const std::size_t row = (z * memory.ysize + y) * memory.pitch;
+                void* const start = static_cast<char*>(memory.ptr) + row;
+                check("cudaMemset", "memory", start, extent.width, true);
+                const Guard guard(lock);
+                std::memset(start, value, extent.width);
+                mark(start, nullptr, extent.width);
+            }
+        host.count("memsets");
+        return cudaSuccess;
+    });
+}
+ALSO(cudaMemset3D, cudaMemset3DAsync)
+
+EXPORT cudaError_t cudaMemset2D(void* memory, std::size_t pitch, int value, std::size_t width,
+                                std::size_t height) {
+    return cudaMemset3D({memory, pitch, width, height}, value, {width, height, 1});
+}
+ALSO(cudaMemset2D, cudaMemset2DAsync)
+
+EXPORT cudaError_t cudaMemset(void* memory, int value, std::size_t bytes) {
+    return cudaMemset2D(memory, bytes, value, bytes, 1);
+}
+ALSO(cudaMemset, cudaMemsetAsync)
