@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ._lines import SourceLine
-from ._registers import KernelSource
+from .nvrtc import KernelSource
 
 SECTOR_BYTES = 32
 """Bytes of a sector, the unit in which global memory moves."""

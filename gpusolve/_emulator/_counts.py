@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ._costs import ArrayCosts, KernelCosts, LineCosts, Spread
+from ._costs import SECTOR_BYTES, ArrayCosts, KernelCosts, LineCosts, Spread
 from ._lines import UNKNOWN_LINE, SourceLine
-from ._profile import GRID_BARRIER_FILE, WORK_CLOCKS
-from ._registers import KernelSource
-from .memory import Memory
-from .module import LoadedKernel
+from ._memory import Memory
+from .machine import Counted
+from .module import LoadedKernel, library
+from .nvrtc import KernelSource
 
 PER_BLOCK = (
     "barriers",
@@ -32,6 +32,20 @@ PER_BLOCK = (
     "global_stores",
 )
 """The counters of a block, in the order of ``Counter`` in ``machine/counts.cpp``."""
+
+WORK_CLOCKS = {
+    "global_sectors": SECTOR_BYTES / 64,
+    "shared_wavefronts": 1.0,
+    "shuffles": 1.0,
+    "votes": 1.0,
+}
+"""Clocks of a multiprocessor for each unit of a block's work. Shared memory sends one
+wavefront per clock, and it shuffles 4 bytes of 32 lanes, as in NVIDIA's programming
+guide. That the L2 cache sends it 64 bytes, and that votes take as long as shuffles, is
+assumed."""
+
+GRID_BARRIER_FILE = "grid.cuh"
+"""Its only atomic operation is the arrival of a block at a barrier of the grid."""
 
 SITES, BLOCKS, ACCESSES, ARRAYS, ATOMICS, REUSE, ISSUED = range(7)
 """The tables of ``machine_counts``."""
@@ -72,35 +86,28 @@ _EXPANDED: dict[str, dict[str, int]] = {
 _STATEMENT = re.compile(r"^\s*(?:[\w$]+:\s*)?\{?\s*(?:@!?%?[\w$]+\s+)?([a-z][\w.:]*)")
 
 
-class Tables:
-    """The tables of a launch, from the machine."""
-
-    def __init__(self, library: ctypes.CDLL, counts: ctypes.c_void_p) -> None:
-        self._tables = dict(self._read(library, counts))
-        library.machine_delete_counts(counts)
-
-    @staticmethod
-    def _read(
-        library: ctypes.CDLL, counts: ctypes.c_void_p
-    ) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
-        length = ctypes.c_uint64()
-        library.machine_counts.restype = ctypes.POINTER(ctypes.c_uint64)
-        for which, width in WIDTHS.items():
-            found = library.machine_counts(counts, which, ctypes.byref(length))
-            rows = np.zeros((length.value // width, width), np.uint64)
-            if length.value:
-                rows[:] = np.ctypeslib.as_array(found, rows.shape)
-            yield which, rows
-
-    def __getitem__(self, which: int) -> npt.NDArray[np.uint64]:
-        return self._tables[which]
+Tables = dict[int, npt.NDArray[np.uint64]]
 
 
-def costs_of_tables(
-    tables: Tables,
+def _read(counts: ctypes.c_void_p) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
+    """The tables of a launch, which the machine then deletes."""
+    length = ctypes.c_uint64()
+    library().machine_counts.restype = ctypes.POINTER(ctypes.c_uint64)
+    for which, width in WIDTHS.items():
+        found = library().machine_counts(counts, which, ctypes.byref(length))
+        rows = np.zeros((length.value // width, width), np.uint64)
+        if length.value:
+            rows[:] = np.ctypeslib.as_array(found, rows.shape)
+        yield which, rows
+    library().machine_delete_counts(counts)
+
+
+def costs_of_launch(
+    counted: Counted,
     kernel: LoadedKernel,
-    memory: Memory,
-    source: KernelSource,
+    name: str,
+    source: KernelSource | None,
+    *,
     threads: int,
     shared_bytes: int,
     blocks: int,
@@ -109,20 +116,21 @@ def costs_of_tables(
 
     Parameters
     ----------
-    tables : Tables
+    counted : Counted
     kernel : LoadedKernel
-    memory : Memory
-        The arrays of the launch.
-    source : KernelSource
+    name : str
+    source : KernelSource or None
+        None for a program of PTX.
     threads, shared_bytes : int
         Of a block.
     blocks : int
         Of the launch; fewer may have run.
     """
+    tables = dict(_read(counted.counts))
     rows = tables[BLOCKS].astype(np.float64)
     sampled = len(rows)
     costs = KernelCosts(
-        source.instance,
+        name,
         launches=1,
         blocks=sampled,
         threads=sampled * threads,
@@ -135,9 +143,9 @@ def costs_of_tables(
             setattr(costs, key, int(by_name[key].sum()))
     work = sum(clocks * by_name[key] for key, clocks in WORK_CLOCKS.items())
     by_name["work"] = np.asarray(work)
-    kinds = _Opcodes(kernel)
-    _add_instructions(costs, tables, kinds)
-    sizes = _add_accesses(costs, tables, kinds, memory)
+    opcodes = _Opcodes(kernel)
+    _add_instructions(costs, tables, opcodes)
+    sizes = _add_accesses(costs, tables, opcodes, counted.memory)
     total = sum(costs.instructions.values()) / max(1, sampled)
     by_name["instructions"] = np.full(sampled, total)
     _add_chains(by_name, tables, max(1, -(-threads // 32)))

@@ -26,9 +26,9 @@ from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.display import HTML, display
 
 from ._command import add_options
-from ._comments import without_comments
 from ._errors import CompileError
 from ._raw import RawModule, stored
+from ._signature import without_comments
 
 _MAIN = re.compile(r"\bint\s+main\s*\(")
 _KERNEL = re.compile(

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from backends import needs_emulator
 from together import together
 
 from gpusolve import _emulator
@@ -23,10 +24,7 @@ from gpusolve._emulator import KernelError
 KERNELS = Path(__file__).parents[1] / "faulty_kernels"
 ORDERS = ("forward", "reverse", "random")
 
-pytestmark = pytest.mark.skipif(
-    _emulator.compiler() is None or sys.platform != "linux",
-    reason="the emulator needs Linux and a C++ compiler",
-)
+pytestmark = needs_emulator
 
 
 def kernel(file: str, instance: str) -> _emulator.Kernel:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextvars
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from backends import needs_emulator
 
 import gpusolve
 from gpusolve import _emulator
@@ -21,10 +21,7 @@ from gpusolve._emulator import KernelError
 
 KERNELS = Path(__file__).parents[1] / "faulty_kernels"
 
-pytestmark = pytest.mark.skipif(
-    _emulator.compiler() is None or sys.platform != "linux",
-    reason="the emulator needs Linux and a C++ compiler",
-)
+pytestmark = needs_emulator
 
 
 @pytest.fixture(params=["g++", "clang++"], autouse=True)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
+from backends import needs_emulator
 
 from gpusolve import _emulator
 
 KERNELS = Path(__file__).parents[1] / "faulty_kernels"
 
-pytestmark = pytest.mark.skipif(
-    _emulator.compiler() is None or sys.platform != "linux",
-    reason="the emulator needs Linux and a C++ compiler",
-)
+pytestmark = needs_emulator
 
 
 def run(name: str, *args: Any, blocks: int = 1, threads: int = 32) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from backends import needs_emulator
 from together import together
 
 from gpusolve import _emulator
@@ -16,10 +16,7 @@ from gpusolve._emulator import KernelError
 
 KERNELS = Path(__file__).parents[1] / "faulty_kernels"
 
-pytestmark = pytest.mark.skipif(
-    _emulator.compiler() is None or sys.platform != "linux",
-    reason="the emulator needs Linux and a C++ compiler",
-)
+pytestmark = needs_emulator
 
 
 @pytest.fixture(params=["g++", "clang++"], autouse=True)

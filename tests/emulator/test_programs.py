@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from backends import needs_emulator
 from scipy.ndimage import map_coordinates
 from together import together
 
@@ -20,10 +21,7 @@ from gpusolve._emulator._launch_syntax import with_launchers
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
-pytestmark = pytest.mark.skipif(
-    _emulator.compiler() is None or sys.platform != "linux",
-    reason="the emulator needs Linux and a C++ compiler",
-)
+pytestmark = needs_emulator
 
 
 class Ended(NamedTuple):

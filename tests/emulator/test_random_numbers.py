@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
+from backends import needs_emulator
 from scipy import stats
 
 from gpusolve import _emulator
 
 KERNELS = Path(__file__).parents[1] / "faulty_kernels"
 
-pytestmark = pytest.mark.skipif(
-    _emulator.compiler() is None or sys.platform != "linux",
-    reason="the emulator needs Linux and a C++ compiler",
-)
+pytestmark = needs_emulator
 
 PUBLISHED = np.array(
     [

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from backends import needs_emulator
 
-from gpusolve import _emulator
 from gpusolve.emulator import CompileError, RawKernel, RawModule, memcheck, profile
 
-pytestmark = pytest.mark.skipif(
-    _emulator.compiler() is None or sys.platform != "linux",
-    reason="the emulator needs Linux and a C++ compiler",
-)
+pytestmark = needs_emulator
 
 SCALE = """
 #ifndef FACTOR
