@@ -12,9 +12,9 @@ from typing import Any
 
 from ._checks import memcheck, races
 from ._errors import CompileError
-from ._host import FAILURE, HostProgram
 from ._profile import Report, profile
 from ._schedule import ORDERS, parsed, schedule
+from .program import FAILURE, HostProgram
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -39,9 +39,7 @@ def main(given: Sequence[str] | None = None) -> int:
         except CompileError as error:
             print(f"error: {error}", file=sys.stderr)
             return FAILURE
-        status = program.run(options.arguments)
-        show()
-    return status
+        program.run(options.arguments)
 
 
 def _show(report: Report, options: argparse.Namespace) -> None:

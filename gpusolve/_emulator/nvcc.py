@@ -31,8 +31,8 @@ _OPTIONS = (
     "-lineinfo",
     "-no-compress",  # so that the PTX in the object is text
     "-O2",
-    # Names of the program come before equal names of Python's libraries.
-    "-Xcompiler=-fPIC,-g1,-Wl,-Bsymbolic",
+    "-Xcompiler=-fPIC,-g1",
+    "-Xlinker=-Bsymbolic",  # names of the program come before equal names elsewhere
 )
 
 

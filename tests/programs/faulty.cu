@@ -49,7 +49,7 @@ int main(int count, char** values) {
     }
     if (is("twice")) {
         cudaFree(x);
-        return cudaFree(x) == cudaErrorInvalidDevicePointer ? 5 : 6;
+        return cudaFree(x) == cudaErrorInvalidValue ? 5 : 6;
     }
     if (is("status")) return 7;
     std::puts("at the end");

@@ -82,8 +82,8 @@ void call(Warp& w, const Inst& i) {
 void call_address(Warp& w, const Inst& i) {
     const u64* address = w.at<u64>(i.op[0]);
     const u64 own = address[lowest(w.mask)], number = own - window(FUNCTION_WINDOW);
-    const auto& functions = w.launch().kernel.by_index;
-    if (number >= functions.size())
+    const auto& functions = w.launch().kernel.by_number;
+    if (number >= functions.size() || !functions[number])
         w.fail(i, static_cast<u32>(lowest(w.mask)), "calls address 0x%llx, which is not a function",
                static_cast<unsigned long long>(own));
     u32 same = 0;

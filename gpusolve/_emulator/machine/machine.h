@@ -147,6 +147,7 @@ struct Symbol {
     const char* parameters;
     const char* result;
     int is_entry;
+    int is_in_variable;  // whether the address of the function is in a variable
 };
 
 struct SharedVariable {
@@ -159,6 +160,8 @@ struct Kernel {
     std::unordered_map<std::string, const Symbol*> symbols;
     std::unordered_map<std::string, std::unique_ptr<Function>> functions;
     std::vector<Function*> by_index;
+    std::vector<Function*> by_number;  // by the number of the symbol; null if it is not reached
+    const Symbol* first_symbol = nullptr;
     std::vector<std::unique_ptr<Call>> calls;
     Function* entry = nullptr;
     std::vector<u64> constants;  // 32 values of 64 bits each, some of fewer bits

@@ -652,8 +652,9 @@ class Reader {
         if (!function) {
             function = std::make_unique<Function>();
             function->name = symbol.name;
-            function->index = static_cast<int>(kernel.by_index.size());
+            function->index = static_cast<int>(&symbol - kernel.first_symbol);
             kernel.by_index.push_back(function.get());
+            kernel.by_number[static_cast<std::size_t>(function->index)] = function.get();
         }
         return *function;
     }
@@ -688,12 +689,22 @@ std::unique_ptr<Kernel> load(const Symbol* symbols, int count, const char* entry
         kernel->hidden_files.push_back(std::atoi(string(file).c_str()));
     kernel->gap = gap;
     for (int k = 0; k < count; ++k) kernel->symbols[symbols[k].name] = &symbols[k];
+    kernel->first_symbol = symbols;
+    kernel->by_number.resize(static_cast<std::size_t>(count));
     try {
         kernel->entry = &Reader::function_in(*kernel, *kernel->symbols.at(entry));
         std::vector<std::unique_ptr<Reader>> readers;
-        for (std::size_t k = 0; k < kernel->by_index.size(); ++k)  // grows with each call
+        for (std::size_t k = 0; k < kernel->by_index.size(); ++k) {  // grows with each call
             readers.push_back(std::make_unique<Reader>(
                 *kernel, *kernel->by_index[k], *kernel->symbols.at(kernel->by_index[k]->name)));
+            // A call by address may call each function whose address is in a variable.
+            const auto& calls = kernel->calls;
+            if (std::any_of(calls.begin(), calls.end(), [](const auto& call) {
+                    return !call->callee && call->name.empty();
+                }))
+                for (int other = 0; other < count; ++other)
+                    if (symbols[other].is_in_variable) Reader::function_in(*kernel, symbols[other]);
+        }
         const u64 dynamic = (kernel->shared_bytes + 15) / 16 * 16;
         for (SharedVariable& variable : kernel->shared)
             if (variable.offset == DYNAMIC_MARK) variable.offset = dynamic;

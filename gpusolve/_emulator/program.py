@@ -1,0 +1,381 @@
+"""Runs a whole CUDA program: its host code, and its kernels on the emulator."""
+
+from __future__ import annotations
+
+import contextvars
+import ctypes
+import functools
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from . import _device
+from ._checks import MEMORY
+from ._counts import costs_of_launch
+from ._errors import KernelError
+from ._memory import Memory
+from ._profile import active_report
+from .machine import launch
+from .module import Module, demangled
+from .nvcc import compiled_program, runtime_library
+from .nvrtc import ARCHITECTURE
+from .ptx import Program
+
+FAILURE = 1
+"""The exit status after an error of a kernel, or of a copy."""
+
+INVALID_CONFIGURATION, TOO_LARGE = 9, 720
+"""cudaErrorInvalidConfiguration, cudaErrorCooperativeLaunchTooLarge."""
+
+_P, _U, _S, _I = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_int
+
+
+class CFunction(ctypes.Structure):
+    """``Function`` in ``cudart/host.h``."""
+
+    _fields_ = [
+        ("shared_bytes", _U),
+        ("parameter_bytes", _U),
+        ("parameters", _U),
+        ("places", ctypes.POINTER(_U)),
+    ]
+
+
+_Shape = ctypes.POINTER(ctypes.c_uint)
+
+CALLS = {
+    "add_module": ctypes.CFUNCTYPE(None, _P, _S),
+    "add_function": ctypes.CFUNCTYPE(None, _P, _P, _S),
+    "add_variable": ctypes.CFUNCTYPE(None, _P, _P, _S),
+    "find_variable": ctypes.CFUNCTYPE(_I, _P, ctypes.POINTER(_P), ctypes.POINTER(_U)),
+    "describe": ctypes.CFUNCTYPE(_I, _P, ctypes.POINTER(CFunction)),
+    "launch": ctypes.CFUNCTYPE(_I, _P, _Shape, _Shape, _U, _P, _I),
+    "resident": ctypes.CFUNCTYPE(_I, _P, _I, _U),
+    "allocated": ctypes.CFUNCTYPE(_P, _P, _U, _P, _I),
+    "freed": ctypes.CFUNCTYPE(None, _P),
+    "count": ctypes.CFUNCTYPE(None, _S),
+    "exit": ctypes.CFUNCTYPE(None),
+    "fail": ctypes.CFUNCTYPE(None, _S),
+}
+"""What the library calls: methods of `HostProgram`."""
+
+
+class CHost(ctypes.Structure):
+    """``Host`` in ``cudart/host.h``."""
+
+    _fields_ = [
+        *CALLS.items(),
+        ("multiprocessors", _I),
+        ("capability", _I),
+        ("threads", _I),
+        ("blocks", _I),
+        ("shared_bytes", _U),
+        ("static_shared_bytes", _U),
+        ("shared_bytes_of_multiprocessor", _U),
+    ]
+
+
+class Symbol(NamedTuple):
+    """A kernel or a variable: the binary that has it, and its name there."""
+
+    handle: int
+    name: str
+
+    @property
+    def instance(self) -> str:
+        """The name of a kernel in C++, with template arguments, without types."""
+        text, depth, start = demangled(self.name), 0, 0
+        for k, letter in enumerate(text):
+            if letter == "(" and depth == 0 and not text.startswith("(anon", k):
+                return text[start:k]
+            depth += (letter in "<(") - (letter in ">)")
+            if letter == " " and depth == 0:
+                start = k + 1
+        return text
+
+
+class HostProgram:
+    """A compiled program.
+
+    The first error of a kernel ends the process, as its host code cannot catch it.
+
+    Parameters
+    ----------
+    source : Path
+        The ``.cu`` file with ``main``.
+    options : sequence of str, optional
+        Of nvcc, such as ``-I`` and ``-D``.
+    at_exit : function, optional
+        Called when the program ends, which ends this process, too.
+
+    Raises
+    ------
+    CompileError
+        With the compiler's log.
+    """
+
+    def __init__(
+        self,
+        source: Path,
+        options: Sequence[str] = (),
+        at_exit: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._source, self._at_exit = source, at_exit
+        self._report, self._checks_memory = active_report(), MEMORY.is_on()
+        self._library = ctypes.CDLL(str(runtime_library()), ctypes.RTLD_GLOBAL)
+        self._path = compiled_program(source, options)
+        self._texts: dict[int, str] = {}
+        self._symbols: dict[int, Symbol] = {}
+        self._memory = Memory()
+        self._callers: dict[str, int] = {}
+        self._context = contextvars.copy_context()
+        self._one_launch = threading.Lock()
+        calls = [kind(self._guarded(name)) for name, kind in CALLS.items()]
+        self._host = CHost(
+            *calls,
+            _device.multiprocessors,
+            int(ARCHITECTURE),
+            _device.threads_per_multiprocessor,
+            _device.blocks_per_multiprocessor,
+            _device.shared_memory_per_block,
+            _device.static_shared_memory,
+            _device.shared_memory_per_multiprocessor,
+        )
+
+    def run(self, arguments: Sequence[str] = ()) -> NoReturn:
+        """Run `main` with these arguments, and end the process with its result."""
+        values = [os.fsencode(text) for text in (str(self._source), *arguments)]
+        texts = (ctypes.c_char_p * (len(values) + 1))(*values)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # also ends the host's code
+        sys.stdout = _Output()
+        self._library.emulator_start(ctypes.byref(self._host))
+        program = ctypes.CDLL(str(self._path))
+        self._library.exit(program.main(len(values), texts))
+        raise AssertionError("unreachable")
+
+    def _guarded(self, name: str) -> Callable[..., Any]:
+        """A method that ends the process if it fails."""
+        method = getattr(self, f"_{name}")
+
+        def call(*arguments: Any) -> Any:
+            try:
+                return method(*arguments)
+            except BaseException:
+                end(traceback.format_exc())
+
+        return call
+
+    # ---- what a program registers ----
+
+    def _add_module(self, handle: int, ptx: bytes) -> None:
+        self._texts[handle] = ptx.decode(errors="replace")
+
+    def _add_function(self, handle: int, address: int, name: bytes) -> None:
+        self._symbols[address] = Symbol(handle, name.decode())
+
+    _add_variable = _add_function
+
+    @functools.cache
+    def _module(self, handle: int) -> Module:
+        return Module(Program(self._texts[handle]))
+
+    def _find_variable(self, address: int, found: Any, size: Any) -> int:
+        symbol = self._symbols.get(address)
+        variables = self._module(symbol.handle).variables if symbol else {}
+        if symbol is None or symbol.name not in variables:
+            return 1
+        found[0] = int(variables[symbol.name].ctypes.data)
+        size[0] = variables[symbol.name].size
+        return 0
+
+    # ---- kernels ----
+
+    def _describe(self, address: int, found: Any) -> int:
+        row = self._function(address)
+        if row is not None:
+            found[0] = row
+        return int(row is None)
+
+    @functools.cache
+    def _function(self, address: int) -> CFunction | None:
+        """The shared memory and the parameters of a kernel; None if it is unknown."""
+        symbol = self._symbols.get(address)
+        if symbol is None or symbol.name not in self._module(symbol.handle).program.entries:
+            return None
+        kernel = self._module(symbol.handle).kernel(symbol.name)
+        places = [n for p in kernel.entry.parameters for n in (p.offset, p.size)]
+        return CFunction(
+            kernel.shared_bytes,
+            kernel.entry.parameter_bytes,
+            len(kernel.entry.parameters),
+            (_U * (len(places) + 1))(*places),
+        )
+
+    def _resident(self, address: int, threads: int, shared_bytes: int) -> int:
+        row = self._function(address)
+        if row is None:
+            return -1
+        blocks = _device.resident_blocks(threads, row.shared_bytes + shared_bytes)
+        return blocks // _device.multiprocessors
+
+    def _launch(self, address: int, grid: Any, block: Any, *more: Any) -> int:
+        """Run a kernel with the checks of the program. An error of CUDA, or 0."""
+        shape = tuple(grid[:3]), tuple(block[:3])
+        with self._one_launch:
+            return self._context.run(self._run, address, *shape, *more)
+
+    def _run(
+        self,
+        address: int,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        shared_bytes: int,
+        parameters: int,
+        cooperative: int,
+    ) -> int:
+        symbol, row = self._symbols[address], self._function(address)
+        assert row is not None  # the library has described it
+        module, name = self._module(symbol.handle), symbol.instance
+        threads, blocks = math.prod(block), math.prod(grid)
+        try:
+            _device.checked_shape("grid", grid)
+            _device.checked_shape("block", block)
+            _device.check_shared_memory(row.shared_bytes, shared_bytes)
+        except ValueError as error:
+            print(f"warning: {name} is not launched: {error}", file=sys.stderr)
+            return INVALID_CONFIGURATION
+        most = _device.resident_blocks(threads, row.shared_bytes + shared_bytes)
+        if cooperative and blocks > most:
+            return TOO_LARGE
+        report = self._report
+        try:
+            counted = launch(
+                module,
+                symbol.name,
+                grid,
+                block,
+                ctypes.string_at(parameters, row.parameter_bytes),
+                shared_bytes,
+                memory=self._memory,
+                cooperative=bool(cooperative),
+                name=name,
+                counts=report is not None,
+            )
+        except KernelError as error:
+            end(self._with_names(str(error)))
+        self._count(b"launches")
+        if report is not None and counted is not None:
+            report.add(
+                costs_of_launch(
+                    counted,
+                    module.kernel(symbol.name),
+                    name,
+                    None,
+                    threads=threads,
+                    shared_bytes=row.shared_bytes + shared_bytes,
+                    blocks=blocks,
+                )
+            )
+        return 0
+
+    # ---- memory ----
+
+    def _allocated(self, address: int, size: int, caller: int, is_unset: int) -> int:
+        """Add memory. Its name is a number, until a message or a profile needs it."""
+        name = f"allocation-{len(self._callers)}"
+        self._callers[name] = caller
+        if self._report:
+            name = self._with_names(name)
+        is_unset = is_unset and self._checks_memory
+        self._memory.add(
+            address, size, name, written=not is_unset, phase=0, is_variable=True
+        )
+        written = self._memory.item(address).written if is_unset else None
+        return 0 if written is None else int(written.ctypes.data)
+
+    def _freed(self, address: int) -> None:
+        self._memory.remove(address)
+
+    def _with_names(self, text: str) -> str:
+        """Replace the numbers of allocations by names."""
+        found = re.sub(r"allocation-\d+", lambda part: self._name(part[0]), text)
+        return found.replace("in no array of the launch", "not device memory")
+
+    def _name(self, allocation: str) -> str:
+        """The variable that the program keeps the address in, by the line of the call."""
+        place = _source_line(self._callers[allocation] - 1)
+        if place is None:
+            return allocation
+        file, number = place
+        text = file.read_text(errors="replace").splitlines()[number - 1 :]
+        found = re.search(
+            r"\bcuda(?:Host|Malloc)\w*\s*\(\s*(?:\([^)]*\)\s*)?&?\s*([\w.>\[\]-]+)",
+            " ".join(text[:2]),
+        )
+        return found[1] if found else f"the memory of {file.name}:{number}"
+
+    # ---- the process ----
+
+    def _count(self, what: bytes) -> None:
+        if self._report:
+            host, name = self._report.host, what.decode()
+            setattr(host, name, getattr(host, name) + 1)
+
+    def _exit(self) -> None:
+        self._at_exit()
+        sys.stderr.flush()
+
+    def _fail(self, message: bytes) -> None:
+        end(message.decode())
+
+
+class _Link(ctypes.Structure):
+    """``Dl_info`` of the C library."""
+
+    _fields_ = [("file", _S), ("base", _P), ("symbol", _S), ("address", _P)]
+
+
+def _source_line(address: int) -> tuple[Path, int] | None:
+    """The line of an instruction of the host, outside of CUDA's headers."""
+    link, program = _Link(), shutil.which("addr2line")
+    known = ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(link))
+    if not known or not program:
+        return None
+    command = [program, "-i", "-e", os.fsdecode(link.file), hex(address - link.base)]
+    for line in subprocess.run(command, capture_output=True, text=True).stdout.splitlines():
+        file, _, number = line.partition(" (")[0].rpartition(":")
+        is_of_toolkit = re.search(r"/include/(.*/)?(cuda_runtime|cccl)", file)
+        if number.isdigit() and Path(file).is_file() and not is_of_toolkit:
+            return Path(file), int(number)
+    return None
+
+
+class _Output:
+    """Writes what kernels print to C's standard output, where the host prints, too."""
+
+    def __init__(self) -> None:
+        self._c = ctypes.CDLL(None)
+        self._file = _P.in_dll(self._c, "stdout")
+
+    def write(self, text: str) -> None:
+        data = text.encode()
+        self._c.fwrite(data, _U(1), _U(len(data)), self._file)
+
+    def flush(self) -> None:
+        self._c.fflush(self._file)
+
+
+def end(message: str) -> NoReturn:
+    """End the process with an error. What the program printed is written before."""
+    ctypes.CDLL(None).fflush(None)
+    print(f"error: {message}", file=sys.stderr, flush=True)
+    os._exit(FAILURE)
