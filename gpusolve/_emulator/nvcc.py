@@ -38,22 +38,32 @@ _OPTIONS = (
 
 @functools.cache
 def toolkit() -> Path:
-    """The folder of a toolkit with nvcc and headers; CompileError if there is none."""
-    own = [os.environ.get("CUDA_PATH"), shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc"]
-    roots = [*package_folders(), *map(_root, filter(None, own))]
-    for root in roots:
-        if (root / "bin" / "nvcc").is_file() and _header(root).is_file():
+    """The folder of a toolkit with nvcc and headers; CompileError if there is none.
+
+    The toolkit of ``$NVCC``, else of the installed packages, else of the system.
+    """
+    files = [root / "bin" / "nvcc" for root in package_folders()]
+    system = shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc"
+    files = [*_paths(os.environ.get("NVCC")), *files, *_paths(*system)]
+    for file in files:
+        root = file.resolve().parents[1]
+        if file.is_file() and (root / "include" / "cuda_runtime_api.h").is_file():
             return root
     raise CompileError(MISSING.format("nvcc"))
 
 
-def _root(path: str) -> Path:
-    found = Path(path)
-    return found.resolve().parents[1] if found.name == "nvcc" else found
+def _paths(*names: str | None) -> list[Path]:
+    return [Path(name) for name in names if name]
 
 
-def _header(root: Path) -> Path:
-    return root / "include" / "cuda_runtime_api.h"
+def why_missing() -> str:
+    """Why programs cannot be compiled here; empty if they can."""
+    try:
+        toolkit()
+        cpp_compiler()
+    except CompileError as error:
+        return str(error)
+    return ""
 
 
 def cpp_compiler() -> list[str]:
@@ -66,9 +76,8 @@ def cpp_compiler() -> list[str]:
 
 def runtime_library() -> Path:
     """The library in place of libcudart, compiled with the toolkit's headers."""
-    include = _header(toolkit()).parent
     command = [*cpp_compiler(), "-std=c++17", "-O2", "-shared", "-fPIC"]
-    command += ["-fvisibility=hidden", f"-I{include}", f"-I{_MACHINE}"]
+    command += ["-fvisibility=hidden", f"-I{toolkit() / 'include'}", f"-I{_MACHINE}"]
     sources = sorted(_SOURCES.glob("*.cpp"))
     return _cached("libcudart.so", "the library of whole programs", command, sources)
 

@@ -216,8 +216,11 @@ def _headers(text: str, folders: Sequence[Path]) -> list[Path]:
 
 @functools.cache
 def toolkit_headers() -> tuple[Path, ...]:
-    """The folders of CUDA's headers: of the installed packages, else of a toolkit."""
-    roots = [*package_folders(), Path(os.environ.get("CUDA_PATH", "/usr/local/cuda"))]
+    """The folders of CUDA's headers: of NVRTC's packages, else of a toolkit."""
+    is_new = library()[1] >= (13, 0)
+    # Packages of CUDA 13 have a folder of their own; nvcc's may be there without NVRTC.
+    packages = [root for root in package_folders() if (root.name == "cu13") == is_new]
+    roots = [*packages, Path(os.environ.get("CUDA_PATH", "/usr/local/cuda"))]
     folders = [root / "include" for root in roots]
     return tuple(
         inside

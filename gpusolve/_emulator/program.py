@@ -28,7 +28,7 @@ from .machine import launch
 from .module import Module, demangled
 from .nvcc import compiled_program, runtime_library
 from .nvrtc import ARCHITECTURE
-from .ptx import Program
+from .ptx import Program, PtxError
 
 FAILURE = 1
 """The exit status after an error of a kernel, or of a copy."""
@@ -169,6 +169,8 @@ class HostProgram:
         def call(*arguments: Any) -> Any:
             try:
                 return method(*arguments)
+            except PtxError as error:
+                end(f"the emulator cannot run the PTX of {self._source.name}: {error}")
             except BaseException:
                 end(traceback.format_exc())
 

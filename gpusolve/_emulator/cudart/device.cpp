@@ -4,6 +4,8 @@
 
 #include <cstdio>
 #include <cstring>
+#include <map>
+#include <set>
 
 namespace {
 
@@ -14,34 +16,31 @@ struct NamedError {
     const char *name, *text;
 };
 
+#define NAMED(error) error, #error
+
 const NamedError ERRORS[] = {
-#define ERROR(name, text) {name, #name, text}
-    ERROR(cudaSuccess, "no error"),
-    ERROR(cudaErrorInvalidValue, "invalid argument"),
-    ERROR(cudaErrorMemoryAllocation, "out of memory"),
-    ERROR(cudaErrorInitializationError, "initialization error"),
-    ERROR(cudaErrorInvalidConfiguration, "invalid configuration argument"),
-    ERROR(cudaErrorInvalidPitchValue, "invalid pitch argument"),
-    ERROR(cudaErrorInvalidSymbol, "invalid device symbol"),
-    ERROR(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy"),
-    ERROR(cudaErrorInvalidDeviceFunction, "invalid device function"),
-    ERROR(cudaErrorNoDevice, "no CUDA-capable device is detected"),
-    ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
-    ERROR(cudaErrorPeerAccessUnsupported, "peer access is not supported between these two devices"),
-    ERROR(cudaErrorInvalidResourceHandle, "invalid resource handle"),
-    ERROR(cudaErrorIllegalState, "the operation cannot be performed in the present state"),
-    ERROR(cudaErrorNotReady, "device not ready"),
-    ERROR(cudaErrorIllegalAddress, "an illegal memory access was encountered"),
-    ERROR(cudaErrorHostMemoryAlreadyRegistered,
-          "part or all of the requested memory range is already mapped"),
-    ERROR(cudaErrorCooperativeLaunchTooLarge, "too many blocks in cooperative launch"),
-    ERROR(cudaErrorLaunchFailure, "unspecified launch failure"),
-    ERROR(cudaErrorNotSupported, "operation not supported"),
-    ERROR(cudaErrorGraphExecUpdateFailure,
-          "the graph update was not performed because it included changes which violated "
-          "constraints specific to instantiated graph update"),
-#undef ERROR
-};
+    {NAMED(cudaSuccess), "no error"},
+    {NAMED(cudaErrorInvalidValue), "invalid argument"},
+    {NAMED(cudaErrorMemoryAllocation), "out of memory"},
+    {NAMED(cudaErrorInitializationError), "initialization error"},
+    {NAMED(cudaErrorInvalidConfiguration), "invalid configuration argument"},
+    {NAMED(cudaErrorInvalidPitchValue), "invalid pitch argument"},
+    {NAMED(cudaErrorInvalidSymbol), "invalid device symbol"},
+    {NAMED(cudaErrorInvalidMemcpyDirection), "invalid copy direction for memcpy"},
+    {NAMED(cudaErrorInvalidDeviceFunction), "invalid device function"},
+    {NAMED(cudaErrorNoDevice), "no CUDA-capable device is detected"},
+    {NAMED(cudaErrorInvalidDevice), "invalid device ordinal"},
+    {NAMED(cudaErrorPeerAccessUnsupported),
+     "peer access is not supported between these two devices"},
+    {NAMED(cudaErrorInvalidResourceHandle), "invalid resource handle"},
+    {NAMED(cudaErrorIllegalState), "the operation cannot be performed in the present state"},
+    {NAMED(cudaErrorNotReady), "device not ready"},
+    {NAMED(cudaErrorIllegalAddress), "an illegal memory access was encountered"},
+    {NAMED(cudaErrorHostMemoryAlreadyRegistered),
+     "part or all of the requested memory range is already mapped"},
+    {NAMED(cudaErrorCooperativeLaunchTooLarge), "too many blocks in cooperative launch"},
+    {NAMED(cudaErrorLaunchFailure), "unspecified launch failure"},
+    {NAMED(cudaErrorNotSupported), "operation not supported"}};
 
 const NamedError& named(cudaError_t error) {
     static const NamedError unknown{error, "unrecognized error code", "unrecognized error code"};
@@ -50,10 +49,19 @@ const NamedError& named(cudaError_t error) {
     return unknown;
 }
 
+/// Attributes that are 1. They are in properties(), too.
+const std::set<cudaDeviceAttr> FEATURES = {
+    cudaDevAttrCanMapHostMemory,       cudaDevAttrUnifiedAddressing,
+    cudaDevAttrManagedMemory,          cudaDevAttrConcurrentManagedAccess,
+    cudaDevAttrConcurrentKernels,      cudaDevAttrAsyncEngineCount,
+    cudaDevAttrCooperativeLaunch,      cudaDevAttrStreamPrioritiesSupported,
+    cudaDevAttrMemoryPoolsSupported,   cudaDevAttrHostRegisterSupported,
+    cudaDevAttrGlobalL1CacheSupported, cudaDevAttrGpuOverlap};
+
 cudaDeviceProp properties() {
     cudaDeviceProp found{};
     std::strcpy(found.name, "gpusolve emulator");
-    std::size_t free = 0;
+    size_t free = 0;
     cudaMemGetInfo(&free, &found.totalGlobalMem);
     found.sharedMemPerBlock = host.static_shared_bytes;
     found.sharedMemPerBlockOptin = host.shared_bytes;
@@ -103,9 +111,7 @@ EXPORT cudaError_t cudaGetLastError() {
     last_error = cudaSuccess;
     return error;
 }
-EXPORT cudaError_t cudaPeekAtLastError() {
-    return last_error;
-}
+API(cudaPeekAtLastError, (), last_error)
 EXPORT const char* cudaGetErrorName(cudaError_t error) {
     return named(error).name;
 }
@@ -115,25 +121,14 @@ EXPORT const char* cudaGetErrorString(cudaError_t error) {
 
 // ---- the device ---------------------------------------------------------------------------
 
-EXPORT cudaError_t cudaGetDeviceCount(int* count) {
-    *count = 1;
-    return cudaSuccess;
-}
+API(cudaGetDeviceCount, (int* count), success(*count = 1))
 ALSO(cudaGetDeviceCount, cuDeviceGetCount)
 
-EXPORT cudaError_t cudaSetDevice(int device) {
-    return noted(device == 0 ? cudaSuccess : cudaErrorInvalidDevice);
-}
-EXPORT cudaError_t cudaGetDevice(int* device) {
-    *device = 0;
-    return cudaSuccess;
-}
+API(cudaSetDevice, (int device), noted(device == 0 ? cudaSuccess : cudaErrorInvalidDevice))
+API(cudaGetDevice, (int* device), success(*device = 0))
 ALSO(cudaGetDevice, cudaChooseDevice)
 
-EXPORT cudaError_t cudaGetDeviceFlags(unsigned* flags) {
-    *flags = cudaDeviceScheduleAuto;
-    return cudaSuccess;
-}
+API(cudaGetDeviceFlags, (unsigned* flags), success(*flags = cudaDeviceScheduleAuto))
 EXPORT cudaError_t cudaGetDeviceProperties(cudaDeviceProp* found, int device) {
     if (device != 0) return noted(cudaErrorInvalidDevice);
     *found = properties();
@@ -142,101 +137,62 @@ EXPORT cudaError_t cudaGetDeviceProperties(cudaDeviceProp* found, int device) {
 EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
     if (device != 0) return noted(cudaErrorInvalidDevice);
     const cudaDeviceProp own = properties();
-    switch (attribute) {
-#define ATTRIBUTE(name, member)                \
-    case cudaDevAttr##name:                    \
-        *value = static_cast<int>(own.member); \
-        break;
-        ATTRIBUTE(MaxThreadsPerBlock, maxThreadsPerBlock)
-        ATTRIBUTE(MaxBlockDimX, maxThreadsDim[0])
-        ATTRIBUTE(MaxBlockDimY, maxThreadsDim[1])
-        ATTRIBUTE(MaxBlockDimZ, maxThreadsDim[2])
-        ATTRIBUTE(MaxGridDimX, maxGridSize[0])
-        ATTRIBUTE(MaxGridDimY, maxGridSize[1])
-        ATTRIBUTE(MaxGridDimZ, maxGridSize[2])
-        ATTRIBUTE(MaxSharedMemoryPerBlock, sharedMemPerBlock)
-        ATTRIBUTE(MaxSharedMemoryPerBlockOptin, sharedMemPerBlockOptin)
-        ATTRIBUTE(MaxSharedMemoryPerMultiprocessor, sharedMemPerMultiprocessor)
-        ATTRIBUTE(ReservedSharedMemoryPerBlock, reservedSharedMemPerBlock)
-        ATTRIBUTE(TotalConstantMemory, totalConstMem)
-        ATTRIBUTE(WarpSize, warpSize)
-        ATTRIBUTE(MaxPitch, memPitch)
-        ATTRIBUTE(MaxRegistersPerBlock, regsPerBlock)
-        ATTRIBUTE(MaxRegistersPerMultiprocessor, regsPerMultiprocessor)
-        ATTRIBUTE(TextureAlignment, textureAlignment)
-        ATTRIBUTE(TexturePitchAlignment, texturePitchAlignment)
-        ATTRIBUTE(MultiProcessorCount, multiProcessorCount)
-        ATTRIBUTE(MaxThreadsPerMultiProcessor, maxThreadsPerMultiProcessor)
-        ATTRIBUTE(MaxBlocksPerMultiprocessor, maxBlocksPerMultiProcessor)
-        ATTRIBUTE(ComputeCapabilityMajor, major)
-        ATTRIBUTE(ComputeCapabilityMinor, minor)
-        ATTRIBUTE(GlobalMemoryBusWidth, memoryBusWidth)
-        ATTRIBUTE(L2CacheSize, l2CacheSize)
-        ATTRIBUTE(CanMapHostMemory, canMapHostMemory)
-        ATTRIBUTE(UnifiedAddressing, unifiedAddressing)
-        ATTRIBUTE(ManagedMemory, managedMemory)
-        ATTRIBUTE(ConcurrentManagedAccess, concurrentManagedAccess)
-        ATTRIBUTE(ConcurrentKernels, concurrentKernels)
-        ATTRIBUTE(AsyncEngineCount, asyncEngineCount)
-        ATTRIBUTE(CooperativeLaunch, cooperativeLaunch)
-        ATTRIBUTE(StreamPrioritiesSupported, streamPrioritiesSupported)
-        ATTRIBUTE(MemoryPoolsSupported, memoryPoolsSupported)
-        ATTRIBUTE(HostRegisterSupported, hostRegisterSupported)
-        ATTRIBUTE(GlobalL1CacheSupported, globalL1CacheSupported)
-        ATTRIBUTE(MaxTexture1DWidth, maxTexture1D)
-        ATTRIBUTE(MaxTexture2DWidth, maxTexture2D[0])
-        ATTRIBUTE(MaxTexture2DHeight, maxTexture2D[1])
-#undef ATTRIBUTE
-        case cudaDevAttrClockRate:
-        case cudaDevAttrMemoryClockRate:
-            *value = 1000000;  // kHz
-            break;
-        case cudaDevAttrGpuOverlap:
-            *value = 1;
-            break;
-        default:
-            *value = 0;
-    }
+    const std::map<cudaDeviceAttr, int> known = {
+        {cudaDevAttrMaxThreadsPerBlock, own.maxThreadsPerBlock},
+        {cudaDevAttrMaxBlockDimX, own.maxThreadsDim[0]},
+        {cudaDevAttrMaxBlockDimY, own.maxThreadsDim[1]},
+        {cudaDevAttrMaxBlockDimZ, own.maxThreadsDim[2]},
+        {cudaDevAttrMaxGridDimX, own.maxGridSize[0]},
+        {cudaDevAttrMaxGridDimY, own.maxGridSize[1]},
+        {cudaDevAttrMaxGridDimZ, own.maxGridSize[2]},
+        {cudaDevAttrMaxSharedMemoryPerBlock, int(own.sharedMemPerBlock)},
+        {cudaDevAttrMaxSharedMemoryPerBlockOptin, int(own.sharedMemPerBlockOptin)},
+        {cudaDevAttrMaxSharedMemoryPerMultiprocessor, int(own.sharedMemPerMultiprocessor)},
+        {cudaDevAttrReservedSharedMemoryPerBlock, int(own.reservedSharedMemPerBlock)},
+        {cudaDevAttrTotalConstantMemory, int(own.totalConstMem)},
+        {cudaDevAttrWarpSize, own.warpSize},
+        {cudaDevAttrMaxPitch, int(own.memPitch)},
+        {cudaDevAttrMaxRegistersPerBlock, own.regsPerBlock},
+        {cudaDevAttrMaxRegistersPerMultiprocessor, own.regsPerMultiprocessor},
+        {cudaDevAttrTextureAlignment, int(own.textureAlignment)},
+        {cudaDevAttrTexturePitchAlignment, int(own.texturePitchAlignment)},
+        {cudaDevAttrMultiProcessorCount, own.multiProcessorCount},
+        {cudaDevAttrMaxThreadsPerMultiProcessor, own.maxThreadsPerMultiProcessor},
+        {cudaDevAttrMaxBlocksPerMultiprocessor, own.maxBlocksPerMultiProcessor},
+        {cudaDevAttrComputeCapabilityMajor, own.major},
+        {cudaDevAttrComputeCapabilityMinor, own.minor},
+        {cudaDevAttrGlobalMemoryBusWidth, own.memoryBusWidth},
+        {cudaDevAttrL2CacheSize, own.l2CacheSize},
+        {cudaDevAttrMaxTexture1DWidth, own.maxTexture1D},
+        {cudaDevAttrMaxTexture2DWidth, own.maxTexture2D[0]},
+        {cudaDevAttrMaxTexture2DHeight, own.maxTexture2D[1]},
+        {cudaDevAttrClockRate, 1000000},
+        {cudaDevAttrMemoryClockRate, 1000000}};
+    const auto found = known.find(attribute);
+    *value = found == known.end() ? static_cast<int>(FEATURES.count(attribute)) : found->second;
     return cudaSuccess;
 }
 ALSO(cudaDeviceGetAttribute, cuDeviceGetAttribute)
 
 EXPORT cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int) {
-    std::snprintf(text, static_cast<std::size_t>(bytes), "0000:00:00.0");
+    std::snprintf(text, static_cast<size_t>(bytes), "0000:00:00.0");
     return cudaSuccess;
 }
-EXPORT cudaError_t cudaDeviceGetLimit(std::size_t* value, cudaLimit limit) {
-    *value = limit == cudaLimitStackSize ? 1024 : 8 << 20;
-    return cudaSuccess;
-}
-EXPORT cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-    *least = *greatest = 0;
-    return cudaSuccess;
-}
-EXPORT cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
-    *can = 0;
-    return cudaSuccess;
-}
-EXPORT cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
-    *pool = reinterpret_cast<cudaMemPool_t>(1);
-    return cudaSuccess;
-}
+API(cudaDeviceGetLimit, (size_t* value, cudaLimit limit),
+    success(*value = limit == cudaLimitStackSize ? 1024 : 8 << 20))
+API(cudaDeviceGetStreamPriorityRange, (int* least, int* greatest), success(*least = *greatest = 0))
+API(cudaDeviceCanAccessPeer, (int* can, int, int), success(*can = 0))
+API(cudaDeviceGetDefaultMemPool, (cudaMemPool_t * pool, int),
+    success(*pool = reinterpret_cast<cudaMemPool_t>(1)))
 ALSO(cudaDeviceGetDefaultMemPool, cudaDeviceGetMemPool, cudaMemPoolCreate)
 
-EXPORT cudaError_t cudaRuntimeGetVersion(int* version) {
-    *version = CUDART_VERSION;
-    return cudaSuccess;
-}
+API(cudaRuntimeGetVersion, (int* version), success(*version = CUDART_VERSION))
 ALSO(cudaRuntimeGetVersion, cudaDriverGetVersion, cuDriverGetVersion)
 
 // ---- functions that have nothing to do, with any arguments ---------------------------------
 
-EXPORT cudaError_t emulator_nothing() {
-    return cudaSuccess;
-}
-EXPORT cudaError_t emulator_unsupported() {
-    return noted(cudaErrorNotSupported);
-}
+API(emulator_nothing, (), cudaSuccess)
+API(emulator_unsupported, (), noted(cudaErrorNotSupported))
 
 ALSO(emulator_nothing, cudaDeviceReset, cudaDeviceSetLimit, cudaDeviceSetCacheConfig,
      cudaDeviceSetSharedMemConfig, cudaDeviceSetMemPool, cudaFuncSetCacheConfig,
@@ -260,15 +216,10 @@ EXPORT int cuDeviceGet(int* device, int number) {
     return number == 0 ? 0 : cudaErrorInvalidDevice;
 }
 EXPORT int cuDeviceGetName(char* name, int bytes, int) {
-    std::snprintf(name, static_cast<std::size_t>(bytes), "%s", properties().name);
+    std::snprintf(name, static_cast<size_t>(bytes), "%s", properties().name);
     return 0;
 }
-EXPORT int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
-    std::size_t free = 0;
+EXPORT int cuDeviceTotalMem_v2(size_t* bytes, int) {
+    size_t free = 0;
     return cudaMemGetInfo(&free, bytes);
-}
-EXPORT int cuDeviceComputeCapability(int* major, int* minor, int) {
-    *major = host.capability / 10;
-    *minor = host.capability % 10;
-    return 0;
 }

@@ -16,6 +16,12 @@
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
+/// A function of the API that returns an expression.
+#define API(name, parameters, ...)       \
+    EXPORT cudaError_t name parameters { \
+        return __VA_ARGS__;              \
+    }
+
 /// Other names of a function of the same file. They may have more arguments, such as the stream of
 /// an asynchronous function, which are ignored.
 #define ALSO(function, ...) \
@@ -60,21 +66,27 @@ cudaError_t noted(cudaError_t error);
 /// Where a function is called.
 #define CALLER __builtin_return_address(0)
 
+/// For assignments that cannot fail.
+template <class... Values>
+cudaError_t success(Values...) {
+    return cudaSuccess;
+}
+
 using Work = std::function<cudaError_t()>;
 
 /// Do the work now, or keep it while a stream is captured.
 cudaError_t enqueue(Work work);
 
 /// The work of a launch, with copies of its arguments.
-Work launch_of(const void* function, dim3 grid, dim3 block, void** arguments, std::size_t shared,
+Work launch_of(const void* function, dim3 grid, dim3 block, void** arguments, size_t shared,
                bool cooperative);
 
 /// Memory for kernels: zeros. Null if there is not enough.
-void* allocate(std::size_t bytes, cudaMemoryType type, const void* caller);
+void* allocate(size_t bytes, cudaMemoryType type, const void* caller);
 /// End the program if these bytes are not in one allocation, or, unless they must be in one, in
 /// none.
-void check(const char* call, const char* what, const void* memory, std::size_t bytes, bool must);
-void copy(void* to, const void* from, std::size_t bytes);
+void check(const char* call, const char* what, const void* memory, size_t bytes, bool must);
+void copy(void* to, const void* from, size_t bytes);
 
 inline bool is_from_device(cudaMemcpyKind kind) {
     return kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;

@@ -29,13 +29,13 @@ struct Wrapper {
 
 struct Configuration {
     dim3 grid, block;
-    std::size_t shared;
+    size_t shared;
     cudaStream_t stream;
 };
 thread_local std::vector<Configuration> configurations;
 
 /// The dynamic shared memory that cudaFuncSetAttribute() has allowed.
-std::map<const void*, std::size_t> allowed;
+std::map<const void*, size_t> allowed;
 /// Addresses of pointers to managed variables, with the variables.
 std::vector<void**> managed;
 
@@ -46,7 +46,7 @@ EXPORT void emulator_start(const Host* given) {
     std::atexit([] { host.exit(); });
 }
 
-Work launch_of(const void* function, dim3 grid, dim3 block, void** arguments, std::size_t shared,
+Work launch_of(const void* function, dim3 grid, dim3 block, void** arguments, size_t shared,
                bool cooperative) {
     Function found{};
     if (host.describe(function, &found))
@@ -55,7 +55,7 @@ Work launch_of(const void* function, dim3 grid, dim3 block, void** arguments, st
     for (std::uint64_t k = 0; k < found.parameters; ++k)
         std::memcpy(values.data() + found.places[2 * k], arguments[k], found.places[2 * k + 1]);
     const auto own = allowed.find(function);
-    const std::size_t most =
+    const size_t most =
         own == allowed.end() ? host.static_shared_bytes - found.shared_bytes : own->second;
     return [=] {
         if (shared > host.static_shared_bytes && shared > most)
@@ -70,12 +70,12 @@ Work launch_of(const void* function, dim3 grid, dim3 block, void** arguments, st
 
 // ---- launches -----------------------------------------------------------------------------
 
-EXPORT unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, std::size_t shared,
+EXPORT unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared,
                                             cudaStream_t stream) {
     configurations.push_back({grid, block, shared, stream});
     return 0;
 }
-EXPORT cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* shared,
+EXPORT cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared,
                                               void* stream) {
     const Configuration& last = configurations.back();
     *grid = last.grid;
@@ -85,16 +85,14 @@ EXPORT cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size
     configurations.pop_back();
     return cudaSuccess;
 }
-EXPORT cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
-                                    std::size_t shared, cudaStream_t) {
-    return enqueue(launch_of(function, grid, block, arguments, shared, false));
-}
+API(cudaLaunchKernel,
+    (const void* function, dim3 grid, dim3 block, void** arguments, size_t shared, cudaStream_t),
+    enqueue(launch_of(function, grid, block, arguments, shared, false)))
 ALSO(cudaLaunchKernel, __cudaLaunchKernel)
 
-EXPORT cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block,
-                                               void** arguments, std::size_t shared, cudaStream_t) {
-    return enqueue(launch_of(function, grid, block, arguments, shared, true));
-}
+API(cudaLaunchCooperativeKernel,
+    (const void* function, dim3 grid, dim3 block, void** arguments, size_t shared, cudaStream_t),
+    enqueue(launch_of(function, grid, block, arguments, shared, true)))
 EXPORT cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* launch, const void* function,
                                        void** arguments) {
     bool cooperative = false;
@@ -105,10 +103,8 @@ EXPORT cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* launch, const v
                              launch->dynamicSmemBytes, cooperative));
 }
 /// A kernel is named by the address of its function on the host.
-EXPORT cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
-    *kernel = static_cast<cudaKernel_t>(const_cast<void*>(function));
-    return cudaSuccess;
-}
+API(__cudaGetKernel, (cudaKernel_t * kernel, const void* function),
+    success(*kernel = static_cast<cudaKernel_t>(const_cast<void*>(function))))
 ALSO(__cudaGetKernel, cudaGetKernel)
 
 // ---- attributes of kernels ----------------------------------------------------------------
@@ -131,13 +127,13 @@ EXPORT cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute 
     Function kernel{};
     if (host.describe(function, &kernel)) return noted(cudaErrorInvalidDeviceFunction);
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-    if (value < 0 || static_cast<std::size_t>(value) > host.shared_bytes - kernel.shared_bytes)
+    if (value < 0 || static_cast<size_t>(value) > host.shared_bytes - kernel.shared_bytes)
         return noted(cudaErrorInvalidValue);
-    allowed[function] = static_cast<std::size_t>(value);
+    allowed[function] = static_cast<size_t>(value);
     return cudaSuccess;
 }
 EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function,
-                                                                 int threads, std::size_t shared) {
+                                                                 int threads, size_t shared) {
     *blocks = host.resident(function, threads, shared);
     return noted(*blocks < 0 ? cudaErrorInvalidDeviceFunction : cudaSuccess);
 }
@@ -165,12 +161,12 @@ EXPORT void __cudaRegisterFunction(void** handle, const char* function, char*, c
                                    int, void*, void*, void*, void*, int*) {
     host.add_function(handle, function, name);
 }
-EXPORT void __cudaRegisterVar(void** handle, char* variable, char*, const char* name, int,
-                              std::size_t, int, int) {
+EXPORT void __cudaRegisterVar(void** handle, char* variable, char*, const char* name, int, size_t,
+                              int, int) {
     host.add_variable(handle, variable, name);
 }
 EXPORT void __cudaRegisterManagedVar(void** handle, void** pointer, char*, const char* name, int,
-                                     std::size_t, int, int) {
+                                     size_t, int, int) {
     host.add_variable(handle, pointer, name);
     managed.push_back(pointer);
 }

@@ -11,18 +11,18 @@
 
 namespace {
 
-constexpr std::size_t ALIGNMENT = 256, GAP = 32 << 10;  // the gap is on both sides
-constexpr std::size_t DEVICE_BYTES = std::size_t{8} << 30;
+constexpr size_t ALIGNMENT = 256, GAP = 32 << 10;  // the gap is on both sides
+constexpr size_t DEVICE_BYTES = size_t{8} << 30;
 
 struct Allocation {
-    std::size_t bytes;
+    size_t bytes;
     cudaMemoryType type;
     std::uint8_t* written;  // a bit for each byte, or null
     void* start;            // what free() takes, or null
 };
 
 std::map<std::uintptr_t, Allocation> allocations;
-std::size_t used = 0;
+size_t used = 0;
 std::recursive_mutex lock;
 using Guard = std::lock_guard<std::recursive_mutex>;
 
@@ -31,7 +31,7 @@ std::uintptr_t number(const void* memory) {
 }
 
 /// The allocation of an address, and the offset in it; null if there is none.
-const Allocation* find(const void* memory, std::size_t* offset) {
+const Allocation* find(const void* memory, size_t* offset) {
     auto after = allocations.upper_bound(number(memory));
     if (after == allocations.begin()) return nullptr;
     const auto& [start, found] = *--after;
@@ -49,13 +49,13 @@ void add(void* memory, const Allocation& made, const void* caller) {
 }
 
 /// Note which bytes have values: all, or those that have values in other memory.
-void mark(const void* to, const void* from, std::size_t bytes) {
-    std::size_t start = 0, first = 0;
+void mark(const void* to, const void* from, size_t bytes) {
+    size_t start = 0, first = 0;
     const Allocation* target = find(to, &start);
     if (!target || !target->written) return;
     const Allocation* source = from ? find(from, &first) : nullptr;
     const auto* known = source ? source->written : nullptr;
-    for (std::size_t k = 0; k < bytes; ++k) {
+    for (size_t k = 0; k < bytes; ++k) {
         auto& bits = target->written[(start + k) / 8];
         const unsigned bit = 1u << ((start + k) % 8);
         const bool is_known = !known || known[(first + k) / 8] >> ((first + k) % 8) & 1;
@@ -63,7 +63,7 @@ void mark(const void* to, const void* from, std::size_t bytes) {
     }
 }
 
-cudaError_t give(void** pointer, std::size_t bytes, cudaMemoryType type, const void* caller) {
+cudaError_t give(void** pointer, size_t bytes, cudaMemoryType type, const void* caller) {
     *pointer = bytes ? allocate(bytes, type, caller) : nullptr;
     return noted(*pointer || !bytes ? cudaSuccess : cudaErrorMemoryAllocation);
 }
@@ -81,7 +81,7 @@ cudaError_t release(const void* pointer, bool is_of_host) {
     return cudaSuccess;
 }
 
-std::size_t pitch_of(std::size_t width) {
+size_t pitch_of(size_t width) {
     return (width + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
@@ -97,7 +97,7 @@ void fail(const char* format, ...) {
     std::abort();
 }
 
-void* allocate(std::size_t bytes, cudaMemoryType type, const void* caller) {
+void* allocate(size_t bytes, cudaMemoryType type, const void* caller) {
     const Guard guard(lock);
     if (bytes > DEVICE_BYTES - used) return nullptr;
     void* start = std::calloc(1, bytes + 2 * GAP + ALIGNMENT);
@@ -107,16 +107,16 @@ void* allocate(std::size_t bytes, cudaMemoryType type, const void* caller) {
     return memory;
 }
 
-void check(const char* call, const char* what, const void* memory, std::size_t bytes, bool must) {
+void check(const char* call, const char* what, const void* memory, size_t bytes, bool must) {
     const Guard guard(lock);
-    std::size_t offset = 0;
+    size_t offset = 0;
     const Allocation* found = find(memory, &offset);
     if (!bytes || (found ? bytes <= found->bytes - offset : !must)) return;
     fail("%s: the %s must be %zu bytes of device memory, got %p, which has %zu", call, what, bytes,
          memory, found ? found->bytes - offset : 0);
 }
 
-void copy(void* to, const void* from, std::size_t bytes) {
+void copy(void* to, const void* from, size_t bytes) {
     const Guard guard(lock);
     std::memmove(to, from, bytes);
     mark(to, from, bytes);
@@ -124,21 +124,16 @@ void copy(void* to, const void* from, std::size_t bytes) {
 
 // ---- allocations --------------------------------------------------------------------------
 
-EXPORT cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
-    return give(pointer, bytes, cudaMemoryTypeDevice, CALLER);
-}
+API(cudaMalloc, (void** pointer, size_t bytes), give(pointer, bytes, cudaMemoryTypeDevice, CALLER))
 ALSO(cudaMalloc, cudaMallocAsync, cudaMallocFromPoolAsync)
 
-EXPORT cudaError_t cudaMallocManaged(void** pointer, std::size_t bytes, unsigned) {
-    return give(pointer, bytes, cudaMemoryTypeManaged, CALLER);
-}
-EXPORT cudaError_t cudaMallocHost(void** pointer, std::size_t bytes) {
-    return give(pointer, bytes, cudaMemoryTypeHost, CALLER);
-}
+API(cudaMallocManaged, (void** pointer, size_t bytes, unsigned),
+    give(pointer, bytes, cudaMemoryTypeManaged, CALLER))
+API(cudaMallocHost, (void** pointer, size_t bytes),
+    give(pointer, bytes, cudaMemoryTypeHost, CALLER))
 ALSO(cudaMallocHost, cudaHostAlloc)
 
-EXPORT cudaError_t cudaMallocPitch(void** pointer, std::size_t* pitch, std::size_t width,
-                                   std::size_t height) {
+EXPORT cudaError_t cudaMallocPitch(void** pointer, size_t* pitch, size_t width, size_t height) {
     *pitch = pitch_of(width);
     return give(pointer, *pitch * height, cudaMemoryTypeDevice, CALLER);
 }
@@ -147,30 +142,26 @@ EXPORT cudaError_t cudaMalloc3D(cudaPitchedPtr* made, cudaExtent extent) {
     return give(&made->ptr, made->pitch * extent.height * extent.depth, cudaMemoryTypeDevice,
                 CALLER);
 }
-EXPORT cudaError_t cudaFree(void* pointer) {
-    return enqueue([=] { return release(pointer, false); });
-}
+API(cudaFree, (void* pointer), enqueue([=] { return release(pointer, false); }))
 ALSO(cudaFree, cudaFreeAsync)
 
-EXPORT cudaError_t cudaFreeHost(void* pointer) {
-    return release(pointer, true);
-}
+API(cudaFreeHost, (void* pointer), release(pointer, true))
 ALSO(cudaFreeHost, cudaHostUnregister)
 
-EXPORT cudaError_t cudaHostRegister(void* memory, std::size_t bytes, unsigned) {
+EXPORT cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
     const Guard guard(lock);
-    std::size_t offset = 0;
+    size_t offset = 0;
     if (find(memory, &offset)) return noted(cudaErrorHostMemoryAlreadyRegistered);
     add(memory, {bytes, cudaMemoryTypeHost, nullptr, nullptr}, CALLER);
     return cudaSuccess;
 }
 EXPORT cudaError_t cudaHostGetDevicePointer(void** pointer, void* memory, unsigned) {
-    std::size_t offset = 0;
+    size_t offset = 0;
     *pointer = memory;
     return noted(find(memory, &offset) ? cudaSuccess : cudaErrorInvalidValue);
 }
 EXPORT cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* found, const void* memory) {
-    std::size_t offset = 0;
+    size_t offset = 0;
     void* pointer = const_cast<void*>(memory);
     *found = {};
     if (const Allocation* allocation = find(memory, &offset)) {
@@ -180,11 +171,8 @@ EXPORT cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* found, const 
     if (found->type != cudaMemoryTypeDevice) found->hostPointer = pointer;
     return cudaSuccess;
 }
-EXPORT cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-    *free = DEVICE_BYTES - used;
-    *total = DEVICE_BYTES;
-    return cudaSuccess;
-}
+API(cudaMemGetInfo, (size_t* free, size_t* total),
+    success(*free = DEVICE_BYTES - used, *total = DEVICE_BYTES))
 ALSO(cudaMemGetInfo, cuMemGetInfo_v2)
 
 // ---- variables ----------------------------------------------------------------------------
@@ -196,22 +184,22 @@ EXPORT cudaError_t cudaGetSymbolAddress(void** address, const void* symbol) {
     allocations[number(*address)] = {bytes, cudaMemoryTypeDevice, nullptr, nullptr};
     return cudaSuccess;
 }
-EXPORT cudaError_t cudaGetSymbolSize(std::size_t* bytes, const void* symbol) {
+EXPORT cudaError_t cudaGetSymbolSize(size_t* bytes, const void* symbol) {
     void* address;
     const cudaError_t error = cudaGetSymbolAddress(&address, symbol);
     if (!error) *bytes = allocations[number(address)].bytes;
     return error;
 }
-EXPORT cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, std::size_t bytes,
-                                      std::size_t offset, cudaMemcpyKind kind) {
+EXPORT cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes,
+                                      size_t offset, cudaMemcpyKind kind) {
     void* to;
     const cudaError_t error = cudaGetSymbolAddress(&to, symbol);
     return error ? error : cudaMemcpy(static_cast<char*>(to) + offset, from, bytes, kind);
 }
 ALSO(cudaMemcpyToSymbol, cudaMemcpyToSymbolAsync)
 
-EXPORT cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, std::size_t bytes,
-                                        std::size_t offset, cudaMemcpyKind kind) {
+EXPORT cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, size_t offset,
+                                        cudaMemcpyKind kind) {
     void* from;
     const cudaError_t error = cudaGetSymbolAddress(&from, symbol);
     return error ? error : cudaMemcpy(to, static_cast<char*>(from) + offset, bytes, kind);
@@ -220,7 +208,7 @@ ALSO(cudaMemcpyFromSymbol, cudaMemcpyFromSymbolAsync)
 
 // ---- copies and memsets -------------------------------------------------------------------
 
-EXPORT cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+EXPORT cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
     return enqueue([=] {
         check("cudaMemcpy", "source", from, bytes, is_from_device(kind));
         check("cudaMemcpy", "target", to, bytes, is_to_device(kind));
@@ -231,35 +219,30 @@ EXPORT cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cud
 }
 ALSO(cudaMemcpy, cudaMemcpyAsync)
 
-EXPORT cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, std::size_t bytes) {
-    return cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice);
-}
+API(cudaMemcpyPeer, (void* to, int, const void* from, int, size_t bytes),
+    cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice))
 ALSO(cudaMemcpyPeer, cudaMemcpyPeerAsync)
 
 EXPORT cudaError_t cudaMemset3D(cudaPitchedPtr memory, int value, cudaExtent extent) {
     return enqueue([=] {
-        for (std::size_t z = 0; z < extent.depth; ++z)
-            for (std::size_t y = 0; y < extent.height; ++y) {
-                const std::size_t row = (z * memory.ysize + y) * memory.pitch;
-                void* const start = static_cast<char*>(memory.ptr) + row;
-                check("cudaMemset", "memory", start, extent.width, true);
-                const Guard guard(lock);
-                std::memset(start, value, extent.width);
-                mark(start, nullptr, extent.width);
-            }
+        for (size_t k = 0; k < extent.depth * extent.height; ++k) {
+            const size_t row = k / extent.height * memory.ysize + k % extent.height;
+            void* const start = static_cast<char*>(memory.ptr) + row * memory.pitch;
+            check("cudaMemset", "memory", start, extent.width, true);
+            const Guard guard(lock);
+            std::memset(start, value, extent.width);
+            mark(start, nullptr, extent.width);
+        }
         host.count("memsets");
         return cudaSuccess;
     });
 }
 ALSO(cudaMemset3D, cudaMemset3DAsync)
 
-EXPORT cudaError_t cudaMemset2D(void* memory, std::size_t pitch, int value, std::size_t width,
-                                std::size_t height) {
-    return cudaMemset3D({memory, pitch, width, height}, value, {width, height, 1});
-}
+API(cudaMemset2D, (void* memory, size_t pitch, int value, size_t width, size_t height),
+    cudaMemset3D({memory, pitch, width, height}, value, {width, height, 1}))
 ALSO(cudaMemset2D, cudaMemset2DAsync)
 
-EXPORT cudaError_t cudaMemset(void* memory, int value, std::size_t bytes) {
-    return cudaMemset2D(memory, bytes, value, bytes, 1);
-}
+API(cudaMemset, (void* memory, int value, size_t bytes),
+    cudaMemset2D(memory, bytes, value, bytes, 1))
 ALSO(cudaMemset, cudaMemsetAsync)
