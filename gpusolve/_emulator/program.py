@@ -33,8 +33,8 @@ from .ptx import Program, PtxError
 FAILURE = 1
 """The exit status after an error of a kernel, or of a copy."""
 
-INVALID_CONFIGURATION, TOO_LARGE = 9, 720
-"""cudaErrorInvalidConfiguration, cudaErrorCooperativeLaunchTooLarge."""
+INVALID_VALUE, INVALID_CONFIGURATION, TOO_LARGE = 1, 9, 720
+"""cudaErrorInvalidValue, ...InvalidConfiguration, ...CooperativeLaunchTooLarge."""
 
 _P, _U, _S, _I = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_int
 
@@ -58,7 +58,7 @@ CALLS = {
     "add_variable": ctypes.CFUNCTYPE(None, _P, _P, _S),
     "find_variable": ctypes.CFUNCTYPE(_I, _P, ctypes.POINTER(_P), ctypes.POINTER(_U)),
     "describe": ctypes.CFUNCTYPE(_I, _P, ctypes.POINTER(CFunction)),
-    "launch": ctypes.CFUNCTYPE(_I, _P, _Shape, _Shape, _U, _P, _I),
+    "launch": ctypes.CFUNCTYPE(_I, _P, _Shape, _Shape, _U, _U, _P, _I),
     "resident": ctypes.CFUNCTYPE(_I, _P, _I, _U),
     "allocated": ctypes.CFUNCTYPE(_P, _P, _U, _P, _I),
     "freed": ctypes.CFUNCTYPE(None, _P),
@@ -241,6 +241,7 @@ class HostProgram:
         grid: tuple[int, ...],
         block: tuple[int, ...],
         shared_bytes: int,
+        allowed: int,
         parameters: int,
         cooperative: int,
     ) -> int:
@@ -251,13 +252,22 @@ class HostProgram:
         try:
             _device.checked_shape("grid", grid)
             _device.checked_shape("block", block)
-            _device.check_shared_memory(row.shared_bytes, shared_bytes)
         except ValueError as error:
-            print(f"warning: {name} is not launched: {error}", file=sys.stderr)
-            return INVALID_CONFIGURATION
+            return _refused(name, error, INVALID_CONFIGURATION)
+        if shared_bytes > allowed:
+            text = (
+                f"{shared_bytes} bytes of dynamic shared memory, but {allowed} are "
+                "allowed; call cudaFuncSetAttribute() with "
+                "cudaFuncAttributeMaxDynamicSharedMemorySize before"
+            )
+            return _refused(name, text, INVALID_VALUE)
         most = _device.resident_blocks(threads, row.shared_bytes + shared_bytes)
         if cooperative and blocks > most:
-            return TOO_LARGE
+            text = (
+                f"grid of a cooperative launch must have at most {most} blocks, which "
+                f"the device can run at the same time, got {blocks}"
+            )
+            return _refused(name, text, TOO_LARGE)
         report = self._report
         try:
             counted = launch(
@@ -338,6 +348,12 @@ class HostProgram:
 
     def _fail(self, message: bytes) -> None:
         end(message.decode())
+
+
+def _refused(kernel: str, why: object, error: int) -> int:
+    """Warn of a launch that CUDA refuses, too: the program may not look at the error."""
+    print(f"warning: {kernel} is not launched: {why}", file=sys.stderr)
+    return error
 
 
 class _Link(ctypes.Structure):

@@ -19,8 +19,8 @@ from gpusolve._emulator.program import Symbol
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
-needs_nvcc = pytest.mark.skipif(
-    bool(why_missing() or nvcc.why_missing()), reason=nvcc.MISSING.format("one")
+pytestmark = pytest.mark.skipif(
+    bool(why_missing() or nvcc.why_missing()), reason="programs need nvcc"
 )
 
 
@@ -48,7 +48,13 @@ def test_a_program_runs_as_it_is() -> None:
 
 
 def test_functions_of_the_runtime_api() -> None:
-    assert run("runtime_api.cu") == (0, "", "")
+    """Launches that CUDA refuses return an error, and the emulator says why."""
+    ended = run("runtime_api.cu")
+    assert ended[:2] == (0, "")
+    shared, block, grid = ended.errors.splitlines()
+    assert "fill_shared is not launched: 60000 bytes of dynamic shared memory" in shared
+    assert "add_offset is not launched: block must be at least 1 and at most" in block
+    assert "grid of a cooperative launch must have at most 32 blocks" in grid
 
 
 def test_textures_and_a_header_that_launches() -> None:
@@ -70,7 +76,8 @@ def test_textures_and_a_header_that_launches() -> None:
 @together("program", ["vector_add.cu", "runtime_api.cu", "textures.cu"])
 def test_checks_are_silent_without_a_fault(program: str, option: str) -> None:
     ended = run(program, options=(option,))
-    assert (ended.status, ended.errors) == (0, "")
+    assert ended.status == 0
+    assert "error" not in ended.errors
 
 
 @pytest.mark.slow
@@ -152,7 +159,30 @@ def test_a_profile_without_checks(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_status_is_the_result_of_main() -> None:
     assert run("faulty.cu", "status").status == 7
     assert run("faulty.cu", "twice").status == 5
+    assert run("faulty.cu", "block").status == 8
     assert run("faulty.cu").output.endswith("at the end\n")
+
+
+def test_a_call_without_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nvcc, "package_folders", lambda: [])
+    monkeypatch.setattr(nvcc, "_paths", lambda *_: [])
+    nvcc.toolkit.cache_clear()
+    assert "pip install gpusolve[emulator-programs]" in nvcc.why_missing()
+    nvcc.toolkit.cache_clear()
+
+
+@together(
+    ("symbol", "name"),
+    [
+        ("_Z4fillPfif", "fill"),
+        ("_Z3addIfEvPKT_S2_PS0_i", "add<float>"),
+        ("_ZN1a1bILi2EEEvPFivE", "a::b<2>"),
+        ("_ZN12_GLOBAL__N_11fEv", "(anonymous namespace)::f"),
+        ("kernel", "kernel"),
+    ],
+)
+def test_the_name_of_a_kernel_has_no_types(symbol: str, name: str) -> None:
+    assert Symbol(0, symbol).instance == name
 
 
 def test_a_program_that_does_not_compile(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@
 namespace cg = cooperative_groups;
 
 __device__ int calls;
+__managed__ int shared_by_both = 3;
 __constant__ int offsets[4];
 
 __global__ void add_offset(int* x, int n) {
@@ -39,6 +40,30 @@ __global__ void scale_rows(float* x, std::size_t pitch, int width, int height) {
     const int column = threadIdx.x, row = threadIdx.y;
     if (column < width && row < height)
         reinterpret_cast<float*>(reinterpret_cast<char*>(x) + row * pitch)[column] *= 2;
+}
+
+struct Shape {
+    __device__ virtual int corners() const { return 0; }
+};
+struct Square : Shape {
+    __device__ int corners() const override { return 4; }
+};
+
+/// Calls by tables of functions, which are variables.
+__global__ void count_corners(int* x) {
+    const Shape point;
+    const Square square;
+    const Shape* shapes[] = {&point, &square};
+    x[threadIdx.x] = shapes[threadIdx.x % 2]->corners();
+    if (threadIdx.x == 0) ++shared_by_both;
+}
+
+extern __shared__ int dynamic[];
+
+__global__ void fill_shared(int* x, int n) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x) dynamic[i] = i;
+    __syncthreads();
+    x[threadIdx.x] = dynamic[n - 1 - threadIdx.x];
 }
 
 struct Doubler {
@@ -105,6 +130,41 @@ int main() {
     scale_rows<<<1, dim3(8, 4)>>>(rows, pitch, 5, 3);
     cudaMemcpy2D(host.data(), 20, rows, pitch, 20, 3, cudaMemcpyDeviceToHost);
     if (std::any_of(host.begin(), host.end(), [](float value) { return value != 3; })) return 12;
+
+    fill_shared<<<1, 32, 60000>>>(x, 15000);
+    if (cudaGetLastError() != cudaErrorInvalidValue) return 17;
+    cudaFuncSetAttribute(fill_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, 60000);
+    fill_shared<<<1, 32, 60000>>>(x, 15000);
+    if (x[0] != 14999 || x[31] != 14968) return 18;
+    add_offset<<<1, 2048>>>(x, 1);
+    if (cudaGetLastError() != cudaErrorInvalidConfiguration) return 19;
+    if (cudaLaunchCooperativeKernel(add_offset, 4096, 32, arguments) !=
+            cudaErrorCooperativeLaunchTooLarge ||
+        cudaGetLastError() == cudaSuccess)
+        return 20;
+
+    // A captured stream, and a graph that is made by hand.
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    cudaStreamCreate(&stream);
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
+    cudaMemsetAsync(x, 0, n * sizeof(int), stream);
+    add_offset<<<2, 32, 0, stream>>>(x, n);
+    cudaStreamEndCapture(stream, &graph);
+    cudaGraphNode_t node;
+    cudaKernelNodeParams parameters = {};
+    parameters.func = reinterpret_cast<void*>(add_offset);
+    parameters.gridDim = 2;
+    parameters.blockDim = 32;
+    parameters.kernelParams = arguments;
+    cudaGraphAddKernelNode(&node, graph, nullptr, 0, &parameters);
+    cudaGraphInstantiate(&executable, graph, 0);
+    if (x[3] != 14996) return 21;
+    for (int k = 0; k < 2; ++k) cudaGraphLaunch(executable, stream);
+    if (x[3] != 6 || x[n - 1] != 6) return 22;
+
+    count_corners<<<1, 32>>>(x);
+    if (x[0] != 0 || x[1] != 4 || shared_by_both != 4) return 23;
 
     const std::string text = "kernel<<<1, 1>>>()";
     if (text.size() != 18) return 13;

@@ -45,7 +45,8 @@ struct Host {
     int (*describe)(const void* function, Function* found);
     /// Run a kernel. An error of CUDA, or 0.
     int (*launch)(const void* function, const dim3* grid, const dim3* block,
-                  std::uint64_t shared_bytes, const std::uint8_t* parameters, int cooperative);
+                  std::uint64_t shared_bytes, std::uint64_t allowed_shared_bytes,
+                  const std::uint8_t* parameters, int cooperative);
     /// The number of blocks that are resident on a multiprocessor.
     int (*resident)(const void* function, int threads, std::uint64_t shared_bytes);
     /// Let kernels access memory. Its bits for bytes that are written, or null.
