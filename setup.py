@@ -66,8 +66,8 @@ MACHINE = Part(
     # Signed integers wrap on overflow, as on a GPU.
     ("-std=c++20", "-fwrapv", "-fno-strict-aliasing", "-pthread"),
 )
-PARTS = (SOLVER, MACHINE) if os.environ.get("GPUSOLVE_MACHINE") else (SOLVER,)
-"""The machine, which the tests need, is built if GPUSOLVE_MACHINE is set."""
+PARTS = (SOLVER, MACHINE) if sys.platform == "linux" else (SOLVER,)
+"""The machine is for Linux."""
 
 FOR_EVERY_CPU = "object.cpp"
 """The file that tells whether a CPU has the instruction set of the object."""

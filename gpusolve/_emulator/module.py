@@ -262,12 +262,13 @@ class Module:
         for name, array in self.variables.items():
             if array.size:
                 variable = self.program.variables[name]
+                space = {"const": "constant"}.get(variable.space, variable.space)
                 memory.add(
                     int(array.ctypes.data),
                     array.size,
                     name,
                     itemsize=variable.align,
-                    text=f"{demangled(name)} in {variable.space} memory",
+                    text=f"{demangled(name)} in {space} memory",
                     writeable=variable.space == "global",
                     phase=0,
                     is_variable=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import ctypes.util
 import functools
@@ -21,8 +22,8 @@ ARCHITECTURE = "90"
 """The compute capability of the emulated device, if no option has another."""
 
 MISSING = (
-    "the emulator compiles kernels with NVRTC, which was not found; "
-    "pip install nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12, or gpusolve[emulator]"
+    "the emulator compiles kernels with NVRTC, which was not found: "
+    "pip install gpusolve[emulator], on Linux"
 )
 
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "-ftz=true")
@@ -185,7 +186,7 @@ def compile_ptx(
     for header in _headers(text, folders):
         key.update(header.read_bytes())
     target = cache_directory() / "ptx" / f"{key.hexdigest()[:32]}.json"
-    if target.exists():
+    with contextlib.suppress(OSError, ValueError):  # a file may be missing or damaged
         ptx, symbols, log = json.loads(target.read_text())
         return Compiled(ptx, tuple(symbols), log)
     options += [f"-I{folder}" for folder in toolkit_headers()]
