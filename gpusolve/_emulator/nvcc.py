@@ -1,4 +1,4 @@
-"""Compiles whole programs with NVIDIA's nvcc: PTX for the kernels, an object for the host."""
+"""Compiles whole programs with nvcc: PTX for the kernels, an object for the host."""
 
 from __future__ import annotations
 

@@ -8,17 +8,16 @@ import functools
 import math
 import os
 import re
-import shutil
 import signal
-import subprocess
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from . import _device
+from ._allocation_names import name_at
 from ._checks import MEMORY
 from ._counts import costs_of_launch
 from ._errors import KernelError
@@ -84,23 +83,55 @@ class CHost(ctypes.Structure):
     ]
 
 
-class Symbol(NamedTuple):
-    """A kernel or a variable: the binary that has it, and its name there."""
+class Binary:
+    """The PTX of a source file."""
 
-    handle: int
-    name: str
+    def __init__(self, ptx: str) -> None:
+        self._ptx = ptx
+
+    @functools.cached_property
+    def module(self) -> Module:
+        """The PTX with memory for its variables; read when it is first needed."""
+        return Module(Program(self._ptx))
+
+
+class Symbol:
+    """A kernel or a variable."""
+
+    def __init__(self, binary: Binary, name: str) -> None:
+        self._binary, self.name = binary, name
 
     @property
-    def instance(self) -> str:
-        """The name of a kernel in C++, with template arguments, without types."""
-        text, depth, start = demangled(self.name), 0, 0
-        for k, letter in enumerate(text):
-            if letter == "(" and depth == 0 and not text.startswith("(anon", k):
-                return text[start:k]
-            depth += (letter in "<(") - (letter in ">)")
-            if letter == " " and depth == 0:
-                start = k + 1
-        return text
+    def module(self) -> Module:
+        """The module that has the symbol."""
+        return self._binary.module
+
+    @functools.cached_property
+    def function(self) -> CFunction | None:
+        """The shared memory and the parameters of a kernel; None if it is missing."""
+        if self.name not in self.module.program.entries:
+            return None
+        kernel = self.module.kernel(self.name)
+        places = [n for p in kernel.entry.parameters for n in (p.offset, p.size)]
+        return CFunction(
+            kernel.shared_bytes,
+            kernel.entry.parameter_bytes,
+            len(kernel.entry.parameters),
+            (_U * (len(places) + 1))(*places),
+        )
+
+
+@functools.cache
+def kernel_name(symbol: str) -> str:
+    """The name of a kernel in C++, with template arguments, without types."""
+    text, depth, start = demangled(symbol), 0, 0
+    for k, letter in enumerate(text):
+        if letter == "(" and depth == 0 and not text.startswith("(anon", k):
+            return text[start:k]
+        depth += (letter in "<(") - (letter in ">)")
+        if letter == " " and depth == 0:
+            start = k + 1
+    return text
 
 
 class HostProgram:
@@ -133,7 +164,7 @@ class HostProgram:
         self._report, self._checks_memory = active_report(), MEMORY.is_on()
         self._library = ctypes.CDLL(str(runtime_library()), ctypes.RTLD_GLOBAL)
         self._path = compiled_program(source, options)
-        self._texts: dict[int, str] = {}
+        self._binaries: dict[int, Binary] = {}
         self._symbols: dict[int, Symbol] = {}
         self._memory = Memory()
         self._callers: dict[str, int] = {}
@@ -179,54 +210,39 @@ class HostProgram:
     # ---- what a program registers ----
 
     def _add_module(self, handle: int, ptx: bytes) -> None:
-        self._texts[handle] = ptx.decode(errors="replace")
+        self._binaries[handle] = Binary(ptx.decode(errors="replace"))
 
     def _add_function(self, handle: int, address: int, name: bytes) -> None:
-        self._symbols[address] = Symbol(handle, name.decode())
+        self._symbols[address] = Symbol(self._binaries[handle], name.decode())
 
     _add_variable = _add_function
 
-    @functools.cache
-    def _module(self, handle: int) -> Module:
-        return Module(Program(self._texts[handle]))
-
     def _find_variable(self, address: int, found: Any, size: Any) -> int:
         symbol = self._symbols.get(address)
-        variables = self._module(symbol.handle).variables if symbol else {}
-        if symbol is None or symbol.name not in variables:
+        memory = symbol.module.variables.get(symbol.name) if symbol else None
+        if memory is None:
             return 1
-        found[0] = int(variables[symbol.name].ctypes.data)
-        size[0] = variables[symbol.name].size
+        found[0], size[0] = int(memory.ctypes.data), memory.size
         return 0
 
     # ---- kernels ----
 
-    def _describe(self, address: int, found: Any) -> int:
-        row = self._function(address)
-        if row is not None:
-            found[0] = row
-        return int(row is None)
-
-    @functools.cache
     def _function(self, address: int) -> CFunction | None:
-        """The shared memory and the parameters of a kernel; None if it is unknown."""
         symbol = self._symbols.get(address)
-        if symbol is None or symbol.name not in self._module(symbol.handle).program.entries:
-            return None
-        kernel = self._module(symbol.handle).kernel(symbol.name)
-        places = [n for p in kernel.entry.parameters for n in (p.offset, p.size)]
-        return CFunction(
-            kernel.shared_bytes,
-            kernel.entry.parameter_bytes,
-            len(kernel.entry.parameters),
-            (_U * (len(places) + 1))(*places),
-        )
+        return symbol.function if symbol else None
+
+    def _describe(self, address: int, found: Any) -> int:
+        function = self._function(address)
+        if function is not None:
+            found[0] = function
+        return int(function is None)
 
     def _resident(self, address: int, threads: int, shared_bytes: int) -> int:
-        row = self._function(address)
-        if row is None:
+        function = self._function(address)
+        if function is None:
             return -1
-        blocks = _device.resident_blocks(threads, row.shared_bytes + shared_bytes)
+        shared_bytes += function.shared_bytes
+        blocks = _device.resident_blocks(threads, shared_bytes)
         return blocks // _device.multiprocessors
 
     def _launch(self, address: int, grid: Any, block: Any, *more: Any) -> int:
@@ -245,9 +261,9 @@ class HostProgram:
         parameters: int,
         cooperative: int,
     ) -> int:
-        symbol, row = self._symbols[address], self._function(address)
-        assert row is not None  # the library has described it
-        module, name = self._module(symbol.handle), symbol.instance
+        symbol, function = self._symbols[address], self._function(address)
+        assert function is not None  # the library has described it
+        name = kernel_name(symbol.name)
         threads, blocks = math.prod(block), math.prod(grid)
         try:
             _device.checked_shape("grid", grid)
@@ -261,7 +277,7 @@ class HostProgram:
                 "cudaFuncAttributeMaxDynamicSharedMemorySize before"
             )
             return _refused(name, text, INVALID_VALUE)
-        most = _device.resident_blocks(threads, row.shared_bytes + shared_bytes)
+        most = _device.resident_blocks(threads, function.shared_bytes + shared_bytes)
         if cooperative and blocks > most:
             text = (
                 f"grid of a cooperative launch must have at most {most} blocks, which "
@@ -271,11 +287,11 @@ class HostProgram:
         report = self._report
         try:
             counted = launch(
-                module,
+                symbol.module,
                 symbol.name,
                 grid,
                 block,
-                ctypes.string_at(parameters, row.parameter_bytes),
+                ctypes.string_at(parameters, function.parameter_bytes),
                 shared_bytes,
                 memory=self._memory,
                 cooperative=bool(cooperative),
@@ -289,11 +305,11 @@ class HostProgram:
             report.add(
                 costs_of_launch(
                     counted,
-                    module.kernel(symbol.name),
+                    symbol.module.kernel(symbol.name),
                     name,
                     None,
                     threads=threads,
-                    shared_bytes=row.shared_bytes + shared_bytes,
+                    shared_bytes=function.shared_bytes + shared_bytes,
                     blocks=blocks,
                 )
             )
@@ -307,33 +323,24 @@ class HostProgram:
         self._callers[name] = caller
         if self._report:
             name = self._with_names(name)
-        is_unset = is_unset and self._checks_memory
-        self._memory.add(
-            address, size, name, written=not is_unset, phase=0, is_variable=True
-        )
-        written = self._memory.item(address).written if is_unset else None
-        return 0 if written is None else int(written.ctypes.data)
+        is_set = not (is_unset and self._checks_memory)
+        self._memory.add(address, size, name, written=is_set, phase=0, is_variable=True)
+        added = None if is_set else self._memory.item(address)
+        if added is None or added.written is None:
+            return 0
+        return int(added.written.ctypes.data)
 
     def _freed(self, address: int) -> None:
         self._memory.remove(address)
 
     def _with_names(self, text: str) -> str:
         """Replace the numbers of allocations by names."""
-        found = re.sub(r"allocation-\d+", lambda part: self._name(part[0]), text)
-        return found.replace("in no array of the launch", "not device memory")
 
-    def _name(self, allocation: str) -> str:
-        """The variable that the program keeps the address in, by the line of the call."""
-        place = _source_line(self._callers[allocation] - 1)
-        if place is None:
-            return allocation
-        file, number = place
-        text = file.read_text(errors="replace").splitlines()[number - 1 :]
-        found = re.search(
-            r"\bcuda(?:Host|Malloc)\w*\s*\(\s*(?:\([^)]*\)\s*)?&?\s*([\w.>\[\]-]+)",
-            " ".join(text[:2]),
-        )
-        return found[1] if found else f"the memory of {file.name}:{number}"
+        def name(allocation: re.Match[str]) -> str:
+            return name_at(self._callers[allocation[0]]) or "memory of the program"
+
+        found = re.sub(r"allocation-\d+", name, text)
+        return found.replace("in no array of the launch", "not device memory")
 
     # ---- the process ----
 
@@ -351,30 +358,9 @@ class HostProgram:
 
 
 def _refused(kernel: str, why: object, error: int) -> int:
-    """Warn of a launch that CUDA refuses, too: the program may not look at the error."""
+    """Warn of a launch that CUDA refuses, as the program may not look at the error."""
     print(f"warning: {kernel} is not launched: {why}", file=sys.stderr)
     return error
-
-
-class _Link(ctypes.Structure):
-    """``Dl_info`` of the C library."""
-
-    _fields_ = [("file", _S), ("base", _P), ("symbol", _S), ("address", _P)]
-
-
-def _source_line(address: int) -> tuple[Path, int] | None:
-    """The line of an instruction of the host, outside of CUDA's headers."""
-    link, program = _Link(), shutil.which("addr2line")
-    known = ctypes.CDLL(None).dladdr(ctypes.c_void_p(address), ctypes.byref(link))
-    if not known or not program:
-        return None
-    command = [program, "-i", "-e", os.fsdecode(link.file), hex(address - link.base)]
-    for line in subprocess.run(command, capture_output=True, text=True).stdout.splitlines():
-        file, _, number = line.partition(" (")[0].rpartition(":")
-        is_of_toolkit = re.search(r"/include/(.*/)?(cuda_runtime|cccl)", file)
-        if number.isdigit() and Path(file).is_file() and not is_of_toolkit:
-            return Path(file), int(number)
-    return None
 
 
 class _Output:

@@ -9,19 +9,17 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from backends import needs_nvcc
 from scipy.ndimage import map_coordinates
 from together import together
 
 from gpusolve._emulator import nvcc
 from gpusolve._emulator._command import main
-from gpusolve._emulator.module import why_missing
-from gpusolve._emulator.program import Symbol
+from gpusolve._emulator.program import kernel_name
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 
-pytestmark = pytest.mark.skipif(
-    bool(why_missing() or nvcc.why_missing()), reason="programs need nvcc"
-)
+pytestmark = needs_nvcc
 
 
 class Ended(NamedTuple):
@@ -182,7 +180,7 @@ def test_a_call_without_nvcc(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_name_of_a_kernel_has_no_types(symbol: str, name: str) -> None:
-    assert Symbol(0, symbol).instance == name
+    assert kernel_name(symbol) == name
 
 
 def test_a_program_that_does_not_compile(tmp_path: Path) -> None:
