@@ -35,7 +35,8 @@ enum class RaceKind : s32 {
     same_value,
     acquire,
     lockstep,
-    scope
+    scope,
+    pending
 };
 
 /// The clocks that a strong write publishes: those of its thread at its last fences.
@@ -232,6 +233,28 @@ struct Access {
     throw LaunchStopped();
 }
 
+/// Fail if an access shares a byte with a copy that a thread of the block has not waited for.
+void check_copies(Warp& w, const Inst& i, u32 lane, u32 bytes, bool is_write) {
+    const u64 address = w.address[lane];
+    for (const auto& warp : w.block->warps)
+        for (const Copy& copy : warp->copies) {
+            if (address >= copy.address + copy.bytes || copy.address >= address + bytes) continue;
+            if (Fault* fault = w.launch().report(&w, &i, lane, w.block->number)) {
+                fault->kind = static_cast<s32>(FaultKind::race);
+                fault->race = static_cast<s32>(RaceKind::pending);
+                fault->address = address;
+                fault->bytes = bytes;
+                fault->is_write = is_write;
+                fault->other_is_write = true;
+                fault->space = static_cast<s32>(w.space);
+                fault->other_block = w.block->number;
+                fault->other_thread = warp->first_thread + copy.lane;
+                fault->other_site = static_cast<s32>(copy.inst->site);
+            }
+            throw LaunchStopped();
+        }
+}
+
 /// Whether a store writes what another lane of it writes, or what the memory has.
 bool is_same_value(const Warp& w, const Inst& i, u32 lane, const Event& earlier, u32 lanes) {
     if (i.is_atomic() || !i.is_write() || i.vector != 1 || !i.widths[0]) return false;
@@ -383,6 +406,7 @@ void watch_access(Warp& w, const Inst& i, u32 bytes, bool is_write) {
                 return;
     for (u32 rest = w.mask; rest; rest &= rest - 1) {
         const u32 lane = static_cast<u32>(lowest(rest));
+        if (w.space == Space::shared) check_copies(w, i, lane, bytes, is_write);
         if (checks->memory) check_written(w, i, lane, bytes, is_write);
         if (checks->races) check_race(*checks, w, i, lane, bytes, is_write);
     }

@@ -214,6 +214,7 @@ void add_conversions(Table& t) {
     add_window<PARAM_WINDOW>(t, "param_entry");
     add_window<HOST>(t, "global");
     add_window<HOST>(t, "const");
+    t.one("isspacep.const", INTEGER, [](u64) { return false; });
 }
 
 }  // namespace machine

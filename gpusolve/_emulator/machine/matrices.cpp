@@ -107,9 +107,10 @@ void add_matrices(Table& t) {
     for (const char* count : {"x1", "x2", "x4"})
         for (const u8 is_transposed : {0, 1}) {
             const std::string results(static_cast<std::size_t>(count[1] - '0'), '4');
-            Row& row = t.add(std::string("ldmatrix.sync.aligned.m8n8.") + count +
+            Row& row = t.add(std::string("ldmatrix.sync.m8n8.") + count +
                                  (is_transposed ? ".trans.b16" : ".b16"),
-                             {collective, MATRIX, results + ":a", ACCESS, is_transposed, 0, READS});
+                             {collective, MATRIX, results + ":a", Family(ACCESS | CONTROL),
+                              is_transposed, 0, READS});
             row.inner = load_matrices;
             row.name = "ldmatrix";
         }

@@ -264,8 +264,7 @@ void add_accesses(Table& t) {
     add_access<u32>(t, "ubf");
     add_access<s32>(t, "s");
     add_access<u64>(t, "ubsf");
-    for (const char* from : {"ca", "cg"})
-        t.add(std::string("cp.async.") + from, {copy, MEMORY, ":aa4 :aa44", ACCESS});
+    t.add("cp.async", {copy, MEMORY, ":aa4 :aa44", ACCESS});
     t.add("cp.async.commit_group", {commit, OTHER, ":"});
     t.add("cp.async.wait_group", {wait, OTHER, ":4"});
     t.add("cp.async.wait_all", {wait, OTHER, ":"});

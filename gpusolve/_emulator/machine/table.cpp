@@ -123,9 +123,10 @@ const Table& table() {
 /// The row of an opcode. Types of bits have the rows of types without a sign.
 const Row* row_named(std::string opcode) {
     if (const Row* found = table().find(opcode)) return found;
-    for (std::size_t k; (k = opcode.find(".b")) != std::string::npos &&
-                        std::isdigit(static_cast<u8>(opcode[k + 2]));)
-        opcode[k + 1] = 'u';
+    for (std::size_t k = 0; k + 2 < opcode.size(); ++k)
+        if (opcode[k] == '.' && opcode[k + 1] == 'b' &&
+            std::isdigit(static_cast<u8>(opcode[k + 2])))
+            opcode[k + 1] = 'u';
     return table().find(opcode);
 }
 
