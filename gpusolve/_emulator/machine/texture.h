@@ -14,9 +14,9 @@ enum ChannelKind : std::uint8_t { SIGNED_CHANNEL, UNSIGNED_CHANNEL, FLOAT_CHANNE
 enum AddressMode : std::uint8_t { WRAP, CLAMP, MIRROR, BORDER };
 
 struct Texture {
-    std::uint64_t address;  // of the first texel
-    std::uint64_t pitch;    // bytes from row to row
-    std::uint64_t slice;    // bytes from slice to slice, or from layer to layer
+    std::uint64_t address;               // of the first texel
+    std::uint64_t pitch;                 // bytes from row to row
+    std::uint64_t slice;                 // bytes from slice to slice, or from layer to layer
     std::uint32_t width, height, depth;  // in texels, at least 1; the depth has layers, too
     std::uint8_t channels;               // 1, 2 or 4
     std::uint8_t bits;                   // of a channel: 8, 16 or 32
