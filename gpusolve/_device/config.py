@@ -58,7 +58,7 @@ def config() -> dict[str, str]:
         "object": _object(kernels),
         "kernels": str(kernels),
         "emulator": "on" if emulating() else "off (GPUSOLVE_EMULATE=1 turns it on)",
-        "compiler": _emulator.why_missing() or "NVRTC, for the emulator",
+        "nvrtc": _emulator.why_missing() or "found, for the emulator",
         "cache": str(_emulator.cache_directory()),
         "settings": _settings(),
     }
