@@ -181,8 +181,6 @@ struct Kernel {
     std::unordered_map<std::string, const Symbol*> symbols;
     std::unordered_map<std::string, std::unique_ptr<Function>> functions;
     std::vector<Function*> by_index;
-    std::vector<Function*> by_number;  // by the number of the symbol; null if it is not reached
-    const Symbol* first_symbol = nullptr;
     std::vector<std::unique_ptr<Call>> calls;
     Function* entry = nullptr;
     std::vector<u64> constants;  // 32 values of 64 bits each, some of fewer bits
@@ -195,6 +193,8 @@ struct Kernel {
     u32 parameter_bytes = 0;
     u32 stack_bytes = 0;
     std::vector<const Inst*> by_site;
+    std::vector<Function*> by_number;  // by the number of the symbol; null if it is not reached
+    const Symbol* first_symbol = nullptr;
 
     void set_constant(Place place, u64 value, u32 bytes);
 };
