@@ -6,6 +6,8 @@
 #include <cstring>
 #include <map>
 
+#include <malloc.h>
+
 Host host{};
 
 namespace {
@@ -43,6 +45,7 @@ std::vector<void**> managed;
 
 EXPORT void emulator_start(const Host* given) {
     host = *given;
+    mallopt(M_MMAP_THRESHOLD, 128 << 10);  // as in a new process, large memory is zeros
     std::atexit([] { host.exit(); });
 }
 

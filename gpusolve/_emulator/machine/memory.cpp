@@ -129,11 +129,20 @@ void Warp::split(const Inst& inst) {
 
 namespace {
 
+/// Held by strong accesses to vectors. GPUs make an aligned access of 16 bytes as a whole, and CUB
+/// passes a flag with its value so.
+std::unique_lock<std::mutex> as_a_whole(const Inst& i) {
+    static std::mutex vectors;
+    return i.is_volatile && i.vector > 1 ? std::unique_lock(vectors)
+                                         : std::unique_lock<std::mutex>();
+}
+
 /// M: the type in memory, R: the register.
 template <class M, class R>
 void load_as(Warp& w, const Inst& i) {
     if (!w.resolve(i)) return w.split(i);
     if (i.is_volatile) ++w.polls;
+    const auto whole = as_a_whole(i);
     for (int k = 0; k < i.vector; ++k) {
         R* d = w.at<R>(i.op[k]);
         const auto value = [&](int l) {
@@ -160,6 +169,7 @@ void load_as(Warp& w, const Inst& i) {
 template <class M, class R>
 void store_as(Warp& w, const Inst& i) {
     if (!w.resolve(i)) return w.split(i);
+    const auto whole = as_a_whole(i);
     for (int k = 0; k < i.vector; ++k) {
         const R* s = w.at<R>(i.op[k + 1]);
         if (w.mask == ALL && w.step == sizeof(M) && !i.is_volatile) {
