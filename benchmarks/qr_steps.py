@@ -209,8 +209,8 @@ are transferred, from the first column that a rotation changes; and d elements o
 diagonal more, which one thread reads for the rotation. As solved, the column that
 leaves is written, too.
 
-**Shared memory: 2 (l - i) + 2.** By hand it is 18 d + 6; counted are 2 d less, which the
-compiler merges with accesses to neighbouring words. The paper has one read and one
+**Shared memory: 2 (l - i) + 2.** By hand it is 18 d + 6; counted are 2 d less, which
+the compiler merges with accesses to neighbouring words. The paper has one read and one
 write of the column and the row that all rotations share. The same threads rotate first
 the column and then the row, so that is 4. The slot (1), the shared row's element (1),
 cosine and sine (2 writes, and 2 reads for each of R and Q) and the two elements of

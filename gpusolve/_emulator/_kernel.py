@@ -51,6 +51,9 @@ class Kernel:
         With the compiler's log.
     """
 
+    _source: KernelSource | None
+    _parameters: list[Parameter]
+
     def __init__(
         self,
         source: Path,
@@ -61,7 +64,6 @@ class Kernel:
         *,
         variables: Variables | None = None,
     ) -> None:
-        self._source: KernelSource | None
         self._source = KernelSource(source, instance, include, definitions, options)
         compiled = self._source.compile()
         symbol, signature = compiled.symbols
@@ -92,7 +94,6 @@ class Kernel:
                 f"variables, but at most {_device.static_shared_memory} are allowed; "
                 "use dynamic shared memory, extern __shared__"
             )
-        self._parameters: list[Parameter] = []
 
     def __repr__(self) -> str:
         return f"<emulated kernel {self.instance}>"

@@ -218,7 +218,7 @@ def test_published_downdate(length: int) -> None:
 def test_published_downdate_has_more_accesses_to_shared_memory(length: int) -> None:
     """Listed by hand; the emulator counts them in requests of warps.
 
-    The compiler merges two of a rotation's accesses with accesses to neighbouring words.
+    The compiler merges two of a rotation's accesses with others, of neighbouring words.
     """
     position = length // 2
     loaded = warps(length) - (position + 1) // 32

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 from backends import needs_emulator
 
-from gpusolve.emulator import CompileError, RawKernel, RawModule, memcheck, profile
+from gpusolve.emulator import (
+    CompileError,
+    KernelError,
+    RawKernel,
+    RawModule,
+    memcheck,
+    profile,
+)
 
 pytestmark = needs_emulator
 
@@ -180,3 +187,67 @@ def test_two_modules_have_variables_of_their_own() -> None:
 def test_a_variable_that_a_module_lacks() -> None:
     with pytest.raises(ValueError, match="the module has no variable 'other'"):
         RawModule(MODULE).get_global("other")
+
+
+# ---- PTX of other compilers ----------------------------------------------------------
+
+PTX = """
+.version 8.0
+.target sm_80
+.address_size 64
+
+.visible .global .align 4 .u32 added = 5;
+
+.visible .entry add(.param .u64 x, .param .u32 count) {
+    .reg .pred %p;
+    .reg .b32 %r<4>;
+    .reg .b64 %d<4>;
+    ld.param.u64 %d1, [x];
+    ld.param.u32 %r1, [count];
+    mov.u32 %r2, %tid.x;
+    setp.ge.u32 %p, %r2, %r1;
+    @%p ret;
+    mul.wide.u32 %d2, %r2, 4;
+    add.u64 %d3, %d1, %d2;
+    ld.global.u32 %r3, [%d3];
+    ld.global.u32 %r1, [added];
+    add.u32 %r3, %r3, %r1;
+    st.global.u32 [%d3], %r3;
+    ret;
+}
+"""
+
+
+def test_a_module_of_ptx(tmp_path: Path) -> None:
+    (tmp_path / "add.ptx").write_text(PTX)
+    for ptx in (PTX, tmp_path / "add.ptx"):
+        module = RawModule(ptx=ptx)
+        add, x = module.get_function("add"), np.arange(4, dtype=np.int32)
+        with profile() as report:
+            add((1,), (32,), (x, np.uint32(3)))
+        assert x.tolist() == [5, 6, 7, 3]
+        assert report.kernels[0].arrays["argument 1"].lanes == 6
+        assert report.predict("H200").kernels[0].registers is None
+        module.get_global("added").view(np.int32)[0] = 1
+        add((1,), (32,), (x, np.uint32(3)))
+        assert x.tolist() == [6, 7, 8, 3]
+        assert add.attributes["num_regs"] == 32
+
+
+def test_errors_in_a_module_of_ptx() -> None:
+    add = RawModule(ptx=PTX).get_function("add")
+    x = np.arange(4, dtype=np.int32)
+    with pytest.raises(KernelError, match=r"PTX:19: reads element 4 of argument 1"):
+        add((1,), (32,), (x, np.uint32(5)))
+    with pytest.raises(TypeError, match=r"argument 2 of add must be .* of 4 bytes"):
+        add((1,), (32,), (x, np.int64(3)))
+    with pytest.raises(TypeError, match="must have 2 arguments, got 1"):
+        add((1,), (32,), (x,))
+    with pytest.raises(CompileError, match="must be a kernel of the source: add"):
+        RawModule(ptx=PTX).get_function("subtract")
+    with pytest.raises(CompileError, match="add: PTX line 17: "):
+        RawModule(ptx=PTX.replace("mul.wide", "mul.wise")).get_function("add")
+    with pytest.raises(CompileError, match=r"must have a \.target"):
+        RawModule(ptx="not PTX")
+    with pytest.raises(ValueError, match="either code or ptx"):
+        RawModule("", ptx=PTX)
