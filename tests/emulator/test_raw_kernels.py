@@ -264,7 +264,8 @@ def test_strong_accesses_to_vectors_are_whole() -> None:
                              :: "l"(word + threadIdx.x), "r"(k) : "memory");
             else
                 asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                             : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "l"(word + threadIdx.x));
+                             : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                             : "l"(word + threadIdx.x));
             if (blockIdx.x && (x.x != x.y || x.y != x.z || x.z != x.w)) *torn = 1;
         }
     }

@@ -6,8 +6,6 @@
 #include <cstring>
 #include <map>
 
-#include <malloc.h>
-
 Host host{};
 
 namespace {
@@ -45,7 +43,6 @@ std::vector<void**> managed;
 
 EXPORT void emulator_start(const Host* given) {
     host = *given;
-    mallopt(M_MMAP_THRESHOLD, 128 << 10);  // as in a new process, large memory is zeros
     std::atexit([] { host.exit(); });
 }
 
