@@ -7,8 +7,8 @@ and its adaptive parameter, the path is mboost's.
 
 Every function takes NumPy or CuPy arrays. `gradient`, `loss` and `response` work
 elementwise: y, f and s broadcast, so that F fits to n rows have f of shape (F, n) and s
-of shape (F, 1). Exceptions are `PropOdds`, with several parameters, and `AUC`, whose
-rows depend on each other. The same functions for a device are in ``families.cuh``.
+of shape (F, 1). An exception is `PropOdds`, with several parameters. The same functions
+for a device are in ``families.cuh``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host
 from .._estimators.conventions import check_choice
-from ._families.classes import ProbabilityFamily
+from ._families.classes import ClassFamily
 from ._families.concordance import concordance
 from ._families.counts import Hurdle, NegativeBinomial, Poisson, Tweedie
 from ._families.custom import Custom, CustomCuda
@@ -40,7 +40,6 @@ from ._families.location import (
 )
 from ._families.multinomial import Multinomial
 from ._families.ordinal import PropOdds
-from ._families.ranking import AUC
 from ._families.survival import (
     CoxPH,
     LogLogistic,
@@ -51,7 +50,6 @@ from ._families.survival import (
 )
 
 __all__ = [
-    "AUC",
     "FAMILIES",
     "Binomial",
     "CoxPH",
@@ -81,7 +79,7 @@ __all__ = [
 ]
 
 for _public in (
-    AUC, CoxPH, CudaFamily, Custom, CustomCuda, Family, Hurdle, LogLogistic, LogNormal,
+    CoxPH, CudaFamily, Custom, CustomCuda, Family, Hurdle, LogLogistic, LogNormal,
     Multinomial, NegativeBinomial, Poisson, PropOdds, SurvivalFamily, Tweedie, Weibull,
     concordance, survival_times,
 ):  # fmt: skip
@@ -327,7 +325,7 @@ class Huber(AdaptiveFamily):
 
 
 @dataclass(frozen=True)
-class Binomial(ProbabilityFamily):
+class Binomial(ClassFamily):
     """The negative log likelihood of a response that is 0 or 1.
 
     With the half logit, mboost's default, ``P(y = 1) = 1 / (1 + exp(-2 f))``, and the
@@ -345,7 +343,7 @@ class Binomial(ProbabilityFamily):
 
     See Also
     --------
-    AUC, Multinomial, PropOdds
+    Multinomial, PropOdds
 
     Examples
     --------
@@ -512,7 +510,7 @@ OtherName = Literal[
     "negative_binomial", "hurdle", "gamma", "tweedie", "coxph", "weibull",
     "log_logistic", "log_normal",
 ]  # fmt: skip
-ClassName = Literal["binomial", "multinomial", "prop_odds", "auc"]
+ClassName = Literal["binomial", "multinomial", "prop_odds"]
 FamilyName = Literal[ClassName, OtherName]
 CoupledName = Literal[
     "student_t", "beta", "zero_inflated_poisson", "zero_inflated_negative_binomial",
@@ -523,8 +521,8 @@ FAMILIES: Mapping[str, type[Family]] = {
     family.name: family
     for family in (
         Gaussian, Laplace, Quantile, Expectile, Huber, Binomial, Multinomial, PropOdds,
-        AUC, Poisson, NegativeBinomial, Hurdle, Gamma, Tweedie, CoxPH, Weibull,
-        LogLogistic, LogNormal,
+        Poisson, NegativeBinomial, Hurdle, Gamma, Tweedie, CoxPH, Weibull, LogLogistic,
+        LogNormal,
     )
 }  # fmt: skip
 """The families that have names."""

@@ -75,8 +75,8 @@ def gamboost(
     Returns
     -------
     BoostedGAM or BoostedGAMClassifier
-        A classifier if the family is of classes: "binomial", "multinomial", "prop_odds"
-        or "auc". Its methods take data with the columns of the formula, and compute
+        A classifier if the family is of classes: "binomial", "multinomial" or
+        "prop_odds". Its methods take data with the columns of the formula, and compute
         transformations and offsets from them.
         ``formula_`` is the formula. `fit` takes such data, too, and needs no y; so a
         clone can be fitted to them.

@@ -21,7 +21,6 @@ from gpusolve._device.kernels import source_directory
 from gpusolve.gam import families
 from gpusolve.gam._families import dispersion, gamma_function
 from gpusolve.gam.families import (
-    AUC,
     FAMILIES,
     Binomial,
     CoxPH,
@@ -494,7 +493,6 @@ def test_families_have_names() -> None:
         Binomial("half_logit"),
         Multinomial(),
         PropOdds(3),
-        AUC(),
         Poisson(),
         NegativeBinomial(),
         Hurdle(),

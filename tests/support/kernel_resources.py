@@ -376,7 +376,6 @@ def _sources_of_stacked() -> Iterator[Source]:
         "Gamma<Nuisance::shape>",
         "NegativeBinomial<Nuisance::theta>",
         "PropOdds",
-        "AUC",
         "LogNormal<Nuisance::scale>",
         "CoxPH",
     )

@@ -29,26 +29,19 @@ class ClassFamily(Family):
         return codes.astype(np.float64)
 
     @abstractmethod
-    def most_probable(self, f: Array, s: Array) -> NDArray[np.intp]:
-        """The predicted class of each row, on the host, from the predictors (F, n).
+    def log_probabilities(self, f: Array, s: Array) -> Array:
+        """The logarithms of the probabilities, (n, K), from the predictors (F, n).
 
         s is the parameter, of F fits if there are several.
         """
 
-
-class ProbabilityFamily(ClassFamily):
-    """A family whose predictors determine the probabilities of the classes."""
-
-    @abstractmethod
-    def log_probabilities(self, f: Array, s: Array) -> Array:
-        """The logarithms of the probabilities, (n, K), as `most_probable`."""
-
     def most_probable(self, f: Array, s: Array) -> NDArray[np.intp]:
+        """The predicted class of each row, on the host; as `log_probabilities`."""
         return np.asarray(on_host(self.log_probabilities(f, s)).argmax(axis=1))
 
 
 @dataclass(frozen=True)
-class NumberedFamily(ProbabilityFamily):
+class NumberedFamily(ClassFamily):
     """A family of K classes, whose responses are the numbers 0, .., K - 1."""
 
     classes: int = 2

@@ -121,7 +121,7 @@ class Family(ABC):
     def suffices(self, y: Array, in_bag: bool) -> bool:
         """Whether a fold has what a fit, or a loss of rows left out, needs.
 
-        Losses of pairs need more than a row; a fit may need more than its loss.
+        Losses of rows that depend on each other need more than a row.
         """
         return True
 
