@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current_device
-from .._estimators.conventions import UNCHANGED
-from . import _inputs
+from ._data import inputs
+from ._data.conventions import UNCHANGED
 from ._families.classes import ClassFamily
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
@@ -142,7 +142,7 @@ class BoostedGAMClassifier(AdditiveModel):
             )
         data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
-            labels, w = _inputs.labels(data.y, data.frame.rows), data.weights
+            labels, w = inputs.labels(data.y, data.frame.rows), data.weights
             kept = labels if w is None else labels[on_host(w) > 0]
             classes = classes_of(data.y, kept, family)
             if len(classes) < 2:
@@ -316,6 +316,6 @@ class BoostedGAMClassifier(AdditiveModel):
             As for `predict`.
         """
         predicted = self.predict(X, offset=offset)
-        right = predicted == _inputs.labels(y, len(predicted))
-        weights = _inputs.observation_weights(sample_weight, right)
+        right = predicted == inputs.labels(y, len(predicted))
+        weights = inputs.observation_weights(sample_weight, right)
         return float(np.average(right, weights=weights))

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current_device
-from .._estimators.conventions import check_choice
-from . import _inputs
 from ._boosting.batch import Settings
+from ._data import inputs
+from ._data.conventions import check_choice
 from ._families.location import weighted_mean
 from ._model.model import AdditiveModel
 from ._model.specification import bind_learners, check_parameters
@@ -156,7 +156,7 @@ class BoostedDistribution(AdditiveModel):
         found = namespace(like).zeros((len(names), len(like)))
         for name, own in given.items():
             check_choice("offset", name, names)
-            found[names.index(name)] = _inputs.start_of(own, like)
+            found[names.index(name)] = inputs.start_of(own, like)
         return found
 
     # ---- learners --------------------------------------------------------------------
@@ -349,8 +349,8 @@ class BoostedDistribution(AdditiveModel):
         """
         links = self._links(X, None, offset)
         with current_device(links):
-            y = _inputs.one_per_row(y, "y", links[0])
-            w = _inputs.observation_weights(sample_weight, links[0])
+            y = inputs.one_per_row(y, "y", links[0])
+            w = inputs.observation_weights(sample_weight, links[0])
             return -float(weighted_mean(self.family_.loss(y, links, None), w))
 
     # ---- tables and pictures ---------------------------------------------------------

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
-from . import _inputs
 from ._boosting.batch import is_vector
 from ._boosting.path import Path
+from ._data import inputs
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
 from ._model.survival import SurvivalCurves
@@ -468,8 +468,8 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         (s,) = self._nuisance(None)
         with current_device(f):
             y = self.family_.prepare(y, f)
-            w = _inputs.observation_weights(sample_weight, f)
-            start = _inputs.start_of(offset, f)
+            w = inputs.observation_weights(sample_weight, f)
+            start = inputs.start_of(offset, f)
             kept = slice(None) if w is None else w > 0
             return self.family_.score(
                 y[kept],

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host
-from .._estimators.conventions import check_choice
+from ._data.conventions import check_choice
 from ._families.classes import ClassFamily
 from ._families.concordance import concordance
 from ._families.counts import Hurdle, NegativeBinomial, Poisson, Tweedie

@@ -18,8 +18,8 @@ from ._boosting.folds import make_folds
 from ._boosting.stacked import boost_family
 from ._boosting.tasks import fit_tasks
 from ._boosting.watch import Watch
+from ._data.inputs import whole_or_scaled
 from ._families.family import CoupledFamily, Family
-from ._inputs import whole_or_scaled
 from ._model.model import AdditiveModel
 from ._selection import stability_bounds as bounds
 from .cv import training_of

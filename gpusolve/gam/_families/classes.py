@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace, on_host
-from ..._estimators.conventions import check_integer
+from .._data.conventions import check_integer
 from .family import Family
 
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
-from ..._estimators.conventions import check_choice
-from .. import _inputs
+from .._data import inputs
+from .._data.conventions import check_choice
 from .location import apply_weights, weighted_sum
 
 F = TypeVar("F", bound="Family")
@@ -109,7 +109,7 @@ class Family(ABC):
 
         Rows can be taken from it. ValueError or TypeError for another form of y.
         """
-        return _inputs.target(y, X)
+        return inputs.target(y, X)
 
     def check(self, y: Array) -> None:
         """ValueError unless this family can be fitted to y, (n,)."""

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import Array, as_array, namespace, on_host
 from ..._device.frames import named_columns
-from ..._estimators.inputs import real_array
-from .. import _inputs
+from .._data import inputs
+from .._data.inputs import real_array
 from .concordance import concordance
 from .dispersion import failure_scale
 from .family import AdaptiveFamily, Family
@@ -70,8 +70,8 @@ def survival_times(time: Any, event: Any = None) -> Array:
 
 def signed_times(time: Any, event: Any, X: Array) -> Array:
     """The times of events, and minus the times of censored rows, (n,) of float64."""
-    time = _inputs.one_per_row(time, "time", X)
-    event = _inputs.one_per_row(event, "event", X)
+    time = inputs.one_per_row(time, "time", X)
+    event = inputs.one_per_row(event, "event", X)
     if not bool((time > 0).all()):
         raise ValueError(f"time must be positive, got {float(time.min())}")
     if not bool(((event == 0) | (event == 1)).all()):

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..._device.frames import named_columns
-from ..._estimators.conventions import check_choice
 from .. import terms
+from .._data.conventions import check_choice
 from .._terms.frame import Factor, Frame, column_of
-from ..terms import Term
+from .._terms.term import Term
 from .expression import (
     FUNCTIONS,
     Expression,

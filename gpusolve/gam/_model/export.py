@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import _predictor
+from .._terms import predictor
 from .._terms.frame import Name
 from .._terms.linear import Linear
 from .._terms.region import Region
@@ -30,19 +30,19 @@ RESPONSES = {
     "the logit": "logit",
     "the log odds": "log odds",
 }
-"""The response in ``_predictor.py`` for what the additive predictor is."""
+"""The response in ``predictor.py`` for what the additive predictor is."""
 
 
 def write_python(model: FittedModel, path: str | os.PathLike[str]) -> None:
     """Write a model as a Python module; see `BoostedGAM.to_python`."""
-    source = Path(_predictor.__file__).read_text(encoding="utf-8")
+    source = Path(predictor.__file__).read_text(encoding="utf-8")
     values = pformat(plain_model(model), width=88, compact=True, sort_dicts=False)
     text = f"{source}\n\nMODEL = {values}\n"
     Path(path).write_text(text, encoding="utf-8")
 
 
 def plain_model(model: FittedModel) -> dict[str, Any]:
-    """The model as ``_predictor.py`` reads it: the learners that have an effect.
+    """The model as ``predictor.py`` reads it: the learners that have an effect.
 
     TypeError or ValueError for a family or a learner that the file does not have.
     """

@@ -14,14 +14,14 @@ from ..._device.arrays import Array, CudaArray, as_array, namespace
 from ..._device.frames import named_columns
 from ..._device.kernels import current_device
 from ..._device.launch import pieces
-from ..._estimators.conventions import Estimator, check_choice, check_integer
-from ..._estimators.inputs import (
+from .._boosting.path import Path
+from .._data import inputs
+from .._data.conventions import Estimator, check_choice, check_integer
+from .._data.inputs import (
     check_dense,
     checked_matrix,
     real_array,
 )
-from .. import _inputs
-from .._boosting.path import Path
 from .._terms.frame import Frame, Level, Name
 from .._terms.rows import Rows
 from .._terms.term import Term, unique_names
@@ -142,8 +142,8 @@ class FittedModel(Estimator):
         if has_own_columns(X):
             return Frame.of(X, device)
         array = real_array(X, "X", missing=self.missing != "error")
-        array = _inputs.to_device(checked_matrix(array), device)
-        return Frame(dict(zip(_inputs.column_labels(X), array.T, strict=True)))
+        array = inputs.to_device(checked_matrix(array), device)
+        return Frame(dict(zip(inputs.column_labels(X), array.T, strict=True)))
 
     def _columns_of(self, X: Any) -> Any:
         """The columns that the formula computes from `X`; `X` without a formula."""
@@ -220,7 +220,7 @@ class FittedModel(Estimator):
 
     def _read_offset(self, offset: Any, like: Array) -> Any:
         """A given offset on the device of `like`."""
-        return _inputs.start_of(offset, like)
+        return inputs.start_of(offset, like)
 
     def _own_offset(self, X: Any) -> Any:
         """The offset of the formula, or None."""
@@ -436,7 +436,7 @@ def frame_for(term: Term, x: Any, *, missing: bool) -> Frame:
         return Frame.of(x, "auto", names)
     values = as_array(x, "x")
     if len(names) == 1 and values.ndim == 1:
-        return Frame.of({names[0]: _inputs.column(x, missing)})
+        return Frame.of({names[0]: inputs.column(x, missing)})
     if len(names) == 1 or values.ndim != 2 or values.shape[1] != len(names):
         shape = "(n,)" if len(names) == 1 else f"(n, {len(names)})"
         raise ValueError(f"x must have shape {shape}, got {values.shape}")

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from ..._device.arrays import namespace, on_host
 from ..._device.frames import named_columns
 from ..._device.kernels import current
-from ..._estimators.conventions import TakesMetadata
-from .. import _inputs
 from .._boosting.batch import Fits, Settings, Training, is_vector, make_fits
 from .._boosting.methods import Method
 from .._boosting.path import Path, join_paths
@@ -22,6 +20,8 @@ from .._boosting.patience import MOST_STEPS, Patience, choose_steps, fit_patient
 from .._boosting.stacked import boost_family
 from .._boosting.trend import first_rise
 from .._boosting.watch import Watch
+from .._data import inputs
+from .._data.conventions import TakesMetadata
 from .._formula.formula import Formula
 from .._selection.interactions import (
     find_pairs,
@@ -115,7 +115,7 @@ class AdditiveModel(TakesMetadata, Insight):
             return Training(
                 frame,
                 y,
-                _inputs.observation_weights(sample_weight, like),
+                inputs.observation_weights(sample_weight, like),
                 self._read_offset(offset, like),
             )
 
@@ -282,8 +282,8 @@ class AdditiveModel(TakesMetadata, Insight):
 
     def _set_names(self, X: Any) -> None:
         """Store the names and the number of the features of `X`."""
-        self._set_features(X, _inputs.number_of_features(X))
-        self.columns_ = _inputs.column_labels(X)
+        self._set_features(X, inputs.number_of_features(X))
+        self.columns_ = inputs.column_labels(X)
 
 
 def rug_of(frame: Frame) -> dict[Name, NDArray[Any]]:

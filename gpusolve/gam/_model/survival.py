@@ -8,9 +8,9 @@ import numpy as np
 
 from ..._device.arrays import Array, namespace
 from ..._device.kernels import current_device
-from ..._estimators.conventions import available_if
-from ..._estimators.inputs import dense_array, real_array
-from .. import _inputs
+from .._data import inputs
+from .._data.conventions import available_if
+from .._data.inputs import dense_array, real_array
 from .._families.survival import SurvivalFamily
 from ..families import family_of
 from .fitted import FittedModel
@@ -81,7 +81,7 @@ class SurvivalCurves(FittedModel):
                 "from a file has the baseline of its last iteration only"
             )
         with current_device(f):
-            times = _inputs.to_device_of(f, dense_array(times, "times"))
+            times = inputs.to_device_of(f, dense_array(times, "times"))
             if times.ndim != 1:
                 raise ValueError(f"times must have shape (T,), got {times.shape}")
             times = real_array(times, "times")

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..._device.arrays import on_host
-from .._inputs import one_per_row
+from .._data.inputs import one_per_row
 from .._terms.frame import Factor, Frame, Name, values_on_host
 from .draw import name_of
 from .effects import POINTS

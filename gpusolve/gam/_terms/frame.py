@@ -29,8 +29,8 @@ from ..._device.arrays import (
 )
 from ..._device.frames import named_columns, ordered_categories
 from ..._device.kernels import current_device
-from ..._estimators.inputs import checked_matrix, dense_array, unmasked
-from .. import _inputs
+from .._data import inputs
+from .._data.inputs import checked_matrix, dense_array, unmasked
 
 Name: TypeAlias = str | int
 """The name of a column: a string, or the position in a matrix."""
@@ -371,8 +371,8 @@ def move_columns(
     }
     if device == "auto":
         check_gpus({name: gpu_of(array) for name, array in numeric.items()}, "columns")
-    like = _inputs.to_device(next(iter(numeric.values()), np.empty(0)), device)
-    moved = partial(_inputs.to_device_of, like)
+    like = inputs.to_device(next(iter(numeric.values()), np.empty(0)), device)
+    moved = partial(inputs.to_device_of, like)
     return {
         name: replace(column, codes=moved(column.codes))
         if isinstance(column, Factor)

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
-from ..._estimators.conventions import check_choice
-from ..penalty import Matrix
+from .._data.conventions import check_choice
 from .frame import Frame
+from .penalty import Matrix
 from .rows import Rows, dense_rows
 from .term import Reading, Single, learned
 

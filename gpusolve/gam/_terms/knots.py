@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import Array, contiguous, namespace
 from ..._device.kernels import device_of
-from .._predictor import unequal_splines
-from ..basis import BSplines, CompactBasis
-from ..penalty import Matrix, differences
+from .basis import BSplines, CompactBasis
+from .penalty import Matrix, differences
+from .predictor import unequal_splines
 from .rows import Rows, SplinePart, compact_rows
 
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ..._device.arrays import namespace
-from ..._estimators.conventions import check_choice
-from ..penalty import Matrix, Vector, differences
+from .._data.conventions import check_choice
 from .frame import Frame, Level, check_levels, listed
+from .penalty import Matrix, Vector, differences
 from .rows import Rows, dense_rows, indicator_rows
 from .term import Reading, Single, learned
 

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, contiguous, namespace, on_host, on_one_device
-from .._device.kernels import Device, current_device, device_of
-from .._device.launch import within
-from .._device.threads import workers
-from .._estimators.conventions import check_choice
-from . import _basis_kernel as basis_kernel
-from ._predictor import nonzero_splines
+from ..._device.arrays import Array, contiguous, namespace, on_host, on_one_device
+from ..._device.kernels import Device, current_device, device_of
+from ..._device.launch import within
+from ..._device.threads import workers
+from .._data.conventions import check_choice
+from . import basis_kernel
+from .predictor import nonzero_splines
 
 OUTSIDE = ("linear", "clamp", "error")
 """Ways to evaluate an effect outside the range of the knots."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .._estimators.conventions import check_choice
+from .._data.conventions import check_choice
 
 Matrix = NDArray[np.float64]
 Vector = NDArray[np.float64]

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 
-from .inputs import check_names, feature_names
+from .inputs import check_names, feature_names, from_sklearn
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -21,14 +21,6 @@ UNCHANGED = "$UNCHANGED$"
 
 class NotFittedError(ValueError, AttributeError):
     """The model is not fitted. Used if scikit-learn, which has its own, is missing."""
-
-
-def from_sklearn(module: str, name: str, default: Any) -> Any:
-    """An attribute of a module of scikit-learn; the default if it is not installed."""
-    try:
-        return getattr(importlib.import_module(f"sklearn.{module}"), name)
-    except ImportError:
-        return default
 
 
 def check_integer(name: str, value: object) -> None:
