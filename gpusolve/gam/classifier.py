@@ -14,9 +14,9 @@ from .._device.kernels import current_device
 from ._data import inputs
 from ._data.conventions import UNCHANGED
 from ._families.classes import ClassFamily
+from ._model.fitted import typed_by_device
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
-from ._model.typed import typed_by_device
 from ._terms.frame import categorical_of, listed
 from .families import family_of
 

@@ -15,14 +15,14 @@ from ._boosting.batch import Settings
 from ._data import inputs
 from ._data.conventions import check_choice
 from ._families.location import weighted_mean
+from ._model.fitted import typed_by_device
+from ._model.insight import Line, lines_of, reductions_of
 from ._model.model import AdditiveModel
 from ._model.specification import bind_learners, check_parameters
-from ._model.typed import typed_by_device
-from ._plots.quantiles import plot_quantiles
+from ._plots.curves import plot_quantiles
 from ._terms.frame import Frame
 from ._terms.term import Term
 from .distributions import Distribution, distribution_of
-from .summary import Line
 
 Floats = NDArray[np.float64]
 
@@ -364,7 +364,7 @@ class BoostedDistribution(AdditiveModel):
             kept = np.ones(len(self.terms_), bool) if allowed is None else allowed[fit]
             selected = self.paths_[fit].selected
             counts = np.bincount(selected[selected >= 0], minlength=len(self.terms_))
-            found = self._lines_of(self._reductions_of(fit), counts / max(1, steps))
+            found = lines_of(self, reductions_of(self, fit), counts / max(1, steps))
             lines += [
                 replace(line, name=f"{name}: {line.name}")
                 for line, is_kept in zip(found, kept, strict=True)

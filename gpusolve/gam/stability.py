@@ -102,7 +102,7 @@ class StabilitySelection:
         ImportError
             If matplotlib is not installed.
         """
-        from ._plots.stability_plot import plot_stability
+        from ._plots.curves import plot_stability
 
         return plot_stability(self)
 

@@ -79,7 +79,12 @@ def available_if(condition: Callable[[Any], bool]) -> Callable[[Method], Method]
 
 
 class Estimator:
-    """An estimator whose parameters are the arguments of ``__init__``."""
+    """An estimator whose parameters are the arguments of ``__init__``.
+
+    Its methods accept values for each row: weights and offsets. A request tells
+    scikit-learn's meta-estimators whether to pass the values: True, False, another name
+    for them, or None, which makes passing them an error.
+    """
 
     estimator_type = "regressor"
     n_features_in_: int
@@ -158,13 +163,7 @@ class Estimator:
                 "with appropriate arguments before using this estimator."
             )
 
-
-class TakesMetadata:
-    """An estimator whose methods accept values for each row: weights and offsets.
-
-    A request tells scikit-learn's meta-estimators whether to pass the values: True,
-    False, another name for them, or None, which makes passing them an error.
-    """
+    # ---- metadata --------------------------------------------------------------------
 
     metadata: ClassVar[dict[str, tuple[str, ...]]] = {
         "fit": ("sample_weight", "offset"),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._terms.frame import Name
 from .draw import named_value
 from .panels import ACCENT, LINE, MUTED, name_bars, new_panels, set_labels
 
@@ -17,31 +16,8 @@ MAX_BARS = 10
 Floats = NDArray[np.float64]
 
 
-class Explained(Protocol):
-    """The attributes of an `Explanation` that its plot needs."""
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-    @property
-    def intercept(self) -> float: ...
-    @property
-    def offset(self) -> Floats: ...
-    @property
-    def contributions(self) -> Floats: ...
-    @property
-    def link(self) -> Floats: ...
-    @property
-    def prediction(self) -> Floats: ...
-    @property
-    def columns(self) -> dict[Name, NDArray[Any]]: ...
-    @property
-    def read(self) -> tuple[tuple[Name, ...], ...]: ...
-    @property
-    def unit(self) -> str: ...
-
-
-def plot_waterfall(explained: Explained, row: int) -> Any:
-    """The figure of the contributions to the prediction of a row."""
+def plot_waterfall(explained: Any, row: int) -> Any:
+    """The figure of an `Explanation`: the contributions to a row's prediction."""
     names, values = bars_of(explained, row)
     ends, positions = np.cumsum(values), np.arange(len(names))
     lengths = np.array([0.0, *values[1:]])
@@ -70,7 +46,7 @@ def plot_waterfall(explained: Explained, row: int) -> Any:
     return figure
 
 
-def bars_of(explained: Explained, row: int) -> tuple[list[str], Floats]:
+def bars_of(explained: Any, row: int) -> tuple[list[str], Floats]:
     """The intercept, the offset, the largest contributions, and the others' sum."""
     values = explained.contributions[row]
     order = np.argsort(-abs(values), kind="stable")
@@ -86,7 +62,7 @@ def bars_of(explained: Explained, row: int) -> tuple[list[str], Floats]:
     return [name for name, _ in bars], np.array([value for _, value in bars])
 
 
-def value_label(explained: Explained, learner: int, row: int) -> str:
+def value_label(explained: Any, learner: int, row: int) -> str:
     """The values of the features that a learner reads, as ``age = 63``."""
     return ", ".join(
         named_value(name, explained.columns[name][row])
