@@ -171,8 +171,7 @@ def check_linear(model: AdditiveModel) -> None:
     if model.n_iter_ == 0:
         raise ValueError("the model must have at least one iteration, got 0")
     for learner in np.unique(model.paths_[0].selected).tolist():
-        term = model.terms_[learner]
-        if term.is_constrained or term.is_stump:
+        if not model.terms_[learner].is_linear:
             raise ValueError(
                 "selected learners must have no constraint and no cuts for a "
                 "criterion, got "

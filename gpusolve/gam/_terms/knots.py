@@ -67,6 +67,17 @@ class Knots:
         has_cells = self.lower < self.upper
         return isinstance(self.interior, int) and not (self.repeated and has_cells)
 
+    def exported(self) -> dict[str, Any]:
+        """The plain values from which ``predictor.py`` computes the basis."""
+        return {
+            "lower": self.lower,
+            "upper": self.upper,
+            "cells": self.cells,
+            "degree": self.degree,
+            "cyclic": self.cyclic,
+            "knots": None if self.are_uniform else self.positions().tolist(),
+        }
+
     def within(self) -> NDArray[np.float64]:
         """The knots within the range, (cells - 1,)."""
         knots = self.interior

@@ -60,6 +60,9 @@ class Stump(Single):
         codes: Array = xp.searchsorted(cuts, x.astype(np.float64), side="left")
         return indicator_rows(codes, self._functions, data.dtype)
 
+    def _exported(self) -> dict[str, Any]:
+        return {"kind": "bins", "column": self.covariates[0], "cuts": [*self.cuts]}
+
     def _penalty(self) -> Matrix:
         return np.zeros((self._functions, self._functions))
 
