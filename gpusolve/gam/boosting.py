@@ -12,7 +12,7 @@ from ._boosting.methods import METHODS, Method
 from ._boosting.path import Path, join_paths
 from ._boosting.stacked import boost_family
 from ._data.conventions import check_choice
-from ._families.location import weighted_mean
+from ._families.sums import weighted_mean
 from .families import Gaussian
 from .learners import Learners
 

@@ -14,7 +14,7 @@ from .._device.kernels import current_device
 from ._boosting.batch import Settings
 from ._data import inputs
 from ._data.conventions import check_choice
-from ._families.location import weighted_mean
+from ._families.sums import weighted_mean
 from ._model.fitted import typed_by_device
 from ._model.insight import Line, lines_of, reductions_of
 from ._model.model import AdditiveModel

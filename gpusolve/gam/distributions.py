@@ -38,7 +38,7 @@ from ._families.gamma_function import (
     stirling_error,
     trigamma_minus_inverse,
 )
-from ._families.location import weighted_mean, weighted_sum
+from ._families.sums import weighted_mean, weighted_sum
 
 __all__ = [
     "DISTRIBUTIONS",

@@ -23,23 +23,38 @@ from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host
 from ._data.conventions import check_choice
-from ._families.classes import ClassFamily
+from ._families.classes import ClassFamily, Multinomial, PropOdds
 from ._families.concordance import concordance
 from ._families.counts import Hurdle, NegativeBinomial, Poisson, Tweedie
 from ._families.custom import Custom, CustomCuda
-from ._families.dispersion import gamma_shape
-from ._families.family import AdaptiveFamily, CudaFamily, Family, family_in
-from ._families.gamma_function import HALF_LOG_TWO_PI, special, stirling_error
-from ._families.links import LogLink, at_least_half_a_row, exp_of, softplus
-from ._families.location import (
+from ._families.family import (
+    AdaptiveFamily,
+    CudaFamily,
+    Family,
+    LogLink,
+    exp_of,
+    family_in,
+    softplus,
+)
+from ._families.gamma_function import (
+    HALF_LOG_TWO_PI,
+    log_minus_digamma,
+    special,
+    stirling_error,
+    trigamma_minus_inverse,
+)
+from ._families.sums import (
+    LEAST,
+    MOST,
+    at_least_half_a_row,
+    most_likely,
     spread,
     weighted_mean,
     weighted_quantile,
     weighted_sum,
+    zero_above,
     zero_of,
 )
-from ._families.multinomial import Multinomial
-from ._families.ordinal import PropOdds
 from ._families.survival import (
     CoxPH,
     LogLogistic,
@@ -85,8 +100,8 @@ for _public in (
 ):  # fmt: skip
     _public.__module__ = __name__
 
-OFFSET_STEPS, OFFSET_TOLERANCE = 100, 1e-10
-"""The most steps of the search for a constant, and the change at which it ends."""
+FARTHEST = 40.0
+"""Probabilities at this distance from a logit of 0 are 0 or 1, up to rounding."""
 
 # ---- real responses ------------------------------------------------------------------
 
@@ -378,15 +393,11 @@ class Binomial(ClassFamily):
         return math.log(yes / no) / self._scale
 
     def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
-        found = 0.0
-        for _ in range(OFFSET_STEPS):
-            f = start + found
-            slope = weighted_sum(self.gradient(y, f, f), w)
-            change = float(slope / weighted_sum(self.curvature(y, f, f), w))
-            found += change
-            if abs(change) <= OFFSET_TOLERANCE:
-                break
-        return found
+        def score(c: float) -> float:
+            return float(weighted_sum(self.gradient(y, start + c, start), w))
+
+        lower, upper = -FARTHEST - float(start.max()), FARTHEST - float(start.min())
+        return zero_above(score, lower, upper - lower)
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         scale, sign = self._scale, 2 * y - 1
@@ -560,3 +571,21 @@ def _gamma_term(y: Array, f: Array) -> Array:
     d = namespace(y).log(y) - f
     with np.errstate(over="ignore"):
         return namespace(d).expm1(d) - d
+
+
+def gamma_shape(mean: Array) -> Array:
+    """The shapes s with ``log s - digamma(s) = mean``, of the same shape.
+
+    The left side is between ``1 / (2 s)`` and ``1 / s``.
+    """
+    targets = np.clip(on_host(mean), 0.5 * LEAST, MOST)
+
+    def shape(target: float) -> float:
+        def derivatives(s: float) -> tuple[float, float]:
+            slope = s * float(log_minus_digamma(np.float64(s)) - target)
+            return slope, slope - s * s * float(trigamma_minus_inverse(np.float64(s)))
+
+        return most_likely(0.5 / target, derivatives)
+
+    shapes = np.array([*map(shape, targets.flat)]).reshape(targets.shape)
+    return namespace(mean).asarray(shapes)[()]

@@ -41,7 +41,7 @@ from .._boosting.smoothing import (
     smoothing_parameters,
 )
 from .._data.conventions import generator
-from .._families.location import weighted_sum
+from .._families.sums import weighted_sum
 from .._terms.frame import Frame, Level, Name
 from .._terms.penalty import Matrix
 from .._terms.rows import dense_rows, kronecker, side_by_side
