@@ -9,8 +9,7 @@ splines and the squared error can be used separately: `BSplines` evaluates the b
 
 from . import distributions, families
 from ._boosting.path import Path
-from ._terms.basis import BSplines, CompactBasis
-from ._terms.penalty import penalty_matrix
+from ._terms.basis import BSplines, CompactBasis, penalty_matrix
 from .aic import Criterion, aic_stop
 from .boosting import boost
 from .bootstrap import EffectBootstrap, bootstrap_effects

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ._families.classes import ClassFamily
 from ._formula.formula import Formula, LearnerReader, LineReader, read_formula
-from ._formula.names import check_arguments
+from ._formula.sides import check_arguments
 from ._model.specification import SPLINE, spline_options
 from .classifier import BoostedGAMClassifier
 from .estimator import BoostedGAM

@@ -12,8 +12,7 @@ from .._device.arrays import Array, contiguous, floating, namespace, on_one_devi
 from .._device.kernels import current_device
 from ._boosting.problem import PreparedLearners, designs_of_basis, prepare
 from ._boosting.smoothing import check_df
-from ._terms.basis import CompactBasis
-from ._terms.penalty import penalty_matrix
+from ._terms.basis import CompactBasis, penalty_matrix
 from ._terms.spline import Spline, penalty_options
 
 

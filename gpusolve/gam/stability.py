@@ -20,8 +20,8 @@ from ._boosting.tasks import fit_tasks
 from ._boosting.watch import Watch
 from ._data.inputs import whole_or_scaled
 from ._families.family import CoupledFamily, Family
+from ._model import stability_bounds as bounds
 from ._model.model import AdditiveModel
-from ._selection import stability_bounds as bounds
 from .cv import training_of
 
 Floats = NDArray[np.float64]

@@ -19,9 +19,8 @@ from gpusolve.gam._boosting.smoothing import (
     smoothing_parameters,
     solve_lambda,
 )
-from gpusolve.gam._terms.basis import BSplines, CompactBasis
+from gpusolve.gam._terms.basis import BSplines, CompactBasis, penalty_matrix
 from gpusolve.gam._terms.frame import Frame
-from gpusolve.gam._terms.penalty import penalty_matrix
 from gpusolve.gam.boosting import boost
 from gpusolve.gam.learners import Learners, make_learners
 from gpusolve.reference import degrees_of_freedom, smoothing_parameter

@@ -8,7 +8,7 @@ penalty. A vector of k numbers then takes the place of each k x k matrix: a fact
 from __future__ import annotations
 
 from ..._device.arrays import Array, namespace
-from .._terms.penalty import Vector
+from .._terms.basis import Vector
 from .._terms.rows import Rows
 from .._terms.term import Term
 from .smoothing import diagonal_smoothing_parameters

@@ -15,9 +15,8 @@ from ..._device.arrays import Array, namespace
 from ..._device.kernels import device_of
 from ..._device.launch import pieces
 from ..._device.threads import one_blas_thread, workers
-from .._terms.basis import CompactBasis
+from .._terms.basis import CompactBasis, Matrix
 from .._terms.frame import Frame
-from .._terms.penalty import Matrix
 from .._terms.rows import Rows, compact_rows
 from .._terms.spline import equal_bases
 from .._terms.stump import Stump

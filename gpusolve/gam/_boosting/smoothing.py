@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, namespace
 from ..._device.threads import workers
 from .._data.conventions import check_choice
-from .._terms.penalty import Matrix
+from .._terms.basis import Matrix
 
 DEFINITIONS = ("2S-SS", "trace")
 

@@ -25,8 +25,7 @@ from .expression import (
     plain_form,
     quoted_name,
 )
-from .names import check_arguments
-from .sides import read_sides
+from .sides import check_arguments, read_sides
 
 if TYPE_CHECKING:
     import patsy

@@ -25,14 +25,7 @@ from .._data import inputs
 from .._formula.formula import Formula
 from .._plots.effects import Samples
 from .._plots.plot import Risks, plot
-from .._selection.interactions import (
-    find_pairs,
-    learner_of,
-    margins_of,
-    residuals_of,
-)
-from .._terms.blocks import columns_in_memory
-from .._terms.frame import Factor, Frame, Level, Name
+from .._terms.frame import Factor, Frame, Level, Name, columns_in_memory
 from .._terms.term import Term, unique_names
 from ..explanation import Explanation
 from ..families import CoupledName, Family, FamilyName
@@ -41,6 +34,12 @@ from . import insight
 from .export import write_python
 from .fitted import FittedModel
 from .insight import Line, Summary
+from .interactions import (
+    find_pairs,
+    learner_of,
+    margins_of,
+    residuals_of,
+)
 from .specification import FIRST_DF, default_terms, larger_df
 
 RUG = 200

@@ -17,9 +17,8 @@ from .._boosting.smoothing import check_df
 from .._data import inputs
 from .._data.conventions import check_choice, check_integer, check_number
 from .._formula.formula import Formula
-from .._terms.basis import OUTSIDE, check_degree
+from .._terms.basis import OUTSIDE, PENALTIES, check_degree
 from .._terms.frame import Frame, Name
-from .._terms.penalty import PENALTIES
 from .._terms.spline import ROBUST, penalty_options
 from .._terms.term import MISSING_VALUES, UNKNOWN_LEVELS, Single, Term
 from ..terms import bbs, bols, brandom, names_of

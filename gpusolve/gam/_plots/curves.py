@@ -1,4 +1,4 @@
-"""Pictures of curves: quantiles, survival, the probabilities of stability selection."""
+"""Pictures of quantiles, survival, stability selection and explanations."""
 
 from __future__ import annotations
 
@@ -6,13 +6,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..._device.arrays import Array, as_array, on_host
 from .._data.inputs import one_per_row
 from .._terms.frame import Factor, Frame, Name, values_on_host
-from .draw import name_of, named_value
+from .draw import (
+    ACCENT,
+    LINE,
+    MUTED,
+    add_legend,
+    draw_bars,
+    name_bars,
+    name_of,
+    named_value,
+    new_panels,
+    set_labels,
+)
 from .effects import POINTS
-from .panels import ACCENT, LINE, MUTED, add_legend, draw_bars, new_panels, set_labels
 
 MOST_DOTS = 5000
 """The most rows that are drawn."""
@@ -140,3 +151,67 @@ def plot_stability(selection: Any) -> Any:
     draw_paths(axes[0], selection)
     draw_frequencies(axes[1], selection)
     return figure
+
+
+# ---- explanations --------------------------------------------------------------------
+
+
+MOST_CONTRIBUTIONS = 10
+"""The most learners that have a bar of their own."""
+
+Floats = NDArray[np.float64]
+
+
+def plot_waterfall(explained: Any, row: int) -> Any:
+    """The figure of an `Explanation`: the contributions to a row's prediction."""
+    names, values = bars_of(explained, row)
+    ends, positions = np.cumsum(values), np.arange(len(names))
+    lengths = np.array([0.0, *values[1:]])
+    figure, (axis,) = new_panels(1, scale=1.8)
+    axis.barh(
+        positions, lengths, 0.7, left=ends - lengths,
+        color=np.where(lengths < 0, LINE, ACCENT),
+    )  # fmt: skip
+    axis.plot(ends[:1], [0], "o", color="0.4")
+    axis.vlines(ends[:-1], positions[:-1], positions[1:], color="0.5", lw=0.6)
+    for position, end, length in zip(positions, ends, lengths, strict=True):
+        axis.annotate(
+            f"{length:+.3g}" if position else f"{end:.4g}",
+            (max(end, end - length), position), (5, 0),
+            textcoords="offset points", va="center", fontsize=7, color="0.3",
+        )  # fmt: skip
+    axis.axvline(ends[-1], color=MUTED, lw=0.8, ls="--", zorder=0)
+    axis.use_sticky_edges = False
+    axis.margins(x=0.15)
+    name_bars(axis, names)
+    link, response = explained.link[row], explained.prediction[row]
+    title = f"row {row}: {explained.unit.removeprefix('the ')} {link:.4g}"
+    if response != link:
+        title += f", prediction {response:.4g}"
+    set_labels(axis, title, f"contribution to {explained.unit}")
+    return figure
+
+
+def bars_of(explained: Any, row: int) -> tuple[list[str], Floats]:
+    """The intercept, the offset, the largest contributions, and the others' sum."""
+    values = explained.contributions[row]
+    order = np.argsort(-abs(values), kind="stable")
+    order = order[values[order] != 0]
+    bars = [("intercept", explained.intercept)]
+    if explained.offset[row]:
+        bars.append(("offset", float(explained.offset[row])))
+    bars += [
+        (value_label(explained, j, row), float(values[j]))
+        for j in order[:MOST_CONTRIBUTIONS]
+    ]
+    if rest := order[MOST_CONTRIBUTIONS:].tolist():
+        bars.append((f"{len(rest)} others", float(values[rest].sum())))
+    return [name for name, _ in bars], np.array([value for _, value in bars])
+
+
+def value_label(explained: Any, learner: int, row: int) -> str:
+    """The values of the features that a learner reads, as ``age = 63``."""
+    return ", ".join(
+        named_value(name, explained.columns[name][row])
+        for name in explained.read[learner]
+    )

@@ -8,9 +8,20 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .draw import Limits, draw_effect, is_surface, limits_of, titles_of
+from .draw import (
+    ACCENT,
+    LINE,
+    MUTED,
+    Limits,
+    draw_bars,
+    draw_effect,
+    is_surface,
+    limits_of,
+    new_panels,
+    set_labels,
+    titles_of,
+)
 from .effects import Effect, Samples, effect_of
-from .panels import ACCENT, LINE, MUTED, draw_bars, new_panels, set_labels
 
 MAX_EFFECTS = 24
 """The most effects that are drawn, beginning with the largest reduction of the risk."""

@@ -16,8 +16,8 @@ import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
 from .._data.conventions import check_choice
+from .basis import Matrix
 from .frame import Frame
-from .penalty import Matrix
 from .rows import Rows, dense_rows
 from .term import Reading, Single, learned
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import Array, contiguous, namespace
 from ..._device.kernels import device_of
-from .basis import BSplines, CompactBasis
-from .penalty import Matrix, differences
+from .basis import BSplines, CompactBasis, Matrix, differences
 from .predictor import unequal_splines
 from .rows import Rows, SplinePart, compact_rows
 

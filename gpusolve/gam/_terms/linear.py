@@ -10,8 +10,8 @@ import numpy as np
 
 from ..._device.arrays import namespace
 from .._data.conventions import check_choice
+from .basis import Matrix, Vector, differences
 from .frame import Frame, Level, check_levels, listed
-from .penalty import Matrix, Vector, differences
 from .rows import Rows, dense_rows, indicator_rows
 from .term import Reading, Single, learned, plain_factor, plain_numbers
 

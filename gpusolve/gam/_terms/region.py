@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from .basis import Matrix
 from .frame import Frame, Level, listed
-from .penalty import Matrix
 from .rows import Rows, indicator_rows
 from .spline import spectral_columns
 from .term import Reading, Single, plain_factor

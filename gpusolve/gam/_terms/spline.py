@@ -15,10 +15,16 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, namespace, on_host
 from ..._device.launch import ceil_div
 from .._data.conventions import check_choice
-from .basis import MAX_DEGREE, BSplines, CompactBasis
+from .basis import (
+    MAX_DEGREE,
+    BSplines,
+    CompactBasis,
+    Matrix,
+    differences,
+    kronecker_sum,
+)
 from .frame import Frame, Name, present_values
 from .knots import Knots
-from .penalty import Matrix, differences, kronecker_sum
 from .rows import Rows, kronecker
 from .term import Reading, Single, Term, learned
 

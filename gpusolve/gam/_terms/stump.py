@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
+from .basis import Matrix, Vector
 from .frame import Frame, present_values
-from .penalty import Matrix, Vector
 from .rows import Rows, indicator_rows
 from .term import Reading, Single, learned
 

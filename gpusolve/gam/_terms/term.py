@@ -19,9 +19,8 @@ import numpy as np
 from ..._device.arrays import Array, namespace
 from ..._device.launch import CACHED
 from .._data.conventions import check_choice
-from .basis import OUTSIDE
+from .basis import OUTSIDE, Matrix, Vector, kronecker_sum
 from .frame import MISSING, UNKNOWN, Frame, Level, Name, check_levels, listed
-from .penalty import Matrix, Vector, kronecker_sum
 from .rows import Rows, dense_rows, indicator_rows, kronecker, side_by_side
 
 MISSING_VALUES = ("error", "zero")

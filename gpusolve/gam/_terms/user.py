@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..._device.arrays import Array, namespace
+from .basis import Matrix
 from .frame import Frame
-from .penalty import Matrix
 from .rows import Rows, dense_rows
 from .term import Reading, Single, learned, plain_numbers
 

@@ -42,8 +42,8 @@ from .._boosting.smoothing import (
 )
 from .._data.conventions import generator
 from .._families.sums import weighted_sum
+from .._terms.basis import Matrix
 from .._terms.frame import Frame, Level, Name
-from .._terms.penalty import Matrix
 from .._terms.rows import dense_rows, kronecker, side_by_side
 from .._terms.spline import ROBUST
 from .._terms.term import Product, Single, Term, unique_names
