@@ -56,6 +56,7 @@ from ._families.sums import (
     zero_of,
 )
 from ._families.survival import (
+    Baseline,
     CoxPH,
     LogLogistic,
     LogNormal,
@@ -94,7 +95,8 @@ __all__ = [
 ]
 
 for _public in (
-    CoxPH, CudaFamily, Custom, CustomCuda, Family, Hurdle, LogLogistic, LogNormal,
+    Baseline, CoxPH, CudaFamily, Custom, CustomCuda, Family, Hurdle, LogLogistic,
+    LogNormal,
     Multinomial, NegativeBinomial, Poisson, PropOdds, SurvivalFamily, Tweedie, Weibull,
     concordance, survival_times,
 ):  # fmt: skip

@@ -184,25 +184,6 @@ def test_each_class_has_a_model_against_the_rest(three: Data) -> None:
     assert model.score(X, y) > 0.7
 
 
-def test_stages_end_with_the_prediction(three: Data) -> None:
-    X, y = three
-    for labels in (y, y == "top"):
-        model = BoostedGAMClassifier(n_basis=8, max_iter=12).fit(X, labels)
-        stages = list(model.staged_predict(X))
-        probabilities = list(model.staged_predict_proba(X))
-        assert len(stages) == len(probabilities) == 12
-        for iteration in (1, 7, 12):
-            np.testing.assert_array_equal(
-                stages[iteration - 1], model.predict(X, iteration=iteration)
-            )
-            np.testing.assert_allclose(
-                probabilities[iteration - 1],
-                model.predict_proba(X, iteration=iteration),
-                rtol=1e-12,
-            )
-        np.testing.assert_array_equal(model.stop_at(7).predict(X), stages[6])
-
-
 def test_early_stopping_is_that_of_the_sum_of_risks(three: Data) -> None:
     X, y = three
     model = BoostedGAMClassifier(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from gpusolve.gam import (
     bootstrap_effects,
     cv_stop,
     distributions,
-    load,
 )
 from gpusolve.gam.families import Multinomial
 
@@ -199,19 +197,6 @@ def test_the_risk_is_minus_the_log_likelihood(
     np.testing.assert_array_equal(early.risk_, model.risk_[:11])
 
 
-def test_effects_add_up_for_each_parameter(
-    model: BoostedDistribution, data: Data
-) -> None:
-    X, _ = data
-    links = np.stack([model.predict(X), np.log(model.predict_parameters(X)["sigma"])])
-    for fit, name in enumerate(model.parameters_):
-        effects = model.effects(X, fit=name)
-        total = model.intercept_[fit] + effects.sum(axis=1)
-        np.testing.assert_allclose(total, links[fit], atol=1e-10)
-        own = model.partial_effect(0, X[:, 0], fit=name)
-        np.testing.assert_allclose(own, effects[:, 0])
-
-
 def test_the_summary_has_the_learners_of_each_parameter(
     model: BoostedDistribution,
 ) -> None:
@@ -258,38 +243,6 @@ def test_the_number_of_steps_by_folds(data: Data) -> None:
         max_iter=2000, early_stopping=True, random_state=0
     ).fit(X, y)
     assert 10 < stopped.n_iter_ < 2000
-
-
-@pytest.mark.parametrize("update", ["noncyclic", "cyclic"])
-def test_a_warm_start_makes_the_same_steps(data: Data, update: Any) -> None:
-    family = distributions.Gaussian(update)
-    whole = BoostedDistribution(family=family, max_iter=31).fit(*data)
-    parts = BoostedDistribution(family=family, max_iter=11, warm_start=True).fit(*data)
-    parts.set_params(max_iter=31).fit(*data)
-    np.testing.assert_array_equal(parts.selected_, whole.selected_)
-    np.testing.assert_allclose(parts.risk_, whole.risk_, rtol=1e-10)
-
-
-def test_weights_are_repeated_rows(data: Data) -> None:
-    X, y = data
-    w = np.random.default_rng(0).integers(0, 3, len(y))
-    options: Any = {"max_iter": 20, "family": "student_t"}
-    one = BoostedDistribution([bols(0), bols(1)], **options).fit(X, y, w)
-    rows = np.repeat(np.arange(len(y)), w)
-    other = BoostedDistribution([bols(0), bols(1)], **options).fit(X[rows], y[rows])
-    np.testing.assert_allclose(one.risk_, other.risk_, rtol=1e-6)
-
-
-def test_saves_and_loads(
-    model: BoostedDistribution, data: Data, tmp_path: Path
-) -> None:
-    model.save(tmp_path / "model.json")
-    loaded = load(tmp_path / "model.json")
-    assert loaded.family_ == model.family_
-    at = data[0][:5]
-    np.testing.assert_array_equal(
-        loaded.predict_interval(at), model.predict_interval(at)
-    )
 
 
 def test_samples_of_effects_of_a_parameter(model: BoostedDistribution) -> None:

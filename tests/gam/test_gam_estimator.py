@@ -176,25 +176,6 @@ def test_fitted_attributes(backend: Any, data: Data) -> None:
         assert not is_cupy(value)
 
 
-def test_earlier_iterations(data: Data) -> None:
-    X, y = data
-    model = BoostedGAM(n_basis=12, max_iter=30).fit(X, y)
-    short = BoostedGAM(n_basis=12, max_iter=7).fit(X, y)
-    np.testing.assert_allclose(model.predict(X, iteration=7), short.predict(X))
-    np.testing.assert_array_equal(model.predict(X, iteration=0), model.intercept_)
-    stages = list(model.staged_predict(X))
-    assert len(stages) == 30
-    np.testing.assert_allclose(stages[6], short.predict(X))
-    np.testing.assert_allclose(stages[-1], model.predict(X))
-    risk = [((y - stage) ** 2).sum() for stage in stages]
-    np.testing.assert_allclose(model.risk_[1:], risk)
-    effect = model.partial_effect(1, X[:, 1], iteration=7)
-    np.testing.assert_allclose(effect, short.partial_effect(1, X[:, 1]))
-    for wrong in (-1, 31):
-        with pytest.raises(ValueError, match="iteration must be 0 to 30"):
-            model.predict(X, iteration=wrong)
-
-
 def test_effects_sum_to_the_prediction(backend: Any, data: Data) -> None:
     X, y = data
     model = BoostedGAM(n_basis=12).fit(X, y)

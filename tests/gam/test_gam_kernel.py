@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from scipy.spatial.distance import cdist
 from together import together
 
-from gpusolve.gam import BoostedGAM, gamboost, load
+from gpusolve.gam import BoostedGAM
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam._terms.kernel import KERNELS, distances, spread_points
 from gpusolve.gam.terms import bkernel, bols, brad
@@ -151,16 +151,6 @@ def test_bad_kernels_are_refused(case: str, data: Any) -> None:
     options, message = ERRORS[case]
     with pytest.raises(ValueError, match=message):
         BoostedGAM([bkernel("x", **options)]).fit(data, data["y"])
-
-
-def test_a_formula_a_picture_and_a_file(data: Any, tmp_path: Any) -> None:
-    pytest.importorskip("matplotlib").use("Agg")
-    model = gamboost("y ~ brad(x, z, knots=20) + bkernel(x, scale=1)", data)
-    assert model.names_ == ["brad(x, z, knots=20)", "bkernel(x, scale=1)"]
-    assert len(model.plot().axes) >= 3
-    model.save(tmp_path / "model.json")
-    loaded = load(tmp_path / "model.json")
-    np.testing.assert_array_equal(loaded.predict(data), model.predict(data))
 
 
 def test_device_kernels_take_the_steps_of_the_host(

@@ -52,34 +52,6 @@ def fit(y_of: Family | str = "poisson", **parameters: Any) -> BoostedGAM:
 # ---- families ------------------------------------------------------------------------
 
 
-@together("family", EVERY_FAMILY, ids=str)
-def test_every_family_lowers_its_risk(family: Family) -> None:
-    X, y = sample(family)
-    model = fit(family).fit(X, y)
-    assert model.family_ == family
-    assert model.risk_[-1] < 0.97 * model.risk_[0]
-    f = model.predict(X, kind="link")
-    s = model.path_.nuisance
-    last = np.float64(0.0) if s is None else s[-1]
-    assert model.risk_[-1] == pytest.approx(family.loss(y, f, last).sum(), rel=1e-10)
-    np.testing.assert_array_equal(model.predict(X), family.mean(f, last))
-    assert {0, 1} <= set(model.selected_.tolist())
-
-
-@together("family", EVERY_FAMILY, ids=str)
-def test_integer_weights_count_rows(family: Family) -> None:
-    X, y = sample(family)
-    weights = np.random.default_rng(3).integers(0, 4, len(y))
-    weighted = fit(family).fit(X, y, sample_weight=weights)
-    rows = np.repeat(np.arange(len(y)), weights)
-    repeated = fit(family).fit(X[rows], y[rows])
-    np.testing.assert_array_equal(weighted.selected_, repeated.selected_)
-    np.testing.assert_allclose(weighted.risk_, repeated.risk_, rtol=1e-9)
-    np.testing.assert_allclose(
-        weighted.coefficients_, repeated.coefficients_, rtol=1e-6, atol=1e-8
-    )
-
-
 def test_the_family_and_the_response_are_checked(counts: Data) -> None:
     X, y = counts
     for family, error, message in (
@@ -423,19 +395,6 @@ def test_the_ends_of_a_cyclic_effect_meet() -> None:
 # ---- effects -------------------------------------------------------------------------
 
 
-def test_effects_are_the_parts_of_the_link(counts: Data) -> None:
-    X, y = counts
-    model = fit().fit(X, y)
-    for iteration in (None, 7):
-        effects = model.effects(X, iteration=iteration)
-        link = model.predict(X, kind="link", iteration=iteration)
-        assert effects.shape == (len(X), 3)
-        np.testing.assert_allclose(model.intercept_ + effects.sum(axis=1), link)
-        for j in range(3):
-            alone = model.partial_effect(j, X[:, j], iteration=iteration)
-            np.testing.assert_array_equal(effects[:, j], alone)
-
-
 def test_a_learner_is_found_by_its_name_or_its_features() -> None:
     data = mixed()
     learners = [
@@ -676,27 +635,6 @@ def test_a_pickle_has_no_training_data(counts: Data) -> None:
     assert len(pickle.dumps(model)) < 20_000
 
 
-def test_a_prediction_reads_rows_in_blocks(
-    counts: Data, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    X, y = counts
-    data = mixed()
-    models = [
-        fit().fit(X, y),
-        BoostedGAM(MIXED, max_iter=100).fit(data, response(data)),
-    ]
-    inputs: list[Any] = [X, data]
-    start = np.linspace(0, 1, 200)
-    whole = [model.predict(Z) for model, Z in zip(models, inputs, strict=True)]
-    effects = [model.effects(Z) for model, Z in zip(models, inputs, strict=True)]
-    with_offset = models[0].predict(X, offset=start)
-    monkeypatch.setattr(fitted, "BLOCK", 7)
-    for model, Z, a, b in zip(models, inputs, whole, effects, strict=True):
-        np.testing.assert_array_equal(model.predict(Z), a)
-        np.testing.assert_array_equal(model.effects(Z), b)
-    np.testing.assert_array_equal(models[0].predict(X, offset=start), with_offset)
-
-
 @pytest.mark.parametrize("learners", [None, TERMS], ids=["default", "learners"])
 def test_a_file_on_disk_is_not_copied(
     counts: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, learners: Any
@@ -726,14 +664,6 @@ def test_a_file_on_disk_is_not_copied(
     message = "in column 1" if learners is None else "1 must not have missing values"
     with pytest.raises(ValueError, match=message):
         model.predict(stored)
-
-
-def test_the_classifier_reads_rows_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    X, y = sample(Poisson())
-    model = BoostedGAMClassifier(max_iter=5, n_basis=6).fit(X, np.minimum(y, 2))
-    whole = model.decision_function(X)
-    monkeypatch.setattr(fitted, "BLOCK", 7)
-    np.testing.assert_array_equal(model.decision_function(X), whole)
 
 
 # ---- data that are easily misread ----------------------------------------------------

@@ -313,15 +313,6 @@ def test_folds_and_early_stopping_use_their_own_thresholds() -> None:
     assert stopped.path_.nuisance.shape == (stopped.n_iter_ + 1, 3)
 
 
-def test_a_warm_start_continues_with_thresholds() -> None:
-    X, y = sample(PropOdds(4))
-    whole = BoostedGAM(family=PropOdds(4), max_iter=10).fit(X, y)
-    model = BoostedGAM(family=PropOdds(4), max_iter=4, warm_start=True).fit(X, y)
-    model.set_params(max_iter=10).fit(X, y)
-    np.testing.assert_allclose(model.path_.nuisance, whole.path_.nuisance, rtol=1e-9)
-    np.testing.assert_allclose(model.risk_, whole.risk_, rtol=1e-12)
-
-
 def test_score_is_the_deviance_explained(rng: np.random.Generator) -> None:
     """Against the thresholds of the shares; the inner classes have a least loss."""
     X, y = sample(PropOdds(4))
