@@ -88,15 +88,21 @@ def response(family: str, data: Columns, seed: int = 1) -> NDArray[Any]:
     if family in FAMILIES and issubclass(FAMILIES[family], SurvivalFamily):
         time = np.ceil(20 * rng.exponential(np.exp(f))) / 20
         return survival_times(time, rng.random(n) < 0.8)
-    if family == "hurdle":
-        return counts + 1
     if family == "beta":
         return np.clip(rng.beta(3 + 2 * f, 3), 0.01, 0.99)
-    if family in ("poisson", "negative_binomial") or "zero" in family:
-        return counts
-    if family == "tweedie":
-        return positive * (rng.random(n) < 0.7)
-    return positive if family == "gamma" else f + 0.3 * rng.standard_normal(n)
+    with_zeros = positive * (rng.random(n) < 0.7)
+    kinds = f + 0.3 * rng.standard_normal(n), with_zeros, positive, counts, counts + 1
+    known: type[Any] = {**DISTRIBUTIONS, **FAMILIES}[family]
+    return next(y for y in kinds if accepts(known(), y))
+
+
+def accepts(family: Any, y: NDArray[Any]) -> bool:
+    """Whether y is a response of the family."""
+    try:
+        family.check(y)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
