@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -16,7 +15,6 @@ from gpusolve.gam import (
     BoostedGAMClassifier,
     aic_stop,
     bbs,
-    bmono,
     bols,
 )
 from gpusolve.gam._terms.frame import Frame
@@ -266,27 +264,3 @@ def test_aic_stop_of_classes(link: str) -> None:
     found = aic_stop(model)
     np.testing.assert_allclose(found.df, aic_stop(regressor).df, rtol=1e-12)
     assert 1 < found.best_iteration <= 100
-
-
-@pytest.mark.filterwarnings("ignore:the risk of the rows held out")
-def test_models_without_a_criterion_are_errors() -> None:
-    X, y = data()
-    model = BoostedGAM(LEARNERS, max_iter=5).fit(X, y)
-    with pytest.raises(ValueError, match="criterion must be one of"):
-        aic_stop(model, "aic")
-    with pytest.raises(ValueError, match="its training data"):
-        aic_stop(pickle.loads(pickle.dumps(model)))
-    for parameters, message in [
-        ({"family": "laplace"}, "the family must be one of .* got 'laplace'"),
-        ({"early_stopping": True}, "early_stopping must be False"),
-        ({"max_iter": 0}, "at least one iteration"),
-    ]:
-        other = BoostedGAM(LEARNERS, **{"max_iter": 5, **parameters}).fit(X, y)
-        with pytest.raises(ValueError, match=message):
-            aic_stop(other)
-    rising = BoostedGAM([bmono(1), bols(2)], max_iter=5).fit(X, y)
-    with pytest.raises(ValueError, match="must have no constraint"):
-        aic_stop(rising)
-    several = BoostedGAMClassifier(LEARNERS, max_iter=5).fit(X, np.rint(y))
-    with pytest.raises(ValueError, match="one response, or two classes"):
-        aic_stop(several)

@@ -15,7 +15,6 @@ from gpusolve.gam import (
     BoostedDistribution,
     BoostedGAM,
     BoostedGAMClassifier,
-    aic_stop,
     bbs,
     bols,
     bootstrap_effects,
@@ -158,13 +157,6 @@ def test_an_offset_of_the_mean_moves_the_response() -> None:
     np.testing.assert_array_equal(model.explain(X, offset=added).offset, added)
 
 
-def test_offsets_are_of_parameters(data: Data) -> None:
-    with pytest.raises(ValueError, match=r"offset must be one of \['mu', 'sigma'\]"):
-        BoostedDistribution().fit(*data, offset={"scale": 1.0})
-    with pytest.raises(ValueError, match="offset must have shape"):
-        BoostedDistribution().fit(*data, offset={"sigma": np.ones(3)})
-
-
 def test_quantiles_and_intervals_are_scipys(
     model: BoostedDistribution, data: Data
 ) -> None:
@@ -283,26 +275,6 @@ def test_data_on_a_device_stay_there(device_backend: Any, data: Data) -> None:
 # ---- wrong use -----------------------------------------------------------------------
 
 
-def test_wrong_use(model: BoostedDistribution, data: Data) -> None:
-    X, y = data
-    with pytest.raises(ValueError, match="q must be between 0 and 1, got 1"):
-        model.predict_quantile(X, 1)
-    with pytest.raises(ValueError, match="coverage must be between 0 and 1"):
-        model.predict_interval(X, 90)
-    with pytest.raises(ValueError, match="fit must be one of"):
-        model.effects(X, fit="tau")
-    with pytest.raises(IndexError, match="fit must be 0 to 1, got 2"):
-        model.effects(X, fit=2)
-    with pytest.raises(ValueError, match="BoostedDistribution"):
-        BoostedGAM(family=distributions.Gaussian()).fit(X, y)
-    with pytest.raises(TypeError, match="name or a Distribution"):
-        BoostedDistribution(family=Multinomial(3)).fit(X, y)
-    with pytest.raises(ValueError, match="y of the gamma family must be positive"):
-        BoostedDistribution(family="gamma").fit(X, y)
-    with pytest.raises(ValueError, match="one response, or two classes, got 2"):
-        aic_stop(model)
-
-
 # ---- the picture of quantiles --------------------------------------------------------
 
 
@@ -378,13 +350,6 @@ def test_two_classes_are_the_logistic_model() -> None:
     np.testing.assert_allclose(one, other, atol=1e-6)
     logit = both[1].decision_function(x)
     np.testing.assert_allclose(logit, np.log(other[:, 1] / other[:, 0]), atol=1e-10)
-
-
-def test_a_multinomial_model_has_no_offset(three: Data) -> None:
-    with pytest.raises(ValueError, match="offset must be None"):
-        BoostedGAMClassifier(family="multinomial").fit(*three, offset=1.0)
-    with pytest.raises(ValueError, match="multinomial or prop_odds, got 'poisson'"):
-        BoostedGAMClassifier(family="poisson").fit(*three)
 
 
 CONSTANTS = {

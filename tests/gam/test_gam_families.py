@@ -446,47 +446,6 @@ def test_an_infinite_risk_is_an_error() -> None:
 # ---- parameters, names, storage ------------------------------------------------------
 
 
-@together(
-    ("make", "message"),
-    [
-        (lambda: Quantile(0.0), "tau must be between 0 and 1, got 0.0"),
-        (lambda: Expectile(1.0), "tau must be between 0 and 1, got 1.0"),
-        (lambda: Quantile(math.nan), "tau must be between"),
-        (lambda: Huber(0.0), "delta must be positive and finite, got 0.0"),
-        (lambda: Gamma(math.inf), "shape must be positive and finite, got inf"),
-        (lambda: NegativeBinomial(-1.0), "theta must be positive"),
-        (lambda: Tweedie(2.0), "power must be between 1 and 2, got 2.0"),
-        (lambda: Binomial("probit"), "link must be one of"),
-        (lambda: family_of("normal"), "family must be one of"),
-    ],
-)
-def test_wrong_parameters_are_named(make: Callable[[], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-@together(
-    ("family", "y", "message"),
-    [
-        (Binomial(), [0, 1, 2], "must be 0 or 1"),
-        (Binomial(), [1, 1, 1], "must have both classes, got only 1.0"),
-        (Poisson(), [0, 1, 2.5], "must be counts .*, got 2.5"),
-        (Poisson(), [0, -1, 2], "must be counts"),
-        (NegativeBinomial(), [0, 0, 0], "must not be all 0"),
-        (Gamma(), [1, 0, 2], "must be positive, got 0.0"),
-        (Hurdle(), [1, 0, 2], "counts 1, 2, .., got 0: leave out"),
-        (Hurdle(), [1, 1, 1], "must not be all 1"),
-        (Tweedie(), [1, 0, -2], "must not be negative, .* got -2.0 to 1.0"),
-        (Tweedie(), [0, 0], "not all 0"),
-    ],
-)
-def test_wrong_responses_are_named(
-    family: Family, y: list[float], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        family.check(np.array(y, dtype=float))
-
-
 @each
 def test_families_are_values(family: Family, rng: np.random.Generator) -> None:
     family.check(responses(family, rng))

@@ -133,21 +133,6 @@ def test_distant_predictors_do_not_stop_the_search() -> None:
     assert found[0] < found[1]
 
 
-@together(
-    ("y", "message"),
-    [
-        ([0, 1, 3], "must be 0 to 2, got 3.0"),
-        ([0, 0.5, 1], "got 0.5"),
-        ([1, 1, 1], "at least 2 classes, got only 1.0"),
-    ],
-)
-def test_wrong_classes_are_named(y: list[float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        PropOdds(3).check(np.array(y))
-    with pytest.raises(ValueError, match="classes must be 2 or more, got 1"):
-        PropOdds(1)
-
-
 # ---- models --------------------------------------------------------------------------
 
 

@@ -127,21 +127,6 @@ def test_a_function_is_named_and_nothing_is_written(tmp_path: Path) -> None:
 
 
 @together(
-    "value",
-    [np.array([1j]), np.array(["2020-01-01"], "M8[D]"), {1, 2}, Path(), BoostedGAM],
-    ids=repr,
-)
-def test_other_values_are_refused(value: Any) -> None:
-    with pytest.raises(TypeError, match=r"x\.y must be plain data"):
-        to_plain(value, "x.y")
-
-
-def test_only_estimators_are_saved(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="model must be an estimator"):
-        save({}, tmp_path / "model.json")  # type: ignore[arg-type]
-
-
-@together(
     ("text", "message"),
     [
         ("not json", "must be a JSON file"),
@@ -157,12 +142,6 @@ def test_other_files_are_refused(tmp_path: Path, text: str, message: str) -> Non
     (tmp_path / "file").write_text(text)
     with pytest.raises(ValueError, match=message):
         load(tmp_path / "file")
-
-
-@together("name", ["Nothing", "store.json", "nowhere.Path", "boost"])
-def test_only_classes_of_the_package_are_made(name: str) -> None:
-    with pytest.raises(ValueError, match=f"class must be .*, got '{name}'"):
-        from_plain({"class": name})
 
 
 # ---- learners and families -----------------------------------------------------------
