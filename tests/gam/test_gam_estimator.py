@@ -83,43 +83,59 @@ def test_what_is_masked_is_missing(kind: Any, order: Any, seed: int) -> None:
             kind(missing="zero").fit(X, **values)
 
 
-def test_works_in_a_pipeline_and_a_grid_search(data: Data) -> None:
+def labelled(kind: type[Any], y: np.ndarray) -> Any:
+    """The response of an estimator: numbers, or three classes."""
+    if kind is not BoostedGAMClassifier:
+        return y
+    return np.array(["low", "middle", "top"])[
+        np.digitize(y, np.quantile(y, [0.3, 0.7]))
+    ]
+
+
+each_kind = pytest.mark.parametrize("kind", [BoostedGAM, BoostedGAMClassifier])
+
+
+@each_kind
+def test_works_in_a_pipeline_and_a_grid_search(data: Data, kind: Any) -> None:
     pytest.importorskip("sklearn")
-    from sklearn.base import clone, is_regressor
+    from sklearn.base import clone, is_classifier, is_regressor
     from sklearn.model_selection import GridSearchCV, cross_val_score
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    X, y = data
-    pipeline = make_pipeline(StandardScaler(), BoostedGAM(n_basis=10))
-    assert cross_val_score(pipeline, X, y, cv=3).min() > 0.9
+    X, y = data[0], labelled(kind, data[1])
+    pipeline = make_pipeline(StandardScaler(), kind(n_basis=10))
+    assert cross_val_score(pipeline, X, y, cv=3).min() > 0.7
+    learners = {0: bbs(knots=5), 1: bbs(), 3: bols()}
     search = GridSearchCV(
-        BoostedGAM(n_basis=10), {"max_iter": [2, 60], "df": [3, 5]}, cv=3
+        kind(learners), {"max_iter": [1, 60], "family": [None]}, cv=3
     ).fit(X, y)
     assert search.best_params_["max_iter"] == 60
-    model = BoostedGAM(df=5, penalty="ridge")
+    model = kind(df=5, penalty="ridge")
     assert clone(model).get_params() == model.get_params()
-    assert is_regressor(model)
+    assert is_classifier(model) != is_regressor(model)
+    assert is_regressor(model) == (kind is BoostedGAM)
 
 
-def test_meta_estimators_pass_weights(data: Data) -> None:
+@each_kind
+def test_meta_estimators_pass_weights(data: Data, kind: Any) -> None:
     sklearn = pytest.importorskip("sklearn")
     from sklearn.base import clone
     from sklearn.model_selection import GridSearchCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    X, y = data
+    X, y = data[0], labelled(kind, data[1])
     weights = np.random.default_rng(0).integers(1, 4, 200)
     with sklearn.config_context(enable_metadata_routing=True):
-        model = BoostedGAM(n_basis=10, max_iter=5)
+        model = kind(n_basis=10, max_iter=5)
         with pytest.raises(ValueError, match="not explicitly set"):
             make_pipeline(StandardScaler(), model).fit(X, y, sample_weight=weights)
         model.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
         scaler = StandardScaler().set_fit_request(sample_weight=False)
         pipeline = make_pipeline(scaler, model).fit(X, y, sample_weight=weights)
         Z = scaler.transform(X)
-        alone = BoostedGAM(n_basis=10, max_iter=5).fit(Z, y, sample_weight=weights)
+        alone = kind(n_basis=10, max_iter=5).fit(Z, y, sample_weight=weights)
         np.testing.assert_array_equal(pipeline[-1].risk_, alone.risk_)
         score = pipeline.score(X, y, sample_weight=weights)
         assert score == alone.score(Z, y, sample_weight=weights)
@@ -128,27 +144,29 @@ def test_meta_estimators_pass_weights(data: Data) -> None:
         assert search.best_params_ == {"max_iter": 20}
 
 
-def test_works_without_scikit_learn(data: Data) -> None:
+@pytest.mark.parametrize("kind", ["BoostedGAM", "BoostedGAMClassifier"])
+def test_works_without_scikit_learn(kind: str) -> None:
     """Run in an interpreter that cannot import scikit-learn."""
-    script = """
+    script = f"""
 import sys
 sys.modules["sklearn"] = None
 import numpy as np
-from gpusolve.gam import BoostedGAM, bbs, bols, brandom, buser
-X = np.random.default_rng(0).random((50, 2))
-model = BoostedGAM(n_basis=6)
+from gpusolve.gam import {kind}
+X = np.random.default_rng(0).random((60, 2))
+y = X[:, 0] if "{kind}" == "BoostedGAM" else np.where(X[:, 0] > 0.5, "a", "b")
+model = {kind}(n_basis=6)
 try:
     model.predict(X)
 except (ValueError, AttributeError) as error:
     assert type(error).__name__ == "NotFittedError", error
-model.fit(X, X[:, 0])
-assert model.score(X, X[:, 0]) > 0.99
+model.fit(X, y)
+assert model.score(X, y) > 0.9
 print(model)
 """
     printed = subprocess.run(
         [sys.executable, "-c", script], check=True, capture_output=True, text=True
     ).stdout
-    assert printed.strip() == "BoostedGAM(n_basis=6)"
+    assert printed.strip() == f"{kind}(n_basis=6)"
 
 
 def test_fitted_attributes(backend: Any, data: Data) -> None:
