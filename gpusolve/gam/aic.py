@@ -29,6 +29,7 @@ from .cv import training_of
 from .families import FAMILIES, Family
 
 Floats = NDArray[np.float64]
+Run = Callable[[Work], None]
 
 
 @dataclass(frozen=True)
@@ -189,13 +190,14 @@ def df_of_model(model: AdditiveModel, settings: Settings, data: Training) -> Flo
     information = settings.family.information
     weights = None if data.weights is None else on_host(data.weights)
     models = model._advance(start, designs)
+    bends: Any = (information(f) for (f,) in models)
     return degrees_of_freedom(
         rows,
         [matrix_of(on_host(inverse[0])) for inverse in fits.problem.inverse],
         weights,
         selected,
         sizes_of(fits, chain([start], model._advance(start, designs)), weights),
-        None if information(start[0]) is None else (information(f) for (f,) in models),
+        None if information(start[0]) is None else bends,
     )
 
 
@@ -261,9 +263,6 @@ def classical_aic(df: Floats, risk: Floats) -> Criterion:
 
 # ---- the traces of hat matrices ------------------------------------------------------
 
-
-Floats = NDArray[np.float64]
-Run = Callable[[Work], None]
 
 SPARSE_COST = 16
 """Cost of a stored value in a product of sparse matrices, in values of a dense

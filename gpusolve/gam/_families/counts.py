@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ..._device.arrays import Array, namespace
 from .family import LikelyFamily, LogLink, exp_of, softplus
@@ -110,7 +111,7 @@ class NegativeBinomial(LikelyFamily, Counts):
     """
 
     name = "negative_binomial"
-    scipy_law = staticmethod(
+    scipy_law: ClassVar[Callable[..., Any] | None] = staticmethod(
         lambda stats, mean, theta: stats.nbinom(theta, theta / (theta + mean))
     )
     parameter_name = "theta"

@@ -25,6 +25,8 @@ from .draw import (
 )
 from .effects import POINTS
 
+Floats = NDArray[np.float64]
+
 MOST_DOTS = 5000
 """The most rows that are drawn."""
 
@@ -158,8 +160,6 @@ def plot_stability(selection: Any) -> Any:
 
 MOST_CONTRIBUTIONS = 10
 """The most learners that have a bar of their own."""
-
-Floats = NDArray[np.float64]
 
 
 def plot_waterfall(explained: Any, row: int) -> Any:
