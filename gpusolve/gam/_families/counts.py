@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 from ..._device.arrays import Array, namespace
 from .family import LikelyFamily, LogLink, exp_of, softplus
 from .gamma_function import (
-    by_count,
+    distinct_counts,
     log_factorial,
     log_minus_digamma,
     special,
@@ -128,15 +128,21 @@ class NegativeBinomial(LikelyFamily, Counts):
         """What a row adds to the slope of the likelihood by ``1 / theta`` at 0."""
         return (y - mean) ** 2 - y
 
-    def terms(self, y: Array, f: Array, s: float) -> tuple[Array, Array]:
-        xp, expit, z = namespace(f), special(f).expit, f - math.log(s)
-        base, whole = xp.asarray(s), y + s
-        parts = by_count(lambda k: xp.log1p(k / s) - log_minus_digamma(k + s), y)
-        bends = by_count(lambda k: trigamma_minus_inverse(k + s), y)
-        r = y / s * expit(-z) - expit(z)  # (y - mu) / (theta + mu)
-        slope = parts + log_minus_digamma(base) - xp.logaddexp(0, z) - r
-        bend = bends - trigamma_minus_inverse(base) + r * r / whole
-        return s * slope, s * (slope + s * bend)
+    def terms(self, y: Array, f: Array) -> Callable[[float], tuple[Array, Array]]:
+        xp, expit = namespace(f), special(f).expit
+        counts, place = distinct_counts(y)
+
+        def at(s: float) -> tuple[Array, Array]:
+            z, base, whole = f - math.log(s), xp.asarray(s), counts + s
+            parts = xp.log1p(counts / s) + log_minus_digamma(base)
+            parts = parts - log_minus_digamma(whole)
+            bends = trigamma_minus_inverse(whole) - trigamma_minus_inverse(base)
+            r = (counts / s)[place] * expit(-z) - expit(z)  # (y - mu) / (theta + mu)
+            slope = parts[place] - xp.logaddexp(0, z) - r
+            bend = bends[place] + r * r / whole[place]
+            return s * slope, s * (slope + s * bend)
+
+        return at
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         expit, z = special(f).expit, f - namespace(f).log(s)
@@ -227,14 +233,21 @@ class Hurdle(NegativeBinomial):
         xp, positive = namespace(mean), namespace(mean).maximum(mean, LEAST_MEAN)
         return super().excess(y, mean) + positive * positive / xp.expm1(positive)
 
-    def terms(self, y: Array, f: Array, s: float) -> tuple[Array, Array]:
+    def terms(self, y: Array, f: Array) -> Callable[[float], tuple[Array, Array]]:
         """As for all counts, plus the derivatives of ``-log P(y > 0)``."""
-        at = truncation(f, namespace(f).asarray(s))
-        odds = 1 / namespace(f).expm1(at.exponent)  # P(y = 0) / P(y > 0)
-        slope = at.pull - at.exponent  # of log P(y = 0)
-        bend = slope + at.pull * at.pull / s + slope * slope * (1 + odds)
-        first, second = super().terms(y, f, s)
-        return first + odds * slope, second + odds * bend
+        xp, of_counts = namespace(f), super().terms(y, f)
+
+        def at(s: float) -> tuple[Array, Array]:
+            truncated = truncation(f, xp.asarray(s))
+            odds = 1 / xp.expm1(truncated.exponent)  # P(y = 0) / P(y > 0)
+            slope = truncated.pull - truncated.exponent  # of log P(y = 0)
+            bend = slope + truncated.pull * truncated.pull / s
+            first, second = of_counts(s)
+            return first + odds * slope, second + odds * (
+                bend + slope * slope * (1 + odds)
+            )
+
+        return at
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         expit = special(f).expit

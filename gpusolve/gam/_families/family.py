@@ -330,8 +330,11 @@ class LikelyFamily(AdaptiveFamily):
         """Where the search begins, from moments of the rows; None for the largest."""
 
     @abstractmethod
-    def terms(self, y: Array, f: Array, s: float) -> tuple[Array, Array]:
-        """The derivatives of the log likelihood of the rows by the logarithm of s."""
+    def terms(self, y: Array, f: Array) -> Callable[[float], tuple[Array, Array]]:
+        """The derivatives of the log likelihood of the rows by log s, from s.
+
+        What does not depend on s is computed once.
+        """
 
     def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):  # the search halves there
@@ -342,8 +345,10 @@ class LikelyFamily(AdaptiveFamily):
         if begin is None:
             return MOST
 
+        terms = self.terms(y, f)
+
         def derivatives(s: float) -> tuple[float, float]:
-            first, second = self.terms(y, f, s)
+            first, second = terms(s)
             return float(weighted_sum(first, w)), float(weighted_sum(second, w))
 
         return most_likely(begin, derivatives)

@@ -7,7 +7,7 @@ the source of the series, are in ``gamma_function.cuh``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -37,12 +37,15 @@ def special(array: Array) -> Any:
     return import_module("cupyx.scipy.special" if is_cupy(array) else "scipy.special")
 
 
-def by_count(function: Callable[[Array], Array], y: Array) -> Array:
-    """A function of counts, by a table unless there are more possible counts than y."""
-    xp, counts = namespace(y), float(y.max()) + 1
+def distinct_counts(y: Array) -> tuple[Array, Any]:
+    """Counts, and the places of y among them; y itself if there are fewer rows.
+
+    A function of the counts is then computed once for each, not for each row.
+    """
+    counts = float(y.max()) + 1
     if counts > y.size:
-        return function(y)
-    return function(xp.arange(counts))[y.astype(np.int64)]
+        return y, slice(None)
+    return namespace(y).arange(counts), y.astype(np.int64)
 
 
 def log_factorial(y: Array) -> Array:
@@ -54,7 +57,8 @@ def log_factorial(y: Array) -> Array:
     >>> log_factorial(np.array([0.0, 2.0, 1.0])).round(6)
     array([0.      , 0.693147, 0.      ])
     """
-    return by_count(lambda count: special(y).gammaln(count + 1.0), y)
+    counts, place = distinct_counts(y)
+    return special(y).gammaln(counts + 1.0)[place]
 
 
 def stirling_error(x: Array) -> Array:

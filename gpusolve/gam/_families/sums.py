@@ -9,6 +9,7 @@ import math
 import sys
 from bisect import bisect_left
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 
@@ -21,7 +22,7 @@ SEARCH_TOLERANCE, SEARCH_STEPS = 1e-7, 60
 """The absolute change at which Newton's method stops: the next change is about its
 square; and its most steps."""
 
-OFFSET_ERROR = 1e-13
+OFFSET_ERROR = 1e-12
 """The error of a constant that is found by a search."""
 
 Derivatives = tuple[float, float]
@@ -130,6 +131,7 @@ def zero_above(score: Callable[[float], float], lower: float, width: float) -> f
     """
     from scipy.optimize import brentq
 
+    score = cache(score)  # brentq asks for the ends once more
     if not score(lower) > 0:
         return lower
     while score(lower + width) > 0:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -406,11 +406,15 @@ class AcceleratedFailure(LikelyFamily, SurvivalFamily):
         with np.errstate(over="ignore"):
             return self.steepness(z, y > 0) / s**2
 
-    def terms(self, y: Array, f: Array, s: float) -> tuple[Array, Array]:
-        event = y > 0
-        z = (namespace(y).log(abs(y)) - f) / s
-        first = z * self.slope(z, event)
-        return first - event, -first - z * z * self.bend(z, event)
+    def terms(self, y: Array, f: Array) -> Callable[[float], tuple[Array, Array]]:
+        event, residual = y > 0, namespace(y).log(abs(y)) - f
+
+        def at(s: float) -> tuple[Array, Array]:
+            z = residual / s
+            first = z * self.slope(z, event)
+            return first - event, -first - z * z * self.bend(z, event)
+
+        return at
 
     @abstractmethod
     def standard(self, z: Array, event: Array) -> Array:
