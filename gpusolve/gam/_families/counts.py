@@ -138,9 +138,15 @@ class NegativeBinomial(LikelyFamily, Counts):
             parts = parts - log_minus_digamma(whole)
             bends = trigamma_minus_inverse(whole) - trigamma_minus_inverse(base)
             r = (counts / s)[place] * expit(-z) - expit(z)  # (y - mu) / (theta + mu)
-            slope = parts[place] - xp.logaddexp(0, z) - r
-            bend = bends[place] + r * r / whole[place]
-            return s * slope, s * (slope + s * bend)
+            slope, bend = parts[place], bends[place]
+            slope -= xp.logaddexp(0, z)
+            slope -= r
+            bend += r * r / whole[place]
+            bend *= s
+            bend += slope
+            bend *= s
+            slope *= s
+            return slope, bend
 
         return at
 
@@ -242,10 +248,11 @@ class Hurdle(NegativeBinomial):
             odds = 1 / xp.expm1(truncated.exponent)  # P(y = 0) / P(y > 0)
             slope = truncated.pull - truncated.exponent  # of log P(y = 0)
             bend = slope + truncated.pull * truncated.pull / s
+            bend += slope * slope * (1 + odds)
             first, second = of_counts(s)
-            return first + odds * slope, second + odds * (
-                bend + slope * slope * (1 + odds)
-            )
+            first += odds * slope
+            second += odds * bend
+            return first, second
 
         return at
 
