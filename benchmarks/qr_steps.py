@@ -209,15 +209,16 @@ are transferred, from the first column that a rotation changes; and d elements o
 diagonal more, which one thread reads for the rotation. As solved, the column that
 leaves is written, too.
 
-**Shared memory: 2 (l - i) + 2.** Counted are 18 d + 6. The paper has one read and one
+**Shared memory: 2 (l - i) + 2.** By hand it is 18 d + 6; counted are 2 d less, which
+the compiler merges with accesses to neighbouring words. The paper has one read and one
 write of the column and the row that all rotations share. The same threads rotate first
 the column and then the row, so that is 4. The slot (1), the shared row's element (1),
 cosine and sine (2 writes, and 2 reads for each of R and Q) and the two elements of
 Q^T b, which one thread rotates (6, with cosine and sine), are left out.
 
-As solved, 85 requests for each rotation, and a few more, where R has no later panel:
-the slot, and cosine and sine twice, as the store in between might change them; for 16
-groups of 32 rows, and a group of columns of R. That is 85 / 4 parallel accesses of 128
+As solved, 51 requests for each rotation, and a few more, where R has no later panel:
+the slot, and cosine with sine twice, as the store in between might change them; for 16
+groups of 32 rows, and a group of columns of R. That is 51 / 4 parallel accesses of 128
 threads.
 
 **Barriers: 2 d + 2**, as one thread computes each rotation for all. As solved, one

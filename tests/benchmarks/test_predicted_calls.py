@@ -93,10 +93,14 @@ def test_a_counted_call_is_predicted_as_the_report_does() -> None:
 
 @pytest.mark.slow
 def test_barriers_of_the_grid_are_not_multiplied() -> None:
-    """More blocks, on multiprocessors that had no block, take the same time."""
+    """More blocks, on multiprocessors that had no block, take the same time.
+
+    How often a block reads the counter of a barrier depends on the schedule.
+    """
     (case,) = (case for case in benchmark.CASES if case.name.startswith("boost"))
     few, more = (case._replace(counted=64, size=size) for size in (64, 640))
-    assert benchmark.predicted(more)["H200"] == benchmark.predicted(few)["H200"]
+    expected = pytest.approx(benchmark.predicted(few)["H200"], rel=0.01)
+    assert benchmark.predicted(more)["H200"] == expected
 
 
 # ---- on a GPU ------------------------------------------------------------------------
