@@ -14,9 +14,15 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace, on_host
 from ..._device.launch import ceil_div
-from ..._estimators.conventions import check_choice
-from ..basis import MAX_DEGREE, BSplines, CompactBasis
-from ..penalty import Matrix, differences, kronecker_sum
+from .._data.conventions import check_choice
+from .basis import (
+    MAX_DEGREE,
+    BSplines,
+    CompactBasis,
+    Matrix,
+    differences,
+    kronecker_sum,
+)
 from .frame import Frame, Name, present_values
 from .knots import Knots
 from .rows import Rows, kronecker
@@ -185,6 +191,18 @@ class Spline(Single):
         ]
         return functools.reduce(kronecker, margins)
 
+    @property
+    def own_ranges(self) -> dict[Name, tuple[float, float]]:
+        return dict(zip(self.covariates, self.ends or (), strict=False))
+
+    def _exported(self) -> dict[str, Any]:
+        margins = [
+            {"kind": "spline", "column": name} | knots.exported()
+            for name, knots in zip(self.covariates, self._margins, strict=True)
+        ]
+        is_single = len(margins) == 1
+        return margins[0] if is_single else {"kind": "product", "parts": margins}
+
     def _outside(self, data: Reading) -> str:
         """How values outside the range are evaluated; a robust range clamps them."""
         return "clamp" if self.boundary == ROBUST else data.outside
@@ -342,8 +360,7 @@ def far_rows(terms: Sequence[Term], frame: Frame, rows: int) -> NDArray[np.bool_
     for term in terms:
         if not isinstance(term, Spline) or term.boundary != ROBUST:
             continue
-        assert term.ends is not None
-        for name, (lower, upper) in zip(term.covariates, term.ends, strict=True):
+        for name, (lower, upper) in term.own_ranges.items():
             x, margin = frame.numeric(name), FAR * (upper - lower)
             outside = (x < lower - margin) | (x > upper + margin)
             far = outside | namespace(x).asarray(far)
