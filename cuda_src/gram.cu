@@ -20,11 +20,10 @@ __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
                   int count, int functions, int chunks, int gram_warps, double* parts) {
     __shared__ Batch<width> batches[threads / warp_threads];
     __shared__ Batch<width> partners[threads / warp_threads];
-    const Learners<T> learners{first, values, weights,   nullptr, nullptr,
-                               rows,  count,  functions, chunks};
+    const Learners<T> learners{first, values, weights, rows, functions, chunks};
     double* sums = reinterpret_cast<double*>(dynamic_shared_memory());
     const long long square = static_cast<long long>(functions) * functions;
     const int learner = blockIdx.x % count, chunk = blockIdx.x / count;
-    accumulate_gram(learners, learner, learner, chunk, batches[warp_index()],
-                    partners[warp_index()], sums, gram_warps, parts + blockIdx.x * square);
+    accumulate_gram(learners, learner, chunk, batches[warp_index()], partners[warp_index()], sums,
+                    gram_warps, parts + blockIdx.x * square);
 }

@@ -31,12 +31,8 @@ struct Learners {
     const int* first;       // [learner][row]
     const T* values;        // [learner][row][width], width known to the compiler
     const double* weights;  // [row], or null
-    const double* gram;     // [learner][function][function], X' W X
-    const double* inverse;  // [learner][function][function], (X' W X + lambda S)^-1
     long long rows;
-    int count, functions, chunks;
-
-    __device__ double weight(long long row) const { return weights ? weights[row] : 1.0; }
+    int functions, chunks;
 };
 
 /// The rows of this thread's warp, in a chunk that `parts` warps share: multiples of 32.
@@ -208,25 +204,6 @@ __device__ __forceinline__ void add_rows(const int* first, const T* values, int 
     }
 }
 
-/// result = X_i' W u over a chunk of the rows. `sums`: `SumCopies` for each warp.
-template <class T, int width>
-__device__ void accumulate_moments(const Learners<T>& learners, int learner, int chunk,
-                                   const double* residual, int pitch, double* sums,
-                                   double* result) {
-    constexpr int shift = width > 4 ? 3 : width > 2 ? 2 : width - 1;  // width is at most 8
-    const int functions = learners.functions;
-    const SumCopies first{sums, shift, pitch}, own = first.of_warp(functions);
-    clear(sums, static_cast<long long>(warp_count()) * first.size(functions));
-    const RowRange range(learners.rows, learners.chunks, chunk, warp_count());
-    const auto u = [&](int row) {
-        return learners.weight(range.begin + row) * residual[range.begin + row];
-    };
-    add_rows(learners.first + learner * learners.rows,
-             learners.values + learner * learners.rows * width, width, own.member(), range, u, own,
-             functions);
-    sum_copies(first, functions, functions, result);
-}
-
 // ---- X' W X -------------------------------------------------------------------------
 
 /// Doubles between the rows of k * k sums in shared memory, as in `gram_sums` of
@@ -236,10 +213,10 @@ __device__ __forceinline__ int gram_stride(int functions) {
     return (functions + 3) / 8 * 8 + 4;
 }
 
-/// result = X_i' W X_s over a chunk of the rows, for i = `learner` and s = `partner`. `sums`:
-/// k rows of `gram_stride` doubles for each of the `parts` warps that add.
+/// result = X_i' W X_i over a chunk of the rows. `batch` and `partners`: rows with and without
+/// their weights. `sums`: k rows of `gram_stride` doubles for each of the `parts` warps that add.
 template <class T, int width>
-__device__ void accumulate_gram(const Learners<T>& learners, int learner, int partner, int chunk,
+__device__ void accumulate_gram(const Learners<T>& learners, int learner, int chunk,
                                 Batch<width>& batch, Batch<width>& partners, double* sums,
                                 int parts, double* result) {
     constexpr int entries = width * width;  // of a row
@@ -254,11 +231,10 @@ __device__ void accumulate_gram(const Learners<T>& learners, int learner, int pa
         double* own = sums + warp_index() * size;
         const RowRange range(learners.rows, learners.chunks, chunk, parts);
         const int group = lane_index() / lanes;
-        Rows<T, width> next, next_partner;
+        Rows<T, width> next;
         double next_weight = 1;
         const auto read = [&](long long start) {
             next.read(learners, learner, start, range.end);
-            next_partner.read(learners, partner, start, range.end);
             const long long row = start + lane_index();
             if (learners.weights && row < range.end) next_weight = learners.weights[row];
         };
@@ -268,9 +244,8 @@ __device__ void accumulate_gram(const Learners<T>& learners, int learner, int pa
                 batch.put(next, next_weight);
             else
                 batch.put(next);
-            partners.put(next_partner);
-            const bool is_apart = next.is_apart_from_next() | next_partner.is_apart_from_next();
-            const unsigned apart = __ballot_sync(whole_warp, is_apart);
+            partners.put(next);
+            const unsigned apart = __ballot_sync(whole_warp, next.is_apart_from_next());
             __syncwarp();
             read(start + warp_threads);
 #pragma unroll 1
@@ -280,7 +255,7 @@ __device__ void accumulate_gram(const Learners<T>& learners, int learner, int pa
 #pragma unroll
                 for (int q = 0; q < steps; ++q) {
                     const int row = r + q * rows_at_once + group;
-                    corner[q] = own + batch.first[row] * stride + partners.first[row];
+                    corner[q] = own + batch.first[row] * (stride + 1);
 #pragma unroll
                     for (int k = 0; k < items; ++k) {
                         const int entry = (k * lanes + lane_index() % lanes) % entries;

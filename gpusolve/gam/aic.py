@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from .._device.arrays import on_host
 from .._device.kernels import current
 from ._boosting.batch import Fits, Settings, Training, make_fits
-from ._boosting.stacked_cpu import curvature_along
+from ._boosting.single_rows import curvature_along
 from ._model.model import AdditiveModel
 from ._selection.hat_matrix import degrees_of_freedom
 from ._terms.rows import DesignPart, Rows

@@ -45,7 +45,7 @@ class CompactBasis(NamedTuple):
 
     See Also
     --------
-    BSplines, make_learners
+    BSplines, penalty_matrix
 
     Examples
     --------
@@ -103,7 +103,7 @@ class BSplines:
 
     See Also
     --------
-    CompactBasis, make_learners, penalty_matrix
+    CompactBasis, bbs, penalty_matrix
 
     Notes
     -----

@@ -59,7 +59,6 @@ ASKING_FOR_STUDIES = {
     "gpusolve._blocks.scan",
     "gpusolve._nnls.cpu",
     "gpusolve._nnls.device",
-    "gpusolve.gam._boosting.stacked",
     "gpusolve.sparse._coo_multiply",
 }
 """Modules that import a study, inside a function, if its method or variant is given."""

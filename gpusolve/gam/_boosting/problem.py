@@ -132,7 +132,11 @@ class Designs:
         """The matrices of designs that are not diagonal; the host uses all cores."""
         device, k = device_of(self.rows[0].like), self.rows[0].functions
         each = [None] if weights is None else weights
-        if device and self.basis and gram_kernel.gram_fits(0, k, device):
+        if (
+            device
+            and self.basis
+            and gram_kernel.gram_warps(k, device.shared_memory_per_block)
+        ):
             basis = self.basis
             made = [gram_kernel.gram_matrices(basis, w, k, device) for w in each]
             return tuple(namespace(made[0]).stack(made, axis=1))
