@@ -26,7 +26,14 @@ from ..terms import Term
 from . import gram_kernel
 from .diagonal import DiagonalGroup, diagonal_gram
 from .products import Products, products_of
-from .smoothing import CORE_WORK, inverses, least_df, ranks, smoothing_parameters
+from .smoothing import (
+    CORE_WORK,
+    congruent,
+    inverses,
+    least_df,
+    ranks,
+    smoothing_parameters,
+)
 
 MATRIX_BYTES = 2**27
 """Memory limit for the Gram matrices of a batch of fits. Their inverses, and what they
@@ -448,12 +455,3 @@ class LearnerGroup:
         values, vectors = xp.linalg.eigh(inverse)
         root = vectors * xp.sqrt(xp.maximum(values, 0))[:, None, :]
         return Cone(np.asarray(C, np.float64), root, self.transform)
-
-
-def congruent(A: Array, T: Matrix | None, *, transposed: bool = False) -> Array:
-    """``T'AT``, or ``TAT'``, of matrices A, (..., k, k); A itself without T."""
-    if T is None:
-        return A
-    xp = namespace(A)
-    right = xp.asarray(T).T if transposed else xp.asarray(T)
-    return xp.matmul(xp.matmul(right.T, A), right)

@@ -31,7 +31,7 @@ PROBES = 8
 """How many learners are fitted first, of the largest roots when they were last fitted.
 """
 
-ROUNDING = 1e-6
+ROOT_ERROR = 1e-6
 """What a root may change by rounding errors, as a multiple of the norm of e: the error
 of a score is much less than the square."""
 
@@ -109,7 +109,7 @@ class ScreenedFits(LearnerFits):
         square = np.einsum("fn,fn->f", e, e)[:, None]
         products = np.matmul(self.past, e[:, :, None])[:, :, 0]
         change = np.sqrt(np.maximum(square + self.squares - 2 * products, 0))
-        change = change + ROUNDING * np.sqrt(square)
+        change = change + ROOT_ERROR * np.sqrt(square)
         change = np.pad(change, ((0, 0), (0, 1)), constant_values=np.inf)
         root = np.sqrt(np.maximum(self.latest, 0))
         limit = root + np.take_along_axis(change, self.when, axis=1)
