@@ -40,7 +40,7 @@ ROOMS = {
     "torch": {"_nnls"},
     "sparse": {"_blocks", "_device", "monoid", "reference"},
     "_estimators": {"_device"},
-    "gam": {"_device", "_estimators", "_gemv"},
+    "gam": {"_device", "_estimators"},
     "studies": {
         "_blocks",
         "_device",
