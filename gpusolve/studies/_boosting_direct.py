@@ -29,6 +29,10 @@ def boost_directly(
     variant : str, optional
         The variant of `gpusolve.gemv` for the three products.
 
+    See Also
+    --------
+    gpusolve.reference.boost, gpusolve.gam.BoostedGAM, gpusolve.gemv
+
     References
     ----------
     A. Sieminski and J. M. Lee, "Gradient-Boosted Generalised Additive Models with GPU
