@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from blocks import numbers
-from gam import set_up
 from harness import Call, Machine
 from nnls_cases import PAPER_SIZES, PIXELS, uniform
 from sparse_matrices import matrix
@@ -18,7 +17,7 @@ import gpusolve
 from gpusolve import sparse
 from gpusolve._device.kernels import device_of
 from gpusolve._nnls.nnls_gram_kernel import multiply_by_transpose
-from gpusolve.gam import boost
+from gpusolve.gam import BoostedGAM
 from gpusolve.studies.experiments import EXPERIMENTS, Systems
 
 SHARE = 66
@@ -116,11 +115,11 @@ def multiply(machine: Machine, entries: int) -> Call:
 
 
 def boosted_fit(machine: Machine, rows: int) -> Call:
-    """100 steps with 10 learners of 20 cubic B-splines."""
+    """100 steps with 10 learners of 20 cubic B-splines, and their set-up."""
     rng = np.random.default_rng(0)
-    X, y = machine.xp.asarray(rng.random((rows, 10))), rng.standard_normal(rows)
-    learners = set_up(X, 20)
-    return partial(boost, learners, machine.xp.asarray(y), steps=100, method="stacked")
+    data = map(machine.xp.asarray, (rng.random((rows, 10)), rng.standard_normal(rows)))
+    model = BoostedGAM(n_basis=20, max_iter=100, method="stacked")
+    return partial(model.fit, *data)
 
 
 def systems(

@@ -90,10 +90,13 @@ class BoostedGAM(AdditiveModel):
         rows, a single part, `validation_fraction` of the rows. Fewer rows than folds
         are left out one by one. A row left out does not count if it is beyond the
         robust range of a spline by more than half of the range.
-    method : {"auto", "direct", "stacked", "gram"}, optional
-        The algorithm, see `gpusolve.gam.boost`. All give the same model. Only "stacked"
-        has families other than the Gaussian, learners other than splines with the same
-        knots, constraints, early stopping and a callback.
+    method : {"auto", "stacked", "gram"}, optional
+        How a CPU makes the steps. "stacked" makes a pass over the rows in each step.
+        "gram" computes blocks of cross products of the learners, and then no longer
+        needs the rows. Both give the same model; "auto" chooses by their expected cost.
+        Only "stacked" has families other than the Gaussian, learners other than splines
+        with the same knots, constraints, early stopping and a callback. A GPU always
+        uses "stacked".
     callback : callable, optional
         ``callback(iteration, risk)`` after each iteration, on a GPU after 50 at a time;
         a true result ends the fit. The risk is the sum over the training data and the

@@ -36,7 +36,6 @@ FILE = Path(__file__).parents[1] / "kernels" / "loop_clocks"
 
 QUICK = {
     "nnls_gram<float, BlockTeam>",
-    "boost_gram<float, 1, 256>",
     "gram_matrices<float, 1, 256>",
 }
 """Kernels that compile in seconds."""

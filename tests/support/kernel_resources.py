@@ -355,15 +355,12 @@ def _sums(operands: Operands, chunks: int) -> np.dtype[Any]:
 
 
 def _sources_of_boosting() -> Iterator[Source]:
-    files = {"boosting": ("boost_gram",), "gram": ("gram_matrices",)}
-    for file, kernels in files.items():
-        instances = tuple(
-            learners_instance(kernel, np.empty((0, width), dtype))
-            for kernel in kernels
-            for dtype in REALS
-            for width in (1, 4, 6)
-        )
-        yield Source("", file, "", instances)
+    instances = tuple(
+        learners_instance("gram_matrices", np.empty((0, width), dtype))
+        for dtype in REALS
+        for width in (1, 4, 6)
+    )
+    yield Source("", "gram", "", instances)
 
 
 def _sources_of_stacked() -> Iterator[Source]:

@@ -95,8 +95,7 @@ def check_parameters(model: Any) -> None:
     check_callback(model)
     if model.interactions and model.method not in ("auto", "stacked"):
         raise ValueError(
-            "interactions must be 0 with method 'gram' or 'direct', got "
-            f"{model.interactions}"
+            f"interactions must be 0 with method 'gram', got {model.interactions}"
         )
     if model.warm_start and (model.early_stopping or model.max_iter == "auto"):
         raise ValueError(
@@ -113,8 +112,8 @@ def check_callback(model: Any) -> None:
         raise TypeError(f"callback must be a function, got {model.callback!r}")
     if model.early_stopping or model.method not in ("auto", "stacked"):
         raise ValueError(
-            "callback must be None with early_stopping and with method 'gram' or "
-            f"'direct', got {model.callback!r}"
+            "callback must be None with early_stopping and with method 'gram', got "
+            f"{model.callback!r}"
         )
 
 

@@ -46,7 +46,7 @@ class CompactBasis(NamedTuple):
 
     See Also
     --------
-    BSplines, make_learners
+    BSplines, penalty_matrix
 
     Examples
     --------
@@ -104,7 +104,7 @@ class BSplines:
 
     See Also
     --------
-    CompactBasis, make_learners, penalty_matrix
+    CompactBasis, bbs, penalty_matrix
 
     Notes
     -----

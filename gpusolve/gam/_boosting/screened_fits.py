@@ -1,4 +1,4 @@
-"""Boosting of many learners on a CPU: a step fits only learners that may be the best.
+"""The fits of many learners on a CPU: a step fits only learners that may be the best.
 
 The score of a learner is ``e' (2S - S^2) e``, with the gradient u, ``e = W^(1/2) u``,
 and the hat matrix S, whose eigenvalues are from 0 to 1. The root of the score is a
@@ -9,14 +9,15 @@ of another learner.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ..._device.launch import within
 from .batch import Fits
-from .path import Path
+from .learner_fits import LearnerFits, SizeGroup, quadratic_forms
 from .problem import PreparedLearners
 from .products import Floats, Pairs, Run
-from .stacked_cpu import Passes, SizeGroup, quadratic_forms
 
 LEAST_LEARNERS = 64
 """The fewest learners that are worth a selection."""
@@ -30,7 +31,7 @@ PROBES = 8
 """How many learners are fitted first, of the largest roots when they were last fitted.
 """
 
-ROUNDING = 1e-6
+ROOT_ERROR = 1e-6
 """What a root may change by rounding errors, as a multiple of the norm of e: the error
 of a score is much less than the square."""
 
@@ -51,8 +52,8 @@ def past_steps(problem: PreparedLearners) -> int:
     return min(learners // LEARNERS_PER_PAST, MOST_PAST, PAST_BYTES // size)
 
 
-class ScreenedPasses(Passes):
-    """F fits whose steps fit only the learners that may have the largest score.
+class ScreenedFits(LearnerFits):
+    """Learners of which a step fits only those that may have the largest score.
 
     Attributes
     ----------
@@ -69,20 +70,20 @@ class ScreenedPasses(Passes):
 
     groups: list[SizeGroup]  # type: ignore[assignment]
 
-    def __init__(self, fits: Fits, made: Path) -> None:
-        super().__init__(fits, made)
+    def __init__(self, fits: Fits) -> None:
+        super().__init__(fits)
         shape, kept = (self.problem.fits, len(self.problem)), past_steps(self.problem)
-        self.c = np.zeros((len(self.f), int(self.products.ends[-1])))
+        self.c = np.zeros((shape[0], int(self.products.ends[-1])))
         self.latest, self.when = np.zeros(shape), np.full(shape, kept)
-        self.past = np.zeros((shape[0], kept, self.f.shape[1]))
+        self.past = np.zeros((shape[0], kept, len(self.problem.rows[0])))
         self.squares = np.zeros(self.past.shape[:2])
         self.place = -1
         w = self.problem.weights
         self.root = None if w is None else (w > 0) / np.sqrt(np.where(w > 0, w, 1))
 
-    def project(self, run: Run) -> None:
+    def project(self, gradient: Callable[[], Floats], run: Run) -> None:
         """Compute the products and the scores of the learners that may be the best."""
-        u = np.ascontiguousarray(self.gradient())
+        u = np.ascontiguousarray(gradient())
         limit = self.upper_bounds(u)
         probes = self.latest.argpartition(-PROBES, axis=1)[:, -PROBES:]
         fits = np.arange(len(u)).repeat(PROBES)
@@ -108,7 +109,7 @@ class ScreenedPasses(Passes):
         square = np.einsum("fn,fn->f", e, e)[:, None]
         products = np.matmul(self.past, e[:, :, None])[:, :, 0]
         change = np.sqrt(np.maximum(square + self.squares - 2 * products, 0))
-        change = change + ROUNDING * np.sqrt(square)
+        change = change + ROOT_ERROR * np.sqrt(square)
         change = np.pad(change, ((0, 0), (0, 1)), constant_values=np.inf)
         root = np.sqrt(np.maximum(self.latest, 0))
         limit = root + np.take_along_axis(change, self.when, axis=1)

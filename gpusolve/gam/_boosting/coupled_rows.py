@@ -1,4 +1,4 @@
-"""Boosting on a CPU for families with several predictors.
+"""The rows of models of several predictors on a CPU.
 
 A model has P fits, its predictors, whose gradients depend on all of them.
 `CoupledFamily` says which predictors a step updates.
@@ -11,27 +11,25 @@ from numpy.typing import NDArray
 
 from .._families.family import CoupledFamily
 from .._families.sums import apply_weights, weighted_sum
-from . import stacked_cpu
 from .batch import Fits
+from .learner_fits import LearnerFits
 from .path import Path
 from .products import Floats, Run
-from .stacked_cpu import Passes, curvature_along
-from .watch import Watch
+from .single_rows import SingleRows, curvature_along
 
 
-class CoupledPasses(Passes):
+class CoupledRows(SingleRows):
     """M models of P predictors: F = M P fits."""
 
     family: CoupledFamily
 
-    def __init__(self, fits: Fits, made: Path) -> None:
-        super().__init__(fits, made)
+    def __init__(self, fits: Fits, learners: LearnerFits, made: Path) -> None:
+        super().__init__(fits, learners, made)
         self.predictors = fits.family.predictors
         self.turn, self.allowed = fits.made, fits.allowed
-        every = slice(None, None, self.predictors)
-        weights = self.problem.weights
-        self.model_weights = None if weights is None else weights[every]
-        self.held_out = None if fits.out_of_bag is None else fits.out_of_bag[every]
+        self.weights_of_risks = [
+            None if w is None else w[:: self.predictors] for w in self.weights_of_risks
+        ]
 
     def by_predictor(self, f: Floats) -> Floats:
         """The rows of all fits, (F, n), as (P, M, n); a view."""
@@ -42,7 +40,7 @@ class CoupledPasses(Passes):
             self.y, self.by_predictor(self.f), self.nuisance
         )
         u: Floats = of_predictors.swapaxes(0, 1).reshape(self.f.shape)
-        w = self.problem.weights
+        w = self.all_weights
         return u if w is None else apply_weights(u, w)
 
     def update(self, fit: int, learner: int) -> Floats:
@@ -71,7 +69,9 @@ class CoupledPasses(Passes):
     def fitted_rows(self, fits: range, learner: int) -> Floats:
         """The fits of a learner to the gradients of some predictors, (len(fits), n)."""
         multiply = self.products.multiply
-        return np.stack([multiply(learner, self.fitted(fit, learner)) for fit in fits])
+        return np.stack(
+            [multiply(learner, self.learners.fitted(fit, learner)) for fit in fits]
+        )
 
     def losses(self, f: Floats) -> Floats:
         """The loss of each model and row, (M, n), at the predictors (P, M, n)."""
@@ -83,9 +83,10 @@ class CoupledPasses(Passes):
         if self.is_scaled:
             f = self.by_predictor(self.f)
             self.bends = self.family.weighted_curvature(
-                self.y, f, self.nuisance, self.model_weights
+                self.y, f, self.nuisance, self.weights_of_risks[0]
             )
-        scores = self.scores(run).reshape(-1, self.predictors, len(self.problem))
+        scores = self.learners.scores(run)
+        scores = scores.reshape(-1, self.predictors, scores.shape[1])
         if self.family.update == "joint":
             return np.repeat(scores.sum(axis=1).argmax(axis=1), self.predictors)
         if self.allowed is not None:
@@ -109,19 +110,12 @@ class CoupledPasses(Passes):
             for model, j in enumerate(learners[:, p].tolist()):
                 update = self.update(model * self.predictors + p, j)
                 candidate[p, model] += self.products.multiply(j, update)
-            risks[:, p] = weighted_sum(self.losses(candidate), self.model_weights)[:, 0]
+            risks[:, p] = weighted_sum(
+                self.losses(candidate), self.weights_of_risks[0]
+            )[:, 0]
         return np.where(np.isnan(risks), np.inf, risks)
 
     def record(self, step: int) -> None:
         losses = self.losses(self.by_predictor(self.f))
-        every = slice(None, None, self.predictors)
-        self.made.risk[every, step] = weighted_sum(losses, self.model_weights)[:, 0]
-        if self.made.out_of_bag is not None:
-            self.made.out_of_bag[every, step] = weighted_sum(losses, self.held_out)[
-                :, 0
-            ]
-
-
-def boost(fits: Fits, steps: int, watch: Watch) -> Path:
-    """`boost_family` on the host, for a family of several predictors."""
-    return stacked_cpu.boost(fits, steps, watch=watch, passes=CoupledPasses)
+        risks = [weighted_sum(losses, w) for w in self.weights_of_risks]
+        self.write_risks(step, risks)
