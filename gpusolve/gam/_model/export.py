@@ -154,7 +154,10 @@ def plain_spline(term: Spline) -> dict[str, Any]:
             "degree": knots.degree,
             "cyclic": knots.cyclic,
             "knots": None if knots.are_uniform else knots.positions().tolist(),
+            "scores": None if term.scores is None else term.scores[j],
         }
-        for name, knots in zip(term.covariates, term._margins, strict=True)
+        for j, (name, knots) in enumerate(
+            zip(term.covariates, term._margins, strict=True)
+        )
     ]
     return margins[0] if len(margins) == 1 else {"kind": "product", "parts": margins}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -18,7 +19,14 @@ from .. import _inputs
 from .._boosting.batch import Fits, Settings, Training, is_vector, make_fits
 from .._boosting.methods import Method
 from .._boosting.path import Path, join_paths
-from .._boosting.patience import MOST_STEPS, Patience, choose_steps, fit_patiently
+from .._boosting.patience import (
+    MOST_STEPS,
+    Candidates,
+    Patience,
+    Verdict,
+    choose_steps,
+    fit_patiently,
+)
 from .._boosting.stacked import boost_family
 from .._boosting.trend import first_rise
 from .._boosting.watch import Watch
@@ -34,7 +42,7 @@ from .._terms.frame import Factor, Frame, Level, Name
 from .._terms.term import Term, unique_names
 from ..families import CoupledName, Family, FamilyName
 from .insight import Insight
-from .specification import FIRST_DF, default_terms, larger_df
+from .specification import FIRST_DF, Plan, default_terms, plans
 
 RUG = 200
 """The most rows of the training data that are kept for the rug in plots."""
@@ -124,17 +132,14 @@ class AdditiveModel(TakesMetadata, Insight):
         vars(self).pop("validation_risk_", None)  # of an earlier fit
         with current(data.device):
             data = data.with_weight()
-            df = FIRST_DF if self.df == "auto" else self.df
-            first = self._settings(data.frame, family, df)
-            candidates = self._candidates(first, data)
+            candidates = self._candidates(family, data)
             with np.errstate(over="ignore", invalid="ignore"):
                 if self.interactions:
-                    candidates = iter([self._with_pairs(candidates, data, df)])
+                    candidates = self._with_pairs(candidates, data)
+                else:
+                    self.interactions_ = []
                 settings, fits, path = self._steps(candidates, data)
             self.terms_ = list(settings.terms)
-            self.interactions_ = [
-                term.columns for term in self.terms_[len(first.terms) :]
-            ]
             self.family_ = family
             self.lambda_ = on_host(fits.problem.lambda_[0])
             self.rug_ = rug_of(data.frame)
@@ -146,13 +151,10 @@ class AdditiveModel(TakesMetadata, Insight):
         self._keep_paths(path.each())
         self._set_names(X if self.formula_ is None else self.formula_.covariates)
 
-    def _settings(self, frame: Frame, family: Family, df: float) -> Settings:
-        """The learners with their ranges and levels, and the parameters of the fit.
-
-        The default splines have `df` degrees of freedom.
-        """
+    def _settings(self, frame: Frame, family: Family, plan: Plan) -> Settings:
+        """The learners with their ranges and levels, and the parameters of the fit."""
         terms = (
-            default_terms(self, frame, df) if self.learners is None else self._bind()
+            default_terms(self, frame, plan) if self.learners is None else self._bind()
         )
         return Settings(
             tuple(term.learn(frame) for term in terms),
@@ -163,26 +165,31 @@ class AdditiveModel(TakesMetadata, Insight):
             self.step_rule,
         )
 
-    def _candidates(self, first: Settings, data: Training) -> Iterator[Settings]:
-        """The settings, and settings with more degrees of freedom if these matter."""
-        yield first
-        for df in larger_df(self, float(data.row_weights.sum())):
-            more = self._settings(data.frame, first.family, df)
-            if more.terms == first.terms:
-                return
-            yield more
+    def _candidates(self, family: Family, data: Training) -> Candidates:
+        """The settings of the plans, without those whose learners were tried before."""
+        tried: list[tuple[Term, ...]] = []
+        verdict = None
+        search = plans(self, data.frame, float(data.row_weights.sum()))
+        with suppress(StopIteration):
+            while True:
+                plan, is_fast = search.send(verdict)
+                settings = self._settings(data.frame, family, plan)
+                if settings.terms in tried:
+                    verdict = Verdict.WORSE
+                else:
+                    tried.append(settings.terms)
+                    verdict = yield settings, is_fast
 
-    def _with_pairs(
-        self, candidates: Iterator[Settings], data: Training, df: float
-    ) -> Settings:
+    def _with_pairs(self, candidates: Candidates, data: Training) -> Candidates:
         """The settings with learners of the pairs that a fit without them lacks.
 
-        The learners have `df` degrees of freedom. A warm start keeps the pairs of the
-        last fit.
+        The learners have `FIRST_DF` degrees of freedom, or the given number. A warm
+        start keeps the pairs of the last fit.
         """
+        df = FIRST_DF if self.df == "auto" else self.df
         pairs = getattr(self, "interactions_", []) if self.warm_start else []
         if pairs:
-            settings = next(candidates)
+            settings, _ = next(candidates)
         else:
             settings, fits, path = self._steps(candidates, data, is_last=False)
             pairs = find_pairs(
@@ -194,11 +201,12 @@ class AdditiveModel(TakesMetadata, Insight):
                 random_state=self.random_state,
             )
         margins = margins_of(settings.terms, self.outside)
-        learners = (learner_of(pair, margins, data.frame, df) for pair in pairs)
-        return replace(settings, terms=(*settings.terms, *learners))
+        learners = [learner_of(pair, margins, data.frame, df) for pair in pairs]
+        self.interactions_ = [learner.columns for learner in learners]
+        yield replace(settings, terms=(*settings.terms, *learners)), True
 
     def _steps(
-        self, candidates: Iterator[Settings], data: Training, *, is_last: bool = True
+        self, candidates: Candidates, data: Training, *, is_last: bool = True
     ) -> tuple[Settings, Fits, Path]:
         """Make the steps of the best settings; see `choose_steps`.
 
@@ -213,7 +221,7 @@ class AdditiveModel(TakesMetadata, Insight):
             "progress": self.progress,
         }
         if self.early_stopping:
-            settings = next(candidates)
+            settings, _ = next(candidates)
             fits, path, self.validation_risk_ = fit_patiently(
                 settings, data, patience, method=self.method, **held_out
             )
@@ -223,7 +231,7 @@ class AdditiveModel(TakesMetadata, Insight):
                 candidates, data, patience, cv=self.cv, **held_out
             )
         else:
-            settings, steps = next(candidates), patience.steps
+            (settings, _), steps = next(candidates), patience.steps
         fits, before = make_fits(settings, data, data.weights), None
         if is_last and self.warm_start and hasattr(self, "paths_"):
             self._check_warm(fits)

@@ -180,7 +180,7 @@ def known_ranges(term: Term) -> dict[Name, tuple[float, float]]:
         name: ends
         for part in term.parts
         if isinstance(part, Spline) and part.ends is not None
-        for name, ends in zip(part.covariates, part.ends, strict=True)
+        for name, ends in zip(part.covariates, part.ranges, strict=True)
     }
 
 
