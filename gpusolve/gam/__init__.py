@@ -9,8 +9,8 @@ splines and the squared error can be used separately: `BSplines` evaluates the b
 
 from . import distributions, families
 from ._boosting.path import Path
+from ._terms.basis import BSplines, CompactBasis, penalty_matrix
 from .aic import Criterion, aic_stop
-from .basis import BSplines, CompactBasis
 from .boosting import boost
 from .bootstrap import EffectBootstrap, bootstrap_effects
 from .classifier import BoostedGAMClassifier
@@ -27,7 +27,6 @@ from .explanation import Explanation
 from .families import concordance, survival_times
 from .from_formula import gamboost, glmboost
 from .learners import Learners, make_learners
-from .penalty import penalty_matrix
 from .simulation import Simulation, simulate
 from .stability import StabilitySelection, stability_selection
 from .store import load, save

@@ -6,13 +6,13 @@ import numpy as np
 
 from .._device.arrays import Array, namespace, on_one_device
 from .._device.kernels import current_device
-from .._estimators.conventions import check_choice
 from .._gemv.gemv import VARIANTS, Variant
 from ._boosting.batch import Fits
 from ._boosting.methods import METHODS, Method
 from ._boosting.path import Path, join_paths
 from ._boosting.stacked import boost_family
-from ._families.location import weighted_mean
+from ._data.conventions import check_choice
+from ._families.sums import weighted_mean
 from .families import Gaussian
 from .learners import Learners
 
@@ -94,7 +94,7 @@ def boost(
 
     Examples
     --------
-    >>> from gpusolve.gam.basis import BSplines
+    >>> from gpusolve.gam._terms.basis import BSplines
     >>> from gpusolve.gam.learners import make_learners
     >>> X = np.random.default_rng(0).random((200, 3))
     >>> basis = BSplines.spanning(X, n_basis=8).evaluate(X)

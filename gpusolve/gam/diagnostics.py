@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._device.arrays import on_host
-from .._estimators.conventions import check_integer, generator
-from . import _inputs
+from ._data import inputs
+from ._data.conventions import check_integer, generator
 from ._model.model import AdditiveModel
 from ._plots.diagnostics import bins_of, plot_bins, plot_normal, plot_sizes
 from .classifier import BoostedGAMClassifier
@@ -320,7 +320,7 @@ def predicted_means(
                 f"got {model.family_.name}"
             )
         mean = on_host(model.predict(X, offset=offset))
-    response = _inputs.target(y, mean)
+    response = inputs.target(y, mean)
     model.family_.check(response)
     return mean[None], response[None], [model.family_.name]
 
@@ -331,7 +331,7 @@ def probabilities_of_classes(
     """`predicted_means` of a classifier; of the second class alone if it has two."""
     means = np.asarray(on_host(model.predict_proba(X, offset=offset))).T
     classes = model.classes_ if len(means) > 2 else model.classes_[1:]
-    labels = _inputs.labels(y, means.shape[1])
+    labels = inputs.labels(y, means.shape[1])
     unknown = set(labels.tolist()) - set(model.classes_.tolist())
     if unknown:
         raise ValueError(

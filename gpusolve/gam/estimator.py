@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
-from . import _inputs
 from ._boosting.batch import is_vector
 from ._boosting.path import Path
+from ._data import inputs
+from ._data.conventions import available_if
+from ._model import survival
+from ._model.fitted import typed_by_device
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
-from ._model.survival import SurvivalCurves
-from ._model.typed import typed_by_device
+from ._model.survival import has_curves
 from .families import family_of
 
 
-class BoostedGAM(SurvivalCurves, AdditiveModel):
+class BoostedGAM(AdditiveModel):
     r"""A generalised additive model, fitted by componentwise boosting.
 
     .. math:: g(\hat y) = \beta_0 + \sum_j f_j(x), \qquad
@@ -294,6 +296,7 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     """
 
     default_family = "gaussian"
+    baseline_: Any
 
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
@@ -356,8 +359,15 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
             data = replace(data, y=response)
             family.check(data.counted_y)
             self._fit(X, data, family)
-            self._learn_baseline()
+            survival.learn_baseline(self)
         return self
+
+    def stop_at(self, iteration: int) -> Self:
+        super().stop_at(iteration)
+        survival.learn_baseline(self)
+        return self
+
+    stop_at.__doc__ = AdditiveModel.stop_at.__doc__
 
     @property
     def path_(self) -> Path:
@@ -468,8 +478,8 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         (s,) = self._nuisance(None)
         with current_device(f):
             y = self.family_.prepare(y, f)
-            w = _inputs.observation_weights(sample_weight, f)
-            start = _inputs.start_of(offset, f)
+            w = inputs.observation_weights(sample_weight, f)
+            start = inputs.start_of(offset, f)
             kept = slice(None) if w is None else w > 0
             return self.family_.score(
                 y[kept],
@@ -478,6 +488,106 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
                 None if w is None else w[kept],
                 start[kept] if is_vector(start) else None,
             )
+
+    # ---- survival times --------------------------------------------------------------
+
+    @available_if(has_curves)
+    def cumulative_hazard(self, X: Any, times: Any, *, offset: Any = None) -> Array:
+        """The cumulative hazard of each row at the times.
+
+        Parameters
+        ----------
+        X : (n, n_features) array_like, data frame or mapping
+        times : (T,) array_like
+            Not negative.
+        offset : float or (n,) array_like, optional
+            As for `predict`.
+
+        Returns
+        -------
+        (n, T) float64 array
+            On the device of `X`. For ``"coxph"`` Breslow's estimate, a step function,
+            which stays constant after the last event.
+
+        Raises
+        ------
+        ValueError
+            If the times are invalid, or if the model was loaded from a file and then
+            stopped at an earlier iteration: the baseline needs the training data.
+
+        See Also
+        --------
+        survival_function
+        """
+        (f,) = self._links(X, None, offset)
+        return survival.cumulative_hazard(self, f, times)
+
+    @available_if(has_curves)
+    def survival_function(self, X: Any, times: Any, *, offset: Any = None) -> Array:
+        """The probability that each row survives the times.
+
+        Parameters
+        ----------
+        X, times, offset
+            As for `cumulative_hazard`.
+
+        Returns
+        -------
+        (n, T) float64 array
+            ``exp(-H)`` of the cumulative hazard H; on the device of `X`.
+
+        Raises
+        ------
+        ValueError
+            As `cumulative_hazard` does.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gpusolve.gam import BoostedGAM, survival_times
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.random((300, 1))
+        >>> time = rng.exponential(np.exp(-2 * X[:, 0]))
+        >>> y = survival_times(np.minimum(time, 1.0), time < 1.0)
+        >>> model = BoostedGAM(family="coxph").fit(X, y)
+        >>> model.survival_function([[0.1], [0.9]], [0.0, 0.2, 0.5]).round(1)
+        array([[1. , 0.8, 0.6],
+               [1. , 0.3, 0.1]])
+        """
+        (f,) = self._links(X, None, offset)
+        return survival.survival_function(self, f, times)
+
+    @available_if(has_curves)
+    def plot_survival(
+        self, X: Any, times: Any, *, labels: Any = None, offset: Any = None
+    ) -> Any:
+        """Draw the survival curve of each row.
+
+        Parameters
+        ----------
+        X : (n, n_features) array_like, data frame or mapping
+            A few rows.
+        times : (T,) array_like
+            Not negative, ascending.
+        labels : sequence of str, optional
+            The names of the rows; by default the values of the features in which they
+            differ, if these are at most three, or their numbers.
+        offset : float or (n,) array_like, optional
+            As for `predict`.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            As `cumulative_hazard` does.
+        """
+        curves = self.survival_function(X, times, offset=offset)
+        return survival.plot_survival(self, self._covariates(X), times, curves, labels)
 
 
 def check_kind(kind: str) -> None:

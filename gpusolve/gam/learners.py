@@ -12,9 +12,8 @@ from .._device.arrays import Array, contiguous, floating, namespace, on_one_devi
 from .._device.kernels import current_device
 from ._boosting.problem import PreparedLearners, designs_of_basis, prepare
 from ._boosting.smoothing import check_df
+from ._terms.basis import CompactBasis, penalty_matrix
 from ._terms.spline import Spline, penalty_options
-from .basis import CompactBasis
-from .penalty import penalty_matrix
 
 
 @dataclass(frozen=True)
@@ -186,7 +185,7 @@ def make_learners(
     Examples
     --------
     >>> import numpy as np
-    >>> from gpusolve.gam.basis import BSplines
+    >>> from gpusolve.gam._terms.basis import BSplines
     >>> X = np.linspace(0, 1, 50)[:, None]
     >>> basis = BSplines.spanning(X, n_basis=8).evaluate(X)
     >>> learners = make_learners(basis, 8, df=3)

@@ -17,7 +17,7 @@ import numpy as np
 
 from .._device.arrays import Array
 from .._device.launch import CACHED
-from .._estimators.conventions import check_choice, check_integer, check_number
+from ._data.conventions import check_choice, check_integer, check_number
 from ._terms.frame import Name
 from ._terms.kernel import Kernel
 from ._terms.linear import Linear

@@ -19,13 +19,13 @@ from gpusolve.gam import (
     bmono,
     bols,
 )
-from gpusolve.gam._selection.hat_matrix import degrees_of_freedom
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam._terms.rows import Rows, dense_rows, indicator_rows, kronecker
 from gpusolve.gam.aic import (
     bernoulli_curvature,
     classical_aic,
     corrected_aic,
+    degrees_of_freedom,
     minimum_description_length,
 )
 from gpusolve.gam.families import Binomial

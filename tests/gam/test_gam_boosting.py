@@ -15,11 +15,10 @@ from gpusolve.gam import Path
 from gpusolve.gam._boosting import methods
 from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.methods import choose_method
-from gpusolve.gam.basis import BSplines
+from gpusolve.gam._terms.basis import BSplines, penalty_matrix
 from gpusolve.gam.boosting import boost
 from gpusolve.gam.families import Gaussian
 from gpusolve.gam.learners import Learners, make_learners
-from gpusolve.gam.penalty import penalty_matrix
 from gpusolve.gam.simulation import simulate
 
 METHODS = ("direct", "stacked", "gram")

@@ -430,7 +430,7 @@ def test_two_classes_are_the_logistic_model() -> None:
 def test_a_multinomial_model_has_no_offset(three: Data) -> None:
     with pytest.raises(ValueError, match="offset must be None"):
         BoostedGAMClassifier(family="multinomial").fit(*three, offset=1.0)
-    with pytest.raises(ValueError, match="prop_odds or auc, got 'poisson'"):
+    with pytest.raises(ValueError, match="multinomial or prop_odds, got 'poisson'"):
         BoostedGAMClassifier(family="poisson").fit(*three)
 
 

@@ -35,6 +35,7 @@ from gpusolve.gam._formula.formula import (
     read_formula,
 )
 from gpusolve.gam._formula.sides import by_patsy, sums_of_calls
+from gpusolve.gam._model import insight
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.from_formula import MBOOST
 from gpusolve.gam.store import from_plain, to_plain
@@ -503,7 +504,7 @@ def test_a_fit_is_that_of_its_learners() -> None:
 def test_the_features_are_the_columns_of_the_learners() -> None:
     model = gamboost("count ~ bbs(log(t)) + bbs(x, by=g, df=7) + t", data(n=100))
     assert model.feature_names_in_.tolist() == ["log(t)", "x", "g", "t"]
-    reductions = list(model._reductions())
+    reductions = list(insight.reductions(model))
     expected = [reductions[0], reductions[1] / 2, reductions[1] / 2, reductions[2]]
     np.testing.assert_allclose(
         model.feature_importances_, np.array(expected) / sum(expected), rtol=1e-12

@@ -29,8 +29,8 @@ from gpusolve.gam import (
 )
 from gpusolve.gam._boosting.batch import make_fits
 from gpusolve.gam._boosting.path import join_paths
-from gpusolve.gam._selection import interactions
-from gpusolve.gam._selection.interactions import Residuals, residuals_of
+from gpusolve.gam._model import interactions
+from gpusolve.gam._model.interactions import Residuals, residuals_of
 from gpusolve.gam._terms.frame import Frame
 
 Columns = dict[str, Any]

@@ -19,11 +19,10 @@ from gpusolve.gam._boosting.smoothing import (
     smoothing_parameters,
     solve_lambda,
 )
+from gpusolve.gam._terms.basis import BSplines, CompactBasis, penalty_matrix
 from gpusolve.gam._terms.frame import Frame
-from gpusolve.gam.basis import BSplines, CompactBasis
 from gpusolve.gam.boosting import boost
 from gpusolve.gam.learners import Learners, make_learners
-from gpusolve.gam.penalty import penalty_matrix
 from gpusolve.reference import degrees_of_freedom, smoothing_parameter
 
 KINDS = [("difference", 1), ("difference", 2), ("difference", 3), ("ridge", 0),

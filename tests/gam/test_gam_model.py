@@ -15,7 +15,6 @@ from family_samples import EVERY_FAMILY, sample
 from together import together
 
 from gpusolve._device.arrays import is_cupy, on_host
-from gpusolve._estimators import inputs as checks
 from gpusolve.gam import (
     BoostedGAM,
     BoostedGAMClassifier,
@@ -30,6 +29,7 @@ from gpusolve.gam import (
     save,
 )
 from gpusolve.gam._boosting import patience
+from gpusolve.gam._data import inputs as checks
 from gpusolve.gam._model import fitted
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Binomial, Family, Gaussian, Poisson

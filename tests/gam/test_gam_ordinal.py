@@ -21,7 +21,7 @@ from gpusolve.gam import (
     load,
     save,
 )
-from gpusolve.gam._families.thresholds import find_thresholds
+from gpusolve.gam._families.classes import find_thresholds
 from gpusolve.gam.families import PropOdds
 
 Floats = np.ndarray

@@ -11,8 +11,7 @@ import pytest
 
 from gpusolve import emulator, reference
 from gpusolve.gam import BoostedGAM, bbs, boost, load, make_learners, simulate
-from gpusolve.gam.basis import CompactBasis
-from gpusolve.gam.penalty import penalty_matrix
+from gpusolve.gam._terms.basis import CompactBasis, penalty_matrix
 
 patsy = pytest.importorskip("patsy")
 

@@ -15,7 +15,7 @@ import pytest
 
 from gpusolve import _emulator
 from gpusolve.gam import Path as Steps
-from gpusolve.gam.basis import BSplines
+from gpusolve.gam._terms.basis import BSplines
 from gpusolve.gam.boosting import boost
 from gpusolve.gam.learners import make_learners
 

@@ -39,8 +39,7 @@ ROOMS = {
     "jax": {"_nnls"},
     "torch": {"_nnls"},
     "sparse": {"_blocks", "_device", "monoid", "reference"},
-    "_estimators": {"_device"},
-    "gam": {"_device", "_estimators", "_gemv"},
+    "gam": {"_device", "_gemv"},
     "studies": {
         "_blocks",
         "_device",

@@ -37,9 +37,9 @@ from gpusolve._gemv.gemv_kernel import (
 from gpusolve._nnls import nnls_qr_kernel
 from gpusolve._nnls.nnls_gram_kernel import Size, teams_for
 from gpusolve._nnls.systems import BOUNDS
-from gpusolve.gam._basis_kernel import instance as basis_instance
 from gpusolve.gam._boosting.gram_kernel import instance as learners_instance
 from gpusolve.gam._boosting.stacked_kernel import instance as stacked_instance
+from gpusolve.gam._terms.basis_kernel import instance as basis_instance
 from gpusolve.monoid import as_monoid, segment_sums_of_one
 from gpusolve.sparse._coo_multiply_kernel import (
     gallop_instances,
@@ -376,7 +376,6 @@ def _sources_of_stacked() -> Iterator[Source]:
         "Gamma<Nuisance::shape>",
         "NegativeBinomial<Nuisance::theta>",
         "PropOdds",
-        "AUC",
         "LogNormal<Nuisance::scale>",
         "CoxPH",
     )

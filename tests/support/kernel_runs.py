@@ -241,7 +241,6 @@ def boosting(*problem: Any) -> Callable[[], None]:
 
 
 RESPONSES: dict[str, Callable[[Any], Any]] = {
-    "auc": lambda y: (y > 4) + 0.0,
     "prop_odds": lambda y: np.digitize(y, [3.0, 8.0]) + 0.0,
     "coxph": lambda y: np.where(y % 3 == 0, -y, y),
 }
@@ -631,7 +630,6 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         boosting_family("gamma", 60),
         boosting_family("gamma", 60, 20),
         boosting_family("negative_binomial", 100),
-        boosting_family("auc", 100),
         boosting_family("prop_odds", 60),
         boosting_family("coxph", 100),
         boosting_family("distribution", 300, 1),

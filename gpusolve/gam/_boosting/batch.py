@@ -13,8 +13,8 @@ from ..._device.arrays import Array, namespace, on_host
 from ..._device.kernels import Device, device_of
 from .._terms.frame import Frame
 from .._terms.spline import far_rows
+from .._terms.term import Term
 from ..families import Family
-from ..terms import Term
 from .path import Path
 from .problem import Designs, PreparedLearners, designs_of, prepare
 

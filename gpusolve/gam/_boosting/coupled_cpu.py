@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._families.family import CoupledFamily
-from .._families.location import apply_weights, weighted_sum
+from .._families.sums import apply_weights, weighted_sum
 from . import stacked_cpu
 from .batch import Fits
 from .path import Path

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, namespace
 from ..._device.kernels import CUDA_TYPES, Device, Kernel
 from ..._device.launch import THREADS, WARP, ceil_div
-from ..basis import CompactBasis
+from .._terms.basis import CompactBasis
 
 DOUBLE = 8
 """Bytes of a float64."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..._device.arrays import namespace, on_host
 from ..._device.launch import ceil_div
 from ..._device.progress import progress_bar
-from ..._estimators.conventions import generator
+from .._data.conventions import generator
 from .._families.family import ROUNDING
 from .batch import Fits, Settings, Training, make_fits
 from .folds import (

@@ -15,14 +15,12 @@ from ..._device.arrays import Array, namespace
 from ..._device.kernels import device_of
 from ..._device.launch import pieces
 from ..._device.threads import one_blas_thread, workers
+from .._terms.basis import CompactBasis, Matrix
 from .._terms.frame import Frame
 from .._terms.rows import Rows, compact_rows
 from .._terms.spline import equal_bases
 from .._terms.stump import Stump
-from .._terms.term import Reading
-from ..basis import CompactBasis
-from ..penalty import Matrix
-from ..terms import Term
+from .._terms.term import Reading, Term
 from . import gram_kernel
 from .diagonal import DiagonalGroup, diagonal_gram
 from .products import Products, products_of

@@ -20,7 +20,7 @@ from ..._device.arrays import address_of
 from ..._device.launch import CACHED, pieces
 from ..._device.objects import load
 from ..._device.threads import CHUNK_ROWS, Work, one_blas_thread
-from .._predictor import nonzero_splines
+from .._terms.predictor import nonzero_splines
 from .._terms.rows import DesignPart, Part, Rows, SplinePart
 
 Floats = NDArray[np.float64]

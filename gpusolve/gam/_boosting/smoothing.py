@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace
 from ..._device.threads import workers
-from ..._estimators.conventions import check_choice
-from ..penalty import Matrix
+from .._data.conventions import check_choice
+from .._terms.basis import Matrix
 
 DEFINITIONS = ("2S-SS", "trace")
 

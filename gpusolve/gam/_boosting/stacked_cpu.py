@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..._device.launch import pieces
 from ..._device.threads import Work, one_blas_thread, workers
-from .._families.location import weighted_sum
+from .._families.sums import weighted_sum
 from .batch import Fits
 from .path import Path
 from .problem import Cone, PreparedLearners

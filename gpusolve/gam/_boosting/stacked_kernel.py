@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, contiguous, namespace
 from ..._device.kernels import CUDA_TYPES, Device, struct_in
 from ..._device.launch import THREADS, WARP
+from .._terms.basis import CompactBasis
 from .._terms.rows import Rows
-from ..basis import CompactBasis
 from .batch import Fits
 from .boosting_kernel import launches_of
 from .gram_kernel import (

@@ -7,7 +7,7 @@ the source of the series, are in ``gamma_function.cuh``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -37,8 +37,16 @@ def special(array: Array) -> Any:
     return import_module("cupyx.scipy.special" if is_cupy(array) else "scipy.special")
 
 
+def by_count(function: Callable[[Array], Array], y: Array) -> Array:
+    """A function of counts, by a table unless there are more possible counts than y."""
+    xp, counts = namespace(y), float(y.max()) + 1
+    if counts > y.size:
+        return function(y)
+    return function(xp.arange(counts))[y.astype(np.int64)]
+
+
 def log_factorial(y: Array) -> Array:
-    """``log y!`` of counts, by a table unless there are more different counts than y.
+    """``log y!`` of counts.
 
     Examples
     --------
@@ -46,10 +54,7 @@ def log_factorial(y: Array) -> Array:
     >>> log_factorial(np.array([0.0, 2.0, 1.0])).round(6)
     array([0.      , 0.693147, 0.      ])
     """
-    xp, gammaln, counts = namespace(y), special(y).gammaln, float(y.max()) + 1
-    if counts > y.size:
-        return gammaln(y + 1.0)
-    return gammaln(xp.arange(counts) + 1.0)[y.astype(np.int64)]
+    return by_count(lambda count: special(y).gammaln(count + 1.0), y)
 
 
 def stirling_error(x: Array) -> Array:

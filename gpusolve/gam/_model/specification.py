@@ -11,23 +11,22 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..._estimators.conventions import check_choice, check_integer, check_number
-from .. import _inputs
 from .._boosting.batch import STEP_RULES
 from .._boosting.methods import METHODS
 from .._boosting.patience import Verdict
 from .._boosting.smoothing import check_df
+from .._data import inputs
+from .._data.conventions import check_choice, check_integer, check_number
 from .._formula.formula import Formula
+from .._terms.basis import OUTSIDE, PENALTIES, check_degree
 from .._terms.frame import Frame, Name, present_values
 from .._terms.spline import ROBUST, middle_rows, penalty_options
 from .._terms.term import MISSING_VALUES, UNKNOWN_LEVELS, Single, Term
-from ..basis import OUTSIDE, check_degree
-from ..penalty import PENALTIES
 from ..terms import bbs, bols, brandom, btree, names_of
 
 ALLOWED: dict[str, tuple[Any, ...]] = {
     "outside": OUTSIDE,
-    "device": _inputs.DEVICES,
+    "device": inputs.DEVICES,
     "method": METHODS,
     "penalty": PENALTIES,
     "penalty_order": (1, 2, 3),

@@ -15,8 +15,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
-from ..._estimators.conventions import check_choice
-from ..penalty import Matrix
+from .._data.conventions import check_choice
+from .basis import Matrix
 from .frame import Frame
 from .rows import Rows, dense_rows
 from .term import Reading, Single, learned

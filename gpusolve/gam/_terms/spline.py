@@ -15,9 +15,15 @@ from scipy.special import ndtri
 
 from ..._device.arrays import Array, namespace, on_host
 from ..._device.launch import ceil_div
-from ..._estimators.conventions import check_choice
-from ..basis import MAX_DEGREE, BSplines, CompactBasis
-from ..penalty import Matrix, differences, kronecker_sum
+from .._data.conventions import check_choice
+from .basis import (
+    MAX_DEGREE,
+    BSplines,
+    CompactBasis,
+    Matrix,
+    differences,
+    kronecker_sum,
+)
 from .frame import Frame, Name, present_values
 from .knots import Knots
 from .rows import Rows, kronecker
@@ -203,25 +209,38 @@ class Spline(Single):
         ]
         return functools.reduce(kronecker, margins)
 
+    @property
+    def own_ranges(self) -> dict[Name, tuple[float, float]]:
+        ends = self.ends or ()
+        if self.scores is not None:
+            ends = tuple((values[0], values[-1]) for values, _ in self.scores)
+        return dict(zip(self.covariates, ends, strict=False))
+
+    def _exported(self) -> dict[str, Any]:
+        margins = [
+            {"kind": "spline", "column": name, "scores": scores} | knots.exported()
+            for name, knots, scores in zip(
+                self.covariates,
+                self._margins,
+                self.scores or (None,) * len(self.covariates),
+                strict=True,
+            )
+        ]
+        is_single = len(margins) == 1
+        return margins[0] if is_single else {"kind": "product", "parts": margins}
+
     def _outside(self, data: Reading) -> str:
         """How values outside the range are evaluated; a robust range clamps them."""
         return "clamp" if self.boundary == ROBUST else data.outside
 
     def _read(self, j: int, data: Reading) -> Array:
         """The values of a column or their scores, (n,), within the range if asked."""
-        name, ends = self.covariates[j], self.ranges[j]
+        name = self.covariates[j]
+        ends = self.own_ranges[name]
         x = data.numeric(name, ends[0])
         if self.cyclic or self._outside(data) == "error":
             check_range(name, (float(x.min()), float(x.max())), ends)
         return x if self.scores is None else scores_in(x, self.scores[j])
-
-    @property
-    def ranges(self) -> tuple[tuple[float, float], ...]:
-        """The ranges of the knots, in units of the covariates."""
-        assert self.ends is not None
-        if self.scores is None:
-            return self.ends
-        return tuple((values[0], values[-1]) for values, _ in self.scores)
 
     # ---- penalty and transform ----
 
@@ -371,8 +390,7 @@ def far_rows(terms: Sequence[Term], frame: Frame, rows: int) -> NDArray[np.bool_
     for term in terms:
         if not isinstance(term, Spline) or term.boundary != ROBUST:
             continue
-        assert term.ends is not None
-        for name, (lower, upper) in zip(term.covariates, term.ends, strict=True):
+        for name, (lower, upper) in term.own_ranges.items():
             x, margin = frame.numeric(name), FAR * (upper - lower)
             outside = (x < lower - margin) | (x > upper + margin)
             far = outside | namespace(x).asarray(far)

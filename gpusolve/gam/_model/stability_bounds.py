@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._estimators.conventions import check_choice
+from .._data.conventions import check_choice
 
 ASSUMPTIONS = {"SS": ("unimodal", "r-concave", "none"), "MB": ("none",)}
 """The assumptions that have a bound, by sampling; the first is the default."""

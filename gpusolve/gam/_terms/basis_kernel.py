@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .._device.arrays import Array, strided
-from .._device.kernels import CUDA_TYPES, Device
-from .._device.launch import THREADS, WARP, ceil_div, round_up
+from ..._device.arrays import Array, strided
+from ..._device.kernels import CUDA_TYPES, Device
+from ..._device.launch import THREADS, WARP, ceil_div, round_up
 
 REALS = (np.dtype(np.float32), np.dtype(np.float64))
 """The dtypes of the covariates and of the values."""

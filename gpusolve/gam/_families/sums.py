@@ -1,4 +1,7 @@
-"""Weighted means, quantiles and M-estimates of location, exact to rounding."""
+"""Sums over rows, exact to rounding, and the searches that read them.
+
+The same steps as in ``families.cuh``, which has the sources.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,21 @@ import sys
 from bisect import bisect_left
 from collections.abc import Callable
 
+import numpy as np
+
 from ..._device.arrays import Array, namespace
+
+LEAST, MOST = 1e-8, 1e8
+"""The range of theta, shapes and scales; the largest theta gives Poisson's counts."""
+
+SEARCH_TOLERANCE, SEARCH_STEPS = 1e-7, 60
+"""The absolute change at which Newton's method stops: the next change is about its
+square; and its most steps."""
+
+OFFSET_ERROR = 1e-13
+"""The error of a constant that is found by a search."""
+
+Derivatives = tuple[float, float]
 
 
 def apply_weights(x: Array, w: Array) -> Array:
@@ -60,6 +77,64 @@ def spread(r: Array, w: Array | None) -> float:
     """The weighted median of ``|r|``, or the mean where it is 0."""
     size = abs(r)
     return float(weighted_quantile(size, w)) or float(weighted_mean(size, w))
+
+
+def at_least_half_a_row(y: Array, w: Array | None) -> float:
+    """The weighted sum of y, or 1/2 if that is 0."""
+    return float(weighted_sum(y, w)) or 0.5
+
+
+def each_fit(
+    estimate: Callable[[Array, Array, Array | None], float],
+    y: Array,
+    f: Array,
+    w: Array | None,
+) -> Array:
+    """An estimate from vectors: a number, or (F, 1) for f of shape (F, n)."""
+    xp = namespace(y)
+    shape = np.broadcast_shapes(y.shape, f.shape)
+    if len(shape) == 1:
+        return np.float64(estimate(y, f, w))
+    y, f = xp.broadcast_to(y, shape), xp.broadcast_to(f, shape)
+    w = [None] * len(f) if w is None else xp.broadcast_to(w, shape)
+    return xp.asarray([*map(estimate, y, f, w)])[:, None]
+
+
+# ---- searches ------------------------------------------------------------------------
+
+
+def most_likely(begin: float, derivatives: Callable[[float], Derivatives]) -> float:
+    """The number within `LEAST` and `MOST` of the largest likelihood.
+
+    Newton's method in its logarithm, by which the derivatives are, within an interval
+    that shrinks; a step beyond it is replaced by its midpoint. It begins at 1 if
+    `begin` is not within the limits.
+    """
+    new = math.log(begin) if LEAST < begin < MOST else 0.0
+    lower, upper = math.log(LEAST), math.log(MOST)
+    for _ in range(SEARCH_STEPS):
+        old = new
+        first, second = derivatives(math.exp(old))
+        lower, upper = (old, upper) if first > 0 else (lower, old)
+        newton = old - first / second if second < 0 else math.nan
+        new = newton if lower < newton < upper else 0.5 * (lower + upper)
+        if abs(new - old) <= SEARCH_TOLERANCE:
+            break
+    return math.exp(new)
+
+
+def zero_above(score: Callable[[float], float], lower: float, width: float) -> float:
+    """The zero of a decreasing function; `lower` if it is not positive there.
+
+    It is looked for up to ``lower + width``, and then twice as far, and so on.
+    """
+    from scipy.optimize import brentq
+
+    if not score(lower) > 0:
+        return lower
+    while score(lower + width) > 0:
+        width *= 2
+    return float(brentq(score, lower, lower + width, xtol=OFFSET_ERROR))
 
 
 def zero_of(score: Callable[[float], float], breakpoints: Array) -> float:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 
-from .inputs import check_names, feature_names
+from .inputs import check_names, feature_names, from_sklearn
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -21,14 +21,6 @@ UNCHANGED = "$UNCHANGED$"
 
 class NotFittedError(ValueError, AttributeError):
     """The model is not fitted. Used if scikit-learn, which has its own, is missing."""
-
-
-def from_sklearn(module: str, name: str, default: Any) -> Any:
-    """An attribute of a module of scikit-learn; the default if it is not installed."""
-    try:
-        return getattr(importlib.import_module(f"sklearn.{module}"), name)
-    except ImportError:
-        return default
 
 
 def check_integer(name: str, value: object) -> None:
@@ -87,7 +79,12 @@ def available_if(condition: Callable[[Any], bool]) -> Callable[[Method], Method]
 
 
 class Estimator:
-    """An estimator whose parameters are the arguments of ``__init__``."""
+    """An estimator whose parameters are the arguments of ``__init__``.
+
+    Its methods accept values for each row: weights and offsets. A request tells
+    scikit-learn's meta-estimators whether to pass the values: True, False, another name
+    for them, or None, which makes passing them an error.
+    """
 
     estimator_type = "regressor"
     n_features_in_: int
@@ -166,13 +163,7 @@ class Estimator:
                 "with appropriate arguments before using this estimator."
             )
 
-
-class TakesMetadata:
-    """An estimator whose methods accept values for each row: weights and offsets.
-
-    A request tells scikit-learn's meta-estimators whether to pass the values: True,
-    False, another name for them, or None, which makes passing them an error.
-    """
+    # ---- metadata --------------------------------------------------------------------
 
     metadata: ClassVar[dict[str, tuple[str, ...]]] = {
         "fit": ("sample_weight", "offset"),

@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace, on_host
 from ..._device.launch import pieces
-from ..._estimators.conventions import generator
 from .._boosting.batch import Fits, Settings
 from .._boosting.problem import Designs
 from .._boosting.smoothing import (
@@ -41,13 +40,14 @@ from .._boosting.smoothing import (
     pseudo_inverses,
     smoothing_parameters,
 )
-from .._families.location import weighted_sum
+from .._data.conventions import generator
+from .._families.sums import weighted_sum
+from .._terms.basis import Matrix
 from .._terms.frame import Frame, Level, Name
 from .._terms.rows import dense_rows, kronecker, side_by_side
 from .._terms.spline import ROBUST
 from .._terms.term import Product, Single, Term, unique_names
 from ..families import Family
-from ..penalty import Matrix
 from ..terms import bbs, bols
 
 NamePair: TypeAlias = tuple[Name, Name]
