@@ -50,6 +50,9 @@ from .interactions import (
 )
 from .specification import FIRST_DF, Plan, default_terms, plans
 
+MOST_PAIRS = 16
+"""The most pairs that interactions="auto" tries."""
+
 RUG = 200
 """The most rows of the training data that are kept for the rug in plots."""
 
@@ -71,7 +74,7 @@ class AdditiveModel(FittedModel):
         penalty_order: int = 2,
         df: float | Literal["auto"] = "auto",
         df_definition: Literal["2S-SS", "trace"] = "2S-SS",
-        interactions: int = 0,
+        interactions: int | Literal["auto"] = 0,
         learning_rate: float = 0.3,
         step_rule: Literal["scaled", "mboost"] = "scaled",
         max_iter: int | Literal["auto"] = "auto",
@@ -189,17 +192,19 @@ class AdditiveModel(FittedModel):
     def _with_pairs(self, candidates: Candidates, data: Training) -> Candidates:
         """The settings with learners of the pairs that a fit without them lacks.
 
-        The learners have `FIRST_DF` degrees of freedom, or the given number. A warm
-        start keeps the pairs of the last fit.
+        The learners have `FIRST_DF` degrees of freedom, or the given number. "auto"
+        tries no pair, and the first 1, 2, 4, .. pairs. A warm start keeps the pairs of
+        the last fit.
         """
         df = FIRST_DF if self.df == "auto" else self.df
+        is_auto = self.interactions == "auto"
         pairs = getattr(self, "interactions_", []) if self.warm_start else []
         if pairs:
             settings, _ = next(candidates)
         else:
             settings, fits, path = self._steps(candidates, data, is_last=False)
             pairs = find_pairs(
-                self.interactions,
+                MOST_PAIRS if is_auto else self.interactions,
                 margins_of(settings.terms, self.outside),
                 settings,
                 residuals_of(fits.after(path), data.frame),
@@ -208,8 +213,19 @@ class AdditiveModel(FittedModel):
             )
         margins = margins_of(settings.terms, self.outside)
         learners = [learner_of(pair, margins, data.frame, df) for pair in pairs]
-        self.interactions_ = [learner.columns for learner in learners]
-        yield replace(settings, terms=(*settings.terms, *learners)), True
+        names = [learner.columns for learner in learners]
+
+        def with_first(count: int) -> Settings:
+            return replace(settings, terms=(*settings.terms, *learners[:count]))
+
+        self.interactions_ = [] if is_auto else names
+        yield with_first(len(self.interactions_)), True
+        count, verdict = 1, Verdict.BETTER
+        while is_auto and count <= len(pairs) and verdict is not Verdict.WORSE:
+            verdict = yield with_first(count), True
+            if verdict is Verdict.BETTER:
+                self.interactions_ = names[:count]
+            count *= 2
 
     def _steps(
         self, candidates: Candidates, data: Training, *, is_last: bool = True

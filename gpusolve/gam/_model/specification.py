@@ -71,6 +71,8 @@ def check_parameters(model: Any) -> None:
     numbers = {name: getattr(model, name) for name in NUMBERS}
     if isinstance(model.max_iter, str):
         check_choice("max_iter", integers.pop("max_iter"), ("auto",))
+    if isinstance(model.interactions, str):
+        check_choice("interactions", integers.pop("interactions"), ("auto",))
     if model.df == "auto":
         del numbers["df"]
     if model.n_basis is None:
@@ -102,6 +104,13 @@ def check_parameters(model: Any) -> None:
         raise ValueError(
             "interactions must be 0 with method 'gram' or 'direct', got "
             f"{model.interactions}"
+        )
+    if model.interactions == "auto" and (
+        model.max_iter != "auto" or model.early_stopping
+    ):
+        raise ValueError(
+            "interactions must be a number unless max_iter='auto', whose folds choose "
+            f"the number of pairs, got {model.interactions!r}"
         )
     if model.warm_start and (model.early_stopping or model.max_iter == "auto"):
         raise ValueError(
