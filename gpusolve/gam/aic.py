@@ -26,16 +26,9 @@ from ._boosting.stacked_cpu import curvature_along
 from ._model.model import AdditiveModel
 from ._terms.rows import DesignPart, Rows
 from .cv import training_of
-from .families import Binomial, Family
+from .families import FAMILIES, Family
 
 Floats = NDArray[np.float64]
-
-CRITERIA: dict[str, tuple[str, ...]] = {
-    "gaussian": ("aicc", "gmdl"),
-    "binomial": ("aic",),
-    "poisson": ("aic",),
-}
-"""The criteria by family; the first criterion is the default."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +124,8 @@ def aic_stop(model: AdditiveModel, criterion: str | None = None) -> Criterion:
     """
     data, settings = training_of(model)
     family = settings.family
-    criterion = checked_criterion(criterion, family.name)
     check_linear(model)
+    criterion = checked_criterion(criterion, family)
     with current(data.device):
         df, risk = df_of_model(model, settings, data), model.paths_[0].risk[1:]
         if criterion == "aic":
@@ -145,17 +138,18 @@ def aic_stop(model: AdditiveModel, criterion: str | None = None) -> Criterion:
         return minimum_description_length(df, risk, total, squares)
 
 
-def checked_criterion(criterion: str | None, family: str) -> str:
-    """The criterion, by default the family's; ValueError unless the family has it."""
-    if family not in CRITERIA:
+def checked_criterion(criterion: str | None, family: Family) -> str:
+    """The criterion, by default the first; ValueError if the family lacks it."""
+    possible = family.criteria
+    if not possible:
+        known = tuple(name for name, kind in FAMILIES.items() if kind.criteria)
         raise ValueError(
-            f"the family must be one of {tuple(CRITERIA)} for a criterion, got "
-            f"{family!r}: use cv_stop"
+            f"the family must be one of {known} for a criterion, got {family.name!r}: "
+            "use cv_stop"
         )
-    possible = CRITERIA[family]
     if criterion is not None and criterion not in possible:
         raise ValueError(
-            f"criterion must be one of {possible} for the {family} family, got "
+            f"criterion must be one of {possible} for the {family.name} family, got "
             f"{criterion!r}"
         )
     return criterion or possible[0]
@@ -192,7 +186,7 @@ def df_of_model(model: AdditiveModel, settings: Settings, data: Training) -> Flo
     rows = [rows_on_host(design) for design in fits.problem.rows]
     start = np.zeros((1, data.rows)) + on_host(fits.start)
     designs = dict(zip(used.tolist(), rows, strict=True))
-    curvature = curvature_of(settings.family)
+    information = settings.family.information
     weights = None if data.weights is None else on_host(data.weights)
     models = model._advance(start, designs)
     return degrees_of_freedom(
@@ -201,7 +195,7 @@ def df_of_model(model: AdditiveModel, settings: Settings, data: Training) -> Flo
         weights,
         selected,
         sizes_of(fits, chain([start], model._advance(start, designs)), weights),
-        None if curvature is None else (curvature(f) for (f,) in models),
+        None if information(start[0]) is None else (information(f) for (f,) in models),
     )
 
 
@@ -227,14 +221,6 @@ def rows_on_host(design: Rows) -> Rows:
     parts = [part.stored() for part in design.parts]
     there = (DesignPart(on_host(p.first), p.offsets, on_host(p.values)) for p in parts)
     return Rows(design.functions, tuple(there))
-
-
-def curvature_of(family: Family) -> Callable[[Floats], Floats] | None:
-    """The second derivative of the loss at a model; None if it is constant."""
-    if isinstance(family, Binomial):
-        slope = 2.0 if family.link == "half_logit" else 1.0
-        return lambda f: bernoulli_curvature(f, slope)
-    return np.exp if family.name == "poisson" else None
 
 
 # ---- criteria ------------------------------------------------------------------------
@@ -271,19 +257,6 @@ def minimum_description_length(
 def classical_aic(df: Floats, risk: Floats) -> Criterion:
     """``2 risk + 2 df``."""
     return Criterion(df, 2 * risk + 2 * df)
-
-
-def bernoulli_curvature(f: Floats, slope: float) -> Floats:
-    """The second derivative of the loss, for probabilities ``1 / (1 + exp(-slope f))``.
-
-    Examples
-    --------
-    >>> bernoulli_curvature(np.array([0.0]), 2.0)
-    array([1.])
-    """
-    from scipy.special import expit
-
-    return np.asarray(slope**2 * expit(slope * f) * expit(-slope * f))
 
 
 # ---- the traces of hat matrices ------------------------------------------------------

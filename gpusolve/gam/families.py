@@ -56,6 +56,7 @@ from ._families.sums import (
     zero_of,
 )
 from ._families.survival import (
+    Baseline,
     CoxPH,
     LogLogistic,
     LogNormal,
@@ -94,7 +95,8 @@ __all__ = [
 ]
 
 for _public in (
-    CoxPH, CudaFamily, Custom, CustomCuda, Family, Hurdle, LogLogistic, LogNormal,
+    Baseline, CoxPH, CudaFamily, Custom, CustomCuda, Family, Hurdle, LogLogistic,
+    LogNormal,
     Multinomial, NegativeBinomial, Poisson, PropOdds, SurvivalFamily, Tweedie, Weibull,
     concordance, survival_times,
 ):  # fmt: skip
@@ -124,6 +126,10 @@ class Gaussian(Family):
 
     name = "gaussian"
     effect_on = "the mean"
+    criteria = "aicc", "gmdl"
+    scipy_law = staticmethod(
+        lambda stats, mean, variance: stats.norm(mean, np.sqrt(variance))
+    )
 
     def offset(self, y: Array, w: Array | None) -> float:
         return float(weighted_mean(y, w))
@@ -369,6 +375,8 @@ class Binomial(ClassFamily):
     """
 
     name = "binomial"
+    criteria = ("aic",)
+    scipy_law = staticmethod(lambda stats, mean, _: stats.bernoulli(mean))
     link: str = "half_logit"
 
     TYPES: ClassVar[dict[str, str]] = {
@@ -409,6 +417,10 @@ class Binomial(ClassFamily):
 
     def curvature(self, y: Array, f: Array, s: Array) -> Array:
         return self._scale * abs(self.gradient(y, f, s)) / 2
+
+    def information(self, f: Array) -> Array:
+        scale, expit = self._scale, special(f).expit
+        return scale**2 * expit(scale * f) * expit(-scale * f)
 
     def least_loss(self, y: Array, s: Array) -> Array:
         return y * 0
@@ -486,6 +498,9 @@ class Gamma(AdaptiveFamily, LogLink):
     """
 
     name = "gamma"
+    scipy_law = staticmethod(
+        lambda stats, mean, shape: stats.gamma(shape, scale=mean / shape)
+    )
     parameter_name = "shape"
     nuisance_in_cuda = "shape"
     shape: float | None = None

@@ -76,7 +76,7 @@ class StabilitySelection:
     @property
     def support(self) -> NDArray[np.bool_]:
         """Whether each learner is selected, (K,)."""
-        return self.probabilities >= self.cutoff * (1 - bounds.ROUNDING)
+        return self.probabilities >= self.cutoff * (1 - bounds.SHARE_ERROR)
 
     @property
     def selected(self) -> list[str]:

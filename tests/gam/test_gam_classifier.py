@@ -100,26 +100,6 @@ def test_classes_of_pandas(binary: Data) -> None:
         np.testing.assert_array_equal(other.predict(X), model.predict(X))
 
 
-@together(
-    ("labels", "error", "message"),
-    [
-        (["a"] * 200, ValueError, "at least 2 classes"),
-        ([0.5, 1.5] * 100, ValueError, "Unknown label type"),
-        ([1, 2], ValueError, r"y must have shape \(200,\)"),
-        ([0.0, np.nan] * 100, ValueError, "y must be finite"),
-        ([None, "a"] * 100, ValueError, "y must not have missing values"),
-        (np.array([1, "a"] * 100, object), TypeError, "all strings or all numbers"),
-        ([1j, 2] * 100, ValueError, "Complex"),
-        (None, ValueError, "requires y"),
-    ],
-)
-def test_responses_that_are_no_classes(
-    binary: Data, labels: Any, error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        BoostedGAMClassifier().fit(binary[0], labels)
-
-
 @pytest.mark.parametrize("family", ["binomial", "multinomial"])
 @pytest.mark.parametrize("ordered", [False, True])
 def test_formulas_take_classes_in_the_order_of_a_categorical(
@@ -140,13 +120,6 @@ def test_formulas_take_classes_in_the_order_of_a_categorical(
         data["y"] = np.array(data["y"])
         text = gamboost("y ~ bbs(x)", data, **options)
         assert text.classes_.tolist() == sorted(names)
-
-
-def test_the_family_is_binomial(binary: Data) -> None:
-    with pytest.raises(ValueError, match="family must be binomial, multinomial"):
-        BoostedGAMClassifier(family="poisson").fit(*binary)
-    with pytest.raises(ValueError, match="method must be 'auto' or 'stacked'"):
-        BoostedGAMClassifier(method="gram").fit(*binary)
 
 
 # ---- several classes -----------------------------------------------------------------
@@ -182,25 +155,6 @@ def test_each_class_has_a_model_against_the_rest(three: Data) -> None:
     np.testing.assert_array_equal(model.predict(X), model.classes_[p.argmax(axis=1)])
     assert model.decision_function(X).shape == (240, 3)
     assert model.score(X, y) > 0.7
-
-
-def test_stages_end_with_the_prediction(three: Data) -> None:
-    X, y = three
-    for labels in (y, y == "top"):
-        model = BoostedGAMClassifier(n_basis=8, max_iter=12).fit(X, labels)
-        stages = list(model.staged_predict(X))
-        probabilities = list(model.staged_predict_proba(X))
-        assert len(stages) == len(probabilities) == 12
-        for iteration in (1, 7, 12):
-            np.testing.assert_array_equal(
-                stages[iteration - 1], model.predict(X, iteration=iteration)
-            )
-            np.testing.assert_allclose(
-                probabilities[iteration - 1],
-                model.predict_proba(X, iteration=iteration),
-                rtol=1e-12,
-            )
-        np.testing.assert_array_equal(model.stop_at(7).predict(X), stages[6])
 
 
 def test_early_stopping_is_that_of_the_sum_of_risks(three: Data) -> None:

@@ -551,18 +551,6 @@ def test_a_binomial_formula_is_a_classifier(response: str) -> None:
     np.testing.assert_array_equal(last, model.predict(new))
 
 
-def test_weights_count_rows() -> None:
-    source = data()
-    weights = np.random.default_rng(2).integers(1, 4, N)
-    repeated = {name: np.repeat(column, weights) for name, column in source.items()}
-    weighted = gamboost("t ~ x + g", source, sample_weight=weights, max_iter=15)
-    expected = gamboost("t ~ x + g", repeated, max_iter=15)
-    np.testing.assert_array_equal(weighted.selected_, expected.selected_)
-    np.testing.assert_allclose(
-        weighted.coefficients_, expected.coefficients_, rtol=1e-9, atol=1e-12
-    )
-
-
 def test_names_are_found_in_the_caller_of_a_wrapper() -> None:
     def wrapper(formula: str, env: int) -> BoostedGAM:
         found: BoostedGAM = gamboost(formula, data(), max_iter=1, eval_env=env)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..._device.arrays import namespace, on_host
 from .._data.conventions import check_choice, generator
 from .._data.inputs import whole_or_scaled
-from ..families import Family
+from .._families.family import Family
 from .batch import Fits, Settings, Training, make_fits
 from .problem import Designs
 

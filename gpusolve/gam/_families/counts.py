@@ -64,6 +64,11 @@ class Poisson(Counts):
     """
 
     name = "poisson"
+    criteria = ("aic",)
+    scipy_law = staticmethod(lambda stats, mean, _: stats.poisson(mean))
+
+    def information(self, f: Array) -> Array:
+        return namespace(f).exp(f)
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         return y - exp_of(f)
@@ -105,6 +110,9 @@ class NegativeBinomial(LikelyFamily, Counts):
     """
 
     name = "negative_binomial"
+    scipy_law = staticmethod(
+        lambda stats, mean, theta: stats.nbinom(theta, theta / (theta + mean))
+    )
     parameter_name = "theta"
     nuisance_in_cuda = "theta"
     theta: float | None = None
@@ -187,6 +195,7 @@ class Hurdle(NegativeBinomial):
 
     name = "hurdle"
     effect_on = "the log of mu"
+    scipy_law = None
 
     def check(self, y: Array) -> None:
         super().check(y)

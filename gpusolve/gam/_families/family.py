@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -91,6 +91,16 @@ class Family(ABC):
     def predictors(self) -> int:
         """The number of additive predictors of a response."""
         return 1
+
+    scipy_law: ClassVar[Callable[..., Any] | None] = None
+    """The distribution in ``scipy.stats``, from this module, a mean and a parameter."""
+
+    criteria: ClassVar[tuple[str, ...]] = ()
+    """The criteria that `aic_stop` has; the first is the default."""
+
+    def information(self, f: Array) -> Array | None:
+        """The second derivative of the loss by f for `criteria`; None stands for 1."""
+        return None
 
     @property
     def parameter(self) -> float | None:

@@ -31,10 +31,10 @@ from .._data.inputs import (
     checked_matrix,
     real_array,
 )
+from .._families.family import Family
 from .._terms.frame import Frame, Level, Name
 from .._terms.rows import Rows
 from .._terms.term import Term, unique_names
-from ..families import Family
 from .specification import bind_learners
 
 BLOCK = 2**18

@@ -41,13 +41,13 @@ from .._boosting.smoothing import (
     smoothing_parameters,
 )
 from .._data.conventions import generator
+from .._families.family import Family
 from .._families.sums import weighted_sum
 from .._terms.basis import Matrix
 from .._terms.frame import Frame, Level, Name
 from .._terms.rows import dense_rows, kronecker, side_by_side
 from .._terms.spline import ROBUST
 from .._terms.term import Product, Single, Term, unique_names
-from ..families import Family
 from ..terms import bbs, bols
 
 NamePair: TypeAlias = tuple[Name, Name]

@@ -22,7 +22,7 @@ from .._data.conventions import check_choice
 ASSUMPTIONS = {"SS": ("unimodal", "r-concave", "none"), "MB": ("none",)}
 """The assumptions that have a bound, by sampling; the first is the default."""
 
-ROUNDING = 1e-12
+SHARE_ERROR = 1e-12
 """Relative rounding error up to which a bound equals a PFER: a few thousand eps."""
 
 LEAST_SHIFT, LARGEST_SHIFT = 1e-4, 1e6
@@ -92,7 +92,7 @@ def largest_tail(mean: float, least: int, steps: int, r: float) -> float:
 
 def steps_of(cutoff: float, B: int) -> int:
     """The least number of 2 B subsamples whose proportion is at least `cutoff`."""
-    return math.ceil(2 * B * cutoff * (1 - ROUNDING))
+    return math.ceil(2 * B * cutoff * (1 - SHARE_ERROR))
 
 
 def bound_without_assumption(cutoff: float, q: int, p: int, B: int) -> float:
@@ -178,7 +178,7 @@ def q_of(cutoff: float, pfer: float, p: int, B: int, assumption: str) -> int:
 
     def is_too_large(q: int) -> bool:
         bound = pfer_of(cutoff, q, p, B, assumption)
-        return math.isinf(bound) or bound * (1 - ROUNDING) > pfer
+        return math.isinf(bound) or bound * (1 - SHARE_ERROR) > pfer
 
     return bisect_left(range(1, p + 1), True, key=is_too_large)
 
