@@ -281,9 +281,25 @@ class Verdict(Enum):
     WORSE = auto()
 
 
-Candidates: TypeAlias = Generator[tuple[Settings, bool], Verdict | None, None]
-"""Settings that are tried, and whether each learns as fast as the best before. The
-generator gets the verdict on each after the first."""
+class Candidate(NamedTuple):
+    """Settings that are tried.
+
+    Attributes
+    ----------
+    settings : Settings
+    is_fast : bool
+        Whether they learn as fast as the best settings before.
+    least_gain : float
+        By how much the loss must be lower, as a share of its decrease by the best.
+    """
+
+    settings: Settings
+    is_fast: bool = True
+    least_gain: float = 0.0
+
+
+Candidates: TypeAlias = Generator[Candidate, Verdict | None, None]
+"""Candidates that get a verdict each after the first."""
 
 
 class Chosen(NamedTuple):
@@ -318,7 +334,7 @@ def choose_steps(
     loss has no risks that can be compared, and the number is `PLAIN_STEPS`. Both have
     the first settings.
     """
-    settings, _ = next(candidates)
+    settings = next(candidates).settings
     if data.rows == 1 or not settings.family.has_one_loss:
         steps = 0 if data.rows == 1 else PLAIN_STEPS
         return Chosen(settings, steps, np.full(1, np.nan))
@@ -366,30 +382,45 @@ def best_course(
     verdict = None
     while True:
         try:
-            some, is_fast = others.send(verdict)
+            candidate = others.send(verdict)
         except StopIteration:
             return settings, best
-        other = course_of(some)
+        other = course_of(candidate.settings)
         if other is None:
             return settings, best
-        verdict = compare(other, best, folds, is_fast=is_fast)
+        verdict = compare(
+            other,
+            best,
+            folds,
+            is_fast=candidate.is_fast,
+            least_gain=candidate.least_gain,
+        )
         if verdict is Verdict.BETTER:
-            settings, best = some, other
+            settings, best = candidate.settings, other
 
 
-def compare(other: Course, best: Course, folds: Folds, *, is_fast: bool) -> Verdict:
+def compare(
+    other: Course,
+    best: Course,
+    folds: Folds,
+    *,
+    is_fast: bool = True,
+    least_gain: float = 0.0,
+) -> Verdict:
     """How a course compares with the best so far.
 
     They are compared after equal numbers of steps. A course is better when its lead
     exceeds half of what the other gained by the second half of its steps: the other
     then cannot soon catch up. Until then both double their steps. If the other course
-    learns faster than the best, it is not better if it has no lead: see `is_lower`.
+    learns faster than the best, it is not better if it has no lead: see `is_lower` and
+    `Candidate`.
     """
     steps, rounding = FIRST_LOOK, ROUNDING * abs(best.risk[0])
     while True:
         losses = [least_losses(course, folds, steps) for course in (other, best)]
         lead = float((losses[1] - losses[0]).mean())
-        if is_lower(*losses, rounding=rounding):
+        gained = float(best.risk[0] - losses[1].mean())
+        if is_lower(*losses, rounding=max(rounding, least_gain * gained)):
             if best.progress(steps) / 2 < lead:
                 return Verdict.BETTER
         elif is_lower(*losses[::-1], rounding=rounding):

@@ -20,6 +20,7 @@ from .._boosting.methods import Method
 from .._boosting.path import Path, join_paths
 from .._boosting.patience import (
     MOST_STEPS,
+    Candidate,
     Candidates,
     Patience,
     Verdict,
@@ -52,6 +53,10 @@ from .specification import FIRST_DF, Plan, default_terms, plans
 
 MOST_PAIRS = 16
 """The most pairs that interactions="auto" tries."""
+
+PAIR_GAIN = 0.01
+"""The least gain by pairs that counts, as a share of the gain by main effects. The best
+pairs are found with all rows, so their gain on the rows left out is a little high."""
 
 RUG = 200
 """The most rows of the training data that are kept for the rug in plots."""
@@ -178,16 +183,20 @@ class AdditiveModel(FittedModel):
         """The settings of the plans, without those whose learners were tried before."""
         tried: list[tuple[Term, ...]] = []
         verdict = None
-        search = plans(self, data.frame, float(data.row_weights.sum()))
+        search = plans(self, float(data.row_weights.sum()))
         with suppress(StopIteration):
             while True:
                 plan, is_fast = search.send(verdict)
-                settings = self._settings(data.frame, family, plan)
+                with warnings.catch_warnings():
+                    # The folds choose the range that outliers stretch, or do not.
+                    if plan.full_range:
+                        warnings.simplefilter("ignore", UserWarning)
+                    settings = self._settings(data.frame, family, plan)
                 if settings.terms in tried:
                     verdict = Verdict.WORSE
                 else:
                     tried.append(settings.terms)
-                    verdict = yield settings, is_fast
+                    verdict = yield Candidate(settings, is_fast)
 
     def _with_pairs(self, candidates: Candidates, data: Training) -> Candidates:
         """The settings with learners of the pairs that a fit without them lacks.
@@ -200,7 +209,7 @@ class AdditiveModel(FittedModel):
         is_auto = self.interactions == "auto"
         pairs = getattr(self, "interactions_", []) if self.warm_start else []
         if pairs:
-            settings, _ = next(candidates)
+            settings = next(candidates).settings
         else:
             settings, fits, path = self._steps(candidates, data, is_last=False)
             pairs = find_pairs(
@@ -215,14 +224,15 @@ class AdditiveModel(FittedModel):
         learners = [learner_of(pair, margins, data.frame, df) for pair in pairs]
         names = [learner.columns for learner in learners]
 
-        def with_first(count: int) -> Settings:
-            return replace(settings, terms=(*settings.terms, *learners[:count]))
+        def with_first(count: int) -> Candidate:
+            terms = (*settings.terms, *learners[:count])
+            return Candidate(replace(settings, terms=terms), least_gain=PAIR_GAIN)
 
         self.interactions_ = [] if is_auto else names
-        yield with_first(len(self.interactions_)), True
+        yield with_first(len(self.interactions_))
         count, verdict = 1, Verdict.BETTER
         while is_auto and count <= len(pairs) and verdict is not Verdict.WORSE:
-            verdict = yield with_first(count), True
+            verdict = yield with_first(count)
             if verdict is Verdict.BETTER:
                 self.interactions_ = names[:count]
             count *= 2
@@ -243,7 +253,7 @@ class AdditiveModel(FittedModel):
             "progress": self.progress,
         }
         if self.early_stopping:
-            settings, _ = next(candidates)
+            settings = next(candidates).settings
             fits, path, self.validation_risk_ = fit_patiently(
                 settings, data, patience, method=self.method, **held_out
             )
@@ -253,7 +263,7 @@ class AdditiveModel(FittedModel):
                 candidates, data, patience, cv=self.cv, **held_out
             )
         else:
-            (settings, _), steps = next(candidates), patience.steps
+            settings, steps = next(candidates).settings, patience.steps
         fits, before = make_fits(settings, data, data.weights), None
         if is_last and self.warm_start and hasattr(self, "paths_"):
             self._check_warm(fits)

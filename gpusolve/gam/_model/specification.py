@@ -194,7 +194,7 @@ Plans: TypeAlias = Generator[tuple[Plan, bool], Verdict | None, Plan]
 """Plans that are tried, and whether each learns as fast as the best before."""
 
 
-def plans(model: Any, frame: Frame, rows: float) -> Plans:
+def plans(model: Any, rows: float) -> Plans:
     """The plans that df="auto" tries, in turn; each gets a verdict. Returns the best.
 
     First the range and the scores of skewed features, then more degrees of freedom,
