@@ -32,6 +32,7 @@ from gpusolve.gam._boosting.folds import (
 from gpusolve.gam._boosting.path import Path
 from gpusolve.gam._boosting.patience import (
     Course,
+    Kind,
     Patience,
     Verdict,
     compare,
@@ -565,27 +566,35 @@ def decreasing(fast: float, least: float) -> Any:
 
 SLOW = decreasing(40.0, 0.2)
 LATER = np.where(np.arange(401) < 30, SLOW + 0.01, 0.1)
+RICHER, ALIKE, SLOWER = Kind
+LAST = decreasing(40.0, 0.19)
 RACES = [
-    (SLOW, SLOW, 0.0, True, 20, UNCLEAR),
-    (LATER, SLOW, 0.0, True, 20, WORSE),  # behind after 20 steps
-    (SLOW - 0.01, SLOW, 0.03, True, 20, UNCLEAR),  # within the error
-    (decreasing(5.0, 0.1), decreasing(5.0, 0.2), 0.0, True, 20, BETTER),
-    (decreasing(36.0, 0.21), SLOW, 0.0, True, 160, WORSE),  # the slow course overtakes
-    (decreasing(36.0, 0.19), SLOW, 0.0, True, 320, BETTER),  # it does not
-    (LATER, SLOW, 0.0, False, 40, BETTER),  # it may be behind at first
-    (decreasing(60.0, 0.25), SLOW, 0.0, False, 640, WORSE),
+    (SLOW, SLOW, 0.0, RICHER, 20, UNCLEAR),
+    (LATER, SLOW, 0.0, RICHER, 20, WORSE),  # behind after 20 steps
+    (SLOW - 0.01, SLOW, 0.03, RICHER, 20, UNCLEAR),  # within the error
+    (LAST, SLOW, 0.03, ALIKE, 320, BETTER),  # lower is enough
+    (decreasing(5.0, 0.1), decreasing(5.0, 0.2), 0.0, RICHER, 20, BETTER),
+    (
+        decreasing(36.0, 0.21),
+        SLOW,
+        0.0,
+        RICHER,
+        160,
+        WORSE,
+    ),  # the slow course overtakes
+    (decreasing(36.0, 0.19), SLOW, 0.0, RICHER, 320, BETTER),  # it does not
+    (LATER, SLOW, 0.0, SLOWER, 40, BETTER),  # it may be behind at first
+    (decreasing(60.0, 0.25), SLOW, 0.0, SLOWER, 80, WORSE),
 ]
 
 
-@pytest.mark.parametrize(
-    ("other", "best", "spread", "is_fast", "steps", "verdict"), RACES
-)
+@pytest.mark.parametrize(("other", "best", "spread", "kind", "steps", "verdict"), RACES)
 def test_courses_are_compared_until_the_slower_cannot_catch_up(
-    other: Any, best: Any, spread: float, is_fast: bool, steps: int, verdict: Verdict
+    other: Any, best: Any, spread: float, kind: Kind, steps: int, verdict: Verdict
 ) -> None:
     ones = np.ones((2, 1))
     courses = KnownCourse(other, spread), KnownCourse(best, 0.0)
-    assert compare(*courses, Folds(ones, ones), is_fast=is_fast) is verdict
+    assert compare(*courses, Folds(ones, ones), kind=kind) is verdict
     assert [course.made for course in courses] == [steps, steps]
 
 

@@ -41,6 +41,9 @@ PLAIN_STEPS = 100
 FIRST_LOOK = 20
 """The steps after which settings are compared first."""
 
+LAST_LOOK = 80
+"""The steps after which settings that may learn slower must have a lead."""
+
 FOLDS = 3
 """The folds of ``max_iter="auto"``: a fit has two thirds of the rows."""
 
@@ -281,20 +284,30 @@ class Verdict(Enum):
     WORSE = auto()
 
 
+class Kind(Enum):
+    """How settings differ from the best settings before."""
+
+    RICHER = auto()
+    """They learn faster, and must be better by more than the standard error."""
+    ALIKE = auto()
+    """They learn as fast, and must be better."""
+    SLOWER = auto()
+    """They learn slower, and must be better by more than the standard error."""
+
+
 class Candidate(NamedTuple):
     """Settings that are tried.
 
     Attributes
     ----------
     settings : Settings
-    is_fast : bool
-        Whether they learn as fast as the best settings before.
+    kind : Kind
     least_gain : float
         By how much the loss must be lower, as a share of its decrease by the best.
     """
 
     settings: Settings
-    is_fast: bool = True
+    kind: Kind = Kind.RICHER
     least_gain: float = 0.0
 
 
@@ -388,13 +401,8 @@ def best_course(
         other = course_of(candidate.settings)
         if other is None:
             return settings, best
-        verdict = compare(
-            other,
-            best,
-            folds,
-            is_fast=candidate.is_fast,
-            least_gain=candidate.least_gain,
-        )
+        kind, least_gain = candidate.kind, candidate.least_gain
+        verdict = compare(other, best, folds, kind=kind, least_gain=least_gain)
         if verdict is Verdict.BETTER:
             settings, best = candidate.settings, other
 
@@ -404,29 +412,31 @@ def compare(
     best: Course,
     folds: Folds,
     *,
-    is_fast: bool = True,
+    kind: Kind = Kind.RICHER,
     least_gain: float = 0.0,
 ) -> Verdict:
     """How a course compares with the best so far.
 
     They are compared after equal numbers of steps. A course is better when its lead
     exceeds half of what the other gained by the second half of its steps: the other
-    then cannot soon catch up. Until then both double their steps. If the other course
-    learns faster than the best, it is not better if it has no lead: see `is_lower` and
-    `Candidate`.
+    then cannot soon catch up. Until then both double their steps. Only a slower course
+    may be better that has no lead at first: see `is_lower`, `Kind` and `Candidate`.
     """
     steps, rounding = FIRST_LOOK, ROUNDING * abs(best.risk[0])
+    errors = 0.0 if kind is Kind.ALIKE else 1.0
     while True:
         losses = [least_losses(course, folds, steps) for course in (other, best)]
         lead = float((losses[1] - losses[0]).mean())
         gained = float(best.risk[0] - losses[1].mean())
-        if is_lower(*losses, rounding=max(rounding, least_gain * gained)):
+        least = max(rounding, least_gain * gained)
+        is_last = kind is Kind.RICHER or steps >= LAST_LOOK
+        if is_lower(*losses, rounding=least, errors=errors):
             if best.progress(steps) / 2 < lead:
                 return Verdict.BETTER
         elif is_lower(*losses[::-1], rounding=rounding):
-            if is_fast or 2 * other.progress(steps) < -lead:
+            if is_last or 2 * other.progress(steps) < -lead:
                 return Verdict.WORSE
-        elif is_fast or steps >= max(other.end, best.end):
+        elif is_last:
             return Verdict.UNCLEAR
         steps *= 2
 
@@ -439,10 +449,12 @@ def least_losses(course: Course, folds: Folds, steps: int) -> Floats:
     return losses[:, int(course.risk[: steps + 1].argmin())]
 
 
-def is_lower(losses: Floats, others: Floats, *, rounding: float = 0.0) -> bool:
+def is_lower(
+    losses: Floats, others: Floats, *, rounding: float = 0.0, errors: float = 1.0
+) -> bool:
     """Whether losses of folds are lower than others, by more than the standard error.
 
-    Differences up to `rounding` do not count.
+    By more than `errors` standard errors. Differences up to `rounding` do not count.
 
     Examples
     --------
@@ -454,7 +466,7 @@ def is_lower(losses: Floats, others: Floats, *, rounding: float = 0.0) -> bool:
     """
     gains = others - losses
     spread = gains.std(ddof=1) if len(gains) > 1 else 0.0
-    return bool(gains.mean() > max(spread / len(gains) ** 0.5, rounding))
+    return bool(gains.mean() > max(errors * spread / len(gains) ** 0.5, rounding))
 
 
 def sampled(response: Floats, random_state: Any) -> NDArray[np.intp]:

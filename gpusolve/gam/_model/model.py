@@ -186,7 +186,7 @@ class AdditiveModel(FittedModel):
         search = plans(self, float(data.row_weights.sum()))
         with suppress(StopIteration):
             while True:
-                plan, is_fast = search.send(verdict)
+                plan, kind = search.send(verdict)
                 with warnings.catch_warnings():
                     # The folds choose the range that outliers stretch, or do not.
                     if plan.full_range:
@@ -196,7 +196,7 @@ class AdditiveModel(FittedModel):
                     verdict = Verdict.WORSE
                 else:
                     tried.append(settings.terms)
-                    verdict = yield Candidate(settings, is_fast)
+                    verdict = yield Candidate(settings, kind)
 
     def _with_pairs(self, candidates: Candidates, data: Training) -> Candidates:
         """The settings with learners of the pairs that a fit without them lacks.

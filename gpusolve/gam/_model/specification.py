@@ -13,14 +13,14 @@ import numpy as np
 
 from .._boosting.batch import STEP_RULES
 from .._boosting.methods import METHODS
-from .._boosting.patience import Verdict
+from .._boosting.patience import Kind, Verdict
 from .._boosting.smoothing import check_df
 from .._data import inputs
 from .._data.conventions import check_choice, check_integer, check_number
 from .._formula.formula import Formula
 from .._terms.basis import OUTSIDE, PENALTIES, check_degree
 from .._terms.frame import Frame, Name, present_values
-from .._terms.spline import ROBUST, middle_rows, penalty_options
+from .._terms.spline import ROBUST, middle_rows, penalty_options, robust_range
 from .._terms.term import MISSING_VALUES, UNKNOWN_LEVELS, Single, Term
 from ..terms import bbs, bols, brandom, btree, names_of
 
@@ -190,8 +190,8 @@ class Plan(NamedTuple):
     stumps: bool = False
 
 
-Plans: TypeAlias = Generator[tuple[Plan, bool], Verdict | None, Plan]
-"""Plans that are tried, and whether each learns as fast as the best before."""
+Plans: TypeAlias = Generator[tuple[Plan, Kind], Verdict | None, Plan]
+"""Plans that are tried, and how each differs from the best before."""
 
 
 def plans(model: Any, rows: float) -> Plans:
@@ -201,18 +201,18 @@ def plans(model: Any, rows: float) -> Plans:
     then stumps next to splines of few and of the best degrees of freedom.
     """
     best = Plan(FIRST_DF if model.df == "auto" else model.df)
-    yield best, True
+    yield best, Kind.ALIKE
     if model.learners is not None or model.df != "auto" or model.penalty is None:
         return best
     if model.outside == "clamp" and model.penalty != "cyclic":
         for change in ({"full_range": True}, {"scores": True}):
-            if (yield best._replace(**change), True) is Verdict.BETTER:
+            if (yield best._replace(**change), Kind.ALIKE) is Verdict.BETTER:
                 best = best._replace(**change)
     simple = best._replace(stumps=True)
     best = yield from doubled(best, model, rows)
-    if (yield simple, False) is Verdict.BETTER:
+    if (yield simple, Kind.SLOWER) is Verdict.BETTER:
         return (yield from doubled(simple, model, rows))
-    if (yield best._replace(stumps=True), True) is Verdict.BETTER:
+    if (yield best._replace(stumps=True), Kind.RICHER) is Verdict.BETTER:
         return best._replace(stumps=True)
     return best
 
@@ -222,7 +222,7 @@ def doubled(best: Plan, model: Any, rows: float) -> Plans:
     in_doubt, df = False, 2 * best.df
     while df <= min(MOST_DF, rows / ROWS_PER_DF) and 2 * df <= functions_of(model, df):
         other, df = best._replace(df=df), 2 * df
-        verdict = yield other, True
+        verdict = yield other, Kind.RICHER
         if verdict is Verdict.BETTER:
             best, in_doubt = other, False
         elif in_doubt or verdict is Verdict.WORSE:
@@ -248,7 +248,7 @@ def default_terms(model: Any, frame: Frame, plan: Plan) -> list[Term]:
         if not frame.is_factor(name):
             if plan.scores and is_skewed(frame, name):
                 yield bbs(name, normal_scores=True, **options)
-            elif is_robust and not plan.full_range:
+            elif is_robust and not (plan.full_range and has_far_rows(frame, name)):
                 yield bbs(name, boundary=ROBUST, **options)
             else:
                 yield bbs(name, **options)
@@ -261,6 +261,12 @@ def default_terms(model: Any, frame: Frame, plan: Plan) -> list[Term]:
 
     terms = (term for name in frame.names for term in learners_of(name))
     return [replace(term, is_default=True) for term in terms]
+
+
+def has_far_rows(frame: Frame, name: Name) -> bool:
+    """Whether the robust range leaves out rows."""
+    x = present_values(name, frame)
+    return robust_range(x) != (float(x.min()), float(x.max()))
 
 
 def is_skewed(frame: Frame, name: Name) -> bool:
