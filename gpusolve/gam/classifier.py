@@ -59,7 +59,7 @@ class BoostedGAMClassifier(AdditiveModel):
         As for `BoostedGAM`.
     missing, unknown
         As for `BoostedGAM`.
-    interactions : int, optional
+    interactions : int or "auto", optional
         As for `BoostedGAM`; the scores of all classes are added.
     early_stopping, validation_fraction, n_iter_no_change, random_state, warm_start
         As for `BoostedGAM`.

@@ -18,7 +18,7 @@ from ._families.sums import weighted_mean
 from ._model.fitted import typed_by_device
 from ._model.insight import Line, lines_of, reductions_of
 from ._model.model import AdditiveModel
-from ._model.specification import bind_learners, check_parameters
+from ._model.specification import Plan, bind_learners, check_parameters
 from ._plots.curves import plot_quantiles
 from ._terms.frame import Frame
 from ._terms.term import Term
@@ -181,8 +181,8 @@ class BoostedDistribution(AdditiveModel):
                 )
         return list(found.values())
 
-    def _settings(self, frame: Frame, family: Any, df: float) -> Settings:
-        settings = super()._settings(frame, family, df)
+    def _settings(self, frame: Frame, family: Any, plan: Plan) -> Settings:
+        settings = super()._settings(frame, family, plan)
         return replace(settings, allowed=self._allowed(settings.terms))
 
     def _allowed(self, terms: Sequence[Term]) -> NDArray[np.bool_] | None:

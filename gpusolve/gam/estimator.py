@@ -58,14 +58,17 @@ class BoostedGAM(AdditiveModel):
         They are the same for all, so that none is preferred. "auto" begins with 6, and
         doubles them if this lowers the loss of the rows left out by more than its
         standard error over the folds: up to 48, a quarter of the number of rows,
-        and half of a given `n_basis`. See Notes. It is 6 if the number of iterations is
-        given, and with `early_stopping`.
+        and half of a given `n_basis`. The same folds choose the range of the knots,
+        normal scores of skewed features, and stumps (`btree`) next to the splines, for
+        effects that jump; `summary` says what was chosen. See Notes. With a given
+        number of iterations, and with `early_stopping`, df is 6 and nothing is chosen.
     df_definition : {"2S-SS", "trace"}, optional
         ``tr(2S - S'S)`` or ``tr(S)`` of the hat matrix S; for all learners.
-    interactions : int, optional
+    interactions : int or "auto", optional
         How many pairs of features get a learner of their joint effect, at most. A model
         without pairs is fitted first. The pairs that explain most of its residuals are
-        added to the learners, and all learners are fitted together. See Notes.
+        added to the learners, and all learners are fitted together. "auto" chooses
+        among 0, 1, 2, 4, 8 and 16 pairs by the folds of `max_iter`. See Notes.
     learning_rate : float, optional
         The fraction of the best fit that an iteration adds to the model, positive. The
         squared error never increases for rates up to 1.
@@ -219,12 +222,17 @@ class BoostedGAM(AdditiveModel):
     have nearly the same distribution of y. Its errors of estimation, which choose the
     number, are larger than with all rows, but small next to the noise of y.
 
-    "auto" compares two degrees of freedom after 20, 40, 80, .. iterations, by the least
-    losses until then. The larger is chosen when its loss is lower by more than the
-    standard error, and by more than half of what the smaller gained in the second half
+    "auto" compares two models after 20, 40, 80, .. iterations, by the least losses
+    until then. The richer model is chosen when its loss is lower by more than the
+    standard error, and by more than half of what the simpler gained in the second half
     of its iterations. It is rejected if its loss is not lower. Between, both continue.
-    Unless the loss is higher by more than the standard error, twice the rejected
-    degrees of freedom are tried, too.
+    In this order are tried: knots on the full range of the data instead of the robust
+    range; normal scores of the features whose middle 98 % of the rows extend three
+    times as far from the median to one side as to the other; twice the degrees of
+    freedom, and, unless the loss is higher by more than the standard error, twice
+    these, too; stumps next to splines of 6 degrees of freedom, and otherwise next to
+    the best splines. A range, scores, and stumps next to 6 degrees of freedom may be
+    behind at first, for at most 80 iterations; a range and scores need only be better.
 
     The learner of a pair is the product of two splines, of a spline and the levels of a
     factor, or of the levels of two factors. The splines have 6 knots, at quantiles. No
@@ -244,6 +252,7 @@ class BoostedGAM(AdditiveModel):
     warm start keep the pairs, which are found with all rows; with `early_stopping`,
     with all rows that are not held out. A pair that is only chance has a score, too, so
     the number of pairs should be chosen by the error of rows that no fit has read.
+    "auto" finds pairs with all rows, and compares their numbers by rows left out.
 
     A fit that is interrupted (Ctrl-C) ends with a warning, and keeps the iterations
     that were made; on a GPU only with `progress` or a callback, which divide the launch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import on_host
 from .._boosting.trend import FALL, late_share
+from .._terms.spline import ROBUST, Spline
+from .._terms.stump import Stump
+from .._terms.term import Single, Term
 from ..explanation import Explanation
 from .fitted import FittedModel
 
@@ -184,6 +187,24 @@ class Summary:
             )
 
 
+def chosen_learners(terms: Sequence[Term]) -> str:
+    """What the default splines are; an empty text without them."""
+    default = [term for term in terms if isinstance(term, Single) and term.is_default]
+    splines = [term for term in default if isinstance(term, Spline)]
+    if not splines:
+        return ""
+    scored = [str(term.covariates[0]) for term in splines if term.normal_scores]
+    df = splines[0].df
+    parts = ["splines" if df is None else f"splines of {df:g} degrees of freedom"]
+    if any(term.boundary == ROBUST for term in splines):
+        parts.append("on robust ranges")
+    if scored:
+        parts.append(f"of normal scores for {', '.join(scored)}")
+    if any(isinstance(term, Stump) for term in default):
+        parts.append("with stumps")
+    return ", ".join(parts)
+
+
 def summary_of(model: FittedModel, lines: list[Line]) -> Summary:
     """The facts of a fit, and the lines of the learners, largest reduction first."""
     risk = np.sum([path.risk for path in model.paths_], axis=0) / model.n_rows_
@@ -195,6 +216,8 @@ def summary_of(model: FittedModel, lines: list[Line]) -> Summary:
         "offset": offsets,
         "risk per row": f"{risk[0]:.4g} to {risk[-1]:.4g}",
     }
+    if chosen := chosen_learners(model.terms_):
+        facts["learners"] = chosen
     late = late_share(risk)
     if late > FALL:
         facts["still falling"] = (

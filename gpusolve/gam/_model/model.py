@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -17,7 +18,15 @@ from ..._device.kernels import current
 from .._boosting.batch import Fits, Settings, Training, is_vector, make_fits
 from .._boosting.methods import Method
 from .._boosting.path import Path, join_paths
-from .._boosting.patience import MOST_STEPS, Patience, choose_steps, fit_patiently
+from .._boosting.patience import (
+    MOST_STEPS,
+    Candidate,
+    Candidates,
+    Patience,
+    Verdict,
+    choose_steps,
+    fit_patiently,
+)
 from .._boosting.stacked import boost_family
 from .._boosting.trend import first_rise
 from .._boosting.watch import Watch
@@ -40,7 +49,14 @@ from .interactions import (
     margins_of,
     residuals_of,
 )
-from .specification import FIRST_DF, default_terms, larger_df
+from .specification import FIRST_DF, Plan, default_terms, plans
+
+MOST_PAIRS = 16
+"""The most pairs that interactions="auto" tries."""
+
+PAIR_GAIN = 0.01
+"""The least gain by pairs that counts, as a share of the gain by main effects. The best
+pairs are found with all rows, so their gain on the rows left out is a little high."""
 
 RUG = 200
 """The most rows of the training data that are kept for the rug in plots."""
@@ -63,7 +79,7 @@ class AdditiveModel(FittedModel):
         penalty_order: int = 2,
         df: float | Literal["auto"] = "auto",
         df_definition: Literal["2S-SS", "trace"] = "2S-SS",
-        interactions: int = 0,
+        interactions: int | Literal["auto"] = 0,
         learning_rate: float = 0.3,
         step_rule: Literal["scaled", "mboost"] = "scaled",
         max_iter: int | Literal["auto"] = "auto",
@@ -130,17 +146,14 @@ class AdditiveModel(FittedModel):
         vars(self).pop("validation_risk_", None)  # of an earlier fit
         with current(data.device):
             data = data.with_weight()
-            df = FIRST_DF if self.df == "auto" else self.df
-            first = self._settings(data.frame, family, df)
-            candidates = self._candidates(first, data)
+            candidates = self._candidates(family, data)
             with np.errstate(over="ignore", invalid="ignore"):
                 if self.interactions:
-                    candidates = iter([self._with_pairs(candidates, data, df)])
+                    candidates = self._with_pairs(candidates, data)
+                else:
+                    self.interactions_ = []
                 settings, fits, path = self._steps(candidates, data)
             self.terms_ = list(settings.terms)
-            self.interactions_ = [
-                term.columns for term in self.terms_[len(first.terms) :]
-            ]
             self.family_ = family
             self.lambda_ = on_host(fits.problem.lambda_[0])
             self.rug_ = rug_of(data.frame)
@@ -152,13 +165,10 @@ class AdditiveModel(FittedModel):
         self._keep_paths(path.each())
         self._set_names(X if self.formula_ is None else self.formula_.covariates)
 
-    def _settings(self, frame: Frame, family: Family, df: float) -> Settings:
-        """The learners with their ranges and levels, and the parameters of the fit.
-
-        The default splines have `df` degrees of freedom.
-        """
+    def _settings(self, frame: Frame, family: Family, plan: Plan) -> Settings:
+        """The learners with their ranges and levels, and the parameters of the fit."""
         terms = (
-            default_terms(self, frame, df) if self.learners is None else self._bind()
+            default_terms(self, frame, plan) if self.learners is None else self._bind()
         )
         return Settings(
             tuple(term.learn(frame) for term in terms),
@@ -169,30 +179,41 @@ class AdditiveModel(FittedModel):
             self.step_rule,
         )
 
-    def _candidates(self, first: Settings, data: Training) -> Iterator[Settings]:
-        """The settings, and settings with more degrees of freedom if these matter."""
-        yield first
-        for df in larger_df(self, float(data.row_weights.sum())):
-            more = self._settings(data.frame, first.family, df)
-            if more.terms == first.terms:
-                return
-            yield more
+    def _candidates(self, family: Family, data: Training) -> Candidates:
+        """The settings of the plans, without those whose learners were tried before."""
+        tried: list[tuple[Term, ...]] = []
+        verdict = None
+        search = plans(self, float(data.row_weights.sum()))
+        with suppress(StopIteration):
+            while True:
+                plan, kind = search.send(verdict)
+                with warnings.catch_warnings():
+                    # The folds choose the range that outliers stretch, or do not.
+                    if plan.full_range:
+                        warnings.simplefilter("ignore", UserWarning)
+                    settings = self._settings(data.frame, family, plan)
+                if settings.terms in tried:
+                    verdict = Verdict.WORSE
+                else:
+                    tried.append(settings.terms)
+                    verdict = yield Candidate(settings, kind)
 
-    def _with_pairs(
-        self, candidates: Iterator[Settings], data: Training, df: float
-    ) -> Settings:
+    def _with_pairs(self, candidates: Candidates, data: Training) -> Candidates:
         """The settings with learners of the pairs that a fit without them lacks.
 
-        The learners have `df` degrees of freedom. A warm start keeps the pairs of the
-        last fit.
+        The learners have `FIRST_DF` degrees of freedom, or the given number. "auto"
+        tries no pair, and the first 1, 2, 4, .. pairs. A warm start keeps the pairs of
+        the last fit.
         """
+        df = FIRST_DF if self.df == "auto" else self.df
+        is_auto = self.interactions == "auto"
         pairs = getattr(self, "interactions_", []) if self.warm_start else []
         if pairs:
-            settings = next(candidates)
+            settings = next(candidates).settings
         else:
             settings, fits, path = self._steps(candidates, data, is_last=False)
             pairs = find_pairs(
-                self.interactions,
+                MOST_PAIRS if is_auto else self.interactions,
                 margins_of(settings.terms, self.outside),
                 settings,
                 residuals_of(fits.after(path), data.frame),
@@ -200,11 +221,24 @@ class AdditiveModel(FittedModel):
                 random_state=self.random_state,
             )
         margins = margins_of(settings.terms, self.outside)
-        learners = (learner_of(pair, margins, data.frame, df) for pair in pairs)
-        return replace(settings, terms=(*settings.terms, *learners))
+        learners = [learner_of(pair, margins, data.frame, df) for pair in pairs]
+        names = [learner.columns for learner in learners]
+
+        def with_first(count: int) -> Candidate:
+            terms = (*settings.terms, *learners[:count])
+            return Candidate(replace(settings, terms=terms), least_gain=PAIR_GAIN)
+
+        self.interactions_ = [] if is_auto else names
+        yield with_first(len(self.interactions_))
+        count, verdict = 1, Verdict.BETTER
+        while is_auto and count <= len(pairs) and verdict is not Verdict.WORSE:
+            verdict = yield with_first(count)
+            if verdict is Verdict.BETTER:
+                self.interactions_ = names[:count]
+            count *= 2
 
     def _steps(
-        self, candidates: Iterator[Settings], data: Training, *, is_last: bool = True
+        self, candidates: Candidates, data: Training, *, is_last: bool = True
     ) -> tuple[Settings, Fits, Path]:
         """Make the steps of the best settings; see `choose_steps`.
 
@@ -219,7 +253,7 @@ class AdditiveModel(FittedModel):
             "progress": self.progress,
         }
         if self.early_stopping:
-            settings = next(candidates)
+            settings = next(candidates).settings
             fits, path, self.validation_risk_ = fit_patiently(
                 settings, data, patience, method=self.method, **held_out
             )
@@ -229,7 +263,7 @@ class AdditiveModel(FittedModel):
                 candidates, data, patience, cv=self.cv, **held_out
             )
         else:
-            settings, steps = next(candidates), patience.steps
+            settings, steps = next(candidates).settings, patience.steps
         fits, before = make_fits(settings, data, data.weights), None
         if is_last and self.warm_start and hasattr(self, "paths_"):
             self._check_warm(fits)
