@@ -211,7 +211,7 @@ class Report:
 
         Registers, which limit the blocks of a multiprocessor, are those of NVRTC if
         CuPy is installed; else 32 for each thread are assumed. The table of published
-        times in ``benchmarks/predictions.py`` says how far predictions are off.
+        times in ``tests/emulator/test_predictions.py`` says how far predictions are off.
         """
         return predict(self.launched, device)
 

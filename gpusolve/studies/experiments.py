@@ -4,9 +4,8 @@ Section 7 of Luo & Duraiswami, *Efficient Parallel Non-Negative Least Squares on
 Multi-Core Architectures*, solves 1 to 192 systems of each of three kinds and prints
 how many columns were appended to, and removed from, the QR factorisation. The matrices
 follow the paper's text; the Gaussians of its table were probably wider. The NASA
-waveforms of the first kind are not published with it, so they are simulated here. In
-the folder `benchmarks`, ``passive_sets.py`` and ``waveform_counts.py`` study what
-decides the counts, and ``lvis.py`` reads NASA's own files.
+waveforms of the first kind are not published with it, so they are simulated here;
+``lvis.py`` reads NASA's own files.
 
 Every function returns ``(A, b)`` ready for :func:`gpusolve.nnls`.
 """
