@@ -120,7 +120,6 @@ results: $(VENV)/object
 resources: $(VENV)/test
 	PYTHONPATH=. $(BIN)/python tests/support/kernel_resources.py
 	PYTHONPATH=. $(BIN)/python tests/support/kernel_code.py
-	PYTHONPATH=. $(BIN)/python tests/support/kernel_clocks.py
 
 costs: $(VENV)/test
 	PYTHONPATH=. $(BIN)/python tests/support/kernel_costs.py
