@@ -32,7 +32,7 @@ pictures: $(VENV)/demo
 test: lint $(VENV)/object
 	$(PYTEST) -m "not slow and not gpu"
 
-test-all: test
+test-all: test $(VENV)/test-all
 	$(PYTEST) -m "slow and not exhaustive"
 
 # Every barrier of the kernels but the first of each file, removed in turn.
@@ -146,6 +146,11 @@ $(VENV)/docs: setup.cfg pyproject.toml
 $(VENV)/test: setup.cfg pyproject.toml
 	$(PYTHON) -m venv --upgrade-deps $(VENV)
 	$(BIN)/python -m pip install -q --no-compile -e ".[dask]" --group test
+	touch $@
+
+# PyTorch, JAX and the pictures of the demo, which only slow tests need.
+$(VENV)/test-all: $(VENV)/test
+	$(BIN)/python -m pip install -q --no-compile --group test-all
 	touch $@
 
 # The compiled CPU solver, in gpusolve/_objects: pip built it, and may not have seen a change.
