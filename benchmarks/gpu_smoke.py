@@ -181,7 +181,7 @@ def check_another_stream(settings: Settings, call: Call, right: Any) -> None:
     xp = settings.xp
     given = call.arguments_on_gpu(xp)
     numbers = [value.data if xp_issparse(value) else value for value in given]
-    arrays = [number for number in numbers if hasattr(number, "get")]
+    arrays = [one for one in numbers if hasattr(one, "get") and hasattr(one, "dtype")]
     kept = [array.copy() for array in arrays]
     for array in arrays:
         array[...] = 0
@@ -197,7 +197,7 @@ def check_another_stream(settings: Settings, call: Call, right: Any) -> None:
 
 
 def copied(value: Any) -> Any:
-    return value.copy() if isinstance(value, np.ndarray) else value
+    return value.copy() if isinstance(value, (np.ndarray, dict)) else value
 
 
 def xp_issparse(value: Any) -> bool:
@@ -210,6 +210,10 @@ def copy_to_gpu(xp: Any, value: Any) -> Any:
         from cupyx.scipy import sparse as gpu_sparse
 
         return getattr(gpu_sparse, f"{value.format}_matrix")(value)
+    if isinstance(value, dict):
+        return {name: copy_to_gpu(xp, one) for name, one in value.items()}
+    if isinstance(value, tuple):
+        return tuple(copy_to_gpu(xp, one) for one in value)
     if not isinstance(value, np.ndarray):
         return value
     if value.flags.c_contiguous:
@@ -599,51 +603,54 @@ def nnls_problems() -> Iterator[Named]:
         yield f"nnls, {name} of the paper", partial(nnls_of_the_paper, name)
 
 
+def fields(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
+    """A call whose last argument has options; it returns fields of its result."""
+
+    def call(*given: Any) -> Any:
+        *arrays, options = given
+        result = function(*arrays, **options)
+        found = (getattr(result, name) for name in names)
+        return tuple(one() if callable(one) else one for one in found)
+
+    return call
+
+
 def bounded_problems() -> Iterator[Named]:
-    for method in ("auto", "gram", "qr"):
-        yield f"lsq_linear, {method}", partial(lsq_linear, method)
-    yield "lsq_linear, sparse", partial(sparse_least_squares, {})
-    yield "lsq_linear, sparse, with a sum", partial(sparse_least_squares, {"sum_to": 1})
-    yield "nnls, Tikhonov's penalty", tikhonov
-    yield "bounded_qp", bounded_qp
-    yield "regularization_path", regularization_path
-    yield "lsq_linear, linear constraints", partial(constrained, False)
-    yield "bounded_qp, linear constraints", partial(constrained, True)
-
-
-def lsq_linear(method: str, settings: Settings) -> Call:
-    """Free and bounded variables, weights, and a fixed sum."""
-
-    def solve(A: Array, b: Array, lower: Array, upper: Array, weights: Array) -> Any:
-        result = gpusolve.lsq_linear(
-            A, b, (lower, upper), weights=weights, sum_to=0.5, method=method
-        )
-        return result.x, result.rnorm, result.status
-
+    """Bounds, weights, sums, penalties and linear constraints."""
+    x_status = "x", "rnorm", "status"
     A, b = systems_of(5, 30, 12)
     lower, upper = np.full(12, -0.1), np.full(12, 0.4)
     lower[:2], upper[1:4] = -np.inf, np.inf
-    weights = positive(b.shape)
-    return Call(solve, (A, b, lower, upper, weights), {}, None, 1e-8)
-
-
-def constrained(quadratic: bool, settings: Settings) -> Call:
-    """Inequalities and a dependent equality; the last system has no solution."""
-
-    def solve(A: Array, b: Array, C: Array, limits: Array, E: Array, f: Array) -> Any:
-        rows = {"A_ub": C, "b_ub": limits, "A_eq": E, "b_eq": f}
-        if quadratic:
-            result = gpusolve.bounded_qp(A.T @ A, b @ A, (-1, 1), **rows)
-        else:
-            result = gpusolve.lsq_linear(A, b, (-1, 1), **rows)
-        return result.x, result.dual_ub, result.status
-
-    A, b = systems_of(5, 30, 12)
+    bounded = {"bounds": (lower, upper), "weights": positive(b.shape), "sum_to": 0.5}
+    for method in ("auto", "gram", "qr"):
+        solve = fields(gpusolve.lsq_linear, *x_status)
+        given = A, b, {**bounded, "method": method}
+        yield case(f"lsq_linear, {method}", solve, *given, rtol=1e-8)
+    yield "lsq_linear, sparse", partial(sparse_least_squares, {})
+    yield "lsq_linear, sparse, with a sum", partial(sparse_least_squares, {"sum_to": 1})
+    solve = fields(gpusolve.nnls, "x", "rnorm", "seminorm")
+    penalty = {"L": "second", "lam": 0.1}
+    yield case("nnls, Tikhonov's penalty", solve, A, b, penalty, rtol=1e-8)
+    G, c = A.swapaxes(-1, -2) @ A, (b[:, None] @ A)[:, 0]
+    solve = fields(gpusolve.bounded_qp, "x", "status")
+    yield case("bounded_qp", solve, G, c, {}, rtol=1e-6)
+    yield case("regularization_path", regularization_path, A, b, rtol=1e-8)
     rng = random()
-    C, E = rng.standard_normal((8, 12)), np.ones((2, 12))
     limits = 0.1 + rng.random((5, 8))
-    limits[-1] = -1e3
-    return Call(solve, (A[0], b, C, limits, E, np.ones(2)), {}, None, 1e-8)
+    limits[-1] = -1e3  # this system has no solution
+    rows = {
+        "bounds": (-1, 1),
+        "A_ub": rng.standard_normal((8, 12)),
+        "b_ub": limits,
+        "A_eq": np.ones((2, 12)),
+        "b_eq": np.ones(2),
+    }
+    parts = "x", "dual_ub", "status"
+    solve = fields(gpusolve.lsq_linear, *parts)
+    yield case("lsq_linear, linear constraints", solve, A[0], b, rows, rtol=1e-8)
+    solve = fields(gpusolve.bounded_qp, *parts)
+    products = A[0].T @ A[0], b @ A[0]
+    yield case("bounded_qp, linear constraints", solve, *products, rows, rtol=1e-8)
 
 
 def sparse_least_squares(options: dict[str, Any], settings: Settings) -> Call:
@@ -651,43 +658,17 @@ def sparse_least_squares(options: dict[str, Any], settings: Settings) -> Call:
     rng, shape = random(), (settings.size(20_000, 60), settings.size(300, 12))
     A = np.where(rng.random(shape) < 0.1, rng.random(shape), 0)
     b = rng.random((5, shape[1])) @ A.T + 1e-9 * rng.standard_normal((5, shape[0]))
-
-    def solve(A: Any, b: Array) -> Any:
-        result = gpusolve.lsq_linear(A, b, (0, 0.9), weights=abs(b[0]), **options)
-        return result.x, result.rnorm, result.status, result.residual, result.variance()
-
-    return Call(solve, (scipy.sparse.csr_array(A), b), {}, None, 1e-6)
+    given = {"bounds": (0, 0.9), "weights": abs(b[0]), **options}
+    names = "x", "rnorm", "status", "residual", "variance"
+    solve = fields(gpusolve.lsq_linear, *names)
+    return Call(solve, (scipy.sparse.csr_array(A), b, given), {}, None, 1e-6)
 
 
-def tikhonov(settings: Settings) -> Call:
-    def solve(A: Array, b: Array) -> Any:
-        result = gpusolve.nnls(A, b, L="second", lam=0.1)
-        return result.x, result.rnorm, result.seminorm
-
-    return Call(solve, systems_of(5, 30, 12), {}, None, 1e-8)
-
-
-def bounded_qp(settings: Settings) -> Call:
-    def solve(G: Array, c: Array) -> Any:
-        result = gpusolve.bounded_qp(G, c)
-        return result.x, result.status
-
-    A, b = systems_of(5, 30, 12)
-    transposed = A.swapaxes(-1, -2)
-    return Call(
-        solve, (transposed @ A, (transposed @ b[..., None])[..., 0]), {}, None, 1e-6
-    )
-
-
-def regularization_path(settings: Settings) -> Call:
+def regularization_path(A: Array, b: Array) -> Any:
     """What every criterion needs: the norms and the degrees of freedom."""
-
-    def solve(A: Array, b: Array) -> Any:
-        path = gpusolve.regularization_path(A, b, "first", [0.01, 0.1, 1.0, 10.0])
-        chosen = path.at(path.choose("discrepancy", sigma=0.1))
-        return path.x, path.seminorm, path.gcv, chosen.x
-
-    return Call(solve, systems_of(5, 30, 12), {}, None, 1e-8)
+    path = gpusolve.regularization_path(A, b, "first", [0.01, 0.1, 1.0, 10.0])
+    chosen = path.at(path.choose("discrepancy", sigma=0.1))
+    return path.x, path.seminorm, path.gcv, chosen.x
 
 
 def positive(shape: tuple[int, ...]) -> Array:
