@@ -84,12 +84,16 @@ class Settings(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A check; `run` returns its measurements, and raises on a wrong result."""
+    """A check; `run` returns its measurements, and raises on a wrong result.
+
+    `make` returns the call that is checked, if there is a single call.
+    """
 
     name: str
     run: Callable[[Settings], Result]
     part: str = "smoke"
     sanitized: bool = False
+    make: Callable[[Settings], Call] | None = None
 
 
 # ---- a call on the GPU and on the CPU ------------------------------------------------
@@ -920,7 +924,8 @@ def checks() -> list[Check]:
         *gemvs(),
     ]
     smoke = [
-        Check(name, checked(make), sanitized=name in SANITIZED) for name, make in made
+        Check(name, checked(make), sanitized=name in SANITIZED, make=make)
+        for name, make in made
     ]
     stress = [
         *(

@@ -320,6 +320,40 @@ def test_every_public_function_has_a_check() -> None:
     assert {"gam.boost", "gam.BoostedGAM"} <= names
 
 
+CALLS = {check.name: check for check in gpu_smoke.checks() if check.make}
+FIRST = {name.partition(",")[0]: name for name in reversed(CALLS)}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in FIRST.values()))
+        for name in CALLS
+    ],
+)
+def test_each_call_computes_on_the_device_of_its_arrays(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first of two devices is current, and the arrays are on the second.
+
+    The stand-in refuses a computation on another device. Results are NumPy's.
+    """
+    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+    with cupy_stand_in.installed() as cupy:
+        settings = gpu_smoke.Settings(cupy, small=True)
+        call = CALLS[name].make(settings)
+        expected = call.expected()
+        with cupy.cuda.Device(1):
+            given = call.arguments_on_gpu(cupy)
+        found = call.on(given)
+        assert cupy.cuda.Device().id == 0
+        for one in found if isinstance(found, tuple) else (found,):
+            data = one.data if gpu_smoke.xp_issparse(one) else one
+            if not name.startswith("gam.boost"):  # paths are on the host
+                assert data.device.id == 1
+        call.compare(found, expected)
+
+
 def test_check_names_are_unique_and_sanitized_checks_exist() -> None:
     names = [check.name for check in gpu_smoke.checks()]
     assert len(names) == len(set(names))
