@@ -16,11 +16,11 @@ unexport PYTHONDONTWRITEBYTECODE
 PARALLEL := -n auto --dist worksteal
 PYTEST := $(BIN)/python -m pytest $(PARALLEL)
 
-CUDA_SOURCES := $(wildcard cuda_src/*.cu* cuda_src/cpu/* tests/*/*.cu gpusolve/_emulator/machine/* gpusolve/_emulator/runtime/*.* gpusolve/_emulator/runtime/*/*.h)
+CUDA_SOURCES := $(wildcard cuda_src/*.cu* cuda_src/cpu/* tests/*/*.cu gpusolve/_emulator/machine/*)
 
 OBJECT_SOURCES := setup.py gpusolve/_device/object_files.py $(wildcard cuda_src/*.cu* cuda_src/cpu/* gpusolve/_emulator/machine/*)
 
-.PHONY: demo pictures docs notebooks results test test-all test-barriers test-exhaustive test-cpus test-like-gpu test-gpu test-stand-in test-ptx coverage mutations lint format wheel papers resources costs clean
+.PHONY: demo pictures docs notebooks results test test-all test-barriers test-exhaustive test-cpus test-gpu test-stand-in coverage mutations lint format wheel papers resources costs clean
 
 demo: $(VENV)/demo
 	@$(BIN)/python benchmarks/demo.py
@@ -50,27 +50,15 @@ test-cpus: $(VENV)/object
 	$(BIN)/python tests/support/core_types.py $(PARALLEL) -q -m "not slow" \
 	    -k "not emulator and not cuda and not kernel" $(NUMERICAL)
 
-# The kernels on the emulator with the rounding of a GPU: multiplications and additions are
-# fused, and denormal numbers become zero, as CuPy's -ftz=true asks for float32.
-FUSED = -ffp-contract=fast -fexpensive-optimizations $(if $(filter x86_64,$(shell uname -m)),-mfma)
-test-like-gpu: $(VENV)/object
-	CXXFLAGS="$(FUSED) -DEMULATOR_FLUSHES_DENORMALS" $(PYTEST) -m "not slow and not gpu" \
-	    $(NUMERICAL)
-
 # Without a GPU that CuPy can use this fails, and says why: tests that skip are no test.
 test-gpu: $(VENV)/object
-	$(BIN)/python -m pip install -q -e ".[dask$(GPU_EXTRA:%=,%)]" --group test
+	$(BIN)/python -m pip install -q -e ".[dask,emulator$(GPU_EXTRA:%=,%)]" --group test
 	$(BIN)/python -c "import cupy; print('GPUs:', cupy.cuda.runtime.getDeviceCount())"
 	$(BIN)/python -m pytest -m gpu
 
 # The same tests on the emulator, through a stand-in for CuPy with two devices.
 test-stand-in: $(VENV)/object
 	GPUSOLVE_TEST_STAND_IN=1 $(PYTEST) -m "gpu and not slow"
-
-# The kernels of the package as PTX, which NVRTC makes, on the emulator's machine.
-test-ptx: $(VENV)/object
-	GPUSOLVE_EMULATOR=ptx $(PYTEST) -m "not slow and not gpu" -k emulator \
-	    $(NUMERICAL)
 
 # Lines and branches of Python that `make test` runs.
 coverage: $(VENV)/object
@@ -140,12 +128,12 @@ $(VENV)/demo: setup.cfg pyproject.toml
 
 $(VENV)/docs: setup.cfg pyproject.toml
 	$(PYTHON) -m venv --upgrade-deps $(VENV)
-	$(BIN)/python -m pip install -q --no-compile -e ".[dask]" --group docs
+	$(BIN)/python -m pip install -q --no-compile -e ".[dask,emulator]" --group docs
 	touch $@
 
 $(VENV)/test: setup.cfg pyproject.toml
 	$(PYTHON) -m venv --upgrade-deps $(VENV)
-	$(BIN)/python -m pip install -q --no-compile -e ".[dask]" --group test
+	$(BIN)/python -m pip install -q --no-compile -e ".[dask,emulator]" --group test
 	touch $@
 
 # PyTorch, JAX and the pictures of the demo, which only slow tests need.
@@ -153,7 +141,7 @@ $(VENV)/test-all: $(VENV)/test
 	$(BIN)/python -m pip install -q --no-compile --group test-all
 	touch $@
 
-# The compiled CPU solver, in gpusolve/_objects: pip built it, and may not have seen a change.
+# The compiled CPU solver and the emulator's machine, in gpusolve/_objects: pip built it, and may not have seen a change.
 $(VENV)/object: $(OBJECT_SOURCES) | $(VENV)/test
-	GPUSOLVE_MACHINE=1 $(BIN)/python setup.py -q build_ext --inplace
+	$(BIN)/python setup.py -q build_ext --inplace
 	touch $@

@@ -1,6 +1,7 @@
-"""Compiles the CPU solver ahead of time; most of the rest is in ``setup.cfg``.
+"""Compiles the CPU solver and, on Linux, the emulator's machine ahead of time.
 
-The files of ``cuda_src/cpu/`` become shared objects with a C interface, one for each
+Most of the rest is in ``setup.cfg``. The files of ``cuda_src/cpu/`` and of
+``gpusolve/_emulator/machine/`` become shared objects with a C interface, one for each
 instruction set, in ``gpusolve/_objects/``. They know nothing of Python, so a wheel is
 for a platform and for every Python. Without a compiler there are no objects, and the
 wheel is for every platform: an installation never fails.
@@ -66,8 +67,8 @@ MACHINE = Part(
     # Signed integers wrap on overflow, as on a GPU.
     ("-std=c++20", "-fwrapv", "-fno-strict-aliasing", "-pthread"),
 )
-PARTS = (SOLVER, MACHINE) if os.environ.get("GPUSOLVE_MACHINE") else (SOLVER,)
-"""The machine, which the tests need, is built if GPUSOLVE_MACHINE is set."""
+PARTS = (SOLVER, MACHINE) if sys.platform == "linux" else (SOLVER,)
+"""The machine is for Linux."""
 
 FOR_EVERY_CPU = "object.cpp"
 """The file that tells whether a CPU has the instruction set of the object."""
@@ -200,10 +201,11 @@ def build_all(folder: Path, one_is_enough: bool = False) -> None:
 
 
 def warn(reason: str) -> None:
-    """Print why least squares on the CPU will be slow."""
+    """Print why least squares on the CPU will be slow, or kernels cannot run there."""
     print(
         f"warning: {reason}\n"
-        "gpusolve works without the compiled solver: SciPy and NumPy take its place.",
+        "gpusolve works without the compiled solver: SciPy and NumPy take its place; "
+        "the emulator does not work without its machine.",
         file=sys.stderr,
     )
 

@@ -2,7 +2,7 @@
 A CUDA kernel of your own, without a GPU
 ========================================
 
-The emulator compiles a kernel for the CPU, runs it, and counts what it costs. Here a
+The emulator runs a kernel on the CPU, and counts what it costs. Here a
 column of a tile in shared memory is in one bank, until the tile has a column more.
 """
 

@@ -17,7 +17,7 @@ REBUILD = (
 """How a user gets the object of the CPU solver."""
 
 
-SETTINGS = "CUDA_VISIBLE_DEVICES", "CXX", "CXXFLAGS"
+SETTINGS = "CUDA_PATH", "CUDA_VISIBLE_DEVICES"
 """Variables of the environment that decide a path, besides those of this package."""
 
 
@@ -58,7 +58,7 @@ def config() -> dict[str, str]:
         "object": _object(kernels),
         "kernels": str(kernels),
         "emulator": "on" if emulating() else "off (GPUSOLVE_EMULATE=1 turns it on)",
-        "compiler": _emulator.compiler() or "no C++ compiler found",
+        "nvrtc": _emulator.why_missing() or "found, for the emulator",
         "cache": str(_emulator.cache_directory()),
         "settings": _settings(),
     }

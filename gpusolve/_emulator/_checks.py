@@ -60,16 +60,15 @@ def races() -> AbstractContextManager[None]:
     Shuffles and votes do not order memory accesses, as CUDA's programming guide says.
     Volatile and atomic accesses do not race with each other, except volatile accesses
     of a warp's lanes to the same shared memory: before Volta the lanes ran in lockstep,
-    since then they need a ``__syncwarp()``. Arrays passed as pointers to const are not
-    checked, nor are a thread's local arrays.
+    since then they need a ``__syncwarp()``; and atomic operations of a block's scope,
+    such as ``atomicAdd_block()``, with accesses of another block.
 
     The message names the remedy, and cases of their own: updates that need an atomic
     operation, stores of the same value, a flag that is read without a fence after it,
     and code that relies on lockstep.
 
-    Kernels are compiled a second time for race detection. They run much more slowly,
-    one block at a time. ``GPUSOLVE_EMULATE_RACES=1`` in the environment turns the
-    detection on for the whole program.
+    Kernels run much more slowly. ``GPUSOLVE_EMULATE_RACES=1`` in the environment turns
+    the detection on for the whole program.
 
     Examples
     --------
@@ -89,24 +88,19 @@ def races() -> AbstractContextManager[None]:
 def memcheck() -> AbstractContextManager[None]:
     """Check the memory accesses of kernels launched in this `with` statement.
 
-    Every launch finds an access outside an array if it leaves the pages of the array,
-    and a write next to an array or to shared memory. Here a launch also raises
-    KernelError for
+    Every launch raises KernelError for an access outside of the arrays and variables in
+    global memory, of shared memory or of a thread's local memory, and for an address
+    that is not a multiple of what its type needs, such as 16 bytes for ``float4``. Here
+    a launch also raises KernelError for
 
-    - a read outside an array of global memory, also by a single byte;
-    - an access past the dynamic shared memory of the launch, or past all `__shared__`
-      variables;
-    - an index outside a declared array: shared, local, constant or in a structure,
-      each dimension by itself;
-    - an access outside a variable through a pointer that the same function made;
+    - an access past a `__shared__` variable, or past the dynamic shared memory of the
+      launch, that does not reach another variable;
     - a read of shared memory to which no thread of the block has written, and of memory
       from ``cudaMalloc()`` to which neither the program nor a kernel has written;
-    - an address that is not a multiple of what its type needs, such as 16 bytes for
-      ``float4``. A GPU ends the launch there.
+    - a barrier of the block after some threads have returned.
 
-    A kernel with a local variable that may be read before it has a value makes the
-    compiler warn, as a RuntimeWarning with the line. The compiler does not see all such
-    reads, and may warn where the value is set in fact.
+    A kernel that may read a local variable before it has a value causes a
+    RuntimeWarning with the line.
 
     See Also
     --------
@@ -114,13 +108,13 @@ def memcheck() -> AbstractContextManager[None]:
 
     Notes
     -----
-    Not found: an index outside a declared array through a pointer from another
-    function, if it reaches another variable. Arrays of NumPy count as written.
-    Uninitialised memory has NaN, or -1 in signed integers.
+    Not found: an index outside a row of an array, or outside an array in a structure or
+    in local memory, that reaches another element: PTX has addresses, not types. Arrays
+    of NumPy count as written. Uninitialised memory has NaN, or -1 in signed integers.
 
-    Kernels are compiled once more for this check, and run much more slowly. Within
-    `races` both checks are made. ``GPUSOLVE_EMULATE_MEMCHECK=1`` in the environment
-    turns the check on for the whole program.
+    Kernels run more slowly. Within `races` both checks are made.
+    ``GPUSOLVE_EMULATE_MEMCHECK=1`` in the environment turns the check on for the whole
+    program.
 
     Examples
     --------
@@ -143,6 +137,7 @@ def memcheck() -> AbstractContextManager[None]:
     Traceback (most recent call last):
     ...
     gpusolve._emulator._errors.KernelError: shift, thread (31, 0, 0), block (0, 0, 0),
-    kernel.cu:6: index 32 is outside of an array of type 'float [32]'
+    kernel.cu:6: reads past the end of shared memory: element 32 of tile, which has 32
+    elements; check the index
     """
     return MEMORY.on()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ._lines import SourceLine
-from ._registers import KernelSource
+from .nvrtc import KernelSource
 
 SECTOR_BYTES = 32
 """Bytes of a sector, the unit in which global memory moves."""
@@ -157,29 +157,26 @@ class KernelCosts:
         What each source line costs. The text of a SourceLine is ``file:line``.
     arithmetic : dict of str to int
         Operations of all threads: additions, multiplications, fused operations,
-        divisions and square roots, such as ``"float64 multiply"``. The CPU's compiler
-        does not fuse ``a * b + c``, so this counts as two operations.
+        divisions and square roots, such as ``"float64 multiply"``. The compiler fuses
+        ``a * b + c`` to one operation.
     instructions : dict of str to int
-        Instructions of all threads by kind: "load", "store" and "atomic" for global and
-        shared memory; "float", the sum of `arithmetic`; "integer", "compare" and
-        "branch" as in the CPU's code. So they depend on the CPU and its compiler: they
-        compare kernels; a GPU's counts differ. Moves, conversions and barriers are
-        not among them; of a shuffle, a vote or an atomic, its code in the emulator.
+        Instructions of PTX of all threads by kind: "load", "store" and "atomic" for
+        global and shared memory; "float"; "special", such as reciprocals; "integer",
+        "compare" and "branch". Moves, conversions, barriers, shuffles and votes are not
+        among them.
     warp_instructions : Counter
         An estimate of what the warps of a GPU execute, without accesses to memory and
         operations of warps: "float32", "float64", "integer", "compare", "branch" and
-        "special". A multiplication and an addition of a basic block count once; a warp
-        whose lanes take both sides of a branch counts both; loops are unrolled as a
-        GPU's compiler would.
+        "special". A division or a root counts as the instructions that a GPU needs; a
+        warp whose lanes take both sides of a branch counts both.
     reuse : Counter
         Sectors that a block loads again, by the number of sectors that it accessed
         since: below 2**k for key k. So it tells how many a cache of this size answers.
     first_loads : int
         Sectors that a block loads first.
     merged_requests, merged_wavefronts : int
-        Requests to shared memory that a GPU's compiler merges with another request,
-        because their loop is unrolled and their words are neighbours, and the
-        wavefronts of these.
+        Requests to shared memory that a GPU's assembler merges with another request,
+        because their words are neighbours, and the wavefronts of these.
     atomic_requests, atomic_lanes : int
         Atomics of warps, and of threads, on the address that has the most.
     shared_bytes : int

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import re
-from pathlib import Path
 from typing import NoReturn
 
 from ._errors import KernelError
-from ._lines import SourceLine, raise_at
-from .memory import Item, Memory
+from ._lines import raise_at
+from ._memory import Item, Memory
 from .module import CFault, LoadedKernel, Shape, demangled
 
 NULL_BYTES, POISON = 4096, 2**64 - 4096
@@ -59,7 +58,7 @@ def raise_fault(
     """Raise the `KernelError` of a fault."""
     __tracebackhide__ = True
     message = _Message(fault, kernel, shape, memory, parameters, shared_bytes)
-    line = message.line(fault.site) if fault.site >= 0 else None
+    line = kernel.line(fault.site) if fault.site >= 0 else None
     where = [name]
     if fault.has_thread:
         where.append(f"thread {_index(fault.thread, shape.block)}")
@@ -92,13 +91,6 @@ class _Message:
         )
         self.access = _ACCESSES[bool(fault.is_write)]
 
-    def line(self, site: int) -> SourceLine | None:
-        """The source line of an instruction; without -lineinfo, of the PTX."""
-        row = self.kernel.sites[site]
-        if row.line and (file := self.kernel.module.program.files.get(row.file)):
-            return SourceLine(Path(file), row.line)
-        return SourceLine(Path("PTX"), row.ptx_line)
-
     def text(self) -> str:
         fault = self.fault
         if fault.kind == _MISALIGNED:
@@ -115,7 +107,7 @@ class _Message:
         if fault.kind in (_ACCESS, _READONLY):
             return self._outside()
         text = fault.text.decode(errors="replace")
-        return _PLACE.sub(lambda found: str(self.line(int(found[1]))), text)
+        return _PLACE.sub(lambda found: str(self.kernel.line(int(found[1]))), text)
 
     def _phase(self) -> int:
         item = self.memory.item(self.fault.address)
@@ -209,8 +201,7 @@ class _Message:
         other = f"thread {_index(fault.other_thread, self.shape.block)}"
         if not same_block:
             other += f" of block {_index(fault.other_block, self.shape.grid)}"
-        if line := self.line(fault.other_site):
-            other += f" at {line}"
+        other += f" at {self.kernel.line(fault.other_site)}"
         access = f"data race: {self.access} {self._element()}"
         if fault.race == _TORN:
             return (

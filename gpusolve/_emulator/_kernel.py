@@ -1,37 +1,33 @@
-"""Kernels compiled for the CPU, which are called with arrays."""
+"""Kernels as NVIDIA's compiler makes them, which are called with arrays."""
 
 from __future__ import annotations
 
 import ctypes
-import functools
-import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+import math
+import struct
+import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from . import _device
 from ._arguments import Array, Parameter, Struct, Value, check_arguments
-from ._compiler import Variant, build, texts_of
-from ._launch import Launch, variant_of_launch
-from ._memory import DeviceMemory, NamedArray
+from ._checks import MEMORY
+from ._counts import costs_of_launch
+from ._errors import CompileError
+from ._memory import Memory
 from ._profile import Report, active_report
-from ._program import Program
-from ._registers import KernelSource
-from ._schedule import current_schedule
-from ._signature import parameter_names
-from ._variables import Variables
-
-VECTOR = re.compile(r"\b(u?(char|short|int|long|longlong)|float|double)[24]\b")
-"""A vector type, whose loads need aligned addresses."""
-
-VECTOR_BYTES = 16
-"""The largest alignment of a vector type."""
+from ._signature import parameters_of
+from .machine import launch
+from .module import Module, Variables, demangled
+from .nvrtc import KernelSource
+from .ptx import Program, PtxError
 
 
 class Kernel:
-    """A kernel instance, compiled for the CPU.
+    """A kernel instance, compiled to PTX.
 
     Parameters
     ----------
@@ -45,18 +41,18 @@ class Kernel:
         C++ text that is inserted before the source. The instance can use its names: a
         structure ``Operator`` in ``"scan<Operator, 256>"``. It may include headers.
     options : tuple of str, optional
-        Of the preprocessor: ``-D`` and ``-I``.
-
-    Attributes
-    ----------
-    variables : Variables or None
-        Variables that the kernel shares with other kernels.
+        Of NVRTC.
+    variables : dict of str to ndarray, optional
+        Variables that the kernel shares with other kernels, by their symbols.
 
     Raises
     ------
     CompileError
         With the compiler's log.
     """
+
+    _source: KernelSource | None
+    _parameters: list[Parameter]
 
     def __init__(
         self,
@@ -65,15 +61,39 @@ class Kernel:
         include: Path,
         definitions: str = "",
         options: tuple[str, ...] = (),
+        *,
+        variables: Variables | None = None,
     ) -> None:
-        self.instance = instance
-        self.variables: Variables | None = None
         self._source = KernelSource(source, instance, include, definitions, options)
-        self._compile = functools.partial(build, *self._source)
-        self._programs: dict[Variant, Program] = {}
-        self._parameters = self._read_parameters(source)
-        texts = texts_of(definitions, source, include)
-        self._alignment = VECTOR_BYTES if any(map(VECTOR.search, texts)) else 1
+        compiled = self._source.compile()
+        symbol, signature = compiled.symbols
+        self._load(Module(Program(compiled.ptx), variables), symbol, instance)
+        self._parameters = parameters_of(
+            demangled(signature),
+            self._source.text(),
+            instance,
+            [parameter.size for parameter in self._kernel.entry.parameters],
+        )
+
+    def _load(self, module: Module, symbol: str, instance: str) -> None:
+        """Load an entry of a program; `instance` names it in messages."""
+        self.instance = instance
+        self._module = module
+        if symbol not in module.program.entries:
+            known = ", ".join(sorted(map(demangled, module.program.entries)))
+            raise CompileError(
+                f"{instance} must be a kernel of the source: {known or 'none'}"
+            )
+        try:
+            self._kernel = module.kernel(symbol)
+        except PtxError as error:
+            raise CompileError(str(error)) from None
+        if self._static_shared_memory() > _device.static_shared_memory:
+            raise CompileError(
+                f"{instance} has {self._static_shared_memory()} bytes of __shared__ "
+                f"variables, but at most {_device.static_shared_memory} are allowed; "
+                "use dynamic shared memory, extern __shared__"
+            )
 
     def __repr__(self) -> str:
         return f"<emulated kernel {self.instance}>"
@@ -125,20 +145,72 @@ class Kernel:
         report: Report | None,
     ) -> None:
         __tracebackhide__ = True
-        values = check_arguments(self.instance, self._parameters, args)
-        arrays = list(named_arrays(self._parameters, values))
-        # A profile needs the arrays aligned, as on a GPU.
-        touch_end = current_schedule().order != "reverse" and report is None
-        with DeviceMemory(arrays, touch_end, self._alignment) as memory:
-            stored = [_stored(value, memory.address) for value in values]
-            addresses = [value.ctypes.data for value in stored]
-            arguments = (ctypes.c_void_p * len(addresses))(*addresses)
-            launch = Launch(grid, block, arguments, shared_mem, cooperative)
-            with (
-                self.variables.loaded(self.program) if self.variables else nullcontext()
-            ):
-                launch.run(self.program, self._source, memory, report)
-            memory.copy_back()
+        values = self._checked(args)
+        self._check_shape(grid, block, shared_mem, cooperative)
+        if MEMORY.is_on():
+            for line in self._kernel.undefined_lines():
+                warnings.warn(
+                    f"{line}: reads a variable that may be uninitialized, because some "
+                    "path to the line gives it no value",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
+        memory = Memory()
+        kept = [_kept(array) for array in self._module.variables.values()]
+        for name, array, is_written in self._arrays(values):
+            memory.add_array(name, array)
+            if is_written and array.size and array.flags.writeable:
+                kept.append(_kept(array))
+        try:
+            counted = launch(
+                self._module,
+                self._kernel.entry.name,
+                grid,
+                block,
+                self._packed(values),
+                shared_mem,
+                memory=memory,
+                cooperative=cooperative,
+                name=self.instance,
+                counts=report is not None,
+                sample=report.sample if report else None,
+            )
+        except BaseException:
+            for address, copy in kept:
+                ctypes.memmove(address, copy, len(copy))
+            raise
+        if report is not None and counted is not None:
+            report.add(
+                costs_of_launch(
+                    counted,
+                    self._kernel,
+                    self.instance,
+                    self._source,
+                    threads=math.prod(block),
+                    shared_bytes=self._static_shared_memory() + shared_mem,
+                    blocks=math.prod(grid),
+                )
+            )
+
+    def _checked(self, args: Sequence[object]) -> list[Value]:
+        return check_arguments(self.instance, self._parameters, args)
+
+    def _check_shape(
+        self,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        shared_mem: int,
+        cooperative: bool,
+    ) -> None:
+        blocks = math.prod(_device.checked_shape("grid", grid))
+        threads = math.prod(_device.checked_shape("block", block))
+        _device.check_shared_memory(self._static_shared_memory(), shared_mem)
+        resident = self.resident_blocks(threads, shared_mem)
+        if cooperative and blocks > resident:
+            raise ValueError(
+                f"grid of a cooperative launch must have at most {resident} blocks, "
+                f"which the device can run at the same time, got {blocks}"
+            )
 
     def resident_blocks(self, threads: int, shared_bytes: int) -> int:
         """The number of blocks that are resident on the device at the same time.
@@ -152,49 +224,39 @@ class Kernel:
             threads, self._static_shared_memory() + shared_bytes
         )
 
-    @property
-    def program(self) -> Program:
-        """The object to launch: checks and profiles need other objects."""
-        variant = variant_of_launch()
-        if variant not in self._programs:
-            self._programs[variant] = Program(self._compile(variant=variant), variant)
-        return self._programs[variant]
-
     def _static_shared_memory(self) -> int:
-        return self.program.static_shared_bytes()
+        return self._kernel.shared_bytes
 
-    def _read_parameters(self, source: Path) -> list[Parameter]:
-        types = self.program.parameter_types()
-        names = parameter_names(source.read_text(), self.instance, len(types))
-        return [
-            Parameter(
-                name,
-                bool(kind.is_pointer),
-                chr(kind.kind),
-                kind.bytes,
-                bool(kind.is_const),
-            )
-            for name, kind in zip(names, types, strict=True)
-        ]
+    def _arrays(self, values: Sequence[Value]) -> Iterator[tuple[str, Array, bool]]:
+        """Names of arrays, also of structs, and whether they may be written."""
+        for parameter, value in zip(self._parameters, values, strict=True):
+            if isinstance(value, np.ndarray):
+                yield parameter.name, value, not parameter.is_const
+            elif isinstance(value, Struct):
+                for pointer in value.pointers():
+                    if pointer.array is not None:
+                        yield pointer.name, pointer.array, not pointer.is_const
 
-
-def named_arrays(
-    parameters: Sequence[Parameter], values: Sequence[Value]
-) -> Iterator[NamedArray]:
-    """The arrays of a launch, also those in structs, under the names of the fields."""
-    for parameter, value in zip(parameters, values, strict=True):
-        if isinstance(value, np.ndarray):
-            yield NamedArray(parameter.name, value, not parameter.is_const)
-        elif isinstance(value, Struct):
-            for pointer in value.pointers():
-                if pointer.array is not None:
-                    yield NamedArray(pointer.name, pointer.array, not pointer.is_const)
+    def _packed(self, values: Sequence[Value]) -> bytes:
+        """The buffer of the parameters."""
+        entry = self._kernel.entry
+        data = bytearray(entry.parameter_bytes)
+        for value, parameter in zip(values, entry.parameters, strict=True):
+            packed = packed_argument(value)
+            data[parameter.offset : parameter.offset + len(packed)] = packed
+        return bytes(data)
 
 
-def _stored(value: Value, address: Callable[[Array], int]) -> Array:
+def packed_argument(value: Value) -> bytes:
     """The bytes of an argument, as the kernel reads them."""
     if isinstance(value, Struct):
-        return np.frombuffer(value.packed(address), np.uint8)
+        return value.packed(lambda array: int(array.ctypes.data))
     if isinstance(value, np.generic):
-        return np.array(value)
-    return np.array(0 if value is None else address(value), np.uintp)
+        return value.tobytes()
+    return struct.pack("P", 0 if value is None else int(value.ctypes.data))
+
+
+def _kept(array: Array) -> tuple[int, bytes]:
+    """The address and a copy of all bytes of an array's memory."""
+    low, high = byte_bounds(array)
+    return low, ctypes.string_at(low, high - low)

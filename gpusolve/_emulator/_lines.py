@@ -1,15 +1,10 @@
-"""Source lines of instructions in a compiled kernel, and of its errors."""
+"""Source lines of instructions, and of errors."""
 
 from __future__ import annotations
 
 import ast
-import shutil
-import subprocess
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple, NoReturn
-
-from ._compiler import RUNTIME
 
 
 class SourceLine(NamedTuple):
@@ -23,41 +18,6 @@ class SourceLine(NamedTuple):
 
 
 UNKNOWN_LINE = SourceLine(Path(), 0)
-
-_cached: dict[tuple[Path, int], SourceLine | None] = {}
-
-
-def source_line(compiled: Path, instruction: int) -> SourceLine | None:
-    """The line of an instruction; None if it or binutils are not found."""
-    return source_lines(compiled, [instruction]).get(instruction)
-
-
-def source_lines(compiled: Path, instructions: Iterable[int]) -> dict[int, SourceLine]:
-    """The line of each instruction that has a line, by addr2line.
-
-    Of inlined functions, the innermost line outside the emulator's runtime is taken.
-    """
-    instructions = list(instructions)
-    missing = [
-        address for address in instructions if (compiled, address) not in _cached
-    ]
-    program = shutil.which("addr2line") or shutil.which("llvm-addr2line")
-    if missing and program:
-        text = subprocess.run(
-            [program, "-a", "-i", "-e", str(compiled)],
-            input="\n".join(map(hex, missing)), capture_output=True, text=True,
-        ).stdout  # fmt: skip
-        lines: list[str] = []
-        frames: dict[int, list[str]] = {}
-        for line in text.splitlines():
-            if line.startswith("0x"):
-                lines = frames.setdefault(int(line, 16), [])
-            else:
-                lines.append(line)
-        for address in missing:
-            _cached[compiled, address] = _outside_runtime(frames.get(address, []))
-    found = {address: _cached.get((compiled, address)) for address in instructions}
-    return {address: line for address, line in found.items() if line}
 
 
 def raise_at(line: SourceLine | None, kernel: str, error: Exception) -> NoReturn:
@@ -73,11 +33,3 @@ def raise_at(line: SourceLine | None, kernel: str, error: Exception) -> NoReturn
     code = compile(tree, str(line.file), "exec")
     exec(code.replace(co_name=kernel), {"error": error})
     raise error
-
-
-def _outside_runtime(frames: list[str]) -> SourceLine | None:
-    for frame in frames:
-        file, _, number = frame.partition(" (discriminator")[0].rpartition(":")
-        if number.isdigit() and number != "0" and RUNTIME not in Path(file).parents:
-            return SourceLine(Path(file), int(number))
-    return None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ._costs import KernelCosts, LineCosts
-from ._registers import KernelSource
+from .nvrtc import KernelSource
 
 CONTEXT = 2
 """Lines that are shown before and after a line that costs something."""

@@ -25,10 +25,9 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic_arguments import MagicArgumentParser
 from IPython.display import HTML, display
 
-from ._command import add_options
-from ._comments import without_comments
 from ._errors import CompileError
 from ._raw import RawModule, stored
+from ._signature import without_comments
 
 _MAIN = re.compile(r"\bint\s+main\s*\(")
 _KERNEL = re.compile(
@@ -64,6 +63,8 @@ def register(shell: InteractiveShell) -> None:
 
 def _run(source: Path, given: list[str]) -> None:
     """Run a program in a process of its own, which its errors end."""
+    from ._command import add_options  # here, because kernels do without nvcc
+
     parser = MagicArgumentParser(prog="%%cuda", add_help=False)
     add_options(parser)
     parser.add_argument("arguments", nargs=argparse.REMAINDER)

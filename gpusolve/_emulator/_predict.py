@@ -27,8 +27,7 @@ where waves is the number of blocks of a multiprocessor over those at a time. `l
 the boost clock, and the latencies of an idle memory; `high` has the base clock, and
 twice the latency of device memory, for a busy memory. In `low`, the atomics of a
 warp on one address are merged. `seconds` is the middle. Neither end is a bound:
-instructions are an estimate from the CPU's code, and a GPU has more rules than the
-model.
+instructions are an estimate from PTX, and a GPU has more rules than the model.
 """
 
 from __future__ import annotations

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import _device
-from ._compiler import cache_directory
-from ._host_only import check_kernels
-from ._kernel import Kernel
-from ._registers import ASSUMED, registers_of
-from ._variables import Bytes, Variables
+import numpy as np
+import numpy.typing as npt
 
-_PREPROCESSOR = re.compile(r"(?:-D|--define-macro=|-I|--include-path=)(?=\S)")
-_WITHOUT_EFFECT = re.compile(
-    r"--?(std=|gpu-architecture|arch|use_fast_math|fmad|ftz|prec-|maxrregcount|G$|O\d$|w$"
-    r"|lineinfo|generate-line-info|device-debug|default-device|restrict|extra-device"
-    r"|device-as-default-execution-space|ptxas-options|Xptxas)"
-)
+from . import _device
+from ._arguments import Parameter, Struct, Value
+from ._errors import CompileError
+from ._kernel import Kernel, packed_argument
+from ._registers import ASSUMED, registers_of
+from .module import Module, Variables, demangled
+from .nvrtc import KernelSource, cache_directory
+from .ptx import Program, PtxError
 
 _DEFAULT_DYNAMIC_BYTES = 48 * 1024
 """Shared memory of a block, unless a kernel asks for more."""
 
-_EMPTY = "__global__ void emulator_empty() {}"
-"""A kernel to load the variables of a module without knowing its kernels."""
-
 
 class RawKernel(Kernel):
-    """A CUDA kernel of your own, compiled for the CPU, like ``cupy.RawKernel``.
+    """A CUDA kernel of your own, which runs on the CPU, like ``cupy.RawKernel``.
 
-    The first compilation takes some seconds; the result is cached.
+    NVRTC compiles it to PTX, without a GPU; the result is cached.
 
     Parameters
     ----------
@@ -42,8 +35,8 @@ class RawKernel(Kernel):
     name : str
         The kernel, with its template arguments: ``"scale<float>"``.
     options : sequence of str, optional
-        Of the compiler: ``-D`` and ``-I``. Options for speed, debugging and the
-        architecture have no effect.
+        Of NVRTC, such as ``-D`` and ``-I``. ``-arch`` chooses the architecture of the
+        PTX, which is otherwise ``compute_90``.
     backend : {"nvrtc", "nvcc"}, optional
         Has no effect.
     translate_cucomplex : False
@@ -51,14 +44,12 @@ class RawKernel(Kernel):
     enable_cooperative_groups : bool, optional
         Whether all blocks must be resident at the same time.
     jitify : bool, optional
-        Has no effect: a kernel may include headers of the standard library.
+        Has no effect.
 
     Raises
     ------
     CompileError
-        If the kernel does not compile; or without Linux and a C++ compiler.
-    ValueError
-        If an option is not known.
+        If the kernel does not compile; or if NVRTC is not installed.
 
     See Also
     --------
@@ -104,13 +95,19 @@ class RawKernel(Kernel):
         enable_cooperative_groups: bool = False,
         jitify: bool | None = None,
     ) -> None:
-        if translate_cucomplex:
-            raise ValueError("translate_cucomplex must be False, got True")
-        if backend not in ("nvrtc", "nvcc"):
-            raise ValueError(f"backend must be 'nvrtc' or 'nvcc', got {backend!r}")
+        _check(backend, translate_cucomplex)
         path = code if isinstance(code, Path) else stored(code)
-        check_kernels(path.read_text(), path.name)
-        super().__init__(path, name, path.parent, "", _preprocessor(options))
+        super().__init__(path, name, path.parent, "", tuple(options))
+        self._set(code, name, options, backend, enable_cooperative_groups)
+
+    def _set(
+        self,
+        code: str | Path,
+        name: str,
+        options: Sequence[str],
+        backend: str,
+        enable_cooperative_groups: bool,
+    ) -> None:
         self.code, self.name, self.options, self.backend = code, name, options, backend
         self.enable_cooperative_groups = enable_cooperative_groups
         self._dynamic_bytes = _DEFAULT_DYNAMIC_BYTES - self._static_shared_memory()
@@ -172,12 +169,13 @@ class RawKernel(Kernel):
     def attributes(self) -> dict[str, int]:
         """What the kernel needs, for compute capability 8.6.
 
-        The registers are NVRTC's if CuPy is installed, otherwise 32.
+        The registers of a kernel of PTX are not known: they are taken as 32.
         """
+        registers = registers_of(self._source, 86) if self._source else None
         return {
             "max_threads_per_block": _device.threads_per_block,
             "shared_size_bytes": self._static_shared_memory(),
-            "num_regs": registers_of(self._source, 86) or ASSUMED,
+            "num_regs": registers or ASSUMED,
             "binary_version": 86,
             "max_dynamic_shared_size_bytes": self._dynamic_bytes,
         }
@@ -188,7 +186,7 @@ class RawModule:
 
     Parameters
     ----------
-    code : str or Path
+    code : str or Path, optional
         CUDA C++ text, or a ``.cu`` file.
     options : sequence of str, optional
         As for `RawKernel`.
@@ -196,6 +194,15 @@ class RawModule:
         As for `RawKernel`.
     name_expressions : sequence of str, optional
         Has no effect: every instance of a template can be asked for.
+    ptx : str or Path, optional
+        PTX, or a file of PTX, in place of `code`: of Numba, Triton or another compiler.
+        Its kernels are named by their symbols. Their arguments are arrays, NumPy
+        scalars or None, whose types are not checked, but their sizes.
+
+    Raises
+    ------
+    CompileError
+        If the PTX has an instruction that the emulator does not know.
 
     See Also
     --------
@@ -220,7 +227,7 @@ class RawModule:
 
     def __init__(
         self,
-        code: str | Path,
+        code: str | Path | None = None,
         *,
         options: Sequence[str] = (),
         backend: str = "nvrtc",
@@ -228,30 +235,33 @@ class RawModule:
         enable_cooperative_groups: bool = False,
         name_expressions: Sequence[str] | None = None,
         jitify: bool | None = None,
+        ptx: str | Path | None = None,
     ) -> None:
+        if (code is None) == (ptx is None):
+            raise ValueError("RawModule must have either code or ptx")
+        _check(backend, translate_cucomplex)
         self.code, self.options, self.backend = code, options, backend
         self.enable_cooperative_groups = enable_cooperative_groups
         self.name_expressions = name_expressions
-        self._path = code if isinstance(code, Path) else stored(code)
-        self._kernel = functools.partial(
-            RawKernel,
-            self._path,
-            options=options,
-            backend=backend,
-            translate_cucomplex=translate_cucomplex,
-            enable_cooperative_groups=enable_cooperative_groups,
-        )
-        self._variables = Variables(self._path.read_text())
+        self._variables: Variables = {}
         self._kernels: dict[str, RawKernel] = {}
+        self._program: Module | None = None
+        if code is not None:
+            self._path = code if isinstance(code, Path) else stored(code)
+        else:
+            text = ptx.read_text() if isinstance(ptx, Path) else str(ptx)
+            try:
+                self._program = Module(Program(text), self._variables)
+            except PtxError as error:
+                raise CompileError(str(error)) from None
 
     def get_function(self, name: str) -> RawKernel:
         """The kernel of this name. It reads and writes the module's variables."""
         if name not in self._kernels:
-            self._kernels[name] = self._kernel(name)
-            self._kernels[name].variables = self._variables
+            self._kernels[name] = _KernelOfModule(self, name)
         return self._kernels[name]
 
-    def get_global(self, name: str) -> Bytes:
+    def get_global(self, name: str) -> npt.NDArray[np.uint8]:
         """The bytes of a `__device__` or `__constant__` variable.
 
         An array of uint8, whose ``view`` has the variable's type. What is written to it
@@ -262,27 +272,79 @@ class RawModule:
         ValueError
             If the module has no such variable.
         """
-        options = _preprocessor(self.options)
-        empty = Kernel(self._path, "emulator_empty", self._path.parent, _EMPTY, options)
-        try:
-            return self._variables.of(empty.program, name)
-        except KeyError:
-            raise ValueError(f"the module has no variable {name!r}") from None
-
-
-def _preprocessor(options: Sequence[str]) -> tuple[str, ...]:
-    """The options of the preprocessor. ValueError for an option that is not known."""
-    found = []
-    for option in options:
-        if start := _PREPROCESSOR.match(option):
-            letter = "-D" if "D" in start[0] or "define" in start[0] else "-I"
-            found.append(letter + option[start.end() :])
-        elif not _WITHOUT_EFFECT.match(option):
-            raise ValueError(
-                f"options must be -Dname=value or -Idirectory, or options without an "
-                f"effect on the emulator, got {option!r}"
+        symbol = name
+        if self._program is None:
+            source = KernelSource(
+                self._path, name, self._path.parent, "", tuple(self.options)
             )
-    return tuple(found)
+            try:
+                compiled = source.compile_variable(name)
+            except CompileError:
+                raise ValueError(f"the module has no variable {name!r}") from None
+            (symbol,) = compiled.symbols
+            Module(Program(compiled.ptx), self._variables)
+        if symbol not in self._variables:
+            raise ValueError(f"the module has no variable {name!r}")
+        return self._variables[symbol]
+
+
+class _KernelOfModule(RawKernel):
+    """A kernel that shares the variables of a module."""
+
+    def __init__(self, module: RawModule, name: str) -> None:
+        if module._program is None:
+            path = module._path
+            Kernel.__init__(
+                self,
+                path,
+                name,
+                path.parent,
+                "",
+                tuple(module.options),
+                variables=module._variables,
+            )
+        else:
+            self._source = None
+            self._load(module._program, name, demangled(name))
+            self._parameters = [
+                Parameter(f"argument {number + 1}", False, "s", parameter.size)
+                for number, parameter in enumerate(self._kernel.entry.parameters)
+            ]
+        self._set(
+            module.code or "",
+            name,
+            module.options,
+            module.backend,
+            module.enable_cooperative_groups,
+        )
+
+    def _checked(self, args: Sequence[object]) -> list[Value]:
+        """The arguments. PTX has their sizes, not their types."""
+        if self._source is not None:
+            return super()._checked(args)
+        if len(args) != len(self._parameters):
+            raise TypeError(
+                f"{self.instance} must have {len(self._parameters)} arguments, got "
+                f"{len(args)}"
+            )
+        values: list[Value] = []
+        for value, parameter in zip(args, self._parameters, strict=True):
+            known = value is None or isinstance(value, (np.ndarray, np.generic, Struct))
+            packed = packed_argument(value) if known else b""  # type: ignore[arg-type]
+            if len(packed) != parameter.bytes:
+                raise TypeError(
+                    f"{parameter.name} of {self.instance} must be an array, a NumPy "
+                    f"scalar or None, of {parameter.bytes} bytes, got {value!r}"
+                )
+            values.append(value)  # type: ignore[arg-type]
+        return values
+
+
+def _check(backend: str, translate_cucomplex: bool) -> None:
+    if translate_cucomplex:
+        raise ValueError("translate_cucomplex must be False, got True")
+    if backend not in ("nvrtc", "nvcc"):
+        raise ValueError(f"backend must be 'nvrtc' or 'nvcc', got {backend!r}")
 
 
 def stored(text: str) -> Path:

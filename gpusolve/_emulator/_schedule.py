@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 Order = Literal["forward", "reverse", "random"]
 ORDERS: tuple[Order, ...] = get_args(Order)
-"""In the order of ``enum class Order`` in ``runtime/schedule.h``."""
+"""In the order of ``Request::order`` in ``machine/machine.h``."""
 
 VARIABLE = "GPUSOLVE_EMULATE_SCHEDULE"
 
@@ -43,10 +43,10 @@ def schedule(
     Parameters
     ----------
     order : {"forward", "reverse", "random"}, optional
-        In random order, every step of the scheduler is random. One block runs at a
-        time; it can be interrupted by another block when it calls an atomic or a fence,
-        sleeps or ends. The same seed repeats a launch exactly. In the other orders,
-        blocks run concurrently.
+        In random order, the resident blocks, their warps and the lanes of a warp take
+        turns of a few instructions, at random. The same seed repeats a launch exactly.
+        In reverse and random order, each lane runs by itself. In forward order, blocks
+        run on all cores.
     seed : int, optional
     limit : float, optional
         Seconds after which a launch raises KernelError if no thread has ended, and no
@@ -59,10 +59,6 @@ def schedule(
 
     Notes
     -----
-    The emulator cannot see that a block waits in a plain loop on a volatile variable,
-    except under `races`. If a block runs for half a second without such a call, random
-    order lets other blocks run concurrently. Such a launch is not repeatable.
-
     Outside of these statements, ``GPUSOLVE_EMULATE_SCHEDULE`` in the environment sets
     the order, for example ``reverse`` or ``random:7``. The default is forward.
 

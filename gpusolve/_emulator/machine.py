@@ -15,8 +15,8 @@ import numpy.typing as npt
 from . import _device
 from ._checks import MEMORY, RACES
 from ._faults import raise_fault
+from ._memory import CRegion, Memory
 from ._schedule import ORDERS, current_schedule
-from .memory import CRegion, Memory
 from .module import CFault, LoadedKernel, Module, Shape, demangled, library
 from .ptx import Program
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -12,9 +11,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from . import nvrtc
 from ._errors import CompileError
-from .memory import Memory
+from ._lines import SourceLine
+from ._memory import Memory
 from .ptx import Function, Program, PtxError, Variable
+
+Variables = dict[str, npt.NDArray[np.uint8]]
+"""The memory of variables, by their symbols."""
 
 FOLDER = "_objects"
 """The folder of the compiled objects, in the package."""
@@ -71,11 +75,8 @@ class Site(ctypes.Structure):
 def library() -> ctypes.CDLL:
     """The machine's object for this CPU. CompileError if there is none."""
     folder = Path(__file__).parents[1] / FOLDER
-    own = os.environ.get("GPUSOLVE_MACHINE")
     # The name of a better instruction set is longer.
-    found_files = folder.glob("machine-*.so")
-    names = sorted(found_files, key=lambda path: -len(path.name))
-    for path in [Path(own)] if own else names:
+    for path in sorted(folder.glob("machine-*.so"), key=lambda path: -len(path.name)):
         try:
             found = ctypes.PyDLL(str(path))
         except OSError:
@@ -85,9 +86,20 @@ def library() -> ctypes.CDLL:
             found.machine_shared_bytes.restype = ctypes.c_uint64
             return found
     raise CompileError(
-        "the emulator's machine is not in this installation: gpusolve was installed "
-        "without a C++ compiler, or on a system other than Linux"
+        "the emulator's machine is not in this installation. It runs on Linux, and a "
+        "C++ compiler is needed where pip finds no wheel: install g++ or clang, then "
+        "pip install --force-reinstall gpusolve"
     )
+
+
+def why_missing() -> str:
+    """Why the emulator cannot run here; empty if it can."""
+    try:
+        library()
+        nvrtc.library()
+    except CompileError as error:
+        return str(error)
+    return ""
 
 
 class LoadedKernel:
@@ -129,10 +141,18 @@ class LoadedKernel:
             library().machine_site(self.handle, k, ctypes.byref(row))
         return list(rows)
 
-    def undefined(self) -> list[int]:
-        """Instructions that may read a register before it has a value."""
+    def line(self, site: int) -> SourceLine:
+        """The source line of an instruction; without -lineinfo, of the PTX."""
+        row = self.sites[site]
+        if row.line and (file := self.module.program.files.get(row.file)):
+            return SourceLine(Path(file), row.line)
+        return SourceLine(Path("PTX"), row.ptx_line)
+
+    def undefined_lines(self) -> list[SourceLine]:
+        """Lines that may read a variable before it has a value."""
         sites = (ctypes.c_uint32 * 64)()
-        return list(sites[: library().machine_undefined(self.handle, sites, 64)])
+        count = library().machine_undefined(self.handle, sites, len(sites))
+        return [self.line(site) for site in sites[:count]]
 
     def shared_variables(self) -> list[tuple[str, int, int]]:
         """Name, offset and size of each variable; size 0 for the dynamic memory."""
@@ -157,10 +177,10 @@ class Module:
     Parameters
     ----------
     program : Program
+    variables : dict of str to ndarray, optional
+        Variables that programs share by their symbols; new ones are added.
     symbols : mapping of str to int, optional
         Addresses of variables that another program defines.
-    variables : dict of str to ndarray, optional
-        Variables that programs share by their names; new ones are added.
 
     Attributes
     ----------
@@ -171,13 +191,13 @@ class Module:
     def __init__(
         self,
         program: Program,
+        variables: Variables | None = None,
         symbols: Mapping[str, int] | None = None,
-        variables: dict[str, npt.NDArray[np.uint8]] | None = None,
     ) -> None:
         self.program = program
         shared = {} if variables is None else variables
         self._extern = dict(symbols or {})
-        self.variables: dict[str, npt.NDArray[np.uint8]] = {}
+        self.variables: Variables = {}
         self._kernels: dict[str, LoadedKernel] = {}
         for variable in program.variables.values():
             if variable.space != "shared" and not variable.is_extern:
@@ -235,12 +255,13 @@ class Module:
         for name, array in self.variables.items():
             if array.size:
                 variable = self.program.variables[name]
+                space = {"const": "constant"}.get(variable.space, variable.space)
                 memory.add(
                     int(array.ctypes.data),
                     array.size,
                     name,
                     itemsize=variable.align,
-                    text=f"{demangled(name)} in {variable.space} memory",
+                    text=f"{demangled(name)} in {space} memory",
                     writeable=variable.space == "global",
                     phase=0,
                     is_variable=True,
@@ -275,9 +296,3 @@ def demangled(symbol: str) -> str:
     buffer = ctypes.create_string_buffer(4096)
     library().machine_demangle(symbol.encode(), buffer, len(buffer))
     return buffer.value.decode()
-
-
-def source_place(kernel: LoadedKernel, site: int) -> tuple[str, int]:
-    """The source file and line of an instruction."""
-    row = kernel.sites[site]
-    return kernel.module.program.files.get(row.file, ""), row.line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import ctypes.util
 import functools
@@ -21,9 +22,16 @@ ARCHITECTURE = "90"
 """The compute capability of the emulated device, if no option has another."""
 
 MISSING = (
-    "the emulator compiles kernels with NVRTC, which was not found; "
-    "pip install nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12, or gpusolve[emulator]"
+    "the emulator compiles kernels with NVRTC, which was not found: "
+    "pip install gpusolve[emulator], on Linux"
 )
+
+OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "-ftz=true")
+"""Options of NVRTC as CuPy passes them. A kernel's own options come last, and win."""
+
+_SIGNATURE = "emulator_signature"
+_NAMED_BY_TYPE = f"\ntemplate <class Kernel> __global__ void {_SIGNATURE}() {{}}\n"
+"""A kernel whose symbol has the types of another kernel's parameters."""
 
 _INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 _PACKAGES = (
@@ -95,6 +103,41 @@ class Compiled(NamedTuple):
     log: str
 
 
+class KernelSource(NamedTuple):
+    """What names a kernel: the arguments of `Kernel`."""
+
+    file: Path
+    instance: str
+    include: Path
+    definitions: str = ""
+    options: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """The definitions and the file, with lines of their own."""
+        text = self.file.read_text(encoding="utf-8", errors="replace")
+        if not self.definitions:
+            return text
+        start = f'#line 1 "definitions"\n{self.definitions}'
+        return f'{start}\n#line 1 "{self.file}"\n{text}'
+
+    def compile(self, *options: str) -> Compiled:
+        """PTX; the symbols of the kernel, and of a kernel named by its type."""
+        return compile_ptx(
+            self.text() + _NAMED_BY_TYPE,
+            str(self.file),
+            (self.instance, f"{_SIGNATURE}<decltype(&{self.instance})>"),
+            self._options(*options),
+            what=f"{self.instance} in {self.file.name}",
+        )
+
+    def compile_variable(self, name: str) -> Compiled:
+        """PTX that has a variable. CompileError if there is none."""
+        return compile_ptx(self.text(), str(self.file), (f"&{name}",), self._options())
+
+    def _options(self, *more: str) -> tuple[str, ...]:
+        return (*OPTIONS, f"-I{self.include}", *self.options, *more)
+
+
 def cache_directory() -> Path:
     """The directory of compiled kernels.
 
@@ -143,7 +186,7 @@ def compile_ptx(
     for header in _headers(text, folders):
         key.update(header.read_bytes())
     target = cache_directory() / "ptx" / f"{key.hexdigest()[:32]}.json"
-    if target.exists():
+    with contextlib.suppress(OSError, ValueError):  # a file may be missing or damaged
         ptx, symbols, log = json.loads(target.read_text())
         return Compiled(ptx, tuple(symbols), log)
     options += [f"-I{folder}" for folder in toolkit_headers()]

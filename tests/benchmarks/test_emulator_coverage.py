@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import emulator_coverage
-import pytest
-
-from gpusolve import _emulator
+from backends import needs_emulator
 
 TESTS = Path(__file__).parents[1]
 
-pytestmark = pytest.mark.skipif(
-    _emulator.compiler() is None or sys.platform != "linux",
-    reason="the emulator needs Linux and a C++ compiler",
-)
+pytestmark = needs_emulator
 
 
 def test_kernels_of_a_source() -> None:

@@ -10,9 +10,7 @@ import numpy as np
 import oracles
 import pytest
 from backends import (
-    needs_float64_denormals,
     numpy_only,
-    with_own_options,
     without_gpu,
 )
 from device_views import STRIDED_VIEWS
@@ -353,7 +351,6 @@ def test_small_numbers_and_nan_are_true(backend: Any) -> None:
     assert not backend.call(gpusolve.any, np.array([0.0, -0.0]))
 
 
-@needs_float64_denormals
 def test_denormal_numbers_are_true(backend: Any) -> None:
     assert backend.call(gpusolve.all, np.array([0.25, 5e-324]))
 
@@ -454,7 +451,6 @@ class SumCosts(NamedTuple):
     "Oancea, Table of sums",
     "predicted for an H200: tree 38 and 78 µs, group 9 and 22, chunked 6 and 15",
 )
-@with_own_options
 @pytest.mark.parametrize(
     ("variant", "n", "expected"),
     [

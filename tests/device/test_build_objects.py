@@ -17,7 +17,8 @@ import pytest
 
 pytest.importorskip("setuptools")
 
-from gpusolve import _emulator
+from compilers import cpp_compiler
+
 from gpusolve._device import object_files, objects
 
 ROOT = Path(__file__).parents[2]
@@ -34,8 +35,8 @@ exec {compiler} "$@"
 
 @pytest.fixture(autouse=True)
 def compiler() -> str:
-    found = _emulator.compiler()
-    if found is None or sys.platform == "win32":
+    found = cpp_compiler()
+    if found is None:
         pytest.skip("no C++ compiler")
     return found
 

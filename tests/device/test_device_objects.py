@@ -13,9 +13,9 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
+from compilers import cpp_compiler
 
 import gpusolve
-from gpusolve import _emulator
 from gpusolve._device import object_files, objects, threads
 from gpusolve._device.kernels import source_directory
 
@@ -54,7 +54,7 @@ def nothing_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def built() -> Path:
     """The object in use, which ``make test`` builds."""
-    if _emulator.compiler() is None:
+    if cpp_compiler() is None:
         pytest.skip("no C++ compiler")
     path = objects.chosen().path
     assert path is not None, f"{objects.chosen().reason}; {BUILD}"
@@ -65,7 +65,7 @@ def compiled(
     folder: Path, interface: int = objects.INTERFACE, supports: int = 1
 ) -> str:
     """Compile an object that says this about itself."""
-    compiler = _emulator.compiler()
+    compiler = cpp_compiler()
     if compiler is None:
         pytest.skip("no C++ compiler")
     source, path = folder / "object.cpp", folder / f"object{object_files.SUFFIX}"
@@ -250,11 +250,13 @@ def test_show_config_names_what_decides_a_path(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE_SCHEDULE", "random:7")
-    monkeypatch.setenv("CXXFLAGS", "-O1")
+    monkeypatch.setenv("CUDA_PATH", "/opt/cuda")
     gpusolve.show_config()
     found = capsys.readouterr().out
     assert re.search(
-        r"^settings .*CXXFLAGS=-O1.* GPUSOLVE_EMULATE_SCHEDULE=random:7", found, re.M
+        r"^settings .*CUDA_PATH=/opt/cuda.* GPUSOLVE_EMULATE_SCHEDULE=random:7",
+        found,
+        re.M,
     )
     assert re.search(rf"^threads +{threads.cores()}, ", found, re.M)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import cupy_stand_in
 import numpy as np
 import pytest
+from backends import needs_emulator
 from together import together
 
 from gpusolve import _emulator
@@ -33,10 +33,7 @@ COPY = StructType(
 )
 """See ``faulty_kernels/by_value.cu``."""
 
-needs_compiler = pytest.mark.skipif(
-    _emulator.compiler() is None or sys.platform != "linux",
-    reason="the emulator needs Linux and a C++ compiler",
-)
+needs_compiler = needs_emulator
 
 
 @pytest.fixture(params=["forward", "reverse", "random"])

@@ -7,7 +7,6 @@ copy of the sources, it reports a race.
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,15 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from backends import needs_emulator
 from kernel_runs import RUNS, runs_of
 
 from gpusolve import _emulator
 from gpusolve._device import kernels
 
-pytestmark = pytest.mark.skipif(
-    _emulator.compiler() is None or sys.platform != "linux",
-    reason="the emulator needs Linux and a C++ compiler",
-)
+pytestmark = needs_emulator
 
 BARRIER = re.compile(
     r"(__sync(threads|warp)\(\w*\)|(team\.|Workers::)sync\(\)|[\w.]+\.wait\(\));"

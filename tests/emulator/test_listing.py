@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import re
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import numpy as np
 import pytest
+from backends import needs_emulator
 
 from gpusolve import _emulator
 from gpusolve._emulator._costs import KernelCosts, LineCosts
 from gpusolve._emulator._profile import Report
 from gpusolve.emulator import RawKernel, profile
 
-pytestmark = pytest.mark.skipif(
-    _emulator.compiler() is None or sys.platform != "linux",
-    reason="the emulator needs Linux and a C++ compiler",
-)
+pytestmark = needs_emulator
 
 SOURCE = """\
 template <class T>

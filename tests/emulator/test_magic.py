@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-
-from gpusolve import _emulator
+from backends import needs_emulator
 
 pytest.importorskip("IPython", reason="the magic needs IPython")
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-pytestmark = pytest.mark.skipif(
-    _emulator.compiler() is None or sys.platform != "linux",
-    reason="the emulator needs Linux and a C++ compiler",
-)
+pytestmark = needs_emulator
 
 PROGRAM = """\
 #include <cstdio>

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from together import together
 
-from gpusolve._emulator import _registers
 from gpusolve._emulator._costs import SECTOR_BYTES
-from gpusolve._emulator._gpu import DEVICES
+from gpusolve._emulator._gpu import DEVICES, MB
 from gpusolve._emulator._latencies import LATENCY_CLOCKS
 from gpusolve._emulator._predict import (
     GRID_BARRIER_SECONDS,
@@ -86,12 +82,22 @@ __global__ void read_twice(const float* x, float* y, int n) {
     y[threadIdx.x] = total;
 }
 
-__global__ void add_row(const float* x, float* y) {
-    __shared__ __align__(16) float row[32];
+__global__ void add_row(const float* x, float* y, int which) {
+    __shared__ float row[64];
     row[threadIdx.x] = x[threadIdx.x];
     __syncthreads();
     float total = 0;
-    for (int k = 0; k < 32; ++k) total += row[k];
+    for (int k = 0; k < 32; ++k) total += row[32 * which + k];
+    y[threadIdx.x] = total;
+}
+
+__global__ void add_neighbours(const float* x, float* y) {
+    __shared__ float row[32];
+    row[threadIdx.x] = x[threadIdx.x];
+    if (threadIdx.x < 4) row[28 + threadIdx.x] = x[28 + threadIdx.x];
+    __syncthreads();
+    float total = 0;
+    for (int k = 0; k < 4; ++k) total += row[threadIdx.x + k];
     y[threadIdx.x] = total;
 }
 """
@@ -198,27 +204,17 @@ def test_resident_blocks_of_an_h200(
     assert H200.resident_blocks(threads, shared, registers) == expected
 
 
-def test_registers_are_those_of_nvrtc_or_assumed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_registers_are_those_of_the_assembler_or_assumed() -> None:
     report = copy(4, 128)
     (found,) = report.predict("A100").kernels
-    try:
-        from cupy.cuda import nvrtc
-    except ImportError:
-        assert found.registers is None
-    else:
-        assert nvrtc.getVersion() > (0, 0)
-        assert found.registers is not None
-        assert 4 <= found.registers <= 32
-    without_nvrtc = SimpleNamespace(createProgram=Mock(side_effect=RuntimeError))
-    for module in (None, SimpleNamespace(nvrtc=without_nvrtc)):
-        _registers.registers_of.cache_clear()
-        monkeypatch.setitem(sys.modules, "cupy.cuda", module)
-        (found,) = report.predict("A100").kernels
-        _registers.registers_of.cache_clear()
-        assert found.registers is None
-        assert found.resident == 2048 // 128
+    assert found.registers is not None
+    assert 4 <= found.registers <= 32
+    unknown = Device("no such", 1, 1e9, 1e12, 1e12, MB, MB, MB, architecture=1)
+    assert report.predict(unknown).kernels[0].registers is None
+    report.launched[0].source = None  # a kernel of PTX
+    (found,) = report.predict("A100").kernels
+    assert found.registers is None
+    assert found.resident == 2048 // 128
 
 
 def test_blocks_that_are_not_resident_wait_for_each_other() -> None:
@@ -264,8 +260,8 @@ def test_both_sides_of_a_branch_count() -> None:
 
 def test_a_product_and_a_sum_are_one_instruction() -> None:
     report = costs_of("multiply_add", 1, 64, floats(64), np.float32(0.5))
-    assert report.kernels[0].arithmetic.total() == 2 * 1000 * 64
-    assert report.kernels[0].warp_instructions["float32"] == 1000 * 2
+    assert report.kernels[0].arithmetic == {"float32 fused": 1000 * 64}
+    assert report.kernels[0].warp_instructions["float32"] == 2 * 1000
 
 
 def test_a_remainder_is_many_instructions() -> None:
@@ -283,7 +279,8 @@ def test_loads_again_are_answered_by_the_cache_that_has_room() -> None:
     (costs,) = report.kernels
     sectors = n // 8
     assert costs.first_loads == costs.reuse.total() == sectors
-    assert set(costs.reuse) == {int(math.log2(sectors)) + 1}  # each after n / 8 others
+    power = int(math.log2(sectors))  # each after n / 8 others, about: warps drift
+    assert set(costs.reuse) <= {power, power + 1}
 
     def moved(l1_bytes: int, l2_bytes: int) -> tuple[float, float]:
         device = replace(H200, l1_bytes=l1_bytes, l2_bytes=l2_bytes)
@@ -318,12 +315,17 @@ def test_atomics_that_are_not_merged_follow_each_other() -> None:
     assert found.high == pytest.approx(1e9 / H200.base_clock, rel=1e-3)
 
 
-def test_neighbouring_words_of_an_unrolled_loop_are_one_request() -> None:
+def test_loads_of_neighbouring_words_are_one_load() -> None:
+    """If the address register is a multiple of their size."""
     y = np.zeros(32, np.float32)
-    (costs,) = costs_of("add_row", 1, 32, floats(32), y).kernels
+    (costs,) = costs_of("add_row", 1, 32, floats(32), y, np.int32(0)).kernels
     np.testing.assert_array_equal(y, floats(32).sum())
     assert costs.shared_requests == 1 + 32
-    assert costs.merged_requests == 32 - 32 // 4
+    assert costs.merged_requests == costs.merged_wavefronts == 32 - 32 // 4
+    (costs,) = costs_of("add_neighbours", 1, 28, floats(32), y).kernels
+    np.testing.assert_array_equal(y[:28], 4 * np.arange(28) + 6)
+    assert costs.shared_requests == 2 + 4
+    assert costs.merged_requests == 0
 
 
 def test_a_sample_counts_the_whole_grid() -> None:

@@ -7,14 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
+from backends import needs_emulator
 
-from gpusolve import _emulator
-
-pytestmark = pytest.mark.skipif(
-    _emulator.compiler() is None or sys.platform != "linux",
-    reason="the emulator needs Linux and a C++ compiler",
-)
+pytestmark = needs_emulator
 
 TESTS = """
 import numpy as np

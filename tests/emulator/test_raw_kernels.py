@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from backends import needs_emulator
 
-from gpusolve import _emulator
-from gpusolve.emulator import CompileError, RawKernel, RawModule, memcheck, profile
-
-pytestmark = pytest.mark.skipif(
-    _emulator.compiler() is None or sys.platform != "linux",
-    reason="the emulator needs Linux and a C++ compiler",
+from gpusolve.emulator import (
+    CompileError,
+    KernelError,
+    RawKernel,
+    RawModule,
+    memcheck,
+    profile,
 )
+
+pytestmark = needs_emulator
 
 SCALE = """
 #ifndef FACTOR
@@ -61,7 +64,8 @@ def test_parameters_are_those_of_cupy() -> None:
         (RawModule, ["code"], {**options, **rest}),
     ):
         parameters = inspect.signature(ours).parameters
-        assert list(parameters) == [*names, *theirs, "jitify"]
+        own = ["ptx"] if ours is RawModule else []
+        assert list(parameters) == [*names, *theirs, "jitify", *own]
         for name, default in {**theirs, "jitify": None}.items():
             assert parameters[name].default == default
 
@@ -95,8 +99,8 @@ def test_options_define_macros(tmp_path: Path) -> None:
 
 
 def test_what_the_emulator_cannot_do_is_refused() -> None:
-    with pytest.raises(ValueError, match="options must be -Dname=value"):
-        scaled("-rdc=true")
+    with pytest.raises(CompileError, match="unrecognized option -O3"):
+        scaled("-O3")
     with pytest.raises(ValueError, match="backend must be 'nvrtc' or 'nvcc', got 'x'"):
         RawKernel(SCALE, "scale", (), "x")
     with pytest.raises(ValueError, match="translate_cucomplex must be False"):
@@ -150,23 +154,6 @@ def test_too_much_static_shared_memory_is_refused() -> None:
         RawKernel(source, "f<12289>")
 
 
-def test_a_class_for_the_host_is_refused_in_a_kernel() -> None:
-    source = """
-    #include <vector>
-    // __global__ void f() { std::vector<int> commented; }
-    __global__ void f(int* x) { if (x[0]) { x[1] = 2; } }
-    inline int on_the_host() { return std::vector<int>(3).size(); }
-    __global__ void __launch_bounds__(32) g(int* x) {
-        if (x[0]) { x[1] = 2; }
-        std::vector<int> numbers(3);
-        x[0] = numbers[0];
-    }"""
-    message = "kernel.cu:8: the kernel g uses std::vector, which is for the host only"
-    with pytest.raises(CompileError, match=message):
-        RawKernel(source, "f")
-    RawKernel(source[: source.index("__global__ void __launch")], "f")
-
-
 def test_kernels_of_a_module_share_its_variables() -> None:
     module = RawModule(MODULE, name_expressions=["apply<float>"])
     weights = module.get_global("weights").view(np.float32)
@@ -200,3 +187,67 @@ def test_two_modules_have_variables_of_their_own() -> None:
 def test_a_variable_that_a_module_lacks() -> None:
     with pytest.raises(ValueError, match="the module has no variable 'other'"):
         RawModule(MODULE).get_global("other")
+
+
+# ---- PTX of other compilers ----------------------------------------------------------
+
+PTX = """
+.version 8.0
+.target sm_80
+.address_size 64
+
+.visible .global .align 4 .u32 added = 5;
+
+.visible .entry add(.param .u64 x, .param .u32 count) {
+    .reg .pred %p;
+    .reg .b32 %r<4>;
+    .reg .b64 %d<4>;
+    ld.param.u64 %d1, [x];
+    ld.param.u32 %r1, [count];
+    mov.u32 %r2, %tid.x;
+    setp.ge.u32 %p, %r2, %r1;
+    @%p ret;
+    mul.wide.u32 %d2, %r2, 4;
+    add.u64 %d3, %d1, %d2;
+    ld.global.u32 %r3, [%d3];
+    ld.global.u32 %r1, [added];
+    add.u32 %r3, %r3, %r1;
+    st.global.u32 [%d3], %r3;
+    ret;
+}
+"""
+
+
+def test_a_module_of_ptx(tmp_path: Path) -> None:
+    (tmp_path / "add.ptx").write_text(PTX)
+    for ptx in (PTX, tmp_path / "add.ptx"):
+        module = RawModule(ptx=ptx)
+        add, x = module.get_function("add"), np.arange(4, dtype=np.int32)
+        with profile() as report:
+            add((1,), (32,), (x, np.uint32(3)))
+        assert x.tolist() == [5, 6, 7, 3]
+        assert report.kernels[0].arrays["argument 1"].lanes == 6
+        assert report.predict("H200").kernels[0].registers is None
+        module.get_global("added").view(np.int32)[0] = 1
+        add((1,), (32,), (x, np.uint32(3)))
+        assert x.tolist() == [6, 7, 8, 3]
+        assert add.attributes["num_regs"] == 32
+
+
+def test_errors_in_a_module_of_ptx() -> None:
+    add = RawModule(ptx=PTX).get_function("add")
+    x = np.arange(4, dtype=np.int32)
+    with pytest.raises(KernelError, match=r"PTX:19: reads element 4 of argument 1"):
+        add((1,), (32,), (x, np.uint32(5)))
+    with pytest.raises(TypeError, match=r"argument 2 of add must be .* of 4 bytes"):
+        add((1,), (32,), (x, np.int64(3)))
+    with pytest.raises(TypeError, match="must have 2 arguments, got 1"):
+        add((1,), (32,), (x,))
+    with pytest.raises(CompileError, match="must be a kernel of the source: add"):
+        RawModule(ptx=PTX).get_function("subtract")
+    with pytest.raises(CompileError, match="add: PTX line 17: "):
+        RawModule(ptx=PTX.replace("mul.wide", "mul.wise")).get_function("add")
+    with pytest.raises(CompileError, match=r"must have a \.target"):
+        RawModule(ptx="not PTX")
+    with pytest.raises(ValueError, match="either code or ptx"):
+        RawModule("", ptx=PTX)

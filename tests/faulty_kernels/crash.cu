@@ -11,7 +11,7 @@ __device__ __noinline__ int recurse(volatile int* depth) {
 }
 
 __global__ void crash(volatile int* x, int which) {
-    __shared__ int* uninitialised;
+    __shared__ int* volatile uninitialised;  // without volatile the compiler makes it a trap
     volatile int zero = 0;
     if (threadIdx.x != 5) return;
     if (which == division) x[0] = x[1] / zero;

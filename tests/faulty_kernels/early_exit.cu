@@ -1,5 +1,5 @@
 // Double n values.
-// Fault: threads without a value return before the block's barrier.
+// Fault on GPUs before Volta: threads without a value return before the block's barrier.
 
 template <bool faulty>
 __global__ void double_values(int* x, int n) {

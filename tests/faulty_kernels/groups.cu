@@ -55,9 +55,8 @@ __global__ void exchange_by_barrier(const int* x, int* out) {
     if (block.thread_rank() == 0) init(&barrier, block.size());
     block.sync();
     cuda::memcpy_async(block, part, x, sizeof(part), barrier);
-    const auto token = barrier.arrive();
     const int i = threadIdx.x;
-    barrier.wait(token);
+    barrier.wait(barrier.arrive());
     const int other = part[i ^ 32];
     barrier.arrive_and_wait();
     part[i] = other;
@@ -77,5 +76,25 @@ __global__ void send_by_atomics(int* value, int* flag, int* count, int* out) {
         while (ready.load(cuda::std::memory_order_acquire) == 0) {
         }
         *out = *value;
+    }
+}
+
+__global__ void tiles(const int* x, int* out) {
+    const cg::thread_block block = cg::this_thread_block();
+    const cg::thread_block_tile<8> tile = cg::tiled_partition<8>(block);
+    const int i = threadIdx.x;
+    out[i] = cg::reduce(tile, x[i], cg::plus<int>());
+    out[32 + i] = cg::reduce(tile, x[i], cg::less<int>());
+    out[64 + i] = cg::reduce(tile, x[i], cg::greater<int>());
+}
+
+/// x[i] becomes the sum of the first elements of all blocks, `rounds` times. `total` is zero.
+__global__ void sum_of_blocks(int* x, int* total, int rounds) {
+    const cg::grid_group grid = cg::this_grid();
+    for (int round = 0; round < rounds; ++round) {
+        if (threadIdx.x == 0) atomicAdd(&total[round], x[grid.thread_rank()]);
+        grid.sync();
+        x[grid.thread_rank()] = total[round];
+        cg::sync(grid);
     }
 }

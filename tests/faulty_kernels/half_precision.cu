@@ -3,14 +3,6 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-__global__ void from_float(const float* x, __half* y, int n) {
-    for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = __float2half(x[i]);
-}
-
-__global__ void to_float(const __half* x, float* y, int n) {
-    for (int i = threadIdx.x; i < n; i += blockDim.x) y[i] = __half2float(x[i]);
-}
-
 /// Of three numbers, and of them as pairs.
 template <class T>
 __global__ void calculate(const T* a, const T* b, const T* c, T* out, int n) {

@@ -66,7 +66,7 @@ __global__ void flag(int* result) {
     if (threadIdx.x == 0) ready = 0;
     __syncthreads();
     if (threadIdx.x == 0) {
-        value = 42;
+        value = static_cast<int>(blockDim.x) - 22;  // the compiler would pass a constant on
         if (writer_has_fence) __threadfence_block();
         atomicExch(&ready, 1);
     }

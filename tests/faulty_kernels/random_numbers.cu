@@ -2,12 +2,6 @@
 
 #include <curand_kernel.h>
 
-/// Philox for counters and keys of 4 and 2 words.
-__global__ void philox(const uint4* counters, const uint2* keys, uint4* out) {
-    const int i = threadIdx.x;
-    out[i] = emulator::philox(counters[i], keys[i]);
-}
-
 /// The first 8 numbers of a sequence, and its numbers from `offset`.
 __global__ void draw(unsigned long long seed, unsigned long long sequence,
                      unsigned long long offset, unsigned* out) {

@@ -1,5 +1,5 @@
 // All threads wait in a barrier three times.
-// Fault: the second warp waits only twice.
+// Fault on GPUs before Volta: the second warp waits only twice, and returns.
 
 template <bool faulty>
 __global__ void wait_three_times(int* x) {

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import os
 from pathlib import Path
 
 import pytest
+from backends import needs_emulator
 from kernel_costs import (
     ALL_KERNELS,
     LIMIT,
@@ -31,10 +31,7 @@ from gpusolve.studies.experiments import EXPERIMENTS
 
 CALLS = all_calls()
 
-pytestmark = pytest.mark.skipif(
-    not compiler_name().startswith("GCC") or "CXXFLAGS" in os.environ,
-    reason="accesses are split as GCC does it with the emulator's options",
-)
+pytestmark = needs_emulator
 
 
 def named(name: str) -> Call:

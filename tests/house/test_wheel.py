@@ -16,14 +16,17 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from compilers import cpp_compiler
 
-from gpusolve import _emulator
 from gpusolve._device import object_files, objects
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 CHECK = ROOT / "tests" / "support" / "installed.py"
+
+PARTS = ("gpusolve", "machine") if sys.platform == "linux" else ("gpusolve",)
+"""The parts of which there are objects: the solver, and the emulator's machine."""
 
 PYTHONS = ("3.11", "3.14")
 """The oldest and the newest Python that the package supports."""
@@ -60,7 +63,7 @@ def hide_compiler(folder: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel that is built from the source distribution."""
-    if _emulator.compiler() is None:
+    if cpp_compiler() is None:
         pytest.skip("no C++ compiler")
     copy = copied(tmp_path_factory.mktemp("source"))
     out = tmp_path_factory.mktemp("wheel")
@@ -92,13 +95,13 @@ def objects_in(names: set[str]) -> set[str]:
     return {name.removeprefix(folder) for name in names if name.startswith(folder)}
 
 
-def test_wheel_contains_kernels_and_runtime(wheel: Path) -> None:
+def test_wheel_contains_kernels_and_the_machine(wheel: Path) -> None:
     names = contents(wheel)
     assert "gpusolve/py.typed" in names
     for folder, target in (
         ("cuda_src", "gpusolve/cuda_src"),
         ("cuda_src/cpu", "gpusolve/cuda_src/cpu"),
-        ("gpusolve/_emulator/runtime", "gpusolve/_emulator/runtime"),
+        ("gpusolve/_emulator/machine", "gpusolve/_emulator/machine"),
     ):
         files = [path for path in (ROOT / folder).iterdir() if path.is_file()]
         assert files
@@ -134,8 +137,11 @@ def test_description_has_no_relative_links(wheel: Path) -> None:
 
 def test_a_wheel_with_objects_is_for_a_platform_and_every_python(wheel: Path) -> None:
     names = contents(wheel)
-    expected = set(map(object_files.file_name, object_files.instruction_sets()))
-    assert objects_in(names) == expected
+    assert objects_in(names) == {
+        object_files.file_name(name, part)
+        for name in object_files.instruction_sets()
+        for part in PARTS
+    }
     assert re.search(r"-py3-none-(linux|macosx|win)\w*\.whl$", wheel.name)
     assert "Root-Is-Purelib: false" in metadata_of(wheel, "WHEEL")
 
@@ -189,7 +195,7 @@ def test_an_installation_without_a_compiler_solves(tmp_path: Path) -> None:
 
 
 def test_an_editable_installation_has_the_best_object(tmp_path: Path) -> None:
-    if _emulator.compiler() is None:
+    if cpp_compiler() is None:
         pytest.skip("no C++ compiler")
     copy, environment = copied(tmp_path), tmp_path / "venv"
     venv.create(environment, with_pip=True)
@@ -198,4 +204,4 @@ def test_an_editable_installation_has_the_best_object(tmp_path: Path) -> None:
     found = {path.name for path in (copy / "gpusolve" / object_files.FOLDER).iterdir()}
     in_use = objects.chosen().path
     assert in_use is not None
-    assert found == {in_use.name}
+    assert found == {in_use.name.replace("gpusolve", part) for part in PARTS}

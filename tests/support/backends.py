@@ -9,6 +9,8 @@ from unittest import mock
 
 import pytest
 
+from gpusolve._emulator import why_missing
+
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 
 both_kinds = pytest.mark.parametrize("exclusive", [False, True])
@@ -23,14 +25,8 @@ also_by_fallback = pytest.mark.parametrize(
 )
 """All backends, and NumPy as if the CPU solver had not been compiled."""
 
-needs_float64_denormals = pytest.mark.skipif(
-    "EMULATOR_FLUSHES_DENORMALS" in os.environ.get("CXXFLAGS", ""),
-    reason="a GPU keeps float64 denormals, but the emulator flushes them here",
-)
-
-with_own_options = pytest.mark.skipif(
-    "CXXFLAGS" in os.environ,
-    reason="a predicted time counts instructions, which depend on the options",
+needs_emulator = pytest.mark.skipif(
+    bool(why_missing()), reason="the emulator cannot run: see `show_config()`"
 )
 
 

@@ -12,10 +12,7 @@ for each other (`POLLED`), and fences, which are repeated with them.
 from __future__ import annotations
 
 import os
-import platform
 import re
-import shlex
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +23,7 @@ import scipy.sparse
 
 import gpusolve
 from gpusolve import _emulator, sparse
+from gpusolve._emulator import nvrtc
 from gpusolve._emulator._costs import KernelCosts
 from gpusolve._emulator._profile import SECTOR_BYTES, Report
 from gpusolve.gam import BSplines, boost, make_learners
@@ -455,7 +453,7 @@ RATIOS = {"of fewest", "of distinct", "of requests"}
 
 OF_THE_COMPILER = {"wavefronts", "lanes", "shared lanes"}
 """Compared only with the compiler of the table: others keep other values of shared
-memory in registers, and split requests at other branches."""
+memory in registers, and unroll other loops."""
 
 
 def kernel_row(costs: Costs, elements: int) -> Row:
@@ -498,17 +496,9 @@ def rows_of(call: Call, report: Report) -> dict[str, Row]:
 
 
 def compiler_name() -> str:
-    """The C++ compiler and the machine, such as ``GCC 12 on x86_64``; "" without."""
-    command = _emulator.compiler()
-    if command is None:
-        return ""
-    text = subprocess.run(
-        [*shlex.split(command), "--version"], capture_output=True, text=True
-    ).stdout
-    version = re.search(r" (\d+)\.\d", text)
-    family = "Clang" if "clang" in text else "GCC"
-    number = version.group(1) if version else "?"
-    return f"{family} {number} on {platform.machine()}"
+    """The compiler that makes PTX, such as ``NVRTC 12.9``."""
+    _, (major, minor) = nvrtc.library()
+    return f"NVRTC {major}.{minor}"
 
 
 def written_rows() -> dict[str, dict[str, Row]]:
@@ -531,7 +521,7 @@ def written_rows() -> dict[str, dict[str, Row]]:
 
 def written_compiler() -> str:
     """The compiler with which the table was written."""
-    found = re.search(r"with (GCC .+)\. They", TABLE.read_text())
+    found = re.search(r"with (NVRTC .+)\. They", TABLE.read_text())
     return found.group(1) if found else ""
 
 

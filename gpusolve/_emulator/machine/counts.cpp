@@ -68,24 +68,21 @@ void delete_counts(Counts* counts) {
 
 namespace {
 
-/// The words of each bank, for the lanes that shared memory serves together.
+/// A bank of shared memory serves a word in each wavefront, to all lanes that ask for it.
 void count_shared(Counts& counts, const Warp& w, Row& row, u32 bytes) {
     const u64 together = bytes <= 4 ? 32 : bytes == 8 ? 16 : 8;
-    std::map<u64, std::array<std::set<u64>, BANKS>> passes;
+    std::array<std::set<u64>, BANKS> banks;
+    std::set<u64> parts;
     for (u32 rest = w.mask; rest; rest &= rest - 1) {
         const u64 lane = static_cast<u64>(lowest(rest)), address = w.address[lane];
-        auto& banks = passes[lane / together];
+        parts.insert(lane / together);
         for (u64 word = address / WORD; word <= (address + bytes - 1) / WORD; ++word)
             banks[word % BANKS].insert(word);
     }
-    row.fewest_wavefronts += passes.size();
     u64 wavefronts = 0;
-    for (const auto& [pass, banks] : passes) {
-        std::size_t most = 0;
-        for (const auto& bank : banks) most = std::max(most, bank.size());
-        wavefronts += most;
-    }
+    for (const auto& bank : banks) wavefronts = std::max<u64>(wavefronts, bank.size());
     row.wavefronts += wavefronts;
+    row.fewest_wavefronts += std::min<u64>(wavefronts, parts.size());
     counts.counter(*w.block, WAVEFRONTS) += wavefronts;
 }
 
@@ -115,8 +112,7 @@ void count_global(Counts& counts, const Warp& w, const Inst& i, Row& row, u32 by
         const auto found = last.find(key);
         if (!is_write && found == last.end()) ++counts.first_loads;
         if (!is_write && found != last.end()) {
-            // A turn of a warp is long; on a GPU the block's other warps access as much meanwhile.
-            const u64 distance = (accesses - found->second) * w.block->warps.size();
+            const u64 distance = accesses - found->second;
             ++counts.reuse[64 - static_cast<u64>(__builtin_clzll(distance | 1))];
         }
         last[key] = accesses++;

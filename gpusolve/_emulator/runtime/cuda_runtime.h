@@ -1,3 +1,0 @@
-// Empty, for kernels that include it: the prelude already declares the device functions.
-
-#pragma once

@@ -1,0 +1,179 @@
+"""Kernels that use NVIDIA's headers: groups, libcu++, numbers of 16 bits, cuRAND."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from backends import needs_emulator
+from scipy import stats
+
+from gpusolve import _emulator
+
+KERNELS = Path(__file__).parents[1] / "faulty_kernels"
+
+pytestmark = needs_emulator
+
+
+def run(file: str, name: str, *args: Any, blocks: int = 1, threads: int = 32) -> None:
+    kernel = _emulator.Kernel(KERNELS / f"{file}.cu", name, KERNELS)
+    kernel((blocks,), (threads,), args)
+
+
+# ---- cooperative groups and libcu++ --------------------------------------------------
+
+
+def run_group(name: str, *args: Any, **shape: int) -> None:
+    """Under `races`, because groups order what their threads access."""
+    with _emulator.races():
+        run("groups", name, *args, **shape)
+
+
+def test_coalesced_threads_and_tiles(rng: np.random.Generator) -> None:
+    x = rng.integers(0, 100, 32, dtype=np.int32)
+    out = np.zeros((9, 32), np.int32)
+    run_group("odd_threads", x, out)
+    is_odd = x % 2 != 0
+    odd = x[is_odd]
+    ranks = np.arange(odd.size)
+    expected = [
+        np.full(odd.size, odd.size),
+        ranks,
+        np.full(odd.size, odd.sum()),
+        np.append(odd[1:], odd[-1]),
+        np.cumsum(odd) - odd,
+        np.full(odd.size, np.sum((odd > 50) << ranks)),
+    ]
+    for row, values in zip(out, expected, strict=False):
+        np.testing.assert_array_equal(row[is_odd], values)
+    assert not out[:6, ~is_odd].any()
+    tiles = x.reshape(4, 8)
+    np.testing.assert_array_equal(out[6], np.maximum.accumulate(tiles, 1).ravel())
+    same = tiles[:, :, None] % 3 == tiles[:, None, :] % 3
+    np.testing.assert_array_equal(out[7], (same * tiles[:, None, :]).sum(2).ravel())
+    other = np.arange(32) ^ 5
+    np.testing.assert_array_equal(out[8], x[other] + 1000 * other)
+
+
+def test_tiles_of_several_warps(rng: np.random.Generator) -> None:
+    x = rng.integers(0, 100, 128, dtype=np.int32)
+    out = np.zeros((3, 2, 64), np.int32)
+    run_group("large_tiles", x, out, threads=128)
+    tiles = x.reshape(2, 64)
+    for row, values in zip(out, (tiles.sum(1), tiles[:, 3], [0, 1]), strict=True):
+        np.testing.assert_array_equal(row, np.repeat(np.reshape(values, (2, 1)), 64, 1))
+
+
+def test_reductions_of_tiles(rng: np.random.Generator) -> None:
+    x = rng.integers(-99, 99, 32, dtype=np.int32)
+    out = np.zeros((3, 4, 8), np.int32)
+    run_group("tiles", x, out)
+    tiles = x.reshape(4, 8)
+    for row, reduced in zip(
+        out, (tiles.sum(1), tiles.min(1), tiles.max(1)), strict=True
+    ):
+        np.testing.assert_array_equal(row, np.repeat(reduced[:, None], 8, 1))
+
+
+@pytest.mark.parametrize("blocks", [2, 5])
+def test_barriers_of_the_grid(blocks: int) -> None:
+    x, total = np.arange(32 * blocks, dtype=np.int32), np.zeros(3, np.int32)
+    first = x[::32].sum()
+    kernel = _emulator.Kernel(KERNELS / "groups.cu", "sum_of_blocks", KERNELS)
+    with _emulator.races():
+        kernel((blocks,), (32,), (x, total, np.int32(3)), cooperative=True)
+    np.testing.assert_array_equal(total, first * blocks ** np.arange(3))
+    np.testing.assert_array_equal(x, total[-1])
+
+
+def test_barriers_of_libcu(rng: np.random.Generator) -> None:
+    x = rng.integers(0, 100, 64, dtype=np.int32)
+    out = np.zeros(64, np.int32)
+    run_group("exchange_by_barrier", x, out, threads=64)
+    np.testing.assert_array_equal(out, x[np.arange(64) ^ 33])
+
+
+def test_atomics_of_libcu_order_accesses() -> None:
+    value, flag, count, out = np.zeros((4, 1), np.int32)
+    run_group("send_by_atomics", value, flag, count, out, blocks=2)
+    assert (out[0], count[0]) == (42, 64)
+
+
+# ---- numbers of 16 bits --------------------------------------------------------------
+
+TYPES = pytest.mark.parametrize("name", ["half", "nv_bfloat16"])
+
+
+def dtype_of(name: str) -> Any:
+    if name == "half":
+        return np.float16
+    return pytest.importorskip("ml_dtypes").bfloat16
+
+
+def numbers(rng: np.random.Generator, dtype: Any, count: int) -> Any:
+    """Numbers with |x| between 1 and 2, whose products and sums are exact in float."""
+    x = rng.uniform(1, 2, count) * rng.choice([-1, 1], count)
+    return x.astype(np.float32).astype(dtype)
+
+
+def assert_equal(found: Any, expected: Any) -> None:
+    np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
+
+
+@TYPES
+def test_arithmetic(rng: np.random.Generator, name: str) -> None:
+    dtype, n = dtype_of(name), 2000
+    a, b, c = (numbers(rng, dtype, n) for _ in range(3))
+    out = _emulator.empty((8, n), np.uint16).view(dtype)
+    with np.errstate(invalid="ignore"):
+        root = np.sqrt(a)
+    run("half_precision", f"calculate<{name}>", a, b, c, out, np.int32(n))
+    exact = a.astype(np.float32) * b.astype(np.float32) + c.astype(np.float32)
+    less = (a < b).astype(dtype)
+    expected = a + b, a - b, a * b, a / b, -(a + dtype(1)), less, root
+    for row, values in zip(out, (*expected, exact.astype(dtype)), strict=True):
+        assert_equal(row, values)
+
+
+@TYPES
+def test_pairs(rng: np.random.Generator, name: str) -> None:
+    dtype = dtype_of(name)
+    a, b, c = (numbers(rng, dtype, 128).reshape(64, 2) for _ in range(3))
+    out = np.zeros((5, 64, 2), dtype)
+    run("half_precision", f"calculate_pairs<{name}2>", a, b, c, out, np.int32(64))
+    exact = a.astype(np.float32) * b.astype(np.float32) + c.astype(np.float32)
+    expected = a + b, exact.astype(dtype), np.maximum(a, b), a[:, ::-1]
+    for row, values in zip(out, expected, strict=False):
+        assert_equal(row, values)
+    assert_equal(out[4, 0], (a >= b).sum(0).astype(dtype))
+
+
+# ---- cuRAND --------------------------------------------------------------------------
+
+PUBLISHED = np.array([0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8], np.uint32)
+"""Philox4x32-10 of zeros, from the authors' known answers."""
+
+
+def test_a_sequence_of_random_numbers() -> None:
+    out = np.zeros(12, np.uint32)
+    for sequence in (0, 2**40 + 5):
+        arguments = np.uint64(0), np.uint64(sequence), np.uint64(3), out
+        run("random_numbers", "draw", *arguments, threads=1)
+        if sequence == 0:
+            np.testing.assert_array_equal(out[:4], PUBLISHED)
+        np.testing.assert_array_equal(out[8:], out[3:7])
+        assert np.unique(out[:8]).size == 8
+
+
+def test_distributions() -> None:
+    n, threads = 16, 256
+    uniform, normal = np.zeros((2, threads * n), np.float32)
+    more = np.zeros(threads * n)
+    arguments = uniform, normal, more, np.int32(n)
+    run("random_numbers", "fill", *arguments, blocks=2, threads=threads // 2)
+    assert stats.kstest(uniform, "uniform").pvalue > 1e-3
+    assert stats.kstest(more, "uniform").pvalue > 1e-3
+    assert stats.kstest(normal, "norm").pvalue > 1e-3
+    assert abs(np.corrcoef(normal[::2], normal[1::2])[0, 1]) < 5 / np.sqrt(normal.size)
