@@ -224,7 +224,6 @@ def test_reduction_across_tiles(
     same(found, expected, strict=True)
 
 
-@pytest.mark.slow
 def test_one_segment_of_several_hundred_tiles(
     backend: Any, rng: np.random.Generator
 ) -> None:
