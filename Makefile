@@ -35,7 +35,7 @@ export NVCC ?= $(abspath $(VENV)/nvcc/nvidia/cu13/bin/nvcc)
 test: lint $(VENV)/object $(VENV)/nvcc
 	$(PYTEST) -m "not slow and not gpu"
 
-test-all: test
+test-all: test $(VENV)/test-all
 	$(PYTEST) -m "slow and not exhaustive"
 
 # Every barrier of the kernels but the first of each file, removed in turn.
@@ -111,7 +111,6 @@ results: $(VENV)/object
 resources: $(VENV)/test
 	PYTHONPATH=. $(BIN)/python tests/support/kernel_resources.py
 	PYTHONPATH=. $(BIN)/python tests/support/kernel_code.py
-	PYTHONPATH=. $(BIN)/python tests/support/kernel_clocks.py
 
 costs: $(VENV)/test
 	PYTHONPATH=. $(BIN)/python tests/support/kernel_costs.py
@@ -142,6 +141,11 @@ $(VENV)/docs: setup.cfg pyproject.toml
 $(VENV)/test: setup.cfg pyproject.toml
 	$(PYTHON) -m venv --upgrade-deps $(VENV)
 	$(BIN)/python -m pip install -q --no-compile -e ".[dask,emulator]" --group test
+	touch $@
+
+# PyTorch, JAX and the pictures of the demo, which only slow tests need.
+$(VENV)/test-all: $(VENV)/test
+	$(BIN)/python -m pip install -q --no-compile --group test-all
 	touch $@
 
 # The compiled CPU solver and the emulator's machine, in gpusolve/_objects: pip built it, and may not have seen a change.

@@ -1,75 +1,77 @@
-"""Time reduce, scan, segments and partition, and the libraries that do the same.
+"""Time the blocks, matrix times vector and sparse products, next to other libraries.
 
     python benchmarks/blocks.py --output FILE   # on a GPU if there is one
     python benchmarks/blocks.py --emulate       # the kernels on the CPU, at toy size
-    python benchmarks/blocks.py --cpu           # the NumPy path
+    python benchmarks/blocks.py --cpu --parts gemv
 
-The bytes that each operation must read and write, over its time, are compared with the
-rate of a plain copy in the same run. Results are Markdown.
+"a copy" is a plain copy that moves as many bytes as the operation must read and write:
+no implementation can be faster by much. A result that differs from the library's ends
+the run.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
-from harness import (
-    Array,
-    Call,
-    Machine,
-    choose,
-    head,
-    microseconds,
-    power,
-    publish,
-    rate_cells,
-    row,
-    table_head,
-    three_digits,
-    timing_parser,
-)
-from numpy.typing import NDArray
+import scipy.sparse
+from harness import Array, Benchmark, Call, Machine, to_host
+from records import OURS, Part, Result
+from sparse_matrices import KINDS, matrix, matrix_from_keys, uniform
 
 import gpusolve
-from gpusolve._blocks.reduce import ORDERED_VARIANTS
+from gpusolve import sparse
+from gpusolve._blocks.reduce import ORDERED_VARIANTS, VARIANTS
+from gpusolve._gemv.gemv import PaperVariant
 
-Ints = NDArray[np.int64]
+SIZES = {"cuda": [10**k for k in range(3, 10)], "cpu": [10**k for k in range(3, 8)]}
+ENTRIES = {"cuda": [10**k for k in range(4, 9)], "cpu": [10**k for k in range(3, 8)]}
+RATIOS = [4**k for k in range(10)]
+"""Lengths of the longer operand over lengths of the shorter operand."""
 
-SIZES = {
-    "cuda": [10**k for k in range(3, 10)],
-    "cpu": [10**k for k in range(3, 8)],
-    "emulator": [10**k for k in range(2, 5)],
-}
+PAPER_VARIANTS = get_args(PaperVariant)
+METHODS = "merge", "gallop", "binary"
 
 BYTES_PER_NUMBER = 64
-"""GPU memory allowed for, per number: more than any operation or library needs."""
-
-
-class Peer(NamedTuple):
-    """A library's call; unless it is the `same`, it computes less, as its name says."""
-
-    name: str
-    call: Call
-    same: bool = True
+"""GPU memory allowed for, per number or entry: more than any operation needs."""
 
 
 class Operation(NamedTuple):
-    """An operation, the bytes that it must move, and the calls to compare it with."""
+    """An operation, the bytes that it must move, and calls to compare it with.
+
+    Results are equal, as all sums are exact.
+    """
 
     name: str
-    bytes_moved: int
+    shape: tuple[int, int]
+    moved: int
     ours: Call
-    library: Peer | None = None
-    compute: Call | None = None
+    same: dict[str, Call]
 
 
-# ---- what is timed -------------------------------------------------------------------
+def results(machine: Machine, operation: Operation) -> Iterator[Result]:
+    """Times of all; RuntimeError if two results that should be equal are not."""
+    at = operation.name, operation.shape
+    found, ours = machine.measure(OURS, *at, operation.ours)
+    yield found
+    yield machine.copy(*at, operation.moved)
+    for peer, call in operation.same.items() if machine.peers else ():
+        found, other = machine.measure(peer, *at, call)
+        yield found
+        if not found.note and not equal(ours, other):
+            raise RuntimeError(f"{operation.name} does not agree with {peer}")
+
+
+def equal(ours: Any, other: Any) -> bool:
+    ours, other = to_host(ours), to_host(other)
+    if scipy.sparse.issparse(ours):
+        return (ours.tocsr() != scipy.sparse.csr_array(other)).nnz == 0
+    return bool(np.array_equal(np.asarray(ours), np.asarray(other)))
 
 
 def numbers(xp: Any, n: int) -> Array:
@@ -77,18 +79,16 @@ def numbers(xp: Any, n: int) -> Array:
     return xp.asarray(np.random.default_rng(0).integers(-3, 4, n, np.int8)).astype("f4")
 
 
-SEGMENTS: dict[str, tuple[float, Callable[[np.random.Generator, int], Ints]]] = {
-    "short": (8, lambda rng, count: rng.integers(1, 16, count)),
-    "long": (1e5, lambda rng, count: rng.integers(50_000, 150_001, count)),
-    "mixed": (1.1e4, lambda rng, count: (2 ** rng.uniform(0, 17, count)).astype(int)),
-}
-"""For each kind of segments: the mean length, and a function that draws lengths."""
+# ---- reduce, scan, segments, partition -----------------------------------------------
+
+SEGMENTS = {"short": 8, "long": 100_000}
+"""The mean length of segments."""
 
 
-def segment_lengths(kind: str, n: int) -> Ints:
+def segment_lengths(mean: int, n: int) -> Array:
     """Random lengths with the sum n; the last segment is cut short."""
-    mean, draw = SEGMENTS[kind]
-    ends = np.cumsum(draw(np.random.default_rng(0), int(1.5 * n / mean) + 10))
+    rng = np.random.default_rng(0)
+    ends = np.cumsum(rng.integers(1, 2 * mean, 2 * n // mean + 10))
     return np.diff(ends[ends < n], prepend=0, append=n)
 
 
@@ -98,260 +98,238 @@ def maximum_rise(x: Array) -> Array:
     return (sums - np.minimum.accumulate(sums)).max()
 
 
-def differences_of_sums(xp: Any, x: Array, offsets: Array) -> Array:
-    """The sums of segments, as differences of prefix sums."""
-    sums = xp.concatenate([xp.zeros(1, x.dtype), xp.cumsum(x)])
-    return xp.diff(sums[offsets])
+def blocks(machine: Machine, n: int) -> Iterator[Operation]:
+    """All operations on n numbers."""
+    xp = machine.xp
+    library = "CuPy" if machine.cupy else "NumPy"
+    x, mask = numbers(xp, n), numbers(xp, n) > 0
+    made = partial(Operation, shape=(n, 1))
 
+    def one(name: str, moved: int, ours: Call, call: Call | None) -> Operation:
+        return made(name, moved=moved, ours=ours, same={library: call} if call else {})
 
-def operations(xp: Any, n: int, compute: Any = None) -> Iterator[Operation]:
-    """All operations on n numbers; `compute` is the module ``cuda.compute``."""
-    x = numbers(xp, n)
-    zero = np.zeros(1, x.dtype)
-    yield Operation(
-        "reduce",
-        x.nbytes,
-        partial(gpusolve.reduce, x),
-        Peer("sum", partial(xp.sum, x)),
-        compute_sum(compute, "reduce_into", x, 1, num_items=n, h_init=zero),
-    )
-    yield Operation(
-        "maximum_segment_sum",
-        x.nbytes,
-        partial(gpusolve.maximum_segment_sum, x),
-        Peer("cumsum, minimum.accumulate", partial(maximum_rise, x))
-        if xp is np
-        else Peer("sum, no maxima", partial(xp.sum, x), same=False),
-    )
-    yield Operation(
-        "scan",
-        2 * x.nbytes,
-        partial(gpusolve.scan, x),
-        Peer("cumsum", partial(xp.cumsum, x)),
-        compute_sum(compute, "inclusive_scan", x, n, num_items=n, init_value=zero),
-    )
-    yield Operation(
-        "scan, max",
-        2 * x.nbytes,
-        partial(gpusolve.scan, x, "max"),
-        Peer("maximum.accumulate", partial(np.maximum.accumulate, x))
-        if xp is np
-        else None,
-    )
-    mask = x > 0
-    yield Operation(
+    yield one("reduce", x.nbytes, partial(gpusolve.reduce, x), partial(xp.sum, x))
+    rise = partial(maximum_rise, x) if xp is np else None
+    call = partial(gpusolve.maximum_segment_sum, x)
+    yield one("maximum_segment_sum", x.nbytes, call, rise)
+    scan = partial(gpusolve.scan, x)
+    yield one("scan", 2 * x.nbytes, scan, partial(xp.cumsum, x))
+    yield one(
         "stable_partition",
         2 * x.nbytes + mask.nbytes,
         lambda: gpusolve.stable_partition(x, mask)[1],
-        Peer("concatenate", lambda: xp.concatenate([x[mask], x[~mask]])),
+        lambda: xp.concatenate([x[mask], x[~mask]]),
     )
-    for kind in SEGMENTS:
-        yield from segmented_operations(xp, x, kind, compute)
+    for kind, mean in SEGMENTS.items():
+        lengths = xp.asarray(segment_lengths(mean, n))
+        offsets = xp.concatenate([xp.zeros(1, int), xp.cumsum(lengths)])
+        flags = gpusolve.segment_flags(lengths, total=n)
+        moved = 2 * x.nbytes + flags.nbytes
+        call = partial(gpusolve.segmented_scan, x, flags)
+        yield one(f"segmented_scan, {kind}", moved, call, None)
+        moved = x.nbytes + offsets.nbytes + x.itemsize * len(lengths)
+        call = partial(gpusolve.segmented_reduce, x, offsets=offsets)
+        sums = partial(np.add.reduceat, x, to_host(offsets[:-1])) if xp is np else None
+        yield one(f"segmented_reduce, {kind}", moved, call, sums)
 
 
-def segmented_operations(
-    xp: Any, x: Array, kind: str, compute: Any
-) -> Iterator[Operation]:
-    """The segmented operations, on segments of one kind."""
-    lengths = xp.asarray(segment_lengths(kind, len(x)))
-    offsets = xp.concatenate([xp.zeros(1, int), xp.cumsum(lengths)])
-    flags = gpusolve.segment_flags(lengths, total=len(x))
-    yield Operation(
-        f"segmented_scan, {kind}",
-        2 * x.nbytes + flags.nbytes,
-        partial(gpusolve.segmented_scan, x, flags),
-        Peer("cumsum, no segments", partial(xp.cumsum, x), same=False),
-    )
-    yield Operation(
-        f"segmented_reduce, {kind}",
-        x.nbytes + offsets.nbytes + x.itemsize * len(lengths),
-        partial(gpusolve.segmented_reduce, x, offsets=offsets),
-        Peer("add.reduceat", partial(np.add.reduceat, x, offsets[:-1]))
-        if xp is np
-        else Peer("cumsum, diff", partial(differences_of_sums, xp, x, offsets)),
-        compute_sum(
-            compute,
-            "segmented_reduce",
-            x,
-            len(lengths),
-            num_segments=len(lengths),
-            start_offsets_in=offsets[:-1],
-            end_offsets_in=offsets[1:],
-            h_init=np.zeros(1, x.dtype),
-        ),
-    )
+def variants(machine: Machine, n: int) -> Iterator[Operation]:
+    """The reductions of the slides, each next to the reduction that is chosen."""
+    x = machine.xp.asarray(np.random.default_rng(0).integers(-9, 10, n, np.int32))
+    for function, names in (
+        (gpusolve.reduce, VARIANTS),
+        (gpusolve.maximum_segment_sum, ORDERED_VARIANTS),
+    ):
+        calls = {name: partial(function, x, variant=name) for name in names}
+        name = function.__name__
+        yield Operation(name, (n, 1), x.nbytes, partial(function, x), calls)
 
 
-def cuda_compute() -> Any:
-    """Return the module of the package cuda-cccl, None if it does not import."""
-    try:
-        module = importlib.import_module("cuda.compute")
-    except ImportError:
-        return None
-    return module if hasattr(module, "reduce_into") else None
+# ---- matrix times vector -------------------------------------------------------------
+
+FIGURE = [(m, n) for m in (10**3, 10**4, 10**5) for n in (16, 32, 64)]
+LARGE = [(10**4, 10**4), (10**3, 10**5), (10**6, 64), (10**6, 1), (16, 10**6)]
 
 
-def compute_sum(
-    compute: Any, algorithm: str, x: Array, results: int, **arguments: Any
-) -> Call | None:
-    """A sum of `x` by an algorithm of ``cuda.compute``; `results` is their number."""
-    if compute is None:
-        return None
-    return partial(
-        getattr(compute, algorithm),
-        d_in=x,
-        d_out=x[:results].copy(),
-        op=compute.OpKind.PLUS,
-        **arguments,
-    )
+def gemv(machine: Machine, shape: tuple[int, int]) -> Iterator[Operation]:
+    """A matrix in C order and its transpose, of small whole numbers."""
+    A = numbers(machine.xp, shape[0] * shape[1]).reshape(shape)
+    for transpose in (False, True):
+        operand = A.T if transpose else A
+        x = numbers(machine.xp, operand.shape[1])
+        ours = partial(gpusolve.gemv, A, x, transpose=transpose)
+        same: dict[str, Call] = {"NumPy": partial(np.dot, *map(to_host, (operand, x)))}
+        if machine.cupy:
+            same["CuPy"] = partial(machine.xp.matmul, operand, x)
+            same["cuBLAS"] = cublas_call(A, x, transpose)
+        if machine.name != "cpu":
+            for name in PAPER_VARIANTS:
+                same[name] = partial(ours, variant=name)
+        moved = 4 * (A.size + x.size + operand.shape[0])
+        yield Operation("transposed" * transpose or "A x", shape, moved, ours, same)
 
 
-# ---- the tables ----------------------------------------------------------------------
+def cublas_call(A: Array, x: Array, transpose: bool) -> Call:
+    """cuBLAS's gemv; CuPy passes C order as Fortran order transposed."""
+    from cupy import empty
+    from cupy.cublas import gemv
+
+    y = empty(A.shape[1] if transpose else A.shape[0], A.dtype)
+
+    def call() -> Array:
+        gemv("T" if transpose else "N", 1.0, A, x, 0.0, y)
+        return y
+
+    return call
 
 
-def check(xp: Any, operation: Operation) -> None:
-    """Raise RuntimeError if a library that does the same gives another result.
-
-    A library that fails gives no result; its cell of the table says so.
-    """
-    peer = operation.library
-    if peer is None or not peer.same:
-        return
-    try:
-        expected = peer.call()
-    except Exception:
-        return
-    if not xp.array_equal(operation.ours(), expected):
-        raise RuntimeError(f"{operation.name} does not agree with {peer.name}")
+# ---- sparse products -----------------------------------------------------------------
 
 
-def main_table(
-    machine: Machine, sizes: Sequence[int], compute: Any, first_calls: dict[str, float]
-) -> Iterator[str]:
-    """Every operation at every size; adds the seconds of first calls to the dict."""
-    library = "CuPy" if machine.cupy else "NumPy"
-    columns = ["gpusolve µs", "GB/s", "of a copy", f"{library} µs"]
-    if compute:
-        columns.append("cuda.compute µs")
-    yield from table_head("", f"in {library}", "n", *columns, words=2)
-    for n in sizes:
-        copied = machine.copy_rate(numbers(machine.xp, n))
-        rate = three_digits(copied / 1e9)
-        yield row("*copy*", "", power(n), "", rate, *[""] * len(columns[2:]))
-        for operation in operations(machine.xp, n, compute):
-            ours, peer = machine.timing(operation.ours), operation.library
-            first_calls.setdefault(operation.name, ours.first)
-            if machine.peers:
-                check(machine.xp, operation)
-            yield row(
-                operation.name,
-                peer.name if peer else "",
-                power(n),
-                microseconds(ours.median),
-                *rate_cells(operation.bytes_moved, ours.median, copied),
-                machine.peer_cell(peer.call if peer else None),
-                *([machine.peer_cell(operation.compute)] if compute else []),
-            )
+def copy_to_machine(machine: Machine, A: Any, kind: str = "") -> Any:
+    """Return a matrix of SciPy in the memory of the machine."""
+    A = A.asformat(kind or A.format)
+    if not machine.cupy:
+        return A
+    library = importlib.import_module("cupyx.scipy.sparse")
+    return getattr(library, f"{A.format}_matrix")(A)
 
 
-def first_call_table(first_calls: dict[str, float]) -> Iterator[str]:
-    yield from table_head("", "first call ms")
-    for name, seconds in first_calls.items():
-        yield row(name, three_digits(1e3 * seconds))
+def product(machine: Machine, name: str, A: Any, B: Any) -> Operation:
+    """An element-wise product; libraries get CSR, which is not timed."""
+    ours = partial(sparse.multiply, *(copy_to_machine(machine, C) for C in (A, B)))
+    csr = [copy_to_machine(machine, C, "csr") for C in (A, B)]
+    same: dict[str, Call] = {"SciPy": partial(A.tocsr().multiply, B.tocsr())}
+    if machine.cupy:
+        same["CuPy"] = partial(csr[0].multiply, csr[1])
+    if machine.name != "cpu":
+        same |= {method: partial(ours, method=method) for method in METHODS}
+    moved = 12 * (A.nnz + B.nnz + same["SciPy"]().nnz)
+    return Operation(name, (A.nnz, B.nnz), moved, ours, same)
 
 
-SLIDES_SIZES = (10**3, 10**6)
-SLIDES: dict[str, tuple[int, ...]] = {
-    "tree": (77, 363),
-    "group": (17, 179),
-    "chunked": (70, 103),
-    "reduce512": (),
-    "atomic": (),
-    "atomic_each": (8, 1278),
+def multiply(machine: Machine, entries: int) -> Iterator[Operation]:
+    """Two matrices of each kind."""
+    for kind in KINDS:
+        yield product(machine, kind, *(matrix(kind, entries, seed) for seed in (0, 1)))
+
+
+def unequal(machine: Machine, entries: int) -> Iterator[Operation]:
+    """A matrix and shorter and shorter matrices, to find where "gallop" is faster."""
+    A = matrix("uniform", entries, seed=0)
+    for ratio in (ratio for ratio in RATIOS if ratio <= entries):
+        keys = uniform(A.shape[0], A.nnz // ratio, np.random.default_rng(1))
+        B = matrix_from_keys(keys, A.shape[0])
+        yield product(machine, f"ratio {ratio:,}", A, B)
+
+
+def spmv(machine: Machine, entries: int) -> Iterator[Operation]:
+    """A matrix of each kind times a vector of 0 and 1."""
+    for kind in KINDS:
+        host = matrix(kind, entries, seed=0).tocsr()
+        A = copy_to_machine(machine, host)
+        x = (np.arange(A.shape[1]) % 3 == 0).astype(np.float32)
+        there = machine.xp.asarray(x)
+        same: dict[str, Call] = {"SciPy": partial(operator.matmul, host, x)}
+        if machine.cupy:
+            same["CuPy"] = partial(operator.matmul, A, there)
+        same["without a plan"] = partial(sparse.spmv, A, there)
+        if machine.name != "cpu":
+            plan = sparse.SpMVPlan(A, method="segmented_scan")
+            same["segmented_scan"] = partial(plan, there)
+        moved = 8 * host.nnz + 4 * (2 * host.shape[0] + host.shape[1] + 1)
+        call = partial(sparse.SpMVPlan(A), there)
+        yield Operation(kind, (host.shape[0], host.nnz), moved, call, same)
+
+
+# ---- the page ------------------------------------------------------------------------
+
+
+class Kind(NamedTuple):
+    """A part: its text, the columns, its operations, and their sizes by machine."""
+
+    about: str
+    peers: tuple[str, ...]
+    operations: Callable[[Machine, Any], Iterator[Operation]]
+    sizes: dict[str, list[Any]]
+    small: list[Any]
+
+
+SPARSE = (
+    "Square matrices of float32, with 16 entries per row on average: uniform, on 16 "
+)
+SPARSE += "diagonals,\nby a power law of the rows, and one full row. "
+
+KINDS_OF_CALLS = {
+    "blocks": Kind(
+        "float32, n x 1: n numbers. Segments have 8 or 100,000 elements on average.",
+        ("a copy", "NumPy", "CuPy"),
+        blocks,
+        SIZES,
+        [100],
+    ),
+    "variants": Kind(
+        "The sum and the maximum segment sum of int32 by the reductions of C. Oancea "
+        "and\nT. Henriksen's slides and of Luo and Duraiswami.",
+        ("a copy", *VARIANTS),
+        variants,
+        {"cuda": [10**3, 10**6], "cpu": []},
+        [100],
+    ),
+    "gemv": Kind(
+        "float32, matrices in C order.",
+        ("a copy", "NumPy", "CuPy", "cuBLAS", *PAPER_VARIANTS),
+        gemv,
+        {"cuda": FIGURE + LARGE, "cpu": FIGURE + LARGE},
+        [(30, 16)],
+    ),
+    "multiply": Kind(
+        SPARSE
+        + "The shape is the entries\nof both operands of an element-wise product.",
+        ("a copy", "SciPy", "CuPy", *METHODS),
+        multiply,
+        ENTRIES,
+        [1000],
+    ),
+    "unequal": Kind(
+        "Two uniform matrices, the second with fewer entries by a ratio.",
+        ("a copy", "SciPy", "CuPy", *METHODS),
+        unequal,
+        {"cuda": [10**8], "cpu": [10**7]},
+        [1000],
+    ),
+    "spmv": Kind(
+        SPARSE
+        + "The shape is rows and\nentries. Making the plan is timed only without it.",
+        ("a copy", "SciPy", "CuPy", "without a plan", "segmented_scan"),
+        spmv,
+        ENTRIES,
+        [1000],
+    ),
 }
-"""Microseconds that the slides print for the sum of int32; none for other variants."""
 
 
-def slides_table(machine: Machine, sizes: Sequence[int]) -> Iterator[str]:
-    """The slides' table of four reductions, and two more, measured here."""
-    sums = [f"sum, {power(n)}" for n in sizes]
-    theirs = [f"theirs, {power(n)}" for n in SLIDES_SIZES]
-    ordered = [f"segment sum, {power(n)}" for n in sizes]
-    yield from table_head("", *sums, *theirs, *ordered)
-    rng = np.random.default_rng(0)
-    arrays = [machine.xp.asarray(rng.integers(-9, 10, n, np.int32)) for n in sizes]
-
-    def cells(reduction: Callable[..., Any], variant: str) -> Iterator[str]:
-        for x in arrays:
-            call = partial(reduction, x, variant=variant)
-            yield microseconds(machine.timing(call).median)
-
-    for variant, published in SLIDES.items():
-        segment_sums = (
-            cells(gpusolve.maximum_segment_sum, variant)
-            if variant in ORDERED_VARIANTS
-            else [""] * len(arrays)
-        )
-        theirs_or_none = published or [""] * len(SLIDES_SIZES)
-        yield row(
-            variant, *cells(gpusolve.reduce, variant), *theirs_or_none, *segment_sums
-        )
+def measure(
+    part: Part, machine: Machine, options: argparse.Namespace
+) -> Iterator[Result]:
+    kind = KINDS_OF_CALLS[part.name]
+    sizes = kind.small if machine.small else kind.sizes[machine.name]
+    if options.sizes and part.name != "gemv":
+        sizes = options.sizes
+    free = machine.cupy.cuda.runtime.memGetInfo()[0] if machine.cupy else np.inf
+    for size in sizes:
+        if BYTES_PER_NUMBER * np.prod(size) <= free:
+            for operation in kind.operations(machine, size):
+                yield from results(machine, operation)
 
 
-# ---- the report ----------------------------------------------------------------------
-
-ABOUT_THE_TABLE = """\
-float32. GB/s is the bytes that must be read and written, over the time; "of a copy" is
-its ratio to the rate of a plain copy of n numbers in the same run.
-"""
-
-ABOUT_FIRST_CALLS = """
-The first call of each operation, at the smallest n. It compiles the kernels that no
-earlier call has compiled.
-"""
-
-ABOUT_THE_SLIDES = """
-The four reductions of C. Oancea and T. Henriksen, *Basic Blocks of Data-Parallel
-Programming* (2019), in microseconds: the sum of int32, and what they print for it on a
-GPU that they do not name. They use an atomic for each element, `atomic_each`; `atomic`
-has an atomic for each warp. `reduce512` is the reduction of Y. Luo and R. Duraiswami
-(2011) in shared memory, where `group` uses shuffles. The maximum segment sum needs the
-order of the elements, which the last three do not keep.
-"""
-
-
-def report(machine: Machine, sizes: Sequence[int]) -> Iterator[str]:
-    """The report, line by line as it is measured."""
-    compute = cuda_compute() if machine.cupy else None
-    first_calls: dict[str, float] = {}
-    yield from head(
-        "Reduce, scan, segments and partition",
-        machine,
-        *(["cuda-cccl"] if machine.cupy else []),
-    )
-    yield ABOUT_THE_TABLE
-    yield from main_table(machine, sizes, compute, first_calls)
-    if machine.name == "cpu":
-        return
-    yield ABOUT_FIRST_CALLS
-    yield from first_call_table(first_calls)
-    yield ABOUT_THE_SLIDES
-    yield from slides_table(machine, sorted({min(n, max(sizes)) for n in SLIDES_SIZES}))
-
-
-def arguments() -> argparse.Namespace:
-    return timing_parser(__doc__, "numbers in an array").parse_args()
-
-
-def main() -> None:
-    options = arguments()
-    with tempfile.TemporaryDirectory() as cache:
-        os.environ["CUPY_CACHE_DIR"] = cache  # so that first calls compile
-        machine = choose(options.emulate, options.cpu, options.repeats, options.peers)
-        most = machine.free_bytes / BYTES_PER_NUMBER
-        wanted = sorted(options.sizes or SIZES[machine.name])
-        publish(report(machine, [n for n in wanted if n <= most]), options.output)
-
+BENCHMARK = Benchmark(
+    doc=__doc__ or "",
+    title="Blocks, matrix times vector and sparse products",
+    parts=[Part(name, kind.about, kind.peers) for name, kind in KINDS_OF_CALLS.items()],
+    measure=measure,
+    repeats=11,
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

@@ -1,5 +1,7 @@
 """Many least-squares problems with the same linear constraints, one core each.
 
+    python benchmarks/constraints.py --cpu --output FILE.md
+
 Each system has 45 unknowns and 60 inequalities, which all systems share. In the first
 case all numbers are random. The second case is the deconvolution of diffusion MRI: a
 function on the sphere, an even polynomial of degree 8, is blurred by the response of a
@@ -12,25 +14,18 @@ not installed.
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from harness import (
-    Machine,
-    choose,
-    head,
-    publish,
-    row,
-    table_head,
-    three_digits,
-    timing_parser,
-    to_host,
-    wall_clock,
-)
+from harness import Benchmark, Machine, to_host
+from nnls_cases import directions
 from numpy.typing import NDArray
+from records import OURS, Part, Result
 
 import gpusolve
 
@@ -38,9 +33,8 @@ Floats = NDArray[np.float64]
 
 DEGREE = 8
 DIRECTIONS, LIMITS = 90, 60
-NOISE = 0.02
 FEW = {"quadprog": 1000, "CVXPY": 20}
-"""The systems that other solvers solve; their times are per system."""
+"""The systems that other solvers solve; their times are scaled to all."""
 
 
 class Case(NamedTuple):
@@ -59,28 +53,19 @@ def random_case(rng: np.random.Generator, systems: int) -> Case:
 
 
 def fibres(rng: np.random.Generator, systems: int) -> Case:
-    """Two fibres in each voxel."""
+    """Two fibres in each voxel; R makes the polynomials orthogonal."""
     dense = directions(rng, 2000)
-    _, R = np.linalg.qr(even_polynomials(dense) / np.sqrt(len(dense)))
+    R = np.linalg.qr(even_polynomials(dense) / np.sqrt(len(dense)))[1]
     measured, limited = directions(rng, DIRECTIONS), directions(rng, LIMITS)
-    A = response(measured, dense) @ np.linalg.solve(R.T, even_polynomials(dense).T).T
-    C = np.linalg.solve(R.T, even_polynomials(limited).T).T
+    basis, C = (
+        np.linalg.solve(R.T, even_polynomials(points).T).T
+        for points in (dense, limited)
+    )
     axes = directions(rng, 2 * systems).reshape(systems, 2, 3)
     signal = np.exp(-3 * (axes @ measured.T) ** 2).mean(axis=1)
-    b = signal + NOISE * rng.standard_normal(signal.shape)
-    return Case("two fibres", A / len(dense), b, C)
-
-
-def cases_of(sizes: list[int]) -> list[Case]:
-    """Both cases with these numbers of systems."""
-    rng = np.random.default_rng(0)
-    return [make(rng, systems) for systems in sizes for make in (random_case, fibres)]
-
-
-def directions(rng: np.random.Generator, count: int) -> Floats:
-    """Random points of the sphere, (count, 3)."""
-    found = rng.standard_normal((count, 3))
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
+    b = signal + 0.02 * rng.standard_normal(signal.shape)
+    A = np.exp(-3 * (measured @ dense.T) ** 2) @ basis / len(dense)
+    return Case("two fibres", A, b, C)
 
 
 def even_polynomials(points: Floats) -> Floats:
@@ -90,14 +75,7 @@ def even_polynomials(points: Floats) -> Floats:
     return np.stack([x**i * y**j * z ** (DEGREE - i - j) for i, j in powers], axis=1)
 
 
-def response(measured: Floats, axes: Floats) -> Floats:
-    """The signal of a fibre along each axis, in each measured direction."""
-    return np.exp(-3 * (measured @ axes.T) ** 2)
-
-
 # ---- other solvers -------------------------------------------------------------------
-
-Solver = Callable[[Case, int], Floats]
 
 
 def by_quadprog(case: Case, systems: int) -> Floats:
@@ -123,12 +101,17 @@ def by_cvxpy(case: Case, systems: int) -> Floats:
     return np.stack(found)
 
 
-PEERS: dict[str, Solver] = {"quadprog": by_quadprog, "CVXPY": by_cvxpy}
+PEERS: dict[str, Callable[[Case, int], Floats]] = {
+    "quadprog": by_quadprog,
+    "CVXPY": by_cvxpy,
+}
 
-PACKAGES = "quadprog", "cvxpy", "clarabel"
-
-
-# ---- the report ----------------------------------------------------------------------
+ABOUT = """\
+Systems of 45 unknowns and 60 shared inequalities, on one core (a GPU: the whole
+device). Other solvers solve some of the systems, and their time is scaled to all: `*`.
+Our error is the largest `kkt`, with the part of the systems that have status 0 and the
+constraints that hold with equality, on average. The error of another solver is by how
+much our residual is at most larger than its residual, relative to the norm of b."""
 
 
 def excess(case: Case, x: Floats, other: Floats) -> float:
@@ -138,72 +121,45 @@ def excess(case: Case, x: Floats, other: Floats) -> float:
     return float(((norms[0] - norms[1]) / np.linalg.norm(b, axis=1)).max())
 
 
-def lines(machine: Machine, cases: list[Case]) -> Iterator[str]:
-    """The report."""
-    yield from head("Linear constraints", machine, *PACKAGES)
-    yield from table(machine, cases)
+def measure(
+    part: Part, machine: Machine, options: argparse.Namespace
+) -> Iterator[Result]:
+    rng = np.random.default_rng(0)
+    for systems in options.sizes or [3 if machine.small else 10_000]:
+        for make in (random_case, fibres):
+            yield from measure_case(machine, make(rng, systems))
 
 
-def table(machine: Machine, cases: list[Case]) -> Iterator[str]:
-    """The table, and what its cells contain."""
-    yield "Systems of 45 unknowns and 60 shared inequalities, on one core (a GPU: the"
-    yield "whole device). Other solvers solve some of them, after a first call that is"
-    yield "not timed. Times are microseconds per system.\n"
-    yield from table_head(
-        *("case", "systems", "active", "status 0", "largest kkt", "gpusolve, us"),
-        *(
-            f"{name}{more}"
-            for name in PEERS
-            for more in (", us", ", ratio", ", excess")
-        ),
-    )
-    for case in cases:
-        yield row(*cells(machine, case))
-    yield "\nactive: constraints that hold with equality, on average. excess: by how"
-    yield "much the residual of gpusolve is at most larger, relative to the norm of b."
-
-
-def cells(machine: Machine, case: Case) -> Iterator[str]:
-    """A row of the table."""
+def measure_case(machine: Machine, case: Case) -> Iterator[Result]:
     A, b, C = (machine.xp.asarray(array) for array in case[1:])
     limits = {"A_ub": -C, "b_ub": machine.xp.zeros(LIMITS)}
-    timed = machine.timing(lambda: gpusolve.lsq_linear(A, b, **limits))
-    result, own = timed.result, timed.median / len(b)
-    status, kkt = to_host(result.status), to_host(result.kkt)
+    at = case.name, case.A.shape
+    call = partial(gpusolve.lsq_linear, A, b, **limits)
+    found, result = machine.measure(OURS, *at, call, systems=len(b))
+    x, status, kkt = map(to_host, (result.x, result.status, result.kkt))
     active = (to_host(result.dual_ub) > 0).sum(axis=1).mean()
-    yield from (
-        case.name,
-        f"{len(b):,}",
-        f"{active:.1f}",
-        f"{(status == 0).mean():.2%}",
-    )
-    yield from (f"{kkt.max():.0e}", three_digits(1e6 * own))
+    note = f"{(status == 0).mean():.2%} certified, {active:.1f} active"
+    yield found._replace(error=float(kkt.max()), note=note)
     for name, solve in PEERS.items():
-        if not (machine.peers and importlib.util.find_spec(name.lower())):
-            yield from ("", "", "")
-            continue
-        few = min(FEW[name], len(b))
-        solve(case, 1)
-        seconds, x = wall_clock(lambda solve=solve, few=few: solve(case, few))
-        each = seconds / few
-        yield from (three_digits(1e6 * each), three_digits(each / own))
-        yield f"{excess(case, to_host(result.x), x):.0e}"
+        if machine.peers and importlib.util.find_spec(name.lower()):
+            few = min(FEW[name], len(b))
+            timed, other = machine.measure(name, *at, partial(solve, case, few))
+            scale = len(b) / few
+            timed = timed._replace(
+                systems=len(b), median=scale * timed.median, spread=scale * timed.spread
+            )
+            yield timed._replace(solved=few, error=excess(case, x, other))
 
 
-def one_core() -> None:
-    """Let this process run on one core only, where the system can do this."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-
-
-def main() -> None:
-    """Measure, and print or write the report."""
-    given = timing_parser(__doc__, "numbers of systems", repeats=5).parse_args()
-    cases = cases_of(given.sizes or [10_000])
-    machine = choose(given.emulate, given.cpu, given.repeats, given.peers)
-    publish(lines(machine, cases), given.output)
-
+BENCHMARK = Benchmark(
+    doc=__doc__ or "",
+    title="Linear constraints",
+    parts=[Part("systems", ABOUT, tuple(PEERS), "error")],
+    measure=measure,
+    packages=("quadprog", "cvxpy", "clarabel"),
+)
 
 if __name__ == "__main__":
-    one_core()
-    main()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    BENCHMARK.main()

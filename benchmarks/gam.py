@@ -1,108 +1,62 @@
-"""Time boosted models: families, rows, covariates, folds, and the two methods.
+"""Time boosted models: families, rows, covariates, folds, and many columns.
 
     python benchmarks/gam.py --output FILE.md    # also FILE.json and charts
     python benchmarks/gam.py --cpu               # the CPU path
-    python benchmarks/gam.py --quick             # a few small sizes
     python benchmarks/gam.py --parts folds       # the cross-validation only
 
-The other models are of scikit-learn, if it is installed: boosted trees of as many
-steps, and splines that are not boosted. They run on the CPU. The page is Markdown.
+The other models are of scikit-learn, if it is installed, and run on the CPU: boosted
+trees of as many steps, splines that are not boosted, and two ways to the lasso.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import groupby
-from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import charts
 import numpy as np
-from harness import (
-    Call,
-    Machine,
-    choose,
-    command_line,
-    count,
-    facts,
-    head,
-    publish,
-    row,
-    table_head,
-    three_digits,
-    timing_parser,
-    to_host,
-    wall_clock,
-)
-from records import Result, Run, rounded
+from harness import Benchmark, Call, Machine, to_host, wall_clock
+from records import OURS, Part, Result
 
-from gpusolve.gam import BoostedGAM, cv_stop, simulate
+from gpusolve.gam import (
+    BoostedGAM,
+    bbs,
+    bols,
+    cv_stop,
+    glmboost,
+    simulate,
+    stability_selection,
+)
 from gpusolve.gam.families import family_of
 
-PARTS = ("families", "folds", "methods")
-"""The parts of the report."""
-
 FAMILIES = ("gaussian", "poisson", "binomial")
-METHODS = ("stacked", "gram")
-OURS = "BoostedGAM"
 
-SPREAD = 0.5
-"""The standard deviation of the linear predictor."""
+N_BASIS, STEPS, FOLDS = 32, 100, 25
+
+ROWS = {"cuda": [10**3, 10**4, 10**5, 10**6], "cpu": [10**3, 10**4, 10**5]}
+COLUMNS = [10, 30, 100]
 
 LONGEST = 5.0
 """Seconds of a fit. A model of another library that needs more is not repeated."""
 
 
-class Scale(NamedTuple):
-    """The sizes of one machine."""
-
-    rows: list[int]
-    columns: list[int]
-    fold_rows: list[int]
-    n_basis: int = 32
-    steps: int = 100
-    folds: int = 25
-
-
-SCALES = {
-    "cuda": Scale([10**3, 10**4, 10**5, 10**6], [10, 30, 100], [10**4, 10**5]),
-    "cpu": Scale([10**3, 10**4, 10**5], [10, 30, 100], [10**4]),
-    "emulator": Scale([100], [4], [100], n_basis=8, steps=3, folds=3),
-}
-
-
-# ---- data ----------------------------------------------------------------------------
-
-
-class Data(NamedTuple):
-    """Covariates and a response of each family, on the host."""
-
-    X: Any
-    y: dict[str, Any]
-
-    def some(self, rows: slice) -> Data:
-        return Data(self.X[rows], {name: y[rows] for name, y in self.y.items()})
-
-
-def data_of(rows: int, columns: int) -> tuple[Data, Data]:
-    """Data to fit, and a tenth more that are held out.
+def simulated(rows: int, columns: int) -> tuple[Any, dict[str, Any]]:
+    """Covariates, and a response of each family.
 
     The numbers are the paper's simulation. Counts, and answers that are 0 or 1, have
     its additive function as their linear predictor.
     """
-    X, y, active = simulate(rows + rows // 10)
+    X, y, active = simulate(rows)
     wave = np.sin(2 * np.pi * X[:, active]).sum(axis=1)
-    predictor = SPREAD * wave / wave.std()
+    predictor = wave / (2 * wave.std())
     rng = np.random.default_rng(rows)
-    counts = rng.poisson(np.exp(predictor))
-    answers = rng.random(len(y)) < 1 / (1 + np.exp(-2 * predictor))
+    counts = rng.poisson(np.exp(predictor)).astype(float)
+    answers = (rng.random(len(y)) < 1 / (1 + np.exp(-2 * predictor))).astype(float)
     responses = {"gaussian": y, "poisson": counts, "binomial": answers}
-    X = np.ascontiguousarray(X[:, :columns])
-    data = Data(X, {name: y.astype(np.float64) for name, y in responses.items()})
-    return data.some(slice(rows)), data.some(slice(rows, None))
+    return np.ascontiguousarray(X[:, :columns]), responses
 
 
 def mean_loss(family: str, y: Any, mean: Any) -> float:
@@ -116,27 +70,20 @@ def mean_loss(family: str, y: Any, mean: Any) -> float:
 # ---- models --------------------------------------------------------------------------
 
 
-def model_of(family: str, scale: Scale) -> BoostedGAM:
-    return BoostedGAM(n_basis=scale.n_basis, max_iter=scale.steps, family=family)
+def boosted(family: str, steps: int = STEPS) -> BoostedGAM:
+    return BoostedGAM(n_basis=N_BASIS, max_iter=steps, family=family)
 
 
-def predicted(model: Any, X: Any) -> Any:
-    """The predicted means: of a classifier, the probabilities of 1."""
-    if hasattr(model, "predict_proba"):
-        return model.predict_proba(X)[:, 1]
-    return model.predict(X)
-
-
-def boosted_trees(family: str, scale: Scale) -> Any:
+def trees(family: str) -> Any:
     from sklearn import ensemble
 
     if family == "binomial":
-        return ensemble.HistGradientBoostingClassifier(max_iter=scale.steps)
+        return ensemble.HistGradientBoostingClassifier(max_iter=STEPS)
     loss = {"gaussian": "squared_error"}.get(family, family)
-    return ensemble.HistGradientBoostingRegressor(loss=loss, max_iter=scale.steps)
+    return ensemble.HistGradientBoostingRegressor(loss=loss, max_iter=STEPS)
 
 
-def splines(family: str, scale: Scale) -> Any:
+def splines(family: str) -> Any:
     """A generalised linear model of the same splines, stored as a sparse matrix."""
     from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
     from sklearn.pipeline import make_pipeline
@@ -147,230 +94,167 @@ def splines(family: str, scale: Scale) -> Any:
         "poisson": PoissonRegressor(alpha=1e-3),
         "binomial": LogisticRegression(),
     }[family]
-    knots = scale.n_basis - 2
-    return make_pipeline(SplineTransformer(n_knots=knots, sparse_output=True), last)
+    knots = SplineTransformer(n_knots=N_BASIS - 2, sparse_output=True)
+    return make_pipeline(knots, last)
 
 
-PEERS: dict[str, Callable[[str, Scale], Any]] = {
-    "boosted trees": boosted_trees,
-    "splines": splines,
-}
+PEERS: dict[str, Callable[[str], Any]] = {"boosted trees": trees, "splines": splines}
+
+
+def predicted(model: Any, X: Any) -> Any:
+    """The predicted means: of a classifier, the probabilities of 1."""
+    if hasattr(model, "predict_proba"):
+        return model.predict_proba(X)[:, 1]
+    return model.predict(X)
 
 
 # ---- measuring -----------------------------------------------------------------------
 
 
-class Batch(NamedTuple):
-    """A family, the data, and the machine that fits."""
-
-    machine: Machine
-    scale: Scale
-    family: str
-    data: Data
-
-    def result(
-        self, peer: str, call: Call, fits: int = 1, host: bool = False
-    ) -> tuple[Result, Any]:
-        """Times of a call, and what it returned."""
-        timed = self.machine.timing(call, on_host=host)
-        found = Result(
-            name=self.family,
-            shape=self.data.X.shape,
-            systems=fits,
-            peer=peer,
-            repeats=len(timed.seconds),
-            median=timed.median,
-            spread=timed.spread,
-            solved=fits,
-            error=None,
-        )
-        return rounded(found), timed.result
-
-
-def our_fit(batch: Batch) -> tuple[Result, Any]:
-    X, y = batch.data.X, batch.data.y[batch.family]
-    given = batch.machine.xp.asarray(X), batch.machine.xp.asarray(y)
-    model = model_of(batch.family, batch.scale)
-    return batch.result(OURS, partial(model.fit, *given))
-
-
-def peer_fits(batch: Batch) -> Iterator[tuple[Result, Any]]:
-    """A fit of each model whose library is installed, unless it takes too long."""
-    for name, make in PEERS.items():
-        try:
-            model = make(batch.family, batch.scale)
-        except ImportError:
-            continue
-        call = partial(model.fit, batch.data.X, batch.data.y[batch.family])
-        if wall_clock(call).seconds <= LONGEST:
-            yield batch.result(name, call, host=True)
-
-
-def family_results(
-    machine: Machine, scale: Scale, rows: list[int], columns: list[int]
-) -> Iterator[Result]:
+def families(machine: Machine, rows: list[int], columns: list[int]) -> Iterator[Result]:
     """Fits of all rows with most covariates, and of fewer covariates with few rows."""
     sizes = [(n, max(columns)) for n in rows]
     sizes += [(min(rows), p) for p in sorted(columns)[:-1]]
     for n, p in sizes:
-        data, held = data_of(n, p)
+        X, responses = simulated(n + n // 10, p)
         for family in FAMILIES if p == max(columns) else FAMILIES[:1]:
-            batch = Batch(machine, scale, family, data)
-            peers = peer_fits(batch) if machine.peers else ()
-            for found, model in (our_fit(batch), *peers):
-                X = machine.xp.asarray(held.X) if found.peer == OURS else held.X
-                mean = to_host(predicted(model, X))
-                yield found._replace(error=mean_loss(family, held.y[family], mean))
+            y = responses[family]
+            makers = {OURS: boosted, **(PEERS if machine.peers else {})}
+            for peer, make in makers.items():
+                try:
+                    model = make(family)
+                except ImportError:
+                    continue
+                xp = machine.xp if peer == OURS else np
+                call = partial(model.fit, xp.asarray(X[:n]), xp.asarray(y[:n]))
+                if peer == OURS or wall_clock(call).seconds <= LONGEST:
+                    found, _ = machine.measure(peer, family, (n, p), call)
+                    mean = to_host(predicted(model, xp.asarray(X[n:])))
+                    yield found._replace(error=mean_loss(family, y[n:], mean))
 
 
-def fold_results(
-    machine: Machine, scale: Scale, rows: list[int], columns: int
-) -> Iterator[Result]:
-    """One fit, and all folds of its cross-validation."""
-    options = {"n_folds": scale.folds, "random_state": 0}
+def folds(machine: Machine, rows: list[int], columns: list[int]) -> Iterator[Result]:
+    """All folds of a cross-validation, and one fit."""
     for n in rows:
-        data, _ = data_of(n, columns)
+        X, responses = simulated(n, max(columns))
         for family in FAMILIES:
-            batch = Batch(machine, scale, family, data)
-            fit, model = our_fit(batch)
-            yield fit._replace(peer="one fit")
-            call = partial(cv_stop, model, **options)
-            yield batch.result("cv_stop", call, scale.folds)[0]
+            at = family, X.shape
+            given = map(machine.xp.asarray, (X, responses[family]))
+            model = boosted(family).fit(*given)
+            call = partial(cv_stop, model, n_folds=FOLDS, random_state=0)
+            yield machine.measure(OURS, *at, call, systems=FOLDS)[0]
+            fit = partial(boosted(family).fit, machine.xp.asarray(X), responses[family])
+            one = machine.measure("one fit", *at, fit)[0]
+            yield one._replace(systems=FOLDS, solved=FOLDS)
 
 
-def method_results(
-    machine: Machine, scale: Scale, rows: list[int], columns: int
-) -> Iterator[Result]:
-    """A step, which is the set-up, and all steps by each method; the final risks."""
-    for n in rows:
-        data, _ = data_of(n, columns)
-        batch = Batch(machine, scale, "gaussian", data)
-        X, y = map(machine.xp.asarray, (data.X, data.y["gaussian"]))
-        one = model_of("gaussian", scale).set_params(max_iter=1)
-        yield batch.result("1 step", partial(one.fit, X, y))[0]
-        for method in METHODS:
-            model = model_of("gaussian", scale).set_params(method=method)
-            found, fitted = batch.result(method, partial(model.fit, X, y))
-            yield found._replace(error=float(fitted.risk_[-1]))
+def numpy_loop(X: Any, y: Any, steps: int, rate: float = 0.1) -> Any:
+    """The algorithm of ``glmboost``: the coefficients of centred columns."""
+    X = np.ascontiguousarray((X - X.mean(axis=0)).T)
+    squares = (X * X).sum(axis=1)
+    coef, u = np.zeros(len(X)), y - y.mean()
+    for _ in range(steps):
+        c = X @ u
+        j = (c * c / squares).argmax()
+        change = rate * c[j] / squares[j]
+        coef[j] += change
+        u = u - change * X[j]
+    return coef
 
 
-# ---- the page ------------------------------------------------------------------------
+def wide(machine: Machine) -> Iterator[Result]:
+    """Many columns and few rows, as genes; the response depends on the first four."""
+    from sklearn.linear_model import lars_path, lasso_path
 
-ABOUT = {
-    "families": """
-## Families
-
-{scale.n_basis} B-splines of each covariate, {scale.steps} steps of learning rate 0.1,
-from the arrays to the fitted model; seconds and, in brackets, their interquartile
-range. The loss is of other rows, a tenth as many: the mean squared error, or the mean
-negative log likelihood. "Boosted trees" is HistGradientBoosting with as many steps,
-"splines" a generalised linear model of the same splines, by scikit-learn. A model of
-another library that takes more than {longest:g} s is left out.
-""",
-    "folds": """
-## Cross-validation
-
-`cv_stop` with {scale.folds} bootstrap folds, all as one batch, and one fit of the same
-model.
-""",
-    "methods": """
-## Methods
-
-Squared errors. A fit of a single step is mostly the set-up: bases, smoothing
-parameters and inverses. {scale.steps} steps follow, by each method; a GPU has one
-method. The loss is the sum of squared residuals: equal sums are equal models.
-
-Quoted, not measured here: 1e5 rows, 100 covariates, 32 B-splines, 100 steps, on 4
-shared cores. mboost 2.9-13: set-up 8 s, fit 40 to 46 s. compboost, 4 threads: set-up
-7.3 s, fit 5.9 s; with binning, not exact, 0.56 s and 0.90 s.
-""",
-}
-
-
-def cell(one: Result | None) -> str:
-    """Seconds and their spread."""
-    if one is None:
-        return ""
-    return f"{three_digits(one.median)} ({one.spread / one.median:.0%})"
-
-
-def loss(one: Result | None) -> str:
-    return "" if one is None or one.error is None else f"{one.error:.5g}"
-
-
-def table(
-    results: Iterable[Result], timed: tuple[str, ...], judged: tuple[str, ...]
-) -> Iterator[str]:
-    """A line for each family and size: the times, and the losses, of the models."""
-    names = *(f"{peer} s" for peer in timed), *(f"{peer} loss" for peer in judged)
-    yield from table_head("family", "rows", "covariates", *names)
-    for _, batch in groupby(results, key=attrgetter("label")):
-        found = {one.peer: one for one in batch}
-        first = next(iter(found.values()))
-        n, p = first.shape
-        times = (cell(found.get(peer)) for peer in timed)
-        losses = (loss(found.get(peer)) for peer in judged)
-        yield row(first.name, f"{n:,}", p, *times, *losses)
-
-
-COLUMNS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "families": ((OURS, *PEERS), (OURS, *PEERS)),
-    "folds": (("one fit", "cv_stop"), ()),
-    "methods": (("1 step", *METHODS), METHODS),
-}
-"""The columns of each part: the models with times, and the models with losses."""
-
-
-def kept(run: Run, results: Iterable[Result]) -> Iterator[Result]:
-    """The results, which are added to a run as they come."""
-    for one in results:
-        run.results.append(one)
-        yield one
-
-
-def report(machine: Machine, options: argparse.Namespace, run: Run) -> Iterator[str]:
-    """The report; the results are added to the run."""
-    yield from head("How fast boosting is", machine, "scikit-learn")
-    if options.output:
-        yield from charts.links(options.output, charts.GAM)
-    scale = SCALES[machine.name]
-    columns = [options.columns] if options.columns else scale.columns
-    some = options.sizes or (scale.rows[:2] if options.quick else None)
-    measure = {
-        "families": partial(family_results, rows=some or scale.rows, columns=columns),
-        "folds": partial(
-            fold_results, rows=some or scale.fold_rows, columns=max(columns)
-        ),
-        "methods": partial(
-            method_results, rows=some or scale.rows, columns=max(columns)
-        ),
-    }
-    for part in options.parts:
-        yield ABOUT[part].format(scale=scale, longest=LONGEST)
-        results = kept(run, measure[part](machine, scale))
-        yield from table(results, *COLUMNS[part])
-
-
-def arguments() -> argparse.Namespace:
-    made = timing_parser(__doc__, "rows of data", repeats=5)
-    made.add_argument("--quick", action="store_true", help="a few small sizes")
-    made.add_argument(
-        "--parts", choices=PARTS, nargs="+", default=PARTS, help="of the report"
+    n, p, steps, subsamples = (
+        (60, 90, 40, 2) if machine.small else (300, 5000, 1000, 10)
     )
-    made.add_argument("--columns", type=count, help="covariates, to 100")
-    return made.parse_args()
+    rng = np.random.default_rng(0)
+    X = rng.random((n, p))
+    f = np.sin(6 * X[:, 0]) + X[:, 1] + 4 * (X[:, 2] - 0.5) ** 2 - X[:, 3] / 2
+    y = f + 0.5 * rng.standard_normal(n)
+    centred = X - X.mean(axis=0)
+    columns = {f"x{j}": x for j, x in enumerate(X.T)} | {"y": y}
+    lines = [bols(j, intercept=False) for j in range(p)]
+    smooth = [bbs(j) for j in range(p)]
+    options = {"step_rule": "mboost", "learning_rate": 0.1}
+
+    def fit(terms: list[Any], given: Any, count: int) -> Any:
+        return BoostedGAM(terms, max_iter=count, **options).fit(given, y)
+
+    model = fit(smooth, X, 1)
+    chosen = {"q": 10, "pfer": 1, "B": subsamples, "random_state": 0}
+    calls: dict[str, dict[str, Call]] = {
+        f"lines, {steps} steps": {
+            OURS: partial(fit, lines, centred, steps),
+            "NumPy loop": partial(numpy_loop, X, y, steps),
+            "lars_path": partial(lars_path, centred, y, method="lasso"),
+            "lasso_path": partial(lasso_path, centred, y),
+        },
+        f"glmboost of y ~ ., {steps} steps": {
+            OURS: partial(glmboost, "y ~ .", columns, max_iter=steps)
+        },
+        f"splines, {steps} steps": {OURS: partial(fit, smooth, X, steps)},
+        f"stability selection, {2 * subsamples} fits": {
+            OURS: partial(stability_selection, model, max_iter=steps, **chosen)
+        },
+    }
+    for name, peers in calls.items():
+        for peer, call in peers.items():
+            if peer == OURS or machine.peers:
+                yield machine.measure(peer, name, (n, p), call)[0]
 
 
-def main() -> None:
-    options = arguments()
+def measure(
+    part: Part, machine: Machine, options: argparse.Namespace
+) -> Iterator[Result]:
     warnings.simplefilter("ignore")
-    machine = choose(options.emulate, options.cpu, options.repeats, options.peers)
-    run = Run(command_line(), facts(machine.cupy, "scikit-learn"), [])
-    publish(report(machine, options, run), options.output)
-    if options.output:
-        run.save(options.output.with_suffix(".json"))
-        charts.draw(run, options.output, charts.GAM)
+    if part.name == "wide":
+        return wide(machine)
+    rows = options.sizes or ([200] if machine.small else ROWS[machine.name])
+    columns = [4] if machine.small else COLUMNS
+    if part.name == "folds":
+        return folds(machine, rows if options.sizes else rows[-2:-1] or rows, columns)
+    return families(machine, rows, columns)
 
+
+PARTS = [
+    Part(
+        "families",
+        f"""\
+{N_BASIS} B-splines of each covariate, {STEPS} steps of learning rate 0.1, from the
+arrays to the fitted model. The loss is of other rows, a tenth as many: the mean squared
+error, or the mean negative log likelihood. "Boosted trees" is HistGradientBoosting with
+as many steps, "splines" a generalised linear model of the same splines, by
+scikit-learn. A model of another library that takes more than {LONGEST:g} s is left
+out.""",
+        tuple(PEERS),
+        "loss",
+    ),
+    Part(
+        "folds",
+        f"""\
+`cv_stop` with {FOLDS} bootstrap folds, all as one batch, and one fit of the same
+model.""",
+        ("one fit",),
+    ),
+    Part(
+        "wide",
+        """\
+Squared errors; lines and splines of many columns. The NumPy loop multiplies all columns
+by the residual in each step, as mboost's `glmboost`; the lasso is another model.""",
+        ("NumPy loop", "lars_path", "lasso_path"),
+    ),
+]
+
+BENCHMARK = Benchmark(
+    doc=__doc__ or "",
+    title="How fast boosting is",
+    parts=PARTS,
+    measure=measure,
+    packages=("scikit-learn",),
+    draw=partial(charts.draw, charts.GAM),
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

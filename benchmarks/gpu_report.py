@@ -87,26 +87,21 @@ def benchmark(line: str) -> Benchmark:
 BENCHMARKS = [
     benchmark(line)
     for line in (
-        "nnls.py --systems 12 --sizes 100 --repeats 3",
-        "blocks.py --sizes 1e4 1e7 --repeats 5",
-        "gam.py --quick --parts methods --sizes 1e4 --repeats 3",
-        "predictions.py --gpu",
-        "predicted_calls.py",
+        "nnls.py --small",
+        "blocks.py --parts blocks --sizes 1e4 1e7 --repeats 5",
+        "gpu_calls.py",
         "gam.py --parts families folds --sizes 1e4 --repeats 3 --no-peers",
-        "sparse_products.py --sizes 1e4 1e6 --longer 1e6 --repeats 5",
-        "nnls.py --repeats 3 --budget 0.3",
-        "blocks.py",
-        "gam.py --parts methods --sizes 1e5 --repeats 3",
+        "blocks.py --parts multiply spmv --sizes 1e4 1e6 --repeats 5",
+        "nnls.py --repeats 3",
+        "blocks.py --parts variants gemv",
         "gam.py --parts families folds --sizes 1e5 --repeats 3 --no-peers",
-        "gemv.py --repeats 11",
-        "coo_paper.py --times",
-        "sparse_products.py",
-        "nnls_accuracy.py --systems 20000 --jobs 2",
+        "hard.py --parts degenerate --sizes 20000",
+        "blocks.py",
         "gam.py",
     )
 ]
 """The most important first; small sizes of each before larger ones."""
-REHEARSED = [benchmark("blocks.py --sizes 100 --repeats 1")]
+REHEARSED = [benchmark("blocks.py --small --parts blocks")]
 
 
 # ---- the clock and the report --------------------------------------------------------

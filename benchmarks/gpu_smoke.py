@@ -84,12 +84,16 @@ class Settings(NamedTuple):
 
 
 class Check(NamedTuple):
-    """A check; `run` returns its measurements, and raises on a wrong result."""
+    """A check; `run` returns its measurements, and raises on a wrong result.
+
+    `make` returns the call that is checked, if there is a single call.
+    """
 
     name: str
     run: Callable[[Settings], Result]
     part: str = "smoke"
     sanitized: bool = False
+    make: Callable[[Settings], Call] | None = None
 
 
 # ---- a call on the GPU and on the CPU ------------------------------------------------
@@ -133,6 +137,19 @@ class Call(NamedTuple):
 
 
 Maker = Callable[[Settings], Call]
+Named = tuple[str, Maker]
+
+
+def case(
+    name: str,
+    function: Callable[..., Any],
+    *given: Any,
+    right: Callable[..., Any] | None = None,
+    rtol: float = 0.0,
+    **options: Any,
+) -> Named:
+    """A call whose inputs are small."""
+    return name, lambda settings: Call(function, given, options, right, rtol)
 
 
 def checked(make: Maker) -> Callable[[Settings], Result]:
@@ -168,7 +185,7 @@ def check_another_stream(settings: Settings, call: Call, right: Any) -> None:
     xp = settings.xp
     given = call.arguments_on_gpu(xp)
     numbers = [value.data if xp_issparse(value) else value for value in given]
-    arrays = [number for number in numbers if hasattr(number, "get")]
+    arrays = [one for one in numbers if hasattr(one, "get") and hasattr(one, "dtype")]
     kept = [array.copy() for array in arrays]
     for array in arrays:
         array[...] = 0
@@ -184,7 +201,7 @@ def check_another_stream(settings: Settings, call: Call, right: Any) -> None:
 
 
 def copied(value: Any) -> Any:
-    return value.copy() if isinstance(value, np.ndarray) else value
+    return value.copy() if isinstance(value, (np.ndarray, dict)) else value
 
 
 def xp_issparse(value: Any) -> bool:
@@ -197,6 +214,10 @@ def copy_to_gpu(xp: Any, value: Any) -> Any:
         from cupyx.scipy import sparse as gpu_sparse
 
         return getattr(gpu_sparse, f"{value.format}_matrix")(value)
+    if isinstance(value, dict):
+        return {name: copy_to_gpu(xp, one) for name, one in value.items()}
+    if isinstance(value, tuple):
+        return tuple(copy_to_gpu(xp, one) for one in value)
     if not isinstance(value, np.ndarray):
         return value
     if value.flags.c_contiguous:
@@ -267,33 +288,31 @@ TIMES = gpusolve.Map("times", "x * y", np.multiply, parameters=("x", "y"))
 POSITIVE = gpusolve.Map("positive", "x > 0", lambda x: x > 0, dtype=bool)
 
 
-def reductions() -> Iterator[tuple[str, Maker]]:
-    def of(shape: tuple[int, ...], **options: Any) -> Maker:
-        return lambda settings: Call(
-            gpusolve.reduce, (whole(shape),), {"axis": -1, **options}
-        )
-
+def reductions() -> Iterator[Named]:
+    rows = whole((2, 5000))
     for variant in REDUCTIONS:
-        yield f"reduce, {variant}", of((2, 5000), variant=variant)
-    yield "reduce, many short rows", of((20_000, 40))
+        yield case(
+            f"reduce, {variant}", gpusolve.reduce, rows, axis=-1, variant=variant
+        )
+    for name, x, options in (
+        ("many short rows", whole((20_000, 40)), {"axis": -1}),
+        ("strided", strided(whole((20, 300))), {"axis": -1}),
+        ("first axis", whole((300, 20)), {"axis": 0}),
+        ("no elements", whole((3, 0)), {"axis": -1}),
+        ("map", rows, {"axis": -1, "map": SQUARE}),
+        ("tree of a map", rows, {"axis": -1, "map": SQUARE, "variant": "tree"}),
+    ):
+        yield case(f"reduce, {name}", gpusolve.reduce, x, **options)
     yield (
         "reduce, one long row",
         lambda s: Call(gpusolve.reduce, (whole(s.size(5_000_000, 30_000)),), {}),
     )
-    yield "reduce, first axis", of((300, 20), axis=0)
-    yield "reduce, no elements", of((3, 0))
-    yield "reduce, map", of((2, 5000), map=SQUARE)
-    yield "reduce, tree of a map", of((2, 5000), map=SQUARE, variant="tree")
     yield "reduce, map of two arrays", partial(two_array_call, sum_products)
     yield "map", partial(two_array_call, partial(gpusolve.map, SQUARE @ TIMES))
     yield "zip", partial(two_array_call, gpusolve.zip)
-    yield "unzip", lambda s: Call(gpusolve.unzip, (whole((500, 2)),), {})
-    yield (
-        "reduce, strided",
-        lambda s: Call(gpusolve.reduce, (strided(whole((20, 300))),), {"axis": -1}),
-    )
-    yield "any", lambda s: Call(gpusolve.any, (whole((9, 500)), POSITIVE), {"axis": 1})
-    yield "all", lambda s: Call(gpusolve.all, (whole((9, 500)),), {"axis": 0})
+    yield case("unzip", gpusolve.unzip, whole((500, 2)))
+    yield case("any", gpusolve.any, whole((9, 500)), POSITIVE, axis=1)
+    yield case("all", gpusolve.all, whole((9, 500)), axis=0)
     for variant in ("tree", "group", "chunked"):
         yield f"maximum_segment_sum, {variant}", partial(segment_sum, variant)
 
@@ -382,31 +401,19 @@ def scan_of_bytes(size: int, settings: Settings) -> Call:
 ELEMENT_BYTES = (1, 2, 4, 8, 12, 16, 24, 32)
 
 
-def scans() -> Iterator[tuple[str, Maker]]:
+def scans() -> Iterator[Named]:
     for size in ELEMENT_BYTES:
         yield f"scan, {size}-byte elements", partial(scan_of_bytes, size)
     for variant in ("look_back", "hierarchical", "sweep", "warp"):
         for exclusive in (False, True):
             options = {"variant": variant, "exclusive": exclusive}
-            yield (
-                f"scan, {variant}{', exclusive' if exclusive else ''}",
-                partial(scan_rows, options),
-            )
-    yield (
-        "scan, complex numbers",
-        lambda s: Call(gpusolve.scan, (whole((2, 9000), np.complex128),), {}),
-    )
-    yield (
-        "scan, maximum of strided rows",
-        lambda s: Call(
-            gpusolve.scan, (strided(whole((3, 9000), np.float64)), "max"), {}
-        ),
-    )
-    yield (
-        "scan, first axis",
-        lambda s: Call(gpusolve.scan, (whole((300, 20)),), {"axis": 0}),
-    )
-    yield "scan, in place", lambda s: Call(scan_in_place, (whole(9000),), {})
+            name = f"scan, {variant}{', exclusive' if exclusive else ''}"
+            yield name, partial(scan_rows, options)
+    numbers = strided(whole((3, 9000), np.float64))
+    yield case("scan, complex numbers", gpusolve.scan, whole((2, 9000), np.complex128))
+    yield case("scan, maximum of strided rows", gpusolve.scan, numbers, "max")
+    yield case("scan, first axis", gpusolve.scan, whole((300, 20)), axis=0)
+    yield case("scan, in place", scan_in_place, whole(9000))
     yield "scan, map of two arrays", partial(two_array_call, scan_products)
     for name, segment_options in (
         ("bytes", {}),
@@ -415,20 +422,18 @@ def scans() -> Iterator[tuple[str, Maker]]:
         ("sweep", {"variant": "sweep"}),
     ):
         yield f"segmented_scan, {name}", partial(scan_segments, segment_options)
-    yield "segment_flags", lambda s: Call(gpusolve.segment_flags, (lengths(),), {})
+    yield case("segment_flags", gpusolve.segment_flags, lengths())
+    x = whole(int(lengths().sum()))
     for dtype in (np.int32, np.int64):
-        yield (
-            f"segmented_reduce, {np.dtype(dtype)}",
-            partial(reduce_segments, dtype),
-        )
-    yield (
-        "segmented_reduce, offsets",
-        lambda s: Call(
-            lambda x, offsets: gpusolve.segmented_reduce(x, op="max", offsets=offsets),
-            (whole(int(lengths().sum())), np.concatenate([[0], np.cumsum(lengths())])),
-            {},
-        ),
-    )
+        given = x.astype(dtype), lengths(dtype)
+        name = f"segmented_reduce, {np.dtype(dtype)}"
+        yield case(name, gpusolve.segmented_reduce, *given)
+    offsets = np.concatenate([[0], np.cumsum(lengths())])
+    yield case("segmented_reduce, offsets", reduce_by_offsets, x, offsets)
+
+
+def reduce_by_offsets(x: Array, offsets: Array) -> Array:
+    return gpusolve.segmented_reduce(x, op="max", offsets=offsets)
 
 
 def scan_rows(options: dict[str, Any], settings: Settings) -> Call:
@@ -457,39 +462,18 @@ def scan_segments(options: dict[str, Any], settings: Settings) -> Call:
     return Call(gpusolve.segmented_scan, (whole(n, np.int32), flags), options)
 
 
-def reduce_segments(dtype: Any, settings: Settings) -> Call:
-    given = whole(int(lengths().sum())), lengths(dtype)
-    return Call(gpusolve.segmented_reduce, given, {})
-
-
 # ---- partition -----------------------------------------------------------------------
 
 
-def partitions() -> Iterator[tuple[str, Maker]]:
+def partitions() -> Iterator[Named]:
     yield "stable_partition, mask", partial(partition, False)
     yield "stable_partition, predicate", partial(partition, True)
-    yield (
-        "stable_partition, two scans",
-        partial(partition, False, variant="two_scans"),
-    )
-    yield (
-        "scatter",
-        lambda s: Call(
-            gpusolve.scatter,
-            (
-                np.zeros((500, 3), np.float32),
-                np.append(random().permutation(400), 999),
-                whole((401, 3)),
-            ),
-            {},
-        ),
-    )
-    yield (
-        "replicate",
-        lambda s: Call(
-            lambda element: gpusolve.replicate(500, element), (whole(3),), {}
-        ),
-    )
+    two_scans = partial(partition, False, variant="two_scans")
+    yield "stable_partition, two scans", two_scans
+    places = np.append(random().permutation(400), 999)
+    target = np.zeros((500, 3), np.float32)
+    yield case("scatter", gpusolve.scatter, target, places, whole((401, 3)))
+    yield case("replicate", partial(gpusolve.replicate, 500), whole(3))
 
 
 def partition(predicate: bool, settings: Settings, **options: Any) -> Call:
@@ -501,31 +485,24 @@ def partition(predicate: bool, settings: Settings, **options: Any) -> Call:
 # ---- gemv ----------------------------------------------------------------------------
 
 
-def gemvs() -> Iterator[tuple[str, Maker]]:
+def gemvs() -> Iterator[Named]:
     for variant in ("naive", "threads_per_dot", "threads_per_row"):
         yield f"gemv, {variant}", partial(gemv, (40, 70), False, variant=variant)
-    yield "gemv, a warp for a row", partial(gemv, (40, 300), False)
-    yield "gemv, blocks for a row", partial(gemv, (3, 40_000), False)
-    yield "gemv, rows of columns", partial(gemv, (70, 40), True)
-    yield "gemv, long columns", partial(gemv, (40_000, 3), True)
+    for name, shape, transpose in (
+        ("a warp for a row", (40, 300), False),
+        ("blocks for a row", (3, 40_000), False),
+        ("rows of columns", (70, 40), True),
+        ("long columns", (40_000, 3), True),
+    ):
+        yield f"gemv, {name}", partial(gemv, shape, transpose)
     yield "gemv, very many rows", lambda s: gemv((s.size(2**20, 999), 32), False, s)
-    yield (
-        "gemv, a matrix for many vectors",
-        lambda s: Call(gpusolve.gemv, (whole((8, 50)), whole((3, 50))), {}),
-    )
-    yield (
-        "gemv, strided",
-        lambda s: Call(
-            gpusolve.gemv, (strided(whole((30, 50))), strided(whole(50))), {}
-        ),
-    )
+    many = whole((8, 50)), whole((3, 50))
+    yield case("gemv, a matrix for many vectors", gpusolve.gemv, *many)
+    apart = strided(whole((30, 50))), strided(whole(50))
+    yield case("gemv, strided", gpusolve.gemv, *apart)
     for dtype in (np.float16, np.float64, np.int32):
-        yield (
-            f"gemv, {np.dtype(dtype)}",
-            lambda s, dtype=dtype: Call(
-                gpusolve.gemv, (whole((40, 70), dtype), whole(70, dtype)), {}
-            ),
-        )
+        given = whole((40, 70), dtype), whole(70, dtype)
+        yield case(f"gemv, {np.dtype(dtype)}", gpusolve.gemv, *given)
 
 
 def gemv(
@@ -541,29 +518,23 @@ def gemv(
 # ---- sparse --------------------------------------------------------------------------
 
 
-def sparse_products() -> Iterator[tuple[str, Maker]]:
+def sparse_products() -> Iterator[Named]:
     for method in ("linear", "scratchpad", "binary", "even", "merge", "gallop"):
         yield f"sparse.multiply, {method}", partial(multiply, method)
-    yield (
-        "sparse.multiply, unsorted with duplicates",
-        lambda s: Call(sparse.multiply, (unsorted(), random_matrix(300)), {}),
-    )
-    for format in ("coo", "csr", "csc"):
-        yield f"sparse.spmv, {format}", partial(spmv, format, {})
-    yield (
-        "sparse.spmv, segmented_scan",
-        partial(spmv, "csr", {"method": "segmented_scan"}),
-    )
-    yield (
-        "sparse.spmv, least sums",
-        partial(spmv, "csr", {"add": "min", "multiply": "add"}),
-    )
-    yield (
-        "sparse.SpMVPlan, many vectors",
-        lambda s: Call(
-            lambda A, x: sparse.SpMVPlan(A)(x), (heavy_row(s), whole((3, 500))), {}
-        ),
-    )
+    given = unsorted(), random_matrix(300)
+    yield case("sparse.multiply, unsorted with duplicates", sparse.multiply, *given)
+    for name, format, options in (
+        *((format, format, {}) for format in ("coo", "csr", "csc")),
+        ("segmented_scan", "csr", {"method": "segmented_scan"}),
+        ("least sums", "csr", {"add": "min", "multiply": "add"}),
+    ):
+        yield f"sparse.spmv, {name}", partial(spmv, format, options)
+    yield "sparse.SpMVPlan, many vectors", plan
+
+
+def plan(settings: Settings) -> Call:
+    given = heavy_row(settings), whole((3, 500))
+    return Call(lambda A, x: sparse.SpMVPlan(A)(x), given, {})
 
 
 def random_matrix(entries: int, seed: int = 1) -> Any:
@@ -615,84 +586,75 @@ def solved(*given: Any, **options: Any) -> Any:
     return result.x, result.rnorm, result.status
 
 
-def nnls_problems() -> Iterator[tuple[str, Maker]]:
+def nnls_problems() -> Iterator[Named]:
     for regions in (3, 2, 1, 0):
-        yield (
-            f"nnls, {regions} of 3 regions in shared memory",
-            partial(nnls_in_regions, regions),
-        )
+        name = f"nnls, {regions} of 3 regions in shared memory"
+        yield name, partial(nnls_in_regions, regions)
     for name, (team, m, n) in TEAMS.items():
         yield f"nnls, by {name}", partial(nnls_by_team, team, m, n)
-    yield "nnls, strided", lambda s: nnls(strided, {}, s)
-    yield "nnls, Fortran order", lambda s: nnls(fortran_ordered, {}, s)
-    yield (
-        "nnls, penalties and a warm start",
-        partial(nnls, np.asarray, {"l1": 0.1, "l2": 0.2, "warm": True}),
-    )
-    yield "nnls, float32", lambda s: nnls(np.float32, {}, s, 1e-4)
+    yield "nnls, strided", partial(nnls, strided, {})
+    yield "nnls, Fortran order", partial(nnls, fortran_ordered, {})
+    options = {"l1": 0.1, "l2": 0.2, "warm": True}
+    yield "nnls, penalties and a warm start", partial(nnls, np.asarray, options)
+    yield "nnls, float32", partial(nnls, np.float32, {}, rtol=1e-4)
     yield (
         "nnls, many systems",
         lambda s: nnls(np.asarray, {}, s, systems=s.size(5000, 50)),
     )
-    yield (
-        "nnls, a shared matrix",
-        lambda s: Call(
-            solved,
-            (positive((30, 12)), random().standard_normal((40, 30))),
-            {},
-            None,
-            1e-8,
-        ),
-    )
+    shared = positive((30, 12)), random().standard_normal((40, 30))
+    yield case("nnls, a shared matrix", solved, *shared, rtol=1e-8)
     for name in EXPERIMENTS:
         yield f"nnls, {name} of the paper", partial(nnls_of_the_paper, name)
 
 
-def bounded_problems() -> Iterator[tuple[str, Maker]]:
-    for method in ("auto", "gram", "qr"):
-        yield f"lsq_linear, {method}", partial(lsq_linear, method)
-    yield "lsq_linear, sparse", partial(sparse_least_squares, {})
-    yield "lsq_linear, sparse, with a sum", partial(sparse_least_squares, {"sum_to": 1})
-    yield "nnls, Tikhonov's penalty", tikhonov
-    yield "bounded_qp", bounded_qp
-    yield "regularization_path", regularization_path
-    yield "lsq_linear, linear constraints", partial(constrained, False)
-    yield "bounded_qp, linear constraints", partial(constrained, True)
+def fields(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
+    """A call whose last argument has options; it returns fields of its result."""
+
+    def call(*given: Any) -> Any:
+        *arrays, options = given
+        result = function(*arrays, **options)
+        found = (getattr(result, name) for name in names)
+        return tuple(one() if callable(one) else one for one in found)
+
+    return call
 
 
-def lsq_linear(method: str, settings: Settings) -> Call:
-    """Free and bounded variables, weights, and a fixed sum."""
-
-    def solve(A: Array, b: Array, lower: Array, upper: Array, weights: Array) -> Any:
-        result = gpusolve.lsq_linear(
-            A, b, (lower, upper), weights=weights, sum_to=0.5, method=method
-        )
-        return result.x, result.rnorm, result.status
-
+def bounded_problems() -> Iterator[Named]:
+    """Bounds, weights, sums, penalties and linear constraints."""
+    x_status = "x", "rnorm", "status"
     A, b = systems_of(5, 30, 12)
     lower, upper = np.full(12, -0.1), np.full(12, 0.4)
     lower[:2], upper[1:4] = -np.inf, np.inf
-    weights = positive(b.shape)
-    return Call(solve, (A, b, lower, upper, weights), {}, None, 1e-8)
-
-
-def constrained(quadratic: bool, settings: Settings) -> Call:
-    """Inequalities and a dependent equality; the last system has no solution."""
-
-    def solve(A: Array, b: Array, C: Array, limits: Array, E: Array, f: Array) -> Any:
-        rows = {"A_ub": C, "b_ub": limits, "A_eq": E, "b_eq": f}
-        if quadratic:
-            result = gpusolve.bounded_qp(A.T @ A, b @ A, (-1, 1), **rows)
-        else:
-            result = gpusolve.lsq_linear(A, b, (-1, 1), **rows)
-        return result.x, result.dual_ub, result.status
-
-    A, b = systems_of(5, 30, 12)
+    bounded = {"bounds": (lower, upper), "weights": positive(b.shape), "sum_to": 0.5}
+    for method in ("auto", "gram", "qr"):
+        solve = fields(gpusolve.lsq_linear, *x_status)
+        given = A, b, {**bounded, "method": method}
+        yield case(f"lsq_linear, {method}", solve, *given, rtol=1e-8)
+    yield "lsq_linear, sparse", partial(sparse_least_squares, {})
+    yield "lsq_linear, sparse, with a sum", partial(sparse_least_squares, {"sum_to": 1})
+    solve = fields(gpusolve.nnls, "x", "rnorm", "seminorm")
+    penalty = {"L": "second", "lam": 0.1}
+    yield case("nnls, Tikhonov's penalty", solve, A, b, penalty, rtol=1e-8)
+    G, c = A.swapaxes(-1, -2) @ A, (b[:, None] @ A)[:, 0]
+    solve = fields(gpusolve.bounded_qp, "x", "status")
+    yield case("bounded_qp", solve, G, c, {}, rtol=1e-6)
+    yield case("regularization_path", regularization_path, A, b, rtol=1e-8)
     rng = random()
-    C, E = rng.standard_normal((8, 12)), np.ones((2, 12))
     limits = 0.1 + rng.random((5, 8))
-    limits[-1] = -1e3
-    return Call(solve, (A[0], b, C, limits, E, np.ones(2)), {}, None, 1e-8)
+    limits[-1] = -1e3  # this system has no solution
+    rows = {
+        "bounds": (-1, 1),
+        "A_ub": rng.standard_normal((8, 12)),
+        "b_ub": limits,
+        "A_eq": np.ones((2, 12)),
+        "b_eq": np.ones(2),
+    }
+    parts = "x", "dual_ub", "status"
+    solve = fields(gpusolve.lsq_linear, *parts)
+    yield case("lsq_linear, linear constraints", solve, A[0], b, rows, rtol=1e-8)
+    solve = fields(gpusolve.bounded_qp, *parts)
+    products = A[0].T @ A[0], b @ A[0]
+    yield case("bounded_qp, linear constraints", solve, *products, rows, rtol=1e-8)
 
 
 def sparse_least_squares(options: dict[str, Any], settings: Settings) -> Call:
@@ -700,43 +662,17 @@ def sparse_least_squares(options: dict[str, Any], settings: Settings) -> Call:
     rng, shape = random(), (settings.size(20_000, 60), settings.size(300, 12))
     A = np.where(rng.random(shape) < 0.1, rng.random(shape), 0)
     b = rng.random((5, shape[1])) @ A.T + 1e-9 * rng.standard_normal((5, shape[0]))
-
-    def solve(A: Any, b: Array) -> Any:
-        result = gpusolve.lsq_linear(A, b, (0, 0.9), weights=abs(b[0]), **options)
-        return result.x, result.rnorm, result.status, result.residual, result.variance()
-
-    return Call(solve, (scipy.sparse.csr_array(A), b), {}, None, 1e-6)
+    given = {"bounds": (0, 0.9), "weights": abs(b[0]), **options}
+    names = "x", "rnorm", "status", "residual", "variance"
+    solve = fields(gpusolve.lsq_linear, *names)
+    return Call(solve, (scipy.sparse.csr_array(A), b, given), {}, None, 1e-6)
 
 
-def tikhonov(settings: Settings) -> Call:
-    def solve(A: Array, b: Array) -> Any:
-        result = gpusolve.nnls(A, b, L="second", lam=0.1)
-        return result.x, result.rnorm, result.seminorm
-
-    return Call(solve, systems_of(5, 30, 12), {}, None, 1e-8)
-
-
-def bounded_qp(settings: Settings) -> Call:
-    def solve(G: Array, c: Array) -> Any:
-        result = gpusolve.bounded_qp(G, c)
-        return result.x, result.status
-
-    A, b = systems_of(5, 30, 12)
-    transposed = A.swapaxes(-1, -2)
-    return Call(
-        solve, (transposed @ A, (transposed @ b[..., None])[..., 0]), {}, None, 1e-6
-    )
-
-
-def regularization_path(settings: Settings) -> Call:
+def regularization_path(A: Array, b: Array) -> Any:
     """What every criterion needs: the norms and the degrees of freedom."""
-
-    def solve(A: Array, b: Array) -> Any:
-        path = gpusolve.regularization_path(A, b, "first", [0.01, 0.1, 1.0, 10.0])
-        chosen = path.at(path.choose("discrepancy", sigma=0.1))
-        return path.x, path.seminorm, path.gcv, chosen.x
-
-    return Call(solve, systems_of(5, 30, 12), {}, None, 1e-8)
+    path = gpusolve.regularization_path(A, b, "first", [0.01, 0.1, 1.0, 10.0])
+    chosen = path.at(path.choose("discrepancy", sigma=0.1))
+    return path.x, path.seminorm, path.gcv, chosen.x
 
 
 def positive(shape: tuple[int, ...]) -> Array:
@@ -829,7 +765,7 @@ def residual_norms(*given: Any) -> Any:
 # ---- gam -----------------------------------------------------------------------------
 
 
-def boosted_models() -> Iterator[tuple[str, Maker]]:
+def boosted_models() -> Iterator[Named]:
     yield "gam.BoostedGAM, path", boosting
     yield "gam.BoostedGAM, weights", estimator
 
@@ -982,7 +918,8 @@ def checks() -> list[Check]:
         *gemvs(),
     ]
     smoke = [
-        Check(name, checked(make), sanitized=name in SANITIZED) for name, make in made
+        Check(name, checked(make), sanitized=name in SANITIZED, make=make)
+        for name, make in made
     ]
     stress = [
         *(

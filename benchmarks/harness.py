@@ -1,10 +1,13 @@
-"""What the benchmarks share: timing, the machine, Markdown tables, the command line.
+"""What the benchmarks share: timing, the machine, the command line, and the page.
 
-All calls are timed in one way. The first call, which may compile, is reported apart;
-the median and the spread of the later calls are kept. A time on a GPU is taken between
+All calls are timed in one way. The first call, which may compile, does not count; the
+median and the spread of the later calls are kept. A time on a GPU is taken between
 two CUDA events, and the L2 cache is flushed before each call. The host prepares the
 call while the device is still flushing, so Python's overhead counts only if it takes
 longer than the flush. On the host a time is wall time, with the caches as they are.
+
+A benchmark is a list of parts, each of which yields results (`records.py`). `main`
+prints them as a page, line by line as they come, and writes page, data and charts.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ import argparse
 import contextlib
 import datetime
 import importlib.metadata
-import math
 import os
 import platform
 import shlex
@@ -27,15 +29,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from records import Part, Result, Run, busy, circumstances, table
 
 import gpusolve
 from gpusolve._device.threads import cores
 
 MOST_REPEATS, LEAST_SECONDS = 100, 0.02
 """Short calls are repeated more often, until they have taken so long together."""
-
-BUSY_LOAD = 1.3
-"""A load above this, when a benchmark begins, is not of the benchmark alone."""
 
 Array = Any
 Call = Callable[[], Any]
@@ -55,9 +55,8 @@ class Timed(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """Repeated calls: seconds of the first, of the others, and the last result."""
+    """Repeated calls: their seconds without the first, and the last result."""
 
-    first: float
     seconds: tuple[float, ...]
     result: Any
 
@@ -99,11 +98,8 @@ def cuda_events(cupy: Any) -> Stopwatch:
 
 
 def timing(stopwatch: Stopwatch, call: Call, repeats: int) -> Timing:
-    """Time a call that has not been made before, and its repetitions.
-
-    These are at least `repeats`, and more if they are short.
-    """
-    first, result = stopwatch(call)
+    """Time a call, after the first, `repeats` times or more if it is short."""
+    result = stopwatch(call).result
     seconds: list[float] = []
     while len(seconds) < repeats or (
         len(seconds) < MOST_REPEATS and sum(seconds) < LEAST_SECONDS
@@ -111,7 +107,7 @@ def timing(stopwatch: Stopwatch, call: Call, repeats: int) -> Timing:
         result = None  # frees the memory of the last result
         taken, result = stopwatch(call)
         seconds.append(taken)
-    return Timing(first, tuple(seconds), result)
+    return Timing(tuple(seconds), result)
 
 
 # ---- the machine ---------------------------------------------------------------------
@@ -130,6 +126,8 @@ class Machine(NamedTuple):
         Calls that are timed after the first call.
     peers : bool
         Whether other libraries are timed, too.
+    small : bool
+        Whether sizes are those of a test.
     """
 
     name: str
@@ -137,49 +135,61 @@ class Machine(NamedTuple):
     stopwatch: Stopwatch
     repeats: int
     peers: bool = True
+    small: bool = False
 
     @property
     def cupy(self) -> Any:
         """CuPy on a GPU, otherwise None."""
         return self.xp if self.name == "cuda" else None
 
-    @property
-    def free_bytes(self) -> float:
-        """Free memory of the GPU; no limit on the host."""
-        return self.cupy.cuda.runtime.memGetInfo()[0] if self.cupy else math.inf
-
     def timing(self, call: Call, on_host: bool = False) -> Timing:
         return timing(wall_clock if on_host else self.stopwatch, call, self.repeats)
 
-    def copy_rate(self, source: Array) -> float:
-        """Bytes per second, read and written, of a plain copy of an array."""
-        copy = partial(self.xp.copyto, self.xp.empty_like(source), source)
-        return 2 * int(source.nbytes) / self.timing(copy).median
-
-    def peer_cell(self, call: Call | None, on_host: bool = False) -> str:
-        """Microseconds of another library's call; empty without a call to time.
+    def measure(
+        self, peer: str, name: str, shape: tuple[int, int], call: Call, **known: Any
+    ) -> tuple[Result, Any]:
+        """Time a call; its record, and what it returned.
 
         A library that fails, for instance for lack of memory, costs no more than its
         own cell of the table.
         """
-        if call is None or not self.peers:
-            return ""
+        given = Result(name=name, shape=shape, peer=peer, **known)
+        host = peer not in ("gpusolve", "CuPy", "cuBLAS", "a copy")
         try:
-            return microseconds(self.timing(call, on_host).median)
+            timed = self.timing(call, on_host=host)
         except Exception as error:
-            return f"fails: {type(error).__name__}"
+            if peer == "gpusolve":
+                raise
+            return given._replace(note=f"fails: {type(error).__name__}"), None
+        found = given._replace(
+            repeats=len(timed.seconds),
+            median=timed.median,
+            spread=timed.spread,
+            solved=given.systems,
+        )
+        return found, timed.result
+
+    def copy(self, name: str, shape: tuple[int, int], moved: int) -> Result:
+        """A plain copy that reads and writes this number of bytes together."""
+        source = self.xp.ones(max(1, moved // 2), np.uint8)
+        call = partial(self.xp.copyto, self.xp.empty_like(source), source)
+        return self.measure("a copy", name, shape, call)[0]
 
 
 def choose(
-    emulate: bool = False, cpu: bool = False, repeats: int = 0, peers: bool = True
+    emulate: bool = False,
+    cpu: bool = False,
+    repeats: int = 1,
+    peers: bool = True,
+    small: bool = False,
 ) -> Machine:
     """Return the machine that an option names, otherwise the GPU, otherwise the CPU."""
     cupy = None if emulate or cpu else cupy_with_device()
     if cupy:
-        return Machine("cuda", cupy, cuda_events(cupy), repeats, peers)
+        return Machine("cuda", cupy, cuda_events(cupy), repeats, peers, small)
     os.environ["GPUSOLVE_EMULATE"] = "1" if emulate else "0"
     name = "emulator" if emulate else "cpu"
-    return Machine(name, np, wall_clock, repeats, peers)
+    return Machine(name, np, wall_clock, repeats, peers, small or emulate)
 
 
 def cupy_with_device() -> Any:
@@ -206,7 +216,7 @@ def facts(cupy: Any, *packages: str) -> dict[str, str]:
         "gpusolve": gpusolve.__version__,
         "commit": commit(),
         "processor": processor(),
-        "load": load(),
+        "load": f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown",
         "python": platform.python_version(),
         **{package: version(package) for package in ("numpy", "scipy", *packages)},
     }
@@ -215,11 +225,12 @@ def facts(cupy: Any, *packages: str) -> dict[str, str]:
     device = cupy.cuda.Device()
     properties = cupy.cuda.runtime.getDeviceProperties(device.id)
     capability, limits = device.compute_capability, device.attributes
+    query = "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"
     return {
         **found,
         "cupy": cupy.__version__,
         "gpu": gpu_name(cupy),
-        "driver": driver(),
+        "driver": first_line(*query),
         "compute capability": f"{capability[:-1]}.{capability[-1]}",
         "memory": f"{properties.get('totalGlobalMem', 0) / 2**30:.1f} GiB",
         "multiprocessors": str(limits["MultiProcessorCount"]),
@@ -248,11 +259,6 @@ def processor() -> str:
     return f"{next(models, platform.machine())}, {cores()} cores"
 
 
-def load() -> str:
-    """The processes that wanted to run in the last minute, this one included."""
-    return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
-
-
 def commit() -> str:
     """The commit that is measured, marked "-dirty" if files differ from it.
 
@@ -262,13 +268,6 @@ def commit() -> str:
     others = ":/", ":!/benchmarks/results"
     changed = first_line("git", "status", "--porcelain", "-uno", "--", *others)
     return measured + "-dirty" * (changed not in ("", "unknown"))
-
-
-def driver() -> str:
-    """The version of the NVIDIA driver."""
-    return first_line(
-        "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"
-    )
 
 
 def first_line(*command: str) -> str:
@@ -283,144 +282,114 @@ def first_line(*command: str) -> str:
     return printed.partition("\n")[0].strip()
 
 
-# ---- Markdown ------------------------------------------------------------------------
-
-PLACES = {"cuda": "a GPU", "cpu": "a CPU", "emulator": "the emulator"}
-
-WARNINGS = {
-    "cpu": "CPU path: **no figure here says anything about a GPU.**",
-    "emulator": "**Emulator: no figure here says anything about a GPU.**",
-}
+# ---- the page ------------------------------------------------------------------------
 
 
-BUSY = """\
-**Other programs used the CPU during this run** (load {load}): compare the columns of a
-line with each other, and not the times with other pages.
-"""
+class Benchmark(NamedTuple):
+    """A page: its title, what is timed, and the packages whose versions it states.
 
-
-def head(
-    title: str, machine: Machine, *packages: str, warning: str = ""
-) -> Iterator[str]:
-    """The first lines of a report: what is measured, where, and how.
-
-    A warning of the report's own takes the place of the machine's.
+    Attributes
+    ----------
+    measure : callable
+        From a part, the machine and the options to results.
+    draw : callable, optional
+        Writes the charts of a run next to a page, and returns lines that show them.
     """
-    yield f"# {title} on {PLACES[machine.name]}\n"
-    if warning := warning or WARNINGS.get(machine.name, ""):
-        yield f"{warning}\n"
-    found = facts(machine.cupy, *packages)
-    yield from circumstances(command_line(), found)
-    if machine.repeats:
-        yield from busy(found)
-        cold = ", each with a cold L2 cache" if machine.cupy else ""
-        least = f"at least {machine.repeats} calls after the first"
-        yield f"Times are medians of {least}{cold}.\n"
+
+    doc: str
+    title: str
+    parts: list[Part]
+    measure: Callable[[Part, Machine, argparse.Namespace], Iterable[Result]]
+    packages: tuple[str, ...] = ()
+    repeats: int = 5
+    draw: Callable[[Run, Path], list[str]] | None = None
+
+    def page(
+        self, run: Run, parts: dict[str, Iterable[Result]], repeats: int
+    ) -> Iterator[str]:
+        """The page, whose results are added to the run as they come."""
+        where = "a GPU" if "gpu" in run.machine else "a CPU"
+        yield f"# {self.title} on {where}\n"
+        if "--emulate" in run.command:
+            yield "**Emulator: no figure here says anything about a GPU.**\n"
+        elif where == "a CPU":
+            yield "CPU path: **no figure here says anything about a GPU.**\n"
+        yield from circumstances(run)
+        yield from busy(run)
+        if repeats:
+            yield f"Times are medians of at least {repeats} calls after the first, with"
+            yield "the interquartile range in brackets; 2x is twice gpusolve's time."
+        for part in self.parts:
+            if part.name in parts:
+                yield from table(part, run.keep(parts[part.name], part.name))
+
+    def parser(self) -> argparse.ArgumentParser:
+        made = argparse.ArgumentParser(description=self.doc.partition("\n")[0])
+        made.add_argument("--output", type=Path, help="write page, data and charts")
+        where = made.add_mutually_exclusive_group()
+        where.add_argument("--emulate", action="store_true", help="kernels on the CPU")
+        where.add_argument("--cpu", action="store_true", help="the CPU path")
+        names = [part.name for part in self.parts]
+        made.add_argument("--parts", choices=names, nargs="+", default=names)
+        made.add_argument("--cases", default="", metavar="REGEX", help="of their names")
+        made.add_argument(
+            "--sizes", type=count, nargs="+", help="instead of each case's"
+        )
+        made.add_argument("--repeats", type=int, default=self.repeats)
+        made.add_argument("--no-peers", dest="peers", action="store_false")
+        made.add_argument("--small", action="store_true", help="sizes of a test")
+        made.add_argument("--data", type=Path, help="an earlier run's, not measured")
+        return made
+
+    def main(self, options: argparse.Namespace | None = None) -> None:
+        """Measure, or read earlier results, and print or write the page."""
+        options = options or self.parser().parse_args()
+        if options.data:
+            run = Run.load(options.data)
+            stored, run = run.results, run._replace(results=[])
+            parts: dict[str, Iterable[Result]] = {
+                part.name: found
+                for part in self.parts
+                if (found := [one for one in stored if one.part in ("", part.name)])
+            }
+        else:
+            machine = choose(
+                options.emulate,
+                options.cpu,
+                1 if options.small else options.repeats,
+                options.peers,
+                options.small,
+            )
+            run = Run(command_line(), facts(machine.cupy, *self.packages), [])
+            parts = {
+                part.name: self.measure(part, machine, options)
+                for part in self.parts
+                if part.name in options.parts
+            }
+        lines = list(tee(self.page(run, parts, options.repeats)))
+        if options.output:
+            options.output.parent.mkdir(parents=True, exist_ok=True)
+            run.save(options.output.with_suffix(".json"))
+            shown = self.draw(run, options.output) if self.draw else []
+            options.output.write_text("\n".join([lines[0], *shown, *lines[1:], ""]))
 
 
-def circumstances(command: str, facts: dict[str, str]) -> Iterator[str]:
-    """The command and the facts of the machine."""
-    yield f"`{command}`\n"
-    for name, value in facts.items():
-        yield f"- {name}: {value}"
-    yield ""
-
-
-def busy(facts: dict[str, str]) -> Iterator[str]:
-    """A warning if other programs ran when the benchmark began."""
-    with contextlib.suppress(ValueError):
-        if float(facts["load"]) > BUSY_LOAD:
-            yield BUSY.format(load=facts["load"])
+def tee(lines: Iterable[str]) -> Iterator[str]:
+    """Print each line as it comes."""
+    for line in lines:
+        print(line, flush=True)
+        yield line
 
 
 def command_line() -> str:
     """The command that was called, without the name of the output file."""
     called = ["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]
-    if "--output" in called:
+    with contextlib.suppress(ValueError):
         place = called.index("--output")
         del called[place : place + 2]
     return shlex.join(called)
 
 
-def table_head(*names: str, words: int = 1) -> Iterator[str]:
-    """The first two lines of a table; all columns after `words` contain numbers."""
-    yield row(*names)
-    yield row(*(["---"] * words + ["---:"] * (len(names) - words)))
-
-
-def row(*cells: object) -> str:
-    return f"| {' | '.join(map(str, cells))} |"
-
-
-def rate_cells(bytes_moved: int, seconds: float, copied: float) -> tuple[str, str]:
-    """GB/s, and its ratio to the bytes per second of a plain copy."""
-    rate = bytes_moved / seconds
-    return three_digits(rate / 1e9), f"{rate / copied:.0%}"
-
-
-def microseconds(seconds: float) -> str:
-    return three_digits(1e6 * seconds)
-
-
-def three_digits(value: float) -> str:
-    """Format a non-negative number to three significant digits, with no exponent."""
-    rounded = float(f"{value:.2e}")
-    places = 2 - math.floor(math.log10(rounded)) if rounded else 0
-    return f"{rounded:,.{max(0, places)}f}"
-
-
-def power(n: int) -> str:
-    """Format a power of ten as 10^k, another number with commas."""
-    exponent = round(math.log10(n))
-    return f"10^{exponent}" if n == 10**exponent else f"{n:,}"
-
-
-def publish(report: Iterable[str], path: Path | None) -> None:
-    """Print each line as it comes, and write it to the file, if given."""
-    with contextlib.ExitStack() as stack:
-        files = [sys.stdout]
-        if path:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            files.append(stack.enter_context(path.open("w")))
-        for line in report:
-            for file in files:
-                print(line, file=file, flush=True)
-
-
-# ---- the command line ----------------------------------------------------------------
-
-
 def count(text: str) -> int:
     """A whole number, also written as 1e6."""
     return int(float(text))
-
-
-def size(text: str) -> tuple[int, int]:
-    """Rows and columns, written as 1000x16."""
-    rows, _, columns = text.partition("x")
-    return int(rows), int(columns)
-
-
-def parser(doc: str | None) -> argparse.ArgumentParser:
-    """The options of every benchmark."""
-    made = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
-    made.add_argument("--output", type=Path, help="also write the report here")
-    where = made.add_mutually_exclusive_group()
-    where.add_argument("--emulate", action="store_true", help="kernels on the CPU")
-    where.add_argument("--cpu", action="store_true", help="the CPU path")
-    return made
-
-
-def timing_parser(
-    doc: str | None,
-    sizes: str,
-    repeats: int = 11,
-    size: Callable[[str], Any] = count,
-) -> argparse.ArgumentParser:
-    """The options of a benchmark that times calls; `sizes` is the help for --sizes."""
-    made = parser(doc)
-    made.add_argument("--sizes", type=size, nargs="+", help=sizes)
-    made.add_argument("--repeats", type=int, default=repeats, help="after the first")
-    peers = {"dest": "peers", "action": "store_false"}
-    made.add_argument("--no-peers", **peers, help="do not time other libraries")
-    return made

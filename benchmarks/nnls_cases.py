@@ -116,3 +116,6 @@ CASES = [
     Case("fibres, one matrix", (64, 362), fibres, (1_000, 10_000)),
     *experiments(),
 ]
+
+SMALL = [own(12, 4, 3), shared(12, 4, 3), *experiments(20)[:1]]
+"""Batches of a test."""

@@ -166,7 +166,6 @@ PEERS = [
     Peer("optax", "optax", optax),
     Peer("cuML", "cuml", cuml),
 ]
-
 """The libraries that are timed."""
 
 OTHERS = [

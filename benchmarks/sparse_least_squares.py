@@ -1,60 +1,47 @@
 """Solve least squares with a large sparse matrix, and measure the memory and the time.
 
     python benchmarks/sparse_least_squares.py --output FILE
-    python benchmarks/sparse_least_squares.py --sizes 20000 100 5     # a small problem
 
-Each solver has a process of its own, whose largest resident memory is what `getrusage`
-reports. SciPy's `lsq_linear` solves a single system in a call; it gets the first few.
-Results are Markdown.
+Each solver has a process of its own, whose resident memory is measured. SciPy's
+`lsq_linear` solves a single system in a call; it gets the first few.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.optimize
 import scipy.sparse
-from harness import (
-    choose,
-    head,
-    publish,
-    row,
-    table_head,
-    three_digits,
-    timing_parser,
-    wall_clock,
-)
+from harness import Benchmark, Machine, wall_clock
+from memory import growth
 from numpy.typing import NDArray
+from records import OURS, Part, Result
 
 import gpusolve
 
 Floats = NDArray[np.float64]
 Answer = dict[str, Any]
 
-SIZES = 1_000_000, 2_000, 100
+SIZES, SMALL = (1_000_000, 2_000, 100), (2_000, 100, 4)
 """Rows, columns and systems."""
 
 FILLED = 100
 """A row has an entry in each of its parts of this number of columns: 1 %."""
 
 FEW = 2
-"""The systems that SciPy solves."""
+"""The systems that SciPy solves; its time is scaled to all."""
 
-ABOUT = """\
-A is {rows:,} x {columns:,} with {entries:,} entries, uniform between 0 and 1, one at a
-random place in every {filled} columns of a row. {systems} right-hand sides are `A x`
-with normal noise; half of the elements of x are 0, the others are half-normal. A and b
-take {given:.2f} GB. "peak" is the largest resident memory of the process, A, b and
-Python included; "above" the largest relative excess of `|b - A x|` over the
-residual of the other solver.
-"""
+ABOUT = f"""\
+A has entries between 0 and 1, one at a random place in every {FILLED} columns of a row.
+The right-hand sides are `A x` with normal noise; half of the elements of x are 0, the
+others are half-normal. The excess is the largest relative excess of `|b - A x|` over
+the other solver's. The note is the memory that the call needs beyond A and b."""
 
 
 class Systems(NamedTuple):
@@ -82,112 +69,71 @@ def systems_of(rows: int, columns: int, systems: int) -> Systems:
     return Systems(A, b)
 
 
-def by_gpusolve(given: Systems) -> Answer:
-    result = gpusolve.nnls(given.A, given.b)
-    certified = int((result.status == 0).sum())
-    return {"rnorm": result.rnorm.tolist(), "certified": certified}
+def by_gpusolve(given: Systems) -> Floats:
+    return gpusolve.nnls(given.A, given.b).rnorm
 
 
-def by_scipy(given: Systems) -> Answer:
-    """SciPy's norms of the residuals; it has no certificate."""
-    norms = []
-    for right in given.b:
-        found = scipy.optimize.lsq_linear(
-            given.A, right, (0, np.inf), lsq_solver="lsmr", lsmr_tol="auto"
-        )
-        norms.append(float(np.sqrt(2 * found.cost)))
-    return {"rnorm": norms, "certified": ""}
+def by_scipy(given: Systems) -> Floats:
+    options = {"lsq_solver": "lsmr", "lsmr_tol": "auto"}
+    costs = [
+        scipy.optimize.lsq_linear(given.A, right, (0, np.inf), **options).cost
+        for right in given.b
+    ]
+    return np.sqrt(2 * np.array(costs))
 
 
-SOLVERS: dict[str, Callable[[Systems], Answer]] = {
-    "gpusolve.nnls": by_gpusolve,
-    "scipy.optimize.lsq_linear, lsmr": by_scipy,
-}
+SOLVERS = {OURS: by_gpusolve, "SciPy lsmr": by_scipy}
 
 
-def peak() -> float:
-    """The largest resident memory of this process so far, in GB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+def in_this_process(name: str, sizes: list[int]) -> Answer:
+    given, found = systems_of(*sizes), {}
+
+    def call() -> None:
+        found["seconds"], rnorm = wall_clock(lambda: SOLVERS[name](given))
+        found["rnorm"] = rnorm.tolist()
+
+    return {"bytes": growth(call), **found}
 
 
-def measured(name: str, sizes: tuple[int, ...]) -> Answer:
-    """Run a solver in this process."""
-    rows, columns, count = sizes
-    given = systems_of(rows, columns, count)
-    before = peak()
-    seconds, answer = wall_clock(lambda: SOLVERS[name](given))
-    return {**answer, "seconds": seconds, "before": before, "peak": peak()}
-
-
-def in_a_process(name: str, sizes: tuple[int, ...]) -> Answer:
-    """Run a solver in a process of its own."""
-    command = [sys.executable, __file__, "--solver", name]
-    printed = subprocess.check_output(
-        [*command, "--sizes", *map(str, sizes)], text=True
-    )
-    found: Answer = json.loads(printed)
-    return found
-
-
-def report(sizes: tuple[int, int, int], peers: bool) -> Iterator[str]:
-    """The report, line by line as it is measured."""
-    rows, columns, systems = sizes
-    entries = rows * len(range(0, columns, FILLED))
-    yield from head("Sparse least squares", choose(cpu=True))
-    yield ABOUT.format(
-        rows=rows,
-        columns=columns,
-        entries=entries,
-        filled=FILLED,
-        systems=systems,
-        given=(12 * entries + 8 * rows * systems) / 1e9,
-    )
-    counts = dict.fromkeys(SOLVERS, systems)
-    counts["scipy.optimize.lsq_linear, lsmr"] = min(FEW, systems)
-    if not peers:
-        counts = {"gpusolve.nnls": systems}
-    found = {
-        name: in_a_process(name, (rows, columns, count))
-        for name, count in counts.items()
-    }
-    yield from table_head(
-        *("solver", "systems", "seconds", "seconds / system", "GB before", "peak GB"),
-        *("certified", "above"),
-    )
+def measure(
+    part: Part, machine: Machine, options: argparse.Namespace
+) -> Iterator[Result]:
+    rows, columns, systems = options.sizes or (SMALL if machine.small else SIZES)
+    found: dict[str, Answer] = {}
+    for name in SOLVERS if machine.peers else [OURS]:
+        count = systems if name == OURS else min(FEW, systems)
+        command = [sys.executable, __file__, name, *map(str, (rows, columns, count))]
+        found[name] = json.loads(subprocess.check_output(command, text=True))
     for name, answer in found.items():
-        others = [other for key, other in found.items() if key != name]
-        yield row(
-            name,
-            counts[name],
-            three_digits(answer["seconds"]),
-            three_digits(answer["seconds"] / counts[name]),
-            f"{answer['before']:.2f}",
-            f"{answer['peak']:.2f}",
-            answer["certified"],
-            *(f"{excess(answer, other):.1e}" for other in others),
+        count = len(answer["rnorm"])
+        others = [one["rnorm"] for other, one in found.items() if other != name]
+        pairs = [
+            pair for one in others for pair in zip(answer["rnorm"], one, strict=False)
+        ]
+        yield Result(
+            name="1 % filled",
+            shape=(rows, columns),
+            peer=name,
+            systems=systems,
+            median=answer["seconds"] * systems / count,
+            solved=count,
+            error=max((norm / other - 1 for norm, other in pairs), default=None),
+            bytes=answer["bytes"],
+            note=f"{answer['bytes'] / 1e9:.2f} GB",
         )
 
 
-def excess(answer: Answer, other: Answer) -> float:
-    """How far the residuals are above those of another solver, at most."""
-    pairs = zip(answer["rnorm"], other["rnorm"], strict=False)
-    return max(ours / theirs - 1 for ours, theirs in pairs)
-
-
-def arguments() -> argparse.Namespace:
-    made = timing_parser(__doc__, "rows, columns and systems")
-    made.add_argument("--solver", choices=SOLVERS, help="print its answer as JSON")
-    return made.parse_args()
-
-
-def main() -> None:
-    options = arguments()
-    sizes = tuple(options.sizes or SIZES)
-    if options.solver:
-        print(json.dumps(measured(options.solver, sizes)))
-    else:
-        publish(report(sizes, options.peers), options.output)
-
+BENCHMARK = Benchmark(
+    doc=__doc__ or "",
+    title="Sparse least squares",
+    parts=[Part("systems", ABOUT, ("SciPy lsmr",), "excess")],
+    measure=measure,
+    repeats=0,
+)
 
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) > 1 and sys.argv[1] in SOLVERS:
+        sizes = [int(one) for one in sys.argv[2:]]
+        print(json.dumps(in_this_process(sys.argv[1], sizes)))
+    else:
+        BENCHMARK.main()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import shutil
 import sys
 from collections import defaultdict
@@ -78,6 +79,10 @@ def leave_out(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.exhaustive)
 
 
+FRAMEWORKS = re.compile(r"torch|jax|gradients\.md|learn_a_pulse")
+"""In the names of tests that need PyTorch or JAX, which `make test-all` installs."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run tests with every value of each parameter, but not with every combination.
@@ -88,6 +93,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     quick = defaultdict(list)
     for item in items:
+        if FRAMEWORKS.search(f"{item.path.name} {item.name}"):
+            item.add_marker(pytest.mark.slow)
         if not hasattr(item, "callspec") or item.get_closest_marker("slow"):
             continue
         given, backend = item.callspec.params, backend_of(item)

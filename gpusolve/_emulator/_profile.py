@@ -72,8 +72,8 @@ class Report:
 
         Registers, which limit the blocks of a multiprocessor, are those of NVRTC's
         assembler; for a kernel of PTX, 32 for each thread are assumed. The table of
-        published times in ``benchmarks/predictions.py`` says how far predictions are
-        off.
+        published times in ``tests/emulator/test_predictions.py`` says how far
+        predictions are off.
         """
         return predict(self.launched, device)
 

@@ -12,7 +12,8 @@ others are in NumPy, and count what they do:
 - `follow`: which columns enter and leave as Luo & Duraiswami's solver solves a system.
 
 The modules `experiments`, `boosting_step` and `coo_figures` have the systems and tables
-of the papers on NNLS, on boosting and on element-wise multiplication.
+of the papers on NNLS, on boosting and on element-wise multiplication; `lvis` reads the
+waveforms of NASA.
 """
 
 from . import _brent as brent

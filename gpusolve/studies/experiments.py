@@ -4,9 +4,8 @@ Section 7 of Luo & Duraiswami, *Efficient Parallel Non-Negative Least Squares on
 Multi-Core Architectures*, solves 1 to 192 systems of each of three kinds and prints
 how many columns were appended to, and removed from, the QR factorisation. The matrices
 follow the paper's text; the Gaussians of its table were probably wider. The NASA
-waveforms of the first kind are not published with it, so they are simulated here. In
-the folder `benchmarks`, ``passive_sets.py`` and ``waveform_counts.py`` study what
-decides the counts, and ``lvis.py`` reads NASA's own files.
+waveforms of the first kind are not published with it, so they are simulated here;
+``lvis.py`` reads NASA's own files.
 
 Every function returns ``(A, b)`` ready for :func:`gpusolve.nnls`.
 """
@@ -150,8 +149,9 @@ CUT = math.sqrt(2)
 """The end of a simulated pulse, in standard deviations: where it has fallen to 1/e.
 
 The paper says that pulses are "Gaussian-like" and 15 to 25 samples wide, not where they
-end. The end decides how many downdates there are, see ``waveform_counts.py``. 1/e was
-chosen because then there are as many as in the paper.
+end. The end decides how many downdates there are: see
+``benchmarks/results/waveform_counts.md``. 1/e was chosen because then there are as many
+as in the paper.
 """
 
 

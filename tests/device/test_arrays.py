@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import coo_array, csr_array
+from scipy.sparse.linalg import aslinearoperator
 from together import together
 
 import gpusolve
@@ -36,6 +37,7 @@ A, b = np.ones((4, 3)), np.ones(4)
         ((A, [-(2**63)] * 4), ValueError, "magnitude .*got 9223372036854775808"),
         ((A, np.array([2**64 - 1] * 4, np.uint64)), ValueError, "magnitude"),
         ((A, csr_array(A)), TypeError, "b must be a dense array, got a sparse matrix"),
+        ((A, aslinearoperator(A)), TypeError, "b must be an array, got a linear op"),
         (([A, csr_array(A)], b), TypeError, "A must have sparse .*one library only"),
         (([csr_array(A), csr_array(A.T)], b), ValueError, r"\(4, 3\) of A.* of A\[1\]"),
         ((coo_array(b), b), ValueError, r"A must .*two axes, got shape \(4,\)"),

@@ -1,8 +1,9 @@
-"""Every public function, by each of its code paths, on the second of two devices.
+"""Outputs, refusals and synchronisations on the second of two devices.
 
 `cupy_stand_in` has two devices. The first device is current, and the arrays are on the
 second device. A computation on the wrong device is an error, and so is a call that
-changes the current device. Results are compared with the results of the NumPy path.
+changes the current device. ``tests/benchmarks/test_gpu_report.py`` makes the calls of
+all paths in this way.
 """
 
 from __future__ import annotations
@@ -16,13 +17,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 from device_views import copy_to_device
-from monoids import is_positive, square
 from spline_learners import boost, learners_of, prepared
 from together import together
 
 import gpusolve
 from gpusolve import gam, sparse
-from gpusolve.sparse._coo_multiply import METHODS
 
 
 class SecondDevice:
@@ -96,41 +95,7 @@ numbers = np.arange(1.0, 701.0).reshape(2, 350) % 7
 flags = (np.arange(350) % 9 == 0).astype(np.int32)
 
 
-# ---- reduce --------------------------------------------------------------------------
-
-
-@layouts
-@together("variant", ["tree", "group", "chunked", "atomic"])
-def test_reduce(second: SecondDevice, variant: str, layout: Any) -> None:
-    check(second, gpusolve.reduce, layout(numbers), variant=variant)
-
-
-def test_reduce_of_axes_maps_and_empty_arrays(second: SecondDevice) -> None:
-    check(second, gpusolve.reduce, numbers, "max", axis=0)
-    for variant in ("chunked", "tree"):
-        check(second, gpusolve.reduce, numbers, map=square, axis=1, variant=variant)
-    check(second, gpusolve.reduce, numbers[:, :0], "mul", axis=1)
-    check(second, gpusolve.any, numbers, is_positive)
-    check(second, gpusolve.all, numbers, axis=0)
-    check(second, gpusolve.maximum_segment_sum, numbers - 3)
-
-
 # ---- scan ----------------------------------------------------------------------------
-
-
-@layouts
-@together("variant", ["look_back", "hierarchical", "sweep", "warp"])
-@together("exclusive", [False, True])
-def test_scan(second: SecondDevice, variant: str, exclusive: bool, layout: Any) -> None:
-    x = layout(numbers)
-    check(second, gpusolve.scan, x, variant=variant, exclusive=exclusive)
-
-
-def test_scan_of_other_axes_and_lengths(second: SecondDevice) -> None:
-    check(second, gpusolve.scan, numbers, "max", axis=0)
-    many = np.ones(40_000, np.int16)  # several chunks
-    check(second, gpusolve.scan, many, variant="hierarchical")
-    check(second, gpusolve.scan, many[:0])
 
 
 @layouts
@@ -161,24 +126,6 @@ def test_out_on_another_device_is_refused(second: SecondDevice) -> None:
 # ---- segments ------------------------------------------------------------------------
 
 
-@layouts
-@together("exclusive", [False, True])
-def test_segmented_scan(second: SecondDevice, exclusive: bool, layout: Any) -> None:
-    check(
-        second,
-        gpusolve.segmented_scan,
-        layout(numbers),
-        layout(flags),
-        exclusive=exclusive,
-    )
-
-
-def test_segmented_scan_of_packed_flags(second: SecondDevice) -> None:
-    bits = np.packbits(flags != 0, bitorder="little")
-    for x in (numbers, numbers[0]):  # a batch unpacks the flags
-        check(second, gpusolve.segmented_scan, x, bits, packed=True)
-
-
 def test_lists_are_copied_to_the_device_of_the_array(second: SecondDevice) -> None:
     x = second.array(np.arange(5.0))
     found = second.host(gpusolve.segmented_scan(x, [1, 0, 0, 1, 0]))
@@ -189,18 +136,6 @@ def test_lists_are_copied_to_the_device_of_the_array(second: SecondDevice) -> No
     assert second.host(kept).tolist() == [1, 2, 4, 0, 3]
     A = second.array(np.eye(5))
     assert second.host(gpusolve.gemv(A, [1, 2, 3, 4, 5])).tolist() == [1, 2, 3, 4, 5]
-
-
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_segmented_reduce(second: SecondDevice, dtype: Any) -> None:
-    lengths = np.array([0, 3, 1, 0, 345, 1], dtype)
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(dtype)
-    x = numbers[0]
-    check(second, gpusolve.segmented_reduce, x, lengths)
-    check(second, gpusolve.segmented_reduce, x, op="max", offsets=offsets)
-    check(second, gpusolve.segmented_reduce, x[:0], lengths[:1])
-    check(second, gpusolve.segment_flags, lengths)
-    check(second, gpusolve.segment_flags, lengths, total=350)
 
 
 def test_invalid_lengths_are_refused(second: SecondDevice) -> None:
@@ -218,16 +153,6 @@ def test_invalid_lengths_are_refused(second: SecondDevice) -> None:
 
 
 # ---- partition -----------------------------------------------------------------------
-
-
-@layouts
-def test_stable_partition(second: SecondDevice, layout: Any) -> None:
-    x = layout(numbers[0])
-    for mask in (layout(numbers[0] > 3), is_positive):
-        count, y = gpusolve.stable_partition(x, mask)
-        found_count, found = second(gpusolve.stable_partition, x, mask)
-        assert found_count == count
-        np.testing.assert_array_equal(found, y)
 
 
 @layouts
@@ -265,17 +190,6 @@ def test_replicate(second: SecondDevice) -> None:
 
 
 @layouts
-@together("transpose", [False, True])
-@together("variant", ["auto", "naive", "threads_per_dot", "threads_per_row"])
-def test_gemv(second: SecondDevice, variant: str, transpose: bool, layout: Any) -> None:
-    A = layout(np.arange(120.0).reshape(3, 8, 5))
-    x = layout(np.arange(40.0).reshape(5, 8) if transpose else np.ones((3, 5)))
-    if transpose:
-        x = x[:3]
-    check(second, gpusolve.gemv, A, x, variant=variant, transpose=transpose)
-
-
-@layouts
 def test_gemv_into_out(second: SecondDevice, layout: Any) -> None:
     A, x = np.arange(20.0).reshape(4, 5), np.arange(5.0)
     out = second.array(layout(np.zeros(4)))
@@ -286,83 +200,10 @@ def test_gemv_into_out(second: SecondDevice, layout: Any) -> None:
     np.testing.assert_array_equal(in_place.get(), x**2)
 
 
-def test_gemv_of_other_dtypes_and_shapes(second: SecondDevice) -> None:
-    A = np.arange(20).reshape(4, 5)
-    check(second, gpusolve.gemv, A, np.arange(5, dtype=np.int32))
-    check(second, gpusolve.gemv, A.astype(np.float16), np.ones(5, np.float16))
-    check(second, gpusolve.gemv, A[:, :0], np.ones(0))
-    check(second, gpusolve.gemv, A[:0], np.ones(5))
-    check(second, gpusolve.gemv, np.ones((1, 3000)), np.ones(3000))
-    check(second, gpusolve.gemv, np.ones((3, 3000)).T, np.ones(3))
-    check(second, gpusolve.gemv, np.ones((3000, 3)).T, np.ones(3000))
-
-
 # ---- sparse --------------------------------------------------------------------------
 
 A = sparse.random_coo((40, 30), 0.2, rng=1)
 B = sparse.random_coo((40, 30), 0.3, rng=2)
-duplicates = scipy.sparse.coo_array(
-    (np.ones(4), (np.int64([3, 1, 1, 0]), np.int64([2, 5, 5, 9]))), shape=(40, 30)
-)
-
-
-@together("method", METHODS)
-def test_multiply(second: SecondDevice, method: str) -> None:
-    found = second(sparse.multiply, A, B, method=method)
-    np.testing.assert_array_equal(found.toarray(), (A * B).toarray())
-
-
-@pytest.mark.parametrize("format", ["coo", "csr", "csc"])
-def test_multiply_of_all_formats(second: SecondDevice, format: str) -> None:
-    C = scipy.sparse.coo_matrix(duplicates).asformat(format)
-    found = second(sparse.multiply, C, B)
-    np.testing.assert_array_equal(found.toarray(), (duplicates * B).toarray())
-    assert scipy.sparse.isspmatrix(found)
-    infinite = B.copy()
-    infinite.data[0] = np.inf
-    with np.errstate(invalid="ignore"):
-        expected = duplicates.toarray() * infinite.toarray()
-    np.testing.assert_array_equal(
-        second(sparse.multiply, duplicates, infinite).toarray(), expected
-    )
-    empty = scipy.sparse.coo_array((40, 30))
-    assert second(sparse.multiply, empty, B).nnz == 0
-    assert second(sparse.spmv, empty, np.ones(30)).tolist() == [0] * 40
-    longer_first = second(sparse.multiply, B, duplicates, method="gallop")
-    np.testing.assert_array_equal(longer_first.toarray(), (B * duplicates).toarray())
-    tiny = 1e-200 * B
-    assert second(sparse.multiply, tiny, tiny).nnz == 0  # products that are 0
-
-
-@layouts
-@together("method", ["fused", "segmented_scan"])
-@together("format", ["coo", "csr", "csc"])
-def test_spmv(second: SecondDevice, format: str, method: str, layout: Any) -> None:
-    x = layout(np.arange(60.0).reshape(2, 30))
-    matrix = A.asformat(format)
-    check(second, sparse.spmv, matrix, x, method=method)
-    check(second, sparse.spmv, matrix, x[0], method=method, add="min", multiply="add")
-
-
-def test_spmv_in_the_order_of_the_columns(second: SecondDevice) -> None:
-    first = gpusolve.Monoid(
-        "first", 0, "a != 0 ? a : b", lambda a, b: np.where(a, a, b), False
-    )
-    for matrix in (duplicates, duplicates.tocsr(), duplicates.tocsc()):
-        check(second, sparse.spmv, matrix, np.arange(30.0), add=first)
-    huge = scipy.sparse.coo_array(
-        (np.ones(2), (np.int64([0, 1]), np.int64([5, 2]))), shape=(3, 2**62)
-    )
-    with pytest.raises(ValueError, match=r"x must have shape"):
-        second(sparse.spmv, huge, np.ones(3), add=first)
-
-
-@pytest.mark.parametrize("method", ["fused", "segmented_scan"])
-def test_spmv_of_several_tiles(second: SecondDevice, method: str) -> None:
-    matrix = sparse.random_coo((300, 200), 0.1, rng=3).tocsr()
-    check(second, sparse.spmv, matrix, np.ones((2, 200)), method=method)
-    empty = scipy.sparse.csr_array((5, 3))
-    check(second, sparse.spmv, empty, np.ones(3), method=method)
 
 
 def test_plan(second: SecondDevice) -> None:
@@ -393,57 +234,6 @@ def solution(*args: Any, **options: Any) -> Any:
     """The fields of the result whose values do not depend on the method."""
     result = gpusolve.nnls(*args, **options)
     return result.x, result.rnorm, result.dual, result.status, result.nit
-
-
-@layouts
-@together("method", ["auto", "qr"])
-def test_nnls(second: SecondDevice, method: str, layout: Any) -> None:
-    A, b = layout(systems), layout(sides)
-    expected = solution(A, b, method="qr")
-    found = second(solution, A, b, method=method)
-    for array, right in zip(found, expected, strict=True):
-        assert array.shape == right.shape
-        np.testing.assert_allclose(array, right, rtol=1e-9, atol=1e-9)
-
-
-def test_nnls_with_all_options(second: SecondDevice) -> None:
-    start = np.broadcast_to(np.float32([1, 0, 0, 2]), (3, 4))
-    options = {"l1": 0.1, "l2": 0.2, "warm_start": strided(start)}
-    A, b = np.float32(systems).swapaxes(1, 2).copy().swapaxes(1, 2), np.float32(sides)
-    expected = solution(A, b, **options)
-    found = second(solution, A, b, **options)
-    assert found[0].dtype == np.float32
-    np.testing.assert_allclose(found[0], expected[0], atol=1e-4)
-    assert second(solution, systems[:0], sides[0, :0])[0].shape == (0, 4)
-    for method in ("gram", "qr"):
-        found = second(solution, A, b, method=method, **options)
-        np.testing.assert_allclose(found[0], expected[0], atol=1e-4)
-
-
-def test_linear_constraints(second: SecondDevice) -> None:
-    rng = np.random.default_rng(3)
-    A, C, E = (rng.standard_normal(shape) for shape in ((9, 5), (4, 7, 5), (1, 5)))
-    deficient = np.concatenate([A[:, :4], A[:, :1]], axis=1)
-    b, limit = rng.standard_normal((4, 9)), 0.1 + rng.random((4, 7))
-    limit[1, :2], C[1, 1] = (-1, -1), -C[1, 0]
-
-    def solve(function: Any, A: Any, b: Any, **options: Any) -> Any:
-        found = function(A, b, **options)
-        return found.x, found.dual, found.dual_ub, found.dual_eq, found.status
-
-    rows = {"A_ub": C, "b_ub": limit, "A_eq": E, "b_eq": np.array([0.2])}
-    for matrix in A, deficient:
-        G, c = matrix.T @ matrix, b @ matrix
-        for function, left, right, options in (
-            (gpusolve.lsq_linear, matrix, b, rows),
-            (gpusolve.lsq_linear, matrix, b, {"l2": 0.1 * np.ones(5), **rows}),
-            (gpusolve.bounded_qp, G, c, rows),
-        ):
-            expected = solve(function, left, right, **options)
-            found = second(solve, function, left, right, **options)
-            np.testing.assert_array_equal(expected[-1], [0, 4, 0, 0])
-            for field, same in zip(found, expected, strict=True):
-                np.testing.assert_allclose(field, same, rtol=1e-9, atol=1e-9)
 
 
 def test_nnls_of_large_integers(second: SecondDevice) -> None:

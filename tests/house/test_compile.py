@@ -66,8 +66,20 @@ def check(rows: list[Resources]) -> None:
         assert row.shared_bytes <= shared_bytes, row
 
 
-def test_resources_of_some_kernels_are_those_of_the_table() -> None:
-    rows = resources_on(90, some_sources())
+SOLVERS = {"nnls_gram", "nnls_qr", "nnls_mgs", "qr_steps", "stacked", "boosting"}
+"""Files of kernels that take more than a second to compile."""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param(one, marks=[pytest.mark.slow] * (one.file in SOLVERS))
+        for one in some_sources()
+    ],
+    ids=lambda one: one.file,
+)
+def test_resources_of_some_kernels_are_those_of_the_table(source: Source) -> None:
+    rows = resources_on(90, [source])
     check(rows)
     changed = set(registers(rows)) - set(written_registers(90))
     assert not changed, "update the table with: make resources"

@@ -120,21 +120,29 @@ WITHOUT_GROUPS = {"gpusolve.reference", "gpusolve.studies"}
 """Modules whose pages list their names."""
 
 
-def test_the_api_has_every_public_name_once() -> None:
+either = pytest.mark.parametrize(
+    "frameworks", [False, pytest.param(True, marks=pytest.mark.slow)]
+)
+"""Objects of the package; of its modules for PyTorch and JAX."""
+
+
+@either
+def test_the_api_has_every_public_name_once(frameworks: bool) -> None:
     listed = list(names_of_the_api())
     assert len(set(listed)) == len(listed)
-    for module, found in list(public_objects()):
+    for module, found in list(public_objects(frameworks)):
         name = f"{module}.{found.__name__}"
         elsewhere = name.replace("gam.", "gam.families.")  # gam has two of their names
         assert module in WITHOUT_GROUPS or {name, elsewhere} & set(listed), name
     assert public_modules() - set(listed) == {"gpusolve"}
 
 
-def public_objects() -> Iterator[tuple[str, Any]]:
+FRAMEWORKS = {"gpusolve.jax", "gpusolve.torch"}
+
+
+def public_objects(frameworks: bool) -> Iterator[tuple[str, Any]]:
     """The functions and classes of the API, each with its module."""
-    for module in sorted(public_modules()):
-        if framework := re.fullmatch(r"gpusolve\.(jax|torch)", module):
-            pytest.importorskip(framework[1])
+    for module in sorted(FRAMEWORKS if frameworks else public_modules() - FRAMEWORKS):
         names = vars(importlib.import_module(module))
         for name in names["__all__"]:
             if inspect.isroutine(names[name]) or inspect.isclass(names[name]):
@@ -159,9 +167,12 @@ def exists(name: str, module: str) -> bool:
     return False
 
 
-def test_every_public_object_has_an_example_and_related_objects() -> None:
+@either
+def test_every_public_object_has_an_example_and_related_objects(
+    frameworks: bool,
+) -> None:
     """Examples run as doctests, which the finder of doctest must therefore reach."""
-    objects = list(public_objects())  # all modules are imported
+    objects = list(public_objects(frameworks))  # all modules are imported
     for module, found in objects:
         documentation = inspect.getdoc(found) or ""
         name = f"{module}.{found.__name__}"

@@ -1,6 +1,6 @@
 """Thousands of degenerate systems, compared with SciPy and brute force.
 
-``benchmarks/nnls_accuracy.py`` solves ten times as many systems.
+``benchmarks/hard.py`` solves ten times as many systems.
 """
 
 from __future__ import annotations

@@ -313,14 +313,6 @@ def test_large_shapes(backend: Any, shape: tuple[int, int], method: str) -> None
     assert found.shape == shape
 
 
-def test_places_with_equal_keys_in_32_bits(backend: Any) -> None:
-    """Row 1 of 65536 columns begins at 65536, row 65537 at 2^32 + 65536."""
-    A = coo([1], [0], [2.0], (65538, 65536))
-    B = coo([65537], [0], [3.0], (65538, 65536))
-    for method in METHODS:
-        assert product(backend, A, B, method=method).nnz == 0
-
-
 def test_int64_indices(backend: Any) -> None:
     shape = 2**40, 2**23
     rows, columns = np.array([0, 2**40 - 1]), np.array([5, 2**23 - 1])
@@ -532,27 +524,6 @@ def test_operands_are_not_changed(backend: Any, method: str) -> None:
     assert not A.has_canonical_format
     for result in (found.row, found.col, found.data):
         assert not any(np.shares_memory(result, x) for x in inputs)
-
-
-def test_sorted_entries_are_not_sorted_again(monkeypatch: Any) -> None:
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    lengths = []
-
-    def record_length(keys: Any, *arguments: Any) -> Any:
-        lengths.append(len(keys))
-        return original(keys, *arguments)
-
-    original = _coo_multiply_kernel._sums_by_key
-    monkeypatch.setattr(_coo_multiply_kernel, "_sums_by_key", record_length)
-    A = random_coo((30, 30), 0.5, rng=1)
-    A.has_canonical_format = False
-    multiply(A, A)
-    assert lengths == []
-    with_duplicate = coo(
-        np.append(A.row, 29), np.append(A.col, A.col[-1]), np.append(A.data, 1), A.shape
-    )
-    multiply(A, with_duplicate)
-    assert lengths == [451]
 
 
 # ---- operands that need a second attempt ---------------------------------------------

@@ -5,15 +5,13 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import oracles
 import pytest
-import scipy.io
 import scipy.sparse as sparse
-from backends import numpy_only, without_gpu
+from backends import without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from monoids import exclusive_or, first_nonzero
@@ -242,11 +240,6 @@ def test_reference_agrees_with_scipy(structure: str, rng: np.random.Generator) -
     same(found, scipy_product(A, x), strict=True)
 
 
-def test_tile_sizes_are_documented() -> None:
-    for dtype in (np.float32, np.float64, np.complex128):
-        assert str(tile_for(np.dtype(dtype)).size) in str(spmv.__doc__)
-
-
 def test_results_larger_than_entries_have_smaller_tiles(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
@@ -262,17 +255,6 @@ def test_results_larger_than_entries_have_smaller_tiles(
     (multiply,) = (kernel for kernel in report.kernels if "multiply<" in kernel.name)
     assert f"{tile.threads}, {tile.items}>" in multiply.name
     assert multiply.blocks == -(-3001 // tile.size)
-
-
-def test_one_dense_row_among_many_empty_rows(
-    backend: Any, rng: np.random.Generator
-) -> None:
-    m = 10**6 if backend.name == "numpy" else 10**5
-    lengths = np.zeros(m, np.int64)
-    lengths[m // 3] = 20000
-    A = random_csr(rng, lengths, 1000)
-    x = small_integers(rng, np.float64, 1000)
-    same(product(backend, A, x), scipy_product(A, x), strict=True)
 
 
 lists_of_lengths = st.lists(
@@ -297,15 +279,6 @@ def test_any_row_lengths(
 # ---- dtypes ----
 
 DTYPES = "bool int8 uint16 int32 int64 uint64 float32 float64 complex64 complex128"
-
-
-@numpy_only
-@together("x_dtype", DTYPES.split())
-@together("A_dtype", DTYPES.split())
-def test_every_pair_of_dtypes(
-    backend: Any, A_dtype: str, x_dtype: str, rng: np.random.Generator
-) -> None:
-    check_dtypes(backend, A_dtype, x_dtype, "fused", rng)
 
 
 @every_method
@@ -544,16 +517,6 @@ def test_rows_are_sorted_where_places_overflow_32_bits() -> None:
     same(found.offsets, expected.indptr)
 
 
-def test_sorted_entries_are_not_sorted_again(rng: np.random.Generator) -> None:
-    A = random_csr(rng, [0, 3, 1, 0, 40], 10).tocoo()
-    found = sorted_rows(coordinates(A), in_order=True)
-    assert np.shares_memory(found.columns, A.col)
-    assert np.shares_memory(found.values, A.data)
-    sorted_by_row = sparse.coo_array((A.data, (A.row, A.col[::-1])), shape=A.shape)
-    found = sorted_rows(coordinates(sorted_by_row), in_order=False)
-    assert np.shares_memory(found.values, A.data)
-
-
 def test_index_dtype_for_many_entries() -> None:
     small, large = np.dtype(np.int32), np.dtype(np.int64)
     assert index_for(small, 2**31 - 1) == small
@@ -659,26 +622,6 @@ def test_inputs_are_not_changed(backend: Any, rng: np.random.Generator) -> None:
     same(A.col, before.col)
 
 
-def test_result_is_on_the_device_of_the_matrix(backend: Any) -> None:
-    A = to_backend(backend, sparse.csr_array(np.eye(3)))
-    assert is_cupy(spmv(A, backend.array(np.ones(3)))) == (backend.name == "cuda")
-
-
-@pytest.mark.parametrize("symmetry", ["general", "symmetric"])
-def test_matrix_market(
-    backend: Any, symmetry: str, tmp_path: Path, rng: np.random.Generator
-) -> None:
-    A = random_csr(rng, rng.integers(0, 9, 60), 60).tocoo()
-    A.data = rng.standard_normal(A.nnz)
-    A.sum_duplicates()
-    if symmetry == "symmetric":
-        A = (A + A.T).tocoo()
-    scipy.io.mmwrite(tmp_path / "A.mtx", A, symmetry=symmetry)
-    read = scipy.io.mmread(tmp_path / "A.mtx", spmatrix=False)
-    x = rng.standard_normal(60)
-    np.testing.assert_allclose(product(backend, read, x), A @ x, rtol=0, atol=1e-13)
-
-
 # ---- plans ----
 
 
@@ -739,15 +682,6 @@ def test_plan_as_a_linear_operator(backend: Any, rng: np.random.Generator) -> No
     X = small_integers(rng, np.float64, 5, 4)
     same(plan.matmat(X), A @ X, strict=True)
     same(operator @ X, A @ X, strict=True)
-
-
-@without_gpu
-def test_plan_does_not_copy_rows(backend: Any, rng: np.random.Generator) -> None:
-    A = random_csr(rng, [2, 0, 3], 3)
-    rows = SpMVPlan(A)._rows
-    assert np.shares_memory(rows.values, A.data)
-    assert np.shares_memory(rows.columns, A.indices)
-    assert np.shares_memory(rows.offsets, A.indptr)
 
 
 def test_plan_in_a_semiring(backend: Any) -> None:

@@ -50,14 +50,8 @@ HEADINGS = ("instructions", "bytes", "generic accesses", "divisions in loops")
 
 SIZES = ("instructions", "bytes")
 
-WITH_WORDS_AND_PLACES = ("--print-instruction-encoding", "--print-line-info-inline")
-
 LABEL = re.compile(r"(\S+):$")
-PLACE = re.compile(r'\s+//## File "([^"]+)", line (\d+)')
-INSTRUCTION = re.compile(
-    r"\s+/\*\w+\*/\s+(@\S+ )?\s*([^\s;]+) *(.*?) *;(?:\s+/\* 0x(\w+) \*/)?"
-)
-HIGH_HALF = re.compile(r"\s+/\* 0x(\w+) \*/")
+INSTRUCTION = re.compile(r"\s+/\*\w+\*/\s+(@\S+ )?\s*([^\s;]+) *(.*?) *;")
 """The lines of a listing."""
 
 
@@ -70,30 +64,13 @@ class Code(NamedTuple):
     divisions_in_loops: int
 
 
-class Place(NamedTuple):
-    """A line of a source, with the path that the compiler names."""
-
-    path: str
-    line: int
-
-    @property
-    def file(self) -> str:
-        return Path(self.path).name
-
-
 class Instruction(NamedTuple):
-    """A line of the disassembly, and the function that it is in.
-
-    With the options `WITH_WORDS_AND_PLACES` of `disassemble`, also its 128 bits, and
-    its line of source, followed by the lines that the code is inlined at.
-    """
+    """A line of the disassembly, and the function that it is in."""
 
     function: str
     predicate: str
     opcode: str
     operands: str
-    word: int = 0
-    places: tuple[Place, ...] = ()
 
     @property
     def target(self) -> str:
@@ -135,14 +112,14 @@ def has_disassembler() -> bool:
     return any(metadata.distributions(name="nvidia-cuda-nvdisasm"))
 
 
-def disassemble(cubin: bytes, *options: str) -> str:
+def disassemble(cubin: bytes) -> str:
     """The listing of nvdisasm, of all kernels."""
     files = metadata.files("nvidia-cuda-nvdisasm") or []
     program = next(file.locate() for file in files if file.name == "nvdisasm")
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        command = [str(program), "--print-code", *options, file.name]
+        command = [str(program), "--print-code", file.name]
         return subprocess.run(
             command, check=True, capture_output=True, text=True
         ).stdout
@@ -151,8 +128,6 @@ def disassemble(cubin: bytes, *options: str) -> str:
 def read_listing(text: str) -> dict[str, Listing]:
     """The kernels of a listing, by their symbols."""
     kernels = {}
-    places: tuple[Place, ...] = ()
-    is_new = True
     for line in text.splitlines():
         if label := LABEL.match(line):
             name = label.group(1)
@@ -163,21 +138,8 @@ def read_listing(text: str) -> dict[str, Listing]:
             elif name.startswith("$"):
                 function = name
             listing.labels[name] = len(listing.code)
-        elif found := PLACE.match(line):
-            place = Place(found[1], int(found[2]))
-            places = (place,) if is_new else (*places, place)
-            is_new = False
         elif found := INSTRUCTION.match(line):
-            predicate, opcode, operands, low = found.groups("")
-            word = int(low or "0", 16)
-            listing.code.append(
-                Instruction(function, predicate, opcode, operands, word, places)
-            )
-            is_new = True
-        elif found := HIGH_HALF.match(line):
-            last = listing.code.pop()
-            word = last.word | int(found[1], 16) << 64
-            listing.code.append(last._replace(word=word))
+            listing.code.append(Instruction(function, *found.groups("")))
     return kernels
 
 

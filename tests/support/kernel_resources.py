@@ -411,7 +411,6 @@ def compile_source(source: Source, architecture: int) -> Compiled:
         *CUPY_OPTIONS,
         f"--gpu-architecture=sm_{architecture}",
         "--ptxas-options=-v",
-        "--generate-line-info",
     )
     try:
         nvrtc.compileProgram(program, options)

@@ -13,14 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
-from benchmark_runs import tables
+from table_3_1 import TABLE, added, operations, removal, spent
 
 import gpusolve
-from benchmarks import passive_sets as study
-from benchmarks.passive_sets import RULES, Run, each_count, follow, follow_each, spent
-from benchmarks.qr_updating import TABLE, operations
-from gpusolve.studies import qr_updating
-from gpusolve.studies._qr_updating import METHODS
+from gpusolve._device.threads import one_blas_thread
+from gpusolve.studies import follow, qr_updating
+from gpusolve.studies._passive_sets import (
+    Change,
+    Rule,
+    gradient,
+    gradient_per_norm,
+)
+from gpusolve.studies._qr_updating import METHODS, Costs
 from gpusolve.studies.experiments import (
     EXPERIMENTS,
     PAPER_COUNTS,
@@ -29,14 +33,46 @@ from gpusolve.studies.experiments import (
     waveforms,
 )
 
+Run = list[Change]
+
+RULES = {"the paper's": gradient, "gpusolve's": gradient_per_norm}
 THE_PAPERS, OURS = RULES.values()
+
+PAPER_SIZES = {"deconvolution": 432, "shifted_gaussians": 512, "uniform_random": 512}
 
 SYSTEMS = {"deconvolution": 24, "shifted_gaussians": 6, "uniform_random": 40}
 """Enough to tell the experiments from others; a second each."""
 
 
+def follow_each(systems: tuple[Any, Any], rule: Rule = gradient) -> list[Run]:
+    """The changes of each system of a batch, which may share a matrix."""
+    A, b = systems
+    every = np.broadcast_to(A, (len(b), *A.shape[-2:]))
+    with one_blas_thread():
+        return [follow(*system, rule) for system in zip(every, b, strict=True)]
+
+
+def each_count(runs: list[Run]) -> Any:
+    """The numbers of `Means` for each system."""
+    entered = [(sum(change.enters for change in run), len(run)) for run in runs]
+    return np.array([(up, all_ - up, 2 * up - all_) for up, all_ in entered], float)
+
+
+def parts(runs: list[Run], reordered: bool = True) -> Any:
+    """For each removed column, the part of the list before its middle: from 0 to 1."""
+    removed = [change for run in runs for change in run if not change.enters]
+    places = [change.reordered if reordered else change.ordered for change in removed]
+    lengths = [change.length for change in removed]
+    return (np.array(places) - 0.5) / lengths
+
+
+def worst(run: Run) -> Run:
+    """The same changes, if each removed column were the first of the list."""
+    return [change if change.enters else change._replace(reordered=1) for change in run]
+
+
 @functools.cache
-def followed(experiment: str, rule: study.Rule = THE_PAPERS) -> list[Run]:
+def followed(experiment: str, rule: Rule = THE_PAPERS) -> list[Run]:
     """The changes in some systems of the paper's size."""
     return follow_each(EXPERIMENTS[experiment](SYSTEMS[experiment]), rule)
 
@@ -59,7 +95,7 @@ def errors_from_the_paper(experiment: str, runs: list[Run]) -> Any:
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_changes_lead_to_the_solution(experiment: str, rule: study.Rule) -> None:
+def test_changes_lead_to_the_solution(experiment: str, rule: Rule) -> None:
     """Two lists, one of them sorted, have the columns at the places that are noted.
 
     An update costs what Table 3.1 says, and a downdate what it should say.
@@ -79,7 +115,7 @@ def test_changes_lead_to_the_solution(experiment: str, rule: study.Rule) -> None
             assert change.costs == printed.at(60, change.length, len(appended))
         else:
             at = "MGS", 60, change.length, change.reordered
-            assert change.costs == study.removal(*at)
+            assert change.costs == removal(*at)
             appended.remove(change.variable)
     x = scipy.optimize.nnls(A, b)[0]
     assert sorted(appended) == np.flatnonzero(x).tolist()
@@ -88,7 +124,7 @@ def test_changes_lead_to_the_solution(experiment: str, rule: study.Rule) -> None
 @pytest.mark.parametrize(("rule", "method"), [(THE_PAPERS, "mgs"), (OURS, "qr")])
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_rules_are_those_of_the_solvers(
-    experiment: str, rule: study.Rule, method: str
+    experiment: str, rule: Rule, method: str
 ) -> None:
     systems = EXPERIMENTS[experiment](3, size=96)
     result = gpusolve.nnls(*systems, method=method)
@@ -101,7 +137,7 @@ def test_rules_are_those_of_the_solvers(
 def test_a_dependent_column_is_refused() -> None:
     """Column 0 equals column 1, and the rule prefers it to column 2."""
 
-    def rule(w: study.Floats, norm: study.Floats) -> study.Floats:
+    def rule(w: Any, norm: Any) -> Any:
         return np.array([2.0, 3.0, 1.0])
 
     A = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
@@ -130,6 +166,7 @@ def test_an_iteration_exchanges_one_variable() -> None:
 # ---- how many columns enter and leave ------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.paper(
     "Luo, Table 7.1",
     "Simulated waveforms have the paper's 62.8 updates and 9.6 downdates, since their "
@@ -161,7 +198,7 @@ def test_counts_of_table_7_2() -> None:
     wide = follow_each(shifted_gaussians(6, sigma=5.12))
     assert np.abs(errors_from_the_paper("shifted_gaussians", wide)).max() < 3
     stated = followed("shifted_gaussians")
-    assert (study.SIGMA, len(shifted_gaussians(1)[0])) == (4.32, 512)
+    assert len(shifted_gaussians(1, sigma=4.32)[0]) == 512
     assert min(errors_from_the_paper("shifted_gaussians", stated)[[0, 2]]) > 3
     updates, _, positive = each_count(stated).mean(axis=0)
     assert updates / paper.updates == pytest.approx(1 + 0.09, abs=0.05)
@@ -186,13 +223,6 @@ def test_counts_of_table_7_3() -> None:
     assert each_count(per_norm)[:, 1].mean() == pytest.approx(0.1, abs=0.1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", list(study.VARIATIONS)[:-1])
-def test_no_other_variation_has_the_counts_of_table_7_2(name: str) -> None:
-    runs = study.varied(12, study.VARIATIONS[name])
-    assert np.abs(errors_from_the_paper("shifted_gaussians", runs)).max() > 3
-
-
 # ---- where columns leave -------------------------------------------------------------
 
 LAST_PARTS = {
@@ -213,7 +243,7 @@ of a system are alike."""
 @pytest.mark.parametrize("experiment", LAST_PARTS)
 def test_columns_leave_from_everywhere(experiment: str) -> None:
     half, quarter, tolerance = LAST_PARTS[experiment]
-    places = study.parts(followed(experiment))
+    places = parts(followed(experiment))
     assert np.mean(places > 1 / 2) == pytest.approx(half, abs=tolerance)
     assert np.mean(places > 3 / 4) == pytest.approx(quarter, abs=tolerance)
     assert np.mean(places < 1 / 4) > np.mean(places > 3 / 4)
@@ -251,7 +281,7 @@ def test_costs_are_those_that_are_counted(method: str, reordered: bool) -> None:
         before = made.costs
         (made.update if change.enters else made.downdate)(change.variable)
         k = 0 if change.enters else 1
-        totals[k] = study.added(totals[k], made.costs - before)
+        totals[k] = added(totals[k], made.costs - before)
     assert spent(run, 40, method, reordered) == tuple(totals)
 
 
@@ -263,50 +293,20 @@ def test_costs_are_those_that_are_counted(method: str, reordered: bool) -> None:
 )
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_gram_schmidt_with_the_list_costs_least(experiment: str) -> None:
-    rows, runs = study.PAPER_SIZES[experiment], followed(experiment)
+    rows, runs = PAPER_SIZES[experiment], followed(experiment)
 
     def cost(runs: list[Run], method: str, reordered: bool) -> tuple[int, int]:
-        total = study.Costs(0, 0, 0)
+        total = Costs(0, 0, 0)
         for run in runs:
             for part in spent(run, rows, method, reordered):
-                total = study.added(total, part)
+                total = added(total, part)
         return total.accesses, operations(total)
 
     best = cost(runs, "MGS", True)
-    first = cost(list(map(study.worst, runs)), "MGS", True)
+    first = cost(list(map(worst, runs)), "MGS", True)
     assert best <= first
     for way in set(product(METHODS, (True, False))) - {("MGS", True)}:
         accesses, flops = cost(runs, *way)
         assert accesses > 9 * best[0]
         assert accesses > first[0]
         assert flops > first[1]
-
-
-# ---- the report ----------------------------------------------------------------------
-
-
-def test_report(called: Any) -> None:
-    rules, places, costs = tables(called(study.main, "--systems", "2", "--size", "40"))
-    assert len(rules) == 1 + 3 * (1 + len(RULES))
-    assert [cells[1] for cells in places[1:]] == ["reordered", "as in A"] * 3
-    assert [cells[0] for cells in costs[1:]][-1] == "MGS/reorder, first"
-
-
-def test_variations_are_those_of_their_names() -> None:
-    A, b = shifted_gaussians(2, size=60)
-    changed = {
-        name: variation.change(A, b) for name, variation in study.VARIATIONS.items()
-    }
-    assert {a.dtype for a in changed["in float32, until no gradient is positive"]} == {
-        np.dtype(np.float32)
-    }
-    norm = 10 * np.finfo(np.float32).eps * 512
-    sums = shifted_gaussians(1)[0].sum(axis=0)
-    assert pytest.approx(sums.max(), rel=1e-3) == study.MATLAB_TOLERANCE / norm
-    assert (changed["b exponential"][1] > changed["b half-normal"][1]).mean() > 0.3
-    around = changed["shifts around the ends"][0]
-    np.testing.assert_allclose(around[:, 30], A[:, 30])
-    np.testing.assert_allclose(around.sum(axis=0), around[:, 0].sum())
-    drawn = changed["random means"][0]
-    assert (np.diff(drawn.argmax(axis=0)) != 1).any()
-    assert drawn.max() <= 1

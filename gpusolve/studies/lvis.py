@@ -106,7 +106,7 @@ def pulse(sent: Floats) -> Floats:
     reach = max(peak - first, last - peak)
     centred = np.zeros(2 * reach + 1)
     centred[reach + first - peak : reach + last - peak + 1] = above[first : last + 1]
-    return centred / above[peak]
+    return np.asarray(centred / above[peak])
 
 
 def systems(shots: Shots) -> Systems:

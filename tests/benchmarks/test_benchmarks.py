@@ -1,0 +1,153 @@
+"""Each benchmark runs, and its results are right, at its smallest size."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import cupy_stand_in
+import gpu_calls
+import harness
+import numpy as np
+import pytest
+import stubborn_peers
+from certificates import Certifier
+from nnls_peer_process import PeerProcess
+from nnls_peers import Peer, solve_by_scipy
+from records import OURS, Result, Run
+
+from gpusolve._emulator._gpu import DEVICES
+from gpusolve.studies.experiments import uniform_random
+
+BENCHMARKS = Path(harness.__file__).parent
+
+SCRIPTS = {
+    "nnls.py --cpu": (4, 1e-4),
+    "constraints.py --cpu": (2, 1e-9),
+    "hard.py --cpu": (3, 1e-9),
+    "sparse_least_squares.py": (1, 1e-9),
+    "gam.py --cpu": (10, 1e3),
+    "gam_defaults.py --cpu": (1, 1e3),
+    "blocks.py --cpu --no-peers": (20, 0),
+    "blocks.py --emulate --parts gemv spmv": (6, 0),
+    "scale.py --cpu": (2, 0),
+}
+"""For each: the least number of batches, and the largest error of our results."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", SCRIPTS)
+def test_small_run(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page has the results of the data, and is made from them a second time."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # threads that spin, on few cores
+    page, again = tmp_path / "made" / "page.md", tmp_path / "again.md"
+    script, *options = line.split()
+    command = [sys.executable, str(BENCHMARKS / script)]
+    outputs = (
+        [*options, "--small", "--output", str(page)],
+        ["--data", str(page.with_suffix(".json")), "--output", str(again)],
+    )
+    for arguments in outputs:
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    run = Run.load(page.with_suffix(".json"))
+    assert run.command == f"python benchmarks/{line} --small"
+    ours = [one for one in run.results if one.peer == OURS]
+    batches, largest = SCRIPTS[line]
+    assert len(ours) >= batches
+    for one in ours:
+        assert one.solved == one.systems or not one.median
+        assert one.error is None or one.error <= largest
+        assert f"| {one.label} | {one.systems:,} |" in page.read_text()
+    assert "no figure here says anything about a GPU" in page.read_text()
+    tables = [re.findall(r"^\| .*", file.read_text(), re.M) for file in (page, again)]
+    assert tables[0] == tables[1]
+
+
+# ---- what the scripts rely on --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("peer", "note"),
+    [
+        ("slow", ""),
+        ("hangs", "stopped after 2 s"),
+        ("raises", "fails: ValueError"),
+        ("dies", "crashes"),
+        ("missing", "fails: ModuleNotFoundError"),
+    ],
+)
+@pytest.mark.slow
+def test_a_library_cannot_stop_the_benchmark(peer: str, note: str) -> None:
+    """The systems that it solved before count."""
+    library = Peer(peer, "", getattr(stubborn_peers, peer))
+    with PeerProcess(library, budget=0.1) as process:
+        answer = process.solve(np.ones((100, 3, 2)), np.ones((100, 3)))
+    assert answer.note == note
+    assert (0 < len(answer.x) < 100) == (peer in ("slow", "hangs"))
+
+
+def test_a_wrong_answer_has_a_large_certificate() -> None:
+    A, b = uniform_random(5, size=20)
+    x = solve_by_scipy(A, b)
+    judge = Certifier(A, b, x)
+    assert judge.worst(x) < 1e-14
+    wrong = x.copy()
+    wrong[2, x[2].argmax()] *= 1.001
+    assert judge.worst(wrong) > 1e-7
+
+
+def test_a_library_that_fails_costs_its_own_cell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "0")  # undone at the end, set by `choose`
+
+    def fail() -> None:
+        raise MemoryError
+
+    machine = harness.choose(cpu=True)
+    found, _ = machine.measure("NumPy", "a name", (1, 1), fail)
+    assert (found.note, found.solved) == ("fails: MemoryError", 0)
+    with pytest.raises(MemoryError):
+        machine.measure(OURS, "a name", (1, 1), fail)
+
+
+def test_results_survive_their_file(tmp_path: Path) -> None:
+    results = [Result("a", (3, 2), OURS, 5, error=0.5), Result("b", (1, 1), "SciPy")]
+    run = Run("python", {"gpu": "none"}, results)
+    run.save(tmp_path / "run.json")
+    assert Run.load(tmp_path / "run.json") == run
+
+
+# ---- calls on a GPU ------------------------------------------------------------------
+
+
+def test_every_case_has_a_prediction_for_every_device() -> None:
+    """A scan reads and writes each element once; a reduction reads it."""
+    table = json.loads(gpu_calls.TABLE.read_text())["cases"]
+    assert list(table) == [case.name for case in gpu_calls.CASES]
+    for ranges in table.values():
+        assert set(ranges) == set(DEVICES)
+        assert all(0 < low <= high < 60 for low, high in ranges.values())
+    for name, moved in (("reduce, 1e8", 4e8), ("scan, 1e8", 8e8)):
+        for device, (low, _) in table[name].items():
+            assert low > moved / DEVICES[device].memory
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", gpu_calls.CASES, ids=lambda case: case.name)
+def test_calls_run_on_a_device(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a few elements, on the stand-in, by the code that measures."""
+    small = case._replace(size=min(case.counted, 200))
+    monkeypatch.setattr(gpu_calls, "CASES", [small])
+    monkeypatch.setattr(harness, "cuda_events", lambda cupy: harness.wall_clock)
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "0")
+    with cupy_stand_in.installed(1):
+        lines = list(gpu_calls.report(harness.choose(repeats=1)))
+    assert lines[-1].startswith(f"| {case.name} | ")
