@@ -59,6 +59,14 @@ T absolute(T a) {
     return std::fabs(a);
 }
 
+/// The bit of the sign. GCC 12 cannot vectorise std::signbit.
+template <class T>
+bool is_negative(T a) {
+    if constexpr (is_half<T>) return a.bits >> 15;
+    if constexpr (std::is_same_v<T, float>) return std::bit_cast<u32>(a) >> 31;
+    if constexpr (std::is_same_v<T, double>) return std::bit_cast<u64>(a) >> 63;
+}
+
 template <class T>
 T positive(T x) {
     return x > 0 || x != x ? x : T(0.0f);
@@ -67,11 +75,11 @@ T positive(T x) {
 /// The other number for a NaN; -0 is less than 0.
 template <class T>
 T least(T a, T b) {
-    return a != a ? b : b != b ? a : a < b || (a == b && std::signbit(a)) ? a : b;
+    return a != a ? b : b != b ? a : a < b || (a == b && is_negative(a)) ? a : b;
 }
 template <class T>
 T greatest(T a, T b) {
-    return a != a ? b : b != b ? a : a > b || (a == b && !std::signbit(a)) ? a : b;
+    return a != a ? b : b != b ? a : a > b || (a == b && !is_negative(a)) ? a : b;
 }
 /// NaN if an operand is NaN, else the value.
 template <class T>
@@ -81,7 +89,7 @@ T or_nan(T a, T b, T value) {
 /// A value with the product of the signs.
 template <class T>
 T with_signs(T a, T b, T value) {
-    return std::signbit(a) != std::signbit(b) ? negative(value) : value;
+    return is_negative(a) != is_negative(b) ? negative(value) : value;
 }
 
 /// The approximations for float64 have 32 bits; denormal numbers are zero.
