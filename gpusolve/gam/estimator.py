@@ -230,9 +230,10 @@ class BoostedGAM(AdditiveModel):
     range; normal scores of the features whose middle 98 % of the rows extend three
     times as far from the median to one side as to the other; twice the degrees of
     freedom, and, unless the loss is higher by more than the standard error, twice
-    these, too; stumps next to splines of 6 degrees of freedom, and otherwise next to
-    the best splines. A range, scores, and stumps next to 6 degrees of freedom may be
-    behind at first, for at most 80 iterations; a range and scores need only be better.
+    these, too; from 1,000 rows on, stumps next to splines of 6 degrees of freedom,
+    and otherwise next to the best splines. A range, scores and stumps may be behind at
+    first, for at most 80 iterations. From 1,000 rows on, a range and scores need only
+    be better; stumps by more than twice the standard error.
 
     The learner of a pair is the product of two splines, of a spline and the levels of a
     factor, or of the levels of two factors. The splines have 6 knots, at quantiles. No

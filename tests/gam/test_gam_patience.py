@@ -566,7 +566,7 @@ def decreasing(fast: float, least: float) -> Any:
 
 SLOW = decreasing(40.0, 0.2)
 LATER = np.where(np.arange(401) < 30, SLOW + 0.01, 0.1)
-RICHER, ALIKE, SLOWER = Kind
+RICHER, ALIKE, OTHER = Kind
 LAST = decreasing(40.0, 0.19)
 RACES = [
     (SLOW, SLOW, 0.0, RICHER, 20, UNCLEAR),
@@ -583,8 +583,8 @@ RACES = [
         WORSE,
     ),  # the slow course overtakes
     (decreasing(36.0, 0.19), SLOW, 0.0, RICHER, 320, BETTER),  # it does not
-    (LATER, SLOW, 0.0, SLOWER, 40, BETTER),  # it may be behind at first
-    (decreasing(60.0, 0.25), SLOW, 0.0, SLOWER, 80, WORSE),
+    (LATER, SLOW, 0.0, OTHER, 40, BETTER),  # it may be behind at first
+    (decreasing(60.0, 0.25), SLOW, 0.0, OTHER, 80, WORSE),
 ]
 
 

@@ -285,14 +285,17 @@ class Verdict(Enum):
 
 
 class Kind(Enum):
-    """How settings differ from the best settings before."""
+    """How settings differ from the best settings before.
 
-    RICHER = auto()
+    The value is the number of standard errors by which they must be better.
+    """
+
+    RICHER = 1
     """They learn faster, and must be better by more than the standard error."""
-    ALIKE = auto()
-    """They learn as fast, and must be better."""
-    SLOWER = auto()
-    """They learn slower, and must be better by more than the standard error."""
+    ALIKE = 0
+    """They may learn slower, and must be better."""
+    OTHER = 2
+    """They may learn slower, and must be better by more than twice the error."""
 
 
 class Candidate(NamedTuple):
@@ -423,14 +426,13 @@ def compare(
     may be better that has no lead at first: see `is_lower`, `Kind` and `Candidate`.
     """
     steps, rounding = FIRST_LOOK, ROUNDING * abs(best.risk[0])
-    errors = 0.0 if kind is Kind.ALIKE else 1.0
     while True:
         losses = [least_losses(course, folds, steps) for course in (other, best)]
         lead = float((losses[1] - losses[0]).mean())
         gained = float(best.risk[0] - losses[1].mean())
         least = max(rounding, least_gain * gained)
         is_last = kind is Kind.RICHER or steps >= LAST_LOOK
-        if is_lower(*losses, rounding=least, errors=errors):
+        if is_lower(*losses, rounding=least, errors=kind.value):
             if best.progress(steps) / 2 < lead:
                 return Verdict.BETTER
         elif is_lower(*losses[::-1], rounding=rounding):

@@ -55,6 +55,11 @@ SKEWED = 3
 """A feature is skewed if the middle rows extend this many times as far from the median
 to one side as to the other."""
 
+MANY_ROWS = 1_000
+"""The fewest rows for which stumps are tried, and for which a range or scores need only
+be better: folds of fewer rows are repeated, and the standard errors of their losses are
+too small."""
+
 ROWS_PER_DF = 4
 """The fewest rows for each degree of freedom that df="auto" tries after the first."""
 
@@ -203,15 +208,18 @@ def plans(model: Any, rows: float) -> Plans:
     yield best, Kind.ALIKE
     if model.learners is not None or model.df != "auto" or model.penalty is None:
         return best
+    kind = Kind.ALIKE if rows >= MANY_ROWS else Kind.RICHER
     if model.outside == "clamp" and model.penalty != "cyclic":
         for change in ({"full_range": True}, {"scores": True}):
-            if (yield best._replace(**change), Kind.ALIKE) is Verdict.BETTER:
+            if (yield best._replace(**change), kind) is Verdict.BETTER:
                 best = best._replace(**change)
     simple = best._replace(stumps=True)
     best = yield from doubled(best, model, rows)
-    if (yield simple, Kind.SLOWER) is Verdict.BETTER:
+    if rows < MANY_ROWS:
+        return best
+    if (yield simple, Kind.OTHER) is Verdict.BETTER:
         return (yield from doubled(simple, model, rows))
-    if (yield best._replace(stumps=True), Kind.RICHER) is Verdict.BETTER:
+    if (yield best._replace(stumps=True), Kind.OTHER) is Verdict.BETTER:
         return best._replace(stumps=True)
     return best
 
