@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpusolve._numerics.certificate import best_witness, certify
+from gpusolve._numerics.certificate import certify
 from gpusolve._numerics.scaling import scale
+from gpusolve.studies._compared.solve import best_witness
 
 Array = NDArray[Any]
 

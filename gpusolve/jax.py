@@ -6,20 +6,29 @@ solver on the host: arrays on a CPU are not copied, arrays on a GPU are copied.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._nnls.autodiff import DUALS, gradients_at
-from ._nnls.axes import AXES, batch_axes
-from ._nnls.inputs import NUMBERS, pair, validate
-from ._nnls.options import MethodName, NNLSMethodName
-from ._nnls.solve import METHODS, NNLS_METHODS, check_method, least_squares
+from ._nnls.gradients import DUALS, gradients_at
+from ._nnls.options import (
+    METHODS,
+    NNLS_METHODS,
+    NON_NEGATIVE,
+    UNBOUNDED,
+    BoundedGradientOptions,
+    GradientOptions,
+    MethodName,
+    NNLSMethodName,
+    defaults_of,
+    shows,
+)
+from ._nnls.problem import AXES, NUMBERS, batch_axes, pair, validate
+from ._nnls.solve import check_method, completed, least_squares
 
 __all__ = ["lsq_linear", "nnls"]
 
@@ -27,18 +36,13 @@ Arrays = dict[str, Any]
 """Arguments by name: JAX's arrays, or NumPy's arrays on the host."""
 
 
+@shows(GradientOptions)
 def nnls(
     A: Any,
     b: Any,
     *,
     method: NNLSMethodName = "auto",
-    weights: Any = None,
-    sum_to: Any = None,
-    warm_start: Any = None,
-    l1: Any = 0.0,
-    l2: Any = 0.0,
-    tol: float | None = None,
-    maxiter: int | None = None,
+    **options: Unpack[GradientOptions],
 ) -> jax.Array:
     """The x of :func:`gpusolve.nnls`, as an array that JAX differentiates.
 
@@ -86,38 +90,18 @@ def nnls(
     >>> jax.grad(lambda b: gpusolve.jax.nnls(A, b).sum())(jnp.array([3.0, -1.0]))
     Array([0.5, 0. ], dtype=float32)
     """
-    return differentiable(
-        Settings(method, tol, maxiter),
-        NNLS_METHODS,
-        A=A,
-        b=b,
-        lower=0.0,
-        upper=math.inf,
-        weights=weights,
-        sum_to=sum_to,
-        warm_start=warm_start,
-        l1=l1,
-        l2=l2,
-    )
+    check_method(method, NNLS_METHODS)
+    return differentiable(method, A, b, NON_NEGATIVE, GradientOptions, options)
 
 
+@shows(BoundedGradientOptions)
 def lsq_linear(
     A: Any,
     b: Any,
-    bounds: Any = (-math.inf, math.inf),
+    bounds: Any = UNBOUNDED,
     *,
     method: MethodName = "auto",
-    A_ub: Any = None,
-    b_ub: Any = None,
-    A_eq: Any = None,
-    b_eq: Any = None,
-    weights: Any = None,
-    sum_to: Any = None,
-    warm_start: Any = None,
-    l1: Any = 0.0,
-    l2: Any = 0.0,
-    tol: float | None = None,
-    maxiter: int | None = None,
+    **options: Unpack[BoundedGradientOptions],
 ) -> jax.Array:
     """The x of :func:`gpusolve.lsq_linear`, as an array that JAX differentiates.
 
@@ -158,28 +142,12 @@ def lsq_linear(
     ... )
     Array([1., 0.], dtype=float32)
     """
-    lower, upper = pair(bounds)
-    return differentiable(
-        Settings(method, tol, maxiter),
-        METHODS,
-        A=A,
-        b=b,
-        lower=lower,
-        upper=upper,
-        A_ub=A_ub,
-        b_ub=b_ub,
-        A_eq=A_eq,
-        b_eq=b_eq,
-        weights=weights,
-        sum_to=sum_to,
-        warm_start=warm_start,
-        l1=l1,
-        l2=l2,
-    )
+    check_method(method, METHODS)
+    return differentiable(method, A, b, bounds, BoundedGradientOptions, options)
 
 
 class Settings(NamedTuple):
-    """What is the same for all systems, and has no derivative.
+    """Arguments that are the same for all systems, and have no derivative.
 
     Attributes
     ----------
@@ -202,10 +170,13 @@ class Settings(NamedTuple):
 
 
 def differentiable(
-    settings: Settings, methods: tuple[str, ...], **given: Any
+    method: str, A: Any, b: Any, bounds: Any, kind: type[Any], options: Any
 ) -> jax.Array:
     """The solutions, as a function of the arrays among the arguments."""
-    check_method(settings.method, methods)
+    lower, upper = pair(bounds)
+    given = {"A": A, "b": b, "lower": lower, "upper": upper}
+    given = completed(given, defaults_of(kind), options)
+    settings = Settings(method, given.pop("tol"), given.pop("maxiter"))
     given = {name: value for name, value in given.items() if value is not None}
     numbers = {k: float(v) for k, v in given.items() if isinstance(v, NUMBERS)}
     arrays = {k: jnp.asarray(v) for k, v in given.items() if k not in numbers}

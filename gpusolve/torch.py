@@ -6,33 +6,38 @@ not copied: they are shared through DLPack.
 
 from __future__ import annotations
 
-import math
 from contextlib import ExitStack
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 
-from ._nnls.autodiff import DUALS, gradients_at
-from ._nnls.inputs import pair
-from ._nnls.options import MethodName, NNLSMethodName
-from ._nnls.solve import METHODS, NNLS_METHODS, check_method, least_squares
+from ._nnls.gradients import DUALS, gradients_at
+from ._nnls.options import (
+    METHODS,
+    NNLS_METHODS,
+    NON_NEGATIVE,
+    UNBOUNDED,
+    BoundedGradientOptions,
+    GradientOptions,
+    MethodName,
+    NNLSMethodName,
+    defaults_of,
+    shows,
+)
+from ._nnls.problem import pair
+from ._nnls.solve import check_method, completed, least_squares
 
 __all__ = ["lsq_linear", "nnls"]
 
 
+@shows(GradientOptions)
 def nnls(
     A: torch.Tensor,
     b: torch.Tensor,
     *,
     method: NNLSMethodName = "auto",
-    weights: Any = None,
-    sum_to: Any = None,
-    warm_start: Any = None,
-    l1: Any = 0.0,
-    l2: Any = 0.0,
-    tol: float | None = None,
-    maxiter: int | None = None,
+    **options: Unpack[GradientOptions],
 ) -> torch.Tensor:
     """The x of :func:`gpusolve.nnls`, as a tensor with a gradient.
 
@@ -79,40 +84,18 @@ def nnls(
     >>> x.detach(), b.grad
     (tensor([1.5000, 0.0000]), tensor([0.5000, 0.0000]))
     """
-    return differentiable(
-        method,
-        NNLS_METHODS,
-        A=A,
-        b=b,
-        lower=0.0,
-        upper=math.inf,
-        weights=weights,
-        sum_to=sum_to,
-        warm_start=warm_start,
-        l1=l1,
-        l2=l2,
-        tol=tol,
-        maxiter=maxiter,
-    )
+    check_method(method, NNLS_METHODS)
+    return differentiable(method, A, b, NON_NEGATIVE, GradientOptions, options)
 
 
+@shows(BoundedGradientOptions)
 def lsq_linear(
     A: torch.Tensor,
     b: torch.Tensor,
-    bounds: Any = (-math.inf, math.inf),
+    bounds: Any = UNBOUNDED,
     *,
     method: MethodName = "auto",
-    A_ub: Any = None,
-    b_ub: Any = None,
-    A_eq: Any = None,
-    b_eq: Any = None,
-    weights: Any = None,
-    sum_to: Any = None,
-    warm_start: Any = None,
-    l1: Any = 0.0,
-    l2: Any = 0.0,
-    tol: float | None = None,
-    maxiter: int | None = None,
+    **options: Unpack[BoundedGradientOptions],
 ) -> torch.Tensor:
     """The x of :func:`gpusolve.lsq_linear`, as a tensor with a gradient.
 
@@ -151,31 +134,17 @@ def lsq_linear(
     >>> upper.grad
     tensor([1., 0.])
     """
-    lower, upper = pair(bounds)
-    return differentiable(
-        method,
-        METHODS,
-        A=A,
-        b=b,
-        lower=lower,
-        upper=upper,
-        A_ub=A_ub,
-        b_ub=b_ub,
-        A_eq=A_eq,
-        b_eq=b_eq,
-        weights=weights,
-        sum_to=sum_to,
-        warm_start=warm_start,
-        l1=l1,
-        l2=l2,
-        tol=tol,
-        maxiter=maxiter,
-    )
+    check_method(method, METHODS)
+    return differentiable(method, A, b, bounds, BoundedGradientOptions, options)
 
 
-def differentiable(method: str, methods: tuple[str, ...], **given: Any) -> torch.Tensor:
+def differentiable(
+    method: str, A: Any, b: Any, bounds: Any, kind: type[Any], options: Any
+) -> torch.Tensor:
     """The solutions, as a function of the tensors among the arguments."""
-    check_method(method, methods)
+    lower, upper = pair(bounds)
+    given = {"A": A, "b": b, "lower": lower, "upper": upper}
+    given = completed(given, defaults_of(kind), options)
     tensors = {k: v for k, v in given.items() if isinstance(v, torch.Tensor)}
     others = {name: value for name, value in given.items() if name not in tensors}
     x: torch.Tensor = Solutions.apply(method, others, tuple(tensors), *tensors.values())

@@ -16,6 +16,14 @@ def product(A: Array, x: Array) -> Array:
     return xp.matmul(A, x[..., None])[..., 0]
 
 
+def transposed_product(A: Array, y: Array) -> Array:
+    """``A^T y`` for each system; a shared A is not copied."""
+    xp = namespace(y)
+    if A.ndim == 2:
+        return xp.matmul(y, A)
+    return xp.matmul(y[..., None, :], A)[..., 0, :]
+
+
 def transposed(matrices: Array) -> Array:
     """The matrices with rows and columns exchanged."""
     return namespace(matrices).swapaxes(matrices, -1, -2)

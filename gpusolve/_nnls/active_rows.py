@@ -12,8 +12,8 @@ from .._device.kernels import device_of
 from .._device.products import product, transposed
 from .constrained_system import EPS
 from .constraint_rows import allowed, joined
-from .device import solve_within_bounds
-from .inputs import Problem
+from .dense import solve_within_bounds
+from .problem import Problem
 
 DEPENDENT = 16.0
 """Singular values, and what is left of rows and columns without their parts along

@@ -8,24 +8,25 @@ from typing import Any, Unpack, overload
 import numpy as np
 import numpy.typing as npt
 
-from .._device.arrays import (
-    Array,
-    CudaArray,
-    as_array,
-    floating,
-    is_cupy,
-    namespace,
-)
+from .._device.arrays import Array, as_array, floating, is_cupy, namespace
 from .._device.interrupts import interruptible, work_of
 from .._device.kernels import Device, current, device_of
-from .._numerics.solution import CONVERGED, UNCERTIFIED, AnySolution
+from .._numerics.solution import CONVERGED, UNCERTIFIED, Solution
 from . import constrained
 from .covariance import with_ridge
-from .inputs import EPSILONS, Problem, pair, validate
+from .dispatch import dispatch
 from .labels import Labels
-from .options import MethodName, Native, QuadraticOptions
-from .places import solve_anywhere
-from .quadratic import Pull, Quadratic, certify
+from .options import (
+    METHODS,
+    NON_NEGATIVE,
+    MethodName,
+    Native,
+    QuadraticOptions,
+    defaults_of,
+    shows,
+)
+from .problem import EPSILONS, Problem, pair, validate
+from .quadratic import MultiplierTerms, Quadratic, certify
 from .result import NNLSResult
 from .solve import make_result, replace_infeasible, solve_problem
 from .sparse_matrices import is_sparse
@@ -33,21 +34,14 @@ from .sparse_matrices import is_sparse
 SYMMETRIC = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}
 """The largest difference of the triangles of G, by the roots of its diagonal."""
 
+DEFAULTS = defaults_of(QuadraticOptions)
 
-@overload
-def bounded_qp(
-    G: CudaArray,
-    c: Any,
-    bounds: Any = (0.0, math.inf),
-    *,
-    method: MethodName = "auto",
-    **options: Unpack[QuadraticOptions],
-) -> NNLSResult[Any]: ...
+
 @overload
 def bounded_qp(
     G: Native,
     c: Native,
-    bounds: Any = (0.0, math.inf),
+    bounds: Any = NON_NEGATIVE,
     *,
     method: MethodName = "auto",
     **options: Unpack[QuadraticOptions],
@@ -56,29 +50,19 @@ def bounded_qp(
 def bounded_qp(
     G: Any,
     c: Any,
-    bounds: Any = (0.0, math.inf),
+    bounds: Any = NON_NEGATIVE,
     *,
     method: MethodName = "auto",
     **options: Unpack[QuadraticOptions],
 ) -> NNLSResult[Any]: ...
+@shows(QuadraticOptions)
 def bounded_qp(
     G: Any,
     c: Any,
-    bounds: Any = (0.0, math.inf),
+    bounds: Any = NON_NEGATIVE,
     *,
     method: str = "auto",
-    A_ub: Any = None,
-    b_ub: Any = None,
-    A_eq: Any = None,
-    b_eq: Any = None,
-    sum_to: Any = None,
-    warm_start: Any = None,
-    l1: Any = 0.0,
-    l2: Any = 0.0,
-    tol: float | None = None,
-    maxiter: int | None = None,
-    devices: Any = None,
-    out: dict[str, Any] | None = None,
+    **options: Unpack[QuadraticOptions],
 ) -> NNLSResult[Any]:
     r"""Solve convex quadratic programs within bounds: least squares from ``A^T A``.
 
@@ -159,27 +143,8 @@ def bounded_qp(
     if is_sparse(G):
         raise TypeError(f"G must be a dense array, got {type(G).__name__}")
     lower, upper = pair(bounds)
-    return solve_anywhere(
-        method,
-        solve=solve_programs,
-        is_gram=True,
-        A=G,
-        b=c,
-        lower=lower,
-        upper=upper,
-        A_ub=A_ub,
-        b_ub=b_ub,
-        A_eq=A_eq,
-        b_eq=b_eq,
-        sum_to=sum_to,
-        warm_start=warm_start,
-        l1=l1,
-        l2=l2,
-        tol=tol,
-        maxiter=maxiter,
-        devices=devices,
-        out=out,
-    )
+    given = {"A": G, "b": c, "lower": lower, "upper": upper, "is_gram": True}
+    return dispatch(method, METHODS, given, DEFAULTS, options, solve_programs)
 
 
 def solve_programs(
@@ -201,16 +166,16 @@ def solve_programs(
         )
         A, b, linear = objective.least_squares()
         factors = problem._replace(A=A, b=b, l1=linear, l2=0.0, rounded_matrix=True)
-        solution, pull = solve_factors(factors.simplified(), target, method)
+        solution, terms = solve_factors(factors.simplified(), target, method)
         solution = replace_infeasible(factors, solution)
-        solution = certified(objective, problem, solution, pull, dtype)
+        solution = certified(objective, problem, solution, terms, dtype)
         return make_result(solution, problem._replace(A=G, b=c)._asdict(), labels)
 
 
 def solve_factors(
     factors: Problem, target: Device | None, method: str
-) -> tuple[AnySolution, Pull | None]:
-    """Solve least squares, and give the pull of the multipliers of constraints."""
+) -> tuple[Solution, MultiplierTerms | None]:
+    """Solve least squares, and give the terms of the multipliers of constraints."""
     if factors.has_constraints:
         return constrained.solve(factors, target, method)
     return solve_problem(factors, target, method), None
@@ -227,17 +192,17 @@ def with_penalties(problem: Problem, G: Array) -> tuple[Array, Array]:
 def certified(
     objective: Quadratic,
     problem: Problem,
-    solution: AnySolution,
-    pull: Pull | None,
+    solution: Solution,
+    terms: MultiplierTerms | None,
     dtype: np.dtype[Any],
-) -> AnySolution:
+) -> Solution:
     """The solution, with the certificate that G, given in `dtype`, and c give."""
     xp = namespace(problem.A)
     if not problem.shape[1]:
         return solution
     x, status = solution.x, solution.status
     given = objective, x, problem.lower, problem.upper, problem.nearest_sum
-    found = certify(*given, pull)
+    found = certify(*given, terms)
     ended = (status == CONVERGED) | (status == UNCERTIFIED)
     good = found.accepts(problem.tol, dtype)
     outcome = xp.where(good, xp.int32(CONVERGED), xp.int32(UNCERTIFIED))

@@ -18,30 +18,31 @@ from .._device.arrays import Array, largest, namespace
 from .._device.interrupts import interruptible
 from .._device.kernels import Device
 from .._device.launch import pieces
-from .._numerics.certificate import ROUNDED
+from .._numerics.certificate import ROUNDED, ratio
 from .._numerics.solution import (
     CONVERGED,
     INFEASIBLE,
     ITERATION_LIMIT,
     NOT_FINITE,
     UNCERTIFIED,
-    ConstrainedSolution,
     Solution,
-)
-from .constrained_certificate import (
-    ConstrainedCertificate,
-    certify,
-    pull_of,
-    reach,
 )
 from .constrained_corrections import correct_by_elimination, correct_by_factor
 from .constrained_dual import Dual, Point
-from .constrained_system import EPS, ConstrainedSystem, inverse_factor, size_of
+from .constrained_system import (
+    EPS,
+    ConstrainedCertificate,
+    ConstrainedSystem,
+    certify,
+    inverse_factor,
+    least_activity,
+    multiplier_terms,
+    size_of,
+)
 from .constraint_rows import Rows
 from .feasibility import LeastViolation, least_violation
-from .inputs import Problem
-from .part import gather
-from .quadratic import Pull, ratio
+from .problem import Problem, gather
+from .quadratic import MultiplierTerms
 
 CHUNK_NUMBERS = 2**22
 """Limit on the numbers of the systems that are solved at once."""
@@ -50,7 +51,7 @@ STEPS = 12
 """The most proximal steps. Few systems need more than two; where rounding errors alone
 change the certificate, more steps do not help."""
 
-SETTLED = 1e-11
+STOP_KKT = 1e-11
 """No further step for a solution whose `kkt` is at most this number: a tenth of what a
 certified solution may have."""
 
@@ -68,7 +69,7 @@ Corrections of all systems take longer than their dual problems."""
 
 def solve(
     problem: Problem, target: Device | None, method: str
-) -> tuple[ConstrainedSolution, Pull | None]:
+) -> tuple[Solution, MultiplierTerms | None]:
     """Solve every system on the current device, or on the CPU if `target` is None.
 
     The pull of the multipliers follows if the matrix has rounding errors: then another
@@ -85,9 +86,9 @@ def solve(
         xp.concatenate(parts).reshape((*problem.batch, *parts[0].shape[1:]))
         for parts in zip(*found, strict=True)
     ]
-    first = len(ConstrainedSolution._fields)
-    pull = Pull(*fields[first:]) if problem.rounded_matrix else None
-    return ConstrainedSolution(*fields[:first]), pull
+    first = len(Solution._fields)
+    pull = MultiplierTerms(*fields[first:]) if problem.rounded_matrix else None
+    return Solution(*fields[:first]), pull
 
 
 def numbers_per_system(problem: Problem, rows: Rows) -> int:
@@ -152,7 +153,7 @@ class Search:
         self.system, self.dual, self.problem = system, dual, problem
         self.target, self.method = target, method
         self.tol = problem.tol or 0.0
-        self.enough = max(self.tol, SETTLED)
+        self.enough = max(self.tol, STOP_KKT)
         self.infeasible = xp.zeros(systems, bool)
         self.repaired = xp.zeros(systems, bool)
 
@@ -212,9 +213,9 @@ class Search:
         xp, maxiter = namespace(x), self.problem.maxiter
         some, dual = self.take(at)
         point, found = dual.step(some, x, self.target, method, maxiter)
-        point = within(some, point)
+        point = clip_to_bounds(some, point)
         certificate = certify(some, *point)
-        enough = CORRECTED if some.rounded_matrix else SETTLED
+        enough = CORRECTED if some.rounded_matrix else STOP_KKT
         for correct in CORRECTIONS:
             rough = xp.flatnonzero(~is_settled(certificate, enough) & some.finite)
             if not len(rough):
@@ -222,7 +223,7 @@ class Search:
             few, dual = self.take(at[rough])
             better = Point(*[values[rough] for values in point])
             better = interruptible(few.work, correct, few, dual, better)
-            better = within(few, better)
+            better = clip_to_bounds(few, better)
             replace_worse(point, certificate, rough, better, certify(few, *better))
         return point, certificate, found
 
@@ -274,7 +275,10 @@ class Search:
         multiplier.
         """
         s, x, xp = self.system, self.point.x, namespace(self.infeasible)
-        size = largest(xp.abs(x), keepdims=True) + (size_of(s.b) + reach(s))[:, None]
+        size = (
+            largest(xp.abs(x), keepdims=True)
+            + (size_of(s.b) + least_activity(s))[:, None]
+        )
         moved = x
         for bound in s.lower, s.upper:
             moved = xp.where(xp.abs(x - bound) <= AT_BOUND * EPS * size, bound, moved)
@@ -313,7 +317,7 @@ class Search:
         rounded = x.astype(np.float64) * by_b / s.scale
         if dtype != np.float64:
             r = s.residual(rounded)
-            moved = ratio(size_of(r - certificate.r), size_of(s.b) + reach(s))
+            moved = ratio(size_of(r - certificate.r), size_of(s.b) + least_activity(s))
             certificate = certificate._replace(by_x=certificate.by_x + moved)
         limited = self.found.status == ITERATION_LIMIT
         status = xp.where(limited, ITERATION_LIMIT, UNCERTIFIED)
@@ -323,7 +327,7 @@ class Search:
         multipliers = self.point.multipliers
         ub, _, _, eq, _ = s.parts(multipliers * s.row_scale / by_b)
         solved = s.finite & ~self.infeasible
-        found = ConstrainedSolution(
+        found = Solution(
             x=masked(x, solved),
             rnorm=masked((size_of(r) / s.b_scale).astype(dtype), solved),
             dual=masked((certificate.w / s.scale / by_b).astype(dtype), solved),
@@ -340,7 +344,9 @@ class Search:
         if not s.rounded_matrix:
             return found
         feasible = certificate.is_feasible
-        return *found, *pull_of(s, rounded, multipliers, self.point.rest, feasible)
+        return *found, *multiplier_terms(
+            s, rounded, multipliers, self.point.rest, feasible
+        )
 
 
 def is_settled(certificate: ConstrainedCertificate, kkt: float) -> Array:
@@ -390,7 +396,7 @@ def masked(values: Array, systems: Array) -> Array:
     return namespace(values).where(mask, values, values.dtype.type(math.nan))
 
 
-def within(system: ConstrainedSystem, point: Point) -> Point:
+def clip_to_bounds(system: ConstrainedSystem, point: Point) -> Point:
     """The point with variables at the bounds that have a multiplier."""
     xp, x = namespace(point.x), point.x
     _, at_lower, at_upper, _, _ = system.parts(point.multipliers)

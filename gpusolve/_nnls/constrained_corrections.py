@@ -7,13 +7,11 @@ minimum on the active constraints, the gradient of the Lagrangian is zero.
 from __future__ import annotations
 
 from .._device.arrays import Array, largest, namespace
-from .._device.products import product, transposed
-from .._numerics.compensated import two_sum
-from .accurate_products import remainder, transposed_product
+from .._device.products import product, transposed, transposed_product
+from .._numerics.compensated import remainder, two_sum
 from .active_rows import DEPENDENT, decomposed
-from .constrained_certificate import gradient_of_lagrangian
 from .constrained_dual import Dual, Point
-from .constrained_system import EPS, ConstrainedSystem
+from .constrained_system import EPS, ConstrainedSystem, gradient_of_lagrangian
 
 REFINEMENTS = 8
 """How often points and multipliers are refined. Where rows are parallel up to 1e-13, a
@@ -36,13 +34,17 @@ def correct_by_factor(system: ConstrainedSystem, dual: Dual, point: Point) -> Po
     along = transposed_product(Z, e)
     M = xp.matmul(rows, xp.swapaxes(rows, -1, -2))
     size = xp.diagonal(M, axis1=-2, axis2=-1)
-    lack = xp.where(size > 0, system.lack(x, x_rest) - product(rows, along), 0)
+    lack = xp.where(
+        size > 0, system.constraint_residual(x, x_rest) - product(rows, along), 0
+    )
     shift = xp.where(size > 0, size * M.shape[-1] * EPS, 1)
     M = M + shift[..., None] * xp.eye(M.shape[-1])
     change = xp.linalg.solve(M, lack[..., None])[..., 0]
     step = product(Z, along + transposed_product(rows, change))
     x, x_rest = two_sum(x, x_rest + step)
-    return with_signs(system, Point(x, multipliers + change, 0 * rest, x_rest))
+    return drop_negative_multipliers(
+        system, Point(x, multipliers + change, 0 * rest, x_rest)
+    )
 
 
 def correct_by_elimination(
@@ -67,7 +69,9 @@ def correct_by_elimination(
         of_columns, transposed_product(null, system.l1 + 0 * x)
     )
     for _ in range(REFINEMENTS):
-        x, x_rest = two_sum(x, x_rest + product(inverse, system.lack(x, x_rest)))
+        x, x_rest = two_sum(
+            x, x_rest + product(inverse, system.constraint_residual(x, x_rest))
+        )
         r = system.residual(x, x_rest)
         r = xp.concatenate([r, -xp.sqrt(system.l2) * x], axis=-1)
         along = transposed_product(of_rows, r[..., : A.shape[-2]]) - linear
@@ -81,7 +85,7 @@ def correct_by_elimination(
     every, none = xp.arange(len(x))[:, None], xp.zeros_like(point.rest)
     found = Point(x, none, none.copy(), x_rest)
     found.multipliers[every, places], found.rest[every, places] = multipliers, rest
-    return with_signs(whole, found)
+    return drop_negative_multipliers(whole, found)
 
 
 def active_system(
@@ -164,7 +168,7 @@ def active_rows(system: ConstrainedSystem, multipliers: Array, rows: Array) -> A
     return xp.where(((multipliers != 0) | equal)[..., None], rows, 0)
 
 
-def with_signs(system: ConstrainedSystem, point: Point) -> Point:
+def drop_negative_multipliers(system: ConstrainedSystem, point: Point) -> Point:
     """The point without negative multipliers of inequalities."""
     xp, multipliers = namespace(point.x), point.multipliers
     equal = xp.arange(multipliers.shape[-1]) >= system.inequalities

@@ -17,14 +17,12 @@ from typing import NamedTuple
 
 from .._device.arrays import Array, namespace
 from .._device.kernels import Device
-from .._device.products import product, transposed
+from .._device.products import product, transposed, transposed_product
 from .._numerics.solution import Solution
-from .accurate_products import transposed_product
 from .active_rows import DEPENDENT, decomposed
-from .constrained_certificate import finite
-from .constrained_system import EPS, ConstrainedSystem
-from .device import solve_within_bounds
-from .inputs import Option, Problem
+from .constrained_system import EPS, ConstrainedSystem, zero_infinities
+from .dense import solve_within_bounds
+from .problem import Option, Problem
 
 
 class Point(NamedTuple):
@@ -100,10 +98,12 @@ class Dual(NamedTuple):
         """Minimise the objective plus the proximal term around x."""
         xp, first = namespace(x), system.inequalities
         p = transposed_product(self.Z, system.slope(x, system.residual(x)))
-        lack = system.lack(x, 0 * x)
+        lack = system.constraint_residual(x, 0 * x)
         fixed = transposed_product(self.per_equal, lack[..., first:])
         apart = self.across(p)
-        gain = finite(lack[..., :first]) - transposed_product(self.coupling, fixed)
+        gain = zero_infinities(lack[..., :first]) - transposed_product(
+            self.coupling, fixed
+        )
         given = Problem(
             A=self.B,
             b=-apart,

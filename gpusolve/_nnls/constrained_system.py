@@ -1,4 +1,21 @@
-"""Least squares with linear constraints, in scaled variables and rows."""
+"""Least squares with linear constraints, in scaled variables and rows: certificates.
+
+With the residual ``r = b - A z`` of a point z next to x, multipliers y of the
+constraints ``C x >= d``, which are not negative for inequalities, and the negative
+gradient ``w = A^T r - l1 - l2 z + C^T y``, every feasible x' without penalties has
+
+    ``|r| |b - A x'| >= |r|^2 - y (C z - d) - w (x' - z)``.
+
+For each variable, p_k is the bound that w points to, or 0 if that is nearer to x_k. So
+``w_k (x'_k - p_k)`` is not positive at a bound, and at most ``|w_k x'_k|`` else. `kkt`
+is the sum of the *gap* ``|y (C z - d) + w (p - z)| / |r|``, of ``|A (x - z)|``, both
+relative to ``|b| + h``, and of the largest ``|w_k| / |a_k| |r|`` of the variables
+whose p_k is not a bound. Every feasible x' has a variable with ``|a_k x'_k|`` of at
+least h. If A has rounding errors, so has r: ``|b| + h`` is added to its norm.
+
+Large multipliers magnify rounding errors of ``C z - d`` and of w. Both are computed in
+twice the working precision where this matters.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +25,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._device.arrays import Array, is_cupy, largest, namespace
-from .._device.products import product
-from .._numerics.certificate import ACCURATE
-from .accurate_products import SplitMatrix, remainder, transposed_product
+from .._device.products import product, transposed, transposed_product
+from .._numerics.certificate import (
+    ACCURATE,
+    CERTIFIED,
+    Terms,
+    accepts,
+    distance_to_optimum,
+    ratio,
+)
+from .._numerics.compensated import remainder
+from .._numerics.scaling import inverse_power_of_two, weighted
 from .constraint_rows import Rows
-from .inputs import Option, Problem
-from .part import gather
+from .problem import Option, Problem, gather
+from .quadratic import MultiplierTerms
+
+SHARE = 1e-4
+"""Limit on the violation of a constraint by rounding errors of x, relative to the limit
+on violations, for an x with terms of the size of b."""
 
 LEAST = 2.0**-26
 """The root of the weight of the proximal term along singular vectors of a smaller
@@ -24,9 +53,6 @@ OF_DEPENDENCE = 2.0**-14
 gives smaller rounding errors, and an l1 penalty needs more steps."""
 
 EPS = float(np.finfo(np.float64).eps)
-
-MAX_EXPONENT = 1023
-"""Of a power of two in float64."""
 
 
 class ConstrainedSystem(NamedTuple):
@@ -121,10 +147,10 @@ class ConstrainedSystem(NamedTuple):
         xp = namespace(self.A)
         size = column_norms(self.A, self.l2)
         of_rows = largest(xp.abs(self.C), axis=-2)
-        scale = power_of_two(xp.where(size > 0, size, of_rows))
+        scale = inverse_power_of_two(xp.where(size > 0, size, of_rows))
         C = self.C * scale[..., None, :]
-        row_scale = power_of_two(largest(xp.abs(C)))
-        b_scale = power_of_two(largest(xp.abs(self.b)))
+        row_scale = inverse_power_of_two(largest(xp.abs(C)))
+        b_scale = inverse_power_of_two(largest(xp.abs(self.b)))
         by_b = b_scale[..., None]
         return self._replace(
             A=self.A * scale[..., None, :],
@@ -207,7 +233,7 @@ class ConstrainedSystem(NamedTuple):
         at = xp.flatnonzero(ACCURATE * size_of(r) < terms)
         if len(at):
             some = self.A if self.A.ndim == 2 else self.A[at]
-            r[at] = SplitMatrix.of(some).minus_product(self.b[at], x[at])
+            r[at], _ = remainder(self.b[at], some, x[at])
         return r
 
     def rows_with_l2(self) -> Array:
@@ -226,7 +252,7 @@ class ConstrainedSystem(NamedTuple):
         """The negative gradient; r is the residual of x."""
         return transposed_product(self.A, r) - self.l1 - self.l2 * x
 
-    def lack(self, x: Array, rest: Array) -> Array:
+    def constraint_residual(self, x: Array, rest: Array) -> Array:
         """``d - C (x + rest)``, in twice the working precision."""
         if not bool(x.any()):
             return self.d - product(self.C, rest)
@@ -262,30 +288,10 @@ def size_of(vectors: Array) -> Array:
     return namespace(vectors).sqrt((vectors * vectors).sum(axis=-1))
 
 
-def weighted(A: Array, b: Array, weights: Array) -> tuple[Array, Array]:
-    """A and b with rows multiplied by the roots of the weights; 0 for weight 0."""
-    xp, root = namespace(A), namespace(A).sqrt(weights)
-    used = root != 0
-    return (
-        xp.where(used[..., None], A * root[..., None], 0),
-        xp.where(used, b * root, 0),
-    )
-
-
-def power_of_two(magnitude: Array) -> Array:
-    """Powers of two that scale a magnitude into [0.5, 1); 1 for zero.
-
-    At most the largest power of two, which scales subnormal numbers into less.
-    """
-    xp = namespace(magnitude)
-    exponent = xp.minimum(-xp.frexp(magnitude)[1], MAX_EXPONENT)
-    return xp.ldexp(xp.ones(magnitude.shape), exponent)
-
-
 def column_norms(A: Array, l2: Array) -> Array:
     """``sqrt(|a_k|^2 + l2_k)`` of all columns, whose squares may be out of range."""
     xp = namespace(A)
-    scale = power_of_two(xp.maximum(largest(xp.abs(A), axis=-2), xp.sqrt(l2)))
+    scale = inverse_power_of_two(xp.maximum(largest(xp.abs(A), axis=-2), xp.sqrt(l2)))
     rows = A * scale[..., None, :]
     norm = xp.sqrt((rows**2).sum(axis=-2) + l2 * scale * scale) / scale
     return xp.minimum(norm, np.finfo(np.float64).max)
@@ -315,3 +321,208 @@ def replace_weak(Z: Array, R: Array, at: Array) -> Array:
     size = xp.sqrt(values**2 + term**2)
     found[at] = xp.swapaxes(rows / size[..., None], -1, -2)
     return found.reshape(Z.shape)
+
+
+# ---- certificates --------------------------------------------------------------------
+
+
+class ConstrainedCertificate(NamedTuple):
+    """How far a point is from the optimum.
+
+    Attributes
+    ----------
+    r : (systems, m) array
+        The residual.
+    w : (systems, n) array
+        The negative gradient of the Lagrangian.
+    by_x : (systems,) array
+        The gap and ``|A (x - z)|``, relative.
+    angle : (systems,) array
+        The violation of the optimality conditions by w.
+    lack : (systems,) array
+        The largest violation of a constraint, relative to the size of its terms.
+    size : (systems,) array
+        ``sum_k |a_k x_k|``, relative.
+    trivial : (systems,) array
+        A bound of `by_x` and of `angle` that needs no multipliers.
+    """
+
+    r: Array
+    w: Array
+    by_x: Array
+    angle: Array
+    lack: Array
+    size: Array
+    trivial: Array
+
+    @property
+    def kkt(self) -> Array:
+        """The certificate; infinite for a point that is not feasible."""
+        xp = namespace(self.by_x)
+        most = CERTIFIED[np.dtype(np.float64)]
+        return xp.where(self.lack <= most, self.by_x + self.angle, np.inf)
+
+    @property
+    def badness(self) -> Array:
+        """`kkt`, and the violation of constraints; a better point has less."""
+        xp, most = namespace(self.by_x), CERTIFIED[np.dtype(np.float64)]
+        kkt = self.by_x + self.angle
+        found = xp.where(self.lack <= most, kkt + self.lack, self.lack / EPS)
+        return xp.where(xp.isnan(found), np.inf, found)
+
+    def accepts(self, tol: float, dtype: np.dtype[Any]) -> Array:
+        """Whether the points are certified, when they are rounded to `dtype`."""
+        good = accepts(self.by_x, self.angle, self.size, dtype, tol)
+        return good & self.is_feasible
+
+    @property
+    def is_feasible(self) -> Array:
+        """Whether points satisfy all constraints, up to half of what is allowed.
+
+        The other half may be due to sides that were moved within their rounding.
+        """
+        return self.lack <= CERTIFIED[np.dtype(np.float64)] / 2
+
+
+def certify(
+    system: ConstrainedSystem,
+    x: Array,
+    multipliers: Array,
+    rest: Array,
+    x_rest: Array,
+) -> ConstrainedCertificate:
+    """Certify points in scaled variables.
+
+    Parameters
+    ----------
+    system : ConstrainedSystem
+    x : (systems, n) array
+        Points within the bounds.
+    multipliers, rest : (systems, rows) array
+        Their sums are the multipliers. Multipliers of bounds are not used: w has them.
+    x_rest : (systems, n) array
+        The residual of ``x + x_rest`` is the witness.
+    """
+    xp = namespace(x)
+    multipliers, rest = multipliers * system.general, rest * system.general
+    r, image = system.residual(x), product(system.A, x_rest)
+    y = r - image
+    length = xp.sqrt((y * y).sum(axis=-1) + (system.l2 * x * x).sum(axis=-1))
+    magnitude = size_of(system.b) + least_activity(system)
+    C, size, of_columns = xp.abs(system.C), xp.abs(multipliers), column_size(system)
+    terms = product(C, xp.abs(x)) + xp.abs(zero_infinities(system.d))
+    of_gap = ratio((size * terms).sum(axis=-1), magnitude)
+    of_w = largest(transposed_product(C, size) / of_columns)
+    slope, lack = system.slope(x, y), system.d - product(system.C, x)
+    w = slope + transposed_product(system.C, multipliers + rest)
+    at = xp.flatnonzero(xp.maximum(of_gap, of_w) > ACCURATE * length)
+    if len(at):
+        few = system.take(at)
+        lack[at] = few.constraint_residual(x[at], 0 * x[at])
+        w[at] = gradient_of_lagrangian(few, slope[at], multipliers[at], rest[at])
+    lack = zero_infinities(lack)
+    bound = xp.where(w > 0, system.upper, system.lower)
+    at_bound = xp.abs(bound - x) <= xp.abs(x)
+    nearest = xp.where(at_bound, bound, 0)
+    gap = (w * (nearest - x - x_rest)).sum(axis=-1)
+    gap = gap - (multipliers * (lack - product(system.C, x_rest))).sum(axis=-1)
+    by_x, angle, limit = distance_to_optimum(
+        Terms(
+            length,
+            magnitude,
+            apart=size_of(image),
+            gap=gap,
+            slope=largest(ratio(xp.where(at_bound, 0, xp.abs(w)), of_columns)),
+            slack=xp.where(could_fall(system, x), np.inf, 0.0),
+        )
+    )
+    return ConstrainedCertificate(
+        r=r,
+        w=w,
+        by_x=by_x,
+        angle=angle,
+        lack=relative_residual(system, lack, terms, magnitude) + 0 * x.sum(axis=-1),
+        trivial=limit,
+        size=ratio((system.norm * xp.abs(x)).sum(axis=-1), magnitude),
+    )
+
+
+def multiplier_terms(
+    system: ConstrainedSystem,
+    x: Array,
+    multipliers: Array,
+    rest: Array,
+    is_feasible: Array,
+) -> MultiplierTerms:
+    """The pull of the general constraints at points in scaled variables."""
+    xp, by_b = namespace(x), system.b_scale
+    multipliers, rest = multipliers * system.general, rest * system.general
+    found = gradient_of_lagrangian(system, 0 * x, multipliers, rest)
+    gap = (multipliers * zero_infinities(system.constraint_residual(x, 0 * x))).sum(
+        axis=-1
+    )
+    C = xp.abs(system.C * system.general[:, None] / system.scale[..., None, :])
+    most = largest(C, keepdims=True)
+    share = largest(C / xp.where(most > 0, most, 1), axis=-2)
+    return MultiplierTerms(
+        slope=-found / system.scale / by_b[:, None],
+        gap=-gap / by_b**2,
+        least_activity=least_activity(system) / by_b,
+        share=share + 0 * x,
+        is_feasible=is_feasible,
+    )
+
+
+def gradient_of_lagrangian(
+    system: ConstrainedSystem, slope: Array, multipliers: Array, rest: Array
+) -> Array:
+    """``slope + C^T (multipliers + rest)`` in twice the working precision."""
+    found, _ = remainder(slope, transposed(system.C), -multipliers)
+    return found + transposed_product(system.C, rest)
+
+
+def could_fall(system: ConstrainedSystem, x: Array) -> Array:
+    """Whether the l1 penalty could be smaller within the bounds."""
+    xp, l1 = namespace(x), system.l1
+    least = xp.where(l1 > 0, system.lower, system.upper)
+    return ((l1 != 0) & (x != least)).any(axis=-1)
+
+
+def least_activity(system: ConstrainedSystem) -> Array:
+    """A bound from below of the largest ``|a_k x_k|`` of all feasible x.
+
+    Columns of zeros count with their scale.
+    """
+    xp, d = namespace(system.C), zero_infinities(system.d)
+    first = d.shape[-1] - system.equalities
+    size = xp.where(xp.arange(d.shape[-1]) < first, xp.maximum(d, 0), xp.abs(d))
+    per_unit = product(xp.abs(system.C), 1 / column_size(system))
+    return largest(ratio(size, per_unit))
+
+
+def relative_residual(
+    system: ConstrainedSystem, lack: Array, terms: Array, magnitude: Array
+) -> Array:
+    """The largest violation of a constraint, relative to the size of its terms.
+
+    Terms count with at least a `SHARE` of their size for an x with ``|a_k x_k|`` of
+    `magnitude`.
+    """
+    xp, first = namespace(lack), system.inequalities
+    equal = xp.arange(lack.shape[-1]) >= first
+    lack = xp.where(equal, xp.abs(lack), xp.maximum(lack, 0))
+    per_unit = product(xp.abs(system.C), 1 / column_size(system))
+    size = terms + SHARE * magnitude[..., None] * per_unit
+    return largest(ratio(lack, size))
+
+
+def column_size(system: ConstrainedSystem) -> Array:
+    """The norms of the columns; 1, their scale, for columns of zeros."""
+    norm = system.norm
+    return namespace(norm).where(norm > 0, norm, 1)
+
+
+def zero_infinities(values: Array) -> Array:
+    """The values, with 0 in place of infinities."""
+    xp = namespace(values)
+    return xp.where(xp.isinf(values), 0, values)

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._device.arrays import Array, broadcast_shapes, namespace
 from .._numerics.certificate import CERTIFIED, ROUNDED
-from .inputs import Option, Problem
+from .problem import Option, Problem
 
 
 class Rows(NamedTuple):

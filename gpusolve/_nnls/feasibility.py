@@ -16,18 +16,16 @@ import numpy as np
 
 from .._device.arrays import Array, ArrayT, largest, namespace, unwrapped
 from .._device.kernels import Device, device_of
-from .._device.products import product, transposed
+from .._device.products import product, transposed, transposed_product
 from .._numerics.certificate import ROUNDED
+from .._numerics.compensated import remainder
+from .._numerics.scaling import inverse_power_of_two
 from .._numerics.solution import INFEASIBLE
-from .accurate_products import remainder, transposed_product
 from .active_rows import decomposed
-from .constrained_certificate import SHARE
-from .constrained_system import EPS, power_of_two
+from .constrained_system import EPS, SHARE
 from .constraint_rows import Rows
-from .device import solve_within_bounds
-from .inputs import Problem
-from .part import gather
-from .systems import drop_repeats
+from .dense import solve_within_bounds
+from .problem import Problem, drop_repeats, gather
 
 FAR = 1e9
 """A proof is for the x of at most this size, in units of the largest side that x = 0
@@ -191,7 +189,7 @@ class Limits(NamedTuple):
         absent, d = d == -math.inf, xp.where(xp.isinf(d), 0, d) * rows
         lower, upper = (bound / columns for bound in bounds)
         violated = [xp.where(equal, xp.abs(d), d), lower, -upper]
-        size = power_of_two(largest(xp.concatenate(violated, axis=-1)))[:, None]
+        size = inverse_power_of_two(largest(xp.concatenate(violated, axis=-1)))[:, None]
         d, lower, upper = d * size, lower * size, upper * size
         far = ~equal & (d < -FAR * xp.abs(C).sum(axis=-1))
         used = ~(absent | far | ~(C.any(axis=-1) | (d != 0)))
@@ -318,10 +316,12 @@ def equilibrated(C: Array) -> tuple[Array, Array, Array]:
 
     The factors of rows and of columns follow; all are powers of two.
     """
-    M, columns, rows = C, 1.0, 1.0
+    M: Any = C
+    columns: Any = 1.0
+    rows: Any = 1.0
     for _ in range(SCALINGS):
-        factor = power_of_two(largest(namespace(C).abs(M), axis=-2))
+        factor = inverse_power_of_two(largest(namespace(C).abs(M), axis=-2))
         M, columns = M * factor[..., None, :], columns * factor
-        factor = power_of_two(largest(namespace(C).abs(M)))
+        factor = inverse_power_of_two(largest(namespace(C).abs(M)))
         M, rows = M * factor[..., None], rows * factor
     return M, rows, columns

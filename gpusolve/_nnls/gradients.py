@@ -7,11 +7,16 @@ from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, ArrayT, flat_batch, namespace
+from .._device.arrays import Array, ArrayT, as_array, flat_batch, namespace
+from .._device.kernels import current, device_of
 from .._device.products import product as dense_product
 from .active_rows import ActiveRows, Duals, scaled_rows
 from .covariance import inverse_of_free, scaled_gram
+from .problem import validate
 from .sparse_matrices import SparseMatrices
+
+DUALS = "dual_ub", "dual_eq"
+"""The multipliers of linear constraints, which gradients need next to x."""
 
 
 class Gradients(NamedTuple, Generic[ArrayT]):
@@ -239,3 +244,27 @@ def collected(bar: Array, shape: tuple[int, ...]) -> Array:
     pairs = enumerate(zip(bar.shape, shape, strict=True))
     repeated = tuple(axis for axis, (have, given) in pairs if have > given)
     return bar.sum(axis=repeated, keepdims=True)
+
+
+def gradients_at(
+    given: dict[str, Any], found: dict[str, Any], x_bar: Any
+) -> dict[str, Array]:
+    """The gradients of ``x_bar . x`` at solutions, without solving again.
+
+    `found` has x, and the multipliers of linear constraints. There is a gradient for
+    each argument that has one, of the shape of the argument.
+    """
+    A = as_array(given["A"], "A")
+    with current(device_of(A)):
+        problem = validate(**{**given, "A": A})
+        points = as_array(found["x"], "x"), as_array(x_bar, "x_bar")
+        duals = [
+            None if found.get(name) is None else as_array(found[name], name)
+            for name in DUALS
+        ]
+        bars = pull_back(problem._asdict(), *points, (duals[0], duals[1]))._asdict()
+    return {
+        name: collected(bar, np.shape(given[name]))
+        for name, bar in bars.items()
+        if bar is not None
+    }

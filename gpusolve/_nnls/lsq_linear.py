@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Unpack, overload
 
 import numpy.typing as npt
 
-from .._device.arrays import CudaArray
-from .inputs import pair
-from .options import BoundedOptions, MethodName, Native
-from .places import solve_anywhere
+from .dispatch import dispatch
+from .options import (
+    METHODS,
+    UNBOUNDED,
+    BoundedOptions,
+    MethodName,
+    Native,
+    defaults_of,
+    shows,
+)
+from .problem import pair
 from .result import NNLSResult
 
+DEFAULTS = defaults_of(BoundedOptions)
 
-@overload
-def lsq_linear(
-    A: CudaArray,
-    b: Any,
-    bounds: Any = (-math.inf, math.inf),
-    *,
-    method: MethodName = "auto",
-    **options: Unpack[BoundedOptions],
-) -> NNLSResult[Any]: ...
+
 @overload
 def lsq_linear(
     A: Native,
     b: Native,
-    bounds: Any = (-math.inf, math.inf),
+    bounds: Any = UNBOUNDED,
     *,
     method: MethodName = "auto",
     **options: Unpack[BoundedOptions],
@@ -36,33 +35,19 @@ def lsq_linear(
 def lsq_linear(
     A: Any,
     b: Any,
-    bounds: Any = (-math.inf, math.inf),
+    bounds: Any = UNBOUNDED,
     *,
     method: MethodName = "auto",
     **options: Unpack[BoundedOptions],
 ) -> NNLSResult[Any]: ...
+@shows(BoundedOptions)
 def lsq_linear(
     A: Any,
     b: Any,
-    bounds: Any = (-math.inf, math.inf),
+    bounds: Any = UNBOUNDED,
     *,
     method: str = "auto",
-    A_ub: Any = None,
-    b_ub: Any = None,
-    A_eq: Any = None,
-    b_eq: Any = None,
-    weights: Any = None,
-    sum_to: Any = None,
-    warm_start: Any = None,
-    l1: Any = 0.0,
-    l2: Any = 0.0,
-    L: Any = None,
-    lam: Any = None,
-    prior: Any = None,
-    tol: float | None = None,
-    maxiter: int | None = None,
-    devices: Any = None,
-    out: dict[str, Any] | None = None,
+    **options: Unpack[BoundedOptions],
 ) -> NNLSResult[Any]:
     r"""Solve least-squares problems within bounds, each with a certificate.
 
@@ -173,26 +158,5 @@ def lsq_linear(
     array([0. , 0.5, 0. , 0.5])
     """
     lower, upper = pair(bounds)
-    return solve_anywhere(
-        method,
-        A=A,
-        b=b,
-        lower=lower,
-        upper=upper,
-        A_ub=A_ub,
-        b_ub=b_ub,
-        A_eq=A_eq,
-        b_eq=b_eq,
-        weights=weights,
-        sum_to=sum_to,
-        warm_start=warm_start,
-        l1=l1,
-        l2=l2,
-        L=L,
-        lam=lam,
-        prior=prior,
-        tol=tol,
-        maxiter=maxiter,
-        devices=devices,
-        out=out,
-    )
+    given = {"A": A, "b": b, "lower": lower, "upper": upper}
+    return dispatch(method, METHODS, given, DEFAULTS, options)

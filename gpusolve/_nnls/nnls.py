@@ -6,21 +6,20 @@ from typing import Any, Unpack, overload
 
 import numpy.typing as npt
 
-from .._device.arrays import CudaArray
-from .options import LeastSquaresOptions, Native, NNLSMethodName
-from .places import solve_anywhere
+from .dispatch import dispatch
+from .options import (
+    NNLS_METHODS,
+    LeastSquaresOptions,
+    Native,
+    NNLSMethodName,
+    defaults_of,
+    shows,
+)
 from .result import NNLSResult
-from .solve import NNLS_METHODS
+
+DEFAULTS = defaults_of(LeastSquaresOptions)
 
 
-@overload
-def nnls(
-    A: CudaArray,
-    b: Any,
-    *,
-    method: NNLSMethodName = "auto",
-    **options: Unpack[LeastSquaresOptions],
-) -> NNLSResult[Any]: ...
 @overload
 def nnls(
     A: Native,
@@ -37,23 +36,13 @@ def nnls(
     method: NNLSMethodName = "auto",
     **options: Unpack[LeastSquaresOptions],
 ) -> NNLSResult[Any]: ...
+@shows(LeastSquaresOptions)
 def nnls(
     A: Any,
     b: Any,
     *,
     method: str = "auto",
-    weights: Any = None,
-    sum_to: Any = None,
-    warm_start: Any = None,
-    l1: Any = 0.0,
-    l2: Any = 0.0,
-    L: Any = None,
-    lam: Any = None,
-    prior: Any = None,
-    tol: float | None = None,
-    maxiter: int | None = None,
-    devices: Any = None,
-    out: dict[str, Any] | None = None,
+    **options: Unpack[LeastSquaresOptions],
 ) -> NNLSResult[Any]:
     r"""Solve non-negative least-squares problems, each with a certificate.
 
@@ -242,21 +231,4 @@ def nnls(
     >>> x = np.memmap("x.f4", "f4", "w+", shape=(10**9, 16))  # doctest: +SKIP
     >>> result = gpusolve.nnls(A, b, devices="all", out={"x": x})  # doctest: +SKIP
     """
-    return solve_anywhere(
-        method,
-        NNLS_METHODS,
-        A=A,
-        b=b,
-        weights=weights,
-        sum_to=sum_to,
-        warm_start=warm_start,
-        l1=l1,
-        l2=l2,
-        L=L,
-        lam=lam,
-        prior=prior,
-        tol=tol,
-        maxiter=maxiter,
-        devices=devices,
-        out=out,
-    )
+    return dispatch(method, NNLS_METHODS, {"A": A, "b": b}, DEFAULTS, options)

@@ -13,16 +13,15 @@ from .._device.kernels import CUDA_TYPES, Device, Kernel, struct_in
 from .._device.launch import CACHED, MAX_BLOCKS, WARP, ceil_div, round_up
 from .._device.products import times_transposes
 from .._numerics.solution import default_tolerance
-from .nnls_qr_kernel import allocate_workspace
-from .systems import (
+from .launch_arguments import (
     BOUNDS,
     RIDGE,
     SUM,
-    Inputs,
-    Systems,
+    LaunchArguments,
     indices_of,
     largest_penalties,
 )
+from .nnls_qr_kernel import allocate_workspace
 
 LANES = {1: 4, 4: 2, 8: 2, 32: 1}
 """Lanes of a warp that may solve a system: how many, and the most variables of each."""
@@ -176,7 +175,7 @@ def triangle(rows: int) -> int:
     return rows * (rows + 1) // 2
 
 
-def near_rows(rows: int, bytes: int) -> int:
+def rows_in_shared_memory(rows: int, bytes: int) -> int:
     """How many rows of the inverse fit: all, or a multiple of `ROWS_TOGETHER`."""
     fit = (math.isqrt(bytes + 1) - 1) // 2
     return rows if fit >= rows else fit // ROWS_TOGETHER * ROWS_TOGETHER
@@ -202,7 +201,7 @@ def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout
     share = (limit - matrix_bytes) // team.teams
     near_vectors = vectors * team.has_near_vectors
     left = 0 if team.is_grid else max(0, share - near_vectors)
-    near = near_rows(rows, left)
+    near = rows_in_shared_memory(rows, left)
     near_bytes = round_up(8 * triangle(near), ALIGNMENT)
     far_bytes = round_up(8 * (triangle(rows) - triangle(near)), ALIGNMENT)
     of_team = near_bytes + near_vectors
@@ -266,12 +265,12 @@ class ScaledMatrices(NamedTuple):
     stride: int
 
 
-def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
+def scale_matrices(systems: LaunchArguments, device: Device) -> ScaledMatrices:
     """Scale each matrix once, and multiply it by its transpose.
 
     Matrices that several systems share are scaled once for all of them.
     """
-    problem, inputs = systems.problem, systems.inputs
+    problem = systems.problem
     (m, n), batch = problem.shape, problem.batch
     shape, height = problem.matrices, problem.shape[0] + problem.has_sum
     matrices, which = math.prod(shape), None
@@ -280,15 +279,15 @@ def scale_matrices(systems: Systems, device: Device) -> ScaledMatrices:
     if own:
         matrices = systems.total
     else:
-        argument = argument.replace(first=0, **shared_inputs(inputs, shape))
+        argument = argument.replace(first=0, **shared_arrays(systems, shape))
         if matrices > 1:
-            which = indices_of(shape, batch, inputs.A)[systems.part]
+            which = indices_of(shape, batch, systems.A)[systems.part]
     columns = device.empty((matrices, n, height), np.float64)
     norm = device.empty((matrices, n), np.float64)
     column_scale = device.empty((matrices, n), np.float64)
     instances = (f"scale_columns<{CUDA_TYPES[problem.dtype]}>",)
     (kernel,) = device.kernels("nnls_gram", instances)
-    held = min(m, rows_in_shared_memory(device.shared_memory_per_block))
+    held = min(m, scaled_rows_in_shared_memory(device.shared_memory_per_block))
     kernel(
         (matrices * ceil_div(n, SCALED_COLUMNS),),
         (WARP * SCALED_COLUMNS,),
@@ -312,19 +311,21 @@ def multiply_by_transpose(columns: Array, device: Device) -> Array:
     return times_transposes(columns).astype(np.float64, copy=False)
 
 
-def rows_in_shared_memory(limit: int) -> int:
+def scaled_rows_in_shared_memory(limit: int) -> int:
     """The most rows that a block of ``scale_columns`` holds: a multiple of `WARP`."""
     rows = limit // (8 * SCALED_COLUMNS) - 2
     return min(HELD_ROWS, max(WARP, rows // WARP * WARP))
 
 
-def shared_inputs(inputs: Inputs, shape: tuple[int, ...]) -> dict[str, object]:
+def shared_arrays(
+    systems: LaunchArguments, shape: tuple[int, ...]
+) -> dict[str, object]:
     """Fields of ``NnlsSystems`` for matrices that several systems share."""
-    options = largest_penalties(inputs.options)
-    A = batch_offsets(inputs.A, 2, shape)
-    weights = inputs.weight_offset
-    if inputs.root_weight is not None:
-        weights = batch_offsets(inputs.root_weight, 1, shape)
+    options = largest_penalties(systems.options)
+    A = batch_offsets(systems.A, 2, shape)
+    weights = systems.weight_offset
+    if systems.root_weight is not None:
+        weights = batch_offsets(systems.root_weight, 1, shape)
     return {
         "A_offset": A.offset,
         "A_batch_stride": A.stride,
@@ -344,13 +345,15 @@ def add_sum_row(columns: Array, norm: Array, column_scale: Array) -> None:
     norm[...] = namespace(norm).sqrt(norm * norm + row * row)
 
 
-def nnls_gram(systems: Systems, device: Device, listed: Array | None = None) -> None:
+def nnls_gram(
+    systems: LaunchArguments, device: Device, listed: Array | None = None
+) -> None:
     """Solve the systems on the current stream, and list the unsettled systems."""
-    problem, inputs = systems.problem, systems.inputs
+    problem = systems.problem
     (m, n), dtype, count = problem.shape, problem.dtype, systems.total
     size = Size(m, n, systems.kind)
     limit = device.shared_memory_per_block - STATIC_SHARED_MEMORY
-    shares = problem.shares_matrix and inputs.options.same_l2
+    shares = problem.shares_matrix and systems.options.same_l2
     team, layout = choose(size, count <= GRID_SYSTEMS, shares, limit)
     instances = (f"nnls_gram<{CUDA_TYPES[dtype]}, {team.name}>",)
     (kernel,) = device.kernels("nnls_gram", instances)

@@ -18,8 +18,8 @@ from .._device.launch import (
     round_up,
 )
 from .._device.structs import Struct
-from .inputs import Problem
-from .systems import Systems
+from .launch_arguments import LaunchArguments
+from .problem import Problem
 
 MAX_THREADS = 256
 """Launch bounds of the kernel: the most threads a block may have."""
@@ -136,19 +136,21 @@ def systems_per_launch(problem: Problem, device: Device) -> int:
     return blocks * max(1, int(LAUNCH_SECONDS * BLOCK_SPEED / max(1, work)))
 
 
-def qr_blocks(systems: Systems, device: Device, most: int) -> tuple[int, int]:
+def qr_blocks(systems: LaunchArguments, device: Device, most: int) -> tuple[int, int]:
     """The number of blocks, at most `most`, and the bytes of workspace of each."""
     of_block, _, resident = _kernel_of(systems.problem, device)
     return min(systems.total, resident, most), of_block.workspace_bytes
 
 
-def qr_workspace(systems: Systems, device: Device, most: int) -> tuple[Array, int]:
+def qr_workspace(
+    systems: LaunchArguments, device: Device, most: int
+) -> tuple[Array, int]:
     """Allocate the workspace; return it and the number of blocks, at most `most`."""
     return allocate_workspace(device, *qr_blocks(systems, device, most))
 
 
 def nnls_qr(
-    systems: Systems,
+    systems: LaunchArguments,
     device: Device,
     memory: tuple[Array, int],
     listed: Array | None = None,
@@ -159,7 +161,7 @@ def nnls_qr(
 
     Parameters
     ----------
-    systems : Systems
+    systems : LaunchArguments
     device : Device
     memory : tuple
         Of `qr_workspace`.

@@ -12,9 +12,9 @@ import numpy as np
 
 from .._device.arrays import Array, namespace
 from .._device.products import transposed
-from .._numerics.certificate import CERTIFIED
-from .accurate_products import remainder
-from .inputs import Option
+from .._numerics.certificate import CERTIFIED, ratio
+from .._numerics.compensated import remainder
+from .problem import Option
 
 NULL = 8.0
 """Eigenvalues of at most this number times ``n eps`` of their sum count as zero."""
@@ -129,8 +129,8 @@ class Quadratic(NamedTuple):
         return xp.where(xp.abs(null) > rounding, null, 0)
 
 
-class Pull(NamedTuple):
-    """What multipliers y of constraints ``C x >= d`` add to another certificate of x.
+class MultiplierTerms(NamedTuple):
+    """Terms that multipliers y of constraints ``C x >= d`` add to a certificate of x.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class Pull(NamedTuple):
         ``-C^T y``, in the given variables.
     gap : (...,) array
         ``y (C x - d)``.
-    reach : (...,) array
+    least_activity : (...,) array
         Every x that satisfies the constraints has a variable whose ``|x_k|`` times the
         root of ``G_kk`` is at least this number.
     share : (..., n) array
@@ -150,7 +150,7 @@ class Pull(NamedTuple):
 
     slope: Array
     gap: Array
-    reach: Array
+    least_activity: Array
     share: Array
     is_feasible: Array
 
@@ -186,7 +186,7 @@ def certify(
     lower: Option,
     upper: Option,
     total: Option | None,
-    pull: Pull | None = None,
+    rows: MultiplierTerms | None = None,
 ) -> Certificate:
     """Certify x from the G and c that were given; NaN if x is NaN.
 
@@ -202,9 +202,9 @@ def certify(
     out rounding errors of v, and raises eigenvalues to `least`. Neither S nor the terms
     of f grow with an x whose terms cancel.
 
-    Linear constraints take the `pull` of their multipliers from w. Their gap is added
-    to the bound of ``f(x) - f(x')``, and their reach to S. Rounding errors of w, of its
-    terms, and of an x whose gradient is S, are left out.
+    Linear constraints take the `slope` of their multipliers from w. Their gap is added
+    to the bound of ``f(x) - f(x')``, and their least activity to S. Rounding errors of
+    w, of its terms, and of an x whose gradient is S, are left out.
     """
     xp, scale = namespace(x), objective.scale
     x, lower, upper = x.astype(np.float64) / scale, lower / scale, upper / scale
@@ -213,19 +213,20 @@ def certify(
     w, terms = remainder(objective.c, objective.G, x)
     rest = xp.minimum(xp.maximum(0 * x, lower), upper)
     magnitude = size_of_slopes(objective, w, rest, total)
-    if pull is not None:
-        magnitude = magnitude + pull.reach
+    if rows is not None:
+        magnitude = magnitude + rows.least_activity
     value = xp.abs(((objective.c - w) * x).sum(axis=-1)) / 2
     value = value + xp.abs((objective.c * x).sum(axis=-1))
     value = value + objective.eps * magnitude**2
-    gap, rounding = 0.0, 0.0
-    if pull is not None:
-        slope, feasible = pull.slope * scale, feasible & pull.is_feasible
+    gap: Any = 0.0
+    rounding: Any = 0.0
+    if rows is not None:
+        slope, feasible = rows.slope * scale, feasible & rows.is_feasible
         w, rounding = w - slope, ROUNDED * EPS * terms
         of_x = xp.abs(slope) * objective.divide_by_norm(magnitude[..., None])
-        gap = xp.abs(pull.gap) - ROUNDED * objective.eps * of_x.sum(axis=-1)
+        gap = xp.abs(rows.gap) - ROUNDED * objective.eps * of_x.sum(axis=-1)
         gap = xp.maximum(gap, 0)
-        terms = terms + xp.abs(slope) + pull.share * scale * magnitude[..., None]
+        terms = terms + xp.abs(slope) + rows.share * scale * magnitude[..., None]
     if total is not None:
         found = multiplier(w / scale, objective.norm / scale, rises, falls)
         shift = found[..., None] * scale
@@ -299,11 +300,6 @@ def multiplier(w: Array, norm: Array, rises: Array, falls: Array) -> Array:
 def combined(c: Array, vectors: Array) -> Array:
     """``c V`` for each system."""
     return namespace(c).matmul(c[..., None, :], vectors)[..., 0, :]
-
-
-def ratio(part: Array, whole: Array) -> Array:
-    """``part / whole``, with ``0 / 0 = 0``."""
-    return namespace(part).where(part == 0, 0, part / whole)
 
 
 def size(values: Array) -> Array:

@@ -16,7 +16,7 @@ from .covariance import covariance
 from .feasibility import Proof, proof_of
 from .gradients import Gradients, product, pull_back
 from .labels import Labels, label, plain
-from .methods import COMPARED
+from .options import COMPARED
 from .tikhonov import seminorm
 
 METHOD_NAMES = {

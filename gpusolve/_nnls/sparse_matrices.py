@@ -1,18 +1,46 @@
-"""Sparse matrices of SciPy and CuPy as the A of least-squares systems."""
+"""Sparse matrices of SciPy and CuPy: as the A of systems, and their products.
+
+Residuals are computed in twice the working precision.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from .._device.arrays import Array, flat_batch, is_cupy, namespace, sparse_library
-from .._device.launch import pieces
+from .._device.arrays import (
+    Array,
+    address_of,
+    broadcast_shapes,
+    flat_batch,
+    is_cupy,
+    namespace,
+    on_host,
+    sparse_library,
+)
+from .._device.launch import CACHED, pieces, round_up
+from .._device.objects import load
+from .._device.threads import workers
+from .._numerics.certificate import ACCURATE
+from .._numerics.compensated import two_product, two_sum
 
 ENTRIES = 2**20
 """Entries of a matrix that are computed with at once, which limits memory."""
+
+TOGETHER = 4
+"""The number of systems that the compiled object computes at once."""
+
+ENTRIES_IN_CACHE = 2**14
+"""Entries of the rows that NumPy computes at once; they stay in the cache."""
+
+ENTRIES_ON_DEVICE = 2**22
+"""The same for CuPy."""
 
 Container = Any
 """A sparse matrix or array of SciPy or CuPy."""
@@ -162,3 +190,172 @@ def columns_of(matrix: Container, chosen: Array) -> Container:
     if is_cupy(matrix.data):
         chosen = sys.modules["cupy"].asarray(chosen)
     return matrix[:, chosen]
+
+
+# ---- residuals -----------------------------------------------------------------------
+
+
+def residual(b: Array, A: Container, x: Array, size: Array) -> Array:
+    """``b - A x``, accurate to a few eps of its norm.
+
+    The compiled object computes it in twice the working precision. NumPy and CuPy do so
+    for systems in which much cancels only.
+
+    Parameters
+    ----------
+    b : (systems, m) array
+    A : (m, n) matrix in compressed sparse rows
+    x : (systems, n) array
+    size : (systems,) array
+        The size of the terms that cancel, on the host.
+    """
+    library = None if is_cupy(b) else load()
+    if library is not None:
+        return compiled_residual(library, b, A, x)
+    r = b - multiply(A, x)
+    norm = on_host(namespace(r).sqrt((r * r).sum(axis=-1)))
+    inaccurate = namespace(b).asarray(np.flatnonzero(ACCURATE * norm < size))
+    if inaccurate.size:
+        r[inaccurate] = minus_product(b[inaccurate], A, x[inaccurate])
+    return r
+
+
+def compiled_residual(
+    library: ctypes.CDLL, b: Array, A: Container, x: Array
+) -> NDArray[np.float64]:
+    """The residual by ``cpu/sparse_residual.cpp``, on a thread for each core."""
+    (systems, m), n = b.shape, x.shape[-1]
+    padded = round_up(systems, TOGETHER)
+    r, columns = np.zeros((padded, m)), np.zeros((n, padded))
+    r[:systems], columns[:, :systems] = b, x.T
+    arrays = A.indptr, A.indices, A.data
+    subtract, wide = declared(library), A.indices.dtype.itemsize == 8
+
+    def work(rows: slice) -> None:
+        where = wide, rows.start, rows.stop, address_of(columns), padded, address_of(r)
+        subtract(*map(address_of, arrays), *where, m)
+
+    with workers(m, max(1, len(A.data) * padded // max(1, m))) as run:
+        run(work)
+    return r[:systems]
+
+
+@functools.lru_cache(CACHED)
+def declared(library: ctypes.CDLL) -> Any:
+    """The function of the object with the types of its arguments."""
+    address, integer = ctypes.c_void_p, ctypes.c_longlong
+    function = library.gpusolve_sparse_residual
+    function.argtypes = [*[address] * 3, *[integer] * 3]
+    function.argtypes += [address, integer, address, integer]
+    return function
+
+
+def minus_product(b: Array, A: Container, x: Array) -> Array:
+    """``b - A x`` in twice the working precision, rounded once, by NumPy or CuPy."""
+    xp = namespace(b)
+    found = xp.empty_like(b)
+    x = xp.ascontiguousarray(-x.T)
+    starts = on_host(A.indptr)
+    most = ENTRIES_ON_DEVICE if is_cupy(b) else ENTRIES_IN_CACHE
+    for rows in row_blocks(starts, max(1, most // max(1, len(b)))):
+        some = slice(int(starts[rows.start]), int(starts[rows.stop]))
+        products, errors = two_product(A.data[some, None], x[A.indices[some]])
+        ends = A.indptr[rows.start : rows.stop + 1] - some.start
+        high, low = row_sums(products, errors, ends)
+        total, rounding = two_sum(b[:, rows].T, high)
+        found[:, rows] = (total + (low + rounding)).T
+    return found
+
+
+def row_blocks(starts: Array, entries: int) -> Iterator[slice]:
+    """Slices of rows that have at most `entries` entries, or are a single row.
+
+    Examples
+    --------
+    >>> list(row_blocks(np.array([0, 2, 3, 9, 9]), 3))
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
+    """
+    first, rows = 0, len(starts) - 1
+    while first < rows:
+        end = int(np.searchsorted(starts, starts[first] + entries, side="right")) - 1
+        last = min(max(end, first + 1), rows)
+        yield slice(first, last)
+        first = last
+
+
+def row_sums(high: Array, low: Array, starts: Array) -> tuple[Array, Array]:
+    """Sums of the rows of two arrays, where the sums of `high` add their errors to low.
+
+    Neighbours are added until each row has a single value.
+
+    Parameters
+    ----------
+    high, low : (entries, systems) array
+    starts : (rows + 1,) integer array
+        Where each row begins.
+
+    Returns
+    -------
+    tuple of (rows, systems) array
+    """
+    xp = namespace(high)
+    lengths = starts[1:] - starts[:-1]
+    while len(high) and int(lengths.max()) > 1:
+        lengths = (lengths + 1) // 2
+        ends = xp.cumsum(lengths)
+        place = xp.arange(int(ends[-1]))
+        row = xp.searchsorted(ends, place, side="right")
+        first = starts[row] + 2 * (place - (ends - lengths)[row])
+        is_pair = (first + 1 < starts[row + 1])[:, None]
+        second = xp.minimum(first + 1, len(high) - 1)
+        total, rounding = two_sum(high[first], xp.where(is_pair, high[second], 0))
+        low = low[first] + xp.where(is_pair, low[second], 0) + rounding
+        high, starts = total, xp.concatenate([0 * ends[:1], ends])
+    if not len(high):
+        return xp.zeros((len(lengths), *high.shape[1:])), xp.zeros(())
+    filled = (lengths > 0)[:, None]
+    at = xp.minimum(starts[:-1], len(high) - 1)
+    return xp.where(filled, high[at], 0), xp.where(filled, low[at], 0)
+
+
+# ---- Gram matrices -------------------------------------------------------------------
+
+
+def scaled_gram(A: SparseMatrices, weights: Array | None) -> tuple[Array, Array]:
+    """The size of each column, and ``A^T W A`` with columns of that size.
+
+    Parameters
+    ----------
+    A : SparseMatrices
+    weights : (..., m) array or None
+
+    Returns
+    -------
+    tuple of (..., n), (..., n, n) array
+        With the batch axes of A and of the weights.
+    """
+    n = A.shape[-1]
+    if weights is None:
+        batch, roots = A.shape[:-2], None
+    else:
+        xp = namespace(weights)
+        batch = broadcast_shapes(A.shape[:-2], weights.shape[:-1])
+        roots = xp.sqrt(weights.astype(np.float64, copy=False))
+        roots = xp.broadcast_to(roots, (*batch, A.shape[-2]))
+    xp = namespace(A.rows[0].data)
+    sizes, grams = xp.empty((*batch, n)), xp.empty((*batch, n, n))
+    for index in np.ndindex(batch):
+        root = None if roots is None else roots[index]
+        sizes[index], grams[index] = gram_of(A.matrix_of(index), root)
+    return sizes, grams
+
+
+def gram_of(matrix: Container, root: Array | None) -> tuple[Array, Array]:
+    """The same for a matrix whose rows are multiplied by `root`."""
+    xp, columns = namespace(matrix.data), matrix.indices
+    data = rows_times(matrix, root)
+    size = xp.bincount(columns, xp.abs(data), matrix.shape[1])
+    size = xp.where(size == 0, 1, size)
+    entries = data / size[columns], columns, matrix.indptr
+    scaled = type(matrix)(entries, shape=matrix.shape)
+    return size, (scaled.T.tocsr() @ scaled).toarray()

@@ -12,11 +12,8 @@ from .._device.arrays import Array, largest, namespace, on_host
 from .._device.launch import pieces
 from .._numerics.certificate import size
 from .._numerics.scaling import ScaledSystem, inverse_power_of_two, scale
-from .inputs import Option, Problem
-from .sparse_arrays import host_rows, rows_of, there
-from .sparse_matrices import ENTRIES, Container, multiply, rows_times
-from .sparse_residual import residual
-from .sparse_tikhonov import penalty_rows
+from .problem import Option, Problem
+from .sparse_matrices import ENTRIES, Container, multiply, residual, rows_times
 
 LARGEST = float(np.finfo(np.float64).max)
 
@@ -216,6 +213,61 @@ def right_hand_sides(
     """The given right-hand sides of some systems, block by block."""
     for block in pieces(len(chosen), systems_at_once(problem)):
         yield rows_of(problem, problem.b, 1, chosen[block])
+
+
+@np.errstate(all="ignore")
+def penalty_rows(
+    problem: Problem, matrix: Container, chosen: NDArray[np.intp]
+) -> tuple[Container, Array]:
+    """A matrix with the rows ``sqrt(lam) L`` below, and their right-hand sides.
+
+    The systems `chosen` share L and `lam`. The right-hand sides, (systems, p), are
+    those of `prior`, on the host.
+    """
+    assert problem.L is not None
+    xp, (m, n) = namespace(matrix.data), matrix.shape
+    L = rows_of(problem, problem.L, 2, chosen[:1])[0]
+    L = L * float(np.sqrt(host_rows(problem, problem.lam, 0, chosen[:1])[0]))
+    prior = 0.0 if problem.prior is None else problem.prior
+    below = host_rows(problem, prior, 1, chosen) @ on_host(L).T
+    ends = matrix.nnz + xp.cumsum((L != 0).sum(axis=-1))
+    at, L = xp.flatnonzero(L), L.reshape(-1)
+    entries = [
+        (matrix.data, L[at]),
+        (matrix.indices, (at % n).astype(matrix.indices.dtype)),
+        (matrix.indptr, ends.astype(matrix.indptr.dtype)),
+    ]
+    joined = tuple(xp.concatenate(parts) for parts in entries)
+    return type(matrix)(joined, shape=(m + len(ends), n)), below
+
+
+def rows_of(
+    problem: Problem, array: Array, core: int, chosen: NDArray[np.intp]
+) -> Array:
+    """The systems `chosen` of an array that broadcasts to the batch, in float64."""
+    last = array.shape[array.ndim - core :]
+    found = namespace(array).broadcast_to(array, (*problem.batch, *last))
+    if problem.batch:
+        places = np.unravel_index(chosen, problem.batch)
+        found = found[tuple([there(array, place) for place in places])]
+    return found.reshape(len(chosen), *last).astype(np.float64, copy=False)
+
+
+def host_rows(
+    problem: Problem, option: Option | None, core: int, chosen: NDArray[np.intp]
+) -> Any:
+    """The same of an option, on the host; None stays."""
+    if option is None:
+        return None
+    array = on_host(option) if not isinstance(option, float) else np.float64(option)
+    if array.ndim < core:
+        array = np.full(problem.shape[1:], array)
+    return rows_of(problem, array, core, chosen)
+
+
+def there(array: Array, values: Array) -> Array:
+    """An array of the host on the device of `array`."""
+    return namespace(array).asarray(values)
 
 
 def weighted_matrix(

@@ -21,11 +21,16 @@ from .._device.arrays import (
     namespace,
 )
 from .._device.products import product
-from .._numerics.solution import AnySolution
-from .axes import AXES, batch_axes
-from .batch import Block, blank_solution, blocks, part_of_block
-from .inputs import Option, Problem, own_axes
-from .systems import drop_repeats
+from .._numerics.solution import Solution
+from .problem import (
+    Block,
+    Option,
+    Problem,
+    blank_solution,
+    blocks,
+    drop_repeats,
+    unrepeated_batch_shape,
+)
 
 STACKED = 2**26
 """The most elements of the stacked matrices that are made at once."""
@@ -34,9 +39,7 @@ RESIDUALS = 2**22
 """The most elements of the residuals that are computed at once."""
 
 
-def solve_stacked(
-    problem: Problem, solve: Callable[[Problem], AnySolution]
-) -> AnySolution:
+def solve_stacked(problem: Problem, solve: Callable[[Problem], Solution]) -> Solution:
     """Solve every system of a problem with L; `solve` is for problems without L.
 
     ``rnorm`` is the residual of A and b alone.
@@ -45,18 +48,19 @@ def solve_stacked(
     if len(parts) == 1:
         return parts[0][1]
     xp, batch = namespace(problem.A), problem.batch
-    blank = blank_solution(problem)
-    whole = type(blank)(*[xp.empty((*batch, *f.shape[1:]), f.dtype) for f in blank])
+    blank = blank_solution(problem).arrays()
+    fields = {k: xp.empty((*batch, *f.shape[1:]), f.dtype) for k, f in blank.items()}
+    whole = Solution(**fields)
     for block, solution in parts:
         whole.put(block, solution)
     return whole
 
 
 def solve_block(
-    problem: Problem, block: Block, solve: Callable[[Problem], AnySolution]
-) -> AnySolution:
+    problem: Problem, block: Block, solve: Callable[[Problem], Solution]
+) -> Solution:
     """Solve the systems of a block."""
-    part = problem_of(problem, block)
+    part = problem.part(block)
     solution = solve(stacked(part))
     return solution._replace(rnorm=misfit(part, solution.x))
 
@@ -65,33 +69,11 @@ def cut(problem: Problem) -> Iterator[Block]:
     """Blocks of the batch whose stacked matrices have at most `STACKED` elements."""
     matrices = [problem.A] if problem.L is None else [problem.A, problem.L]
     size = sum(math.prod(matrix.shape[-2:]) for matrix in matrices)
-    own = broadcast_shapes(*[own_axes(matrix, 2) for matrix in matrices])
+    own = broadcast_shapes(*[unrepeated_batch_shape(matrix, 2) for matrix in matrices])
     own = (*(1,) * (len(problem.batch) - len(own)), *own)
     for block in blocks(own, STACKED // max(1, size)):
         pairs = zip(block, own, strict=True)
         yield tuple(slice(None) if length == 1 else part for part, length in pairs)
-
-
-def problem_of(problem: Problem, block: Block) -> Problem:
-    """The systems of a block."""
-
-    def part(value: Any, name: str) -> Any:
-        if value is None or isinstance(value, float):
-            return value
-        return part_of_block(value, batch_axes(name, value.shape), block)
-
-    lower, upper = problem.bounds
-    pairs = zip(block, problem.batch, strict=True)
-    return problem._replace(
-        batch=tuple(len(range(*axis.indices(length))) for axis, length in pairs),
-        start=part(problem.start, "warm_start"),
-        bounds=(part(lower, "lower"), part(upper, "upper")),
-        **{
-            name: part(value, name)
-            for name, value in problem._asdict().items()
-            if name in AXES
-        },
-    )
 
 
 def stacked(problem: Problem) -> Problem:
@@ -148,7 +130,7 @@ def misfit(problem: Problem, x: Array) -> Array:
     xp, batch = namespace(x), problem.batch
     found = xp.empty(batch, x.dtype)
     for block in blocks(batch, RESIDUALS // max(1, problem.shape[0])):
-        part = problem_of(problem, block)
+        part = problem.part(block)
         A, b = (array.astype(np.float64, copy=False) for array in (part.A, part.b))
         r = b - product(A, x[block])
         if part.weights is not None:

@@ -1,1 +1,1 @@
-"""What the specifications and the solvers share: scaling, certificates, results."""
+"""Scaling, certificates and results, which specifications and solvers share."""

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .compensated import minus_dot
-from .scaling import Array, ScaledSystem
+from .compensated import remainder
+from .scaling import Array, Mask, ScaledSystem, namespace
 from .solution import CONVERGED, ITERATION_LIMIT, UNCERTIFIED
 
 ACCURATE = 64.0
@@ -38,7 +38,7 @@ HIDDEN = {np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-6}
 """Limit on the change of ``A x`` due to rounding x, relative to `magnitude`."""
 
 ROUNDED = 8.0
-"""What rounding x may add to `by_x`, in units of ``eps sum_k |a_k x_k|`` over
+"""Limit on what rounding x adds to `by_x`, in units of ``eps sum_k |a_k x_k|`` over
 `magnitude`."""
 
 CONVINCING = 4.0
@@ -46,9 +46,6 @@ CONVINCING = 4.0
 
 SUMMED = 4.0
 """Limit on the error of a fixed sum, in eps of its terms."""
-
-FREE = 2.0**26
-"""Weight of the row of a fixed sum when the best witness is computed."""
 
 BLOCK = 2**16
 """Number of products computed at once in twice the precision, to stay in cache."""
@@ -68,8 +65,8 @@ class Certificate(NamedTuple):
     by_x : (...,) array
         How far x is from the point that belongs to y: ``|y - (b - A x)|`` plus
         ``|sum_k (x_k - p_k) dual[k]| / |y|``, divided by ``system.magnitude``, which is
-        |b| for x >= 0. The second term is at most ``sqrt(|y|^2 + 2 room)`` over the
-        same, where `room` is what the penalties may still fall by: no x' is better by
+        |b| for x >= 0. The second term is at most ``sqrt(|y|^2 + 2 slack)`` over the
+        same, where `slack` is what the penalties may still fall by: no x' is better by
         more than that.
     angle : (...,) array
         The largest violation of the optimality conditions by `dual`, as the cosine of
@@ -81,26 +78,6 @@ class Certificate(NamedTuple):
     kkt: Array
     by_x: Array
     angle: Array
-
-
-class Lengths(NamedTuple):
-    """What the certificate needs of a residual and a witness.
-
-    All are without the row of a fixed sum.
-
-    Attributes
-    ----------
-    fit : (...,) array
-        ``|b - A x|``, without the rows of the l2 penalty.
-    witness : (...,) array
-        ``|y|``.
-    apart : (...,) array
-        ``|y - (b - A x)|``.
-    """
-
-    fit: Array
-    witness: Array
-    apart: Array
 
 
 def norm(vectors: Array) -> Array:
@@ -142,7 +119,7 @@ def recompute(
     for first in range(0, len(lane), step):
         k, i = lane[first : first + step], row[first : first + step]
         a, at = A[i] if A.ndim == 2 else A[k, i], systems[k]
-        r[at, i] = minus_dot(b[at, i], a, x[at])
+        r[at, i] = remainder(b[at, i, None], a[:, None], x[at])[0][:, 0]
 
 
 def gradient(system: ScaledSystem, r: Array) -> Array:
@@ -178,33 +155,107 @@ def certify(
     """
     r = residual(system, x) if r is None else r
     w = gradient(system, witness) if w is None else w
-    lengths = Lengths(
-        fit=norm(r[..., : system.data_rows]),
-        witness=data_norm(system, witness),
-        apart=data_norm(system, r - witness),
-    )
-    return certificate(system, x, w, lengths)
+    fit, length = norm(r[..., : system.data_rows]), data_norm(system, witness)
+    return certificate(system, x, w, fit, length, data_norm(system, r - witness))
 
 
 @np.errstate(all="ignore")
 def certificate(
-    system: ScaledSystem, x: Array, w: Array, lengths: Lengths
+    system: ScaledSystem, x: Array, w: Array, fit: Array, length: Array, apart: Array
 ) -> Certificate:
-    """The certificate of `x` from the gradient of a witness; see `certify`."""
+    """The certificate of `x` from the gradient w of a witness y; see `certify`.
+
+    `fit` is ``|b - A x|``, without the rows of the l2 penalty; `length` and `apart` are
+    as in `Terms`. All are without the row of a fixed sum.
+    """
     slope = ratio(violation(system, x, w), system.norm)
-    length, magnitude = lengths.witness, system.magnitude
-    limit = ratio(np.hypot(length, np.sqrt(2 * room(system, x))), magnitude)
-    gap = np.abs(np.sum(bound_distance(system, x) * w, axis=-1))
-    gap = ratio(ratio(gap, length), magnitude)
-    by_x = ratio(lengths.apart, magnitude) + np.fmin(gap, limit)
-    angle = np.minimum(ratio(np.max(slope, axis=-1, initial=0), length), limit)
+    by_x, angle, _ = distance_to_optimum(
+        Terms(
+            length,
+            system.magnitude,
+            apart,
+            gap=np.sum(bound_distance(system, x) * w, axis=-1),
+            slope=np.max(slope, axis=-1, initial=0),
+            slack=penalty_slack(system, x),
+        )
+    )
     return Certificate(
-        rnorm=lengths.fit / system.b_scale,
+        rnorm=fit / system.b_scale,
         dual=system.unscale_dual(w),
         kkt=np.asarray(by_x + angle),
-        by_x=np.asarray(by_x),
-        angle=np.asarray(angle),
+        by_x=by_x,
+        angle=angle,
     )
+
+
+class Terms(NamedTuple):
+    """The terms of the proof for a witness y, within bounds and linear constraints.
+
+    Attributes
+    ----------
+    length : (...,) array
+        ``|y|``.
+    magnitude : (...,) array
+        The size of the system, which the certificate is relative to.
+    apart : (...,) array
+        ``|y - (b - A x)|``.
+    gap : (...,) array
+        ``w (p - x)``, and the slack of constraints times their multipliers.
+    slope : (...,) array
+        The largest violation of the optimality conditions by w, per column norm.
+    slack : (...,) array
+        By how much the penalties of x are above their minimum.
+    """
+
+    length: Array
+    magnitude: Array
+    apart: Array
+    gap: Array
+    slope: Array
+    slack: Array
+
+
+def distance_to_optimum(terms: Terms) -> tuple[Array, Array, Array]:
+    """`by_x` and `angle` of a certificate, and the limit of both that needs no gap.
+
+    Arrays of NumPy or CuPy.
+    """
+    length, magnitude, apart, gap, slope, slack = terms
+    xp = namespace(length)
+    limit = ratio(xp.hypot(length, xp.sqrt(2 * slack)), magnitude)
+    by_gap = xp.fmin(ratio(ratio(abs(gap), length), magnitude), limit)
+    return ratio(apart, magnitude) + by_gap, xp.fmin(ratio(slope, length), limit), limit
+
+
+def accepts(
+    by_x: Array, angle: Array, size: Array, dtype: np.dtype[Any], tol: float
+) -> Mask:
+    """Whether a certificate accepts points that are rounded to `dtype`.
+
+    `size` is ``sum_k |a_k x_k|`` over `magnitude`. Rounding x adds to `by_x`, and must
+    not hide too much.
+    """
+    most, eps = CERTIFIED[dtype], float(np.finfo(dtype).eps)
+    return is_below(by_x, angle, size, (most, ROUNDED * eps), dtype, tol)
+
+
+def is_below(
+    by_x: Array,
+    angle: Array,
+    size: Array,
+    limits: tuple[float, float],
+    dtype: np.dtype[Any],
+    tol: float,
+) -> Mask:
+    """Whether both numbers are at most `tol`, or the first of the limits.
+
+    The second limit, times `size`, is allowed for `by_x` in addition.
+    """
+    (most, per_size), eps = limits, float(np.finfo(dtype).eps)
+    xp = namespace(by_x)
+    good = (by_x <= xp.maximum(tol, most + per_size * size)) & (angle <= max(tol, most))
+    found: Mask = good & (eps * size <= HIDDEN[dtype])
+    return found
 
 
 def data_norm(system: ScaledSystem, vectors: Array) -> Array:
@@ -246,7 +297,7 @@ def violation(system: ScaledSystem, x: Array, w: Array) -> Array:
     return np.asarray(np.maximum(np.maximum(up, down), 0))
 
 
-def room(system: ScaledSystem, x: Array) -> Array:
+def penalty_slack(system: ScaledSystem, x: Array) -> Array:
     """How much the penalties of x are above their minimum within the bounds."""
     p = system.penalty
     least = np.minimum(p * system.lower, p * system.upper)
@@ -260,38 +311,12 @@ def bound_distance(system: ScaledSystem, x: Array) -> Array:
     return np.asarray(np.where(np.isfinite(least), least, 0))
 
 
-def best_witness(system: ScaledSystem, x: Array) -> Array:
-    """The best witness for the free variables of x, by a singular value decomposition.
-
-    It is the residual of the least-squares solution on the columns whose variables are
-    between their bounds. Singular values at the level of rounding count as zero. The
-    row of a fixed sum gets a large weight, so that the witness is free there.
-    """
-    m, free = system.A.shape[-2], (x > system.lower) & (x < system.upper)
-    weight = np.ones(m + x.shape[-1] * system.has_ridge)
-    weight[system.data_rows : m] = FREE
-    columns = np.where(free[..., None, :], system.A, 0)
-    penalty = np.where(free, system.penalty, 0)
-    if system.has_ridge:
-        ridge = np.where(free, system.damping, 0)[..., None] * np.eye(x.shape[-1])
-        columns = np.concatenate([columns, ridge], axis=-2)
-    U, s, Vh = np.linalg.svd(columns * weight[:, None], full_matrices=False)
-    eps = np.finfo(s.dtype).eps * max(columns.shape[-2:])
-    positive = s > eps * np.max(s, axis=-1, keepdims=True, initial=0)
-    U = np.where(positive[..., None, :], U, 0)
-    rotated = np.matmul(Vh, penalty[..., None])[..., 0]
-    shift = np.divide(rotated, s, out=np.zeros_like(rotated), where=positive)
-    r = residual(system, x) / weight
-    for _ in range(2):
-        along = np.matmul(np.swapaxes(U, -1, -2), r[..., None])[..., 0] - shift
-        r = r - np.matmul(U, along[..., None])[..., 0]
-    return np.asarray(r * weight)
-
-
 def ratio(part: Array, whole: Array) -> Array:
     """``part / whole``, with ``0 / 0 = 0``."""
+    xp = namespace(part)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return np.asarray(np.where(part == 0, 0, part / whole))
+        found: Array = xp.asarray(xp.where(part == 0, 0, part / whole))
+        return found
 
 
 def size_to_b(system: ScaledSystem, x: Array) -> Array:
@@ -311,27 +336,18 @@ def is_certified(
 
     The certificate takes a fixed sum for granted, so it is tested here.
     """
-    most = CERTIFIED[system.dtype]
-    by_x = most + ROUNDED * system.eps * size_to_b(system, x)
-    good = (found.by_x <= np.maximum(tol, by_x)) & (found.angle <= max(tol, most))
-    good &= keeps_sum(system, x)
-    return np.asarray(good & ~hidden_by_rounding(system, x))
+    size = size_to_b(system, x)
+    good = accepts(found.by_x, found.angle, size, system.dtype, tol)
+    return np.asarray(good & keeps_sum(system, x))
 
 
 def is_convincing(
     system: ScaledSystem, x: Array, found: Certificate, tol: float
 ) -> NDArray[np.bool_]:
     """Whether x is so accurate that no other method could improve it."""
-    most = CONVINCING * system.eps
-    by_x = most * (1 + size_to_b(system, x))
-    good = (found.by_x <= np.maximum(tol, by_x)) & (found.angle <= max(tol, most))
-    good &= keeps_sum(system, x)
-    return np.asarray(good & ~hidden_by_rounding(system, x))
-
-
-def is_settled(system: ScaledSystem, found: Certificate) -> NDArray[np.bool_]:
-    """Whether a larger threshold for dependent columns could hardly improve x."""
-    return np.asarray(found.kkt <= CERTIFIED[system.dtype])
+    size, most = size_to_b(system, x), CONVINCING * system.eps
+    good = is_below(found.by_x, found.angle, size, (most, most), system.dtype, tol)
+    return np.asarray(good & keeps_sum(system, x))
 
 
 @np.errstate(invalid="ignore")
@@ -345,9 +361,9 @@ def misfit(system: ScaledSystem, x: Array, rnorm: Array) -> Array:
 
 
 def score(system: ScaledSystem, x: Array, rnorm: Array, certified: Any) -> Array:
-    """What another solution must be below to be better.
+    """The misfit that another solution must be below to be better.
 
-    It is the misfit. A certified x may be slightly worse than an uncertified x. To the
+    A certified x may be slightly worse than an uncertified x. To the
     misfit of an uncertified x, rounding errors of x and of the matrix are added. The
     score is infinite if x does not have the fixed sum.
     """
@@ -365,3 +381,17 @@ def outcome(
     limited = np.where(is_convincing(system, x, found, tol), CONVERGED, ITERATION_LIMIT)
     ended = np.where(is_certified(system, x, found, tol), CONVERGED, UNCERTIFIED)
     return np.where(np.equal(status, ITERATION_LIMIT), limited, ended).astype(np.int32)
+
+
+def starting_points(system: ScaledSystem, given: Array | None) -> Array:
+    """The given points within the bounds, unless rounding hides what they fit.
+
+    Variables whose columns are zero rest: no gradient moves them.
+    """
+    shape = (*system.b.shape[:-1], system.A.shape[-1])
+    if given is None:
+        return np.broadcast_to(system.rest, shape).copy()
+    start = system.rescale(np.where(np.isfinite(given), given, 0))
+    start = np.clip(start, system.lower, system.upper)
+    start = np.where(system.norm == 0, system.rest, start)
+    return np.where(hidden_by_rounding(system, start)[..., None], system.rest, start)

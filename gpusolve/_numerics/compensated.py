@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.floating[Any]]
 
+TOGETHER = 2**16
+"""Products that are computed at once, unless they are of a single column."""
+
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     """The rounded sum and its rounding error; together they are exact (Knuth).
@@ -54,28 +57,34 @@ def two_product(a: Array, b: Array) -> tuple[Array, Array]:
     return product, error + a_low * b_low
 
 
-def minus_dot(b: Array, a: Array, x: Array) -> Array:
-    """``b - a x``, computed in twice the working precision and rounded once.
+def remainder(b: Array, A: Array, x: Array) -> tuple[Array, Array]:
+    """``b - A x`` in twice the working precision, rounded once.
+
+    The sum of its terms' magnitudes follows. Some columns of A are multiplied at once,
+    so that memory is limited. All may be arrays of CuPy.
 
     Parameters
     ----------
-    b : (...) array
-    a, x : (..., n) array
+    b : (..., m) array
+    A : (..., m, n) array
+    x : (..., n) array
 
     Examples
     --------
-    >>> minus_dot(np.array(1e16 + 2), np.array([1e8, 1.0]), np.array([1e8, 1.0]))
-    array(1.)
+    >>> A = np.array([[1e8, 1.0]])
+    >>> remainder(np.array([1e16 + 2]), A, np.array([1e8, 1.0]))[0]
+    array([1.])
     """
-    product, error = two_product(a, x)
-    first = np.broadcast_to(b[..., None], (*product.shape[:-1], 1))
-    total = np.concatenate([first, -product], axis=-1)
-    error = np.concatenate([np.zeros_like(first), -error], axis=-1)
-    while total.shape[-1] > 1:
-        half = total.shape[-1] // 2
-        left, right, odd = np.split(total, [half, 2 * half], axis=-1)
-        both, rounding = two_sum(left, right)
-        left, right, odd_error = np.split(error, [half, 2 * half], axis=-1)
-        total = np.concatenate([both, odd], axis=-1)
-        error = np.concatenate([left + right + rounding, odd_error], axis=-1)
-    return np.asarray((total + error)[..., 0])
+    low: Array = 0 * (b + x.any(axis=-1, keepdims=True))
+    high: Array = b + low
+    terms: Array = abs(b) + low
+    x = -x[..., None, :]
+    step = max(1, TOGETHER // max(1, high.size))
+    for first in range(0, x.shape[-1], step):
+        part = slice(first, first + step)
+        products, errors = two_product(A[..., part], x[..., part])
+        low, terms = low + errors.sum(axis=-1), terms + abs(products).sum(axis=-1)
+        for k in range(products.shape[-1]):
+            high, rounding = two_sum(high, products[..., k])
+            low = low + rounding
+    return high + low, terms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
+
+
+def namespace(array: Any) -> Any:
+    """The module of an array: NumPy, or CuPy, which is then imported."""
+    return sys.modules["cupy"] if "cupy" in type(array).__module__ else np
 
 
 class ScaledSystem(NamedTuple):
@@ -152,10 +158,12 @@ def inverse_power_of_two(magnitude: Array) -> Array:
     Multiplication by them is exact, so the solution of the scaled system is the
     solution of the original system to the last bit.
     """
+    xp = namespace(magnitude)
     # 2**limit and 2**-limit are normal numbers.
     limit = np.finfo(magnitude.dtype).maxexp - 2
-    exponent = np.clip(np.frexp(magnitude)[1], -limit, limit)
-    return np.asarray(np.ldexp(np.ones_like(magnitude), -exponent))
+    exponent = xp.clip(xp.frexp(magnitude)[1], -limit, limit)
+    power: Array = xp.ldexp(xp.ones_like(magnitude), -exponent)
+    return power
 
 
 def weighted(A: Array, b: Array, weights: Array) -> tuple[Array, Array]:
@@ -164,11 +172,12 @@ def weighted(A: Array, b: Array, weights: Array) -> tuple[Array, Array]:
     A row of weight 0 becomes 0, also if it has NaN or infinity. NaN and infinity in
     other rows, and in the weights, stay; the root of a negative weight is NaN.
     """
+    xp = namespace(A)
     with np.errstate(invalid="ignore", over="ignore"):
-        root = np.sqrt(weights)
+        root = xp.sqrt(weights)
         used = root != 0
-        rows = np.where(used[..., None], A * root[..., None], 0)
-        return rows, np.where(used, b * root, 0)
+        rows = xp.where(used[..., None], A * root[..., None], 0)
+        return rows, xp.where(used, b * root, 0)
 
 
 def scale(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,41 +20,9 @@ BY_QR = 1
 
 
 class Solution(NamedTuple):
-    """Solutions of a batch of systems; the fields of :class:`gpusolve.NNLSResult`."""
+    """Solutions of a batch of systems; the fields of :class:`gpusolve.NNLSResult`.
 
-    x: Array
-    rnorm: Array
-    dual: Array
-    kkt: Array
-    nit: NDArray[np.int32]
-    status: NDArray[np.int32]
-    n_updates: NDArray[np.int32]
-    n_downdates: NDArray[np.int32]
-    repaired: NDArray[np.bool_]
-    method: NDArray[np.uint8]
-
-    @classmethod
-    def blank(cls, batch: tuple[int, ...], n: int, dtype: np.dtype[Any]) -> Solution:
-        """All solutions NaN, all counts 0."""
-        reals = ((*batch, n), batch, (*batch, n), batch)
-        fields: list[Any] = [np.full(shape, np.nan, dtype) for shape in reals]
-        fields += [np.zeros(batch, np.int32) for _ in range(4)]
-        fields += [np.zeros(batch, bool), np.full(batch, BY_QR, np.uint8)]
-        return cls(*fields)
-
-    def put(self, at: Any, found: tuple[Any, ...]) -> None:
-        """Write the solutions of some systems to the indices `at` of the batch."""
-        fields: tuple[Any, ...] = self
-        for field, values in zip(fields, found, strict=True):
-            field[at] = values
-
-
-class ConstrainedSolution(NamedTuple):
-    """Solutions with linear constraints: the fields of a `Solution`, and multipliers.
-
-    Attributes
-    ----------
-    dual_ub, dual_eq : (..., rows) array
+    The multipliers of linear constraints are None without constraints.
     """
 
     x: Array
@@ -67,30 +35,42 @@ class ConstrainedSolution(NamedTuple):
     n_downdates: NDArray[np.int32]
     repaired: NDArray[np.bool_]
     method: NDArray[np.uint8]
-    dual_ub: Array
-    dual_eq: Array
+    dual_ub: Array | None = None
+    dual_eq: Array | None = None
 
     @classmethod
     def blank(
         cls, batch: tuple[int, ...], n: int, dtype: np.dtype[Any], *rows: int
-    ) -> ConstrainedSolution:
+    ) -> Solution:
         """All solutions NaN, all counts 0; `rows` of A_ub and of A_eq."""
-        multipliers = [np.full((*batch, count), np.nan, dtype) for count in rows]
-        return cls(*Solution.blank(batch, n, dtype), *multipliers)
+        fields: list[Any] = [
+            np.full(shape, np.nan if kind == dtype else 0, kind)
+            for shape, kind in solution_fields(batch, n, dtype, *rows)
+        ]
+        fields[cls._fields.index("method")][...] = BY_QR
+        return cls(*fields)
 
-    def put(self, at: Any, found: tuple[Any, ...]) -> None:
+    def arrays(self) -> dict[str, Any]:
+        """The fields that are arrays, by name."""
+        return {k: field for k, field in self._asdict().items() if field is not None}
+
+    def put(self, at: Any, found: Solution) -> None:
         """Write the solutions of some systems to the indices `at` of the batch."""
         fields: tuple[Any, ...] = self
         for field, values in zip(fields, found, strict=True):
-            field[at] = values
+            if field is not None:
+                field[at] = values
 
 
-AnySolution: TypeAlias = Solution | ConstrainedSolution
-
-
-def solution_of(fields: dict[str, Any]) -> AnySolution:
-    """The solution with these fields."""
-    return (ConstrainedSolution if "dual_ub" in fields else Solution)(**fields)
+def solution_fields(
+    batch: tuple[int, ...], n: int, dtype: np.dtype[Any], *rows: int
+) -> list[tuple[tuple[int, ...], Any]]:
+    """The shape and the dtype of each field of a `Solution`."""
+    reals = (*batch, n), batch, (*batch, n), batch
+    multipliers = [((*batch, count), dtype) for count in rows]
+    kinds = *[np.dtype(np.int32)] * 4, np.dtype(np.bool_), np.dtype(np.uint8)
+    fields = [*[(shape, dtype) for shape in reals], *[(batch, kind) for kind in kinds]]
+    return fields + multipliers
 
 
 def default_tolerance(dtype: np.dtype[Any]) -> float:

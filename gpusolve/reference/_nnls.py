@@ -22,15 +22,16 @@ References
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .._numerics.certificate import (
+    CERTIFIED,
     certify,
     data_norm,
-    is_settled,
     outcome,
     residual,
     score,
@@ -143,7 +144,7 @@ class ActiveSet:
             self.x[j], left[j] = ends[j], False
 
     def missing(self) -> float:
-        """What the fixed sum is more than the sum of x."""
+        """By how much the fixed sum exceeds the sum of x."""
         return float(residual(self.system, self.x)[self.system.data_rows])
 
     # ---- the passive set -------------------------------------------------------------
@@ -347,7 +348,9 @@ def solve_system(
                 counts = run.nit, status, run.n_updates, run.n_downdates
                 fields: list[Any] = [x, *found[:3], *counts, *best[8:]]
                 best, least = Solution(*fields), value
-            if (good and is_settled(system, found)) or run.status == ITERATION_LIMIT:
+            if (
+                good and found.kkt <= CERTIFIED[system.dtype]
+            ) or run.status == ITERATION_LIMIT:
                 break
             start = system.rest
     return best._replace(repaired=np.array(caution > CAUTIONS[0]))
@@ -383,8 +386,40 @@ def nnls(
     >>> solution.x.round(12)
     array([0. , 1.6])
     """
-    m, n = A.shape[-2:]
+    n = A.shape[-1]
+    options: dict[str, Any] = {"bounds": bounds, "weights": weights, "sum_to": sum_to}
+    options |= {"warm_start": warm_start, "l1": l1, "l2": l2}
+    tol = default_tolerance(A.dtype) if tol is None else tol
+    maxiter = default_limit(n) if maxiter is None else maxiter
     batch = np.broadcast_shapes(A.shape[:-2], b.shape[:-1])
+    solution = Solution.blank(batch, n, A.dtype)
+    solution.status[...] = NOT_FINITE
+    for k, system, start in scaled_systems(A, b, **options):
+        found = solve_system(system, start, tol, maxiter)
+        solution.put(k, found._replace(x=system.unscale(found.x)))
+    return solution
+
+
+def scaled_systems(
+    A: Array,
+    b: Array,
+    dtype: np.dtype[Any] | None = None,
+    batch: tuple[int, ...] = (),
+    *,
+    bounds: tuple[ArrayLike, ArrayLike] = (0.0, np.inf),
+    weights: ArrayLike | None = None,
+    sum_to: ArrayLike | None = None,
+    warm_start: Array | None = None,
+    l1: ArrayLike = 0.0,
+    l2: ArrayLike = 0.0,
+) -> Iterator[tuple[tuple[int, ...], ScaledSystem, Array]]:
+    """The finite systems of a batch: the index, the scaled system, and its start.
+
+    The parameters are as for `nnls`; x will be rounded to `dtype`. The options may have
+    the axes of `batch`.
+    """
+    m, n = A.shape[-2:]
+    batch = np.broadcast_shapes(A.shape[:-2], b.shape[:-1], batch)
 
     def of_all(value: ArrayLike, *shape: int) -> Array:
         return np.broadcast_to(np.asarray(value, A.dtype), (*batch, *shape))
@@ -395,24 +430,18 @@ def nnls(
     lower, upper, l1, l2 = (of_all(value, n) for value in (*bounds, l1, l2))
     total = None if sum_to is None else of_all(sum_to)
     start = None if warm_start is None else of_all(warm_start, n)
-    tol = default_tolerance(A.dtype) if tol is None else tol
-    maxiter = default_limit(n) if maxiter is None else maxiter
-    solution = Solution.blank(batch, n, A.dtype)
-    solution.status[...] = NOT_FINITE
     for k in np.ndindex(batch):
         sums = 0.0 if total is None else total[k]
         finite = all(np.isfinite(v).all() for v in (A[k], b[k], l1[k], l2[k], sums))
-        ordered = not (np.isnan(lower[k]) | np.isnan(upper[k]) | (l2[k] < 0)).any()
-        if finite and ordered:
-            system = scale(
-                A[k],
-                b[k],
-                l1[k],
-                l2[k],
-                bounds=(lower[k], upper[k]),
-                sum_to=None if total is None else total[k],
-            )
-            guess = system.rest if start is None else system.rescale(start[k])
-            found = solve_system(system, guess, tol, maxiter)
-            solution.put(k, found._replace(x=system.unscale(found.x)))
-    return solution
+        if not finite or (np.isnan(lower[k]) | np.isnan(upper[k]) | (l2[k] < 0)).any():
+            continue
+        system = scale(
+            A[k],
+            b[k],
+            l1[k],
+            l2[k],
+            dtype,
+            bounds=(lower[k], upper[k]),
+            sum_to=None if total is None else total[k],
+        )
+        yield k, system, system.rest if start is None else system.rescale(start[k])

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._device.kernels import CUDA_TYPES, Device
+from .._nnls.launch_arguments import LaunchArguments
 from .._nnls.nnls_qr_kernel import (
     allocate_workspace,
     is_general,
@@ -15,7 +16,6 @@ from .._nnls.nnls_qr_kernel import (
     regions_that_fit,
     shape_of,
 )
-from .._nnls.systems import Systems
 
 THREADS = 512
 """Of a block: a thread for each row, up to 512 rows."""
@@ -24,7 +24,7 @@ STATIC_SHARED_MEMORY = 12 * 1024
 """Upper bound on the bytes of the kernel's static shared memory."""
 
 
-def nnls_mgs(systems: Systems, device: Device) -> None:
+def nnls_mgs(systems: LaunchArguments, device: Device) -> None:
     """Solve the systems on the current stream.
 
     A MemoryError comes before the launch.

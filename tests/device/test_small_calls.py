@@ -31,8 +31,8 @@ import gpusolve
 from gpusolve import sparse
 from gpusolve._device import kernels
 from gpusolve._device.launch import CACHED
-from gpusolve._nnls import cpu
-from gpusolve._nnls.inputs import Problem
+from gpusolve._nnls import dense
+from gpusolve._nnls.problem import Problem
 from gpusolve._numerics.solution import Solution
 from gpusolve.gam._formula.expression import PLAIN_FORMS
 
@@ -275,7 +275,7 @@ def problems(monkeypatch: pytest.MonkeyPatch) -> list[Problem]:
         given.append(problem)
         return found
 
-    monkeypatch.setattr(cpu, "nnls", stub)
+    monkeypatch.setattr(dense, "solve_on_cpu", stub)
     return given
 
 

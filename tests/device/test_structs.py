@@ -19,9 +19,9 @@ from gpusolve._device.structs import Struct, StructType, address_of
 from gpusolve._emulator import KernelError
 from gpusolve._emulator._arguments import Parameter
 from gpusolve._emulator._kernel import named_arrays
+from gpusolve._nnls.launch_arguments import NNLS_SYSTEMS
 from gpusolve._nnls.nnls_gram_kernel import GRAM_MEMORY
 from gpusolve._nnls.nnls_qr_kernel import QR_MEMORY
-from gpusolve._nnls.systems import NNLS_SYSTEMS
 from gpusolve.gam._boosting.stacked_kernel import LEARNER_PLACE, STACKED_FITS
 
 TESTS = Path(__file__).parents[1]

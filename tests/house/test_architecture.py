@@ -57,8 +57,7 @@ ROOMS = {
 
 ASKING_FOR_STUDIES = {
     "gpusolve._blocks.scan",
-    "gpusolve._nnls.cpu",
-    "gpusolve._nnls.device",
+    "gpusolve._nnls.dense",
     "gpusolve.gam._boosting.stacked",
     "gpusolve.sparse._coo_multiply",
 }

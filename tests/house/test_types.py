@@ -12,12 +12,12 @@ from together import together
 import gpusolve
 from gpusolve._blocks import reduce
 from gpusolve._nnls.options import (
+    NNLS_METHODS,
     BoundedOptions,
     LeastSquaresOptions,
     NNLSMethodName,
     QuadraticOptions,
 )
-from gpusolve._nnls.solve import NNLS_METHODS
 from gpusolve.gam._boosting.smoothing import DEFINITIONS
 from gpusolve.gam._model.specification import ALLOWED
 from gpusolve.gam._terms.spline import CONSTRAINTS

@@ -24,10 +24,14 @@ from numpy.typing import NDArray
 from together import together
 
 import gpusolve
-from gpusolve._nnls.constrained_certificate import certify, pull_of, relative_lack
-from gpusolve._nnls.constrained_system import ConstrainedSystem
+from gpusolve._nnls.constrained_system import (
+    ConstrainedSystem,
+    certify,
+    multiplier_terms,
+    relative_residual,
+)
 from gpusolve._nnls.constraint_rows import Rows
-from gpusolve._nnls.inputs import validate
+from gpusolve._nnls.problem import validate
 from gpusolve._nnls.quadratic import Quadratic
 from gpusolve._nnls.quadratic import certify as quadratic_certificate
 from gpusolve._numerics.certificate import CERTIFIED
@@ -51,11 +55,11 @@ def test_a_violation_is_relative_to_the_terms_not_to_the_coefficients() -> None:
     """``1e6 x_2 - x_1 >= 0`` at (1e-6, 0), where a unit of x_2 has terms of 1e6."""
     system = SimpleNamespace(C=np.array([[-1.0, 1e6]]), inequalities=1, norm=np.ones(2))
     lack = terms = np.array([[1e-6]])
-    found = relative_lack(system, lack, terms, np.ones(1))  # type: ignore[arg-type]
+    found = relative_residual(system, lack, terms, np.ones(1))  # type: ignore[arg-type]
     assert found == pytest.approx(1e-6 / (1e-4 * 1e6), rel=1e-3)
     rounded = np.finfo(float).eps * 1e6
     lack = terms = np.array([[rounded]])
-    found = relative_lack(system, lack, terms, np.ones(1))  # type: ignore[arg-type]
+    found = relative_residual(system, lack, terms, np.ones(1))  # type: ignore[arg-type]
     assert found < 1e-10
 
 
@@ -85,7 +89,7 @@ def test_no_point_and_no_multipliers_make_the_certificate_too_small(
         for multipliers in y, 0 * y, np.where(rng.random(y.shape) < 0.5, y, 0):
             with np.errstate(all="ignore"):
                 found = certify(system, scaled, multipliers, 0 * y, 0 * x)
-                pull = pull_of(system, scaled, multipliers, 0 * y, kept)
+                pull = multiplier_terms(system, scaled, multipliers, 0 * y, kept)
             bounds = given.lower, given.upper
             by_G = quadratic_certificate(quadratic, point, *bounds, None, pull)
             kkt = found.by_x + found.angle

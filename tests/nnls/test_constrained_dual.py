@@ -10,7 +10,7 @@ import gpusolve
 from gpusolve._nnls.active_rows import decomposed
 from gpusolve._nnls.constrained_corrections import eliminate
 from gpusolve._nnls.constrained_dual import Dual
-from gpusolve._nnls.constrained_system import power_of_two
+from gpusolve._numerics.scaling import inverse_power_of_two
 
 EPS = float(np.finfo(float).eps)
 
@@ -90,9 +90,9 @@ def test_columns_may_have_any_size() -> None:
     np.testing.assert_allclose(every.x[0], alone.x, rtol=1e-12)
 
 
-def test_subnormal_numbers_are_scaled_by_the_largest_power_of_two() -> None:
-    found = power_of_two(np.array([5e-324, 1e-310, 0.0, 0.5, 3.0, 1e308]))
-    expected = [2.0**1023, 2.0**1023, 1.0, 1.0, 2.0**-2, 2.0**-1024]
+def test_powers_of_two_are_normal_numbers() -> None:
+    found = inverse_power_of_two(np.array([5e-324, 1e-310, 0.0, 0.5, 3.0, 1e308]))
+    expected = [2.0**1022, 2.0**1022, 1.0, 1.0, 2.0**-2, 2.0**-1022]
     np.testing.assert_array_equal(found, expected)
 
 

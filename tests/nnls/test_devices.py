@@ -15,14 +15,12 @@ from typing import Any
 import cupy_stand_in
 import numpy as np
 import pytest
-from gpus import STAND_IN, why_no_cuda
-from together import together
 
 import gpusolve
 from gpusolve._device import threads
 from gpusolve._device.progress import progress_bar
-from gpusolve._nnls import batch as batches
-from gpusolve._nnls import stream
+from gpusolve._nnls import blocks
+from gpusolve._nnls import problem as problems
 
 M, N = 6, 3
 
@@ -38,7 +36,7 @@ def assert_same(found: gpusolve.NNLSResult, expected: gpusolve.NNLSResult) -> No
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few systems, so that a few dozen systems are several blocks."""
-    monkeypatch.setattr(stream, "LEAST_SYSTEMS", 5)
+    monkeypatch.setattr(blocks, "LEAST_SYSTEMS", 5)
 
 
 @pytest.fixture
@@ -107,14 +105,6 @@ def test_all_gpus_of_a_machine_without_one_are_the_cpu(
 # ---- results -------------------------------------------------------------------------
 
 
-def test_results_are_written_to_files(rng: np.random.Generator, tmp_path: Path) -> None:
-    problem = PROBLEMS["own matrices"](rng)
-    x = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", "f4", (23, N))
-    found = gpusolve.nnls(**problem, out={"x": x})
-    assert found.x is x
-    assert_same(found, gpusolve.nnls(**problem))
-
-
 def test_bounds_and_integers_are_those_of_one_call(rng: np.random.Generator) -> None:
     A = rng.standard_normal((M, N)).astype("f")
     b = 100 * rng.standard_normal((9, M))
@@ -132,7 +122,7 @@ def test_an_interrupt_leaves_finished_blocks(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, error: type[Any]
 ) -> None:
     problem = PROBLEMS["one matrix"](rng)
-    expected, solve, calls = gpusolve.nnls(**problem), stream.solve_parts, []
+    expected, solve, calls = gpusolve.nnls(**problem), blocks.solve_parts, []
 
     def interrupted(*args: Any) -> Any:
         calls.append(args)
@@ -140,12 +130,12 @@ def test_an_interrupt_leaves_finished_blocks(
             raise error
         return solve(*args)
 
-    monkeypatch.setattr(stream, "solve_parts", interrupted)
+    monkeypatch.setattr(blocks, "solve_parts", interrupted)
     x, status = np.empty((23, N)), np.empty(23, np.int32)
     with pytest.raises(error):
         gpusolve.nnls(**problem, out={"x": x, "status": status})
     assert len(calls) == 3
-    finished = status != stream.NOT_SOLVED
+    finished = status != blocks.NOT_SOLVED
     np.testing.assert_array_equal(finished, np.arange(23) < 12)
     np.testing.assert_array_equal(x[finished], expected.x[finished])
     np.testing.assert_array_equal(status[~finished], -1)
@@ -163,7 +153,7 @@ def test_no_block_begins_after_an_error() -> None:
         time.sleep(0.001)
 
     with pytest.raises(MemoryError):
-        stream.run_blocks([broken, endless], itertools.repeat(()), lambda *_: None)
+        blocks.run_blocks([broken, endless], itertools.repeat(()), lambda *_: None)
     assert len(calls) < 10_000
 
 
@@ -175,7 +165,7 @@ def test_both_gpus_solve_blocks_on_two_streams_each(
     rng: np.random.Generator, two_gpus: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     A, b = rng.standard_normal((M, N)), rng.standard_normal((40, M))
-    ready, solve = threading.Barrier(4, timeout=60), stream.solve_parts
+    ready, solve = threading.Barrier(4, timeout=60), blocks.solve_parts
     found: list[tuple[int, int]] = []
     matrices: set[int] = set()
 
@@ -186,26 +176,12 @@ def test_both_gpus_solve_blocks_on_two_streams_each(
         matrices.add(values["A"].data.ptr)
         return solve(batch, method, values)
 
-    monkeypatch.setattr(stream, "solve_parts", counted)
+    monkeypatch.setattr(blocks, "solve_parts", counted)
     result = gpusolve.nnls(A, b, devices=[0, 1])
     assert sorted(found) == [(0, 5), (0, 5), (1, 5), (1, 5)]
     assert len(matrices) == 4, "a shared matrix is copied once for each stream"
     assert isinstance(result.x, np.ndarray)
     np.testing.assert_allclose(result.x, gpusolve.nnls(A, b).x, rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.gpu
-@pytest.mark.usefixtures("small_blocks")
-def test_gpus_find_what_the_cpu_finds(
-    rng: np.random.Generator, problem: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not STAND_IN and why_no_cuda():
-        pytest.skip(why_no_cuda())
-    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
-    found = gpusolve.nnls(**problem, devices="all")
-    expected = gpusolve.nnls(**problem)
-    np.testing.assert_array_equal(found.status, expected.status)
-    np.testing.assert_allclose(found.x, expected.x, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -237,39 +213,6 @@ def test_arrays_on_a_gpu(two_gpus: Any) -> None:
 # ---- arguments -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("out", "error", "message"),
-    [
-        ({"y": np.ones(2)}, ValueError, r"keys among .*'x'.*, got \['y'\]"),
-        ({"x": np.ones(2)}, ValueError, r"out\['x'\] must have shape \(3, 2\), got"),
-        ({"x": np.ones((3, 2), "f")}, TypeError, r"dtype float64, got float32"),
-        ({"x": [0.0]}, TypeError, r"must be a NumPy array of dtype float64, got list"),
-        ({"x": np.broadcast_to(0.0, (3, 2))}, ValueError, r"must be writeable"),
-    ],
-)
-def test_unusable_out(out: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        gpusolve.nnls(np.eye(2), np.ones((3, 2)), out=out)
-
-
-@together(
-    ("A", "b", "options", "message"),
-    [
-        (np.eye(2), np.ones((3, 4)), {}, r"b must have shape \(..., 2\)"),
-        (np.ones(2), np.ones(2), {}, r"A must have shape \(..., m, n\), got \(2,\)"),
-        (np.eye(2), np.ones((3, 2)), {"l1": np.ones((4, 2))}, "must broadcast, got"),
-        (np.eye(2), np.ones((3, 2)), {"l1": -1}, "l1 must be finite and non-negative"),
-        (np.eye(2), np.ones(2), {"method": "cd", "sum_to": 1}, "with sum_to, got"),
-    ],
-)
-def test_errors_come_before_the_first_block(
-    A: Any, b: Any, options: Any, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stream, "solve_blocks", None)
-    with pytest.raises(ValueError, match=message):
-        gpusolve.nnls(A, b, **options, devices="cpu")
-
-
 # ---- memory --------------------------------------------------------------------------
 
 
@@ -277,7 +220,7 @@ def test_blocks_cover_a_batch_once() -> None:
     for shape in ((), (7,), (3, 4), (2, 3, 5), (1, 6, 1), (4, 0)):
         for most in (1, 2, 3, 5, 7, 100):
             times = np.zeros(shape, int)
-            for block in batches.blocks(shape, most):
+            for block in problems.blocks(shape, most):
                 assert times[block].size <= most
                 times[block] += 1
             assert (times == 1).all()
@@ -289,7 +232,7 @@ def traced_peak(
     """The most memory while systems of 64 x 16 stream from a file to files."""
     A = rng.random((64, 16))
     b = np.lib.format.open_memmap(tmp_path / "b.npy", "w+", np.uint8, (systems, 64))
-    for part in batches.blocks((systems,), 100_000):
+    for part in problems.blocks((systems,), 100_000):
         b[part] = rng.integers(0, 200, b[part].shape, np.uint8)
     gpusolve.nnls(A, b[:10], devices="cpu")  # what is imported and compiled
     fields = gpusolve.nnls(A, b[:1]).x
@@ -311,19 +254,10 @@ def traced_peak(
 def test_memory_is_bounded(
     tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "BLOCK_BYTES", 2**20)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 2**20)
     peak, status = traced_peak(tmp_path, rng, 20_000)
     assert (status == 0).all()
     assert peak < 5 * 2**20 < 20_000 * 64 * 8
-
-
-@pytest.mark.slow
-def test_memory_is_bounded_for_two_million_systems(
-    tmp_path: Path, rng: np.random.Generator
-) -> None:
-    peak, status = traced_peak(tmp_path, rng, 2_000_000)
-    assert (status == 0).all()
-    assert peak < 5 * stream.BLOCK_BYTES < 2_000_000 * 64 * 8
 
 
 # ---- threads -------------------------------------------------------------------------
@@ -368,6 +302,6 @@ def test_the_bar_counts_all_systems(
         steps.append(-systems)
         return contextlib.nullcontext(Bar())
 
-    monkeypatch.setattr(stream, "progress_bar", bar)
+    monkeypatch.setattr(blocks, "progress_bar", bar)
     gpusolve.nnls(**PROBLEMS["two axes"](rng), devices="cpu")
     assert steps == [-30, 8, 7, 8, 7]

@@ -19,13 +19,13 @@ from gpusolve._device.kernels import source_directory
 from gpusolve._numerics.certificate import (
     CERTIFIED,
     CONVINCING,
-    best_witness,
     certify,
     hidden_by_rounding,
     is_certified,
     residual,
 )
 from gpusolve._numerics.scaling import scale
+from gpusolve.studies._compared.solve import best_witness
 
 TOL = 4 * float(np.finfo(np.float64).eps)
 

@@ -12,9 +12,9 @@ import pytest
 from degenerate_systems import BATCH, allowance, batch, excess, reference
 
 from gpusolve._device import kernels
-from gpusolve._nnls import device, nnls_gram_kernel
-from gpusolve._nnls.inputs import validate
+from gpusolve._nnls import dense, nnls_gram_kernel
 from gpusolve._nnls.nnls_gram_kernel import Team, choose, multiply_by_transpose
+from gpusolve._nnls.problem import validate
 
 SYSTEMS = 100_000
 
@@ -90,7 +90,7 @@ def test_gram_matrices_in_float32(part: int, monkeypatch: pytest.MonkeyPatch) ->
     for index in range(part, 50, 5):
         family, A, b = batch(index)
         A, b = A[:10], b[:10]
-        result = device.nnls(validate(A, b), SlowFloat64(), "auto")
+        result = dense.solve_on_device(validate(A, b), SlowFloat64(), "auto")
         best = reference(A, b)
         above = excess(A, b, result.x, best) - allowance(b, best)
         assert (above <= LIMIT[np.float64]).all(), family

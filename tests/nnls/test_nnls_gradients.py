@@ -184,15 +184,6 @@ def test_a_constraint_without_a_multiplier_does_not_move_x() -> None:
     np.testing.assert_array_equal(found.b_ub, 0)
 
 
-def test_a_system_without_a_solution_has_no_gradient_of_its_constraints() -> None:
-    rows = {"A_ub": [[1.0, 1.0], [-1.0, -1.0]], "b_ub": [[1.0, 0.0], [1.0, -2.0]]}
-    result = gpusolve.lsq_linear(np.eye(2), [2.0, 1.0], **rows)
-    np.testing.assert_array_equal(result.status, [0, 4])
-    found = result.vjp([1.0, 0.0])
-    np.testing.assert_allclose(found.b_ub, [[0.5, 0], [0, 0]], atol=1e-15)
-    np.testing.assert_allclose(found.A_ub, [[-1, 0.5], [0, 0]], atol=1e-15)
-
-
 @together("kind", ["shared matrix", "penalties", "bounds", "sum"])
 def test_gradients_are_those_of_the_optimality_conditions(
     kind: str, numpy_backend: Any, rng: np.random.Generator
@@ -258,18 +249,6 @@ def implicit_change(given: dict[str, Any], x: Any, changes: dict[str, Any]) -> A
     return found
 
 
-def test_axes_of_length_one_are_those_of_a_shared_matrix(
-    rng: np.random.Generator,
-) -> None:
-    A, b = rng.random((ROWS, VARIABLES)), rng.standard_normal((SYSTEMS, ROWS))
-    x_bar = rng.standard_normal((SYSTEMS, VARIABLES))
-    shared = gpusolve.nnls(A, b).vjp(x_bar)
-    with_axes = gpusolve.nnls(A[None, None], b, devices="cpu").vjp(x_bar)
-    assert with_axes.A.shape == (1, 1, ROWS, VARIABLES)
-    np.testing.assert_array_equal(with_axes.A[0, 0], shared.A)
-    np.testing.assert_array_equal(with_axes.b, shared.b)
-
-
 def test_arguments_that_are_not_given_have_no_gradient() -> None:
     gradients = gpusolve.nnls([[2.0]], [3.0]).vjp([1.0])
     assert gradients.weights is None
@@ -310,23 +289,6 @@ def test_a_system_without_a_solution_does_not_affect_others(
     np.testing.assert_array_equal(gradients.A[1], 0)
 
 
-def test_a_penalty_that_is_not_finite_does_not_affect_others(
-    rng: np.random.Generator,
-) -> None:
-    A, b = rng.random((ROWS, VARIABLES)), rng.random((3, ROWS))
-    L, lam = rng.random((3, 2, VARIABLES)), np.array([1.0, 1.0, np.nan])
-    L[1] = np.nan
-    alone = gpusolve.nnls(A, b[0], L=L[0], prior=0.3 * np.ones(VARIABLES)).vjp(1.0)
-    result = gpusolve.nnls(A, b, L=L, lam=lam, prior=0.3 * np.ones(VARIABLES))
-    gradients = result.vjp(1.0)
-    for name in ("A", "prior"):
-        found, expected = getattr(gradients, name), getattr(alone, name)
-        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-13)
-    np.testing.assert_allclose(gradients.L[0], alone.L, rtol=1e-10, atol=1e-13)
-    np.testing.assert_array_equal(gradients.L[1:], 0)
-    np.testing.assert_array_equal(gradients.lam[1:], 0)
-
-
 def test_a_row_of_weight_zero_may_be_missing(rng: np.random.Generator) -> None:
     A, b = rng.random((ROWS, VARIABLES)), rng.random(ROWS)
     weights = np.ones(ROWS)
@@ -345,9 +307,3 @@ def test_an_empty_batch_and_a_wrong_shape() -> None:
     np.testing.assert_array_equal(gradients.A, np.zeros((ROWS, VARIABLES)))
     with pytest.raises(ValueError, match=r"x_bar must broadcast to shape \(4,\)"):
         gpusolve.nnls(A, np.ones(ROWS)).vjp(np.ones(3))
-
-
-def test_float32_stays_float32() -> None:
-    result = gpusolve.nnls(np.eye(2, dtype=np.float32), np.float32([1, 2]))
-    gradients = result.vjp([1, 1])
-    assert {array.dtype for array in gradients if array is not None} == {np.dtype("f4")}

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bounded_systems import Bounded, objective, solve_by_bvls
+from every_option import DTYPES, KINDS, problem
 from numpy.typing import NDArray
 from oracles import violation
 from together import together
@@ -14,9 +15,9 @@ from together import together
 import gpusolve
 from gpusolve import _emulator, reference
 from gpusolve._device import kernels
-from gpusolve._nnls import cpu, device, nnls_gram_kernel, nnls_qr_kernel
-from gpusolve._nnls.inputs import validate
+from gpusolve._nnls import dense, nnls_gram_kernel, nnls_qr_kernel
 from gpusolve._nnls.nnls_gram_kernel import Size, Team, choose, layout_of, teams_for
+from gpusolve._nnls.problem import validate
 from gpusolve._numerics.solution import Solution
 
 Array = NDArray[Any]
@@ -45,7 +46,7 @@ def solve(
 ) -> Solution:
     """Solve on the emulator, by the kernel alone unless the method is "auto"."""
     problem = validate(A, b, lower=bounds[0], upper=bounds[1], **options)
-    return device.nnls(problem, kernels.EmulatedDevice(), method)
+    return dense.solve_on_device(problem, kernels.EmulatedDevice(), method)
 
 
 COUNTS = ("nit", "n_updates", "n_downdates", "status")
@@ -54,25 +55,23 @@ COUNTS = ("nit", "n_updates", "n_downdates", "status")
 def serial(A: Array, b: Array, bounds: Any = (0.0, np.inf), **options: Any) -> Solution:
     """Solve by the compiled object: the same source, for a team of one thread."""
     problem = validate(A, b, lower=bounds[0], upper=bounds[1], **options)
-    return cpu.nnls(problem, "gram")
+    return dense.solve_on_cpu(problem, "gram")
 
 
-def specified(A: Array, b: Array, options: dict[str, Any]) -> Solution:
+def specified(given: dict[str, Any]) -> Solution:
     """The solution of the specification, in float64."""
     numbers = {
         name: tuple(np.asarray(one, float) for one in value)
         if isinstance(value, tuple)
         else np.asarray(value, float)
-        for name, value in options.items()
+        for name, value in given.items()
     }
-    return reference.nnls(A.astype(float), b.astype(float), **numbers)
+    return reference.nnls(**numbers)
 
 
-def assert_same_steps(
-    found: Solution, A: Array, b: Array, bounds: Any = (0.0, np.inf), **options: Any
-) -> None:
+def assert_same_steps(found: Solution, given: dict[str, Any]) -> None:
     """The compiled object takes them, too."""
-    expected = serial(A, b, bounds, **options)
+    expected = serial(**given)
     for name in COUNTS:
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
@@ -105,16 +104,6 @@ def test_several_variables_enter_at_once(rng: np.random.Generator) -> None:
     assert 2 * found.nit < gpusolve.nnls(A, b, method="qr").nit
 
 
-def test_columns_that_are_alike_do_not_enter_together() -> None:
-    """Neighbouring Gaussians: most of a group that entered would leave again."""
-    time = np.arange(128)
-    A = np.exp(-0.5 * ((time[:, None] - time) / 4.32) ** 2)
-    b = np.random.default_rng(0).random((4, 128))
-    found, one = (gpusolve.nnls(A, b, method=method) for method in ("gram", "qr"))
-    assert not found.status.any()
-    assert found.nit.sum() < one.nit.sum()
-
-
 @together("dtype", [np.float32, np.float64])
 @together("team", TEAMS)
 def test_kernel_against_the_specification(
@@ -131,38 +120,7 @@ def test_kernel_against_the_specification(
         assert_optimal(A, b, found, l1, l2)
         np.testing.assert_allclose(found.x, expected.x, atol=300 * EPS[A.dtype])
         np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=8 * EPS[A.dtype])
-        assert_same_steps(found, A, b, l1=l1, l2=l2)
-
-
-@pytest.mark.parametrize("team", ["warp", "block", "grid"])
-def test_larger_systems(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    use(team, monkeypatch)
-    A, b = rng.random((2, 40, 30)), rng.random((2, 40))
-    found = solve(A, b)
-    assert_optimal(A, b, found)
-    assert_same_steps(found, A, b)
-
-
-@together("team", TEAMS)
-def test_strides_and_broadcasting(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """Whether a matrix is shared, and its memory layout, change no bit."""
-    use(team, monkeypatch)
-    one, b = rng.random(SMALL), rng.random((5, SMALL[0]))
-    expected = solve(np.stack([one] * 5), b)
-    padded = np.zeros((10, 6))
-    padded[::2, ::-2] = one
-    for A in (one, one[None], np.asfortranarray(one), padded[::2, ::-2]):
-        found = solve(A, b)
-        for name, field in found._asdict().items():
-            np.testing.assert_array_equal(field, getattr(expected, name), name)
-    pair = rng.random((2, 1, *SMALL))
-    found = solve(pair, b[:3])
-    expected = solve(np.repeat(pair, 3, axis=1), b[:3])
-    np.testing.assert_array_equal(found.x, expected.x)
+        assert_same_steps(found, {"A": A, "b": b, "l1": l1, "l2": l2})
 
 
 @pytest.mark.parametrize(
@@ -189,37 +147,6 @@ def test_less_shared_memory_changes_no_bit(
         np.testing.assert_array_equal(field, getattr(expected, name), name)
 
 
-@together("team", TEAMS)
-def test_a_warm_start_takes_fewer_steps(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    use(team, monkeypatch)
-    A, b = rng.random((3, *SMALL)), rng.random((3, SMALL[0]))
-    cold = solve(A, b)
-    warm = solve(A, b, warm_start=cold.x)
-    np.testing.assert_allclose(warm.x, cold.x, atol=300 * EPS[A.dtype])
-    assert (warm.nit <= 1).all()
-    np.testing.assert_array_equal(warm.n_updates, np.count_nonzero(cold.x, axis=1))
-    wrong = solve(A, b, warm_start=np.where(cold.x > 0, 0, 1.0))
-    assert_optimal(A, b, wrong)
-
-
-@together("team", TEAMS)
-@together("bad", [np.nan, np.inf, -np.inf])
-def test_a_nonfinite_system_changes_no_other(
-    team: str, bad: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    use(team, monkeypatch)
-    A, b = rng.random((4, *SMALL)), rng.random((4, SMALL[0]))
-    good = solve(A, b)
-    A[1, 2, 1] = b[2, 0] = bad
-    found = solve(A, b)
-    np.testing.assert_array_equal(found.status, [0, 2, 2, 0])
-    assert np.isnan(found.x[1:3]).all()
-    assert np.isnan(found.kkt[1:3]).all()
-    np.testing.assert_array_equal(found.x[::3], good.x[::3])
-
-
 @pytest.mark.parametrize("noise", [1e-2, 1e-3, 1e-4])
 def test_float32_with_a_small_residual(
     noise: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
@@ -236,26 +163,6 @@ def test_float32_with_a_small_residual(
     assert found.x.dtype == np.float32
 
 
-@pytest.mark.slow
-@together("team", LANES)
-def test_plain_problems_have_the_same_bits_in_the_smaller_kernel(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """Systems whose steps differ, next to each other in a warp, and one with a NaN."""
-    A, b = rng.standard_normal((21, 7, 4)), rng.standard_normal((21, 7))
-    A[5, 1, 2] = np.nan
-    use(team, monkeypatch)
-    expected = solve(A, b)
-    general = TEAMS[team]
-    plain = general._replace(name=general.name.replace(">", ", false>"))
-    monkeypatch.setitem(TEAMS, team, plain)
-    use(team, monkeypatch)
-    found = solve(A, b)
-    assert expected.nit.min() < expected.nit.max()
-    for name in ("x", "dual", "rnorm", "kkt", "status", "nit", "n_downdates"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-
-
 @together("team", TEAMS)
 def test_a_tiny_column_does_not_disturb_the_l2_penalty(
     team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
@@ -267,19 +174,6 @@ def test_a_tiny_column_does_not_disturb_the_l2_penalty(
     found = solve(A, b)
     assert (found.status == 0).all()
     np.testing.assert_array_equal(found.x * [1, 2.0**-600, 1], expected.x)
-
-
-@together("team", TEAMS)
-@together("value", [np.nan, np.inf, 1e300, -1.0])
-def test_useless_warm_starts(
-    team: str, value: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    use(team, monkeypatch)
-    A, b = rng.random((3, *SMALL)), rng.random((3, SMALL[0]))
-    expected = solve(A, b)
-    found = solve(A, b, warm_start=np.full((3, SMALL[1]), value))
-    np.testing.assert_array_equal(found.status, 0)
-    np.testing.assert_array_equal(found.x, expected.x)
 
 
 def test_qr_replaces_a_solution_only_by_a_better_one(
@@ -297,21 +191,6 @@ def test_qr_replaces_a_solution_only_by_a_better_one(
     assert (auto.status[kept] == 0).all()
     limit = 1e-10 * np.linalg.norm(b, axis=1)
     assert (auto.rnorm[kept] <= gram.rnorm[kept] + limit[kept]).all()
-
-
-@together("team", TEAMS)
-def test_iteration_limit(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    use(team, monkeypatch)
-    A = rng.random((3, *SMALL)) - 0.3
-    b = rng.random((3, SMALL[0]))
-    full = solve(A, b)
-    for maxiter in range(int(full.nit.max()) + 1):
-        found = solve(A, b, maxiter=maxiter)
-        np.testing.assert_array_equal(found.status, full.nit > maxiter)
-        assert (found.x >= 0).all()
-        np.testing.assert_array_equal(found.nit, np.minimum(full.nit, maxiter))
 
 
 @pytest.mark.parametrize("limit", [40 * 30 * 8 * 4, 40 * 30 * 8])
@@ -370,12 +249,12 @@ def test_large_repairs_have_memory_only_if_they_are_needed(
     monkeypatch.setattr(nnls_qr_kernel, "allocate_workspace", workspace)
     for matrices, needed in [(A, 0), (similar, 1)]:
         problem = validate(matrices, b)
-        expected = device.nnls(problem, emulated, "auto")
+        expected = dense.solve_on_device(problem, emulated, "auto")
         assert expected.repaired.any() == needed
         allocated.clear()
         with monkeypatch.context() as limits:
-            limits.setattr(device, "REPAIR_MEMORY", 0)
-            found = device.nnls(problem, emulated, "auto")
+            limits.setattr(dense, "REPAIR_MEMORY", 0)
+            found = dense.solve_on_device(problem, emulated, "auto")
         assert len(allocated) == needed
         assert sum(allocated) <= 2
         for name, field in found._asdict().items():
@@ -427,122 +306,32 @@ def test_two_blocks_share_a_multiprocessor_if_systems_outnumber_the_blocks() -> 
 
 SYSTEMS = 5
 
-
-def bounds_of(kind: str, rng: np.random.Generator, shape: Any) -> tuple[Array, Array]:
-    """Lower and upper bounds of a kind, or of all kinds next to each other."""
-    middle, width = rng.standard_normal(shape), rng.random(shape)
-    names = ("free", "below", "above", "box", "equal")
-    which = rng.integers(len(names), size=shape)
-    if kind != "mixed":
-        which = np.full(shape, names.index(kind))
-    lower = np.where((which == 0) | (which == 1), -np.inf, middle - width)
-    upper = np.where((which == 0) | (which == 2), np.inf, middle + width)
-    return np.where(which == 4, middle, lower), np.where(which == 4, middle, upper)
+FEW = "data", "all_options"
+"""Kinds of systems for the grid, whose threads wait for each other."""
 
 
-def options_of(
-    case: str, rng: np.random.Generator, shape: tuple[int, int, int], dtype: Any
-) -> dict[str, Any]:
-    """The options of a case for matrices of a shape, in arrays of this dtype."""
-    systems, m, n = shape
-    each, options = (systems, n), dict[str, Any]()
-    lower, upper = bounds_of("mixed", rng, each)
-    near_0 = np.clip(0.5 * rng.standard_normal(each), lower, upper)
-    match case:
-        case "of columns":
-            options["bounds"] = bounds_of("box", rng, n)
-            options["l1"], options["l2"] = 0.1 * rng.random(n), rng.random(n)
-        case "of systems":
-            options["bounds"] = lower, upper
-            options["l1"], options["l2"] = (
-                0.1 * rng.random(each),
-                rng.random((systems, 1)),
-            )
-        case "weights":
-            options["weights"] = rng.integers(3, size=(systems, m)) / 2
-            options["weights"][:, :n] += 0.5
-        case "shared weights":
-            options["weights"] = np.arange(m) / m
-            options["bounds"] = (-0.25, 0.5)
-        case "simplex":
-            options["sum_to"] = 1.0
-        case "sums":
-            options["bounds"], options["sum_to"] = (lower, upper), near_0.sum(axis=1)
-        case "warm":
-            options["bounds"], options["warm_start"] = (lower, upper), near_0
-        case "warm sums":
-            options["bounds"] = (0.0, 1.0)
-            options["sum_to"] = n * np.linspace(0.3, 0.9, systems)
-            options["warm_start"] = np.minimum(1.5 * rng.random(each), 1)
-            options["warm_start"][::2] = 0.01
-        case "all":
-            options["bounds"] = lower, upper
-            options["weights"] = rng.random((systems, m))
-            options["l1"], options["l2"] = 0.1 * rng.random(each), rng.random(n)
-            options["sum_to"], options["warm_start"] = near_0.sum(axis=1), near_0
-        case _:
-            options["bounds"] = bounds_of(case, rng, each)
-    return {
-        name: tuple(np.asarray(one, dtype) for one in value)
-        if isinstance(value, tuple) and isinstance(value[0], np.ndarray)
-        else np.asarray(value, dtype)
-        if isinstance(value, np.ndarray)
-        else value
-        for name, value in options.items()
-    }
-
-
-BOUNDS = ("free", "below", "above", "box", "equal", "mixed")
-OPTIONS = (
-    "of columns",
-    "of systems",
-    "weights",
-    "shared weights",
-    "simplex",
-    "sums",
-    "warm",
-    "warm sums",
-    "all",
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("team", "kind"), [(t, k) for t in TEAMS for k in KINDS if t != "grid" or k in FEW]
 )
-
-
-def assert_within_bounds(x: Array, options: dict[str, Any]) -> None:
-    lower, upper = options.get("bounds", (0.0, np.inf))
-    assert ((x >= lower) & (x <= upper)).all()
-    if "sum_to" in options:
-        size = np.abs(x).sum(axis=1) + np.abs(options["sum_to"])
-        wrong = np.abs(x.sum(axis=1, dtype=float) - options["sum_to"])
-        assert (wrong <= 8 * EPS[x.dtype] * size).all()
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("case", [*BOUNDS, *OPTIONS])
-@pytest.mark.parametrize("team", TEAMS)
-def test_bounded_kernel_against_the_specification(
-    team: str,
-    case: str,
-    dtype: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    rng: np.random.Generator,
+def test_every_option_against_the_specification(
+    team: str, kind: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Teams of lanes order passive variables otherwise than a team of one thread."""
     use(team, monkeypatch)
-    m, n = SMALL if team in ("a lane", "grid") else (12, 7)
-    systems = 2 if team == "grid" else SYSTEMS  # its threads wait for each other
-    b = rng.standard_normal((systems, m)).astype(dtype)
-    for shape in [(m, n), (systems, m, n)]:
-        A = rng.standard_normal(shape).astype(dtype)
-        options = options_of(case, rng, (systems, m, n), dtype)
-        found, expected = solve(A, b, **options), specified(A, b, options)
-        assert_within_bounds(found.x, options)
-        eps = EPS[A.dtype]
-        assert (found.kkt <= 16 * eps).all()
-        np.testing.assert_allclose(found.x, expected.x, atol=300 * eps)
-        np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=8 * eps)
-        np.testing.assert_allclose(found.dual, expected.dual, atol=300 * eps)
-        assert (found.status == expected.status).all()
-        if case == "warm sums" and team in LANES:
-            continue  # Several variables enter at a bound and leave again: ties.
-        assert_same_steps(found, A, b, **options)
+    given = problem(kind, SMALL if team in ("a lane", "grid") else (12, 7), dtype)
+    found, eps = solve(**given), EPS[np.dtype(dtype)]
+    expected = specified(given)
+    ended = found.status == 0
+    np.testing.assert_array_equal(found.status, expected.status)
+    assert (found.kkt <= 16 * eps)[ended].all()
+    for name, limit in (("x", 300), ("dual", 300), ("rnorm", 30)):
+        values, other = getattr(found, name), getattr(expected, name)
+        np.testing.assert_allclose(values, other, atol=limit * eps, err_msg=name)
+    lower, upper = (np.broadcast_to(k, found.x.shape) for k in given["bounds"])
+    assert ((found.x >= lower) & (found.x <= upper))[ended].all()
+    if team not in LANES:
+        assert_same_steps(found, given)
 
 
 @pytest.mark.parametrize("case", ["l1", "l1 l2", "l1 sum"])
@@ -562,72 +351,34 @@ def test_an_exchange_against_the_specification(
     A = rng.standard_normal((SYSTEMS, m, n)).astype(dtype)
     b = rng.standard_normal((SYSTEMS, m)).astype(dtype)
     each = (SYSTEMS, n)
-    options: dict[str, Any] = {"l1": rng.random(each), "bounds": (-0.75, 0.5)}
+    options: dict[str, Any] = {"A": A, "b": b, "l1": rng.random(each)}
+    options["bounds"] = (-0.75, 0.5)
     if case == "l1 l2":
         options["l2"] = rng.random(each) * (np.arange(n) % 3 == 0)
     if case == "l1 sum":
         options["sum_to"] = rng.random(SYSTEMS) - 0.5
     eps = EPS[A.dtype]
     for maxiter in (None, 2, 5):
-        found = solve(A, b, **options, maxiter=maxiter)
-        assert_same_steps(found, A, b, **options, maxiter=maxiter)
-    found, expected = solve(A, b, **options), specified(A, b, options)
+        found = solve(**options, maxiter=maxiter)
+        assert_same_steps(found, {**options, "maxiter": maxiter})
+    found, expected = solve(**options), specified(options)
     np.testing.assert_allclose(found.x, expected.x, atol=1e3 * eps)
     assert not found.status.any()
 
 
-@pytest.mark.parametrize("case", ["mixed", "of systems", "sums", "all"])
 @pytest.mark.parametrize("team", TEAMS)
 def test_the_certificate_of_an_unfinished_solution(
-    team: str, case: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    team: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its parts are far above rounding errors."""
     use(team, monkeypatch)
-    systems = 2 if team == "grid" else SYSTEMS
-    A = 2 * rng.standard_normal((systems, *SMALL))
-    b = rng.standard_normal((systems, SMALL[0]))
-    options = options_of(case, rng, A.shape, A.dtype)
+    given = problem("all_options", SMALL, np.float64)
     for maxiter in range(3):
-        found = solve(A, b, **options, maxiter=maxiter)
-        expected = serial(A, b, **options, maxiter=maxiter)
-        assert_within_bounds(found.x, options)
+        found, expected = (run(**given, maxiter=maxiter) for run in (solve, serial))
         np.testing.assert_array_equal(found.status, expected.status)
-        np.testing.assert_allclose(found.kkt, expected.kkt, rtol=1e-12, atol=1e-14)
-        np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
-        np.testing.assert_allclose(found.dual, expected.dual, atol=1e-13)
-
-
-@pytest.mark.parametrize("case", [*BOUNDS, "weights", "shared weights", "warm"])
-@pytest.mark.parametrize("team", ["a lane", "8 lanes", "block"])
-def test_bounded_kernel_against_scipy(
-    team: str, case: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    use(team, monkeypatch)
-    m, n = SMALL if team == "a lane" else (20, 12)
-    A, b = rng.standard_normal((SYSTEMS, m, n)), rng.standard_normal((SYSTEMS, m))
-    options = options_of(case, rng, A.shape, A.dtype)
-    found = solve(A, b, **options)
-    assert (found.status == 0).all()
-    options.pop("warm_start", None)
-    given = Bounded.of(A, b, **{"bounds": (0.0, np.inf), **options})
-    least = objective(given, solve_by_bvls(given))
-    assert (found.rnorm**2 / 2 <= least * (1 + 1e-12)).all()
-
-
-@together("team", TEAMS)
-def test_a_variable_at_a_bound_has_its_value_to_the_last_bit(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """The bounds are not dyadic numbers, and the columns are scaled."""
-    use(team, monkeypatch)
-    A = rng.standard_normal((SYSTEMS, *SMALL)) * [1e-3, 7.0, 1e5]
-    b = rng.standard_normal((SYSTEMS, SMALL[0]))
-    lower, upper = np.array([-0.1, -0.7, 0.3]), np.array([0.1, -0.3, 0.7])
-    found = solve(A, b, bounds=(lower, upper))
-    at_bound = (found.x == lower) | (found.x == upper)
-    assert at_bound.sum() > SYSTEMS
-    np.testing.assert_array_equal(at_bound, found.dual != 0)
-    np.testing.assert_array_equal(found.status, 0)
+        for name in ("kkt", "x", "dual"):
+            values, other = getattr(found, name), getattr(expected, name)
+            np.testing.assert_allclose(values, other, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("l2", [0.0, 1e-6])
@@ -639,12 +390,11 @@ def test_similar_columns_within_bounds(
     use(team, monkeypatch)
     A = rng.random((20, 30, 1)) + 1e-3 * rng.random((20, 30, 9))
     b = (A @ rng.random((20, 9, 1)))[..., 0] + 1e-4 * rng.standard_normal((20, 30))
-    options = {"bounds": (0.125, 0.75), "l2": np.full(9, l2)}
-    found, expected = solve(A, b, **options), specified(A, b, options)
-    assert_within_bounds(found.x, options)
+    given = {"A": A, "b": b, "bounds": (0.125, 0.75), "l2": np.full(9, l2)}
+    found, expected = solve(**given), specified(given)
     np.testing.assert_array_equal(found.status, 0)
     np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-10)
-    assert found.nit.sum() < 1.05 * serial(A, b, **options).nit.sum()
+    assert found.nit.sum() < 1.05 * serial(**given).nit.sum()
 
 
 @pytest.mark.parametrize("bounds", [(-0.25, 1.0), (-10.0, 10.0)])
@@ -674,218 +424,3 @@ def test_similar_columns_next_to_penalised_ones(
     least = objective(given, solve_by_bvls(given)) * (1 + 1e-12)
     assert (objective(given, found.x) <= least)[certified].all()
     assert (objective(given, repaired.x) <= least).all()
-
-
-@together("team", TEAMS)
-def test_a_warm_start_that_rounding_hides(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """Its variables come to rest at their bounds, which are not 0."""
-    use(team, monkeypatch)
-    A, b = rng.standard_normal((6, *SMALL)), rng.standard_normal((6, SMALL[0]))
-    options: dict[str, Any] = {
-        "bounds": (np.array([0.1, -1e14, -1e12]), np.array([1e14, -0.1, -0.1])),
-        "warm_start": np.array([1e11, -1e11, -1e11]),
-    }
-    found, expected = solve(A, b, **options), specified(A, b, options)
-    np.testing.assert_array_equal(found.status, 0)
-    np.testing.assert_allclose(found.x, expected.x, rtol=1e-12)
-    assert_same_steps(found, A, b, **options)
-
-
-@pytest.mark.parametrize("has_sum", [False, True])
-@pytest.mark.parametrize("team", ["warp", "block"])
-def test_larger_systems_within_bounds(
-    team: str, has_sum: bool, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """Several variables leave in one step; the multiplier follows."""
-    use(team, monkeypatch)
-    A, b = rng.standard_normal((6, 30, 20)), rng.standard_normal((6, 30))
-    options: dict[str, Any] = {"bounds": (-0.2, 0.3)}
-    if has_sum:
-        options["sum_to"] = rng.random(6) - 0.5
-    found, expected = solve(A, b, **options), specified(A, b, options)
-    np.testing.assert_array_equal(found.status, 0)
-    np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
-    assert_same_steps(found, A, b, **options)
-
-
-@together("team", TEAMS)
-@together("value", [np.nan, np.inf, -np.inf])
-def test_useless_warm_starts_within_bounds(
-    team: str, value: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    use(team, monkeypatch)
-    A, b = rng.standard_normal(SMALL), rng.standard_normal((3, SMALL[0]))
-    bounds = (np.array([-1.0, 0.25, -0.75]), np.array([1.0, 0.5, -0.25]))
-    expected = solve(A, b, bounds=bounds)
-    found = solve(A, b, bounds=bounds, warm_start=np.full((3, 3), value))
-    for name, field in found._asdict().items():
-        np.testing.assert_array_equal(field, getattr(expected, name), name)
-
-
-@together("team", TEAMS)
-def test_two_variables_reach_their_bounds_in_one_step(
-    team: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first variable leaves; the second has a step of length 0 to its bound."""
-    use(team, monkeypatch)
-    A, b = np.eye(3)[:, :2], np.array([1.0, 1.0, 0.0])
-    found = solve(A, b, bounds=(1.0, 2.0), warm_start=np.array([1.5, 1.5]))
-    np.testing.assert_array_equal(found.x, [1.0, 1.0])
-    assert (found.n_updates, found.n_downdates) == (2, 2)
-
-
-@together("team", TEAMS)
-def test_a_sum_that_leaves_one_point(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """The only point is a corner; one variable stays passive there."""
-    use(team, monkeypatch)
-    A, b = rng.standard_normal((2, *SMALL)), rng.standard_normal((2, SMALL[0]))
-    corners = np.array([[-1.0, 0.25, 0.5], [1.0, 0.5, 4.0]])
-    found = solve(A, b, bounds=tuple(corners), sum_to=corners.sum(axis=1))
-    np.testing.assert_array_equal(found.status, 0)
-    np.testing.assert_allclose(found.x, corners, rtol=4 * EPS[A.dtype])
-    np.testing.assert_array_equal(found.n_updates - found.n_downdates, 1)
-
-
-@together("team", TEAMS)
-def test_options_broadcast(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """How the options are stored, and how many systems share them, changes no bit."""
-    use(team, monkeypatch)
-    m, n = SMALL
-    A, b = rng.standard_normal((m, n)), rng.standard_normal((2, 3, m))
-    lower, upper = -rng.random((2, 1, n)), np.array([[0.25], [0.5], [1.0]])
-    weights, total = rng.random((3, m)), 0.1 * rng.random((2, 1))
-    found = solve(A, b, bounds=(lower, upper), weights=weights, sum_to=total)
-    every = (2, 3, n)
-    expected = solve(
-        np.broadcast_to(A, (2, 3, m, n)).copy(),
-        b,
-        bounds=(np.broadcast_to(lower, every), np.broadcast_to(upper, every).copy()),
-        weights=np.repeat(weights[None], 2, axis=0),
-        sum_to=np.repeat(total, 3, axis=1),
-    )
-    assert (found.status == 0).all()
-    for name, field in found._asdict().items():
-        np.testing.assert_array_equal(field, getattr(expected, name), name)
-
-
-@pytest.mark.parametrize("team", ["block", "grid"])
-def test_a_shared_matrix_stays_shared(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """Bounds and penalties of each system need no matrix of their own."""
-    use(team, monkeypatch)
-    scaled: list[Any] = []
-    scale = nnls_gram_kernel.scale_matrices
-
-    def watched(systems: Any, on: Any) -> Any:
-        scaled.append(scale(systems, on))
-        return scaled[-1]
-
-    monkeypatch.setattr(nnls_gram_kernel, "scale_matrices", watched)
-    A, b = rng.random((12, 7)), rng.random((SYSTEMS, 12))
-    solve(A, b, **options_of("of systems", rng, (SYSTEMS, 12, 7), A.dtype))
-    solve(A, b, weights=rng.random((SYSTEMS, 12)))
-    assert [len(one.G) for one in scaled] == [1, SYSTEMS]
-
-
-def test_less_memory_for_weighted_matrices_changes_no_bit(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """A shared A, and weights of each system: a few scaled matrices fit into memory."""
-    A, b = rng.random((40, 33)), rng.random((9, 40))
-    options = {"weights": rng.random((9, 40)), "l2": rng.random((9, 33))}
-    options["sum_to"] = rng.random(9)
-    expected = solve(A, b, **options)
-    limit = 8 * 41 * 33 * 4
-    monkeypatch.setattr(_emulator, "empty", with_limit(_emulator.empty, limit))
-    found = solve(A, b, **options)
-    for name, field in found._asdict().items():
-        np.testing.assert_array_equal(field, getattr(expected, name), name)
-
-
-@together("shared", [False, True])
-@together("option", ["lower", "upper", "l1", "l2", "sum_to", "weights"])
-@together("team", TEAMS)
-def test_a_nonfinite_option_changes_no_other_system(
-    team: str,
-    option: str,
-    shared: bool,
-    monkeypatch: pytest.MonkeyPatch,
-    rng: np.random.Generator,
-) -> None:
-    use(team, monkeypatch)
-    A = rng.standard_normal(SMALL if shared else (4, *SMALL))
-    b = rng.standard_normal((4, SMALL[0]))
-    given = {
-        "lower": -np.ones((4, 3)),
-        "upper": np.ones((4, 3)),
-        "l1": 0.1 * rng.random((4, 3)),
-        "l2": rng.random((4, 3)),
-        "sum_to": rng.random(4),
-        "weights": rng.random((4, SMALL[0])),
-    }
-
-    def solved() -> Solution:
-        rest = {
-            name: one for name, one in given.items() if name[1:] not in ("ower", "pper")
-        }
-        return solve(A, b, bounds=(given["lower"], given["upper"]), **rest)
-
-    good = solved()
-    given[option].flat[given[option].size // 2] = np.nan
-    if option == "weights":
-        given[option][1, 2] = -1.0
-    found = solved()
-    bad = np.isnan(given[option]).reshape(4, -1).any(axis=1)
-    bad[1] |= option == "weights"
-    np.testing.assert_array_equal(found.status, np.where(bad, 2, 0))
-    assert np.isnan(found.x[bad]).all()
-    np.testing.assert_array_equal(found.x[~bad], good.x[~bad])
-
-
-@together("team", TEAMS)
-def test_a_tiny_column_does_not_disturb_an_l2_penalty_of_each_system(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    use(team, monkeypatch)
-    A, b = rng.random(SMALL), rng.random((3, SMALL[0]))
-    A[:, 1] = 2.0**-600 * rng.random(SMALL[0])
-    l2 = np.array([[0.5], [1.0], [2.0]]) * [1, 1, 3]
-    found = solve(A, b, l2=l2, bounds=(-1.0, 1.0))
-    expected = reference.nnls(A, b, l2=l2, bounds=(-1.0, 1.0))
-    assert (found.status == 0).all()
-    np.testing.assert_allclose(found.x, expected.x, atol=300 * EPS[A.dtype])
-
-
-@together("team", TEAMS)
-def test_systems_without_a_solution_end(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """Bounds contradict each other or the sum, or all weights are 0."""
-    use(team, monkeypatch)
-    A, b = rng.standard_normal(SMALL), rng.standard_normal((4, SMALL[0]))
-    good = np.ones((4, 3))
-    upper, weights = good.copy(), rng.random((4, SMALL[0]))
-    upper[1, 0], weights[2] = -2, 0
-    total = np.array([0.5, 0.5, 0.5, 7])
-    found = solve(A, b, bounds=(-good, upper), weights=weights, sum_to=total)
-    assert found.status[0] == 0
-    assert found.status[3] == 3
-    solve(A, b, bounds=(-np.inf, np.where(good, -np.inf, 0)))
-
-
-def test_qr_takes_what_the_gram_matrix_does_not_settle_within_bounds() -> None:
-    rng = np.random.default_rng(3)
-    A = rng.standard_normal((20, 17, 3)) @ rng.standard_normal((20, 3, 9))
-    A += 1e-6 * rng.standard_normal(A.shape)
-    problem = validate(A, rng.standard_normal((20, 17)), lower=-0.5, upper=0.5)
-    found = device.nnls(problem, kernels.EmulatedDevice(), "auto")
-    assert (found.status == 0).all()
-    assert found.repaired.any()
-    assert ((found.x >= -0.5) & (found.x <= 0.5)).all()

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,7 @@ from scipy.linalg import hilbert
 
 import gpusolve
 from gpusolve import _emulator
-from gpusolve._device.kernels import EmulatedDevice
 from gpusolve._numerics.scaling import scale
-from gpusolve.studies import _nnls_mgs_kernel
 from gpusolve.studies._compared.mgs import PassiveSolution
 from gpusolve.studies.experiments import shifted_gaussians
 
@@ -68,14 +65,6 @@ def test_line_10(backend: Any) -> None:
     assert (result.status, result.nit) == (0, 2)
 
 
-def test_the_largest_gradient_enters(backend: Any) -> None:
-    """Per column norm, the second variable has the largest gradient."""
-    A, b = np.array([[9.0, 1], [0, 1]]), np.array([1.0, 3])
-    first = backend.nnls(A, b, method="mgs", maxiter=1)
-    assert first.n_updates == 1
-    np.testing.assert_array_equal(first.x > 0, [True, False])
-
-
 # ---- specification and kernel --------------------------------------------------------
 
 
@@ -122,16 +111,6 @@ def test_kernel_agrees_with_the_specification(
     assert found.n_downdates.any() or "warm_start" not in options
 
 
-def test_float32(backend: Any, rng: np.random.Generator) -> None:
-    A, b = rng.random((3, 30, 20), np.float32), rng.random((3, 30), np.float32)
-    result = backend.nnls(A, b, method="mgs")
-    assert result.x.dtype == np.float32
-    assert (result.status == 0).all()
-    for k in range(3):
-        limit = 16 * np.finfo(np.float32).eps
-        assert violation(A[k], b[k], result.x[k]) <= limit
-
-
 def test_dependent_columns_of_a_start_leave(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
@@ -143,36 +122,6 @@ def test_dependent_columns_of_a_start_leave(
     np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-12)
     assert (found.status == 0).all()
     assert (found.n_downdates >= 10).all()
-
-
-@pytest.fixture
-def blocks_of_64_threads(copied_sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Smaller blocks, so that small systems have more rows and columns than threads."""
-    replaced = {
-        "published_qr.cuh": ("published_threads = 512", "published_threads = 64"),
-        "block.cuh": ("half = 256", "half = 32"),
-    }
-    for file, (text, other) in replaced.items():
-        source = (copied_sources / file).read_text()
-        assert source.count(text) == 1
-        (copied_sources / file).write_text(source.replace(text, other))
-    monkeypatch.setattr(_nnls_mgs_kernel, "THREADS", 64)
-
-
-@pytest.mark.usefixtures("blocks_of_64_threads")
-def test_more_rows_and_columns_than_threads(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    A = rng.random((80, 75)) + 9 * np.eye(80, 75)
-    truth = np.ones(75)
-    truth[[3, 40, 70]] = -0.5
-    b = A @ truth
-    with _emulator.races():
-        expected, found = both(monkeypatch, A, b, warm_start=np.ones(75))
-    check_agreement(expected, found)
-    assert found.status == 0
-    assert found.n_downdates >= 3
-    assert np.count_nonzero(found.x) > 64
 
 
 @pytest.mark.paper(
@@ -189,18 +138,6 @@ def test_a_block_of_512_threads_solves_a_system(
     (launch,) = report.launched
     assert (launch.blocks, launch.threads) == (3, 3 * 512)
     assert report.host.synchronizations == report.host.copies == 0
-
-
-def test_vectors_may_be_in_global_memory(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    A, b = rng.random((30, 20)) - 0.2, rng.random(30)
-    expected, found = both(monkeypatch, A, b)
-    least = _nnls_mgs_kernel.STATIC_SHARED_MEMORY
-    monkeypatch.setattr(EmulatedDevice, "shared_memory_per_block", least + 1000)
-    moved = gpusolve.nnls(A, b, method="mgs")
-    check_agreement(expected, moved)
-    np.testing.assert_array_equal(moved.x, found.x)
 
 
 @pytest.mark.paper(

@@ -17,11 +17,6 @@ def with_first_differences(A: Any, b: Any, **given: Any) -> Any:
     return gpusolve.regularization_path(A, b, "first", [0.1], **given).at(0)
 
 
-def torch_number(value: float) -> Any:
-    torch = pytest.importorskip("torch")
-    return torch.tensor(value, dtype=torch.float64)
-
-
 @together("solve", [gpusolve.nnls, gpusolve.lsq_linear, with_first_differences])
 def test_what_is_masked_has_weight_zero(rng: np.random.Generator, solve: Any) -> None:
     A, b = rng.random((2, 1, 9, 4)), rng.random((3, 9))
@@ -44,16 +39,6 @@ def test_what_is_masked_has_weight_zero(rng: np.random.Generator, solve: Any) ->
     assert (solve(np.ma.masked_array(clean), b[0] * 0).status == 0).all()
 
 
-def test_masks_that_do_not_match() -> None:
-    masked = np.ma.ones((4, 3)), np.ma.ones(5)
-    with pytest.raises(
-        ValueError, match=r"must broadcast, got shapes \(4,\) and \(5,\)"
-    ):
-        gpusolve.nnls(*masked)
-    with pytest.raises(TypeError, match="G must be a plain array, got a masked array"):
-        gpusolve.bounded_qp(np.ma.ones((2, 2)), np.ones(2))
-
-
 @together("dtype", ["Float64", "Float32", "Int64"])
 def test_nullable_columns_of_pandas(rng: np.random.Generator, dtype: Any) -> None:
     A, b = (rng.integers(-9, 9, shape).astype(float) for shape in ((6, 3), (6,)))
@@ -73,28 +58,3 @@ def test_nullable_columns_of_pandas(rng: np.random.Generator, dtype: Any) -> Non
     )
     with pytest.raises(TypeError, match=r"A must have a real dtype .*got object"):
         gpusolve.nnls(frames[0].astype(object), b)
-
-
-@together("number", [np.array, np.float64, torch_number])
-def test_numbers_may_be_arrays_without_axes(number: Any) -> None:
-    A, b = np.eye(3), np.array([1.0, 2.0, -1.0])
-    values = {
-        "l1": 0.1,
-        "l2": 0.2,
-        "sum_to": 1.5,
-        "lam": 0.3,
-        "prior": 0.4,
-        "tol": 1e-9,
-    }
-    plain: dict[str, Any] = values
-    expected = gpusolve.lsq_linear(A, b, (0.0, 2.0), L="first", **plain)
-    given: dict[str, Any] = {name: number(value) for name, value in plain.items()}
-    bounds = number(0.0), number(2.0)
-    result = gpusolve.lsq_linear(A, b, bounds, L="first", **given)
-    np.testing.assert_array_equal(result.x, expected.x)
-
-
-def test_a_common_l1_penalty_changes_nothing_for_a_fixed_sum() -> None:
-    A, b = np.vander(np.arange(1.0, 6.0), 4), np.arange(5.0)
-    expected = gpusolve.nnls(A, b, sum_to=2.0)
-    np.testing.assert_array_equal(gpusolve.nnls(A, b, sum_to=2.0, l1=3.0).x, expected.x)

@@ -10,8 +10,6 @@ from scipy.linalg import null_space
 from together import together
 
 import gpusolve
-from gpusolve._nnls import covariance as _covariance
-from gpusolve._nnls import tikhonov
 
 SYSTEMS, ROWS, VARIABLES = 6, 9, 5
 EPS = float(np.finfo(np.float64).eps)
@@ -66,41 +64,6 @@ def test_covariance_and_residual(
         np.testing.assert_allclose(residual[k], b[k] - own_A[k] @ result.x[k])
 
 
-@pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("sum_to", [None, 10.0])
-def test_covariance_is_calibrated(
-    numpy_backend: Any, rng: np.random.Generator, weighted: bool, sum_to: float | None
-) -> None:
-    """Errors of x, over their predicted standard deviations, have the deviation 1."""
-    A, systems, m = rng.standard_normal((60, 4)), 2000, 60
-    x = np.array([4.0, 3.0, 2.0, 1.0])
-    sigma = 0.1 + rng.random(m) if weighted else np.full(m, 0.2)
-    b = A @ x + sigma * rng.standard_normal((systems, m))
-    weights = sigma**-2 if weighted else None
-    result = gpusolve.nnls(A, b, weights=weights, sum_to=sum_to)
-    deviation = np.sqrt(np.diagonal(result.covariance(), axis1=-2, axis2=-1))
-    z = (result.x - x) / deviation
-    of_sampling = 1 / np.sqrt(2 * systems)
-    # The variance itself is estimated from about 56 degrees of freedom.
-    expected = 1.0 if weighted else np.sqrt(56 / 54)
-    assert np.abs(z.std(axis=0) - expected).max() <= 4 * of_sampling
-    assert np.abs(z.mean(axis=0)).max() <= 4 / np.sqrt(systems)
-
-
-def test_covariance_of_a_given_variance(rng: np.random.Generator) -> None:
-    A, b = rng.random((3, 8, 2)), rng.random((3, 8))
-    result = gpusolve.nnls(A, b)
-    unit = result.covariance(1)
-    np.testing.assert_allclose(result.covariance(4.0), 4 * unit, rtol=1e-14)
-    each = np.array([1.0, 2.0, 3.0])
-    np.testing.assert_allclose(result.covariance(each)[2], 3 * unit[2], rtol=1e-14)
-    default = result.covariance()
-    assert result.covariance().shape == (3, 2, 2)
-    freedom = 8 - (result.x > 0).sum(axis=-1)
-    expected = (result.rnorm**2 / freedom)[:, None, None] * unit
-    np.testing.assert_allclose(default, expected, rtol=1e-13)
-
-
 def test_covariance_without_a_value_does_not_affect_others(
     rng: np.random.Generator,
 ) -> None:
@@ -142,23 +105,6 @@ def test_covariance_and_residual_without_a_row(
     A[..., 5, 1] = b[2, 5] = kept
     assert np.isfinite(expected[0]).all()
     np.testing.assert_equal(found(), expected)
-
-
-def test_blocks_of_systems_do_not_change_the_covariance(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    A, b = rng.random((2, 1, 8, 3)), rng.random((3, 8))
-    result = gpusolve.nnls(A, b, weights=rng.random((3, 8)))
-    expected = result.covariance(), result.variance()
-    monkeypatch.setattr(_covariance, "BLOCK", 2 * 3 * 3)
-    np.testing.assert_array_equal(result.covariance(), expected[0])
-    np.testing.assert_array_equal(result.variance(), expected[1])
-
-
-def test_covariance_of_equal_columns_with_one_at_its_bound() -> None:
-    result = gpusolve.nnls(np.ones((3, 2)), [1.0, 2.0, 3.0])
-    found = result.covariance(1.0)
-    assert sorted(np.diagonal(found)) == pytest.approx([0, 1 / 3])
 
 
 def test_a_fixed_sum_determines_what_the_data_do_not() -> None:
@@ -266,17 +212,6 @@ def test_variables_that_constraints_determine_have_no_variance(
     np.testing.assert_allclose(found, 0, atol=1e-12)
 
 
-def test_blocks_do_not_change_the_covariance_within_constraints(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    A, b = rng.standard_normal((SYSTEMS, 9, 4)), rng.standard_normal((SYSTEMS, 9))
-    L = rng.standard_normal((2, 4))
-    result = gpusolve.lsq_linear(A, b, L=L, **constrained(rng, 4, True))
-    expected = result.covariance()
-    monkeypatch.setattr(tikhonov, "STACKED", 2 * 11 * 4)
-    np.testing.assert_array_equal(result.covariance(), expected)
-
-
 def test_covariance_of_programs_and_of_systems_without_a_solution(
     backend: Any,
 ) -> None:
@@ -302,15 +237,6 @@ def test_covariance_of_extreme_magnitudes(exponent: int) -> None:
     assert kept[1, 1]
     assert kept[0, 1]
     np.testing.assert_allclose(scaled[kept], unit[kept], rtol=1e-12)
-
-
-@together("shape", [(0, 4, 3), (2, 4, 0), (2, 0, 3), (4, 0)])
-def test_empty(shape: tuple[int, ...]) -> None:
-    *batch, m, n = shape
-    for options in ({}, {"sum_to": 1.0} if n else {}):
-        result = gpusolve.nnls(np.zeros(shape), np.zeros((*batch, m)), **options)
-        assert result.covariance().shape == (*batch, n, n)
-        assert result.residual.shape == (*batch, m)
 
 
 def test_a_program_has_the_covariance_of_its_least_squares(
@@ -347,11 +273,3 @@ def test_method_counts(rng: np.random.Generator) -> None:
     assert gpusolve.nnls(A, b, method="gram").method_counts == {"gram": 3, "qr": 0}
     assert gpusolve.nnls(A, b, method="qr").method_counts == {"gram": 0, "qr": 3}
     assert gpusolve.nnls(A[0], b[0]).method_counts == {"gram": 1, "qr": 0}
-
-
-def test_asdict_has_the_arrays(rng: np.random.Generator) -> None:
-    result = gpusolve.nnls(rng.random((5, 2)), rng.random(5))
-    arrays = result._asdict()
-    assert list(arrays)[:4] == ["x", "rnorm", "dual", "kkt"]
-    assert all(getattr(result, name) is array for name, array in arrays.items())
-    assert "_given" not in arrays

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
@@ -11,14 +10,12 @@ import pytest
 import scipy.linalg
 import scipy.optimize
 import scipy.sparse
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 from together import together
 
 import gpusolve
-from gpusolve._nnls.degrees_of_freedom import degrees_of_freedom
-from gpusolve._nnls.inputs import validate
+from gpusolve._nnls.covariance import degrees_of_freedom
+from gpusolve._nnls.problem import validate
 
 Array = NDArray[Any]
 
@@ -93,20 +90,6 @@ def test_filter_factors(backend: Any, rng: np.random.Generator) -> None:
         np.testing.assert_allclose(path.gcv[k], ridge.gcv(lam), rtol=1e-9)
 
 
-def test_generalised_singular_values(backend: Any, rng: np.random.Generator) -> None:
-    """The eigenvalues of the pencil ``A^T W A, L^T L`` give the degrees of freedom."""
-    A, b = systems(rng)
-    L, weights = np.diff(np.eye(VARIABLES), 2, axis=0), 0.5 + rng.random(ROWS)
-    gram = A.T @ (weights[:, None] * A)
-    values = scipy.linalg.eigh(L.T @ L, gram, eigvals_only=True)
-    path = solve(backend, A, b, L, LAMBDAS[5:], FREE, weights=weights)
-    for k, lam in enumerate(LAMBDAS[5:]):
-        freedom = (1 / (1 + lam * np.maximum(values, 0))).sum()
-        np.testing.assert_allclose(path.degrees_of_freedom[k], freedom, rtol=1e-6)
-        x = np.linalg.solve(gram + lam * L.T @ L, A.T @ (weights * b).T).T
-        np.testing.assert_allclose(path.x[k], x, rtol=1e-6, atol=1e-6)
-
-
 def test_degrees_of_freedom_are_derivatives(rng: np.random.Generator) -> None:
     """By differences of ``A x``, with variables at the bound 0."""
     A, b = systems(rng)
@@ -162,45 +145,6 @@ def test_degrees_of_freedom_of_any_active_set(
     np.testing.assert_allclose(found, expected, atol=1e-10)
 
 
-def test_one_system_and_many_axes(backend: Any, rng: np.random.Generator) -> None:
-    A, b = systems(rng)
-    single = solve(backend, A, b[0], "first", [0.1, 1.0])
-    assert single.x.shape == (2, VARIABLES)
-    assert np.shape(single.choose("gcv")) == ()
-    upper = np.full((2, 1, 1, VARIABLES), 2.0)
-    path = solve(backend, A, b, "first", LAMBDAS[:4], (0, upper), prior=0.5)
-    assert path.x.shape == (4, 2, 1, SYSTEMS, VARIABLES)
-    assert path.choose("gcv").shape == (2, 1, SYSTEMS)
-    expected = gpusolve.lsq_linear(
-        A, b, (0, 2), L="first", lam=LAMBDAS[:4, None], prior=0.5
-    )
-    np.testing.assert_allclose(path.x[:, 0, 0], expected.x, atol=1e-12)
-
-
-def test_float32_stays(backend: Any, rng: np.random.Generator) -> None:
-    A, b = (array.astype(np.float32) for array in systems(rng))
-    path = solve(backend, A, b, "second", LAMBDAS)
-    assert path.x.dtype == path.seminorm.dtype == path.curvature.dtype == np.float32
-    np.testing.assert_array_equal(path.lambdas, LAMBDAS.astype(np.float32))
-    assert path.choose("l_curve").shape == (SYSTEMS,)
-
-
-@given(st.integers(0, 2**32 - 1))
-def test_norms_are_monotone(seed: int) -> None:
-    """With lambda, the misfit rises and the seminorm falls, also within bounds."""
-    rng = np.random.default_rng(seed)
-    A, b = rng.standard_normal((6, 5)), rng.standard_normal(6)
-    L = rng.standard_normal((rng.integers(1, 7), 5))
-    bounds = (rng.choice([0.0, -np.inf, -0.3]), rng.choice([0.2, np.inf]))
-    prior = rng.standard_normal(5)
-    lambdas = 10 ** rng.uniform(-4, 4, 12)
-    path = gpusolve.regularization_path(A, b, L, lambdas, bounds, prior=prior)
-    order = np.argsort(lambdas)
-    slack = 1e-9 * np.linalg.norm(b)
-    assert (np.diff(path.rnorm[order]) >= -slack).all()
-    assert (np.diff(path.seminorm[order]) <= slack).all()
-
-
 # ---- the choice ----------------------------------------------------------------------
 
 
@@ -226,24 +170,6 @@ def test_the_choices_are_those_of_a_scan(
             within.append(misfit <= ROWS * 0.12**2)
         assert of_gcv[system] == np.argmin(scores)
         assert lambdas[of_noise[system]] == lambdas[within].max()
-
-
-def test_the_discrepancy_principle_brackets_the_root(
-    backend: Any, rng: np.random.Generator
-) -> None:
-    A, b = systems(rng)
-    ridge, target = Ridge(A, b), np.array([0.4, 0.6, 0.9])
-    lambdas = np.geomspace(1e-5, 1e2, 71)
-    index = solve(backend, A, b, "identity", lambdas, FREE).choose(
-        "discrepancy", target
-    )
-    for system, k in enumerate(index):
-        root = scipy.optimize.brentq(
-            lambda lam, system=system: ridge.rnorm(lam)[system] - target[system],
-            1e-5,
-            1e2,
-        )
-        assert lambdas[k] <= root < lambdas[k + 1]
 
 
 def test_chi2(backend: Any, rng: np.random.Generator) -> None:
@@ -290,41 +216,6 @@ def test_the_corner_of_the_l_curve(backend: Any) -> None:
     np.testing.assert_allclose(path.curvature[inside], expected[inside], rtol=0.1)
 
 
-def test_rounding_makes_no_corner(rng: np.random.Generator) -> None:
-    """Points that are close together have angles of rounding errors."""
-    close = 1 + 1e-10 * np.arange(20)
-    lambdas = np.concatenate([LAMBDAS[:5], close, LAMBDAS[-3:]])
-    path = gpusolve.regularization_path(*systems(rng), "first", lambdas)
-    assert np.isneginf(path.curvature[5:25]).all()
-    assert (path.curvature[1:4] > -np.inf).all()
-
-
-def test_the_order_of_the_lambdas_does_not_matter(rng: np.random.Generator) -> None:
-    A, b = systems(rng)
-    order = rng.permutation(15)
-    expected = gpusolve.regularization_path(A, b, "first", LAMBDAS)
-    path = gpusolve.regularization_path(A, b, "first", LAMBDAS[order])
-    np.testing.assert_allclose(path.curvature, expected.curvature[order], rtol=1e-6)
-    for criterion in ("gcv", "l_curve"):
-        chosen = path.lambdas[path.choose(criterion)]
-        np.testing.assert_array_equal(chosen, LAMBDAS[expected.choose(criterion)])
-
-
-def test_the_smallest_lambda_is_the_last_resort() -> None:
-    lambdas = np.array([1.0, 1e-30, 1e-20, 0.5])
-    path = gpusolve.regularization_path(np.ones((2, 1)), [1.0, 2.0], "first", lambdas)
-    assert path.choose("discrepancy", 0.1) == 1
-    assert path.choose("discrepancy", 0.8) == 0
-
-
-def test_as_many_degrees_of_freedom_as_rows(rng: np.random.Generator) -> None:
-    """Nothing is left to compare with: the least lambda does not win by 0 / 0."""
-    A, b = rng.standard_normal((4, 4)), rng.standard_normal(4)
-    path = gpusolve.regularization_path(A, b, "identity", [0, 1e-14, 1.0, 2.0], FREE)
-    assert np.isposinf(path.gcv[:1]).all()
-    assert path.choose("gcv") >= 2
-
-
 def test_the_solutions_of_a_choice(backend: Any, rng: np.random.Generator) -> None:
     A, b = systems(rng)
     given: dict[str, Any] = {"weights": 0.5 + rng.random(ROWS)}
@@ -341,83 +232,6 @@ def test_the_solutions_of_a_choice(backend: Any, rng: np.random.Generator) -> No
     ):
         np.testing.assert_allclose(backend.numpy(value), other, rtol=1e-7, atol=1e-10)
     np.testing.assert_array_equal(backend.numpy(path.path.at(3).x), path.x[3])
-
-
-def test_bad_systems_leave_the_others_alone(rng: np.random.Generator) -> None:
-    A, b = systems(rng)
-    alone = gpusolve.regularization_path(A, b[0], "first", LAMBDAS)
-    b[1, 2] = np.nan
-    path = gpusolve.regularization_path(A, b, "first", LAMBDAS)
-    np.testing.assert_array_equal(path.status[:, 1], np.full(15, 2))
-    for criterion in ("gcv", "l_curve"):
-        assert path.choose(criterion)[0] == alone.choose(criterion)
-    np.testing.assert_array_equal(path.at(path.choose("gcv")).status, [0, 2, 0])
-
-
-def test_all_lambdas_start_at_the_middle(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    module = importlib.import_module("gpusolve._nnls.regularization_path")
-    distance = np.linspace(0, 1, 40)[:, None] - np.linspace(0, 1, 30)
-    A, b = np.exp(-((distance / 0.1) ** 2)), rng.random((20, 40))
-    warm = gpusolve.regularization_path(A, b, "second", LAMBDAS)
-    monkeypatch.setattr(module, "start", lambda *_: None)
-    cold = gpusolve.regularization_path(A, b, "second", LAMBDAS)
-    assert (warm.result.nit[7] == 1).all()
-    assert warm.result.nit.sum() < cold.result.nit.sum()
-    np.testing.assert_allclose(warm.x, cold.x, atol=1e-9)
-
-
-@together(
-    ("lambdas", "message"),
-    [
-        ([1.0, -1.0], "lambdas must be finite and non-negative, got -1.0"),
-        ([np.nan], "lambdas must be finite and non-negative, got nan"),
-        ([1.0, np.inf], "lambdas must be finite and non-negative, got inf"),
-        ([], r"lambdas must have shape \(lambdas,\) with at least 1, got \(0,\)"),
-        (1.0, r"lambdas must have shape .* got \(\)"),
-        (np.ones((2, 1)), r"lambdas must have shape .* got \(2, 1\)"),
-    ],
-)
-def test_bad_lambdas(rng: np.random.Generator, lambdas: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        gpusolve.regularization_path(*systems(rng), "first", lambdas)
-
-
-@together(
-    ("criterion", "given", "message"),
-    [
-        ("aic", {}, r"criterion must be one of \('gcv', .*got 'aic'"),
-        ("discrepancy", {}, "either target or sigma, got target=None and sigma=None"),
-        ("discrepancy", {"target": 1, "sigma": 1}, "either target or sigma"),
-        ("gcv", {"target": 1.0}, "target must be None with 'gcv', got 1.0"),
-        ("chi2", {"sigma": 1.0}, "sigma must be None with 'chi2', got 1.0"),
-        ("chi2", {}, "needs target or a path with weights, got target=None"),
-        ("l_curve", {}, "l_curve needs at least 3 different lambdas, got 2"),
-    ],
-)
-def test_bad_criteria(
-    rng: np.random.Generator, criterion: Any, given: dict[str, Any], message: str
-) -> None:
-    path = gpusolve.regularization_path(*systems(rng), "first", [1.0, 2.0, 1.0])
-    with pytest.raises(ValueError, match=message):
-        path.choose(criterion, **given)
-
-
-def test_other_bad_arguments(rng: np.random.Generator) -> None:
-    A, b = systems(rng)
-    sparse = scipy.sparse.csr_array(np.ones((1, VARIABLES)))
-    with pytest.raises(TypeError, match=r"only A may be sparse, got scipy\.sparse"):
-        gpusolve.regularization_path(A, b, sparse, [1.0])
-    sparse_A = scipy.sparse.csr_array(A)
-    with pytest.raises(ValueError, match=r"method must be one of .* for a sparse A"):
-        gpusolve.regularization_path(sparse_A, b, "first", [1.0], method="qr")
-    with pytest.raises(ValueError, match="L must be a matrix or one of"):
-        gpusolve.regularization_path(A, b, "third", [1.0])
-    with pytest.raises(ValueError, match=r"L must be a matrix or one of .* got None"):
-        gpusolve.regularization_path(A, b, None, [1.0])
-    with pytest.raises(ValueError, match="method must be one of"):
-        gpusolve.regularization_path(A, b, "first", [1.0], method="pqn")
 
 
 def test_labels(rng: np.random.Generator) -> None:

@@ -24,7 +24,7 @@ from numpy.random import Generator
 from together import together
 
 import gpusolve
-from gpusolve._nnls import sparse_change, sparse_residual, sparse_solve, sparse_steps
+from gpusolve._nnls import sparse, sparse_matrices, sparse_steps
 from gpusolve._nnls.sparse_matrices import SparseMatrices
 from gpusolve._numerics.certificate import keeps_sum
 from gpusolve._numerics.scaling import scale
@@ -54,24 +54,6 @@ def bounds_of(rng: Generator, m: int, n: int, systems: int) -> tuple[Any, Any]:
 
 
 # ---- against independent solvers -----------------------------------------------------
-
-
-@together("kind", ["lsmr", "exact"])
-def test_a_shared_matrix_agrees_with_scipy(rng: Generator, kind: str) -> None:
-    A, b = random_matrix(rng, 60, 15), rng.standard_normal((3, 60))
-    lower, upper = bounds_of(rng, 60, 15, 1)
-    result = gpusolve.lsq_linear(A, b, (lower, upper))
-    assert 0 < ((result.x > lower) & (result.x < upper)).sum() < result.x.size
-    for k in range(3):
-        expected = scipy.optimize.lsq_linear(
-            A.toarray() if kind == "exact" else A,
-            b[k],
-            (lower[0], upper[0]),
-            tol=1e-14,
-            lsq_solver=kind,
-        )
-        np.testing.assert_allclose(result.x[k], expected.x, atol=1e-7)
-        assert result.rnorm[k] ** 2 / 2 <= expected.cost * (1 + 1e-12)
 
 
 @together(("m", "n"), [(1, 1), (3, 3), (8, 5), (5, 8), (33, 31), (40, 70)])
@@ -206,17 +188,17 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 def grow_slowly(patch: pytest.MonkeyPatch) -> None:
     """Begin with a Gram matrix of no column."""
     patch.setattr(sparse_steps, "WHOLE", 1)
-    patch.setattr(sparse_solve, "WHOLE", 1)
-    patch.setattr(sparse_solve, "AT_ONCE", 2)
+    patch.setattr(sparse, "WHOLE", 1)
+    patch.setattr(sparse, "AT_ONCE", 2)
     patch.setattr(sparse_steps, "LEAST_GROWTH", 2)
 
 
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Residuals by NumPy, a few entries at a time."""
-    monkeypatch.setattr(sparse_residual, "load", lambda: None)
-    monkeypatch.setattr(sparse_residual, "ENTRIES", 30)
-    monkeypatch.setattr(sparse_residual, "ACCURATE", 0)
+    monkeypatch.setattr(sparse_matrices, "load", lambda: None)
+    monkeypatch.setattr(sparse_matrices, "ENTRIES", 30)
+    monkeypatch.setattr(sparse_matrices, "ACCURATE", 0)
 
 
 def check_shared(rng: Generator) -> Any:
@@ -262,14 +244,6 @@ def test_a_gram_matrix_that_grows_gives_optima(rng: Generator) -> None:
     check_shared(rng)
 
 
-@pytest.mark.usefixtures("narrow")
-def test_a_gram_matrix_grows_by_equally_steep_columns() -> None:
-    b = np.ones(9)
-    result = gpusolve.nnls(scipy.sparse.eye_array(9).tocsr(), b)
-    np.testing.assert_array_equal(result.x, b)
-    assert result.status == 0
-
-
 @pytest.mark.usefixtures("plain")
 def test_residuals_by_numpy_give_optima(rng: Generator) -> None:
     check_shared(rng)
@@ -290,27 +264,13 @@ def test_residuals_are_accurate_where_terms_cancel(
     wide.indptr, wide.indices = (i.astype(np.int64) for i in (A.indptr, A.indices))
     limit = 32 * EPS**2 * (abs(x) @ abs(A.toarray().T)) + EPS * abs(expected)
     size = np.full(5, np.inf)
-    found = [sparse_residual.residual(b, matrix, x, size) for matrix in (A, wide)]
-    monkeypatch.setattr(sparse_residual, "load", lambda: None)
-    found.append(sparse_residual.residual(b, A, x, size))
+    found = [sparse_matrices.residual(b, matrix, x, size) for matrix in (A, wide)]
+    monkeypatch.setattr(sparse_matrices, "load", lambda: None)
+    found.append(sparse_matrices.residual(b, A, x, size))
     assert (abs(np.stack(found) - expected) <= limit).all()
 
 
 # ---- what a matrix may be ------------------------------------------------------------
-
-KINDS = [
-    f"{format}_{kind}"
-    for format in ("csr", "csc", "coo", "bsr", "dia", "dok", "lil")
-    for kind in ("array", "matrix")
-]
-
-
-@together("kind", KINDS)
-def test_all_formats_give_the_same_bits(rng: Generator, kind: str) -> None:
-    A, b = random_matrix(rng, 12, 5), rng.standard_normal((2, 12))
-    expected = gpusolve.nnls(A, b)
-    given = getattr(scipy.sparse, kind)(A.toarray())
-    np.testing.assert_array_equal(gpusolve.nnls(given, b).x, expected.x)
 
 
 def test_duplicates_are_added_and_the_matrix_stays(rng: Generator) -> None:
@@ -333,27 +293,6 @@ def unsorted(coo: Any) -> Any:
     starts = np.searchsorted(coo.row[order], np.arange(coo.shape[0] + 1))
     parts = coo.data[order], coo.col[order], starts
     return scipy.sparse.csr_array(parts, shape=coo.shape)
-
-
-@together("dtype", ["f4", "f2", "i8", "i4", "u1", "?"])
-def test_dtypes_are_those_of_dense_matrices(rng: Generator, dtype: str) -> None:
-    values = rng.integers(0, 2, (12, 5)).astype(dtype)
-    A = scipy.sparse.csr_array(values.astype("f4"))
-    A = A.astype(dtype) if dtype != "f2" else half(A)
-    b = rng.standard_normal((2, 12)).astype(dtype if values.dtype.kind == "f" else "f8")
-    result, expected = gpusolve.nnls(A, b), gpusolve.nnls(values, b)
-    for name, field in expected._asdict().items():
-        assert getattr(result, name).dtype == field.dtype
-        assert getattr(result, name).shape == field.shape
-    eps = np.finfo(result.x.dtype).eps
-    np.testing.assert_allclose(result.x, expected.x, rtol=16 * eps, atol=16 * eps)
-    assert (result.status == 0).all()
-
-
-def half(A: Any) -> Any:
-    """The matrix in float16, which SciPy's constructors convert."""
-    A.data = A.data.astype(np.float16)
-    return A
 
 
 EMPTY: list[dict[str, Any]] = [
@@ -484,19 +423,6 @@ def call(A: Any, lower: Any, upper: Any, **given: Any) -> Any:
     return gpusolve.lsq_linear(A, bounds=(lower, upper), **given)
 
 
-def test_a_bad_matrix_does_not_spoil_the_others(rng: Generator) -> None:
-    A = [random_matrix(rng, 12, 5) for _ in range(3)]
-    b = rng.standard_normal((2, 3, 12))
-    good = gpusolve.nnls(A, b)
-    A[1].data[0] = np.inf
-    found = gpusolve.nnls(A, b)
-    assert (found.status == [0, 2, 0]).all()
-    np.testing.assert_array_equal(found.x[:, ::2], good.x[:, ::2])
-    weights = np.ones(12)
-    weights[np.flatnonzero(np.isinf(A[1].toarray()).any(axis=1))] = 0
-    assert (gpusolve.nnls(A, b, weights=weights).status == 0).all()
-
-
 def test_the_limit_on_iterations_is_reported(rng: Generator) -> None:
     A, b = random_matrix(rng, 12, 5), rng.standard_normal((2, 12))
     assert (gpusolve.nnls(A, b, maxiter=0).status == 1).all()
@@ -533,78 +459,6 @@ def test_results_are_those_of_dense_matrices(
         result.vjp(np.ones(5))
 
 
-class Penalised:
-    """Systems with sparse matrices, penalties of their own, bounds and weights."""
-
-    def __init__(self, rng: Generator) -> None:
-        self.m, self.n = 40, 6
-        each = [random_matrix(rng, self.m, self.n) for _ in range(3)]
-        self.A = {"shared": each[0], "several": each}
-        self.b = rng.standard_normal((3, self.m)) + 0.5
-        self.L, self.prior = (
-            rng.standard_normal((3, 2, self.n)),
-            rng.random((3, self.n)),
-        )
-        self.weights, self.lambdas = 0.1 + rng.random((3, self.m)), np.array([1, 8.0])
-
-    def rows(self, kind: str, k: int, lam: float) -> tuple[Any, Any]:
-        """The rows of system k and of its penalty, and their right-hand sides."""
-        A, root = self.A[kind], np.sqrt(self.weights[k])
-        one = (A[k] if kind == "several" else A).toarray()
-        penalty = np.sqrt(lam) * self.L[k]
-        matrix = np.concatenate([root[:, None] * one, penalty])
-        return matrix, np.concatenate([root * self.b[k], penalty @ self.prior[k]])
-
-
-@together("kind", ["shared", "several"])
-def test_a_path_agrees_with_scipy(
-    rng: Generator, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By SciPy's `lsq_linear`; the degrees of freedom by a pseudoinverse."""
-    given, made = Penalised(rng), []
-    monkeypatch.setattr(scipy.sparse.csr_array, "toarray", watched(made))
-    path = gpusolve.regularization_path(
-        given.A[kind],
-        given.b,
-        given.L,
-        given.lambdas,
-        (0, 0.5),
-        prior=given.prior,
-        weights=given.weights,
-    )
-    freedom, m = path.degrees_of_freedom, given.m
-    monkeypatch.undo()
-    assert all(shape[0] < m for shape in made)  # A is never made dense
-    np.testing.assert_array_equal(path.status, 0)
-    for i, lam in enumerate(given.lambdas):
-        for k in range(3):
-            matrix, side = given.rows(kind, k, lam)
-            x = scipy.optimize.lsq_linear(matrix, side, (0, 0.5), method="bvls").x
-            np.testing.assert_allclose(path.x[i, k], x, atol=1e-12)
-            r = (side - matrix @ x)[:m]
-            np.testing.assert_allclose(path.rnorm[i, k], np.linalg.norm(r), rtol=1e-12)
-            free = matrix[:, (path.x[i, k] > 0) & (path.x[i, k] < 0.5)]
-            trace = np.trace((free @ np.linalg.pinv(free))[:m, :m])
-            np.testing.assert_allclose(freedom[i, k], trace, rtol=1e-12)
-    chosen = path.at(path.choose("gcv"))
-    x, free = chosen.x[0], (chosen.x[0] > 0) & (chosen.x[0] < 0.5)
-    lam = given.lambdas[path.choose("gcv")[0]]
-    matrix = given.rows(kind, 0, lam)[0][:, free]
-    found = chosen.covariance()[0][np.ix_(free, free)]
-    np.testing.assert_allclose(found, np.linalg.inv(matrix.T @ matrix), rtol=1e-10)
-
-
-def watched(made: list[Any]) -> Any:
-    """SciPy's `toarray`, which notes the shapes that it makes."""
-    original = scipy.sparse.csr_array.toarray
-
-    def toarray(self: Any, *args: Any, **kwargs: Any) -> Any:
-        made.append(self.shape)
-        return original(self, *args, **kwargs)
-
-    return toarray
-
-
 @together("sum_to", [None, 1.0])
 @together("l2", [0.0, 0.1])
 @together("own", [False, True])
@@ -628,56 +482,6 @@ def test_penalties_are_those_of_dense_matrices(
         values = getattr(result, name), getattr(expected, name)
         np.testing.assert_allclose(*values, atol=1e-12)
     np.testing.assert_allclose(result.covariance(), expected.covariance(), atol=1e-12)
-
-
-def test_a_list_of_matrices_is_an_axis_of_a_path(rng: Generator) -> None:
-    A = [random_matrix(rng, 9, 4) for _ in range(3)]
-    path = gpusolve.regularization_path(A, np.ones(9), "first", [0.1, 1.0])
-    assert path.x.shape == (2, 3, 4)
-
-
-def test_a_penalty_that_is_not_finite_does_not_spoil_the_others(rng: Generator) -> None:
-    A, b, L = random_matrix(rng, 9, 4), rng.random(9), np.ones((3, 1, 4))
-    L[1, 0, 2] = np.nan
-    lam, prior = np.array([1.0, 1.0, -1.0]), np.zeros((4, 1, 4))
-    prior[3] = np.inf
-    result = gpusolve.nnls(A, b, L=L, lam=lam, prior=prior)
-    expected = np.zeros((4, 3), int)
-    expected[:, 1:] = expected[3] = 2
-    np.testing.assert_array_equal(result.status, expected)
-    np.testing.assert_array_equal(np.isnan(result.rnorm), expected == 2)
-
-
-def test_out_is_written(rng: Generator) -> None:
-    A, b, x = random_matrix(rng, 12, 5), rng.standard_normal((2, 12)), np.empty((2, 5))
-    result = gpusolve.nnls(A, b, out={"x": x})
-    assert result.x is x
-    np.testing.assert_array_equal(x, gpusolve.nnls(A, b).x)
-
-
-@together(
-    ("options", "error"),
-    [
-        ({"method": "qr"}, "method must be one of .* for a sparse A, got 'qr'"),
-        ({"devices": "cpu"}, "devices must be None for a sparse A"),
-        ({"A_ub": np.ones((1, 5)), "b_ub": [1]}, "A_ub must be None for a sparse A"),
-        ({"A_eq": np.ones((1, 5)), "b_eq": [1]}, "A_eq must be None for a sparse A"),
-        ({"lam": 1.0}, "L must be given with lam"),
-    ],
-)
-def test_options_that_need_dense_matrices_are_refused(
-    options: dict[str, Any], error: str
-) -> None:
-    with pytest.raises(ValueError, match=error):
-        gpusolve.lsq_linear(scipy.sparse.eye_array(5), np.ones(5), **options)
-
-
-def test_messages_are_short() -> None:
-    A = [scipy.sparse.eye_array(3).tocsr()] * 1000
-    for wrong in (np.eye(3), scipy.sparse.csr_array((2, 3))):
-        with pytest.raises((TypeError, ValueError)) as error:
-            gpusolve.nnls([*A, wrong], np.ones(3))
-        assert len(str(error.value)) < 200
 
 
 # ---- devices -------------------------------------------------------------------------
@@ -716,13 +520,13 @@ def test_the_emulator_solves(rng: Generator, monkeypatch: pytest.MonkeyPatch) ->
     A, b, options = given_on_devices(rng)
     expected = gpusolve.lsq_linear(A, b, **options)
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    of_dense, targets = sparse_change.solve_dense, []
+    of_dense, targets = sparse_steps.solve_dense, []
 
     def counted(*given: Any) -> Any:
         targets.append(given[-1])
         return of_dense(*given)
 
-    monkeypatch.setattr(sparse_change, "solve_dense", counted)
+    monkeypatch.setattr(sparse_steps, "solve_dense", counted)
     result = gpusolve.lsq_linear(A, b, **options)
     assert targets
     assert None not in targets

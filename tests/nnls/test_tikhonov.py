@@ -7,7 +7,6 @@ import tracemalloc
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.optimize
 from backends import also_by_fallback
@@ -105,18 +104,6 @@ def test_agrees_with_scipy_on_stacked_systems(
     check(backend, A, b, CASES[case])
 
 
-@together("method", ["gram", "qr"])
-@together("dtype", ["f", "d"])
-def test_methods_and_dtypes(
-    backend: Any, rng: np.random.Generator, method: str, dtype: str
-) -> None:
-    A, b = (array.astype(dtype) for array in systems(rng))
-    result = backend.solve(gpusolve.nnls, A, b, L="first", lam=0.5, method=method)
-    assert result.x.dtype == dtype
-    assert result.rnorm.dtype == dtype
-    check(backend, A, b, {"L": "first", "lam": 0.5})
-
-
 @together("size", [1, 100])
 def test_own_matrices_are_solved_in_blocks(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, size: int
@@ -148,40 +135,6 @@ def test_the_matrix_is_not_copied_for_each_lambda(rng: np.random.Generator) -> N
     assert peak < A.nbytes * len(lam) / 5
 
 
-def test_identity_is_the_l2_penalty(rng: np.random.Generator) -> None:
-    A, b = systems(rng)
-    expected = gpusolve.nnls(A, b, l2=0.3)
-    found = gpusolve.nnls(A, b, L="identity", lam=0.3)
-    np.testing.assert_allclose(found.x, expected.x, rtol=1e-12)
-    np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-12)
-    np.testing.assert_allclose(found.dual, expected.dual, atol=1e-13)
-
-
-def test_a_weight_of_zero_is_no_penalty(rng: np.random.Generator) -> None:
-    A, b = systems(rng)
-    expected = gpusolve.nnls(A, b)
-    found = gpusolve.nnls(A, b, L="first", lam=0)
-    np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
-
-
-def test_filter_factors_of_an_ill_posed_matrix() -> None:
-    """Hansen's filter factors ``s^2 / (s^2 + lam)``; the condition number is 1e17."""
-    A = scipy.linalg.hilbert(12)
-    U, s, Vt = np.linalg.svd(A)
-    b = A @ np.ones(12) + 1e-6 * np.cos(np.arange(12.0))
-    lam = np.geomspace(1e-16, 1, 9)
-    result = gpusolve.lsq_linear(A, b, L="identity", lam=lam)
-    for at, weight in enumerate(lam):
-        expected = Vt.T @ (s / (s**2 + weight) * (U.T @ b))
-        error = np.linalg.norm(result.x[at] - expected)
-        # The condition number of the regularised system is 1 / sqrt(lam).
-        assert error <= 1e-13 / np.sqrt(weight) * np.linalg.norm(expected)
-        misfit = np.linalg.norm(b - A @ expected)
-        np.testing.assert_allclose(result.rnorm[at], misfit, rtol=1e-6)
-        size = np.linalg.norm(expected)
-        np.testing.assert_allclose(result.seminorm[at], size, rtol=1e-7)
-
-
 def test_the_prior_of_optimal_estimation(rng: np.random.Generator) -> None:
     """Rodgers' maximum a posteriori, with covariances of the data and of the prior."""
     A, b = systems(rng)
@@ -200,17 +153,6 @@ def test_the_prior_of_optimal_estimation(rng: np.random.Generator) -> None:
     )
     distance = np.linalg.norm((result.x - prior) @ L.T, axis=-1)
     np.testing.assert_allclose(result.seminorm, distance, rtol=1e-12)
-
-
-def test_a_fixed_sum(rng: np.random.Generator) -> None:
-    A, b = systems(rng)
-    L = np.diff(np.eye(VARIABLES), axis=0)
-    result = gpusolve.lsq_linear(A, b, L="first", lam=0.5, sum_to=2.0)
-    ones = np.ones((VARIABLES, 1))
-    matrix = np.block([[A.T @ A + 0.5 * L.T @ L, ones], [ones.T, np.zeros((1, 1))]])
-    for x, right in zip(result.x, b, strict=True):
-        expected = np.linalg.solve(matrix, np.append(A.T @ right, 2.0))[:-1]
-        np.testing.assert_allclose(x, expected, atol=1e-12)
 
 
 @together("sum_to", [None, 1.5])
@@ -237,23 +179,6 @@ def test_the_variance_of_the_residual(
     assert (result.x == 0).any()
 
 
-def test_one_bad_system_leaves_the_others_alone(
-    backend: Any, rng: np.random.Generator
-) -> None:
-    A, b = systems(rng)
-    L = np.broadcast_to(np.eye(VARIABLES), (6, VARIABLES, VARIABLES)).copy()
-    lam, prior = np.ones(6), np.zeros((6, VARIABLES))
-    L[1, 2, 3], prior[2, 0], lam[3], lam[4] = np.inf, np.nan, -1, np.inf
-    given = {"L": L, "lam": lam, "prior": prior}
-    result = backend.solve(gpusolve.nnls, A, b[0], **given)
-    np.testing.assert_array_equal(result.status, [0, 2, 2, 2, 2, 0])
-    alone = gpusolve.nnls(A, b[0], L=np.eye(VARIABLES))
-    for k in (0, 5):
-        np.testing.assert_allclose(result.x[k], alone.x, atol=1e-13)
-    assert np.isnan(result.x[1:5]).all()
-    assert np.isnan(result.rnorm[1:5]).all()
-
-
 def test_a_missing_row_of_weight_zero(rng: np.random.Generator) -> None:
     A, b = systems(rng)
     weights = np.ones(ROWS)
@@ -265,65 +190,6 @@ def test_a_missing_row_of_weight_zero(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(result.x, expected.x, atol=1e-13)
     np.testing.assert_allclose(result.rnorm, expected.rnorm, rtol=1e-13)
     np.testing.assert_allclose(result.variance(1.0), expected.variance(1.0), rtol=1e-12)
-
-
-@together("name", ["identity", "first", "second"])
-@together("n", [0, 1, 2])
-def test_few_variables(name: str, n: int) -> None:
-    A, b = np.ones((3, n)), np.ones((2, 3))
-    result = gpusolve.nnls(A, b, L=name)
-    assert result.x.shape == (2, n)
-    np.testing.assert_array_equal(result.status, 0)
-    assert (result.seminorm >= 0).all()
-
-
-def test_empty_batches() -> None:
-    result = gpusolve.nnls(np.ones((3, 2)), np.ones((0, 3)), L="first")
-    assert result.x.shape == (0, 2)
-    own = gpusolve.nnls(np.ones((3, 2)), np.ones(3), L=np.ones((0, 1, 2)))
-    assert own.x.shape == (0, 2)
-    assert own.seminorm.shape == (0,)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"L": "third"}, r"L must be a matrix or one of \('identity', .*got 'third'"),
-        ({"L": np.eye(3)}, r"L must have shape \(..., p, 6\) .* got \(3, 3\)"),
-        ({"L": np.ones(6)}, r"L must have shape \(..., p, 6\) .* got \(6,\)"),
-        ({"L": "first", "lam": -1}, "lam must be finite and non-negative, got -1"),
-        ({"L": "first", "lam": np.inf}, "lam must be finite and non-negative, got inf"),
-        ({"L": "first", "lam": np.ones(4)}, "batch axes must broadcast.*lam"),
-        ({"L": "first", "prior": np.ones(5)}, r"prior must be a number or have shape"),
-        ({"L": "first", "prior": np.nan}, "prior must be finite, got nan"),
-        ({"lam": 0.5}, "L must be given with lam, got L=None"),
-        ({"prior": np.ones(6)}, "L must be given with prior, got L=None"),
-    ],
-)
-def test_bad_arguments(rng: np.random.Generator, given: Options, message: str) -> None:
-    A, b = systems(rng)
-    with pytest.raises(ValueError, match=message):
-        gpusolve.nnls(A, b, **given)
-
-
-def test_bad_dtypes(rng: np.random.Generator) -> None:
-    A, b = systems(rng)
-    with pytest.raises(TypeError, match="L must have a real dtype"):
-        gpusolve.nnls(A, b, L=1j * np.eye(VARIABLES))
-
-
-def test_a_result_without_penalty_has_no_seminorm() -> None:
-    with pytest.raises(ValueError, match="seminorm needs a result with L"):
-        _ = gpusolve.nnls([[1.0]], [1.0]).seminorm
-
-
-@together("name", ["mgs", "fnnls", "pqn"])
-def test_methods_of_the_literature(rng: np.random.Generator, name: str) -> None:
-    A, b = systems(rng)
-    given: Options = {"L": "second", "lam": np.array([0.1, 1.0, 2.0])}
-    expected = gpusolve.nnls(A, b, **given)
-    result = gpusolve.nnls(A, b, method=name, **given)  # type: ignore[arg-type]
-    np.testing.assert_allclose(result.x, expected.x, atol=1e-7)
 
 
 # ---- where systems are solved --------------------------------------------------------
@@ -351,34 +217,3 @@ def test_blocks_files_and_dask(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(found.x, expected.x)
     np.testing.assert_array_equal(found.rnorm, expected.rnorm)
     np.testing.assert_array_equal(found.seminorm, expected.seminorm)
-
-
-def test_labels(rng: np.random.Generator) -> None:
-    A, b = systems(rng)
-    columns, index = list("abcdef"), list("rst")
-    L = rng.random((2, VARIABLES))
-    frames = pd.DataFrame(A, columns=columns), pd.DataFrame(b, index=index)
-    lam = pd.Series([1.0, 2.0, 3.0], index)
-    result = gpusolve.nnls(*frames, L=pd.DataFrame(L, columns=columns), lam=lam)
-    expected = gpusolve.nnls(A, b, L=L, lam=lam.to_numpy())
-    pd.testing.assert_frame_equal(result.x, pd.DataFrame(expected.x, index, columns))
-    pd.testing.assert_series_equal(
-        result.seminorm, pd.Series(expected.seminorm, index, name="seminorm")
-    )
-    with pytest.raises(ValueError, match="L must have the labels of A"):
-        gpusolve.nnls(*frames, L=pd.DataFrame(L, columns=list("fedcba")))
-
-
-def test_labels_of_xarray(rng: np.random.Generator) -> None:
-    xarray = pytest.importorskip("xarray")
-    A, b = systems(rng)
-    L, lam = rng.random((2, VARIABLES)), rng.random(4)
-    result = gpusolve.nnls(
-        xarray.DataArray(A, dims=("time", "pixel")),
-        xarray.DataArray(b, dims=("shot", "time")),
-        L=xarray.DataArray(L, dims=("difference", "pixel")),
-        lam=xarray.DataArray(lam, dims="trial"),
-    )
-    expected = gpusolve.nnls(A, b[:, None], L=L, lam=lam)
-    assert result.x.dims == ("shot", "trial", "pixel")
-    np.testing.assert_array_equal(result.x, expected.x)

@@ -15,9 +15,9 @@ from oracles import brute_force, objective, residual_norm, scipy_rnorm, violatio
 from together import together
 
 import gpusolve
-from gpusolve._nnls import chunks
-from gpusolve._nnls.methods import COMPARED
+from gpusolve._nnls.options import COMPARED
 from gpusolve._numerics.scaling import scale
+from gpusolve.studies._compared import batch as chunks
 from gpusolve.studies._compared import (
     block_pivoting,
     interior_point,

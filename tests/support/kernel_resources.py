@@ -35,8 +35,8 @@ from gpusolve._gemv.gemv_kernel import (
     uses_dots,
 )
 from gpusolve._nnls import nnls_qr_kernel
+from gpusolve._nnls.launch_arguments import BOUNDS
 from gpusolve._nnls.nnls_gram_kernel import Size, teams_for
-from gpusolve._nnls.systems import BOUNDS
 from gpusolve.gam._basis_kernel import instance as basis_instance
 from gpusolve.gam._boosting.gram_kernel import instance as learners_instance
 from gpusolve.gam._boosting.stacked_kernel import instance as stacked_instance

@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..._nnls.chunks import solve_in_chunks
-from ..._nnls.inputs import Problem
-from ..._nnls.methods import COMPARED
+from ..._nnls.options import COMPARED
+from ..._nnls.problem import Problem
 from ..._numerics.certificate import (
     Certificate,
     certify,
@@ -19,11 +18,15 @@ from ..._numerics.certificate import (
 )
 from ..._numerics.scaling import Array, Indices, ScaledSystem
 from ..._numerics.solution import CONVERGED, ITERATION_LIMIT, Solution
+from .batch import solve_in_chunks
 from .found import Found
 
 Solve = Callable[[ScaledSystem, Array, float, int], Found]
 """From scaled systems, feasible points, a tolerance and a limit to what is found."""
 
+
+SUM_ROW_WEIGHT = 2.0**26
+"""Weight of the row of a fixed sum when the best witness is computed."""
 
 CHUNK_ENTRIES = 2**22
 """Limit on the matrix entries of a chunk."""
@@ -130,3 +133,31 @@ def orthogonal_to(system: ScaledSystem, variables: Indices, r: Array) -> Array:
         along = np.matmul(r[:, None], Q) - shift
         r = r - np.matmul(along, np.swapaxes(Q, -1, -2))[:, 0]
     return r
+
+
+def best_witness(system: ScaledSystem, x: Array) -> Array:
+    """The best witness for the free variables of x, by a singular value decomposition.
+
+    It is the residual of the least-squares solution on the columns whose variables are
+    between their bounds. Singular values at the level of rounding count as zero. The
+    row of a fixed sum gets a large weight, so that the witness is free there.
+    """
+    m, free = system.A.shape[-2], (x > system.lower) & (x < system.upper)
+    weight = np.ones(m + x.shape[-1] * system.has_ridge)
+    weight[system.data_rows : m] = SUM_ROW_WEIGHT
+    columns = np.where(free[..., None, :], system.A, 0)
+    penalty = np.where(free, system.penalty, 0)
+    if system.has_ridge:
+        ridge = np.where(free, system.damping, 0)[..., None] * np.eye(x.shape[-1])
+        columns = np.concatenate([columns, ridge], axis=-2)
+    U, s, Vh = np.linalg.svd(columns * weight[:, None], full_matrices=False)
+    eps = np.finfo(s.dtype).eps * max(columns.shape[-2:])
+    positive = s > eps * np.max(s, axis=-1, keepdims=True, initial=0)
+    U = np.where(positive[..., None, :], U, 0)
+    rotated = np.matmul(Vh, penalty[..., None])[..., 0]
+    shift = np.divide(rotated, s, out=np.zeros_like(rotated), where=positive)
+    r = residual(system, x) / weight
+    for _ in range(2):
+        along = np.matmul(np.swapaxes(U, -1, -2), r[..., None])[..., 0] - shift
+        r = r - np.matmul(U, along[..., None])[..., 0]
+    return np.asarray(r * weight)

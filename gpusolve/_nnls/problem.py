@@ -1,13 +1,14 @@
-"""Validation of the arguments of ``nnls``, ``lsq_linear`` and ``bounded_qp``."""
+"""The problem: the validated arguments of the solvers, and the axes of one system."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import numbers
 import operator
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -21,10 +22,8 @@ from .._device.arrays import (
     namespace,
     on_one_device,
 )
-from .._numerics.solution import default_limit, default_tolerance
-from .axes import batch_axes
-from .constraints import constraint_arrays
-from .differences import difference_matrix
+from .._device.launch import pieces
+from .._numerics.solution import Solution, default_limit, default_tolerance
 
 DOUBLE = np.dtype(np.float64)
 
@@ -40,10 +39,145 @@ NUMBERS = float, int, numbers.Real, np.bool_
 """Types of numbers. The common types are first: `isinstance` finds them sooner."""
 
 NAMES = ("A", "b"), ("G", "c")
-"""What messages call A and b: of least squares, and of quadratic programs."""
+"""Names of A and b in messages: of least squares, and of quadratic programs."""
 
 MAY_BE_NONE = list, tuple, type(None)
 """Types of bounds that are None, or have None."""
+
+PAIRS = ("A_ub", "b_ub"), ("A_eq", "b_eq")
+"""The arguments of ``A_ub x <= b_ub`` and ``A_eq x = b_eq``."""
+
+Differences = Literal["identity", "first", "second"]
+"""Names of matrices L, in the order of the differences: 0, 1 and 2."""
+
+DIFFERENCES = get_args(Differences)
+
+Masked = np.ma.MaskedArray
+
+# ---- the axes of one system ----------------------------------------------------------
+
+Axis = Literal["row", "variable", "penalty", "inequality", "equality"]
+
+ROW: Axis = "row"
+VARIABLE: Axis = "variable"
+PENALTY: Axis = "penalty"
+INEQUALITY: Axis = "inequality"
+EQUALITY: Axis = "equality"
+
+OWN: tuple[Axis, ...] = (PENALTY, INEQUALITY, EQUALITY)
+"""Axes that keep these names, whatever names the arguments have."""
+
+AXES: dict[str, tuple[Axis, ...]] = {
+    "A": (ROW, VARIABLE),
+    "b": (ROW,),
+    "weights": (ROW,),
+    "lower": (VARIABLE,),
+    "upper": (VARIABLE,),
+    "l1": (VARIABLE,),
+    "l2": (VARIABLE,),
+    "warm_start": (VARIABLE,),
+    "sum_to": (),
+    "L": (PENALTY, VARIABLE),
+    "lam": (),
+    "prior": (VARIABLE,),
+    "A_ub": (INEQUALITY, VARIABLE),
+    "b_ub": (INEQUALITY,),
+    "A_eq": (EQUALITY, VARIABLE),
+    "b_eq": (EQUALITY,),
+    "x": (VARIABLE,),
+    "rnorm": (),
+    "seminorm": (),
+    "degrees_of_freedom": (),
+    "gcv": (),
+    "curvature": (),
+    "dual": (VARIABLE,),
+    "kkt": (),
+    "nit": (),
+    "status": (),
+    "n_updates": (),
+    "n_downdates": (),
+    "repaired": (),
+    "method": (),
+    "dual_ub": (INEQUALITY,),
+    "dual_eq": (EQUALITY,),
+    "residual": (ROW,),
+    "covariance": (VARIABLE, VARIABLE),
+}
+
+
+def batch_axes(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape without the axes of one system.
+
+    Examples
+    --------
+    >>> batch_axes("A", (5, 1, 30, 10))
+    (5, 1)
+    >>> batch_axes("l2", ())
+    ()
+    """
+    return shape[: max(0, len(shape) - len(AXES[name]))]
+
+
+Block = tuple[slice, ...]
+"""A slice of each axis of the batch."""
+
+
+def part_of_block(array: Array, lengths: tuple[int, ...], block: Block) -> Array:
+    """The values of a block in an array with batch axes of these lengths; a view."""
+    slices = block[len(block) - len(lengths) :]
+    index = tuple(
+        slice(None) if length == 1 else part
+        for length, part in zip(lengths, slices, strict=True)
+    )
+    return array[index]
+
+
+def blocks(shape: tuple[int, ...], most: int) -> Iterator[Block]:
+    """Blocks of a batch in order, each of 1 to `most` systems.
+
+    The last axes are whole, one axis is cut, and the axes before it have the length 1.
+
+    Examples
+    --------
+    >>> list(blocks((2, 3), 2))[:2]
+    [(slice(0, 1, None), slice(0, 2, None)), (slice(0, 1, None), slice(2, 3, None))]
+    """
+    steps, left = [], max(1, most)
+    for length in reversed(shape):
+        steps.append(max(1, min(length, left)))
+        left = left // length if 0 < length <= left else 1
+    slices = [pieces(n, step) for n, step in zip(shape, reversed(steps), strict=True)]
+    yield from itertools.product(*slices)
+
+
+def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Array:
+    """The systems of a chunk in float64; an array that all systems share stays shared.
+
+    Parameters
+    ----------
+    array : (..., *core axes) array
+    core : int
+        Number of trailing axes that belong to one system.
+    batch : tuple of int
+        The batch shape, to which the leading axes broadcast.
+    chunk : slice
+        A range of the flattened batch.
+    """
+    shape = array.shape[array.ndim - core :]
+    if math.prod(array.shape[: array.ndim - core]) == 1:
+        return array.reshape(shape).astype(np.float64, copy=False)
+    xp, batch = namespace(array), batch or (1,)
+    full = (*batch, *shape)
+    broadcast = array if array.shape == full else xp.broadcast_to(array, full)
+    if len(batch) == 1:
+        part = broadcast[chunk]
+    else:
+        indices = xp.unravel_index(xp.arange(chunk.start, chunk.stop), batch)
+        part = broadcast[indices]
+    return part.astype(np.float64, copy=False)
+
+
+# ---- the problem --------------------------------------------------------------------
 
 
 class Problem(NamedTuple):
@@ -164,8 +298,10 @@ class Problem(NamedTuple):
         """The batch axes of the matrices with their weights; 1 where they repeat."""
         A, weights = self.A, self.weights
         if weights is None:
-            return () if A.ndim == 2 else own_axes(A, 2)
-        return broadcast_shapes(own_axes(A, 2), own_axes(weights, 1))
+            return () if A.ndim == 2 else unrepeated_batch_shape(A, 2)
+        return broadcast_shapes(
+            unrepeated_batch_shape(A, 2), unrepeated_batch_shape(weights, 1)
+        )
 
     @property
     def shares_matrix(self) -> bool:
@@ -210,6 +346,27 @@ class Problem(NamedTuple):
         if mask is False or (xp is np and not np.count_nonzero(mask)):
             return None
         return xp.broadcast_to(xp.asarray(mask), self.batch)
+
+    def part(self, block: Block) -> Problem:
+        """The systems of a block."""
+
+        def part(value: Any, name: str) -> Any:
+            if value is None or isinstance(value, float):
+                return value
+            return part_of_block(value, batch_axes(name, value.shape), block)
+
+        lower, upper = self.bounds
+        pairs = zip(block, self.batch, strict=True)
+        return self._replace(
+            batch=tuple(len(range(*axis.indices(length))) for axis, length in pairs),
+            start=part(self.start, "warm_start"),
+            bounds=(part(lower, "lower"), part(upper, "upper")),
+            **{
+                name: part(value, name)
+                for name, value in self._asdict().items()
+                if name in AXES
+            },
+        )
 
     def simplified(self) -> Problem:
         """A problem with the same solutions, for the solvers.
@@ -264,19 +421,42 @@ class Problem(NamedTuple):
         return bound.sum(axis=-1), rounding * abs(bound).sum(axis=-1)
 
 
-def own_axes(array: Array, core: int) -> tuple[int, ...]:
+def blank_solution(problem: Problem) -> Solution:
+    """The results of one system."""
+    rows: tuple[int, ...] = ()
+    if problem.has_constraints:
+        sides = problem.b_ub, problem.b_eq
+        rows = tuple(0 if side is None else side.shape[-1] for side in sides)
+    return Solution.blank((1,), problem.shape[1], problem.dtype, *rows)
+
+
+def drop_repeats(array: Array, core: int) -> Array:
+    """A view of the array in which axes that repeat it have the length 1."""
+    leading = array.ndim - core
+    if not leading:
+        return array
+    axes = zip(array.shape[:leading], array.strides[:leading], strict=True)
+    return array[
+        tuple(slice(0, 1) if n and not stride else slice(None) for n, stride in axes)
+    ]
+
+
+def unrepeated_batch_shape(array: Array, core: int) -> tuple[int, ...]:
     """The batch axes of an array; 1 for an axis that repeats it by a stride of 0.
 
     Its last `core` axes belong to one system.
 
     Examples
     --------
-    >>> own_axes(np.broadcast_to(np.zeros((4, 1, 3, 2)), (7, 4, 5, 3, 2)), 2)
+    >>> A = np.broadcast_to(np.zeros((4, 1, 3, 2)), (7, 4, 5, 3, 2))
+    >>> unrepeated_batch_shape(A, 2)
     (1, 4, 1)
     """
-    leading = array.ndim - core
-    axes = zip(array.shape[:leading], array.strides[:leading], strict=True)
-    return tuple([1 if n and not stride else n for n, stride in axes])
+    shape: tuple[int, ...] = drop_repeats(array, core).shape[: array.ndim - core]
+    return shape
+
+
+# ---- validation ----------------------------------------------------------------------
 
 
 def pair(bounds: Any) -> tuple[Any, Any]:
@@ -304,6 +484,35 @@ def without_none(bound: Any, infinity: float) -> Any:
     return [infinity if value is None else value for value in bound]
 
 
+def without_masks(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of ``lsq_linear``, where A and b are without masks.
+
+    A row has weight 0 where its element of b or any element of A is masked.
+
+    Examples
+    --------
+    >>> b = np.ma.masked_values([1.0, -9.0, 2.0], -9.0)
+    >>> without_masks({"A": np.ones((3, 1)), "b": b, "weights": None})["weights"]
+    array([1., 0., 1.])
+    """
+    A, b, weights = given["A"], given["b"], given["weights"]
+    hidden: Any = False
+    if isinstance(A, Masked):
+        hidden, A = np.ma.getmaskarray(A).any(axis=-1), A.filled(0)
+    if isinstance(b, Masked):
+        rows, b = np.ma.getmaskarray(b), b.filled(0)
+        try:
+            hidden = hidden | rows
+        except ValueError as error:
+            raise ValueError(
+                "the masks of the rows of A and of b must broadcast, got shapes "
+                f"{hidden.shape} and {rows.shape}"
+            ) from error
+    if hidden is not False:
+        weights = np.where(hidden, 0, 1.0 if weights is None else weights)
+    return {**given, "A": A, "b": b, "weights": weights}
+
+
 def validate(
     A: Any,
     b: Any,
@@ -329,57 +538,37 @@ def validate(
     linear constraints.
     """
     names = of_A, of_b = NAMES[is_gram]
-    given = {of_A: A, of_b: b}
-    A, b = floating(given).values()
-    start = None if warm_start is None else _start(A, warm_start)
-    if is_gram and (A.ndim < 2 or A.shape[-1] != A.shape[-2]):
-        raise ValueError(f"G must have shape (..., n, n), got {A.shape}")
-    _check_shapes(A, b, start, names)
-    bounds = _bounds(A, lower, upper)
-    l1, l2 = _penalty(A, l1, "l1"), _penalty(A, l2, "l2")
+    A, b = floating({of_A: A, of_b: b}).values()
+    _check_system(A, b, names)
+    if warm_start is not None:  # it says nothing about the precision of the result
+        warm_start = _array(A, warm_start, "warm_start").astype(A.dtype, copy=False)
+        _check_shape("warm_start", warm_start, A.shape[-1:], of_A, A)
     given_dtypes = [getattr(v, "dtype", None) for v in (A, lower, upper, sum_to)]
     eps = max([EPSILONS.get(dtype, 0.0) for dtype in given_dtypes])
-    sum_to = None if sum_to is None else _sum(A, sum_to)
-    weights = None if weights is None else _weights(A, weights)
-    L, lam, prior = _tikhonov(A, L, lam, prior)
-    rows = constraint_arrays(A, constraints, of_A)
-    named = {
-        "A": A,
-        "b": b,
-        "warm_start": start,
-        "lower": bounds[0],
-        "upper": bounds[1],
-        "l1": l1,
-        "l2": l2,
-        "sum_to": sum_to,
-        "weights": weights,
-        "L": L,
-        "lam": lam,
-        "prior": prior,
-        **rows,
-    }
-    shapes = {
-        name: option.shape
-        for name, option in named.items()
-        if not (option is None or isinstance(option, float))
-    }
+    lower, upper = _bounds(A, lower, upper)
+    l1, l2 = _penalty(A, l1, "l1"), _penalty(A, l2, "l2")
+    if sum_to is not None:
+        sum_to = _finite(_option(A, sum_to, "sum_to"), "sum_to")
+    if weights is not None:
+        weights = _array(A, weights, "weights").astype(A.dtype, copy=False)
+        _check_shape("weights", weights, A.shape[-2:-1], "A", A)
+    if L is not None or lam is not None or prior is not None:
+        L, lam, prior = _tikhonov(A, L, lam, prior)
+    constraints = {k: v for k, v in constraints.items() if v is not None}
+    rows = _constraints(A, constraints, of_A) if constraints else {}
+    given: dict[str, Any] = {"A": A, "b": b, "l1": l1, "l2": l2, "sum_to": sum_to}
+    given |= {"weights": weights, "L": L, "prior": prior, **rows}
+    given["lam"] = 1.0 if lam is None else lam
+    named = {**given, "warm_start": warm_start, "lower": lower, "upper": upper}
+    shapes = {name: v.shape for name, v in named.items() if hasattr(v, "shape")}
     return Problem(
-        A,
-        b,
-        batch_of(shapes, names),
-        start,
-        bounds=bounds,
-        l1=l1,
-        l2=l2,
-        sum_to=sum_to,
-        weights=weights,
+        **given,
+        batch=batch_of(shapes, names),
+        start=warm_start,
+        bounds=(lower, upper),
         tol=None if tol is None else _nonnegative(tol, "tol"),
         maxiter=None if maxiter is None else _count(maxiter, "maxiter"),
         is_gram=is_gram,
-        L=L,
-        lam=lam,
-        prior=prior,
-        **rows,
         eps=eps,
     )
 
@@ -400,35 +589,42 @@ def batch_of(
         raise ValueError(f"batch axes must broadcast, got shapes {found}") from error
 
 
-def _check_shapes(
-    A: Array, b: Array, start: Array | None, names: Sequence[str]
-) -> None:
-    """ValueError unless the shapes of A, b and the warm start match."""
+def _check_system(A: Array, b: Array, names: tuple[str, str]) -> None:
+    """ValueError unless A and b, which messages call by `names`, are systems."""
     of_A, of_b = names
+    if of_A == "G" and (A.ndim < 2 or A.shape[-1] != A.shape[-2]):
+        raise ValueError(f"G must have shape (..., n, n), got {A.shape}")
     if A.ndim < 2:
         raise ValueError(f"{of_A} must have shape (..., m, n), got {A.shape}")
     if b.ndim < 1:
         raise ValueError(f"{of_b} must have shape (..., m), got a scalar")
-    m, n = A.shape[-2:]
-    if b.shape[-1] != m:
-        raise ValueError(
-            f"{of_b} must have shape (..., {m}) for {of_A} of shape {A.shape}, "
-            f"got {b.shape}"
-        )
-    if m + n >= 2**31:  # kernels number rows and columns by int
+    if b.shape[-1] != A.shape[-2]:
+        _check_shape(of_b, b, A.shape[-2:-1], of_A, A)
+    if sum(A.shape[-2:]) >= 2**31:  # kernels number rows and columns by int
         raise ValueError(f"{of_A} must have m + n < 2**31, got shape {A.shape}")
-    if start is not None and start.shape[-1:] != (n,):
+
+
+def _check_shape(
+    name: str, array: Array, last: tuple[int | str, ...], of: str, matrix: Array
+) -> None:
+    """ValueError unless the last axes of an array have these lengths.
+
+    A name is any length. The message says that `matrix`, called `of`, demands them.
+    """
+    shape = array.shape[-len(last) :]
+    fits = [isinstance(k, str) or n == k for n, k in zip(shape, last, strict=False)]
+    if len(shape) < len(last) or not all(fits):
         raise ValueError(
-            f"warm_start must have shape (..., {n}) for {of_A} of shape {A.shape}, "
-            f"got {start.shape}"
+            f"{name} must have shape (..., {', '.join(map(str, last))}) for {of} of "
+            f"shape {matrix.shape}, got {array.shape}"
         )
 
 
-def _start(A: Array, value: Any) -> Array:
-    """A guess in the dtype of A: it says nothing about the precision of the result."""
-    found = on_one_device({"A": A, "warm_start": asarray_like(A, value)})["warm_start"]
-    check_real(found, "warm_start")
-    return found.astype(A.dtype, copy=False)
+def _array(A: Array, value: Any, name: str) -> Array:
+    """A value as an array of a real dtype on the device of A."""
+    found = on_one_device({"A": A, name: asarray_like(A, value)})[name]
+    check_real(found, name)
+    return found
 
 
 def _option(A: Array, value: Any, name: str) -> Option:
@@ -439,28 +635,27 @@ def _option(A: Array, value: Any, name: str) -> Option:
         isinstance(value, np.ndarray) and value.ndim == 0
     ):
         return float(A.dtype.type(value))
-    found = on_one_device({"A": A, name: asarray_like(A, value)})[name]
-    check_real(found, name)
+    found = _array(A, value, name)
     if found.ndim == 0:  # of another package, or on a device, where it stays
         return found.reshape(1) if is_cupy(found) else _option(A, float(found), name)
     return found.astype(A.dtype, copy=False).astype(np.float64, copy=False)
 
 
 def _variable_option(A: Array, value: Any, name: str) -> Option:
-    option, n = _option(A, value, name), A.shape[-1]
-    if isinstance(option, float):
+    """The same for an option with an element for each variable, or for all."""
+    option = _option(A, value, name)
+    if isinstance(option, float) or option.shape[-1] == A.shape[-1]:
         return option
-    if option.shape[-1:] == (n,):
-        return option
-    if option.shape[-1:] != (1,):
+    if option.shape[-1] != 1:
         raise ValueError(
-            f"{name} must be a number or have shape (..., {n}) for A of shape "
-            f"{A.shape}, got {option.shape}"
+            f"{name} must be a number or have shape (..., {A.shape[-1]}) for A of "
+            f"shape {A.shape}, got {option.shape}"
         )
-    return namespace(A).broadcast_to(option, (*option.shape[:-1], n))
+    return namespace(A).broadcast_to(option, (*option.shape[:-1], A.shape[-1]))
 
 
 def _bounds(A: Array, lower: Any, upper: Any) -> tuple[Option, Option]:
+    """The bounds; ValueError for numbers that contradict each other."""
     found = _variable_option(A, lower, "lower"), _variable_option(A, upper, "upper")
     least, most = found
     if not (isinstance(least, float) and isinstance(most, float)):
@@ -474,6 +669,7 @@ def _bounds(A: Array, lower: Any, upper: Any) -> tuple[Option, Option]:
 
 
 def _penalty(A: Array, value: Any, name: str) -> Option:
+    """The weights of a penalty; NaN where they are negative in some systems."""
     option = _variable_option(A, value, name)
     if isinstance(option, float):
         return _nonnegative(option, name)
@@ -483,33 +679,18 @@ def _penalty(A: Array, value: Any, name: str) -> Option:
     return namespace(A).where(option >= 0, option, math.nan)
 
 
-def _sum(A: Array, value: Any) -> Option:
-    option = _option(A, value, "sum_to")
-    if isinstance(option, float) and not math.isfinite(option):
-        raise ValueError(f"sum_to must be finite, got {value}")
-    return option
-
-
-def _weights(A: Array, value: Any) -> Array:
-    option, m = _option(A, value, "weights"), A.shape[-2]
-    if isinstance(option, float) or option.shape[-1:] != (m,):
-        shape = () if isinstance(option, float) else option.shape
-        raise ValueError(
-            f"weights must have shape (..., {m}) for A of shape {A.shape}, got {shape}"
-        )
-    return option.astype(A.dtype, copy=False)
-
-
 def _tikhonov(
     A: Array, L: Any, lam: Any, prior: Any
-) -> tuple[Array | None, Option, Option | None]:
+) -> tuple[Array, Option, Option | None]:
     """The matrix, the weight and the prior mean of Tikhonov's penalty."""
     if L is None:
-        for name, value in (("lam", lam), ("prior", prior)):
-            if value is not None:
-                raise ValueError(f"L must be given with {name}, got L=None")
-        return None, 1.0, None
-    matrix = difference_matrix(A, L) if isinstance(L, str) else _matrix(A, L, "L")
+        name = "prior" if lam is None else "lam"
+        raise ValueError(f"L must be given with {name}, got L=None")
+    if isinstance(L, str):
+        matrix = difference_matrix(A, L)
+    else:
+        matrix = _array(A, L, "L").astype(A.dtype, copy=False)
+        _check_shape("L", matrix, ("p", A.shape[-1]), "A", A)
     weight = _option(A, 1.0 if lam is None else lam, "lam")
     if isinstance(weight, float):
         weight = _nonnegative(weight, "lam")
@@ -517,22 +698,58 @@ def _tikhonov(
         weight = namespace(A).where(weight >= 0, weight, math.nan)
     if prior is None:
         return matrix, weight, None
-    mean = _variable_option(A, prior, "prior")
-    if isinstance(mean, float) and not math.isfinite(mean):
-        raise ValueError(f"prior must be finite, got {prior}")
-    return matrix, weight, mean
+    return matrix, weight, _finite(_variable_option(A, prior, "prior"), "prior")
 
 
-def _matrix(A: Array, value: Any, name: str) -> Array:
-    """A matrix for the variables of A, rounded to the dtype of A."""
-    found, n = on_one_device({"A": A, name: asarray_like(A, value)})[name], A.shape[-1]
-    check_real(found, name)
-    if found.ndim < 2 or found.shape[-1] != n:
-        raise ValueError(
-            f"{name} must have shape (..., p, {n}) for A of shape {A.shape}, "
-            f"got {found.shape}"
-        )
-    return found.astype(A.dtype, copy=False)
+def difference_matrix(A: Array, name: str) -> Array:
+    """The differences of neighbouring variables, in the dtype and place of A.
+
+    A row of ``"first"`` is ``x[j + 1] - x[j]``; a row of ``"second"`` is
+    ``x[j + 2] - 2 x[j + 1] + x[j]``. They are not divided by a distance. Differences of
+    order k have n - k rows, or 0 if n is less.
+
+    Examples
+    --------
+    >>> difference_matrix(np.zeros((1, 4)), "second")
+    array([[ 1., -2.,  1.,  0.],
+           [ 0.,  1., -2.,  1.]])
+    """
+    if name not in DIFFERENCES:
+        raise ValueError(f"L must be a matrix or one of {DIFFERENCES}, got {name!r}")
+    matrix: Any = namespace(A).eye(A.shape[-1], dtype=A.dtype)
+    for _ in range(DIFFERENCES.index(name)):
+        matrix = matrix[1:] - matrix[:-1]
+    return matrix
+
+
+def _constraints(A: Array, given: dict[str, Any], of_A: str) -> dict[str, Array]:
+    """The linear constraints as arrays; a pair that is not given is left out.
+
+    Floating dtypes stay: they tell the rounding of what was given.
+    """
+    found: dict[str, Array] = {}
+    for pair_of in PAIRS:
+        values = [given.get(name) for name in pair_of]
+        missing = [name for name, v in zip(pair_of, values, strict=True) if v is None]
+        if len(missing) == 1:
+            (present,) = {*pair_of} - {*missing}
+            raise ValueError(f"{missing[0]} must be given with {present}, got None")
+        if not missing:
+            pairs = zip(pair_of, values, strict=True)
+            C, d = (_array(A, value, name) for name, value in pairs)
+            _check_shape(pair_of[0], C, ("rows", A.shape[-1]), of_A, A)
+            _check_shape(pair_of[1], d, C.shape[-2:-1], pair_of[0], C)
+            for name, array in zip(pair_of, (C, d), strict=True):
+                is_real = array.dtype.kind == "f"
+                found[name] = array if is_real else array.astype(np.float64)
+    return found
+
+
+def _finite(option: Option, name: str) -> Option:
+    """The option; ValueError for a number that is not finite."""
+    if isinstance(option, float) and not math.isfinite(option):
+        raise ValueError(f"{name} must be finite, got {option}")
+    return option
 
 
 def _nonnegative(value: float, name: str) -> float:

@@ -1,4 +1,4 @@
-"""The inputs of the NNLS kernels on a device, and the systems of a launch."""
+"""The arrays of a problem as kernels and the compiled object read them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .._device.arrays import (
 from .._device.kernels import struct_in
 from .._device.launch import CACHED, round_up
 from .._device.structs import Struct
-from .._numerics.solution import Solution
-from .inputs import Option, Problem
+from .._numerics.solution import Solution, solution_fields
+from .problem import Option, Problem, drop_repeats
 
 RIDGE, SUM, BOUNDS, PENALTIES, ROUNDED_MATRIX = 1, 2, 4, 8, 16
 """``ProblemKind`` of ``variables.cuh``."""
@@ -33,7 +33,7 @@ NNLS_SYSTEMS = struct_in("nnls_systems.cuh", "NnlsSystems")
 ALIGNMENT = 16
 """Of the arrays that are written, in bytes."""
 
-AT_ONCE = BatchOffsets(None, 0)
+NO_OFFSET = BatchOffsets(None, 0)
 """All systems begin at the same element."""
 
 
@@ -66,7 +66,7 @@ class Options(NamedTuple):
         if all(isinstance(option, float) for option in (*variables, total)):
             *numbers, l2 = map(float, variables)
             same = (*numbers, math.sqrt(l2), float(total))
-            return cls(None, AT_ONCE, same, True)
+            return cls(None, NO_OFFSET, same, True)
         parts = [xp.asarray(option, np.float64) for option in variables]
         parts[3] = xp.sqrt(parts[3])
         parts.append(xp.asarray(total, np.float64)[..., None])
@@ -90,14 +90,15 @@ def largest_penalties(options: Options) -> Options:
     xp = namespace(each)
     finite = xp.where(xp.isfinite(each), each, 0)
     largest = finite.max(axis=tuple(range(each.ndim - 1)))
-    return options._replace(of_each=largest, offset=AT_ONCE)
+    return options._replace(of_each=largest, offset=NO_OFFSET)
 
 
-class Inputs(NamedTuple):
-    """The arrays of a problem as its kernels read them: in place, through strides.
+class LaunchArguments(NamedTuple):
+    """The systems that a launch solves, and their arrays, which are read in place.
 
     Attributes
     ----------
+    problem : Problem
     A, b : array
         A shared matrix is stored once.
     root_weight : (..., m) array or None
@@ -105,8 +106,15 @@ class Inputs(NamedTuple):
     options : Options
     A_offset, b_offset, weight_offset : BatchOffsets
         Where each system of the batch begins.
+    part : slice
+        Of the flattened batch.
+    solution : Solution or None
+        Of these systems; its x holds the starting points.
+    counters : (2,) uint64 array or None
+        ``BatchCounters`` of ``batch.cuh``: zeros.
     """
 
+    problem: Problem
     A: Array
     b: Array
     root_weight: Array | None
@@ -114,19 +122,23 @@ class Inputs(NamedTuple):
     A_offset: BatchOffsets
     b_offset: BatchOffsets
     weight_offset: BatchOffsets
+    part: slice
+    solution: Solution | None = None
+    counters: Array | None = None
 
     @classmethod
-    def of(cls, problem: Problem) -> Inputs:
-        """Prepare the arrays of a problem; none is copied."""
+    def of(cls, problem: Problem) -> LaunchArguments:
+        """Prepare the arrays of a whole batch; none is copied."""
         batch = problem.batch
         A, b = drop_repeats(strided(problem.A), 2), strided(problem.b)
-        root_weight, weight_offset = None, AT_ONCE
+        root_weight, weight_offset = None, NO_OFFSET
         if problem.weights is not None:
             xp = namespace(problem.A)
             with np.errstate(invalid="ignore"):
                 root_weight = xp.sqrt(drop_repeats(problem.weights, 1))
             weight_offset = batch_offsets(root_weight, 1, batch)
         return cls(
+            problem,
             A,
             b,
             root_weight,
@@ -134,36 +146,8 @@ class Inputs(NamedTuple):
             batch_offsets(A, 2, batch),
             batch_offsets(b, 1, batch),
             weight_offset,
+            slice(0, math.prod(batch)),
         )
-
-    @property
-    def weight_stride(self) -> int:
-        """The distance of the weights of neighbouring rows, in elements."""
-        weight = self.root_weight
-        return 0 if weight is None else strides(weight, 1)[0]
-
-
-class Systems(NamedTuple):
-    """The systems that a launch solves.
-
-    Attributes
-    ----------
-    problem : Problem
-    inputs : Inputs
-        Of the whole batch.
-    part : slice
-        Of the flattened batch.
-    solution : Solution
-        Of these systems; its x holds the starting points.
-    counters : (2,) uint64 array
-        ``BatchCounters`` of ``batch.cuh``: zeros.
-    """
-
-    problem: Problem
-    inputs: Inputs
-    part: slice
-    solution: Solution | None
-    counters: Array | None
 
     @property
     def total(self) -> int:
@@ -174,7 +158,7 @@ class Systems(NamedTuple):
     def kind(self) -> int:
         """``ProblemKind`` of ``variables.cuh``."""
         problem = self.problem
-        is_nnls = problem.is_nnls and self.inputs.options.of_each is None
+        is_nnls = problem.is_nnls and self.options.of_each is None
         has_bounds = problem.has_sum or problem.has_penalties or not is_nnls
         return (
             RIDGE * problem.has_ridge
@@ -195,24 +179,24 @@ class Systems(NamedTuple):
         `listed` gets the systems for another method; ``ListedSystem`` of ``batch.cuh``.
         `written` may be the addresses of the solution's fields, `listed` and counters.
         """
-        problem, inputs, (m, n) = self.problem, self.inputs, self.problem.shape
-        options = inputs.options
+        problem, weight, (m, n) = self.problem, self.root_weight, self.problem.shape
         if written is None:
-            written = (*(self.solution or ()), listed, self.counters)
+            fields = self.solution[:10] if self.solution else ()
+            written = (*fields, listed, self.counters)
         return NNLS_SYSTEMS.of(
             problem.dtype,
-            inputs.A,
-            *inputs.A_offset,
-            *strides(inputs.A, 2),
-            inputs.b,
-            *inputs.b_offset,
-            *strides(inputs.b, 1),
-            inputs.root_weight,
-            *inputs.weight_offset,
-            inputs.weight_stride,
-            options.of_each,
-            *options.offset,
-            *options.same,
+            self.A,
+            *self.A_offset,
+            *strides(self.A, 2),
+            self.b,
+            *self.b_offset,
+            *strides(self.b, 1),
+            weight,
+            *self.weight_offset,
+            0 if weight is None else strides(weight, 1)[0],
+            self.options.of_each,
+            *self.options.offset,
+            *self.options.same,
             tol,
             self.part.start,
             self.total,
@@ -230,14 +214,11 @@ class Systems(NamedTuple):
 def written_layout(
     batch: tuple[int, ...], n: int, dtype: np.dtype[Any]
 ) -> tuple[Layout, int]:
-    """What is written for a batch on a CPU: the solution, `listed` and the counters."""
-    reals, counts = [(*batch, n), batch, (*batch, n), batch], [batch] * 4
-    wanted: list[tuple[tuple[int, ...], Any]] = [(shape, dtype) for shape in reals]
-    wanted += [(shape, np.int32) for shape in counts]
-    wanted += [(batch, np.bool_), (batch, np.uint8)]
-    wanted += [((math.prod(batch), 2), np.int64), ((2,), np.uint64)]
+    """The layout of what is written on a CPU: the solution, `listed`, the counters."""
     layout, end = [], 0
-    for shape, kind in wanted:
+    written = solution_fields(batch, n, dtype)
+    written += [((math.prod(batch), 2), np.int64), ((2,), np.uint64)]
+    for shape, kind in written:
         layout.append((shape, np.dtype(kind), end))
         end += round_up(math.prod(shape) * np.dtype(kind).itemsize, ALIGNMENT)
     return tuple(layout), end
@@ -245,38 +226,16 @@ def written_layout(
 
 def empty_solution(problem: Problem, empty: Callable[..., Array]) -> Solution:
     """Allocate the solution; its x holds the warm start, if given."""
-    n, dtype, batch = problem.shape[1], problem.dtype, problem.batch
-    x = empty((*batch, n), dtype)
+    fields = solution_fields(problem.batch, problem.shape[1], problem.dtype)
+    solution = Solution(*[empty(shape, dtype) for shape, dtype in fields])
     if problem.start is not None:
-        x[...] = problem.start
-    return Solution(
-        x=x,
-        rnorm=empty(batch, dtype),
-        dual=empty((*batch, n), dtype),
-        kkt=empty(batch, dtype),
-        nit=empty(batch, np.int32),
-        status=empty(batch, np.int32),
-        n_updates=empty(batch, np.int32),
-        n_downdates=empty(batch, np.int32),
-        repaired=empty(batch, np.bool_),
-        method=empty(batch, np.uint8),
-    )
+        solution.x[...] = problem.start
+    return solution
 
 
 def strides(array: Array, core: int) -> tuple[int, ...]:
     """The strides of the last `core` axes, in elements."""
     return tuple([stride // array.itemsize for stride in array.strides[-core:]])
-
-
-def drop_repeats(array: Array, core: int) -> Array:
-    """A view of the array in which axes that repeat it have the length 1."""
-    leading = array.ndim - core
-    if not leading:
-        return array
-    axes = zip(array.shape[:leading], array.strides[:leading], strict=True)
-    return array[
-        tuple(slice(0, 1) if n and not stride else slice(None) for n, stride in axes)
-    ]
 
 
 def indices_of(shape: tuple[int, ...], batch: tuple[int, ...], array: Array) -> Array:

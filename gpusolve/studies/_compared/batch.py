@@ -1,22 +1,21 @@
-"""A batch that NumPy solves on a CPU: cut into chunks, which threads solve."""
+"""A batch that a compared method solves: cut into chunks, which threads solve."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 
-from .._device.arrays import Array
-from .._device.launch import ceil_div, pieces
-from .._device.progress import progress_bar
-from .._device.threads import cores, one_blas_thread
-from .._numerics.certificate import hidden_by_rounding
-from .._numerics.scaling import ScaledSystem
-from .._numerics.solution import NOT_FINITE, Solution
-from .inputs import Problem
-from .part import Part
+from ..._device.launch import ceil_div, pieces
+from ..._device.progress import progress_bar
+from ..._device.threads import cores, one_blas_thread
+from ..._nnls.problem import Option, Problem, gather
+from ..._numerics.certificate import starting_points
+from ..._numerics.scaling import Array, ScaledSystem, scale, weighted
+from ..._numerics.solution import NOT_FINITE, Solution
 
 CHUNK_BYTES = 2**27
 """Limit on the memory for the matrices of a chunk, unless it is a single system."""
@@ -30,15 +29,13 @@ def solve_in_chunks(
     solve: Solve,
     number: int,
     entries: int,
-    threads: int | None = None,
 ) -> Solution:
     """Solve every system of the batch by the method `number`.
 
     The matrices of a chunk have at most `entries` entries, or it is a single system.
-    Between chunks the progress bar moves and interrupts are handled. By default there
-    is a thread for each core; a loop in Python is faster on a single thread.
+    Between chunks the progress bar moves and interrupts are handled.
     """
-    threads = threads or cores()
+    threads = cores()
     systems, (_, n) = math.prod(problem.batch), problem.shape
     solution = Solution.blank((systems,), n, problem.dtype)
     chunks = list(chunked(problem, entries, threads))
@@ -54,10 +51,8 @@ def solve_in_chunks(
             run(chunks[0])
         elif chunks:
             run_chunks(run, chunks, systems, threads)
-    fields: Iterator[Array] = (
-        field.reshape(problem.batch + field.shape[1:]) for field in solution
-    )
-    return Solution(*fields)
+    fields = solution.arrays().values()
+    return Solution(*[f.reshape(problem.batch + f.shape[1:]) for f in fields])
 
 
 def chunked(problem: Problem, entries: int, threads: int) -> Iterator[slice]:
@@ -92,29 +87,37 @@ def run_chunks(
 @np.errstate(all="ignore")
 def solve_chunk(problem: Problem, chunk: slice, solve: Solve, number: int) -> Solution:
     """Solve the systems of a chunk; systems with NaN or infinity get NaN."""
-    part = Part.of(problem, chunk).weighted()
-    finite = part.is_finite()
-    solution = Solution.blank((len(part.b),), problem.shape[1], part.b.dtype)
+    count, (m, n) = chunk.stop - chunk.start, problem.shape
+
+    def part(value: Option | None, core: int) -> Any:
+        array = None if value is None else np.asarray(value, np.float64)
+        if array is None or array.ndim < core:
+            return array
+        return gather(array, core, problem.batch, chunk)
+
+    A, b = part(problem.A, 2), np.broadcast_to(part(problem.b, 1), (count, m))
+    if problem.weights is not None:
+        A, b = weighted(A, b, part(problem.weights, 1))
+    options = [part(option, 1) for option in (*problem.bounds, problem.l1, problem.l2)]
+    start = part(problem.start, 1)
+    finite = np.isfinite(A).all(axis=(-2, -1)) & np.isfinite(b).all(axis=-1)
+    for bound in options[:2]:
+        finite &= ~np.isnan(bound).any(axis=-1)
+    for penalty in options[2:]:
+        finite &= np.isfinite(penalty).all(axis=-1)
+    solution = Solution.blank((count,), n, np.dtype(np.float64))
     solution.status[:] = NOT_FINITE
     solution.method[:] = number
     if finite.any():
-        part = part if finite.all() else part.take(finite)
-        system = part.scaled(problem.dtype)
-        system = system._replace(rounded_matrix=problem.rounded_matrix)
-        found = solve(system, starting_points(system, part.start))
+        cores_of = (A, 2), (b, 1), *[(option, 1) for option in options]
+        A, b, lower, upper, l1, l2 = (
+            array[finite] if array.ndim > core else array for array, core in cores_of
+        )
+        system = scale(A, b, l1, l2, problem.dtype, bounds=(lower, upper))
+        # It must not depend on the other systems.
+        has_ridge = l2.ndim > 0 or bool(l2 > 0)
+        system = system._replace(has_ridge=has_ridge)
+        guess = start if start is None or start.ndim == 1 else start[finite]
+        found = solve(system, starting_points(system, guess))
         solution.put(finite, found._replace(x=system.unscale(found.x)))
     return solution
-
-
-def starting_points(system: ScaledSystem, given: Array | None) -> Array:
-    """The given points within the bounds, unless rounding hides what they fit.
-
-    Variables whose columns are zero rest: no gradient moves them.
-    """
-    shape = (*system.b.shape[:-1], system.A.shape[-1])
-    if given is None:
-        return np.broadcast_to(system.rest, shape).copy()
-    start = system.rescale(np.where(np.isfinite(given), given, 0))
-    start = np.clip(start, system.lower, system.upper)
-    start = np.where(system.norm == 0, system.rest, start)
-    return np.where(hidden_by_rounding(system, start)[..., None], system.rest, start)

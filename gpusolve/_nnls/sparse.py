@@ -11,19 +11,16 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, floating, is_dask, namespace, on_host
 from .._device.kernels import Device, current, device_of
 from .._device.launch import pieces
-from .._numerics.solution import BY_GRAM, CONVERGED, INFEASIBLE, AnySolution, Solution
-from .batch import Batch
-from .chunks import starting_points
-from .constraints import PAIRS
-from .inputs import Problem, validate
+from .._numerics.certificate import starting_points
+from .._numerics.solution import BY_GRAM, CONVERGED, INFEASIBLE, Solution
+from .blocks import Batch, allocated, check_host
 from .labels import Labels
+from .problem import PAIRS, Problem, validate
 from .result import NNLSResult
 from .solve import make_result, replace_infeasible
-from .sparse_arrays import host_rows
 from .sparse_matrices import SparseMatrices
 from .sparse_steps import WHOLE, SparseSteps
-from .sparse_systems import SparseSystems
-from .stream import allocated, check_host
+from .sparse_systems import SparseSystems, host_rows
 
 METHODS = "auto", "gram"
 """The methods for sparse matrices, which are the same."""
@@ -104,13 +101,15 @@ def solve(A: SparseMatrices, problem: Problem, target: Device | None) -> Solutio
             with np.errstate(over="ignore"):
                 solution.put(chosen[part], found)
     xp = namespace(problem.b)
-    fields = [
-        xp.asarray(field.reshape(problem.batch + field.shape[1:])) for field in solution
-    ]
-    return Solution(*fields)
+    return Solution(
+        *[
+            xp.asarray(field.reshape(problem.batch + field.shape[1:]))
+            for field in solution.arrays().values()
+        ]
+    )
 
 
-def fields_for(problem: Problem, out: dict[str, Array]) -> AnySolution:
+def fields_for(problem: Problem, out: dict[str, Array]) -> Solution:
     """Arrays for the solution: from `out`, and new arrays for the other fields."""
     blank = Solution.blank((1,), problem.shape[1], problem.dtype)
     batch = Batch({"b": problem.b}, {}, problem.batch, blank, solve=solve_sparse)

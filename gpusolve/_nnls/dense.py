@@ -1,0 +1,469 @@
+"""Dense least squares within bounds: on a CPU by the compiled object, or by kernels.
+
+The object has the solvers of ``cuda_src`` compiled for one thread. Threads call it for
+all systems of the batch; each takes the next systems from a counter. Without the
+object, SciPy solves plain non-negative least squares, with our certificate, and the
+specification everything else.
+
+On a device, the Gram method solves all systems, then QR the systems that it does not
+settle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import math
+import struct
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._device.arrays import Array, Layout, address_of, empty_together, part_of
+from .._device.interrupts import POLLS
+from .._device.kernels import Device, struct_in
+from .._device.launch import CACHED, ceil_div
+from .._device.objects import load
+from .._device.progress import DELAY, progress_bar
+from .._device.structs import Struct
+from .._device.threads import cores
+from .._numerics.certificate import certify, is_convincing, outcome, residual
+from .._numerics.scaling import ScaledSystem
+from .._numerics.solution import CONVERGED, NOT_FINITE, Solution
+from ..reference._nnls import scaled_systems, solve_system
+from .launch_arguments import (
+    NNLS_SYSTEMS,
+    LaunchArguments,
+    empty_solution,
+    largest_penalties,
+    written_layout,
+)
+from .nnls_gram_kernel import nnls_gram
+from .nnls_qr_kernel import nnls_qr, qr_blocks, qr_workspace, systems_per_launch
+from .options import COMPARED
+from .problem import Problem
+
+WIDE = 2
+"""Matrices with more columns than this number times their rows are solved by QR: most
+of ``A^T A`` would not be used."""
+
+REPAIR_BLOCKS = 132  # the multiprocessors of an H200
+"""The most blocks that solve again what the Gram method does not settle."""
+
+REPAIR_MEMORY = 256 * 2**20
+"""The most bytes for these blocks that are allocated even if there is nothing to solve.
+For larger systems the host waits until it knows how many blocks are needed."""
+
+COLUMNS_PER_SYSTEM = 32
+"""``A^T A`` is computed if A has at most this number of columns per system that shares
+it. Else only a few of its elements are needed: gradients are computed from A."""
+
+ENOUGH_FOR_THREADS = 2.0**22
+"""The least work, in multiplications of an estimate, for which threads are started."""
+
+MOST_AT_ONCE, TURNS = 64, 64
+"""Limit on the systems that a thread takes at once, and how often threads take some:
+all threads end at about the same time."""
+
+STOP = 2**62
+"""Value of the counter of systems at which threads stop; see ``cpu/cuda.h``."""
+
+GRAM_RUN = struct_in("cpu/nnls_gram.cpp", "GramRun")
+
+Used = tuple[Problem, Sequence[Array]]
+"""The arrays that a call reads and writes; the last array has the counters."""
+
+Call = Callable[..., int]
+"""A function of the object; its result is not 0 if there was too little memory."""
+
+
+def solve_within_bounds(
+    problem: Problem, device: Device | None, method: str
+) -> Solution:
+    """Solve every system of the batch on the device, or on the CPU if it is None."""
+    if device is None:
+        return solve_on_cpu(problem, method)
+    return solve_on_device(problem, device, method)
+
+
+# ---- on a CPU ------------------------------------------------------------------------
+
+
+def solve_on_cpu(problem: Problem, method: str) -> Solution:
+    """Solve every system of the batch; `method` is as for ``gpusolve.nnls``."""
+    if method in COMPARED:
+        from ..studies._compared.solve import solve_batch
+
+        return solve_batch(problem, method)
+    library = load()
+    if library is None:
+        return solve_by_specification(problem, method)
+    compiled = compiled_call(problem)
+    arrays, written = empty_together(compiled.layout, compiled.size)
+    arrays[-1][:] = 0
+    if problem.start is not None:
+        arrays[0][...] = problem.start
+    if method != "auto":  # a null list: no system is left to QR
+        written[LISTED] = 0
+    systems = compiled.pack(problem, written)
+    call(compiled, (problem, arrays), systems, method, library)
+    return Solution(*arrays[:LISTED])
+
+
+def call(
+    compiled: CompiledCall,
+    used: Used,
+    systems: bytearray,
+    method: str,
+    library: ctypes.CDLL,
+) -> None:
+    """Solve by the Gram method, then what it leaves by QR; or by one method alone."""
+    by_gram, by_qr = solvers(library, compiled.dtype)
+    if method == "qr" or not compiled.work:
+        # With a null list, QR solves all systems.
+        ADDRESS.pack_into(systems, LISTED_OFFSET, 0)
+        run(compiled, used, by_qr, systems)
+        return
+    run(compiled, used, by_gram, systems, compiled.run)
+    counters = used[1][-1]
+    if method == "auto" and counters[1]:
+        counters[0] = 0
+        # QR starts from the x of the Gram method.
+        FLAG.pack_into(systems, WARM_OFFSET, True)
+        run(compiled, used, by_qr, systems)
+
+
+@functools.lru_cache(CACHED)
+def solvers(library: ctypes.CDLL, dtype: np.dtype[Any]) -> tuple[Call, Call]:
+    """The functions of the object for a dtype: the Gram method, and QR."""
+    by_gram = getattr(library, f"gpusolve_nnls_gram_{dtype.name}")
+    by_qr = getattr(library, f"gpusolve_nnls_qr_{dtype.name}")
+    return by_gram, by_qr
+
+
+class CompiledCall(NamedTuple):
+    """A batch as the object reads it, without the addresses of some arrays.
+
+    Attributes
+    ----------
+    systems : bytes
+        ``NnlsSystems`` of ``nnls_systems.cuh``, without the addresses of A and b, and
+        of what is written.
+    run : bytes
+        ``GramRun`` of ``cpu/nnls_gram.cpp``.
+    layout : Layout
+    size : int
+        Of what is written; see `written_layout`.
+    shape : tuple of int
+        The number of systems, and the shape of each matrix.
+    dtype : numpy.dtype
+    work : float
+        An estimate of the multiplications.
+    A, b : array or None
+        None: the arrays of the problem that is solved.
+    kept : tuple
+        Keeps the other arrays to whose addresses the bytes refer.
+    """
+
+    systems: bytes
+    run: bytes
+    layout: Layout
+    size: int
+    shape: tuple[int, int, int]
+    dtype: np.dtype[Any]
+    work: float
+    A: Array | None
+    b: Array | None
+    kept: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, problem: Problem) -> CompiledCall:
+        """Prepare a batch."""
+        systems = LaunchArguments.of(by_columns(problem))
+        layout, size = written_layout(problem.batch, problem.shape[1], problem.dtype)
+        argument = systems.argument(problem.cpu_tolerance, written=[0] * len(layout))
+        run, (m, n) = gram_run(systems), problem.shape
+        return cls(
+            argument.packed(),
+            run.packed(),
+            layout,
+            size,
+            (systems.total, m, n),
+            problem.dtype,
+            float(systems.total) * m * n * min(m, n),
+            systems.A,
+            systems.b,
+            (argument, run),
+        )
+
+    def pack(self, problem: Problem, written: Sequence[int]) -> bytearray:
+        """``NnlsSystems`` with the addresses of all arrays."""
+        systems = bytearray(self.systems)
+        if self.A is None:
+            ADDRESS.pack_into(systems, 0, address_of(problem.A))
+            ADDRESS.pack_into(systems, B_OFFSET, address_of(problem.b))
+        WRITTEN.pack_into(systems, WRITTEN_OFFSET, *written)
+        return systems
+
+
+def by_columns(problem: Problem) -> Problem:
+    """The problem, with contiguous columns of an A that systems with weights share.
+
+    Each system multiplies the rows of A by its weights: of contiguous columns, several
+    rows at once.
+    """
+    A = problem.A
+    if problem.weights is None or A.ndim > 2 or problem.shares_matrix:
+        return problem
+    return problem._replace(A=np.asfortranarray(A))
+
+
+ADDRESS, FLAG = struct.Struct("P"), struct.Struct("i")
+B_OFFSET, WRITTEN_OFFSET = NNLS_SYSTEMS.offset("b"), NNLS_SYSTEMS.offset("x")
+LISTED_OFFSET, WARM_OFFSET = NNLS_SYSTEMS.offset("listed"), NNLS_SYSTEMS.offset("warm")
+WRITTEN = struct.Struct(f"{len(NNLS_SYSTEMS.names) - NNLS_SYSTEMS.names.index('x')}P")
+LISTED = -2
+"""The index of `listed` in what is written."""
+
+_calls: dict[Any, CompiledCall] = {}
+"""Calls that depend on shapes and numbers only, for later; at most `CACHED`."""
+
+
+def compiled_call(problem: Problem) -> CompiledCall:
+    """Prepare a batch, or find what was compiled for a batch of the same kind.
+
+    Batches are of one kind if they have the same shapes and the same numbers, A and b
+    are contiguous, all options are numbers, and no array is needed to tell where a
+    system begins.
+    """
+    A, b, (of_A, of_b) = problem.A, problem.b, (problem.A.flags, problem.b.flags)
+    is_plain = of_A.c_contiguous and of_A.aligned and of_b.c_contiguous and of_b.aligned
+    if not is_plain or problem.weights is not None:
+        return CompiledCall.of(problem)
+    starts = problem.start is not None
+    key = A.shape, b.shape, A.dtype.char, starts, problem[2], problem[4:8], problem[9:]
+    try:
+        return _calls[key]
+    except TypeError:  # an option is an array
+        return CompiledCall.of(problem)
+    except KeyError:
+        compiled = CompiledCall.of(problem)
+    systems, _ = compiled.kept
+    if systems["A_offset"] is not None or systems["b_offset"] is not None:
+        return compiled
+    if len(_calls) >= CACHED:
+        _calls.clear()
+    return _calls.setdefault(key, compiled._replace(A=None, b=None, kept=()))
+
+
+def gram_run(systems: LaunchArguments) -> Struct:
+    """How the Gram method scales shared matrices, and whether it computes ``A^T A``."""
+    problem = systems.problem
+    n, matrices = problem.shape[1], math.prod(problem.matrices)
+    shares = not 1 < matrices == systems.total
+    each = largest_penalties(systems.options).of_each if shares else None
+    root_l2 = None if each is None else each[3 * n : 4 * n]
+    used_by = systems.total // max(1, matrices)
+    at_once = max(1, min(MOST_AT_ONCE, systems.total // TURNS))
+    return GRAM_RUN.of(None, root_l2, n <= COLUMNS_PER_SYSTEM * used_by, at_once)
+
+
+def run(
+    compiled: CompiledCall, used: Used, call: Call, *structs: bytes | bytearray
+) -> None:
+    """Call a function of the object: here, or on a thread for each core.
+
+    An interrupt stops all threads after their current step. They keep the arrays until
+    then: an interrupt while a thread starts, or a second interrupt, does not wait.
+    """
+    arguments = list(map(bytes, structs))
+    if compiled.work < ENOUGH_FOR_THREADS:
+        check_memory(compiled, [call(*arguments)])
+        return
+    threads = min(cores(), compiled.shape[0])
+    with ThreadPoolExecutor(threads) as pool:
+        counters, kept = used[1][-1], (compiled, used)
+        task = functools.partial(call_keeping, kept, call, arguments)
+        try:
+            running = [pool.submit(task) for _ in range(threads)]
+            show_progress(compiled.shape[0], counters, running)
+        except BaseException:
+            counters[0] = STOP
+            raise
+    check_memory(compiled, [thread.result() for thread in running])
+
+
+def call_keeping(_kept: Any, call: Call, arguments: Sequence[bytes]) -> int:
+    """Call a function that uses the memory of the first argument."""
+    return call(*arguments)
+
+
+def show_progress(systems: int, counters: Array, running: list[Future[int]]) -> None:
+    """Wait for all threads, and show a progress bar if that takes long."""
+    _, left = wait(running, DELAY)
+    if not left:
+        return
+    with progress_bar(systems, "nnls", "system", delay=0.0) as bar:
+        while left:
+            _, left = wait(left, POLLS)
+            bar.update(min(int(counters[0]), systems) - bar.n)
+
+
+def check_memory(compiled: CompiledCall, returned: list[int]) -> None:
+    """Raise MemoryError unless a thread had the memory to solve the systems."""
+    if all(returned):
+        _, m, n = compiled.shape
+        raise MemoryError(f"systems of shape {m} x {n} need more memory than there is")
+
+
+# ---- without the object --------------------------------------------------------------
+
+
+@np.errstate(all="ignore")
+def solve_by_specification(problem: Problem, method: str) -> Solution:
+    """Solve every system of the batch, one after the other.
+
+    SciPy solves plain problems for ``"auto"``. The specification corrects its x where
+    that is not as accurate as it can be, or solves the system again.
+    """
+    tol, maxiter = problem.cpu_tolerance, problem.iteration_limit
+    options = problem.has_penalties, problem.has_ridge, problem.has_sum
+    given = problem.start is not None, problem.maxiter is not None
+    is_plain = problem.is_nnls and min(problem.shape) > 0 and not any(options + given)
+    solution = Solution.blank(problem.batch, problem.shape[1], problem.dtype)
+    solution.status[...] = NOT_FINITE
+    systems = scaled_systems(
+        problem.A.astype(np.float64, copy=False),
+        problem.b,
+        problem.dtype,
+        problem.batch,
+        bounds=problem.bounds,
+        weights=problem.weights,
+        sum_to=problem.sum_to,
+        warm_start=problem.start,
+        l1=problem.l1,
+        l2=problem.l2,
+    )
+    with progress_bar(math.prod(problem.batch), "nnls", "system") as bar:
+        for k, system, start in systems:
+            bar.update(1)
+            system = system._replace(rounded_matrix=problem.rounded_matrix)
+            found, settled = None, False
+            if method == "auto" and is_plain:
+                found, settled = solve_by_scipy(system, tol, maxiter)
+                start = np.where(np.isfinite(found.x), found.x, start)
+            if not settled:
+                first, found = found, solve_system(system, start, tol, maxiter)
+                if first is not None and first.status == CONVERGED:
+                    found = found._replace(**fewest_counts(found.x))
+                elif first is not None:
+                    found = found._replace(repaired=np.array(True))
+            assert found is not None
+            solution.put(k, found._replace(x=system.unscale(found.x)))
+    return solution
+
+
+def solve_by_scipy(
+    system: ScaledSystem, tol: float, maxiter: int
+) -> tuple[Solution, bool]:
+    """SciPy's solution with our certificate, and whether no method improves it."""
+    from scipy.optimize import nnls
+
+    x: Array = np.zeros(system.A.shape[-1])
+    with contextlib.suppress(RuntimeError):  # after `maxiter` iterations
+        x, _ = nnls(system.A, system.b, maxiter=maxiter)
+    x = system.rounded(x)
+    found = certify(system, x, residual(system, x))
+    solution = Solution.blank((), len(x), x.dtype)._replace(
+        x=x,
+        rnorm=found.rnorm,
+        dual=found.dual,
+        kkt=found.kkt,
+        status=outcome(system, x, found, CONVERGED, tol),
+        **fewest_counts(x),
+    )
+    return solution, bool(is_convincing(system, x, found, tol))
+
+
+def fewest_counts(x: Array) -> dict[str, Any]:
+    """The fewest steps that lead to x: passive variables enter, and none leaves."""
+    passive = np.asarray(np.count_nonzero(x, axis=-1), np.int32)
+    return {"nit": passive, "n_updates": passive, "n_downdates": 0 * passive}
+
+
+# ---- on a device ---------------------------------------------------------------------
+
+
+def solve_on_device(problem: Problem, device: Device, method: str) -> Solution:
+    """Solve every system of the batch; `method` is as for ``gpusolve.nnls``.
+
+    Each kernel is launched once, or several times if the device has a watchdog
+    or if the Gram matrices of all systems do not fit into memory.
+    """
+    whole, solution = LaunchArguments.of(problem), empty_solution(problem, device.empty)
+    total, axes = whole.total, len(problem.batch)
+    limit = most = systems_per_launch(problem, device)
+    shares = math.prod(problem.matrices) < total
+    first = 0
+    while first < total:
+        part = slice(first, min(first + most, total))
+        fields = [part_of(field, axes, part) for field in solution[:10]]
+        counters = device.zeros((2,), np.uint64)
+        systems = whole._replace(
+            part=part, solution=Solution(*fields), counters=counters
+        )
+        try:
+            launch(systems, device, method)
+            first = part.stop
+        except MemoryError:
+            # Fewer systems need fewer matrices, unless systems share them.
+            if systems.total > 1 and not shares:
+                most = ceil_div(systems.total, 2)
+            elif method == "auto":
+                method, most = "qr", limit
+            else:
+                raise
+    return solution
+
+
+def launch(systems: LaunchArguments, device: Device, method: str) -> None:
+    """Launch the kernels for the systems. MemoryError may come between two launches."""
+    m, n = systems.problem.shape
+    if method in COMPARED:
+        from ..studies._nnls_mgs_kernel import nnls_mgs
+
+        nnls_mgs(systems, device)
+    elif (
+        method == "qr"
+        or not m * n
+        or (method == "auto" and n > WIDE * systems.problem.rows)
+    ):
+        nnls_qr(systems, device, qr_workspace(systems, device, systems.total))
+    elif method == "gram":
+        nnls_gram(systems, device)
+    else:
+        nnls_gram_and_repairs(systems, device)
+
+
+def nnls_gram_and_repairs(systems: LaunchArguments, device: Device) -> None:
+    """Solve the systems by the Gram method, and by QR what it does not settle."""
+    listed = device.empty((systems.total, 2), np.int64)
+    most = REPAIR_BLOCKS
+    waits = math.prod(qr_blocks(systems, device, most)) > REPAIR_MEMORY
+    memory = None if waits else qr_workspace(systems, device, most)
+    nnls_gram(systems, device, listed)
+    if memory is None:
+        most = min(most, listed_systems(systems))
+        if most == 0:
+            return
+        memory = qr_workspace(systems, device, most)
+    nnls_qr(systems, device, memory, listed)
+
+
+def listed_systems(systems: LaunchArguments) -> int:
+    """The number of systems that a kernel has listed; waits for the kernel."""
+    assert systems.counters is not None
+    return int(systems.counters[1])
