@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PARALLEL := -n auto --dist worksteal
 PYTEST := $(BIN)/python -m pytest $(PARALLEL)
 
-CUDA_SOURCES := $(wildcard cuda_src/*.cu* cuda_src/cpu/* tests/*/*.cu gpusolve/_emulator/machine/*)
+CUDA_SOURCES := $(wildcard cuda_src/*.cu* cuda_src/cpu/* tests/*/*.cu gpusolve/_emulator/cudart/* gpusolve/_emulator/machine/*)
 
 OBJECT_SOURCES := setup.py gpusolve/_device/object_files.py $(wildcard cuda_src/*.cu* cuda_src/cpu/* gpusolve/_emulator/machine/*)
 
@@ -29,7 +29,10 @@ demo: $(VENV)/demo
 pictures: $(VENV)/demo
 	@$(BIN)/python benchmarks/demo.py --folder docs
 
-test: lint $(VENV)/object
+# Tests of whole programs, and pages with one, use this nvcc.
+export NVCC ?= $(abspath $(VENV)/nvcc/nvidia/cu13/bin/nvcc)
+
+test: lint $(VENV)/object $(VENV)/nvcc
 	$(PYTEST) -m "not slow and not gpu"
 
 test-all: test $(VENV)/test-all
@@ -125,6 +128,10 @@ $(VENV)/demo: setup.cfg pyproject.toml
 	@echo "Install gpusolve: its solver is compiled for this CPU, in 5 to 20 seconds"
 	@$(BIN)/python -m pip install -qq --no-compile -e ".$(GPU_EXTRA:%=[%])"
 	@touch $@
+
+$(VENV)/nvcc: pyproject.toml | $(VENV)/test
+	$(BIN)/python -m pip install -q --no-compile --upgrade --target $@ --group nvcc
+	touch $@
 
 $(VENV)/docs: setup.cfg pyproject.toml
 	$(PYTHON) -m venv --upgrade-deps $(VENV)

@@ -764,13 +764,10 @@ def residual_norms(*given: Any) -> Any:
 
 # ---- gam -----------------------------------------------------------------------------
 
-METHODS = ("direct", "stacked", "gram", "auto")
-
 
 def boosted_models() -> Iterator[Named]:
-    for method in METHODS:
-        yield f"gam.boost, {method}", partial(boosting, method)
-        yield f"gam.BoostedGAM, {method}", partial(estimator, method)
+    yield "gam.BoostedGAM, path", boosting
+    yield "gam.BoostedGAM, weights", estimator
 
 
 def effects(settings: Settings) -> tuple[Array, Array]:
@@ -778,23 +775,23 @@ def effects(settings: Settings) -> tuple[Array, Array]:
     return X, np.sin(6 * X[:, 1]) + X[:, 2]
 
 
-def learners_of(X: Array) -> gam.Learners:
-    return gam.make_learners(gam.BSplines.spanning(X, 8).evaluate(X), 8)
+def path_of(X: Array, y: Array, **options: Any) -> gam.Path:
+    return gam.BoostedGAM(n_basis=8, method="stacked", **options).fit(X, y).path_
 
 
-def boosting(method: str, settings: Settings) -> Call:
+def boosting(settings: Settings) -> Call:
     def path(X: Array, y: Array) -> Any:
-        made = gam.boost(learners_of(X), y, steps=10, learning_rate=0.5, method=method)
+        made = path_of(X, y, max_iter=10, learning_rate=0.5)
         return made.selected, made.updates, made.risk
 
     return Call(path, effects(settings), {}, None, 1e-7)
 
 
-def estimator(method: str, settings: Settings) -> Call:
+def estimator(settings: Settings) -> Call:
     weights = random().integers(0, 3, len(effects(settings)[1])).astype(float)
 
     def predictions(X: Array, y: Array, weights: Array) -> Any:
-        model = gam.BoostedGAM(n_basis=8, max_iter=8, method=method)
+        model = gam.BoostedGAM(n_basis=8, max_iter=8)
         fitted = model.fit(X, y, weights)
         return fitted.predict(X), fitted.partial_effect(1, X[:, 1])
 
@@ -811,7 +808,7 @@ def two_threads(settings: Settings) -> Result:
         partial(scan_of_bytes, 32),
         partial(nnls_in_regions, 3),
         partial(spmv, "csr", {}),
-        partial(boosting, "gram"),
+        boosting,
         partial(partition, False),
     ]
     calls = [make(settings) for make in makers]
@@ -860,20 +857,18 @@ def stress_look_back(size: int, settings: Settings) -> Result:
     return repeated(settings, begin)
 
 
-def stress_grid_barrier(method: str, settings: Settings) -> Result:
+def stress_grid_barrier(settings: Settings) -> Result:
     """Repeat a path: always the same bits, and the learners that the CPU selects."""
     X, y = effects(settings)
-    steps = settings.size(50, 5)
-    options: dict[str, Any] = {"steps": steps, "method": method}
-    right = gam.boost(learners_of(X), y, **options)
-    xp = settings.xp
-    learners, there = learners_of(xp.asarray(X)), xp.asarray(y)
-    first = gam.boost(learners, there, **options)
+    steps, xp = settings.size(50, 5), settings.xp
+    right = path_of(X, y, max_iter=steps)
+    there = xp.asarray(X), xp.asarray(y)
+    first = path_of(*there, max_iter=steps)
     np.testing.assert_array_equal(first.selected, right.selected)
     np.testing.assert_allclose(first.risk, right.risk, rtol=1e-7)
     begin = time.perf_counter()
     for launch in range(launches(settings)):
-        path = gam.boost(learners, there, **options)
+        path = path_of(*there, max_iter=steps)
         for name in ("selected", "updates", "risk"):
             same = getattr(path, name).tobytes() == getattr(first, name).tobytes()
             assert same, f"launch {launch}: {name} differs from the first launch"
@@ -905,8 +900,7 @@ SANITIZED = (
     "nnls, by warps",
     "nnls, by blocks",
     "nnls, by the grid",
-    "gam.boost, stacked",
-    "gam.boost, gram",
+    "gam.BoostedGAM, path",
 )
 """Each kernel that shares memory within a block or between blocks, once."""
 
@@ -932,10 +926,7 @@ def checks() -> list[Check]:
             (f"look-back, {size}-byte elements", partial(stress_look_back, size))
             for size in (4, 16, 32)
         ),
-        *(
-            (f"grid barrier, {method}", partial(stress_grid_barrier, method))
-            for method in ("stacked", "gram")
-        ),
+        ("grid barrier", stress_grid_barrier),
     ]
     return [
         *smoke,

@@ -23,7 +23,6 @@
 //           for each sum;
 //   thresholds: s points to the thresholds of `ThresholdSearch`, a pass for the first guess and
 //           for each step;
-//   pairs:  u and the loss depend on all pairs of rows, see ranks.cuh;
 //   risk_sets: u and the loss of a row depend on other rows, see risk_sets.cuh.
 //
 // Sources. Hofner, Mayr, Robinzonov & Schmid, "Model-based Boosting in R" (2014); Lawless,
@@ -37,7 +36,7 @@
 #include "thresholds.cuh"
 
 /// How a family finds its parameter; see above.
-enum class Nuisance { fixed, median, shape, theta, scale, thresholds, pairs, risk_sets };
+enum class Nuisance { fixed, median, shape, theta, scale, thresholds, risk_sets };
 
 /// The limits of a shape, of theta and of a scale.
 static constexpr double least_nuisance = 1e-8, most_nuisance = 1e8;
@@ -137,9 +136,6 @@ struct Poisson : FamilyBase<Nuisance::fixed> {
     }
     __device__ double curvature(double y, double f, double) const { return (y + exp(f)) / 2; }
 };
-
-/// y is 0 or 1, see ranks.cuh.
-struct AUC : FamilyBase<Nuisance::pairs, false> {};
 
 /// y is one of `parameter` ordered classes, and s has the thresholds between them.
 struct PropOdds : FamilyBase<Nuisance::thresholds> {

@@ -1,22 +1,14 @@
-// Learners of a boosted additive model, and sums over their rows.
+// Sums over the rows of the learners of a boosted additive model.
 //
-// A learner is a basis X_i of n rows and k functions, of which only `width` neighbouring functions
-// are not zero in a row: each row stores the first of these functions and their values.
+// A learner is a basis X_i of n rows and k functions, of which only `width` functions are not zero
+// in a row.
 //
 // Mapping. A sum over rows is cut into `chunks` for each learner, so that few learners too
-// fill the device, and a chunk into parts, a part for each warp. While a warp adds 32 rows, it
-// reads the next 32 rows, with neighbouring lanes on neighbouring values.
+// fill the device, and a chunk into parts, a part for each warp. A warp adds several rows at once,
+// each to its own copy of the k sums. Then the copies and the parts are added in their order. No
+// sum uses atomics: on the same device it has the same bits in every run.
 //
-//   accumulate_moments  A warp adds several rows at once, each to its own copy of the k sums.
-//   accumulate_gram     width^2 lanes add a row; with up to 16 lanes, two rows are added at once,
-//                       or in turn if they share sums. The products of some rows are computed
-//                       before any of them is added.
-//
-// Then the copies and the parts are added in their order. No sum uses atomics: on the same device
-// it has the same bits in every run.
-//
-// Shared memory. Sums of each warp: copies of k doubles, or k * k; the rows that each warp is
-// adding to k * k sums. The layouts avoid bank conflicts.
+// Shared memory. Copies of k doubles for each warp. The layout avoids bank conflicts.
 
 #pragma once
 
@@ -24,20 +16,6 @@
 
 /// Minimum resident blocks per multiprocessor, for `__launch_bounds__`.
 constexpr int learner_blocks_per_multiprocessor = 2;
-
-/// K learners on n rows.
-template <class T>
-struct Learners {
-    const int* first;       // [learner][row]
-    const T* values;        // [learner][row][width], width known to the compiler
-    const double* weights;  // [row], or null
-    const double* gram;     // [learner][function][function], X' W X
-    const double* inverse;  // [learner][function][function], (X' W X + lambda S)^-1
-    long long rows;
-    int count, functions, chunks;
-
-    __device__ double weight(long long row) const { return weights ? weights[row] : 1.0; }
-};
 
 /// The rows of this thread's warp, in a chunk that `parts` warps share: multiples of 32.
 struct RowRange {
@@ -49,62 +27,6 @@ struct RowRange {
         const long long size = (batches + pieces - 1) / pieces * warp_threads;
         begin = (static_cast<long long>(chunk) * parts + warp_index()) * size;
         end = begin + size < rows ? begin + size : rows;
-    }
-};
-
-/// 32 rows of a learner, as a warp reads them: the index of a row in each lane, and every 32nd of
-/// their values. Zeros after the last row.
-template <class T, int width>
-struct Rows {
-    int first = 0;
-    T values[width] = {};
-
-    __device__ void read(const Learners<T>& learners, int learner, long long start, long long end) {
-        const long long place = learner * learners.rows + start;
-        first = start + lane_index() < end ? learners.first[place + lane_index()] : 0;
-#pragma unroll
-        for (int k = 0; k < width; ++k) {
-            const int element = k * warp_threads + lane_index();
-            values[k] =
-                start + element / width < end ? learners.values[place * width + element] : T(0);
-        }
-    }
-
-    /// Whether this lane's row and the row next to it have no function in common.
-    __device__ bool is_apart_from_next() const {
-        return abs(first - __shfl_xor_sync(whole_warp, first, 1)) >= width;
-    }
-};
-
-/// 32 rows in shared memory, for all lanes of a warp to read.
-template <int width>
-struct Batch {
-    /// The lanes that read the values of a row and of neighbouring rows use different banks.
-    static constexpr int pitch = warp_threads + 16 / width;
-
-    int first[warp_threads];
-    double values[width][pitch];  // [function][row]
-
-    template <class T>
-    __device__ void put(const Rows<T, width>& rows) {
-        put_scaled(rows, [](int) { return 1.0; });
-    }
-
-    /// Each row multiplied by a factor, which lane l gives for row l.
-    template <class T>
-    __device__ void put(const Rows<T, width>& rows, double factor) {
-        put_scaled(rows, [=](int row) { return __shfl_sync(whole_warp, factor, row); });
-    }
-
-  private:
-    template <class T, class Factor>
-    __device__ __forceinline__ void put_scaled(const Rows<T, width>& rows, Factor factor) {
-        first[lane_index()] = rows.first;
-#pragma unroll
-        for (int k = 0; k < width; ++k) {
-            const int element = k * warp_threads + lane_index(), row = element / width;
-            values[element % width][row] = static_cast<double>(rows.values[k]) * factor(row);
-        }
     }
 };
 
@@ -206,111 +128,6 @@ __device__ __forceinline__ void add_rows(const int* first, const T* values, int 
             __syncwarp();
         }
     }
-}
-
-/// result = X_i' W u over a chunk of the rows. `sums`: `SumCopies` for each warp.
-template <class T, int width>
-__device__ void accumulate_moments(const Learners<T>& learners, int learner, int chunk,
-                                   const double* residual, int pitch, double* sums,
-                                   double* result) {
-    constexpr int shift = width > 4 ? 3 : width > 2 ? 2 : width - 1;  // width is at most 8
-    const int functions = learners.functions;
-    const SumCopies first{sums, shift, pitch}, own = first.of_warp(functions);
-    clear(sums, static_cast<long long>(warp_count()) * first.size(functions));
-    const RowRange range(learners.rows, learners.chunks, chunk, warp_count());
-    const auto u = [&](int row) {
-        return learners.weight(range.begin + row) * residual[range.begin + row];
-    };
-    add_rows(learners.first + learner * learners.rows,
-             learners.values + learner * learners.rows * width, width, own.member(), range, u, own,
-             functions);
-    sum_copies(first, functions, functions, result);
-}
-
-// ---- X' W X -------------------------------------------------------------------------
-
-/// Doubles between the rows of k * k sums in shared memory, as in `gram_sums` of
-/// gram_kernel.py: 4 more than a multiple of 8, so that the entries of 4 x 4 functions are in
-/// different banks.
-__device__ __forceinline__ int gram_stride(int functions) {
-    return (functions + 3) / 8 * 8 + 4;
-}
-
-/// result = X_i' W X_s over a chunk of the rows, for i = `learner` and s = `partner`. `sums`:
-/// k rows of `gram_stride` doubles for each of the `parts` warps that add.
-template <class T, int width>
-__device__ void accumulate_gram(const Learners<T>& learners, int learner, int partner, int chunk,
-                                Batch<width>& batch, Batch<width>& partners, double* sums,
-                                int parts, double* result) {
-    constexpr int entries = width * width;  // of a row
-    constexpr int lanes = entries <= warp_threads / 2 ? warp_threads / 2 : warp_threads;
-    constexpr int rows_at_once = warp_threads / lanes;
-    constexpr int items = (entries + lanes - 1) / lanes;
-    constexpr int steps = items == 1 ? 4 : 1;  // whose products are computed first
-    const int functions = learners.functions, stride = gram_stride(functions);
-    const long long size = static_cast<long long>(functions) * stride;
-    clear(sums, parts * size);
-    if (warp_index() < parts) {
-        double* own = sums + warp_index() * size;
-        const RowRange range(learners.rows, learners.chunks, chunk, parts);
-        const int group = lane_index() / lanes;
-        Rows<T, width> next, next_partner;
-        double next_weight = 1;
-        const auto read = [&](long long start) {
-            next.read(learners, learner, start, range.end);
-            next_partner.read(learners, partner, start, range.end);
-            const long long row = start + lane_index();
-            if (learners.weights && row < range.end) next_weight = learners.weights[row];
-        };
-        read(range.begin);
-        for (long long start = range.begin; start < range.end; start += warp_threads) {
-            if (learners.weights)
-                batch.put(next, next_weight);
-            else
-                batch.put(next);
-            partners.put(next_partner);
-            const bool is_apart = next.is_apart_from_next() | next_partner.is_apart_from_next();
-            const unsigned apart = __ballot_sync(whole_warp, is_apart);
-            __syncwarp();
-            read(start + warp_threads);
-#pragma unroll 1
-            for (int r = 0; r < warp_threads && start + r < range.end; r += steps * rows_at_once) {
-                double* corner[steps];
-                double products[steps][items];
-#pragma unroll
-                for (int q = 0; q < steps; ++q) {
-                    const int row = r + q * rows_at_once + group;
-                    corner[q] = own + batch.first[row] * stride + partners.first[row];
-#pragma unroll
-                    for (int k = 0; k < items; ++k) {
-                        const int entry = (k * lanes + lane_index() % lanes) % entries;
-                        products[q][k] =
-                            batch.values[entry / width][row] * partners.values[entry % width][row];
-                    }
-                }
-                const auto add = [&](int q, bool adds) {
-#pragma unroll
-                    for (int k = 0; k < items; ++k) {
-                        const int entry = k * lanes + lane_index() % lanes;
-                        if (adds && entry < entries)
-                            corner[q][entry / width * stride + entry % width] += products[q][k];
-                    }
-                    __syncwarp();
-                };
-#pragma unroll
-                for (int q = 0; q < steps; ++q) {
-                    const bool at_once = apart >> (r + q * rows_at_once) & 1;
-                    add(q, at_once || group == 0);
-                    if (rows_at_once > 1 && !at_once) add(q, group > 0);
-                }
-            }
-        }
-    }
-    sum_parts(parts, static_cast<long long>(functions) * functions, result,
-              [&](int part, long long f) {
-                  const int entry = static_cast<int>(f);
-                  return sums[part * size + entry / functions * stride + entry % functions];
-              });
 }
 
 // ---- products ----------------------------------------------------------------------

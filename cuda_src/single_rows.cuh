@@ -1,13 +1,12 @@
 // The row phase of models of one predictor, for stacked.cu.
 //
 // A family whose nuisance parameter depends on f adds passes (nuisances.cuh), and so does a family
-// whose rows depend on each other (ranks.cuh, risk_sets.cuh).
+// whose rows depend on each other (risk_sets.cuh).
 
 #pragma once
 
 #include "boosting_steps.cuh"
 #include "nuisances.cuh"
-#include "ranks.cuh"
 #include "risk_sets.cuh"
 
 /// The gradient at a row's f, written to u, and its losses, added to `own`.
@@ -44,9 +43,8 @@ template <class T, class Family>
 struct SingleRows {
     static constexpr bool is_curved = Family::is_curved;
     static constexpr bool is_fixed = Family::nuisance == Nuisance::fixed;
-    static constexpr bool has_pairs = Family::nuisance == Nuisance::pairs;
     static constexpr bool has_risk_sets = Family::nuisance == Nuisance::risk_sets;
-    static constexpr bool has_parameter = !is_fixed && !has_pairs && !has_risk_sets;
+    static constexpr bool has_parameter = !is_fixed && !has_risk_sets;
 
     const Steps<T>& steps;
     const Family& family;
@@ -82,11 +80,6 @@ struct SingleRows {
                 add, *this, step, [=, *this](int fit, long long row, double* own) {
                     evaluate(family, steps.data, fit, row, family.parameter, own);
                 });
-        } else if constexpr (has_pairs) {
-            steps.template pass<2>(add, *this, step, [&](int fit, long long row, double* own) {
-                add_to_mean(data, fit, row, own);
-            });
-            evaluate_all_pairs(sums(), reinterpret_cast<Scale*>(searches));
         } else if constexpr (has_risk_sets) {
             steps.template pass<1>(Maximum(), *this, step,
                                    [&](int fit, long long row, double* own) {
@@ -106,16 +99,10 @@ struct SingleRows {
     }
 
     __device__ void finish(int step) const {
-        sums().template finish<has_pairs ? PairSums::both : 2>(
-            Add<double>(), [&](int fit, const double* found) {
-                if constexpr (has_pairs)
-                    steps.paths.write_risks(fit, step, PairSums::risk(found),
-                                            PairSums::risk(found + PairSums::count));
-                else
-                    steps.paths.write_risks(fit, step, found[0], found[1]);
-                if constexpr (!has_parameter)
-                    *steps.paths.nuisance_at(fit, step) = family.parameter;
-            });
+        sums().template finish<2>(Add<double>(), [&](int fit, const double* found) {
+            steps.paths.write_risks(fit, step, found[0], found[1]);
+            if constexpr (!has_parameter) *steps.paths.nuisance_at(fit, step) = family.parameter;
+        });
     }
 
   private:

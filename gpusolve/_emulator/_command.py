@@ -12,9 +12,9 @@ from typing import Any
 
 from ._checks import memcheck, races
 from ._errors import CompileError
-from ._host import FAILURE, HostProgram
 from ._profile import Report, profile
 from ._schedule import ORDERS, parsed, schedule
+from .program import FAILURE, HostProgram
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -24,8 +24,9 @@ def main(given: Sequence[str] | None = None) -> int:
     counts = options.profile or options.lines or options.html
     if counts and (options.races or options.memcheck):
         parser.error("--profile, --lines and --html exclude --races and --memcheck")
-    preprocessor = [f"-D{value}" for value in options.define]
-    preprocessor += [f"-I{Path(path).resolve()}" for path in options.include]
+    compiler = [f"-D{value}" for value in options.define]
+    compiler += [f"-I{Path(path).resolve()}" for path in options.include]
+    compiler += options.nvcc
     with contextlib.ExitStack() as stack:
         stack.enter_context(schedule(options.schedule.order, options.schedule.seed))
         if options.races:
@@ -35,13 +36,11 @@ def main(given: Sequence[str] | None = None) -> int:
         report = stack.enter_context(profile()) if counts else Report()
         show = functools.partial(_show, report, options)
         try:
-            program = HostProgram(options.program, preprocessor, show)
+            program = HostProgram(options.program, compiler, show)
         except CompileError as error:
             print(f"error: {error}", file=sys.stderr)
             return FAILURE
-        status = program.run(options.arguments)
-        show()
-    return status
+        program.run(options.arguments)
 
 
 def _show(report: Report, options: argparse.Namespace) -> None:
@@ -90,5 +89,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help=f"the order of the threads: {', '.join(ORDERS)}",
     )
     several: dict[str, Any] = {"action": "append", "default": []}
+    parser.add_argument(
+        "--nvcc", metavar="OPTION", help="of nvcc, such as --nvcc=-std=c++20", **several
+    )
     parser.add_argument("-D", dest="define", metavar="NAME[=VALUE]", **several)
     parser.add_argument("-I", dest="include", metavar="DIRECTORY", **several)

@@ -13,10 +13,10 @@ static_shared_memory = 48 * 1024
 threads_per_block = 1024
 warp_threads = 32
 
-_THREADS_PER_MULTIPROCESSOR = 1536
-_BLOCKS_PER_MULTIPROCESSOR = 16
-resident_threads = multiprocessors * _THREADS_PER_MULTIPROCESSOR
-_SHARED_MEMORY_PER_MULTIPROCESSOR = 100 * 1024
+threads_per_multiprocessor = 1536
+blocks_per_multiprocessor = 16
+resident_threads = multiprocessors * threads_per_multiprocessor
+shared_memory_per_multiprocessor = 100 * 1024
 _SHARED_MEMORY_RESERVED = 1024
 """Bytes per block that CUDA reserves."""
 
@@ -36,9 +36,9 @@ def resident_blocks(threads: int, shared_bytes: int) -> int:
         return 0
     warps = max(1, -(-threads // warp_threads))
     per_multiprocessor = min(
-        _BLOCKS_PER_MULTIPROCESSOR,
-        _THREADS_PER_MULTIPROCESSOR // (warps * warp_threads),
-        _SHARED_MEMORY_PER_MULTIPROCESSOR // (shared_bytes + _SHARED_MEMORY_RESERVED),
+        blocks_per_multiprocessor,
+        threads_per_multiprocessor // (warps * warp_threads),
+        shared_memory_per_multiprocessor // (shared_bytes + _SHARED_MEMORY_RESERVED),
     )
     return multiprocessors * per_multiprocessor
 

@@ -24,7 +24,16 @@ _ACCESS, _READONLY, _MISALIGNED, _UNWRITTEN, _RACE = range(2, 7)
 _GENERIC, _GLOBAL, _CONSTANT, _SHARED, _LOCAL, _PARAM = range(6)
 """``Space``."""
 
-_TORN, _UPDATE, _OVERWRITE, _SAME_VALUE, _ACQUIRE, _LOCKSTEP, _SCOPE = range(2, 9)
+(
+    _TORN,
+    _UPDATE,
+    _OVERWRITE,
+    _SAME_VALUE,
+    _ACQUIRE,
+    _LOCKSTEP,
+    _SCOPE,
+    _PENDING,
+) = range(2, 10)
 """``RaceKind``."""
 
 _REMEDIES = {
@@ -39,6 +48,8 @@ _REMEDIES = {
     "later GPUs; put a __syncwarp() between them",
     _SCOPE: "an atomic operation or a fence of a block orders nothing between blocks; "
     "use atomicAdd() instead of atomicAdd_block(), and __threadfence()",
+    _PENDING: "it does so by a copy that runs on by itself (memcpy_async, cp.async); "
+    "wait for the copy, and put a __syncthreads() before threads read what others copy",
 }
 """What to do about a race, by its kind."""
 

@@ -23,6 +23,9 @@ Variables = dict[str, npt.NDArray[np.uint8]]
 FOLDER = "_objects"
 """The folder of the compiled objects, in the package."""
 
+FUNCTION_WINDOW = 4 << 48
+"""The address of the first function; the next ones follow, in the program's order."""
+
 SHARED_GAP = 4096
 """Bytes after each variable in shared memory, in which accesses fail."""
 
@@ -40,6 +43,7 @@ class CSymbol(ctypes.Structure):
         ("parameters", ctypes.c_char_p),
         ("result", ctypes.c_char_p),
         ("is_entry", ctypes.c_int),
+        ("is_in_variable", ctypes.c_int),
     ]
 
 
@@ -199,6 +203,7 @@ class Module:
         self._extern = dict(symbols or {})
         self.variables: Variables = {}
         self._kernels: dict[str, LoadedKernel] = {}
+        self._in_variables: set[str] = set()
         for variable in program.variables.values():
             if variable.space != "shared" and not variable.is_extern:
                 placed = shared.get(variable.name)
@@ -209,13 +214,14 @@ class Module:
         for variable in program.variables.values():
             for offset, symbol, more in variable.links:
                 if symbol in functions:
-                    raise PtxError(
-                        f"{variable.name}: addresses of functions in variables"
-                    )
-                value = np.uint64(self.address(symbol) + more)
-                self.variables[variable.name][offset : offset + 8].view(np.uint64)[
-                    0
-                ] = value
+                    self._in_variables.add(symbol)
+                    value = FUNCTION_WINDOW + functions[symbol]
+                elif symbol in self.variables or symbol in self._extern:
+                    value = self.address(symbol) + more
+                else:
+                    value = 0  # a function without a body, such as a pure virtual one
+                where = self.variables[variable.name][offset : offset + 8]
+                where.view(np.uint64)[0] = np.uint64(value)
 
     def address(self, name: str) -> int:
         """The address of a variable. KeyError if there is none."""
@@ -234,7 +240,8 @@ class Module:
         found = []
         for f in self.program.functions.values():
             texts = f.body.encode(), f.parameter_text.encode(), f.result.encode()
-            found.append(CSymbol(f.name.encode(), 2, f.line, 0, 0, *texts, f.is_entry))
+            flags = f.is_entry, f.name in self._in_variables
+            found.append(CSymbol(f.name.encode(), 2, f.line, 0, 0, *texts, *flags))
         for v in self.program.variables.values():
             kind = 1 if v.space == "shared" else 0
             if (

@@ -217,8 +217,11 @@ def _headers(text: str, folders: Sequence[Path]) -> list[Path]:
 
 @functools.cache
 def toolkit_headers() -> tuple[Path, ...]:
-    """The folders of CUDA's headers: of the installed packages, else of a toolkit."""
-    roots = [*_package_folders(), Path(os.environ.get("CUDA_PATH", "/usr/local/cuda"))]
+    """The folders of CUDA's headers: of NVRTC's packages, else of a toolkit."""
+    is_new = library()[1] >= (13, 0)
+    # Packages of CUDA 13 have a folder of their own; nvcc's may be there without NVRTC.
+    packages = [root for root in package_folders() if (root.name == "cu13") == is_new]
+    roots = [*packages, Path(os.environ.get("CUDA_PATH", "/usr/local/cuda"))]
     folders = [root / "include" for root in roots]
     return tuple(
         inside
@@ -228,7 +231,7 @@ def toolkit_headers() -> tuple[Path, ...]:
     )
 
 
-def _package_folders() -> Iterator[Path]:
+def package_folders() -> Iterator[Path]:
     """The folders of NVIDIA's packages from pip."""
     for package in _PACKAGES:
         try:
@@ -244,7 +247,7 @@ def library() -> tuple[ctypes.CDLL, tuple[int, int]]:
     """NVRTC and its version; CompileError if it is not installed."""
     files = [
         str(path)
-        for folder in _package_folders()
+        for folder in package_folders()
         for path in sorted((folder / "lib").glob("libnvrtc.so.*"))
     ]
     for file in [*files, ctypes.util.find_library("nvrtc")]:

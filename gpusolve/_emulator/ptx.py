@@ -31,6 +31,7 @@ _TOP = re.compile(
     r"\.(?P<kind>entry|func|global|const|shared|alias|section|loc)\b"
 )
 _DECLARED = re.compile(
+    r"(?:\.attribute\([^)]*\)\s*)?"
     r"(?:\.align\s+(?P<align>\d+)\s*)?"
     r"(?:\.attribute\([^)]*\)\s*)?"
     r"(?:\.v(?P<vector>[248])\s*)?"

@@ -12,7 +12,7 @@ from .._device.arrays import Array, as_array, floating, is_cupy, namespace
 from .._device.interrupts import interruptible, work_of
 from .._device.kernels import Device, current, device_of
 from .._numerics.solution import CONVERGED, UNCERTIFIED, Solution
-from . import constrained
+from . import constrained, constrained_object
 from .covariance import with_ridge
 from .dispatch import dispatch
 from .labels import Labels
@@ -159,17 +159,39 @@ def solve_programs(
     with current(target):
         G = floating({"G": G})["G"]
         problem, dtype = validate(**{**given, "A": G}), G.dtype
-        G, c = symmetric(problem.A, dtype), problem.b
-        whole, c_whole = with_penalties(problem, G)
-        objective = interruptible(
-            work_of(G), Quadratic.of, whole, c_whole, EPSILONS[dtype]
-        )
-        A, b, linear = objective.least_squares()
-        factors = problem._replace(A=A, b=b, l1=linear, l2=0.0, rounded_matrix=True)
-        solution, terms = solve_factors(factors.simplified(), target, method)
-        solution = replace_infeasible(factors, solution)
-        solution = certified(objective, problem, solution, terms, dtype)
-        return make_result(solution, problem._replace(A=G, b=c)._asdict(), labels)
+        problem = problem._replace(A=symmetric(problem.A, dtype))
+        solution = solve_validated(problem, target, method, dtype)
+        return make_result(solution, problem._asdict(), labels)
+
+
+def solve_validated(
+    problem: Problem, target: Device | None, method: str, dtype: np.dtype[Any]
+) -> Solution:
+    """The solution of every program; `dtype` is the dtype in which G was given."""
+    if target is None and problem.has_constraints:
+        exact = problem.simplified()
+        found = constrained_object.solve(exact, method, EPSILONS[dtype])
+        if found is not None:
+            whole = constrained_object.solve_rest(
+                problem, found, lambda some: solve_factorised(some, None, method, dtype)
+            )
+            return replace_infeasible(problem, whole)
+    return solve_factorised(problem, target, method, dtype)
+
+
+def solve_factorised(
+    problem: Problem, target: Device | None, method: str, dtype: np.dtype[Any]
+) -> Solution:
+    """Solve the programs as least squares, by the eigenvalues of G."""
+    whole, c_whole = with_penalties(problem, problem.A)
+    objective = interruptible(
+        work_of(problem.A), Quadratic.of, whole, c_whole, EPSILONS[dtype]
+    )
+    A, b, linear = objective.least_squares()
+    factors = problem._replace(A=A, b=b, l1=linear, l2=0.0, rounded_matrix=True)
+    solution, terms = solve_factors(factors.simplified(), target, method)
+    solution = replace_infeasible(factors, solution)
+    return certified(objective, problem, solution, terms, dtype)
 
 
 def solve_factors(
@@ -221,6 +243,8 @@ def symmetric(G: Array, dtype: Any) -> Array:
     ValueError for a single matrix on the host whose triangles differ.
     """
     xp, other = namespace(G), namespace(G).swapaxes(G, -1, -2)
+    if not is_cupy(G) and bool((other == G).all()):
+        return G
     root = xp.sqrt(xp.abs(xp.diagonal(G, axis1=-2, axis2=-1)))
     most = SYMMETRIC[dtype] * root[..., :, None] * root[..., None, :]
     with np.errstate(invalid="ignore"):

@@ -27,6 +27,7 @@ from .._numerics.solution import (
     UNCERTIFIED,
     Solution,
 )
+from . import constrained_object
 from .constrained_corrections import correct_by_elimination, correct_by_factor
 from .constrained_dual import Dual, Point
 from .constrained_system import (
@@ -75,6 +76,19 @@ def solve(
     The pull of the multipliers follows if the matrix has rounding errors: then another
     objective certifies x.
     """
+    if target is None and not problem.rounded_matrix:
+        found = constrained_object.solve(problem, method)
+        if found is not None:
+            return constrained_object.solve_rest(
+                problem, found, lambda some: solve_by_steps(some, None, method)[0]
+            ), None
+    return solve_by_steps(problem, target, method)
+
+
+def solve_by_steps(
+    problem: Problem, target: Device | None, method: str
+) -> tuple[Solution, MultiplierTerms | None]:
+    """Solve every system by steps of the dual problem."""
     rows, total = Rows.of(problem), math.prod(problem.batch)
     most = max(1, CHUNK_NUMBERS // numbers_per_system(problem, rows))
     found = [

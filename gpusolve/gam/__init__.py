@@ -2,16 +2,14 @@
 
 `BoostedGAM`, `BoostedGAMClassifier` and `BoostedDistribution` are the estimators,
 `bbs`, `bols`, `brandom`, `bspatial`, `bmono`, `bmrf`, `brad`, `bkernel`, `btree` and
-`buser` their learners; `families` and `distributions` have their losses. The parts for
-splines and the squared error can be used separately: `BSplines` evaluates the bases,
-`make_learners` prepares the penalised fits, `boost` makes the steps.
+`buser` their learners; `families` and `distributions` have their losses. `BSplines`
+evaluates bases, and `penalty_matrix` has their penalties.
 """
 
 from . import distributions, families
 from ._boosting.path import Path
+from ._terms.basis import BSplines, CompactBasis, penalty_matrix
 from .aic import Criterion, aic_stop
-from .basis import BSplines, CompactBasis
-from .boosting import boost
 from .bootstrap import EffectBootstrap, bootstrap_effects
 from .classifier import BoostedGAMClassifier
 from .cv import CrossValidation, cv_stop
@@ -26,8 +24,6 @@ from .estimator import BoostedGAM
 from .explanation import Explanation
 from .families import concordance, survival_times
 from .from_formula import gamboost, glmboost
-from .learners import Learners, make_learners
-from .penalty import penalty_matrix
 from .simulation import Simulation, simulate
 from .stability import StabilitySelection, stability_selection
 from .store import load, save
@@ -54,7 +50,6 @@ __all__ = [
     "CrossValidation",
     "EffectBootstrap",
     "Explanation",
-    "Learners",
     "Path",
     "Simulation",
     "StabilitySelection",
@@ -64,7 +59,6 @@ __all__ = [
     "bmono",
     "bmrf",
     "bols",
-    "boost",
     "bootstrap_effects",
     "brad",
     "brandom",
@@ -78,7 +72,6 @@ __all__ = [
     "gamboost",
     "glmboost",
     "load",
-    "make_learners",
     "penalty_matrix",
     "plot_calibration",
     "plot_path",
@@ -94,7 +87,7 @@ __all__ = [
 # can still be loaded after a class has moved to another file.
 for _public in (
     BSplines, BoostedDistribution, BoostedGAM, BoostedGAMClassifier, CompactBasis,
-    Criterion, CrossValidation, EffectBootstrap, Explanation, Learners, Path,
-    Simulation, StabilitySelection,
+    Criterion, CrossValidation, EffectBootstrap, Explanation, Path, Simulation,
+    StabilitySelection,
 ):  # fmt: skip
     _public.__module__ = __name__

@@ -9,31 +9,27 @@ Fitting", Statistical Science 22 (2007).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain, pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._device.arrays import on_host
 from .._device.kernels import current
+from .._device.threads import Work, workers
 from ._boosting.batch import Fits, Settings, Training, make_fits
-from ._boosting.stacked_cpu import curvature_along
+from ._boosting.single_rows import curvature_along
 from ._model.model import AdditiveModel
-from ._selection.hat_matrix import degrees_of_freedom
 from ._terms.rows import DesignPart, Rows
 from .cv import training_of
-from .families import Binomial, Family
+from .families import FAMILIES, Family
 
 Floats = NDArray[np.float64]
-
-CRITERIA: dict[str, tuple[str, ...]] = {
-    "gaussian": ("aicc", "gmdl"),
-    "binomial": ("aic",),
-    "poisson": ("aic",),
-}
-"""The criteria by family; the first criterion is the default."""
+Run = Callable[[Work], None]
 
 
 @dataclass(frozen=True)
@@ -129,8 +125,8 @@ def aic_stop(model: AdditiveModel, criterion: str | None = None) -> Criterion:
     """
     data, settings = training_of(model)
     family = settings.family
-    criterion = checked_criterion(criterion, family.name)
     check_linear(model)
+    criterion = checked_criterion(criterion, family)
     with current(data.device):
         df, risk = df_of_model(model, settings, data), model.paths_[0].risk[1:]
         if criterion == "aic":
@@ -143,17 +139,18 @@ def aic_stop(model: AdditiveModel, criterion: str | None = None) -> Criterion:
         return minimum_description_length(df, risk, total, squares)
 
 
-def checked_criterion(criterion: str | None, family: str) -> str:
-    """The criterion, by default the family's; ValueError unless the family has it."""
-    if family not in CRITERIA:
+def checked_criterion(criterion: str | None, family: Family) -> str:
+    """The criterion, by default the first; ValueError if the family lacks it."""
+    possible = family.criteria
+    if not possible:
+        known = tuple(name for name, kind in FAMILIES.items() if kind.criteria)
         raise ValueError(
-            f"the family must be one of {tuple(CRITERIA)} for a criterion, got "
-            f"{family!r}: use cv_stop"
+            f"the family must be one of {known} for a criterion, got {family.name!r}: "
+            "use cv_stop"
         )
-    possible = CRITERIA[family]
     if criterion is not None and criterion not in possible:
         raise ValueError(
-            f"criterion must be one of {possible} for the {family} family, got "
+            f"criterion must be one of {possible} for the {family.name} family, got "
             f"{criterion!r}"
         )
     return criterion or possible[0]
@@ -171,8 +168,7 @@ def check_linear(model: AdditiveModel) -> None:
     if model.n_iter_ == 0:
         raise ValueError("the model must have at least one iteration, got 0")
     for learner in np.unique(model.paths_[0].selected).tolist():
-        term = model.terms_[learner]
-        if term.is_constrained or term.is_stump:
+        if not model.terms_[learner].is_linear:
             raise ValueError(
                 "selected learners must have no constraint and no cuts for a "
                 "criterion, got "
@@ -191,16 +187,17 @@ def df_of_model(model: AdditiveModel, settings: Settings, data: Training) -> Flo
     rows = [rows_on_host(design) for design in fits.problem.rows]
     start = np.zeros((1, data.rows)) + on_host(fits.start)
     designs = dict(zip(used.tolist(), rows, strict=True))
-    curvature = curvature_of(settings.family)
+    information = settings.family.information
     weights = None if data.weights is None else on_host(data.weights)
     models = model._advance(start, designs)
+    bends: Any = (information(f) for (f,) in models)
     return degrees_of_freedom(
         rows,
         [matrix_of(on_host(inverse[0])) for inverse in fits.problem.inverse],
         weights,
         selected,
         sizes_of(fits, chain([start], model._advance(start, designs)), weights),
-        None if curvature is None else (curvature(f) for (f,) in models),
+        None if information(start[0]) is None else bends,
     )
 
 
@@ -226,14 +223,6 @@ def rows_on_host(design: Rows) -> Rows:
     parts = [part.stored() for part in design.parts]
     there = (DesignPart(on_host(p.first), p.offsets, on_host(p.values)) for p in parts)
     return Rows(design.functions, tuple(there))
-
-
-def curvature_of(family: Family) -> Callable[[Floats], Floats] | None:
-    """The second derivative of the loss at a model; None if it is constant."""
-    if isinstance(family, Binomial):
-        slope = 2.0 if family.link == "half_logit" else 1.0
-        return lambda f: bernoulli_curvature(f, slope)
-    return np.exp if family.name == "poisson" else None
 
 
 # ---- criteria ------------------------------------------------------------------------
@@ -272,14 +261,101 @@ def classical_aic(df: Floats, risk: Floats) -> Criterion:
     return Criterion(df, 2 * risk + 2 * df)
 
 
-def bernoulli_curvature(f: Floats, slope: float) -> Floats:
-    """The second derivative of the loss, for probabilities ``1 / (1 + exp(-slope f))``.
+# ---- the traces of hat matrices ------------------------------------------------------
 
-    Examples
-    --------
-    >>> bernoulli_curvature(np.array([0.0]), 2.0)
-    array([1.])
+
+SPARSE_COST = 16
+"""Cost of a stored value in a product of sparse matrices, in values of a dense
+matrix."""
+
+
+class SelectedDesigns:
+    """The designs of the selected learners side by side: Z, with D functions."""
+
+    def __init__(self, rows: Sequence[Rows], weights: Floats | None, run: Run) -> None:
+        self.designs = [design.csr for design in rows]
+        self.weighted = [scale_rows(X, weights).T for X in self.designs]
+        ends = np.cumsum([0, *(design.functions for design in rows)]).tolist()
+        self.functions = ends[-1]
+        self.blocks = [slice(*pair) for pair in pairwise(ends)]
+        self.run = run
+
+    def products(self, learner: int, curvature: Floats | None) -> Floats:
+        """``Z'WVX`` of a learner, (D, k)."""
+        X = scale_rows(self.designs[learner], curvature)
+        products = np.empty((self.functions, X.shape[1]))
+        is_dense = math.prod(X.shape) <= SPARSE_COST * X.nnz
+        if is_dense:
+            X = X.toarray()
+
+        def write(some: slice) -> None:
+            pairs = zip(self.blocks[some], self.weighted[some], strict=True)
+            for block, other in pairs:
+                product = other @ X
+                products[block] = product if is_dense else product.toarray()
+
+        self.run(write)
+        return products
+
+
+def scale_rows(X: Any, factor: Floats | None) -> Any:
+    """A sparse matrix with each row multiplied by a factor."""
+    return X if factor is None else X.multiply(factor[:, None]).tocsr()
+
+
+def degrees_of_freedom(
+    rows: Sequence[Rows],
+    inverse: Sequence[Floats],
+    weights: Floats | None,
+    selected: NDArray[Any],
+    sizes: NDArray[Any],
+    curvatures: Iterator[Floats] | None = None,
+) -> Floats:
+    """The degrees of freedom after each step, (steps,), on the host.
+
+    Parameters
+    ----------
+    rows : sequence of K Rows
+        The designs of the selected learners.
+    inverse : sequence of K arrays, (k, k)
+        The coefficients of a fit to u are ``inverse X'Wu``.
+    weights : (n,) array or None
+    selected : (steps,) integer array
+    sizes : (steps,) array
+        The factor nu of each step.
+    curvatures : iterator of (n,) arrays, optional
+        The diagonal of V at the model after each step; the identity by default.
+
+    Notes
+    -----
+    After m steps the fitted values are ``B_m y``, with ``B_m = B_(m-1) + nu V H (I
+    - B_(m-1))`` and ``B_0 = 0``. ``H = X A X'W`` is the hat matrix of the learner
+    selected by step m, and V the diagonal matrix of the curvatures of the loss at
+    the model after that step; it is the identity for the Gaussian family. The
+    degrees of freedom are tr B_m.
+
+    B_m is n x n, but it is not needed. Let Z be the designs of all selected
+    learners side by side, with D functions. A step reads only ``X'W B_(m-1)``, some
+    of the rows of ``Z'W B_(m-1) = U_(m-1) Z'W``, where U_(m-1) is D x D. Let E be
+    the rows of the D x D identity with ``E Z'W = X'W``. A step adds ``nu V X R
+    Z'W`` to the hat matrix, with ``R = A (E - E U_(m-1))``; hence ``nu Z'WVX R`` to
+    U, and ``nu tr(R Z'WVX)`` to the trace.
+
+    With D functions of the selected learners, the memory is D x D numbers and Z; a step
+    takes 2 D^2 k operations and, unless V is the identity, a pass over Z.
     """
-    from scipy.special import expit
-
-    return np.asarray(slope**2 * expit(slope * f) * expit(-slope * f))
+    with workers(len(rows), len(rows[0])) as run:
+        designs = SelectedDesigns(rows, weights, run)
+        constant = cache(lambda j: designs.products(j, None))
+        U = np.zeros((designs.functions, designs.functions))
+        increments = []
+        for j, size in zip(selected.tolist(), sizes.tolist(), strict=True):
+            if curvatures is None:
+                products = constant(j)
+            else:
+                products = designs.products(j, next(curvatures))
+            R = -inverse[j] @ U[designs.blocks[j]]
+            R[:, designs.blocks[j]] += inverse[j]
+            U += size * products @ R
+            increments.append(size * float((R * products.T).sum()))
+    return np.cumsum(increments)

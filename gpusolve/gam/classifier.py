@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current_device
-from .._estimators.conventions import UNCHANGED, available_if
-from . import _inputs
-from ._families.classes import ClassFamily, ProbabilityFamily
+from ._data import inputs
+from ._data.conventions import UNCHANGED
+from ._families.classes import ClassFamily
+from ._model.fitted import typed_by_device
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
-from ._model.typed import typed_by_device
 from ._terms.frame import categorical_of, listed
-from .families import AUC, family_of
+from .families import family_of
 
 
 def classes_of(y: Any, labels: NDArray[Any], family: ClassFamily) -> NDArray[Any]:
@@ -42,11 +42,6 @@ def classes_of(y: Any, labels: NDArray[Any], family: ClassFamily) -> NDArray[Any
     return np.asarray(sorted(classes.tolist(), key=places.__getitem__), classes.dtype)
 
 
-def gives_probabilities(model: BoostedGAMClassifier) -> bool:
-    """Whether the family has probabilities of the classes."""
-    return not (model.family == AUC.name or isinstance(model.family, AUC))
-
-
 class BoostedGAMClassifier(AdditiveModel):
     """A classifier whose log odds are a sum of effects, fitted by boosting.
 
@@ -64,16 +59,15 @@ class BoostedGAMClassifier(AdditiveModel):
         As for `BoostedGAM`.
     missing, unknown
         As for `BoostedGAM`.
-    interactions : int, optional
+    interactions : int or "auto", optional
         As for `BoostedGAM`; the scores of all classes are added.
     early_stopping, validation_fraction, n_iter_no_change, random_state, warm_start
         As for `BoostedGAM`.
-    family : {None, "binomial", "multinomial", "prop_odds", "auc"} or object, optional
+    family : {None, "binomial", "multinomial", "prop_odds"} or object, optional
         None is ``Binomial()``: with several classes, a model of each class against the
         rest. ``families.Multinomial`` is a single model of all classes;
         ``families.PropOdds``, for ordered classes, a single model whose effects shift
-        the odds of all higher classes. ``families.AUC`` ranks two classes, and has no
-        probabilities.
+        the odds of all higher classes.
 
     Attributes
     ----------
@@ -138,7 +132,7 @@ class BoostedGAMClassifier(AdditiveModel):
         family = family_of(self.family or self.default_family)
         if not isinstance(family, ClassFamily):
             raise ValueError(
-                "family must be binomial, multinomial, prop_odds or auc, got "
+                "family must be binomial, multinomial or prop_odds, got "
                 f"{self.family!r}"
             )
         if family.predictors > 1 and offset is not None:
@@ -148,7 +142,7 @@ class BoostedGAMClassifier(AdditiveModel):
             )
         data = self._training(X, y, sample_weight, offset)
         with data.frame.current():
-            labels, w = _inputs.labels(data.y, data.frame.rows), data.weights
+            labels, w = inputs.labels(data.y, data.frame.rows), data.weights
             kept = labels if w is None else labels[on_host(w) > 0]
             classes = classes_of(data.y, kept, family)
             if len(classes) < 2:
@@ -198,7 +192,6 @@ class BoostedGAMClassifier(AdditiveModel):
         """Set whether meta-estimators pass offsets to `predict_log_proba`."""
         return self._request("predict_log_proba", offset=offset)
 
-    @available_if(gives_probabilities)
     @typed_by_device
     def predict_log_proba(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
@@ -220,15 +213,13 @@ class BoostedGAMClassifier(AdditiveModel):
     def _log_probabilities(self, links: Array, iteration: int | None) -> Array:
         """The logarithms of the probabilities, from the predictors (F, n)."""
         with current_device(links):
-            s, family = self._parameters(links, iteration), self.family_
-            assert isinstance(family, ProbabilityFamily)
-            return family.log_probabilities(links, s)
+            s = self._parameters(links, iteration)
+            return self.family_.log_probabilities(links, s)
 
     def _parameters(self, links: Array, iteration: int | None) -> Array:
         """The adaptive parameters of all fits, on the device of the predictors."""
         return namespace(links).asarray(np.array(self._nuisance(iteration)))
 
-    @available_if(gives_probabilities)
     @typed_by_device
     def predict_proba(
         self, X: Any, *, iteration: int | None = None, offset: Any = None
@@ -265,8 +256,7 @@ class BoostedGAMClassifier(AdditiveModel):
         Returns
         -------
         (n,) array
-            On the host. Of two classes, it is the second where its odds are above 1, or
-            for the family "auc" where the decision function is above 0.
+            On the host. Of two classes, it is the second where its odds are above 1.
         """
         return self._class_of(self._links(X, iteration, offset), iteration)
 
@@ -294,7 +284,6 @@ class BoostedGAMClassifier(AdditiveModel):
         stages = enumerate(self._stages(X, offset), 1)
         return (self._class_of(links, step) for step, links in stages)
 
-    @available_if(gives_probabilities)
     def staged_predict_proba(self, X: Any, *, offset: Any = None) -> Iterator[Array]:
         """The probabilities of the classes after each iteration.
 
@@ -327,6 +316,6 @@ class BoostedGAMClassifier(AdditiveModel):
             As for `predict`.
         """
         predicted = self.predict(X, offset=offset)
-        right = predicted == _inputs.labels(y, len(predicted))
-        weights = _inputs.observation_weights(sample_weight, right)
+        right = predicted == inputs.labels(y, len(predicted))
+        weights = inputs.observation_weights(sample_weight, right)
         return float(np.average(right, weights=weights))

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._device.arrays import on_host
-from .._estimators.conventions import check_integer, generator
-from . import _inputs
+from ._data import inputs
+from ._data.conventions import check_integer, generator
 from ._model.model import AdditiveModel
 from ._plots.diagnostics import bins_of, plot_bins, plot_normal, plot_sizes
 from .classifier import BoostedGAMClassifier
 from .distribution import BoostedDistribution
 from .estimator import BoostedGAM
+from .families import FAMILIES, Binomial
 
 Floats = NDArray[np.float64]
-
-DISTRIBUTIONS: dict[str, Callable[[Any, Floats, float], Any]] = {
-    "gaussian": lambda stats, mean, variance: stats.norm(mean, np.sqrt(variance)),
-    "binomial": lambda stats, mean, _: stats.bernoulli(mean),
-    "poisson": lambda stats, mean, _: stats.poisson(mean),
-    "negative_binomial": lambda stats, mean, theta: stats.nbinom(
-        theta, theta / (theta + mean)
-    ),
-    "gamma": lambda stats, mean, shape: stats.gamma(shape, scale=mean / shape),
-}
-"""The distribution of the response, by family: of ``scipy.stats``, which is imported
-late, with a mean and a parameter."""
-
 
 TINY = float(np.finfo(np.float64).tiny)
 """Where probabilities underflow, residuals end: at -37.5 and 37.5."""
@@ -127,10 +114,13 @@ def distribution_of_rows(
     elif parameter is None:
         assert nuisance is not None
         parameter = float(np.ravel(nuisance[-1])[0])
-    name = "binomial" if len(getattr(model, "classes_", ())) else family.name
     from scipy import stats
 
-    return DISTRIBUTIONS[name](stats, mean, parameter)
+    law = (
+        Binomial.scipy_law if len(getattr(model, "classes_", ())) else family.scipy_law
+    )
+    assert law is not None
+    return law(stats, mean, parameter)
 
 
 def plot_residuals(
@@ -314,13 +304,14 @@ def predicted_means(
         mean = on_host(model.predict(X, offset=offset))
     else:
         assert isinstance(model, BoostedGAM)
-        if model.family_.name not in DISTRIBUTIONS:
+        if model.family_.scipy_law is None:
+            known = [name for name, kind in FAMILIES.items() if kind.scipy_law]
             raise ValueError(
-                f"family must be one of {list(DISTRIBUTIONS)}, which predict means, "
+                f"family must be one of {known}, which predict means, "
                 f"got {model.family_.name}"
             )
         mean = on_host(model.predict(X, offset=offset))
-    response = _inputs.target(y, mean)
+    response = inputs.target(y, mean)
     model.family_.check(response)
     return mean[None], response[None], [model.family_.name]
 
@@ -331,7 +322,7 @@ def probabilities_of_classes(
     """`predicted_means` of a classifier; of the second class alone if it has two."""
     means = np.asarray(on_host(model.predict_proba(X, offset=offset))).T
     classes = model.classes_ if len(means) > 2 else model.classes_[1:]
-    labels = _inputs.labels(y, means.shape[1])
+    labels = inputs.labels(y, means.shape[1])
     unknown = set(labels.tolist()) - set(model.classes_.tolist())
     if unknown:
         raise ValueError(

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current_device
-from .._estimators.conventions import check_choice
-from . import _inputs
 from ._boosting.batch import Settings
-from ._families.location import weighted_mean
+from ._data import inputs
+from ._data.conventions import check_choice
+from ._families.sums import weighted_mean
+from ._model.fitted import typed_by_device
+from ._model.insight import Line, lines_of, reductions_of
 from ._model.model import AdditiveModel
-from ._model.specification import bind_learners, check_parameters
-from ._model.typed import typed_by_device
-from ._plots.quantiles import plot_quantiles
+from ._model.specification import Plan, bind_learners, check_parameters
+from ._plots.curves import plot_quantiles
 from ._terms.frame import Frame
 from ._terms.term import Term
 from .distributions import Distribution, distribution_of
-from .summary import Line
 
 Floats = NDArray[np.float64]
 
@@ -156,7 +156,7 @@ class BoostedDistribution(AdditiveModel):
         found = namespace(like).zeros((len(names), len(like)))
         for name, own in given.items():
             check_choice("offset", name, names)
-            found[names.index(name)] = _inputs.start_of(own, like)
+            found[names.index(name)] = inputs.start_of(own, like)
         return found
 
     # ---- learners --------------------------------------------------------------------
@@ -181,8 +181,8 @@ class BoostedDistribution(AdditiveModel):
                 )
         return list(found.values())
 
-    def _settings(self, frame: Frame, family: Any, df: float) -> Settings:
-        settings = super()._settings(frame, family, df)
+    def _settings(self, frame: Frame, family: Any, plan: Plan) -> Settings:
+        settings = super()._settings(frame, family, plan)
         return replace(settings, allowed=self._allowed(settings.terms))
 
     def _allowed(self, terms: Sequence[Term]) -> NDArray[np.bool_] | None:
@@ -349,8 +349,8 @@ class BoostedDistribution(AdditiveModel):
         """
         links = self._links(X, None, offset)
         with current_device(links):
-            y = _inputs.one_per_row(y, "y", links[0])
-            w = _inputs.observation_weights(sample_weight, links[0])
+            y = inputs.one_per_row(y, "y", links[0])
+            w = inputs.observation_weights(sample_weight, links[0])
             return -float(weighted_mean(self.family_.loss(y, links, None), w))
 
     # ---- tables and pictures ---------------------------------------------------------
@@ -364,7 +364,7 @@ class BoostedDistribution(AdditiveModel):
             kept = np.ones(len(self.terms_), bool) if allowed is None else allowed[fit]
             selected = self.paths_[fit].selected
             counts = np.bincount(selected[selected >= 0], minlength=len(self.terms_))
-            found = self._lines_of(self._reductions_of(fit), counts / max(1, steps))
+            found = lines_of(self, reductions_of(self, fit), counts / max(1, steps))
             lines += [
                 replace(line, name=f"{name}: {line.name}")
                 for line, is_kept in zip(found, kept, strict=True)

@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host
-from .._estimators.conventions import check_choice
 from . import families
+from ._data.conventions import check_choice
 from ._families.family import CoupledFamily, CudaFamily, family_in, is_constant
 from ._families.gamma_function import (
     HALF_LOG_TWO_PI,
@@ -38,7 +38,7 @@ from ._families.gamma_function import (
     stirling_error,
     trigamma_minus_inverse,
 )
-from ._families.location import weighted_mean, weighted_sum
+from ._families.sums import weighted_mean, weighted_sum
 
 __all__ = [
     "DISTRIBUTIONS",

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from .._device.arrays import Array, namespace
 from .._device.kernels import current_device
-from . import _inputs
 from ._boosting.batch import is_vector
 from ._boosting.path import Path
+from ._data import inputs
+from ._data.conventions import available_if
+from ._model import survival
+from ._model.fitted import typed_by_device
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
-from ._model.survival import SurvivalCurves
-from ._model.typed import typed_by_device
+from ._model.survival import has_curves
 from .families import family_of
 
 
-class BoostedGAM(SurvivalCurves, AdditiveModel):
+class BoostedGAM(AdditiveModel):
     r"""A generalised additive model, fitted by componentwise boosting.
 
     .. math:: g(\hat y) = \beta_0 + \sum_j f_j(x), \qquad
@@ -56,14 +58,17 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         They are the same for all, so that none is preferred. "auto" begins with 6, and
         doubles them if this lowers the loss of the rows left out by more than its
         standard error over the folds: up to 48, a quarter of the number of rows,
-        and half of a given `n_basis`. See Notes. It is 6 if the number of iterations is
-        given, and with `early_stopping`.
+        and half of a given `n_basis`. The same folds choose the range of the knots,
+        normal scores of skewed features, and stumps (`btree`) next to the splines, for
+        effects that jump; `summary` says what was chosen. See Notes. With a given
+        number of iterations, and with `early_stopping`, df is 6 and nothing is chosen.
     df_definition : {"2S-SS", "trace"}, optional
         ``tr(2S - S'S)`` or ``tr(S)`` of the hat matrix S; for all learners.
-    interactions : int, optional
+    interactions : int or "auto", optional
         How many pairs of features get a learner of their joint effect, at most. A model
         without pairs is fitted first. The pairs that explain most of its residuals are
-        added to the learners, and all learners are fitted together. See Notes.
+        added to the learners, and all learners are fitted together. "auto" chooses
+        among 0, 1, 2, 4, 8 and 16 pairs by the folds of `max_iter`. See Notes.
     learning_rate : float, optional
         The fraction of the best fit that an iteration adds to the model, positive. The
         squared error never increases for rates up to 1.
@@ -88,10 +93,13 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         rows, a single part, `validation_fraction` of the rows. Fewer rows than folds
         are left out one by one. A row left out does not count if it is beyond the
         robust range of a spline by more than half of the range.
-    method : {"auto", "direct", "stacked", "gram"}, optional
-        The algorithm, see `gpusolve.gam.boost`. All give the same model. Only "stacked"
-        has families other than the Gaussian, learners other than splines with the same
-        knots, constraints, early stopping and a callback.
+    method : {"auto", "stacked", "gram"}, optional
+        How a CPU makes the steps. "stacked" makes a pass over the rows in each step.
+        "gram" computes blocks of cross products of the learners, and then no longer
+        needs the rows. Both give the same model; "auto" chooses by their expected cost.
+        Only "stacked" has families other than the Gaussian, learners other than splines
+        with the same knots, constraints, early stopping and a callback. A GPU always
+        uses "stacked".
     callback : callable, optional
         ``callback(iteration, risk)`` after each iteration, on a GPU after 50 at a time;
         a true result ends the fit. The risk is the sum over the training data and the
@@ -214,12 +222,17 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     have nearly the same distribution of y. Its errors of estimation, which choose the
     number, are larger than with all rows, but small next to the noise of y.
 
-    "auto" compares two degrees of freedom after 20, 40, 80, .. iterations, by the least
-    losses until then. The larger is chosen when its loss is lower by more than the
-    standard error, and by more than half of what the smaller gained in the second half
+    "auto" compares two models after 20, 40, 80, .. iterations, by the least losses
+    until then. The richer model is chosen when its loss is lower by more than the
+    standard error, and by more than half of what the simpler gained in the second half
     of its iterations. It is rejected if its loss is not lower. Between, both continue.
-    Unless the loss is higher by more than the standard error, twice the rejected
-    degrees of freedom are tried, too.
+    In this order are tried: knots on the full range of the data instead of the robust
+    range; normal scores of the features whose middle 98 % of the rows extend three
+    times as far from the median to one side as to the other; twice the degrees of
+    freedom, and, unless the loss is higher by more than the standard error, twice
+    these, too; stumps next to splines of 6 degrees of freedom, and otherwise next to
+    the best splines. A range, scores, and stumps next to 6 degrees of freedom may be
+    behind at first, for at most 80 iterations; a range and scores need only be better.
 
     The learner of a pair is the product of two splines, of a spline and the levels of a
     factor, or of the levels of two factors. The splines have 6 knots, at quantiles. No
@@ -239,6 +252,7 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     warm start keep the pairs, which are found with all rows; with `early_stopping`,
     with all rows that are not held out. A pair that is only chance has a score, too, so
     the number of pairs should be chosen by the error of rows that no fit has read.
+    "auto" finds pairs with all rows, and compares their numbers by rows left out.
 
     A fit that is interrupted (Ctrl-C) ends with a warning, and keeps the iterations
     that were made; on a GPU only with `progress` or a callback, which divide the launch
@@ -294,6 +308,7 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
     """
 
     default_family = "gaussian"
+    baseline_: Any
 
     def fit(
         self, X: Any, y: Any = None, sample_weight: Any = None, offset: Any = None
@@ -356,8 +371,15 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
             data = replace(data, y=response)
             family.check(data.counted_y)
             self._fit(X, data, family)
-            self._learn_baseline()
+            survival.learn_baseline(self)
         return self
+
+    def stop_at(self, iteration: int) -> Self:
+        super().stop_at(iteration)
+        survival.learn_baseline(self)
+        return self
+
+    stop_at.__doc__ = AdditiveModel.stop_at.__doc__
 
     @property
     def path_(self) -> Path:
@@ -468,8 +490,8 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
         (s,) = self._nuisance(None)
         with current_device(f):
             y = self.family_.prepare(y, f)
-            w = _inputs.observation_weights(sample_weight, f)
-            start = _inputs.start_of(offset, f)
+            w = inputs.observation_weights(sample_weight, f)
+            start = inputs.start_of(offset, f)
             kept = slice(None) if w is None else w > 0
             return self.family_.score(
                 y[kept],
@@ -478,6 +500,106 @@ class BoostedGAM(SurvivalCurves, AdditiveModel):
                 None if w is None else w[kept],
                 start[kept] if is_vector(start) else None,
             )
+
+    # ---- survival times --------------------------------------------------------------
+
+    @available_if(has_curves)
+    def cumulative_hazard(self, X: Any, times: Any, *, offset: Any = None) -> Array:
+        """The cumulative hazard of each row at the times.
+
+        Parameters
+        ----------
+        X : (n, n_features) array_like, data frame or mapping
+        times : (T,) array_like
+            Not negative.
+        offset : float or (n,) array_like, optional
+            As for `predict`.
+
+        Returns
+        -------
+        (n, T) float64 array
+            On the device of `X`. For ``"coxph"`` Breslow's estimate, a step function,
+            which stays constant after the last event.
+
+        Raises
+        ------
+        ValueError
+            If the times are invalid, or if the model was loaded from a file and then
+            stopped at an earlier iteration: the baseline needs the training data.
+
+        See Also
+        --------
+        survival_function
+        """
+        (f,) = self._links(X, None, offset)
+        return survival.cumulative_hazard(self, f, times)
+
+    @available_if(has_curves)
+    def survival_function(self, X: Any, times: Any, *, offset: Any = None) -> Array:
+        """The probability that each row survives the times.
+
+        Parameters
+        ----------
+        X, times, offset
+            As for `cumulative_hazard`.
+
+        Returns
+        -------
+        (n, T) float64 array
+            ``exp(-H)`` of the cumulative hazard H; on the device of `X`.
+
+        Raises
+        ------
+        ValueError
+            As `cumulative_hazard` does.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gpusolve.gam import BoostedGAM, survival_times
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.random((300, 1))
+        >>> time = rng.exponential(np.exp(-2 * X[:, 0]))
+        >>> y = survival_times(np.minimum(time, 1.0), time < 1.0)
+        >>> model = BoostedGAM(family="coxph").fit(X, y)
+        >>> model.survival_function([[0.1], [0.9]], [0.0, 0.2, 0.5]).round(1)
+        array([[1. , 0.8, 0.6],
+               [1. , 0.3, 0.1]])
+        """
+        (f,) = self._links(X, None, offset)
+        return survival.survival_function(self, f, times)
+
+    @available_if(has_curves)
+    def plot_survival(
+        self, X: Any, times: Any, *, labels: Any = None, offset: Any = None
+    ) -> Any:
+        """Draw the survival curve of each row.
+
+        Parameters
+        ----------
+        X : (n, n_features) array_like, data frame or mapping
+            A few rows.
+        times : (T,) array_like
+            Not negative, ascending.
+        labels : sequence of str, optional
+            The names of the rows; by default the values of the features in which they
+            differ, if these are at most three, or their numbers.
+        offset : float or (n,) array_like, optional
+            As for `predict`.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            As `cumulative_hazard` does.
+        """
+        curves = self.survival_function(X, times, offset=offset)
+        return survival.plot_survival(self, self._covariates(X), times, curves, labels)
 
 
 def check_kind(kind: str) -> None:

@@ -108,7 +108,7 @@ class Explanation:
         ImportError
             If matplotlib is not installed.
         """
-        from ._plots.waterfall import plot_waterfall
+        from ._plots.curves import plot_waterfall
 
         if not -len(self.link) <= row < len(self.link):
             raise IndexError(f"row must be one of {len(self.link)} rows, got {row}")

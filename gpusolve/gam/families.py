@@ -7,8 +7,8 @@ and its adaptive parameter, the path is mboost's.
 
 Every function takes NumPy or CuPy arrays. `gradient`, `loss` and `response` work
 elementwise: y, f and s broadcast, so that F fits to n rows have f of shape (F, n) and s
-of shape (F, 1). Exceptions are `PropOdds`, with several parameters, and `AUC`, whose
-rows depend on each other. The same functions for a device are in ``families.cuh``.
+of shape (F, 1). An exception is `PropOdds`, with several parameters. The same functions
+for a device are in ``families.cuh``.
 """
 
 from __future__ import annotations
@@ -22,26 +22,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host
-from .._estimators.conventions import check_choice
-from ._families.classes import ProbabilityFamily
+from ._data.conventions import check_choice
+from ._families.classes import ClassFamily, Multinomial, PropOdds
 from ._families.concordance import concordance
 from ._families.counts import Hurdle, NegativeBinomial, Poisson, Tweedie
 from ._families.custom import Custom, CustomCuda
-from ._families.dispersion import gamma_shape
-from ._families.family import AdaptiveFamily, CudaFamily, Family, family_in
-from ._families.gamma_function import HALF_LOG_TWO_PI, special, stirling_error
-from ._families.links import LogLink, at_least_half_a_row, exp_of, softplus
-from ._families.location import (
+from ._families.family import (
+    AdaptiveFamily,
+    CudaFamily,
+    Family,
+    LogLink,
+    exp_of,
+    family_in,
+    softplus,
+)
+from ._families.gamma_function import (
+    HALF_LOG_TWO_PI,
+    log_minus_digamma,
+    special,
+    stirling_error,
+    trigamma_minus_inverse,
+)
+from ._families.sums import (
+    LEAST,
+    MOST,
+    at_least_half_a_row,
+    most_likely,
     spread,
     weighted_mean,
     weighted_quantile,
     weighted_sum,
+    zero_above,
     zero_of,
 )
-from ._families.multinomial import Multinomial
-from ._families.ordinal import PropOdds
-from ._families.ranking import AUC
 from ._families.survival import (
+    Baseline,
     CoxPH,
     LogLogistic,
     LogNormal,
@@ -51,7 +66,6 @@ from ._families.survival import (
 )
 
 __all__ = [
-    "AUC",
     "FAMILIES",
     "Binomial",
     "CoxPH",
@@ -81,14 +95,15 @@ __all__ = [
 ]
 
 for _public in (
-    AUC, CoxPH, CudaFamily, Custom, CustomCuda, Family, Hurdle, LogLogistic, LogNormal,
+    Baseline, CoxPH, CudaFamily, Custom, CustomCuda, Family, Hurdle, LogLogistic,
+    LogNormal,
     Multinomial, NegativeBinomial, Poisson, PropOdds, SurvivalFamily, Tweedie, Weibull,
     concordance, survival_times,
 ):  # fmt: skip
     _public.__module__ = __name__
 
-OFFSET_STEPS, OFFSET_TOLERANCE = 100, 1e-10
-"""The most steps of the search for a constant, and the change at which it ends."""
+FARTHEST = 40.0
+"""Probabilities at this distance from a logit of 0 are 0 or 1, up to rounding."""
 
 # ---- real responses ------------------------------------------------------------------
 
@@ -111,6 +126,10 @@ class Gaussian(Family):
 
     name = "gaussian"
     effect_on = "the mean"
+    criteria = "aicc", "gmdl"
+    scipy_law = staticmethod(
+        lambda stats, mean, variance: stats.norm(mean, np.sqrt(variance))
+    )
 
     def offset(self, y: Array, w: Array | None) -> float:
         return float(weighted_mean(y, w))
@@ -327,7 +346,7 @@ class Huber(AdaptiveFamily):
 
 
 @dataclass(frozen=True)
-class Binomial(ProbabilityFamily):
+class Binomial(ClassFamily):
     """The negative log likelihood of a response that is 0 or 1.
 
     With the half logit, mboost's default, ``P(y = 1) = 1 / (1 + exp(-2 f))``, and the
@@ -345,7 +364,7 @@ class Binomial(ProbabilityFamily):
 
     See Also
     --------
-    AUC, Multinomial, PropOdds
+    Multinomial, PropOdds
 
     Examples
     --------
@@ -356,6 +375,8 @@ class Binomial(ProbabilityFamily):
     """
 
     name = "binomial"
+    criteria = ("aic",)
+    scipy_law = staticmethod(lambda stats, mean, _: stats.bernoulli(mean))
     link: str = "half_logit"
 
     TYPES: ClassVar[dict[str, str]] = {
@@ -380,15 +401,11 @@ class Binomial(ProbabilityFamily):
         return math.log(yes / no) / self._scale
 
     def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
-        found = 0.0
-        for _ in range(OFFSET_STEPS):
-            f = start + found
-            slope = weighted_sum(self.gradient(y, f, f), w)
-            change = float(slope / weighted_sum(self.curvature(y, f, f), w))
-            found += change
-            if abs(change) <= OFFSET_TOLERANCE:
-                break
-        return found
+        def score(c: float) -> float:
+            return float(weighted_sum(self.gradient(y, start + c, start), w))
+
+        lower, upper = -FARTHEST - float(start.max()), FARTHEST - float(start.min())
+        return zero_above(score, lower, upper - lower)
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         scale, sign = self._scale, 2 * y - 1
@@ -400,6 +417,10 @@ class Binomial(ProbabilityFamily):
 
     def curvature(self, y: Array, f: Array, s: Array) -> Array:
         return self._scale * abs(self.gradient(y, f, s)) / 2
+
+    def information(self, f: Array) -> Array:
+        scale, expit = self._scale, special(f).expit
+        return scale**2 * expit(scale * f) * expit(-scale * f)
 
     def least_loss(self, y: Array, s: Array) -> Array:
         return y * 0
@@ -477,6 +498,9 @@ class Gamma(AdaptiveFamily, LogLink):
     """
 
     name = "gamma"
+    scipy_law = staticmethod(
+        lambda stats, mean, shape: stats.gamma(shape, scale=mean / shape)
+    )
     parameter_name = "shape"
     nuisance_in_cuda = "shape"
     shape: float | None = None
@@ -512,7 +536,7 @@ OtherName = Literal[
     "negative_binomial", "hurdle", "gamma", "tweedie", "coxph", "weibull",
     "log_logistic", "log_normal",
 ]  # fmt: skip
-ClassName = Literal["binomial", "multinomial", "prop_odds", "auc"]
+ClassName = Literal["binomial", "multinomial", "prop_odds"]
 FamilyName = Literal[ClassName, OtherName]
 CoupledName = Literal[
     "student_t", "beta", "zero_inflated_poisson", "zero_inflated_negative_binomial",
@@ -523,8 +547,8 @@ FAMILIES: Mapping[str, type[Family]] = {
     family.name: family
     for family in (
         Gaussian, Laplace, Quantile, Expectile, Huber, Binomial, Multinomial, PropOdds,
-        AUC, Poisson, NegativeBinomial, Hurdle, Gamma, Tweedie, CoxPH, Weibull,
-        LogLogistic, LogNormal,
+        Poisson, NegativeBinomial, Hurdle, Gamma, Tweedie, CoxPH, Weibull, LogLogistic,
+        LogNormal,
     )
 }  # fmt: skip
 """The families that have names."""
@@ -562,3 +586,21 @@ def _gamma_term(y: Array, f: Array) -> Array:
     d = namespace(y).log(y) - f
     with np.errstate(over="ignore"):
         return namespace(d).expm1(d) - d
+
+
+def gamma_shape(mean: Array) -> Array:
+    """The shapes s with ``log s - digamma(s) = mean``, of the same shape.
+
+    The left side is between ``1 / (2 s)`` and ``1 / s``.
+    """
+    targets = np.clip(on_host(mean), 0.5 * LEAST, MOST)
+
+    def shape(target: float) -> float:
+        def derivatives(s: float) -> tuple[float, float]:
+            slope = s * float(log_minus_digamma(np.float64(s)) - target)
+            return slope, slope - s * s * float(trigamma_minus_inverse(np.float64(s)))
+
+        return most_likely(0.5 / target, derivatives)
+
+    shapes = np.array([*map(shape, targets.flat)]).reshape(targets.shape)
+    return namespace(mean).asarray(shapes)[()]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ._families.classes import ClassFamily
 from ._formula.formula import Formula, LearnerReader, LineReader, read_formula
-from ._formula.names import check_arguments
+from ._formula.sides import check_arguments
 from ._model.specification import SPLINE, spline_options
 from .classifier import BoostedGAMClassifier
 from .estimator import BoostedGAM
@@ -75,8 +75,8 @@ def gamboost(
     Returns
     -------
     BoostedGAM or BoostedGAMClassifier
-        A classifier if the family is of classes: "binomial", "multinomial", "prop_odds"
-        or "auc". Its methods take data with the columns of the formula, and compute
+        A classifier if the family is of classes: "binomial", "multinomial" or
+        "prop_odds". Its methods take data with the columns of the formula, and compute
         transformations and offsets from them.
         ``formula_`` is the formula. `fit` takes such data, too, and needs no y; so a
         clone can be fitted to them.

@@ -18,10 +18,10 @@ from ._boosting.folds import make_folds
 from ._boosting.stacked import boost_family
 from ._boosting.tasks import fit_tasks
 from ._boosting.watch import Watch
+from ._data.inputs import whole_or_scaled
 from ._families.family import CoupledFamily, Family
-from ._inputs import whole_or_scaled
+from ._model import stability_bounds as bounds
 from ._model.model import AdditiveModel
-from ._selection import stability_bounds as bounds
 from .cv import training_of
 
 Floats = NDArray[np.float64]
@@ -76,7 +76,7 @@ class StabilitySelection:
     @property
     def support(self) -> NDArray[np.bool_]:
         """Whether each learner is selected, (K,)."""
-        return self.probabilities >= self.cutoff * (1 - bounds.ROUNDING)
+        return self.probabilities >= self.cutoff * (1 - bounds.SHARE_ERROR)
 
     @property
     def selected(self) -> list[str]:
@@ -102,7 +102,7 @@ class StabilitySelection:
         ImportError
             If matplotlib is not installed.
         """
-        from ._plots.stability_plot import plot_stability
+        from ._plots.curves import plot_stability
 
         return plot_stability(self)
 

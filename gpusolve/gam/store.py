@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._estimators.conventions import Estimator
+from ._data.conventions import Estimator
 
 FORMAT = "gpusolve.gam"
 """What a file says that it contains."""

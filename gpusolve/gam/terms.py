@@ -17,7 +17,7 @@ import numpy as np
 
 from .._device.arrays import Array
 from .._device.launch import CACHED
-from .._estimators.conventions import check_choice, check_integer, check_number
+from ._data.conventions import check_choice, check_integer, check_number
 from ._terms.frame import Name
 from ._terms.kernel import Kernel
 from ._terms.linear import Linear
@@ -66,6 +66,7 @@ def bbs(
     constraint: Constraint | None = None,
     knots_at: str = "equidistant",
     end_knots: str = "continued",
+    normal_scores: bool = False,
 ) -> Spline:
     """A penalised B-spline (P-spline) of a numeric covariate.
 
@@ -110,6 +111,12 @@ def bbs(
         differ in what a penalty on their coefficients affects. With "repeated",
         differences of order 2 leave free a curve instead of a line. Outside the range,
         where patsy raises an error, the `outside` of the estimator holds for both.
+    normal_scores : bool, optional
+        Whether the spline is of the normal scores of the values, for skewed columns
+        such as incomes: the quantiles of the normal distribution for the shares of the
+        rows below. A log-normal column becomes normal. At most 257 values of the
+        training data and their scores are kept, between which scores are interpolated.
+        A value outside has the score of the nearest end.
 
     Returns
     -------
@@ -575,6 +582,7 @@ CONVERTERS: dict[str, Callable[[Any], Any]] = {
     "df": partial(optional_number, "df"),
     "lambda_": partial(optional_number, "lambda_"),
     "cyclic": bool,
+    "normal_scores": bool,
     "boundary": ranges_of,
     "bins": partial(integer, "bins"),
     "min_rows": partial(integer, "min_rows"),

@@ -102,7 +102,7 @@ def smoothing_parameter(
 
     See Also
     --------
-    degrees_of_freedom, gpusolve.gam.make_learners
+    degrees_of_freedom, gpusolve.gam.BoostedGAM
 
     Examples
     --------
@@ -175,7 +175,7 @@ def boost(
 
     See Also
     --------
-    gpusolve.gam.boost, design_matrix
+    gpusolve.gam.BoostedGAM, design_matrix
 
     References
     ----------

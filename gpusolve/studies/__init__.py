@@ -1,8 +1,9 @@
 """Studies: what the papers compare, next to what the package computes with.
 
 The public functions take most of them by name: ``nnls(..., method="fnnls")``,
-``scan(..., variant="sweep")``, ``sparse.multiply(..., method="binary")`` and
-``gam.boost(..., method="direct")``. The others are in NumPy, and count what they do:
+``scan(..., variant="sweep")`` and ``sparse.multiply(..., method="binary")``.
+`boost_directly` makes the boosting steps of Sieminski & Lee by `gpusolve.gemv`. The
+others are in NumPy, and count what they do:
 
 - `qr_updating`: the ways to update a QR factorisation when a column enters or leaves.
 - `coo_versions`: the versions of an element-wise product of sparse matrices.
@@ -17,11 +18,13 @@ waveforms of NASA.
 
 from . import _brent as brent
 from . import boosting_step, coo_figures, experiments
+from ._boosting_direct import boost_directly
 from ._coo_versions import coo_versions
 from ._passive_sets import follow
 from ._qr_updating import qr_updating
 
 __all__ = [
+    "boost_directly",
     "boosting_step",
     "brent",
     "coo_figures",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import emulator_coverage
-from backends import needs_emulator
+from backends import needs_nvcc
 
 TESTS = Path(__file__).parents[1]
 
-pytestmark = needs_emulator
+pytestmark = needs_nvcc
 
 
 def test_kernels_of_a_source() -> None:

@@ -18,6 +18,7 @@ from together import together
 import gpusolve
 from gpusolve._device import interrupts
 from gpusolve._device.interrupts import interruptible
+from gpusolve._nnls import constrained_object
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ def sparse(A: Any, b: Any) -> None:
 def test_large_systems_are_factorised_on_threads(
     compute: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a limit of no work, every system is large."""
+    """With a limit of no work, every system is large, also for the compiled object."""
     here, callers = threading.get_ident(), []
 
     def watched(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -141,6 +142,7 @@ def test_large_systems_are_factorised_on_threads(
     for name in FACTORISATIONS:
         monkeypatch.setattr(np.linalg, name, watched(getattr(np.linalg, name)))
     monkeypatch.setattr(interrupts, "UNINTERRUPTED", 0.0)
+    monkeypatch.setattr(constrained_object, "MOST_NUMBERS", 0)
     rng = np.random.default_rng(0)
     compute(rng.standard_normal((6, 3)), rng.standard_normal(6))
     assert callers

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from spline_learners import boost, learners_of
 
 import gpusolve
 from gpusolve import _emulator
@@ -447,11 +448,9 @@ def test_grid_barriers_of_the_boosting_loop(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     rng = np.random.default_rng(0)
     X = rng.random((64, 2))
-    basis = gpusolve.gam.BSplines.spanning(X, 6).evaluate(X)
-    learners = gpusolve.gam.make_learners(basis, 6)
-    steps = 3
+    learners, steps = learners_of(X, 6), 3
     with profile() as report:
-        gpusolve.gam.boost(learners, X[:, 0], method="stacked", steps=steps)
+        boost(learners, X[:, 0], steps=steps)
     (costs,) = report.kernels
     assert costs.name.startswith("boost_stacked")
     per_step, rest = divmod(costs.grid_barriers, steps)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from backends import needs_emulator
+from backends import needs_emulator, needs_nvcc
 
 pytest.importorskip("IPython", reason="the magic needs IPython")
 from IPython.core.interactiveshell import InteractiveShell
@@ -57,6 +57,7 @@ def run(shell: InteractiveShell, cell: str) -> tuple[Any, BaseException | None]:
     return shown, result.error_in_exec
 
 
+@needs_nvcc
 def test_a_program_with_its_profile(shell: InteractiveShell) -> None:
     shown, error = run(shell, f"%%cuda --profile 'a b'\n{PROGRAM}")
     assert (error, shown.stderr) == (None, "")
@@ -70,10 +71,11 @@ def test_a_program_with_its_profile(shell: InteractiveShell) -> None:
     assert page.count("<td>--- ") == page.count("<td>--- kernel.cu<") == 1
 
 
+@needs_nvcc
 def test_faults_are_shown_as_messages(shell: InteractiveShell) -> None:
     shown, error = run(shell, f"%%cuda --races\n{PROGRAM}")
-    assert str(error).startswith("error: shift, thread (1, 0, 0), block (0, 0, 0), ")
-    assert "kernel.cu:5: data race: writes element 1 (4 bytes) of x" in str(error)
+    assert str(error).startswith("error: shift, thread (0, 0, 0), block (0, 0, 0), ")
+    assert "kernel.cu:5: data race: writes element 0 (4 bytes) of x" in str(error)
     assert shown.stdout.strip() == str(error)
     shown, error = run(shell, f"%%cuda --profile a b\n{PROGRAM}")
     assert str(error) == "the exit status is 1"
@@ -93,7 +95,7 @@ def test_kernels_become_variables(shell: InteractiveShell) -> None:
     ("cell", "message"),
     [
         ("%%cuda --races\n__global__ void f() {}", "options need a cell with main()"),
-        ("%%cuda\n__global__ void f() { g(); }", "kernel.cu:2"),
+        ("%%cuda\n__global__ void f() { g(); }", "kernel.cu(2)"),
         ("%%cuda\nint f();", "the cell must have main(), or kernels"),
         ("%%cuda --race\nint main() {}", "unrecognized arguments: --race"),
     ],

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import gpusolve
+from gpusolve import _emulator
 from gpusolve._emulator import KernelError
 from gpusolve._emulator.machine import Memory, Module, launch
 from gpusolve._emulator.ptx import Program, PtxError
@@ -66,7 +67,11 @@ def module_of(body: str, parameters: int, before: str = "") -> Module:
 
 
 def run_body(
-    body: str, arrays: Sequence[Array], threads: int = 32, before: str = ""
+    body: str,
+    arrays: Sequence[Array],
+    threads: int = 32,
+    before: str = "",
+    blocks: int = 1,
 ) -> None:
     """Run a body with these arrays as parameters."""
     memory = Memory()
@@ -74,7 +79,7 @@ def run_body(
         memory.add_array(f"p{number}", array)
     packed = b"".join(int(a.ctypes.data).to_bytes(8, "little") for a in arrays)
     module = module_of(body, len(arrays), before)
-    launch(module, "k", (1,), (threads,), packed, memory=memory)
+    launch(module, "k", (blocks,), (threads,), packed, memory=memory)
 
 
 def execute(instruction: str, result: str, *operands: tuple[str, Array]) -> Array:
@@ -183,6 +188,22 @@ def permuted(a: int, b: int, selector: int) -> int:
     return int.from_bytes(bytes(found), "little")
 
 
+def product24(a: int, b: int, type: str, part: str) -> int:
+    def lower(x: int) -> int:
+        x &= 0xFFFFFF
+        return x - (1 << 24) if type == "s32" and x >> 23 else x
+
+    return lower(a) * lower(b) >> (16 if part == "hi" else 0)
+
+
+PLACES: dict[str, Callable[[int, int], int]] = {
+    "f4e": lambda n, k: n + k, "b4e": lambda n, k: n - k, "rc8": lambda n, _: n,
+    "ecl": lambda n, k: max(n, k), "ecr": lambda n, k: min(n, k),
+    "rc16": lambda n, k: (n & 1) * 2 + (k & 1),
+}  # fmt: skip
+"""The byte that prmt takes, by the selector and the byte's number."""
+
+
 ALL = ("u16", "s16", "u32", "s32", "u64", "s64")
 WIDE = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
 INTEGER: list[tuple[str, str, tuple[str, ...], Callable[..., int]]] = [
@@ -273,6 +294,62 @@ INTEGER: list[tuple[str, str, tuple[str, ...], Callable[..., int]]] = [
         lambda a, b: np.clip(a + b, -(2**31), 2**31 - 1),
     ),
     ("cnot.b32", "u32", ("u32",), lambda a: int(a == 0)),
+    (
+        "sub.sat.s32",
+        "s32",
+        ("s32",) * 2,
+        lambda a, b: np.clip(a - b, -(2**31), 2**31 - 1),
+    ),
+    *(
+        (f"mul24.{p}.{t}", t, (t, t), lambda a, b, t=t, p=p: product24(a, b, t, p))
+        for t in ("u32", "s32")
+        for p in ("lo", "hi")
+    ),
+    *(
+        (
+            f"mad24.lo.{t}",
+            t,
+            (t,) * 3,
+            lambda a, b, c, t=t: product24(a, b, t, "lo") + c,
+        )
+        for t in ("u32", "s32")
+    ),
+    *(
+        (f"szext.wrap.{t}", t, (t, "u32"), lambda a, n, t=t: extract(a, 0, n & 31, t))
+        for t in ("u32", "s32")
+    ),
+    (
+        "bmsk.clamp.b32",
+        "u32",
+        ("u32", "u32"),
+        lambda a, n: ((1 << min(n & 255, 32)) - 1) << min(a, 32),
+    ),
+    *(
+        (
+            f"prmt.b32.{mode}",
+            "u32",
+            ("u32",) * 3,
+            lambda a, b, n, f=f: permuted(
+                a, b, sum((f(n & 3, k) & 7) << 4 * k for k in range(4))
+            ),
+        )
+        for mode, f in PLACES.items()
+    ),
+    *(
+        (f"mov.{kind}{n}", f"u{n}", (f"u{n}",), lambda a: a)
+        for kind in "busf"
+        for n in (16, 32, 64)
+        if (kind, n) != ("f", 16)
+    ),
+    *(
+        (
+            f"slct.{t}.s32",
+            "u32",
+            ("u32", "u32", "s32"),
+            lambda a, b, c: a if c >= 0 else b,
+        )
+        for t in ("b32", "f32", "s32")
+    ),
     ("slct.u32.s32", "u32", ("u32", "u32", "s32"), lambda a, b, c: a if c >= 0 else b),
 ]
 
@@ -956,6 +1033,386 @@ def test_calls_by_name_and_by_address() -> None:
     assert y.tolist() == [
         2 * k if t < 16 else math.factorial(k) for t, k in enumerate(n)
     ]
+
+
+@pytest.mark.parametrize("n", [-3, -1, 0, 1, 2, 40])
+def test_the_nth_bit_that_is_set(n: int) -> None:
+    mask, start = 0b1011_0000_0000_0000_0000_0000_1000_0110, np.arange(32)
+    found = execute(
+        "fns.b32 %d, %x0, %x1, %x2;", "u32",
+        ("u32", np.full(32, mask)), ("u32", start), ("s32", np.full(32, n)),
+    )  # fmt: skip
+    places = [k for k in range(32) if mask >> k & 1]
+    for first, position in zip(start, found.tolist(), strict=True):
+        if n >= 0:
+            after = [k for k in places if k >= first]
+            expected = (
+                after[max(n, 1) - 1 :][:1] if n else [k for k in places if k == first]
+            )
+        else:
+            expected = [k for k in reversed(places) if k <= first][-n - 1 :][:1]
+        assert position == (expected or [2**32 - 1])[0]
+
+
+def test_dp2a() -> None:
+    a = np.array([[-3, 500]], "i2").view("u4").ravel()
+    b = np.array([[1, -2, 3, -4]], "i1").view("u4").ravel()
+    c = ("s32", np.array([7]))
+    for part, expected in (("lo", -3 - 1000 + 7), ("hi", -9 - 2000 + 7)):
+        found = execute(
+            f"dp2a.{part}.s32.s32 %d, %x0, %x1, %x2;", "s32", ("u32", a), ("u32", b), c
+        )
+        assert found[0] == expected
+
+
+def eight_bits(code: int, exponent_bits: int) -> float:
+    """A floating-point number of 8 bits, by its definition."""
+    fraction_bits, bias = 7 - exponent_bits, 2 ** (exponent_bits - 1) - 1
+    exponent, fraction = (
+        (code & 127) >> fraction_bits,
+        code & ((1 << fraction_bits) - 1),
+    )
+    if exponent_bits == 4 and code & 127 == 127:
+        return math.nan
+    if exponent_bits == 5 and exponent == 31:
+        return math.nan if fraction else math.copysign(math.inf, -(code >> 7) or 1)
+    size = (fraction / 2**fraction_bits + (exponent > 0)) * 2.0 ** (
+        max(exponent, 1) - bias
+    )
+    return -size if code >> 7 else size
+
+
+@pytest.mark.parametrize(("type", "exponent_bits"), [("e4m3x2", 4), ("e5m2x2", 5)])
+def test_numbers_of_eight_bits(type: str, exponent_bits: int) -> None:
+    values = np.array([eight_bits(code, exponent_bits) for code in range(256)], "f4")
+    pairs = execute(
+        f"cvt.rn.f16x2.{type} %d, %x0;", "u32", ("u16", np.arange(256) * 257)
+    )
+    np.testing.assert_array_equal(pairs.view("f2"), np.repeat(values, 2))
+    order = np.argsort(values[:128][np.isfinite(values[:128])])
+    finite = values[order]
+    x = np.concatenate(
+        [finite, (finite[1:] + finite[:-1]) / 2, -finite, [1e9, -1e9]]
+    ).astype("f4")
+    found = execute(
+        f"cvt.rn.satfinite.{type}.f32 %d, %x0, %x1;", "u16", ("f32", x), ("f32", -x)
+    )
+    for value, code in zip(x.tolist(), found.tolist(), strict=True):
+        near = sorted(
+            range(len(finite)), key=lambda k: (abs(finite[k] - abs(value)), k & 1)
+        )[0]
+        assert eight_bits(code >> 8, exponent_bits) == math.copysign(
+            finite[near], value
+        )
+        assert eight_bits(code & 255, exponent_bits) == math.copysign(
+            finite[near], -value
+        )
+
+
+def test_packed_integers() -> None:
+    a, b, c = np.array([300, -5, 7]), np.array([-300, 100, 255]), np.array([0x1234] * 3)
+    found = execute(
+        "cvt.pack.sat.u8.s32.b32 %d, %x0, %x1, %x2;",
+        "u32",
+        ("s32", a),
+        ("s32", b),
+        ("u32", c),
+    )
+    assert found.tolist() == [0x1234FF00, 0x12340064, 0x123407FF]
+    found = execute(
+        "cvt.pack.sat.s16.s32 %d, %x0, %x1;", "u32", ("s32", a * 1000), ("s32", b)
+    )
+    assert found.tolist() == [0x7FFFFED4, 0xEC780064, 0x1B5800FF]
+
+
+def test_tf32_has_ten_bits_of_the_fraction() -> None:
+    x = np.array([1 + 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-12, -1.5], "f4")
+    for mode, expected in (
+        ("rna", [1 + 2.0**-10, 1 + 2.0**-9, 1, -1.5]),
+        ("rn", [1, 1 + 2.0**-9, 1, -1.5]),
+    ):  # fmt: skip
+        found = execute(f"cvt.{mode}.tf32.f32 %d, %x0;", "u32", ("u32", x.view("u4")))
+        np.testing.assert_array_equal(found.view("f4"), np.array(expected, "f4"))
+
+
+def test_extremes_with_the_product_of_the_signs() -> None:
+    a, b = np.array([1, -2, -3], "f4"), np.array([-4, 1, -9], "f4")
+    found = execute("min.xorsign.abs.f32 %d, %x0, %x1;", "f32", ("f32", a), ("f32", b))
+    np.testing.assert_array_equal(found, [-1, -1, 3])
+
+
+# ---- matrices ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "type", "sum_type", "k", "words"),
+    [("m16n8k16", "f16", "f32", 16, (4, 2, 4)), ("m16n8k8", "f16", "f32", 8, (2, 1, 4)),
+     ("m16n8k16", "f16", "f16", 16, (4, 2, 2)),
+     ("m16n8k8", "tf32", "f32", 8, (4, 2, 4)),
+     ("m16n8k32", "s8", "s32", 32, (4, 2, 4)), ("m8n8k4", "f64", "f64", 4, (1, 1, 2))],
+)  # fmt: skip
+def test_products_of_matrices(
+    shape: str, type: str, sum_type: str, k: int, words: tuple[int, int, int]
+) -> None:
+    """The elements of each lane are placed as the figures of the manual say."""
+    dtypes = {
+        "f16": "f2",
+        "tf32": "f4",
+        "f32": "f4",
+        "s8": "i1",
+        "s32": "i4",
+        "f64": "f8",
+    }
+    element, sum_dtype = dtypes[type], dtypes[sum_type]
+    rows = 8 if type == "f64" else 16
+    rng = np.random.default_rng(4)
+    a, b, c = (
+        rng.integers(-8, 9, size).astype(dtype)
+        for size, dtype in (
+            ((rows, k), element),
+            ((k, 8), element),
+            ((rows, 8), sum_dtype),
+        )
+    )
+    word = 8 if type == "f64" else 4
+    each, each_sum = word // a.itemsize, max(1, word // c.itemsize)
+    group, lane = np.arange(32) // 4, np.arange(32) % 4
+    halves = rows // 8
+
+    def of_a(r: int, e: int) -> tuple[Array, Array]:
+        return group + 8 * (r % halves), each * lane + e + 4 * each * (r // halves)
+
+    def of_c(r: int, e: int) -> tuple[Array, Array]:
+        if each_sum == 2:
+            return group + 8 * r, 2 * lane + e
+        return group + 8 * (r // 2), 2 * lane + r % 2
+
+    parts_a = np.stack(
+        [np.stack([a[of_a(r, e)] for e in range(each)], 1) for r in range(words[0])]
+    )
+    parts_b = np.stack([
+        np.stack([b[each * lane + e + 4 * each * r, group] for e in range(each)], 1)
+        for r in range(words[1])
+    ])  # fmt: skip
+    parts_c = np.stack([
+        np.stack([c[of_c(r, e)] for e in range(each_sum)], 1) for r in range(words[2])
+    ])  # fmt: skip
+    out = np.zeros_like(parts_c)
+    bits, offset = 8 * word, 32 * word
+    lines = [f".reg .b{bits} %ma<4>, %mb<2>, %mc<4>; mad.wide.u32 %o, %t, {word}, 0;"]
+    lines.append(".reg .b64 %q;")
+    for name, number, count in (
+        ("a", 0, words[0]),
+        ("b", 1, words[1]),
+        ("c", 2, words[2]),
+    ):
+        lines.append(f"add.u64 %q, %o, %a{number};")
+        lines += [
+            f"ld.global.b{bits} %m{name}{r}, [%q+{offset * r}];" for r in range(count)
+        ]
+
+    def vector(name: str, count: int) -> str:
+        return "{" + ", ".join(f"%m{name}{r}" for r in range(count)) + "}"
+
+    sums = vector("c", words[2])
+    lines.append(
+        f"mma.sync.aligned.{shape}.row.col.{sum_type}.{type}.{type}.{sum_type} "
+        f"{sums}, {vector('a', words[0])}, {vector('b', words[1])}, {sums};"
+    )
+    lines.append("add.u64 %q, %o, %a3;")
+    lines += [f"st.global.b{bits} [%q+{offset * r}], %mc{r};" for r in range(words[2])]
+    run_body("\n".join(lines), [parts_a, parts_b, parts_c, out])
+    expected = a.astype(float) @ b.astype(float) + c
+    for r in range(words[2]):
+        for e in range(each_sum):
+            np.testing.assert_array_equal(out[r, :, e], expected[of_c(r, e)])
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_matrices_from_shared_memory(transposed: bool) -> None:
+    x, y = np.arange(128, dtype="u2"), np.zeros((32, 2), "u4")
+    run_body(
+        ".shared .align 16 .b8 s[256]; .reg .b32 %s, %r<2>; .reg .b64 %v;"
+        "mad.wide.u32 %o, %t, 8, %a0; ld.global.b64 %v, [%o]; mov.u32 %s, s;"
+        "mad.lo.u32 %s, %t, 8, %s; st.shared.b64 [%s], %v; bar.sync 0; mov.u32 %s, s;"
+        ".reg .b32 %l; and.b32 %l, %t, 15; mad.lo.u32 %s, %l, 16, %s;"
+        f"ldmatrix.sync.aligned.m8n8.x2{'.trans' * transposed}.shared.b16 "
+        "{%r0, %r1}, [%s];"
+        "mad.wide.u32 %o, %t, 8, %a1; st.global.v2.u32 [%o], {%r0, %r1};", [x, y],
+    )  # fmt: skip
+    matrices = x.reshape(2, 8, 8)
+    if transposed:
+        matrices = matrices.transpose(0, 2, 1)
+    expected = matrices.reshape(2, 32, 2).transpose(1, 0, 2)
+    np.testing.assert_array_equal(y.view("u2").reshape(32, 2, 2), expected)
+
+
+# ---- textures ------------------------------------------------------------------------
+
+TEXTURE = np.dtype([
+    ("address", "u8"), ("pitch", "u8"), ("slice", "u8"), ("size", "u4", 3),
+    ("channels", "u1"), ("bits", "u1"), ("kind", "u1"), ("reads_normalized", "u1"),
+    ("is_linear", "u1"), ("is_normalized", "u1"), ("modes", "u1", 3),
+    ("unused", "u1", 3), ("border", "f4", 4),
+], align=True)  # fmt: skip
+"""``Texture`` in ``machine/texture.h``."""
+
+WRAP, CLAMP, MIRROR, BORDER = range(4)
+
+
+def texture_of(texels: Array, **options: Any) -> Array:
+    """A texture of two dimensions."""
+    made = np.zeros(1, TEXTURE)
+    height, width = texels.shape
+    kind = "iuf".index(texels.dtype.kind)
+    made["address"], made["pitch"] = texels.ctypes.data, texels.strides[0]
+    made["size"], made["channels"] = (width, height, 1), 1
+    made["bits"], made["kind"] = 8 * texels.itemsize, kind
+    for name, value in options.items():
+        made[name] = value
+    return made
+
+
+def fetched(
+    texture: Array, texels: Array, points: Array, opcode: str = "tex.2d.v4.f32.f32"
+) -> Array:
+    """The first channel at points, or all of a gather."""
+    out = np.zeros((len(points), 4), "f4")
+    run_body(
+        ".reg .f32 %v<4>, %x, %y; mad.wide.u32 %o, %t, 8, %a1;"
+        "ld.global.v2.f32 {%x, %y}, [%o];"
+        f"{opcode} {{%v0, %v1, %v2, %v3}}, [%a0, {{%x, %y}}];"
+        "mad.wide.u32 %o, %t, 16, %a2; st.global.v4.f32 [%o], {%v0, %v1, %v2, %v3};",
+        [texture, points.astype("f4"), out, texels], len(points),
+    )  # fmt: skip
+    return out
+
+
+def test_textures_at_points() -> None:
+    texels = np.arange(12, dtype="f4").reshape(3, 4)
+    points = np.array(
+        [[x + 0.3, y + 0.7] for y in range(-4, 7) for x in range(-5, 8)][:96]
+    )
+    x, y = np.floor(points).astype(int).T
+    for mode, place in (
+        (CLAMP, lambda k, n: np.clip(k, 0, n - 1)), (WRAP, lambda k, n: k % n),
+        (MIRROR, lambda k, n: np.minimum(k % (2 * n), 2 * n - 1 - k % (2 * n))),
+    ):  # fmt: skip
+        normalized = mode != CLAMP
+        texture = texture_of(texels, modes=[mode] * 3, is_normalized=normalized)
+        scaled = points / (4, 3) if normalized else points
+        found = fetched(texture, texels, scaled)[:, 0]
+        np.testing.assert_array_equal(found, texels[place(y, 3), place(x, 4)])
+    border = texture_of(texels, modes=[BORDER] * 3, border=[9.5, 0, 0, 0])
+    inside = (x >= 0) & (x < 4) & (y >= 0) & (y < 3)
+    expected = np.where(inside, texels[y.clip(0, 2), x.clip(0, 3)], 9.5)
+    np.testing.assert_array_equal(fetched(border, texels, points)[:, 0], expected)
+
+
+def test_textures_between_points() -> None:
+    """Weights have 8 bits: a quarter is exact."""
+    rng = np.random.default_rng(0)
+    texels = rng.integers(0, 256, (5, 6), np.uint8)
+    points = rng.integers(4, 16, (32, 2)) / 4
+    texture = texture_of(texels, modes=[CLAMP] * 3, is_linear=1, reads_normalized=1)
+    whole = np.floor(points - 0.5).astype(int)
+    (u, v), (x, y) = (points - 0.5 - whole).T, whole.T
+    value = texels / 255
+    expected = (
+        (1 - u) * (1 - v) * value[y, x] + u * (1 - v) * value[y, x + 1]
+        + (1 - u) * v * value[y + 1, x] + u * v * value[y + 1, x + 1]
+    )  # fmt: skip
+    np.testing.assert_allclose(
+        fetched(texture, texels, points)[:, 0], expected, rtol=1e-6
+    )
+    gathered = fetched(texture, texels, points, "tld4.r.2d.v4.f32.f32")
+    corners = [value[y + 1, x], value[y + 1, x + 1], value[y, x + 1], value[y, x]]
+    np.testing.assert_allclose(gathered, np.stack(corners, 1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("outside", ["trap", "clamp", "zero"])
+def test_surfaces(outside: str) -> None:
+    texels, out = np.arange(32, dtype="u4").reshape(4, 8), np.zeros(32, "u4")
+    body = (
+        ".reg .b32 %v, %x, %w; shl.b32 %x, %t, 2; sub.u32 %x, %x, 8;"
+        f"suld.b.2d.b32.{outside} {{%v}}, [%a0, {{%x, 1}}];"
+        "mad.wide.u32 %o, %t, 4, %a1; st.global.u32 [%o], %v; add.u32 %w, %v, 100;"
+        f"sust.b.2d.b32.{outside} [%a0, {{%x, 2}}], {{%w}};"
+    )
+    texture = texture_of(texels)
+    if outside == "trap":
+        with pytest.raises(
+            KernelError, match="surface outside of its size, at byte -8"
+        ):
+            run_body(body, [texture, out, texels])
+        return
+    run_body(body, [texture, out, texels], 10)
+    first = 8 if outside == "clamp" else 0
+    assert out[:10].tolist() == [first, first, *range(8, 16)]
+    assert texels[2].tolist() == [*range(108, 116)]
+
+
+# ---- checks --------------------------------------------------------------------------
+
+COPY = (
+    ".shared .align 16 .b8 s[128]; .reg .b32 %s, %v; mov.u32 %s, s;"
+    "mad.lo.u32 %s, %t, 4, %s; mad.wide.u32 %o, %t, 4, %a0;"
+    "cp.async.ca.shared.global [%s], [%o], 4; cp.async.commit_group; {wait}"
+    "ld.shared.u32 %v, [%s]; mad.wide.u32 %o, %t, 4, %a1; st.global.u32 [%o], %v;"
+)
+
+
+@pytest.mark.parametrize("wait", ["cp.async.wait_group 0;", "cp.async.wait_all;"])
+def test_copies_are_complete_after_waiting(wait: str) -> None:
+    x, y = np.arange(32, dtype="u4"), np.zeros(32, "u4")
+    with _emulator.races(), _emulator.memcheck():
+        run_body(COPY.replace("{wait}", wait), [x, y])
+    np.testing.assert_array_equal(y, x)
+
+
+@pytest.mark.parametrize("wait", ["", "cp.async.wait_group 1;"])
+def test_copies_without_waiting_are_reported(wait: str) -> None:
+    x, y = np.arange(32, dtype="u4"), np.zeros(32, "u4")
+    body = COPY.replace("{wait}", wait)
+    run_body(body, [x, y])
+    assert (y != x).any()
+    for check in (_emulator.races, _emulator.memcheck):
+        with check(), pytest.raises(KernelError, match="wait for the copy"):
+            run_body(body, [x, y])
+
+
+def test_atomics_of_a_block_order_nothing_between_blocks() -> None:
+    for scope, fails in (("cta", True), ("gpu", False)):
+        x = np.zeros(1, "u4")
+        body = f".reg .b32 %v; atom.global.{scope}.add.u32 %v, [%a0], 1;"
+        with _emulator.races():
+            if fails:
+                with pytest.raises(KernelError, match=r"atomicAdd_block\(\), and"):
+                    run_body(body, [x], blocks=2)
+            else:
+                run_body(body, [x], blocks=2)
+                assert x[0] == 64
+
+
+@pytest.mark.parametrize("scope", ["cta", "gl"])
+def test_fences_of_a_block_order_nothing_between_blocks(scope: str) -> None:
+    """Block 0 writes and sets a flag; block 1 waits for it and reads."""
+    x, flag, y = np.zeros(1, "u4"), np.zeros(1, "u4"), np.zeros(1, "u4")
+    body = f"""
+        .reg .b32 %v, %b; .reg .pred %p; mov.u32 %b, %ctaid.x; setp.ne.u32 %p, %b, 0;
+        @%p bra READ;
+        st.global.u32 [%a0], 5; membar.{scope}; st.volatile.global.u32 [%a1], 1; ret;
+        READ: ld.volatile.global.u32 %v, [%a1]; setp.eq.u32 %p, %v, 0; @%p bra READ;
+        membar.gl; ld.global.u32 %v, [%a0]; st.global.u32 [%a2], %v;"""
+    with _emulator.races():
+        if scope == "gl":
+            run_body(body, [x, flag, y], 1, blocks=2)
+            assert y[0] == 5
+        else:
+            with pytest.raises(
+                KernelError, match=r"nothing between blocks.*__threadfence\(\)"
+            ):
+                run_body(body, [x, flag, y], 1, blocks=2)
 
 
 # ---- faults --------------------------------------------------------------------------

@@ -251,3 +251,26 @@ def test_errors_in_a_module_of_ptx() -> None:
         RawModule(ptx="not PTX")
     with pytest.raises(ValueError, match="either code or ptx"):
         RawModule("", ptx=PTX)
+
+
+def test_strong_accesses_to_vectors_are_whole() -> None:
+    """Blocks that run at the same time pass a value with its flag, as in CUB."""
+    source = r"""
+    extern "C" __global__ void pass(uint4* word, int* torn, int n) {
+        for (int k = 1; k <= n; ++k) {
+            uint4 x;
+            if (blockIdx.x == 0)
+                asm volatile("st.volatile.global.v4.u32 [%0], {%1, %1, %1, %1};"
+                             :: "l"(word + threadIdx.x), "r"(k) : "memory");
+            else
+                asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                             : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+                             : "l"(word + threadIdx.x));
+            if (blockIdx.x && (x.x != x.y || x.y != x.z || x.z != x.w)) *torn = 1;
+        }
+    }
+    """
+    torn = np.zeros(1, np.int32)
+    arguments = (np.zeros((32, 4), np.uint32), torn, np.int32(20_000))
+    RawKernel(source, "pass")((2,), (32,), arguments)
+    assert torn[0] == 0

@@ -13,9 +13,13 @@ from together import together
 
 from gpusolve._device.arrays import on_host
 from gpusolve.emulator import profile
+from gpusolve.gam._terms.basis import (
+    BSplines,
+    CompactBasis,
+    differences,
+    penalty_matrix,
+)
 from gpusolve.gam._terms.spline import Spline, penalty_options
-from gpusolve.gam.basis import BSplines, CompactBasis
-from gpusolve.gam.penalty import differences, penalty_matrix
 from gpusolve.reference import design_matrix, equidistant_knots
 
 DEGREES = range(6)

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from spline_learners import SplineLearners, boost, learners_of, prepared
 from together import together
 
 from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve._device.launch import LAUNCH_SECONDS, ceil_div
-from gpusolve._gemv.gemv import VARIANTS
 from gpusolve.emulator import profile
-from gpusolve.gam import BSplines, Learners, boost, make_learners
-from gpusolve.gam._boosting import boosting_kernel, gram_kernel
+from gpusolve.gam import BSplines
+from gpusolve.gam._boosting import gram_kernel, stacked_kernel
 
 
 @pytest.fixture(autouse=True)
@@ -24,19 +24,15 @@ def emulate(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def some_learners(
     rng: np.random.Generator, rows: int = 300, count: int = 3, **options: Any
-) -> Learners:
-    X = rng.random((rows, count))
-    return make_learners(BSplines.spanning(X, n_basis=8).evaluate(X), 8, **options)
+) -> SplineLearners:
+    return learners_of(rng.random((rows, count)), 8, **options)
 
 
-@pytest.mark.parametrize("method", ["stacked", "gram"])
-def test_risk_of_a_perfect_fit_is_accurate(
-    method: str, rng: np.random.Generator
-) -> None:
+def test_risk_of_a_perfect_fit_is_accurate(rng: np.random.Generator) -> None:
     """The risk is computed as a sum of squares: no digits cancel."""
     learners = some_learners(rng, penalty=None)
     y = learners.dense()[1] @ rng.standard_normal(8)
-    path = boost(learners, y, steps=4, learning_rate=1.0, method=method)
+    path = boost(learners, y, steps=4, learning_rate=1.0)
     assert (path.selected == 1).sum() >= 1
     assert 0 <= path.risk[-1] < 1e-24 * path.risk[0]
     rest = np.einsum("inf,if->n", learners.dense(), path.coef(3))
@@ -58,44 +54,30 @@ def test_a_fit_repeats_bit_for_bit(schedule: str, rng: np.random.Generator) -> N
     learners = some_learners(rng, 2500, 3)
     y = rng.standard_normal(2500)
     with _emulator.schedule("forward"):
-        expected = [boost(learners, y, method=m, steps=9) for m in ("stacked", "gram")]
-    for path in expected:
-        again = boost(learners, y, method=path.method, steps=9)
-        np.testing.assert_array_equal(again.updates, path.updates)
-        np.testing.assert_array_equal(again.risk, path.risk)
+        expected = boost(learners, y, steps=9)
+    again = boost(learners, y, steps=9)
+    np.testing.assert_array_equal(again.updates, expected.updates)
+    np.testing.assert_array_equal(again.risk, expected.risk)
 
 
-@pytest.mark.parametrize(
-    ("method", "limit", "message"),
-    [
-        ("auto", 4200, "must have fewer functions"),
-        ("stacked", 4200, "must have fewer functions"),
-        ("gram", 33_000, "method must be 'stacked' for 8 basis functions"),
-    ],
-)
 def test_too_many_functions_for_a_block_are_refused(
-    method: str,
-    limit: int,
-    message: str,
-    rng: np.random.Generator,
-    monkeypatch: pytest.MonkeyPatch,
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learners, y = some_learners(rng, 50), rng.standard_normal(50)
-    monkeypatch.setattr(EmulatedDevice, "shared_memory_per_block", limit)
-    with pytest.raises(ValueError, match=message):
-        boost(learners, y, method=method, steps=1)
+    monkeypatch.setattr(EmulatedDevice, "shared_memory_per_block", 4200)
+    with pytest.raises(ValueError, match="must have fewer functions"):
+        boost(learners, y, steps=1)
 
 
-@pytest.mark.parametrize("method", ["stacked", "gram"])
 @pytest.mark.parametrize("steps", [1, 2])
 def test_a_watchdog_changes_only_the_number_of_launches(
-    method: str, steps: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+    steps: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learners, y = some_learners(rng, 700), rng.standard_normal(700)
-    expected = boost(learners, y, method=method, steps=7)
+    expected = boost(learners, y, steps=7)
     monkeypatch.setattr(EmulatedDevice, "has_watchdog", True)
-    monkeypatch.setattr(boosting_kernel, "steps_of_launch", lambda *_: steps)
-    path = boost(learners, y, method=method, steps=7)
+    monkeypatch.setattr(stacked_kernel, "steps_of_launch", lambda *_: steps)
+    path = boost(learners, y, steps=7)
     np.testing.assert_array_equal(path.selected, expected.selected)
     np.testing.assert_array_equal(path.updates, expected.updates)
     np.testing.assert_array_equal(path.risk, expected.risk)
@@ -106,31 +88,27 @@ def test_a_watchdog_allows_fewer_steps_for_more_bytes(
 ) -> None:
     few, many = 10**8, 10**9
     device = EmulatedDevice()
-    assert boosting_kernel.steps_of_launch(device, many) >= 2**31 - 1
+    assert stacked_kernel.steps_of_launch(device, many) >= 2**31 - 1
     monkeypatch.setattr(EmulatedDevice, "has_watchdog", True)
-    steps = [boosting_kernel.steps_of_launch(device, shape) for shape in (few, many)]
+    steps = [stacked_kernel.steps_of_launch(device, shape) for shape in (few, many)]
     assert 1 <= steps[1] < steps[0] < 2**31 - 1
 
 
-@pytest.mark.parametrize(("method", "at_start"), [("stacked", 1), ("gram", 0)])
 def test_a_watchdog_counts_all_bytes_of_a_step(
-    method: str,
-    at_start: int,
-    rng: np.random.Generator,
-    monkeypatch: pytest.MonkeyPatch,
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row of each of 3 cubic learners has 4 doubles and an integer.
 
-    The 4 passes that fit in a launch include that `at_start`.
+    The 4 passes that fit in a launch include the pass at the start.
     """
     learners, y = some_learners(rng, 50), rng.standard_normal(50)
     speed = 4.5 * 3 * 50 * (4 * 8 + 4) / LAUNCH_SECONDS
     monkeypatch.setattr(EmulatedDevice, "has_watchdog", True)
-    monkeypatch.setattr(boosting_kernel, "READ_SPEED", speed)
+    monkeypatch.setattr(stacked_kernel, "READ_SPEED", speed)
     launches = []
     for passes in (4, 5):
         with profile() as report:
-            boost(learners, y, method=method, steps=passes - at_start)
+            boost(learners, y, steps=passes - 1)
         launches.append(report.kernels[-1].launches)
     assert launches == [1, 2]
 
@@ -144,7 +122,7 @@ def test_numbers_of_copies_of_the_moments(
     monkeypatch.setattr(gram_kernel, "MOMENT_BYTES", limit)
     X = rng.random((700, 3))
     basis = BSplines.spanning(X, 11, degree).evaluate(X)
-    learners = make_learners(basis, 11, weights=rng.random(700))
+    learners = prepared(basis, 11, weights=rng.random(700))
     y = np.sin(6 * X[:, 1])
     found = boost(learners, y, method="stacked", steps=4)
     monkeypatch.delenv("GPUSOLVE_EMULATE")
@@ -169,7 +147,7 @@ def test_sums_over_rows_have_few_bank_conflicts(rng: np.random.Generator) -> Non
     X = rng.random((20_000, 2))
     basis = BSplines.spanning(X, 32).evaluate(X)
     with profile() as report:
-        learners = make_learners(basis, 32)
+        learners = prepared(basis, 32)
     (gram,) = report.kernels
     rows = learners.basis.first.size
     assert gram.shared_wavefronts <= 6.1 * rows
@@ -180,27 +158,3 @@ def test_sums_over_rows_have_few_bank_conflicts(rng: np.random.Generator) -> Non
     # A row takes 0.7 for the moments, and 0.4 of the selected learner for the residual.
     assert stacked.shared_wavefronts <= 0.75 * rows + 0.4 * len(X)
     assert stacked.arrays["values"].sectors == stacked.arrays["values"].fewest_sectors
-
-
-@pytest.mark.slow
-@together("variant", VARIANTS)
-def test_direct_takes_the_variants_of_gemv(
-    variant: str, rng: np.random.Generator
-) -> None:
-    """Every variant makes the same steps, by three products of its kernel in each."""
-    learners, y = some_learners(rng, rows=60), rng.random(60)
-    expected = boost(learners, y, steps=3, method="stacked")
-    with profile() as report:
-        found = boost(learners, y, steps=3, method="direct", gemv_variant=variant)
-    np.testing.assert_array_equal(found.selected, expected.selected)
-    np.testing.assert_allclose(found.updates, expected.updates, atol=1e-12)
-    launched = [k.launches for k in report.kernels if f"gemv_{variant}<" in k.name]
-    assert sum(launched) == 3 * 3
-
-
-@pytest.mark.parametrize("method", ["auto", "stacked", "gram"])
-def test_only_direct_takes_a_variant_of_gemv(
-    method: str, rng: np.random.Generator
-) -> None:
-    with pytest.raises(ValueError, match=r"gemv_variant must be one of \('auto',\)"):
-        boost(some_learners(rng), rng.random(300), method=method, gemv_variant="dots")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,13 +15,11 @@ from gpusolve.gam import (
     BoostedDistribution,
     BoostedGAM,
     BoostedGAMClassifier,
-    aic_stop,
     bbs,
     bols,
     bootstrap_effects,
     cv_stop,
     distributions,
-    load,
 )
 from gpusolve.gam.families import Multinomial
 
@@ -160,13 +157,6 @@ def test_an_offset_of_the_mean_moves_the_response() -> None:
     np.testing.assert_array_equal(model.explain(X, offset=added).offset, added)
 
 
-def test_offsets_are_of_parameters(data: Data) -> None:
-    with pytest.raises(ValueError, match=r"offset must be one of \['mu', 'sigma'\]"):
-        BoostedDistribution().fit(*data, offset={"scale": 1.0})
-    with pytest.raises(ValueError, match="offset must have shape"):
-        BoostedDistribution().fit(*data, offset={"sigma": np.ones(3)})
-
-
 def test_quantiles_and_intervals_are_scipys(
     model: BoostedDistribution, data: Data
 ) -> None:
@@ -197,19 +187,6 @@ def test_the_risk_is_minus_the_log_likelihood(
     early = pickle.loads(pickle.dumps(model)).stop_at(10)
     np.testing.assert_allclose(early.predict(X), staged[9])
     np.testing.assert_array_equal(early.risk_, model.risk_[:11])
-
-
-def test_effects_add_up_for_each_parameter(
-    model: BoostedDistribution, data: Data
-) -> None:
-    X, _ = data
-    links = np.stack([model.predict(X), np.log(model.predict_parameters(X)["sigma"])])
-    for fit, name in enumerate(model.parameters_):
-        effects = model.effects(X, fit=name)
-        total = model.intercept_[fit] + effects.sum(axis=1)
-        np.testing.assert_allclose(total, links[fit], atol=1e-10)
-        own = model.partial_effect(0, X[:, 0], fit=name)
-        np.testing.assert_allclose(own, effects[:, 0])
 
 
 def test_the_summary_has_the_learners_of_each_parameter(
@@ -260,38 +237,6 @@ def test_the_number_of_steps_by_folds(data: Data) -> None:
     assert 10 < stopped.n_iter_ < 2000
 
 
-@pytest.mark.parametrize("update", ["noncyclic", "cyclic"])
-def test_a_warm_start_makes_the_same_steps(data: Data, update: Any) -> None:
-    family = distributions.Gaussian(update)
-    whole = BoostedDistribution(family=family, max_iter=31).fit(*data)
-    parts = BoostedDistribution(family=family, max_iter=11, warm_start=True).fit(*data)
-    parts.set_params(max_iter=31).fit(*data)
-    np.testing.assert_array_equal(parts.selected_, whole.selected_)
-    np.testing.assert_allclose(parts.risk_, whole.risk_, rtol=1e-10)
-
-
-def test_weights_are_repeated_rows(data: Data) -> None:
-    X, y = data
-    w = np.random.default_rng(0).integers(0, 3, len(y))
-    options: Any = {"max_iter": 20, "family": "student_t"}
-    one = BoostedDistribution([bols(0), bols(1)], **options).fit(X, y, w)
-    rows = np.repeat(np.arange(len(y)), w)
-    other = BoostedDistribution([bols(0), bols(1)], **options).fit(X[rows], y[rows])
-    np.testing.assert_allclose(one.risk_, other.risk_, rtol=1e-6)
-
-
-def test_saves_and_loads(
-    model: BoostedDistribution, data: Data, tmp_path: Path
-) -> None:
-    model.save(tmp_path / "model.json")
-    loaded = load(tmp_path / "model.json")
-    assert loaded.family_ == model.family_
-    at = data[0][:5]
-    np.testing.assert_array_equal(
-        loaded.predict_interval(at), model.predict_interval(at)
-    )
-
-
 def test_samples_of_effects_of_a_parameter(model: BoostedDistribution) -> None:
     samples = bootstrap_effects(model, 4, max_iter=20, random_state=0)
     lower, upper = samples.interval(0, np.array([0.1, 0.9]), fit=1)
@@ -328,26 +273,6 @@ def test_data_on_a_device_stay_there(device_backend: Any, data: Data) -> None:
 
 
 # ---- wrong use -----------------------------------------------------------------------
-
-
-def test_wrong_use(model: BoostedDistribution, data: Data) -> None:
-    X, y = data
-    with pytest.raises(ValueError, match="q must be between 0 and 1, got 1"):
-        model.predict_quantile(X, 1)
-    with pytest.raises(ValueError, match="coverage must be between 0 and 1"):
-        model.predict_interval(X, 90)
-    with pytest.raises(ValueError, match="fit must be one of"):
-        model.effects(X, fit="tau")
-    with pytest.raises(IndexError, match="fit must be 0 to 1, got 2"):
-        model.effects(X, fit=2)
-    with pytest.raises(ValueError, match="BoostedDistribution"):
-        BoostedGAM(family=distributions.Gaussian()).fit(X, y)
-    with pytest.raises(TypeError, match="name or a Distribution"):
-        BoostedDistribution(family=Multinomial(3)).fit(X, y)
-    with pytest.raises(ValueError, match="y of the gamma family must be positive"):
-        BoostedDistribution(family="gamma").fit(X, y)
-    with pytest.raises(ValueError, match="one response, or two classes, got 2"):
-        aic_stop(model)
 
 
 # ---- the picture of quantiles --------------------------------------------------------
@@ -425,13 +350,6 @@ def test_two_classes_are_the_logistic_model() -> None:
     np.testing.assert_allclose(one, other, atol=1e-6)
     logit = both[1].decision_function(x)
     np.testing.assert_allclose(logit, np.log(other[:, 1] / other[:, 0]), atol=1e-10)
-
-
-def test_a_multinomial_model_has_no_offset(three: Data) -> None:
-    with pytest.raises(ValueError, match="offset must be None"):
-        BoostedGAMClassifier(family="multinomial").fit(*three, offset=1.0)
-    with pytest.raises(ValueError, match="prop_odds or auc, got 'poisson'"):
-        BoostedGAMClassifier(family="poisson").fit(*three)
 
 
 CONSTANTS = {

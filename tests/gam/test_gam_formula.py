@@ -35,6 +35,7 @@ from gpusolve.gam._formula.formula import (
     read_formula,
 )
 from gpusolve.gam._formula.sides import by_patsy, sums_of_calls
+from gpusolve.gam._model import insight
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.from_formula import MBOOST
 from gpusolve.gam.store import from_plain, to_plain
@@ -503,7 +504,7 @@ def test_a_fit_is_that_of_its_learners() -> None:
 def test_the_features_are_the_columns_of_the_learners() -> None:
     model = gamboost("count ~ bbs(log(t)) + bbs(x, by=g, df=7) + t", data(n=100))
     assert model.feature_names_in_.tolist() == ["log(t)", "x", "g", "t"]
-    reductions = list(model._reductions())
+    reductions = list(insight.reductions(model))
     expected = [reductions[0], reductions[1] / 2, reductions[1] / 2, reductions[2]]
     np.testing.assert_allclose(
         model.feature_importances_, np.array(expected) / sum(expected), rtol=1e-12
@@ -548,18 +549,6 @@ def test_a_binomial_formula_is_a_classifier(response: str) -> None:
     )
     *_, last = model.staged_predict(new)
     np.testing.assert_array_equal(last, model.predict(new))
-
-
-def test_weights_count_rows() -> None:
-    source = data()
-    weights = np.random.default_rng(2).integers(1, 4, N)
-    repeated = {name: np.repeat(column, weights) for name, column in source.items()}
-    weighted = gamboost("t ~ x + g", source, sample_weight=weights, max_iter=15)
-    expected = gamboost("t ~ x + g", repeated, max_iter=15)
-    np.testing.assert_array_equal(weighted.selected_, expected.selected_)
-    np.testing.assert_allclose(
-        weighted.coefficients_, expected.coefficients_, rtol=1e-9, atol=1e-12
-    )
 
 
 def test_names_are_found_in_the_caller_of_a_wrapper() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpusolve.gam._selection.importance import risk_reductions, selection_frequencies
+from gpusolve.gam._model.insight import risk_reductions, selection_frequencies
 
 
 def test_reductions_are_summed_by_learner() -> None:

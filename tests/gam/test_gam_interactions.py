@@ -15,7 +15,6 @@ from together import together
 
 from gpusolve._device.arrays import on_host
 from gpusolve.gam import (
-    BoostedDistribution,
     BoostedGAM,
     BoostedGAMClassifier,
     bbs,
@@ -29,8 +28,8 @@ from gpusolve.gam import (
 )
 from gpusolve.gam._boosting.batch import make_fits
 from gpusolve.gam._boosting.path import join_paths
-from gpusolve.gam._selection import interactions
-from gpusolve.gam._selection.interactions import Residuals, residuals_of
+from gpusolve.gam._model import interactions
+from gpusolve.gam._model.interactions import Residuals, residuals_of
 from gpusolve.gam._terms.frame import Frame
 
 Columns = dict[str, Any]
@@ -459,26 +458,3 @@ def test_device_arrays_have_the_same_pairs(backend: Any) -> None:
         assert model.interactions_ == expected.interactions_ == [(0, 3)]
         np.testing.assert_allclose(model.risk_, expected.risk_, rtol=1e-9)
         assert np.isfinite(on_host(model.effects(there))).all()
-
-
-@together(
-    "options, error, message",
-    [
-        ({"interactions": -1}, ValueError, "interactions must be 0 or more, got -1"),
-        ({"interactions": 1.5}, TypeError, "interactions must be an int"),
-        (
-            {"interactions": 1, "method": "gram"},
-            ValueError,
-            "interactions must be 0 wi",
-        ),
-    ],
-)
-def test_interactions_are_checked(
-    options: dict[str, Any], error: type[Exception], message: str
-) -> None:
-    X = np.random.default_rng(0).random((30, 2))
-    for kind in (BoostedGAM, BoostedGAMClassifier):
-        with pytest.raises(error, match=message):
-            kind(**options).fit(X, X[:, 0] > 0.5)
-    with pytest.raises(ValueError, match="interactions must be 0 for BoostedDistr"):
-        BoostedDistribution(interactions=1).fit(X, X[:, 0])

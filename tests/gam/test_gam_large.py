@@ -11,11 +11,10 @@ import pandas as pd
 import pytest
 
 from gpusolve.gam import BoostedGAM, bbs, bols
+from gpusolve.gam._boosting.learner_fits import COLUMN_BLOCKS
 from gpusolve.gam._boosting.products import products_of
-from gpusolve.gam._boosting.stacked_cpu import COLUMN_BLOCKS
-from gpusolve.gam._terms import blocks
-from gpusolve.gam._terms.blocks import columns_in_memory
-from gpusolve.gam._terms.frame import Frame
+from gpusolve.gam._terms import frame as blocks
+from gpusolve.gam._terms.frame import Frame, columns_in_memory
 
 
 @pytest.fixture(name="X")

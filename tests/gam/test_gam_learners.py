@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.linalg
+from spline_learners import SplineLearners, boost, prepared
 from together import together
 
 from gpusolve._device import threads
@@ -19,11 +20,8 @@ from gpusolve.gam._boosting.smoothing import (
     smoothing_parameters,
     solve_lambda,
 )
+from gpusolve.gam._terms.basis import BSplines, CompactBasis, penalty_matrix
 from gpusolve.gam._terms.frame import Frame
-from gpusolve.gam.basis import BSplines, CompactBasis
-from gpusolve.gam.boosting import boost
-from gpusolve.gam.learners import Learners, make_learners
-from gpusolve.gam.penalty import penalty_matrix
 from gpusolve.reference import degrees_of_freedom, smoothing_parameter
 
 KINDS = [("difference", 1), ("difference", 2), ("difference", 3), ("ridge", 0),
@@ -44,7 +42,7 @@ def weights(rng: np.random.Generator) -> np.ndarray:
     return rng.integers(0, 4, 150).astype(float)
 
 
-def gram_of(learners: Learners) -> np.ndarray:
+def gram_of(learners: SplineLearners) -> np.ndarray:
     B = on_host(learners.dense())
     w = np.ones(B.shape[1]) if learners.weights is None else on_host(learners.weights)
     return np.einsum("knp,n,knq->kpq", B, w, B)
@@ -56,7 +54,7 @@ def test_gram_and_inverse(
     backend: Any, X: np.ndarray, weights: np.ndarray, weighted: bool, degree: int
 ) -> None:
     w = backend.array(weights) if weighted else None
-    learners = make_learners(
+    learners = prepared(
         basis_of(backend.array(X), 9, degree), 9, weights=w, penalty="ridge", df=3
     )
     G = gram_of(learners)
@@ -89,7 +87,7 @@ def test_gram_matrices_equal_dense_products(
     monkeypatch.setattr(threads, "CHUNK_ROWS", chunk_rows)
     basis = BSplines.spanning(X, 11, degree).evaluate(X, dtype=dtype)
     B = basis.dense(11).astype(np.float64)
-    learners = make_learners(basis, 11, weights=weights)
+    learners = prepared(basis, 11, weights=weights)
     expected = np.einsum("knp,n,knq->kpq", B, weights, B)
     np.testing.assert_allclose(learners.gram, expected, atol=1e-12)
 
@@ -109,7 +107,7 @@ def test_smoothing_parameters_give_the_degrees_of_freedom(
         df = order + 0.5
     if penalty == "cyclic":  # 7 cells
         df = min(df, 6.5)
-    learners = make_learners(
+    learners = prepared(
         basis_of(X, 10),
         10,
         penalty=penalty,
@@ -133,7 +131,7 @@ def test_smoothing_parameters_give_the_degrees_of_freedom(
 def test_lambda_does_not_depend_on_the_first_guess(
     X: np.ndarray, factor: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gram = make_learners(basis_of(X, 20), 20).gram
+    gram = prepared(basis_of(X, 20), 20).gram
     P = penalty_matrix(20, "difference", 2)
     expected = smoothing_parameters(gram, P, 2, df=4.0)
     rough = smoothing.rough_spectrum
@@ -155,7 +153,7 @@ def test_learners_are_prepared_with_one_blas_thread(
 
     monkeypatch.setattr(f"{prepare.__module__}.ranks", ranks)
     with threads.blas().limit(limits=2, user_api="blas"):
-        make_learners(basis_of(X, 20), 20)
+        prepared(basis_of(X, 20), 20)
     assert found == {1}
 
 
@@ -171,15 +169,15 @@ def test_smoothing_parameters_are_solved_to_rounding() -> None:
 
 def test_lambda_is_zero_if_nothing_is_penalised(X: np.ndarray) -> None:
     for options in ({"df": 10}, {"df": 1e9}, {"penalty": None}):
-        learners = make_learners(basis_of(X, 10), 10, **options)
+        learners = prepared(basis_of(X, 10), 10, **options)
         np.testing.assert_array_equal(learners.lambda_, 0)
 
 
 def test_a_line_needs_two_degrees_of_freedom(X: np.ndarray) -> None:
     basis = basis_of(X, 10)
     with pytest.raises(ValueError, match="df must be at least 2"):
-        make_learners(basis, 10, df=1.9)
-    line = make_learners(basis, 10, df=2)
+        prepared(basis, 10, df=1.9)
+    line = prepared(basis, 10, df=2)
     np.testing.assert_array_equal(line.lambda_ > 1e14, True)
     y = np.sin(X[:, 0] * 3)
     x, fit = (
@@ -189,22 +187,11 @@ def test_a_line_needs_two_degrees_of_freedom(X: np.ndarray) -> None:
     np.testing.assert_allclose(fit, np.polyval(np.polyfit(x, y, 1), x), atol=1e-6)
 
 
-@pytest.mark.parametrize("df", [0, -1, float("nan")])
-def test_degrees_of_freedom_are_positive(X: np.ndarray, df: float) -> None:
-    with pytest.raises(ValueError, match="df must be positive"):
-        make_learners(basis_of(X, 10), 10, df=df)
-
-
-def test_unknown_definition_of_degrees_of_freedom_raises(X: np.ndarray) -> None:
-    with pytest.raises(ValueError, match="df_definition"):
-        make_learners(basis_of(X, 10), 10, df_definition="tr(S)")
-
-
 def test_a_cyclic_penalty_makes_the_effect_periodic(X: np.ndarray) -> None:
     """The learners have one coefficient for each cell, as in `BoostedGAM`."""
     y = np.sin(5 * X[:, 0]) + X[:, 1]
     bases = BSplines.spanning(X, 12)
-    learners = make_learners(bases.evaluate(X), 12, penalty="cyclic")
+    learners = prepared(bases.evaluate(X), 12, penalty="cyclic")
     path = boost(learners, y, steps=60)
     ends = np.stack([X.min(axis=0), X.max(axis=0)])
     low, high = bases.evaluate(ends).multiply(path.coef(5)).T
@@ -221,7 +208,7 @@ def test_a_cyclic_penalty_makes_the_effect_periodic(X: np.ndarray) -> None:
 def test_few_levels_are_fitted_exactly(levels: int, rng: np.random.Generator) -> None:
     """A covariate with fewer levels than functions has a singular Gram matrix."""
     x = rng.integers(0, levels, 60).astype(float)
-    learners = make_learners(basis_of(x[:, None], 10), 10, penalty_order=3, df=4)
+    learners = prepared(basis_of(x[:, None], 10), 10, penalty_order=3, df=4)
     assert np.isfinite(learners.inverse).all()
     assert learners.lambda_[0] == 0
     y = rng.standard_normal(60)
@@ -233,7 +220,7 @@ def test_few_levels_are_fitted_exactly(levels: int, rng: np.random.Generator) ->
 
 
 def test_fewer_rows_than_functions(rng: np.random.Generator) -> None:
-    learners = make_learners(basis_of(rng.random((6, 2)), 20), 20, df=4)
+    learners = prepared(basis_of(rng.random((6, 2)), 20), 20, df=4)
     assert np.isfinite(learners.inverse).all()
     assert (learners.lambda_ > 0).all()
 
@@ -267,9 +254,7 @@ def test_a_fit_without_a_penalty_is_a_projection(
     for kind, order in (*KINDS, (None, 0)):
         if kind == "cyclic" and n_basis - 3 <= order:
             continue
-        learners = make_learners(
-            basis, n_basis, penalty=kind, penalty_order=order, df=1e9
-        )
+        learners = prepared(basis, n_basis, penalty=kind, penalty_order=order, df=1e9)
         G, cells = learners.gram, n_basis - 3
         change = G @ learners.inverse @ G - G
         if kind == "cyclic":  # functions a period apart have one coefficient
@@ -286,9 +271,9 @@ def test_lambda_and_inverse_by_dense_eigenvalues(
 ) -> None:
     """SciPy's generalised eigenvalues give the degrees of freedom and the fit."""
     X = hard_covariates(rng, 300)
-    learners = make_learners(basis_of(X, n_basis), n_basis, df=3)
+    learners = prepared(basis_of(X, n_basis), n_basis, df=3)
     np.testing.assert_array_equal(learners.lambda_[[3, 5]], 0)
-    P = learners.penalty
+    P = penalty_matrix(n_basis, "difference", 2)
     for i in (0, 1, 2, 4):
         A = learners.gram[i] + learners.lambda_[i] * P
         s, V = scipy.linalg.eigh(learners.gram[i], A)
@@ -319,7 +304,7 @@ def test_few_levels_are_joined_smoothly(rng: np.random.Generator) -> None:
     """Data are missing between two levels, and a straight line costs nothing there."""
     x = rng.integers(0, 2, 60).astype(float)[:, None]
     splines = BSplines.spanning(x, 10)
-    learners = make_learners(splines.evaluate(x), 10)
+    learners = prepared(splines.evaluate(x), 10)
     y = 3 + 2 * x[:, 0]
     coef = learners.inverse[0] @ (learners.dense()[0].T @ y)
     between = np.linspace(0, 1, 11)
@@ -329,7 +314,7 @@ def test_few_levels_are_joined_smoothly(rng: np.random.Generator) -> None:
 
 def test_rank_does_not_depend_on_the_number_of_equal_rows() -> None:
     x = np.repeat([[0.0], [0.3], [1.0]], [1, 1, 50_000], axis=0)
-    learners = make_learners(basis_of(x, 24), 24)
+    learners = prepared(basis_of(x, 24), 24)
     np.testing.assert_array_equal(learners.lambda_, 0)
 
 
@@ -353,64 +338,5 @@ def test_many_functions_of_few_rows(rng: np.random.Generator) -> None:
     assert max(s.stop - s.start for s in threads.chunked(40, 300**2, 2**17)) == 1
     B = basis.dense(300)
     np.testing.assert_allclose(
-        make_learners(basis, 300).gram, B.swapaxes(1, 2) @ B, atol=1e-12
+        prepared(basis, 300).gram, B.swapaxes(1, 2) @ B, atol=1e-12
     )
-
-
-def test_weights_may_be_strided(backend: Any, X: np.ndarray) -> None:
-    weights = np.repeat(np.arange(1.0, 151.0), 2)
-    basis = basis_of(backend.array(X), 9)
-    strided = make_learners(basis, 9, weights=backend.array(weights)[::2])
-    packed = make_learners(basis, 9, weights=backend.array(weights[::2].copy()))
-    np.testing.assert_array_equal(on_host(strided.gram), on_host(packed.gram))
-
-
-def every_other(array: np.ndarray) -> np.ndarray:
-    """The same numbers with other numbers between them in memory."""
-    apart = np.full((*array.shape[:-1], 2 * array.shape[-1]), 7, array.dtype)
-    apart[..., ::2] = array
-    return apart[..., ::2]
-
-
-LAYOUTS = {
-    "Fortran": np.asfortranarray,
-    "strided": every_other,
-    "int64": lambda array: array.astype(np.int64 if array.ndim == 2 else array.dtype),
-}
-
-
-@together("layout", LAYOUTS)
-@together("method", ["stacked", "gram"])
-def test_the_basis_may_have_any_layout(
-    backend: Any, X: np.ndarray, weights: np.ndarray, layout: str, method: str
-) -> None:
-    packed = basis_of(X, 9)
-    spread = CompactBasis(*map(LAYOUTS[layout], packed))
-    paths = []
-    for first, values in (packed, spread):
-        basis = CompactBasis(backend.array(first), backend.array(values))
-        learners = make_learners(basis, 9, weights=backend.array(weights))
-        paths.append(boost(learners, backend.array(X[:, 0]), steps=4, method=method))
-    np.testing.assert_array_equal(paths[1].updates, paths[0].updates)
-    np.testing.assert_array_equal(paths[1].risk, paths[0].risk)
-
-
-@pytest.mark.parametrize("n_basis", [4, 7])
-def test_functions_beyond_n_basis_raise(backend: Any, n_basis: int) -> None:
-    basis = BSplines.spanning(np.linspace(0, 1, 50)[:, None], 8).evaluate(
-        np.linspace(0, 1, 50)[:, None]
-    )
-    basis = CompactBasis(*(backend.array(array) for array in basis))
-    with pytest.raises(ValueError, match=rf"functions 0 to {n_basis - 1}"):
-        make_learners(basis, n_basis)
-    negative = CompactBasis(basis.first - 1, basis.values)
-    with pytest.raises(ValueError, match="functions 0 to 7"):
-        make_learners(negative, 8)
-    with pytest.raises(ValueError, match=r"first of shape \(K, n\)"):
-        make_learners(CompactBasis(basis.first[:, :3], basis.values), 8)
-
-
-def test_weights_of_wrong_shape_raise(X: np.ndarray) -> None:
-    for weights in (np.ones(149), np.ones((150, 1)), np.ones(151)):
-        with pytest.raises(ValueError, match=r"weights must have shape \(150,\)"):
-            make_learners(basis_of(X, 9), 9, weights=weights)

@@ -15,7 +15,6 @@ from family_samples import EVERY_FAMILY, sample
 from together import together
 
 from gpusolve._device.arrays import is_cupy, on_host
-from gpusolve._estimators import inputs as checks
 from gpusolve.gam import (
     BoostedGAM,
     BoostedGAMClassifier,
@@ -30,6 +29,7 @@ from gpusolve.gam import (
     save,
 )
 from gpusolve.gam._boosting import patience
+from gpusolve.gam._data import inputs as checks
 from gpusolve.gam._model import fitted
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import Binomial, Family, Gaussian, Poisson
@@ -47,68 +47,6 @@ Data = tuple[np.ndarray, np.ndarray]
 
 def fit(y_of: Family | str = "poisson", **parameters: Any) -> BoostedGAM:
     return BoostedGAM(TERMS, family=y_of, **({"max_iter": 40} | parameters))
-
-
-# ---- families ------------------------------------------------------------------------
-
-
-@together("family", EVERY_FAMILY, ids=str)
-def test_every_family_lowers_its_risk(family: Family) -> None:
-    X, y = sample(family)
-    model = fit(family).fit(X, y)
-    assert model.family_ == family
-    assert model.risk_[-1] < 0.97 * model.risk_[0]
-    f = model.predict(X, kind="link")
-    s = model.path_.nuisance
-    last = np.float64(0.0) if s is None else s[-1]
-    assert model.risk_[-1] == pytest.approx(family.loss(y, f, last).sum(), rel=1e-10)
-    np.testing.assert_array_equal(model.predict(X), family.mean(f, last))
-    assert {0, 1} <= set(model.selected_.tolist())
-
-
-@together("family", EVERY_FAMILY, ids=str)
-def test_integer_weights_count_rows(family: Family) -> None:
-    X, y = sample(family)
-    weights = np.random.default_rng(3).integers(0, 4, len(y))
-    weighted = fit(family).fit(X, y, sample_weight=weights)
-    rows = np.repeat(np.arange(len(y)), weights)
-    repeated = fit(family).fit(X[rows], y[rows])
-    np.testing.assert_array_equal(weighted.selected_, repeated.selected_)
-    np.testing.assert_allclose(weighted.risk_, repeated.risk_, rtol=1e-9)
-    np.testing.assert_allclose(
-        weighted.coefficients_, repeated.coefficients_, rtol=1e-6, atol=1e-8
-    )
-
-
-def test_the_family_and_the_response_are_checked(counts: Data) -> None:
-    X, y = counts
-    for family, error, message in (
-        ("poison", ValueError, "family must be one of"),
-        (3, TypeError, "family must be a name"),
-    ):
-        with pytest.raises(error, match=message):
-            BoostedGAM(family=family).fit(X, y)
-    for name, wrong in (("poisson", y - 0.5), ("gamma", y), ("binomial", y)):
-        with pytest.raises(ValueError, match=f"y of the {name} family must be"):
-            BoostedGAM(family=name).fit(X, wrong)
-    for parameters in (
-        {"family": "poisson"},
-        {"early_stopping": True},
-        {"learners": [bbs(0), bols(1)]},
-        {"learners": [bbs(0), bbs(1, knots=9)]},
-        {"learners": [bmono(0)]},
-    ):
-        model = BoostedGAM(method="gram", **parameters)
-        with pytest.raises(ValueError, match="method must be 'auto' or 'stacked' unle"):
-            model.fit(X, y)
-
-
-@pytest.mark.parametrize("family", ["gaussian", "poisson"])
-def test_a_risk_that_grows_without_bound_is_an_error(family: str) -> None:
-    X, y = sample(Poisson())
-    model = BoostedGAM(family=family, learning_rate=1e4, max_iter=50)
-    with pytest.raises(ValueError, match="learning_rate must be smaller"):
-        model.fit(X, y)
 
 
 # ---- offsets -------------------------------------------------------------------------
@@ -182,7 +120,7 @@ def test_a_forgotten_offset_is_a_warning(family: str, tmp_path: Path) -> None:
                 call()
 
 
-@pytest.mark.parametrize("method", ["stacked", "gram", "direct"])
+@pytest.mark.parametrize("method", ["stacked", "gram"])
 def test_the_offset_of_the_squared_error_is_subtracted(method: str) -> None:
     X, y = sample(Gaussian())
     start = np.random.default_rng(1).random(len(y))
@@ -191,13 +129,6 @@ def test_the_offset_of_the_squared_error_is_subtracted(method: str) -> None:
     np.testing.assert_allclose(
         model.fit(X, y, offset=start).coefficients_, plain.coefficients_, atol=1e-12
     )
-
-
-@together("offset", [np.inf, [1.0, 2.0], np.nan, "much"], ids=str)
-def test_offsets_that_do_not_fit(counts: Data, offset: Any) -> None:
-    X, y = counts
-    with pytest.raises(ValueError, match=r"offset must|could not convert"):
-        fit().fit(X, y, offset=offset)
 
 
 # ---- what X may be -------------------------------------------------------------------
@@ -293,29 +224,6 @@ def test_float32_is_nearly_float64(counts: Data) -> None:
     assert (single.coefficients_ != double.coefficients_).any()
 
 
-@together(
-    ("learners", "error", "message"),
-    [
-        ("bbs", TypeError, "learners must be a dict, a sequence or a term"),
-        ([bbs(0), bbs(0)], ValueError, r"must be different, got bbs\(0\) twice"),
-        (3, TypeError, "learners must be a dict, a sequence or a term"),
-        ({0: "bbs"}, TypeError, "learners must be terms such as bbs"),
-        ([bbs(0), bols], TypeError, "learners must be terms such as bbs"),
-        ({1.5: bbs()}, TypeError, "a learner must be given names or positions"),
-        ([], ValueError, "at least one learner"),
-        ({}, ValueError, "at least one learner"),
-        ({1: bbs(0)}, ValueError, "key of bbs"),
-        ([bbs()], ValueError, "must be given a column"),
-        ([bbs("age")], KeyError, "X must have the column 'age'"),
-    ],
-)
-def test_learners_that_are_none(
-    counts: Data, learners: Any, error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        BoostedGAM(learners).fit(*counts)
-
-
 # ---- missing values, levels ----------------------------------------------------------
 
 
@@ -337,29 +245,6 @@ def test_rows_with_missing_values_are_left_out(counts: Data, family: str) -> Non
     np.testing.assert_array_equal(link[present], model.predict(X, kind="link")[present])
     two = BoostedGAM(**parameters).fit(holes, y)
     assert np.isfinite(two.predict(holes)).all()
-
-
-def test_missing_values_are_errors_that_name_the_column(counts: Data) -> None:
-    X, y = counts
-    model = fit().fit(X, y)
-    holes = X.copy()
-    holes[4, 1] = np.nan
-    for call in (lambda: fit().fit(holes, y), lambda: model.predict(holes)):
-        with pytest.raises(ValueError, match="1 must not have missing values, got 1"):
-            call()
-    with pytest.raises(ValueError, match="in column 1"):
-        BoostedGAM().fit(holes, y)
-    holes[4, 1] = np.inf
-    for learners in (None, TERMS):
-        with pytest.raises(ValueError, match="must be finite, got infinity"):
-            BoostedGAM(learners, missing="zero").fit(holes, y)
-
-
-def test_errors_of_a_data_frame_name_the_column() -> None:
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame({"age": [1.0, 2.0, 3.0], "size": [1.0, np.nan, 2.0]})
-    with pytest.raises(ValueError, match="NaN or infinity in column size"):
-        BoostedGAM().fit(frame, [1.0, 2.0, 3.0])
 
 
 def test_unknown_levels() -> None:
@@ -423,19 +308,6 @@ def test_the_ends_of_a_cyclic_effect_meet() -> None:
 # ---- effects -------------------------------------------------------------------------
 
 
-def test_effects_are_the_parts_of_the_link(counts: Data) -> None:
-    X, y = counts
-    model = fit().fit(X, y)
-    for iteration in (None, 7):
-        effects = model.effects(X, iteration=iteration)
-        link = model.predict(X, kind="link", iteration=iteration)
-        assert effects.shape == (len(X), 3)
-        np.testing.assert_allclose(model.intercept_ + effects.sum(axis=1), link)
-        for j in range(3):
-            alone = model.partial_effect(j, X[:, j], iteration=iteration)
-            np.testing.assert_array_equal(effects[:, j], alone)
-
-
 def test_a_learner_is_found_by_its_name_or_its_features() -> None:
     data = mixed()
     learners = [
@@ -484,7 +356,6 @@ def test_features_of_an_effect_by_name_or_by_position() -> None:
 
 ROUTES: dict[str, dict[str, Any]] = {
     "gram": {"method": "gram", "n_basis": 8},
-    "direct": {"method": "direct", "n_basis": 8},
     "stacked splines": {"method": "stacked", "n_basis": 8},
     "learners": {"learners": TERMS},
     "huber": {"family": "huber"},
@@ -535,7 +406,7 @@ def test_a_warm_start_needs_the_same_model(changed: dict[str, Any]) -> None:
 def test_a_warm_start_may_change_the_method() -> None:
     X, y = sample(Gaussian())
     model = BoostedGAM(max_iter=5, warm_start=True, n_basis=8).fit(X, y)
-    for steps, method in ((10, "stacked"), (15, "direct"), (20, "gram")):
+    for steps, method in ((10, "stacked"), (20, "gram")):
         model.set_params(max_iter=steps, method=method).fit(X, y)
     whole = BoostedGAM(max_iter=20, n_basis=8).fit(X, y)
     np.testing.assert_allclose(model.risk_, whole.risk_, rtol=1e-10)
@@ -676,27 +547,6 @@ def test_a_pickle_has_no_training_data(counts: Data) -> None:
     assert len(pickle.dumps(model)) < 20_000
 
 
-def test_a_prediction_reads_rows_in_blocks(
-    counts: Data, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    X, y = counts
-    data = mixed()
-    models = [
-        fit().fit(X, y),
-        BoostedGAM(MIXED, max_iter=100).fit(data, response(data)),
-    ]
-    inputs: list[Any] = [X, data]
-    start = np.linspace(0, 1, 200)
-    whole = [model.predict(Z) for model, Z in zip(models, inputs, strict=True)]
-    effects = [model.effects(Z) for model, Z in zip(models, inputs, strict=True)]
-    with_offset = models[0].predict(X, offset=start)
-    monkeypatch.setattr(fitted, "BLOCK", 7)
-    for model, Z, a, b in zip(models, inputs, whole, effects, strict=True):
-        np.testing.assert_array_equal(model.predict(Z), a)
-        np.testing.assert_array_equal(model.effects(Z), b)
-    np.testing.assert_array_equal(models[0].predict(X, offset=start), with_offset)
-
-
 @pytest.mark.parametrize("learners", [None, TERMS], ids=["default", "learners"])
 def test_a_file_on_disk_is_not_copied(
     counts: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, learners: Any
@@ -728,14 +578,6 @@ def test_a_file_on_disk_is_not_copied(
         model.predict(stored)
 
 
-def test_the_classifier_reads_rows_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    X, y = sample(Poisson())
-    model = BoostedGAMClassifier(max_iter=5, n_basis=6).fit(X, np.minimum(y, 2))
-    whole = model.decision_function(X)
-    monkeypatch.setattr(fitted, "BLOCK", 7)
-    np.testing.assert_array_equal(model.decision_function(X), whole)
-
-
 # ---- data that are easily misread ----------------------------------------------------
 
 
@@ -757,13 +599,6 @@ def test_importances_are_in_the_order_of_columns_with_integer_names() -> None:
             assert next(iter(model.importance())).startswith(f"bbs({names[0]}")
 
 
-def test_columns_of_the_same_name_raise() -> None:
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame(np.eye(4), columns=["a", "b", "a", "c"])
-    with pytest.raises(ValueError, match="columns of X must have different names"):
-        BoostedGAM().fit(frame, np.arange(4.0))
-
-
 def test_missing_values_of_nullable_columns() -> None:
     pd = pytest.importorskip("pandas")
     nullable = pd.DataFrame({"a": pd.array([1, 2, None, 4, 5] * 4, dtype="Int64")})
@@ -774,13 +609,6 @@ def test_missing_values_of_nullable_columns() -> None:
     np.testing.assert_array_equal(model.predict(nullable), expected)
     with pytest.raises(ValueError, match="a must not have missing values"):
         BoostedGAM().fit(nullable, y)
-
-
-@pytest.mark.parametrize("learners", [None, [bbs("a"), bbs("b")]])
-def test_missing_values_of_named_columns_raise(learners: Any) -> None:
-    data = {"a": np.array([0.0, np.nan, 1.0, 2.0]), "b": np.arange(4.0)}
-    with pytest.raises(ValueError, match="a must not have missing values, got 1"):
-        BoostedGAM(learners).fit(data, np.arange(4.0))
 
 
 @together(("origin", "unit"), [(0, 1e-6), (0, 1e6), (2000, 9), (1e5, 9)])
@@ -813,13 +641,6 @@ def test_a_row_left_out_may_have_an_infinite_loss(
         cv = cv_stop(model, [(np.arange(1, 60), [0])])
     assert cv.best_iteration < 50
     assert np.isinf(cv.risk[0, -1])
-
-
-def test_a_response_whose_squares_are_infinite_is_an_error() -> None:
-    X = np.random.default_rng(0).random((20, 1))
-    for learners in (None, [bols(0)]):
-        with pytest.raises(ValueError, match="or y if it is huge: the risk is"):
-            BoostedGAM(learners).fit(X, 1e200 * X[:, 0])
 
 
 def test_the_design_of_a_user_must_be_finite() -> None:

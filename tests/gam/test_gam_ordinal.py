@@ -21,7 +21,7 @@ from gpusolve.gam import (
     load,
     save,
 )
-from gpusolve.gam._families.thresholds import find_thresholds
+from gpusolve.gam._families.classes import find_thresholds
 from gpusolve.gam.families import PropOdds
 
 Floats = np.ndarray
@@ -131,21 +131,6 @@ def test_distant_predictors_do_not_stop_the_search() -> None:
     found = find_thresholds(y, f, None, 3)
     assert np.isfinite(found).all()
     assert found[0] < found[1]
-
-
-@together(
-    ("y", "message"),
-    [
-        ([0, 1, 3], "must be 0 to 2, got 3.0"),
-        ([0, 0.5, 1], "got 0.5"),
-        ([1, 1, 1], "at least 2 classes, got only 1.0"),
-    ],
-)
-def test_wrong_classes_are_named(y: list[float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        PropOdds(3).check(np.array(y))
-    with pytest.raises(ValueError, match="classes must be 2 or more, got 1"):
-        PropOdds(1)
 
 
 # ---- models --------------------------------------------------------------------------
@@ -311,15 +296,6 @@ def test_folds_and_early_stopping_use_their_own_thresholds() -> None:
         family=PropOdds(4), max_iter=200, early_stopping=True, random_state=0
     ).fit(X, y)
     assert stopped.path_.nuisance.shape == (stopped.n_iter_ + 1, 3)
-
-
-def test_a_warm_start_continues_with_thresholds() -> None:
-    X, y = sample(PropOdds(4))
-    whole = BoostedGAM(family=PropOdds(4), max_iter=10).fit(X, y)
-    model = BoostedGAM(family=PropOdds(4), max_iter=4, warm_start=True).fit(X, y)
-    model.set_params(max_iter=10).fit(X, y)
-    np.testing.assert_allclose(model.path_.nuisance, whole.path_.nuisance, rtol=1e-9)
-    np.testing.assert_allclose(model.risk_, whole.risk_, rtol=1e-12)
 
 
 def test_score_is_the_deviance_explained(rng: np.random.Generator) -> None:

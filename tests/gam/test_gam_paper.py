@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from spline_learners import prepared
 
-from gpusolve import emulator, reference
-from gpusolve.gam import BoostedGAM, bbs, boost, load, make_learners, simulate
-from gpusolve.gam.basis import CompactBasis
-from gpusolve.gam.penalty import penalty_matrix
+from gpusolve import emulator, reference, studies
+from gpusolve.gam import BoostedGAM, bbs, load, simulate
+from gpusolve.gam._terms.basis import CompactBasis, penalty_matrix
 
 patsy = pytest.importorskip("patsy")
 
@@ -135,7 +135,7 @@ def test_lambda_gives_the_dense_hat_matrix_its_trace(
     w = rng.integers(1, 4, ROWS).astype(float)
     basis = compact(np.stack([patsy_basis(x, functions) for x in X.T]))
     options = {"penalty": "ridge", "df": 1, "df_definition": "trace", "weights": w}
-    learners = make_learners(basis, functions, **options)
+    learners = prepared(basis, functions, **options)
     for B, lambda_ in zip(learners.dense(), learners.lambda_, strict=True):
         A = B.T @ (w[:, None] * B) + lambda_ * np.eye(functions)
         H = B @ np.linalg.solve(A, B.T * w)
@@ -148,7 +148,7 @@ def test_lambda_gives_the_dense_hat_matrix_its_trace(
 
 def paper_learners(B: Arrays) -> Any:
     options = {"penalty": "ridge", "df": 1, "df_definition": "trace"}
-    return make_learners(compact(B), FUNCTIONS, **options)
+    return prepared(compact(B), FUNCTIONS, **options)
 
 
 @pytest.mark.paper(
@@ -156,13 +156,17 @@ def paper_learners(B: Arrays) -> Any:
     "Each learner has the lambda with tr(H) = 1 and the inverse of B'B + lambda I, and "
     "the start is the mean of y",
 )
-def test_algorithm_1_prepares_lambda_inverse_and_mean(B: Arrays, y: Arrays) -> None:
+def test_algorithm_1_prepares_lambda_inverse_and_mean(
+    X: Arrays, B: Arrays, y: Arrays
+) -> None:
     learners = paper_learners(B)
     for j, lambda_ in enumerate(learners.lambda_):
         assert trace(B[j], lambda_) == pytest.approx(1, rel=1e-9)
         expected = inverse_of(B[j], lambda_)
         np.testing.assert_allclose(learners.inverse[j], expected, rtol=0, atol=1e-12)
-    assert boost(learners, y, steps=1).offset == pytest.approx(y.mean(), rel=1e-15)
+    model = paper_model(max_iter=1).fit(X, y)
+    assert model.path_.offset == pytest.approx(y.mean(), rel=1e-15)
+    np.testing.assert_allclose(model.lambda_, learners.lambda_, rtol=1e-9)
 
 
 @pytest.mark.paper(
@@ -188,12 +192,18 @@ def test_algorithm_2_as_written(
         mu += B[i] @ (rate * fits[i])
         selected.append(i)
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    options = {"method": "direct", "gemv_variant": variant, "learning_rate": rate}
+    given = B, y, np.eye(FUNCTIONS), lambda_
+    options = {"learning_rate": rate, "steps": steps}
     with emulator.profile() as report:
-        path = boost(learners, y, steps=steps, **options)
-    np.testing.assert_array_equal(path.selected, selected)
-    np.testing.assert_allclose(path.coef(K), coef, rtol=0, atol=1e-11)
-    assert path.risk[-1] == pytest.approx(sum((y - mu) ** 2), rel=1e-11)
+        found = studies.boost_directly(*given, variant=variant, **options)
+    np.testing.assert_array_equal(found.selected, selected)
+    total = np.zeros_like(coef)
+    np.add.at(total, found.selected, found.updates)
+    np.testing.assert_allclose(total, coef, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(found.fitted, mu, rtol=0, atol=1e-11)
+    assert found.risk[-1] == pytest.approx(sum((y - mu) ** 2), rel=1e-11)
+    expected = reference.boost(*given, **options)
+    np.testing.assert_allclose(found.risk, expected.risk, rtol=1e-11)
     reads = [
         kernel
         for kernel in report.kernels

@@ -32,15 +32,16 @@ from gpusolve.gam._boosting.folds import (
 from gpusolve.gam._boosting.path import Path
 from gpusolve.gam._boosting.patience import (
     Course,
+    Kind,
     Patience,
-    best_course,
+    Verdict,
+    compare,
     folds_for,
-    is_better,
     is_lower,
     standard_error,
 )
 from gpusolve.gam._boosting.stacked import boost_family
-from gpusolve.gam._model.specification import larger_df
+from gpusolve.gam._model.specification import Plan, plans
 
 Data = tuple[Any, Any]
 
@@ -391,12 +392,6 @@ NO_FOLDS: dict[str, tuple[Any, Any, Any, str]] = {
         halves,
         "different y",
     ),
-    "a class": (
-        BoostedGAMClassifier(family="auc", early_stopping=True, max_iter=20),
-        lambda rng: np.arange(40) == 0,
-        lambda y: None,
-        "rows of both classes",
-    ),
 }
 """Estimators, responses, and folds that the losses of the family cannot compare."""
 
@@ -416,9 +411,6 @@ def test_folds_of_cv_stop_must_say_something() -> None:
     model = BoostedGAM(family="coxph", max_iter=5).fit(X, y)
     with pytest.raises(ValueError, match="an event, and a row"):
         cv_stop(model, LeaveOneOut())
-    classifier = BoostedGAMClassifier(family="auc", max_iter=5).fit(X, y[:, 1])
-    with pytest.raises(ValueError, match="rows of both classes"):
-        cv_stop(classifier, "kfold", n_folds=40)
     parametric = BoostedGAM(family="weibull", max_iter=5).fit(X, y)
     assert np.isfinite(cv_stop(parametric, LeaveOneOut()).risk).all()
 
@@ -494,16 +486,63 @@ def test_degrees_of_freedom_are_not_chosen(options: dict[str, Any]) -> None:
     assert model.terms_[0].df == 6
 
 
+BETTER, UNCLEAR, WORSE = Verdict
+
+
+def tried_by(verdicts: list[Verdict], rows: float = 1e4, **options: Any) -> list[Plan]:
+    """The plans that are tried if the verdicts are these, and then `WORSE`."""
+    search = plans(BoostedGAM(**options), rows)
+    tried = [next(search)[0]]
+    with contextlib.suppress(StopIteration):
+        tried.append(next(search)[0])
+        while True:
+            tried.append(search.send(verdicts.pop(0) if verdicts else WORSE)[0])
+    return tried
+
+
+PLAIN = Plan(6)
+FULL, SCORES = Plan(6, full_range=True), Plan(6, scores=True)
+SEARCHES: list[tuple[list[Verdict], list[Plan]]] = [
+    ([], [PLAIN, FULL, SCORES, Plan(12), Plan(6, stumps=True)]),
+    ([BETTER], [PLAIN, FULL, Plan(6, True, True), Plan(12, True)]),
+    ([WORSE, WORSE, BETTER], [PLAIN, FULL, SCORES, Plan(12), Plan(24)]),
+    ([WORSE, WORSE, UNCLEAR], [PLAIN, FULL, SCORES, Plan(12), Plan(24)]),
+    (
+        [WORSE, WORSE, UNCLEAR, UNCLEAR],  # twice in doubt
+        [PLAIN, FULL, SCORES, Plan(12), Plan(24), Plan(6, stumps=True)],
+    ),
+    (
+        [WORSE, WORSE, BETTER, WORSE, WORSE],
+        [PLAIN, FULL, SCORES, Plan(12), Plan(24), Plan(6, stumps=True)]
+        + [Plan(12, stumps=True)],
+    ),
+    (
+        [WORSE, WORSE, BETTER, WORSE, BETTER],
+        [PLAIN, FULL, SCORES, Plan(12), Plan(24), Plan(6, stumps=True)]
+        + [Plan(12, stumps=True)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("verdicts", "expected"), SEARCHES)
+def test_a_search_follows_the_verdicts(
+    verdicts: list[Verdict], expected: list[Plan]
+) -> None:
+    assert tried_by(verdicts.copy())[: len(expected)] == expected
+
+
 def test_degrees_of_freedom_are_limited_by_rows_and_functions() -> None:
     for options, rows, expected in (
-        ({}, 10_000, [12, 24, 48]),
-        ({}, 191, [12, 24]),
-        ({}, 47, []),
-        ({"n_basis": 95}, 10_000, [12, 24]),
-        ({"penalty": None}, 10_000, []),
-        ({"df": 6}, 10_000, []),
+        ({}, 10_000, [6, 12, 24, 48]),
+        ({}, 191, [6, 12, 24]),
+        ({}, 47, [6]),
+        ({"n_basis": 95}, 10_000, [6, 12, 24]),
+        ({"penalty": None}, 10_000, [6]),
+        ({"df": 6}, 10_000, [6]),
     ):
-        assert [*larger_df(BoostedGAM(**options), rows)] == expected
+        tried = tried_by([WORSE, WORSE, *[BETTER] * 3], rows, **options)
+        simple = [plan.df for plan in tried if plan == Plan(plan.df)]
+        assert simple == expected
 
 
 class KnownCourse(Course):
@@ -511,7 +550,7 @@ class KnownCourse(Course):
 
     def __init__(self, risk: Any, spread: float) -> None:
         self.risk = np.array(risk)
-        self.made = 0
+        self.made = self.end = 0
         losses = self.risk + spread * np.array([[-0.5], [0.5]])
         empty = np.zeros((2, 0))
         self.path = Path(0.0, empty, empty, empty, "stacked", out_of_bag=losses)
@@ -527,54 +566,36 @@ def decreasing(fast: float, least: float) -> Any:
 
 SLOW = decreasing(40.0, 0.2)
 LATER = np.where(np.arange(401) < 30, SLOW + 0.01, 0.1)
+RICHER, ALIKE, SLOWER = Kind
+LAST = decreasing(40.0, 0.19)
 RACES = [
-    (SLOW, SLOW, 0.0, 20, False),
-    (LATER, SLOW, 0.0, 20, False),  # behind after 20 steps
-    (SLOW - 0.01, SLOW, 0.03, 20, False),  # within the error
-    (decreasing(5.0, 0.1), decreasing(5.0, 0.2), 0.0, 20, True),
-    (decreasing(36.0, 0.21), SLOW, 0.0, 160, False),  # the slow course overtakes
-    (decreasing(36.0, 0.19), SLOW, 0.0, 320, True),  # it does not
+    (SLOW, SLOW, 0.0, RICHER, 20, UNCLEAR),
+    (LATER, SLOW, 0.0, RICHER, 20, WORSE),  # behind after 20 steps
+    (SLOW - 0.01, SLOW, 0.03, RICHER, 20, UNCLEAR),  # within the error
+    (LAST, SLOW, 0.03, ALIKE, 320, BETTER),  # lower is enough
+    (decreasing(5.0, 0.1), decreasing(5.0, 0.2), 0.0, RICHER, 20, BETTER),
+    (
+        decreasing(36.0, 0.21),
+        SLOW,
+        0.0,
+        RICHER,
+        160,
+        WORSE,
+    ),  # the slow course overtakes
+    (decreasing(36.0, 0.19), SLOW, 0.0, RICHER, 320, BETTER),  # it does not
+    (LATER, SLOW, 0.0, SLOWER, 40, BETTER),  # it may be behind at first
+    (decreasing(60.0, 0.25), SLOW, 0.0, SLOWER, 80, WORSE),
 ]
 
 
-@pytest.mark.parametrize(("other", "best", "spread", "steps", "better"), RACES)
+@pytest.mark.parametrize(("other", "best", "spread", "kind", "steps", "verdict"), RACES)
 def test_courses_are_compared_until_the_slower_cannot_catch_up(
-    other: Any, best: Any, spread: float, steps: int, better: bool
+    other: Any, best: Any, spread: float, kind: Kind, steps: int, verdict: Verdict
 ) -> None:
     ones = np.ones((2, 1))
     courses = KnownCourse(other, spread), KnownCourse(best, 0.0)
-    assert is_better(*courses, Folds(ones, ones)) == better
+    assert compare(*courses, Folds(ones, ones), kind=kind) is verdict
     assert [course.made for course in courses] == [steps, steps]
-
-
-LEVEL = np.array([1.0, *[0.5] * 400])
-SEARCHES = [
-    ("worse", 0, 1),  # the second course ends the search
-    ("doubt doubt better", 0, 2),
-    ("doubt worse", 0, 2),
-    ("better doubt worse", 1, 3),
-    ("doubt better doubt better doubt doubt better", 4, 6),
-]
-
-
-@pytest.mark.parametrize(("others", "best", "last"), SEARCHES)
-def test_a_search_ends_when_courses_are_worse_or_twice_in_doubt(
-    others: str, best: int, last: int
-) -> None:
-    tried = []
-
-    def courses() -> Any:
-        yield 0, KnownCourse(LEVEL, 0.0)
-        level, kinds = 0.5, others.split()
-        for number, kind in enumerate(kinds, 1):
-            tried.append(number)
-            level -= 0.01 * (kind == "better")
-            risk = np.where(LEVEL < 1, level + 0.01 * (kind == "worse"), 1.0)
-            yield number, KnownCourse(risk, 0.1 * (kind == "doubt"))
-
-    ones = np.ones((2, 1))
-    assert best_course(courses(), Folds(ones, ones))[0] == best
-    assert tried[-1] == last
 
 
 def test_more_degrees_of_freedom_lower_the_loss_by_more_than_its_error() -> None:

@@ -10,6 +10,7 @@ import pytest
 from gpusolve._device.threads import workers
 from gpusolve.gam._boosting import products
 from gpusolve.gam._boosting.products import CompiledProducts, Products, products_of
+from gpusolve.gam._terms.basis import BSplines
 from gpusolve.gam._terms.rows import (
     DesignPart,
     Rows,
@@ -19,7 +20,6 @@ from gpusolve.gam._terms.rows import (
     kronecker,
     side_by_side,
 )
-from gpusolve.gam.basis import BSplines
 
 N = 701
 """More rows than a block, and no multiple of a block."""

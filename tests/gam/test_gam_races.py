@@ -12,14 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from spline_learners import boost, learners_of
 
 from gpusolve import _emulator
 from gpusolve.gam import Path as Steps
-from gpusolve.gam.basis import BSplines
-from gpusolve.gam.boosting import boost
-from gpusolve.gam.learners import make_learners
-
-METHODS = ("stacked", "gram")
 
 
 @pytest.fixture(autouse=True)
@@ -43,20 +39,17 @@ def removed_fences(request: pytest.FixtureRequest, copied_sources: Path) -> None
     header.write_text(before + kept[0] + between + kept[1] + after)
 
 
-def boosted(method: str, seed: int) -> Steps:
+def boosted(seed: int) -> Steps:
     """Five steps with three learners; the seed determines how blocks interleave."""
     rng = np.random.default_rng(0)
     X = rng.random((40, 3))
     y = np.sin(6 * X[:, 1]) + X[:, 2]
-    basis = BSplines.spanning(X, 6).evaluate(X)
     with _emulator.schedule("random", seed):
-        learners = make_learners(basis, 6)
-        return boost(learners, y, steps=5, learning_rate=0.5, method=method)
+        return boost(learners_of(X, 6), y, steps=5, learning_rate=0.5)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_no_race_and_same_bits_in_any_interleaving(method: str) -> None:
-    first, second = boosted(method, seed=1), boosted(method, seed=2)
+def test_no_race_and_same_bits_in_any_interleaving() -> None:
+    first, second = boosted(seed=1), boosted(seed=2)
     assert len(np.unique(first.selected)) > 1
     np.testing.assert_array_equal(first.selected, second.selected)
     np.testing.assert_array_equal(first.updates, second.updates)
@@ -64,8 +57,7 @@ def test_no_race_and_same_bits_in_any_interleaving(method: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.usefixtures("removed_fences")
-def test_a_missing_fence_is_reported(method: str) -> None:
+def test_a_missing_fence_is_reported() -> None:
     with pytest.raises(_emulator.KernelError, match="orders the two"):
-        boosted(method, seed=1)
+        boosted(seed=1)

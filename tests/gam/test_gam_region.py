@@ -107,30 +107,6 @@ def test_every_form_of_the_neighbours(form: str) -> None:
     np.testing.assert_array_equal(found[np.ix_(place, place)], LAPLACIAN)
 
 
-ERRORS: dict[str, tuple[Any, type[Exception], str]] = {
-    "number": (3, TypeError, "must be a mapping, a matrix or pairs"),
-    "one way": ({"a": ["b"], "b": []}, ValueError, "must be mutual, got 'b' for 'a'"),
-    "unknown": ({"a": ["b"]}, ValueError, "must be mutual, got 'b' for 'a' only"),
-    "own": ({"a": ["a"]}, ValueError, "must be other regions"),
-    "wide": (np.ones((2, 3)), ValueError, r"square matrix, got shape \(2, 3\)"),
-    "one-sided": (np.triu(np.ones((2, 2)), 1), ValueError, "a symmetric matrix"),
-    "triple": ([("a", "b", "c")], ValueError, "must be pairs of regions"),
-}
-
-
-@together("case", ERRORS)
-def test_neighbours_that_are_not_a_graph_are_refused(case: str) -> None:
-    neighbours, error, message = ERRORS[case]
-    with pytest.raises(error, match=message):
-        bmrf("g", neighbours=neighbours)
-
-
-def test_regions_that_are_not_in_the_graph_are_refused() -> None:
-    term = bmrf("g", neighbours={"a": ["b"], "b": ["a"]})
-    with pytest.raises(ValueError, match=r"g must have regions .* got \('c'\)"):
-        term.learn(Frame.of({"g": ["a", "c"]}))
-
-
 def test_a_formula_a_picture_and_a_file(data: Any, tmp_path: Any) -> None:
     pytest.importorskip("matplotlib").use("Agg")
     model = gamboost("y ~ bmrf(region, neighbours=RING, df=3) + bols(x)", data)

@@ -12,10 +12,10 @@ from together import together
 
 from gpusolve._device.threads import workers
 from gpusolve.gam import BoostedGAM, bbs, bmono, bols, brandom, btree
-from gpusolve.gam._boosting import screened_cpu
+from gpusolve.gam._boosting import screened_fits
 from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.problem import PreparedLearners, designs_of, prepare
-from gpusolve.gam._boosting.screened_cpu import ScreenedPasses, past_steps
+from gpusolve.gam._boosting.screened_fits import ScreenedFits, past_steps
 from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import family_of
@@ -90,13 +90,13 @@ def test_steps_select_the_best_of_all_learners(
     }[kind]()
     y = rng.integers(0, 2, N).astype(float)
     fitted: list[int] = []
-    fit_pairs = ScreenedPasses.fit_pairs
+    fit_pairs = ScreenedFits.fit_pairs
 
     def counted(self: Any, pairs: Any, u: Floats, some: slice = slice(None)) -> None:
         fitted.append(len(pairs[0][some]))
         fit_pairs(self, pairs, u, some)
 
-    monkeypatch.setattr(ScreenedPasses, "fit_pairs", counted)
+    monkeypatch.setattr(ScreenedFits, "fit_pairs", counted)
     start = np.zeros((problem.fits, 1))
     fits = Fits(problem, family_of(family), y, start, learning_rate=rate)
     path = boost_family(fits, STEPS)
@@ -117,7 +117,7 @@ def test_roots_are_below_their_bounds(rng: np.random.Generator) -> None:
     directions = [(d - d.mean()) / d.std() for d in directions]
     start = np.zeros((2, 1))
     fits = Fits(problem, family_of("gaussian"), np.zeros(N), start)
-    state: Any = ScreenedPasses(fits, None)  # type: ignore[arg-type]
+    state: Any = ScreenedFits(fits)
     bounds, leaders = [], set()
     upper_bounds = state.upper_bounds
     state.upper_bounds = lambda u: bounds.append(upper_bounds(u)) or bounds[-1]
@@ -125,13 +125,12 @@ def test_roots_are_below_their_bounds(rng: np.random.Generator) -> None:
     with workers(*state.products.work) as run:
         for step in range(40):
             u = directions[0] + step / 15 * directions[1]
-            state.gradient = lambda u=u: u * weights
-            state.project(run)
+            state.project(lambda u=u: u * weights, run)
             fitted = hats @ u
             scores = (weights[:, None] * fitted * (2 * u - fitted)).sum(axis=2)
             assert (bounds[-1] >= np.sqrt(np.maximum(scores, 0)) * (1 - 1e-9)).all()
             best = scores.argmax(axis=1)
-            np.testing.assert_array_equal(state.select(step, run), best)
+            np.testing.assert_array_equal(state.scores(run).argmax(axis=1), best)
             leaders.update(best.tolist())
     assert leaders == {0, 1}
 
@@ -151,8 +150,8 @@ def test_learners_that_are_always_fitted() -> None:
 
 def test_many_rows_keep_fewer_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = problem_of(bbs)
-    assert past_steps(problem) == LEARNERS // screened_cpu.LEARNERS_PER_PAST
-    monkeypatch.setattr(screened_cpu, "PAST_BYTES", 3 * 8 * N)
+    assert past_steps(problem) == LEARNERS // screened_fits.LEARNERS_PER_PAST
+    monkeypatch.setattr(screened_fits, "PAST_BYTES", 3 * 8 * N)
     assert past_steps(problem) == 3
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
 import warnings
 from typing import Any
 
 import numpy as np
 import pytest
-from together import together
 
 from gpusolve.gam import (
     BoostedDistribution,
@@ -204,50 +202,6 @@ def test_a_classifier_of_two_classes_is_a_binomial_model() -> None:
         found.paths, stability_selection(regressor, **numbers).paths
     )
     assert found.support[1]
-
-
-# ---- errors --------------------------------------------------------------------------
-
-
-@together(
-    ("arguments", "message"),
-    [
-        ({"q": 2}, "two of q, pfer and cutoff must be given"),
-        ({"q": 2, "pfer": 1, "sampling": "XY"}, "sampling must be one of"),
-        ({"q": 2, "pfer": 1, "assumption": "normal"}, "assumption must be one of"),
-        ({"q": 9, "pfer": 1}, "q must be an integer from 1 to 6"),
-        (  # mboost takes the cutoff 1, and warns that its bound is larger
-            {"q": 5, "pfer": 1, "sampling": "MB"},
-            "q must be at most 2 for 6 learners, pfer = 1 .* whose pfer is 4.17",
-        ),
-        ({"q": 2, "pfer": 1, "B": 0}, "B must be at least 1, got 0"),
-        ({"q": 2, "pfer": 1, "subsamples": np.ones((7, 3))}, r"have shape \(60, B\)"),
-        (
-            {"q": 2, "pfer": 1, "B": 4, "subsamples": np.ones((60, 3))},
-            r"have shape \(60, 4\)",
-        ),
-        ({"q": 2, "pfer": 1, "subsamples": np.full((60, 3), 2)}, "must be 0 or 1"),
-        ({"q": 2, "pfer": 1, "subsamples": np.ones((60, 3))}, "must have rows in and"),
-    ],
-)
-def test_arguments_without_a_selection_are_errors(
-    arguments: dict[str, Any], message: str
-) -> None:
-    X, y = example()
-    model = BoostedGAM(LEARNERS, max_iter=5).fit(X, y)
-    with pytest.raises(ValueError, match=message):
-        stability_selection(model, **arguments)
-
-
-def test_models_without_one_response_or_data_are_errors() -> None:
-    X, y = example()
-    loaded = pickle.loads(pickle.dumps(BoostedGAM(LEARNERS).fit(X, y)))
-    with pytest.raises(ValueError, match="its training data"):
-        stability_selection(loaded, q=2, pfer=1.0)
-    classes = np.digitize(y, np.quantile(y, [0.3, 0.6]))
-    several = BoostedGAMClassifier(LEARNERS, max_iter=5).fit(X, classes)
-    with pytest.raises(ValueError, match="got 3 models"):
-        stability_selection(several, q=2, pfer=1.0)
 
 
 # ---- probabilities -------------------------------------------------------------------

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from together import together
 
-from gpusolve.gam._selection.stability_bounds import (
+from gpusolve.gam._model.stability_bounds import (
     checked_assumption,
     complete,
     cutoff_of,

@@ -19,7 +19,7 @@ from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve._device.launch import LAUNCH_SECONDS
 from gpusolve.emulator import profile
-from gpusolve.gam._boosting import boosting_kernel, stacked_cpu, stacked_kernel
+from gpusolve.gam._boosting import stacked_cpu, stacked_kernel
 from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.path import AXES, Path
 from gpusolve.gam._boosting.problem import (
@@ -448,7 +448,7 @@ def test_a_watchdog_changes_only_the_number_of_launches(
     family = FAMILIES[name]
     problem, y, start, held_out = three_fits(family, rng, n=60)
     expected = on_device(problem, family, y, start, 4, held_out)
-    monkeypatch.setattr(boosting_kernel, "steps_of_launch", lambda *_: 2)
+    monkeypatch.setattr(stacked_kernel, "steps_of_launch", lambda *_: 2)
     with profile() as report:
         found = on_device(problem, family, y, start, 4, held_out)
     assert [one.launches for one in report.kernels] == [3]
@@ -464,7 +464,7 @@ def test_a_watchdog_counts_the_bytes_of_all_fits(
     bytes_of_step = 3 * sum(one.first.nbytes + one.values.nbytes for one in parts)
     monkeypatch.setattr(EmulatedDevice, "has_watchdog", True)
     speed = 4.5 * bytes_of_step / LAUNCH_SECONDS
-    monkeypatch.setattr(boosting_kernel, "READ_SPEED", speed)
+    monkeypatch.setattr(stacked_kernel, "READ_SPEED", speed)
     launches = []
     for steps in (3, 4):
         with profile() as report:

@@ -22,7 +22,7 @@ from gpusolve.gam import (
     cv_stop,
     gamboost,
 )
-from gpusolve.gam._boosting import stacked_cpu, stacked_kernel, watch
+from gpusolve.gam._boosting import learner_fits, stacked_cpu, stacked_kernel, watch
 from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.problem import designs_of, prepare
 from gpusolve.gam._terms.frame import Frame
@@ -427,7 +427,7 @@ def test_an_interrupt_keeps_the_steps(
 ) -> None:
     X, y = sample(Gaussian())
     whole = BoostedGAM(method=method, max_iter=4).fit(X, y)
-    kind = stacked_cpu.Passes if method == "stacked" else stacked_cpu.Blocks
+    kind = learner_fits.LearnerFits if method == "stacked" else learner_fits.Blocks
     advance, calls = kind.advance, []
 
     def interrupted(self: Any, *arguments: Any) -> None:
@@ -450,7 +450,7 @@ def test_an_interrupt_of_folds_is_an_error(monkeypatch: pytest.MonkeyPatch) -> N
     def interrupted(*arguments: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(stacked_cpu.Passes, "advance", interrupted)
+    monkeypatch.setattr(learner_fits.LearnerFits, "advance", interrupted)
     with pytest.raises(KeyboardInterrupt):
         cv_stop(model, n_folds=2)
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gpusolve._device.arrays import on_host
-from gpusolve.gam import BoostedGAM, aic_stop, bbs, bols
+from gpusolve.gam import BoostedGAM, bbs
 from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.problem import designs_of, prepare
 from gpusolve.gam._boosting.stacked import boost_family
@@ -159,22 +159,3 @@ def test_folds_of_stumps_and_splines_are_those_of_single_fits(
 
     single = [risks(w[None])[0] for w in folds]
     np.testing.assert_allclose(risks(folds), single, rtol=1e-12)
-
-
-def test_stumps_have_no_hat_matrix(rng: np.random.Generator) -> None:
-    X = rng.random((50, 1))
-    model = BoostedGAM([btree(0)], max_iter=3).fit(X, X[:, 0])
-    with pytest.raises(ValueError, match=r"no cuts for a criterion, got btree\(0\)"):
-        aic_stop(model)
-
-
-def test_stumps_are_learners_of_their_own() -> None:
-    for combine in (lambda a, b: a + b, lambda a, b: a * b):
-        with pytest.raises(ValueError, match="a stump must be a learner of its own"):
-            combine(bols("z"), btree("x"))
-    with pytest.raises(ValueError, match="btree must be given one column, got 2"):
-        btree("x", "z")
-    with pytest.raises(ValueError, match="bins must be 2 to 255, got 256"):
-        btree("x", bins=256)
-    with pytest.raises(ValueError, match="min_rows must be at least 1, got 0"):
-        btree("x", min_rows=0)

@@ -14,11 +14,10 @@ from scipy.linalg import block_diag
 from together import together
 
 from gpusolve._device.arrays import namespace, on_host
+from gpusolve.gam._terms.basis import BSplines, differences, penalty_matrix
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam._terms.knots import Knots
 from gpusolve.gam._terms.rows import Rows
-from gpusolve.gam.basis import BSplines
-from gpusolve.gam.penalty import differences, penalty_matrix
 from gpusolve.gam.store import from_plain, to_plain
 from gpusolve.gam.terms import (
     Term,
@@ -755,51 +754,6 @@ def test_factors_that_must_be_numeric_are_an_error(data: dict[str, Any]) -> None
     for term in (bbs("g"), bols("x", "g"), bols("g", "x"), buser("g")):
         with pytest.raises(TypeError, match="g must be numeric"):
             learn(term, data)
-
-
-@together(
-    ("make", "error", "message"),
-    [
-        (lambda: bbs(np.ones(3)), TypeError, "names or positions of columns"),
-        (lambda: bbs("x", "y", "z"), ValueError, "one or two columns, got 3"),
-        (lambda: bbs("x", knots=-1), ValueError, "knots must be at least 0"),
-        (lambda: bbs("x", knots=True), TypeError, "knots must be an integer"),
-        (lambda: bbs("x", knots=2.5), TypeError, "knots must be an integer .*got 2.5"),
-        (lambda: bbs("x", boundary=1), TypeError, "boundary must be a lower .*got 1"),
-        (lambda: bspatial("x"), ValueError, "bspatial must be given two columns"),
-        (lambda: bbs("x", degree=6), ValueError, "degree must be 0 to 5, got 6"),
-        (lambda: bbs("x", differences=4), ValueError, "differences must be 0 to 3"),
-        (lambda: bbs("x", df=0), ValueError, "df must be positive"),
-        (lambda: bbs("x", df="4"), TypeError, "df must be a number"),
-        (lambda: bbs("x", lambda_=-1), ValueError, "lambda_ must be finite"),
-        (lambda: bbs("x", center="yes"), ValueError, "center must be one of"),
-        (lambda: bbs("x", knots_at="end"), ValueError, "knots_at must be one of"),
-        (lambda: bbs("x", end_knots="no"), ValueError, "end_knots must be one of"),
-        (
-            lambda: bbs("x", end_knots="repeated", cyclic=True),
-            ValueError,
-            "a cyclic term must have end_knots='continued'",
-        ),
-        (lambda: bmono("x", constraint="up"), ValueError, "constraint must be one of"),
-        (lambda: bmono("x", cyclic=True), ValueError, "neither cyclic nor centred"),
-        (lambda: bmono("x", center=True), ValueError, "neither cyclic nor centred"),
-        (lambda: bbs("x", "y", cyclic=True), ValueError, "two columns"),
-        (lambda: bbs("x", boundary=(1, 0)), ValueError, "boundary must be finite"),
-        (lambda: bspatial("x", "y", boundary=(0, 1)), ValueError, "for each column"),
-        (lambda: bols("x", contrasts="poly"), ValueError, "contrasts must be one of"),
-        (lambda: bols("x", levels="aa"), ValueError, "levels must be different"),
-        (lambda: brandom("x", "y"), ValueError, "brandom must be given one column"),
-        (lambda: buser("x", K=[[0, 1], [2, 0]]), ValueError, "symmetric"),
-        (lambda: buser("x", K=[[-1]]), ValueError, "semidefinite"),
-        (lambda: bmono("x") * bols("g"), ValueError, "no term with a constraint"),
-        (lambda: bbs("x") + 1, TypeError, "unsupported operand"),
-    ],
-)
-def test_arguments_that_are_errors(
-    make: Any, error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        make()
 
 
 @pytest.mark.parametrize("option", ["outside", "unknown", "missing"])

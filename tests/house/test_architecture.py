@@ -39,8 +39,7 @@ ROOMS = {
     "jax": {"_nnls"},
     "torch": {"_nnls"},
     "sparse": {"_blocks", "_device", "monoid", "reference"},
-    "_estimators": {"_device"},
-    "gam": {"_device", "_estimators", "_gemv"},
+    "gam": {"_device"},
     "studies": {
         "_blocks",
         "_device",
@@ -58,7 +57,6 @@ ROOMS = {
 ASKING_FOR_STUDIES = {
     "gpusolve._blocks.scan",
     "gpusolve._nnls.dense",
-    "gpusolve.gam._boosting.stacked",
     "gpusolve.sparse._coo_multiply",
 }
 """Modules that import a study, inside a function, if its method or variant is given."""

@@ -67,7 +67,7 @@ def test_the_table_has_no_other_calls() -> None:
 @pytest.mark.slow
 @together(
     "name",
-    ["scan float64", "segmented_scan flags", "nnls", "nnls lanes", "boost gram"],
+    ["scan float64", "segmented_scan flags", "nnls", "nnls lanes", "boost stacked"],
 )
 def test_counts_do_not_depend_on_the_schedule(name: str) -> None:
     call = named(name)

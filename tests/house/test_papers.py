@@ -105,7 +105,7 @@ FUNCTIONS = (
     gpusolve.segmented_scan,
     gpusolve.stable_partition,
     gpusolve.gemv,
-    gpusolve.gam.boost,
+    gpusolve.gam.BoostedGAM,
     gpusolve.sparse.multiply,
     gpusolve.sparse.spmv,
 )

@@ -5,12 +5,16 @@
 
 template <class Family>
 __global__ void evaluate(const double* y, const double* f, const double* s, double parameter,
-                         int rows, double* gradient, double* loss) {
+                         int rows, double* gradient, double* loss, double* curvature) {
     const long long i = thread_of_grid();
     if (i >= rows) return;
     const Family family{parameter};
     gradient[i] = family.gradient(y[i], f[i], s[i]);
     loss[i] = family.loss(y[i], f[i], s[i]);
+    if constexpr (Family::is_curved)
+        curvature[i] = family.curvature(y[i], f[i], s[i]);
+    else
+        curvature[i] = 1;
 }
 
 __global__ void gamma_functions(const double* x, int count, double* stirling, double* digamma,

@@ -40,7 +40,10 @@ int main(int count, char** values) {
     }
     if (is("host")) fill<<<1, n>>>(host.data(), n, 1.0f);
     if (is("race")) shift<<<1, n>>>(x, n);
-    if (is("block")) fill<<<1, 2048>>>(x, n, 1.0f);
+    if (is("block")) {
+        fill<<<1, 2048>>>(x, n, 1.0f);
+        return cudaGetLastError() == cudaErrorInvalidConfiguration ? 8 : 6;
+    }
     if (is("copy")) cudaMemcpy(host.data(), x, 2 * n * sizeof(float), cudaMemcpyDeviceToHost);
     if (is("direction")) cudaMemcpy(host.data(), x, n, cudaMemcpyHostToDevice);
     if (is("freed")) {
@@ -49,7 +52,7 @@ int main(int count, char** values) {
     }
     if (is("twice")) {
         cudaFree(x);
-        return cudaFree(x) == cudaErrorInvalidDevicePointer ? 5 : 6;
+        return cudaFree(x) == cudaErrorInvalidValue ? 5 : 6;
     }
     if (is("status")) return 7;
     std::puts("at the end");

@@ -1,18 +1,13 @@
 // The functions of the runtime API, in one program without a fault. It returns the number of the
 // first check that fails, or 0.
 
-#include <cooperative_groups.h>
-#include <cuda_runtime.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
-#include <string>
 #include <vector>
 
-namespace cg = cooperative_groups;
-
 __device__ int calls;
+__managed__ int shared_by_both = 3;
 __constant__ int offsets[4];
 
 __global__ void add_offset(int* x, int n) {
@@ -41,10 +36,29 @@ __global__ void scale_rows(float* x, std::size_t pitch, int width, int height) {
         reinterpret_cast<float*>(reinterpret_cast<char*>(x) + row * pitch)[column] *= 2;
 }
 
-struct Doubler {
-    int* x;
-    void run(int blocks, int n) const { add_offset<<<blocks, 32>>>(x, n); }
+struct Shape {
+    __device__ virtual int corners() const { return 0; }
 };
+struct Square : Shape {
+    __device__ int corners() const override { return 4; }
+};
+
+/// Calls by tables of functions, which are variables.
+__global__ void count_corners(int* x) {
+    const Shape point;
+    const Square square;
+    const Shape* shapes[] = {&point, &square};
+    x[threadIdx.x] = shapes[threadIdx.x % 2]->corners();
+    if (threadIdx.x == 0) ++shared_by_both;
+}
+
+extern __shared__ int dynamic[];
+
+__global__ void fill_shared(int* x, int n) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x) dynamic[i] = i;
+    __syncthreads();
+    x[threadIdx.x] = dynamic[n - 1 - threadIdx.x];
+}
 
 /// A launch by a function that is chosen at run time.
 void launch(void (*kernel)(int*, int), int* x, int n) {
@@ -68,9 +82,9 @@ int main() {
     cudaMemcpyToSymbol(offsets, given, sizeof(given));
     cudaStream_t stream;
     cudaStreamCreate(&stream);
-    add_offset<<<2, 32, 0, stream>>>(x, n);  // a comment with <<<1, 1>>>
+    add_offset<<<2, 32, 0, stream>>>(x, n);
     launch(add_offset, x, n);
-    Doubler{x}.run(2, n);
+    launch(add_offset, x, n);
     int size = n;
     void* arguments[] = {&x, &size};
     if (cudaLaunchKernel(add_offset, dim3(2), dim3(32), arguments, 0, stream) != cudaSuccess)
@@ -106,8 +120,37 @@ int main() {
     cudaMemcpy2D(host.data(), 20, rows, pitch, 20, 3, cudaMemcpyDeviceToHost);
     if (std::any_of(host.begin(), host.end(), [](float value) { return value != 3; })) return 12;
 
-    const std::string text = "kernel<<<1, 1>>>()";
-    if (text.size() != 18) return 13;
+    fill_shared<<<1, 32, 60000>>>(x, 15000);
+    if (cudaGetLastError() != cudaErrorInvalidValue) return 17;
+    cudaFuncSetAttribute(fill_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, 60000);
+    fill_shared<<<1, 32, 60000>>>(x, 15000);
+    if (x[0] != 14999 || x[31] != 14968) return 18;
+    add_offset<<<1, 2048>>>(x, 1);
+    if (cudaGetLastError() != cudaErrorInvalidConfiguration) return 19;
+    if (cudaLaunchCooperativeKernel(add_offset, 4096, 32, arguments) !=
+            cudaErrorCooperativeLaunchTooLarge ||
+        cudaGetLastError() == cudaSuccess)
+        return 20;
+
+    // A captured stream, and a graph that is made by hand.
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    cudaStreamCreate(&stream);
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
+    cudaMemsetAsync(x, 0, n * sizeof(int), stream);
+    add_offset<<<2, 32, 0, stream>>>(x, n);
+    cudaStreamEndCapture(stream, &graph);
+    const cudaKernelNodeParams launched = {(void*)add_offset, 2, 32, 0, arguments, nullptr};
+    cudaGraphNode_t node;
+    cudaGraphAddKernelNode(&node, graph, nullptr, 0, &launched);
+    cudaGraphInstantiate(&executable, graph, 0);
+    if (x[3] != 14996) return 21;
+    for (int k = 0; k < 2; ++k) cudaGraphLaunch(executable, stream);
+    if (x[3] != 6 || x[n - 1] != 6) return 22;
+
+    count_corners<<<1, 32>>>(x);
+    if (x[0] != 0 || x[1] != 4 || shared_by_both != 4) return 23;
+
     std::size_t free, all;
     cudaMemGetInfo(&free, &all);
     if (free >= all) return 14;

@@ -1,12 +1,8 @@
-// A header that launches kernels; it is included twice.
+// A header that launches kernels.
 
 #pragma once
 
 #include "settings/scale.h"
-
-#ifndef __CUDACC__
-#error "this header is for CUDA"
-#endif
 
 using Function = float (*)(float);
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "samples.cuh"
-#include "samples.cuh"
 
 constexpr int rows = 4, columns = 8, points = 40;
 

@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from gpusolve._emulator import why_missing
+from gpusolve._emulator import nvcc, why_missing
 
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 
@@ -27,6 +27,10 @@ also_by_fallback = pytest.mark.parametrize(
 
 needs_emulator = pytest.mark.skipif(
     bool(why_missing()), reason="the emulator cannot run: see `show_config()`"
+)
+needs_nvcc = pytest.mark.skipif(
+    bool(why_missing() or nvcc.why_missing()),
+    reason="whole programs need nvcc: `make test` installs it",
 )
 
 

@@ -37,9 +37,9 @@ from gpusolve._gemv.gemv_kernel import (
 from gpusolve._nnls import nnls_qr_kernel
 from gpusolve._nnls.launch_arguments import BOUNDS
 from gpusolve._nnls.nnls_gram_kernel import Size, teams_for
-from gpusolve.gam._basis_kernel import instance as basis_instance
 from gpusolve.gam._boosting.gram_kernel import instance as learners_instance
 from gpusolve.gam._boosting.stacked_kernel import instance as stacked_instance
+from gpusolve.gam._terms.basis_kernel import instance as basis_instance
 from gpusolve.monoid import as_monoid, segment_sums_of_one
 from gpusolve.sparse._coo_multiply_kernel import (
     gallop_instances,
@@ -355,15 +355,12 @@ def _sums(operands: Operands, chunks: int) -> np.dtype[Any]:
 
 
 def _sources_of_boosting() -> Iterator[Source]:
-    files = {"boosting": ("boost_gram",), "gram": ("gram_matrices",)}
-    for file, kernels in files.items():
-        instances = tuple(
-            learners_instance(kernel, np.empty((0, width), dtype))
-            for kernel in kernels
-            for dtype in REALS
-            for width in (1, 4, 6)
-        )
-        yield Source("", file, "", instances)
+    instances = tuple(
+        learners_instance("gram_matrices", np.empty((0, width), dtype))
+        for dtype in REALS
+        for width in (1, 4, 6)
+    )
+    yield Source("", "gram", "", instances)
 
 
 def _sources_of_stacked() -> Iterator[Source]:
@@ -376,7 +373,6 @@ def _sources_of_stacked() -> Iterator[Source]:
         "Gamma<Nuisance::shape>",
         "NegativeBinomial<Nuisance::theta>",
         "PropOdds",
-        "AUC",
         "LogNormal<Nuisance::scale>",
         "CoxPH",
     )

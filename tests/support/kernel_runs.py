@@ -17,6 +17,7 @@ from unittest import mock
 import numpy as np
 import scipy.sparse
 from monoids import square
+from spline_learners import boost, learners_of
 
 import gpusolve
 from gpusolve import _emulator, reference
@@ -27,11 +28,9 @@ from gpusolve.gam import (
     BSplines,
     bbs,
     bmono,
-    boost,
     brandom,
     btree,
     distributions,
-    make_learners,
 )
 from gpusolve.gam import Path as Steps
 from gpusolve.gam._boosting import gram_kernel
@@ -213,18 +212,16 @@ def evaluate_basis(rows: int, count: int) -> Callable[[], None]:
 def gram_matrices(rows: int, count: int) -> Callable[[], None]:
     def run() -> None:
         X = rng().random((rows, count))
-        basis = BSplines.spanning(X, 6).evaluate(X)
-        found = on_emulator(make_learners, basis, 6).gram
-        np.testing.assert_allclose(found, make_learners(basis, 6).gram, atol=1e-9)
+        found = on_emulator(learners_of, X, 6).gram
+        np.testing.assert_allclose(found, learners_of(X, 6).gram, atol=1e-9)
 
     return run
 
 
-def boosted(method: str, rows: int, count: int) -> Steps:
+def boosted(rows: int, count: int) -> Steps:
     X = rng().random((rows, count))
-    learners = make_learners(BSplines.spanning(X, 6).evaluate(X), 6)
     y = np.sin(6 * X[:, 1]) + X[:, 2]
-    return boost(learners, y, steps=6, learning_rate=0.5, method=method)
+    return boost(learners_of(X, 6), y, steps=6, learning_rate=0.5, method="stacked")
 
 
 def boosting(*problem: Any) -> Callable[[], None]:
@@ -241,7 +238,6 @@ def boosting(*problem: Any) -> Callable[[], None]:
 
 
 RESPONSES: dict[str, Callable[[Any], Any]] = {
-    "auc": lambda y: (y > 4) + 0.0,
     "prop_odds": lambda y: np.digitize(y, [3.0, 8.0]) + 0.0,
     "coxph": lambda y: np.where(y % 3 == 0, -y, y),
 }
@@ -526,10 +522,6 @@ GRID = Team("GridTeam", 64)
 RUNS: dict[str, list[Callable[[], None]]] = {
     "block_primitives.cu": [reduce_in_shared_memory, reduce_repeatedly],
     "basis.cu": [evaluate_basis(700, 1), evaluate_basis(60, 40)],
-    "boosting.cu": [
-        boosting("gram", 300, 3),
-        boosting("gram", 60, 15),
-    ],
     "coo_multiply.cu": [
         multiply_sparse("merge", 3000),
         multiply_sparse("gallop", 1500),
@@ -625,13 +617,12 @@ RUNS: dict[str, list[Callable[[], None]]] = {
     "segments.cu": [reduce_segments],
     "spmv.cu": [multiply_by_a_vector],
     "stacked.cu": [
-        boosting("stacked", 300, 3),
-        boosting("stacked", 60, 15),
+        boosting(300, 3),
+        boosting(60, 15),
         boosting_family("huber", 300),
         boosting_family("gamma", 60),
         boosting_family("gamma", 60, 20),
         boosting_family("negative_binomial", 100),
-        boosting_family("auc", 100),
         boosting_family("prop_odds", 60),
         boosting_family("coxph", 100),
         boosting_family("distribution", 300, 1),

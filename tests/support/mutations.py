@@ -1,8 +1,8 @@
 """Faults that `make test` must notice: each is put into a copy of the sources.
 
 ``python tests/support/mutations.py [rooms]`` prints the test that fails first, or
-"survives". A fault is in the sources that the emulator or Python runs, not in the
-compiled object of the CPU solver.
+"survives". A fault is in the sources that the emulator or Python runs, or in the
+emulator's machine, which is compiled again. The CPU solver has none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ COPIED = (
     "gpusolve",
     "tests",
     "pyproject.toml",
+    "README.md",
+    "setup.cfg",
+    "setup.py",
 )
+OBJECTS = Path("gpusolve", "_objects")
 
 
 class Mutation(NamedTuple):
@@ -56,11 +60,24 @@ def copied(folder: Path) -> Path:
     return folder
 
 
+def compile_machine(tree: Path) -> None:
+    """Compile the machine of a copy."""
+    subprocess.run(
+        [sys.executable, "setup.py", "-q", "build_ext", "--inplace"],
+        cwd=tree,
+        env={**os.environ, "GPUSOLVE_MACHINE": "1"},
+        check=True,
+    )
+
+
 def first_failure(mutation: Mutation, tree: Path) -> str:
     """The doctest or quick test of the room that fails first, or "survives"."""
     path = tree / mutation.file
     text = path.read_text()
     path.write_text(text.replace(mutation.old, mutation.new))
+    is_compiled = path.parent.name == "machine"
+    if is_compiled:
+        compile_machine(tree)
     doctests = [mutation.file] if path.suffix == ".py" else []
     options = ["-q", "-x", "-m", "not slow and not gpu", "-p", "no:cacheprovider"]
     run = subprocess.run(
@@ -71,6 +88,8 @@ def first_failure(mutation: Mutation, tree: Path) -> str:
         text=True,
     )
     path.write_text(text)
+    if is_compiled:
+        shutil.copytree(ROOT / OBJECTS, tree / OBJECTS, dirs_exist_ok=True)
     if run.returncode == 0:
         return "survives"
     found = re.search(r"^(?:FAILED|ERROR) (\S+)", run.stdout, re.MULTILINE)

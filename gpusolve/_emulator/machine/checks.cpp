@@ -35,7 +35,8 @@ enum class RaceKind : s32 {
     same_value,
     acquire,
     lockstep,
-    scope
+    scope,
+    pending
 };
 
 /// The clocks that a strong write publishes: those of its thread at its last fences.
@@ -232,15 +233,37 @@ struct Access {
     throw LaunchStopped();
 }
 
+/// Fail if an access shares a byte with a copy that a thread of the block has not waited for.
+void check_copies(Warp& w, const Inst& i, u32 lane, u32 bytes, bool is_write) {
+    const u64 address = w.address[lane];
+    for (const auto& warp : w.block->warps)
+        for (const Copy& copy : warp->copies) {
+            if (address >= copy.address + copy.bytes || copy.address >= address + bytes) continue;
+            if (Fault* fault = w.launch().report(&w, &i, lane, w.block->number)) {
+                fault->kind = static_cast<s32>(FaultKind::race);
+                fault->race = static_cast<s32>(RaceKind::pending);
+                fault->address = address;
+                fault->bytes = bytes;
+                fault->is_write = is_write;
+                fault->other_is_write = true;
+                fault->space = static_cast<s32>(w.space);
+                fault->other_block = w.block->number;
+                fault->other_thread = warp->first_thread + copy.lane;
+                fault->other_site = static_cast<s32>(copy.inst->site);
+            }
+            throw LaunchStopped();
+        }
+}
+
 /// Whether a store writes what another lane of it writes, or what the memory has.
 bool is_same_value(const Warp& w, const Inst& i, u32 lane, const Event& earlier, u32 lanes) {
-    if (i.is_atomic || !i.is_write || i.vector != 1 || !i.mode) return false;
+    if (i.is_atomic() || !i.is_write() || i.vector != 1 || !i.widths[0]) return false;
     const u8* values = w.at<u8>(i.op[1]);
-    const u8* own = values + lane * i.mode;
+    const u8* own = values + lane * i.widths[0];
     const bool is_now = earlier.inst == &i && earlier.warp == w.first_thread / LANES &&
                         earlier.block == w.block->number && (lanes & w.mask);
     const void* other =
-        is_now ? static_cast<const void*>(values + static_cast<u32>(lowest(lanes)) * i.mode)
+        is_now ? static_cast<const void*>(values + static_cast<u32>(lowest(lanes)) * i.widths[0])
                : reinterpret_cast<const void*>(w.host[lane]);
     return std::memcmp(own, other, i.bytes) == 0;
 }
@@ -302,9 +325,9 @@ void check_race(Checks& checks, Warp& w, const Inst& i, u32 lane, u32 bytes, boo
     (is_shared ? block.checks->shared : checks.global).find(address, bytes, checks.cells);
     Access access{thread,
                   {block.number, &i, w.first_thread / LANES, 1u << lane, thread.time, is_write,
-                   i.is_volatile || i.is_atomic, i.is_volatile && !i.order, i.scope == 1,
-                   i.is_atomic && i.count > i.mode + 2},
-                  !is_write || i.is_atomic,
+                   i.is_volatile || i.is_atomic(), i.is_volatile && !i.order, i.scope == 1,
+                   i.is_atomic() && i.count > i.mode + 2},
+                  !is_write || i.is_atomic(),
                   is_shared};
     if (is_write && !access.event.is_strong)
         for (const auto& reads : checks.cells.front().second->events[0])
@@ -364,7 +387,7 @@ void check_written(Warp& w, const Inst& i, u32 lane, u32 bytes, bool is_write) {
             if (is_write) region->written[k / 8] |= static_cast<u8>(1u << (k % 8));
         }
     }
-    if (!is_known && (!is_write || i.is_atomic))
+    if (!is_known && (!is_write || i.is_atomic()))
         w.fail_access(i, lane, FaultKind::unwritten, address, bytes, false);
 }
 
@@ -383,6 +406,7 @@ void watch_access(Warp& w, const Inst& i, u32 bytes, bool is_write) {
                 return;
     for (u32 rest = w.mask; rest; rest &= rest - 1) {
         const u32 lane = static_cast<u32>(lowest(rest));
+        if (w.space == Space::shared) check_copies(w, i, lane, bytes, is_write);
         if (checks->memory) check_written(w, i, lane, bytes, is_write);
         if (checks->races) check_race(*checks, w, i, lane, bytes, is_write);
     }
@@ -396,8 +420,7 @@ void watch_block_start(Block& block) {
     block.checks->written.assign(block.shared_bytes, false);
 }
 
-void watch_barrier(Block& block, u32 number, bool has_ended) {
-    if (!has_ended) return;
+void watch_barrier(Block& block, u32 number) {
     if (block.launch->counts) count_barrier(block);
     if (!block.launch->checks || !block.launch->checks->races) return;
     const bool all = block.barriers[number].expected == 0;
@@ -413,7 +436,7 @@ void watch_barrier(Block& block, u32 number, bool has_ended) {
     meet(block, who, all);
 }
 
-void watch_warp_sync(Warp& w, const Inst& i, u32) {
+void watch_warp_sync(Warp& w, const Inst& i) {
     if (!w.launch().checks || !w.launch().checks->races || i.kind != WARP_BARRIER) return;
     std::vector<u32> who;
     for (u32 rest = w.mask; rest; rest &= rest - 1)

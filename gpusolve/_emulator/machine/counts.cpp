@@ -14,7 +14,7 @@ constexpr s64 SHARED_MEMORY = -1;
 
 /// Counters of a block, in the order of ``PER_BLOCK`` in _counts.py.
 enum Counter {
-    BARRIERS,
+    BLOCK_BARRIERS,
     WARP_BARRIERS,
     SHUFFLES,
     VOTES,
@@ -29,7 +29,7 @@ enum Counter {
 };
 
 /// Requests of an instruction to an array, in the order of ``ACCESS`` in _counts.py.
-struct Row {
+struct Requests {
     u64 requests = 0, lanes = 0, bytes = 0, sectors = 0, fewest_sectors = 0, wavefronts = 0,
         fewest_wavefronts = 0, lines = 0;
 };
@@ -43,9 +43,9 @@ struct Touched {
 
 struct Counts {
     std::vector<std::array<u64, COUNTERS>> blocks;
-    std::unordered_map<u64, std::size_t> places;  // of blocks in `blocks`
-    std::unordered_map<u64, bool> has_loaded;     // since the last barrier, by block
-    std::map<std::pair<u32, s64>, Row> rows;      // by instruction and array
+    std::unordered_map<u64, std::size_t> places;   // of blocks in `blocks`
+    std::unordered_map<u64, bool> has_loaded;      // since the last barrier, by block
+    std::map<std::pair<u32, s64>, Requests> rows;  // by instruction and array
     std::map<s64, Touched> arrays;
     std::unordered_map<u64, std::pair<u64, u64>> atomics;  // requests and lanes, by address
     // The sectors of each block: how many accesses before, and the last of each sector.
@@ -69,7 +69,7 @@ void delete_counts(Counts* counts) {
 namespace {
 
 /// A bank of shared memory serves a word in each wavefront, to all lanes that ask for it.
-void count_shared(Counts& counts, const Warp& w, Row& row, u32 bytes) {
+void count_shared(Counts& counts, const Warp& w, Requests& row, u32 bytes) {
     const u64 together = bytes <= 4 ? 32 : bytes == 8 ? 16 : 8;
     std::array<std::set<u64>, BANKS> banks;
     std::set<u64> parts;
@@ -86,8 +86,8 @@ void count_shared(Counts& counts, const Warp& w, Row& row, u32 bytes) {
     counts.counter(*w.block, WAVEFRONTS) += wavefronts;
 }
 
-void count_global(Counts& counts, const Warp& w, const Inst& i, Row& row, u32 bytes, bool is_write,
-                  const Region& region) {
+void count_global(Counts& counts, const Warp& w, const Inst& i, Requests& row, u32 bytes,
+                  bool is_write, const Region& region) {
     std::set<u64> sectors, lines;
     std::set<u64> distinct;
     Touched& touched = counts.arrays[region.number];
@@ -98,7 +98,7 @@ void count_global(Counts& counts, const Warp& w, const Inst& i, Row& row, u32 by
     for (u32 rest = w.mask; rest; rest &= rest - 1) {
         const u64 offset = w.address[lowest(rest)] - region.low + region.phase % SECTOR;
         for (u64 k = offset; k < offset + bytes && k < touched.loaded.size(); ++k) {
-            if (i.is_atomic || !is_write) touched.loaded[k] = true;
+            if (i.is_atomic() || !is_write) touched.loaded[k] = true;
             if (is_write) touched.written[k] = true;
             distinct.insert(k);
         }
@@ -112,7 +112,8 @@ void count_global(Counts& counts, const Warp& w, const Inst& i, Row& row, u32 by
         const auto found = last.find(key);
         if (!is_write && found == last.end()) ++counts.first_loads;
         if (!is_write && found != last.end()) {
-            const u64 distance = accesses - found->second;
+            // A turn of a warp is long; on a GPU the block's other warps access as much meanwhile.
+            const u64 distance = (accesses - found->second) * w.block->warps.size();
             ++counts.reuse[64 - static_cast<u64>(__builtin_clzll(distance | 1))];
         }
         last[key] = accesses++;
@@ -121,7 +122,7 @@ void count_global(Counts& counts, const Warp& w, const Inst& i, Row& row, u32 by
     row.fewest_sectors += (distinct.size() + SECTOR - 1) / SECTOR;
     row.lines += lines.size();
     counts.counter(*w.block, SECTORS) += sectors.size();
-    if (i.is_atomic) {
+    if (i.is_atomic()) {
         std::map<u64, u64> lanes;
         for (u32 rest = w.mask; rest; rest &= rest - 1) ++lanes[w.address[lowest(rest)]];
         for (const auto& [address, n] : lanes) {
@@ -140,7 +141,7 @@ void count_access(Warp& w, const Inst& i, u32 bytes, bool is_write) {
     const Region* region = is_shared ? nullptr : w.launch().find(w.address[lowest(w.mask)]);
     if (region && !region->is_writeable && is_write) return;
     const u64 lanes = static_cast<u64>(count(w.mask));
-    Row& row = counts.rows[{i.site, is_shared ? SHARED_MEMORY : region->number}];
+    Requests& row = counts.rows[{i.site, is_shared ? SHARED_MEMORY : region->number}];
     ++row.requests;
     row.lanes += lanes;
     row.bytes += lanes * bytes;
@@ -148,9 +149,9 @@ void count_access(Warp& w, const Inst& i, u32 bytes, bool is_write) {
         count_shared(counts, w, row, bytes);
     else
         count_global(counts, w, i, row, bytes, is_write, *region);
-    if (i.is_atomic) counts.counter(*w.block, ATOMICS) += lanes;
+    if (i.is_atomic()) counts.counter(*w.block, ATOMICS) += lanes;
     if (is_shared) return;
-    if (is_write && !i.is_atomic) counts.counter(*w.block, STORES) += lanes;
+    if (is_write && !i.is_atomic()) counts.counter(*w.block, STORES) += lanes;
     if (is_write) return;
     counts.counter(*w.block, LOADS) += lanes;
     bool& has_loaded = counts.has_loaded[w.block->number];
@@ -165,7 +166,7 @@ void count_block_start(Block& block) {
 }
 
 void count_barrier(Block& block) {
-    ++block.launch->counts->counter(block, BARRIERS);
+    ++block.launch->counts->counter(block, BLOCK_BARRIERS);
     block.launch->counts->has_loaded[block.number] = false;
 }
 

@@ -61,14 +61,11 @@ constexpr Place place(u32 offset, Base base) {
     return offset << 2 | base;
 }
 
-constexpr int MOST_OPERANDS = 10;
-constexpr int LONGEST_WAIT = 16;  // named barriers of a block
-
-// Instructions of a warp before the next warp runs. With short turns, the warps of a block go
-// together as on a GPU, and so do their accesses, for a profile.
-constexpr u64 LONG_TURN = 200'000, SHORT_TURN = 50;
+constexpr int MOST_OPERANDS = 18;
+constexpr u32 BARRIERS = 16;  // named barriers of a block
 
 struct Function;
+struct Row;
 
 /// Bytes that a call copies: from a variable of one function to a variable of another.
 struct Copied {
@@ -76,48 +73,21 @@ struct Copied {
 };
 
 struct Call {
-    Function* callee = nullptr;  // null for a call by address
+    Function* callee = nullptr;  // null for a call by address, and for the machine's functions
     std::vector<Copied> in, out;
-    std::vector<u32> argument;  // offsets of the arguments in the caller
-    std::string name;           // of a function that the machine has
 };
 
-struct Inst {
-    Run run = nullptr;
-    Run inner = nullptr;  // what `run` wraps
-    Place guard = NOWHERE;
-    u32 flip = 0;  // all bits, if the guard is negated
-    Place op[MOST_OPERANDS] = {};
-    u32 negated = 0;                 // a bit for each operand that is a negated predicate
-    u8 count = 0;                    // operands
-    u8 vector = 1;                   // elements of a vector access
-    u8 bytes = 0;                    // of an access, all elements together
-    u8 width = 0, second_width = 0;  // bytes of the registers of addresses
-    Space space = Space::generic;
-    u8 mode = 0;  // which of the instruction's variants
-    bool is_volatile = false, is_atomic = false, is_write = false, is_wait = false;
-    u8 scope = 0;  // 0: of the system or the device, 1: of the block
-    u8 order = 0;  // 0: none, 1: relaxed, 2: acquire, 4: release
-    u8 kind = 0;   // of the profile
-    s64 offset = 0, second_offset = 0;
-    const Inst* target = nullptr;
-    const std::vector<const Inst*>* targets = nullptr;
-    const Call* call = nullptr;
-    const Function* function = nullptr;
-    u32 site = 0;  // its number in the kernel
-    s32 ptx_line = 0, file = 0, line = 0;
-};
-
-/// Kinds of instructions in a profile.
+/// Classes of instructions, by what they cost.
 enum Kind : u8 {
     OTHER,
     MOVE,
+    INTEGER,
     FLOAT32,
     FLOAT64,
-    INTEGER,
-    COMPARE,
-    BRANCH,
+    DIVISION,
     SPECIAL,
+    CONVERT,
+    BRANCH,
     MEMORY,
     ATOMIC,
     BARRIER,
@@ -125,8 +95,55 @@ enum Kind : u8 {
     SHUFFLE,
     VOTE,
     FENCE,
-    CONVERT,
-    KINDS
+    MATRIX,
+};
+
+/// How a result is rounded: to a floating-point number, or to an integer.
+enum Rounding : u8 { NO_ROUNDING, RN, RZ, RM, RP, RNI, RZI, RMI, RPI };
+
+/// What an instruction does with memory.
+enum Effect : u8 { READS = 1, WRITES = 2 };
+
+/// The order of an access or a fence.
+enum Order : u8 { WEAK, RELAXED = 1, ACQUIRE = 2, RELEASE = 4 };
+
+/// An address among the operands.
+struct Address {
+    u8 operand = 0, width = 8;  // bytes of its register
+    s64 offset = 0;
+};
+
+/// What a barrier of a block gives back, of a predicate of each thread.
+enum BarrierMode : u8 { SYNC, ARRIVE, ANY, EVERY, COUNT };
+
+struct Inst {
+    Run run = nullptr;
+    Run inner = nullptr;  // what `run` wraps
+    Place guard = NOWHERE;
+    u32 flip = 0;  // all bits, if the guard is negated
+    Place op[MOST_OPERANDS] = {};
+    Address address[2];
+    u32 negated = 0;    // a bit for each operand that is a negated predicate
+    u8 count = 0;       // operands
+    u8 vector = 1;      // elements of a vector access
+    u8 bytes = 0;       // of an access, all elements together
+    u8 widths[2] = {};  // of the registers that may be wider than their types
+    Space space = Space::generic;
+    u8 mode = 0;  // which of a row's variants
+    Kind kind = OTHER;
+    u8 effect = 0, order = 0;
+    u8 rounding = 0, flushes = 0, saturates = 0, is_relu = 0, is_volatile = 0;
+    u8 scope = 0;  // 0: of the system or the device, 1: of the block
+    u32 site = 0;  // its number in the kernel
+    s32 ptx_line = 0, file = 0, line = 0;
+    const Row* row = nullptr;
+    const Inst* target = nullptr;
+    const std::vector<const Inst*>* targets = nullptr;
+    const Call* call = nullptr;
+    const Function* function = nullptr;
+
+    bool is_write() const { return effect & WRITES; }
+    bool is_atomic() const { return effect == (READS | WRITES); }
 };
 
 struct Function {
@@ -151,6 +168,7 @@ struct Symbol {
     const char* parameters;
     const char* result;
     int is_entry;
+    int is_in_variable;  // whether the address of the function is in a variable
 };
 
 struct SharedVariable {
@@ -166,7 +184,7 @@ struct Kernel {
     std::vector<std::unique_ptr<Call>> calls;
     Function* entry = nullptr;
     std::vector<u64> constants;  // 32 values of 64 bits each, some of fewer bits
-    std::map<std::pair<u64, int>, Place> constant_places;
+    std::map<std::pair<u64, u32>, Place> constant_places;  // by value and bytes
     std::vector<SharedVariable> shared;
     std::vector<int> hidden_files;  // whose lines are not named
     u64 gap = 0;                    // bytes after each variable in shared memory
@@ -174,9 +192,11 @@ struct Kernel {
     u64 static_bytes = 0;           // without
     u32 parameter_bytes = 0;
     u32 stack_bytes = 0;
-    bool is_recursive = false;
-    u32 sites = 0;
     std::vector<const Inst*> by_site;
+    std::vector<Function*> by_number;  // by the number of the symbol; null if it is not reached
+    const Symbol* first_symbol = nullptr;
+
+    void set_constant(Place place, u64 value, u32 bytes);
 };
 
 /// Memory of the host that a launch may access.
@@ -240,27 +260,35 @@ struct Group {
     u32 barrier = 0;
 };
 
+/// A copy to shared memory that a lane has not waited for.
+struct Copy {
+    u32 lane, group;
+    u64 from, to, address;  // the address in shared memory
+    u32 bytes, copied;      // the others are 0
+    const Inst* inst;
+};
+
 struct alignas(64) Warp {
     u8* base[4];
     u32 mask = 0;    // lanes that execute the present instruction
     u32 active = 0;  // lanes of the present group
     u32 alive = 0;   // lanes that have not ended
-    u64 short_turns = 0;
-    u32 polls = 0;  // reads of the present group that may be of a loop that waits
+    u32 polls = 0;   // reads of the present group that may be of a loop that waits
     const Inst* pc = nullptr;
     const Inst* stop = nullptr;  // the instruction at which the next group is chosen
     Frame* frame = nullptr;
     Block* block = nullptr;
     Worker* worker = nullptr;
     u32 first_thread = 0;
-    bool yields = false;  // other warps and blocks should run
-    int step = 0;         // bytes from lane to lane of the present access; -1: not regular
-    const Region* region = nullptr;
+    bool yields = false;           // other warps and blocks should run
+    int step = 0;                  // bytes from lane to lane of the present access; -1: not regular
     Space space = Space::generic;  // of the present access
     std::vector<Group> groups;     // the other groups
     std::unique_ptr<Frame> root;
     std::vector<u8> local;
     u64 stride = 0;  // bytes of a lane's local memory
+    std::vector<Copy> copies;
+    u32 committed[LANES];  // groups of copies
     alignas(64) u64 host[LANES];
     alignas(64) u64 address[LANES];
     alignas(64) u32 specials[20][LANES];
@@ -290,9 +318,13 @@ struct alignas(64) Warp {
     void complete_collectives();
     Frame* child(const Inst& call, const Function& callee);
     /// Find the lanes' memory. False if they are in different spaces: see `split`.
-    bool resolve(const Inst& inst, Place from, int width, s64 offset, Space space, u32 bytes,
-                 bool is_write);
+    bool resolve(const Inst& inst, const Address& of, Space space, u32 bytes, bool is_write);
+    bool resolve(const Inst& inst) {
+        return resolve(inst, inst.address[0], inst.space, inst.bytes, inst.is_write());
+    }
     void split(const Inst& inst);
+    /// Make the copies of the lanes, but those of the last groups; ALL: all copies.
+    void complete_copies(u32 later_groups);
     [[noreturn]] void fail(const Inst& inst, u32 lane, const char* format, ...);
     [[noreturn]] void fail_access(const Inst& inst, u32 lane, FaultKind kind, u64 address,
                                   u32 bytes, bool is_write);
@@ -316,7 +348,7 @@ struct Block {
     u64 shared_bytes = 0;
     u32 threads = 0, exited = 0;
     u32 live_warps = 0;
-    Barrier barriers[LONGEST_WAIT];
+    Barrier barriers[BARRIERS];
     std::shared_ptr<struct BlockChecks> checks;
 
     void start(Launch& launch, Worker& worker, u64 number);
@@ -402,20 +434,13 @@ struct Worker {
 /// Hooks of checks and counts at each access; `Warp::host` has its addresses.
 void watch_access(Warp& warp, const Inst& inst, u32 bytes, bool is_write);
 void watch_block_start(Block& block);
-void watch_barrier(Block& block, u32 number, bool has_ended);
-void watch_warp_sync(Warp& warp, const Inst& inst, u32 members);
+void watch_barrier(Block& block, u32 number);
+void watch_warp_sync(Warp& warp, const Inst& inst);
 void watch_fence(Warp& warp, const Inst& inst);
-void watch_loaded(Warp& warp, const Inst& inst);
 
 /// The kernel of an entry; a text in `error` if there is an instruction that is not known.
 std::unique_ptr<Kernel> load(const Symbol* symbols, int count, const char* entry, u64 gap,
                              const char* hidden_files, std::string& error);
-
-/// Set what runs an instruction. False if it is not known. `shape` has a letter for each operand:
-/// p: predicate, 1 2 4 8: bytes of a value, r: a register of any width, m: a member mask,
-/// a: an address, v: a vector of registers of any width, l: a label.
-bool decode(Inst& inst, const std::vector<std::string_view>& parts, const std::vector<int>& widths,
-            int vector, std::string& shape);
 
 inline int lowest(u32 mask) {
     return __builtin_ctz(mask);
@@ -424,11 +449,13 @@ inline int count(u32 mask) {
     return __builtin_popcount(mask);
 }
 
-/// Keep the values of lanes that are not in a mask.
+/// The lanes whose value is that of the lowest lane.
 template <class T>
-inline void blend(T* to, const T* from, u32 mask) {
-#pragma omp simd
-    for (int l = 0; l < LANES; ++l) to[l] = mask >> l & 1 ? from[l] : to[l];
+u32 equal_lanes(const T* values, u32 lanes) {
+    u32 equal = 0;
+    for (u32 rest = lanes; rest; rest &= rest - 1)
+        if (values[lowest(rest)] == values[lowest(lanes)]) equal |= 1u << lowest(rest);
+    return equal;
 }
 
 }  // namespace machine

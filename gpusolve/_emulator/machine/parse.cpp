@@ -1,12 +1,11 @@
 // Reads the bodies of functions: statements, scopes, labels and operands.
 
-#include <algorithm>
 #include <array>
 #include <stdexcept>
-#include <utility>
 
-#include "machine.h"
+#include "functions.h"
 #include "parse.h"
+#include "table.h"
 
 namespace machine {
 
@@ -14,6 +13,9 @@ using std::string;
 using std::string_view;
 
 namespace {
+
+/// Stands for the offset of the dynamic shared memory, until it is known.
+constexpr u64 DYNAMIC = 0x7d00'0000'0000'0000, MOST_DYNAMIC = 1 << 20;
 
 struct Error : std::runtime_error {
     using std::runtime_error::runtime_error;
@@ -23,58 +25,59 @@ struct Error : std::runtime_error {
     throw Error("PTX line " + std::to_string(line) + ": " + what);
 }
 
-bool is_space(char c) {
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
-string_view strip(string_view text) {
-    while (!text.empty() && is_space(text.front())) text.remove_prefix(1);
-    while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
-    return text;
-}
-
-bool is_name(char c) {
+bool is_of_name(char c) {
     return std::isalnum(static_cast<u8>(c)) || c == '_' || c == '$' || c == '%' || c == '.';
 }
 
-/// The parts of a text between commas that are in no bracket.
-std::vector<string_view> split(string_view text, char separator = ',') {
-    std::vector<string_view> parts;
-    int depth = 0;
-    std::size_t start = 0;
-    for (std::size_t k = 0; k <= text.size(); ++k) {
-        const char c = k < text.size() ? text[k] : separator;
-        if (c == '{' || c == '[' || c == '(') ++depth;
-        if (c == '}' || c == ']' || c == ')') --depth;
-        if ((c == separator && depth == 0) || k == text.size()) {
-            const string_view part = strip(text.substr(start, k - start));
-            if (!part.empty()) parts.push_back(part);
-            start = k + 1;
-        }
-    }
-    return parts;
-}
-
-bool is_number(string_view text) {
-    return !text.empty() &&
-           (std::isdigit(static_cast<u8>(text[0])) || (text[0] == '-' && text.size() > 1));
-}
-
 u64 number(string_view view) {
-    string text(view);
-    if (text.size() > 2 && text[0] == '0' && strchr("fFdD", text[1]))
-        return std::stoull(text.substr(2), nullptr, 16);
-    const bool negative = text[0] == '-';
-    const u64 value = std::stoull(text.substr(negative), nullptr, 0);
-    return negative ? 0 - value : value;
+    const string text(view);
+    const bool is_float = text.size() > 2 && text[0] == '0' && strchr("fFdD", text[1]);
+    return is_float ? std::stoull(text.substr(2), nullptr, 16) : std::stoull(text, nullptr, 0);
 }
 
-int bytes_of(string_view type) {
-    if (type == "pred") return 1;
-    if (type == "f16x2" || type == "bf16x2") return 4;
-    if (type == "bf16") return 2;
-    const int bits = std::atoi(string(type.substr(1)).c_str());
-    return bits / 8;
+/// Names, numbers and signs, one after the other. ``::`` is part of a name.
+class Tokens {
+  public:
+    explicit Tokens(string_view text) : text_(text) { next(); }
+
+    string_view peek() const { return token_; }
+    bool is_end() const { return token_.empty(); }
+    string_view take() {
+        const string_view found = token_;
+        next();
+        return found;
+    }
+    bool accept(string_view token) {
+        if (token_ != token) return false;
+        next();
+        return true;
+    }
+
+  private:
+    string_view text_, token_;
+
+    void next() {
+        std::size_t start = text_.find_first_not_of(" \t\r\n"), end = start;
+        if (start == string_view::npos) {
+            token_ = {};
+            return;
+        }
+        while (end < text_.size() && (is_of_name(text_[end]) || text_.compare(end, 2, "::") == 0))
+            end += text_[end] == ':' ? 2 : 1;
+        end = std::max(end, start + 1);
+        token_ = text_.substr(start, end - start);
+        text_.remove_prefix(end);
+    }
+};
+
+/// The bytes of a type; 0 for another word.
+u32 bytes_of(string_view type) {
+    if (type == ".pred") return 1;
+    if (type == ".f16x2" || type == ".bf16x2") return 4;
+    if (type == ".bf16") return 2;
+    const bool has_bits =
+        type.size() > 2 && strchr("bsuf", type[1]) && std::isdigit(static_cast<u8>(type[2]));
+    return has_bits ? static_cast<u32>(std::atoi(string(type.substr(2)).c_str())) / 8 : 0;
 }
 
 struct Declared {
@@ -82,39 +85,36 @@ struct Declared {
     u32 bytes, align;
 };
 
-/// ".align 8 .b8 name[16]", with or without ".param" before it.
-Declared declaration(string_view text, int line) {
+/// .align 8 .b8 name[16], with other words before it.
+Declared declaration(Tokens& tokens, int line) {
     Declared found{"", 1, 0};
     u32 element = 0;
     bool is_pointer = false;  // what follows describes its target
-    for (text = strip(text); !text.empty() && text[0] == '.'; text = strip(text)) {
-        std::size_t end = 1;
-        while (end < text.size() && (std::isalnum(static_cast<u8>(text[end])) || text[end] == '_'))
-            ++end;
-        const string_view word = text.substr(1, end - 1);
-        text.remove_prefix(end);
-        if (word == "ptr") is_pointer = true;
-        if (word == "align") {
-            text = strip(text);
-            if (!is_pointer) found.align = static_cast<u32>(std::atoi(string(text).c_str()));
-            while (!text.empty() && std::isdigit(static_cast<u8>(text[0]))) text.remove_prefix(1);
-        } else if (word == "v2" || word == "v4") {
-            found.bytes *= word == "v2" ? 2 : 4;
-        } else if (!element && word != "param" && word != "local" && word != "shared") {
-            element = static_cast<u32>(bytes_of(word));
+    while (!tokens.is_end() && tokens.peek()[0] == '.') {
+        const string_view word = tokens.take();
+        if (word == ".ptr") is_pointer = true;
+        if (word == ".v2" || word == ".v4") found.bytes = word == ".v2" ? 2 : 4;
+        if (word == ".align") {
+            const u32 align = static_cast<u32>(number(tokens.take()));
+            if (!is_pointer) found.align = align;
         }
+        if (const u32 bytes = bytes_of(word)) element = bytes;
     }
-    if (!element) refuse(line, "a declaration without a type: " + string(text));
-    std::size_t end = 0;
-    while (end < text.size() && is_name(text[end])) ++end;
-    found.name = text.substr(0, end);
+    if (!element) refuse(line, "a declaration without a type: " + string(tokens.peek()));
+    found.name = tokens.take();
     found.bytes *= element;
     found.align = std::max(found.align, element);
-    for (text.remove_prefix(end); !(text = strip(text)).empty() && text[0] == '[';) {
-        const std::size_t close = text.find(']');
-        found.bytes *= static_cast<u32>(std::atoi(string(text.substr(1)).c_str()));
-        text.remove_prefix(close + 1);
+    while (tokens.accept("[")) {
+        found.bytes *= static_cast<u32>(number(tokens.take()));
+        tokens.take();
     }
+    return found;
+}
+
+std::vector<Declared> declarations(const char* text, int line) {
+    std::vector<Declared> found;
+    for (Tokens tokens(text); !tokens.is_end(); tokens.accept(","))
+        found.push_back(declaration(tokens, line));
     return found;
 }
 
@@ -128,47 +128,57 @@ const std::vector<string> SPECIAL_NAMES = {
 struct Operand {
     enum { reg, value, local, special, label, nothing } is = nothing;
     u64 number = 0;  // of the register or the special register; or the value
-    string_view name;
+    string name;
     s64 offset = 0;
-    bool is_address = false, is_negated = false, is_parameter = false;
+    bool is_address = false, is_negated = false;
 };
 
 struct Scope {
     int parent;
     std::unordered_map<string, u32> registers;
-    std::unordered_map<string, Declared> variables;  // `align` has the offset
+    std::unordered_map<string, u32> variables;  // their offsets in local memory
+    std::unordered_map<string, u32> sizes;
     std::unordered_map<string, u32> labels;
 };
+
+Function& function_in(Kernel& kernel, const Symbol& symbol) {
+    auto& function = kernel.functions[symbol.name];
+    if (!function) {
+        function = std::make_unique<Function>();
+        function->name = symbol.name;
+        function->index = static_cast<int>(&symbol - kernel.first_symbol);
+        kernel.by_index.push_back(function.get());
+        kernel.by_number[static_cast<std::size_t>(function->index)] = function.get();
+    }
+    return *function;
+}
 
 class Reader {
   public:
     Reader(Kernel& kernel, Function& function, const Symbol& symbol)
         : kernel_(kernel), function_(function), line_(symbol.line), is_entry_(symbol.is_entry) {
-        scopes_.push_back({-1, {}, {}, {}});
+        scopes_.push_back({-1, {}, {}, {}, {}});
         widths_.push_back(8);  // register 0 has the frame's place in local memory
         u32 offset = 0;
-        for (const string_view text : split(symbol.parameters)) {
-            Declared found = declaration(text, line_);
+        for (const Declared& found : declarations(symbol.parameters, line_)) {
             offset = aligned(offset, found.align);
             function.parameters.push_back({0, offset, found.bytes});
-            (is_entry_ ? entry_parameters_ : scopes_[0].variables)[found.name] = {
-                found.name, found.bytes, offset};
+            (is_entry_ ? entry_parameters_ : scope().variables)[found.name] = offset;
+            scope().sizes[found.name] = found.bytes;
             offset += found.bytes;
         }
-        if (is_entry_) {
-            kernel.parameter_bytes = offset;
-        } else {
-            local_bytes_ = offset;
-            for (const string_view text : split(symbol.result)) {
-                const Declared found = declaration(text, line_);
-                function.result = {0, add_local(found), found.bytes};
-            }
-        }
+        (is_entry_ ? kernel.parameter_bytes : local_bytes_) = offset;
+        for (const Declared& found : declarations(symbol.result, line_))
+            function.result = {0, add_local(found), found.bytes};
         read(symbol.body);
-        finish();
+        instruction("ret");  // a body may end without a return, or with a label
+        for (const Jump& jump : jumps_) function_.code[jump.inst].target = resolve(jump);
+        for (auto& [name, labels] : tables_)
+            for (const Jump& label : labels) function_.tables[name].push_back(resolve(label));
+        for (auto& [inst, name] : switches_) function_.code[inst].targets = &function_.tables[name];
+        function_.local_bytes = local_bytes_;
+        function_.frame_bytes = allocate_registers(function_, defined_, widths_);
     }
-
-    std::vector<Defined> defined;  // of each instruction
 
   private:
     Kernel& kernel_;
@@ -179,7 +189,7 @@ class Reader {
     int scope_ = 0;
     std::vector<int> widths_;  // bytes of each register
     u32 local_bytes_ = 0;
-    std::unordered_map<string, Declared> entry_parameters_;
+    std::unordered_map<string, u32> entry_parameters_;
     s32 file_ = 0, source_line_ = 0;
     using Location = std::array<int, 3>;  // file, line and column
     std::map<Location, Location> callers_;
@@ -191,69 +201,73 @@ class Reader {
     std::vector<Jump> jumps_;
     std::unordered_map<string, std::vector<Jump>> tables_;
     std::vector<std::pair<std::size_t, string>> switches_;
+    std::vector<Defined> defined_;  // of each instruction
 
     u32 add_local(const Declared& found) {
-        local_bytes_ = aligned(local_bytes_, found.align);
-        scopes_[static_cast<std::size_t>(scope_)].variables[found.name] = {found.name, found.bytes,
-                                                                           local_bytes_};
-        local_bytes_ += found.bytes;
-        return local_bytes_ - found.bytes;
+        const u32 offset = aligned(local_bytes_, found.align);
+        scope().variables[found.name] = offset;
+        scope().sizes[found.name] = found.bytes;
+        local_bytes_ = offset + found.bytes;
+        return offset;
     }
 
     Scope& scope() { return scopes_[static_cast<std::size_t>(scope_)]; }
 
-    template <class Map>
-    auto* find(Map Scope::* member, const string& name) {
-        for (int k = scope_; k >= 0; k = scopes_[static_cast<std::size_t>(k)].parent) {
-            auto& map = scopes_[static_cast<std::size_t>(k)].*member;
-            if (auto found = map.find(name); found != map.end()) return &found->second;
+    /// What a name stands for in a scope or one around it; null if there is nothing.
+    const u32* find(std::unordered_map<string, u32> Scope::* member, const string& name, int from) {
+        for (int k = from; k >= 0; k = scopes_[static_cast<std::size_t>(k)].parent) {
+            const auto& map = scopes_[static_cast<std::size_t>(k)].*member;
+            if (const auto found = map.find(name); found != map.end()) return &found->second;
         }
-        return static_cast<typename Map::mapped_type*>(nullptr);
+        return nullptr;
     }
 
     void read(string_view text) {
-        std::size_t at = 0;
-        while (at < text.size()) {
+        for (std::size_t at = 0, end; at < text.size(); at = end) {
             const char c = text[at];
-            if (c == '\n') ++line_;
-            if (is_space(c) || c == ';') {
-                ++at;
-            } else if (c == '{') {
-                scopes_.push_back({scope_, {}, {}, {}});
+            end = at + 1;
+            if (c == '{') {
+                scopes_.push_back({scope_, {}, {}, {}, {}});
                 scope_ = static_cast<int>(scopes_.size()) - 1;
-                ++at;
             } else if (c == '}') {
                 scope_ = scope().parent;
-                ++at;
-            } else if (text.compare(at, 5, ".loc\t") == 0 || text.compare(at, 5, ".loc ") == 0) {
-                const std::size_t end = std::min(text.find('\n', at), text.size());
-                locate(string(text.substr(at, end - at)));
-                at = end;
+            } else if (c == '.' && text.compare(at, 4, ".loc") == 0 && !is_of_name(text[at + 4])) {
+                locate(string(text.substr(at, (end = text.find('\n', at)) - at)));
             } else if (const std::size_t colon = label_end(text, at); colon != string_view::npos) {
-                const string name(strip(text.substr(at, colon - at)));
-                at = colon + 1;
-                const std::size_t next = text.find_first_not_of(" \t\r\n", at);
-                if (next != string_view::npos && text.compare(next, 14, ".branchtargets") == 0) {
-                    const std::size_t end = text.find(';', next);
-                    for (const string_view label : split(text.substr(next + 14, end - next - 14)))
-                        tables_[name].push_back({0, string(label), scope_, line_});
-                    at = end + 1;
-                } else if (next != string_view::npos &&
-                           text.compare(next, 14, ".callprototype") == 0) {
-                    at = text.find(';', next) + 1;
-                } else {
-                    scope().labels[name] = static_cast<u32>(function_.code.size());
-                }
-            } else {
-                const std::size_t end = std::min(text.find(';', at), text.size());
+                end = colon + 1 + label(text.substr(at, colon - at), text.substr(colon + 1));
+            } else if (is_of_name(c) || c == '@') {
+                end = std::min(text.find(';', at), text.size());
                 const string_view statement = text.substr(at, end - at);
-                const int line = line_;
                 c == '.' ? declare(statement) : instruction(statement);
-                line_ =
-                    line + static_cast<int>(std::count(statement.begin(), statement.end(), '\n'));
-                at = end + 1;
             }
+            end = std::min(end, text.size());
+            line_ += static_cast<int>(std::count(text.begin() + at, text.begin() + end, '\n'));
         }
+    }
+
+    /// The colon after a label; npos if there is none.
+    static std::size_t label_end(string_view text, std::size_t at) {
+        const std::size_t start = at;
+        while (at < text.size() && is_of_name(text[at]) && text[at] != '.') ++at;
+        const std::size_t colon = text.find_first_not_of(" \t\r\n", at);
+        const bool is_label = at > start && colon != string_view::npos && text[colon] == ':' &&
+                              text.compare(colon, 2, "::") != 0;
+        return is_label ? colon : string_view::npos;
+    }
+
+    /// A label, and the list of labels or the prototype that it may name. Returns the list's size.
+    std::size_t label(string_view text, string_view rest) {
+        const string name(Tokens(text).peek());
+        Tokens tokens(rest);
+        const string_view directive = tokens.take();
+        if (directive == ".branchtargets") {
+            do tables_[name].push_back({0, string(tokens.take()), scope_, line_});
+            while (tokens.accept(","));
+            return rest.find(';');
+        }
+        if (directive == ".callprototype") return rest.find(';');
+        scope().labels[name] = static_cast<u32>(function_.code.size());
+        return 0;
     }
 
     /// A line of the source. A line of a hidden file stands for the line that calls it.
@@ -273,97 +287,99 @@ class Reader {
         source_line_ = own[1];
     }
 
-    static std::size_t label_end(string_view text, std::size_t at) {
-        std::size_t end = at;
-        while (end < text.size() && is_name(text[end]) && text[end] != '.') ++end;
-        const std::size_t name = end;
-        while (end < text.size() && is_space(text[end])) ++end;
-        const bool is_label =
-            name > at && end < text.size() && text[end] == ':' && text.compare(end, 2, "::");
-        return is_label ? end : string_view::npos;
-    }
-
     void declare(string_view text) {
-        if (text.compare(0, 4, ".reg") == 0) {
-            text = strip(text.substr(4));
-            const std::size_t end = text.find_first_of(" \t\n");
-            const int bytes = std::max(bytes_of(text.substr(1, end - 1)), 1);
-            const bool is_predicate = text.substr(1, end - 1) == "pred";
-            for (const string_view part : split(text.substr(end))) {
-                const std::size_t open = part.find('<');
-                const string name(strip(part.substr(0, open)));
-                const int n = open == string_view::npos
-                                  ? 1
-                                  : std::atoi(string(part.substr(open + 1)).c_str());
-                for (int k = 0; k < n; ++k) {
-                    scope().registers[open == string_view::npos ? name : name + std::to_string(k)] =
-                        static_cast<u32>(widths_.size());
-                    widths_.push_back(is_predicate ? 1 : std::max(bytes, 2));
-                }
-            }
-        } else if (text.compare(0, 6, ".param") == 0 || text.compare(0, 6, ".local") == 0) {
-            add_local(declaration(text, line_));
+        Tokens tokens(text);
+        if (tokens.peek() == ".param" || tokens.peek() == ".local") {
+            add_local(declaration(tokens, line_));
+            return;
         }
+        if (!tokens.accept(".reg")) return;
+        const u32 bytes = bytes_of(tokens.peek());
+        const int width = tokens.take() == ".pred" ? 1 : std::max(static_cast<int>(bytes), 2);
+        do {
+            const string name(tokens.take());
+            const bool is_range = tokens.accept("<");
+            const u64 count = is_range ? number(tokens.take()) : 1;
+            if (is_range) tokens.take();
+            for (u64 k = 0; k < count; ++k) {
+                scope().registers[is_range ? name + std::to_string(k) : name] =
+                    static_cast<u32>(widths_.size());
+                widths_.push_back(width);
+            }
+        } while (tokens.accept(","));
     }
 
-    Operand operand(string_view text) {
-        Operand found;
-        text = strip(text);
-        if (text[0] == '!') {
-            found.is_negated = true;
-            text = strip(text.substr(1));
-        }
-        if (text[0] == '[') {
-            found = operand(text.substr(1, text.rfind(']') - 1));
-            found.is_address = true;
-            return found;
-        }
-        std::size_t plus = text.find('+', 1);
-        if (plus != string_view::npos) {
-            const string_view rest = strip(text.substr(plus + 1));
-            found = operand(text.substr(0, plus));
-            found.offset += static_cast<s64>(number(rest));
-            if (found.is == Operand::value)
-                found.number += static_cast<u64>(std::exchange(found.offset, 0));
-            return found;
-        }
-        found.name = text;
+    // ---- operands ----
+
+    Operand named(string_view text) {
         const string name(text);
-        if (text == "_") return found;
-        if (is_number(text)) {
-            found.is = Operand::value;
-            found.number = number(text);
-        } else if (const u32* reg = find(&Scope::registers, name)) {
-            found.is = Operand::reg;
-            found.number = *reg;
-        } else if (text.compare(0, 22, "%reserved_smem_offset_") == 0) {
+        const auto value = [&](u64 number) { return Operand{Operand::value, number, name}; };
+        if (name == "_") return {Operand::nothing, 0, name};
+        if (std::isdigit(static_cast<u8>(name[0]))) return value(number(name));
+        if (const u32* reg = find(&Scope::registers, name, scope_))
+            return {Operand::reg, *reg, name};
+        if (name.starts_with("%reserved_smem_offset_")) {
             // The driver's part of shared memory, which tiles of several warps use.
-            const Symbol reserved{"reserved", 1, 0, 1024, 1024, "", "", "", 0};
             const u64 before = kernel_.static_bytes;
-            found.is = Operand::value;
-            found.number = value_of(reserved);
+            const u64 offset = value_of({"reserved", 1, 0, 1024, 1024, "", "", "", 0});
             kernel_.static_bytes = before;
-        } else if (text[0] == '%') {
-            found.is = Operand::special;
-            const auto at = std::find(SPECIAL_NAMES.begin(), SPECIAL_NAMES.end(), name);
-            found.number = static_cast<u64>(at - SPECIAL_NAMES.begin());
-        } else if (text == "WARP_SZ") {
-            found.is = Operand::value;
-            found.number = LANES;
-        } else if (const Declared* local = find(&Scope::variables, name)) {
-            found.is = Operand::local;
-            found.offset = local->align;
-            found.is_parameter = true;
-        } else if (auto entry = entry_parameters_.find(name); entry != entry_parameters_.end()) {
-            found.is = Operand::value;
-            found.number = entry->second.align;
-        } else if (auto symbol = kernel_.symbols.find(name); symbol != kernel_.symbols.end()) {
-            found.is = Operand::value;
-            found.number = value_of(*symbol->second);
-        } else {
-            found.is = Operand::label;
+            return value(offset);
         }
+        if (name[0] == '%') {
+            const auto at = std::find(SPECIAL_NAMES.begin(), SPECIAL_NAMES.end(), name);
+            return {Operand::special, static_cast<u64>(at - SPECIAL_NAMES.begin()), name};
+        }
+        if (name == "WARP_SZ") return value(LANES);
+        if (const u32* offset = find(&Scope::variables, name, scope_))
+            return {Operand::local, 0, name, *offset};
+        if (const auto entry = entry_parameters_.find(name); entry != entry_parameters_.end())
+            return value(entry->second);
+        if (const auto symbol = kernel_.symbols.find(name); symbol != kernel_.symbols.end())
+            return value(value_of(*symbol->second));
+        return {Operand::label, 0, name};
+    }
+
+    /// A name or a number, with what is added to it.
+    Operand sum(Tokens& tokens) {
+        const bool is_negated = tokens.accept("!"), is_negative = tokens.accept("-");
+        Operand found = named(tokens.take());
+        found.is_negated = is_negated;
+        if (is_negative) found.number = 0 - found.number;
+        while (tokens.peek() == "+" || tokens.peek() == "-") {
+            const bool subtracts = (tokens.take() == "-") != tokens.accept("-");
+            const u64 more = number(tokens.take());
+            found.offset += static_cast<s64>(subtracts ? 0 - more : more);
+        }
+        if (found.is == Operand::value)
+            found.number += static_cast<u64>(std::exchange(found.offset, 0));
         return found;
+    }
+
+    struct Operands {
+        std::vector<Operand> all;
+        int vector = 0, vector_at = 0;  // the elements of the first vector, and where it is
+    };
+
+    /// Operands between commas. Those of vectors follow each other.
+    void operands(Tokens& tokens, Operands& found) {
+        do {
+            const std::size_t start = found.all.size();
+            if (tokens.accept("{")) {
+                operands(tokens, found);
+                tokens.accept("}");
+                if (!found.vector) {
+                    found.vector = static_cast<int>(found.all.size() - start);
+                    found.vector_at = static_cast<int>(start);
+                }
+            } else if (tokens.accept("[")) {
+                operands(tokens, found);
+                tokens.accept("]");
+                found.all[start].is_address = true;
+            } else {
+                do found.all.push_back(sum(tokens));
+                while (tokens.accept("|"));
+            }
+        } while (tokens.accept(","));
     }
 
     u64 value_of(const Symbol& symbol) {
@@ -374,8 +390,8 @@ class Reader {
             if (variable.name == symbol.name) return variable.offset;
         // The dynamic memory comes after all variables, whose sizes are not known yet.
         if (symbol.address == 0) {
-            kernel_.shared.push_back({symbol.name, DYNAMIC_MARK, 0});
-            return DYNAMIC_MARK;
+            kernel_.shared.push_back({symbol.name, DYNAMIC, 0});
+            return DYNAMIC;
         }
         const u64 align = std::max<u64>(symbol.align, 1);
         const u64 offset = (kernel_.shared_bytes + align - 1) / align * align;
@@ -385,22 +401,18 @@ class Reader {
         return offset;
     }
 
-    Place constant(u64 value, int bytes) {
-        const auto key = std::make_pair(value, bytes);
-        if (auto found = kernel_.constant_places.find(key); found != kernel_.constant_places.end())
-            return found->second;
-        const u32 offset = static_cast<u32>(kernel_.constants.size() * 8);
-        u8 values[8 * LANES];
-        if (bytes == 1) value = value ? ~0ull : 0;
-        for (int l = 0; l < LANES; ++l)
-            std::memcpy(values + l * bytes, &value, static_cast<std::size_t>(bytes));
-        kernel_.constants.resize(kernel_.constants.size() + LANES);
-        std::memcpy(reinterpret_cast<u8*>(kernel_.constants.data()) + offset, values,
-                    sizeof(values));
-        return kernel_.constant_places[key] = place(offset, CONSTANTS);
+    /// The place of a number, 32 times; of a mask for a predicate.
+    Place constant(u64 value, u32 bytes) {
+        const auto [found, is_new] = kernel_.constant_places.try_emplace(
+            {value, bytes}, place(static_cast<u32>(kernel_.constants.size() * 8), CONSTANTS));
+        if (is_new) {
+            kernel_.constants.resize(kernel_.constants.size() + LANES);
+            kernel_.set_constant(found->second, bytes == 1 ? (value ? ~0ull : 0) : value, bytes);
+        }
+        return found->second;
     }
 
-    static Place of_register(u64 reg) { return place(static_cast<u32>(reg), FRAME); }
+    // ---- instructions ----
 
     void instruction(string_view text) {
         Inst inst;
@@ -409,313 +421,253 @@ class Reader {
         inst.line = source_line_;
         inst.function = &function_;
         inst.guard = place(0, NOWHERE);
-        const string_view whole = text;
-        std::vector<u32> uses;
-        if (text[0] == '@') {
-            const bool negated = text[1] == '!';
-            std::size_t end = 1 + negated;
-            while (end < text.size() && is_name(text[end])) ++end;
-            const u32* reg =
-                find(&Scope::registers, string(text.substr(1 + negated, end - 1 - negated)));
-            if (!reg) refuse(line_, "an unknown predicate: " + string(whole));
-            inst.guard = of_register(*reg);
-            inst.flip = negated ? ALL : 0;
-            text = strip(text.substr(end));
+        Tokens tokens(text);
+        if (tokens.accept("@")) {
+            inst.flip = tokens.accept("!") ? ALL : 0;
+            const u32* reg = find(&Scope::registers, string(tokens.take()), scope_);
+            if (!reg) refuse(line_, "an unknown predicate: " + string(text));
+            inst.guard = place(*reg, FRAME);
         }
-        std::size_t end = 0;
-        while (end < text.size() && !is_space(text[end]) && text[end] != '(') ++end;
-        string opcode(text.substr(0, end));
+        string opcode(tokens.take());
         for (std::size_t k; (k = opcode.find("::")) != string::npos;) opcode.replace(k, 2, "_");
-        const std::vector<string_view> parts = split(opcode, '.');
-        const string_view rest = strip(text.substr(end));
-        if (parts[0] == "call") return call(inst, rest, whole);
-        if (parts[0] == "pragma") return;
-
-        // Operands of vectors one after the other.
-        std::vector<Operand> operands;
-        int vector = 1, vector_at = -1;
-        for (const string_view part : split(rest)) {
-            if (part[0] == '{') {
-                const auto elements = split(part.substr(1, part.rfind('}') - 1));
-                vector_at = vector_at < 0 ? static_cast<int>(operands.size()) : vector_at;
-                vector = static_cast<int>(elements.size());
-                for (const string_view element : elements) operands.push_back(operand(element));
-            } else {
-                for (const string_view one : split(part, '|')) operands.push_back(operand(one));
-            }
+        std::vector<string> words;
+        for (std::size_t from = 0, to; from < opcode.size(); from = to + 1) {
+            to = std::min(opcode.find('.', from), opcode.size());
+            words.push_back(opcode.substr(from, to - from));
         }
-        if (operands.size() > MOST_OPERANDS) refuse(line_, "too many operands: " + string(whole));
-        std::vector<int> widths;
-        for (const Operand& one : operands)
-            widths.push_back(one.is == Operand::reg       ? widths_[one.number]
-                             : one.is == Operand::special ? 4
-                             : one.is == Operand::nothing ? -1
-                                                          : 0);
-        std::vector<string_view> words = parts;
-        if (parts[0] == "mov" && operands.size() == 2) {
-            const Operand& from = operands[1];
-            if (from.is == Operand::local) {  // the address of a local variable
-                words = {"add", "u64"};
-                operands.push_back(from);
-                operands[1] = Operand{Operand::reg, 0, "", 0, false, false, false};
-                operands[2] = Operand{
-                    Operand::value, static_cast<u64>(from.offset), "", 0, false, false, false};
-                widths = {8, 8, 0};
-            } else if (from.is == Operand::special && from.number >= SPECIAL_NAMES.size()) {
-                words = {"special", from.name.substr(1)};
-                operands.pop_back();
-                widths.pop_back();
-            }
-        }
-        for (std::size_t k = 0; k < operands.size(); ++k)
-            if (operands[k].is_address) {
-                const bool is_second = inst.width != 0;
-                (is_second ? inst.second_offset : inst.offset) = operands[k].offset;
-                (is_second ? inst.second_width : inst.width) =
-                    static_cast<u8>(widths[k] ? widths[k] : 8);
-            }
-        if (vector_at >= 0 && parts[0] == "mov")
-            inst.mode = static_cast<u8>(vector_at == 0 ? 1 : 0);
-        inst.count = static_cast<u8>(operands.size());
-        string shape;
-        if (!decode(inst, words, widths, vector, shape))
-            refuse(line_, "the machine does not know the instruction: " + string(whole));
-        place_operands(inst, operands, shape, whole, uses);
+        if (words[0] == "pragma") return;
+        if (words[0] == "call") return call(inst, tokens, text);
+        Operands found;
+        if (!tokens.is_end()) operands(tokens, found);
+        rename(words, found);
+        if (found.all.size() > MOST_OPERANDS) refuse(line_, "too many operands: " + string(text));
+        if (!find_row(words, inst))
+            refuse(line_, "the machine does not know the instruction: " + string(text));
+        place_operands(inst, found.all, text);
     }
 
-    void place_operands(Inst& inst, const std::vector<Operand>& operands, const string& shape,
-                        string_view whole, std::vector<u32>& uses) {
+    /// Give an instruction the name of its row, if that is not its opcode.
+    void rename(std::vector<string>& words, Operands& found) {
+        std::vector<Operand>& all = found.all;
+        if ((words[0] == "min" || words[0] == "max") && all.size() == 4) words[0] += "3";
+        if (words[0] != "mov") return;
+        if (found.vector)
+            words[0] = (found.vector_at == 0 ? "unpack" : "pack") + std::to_string(found.vector);
+        if (all.size() != 2) return;
+        const Operand from = all[1];
+        if (from.is == Operand::local) {  // the address of a local variable
+            words = {"add", "u64"};
+            all = {all[0], {Operand::reg, 0}, {Operand::value, static_cast<u64>(from.offset)}};
+        } else if (from.is == Operand::special && from.number >= SPECIAL_NAMES.size()) {
+            words = {"special." + from.name.substr(1)};
+            all.pop_back();
+        }
+    }
+
+    /// The letters of a row's shape that has so many operands.
+    static string shape_of(const Inst& inst, std::size_t operands) {
+        const string& all = inst.row->shape;
+        for (std::size_t from = 0, to; from < all.size(); from = to + 1) {
+            to = std::min(all.find(' ', from), all.size());
+            string shape;
+            for (std::size_t k = from; k < to; ++k)
+                if (all[k] == '*')
+                    shape.append(inst.vector - 1u, all[k - 1]);
+                else
+                    shape += all[k];
+            if (shape.size() == operands + 1) return shape;
+        }
+        return "";
+    }
+
+    void place_operands(Inst& inst, const std::vector<Operand>& all, string_view text) {
+        const string shape = shape_of(inst, all.size());
+        if (shape.empty()) refuse(line_, "the number of operands: " + string(text));
         Defined defined;
-        bool is_source = false;
-        std::size_t k = 0;
+        bool is_source = false, is_wide = false;
+        int addresses = 0, widths = 0;
         for (const char letter : shape) {
             if (letter == ':') {
                 is_source = true;
                 continue;
             }
-            if (k == operands.size()) refuse(line_, "an operand is missing: " + string(whole));
-            const Operand& one = operands[k];
-            Place& to = inst.op[k];
-            if (one.is_negated) inst.negated |= 1u << k;
-            ++k;
-            if (letter == 'l') {
-                if (one.is != Operand::label) refuse(line_, "not a label: " + string(whole));
-                jumps_.push_back({function_.code.size(), string(one.name), scope_, line_});
-                continue;
-            }
-            if (letter == 't') {
-                switches_.push_back({function_.code.size(), string(one.name)});
-                continue;
-            }
-            if (one.is == Operand::nothing) {
-                to = place(0, NOWHERE);
-            } else if (one.is == Operand::reg) {
-                const int width = widths_[one.number], wanted = width_of(letter);
-                if (wanted && wanted != width)
-                    refuse(line_, "a register of the wrong size, " + string(one.name) + ": " +
-                                      string(whole));
-                to = of_register(one.number);
+            const Operand& one = all[inst.count];
+            Place& to = inst.op[inst.count];
+            if (one.is_negated) inst.negated |= 1u << inst.count;
+            const u32 natural = width_of(letter);
+            u32 width = natural;
+            if (one.is == Operand::reg) {
+                width = static_cast<u32>(widths_[one.number]);
+                if (strchr("hwd", letter) ? width < natural : natural && natural != width)
+                    refuse(line_,
+                           "a register of the wrong size, " + one.name + ": " + string(text));
+                to = place(static_cast<u32>(one.number), FRAME);
                 (is_source ? defined.uses : defined.defines)
                     .push_back(static_cast<u32>(one.number));
-            } else if (one.is == Operand::special) {
-                if (one.number >= SPECIAL_NAMES.size())
-                    refuse(line_,
-                           "the machine does not know " + string(one.name) + ": " + string(whole));
+            } else if (letter == 'l' && one.is == Operand::label) {
+                jumps_.push_back({function_.code.size(), one.name, scope_, line_});
+            } else if (letter == 't') {
+                switches_.push_back({function_.code.size(), one.name});
+            } else if (one.is == Operand::special && one.number < SPECIAL_NAMES.size()) {
                 to = place(static_cast<u32>(one.number) * 4 * LANES, SPECIALS);
-            } else if (one.is == Operand::local) {
-                if (letter != 'a') refuse(line_, "a local variable as a value: " + string(whole));
-                to = of_register(0);
+            } else if (one.is == Operand::local && letter == 'a') {
+                to = place(0, FRAME);
                 inst.space = Space::local;
             } else if (one.is == Operand::value) {
-                const int bytes = letter == 'a' ? 8 : width_of(letter);
-                u64 value = one.number;
-                if (letter != 'a' && one.offset) value += static_cast<u64>(one.offset);
-                if (value >= DYNAMIC_MARK && value < DYNAMIC_MARK + DYNAMIC_MARK_BYTES)
-                    dynamic_uses.push_back(
-                        {function_.code.size(), k - 1, value - DYNAMIC_MARK, bytes});
-                to = constant(value, bytes);
+                to = constant(one.number, width = letter == 'a' ? 8 : natural);
+            } else if (one.is == Operand::nothing) {
+                to = place(0, NOWHERE);
             } else {
-                refuse(line_, "an unknown name, " + string(one.name) + ": " + string(whole));
+                refuse(line_, "the machine does not know " + one.name + ": " + string(text));
             }
+            if (letter == 'a')
+                inst.address[addresses++] = {inst.count, static_cast<u8>(width), one.offset};
+            if (strchr("hwd", letter) && widths < 2) {
+                is_wide |= width > natural;
+                inst.widths[widths++] = static_cast<u8>(width);
+            }
+            ++inst.count;
         }
-        if (k != operands.size()) refuse(line_, "too many operands: " + string(whole));
-        if (is_entry_ ? false : inst.space == Space::param) inst.space = Space::local;
-        add(inst, std::move(defined), uses);
+        if (!is_entry_ && inst.space == Space::param) inst.space = Space::local;
+        choose_run(inst, is_wide);
+        add(inst, std::move(defined));
     }
 
-    static int width_of(char letter) {
+    /// The bytes of a register for a letter; 0 for any.
+    static u32 width_of(char letter) {
         switch (letter) {
             case 'p':
                 return 1;
             case '2':
+            case 'h':
                 return 2;
             case '4':
-            case 'm':
+            case 'w':
                 return 4;
             case '8':
+            case 'd':
                 return 8;
         }
         return 0;
     }
 
-    void add(const Inst& inst, Defined&& found, const std::vector<u32>& uses) {
-        found.uses.insert(found.uses.end(), uses.begin(), uses.end());
+    void add(const Inst& inst, Defined&& found) {
         if ((inst.guard & 3) == FRAME) {
             found.uses.push_back(inst.guard >> 2);
             // Lanes without the guard keep the value.
             found.uses.insert(found.uses.end(), found.defines.begin(), found.defines.end());
         }
         function_.code.push_back(inst);
-        defined.push_back(std::move(found));
+        defined_.push_back(std::move(found));
     }
 
-    void call(Inst& inst, string_view text, string_view whole) {
+    /// (result), function, (arguments), prototype
+    void call(Inst& inst, Tokens& tokens, string_view text) {
         auto made = std::make_unique<Call>();
-        std::vector<string_view> parts = split(text);
-        std::vector<string_view> results;
-        std::size_t k = 0;
-        if (parts[0][0] == '(') results = split(parts[k++].substr(1, parts[0].rfind(')') - 1));
-        const string_view target = parts.at(k++);
-        std::vector<string_view> arguments;
-        if (k < parts.size() && parts[k][0] == '(')
-            arguments = split(parts[k].substr(1, parts[k].rfind(')') - 1));
-        const auto local = [&](string_view name) -> const Declared& {
-            const Declared* found = find(&Scope::variables, string(name));
-            if (!found) refuse(line_, "a call with a register as an argument: " + string(whole));
-            return *found;
+        const auto variables = [&](std::vector<Copied>& found) {
+            if (!tokens.accept("(")) return;
+            while (!tokens.accept(")")) {
+                const string name(tokens.take());
+                const u32* offset = find(&Scope::variables, name, scope_);
+                if (!offset)
+                    refuse(line_, "a call with a register as an argument: " + string(text));
+                found.push_back({*offset, 0, *find(&Scope::sizes, name, scope_)});
+                tokens.accept(",");
+            }
+            tokens.accept(",");
         };
-        for (const string_view name : arguments) {
-            const Declared& found = local(name);
-            made->argument.push_back(found.align);
-            made->in.push_back({found.align, 0, found.bytes});
-        }
-        for (const string_view name : results)
-            made->out.push_back({local(name).align, 0, local(name).bytes});
-        const Operand where = operand(target);
-        Defined found;
-        if (where.is == Operand::reg) {
-            inst.op[0] = of_register(where.number);
-            inst.count = 1;
-            found.uses.push_back(static_cast<u32>(where.number));
-        } else if (auto symbol = kernel_.symbols.find(string(target));
-                   symbol != kernel_.symbols.end()) {
+        variables(made->out);
+        const string target(tokens.take());
+        tokens.accept(",");
+        variables(made->in);
+        const Operand where = named(target);
+        const auto symbol = kernel_.symbols.find(target);
+        find_row({where.is == Operand::reg ? "call_address" : "call"}, inst);
+        if (symbol != kernel_.symbols.end())
             made->callee = &function_in(kernel_, *symbol->second);
-        } else {
-            made->name = target;
-        }
-        if (!decode_call(inst, *made))
-            refuse(line_, "the machine does not have the function " + string(target));
+        else if (where.is != Operand::reg)
+            inst.run = machine_function(target);
+        if (!inst.run) refuse(line_, "the machine does not have the function " + target);
         inst.call = made.get();
         kernel_.calls.push_back(std::move(made));
-        add(inst, std::move(found), {});
+        place_operands(inst, where.is == Operand::reg ? std::vector{where} : std::vector<Operand>{},
+                       text);
     }
 
     /// The instruction of a label.
     const Inst* resolve(const Jump& jump) {
-        for (int k = jump.scope; k >= 0; k = scopes_[static_cast<std::size_t>(k)].parent) {
-            const auto& labels = scopes_[static_cast<std::size_t>(k)].labels;
-            if (auto found = labels.find(jump.label); found != labels.end())
-                return function_.code.data() + found->second;
-        }
+        if (const u32* found = find(&Scope::labels, jump.label, jump.scope))
+            return function_.code.data() + *found;
         refuse(jump.line, "an unknown label, " + jump.label);
     }
-
-    void finish() {
-        // A body may end without a return, or with a label.
-        Inst last;
-        last.function = &function_;
-        last.guard = place(0, NOWHERE);
-        last.ptx_line = line_;
-        last.file = file_;
-        last.line = source_line_;
-        string shape;
-        decode(last, {"ret"}, {}, 1, shape);
-        add(last, {}, {});
-        for (const Jump& jump : jumps_) function_.code[jump.inst].target = resolve(jump);
-        for (auto& [name, labels] : tables_)
-            for (const Jump& label : labels) function_.tables[name].push_back(resolve(label));
-        for (auto& [inst, name] : switches_) function_.code[inst].targets = &function_.tables[name];
-        function_.local_bytes = local_bytes_;
-        function_.frame_bytes = allocate_registers(function_, defined, widths_);
-    }
-
-  public:
-    struct DynamicUse {
-        std::size_t inst, operand;
-        u64 offset;
-        int bytes;
-    };
-    std::vector<DynamicUse> dynamic_uses;
-
-    static Function& function_in(Kernel& kernel, const Symbol& symbol) {
-        auto& function = kernel.functions[symbol.name];
-        if (!function) {
-            function = std::make_unique<Function>();
-            function->name = symbol.name;
-            function->index = static_cast<int>(kernel.by_index.size());
-            kernel.by_index.push_back(function.get());
-        }
-        return *function;
-    }
-
-    Place constant_of(u64 value, int bytes) { return constant(value, bytes); }
 };
 
 /// Bytes of local memory that the calls of a function need; more if it calls itself.
-u32 stack_of(Kernel& kernel, const Function& function, std::vector<const Function*>& path) {
+u32 stack_of(const Function& function, std::vector<const Function*>& path) {
     constexpr u32 RECURSIVE_STACK = 1 << 16;
-    if (std::find(path.begin(), path.end(), &function) != path.end()) {
-        kernel.is_recursive = true;
-        return RECURSIVE_STACK;
-    }
+    if (std::find(path.begin(), path.end(), &function) != path.end()) return RECURSIVE_STACK;
     path.push_back(&function);
     u32 most = 0;
     for (const Inst& inst : function.code) {
         if (!inst.call) continue;
-        if (inst.call->callee) most = std::max(most, stack_of(kernel, *inst.call->callee, path));
-        if (!inst.call->callee && inst.call->name.empty()) most = std::max(most, RECURSIVE_STACK);
+        const bool is_by_address = inst.count == 1;
+        if (inst.call->callee) most = std::max(most, stack_of(*inst.call->callee, path));
+        if (is_by_address) most = std::max(most, RECURSIVE_STACK);
     }
     path.pop_back();
     return aligned(function.local_bytes, 16) + most;
 }
 
+/// Replace the mark of the dynamic memory, when its offset is known.
+void place_dynamic_memory(Kernel& kernel) {
+    const u64 offset = (kernel.shared_bytes + 15) / 16 * 16;
+    for (SharedVariable& variable : kernel.shared)
+        if (variable.offset == DYNAMIC) variable.offset = offset;
+    for (const auto& [key, place] : kernel.constant_places)
+        if (key.first - DYNAMIC < MOST_DYNAMIC)
+            kernel.set_constant(place, key.first - DYNAMIC + offset, key.second);
+}
+
 }  // namespace
+
+void Kernel::set_constant(Place place, u64 value, u32 bytes) {
+    u8* to = reinterpret_cast<u8*>(constants.data()) + (place >> 2);
+    for (u32 l = 0; l < LANES; ++l) std::memcpy(to + l * bytes, &value, bytes);
+}
 
 std::unique_ptr<Kernel> load(const Symbol* symbols, int count, const char* entry, u64 gap,
                              const char* hidden_files, string& error) {
     auto kernel = std::make_unique<Kernel>();
-    for (const string_view file : split(hidden_files))
-        kernel->hidden_files.push_back(std::atoi(string(file).c_str()));
+    for (Tokens tokens(hidden_files); !tokens.is_end(); tokens.accept(","))
+        kernel->hidden_files.push_back(static_cast<int>(number(tokens.take())));
     kernel->gap = gap;
     for (int k = 0; k < count; ++k) kernel->symbols[symbols[k].name] = &symbols[k];
+    kernel->first_symbol = symbols;
+    kernel->by_number.resize(static_cast<std::size_t>(count));
     try {
-        kernel->entry = &Reader::function_in(*kernel, *kernel->symbols.at(entry));
-        std::vector<std::unique_ptr<Reader>> readers;
-        for (std::size_t k = 0; k < kernel->by_index.size(); ++k)  // grows with each call
-            readers.push_back(std::make_unique<Reader>(
-                *kernel, *kernel->by_index[k], *kernel->symbols.at(kernel->by_index[k]->name)));
-        const u64 dynamic = (kernel->shared_bytes + 15) / 16 * 16;
-        for (SharedVariable& variable : kernel->shared)
-            if (variable.offset == DYNAMIC_MARK) variable.offset = dynamic;
-        for (std::size_t k = 0; k < readers.size(); ++k)
-            for (const auto& use : readers[k]->dynamic_uses)
-                kernel->by_index[k]->code[use.inst].op[use.operand] =
-                    readers[k]->constant_of(dynamic + use.offset, use.bytes);
+        kernel->entry = &function_in(*kernel, *kernel->symbols.at(entry));
+        for (std::size_t k = 0; k < kernel->by_index.size(); ++k) {  // grows with each call
+            Reader(*kernel, *kernel->by_index[k], *kernel->symbols.at(kernel->by_index[k]->name));
+            // A call by address may call each function whose address is in a variable.
+            const auto is_by_address = [](const auto& call) { return !call->callee; };
+            if (std::any_of(kernel->calls.begin(), kernel->calls.end(), is_by_address))
+                for (int other = 0; other < count; ++other)
+                    if (symbols[other].is_in_variable) function_in(*kernel, symbols[other]);
+        }
+        place_dynamic_memory(*kernel);
         for (Function* function : kernel->by_index)
             for (Inst& inst : function->code) {
-                inst.site = kernel->sites++;
+                inst.site = static_cast<u32>(kernel->by_site.size());
                 kernel->by_site.push_back(&inst);
             }
         for (auto& made : kernel->calls)
             if (const Function* callee = made->callee) {
                 if (made->in.size() > callee->parameters.size())
                     throw Error("a call of " + callee->name + " with too many arguments");
-                for (std::size_t k = 0; k < made->in.size(); ++k)
-                    made->in[k].callee = callee->parameters[k].callee;
                 for (Copied& copied : made->out) copied.callee = callee->result.callee;
             }
         std::vector<const Function*> path;
-        kernel->stack_bytes = stack_of(*kernel, *kernel->entry, path);
+        kernel->stack_bytes = stack_of(*kernel->entry, path);
     } catch (const std::exception& failure) {
         error = failure.what();
         return nullptr;

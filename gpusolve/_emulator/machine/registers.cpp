@@ -5,21 +5,18 @@
 #include <climits>
 #include <queue>
 
-#include "machine.h"
 #include "parse.h"
 
 namespace machine {
 
 namespace {
 
-using Bits = std::vector<u64>;
-
 struct BasicBlock {
     int begin, end;
-    std::vector<int> next;
-    Bits used, defined, live_in, live_out;
+    std::vector<int> before;  // blocks from which a thread may come
 };
 
+/// Instructions from the first to the last at which a register has a value that is needed.
 struct Interval {
     int first = INT_MAX, last = -1;
     void include(int position) {
@@ -28,155 +25,146 @@ struct Interval {
     }
 };
 
+/// The blocks that define a register, and those that use it before they define it.
+struct Occurrences {
+    Interval interval;
+    std::vector<int> defining, using_first;
+};
+
+/// Instructions at which a thread may go on after an instruction.
+std::vector<const Inst*> successors(const Function& function, const Inst& inst) {
+    std::vector<const Inst*> found;
+    if (inst.target) found.push_back(inst.target);
+    if (inst.targets) found = *inst.targets;
+    const bool falls_through = inst.kind != BRANCH || (inst.guard & 3) == FRAME;
+    if (falls_through && &inst != &function.code.back()) found.push_back(&inst + 1);
+    return found;
+}
+
 std::vector<BasicBlock> basic_blocks(const Function& function) {
     const auto& code = function.code;
-    const int n = static_cast<int>(code.size());
-    std::vector<char> leads(code.size() + 1, 0);
-    const auto position = [&](const Inst* inst) { return static_cast<int>(inst - code.data()); };
-    leads[0] = 1;
-    for (int k = 0; k < n; ++k) {
-        const Inst& inst = code[static_cast<std::size_t>(k)];
-        if (inst.target) leads[static_cast<std::size_t>(position(inst.target))] = 1;
-        if (inst.targets)
-            for (const Inst* target : *inst.targets)
-                leads[static_cast<std::size_t>(position(target))] = 1;
-        if (inst.target || inst.targets || inst.kind == BRANCH)
-            leads[static_cast<std::size_t>(k) + 1] = 1;
-    }
+    std::vector<bool> leads(code.size() + 1, false);
+    leads[0] = true;
+    for (const Inst& inst : code)
+        if (inst.kind == BRANCH) {
+            leads[static_cast<std::size_t>(&inst - code.data()) + 1] = true;
+            for (const Inst* next : successors(function, inst))
+                leads[static_cast<std::size_t>(next - code.data())] = true;
+        }
     std::vector<BasicBlock> blocks;
-    std::vector<int> block_of(code.size(), 0);
-    for (int k = 0; k < n; ++k) {
-        if (leads[static_cast<std::size_t>(k)]) blocks.push_back({k, k, {}, {}, {}, {}, {}});
-        blocks.back().end = k + 1;
-        block_of[static_cast<std::size_t>(k)] = static_cast<int>(blocks.size()) - 1;
+    std::vector<int> block_of;
+    for (std::size_t k = 0; k < code.size(); ++k) {
+        if (leads[k]) blocks.push_back({static_cast<int>(k), 0, {}});
+        blocks.back().end = static_cast<int>(k) + 1;
+        block_of.push_back(static_cast<int>(blocks.size()) - 1);
     }
-    for (BasicBlock& block : blocks) {
-        const Inst& last = code[static_cast<std::size_t>(block.end) - 1];
-        const auto add = [&](const Inst* target) {
-            block.next.push_back(block_of[static_cast<std::size_t>(position(target))]);
-        };
-        if (last.target) add(last.target);
-        if (last.targets)
-            for (const Inst* target : *last.targets) add(target);
-        const bool falls_through = last.kind != BRANCH || (last.guard & 3) == FRAME;
-        if (falls_through && block.end < n) add(&last + 1);
-    }
+    for (std::size_t b = 0; b < blocks.size(); ++b)
+        for (const Inst* next :
+             successors(function, code[static_cast<std::size_t>(blocks[b].end) - 1]))
+            blocks[static_cast<std::size_t>(block_of[static_cast<std::size_t>(next - code.data())])]
+                .before.push_back(static_cast<int>(b));
     return blocks;
+}
+
+std::vector<Occurrences> occurrences(const std::vector<BasicBlock>& blocks,
+                                     const std::vector<Defined>& defined, std::size_t registers) {
+    std::vector<Occurrences> found(registers);
+    for (int b = 0; b < static_cast<int>(blocks.size()); ++b) {
+        const BasicBlock& block = blocks[static_cast<std::size_t>(b)];
+        for (int k = block.begin; k < block.end; ++k) {
+            for (const u32 reg : defined[static_cast<std::size_t>(k)].uses) {
+                Occurrences& own = found[reg];
+                own.interval.include(k);
+                const bool is_defined = !own.defining.empty() && own.defining.back() == b;
+                if (!is_defined) own.using_first.push_back(b);
+            }
+            for (const u32 reg : defined[static_cast<std::size_t>(k)].defines) {
+                found[reg].interval.include(k);
+                found[reg].defining.push_back(b);
+            }
+        }
+    }
+    return found;
+}
+
+/// Include the ways from the definitions of a register to its uses. Returns whether a way begins
+/// at the start of the function, so the register may have no value.
+bool include_ways(const std::vector<BasicBlock>& blocks, Occurrences& of,
+                  std::vector<char>& state) {
+    enum : char { UNSEEN, DEFINES, SEEN };
+    std::fill(state.begin(), state.end(), UNSEEN);
+    for (const int b : of.defining) state[static_cast<std::size_t>(b)] = DEFINES;
+    bool is_undefined = false;
+    std::vector<int> left = of.using_first;  // blocks at whose start the value is needed
+    while (!left.empty()) {
+        const int b = left.back();
+        left.pop_back();
+        const BasicBlock& block = blocks[static_cast<std::size_t>(b)];
+        of.interval.include(block.begin);
+        is_undefined |= b == 0;
+        for (const int before : block.before) {
+            char& seen = state[static_cast<std::size_t>(before)];
+            of.interval.include(blocks[static_cast<std::size_t>(before)].end - 1);
+            if (seen == UNSEEN) left.push_back(before);
+            if (seen == UNSEEN) seen = SEEN;
+        }
+    }
+    return is_undefined;
+}
+
+/// A place for each register, in the order in which they are needed: one that is free, or a new
+/// one. Returns the bytes of all places.
+u32 share_places(const std::vector<Occurrences>& found, const std::vector<int>& widths,
+                 std::vector<u32>& places) {
+    std::vector<u32> order;
+    for (u32 reg = 0; reg < widths.size(); ++reg)
+        if (found[reg].interval.last >= 0) order.push_back(reg);
+    std::stable_sort(order.begin(), order.end(), [&](u32 a, u32 b) {
+        return found[a].interval.first < found[b].interval.first;
+    });
+    u32 frame = 0;
+    for (const int size : {8, 4, 2, 1}) {
+        using Used = std::pair<int, u32>;  // its last instruction, the place
+        std::priority_queue<Used, std::vector<Used>, std::greater<>> used;
+        for (const u32 reg : order) {
+            if (widths[reg] != size) continue;
+            if (!used.empty() && used.top().first < found[reg].interval.first) {
+                places[reg] = used.top().second;
+                used.pop();
+            } else {
+                places[reg] = frame;
+                frame += size == 1 ? 4 : static_cast<u32>(size) * LANES;
+            }
+            used.push({found[reg].interval.last, places[reg]});
+        }
+    }
+    return frame;
 }
 
 }  // namespace
 
 u32 allocate_registers(Function& function, const std::vector<Defined>& defined,
                        const std::vector<int>& widths) {
-    std::vector<BasicBlock> blocks = basic_blocks(function);
-    // Registers that a block uses before it defines them; all others live in one block.
-    std::vector<int> global(widths.size(), -1);
-    int globals = 0;
-    std::vector<Interval> intervals(widths.size());
-    std::vector<int> seen(widths.size(), -1);
-    for (std::size_t b = 0; b < blocks.size(); ++b)
-        for (int k = blocks[b].begin; k < blocks[b].end; ++k) {
-            const Defined& found = defined[static_cast<std::size_t>(k)];
-            for (const u32 reg : found.uses) {
-                intervals[reg].include(k);
-                if (seen[reg] != static_cast<int>(b) && global[reg] < 0) global[reg] = globals++;
-            }
-            for (const u32 reg : found.defines) {
-                intervals[reg].include(k);
-                seen[reg] = static_cast<int>(b);
-            }
-        }
-    const std::size_t words = static_cast<std::size_t>(globals + 63) / 64;
-    std::vector<u32> names(static_cast<std::size_t>(globals));
-    for (u32 reg = 0; reg < widths.size(); ++reg)
-        if (global[reg] >= 0) names[static_cast<std::size_t>(global[reg])] = reg;
-    const auto has = [](const Bits& bits, int k) {
-        return bits[static_cast<std::size_t>(k) / 64] >> (k % 64) & 1;
-    };
-    const auto set = [](Bits& bits, int k) {
-        bits[static_cast<std::size_t>(k) / 64] |= 1ull << (k % 64);
-    };
-    for (BasicBlock& block : blocks) {
-        for (Bits* bits : {&block.used, &block.defined, &block.live_in, &block.live_out})
-            bits->assign(words, 0);
-        for (int k = block.begin; k < block.end; ++k) {
-            const Defined& found = defined[static_cast<std::size_t>(k)];
-            for (const u32 reg : found.uses)
-                if (const int g = global[reg]; g >= 0 && !has(block.defined, g)) set(block.used, g);
-            for (const u32 reg : found.defines)
-                if (const int g = global[reg]; g >= 0) set(block.defined, g);
-        }
+    const std::vector<BasicBlock> blocks = basic_blocks(function);
+    std::vector<Occurrences> found = occurrences(blocks, defined, widths.size());
+    std::vector<char> state(blocks.size());
+    for (u32 reg = 1; reg < widths.size(); ++reg) {
+        if (found[reg].using_first.empty() || !include_ways(blocks, found[reg], state)) continue;
+        const auto uses = [&](const Defined& one) {
+            return std::count(one.uses.begin(), one.uses.end(), reg) > 0;
+        };
+        const auto first = std::find_if(defined.begin(), defined.end(), uses);
+        function.undefined.push_back(static_cast<u32>(first - defined.begin()));
     }
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (std::size_t b = blocks.size(); b-- > 0;) {
-            BasicBlock& block = blocks[b];
-            for (const int next : block.next)
-                for (std::size_t w = 0; w < words; ++w)
-                    block.live_out[w] |= blocks[static_cast<std::size_t>(next)].live_in[w];
-            for (std::size_t w = 0; w < words; ++w) {
-                const u64 in = block.used[w] | (block.live_out[w] & ~block.defined[w]);
-                changed |= in != block.live_in[w];
-                block.live_in[w] = in;
-            }
-        }
-    }
-    for (const BasicBlock& block : blocks)
-        for (std::size_t w = 0; w < words; ++w) {
-            for (u64 bits = block.live_in[w]; bits; bits &= bits - 1)
-                intervals[names[w * 64 + static_cast<std::size_t>(__builtin_ctzll(bits))]].include(
-                    block.begin);
-            for (u64 bits = block.live_out[w]; bits; bits &= bits - 1)
-                intervals[names[w * 64 + static_cast<std::size_t>(__builtin_ctzll(bits))]].include(
-                    block.end - 1);
-        }
-    for (std::size_t w = 0; w < words && !blocks.empty(); ++w)
-        for (u64 bits = blocks[0].live_in[w]; bits; bits &= bits - 1) {
-            const u32 reg = names[w * 64 + static_cast<std::size_t>(__builtin_ctzll(bits))];
-            for (u32 k = 0; k < defined.size() && reg; ++k) {
-                const auto& used = defined[k].uses;
-                if (std::find(used.begin(), used.end(), reg) == used.end()) continue;
-                function.undefined.push_back(k);
-                break;
-            }
-        }
-    intervals[0] = {-1, INT_MAX};
-
-    // By the beginning of the intervals, each takes a place that is free, or a new one.
-    std::vector<u32> order;
-    for (u32 reg = 0; reg < widths.size(); ++reg)
-        if (intervals[reg].last >= 0) order.push_back(reg);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](u32 a, u32 b) { return intervals[a].first < intervals[b].first; });
-    constexpr int SIZES[] = {8, 4, 2, 1};
-    u32 frame = 0;
+    found[0].interval = {-1, INT_MAX};
     std::vector<u32> places(widths.size(), 0);
-    for (const int size : SIZES) {
-        const u32 bytes = size == 1 ? 4 : static_cast<u32>(size) * LANES;
-        using Used = std::pair<int, u32>;  // its last instruction, the place
-        std::priority_queue<Used, std::vector<Used>, std::greater<>> used;
-        std::vector<u32> spare;
-        for (const u32 reg : order) {
-            if (widths[reg] != size) continue;
-            while (!used.empty() && used.top().first < intervals[reg].first) {
-                spare.push_back(used.top().second);
-                used.pop();
-            }
-            if (spare.empty()) {
-                spare.push_back(frame);
-                frame += bytes;
-            }
-            places[reg] = spare.back();
-            spare.pop_back();
-            used.push({intervals[reg].last, places[reg]});
-        }
-    }
+    const u32 frame = share_places(found, widths, places);
     for (Inst& inst : function.code) {
         const auto move = [&](Place& to) {
             if ((to & 3) == FRAME) to = place(places[to >> 2], FRAME);
         };
         move(inst.guard);
-        for (int k = 0; k < inst.count; ++k) move(inst.op[k]);
+        std::for_each(inst.op, inst.op + inst.count, move);
     }
     return frame;
 }

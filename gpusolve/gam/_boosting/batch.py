@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace, on_host
 from ..._device.kernels import Device, device_of
+from .._families.family import Family
 from .._terms.frame import Frame
 from .._terms.spline import far_rows
-from ..families import Family
-from ..terms import Term
+from .._terms.term import Term
 from .path import Path
 from .problem import Designs, PreparedLearners, designs_of, prepare
 

@@ -8,9 +8,9 @@ penalty. A vector of k numbers then takes the place of each k x k matrix: a fact
 from __future__ import annotations
 
 from ..._device.arrays import Array, namespace
+from .._terms.basis import Vector
 from .._terms.rows import Rows
 from .._terms.term import Term
-from ..penalty import Vector
 from .smoothing import diagonal_smoothing_parameters
 
 

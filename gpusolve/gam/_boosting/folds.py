@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import namespace, on_host
-from ..._estimators.conventions import check_choice, generator
-from .._inputs import whole_or_scaled
-from ..families import Family
+from .._data.conventions import check_choice, generator
+from .._data.inputs import whole_or_scaled
+from .._families.family import Family
 from .batch import Fits, Settings, Training, make_fits
 from .problem import Designs
 

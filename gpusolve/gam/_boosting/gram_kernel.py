@@ -1,6 +1,6 @@
 """Gram matrices on a device: the launch of ``cuda_src/gram.cu``.
 
-The launch shapes serve ``cuda_src/boosting.cu`` too, which also passes over the rows.
+The launch shapes serve ``cuda_src/stacked.cu`` too, which also passes over the rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, namespace
 from ..._device.kernels import CUDA_TYPES, Device, Kernel
 from ..._device.launch import THREADS, WARP, ceil_div
-from ..basis import CompactBasis
+from .._terms.basis import CompactBasis
 
 DOUBLE = 8
 """Bytes of a float64."""
@@ -29,11 +29,6 @@ ROUNDS = 8
 """Upper limit on the chunks of all learners, as a multiple of the blocks."""
 ROWS_OF_A_WARP = 256
 """Minimum number of rows for each warp. It limits the number of chunks."""
-
-
-def shared_bytes(functions: int, sums: int, integers: int) -> int:
-    """Bytes of shared memory for ``Vectors``, sums in float64, and 32-bit integers."""
-    return DOUBLE * (3 * functions + ceil_div(integers, 2) + sums)
 
 
 def gram_sums(functions: int) -> int:
@@ -69,21 +64,10 @@ def moment_pitch(functions: int, lanes: int, limit: int) -> int:
     return lanes
 
 
-def gram_warps(learners: int, functions: int, limit: int) -> int:
-    """Number of warps whose k x k sums fit in `limit` bytes of shared memory; maybe 0.
-
-    `learners` is the number of learners for which shared memory holds an integer.
-    """
-    fixed = shared_bytes(functions, 0, learners) + STATIC_SHARED_MEMORY
-    bytes_of_warp = DOUBLE * gram_sums(functions)
-    return min(THREADS // WARP, max(0, limit - fixed) // bytes_of_warp)
-
-
-def gram_fits(learners: int, functions: int, device: Device | None) -> bool:
-    """Whether the k x k sums of a warp fit in shared memory; always on a host."""
-    if device is None:
-        return True
-    return gram_warps(learners, functions, device.shared_memory_per_block) > 0
+def gram_warps(functions: int, limit: int) -> int:
+    """The warps whose k x k sums fit in `limit` bytes of shared memory; maybe 0."""
+    free = max(0, limit - STATIC_SHARED_MEMORY)
+    return min(THREADS // WARP, free // (DOUBLE * gram_sums(functions)))
 
 
 def launch_shape(
@@ -131,7 +115,7 @@ def gram_matrices(
     """``X' W X`` of each learner, (K, k, k), which must fit: see `gram_fits`."""
     first, values = basis
     count, rows = first.shape
-    warps = gram_warps(0, n_basis, device.shared_memory_per_block)
+    warps = gram_warps(n_basis, device.shared_memory_per_block)
     needed = DOUBLE * warps * gram_sums(n_basis)
     instances = (instance("gram_matrices", values),)
     (kernel,) = device.kernels("gram", instances)

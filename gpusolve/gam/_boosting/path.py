@@ -49,7 +49,7 @@ class Path:
 
     See Also
     --------
-    boost, Learners
+    BoostedGAM
 
     Examples
     --------

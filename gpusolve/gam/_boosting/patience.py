@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
+from enum import Enum, auto
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ..._device.arrays import namespace, on_host
 from ..._device.launch import ceil_div
 from ..._device.progress import progress_bar
-from ..._estimators.conventions import generator
+from .._data.conventions import generator
 from .._families.family import ROUNDING
 from .batch import Fits, Settings, Training, make_fits
 from .folds import (
@@ -40,6 +40,9 @@ PLAIN_STEPS = 100
 
 FIRST_LOOK = 20
 """The steps after which settings are compared first."""
+
+LAST_LOOK = 80
+"""The steps after which settings that may learn slower must have a lead."""
 
 FOLDS = 3
 """The folds of ``max_iter="auto"``: a fit has two thirds of the rows."""
@@ -273,6 +276,45 @@ def choose_held_out(rows: int, fraction: float, random_state: Any) -> NDArray[np
     return mask
 
 
+class Verdict(Enum):
+    """How settings compare with the best settings before."""
+
+    BETTER = auto()
+    UNCLEAR = auto()
+    WORSE = auto()
+
+
+class Kind(Enum):
+    """How settings differ from the best settings before."""
+
+    RICHER = auto()
+    """They learn faster, and must be better by more than the standard error."""
+    ALIKE = auto()
+    """They learn as fast, and must be better."""
+    SLOWER = auto()
+    """They learn slower, and must be better by more than the standard error."""
+
+
+class Candidate(NamedTuple):
+    """Settings that are tried.
+
+    Attributes
+    ----------
+    settings : Settings
+    kind : Kind
+    least_gain : float
+        By how much the loss must be lower, as a share of its decrease by the best.
+    """
+
+    settings: Settings
+    kind: Kind = Kind.RICHER
+    least_gain: float = 0.0
+
+
+Candidates: TypeAlias = Generator[Candidate, Verdict | None, None]
+"""Candidates that get a verdict each after the first."""
+
+
 class Chosen(NamedTuple):
     """The settings and the number of steps with the least mean risk of rows left out.
 
@@ -285,7 +327,7 @@ class Chosen(NamedTuple):
 
 
 def choose_steps(
-    candidates: Iterator[Settings],
+    candidates: Candidates,
     data: Training,
     patience: Patience,
     *,
@@ -298,14 +340,14 @@ def choose_steps(
 
     The folds are fitted as one batch. A row left out that is far outside of a range
     does not count: its loss says how the model continues, not how good it is. Settings
-    are tried in their order, see `best_course`, as long as the matrices of all folds
-    fit in memory together. The best settings then make the rest of their steps.
+    are tried, see `best_course`, as long as the matrices of all folds fit in memory
+    together. The best settings then make the rest of their steps.
 
     From a single row nothing can be left out, and the number is 0. A family without one
     loss has no risks that can be compared, and the number is `PLAIN_STEPS`. Both have
     the first settings.
     """
-    settings = next(candidates)
+    settings = next(candidates).settings
     if data.rows == 1 or not settings.family.has_one_loss:
         steps = 0 if data.rows == 1 else PLAIN_STEPS
         return Chosen(settings, steps, np.full(1, np.nan))
@@ -319,71 +361,84 @@ def choose_steps(
     check_folds(folds, data, settings.family)
     folds = folds.counting(~settings.far_rows(data))
 
-    def courses(watch: Watch) -> Iterator[tuple[Settings, Course]]:
-        for some in chain([settings], candidates):
+    with counting_steps(progress) as watch:
+
+        def course_of(some: Settings) -> Course | None:
             designs = some.designs(data)
             if some != settings and len([*designs.batches(len(folds.weights))]) > 1:
-                return
-            fits = fits_of_folds(some, data, folds, designs)
-            yield (
-                some,
-                Course(
-                    fits,
-                    lambda risks: mean_losses(risks, folds).mean(0),
-                    patience,
-                    folds=len(folds.weights),
-                    watch=watch,
-                ),
+                return None
+            return Course(
+                fits_of_folds(some, data, folds, designs),
+                lambda risks: mean_losses(risks, folds).mean(0),
+                patience,
+                folds=len(folds.weights),
+                watch=watch,
             )
 
-    with counting_steps(progress) as watch:
-        settings, best = best_course(courses(watch), folds)
+        settings, best = best_course(settings, candidates, course_of, folds)
         stopped = best.stopped()
     return Chosen(settings, len(stopped.path), stopped.risk)
 
 
 def best_course(
-    courses: Iterator[tuple[Settings, Course]], folds: Folds
+    first: Settings,
+    others: Candidates,
+    course_of: Callable[[Settings], Course | None],
+    folds: Folds,
 ) -> tuple[Settings, Course]:
-    """The settings and the course that are best.
+    """The settings and the course that are best: see `is_better` and `is_worse`.
 
-    The search ends when settings are worse than the best before, or when two in a row
-    are not better: see `is_worse` and `is_better`.
+    The search ends with the candidates, or with the first without a course.
     """
-    best, in_doubt = next(courses), False
-    for other in courses:
-        if is_better(other[1], best[1], folds):
-            best, in_doubt = other, False
-        elif in_doubt or is_worse(other[1], best[1], folds):
-            break
-        else:
-            in_doubt = True
-    return best
+    settings, best = first, course_of(first)
+    assert best is not None
+    verdict = None
+    while True:
+        try:
+            candidate = others.send(verdict)
+        except StopIteration:
+            return settings, best
+        other = course_of(candidate.settings)
+        if other is None:
+            return settings, best
+        kind, least_gain = candidate.kind, candidate.least_gain
+        verdict = compare(other, best, folds, kind=kind, least_gain=least_gain)
+        if verdict is Verdict.BETTER:
+            settings, best = candidate.settings, other
 
 
-def is_better(other: Course, best: Course, folds: Folds) -> bool:
-    """Whether a course with more degrees of freedom is better than the best so far.
+def compare(
+    other: Course,
+    best: Course,
+    folds: Folds,
+    *,
+    kind: Kind = Kind.RICHER,
+    least_gain: float = 0.0,
+) -> Verdict:
+    """How a course compares with the best so far.
 
-    They are compared after equal numbers of steps. The other course learns faster. It
-    is not better if its least risk is not lower: see `is_lower`. It is better when its
-    lead exceeds half of what the best course gained by the second half of its steps:
-    that course then cannot soon catch up. Until then both double their steps.
+    They are compared after equal numbers of steps. A course is better when its lead
+    exceeds half of what the other gained by the second half of its steps: the other
+    then cannot soon catch up. Until then both double their steps. Only a slower course
+    may be better that has no lead at first: see `is_lower`, `Kind` and `Candidate`.
     """
-    steps = FIRST_LOOK
+    steps, rounding = FIRST_LOOK, ROUNDING * abs(best.risk[0])
+    errors = 0.0 if kind is Kind.ALIKE else 1.0
     while True:
         losses = [least_losses(course, folds, steps) for course in (other, best)]
-        if not is_lower(*losses, rounding=ROUNDING * abs(best.risk[0])):
-            return False
-        if best.progress(steps) / 2 < (losses[1] - losses[0]).mean():
-            return True
+        lead = float((losses[1] - losses[0]).mean())
+        gained = float(best.risk[0] - losses[1].mean())
+        least = max(rounding, least_gain * gained)
+        is_last = kind is Kind.RICHER or steps >= LAST_LOOK
+        if is_lower(*losses, rounding=least, errors=errors):
+            if best.progress(steps) / 2 < lead:
+                return Verdict.BETTER
+        elif is_lower(*losses[::-1], rounding=rounding):
+            if is_last or 2 * other.progress(steps) < -lead:
+                return Verdict.WORSE
+        elif is_last:
+            return Verdict.UNCLEAR
         steps *= 2
-
-
-def is_worse(other: Course, best: Course, folds: Folds) -> bool:
-    """Whether a course has higher losses than the best after as many steps."""
-    steps = len(other.path)
-    losses = [least_losses(course, folds, steps) for course in (best, other)]
-    return is_lower(*losses, rounding=ROUNDING * abs(best.risk[0]))
 
 
 def least_losses(course: Course, folds: Folds, steps: int) -> Floats:
@@ -394,10 +449,12 @@ def least_losses(course: Course, folds: Folds, steps: int) -> Floats:
     return losses[:, int(course.risk[: steps + 1].argmin())]
 
 
-def is_lower(losses: Floats, others: Floats, *, rounding: float = 0.0) -> bool:
+def is_lower(
+    losses: Floats, others: Floats, *, rounding: float = 0.0, errors: float = 1.0
+) -> bool:
     """Whether losses of folds are lower than others, by more than the standard error.
 
-    Differences up to `rounding` do not count.
+    By more than `errors` standard errors. Differences up to `rounding` do not count.
 
     Examples
     --------
@@ -409,7 +466,7 @@ def is_lower(losses: Floats, others: Floats, *, rounding: float = 0.0) -> bool:
     """
     gains = others - losses
     spread = gains.std(ddof=1) if len(gains) > 1 else 0.0
-    return bool(gains.mean() > max(spread / len(gains) ** 0.5, rounding))
+    return bool(gains.mean() > max(errors * spread / len(gains) ** 0.5, rounding))
 
 
 def sampled(response: Floats, random_state: Any) -> NDArray[np.intp]:

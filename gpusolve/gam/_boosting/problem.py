@@ -15,18 +15,23 @@ from ..._device.arrays import Array, namespace
 from ..._device.kernels import device_of
 from ..._device.launch import pieces
 from ..._device.threads import one_blas_thread, workers
+from .._terms.basis import CompactBasis, Matrix
 from .._terms.frame import Frame
 from .._terms.rows import Rows, compact_rows
 from .._terms.spline import equal_bases
 from .._terms.stump import Stump
-from .._terms.term import Reading
-from ..basis import CompactBasis
-from ..penalty import Matrix
-from ..terms import Term
+from .._terms.term import Reading, Term
 from . import gram_kernel
 from .diagonal import DiagonalGroup, diagonal_gram
 from .products import Products, products_of
-from .smoothing import CORE_WORK, inverses, least_df, ranks, smoothing_parameters
+from .smoothing import (
+    CORE_WORK,
+    congruent,
+    inverses,
+    least_df,
+    ranks,
+    smoothing_parameters,
+)
 
 MATRIX_BYTES = 2**27
 """Memory limit for the Gram matrices of a batch of fits. Their inverses, and what they
@@ -132,7 +137,11 @@ class Designs:
         """The matrices of designs that are not diagonal; the host uses all cores."""
         device, k = device_of(self.rows[0].like), self.rows[0].functions
         each = [None] if weights is None else weights
-        if device and self.basis and gram_kernel.gram_fits(0, k, device):
+        if (
+            device
+            and self.basis
+            and gram_kernel.gram_warps(k, device.shared_memory_per_block)
+        ):
             basis = self.basis
             made = [gram_kernel.gram_matrices(basis, w, k, device) for w in each]
             return tuple(namespace(made[0]).stack(made, axis=1))
@@ -444,12 +453,3 @@ class LearnerGroup:
         values, vectors = xp.linalg.eigh(inverse)
         root = vectors * xp.sqrt(xp.maximum(values, 0))[:, None, :]
         return Cone(np.asarray(C, np.float64), root, self.transform)
-
-
-def congruent(A: Array, T: Matrix | None, *, transposed: bool = False) -> Array:
-    """``T'AT``, or ``TAT'``, of matrices A, (..., k, k); A itself without T."""
-    if T is None:
-        return A
-    xp = namespace(A)
-    right = xp.asarray(T).T if transposed else xp.asarray(T)
-    return xp.matmul(xp.matmul(right.T, A), right)

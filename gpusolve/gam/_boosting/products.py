@@ -1,8 +1,9 @@
 """Products of the designs of all learners with vectors and each other, on a CPU.
 
 ``cpu/compact_rows.cpp`` computes them, compiled ahead of time; without the compiled
-object NumPy does. The rows and the learners are divided into pieces, one for each call
-of a thread. The pieces do not depend on the number of threads, nor do the sums.
+object SciPy does, with sparse matrices. The rows and the learners are divided into
+pieces, one for each call of a thread. The pieces do not depend on the number of
+threads, nor do the sums.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ..._device.arrays import address_of
 from ..._device.launch import CACHED, pieces
 from ..._device.objects import load
 from ..._device.threads import CHUNK_ROWS, Work, one_blas_thread
-from .._predictor import nonzero_splines
+from .._terms.predictor import nonzero_splines
 from .._terms.rows import DesignPart, Part, Rows, SplinePart
 
 Floats = NDArray[np.float64]
@@ -185,44 +186,42 @@ class Products:
         parts = [design.parts[0].stored() for design in self.rows]
         return np.stack([part.values[:, 0].astype(np.float64) for part in parts])
 
-    # By NumPy:
+    # By SciPy:
 
     def _prepare(self) -> None:
-        self.stored = [
-            Rows(X.functions, tuple(part.stored() for part in X.parts))
-            for X in self.rows
-        ]
+        some = pieces(self.count, PIECE_ROWS)
+        self.matrices = [[X.csr[rows] for X in self.rows] for rows in some]
 
     def add(self, learner: int, coef: Floats, f: Floats) -> None:
         """Add the product of a design and coefficients to f, (n,)."""
-        f += self.stored[learner].multiply(coef)
+        f += np.concatenate([X[learner] @ coef for X in self.matrices])
 
     def _project(self, piece: Piece, u: Floats, sums: Floats) -> None:
         """Write ``X'u`` of a piece to (F, functions)."""
-        for j in range(piece.learners.start, piece.learners.stop):
-            k, own = self.rows[j].functions, self.functions[j]
-            for first, offset, values in self.stored[j].some(piece.rows).columns():
-                for fit, vector in enumerate(u[:, piece.rows]):
-                    found = np.bincount(first + offset, values * vector, k)
-                    sums[fit, own] += found
+        part, rows, learners = piece
+        for j in range(learners.start, learners.stop):
+            sums[:, self.functions[j]] += u[:, rows] @ self.matrices[part][j]
 
     def project_pairs(self, pairs: Pairs, u: Floats, c: Floats) -> None:
         """Add ``X'u`` of pairs of a vector and a learner to c, (pairs, k)."""
-        for own, vector, learner in zip(c, *map(np.ndarray.tolist, pairs), strict=True):
-            for first, offset, values in self.stored[learner].columns():
-                own += np.bincount(first + offset, values * u[vector], len(own))
+        vectors, learners = pairs
+        for part, rows in enumerate(pieces(self.count, PIECE_ROWS)):
+            for own, vector, j in zip(c, vectors, learners, strict=True):
+                own[: self.rows[j].functions] += (
+                    u[vector, rows] @ self.matrices[part][j]
+                )
 
     def _cross(
         self, piece: Piece, other: int | None, w: Floats | None, sums: Floats
     ) -> None:
         """Write ``X'WX`` or ``X'WY`` of some learners, one after the other."""
-        _, rows, learners = piece
+        part, rows, learners = piece
         made = []
         for j in range(learners.start, learners.stop):
-            Y = self.stored[j if other is None else other].some(rows).dense()
+            Y = self.matrices[part][j if other is None else other].toarray()
             if w is not None:
                 Y *= w[rows, None]
-            made.append((self.stored[j].some(rows).dense().T @ Y).reshape(-1))
+            made.append((self.matrices[part][j].T @ Y).reshape(-1))
         sums.reshape(-1)[:] = np.concatenate(made)
 
 

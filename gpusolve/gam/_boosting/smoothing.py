@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace
 from ..._device.threads import workers
-from ..._estimators.conventions import check_choice
-from ..penalty import Matrix
+from .._data.conventions import check_choice
+from .._terms.basis import Matrix
 
 DEFINITIONS = ("2S-SS", "trace")
 
@@ -39,7 +39,7 @@ RANK_TOLERANCE = 1e-12
 """Eigenvalues below this fraction of the largest count as zero: they may be rounding
 errors of the sums over rows."""
 
-ROUNDING = 1e-15
+PENALISED_TOLERANCE = 1e-15
 """The same fraction for a matrix with a penalty and a unit diagonal."""
 
 REGULAR = 1e-9
@@ -207,7 +207,7 @@ def penalty_spectrum(
 def least_df(gram: Array, penalty: Matrix, null_dimension: int) -> Array:
     """The degrees of freedom that the penalty does not affect, (K, k, k) to (K,)."""
     V = namespace(gram).asarray(penalty_eigenvectors(penalty, null_dimension)[1])
-    return null_dimension - fill_empty(turned(gram, V), null_dimension)[1]
+    return null_dimension - fill_empty(congruent(gram, V), null_dimension)[1]
 
 
 def degrees_of_freedom(d: Array, lambda_: Array, definition: str) -> Array:
@@ -321,7 +321,7 @@ def smoothing_parameters(
 
     def solve(gram: Array, rank: Array) -> Array:
         penalised = rank > df
-        A, empty = fill_empty(turned(gram, V), null_dimension)
+        A, empty = fill_empty(congruent(gram, V), null_dimension)
         total = df + empty
         A = shrunken(A + RIDGE * strength * xp.eye(len(strength)))
         A = xp.where(penalised[:, None, None], A, xp.eye(len(strength)))
@@ -369,10 +369,13 @@ def penalty_eigenvectors(
     return np.maximum(strength, 0), vectors
 
 
-def turned(A: Array, V: Array) -> Array:
-    """``V'AV``, of (K, k, k) and (k, k)."""
+def congruent(A: Array, T: Matrix | None, *, transposed: bool = False) -> Array:
+    """``T'AT``, or ``TAT'``, of matrices A, (..., k, k); A itself without T."""
+    if T is None:
+        return A
     xp = namespace(A)
-    return xp.matmul(xp.matmul(V.T, A), V)
+    right = xp.asarray(T).T if transposed else xp.asarray(T)
+    return xp.matmul(xp.matmul(right.T, A), right)
 
 
 def inverses(
@@ -395,33 +398,24 @@ def inverses(
     -------
     (K, k, k) float64 array
     """
+    strength, V = penalty_eigenvectors(penalty, null_dimension)
 
     def invert(gram: Array, lambda_: Array) -> Array:
-        inverse = penalised_inverses(gram, penalty, null_dimension, lambda_)
-        free = namespace(gram).flatnonzero(lambda_ == 0)
+        xp = namespace(gram)
+        # With a unit diagonal in the basis of the penalty's eigenvectors, a large
+        # lambda costs no accuracy in the penalty's null space.
+        A = congruent(gram, V) + lambda_[:, None, None] * xp.asarray(np.diag(strength))
+        scale = unit_scale(A)
+        scaled = regular_inverses(scale.swapaxes(1, 2) * A * scale)
+        W = xp.asarray(V) * scale
+        inverse = xp.matmul(xp.matmul(W, scaled), W.swapaxes(1, 2))
+        free = xp.flatnonzero(lambda_ == 0)
         if free.size:
             several = free[ranks(gram[free], penalty) < gram.shape[-1]]
             inverse[several] = smoothest_inverses(gram[several], penalty)
         return inverse
 
     return compute_in_parts(invert, gram, lambda_)
-
-
-def penalised_inverses(
-    gram: Array, penalty: Matrix, null_dimension: int, lambda_: Array
-) -> Array:
-    """The inverses, or pseudo-inverses of singular matrices.
-
-    The matrices are first scaled to a unit diagonal in the basis of the penalty's
-    eigenvectors. A large lambda then costs no accuracy in the penalty's null space.
-    """
-    xp = namespace(gram)
-    strength, V = map(xp.asarray, penalty_eigenvectors(penalty, null_dimension))
-    A = turned(gram, V) + lambda_[:, None, None] * strength * xp.eye(len(strength))
-    scale = unit_scale(A)
-    W = V * scale
-    inverse = regular_inverses(scale.swapaxes(1, 2) * A * scale)
-    return xp.matmul(xp.matmul(W, inverse), W.swapaxes(1, 2))
 
 
 def regular_inverses(A: Array) -> Array:
@@ -433,12 +427,12 @@ def regular_inverses(A: Array) -> Array:
     try:
         inverse = xp.linalg.inv(A)
     except np.linalg.LinAlgError:
-        return pseudo_inverses(A, ROUNDING)
+        return pseudo_inverses(A, PENALISED_TOLERANCE)
     inverse = (inverse + inverse.swapaxes(1, 2)) / 2
     residual = abs(xp.matmul(A, inverse) - xp.eye(A.shape[-1])).max(axis=(1, 2))
     singular = xp.flatnonzero(~(residual < REGULAR))
     if singular.size:
-        inverse[singular] = pseudo_inverses(A[singular], ROUNDING)
+        inverse[singular] = pseudo_inverses(A[singular], PENALISED_TOLERANCE)
     return inverse
 
 

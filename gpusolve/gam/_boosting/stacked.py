@@ -6,16 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..._device.arrays import namespace, on_host
+from ..._device.arrays import on_host
 from ..._device.kernels import Device, device_of
-from ..._device.threads import one_blas_thread
-from . import boosting_kernel, coupled_cpu, stacked_cpu, stacked_kernel
+from . import stacked_cpu, stacked_kernel
 from .batch import Fits
 from .methods import resolve_method
 from .path import Path
 from .problem import PreparedLearners
-from .screened_cpu import ScreenedPasses, past_steps
-from .stacked_cpu import Passes
 from .watch import UNWATCHED, Watch
 
 PIECE = 50
@@ -32,7 +29,6 @@ def boost_family(
     *,
     before: Path | None = None,
     method: str = "stacked",
-    gemv_variant: str = "auto",
     watch: Watch = UNWATCHED,
 ) -> Path:
     """Boost: in each step, fit all learners to the gradient and follow the best.
@@ -45,10 +41,8 @@ def boost_family(
         The number of new steps.
     before : Path, optional
         The steps that the fits have made; the new steps are appended.
-    method : {"stacked", "gram", "direct", "auto"}
+    method : {"stacked", "gram", "auto"}
         How the steps are made; see `resolve_method`.
-    gemv_variant : str
-        For "direct".
     watch : Watch, optional
         A callback, for "stacked", a progress bar, and whether an interrupt is an error.
 
@@ -75,15 +69,8 @@ def boost_family(
     if before is not None:
         fits, watch = fits.after(before), watch._replace(first=len(before))
     method = resolve_method(method, fits, steps, device)
-    if method == "direct":
-        made = direct_steps(fits, steps, gemv_variant)
-    elif device is None and fits.family.predictors > 1:
-        made = coupled_cpu.boost(fits, steps, watch)
-    elif device is None:
-        passes = ScreenedPasses if past_steps(fits.problem) else Passes
-        made = stacked_cpu.boost(fits, steps, method, watch, passes)
-    elif method == "gram":
-        made = boosting_kernel.boost(fits, steps, device)
+    if device is None:
+        made = stacked_cpu.boost(fits, steps, method, watch)
     else:
         check_size(fits.problem, device)
         made = stacked_kernel.boost(fits, steps, device, watch)
@@ -118,22 +105,6 @@ def check_size(problem: PreparedLearners, device: Device) -> None:
             f"{problem.terms[found].label} must have fewer functions or inequalities "
             f"on this device, got {problem.rows[found].functions} functions"
         )
-
-
-def direct_steps(fits: Fits, steps: int, gemv_variant: str) -> Path:
-    """The steps of a fit to squared errors, by products of dense matrices."""
-    from ...studies import _boosting_direct as direct
-
-    problem, residual = fits.problem, fits.y - fits.start[0]
-    xp = namespace(problem.lambda_)
-    X = xp.stack([design.dense() for design in problem.rows])
-    inverse = xp.concatenate(problem.inverse)
-    w = None if problem.weights is None else problem.weights[0]
-    with one_blas_thread():
-        selected, updates, risk = direct.boost(
-            X, inverse, w, residual, fits.learning_rate, steps, gemv_variant
-        )
-    return Path(fits.offset, selected[None], updates[None], risk[None], "direct")
 
 
 def check_continued(before: Path, later: Path) -> None:

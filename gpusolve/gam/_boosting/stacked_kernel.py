@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import Array, contiguous, namespace
 from ..._device.kernels import CUDA_TYPES, Device, struct_in
-from ..._device.launch import THREADS, WARP
+from ..._device.launch import LAUNCH_SECONDS, THREADS, WARP, pieces
+from .._terms.basis import CompactBasis
 from .._terms.rows import Rows
-from ..basis import CompactBasis
 from .batch import Fits
-from .boosting_kernel import launches_of
 from .gram_kernel import (
     DOUBLE,
     flatten_matrices,
@@ -33,6 +32,9 @@ STATIC_SHARED_MEMORY = 4 * 1024
 WINDOW_BYTES = 48 * 1024
 """Limit on the shared memory for the sums of a learner with many functions, in bytes;
 more functions are summed window after window."""
+READ_SPEED = 2e10
+"""Lower limit of a device's memory bandwidth, in bytes per second. Assumed, not
+measured."""
 SUMS_OF_A_FIT = 18
 """Number of float64 for each row chunk and fit: ``RowSums::most``."""
 
@@ -302,6 +304,24 @@ def search_size(nuisances: int) -> int:
 def doubles_of(array: Array | None) -> Array | None:
     """The array as the kernel reads it, or None."""
     return None if array is None else contiguous(array, np.float64)
+
+
+def steps_of_launch(device: Device, bytes_of_step: int) -> int:
+    """The most steps of a launch: few enough for the watchdog of a device."""
+    if not device.has_watchdog:
+        return 2**31 - 1
+    return max(1, int(LAUNCH_SECONDS * READ_SPEED / bytes_of_step))
+
+
+def launches_of(
+    device: Device, steps: int, bytes_of_step: int, most: int | None
+) -> Iterator[tuple[slice, Array]]:
+    """The steps of each launch, at most `most`, and the counter of its grid barrier."""
+    limit = steps_of_launch(device, bytes_of_step)
+    parts = list(pieces(steps, min(limit, most or limit)))
+    arrived = device.zeros((len(parts),), np.uint64)
+    for index, part in enumerate(parts):
+        yield part, arrived[index:]
 
 
 def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> Path:

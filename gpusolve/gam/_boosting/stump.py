@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-ROUNDING = 8 * np.finfo(np.float64).eps
+EMPTY_SHARE = 8 * np.finfo(np.float64).eps
 """Shares of the weight below this number times the bins are rounding errors."""
 
 
@@ -47,7 +47,7 @@ def sides_of(moments: Floats, weights: Floats, least: float) -> Sides:
     (array([-inf,  16.,   0.]), array([3., 2., 0.]), array([-1., -2.,  0.]))
     """
     C, N = moments.cumsum(axis=-1), weights.cumsum(axis=-1)
-    rounding = ROUNDING * N.shape[-1] * N[..., -1:]
+    rounding = EMPTY_SHARE * N.shape[-1] * N[..., -1:]
     left = means(C, N, rounding)
     right = means(C[..., -1:] - C, N[..., -1:] - N, rounding)
     fewer = np.minimum(N, N[..., -1:] - N)

@@ -13,7 +13,7 @@ FALL = 0.01
 """A risk is still falling if the last tenth of the steps have this share of its
 decrease."""
 
-ROUNDING = 1e-9
+LEAST_RISE = 1e-9
 """Relative size of a rise that rounding may explain."""
 
 
@@ -27,7 +27,7 @@ def first_rise(risk: NDArray[np.float64]) -> int | None:
     """
     least = np.minimum.accumulate(risk, axis=-1)
     decrease = risk[..., :1] - least[..., -1:]
-    allowed = RISE * decrease + ROUNDING * abs(risk).max(axis=-1, keepdims=True)
+    allowed = RISE * decrease + LEAST_RISE * abs(risk).max(axis=-1, keepdims=True)
     rises = (risk - least > allowed).reshape(-1, risk.shape[-1]).any(axis=0)
     return int(rises.argmax()) if rises.any() else None
 

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 from ..._device.arrays import Array, namespace
-from .dispersion import negative_binomial_theta, truncation
-from .family import AdaptiveFamily
-from .gamma_function import log_factorial, special, stirling_error
-from .links import LogLink, at_least_half_a_row, exp_of, softplus
-from .location import weighted_sum
+from .family import LikelyFamily, LogLink, exp_of, softplus
+from .gamma_function import (
+    distinct_counts,
+    log_factorial,
+    log_minus_digamma,
+    special,
+    stirling_error,
+    trigamma_minus_inverse,
+)
+from .sums import at_least_half_a_row, weighted_sum, zero_above
+
+LEAST_MEAN = 1e-100
+"""A positive number whose square is not 0."""
+
+LEAST_LOG = -50.0
+"""For the logarithm of an x below it, ``log(1 + x)`` is x up to rounding."""
 
 LEAST_OFFSET = -40.0
 """Where a count above zero is 1, up to rounding, for all theta of a search."""
@@ -52,6 +65,11 @@ class Poisson(Counts):
     """
 
     name = "poisson"
+    criteria = ("aic",)
+    scipy_law = staticmethod(lambda stats, mean, _: stats.poisson(mean))
+
+    def information(self, f: Array) -> Array:
+        return namespace(f).exp(f)
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         return y - exp_of(f)
@@ -64,7 +82,7 @@ class Poisson(Counts):
 
 
 @dataclass(frozen=True)
-class NegativeBinomial(AdaptiveFamily, Counts):
+class NegativeBinomial(LikelyFamily, Counts):
     """The negative log likelihood of counts with variance ``mu + mu^2 / theta``.
 
     ``mu = exp(f)``. An adaptive theta maximises the weighted likelihood at the present
@@ -93,12 +111,44 @@ class NegativeBinomial(AdaptiveFamily, Counts):
     """
 
     name = "negative_binomial"
+    scipy_law: ClassVar[Callable[..., Any] | None] = staticmethod(
+        lambda stats, mean, theta: stats.nbinom(theta, theta / (theta + mean))
+    )
     parameter_name = "theta"
     nuisance_in_cuda = "theta"
     theta: float | None = None
 
-    def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
-        return negative_binomial_theta(y, f, w)
+    def start(self, y: Array, f: Array, w: Array | None) -> float | None:
+        mean = namespace(f).exp(f)
+        excess = float(weighted_sum(self.excess(y, mean), w))
+        square = float(weighted_sum(mean * mean, w))
+        return None if excess <= 0 else square / excess
+
+    def excess(self, y: Array, mean: Array) -> Array:
+        """What a row adds to the slope of the likelihood by ``1 / theta`` at 0."""
+        return (y - mean) ** 2 - y
+
+    def terms(self, y: Array, f: Array) -> Callable[[float], tuple[Array, Array]]:
+        xp, expit = namespace(f), special(f).expit
+        counts, place = distinct_counts(y)
+
+        def at(s: float) -> tuple[Array, Array]:
+            z, base, whole = f - math.log(s), xp.asarray(s), counts + s
+            parts = xp.log1p(counts / s) + log_minus_digamma(base)
+            parts = parts - log_minus_digamma(whole)
+            bends = trigamma_minus_inverse(whole) - trigamma_minus_inverse(base)
+            r = (counts / s)[place] * expit(-z) - expit(z)  # (y - mu) / (theta + mu)
+            slope, bend = parts[place], bends[place]
+            slope -= xp.logaddexp(0, z)
+            slope -= r
+            bend += r * r / whole[place]
+            bend *= s
+            bend += slope
+            bend *= s
+            slope *= s
+            return slope, bend
+
+        return at
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         expit, z = special(f).expit, f - namespace(f).log(s)
@@ -158,6 +208,7 @@ class Hurdle(NegativeBinomial):
 
     name = "hurdle"
     effect_on = "the log of mu"
+    scipy_law = None
 
     def check(self, y: Array) -> None:
         super().check(y)
@@ -173,8 +224,6 @@ class Hurdle(NegativeBinomial):
         return self.offset_from(y * 0, y, w)
 
     def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
-        from scipy.optimize import brentq
-
         more = at_least_half_a_row(y - 1, w) - float(weighted_sum(y - 1, w))
 
         def score(c: float) -> float:
@@ -182,11 +231,30 @@ class Hurdle(NegativeBinomial):
             u = self.gradient(y, f, self.nuisance(y, f, w))
             return float(weighted_sum(u, w)) + more
 
+        lower = LEAST_OFFSET - float(start.max())
         highest = math.log(float(y.max())) - float(start.min())
-        return float(brentq(score, LEAST_OFFSET - float(start.max()), highest))
+        return zero_above(score, lower, highest - lower)
 
-    def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
-        return negative_binomial_theta(y, f, w, truncated=True)
+    def excess(self, y: Array, mean: Array) -> Array:
+        xp, positive = namespace(mean), namespace(mean).maximum(mean, LEAST_MEAN)
+        return super().excess(y, mean) + positive * positive / xp.expm1(positive)
+
+    def terms(self, y: Array, f: Array) -> Callable[[float], tuple[Array, Array]]:
+        """As for all counts, plus the derivatives of ``-log P(y > 0)``."""
+        xp, of_counts = namespace(f), super().terms(y, f)
+
+        def at(s: float) -> tuple[Array, Array]:
+            truncated = truncation(f, xp.asarray(s))
+            odds = 1 / xp.expm1(truncated.exponent)  # P(y = 0) / P(y > 0)
+            slope = truncated.pull - truncated.exponent  # of log P(y = 0)
+            bend = slope + truncated.pull * truncated.pull / s
+            bend += slope * slope * (1 + odds)
+            first, second = of_counts(s)
+            first += odds * slope
+            second += odds * bend
+            return first, second
+
+        return at
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         expit = special(f).expit
@@ -220,6 +288,36 @@ class Hurdle(NegativeBinomial):
     def mean(self, f: Array, s: Array) -> Array:
         truncated = truncation(f, s)
         return namespace(f).exp(f - truncated.log_rest) / truncated.share
+
+
+class Truncation(NamedTuple):
+    """Negative binomial counts above zero, with mean ``mu = exp(f)``.
+
+    Attributes
+    ----------
+    exponent : Array
+        ``-log P(y = 0)``.
+    share : Array
+        ``P(y > 0)``, divided by ``exp(log_rest)``.
+    log_rest : Array
+        0, or negative where the share would underflow: it is proportional to mu there.
+    pull : Array
+        ``theta mu / (theta + mu)``, divided by ``exp(log_rest)``.
+    """
+
+    exponent: Array
+    share: Array
+    log_rest: Array
+    pull: Array
+
+
+def truncation(f: Array, theta: Array) -> Truncation:
+    """The truncation at zero of counts with these parameters, which broadcast."""
+    xp, log_theta = namespace(f), namespace(f).log(theta)
+    raised = xp.maximum(f, xp.minimum(log_theta, 0.0) + LEAST_LOG)
+    exponent = theta * xp.logaddexp(0, raised - log_theta)
+    pull = theta * special(f).expit(raised - log_theta)
+    return Truncation(exponent, -xp.expm1(-exponent), f - raised, pull)
 
 
 @dataclass(frozen=True)

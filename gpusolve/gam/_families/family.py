@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
-from ..._estimators.conventions import check_choice
-from .. import _inputs
-from .location import apply_weights, weighted_sum
+from .._data import inputs
+from .._data.conventions import check_choice
+from .sums import (
+    MOST,
+    apply_weights,
+    at_least_half_a_row,
+    each_fit,
+    most_likely,
+    weighted_mean,
+    weighted_sum,
+)
 
 F = TypeVar("F", bound="Family")
 
@@ -84,6 +92,16 @@ class Family(ABC):
         """The number of additive predictors of a response."""
         return 1
 
+    scipy_law: ClassVar[Callable[..., Any] | None] = None
+    """The distribution in ``scipy.stats``, from this module, a mean and a parameter."""
+
+    criteria: ClassVar[tuple[str, ...]] = ()
+    """The criteria that `aic_stop` has; the first is the default."""
+
+    def information(self, f: Array) -> Array | None:
+        """The second derivative of the loss by f for `criteria`; None stands for 1."""
+        return None
+
     @property
     def parameter(self) -> float | None:
         """Tau, delta, shape or theta; 0 without a parameter, None if it is adaptive."""
@@ -109,7 +127,7 @@ class Family(ABC):
 
         Rows can be taken from it. ValueError or TypeError for another form of y.
         """
-        return _inputs.target(y, X)
+        return inputs.target(y, X)
 
     def check(self, y: Array) -> None:
         """ValueError unless this family can be fitted to y, (n,)."""
@@ -121,7 +139,7 @@ class Family(ABC):
     def suffices(self, y: Array, in_bag: bool) -> bool:
         """Whether a fold has what a fit, or a loss of rows left out, needs.
 
-        Losses of pairs need more than a row; a fit may need more than its loss.
+        Losses of rows that depend on each other need more than a row.
         """
         return True
 
@@ -304,6 +322,60 @@ class AdaptiveFamily(Family):
         return found._replace(type=f"{found.type}<Nuisance::{nuisance}>")
 
 
+class LikelyFamily(AdaptiveFamily):
+    """A family whose adaptive parameter has the largest likelihood at f."""
+
+    @abstractmethod
+    def start(self, y: Array, f: Array, w: Array | None) -> float | None:
+        """Where the search begins, from moments of the rows; None for the largest."""
+
+    @abstractmethod
+    def terms(self, y: Array, f: Array) -> Callable[[float], tuple[Array, Array]]:
+        """The derivatives of the log likelihood of the rows by log s, from s.
+
+        What does not depend on s is computed once.
+        """
+
+    def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):  # the search halves there
+            return each_fit(self._search, y, f, w)
+
+    def _search(self, y: Array, f: Array, w: Array | None) -> float:
+        begin = self.start(y, f, w)
+        if begin is None:
+            return MOST
+
+        terms = self.terms(y, f)
+
+        def derivatives(s: float) -> tuple[float, float]:
+            first, second = terms(s)
+            return float(weighted_sum(first, w)), float(weighted_sum(second, w))
+
+        return most_likely(begin, derivatives)
+
+
+class LogLink(Family):
+    """A family of the mean ``exp(f)``; the offset is the log of the weighted mean."""
+
+    effect_on = "the log mean"
+
+    def offset(self, y: Array, w: Array | None) -> float:
+        rows = len(y) if w is None else float(w.sum())
+        return math.log(at_least_half_a_row(y, w) / rows)
+
+    def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
+        largest = float(start.max())
+        mean = weighted_mean(namespace(start).exp(start - largest), w)
+        return self.offset(y, w) - largest - math.log(float(mean))
+
+    def least_loss(self, y: Array, s: Array) -> Array:
+        xp = namespace(y)
+        return self.loss(y, xp.log(xp.maximum(y, np.finfo(np.float64).tiny)), s)
+
+    def response(self, f: Array) -> Array:
+        return namespace(f).exp(f)
+
+
 class CoupledFamily(Family):
     """A family of P predictors, whose gradients depend on all of them.
 
@@ -346,3 +418,14 @@ def family_in(table: Mapping[str, type[F]], family: Any, kind: type[F]) -> F:
         raise TypeError(f"family must be a name or a {kind.__name__}, got {family!r}")
     check_choice("family", family, list(table))
     return table[family]()
+
+
+def exp_of(f: Array) -> Array:
+    """``exp(f)``, infinite without a warning: then the risk is, which is checked."""
+    with np.errstate(over="ignore"):
+        return namespace(f).exp(f)
+
+
+def softplus(x: Array) -> Array:
+    """``log(1 + exp(x))`` without overflow."""
+    return namespace(x).logaddexp(0, x)

@@ -37,8 +37,19 @@ def special(array: Array) -> Any:
     return import_module("cupyx.scipy.special" if is_cupy(array) else "scipy.special")
 
 
+def distinct_counts(y: Array) -> tuple[Array, Any]:
+    """Counts, and the places of y among them; y itself if there are fewer rows.
+
+    A function of the counts is then computed once for each, not for each row.
+    """
+    counts = float(y.max()) + 1
+    if counts > y.size:
+        return y, slice(None)
+    return namespace(y).arange(counts), y.astype(np.int64)
+
+
 def log_factorial(y: Array) -> Array:
-    """``log y!`` of counts, by a table unless there are more different counts than y.
+    """``log y!`` of counts.
 
     Examples
     --------
@@ -46,10 +57,8 @@ def log_factorial(y: Array) -> Array:
     >>> log_factorial(np.array([0.0, 2.0, 1.0])).round(6)
     array([0.      , 0.693147, 0.      ])
     """
-    xp, gammaln, counts = namespace(y), special(y).gammaln, float(y.max()) + 1
-    if counts > y.size:
-        return gammaln(y + 1.0)
-    return gammaln(xp.arange(counts) + 1.0)[y.astype(np.int64)]
+    counts, place = distinct_counts(y)
+    return special(y).gammaln(counts + 1.0)[place]
 
 
 def stirling_error(x: Array) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import Array, as_array, namespace, on_host
 from ..._device.frames import named_columns
-from ..._estimators.inputs import real_array
-from .. import _inputs
+from .._data import inputs
+from .._data.inputs import real_array
 from .concordance import concordance
-from .dispersion import failure_scale
-from .family import AdaptiveFamily, Family
+from .family import Family, LikelyFamily
 from .gamma_function import HALF_LOG_TWO_PI, special
-from .location import apply_weights, weighted_sum
+from .sums import apply_weights, weighted_sum, zero_above
 
 Floats = NDArray[np.float64]
 
@@ -70,8 +69,8 @@ def survival_times(time: Any, event: Any = None) -> Array:
 
 def signed_times(time: Any, event: Any, X: Array) -> Array:
     """The times of events, and minus the times of censored rows, (n,) of float64."""
-    time = _inputs.one_per_row(time, "time", X)
-    event = _inputs.one_per_row(event, "event", X)
+    time = inputs.one_per_row(time, "time", X)
+    event = inputs.one_per_row(event, "event", X)
     if not bool((time > 0).all()):
         raise ValueError(f"time must be positive, got {float(time.min())}")
     if not bool(((event == 0) | (event == 1)).all()):
@@ -348,7 +347,7 @@ def losses_of_places(sets: RiskSets, f: Array, w: Array | None) -> Array:
 
 
 @dataclass(frozen=True)
-class AcceleratedFailure(AdaptiveFamily, SurvivalFamily):
+class AcceleratedFailure(LikelyFamily, SurvivalFamily):
     """``log t = f + scale e`` with a distribution of e; the likelihood with censoring.
 
     With ``z = (log t - f) / scale``, the loss is ``log scale - log density(z)`` of an
@@ -370,8 +369,6 @@ class AcceleratedFailure(AdaptiveFamily, SurvivalFamily):
     scale: float | None = None
 
     def offset(self, y: Array, w: Array | None) -> float:
-        from scipy.optimize import brentq
-
         has_events = float(weighted_sum(1.0 * (y > 0), w)) > 0
         y = y if has_events else abs(y)
         times = namespace(y).log(abs(y))
@@ -382,18 +379,18 @@ class AcceleratedFailure(AdaptiveFamily, SurvivalFamily):
             u = self.gradient(y, at, self.nuisance(y, at, w))
             return float(weighted_sum(u, w))
 
-        lower, width = float(times.min()), 1.0 + float(times.max() - times.min())
-        if slope(lower) <= 0:
-            return lower
-        while slope(lower + width) > 0:
-            width *= 2
-        return float(brentq(slope, lower, lower + width, xtol=1e-12))
+        lower = float(times.min())
+        return zero_above(slope, lower, 1.0 + float(times.max()) - lower)
 
     def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
         return self.offset(y * namespace(y).exp(-start), w)
 
-    def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
-        return failure_scale(self.derivatives, y, f, w)
+    def start(self, y: Array, f: Array, w: Array | None) -> float:
+        """The root mean square of the residuals of the events."""
+        event, residual = 1.0 * (y > 0), namespace(y).log(abs(y)) - f
+        count = float(weighted_sum(event, w))
+        square = float(weighted_sum(event * residual**2, w))
+        return math.sqrt(square / count) if count > 0 else math.nan
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         with np.errstate(over="ignore"):
@@ -409,12 +406,15 @@ class AcceleratedFailure(AdaptiveFamily, SurvivalFamily):
         with np.errstate(over="ignore"):
             return self.steepness(z, y > 0) / s**2
 
-    def derivatives(self, y: Array, f: Array, s: float) -> tuple[Array, Array]:
-        """Of the log likelihood of the rows by the logarithm of the scale."""
-        event = y > 0
-        z = (namespace(y).log(abs(y)) - f) / s
-        first = z * self.slope(z, event)
-        return first - event, -first - z * z * self.bend(z, event)
+    def terms(self, y: Array, f: Array) -> Callable[[float], tuple[Array, Array]]:
+        event, residual = y > 0, namespace(y).log(abs(y)) - f
+
+        def at(s: float) -> tuple[Array, Array]:
+            z = residual / s
+            first = z * self.slope(z, event)
+            return first - event, -first - z * z * self.bend(z, event)
+
+        return at
 
     @abstractmethod
     def standard(self, z: Array, event: Array) -> Array:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import as_array
 from ..._device.frames import wrapped
-from ..._estimators.inputs import unmasked
+from .._data.inputs import unmasked
 from .._families.survival import survival_times
 from .._terms.frame import numbers_of
 

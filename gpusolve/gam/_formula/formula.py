@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..._device.frames import named_columns
-from ..._estimators.conventions import check_choice
 from .. import terms
+from .._data.conventions import check_choice
 from .._terms.frame import Factor, Frame, column_of
-from ..terms import Term
+from .._terms.term import Term
 from .expression import (
     FUNCTIONS,
     Expression,
@@ -25,8 +25,7 @@ from .expression import (
     plain_form,
     quoted_name,
 )
-from .names import check_arguments
-from .sides import read_sides
+from .sides import check_arguments, read_sides
 
 if TYPE_CHECKING:
     import patsy

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
-from typing import Any, TypeAlias, TypeVar
+from typing import (
+    Any,
+    Concatenate,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    cast,
+    overload,
+)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +23,18 @@ from ..._device.arrays import Array, CudaArray, as_array, namespace
 from ..._device.frames import named_columns
 from ..._device.kernels import current_device
 from ..._device.launch import pieces
-from ..._estimators.conventions import Estimator, check_choice, check_integer
-from ..._estimators.inputs import (
+from .._boosting.path import Path
+from .._data import inputs
+from .._data.conventions import Estimator, check_choice, check_integer
+from .._data.inputs import (
     check_dense,
     checked_matrix,
     real_array,
 )
-from .. import _inputs
-from .._boosting.path import Path
+from .._families.family import Family
 from .._terms.frame import Frame, Level, Name
 from .._terms.rows import Rows
 from .._terms.term import Term, unique_names
-from ..families import Family
 from .specification import bind_learners
 
 BLOCK = 2**18
@@ -35,12 +44,32 @@ CudaColumns: TypeAlias = CudaArray | Mapping[Any, CudaArray]
 """Data that may be on a CUDA device; predictions then have no known type."""
 
 Self = TypeVar("Self", bound="FittedModel")
+P = ParamSpec("P")
+
+
+class TypedByDevice(Protocol[P]):
+    """A method of `X` and other arguments: the type of the result depends on `X`."""
+
+    @overload
+    def __call__(self, X: CudaColumns, *args: P.args, **options: P.kwargs) -> Any: ...
+    @overload
+    def __call__(
+        self, X: Any, *args: P.args, **options: P.kwargs
+    ) -> NDArray[np.float64]: ...
+
+
+def typed_by_device(
+    method: Callable[Concatenate[Any, Any, P], Any],
+) -> TypedByDevice[P]:
+    """The method itself: it returns a NumPy array unless `X` may be on a GPU."""
+    return cast("TypedByDevice[P]", method)
 
 
 class FittedModel(Estimator):
     """The predictions and effects of a model; see `BoostedGAM` for the attributes."""
 
     learners: Any
+    learning_rate: float
     outside: str
     missing: str
     unknown: str
@@ -51,7 +80,9 @@ class FittedModel(Estimator):
     family_: Family
     formula_: Any = None
     has_offset_: bool = False
+    lambda_: NDArray[np.float64]
     n_iter_: int
+    n_rows_: int
     paths_: list[Path]
     risk_: NDArray[np.float64]
     rug_: dict[Name, NDArray[Any]]
@@ -142,8 +173,8 @@ class FittedModel(Estimator):
         if has_own_columns(X):
             return Frame.of(X, device)
         array = real_array(X, "X", missing=self.missing != "error")
-        array = _inputs.to_device(checked_matrix(array), device)
-        return Frame(dict(zip(_inputs.column_labels(X), array.T, strict=True)))
+        array = inputs.to_device(checked_matrix(array), device)
+        return Frame(dict(zip(inputs.column_labels(X), array.T, strict=True)))
 
     def _columns_of(self, X: Any) -> Any:
         """The columns that the formula computes from `X`; `X` without a formula."""
@@ -220,7 +251,7 @@ class FittedModel(Estimator):
 
     def _read_offset(self, offset: Any, like: Array) -> Any:
         """A given offset on the device of `like`."""
-        return _inputs.start_of(offset, like)
+        return inputs.start_of(offset, like)
 
     def _own_offset(self, X: Any) -> Any:
         """The offset of the formula, or None."""
@@ -267,6 +298,19 @@ class FittedModel(Estimator):
     def _fit_names(self) -> list[str]:
         """The names by which `effects` knows the predictors, besides their indices."""
         return [str(label) for label in getattr(self, "classes_", [])]
+
+    def _title(self, fit: int) -> str:
+        """What was fitted, for a picture; also the class or the parameter."""
+        names = self._fit_names()
+        if len(self.paths_) == 1:  # the second of two classes, or no class alone
+            fit, names = -1, names if len(names) == 2 else []
+        kind = "class " if hasattr(self, "classes_") else ""
+        which = f", {kind}{names[fit]}" if names else ""
+        return f"{self.family_.name}{which}, {self.n_iter_} steps"
+
+    def _effect_on(self, fit: int) -> str:
+        """What the additive predictor of a class or parameter is."""
+        return self.family_.effect_on
 
     def _fit_index(self, fit: int | str) -> int:
         """The index of a predictor, given itself or by its name."""
@@ -436,7 +480,7 @@ def frame_for(term: Term, x: Any, *, missing: bool) -> Frame:
         return Frame.of(x, "auto", names)
     values = as_array(x, "x")
     if len(names) == 1 and values.ndim == 1:
-        return Frame.of({names[0]: _inputs.column(x, missing)})
+        return Frame.of({names[0]: inputs.column(x, missing)})
     if len(names) == 1 or values.ndim != 2 or values.shape[1] != len(names):
         shape = "(n,)" if len(names) == 1 else f"(n, {len(names)})"
         raise ValueError(f"x must have shape {shape}, got {values.shape}")

@@ -1,9 +1,9 @@
-"""Importances, a summary and pictures of a fitted model."""
+"""What a fitted model consists of: importances, a summary, explanations."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,317 +11,264 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import on_host
 from .._boosting.trend import FALL, late_share
-from .._plots.effects import Samples
-from .._plots.plot import Risks, plot
-from .._selection.importance import (
-    risk_reductions,
-    risk_shares,
-    selection_frequencies,
-)
+from .._terms.spline import ROBUST, Spline
+from .._terms.stump import Stump
+from .._terms.term import Single, Term
 from ..explanation import Explanation
-from ..store import save
-from ..summary import Line, Summary
-from .export import write_python
 from .fitted import FittedModel
 
 Floats = NDArray[np.float64]
 
 
-class Insight(FittedModel):
-    """The methods of a fitted model that explain it."""
+# ---- importances ---------------------------------------------------------------------
 
-    lambda_: Floats
-    learning_rate: float
-    n_rows_: int
 
-    def _reductions(self) -> Floats:
-        """The reduction of the risk by each learner, of all classes together."""
-        self._check_is_fitted()
-        found = [self._reductions_of(fit) for fit in range(len(self.paths_))]
-        return np.asarray(np.sum(found, axis=0))
+def reductions(model: FittedModel) -> Floats:
+    """The reduction of the risk by each learner, of all classes together."""
+    found = [reductions_of(model, fit) for fit in range(len(model.paths_))]
+    return np.asarray(np.sum(found, axis=0))
 
-    def _reductions_of(self, fit: int) -> Floats:
-        """The reduction of the risk by each learner, of a class or parameter."""
-        risk, paths = self.paths_[fit].risk, self.paths_
-        if self.family_.predictors > 1:
-            selected = np.array([path.selected for path in paths])
-            risk = risk_shares(selected, paths[0].risk)[fit]
-        return risk_reductions(
-            paths[fit].selected, risk, len(self.terms_), self.n_rows_
+
+def reductions_of(model: FittedModel, fit: int) -> Floats:
+    """The reduction of the risk by each learner, of a class or parameter."""
+    risk, paths = model.paths_[fit].risk, model.paths_
+    if model.family_.predictors > 1:
+        selected = np.array([path.selected for path in paths])
+        risk = risk_shares(selected, paths[0].risk)[fit]
+    return risk_reductions(paths[fit].selected, risk, len(model.terms_), model.n_rows_)
+
+
+def frequencies(model: FittedModel) -> Floats:
+    """The share of the steps that selected each learner, (K,)."""
+    selected = np.concatenate([path.selected for path in model.paths_])
+    return selection_frequencies(selected, len(model.terms_))
+
+
+def ranked(model: FittedModel, found: Floats) -> dict[str, float]:
+    """The numbers of all learners by their names, the largest number first."""
+    names, order = model.names_, np.argsort(-found, kind="stable")
+    return {names[j]: float(found[j]) for j in order.tolist()}
+
+
+def feature_importances(model: FittedModel) -> Floats:
+    """See `BoostedGAM.feature_importances_`."""
+    found = np.zeros(model.n_features_in_)
+    position = {name: j for j, name in enumerate(model.columns_)}
+    gains = np.maximum(reductions(model), 0)
+    for term, gain in zip(model.terms_, gains, strict=True):
+        columns = [int(position.get(name, name)) for name in term.columns]
+        np.add.at(found, columns, gain / len(columns))
+    total = found.sum()
+    return found / total if total > 0 else found
+
+
+def risk_reductions(
+    selected: NDArray[Any], risk: Floats, learners: int, rows: int
+) -> Floats:
+    """The reduction of the risk by each learner, for each row of the data: (learners,).
+
+    It is the sum over the steps that selected the learner, negative for a learner whose
+    steps increased the risk. `selected` has the learner of each step; `risk` begins
+    before the first step. `rows` counts all rows of the data, whatever their weights.
+    Steps that selected -1, no learner, count for none.
+
+    Examples
+    --------
+    >>> risk_reductions(np.array([1, 0, 1]), np.array([9.0, 5.0, 4.0, 3.0]), 3, rows=2)
+    array([0.5, 2.5, 0. ])
+    """
+    kept = selected >= 0
+    reductions = np.bincount(selected[kept], (risk[:-1] - risk[1:])[kept], learners)
+    return np.asarray(reductions / rows)
+
+
+def risk_shares(selected: NDArray[Any], risk: Floats) -> Floats:
+    """The risks of P predictors, (P, steps + 1), which add up to the risk of the model.
+
+    The reduction by a step is divided among the predictors that the step updated;
+    `selected` is -1 for other predictors, (P, steps).
+
+    Examples
+    --------
+    >>> risk_shares(np.array([[0, -1], [1, 0]]), np.array([8.0, 4.0, 3.0]))
+    array([[4., 2., 2.],
+           [4., 2., 1.]])
+    """
+    updated = selected >= 0
+    changes = np.where(updated, np.diff(risk) / updated.sum(axis=0), 0.0)
+    start = np.full((len(selected), 1), risk[0] / len(selected))
+    return np.concatenate([start, start + changes.cumsum(axis=1)], axis=1)
+
+
+def selection_frequencies(selected: NDArray[Any], learners: int) -> Floats:
+    """The share of the steps that selected each learner, (learners,).
+
+    All are zero without steps. Steps that selected -1 do not count.
+
+    Examples
+    --------
+    >>> selection_frequencies(np.array([1, 0, 1, 1]), 3)
+    array([0.25, 0.75, 0.  ])
+    """
+    kept = selected[selected >= 0]
+    counts = np.bincount(kept, minlength=learners)
+    return np.asarray(counts / max(1, len(kept)))
+
+
+# ---- a summary -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Line:
+    """A learner in a summary.
+
+    Attributes
+    ----------
+    name : str
+    df : float or None
+        The degrees of freedom of one fit; None without a penalty, or if the smoothing
+        parameter was given.
+    lambda_ : float
+        The smoothing parameter.
+    selected : float
+        The share of the iterations that selected the learner.
+    reduction : float
+        By how much these iterations reduced the risk, for each row.
+    share : float
+        The same as a share of the reduction by all learners.
+    """
+
+    name: str
+    df: float | None
+    lambda_: float
+    selected: float
+    reduction: float
+    share: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was fitted, and what each learner contributed; it prints as a table.
+
+    Attributes
+    ----------
+    facts : dict of str
+        The family, the numbers of rows and iterations, the learning rate, the offset
+        and the risk for each row before the first iteration and after the last. It is
+        called still falling if the last tenth of the iterations have more than 1 % of
+        its decrease.
+    learners : tuple of Line
+        Those that reduced the risk most come first.
+    """
+
+    facts: dict[str, str]
+    learners: tuple[Line, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    __repr__ = __str__
+
+    def _lines(self) -> Iterator[str]:
+        width = max(map(len, self.facts))
+        for name, value in self.facts.items():
+            yield f"{name:{width}}  {value}"
+        yield ""
+        width = max(len("learner"), *(len(line.name) for line in self.learners))
+        yield (
+            f"{'learner':{width}}  {'df':>6}  {'lambda':>10}  {'selected':>8}  "
+            f"{'reduction':>10}  {'share':>6}"
         )
-
-    def _risk_of(self, fit: int) -> Floats:
-        """The risk of a class; the risk of the model if its predictors share it."""
-        return self.paths_[fit if self.family_.predictors == 1 else 0].risk
-
-    def importance(self) -> dict[str, float]:
-        """By how much each learner reduced the risk, for each row of the data.
-
-        Returns
-        -------
-        dict of float
-            By the names of the learners, the largest reduction first. mboost's
-            ``varimp``. With several classes, the sum over their models.
-        """
-        return self._ranked(self._reductions())
-
-    def selection_frequencies(self) -> dict[str, float]:
-        """The share of the iterations that selected each learner, by its name."""
-        self._check_is_fitted()
-        return self._ranked(self._frequencies())
-
-    def _ranked(self, found: Floats) -> dict[str, float]:
-        """The numbers of all learners by their names, the largest number first."""
-        names, order = self.names_, np.argsort(-found, kind="stable")
-        return {names[j]: float(found[j]) for j in order.tolist()}
-
-    def _frequencies(self) -> Floats:
-        selected = np.concatenate([path.selected for path in self.paths_])
-        return selection_frequencies(selected, len(self.terms_))
-
-    @property
-    def feature_importances_(self) -> Floats:
-        """The share of each feature in the reduction of the risk, (n_features,).
-
-        A learner of several features counts for each of them in equal parts; a learner
-        that increased the risk counts as 0.
-        """
-        reductions = np.maximum(self._reductions(), 0)
-        found = np.zeros(self.n_features_in_)
-        position = {name: j for j, name in enumerate(self.columns_)}
-        for term, reduction in zip(self.terms_, reductions, strict=True):
-            columns = [int(position.get(name, name)) for name in term.columns]
-            np.add.at(found, columns, reduction / len(columns))
-        total = found.sum()
-        return found / total if total > 0 else found
-
-    def explain(
-        self,
-        X: Any,
-        *,
-        iteration: int | None = None,
-        offset: Any = None,
-        fit: int | str = 0,
-    ) -> Explanation:
-        """What each learner contributes to the prediction of each row.
-
-        Parameters
-        ----------
-        X, iteration, offset
-            As for `BoostedGAM.predict`.
-        fit : int or str, optional
-            The class of several, or the parameter of a distribution: its index or name.
-
-        Returns
-        -------
-        Explanation
-            A table, and a picture for each row.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from gpusolve.gam import BoostedGAM, bbs, bols
-        >>> X = np.random.default_rng(0).random((200, 2))
-        >>> y = np.sin(6 * X[:, 0]) + X[:, 1]
-        >>> model = BoostedGAM([bbs(0), bols(1)], max_iter=100).fit(X, y)
-        >>> found = model.explain(X[:2])
-        >>> found.names, found.contributions.shape
-        (('bbs(0)', 'bols(1)'), (2, 2))
-        >>> total = found.intercept + found.contributions.sum(axis=1)
-        >>> np.allclose(total, model.predict(X[:2]), rtol=1e-14)
-        True
-        """
-        index, is_alone = self._fit_index(fit), self.family_.predictors == 1
-        effects = on_host(self.effects(X, iteration=iteration, fit=index))
-        frame = self._covariates(X)
-        with frame.current():
-            added = self._offset(X, frame, offset)
-            if added is not None and np.ndim(added) == 2:
-                added = added[index]
-        start = np.zeros(frame.rows) if added is None else on_host(added)
-        intercept = float(self._intercepts()[index])
-        link = intercept + start
-        for column in effects.T:
-            link = link + column
-        return Explanation(
-            tuple(self.names_),
-            intercept,
-            np.broadcast_to(start, link.shape),
-            effects,
-            link,
-            self.family_.response(link) if is_alone else link,
-            frame.on_host(),
-            tuple(term.columns for term in self.terms_),
-            self._effect_on(index),
-        )
-
-    def summary(self) -> Summary:
-        """The fit and the contribution of each learner; it prints as a table.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from gpusolve.gam import BoostedGAM, bbs, bols
-        >>> X = np.random.default_rng(0).random((500, 2))
-        >>> y = np.sin(6 * X[:, 0]) + X[:, 1]
-        >>> learners = [bbs(0), bols(1)]
-        >>> model = BoostedGAM(learners, max_iter=100, learning_rate=0.1)
-        >>> print(model.fit(X, y).summary())
-        family        gaussian
-        rows          500
-        iterations    100, learning rate 0.1
-        offset        0.4192
-        risk per row  0.6312 to 0.00124
-        <BLANKLINE>
-        learner      df      lambda  selected   reduction   share
-        bbs(0)        4        2035     75.0%      0.5424   86.1%
-        bols(1)                   0     25.0%     0.08753   13.9%
-        """
-        risk = np.sum([path.risk for path in self.paths_], axis=0) / self.n_rows_
-        offsets = ", ".join(f"{path.offset:.4g}" for path in self.paths_)
-        facts = {
-            "family": self.family_.name,
-            "rows": str(self.n_rows_),
-            "iterations": f"{self.n_iter_}, learning rate {self.learning_rate:g}",
-            "offset": offsets,
-            "risk per row": f"{risk[0]:.4g} to {risk[-1]:.4g}",
-        }
-        late = late_share(risk)
-        if late > FALL:
-            facts["still falling"] = (
-                f"{late:.1%} of the decrease in the last tenth of the iterations: "
-                "max_iter may be too small, see cv_stop"
+        for line in self.learners:
+            df = "" if line.df is None else f"{line.df:.4g}"
+            yield (
+                f"{line.name:{width}}  {df:>6}  {line.lambda_:>10.4g}  "
+                f"{line.selected:>8.1%}  {line.reduction:>10.4g}  {line.share:>6.1%}"
             )
-        lines = sorted(self._lines(), key=lambda line: -line.reduction)
-        return Summary(facts, tuple(lines))
 
-    def _lines(self) -> list[Line]:
-        """A line of the summary for each learner."""
-        return self._lines_of(self._reductions(), self._frequencies())
 
-    def _lines_of(self, reductions: Floats, frequencies: Floats) -> list[Line]:
-        """A line for each learner, from its reduction of the risk and its frequency."""
-        total = float(self._reductions().sum())
-        return [
-            Line(
-                name,
-                None if term.lambda_ is not None else term.df,
-                float(self.lambda_[j]),
-                float(frequencies[j]),
-                float(reductions[j]),
-                float(reductions[j] / total) if total else 0.0,
-            )
-            for j, (name, term) in enumerate(zip(self.names_, self.terms_, strict=True))
-        ]
+def chosen_learners(terms: Sequence[Term]) -> str:
+    """What the default splines are; an empty text without them."""
+    default = [term for term in terms if isinstance(term, Single) and term.is_default]
+    splines = [term for term in default if isinstance(term, Spline)]
+    if not splines:
+        return ""
+    scored = [str(term.covariates[0]) for term in splines if term.normal_scores]
+    df = splines[0].df
+    parts = ["splines" if df is None else f"splines of {df:g} degrees of freedom"]
+    if any(term.boundary == ROBUST for term in splines):
+        parts.append("on robust ranges")
+    if scored:
+        parts.append(f"of normal scores for {', '.join(scored)}")
+    if any(isinstance(term, Stump) for term in default):
+        parts.append("with stumps")
+    return ", ".join(parts)
 
-    def plot(
-        self,
-        learners: Sequence[int | str] | None = None,
-        *,
-        cv: Risks | None = None,
-        samples: Samples | None = None,
-        level: float = 0.95,
-        fit: int | str = 0,
-        share_scale: bool = True,
-    ) -> Any:
-        """Draw the effects, the risk, and how much each learner reduced it.
 
-        Parameters
-        ----------
-        learners : sequence of int or str, optional
-            The learners to draw, in this order; by default at most 24 of the selected
-            learners, by their reductions of the risk.
-        cv : CrossValidation, optional
-            The result of `cv_stop`; the risk of its folds is drawn, too.
-        samples : EffectBootstrap, optional
-            The result of `bootstrap_effects`; bounds of the effects are drawn.
-        level : float, optional
-            The share of the samples between the bounds.
-        fit : int or str, optional
-            The class of several, or the parameter of a distribution: its index or name.
-        share_scale : bool, optional
-            Whether all effects are drawn on the same scale, or each on its own.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            A curve for a numeric feature, with points at whole numbers, bars for a
-            factor with the numbers of rows, a curve for each level of a factor, and a
-            map for two numeric features, within the convex hull of some training data.
-            Of many levels, the extremes or the largest curves are named. Each effect is
-            centred over these data; but the effect of a feature that multiplies others
-            (``by=``) is its coefficient, which has its own scale. Maps share their
-            colours.
-
-        Raises
-        ------
-        ImportError
-            If matplotlib is not installed.
-        """
-        self._check_is_fitted()
-        return plot(
-            self,
-            learners,
-            cv=cv,
-            samples=samples,
-            level=level,
-            fit=self._fit_index(fit),
-            share_scale=share_scale,
+def summary_of(model: FittedModel, lines: list[Line]) -> Summary:
+    """The facts of a fit, and the lines of the learners, largest reduction first."""
+    risk = np.sum([path.risk for path in model.paths_], axis=0) / model.n_rows_
+    offsets = ", ".join(f"{path.offset:.4g}" for path in model.paths_)
+    facts = {
+        "family": model.family_.name,
+        "rows": str(model.n_rows_),
+        "iterations": f"{model.n_iter_}, learning rate {model.learning_rate:g}",
+        "offset": offsets,
+        "risk per row": f"{risk[0]:.4g} to {risk[-1]:.4g}",
+    }
+    if chosen := chosen_learners(model.terms_):
+        facts["learners"] = chosen
+    late = late_share(risk)
+    if late > FALL:
+        facts["still falling"] = (
+            f"{late:.1%} of the decrease in the last tenth of the iterations: "
+            "max_iter may be too small, see cv_stop"
         )
+    return Summary(facts, tuple(sorted(lines, key=lambda line: -line.reduction)))
 
-    def _title(self, fit: int) -> str:
-        """What was fitted, for a picture; also the class or the parameter."""
-        names = self._fit_names()
-        if len(self.paths_) == 1:  # the second of two classes, or no class alone
-            fit, names = -1, names if len(names) == 2 else []
-        kind = "class " if hasattr(self, "classes_") else ""
-        which = f", {kind}{names[fit]}" if names else ""
-        return f"{self.family_.name}{which}, {self.n_iter_} steps"
 
-    def _effect_on(self, fit: int) -> str:
-        """What the additive predictor of a class or parameter is."""
-        return self.family_.effect_on
+def lines_of(model: FittedModel, gains: Floats, shares: Floats) -> list[Line]:
+    """A line for each learner, from its reduction of the risk and its frequency."""
+    total = float(reductions(model).sum())
+    return [
+        Line(
+            name,
+            None if term.lambda_ is not None else term.df,
+            float(model.lambda_[j]),
+            float(shares[j]),
+            float(gains[j]),
+            float(gains[j] / total) if total else 0.0,
+        )
+        for j, (name, term) in enumerate(zip(model.names_, model.terms_, strict=True))
+    ]
 
-    def to_python(self, path: str | os.PathLike[str]) -> None:
-        """Write the model as a Python module that needs NumPy only.
 
-        Its functions ``predict(X, offset)`` and ``predict_link`` return what the
-        methods of the model return on a CPU, bit for bit; of a classifier also
-        ``predict_proba``. `X` is a matrix, a data frame or a mapping of columns. The
-        columns of a formula have the names in the learners: a transformation is not in
-        the module, but a column, such as ``"log(x)"``; an offset of the rows must be
-        given if the model was fitted with one.
+# ---- explanations --------------------------------------------------------------------
 
-        Parameters
-        ----------
-        path : str or path-like
-            Such as ``"scorer.py"``.
 
-        Raises
-        ------
-        TypeError
-            For a kernel learner, or a function of yours.
-        ValueError
-            For a family whose response the module does not have.
-
-        Examples
-        --------
-        >>> import runpy
-        >>> from pathlib import Path
-        >>> from tempfile import mkdtemp
-        >>> import numpy as np
-        >>> from gpusolve.gam import BoostedGAM
-        >>> X = np.random.default_rng(0).random((100, 2))
-        >>> model = BoostedGAM(max_iter=100).fit(X, np.sin(6 * X[:, 0]))
-        >>> path = Path(mkdtemp()) / "scorer.py"
-        >>> model.to_python(path)
-        >>> scorer = runpy.run_path(str(path))
-        >>> np.array_equal(scorer["predict"](X), model.predict(X))
-        True
-        """
-        self._check_is_fitted()
-        write_python(self, path)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a JSON file; see `gpusolve.gam.save`."""
-        save(self, path)
+def explain(
+    model: FittedModel, X: Any, iteration: int | None, offset: Any, fit: int
+) -> Explanation:
+    """See `BoostedGAM.explain`; `fit` is an index."""
+    effects = on_host(model.effects(X, iteration=iteration, fit=fit))
+    frame = model._covariates(X)
+    with frame.current():
+        added = model._offset(X, frame, offset)
+        if added is not None and np.ndim(added) == 2:
+            added = added[fit]
+    start = np.zeros(frame.rows) if added is None else on_host(added)
+    intercept = float(model._intercepts()[fit])
+    link = intercept + start
+    for column in effects.T:
+        link = link + column
+    return Explanation(
+        tuple(model.names_),
+        intercept,
+        np.broadcast_to(start, link.shape),
+        effects,
+        link,
+        model.family_.response(link) if model.family_.predictors == 1 else link,
+        frame.on_host(),
+        tuple(term.columns for term in model.terms_),
+        model._effect_on(fit),
+    )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -13,34 +15,54 @@ from numpy.typing import NDArray
 from ..._device.arrays import namespace, on_host
 from ..._device.frames import named_columns
 from ..._device.kernels import current
-from ..._estimators.conventions import TakesMetadata
-from .. import _inputs
 from .._boosting.batch import Fits, Settings, Training, is_vector, make_fits
 from .._boosting.methods import Method
 from .._boosting.path import Path, join_paths
-from .._boosting.patience import MOST_STEPS, Patience, choose_steps, fit_patiently
+from .._boosting.patience import (
+    MOST_STEPS,
+    Candidate,
+    Candidates,
+    Patience,
+    Verdict,
+    choose_steps,
+    fit_patiently,
+)
 from .._boosting.stacked import boost_family
 from .._boosting.trend import first_rise
 from .._boosting.watch import Watch
+from .._data import inputs
 from .._formula.formula import Formula
-from .._selection.interactions import (
+from .._plots.effects import Samples
+from .._plots.plot import Risks, plot
+from .._terms.frame import Factor, Frame, Level, Name, columns_in_memory
+from .._terms.term import Term, unique_names
+from ..explanation import Explanation
+from ..families import CoupledName, Family, FamilyName
+from ..store import save
+from . import insight
+from .export import write_python
+from .fitted import FittedModel
+from .insight import Line, Summary
+from .interactions import (
     find_pairs,
     learner_of,
     margins_of,
     residuals_of,
 )
-from .._terms.blocks import columns_in_memory
-from .._terms.frame import Factor, Frame, Level, Name
-from .._terms.term import Term, unique_names
-from ..families import CoupledName, Family, FamilyName
-from .insight import Insight
-from .specification import FIRST_DF, default_terms, larger_df
+from .specification import FIRST_DF, Plan, default_terms, plans
+
+MOST_PAIRS = 16
+"""The most pairs that interactions="auto" tries."""
+
+PAIR_GAIN = 0.01
+"""The least gain by pairs that counts, as a share of the gain by main effects. The best
+pairs are found with all rows, so their gain on the rows left out is a little high."""
 
 RUG = 200
 """The most rows of the training data that are kept for the rug in plots."""
 
 
-class AdditiveModel(TakesMetadata, Insight):
+class AdditiveModel(FittedModel):
     """A sum of effects, fitted by componentwise boosting; see `BoostedGAM`."""
 
     default_family: str
@@ -57,7 +79,7 @@ class AdditiveModel(TakesMetadata, Insight):
         penalty_order: int = 2,
         df: float | Literal["auto"] = "auto",
         df_definition: Literal["2S-SS", "trace"] = "2S-SS",
-        interactions: int = 0,
+        interactions: int | Literal["auto"] = 0,
         learning_rate: float = 0.3,
         step_rule: Literal["scaled", "mboost"] = "scaled",
         max_iter: int | Literal["auto"] = "auto",
@@ -115,7 +137,7 @@ class AdditiveModel(TakesMetadata, Insight):
             return Training(
                 frame,
                 y,
-                _inputs.observation_weights(sample_weight, like),
+                inputs.observation_weights(sample_weight, like),
                 self._read_offset(offset, like),
             )
 
@@ -124,17 +146,14 @@ class AdditiveModel(TakesMetadata, Insight):
         vars(self).pop("validation_risk_", None)  # of an earlier fit
         with current(data.device):
             data = data.with_weight()
-            df = FIRST_DF if self.df == "auto" else self.df
-            first = self._settings(data.frame, family, df)
-            candidates = self._candidates(first, data)
+            candidates = self._candidates(family, data)
             with np.errstate(over="ignore", invalid="ignore"):
                 if self.interactions:
-                    candidates = iter([self._with_pairs(candidates, data, df)])
+                    candidates = self._with_pairs(candidates, data)
+                else:
+                    self.interactions_ = []
                 settings, fits, path = self._steps(candidates, data)
             self.terms_ = list(settings.terms)
-            self.interactions_ = [
-                term.columns for term in self.terms_[len(first.terms) :]
-            ]
             self.family_ = family
             self.lambda_ = on_host(fits.problem.lambda_[0])
             self.rug_ = rug_of(data.frame)
@@ -146,13 +165,10 @@ class AdditiveModel(TakesMetadata, Insight):
         self._keep_paths(path.each())
         self._set_names(X if self.formula_ is None else self.formula_.covariates)
 
-    def _settings(self, frame: Frame, family: Family, df: float) -> Settings:
-        """The learners with their ranges and levels, and the parameters of the fit.
-
-        The default splines have `df` degrees of freedom.
-        """
+    def _settings(self, frame: Frame, family: Family, plan: Plan) -> Settings:
+        """The learners with their ranges and levels, and the parameters of the fit."""
         terms = (
-            default_terms(self, frame, df) if self.learners is None else self._bind()
+            default_terms(self, frame, plan) if self.learners is None else self._bind()
         )
         return Settings(
             tuple(term.learn(frame) for term in terms),
@@ -163,30 +179,41 @@ class AdditiveModel(TakesMetadata, Insight):
             self.step_rule,
         )
 
-    def _candidates(self, first: Settings, data: Training) -> Iterator[Settings]:
-        """The settings, and settings with more degrees of freedom if these matter."""
-        yield first
-        for df in larger_df(self, float(data.row_weights.sum())):
-            more = self._settings(data.frame, first.family, df)
-            if more.terms == first.terms:
-                return
-            yield more
+    def _candidates(self, family: Family, data: Training) -> Candidates:
+        """The settings of the plans, without those whose learners were tried before."""
+        tried: list[tuple[Term, ...]] = []
+        verdict = None
+        search = plans(self, float(data.row_weights.sum()))
+        with suppress(StopIteration):
+            while True:
+                plan, kind = search.send(verdict)
+                with warnings.catch_warnings():
+                    # The folds choose the range that outliers stretch, or do not.
+                    if plan.full_range:
+                        warnings.simplefilter("ignore", UserWarning)
+                    settings = self._settings(data.frame, family, plan)
+                if settings.terms in tried:
+                    verdict = Verdict.WORSE
+                else:
+                    tried.append(settings.terms)
+                    verdict = yield Candidate(settings, kind)
 
-    def _with_pairs(
-        self, candidates: Iterator[Settings], data: Training, df: float
-    ) -> Settings:
+    def _with_pairs(self, candidates: Candidates, data: Training) -> Candidates:
         """The settings with learners of the pairs that a fit without them lacks.
 
-        The learners have `df` degrees of freedom. A warm start keeps the pairs of the
-        last fit.
+        The learners have `FIRST_DF` degrees of freedom, or the given number. "auto"
+        tries no pair, and the first 1, 2, 4, .. pairs. A warm start keeps the pairs of
+        the last fit.
         """
+        df = FIRST_DF if self.df == "auto" else self.df
+        is_auto = self.interactions == "auto"
         pairs = getattr(self, "interactions_", []) if self.warm_start else []
         if pairs:
-            settings = next(candidates)
+            settings = next(candidates).settings
         else:
             settings, fits, path = self._steps(candidates, data, is_last=False)
             pairs = find_pairs(
-                self.interactions,
+                MOST_PAIRS if is_auto else self.interactions,
                 margins_of(settings.terms, self.outside),
                 settings,
                 residuals_of(fits.after(path), data.frame),
@@ -194,11 +221,24 @@ class AdditiveModel(TakesMetadata, Insight):
                 random_state=self.random_state,
             )
         margins = margins_of(settings.terms, self.outside)
-        learners = (learner_of(pair, margins, data.frame, df) for pair in pairs)
-        return replace(settings, terms=(*settings.terms, *learners))
+        learners = [learner_of(pair, margins, data.frame, df) for pair in pairs]
+        names = [learner.columns for learner in learners]
+
+        def with_first(count: int) -> Candidate:
+            terms = (*settings.terms, *learners[:count])
+            return Candidate(replace(settings, terms=terms), least_gain=PAIR_GAIN)
+
+        self.interactions_ = [] if is_auto else names
+        yield with_first(len(self.interactions_))
+        count, verdict = 1, Verdict.BETTER
+        while is_auto and count <= len(pairs) and verdict is not Verdict.WORSE:
+            verdict = yield with_first(count)
+            if verdict is Verdict.BETTER:
+                self.interactions_ = names[:count]
+            count *= 2
 
     def _steps(
-        self, candidates: Iterator[Settings], data: Training, *, is_last: bool = True
+        self, candidates: Candidates, data: Training, *, is_last: bool = True
     ) -> tuple[Settings, Fits, Path]:
         """Make the steps of the best settings; see `choose_steps`.
 
@@ -213,7 +253,7 @@ class AdditiveModel(TakesMetadata, Insight):
             "progress": self.progress,
         }
         if self.early_stopping:
-            settings = next(candidates)
+            settings = next(candidates).settings
             fits, path, self.validation_risk_ = fit_patiently(
                 settings, data, patience, method=self.method, **held_out
             )
@@ -223,7 +263,7 @@ class AdditiveModel(TakesMetadata, Insight):
                 candidates, data, patience, cv=self.cv, **held_out
             )
         else:
-            settings, steps = next(candidates), patience.steps
+            settings, steps = next(candidates).settings, patience.steps
         fits, before = make_fits(settings, data, data.weights), None
         if is_last and self.warm_start and hasattr(self, "paths_"):
             self._check_warm(fits)
@@ -282,8 +322,207 @@ class AdditiveModel(TakesMetadata, Insight):
 
     def _set_names(self, X: Any) -> None:
         """Store the names and the number of the features of `X`."""
-        self._set_features(X, _inputs.number_of_features(X))
-        self.columns_ = _inputs.column_labels(X)
+        self._set_features(X, inputs.number_of_features(X))
+        self.columns_ = inputs.column_labels(X)
+
+    # ---- insight ---------------------------------------------------------------------
+
+    def importance(self) -> dict[str, float]:
+        """By how much each learner reduced the risk, for each row of the data.
+
+        Returns
+        -------
+        dict of float
+            By the names of the learners, the largest reduction first. mboost's
+            ``varimp``. With several classes, the sum over their models.
+        """
+        self._check_is_fitted()
+        return insight.ranked(self, insight.reductions(self))
+
+    def selection_frequencies(self) -> dict[str, float]:
+        """The share of the iterations that selected each learner, by its name."""
+        self._check_is_fitted()
+        return insight.ranked(self, insight.frequencies(self))
+
+    @property
+    def feature_importances_(self) -> NDArray[np.float64]:
+        """The share of each feature in the reduction of the risk, (n_features,).
+
+        A learner of several features counts for each of them in equal parts; a learner
+        that increased the risk counts as 0.
+        """
+        self._check_is_fitted()
+        return insight.feature_importances(self)
+
+    def explain(
+        self,
+        X: Any,
+        *,
+        iteration: int | None = None,
+        offset: Any = None,
+        fit: int | str = 0,
+    ) -> Explanation:
+        """What each learner contributes to the prediction of each row.
+
+        Parameters
+        ----------
+        X, iteration, offset
+            As for `BoostedGAM.predict`.
+        fit : int or str, optional
+            The class of several, or the parameter of a distribution: its index or name.
+
+        Returns
+        -------
+        Explanation
+            A table, and a picture for each row.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gpusolve.gam import BoostedGAM, bbs, bols
+        >>> X = np.random.default_rng(0).random((200, 2))
+        >>> y = np.sin(6 * X[:, 0]) + X[:, 1]
+        >>> model = BoostedGAM([bbs(0), bols(1)], max_iter=100).fit(X, y)
+        >>> found = model.explain(X[:2])
+        >>> found.names, found.contributions.shape
+        (('bbs(0)', 'bols(1)'), (2, 2))
+        >>> total = found.intercept + found.contributions.sum(axis=1)
+        >>> np.allclose(total, model.predict(X[:2]), rtol=1e-14)
+        True
+        """
+        return insight.explain(self, X, iteration, offset, self._fit_index(fit))
+
+    def summary(self) -> Summary:
+        """The fit and the contribution of each learner; it prints as a table.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from gpusolve.gam import BoostedGAM, bbs, bols
+        >>> X = np.random.default_rng(0).random((500, 2))
+        >>> y = np.sin(6 * X[:, 0]) + X[:, 1]
+        >>> learners = [bbs(0), bols(1)]
+        >>> model = BoostedGAM(learners, max_iter=100, learning_rate=0.1)
+        >>> print(model.fit(X, y).summary())
+        family        gaussian
+        rows          500
+        iterations    100, learning rate 0.1
+        offset        0.4192
+        risk per row  0.6312 to 0.00124
+        <BLANKLINE>
+        learner      df      lambda  selected   reduction   share
+        bbs(0)        4        2035     75.0%      0.5424   86.1%
+        bols(1)                   0     25.0%     0.08753   13.9%
+        """
+        self._check_is_fitted()
+        return insight.summary_of(self, self._lines())
+
+    def _lines(self) -> list[Line]:
+        """A line of the summary for each learner."""
+        found = insight.reductions(self), insight.frequencies(self)
+        return insight.lines_of(self, *found)
+
+    def plot(
+        self,
+        learners: Sequence[int | str] | None = None,
+        *,
+        cv: Risks | None = None,
+        samples: Samples | None = None,
+        level: float = 0.95,
+        fit: int | str = 0,
+        share_scale: bool = True,
+    ) -> Any:
+        """Draw the effects, the risk, and how much each learner reduced it.
+
+        Parameters
+        ----------
+        learners : sequence of int or str, optional
+            The learners to draw, in this order; by default at most 24 of the selected
+            learners, by their reductions of the risk.
+        cv : CrossValidation, optional
+            The result of `cv_stop`; the risk of its folds is drawn, too.
+        samples : EffectBootstrap, optional
+            The result of `bootstrap_effects`; bounds of the effects are drawn.
+        level : float, optional
+            The share of the samples between the bounds.
+        fit : int or str, optional
+            The class of several, or the parameter of a distribution: its index or name.
+        share_scale : bool, optional
+            Whether all effects are drawn on the same scale, or each on its own.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            A curve for a numeric feature, with points at whole numbers, bars for a
+            factor with the numbers of rows, a curve for each level of a factor, and a
+            map for two numeric features, within the convex hull of some training data.
+            Of many levels, the extremes or the largest curves are named. Each effect is
+            centred over these data; but the effect of a feature that multiplies others
+            (``by=``) is its coefficient, which has its own scale. Maps share their
+            colours.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        self._check_is_fitted()
+        index = self._fit_index(fit)
+        return plot(
+            self,
+            learners,
+            reductions=insight.reductions_of(self, index),
+            risk=self.paths_[index if self.family_.predictors == 1 else 0].risk,
+            cv=cv,
+            samples=samples,
+            level=level,
+            fit=index,
+            share_scale=share_scale,
+        )
+
+    def to_python(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as a Python module that needs NumPy only.
+
+        Its functions ``predict(X, offset)`` and ``predict_link`` return what the
+        methods of the model return on a CPU, bit for bit; of a classifier also
+        ``predict_proba``. `X` is a matrix, a data frame or a mapping of columns. The
+        columns of a formula have the names in the learners: a transformation is not in
+        the module, but a column, such as ``"log(x)"``; an offset of the rows must be
+        given if the model was fitted with one.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Such as ``"scorer.py"``.
+
+        Raises
+        ------
+        TypeError
+            For a kernel learner, or a function of yours.
+        ValueError
+            For a family whose response the module does not have.
+
+        Examples
+        --------
+        >>> import runpy
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> import numpy as np
+        >>> from gpusolve.gam import BoostedGAM
+        >>> X = np.random.default_rng(0).random((100, 2))
+        >>> model = BoostedGAM(max_iter=100).fit(X, np.sin(6 * X[:, 0]))
+        >>> path = Path(mkdtemp()) / "scorer.py"
+        >>> model.to_python(path)
+        >>> scorer = runpy.run_path(str(path))
+        >>> np.array_equal(scorer["predict"](X), model.predict(X))
+        True
+        """
+        self._check_is_fitted()
+        write_python(self, path)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a JSON file; see `gpusolve.gam.save`."""
+        save(self, path)
 
 
 def rug_of(frame: Frame) -> dict[Name, NDArray[Any]]:

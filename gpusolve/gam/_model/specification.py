@@ -5,28 +5,28 @@ from __future__ import annotations
 import inspect
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..._estimators.conventions import check_choice, check_integer, check_number
-from .. import _inputs
 from .._boosting.batch import STEP_RULES
 from .._boosting.methods import METHODS
+from .._boosting.patience import Kind, Verdict
 from .._boosting.smoothing import check_df
+from .._data import inputs
+from .._data.conventions import check_choice, check_integer, check_number
 from .._formula.formula import Formula
-from .._terms.frame import Frame, Name
-from .._terms.spline import ROBUST, penalty_options
+from .._terms.basis import OUTSIDE, PENALTIES, check_degree
+from .._terms.frame import Frame, Name, present_values
+from .._terms.spline import ROBUST, middle_rows, penalty_options, robust_range
 from .._terms.term import MISSING_VALUES, UNKNOWN_LEVELS, Single, Term
-from ..basis import OUTSIDE, check_degree
-from ..penalty import PENALTIES
-from ..terms import bbs, bols, brandom, names_of
+from ..terms import bbs, bols, brandom, btree, names_of
 
 ALLOWED: dict[str, tuple[Any, ...]] = {
     "outside": OUTSIDE,
-    "device": _inputs.DEVICES,
+    "device": inputs.DEVICES,
     "method": METHODS,
     "penalty": PENALTIES,
     "penalty_order": (1, 2, 3),
@@ -51,6 +51,10 @@ FUNCTIONS_PER_DF = 4
 FEWEST_FUNCTIONS = 24
 """The fewest functions of a default spline whose number is not given."""
 
+SKEWED = 3
+"""A feature is skewed if the middle rows extend this many times as far from the median
+to one side as to the other."""
+
 ROWS_PER_DF = 4
 """The fewest rows for each degree of freedom that df="auto" tries after the first."""
 
@@ -67,6 +71,8 @@ def check_parameters(model: Any) -> None:
     numbers = {name: getattr(model, name) for name in NUMBERS}
     if isinstance(model.max_iter, str):
         check_choice("max_iter", integers.pop("max_iter"), ("auto",))
+    if isinstance(model.interactions, str):
+        check_choice("interactions", integers.pop("interactions"), ("auto",))
     if model.df == "auto":
         del numbers["df"]
     if model.n_basis is None:
@@ -96,8 +102,14 @@ def check_parameters(model: Any) -> None:
     check_callback(model)
     if model.interactions and model.method not in ("auto", "stacked"):
         raise ValueError(
-            "interactions must be 0 with method 'gram' or 'direct', got "
-            f"{model.interactions}"
+            f"interactions must be 0 with method 'gram', got {model.interactions}"
+        )
+    if model.interactions == "auto" and (
+        model.max_iter != "auto" or model.early_stopping
+    ):
+        raise ValueError(
+            "interactions must be a number unless max_iter='auto', whose folds choose "
+            f"the number of pairs, got {model.interactions!r}"
         )
     if model.warm_start and (model.early_stopping or model.max_iter == "auto"):
         raise ValueError(
@@ -114,8 +126,8 @@ def check_callback(model: Any) -> None:
         raise TypeError(f"callback must be a function, got {model.callback!r}")
     if model.early_stopping or model.method not in ("auto", "stacked"):
         raise ValueError(
-            "callback must be None with early_stopping and with method 'gram' or "
-            f"'direct', got {model.callback!r}"
+            "callback must be None with early_stopping and with method 'gram', got "
+            f"{model.callback!r}"
         )
 
 
@@ -156,36 +168,111 @@ def functions_of(model: Any, df: float) -> int:
     return max(FEWEST_FUNCTIONS, math.ceil(FUNCTIONS_PER_DF * df))
 
 
-def larger_df(model: Any, rows: float) -> Iterator[float]:
-    """The degrees of freedom that df="auto" tries after the first."""
+class Plan(NamedTuple):
+    """What the default learners of numeric features are.
+
+    Attributes
+    ----------
+    df : float
+        The degrees of freedom of a spline.
+    full_range : bool
+        Whether the knots are on the full range of the data instead of a robust range.
+    scores : bool
+        Whether the splines of skewed features are of normal scores.
+    stumps : bool
+        Whether each spline has a stump next to it.
+    """
+
+    df: float
+    full_range: bool = False
+    scores: bool = False
+    stumps: bool = False
+
+
+Plans: TypeAlias = Generator[tuple[Plan, Kind], Verdict | None, Plan]
+"""Plans that are tried, and how each differs from the best before."""
+
+
+def plans(model: Any, rows: float) -> Plans:
+    """The plans that df="auto" tries, in turn; each gets a verdict. Returns the best.
+
+    First the range and the scores of skewed features, then more degrees of freedom,
+    then stumps next to splines of few and of the best degrees of freedom.
+    """
+    best = Plan(FIRST_DF if model.df == "auto" else model.df)
+    yield best, Kind.ALIKE
     if model.learners is not None or model.df != "auto" or model.penalty is None:
-        return
-    df = 2 * FIRST_DF
+        return best
+    if model.outside == "clamp" and model.penalty != "cyclic":
+        for change in ({"full_range": True}, {"scores": True}):
+            if (yield best._replace(**change), Kind.ALIKE) is Verdict.BETTER:
+                best = best._replace(**change)
+    simple = best._replace(stumps=True)
+    best = yield from doubled(best, model, rows)
+    if (yield simple, Kind.SLOWER) is Verdict.BETTER:
+        return (yield from doubled(simple, model, rows))
+    if (yield best._replace(stumps=True), Kind.RICHER) is Verdict.BETTER:
+        return best._replace(stumps=True)
+    return best
+
+
+def doubled(best: Plan, model: Any, rows: float) -> Plans:
+    """Twice the degrees of freedom, until losses are higher or twice not lower."""
+    in_doubt, df = False, 2 * best.df
     while df <= min(MOST_DF, rows / ROWS_PER_DF) and 2 * df <= functions_of(model, df):
-        yield df
-        df *= 2
+        other, df = best._replace(df=df), 2 * df
+        verdict = yield other, Kind.RICHER
+        if verdict is Verdict.BETTER:
+            best, in_doubt = other, False
+        elif in_doubt or verdict is Verdict.WORSE:
+            break
+        else:
+            in_doubt = True
+    return best
 
 
-def default_terms(model: Any, frame: Frame, df: float) -> list[Term]:
+def default_terms(model: Any, frame: Frame, plan: Plan) -> list[Term]:
     """A spline of each numeric column, and the levels of each factor.
 
     More levels than the degrees of freedom of a spline are penalised to these: boosting
     would else prefer factors of many levels.
     """
+    df = plan.df
     given = {name: getattr(model, name) for name in SPLINE}
     given |= {"df": df, "n_basis": functions_of(model, df)}
     options = spline_options(**given)
-    if model.outside == "clamp" and not options["cyclic"]:
-        options["boundary"] = ROBUST
+    is_robust = model.outside == "clamp" and not options["cyclic"]
 
-    def learner_of(name: Name) -> Single:
+    def learners_of(name: Name) -> Iterator[Single]:
         if not frame.is_factor(name):
-            return bbs(name, **options)
-        if options["df"] is None or len(frame.factor(name).levels) <= options["df"]:
-            return bols(name)
-        return brandom(name, df=options["df"])
+            if plan.scores and is_skewed(frame, name):
+                yield bbs(name, normal_scores=True, **options)
+            elif is_robust and not (plan.full_range and has_far_rows(frame, name)):
+                yield bbs(name, boundary=ROBUST, **options)
+            else:
+                yield bbs(name, **options)
+            if plan.stumps:
+                yield btree(name)
+        elif options["df"] is None or len(frame.factor(name).levels) <= options["df"]:
+            yield bols(name)
+        else:
+            yield brandom(name, df=options["df"])
 
-    return [replace(learner_of(name), is_default=True) for name in frame.names]
+    terms = (term for name in frame.names for term in learners_of(name))
+    return [replace(term, is_default=True) for term in terms]
+
+
+def has_far_rows(frame: Frame, name: Name) -> bool:
+    """Whether the robust range leaves out rows."""
+    x = present_values(name, frame)
+    return robust_range(x) != (float(x.min()), float(x.max()))
+
+
+def is_skewed(frame: Frame, name: Name) -> bool:
+    """Whether the median is much nearer to one end of the middle rows."""
+    begin, median, end = middle_rows(present_values(name, frame))
+    near, far = sorted((median - begin, end - median))
+    return far > SKEWED * near
 
 
 def bind_learners(learners: Any) -> list[Term]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .panels import LINE, MUTED, add_legend, new_panels, set_labels
+from .draw import LINE, MUTED, add_legend, new_panels, set_labels
 
 MAX_PATHS = 10
 """The most learners whose paths have a colour and a name."""

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import on_host
 from .._terms.frame import Level, Name, are_present
-from .._terms.spline import Spline
-from .._terms.term import Term, unique_names
+from .._terms.term import Term
 
 POINTS = 200
 """The number of points of a curve."""
@@ -108,8 +107,8 @@ def effect_of(
     """
     term = model.terms_[learner]
     rug = model._rug_of(learner)
-    known = known_rows(rug, known_ranges(term))
-    levels, multipliers = term.known_levels, multipliers_of(term)
+    known = known_rows(rug, term.ranges)
+    levels, multipliers = term.known_levels, term.multipliers
     others = [name for name in term.columns if name not in multipliers]
     shown = sorted(others, key=lambda name: name in levels)[:2]
     count = MAP_POINTS if len(shown) == 2 else POINTS
@@ -137,7 +136,7 @@ def axis_of(
         rows = model.level_counts_[name]
         counts = tuple(rows.get(level, 0) for level in levels)
         return Axis(name, np.array(levels, object), rug, True, counts)
-    lower, upper = known_ranges(term).get(name, (rug.min(), rug.max()))
+    lower, upper = term.ranges.get(name, (rug.min(), rug.max()))
     whole = np.arange(np.ceil(lower), np.floor(upper) + 1)
     if (rug == np.rint(rug)).all() and 1 < len(whole) <= count:
         return Axis(name, whole, rug, False)
@@ -169,27 +168,3 @@ def typical(term: Term, name: Name, values: NDArray[Any]) -> Any:
     # The first level of ``by=`` has no effect.
     first = any(part.by == name for part in term.parts)
     return max(levels[first:], key=values.tolist().count)
-
-
-# ---- what terms read -----------------------------------------------------------------
-
-
-def known_ranges(term: Term) -> dict[Name, tuple[float, float]]:
-    """The ranges of the numeric features of splines in a learned term."""
-    return {
-        name: ends
-        for part in term.parts
-        if isinstance(part, Spline) and part.ends is not None
-        for name, ends in zip(part.covariates, part.ends, strict=True)
-    }
-
-
-def multipliers_of(term: Term) -> tuple[Name, ...]:
-    """The numeric features that only multiply the effect of others."""
-    return unique_names(
-        part.by
-        for part in term.parts
-        if part.by is not None
-        and part.by_levels is None
-        and part.by not in term.covariates
-    )

@@ -8,10 +8,20 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .._boosting.path import Path
-from .draw import Limits, draw_effect, is_surface, limits_of, titles_of
-from .effects import Effect, HasEffects, Samples, effect_of
-from .panels import ACCENT, LINE, MUTED, draw_bars, new_panels, set_labels
+from .draw import (
+    ACCENT,
+    LINE,
+    MUTED,
+    Limits,
+    draw_bars,
+    draw_effect,
+    is_surface,
+    limits_of,
+    new_panels,
+    set_labels,
+    titles_of,
+)
+from .effects import Effect, Samples, effect_of
 
 MAX_EFFECTS = 24
 """The most effects that are drawn, beginning with the largest reduction of the risk."""
@@ -23,19 +33,6 @@ STEEP = 30
 """A risk that falls by more than this factor is drawn on a logarithmic scale."""
 
 Floats = NDArray[np.float64]
-
-
-class HasPaths(HasEffects, Protocol):
-    """What a plot needs of a fitted model; see `BoostedGAM`."""
-
-    n_rows_: int
-    paths_: list[Path]
-
-    def _index_of(self, learner: int | str) -> int: ...
-    def _title(self, fit: int) -> str: ...
-    def _effect_on(self, fit: int) -> str: ...
-    def _reductions_of(self, fit: int) -> Floats: ...
-    def _risk_of(self, fit: int) -> Floats: ...
 
 
 class Risks(Protocol):
@@ -50,9 +47,11 @@ class Risks(Protocol):
 
 
 def plot(
-    model: HasPaths,
+    model: Any,
     learners: Sequence[int | str] | None = None,
     *,
+    reductions: Floats,
+    risk: Floats,
     cv: Risks | None = None,
     samples: Samples | None = None,
     level: float = 0.95,
@@ -60,7 +59,7 @@ def plot(
     share_scale: bool = True,
 ) -> Any:
     """The figure of a model; see `BoostedGAM.plot`."""
-    path, reductions = model.paths_[fit], model._reductions_of(fit)
+    path = model.paths_[fit]
     if learners is None:
         order = np.argsort(-reductions, kind="stable")
         selected = set(path.selected.tolist())
@@ -77,7 +76,7 @@ def plot(
     ):
         draw_effect(axis, effect, scale, unit)
         set_labels(axis, title, axis.get_xlabel(), axis.get_ylabel())
-    draw_risk(panels[len(effects)], model._risk_of(fit) / model.n_rows_, cv)
+    draw_risk(panels[len(effects)], risk / model.n_rows_, cv)
     if several:
         some = np.argsort(-reductions[chosen], kind="stable")[:MAX_BARS]
         names = [titles[j] for j in some]

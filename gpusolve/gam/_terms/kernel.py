@@ -15,8 +15,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
-from ..._estimators.conventions import check_choice
-from ..penalty import Matrix
+from .._data.conventions import check_choice
+from .basis import Matrix
 from .frame import Frame
 from .rows import Rows, dense_rows
 from .term import Reading, Single, learned
@@ -24,7 +24,7 @@ from .term import Reading, Single, learned
 SPREAD = 2**13
 """The most rows among which knots are chosen."""
 
-ROUNDING = 1e-12
+ZERO_SHARE = 1e-12
 """Eigenvalues of a kernel matrix below this share of the largest count as zero."""
 
 
@@ -168,7 +168,7 @@ def inverse_root(K: Matrix, label: str) -> Matrix:
     values, vectors = np.linalg.eigh(K)
     if not (np.isfinite(values).all() and values[0] >= -1e-8 * values[-1]):
         raise ValueError(f"kernel of {label} must be positive semidefinite")
-    kept = values > ROUNDING * values[-1]
+    kept = values > ZERO_SHARE * values[-1]
     roots = kept / np.sqrt(np.where(kept, values, 1))
     return np.asarray(vectors * roots @ vectors.T)
 

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import Array, contiguous, namespace
 from ..._device.kernels import device_of
-from .._predictor import unequal_splines
-from ..basis import BSplines, CompactBasis
-from ..penalty import Matrix, differences
+from .basis import BSplines, CompactBasis, Matrix, differences
+from .predictor import unequal_splines
 from .rows import Rows, SplinePart, compact_rows
 
 
@@ -66,6 +65,17 @@ class Knots:
         """Whether all knots are equidistant, or the range is one number."""
         has_cells = self.lower < self.upper
         return isinstance(self.interior, int) and not (self.repeated and has_cells)
+
+    def exported(self) -> dict[str, Any]:
+        """The plain values from which ``predictor.py`` computes the basis."""
+        return {
+            "lower": self.lower,
+            "upper": self.upper,
+            "cells": self.cells,
+            "degree": self.degree,
+            "cyclic": self.cyclic,
+            "knots": None if self.are_uniform else self.positions().tolist(),
+        }
 
     def within(self) -> NDArray[np.float64]:
         """The knots within the range, (cells - 1,)."""

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ..._device.arrays import namespace
-from ..._estimators.conventions import check_choice
-from ..penalty import Matrix, Vector, differences
+from .._data.conventions import check_choice
+from .basis import Matrix, Vector, differences
 from .frame import Frame, Level, check_levels, listed
 from .rows import Rows, dense_rows, indicator_rows
-from .term import Reading, Single, learned
+from .term import Reading, Single, learned, plain_factor, plain_numbers
 
 
 def treatment(levels: int) -> Matrix:
@@ -143,6 +143,11 @@ class Linear(Single):
         columns = [x.astype(data.dtype, copy=False) for x in columns]
         is_single = len(columns) == 1
         return dense_rows(columns[0][:, None] if is_single else xp.stack(columns, 1))
+
+    def _exported(self) -> dict[str, Any]:
+        if self.found_levels is None:
+            return plain_numbers(*self.covariates, intercept=self.intercept)
+        return plain_factor(self.covariates[0], self.found_levels)
 
     def _transform(self) -> Matrix | None:
         """The intercept and the contrasts, by the indicators of the levels."""

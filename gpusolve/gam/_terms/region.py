@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ..penalty import Matrix
+from .basis import Matrix
 from .frame import Frame, Level, listed
 from .rows import Rows, indicator_rows
 from .spline import spectral_columns
-from .term import Reading, Single
+from .term import Reading, Single, plain_factor
 
 Edge = tuple[int, int]
 
@@ -76,6 +76,9 @@ class Region(Single):
         (name,) = self.covariates
         codes = data.codes(name, self.regions)
         return indicator_rows(codes, self._functions, data.dtype)
+
+    def _exported(self) -> dict[str, Any]:
+        return plain_factor(self.covariates[0], self.regions)
 
     @property
     def _incidence(self) -> Matrix:

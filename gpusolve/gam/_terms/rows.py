@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace
 from ..._device.launch import pieces
-from ..basis import BSplines, CompactBasis
+from .basis import BSplines, CompactBasis
 
 MAX_WIDTH = 32
 """The most values of a row in a part: the kernel has a table of 32 offsets for each."""

@@ -7,16 +7,23 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from ..._device.arrays import Array, namespace, on_host
 from ..._device.launch import ceil_div
-from ..._estimators.conventions import check_choice
-from ..basis import MAX_DEGREE, BSplines, CompactBasis
-from ..penalty import Matrix, differences, kronecker_sum
+from .._data.conventions import check_choice
+from .basis import (
+    MAX_DEGREE,
+    BSplines,
+    CompactBasis,
+    Matrix,
+    differences,
+    kronecker_sum,
+)
 from .frame import Frame, Name, present_values
 from .knots import Knots
 from .rows import Rows, kronecker
@@ -40,6 +47,12 @@ ROBUST = "robust"
 STRETCHED = 0.2
 """Knots are stretched if the middle rows occupy less than this share of the range."""
 
+SCORED = 256
+"""The most intervals between the values whose scores are kept."""
+
+Table: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
+"""Ascending values, and their normal scores."""
+
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Spline(Single):
@@ -47,7 +60,8 @@ class Spline(Single):
 
     The functions are B-splines, or all products of the B-splines of two covariates.
     `ends` and `interior` are learned: the ranges, and the numbers of knots or their
-    positions.
+    positions; with `normal_scores` also `scores`: some values of a covariate, and their
+    scores.
     """
 
     function: str = "bbs"
@@ -61,6 +75,8 @@ class Spline(Single):
     shape: str | None = field(default=None, metadata={"argument": "constraint"})
     knots_at: str = "equidistant"
     end_knots: str = "continued"
+    normal_scores: bool = False
+    scores: tuple[Table, ...] | None = learned()
     ends: tuple[tuple[float, float], ...] | None = learned()
     interior: tuple[int | tuple[float, ...], ...] | None = learned()
 
@@ -96,6 +112,10 @@ class Spline(Single):
             )
         if self.cyclic and self.boundary == ROBUST:
             raise ValueError("the boundary of a cyclic term must be its period")
+        if self.normal_scores and (self.cyclic or self.boundary is not None):
+            raise ValueError(
+                "a term of normal scores must be neither cyclic nor have a boundary"
+            )
         if self.cyclic and self.end_knots == "repeated":
             raise ValueError("a cyclic term must have end_knots='continued'")
         if count == 2 and (self.cyclic or self.is_constrained):
@@ -112,16 +132,20 @@ class Spline(Single):
         return self.shape is not None
 
     def _learn(self, frame: Frame) -> dict[str, Any]:
-        margins = [self._learned_knots(j, frame) for j in range(len(self.covariates))]
+        columns = [present_values(name, frame) for name in self.covariates]
+        scores = tuple(map(scores_of, columns)) if self.normal_scores else None
+        if scores is not None:
+            columns = [scores_in(*both) for both in zip(columns, scores, strict=True)]
+        margins = [self._learned_knots(j, x) for j, x in enumerate(columns)]
         return {
+            "scores": scores,
             "ends": tuple((knots.lower, knots.upper) for knots in margins),
             "interior": tuple(knots.interior for knots in margins),
         }
 
-    def _learned_knots(self, j: int, frame: Frame) -> Knots:
+    def _learned_knots(self, j: int, x: Array) -> Knots:
         """The knots of a covariate on the given range, or on the range of the data."""
         name = self.covariates[j]
-        x = present_values(name, frame)
         lower, upper = found = float(x.min()), float(x.max())
         if self.boundary == ROBUST:
             lower, upper = robust_range(x)
@@ -180,22 +204,43 @@ class Spline(Single):
     def _plain_rows(self, data: Reading) -> Rows:
         outside = self._outside(data)
         margins = [
-            knots.rows(self._read(name, knots, data), outside, data.dtype)
-            for name, knots in zip(self.covariates, self._margins, strict=True)
+            knots.rows(self._read(j, data), outside, data.dtype)
+            for j, knots in enumerate(self._margins)
         ]
         return functools.reduce(kronecker, margins)
+
+    @property
+    def own_ranges(self) -> dict[Name, tuple[float, float]]:
+        ends = self.ends or ()
+        if self.scores is not None:
+            ends = tuple((values[0], values[-1]) for values, _ in self.scores)
+        return dict(zip(self.covariates, ends, strict=False))
+
+    def _exported(self) -> dict[str, Any]:
+        margins = [
+            {"kind": "spline", "column": name, "scores": scores} | knots.exported()
+            for name, knots, scores in zip(
+                self.covariates,
+                self._margins,
+                self.scores or (None,) * len(self.covariates),
+                strict=True,
+            )
+        ]
+        is_single = len(margins) == 1
+        return margins[0] if is_single else {"kind": "product", "parts": margins}
 
     def _outside(self, data: Reading) -> str:
         """How values outside the range are evaluated; a robust range clamps them."""
         return "clamp" if self.boundary == ROBUST else data.outside
 
-    def _read(self, name: Name, knots: Knots, data: Reading) -> Array:
-        """The values of a column, (n,), within the range if they must be."""
-        x = data.numeric(name, knots.lower)
+    def _read(self, j: int, data: Reading) -> Array:
+        """The values of a column or their scores, (n,), within the range if asked."""
+        name = self.covariates[j]
+        ends = self.own_ranges[name]
+        x = data.numeric(name, ends[0])
         if self.cyclic or self._outside(data) == "error":
-            found = float(x.min()), float(x.max())
-            check_range(name, found, (knots.lower, knots.upper))
-        return x
+            check_range(name, (float(x.min()), float(x.max())), ends)
+        return x if self.scores is None else scores_in(x, self.scores[j])
 
     # ---- penalty and transform ----
 
@@ -265,10 +310,7 @@ def equal_bases(terms: Sequence[Term], data: Reading) -> CompactBasis | None:
         return None
     if not all(knots.are_uniform for knots in margins):
         return None
-    columns = [
-        spline._read(spline.covariates[0], knots, data)
-        for spline, knots in zip(splines, margins, strict=True)
-    ]
+    columns = [spline._read(0, data) for spline in splines]
     if data.present is not None:
         return None
     lower, upper = np.array([(knots.lower, knots.upper) for knots in margins]).T.copy()
@@ -327,13 +369,19 @@ def robust_range(x: Array) -> tuple[float, float]:
 
     At most the range of the data; all of it if the middle rows have the same value.
     """
-    ordered = examined(x)
-    cut = int(TAIL * (len(ordered) - 1))
-    begin, end = float(ordered[cut]), float(ordered[-1 - cut])
+    begin, _, end = middle_rows(x)
     if begin == end:
         return float(x.min()), float(x.max())
     margin = MARGIN * (end - begin)
     return max(float(x.min()), begin - margin), min(float(x.max()), end + margin)
+
+
+def middle_rows(x: Array) -> tuple[float, float, float]:
+    """The least, the median and the greatest value of the middle 98 % of the rows."""
+    ordered = examined(x)
+    last = len(ordered) - 1
+    cut = int(TAIL * last)
+    return float(ordered[cut]), float(ordered[last // 2]), float(ordered[last - cut])
 
 
 def far_rows(terms: Sequence[Term], frame: Frame, rows: int) -> NDArray[np.bool_]:
@@ -342,8 +390,7 @@ def far_rows(terms: Sequence[Term], frame: Frame, rows: int) -> NDArray[np.bool_
     for term in terms:
         if not isinstance(term, Spline) or term.boundary != ROBUST:
             continue
-        assert term.ends is not None
-        for name, (lower, upper) in zip(term.covariates, term.ends, strict=True):
+        for name, (lower, upper) in term.own_ranges.items():
             x, margin = frame.numeric(name), FAR * (upper - lower)
             outside = (x < lower - margin) | (x > upper + margin)
             far = outside | namespace(x).asarray(far)
@@ -353,6 +400,38 @@ def far_rows(terms: Sequence[Term], frame: Frame, rows: int) -> NDArray[np.bool_
 def examined(x: Array) -> Array:
     """Evenly spaced rows, at most `EXAMINED`, in ascending order."""
     return namespace(x).sort(x[:: ceil_div(len(x), EXAMINED)])
+
+
+def scores_of(x: Array) -> Table:
+    """Some values of a column, (n,), and their normal scores.
+
+    The normal score of a value is the quantile of the normal distribution for the share
+    of rows below the value, where half of the rows that equal it count.
+
+    Examples
+    --------
+    >>> values, scores = scores_of(np.array([1.0, 5.0, 1.0, 1.0, 100.0]))
+    >>> values, np.round(scores, 2)
+    ((1.0, 5.0, 100.0), array([-0.52,  0.52,  1.28]))
+    """
+    ordered = on_host(examined(x)).astype(np.float64)
+    ends = [float(x.min()), float(x.max())]
+    values = np.unique([*ordered, *ends])
+    if len(values) > SCORED:
+        shares = np.linspace(0, 1, SCORED + 1)
+        values = np.unique([*np.quantile(ordered, shares, method="nearest"), *ends])
+    below = np.searchsorted(ordered, values, "left")
+    up_to = np.searchsorted(ordered, values, "right")
+    last = 2 * len(ordered) - 1
+    scores = ndtri(np.clip(below + up_to, 1, last) / (last + 1))
+    return tuple(values.tolist()), tuple(scores.tolist())
+
+
+def scores_in(x: Array, table: Table) -> Array:
+    """The normal scores of values, (n,), interpolated in a table."""
+    xp = namespace(x)
+    values, scores = (xp.asarray(column, np.float64) for column in table)
+    return xp.interp(x.astype(np.float64), values, scores).astype(x.dtype)
 
 
 def quantile_knots(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
-from ..penalty import Matrix, Vector
+from .basis import Matrix, Vector
 from .frame import Frame, present_values
 from .rows import Rows, indicator_rows
 from .term import Reading, Single, learned
@@ -59,6 +59,9 @@ class Stump(Single):
         cuts = xp.asarray(self.cuts, np.float64)
         codes: Array = xp.searchsorted(cuts, x.astype(np.float64), side="left")
         return indicator_rows(codes, self._functions, data.dtype)
+
+    def _exported(self) -> dict[str, Any]:
+        return {"kind": "bins", "column": self.covariates[0], "cuts": [*self.cuts]}
 
     def _penalty(self) -> Matrix:
         return np.zeros((self._functions, self._functions))

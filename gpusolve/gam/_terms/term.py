@@ -18,9 +18,8 @@ import numpy as np
 
 from ..._device.arrays import Array, namespace
 from ..._device.launch import CACHED
-from ..._estimators.conventions import check_choice
-from ..basis import OUTSIDE
-from ..penalty import Matrix, Vector, kronecker_sum
+from .._data.conventions import check_choice
+from .basis import OUTSIDE, Matrix, Vector, kronecker_sum
 from .frame import MISSING, UNKNOWN, Frame, Level, Name, check_levels, listed
 from .rows import Rows, dense_rows, indicator_rows, kronecker, side_by_side
 
@@ -226,6 +225,31 @@ class Term(ABC):
         return False
 
     @property
+    def is_linear(self) -> bool:
+        """Whether a fit is a linear function of what it is fitted to."""
+        return not (self.is_constrained or self.is_stump)
+
+    @property
+    def ranges(self) -> dict[Name, tuple[float, float]]:
+        """The ranges of the splines of a learned term, by covariate."""
+        return dict(item for part in self.parts for item in part.own_ranges.items())
+
+    @property
+    def multipliers(self) -> tuple[Name, ...]:
+        """The numeric columns of ``by=`` that are not also covariates."""
+        given = (part.by for part in self.parts if part.by_levels is None)
+        return unique_names(
+            by for by in given if by is not None and by not in self.covariates
+        )
+
+    @abstractmethod
+    def exported(self) -> dict[str, Any]:
+        """The design of a learned term in plain values, as ``predictor.py`` reads it.
+
+        TypeError for a term that cannot be exported.
+        """
+
+    @property
     def is_stump(self) -> bool:
         """Whether a fit is the best cut of the functions, which are bins."""
         return False
@@ -413,6 +437,20 @@ class Single(Term):
         """The levels of the covariate if it is a factor."""
         return None
 
+    @property
+    def own_ranges(self) -> dict[Name, tuple[float, float]]:
+        """The ranges of the covariates if they have knots."""
+        return {}
+
+    def exported(self) -> dict[str, Any]:
+        design = self._exported()
+        if self.by is None:
+            return design
+        by = plain_numbers(self.by)
+        if self.by_levels is not None:
+            by = plain_factor(self.by, self.by_levels, skipped=1)
+        return {"kind": "product", "parts": [by, design]}
+
     # Of the term without `by`:
 
     @abstractmethod
@@ -429,6 +467,12 @@ class Single(Term):
 
     @abstractmethod
     def _plain_rows(self, data: Reading) -> Rows: ...
+
+    def _exported(self) -> dict[str, Any]:
+        raise TypeError(
+            "learners must be splines, lines, factors, stumps, or their combinations "
+            f"to be exported, got {self.label}"
+        )
 
     def _transform(self) -> Matrix | None:
         return None
@@ -455,6 +499,25 @@ def levels_of_by(name: Name, frame: Frame) -> tuple[Level, ...] | None:
     levels = frame.factor(name).levels
     check_levels(name, levels, 2)
     return levels
+
+
+def plain_numbers(*names: Name, intercept: bool = False) -> dict[str, Any]:
+    """An exported design: numeric columns."""
+    return {"kind": "numbers", "columns": [*names], "intercept": intercept}
+
+
+def plain_factor(
+    name: Name, levels: tuple[Level, ...], skipped: int = 0
+) -> dict[str, Any]:
+    """An exported design: levels of a factor; the first levels may have no function."""
+    for level in levels:
+        if not isinstance(level, str | int | float):
+            raise TypeError(
+                f"levels of {name} must be strings or numbers to be exported, got "
+                f"{level!r}"
+            )
+    columns = {"column": name, "levels": [*levels], "skipped": skipped}
+    return {"kind": "factor"} | columns
 
 
 # ---- combinations --------------------------------------------------------------------
@@ -495,6 +558,8 @@ class Pair(Term):
     right: Term
 
     _combine: ClassVar[Operations]
+    _kind: ClassVar[str]
+    """The kind of the exported design."""
 
     def __post_init__(self) -> None:
         if any(term.is_stump for term in self._both):
@@ -524,6 +589,9 @@ class Pair(Term):
     @property
     def is_constrained(self) -> bool:
         return any(part.is_constrained for part in self.parts)
+
+    def exported(self) -> dict[str, Any]:
+        return {"kind": self._kind, "parts": [term.exported() for term in self._both]}
 
     def learn(self, frame: Frame) -> Self:
         return replace(self, left=self.left.learn(frame), right=self.right.learn(frame))
@@ -611,6 +679,7 @@ class Sum(Pair):
     it; if both are known, nothing else is determined from the degrees of freedom.
     """
 
+    _kind: ClassVar = "sum"
     _combine: ClassVar = Operations(sum, side_by_side, diagonal_blocks, diagonal_blocks)
 
     def diagonal(self) -> Vector | None:
@@ -640,6 +709,7 @@ class Product(Pair):
     For a response on a grid, mboost's ``a %O% b`` is ``b * a`` on all pairs of values.
     """
 
+    _kind: ClassVar = "product"
     _combine: ClassVar = Operations(math.prod, kronecker, np.kron, kronecker_sum)
 
     def __post_init__(self) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..._device.arrays import Array, namespace
-from ..penalty import Matrix
+from .basis import Matrix
 from .frame import Frame
 from .rows import Rows, dense_rows
-from .term import Reading, Single, learned
+from .term import Reading, Single, learned, plain_numbers
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -82,6 +82,11 @@ class User(Single):
                 "infinity"
             )
         return matrix
+
+    def _exported(self) -> dict[str, Any]:
+        if self.design is not None:
+            raise TypeError(f"design of {self.label} must not be given to be exported")
+        return plain_numbers(*self.covariates)
 
     def _penalty(self) -> Matrix:
         return np.eye(self.width) if self.K is None else np.array(self.K)

@@ -1,0 +1,225 @@
+// The device, errors, and functions that have nothing to do.
+
+#include "host.h"
+
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <set>
+
+namespace {
+
+thread_local cudaError_t last_error = cudaSuccess;
+
+struct NamedError {
+    cudaError_t error;
+    const char *name, *text;
+};
+
+#define NAMED(error) error, #error
+
+const NamedError ERRORS[] = {
+    {NAMED(cudaSuccess), "no error"},
+    {NAMED(cudaErrorInvalidValue), "invalid argument"},
+    {NAMED(cudaErrorMemoryAllocation), "out of memory"},
+    {NAMED(cudaErrorInitializationError), "initialization error"},
+    {NAMED(cudaErrorInvalidConfiguration), "invalid configuration argument"},
+    {NAMED(cudaErrorInvalidPitchValue), "invalid pitch argument"},
+    {NAMED(cudaErrorInvalidSymbol), "invalid device symbol"},
+    {NAMED(cudaErrorInvalidMemcpyDirection), "invalid copy direction for memcpy"},
+    {NAMED(cudaErrorInvalidDeviceFunction), "invalid device function"},
+    {NAMED(cudaErrorNoDevice), "no CUDA-capable device is detected"},
+    {NAMED(cudaErrorInvalidDevice), "invalid device ordinal"},
+    {NAMED(cudaErrorPeerAccessUnsupported),
+     "peer access is not supported between these two devices"},
+    {NAMED(cudaErrorInvalidResourceHandle), "invalid resource handle"},
+    {NAMED(cudaErrorIllegalState), "the operation cannot be performed in the present state"},
+    {NAMED(cudaErrorNotReady), "device not ready"},
+    {NAMED(cudaErrorIllegalAddress), "an illegal memory access was encountered"},
+    {NAMED(cudaErrorHostMemoryAlreadyRegistered),
+     "part or all of the requested memory range is already mapped"},
+    {NAMED(cudaErrorCooperativeLaunchTooLarge), "too many blocks in cooperative launch"},
+    {NAMED(cudaErrorLaunchFailure), "unspecified launch failure"},
+    {NAMED(cudaErrorNotSupported), "operation not supported"}};
+
+const NamedError& named(cudaError_t error) {
+    static const NamedError unknown{error, "unrecognized error code", "unrecognized error code"};
+    for (const NamedError& one : ERRORS)
+        if (one.error == error) return one;
+    return unknown;
+}
+
+/// Attributes that are 1. They are in properties(), too.
+const std::set<cudaDeviceAttr> FEATURES = {
+    cudaDevAttrCanMapHostMemory,       cudaDevAttrUnifiedAddressing,
+    cudaDevAttrManagedMemory,          cudaDevAttrConcurrentManagedAccess,
+    cudaDevAttrConcurrentKernels,      cudaDevAttrAsyncEngineCount,
+    cudaDevAttrCooperativeLaunch,      cudaDevAttrStreamPrioritiesSupported,
+    cudaDevAttrMemoryPoolsSupported,   cudaDevAttrHostRegisterSupported,
+    cudaDevAttrGlobalL1CacheSupported, cudaDevAttrGpuOverlap};
+
+cudaDeviceProp properties() {
+    cudaDeviceProp found{};
+    std::strcpy(found.name, "gpusolve emulator");
+    size_t free = 0;
+    cudaMemGetInfo(&free, &found.totalGlobalMem);
+    found.sharedMemPerBlock = host.static_shared_bytes;
+    found.sharedMemPerBlockOptin = host.shared_bytes;
+    found.sharedMemPerMultiprocessor = host.shared_bytes_of_multiprocessor;
+    found.reservedSharedMemPerBlock = 1024;
+    found.totalConstMem = 64 << 10;
+    found.memPitch = 0x7fffffff;
+    found.regsPerBlock = found.regsPerMultiprocessor = 65536;
+    found.warpSize = 32;
+    found.maxThreadsPerBlock = 1024;
+    found.maxThreadsDim[0] = found.maxThreadsDim[1] = 1024;
+    found.maxThreadsDim[2] = 64;
+    found.maxGridSize[0] = 0x7fffffff;
+    found.maxGridSize[1] = found.maxGridSize[2] = 65535;
+    found.major = host.capability / 10;
+    found.minor = host.capability % 10;
+    found.multiProcessorCount = host.multiprocessors;
+    found.maxThreadsPerMultiProcessor = host.threads;
+    found.maxBlocksPerMultiProcessor = host.blocks;
+    found.memoryBusWidth = 256;
+    found.l2CacheSize = 1 << 20;
+    found.textureAlignment = 512;
+    found.texturePitchAlignment = 32;
+    found.maxTexture1D = found.maxTexture2D[0] = found.maxTexture2D[1] = 1 << 16;
+    found.maxTexture3D[0] = found.maxTexture3D[1] = found.maxTexture3D[2] = 1 << 14;
+    found.canMapHostMemory = found.unifiedAddressing = found.managedMemory = 1;
+    found.concurrentManagedAccess = found.concurrentKernels = found.asyncEngineCount = 1;
+    found.cooperativeLaunch = found.streamPrioritiesSupported = found.memoryPoolsSupported = 1;
+    found.hostRegisterSupported = found.canUseHostPointerForRegisteredMem = 1;
+    found.globalL1CacheSupported = found.localL1CacheSupported = 1;
+#if CUDART_VERSION < 13000
+    found.clockRate = found.memoryClockRate = 1000000;
+    found.deviceOverlap = 1;
+#endif
+    return found;
+}
+
+}  // namespace
+
+cudaError_t noted(cudaError_t error) {
+    if (error) last_error = error;
+    return error;
+}
+
+EXPORT cudaError_t cudaGetLastError() {
+    const cudaError_t error = last_error;
+    last_error = cudaSuccess;
+    return error;
+}
+API(cudaPeekAtLastError, (), last_error)
+EXPORT const char* cudaGetErrorName(cudaError_t error) {
+    return named(error).name;
+}
+EXPORT const char* cudaGetErrorString(cudaError_t error) {
+    return named(error).text;
+}
+
+// ---- the device ---------------------------------------------------------------------------
+
+API(cudaGetDeviceCount, (int* count), success(*count = 1))
+ALSO(cudaGetDeviceCount, cuDeviceGetCount)
+
+API(cudaSetDevice, (int device), noted(device == 0 ? cudaSuccess : cudaErrorInvalidDevice))
+API(cudaGetDevice, (int* device), success(*device = 0))
+ALSO(cudaGetDevice, cudaChooseDevice)
+
+API(cudaGetDeviceFlags, (unsigned* flags), success(*flags = cudaDeviceScheduleAuto))
+EXPORT cudaError_t cudaGetDeviceProperties(cudaDeviceProp* found, int device) {
+    if (device != 0) return noted(cudaErrorInvalidDevice);
+    *found = properties();
+    return cudaSuccess;
+}
+EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+    if (device != 0) return noted(cudaErrorInvalidDevice);
+    const cudaDeviceProp own = properties();
+    const std::map<cudaDeviceAttr, int> known = {
+        {cudaDevAttrMaxThreadsPerBlock, own.maxThreadsPerBlock},
+        {cudaDevAttrMaxBlockDimX, own.maxThreadsDim[0]},
+        {cudaDevAttrMaxBlockDimY, own.maxThreadsDim[1]},
+        {cudaDevAttrMaxBlockDimZ, own.maxThreadsDim[2]},
+        {cudaDevAttrMaxGridDimX, own.maxGridSize[0]},
+        {cudaDevAttrMaxGridDimY, own.maxGridSize[1]},
+        {cudaDevAttrMaxGridDimZ, own.maxGridSize[2]},
+        {cudaDevAttrMaxSharedMemoryPerBlock, int(own.sharedMemPerBlock)},
+        {cudaDevAttrMaxSharedMemoryPerBlockOptin, int(own.sharedMemPerBlockOptin)},
+        {cudaDevAttrMaxSharedMemoryPerMultiprocessor, int(own.sharedMemPerMultiprocessor)},
+        {cudaDevAttrReservedSharedMemoryPerBlock, int(own.reservedSharedMemPerBlock)},
+        {cudaDevAttrTotalConstantMemory, int(own.totalConstMem)},
+        {cudaDevAttrWarpSize, own.warpSize},
+        {cudaDevAttrMaxPitch, int(own.memPitch)},
+        {cudaDevAttrMaxRegistersPerBlock, own.regsPerBlock},
+        {cudaDevAttrMaxRegistersPerMultiprocessor, own.regsPerMultiprocessor},
+        {cudaDevAttrTextureAlignment, int(own.textureAlignment)},
+        {cudaDevAttrTexturePitchAlignment, int(own.texturePitchAlignment)},
+        {cudaDevAttrMultiProcessorCount, own.multiProcessorCount},
+        {cudaDevAttrMaxThreadsPerMultiProcessor, own.maxThreadsPerMultiProcessor},
+        {cudaDevAttrMaxBlocksPerMultiprocessor, own.maxBlocksPerMultiProcessor},
+        {cudaDevAttrComputeCapabilityMajor, own.major},
+        {cudaDevAttrComputeCapabilityMinor, own.minor},
+        {cudaDevAttrGlobalMemoryBusWidth, own.memoryBusWidth},
+        {cudaDevAttrL2CacheSize, own.l2CacheSize},
+        {cudaDevAttrMaxTexture1DWidth, own.maxTexture1D},
+        {cudaDevAttrMaxTexture2DWidth, own.maxTexture2D[0]},
+        {cudaDevAttrMaxTexture2DHeight, own.maxTexture2D[1]},
+        {cudaDevAttrClockRate, 1000000},
+        {cudaDevAttrMemoryClockRate, 1000000}};
+    const auto found = known.find(attribute);
+    *value = found == known.end() ? static_cast<int>(FEATURES.count(attribute)) : found->second;
+    return cudaSuccess;
+}
+ALSO(cudaDeviceGetAttribute, cuDeviceGetAttribute)
+
+EXPORT cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int) {
+    std::snprintf(text, static_cast<size_t>(bytes), "0000:00:00.0");
+    return cudaSuccess;
+}
+API(cudaDeviceGetLimit, (size_t* value, cudaLimit limit),
+    success(*value = limit == cudaLimitStackSize ? 1024 : 8 << 20))
+API(cudaDeviceGetStreamPriorityRange, (int* least, int* greatest), success(*least = *greatest = 0))
+API(cudaDeviceCanAccessPeer, (int* can, int, int), success(*can = 0))
+API(cudaDeviceGetDefaultMemPool, (cudaMemPool_t * pool, int),
+    success(*pool = reinterpret_cast<cudaMemPool_t>(1)))
+ALSO(cudaDeviceGetDefaultMemPool, cudaDeviceGetMemPool, cudaMemPoolCreate)
+
+API(cudaRuntimeGetVersion, (int* version), success(*version = CUDART_VERSION))
+ALSO(cudaRuntimeGetVersion, cudaDriverGetVersion, cuDriverGetVersion)
+
+// ---- functions that have nothing to do, with any arguments ---------------------------------
+
+API(emulator_nothing, (), cudaSuccess)
+API(emulator_unsupported, (), noted(cudaErrorNotSupported))
+
+ALSO(emulator_nothing, cudaDeviceReset, cudaDeviceSetLimit, cudaDeviceSetCacheConfig,
+     cudaDeviceSetSharedMemConfig, cudaDeviceSetMemPool, cudaFuncSetCacheConfig,
+     cudaFuncSetSharedMemConfig, cudaSetDeviceFlags, cudaSetValidDevices, cudaInitDevice,
+     cudaProfilerStart, cudaProfilerStop, cudaMemAdvise, cudaMemAdvise_v2, cudaMemPrefetchAsync,
+     cudaMemPrefetchAsync_v2, cudaMemPoolDestroy, cudaMemPoolSetAttribute, cudaMemPoolSetAccess,
+     cudaMemPoolTrimTo, cudaStreamQuery, cudaStreamWaitEvent, cudaStreamAttachMemAsync,
+     cudaStreamSetAttribute, cudaStreamCopyAttributes, cudaEventQuery, cudaGraphAddDependencies,
+     cudaGraphUpload, cudaGraphDebugDotPrint, cudaGraphKernelNodeSetAttribute,
+     cudaCtxResetPersistingL2Cache, cuInit)
+ALSO(emulator_unsupported, cudaDeviceEnablePeerAccess, cudaDeviceDisablePeerAccess,
+     cudaDeviceGetP2PAttribute, cudaIpcGetMemHandle, cudaIpcOpenMemHandle, cudaIpcGetEventHandle,
+     cudaGetDriverEntryPoint, cudaGetDriverEntryPointByVersion, cudaStreamGetCaptureInfo,
+     cudaStreamGetCaptureInfo_v2, cudaMallocMipmappedArray, cudaFreeMipmappedArray,
+     cudaGetMipmappedArrayLevel)
+
+// ---- the driver's functions that programs call to look at the device -------------------------
+
+EXPORT int cuDeviceGet(int* device, int number) {
+    *device = 0;
+    return number == 0 ? 0 : cudaErrorInvalidDevice;
+}
+EXPORT int cuDeviceGetName(char* name, int bytes, int) {
+    std::snprintf(name, static_cast<size_t>(bytes), "%s", properties().name);
+    return 0;
+}
+EXPORT int cuDeviceTotalMem_v2(size_t* bytes, int) {
+    size_t free = 0;
+    return cudaMemGetInfo(&free, bytes);
+}

@@ -1,0 +1,12 @@
+// Functions that device code calls, and that the machine has: printf, malloc, free and assert.
+
+#pragma once
+
+#include "machine.h"
+
+namespace machine {
+
+/// The function of a name; null if there is none.
+Run machine_function(const std::string& name);
+
+}  // namespace machine

@@ -1,0 +1,181 @@
+// Finds the row of an instruction by its opcode.
+
+#include <array>
+
+#include "table.h"
+
+namespace machine {
+
+namespace {
+
+/// A word that sets a field of an instruction, and the families that take it.
+struct Qualifier {
+    std::string_view word;
+    int families;
+    void (*set)(Inst& inst);
+};
+
+template <u8 Inst::* field, u8 value>
+void set_field(Inst& inst) {
+    inst.*field |= value;
+}
+template <Space space>
+void set_space(Inst& inst) {
+    inst.space = space;
+}
+template <u8 elements>
+void set_vector(Inst& inst) {
+    inst.vector = elements;
+}
+template <u8 order>
+void set_strong(Inst& inst) {
+    inst.order |= order;
+    inst.is_volatile = true;
+}
+void change_nothing(Inst&) {}
+
+constexpr int ROUNDED = ARITHMETIC | CONVERSION, SCOPED = ACCESS | CONTROL;
+
+constexpr Qualifier QUALIFIERS[] = {
+    {"rn", ROUNDED, set_field<&Inst::rounding, RN>},
+    {"rz", ROUNDED, set_field<&Inst::rounding, RZ>},
+    {"rm", ROUNDED, set_field<&Inst::rounding, RM>},
+    {"rp", ROUNDED, set_field<&Inst::rounding, RP>},
+    {"rni", CONVERSION, set_field<&Inst::rounding, RNI>},
+    {"rzi", CONVERSION, set_field<&Inst::rounding, RZI>},
+    {"rmi", CONVERSION, set_field<&Inst::rounding, RMI>},
+    {"rpi", CONVERSION, set_field<&Inst::rounding, RPI>},
+    {"ftz", ROUNDED, set_field<&Inst::flushes, 1>},
+    {"sat", ROUNDED, set_field<&Inst::saturates, 1>},
+    {"relu", CONVERSION, set_field<&Inst::is_relu, 1>},
+    {"approx", ARITHMETIC, change_nothing},
+    {"full", ARITHMETIC, change_nothing},
+    {"global", ACCESS, set_space<Space::global>},
+    {"const", ACCESS, set_space<Space::constant>},
+    {"shared", ACCESS, set_space<Space::shared>},
+    {"shared_cta", ACCESS, set_space<Space::shared>},
+    {"shared_cluster", ACCESS, set_space<Space::shared>},
+    {"local", ACCESS, set_space<Space::local>},
+    {"param", ACCESS, set_space<Space::param>},
+    {"param_entry", ACCESS, set_space<Space::param>},
+    {"param_func", ACCESS, set_space<Space::param>},
+    {"volatile", ACCESS, set_strong<WEAK>},
+    {"mmio", ACCESS, change_nothing},
+    {"relaxed", ACCESS, set_strong<RELAXED>},
+    {"acquire", SCOPED, set_strong<ACQUIRE>},
+    {"release", SCOPED, set_strong<RELEASE>},
+    {"acq_rel", SCOPED, set_strong<ACQUIRE | RELEASE>},
+    {"sc", CONTROL, change_nothing},
+    {"cta", SCOPED, set_field<&Inst::scope, 1>},
+    {"cluster", SCOPED, change_nothing},
+    {"gpu", SCOPED, change_nothing},
+    {"gl", CONTROL, change_nothing},
+    {"sys", SCOPED, change_nothing},
+    {"v2", ACCESS, set_vector<2>},
+    {"v4", ACCESS, set_vector<4>},
+    {"uni", CONTROL, change_nothing},
+    {"aligned", CONTROL, change_nothing},
+};
+
+/// Hints for caches, and words that repeat what is known.
+constexpr std::string_view HINTS[] = {"weak",
+                                      "ca",
+                                      "cg",
+                                      "cs",
+                                      "lu",
+                                      "cv",
+                                      "wb",
+                                      "wt",
+                                      "nc",
+                                      "noftz",
+                                      "L2_64B",
+                                      "L2_128B",
+                                      "L2_256B",
+                                      "L2_cache_hint",
+                                      "L1_evict_normal",
+                                      "L1_evict_unchanged",
+                                      "L1_evict_first",
+                                      "L1_evict_last",
+                                      "L1_no_allocate",
+                                      "unified"};
+
+const Qualifier* qualifier_of(std::string_view word) {
+    static constexpr Qualifier hint{"", ACCESS, change_nothing};
+    const auto found = std::find_if(std::begin(QUALIFIERS), std::end(QUALIFIERS),
+                                    [&](const Qualifier& one) { return one.word == word; });
+    if (found != std::end(QUALIFIERS)) return found;
+    const bool is_hint = std::find(std::begin(HINTS), std::end(HINTS), word) != std::end(HINTS);
+    return is_hint ? &hint : nullptr;
+}
+
+const Table& table() {
+    static const Table all = [] {
+        Table made;
+        for (auto* add :
+             {add_integers, add_floats, add_comparisons, add_conversions, add_accesses, add_atomics,
+              add_textures, add_matrices, add_control, add_warp_operations})
+            add(made);
+        return made;
+    }();
+    return all;
+}
+
+/// The row of an opcode. Types of bits have the rows of types without a sign.
+const Row* row_named(std::string opcode) {
+    if (const Row* found = table().find(opcode)) return found;
+    for (std::size_t k = 0; k + 2 < opcode.size(); ++k)
+        if (opcode[k] == '.' && opcode[k + 1] == 'b' &&
+            std::isdigit(static_cast<u8>(opcode[k + 2])))
+            opcode[k + 1] = 'u';
+    return table().find(opcode);
+}
+
+std::string joined(const std::vector<std::string>& words) {
+    std::string text;
+    for (const std::string& word : words) text.append(text.empty() ? "" : ".").append(word);
+    return text;
+}
+
+}  // namespace
+
+const Row* find_row(const std::vector<std::string>& words, Inst& inst) {
+    const Row* row = row_named(joined(words));
+    std::vector<const Qualifier*> taken;
+    if (!row) {
+        std::vector<std::string> others;
+        for (const std::string& word : words)
+            if (const Qualifier* own = others.empty() ? nullptr : qualifier_of(word))
+                taken.push_back(own);
+            else
+                others.push_back(word);
+        row = row_named(joined(others));
+    }
+    if (!row) return nullptr;
+    inst.row = row;
+    inst.run = row->run;
+    inst.inner = row->inner;
+    inst.kind = row->kind;
+    inst.mode = row->mode;
+    inst.effect = row->effect;
+    inst.order = row->order;
+    for (const Qualifier* one : taken) {
+        if (!(one->families & row->family)) return nullptr;
+        one->set(inst);
+    }
+    inst.bytes = static_cast<u8>(row->bytes * inst.vector);
+    if (inst.is_atomic()) inst.is_volatile = false;
+    return row;
+}
+
+void choose_run(Inst& inst, bool is_wide) {
+    const Row& row = *inst.row;
+    if (row.wide &&
+        (is_wide || inst.rounding > RN || inst.flushes || inst.saturates || inst.is_relu))
+        inst.run = row.wide;
+    else if (inst.flushes && row.flushed)
+        inst.run = row.flushed;
+    if (row.adjusted && (inst.rounding > RN || inst.saturates))
+        inst.inner = std::exchange(inst.run, row.adjusted);
+}
+
+}  // namespace machine

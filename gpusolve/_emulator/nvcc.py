@@ -1,0 +1,139 @@
+"""Compiles whole programs with nvcc: PTX for the kernels, an object for the host."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ._errors import CompileError
+from .nvrtc import ARCHITECTURE, cache_directory, package_folders
+
+MISSING = (
+    "a whole program is compiled by nvcc and the system's C++ compiler, and {} was not "
+    "found; pip install gpusolve[emulator-programs] brings nvcc"
+)
+
+_SOURCES = Path(__file__).parent / "cudart"
+_MACHINE = Path(__file__).parent / "machine"
+
+_OPTIONS = (
+    "-shared",
+    "-cudart=none",
+    f"-arch=compute_{ARCHITECTURE}",
+    "-lineinfo",
+    "-no-compress",  # so that the PTX in the object is text
+    "-O2",
+    "-Xcompiler=-fPIC,-g1",
+    "-Xlinker=-Bsymbolic",  # names of the program come before equal names elsewhere
+)
+
+
+@functools.cache
+def toolkit() -> Path:
+    """The folder of a toolkit with nvcc and headers; CompileError if there is none.
+
+    The toolkit of ``$NVCC``, else of the installed packages, else of the system.
+    """
+    files = [root / "bin" / "nvcc" for root in package_folders()]
+    system = shutil.which("nvcc"), "/usr/local/cuda/bin/nvcc"
+    files = [*_paths(os.environ.get("NVCC")), *files, *_paths(*system)]
+    for file in files:
+        root = file.resolve().parents[1]
+        if file.is_file() and (root / "include" / "cuda_runtime_api.h").is_file():
+            return root
+    raise CompileError(MISSING.format("nvcc"))
+
+
+def _paths(*names: str | None) -> list[Path]:
+    return [Path(name) for name in names if name]
+
+
+def why_missing() -> str:
+    """Why programs cannot be compiled here; empty if they can."""
+    try:
+        toolkit()
+        cpp_compiler()
+    except CompileError as error:
+        return str(error)
+    return ""
+
+
+def cpp_compiler() -> list[str]:
+    """``$CXX``, else the system's compiler; CompileError if there is none."""
+    for name in filter(None, [os.environ.get("CXX"), "g++", "c++"]):
+        if shutil.which(shlex.split(name)[0]):
+            return shlex.split(name)
+    raise CompileError(MISSING.format("a C++ compiler"))
+
+
+def runtime_library() -> Path:
+    """The library in place of libcudart, compiled with the toolkit's headers."""
+    command = [*cpp_compiler(), "-std=c++17", "-O2", "-shared", "-fPIC"]
+    command += ["-fvisibility=hidden", f"-I{toolkit() / 'include'}", f"-I{_MACHINE}"]
+    sources = sorted(_SOURCES.glob("*.cpp"))
+    return _cached("libcudart.so", "the library of whole programs", command, sources)
+
+
+def compiled_program(source: Path, options: Sequence[str] = ()) -> Path:
+    """Compile a program to a shared object, unless the cache has it.
+
+    Parameters
+    ----------
+    source : Path
+        The ``.cu`` file with ``main``.
+    options : sequence of str, optional
+        Of nvcc.
+
+    Raises
+    ------
+    CompileError
+        With the compiler's log; or if nvcc is not installed.
+    """
+    if not source.is_file():
+        raise CompileError(f"program must be a file, got {str(source)!r}")
+    nvcc = [str(toolkit() / "bin" / "nvcc"), *_OPTIONS, *options]
+    if own := os.environ.get("CXX"):
+        nvcc.append(f"-ccbin={shlex.split(own)[0]}")
+    return _cached("program.so", source.name, nvcc, [source.resolve()])
+
+
+def _cached(name: str, what: str, command: list[str], sources: Iterable[Path]) -> Path:
+    """The output of a compiler, made again if a file that it has read has changed."""
+    command = [*command, *map(str, sources)]
+    key = hashlib.sha256(repr(command).encode()).hexdigest()[:32]
+    folder = cache_directory() / "programs" / key
+    record = folder / "files.json"
+    if record.exists():
+        files = json.loads(record.read_text())
+        if all(_digest(Path(file)) == digest for file, digest in files.items()):
+            return folder / name
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        made, rules = Path(scratch, name), Path(scratch, "rules")
+        done = subprocess.run(
+            [*command, "-MD", "-MF", str(rules), "-o", str(made)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        if done.returncode:
+            raise CompileError(f"{what} does not compile:\n{done.stdout}")
+        read = rules.read_text().replace("\\\n", " ").partition(":")[2].split()
+        files = {file: _digest(Path(file)) for file in (*read, *map(str, sources))}
+        made.replace(folder / name)  # other processes never read an incomplete file
+        Path(scratch, "files").write_text(json.dumps(files))
+        Path(scratch, "files").replace(record)
+    return folder / name
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""

@@ -1,0 +1,216 @@
+"""The fits of all learners to the gradient on a CPU, with two ways to ``c = X'Wu``.
+
+`LearnerFits` computes c of all learners from the gradient u in every step, in a single
+pass over the rows; see `products`. `Blocks` does so once, for a fit to squared errors.
+After a step of the learner j, it subtracts ``X'W X_j`` times the update. This block of
+columns is computed when j is first selected, and kept. See also `screened_fits`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..._device.threads import Work
+from .batch import Fits
+from .problem import Cone, PreparedLearners
+from .products import Floats, Run
+from .stump import fitted_stump, sides_of
+
+Share = Callable[[int, Work], None]
+"""`Products.share` with a function that runs work."""
+
+COLUMN_BLOCKS = 8
+"""How many blocks of columns are computed at once."""
+
+
+class SizeGroup(NamedTuple):
+    """Learners with k functions: all products with their matrices at once.
+
+    Attributes
+    ----------
+    members : (m,) array or slice
+        The indices of the learners, ascending.
+    functions : (m * k,) array or slice
+        Their functions, counted over all learners.
+    gain : (F, m, k, k) or (F, m, k) array
+        See `PreparedLearners.gain`.
+    """
+
+    members: NDArray[np.intp] | slice
+    functions: NDArray[np.intp] | slice
+    gain: Floats
+
+    def scores(self, moments: Floats, share: Share) -> Floats:
+        """``c' Q c`` of each member, (F, m), from c of all learners, (F, functions)."""
+        c = moments[:, self.functions].reshape(self.gain.shape[:3])
+        if self.gain.ndim == 3:
+            return quadratic_forms(self.gain, c)
+        scores = np.empty(c.shape[:2])
+
+        def write(some: slice) -> None:
+            scores[:, some] = quadratic_forms(self.gain[:, some], c[:, some])
+
+        share(scores.shape[1], write)
+        return scores
+
+
+def quadratic_forms(Q: Floats, c: Floats) -> Floats:
+    """``c' Q c``, of (..., k, k) and (..., k); Q of (..., k) is diagonal."""
+    if Q.ndim == c.ndim:
+        return np.asarray(np.einsum("...k,...k,...k->...", Q, c, c))
+    product = np.matmul(Q, c[..., None])[..., 0]
+    return np.asarray(np.einsum("...k,...k->...", product, c))
+
+
+class StumpGroup(NamedTuple):
+    """Stumps with as many bins.
+
+    Attributes
+    ----------
+    members, functions : array or slice
+        As for `SizeGroup`.
+    weights : (F, m, k) array
+        The weights of the bins.
+    least : int
+        The least weight of a side.
+    """
+
+    members: NDArray[np.intp] | slice
+    functions: NDArray[np.intp] | slice
+    weights: Floats
+    least: int
+
+    def scores(self, moments: Floats, share: Share) -> Floats:
+        """The reduction of the sum of squares by each member, (F, m)."""
+        c = moments[:, self.functions].reshape(self.weights.shape)
+        return np.asarray(sides_of(c, self.weights, self.least).reduction.max(-1))
+
+
+def groups_of(
+    problem: PreparedLearners, begins: NDArray[np.intp]
+) -> list[SizeGroup | StumpGroup]:
+    """The learners without a constraint, grouped by their number of functions."""
+    sizes: dict[tuple[int, bool, int | None], list[int]] = {}
+    for j, design in enumerate(problem.rows):
+        if problem.cones[j] is None:
+            key = design.functions, problem.is_diagonal(j), problem.stumps.get(j)
+            sizes.setdefault(key, []).append(j)
+    groups: list[SizeGroup | StumpGroup] = []
+    for (k, _, least), members in sizes.items():
+        place: Any = slice(None)
+        functions: Any = slice(None)
+        if len(members) < len(problem):
+            place = np.array(members)
+            functions = (begins[members][:, None] + np.arange(k)).reshape(-1)
+        if least is not None:
+            weights = np.stack([problem.gram[j] for j in members], axis=1)
+            groups.append(StumpGroup(place, functions, weights, least))
+        else:
+            groups.append(SizeGroup(place, functions, problem.gain(members)))
+    return groups
+
+
+class LearnerFits:
+    """K learners in F fits; c is computed from the gradients in every step."""
+
+    def __init__(self, fits: Fits) -> None:
+        self.problem = fits.problem
+        self.products = self.problem.designs.products
+        self.functions = self.products.functions
+        self.groups = groups_of(self.problem, self.products.ends[:-1])
+        self.constrained = [j for j, cone in enumerate(self.problem.cones) if cone]
+        self.c: Floats
+
+    def project(self, gradient: Callable[[], Floats], run: Run) -> None:
+        """Compute ``c = X'Wu`` of all learners, (F, functions), for Wu, (F, n)."""
+        self.c = self.products.project(gradient(), run)
+
+    def scores(self, run: Run) -> Floats:
+        """The reduction of the sum of squares by each learner, (F, K)."""
+        share = partial(self.products.share, run)
+        scores = np.empty((self.problem.fits, len(self.problem)))
+        for group in self.groups:
+            scores[:, group.members] = group.scores(self.c, share)
+        for j in self.constrained:
+            for fit in range(self.problem.fits):
+                b, c = self.fitted(fit, j), self.c[fit, self.functions[j]]
+                scores[fit, j] = b @ (2 * c - self.problem.gram[j][fit] @ b)
+        return scores
+
+    def fitted(self, fit: int, learner: int) -> Floats:
+        """The coefficients of a learner that is fitted to the gradient."""
+        c = self.c[fit, self.functions[learner]]
+        cone = self.problem.cones[learner]
+        if cone is not None:
+            return fitted_in_cone(cone, fit, c)
+        if learner in self.problem.stumps:
+            least = self.problem.stumps[learner]
+            return fitted_stump(c, self.problem.gram[learner][fit], least)
+        inverse: Floats = self.problem.inverse[learner][fit]
+        multiply = np.multiply if inverse.ndim == 1 else np.matmul
+        return np.asarray(multiply(inverse, c))
+
+    def advance(self, learner: int, update: Floats, run: Run) -> None:
+        """Called after an update; c is computed again in the next step."""
+
+
+class Blocks(LearnerFits):
+    """Learners of a fit to squared errors, whose c are updated from step to step."""
+
+    def __init__(self, fits: Fits) -> None:
+        super().__init__(fits)
+        self.blocks: dict[int, Floats] = {}
+        self.is_first = True
+
+    def project(self, gradient: Callable[[], Floats], run: Run) -> None:
+        if self.is_first:
+            super().project(gradient, run)
+            self.is_first = False
+
+    def advance(self, learner: int, update: Floats, run: Run) -> None:
+        if learner not in self.blocks:
+            self.compute_blocks(learner, run)
+        self.c[0] -= self.blocks[learner] @ update
+
+    def compute_blocks(self, learner: int, run: Run) -> None:
+        """Compute the block of a learner; of columns, of the next best learners, too.
+
+        The next steps select some of these, and a pass over all columns costs about as
+        much for several blocks as for one.
+        """
+        weights = self.problem.weights
+        w = None if weights is None else weights[0]
+        if self.products.columns is None:
+            self.blocks[learner] = self.products.block(learner, w, run)
+            return
+        scores = self.scores(run)[0]
+        scores[list(self.blocks)] = -np.inf
+        scores[learner] = np.inf
+        count = min(COLUMN_BLOCKS, len(scores) - len(self.blocks))
+        best = np.argpartition(scores, -count)[-count:]
+        self.blocks |= self.products.column_blocks(best, w)
+
+
+def fitted_in_cone(cone: Cone, fit: int, moments: Floats) -> Floats:
+    """The coefficients of the functions, from ``X'Wu`` of the functions, (k,).
+
+    Notes
+    -----
+    The fit minimises ``b'Ab / 2 - b'c`` over all b with ``C b >= 0``; ``A^-1 = R R'``.
+    With multipliers mu >= 0 it is ``b = R (R'c + R'C' mu)``, and mu is the solution of
+    a non-negative least-squares problem: it minimises ``|R'C' mu + R'c|``. `moments`
+    and the result belong to the functions, b and c to the columns ``X T``.
+    """
+    from scipy.optimize import nnls
+
+    T, root = cone.transform, cone.root[fit]
+    c = moments if T is None else moments @ T
+    free = root.T @ c
+    multipliers, _ = nnls(root.T @ cone.constraint.T, -free)
+    b: Floats = root @ (free + root.T @ (multipliers @ cone.constraint))
+    return b if T is None else T @ b

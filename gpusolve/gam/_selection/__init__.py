@@ -1,1 +1,0 @@
-"""What decides how complex a model is: degrees of freedom, error bounds."""

@@ -1,0 +1,176 @@
+"""What every model has: all families, and all learners, of all estimators."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from gam_models import (
+    EVERY_CASE,
+    EVERY_FAMILY_CASE,
+    EVERY_LEARNER_CASE,
+    Case,
+    columns,
+    response,
+)
+from together import together
+
+from gpusolve.gam import load
+from gpusolve.gam._model import fitted
+
+DATA, NEW = columns(), columns(40, seed=7)
+
+every = together("case", EVERY_CASE, ids=str)
+each_family = together("case", EVERY_FAMILY_CASE, ids=str)
+each_learner = together("case", EVERY_LEARNER_CASE, ids=str)
+
+
+def take(data: dict[str, Any], rows: Any) -> dict[str, Any]:
+    return {name: column[rows] for name, column in data.items()}
+
+
+def all_predictions(model: Any, data: dict[str, Any], **options: Any) -> list[Any]:
+    """Every kind of prediction that the model has."""
+    found = [model.predict(data, **options)]
+    for name in ("decision_function", "predict_proba", "predict_parameters"):
+        if hasattr(model, name):
+            made = getattr(model, name)(data, **options)
+            found += [*made.values()] if isinstance(made, dict) else [made]
+    return found
+
+
+def assert_equal(a: list[Any], b: list[Any]) -> None:
+    for left, right in zip(a, b, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def private_classes(plain: Any) -> list[str]:
+    """The classes of a document that are named with a private module."""
+    values = plain.values() if isinstance(plain, dict) else plain
+    if not isinstance(plain, dict | list):
+        return []
+    found = [name for value in values for name in private_classes(value)]
+    name = str(plain.get("class", "")) if isinstance(plain, dict) else ""
+    return [*found, name] if name.startswith("_") or "._" in name else found
+
+
+@every
+def test_integer_weights_count_rows(case: Case) -> None:
+    y = response(case.family, DATA)
+    weights = np.random.default_rng(3).integers(0, 4, len(y))
+    weights[:4] = 1  # of each level
+    rows = np.repeat(np.arange(len(y)), weights)
+    by_quantiles = "quantiles", "bins=", "robust"  # which weights do not change
+    learners = [
+        term
+        for term in case.learners
+        if not any(option in term.label for option in by_quantiles)
+    ]
+    case = Case(case.kind, case.family, learners, case.options)
+    weighted = case.model().fit(DATA, y, sample_weight=weights)
+    repeated = case.model().fit(take(DATA, rows), y[rows])
+    np.testing.assert_array_equal(weighted.selected_, repeated.selected_)
+    np.testing.assert_allclose(weighted.risk_, repeated.risk_, rtol=1e-8)
+
+
+@every
+def test_a_warm_start_equals_one_long_fit(case: Case) -> None:
+    whole = case.fitted(DATA)
+    parts = case.fitted(DATA, 5, warm_start=True)
+    parts.set_params(max_iter=12).fit(DATA, response(case.family, DATA))
+    np.testing.assert_array_equal(parts.selected_, whole.selected_)
+    np.testing.assert_allclose(parts.risk_, whole.risk_, rtol=1e-9)
+    for one, other in zip(parts.paths_, whole.paths_, strict=True):
+        assert (one.nuisance is None) == (other.nuisance is None)
+        if one.nuisance is not None:
+            np.testing.assert_allclose(one.nuisance, other.nuisance, rtol=1e-7)
+
+
+@every
+def test_files_and_pickles_have_the_bits_of_the_model(
+    case: Case, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    model = case.fitted(DATA)
+    path = tmp_path_factory.mktemp("model") / "model.json"
+    model.save(path)
+    assert not private_classes(json.loads(path.read_text()))
+    for copy in (load(path), pickle.loads(pickle.dumps(model))):
+        assert type(copy) is type(model)
+        assert repr(copy) == repr(model)
+        assert copy.names_ == model.names_
+        assert not hasattr(copy, "_data")
+        for name in ("coefficients_", "risk_", "selected_", "lambda_", "intercept_"):
+            np.testing.assert_array_equal(getattr(copy, name), getattr(model, name))
+        assert_equal(all_predictions(copy, NEW), all_predictions(model, NEW))
+        assert_equal(
+            all_predictions(copy, NEW, iteration=4),
+            all_predictions(model, NEW, iteration=4),
+        )
+
+
+@every
+def test_stages_are_the_models_after_each_iteration(case: Case) -> None:
+    model = case.fitted(DATA)
+    stages = list(model.staged_predict(NEW))
+    assert len(stages) == model.n_iter_ == 12
+    for iteration in (1, 7, 12):
+        found = model.predict(NEW, iteration=iteration)
+        if found.dtype.kind == "f":
+            np.testing.assert_allclose(stages[iteration - 1], found, rtol=1e-9)
+        else:
+            np.testing.assert_array_equal(stages[iteration - 1], found)
+    seven = all_predictions(model, NEW, iteration=7)
+    assert model.stop_at(7) is model
+    assert_equal(all_predictions(model, NEW), seven)
+
+
+@every
+def test_effects_sum_to_the_predictor(case: Case) -> None:
+    model = case.fitted(DATA)
+    for iteration in (None, 7):
+        links = model._links(NEW, iteration, None)
+        for fit, link in enumerate(links):
+            effects = model.effects(NEW, fit=fit, iteration=iteration)
+            total = model._intercepts()[fit] + effects.sum(axis=1)
+            np.testing.assert_allclose(total, link, rtol=1e-12, atol=1e-12)
+            for j, name in enumerate(model.names_):
+                alone = model.partial_effect(name, NEW, fit=fit, iteration=iteration)
+                np.testing.assert_array_equal(alone, effects[:, j])
+
+
+@every
+def test_predictions_read_rows_in_blocks(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = case.fitted(DATA, 4)
+    whole, effects = all_predictions(model, NEW), model.effects(NEW)
+    with monkeypatch.context() as patch:
+        patch.setattr(fitted, "BLOCK", 7)
+        assert_equal(all_predictions(model, NEW), whole)
+        np.testing.assert_array_equal(model.effects(NEW), effects)
+
+
+@each_family
+def test_the_risk_falls_and_is_the_loss_of_the_predictor(case: Case) -> None:
+    model = case.fitted(DATA)
+    risk = np.sum([path.risk for path in model.paths_], axis=0)
+    assert risk[-1] < risk[0]
+    if model.family_.predictors == 1 and len(model.paths_) == 1:
+        (f,), family = model._links(DATA, None, None), model.family_
+        y = family.prepare(response(case.family, DATA), np.zeros((90, 1)))
+        last = np.asarray(model._nuisance(None)[0])
+        loss = family.loss(y, f, last).sum()
+        assert model.risk_[-1] == pytest.approx(loss, rel=1e-10)
+
+
+@each_learner
+def test_learned_terms_are_values(case: Case) -> None:
+    """Equal terms have equal hashes, reprs that make them, and the same labels."""
+    for term in case.fitted(DATA, 1).terms_:
+        again = pickle.loads(pickle.dumps(term))
+        assert again == term
+        assert hash(again) == hash(term)
+        assert again.label == term.label

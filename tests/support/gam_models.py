@@ -1,0 +1,150 @@
+"""A model of every family and of every learner, for properties that all must have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpusolve.gam import (
+    BoostedDistribution,
+    BoostedGAM,
+    BoostedGAMClassifier,
+    bbs,
+    bkernel,
+    bmono,
+    bmrf,
+    bols,
+    brad,
+    brandom,
+    bspatial,
+    btree,
+    buser,
+    survival_times,
+)
+from gpusolve.gam.distributions import DISTRIBUTIONS
+from gpusolve.gam.families import FAMILIES, SurvivalFamily
+from gpusolve.gam.terms import Term
+
+Columns = dict[str, NDArray[Any]]
+
+RING = {"a": "bd", "b": "ac", "c": "bd", "d": "ac"}
+
+LEARNERS: list[Term] = [
+    bbs("x", df=3),
+    bbs("x", knots=[0.2, 0.5], end_knots="repeated"),
+    bbs("x", knots_at="quantiles", center=True),
+    bbs("x", center="spectral", df=2),
+    bbs("x", by="z"),
+    bbs("x", by="g", df=9),
+    bbs("x", cyclic=True, boundary=(0, 1)),
+    bbs("x", boundary="robust"),
+    bmono("x", constraint="increasing", knots=5),
+    bmono("x", constraint="concave", knots=5),
+    bols("x"),
+    bols("x", "z", intercept=False, df=1),
+    bols("g"),
+    bols("g", contrasts="sum", df=2),
+    bols("g", contrasts="helmert", df=2),
+    brandom("g"),
+    brandom("g", by="x", df=2),
+    bspatial("x", "z", knots=4),
+    bspatial("x", "z", knots=4, center=True, df=3),
+    bmrf("g", neighbours=RING, df=2),
+    bmrf("g", neighbours=RING, df=2, center=True),
+    brad("x", "z", knots=12),
+    bkernel("x", scale=1, knots=9),
+    btree("x"),
+    btree("x", bins=9, min_rows=6),
+    buser("x", "z", K=np.eye(2), df=1),
+    bols("z") + bbs("x", knots=6),
+    bmono("x", knots=5) + bols("g", intercept=False, df=1),
+    bols("g", df=2, contrasts="dummy") * bbs("x", knots=6, df=2),
+    (bols("x") + bols("z")) * bols("g"),
+]
+"""Learners of every kind, of the columns of `columns`."""
+
+CLASSES = "binomial", "multinomial", "prop_odds"
+
+
+def columns(n: int = 90, seed: int = 0) -> Columns:
+    """Two numbers and a factor."""
+    rng = np.random.default_rng(seed)
+    letters = np.array([*"abcd", *rng.choice([*"abcd"], n - 4)])
+    return {"x": rng.random(n), "z": rng.random(n), "g": letters}
+
+
+def response(family: str, data: Columns, seed: int = 1) -> NDArray[Any]:
+    """A response of a family or a distribution of this name: a sine and a line."""
+    rng = np.random.default_rng(seed)
+    f = np.sin(6 * data["x"]) + data["z"] - 0.5
+    n, positive = len(f), np.exp(f) * rng.gamma(3, 1 / 3, len(f))
+    counts = rng.poisson(positive).astype(float)
+    if family in CLASSES:
+        return np.digitize(f + rng.logistic(size=n), [-0.7, 1.0])
+    if family in FAMILIES and issubclass(FAMILIES[family], SurvivalFamily):
+        time = np.ceil(20 * rng.exponential(np.exp(f))) / 20
+        return survival_times(time, rng.random(n) < 0.8)
+    if family == "beta":
+        return np.clip(rng.beta(3 + 2 * f, 3), 0.01, 0.99)
+    with_zeros = positive * (rng.random(n) < 0.7)
+    kinds = f + 0.3 * rng.standard_normal(n), with_zeros, positive, counts, counts + 1
+    known: type[Any] = {**DISTRIBUTIONS, **FAMILIES}[family]
+    return next(y for y in kinds if accepts(known(), y))
+
+
+def accepts(family: Any, y: NDArray[Any]) -> bool:
+    """Whether y is a response of the family."""
+    try:
+        family.check(y)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Case:
+    """An estimator before its fit, with a response of its family."""
+
+    kind: type[Any]
+    family: str
+    learners: list[Term]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.kind.__name__} {self.family} {self.learners}"
+
+    def model(self, steps: int = 12, **options: Any) -> Any:
+        """The estimator."""
+        given = {"family": self.family, "max_iter": steps} | self.options | options
+        return self.kind(self.learners, **given)
+
+    def fitted(self, data: Columns, steps: int = 12, **options: Any) -> Any:
+        """The estimator, fitted to all rows."""
+        return self.model(steps, **options).fit(data, response(self.family, data))
+
+
+MAIN: list[Term] = [bbs("x"), bols("g"), bbs("z", df=3)]
+
+
+def every_family() -> Iterator[Case]:
+    """Each family of each estimator, with three learners."""
+    for name in FAMILIES:
+        yield Case(BoostedGAMClassifier if name in CLASSES else BoostedGAM, name, MAIN)
+    for name in DISTRIBUTIONS:
+        for update in ("noncyclic", "cyclic"):
+            given = {"family": DISTRIBUTIONS[name](update)}  # type: ignore[arg-type]
+            yield Case(BoostedDistribution, name, MAIN, given)
+
+
+EVERY_FAMILY_CASE = list(every_family())
+EVERY_LEARNER_CASE = [
+    Case(BoostedGAM, family, [learner, bols("z", intercept=False)])
+    for learner in LEARNERS
+    for family in ("gaussian", "poisson")
+]
+EVERY_CASE = EVERY_FAMILY_CASE + EVERY_LEARNER_CASE
+"""All families with some learners, and all learners with two families."""
