@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from harness import Machine, three_digits
+from harness import Machine
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from records import three_digits
 
 from gpusolve.gam import BoostedGAM, Simulation, simulate
 

@@ -19,9 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.optimize
-from harness import Machine, three_digits, to_host, wall_clock
+from harness import Machine, to_host, wall_clock
 from numpy.typing import NDArray
 from pictures import Pictures, draw
+from records import three_digits
 from skimage import color, data
 
 import gpusolve
