@@ -7,7 +7,9 @@ for a platform and for every Python. Without a compiler there are no objects, an
 wheel is for every platform: an installation never fails.
 
 An editable installation is for one machine, so it has the best object for its CPU only.
-``python setup.py build_ext --inplace`` compiles all objects in a checkout.
+``python setup.py build_ext --inplace`` compiles all objects of the solver in a checkout.
+With ``GPUSOLVE_BUILD=gpusolve`` the emulator's machine is left out; with
+``GPUSOLVE_BUILD=none`` nothing is compiled.
 """
 
 from __future__ import annotations
@@ -67,8 +69,13 @@ MACHINE = Part(
     # Signed integers wrap on overflow, as on a GPU.
     ("-std=c++20", "-fwrapv", "-fno-strict-aliasing", "-pthread"),
 )
-PARTS = (SOLVER, MACHINE) if sys.platform == "linux" else (SOLVER,)
-"""The machine is for Linux."""
+NAMES = os.environ.get("GPUSOLVE_BUILD", "gpusolve machine").split()
+PARTS = tuple(
+    part
+    for part in ((SOLVER, MACHINE) if sys.platform == "linux" else (SOLVER,))
+    if part.name in NAMES
+)
+"""The parts that are built; the machine is for Linux."""
 
 FOR_EVERY_CPU = "object.cpp"
 """The file that tells whether a CPU has the instruction set of the object."""
@@ -177,10 +184,10 @@ def build(
     return target
 
 
-def build_all(folder: Path, one_is_enough: bool = False) -> None:
-    """Build the objects in a folder, which has no others afterwards.
+def build_all(folder: Path, for_this_cpu: Sequence[Part] = ()) -> None:
+    """Build the objects of the parts in a folder, which has no others afterwards.
 
-    If one is enough, the first object that this CPU can run is the last one.
+    Some parts are built for this CPU only: the first object that it can run.
     """
     command, built = compiler(), []
     folder.mkdir(parents=True, exist_ok=True)
@@ -192,12 +199,14 @@ def build_all(folder: Path, one_is_enough: bool = False) -> None:
         for name in OBJECTS["instruction_sets"]():
             try:
                 built.append(path := build(command, part, name, folder))
-                if one_is_enough and ctypes.CDLL(str(path)).gpusolve_supports():
+                own = part in for_this_cpu
+                if own and ctypes.CDLL(str(path)).gpusolve_supports():
                     break
             except (FailedError, OSError) as error:
                 warn(f"{part.title} for {name} was not compiled:\n{error}")
-    for file in set(folder.glob(f"*{OBJECTS['SUFFIX']}")) - set(built):
-        file.unlink()
+    for part in PARTS:
+        for file in {*folder.glob(f"{part.name}-*{OBJECTS['SUFFIX']}")} - {*built}:
+            file.unlink()
 
 
 def warn(reason: str) -> None:
@@ -215,7 +224,8 @@ class BuildObjects(build_ext):
 
     def run(self) -> None:
         try:
-            build_all(self.folder, one_is_enough=self.editable_mode)
+            machine = (MACHINE,) if self.inplace else ()
+            build_all(self.folder, PARTS if self.editable_mode else machine)
         except (OSError, ValueError) as error:
             warn(f"the solver was not compiled: {error}")
 

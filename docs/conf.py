@@ -73,7 +73,7 @@ default_role = "autolink"
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
-nb_execution_mode = "off"  # the repository has the outputs: `make notebooks`
+nb_execution_mode = "off"  # the repository has the outputs: `make pictures`
 codeautolink_concat_default = True  # the code of a page is one program
 copybutton_exclude = ".linenos, .gp, .go"  # prompts and outputs
 nb_ipywidgets_js = {}  # no notebook has widgets, so none are fetched

@@ -82,7 +82,7 @@ def test_resources_of_some_kernels_are_those_of_the_table(source: Source) -> Non
     rows = resources_on(90, [source])
     check(rows)
     changed = set(registers(rows)) - set(written_registers(90))
-    assert not changed, "update the table with: make resources"
+    assert not changed, "update the table with: make tables"
 
 
 def changed_resources(architecture: int, rows: list[Resources]) -> str:
@@ -103,7 +103,7 @@ def test_all_kernels_are_those_of_the_tables() -> None:
         code += changed_code([source])
     check(rows)
     changed = changed_resources(90, rows) + "\n".join(code)
-    assert not changed, f"update the tables with: make resources\n{changed}"
+    assert not changed, f"update the tables with: make tables\n{changed}"
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_resources_on_other_architectures(architecture: int) -> None:
     rows = resources_on(architecture, all_sources())
     check(rows)
     changed = changed_resources(architecture, rows)
-    assert not changed, f"update the table with: make resources\n{changed}"
+    assert not changed, f"update the table with: make tables\n{changed}"
 
 
 def test_the_table_of_code_has_all_kernels() -> None:

@@ -57,7 +57,7 @@ def test_costs_are_those_of_the_table(call: Call) -> None:
     written = written_rows().get(call.name, {})
     same_compiler = compiler_name() == written_compiler()
     changed = changes(written, rows_of(call, report), same_compiler)
-    assert not changed, "\n".join(["update the table with: make costs", *changed])
+    assert not changed, "\n".join(["update the table with: make tables", *changed])
 
 
 def test_the_table_has_no_other_calls() -> None:

@@ -44,7 +44,7 @@ def test_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @together("path", NOTEBOOKS, ids=names)
 def test_notebook_has_small_outputs_of_its_code(path: Path) -> None:
-    """`make notebooks` renews them."""
+    """`make pictures` renews them."""
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]

@@ -67,7 +67,7 @@ def test_a_cited_notebook_mentions_what_it_is_cited_for(row: paper_map.Row) -> N
 
 
 def test_the_claims_are_those_of_the_tests() -> None:
-    """``make papers`` writes the page."""
+    """``make tables`` writes the page."""
     assert paper_map.filled(PAGE, MARKERS) == PAGE
 
 

@@ -11,7 +11,7 @@ Counted are
   which is not counted again. Divisions by a constant are multiplications.
 
 An instruction is in a loop if a path of the code leads from it back to itself, or if it
-is in a function that is called in a loop. ``make resources`` writes the table.
+is in a function that is called in a loop. ``make tables`` writes the table.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def table() -> str:
         "",
         "For sm_90: instructions, bytes, accesses whose address space the compiler",
         "does not know, and divisions and square roots in loops, as counted by",
-        "`tests/support/kernel_code.py`. Written by `make resources` with NVRTC 12.9",
+        "`tests/support/kernel_code.py`. Written by `make tables` with NVRTC 12.9",
         "and nvdisasm 13.5, without a GPU.",
         "",
         f"| operators | kernel | {' | '.join(HEADINGS)} |",

@@ -1,4 +1,4 @@
-"""What public calls cost, counted on the emulator. ``make costs`` writes the table.
+"""What public calls cost, counted on the emulator. ``make tables`` writes the table.
 
 Sizes are small, and the grids are not limited by the emulated device: a GPU has the
 same counts, except for the blocks of a long reduction. A scan has at most 33 tiles, so
@@ -599,7 +599,7 @@ def table() -> str:
 HEADER = """\
 # Costs of the kernels
 
-Counted by `make costs` on the emulator, with {compiler}. They are
+Counted by `make tables` on the emulator, with {compiler}. They are
 counts, not times; no GPU was used. `tests/support/kernel_costs.py` has the calls and
 sizes.
 

@@ -1,6 +1,6 @@
 """Registers, shared memory and spills of every kernel, from NVRTC without a GPU.
 
-The launchers determine instances and block sizes. ``make resources`` writes the table.
+The launchers determine instances and block sizes. ``make tables`` writes the table.
 """
 
 from __future__ import annotations
@@ -510,7 +510,7 @@ def table() -> str:
         "",
         "Registers per thread + bytes of static shared memory per block. No kernel",
         "spills registers, and none but `as_solved`, which the emulator profiles, uses",
-        "a stack. Written by `make resources` with NVRTC 12.9, without a GPU.",
+        "a stack. Written by `make tables` with NVRTC 12.9, without a GPU.",
         "",
         f"| operators | kernel | {names} |",
         "| --- | --- " + "| --- " * len(ARCHITECTURES) + "|",

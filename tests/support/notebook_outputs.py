@@ -1,6 +1,6 @@
 """Executes the notebooks whose code or data changed, and stores their outputs.
 
-`make notebooks` calls it. A notebook is stored with a hash of its code; an output as
+`make pictures` calls it. A notebook is stored with a hash of its code; an output as
 text or as a picture with few colours, without counts, metadata and warnings.
 """
 

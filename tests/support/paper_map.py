@@ -4,7 +4,7 @@ A test that holds a claim of a row is marked::
 
     @pytest.mark.paper("Cupp, Figure 12", "With 128 tiles ... 62.5 % fewer ...")
 
-with the document, the row's first cell, and the claim. ``make papers`` writes the
+with the document, the row's first cell, and the claim. ``make tables`` writes the
 claims and the names of the tests into the column "holds here". Markers are read from
 the source, so no test is imported.
 """

@@ -66,6 +66,7 @@ class AdditiveModel(FittedModel):
     """A sum of effects, fitted by componentwise boosting; see `BoostedGAM`."""
 
     default_family: str
+    interactions_: list[tuple[Name, ...]]
     validation_risk_: NDArray[np.float64]
 
     def __init__(
@@ -206,14 +207,14 @@ class AdditiveModel(FittedModel):
         the last fit.
         """
         df = FIRST_DF if self.df == "auto" else self.df
-        is_auto = self.interactions == "auto"
+        is_auto = isinstance(self.interactions, str)
         pairs = getattr(self, "interactions_", []) if self.warm_start else []
         if pairs:
             settings = next(candidates).settings
         else:
             settings, fits, path = self._steps(candidates, data, is_last=False)
             pairs = find_pairs(
-                MOST_PAIRS if is_auto else self.interactions,
+                MOST_PAIRS if isinstance(self.interactions, str) else self.interactions,
                 margins_of(settings.terms, self.outside),
                 settings,
                 residuals_of(fits.after(path), data.frame),
@@ -230,7 +231,8 @@ class AdditiveModel(FittedModel):
 
         self.interactions_ = [] if is_auto else names
         yield with_first(len(self.interactions_))
-        count, verdict = 1, Verdict.BETTER
+        count = 1
+        verdict: Verdict | None = Verdict.BETTER
         while is_auto and count <= len(pairs) and verdict is not Verdict.WORSE:
             verdict = yield with_first(count)
             if verdict is Verdict.BETTER:

@@ -300,7 +300,7 @@ def penalty_matrix(n_basis: int, kind: str | None, order: int = 2) -> Matrix:
 
     See Also
     --------
-    make_learners
+    BSplines, bbs
 
     References
     ----------

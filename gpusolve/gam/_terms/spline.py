@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,7 @@ MARGIN = 0.1
 FAR = 0.5
 """Beyond a robust range by more than this share of it, a row is far outside."""
 
-ROBUST = "robust"
+ROBUST: Literal["robust"] = "robust"
 """The boundary that leaves out outliers."""
 
 STRETCHED = 0.2
