@@ -7,8 +7,8 @@ for a platform and for every Python. Without a compiler there are no objects, an
 wheel is for every platform: an installation never fails.
 
 An editable installation is for one machine, so it has the best object for its CPU only.
-``python setup.py build_ext --inplace`` compiles all objects of the solver in a checkout.
-With ``GPUSOLVE_BUILD=gpusolve`` the emulator's machine is left out; with
+``python setup.py build_ext --inplace`` compiles all objects of the solver in a
+checkout. With ``GPUSOLVE_BUILD=gpusolve`` the emulator's machine is left out; with
 ``GPUSOLVE_BUILD=none`` nothing is compiled.
 """
 
