@@ -111,12 +111,10 @@ void nothing(Warp&, const Inst&) {}
 void add_mbarriers(Table& t) {
     const auto add = [&](const std::string& opcode, std::string shape, Mbarrier mode, u8 effect,
                          Order order) {
-        for (const char* space : {"", ".shared_cta"}) {
-            Row& row = t.add("mbarrier." + opcode + space + ".b64",
-                             {mbarrier, ATOMIC, shape, ACCESS, mode, 8, effect});
-            row.order = order;
-            row.name = "an mbarrier";
-        }
+        Row& row = t.add("mbarrier." + opcode + ".b64",
+                         {mbarrier, ATOMIC, shape, ACCESS, mode, 8, effect});
+        row.order = order;
+        row.name = "an mbarrier";
     };
     const Effect both = static_cast<Effect>(READS | WRITES);
     add("init", ":a4", INIT, WRITES, WEAK);

@@ -288,7 +288,9 @@ class Reader {
     }
 
     void declare(string_view text) {
-        Tokens tokens(text);
+        string spaced(text);
+        if (spaced.starts_with(".reg.")) spaced.insert(4, " ");
+        Tokens tokens(spaced);
         if (tokens.peek() == ".param" || tokens.peek() == ".local") {
             add_local(declaration(tokens, line_));
             return;
