@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from ..._device.arrays import Array, namespace, on_host
 from ..._device.launch import ceil_div
@@ -414,6 +413,8 @@ def scores_of(x: Array) -> Table:
     >>> values, np.round(scores, 2)
     ((1.0, 5.0, 100.0), array([-0.52,  0.52,  1.28]))
     """
+    from scipy.special import ndtri
+
     ordered = on_host(examined(x)).astype(np.float64)
     ends = [float(x.min()), float(x.max())]
     values = np.unique([*ordered, *ends])
