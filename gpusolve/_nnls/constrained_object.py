@@ -200,7 +200,7 @@ def sides_of(
     return C, *of_C, *strides(C, 2), d, *of_d, *strides(d, 1)
 
 
-@functools.cache
+@functools.lru_cache(CACHED)
 def no_rows(n: int) -> Array:
     """What stands for the rows of a pair that is not given."""
     return np.zeros((1, n))
