@@ -163,8 +163,8 @@ class Monoid:
         cuda : bool, optional
             Whether to run the CUDA expressions: on the GPU of `elements` if they are a
             CuPy array, else on the emulator. Default: if they can be run; this part is
-            skipped without a GPU and without a C++ compiler on Linux. True raises the
-            error of the emulator instead.
+            skipped without a GPU and without the emulator. True raises the error of the
+            emulator instead.
 
         Raises
         ------

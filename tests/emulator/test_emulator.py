@@ -825,7 +825,7 @@ def test_a_damaged_file_of_the_cache_is_replaced(
 def test_without_nvrtc_a_kernel_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(nvrtc, "_package_folders", lambda: iter(()))
+    monkeypatch.setattr(nvrtc, "package_folders", lambda: iter(()))
     monkeypatch.setattr(ctypes.util, "find_library", lambda _: None)
     nvrtc.library.cache_clear()
     try:

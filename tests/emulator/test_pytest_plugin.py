@@ -124,7 +124,7 @@ def test_a_failed_kernel_is_an_annotation(tmp_path: Path) -> None:
     assert printed[at + 1].strip() == KERNEL.splitlines()[2].strip()
     assert not [line for line in printed if "_kernel.py:" in line]
     file, text, check = [line for line in printed if line.startswith("::")]
-    message = "::shift, thread (1, 0, 0), block (0, 0, 0), "
+    message = "::shift, thread (0, 0, 0), block (0, 0, 0), "
     assert file.startswith(
         f"::error file=shift.cu,line=3{message}shift.cu:3: data race"
     )
