@@ -11,10 +11,10 @@ of pyGAM 0.9.1 (``pip download --no-deps pygam==0.9.1``); later wheels have no d
 There are 15 real data sets, and 18 kinds of made data (`gam_kinds.py`).
 
 The list of real sets was fixed before any error was computed, by this rule: diamonds,
-head circumference, mcycle and quine, on which earlier defaults had lost; the eight other
-real data sets of pyGAM; the two data sets that scikit-learn ships for a regression and
-for two classes; and randhie, the largest table of counts in statsmodels. No data set
-was left out.
+head circumference, mcycle and quine, on which earlier defaults had lost; the eight
+other real data sets of pyGAM; the two data sets that scikit-learn ships for a
+regression and for two classes; and randhie, the largest table of counts in statsmodels.
+No data set was left out.
 
 All models have the same 5 random folds; small data sets have up to 10 times 5, so that
 about 1,000 rows are held out. Of larger data sets 8,000 rows are drawn. The error is
