@@ -158,6 +158,7 @@ const Row* find_row(const std::vector<std::string>& words, Inst& inst) {
     inst.mode = row->mode;
     inst.effect = row->effect;
     inst.order = row->order;
+    inst.is_volatile = row->order != WEAK;
     for (const Qualifier* one : taken) {
         if (!(one->families & row->family)) return nullptr;
         one->set(inst);
