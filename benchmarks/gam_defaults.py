@@ -403,7 +403,7 @@ BENCHMARK = Benchmark(
     title="Additive models with nothing set",
     parts=[
         Part("sets", ABOUT, tuple(MODELS)[1:], "error"),
-        Part("kinds", ABOUT, ("pyGAM gridsearch", "EBM without pairs"), "error"),
+        Part("kinds", ABOUT, ("pyGAM", "EBM without pairs"), "error"),
     ],
     measure=measure,
     packages=("scikit-learn", "pygam", "interpret-core", "statsmodels"),
