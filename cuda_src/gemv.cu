@@ -355,7 +355,7 @@ __global__ void __launch_bounds__(threads, blocks_per_multiprocessor<T, pack>)
 #pragma unroll
     for (int k = 0; k < pack; ++k) results.values[k] = Out(sums.values[k]);
     if (left >= pack && is_aligned<pack>(y)) {
-        *reinterpret_cast<Pack<Out, pack>*>(y) = results;
+        write_pack(y, results);
         return;
     }
 #pragma unroll

@@ -1,4 +1,5 @@
-// Several neighbouring elements that one instruction reads: 16 bytes if their type allows it.
+// Several neighbouring elements that one instruction reads or writes: 16 bytes if their type
+// allows it.
 
 #pragma once
 
@@ -28,4 +29,19 @@ __device__ __forceinline__ bool is_aligned(const T* from) {
 template <int size, class T>
 __device__ __forceinline__ Pack<T, size> read_pack(const T* from) {
     return *reinterpret_cast<const Pack<T, size>*>(from);
+}
+
+/// Write a pack, 16 bytes at a time. NVRTC makes an assignment of a pack of several elements into a
+/// store of each element, which writes a part of each sector.
+template <int size, class T>
+__device__ __forceinline__ void write_pack(T* to, const Pack<T, size>& pack) {
+    if constexpr (size == 1) {
+        *to = pack.values[0];
+    } else {
+        constexpr int words = sizeof(pack) / sizeof(int4);
+        static_assert(words * sizeof(int4) == sizeof(pack), "a pack is whole words");
+#pragma unroll
+        for (int k = 0; k < words; ++k)
+            __stwb(reinterpret_cast<int4*>(to) + k, reinterpret_cast<const int4*>(&pack)[k]);
+    }
 }

@@ -793,7 +793,7 @@ def test_an_array_of_sums_fits_a_group_of_as_many_threads(rng: Any) -> None:
 
     for sums, group in (4, (2, 2)), (4, (1, 4)), (16, (4, 4)), (16, (2, 8)):
         same(multiply(sums, group), A @ x)
-    with pytest.raises(KernelError, match="byte 16 of work, which has 16"):
+    with pytest.raises(KernelError, match="element 4 of work, which has 4 elements"):
         multiply(4, (4, 4))
 
 
