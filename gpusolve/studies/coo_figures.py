@@ -2,8 +2,8 @@
 
 M. Cupp, "Element-Wise Multiplication Kernel", 2020, counts what versions 1 and 2
 execute on groups of tiles. A tile is a core there, and a block of one thread here. The
-emulator runs the kernels and counts: accesses to memory and multiplications exactly,
-other instructions as a CPU has them. It has no cycles and no stalls.
+emulator runs the kernels and counts instructions of PTX, accesses to memory and
+multiplications among them. It has no cycles and no stalls.
 
 Examples
 --------
@@ -130,7 +130,7 @@ def kernels_of(
 
 
 def instructions(kernels: Sequence[Costs]) -> Counter[str]:
-    """The instructions of all threads, by kind."""
+    """The instructions of PTX of all threads, by kind."""
     return sum((kernel.instructions for kernel in kernels), Counter[str]())
 
 

@@ -1,8 +1,8 @@
 """The kernels, the example and the statistics of M. Cupp's document.
 
-"Element-Wise Multiplication Kernel", 2020. Its figures are numbered as there. Accesses
-to memory and multiplications are exact; other instructions come from the CPU's
-compiler, so their ratios have a tolerance.
+"Element-Wise Multiplication Kernel", 2020. Its figures are numbered as there. Counts of
+instructions are of PTX, from the version of NVRTC that the tests install. The document
+counts instructions of RISC-V cores.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import scipy.sparse
 from together import together
 
 from gpusolve import emulator, studies
-from gpusolve._device.kernels import EmulatedDevice
+from gpusolve._device.kernels import EmulatedDevice, source_directory
 from gpusolve.sparse import _coo_multiply_kernel, multiply, random_coo
 from gpusolve.sparse._coo_multiply import METHODS, VERSIONS
 from gpusolve.sparse._inputs import coordinates
@@ -341,7 +341,8 @@ def test_version_2_reads_the_logarithm() -> None:
 @pytest.mark.paper(
     "Cupp, 4.2, Figure 9",
     "At 75 % with 128 tiles, version 1 reads 11,250 keys at 10 x 10 and 2,880,000 at "
-    "40 x 40, 256 times as many, and executes 166 times the instructions",
+    "40 x 40, 256 times as many, and executes 131,811 and 24,209,120 instructions of "
+    "PTX, 184 times as many",
 )
 @pytest.mark.paper(
     "Cupp, 4.2, Figure 9",
@@ -353,7 +354,9 @@ def test_work_of_version_1() -> None:
     keys = [coo_figures.keys_read(kernels) for kernels in (small, large)]
     assert keys == [11_250, 2_880_000]
     assert keys[1] == 256 * keys[0]
-    assert executed(large) / executed(small) == pytest.approx(166, rel=0.1)
+    instructions = executed(small), executed(large)
+    assert instructions == (131_811, 24_209_120)
+    assert round(instructions[1] / instructions[0]) == 184
     loads = large[0].per_block["global_loads"]
     assert loads.most / loads.mean == pytest.approx(1.07, abs=0.005)
 
@@ -368,29 +371,32 @@ def saved(side: int, threads: int, count: Callable[[Any], int]) -> float:
 
 @pytest.mark.paper(
     "Cupp, 5.2, Figure 12",
-    "At 40 x 40 and 75 %, binary search saves 98.3 % of the instructions with the "
-    "document's 128 tiles, 92.3 % if a tile has 32 threads, and 64.1 % with 256, which "
-    "all take part in scans and barriers; it saves 99.1 % of the keys",
+    "At 40 x 40 and 75 %, binary search saves 97.7 % of the instructions of PTX with "
+    "the document's 128 tiles, and 96 % of its cores' instructions in the document; "
+    "96.1 % if a tile has 32 threads, and 85.8 % with 256, which all take part in "
+    "scans and barriers; it saves 99.1 % of the keys",
 )
 @pytest.mark.parametrize(
-    ("threads", "expected"), [(1, 0.983), (32, 0.923), (256, 0.641)]
+    ("threads", "expected"), [(1, 0.977), (32, 0.961), (256, 0.858)]
 )
 def test_instructions_saved_by_version_2(threads: int, expected: float) -> None:
     """At 40 x 40 and 75 %, with 128 tiles."""
-    left = 1 - saved(40, threads, executed)
-    assert left == pytest.approx(1 - expected, rel=0.1)
+    found = saved(40, threads, executed)
+    assert round(found, 3) == expected
+    document = 0.96
+    assert (found > document) == (threads <= 32)
     assert round(saved(40, threads, coo_figures.keys_read), 3) == 0.991
 
 
 @pytest.mark.paper(
     "Cupp, 5.2, Figure 12",
-    "Binary search saves more with more entries: with 128 tiles 56 % at 10 x 10, 92 % "
-    "at 20 x 20 and 97 % at 30 x 30",
+    "Binary search saves more instructions with more entries: with 128 tiles 58 % at "
+    "10 x 10, 91 % at 20 x 20 and 96 % at 30 x 30",
 )
-@pytest.mark.parametrize(("side", "expected"), [(10, 0.56), (20, 0.92), (30, 0.97)])
+@pytest.mark.parametrize(("side", "expected"), [(10, 0.58), (20, 0.91), (30, 0.96)])
 def test_more_is_saved_with_more_entries(side: int, expected: float) -> None:
     """At 75 %, with 128 tiles."""
-    assert 1 - saved(side, 1, executed) == pytest.approx(1 - expected, rel=0.15)
+    assert round(saved(side, 1, executed), 2) == expected
 
 
 # ---- more and more tiles: figures 13 to 21 -------------------------------------------
@@ -409,7 +415,8 @@ def busiest_loads(kernels: Any) -> float:
 @pytest.mark.paper(
     "Cupp, 6, Figure 14",
     "For the same inputs, here 1000 x 100 at 1 %, the instructions of all tiles rise "
-    "with each doubling, to 1.17 times from 4 to 128 tiles: they do not fall",
+    "with each doubling, from 407,650 of PTX with 4 tiles to 441,750 with 128, 1.08 "
+    "times as many: they do not fall",
 )
 def test_tiles_of_the_rectangle() -> None:
     """Version 2 at 1000 x 100 and 1 %, with the tile groups of 4 to 128."""
@@ -421,7 +428,8 @@ def test_tiles_of_the_rectangle() -> None:
     assert loads == sorted(loads, reverse=True)
     assert (loads[0], loads[-1]) == (12_003, 511)
     assert total == sorted(total)
-    assert total[-1] / total[0] == pytest.approx(1.17, rel=0.05)
+    assert (total[0], total[-1]) == (407_650, 441_750)
+    assert round(total[-1] / total[0], 2) == 1.08
 
 
 @pytest.fixture(scope="module")
@@ -434,21 +442,22 @@ def operands_of_232() -> coo_figures.Pair:
 
 @pytest.mark.paper(
     "Cupp, 6, Figure 15",
-    "Each of 128 tiles executes instructions, at most 1.3 times the least of a tile, "
-    "since the last adds the counts of all before it; the four tiles of the document "
-    "differ by 7 %",
+    "Each of 128 tiles executes 5,499 to 6,574 instructions of PTX, at most 1.2 times "
+    "the least of a tile, since the last adds the counts of all before it; the four "
+    "tiles of the document differ by 7 %",
 )
 def test_each_tile_executes_instructions(operands_of_232: Any) -> None:
+    """Of all kinds: what the one thread of a tile does in turn."""
     tile_counts = [
-        kernel.per_block["instructions"]
+        kernel.per_block["chain_issued"]
         for kernel in counted(operands_of_232, "binary", 128)
     ]
     least, most = (
         sum(getattr(counts, name) for counts in tile_counts)
         for name in ("least", "most")
     )
-    assert 0 < least < most
-    assert most / least == pytest.approx(1.3, rel=0.05)
+    assert (least, most) == (5_499, 6_574)
+    assert round(most / least, 1) == 1.2
     document = 2581, 2429, 2433, 2422
     assert round(max(document) / min(document) - 1, 2) == 0.07
 
@@ -456,8 +465,8 @@ def test_each_tile_executes_instructions(operands_of_232: Any) -> None:
 @pytest.mark.paper(
     "Cupp, 6.2, Figure 17",
     "At 128 x 128 and 10 % the instructions of version 2 rise with each doubling of "
-    "the tiles, to 1.1 times from 4 to 128; its search reads 38,528 keys with any of "
-    "them",
+    "the tiles, from 716,842 of PTX with 4 to 750,942 with 128, 1.05 times as many; "
+    "its search reads 38,528 keys with any of them",
 )
 @pytest.mark.paper(
     "Cupp, 6.2, Figure 19",
@@ -469,7 +478,8 @@ def test_instructions_grow_with_the_tiles(operands_of_232: Any) -> None:
     found = [counted(operands_of_232, "binary", tiles) for tiles in GROUPS]
     total = [executed(kernels) for kernels in found]
     assert total == sorted(total)
-    assert total[-1] / total[0] == pytest.approx(1.1, rel=0.05)
+    assert (total[0], total[-1]) == (716_842, 750_942)
+    assert round(total[-1] / total[0], 2) == 1.05
     assert {coo_figures.keys_read(kernels) for kernels in found} == {38_528}
     loads = list(map(busiest_loads, found))
     assert loads == sorted(loads, reverse=True)
@@ -545,8 +555,8 @@ def test_all_draws_of_a_small_matrix() -> None:
 
 @pytest.mark.paper(
     "Cupp, 3",
-    "One search instead of two takes less than 60 % of the instructions of version 1, "
-    "and all blocks wait for each other once",
+    "One search instead of two takes 52 % of the instructions of PTX of version 1, at "
+    "16 x 16 and 75 %, and all blocks wait for each other once",
 )
 def test_the_scratchpad_halves_the_search_and_needs_a_grid_barrier(
     emulated: None,
@@ -556,10 +566,22 @@ def test_the_scratchpad_halves_the_search_and_needs_a_grid_barrier(
     attempt = found["multiply_in_scratchpad"]
     assert attempt.arrays["b_rows"].lanes == A.nnz * B.nnz
     assert attempt.grid_barriers == attempt.launches == 1
-    assert executed([attempt]) < 0.6 * executed(counted((A, B), "linear"))
+    part = executed([attempt]) / executed(counted((A, B), "linear"))
+    assert round(part, 2) == 0.52
     # Each product is written to shared memory and read again.
-    through = attempt.shared_lanes - version_1["multiply_found"].shared_lanes
+    through = shared_lanes(attempt) - shared_lanes(version_1["multiply_found"])
     assert through == 2 * 3 * scipy_product(A, B).nnz
+
+
+def shared_lanes(kernel: Any) -> int:
+    """Without the reads of the block's first place.
+
+    All threads of version 1 read it; of the first attempt only those with products do.
+    """
+    source = source_directory() / "coo_versions.cu"
+    line = source.read_text().splitlines().index("    return before;") + 1
+    first_place = kernel.shared[f"{source.name}:{line}"]
+    return int(kernel.shared_lanes - first_place.lanes)
 
 
 @pytest.mark.paper(
