@@ -41,9 +41,9 @@ DUALS_OFFSET = CONSTRAINT_ROWS.offset("dual_ub")
 
 
 def solve(problem: Problem, method: str, eps: float = 0.0) -> Solution | None:
-    """Solve the systems of the batch; those that are left have status `UNSETTLED`.
+    """Solve the systems of the batch; a system that is left has status `UNSETTLED`.
 
-    None if there is no object, or if the systems are too large for it. `eps` is the
+    None without an object, or if the systems are too large for it. `eps` is the
     rounding of the matrix of a quadratic program.
     """
     library, (m, n) = load(), problem.shape

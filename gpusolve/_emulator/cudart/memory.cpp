@@ -48,7 +48,7 @@ void add(void* memory, const Allocation& made, const void* caller) {
     host.count("allocations");
 }
 
-/// Note which bytes have values: all, or those that have values in other memory.
+/// Note which bytes have values: all, or the bytes that have values in other memory.
 void mark(const void* to, const void* from, size_t bytes) {
     size_t start = 0, first = 0;
     const Allocation* target = find(to, &start);

@@ -38,7 +38,7 @@ D to_narrow(double x, u8 rounding) {
     return r;
 }
 
-/// The value, before it is extended to its register. The CPU's rounding mode is that of the
+/// The value, before it is extended to its register. The CPU has the rounding mode of the
 /// instruction.
 template <class D, class S>
 D converted(S s, const Inst& i) {

@@ -449,7 +449,7 @@ inline int count(u32 mask) {
     return __builtin_popcount(mask);
 }
 
-/// The lanes whose value is that of the lowest lane.
+/// The lanes whose value equals the value of the lowest lane.
 template <class T>
 u32 equal_lanes(const T* values, u32 lanes) {
     u32 equal = 0;

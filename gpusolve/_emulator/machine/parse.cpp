@@ -466,7 +466,7 @@ class Reader {
         }
     }
 
-    /// The letters of a row's shape that has so many operands.
+    /// The letters of the shape of a row with this number of operands.
     static string shape_of(const Inst& inst, std::size_t operands) {
         const string& all = inst.row->shape;
         for (std::size_t from = 0, to; from < all.size(); from = to + 1) {

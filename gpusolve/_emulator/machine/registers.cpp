@@ -25,7 +25,7 @@ struct Interval {
     }
 };
 
-/// The blocks that define a register, and those that use it before they define it.
+/// The blocks that define a register, and the blocks that use it before they define it.
 struct Occurrences {
     Interval interval;
     std::vector<int> defining, using_first;

@@ -15,14 +15,14 @@
 
 namespace machine {
 
-/// Which words of an opcode are no part of a row's name, because they set a field of the
+/// Which words of an opcode do not belong to a row's name, because they set a field of the
 /// instruction: see QUALIFIERS in table.cpp.
 enum Family : u8 { PLAIN = 1, ARITHMETIC = 2, CONVERSION = 4, ACCESS = 8, CONTROL = 16 };
 
 /// An instruction with its types. The shape has the operands before and after a colon: what is
 /// written, and what is read. Alternatives are separated by a space.
 ///
-/// p: a predicate; 2, 4, 8: a register of so many bytes; h, w, d: of at least 2, 4, 8 bytes;
+/// p: a predicate; 2, 4, 8: a register of 2, 4 or 8 bytes; h, w, d: of at least 2, 4, 8 bytes;
 /// a: an address; l: a label; t: a table of labels; *: the letter before, for each element of a
 /// vector.
 struct Row {
@@ -64,7 +64,7 @@ class Table {
 /// inner function. For MATRIX all lanes of the warp take part.
 void collective(Warp& w, const Inst& i);
 
-/// Set what an opcode tells about an instruction. Null if there is no row.
+/// Set what an opcode tells about an instruction. Null if no row has the opcode.
 const Row* find_row(const std::vector<std::string>& words, Inst& inst);
 /// Choose the function of the row, when the registers are known.
 void choose_run(Inst& inst, bool is_wide);
