@@ -50,29 +50,29 @@ def test_the_claim_of_figure_4(functions: int) -> None:
 
 @pytest.mark.paper(
     "Sieminski, 4.2",
-    "For 1,000 rows and 16 functions version 2 takes 1.7 times as long as version 1 on "
-    "both GPUs, predicted: it has 6 launches instead of 3",
+    "For 1,000 rows and 16 functions version 2 takes 1.4 times as long as version 1 on "
+    "an MX550, and 1.5 times on an H200, predicted: it has 6 launches instead of 3",
 )
 def test_versions_differ_by_their_launches_for_small_matrices() -> None:
     """The paper says that the difference was small."""
     seconds = predicted(1000, 16)
-    for gpu in GPUS:
+    for gpu, ratio in {"MX550": 1.4, "H200": 1.5}.items():
         first, second = (seconds[f"{gpu} {kind}, predicted"] for kind in VARIANTS)
-        assert second / first == pytest.approx(1.7, abs=0.05)
+        assert second / first == pytest.approx(ratio, abs=0.05)
         launch = 3e-6
         assert second - first > (6 - 3) * launch
 
 
 @pytest.mark.paper(
     "Sieminski, 4.2",
-    "For 100,000 rows and 16 functions version 2 takes 755 microseconds on an H200 "
-    "and version 1 697, and 1,620 and 1,280 on an MX550, predicted; they wait for "
+    "For 100,000 rows and 16 functions version 2 takes 735 microseconds on an H200 "
+    "and version 1 747, and 1,600 and 1,450 on an MX550, predicted; they wait for "
     "loads",
 )
 def test_versions_wait_for_loads_for_large_matrices() -> None:
     """For 16 rows version 1 has one block; version 2 has 16 sums for each long row."""
     seconds = predicted(100_000, 16)
-    for gpu, times in {"H200": (697, 755), "MX550": (1280, 1620)}.items():
+    for gpu, times in {"H200": (747, 735), "MX550": (1450, 1600)}.items():
         for kind, time in zip(VARIANTS, times, strict=True):
             found = 1e6 * seconds[f"{gpu} {kind}, predicted"]
             assert found == pytest.approx(time, rel=5e-3)
@@ -81,10 +81,10 @@ def test_versions_wait_for_loads_for_large_matrices() -> None:
 @pytest.mark.paper(
     "Sieminski, 5 cuBLAS",
     "Any gemv reads the basis of 100,000 x 64 twice, in 12 microseconds of an H200's "
-    "4.3e12 bytes per second; the method that we choose is predicted to take 31",
+    "4.3e12 bytes per second; the method that we choose is predicted to take 34",
 )
 def test_the_least_time_of_any_gemv() -> None:
     least = 2 * 4 * 100_000 * 64 / 4.3e12
     assert 1e6 * least == pytest.approx(12, abs=0.5)
     found = predicted(100_000, 64)["H200 auto, predicted"]
-    assert 1e6 * found == pytest.approx(31, abs=0.5)
+    assert 1e6 * found == pytest.approx(34, abs=0.5)

@@ -29,7 +29,7 @@ Launch::Launch(const Kernel& kernel, const Request& request, Fault& fault, const
     std::sort(regions.begin(), regions.end(),
               [](const Region& a, const Region& b) { return a.low < b.low; });
     blocks = request.running;
-    has_one_lane = request.order != 0;
+    has_one_lane = request.order != 0 && !request.counts;
     progress_time = now();
 }
 
