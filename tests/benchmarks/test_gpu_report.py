@@ -131,7 +131,7 @@ def test_some_checks_and_a_benchmark(
     assert "usage: nnls.py" in page
     timed = {check["name"]: check for check in contents["checks"]}
     assert timed["scan, hierarchical"]["second"] > 0
-    assert timed["grid barrier, gram"]["launches"] == gpu_smoke.FEW_LAUNCHES
+    assert timed["grid barrier"]["launches"] == gpu_smoke.FEW_LAUNCHES
 
 
 # ---- failures and limits -------------------------------------------------------------

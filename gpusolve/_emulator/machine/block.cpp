@@ -32,7 +32,6 @@ void Block::start(Launch& of, Worker& by, u64 which) {
 }
 
 bool Block::pass() {
-    constexpr u64 SLICE = 200'000;
     const Request& request = launch->request;
     const std::size_t n = warps.size();
     bool has_run = false;
@@ -46,8 +45,8 @@ bool Block::pass() {
         if (!can_run) continue;
         has_run = true;
         warp.yields = false;
-        // In random order, short turns.
-        warp.run(is_random ? 1 + worker->random() % (worker->random() % 8 ? 8 : 200) : SLICE);
+        const u64 turn = launch->counts ? SHORT_TURN : LONG_TURN;
+        warp.run(is_random ? 1 + worker->random() % (worker->random() % 8 ? 8 : 200) : turn);
     }
     return has_run;
 }

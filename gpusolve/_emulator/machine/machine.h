@@ -62,6 +62,11 @@ constexpr Place place(u32 offset, Base base) {
 }
 
 constexpr int MOST_OPERANDS = 18;
+
+// Instructions of a warp before the next warp runs. With short turns, the warps of a block go
+// together as on a GPU, and so do their accesses, for a profile.
+constexpr u64 LONG_TURN = 200'000, SHORT_TURN = 50;
+
 constexpr u32 BARRIERS = 16;  // named barriers of a block
 
 struct Function;
@@ -273,7 +278,8 @@ struct alignas(64) Warp {
     u32 mask = 0;    // lanes that execute the present instruction
     u32 active = 0;  // lanes of the present group
     u32 alive = 0;   // lanes that have not ended
-    u32 polls = 0;   // reads of the present group that may be of a loop that waits
+    u64 short_turns = 0;
+    u32 polls = 0;  // reads of the present group that may be of a loop that waits
     const Inst* pc = nullptr;
     const Inst* stop = nullptr;  // the instruction at which the next group is chosen
     Frame* frame = nullptr;

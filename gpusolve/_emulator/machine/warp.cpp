@@ -119,6 +119,7 @@ void Warp::run(u64 instructions) {
         inst.run(*this, inst);
         if (yields) return;
     }
+    if (launch().counts && ++short_turns % (LONG_TURN / SHORT_TURN)) return;
     yield();
 }
 

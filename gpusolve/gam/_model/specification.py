@@ -55,6 +55,9 @@ SKEWED = 3
 """A feature is skewed if the middle rows extend this many times as far from the median
 to one side as to the other."""
 
+SOME_ROWS = 100
+"""The fewest rows for which the range and scores are tried: both are of the tails."""
+
 MANY_ROWS = 1_000
 """The fewest rows for which stumps are tried, and for which a range or scores need only
 be better: folds of fewer rows are repeated, and the standard errors of their losses are
@@ -209,7 +212,7 @@ def plans(model: Any, rows: float) -> Plans:
     if model.learners is not None or model.df != "auto" or model.penalty is None:
         return best
     kind = Kind.ALIKE if rows >= MANY_ROWS else Kind.RICHER
-    if model.outside == "clamp" and model.penalty != "cyclic":
+    if model.outside == "clamp" and model.penalty != "cyclic" and rows >= SOME_ROWS:
         for change in ({"full_range": True}, {"scores": True}):
             if (yield best._replace(**change), kind) is Verdict.BETTER:
                 best = best._replace(**change)

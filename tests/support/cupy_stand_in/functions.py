@@ -212,7 +212,7 @@ maximum.at = lambda a, slices, value: np.maximum.at(  # type: ignore[attr-define
 )
 isfinite, isnan, rint = _unary(np.isfinite), _unary(np.isnan), _unary(np.rint)
 isinf, trunc = _unary(np.isinf), _unary(np.trunc)
-fmin = _binary(np.fmin)
+fmin, hypot = _binary(np.fmin), _binary(np.hypot)
 abs = _unary(np.abs)
 exp, log, sqrt = _unary(np.exp), _unary(np.log), _unary(np.sqrt)
 expm1, log1p, sign = _unary(np.expm1), _unary(np.log1p), _unary(np.sign)
@@ -394,6 +394,7 @@ __all__ = [
     "frexp",
     "from_dlpack",
     "full",
+    "hypot",
     "isfinite",
     "isinf",
     "isnan",
