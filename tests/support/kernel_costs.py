@@ -206,7 +206,8 @@ def _writes() -> Iterator[Call]:
     n = 8 * 4096
     x, mask = integers(n), rng().random(n) < 0.5
     found = _call("stable_partition", n, gpusolve.stable_partition, x, mask)
-    yield _limited(found, 9)
+    # The kept elements of a tile begin inside sectors.
+    yield _limited(found, 9, 1.06)
     half, partition = n // 2, gpusolve.stable_partition
     given = partition, x[:half], mask[:half]
     yield _call("stable_partition two_scans", half, *given, variant="two_scans")
