@@ -112,8 +112,7 @@ void count_global(Counts& counts, const Warp& w, const Inst& i, Requests& row, u
         const auto found = last.find(key);
         if (!is_write && found == last.end()) ++counts.first_loads;
         if (!is_write && found != last.end()) {
-            // A turn of a warp is long; on a GPU the block's other warps access as much meanwhile.
-            const u64 distance = (accesses - found->second) * w.block->warps.size();
+            const u64 distance = accesses - found->second;
             ++counts.reuse[64 - static_cast<u64>(__builtin_clzll(distance | 1))];
         }
         last[key] = accesses++;
