@@ -160,7 +160,8 @@ def related(documentation: str) -> list[str]:
 def exists(name: str, module: str) -> bool:
     """Whether Sphinx finds a name: in the module, or in the package.
 
-    True for names of a framework whose module was not imported: a slow test imports all.
+    True for names of a framework whose module was not imported: a slow test imports
+    all modules.
     """
     framework = "gpusolve." + name.removeprefix("gpusolve.").partition(".")[0]
     if framework in FRAMEWORKS - sys.modules.keys():
