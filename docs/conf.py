@@ -97,7 +97,7 @@ sphinx_gallery_conf = {
 
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
-autodoc_preserve_defaults = True
+autodoc_preserve_defaults = False  # options have none in the source of a function
 maximum_signature_line_length = 60
 autosummary_ignore_module_all = False
 autosummary_imported_members = True
