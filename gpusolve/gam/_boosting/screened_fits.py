@@ -53,7 +53,7 @@ def past_steps(problem: PreparedLearners) -> int:
 
 
 class ScreenedFits(LearnerFits):
-    """Learners of which a step fits only those that may have the largest score.
+    """Learners of which a step fits only some: all that may score most.
 
     Attributes
     ----------

@@ -158,7 +158,7 @@ class Summary:
         called still falling if the last tenth of the iterations have more than 1 % of
         its decrease.
     learners : tuple of Line
-        Those that reduced the risk most come first.
+        Sorted by the reduction of the risk, the largest first.
     """
 
     facts: dict[str, str]
