@@ -226,6 +226,19 @@ def test_kernels_make_the_steps_of_the_host(
         assert_same_steps(fitted, device_backend)
 
 
+def test_risk_sets_of_many_rows(device_backend: Any) -> None:
+    """Scans in several chunks and tiles, with ties, weights and folds."""
+    data = columns(3000)
+    y = response("coxph", data)
+    w = np.arange(3000) % 3
+
+    def fitted(device: str) -> Any:
+        model = BoostedGAM(TERMS[1:3], family="coxph", max_iter=2, device=device)
+        return model.fit(data, y, sample_weight=w)
+
+    assert_same_steps(fitted, device_backend)
+
+
 @pytest.mark.parametrize(
     "family",
     [
