@@ -183,6 +183,7 @@ import sys
 sys.modules["sklearn"] = None
 import numpy as np
 from gpusolve.gam import BoostedGAM, BoostedGAMClassifier
+assert not {"patsy", "pandas", "matplotlib"} & set(sys.modules)
 X = np.random.default_rng(0).random((60, 2))
 for kind, y in (
     (BoostedGAM, X[:, 0]), (BoostedGAMClassifier, np.where(X[:, 0] > 0.5, "a", "b"))
