@@ -371,8 +371,8 @@ def judge(name: str, peer: str, data: Data) -> Result:
 
 ABOUT = """\
 The error is of rows held out: the root mean square for the Gaussian family, otherwise
-the mean deviance. Times are the processor's seconds of a fit and its predictions. The note of gpusolve
-is its error over the least error of an additive peer."""
+the mean deviance. Times are the processor's seconds of a fit and its predictions. The
+note of gpusolve is its error over the least error of an additive peer."""
 
 
 def measure(
