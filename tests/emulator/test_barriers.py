@@ -116,10 +116,10 @@ def test_missing_barrier_is_reported(barrier: Barrier, copied_sources: Path) -> 
     text = source.read_text()
     source.write_text(f"{text[: barrier.start]};{text[barrier.end :]}")
 
-    with (
-        _emulator.races(),
-        np.errstate(all="ignore"),
-        pytest.raises(_emulator.KernelError),
-    ):
+    def run_all() -> None:
         for run in runs_of(barrier.file):
             run()
+
+    error = pytest.raises(_emulator.KernelError)
+    with _emulator.races(), np.errstate(all="ignore"), error:
+        run_all()

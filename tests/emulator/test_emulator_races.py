@@ -118,7 +118,7 @@ def test_value_through_a_chain_of_blocks(order: str) -> None:
 
 
 def test_steps_of_a_grid(order: str) -> None:
-    """A block that waits may see the arrivals of a later step, and must not learn more."""
+    """A block that waits may read a later count, which must not order accesses."""
 
     def pass_on(waits: str) -> Any:
         x = integers(4)
