@@ -19,7 +19,9 @@ import pytest
 import gpusolve
 from gpusolve import _emulator
 from gpusolve._emulator import KernelError
-from gpusolve._emulator.machine import Memory, Module, launch
+from gpusolve._emulator._memory import Memory
+from gpusolve._emulator.machine import launch
+from gpusolve._emulator.module import Module
 from gpusolve._emulator.ptx import Program, PtxError
 
 pytestmark = pytest.mark.skipif(
