@@ -12,8 +12,8 @@ from together import together
 
 from gpusolve import _emulator, reference
 from gpusolve.gam import Path
-from gpusolve.gam._boosting import methods
-from gpusolve.gam._boosting.methods import choose_method
+from gpusolve.gam._boosting import stacked
+from gpusolve.gam._boosting.stacked import choose_method
 from gpusolve.gam._terms.basis import BSplines, penalty_matrix
 from gpusolve.gam.simulation import simulate
 
@@ -338,7 +338,7 @@ def test_the_path_names_the_method_that_auto_chose(
     learners = learners_of(X)
     assert boost(learners, y, steps=3).method == "stacked"
     assert boost(learners, y, steps=200).method == "gram"
-    monkeypatch.setattr(methods, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(stacked, "BLOCK_BYTES", 1000)
     assert boost(learners, y, steps=200).method == "stacked"
 
 

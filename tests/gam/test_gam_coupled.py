@@ -23,11 +23,10 @@ from scipy import optimize, special, stats
 from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve.gam import distributions
-from gpusolve.gam._boosting import stacked_cpu, stacked_kernel
+from gpusolve.gam._boosting import stacked, stacked_kernel
 from gpusolve.gam._boosting.batch import Fits, Settings, Training, make_fits
-from gpusolve.gam._boosting.path import Path
+from gpusolve.gam._boosting.path import UNWATCHED, Path
 from gpusolve.gam._boosting.stacked import boost_family
-from gpusolve.gam._boosting.watch import UNWATCHED
 from gpusolve.gam._families.family import CoupledFamily
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.distributions import DISTRIBUTIONS
@@ -270,7 +269,7 @@ def test_the_kernel_makes_the_steps_of_numpy(
     allowed = np.array(ALLOWED[family.predictors], bool)
     weights = folds(len(given.y))
     fits = fits_of(family, given, weights, step_rule=step_rule, allowed=allowed)
-    expected = stacked_cpu.boost(fits, 12)
+    expected = stacked.boost_on_host(fits, 12)
     assert_same(on_device(fits, 12), expected)
     selected = expected.selected.reshape(2, family.predictors, 12)
     assert not (selected[:, 1:] == 0).any()
@@ -283,7 +282,7 @@ def test_the_kernel_makes_the_joint_steps_of_numpy(step_rule: str) -> None:
     monotone = bmono("b", knots=4)
     for terms in (TERMS, (monotone, TERMS[2])):
         fits = fits_of(family, given, folds(120), terms, step_rule=step_rule)
-        assert_same(on_device(fits, 10), stacked_cpu.boost(fits, 10))
+        assert_same(on_device(fits, 10), stacked.boost_on_host(fits, 10))
 
 
 @pytest.mark.parametrize("update", ["noncyclic", "cyclic"])
@@ -319,7 +318,7 @@ def test_rows_without_weight_do_not_count() -> None:
     with_zeros = fits_of(family, given, w[None])
     y = np.where(w > 0, given.y, 1e200)  # the loss is infinite
     spoiled = with_zeros._replace(y=y, out_of_bag=None)
-    for run in (on_device, stacked_cpu.boost):
+    for run in (on_device, stacked.boost_on_host):
         with np.errstate(over="ignore", invalid="ignore"):
             found = run(spoiled, 8)
         np.testing.assert_array_equal(found.risk, run(with_zeros, 8).risk)

@@ -12,10 +12,10 @@ from together import together
 
 from gpusolve._device.threads import workers
 from gpusolve.gam import BoostedGAM, bbs, bmono, bols, brandom, btree
-from gpusolve.gam._boosting import screened_fits
+from gpusolve.gam._boosting import learner_fits
 from gpusolve.gam._boosting.batch import Fits
+from gpusolve.gam._boosting.learner_fits import ScreenedFits, past_steps
 from gpusolve.gam._boosting.problem import PreparedLearners, designs_of, prepare
-from gpusolve.gam._boosting.screened_fits import ScreenedFits, past_steps
 from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.families import family_of
@@ -150,8 +150,8 @@ def test_learners_that_are_always_fitted() -> None:
 
 def test_many_rows_keep_fewer_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = problem_of(bbs)
-    assert past_steps(problem) == LEARNERS // screened_fits.LEARNERS_PER_PAST
-    monkeypatch.setattr(screened_fits, "PAST_BYTES", 3 * 8 * N)
+    assert past_steps(problem) == LEARNERS // learner_fits.LEARNERS_PER_PAST
+    monkeypatch.setattr(learner_fits, "PAST_BYTES", 3 * 8 * N)
     assert past_steps(problem) == 3
 
 

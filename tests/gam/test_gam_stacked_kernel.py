@@ -19,7 +19,7 @@ from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve._device.launch import LAUNCH_SECONDS
 from gpusolve.emulator import profile
-from gpusolve.gam._boosting import stacked_cpu, stacked_kernel
+from gpusolve.gam._boosting import stacked, stacked_kernel
 from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.path import AXES, Path
 from gpusolve.gam._boosting.problem import (
@@ -284,7 +284,7 @@ def test_every_family_is_that_of_a_loop_over_dense_matrices(
     found = on_device(problem, family, y, start, 6, held_out, units)
     assert_same(found, plain_loop(problem, family, y, start, 6, held_out, units))
     fits = Fits(problem, family, y, start, RATE, held_out, units=units)
-    assert_same(stacked_cpu.boost(fits, 6), found)
+    assert_same(stacked.boost_on_host(fits, 6), found)
 
 
 def test_one_fit_without_weights_and_a_constant_start(
@@ -543,7 +543,7 @@ def test_constrained_learners_are_those_of_nnls(rng: np.random.Generator) -> Non
     problem = constrained(problem, kinds)
     found = on_device(problem, Poisson(), y, start, 8, held_out)
     fits = Fits(problem, Poisson(), y, start, RATE, held_out)
-    expected = stacked_cpu.boost(fits, 8)
+    expected = stacked.boost_on_host(fits, 8)
     assert set(kinds) & set(np.unique(found.selected).tolist())
     assert_same(found, expected, 1e-10)
 
@@ -557,7 +557,7 @@ def test_a_constraint_holds_and_is_active(order: int, rng: np.random.Generator) 
     y = design.dense() @ np.cumsum(rng.standard_normal(24))
     found = on_device(problem, Gaussian(), y, np.zeros((1, 1)), 3)
     fits = Fits(problem, Gaussian(), y, np.zeros((1, 1)), RATE)
-    expected = stacked_cpu.boost(fits, 3)
+    expected = stacked.boost_on_host(fits, 3)
     assert_same(found, expected, 1e-10)
     slack = found.updates[0] @ C.T
     rounding = 1e-13 * np.abs(found.updates).max()
@@ -578,5 +578,5 @@ def test_a_constraint_of_the_columns_of_a_transform(rng: np.random.Generator) ->
     found = on_device(problem, Gaussian(), y, np.zeros((1, 1)), 4)
     once = replace(problem, cones=(cone_of(C[:3], H, T),))
     fits = Fits(once, Gaussian(), y, np.zeros((1, 1)), RATE)
-    expected = stacked_cpu.boost(fits, 4)
+    expected = stacked.boost_on_host(fits, 4)
     assert_same(found, expected, 1e-10)
