@@ -9,6 +9,7 @@ evaluates bases, and `penalty_matrix` has their penalties.
 from . import distributions, families
 from ._boosting.path import Path
 from ._model.insight import Explanation
+from ._model.store import load, save
 from ._terms.basis import BSplines, CompactBasis, penalty_matrix
 from .aic import Criterion, aic_stop
 from .classifier import BoostedGAMClassifier
@@ -25,7 +26,6 @@ from .families import concordance, survival_times
 from .from_formula import gamboost, glmboost
 from .simulation import Simulation, simulate
 from .stability import StabilitySelection, stability_selection
-from .store import load, save
 from .terms import (
     bbs,
     bkernel,

@@ -22,6 +22,7 @@ from gpusolve._device.kernels import source_directory
 from gpusolve.gam import families
 from gpusolve.gam._families import numerics
 from gpusolve.gam._families.family import CoupledFamily
+from gpusolve.gam._model.store import from_plain, to_plain
 from gpusolve.gam.families import (
     FAMILIES,
     Binomial,
@@ -46,7 +47,6 @@ from gpusolve.gam.families import (
     Weibull,
     family_of,
 )
-from gpusolve.gam.store import from_plain, to_plain
 
 KERNELS = Path(__file__).parents[1] / "kernels" / "families.cu"
 EPS = float(np.finfo(np.float64).eps)

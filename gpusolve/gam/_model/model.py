@@ -34,7 +34,6 @@ from .._plots.figures import Risks, plot
 from .._terms.frame import Factor, Frame, Level, Name, columns_in_memory
 from .._terms.term import Term, unique_names
 from ..families import CoupledName, Family, FamilyName
-from ..store import save, write_python
 from . import insight
 from .fitted import FittedModel
 from .insight import Explanation, Line, Summary
@@ -45,6 +44,7 @@ from .interactions import (
     residuals_of,
 )
 from .specification import FIRST_DF, Plan, default_terms, plans
+from .store import save, write_python
 
 MOST_PAIRS = 16
 """The most pairs that interactions="auto" tries."""

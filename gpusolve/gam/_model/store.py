@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._data.conventions import Estimator
-from ._model.fitted import FittedModel
-from ._terms import predictor
+from .._data.conventions import Estimator
+from .._terms import predictor
+from .fitted import FittedModel
 
 FORMAT = "gpusolve.gam"
-"""What a file says that it contains."""
+"""What a file says that it contains: the package of all stored classes."""
 
 VERSION = 1
 """The version of the format. A file of a later version cannot be read."""
@@ -70,7 +70,7 @@ def save(model: Estimator, path: str | os.PathLike[str]) -> None:
     >>> np.array_equal(load(path).predict(X), model.predict(X))
     True
     """
-    from .. import __version__
+    from ... import __version__
 
     if not isinstance(model, Estimator):
         raise TypeError(f"model must be an estimator of gpusolve.gam, got {model!r}")
@@ -256,7 +256,7 @@ def _fitted(estimator: Estimator) -> dict[str, Any]:
 
 def _fields(cls: type[Any]) -> tuple[str, ...] | None:
     """The fields of a data class or a named tuple of this package; None for others."""
-    if not cls.__module__.startswith(__package__):
+    if not cls.__module__.startswith(FORMAT):
         return None
     if dataclasses.is_dataclass(cls):
         return tuple(field.name for field in dataclasses.fields(cls) if field.init)
@@ -265,12 +265,12 @@ def _fields(cls: type[Any]) -> tuple[str, ...] | None:
 
 def _name_of(cls: type[Any]) -> str:
     """The name of a class inside this package; public classes name public modules."""
-    return f"{cls.__module__}.{cls.__name__}".removeprefix(f"{__package__}.")
+    return f"{cls.__module__}.{cls.__name__}".removeprefix(f"{FORMAT}.")
 
 
 def _class_of(name: str) -> type[Any]:
     """The class of this name; ValueError if this package has no such class."""
-    module, _, last = f"{__package__}.{name}".rpartition(".")
+    module, _, last = f"{FORMAT}.{name}".rpartition(".")
     try:
         cls = getattr(importlib.import_module(module), last)
     except (ImportError, AttributeError):
