@@ -214,9 +214,13 @@ def test_device_variable(order: str) -> None:
 
 
 def test_pointer_in_a_structure(order: str) -> None:
-    """The emulator does not know the array of a pointer in bytes of NumPy."""
-    values = integers(2)
-    counters = np.array((values.ctypes.data,), [("values", np.uint64)])[()]
+    """The emulator does not know the array of a pointer in bytes of NumPy.
+
+    The pointer is far from the ends of a large array, so it is near no other array.
+    """
+    values = np.empty(1 << 26, np.uint8)
+    middle = values.ctypes.data + values.size // 2
+    counters = np.array((middle,), [("values", np.uint64)])[()]
     message = r"address 0x[0-9a-f]+, which is in no array of the launch"
     with pytest.raises(KernelError, match=message):
         run("device_variables", "increment_through_structure", counters)

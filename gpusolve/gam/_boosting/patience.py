@@ -40,7 +40,7 @@ PLAIN_STEPS = 100
 FIRST_LOOK = 20
 """The steps after which settings are compared first."""
 
-LAST_LOOK = 80
+LAST_LOOK = 40
 """The steps after which settings that may learn slower must have a lead."""
 
 FOLDS = 3
