@@ -17,8 +17,7 @@ from ._checks import MEMORY, RACES
 from ._faults import raise_fault
 from ._memory import HEAP, CRegion, Memory
 from ._schedule import ORDERS, current_schedule
-from .module import CFault, LoadedKernel, Module, Shape, demangled, library
-from .ptx import Program
+from .module import CFault, Module, Shape, library
 
 HEAP_BYTES = 8 << 20
 """Memory for malloc() in kernels, CUDA's default."""
@@ -215,14 +214,3 @@ def launch(
             fault, kernel, shape, everything, name or entry, parameters, shared_bytes
         )
     return Counted(counted, everything) if counted.value else None
-
-
-__all__ = [
-    "LoadedKernel",
-    "Memory",
-    "Module",
-    "Program",
-    "demangled",
-    "launch",
-    "library",
-]

@@ -117,6 +117,20 @@ def test_value_through_a_chain_of_blocks(order: str) -> None:
         run("chain", "chain<true>", value, integers(9), result, blocks=9)
 
 
+def test_steps_of_a_grid(order: str) -> None:
+    """A block that waits may read a later count, which must not order accesses."""
+
+    def pass_on(waits: str) -> Any:
+        x = integers(4)
+        arguments = x, np.int32(3), integers(1)
+        run("grid_steps", f"pass_on<{waits}>", *arguments, blocks=4, threads=1)
+        return x
+
+    np.testing.assert_array_equal(pass_on("true, true"), [14] * 4)
+    for waits in ("false, true", "true, false"):
+        assert_race(r"element \d of x .* nothing orders", pass_on, waits)
+
+
 # ---- one element for many blocks -----------------------------------------------------
 
 
