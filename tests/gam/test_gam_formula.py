@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import json
 import keyword
 import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import patsy
 import pytest
 from patsy import EvalEnvironment
@@ -22,7 +22,6 @@ from gpusolve.gam import (
     gamboost,
     glmboost,
     load,
-    save,
 )
 
 # How a formula is read, of which a model shows the terms only.
@@ -36,7 +35,6 @@ from gpusolve.gam._formula.formula import (
 from gpusolve.gam._formula.sides import by_patsy, sums_of_calls
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.from_formula import MBOOST
-from gpusolve.gam.store import from_plain, to_plain
 from gpusolve.gam.terms import bbs, bmono, bols, brandom, bspatial, buser
 
 N = 40
@@ -102,34 +100,6 @@ def test_expressions_are_patsy_s(code: str) -> None:
         result = np.asarray(expression.evaluate(data(seed)))
         np.testing.assert_array_equal(result, np.asarray(expected)[:, 0])
     assert shift == 7.5
-
-
-@together("code", sorted(set(ORACLES) - {"doubled(x) + shift"}))
-def test_expressions_survive_json(code: str) -> None:
-    expression = Expression.learn(code, data(), EvalEnvironment.capture(0))
-    if "largest" in code:
-        with pytest.raises(TypeError, match=r"model\.values\.?.*largest"):
-            to_plain(expression, "model")
-        return
-    plain = json.loads(json.dumps(to_plain(expression, "model"), allow_nan=False))
-    loaded = from_plain(plain)
-    for seed in (0, 1):
-        np.testing.assert_array_equal(
-            loaded.evaluate(data(seed)), expression.evaluate(data(seed))
-        )
-
-
-def test_modules_are_kept_by_name_and_known_functions_not_at_all() -> None:
-    names = {"np": np, "log": np.log, "center": patsy.center, "s": special, "k": 2}
-    code = "center(np.sqrt(t)) + log(t) + s.expit(x) * k"
-    expression = Expression.learn(code, data(), EvalEnvironment([names]))
-    assert expression.values == {"k": 2}
-    assert expression.modules == {"s": "scipy.special"}
-    loaded = from_plain(to_plain(expression, "expression"))
-    t, x = data(1)["t"], data(1)["x"]
-    expected = np.sqrt(t) - np.sqrt(data()["t"]).mean() + np.log(t)
-    result = loaded.evaluate(data(1)).astype(float)
-    np.testing.assert_allclose(result, expected + 2 * special.expit(x), rtol=1e-13)
 
 
 @together(
@@ -424,17 +394,27 @@ def test_names_are_found_in_the_caller_of_a_wrapper() -> None:
         wrapper("x ~ bbs(t, df=degrees)", 0)
 
 
-def test_a_data_frame_and_a_pickle(tmp_path: Path) -> None:
-    pd = pytest.importorskip("pandas")
+def test_a_data_frame_a_pickle_and_a_file(tmp_path: Path) -> None:
+    """Transformations keep what they learned, and modules are kept by name."""
     source, new = pd.DataFrame(data(n=100)), pd.DataFrame(data(1))[::-1]
-    formula = "count ~ scale(x) + g + Q('a name') + offset(log(t))"
-    model = gamboost(formula, source, family="poisson", max_iter=25)
+    shift = 7.5
+    codes = [
+        code for code in ORACLES if "doubled" not in code and "largest" not in code
+    ]
+    terms = [f"bols({code})" for code in codes] + ["bols(special.expit(x) * shift)"]
+    formula = f"count ~ {' + '.join(terms)} + bbs(center(x), by=C(g)) + offset(log(t))"
+    model = gamboost(formula, source, family="poisson", max_iter=60)
+    assert len(set(model.selected_.tolist())) > 6
     prediction = model.predict(new)
     np.testing.assert_allclose(prediction, model.predict(data(1))[::-1], rtol=1e-13)
-    save(model, tmp_path / "model.json")
+    model.save(tmp_path / "model.json")
     for loaded in (pickle.loads(pickle.dumps(model)), load(tmp_path / "model.json")):
         assert loaded.formula_.text == formula
         np.testing.assert_array_equal(loaded.predict(new), prediction)
+    own = gamboost("count ~ bols(largest(x))", source, max_iter=1)
+    with pytest.raises(TypeError, match="largest"):
+        own.save(tmp_path / "own.json")
+    assert (shift, special.__name__) == (7.5, "scipy.special")
 
 
 # ---- lines ---------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,8 @@ from scipy.linalg import block_diag
 from together import together
 
 from gpusolve._device.arrays import namespace, on_host  # where arrays are
+from gpusolve.gam import BoostedGAM, load
 from gpusolve.gam._terms.frame import Frame  # rows of another dtype
-from gpusolve.gam.store import from_plain, to_plain
 from gpusolve.gam.terms import (
     Term,
     bbs,
@@ -589,14 +589,16 @@ def test_rows_on_a_device_equal_those_on_the_host(
 # ---- values --------------------------------------------------------------------------
 
 
-def stored(term: Term) -> Term:
-    """The term after it was stored as JSON."""
-    found: Term = from_plain(json.loads(json.dumps(to_plain(term, "term"))))
+def stored(term: Term, folder: Path) -> Term:
+    """The term after it was stored as a part of a model."""
+    BoostedGAM([term]).save(folder / "model.json")
+    (found,) = load(folder / "model.json").learners
+    assert isinstance(found, Term)
     return found
 
 
 @together("term", [term for term, *_ in TERMS], ids=str)
-def test_terms_are_values(data: dict[str, Any], term: Term) -> None:
+def test_terms_are_values(data: dict[str, Any], term: Term, tmp_path: Path) -> None:
     learned = learn(term, data)
     assert learned.label == term.label
     if "design" in repr(term):
@@ -604,16 +606,16 @@ def test_terms_are_values(data: dict[str, Any], term: Term) -> None:
     assert eval(repr(term)) == term
     assert hash(learned) == hash(pickle.loads(pickle.dumps(learned)))
     for given in (term, learned):
-        loaded = stored(given)
+        loaded = stored(given, tmp_path)
         assert loaded == given
         assert loaded.label == given.label
     np.testing.assert_array_equal(columns_at(loaded, data), columns_at(learned, data))
     assert learned.learn(Frame.of(data)) == learned
 
 
-def test_levels_and_names_of_numpy_are_stored() -> None:
+def test_levels_and_names_of_numpy_are_stored(tmp_path: Path) -> None:
     term = bols(np.int64(2), levels=np.arange(3), lambda_=np.float32(2))
-    assert stored(term) == term
+    assert stored(term, tmp_path) == term
     assert term == bols(2, levels=(0, 1, 2), lambda_=2)
 
 
