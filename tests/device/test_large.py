@@ -35,22 +35,6 @@ def test_rows_begin_at_multiples_of_their_length(
     assert begins.any() or length > 2**30
 
 
-@pytest.mark.parametrize("length", [2**31 - 1, 2**31 + 1])
-def test_a_row_longer_than_a_tile_begins_once(length: int) -> None:
-    starts = np.arange(length - length % TILE, length + 2 * TILE, TILE)
-    found = []
-    kernel = _emulator.Kernel(SOURCE, "row_begins_at", source_directory())
-    for start in starts:
-        items = np.arange(TILE, dtype=np.int32)
-        for part in items.reshape(-1, 240):
-            begins = _emulator.empty(240, bool)
-            sizes = np.int32(240), np.int64(length), np.int32(TILE)
-            every = np.full(240, start, np.int64)
-            kernel((1,), (256,), (every, np.ascontiguousarray(part), *sizes, begins))
-            found += list(start + part[begins])
-    assert found == [length]
-
-
 @pytest.fixture(
     params=[pytest.param(2**31, marks=pytest.mark.gpu, id="cuda"), 5000],
 )
