@@ -526,7 +526,7 @@ def out_of_order() -> dict[str, Any]:
 
     An exchange may be seen by a warp, at its border or at the border of a thread alone.
     """
-    size = 3 * STEPS
+    size = STEPS + 100
     columns = np.arange(size)
 
     def exchanged(k: int) -> Any:
@@ -535,7 +535,7 @@ def out_of_order() -> dict[str, Any]:
     return {
         "reversed": columns[::-1],
         "halves exchanged": np.roll(columns, size // 2),
-        **{f"exchange at {k}": exchanged(k) for k in (3, 7, 31, STEPS - 1, STEPS)},
+        **{f"exchange at {k}": exchanged(k) for k in (3, 31, STEPS - 1)},
         "one duplicate": np.append(columns, size - 1),
         "one column": np.full(size, size // 2),
         "random": np.random.default_rng(3).integers(0, size, size),
@@ -546,14 +546,13 @@ def out_of_order() -> dict[str, Any]:
 @together("columns", out_of_order().values(), ids=out_of_order())
 def test_entries_out_of_order_are_seen(method: str, columns: Any) -> None:
     """Of the longer and of the shorter operand, whose tiles have other borders."""
-    width = 3 * STEPS
-    A = one_row(columns, width, seed=1)
-    for other in (np.arange(0, width, 2), np.arange(width - 1)):
-        B = one_row(other, width, seed=2)
-        for left, right in ((A, B), (B, A)):
-            found, times = attempts(left, right, method)
-            check_equal(found, scipy_product(left, right))
-            assert times == 2
+    width = STEPS + 100
+    A, B = one_row(columns, width, seed=1), one_row(np.arange(width - 1), width, seed=2)
+    few = one_row(np.arange(0, width, 99), width, seed=3)
+    for left, right in ((A, few), (B, A)):
+        found, times = attempts(left, right, method)
+        check_equal(found, scipy_product(left, right))
+        assert times == 2
 
 
 @pytest.mark.paper(
