@@ -272,14 +272,14 @@ def test_pairs_of_dtypes(
     backend: Any, method: str, A_dtype: str, x_dtype: str, rng: np.random.Generator
 ) -> None:
     """Also of offsets and columns; integers wrap, and bytes may be swapped."""
-    A = random_csr(rng, [0, 3, 1, 0, 3000, 40], 30, A_dtype)
+    A = random_csr(rng, [0, 3, 1, 0, 1500, 40], 30, A_dtype)
     x = small_integers(rng, x_dtype, 30)
     dtype = np.result_type(A.dtype, x.dtype)
     wide = complex if dtype.kind == "c" else float if dtype.kind == "f" else int
     exact = scipy_product(A.astype(bool if dtype.kind == "b" else wide), x)
     expected = exact.astype(dtype)
     same(product(backend, A, x, method=method), expected, strict=True)
-    if backend.name != "cuda":
+    if backend.name != "cuda" and A_dtype == "float32":
         for offsets, columns in itertools.product((np.int32, np.int64), repeat=2):
             A.indptr, A.indices = A.indptr.astype(offsets), A.indices.astype(columns)
             found = product(backend, A, x.astype(x.dtype.newbyteorder()), method=method)
@@ -557,12 +557,12 @@ def test_plan_for_many_vectors(backend: Any, rng: np.random.Generator) -> None:
     plan = SpMVPlan(to_backend(backend, A))
     assert (plan.shape, plan.dtype) == ((4, 4), np.float32)
     for dtype in (np.float32, np.float64, np.int8):
-        for shape in ((4,), (3, 4), (2, 4, 5)):
+        for shape in ((4,), (4, 3), (2, 4, 5)):
             x = small_integers(rng, dtype, *shape)
             found = backend.call(lambda x: plan @ x, x)
             same(found, (A.toarray() @ x).astype(found.dtype), strict=True)
-            if len(shape) < 3:
-                same(backend.call(plan, x), scipy_product(A, x), strict=True)
+            rows = np.ascontiguousarray(x.T) if len(shape) < 3 else x.swapaxes(1, 2)
+            same(backend.call(plan, rows), scipy_product(A, rows), strict=True)
     same(backend.numpy(plan([1, 2, 3, 4])), A @ [1, 2, 3, 4])
 
 

@@ -382,8 +382,6 @@ def random_problems(
     )
 
 
-
-
 def starting_point(rng: Generator, kind: str, given: Bounded, solution: Array) -> Array:
     shape = solution.shape
     return {
