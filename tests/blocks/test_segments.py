@@ -14,7 +14,7 @@ from monoids import (
 from together import together
 
 import gpusolve
-from gpusolve import Monoid, _emulator
+from gpusolve import Monoid, emulator
 from gpusolve._blocks.scan_kernel import tile_for
 
 same = np.testing.assert_array_equal
@@ -93,7 +93,7 @@ def test_float_reductions_have_the_same_bits_in_every_run(
     lengths = rng.integers(0, 5000, 9)
     x = rng.standard_normal(lengths.sum()).astype(np.float32)
     found = gpusolve.segmented_reduce(x, lengths)
-    with _emulator.schedule("forward"):
+    with emulator.schedule("forward"):
         expected = gpusolve.segmented_reduce(x, lengths)
     same(found.view(np.uint32), expected.view(np.uint32))
 

@@ -177,10 +177,6 @@ Call = Callable[..., Any]
 
 REFUSED: list[tuple[Call, Call, type[Exception], str]] = [
     (gpusolve.scan, lambda x, other: {"out": other}, TypeError, "out must be on GPU 1"),
-    (
-        *(gpusolve.segmented_scan, lambda x, other: {"flags": x > 3, "out": other}),
-        *(TypeError, "out must be on GPU 1 like x"),
-    ),
     (gpusolve.nnls, lambda x, other: {"b": other[:, 0]}, ValueError, "b on GPU 0"),
     (gpusolve.nnls, lambda x, other: {"b": numbers[:, 0]}, TypeError, "b on the CPU"),
     (

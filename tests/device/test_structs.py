@@ -11,15 +11,15 @@ import cupy_stand_in
 import numpy as np
 import pytest
 from backends import needs_emulator
+from own_kernels import own_kernel
 from together import together
 
-from gpusolve import _emulator
-from gpusolve._device.kernels import CUDA_TYPES, source_directory
+from gpusolve import emulator
 from gpusolve._device.structs import Struct, StructType, address_of
-from gpusolve._emulator import KernelError
 from gpusolve._nnls.launch_arguments import NNLS_SYSTEMS
 from gpusolve._nnls.nnls_gram_kernel import GRAM_MEMORY
 from gpusolve._nnls.nnls_qr_kernel import QR_MEMORY
+from gpusolve.emulator import KernelError
 from gpusolve.gam._boosting.stacked_kernel import LEARNER_PLACE, STACKED_FITS
 
 TESTS = Path(__file__).parents[1]
@@ -36,7 +36,7 @@ needs_compiler = needs_emulator
 
 @pytest.fixture(params=["forward", "reverse", "random"])
 def order(request: pytest.FixtureRequest) -> Iterator[str]:
-    with _emulator.schedule(request.param, seed=3):
+    with emulator.schedule(request.param, seed=3):
         yield request.param
 
 
@@ -45,12 +45,12 @@ def copy_of(x: Any, y: Any, dtype: Any = DOUBLE, **changes: Any) -> Struct:
     return COPY(np.dtype(dtype), x=x, y=y, **values)
 
 
-def kernel(instance: str) -> _emulator.Kernel:
-    return _emulator.Kernel(KERNELS / "by_value.cu", instance, KERNELS)
+def kernel(name: str, dtype: Any = DOUBLE) -> Any:
+    return own_kernel("faulty_kernels/by_value.cu", name, dtype)
 
 
 def copy_element(copy: Struct) -> None:
-    kernel(f"copy_element<{CUDA_TYPES[copy.T]}>")((1,), (1,), (copy,))
+    kernel("copy_element", copy.T)((1,), (1,), (copy,))
 
 
 # ---- bytes ---------------------------------------------------------------------------
@@ -143,6 +143,11 @@ def test_wrong_values_are_refused(make: Any, message: str) -> None:
 
 # ---- the structs of this package -----------------------------------------------------
 
+SAME = """
+template <class A, class B> constexpr bool is_same = false;
+template <class A> constexpr bool is_same<A, A> = true;
+"""
+
 
 @needs_compiler
 @pytest.mark.parametrize("number", ["float", "double"])
@@ -160,18 +165,15 @@ def test_members_are_those_of_the_source(
     file: str, type: StructType, name: str, number: str
 ) -> None:
     """Types at compile time, offsets at run time."""
-    lines = [f'#include "{file}"', f"using Checked = {name.format(number)};"]
+    lines = [f'#include "{file}"', f"using Checked = {name.format(number)};", SAME]
     for field in type.fields:
         member = field.type.replace("T*", f"{number}*")
-        same = f"std::is_same_v<decltype(Checked::{field.name}), {member}>"
+        same = f"is_same<decltype(Checked::{field.name}), {member}>"
         lines.append(f'static_assert({same}, "{field.name}");')
     offsets = ", ".join(f"offsetof(Checked, {name})" for name in type.names)
     lines.append(f"#define OFFSETS {offsets}")
-    layout = _emulator.Kernel(
-        TESTS / "kernels" / "struct_layout.cu",
-        "layout",
-        source_directory(),
-        "\n".join(lines),
+    layout = own_kernel(
+        "kernels/struct_layout.cu", "layout", definitions="\n".join(lines)
     )
     found = np.zeros(1 + len(type.names), np.int64)
     layout((1,), (1,), (found,))
@@ -211,7 +213,7 @@ def test_null_pointers_in_a_struct(order: str) -> None:
 @needs_compiler
 def test_arguments_of_another_type_are_refused() -> None:
     x, y, single = np.zeros(3), np.zeros(3), np.zeros(3, np.float32)
-    copy, shift, rank = copy_of(x, x), np.int32(0), kernel("copy_rank<double>")
+    copy, shift, rank = copy_of(x, x), np.int32(0), kernel("copy_rank")
     short = StructType("Short", "const T* x; int source, target; T* y; double factor;")
     shorter = short(DOUBLE, x=None, y=None, source=0, target=0, factor=1.0)
     for call, message in (
@@ -228,9 +230,9 @@ def test_arguments_of_another_type_are_refused() -> None:
 
 @needs_compiler
 def test_a_race_through_a_struct_is_reported(order: str) -> None:
-    rank, y = kernel("copy_rank<double>"), np.zeros(3)
+    rank, y = kernel("copy_rank"), np.zeros(3)
     more, shift = np.zeros(32), np.int32(2)
-    with _emulator.races():
+    with emulator.races():
         rank((1,), (32,), (copy_of(more, y, count=1), more, shift))
         with pytest.raises(KernelError, match=r"(?s)element 2 of y .*nothing orders"):
             rank((1,), (32,), (copy_of(more, y, count=2), more, shift))

@@ -23,7 +23,7 @@ from kernel_costs import (
 )
 from together import together
 
-from gpusolve import _emulator
+from gpusolve import emulator
 from gpusolve._emulator._profile import Report
 from gpusolve.studies.experiments import EXPERIMENTS
 
@@ -71,7 +71,7 @@ def test_counts_do_not_depend_on_the_schedule(name: str) -> None:
     call = named(name)
     expected = [costs_of(kernel) for kernel in counted(name).kernels]
     for seed in (1, 2):
-        with _emulator.schedule("random", seed):
+        with emulator.schedule("random", seed):
             assert [costs_of(kernel) for kernel in report_of(call).kernels] == expected
 
 

@@ -103,8 +103,8 @@ def degenerate(index: int) -> tuple[str, Any, Any, Reference]:
 @every_method
 def test_degenerate_systems_keep_to_their_certificates(method: str) -> None:
     """No x' known has a smaller residual than the certificate of x allows."""
-    solved = 0
-    for index in range(len(FAMILIES)):
+    solved, every_other = 0, range(0, len(FAMILIES), 2)
+    for index in every_other:
         family, A, b, best = degenerate(index)
         most = 100 if method == "l1_ls" else 40
         result = gpusolve.nnls(A, b, method=method, maxiter=most)
@@ -115,7 +115,7 @@ def test_degenerate_systems_keep_to_their_certificates(method: str) -> None:
         assert (result.rnorm <= least).all(), family
         assert set(np.unique(result.status)) <= {0, 1, 3}
         solved += int((result.status == 0).sum())
-    assert solved > 0.4 * DEGENERATE * len(FAMILIES)
+    assert solved > 0.4 * DEGENERATE * len(every_other)
 
 
 UNSOLVED = {

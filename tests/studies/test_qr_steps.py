@@ -11,10 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 import gpusolve
-from gpusolve import _emulator
 from gpusolve._device.kernels import EmulatedDevice
-from gpusolve._emulator import KernelError
-from gpusolve.emulator import profile
+from gpusolve.emulator import KernelError, profile, races
 from gpusolve.studies._qr_steps_kernel import (
     DOWNDATE,
     ROWS,
@@ -99,7 +97,7 @@ def counted(
         position=position,
         printed=printed,
     )
-    with _emulator.profile() as report:
+    with profile() as report:
         launch(steps=0)
         factors, order = launch(steps=1)
     without, after = report.launched
@@ -243,7 +241,7 @@ def test_published_update_has_more_accesses_to_shared_memory(
 def test_one_array_for_all_sums_is_a_race(apart: int) -> None:
     """A thread writes its next term while other threads still read the last sum."""
     race = contextlib.nullcontext() if apart else pytest.raises(KernelError)
-    with race, _emulator.races():
+    with race, races():
         qr_steps(
             "as_published", orthogonalised(2), EmulatedDevice(), UPDATE, apart=apart
         )
