@@ -146,6 +146,7 @@ def test_wrong_values_are_refused(make: Any, message: str) -> None:
 SAME = """
 template <class A, class B> constexpr bool is_same = false;
 template <class A> constexpr bool is_same<A, A> = true;
+#define OFFSET(name) reinterpret_cast<long long>(&static_cast<Checked*>(nullptr)->name)
 """
 
 
@@ -170,7 +171,7 @@ def test_members_are_those_of_the_source(
         member = field.type.replace("T*", f"{number}*")
         same = f"is_same<decltype(Checked::{field.name}), {member}>"
         lines.append(f'static_assert({same}, "{field.name}");')
-    offsets = ", ".join(f"offsetof(Checked, {name})" for name in type.names)
+    offsets = ", ".join(f"OFFSET({name})" for name in type.names)
     lines.append(f"#define OFFSETS {offsets}")
     layout = own_kernel(
         "kernels/struct_layout.cu", "layout", definitions="\n".join(lines)
