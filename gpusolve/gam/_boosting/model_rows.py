@@ -5,172 +5,76 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from .._families.family import CoupledFamily
-from .._families.numerics import apply_weights, weighted_sum
+from .._families.numerics import weighted_sum
 from .batch import Fits
 from .learner_fits import LearnerFits
 from .path import Path
 from .products import Floats, Run
 
 
-class SingleRows:
-    """F models of one predictor.
+class ModelRows:
+    """M models of P predictors: F = M P fits, a model's predictors next to each other.
+
+    `Family.update` says which predictors a step updates.
 
     Attributes
     ----------
     f : (F, n) array
-        The models, to which the loop adds the updates.
+        The predictors, to which the loop adds the updates.
     nuisance : (F, q) array
-        The adaptive parameters of the family at f.
+        The adaptive parameters of the family at f; zeros for several predictors.
     """
 
     def __init__(self, fits: Fits, learners: LearnerFits, made: Path) -> None:
         problem, shape = fits.problem, (fits.problem.fits, len(fits.problem.rows[0]))
         self.family, self.learners, self.made = fits.family, learners, made
-        self.products = learners.products
+        self.predictors, self.products = fits.family.predictors, learners.products
         self.rates, self.is_scaled = fits.rates, fits.units is not None
-        self.y, self.responses = fits.y, np.broadcast_to(fits.y, shape)
-        self.arranged = fits.family.arrange(fits.y)
-        self.all_weights = problem.weights
-        self.weights = [None] * shape[0] if problem.weights is None else problem.weights
+        self.turn, self.allowed = fits.made, fits.allowed
+        self.y, self.arranged = fits.y, fits.family.arrange(fits.y)
         has_held_out = fits.out_of_bag is not None
-        self.weights_of_risks = [problem.weights] + [fits.out_of_bag] * has_held_out
+        self.weights, *self.held_out = (
+            None if w is None else w[:: self.predictors]
+            for w in (problem.weights, *[fits.out_of_bag] * has_held_out)
+        )
         self.f = np.array(np.broadcast_to(fits.start, shape), np.float64, order="C")
         self.nuisance = np.zeros((shape[0], self.family.nuisances))
         self.update_nuisance()
 
     def update_nuisance(self) -> None:
-        """Compute the adaptive parameter of each fit at its model."""
-        rows = zip(self.responses, self.f, self.weights, strict=True)
-        for fit, (y, f, w) in enumerate(rows):
-            self.nuisance[fit] = self.family.nuisance(y, f, w)
+        """Compute the adaptive parameter of each model of one predictor."""
+        if self.predictors == 1:
+            for fit, y in enumerate(np.broadcast_to(self.y, self.f.shape)):
+                w = self.weights_of(fit)
+                self.nuisance[fit] = self.family.nuisance(y, self.f[fit], w)
 
-    def gradient(self) -> Floats:
-        """``Wu`` of all fits, (F, n)."""
-        u: Floats = self.family.weighted_gradient(
-            self.arranged, self.f, self.nuisance, self.all_weights
-        )
-        return u
-
-    def select(self, step: int, run: Run) -> NDArray[np.intp]:
-        """The learner that a step updates in each fit, (F,); -1 for none."""
-        return np.asarray(self.learners.scores(run).argmax(axis=1))
-
-    def update(self, fit: int, learner: int) -> Floats:
-        """What a step adds to the coefficients of a learner."""
-        b = self.learners.fitted(fit, learner)
-        return np.asarray(self.rates[fit] / self.curvature(fit, learner, b) * b)
-
-    def curvature(self, fit: int, learner: int, b: Floats) -> float:
-        """The mean curvature of the loss along the fit of a learner."""
-        if not self.is_scaled:
-            return 1.0
-        y = self.arranged if self.y.ndim == 1 else self.arranged[fit]
-        f, s, w = self.f[fit], self.nuisance[fit], self.weights[fit]
-        h = self.family.weighted_curvature(y, f, s, w)
-        if h is None:
-            return 1.0
-        d = self.products.multiply(learner, b)
-        return curvature_along(d, h, w)
-
-    def record(self, step: int) -> None:
-        """Write the risks and the adaptive parameters after some steps."""
-        if step > 0 and self.family.adaptive:
-            self.update_nuisance()
-        assert self.made.nuisance is not None
-        self.made.nuisance[:, step] = self.nuisance
-        self.write_risks(
-            step,
-            self.family.risks(
-                self.arranged, self.f, self.nuisance, *self.weights_of_risks
-            ),
-        )
-
-    def write_risks(self, step: int, risks: list[Floats]) -> None:
-        """Write the risks of all models, (M, 1), and of the rows that are held out."""
-        first = slice(None, None, self.family.predictors)
-        self.made.risk[first, step] = risks[0][:, 0]
-        if self.made.out_of_bag is not None:
-            self.made.out_of_bag[first, step] = risks[1][:, 0]
-
-
-def curvature_along(d: Floats, h: Floats, w: Floats | None) -> float:
-    """The mean curvature with the weights ``w d^2``, of curvatures times w; 1 for 0."""
-    squares = d * d
-    along = float((h * squares).sum())
-    return along / float(weighted_sum(squares, w).sum()) if along > 0 else 1.0
-
-
-# ---- several predictors --------------------------------------------------------------
-
-
-class CoupledRows(SingleRows):
-    """M models of P predictors: F = M P fits."""
-
-    family: CoupledFamily
-
-    def __init__(self, fits: Fits, learners: LearnerFits, made: Path) -> None:
-        super().__init__(fits, learners, made)
-        self.predictors = fits.family.predictors
-        self.turn, self.allowed = fits.made, fits.allowed
-        self.weights_of_risks = [
-            None if w is None else w[:: self.predictors] for w in self.weights_of_risks
-        ]
+    def weights_of(self, model: int) -> Floats | None:
+        """The weights of a model, (n,); None for ones."""
+        return None if self.weights is None else self.weights[model]
 
     def by_predictor(self, f: Floats) -> Floats:
-        """The rows of all fits, (F, n), as (P, M, n); a view."""
+        """The rows of all fits, (F, n), as families read them: (P, M, n), or (M, n)."""
+        if self.predictors == 1:
+            return f
         return f.reshape(-1, self.predictors, f.shape[1]).swapaxes(0, 1)
 
     def gradient(self) -> Floats:
-        of_predictors = self.family.gradient(
-            self.y, self.by_predictor(self.f), self.nuisance
+        """``Wu`` of all fits, (F, n)."""
+        f = self.by_predictor(self.f)
+        u: Floats = self.family.weighted_gradient(
+            self.arranged, f, self.nuisance, self.weights
         )
-        u: Floats = of_predictors.swapaxes(0, 1).reshape(self.f.shape)
-        w = self.all_weights
-        return u if w is None else apply_weights(u, w)
+        return u if self.predictors == 1 else u.swapaxes(0, 1).reshape(self.f.shape)
 
-    def update(self, fit: int, learner: int) -> Floats:
-        found = self.updates.get((fit, learner))
-        if found is None:
-            found = self.updates[fit, learner] = super().update(fit, learner)
-        return found
-
-    def curvature(self, fit: int, learner: int, b: Floats) -> float:
-        """The mean along the fit; of a joint step, along the fits of all predictors."""
-        if not self.is_scaled:
-            return 1.0
-        model, predictor = divmod(fit, self.predictors)
-        assert self.bends is not None
-        own = self.bends[:, model], self.weights[fit]
-        if self.family.update != "joint":
-            d = self.products.multiply(learner, b)
-            return curvature_along(d, own[0][predictor], own[1])
-        found = self.scales.get(model)
-        if found is None:
-            fits = range(fit - predictor, fit - predictor + self.predictors)
-            d = self.fitted_rows(fits, learner)
-            found = self.scales[model] = curvature_along(d, *own)
-        return found
-
-    def fitted_rows(self, fits: range, learner: int) -> Floats:
-        """The fits of a learner to the gradients of some predictors, (len(fits), n)."""
-        multiply = self.products.multiply
-        return np.stack(
-            [multiply(learner, self.learners.fitted(fit, learner)) for fit in fits]
-        )
-
-    def losses(self, f: Floats) -> Floats:
-        """The loss of each model and row, (M, n), at the predictors (P, M, n)."""
-        return np.asarray(self.family.loss(self.y, f, self.nuisance))
+    def risks(self, f: Floats, *weights: Floats | None) -> list[Floats]:
+        """The risks of all models, (M, 1), with each of the weights."""
+        return self.family.risks(self.arranged, f, self.nuisance, *weights)
 
     def select(self, step: int, run: Run) -> NDArray[np.intp]:
+        """The learner that a step updates in each fit, (F,); -1 for none."""
         self.updates: dict[tuple[int, int], Floats] = {}
+        self.bends: dict[int, Floats | None] = {}
         self.scales: dict[int, float] = {}
-        if self.is_scaled:
-            f = self.by_predictor(self.f)
-            self.bends = self.family.weighted_curvature(
-                self.y, f, self.nuisance, self.weights_of_risks[0]
-            )
         scores = self.learners.scores(run)
         scores = scores.reshape(-1, self.predictors, scores.shape[1])
         if self.family.update == "joint":
@@ -196,12 +100,66 @@ class CoupledRows(SingleRows):
             for model, j in enumerate(learners[:, p].tolist()):
                 update = self.update(model * self.predictors + p, j)
                 candidate[p, model] += self.products.multiply(j, update)
-            risks[:, p] = weighted_sum(
-                self.losses(candidate), self.weights_of_risks[0]
-            )[:, 0]
+            risks[:, p] = self.risks(candidate, self.weights)[0][:, 0]
         return np.where(np.isnan(risks), np.inf, risks)
 
+    def update(self, fit: int, learner: int) -> Floats:
+        """What a step adds to the coefficients of a learner."""
+        found = self.updates.get((fit, learner))
+        if found is None:
+            b = self.learners.fitted(fit, learner)
+            found = np.asarray(self.rates[fit] / self.curvature(fit, learner, b) * b)
+            self.updates[fit, learner] = found
+        return found
+
+    def curvature(self, fit: int, learner: int, b: Floats) -> float:
+        """The mean curvature of the loss along the fit of a learner.
+
+        Of a joint step of several predictors, it is along the fits of all of them.
+        """
+        model, predictor = divmod(fit, self.predictors)
+        h, w = self.curvatures(model), self.weights_of(model)
+        if h is None:
+            return 1.0
+        if self.predictors == 1:
+            return curvature_along(self.products.multiply(learner, b), h, w)
+        if self.family.update != "joint":
+            return curvature_along(self.products.multiply(learner, b), h[predictor], w)
+        if model not in self.scales:
+            fits = range(model * self.predictors, (model + 1) * self.predictors)
+            fitted = [self.learners.fitted(own, learner) for own in fits]
+            d = np.stack([self.products.multiply(learner, own) for own in fitted])
+            self.scales[model] = curvature_along(d, h, w)
+        return self.scales[model]
+
+    def curvatures(self, model: int) -> Floats | None:
+        """The weighted curvatures of a model before the step, (P, n) or (n,), or None.
+
+        None stands for ones.
+        """
+        if self.is_scaled and model not in self.bends:
+            y = self.arranged if self.y.ndim == 1 else self.arranged[model]
+            f, s = self.by_predictor(self.f)[..., model, :], self.nuisance[model]
+            self.bends[model] = self.family.weighted_curvature(
+                y, f, s, self.weights_of(model)
+            )
+        return self.bends.get(model)
+
     def record(self, step: int) -> None:
-        losses = self.losses(self.by_predictor(self.f))
-        risks = [weighted_sum(losses, w) for w in self.weights_of_risks]
-        self.write_risks(step, risks)
+        """Write the risks and the adaptive parameters after some steps."""
+        if step > 0 and self.family.adaptive:
+            self.update_nuisance()
+        assert self.made.nuisance is not None
+        self.made.nuisance[:, step] = self.nuisance
+        risks = self.risks(self.by_predictor(self.f), self.weights, *self.held_out)
+        written = (self.made.risk, self.made.out_of_bag)
+        for made, risk in zip(written, risks, strict=False):
+            assert made is not None
+            made[:: self.predictors, step] = risk[:, 0]
+
+
+def curvature_along(d: Floats, h: Floats, w: Floats | None) -> float:
+    """The mean curvature with the weights ``w d^2``, of curvatures times w; 1 for 0."""
+    squares = d * d
+    along = float((h * squares).sum())
+    return along / float(weighted_sum(squares, w).sum()) if along > 0 else 1.0

@@ -21,7 +21,7 @@ from . import stacked_kernel
 from .batch import Fits
 from .gram_kernel import DOUBLE
 from .learner_fits import Blocks, LearnerFits, ScreenedFits, past_steps
-from .model_rows import CoupledRows, SingleRows
+from .model_rows import ModelRows
 from .path import UNWATCHED, Path, Watch
 from .problem import PreparedLearners
 
@@ -220,9 +220,7 @@ def boost_on_host(
     )
     with one_blas_thread():
         learners = learner_fits(fits, method)
-        rows = (SingleRows if fits.family.predictors == 1 else CoupledRows)(
-            fits, learners, made
-        )
+        rows = ModelRows(fits, learners, made)
     with workers(*learners.products.work) as run:
 
         def make(piece: slice) -> None:
