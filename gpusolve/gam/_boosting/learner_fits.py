@@ -3,7 +3,8 @@
 `LearnerFits` computes c of all learners from the gradient u in every step, in a single
 pass over the rows; see `products`. `Blocks` does so once, for a fit to squared errors.
 After a step of the learner j, it subtracts ``X'W X_j`` times the update. This block of
-columns is computed when j is first selected, and kept. See also `screened_fits`.
+columns is computed when j is first selected, and kept. Of many learners,
+`ScreenedFits` fits only those that may be the best.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._device.launch import within
 from ..._device.threads import Work
+from .._terms.rules import Rule
 from .batch import Fits
-from .problem import Cone, PreparedLearners
-from .products import Floats, Run
-from .stump import fitted_stump, sides_of
+from .problem import PreparedLearners
+from .products import Floats, Pairs, Run
 
 Share = Callable[[int, Work], None]
 """`Products.share` with a function that runs work."""
@@ -28,8 +30,8 @@ COLUMN_BLOCKS = 8
 """How many blocks of columns are computed at once."""
 
 
-class SizeGroup(NamedTuple):
-    """Learners with k functions: all products with their matrices at once.
+class Group(NamedTuple):
+    """Learners with k functions and the same rule, whose scores are computed at once.
 
     Attributes
     ----------
@@ -37,23 +39,28 @@ class SizeGroup(NamedTuple):
         The indices of the learners, ascending.
     functions : (m * k,) array or slice
         Their functions, counted over all learners.
-    gain : (F, m, k, k) or (F, m, k) array
-        See `PreparedLearners.gain`.
+    rule : Rule or None
+        See `PreparedLearners.rules`.
+    matrices : (F, m, k, k) or (F, m, k) array
+        `PreparedLearners.gain`; with a rule, ``X'WX``.
     """
 
     members: NDArray[np.intp] | slice
     functions: NDArray[np.intp] | slice
-    gain: Floats
+    rule: Rule | None
+    matrices: Floats
 
     def scores(self, moments: Floats, share: Share) -> Floats:
-        """``c' Q c`` of each member, (F, m), from c of all learners, (F, functions)."""
-        c = moments[:, self.functions].reshape(self.gain.shape[:3])
-        if self.gain.ndim == 3:
-            return quadratic_forms(self.gain, c)
+        """The scores of the members, (F, m), from c of all learners, (F, functions)."""
+        c = moments[:, self.functions].reshape(self.matrices.shape[:3])
+        if self.rule is not None:
+            return self.rule.scores(c, self.matrices)
+        if self.matrices.ndim == 3:
+            return quadratic_forms(self.matrices, c)
         scores = np.empty(c.shape[:2])
 
         def write(some: slice) -> None:
-            scores[:, some] = quadratic_forms(self.gain[:, some], c[:, some])
+            scores[:, some] = quadratic_forms(self.matrices[:, some], c[:, some])
 
         share(scores.shape[1], write)
         return scores
@@ -67,51 +74,24 @@ def quadratic_forms(Q: Floats, c: Floats) -> Floats:
     return np.asarray(np.einsum("...k,...k->...", product, c))
 
 
-class StumpGroup(NamedTuple):
-    """Stumps with as many bins.
-
-    Attributes
-    ----------
-    members, functions : array or slice
-        As for `SizeGroup`.
-    weights : (F, m, k) array
-        The weights of the bins.
-    least : int
-        The least weight of a side.
-    """
-
-    members: NDArray[np.intp] | slice
-    functions: NDArray[np.intp] | slice
-    weights: Floats
-    least: int
-
-    def scores(self, moments: Floats, share: Share) -> Floats:
-        """The reduction of the sum of squares by each member, (F, m)."""
-        c = moments[:, self.functions].reshape(self.weights.shape)
-        return np.asarray(sides_of(c, self.weights, self.least).reduction.max(-1))
-
-
-def groups_of(
-    problem: PreparedLearners, begins: NDArray[np.intp]
-) -> list[SizeGroup | StumpGroup]:
-    """The learners without a constraint, grouped by their number of functions."""
-    sizes: dict[tuple[int, bool, int | None], list[int]] = {}
-    for j, design in enumerate(problem.rows):
-        if problem.cones[j] is None:
-            key = design.functions, problem.is_diagonal(j), problem.stumps.get(j)
-            sizes.setdefault(key, []).append(j)
-    groups: list[SizeGroup | StumpGroup] = []
-    for (k, _, least), members in sizes.items():
+def groups_of(problem: PreparedLearners, begins: NDArray[np.intp]) -> list[Group]:
+    """The learners, grouped by their number of functions and their rule."""
+    alike: dict[tuple[int, bool, Rule | None], list[int]] = {}
+    for j, (design, rule) in enumerate(zip(problem.rows, problem.rules, strict=True)):
+        key = design.functions, problem.is_diagonal(j), rule
+        alike.setdefault(key, []).append(j)
+    groups = []
+    for (k, _, rule), members in alike.items():
         place: Any = slice(None)
         functions: Any = slice(None)
         if len(members) < len(problem):
             place = np.array(members)
             functions = (begins[members][:, None] + np.arange(k)).reshape(-1)
-        if least is not None:
-            weights = np.stack([problem.gram[j] for j in members], axis=1)
-            groups.append(StumpGroup(place, functions, weights, least))
+        if rule is None:
+            matrices = problem.gain(members)
         else:
-            groups.append(SizeGroup(place, functions, problem.gain(members)))
+            matrices = np.stack([problem.gram[j] for j in members], axis=1)
+        groups.append(Group(place, functions, rule, matrices))
     return groups
 
 
@@ -123,7 +103,6 @@ class LearnerFits:
         self.products = self.problem.designs.products
         self.functions = self.products.functions
         self.groups = groups_of(self.problem, self.products.ends[:-1])
-        self.constrained = [j for j, cone in enumerate(self.problem.cones) if cone]
         self.c: Floats
 
     def project(self, gradient: Callable[[], Floats], run: Run) -> None:
@@ -136,21 +115,14 @@ class LearnerFits:
         scores = np.empty((self.problem.fits, len(self.problem)))
         for group in self.groups:
             scores[:, group.members] = group.scores(self.c, share)
-        for j in self.constrained:
-            for fit in range(self.problem.fits):
-                b, c = self.fitted(fit, j), self.c[fit, self.functions[j]]
-                scores[fit, j] = b @ (2 * c - self.problem.gram[j][fit] @ b)
         return scores
 
     def fitted(self, fit: int, learner: int) -> Floats:
         """The coefficients of a learner that is fitted to the gradient."""
         c = self.c[fit, self.functions[learner]]
-        cone = self.problem.cones[learner]
-        if cone is not None:
-            return fitted_in_cone(cone, fit, c)
-        if learner in self.problem.stumps:
-            least = self.problem.stumps[learner]
-            return fitted_stump(c, self.problem.gram[learner][fit], least)
+        rule = self.problem.rules[learner]
+        if rule is not None:
+            return rule.fitted(fit, c, self.problem.gram[learner][fit])
         inverse: Floats = self.problem.inverse[learner][fit]
         multiply = np.multiply if inverse.ndim == 1 else np.matmul
         return np.asarray(multiply(inverse, c))
@@ -196,21 +168,120 @@ class Blocks(LearnerFits):
         self.blocks |= self.products.column_blocks(best, w)
 
 
-def fitted_in_cone(cone: Cone, fit: int, moments: Floats) -> Floats:
-    """The coefficients of the functions, from ``X'Wu`` of the functions, (k,).
+# ---- of many learners, some ----------------------------------------------------------
 
-    Notes
-    -----
-    The fit minimises ``b'Ab / 2 - b'c`` over all b with ``C b >= 0``; ``A^-1 = R R'``.
-    With multipliers mu >= 0 it is ``b = R (R'c + R'C' mu)``, and mu is the solution of
-    a non-negative least-squares problem: it minimises ``|R'C' mu + R'c|``. `moments`
-    and the result belong to the functions, b and c to the columns ``X T``.
+
+LEAST_LEARNERS = 64
+"""The fewest learners that are worth a selection."""
+
+LEARNERS_PER_PAST = 8
+MOST_PAST = 32
+PAST_BYTES = 2**26
+"""Learners for each earlier gradient that is kept, and limits of these gradients."""
+
+PROBES = 8
+"""How many learners are fitted first, of the largest roots when they were last fitted.
+"""
+
+ROOT_ERROR = 1e-6
+"""What a root may change by rounding errors, as a multiple of the norm of e: the error
+of a score is much less than the square."""
+
+AT_ONCE = 32
+"""How many matrices are gathered at once: they stay in the cache."""
+
+
+def past_steps(problem: PreparedLearners) -> int:
+    """How many earlier gradients are kept; 0 if all learners must always be fitted."""
+    learners = len(problem)
+    if any(problem.rules) or learners < LEAST_LEARNERS:
+        return 0
+    if len({G.shape for G in problem.gram}) > 1:
+        return 0
+    if problem.designs.columns is not None:  # BLAS multiplies all of them
+        return 0
+    size = np.float64().nbytes * problem.fits * len(problem.rows[0])
+    return min(learners // LEARNERS_PER_PAST, MOST_PAST, PAST_BYTES // size)
+
+
+class ScreenedFits(LearnerFits):
+    """Learners of which a step fits only some: all that may score most.
+
+    Attributes
+    ----------
+    latest : (F, K) array
+        The score of each learner when it was last fitted.
+    when : (F, K) integer array
+        The index of the gradient at that time; H if this is not kept any more.
+    past : (F, H, n) array
+        The last gradients, ``W^(1/2) u``, each in the place of the gradient H steps
+        before.
+    squares : (F, H) array
+        The squares of their norms.
     """
-    from scipy.optimize import nnls
 
-    T, root = cone.transform, cone.root[fit]
-    c = moments if T is None else moments @ T
-    free = root.T @ c
-    multipliers, _ = nnls(root.T @ cone.constraint.T, -free)
-    b: Floats = root @ (free + root.T @ (multipliers @ cone.constraint))
-    return b if T is None else T @ b
+    def __init__(self, fits: Fits) -> None:
+        super().__init__(fits)
+        shape, kept = (self.problem.fits, len(self.problem)), past_steps(self.problem)
+        self.c = np.zeros((shape[0], int(self.products.ends[-1])))
+        self.latest, self.when = np.zeros(shape), np.full(shape, kept)
+        self.past = np.zeros((shape[0], kept, len(self.problem.rows[0])))
+        self.squares = np.zeros(self.past.shape[:2])
+        self.place = -1
+        w = self.problem.weights
+        self.root = None if w is None else (w > 0) / np.sqrt(np.where(w > 0, w, 1))
+
+    def project(self, gradient: Callable[[], Floats], run: Run) -> None:
+        """Compute the products and the scores of the learners that may be the best."""
+        u = np.ascontiguousarray(gradient())
+        limit = self.upper_bounds(u)
+        probes = self.latest.argpartition(-PROBES, axis=1)[:, -PROBES:]
+        fits = np.arange(len(u)).repeat(PROBES)
+        self.fit_pairs((fits, probes.ravel()), u)
+        best = np.take_along_axis(self.latest, probes, axis=1).max(axis=1)
+        chosen = limit >= np.sqrt(np.maximum(best, 0))[:, None]
+        chosen[fits, probes.ravel()] = False
+        flat = np.flatnonzero(chosen)
+        if 2 * len(flat) > chosen.size:
+            self.c = self.products.project(u, run)
+            self.latest, self.when[:] = super().scores(run), self.place
+        else:
+            pairs = np.divmod(flat, len(self.problem))
+            share = self.products.share
+            share(run, len(flat), lambda some: self.fit_pairs(pairs, u, some))
+
+    def upper_bounds(self, u: Floats) -> Floats:
+        """What the root of each score is at most, (F, K), for the gradient Wu.
+
+        The gradient is stored among the past gradients.
+        """
+        e = u if self.root is None else u * self.root
+        square = np.einsum("fn,fn->f", e, e)[:, None]
+        products = np.matmul(self.past, e[:, :, None])[:, :, 0]
+        change = np.sqrt(np.maximum(square + self.squares - 2 * products, 0))
+        change = change + ROOT_ERROR * np.sqrt(square)
+        change = np.pad(change, ((0, 0), (0, 1)), constant_values=np.inf)
+        root = np.sqrt(np.maximum(self.latest, 0))
+        limit = root + np.take_along_axis(change, self.when, axis=1)
+        kept = self.past.shape[1]
+        self.place = (self.place + 1) % kept
+        self.when[self.when == self.place] = kept
+        self.past[:, self.place], self.squares[:, self.place] = e, square[:, 0]
+        return np.asarray(limit)
+
+    def fit_pairs(self, pairs: Pairs, u: Floats, some: slice = slice(None)) -> None:
+        """Compute the products and the scores of some pairs of a fit and a learner."""
+        (group,) = self.groups
+        fits, learners = (np.ascontiguousarray(index[some]) for index in pairs)
+        moments = self.c.reshape(*self.latest.shape, -1)
+        c = np.zeros((len(fits), moments.shape[2]))
+        self.products.project_pairs((fits, learners), u, c)
+        moments[fits, learners] = c
+        for own in within(slice(0, len(fits)), AT_ONCE):
+            at = fits[own], learners[own]
+            self.latest[at] = quadratic_forms(group.matrices[at], c[own])
+        self.when[fits, learners] = self.place
+
+    def scores(self, run: Run) -> Floats:
+        """The last score of each learner, (F, K)."""
+        return self.latest

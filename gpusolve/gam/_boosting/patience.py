@@ -28,9 +28,8 @@ from .folds import (
     mean_losses,
     sufficient,
 )
-from .path import Path
+from .path import UNWATCHED, Path, Watch
 from .stacked import boost_family
-from .watch import UNWATCHED, Watch
 
 MOST_STEPS = 10_000
 """The most steps of ``max_iter="auto"``."""
