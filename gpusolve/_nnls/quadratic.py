@@ -154,6 +154,18 @@ class MultiplierTerms(NamedTuple):
     share: Array
     is_feasible: Array
 
+    @classmethod
+    def blank(cls, systems: int, n: int) -> MultiplierTerms:
+        """Terms of no multipliers, for systems that are not feasible."""
+        variables, numbers = np.zeros((2, systems, n)), np.zeros((2, systems))
+        feasible = np.zeros(systems, bool)
+        return cls(variables[0], *numbers, variables[1], feasible)
+
+    def put(self, k: int, terms: MultiplierTerms) -> None:
+        """Write the terms of system k."""
+        for field, value in zip(self, terms, strict=True):
+            field[k] = value
+
 
 class Certificate(NamedTuple):
     """How far x is from the minimum of a quadratic objective within bounds.
