@@ -134,7 +134,10 @@ def solve_by_specification(
     rows, every = Rows.of(flat), np.arange(total)
     solution = Solution.blank((total,), n, problem.dtype, *counts)
     terms = MultiplierTerms.blank(total, n)
-    least = least_violation(flat, rows, slice(0, total), every, None)
+    (m, _), work = problem.shape, float(n * n)
+    work *= m + n + sum(rows.counts)
+    given = flat, rows, slice(0, total), every, None
+    least = interruptible(total * work, least_violation, *given)
 
     def solve_dual(B: Array, b: Array, l1: Array, upper: Array, by: str) -> Solution:
         bounds = 0.0, upper if np.isfinite(upper).any() else math.inf
@@ -151,10 +154,7 @@ def solve_by_specification(
             continue
         start = starting_point(flat, system, k)
         nearest = nearest_point(system, one) if one.is_consistent else None
-        (m, _), work = system.A.shape, float(n * n)
-        found = interruptible(
-            work * (m + n + len(system.d)), search.run, system, start, nearest
-        )
+        found = interruptible(work, search.run, system, start, nearest)
         x = (found.point.x * system.scale / system.b_scale).astype(problem.dtype)
         solution.put(k, result_of(found, x, problem.tol or 0.0))
         if problem.rounded_matrix:
