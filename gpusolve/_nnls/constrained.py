@@ -159,7 +159,7 @@ def solve_by_specification(
         solution.put(k, result_of(found, x, problem.tol or 0.0))
         if problem.rounded_matrix:
             terms.put(k, multiplier_terms(found, x))
-    fields = [
+    fields: list[Any] = [
         None if field is None else field.reshape((*problem.batch, *field.shape[1:]))
         for field in (*solution, *terms)
     ]
@@ -217,7 +217,8 @@ def result_of(found: Found, x: Array, tol: float) -> Solution:
     r, by_b = certificate.r, system.b_scale
     if dtype != np.float64:
         r = system.residual(x.astype(np.float64) * by_b / system.scale)
-        moved = ratio(np.linalg.norm(r - certificate.r), system.magnitude)
+        change = np.asarray(np.linalg.norm(r - certificate.r))
+        moved = ratio(change, system.magnitude)
         certificate = certificate._replace(by_x=float(certificate.by_x + moved))
     status = UNCERTIFIED
     if found.last.status == ITERATION_LIMIT:
@@ -229,7 +230,7 @@ def result_of(found: Found, x: Array, tol: float) -> Solution:
     ub, _, _, eq, _ = system.parts(y)
     return Solution(
         x=x,
-        rnorm=np.linalg.norm(r) / by_b,
+        rnorm=np.asarray(np.linalg.norm(r) / by_b),
         dual=certificate.w / system.scale / by_b,
         kkt=np.asarray(certificate.kkt),
         nit=np.asarray(nit),

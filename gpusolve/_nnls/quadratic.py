@@ -157,9 +157,8 @@ class MultiplierTerms(NamedTuple):
     @classmethod
     def blank(cls, systems: int, n: int) -> MultiplierTerms:
         """Terms of no multipliers, for systems that are not feasible."""
-        variables, numbers = np.zeros((2, systems, n)), np.zeros((2, systems))
-        feasible = np.zeros(systems, bool)
-        return cls(variables[0], *numbers, variables[1], feasible)
+        (slope, share), (gap, least) = np.zeros((2, systems, n)), np.zeros((2, systems))
+        return cls(slope, gap, least, share, np.zeros(systems, bool))
 
     def put(self, k: int, terms: MultiplierTerms) -> None:
         """Write the terms of system k."""

@@ -34,7 +34,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .._numerics.certificate import (
     CERTIFIED,
@@ -49,7 +48,8 @@ from .._numerics.scaling import inverse_power_of_two
 from .._numerics.solution import Solution
 from .._numerics.system import ACCURATE
 
-Array = NDArray[Any]
+Array = Any
+"""An array of NumPy. Types of its elements would only be repeated."""
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -199,12 +199,12 @@ class ConstrainedSystem(NamedTuple):
         return np.where(self.norm > 0, self.norm, 1)
 
     @property
-    def magnitude(self) -> float:
+    def magnitude(self) -> Array:
         """``|b| + h``: h is a bound from below of the largest ``|a_k x_k|``."""
         d = zero_infinities(self.d)
-        size = np.where(self.is_equality, np.abs(d), np.maximum(d, 0))
+        size: Array = np.where(self.is_equality, np.abs(d), np.maximum(d, 0))
         least = ratio(size, np.abs(self.C) @ (1 / self.column_size))
-        return float(np.linalg.norm(self.b) + least.max(initial=0))
+        return np.asarray(np.linalg.norm(self.b) + least.max(initial=0))
 
     def parts(self, values: Array) -> list[Array]:
         """Values of all rows, split by the kind of row."""
@@ -343,8 +343,8 @@ class ConstrainedCertificate(NamedTuple):
 
     def accepts(self, tol: float, dtype: np.dtype[Any]) -> bool:
         """Whether the point is certified, when it is rounded to `dtype`."""
-        numbers = map(np.asarray, (self.by_x, self.angle, self.size))
-        return bool(accepts(*numbers, dtype, tol)) and self.is_feasible
+        by_x, angle, size = map(np.asarray, (self.by_x, self.angle, self.size))
+        return bool(accepts(by_x, angle, size, dtype, tol)) and self.is_feasible
 
 
 def certify(system: ConstrainedSystem, point: Point) -> ConstrainedCertificate:
@@ -354,11 +354,11 @@ def certify(system: ConstrainedSystem, point: Point) -> ConstrainedCertificate:
     C, of_columns = np.abs(system.C), system.column_size
     r, image = system.residual(x), system.A @ x_rest
     witness = r - image
-    length = math.sqrt(witness @ witness + (system.l2 * x * x).sum())
+    length = np.asarray(np.sqrt(witness @ witness + system.l2 @ (x * x)))
     terms = C @ np.abs(x) + np.abs(zero_infinities(system.d))
     slope, lack = system.slope(x, witness), system.d - system.C @ x
     w = slope + (y + rest) @ system.C
-    of_gap = ratio(np.abs(y) @ terms, np.float64(magnitude))
+    of_gap = ratio(np.abs(y) @ terms, magnitude)
     of_w = (np.abs(y) @ C / of_columns).max(initial=0)
     if max(of_gap, of_w) > ACCURATE * length:
         lack = system.constraint_residual(x, 0 * x)
@@ -372,17 +372,17 @@ def certify(system: ConstrainedSystem, point: Point) -> ConstrainedCertificate:
     slopes = ratio(np.where(at_bound, 0, np.abs(w)), of_columns)
     by_x, angle, trivial = distance_to_optimum(
         Terms(
-            np.float64(length),
-            np.float64(magnitude),
-            apart=np.linalg.norm(image),
+            length,
+            magnitude,
+            apart=np.asarray(np.linalg.norm(image)),
             gap=gap - y @ (lack - system.C @ x_rest),
             slope=slopes.max(initial=0),
-            slack=np.float64(np.inf if could_fall else 0),
+            slack=np.asarray(np.inf if could_fall else 0.0),
         )
     )
     left = np.where(system.is_equality, np.abs(lack), np.maximum(lack, 0))
     left = ratio(left, terms + SHARE * magnitude * (C @ (1 / of_columns)))
-    size = ratio(system.norm @ np.abs(x), np.float64(magnitude))
+    size = ratio(system.norm @ np.abs(x), magnitude)
     return ConstrainedCertificate(
         r=r,
         w=w,
@@ -559,9 +559,11 @@ def eliminate(rows: Array) -> tuple[Array, Array]:
     """
     k, n = rows.shape
     whole = np.concatenate([rows, np.eye(k)], axis=1)
-    terms, pivots = np.abs(whole), np.zeros((k, n))
+    terms: Array = np.abs(whole)
+    pivots: Array = np.zeros((k, n))
     for _ in range(min(k, n)):
-        size, of = np.abs(whole[:, :n]), terms[:, :n]
+        size: Array = np.abs(whole[:, :n])
+        of = terms[:, :n]
         left = (size > DEPENDENT * n * EPS * of) & ~pivots.any(axis=1)[:, None]
         columns = np.where(left, size, 0).argmax(axis=1)
         share = np.where(left, size / np.where(left, of, 1), 0)
@@ -612,7 +614,7 @@ class Found(NamedTuple):
     system: ConstrainedSystem
     point: Point
     certificate: ConstrainedCertificate
-    counts: tuple[int, int, int]
+    counts: tuple[int, ...]
     last: Solution
     repaired: bool
 
@@ -674,9 +676,9 @@ class Search(NamedTuple):
             found = self.improve(found, dual)
             x, none = system.within_bounds(x), 0 * sides
             point = Point(x, none, none, 0 * x)
-            other = certify(system, point)
-            if other.badness < found.certificate.badness:
-                found = found._replace(point=point, certificate=other)
+            of_point = certify(system, point)
+            if of_point.badness < found.certificate.badness:
+                found = found._replace(point=point, certificate=of_point)
         found = self.improve(found, dual)
         if auto and not found.certificate.is_settled(self.enough):
             by_qr = self._replace(method="qr")
@@ -705,9 +707,9 @@ class Search(NamedTuple):
             if certificate.is_settled(enough):
                 break
             other = clip_to_bounds(system, correct(system, dual, point))
-            found = certify(system, other)
-            if found.badness < certificate.badness:
-                point, certificate = other, found
+            of_other = certify(system, other)
+            if of_other.badness < certificate.badness:
+                point, certificate = other, of_other
         counts = int(last.nit), int(last.n_updates), int(last.n_downdates)
         return Found(system, point, certificate, counts, last, False)
 
@@ -719,7 +721,7 @@ class Search(NamedTuple):
         """
         system, x = found.system, found.point.x
         near = AT_BOUND * EPS * (np.abs(x).max(initial=0) + system.magnitude)
-        moved = np.where(np.abs(x - system.lower) <= near, system.lower, x)
+        moved: Array = np.where(np.abs(x - system.lower) <= near, system.lower, x)
         moved = np.where(np.abs(x - system.upper) <= near, system.upper, moved)
         if not (moved != x).any() or not found.certificate.is_settled(self.enough):
             return found
@@ -746,7 +748,8 @@ class Search(NamedTuple):
 
 def clip_to_bounds(system: ConstrainedSystem, point: Point) -> Point:
     """The point with variables at the bounds that have a multiplier."""
-    x, (_, at_lower, at_upper, _, _) = point.x, system.parts(point.y)
+    x: Array = point.x
+    _, at_lower, at_upper, _, _ = system.parts(point.y)
     if len(at_lower):
         x = np.where(at_lower > 0, system.lower, x)
     if len(at_upper):
