@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd  # noqa: F401
+import polars as pl  # noqa: F401
 import pytest
+from scipy.sparse import csr_array  # noqa: F401
 
 from gpusolve import gam
 from gpusolve.gam import (
@@ -19,6 +21,7 @@ from gpusolve.gam import (
     aic_stop,
     bbs,
     bols,
+    cv_stop,
     distributions,
     families,
     gamboost,
@@ -33,6 +36,16 @@ X = np.random.default_rng(0).random((N, 3))
 Y = np.sin(6 * X[:, 0])
 TIMES = np.c_[1 + X[:, 0], np.ones(N)]
 THREE = np.arange(N) % 3
+DATA: dict[str, Any] = {
+    "x": np.linspace(-2, 3, N),
+    "t": 1 + Y**2,
+    "count": THREE,
+    "day": np.linspace(0, 365, N),
+    "g": np.resize([*"abcd"], N),
+    "a name": Y,
+    "none": np.full(N, np.nan),
+    "one": np.full(N, "only"),
+}
 HOLES, INFINITE = X.copy(), X.copy()
 HOLES[3, 2], INFINITE[3, 2] = np.nan, np.inf
 TERMS = [bbs(0, knots=5), bbs(1, knots=5), bols(2)]
@@ -71,6 +84,17 @@ def curves(formula: Any, **given: Any) -> Any:
 
 def lines(formula: Any, **given: Any) -> Any:
     return glmboost(formula, {"a": Y + 2, "b": X[:, 0] + 1, "c": X[:, 1]}, **given)
+
+
+def formula(text: str) -> Any:
+    return gamboost(text, {name: DATA[name] for name in FORMULA_COLUMNS}, max_iter=1)
+
+
+FORMULA_COLUMNS = "x", "t", "count", "g", "a name"
+
+
+def folds(given: Any, **options: Any) -> Any:
+    return cv_stop(plain(), given, **options)
 
 
 def own(**given: Any) -> Custom:
