@@ -66,6 +66,13 @@ def test_tiles_of_several_warps(rng: np.random.Generator) -> None:
         np.testing.assert_array_equal(row, np.repeat(np.reshape(values, (2, 1)), 64, 1))
 
 
+def test_a_cluster_of_one_block() -> None:
+    x = np.arange(64, dtype=np.int32)
+    out = np.zeros_like(x)
+    run_group("reversed_by_cluster", x, out, threads=64)
+    np.testing.assert_array_equal(out, x[::-1])
+
+
 def test_reductions_of_tiles(rng: np.random.Generator) -> None:
     x = rng.integers(-99, 99, 32, dtype=np.int32)
     out = np.zeros((3, 4, 8), np.int32)

@@ -148,6 +148,42 @@ int main() {
     for (int k = 0; k < 2; ++k) cudaGraphLaunch(executable, stream);
     if (x[3] != 6 || x[n - 1] != 6) return 22;
 
+    // Memory that a graph allocates and frees.
+    cudaMemAllocNodeParams memory{};
+    memory.bytesize = n * sizeof(int);
+    cudaGraphCreate(&graph, 0);
+    cudaGraphAddMemAllocNode(&node, graph, nullptr, 0, &memory);
+    arguments[0] = &memory.dptr;
+    cudaGraphAddKernelNode(&node, graph, nullptr, 0, &launched);
+    cudaGraphAddMemcpyNode1D(&node, graph, nullptr, 0, x, memory.dptr, memory.bytesize,
+                             cudaMemcpyDefault);
+    cudaGraphAddMemFreeNode(&node, graph, nullptr, 0, memory.dptr);
+    cudaGraphInstantiate(&executable, graph, 0);
+    for (int k = 0; k < 2; ++k)
+        if (cudaGraphLaunch(executable, stream) != cudaSuccess) return 24;
+    if (x[3] != 6 || cudaFree(memory.dptr) != cudaSuccess) return 25;
+    int* captured;
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
+    cudaMallocAsync((void**)&captured, n * sizeof(int), stream);
+    add_offset<<<2, 32, 0, stream>>>(captured, n);
+    cudaMemcpyAsync(x, captured, n * sizeof(int), cudaMemcpyDefault, stream);
+    cudaFreeAsync(captured, stream);
+    cudaStreamEndCapture(stream, &graph);
+    cudaGraphInstantiate(&executable, graph, 0);
+    for (int k = 0; k < 3; ++k)
+        if (cudaGraphLaunch(executable, stream) != cudaSuccess) return 26;
+    if (x[3] != 9 || cudaFree(captured) != cudaSuccess) return 27;
+
+    // What the emulator does not do is an error.
+    if (cudaIpcCloseMemHandle(x) != cudaErrorNotSupported) return 28;
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {2, 1, 1};
+    const cudaLaunchConfig_t clusters = {2, 32, 0, nullptr, &attribute, 1};
+    if (cudaLaunchKernelExC(&clusters, (void*)add_offset, arguments) != cudaErrorNotSupported)
+        return 29;
+    if (cudaGetLastError() != cudaErrorNotSupported) return 30;
+
     count_corners<<<1, 32>>>(x);
     if (x[0] != 0 || x[1] != 4 || shared_by_both != 4) return 23;
 

@@ -142,7 +142,8 @@ EXPORT cudaError_t cudaMalloc3D(cudaPitchedPtr* made, cudaExtent extent) {
     return give(&made->ptr, made->pitch * extent.height * extent.depth, cudaMemoryTypeDevice,
                 CALLER);
 }
-API(cudaFree, (void* pointer), enqueue([=] { return release(pointer, false); }))
+/// A graph can be launched again, so it keeps its memory.
+API(cudaFree, (void* pointer), is_capturing() ? cudaSuccess : release(pointer, false))
 ALSO(cudaFree, cudaFreeAsync)
 
 API(cudaFreeHost, (void* pointer), release(pointer, true))

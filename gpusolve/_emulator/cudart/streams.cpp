@@ -75,6 +75,10 @@ cudaError_t destroy(Handle handle) {
 
 }  // namespace
 
+bool is_capturing() {
+    return captured;
+}
+
 cudaError_t enqueue(Work work) {
     return captured ? add(nullptr, captured, std::move(work)) : work();
 }
@@ -154,6 +158,15 @@ API(cudaGraphAddChildGraphNode,
     add(node, graph, all_of(child->work)))
 API(cudaGraphAddEmptyNode, (cudaGraphNode_t * node, cudaGraph_t graph, Nodes, size_t),
     add(node, graph, [] { return cudaSuccess; }))
+/// Memory of a graph is there from the beginning, and is freed only by cudaFree().
+EXPORT cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t* node, cudaGraph_t graph, Nodes, size_t,
+                                            cudaMemAllocNodeParams* given) {
+    given->dptr = allocate(given->bytesize, cudaMemoryTypeDevice, CALLER);
+    return given->dptr ? cudaGraphAddEmptyNode(node, graph, nullptr, 0)
+                       : noted(cudaErrorMemoryAllocation);
+}
+ALSO(cudaGraphAddEmptyNode, cudaGraphAddMemFreeNode)
+
 API(cudaGraphGetNodes, (cudaGraph_t graph, cudaGraphNode_t*, size_t* count),
     success(*count = graph->work.size()))
 

@@ -68,6 +68,7 @@ constexpr int MOST_OPERANDS = 18;
 constexpr u64 LONG_TURN = 200'000, SHORT_TURN = 50;
 
 constexpr u32 BARRIERS = 16;  // named barriers of a block
+constexpr u32 CLUSTER_BARRIER = BARRIERS;
 
 struct Function;
 struct Row;
@@ -354,7 +355,7 @@ struct Block {
     u64 shared_bytes = 0;
     u32 threads = 0, exited = 0;
     u32 live_warps = 0;
-    Barrier barriers[BARRIERS];
+    Barrier barriers[BARRIERS + 1];  // the last one: of the cluster, which is the block
     std::shared_ptr<struct BlockChecks> checks;
 
     void start(Launch& launch, Worker& worker, u64 number);
