@@ -14,11 +14,15 @@ __global__ void sum_lanes(int* sums) {
 int main() {
     struct cudaDeviceProp properties;
     cudaGetDeviceProperties(&properties, 0);
-    if (properties.clockRate < 1 || !properties.deviceOverlap || properties.warpSize != 32) return 1;
+    if (properties.clockRate < 1 || !properties.deviceOverlap || properties.warpSize != 32)
+        return 1;
     int device = -1;
     if (cudaChooseDevice(&device, &properties) != cudaSuccess || device != 0) return 2;
     int *sums, found[8];
     cudaMalloc(&sums, sizeof(found));
+    if (cudaMemAdvise(sums, sizeof(found), cudaMemAdviseSetReadMostly, device) ||
+        cudaMemPrefetchAsync(sums, sizeof(found), device))
+        return 4;
     sum_lanes<<<1, 32>>>(sums);
     cudaThreadSynchronize();
     cudaMemcpy(found, sums, sizeof(found), cudaMemcpyDeviceToHost);

@@ -151,6 +151,8 @@ ALSO(cudaDeviceEnablePeerAccess, cudaDeviceDisablePeerAccess)
 API(cudaDeviceGetP2PAttribute, (int* value, cudaDeviceP2PAttr, int, int), success(*value = 1))
 
 API(cudaGetDeviceFlags, (unsigned* flags), success(*flags = cudaDeviceScheduleAuto))
+ALSO(cudaGetDeviceFlags, cudaDeviceGetSharedMemConfig, cudaDeviceGetCacheConfig)
+
 EXPORT cudaError_t cudaGetDeviceProperties(cudaDeviceProp* found, int device) {
     if (!is_device(device)) return noted(cudaErrorInvalidDevice);
     *found = properties();

@@ -87,7 +87,7 @@ Work launch_of(const void* function, dim3 grid, dim3 block, void** arguments, si
                bool cooperative);
 
 /// Memory for kernels: zeros. Null if there is not enough.
-void* allocate(size_t bytes, cudaMemoryType type, const void* caller);
+void* allocate(size_t bytes, cudaMemoryType type, const void* caller, bool is_of_graph = false);
 /// End the program if these bytes are not in one allocation, or, unless they must be in one, in
 /// none.
 void check(const char* call, const char* what, const void* memory, size_t bytes, bool must);

@@ -22,6 +22,13 @@ static inline cudaError_t cudaGetDeviceProperties(EmulatorDeviceProp* found, int
 
 #define cudaDeviceProp EmulatorDeviceProp
 
+static inline cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, int) {
+    return cudaSuccess;
+}
+static inline cudaError_t cudaMemPrefetchAsync(const void*, size_t, int, cudaStream_t = nullptr) {
+    return cudaSuccess;
+}
+
 // The host's code still has declarations of these.
 #if defined(__CUDA_ARCH__)
 template <class T>

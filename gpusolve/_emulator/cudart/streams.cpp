@@ -158,10 +158,9 @@ API(cudaGraphAddChildGraphNode,
     add(node, graph, all_of(child->work)))
 API(cudaGraphAddEmptyNode, (cudaGraphNode_t * node, cudaGraph_t graph, Nodes, size_t),
     add(node, graph, [] { return cudaSuccess; }))
-/// Memory of a graph is there from the beginning, and is freed only by cudaFree().
 EXPORT cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t* node, cudaGraph_t graph, Nodes, size_t,
                                             cudaMemAllocNodeParams* given) {
-    given->dptr = allocate(given->bytesize, cudaMemoryTypeDevice, CALLER);
+    given->dptr = allocate(given->bytesize, cudaMemoryTypeDevice, CALLER, true);
     return given->dptr ? cudaGraphAddEmptyNode(node, graph, nullptr, 0)
                        : noted(cudaErrorMemoryAllocation);
 }
