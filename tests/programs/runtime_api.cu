@@ -164,6 +164,10 @@ int main() {
     if (cudaGraphLaunch(executable, stream) != cudaSuccess || x[3] != 6) return 31;
     int* captured;
     cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
+    cudaEvent_t event;
+    cudaEventCreate(&event);
+    cudaEventRecord(event, stream);
+    cudaEventDestroy(event);
     cudaMallocAsync((void**)&captured, n * sizeof(int), stream);
     add_offset<<<2, 32, 0, stream>>>(captured, n);
     cudaMemcpyAsync(x, captured, n * sizeof(int), cudaMemcpyDefault, stream);

@@ -50,10 +50,6 @@ Work call(cudaHostFn_t function, void* data) {
     return [=] { return function(data), cudaSuccess; };
 }
 
-Work record(cudaEvent_t event) {
-    return [=] { return success(*event = {std::chrono::steady_clock::now(), true}); };
-}
-
 Work fill(const cudaMemsetParams& given) {
     return [given] {
         for (size_t k = 0; k < given.width * given.height; ++k) {
@@ -107,7 +103,9 @@ API(cudaEventCreate, (cudaEvent_t * event), success(*event = new CUevent_st{}))
 ALSO(cudaEventCreate, cudaEventCreateWithFlags)
 
 API(cudaEventDestroy, (cudaEvent_t event), destroy(event))
-API(cudaEventRecord, (cudaEvent_t event, cudaStream_t), enqueue(record(event)))
+/// While a stream is captured, an event only orders work, and may be destroyed before its launch.
+API(cudaEventRecord, (cudaEvent_t event, cudaStream_t),
+    is_capturing() ? cudaSuccess : success(*event = {std::chrono::steady_clock::now(), true}))
 ALSO(cudaEventRecord, cudaEventRecordWithFlags)
 
 EXPORT cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
