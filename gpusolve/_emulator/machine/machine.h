@@ -61,7 +61,7 @@ constexpr Place place(u32 offset, Base base) {
     return offset << 2 | base;
 }
 
-constexpr int MOST_OPERANDS = 18;
+constexpr int MOST_OPERANDS = 32;
 
 // Instructions of a warp before the next warp runs. With short turns, the warps of a block go
 // together as on a GPU, and so do their accesses, for a profile.
@@ -127,7 +127,6 @@ struct Inst {
     Run inner = nullptr;  // what `run` wraps
     Place guard = NOWHERE;
     u32 flip = 0;  // all bits, if the guard is negated
-    Place op[MOST_OPERANDS] = {};
     Address address[2];
     u32 negated = 0;    // a bit for each operand that is a negated predicate
     u8 count = 0;       // operands
@@ -147,6 +146,7 @@ struct Inst {
     const std::vector<const Inst*>* targets = nullptr;
     const Call* call = nullptr;
     const Function* function = nullptr;
+    Place op[MOST_OPERANDS] = {};  // the last member, because few instructions have many
 
     bool is_write() const { return effect & WRITES; }
     bool is_atomic() const { return effect == (READS | WRITES); }
@@ -325,7 +325,13 @@ struct alignas(64) Warp {
     void complete_collectives();
     Frame* child(const Inst& call, const Function& callee);
     /// Find the lanes' memory. False if they are in different spaces: see `split`.
-    bool resolve(const Inst& inst, const Address& of, Space space, u32 bytes, bool is_write);
+    bool resolve(const Inst& inst, const Address& of, Space space, u32 bytes, bool is_write) {
+        locate(inst, of);
+        return reach(inst, space, bytes, is_write);
+    }
+    /// The two steps: the addresses, and what is there.
+    void locate(const Inst& inst, const Address& of);
+    bool reach(const Inst& inst, Space space, u32 bytes, bool is_write);
     bool resolve(const Inst& inst) {
         return resolve(inst, inst.address[0], inst.space, inst.bytes, inst.is_write());
     }
