@@ -361,6 +361,7 @@ struct Block {
     u64 shared_bytes = 0;
     u32 threads = 0, exited = 0;
     u32 live_warps = 0;
+    bool yields = false;             // other blocks should run
     Barrier barriers[BARRIERS + 1];  // the last one: of the cluster, which is the block
     std::shared_ptr<struct BlockChecks> checks;
 
