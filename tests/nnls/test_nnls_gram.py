@@ -124,13 +124,18 @@ def test_kernel_against_the_specification(
 
 
 @pytest.mark.parametrize(
-    ("team", "limit", "near"),
-    [("block", 6000, 16), ("block", 4500, 0), ("far block", 4500, 16)],
+    ("team", "limit", "side"),
+    [
+        ("block", 12000, 24),
+        ("block", 6000, 8),
+        ("block", 4500, 0),
+        ("far block", 4500, 8),
+    ],
 )
 def test_less_shared_memory_changes_no_bit(
     team: str,
     limit: int,
-    near: int,
+    side: int,
     monkeypatch: pytest.MonkeyPatch,
     rng: np.random.Generator,
 ) -> None:
@@ -141,7 +146,7 @@ def test_less_shared_memory_changes_no_bit(
     use(team, monkeypatch)
     monkeypatch.setattr(kernels.EmulatedDevice, "shared_memory_per_block", limit)
     size = Size(40, 30)
-    assert layout_of(TEAMS[team], size, False, limit - 2048).near == near
+    assert layout_of(TEAMS[team], size, False, limit - 2048).side == side
     found = solve(A, b)
     for name, field in found._asdict().items():
         np.testing.assert_array_equal(field, getattr(expected, name), name)
