@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpusolve._numerics.certificate import certify
-from gpusolve._numerics.scaling import scale
+from gpusolve._numerics.system import scale
 from gpusolve.studies._compared.solve import best_witness
 
 Array = NDArray[Any]

@@ -27,7 +27,6 @@ import numpy as np
 from .._device.arrays import Array, is_cupy, largest, namespace
 from .._device.products import product, transposed, transposed_product
 from .._numerics.certificate import (
-    ACCURATE,
     CERTIFIED,
     Terms,
     accepts,
@@ -36,6 +35,7 @@ from .._numerics.certificate import (
 )
 from .._numerics.compensated import remainder
 from .._numerics.scaling import inverse_power_of_two, weighted
+from .._numerics.system import ACCURATE
 from .constraint_rows import Rows
 from .problem import Option, Problem, gather
 from .quadratic import MultiplierTerms

@@ -30,9 +30,9 @@ from .._device.objects import load
 from .._device.progress import DELAY, progress_bar
 from .._device.structs import Struct
 from .._device.threads import cores
-from .._numerics.certificate import certify, is_convincing, outcome, residual
-from .._numerics.scaling import ScaledSystem
+from .._numerics.certificate import certify, is_convincing, outcome
 from .._numerics.solution import CONVERGED, NOT_FINITE, Solution
+from .._numerics.system import System
 from ..reference._nnls import scaled_systems, solve_system
 from .launch_arguments import (
     NNLS_SYSTEMS,
@@ -366,9 +366,7 @@ def solve_by_specification(problem: Problem, method: str) -> Solution:
     return solution
 
 
-def solve_by_scipy(
-    system: ScaledSystem, tol: float, maxiter: int
-) -> tuple[Solution, bool]:
+def solve_by_scipy(system: System, tol: float, maxiter: int) -> tuple[Solution, bool]:
     """SciPy's solution with our certificate, and whether no method improves it."""
     from scipy.optimize import nnls
 
@@ -376,7 +374,7 @@ def solve_by_scipy(
     with contextlib.suppress(RuntimeError):  # after `maxiter` iterations
         x, _ = nnls(system.A, system.b, maxiter=maxiter)
     x = system.rounded(x)
-    found = certify(system, x, residual(system, x))
+    found = certify(system, x, system.residual(x))
     solution = Solution.blank((), len(x), x.dtype)._replace(
         x=x,
         rnorm=found.rnorm,

@@ -7,7 +7,7 @@ import itertools
 import math
 import numbers
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -150,8 +150,12 @@ def blocks(shape: tuple[int, ...], most: int) -> Iterator[Block]:
     yield from itertools.product(*slices)
 
 
-def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Array:
-    """The systems of a chunk in float64; an array that all systems share stays shared.
+def systems_of(
+    array: Array, core: int, batch: tuple[int, ...], at: slice | Array
+) -> Array:
+    """Some systems of an array, with a single axis of systems.
+
+    An array that all systems share stays shared, without this axis.
 
     Parameters
     ----------
@@ -160,21 +164,25 @@ def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Arr
         Number of trailing axes that belong to one system.
     batch : tuple of int
         The batch shape, to which the leading axes broadcast.
-    chunk : slice
-        A range of the flattened batch.
+    at : slice or (systems,) integer array
+        Of the flattened batch; an array is on the host.
     """
-    shape = array.shape[array.ndim - core :]
+    last = array.shape[array.ndim - core :]
     if math.prod(array.shape[: array.ndim - core]) == 1:
-        return array.reshape(shape).astype(np.float64, copy=False)
+        return array.reshape(last)
     xp, batch = namespace(array), batch or (1,)
-    full = (*batch, *shape)
-    broadcast = array if array.shape == full else xp.broadcast_to(array, full)
-    if len(batch) == 1:
-        part = broadcast[chunk]
-    else:
-        indices = xp.unravel_index(xp.arange(chunk.start, chunk.stop), batch)
-        part = broadcast[indices]
-    return part.astype(np.float64, copy=False)
+    full = (*batch, *last)
+    whole = array if array.shape == full else xp.broadcast_to(array, full)
+    if isinstance(at, slice):
+        if len(batch) == 1:
+            return whole[at]
+        at = np.arange(at.start, at.stop)
+    return whole[tuple(map(xp.asarray, np.unravel_index(at, batch)))]
+
+
+def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Array:
+    """The systems of a chunk in float64; see `systems_of`."""
+    return systems_of(array, core, batch, chunk).astype(np.float64, copy=False)
 
 
 # ---- the problem --------------------------------------------------------------------
@@ -349,24 +357,35 @@ class Problem(NamedTuple):
 
     def part(self, block: Block) -> Problem:
         """The systems of a block."""
-
-        def part(value: Any, name: str) -> Any:
-            if value is None or isinstance(value, float):
-                return value
-            return part_of_block(value, batch_axes(name, value.shape), block)
-
-        lower, upper = self.bounds
         pairs = zip(block, self.batch, strict=True)
-        return self._replace(
-            batch=tuple(len(range(*axis.indices(length))) for axis, length in pairs),
-            start=part(self.start, "warm_start"),
-            bounds=(part(lower, "lower"), part(upper, "upper")),
-            **{
-                name: part(value, name)
-                for name, value in self._asdict().items()
-                if name in AXES
-            },
+        batch = tuple(len(range(*axis.indices(length))) for axis, length in pairs)
+        return self._selected(
+            batch,
+            lambda array, core: part_of_block(
+                array, array.shape[: array.ndim - core], block
+            ),
         )
+
+    def take(self, at: Array) -> Problem:
+        """The systems of these indices of the flattened batch."""
+        return self._selected(
+            (len(at),), lambda array, core: systems_of(array, core, self.batch, at)
+        )
+
+    def _selected(
+        self, batch: tuple[int, ...], part: Callable[[Array, int], Array]
+    ) -> Problem:
+        """The problem with a part of each array, whose last `core` axes are whole."""
+        named = {**self._asdict(), "warm_start": self.start}
+        named |= {"lower": self.lower, "upper": self.upper}
+        found = {}
+        for name, axes in AXES.items():
+            value = named.get(name)
+            if value is not None and not isinstance(value, float):
+                found[name] = part(value, min(len(axes), value.ndim))
+        bounds = found.pop("lower", self.lower), found.pop("upper", self.upper)
+        start = found.pop("warm_start", None)
+        return self._replace(batch=batch, bounds=bounds, start=start, **found)
 
     def simplified(self) -> Problem:
         """A problem with the same solutions, for the solvers.

@@ -10,23 +10,19 @@ from numpy.typing import NDArray
 
 from .._device.arrays import Array, floating, is_dask, namespace, on_host
 from .._device.kernels import Device, current, device_of
-from .._device.launch import pieces
-from .._numerics.certificate import starting_points
-from .._numerics.solution import BY_GRAM, CONVERGED, INFEASIBLE, Solution
+from .._numerics.scaling import Mask
+from .._numerics.solution import BY_GRAM, INFEASIBLE, NOT_FINITE, Solution
 from .blocks import Batch, allocated, check_host
 from .labels import Labels
 from .problem import PAIRS, Problem, validate
 from .result import NNLSResult
 from .solve import make_result, replace_infeasible
 from .sparse_matrices import SparseMatrices
-from .sparse_steps import WHOLE, SparseSteps
-from .sparse_systems import SparseSystems, host_rows
+from .sparse_steps import SparseSteps
+from .sparse_system import SparseSystem, norms_of, rows_of
 
 METHODS = "auto", "gram"
 """The methods for sparse matrices, which are the same."""
-
-AT_ONCE = 16
-"""The most systems that share columns C of a matrix with more than `WHOLE` columns."""
 
 
 def solve_sparse(
@@ -41,7 +37,10 @@ def solve_sparse(
     A = SparseMatrices.of(given["A"])
     target = device_of(A.rows[0].data)
     with current(target):
-        A, problem = validated(A, given)
+        # An array that takes no memory stands for A as the arguments are validated.
+        b = floating({"b": given["b"], **A.named_data()})["b"]
+        A, blank = A.astype(b.dtype), A.blank(b.dtype)
+        problem = validate(**{**given, "b": b, "A": blank})
         fields = None if out is None else fields_for(problem, out)
         found = replace_infeasible(problem, solve(A, problem, target))
     if fields is not None:
@@ -76,30 +75,36 @@ def check_options(method: str, given: dict[str, Any], devices: Any) -> None:
         )
 
 
-def validated(
-    A: SparseMatrices, given: dict[str, Any]
-) -> tuple[SparseMatrices, Problem]:
-    """The problem, with an array that takes no memory in place of A, and A itself."""
-    b = floating({"b": given["b"], **A.named_data()})["b"]
-    blank = A.blank(b.dtype)
-    return A.astype(b.dtype), validate(**{**given, "b": b, "A": blank})
+def fields_for(problem: Problem, out: dict[str, Array]) -> Solution:
+    """Arrays for the solution: from `out`, and new arrays for the other fields."""
+    blank = Solution.blank((1,), problem.shape[1], problem.dtype)
+    batch = Batch({"b": problem.b}, {}, problem.batch, blank, solve=solve_sparse)
+    check_host(batch)
+    return allocated(batch, out)
 
 
+@np.errstate(all="ignore")
 def solve(A: SparseMatrices, problem: Problem, target: Device | None) -> Solution:
     """Solve the systems of each matrix, in the dtype of the problem."""
-    systems = int(np.prod(problem.batch))
+    systems, infeasible = int(np.prod(problem.batch)), problem.infeasible
     solution = Solution.blank((systems,), problem.shape[1], problem.dtype)
-    solution.method[:] = BY_GRAM
-    infeasible = problem.infeasible
+    solution.method[:], solution.status[:] = BY_GRAM, NOT_FINITE
     possible = np.ones(systems, bool)
     if infeasible is not None:
         possible &= ~on_host(infeasible).reshape(-1)
-    for k, chosen in groups(A, problem):
-        shared = SparseSystems.of(problem.simplified(), A.rows[k], chosen)
-        for part in parts_of(problem, chosen):
-            found = solve_shared(shared.take(part), possible[chosen[part]], target)
-            with np.errstate(over="ignore"):
-                solution.put(chosen[part], found)
+    problem = problem.simplified()
+    for k, at in groups(A, problem):
+        some = problem.take(at)
+        matrix, b = rows_of(some, A.rows[k])
+        of_b = norms_of(b)
+        finite = is_finite(some, matrix.data) & np.isfinite(of_b)
+        solution.status[at[finite]] = INFEASIBLE
+        good = np.flatnonzero(finite & possible[at])
+        if len(good) < len(at):
+            some, b = some.take(good), b[namespace(b).asarray(good)]
+        if good.size:
+            system = SparseSystem.of(some, matrix, b, of_b[good])
+            solution.put(at[good], SparseSteps(system, some, target).solve())
     xp = namespace(problem.b)
     return Solution(
         *[
@@ -109,12 +114,21 @@ def solve(A: SparseMatrices, problem: Problem, target: Device | None) -> Solutio
     )
 
 
-def fields_for(problem: Problem, out: dict[str, Array]) -> Solution:
-    """Arrays for the solution: from `out`, and new arrays for the other fields."""
-    blank = Solution.blank((1,), problem.shape[1], problem.dtype)
-    batch = Batch({"b": problem.b}, {}, problem.batch, blank, solve=solve_sparse)
-    check_host(batch)
-    return allocated(batch, out)
+def is_finite(problem: Problem, data: Array) -> Mask:
+    """Mask of the systems with a finite matrix and finite options; bounds may not be.
+
+    The norms of the right-hand sides say the same of b and of the prior.
+    """
+    xp = namespace(data)
+    good = np.full(problem.batch, bool(xp.isfinite(data).all()))
+    for bound in map(on_host, map(xp.asarray, problem.bounds)):
+        good &= ~np.isnan(bound).any(axis=-1) if bound.ndim else ~np.isnan(bound)
+    for option in (problem.l1, problem.l2):
+        values = on_host(xp.asarray(option))
+        good &= np.isfinite(values).all(axis=-1) if values.ndim else bool(values >= 0)
+    if problem.sum_to is not None:
+        good &= np.isfinite(on_host(xp.asarray(problem.sum_to)))
+    return good
 
 
 def groups(
@@ -133,33 +147,3 @@ def groups(
     found, place = np.unique(np.stack(keys), axis=1, return_inverse=True)
     for k, matrix in enumerate(found[0]):
         yield int(matrix), np.flatnonzero(place.reshape(-1) == k)
-
-
-def parts_of(problem: Problem, chosen: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
-    """Indices of the systems that are solved together."""
-    most = len(chosen) if problem.shape[1] <= WHOLE else AT_ONCE
-    for part in pieces(len(chosen), max(1, most)):
-        yield np.arange(part.start, part.stop)
-
-
-@np.errstate(all="ignore")
-def solve_shared(
-    systems: SparseSystems, possible: NDArray[np.bool_], target: Device | None
-) -> Solution:
-    """Solve the `possible` systems that share a matrix; x is in the given variables.
-
-    Systems that are not solved from their warm start are solved without it.
-    """
-    steps, possible = SparseSteps(systems, target), possible & systems.finite
-    start = host_rows(systems.problem, systems.problem.start, 1, systems.chosen)
-    steps.solution.status[systems.finite & ~possible] = INFEASIBLE
-    for guess in [None] if start is None else [start, None]:
-        todo = np.flatnonzero(possible & (steps.solution.status != CONVERGED))
-        if todo.size:
-            x = systems.with_sum(starting_points(systems.scaled, guess))
-            steps.run(x[todo], todo)
-    if systems.prior is not None and possible.any():
-        some = systems.take(np.flatnonzero(possible))
-        rnorm = some.misfit(steps.solution.x[possible])
-        steps.solution.rnorm[possible] = rnorm
-    return steps.solution._replace(x=systems.scaled.unscale(steps.solution.x))

@@ -27,8 +27,8 @@ from .._device.arrays import (
 from .._device.launch import CACHED, pieces, round_up
 from .._device.objects import load
 from .._device.threads import workers
-from .._numerics.certificate import ACCURATE
 from .._numerics.compensated import two_product, two_sum
+from .._numerics.system import ACCURATE
 
 ENTRIES = 2**20
 """Entries of a matrix that are computed with at once, which limits memory."""

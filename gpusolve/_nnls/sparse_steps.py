@@ -31,21 +31,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._device.arrays import Array, is_cupy, on_host
+from .._device.arrays import Array, is_cupy, namespace, on_host
 from .._device.interrupts import interruptible
 from .._device.kernels import Device
+from .._device.launch import pieces
 from .._device.threads import workers
 from .._numerics.certificate import (
-    Certificate,
-    certificate,
+    certify,
     is_convincing,
     keeps_sum,
-    norm,
     outcome,
-    size,
+    starting_points,
     violation,
 )
-from .._numerics.scaling import exponent, shifted
+from .._numerics.scaling import Mask, exponent, shifted
 from .._numerics.solution import (
     BY_GRAM,
     CONVERGED,
@@ -57,11 +56,14 @@ from .._numerics.solution import (
 from .problem import Problem
 from .quadratic import multiplier
 from .solve import solve_problem
-from .sparse_matrices import columns_of
-from .sparse_systems import Products, SparseSystems
+from .sparse_matrices import Container, columns_of
+from .sparse_system import SparseSystem, systems_at_once
 
 WHOLE = 4096
 """Matrices with at most this number of columns have all of these in C."""
+
+AT_ONCE = 16
+"""The most systems that share columns C of a matrix with more than `WHOLE` columns."""
 
 LEAST_GROWTH = 64
 """The most columns that a system adds to C at once, unless C has more already."""
@@ -72,7 +74,6 @@ ROUNDS = 50
 SMALL = 0.125
 """The residual of x + z is computed from the residual of x if A z is at most this part
 of it. Otherwise its rounding errors are too large for a witness."""
-
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -86,197 +87,262 @@ PATIENCE = 4
 """Block pivots without fewer violations than before after which a system is left."""
 
 
-class Witness(NamedTuple):
-    """A witness of some systems: the residual of a point next to x.
-
-    Attributes
-    ----------
-    point : (systems, n) array
-    apart : (systems, n) array
-        The point minus x, which may be less than the rounding errors of x.
-    length : (systems,) array
-        The norm of the residual, without the rows of the l2 penalty.
-    w : (systems, n) array
-        ``A^T`` times the residual.
-    """
-
-    point: Array
-    apart: Array
-    length: Array
-    w: Array
-
-
 class SparseSteps:
     """The changes of all systems that share a sparse matrix.
 
     Attributes
     ----------
+    systems : SparseSystem
+    problem : Problem
+        Of these systems.
+    norm : (n,) array
+        The largest norm of each column over all systems.
     solution : Solution
         The best points so far, in scaled variables, and all counts.
     best : (systems,) array
         Their `kkt`; infinite without the fixed sum.
     factor : Factor
-        Of the columns C.
+        Of the columns C with which every search begins.
     """
 
-    def __init__(self, systems: SparseSystems, target: Device | None) -> None:
-        self.systems, self.target = systems, target
-        n = systems.problem.shape[1]
-        norms = np.broadcast_to(systems.scaled.norm, (systems.number, n))
-        self.norm = norms.max(axis=0, initial=0)
-        self.best = np.full(systems.number, np.nan)
-        self.solution = Solution.blank((systems.number,), n, np.dtype(np.float64))
+    def __init__(
+        self, systems: SparseSystem, problem: Problem, target: Device | None
+    ) -> None:
+        self.systems, self.problem, self.target = systems, problem, target
+        self.tol, (count, n) = problem.cpu_tolerance, (len(systems.b), problem.shape[1])
+        norm = np.broadcast_to(systems.norm, (count, n))
+        self.norm = norm.max(axis=0, initial=0)
+        self.best = np.full(count, np.nan)
+        self.solution = Solution.blank((count,), n, np.dtype(np.float64))
         self.solution.status[:], self.solution.method[:] = NOT_FINITE, BY_GRAM
-        columns = np.flatnonzero((self.norm > 0) & (n <= WHOLE))
-        self.factor = self.factorise(columns)
+        self.factor = self.factorise(np.flatnonzero((self.norm > 0) & (n <= WHOLE)))
+
+    def solve(self) -> Solution:
+        """The solutions of all systems, in the given variables.
+
+        Systems that are not solved from their warm start are solved without it.
+        """
+        systems, start = self.systems, self.problem.start
+        given = None if start is None else on_host(start).astype(np.float64)
+        most = systems_at_once(systems.b)
+        if self.problem.shape[1] > WHOLE:
+            most = min(most, AT_ONCE)
+        for guess in [None] if given is None else [given, None]:
+            x = systems.with_sum(starting_points(systems, guess))
+            todo = np.flatnonzero(self.solution.status != CONVERGED)
+            for part in pieces(len(todo), most):
+                self.run(x[todo[part]], todo[part])
+        if self.problem.L is not None:
+            self.drop_penalty(most)
+        return self.solution._replace(x=systems.unscale(self.solution.x))
+
+    def drop_penalty(self, most: int) -> None:
+        """Let `rnorm` be ``|b - A x|`` without the rows of the penalty."""
+        m = self.problem.shape[0]
+        for part in pieces(len(self.best), most):
+            some = self.systems.take(np.arange(len(self.best))[part])
+            r = some.data_residual(self.solution.x[part])
+            self.solution.rnorm[part] = some.norms(r[:, :m]) / some.b_scale
 
     def run(self, x: Array, todo: NDArray[np.intp]) -> None:
         """Change the points x of the systems `todo` until they cannot be improved."""
-        systems, limited = self.systems.take(todo), np.zeros(len(todo), bool)
-        self.best[todo] = np.nan
-        products = systems.products(x)
-        better, done = self.judge(systems, todo, x, products, residual_of(x, products))
+        systems, factor, m = (
+            self.systems.take(todo),
+            self.factor,
+            self.systems.b.shape[-1],
+        )
+        self.best[todo], limited = np.nan, np.zeros(len(todo), bool)
+        r = systems.residual(x)
+        along = systems.transposed_product(r[:, :m])
+        w = slope(systems, x, along)
+        better, done = self.judge(systems, todo, x, r, r, w, limited)
         for _ in range(ROUNDS):
-            steep = self.steep_columns(systems, x, products)
+            steep = self.steep_columns(systems, factor, x, r, w)
             left = np.flatnonzero(~done & ~limited & (better | steep.any(axis=-1)))
             if not left.size:
                 break
             if steep.any():
-                columns = np.union1d(self.factor.columns, np.flatnonzero(steep.any(0)))
-                self.factor = self.factorise(columns)
+                steepest = np.flatnonzero(steep.any(axis=0))
+                factor = self.factorise(np.union1d(factor.columns, steepest))
             systems, todo = systems.take(left), todo[left]
-            found = change(systems, self.factor, x[left], products.w[left], self.target)
-            limited = found.limited
+            x, along, r = x[left], along[left], r[namespace(r).asarray(left)]
+            found = self.change(systems, factor, x, along)
             for k, name in enumerate(("nit", "n_updates", "n_downdates")):
                 getattr(self.solution, name)[todo] += found.counts[:, k]
-            witness = changed_residual(systems, x[left], products.take(left), found)
-            x, products = found.x, systems.products(found.x)
-            plain = residual_of(x, products)
-            first = self.judge(systems, todo, x, products, plain, limited)
-            second = self.judge(systems, todo, x, products, witness, limited)
+            witness = changed(systems, r, found.z)
+            x, limited = found.x, found.limited
+            r = systems.residual(x)
+            along = systems.transposed_product(r[:, :m])
+            w = slope(systems, x, along)
+            first = self.judge(systems, todo, x, r, r, w, limited)
+            other = systems.gradient(witness)
+            second = self.judge(systems, todo, x, r, witness, other, limited)
             better, done = (first[k] | second[k] for k in range(2))
             stopped = todo[limited & (self.solution.status[todo] == UNCERTIFIED)]
             self.solution.status[stopped] = ITERATION_LIMIT
 
     def factorise(self, columns: NDArray[np.intp]) -> Factor:
         """The factor of some columns."""
-        A, k = self.systems.matrix, len(columns)
+        A: Container = self.systems.A
+        k = len(columns)
         work = 0.0 if is_cupy(A.data) else float(A.nnz + k * k) * k
-        return interruptible(work, Factor.of, self.systems, columns, self.norm)
+        return interruptible(work, Factor.of, A, columns)
 
     def judge(
         self,
-        systems: SparseSystems,
+        systems: SparseSystem,
         todo: NDArray[np.intp],
         x: Array,
-        products: Products,
-        witness: Witness,
-        limited: NDArray[np.bool_] | bool = False,
-    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        r: Array,
+        witness: Array,
+        w: Array,
+        limited: Mask,
+    ) -> tuple[Mask, Mask]:
         """Certify x by a witness, and keep it where it is better than what is known.
 
-        Returns where it is better, and where nothing could improve it.
+        r is the residual of x, and w the gradient of the witness. Returns where x is
+        better, and where nothing could improve it.
         """
-        solution, scaled, tol = self.solution, systems.scaled, self.tol
-        found = certify(systems, x, products.length, witness)
-        score = np.where(keeps_sum(scaled, x), found.kkt, np.inf)
+        solution = self.solution
+        found = certify(systems, x, witness, r, without_multiplier(systems, x, w))
+        score = np.where(keeps_sum(systems, x), found.kkt, np.inf)
         better = ~(self.best[todo] <= score) & ~np.isnan(score)
         status = np.where(limited, ITERATION_LIMIT, CONVERGED)
-        status = outcome(scaled, x, found, status, tol)
+        status = outcome(systems, x, found, status, self.tol)
         at = todo[better]
         self.best[at] = score[better]
         solution.x[at], solution.status[at] = x[better], status[better]
         for name in ("rnorm", "dual", "kkt"):
             getattr(solution, name)[at] = getattr(found, name)[better]
-        return better, is_convincing(scaled, x, found, tol)
-
-    @property
-    def tol(self) -> float:
-        """The tolerance in float64."""
-        return self.systems.problem.cpu_tolerance
+        return better, is_convincing(systems, x, found, self.tol)
 
     def steep_columns(
-        self, systems: SparseSystems, x: Array, products: Products
-    ) -> NDArray[np.bool_]:
+        self, systems: SparseSystem, factor: Factor, x: Array, r: Array, w: Array
+    ) -> Mask:
         """Mask of the steepest columns of each system that C does not have."""
-        slope = steepness(systems, x, residual_of(x, products))
-        slope[:, self.factor.columns] = 0
-        slope[:, self.norm == 0] = 0
-        np.divide(slope, self.norm, out=slope, where=self.norm > 0)
-        steep = slope > self.tol * products.length[:, None]
-        most = max(LEAST_GROWTH, len(self.factor.columns))
-        if most < slope.shape[1]:
-            others = np.argpartition(-slope, most, axis=-1)[:, most:]
+        steepness = steepness_of(systems, x, w)
+        steepness[:, factor.columns] = 0
+        steepness[:, self.norm == 0] = 0
+        np.divide(steepness, self.norm, out=steepness, where=self.norm > 0)
+        steep = steepness > self.tol * systems.fit(r)[:, None]
+        most = max(LEAST_GROWTH, len(factor.columns))
+        if most < steepness.shape[1]:
+            others = np.argpartition(-steepness, most, axis=-1)[:, most:]
             np.put_along_axis(steep, others, False, axis=-1)
         return np.asarray(steep)
 
+    def change(
+        self, systems: SparseSystem, factor: Factor, x: Array, along: Array
+    ) -> Change:
+        """Change the variables C of x; `along` is ``A^T (b - A x)``.
 
-def residual_of(x: Array, products: Products) -> Witness:
-    """The residual of x as a witness."""
-    return Witness(x, 0 * x, products.length, products.w)
+        On the host by block pivots, and what these leave by the dense solvers.
+        """
+        columns = factor.columns
+        below, above = systems.lower - x, systems.upper - x
+        z, counts = np.zeros_like(x), np.zeros((len(x), 3), np.int32)
+        left, limited = np.ones(len(x), bool), np.zeros(len(x), bool)
+        if self.target is None and not systems.has_sum:
+            ridge = np.broadcast_to(systems.damping**2, x.shape)
+            own = ridge, slope(systems, x, along), below, above
+            given = Quadratics(
+                factor.G,
+                self.norm[columns],
+                self.tol,
+                *[array[:, columns] for array in own],
+            )
+            limit = self.problem.iteration_limit
+            z[:, columns], counts, solved = solve_by_pivots(given, limit)
+            left = ~solved
+        if left.any():
+            some = systems.take(np.flatnonzero(left))
+            found = self.solve_dense(some, factor, x[left], along[left])
+            given_z = np.zeros((len(found.x), x.shape[1]))
+            given_z[:, columns] = np.where(np.isfinite(found.x), found.x, 0)
+            z[left] = some.rescale(given_z)
+            counts[left] = np.stack([found.nit, found.n_updates, found.n_downdates], -1)
+            limited[left] = found.status == ITERATION_LIMIT
+        moved = np.where(z >= above, systems.upper, x + z)
+        moved = systems.rounded(np.where(z <= below, systems.lower, moved))
+        return Change(z, np.clip(moved, systems.lower, systems.upper), counts, limited)
+
+    def solve_dense(
+        self, systems: SparseSystem, factor: Factor, x: Array, along: Array
+    ) -> Solution:
+        """Solve for the changes of the variables C by the dense solvers.
+
+        The changes are in the given variables, whose sum may be fixed.
+        """
+        columns, there = factor.columns, systems.there
+        below = systems.unscale(systems.lower - x)[:, columns]
+        above = systems.unscale(systems.upper - x)[:, columns]
+        column_shift = exponent(systems.column_scale)[columns]
+        b_shift = exponent(systems.b_scale)[:, None]
+        of_x = systems.penalty + systems.damping**2 * x
+        linear = systems.unscale_dual(of_x)[:, columns]
+        damping = np.broadcast_to(systems.damping, x.shape)[:, columns]
+        damping = shifted(damping, -column_shift)
+        total = None
+        if systems.has_sum:
+            unit = systems.column_scale.max() / systems.b_scale
+            total = there(systems.missing(x) * unit)
+        problem = Problem(
+            there(shifted(factor.R, -column_shift)),
+            there(shifted(factor.right_side(along[:, columns]), -b_shift)),
+            (len(x),),
+            bounds=(there(below), there(above)),
+            l1=there(linear) if linear.any() else 0.0,
+            l2=there(damping**2) if systems.has_ridge else 0.0,
+            sum_to=total,
+            tol=self.problem.tol,
+            maxiter=self.problem.maxiter,
+            rounded_matrix=True,
+        )
+        found = solve_problem(problem.simplified(), self.target, "auto")
+        return Solution(*map(on_host, found[:10]))
 
 
-def changed_residual(
-    systems: SparseSystems, x: Array, products: Products, found: Change
-) -> Witness:
+def changed(systems: SparseSystem, r: Array, z: Array) -> Array:
     """The residual of x + z as a witness for the rounded x + z; NaN unless z is small.
 
-    The residual itself is not computed, but its norm and its products are.
+    r is the residual of x.
     """
-    z = found.z
-    image = systems.images(z)
-    along = (z * products.w).sum(axis=-1)
-    square = products.length**2 - 2 * along + image.length**2
-    is_small = image.length <= SMALL * products.length
-    length = np.where(is_small, np.sqrt(np.maximum(square, 0)), np.nan)
-    return Witness(x + z, z - (found.x - x), length, products.w - image.w)
+    xp, image = namespace(r), systems.image(z)
+    is_small = systems.fit(image) <= SMALL * systems.fit(r)
+    return xp.where(systems.there(is_small)[:, None], r - image, np.nan)
 
 
-@np.errstate(all="ignore")
-def certify(
-    systems: SparseSystems, x: Array, rnorm: Array, witness: Witness
-) -> Certificate:
-    """The certificate of x, whose residual has the norm `rnorm`."""
-    scaled = systems.scaled
-    w, apart = gradient(systems, x, witness), size(scaled, witness.apart)
-    length = np.hypot(witness.length, norm(scaled.damping * witness.point))
-    return certificate(scaled, x, w, rnorm, length, apart)
+def slope(systems: SparseSystem, x: Array, along: Array) -> Array:
+    """The negative gradient at x, without the multiplier of a fixed sum.
+
+    `along` is ``A^T (b - A x)``.
+    """
+    return along - systems.damping**2 * x - systems.penalty
 
 
-@np.errstate(all="ignore")
-def gradient(systems: SparseSystems, x: Array, witness: Witness) -> Array:
-    """The negative gradient, minus the multiplier of a fixed sum.
+def without_multiplier(systems: SparseSystem, x: Array, w: Array) -> Array:
+    """The negative gradient w, minus the multiplier of a fixed sum.
 
     The multiplier is found from the variables of x that are between their bounds.
     """
-    scaled, w = systems.scaled, slopes(systems, witness)
-    if systems.total is None:
+    row = systems.row
+    if row is None:
         return w
-    row = scaled.column_scale
-    rises, falls = x < scaled.upper, x > scaled.lower
-    shift = multiplier(w / row, scaled.norm / row, rises, falls)
+    rises, falls = x < systems.upper, x > systems.lower
+    shift = multiplier(w / row, systems.norm / row, rises, falls)
     return np.asarray(w - shift[:, None] * row)
 
 
-def slopes(systems: SparseSystems, witness: Witness) -> Array:
-    """The negative gradient, without the multiplier of a fixed sum."""
-    scaled = systems.scaled
-    w = witness.w - scaled.damping**2 * witness.point - scaled.penalty
-    return np.asarray(w)
-
-
-@np.errstate(all="ignore")
-def steepness(systems: SparseSystems, x: Array, witness: Witness) -> Array:
-    """How far each variable is from optimal.
+def steepness_of(systems: SparseSystem, x: Array, w: Array) -> Array:
+    """How far each variable is from optimal, by the negative gradient w.
 
     With a fixed sum, a variable moves against the variable that costs least.
     """
-    scaled, w = systems.scaled, slopes(systems, witness)
-    if systems.total is None:
-        return violation(scaled, x, w)
-    row = scaled.column_scale
-    up = np.where(x < scaled.upper, w / row, -np.inf)
-    down = np.where(x > scaled.lower, -w / row, -np.inf)
+    row = systems.row
+    if row is None:
+        return violation(systems, x, w)
+    up = np.where(x < systems.upper, w / row, -np.inf)
+    down = np.where(x > systems.lower, -w / row, -np.inf)
     gain = up + down.max(axis=-1, keepdims=True)
     gain = np.maximum(gain, down + up.max(axis=-1, keepdims=True))
     return np.asarray(np.maximum(gain, 0) * row)
@@ -292,28 +358,23 @@ class Factor(NamedTuple):
     ----------
     columns : (k,) integer array
         C, in ascending order.
-    norm : (k,) array
-        The norms of the columns, with the l2 penalty.
     G : (k, k) array
     R : (k, k) array
         Upper triangular: ``R^T R = G``, but columns of zeros stay zero.
     """
 
     columns: NDArray[np.intp]
-    norm: Array
     G: Array
     R: Array
 
     @classmethod
-    def of(
-        cls, systems: SparseSystems, columns: NDArray[np.intp], norms: Array
-    ) -> Factor:
-        """Factorise the Gram matrix of some columns; `norms` are those of all columns.
+    def of(cls, A: Container, columns: NDArray[np.intp]) -> Factor:
+        """Factorise the Gram matrix of some columns.
 
         Rounding errors of G are added to its diagonal, so that the factor of dependent
         columns exists, too.
         """
-        A, norm = columns_of(systems.matrix, columns), norms[columns]
+        A = columns_of(A, columns)
         G = on_host((A.T.tocsr() @ A).toarray())
         diagonal = np.diag_indices(len(G))
         square = G[diagonal]
@@ -322,7 +383,7 @@ class Factor(NamedTuple):
             G[diagonal] += shift
             try:
                 R = np.where(square > 0, np.linalg.cholesky(G).T, 0)
-                return cls(columns, norm, G, R)
+                return cls(columns, G, R)
             except np.linalg.LinAlgError:
                 shift *= MORE
 
@@ -352,72 +413,7 @@ class Change(NamedTuple):
     z: Array
     x: Array
     counts: NDArray[np.int32]
-    limited: NDArray[np.bool_]
-
-
-@np.errstate(all="ignore")
-def change(
-    systems: SparseSystems, factor: Factor, x: Array, w: Array, target: Device | None
-) -> Change:
-    """Change the variables C of x; `w` is ``A^T (b - A x)``.
-
-    On the host by block pivots, and what these leave by the dense solvers.
-    """
-    scaled, columns = systems.scaled, factor.columns
-    below, above = scaled.lower - x, scaled.upper - x
-    z, counts = np.zeros_like(x), np.zeros((len(x), 3), np.int32)
-    left, limited = np.ones(len(x), bool), np.zeros(len(x), bool)
-    if target is None and systems.total is None:
-        damping = np.broadcast_to(scaled.damping, x.shape)
-        slope = w - scaled.penalty - damping**2 * x
-        own = (array[:, columns] for array in (damping**2, slope, below, above))
-        tol, limit = systems.problem.cpu_tolerance, systems.problem.iteration_limit
-        given = Quadratics(factor.G, factor.norm, tol, *own)
-        z[:, columns], counts, solved = solve_by_pivots(given, limit)
-        left = ~solved
-    if left.any():
-        some = systems.take(np.flatnonzero(left))
-        found = solve_dense(some, factor, x[left], w[left], target)
-        given_z = np.zeros((some.number, x.shape[1]))
-        given_z[:, columns] = np.where(np.isfinite(found.x), found.x, 0)
-        z[left] = some.scaled.rescale(given_z)
-        counts[left] = np.stack([found.nit, found.n_updates, found.n_downdates], -1)
-        limited[left] = found.status == ITERATION_LIMIT
-    moved = np.where(z >= above, scaled.upper, x + z)
-    moved = scaled.rounded(np.where(z <= below, scaled.lower, moved))
-    return Change(z, np.clip(moved, scaled.lower, scaled.upper), counts, limited)
-
-
-def solve_dense(
-    systems: SparseSystems, factor: Factor, x: Array, w: Array, target: Device | None
-) -> Solution:
-    """Solve for the changes of the variables C by the dense solvers.
-
-    The changes are in the given variables, whose sum may be fixed.
-    """
-    scaled, columns, total = systems.scaled, factor.columns, systems.total
-    given, there = scaled.unscale(x), systems.there
-    below = scaled.unscale(scaled.lower - x)[:, columns]
-    above = scaled.unscale(scaled.upper - x)[:, columns]
-    column_shift = exponent(scaled.column_scale)[columns]
-    b_shift = exponent(scaled.b_scale)[:, None]
-    slope = scaled.unscale_dual(scaled.penalty + scaled.damping**2 * x)[:, columns]
-    damping = np.broadcast_to(scaled.damping, x.shape)[:, columns]
-    damping = shifted(damping, -column_shift)
-    problem = Problem(
-        there(shifted(factor.R, -column_shift)),
-        there(shifted(factor.right_side(w[:, columns]), -b_shift)),
-        (systems.number,),
-        bounds=(there(below), there(above)),
-        l1=there(slope) if slope.any() else 0.0,
-        l2=there(damping**2) if systems.problem.has_ridge else 0.0,
-        sum_to=None if total is None else there(total - given.sum(axis=-1)),
-        tol=systems.problem.tol,
-        maxiter=systems.problem.maxiter,
-        rounded_matrix=True,
-    )
-    found = solve_problem(problem.simplified(), target, "auto")
-    return Solution(*map(on_host, found[:10]))
+    limited: Mask
 
 
 # ---- block pivots --------------------------------------------------------------------

@@ -23,13 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .compensated import remainder
-from .scaling import Array, Mask, ScaledSystem, namespace
+from .scaling import Array, Mask, namespace
 from .solution import CONVERGED, ITERATION_LIMIT, UNCERTIFIED
-
-ACCURATE = 64.0
-"""A row of ``b - A x`` is recomputed in twice the precision if the sum of its terms'
-magnitudes is more than this number times the norm of the residual."""
+from .system import System
 
 CERTIFIED = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-10}
 """The largest `kkt` of a certified solution, not counting errors due to rounding x."""
@@ -43,12 +39,6 @@ ROUNDED = 8.0
 
 CONVINCING = 4.0
 """Limit on `angle`, and on `by_x`, in eps, below which no method improves x."""
-
-SUMMED = 4.0
-"""Limit on the error of a fixed sum, in eps of its terms."""
-
-BLOCK = 2**16
-"""Number of products computed at once in twice the precision, to stay in cache."""
 
 
 class Certificate(NamedTuple):
@@ -80,60 +70,9 @@ class Certificate(NamedTuple):
     angle: Array
 
 
-def norm(vectors: Array) -> Array:
-    """2-norms over the last axis."""
-    return np.asarray(np.sqrt(np.einsum("...i,...i->...", vectors, vectors)))
-
-
-def size(system: ScaledSystem, x: Array) -> Array:
-    """``sum_k |a_k x_k|``."""
-    return np.asarray(np.einsum("...j,...j->...", system.norm, np.abs(x)))
-
-
-def residual(system: ScaledSystem, x: Array) -> Array:
-    """``b - A x``, followed by ``-damping x`` if there is an l2 penalty.
-
-    It is accurate to a few eps of its own norm: rows in which more cancels are computed
-    in twice the precision.
-    """
-    r = np.asarray(system.b - np.matmul(system.A, x[..., None])[..., 0])
-    cancelling = system.magnitude + size(system, x)
-    inaccurate = np.flatnonzero(ACCURATE * norm(r) < cancelling)
-    if inaccurate.size:
-        recompute(np.atleast_2d(r), system, np.atleast_2d(x), inaccurate)
-    if not system.has_ridge:
-        return r
-    return np.concatenate([r, -system.damping * x], axis=-1)
-
-
-def recompute(
-    r: Array, system: ScaledSystem, x: Array, systems: NDArray[np.intp]
-) -> None:
-    """Recompute the inaccurate rows of some systems' residuals in place."""
-    b, A = np.atleast_2d(system.b), system.A
-    A = A if A.ndim == 2 else A[systems]
-    terms = np.abs(b[systems])
-    terms += np.matmul(np.abs(A), np.abs(x[systems, :, None]))[..., 0]
-    lane, row = np.nonzero(terms > ACCURATE * norm(r[systems])[:, None])
-    step = max(1, BLOCK // max(1, x.shape[-1]))
-    for first in range(0, len(lane), step):
-        k, i = lane[first : first + step], row[first : first + step]
-        a, at = A[i] if A.ndim == 2 else A[k, i], systems[k]
-        r[at, i] = remainder(b[at, i, None], a[:, None], x[at])[0][:, 0]
-
-
-def gradient(system: ScaledSystem, r: Array) -> Array:
-    """``A^T r - penalty``; A includes the rows of the l2 penalty."""
-    m = system.A.shape[-2]
-    w = np.matmul(r[..., None, :m], system.A)[..., 0, :]
-    if system.has_ridge:
-        w = w + system.damping * r[..., m:]
-    return np.asarray(w - system.penalty)
-
-
 @np.errstate(all="ignore")
 def certify(
-    system: ScaledSystem,
+    system: System,
     x: Array,
     witness: Array,
     r: Array | None = None,
@@ -145,35 +84,23 @@ def certify(
 
     Parameters
     ----------
-    system : ScaledSystem
+    system : System
     x : (..., n) array
-        The point, non-negative.
+        The point, within the bounds.
     witness : (..., rows) array
-        Of the shape of ``residual(system, x)``.
+        Of the shape of ``system.residual(x)``.
     r, w : array, optional
-        ``residual(system, x)`` and ``gradient(system, witness)``, if already computed.
+        ``system.residual(x)`` and ``system.gradient(witness)``, if already computed.
     """
-    r = residual(system, x) if r is None else r
-    w = gradient(system, witness) if w is None else w
-    fit, length = norm(r[..., : system.data_rows]), data_norm(system, witness)
-    return certificate(system, x, w, fit, length, data_norm(system, r - witness))
-
-
-@np.errstate(all="ignore")
-def certificate(
-    system: ScaledSystem, x: Array, w: Array, fit: Array, length: Array, apart: Array
-) -> Certificate:
-    """The certificate of `x` from the gradient w of a witness y; see `certify`.
-
-    `fit` is ``|b - A x|``, without the rows of the l2 penalty; `length` and `apart` are
-    as in `Terms`. All are without the row of a fixed sum.
-    """
+    r = system.residual(x) if r is None else r
+    w = system.gradient(witness) if w is None else w
+    fit = system.fit(r)
     slope = ratio(violation(system, x, w), system.norm)
     by_x, angle, _ = distance_to_optimum(
         Terms(
-            length,
-            system.magnitude,
-            apart,
+            length=system.length(witness),
+            magnitude=system.magnitude,
+            apart=system.length(r - witness),
             gap=np.sum(bound_distance(system, x) * w, axis=-1),
             slope=np.max(slope, axis=-1, initial=0),
             slack=penalty_slack(system, x),
@@ -258,36 +185,20 @@ def is_below(
     return found
 
 
-def data_norm(system: ScaledSystem, vectors: Array) -> Array:
-    """2-norms over all rows except the row of a fixed sum."""
-    if system.has_sum:
-        vectors = np.delete(vectors, system.data_rows, axis=-1)
-    return norm(vectors)
-
-
-def keeps_sum(system: ScaledSystem, x: Array) -> NDArray[np.bool_]:
+def keeps_sum(system: System, x: Array) -> NDArray[np.bool_]:
     """Whether x has the fixed sum, to the accuracy of a certified x.
 
     Only the terms of the sum count: A x hides much larger errors of a variable whose
     column is small.
     """
-    if not system.has_sum:
+    if system.row is None or system.total is None:
         return np.ones(x.shape[:-1], bool)
-    row, total = system.A[..., -1, :], system.b[..., -1]
-    size = np.abs(total) + np.sum(np.abs(row * x), axis=-1)
-    lack = np.abs(missing_in_sum(row, total, x))
+    size = np.abs(system.total) + np.sum(np.abs(system.row * x), axis=-1)
+    lack = np.abs(system.missing(x))
     return np.asarray(lack <= CERTIFIED[system.dtype] * size)
 
 
-def missing_in_sum(row: Array, total: Array, x: Array) -> Array:
-    """``total - row x``, computed in float64; 0 if rounding explains it."""
-    terms = row * x
-    lack = total - terms.sum(axis=-1)
-    size = np.abs(total) + np.abs(terms).sum(axis=-1)
-    return np.where(np.abs(lack) > SUMMED * np.finfo(np.float64).eps * size, lack, 0)
-
-
-def violation(system: ScaledSystem, x: Array, w: Array) -> Array:
+def violation(system: System, x: Array, w: Array) -> Array:
     """How far the negative gradient w is from optimal, for each variable.
 
     At a bound, w must not point into the interval; between bounds it must be 0.
@@ -297,14 +208,14 @@ def violation(system: ScaledSystem, x: Array, w: Array) -> Array:
     return np.asarray(np.maximum(np.maximum(up, down), 0))
 
 
-def penalty_slack(system: ScaledSystem, x: Array) -> Array:
+def penalty_slack(system: System, x: Array) -> Array:
     """How much the penalties of x are above their minimum within the bounds."""
     p = system.penalty
     least = np.minimum(p * system.lower, p * system.upper)
     return np.asarray(np.sum(np.where(p != 0, p * x - least, 0), axis=-1))
 
 
-def bound_distance(system: ScaledSystem, x: Array) -> Array:
+def bound_distance(system: System, x: Array) -> Array:
     """``x - p``, where p is the nearest bound; 0 unless a bound is finite."""
     above, below = x - system.lower, x - system.upper
     least = np.where(above <= -below, above, below)
@@ -319,18 +230,18 @@ def ratio(part: Array, whole: Array) -> Array:
         return found
 
 
-def size_to_b(system: ScaledSystem, x: Array) -> Array:
+def size_to_b(system: System, x: Array) -> Array:
     """``sum_k |a_k x_k|`` over `magnitude`."""
-    return ratio(size(system, x), system.magnitude)
+    return ratio(system.size(x), system.magnitude)
 
 
-def hidden_by_rounding(system: ScaledSystem, x: Array) -> NDArray[np.bool_]:
+def hidden_by_rounding(system: System, x: Array) -> NDArray[np.bool_]:
     """Whether rounding x may change ``A x`` by more than `HIDDEN`."""
     return np.asarray(~(system.eps * size_to_b(system, x) <= HIDDEN[system.dtype]))
 
 
 def is_certified(
-    system: ScaledSystem, x: Array, found: Certificate, tol: float
+    system: System, x: Array, found: Certificate, tol: float
 ) -> NDArray[np.bool_]:
     """Whether the certificate accepts x, up to `tol` and to rounding of x.
 
@@ -342,7 +253,7 @@ def is_certified(
 
 
 def is_convincing(
-    system: ScaledSystem, x: Array, found: Certificate, tol: float
+    system: System, x: Array, found: Certificate, tol: float
 ) -> NDArray[np.bool_]:
     """Whether x is so accurate that no other method could improve it."""
     size, most = size_to_b(system, x), CONVINCING * system.eps
@@ -351,7 +262,7 @@ def is_convincing(
 
 
 @np.errstate(invalid="ignore")
-def misfit(system: ScaledSystem, x: Array, rnorm: Array) -> Array:
+def misfit(system: System, x: Array, rnorm: Array) -> Array:
     """The square root of twice the objective, in scaled variables."""
     penalty = 2 * np.sum(np.where(x != 0, system.penalty * x, 0), axis=-1)
     penalty = penalty + np.sum((system.damping * x) ** 2, axis=-1)
@@ -360,7 +271,7 @@ def misfit(system: ScaledSystem, x: Array, rnorm: Array) -> Array:
     return np.asarray(np.where(np.isnan(found), np.inf, found))
 
 
-def score(system: ScaledSystem, x: Array, rnorm: Array, certified: Any) -> Array:
+def score(system: System, x: Array, rnorm: Array, certified: Any) -> Array:
     """The misfit that another solution must be below to be better.
 
     A certified x may be slightly worse than an uncertified x. To the
@@ -369,13 +280,13 @@ def score(system: ScaledSystem, x: Array, rnorm: Array, certified: Any) -> Array
     """
     slack = CERTIFIED[system.dtype] * system.magnitude
     units = ROUNDED if system.rounded_matrix else 1.0
-    rounding = units * system.eps * size(system, x)
+    rounding = units * system.eps * system.size(x)
     found = misfit(system, x, rnorm) + np.where(certified, -slack, rounding)
     return np.where(keeps_sum(system, x), found, np.inf)
 
 
 def outcome(
-    system: ScaledSystem, x: Array, found: Certificate, status: Any, tol: float
+    system: System, x: Array, found: Certificate, status: Any, tol: float
 ) -> NDArray[np.int32]:
     """The status of solutions, from their certificates and the status of the solver."""
     limited = np.where(is_convincing(system, x, found, tol), CONVERGED, ITERATION_LIMIT)
@@ -383,7 +294,7 @@ def outcome(
     return np.where(np.equal(status, ITERATION_LIMIT), limited, ended).astype(np.int32)
 
 
-def starting_points(system: ScaledSystem, given: Array | None) -> Array:
+def starting_points(system: System, given: Array | None) -> Array:
     """The given points within the bounds, unless rounding hides what they fit.
 
     Variables whose columns are zero rest: no gradient moves them.

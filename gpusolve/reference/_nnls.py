@@ -31,13 +31,10 @@ from numpy.typing import ArrayLike
 from .._numerics.certificate import (
     CERTIFIED,
     certify,
-    data_norm,
     outcome,
-    residual,
     score,
-    size,
 )
-from .._numerics.scaling import Array, ScaledSystem, scale, weighted
+from .._numerics.scaling import Array, weighted
 from .._numerics.solution import (
     CONVERGED,
     ITERATION_LIMIT,
@@ -46,6 +43,7 @@ from .._numerics.solution import (
     default_limit,
     default_tolerance,
 )
+from .._numerics.system import System, scale
 
 DEPENDENT = 4.0
 """Threshold for dependent columns, in units of eps times the sum of the terms that
@@ -64,7 +62,7 @@ class ActiveSet:
 
     Parameters
     ----------
-    system : ScaledSystem
+    system : System
     start : (n,) array
         Its finite entries between the bounds start in the passive set, unless they
         equal ``system.rest``.
@@ -88,13 +86,15 @@ class ActiveSet:
     """
 
     def __init__(
-        self, system: ScaledSystem, start: Array, tol: float, caution: float
+        self, system: System, start: Array, tol: float, caution: float
     ) -> None:
         self.system, self.tol = system, tol
         n = system.A.shape[1]
         self.A = system.A
+        if system.row is not None:
+            self.A = np.vstack([self.A, system.row])
         if system.has_ridge:
-            self.A = np.vstack([system.A, np.diag(system.damping)])
+            self.A = np.vstack([self.A, np.diag(system.damping)])
         self.dependent = caution * DEPENDENT * system.eps
         self.lower = np.broadcast_to(system.lower, n)
         self.upper = np.broadcast_to(system.upper, n)
@@ -124,8 +124,9 @@ class ActiveSet:
 
         The last of them becomes passive, unless the bounds do not allow the sum.
         """
-        row, w = self.system.A[-1], self.A.T @ self.residual() - self.penalty
-        missing = self.missing()
+        row, w = self.system.row, self.A.T @ self.residual() - self.penalty
+        assert row is not None
+        missing = float(self.system.missing(self.x))
         ends = self.upper if missing >= 0 else self.lower
         left = row > 0
         while left.any():
@@ -142,10 +143,6 @@ class ActiveSet:
                 return
             missing -= row[j] * reach[j]
             self.x[j], left[j] = ends[j], False
-
-    def missing(self) -> float:
-        """By how much the fixed sum exceeds the sum of x."""
-        return float(residual(self.system, self.x)[self.system.data_rows])
 
     # ---- the passive set -------------------------------------------------------------
 
@@ -191,9 +188,9 @@ class ActiveSet:
 
     def residual(self) -> Array:
         """``b - A x``, where b has the multiplier subtracted."""
-        r = residual(self.system, self.x)
+        r = self.system.residual(self.x)
         if self.system.has_sum:
-            r[self.system.data_rows] -= self.multiplier
+            r[self.system.b.shape[-1]] -= self.multiplier
         return r
 
     def witness(self) -> Array:
@@ -207,7 +204,8 @@ class ActiveSet:
         """The passive values that minimise the objective, from a step from x."""
         rhs = self.Q.T @ self.residual() - self.shift
         if self.system.has_sum:
-            q, missing = self.Q[self.system.data_rows], self.missing()
+            q = self.Q[self.system.b.shape[-1]]
+            missing = float(self.system.missing(self.x))
             for _ in range(2):
                 change = np.divide(q @ rhs - missing, q @ q)
                 if np.isfinite(change):
@@ -224,8 +222,8 @@ class ActiveSet:
         cancel in ``b - A x``; if x was corrected (`fresh`), to the residual itself.
         """
         system, r = self.system, self.witness()
-        cancelling = float(system.magnitude + size(system, self.x))
-        length = float(data_norm(system, r))
+        cancelling = float(system.magnitude + system.size(self.x))
+        length = float(system.length(r))
         if not length > self.tol * cancelling:
             length = cancelling
         least = self.tol * (length if fresh else cancelling)
@@ -325,9 +323,7 @@ class ActiveSet:
             goes_on = True
 
 
-def solve_system(
-    system: ScaledSystem, start: Array, tol: float, maxiter: int
-) -> Solution:
+def solve_system(system: System, start: Array, tol: float, maxiter: int) -> Solution:
     """Solve a scaled system; the solution is in the scaled variables.
 
     If the solution is not certified, a passive column may consist of rounding noise.
@@ -412,7 +408,7 @@ def scaled_systems(
     warm_start: Array | None = None,
     l1: ArrayLike = 0.0,
     l2: ArrayLike = 0.0,
-) -> Iterator[tuple[tuple[int, ...], ScaledSystem, Array]]:
+) -> Iterator[tuple[tuple[int, ...], System, Array]]:
     """The finite systems of a batch: the index, the scaled system, and its start.
 
     The parameters are as for `nnls`; x will be rounded to `dtype`. The options may have

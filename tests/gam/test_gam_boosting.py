@@ -1,37 +1,54 @@
-"""Boosting, compared with results of mboost and the reference, and its properties."""
+"""Boosting of equal splines, against mboost, the reference and its properties."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from gam_figures import NAMES, Figures, additive, figures, sums
-from spline_learners import boost, learners_of
+from gam_figures import NAMES, additive, figures, sums
 from together import together
 
-from gpusolve import _emulator, reference
-from gpusolve.gam import Path
-from gpusolve.gam._boosting import methods
-from gpusolve.gam._boosting.methods import choose_method
-from gpusolve.gam._terms.basis import BSplines, penalty_matrix
-from gpusolve.gam.simulation import simulate
+from gpusolve import emulator, reference
+from gpusolve.gam import BoostedGAM, bbs, bols, simulate
 
 METHODS = ("stacked", "gram")
-
-
-@pytest.fixture(params=METHODS)
-def method(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
 
 RATE = 0.3
 """The learning rate with which two covariates are selected within ten steps."""
 
 
-def steps_on(backend: Any, steps: int) -> int:
-    """Fewer steps on the emulator, where each has thousands of threads to switch."""
-    return steps // 3 if backend.emulated else steps
+@pytest.fixture
+def data(rng: np.random.Generator) -> tuple[Any, Any]:
+    return additive(rng, 150)
+
+
+def models_of(backend: Any, steps: int, **options: Any) -> Iterator[BoostedGAM]:
+    """Models of splines of ten functions: one for each method that the backend has.
+
+    They have fewer steps on the emulator.
+    """
+    steps = steps // 3 if backend.emulated else steps
+    given = {"n_basis": 10, "df": 4.0, "learning_rate": RATE, "max_iter": steps}
+    for method in METHODS if backend.name == "numpy" else ["auto"]:
+        found = given | {"outside": "linear", "method": method} | options
+        yield BoostedGAM(**found)
+
+
+def bases_of(X: Any, functions: int = 10) -> Any:
+    """The bases of the reference on the ranges of the columns, (K, n, functions)."""
+    return np.stack(
+        [
+            reference.design_matrix(
+                x, reference.equidistant_knots(x.min(), x.max(), functions, 3), 3
+            )
+            for x in X.T
+        ]
+    )
+
+
+# ---- simulated data ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [1000, 10_000, 100_000])
@@ -39,327 +56,260 @@ def test_the_simulation_has_the_checksums_of_the_data_for_mboost(n: int) -> None
     X, y, active = simulate(n)
     expected = sums()[str(n)]
     assert active.tolist() == expected["active_0based"]
-    assert X.sum() == pytest.approx(expected["sum_X"], rel=1e-12)
-    assert y.sum() == pytest.approx(expected["sum_y"], rel=1e-12)
-    assert y.var() == pytest.approx(expected["var_y"], rel=1e-12)
+    for name, found in (("sum_X", X.sum()), ("sum_y", y.sum()), ("var_y", y.var())):
+        assert found == pytest.approx(expected[name], rel=1e-12)
 
 
-def check_path(path: Path, found: Figures, rel: float) -> None:
-    steps = len(path)
-    np.testing.assert_array_equal(path.selected, found.selected[:steps])
-    np.testing.assert_allclose(path.risk, found.risk[: steps + 1], rtol=rel)
-    assert path.offset == pytest.approx(found.offset, rel=1e-12)
+def paper_options(name: str) -> dict[str, Any]:
+    return figures(name).options | {"n_basis": figures(name).n_basis}
 
 
 @pytest.mark.paper(
     "Sieminski, 2.2",
     "mboost selects the same learners, and the risk and the coefficients of its 100 "
-    "learners differ by at most 1e-10 if lambda is given, and 1e-8 if it is solved",
+    "learners differ by at most 1e-8",
 )
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("given", [True, False], ids=["lambda given", "lambda solved"])
-def test_equals_mboost(backend: Any, method: str, name: str, given: bool) -> None:
+def test_equals_mboost(numpy_backend: Any, name: str) -> None:
     found = figures(name)
-    if backend.emulated:
-        pytest.skip("the emulator is slow: it runs one configuration, below")
     X, y, _ = simulate(found.n)
-    options = {**found.options, "lambda_": found.lambda_ if given else None}
-    learners = learners_of(backend.array(X), found.n_basis, **options)
-    path = boost(learners, backend.array(y), method=method)
-    rel = 1e-10 if given else 1e-8
-    check_path(path, found, rel)
-    coef = path.coef(100)
-    np.testing.assert_allclose(coef, found.coef, rtol=0, atol=rel * abs(coef).max())
-    if found.fitted is not None:
-        on_host = BSplines.spanning(X, found.n_basis).evaluate(X)
-        fitted = path.offset + on_host.multiply(coef).sum(axis=0)
-        np.testing.assert_allclose(
-            fitted, found.fitted, rtol=0, atol=rel * abs(fitted).max()
-        )
+    for model in models_of(
+        numpy_backend, 100, learning_rate=0.1, **paper_options(name)
+    ):
+        model.fit(X, y)
+        np.testing.assert_array_equal(model.selected_, found.selected)
+        np.testing.assert_allclose(model.risk_, found.risk, rtol=1e-8)
+        np.testing.assert_allclose(model.lambda_, found.lambda_, rtol=1e-9)
+        assert model.intercept_ == pytest.approx(found.offset, rel=1e-12)
+        scale = abs(found.coef).max()
+        np.testing.assert_allclose(model.coefficients_, found.coef, atol=1e-8 * scale)
+        if found.fitted is not None:
+            np.testing.assert_allclose(model.predict(X), found.fitted, rtol=1e-7)
 
 
-def test_kernels_equal_mboost(device_backend: Any, method: str) -> None:
-    found = figures("sim_n1000_k16_pspline_df4")
-    X, y, _ = simulate(found.n)
-    options = {**found.options, "lambda_": found.lambda_}
-    learners = learners_of(device_backend.array(X), found.n_basis, **options)
-    path = boost(learners, device_backend.array(y), steps=4, method=method)
-    assert path.method == "stacked"
-    check_path(path, found, 1e-10)
+def test_kernels_equal_mboost(device_backend: Any) -> None:
+    """A device makes the steps of "gram" by "stacked"."""
+    name = "sim_n1000_k16_pspline_df4"
+    found, (X, y, _) = figures(name), simulate(1000)
+    options = {"learning_rate": 0.1, "method": "gram", **paper_options(name)}
+    (model,) = models_of(device_backend, 9, **options)
+    model.fit(*map(device_backend.array, (X, y)))
+    assert model.method_ == "stacked"
+    steps = model.n_iter_
+    np.testing.assert_array_equal(model.selected_, found.selected[:steps])
+    np.testing.assert_allclose(model.risk_, found.risk[: steps + 1], rtol=1e-8)
 
 
 def test_the_reference_equals_mboost() -> None:
     found = figures("sim_n1000_k16_ridge_df1")
     X, y, _ = simulate(1000)
-    B = np.stack(
-        [
-            reference.design_matrix(
-                x, reference.equidistant_knots(x.min(), x.max(), 16, 3), 3
-            )
-            for x in X.T
-        ]
-    )
-    model = reference.boost(B, y, np.eye(16), found.lambda_)
+    B, K, w = bases_of(X, 16), np.eye(16), np.ones(1000)
+    model = reference.boost(B, y, K, found.lambda_)
     np.testing.assert_array_equal(model.selected, found.selected)
     np.testing.assert_allclose(model.risk, found.risk, rtol=1e-10)
     np.testing.assert_allclose(model.fitted, found.fitted, rtol=1e-10)
-    w = np.ones(1000)
     for basis, lambda_ in zip(B[:3], found.lambda_[:3], strict=True):
-        solved = reference.smoothing_parameter(basis, w, np.eye(16), 1, "trace")
+        solved = reference.smoothing_parameter(basis, w, K, 1, "trace")
         assert solved == pytest.approx(lambda_, rel=1e-9)
 
 
-@together("name", NAMES)
-def test_lambda_equals_mboost(name: str) -> None:
-    found = figures(name)
-    X, _, _ = simulate(found.n)
-    X = np.asfortranarray(X)
-    learners = learners_of(X, found.n_basis, **found.options)
-    np.testing.assert_allclose(learners.lambda_, found.lambda_, rtol=1e-9)
+def test_a_thousand_steps_of_gram_equal_those_of_stacked() -> None:
+    """The 20 active of 100 covariates are selected before the others."""
+    X, y, active = simulate(1000)
+    gram, stacked = (
+        BoostedGAM(n_basis=16, df=4, learning_rate=0.1, max_iter=1000, method=method)
+        for method in ("gram", "stacked")
+    )
+    np.testing.assert_array_equal(gram.fit(X, y).selected_, stacked.fit(X, y).selected_)
+    np.testing.assert_allclose(gram.risk_, stacked.risk_, rtol=1e-9)
+    distinct = list(dict.fromkeys(gram.selected_.tolist()))
+    assert sorted(distinct[:20]) == active.tolist()
+
+
+# ---- the reference, and properties ---------------------------------------------------
 
 
 @together("weighted", [False, True])
 @together("penalty", ["difference", "ridge", "cyclic"])
 def test_equals_the_reference(
-    backend: Any, method: str, weighted: bool, penalty: str, rng: np.random.Generator
+    backend: Any, weighted: bool, penalty: str, data: Any
 ) -> None:
-    X, y = additive(rng, 150)
-    weights = rng.integers(0, 4, len(y)) + 0.5 if weighted else None
-    learners = learners_of(
-        backend.array(X), penalty=penalty, weights=backend.array(weights)
-    )
-    steps = steps_on(backend, 40)
-    path = boost(
-        learners, backend.array(y), steps=steps, learning_rate=RATE, method=method
-    )
-    host = learners_of(X, penalty=penalty, weights=weights)
-    T = np.eye(10)
-    if penalty == "cyclic":  # functions a period of 7 cells apart share a coefficient
-        T = np.eye(7)[np.arange(10) % 7]
-    expected = reference.boost(
-        host.dense() @ T,
-        y,
-        penalty_matrix(T.shape[1], penalty),
-        host.lambda_,
-        steps=steps,
-        learning_rate=RATE,
-        weights=weights,
-    )
-    np.testing.assert_array_equal(path.selected, expected.selected)
-    assert path.offset == pytest.approx(expected.offset, rel=1e-12)
-    np.testing.assert_allclose(path.updates, expected.updates @ T.T, atol=1e-10)
-    np.testing.assert_allclose(path.risk, expected.risk, rtol=1e-10)
-    fitted = expected.offset + host.basis.multiply(path.coef(5)).sum(axis=0)
-    np.testing.assert_allclose(fitted, expected.fitted, atol=1e-10)
-
-
-def test_float32_bases_give_the_same_path(
-    backend: Any, method: str, rng: np.random.Generator
-) -> None:
-    X, y = additive(rng, 150)
-    double, single = (
-        boost(
-            learners_of(backend.array(X), dtype=dtype),
-            backend.array(y),
-            steps=steps_on(backend, 30),
-            learning_rate=RATE,
-            method=method,
+    X, y = data
+    w = np.random.default_rng(0).integers(0, 4, len(y)) + 1.0 if weighted else None
+    cells = 10 if penalty == "cyclic" else 7
+    B, K = bases_of(X, cells + 3), np.eye(10)
+    if penalty == "difference":
+        D = np.diff(np.eye(10), 2, axis=0)
+        K = D.T @ D
+    if penalty == "cyclic":  # functions a period of 10 cells apart share a coefficient
+        B = B @ np.eye(10)[np.arange(13) % 10]
+        D = np.roll(np.eye(10), 1, 0) - 2 * np.eye(10) + np.roll(np.eye(10), -1, 0)
+        K = D.T @ D
+    for model in models_of(backend, 40, penalty=penalty):
+        model.fit(*map(backend.array, (X, y)), sample_weight=backend.array(w))
+        expected = reference.boost(
+            B, y, K, model.lambda_, steps=model.n_iter_, learning_rate=RATE, weights=w
         )
-        for dtype in (np.float64, np.float32)
-    )
-    np.testing.assert_array_equal(single.selected, double.selected)
-    np.testing.assert_allclose(single.risk, double.risk, rtol=1e-5)
-    assert single.updates.dtype == np.float64
+        np.testing.assert_array_equal(model.selected_, expected.selected)
+        assert model.intercept_ == pytest.approx(expected.offset, rel=1e-12)
+        np.testing.assert_allclose(model.risk_, expected.risk, rtol=1e-10)
+        fitted = backend.numpy(model.predict(backend.array(X)))
+        np.testing.assert_allclose(fitted, expected.fitted, atol=1e-10)
 
 
+@together("layout", [np.float32, ">f8", "F"])
+def test_other_layouts_give_the_same_path(backend: Any, layout: Any, data: Any) -> None:
+    X, y = data
+    other = np.asfortranarray(X) if layout == "F" else X.astype(layout)
+    loose = 1e-4 if layout == np.float32 else 1e-12
+    for model in models_of(backend, 30):
+        model.fit(backend.array(X), backend.array(y))
+        selected, risk = model.selected_, model.risk_
+        model.fit(backend.array(other), backend.array(y))
+        np.testing.assert_array_equal(model.selected_, selected)
+        np.testing.assert_allclose(model.risk_, risk, rtol=loose)
+
+
+@together(("penalty", "columns", "steps"), [(None, 2, 400), ("difference", 1, 10_000)])
 def test_many_steps_converge_to_least_squares(
-    backend: Any, method: str, rng: np.random.Generator
+    numpy_backend: Any, penalty: Any, columns: int, steps: int
 ) -> None:
-    """Without a penalty, boosting is coordinate descent for least squares."""
-    X, y = additive(rng, n=120)
-    X = X[:, :2]
-    learners = learners_of(backend.array(X), n_basis=6, penalty=None)
-    steps = 100 if backend.emulated else 400
-    path = boost(
-        learners, backend.array(y), steps=steps, learning_rate=1.0, method=method
-    )
-    basis = BSplines.spanning(X, 6).evaluate(X).dense(6)
-    B = np.hstack([*basis])
+    """A penalty makes the steps smaller; it does not change their limit."""
+    X, y = additive(np.random.default_rng(0), n=120)
+    Z = X[:, 1 : 1 + columns]
+    B = np.hstack([*bases_of(Z, 6)])
     best = B @ np.linalg.lstsq(B, y, rcond=None)[0]
-    assert path.risk[-1] == pytest.approx(((y - best) ** 2).sum(), rel=1e-9)
+    options = {"n_basis": 6, "penalty": penalty, "df": 3, "learning_rate": 1.0}
+    for model in models_of(numpy_backend, steps, **options):
+        risk = model.fit(Z, y).risk_[-1]
+        assert risk == pytest.approx(((y - best) ** 2).sum(), rel=1e-7)
 
 
-def test_penalised_learners_converge_to_least_squares(rng: np.random.Generator) -> None:
-    """The penalty makes the steps smaller; it does not change their limit."""
-    x = rng.random((150, 1))
-    y = np.sin(6 * x[:, 0]) + 0.1 * rng.standard_normal(150)
-    learners = learners_of(x, 6, df=3)
-    path = boost(learners, y, steps=20_000, learning_rate=1.0)
-    B = learners.dense()[0]
-    best = B @ np.linalg.lstsq(B, y, rcond=None)[0]
-    assert path.risk[-1] == pytest.approx(((y - best) ** 2).sum(), rel=1e-8)
+@together("rate", [0.01, 0.5, 1.0])
+def test_risk_never_increases(backend: Any, rate: float, data: Any) -> None:
+    X, y = map(backend.array, data)
+    w = backend.array(np.random.default_rng(0).random(150))
+    for model in models_of(backend, 60, learning_rate=rate):
+        risk = model.fit(X, y, sample_weight=w).risk_
+        assert (np.diff(risk) <= 1e-12 * risk[0]).all()
 
 
-@together("learning_rate", [0.01, 0.5, 1.0])
-def test_risk_never_increases(
-    backend: Any, method: str, learning_rate: float, rng: np.random.Generator
-) -> None:
-    X, y = additive(rng, 150)
-    learners = learners_of(backend.array(X), weights=backend.array(rng.random(len(y))))
-    steps = steps_on(backend, 60)
-    path = boost(
-        learners,
-        backend.array(y),
-        steps=steps,
-        learning_rate=learning_rate,
-        method=method,
-    )
-    assert (np.diff(path.risk) <= 1e-12 * path.risk[0]).all()
-    assert path.risk.shape == (steps + 1,)
-
-
-def test_permuting_the_learners_permutes_the_path(
-    backend: Any, method: str, rng: np.random.Generator
-) -> None:
-    X, y = additive(rng, 150)
+def test_permuting_the_learners_permutes_the_path(backend: Any, data: Any) -> None:
+    X, y = data
     order = np.array([3, 0, 4, 1, 2])
-    options: Any = {
-        "steps": steps_on(backend, 40),
-        "learning_rate": RATE,
-        "method": method,
-    }
-    paths = [
-        boost(learners_of(backend.array(Z)), backend.array(y), **options)
-        for Z in (X, X[:, order])
-    ]
-    np.testing.assert_array_equal(order[paths[1].selected], paths[0].selected)
-    np.testing.assert_allclose(paths[1].updates, paths[0].updates, atol=1e-10)
+    for model in models_of(backend, 40):
+        model.fit(backend.array(X), backend.array(y))
+        selected, coef = model.selected_, model.coefficients_
+        model.fit(backend.array(X[:, order]), backend.array(y))
+        np.testing.assert_array_equal(order[model.selected_], selected)
+        np.testing.assert_allclose(model.coefficients_, coef[order], atol=1e-10)
 
 
-def test_integer_weights_equal_repeated_rows(
-    backend: Any, method: str, rng: np.random.Generator
-) -> None:
-    X, y = additive(rng, 150)
-    counts = rng.integers(1, 4, len(y))
-    weighted = learners_of(
-        backend.array(X), weights=backend.array(counts.astype(float))
-    )
-    repeated = learners_of(backend.array(X.repeat(counts, axis=0)))
-    options: Any = {
-        "steps": steps_on(backend, 40),
-        "learning_rate": RATE,
-        "method": method,
-    }
-    paths = [
-        boost(learners, backend.array(target), **options)
-        for learners, target in ((weighted, y), (repeated, y.repeat(counts)))
-    ]
-    np.testing.assert_array_equal(paths[0].selected, paths[1].selected)
-    np.testing.assert_allclose(paths[0].updates, paths[1].updates, atol=1e-9)
-    np.testing.assert_allclose(paths[0].risk, paths[1].risk, rtol=1e-10)
+def test_a_perfect_fit_and_ties(backend: Any) -> None:
+    """The risk is a sum of squares, so no digits cancel; the first is selected."""
+    X = np.random.default_rng(0).random((300, 3))
+    X[:, 2] = X[:, 1]
+    y = bases_of(X)[1] @ np.random.default_rng(1).standard_normal(10)
+    X, y, ones = map(backend.array, (X, y, np.full(300, 2.0)))
+    options = {"penalty": None, "learning_rate": 1.0, "method": "stacked"}
+    model = next(models_of(backend, 12, **options)).fit(X, y)
+    assert 0 <= model.risk_[-1] < 1e-24 * model.risk_[0]
+    assert model.selected_[0] == 1
+    for model in models_of(backend, 12):
+        assert model.fit(X, ones).intercept_ == 2
+        for found in (model.selected_, model.risk_, model.coefficients_):
+            assert not found.any()
 
 
-def test_a_path_can_be_continued(
-    backend: Any, method: str, rng: np.random.Generator
-) -> None:
-    X, y = additive(rng, 150)
-    learners, y = learners_of(backend.array(X)), backend.array(y)
-    first, more = steps_on(backend, 21), steps_on(backend, 30)
-    options: Any = {"learning_rate": RATE, "method": method}
-    whole = boost(learners, y, steps=first + more, **options)
-    part = boost(learners, y, steps=first, **options)
-    continued = boost(learners, y, steps=more, start=part, **options)
-    np.testing.assert_array_equal(continued.selected, whole.selected)
-    np.testing.assert_allclose(continued.updates, whole.updates, atol=1e-11)
-    np.testing.assert_allclose(continued.risk, whole.risk, rtol=1e-10)
-
-
-def test_a_constant_target_gives_zero_updates(backend: Any, method: str) -> None:
-    X = np.random.default_rng(0).random((50, 3))
-    path = boost(
-        learners_of(backend.array(X)),
-        backend.array(np.full(50, 2.0)),
-        steps=5,
-        method=method,
-    )
-    assert path.offset == 2
-    np.testing.assert_array_equal(path.risk, 0)
-    np.testing.assert_array_equal(path.updates, 0)
-    np.testing.assert_array_equal(path.selected, 0)
-
-
-def test_no_steps(backend: Any, method: str, rng: np.random.Generator) -> None:
-    X, y = additive(rng, 150)
-    path = boost(
-        learners_of(backend.array(X)), backend.array(y), steps=0, method=method
-    )
-    assert path.updates.shape == (0, 10)
-    assert path.risk[0] == pytest.approx(((y - y.mean()) ** 2).sum())
-
-
-@pytest.mark.parametrize("method", ["stacked", "gram"])
-def test_a_fit_repeats_bit_for_bit(
-    backend: Any, method: str, rng: np.random.Generator
-) -> None:
+def test_a_fit_repeats_bit_for_bit(backend: Any) -> None:
     """Also if the emulator runs the threads in another order."""
-    X, y = additive(rng, n=300 if backend.emulated else 3000)
-    paths = []
-    for seed in (1, 2):
-        with _emulator.schedule("random", seed):
-            learners = learners_of(backend.array(X))
-            steps = steps_on(backend, 30)
-            paths.append(boost(learners, backend.array(y), steps=steps, method=method))
-    np.testing.assert_array_equal(paths[0].updates, paths[1].updates)
-    np.testing.assert_array_equal(paths[0].risk, paths[1].risk)
+    X, y = additive(np.random.default_rng(0), n=90 if backend.emulated else 3000)
+    for model in models_of(backend, 9):
+        found = []
+        for seed in (1, 2):
+            with emulator.schedule("random", seed):
+                model.fit(*map(backend.array, (X, y)))
+            found.append((model.coefficients_, model.risk_))
+        for one, other in zip(*found, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("method", ["stacked", "gram"])
-def test_active_covariates_are_selected_first(method: str) -> None:
-    X, y, active = simulate(1000)
-    path = boost(learners_of(X, 16), y, steps=400, method=method)
-    distinct = list(dict.fromkeys(path.selected.tolist()))
-    assert sorted(distinct[:20]) == active.tolist()
+def test_auto_chooses_gram_for_many_steps_of_many_rows() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.random(3000)
+
+    def method_of(rows: int, columns: int, steps: int, functions: int = 10) -> str:
+        X = rng.random((rows, columns))
+        model = BoostedGAM(n_basis=functions, df=4, max_iter=steps)
+        return str(model.fit(X, y[:rows]).method_)
+
+    assert [method_of(150, 5, steps) for steps in (3, 200)] == ["stacked", "gram"]
+    assert method_of(50, 30, 100, functions=30) == "stacked"  # large blocks, few rows
+    # Blocks of 63 learners are worth their cost in fewer steps than of 64 learners.
+    assert [method_of(3000, k, 100, 20) for k in (63, 64)] == ["gram", "stacked"]
 
 
-def test_a_thousand_steps_of_gram_equal_those_of_stacked() -> None:
-    X, y, _ = simulate(1000)
-    learners = learners_of(X, 16)
-    stacked, gram = (
-        boost(learners, y, steps=1000, method=method) for method in ("stacked", "gram")
+# ---- many learners on a CPU ----------------------------------------------------------
+
+
+def screening(kind: str) -> dict[str, Any]:
+    """A hundred learners, of which a step fits the learners that may be the best."""
+    rng = np.random.default_rng(0)
+    X = rng.random((60, 100))
+    X[:, ::5] = np.round(4 * X[:, ::5])  # singular Gram matrices
+    y = rng.integers(0, 2, 60) * 1.0
+    family = "poisson" if kind == "poisson" else "gaussian"
+    if kind == "exact":
+        y = 3 * X[:, 1]
+    elif kind == "turning":  # from the span of learner 1 slowly to that of learner 2
+        y = np.sin(6 * X[:, 1]) + 0.9 * np.sin(6 * X[:, 2])
+    return {"X": X, "y": y, "family": family, "weights": rng.integers(0, 3, 60) * 1.0}
+
+
+@together("kind", ["poisson", "gaussian", "exact", "turning"])
+@together("rate", [0.1, 0.7])
+def test_screened_steps_are_the_steps_of_all_learners(kind: str, rate: float) -> None:
+    """63 learners are not screened: a step of all is the best of two models' steps.
+
+    So each step is compared with the reductions of the risk by all learners alone.
+    """
+    given = screening(kind)
+    X, y, w = given["X"], given["y"], given["weights"]
+    options: Any = {"learning_rate": rate, "family": given["family"], "max_iter": 25}
+    options |= {"step_rule": "mboost", "outside": "linear"}
+    learners = [
+        bbs(j, knots=6, boundary=(X[:, j].min(), X[:, j].max())) for j in range(100)
+    ]
+    model = BoostedGAM(learners, **options).fit(X, y, sample_weight=w)
+    half = BoostedGAM(learners[:50], **options | {"max_iter": 1})
+    rest = BoostedGAM(learners[50:], **options | {"max_iter": 1})
+    for step in range(0, 25, 6):
+        start = model.predict(X, kind="link", iteration=step)
+        u = y - (np.exp(start) if given["family"] == "poisson" else start)
+        gains = []
+        for part in (half, rest):  # squared errors of u, whose first step is the best
+            part.set_params(family="gaussian", learning_rate=1.0)
+            risk = part.fit(X, u, sample_weight=w, offset=0.0).risk_
+            gains.append((risk[0] - risk[1], int(part.selected_[0])))
+        best = max(gains)
+        chosen = best[1] + 50 * gains.index(best)
+        if best[0] > 1e-9:
+            assert model.selected_[step] == chosen
+    assert np.isfinite(model.risk_).all()
+
+
+def test_the_products_of_columns_are_updated_from_step_to_step() -> None:
+    """Lines without intercept; the path is the path of passes over the rows."""
+    rng = np.random.default_rng(0)
+    X = rng.random((300, 5))
+    Z = np.hstack([X, X**2, np.sin(9 * X)]) - 0.5
+    y, w = X @ np.arange(5.0) + np.sin(9 * X[:, 0]), np.arange(300) % 3 + 0.5
+    lines = [bols(j, intercept=False) for j in range(15)]
+    auto, gram, stacked = (
+        BoostedGAM(lines, max_iter=200, method=method).fit(Z, y, w)
+        for method in ("auto", "gram", "stacked")
     )
-    np.testing.assert_array_equal(gram.selected, stacked.selected)
-    np.testing.assert_allclose(gram.risk, stacked.risk, rtol=1e-9)
-
-
-def test_the_path_names_the_method_that_auto_chose(
-    monkeypatch: Any, rng: np.random.Generator
-) -> None:
-    X, y = additive(rng, 150)
-    learners = learners_of(X)
-    assert boost(learners, y, steps=3).method == "stacked"
-    assert boost(learners, y, steps=200).method == "gram"
-    monkeypatch.setattr(methods, "BLOCK_BYTES", 1000)
-    assert boost(learners, y, steps=200).method == "stacked"
-
-
-def test_auto_avoids_large_blocks_for_few_rows(rng: np.random.Generator) -> None:
-    few, many = (learners_of(rng.random((n, 60)), 30).problem for n in (50, 5000))
-    assert choose_method(many, 200) == "gram"
-    assert choose_method(few, 200) == "stacked"
-
-
-def test_auto_knows_that_screened_steps_cost_less(rng: np.random.Generator) -> None:
-    """Blocks of 63 learners are worth their cost in fewer steps than of 64 learners."""
-    few, many = (learners_of(rng.random((3000, k)), 20).problem for k in (63, 64))
-    assert [choose_method(few, steps) for steps in (60, 100)] == ["stacked", "gram"]
-    assert [choose_method(many, steps) for steps in (300, 600)] == ["stacked", "gram"]
-
-
-def test_a_device_has_one_method(device_backend: Any, rng: np.random.Generator) -> None:
-    """A device makes the steps of "gram" by "stacked"."""
-    X, y = map(device_backend.array, additive(rng, 60))
-    stacked, gram = (
-        boost(learners_of(X), y, steps=3, method=method) for method in METHODS
-    )
-    assert gram.method == "stacked"
-    np.testing.assert_array_equal(gram.updates, stacked.updates)
+    assert (auto.method_, stacked.method_) == ("gram", "stacked")
+    np.testing.assert_array_equal(gram.selected_, stacked.selected_)
+    np.testing.assert_allclose(gram.risk_, stacked.risk_, rtol=1e-12)
+    np.testing.assert_allclose(gram.coefficients_, stacked.coefficients_, rtol=1e-9)

@@ -36,9 +36,9 @@ from gpusolve.gam._formula.formula import (
 )
 from gpusolve.gam._formula.sides import by_patsy, sums_of_calls
 from gpusolve.gam._model import insight
+from gpusolve.gam._model.store import from_plain, to_plain
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.from_formula import MBOOST
-from gpusolve.gam.store import from_plain, to_plain
 from gpusolve.gam.terms import bbs, bmono, bols, brandom, bspatial, buser
 
 N = 40

@@ -31,6 +31,7 @@ from gpusolve.gam import (
     save,
     stability_selection,
 )
+from gpusolve.gam._model.store import from_plain, to_plain
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.distributions import distribution_of
 from gpusolve.gam.families import (
@@ -47,7 +48,6 @@ from gpusolve.gam.families import (
     Tweedie,
     family_of,
 )
-from gpusolve.gam.store import from_plain, to_plain
 
 Call = Callable[[], Any]
 Rows = list[tuple[Call, type[Exception], str]]

@@ -1,8 +1,9 @@
-"""The boosted GAM compared with mboost: all families and learners, and their folds.
+"""Estimators, and when they stop, compared with mboost.
 
-mboost's figures have 15 digits. Its offset is given to our boosting, because some of
-its rules are accidents, and its minimisers stop at an error of 1e-4. Its smoothing
-parameters are given, or computed here.
+mboost's figures have 15 digits. Where its rule for the offset is an accident, or its
+minimiser stops at an error of 1e-4, its offset is given to our model. Smoothing
+parameters are computed here. `test_gam_stability` has the figures of stability
+selection.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 from mboost_accidents import ACCURACY, mboost_family
 from mboost_figures import (
     FAMILIES,
     FITS,
     SAME_OFFSET,
-    Fit,
     Vector,
     add_derived,
     column,
     data,
+    folds,
     load,
     mixed,
     response_of,
@@ -29,107 +31,58 @@ from mboost_figures import (
 )
 from together import together
 
-from gpusolve.gam._boosting.batch import Fits
-from gpusolve.gam._boosting.path import Path
-from gpusolve.gam._boosting.problem import PreparedLearners, designs_of, prepare
-from gpusolve.gam._boosting.stacked import boost_family
-from gpusolve.gam._terms.frame import Frame
-from gpusolve.gam.families import Gamma
+from gpusolve.gam import (
+    BoostedGAM,
+    BoostedGAMClassifier,
+    aic_stop,
+    cv_stop,
+    gamboost,
+)
+from gpusolve.gam.families import Custom, Gamma
+from gpusolve.gam.from_formula import MBOOST
 
-LOOSE = {"bmono_iterative"}
-"""mboost's own approximation, which another test compares."""
+LOOSE = "bmono_iterative"
+"""mboost's own approximation."""
 
-EXACT = sorted(set(FITS) - LOOSE)
+
+def fit(name: str, **parameters: Any) -> BoostedGAM:
+    """The model of one of `FITS`, with mboost's offset where it differs."""
+    asked, found = FITS[name], load(name)
+    offset = None if name in SAME_OFFSET else found["offset"]
+    given = {"max_iter": found["mstop"], "learning_rate": found["nu"], **parameters}
+    return BoostedGAM(asked.terms, **MBOOST | given).fit(
+        data(),
+        response_of(asked),
+        None if asked.weights is None else column(asked.weights),
+        offset if asked.offset is None else column(asked.offset),
+    )
 
 
 @cache
-def frame() -> Frame:
-    return Frame.of(data())
+def fitted(name: str, steps: int | None = None) -> BoostedGAM:
+    """The model, with as many steps as mboost's or as given."""
+    steps = steps or load(name)["mstop"]
+    return fit(name, family=mboost_family(FITS[name].family), max_iter=steps)
 
 
-class Boosted(NamedTuple):
-    """A path of ours, and the figures of mboost for it."""
-
-    fit: Fit
-    found: dict[str, Any]
-    problem: PreparedLearners
-    start: Vector
-    path: Path
-
-    def coef(self, steps: int | None = None) -> list[Vector]:
-        """The coefficients of the functions of every learner after some steps."""
-        selected, updates = self.path.selected[0, :steps], self.path.updates[0, :steps]
-        return [
-            updates[selected == j, : design.functions].sum(axis=0)
-            for j, design in enumerate(self.problem.rows)
-        ]
-
-    def effects(self, new: Frame, steps: int | None = None) -> list[Vector]:
-        """The effect of every learner at other rows."""
-        return [
-            term.rows(new).multiply(coef)
-            for term, coef in zip(self.problem.terms, self.coef(steps), strict=True)
-        ]
+def links(name: str, rows: Any, **options: Any) -> Vector:
+    own = FITS[name].offset
+    offset = None if own is None else np.asarray(rows[own], float)
+    found: Vector = fitted(name).predict(rows, kind="link", offset=offset, **options)
+    return found
 
 
-@cache
-def boosted(name: str, given: bool = True) -> Boosted:
-    """The path of one of `FITS`, with mboost's smoothing parameters or our own."""
-    fit, found = FITS[name], load(name)
-    w = weights_of(fit)
-    terms = [term.learn(frame()) for term in fit.terms]
-    problem = prepare(
-        designs_of(terms, frame()), w, lambda_=found["lambda"] if given else None
-    )
-    offset = found["offset"]
-    start = np.full((1, 1), offset) if fit.offset is None else column(fit.offset)[None]
-    fits = Fits(
-        problem, mboost_family(fit.family), response_of(fit), start, found["nu"]
-    )
-    path = boost_family(fits, found["mstop"])
-    return Boosted(fit, found, problem, start, path)
-
-
-def expected_coef(made: Boosted) -> list[Vector]:
-    """mboost's coefficients of every learner; zeros where it selected none."""
-    found = made.found
-    labels = found["learners"]
-    coef = [np.zeros(columns_count(made.problem, j)) for j in range(len(labels))]
-    for label, values in found["coef"].items():
-        coef[labels.index(label)] = np.atleast_1d(values)
-    return coef
-
-
-def columns_count(problem: PreparedLearners, learner: int) -> int:
-    T = problem.terms[learner].transform()
-    return problem.rows[learner].functions if T is None else T.shape[1]
-
-
-def distance(a: Vector, b: Vector) -> float:
-    """``|a - b| / |b|``, and ``|a|`` if b is zero."""
-    return float(np.linalg.norm(a - b) / (np.linalg.norm(b) or 1))
+def new_rows(found: dict[str, Any]) -> pd.DataFrame:
+    return add_derived(found["newdata"])
 
 
 CHECKSUMS = {
-    "x1": 21779.070008764,
-    "x2": 23465.121454569,
-    "x3": 24126.027453294,
-    "x4": 20881.043278252,
-    "x5": 22788.864041474,
-    "doy": 7603804,
-    "g": 46005,
-    "id": 243749,
-    "lon": 342343.66101094,
-    "lat": 2147092.9279437,
-    "y": 86387.934999931,
-    "yb": 20915,
-    "yc": 96345,
-    "yg": 121062.5697442,
-    "yr": 103263.04684658,
-    "w_cont": 55871.403,
-    "w_int": 88182,
-    "off": 90300.348,
-}
+    "x1": 21779.070008764, "x2": 23465.121454569, "x3": 24126.027453294,
+    "x4": 20881.043278252, "x5": 22788.864041474, "doy": 7603804, "g": 46005,
+    "id": 243749, "lon": 342343.66101094, "lat": 2147092.9279437,
+    "y": 86387.934999931, "yb": 20915, "yc": 96345, "yg": 121062.5697442,
+    "yr": 103263.04684658, "w_cont": 55871.403, "w_int": 88182, "off": 90300.348,
+}  # fmt: skip
 """``sum_r r v_r`` of each column, r = 1 to 300; v is the index of a level."""
 
 
@@ -141,68 +94,33 @@ def test_the_data_are_those_of_mboost() -> None:
         assert rows @ values == pytest.approx(CHECKSUMS[name], rel=1e-12)
 
 
-@together("name", EXACT)
-@together("given", [True, False], ids=["lambda given", "lambda solved"])
-def test_the_path_is_that_of_mboost(name: str, given: bool) -> None:
-    made = boosted(name, given)
-    selected = np.array(made.found["xselect_1based"]) - 1
-    np.testing.assert_array_equal(made.path.selected[0], selected)
-    np.testing.assert_allclose(made.path.risk[0], made.found["risk"], rtol=1e-9)
+# ---- fits ----------------------------------------------------------------------------
 
 
-@together("name", [n for n in EXACT if not FITS[n].eigenvectors])
-@together("given", [True, False], ids=["lambda given", "lambda solved"])
-def test_the_coefficients_are_those_of_mboost(name: str, given: bool) -> None:
-    made = boosted(name, given)
-    bound = 1e-8 if given else 1e-6
-    for term, coef, expected in zip(
-        made.problem.terms, made.coef(), expected_coef(made), strict=True
-    ):
-        assert distance(term.column_coefficients(coef), expected) <= bound
-
-
-@together("name", EXACT)
-def test_the_fit_is_that_of_mboost(name: str) -> None:
-    made = boosted(name)
-    f = made.start[0] + sum(made.effects(frame()))
-    np.testing.assert_allclose(f, made.found["fitted_link"], rtol=1e-9, atol=1e-9)
-    response = made.found["fitted_response"]
-    if response == "as fitted_link":
-        response = made.found["fitted_link"]
-    if response != "none (NA)":
-        np.testing.assert_allclose(made.fit.family.response(f), response, rtol=1e-9)
-
-
-@together("name", EXACT)
-def test_lambda_and_df_are_those_of_mboost(name: str) -> None:
-    made, solved = boosted(name), boosted(name, given=False)
-    found = made.found
-    np.testing.assert_allclose(solved.problem.lambda_[0], found["lambda"], rtol=1e-6)
-    df = [trace_of(made.problem, j) for j in range(len(made.problem))]
-    np.testing.assert_allclose(df, found["df"], rtol=1e-6)
-
-
-def trace_of(problem: PreparedLearners, learner: int) -> float:
-    """``tr(2 S - S'S)`` of the hat matrix of a learner."""
-    return float((problem.gain([learner])[:, 0] * problem.gram[learner]).sum())
-
-
-@together("name", sorted(FITS))
-def test_learners_have_as_many_coefficients_as_in_mboost(name: str) -> None:
-    made = boosted(name)
-    for j, expected in enumerate(made.found["ncoef"]):
+@pytest.mark.parametrize("name", sorted(set(FITS) - {LOOSE}))
+def test_a_model_is_that_of_mboost(name: str) -> None:
+    model, found = fitted(name), load(name)
+    assert (model.selected_ + 1).tolist() == found["xselect_1based"]
+    np.testing.assert_allclose(model.risk_, found["risk"], rtol=1e-9)
+    np.testing.assert_allclose(model.lambda_, found["lambda"], rtol=1e-6)
+    for term, expected in zip(model.terms_, found["ncoef"], strict=True):
         if expected:  # mboost gives 0 where it does not count
-            assert columns_count(made.problem, j) == expected
-
-
-@pytest.mark.parametrize("name", ["gammareg", "gammareg_wint"])
-def test_the_shape_of_gamma_is_that_of_mboost(name: str) -> None:
-    made = boosted(name)
-    shapes = made.path.nuisance[0, :, 0]
-    np.testing.assert_allclose(shapes[1:], made.found["nuisance"], rtol=1e-9)
-    y, w = response_of(made.fit), weights_of(made.fit)
-    exact = Gamma().nuisance(y, np.broadcast_to(made.start[0], y.shape), w)
-    assert exact == pytest.approx(shapes[0], rel=ACCURACY)
+            assert len(term.penalty()) == expected
+    if not FITS[name].eigenvectors:
+        expected = np.zeros_like(model.coefficients_)
+        for label, values in found["coef"].items():
+            expected[found["learners"].index(label), : np.size(values)] = values
+        error = np.linalg.norm(model.coefficients_ - expected, axis=1)
+        assert (error <= 1e-6 * np.linalg.norm(expected, axis=1)).all()
+    f, response = links(name, data()), found["fitted_response"]
+    np.testing.assert_allclose(f, found["fitted_link"], rtol=1e-7, atol=1e-7)
+    if isinstance(response, list):
+        mean = FITS[name].family.response(f)
+        np.testing.assert_allclose(mean, response, rtol=1e-7)
+    importance, shares = model.importance(), model.selection_frequencies()
+    for j, learner in enumerate(model.names_):
+        assert importance[learner] == pytest.approx(found["varimp"][j], abs=1e-9)
+        assert shares[learner] == pytest.approx(found["selfreq"][j], rel=1e-14)
 
 
 def test_a_monotone_path_is_near_that_of_mboosts_iteration() -> None:
@@ -211,82 +129,226 @@ def test_a_monotone_path_is_near_that_of_mboosts_iteration() -> None:
     A decrease therefore remains, of about a millionth of the multiplier. The paths are
     equal until two learners are equally good up to 2e-5, in step 39.
     """
-    made = boosted("bmono_iterative")
-    selected = np.array(made.found["xselect_1based"]) - 1
-    np.testing.assert_array_equal(made.path.selected[0, :38], selected[:38])
-    risk = np.array(made.found["risk"])
-    np.testing.assert_allclose(made.path.risk[0, :39], risk[:39], rtol=3e-6)
-    np.testing.assert_allclose(made.path.risk[0], risk, rtol=3e-4)
+    model, found = fitted(LOOSE), load(LOOSE)
+    assert (model.selected_[:38] + 1).tolist() == found["xselect_1based"][:38]
+    np.testing.assert_allclose(model.risk_[:39], found["risk"][:39], rtol=3e-6)
+    np.testing.assert_allclose(model.risk_, found["risk"], rtol=3e-4)
 
 
-@together("name", SAME_OFFSET)
-def test_the_offset_is_that_of_mboost(name: str) -> None:
-    made = boosted(name)
-    offset = made.fit.family.offset(response_of(made.fit), weights_of(made.fit))
-    assert offset == pytest.approx(made.found["offset"], rel=1e-12)
+KERNELS = [name for name in FITS if not FITS[name].family.adaptive]
+FEW = "gaussian_wcont", "poisson_wint", "formula", "op_tensor", "bmono_other"
 
 
-@together(
-    "name",
-    sorted(set(FAMILIES) - {*SAME_OFFSET, "huber_adaptive", "gaussian_offset"}),
+@pytest.mark.parametrize(
+    "names", [FEW, pytest.param(KERNELS, marks=pytest.mark.slow)], ids=["few", "all"]
 )
-def test_the_offset_has_the_least_risk(name: str) -> None:
+def test_kernels_follow_the_path_of_mboost(
+    device_backend: Any, names: list[str]
+) -> None:
+    """The emulator makes a few steps only."""
+    steps = 3 if device_backend.emulated else 38
+    device = "cuda" if device_backend.name == "cuda" else "auto"
+    for name in names:
+        family, found = FITS[name].family, load(name)
+        model = fit(
+            name, family=family, max_iter=steps, method="stacked", device=device
+        )
+        assert (model.selected_ + 1).tolist() == found["xselect_1based"][:steps]
+        bound = 3e-6 if name == LOOSE else 1e-9
+        np.testing.assert_allclose(model.risk_, found["risk"][: steps + 1], rtol=bound)
+
+
+@pytest.mark.parametrize("name", ["gammareg", "gammareg_wint"])
+def test_the_shape_of_gamma_is_that_of_mboost(name: str) -> None:
+    shapes = np.ravel(fitted(name).path_.nuisance)
+    np.testing.assert_allclose(shapes[1:], load(name)["nuisance"], rtol=1e-9)
+    y, w = response_of(FITS[name]), weights_of(FITS[name])
+    exact = Gamma().nuisance(y, np.full_like(y, load(name)["offset"]), w)
+    assert exact == pytest.approx(shapes[0], rel=ACCURACY)
+
+
+@together("name", sorted(set(FAMILIES) - {"huber_adaptive", "gaussian_offset"}))
+def test_the_offset_is_that_of_mboost_or_has_less_risk(name: str) -> None:
     """mboost's minimiser is rough, or its offset is the offset of another family.
 
     The risk is convex: a minimum near the offset is the only minimum.
     """
-    made = boosted(name)
-    family, y, w = made.fit.family, response_of(made.fit), weights_of(made.fit)
+    family, y, w = FITS[name].family, response_of(FITS[name]), weights_of(FITS[name])
+    offset, theirs = family.offset(y, w), load(name)["offset"]
+    if name in SAME_OFFSET:
+        assert offset == pytest.approx(theirs, rel=1e-12)
     weights = np.ones_like(y) if w is None else w
-    shape = family.nuisance(y, np.full_like(y, made.found["offset"]), w)
-
-    def risk(offset: float) -> float:
-        return float(weights @ family.loss(y, np.full_like(y, offset), shape))
-
-    offset = family.offset(y, w)
-    others = [offset - 1e-3, offset + 1e-3, made.found["offset"]]
-    assert risk(offset) <= min(map(risk, others)) * (1 + 1e-14)
-
-
-def new_rows(found: dict[str, Any]) -> Frame:
-    return Frame.of(add_derived(found["newdata"]))
+    shape = family.nuisance(y, np.full_like(y, theirs), w)
+    risks = [
+        weights @ family.loss(y, np.full_like(y, at), shape)
+        for at in (offset, offset - 1e-3, offset + 1e-3, theirs)
+    ]
+    assert risks[0] <= min(risks) * (1 + 1e-14)
 
 
 @together("name", ["gaussian", "binomial", "binomial_glm", "poisson", "gammareg"])
 def test_predictions_are_those_of_mboost(name: str) -> None:
     """Half of the rows leave a range: effects are continued linearly."""
     found = load("predict")
-    made, new = boosted(name), new_rows(found)
-    expected = found[name]
-    f = made.found["offset"] + sum(made.effects(new))
-    np.testing.assert_allclose(f, expected["link"], rtol=1e-9)
-    response = made.fit.family.response(f)
-    np.testing.assert_allclose(response, expected["response"], rtol=1e-9)
+    new, expected = new_rows(found), found[name]
+    f = links(name, new)
+    np.testing.assert_allclose(f, expected["link"], rtol=1e-7)
+    response = FITS[name].family.response(f)
+    np.testing.assert_allclose(response, expected["response"], rtol=1e-7)
+    early = links(name, new, iteration=40)
+    np.testing.assert_allclose(early, expected["link_at_40"], rtol=1e-7)
     if "class" in expected:
-        assert np.where(f > 0, "yes", "no").tolist() == expected["class"]
-    early = made.found["offset"] + sum(made.effects(new, steps=40))
-    np.testing.assert_allclose(early, expected["link_at_40"], rtol=1e-9)
-
-
-def test_predictions_after_every_step_are_those_of_mboost() -> None:
-    found = load("predict")
-    made, new = boosted("gaussian"), new_rows(found)
-    np.testing.assert_allclose(
-        made.effects(new), found["gaussian_by_learner"], rtol=1e-9
-    )
-    f = [
-        made.found["offset"] + sum(made.effects(new, step + 1))[6]
-        for step in range(100)
-    ]
-    np.testing.assert_allclose(f, found["gaussian_cumsum_row7"], rtol=1e-9)
+        model = BoostedGAMClassifier(FITS[name].terms, family=FITS[name].family)
+        model.set_params(**MBOOST)
+        model.fit(data(), data()["yb"], offset=load(name)["offset"])
+        assert model.predict(new).tolist() == expected["class"]
+        yes = model.predict_proba(new)[:, 1]
+        np.testing.assert_allclose(yes, expected["response"], rtol=1e-7)
+    if name == "gaussian":
+        effects, by_learner = fitted(name).effects(new), found["gaussian_by_learner"]
+        np.testing.assert_allclose(effects.T, by_learner, rtol=1e-6)
+        stages = [stage[6] for stage in fitted(name).staged_predict(new)]
+        np.testing.assert_allclose(stages, found["gaussian_cumsum_row7"], rtol=1e-7)
 
 
 def test_predictions_of_all_kinds_of_learners_are_those_of_mboost() -> None:
-    made = boosted("formula")
-    effects = made.effects(new_rows(made.found))
-    f = made.found["offset"] + sum(effects)
-    np.testing.assert_allclose(f, made.found["newdata_link"], rtol=1e-9)
-    selected = np.unique(made.path.selected[0])
-    np.testing.assert_allclose(
-        np.array(effects)[selected], made.found["newdata_by_learner"], rtol=1e-8
+    found, model = load("formula"), fitted("formula")
+    new = new_rows(found)
+    np.testing.assert_allclose(model.predict(new), found["newdata_link"], rtol=1e-7)
+    effects = model.effects(new)[:, np.unique(model.selected_)]
+    np.testing.assert_allclose(effects.T, found["newdata_by_learner"], rtol=1e-6)
+
+
+FIVE = "bbs(x1) + bbs(x2) + bbs(x3) + bbs(x4) + bbs(x5)"
+
+FORMULAS = {
+    "gaussian_offset": f"y ~ {FIVE} + offset(off)",
+    "poisson": f"yc ~ {FIVE}",
+    "binomial": f"yb ~ {FIVE}",
+    "bols_centred": "y ~ bols(center(x1), intercept=False)"
+    " + bols(center(x2), intercept=False) + bols(center(x3), intercept=False)"
+    " + bbs(x1)",
+    "bols_ordered": "y ~ bols(go, df=2) + bols(x2) + bbs(x1)",
+    "op_sum": "y ~ I(bols(x1) + bols(x2, intercept=False))"
+    " + I(bbs(x3, knots=8) + bols(g, df=2)) + bbs(x1)",
+    "op_tensor": "y ~ I(bols(g, df=2, contrasts='dummy') * bbs(x3, knots=8, df=3))"
+    " + bbs(x1) + bols(x2)",
+    "formula": "y ~ bols(x2) + bbs(x1) + bbs(x3, by=g, df=7)"
+    " + bbs(doy, cyclic=True, boundary=(0, 365)) + bols(g, df=2) + brandom(id)"
+    " + bspatial(lon, lat, df=6, knots=6) + bmono(x4, constraint='increasing')",
+}
+"""The calls of some figures, in our words."""
+
+
+@pytest.mark.paper(
+    "Sieminski, 5 learners",
+    "Models with bols, bbs, brandom, bspatial and bmono, also sums, products and "
+    "varying effects, select the learners of mboost",
+)
+@together("name", FORMULAS)
+def test_models_of_formulas_are_those_of_mboost(name: str) -> None:
+    found = load(name)
+    model = gamboost(
+        FORMULAS[name], data(), family=FITS[name].family, max_iter=found["mstop"]
     )
+    assert (model.selected_ + 1).tolist() == found["xselect_1based"]
+    np.testing.assert_allclose(model.risk_, found["risk"], rtol=1e-9)
+
+
+# ---- when to stop --------------------------------------------------------------------
+
+
+class Validation(NamedTuple):
+    """What one cross-validation of mboost was asked for, and gave.
+
+    Attributes
+    ----------
+    name : str
+        The fit.
+    folds : list of str
+    file, risks : str
+        Where the risks of every fold and step are.
+    chosen : int
+        The steps with the least mean risk.
+    """
+
+    name: str
+    folds: list[str]
+    file: str
+    risks: str
+    chosen: int
+
+
+K_FOLD = [f"kfold{i}" for i in range(1, 6)]
+BOOTSTRAP = [f"boot{i}" for i in range(1, 11)]
+
+VALIDATIONS = [
+    Validation("gaussian", K_FOLD, "stop_gaussian", "oobrisk_kfold", 60),
+    Validation("gaussian", BOOTSTRAP, "stop_gaussian", "oobrisk_boot", 72),
+    Validation("binomial", K_FOLD, "stop_binomial", "oobrisk_kfold", 72),
+    Validation("binomial", BOOTSTRAP, "stop_binomial", "oobrisk_boot", 36),
+    Validation("gaussian_wint", K_FOLD, "stop_other", "gaussian_wint_kfold", 46),
+    Validation("binomial_glm", BOOTSTRAP[:3], "stop_other", "binomial_glm_boot3", 60),
+    Validation(
+        "gaussian_offset", K_FOLD[:3], "stop_other", "gaussian_offset_kfold3", 45
+    ),
+]
+
+
+@together("which", VALIDATIONS, ids=lambda v: f"{v.risks}-{v.name}")
+def test_the_risks_of_folds_are_those_of_mboost(which: Validation) -> None:
+    expected = np.array(load(which.file)[which.risks])
+    weights = np.stack([folds()[name] for name in which.folds], axis=1)
+    own = weights_of(FITS[which.name])
+    if own is not None:
+        weights *= own[:, None]
+    steps = expected.shape[1] - 1
+    found = cv_stop(fitted(which.name), weights, max_iter=steps)
+    np.testing.assert_allclose(found.risk, expected, rtol=1e-9)
+    assert found.best_iteration == which.chosen
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "chosen"),
+    [
+        ("quantreg_0.9", lambda y, w: np.median(np.repeat(y, w.astype(int))), 60),
+        ("expectreg_0.8", lambda y, w: y[w == 1].mean(), 59),
+    ],
+)
+def test_the_risks_of_folds_with_other_offsets_are_those_of_mboost(
+    name: str, rule: Any, chosen: int
+) -> None:
+    """mboost's offsets in a fold are the median, and the mean of rows of weight 1."""
+    like = FITS[name].family
+    family = Custom(
+        "like mboost's",
+        gradient=lambda y, f: like.gradient(y, f, 0.0),
+        loss=lambda y, f: like.loss(y, f, 0.0),
+        offset=lambda y, w: like.offset(y, w) if w is None else rule(y, w),
+    )
+    weights = np.stack([folds()[fold] for fold in BOOTSTRAP[:3]], axis=1)
+    model = BoostedGAM(FITS[name].terms, family=family, **MBOOST)
+    cv = cv_stop(model.fit(data(), response_of(FITS[name])), weights, max_iter=60)
+    expected = load("stop_other")[f"{name}_boot3"]
+    np.testing.assert_allclose(cv.risk, expected, rtol=1e-9)
+    assert cv.best_iteration == chosen
+
+
+@together(
+    ("name", "criterion", "key", "steps"),
+    [
+        ("gaussian", "aicc", "AICc", 150),
+        ("gaussian", "gmdl", "gMDL", 150),
+        ("gaussian_wcont", "aicc", "AICc", 150),
+        ("binomial", "aic", "AIC", 150),
+        ("poisson", "aic", "AIC", 100),
+    ],
+)
+def test_criteria_are_those_of_mboost(
+    name: str, criterion: str, key: str, steps: int
+) -> None:
+    found = load(f"aic_{name}")
+    made = aic_stop(fitted(name, steps), criterion)
+    np.testing.assert_allclose(made.df, found["df"], rtol=1e-9)
+    np.testing.assert_allclose(made.values, found[key], rtol=1e-9)
+    assert made.best_iteration == found[f"{key}_mstop"]

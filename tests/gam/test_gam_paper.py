@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from spline_learners import prepared
 
 from gpusolve import emulator, reference, studies
-from gpusolve.gam import BoostedGAM, bbs, load, simulate
-from gpusolve.gam._terms.basis import CompactBasis, penalty_matrix
+from gpusolve.gam import BoostedGAM, bbs, load, penalty_matrix, simulate
 
 patsy = pytest.importorskip("patsy")
 
@@ -27,13 +25,6 @@ def patsy_basis(x: Arrays, functions: int = FUNCTIONS, at: Arrays | None = None)
     ends = {"lower_bound": x.min(), "upper_bound": x.max()}
     at = x if at is None else at
     return np.asarray(patsy.bs(at, knots=knots, include_intercept=True, **ends))
-
-
-def compact(B: Arrays, degree: int = 3) -> CompactBasis:
-    """The nonzero values of dense bases, (K, n, functions)."""
-    first = np.minimum((B > 0).argmax(axis=2), B.shape[2] - degree - 1)
-    places = first[:, :, None] + np.arange(degree + 1)
-    return CompactBasis(first.astype(np.int32), np.take_along_axis(B, places, 2))
 
 
 def inverse_of(B: Arrays, lambda_: float) -> Arrays:
@@ -64,9 +55,9 @@ def B(X: Arrays) -> Arrays:  # noqa: N802
 # ---- the model and its learners ------------------------------------------------------
 
 
-def paper_model(**options: Any) -> BoostedGAM:
+def paper_model(functions: int = FUNCTIONS, **options: Any) -> BoostedGAM:
     """The learners of the paper: B-splines of patsy, a ridge, tr(H) = 1."""
-    spline = bbs(knots=FUNCTIONS - 4, differences=0, df=1, end_knots="repeated")
+    spline = bbs(knots=functions - 4, differences=0, df=1, end_knots="repeated")
     given = {"df_definition": "trace", "learning_rate": 0.1, "outside": "linear"}
     return BoostedGAM(dict.fromkeys(range(K), spline), **given | options)
 
@@ -130,13 +121,12 @@ def test_penalties_are_sums_of_squares(rng: np.random.Generator) -> None:
 )
 @pytest.mark.parametrize("functions", [16, 32, 64])
 def test_lambda_gives_the_dense_hat_matrix_its_trace(
-    functions: int, X: Arrays, rng: np.random.Generator
+    functions: int, X: Arrays, y: Arrays, rng: np.random.Generator
 ) -> None:
     w = rng.integers(1, 4, ROWS).astype(float)
-    basis = compact(np.stack([patsy_basis(x, functions) for x in X.T]))
-    options = {"penalty": "ridge", "df": 1, "df_definition": "trace", "weights": w}
-    learners = prepared(basis, functions, **options)
-    for B, lambda_ in zip(learners.dense(), learners.lambda_, strict=True):
+    model = paper_model(functions, max_iter=1).fit(X, y, sample_weight=w)
+    for x, lambda_ in zip(X.T, model.lambda_, strict=True):
+        B = patsy_basis(x, functions)
         A = B.T @ (w[:, None] * B) + lambda_ * np.eye(functions)
         H = B @ np.linalg.solve(A, B.T * w)
         assert H.shape == (ROWS, ROWS)
@@ -146,27 +136,21 @@ def test_lambda_gives_the_dense_hat_matrix_its_trace(
 # ---- Algorithms 1 and 2 --------------------------------------------------------------
 
 
-def paper_learners(B: Arrays) -> Any:
-    options = {"penalty": "ridge", "df": 1, "df_definition": "trace"}
-    return prepared(compact(B), FUNCTIONS, **options)
-
-
 @pytest.mark.paper(
     "Sieminski, Algorithm 1",
-    "Each learner has the lambda with tr(H) = 1 and the inverse of B'B + lambda I, and "
-    "the start is the mean of y",
+    "Each learner has the lambda with tr(H) = 1, the first step is the fit by the "
+    "inverse of B'B + lambda I, and the start is the mean of y",
 )
 def test_algorithm_1_prepares_lambda_inverse_and_mean(
     X: Arrays, B: Arrays, y: Arrays
 ) -> None:
-    learners = paper_learners(B)
-    for j, lambda_ in enumerate(learners.lambda_):
-        assert trace(B[j], lambda_) == pytest.approx(1, rel=1e-9)
-        expected = inverse_of(B[j], lambda_)
-        np.testing.assert_allclose(learners.inverse[j], expected, rtol=0, atol=1e-12)
-    model = paper_model(max_iter=1).fit(X, y)
+    model = paper_model(max_iter=1, learning_rate=1.0).fit(X, y)
     assert model.path_.offset == pytest.approx(y.mean(), rel=1e-15)
-    np.testing.assert_allclose(model.lambda_, learners.lambda_, rtol=1e-9)
+    for j, lambda_ in enumerate(model.lambda_):
+        assert trace(B[j], lambda_) == pytest.approx(1, rel=1e-9)
+    (j,) = model.selected_
+    first = inverse_of(B[j], model.lambda_[j]) @ (B[j].T @ (y - y.mean()))
+    np.testing.assert_allclose(model.coefficients_[j], first, rtol=0, atol=1e-11)
 
 
 @pytest.mark.paper(
@@ -176,12 +160,12 @@ def test_algorithm_1_prepares_lambda_inverse_and_mean(
 )
 @pytest.mark.parametrize("variant", ["naive", "threads_per_dot", "threads_per_row"])
 def test_algorithm_2_as_written(
-    variant: str, B: Arrays, y: Arrays, monkeypatch: pytest.MonkeyPatch
+    variant: str, X: Arrays, B: Arrays, y: Arrays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows, steps, rate = 60, 3, 0.3
+    lambda_ = paper_model(max_iter=1).fit(X, y).lambda_
     B, y = B[:, :rows], y[:rows]
-    learners = paper_learners(B)
-    lambda_, mu = learners.lambda_, np.full(rows, y.mean())
+    mu = np.full(rows, y.mean())
     coef, selected = np.zeros((K, FUNCTIONS)), []
     for _ in range(steps):
         gradient = y - mu

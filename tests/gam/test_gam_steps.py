@@ -22,7 +22,7 @@ from gpusolve.gam import (
     cv_stop,
     gamboost,
 )
-from gpusolve.gam._boosting import learner_fits, stacked_cpu, stacked_kernel, watch
+from gpusolve.gam._boosting import learner_fits, path, stacked, stacked_kernel
 from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.problem import designs_of, prepare
 from gpusolve.gam._terms.frame import Frame
@@ -456,15 +456,15 @@ def test_an_interrupt_of_folds_is_an_error(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_callback_divides_the_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "PIECE", 3)
+    monkeypatch.setattr(path, "PIECE", 3)
     X, y = sample(Gaussian(), rows=70)
     frame = Frame.of(X)
     terms = [bbs(0, knots=3).learn(frame), bols(1).learn(frame)]
     fits = Fits(prepare(designs_of(terms, frame)), Gaussian(), y, np.zeros((1, 1)))
     seen: list[int] = []
-    watched = watch.Watch(lambda step, risk: seen.append(step) or step >= 5)
+    watched = path.Watch(lambda step, risk: seen.append(step) or step >= 5)
     found = stacked_kernel.boost(fits, 9, EmulatedDevice(), watched)
-    expected = stacked_cpu.boost(fits, 5)
+    expected = stacked.boost_on_host(fits, 5)
     assert seen == [2, 5]
     np.testing.assert_array_equal(found.selected, expected.selected)
     np.testing.assert_allclose(found.risk, expected.risk, rtol=1e-11)

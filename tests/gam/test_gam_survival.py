@@ -31,7 +31,7 @@ from gpusolve.gam import (
     stability_selection,
     survival_times,
 )
-from gpusolve.gam._boosting import stacked_cpu, stacked_kernel
+from gpusolve.gam._boosting import stacked, stacked_kernel
 from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.path import AXES
 from gpusolve.gam._boosting.problem import PreparedLearners, designs_of, prepare
@@ -407,7 +407,7 @@ def test_the_kernel_makes_the_same_steps(
     if rule == "mboost":
         fits = fits._replace(units=None)
     found = stacked_kernel.boost(fits, 4, EmulatedDevice())
-    expected = stacked_cpu.boost(fits, 4)
+    expected = stacked.boost_on_host(fits, 4)
     np.testing.assert_array_equal(found.selected, expected.selected)
     for state in ("updates", "risk", "out_of_bag", "nuisance"):
         one, other = getattr(found, state), getattr(expected, state)
@@ -420,7 +420,9 @@ def test_the_kernel_needs_no_weights(rng: np.random.Generator) -> None:
     problem = prepare(designs_of(terms, frame))
     fits = Fits(problem, CoxPH(), ties(rng, 50), np.zeros((1, 1)))
     found = stacked_kernel.boost(fits, 3, EmulatedDevice())
-    np.testing.assert_allclose(found.risk, stacked_cpu.boost(fits, 3).risk, rtol=1e-12)
+    np.testing.assert_allclose(
+        found.risk, stacked.boost_on_host(fits, 3).risk, rtol=1e-12
+    )
 
 
 def test_risk_sets_have_no_race(rng: np.random.Generator) -> None:

@@ -14,11 +14,11 @@ from scipy.linalg import block_diag
 from together import together
 
 from gpusolve._device.arrays import namespace, on_host
+from gpusolve.gam._model.store import from_plain, to_plain
 from gpusolve.gam._terms.basis import BSplines, differences, penalty_matrix
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam._terms.knots import Knots
 from gpusolve.gam._terms.rows import Rows
-from gpusolve.gam.store import from_plain, to_plain
 from gpusolve.gam.terms import (
     Term,
     bbs,

@@ -22,9 +22,8 @@ from gpusolve._numerics.certificate import (
     certify,
     hidden_by_rounding,
     is_certified,
-    residual,
 )
-from gpusolve._numerics.scaling import scale
+from gpusolve._numerics.system import scale
 from gpusolve.studies._compared.solve import best_witness
 
 TOL = 4 * float(np.finfo(np.float64).eps)
@@ -181,7 +180,7 @@ def test_solutions_made_of_rounding_noise_are_refused() -> None:
             - system.A[:, :2]
             @ np.linalg.lstsq(system.A[:, :2], system.b, rcond=None)[0]
         )
-        for y in (best_witness(system, at), residual(system, at), orthogonal):
+        for y in (best_witness(system, at), system.residual(at), orthogonal):
             assert not accepted(A, b, noise, y)
 
 

@@ -14,7 +14,7 @@ from scipy.linalg import hilbert
 
 import gpusolve
 from gpusolve import _emulator
-from gpusolve._numerics.scaling import scale
+from gpusolve._numerics.system import scale
 from gpusolve.studies._compared.mgs import PassiveSolution
 from gpusolve.studies.experiments import shifted_gaussians
 

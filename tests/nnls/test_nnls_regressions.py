@@ -13,7 +13,7 @@ from degenerate_systems import kahan
 from together import together
 
 import gpusolve
-from gpusolve._numerics.scaling import scale
+from gpusolve._numerics.system import scale
 
 reference = importlib.import_module("gpusolve.reference._nnls")
 

@@ -24,10 +24,10 @@ from numpy.random import Generator
 from together import together
 
 import gpusolve
-from gpusolve._nnls import sparse, sparse_matrices, sparse_steps
+from gpusolve._nnls import sparse_matrices, sparse_steps
 from gpusolve._nnls.sparse_matrices import SparseMatrices
 from gpusolve._numerics.certificate import keeps_sum
-from gpusolve._numerics.scaling import scale
+from gpusolve._numerics.system import scale
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -188,8 +188,7 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 def grow_slowly(patch: pytest.MonkeyPatch) -> None:
     """Begin with a Gram matrix of no column."""
     patch.setattr(sparse_steps, "WHOLE", 1)
-    patch.setattr(sparse, "WHOLE", 1)
-    patch.setattr(sparse, "AT_ONCE", 2)
+    patch.setattr(sparse_steps, "AT_ONCE", 2)
     patch.setattr(sparse_steps, "LEAST_GROWTH", 2)
 
 
@@ -224,9 +223,9 @@ def test_the_gram_matrix_has_few_columns(
     """One in ten of the columns is ever passive."""
     of, most = sparse_steps.Factor.of, []
 
-    def counted(systems: Any, columns: Any, norms: Any) -> Any:
+    def counted(A: Any, columns: Any) -> Any:
         most.append(len(columns))
-        return of(systems, columns, norms)
+        return of(A, columns)
 
     monkeypatch.setattr(sparse_steps.Factor, "of", counted)
     A, x = abs(random_matrix(rng, 300, 200)), np.zeros(200)
@@ -520,13 +519,13 @@ def test_the_emulator_solves(rng: Generator, monkeypatch: pytest.MonkeyPatch) ->
     A, b, options = given_on_devices(rng)
     expected = gpusolve.lsq_linear(A, b, **options)
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    of_dense, targets = sparse_steps.solve_dense, []
+    of_dense, targets = sparse_steps.solve_problem, []
 
-    def counted(*given: Any) -> Any:
-        targets.append(given[-1])
-        return of_dense(*given)
+    def counted(problem: Any, target: Any, method: str) -> Any:
+        targets.append(target)
+        return of_dense(problem, target, method)
 
-    monkeypatch.setattr(sparse_steps, "solve_dense", counted)
+    monkeypatch.setattr(sparse_steps, "solve_problem", counted)
     result = gpusolve.lsq_linear(A, b, **options)
     assert targets
     assert None not in targets

@@ -16,7 +16,7 @@ from together import together
 
 import gpusolve
 from gpusolve._nnls.options import COMPARED
-from gpusolve._numerics.scaling import scale
+from gpusolve._numerics.system import scale
 from gpusolve.studies._compared import batch as chunks
 from gpusolve.studies._compared import (
     block_pivoting,

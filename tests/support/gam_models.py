@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from gpusolve.gam import (
     BoostedDistribution,
@@ -25,8 +26,23 @@ from gpusolve.gam import (
     buser,
     survival_times,
 )
-from gpusolve.gam.distributions import DISTRIBUTIONS
-from gpusolve.gam.families import FAMILIES, SurvivalFamily
+from gpusolve.gam.distributions import DISTRIBUTIONS, Beta
+from gpusolve.gam.families import (
+    FAMILIES,
+    Binomial,
+    Expectile,
+    Family,
+    Gamma,
+    Huber,
+    Hurdle,
+    Multinomial,
+    NegativeBinomial,
+    PropOdds,
+    Quantile,
+    SurvivalFamily,
+    Tweedie,
+    Weibull,
+)
 from gpusolve.gam.terms import Term
 
 Columns = dict[str, NDArray[Any]]
@@ -67,6 +83,39 @@ LEARNERS: list[Term] = [
 ]
 """Learners of every kind, of the columns of `columns`."""
 
+PARAMETERS: list[Family] = [
+    Quantile(0.8),
+    Expectile(0.3),
+    Huber(0.5),
+    Binomial("logit"),
+    NegativeBinomial(2.0),
+    Hurdle(1.7),
+    Gamma(2.5),
+    Tweedie(1.2),
+    Weibull(1.7),
+]
+"""Families with other parameters than the defaults."""
+
+SINGLE: list[Family] = [
+    *(
+        family(4) if family is PropOdds else family()
+        for family in FAMILIES.values()
+        if family is not Multinomial
+    ),
+    *PARAMETERS,
+]
+"""The families with one predictor, with the default parameters and with others."""
+
+COUPLED: list[Any] = [
+    Multinomial(3),
+    *(
+        kind(update)
+        for kind in DISTRIBUTIONS.values()
+        for update in ("noncyclic", "cyclic")
+    ),
+]
+"""The families with several predictors."""
+
 CLASSES = "binomial", "multinomial", "prop_odds"
 
 
@@ -79,21 +128,37 @@ def columns(n: int = 90, seed: int = 0) -> Columns:
 
 def response(family: str, data: Columns, seed: int = 1) -> NDArray[Any]:
     """A response of a family or a distribution of this name: a sine and a line."""
-    rng = np.random.default_rng(seed)
     f = np.sin(6 * data["x"]) + data["z"] - 0.5
-    n, positive = len(f), np.exp(f) * rng.gamma(3, 1 / 3, len(f))
-    counts = rng.poisson(positive).astype(float)
     if family in CLASSES:
-        return np.digitize(f + rng.logistic(size=n), [-0.7, 1.0])
-    if family in FAMILIES and issubclass(FAMILIES[family], SurvivalFamily):
+        noise = np.random.default_rng(seed).logistic(size=len(f))
+        return np.digitize(f + noise, [-0.7, 1.0])
+    known: type[Any] = {**DISTRIBUTIONS, **FAMILIES}[family]
+    return draw(known(), f, seed)
+
+
+def draw(family: Any, f: NDArray[np.float64], seed: int = 1) -> NDArray[Any]:
+    """A response of a family that depends on the predictor f, (n,)."""
+    rng, n = np.random.default_rng(seed), len(f)
+    if isinstance(family, SurvivalFamily):
         time = np.ceil(20 * rng.exponential(np.exp(f))) / 20
         return survival_times(time, rng.random(n) < 0.8)
-    if family == "beta":
-        return np.clip(rng.beta(3 + 2 * f, 3), 0.01, 0.99)
-    with_zeros = positive * (rng.random(n) < 0.7)
-    kinds = f + 0.3 * rng.standard_normal(n), with_zeros, positive, counts, counts + 1
-    known: type[Any] = {**DISTRIBUTIONS, **FAMILIES}[family]
-    return next(y for y in kinds if accepts(known(), y))
+    if isinstance(family, (Multinomial, PropOdds)):
+        cuts = np.linspace(-1, 2, family.classes - 1)
+        return np.digitize(f + rng.logistic(size=n), cuts) * 1.0
+    if isinstance(family, Binomial):
+        return (rng.random(n) < expit(2 * f)) * 1.0
+    if isinstance(family, Beta):
+        return np.clip(rng.beta(4 * expit(f), 4 * expit(-f)), 0.01, 0.99)
+    positive = np.exp(f) * rng.gamma(3, 1 / 3, n)
+    counts = rng.poisson(positive) * 1.0
+    kinds = (
+        f + 0.3 * rng.standard_t(4, n),
+        positive * (rng.random(n) < 0.7),
+        positive,
+        counts,
+        counts + 1,
+    )
+    return next(y for y in kinds if accepts(family, y))
 
 
 def accepts(family: Any, y: NDArray[Any]) -> bool:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..._numerics.scaling import Array, Indices, Mask, ScaledSystem
+from ..._numerics.scaling import Array, Indices, Mask
+from ..._numerics.system import System
 from .found import Found
 
 PassiveSolution = Callable[[Indices, Mask], Array]
@@ -41,7 +42,7 @@ class ActiveSetBatch:
 
     def __init__(
         self,
-        system: ScaledSystem,
+        system: System,
         start: Array,
         solve: PassiveSolution,
         slope: Slope,

@@ -14,13 +14,14 @@ from ..._device.progress import progress_bar
 from ..._device.threads import cores, one_blas_thread
 from ..._nnls.problem import Option, Problem, gather
 from ..._numerics.certificate import starting_points
-from ..._numerics.scaling import Array, ScaledSystem, scale, weighted
+from ..._numerics.scaling import Array, weighted
 from ..._numerics.solution import NOT_FINITE, Solution
+from ..._numerics.system import System, scale
 
 CHUNK_BYTES = 2**27
 """Limit on the memory for the matrices of a chunk, unless it is a single system."""
 
-Solve = Callable[[ScaledSystem, Array], Solution]
+Solve = Callable[[System, Array], Solution]
 """From scaled systems, all finite, and starting points to solutions in scaled x."""
 
 

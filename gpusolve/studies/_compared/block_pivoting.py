@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..._numerics.scaling import Array, Indices, ScaledSystem
+from ..._numerics.scaling import Array, Indices
+from ..._numerics.system import System
 from .found import Found, remove_units
 from .normal_equations import NormalEquations
 
@@ -37,7 +38,7 @@ class BlockPivoting:
         The least number of infeasible variables, and the block exchanges left.
     """
 
-    def __init__(self, system: ScaledSystem, start: Array, tol: float) -> None:
+    def __init__(self, system: System, start: Array, tol: float) -> None:
         self.system, self.tol = system, tol
         self.equations = NormalEquations.of(system)
         self.passive = (start > 0) & (system.norm > 0)
@@ -102,8 +103,6 @@ class BlockPivoting:
         self.passive[at] = self.last[at] ^ change
 
 
-def block_pivoting(
-    system: ScaledSystem, start: Array, tol: float, maxiter: int
-) -> Found:
+def block_pivoting(system: System, start: Array, tol: float, maxiter: int) -> Found:
     """Solve a batch of scaled systems; the positive entries of `start` are passive."""
     return BlockPivoting(system, start, tol).solve(maxiter)

@@ -12,19 +12,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..._numerics.scaling import Array, ScaledSystem
+from ..._numerics.scaling import Array
+from ..._numerics.system import System
 from .found import Found
 from .iterate import iterate
 from .normal_equations import NormalEquations
 
 
-def cd(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Found:
+def cd(system: System, start: Array, tol: float, maxiter: int) -> Found:
     """Solve a batch of scaled systems from the feasible points `start`."""
     return iterate(sweep, system, (start,), tol, maxiter)
 
 
 def sweep(
-    _system: ScaledSystem, equations: NormalEquations, w: Array, x: Array
+    _system: System, equations: NormalEquations, w: Array, x: Array
 ) -> tuple[Array, ...]:
     """Minimise over each variable in turn."""
     x, w, diagonal = x.copy(), w.copy(), equations.diagonal

@@ -14,13 +14,14 @@ import functools
 
 import numpy as np
 
-from ..._numerics.scaling import Array, ScaledSystem
+from ..._numerics.scaling import Array
+from ..._numerics.system import System
 from .active_set import ActiveSetBatch
 from .found import Found
 from .normal_equations import NormalEquations
 
 
-def fcnnls(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Found:
+def fcnnls(system: System, start: Array, tol: float, maxiter: int) -> Found:
     """Solve a batch of scaled systems.
 
     Systems whose `start` is 0 start at the positive part of the unconstrained solution,

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import functools
 
-from ..._numerics.scaling import Array, ScaledSystem
+from ..._numerics.scaling import Array
+from ..._numerics.system import System
 from .active_set import ActiveSetBatch
 from .found import Found
 from .normal_equations import NormalEquations
 
 
-def fnnls(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Found:
+def fnnls(system: System, start: Array, tol: float, maxiter: int) -> Found:
     """Solve a batch of scaled systems from the feasible points `start`."""
     equations = NormalEquations.of(system)
     solve = functools.partial(equations.solve, grouped=False)

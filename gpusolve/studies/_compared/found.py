@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._numerics.certificate import ratio, size
-from ..._numerics.scaling import Array, Mask, ScaledSystem
+from ..._numerics.certificate import ratio
+from ..._numerics.scaling import Array, Mask
+from ..._numerics.system import System
 
 
 class Found(NamedTuple):
@@ -38,12 +39,12 @@ class Found(NamedTuple):
         return cls(x.copy(), nit, entered, n_downdates, np.zeros(len(x), bool))
 
 
-def extent(system: ScaledSystem, x: Array) -> Array:
+def extent(system: System, x: Array) -> Array:
     """``|b| + sum_k |a_k x_k|``, (N, 1): rounding errors of A x are relative to it."""
-    return np.asarray((system.magnitude + size(system, x))[:, None])
+    return np.asarray((system.magnitude + system.size(x))[:, None])
 
 
-def remove_units(system: ScaledSystem, x: Array, w: Array) -> tuple[Array, Array]:
+def remove_units(system: System, x: Array, w: Array) -> tuple[Array, Array]:
     """Scale x and its negative gradient w to numbers without units.
 
     They are ``x_j |a_j|`` and ``w_j / |a_j|``, divided by `extent`: scaling A, b or a
@@ -53,12 +54,12 @@ def remove_units(system: ScaledSystem, x: Array, w: Array) -> tuple[Array, Array
     return ratio(x * system.norm, whole), relative(system, w, whole)
 
 
-def relative(system: ScaledSystem, w: Array, whole: Array) -> Array:
+def relative(system: System, w: Array, whole: Array) -> Array:
     """``w_j / |a_j|`` over `whole`; 0 for columns of zeros."""
     return np.where(system.norm > 0, ratio(ratio(w, system.norm), whole), 0)
 
 
-def distance(system: ScaledSystem, x: Array, w: Array) -> Array:
+def distance(system: System, x: Array, w: Array) -> Array:
     """How far each system is from optimal: the largest ``|min(x_j, -w_j)|``.
 
     x and w are without units. At the optimum x and -w are not negative, and
@@ -68,7 +69,7 @@ def distance(system: ScaledSystem, x: Array, w: Array) -> Array:
     return np.asarray(np.max(np.abs(np.minimum(value, -slope)), axis=1, initial=0))
 
 
-def clear_tiny(system: ScaledSystem, x: Array, w: Array, tol: float) -> Array:
+def clear_tiny(system: System, x: Array, w: Array, tol: float) -> Array:
     """x, but 0 where it is at most `tol` or eps and less than ``-w``, without units."""
     value, slope = remove_units(system, x, w)
     tiny = value <= max(tol, float(np.finfo(x.dtype).eps))

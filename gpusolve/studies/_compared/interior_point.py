@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..._numerics.scaling import Array, ScaledSystem
+from ..._numerics.scaling import Array
+from ..._numerics.system import System
 from .found import Found
 from .iterate import iterate
 from .normal_equations import NormalEquations, newton_step
@@ -25,16 +26,14 @@ LEAST = 1e-150
 """The least x_j and y_j: their products must not underflow."""
 
 
-def interior_point(
-    system: ScaledSystem, start: Array, tol: float, maxiter: int
-) -> Found:
+def interior_point(system: System, start: Array, tol: float, maxiter: int) -> Found:
     """Solve a batch of scaled systems from a point inside; `start` has no effect."""
     x, y = inside(system, start.shape)
     found = iterate(step, system, (x, y), tol, maxiter)
     return found._replace(n_updates=0 * found.nit, n_downdates=0 * found.nit)
 
 
-def inside(system: ScaledSystem, shape: tuple[int, ...]) -> tuple[Array, Array]:
+def inside(system: System, shape: tuple[int, ...]) -> tuple[Array, Array]:
     """Positive x and y, of the size of b; 0 if b is 0."""
     norm = np.where(system.norm > 0, system.norm, 1)
     size = system.magnitude[:, None]
@@ -42,7 +41,7 @@ def inside(system: ScaledSystem, shape: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 def step(
-    _system: ScaledSystem, equations: NormalEquations, w: Array, x: Array, y: Array
+    _system: System, equations: NormalEquations, w: Array, x: Array, y: Array
 ) -> tuple[Array, ...]:
     """A predictor and a corrector step of Newton's method."""
     n = x.shape[1]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..._numerics.certificate import gradient, residual
-from ..._numerics.scaling import Array, ScaledSystem
+from ..._numerics.scaling import Array
+from ..._numerics.system import System
 from .found import Found, clear_tiny, distance
 from .normal_equations import NormalEquations
 
@@ -17,7 +17,7 @@ x and others and the negative gradient w at x."""
 
 
 def iterate(
-    step: Step, system: ScaledSystem, state: tuple[Array, ...], tol: float, maxiter: int
+    step: Step, system: System, state: tuple[Array, ...], tol: float, maxiter: int
 ) -> Found:
     """Make steps until every system is optimal to `tol`, in the sense of `distance`.
 
@@ -27,7 +27,7 @@ def iterate(
     Parameters
     ----------
     step : Step
-    system : ScaledSystem
+    system : System
     state : tuple of (N, ...) arrays
         The points at which to start, and whatever else the method keeps.
     """
@@ -35,7 +35,7 @@ def iterate(
     equations, at = NormalEquations.of(system), np.arange(len(state[0]))
     for nit in range(maxiter + 1):
         x = state[0]
-        w = gradient(system, residual(system, x))
+        w = system.gradient(system.residual(x))
         optimal = distance(system, x, w) <= tol
         ended = optimal | (nit == maxiter)
         if ended.any():

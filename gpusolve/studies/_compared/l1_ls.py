@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..._numerics.certificate import gradient, ratio, residual
-from ..._numerics.scaling import Array, ScaledSystem
+from ..._numerics.certificate import ratio
+from ..._numerics.scaling import Array
+from ..._numerics.system import System
 from .found import Found, extent
 from .interior_point import LEAST, inside
 from .iterate import iterate
@@ -49,10 +50,10 @@ PRODUCTS = 10
 """The most products of a Newton step, as a multiple of n."""
 
 
-def l1_ls(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Found:
+def l1_ls(system: System, start: Array, tol: float, maxiter: int) -> Found:
     """Solve a batch of scaled systems from a point inside; `start` has no effect."""
     x = np.array(inside(system, start.shape)[0])
-    t = path(system, x, gradient(system, residual(system, x)))
+    t = path(system, x, system.gradient(system.residual(x)))
     found = iterate(step, system, (x, t), tol, maxiter)
     return found._replace(n_updates=0 * found.nit, n_downdates=0 * found.nit)
 
@@ -62,7 +63,7 @@ def gap(x: Array, w: Array) -> Array:
     return np.asarray(np.vecdot(x, np.abs(w))[:, None])
 
 
-def path(system: ScaledSystem, x: Array, w: Array) -> Array:
+def path(system: System, x: Array, w: Array) -> Array:
     """The t for which x would have its gap on the path, n over the gap; (N, 1).
 
     A gradient that rounding explains counts as 0.
@@ -73,7 +74,7 @@ def path(system: ScaledSystem, x: Array, w: Array) -> Array:
 
 
 def step(
-    system: ScaledSystem, equations: NormalEquations, w: Array, x: Array, t: Array
+    system: System, equations: NormalEquations, w: Array, x: Array, t: Array
 ) -> tuple[Array, ...]:
     """A part of a Newton step for this t, and the next t."""
     least = ACCURACY * ratio(gap(x, w), system.magnitude[:, None])

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..._numerics.certificate import gradient, norm, residual
-from ..._numerics.scaling import Array, Indices, Mask, ScaledSystem
+from ..._numerics.scaling import Array, Indices, Mask
+from ..._numerics.system import System, norm
 from .active_set import ActiveSetBatch
 from .found import Found, extent, relative
 
@@ -20,7 +20,7 @@ DEPENDENT = 4.0
 number times ``rows eps`` of its norm."""
 
 
-def lsqnonneg(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Found:
+def lsqnonneg(system: System, start: Array, tol: float, maxiter: int) -> Found:
     """Solve a batch of scaled systems from the feasible points `start`."""
 
     def solve(at: Indices, passive: Mask) -> Array:
@@ -31,16 +31,16 @@ def lsqnonneg(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> F
 
     def slope(at: Indices, x: Array) -> Array:
         some = system.take(at)
-        r, whole = residual(some, x), extent(some, x)
+        r, whole = some.residual(x), extent(some, x)
         length = norm(r)[:, None]
         return relative(
-            some, gradient(some, r), np.where(length > tol * whole, length, whole)
+            some, some.gradient(r), np.where(length > tol * whole, length, whole)
         )
 
     return ActiveSetBatch(system, start, solve, slope, tol).solve(maxiter)
 
 
-def passive_solution(system: ScaledSystem, variables: Indices) -> Array:
+def passive_solution(system: System, variables: Indices) -> Array:
     """The solution of a system on some variables; NaN if a column depends."""
     from scipy.linalg import solve_triangular
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..._numerics.certificate import gradient, residual
-from ..._numerics.scaling import Array, Indices, Mask, ScaledSystem
+from ..._numerics.scaling import Array, Indices, Mask
+from ..._numerics.system import System
 from .._qr_updating import GramSchmidtQR
 from .active_set import ActiveSetBatch
 from .found import Found, extent, relative
@@ -25,7 +25,7 @@ LEAST = float(np.finfo(np.float64).smallest_subnormal)
 """A gradient that underflows in the original units may still enter, as the last."""
 
 
-def mgs(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Found:
+def mgs(system: System, start: Array, tol: float, maxiter: int) -> Found:
     """Solve a batch of scaled systems from the feasible points `start`."""
     solutions = [PassiveSolution(system.take(np.array(k))) for k in range(len(start))]
 
@@ -37,7 +37,7 @@ def mgs(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Found:
 
     def slope(at: Indices, x: Array) -> Array:
         some = system.take(at)
-        w = gradient(some, residual(some, x))
+        w = some.gradient(some.residual(x))
         enters = relative(some, w, extent(some, x)) > tol
         return np.where(enters, np.maximum(some.unscale_dual(w), LEAST), 0)
 
@@ -47,7 +47,7 @@ def mgs(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Found:
 class PassiveSolution:
     """The least-squares solutions of a system, for its passive sets in order."""
 
-    def __init__(self, system: ScaledSystem) -> None:
+    def __init__(self, system: System) -> None:
         A, self.b = system.A, system.b
         if system.has_ridge:
             A = np.concatenate([A, np.diag(system.damping)])

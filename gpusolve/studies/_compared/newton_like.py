@@ -26,7 +26,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..._numerics.certificate import ratio
-from ..._numerics.scaling import Array, Indices, Mask, ScaledSystem
+from ..._numerics.scaling import Array, Indices, Mask
+from ..._numerics.system import System
 from .found import Found
 from .interior_point import LEAST, inside
 from .iterate import iterate
@@ -105,7 +106,7 @@ class QuadraticModel(NamedTuple):
         return np.asarray(p + part[:, None] * d)
 
 
-def newton_like(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Found:
+def newton_like(system: System, start: Array, tol: float, maxiter: int) -> Found:
     """Solve a batch of scaled systems from a point inside; `start` has no effect."""
     x, _ = inside(system, start.shape)
     found = iterate(step, system, (x,), tol, maxiter)
@@ -113,7 +114,7 @@ def newton_like(system: ScaledSystem, start: Array, tol: float, maxiter: int) ->
 
 
 def step(
-    system: ScaledSystem, equations: NormalEquations, w: Array, x: Array
+    system: System, equations: NormalEquations, w: Array, x: Array
 ) -> tuple[Array, ...]:
     """A Newton-like step, or a step between it and the step along ``-D g``."""
     norm = np.where(system.norm > 0, system.norm, 1)

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..._numerics.scaling import Array, Indices, Mask, ScaledSystem
+from ..._numerics.scaling import Array, Indices, Mask
+from ..._numerics.system import System
 from .found import extent, relative
 
 SINGULAR = 4.0
@@ -29,7 +30,7 @@ class NormalEquations(NamedTuple):
     c: Array
 
     @classmethod
-    def of(cls, system: ScaledSystem) -> NormalEquations:
+    def of(cls, system: System) -> NormalEquations:
         """The normal equations of scaled systems."""
         A = system.A
         G = np.matmul(np.swapaxes(A, -1, -2), A)
@@ -52,7 +53,7 @@ class NormalEquations(NamedTuple):
         G, c = self.take(at)
         return np.asarray(c - np.matmul(x[:, None], G)[:, 0])
 
-    def slope(self, system: ScaledSystem, at: Indices, x: Array) -> Array:
+    def slope(self, system: System, at: Indices, x: Array) -> Array:
         """The gradient without units, for some of the systems."""
         some = system.take(at)
         return relative(some, self.gradient(at, x), extent(some, x))

@@ -19,7 +19,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..._numerics.certificate import ratio
-from ..._numerics.scaling import Array, Mask, ScaledSystem
+from ..._numerics.scaling import Array, Mask
+from ..._numerics.system import System
 from .found import Found
 from .iterate import iterate
 from .normal_equations import NormalEquations
@@ -31,7 +32,7 @@ HALVINGS = 30
 """The most times that beta is halved."""
 
 
-def pqn(system: ScaledSystem, start: Array, tol: float, maxiter: int) -> Found:
+def pqn(system: System, start: Array, tol: float, maxiter: int) -> Found:
     """Solve a batch of scaled systems from the feasible points `start`."""
     S = diagonal_matrices(NormalEquations.of(system), len(start))
     return iterate(step, system, (start, S), tol, maxiter)
@@ -45,7 +46,7 @@ def diagonal_matrices(equations: NormalEquations, systems: int) -> Array:
 
 
 def step(
-    _system: ScaledSystem, equations: NormalEquations, w: Array, x: Array, S: Array
+    _system: System, equations: NormalEquations, w: Array, x: Array, S: Array
 ) -> tuple[Array, ...]:
     """Move x along the projection arc, and update S."""
     move, curved = arc(equations, w, x, direction(w, x, S))

@@ -9,24 +9,16 @@ import numpy as np
 
 from ..._nnls.options import COMPARED
 from ..._nnls.problem import Problem
-from ..._numerics.certificate import (
-    Certificate,
-    certify,
-    is_certified,
-    outcome,
-    residual,
-)
-from ..._numerics.scaling import Array, Indices, ScaledSystem
+from ..._numerics.certificate import Certificate, certify, is_certified, outcome
+from ..._numerics.scaling import Array, Indices
 from ..._numerics.solution import CONVERGED, ITERATION_LIMIT, Solution
+from ..._numerics.system import System
 from .batch import solve_in_chunks
 from .found import Found
 
-Solve = Callable[[ScaledSystem, Array, float, int], Found]
+Solve = Callable[[System, Array, float, int], Found]
 """From scaled systems, feasible points, a tolerance and a limit to what is found."""
 
-
-SUM_ROW_WEIGHT = 2.0**26
-"""Weight of the row of a fixed sum when the best witness is computed."""
 
 CHUNK_ENTRIES = 2**22
 """Limit on the matrix entries of a chunk."""
@@ -36,14 +28,14 @@ def solve_batch(problem: Problem, name: str) -> Solution:
     """Solve every system of a batch by the method `name`."""
     tol, maxiter = problem.cpu_tolerance, problem.maxiter
 
-    def solve(system: ScaledSystem, start: Array) -> Solution:
+    def solve(system: System, start: Array) -> Solution:
         return solve_compared(name, system, start, tol, maxiter)
 
     return solve_in_chunks(problem, solve, COMPARED[name].number, CHUNK_ENTRIES)
 
 
 def solve_compared(
-    name: str, system: ScaledSystem, start: Array, tol: float, maxiter: int | None
+    name: str, system: System, start: Array, tol: float, maxiter: int | None
 ) -> Solution:
     """Solve scaled systems by the method `name`, and certify what it finds.
 
@@ -75,15 +67,13 @@ def solver(name: str) -> Solve:
     return solve
 
 
-def certificate(
-    system: ScaledSystem, x: Array, rounded: Array, tol: float
-) -> Certificate:
+def certificate(system: System, x: Array, rounded: Array, tol: float) -> Certificate:
     """The certificates of the rounded x: from the better of two witnesses.
 
     They are the residual of x, and its part orthogonal to the columns of positive
     variables. A witness that certifies x is better than a witness that does not.
     """
-    r = residual(system, x)
+    r = system.residual(x)
     found = [certify(system, rounded, y) for y in (r, orthogonal_part(system, x, r))]
     good, other = (is_certified(system, rounded, each, tol) for each in found)
     choose = np.where(good == other, found[1].kkt < found[0].kkt, other)
@@ -95,7 +85,7 @@ def certificate(
     )
 
 
-def orthogonal_part(system: ScaledSystem, x: Array, r: Array) -> Array:
+def orthogonal_part(system: System, x: Array, r: Array) -> Array:
     """The part of r orthogonal to the columns of positive variables, up to penalties.
 
     Systems with more positive variables than rows keep r.
@@ -109,7 +99,7 @@ def orthogonal_part(system: ScaledSystem, x: Array, r: Array) -> Array:
     return r
 
 
-def orthogonal_to(system: ScaledSystem, variables: Indices, r: Array) -> Array:
+def orthogonal_to(system: System, variables: Indices, r: Array) -> Array:
     """The part of r orthogonal to the columns `variables`, a (lanes, k) array.
 
     The products with these columns become the penalty's products, not 0.
@@ -135,29 +125,26 @@ def orthogonal_to(system: ScaledSystem, variables: Indices, r: Array) -> Array:
     return r
 
 
-def best_witness(system: ScaledSystem, x: Array) -> Array:
+def best_witness(system: System, x: Array) -> Array:
     """The best witness for the free variables of x, by a singular value decomposition.
 
     It is the residual of the least-squares solution on the columns whose variables are
-    between their bounds. Singular values at the level of rounding count as zero. The
-    row of a fixed sum gets a large weight, so that the witness is free there.
+    between their bounds. Singular values at the level of rounding count as zero.
     """
-    m, free = system.A.shape[-2], (x > system.lower) & (x < system.upper)
-    weight = np.ones(m + x.shape[-1] * system.has_ridge)
-    weight[system.data_rows : m] = SUM_ROW_WEIGHT
+    free = (x > system.lower) & (x < system.upper)
     columns = np.where(free[..., None, :], system.A, 0)
     penalty = np.where(free, system.penalty, 0)
     if system.has_ridge:
         ridge = np.where(free, system.damping, 0)[..., None] * np.eye(x.shape[-1])
         columns = np.concatenate([columns, ridge], axis=-2)
-    U, s, Vh = np.linalg.svd(columns * weight[:, None], full_matrices=False)
+    U, s, Vh = np.linalg.svd(columns, full_matrices=False)
     eps = np.finfo(s.dtype).eps * max(columns.shape[-2:])
     positive = s > eps * np.max(s, axis=-1, keepdims=True, initial=0)
     U = np.where(positive[..., None, :], U, 0)
     rotated = np.matmul(Vh, penalty[..., None])[..., 0]
     shift = np.divide(rotated, s, out=np.zeros_like(rotated), where=positive)
-    r = residual(system, x) / weight
+    r = system.residual(x)
     for _ in range(2):
         along = np.matmul(np.swapaxes(U, -1, -2), r[..., None])[..., 0] - shift
         r = r - np.matmul(U, along[..., None])[..., 0]
-    return np.asarray(r * weight)
+    return np.asarray(r)

@@ -1,0 +1,198 @@
+"""What the boosting kernels cost, how they are launched, and shapes that they divide.
+
+`test_gam_paths` compares their steps with dense matrices.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from gam_figures import additive
+from same_steps import assert_same_steps
+from together import together
+
+# A watchdog and small shared memory are properties of a device. The balance of chunks
+# has no effect but time, and neither has a design that is stored twice.
+from gpusolve._device.kernels import EmulatedDevice
+from gpusolve._device.launch import LAUNCH_SECONDS, ceil_div
+from gpusolve.emulator import profile
+from gpusolve.gam import BoostedGAM, bbs, bols, brandom, bspatial, cv_stop
+from gpusolve.gam._boosting import gram_kernel, stacked_kernel
+from gpusolve.gam._terms.frame import Frame
+
+SECTOR = 32
+"""Bytes."""
+
+
+@pytest.fixture
+def emulate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+
+
+def boosting_of(report: Any) -> Any:
+    (kernel,) = [one for one in report.kernels if one.name.startswith("boost_")]
+    return kernel
+
+
+# ---- shapes --------------------------------------------------------------------------
+
+
+@together("rows", [1, 31, 33, 255, 2100, 4500])
+def test_numbers_of_rows_around_batches_and_chunks(
+    device_backend: Any, rows: int
+) -> None:
+    X, y = additive(np.random.default_rng(0), rows)
+    terms = [bbs(0, knots=4), bols(1), bbs(2, knots=5, degree=2)]
+
+    def fitted(device: str) -> BoostedGAM:
+        model = BoostedGAM(terms, max_iter=3, device=device)
+        return model.fit(X, y, sample_weight=np.ones(rows))
+
+    assert_same_steps(fitted, device_backend)
+
+
+@pytest.mark.parametrize(
+    ("functions", "degree"), [(11, 0), (11, 3), (64, 5), (300, 2)], ids=str
+)
+def test_numbers_of_copies_of_the_sums(
+    device_backend: Any, functions: int, degree: int
+) -> None:
+    """A warp adds one, some or all rows at once that fit in its lanes and memory."""
+    X, y = additive(np.random.default_rng(0), 400)
+
+    def fitted(device: str) -> BoostedGAM:
+        model = BoostedGAM(n_basis=functions, degree=degree, df=4, penalty_order=1)
+        model.set_params(max_iter=3, device=device, learning_rate=0.7)
+        return model.fit(X[:, :3], y)
+
+    assert_same_steps(fitted, device_backend)
+
+
+def test_many_functions_are_summed_in_windows(device_backend: Any) -> None:
+    """The sums of 841 functions do not fit in the shared memory for them."""
+    X, y = additive(np.random.default_rng(0), 150)
+
+    def fitted(device: str) -> BoostedGAM:
+        terms = [bspatial(1, 3, knots=25, lambda_=0.1), bbs(1, knots=5)]
+        return BoostedGAM(terms, max_iter=2, device=device).fit(X, y)
+
+    assert_same_steps(fitted, device_backend)
+
+
+@pytest.mark.usefixtures("emulate")
+def test_too_many_functions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EmulatedDevice, "shared_memory_per_block", 5000)
+    x = np.linspace(0, 1, 50)
+    terms = [bbs("a", knots=9), bbs("b", knots=40)]
+    with pytest.raises(ValueError, match=r"bbs\(b, .*fewer.*got 44 functions"):
+        BoostedGAM(terms, max_iter=1).fit({"a": x, "b": x**2}, x)
+
+
+@together("blocks", [4, 132, 264])
+@together("learners", [1, 3, 100, 131, 300, 10_000])
+def test_chunks_keep_blocks_busy(learners: int, blocks: int) -> None:
+    """If chunks may be small, blocks wait for at most a quarter of the time."""
+    chunks = gram_kernel.balanced_chunks(learners, blocks, most=1000)
+    units = learners * chunks
+    assert units / (blocks * ceil_div(units, blocks)) > 0.75
+    assert chunks == 1 or units <= gram_kernel.ROUNDS * blocks
+    assert gram_kernel.balanced_chunks(learners, blocks, most=1) == 1
+
+
+# ---- launches ------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("emulate")
+def test_a_watchdog_divides_the_launch_by_the_bytes_of_all_fits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A row of each of 3 cubic learners has 4 doubles and an integer.
+
+    The 4 passes that fit in a launch include the pass at the start.
+    """
+    X, y = additive(np.random.default_rng(0), 60)
+    folds = (np.arange(60)[:, None] % 3 != np.arange(3)) * 1.0
+    model = BoostedGAM(n_basis=8, df=4, max_iter=9).fit(X[:, :3], y)
+    whole = cv_stop(model, folds, max_iter=7)
+    monkeypatch.setattr(EmulatedDevice, "has_watchdog", True)
+    for passes, launches in ((4, 1), (5, 2)):
+        speed = 4.5 * 3 * 3 * 60 * (4 * 8 + 4) / LAUNCH_SECONDS
+        monkeypatch.setattr(stacked_kernel, "READ_SPEED", speed)
+        with profile() as report:
+            found = cv_stop(model, folds, max_iter=passes - 1)
+        assert boosting_of(report).launches == launches
+        np.testing.assert_array_equal(found.risk, whole.risk[:, :passes])
+
+
+@pytest.mark.usefixtures("emulate")
+def test_a_callback_divides_the_launch() -> None:
+    """It is asked after 49 and 99 steps."""
+    X, y = additive(np.random.default_rng(0), 40)
+    seen: list[int] = []
+    model = BoostedGAM([bols(1)], max_iter=130, method="stacked")
+    model.set_params(callback=lambda step, risk: seen.append(step) or step >= 99)
+    model.fit(X, y)
+    assert seen == [49, 99]
+    assert model.n_iter_ == 99
+
+
+# ---- costs ---------------------------------------------------------------------------
+
+
+def test_a_design_of_several_learners_is_stored_once() -> None:
+    frame = Frame.of({"g": np.arange(96) % 6, "x": np.linspace(0, 1, 96)})
+    factor, spline = (t.learn(frame).rows(frame) for t in (brandom("g"), bbs("x")))
+    designs = stacked_kernel.designs_of((factor, spline, factor), None)
+    assert designs.parts[:, 0].tolist() == [0, 96, 0]
+    assert len(designs.first) == 192
+
+
+@pytest.mark.usefixtures("emulate")
+def test_folds_are_one_launch_that_reads_each_value_once_for_each_fit() -> None:
+    """Values, an index and u for the moments; values again of the selected learner."""
+    rows, learners, functions, count, steps = 1024, 4, 16, 3, 1
+    rng = np.random.default_rng(0)
+    X, y = rng.random((rows, learners)), rng.poisson(2.0, rows) * 1.0
+    folds = rng.multinomial(rows, np.full(rows, 1 / rows), count).T * 1.0
+    model = BoostedGAM(n_basis=functions, df=4, penalty="ridge", max_iter=1).fit(X, y)
+    made = []
+    for some in (1, 1 + steps):
+        with profile() as report:
+            cv_stop(model, folds, max_iter=some)
+        made.append(boosting_of(report))
+        assert made[-1].launches == 1
+    entries = rows * learners * count * steps
+    for name, size in {"values": 32, "first": 4}.items():
+        few, many = (kernel.arrays[name].sectors for kernel in made)
+        assert SECTOR * (many - few) == size * (1 + 1 / learners) * entries
+    few, many = (
+        SECTOR * sum(array.sectors for array in kernel.arrays.values())
+        for kernel in made
+    )
+    # Of each row of a fit: f three times, y, two weights, u written; u for each
+    # learner. The rest: coefficients of the selected learner, and where things are.
+    of_rows = 32 * 1.25 + 4 * 1.25 + 8 + 7 * 8 / learners
+    of_matrices = learners * count * steps * 2 * 8 * functions**2
+    assert of_rows * entries + of_matrices <= many - few
+    assert many - few <= 1.25 * (of_rows * entries + of_matrices)
+
+
+@pytest.mark.usefixtures("emulate")
+def test_sums_over_rows_have_few_bank_conflicts() -> None:
+    """Wavefronts for a row of a learner, and sectors.
+
+    Gram matrices read a row of 32 bytes by two loads, one after the other.
+    """
+    X = np.random.default_rng(0).random((8000, 2))
+    with profile() as report:
+        BoostedGAM(n_basis=32, df=4, max_iter=1, outside="linear").fit(X, X[:, 0])
+    (gram,) = [one for one in report.kernels if one.name.startswith("gram")]
+    stacked = boosting_of(report)
+    assert gram.shared_wavefronts <= 1.5 * X.size
+    # A row takes 0.7 for the moments, and 0.4 of the selected learner for the residual.
+    assert stacked.shared_wavefronts <= 0.75 * X.size + 0.4 * len(X)
+    for kernel, loads in ((gram, 2), (stacked, 1)):
+        values = kernel.arrays["values"]
+        assert values.sectors == loads * values.fewest_sectors

@@ -1,0 +1,471 @@
+"""The steps of every family and every kind of learner, and where they lead.
+
+The oracle of paths is `plain_boosting`, a loop over dense matrices; of their limits, it
+is maximum likelihood by SciPy and scikit-learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from gam_models import COUPLED, LEARNERS, SINGLE, columns, draw, response
+from numpy.typing import NDArray
+from plain_boosting import Plain, levels, line, plain_path, spline
+from same_steps import assert_same_steps
+from scipy import special, stats
+from scipy.optimize import linprog, minimize, root
+from together import together
+
+from gpusolve import emulator
+from gpusolve.gam import (
+    BoostedDistribution,
+    BoostedGAM,
+    BoostedGAMClassifier,
+    bbs,
+    bmono,
+    bols,
+    brandom,
+    bspatial,
+    btree,
+    cv_stop,
+)
+from gpusolve.gam.distributions import DISTRIBUTIONS
+from gpusolve.gam.families import (
+    Binomial,
+    CoxPH,
+    Expectile,
+    Family,
+    Gamma,
+    Gaussian,
+    Huber,
+    Hurdle,
+    Laplace,
+    LogNormal,
+    Multinomial,
+    NegativeBinomial,
+    Poisson,
+    PropOdds,
+    Quantile,
+    Weibull,
+)
+
+Floats = NDArray[np.float64]
+
+RATE = 0.3
+
+TERMS = [
+    bbs("x", knots=6, boundary=(0, 1), lambda_=2.0),
+    bbs("z", knots=4, degree=2, boundary=(0, 1), lambda_=1.0),
+    bols("z"),
+    brandom("g", lambda_=3.0),
+]
+
+
+def dense_learners(data: Any) -> Any:
+    """`TERMS` as dense matrices."""
+    return [
+        spline(data["x"], 10, 2.0),
+        spline(data["z"], 7, 1.0, degree=2),
+        line(data["z"]),
+        levels(data["g"], 3.0),
+    ]
+
+
+def estimator(family: Any, learners: Any = TERMS, **options: Any) -> Any:
+    """A model of the family."""
+    given = {"learning_rate": RATE, "family": family} | options
+    if isinstance(family, Multinomial):
+        return BoostedGAMClassifier(learners, **given | {"family": "multinomial"})
+    kind = BoostedGAM if family.predictors == 1 else BoostedDistribution
+    return kind(learners, **given)
+
+
+def folds_of(y: Any, seed: int = 3) -> Floats:
+    """The weights of two folds, (n, 2); about a third of the rows are left out."""
+    weights = np.random.default_rng(seed).integers(0, 3, (len(y), 2)) * 1.0
+    weights[:8] = 1.0
+    return weights
+
+
+def by_dense_matrices(
+    family: Any, y: Any, data: Any, weights: Floats, **options: Any
+) -> list[Plain]:
+    """The paths of all folds."""
+    y = family.prepare(y, data["x"][:, None])
+    given = {"rate": RATE, **options}
+    return [
+        plain_path(
+            dense_learners(data), family, y, w=w, held_out=(w == 0) * 1.0, **given
+        )
+        for w in weights.T
+    ]
+
+
+def check_paths(family: Any, rule: str, steps: int, n: int = 90) -> None:
+    data = columns(n)
+    y = draw(family, np.sin(6 * data["x"]) + data["z"] - 0.5)
+    weights, learners, allowed = folds_of(y), TERMS, True
+    if isinstance(family, tuple(DISTRIBUTIONS.values())):
+        allowed = np.ones((family.predictors, 4), bool)
+        allowed[1, 0] = False
+        learners = {name: TERMS[j == 1 :] for j, name in enumerate(family.links)}
+    make = partial(estimator, family, learners, step_rule=rule, max_iter=steps)
+    expected = by_dense_matrices(
+        family, y, data, weights, steps=steps, scaled=rule == "scaled", allowed=allowed
+    )
+    model, plain = make().fit(data, y, sample_weight=weights[:, 0]), expected[0]
+    np.testing.assert_array_equal(np.atleast_2d(model.selected_), plain.selected)
+    np.testing.assert_allclose(model.risk_, plain.risk, rtol=1e-8)
+    if family.predictors == 1:
+        f = model.predict(data, kind="link")
+        np.testing.assert_allclose(f, plain.f[0], rtol=1e-7, atol=1e-8)
+        if family.adaptive:
+            expected_s = np.reshape(plain.nuisance, model.path_.nuisance.shape)
+            np.testing.assert_allclose(model.path_.nuisance, expected_s, rtol=1e-6)
+    cv = cv_stop(make().fit(data, y), weights)
+    for risk, w, plain in zip(cv.risk, weights.T, expected, strict=True):
+        held_out = plain.held_out / (w == 0).sum()
+        np.testing.assert_allclose(risk, held_out, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("family", [*SINGLE, *COUPLED], ids=str)
+def test_a_path_is_that_of_dense_matrices(family: Any) -> None:
+    rules = {"cyclic": ["mboost"], "noncyclic": ["scaled"]}
+    for rule in rules.get(getattr(family, "update", ""), ["mboost", "scaled"]):
+        check_paths(family, rule, 9, 70)
+
+
+@pytest.mark.parametrize("rule", ["mboost", "scaled"])
+def test_a_path_without_the_compiled_object(hidden_object: None, rule: str) -> None:
+    for family in (Gaussian(), Poisson(), Multinomial(3)):
+        check_paths(family, rule, 12)
+
+
+@pytest.mark.parametrize("rows", [90, 5000])
+def test_the_fallback_makes_the_steps_of_the_compiled_object(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = columns(rows)
+    y, w = response("poisson", data), np.arange(rows) % 3
+    learners = LEARNERS if rows == 90 else TERMS
+    made = []
+    for compiled in ("", "none"):
+        if compiled:
+            monkeypatch.setenv("GPUSOLVE_OBJECT", compiled)
+        made.append(BoostedGAM(learners, max_iter=30).fit(data, y, sample_weight=w))
+    np.testing.assert_array_equal(made[0].selected_, made[1].selected_)
+    np.testing.assert_allclose(made[0].risk_, made[1].risk_, rtol=1e-11)
+
+
+SHORT = [
+    Gaussian(), Quantile(0.8), Huber(), Binomial(), Poisson(), Gamma(),
+    NegativeBinomial(), Hurdle(), PropOdds(11), CoxPH(), Weibull(), LogNormal(),
+    Multinomial(3), DISTRIBUTIONS["gaussian"]("cyclic"),
+    DISTRIBUTIONS["gaussian"]("noncyclic"),
+]  # fmt: skip
+"""Families whose kernels `make test` compiles; the others are variants of them."""
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        *SHORT,
+        *(
+            pytest.param(family, marks=pytest.mark.slow)
+            for family in [*SINGLE, *COUPLED]
+            if family not in SHORT
+        ),
+    ],
+    ids=str,
+)
+def test_kernels_make_the_steps_of_dense_matrices(
+    device_backend: Any, family: Any
+) -> None:
+    n = 333 if family == Gaussian() else 90
+    for rule in ["scaled", "mboost"][: 1 + (family in (Gaussian(), Multinomial(3)))]:
+        check_paths(family, rule, 3, n)
+
+
+MODELS: dict[str, list[Any]] = {
+    "narrow": [bbs("x", degree=0, knots=9), bbs("x", degree=5), bols("g"), bols("z")],
+    "wide": [bspatial("x", "z", knots=3, degree=5), bbs("x") + bols("g", df=1)],
+    "constrained": [
+        bmono("x", knots=5), bmono("z", constraint="concave", knots=9),
+        bmono("x", by="g", knots=3, df=7), bols("g", df=1) + bmono("z", knots=4),
+    ],
+    "stumps": [btree("x"), btree("z", bins=9, min_rows=7), btree("g2"), bbs("z")],
+    "levels": [brandom("many", df=20), bbs("x"), brandom("skewed", df=9)],
+    "all": [*LEARNERS],
+}  # fmt: skip
+"""Learners that kernels treat in different ways."""
+
+
+@pytest.mark.parametrize("name", [*MODELS])
+@pytest.mark.parametrize("rows", [61, 2100])
+def test_kernels_make_the_steps_of_the_host(
+    device_backend: Any, name: str, rows: int
+) -> None:
+    """The host's learners are those of dense matrices and of definitions elsewhere."""
+    rng = np.random.default_rng(4)
+    data = columns(rows) | {
+        "g2": rng.integers(0, 4, rows) * 1.0,
+        "many": rng.integers(0, 1800, rows),
+        "skewed": (40 * rng.random(rows) ** 4).astype(int),
+    }
+    y = response("poisson", data) + 0.2 * (data["many"] % 3) + (data["skewed"] > 9)
+
+    def fitted(device: str) -> Any:
+        model = BoostedGAM(MODELS[name], max_iter=6, learning_rate=0.7, device=device)
+        return model.fit(data, y, sample_weight=np.arange(rows) % 4)
+
+    if name != "all" or rows < 100:
+        assert_same_steps(fitted, device_backend)
+
+
+def test_risk_sets_of_many_rows(device_backend: Any) -> None:
+    """Scans in several chunks and tiles, with ties, weights and folds."""
+    data = columns(3000)
+    y = response("coxph", data)
+    w = np.arange(3000) % 3
+
+    def fitted(device: str) -> Any:
+        model = BoostedGAM(TERMS[1:3], family="coxph", max_iter=2, device=device)
+        return model.fit(data, y, sample_weight=w)
+
+    assert_same_steps(fitted, device_backend)
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        Gaussian(),
+        DISTRIBUTIONS["gaussian"](),
+        Multinomial(3),
+        CoxPH(),
+        Huber(),
+        Gamma(),
+    ],
+    ids=str,
+)
+def test_no_race_and_same_bits_in_any_interleaving(
+    family: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    data = columns(40)
+    y = draw(family, np.sin(6 * data["x"]))
+    made = []
+    for seed in (1, 2):
+        model = estimator(family, [bbs("x", knots=2), bols("z")], max_iter=1)
+        with emulator.races(), emulator.schedule("random", seed):
+            made.append(model.fit(data, y))
+    for name in ("risk_", "selected_", "coefficients_"):
+        np.testing.assert_array_equal(*(getattr(model, name) for model in made))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", [Gaussian(), Huber()], ids=str)
+@pytest.mark.parametrize("order", [".release.", ".acquire."])
+def test_a_relaxed_access_of_the_barrier_is_reported(
+    family: Any, order: str, copied_sources: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The arrival at the grid barrier releases, and the load that waits acquires."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    header = copied_sources / "grid.cuh"
+    text = header.read_text()
+    assert order in text
+    header.write_text(text.replace(order, ".relaxed."))
+    data = columns(60)
+    with (
+        emulator.races(),
+        emulator.schedule("random", 1),
+        pytest.raises(emulator.KernelError, match="orders the two"),
+    ):
+        estimator(family, max_iter=2).fit(data, draw(family, data["x"]))
+
+
+# ---- adaptive parameters -------------------------------------------------------------
+
+MEDIANS = {
+    "odd": [3.0, 1.0, 2.0],
+    "even": [4.0, 1.0, 2.0, 3.0],
+    "ties": [2.0, 2.0, 2.0, 5.0],
+    "between": [1.0, 1.0, 2.0, 2.0],
+    "scales": [1e-300, 1e-10, 1.0, 1e300],
+    "neighbours": [1.0, float(np.nextafter(1, 2)), float(np.nextafter(1, 0)), 1.0],
+    "denormal": [0.0, 5e-324, 5e-324, 1.0],
+}
+
+
+@together("name", MEDIANS)
+def test_the_bound_of_huber_is_the_exact_median(device_backend: Any, name: str) -> None:
+    y = np.array(MEDIANS[name])
+    X = np.ones((len(y), 1))
+    model = BoostedGAM([bols(0)], family="huber", max_iter=0, step_rule="mboost")
+    model.fit(*map(device_backend.array, (X, y)), offset=0.0)
+    assert np.ravel(model.path_.nuisance)[0] == np.median(y)
+    w = np.arange(len(y)) % 3
+    model.fit(*map(device_backend.array, (X, y, w)), offset=0.0)
+    assert np.ravel(model.path_.nuisance)[0] == np.median(np.repeat(y, w))
+
+
+# ---- the limit -----------------------------------------------------------------------
+
+
+def sample(family: Any, n: int = 200) -> tuple[Floats, Floats]:
+    """Three covariates, of which the last is noise, and a response."""
+    X = np.random.default_rng(0).random((n, 3))
+    return X, draw(family, 0.7 * np.sin(6 * X[:, 0]) + X[:, 1] - 0.3)
+
+
+SCORES: dict[Family, Callable[[Floats, Floats], Floats]] = {
+    Gaussian(): lambda y, f: y - f,
+    Expectile(0.3): lambda y, f: np.where(y > f, 0.3, 0.7) * (y - f),
+    Huber(0.5): lambda y, f: np.clip(y - f, -0.5, 0.5),
+    Binomial(): lambda y, f: y - special.expit(2 * f),
+    Binomial("logit"): lambda y, f: y - special.expit(f),
+    Poisson(): lambda y, f: y - np.exp(f),
+    NegativeBinomial(2.0): lambda y, f: (y - np.exp(f)) / (1 + np.exp(f) / 2),
+    Gamma(): lambda y, f: y / np.exp(f) - 1,
+}
+"""The derivative of the log likelihood by the predictor, up to a factor."""
+
+LINES = [bols(0), bols(1), bols(2)]
+
+
+@pytest.mark.parametrize("family", SCORES, ids=str)
+@pytest.mark.parametrize("has_offset", [False, True])
+def test_lines_become_the_generalised_linear_model(
+    family: Family, has_offset: bool
+) -> None:
+    X, y = sample(family)
+    start = np.log(np.random.default_rng(1).uniform(0.5, 2, len(y))) * has_offset
+    D = np.column_stack([np.ones(len(X)), X])
+    found = root(
+        lambda b: D.T @ SCORES[family](y, start + D @ b), np.zeros(4), tol=1e-13
+    )
+    assert np.abs(found.fun).max() < 1e-8
+    model = BoostedGAM(LINES, family=family, learning_rate=RATE, max_iter=1500)
+    model.fit(X, y, offset=start)
+    f = model.predict(X, kind="link", offset=0)
+    np.testing.assert_allclose(f, D @ found.x, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", [Laplace(), Quantile(0.8)], ids=str)
+def test_lines_become_the_quantile_regression(family: Family) -> None:
+    """The steps keep their length, so the risk comes close to the risk of the limit."""
+    X, y = sample(family)
+    tau = getattr(family, "tau", 0.5)
+    D = np.column_stack([np.ones(len(X)), X])
+    n, k = D.shape
+    program = linprog(
+        np.concatenate([np.zeros(k), np.full(n, tau), np.full(n, 1 - tau)]),
+        A_eq=np.hstack([D, np.eye(n), -np.eye(n)]),
+        b_eq=y,
+        bounds=[(None, None)] * k + [(0, None)] * (2 * n),
+    )
+    least = program.fun * (2 if isinstance(family, Laplace) else 1)
+    model = BoostedGAM(LINES, family=family, learning_rate=0.02, max_iter=1500)
+    risk = model.fit(X, y).risk_
+    assert risk.min() >= least * (1 - 1e-12)
+    assert risk[-1] <= 1.002 * least
+
+
+def test_the_limit_is_that_of_scikit_learn() -> None:
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    X, y = sample(Poisson())
+    model = BoostedGAM(bols(0, 1, 2), family="poisson", max_iter=150)
+    expected = linear_model.PoissonRegressor(alpha=0, tol=1e-10).fit(X, y)
+    np.testing.assert_allclose(model.fit(X, y).predict(X), expected.predict(X), 1e-5)
+    X, y = sample(Binomial())
+    classifier = BoostedGAMClassifier(bols(0, 1, 2), learning_rate=0.5, max_iter=300)
+    expected = linear_model.LogisticRegression(C=np.inf, tol=1e-10).fit(X, y)
+    np.testing.assert_allclose(
+        classifier.fit(X, y).predict_proba(X), expected.predict_proba(X), rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=() if name in ("gaussian", "beta") else pytest.mark.slow
+        )
+        for name in DISTRIBUTIONS
+    ],
+)
+@pytest.mark.parametrize("update", ["noncyclic", "cyclic"])
+def test_lines_converge_to_the_largest_likelihood(name: str, update: Any) -> None:
+    family = DISTRIBUTIONS[name](update)
+    rng = np.random.default_rng(0)
+    x = rng.random(300)
+    y = draw(family, np.sin(6 * x) * 0.5, 2) if name != "student_t" else None
+    y = rng.standard_t(4, 300) + x if y is None else y
+    model = BoostedDistribution([bols(0)], family=family, learning_rate=0.5)
+    model.set_params(max_iter=3000 if "zero" in name else 600).fit(x[:, None], y)
+    X = np.stack([np.ones(300), x])
+
+    def loss(coef: Floats) -> float:
+        frozen = family.frozen(family.parameters(coef.reshape(-1, 2) @ X))
+        if name in ("gaussian", "student_t", "gamma", "beta"):
+            return float(-frozen.logpdf(y).sum())
+        return float(-np.log(frozen.cdf(y) - frozen.cdf(y - 1)).sum())
+
+    constants = np.asarray(model.intercept_)
+    start = np.column_stack([constants, np.zeros(family.predictors)])
+    best = minimize(loss, start.ravel(), method="BFGS", options={"gtol": 1e-3})
+    assert model.risk_[-1] == pytest.approx(best.fun, abs=1e-3)
+
+
+def test_classes_converge_to_the_logistic_regression() -> None:
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    X, y = sample(Multinomial(3), 300)
+    model = BoostedGAMClassifier([bols(0)], family="multinomial", learning_rate=0.5)
+    model.set_params(max_iter=300).fit(X, y)
+    expected = linear_model.LogisticRegression(C=np.inf, tol=1e-10).fit(X[:, :1], y)
+    found, expected = model.predict_proba(X), expected.predict_proba(X[:, :1])
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    total = np.sum([model.effects(X, fit=k) for k in range(3)], axis=0)
+    np.testing.assert_allclose(total, 0, atol=1e-10)
+
+
+def test_the_limit_of_ordered_classes_is_that_of_statsmodels() -> None:
+    ordinal = pytest.importorskip("statsmodels.miscmodels.ordinal_model")
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((200, 2))
+    y = np.digitize(X @ [1.0, -0.5] + rng.logistic(size=200), [-1, 0, 1.5])
+    wanted = ordinal.OrderedModel(y, X, distr="logit").fit(
+        method="newton", disp=False, tol=1e-12
+    )
+    terms = [bols(0, intercept=False), bols(1, intercept=False)]
+    model = BoostedGAM(terms, family=PropOdds(4), learning_rate=1.0, max_iter=400)
+    model.fit(X, y)
+    slopes = [model.partial_effect(j, [1.0])[0] for j in (0, 1)]
+    np.testing.assert_allclose(slopes, wanted.params[:2], rtol=1e-5)
+    thresholds = wanted.model.transform_threshold_params(wanted.params)[1:-1]
+    np.testing.assert_allclose(model.path_.nuisance[-1], thresholds, rtol=1e-4)
+    assert model.risk_[-1] == pytest.approx(-wanted.llf, rel=1e-9)
+
+
+@pytest.mark.parametrize("update", ["noncyclic", "cyclic"])
+def test_intervals_cover_new_responses(update: Any) -> None:
+    """0.5 % is the standard deviation of the share; in each half of the range 0.7 %."""
+
+    def heteroscedastic(seed: int) -> Any:
+        rng = np.random.default_rng(seed)
+        X = rng.random((4000, 2))
+        noise = np.exp(2 * X[:, 0] - 2) * rng.standard_normal(4000)
+        return X, np.sin(6 * X[:, 0]) + noise
+
+    family = DISTRIBUTIONS["gaussian"](update)
+    model = BoostedDistribution(family=family, max_iter=300).fit(*heteroscedastic(0))
+    X, y = heteroscedastic(1)
+    lower, upper = model.predict_interval(X, coverage=0.9).T
+    inside = (lower < y) & (y < upper)
+    assert abs(inside.mean() - 0.9) < 0.02
+    for half in (X[:, 0] < 0.5, X[:, 0] > 0.5):
+        assert abs(inside[half].mean() - 0.9) < 0.03
+    assert (upper - lower).mean() < 1.2 * y.std() * stats.norm.ppf(0.95)

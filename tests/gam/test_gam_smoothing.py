@@ -1,0 +1,378 @@
+"""The fit of a single learner: its degrees of freedom, and singular matrices.
+
+The oracles are hat matrices from singular vectors, SciPy's bounded least squares, group
+means, and figures of mboost.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from gam_models import LEARNERS, RING
+from gam_models import columns as mixed
+from learner_columns import columns_at
+from numpy.typing import NDArray
+from scipy.linalg import null_space
+from scipy.optimize import lsq_linear
+from together import together
+
+from gpusolve._device import threads  # the number of BLAS threads within a fit
+from gpusolve.gam import (
+    BoostedGAM,
+    bbs,
+    bmono,
+    bmrf,
+    bols,
+    brandom,
+    bspatial,
+    btree,
+    gamboost,
+)
+from gpusolve.gam._boosting import problem
+from gpusolve.gam.from_formula import MBOOST
+from gpusolve.gam.terms import Term
+
+Floats = NDArray[np.float64]
+
+N = 120
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, Any]:
+    """Columns of which some are functions of others, and of different units."""
+    rng = np.random.default_rng(20261121)
+    x = rng.random(N)
+    return {
+        "x": x,
+        "z": rng.random(N),
+        "line": 2 * x + 1,
+        "few": rng.integers(0, 4, N).astype(float),
+        "two": rng.integers(0, 2, N).astype(float),
+        "one": np.ones(N),
+        "income": 1e7 * (1 + rng.random(N)),
+        "skewed": rng.random(N) ** 8,
+        "f": rng.choice(["a", "b", "c"], N),
+        "g": rng.choice([*"abcd"], N),
+        "many": rng.permutation(np.arange(N) % 12),
+        "region": rng.choice(["p", "q", "r"], N),
+        "y": np.sin(9 * x) + rng.standard_normal(N) / 9,
+    }
+
+
+NEIGHBOURS = {"p": ["q"], "q": ["p", "r"], "r": ["q"], "s": ["t"], "t": ["s"], "u": []}
+"""Regions in three components; s, t and u have no rows."""
+
+TERMS: dict[str, Term] = {
+    "two intercepts": bbs("x", df=4.5) + bols("f"),
+    "three intercepts": bbs("x", df=6.5) + bols("f") + bols("g"),
+    "a line twice": bbs("x") + bols("x"),
+    "a line, a constant": bbs("x", df=2.5) + bols("line") + bols("one"),
+    "a spline twice": bbs("x") + bbs("x"),
+    "units": bbs("x") + bols("income", "x"),
+    "units and a ridge": bbs("x", df=9) + bols("income") + bols("f", df=2),
+    "few values": bbs("few", df=2.5) + bols("few"),
+    "by a factor": bbs("x", by="f", df=9) + bols("f"),
+    "cyclic": bbs("x", cyclic=True, boundary=(0, 1)) + bols("f"),
+    "centred": bbs("x", center=True) + bols("f"),
+    "collinear surface": bspatial("x", "line", knots=5),
+    "surface of few values": bspatial("few", "x", knots=4),
+    "a product with itself": bbs("x", df=5, knots=6) * bols("x"),
+    "a product with ones": bbs("x", df=5) * bols("one"),
+    "regions without rows": bmrf("region", neighbours=NEIGHBOURS, df=2),
+    "regions and ones": bmrf("region", neighbours=NEIGHBOURS, df=2) + bols("one"),
+    "a ring": bmrf("g", neighbours=RING, df=2.5),
+    "levels": brandom("many"),
+    "slopes": brandom("many", by="z", df=3),
+    "levels by a factor": brandom("many", by="f", df=9),
+    "one column": bols("z", intercept=False, df=0.5),
+    "pairs of levels": brandom("many", df=3) * brandom("f", df=2),
+    "slopes by product": brandom("many", df=3) * bols("z", intercept=False),
+    "a skewed number": bbs("skewed", df=3),
+    "steps": bbs("x", degree=0, differences=1, df=1.5),
+    "third differences": bbs("x", differences=3, df=7.5),
+    "a ridge": bbs("x", degree=5, differences=0, df=3),
+    **{str(term): term for term in LEARNERS},
+}
+"""Penalised learners, also with dependent columns."""
+
+
+def hat_matrix(X: Floats, root: Floats) -> Floats:
+    """The hat matrix of ``min ||X b - u||^2 + ||root b||^2``, from singular vectors.
+
+    Columns are scaled to norm 1. Directions whose singular value is below 1e-9 of the
+    largest have neither data nor a penalty.
+    """
+    A = np.vstack([X, root])
+    norms = np.linalg.norm(A, axis=0)
+    U, s, _ = np.linalg.svd(A / np.where(norms > 0, norms, 1), full_matrices=False)
+    U = U[: len(X), s > 1e-9 * s[0]]
+    return np.asarray(U @ U.T)
+
+
+def root_of(K: Floats) -> Floats:
+    """R with ``R'R = K``, without the null space of K."""
+    values, vectors = np.linalg.eigh(K)
+    kept = values > 1e-10 * max(values[-1], 1e-300)
+    return np.asarray(np.sqrt(values[kept])[:, None] * vectors[:, kept].T)
+
+
+def constrained_fit(X: Floats, root: Floats, C: Floats, u: Floats) -> Floats:
+    """``X b`` of the penalised least squares with ``C b >= 0``, by SciPy."""
+    basis = np.linalg.inv(np.vstack([C, null_space(C).T]))
+    lower = np.r_[np.zeros(len(C)), np.full(len(basis) - len(C), -np.inf)]
+    target = np.r_[u, np.zeros(len(root))]
+    A = np.vstack([X, root]) @ basis
+    found = lsq_linear(A, target, (lower, np.inf), method="bvls", tol=1e-15)
+    return np.asarray(X @ basis @ found.x)
+
+
+def first_fit(term: Any, data: Any, u: Floats, w: Any, **options: Any) -> BoostedGAM:
+    """A model whose only step is the whole fit of the learner to u."""
+    given = {"learning_rate": 1.0, "max_iter": 1, "step_rule": "mboost", **options}
+    model = BoostedGAM([term], **given)
+    return model.fit(data, u, sample_weight=w, offset=np.zeros(len(u)))
+
+
+@together("weighted", [False, True])
+@together("definition", ["2S-SS", "trace"])
+@together("term", TERMS.values(), ids=TERMS.keys())
+def test_the_first_fit_is_that_of_the_hat_matrix_with_the_df(
+    data: dict[str, Any], term: Term, definition: str, weighted: bool
+) -> None:
+    """mboost's shrinkage, by 1.49e-8, of singular matrices changes df by about 1e-5."""
+    if term in LEARNERS:
+        data = mixed(N)
+    rng = np.random.default_rng(0)
+    u = rng.standard_normal(N)
+    w = rng.integers(1, 4, N) * 1.0 if weighted else np.ones(N)
+    w[data.get("f", data["x"]) == "c"] *= not weighted  # a level without weight
+    model = first_fit(term, data, u, w, df_definition=definition)
+    learned, lambda_ = model.terms_[0], model.lambda_[0]
+    fit = model.predict(data, kind="link", offset=0.0)
+    if "btree" in term.label:
+        assert len(set(fit.tolist())) == 2
+        return
+    X = np.sqrt(w)[:, None] * columns_at(learned, data)
+    root = np.sqrt(lambda_) * root_of(learned.penalty())
+    S = hat_matrix(X, root)
+    df = np.trace(S if definition == "trace" else 2 * S - S @ S)
+    if lambda_ > 0 and learned.lambda_ is None:
+        assert df == pytest.approx(term.df, rel=2e-5)
+    else:
+        assert df == pytest.approx(np.linalg.matrix_rank(X), abs=1e-6)
+    expected = S @ (np.sqrt(w) * u)
+    if learned.constraint() is not None:
+        v = np.sqrt(w) * u
+        expected = constrained_fit(X, root, learned.constraint(), v)
+    np.testing.assert_allclose(np.sqrt(w) * fit, expected, atol=1e-7)
+
+
+SAME_SPACE = {
+    "two intercepts": (bbs("x") + bols("f"), bbs("x") + bols("f", intercept=False)),
+    "a line twice": (bbs("x") + bols("x"), bbs("x")),
+    "units": (bbs("x") + bols("income"), bbs("x") + bols("income", intercept=False)),
+    "regions": (TERMS["regions and ones"], TERMS["regions without rows"]),
+    "without a penalty": (bols("line", "x", "income"), bols("x", "income")),
+    "a varying coefficient": (
+        bbs("x") * bols("z", intercept=False),
+        bbs("x", by="z"),
+    ),
+}
+
+
+@together(("term", "other"), SAME_SPACE.values(), ids=SAME_SPACE.keys())
+def test_learners_of_the_same_space_have_the_same_fits(
+    backend: Any, data: dict[str, Any], term: Term, other: Term
+) -> None:
+    """In rows that have a weight: beyond them, splines and lines differ.
+
+    Roots of rounding errors are below 1e-7, and 20 steps add up.
+    """
+    w, device = np.arange(N) % 3.0, "cuda" if backend.name == "cuda" else "auto"
+    steps = 3 if backend.emulated else 20
+    models = [
+        BoostedGAM([learner], max_iter=steps, device=device).fit(data, data["y"], w)
+        for learner in (term, other)
+    ]
+    np.testing.assert_allclose(models[0].lambda_, models[1].lambda_, rtol=1e-6)
+    fits = [backend.numpy(model.predict(data))[w > 0] for model in models]
+    np.testing.assert_allclose(fits[0], fits[1], atol=1e-6)
+
+
+def test_a_spline_and_a_factor_with_two_intercepts() -> None:
+    """mboost's smoothing parameter without the second intercept is 12801.87."""
+    x = np.arange(1, 601) / 600
+    data = {"x": x, "f": np.tile(["a", "b"], 300)}
+    data["y"] = np.sin(10 * x) + (data["f"] == "b")
+    model = gamboost("y ~ I(bbs(x) + bols(f))", data, max_iter=1000)
+    assert model.lambda_ == pytest.approx(12801.87, rel=1e-6)
+    residual = data["y"] - model.predict(data)
+    assert 1 - residual.var() / data["y"].var() == pytest.approx(0.997, abs=5e-4)
+
+
+@together(("term", "least"), [(bbs("x", df=3.9) + bols("f"), 4), (bbs("x", df=1.9), 2)])
+def test_too_few_degrees_of_freedom_name_the_least(
+    data: dict[str, Any], term: Term, least: int
+) -> None:
+    """The constant, the line and two contrasts."""
+    with pytest.raises(ValueError, match=rf"df must be at least {least}, .* got \d\.9"):
+        BoostedGAM([term]).fit(data, data["y"])
+
+
+def test_two_degrees_of_freedom_are_a_line(data: dict[str, Any]) -> None:
+    x, y = data["x"], data["y"]
+    model = first_fit(bbs("x", df=2), data, y, None)
+    assert model.lambda_[0] > 1e14
+    line = np.polyval(np.polyfit(x, y, 1), x)
+    found = model.predict(data, kind="link", offset=0.0)
+    np.testing.assert_allclose(found, line, atol=1e-6)
+
+
+# ---- singular matrices ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3])
+def test_few_levels_are_fitted_exactly(levels: int, rng: np.random.Generator) -> None:
+    """A covariate with fewer levels than functions has a singular Gram matrix.
+
+    Between two levels, where data are missing, a straight line costs nothing.
+    """
+    x = rng.integers(0, levels, 60).astype(float)
+    y = rng.standard_normal(60)
+    model = first_fit(bbs("x", knots=6, differences=levels), {"x": x}, y, None)
+    assert model.lambda_[0] == 0
+    means = np.array([y[x == level].mean() for level in range(levels)])
+    expected = np.zeros(60) if levels == 1 else means[x.astype(int)]
+    found = model.predict({"x": x}, kind="link", offset=0.0)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    if levels == 2:
+        at = {"x": np.linspace(0, 1, 11)}
+        line = means[0] + np.linspace(0, 1, 11) * np.diff(means)
+        np.testing.assert_allclose(model.partial_effect(0, at), line, atol=1e-9)
+
+
+def test_rank_does_not_depend_on_the_number_of_equal_rows() -> None:
+    x = {"x": np.repeat([0.0, 0.3, 1.0], [1, 1, 50_000])}
+    assert first_fit(bbs("x"), x, x["x"], None).lambda_[0] == 0
+
+
+@together("functions", [4, 8, 33])
+@together("covariate", ["x", "skewed", "few", "two", "one", "single"])
+@together("penalty", ["difference", "ridge", "cyclic", None])
+def test_a_fit_without_a_penalty_is_a_projection(
+    data: dict[str, Any], functions: int, covariate: str, penalty: Any
+) -> None:
+    """Fitting a fit again changes nothing, however singular the Gram matrix is.
+
+    Directions that count have at least 1e-12 of the largest eigenvalue, so rounding
+    errors grow by up to 1e12.
+    """
+    x = data[covariate] if covariate != "single" else np.eye(N)[-1]
+    for dtype in (np.float32, np.float64):
+        X, fits = x[:, None].astype(dtype), [data["y"]]
+        for _ in range(2):
+            model = BoostedGAM(n_basis=functions, penalty=penalty, df=1e9)
+            model.set_params(learning_rate=1.0, max_iter=1, step_rule="mboost")
+            model.fit(X, fits[-1], offset=np.zeros(N))
+            fits.append(model.predict(X, kind="link", offset=0.0))
+        np.testing.assert_allclose(fits[2], fits[1], atol=3e-5)
+
+
+def test_learners_are_prepared_with_one_blas_thread(
+    monkeypatch: pytest.MonkeyPatch, data: dict[str, Any]
+) -> None:
+    """Their sums do not depend on the number of cores."""
+    found, ranks = set(), problem.ranks
+
+    def noted(*args: Any) -> Any:
+        info = threads.blas().info()
+        found.update(one["num_threads"] for one in info if one["user_api"] == "blas")
+        return ranks(*args)
+
+    monkeypatch.setattr(problem, "ranks", noted)
+    with threads.blas().limit(limits=2, user_api="blas"):
+        BoostedGAM([bbs("x")], max_iter=1).fit(data, data["y"])
+    assert found == {1}
+
+
+# ---- factors of many levels ----------------------------------------------------------
+
+
+@together("contrasts", ["treatment", "sum", "helmert", "dummy"])
+def test_a_fit_without_a_penalty_has_the_means_of_the_levels(
+    contrasts: str, data: Any
+) -> None:
+    y, g = data["y"], data["many"]
+    term = bols("many", contrasts=contrasts, levels=range(13))
+    model = BoostedGAM([term], learning_rate=1, max_iter=1, unknown="zero")
+    found = model.fit(data, y).predict(data)
+    means = np.array([y[g == level].mean() for level in range(12)])
+    np.testing.assert_allclose(found, means[g])
+    assert model.partial_effect(0, {"many": np.array([12])}) == pytest.approx(0)
+
+
+def test_levels_without_rows_do_not_count_for_the_rank(data: Any) -> None:
+    given = {"contrasts": "dummy", "levels": range(14)}
+    for df, is_free in ((12.5, True), (11.5, False)):
+        model = first_fit(bols("many", df=df, **given), data, data["y"], None)
+        assert (model.lambda_[0] == 0) == is_free
+
+
+def test_a_factor_needs_memory_for_its_levels_only() -> None:
+    """30,000 levels, whose matrix would have 7 GB."""
+    rng = np.random.default_rng(0)
+    g, n = rng.integers(0, 30_000, 60_000), 60_000
+    y = rng.standard_normal(30_000)[g] + rng.standard_normal(n)
+    tracemalloc.start()
+    model = BoostedGAM([brandom("g", df=3000)], learning_rate=0.1, max_iter=5)
+    model.fit({"g": g}, y)
+    assert tracemalloc.get_traced_memory()[1] < 100e6
+    tracemalloc.stop()
+    effects = np.bincount(g, y - y.mean()) / (np.bincount(g) + model.lambda_[0])
+    first = model.partial_effect(0, {"g": g[:100]}, iteration=1)
+    np.testing.assert_allclose(first, 0.1 * effects[g[:100]], rtol=1e-10)
+
+
+def test_default_factors_of_many_levels_are_penalised_as_splines(data: Any) -> None:
+    d = {"g": data["many"].astype(str), "h": data["g"], "x": data["x"]}
+    model = BoostedGAM(df=5).fit(d, data["y"])
+    assert model.names_[:2] == ["brandom(g)", "bols(h)"]
+    assert repr(model.terms_[2]).startswith("bbs('x', df=5")
+    assert BoostedGAM(penalty=None).fit(d, data["y"]).names_[0] == "bols(g)"
+
+
+def test_a_factor_of_noise_takes_little_of_the_fit() -> None:
+    """Held-out R^2 falls by less than 0.02; it fell by 0.07 without a penalty."""
+    rng = np.random.default_rng(1)
+    X = {f"x{j}": rng.random(3000) for j in range(3)}
+    f = np.sin(6 * X["x0"]) + 2 * X["x1"] + np.cos(9 * X["x2"])
+    y = f + 0.8 * rng.standard_normal(3000)
+    noise = rng.integers(0, 300, 3000).astype(str)
+
+    def score(d: Any) -> float:
+        train, test = (
+            {name: column[rows] for name, column in d.items()}
+            for rows in (slice(2000), slice(2000, None))
+        )
+        model = BoostedGAM(df=6, max_iter=100).fit(train, y[:2000])
+        return float(model.score(test, y[2000:]))
+
+    assert score(X | {"noise": noise}) > score(X) - 0.02
+
+
+def test_a_cyclic_penalty_makes_the_effect_periodic(data: Any) -> None:
+    """To the second derivative, by differences on each side."""
+    term = bbs("x", cyclic=True, boundary=(0, 1), knots=8)
+    model = BoostedGAM([term, bmono("z")], **MBOOST).fit(data, data["y"])
+    h = 1e-3
+    left = model.partial_effect(0, np.array([0, h, 2 * h, 3 * h]))
+    right = model.partial_effect(0, 1 - np.array([0, h, 2 * h, 3 * h]))
+    assert left[0] == pytest.approx(right[0], abs=1e-12)
+    slope = np.polyfit([0, 1, 2, 3], left, 3), np.polyfit([0, -1, -2, -3], right, 3)
+    np.testing.assert_allclose(slope[0][2] / h, slope[1][2] / h, atol=1e-8)
+    np.testing.assert_allclose(slope[0][1] / h**2, slope[1][1] / h**2, atol=1e-4)
+    assert np.diff(model.partial_effect(1, np.linspace(-0.2, 1.2, 99))).min() > -1e-9
+    assert btree("x").label == "btree(x)"
