@@ -100,7 +100,7 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
     }
 
     /// Without a variable, -1, H stays as it is.
-    __device__ int append(int variable, Reals& u, double square) {
+    __device__ int append(int variable, Reals u, double square) {
         for_each_variable<Team>(width, [&](auto p) {
             if (!chosen_.has(p)) u[p] = p == variable ? -1 : 0;
         });
@@ -143,7 +143,7 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
 
     /// H += sign v v^T / square, if H `changes`; v is 0 for other variables.
     __device__ void add_product(bool changes, double square, double sign, Reals& v) {
-        const double root = rsqrt(square);
+        const double root = 1 / square_root(square);
 #pragma unroll
         for (int q = 0; q < each; ++q) v.own[q] = changes ? root * v.own[q] : 0;
 #pragma unroll

@@ -108,7 +108,7 @@ class PassiveInverse {
     /// Append a variable, and return its position. Its column is the passive columns times `u`,
     /// plus an orthogonal part whose square norm is `square`. Ends without a barrier.
     __device__ int append(int variable, Reals u, double square) {
-        const double root = rsqrt(square);
+        const double root = 1 / square_root(square);
         add_square(root, 1, u, -root);
         ::for_each<Team>(length + 1, [&](int k) {
             at.H(length, k) = root * (k < length ? -(root * u[k]) : root);
@@ -134,7 +134,7 @@ class PassiveInverse {
         team.sync();
         --length;
         const double square = at.H(last, last);
-        add_square(rsqrt(fabs(square)), square < 0 ? 1 : -1, v, 0);
+        add_square(1 / square_root(fabs(square)), square < 0 ? 1 : -1, v, 0);
         if (Team::rank() == 0) {
             at.variables[position] = at.variables[last];
             x[position] = x[last];

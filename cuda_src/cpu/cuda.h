@@ -95,9 +95,6 @@ __forceinline__ To bits_as(From value) {
     std::memcpy(&result, &value, sizeof(result));
     return result;
 }
-inline double rsqrt(double x) {
-    return 1 / sqrt(x);
-}
 inline int __float_as_int(float x) {
     return bits_as<int>(x);
 }

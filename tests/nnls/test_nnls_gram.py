@@ -294,15 +294,15 @@ def test_two_blocks_share_a_multiprocessor_if_systems_outnumber_the_blocks() -> 
             return multiprocessors * min(2048 // threads, of_each)
 
     def shared(m: int, n: int, systems: int) -> tuple[int, int]:
-        """Resident blocks, and rows of the inverse in shared memory."""
+        """Resident blocks, and the side of the inverse in shared memory."""
         limit, size = memory - 1024 - 2048, Size(m, n)
         team, layout = choose(size, False, False, limit)
         args = Kernel(), team, size, layout, systems, limit
         layout = nnls_gram_kernel.share_multiprocessors(*args)
-        return Kernel().resident_blocks(team.threads, layout.shared), layout.near
+        return Kernel().resident_blocks(team.threads, layout.shared), layout.side
 
-    assert shared(512, 512, 132) == (132, 208)
-    assert shared(512, 512, 133) == (264, 128)
+    assert shared(512, 512, 132) == (132, 152)
+    assert shared(512, 512, 133) == (264, 88)
     assert shared(64, 64, 10_000) == shared(64, 64, 1)  # more than two fit anyway
     assert shared(8000, 300, 1000)[0] == 132  # the vectors need more than half
 
