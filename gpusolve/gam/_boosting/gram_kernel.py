@@ -32,7 +32,7 @@ ROWS_OF_A_WARP = 256
 
 
 def gram_sums(basis: CompactBasis, functions: int) -> int:
-    """Number of float64 in the sums of a warp: `GRAM_COPIES` of a band of the matrix."""
+    """Number of float64 in the sums of a warp: `GRAM_COPIES` of a matrix's band."""
     return GRAM_COPIES * functions * basis.values.shape[-1]
 
 
