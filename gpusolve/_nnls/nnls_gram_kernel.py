@@ -45,6 +45,9 @@ STATIC_SHARED_MEMORY = 2048
 """Upper bound on the bytes of the kernel's static shared memory."""
 RESERVED_SHARED_MEMORY = 1024
 """Bytes of a multiprocessor's shared memory that CUDA reserves for each block."""
+MOST_SHARING, KEPT_SIDE = 8, 0.6
+"""The most blocks that share a multiprocessor, and the part of the inverse's rows that
+each has in shared memory then: most systems have fewer passive variables."""
 SCALED_COLUMNS = 8
 """Columns of a block of ``scale_columns``, and its warps."""
 HELD_ROWS = 1024
@@ -232,17 +235,24 @@ def choose(
 def share_multiprocessors(
     kernel: Kernel, team: Team, size: Size, layout: Layout, count: int, limit: int
 ) -> Layout:
-    """Let two blocks share a multiprocessor if `count` systems outnumber the blocks.
+    """Let blocks share a multiprocessor if `count` systems outnumber the blocks.
 
-    Then each has half of the shared memory; `layout` has at most `limit` bytes of it.
+    As many share it as keep `KEPT_SIDE` of the inverse in shared memory, or else two;
+    `layout` has at most `limit` bytes of it.
     """
     resident = kernel.resident_blocks(team.threads, layout.shared)
     if team.is_small or team.is_grid or count <= resident:
         return layout
-    half = (limit - STATIC_SHARED_MEMORY - RESERVED_SHARED_MEMORY) // 2
-    smaller = layout_of(team, size, False, half)
-    fits = smaller.shared <= min(half, layout.shared)
-    return smaller if fits else layout
+    of_each = STATIC_SHARED_MEMORY + RESERVED_SHARED_MEMORY
+    for blocks in range(MOST_SHARING, 1, -1):
+        share = (limit + of_each) // blocks - of_each
+        smaller = layout_of(team, size, False, share)
+        fits = smaller.shared <= min(share, layout.shared)
+        is_enough = blocks == 2 or smaller.side >= KEPT_SIDE * size.capacity
+        if fits and is_enough:
+            more = kernel.resident_blocks(team.threads, smaller.shared) > resident
+            return smaller if more else layout
+    return layout
 
 
 class ScaledMatrices(NamedTuple):

@@ -303,7 +303,8 @@ def test_two_blocks_share_a_multiprocessor_if_systems_outnumber_the_blocks() -> 
 
     assert shared(512, 512, 132) == (132, 152)
     assert shared(512, 512, 133) == (264, 88)
-    assert shared(64, 64, 10_000) == shared(64, 64, 1)  # more than two fit anyway
+    assert shared(64, 64, 1) == (528, 72)
+    assert shared(64, 64, 10_000) == (1452, 40)
     assert shared(8000, 300, 1000)[0] == 132  # the vectors need more than half
 
 
