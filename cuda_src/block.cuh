@@ -148,6 +148,7 @@ __device__ __noinline__ T warp_reduce(T value, Called<Op>, int width = warp_thre
 
 template <class T, class Op>
 __device__ __noinline__ T block_reduce(T value, T* partial, Called<Op>) {
+    if (warp_threads == 1) return value;
     value = warp_reduce(value, Called<Op>());
     if (lane_index() == 0) partial[warp_index()] = value;
     __syncthreads();
