@@ -33,7 +33,8 @@ ROWS_OF_A_WARP = 256
 
 def gram_sums(basis: CompactBasis, functions: int) -> int:
     """Number of float64 in the sums of a warp: `GRAM_COPIES` of a matrix's band."""
-    return GRAM_COPIES * functions * basis.values.shape[-1]
+    width: int = basis.values.shape[-1]
+    return GRAM_COPIES * functions * width
 
 
 def lanes_of(width: int) -> int:
