@@ -61,7 +61,7 @@ def solve(problem: Problem, method: str, eps: float = 0.0) -> Solution | None:
     if problem.start is not None:
         arrays[0][...] = problem.start
     duals = [np.empty((*problem.batch, k), problem.dtype) for k in (below, equal)]
-    systems = call.compiled.pack(problem, written)
+    systems = call.compiled.pack(problem.A, problem.b, written)
     rows = call.pack(problem, duals)
     function = functions(library, problem.dtype)
     run(call.compiled, (problem, arrays), function, systems, rows)

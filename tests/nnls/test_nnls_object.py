@@ -24,7 +24,7 @@ import gpusolve
 from gpusolve import reference
 from gpusolve._device import objects
 from gpusolve._device.arrays import empty_together
-from gpusolve._nnls import dense
+from gpusolve._nnls import dense, solve
 from gpusolve._nnls.launch_arguments import NNLS_SYSTEMS
 from gpusolve._numerics.solution import CONVERGED, NOT_FINITE
 
@@ -236,7 +236,7 @@ class Interrupt:
         return self.fields, addresses
 
     def started(self, prepared: Any, used: Any, *given: Any) -> None:
-        self.counters = used[1][-1]
+        self.counters = used[-1][-1]
         self.sender = threading.Thread(target=self.send)
         self.sender.start()
         self.run(prepared, used, *given)
@@ -368,14 +368,17 @@ def test_what_is_prepared_for_later_calls_refers_to_no_array() -> None:
     rng = np.random.default_rng(5)
     A, b = rng.random((4, 1, 9, 3)), rng.random((4, 50, 9))
     cases = [(A, b), (A[0, 0], b), (A[:, 0], b[:, :1].swapaxes(0, 1).copy())]
-    dense._calls.clear()
+    solve._known.clear()
     for _ in range(3):
         for matrix, rhs in cases:
             expected = gpusolve.nnls(np.asfortranarray(matrix), rhs)
             found = gpusolve.nnls(matrix, rhs)
             np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
-    for prepared in dense._calls.values():
+    assert solve._known
+    for known in solve._known.values():
+        prepared = known.compiled
         assert (prepared.A, prepared.b, prepared.kept) == (None, None, ())
+        assert not {"A", "b", "start"} & {*known.fields}
         names = "A_offset", "b_offset", "weight_offset", "options"
         for name in (*names, "options_offset", "root_weight"):
             at = NNLS_SYSTEMS.offset(name)
