@@ -1,26 +1,10 @@
-// Sums, products and triangular solves with small matrices, by one thread. Matrices are stored row
-// by row.
+// Products and triangular solves with small matrices, by one thread: as in team_rows.cuh, with
+// several elements at once.
 
 #pragma once
 
-#include "../compensated.cuh"
+#include "../team_rows.cuh"
 #include "serial_team.cuh"
-
-/// The sum of value(i) over all i < count.
-template <class Team, class Value>
-__device__ __forceinline__ double sum_over(Team& team, int count, Value value) {
-    double sum = 0;
-    for_each<Team>(count, [&](int i) { sum += value(i); });
-    return team.reduce(sum, Add<double>());
-}
-
-/// The largest value(i) over all i < count, at least 0; infinite if a value is NaN.
-template <class Team, class Value>
-__device__ __forceinline__ double largest_over(Team& team, int count, Value value) {
-    double largest = 0;
-    for_each<Team>(count, [&](int i) { largest = MaxMagnitude<double>()(largest, value(i)); });
-    return team.reduce(largest, MaxMagnitude<double>());
-}
 
 /// a b, or |a| |b|, for vectors of `count` elements.
 template <bool magnitudes = false>
@@ -181,35 +165,4 @@ __forceinline__ void subtract_transposed(SerialTeam&, const double* M, int rows,
             high[j] = total;
         }
     }
-}
-
-/// Replace the lower triangle H by its Cholesky factor. False if a pivot is at most `least`.
-template <class Team>
-__device__ bool factorise(Team& team, double* H, int n, double least) {
-    for (int i = 0; i < n; ++i) {
-        double* const row = H + i * n;
-        const double pivot = row[i] - sum_over(team, i, [&](int l) { return row[l] * row[l]; });
-        if (!(pivot > least) || team.is_stopped()) return false;
-        team.sync();
-        const double root = sqrt(pivot), inverse = 1 / root;
-        for_each<Team>(n - i, [&](int step) {
-            const int j = i + step;
-            double* const other = H + j * n;
-            if (step == 0)
-                other[i] = root;
-            else
-                other[i] = (other[i] - dot(team, row, other, i)) * inverse;
-        });
-        team.sync();
-    }
-    return true;
-}
-
-/// start - sum_j row_j x_j, with elements `step` apart, in twice the working precision.
-__device__ __forceinline__ double accurate_difference(double start, const double* row, int step,
-                                                      const double* x, int count) {
-    Twofold<double> sum{start, 0};
-    for (int j = 0; j < count; ++j)
-        sum = AddTwofold<double>()(sum, two_product(-row[static_cast<long long>(j) * step], x[j]));
-    return sum.high + sum.low;
 }

@@ -12,7 +12,7 @@ from .._device.arrays import Array, as_array, floating, is_cupy, namespace
 from .._device.interrupts import interruptible, work_of
 from .._device.kernels import Device, current, device_of
 from .._numerics.solution import CONVERGED, UNCERTIFIED, Solution
-from . import constrained, constrained_object
+from . import constrained
 from .covariance import with_ridge
 from .dispatch import dispatch
 from .labels import Labels
@@ -168,14 +168,13 @@ def solve_validated(
     problem: Problem, target: Device | None, method: str, dtype: np.dtype[Any]
 ) -> Solution:
     """The solution of every program; `dtype` is the dtype in which G was given."""
-    if target is None and problem.has_constraints:
+    if problem.has_constraints:
         exact = problem.simplified()
-        found = constrained_object.solve(exact, method, EPSILONS[dtype])
-        if found is not None:
-            whole = constrained_object.solve_rest(
-                problem, found, lambda some: solve_factorised(some, None, method, dtype)
-            )
-            return replace_infeasible(problem, whole)
+        found = constrained.solve_by_teams(exact, target, method, EPSILONS[dtype])
+        whole = constrained.solve_rest(
+            problem, found, lambda some: solve_factorised(some, None, method, dtype)
+        )
+        return replace_infeasible(problem, whole)
     return solve_factorised(problem, target, method, dtype)
 
 
@@ -199,7 +198,7 @@ def solve_factors(
 ) -> tuple[Solution, MultiplierTerms | None]:
     """Solve least squares, and give the terms of the multipliers of constraints."""
     if factors.has_constraints:
-        return constrained.solve(factors, target, method)
+        return constrained.solve_by_steps(factors, target, method)
     return solve_problem(factors, target, method), None
 
 

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from .._device.arrays import Array, largest, namespace
+from .._device.arrays import Array, largest, namespace, on_host
 from .._device.interrupts import interruptible
 from .._device.kernels import Device
 from .._device.launch import pieces
+from .._device.objects import load
 from .._numerics.certificate import ROUNDED, ratio
 from .._numerics.solution import (
     CONVERGED,
@@ -42,11 +44,15 @@ from .constrained_system import (
 )
 from .constraint_rows import Rows
 from .feasibility import LeastViolation, least_violation
-from .problem import Problem, gather
+from .nnls_constrained_kernel import is_too_large, nnls_constrained, row_counts
+from .problem import AXES, Problem, gather
 from .quadratic import MultiplierTerms
 
 CHUNK_NUMBERS = 2**22
 """Limit on the numbers of the systems that are solved at once."""
+
+UNSETTLED = -1
+"""``is_unsettled`` of ``constrained_solver.cuh``."""
 
 STEPS = 12
 """The most proximal steps. Few systems need more than two; where rounding errors alone
@@ -68,21 +74,76 @@ CORRECTED = 1e-14
 Corrections of all systems take longer than their dual problems."""
 
 
-def solve(
-    problem: Problem, target: Device | None, method: str
-) -> tuple[Solution, MultiplierTerms | None]:
-    """Solve every system on the current device, or on the CPU if `target` is None.
+def solve(problem: Problem, target: Device | None, method: str) -> Solution:
+    """Solve every system on the current device, or on the CPU if `target` is None."""
+    found = solve_by_teams(problem, target, method)
+    return solve_rest(
+        problem, found, lambda some: solve_by_steps(some, None, method)[0]
+    )
 
-    The pull of the multipliers follows if the matrix has rounding errors: then another
-    objective certifies x.
+
+def solve_by_teams(
+    problem: Problem, target: Device | None, method: str, eps: float = 0.0
+) -> Solution:
+    """The solutions that the certificate of the compiled solver accepts.
+
+    The other systems have the status `UNSETTLED`. `eps` is as for `constraint_rows`.
     """
-    if target is None and not problem.rounded_matrix:
-        found = constrained_object.solve(problem, method)
-        if found is not None:
-            return constrained_object.solve_rest(
-                problem, found, lambda some: solve_by_steps(some, None, method)[0]
-            ), None
-    return solve_by_steps(problem, target, method)
+    if not is_too_large(problem, target):
+        if target is not None:
+            return nnls_constrained(problem, target, method, eps)
+        if (library := load()) is not None:
+            return constrained_object.solve(library, problem, method, eps)
+    xp, counts = namespace(problem.A), row_counts(problem)
+    blank = Solution.blank(problem.batch, problem.shape[1], problem.dtype, *counts)
+    blank.status[...] = UNSETTLED
+    return Solution(*map(xp.asarray, blank))
+
+
+def solve_rest(
+    problem: Problem, found: Solution, solver: Callable[[Problem], Solution]
+) -> Solution:
+    """The solutions, also of the unsettled systems, by `solver` on the host."""
+    unsettled = found.status == UNSETTLED
+    if not bool(unsettled.any()):
+        return found
+    xp = namespace(unsettled)
+    at = xp.flatnonzero(unsettled)
+    where = xp.unravel_index(at, problem.batch) if problem.batch else ()
+    rest = solver(take(problem, at))
+    for name, values in rest.arrays().items():
+        values = xp.asarray(values if problem.batch else values[0])
+        getattr(found, name)[where] = values
+    return found
+
+
+def take(problem: Problem, at: Array) -> Problem:
+    """Copy systems to the host; `at` has their indices in the flattened batch.
+
+    What all systems share stays shared.
+    """
+
+    def part(value: Any, core: int) -> Any:
+        if value is None or isinstance(value, float):
+            return value
+        shape = value.shape[value.ndim - core :]
+        if math.prod(value.shape[: value.ndim - core]) == 1:
+            return on_host(value.reshape(shape))
+        xp, batch = namespace(value), problem.batch
+        whole = xp.broadcast_to(value, (*batch, *shape))
+        return on_host(whole[xp.unravel_index(at, batch)])
+
+    fields = {
+        name: part(value, len(AXES[name]))
+        for name, value in problem._asdict().items()
+        if name in AXES
+    }
+    return problem._replace(
+        batch=(len(at),),
+        bounds=(part(problem.lower, 1), part(problem.upper, 1)),
+        start=part(problem.start, 1),
+        **fields,
+    )
 
 
 def solve_by_steps(

@@ -154,7 +154,7 @@ def solve_problem(problem: Problem, target: Device | None, method: str) -> Solut
     if problem.L is not None:
         return solve_stacked(problem, lambda rows: solve_problem(rows, target, method))
     if problem.has_constraints:
-        return constrained.solve(problem, target, method)[0]
+        return constrained.solve(problem, target, method)
     if target is None:  # one call less than solve_within_bounds, for small systems
         return dense.solve_on_cpu(problem, method)
     return dense.solve_on_device(problem, target, method)

@@ -18,7 +18,7 @@ from together import together
 import gpusolve
 from gpusolve._device import interrupts
 from gpusolve._device.interrupts import interruptible
-from gpusolve._nnls import constrained_object
+from gpusolve._nnls import nnls_constrained_kernel
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_large_systems_are_factorised_on_threads(
     for name in FACTORISATIONS:
         monkeypatch.setattr(np.linalg, name, watched(getattr(np.linalg, name)))
     monkeypatch.setattr(interrupts, "UNINTERRUPTED", 0.0)
-    monkeypatch.setattr(constrained_object, "MOST_NUMBERS", 0)
+    monkeypatch.setattr(nnls_constrained_kernel, "MOST_NUMBERS", 0)
     rng = np.random.default_rng(0)
     compute(rng.standard_normal((6, 3)), rng.standard_normal(6))
     assert callers

@@ -145,6 +145,12 @@ def all_sources() -> list[Source]:
         ),
         Source(
             "",
+            "nnls_constrained",
+            "",
+            tuple(f"nnls_constrained<{CUDA_TYPES[one]}>" for one in REALS),
+        ),
+        Source(
+            "",
             "nnls_mgs",
             "",
             tuple(
@@ -509,8 +515,9 @@ def table() -> str:
         "# Registers and shared memory of the kernels",
         "",
         "Registers per thread + bytes of static shared memory per block. No kernel",
-        "spills registers, and none but `as_solved`, which the emulator profiles, uses",
-        "a stack. Written by `make tables` with NVRTC 12.9, without a GPU.",
+        "spills registers. `as_solved`, which the emulator profiles, and",
+        "`nnls_constrained` use a stack. Written by `make tables` with NVRTC 12.9,",
+        "without a GPU.",
         "",
         f"| operators | kernel | {names} |",
         "| --- | --- " + "| --- " * len(ARCHITECTURES) + "|",

@@ -378,6 +378,37 @@ def nnls_within_bounds(
     return run
 
 
+def nnls_constrained(
+    m: int, n: int, rows: int, *, dtype: Any = np.float64, **options: Any
+) -> Callable[[], None]:
+    """Three systems with bounds and rows, and quadratic programs with the same rows."""
+
+    def run() -> None:
+        generator = rng()
+        A = generator.standard_normal((3, m, n)).astype(dtype)
+        b = 4 * generator.standard_normal((3, m)).astype(dtype)
+        C = generator.standard_normal((2, rows, n)).astype(dtype)
+        E = np.ones((1, n), dtype) * (1 + np.arange(n, dtype=dtype))
+        given: dict[str, Any] = {
+            "bounds": (-0.5, 0.5),
+            "A_ub": C[0],
+            "b_ub": np.full(rows, 0.125, dtype),
+            "A_eq": E,
+            "b_eq": np.ones(1, dtype),
+            **options,
+        }
+        G = np.swapaxes(A, 1, 2) @ A + np.eye(n, dtype=dtype)
+        c = (b[:, None] @ A)[:, 0]
+        for solver, *arrays in (gpusolve.lsq_linear, A, b), (gpusolve.bounded_qp, G, c):
+            found = on_emulator(solver, *arrays, **given)
+            expected = solver(*arrays, **given)
+            assert not found.status.any()
+            np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-6)
+            assert found.n_downdates.sum() > 0
+
+    return run
+
+
 def nnls_in_attempts() -> None:
     """Columns that differ by rounding errors only, and one system with NaN."""
     generator = rng()
@@ -578,6 +609,11 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         nnls_within_bounds(40, 24, has_sum=True, warm=True),
         nnls_within_bounds(5, 3, has_sum=True, warm=True),
         nnls_within_bounds(100, 30, has_sum=True, warm=True, maxiter=5),
+    ],
+    "nnls_constrained.cu": [
+        nnls_constrained(9, 4, 6),
+        nnls_constrained(40, 24, 40, l1=0.1, l2=0.1, sum_to=0.25),
+        nnls_constrained(24, 40, 36, dtype=np.float32),
     ],
     "nnls_mgs.cu": [
         nnls_mgs(16, 24, warm_start=np.arange(24) % 2.0),

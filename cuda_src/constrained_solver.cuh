@@ -86,7 +86,7 @@ struct ConstrainedSolver {
         ConstrainedCertifier<Team> certifier(steps, rows.is_gram, rows.eps);
         steps.size_of_x = certifier.magnitude;
         const double enough = fmax(systems.tol, settled_kkt);
-        ConstrainedCertificate found;
+        ConstrainedCertificate found{};
         if (!minimise(steps, certifier, enough, found)) return is_unsettled;
         rest_at_bounds(steps, certifier, enough, found);
         drop_multipliers(steps, certifier, found);
@@ -296,5 +296,45 @@ struct ConstrainedSolver {
         });
         team.sync();
         return certifier.length_by_inverse(at.push);
+    }
+};
+
+/// A team, and whose matrices are in its arrays: successive systems may share them.
+template <class T, class Team>
+struct ConstrainedTeam {
+    Team& team;
+    ConstrainedArrays& at;
+    const NnlsSystems<T>& systems;
+    const ConstraintRows<T>& rows;
+    const T *held_A = nullptr, *held_weights = nullptr;
+    const double *held_ub = nullptr, *held_eq = nullptr;
+    bool is_held = false, is_read = false;
+
+    /// Read the matrices of a system, unless the system before had the same matrices.
+    __device__ bool read(long long number) {
+        const auto matrix = systems.matrix_of(number);
+        const double *const ub = rows.ub_of(number), *const eq = rows.eq_of(number);
+        const bool is_same = is_held && rows.same_l2 && matrix.A == held_A &&
+                             matrix.weights.root == held_weights && ub == held_ub && eq == held_eq;
+        if (is_same) return is_read;
+        held_A = matrix.A;
+        held_weights = matrix.weights.root;
+        held_ub = ub;
+        held_eq = eq;
+        is_held = true;
+        is_read = ConstrainedMatrices<T, Team>{team, at, systems, rows}.read(number);
+        return is_read;
+    }
+
+    /// Solve system k of the launch.
+    __device__ void solve(long long k) {
+        const long long number = systems.first + k;
+        int status = is_unsettled;
+        if (read(number))
+            status = ConstrainedSolver<T, Team>{team, at, systems, rows}.solve(k, number);
+        team.sync();
+        if (Team::rank() > 0) return;
+        systems.status[k] = status;
+        if (status == is_unsettled) atomicAdd(&systems.counters->listed, 1ULL);
     }
 };

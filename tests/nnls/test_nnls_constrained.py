@@ -1,4 +1,4 @@
-"""Linear constraints in the compiled object: what it solves, and what it leaves."""
+"""Linear constraints: what the teams of the compiled solver solve, and leave."""
 
 from __future__ import annotations
 
@@ -12,18 +12,23 @@ from constrained_systems import Constrained, random_constrained
 from numpy.typing import NDArray
 
 import gpusolve
+from gpusolve._device.kernels import Device, EmulatedDevice
 from gpusolve._device.objects import load
-from gpusolve._nnls import constrained_object
-from gpusolve._nnls.constrained import solve_by_steps
-from gpusolve._nnls.constrained_object import UNSETTLED, take
+from gpusolve._nnls.constrained import UNSETTLED, solve_by_steps, solve_by_teams, take
 from gpusolve._nnls.problem import Problem, validate
 
 Array = NDArray[Any]
 
-pytestmark = pytest.mark.skipif(load() is None, reason="there is no compiled object")
+needs_object = pytest.mark.skipif(load() is None, reason="there is no compiled object")
 
 KINDS = "normal", "integers", "deficient", "penalties", "weights"
 SYSTEMS = 40
+
+
+@pytest.fixture(params=[pytest.param("object", marks=needs_object), "kernel"])
+def target(request: pytest.FixtureRequest) -> Device | None:
+    """The team of one thread of the compiled object, and blocks of the emulator."""
+    return EmulatedDevice() if request.param == "kernel" else None
 
 
 def problem_of(given: Constrained, **changes: Any) -> Problem:
@@ -39,10 +44,11 @@ def draw(kind: str, n: int, dtype: Any = np.float64) -> Constrained:
 
 @pytest.mark.parametrize("n", [2, 4, 7])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_object_finds_the_same_minima_as_the_steps(kind: str, n: int) -> None:
+def test_the_object_finds_the_same_minima_as_the_steps(
+    target: Device | None, kind: str, n: int
+) -> None:
     problem = problem_of(draw(kind, n))
-    found = constrained_object.solve(problem, "auto")
-    assert found is not None
+    found = solve_by_teams(problem, target, "auto")
     steps, _ = solve_by_steps(problem, None, "auto")
     settled = found.status != UNSETTLED
     assert settled.mean() > 0.9
@@ -70,14 +76,15 @@ def test_float32_is_certified_after_rounding(kind: str) -> None:
 
 
 @pytest.mark.parametrize("family", exact_programs.FAMILIES)
-def test_almost_parallel_rows_are_solved_or_left(family: str) -> None:
+def test_almost_parallel_rows_are_solved_or_left(
+    target: Device | None, family: str
+) -> None:
     rng = np.random.default_rng([11, exact_programs.FAMILIES.index(family)])
     batch = exact_programs.almost_parallel(rng, 12, family)
     options = batch.options()
     lower, upper = options.pop("bounds")
     problem = validate(batch.A, batch.b, lower=lower, upper=upper, **options)
-    found = constrained_object.solve(problem, "auto")
-    assert found is not None
+    found = solve_by_teams(problem, target, "auto")
     compared = 0
     for k in map(int, np.flatnonzero(found.status == 0)):
         one = batch.system(k)
@@ -99,31 +106,28 @@ def contradicting(given: Constrained) -> Constrained:
     return given._replace(A_ub=A_ub, b_ub=np.concatenate([b_ub, sides], axis=1))
 
 
-def test_systems_without_a_solution_are_left() -> None:
+def test_systems_without_a_solution_are_left(target: Device | None) -> None:
     given = contradicting(draw("normal", 4))
     problem = problem_of(given)
-    found = constrained_object.solve(problem, "auto")
-    assert found is not None
+    found = solve_by_teams(problem, target, "auto")
     assert found.status[1] == UNSETTLED
     result = gpusolve.lsq_linear(given.A, given.b, **given.options())
     assert result.status[1] == 4
     assert np.isfinite(result.proof().ub[1]).all()
 
 
-def test_numbers_that_are_not_finite_are_left() -> None:
+def test_numbers_that_are_not_finite_are_left(target: Device | None) -> None:
     given = draw("normal", 3)
     given.A[0, 0, 0], given.b_eq[1:2], given.b[2, 0] = np.nan, np.inf, np.inf
-    found = constrained_object.solve(problem_of(given), "auto")
-    assert found is not None
+    found = solve_by_teams(problem_of(given), target, "auto")
     assert (found.status[[0, 2]] == UNSETTLED).all()
     result = gpusolve.lsq_linear(given.A, given.b, **given.options())
     assert (result.status[[0, 2]] == 2).all()
 
 
-def test_a_limit_on_steps_leaves_systems() -> None:
+def test_a_limit_on_steps_leaves_systems(target: Device | None) -> None:
     given = draw("normal", 7)
-    found = constrained_object.solve(problem_of(given, maxiter=0), "auto")
-    assert found is not None
+    found = solve_by_teams(problem_of(given, maxiter=0), target, "auto")
     assert (found.status == UNSETTLED).any()
 
 
@@ -176,15 +180,16 @@ def test_shared_matrices_are_factorised_for_each_pair() -> None:
         np.testing.assert_allclose(result.x[i, j], one.x, rtol=1e-9, atol=1e-12)
 
 
-def test_systems_of_other_penalties_have_factors_of_their_own() -> None:
+def test_systems_of_other_penalties_have_factors_of_their_own(
+    target: Device | None,
+) -> None:
     rng = np.random.default_rng(6)
     A, b = rng.standard_normal((9, 4)), rng.standard_normal((3, 9))
     C, l2 = rng.standard_normal((5, 4)), np.array([[1e-6], [1.0], [1e6]]) + np.zeros(4)
     problem = validate(
         A, b, lower=-np.inf, upper=np.inf, A_ub=C, b_ub=np.full(5, 0.1), l2=l2
     )
-    found = constrained_object.solve(problem, "auto")
-    assert found is not None
+    found = solve_by_teams(problem, target, "auto")
     assert (found.status == 0).all()
     for k in range(3):
         rows = {"A_ub": C, "b_ub": np.full(5, 0.1), "l2": l2[k]}
@@ -228,15 +233,16 @@ def test_programs_are_certified_by_their_own_matrix(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "left"), [(np.float32, True), (np.float64, False)])
-def test_programs_that_rounding_makes_singular_are_left(dtype: Any, left: bool) -> None:
+def test_programs_that_rounding_makes_singular_are_left(
+    target: Device | None, dtype: Any, left: bool
+) -> None:
     G = np.array([[1, 1 - 2.0**-21], [1 - 2.0**-21, 1]], dtype)
     rows: dict[str, Any] = {"A_ub": [[1.0, 1.0]], "b_ub": [0.5]}
     problem = validate(
         G, np.ones(2, dtype), is_gram=True, lower=-np.inf, upper=np.inf, **rows
     )
     eps = float(np.finfo(dtype).eps)
-    found = constrained_object.solve(problem, "auto", eps)
-    assert found is not None
+    found = solve_by_teams(problem, target, "auto", eps)
     assert (found.status == UNSETTLED) == left
     assert gpusolve.bounded_qp(G, np.ones(2, dtype), **rows).status == 0
 

@@ -53,7 +53,7 @@ struct ConstrainedSteps {
         return at.inner.first + static_cast<long long>(q) * at.rows();
     }
     /// The inner products of all rows with row q.
-    __device__ double* inner_of(int q) {
+    __device__ __noinline__ double* inner_of(int q) {
         double* const out = stored_inner(q);
         if (at.has_inner[q]) return out;
         const double* const row = row_of_M(q);
@@ -89,7 +89,7 @@ struct ConstrainedSteps {
     }
 
     /// Remove active row number `which` from the factor; its multiplier becomes 0.
-    __device__ void drop(int which) {
+    __device__ __noinline__ void drop(int which) {
         double* const L = at.L.first;
         const int n = at.n, row = at.active[which];
         team.sync();
@@ -183,7 +183,7 @@ struct ConstrainedSteps {
         }
     }
 
-    __device__ bool activate_row(int q) {
+    __device__ __noinline__ bool activate_row(int q) {
         const double* const inner = inner_of(q);
         double left = violation_of(q);
         const double sign = left > 0 ? 1 : -1;
@@ -246,12 +246,12 @@ struct ConstrainedSteps {
     // ---- corrections ----
 
     /// r = b - A x; if `exact`, in twice the working precision.
-    __device__ void compute_residual(bool exact) {
+    __device__ __noinline__ void compute_residual(bool exact) {
         const int m = at.m, n = at.n;
         if (exact) {
             for_each<Team>(m, [&](int i) {
                 const double* const row = at.A.first + static_cast<long long>(i) * n;
-                at.r[i] = accurate_difference(at.b[i], row, 1, at.x.first, n);
+                at.r[i] = accurate_difference(at.b[i], row, at.x.first, n);
             });
             team.sync();
         } else {
@@ -263,7 +263,7 @@ struct ConstrainedSteps {
 
     /// Newton's method on the active rows, from the gradient of the Lagrangian in `w` and the lack
     /// of the rows. Rows whose multiplier has the wrong sign become inactive.
-    __device__ void correct() {
+    __device__ __noinline__ void correct() {
         const int n = at.n, k = at.k;
         for_each<Team>(n, [&](int j) {
             at.e[j] = at.w[j] + at.multiplier[k + j];

@@ -37,7 +37,7 @@ struct ConstrainedCertifier {
     }
 
     /// The root of v G^-1 v.
-    __device__ double length_by_inverse(Vector<double> v) {
+    __device__ __noinline__ double length_by_inverse(Vector<double> v) {
         for_each<Team>(at.n, [&](int j) { at.e[j] = 0; });
         team.sync();
         add_transposed(team, at.J.first, at.n, at.n, v.first, at.e.first);
@@ -65,7 +65,7 @@ struct ConstrainedCertifier {
     }
 
     /// The residual, the slope of x, and the lack of all rows.
-    __device__ void evaluate(bool accurate = true) {
+    __device__ __noinline__ void evaluate(bool accurate = true) {
         const int n = at.n, k = at.k;
         evaluate_rows();
         if (is_gram) {
@@ -85,7 +85,7 @@ struct ConstrainedCertifier {
     }
 
     /// c - G (x + rest); if `accurate`, in twice the working precision.
-    __device__ void evaluate_gradient(bool accurate) {
+    __device__ __noinline__ void evaluate_gradient(bool accurate) {
         const int n = at.n;
         if (accurate) {
             for_each<Team>(n, [&](int j) {
@@ -111,7 +111,7 @@ struct ConstrainedCertifier {
     }
 
     /// The lack of all rows, and the sizes of their terms.
-    __device__ void evaluate_rows() {
+    __device__ __noinline__ void evaluate_rows() {
         const int n = at.n, k = at.k;
         multiply(team, at.C.first, k, n, at.x.first, at.lack.first);
         multiply<true>(team, at.C.first, k, n, at.x.first, at.terms.first);
@@ -144,7 +144,7 @@ struct ConstrainedCertifier {
 
     /// w = slope + C^T general, and the lack
     /// of the rows: in twice the working precision where multipliers are large.
-    __device__ void compute_lagrangian(bool always_accurate) {
+    __device__ __noinline__ void compute_lagrangian(bool always_accurate) {
         const int n = at.n, k = at.k;
         set_general();
         for_each<Team>(n, [&](int j) {
@@ -175,7 +175,7 @@ struct ConstrainedCertifier {
         for_each<Team>(k, [&](int i) {
             const double* const row = at.C.first + static_cast<long long>(i) * n;
             if (without_infinity(at.side[i]) == at.side[i])
-                at.lack[i] = accurate_difference(at.side[i], row, 1, at.x.first, n);
+                at.lack[i] = accurate_difference(at.side[i], row, at.x.first, n);
         });
         team.sync();
     }
@@ -189,7 +189,7 @@ struct ConstrainedCertifier {
     }
 
     /// Take what x_rest adds from the lack of the rows, for a correction.
-    __device__ void correct_lack() {
+    __device__ __noinline__ void correct_lack() {
         const int n = at.n;
         for_each<Team>(at.k, [&](int i) {
             const double* const row = at.C.first + static_cast<long long>(i) * n;
@@ -202,7 +202,7 @@ struct ConstrainedCertifier {
     }
 
     /// The certificate, after `evaluate` and `compute_lagrangian`.
-    __device__ ConstrainedCertificate certify() {
+    __device__ __noinline__ ConstrainedCertificate certify() {
         return is_gram ? certify_gram() : certify_residual();
     }
 
@@ -250,7 +250,7 @@ struct ConstrainedCertifier {
         });
         gap = fabs(team.reduce(gap, Add<double>()));
         const double length = length_by_inverse(at.push);
-        ConstrainedCertificate found;
+        ConstrainedCertificate found{};
         found.by_x = fmax(ratio(team.reduce(steepest, MaxMagnitude<double>()), S),
                           ratio(length * length / 2 + gap, value));
         found.angle = 0;
@@ -299,7 +299,7 @@ struct ConstrainedCertifier {
         const bool falls = team.reduce(could_fall ? 1.0 : 0.0, MaxMagnitude<double>()) > 0;
         const double infinity = Floating<double>::infinity();
         const double limit = falls ? infinity : ratio(length, magnitude);
-        ConstrainedCertificate found;
+        ConstrainedCertificate found{};
         found.by_x =
             fmin(ratio(ratio(fabs(gap), length), magnitude), limit) + ratio(image, magnitude);
         found.angle = fmin(ratio(violated, length), limit);

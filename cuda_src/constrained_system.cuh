@@ -14,11 +14,11 @@
 
 #pragma once
 
-#include "../nnls_systems.cuh"
-#include "serial_rows.cuh"
+#include "nnls_systems.cuh"
+#include "team_rows.cuh"
 
 /// The linear constraints of a batch. Strides and offsets are in elements. The fields are as in
-/// gpusolve/_nnls/constrained_object.py.
+/// gpusolve/_nnls/nnls_constrained_kernel.py.
 template <class T>
 struct ConstraintRows {
     const double* C_ub;
@@ -40,6 +40,14 @@ struct ConstraintRows {
     int is_gram;       // whether A and b are G and c of x G x / 2 - c x
     double eps;        // the rounding of G
     T *dual_ub, *dual_eq;
+
+    /// The rows of A_ub and of A_eq of system k of the batch, if there are any.
+    __device__ const double* ub_of(long long k) const {
+        return C_ub + BatchOffsets{C_ub_offset, C_ub_batch_stride}[k];
+    }
+    __device__ const double* eq_of(long long k) const {
+        return C_eq + BatchOffsets{C_eq_offset, C_eq_batch_stride}[k];
+    }
 };
 
 /// The arrays of a team. Matrices are stored row by row.
@@ -53,6 +61,13 @@ struct ConstrainedArrays {
     Vector<double> x, x_rest, slope, w, e, v, old_x, old_rest, old_w, size, push;
     Vector<double> value, multiplier, low, high, tolerance, weight, order, L, l, along, general;
     Vector<int> state, active;
+
+    template <class T>
+    __device__ void set_sizes(const NnlsSystems<T>& systems, const ConstraintRows<T>& constraints) {
+        m = systems.m;
+        n = systems.n;
+        k = constraints.below + constraints.equal + ((systems.kind & with_sum) != 0);
+    }
 
     __device__ int rows() const { return k + n; }
 
@@ -116,10 +131,7 @@ struct ConstrainedMatrices {
         const int m = at.m, n = at.n, k = at.k;
         const auto A = systems.matrix_of(number);
         const auto variables = systems.variables_of(number);
-        const double* of_ub =
-            rows.C_ub + BatchOffsets{rows.C_ub_offset, rows.C_ub_batch_stride}[number];
-        const double* of_eq =
-            rows.C_eq + BatchOffsets{rows.C_eq_offset, rows.C_eq_batch_stride}[number];
+        const double *const of_ub = rows.ub_of(number), *const of_eq = rows.eq_of(number);
         for_each_element(team, m, n, [&](int i, int j) { at.A[i * n + j] = A(i, j); });
         for_each_element(team, k, n,
                          [&](int i, int j) { at.C[i * n + j] = given_row(of_ub, of_eq, i, j); });
