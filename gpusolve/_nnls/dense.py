@@ -74,7 +74,7 @@ STOP = 2**62
 GRAM_RUN = struct_in("cpu/nnls_gram.cpp", "GramRun")
 
 Used = tuple[Any, ...]
-"""What a call reads and writes; last the written arrays, of which counters are last."""
+"""The arrays of a call; last the written arrays, of which the counters are last."""
 
 Call = Callable[..., int]
 """A function of the object; its result is not 0 if there was too little memory."""

@@ -12,8 +12,8 @@ from .._device.kernels import current, device_of
 from .._device.products import product as dense_product
 from .active_rows import ActiveRows, Duals, scaled_rows
 from .covariance import inverse_of_free, scaled_gram
-from .problem import validate
 from .sparse_matrices import SparseMatrices
+from .validation import validate
 
 DUALS = "dual_ub", "dual_eq"
 """The multipliers of linear constraints, which gradients need next to x."""

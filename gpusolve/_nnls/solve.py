@@ -17,9 +17,10 @@ from .._numerics.solution import INFEASIBLE, NOT_FINITE, Solution
 from . import constrained, dense
 from .labels import Labels, label
 from .options import COMPARED, METHODS
-from .problem import AXES, DOUBLE, Problem, validate
+from .problem import AXES, DOUBLE, Problem
 from .result import NNLSResult
 from .tikhonov import solve_stacked
+from .validation import validate
 
 Solve = Callable[..., NNLSResult[Any]]
 """`least_squares`, or the same for quadratic programs: ``solve(method, given)``."""
@@ -30,7 +31,7 @@ KNOWN = DOUBLE, np.dtype(np.float32)
 
 
 class KnownCall(NamedTuple):
-    """What follows from the shapes, the dtypes and the numbers of a call alone.
+    """The part of a call that its shapes, dtypes and numbers determine.
 
     Attributes
     ----------
@@ -76,7 +77,7 @@ def least_squares(
 
 
 def key_of(method: str, given: dict[str, Any]) -> Any:
-    """What a call depends on besides the elements of A, b and the start.
+    """Everything that a call depends on besides the elements of A, b and the start.
 
     None if other arguments are arrays, or if not all are contiguous, of one dtype.
     """

@@ -31,9 +31,9 @@ from gpusolve._nnls.constrained_system import (
     relative_residual,
 )
 from gpusolve._nnls.constraint_rows import Rows
-from gpusolve._nnls.problem import validate
 from gpusolve._nnls.quadratic import Quadratic
 from gpusolve._nnls.quadratic import certify as quadratic_certificate
+from gpusolve._nnls.validation import validate
 from gpusolve._numerics.certificate import CERTIFIED
 
 EPS = float(np.finfo(float).eps)

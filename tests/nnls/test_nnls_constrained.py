@@ -15,7 +15,8 @@ import gpusolve
 from gpusolve._device.kernels import Device, EmulatedDevice
 from gpusolve._device.objects import load
 from gpusolve._nnls.constrained import UNSETTLED, solve_by_steps, solve_by_teams, take
-from gpusolve._nnls.problem import Problem, validate
+from gpusolve._nnls.problem import Problem
+from gpusolve._nnls.validation import validate
 
 Array = NDArray[Any]
 

@@ -14,7 +14,7 @@ from degenerate_systems import BATCH, allowance, batch, excess, reference
 from gpusolve._device import kernels
 from gpusolve._nnls import dense, nnls_gram_kernel
 from gpusolve._nnls.nnls_gram_kernel import Team, choose, multiply_by_transpose
-from gpusolve._nnls.problem import validate
+from gpusolve._nnls.validation import validate
 
 SYSTEMS = 100_000
 

@@ -12,7 +12,8 @@ import scipy.sparse.linalg
 from together import together
 
 import gpusolve
-from gpusolve._nnls.problem import AXES, Problem, batch_axes, validate
+from gpusolve._nnls.problem import AXES, Problem, batch_axes
+from gpusolve._nnls.validation import validate
 
 M, N, P = 4, 3, 2
 LENGTHS = {"row": M, "variable": N, "penalty": P, "inequality": 2, "equality": 1}

@@ -15,7 +15,7 @@ from together import together
 
 import gpusolve
 from gpusolve._nnls.covariance import degrees_of_freedom
-from gpusolve._nnls.problem import validate
+from gpusolve._nnls.validation import validate
 
 Array = NDArray[Any]
 
