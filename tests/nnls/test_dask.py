@@ -141,13 +141,13 @@ def test_results_are_lazy_and_each_chunk_is_solved_once(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     solving = importlib.import_module("gpusolve._nnls.solve")
-    solve, calls = solving.solve_problem, []
+    make_result, calls = solving.make_result, []
 
     def counted(*args: Any) -> Any:
         calls.append(threads.cores())
-        return solve(*args)
+        return make_result(*args)
 
-    monkeypatch.setattr(solving, "solve_problem", counted)
+    monkeypatch.setattr(solving, "make_result", counted)
     A = rng.standard_normal((M, N))
     b = chunked(rng.standard_normal((SYSTEMS, M)), (10, M))
     result = gpusolve.nnls(A, b)

@@ -65,21 +65,6 @@ def test_an_exchange_in_every_thread_order(
             np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
 
-def test_the_general_kernel_solves_nnls(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    A, b = rng.standard_normal((3, 30, 20)), rng.standard_normal((3, 30))
-    simple = gpusolve.nnls(A, b, method="qr", l1=0.1, l2=0.2)
-    each = {"l1": np.full(20, 0.1), "l2": np.full(20, 0.2)}
-    bounds = np.zeros(20), np.full(20, np.inf)
-    general = gpusolve.lsq_linear(A, b, bounds, method="qr", **each)
-    for name in ("status", "nit", "n_updates", "n_downdates"):
-        np.testing.assert_array_equal(getattr(simple, name), getattr(general, name))
-    np.testing.assert_allclose(simple.x, general.x, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(simple.dual, general.dual, rtol=1e-12, atol=1e-13)
-
-
 @pytest.mark.parametrize("limit", [6_000, 20_000, 60_000])
 def test_fewer_regions_in_shared_memory(
     limit: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator

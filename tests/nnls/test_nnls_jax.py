@@ -131,14 +131,6 @@ def test_vmap_of_constraints_is_a_batch(
         np.testing.assert_allclose(found, getattr(gradients, name), atol=1e-14)
 
 
-def test_vmap_adds_an_axis_to_a_batch(
-    jax: Any, solvers: Any, given: dict[str, Any]
-) -> None:
-    matrices = np.stack([given["A"] + k for k in range(SYSTEMS + 1)])
-    x = jax.vmap(solvers.nnls, (0, None))(matrices, given["b"])
-    np.testing.assert_array_equal(x, gpusolve.nnls(matrices[:, None], given["b"]).x)
-
-
 def test_a_system_without_a_solution_has_a_gradient_of_zero(
     jax: Any, solvers: Any
 ) -> None:

@@ -326,13 +326,6 @@ def test_too_little_memory(method: str, monkeypatch: pytest.MonkeyPatch) -> None
         gpusolve.nnls(np.ones((3, 2)), np.ones((5, 3)), method=method)
 
 
-def test_one_thread_has_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense, "ENOUGH_FOR_THREADS", 0)
-    monkeypatch.setattr(dense, "cores", lambda: 3)
-    monkeypatch.setattr(dense, "solvers", answers(1, 0, 1))
-    gpusolve.nnls(np.ones((3, 2)), np.ones((5, 3)), method="gram")
-
-
 LIMITED = """
     import resource
     import numpy as np

@@ -170,21 +170,6 @@ def test_rnorm_of_a_near_exact_fit_under_a_heavy_row(backend: Any) -> None:
     assert result.rnorm == pytest.approx(exact, rel=1e-12)
 
 
-def test_bits_do_not_depend_on_the_batch(rng: np.random.Generator) -> None:
-    """Nor do they if systems are solved again by QR."""
-    base = rng.standard_normal((8, 40, 15))
-    A = np.concatenate([base, 1e-9 * rng.random((8, 40, 15)) - base], axis=-1)
-    b = rng.standard_normal((8, 40))
-    batch = gpusolve.nnls(A, b)
-    assert batch.repaired.any()
-    for k in range(8):
-        alone = gpusolve.nnls(A[k], b[k])
-        for name in ("x", "rnorm", "dual", "kkt", "nit", "repaired"):
-            np.testing.assert_array_equal(
-                getattr(alone, name), getattr(batch, name)[k], err_msg=name
-            )
-
-
 # ---- scale ----
 
 EXTREMES = [
@@ -225,18 +210,6 @@ def test_penalties_of_any_size(backend: Any, penalty: dict[str, float]) -> None:
         assert result.status == 0
         assert np.isfinite(result.x).all()
         assert result.rnorm <= b_factor * np.linalg.norm(A.sum(axis=1)) * (1 + EPS)
-
-
-@pytest.mark.parametrize("method", ["auto", "qr", "gram"])
-def test_extreme_warm_starts(method: str) -> None:
-    A = np.random.default_rng(0).random((6, 3))
-    b = A @ np.array([1, 2, 0.5])
-    for start in (1e308, 1e-308, np.inf, np.nan):
-        result = gpusolve.nnls(
-            1e-10 * A, 1e-10 * b, method=method, warm_start=np.full(3, start)
-        )
-        assert result.status == 0
-        np.testing.assert_allclose(result.x, [1, 2, 0.5], rtol=1e-9)
 
 
 def test_columns_of_rounding_noise_do_not_enter(device_backend: Any) -> None:
