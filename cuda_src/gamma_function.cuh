@@ -4,7 +4,7 @@
 // Source. The asymptotic series of NIST's Digital Library of Mathematical Functions, 5.11.1,
 // 5.11.2 and 5.15.8 (Abramowitz & Stegun 6.1.40, 6.3.18 and 6.4.12), after the recurrences 5.5.2
 // and 5.15.5 have carried x to 10. The first term left out is below 2e-14 of each sum, and below
-// 4e-17 of the whole functions. gpusolve/gam/_families/gamma_function.py has the same values, from
+// 4e-17 of the whole functions. gpusolve/gam/_families/numerics.py has the same values, from
 // scipy.special.
 //
 // Cost. At most 10 divisions and a logarithm for the recurrence, and 7 multiply-adds.

@@ -134,9 +134,9 @@ class KernelCosts:
     per_block : dict of str to Spread
         Counts per block, of the last launch: barriers, warp_barriers, shuffles, votes,
         atomics, fences, global_loads, global_stores, global_sectors, shared_wavefronts,
-        load_intervals; instructions, the mean of all blocks for each; and work, the
-        clocks that a multiprocessor needs for its sectors, wavefronts, shuffles and
-        votes.
+        load_intervals; warp_instructions, all instructions of PTX of its warps; and
+        work, the clocks that a multiprocessor needs for its sectors, wavefronts,
+        shuffles and votes.
     barriers, warp_barriers, shuffles, votes, atomics, fences : int
         Sums over all blocks. A block executes a barrier; a warp executes warp barriers,
         shuffles and votes; a thread executes atomics and fences. A shuffle of 8 bytes

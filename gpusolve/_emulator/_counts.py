@@ -45,11 +45,11 @@ assumed."""
 GRID_BARRIER_FILE = "grid.cuh"
 """Its only atomic operation is the arrival of a block at a barrier of the grid."""
 
-SITES, BLOCKS, ACCESSES, ARRAYS, ATOMICS, REUSE, ISSUED = range(7)
+SITES, BLOCKS, ACCESSES, ARRAYS, LAUNCH, REUSE, ISSUED = range(7)
 """The tables of ``machine_counts``."""
 
-WIDTHS = {SITES: 2, BLOCKS: len(PER_BLOCK), ACCESSES: 10, ARRAYS: 5, ATOMICS: 2}
-WIDTHS |= {REUSE: 2, ISSUED: 1}
+WIDTHS = {SITES: 2, BLOCKS: len(PER_BLOCK), ACCESSES: 10, ARRAYS: 5, LAUNCH: 3}
+WIDTHS |= {REUSE: 2, ISSUED: 2}
 SHARED_MEMORY = 2**64 - 1
 
 Tables = dict[int, npt.NDArray[np.uint64]]
@@ -112,11 +112,9 @@ def costs_of_launch(
     code = Code(kernel)
     _add_instructions(costs, tables, code)
     sizes = _add_accesses(costs, tables, code, counted.memory)
-    total = sum(costs.instructions.values()) / max(1, sampled)
-    by_name["instructions"] = np.full(sampled, total)
+    by_name["warp_instructions"] = tables[ISSUED][:, 0].astype(np.float64)
     _add_chains(by_name, tables, code, max(1, -(-threads // 32)))
     costs.reuse.update(dict(tables[REUSE].tolist()))
-    costs.first_loads = int(tables[ISSUED][-1, 0])
     costs.per_block = {
         key: Spread(values.min().item(), values.mean().item(), values.max().item())
         for key, values in by_name.items()
@@ -134,7 +132,7 @@ def _add_chains(
     loads as often for each instruction as the mean of all warps. Other operations are
     the mean of its warps.
     """
-    issued = tables[ISSUED][:-1, 0].astype(np.float64)
+    issued = tables[ISSUED][:, 1].astype(np.float64)
     executed = tables[SITES][:, 0].tolist()
     waits, global_trips, shared_trips = 0.0, 0, 0
     for block in code.blocks:
@@ -226,5 +224,6 @@ def _add_accesses(
             array.loaded_sectors,
             array.written_sectors,
         ) = distinct
-    ((costs.atomic_requests, costs.atomic_lanes),) = tables[ATOMICS].tolist()
+    found = tables[LAUNCH].tolist()
+    ((costs.atomic_requests, costs.atomic_lanes, costs.first_loads),) = found
     return sizes

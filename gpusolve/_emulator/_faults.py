@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from ._errors import KernelError
 from ._lines import raise_at
-from ._memory import Item, Memory
+from ._memory import HEAP, Item, Memory
 from .module import CFault, LoadedKernel, Shape, demangled
 
 NULL_BYTES, POISON = 4096, 2**64 - 4096
@@ -231,5 +231,7 @@ class _Message:
 
 
 def _is_near(item: Item, address: int) -> bool:
+    if item.name == HEAP:
+        return False  # the host's addresses are near the heap by chance
     distance = max(item.low - address, address + 1 - item.high)
     return distance < NEAR_BYTES + 16 * (item.high - item.low)

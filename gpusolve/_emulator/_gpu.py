@@ -8,6 +8,12 @@ from dataclasses import dataclass, field
 KB, MB = 1 << 10, 1 << 20
 
 
+def _lanes(float32: int, float64: int, load: int = 32) -> dict[str, int]:
+    """The lanes of a multiprocessor; the same for integers and special functions."""
+    more = {"integer": 64, "special": 16, "load": load}
+    return {"float32": float32, "float64": float64, **more}
+
+
 @dataclass(frozen=True)
 class Device:
     """A GPU, for `Report.predict`.
@@ -62,15 +68,7 @@ class Device:
     registers: int = 65536
     threads: int = 2048
     blocks: int = 32
-    lanes: Mapping[str, int] = field(
-        default_factory=lambda: {
-            "float32": 128,
-            "float64": 64,
-            "integer": 64,
-            "special": 16,
-            "load": 32,
-        }
-    )
+    lanes: Mapping[str, int] = field(default_factory=lambda: _lanes(128, 64))
     architecture: int = 90
     base_clock: float | None = None
 
@@ -98,83 +96,23 @@ class Device:
         )
 
 
-DEVICES = {
-    device.name: device
-    for device in (
-        Device(
-            "H200",
-            132,
-            1.98e9,
-            4.8e12,
-            5.5e12,
-            50 * MB,
-            256 * KB,
-            228 * KB,
-            base_clock=1.59e9,
-        ),
-        Device(
-            "A100",
-            108,
-            1.41e9,
-            2.0e12,
-            4.4e12,
-            40 * MB,
-            192 * KB,
-            164 * KB,
-            lanes={
-                "float32": 64,
-                "float64": 32,
-                "integer": 64,
-                "special": 16,
-                "load": 32,
-            },
-            architecture=80,
-            base_clock=1.275e9,
-        ),
-        Device(
-            "RTX 4090",
-            128,
-            2.5e9,
-            1.0e12,
-            5e12,
-            72 * MB,
-            128 * KB,
-            100 * KB,
-            threads=1536,
-            blocks=24,
-            lanes={
-                "float32": 128,
-                "float64": 2,
-                "integer": 64,
-                "special": 16,
-                "load": 16,
-            },
-            architecture=89,
-            base_clock=2.235e9,
-        ),
-        Device(
-            "MX550",
-            16,
-            1.32e9,
-            96e9,
-            0.42e12,
-            1 * MB,
-            96 * KB,
-            64 * KB,
-            threads=1024,
-            blocks=16,
-            lanes={
-                "float32": 64,
-                "float64": 2,
-                "integer": 64,
-                "special": 16,
-                "load": 16,
-            },
-            architecture=75,
-            base_clock=1.065e9,
-        ),
-    )
-}
+_H200 = Device(
+    "H200", 132, 1.98e9, 4.8e12, 5.5e12, 50 * MB, 256 * KB, 228 * KB, base_clock=1.59e9
+)
+_A100 = Device(
+    "A100", 108, 1.41e9, 2.0e12, 4.4e12, 40 * MB, 192 * KB, 164 * KB,
+    lanes=_lanes(64, 32), architecture=80, base_clock=1.275e9,
+)  # fmt: skip
+_RTX_4090 = Device(
+    "RTX 4090", 128, 2.5e9, 1.0e12, 5e12, 72 * MB, 128 * KB, 100 * KB, threads=1536,
+    blocks=24, lanes=_lanes(128, 2, load=16), architecture=89, base_clock=2.235e9,
+)  # fmt: skip
+_MX550 = Device(
+    "MX550", 16, 1.32e9, 96e9, 0.42e12, 1 * MB, 96 * KB, 64 * KB, threads=1024,
+    blocks=16, lanes=_lanes(64, 2, load=16), architecture=75, base_clock=1.065e9,
+)  # fmt: skip
+
+DEVICES = {device.name: device for device in (_H200, _A100, _RTX_4090, _MX550)}
 """From NVIDIA's data sheets, architecture white papers and CUDA C++ Programming Guide;
 the base clocks, and the MX550, a GPU of laptops, from TechPowerUp's data base.
 The L2 bandwidth is assumed, from published microbenchmarks; of the MX550, a T4's for as

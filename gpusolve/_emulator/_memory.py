@@ -27,6 +27,10 @@ class CRegion(ctypes.Structure):
     ]
 
 
+HEAP = "the heap of malloc()"
+"""The name of the memory that kernels allocate."""
+
+
 @dataclass(frozen=True)
 class Item:
     """An array, a variable or an allocation that kernels may access."""

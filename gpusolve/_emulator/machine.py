@@ -15,10 +15,9 @@ import numpy.typing as npt
 from . import _device
 from ._checks import MEMORY, RACES
 from ._faults import raise_fault
-from ._memory import CRegion, Memory
+from ._memory import HEAP, CRegion, Memory
 from ._schedule import ORDERS, current_schedule
-from .module import CFault, LoadedKernel, Module, Shape, demangled, library
-from .ptx import Program
+from .module import CFault, Module, Shape, library
 
 HEAP_BYTES = 8 << 20
 """Memory for malloc() in kernels, CUDA's default."""
@@ -161,7 +160,7 @@ def launch(
     first = int(heap.ctypes.data) + -int(heap.ctypes.data) % 16
     start = first + GRID_BYTES
     ctypes.memset(first, 0, GRID_BYTES)
-    everything.add(first, GRID_BYTES + HEAP_BYTES, "the heap of malloc()", phase=0)
+    everything.add(first, GRID_BYTES + HEAP_BYTES, HEAP, phase=0)
     regions = everything.regions()
     blocks = math.prod(shape.grid)
     if resident is None:
@@ -215,14 +214,3 @@ def launch(
             fault, kernel, shape, everything, name or entry, parameters, shared_bytes
         )
     return Counted(counted, everything) if counted.value else None
-
-
-__all__ = [
-    "LoadedKernel",
-    "Memory",
-    "Module",
-    "Program",
-    "demangled",
-    "launch",
-    "library",
-]

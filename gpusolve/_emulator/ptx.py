@@ -4,8 +4,8 @@ Only declarations are read here. The machine reads the bodies of functions, when
 kernel is loaded. The interface of the machine in short:
 
 - ``Program(text)`` has `entries`, `variables` and `files`.
-- ``machine.Module(program)`` places the variables, and refuses unknown instructions.
-- ``machine.Memory`` lists what a kernel may access: addresses of the host, by name.
+- ``module.Module(program)`` places the variables, and refuses unknown instructions.
+- ``_memory.Memory`` lists what a kernel may access: addresses of the host, by name.
 - ``machine.launch(module, entry, grid, block, parameters, ...)`` runs a kernel, or
   raises `KernelError`.
 """

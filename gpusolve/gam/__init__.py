@@ -8,11 +8,12 @@ evaluates bases, and `penalty_matrix` has their penalties.
 
 from . import distributions, families
 from ._boosting.path import Path
+from ._model.insight import Explanation
+from ._model.store import load, save
 from ._terms.basis import BSplines, CompactBasis, penalty_matrix
 from .aic import Criterion, aic_stop
-from .bootstrap import EffectBootstrap, bootstrap_effects
 from .classifier import BoostedGAMClassifier
-from .cv import CrossValidation, cv_stop
+from .cv import CrossValidation, EffectBootstrap, bootstrap_effects, cv_stop
 from .diagnostics import (
     plot_calibration,
     plot_path,
@@ -21,12 +22,10 @@ from .diagnostics import (
 )
 from .distribution import BoostedDistribution
 from .estimator import BoostedGAM
-from .explanation import Explanation
 from .families import concordance, survival_times
 from .from_formula import gamboost, glmboost
 from .simulation import Simulation, simulate
 from .stability import StabilitySelection, stability_selection
-from .store import load, save
 from .terms import (
     bbs,
     bkernel,

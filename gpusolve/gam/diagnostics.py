@@ -11,7 +11,7 @@ from .._device.arrays import on_host
 from ._data import inputs
 from ._data.conventions import check_integer, generator
 from ._model.model import AdditiveModel
-from ._plots.diagnostics import bins_of, plot_bins, plot_normal, plot_sizes
+from ._plots.figures import bins_of, plot_bins, plot_normal, plot_sizes
 from .classifier import BoostedGAMClassifier
 from .distribution import BoostedDistribution
 from .estimator import BoostedGAM

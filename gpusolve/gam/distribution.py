@@ -14,12 +14,12 @@ from .._device.kernels import current_device
 from ._boosting.batch import Settings
 from ._data import inputs
 from ._data.conventions import check_choice
-from ._families.sums import weighted_mean
+from ._families.numerics import weighted_mean
 from ._model.fitted import typed_by_device
 from ._model.insight import Line, lines_of, reductions_of
 from ._model.model import AdditiveModel
 from ._model.specification import Plan, bind_learners, check_parameters
-from ._plots.curves import plot_quantiles
+from ._plots.figures import plot_quantiles
 from ._terms.frame import Frame
 from ._terms.term import Term
 from .distributions import Distribution, distribution_of

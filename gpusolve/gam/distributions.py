@@ -31,14 +31,15 @@ from .._device.arrays import Array, namespace, on_host
 from . import families
 from ._data.conventions import check_choice
 from ._families.family import CoupledFamily, CudaFamily, family_in, is_constant
-from ._families.gamma_function import (
+from ._families.numerics import (
     HALF_LOG_TWO_PI,
     log_minus_digamma,
     special,
     stirling_error,
     trigamma_minus_inverse,
+    weighted_mean,
+    weighted_sum,
 )
-from ._families.sums import weighted_mean, weighted_sum
 
 __all__ = [
     "DISTRIBUTIONS",

@@ -12,11 +12,11 @@ from ._boosting.batch import is_vector
 from ._boosting.path import Path
 from ._data import inputs
 from ._data.conventions import available_if
-from ._model import survival
+from ._model import insight
 from ._model.fitted import typed_by_device
+from ._model.insight import has_curves
 from ._model.model import AdditiveModel
 from ._model.specification import check_parameters
-from ._model.survival import has_curves
 from .families import family_of
 
 
@@ -372,12 +372,12 @@ class BoostedGAM(AdditiveModel):
             data = replace(data, y=response)
             family.check(data.counted_y)
             self._fit(X, data, family)
-            survival.learn_baseline(self)
+            insight.learn_baseline(self)
         return self
 
     def stop_at(self, iteration: int) -> Self:
         super().stop_at(iteration)
-        survival.learn_baseline(self)
+        insight.learn_baseline(self)
         return self
 
     stop_at.__doc__ = AdditiveModel.stop_at.__doc__
@@ -533,7 +533,7 @@ class BoostedGAM(AdditiveModel):
         survival_function
         """
         (f,) = self._links(X, None, offset)
-        return survival.cumulative_hazard(self, f, times)
+        return insight.cumulative_hazard(self, f, times)
 
     @available_if(has_curves)
     def survival_function(self, X: Any, times: Any, *, offset: Any = None) -> Array:
@@ -568,7 +568,7 @@ class BoostedGAM(AdditiveModel):
                [1. , 0.3, 0.1]])
         """
         (f,) = self._links(X, None, offset)
-        return survival.survival_function(self, f, times)
+        return insight.survival_function(self, f, times)
 
     @available_if(has_curves)
     def plot_survival(
@@ -600,7 +600,7 @@ class BoostedGAM(AdditiveModel):
             As `cumulative_hazard` does.
         """
         curves = self.survival_function(X, times, offset=offset)
-        return survival.plot_survival(self, self._covariates(X), times, curves, labels)
+        return insight.plot_survival(self, self._covariates(X), times, curves, labels)
 
 
 def check_kind(kind: str) -> None:

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, namespace, on_host
 from ._data.conventions import check_choice
 from ._families.classes import ClassFamily, Multinomial, PropOdds
-from ._families.concordance import concordance
 from ._families.counts import Hurdle, NegativeBinomial, Poisson, Tweedie
 from ._families.custom import Custom, CustomCuda
 from ._families.family import (
@@ -36,19 +35,18 @@ from ._families.family import (
     family_in,
     softplus,
 )
-from ._families.gamma_function import (
+from ._families.numerics import (
     HALF_LOG_TWO_PI,
-    log_minus_digamma,
-    special,
-    stirling_error,
-    trigamma_minus_inverse,
-)
-from ._families.sums import (
     LEAST,
     MOST,
     at_least_half_a_row,
+    concordance,
+    log_minus_digamma,
     most_likely,
+    special,
     spread,
+    stirling_error,
+    trigamma_minus_inverse,
     weighted_mean,
     weighted_quantile,
     weighted_sum,

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from .._device.arrays import as_array, namespace, on_host
 from .._device.kernels import current
 from ._boosting.batch import Settings, Training, make_fits
-from ._boosting.folds import make_folds
+from ._boosting.folds import fit_tasks, make_folds
+from ._boosting.path import Watch
 from ._boosting.stacked import boost_family
-from ._boosting.tasks import fit_tasks
-from ._boosting.watch import Watch
 from ._data.inputs import whole_or_scaled
 from ._families.family import CoupledFamily, Family
 from ._model import stability_bounds as bounds
@@ -102,7 +101,7 @@ class StabilitySelection:
         ImportError
             If matplotlib is not installed.
         """
-        from ._plots.curves import plot_stability
+        from ._plots.figures import plot_stability
 
         return plot_stability(self)
 

@@ -18,14 +18,12 @@ import numpy as np
 from .._device.arrays import Array
 from .._device.launch import CACHED
 from ._data.conventions import check_choice, check_integer, check_number
+from ._terms.dense import Kernel, User
 from ._terms.frame import Name
-from ._terms.kernel import Kernel
-from ._terms.linear import Linear
-from ._terms.region import Region, graph_of
+from ._terms.linear import Linear, Region, graph_of
 from ._terms.spline import ROBUST, Spline
 from ._terms.stump import Stump
 from ._terms.term import Product, Single, Sum, Term
-from ._terms.user import User
 
 Constraint = Literal[
     "increasing", "decreasing", "convex", "concave", "positive", "negative"

@@ -427,7 +427,6 @@ def test_instructions_of_a_loop(costs: Any) -> None:
         assert (counts["load"], counts["store"]) == (2 * 32 * turns, 2 * 32)
         assert (kernel.global_loads, kernel.global_stores) == (2 * 32 * turns, 2 * 32)
         assert counts["float"] == 2 * 32 * turns == kernel.arithmetic["float32 add"]
-        assert kernel.per_block["instructions"] == (counts.total() / 2,) * 3
     for kind in ("integer", "compare", "branch"):
         first, second, last = (kernel.instructions[kind] for kernel in found)
         in_a_turn, rest = divmod(second - first, 2 * 32)

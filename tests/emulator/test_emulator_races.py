@@ -117,6 +117,20 @@ def test_value_through_a_chain_of_blocks(order: str) -> None:
         run("chain", "chain<true>", value, integers(9), result, blocks=9)
 
 
+def test_steps_of_a_grid(order: str) -> None:
+    """A block that waits may read a later count, which must not order accesses."""
+
+    def pass_on(waits: str) -> Any:
+        x = integers(4)
+        arguments = x, np.int32(3), integers(1)
+        run("grid_steps", f"pass_on<{waits}>", *arguments, blocks=4, threads=1)
+        return x
+
+    np.testing.assert_array_equal(pass_on("true, true"), [14] * 4)
+    for waits in ("false, true", "true, false"):
+        assert_race(r"element \d of x .* nothing orders", pass_on, waits)
+
+
 # ---- one element for many blocks -----------------------------------------------------
 
 
@@ -214,9 +228,13 @@ def test_device_variable(order: str) -> None:
 
 
 def test_pointer_in_a_structure(order: str) -> None:
-    """The emulator does not know the array of a pointer in bytes of NumPy."""
-    values = integers(2)
-    counters = np.array((values.ctypes.data,), [("values", np.uint64)])[()]
+    """The emulator does not know the array of a pointer in bytes of NumPy.
+
+    The pointer is far from the ends of a large array, so it is near no other array.
+    """
+    values = np.empty(1 << 26, np.uint8)
+    middle = values.ctypes.data + values.size // 2
+    counters = np.array((middle,), [("values", np.uint64)])[()]
     message = r"address 0x[0-9a-f]+, which is in no array of the launch"
     with pytest.raises(KernelError, match=message):
         run("device_variables", "increment_through_structure", counters)

@@ -19,7 +19,7 @@ from gpusolve._emulator._predict import (
     LOADED_MEMORY,
     MEMORY_SHARE,
 )
-from gpusolve.emulator import Device, RawKernel, profile
+from gpusolve.emulator import Device, RawKernel, RawModule, profile
 
 SOURCE = r"""
 __global__ void copy(const float* x, float* y, int n) {
@@ -237,6 +237,43 @@ def test_a_chain_of_loads_waits_for_each_load() -> None:
     assert 1 <= found.parts["latency"] * H200.clock / least < 1.4
     busy = steps * LATENCY_CLOCKS["memory"] / 8 * (LOADED_MEMORY - 1)
     assert (found.high - found.low) * H200.clock > busy
+
+
+PTX = """
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry kernel()
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<4>;
+    .reg .f32 %f<5>;
+    BODY
+    ret;
+}
+"""
+
+
+def counts_per_block(body: str, blocks: int, threads: int) -> dict[str, Any]:
+    """Of a kernel with these instructions and a return."""
+    with profile() as report:
+        kernel = RawModule(ptx=PTX.replace("BODY", body)).get_function("kernel")
+        kernel((blocks,), (threads,), ())
+    return report.kernels[0].per_block
+
+
+def test_instructions_of_each_block() -> None:
+    """A loop of 3 instructions has a turn more in each block; there are two warps."""
+    body = """
+    mov.u32 %r1, %ctaid.x;
+    loop:
+    sub.s32 %r1, %r1, 1;
+    setp.ge.s32 %p1, %r1, 0;
+    @%p1 bra loop;
+    """
+    found = counts_per_block(body, 3, 64)
+    assert found["warp_instructions"] == (2 * 5, 2 * 8, 2 * 11)
+    assert found["chain_issued"] == (5, 8, 11)
 
 
 def test_the_largest_block_bounds_the_time() -> None:

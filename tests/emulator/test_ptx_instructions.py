@@ -19,7 +19,9 @@ import pytest
 import gpusolve
 from gpusolve import _emulator
 from gpusolve._emulator import KernelError
-from gpusolve._emulator.machine import Memory, Module, launch
+from gpusolve._emulator._memory import Memory
+from gpusolve._emulator.machine import launch
+from gpusolve._emulator.module import Module
 from gpusolve._emulator.ptx import Program, PtxError
 
 pytestmark = pytest.mark.skipif(
@@ -151,25 +153,29 @@ def reversed_bits(value: int, bits: int) -> int:
     return int(f"{value:0{bits}b}"[::-1], 2)
 
 
+def part(low: int, high: int, right: int) -> int:
+    return (high << 32 | low) >> right
+
+
 def find(value: int, type: str, shift: bool) -> int:
     bits = bits_of(type)
     top = (~value if value < 0 else value).bit_length() - 1
     return -1 if top < 0 else bits - 1 - top if shift else top
 
 
-def extract(value: int, start: int, length: int, type: str) -> int:
+def field(value: int, start: int, length: int, type: str) -> int:
     """The bits of a number that has its sign for ever, or zeros."""
     bits, start, length = bits_of(type), start & 255, length & 255
     if not length:
         return 0
-    field = wrapped(value, type) >> min(start, 512)
+    shifted = wrapped(value, type) >> min(start, 512)
     if type.startswith("s"):
         last = min(start + length - 1, bits - 1)
         sign = wrapped(value, type) >> last & 1
-        kept = field & ((1 << min(length, max(0, bits - start))) - 1)
+        kept = shifted & ((1 << min(length, max(0, bits - start))) - 1)
         have = min(length, max(0, bits - start))
         return kept | (-(1 << have) if sign else 0)
-    return field & ((1 << length) - 1)
+    return shifted & ((1 << length) - 1)
 
 
 def insert(a: int, b: int, start: int, length: int, bits: int) -> int:
@@ -188,12 +194,12 @@ def permuted(a: int, b: int, selector: int) -> int:
     return int.from_bytes(bytes(found), "little")
 
 
-def product24(a: int, b: int, type: str, part: str) -> int:
+def product24(a: int, b: int, type: str, shift: int = 0) -> int:
     def lower(x: int) -> int:
         x &= 0xFFFFFF
         return x - (1 << 24) if type == "s32" and x >> 23 else x
 
-    return lower(a) * lower(b) >> (16 if part == "hi" else 0)
+    return lower(a) * lower(b) >> shift
 
 
 PLACES: dict[str, Callable[[int, int], int]] = {
@@ -205,153 +211,107 @@ PLACES: dict[str, Callable[[int, int], int]] = {
 
 
 ALL = ("u16", "s16", "u32", "s32", "u64", "s64")
+SHORT, SIGNED = ("u16", "s16", "u32", "s32"), ("s16", "s32", "s64")
+PAIRS, WORDS, SIZES = ("u32", "s32"), ("u32", "s32", "u64", "s64"), (16, 32, 64)
+B32 = (32,)
 WIDE = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
-INTEGER: list[tuple[str, str, tuple[str, ...], Callable[..., int]]] = [
-    *((f"add.{t}", t, (t, t), lambda a, b: a + b) for t in ALL),
-    *((f"sub.{t}", t, (t, t), lambda a, b: a - b) for t in ALL),
-    *((f"mul.lo.{t}", t, (t, t), lambda a, b: a * b) for t in ALL),
-    *((f"mad.lo.{t}", t, (t,) * 3, lambda a, b, c: a * b + c) for t in ALL),
-    *((f"mul.hi.{t}", t, (t, t), lambda a, b, t=t: a * b >> bits_of(t)) for t in ALL),
-    *(
-        (f"mad.hi.{t}", t, (t,) * 3, lambda a, b, c, t=t: (a * b >> bits_of(t)) + c)
-        for t in ("u32", "s32", "u64")
+
+Case = tuple[str, str, tuple[str, ...], Callable[..., int]]
+
+
+def cases(
+    opcode: str, types: Sequence[str | int], shape: str, function: Callable[..., Any]
+) -> list[Case]:
+    """An instruction with each of the types; a number has so many bits.
+
+    The shape has a letter for the result and each operand: T is the type, W the type of
+    twice its size, n is u32 and s is s32. A function of `t` gives the function.
+    """
+    found = []
+    for type in types:
+        own = type if isinstance(type, str) else f"u{type}"
+        letters = {"T": own, "W": WIDE.get(own, ""), "n": "u32", "s": "s32"}
+        result, *operands = (letters[letter] for letter in shape)
+        suffix = type if isinstance(type, str) else f"b{type}"
+        needs_type = function.__code__.co_varnames[:1] == ("t",)
+        oracle = function(own) if needs_type else function
+        found.append((opcode.format(suffix), result, tuple(operands), oracle))
+    return found
+
+
+def limited(x: int) -> int:
+    return int(np.clip(x, -(2**31), 2**31 - 1))
+
+
+INTEGER: list[Case] = [
+    *cases("add.{}", ALL, "TTT", lambda a, b: a + b),
+    *cases("sub.{}", ALL, "TTT", lambda a, b: a - b),
+    *cases("mul.lo.{}", ALL, "TTT", lambda a, b: a * b),
+    *cases("mad.lo.{}", ALL, "TTTT", lambda a, b, c: a * b + c),
+    *cases("mul.hi.{}", ALL, "TTT", lambda t: lambda a, b: a * b >> bits_of(t)),
+    *cases(
+        "mad.hi.{}", ("u32", "s32", "u64"), "TTTT",
+        lambda t: lambda a, b, c: (a * b >> bits_of(t)) + c,
     ),
-    *((f"mul.wide.{t}", w, (t, t), lambda a, b: a * b) for t, w in WIDE.items()),
-    *(
-        (f"mad.wide.{t}", w, (t, t, w), lambda a, b, c: a * b + c)
-        for t, w in WIDE.items()
+    *cases("mul.wide.{}", SHORT, "WTT", lambda a, b: a * b),
+    *cases("mad.wide.{}", SHORT, "WTTW", lambda a, b, c: a * b + c),
+    *cases("min.{}", ALL, "TTT", lambda a, b: min(a, b)),
+    *cases("max.{}", ALL, "TTT", lambda a, b: max(a, b)),
+    *cases("sad.{}", ALL, "TTTT", lambda a, b, c: abs(a - b) + c),
+    *cases("neg.{}", SIGNED, "TT", lambda a: -a),
+    *cases("abs.{}", SIGNED, "TT", lambda a: abs(a)),
+    *cases("and.{}", SIZES, "TTT", lambda a, b: a & b),
+    *cases("or.{}", SIZES, "TTT", lambda a, b: a | b),
+    *cases("xor.{}", SIZES, "TTT", lambda a, b: a ^ b),
+    *cases("not.{}", SIZES, "TT", lambda a: ~a),
+    *cases("cnot.{}", B32, "TT", lambda a: int(a == 0)),
+    *cases("shl.{}", SIZES, "TTn", lambda a, n: a << min(n, 99)),
+    *cases("shr.{}", ALL, "TTn", lambda a, n: a >> min(n, 99)),
+    *cases("popc.{}", (32, 64), "nT", lambda a: a.bit_count()),
+    *cases("clz.{}", (32, 64), "nT", lambda t: lambda a: bits_of(t) - a.bit_length()),
+    *cases("brev.{}", (32, 64), "TT", lambda t: lambda a: reversed_bits(a, bits_of(t))),
+    *cases("bfind.{}", WORDS, "nT", lambda t: lambda a: find(a, t, False)),
+    *cases("bfind.shiftamt.{}", WORDS, "nT", lambda t: lambda a: find(a, t, True)),
+    *cases("bfe.{}", WORDS, "TTnn", lambda t: lambda a, s, n: field(a, s, n, t)),
+    *cases(
+        "bfi.{}", (32, 64), "TTTnn",
+        lambda t: lambda a, b, s, n: insert(a, b, s, n, bits_of(t)),
     ),
-    *((f"min.{t}", t, (t, t), min) for t in ALL),
-    *((f"max.{t}", t, (t, t), max) for t in ALL),
-    *((f"sad.{t}", t, (t,) * 3, lambda a, b, c: abs(a - b) + c) for t in ALL),
-    *((f"neg.{t}", t, (t,), lambda a: -a) for t in ("s16", "s32", "s64")),
-    *((f"abs.{t}", t, (t,), abs) for t in ("s16", "s32", "s64")),
-    *((f"and.b{n}", f"u{n}", (f"u{n}",) * 2, lambda a, b: a & b) for n in (16, 32, 64)),
-    *((f"or.b{n}", f"u{n}", (f"u{n}",) * 2, lambda a, b: a | b) for n in (16, 32, 64)),
-    *((f"xor.b{n}", f"u{n}", (f"u{n}",) * 2, lambda a, b: a ^ b) for n in (16, 32, 64)),
-    *((f"not.b{n}", f"u{n}", (f"u{n}",), lambda a: ~a) for n in (16, 32, 64)),
-    *(
-        (f"shl.b{n}", f"u{n}", (f"u{n}", "u32"), lambda a, s: a << min(s, 99))
-        for n in (16, 32, 64)
+    *cases("shf.l.wrap.{}", B32, "TTTn", lambda a, b, n: part(a, b, 32 - (n & 31))),
+    *cases("shf.r.wrap.{}", B32, "TTTn", lambda a, b, n: part(a, b, n & 31)),
+    *cases("shf.l.clamp.{}", B32, "TTTn", lambda a, b, n: part(a, b, 32 - min(n, 32))),
+    *cases("shf.r.clamp.{}", B32, "TTTn", lambda a, b, n: part(a, b, min(n, 32))),
+    *cases("add.sat.{}", ("s32",), "TTT", lambda a, b: limited(a + b)),
+    *cases("sub.sat.{}", ("s32",), "TTT", lambda a, b: limited(a - b)),
+    *cases("mul24.lo.{}", PAIRS, "TTT", lambda t: lambda a, b: product24(a, b, t)),
+    *cases("mul24.hi.{}", PAIRS, "TTT", lambda t: lambda a, b: product24(a, b, t, 16)),
+    *cases(
+        "mad24.lo.{}", PAIRS, "TTTT",
+        lambda t: lambda a, b, c: product24(a, b, t) + c,
     ),
-    *((f"shr.{t}", t, (t, "u32"), lambda a, s: a >> min(s, 99)) for t in ALL),
-    *((f"popc.b{n}", "u32", (f"u{n}",), int.bit_count) for n in (32, 64)),
-    *(
-        (f"clz.b{n}", "u32", (f"u{n}",), lambda a, n=n: n - a.bit_length())
-        for n in (32, 64)
+    *cases(
+        "szext.wrap.{}", PAIRS, "TTn", lambda t: lambda a, n: field(a, 0, n & 31, t)
     ),
-    *(
-        (f"brev.b{n}", f"u{n}", (f"u{n}",), lambda a, n=n: reversed_bits(a, n))
-        for n in (32, 64)
-    ),
-    *(
-        (f"bfind{m}.{t}", "u32", (t,), lambda a, t=t, m=m: find(a, t, bool(m)))
-        for t in ("u32", "s32", "u64", "s64")
-        for m in ("", ".shiftamt")
-    ),
-    *(
-        (f"bfe.{t}", t, (t, "u32", "u32"), lambda a, s, n, t=t: extract(a, s, n, t))
-        for t in ("u32", "s32", "u64", "s64")
-    ),
-    *(
-        (
-            f"bfi.b{n}",
-            f"u{n}",
-            (f"u{n}", f"u{n}", "u32", "u32"),
-            lambda a, b, s, k, n=n: insert(a, b, s, k, n),
-        )
-        for n in (32, 64)
-    ),
-    ("prmt.b32", "u32", ("u32",) * 3, permuted),
-    (
-        "shf.l.wrap.b32",
-        "u32",
-        ("u32",) * 3,
-        lambda a, b, n: (b << 32 | a) << (n & 31) >> 32,
-    ),
-    (
-        "shf.r.wrap.b32",
-        "u32",
-        ("u32",) * 3,
-        lambda a, b, n: (b << 32 | a) >> (n & 31),
-    ),
-    (
-        "shf.l.clamp.b32",
-        "u32",
-        ("u32",) * 3,
-        lambda a, b, n: (b << 32 | a) << min(n, 32) >> 32,
-    ),
-    (
-        "shf.r.clamp.b32",
-        "u32",
-        ("u32",) * 3,
-        lambda a, b, n: (b << 32 | a) >> min(n, 32),
-    ),
-    (
-        "add.sat.s32",
-        "s32",
-        ("s32",) * 2,
-        lambda a, b: np.clip(a + b, -(2**31), 2**31 - 1),
-    ),
-    ("cnot.b32", "u32", ("u32",), lambda a: int(a == 0)),
-    (
-        "sub.sat.s32",
-        "s32",
-        ("s32",) * 2,
-        lambda a, b: np.clip(a - b, -(2**31), 2**31 - 1),
-    ),
-    *(
-        (f"mul24.{p}.{t}", t, (t, t), lambda a, b, t=t, p=p: product24(a, b, t, p))
-        for t in ("u32", "s32")
-        for p in ("lo", "hi")
-    ),
-    *(
-        (
-            f"mad24.lo.{t}",
-            t,
-            (t,) * 3,
-            lambda a, b, c, t=t: product24(a, b, t, "lo") + c,
-        )
-        for t in ("u32", "s32")
-    ),
-    *(
-        (f"szext.wrap.{t}", t, (t, "u32"), lambda a, n, t=t: extract(a, 0, n & 31, t))
-        for t in ("u32", "s32")
-    ),
-    (
-        "bmsk.clamp.b32",
-        "u32",
-        ("u32", "u32"),
+    *cases(
+        "bmsk.clamp.{}", B32, "TTT",
         lambda a, n: ((1 << min(n & 255, 32)) - 1) << min(a, 32),
     ),
+    *cases("prmt.b32", B32, "nnnn", permuted),
     *(
         (
-            f"prmt.b32.{mode}",
-            "u32",
-            ("u32",) * 3,
+            f"prmt.b32.{mode}", "u32", ("u32",) * 3,
             lambda a, b, n, f=f: permuted(
                 a, b, sum((f(n & 3, k) & 7) << 4 * k for k in range(4))
             ),
         )
         for mode, f in PLACES.items()
     ),
-    *(
-        (f"mov.{kind}{n}", f"u{n}", (f"u{n}",), lambda a: a)
-        for kind in "busf"
-        for n in (16, 32, 64)
-        if (kind, n) != ("f", 16)
-    ),
-    *(
-        (
-            f"slct.{t}.s32",
-            "u32",
-            ("u32", "u32", "s32"),
-            lambda a, b, c: a if c >= 0 else b,
-        )
-        for t in ("b32", "f32", "s32")
-    ),
-    ("slct.u32.s32", "u32", ("u32", "u32", "s32"), lambda a, b, c: a if c >= 0 else b),
-]
+    *cases("mov.{}", (*SIZES, *ALL), "TT", lambda a: a),
+    *cases("mov.f32", B32, "TT", lambda a: a),
+    *cases("mov.f64", (64,), "TT", lambda a: a),
+    *cases("slct.{}.s32", (32, *PAIRS), "TTTs", lambda a, b, c: a if c >= 0 else b),
+    *cases("slct.f32.s32", B32, "TTTs", lambda a, b, c: a if c >= 0 else b),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", INTEGER, ids=lambda case: case[0])

@@ -1,4 +1,8 @@
-"""BoostedGAMClassifier: scikit-learn's conventions, and several classes."""
+"""BoostedGAMClassifier: two, several and ordered classes.
+
+The oracles of ordered classes are mboost's formulas and SciPy's minimiser.
+`test_gam_paths` has the steps and the limits.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,30 @@ import pickle
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from family_samples import sample
+from gam_models import draw
+from scipy import optimize, special
 from together import together
 
-from gpusolve._device.arrays import is_cupy, on_host
-from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, bbs, bols, gamboost
-from gpusolve.gam.families import Binomial
+from gpusolve._device.arrays import is_cupy, on_host  # where arrays are
+from gpusolve.gam import (
+    BoostedGAM,
+    BoostedGAMClassifier,
+    bbs,
+    bols,
+    cv_stop,
+    gamboost,
+)
+from gpusolve.gam.families import Binomial, Multinomial, PropOdds
 
 Data = tuple[np.ndarray, np.ndarray]
+Floats = np.ndarray
+
+
+def sample(family: Any, n: int = 200) -> Data:
+    X = np.random.default_rng(0).random((n, 3))
+    return X, draw(family, 0.7 * np.sin(6 * X[:, 0]) + X[:, 1] - 0.3)
 
 
 @pytest.fixture
@@ -31,19 +50,16 @@ def three() -> Data:
     return X, np.array(["low", "middle", "top"])[np.searchsorted([1.5, 3.2], f)]
 
 
-STEPS = {"learning_rate": 0.3, "step_rule": "scaled", "outside": "clamp"}
-"""The estimators' defaults that differ from mboost's."""
-
 # ---- two classes ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("link", ["half_logit", "logit"])
 def test_two_classes_are_the_binomial_family(binary: Data, link: str) -> None:
     X, y = binary
-    family = Binomial(link)
+    options: Any = {"family": Binomial(link), "n_basis": 8, "max_iter": 30}
     labels = np.array(["no", "yes"])[y.astype(int)]
-    model = BoostedGAMClassifier(family=family, n_basis=8, max_iter=30).fit(X, labels)
-    regressor = BoostedGAM(family=family, n_basis=8, max_iter=30).fit(X, y)
+    model = BoostedGAMClassifier(**options).fit(X, labels)
+    regressor = BoostedGAM(**options).fit(X, y)
     np.testing.assert_array_equal(model.coefficients_, regressor.coefficients_)
     np.testing.assert_array_equal(model.risk_, regressor.risk_)
     assert model.classes_.tolist() == ["no", "yes"]
@@ -53,63 +69,52 @@ def test_two_classes_are_the_binomial_family(binary: Data, link: str) -> None:
     np.testing.assert_allclose(p[:, 1], regressor.predict(X), rtol=1e-13)
     np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-14)
     np.testing.assert_allclose(model.predict_log_proba(X), np.log(p), rtol=1e-12)
-    np.testing.assert_array_equal(model.predict(X), model.classes_[p.argmax(axis=1)])
     scale = 2 if link == "half_logit" else 1
     np.testing.assert_allclose(np.log(p[:, 1] / p[:, 0]), scale * f, atol=1e-10)
-    assert model.score(X, labels) == (model.predict(X) == labels).mean()
-    weights = np.random.default_rng(0).random(len(y))
-    expected = np.average(model.predict(X) == labels, weights=weights)
-    assert model.score(X, labels, weights) == pytest.approx(expected, rel=1e-13)
+    right = model.predict(X) == labels
+    np.testing.assert_array_equal(model.predict(X), model.classes_[p.argmax(axis=1)])
+    assert model.score(X, labels) == right.mean()
+    w = np.random.default_rng(0).random(len(y))
+    expected = np.average(right, weights=w)
+    assert model.score(X, labels, w) == pytest.approx(expected, rel=1e-13)
 
 
-@together(
-    "classes",
-    [
-        ["a", "b"],
-        [3, 7],
-        [False, True],
-        [-1.0, 1.0],
-        np.array(["b", "a"], object),
-        np.array([2, 5], object),
-    ],
-    ids=str,
-)
-def test_classes_may_be_strings_and_numbers(binary: Data, classes: Any) -> None:
+LABELS: dict[str, Any] = {
+    "strings": lambda y: np.array(["a", "b"])[y],
+    "list": lambda y: np.array(["a", "b"])[y].tolist(),
+    "numbers": lambda y: np.array([3, 7])[y],
+    "bools": lambda y: y > 0,
+    "floats": lambda y: 2.0 * y - 1,
+    "objects": lambda y: np.array(["a", "b"], object)[y],
+    "series": lambda y: pd.Series(np.array(["a", "b"])[y]),
+    "categorical": lambda y: pd.Series(np.array(["a", "b"])[y], dtype="category"),
+}
+
+
+@together("kind", LABELS)
+def test_classes_may_be_strings_and_numbers(binary: Data, kind: str) -> None:
     X, y = binary
-    labels = np.asarray(classes)[y.astype(int)]
+    labels = LABELS[kind](y.astype(int))
     model = BoostedGAMClassifier(n_basis=6, max_iter=10).fit(X, labels)
-    assert model.classes_.tolist() == sorted(np.asarray(classes).tolist())
-    assert set(model.predict(X).tolist()) <= set(np.asarray(classes).tolist())
-    assert model.score(X, labels) > 0.6
-    for other in (labels.tolist(), labels[:, None]):
-        if isinstance(other, list):
-            again = BoostedGAMClassifier(n_basis=6, max_iter=10).fit(X, other)
-            np.testing.assert_array_equal(again.coefficients_, model.coefficients_)
+    expected = BoostedGAM(family="binomial", n_basis=6, max_iter=10).fit(X, y)
+    np.testing.assert_array_equal(model.coefficients_, expected.coefficients_)
+    found = np.ravel(np.asarray(labels))
+    assert model.classes_.tolist() == sorted(set(found.tolist()))
+    assert model.score(X, labels) == (model.predict(X) == found).mean() > 0.6
 
 
-def test_classes_of_pandas(binary: Data) -> None:
-    pd = pytest.importorskip("pandas")
-    X, y = binary
-    labels = np.array(["no", "yes"])[y.astype(int)]
-    model = BoostedGAMClassifier(n_basis=6, max_iter=10).fit(X, labels)
-    for series in (pd.Series(labels), pd.Series(labels).astype("category")):
-        other = BoostedGAMClassifier(n_basis=6, max_iter=10).fit(X, series)
-        np.testing.assert_array_equal(other.coefficients_, model.coefficients_)
-        np.testing.assert_array_equal(other.predict(X), model.predict(X))
-
-
-@pytest.mark.parametrize("family", ["binomial", "multinomial"])
-@pytest.mark.parametrize("ordered", [False, True])
+@together("family", ["binomial", "multinomial"])
+@together("ordered", [False, True])
 def test_formulas_take_classes_in_the_order_of_a_categorical(
     binary: Data, family: Any, ordered: bool
 ) -> None:
     """Names have no effect; the second category is the class of large predictors."""
-    pd = pytest.importorskip("pandas")
     X, y = binary
     codes, data = y.astype(int), {"x": X[:, 0]}
-    expected = BoostedGAMClassifier([bbs(0)], family=family, max_iter=9).fit(X, codes)
-    options = {"family": family, "max_iter": 9} | STEPS
-    for names in (["no", "yes"], ["yes", "no"], ["b", "a"]):
+    options = {"family": family, "max_iter": 9}
+    expected = BoostedGAMClassifier([bbs(0)], **options).fit(X, codes)
+    options |= {"learning_rate": 0.3, "step_rule": "scaled", "outside": "clamp"}
+    for names in (["no", "yes"], ["yes", "no"]):
         data["y"] = pd.Categorical.from_codes(codes, names, ordered=ordered)
         model = gamboost("y ~ bbs(x)", data, **options)
         assert model.classes_.tolist() == names
@@ -127,9 +132,6 @@ def test_each_class_has_a_model_against_the_rest(three: Data) -> None:
     X, y = three
     learners = [bbs(0), bols(1), bbs(2)]
     model = BoostedGAMClassifier(learners, max_iter=40).fit(X, y)
-    assert model.coefficients_.shape[:2] == (3, 3)
-    assert model.risk_.shape == (3, 41)
-    assert model.selected_.shape == (3, 40)
     assert len(model.paths_) == model.n_classes_ == 3
     odds = []
     for j, name in enumerate(model.classes_):
@@ -138,33 +140,46 @@ def test_each_class_has_a_model_against_the_rest(three: Data) -> None:
         assert model.intercept_[j] == pytest.approx(alone.intercept_)
         np.testing.assert_array_equal(model.selected_[j], alone.selected_)
         np.testing.assert_allclose(model.risk_[j], alone.risk_, rtol=1e-12)
-        np.testing.assert_allclose(
-            model.effects(X, fit=j), alone.effects(X), atol=1e-10
-        )
-        np.testing.assert_allclose(
-            model.partial_effect(1, X[:, 1], fit=j),
-            alone.partial_effect(1, X[:, 1]),
-            atol=1e-10,
-        )
+        effects = model.effects(X, fit=j)
+        np.testing.assert_allclose(effects, alone.effects(X), atol=1e-10)
         odds.append(alone.predict(X))
     expected = np.column_stack(odds)
     p = model.predict_proba(X)
     np.testing.assert_allclose(p, expected / expected.sum(axis=1, keepdims=True))
     np.testing.assert_array_equal(model.predict(X), model.classes_[p.argmax(axis=1)])
-    assert model.decision_function(X).shape == (240, 3)
     assert model.score(X, y) > 0.7
+    folds = (np.arange(240)[:, None] % 3 != np.arange(3)) * 1.0
+    total = sum(
+        cv_stop(alone.fit(X, (y == name) * 1.0), folds).risk for name in model.classes_
+    )
+    np.testing.assert_allclose(cv_stop(model, folds).risk, total, rtol=1e-9)
+
+
+def test_a_multinomial_model(three: Data) -> None:
+    X, y = three
+    model = BoostedGAMClassifier(family="multinomial", max_iter=60).fit(X, y)
+    assert model.family_ == Multinomial(3)
+    p = model.predict_proba(X)
+    own = p[np.arange(240), np.searchsorted(model.classes_, y)]
+    assert model.risk_[-1] == pytest.approx(-np.log(own).sum())
+    assert (model.selected_ == model.selected_[0]).all()
+    effects = [model.effects(X, fit=name) for name in ("low", "middle", "top")]
+    np.testing.assert_allclose(np.sum(effects, axis=0), 0, atol=1e-12)
+    both = [
+        BoostedGAMClassifier([bols(0)], family=family, max_iter=200).fit(X, y == "top")
+        for family in ("binomial", "multinomial")
+    ]
+    one, other = (model.predict_proba(X) for model in both)
+    np.testing.assert_allclose(one, other, atol=1e-6)
+    logit = both[1].decision_function(X)
+    np.testing.assert_allclose(logit, np.log(other[:, 1] / other[:, 0]), atol=1e-10)
 
 
 def test_early_stopping_is_that_of_the_sum_of_risks(three: Data) -> None:
     X, y = three
+    options: Any = {"n_basis": 20, "df": 8, "learning_rate": 0.5, "max_iter": 600}
     model = BoostedGAMClassifier(
-        n_basis=20,
-        df=8,
-        learning_rate=0.5,
-        max_iter=600,
-        early_stopping=True,
-        n_iter_no_change=20,
-        random_state=1,
+        early_stopping=True, n_iter_no_change=20, random_state=1, **options
     ).fit(X, y)
     risk = model.validation_risk_
     assert model.n_iter_ == int(risk.argmin()) == len(risk) - 21
@@ -174,23 +189,17 @@ def test_early_stopping_is_that_of_the_sum_of_risks(three: Data) -> None:
     assert risk.min() == pytest.approx(loss.sum() / 24, rel=1e-10)
 
 
-def test_a_warm_start_needs_the_same_classes(three: Data) -> None:
+def test_a_warm_start_needs_the_same_classes_and_classes_need_weight(
+    three: Data,
+) -> None:
     X, y = three
-    start = np.zeros(len(y))
-    model = BoostedGAMClassifier(n_basis=8, max_iter=2, warm_start=True)
-    for offset in (None, start):
+    for offset in (None, np.zeros(len(y))):
+        model = BoostedGAMClassifier(n_basis=8, max_iter=2, warm_start=True)
         model.fit(X, y == "top", offset=offset)
         with pytest.raises(ValueError, match="warm start needs"):
             model.fit(X, y, offset=offset)
-        model = BoostedGAMClassifier(n_basis=8, max_iter=2, warm_start=True)
-
-
-def test_classes_without_weight_do_not_exist(three: Data) -> None:
-    X, y = three
     without = BoostedGAMClassifier(max_iter=2).fit(X, y, sample_weight=y != "low")
     assert without.classes_.tolist() == ["middle", "top"]
-    with pytest.raises(ValueError, match="at least 2 classes"):
-        BoostedGAMClassifier().fit(X, y, sample_weight=y == "low")
 
 
 def test_offsets(three: Data) -> None:
@@ -205,8 +214,6 @@ def test_offsets(three: Data) -> None:
     np.testing.assert_allclose(f, without + start[:, None])
     *_, last = model.staged_predict_proba(X, offset=start)
     np.testing.assert_allclose(last, model.predict_proba(X, offset=start), rtol=1e-12)
-    *_, last = model.staged_predict(X, offset=start)
-    np.testing.assert_array_equal(last, model.predict(X, offset=start))
 
 
 @pytest.mark.parametrize("offset", [-1e4, 1e4])
@@ -225,17 +232,186 @@ def test_probabilities_that_underflow(three: Data, offset: float) -> None:
     assert np.isfinite(logs).all()
 
 
-# ---- with scikit-learn ---------------------------------------------------------------
-
-
-def test_on_a_device(backend: Any, three: Data) -> None:
+@together("family", ["binomial", "multinomial", "prop_odds"])
+def test_on_a_device(backend: Any, three: Data, family: Any) -> None:
     X, y = three
-    given = backend.array(X)
-    model = BoostedGAMClassifier(n_basis=6, max_iter=4).fit(given, y)
-    p = model.predict_proba(given)
+    given, codes = backend.array(X[:60]), np.unique(y[:60], return_inverse=True)[1]
+    model = BoostedGAMClassifier(family=family, n_basis=6, max_iter=3)
+    p = model.fit(given, codes).predict_proba(given)
     assert is_cupy(p) == (backend.name == "cuda")
     assert isinstance(model.predict(given), np.ndarray)
     for stage in (*model.staged_predict_proba(given), model.effects(given)):
         assert is_cupy(stage) == is_cupy(p)
     loaded = pickle.loads(pickle.dumps(model))
-    np.testing.assert_allclose(loaded.predict_proba(X), on_host(p), rtol=1e-10)
+    np.testing.assert_allclose(loaded.predict_proba(X[:60]), on_host(p), rtol=1e-10)
+
+
+# ---- ordered classes -----------------------------------------------------------------
+
+
+def ordered(
+    classes: int, spread: float, rng: Any, n: int = 400
+) -> tuple[Floats, Floats]:
+    """Classes of nearly equal sizes, and the predictors of their rows."""
+    f = spread * rng.standard_normal(n)
+    latent = f + rng.logistic(size=n)
+    cuts = np.quantile(latent, np.arange(1, classes) / classes)
+    return np.digitize(latent, cuts).astype(np.float64), f
+
+
+def mboost_loss(y: Floats, f: Floats, thresholds: Floats) -> Floats:
+    """The losses, by mboost's formula of differences of probabilities."""
+    cumulative = special.expit(thresholds - f[:, None])
+    ends = np.ones((len(f), 1))
+    shares = np.diff(np.concatenate([0 * ends, cumulative, ends], axis=1))
+    return -np.log(shares[np.arange(len(f)), y.astype(int)])
+
+
+def mboost_gradient(y: Floats, f: Floats, thresholds: Floats) -> Floats:
+    """The gradient, by mboost's formulas of the first, inner and last classes."""
+    found, last = np.empty_like(f), len(thresholds)
+    for i, (k, own) in enumerate(zip(y.astype(int), f, strict=True)):
+        if k == 0:
+            found[i] = -1 / (1 + np.exp(thresholds[0] - own))
+        elif k == last:
+            found[i] = 1 / (1 + np.exp(own - thresholds[-1]))
+        else:
+            a, b = thresholds[k - 1 : k + 1]
+            both = np.exp(2 * own - a - b)
+            found[i] = (1 - both) / (1 + np.exp(own - a) + np.exp(own - b) + both)
+    return found
+
+
+@together("classes", [2, 3, 7, 12])
+@together("spread", [0.3, 1.0, 3.0, 30.0])
+def test_formulas_are_those_of_mboost_and_thresholds_of_maximum_likelihood(
+    classes: int, spread: float, rng: np.random.Generator
+) -> None:
+    """The derivative of the likelihood by each threshold is 0, for all weights."""
+    y, f = ordered(classes, spread, rng)
+    family, w = PropOdds(classes), rng.random(len(y))
+    s = family.nuisance(y, f, w)
+    if spread < 30:
+        expected = mboost_gradient(y, f, s)
+        np.testing.assert_allclose(family.loss(y, f, s), mboost_loss(y, f, s), 1e-10)
+        np.testing.assert_allclose(family.gradient(y, f, s), expected, 1e-10, 1e-13)
+    for own in 1e-5 * np.eye(classes - 1):
+        slope = w @ (family.loss(y, f, s + own) - family.loss(y, f, s - own))
+        assert abs(slope / 2e-5) < 1e-6 * len(y)
+
+
+def test_thresholds_at_their_limits(rng: np.random.Generator) -> None:
+    """An absent class counts as half a row; distant predictors end the search."""
+    y = np.repeat([0.0, 1, 2, 3], [5, 1, 3, 1])
+    found = PropOdds(4).nuisance(y, np.full(10, 0.7), None)
+    np.testing.assert_allclose(found, 0.7 + special.logit([0.5, 0.6, 0.9]), rtol=1e-12)
+    y, f = ordered(5, 1.0, rng)
+    for absent in (0.0, 2.0, 4.0):
+        w = (y != absent) * rng.random(len(y))
+        half = [np.append(y, absent), np.append(f, np.average(f, weights=w))]
+        wanted = PropOdds(5).nuisance(*half, np.append(w, 0.5))
+        found = PropOdds(5).nuisance(y, f, w)
+        np.testing.assert_allclose(found, wanted, rtol=1e-8)
+    y, f = np.array([0.0, 1, 2, 2]), np.array([-1e3, 1e3, 0.0, 5e3])
+    low, high = PropOdds(3).nuisance(y, f, None)
+    assert -np.inf < low < high < np.inf
+
+
+def test_a_binary_response_has_the_model_of_the_logit(rng: np.random.Generator) -> None:
+    """One threshold takes the place of the constant, which is fitted in full."""
+    X = rng.random((200, 1))
+    y = (rng.random(200) < X[:, 0]).astype(np.float64)
+    model = BoostedGAM([bols(0, intercept=False)], family=PropOdds(2), max_iter=500)
+    model.fit(X - 0.5, y)
+    logit = BoostedGAM(bols(0), family="binomial", max_iter=1500).fit(X - 0.5, y)
+    assert model.risk_[-1] == pytest.approx(logit.risk_[-1], rel=1e-8)
+
+
+NAMES = ["low", "high", "higher", "all"]
+
+ORDERED: dict[str, Any] = {
+    "categorical": lambda codes: pd.Categorical.from_codes(codes, NAMES, True),
+    "series": lambda codes: pd.Series(
+        pd.Categorical.from_codes(codes, [*NAMES, "unused"], ordered=True)
+    ),
+    "bytes": lambda codes: codes.astype(np.uint8) + 3,
+    "objects": lambda codes: codes.astype(object) * 2,
+}
+"""The classes in an order: by names, or by numbers."""
+
+UNORDERED: dict[str, Any] = {
+    "list": lambda names: names.tolist(),
+    "array": lambda names: names,
+    "objects": lambda names: names.astype(object),
+    "series": pd.Series,
+    "categorical": lambda names: pd.Categorical(names, NAMES),
+}
+"""The classes without an order."""
+
+
+@together("kind", ORDERED)
+def test_the_order_of_classes_is_the_given_order(kind: str) -> None:
+    """Whatever the names are, the model is the model of the numbers 0, 1, .."""
+    X, y = sample(PropOdds(4))
+    codes = y.astype(int)
+    labels = ORDERED[kind](codes)
+    options: Any = {"family": "prop_odds", "max_iter": 10}
+    expected = BoostedGAMClassifier([bbs(0)], **options).fit(X, codes)
+    model = BoostedGAMClassifier([bbs(0)], **options).fit(X, labels)
+    np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+    if kind in ("categorical", "series"):
+        assert model.classes_.tolist() == NAMES
+    data = {"x": X[:, 0], "y": labels}
+    found = gamboost("y ~ x", data, **options)
+    by_number = gamboost("y ~ x", data | {"y": codes}, **options)
+    np.testing.assert_array_equal(
+        found.predict_proba(data), by_number.predict_proba(data)
+    )
+
+
+@together("kind", UNORDERED)
+def test_text_without_an_order_is_an_error(kind: str) -> None:
+    X, y = sample(PropOdds(4))
+    labels = UNORDERED[kind](np.array(NAMES)[y.astype(int)])
+    message = r"must have an order: .*Categorical\(y, .*ordered=True.*got text .*'low'"
+    with pytest.raises(ValueError, match=message):
+        BoostedGAMClassifier(family="prop_odds").fit(X, labels)
+    with pytest.raises(ValueError, match=message):
+        gamboost("y ~ x", {"x": X[:, 0], "y": labels}, family="prop_odds")
+
+
+def test_a_classifier_of_ordered_classes() -> None:
+    X, y = sample(PropOdds(4))
+    model = BoostedGAMClassifier([bbs(0), bols(1)], family="prop_odds", max_iter=30)
+    p, f = model.fit(X, y).predict_proba(X), model.decision_function(X)
+    s = model.paths_[0].nuisance[-1]
+    cumulative = special.expit(s - f[:, None])
+    np.testing.assert_allclose(p[:, :-1].cumsum(axis=1), cumulative, atol=1e-12)
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-12)
+    own = p[np.arange(200), y.astype(int)]
+    assert -np.log(own).sum() == pytest.approx(model.risk_[-1], rel=1e-10)
+    options: Any = {"max_iter": 200, "early_stopping": True, "random_state": 0}
+    stopped = BoostedGAM(family=PropOdds(4), **options).fit(X, y)
+    assert stopped.path_.nuisance.shape == (stopped.n_iter_ + 1, 3)
+
+
+def test_the_score_of_ordered_classes_is_the_deviance_explained() -> None:
+    """Against the thresholds of the shares; the inner classes have a least loss."""
+    X, y = sample(PropOdds(4))
+    model = BoostedGAM(family=PropOdds(4), max_iter=30).fit(X, y)
+
+    def least(s: Floats) -> float:
+        best = [
+            optimize.minimize_scalar(
+                lambda f, k=k: PropOdds(4).loss(np.array([k]), np.array([f]), s)[0],
+                bracket=(-5, 5),
+            ).fun
+            for k in (1.0, 2.0)
+        ]
+        return float(np.array([0, *best, 0])[y.astype(int)].sum())
+
+    shares = np.bincount(y.astype(int)) / len(y)
+    null = special.logit(np.cumsum(shares)[:-1])
+    total = -np.log(shares[y.astype(int)]).sum() - least(null)
+    rest = model.risk_[-1] - least(model.path_.nuisance[-1])
+    assert model.score(X, y) == pytest.approx(1 - rest / total, rel=1e-9)

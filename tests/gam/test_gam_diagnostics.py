@@ -21,7 +21,7 @@ from gpusolve.gam import (
     plot_residuals,
     quantile_residuals,
 )
-from gpusolve.gam._plots.diagnostics import bins_of
+from gpusolve.gam._plots.figures import bins_of
 from gpusolve.gam.diagnostics import effect_sizes
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib draws the plots")
@@ -160,7 +160,7 @@ def test_the_picture_of_residuals() -> None:
 
 def test_the_band_of_residuals_has_19_of_20_order_statistics() -> None:
     """At each rank by itself, of 400 samples of the normal distribution."""
-    from gpusolve.gam._plots.diagnostics import plot_normal
+    from gpusolve.gam._plots.figures import plot_normal
 
     samples = np.sort(np.random.default_rng(0).normal(size=(400, 99)), axis=1)
     axis = plot_normal(samples[0], "").axes[0]

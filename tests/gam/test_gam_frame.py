@@ -1,21 +1,40 @@
-"""Named columns from data frames, mappings and matrices, compared with pandas."""
+"""Data frames of all packages: columns, factors, and the models of them."""
 
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+import dask.array as da
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse import csr_array
 from together import together
 
-from gpusolve._device.arrays import namespace, on_host
-from gpusolve.gam._terms.frame import UNKNOWN, Factor, Frame
+from gpusolve._device.arrays import namespace, on_host  # where arrays are
+from gpusolve.gam import (
+    BoostedDistribution,
+    BoostedGAM,
+    BoostedGAMClassifier,
+    bbs,
+    bols,
+    cv_stop,
+    gamboost,
+    glmboost,
+)
 
-pd = pytest.importorskip("pandas")
+# What a model reads of a column, which it does not show.
+from gpusolve.gam._terms.frame import UNKNOWN, Factor, Frame, columns_in_memory
+
+pl = pytest.importorskip("polars")
+pa = pytest.importorskip("pyarrow")
 
 CODES = np.int32([1, 0, -1, 1])
+LEVELS = ["low", "middle", "high"]
+
+Columns = dict[str, Any]
 
 
 def factor(column: Any) -> Factor:
@@ -49,25 +68,32 @@ def test_levels_are_sorted_and_missing_values_have_no_code(
     assert found.codes.dtype == np.int32
 
 
-@pytest.mark.parametrize(("column", "kind"), [([3, 1, 3], int), ([True, False], bool)])
-def test_integers_and_bools_are_numeric_and_stay_levels(
-    column: Any, kind: type
-) -> None:
-    frame = Frame.of({"g": column})
-    assert not frame.is_factor("g")
-    assert frame.numeric("g").tolist() == [float(value) for value in column]
-    assert frame.factor("g").levels == tuple(sorted(set(column)))
-    assert all(type(level) is kind for level in frame.factor("g").levels)
+def test_integers_and_bools_are_numeric_and_stay_levels() -> None:
+    for column, kind in (([3, 1, 3], int), ([True, False], bool)):
+        frame = Frame.of({"g": column})
+        assert not frame.is_factor("g")
+        assert frame.numeric("g").tolist() == [float(value) for value in column]
+        assert frame.factor("g").levels == tuple(sorted(set(column)))
+        assert all(type(level) is kind for level in frame.factor("g").levels)
 
 
-def test_a_categorical_keeps_its_levels_and_their_order() -> None:
-    levels = ["low", "high", "unused"]
-    column = pd.Categorical(["high", "low"], levels, ordered=True)
-    for given in (column, pd.Series(column)):
-        found = factor(given)
-        assert found.levels == tuple(levels)
-        assert found.ordered
-        np.testing.assert_array_equal(found.codes, [1, 0])
+def test_categories_keep_their_order() -> None:
+    values = ["high", "low", None, "low"]
+    codes = pa.array([2, 0, None, 0])
+    dictionary = pa.DictionaryArray.from_arrays(codes, pa.array(LEVELS), ordered=True)
+    for column in (
+        pl.Series(values, dtype=pl.Enum(LEVELS)),
+        dictionary,
+        pa.chunked_array([dictionary]),
+        pd.Categorical(values, LEVELS, ordered=True),
+        pd.Series(pd.Categorical(values, LEVELS, ordered=True)),
+    ):
+        found = factor(column)
+        assert (found.levels, found.ordered) == (tuple(LEVELS), True)
+        np.testing.assert_array_equal(found.codes, [2, 0, -1, 0])
+    for column in (pl.Series(values, dtype=pl.Categorical), pa.array(values)):
+        found = factor(column)
+        assert (found.levels, found.ordered) == (("high", "low"), False)
 
 
 def test_codes_among_other_levels() -> None:
@@ -137,9 +163,6 @@ def test_names_and_positions_of_a_data_frame() -> None:
     np.testing.assert_array_equal(frame.numeric(0), [1, 2])
     np.testing.assert_array_equal(Frame.of(data[["x", "g"]]).numeric(0), [1, 2])
     assert Frame.of(frame) is frame
-
-
-def test_a_frame_of_numbers_and_text_by_position() -> None:
     frame = Frame.of(np.array([[1, "u"], [2, "v"]], object))
     np.testing.assert_array_equal(frame.numeric(0), [1, 2])
     assert frame.factor(1).levels == ("u", "v")
@@ -185,6 +208,7 @@ def test_numbers_on_two_devices_are_an_error(backend: Any) -> None:
         ({"age": np.ones((2, 2))}, ValueError, r"age must have shape \(n,\)"),
         ({"age": [1j, 2j]}, TypeError, "age must be real"),
         ({"age": np.zeros(2, "M8[s]")}, TypeError, r"age must be real .*datetime64"),
+        ({"age": pl.Series([1]).cast(pl.Date)}, TypeError, "age must be real or a fac"),
         (
             pd.DataFrame({"age": pd.to_datetime(["2020-01-01"]).tz_localize("UTC")}),
             TypeError,
@@ -204,3 +228,153 @@ def test_numbers_on_two_devices_are_an_error(backend: Any) -> None:
 def test_errors_name_the_column(X: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Frame.of(X).numeric("age")
+
+
+# ---- models --------------------------------------------------------------------------
+
+
+def columns(n: int = 90) -> Columns:
+    """Columns of NumPy: numbers, text, and numbers that frames have as decimals."""
+    rng = np.random.default_rng(3)
+    made = {
+        "x": rng.random(n),
+        "k": rng.integers(0, 9, n),
+        "price": rng.integers(1, 999, n) / 100,
+        "g": rng.choice(["u", "v", "w"], n),
+        "t": rng.uniform(1, 2, n),
+    }
+    made["y"] = np.sin(6 * made["x"]) + (made["g"] == "v") + made["price"] / 9
+    return made
+
+
+def polars_of(made: Columns) -> Any:
+    price = [Decimal(round(100 * x)) / 100 for x in made["price"]]
+    return pl.DataFrame(made | {"price": price})
+
+
+FRAMES = {
+    "polars": polars_of,
+    "table": lambda made: polars_of(made).to_arrow(),
+    "batch": lambda made: polars_of(made).to_arrow().to_batches()[0],
+    "series": lambda made: dict(polars_of(made).to_dict()),
+    "chunks": lambda made: {c: polars_of(made).to_arrow()[c] for c in made},
+    "pandas": lambda made: pd.DataFrame(dict(polars_of(made).to_dict(as_series=False))),
+}
+
+
+@together("package", FRAMES)
+@together("kind", [BoostedGAM, BoostedGAMClassifier, BoostedDistribution])
+@together("learners", [None, {"x": bbs(), "price": bols(), "g": bols()}])
+def test_models_are_the_same_as_of_arrays(
+    package: str, kind: Any, learners: Any
+) -> None:
+    made = columns()
+    y = made.pop("y")
+    if kind is BoostedGAMClassifier:
+        y = np.where(y > y.mean(), "yes", "no")
+    frame, w = FRAMES[package](made), np.arange(90) % 3
+    expected = kind(learners, max_iter=15).fit(made, y, sample_weight=w)
+    model = kind(learners, max_iter=15)
+    model.fit(frame, pl.Series(y), sample_weight=pl.Series(w))
+    assert model.n_features_in_ == 5
+    assert model.feature_names_in_.tolist() == list(made)
+    np.testing.assert_array_equal(model.risk_, expected.risk_)
+    np.testing.assert_array_equal(model.predict(frame), expected.predict(made))
+    np.testing.assert_array_equal(model.effects(frame), expected.effects(made))
+    assert model.score(frame, pa.array(y)) == expected.score(made, y)
+    folds = pl.DataFrame(np.arange(90)[:, None] % 4 != np.arange(4))
+    risk = cv_stop(model, folds).risk
+    np.testing.assert_array_equal(risk, cv_stop(expected, folds.to_numpy()).risk)
+    x = pl.Series([0.2, 0.7])
+    found = model.partial_effect("x", x)
+    np.testing.assert_array_equal(found, expected.partial_effect("x", x.to_numpy()))
+
+
+@together("package", FRAMES)
+@together(
+    ("fit", "formula"),
+    [
+        (gamboost, "y ~ bbs(log(x)) + price + g + offset(log(t))"),
+        (gamboost, "y ~ bbs(x, by=g) + bols(C(g)) + I(price * k)"),
+        (gamboost, "y ~ ."),
+        (glmboost, "y ~ ."),
+        (glmboost, "y ~ price + log(price) + g"),
+    ],
+)
+def test_formulas_compute_with_the_columns(
+    package: str, fit: Any, formula: str
+) -> None:
+    made = columns()
+    frame = FRAMES[package](made)
+    expected, model = fit(formula, made, max_iter=15), fit(formula, frame, max_iter=15)
+    assert model.names_ == expected.names_
+    np.testing.assert_array_equal(model.predict(frame), expected.predict(made))
+    again = model.__class__(**model.get_params()).fit(frame)
+    np.testing.assert_array_equal(again.risk_, expected.risk_)
+
+
+def test_a_frame_of_numbers_has_no_order_of_columns_and_times_may_be_a_frame() -> None:
+    made = columns()
+    X = {name: made[name] for name in ("x", "k")}
+    frame, other = pl.DataFrame(X), pl.DataFrame(X).select("k", "x")
+    model = BoostedGAM(max_iter=9).fit(frame, X["x"])
+    np.testing.assert_array_equal(model.predict(frame), model.predict(other))
+    of_array = BoostedGAM(max_iter=9).fit(np.c_[X["x"], X["k"]], X["x"])
+    np.testing.assert_array_equal(model.predict(frame), of_array.predict(frame))
+    with pytest.raises(ValueError, match="x must not have missing values"):
+        model.predict(pl.DataFrame({"x": [0.1, None], "k": [1, 2]}))
+    times = {"time": made["t"], "event": made["k"] > 3}
+    fits = [
+        BoostedGAM(family="coxph", max_iter=9).fit(made["x"][:, None], y).risk_
+        for y in (times, pl.DataFrame(times), pa.table(times))
+    ]
+    np.testing.assert_array_equal(fits[1:], fits[:1] * 2)
+
+
+# ---- data that are read in blocks ----------------------------------------------------
+
+
+@together("dtype", ["float32", "float64", "int64"])
+def test_blocks_have_the_numbers_of_the_array(dtype: str, tmp_path: Path) -> None:
+    X = (10 * np.random.default_rng(0).random((300, 5))).astype(dtype)
+    stored = np.memmap(tmp_path / "X", dtype, "w+", shape=X.shape)
+    stored[:] = X
+    lazy = da.from_array(X, chunks=(70, 3))
+    third = np.arange(300) % 3 > 0
+    unknown = lazy[da.from_array(third, chunks=70)]
+    pairs = [(X, X), (X[::2], X[::2]), (stored, X), (lazy, X), (unknown, X[third])]
+    for source, expected in pairs:
+        found = columns_in_memory(source)
+        np.testing.assert_array_equal(found, expected)
+        if dtype != "int64" or source is lazy:
+            assert found.flags.f_contiguous
+            assert found.dtype == (dtype if dtype == "float32" else "float64")
+
+
+def test_dask_is_fitted_as_arrays_and_data_frames() -> None:
+    X = np.random.default_rng(0).random((300, 5))
+    y, w = np.sin(6 * X[:, 0]) + X[:, 1], np.arange(300) % 4 + 1.0
+    expected = BoostedGAM(max_iter=9).fit(X, y, w)
+    lazy = [da.from_array(array, chunks=77) for array in (X, y, w)]
+    model = BoostedGAM(max_iter=9).fit(*lazy)
+    np.testing.assert_array_equal(model.risk_, expected.risk_)
+    np.testing.assert_array_equal(model.predict(lazy[0]), expected.predict(X))
+    dd: Any = pytest.importorskip("dask.dataframe")
+    frame = pd.DataFrame(X[:, :2], columns=["a", "b"])
+    frame["g"] = pd.Categorical(np.where(X[:, 2] > 0.5, "u", "v"))
+    frame["s"] = np.where(X[:, 3] > 0.5, "p", "q")
+    expected = BoostedGAM(max_iter=9).fit(frame, y)
+    model = BoostedGAM(max_iter=9).fit(dd.from_pandas(frame, npartitions=3), y)
+    np.testing.assert_array_equal(model.risk_, expected.risk_)
+    assert model.names_ == expected.names_
+
+
+def test_values_beyond_a_robust_range_have_the_effect_of_its_end() -> None:
+    X = np.random.default_rng(0).random((300, 2))
+    y = np.sin(6 * X[:, 0])
+    X[0, 0], X[1, 0] = -50.0, 90.0
+    model = BoostedGAM([bbs(0, boundary="robust")], outside="linear", max_iter=9)
+    ((lower, upper),) = model.fit(X, y).terms_[0].ends
+    assert -50 < lower < upper < 90
+    clipped = model.predict(X.clip(lower, upper))
+    np.testing.assert_array_equal(model.predict(X), clipped)

@@ -28,13 +28,17 @@ from gpusolve.gam import (
     buser,
     concordance,
     distributions,
+    gamboost,
+    glmboost,
     save,
     stability_selection,
 )
+from gpusolve.gam._model.store import from_plain, to_plain
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.distributions import distribution_of
 from gpusolve.gam.families import (
     Binomial,
+    Custom,
     Expectile,
     Gamma,
     Huber,
@@ -47,7 +51,6 @@ from gpusolve.gam.families import (
     Tweedie,
     family_of,
 )
-from gpusolve.gam.store import from_plain, to_plain
 
 Call = Callable[[], Any]
 Rows = list[tuple[Call, type[Exception], str]]
@@ -412,6 +415,18 @@ SURVIVAL: Rows = [
 )
 
 
+def curves(formula: Any, **given: Any) -> Any:
+    return gamboost(formula, {"a": Y + 2, "b": X[:, 0] + 1, "c": X[:, 1]}, **given)
+
+
+def lines(formula: Any, **given: Any) -> Any:
+    return glmboost(formula, {"a": Y + 2, "b": X[:, 0] + 1, "c": X[:, 1]}, **given)
+
+
+def own(**given: Any) -> Custom:
+    return Custom("x", gradient=np.subtract, loss=np.hypot, **given)
+
+
 def select(**given: Any) -> Any:
     return stability_selection(plain(), **{"q": 2, "pfer": 1, **given})
 
@@ -447,6 +462,100 @@ QUESTIONS = rows_of(
     },
 )
 
+FORMULAS = rows_of(
+    ValueError,
+    {
+        r"R's mstop= .* written max_iter=": partial(lines, "a ~ b", mstop=1),
+        "R's nu= .* written learning_rate=": partial(curves, "a ~ b", nu=1),
+        "must be a column, such as x": partial(lines, "a ~ bbs(b)"),
+        "must be a column, such as x.*": partial(lines, "a ~ b:c"),
+        r"bs\(b, df=9\) must have shape": partial(curves, "a ~ bols(bs(b, df=9))"),
+        r"log\(b\) cannot .*the columns are c": lambda: curves("a ~ log(b)").predict(
+            {"c": X[:, 0]}
+        ),
+        "baselearner must be one of .*'btree'": partial(
+            curves, "a ~ b", baselearner="btree"
+        ),
+    },
+) + rows_of(
+    TypeError,
+    {
+        "formula must be a string, got 3": partial(curves, 3),
+        "data must be a data frame or a mapping": lambda: gamboost("a ~ b", X),
+        "a mapping of columns, got ndarray": lambda: curves("a ~ b").predict(X),
+    },
+)
+
+OWN: Rows = (
+    [
+        (call, TypeError, message)
+        for message, call in {
+            "gradient of x must be a function, got None": lambda: Custom(
+                "x",
+                gradient=None,  # type: ignore[arg-type]
+                loss=abs,
+            ),
+            "response of x must be a function, got 3": partial(own, response=3),
+            "curvature of x must be a function": partial(own, curvature=1),
+            "family": lambda: to_plain(own(), "family"),
+            "callback must be a function": options(fit, callback=3),
+        }.items()
+    ]
+    + rows_of(
+        ValueError,
+        {
+            "cuda of x must have the expressions": partial(own, cuda={"gradient": "y"}),
+            "x must have the argument cuda": lambda: own().cuda,
+            "callback must be None with": options(fit, callback=print, method="gram"),
+            "callback must be None with e": options(
+                fit, callback=print, early_stopping=True
+            ),
+            "at least 2 rows": lambda: BoostedGAM(early_stopping=True).fit(
+                X[:1], Y[:1]
+            ),
+            "warm_start must be False": options(
+                fit, early_stopping=True, warm_start=True
+            ),
+            "warm_start must be False with": options(
+                fit, warm_start=True, max_iter="auto"
+            ),
+            "max_iter must be one of": options(fit, max_iter="best"),
+            "every fold must have rows in and out": options(fit, max_iter="auto", cv=1),
+            "folds must be one of": options(fit, max_iter="auto", cv="folds"),
+            "at least one learner": lambda: BoostedDistribution(
+                {"mu": [bbs(0)], "sigma": []}
+            ).fit(X, Y),
+            "must have a finite sum, got weights up to": lambda: BoostedGAM().fit(
+                X, Y, np.full(N, 1e308)
+            ),
+            "sample_weight": lambda: BoostedGAM().fit(X, Y, np.zeros(N)),
+            "sample_weight.*": lambda: BoostedGAM().fit(X, Y, -np.ones(N)),
+            "sample_weight .*": lambda: BoostedGAM().fit(X, Y, np.ones(7)),
+            "not all of it zero": lambda: plain().score(X, Y, np.zeros(N)),
+            r"x must have shape \(n,\)": lambda: plain().partial_effect(0, X),
+            r"x must have shape \(n, 2\), got \(60,\)": lambda: fit(
+                [bspatial(0, 1)]
+            ).partial_effect(0, Y),
+            r"design of buser\(0.* finite numbers": options(
+                fit, learners=[buser(0, design=lambda x: np.c_[x, np.inf * x])]
+            ),
+            "must be within the range 0.0 to 1": options(
+                fit, learners=[bbs(0, boundary=(0, 1))], given=9 * X
+            ),
+            "day must be within the range": lambda: fit(
+                [bbs("day", cyclic=True)], given={"day": Y}
+            ).predict({"day": [9.0]}),
+        },
+    )
+    + [
+        (
+            lambda: plain().partial_effect(5, Y),
+            IndexError,
+            "learner must be -3 to 2",
+        )
+    ]
+)
+
 FILES: Rows = (
     [
         (partial(to_plain, value, "x.y"), TypeError, r"x\.y must be plain data")
@@ -479,6 +588,8 @@ TABLES = {
     "distributions": DISTRIBUTIONS,
     "survival": SURVIVAL,
     "questions": QUESTIONS,
+    "formulas": FORMULAS,
+    "own": OWN,
     "files": FILES,
 }
 

@@ -14,8 +14,8 @@ from scipy.spatial.distance import cdist
 from together import together
 
 from gpusolve.gam import BoostedGAM
+from gpusolve.gam._terms.dense import KERNELS, distances, spread_points
 from gpusolve.gam._terms.frame import Frame
-from gpusolve.gam._terms.kernel import KERNELS, distances, spread_points
 from gpusolve.gam.terms import bkernel, bols, brad
 
 kernels = pytest.importorskip("sklearn.gaussian_process.kernels")

@@ -33,7 +33,7 @@ from gpusolve.gam._plots.draw import (
     values_with_data,
 )
 from gpusolve.gam._plots.effects import Axis, Effect, effect_of
-from gpusolve.gam._plots.plot import MAX_BARS, shared_limits
+from gpusolve.gam._plots.figures import MAX_BARS, shared_limits
 from gpusolve.gam.families import Binomial
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib draws the plots")

@@ -16,8 +16,8 @@ from gpusolve.gam import (
     load,
     save,
 )
+from gpusolve.gam._model.store import from_plain, to_plain
 from gpusolve.gam.families import Custom
-from gpusolve.gam.store import from_plain, to_plain
 
 VALUES = [
     None,

@@ -15,8 +15,8 @@ from gpusolve.gam import BoostedGAM, bbs
 from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.problem import designs_of, prepare
 from gpusolve.gam._boosting.stacked import boost_family
-from gpusolve.gam._boosting.stump import fitted_stump, sides_of
 from gpusolve.gam._terms.frame import Frame
+from gpusolve.gam._terms.stump import fitted_stump, sides_of
 from gpusolve.gam.families import Gaussian
 from gpusolve.gam.terms import btree
 

@@ -18,7 +18,7 @@ from gpusolve.gam._boosting.problem import (
     prepare,
 )
 from gpusolve.gam._boosting.stacked import boost_family
-from gpusolve.gam._families.sums import weighted_mean
+from gpusolve.gam._families.numerics import weighted_mean
 from gpusolve.gam._terms.spline import Spline, penalty_options
 from gpusolve.gam.families import Gaussian
 

@@ -34,7 +34,7 @@ void Block::start(Launch& of, Worker& by, u64 which) {
 bool Block::pass() {
     const Request& request = launch->request;
     const std::size_t n = warps.size();
-    bool has_run = false;
+    bool has_run = yields = false;
     const bool is_random = request.order == 2;
     const std::size_t first = is_random ? worker->random() % n : 0;
     for (std::size_t k = 0; k < n && live_warps && !(is_random && has_run); ++k) {

@@ -174,6 +174,13 @@ void fence_of(Block& block, u32 number, bool is_of_block) {
         std::make_shared<Published>(Published{block.number, now, is_of_block ? before : now});
 }
 
+/// Let the other threads run at a fence, before this thread sets its next flag. A thread that waits
+/// for a flag would else read a later one, and be ordered after accesses that it did not wait for.
+void let_others_read(Warp& w) {
+    w.yield();
+    w.block->yields = true;
+}
+
 /// The access that is checked.
 struct Access {
     ThreadClock& thread;
@@ -318,7 +325,7 @@ void check_race(Checks& checks, Warp& w, const Inst& i, u32 lane, u32 bytes, boo
     const u32 number = w.first_thread + lane;
     Block& block = *w.block;
     const bool is_shared = w.space == Space::shared;
-    if (i.order & 4) fence_of(block, number, i.scope);
+    if (i.order & RELEASE) fence_of(block, number, i.scope);
     ThreadClock& thread = block.checks->threads[number];
     const u64 address = w.address[lane];
     checks.cells.clear();
@@ -358,7 +365,7 @@ void check_race(Checks& checks, Warp& w, const Inst& i, u32 lane, u32 bytes, boo
                                       earlier, lanes, RaceKind::torn);
         }
     record(checks, access);
-    if (i.order & 2) fence_of(block, number, i.scope);
+    if (i.order & ACQUIRE) fence_of(block, number, i.scope);
 }
 
 void check_written(Warp& w, const Inst& i, u32 lane, u32 bytes, bool is_write) {
@@ -410,6 +417,7 @@ void watch_access(Warp& w, const Inst& i, u32 bytes, bool is_write) {
         if (checks->memory) check_written(w, i, lane, bytes, is_write);
         if (checks->races) check_race(*checks, w, i, lane, bytes, is_write);
     }
+    if (checks->races && i.order & (ACQUIRE | RELEASE)) let_others_read(w);
 }
 
 void watch_block_start(Block& block) {
@@ -449,6 +457,7 @@ void watch_fence(Warp& w, const Inst& i) {
     if (!w.launch().checks || !w.launch().checks->races) return;
     for (u32 rest = w.mask; rest; rest &= rest - 1)
         fence_of(*w.block, w.first_thread + static_cast<u32>(lowest(rest)), i.scope);
+    let_others_read(w);
 }
 
 }  // namespace machine

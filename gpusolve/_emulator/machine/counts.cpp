@@ -218,7 +218,7 @@ const u64* counts_table(Counts& counts, int which, u64* length) {
                                        written_sectors});
         }
     if (which == 4) {
-        table = {0, 0};
+        table = {0, 0, counts.first_loads};
         for (const auto& [address, found] : counts.atomics) {
             table[0] = std::max(table[0], found.first);
             table[1] = std::max(table[1], found.second);
@@ -227,11 +227,17 @@ const u64* counts_table(Counts& counts, int which, u64* length) {
     if (which == 5)
         for (const auto& [bin, n] : counts.reuse) table.insert(table.end(), {bin, n});
     if (which == 6) {
-        std::map<u64, u64> most;
-        for (const auto& [warp, n] : counts.issued)
-            most[warp.first] = std::max(most[warp.first], n);
-        for (const auto& [block, n] : most) table.push_back(n);
-        table.push_back(counts.first_loads);
+        struct OfBlock {
+            u64 all = 0, most = 0;
+        };
+        std::map<u64, OfBlock> blocks;
+        for (const auto& [warp, n] : counts.issued) {
+            OfBlock& block = blocks[warp.first];
+            block.all += n;
+            block.most = std::max(block.most, n);
+        }
+        for (const auto& [number, block] : blocks)
+            table.insert(table.end(), {block.all, block.most});
     }
     *length = table.size();
     return table.data();

@@ -143,7 +143,7 @@ void Worker::run() {
                     check();
                     checked = now();
                 }
-                if (is_random || progress == before) break;
+                if (is_random || progress == before || block.yields) break;
             } while (block.live_warps && can_run);
             if (!block.live_warps) {
                 end_block(k);

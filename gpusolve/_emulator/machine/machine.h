@@ -354,6 +354,7 @@ struct Block {
     u64 shared_bytes = 0;
     u32 threads = 0, exited = 0;
     u32 live_warps = 0;
+    bool yields = false;  // other blocks should run
     Barrier barriers[BARRIERS];
     std::shared_ptr<struct BlockChecks> checks;
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import namespace, on_host
+from ..._device.kernels import current
+from ..._device.threads import part_of_batch
 from .._data.conventions import check_choice, generator
 from .._data.inputs import whole_or_scaled
 from .._families.family import Family
@@ -243,3 +245,38 @@ def mean_losses(risks: Floats, folds: Folds) -> Floats:
 def by_fold(values: NDArray[np.float64], folds: int) -> NDArray[np.float64]:
     """The values of all fits, (F, ...), as (folds, responses, ...)."""
     return values.reshape(folds, -1, *values.shape[1:])
+
+
+# ---- as tasks of Dask ----------------------------------------------------------------
+
+
+Fit = Callable[[Training, Settings, Any, int], NDArray[Any]]
+"""Fits some weights for a number of steps; the result has a row for each fit."""
+
+
+def fit_tasks(
+    client: Any,
+    fit: Fit,
+    data: Training,
+    settings: Settings,
+    parts: Iterable[Any],
+    steps: int,
+) -> NDArray[Any]:
+    """The results for all parts of the weights; the data are sent to a worker once.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    parts : iterable
+        The weights of each task, as `fit` takes them.
+    """
+    (shared,) = client.scatter([(fit, data, settings, steps)], broadcast=True)
+    futures = client.map(fit_task, list(parts), shared=shared, pure=False)
+    return np.concatenate(client.gather(futures))
+
+
+def fit_task(part: Any, shared: tuple[Fit, Training, Settings, int]) -> NDArray[Any]:
+    """Fit on a single core, or on the worker's own GPU."""
+    fit, data, settings, steps = shared
+    with part_of_batch(cores=1), current(data.device):
+        return fit(data, settings, part, steps)

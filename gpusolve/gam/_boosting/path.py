@@ -1,15 +1,18 @@
-"""The steps of fits."""
+"""The steps of fits: their path, its risk, and what happens between the steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import on_host
+from ..._device.progress import progress_bar
 
 STATES = ("risk", "nuisance", "out_of_bag")
 """The fields of a path with a value before the first step and after each."""
@@ -137,3 +140,142 @@ def join_paths(paths: list[Path]) -> Path:
 
     offset = np.array([path.offset for path in paths])
     return replace(paths[0]._mapped(stacked), offset=offset)
+
+
+# ---- the risk ------------------------------------------------------------------------
+
+
+RISE = 0.1
+"""A risk rises if it exceeds the least risk before by this share of its decrease. Steps
+towards medians and quantiles cause smaller rises."""
+
+FALL = 0.01
+"""A risk is still falling if the last tenth of the steps have this share of its
+decrease."""
+
+LEAST_RISE = 1e-9
+"""Relative size of a rise that rounding may explain."""
+
+
+def first_rise(risk: NDArray[np.float64]) -> int | None:
+    """The first step after which a risk of a path, (..., steps + 1), has risen.
+
+    Examples
+    --------
+    >>> first_rise(np.array([10.0, 4.0, 2.0, 2.1, 2.0, 3.0]))
+    5
+    """
+    least = np.minimum.accumulate(risk, axis=-1)
+    decrease = risk[..., :1] - least[..., -1:]
+    allowed = RISE * decrease + LEAST_RISE * abs(risk).max(axis=-1, keepdims=True)
+    rises = (risk - least > allowed).reshape(-1, risk.shape[-1]).any(axis=0)
+    return int(rises.argmax()) if rises.any() else None
+
+
+def late_share(risk: NDArray[np.float64]) -> float:
+    """The share of the last tenth of the steps in the decrease of a risk, (steps + 1,).
+
+    Examples
+    --------
+    >>> late_share(np.linspace(9.0, 4.0, 11))
+    0.1
+    """
+    decrease = float(risk[0] - risk[-1])
+    if not decrease > 0:
+        return 0.0
+    steps = len(risk) - 1
+    return float(risk[-1 - max(1, steps // 10)] - risk[-1]) / decrease
+
+
+# ---- between the steps ---------------------------------------------------------------
+
+
+PIECE = 50
+"""Number of steps of a launch that is watched."""
+
+
+class Watch(NamedTuple):
+    """Who watches the steps.
+
+    Attributes
+    ----------
+    callback : callable or None
+        ``callback(iteration, risk)`` after the steps; a true result ends them.
+    progress : bool or None
+        Whether there is a bar; None for a bar after a while, see `progress_bar`.
+    keeps_steps : bool
+        Whether an interrupt ends the steps with a warning, instead of an error.
+    first : int
+        Number of steps that were made before.
+    learners : int or None
+        The steps end when each fit has selected this number of different learners.
+    bar : tqdm or None
+        A bar that counts the steps of several calls, in place of their own.
+    """
+
+    callback: Callable[[int, float], object] | None = None
+    progress: bool | None = None
+    keeps_steps: bool = False
+    first: int = 0
+    learners: int | None = None
+    bar: Any = None
+
+    @property
+    def piece(self) -> int | None:
+        """The most steps of a launch on a device; None for any number."""
+        is_watched = self.callback is not None or self.learners is not None
+        return PIECE if is_watched or self.progress else None
+
+    def follow(
+        self,
+        steps: int,
+        pieces: Iterable[slice],
+        make: Callable[[slice], None],
+        path: Path,
+    ) -> int:
+        """Make steps piece by piece, and return how many were made.
+
+        Parameters
+        ----------
+        steps : int
+            The number of steps, after step 0: the models before the first step.
+        pieces : iterable of slice
+            The steps of each piece, in order, from step 0.
+        make : callable
+            Makes the steps of a piece.
+        path : Path
+            To which `make` writes the steps.
+        """
+        made, shared = -1, self.bar is not None
+        own = progress_bar(steps, "boosting", "step", shown=self.progress)
+        with nullcontext(self.bar) if shared else own as bar:
+            try:
+                for piece in pieces:
+                    make(piece)
+                    bar.update(piece.stop - 1 - max(made, 0))
+                    made = piece.stop - 1
+                    if self._ends(made, path):
+                        break
+            except KeyboardInterrupt:
+                if made < 0 or not self.keeps_steps:
+                    raise
+                warnings.warn(
+                    f"the fit was interrupted after iteration {self.first + made}; the "
+                    "model has the iterations until then",
+                    stacklevel=2,
+                )
+        return made
+
+    def _ends(self, made: int, path: Path) -> bool:
+        """Whether the fits have enough learners, or the callback ends the steps."""
+        if made == 0:
+            return False
+        if self.learners is not None and path.fewest_learners(made) >= self.learners:
+            return True
+        if self.callback is None:
+            return False
+        return bool(self.callback(self.first + made, path.total_risk(made)))
+
+
+UNWATCHED = Watch()
+"""No callback, and an interrupt is an error."""

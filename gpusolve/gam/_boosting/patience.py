@@ -28,9 +28,8 @@ from .folds import (
     mean_losses,
     sufficient,
 )
-from .path import Path
+from .path import UNWATCHED, Path, Watch
 from .stacked import boost_family
-from .watch import UNWATCHED, Watch
 
 MOST_STEPS = 10_000
 """The most steps of ``max_iter="auto"``."""
@@ -41,7 +40,7 @@ PLAIN_STEPS = 100
 FIRST_LOOK = 20
 """The steps after which settings are compared first."""
 
-LAST_LOOK = 80
+LAST_LOOK = 40
 """The steps after which settings that may learn slower must have a lead."""
 
 FOLDS = 3

@@ -1,19 +1,29 @@
-"""Componentwise boosting for any family, of learners of any kind, in several fits."""
+"""Componentwise boosting for any family, of learners of any kind, in several fits.
+
+A step has two parts, as in ``cuda_src/stacked.cu``: the fits of all learners to the
+gradient, see `learner_fits`, and the rows of the models, see `model_rows`.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import Literal, get_args
 
 import numpy as np
 
 from ..._device.arrays import on_host
 from ..._device.kernels import Device, device_of
-from . import stacked_cpu, stacked_kernel
+from ..._device.launch import pieces
+from ..._device.threads import one_blas_thread, workers
+from ..families import Gaussian
+from . import stacked_kernel
 from .batch import Fits
-from .methods import resolve_method
-from .path import Path
+from .gram_kernel import DOUBLE
+from .learner_fits import Blocks, LearnerFits, ScreenedFits, past_steps
+from .model_rows import CoupledRows, SingleRows
+from .path import UNWATCHED, Path, Watch
 from .problem import PreparedLearners
-from .watch import UNWATCHED, Watch
 
 PIECE = 50
 """The fewest steps between two looks at the path, for which the host waits."""
@@ -70,7 +80,7 @@ def boost_family(
         fits, watch = fits.after(before), watch._replace(first=len(before))
     method = resolve_method(method, fits, steps, device)
     if device is None:
-        made = stacked_cpu.boost(fits, steps, method, watch)
+        made = boost_on_host(fits, steps, method, watch)
     else:
         check_size(fits.problem, device)
         made = stacked_kernel.boost(fits, steps, device, watch)
@@ -115,3 +125,128 @@ def check_continued(before: Path, later: Path) -> None:
             "a warm start needs the data of its path: the risk must be "
             f"{last}, as at the end of the path, got {risk}"
         )
+
+
+# ---- methods -------------------------------------------------------------------------
+
+
+Method = Literal["auto", "stacked", "gram"]
+
+METHODS = get_args(Method)
+
+BLOCK_BYTES = 2**31
+"""Memory limit for the blocks of ``B'B``, in bytes, for "auto" to choose "gram"."""
+
+ENTRY_COST = 25
+"""Cost of computing an entry of a block on a host, in nonzeros that a pass reads.
+Measured: see `passes_of_a_block`."""
+
+SCREENED_COST = 0.4
+"""Cost of a step that fits only learners that may be the best, in passes over the rows
+of all learners. Measured: 1e5 rows of 100 learners, 100 steps."""
+
+
+def resolve_method(method: str, fits: Fits, steps: int, device: Device | None) -> str:
+    """The method that makes the steps; for "auto", the chosen method.
+
+    A device has "stacked" only.
+
+    Raises
+    ------
+    ValueError
+        If the method is for other fits.
+    """
+    if method == "stacked":
+        return method
+    problem, has_one_risk = fits.problem, fits.out_of_bag is None
+    is_possible = isinstance(fits.family, Gaussian) and problem.is_uniform
+    if not (is_possible and has_one_risk):
+        if method == "auto":
+            return "stacked"
+        raise ValueError(
+            "method must be 'auto' or 'stacked' unless all learners are equal splines "
+            "without missing values, the family is Gaussian and early_stopping is "
+            f"False, got {method!r}"
+        )
+    if device is not None:
+        return "stacked"
+    return choose_method(problem, steps) if method == "auto" else method
+
+
+def choose_method(problem: PreparedLearners, steps: int) -> str:
+    """The method that "auto" stands for on a host.
+
+    "gram" is chosen if its blocks of ``B'B`` fit in `BLOCK_BYTES`, and are expected to
+    cost less than the passes over the rows that "stacked" makes in the steps. A block
+    is computed when its learner is first selected. The number of learners that will be
+    selected is unknown; it is estimated as twice the square root of the number of
+    steps. A fit that selects more learners takes more memory.
+    """
+    expected = min(len(problem), steps, math.ceil(2 * math.sqrt(steps)))
+    if expected * DOUBLE * len(problem) * problem.functions**2 > BLOCK_BYTES:
+        return "stacked"
+    passes = steps * (SCREENED_COST if past_steps(problem) else 1)
+    return "gram" if expected * passes_of_a_block(problem) < passes else "stacked"
+
+
+def passes_of_a_block(problem: PreparedLearners) -> float:
+    """The cost of a block of ``B'B``, in passes over the rows of all learners.
+
+    A block multiplies each of the ``degree + 1`` nonzeros of a row by each nonzero of
+    the selected learner. It also writes k x k numbers for each learner, even for few
+    rows. With four cores, k = 32 and degree 3, the measured cost of a block was 3.5
+    passes of 1e5 rows, and 10 passes of 1e3 rows.
+    """
+    rows, width = len(problem.rows[0]), problem.rows[0].width
+    return float(width + ENTRY_COST * problem.functions**2 / (rows * width))
+
+
+# ---- on a CPU ------------------------------------------------------------------------
+
+
+def boost_on_host(
+    fits: Fits, steps: int, method: str = "stacked", watch: Watch = UNWATCHED
+) -> Path:
+    """`boost_family` on the host."""
+    count = fits.problem.fits
+    made = Path(
+        fits.offset,
+        np.zeros((count, steps), np.int32),
+        np.zeros((count, steps, fits.problem.functions)),
+        np.zeros((count, steps + 1)),
+        method,
+        np.zeros((count, steps + 1, fits.family.nuisances)),
+        None if fits.out_of_bag is None else np.zeros((count, steps + 1)),
+    )
+    with one_blas_thread():
+        learners = learner_fits(fits, method)
+        rows = (SingleRows if fits.family.predictors == 1 else CoupledRows)(
+            fits, learners, made
+        )
+    with workers(*learners.products.work) as run:
+
+        def make(piece: slice) -> None:
+            step = piece.start - 1
+            if step >= 0:
+                learners.project(rows.gradient, run)
+                for fit, j in enumerate(rows.select(step, run).tolist()):
+                    made.selected[fit, step] = j
+                    if j >= 0:
+                        update = rows.update(fit, j)
+                        made.updates[fit, step, : len(update)] = update
+                        learners.advance(j, update, run)
+                        learners.products.add(j, update, rows.f[fit])
+            rows.record(piece.start)
+
+        done = watch.follow(steps, pieces(steps + 1, 1), make, made)
+    return made.until(done)
+
+
+def learner_fits(fits: Fits, method: str) -> LearnerFits:
+    """How the learners are fitted: by blocks, some of them, or all."""
+    if method == "gram":
+        return Blocks(fits)
+    is_single = fits.family.predictors == 1
+    return (ScreenedFits if is_single and past_steps(fits.problem) else LearnerFits)(
+        fits
+    )

@@ -23,9 +23,8 @@ from .gram_kernel import (
     moment_pitch,
     moment_sums,
 )
-from .path import Path
+from .path import UNWATCHED, Path, Watch
 from .problem import PreparedLearners
-from .watch import UNWATCHED, Watch
 
 STATIC_SHARED_MEMORY = 4 * 1024
 """Upper limit of the kernel's static shared memory, in bytes."""

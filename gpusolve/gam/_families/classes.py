@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, namespace, on_host
 from .._data.conventions import check_integer
 from .family import CoupledFamily, CudaFamily, Family, softplus
-from .gamma_function import special
-from .sums import weighted_sum
+from .numerics import special, weighted_sum
 
 Floats = NDArray[np.float64]
 

@@ -9,15 +9,17 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..._device.arrays import Array, namespace
 from .family import LikelyFamily, LogLink, exp_of, softplus
-from .gamma_function import (
+from .numerics import (
+    at_least_half_a_row,
     distinct_counts,
     log_factorial,
     log_minus_digamma,
     special,
     stirling_error,
     trigamma_minus_inverse,
+    weighted_sum,
+    zero_above,
 )
-from .sums import at_least_half_a_row, weighted_sum, zero_above
 
 LEAST_MEAN = 1e-100
 """A positive number whose square is not 0."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..._device.arrays import Array
 from .family import FAMILIES_IN_CUDA, CudaFamily, Family
-from .sums import weighted_sum
+from .numerics import weighted_sum
 
 
 class CustomCuda(NamedTuple):

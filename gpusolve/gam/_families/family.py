@@ -12,7 +12,7 @@ import numpy as np
 from ..._device.arrays import Array, namespace, on_host
 from .._data import inputs
 from .._data.conventions import check_choice
-from .sums import (
+from .numerics import (
     MOST,
     apply_weights,
     at_least_half_a_row,

@@ -19,10 +19,15 @@ from ..._device.arrays import Array, as_array, namespace, on_host
 from ..._device.frames import named_columns
 from .._data import inputs
 from .._data.inputs import real_array
-from .concordance import concordance
 from .family import Family, LikelyFamily
-from .gamma_function import HALF_LOG_TWO_PI, special
-from .sums import apply_weights, weighted_sum, zero_above
+from .numerics import (
+    HALF_LOG_TWO_PI,
+    apply_weights,
+    concordance,
+    special,
+    weighted_sum,
+    zero_above,
+)
 
 Floats = NDArray[np.float64]
 

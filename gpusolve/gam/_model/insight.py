@@ -1,4 +1,4 @@
-"""What a fitted model consists of: importances, a summary, explanations."""
+"""What a fitted model tells: importances, a summary, explanations, survival curves."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.arrays import on_host
-from .._boosting.trend import FALL, late_share
+from ..._device.arrays import Array, namespace, on_host
+from ..._device.kernels import current_device
+from .._boosting.path import FALL, late_share
+from .._data import inputs
+from .._families.survival import SurvivalFamily
+from .._terms.frame import Frame, Name
 from .._terms.spline import ROBUST, Spline
 from .._terms.stump import Stump
 from .._terms.term import Single, Term
-from ..explanation import Explanation
+from ..families import family_of
 from .fitted import FittedModel
 
 Floats = NDArray[np.float64]
@@ -272,3 +276,162 @@ def explain(
         tuple(term.columns for term in model.terms_),
         model._effect_on(fit),
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """The predictions of n rows as sums over the K learners; all arrays on the host.
+
+    ``intercept + offset``, and then the contributions in the order of the learners, sum
+    to the additive predictor, with the same rounding.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The learners.
+    intercept : float
+    offset : (n,) array
+        Zeros without an offset.
+    contributions : (n, K) array
+        The effects of the learners on the additive predictor, not centred.
+    link : (n,) array
+        The additive predictor.
+    prediction : (n,) array
+        The response for it; for a class among several, before the probabilities are
+        divided by their sum; the additive predictor itself if it is not alone, as in
+        multinomial models and distributions.
+    columns : dict of (n,) array
+        What the learners read, by feature.
+    read : tuple of tuple
+        The features of each learner.
+    unit : str
+        What the additive predictor is, as "the log mean".
+
+    See Also
+    --------
+    BoostedGAM.explain, EffectBootstrap
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gpusolve.gam import BoostedGAM, bols
+    >>> d = {"age": np.array([20.0, 40.0, 60.0]), "sex": np.array(["f", "m", "m"])}
+    >>> model = BoostedGAM([bols("age"), bols("sex")], learning_rate=0.1, max_iter=100)
+    >>> model = model.fit(d, [1.0, 3.0, 4.0])
+    >>> found = model.explain(d)
+    >>> found.names, found.contributions.round(1).tolist()
+    (('bols(age)', 'bols(sex)'), [[-1.0, -0.7], [0.0, 0.3], [1.0, 0.3]])
+    """
+
+    names: tuple[str, ...]
+    intercept: float
+    offset: Floats
+    contributions: Floats
+    link: Floats
+    prediction: Floats
+    columns: dict[Name, NDArray[Any]]
+    read: tuple[tuple[Name, ...], ...]
+    unit: str
+
+    def to_frame(self) -> Any:
+        """The intercept, offset, contributions, link and prediction as columns.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        ImportError
+            If pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("to_frame needs pandas: pip install pandas") from error
+        parts = {"intercept": np.full(len(self.link), self.intercept)}
+        parts |= {"offset": self.offset}
+        parts |= dict(zip(self.names, self.contributions.T, strict=True))
+        return pd.DataFrame(parts | {"link": self.link, "prediction": self.prediction})
+
+    def plot(self, row: int = 0) -> Any:
+        """Draw how a prediction is made up: a waterfall of the contributions.
+
+        Parameters
+        ----------
+        row : int, optional
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The largest contributions come first; small contributions are one bar.
+
+        Raises
+        ------
+        IndexError
+            If the row does not exist.
+        ImportError
+            If matplotlib is not installed.
+        """
+        from .._plots.figures import plot_waterfall
+
+        if not -len(self.link) <= row < len(self.link):
+            raise IndexError(f"row must be one of {len(self.link)} rows, got {row}")
+        return plot_waterfall(self, row)
+
+
+# ---- survival curves -----------------------------------------------------------------
+
+
+def has_curves(model: Any) -> bool:
+    """Whether the family of a model, fitted or not, is of survival times."""
+    return isinstance(family_of(model.family or model.default_family), SurvivalFamily)
+
+
+def learn_baseline(model: Any) -> None:
+    """Store what curves need from the training data; nothing without the data."""
+    vars(model).pop("baseline_", None)
+    if not isinstance(model.family_, SurvivalFamily) or not hasattr(model, "_data"):
+        return
+    data, _ = model._data
+    with data.frame.current():
+        f = namespace(data.y).zeros((1, data.rows)) + float(model._intercepts()[0])
+        if np.ndim(data.offset) == 1:
+            f += data.offset
+        (f,) = model._add_effects(f, data.frame, model._coefficients(None))
+        model.baseline_ = model.family_.learn(data.y, f, data.weights)
+
+
+def cumulative_hazard(model: Any, f: Array, times: Any) -> Array:
+    """The cumulative hazards of the predictors f, (n,), at the times, (T,): (n, T)."""
+    if not hasattr(model, "baseline_"):
+        raise ValueError(
+            "the model must have a baseline: fit it again, a model that was loaded "
+            "from a file has the baseline of its last iteration only"
+        )
+    with current_device(f):
+        times = inputs.to_device_of(f, inputs.dense_array(times, "times"))
+        if times.ndim != 1:
+            raise ValueError(f"times must have shape (T,), got {times.shape}")
+        times = inputs.real_array(times, "times")
+        if bool((times < 0).any()):
+            raise ValueError(f"times must not be negative, got {times.min()}")
+        hazard: Array = model.family_.cumulative_hazard(times, f, model.baseline_)
+        return hazard
+
+
+def survival_function(model: Any, f: Array, times: Any) -> Array:
+    """``exp(-H)`` of the cumulative hazard H."""
+    hazard = cumulative_hazard(model, f, times)
+    with current_device(hazard):
+        return namespace(hazard).exp(-hazard)
+
+
+def plot_survival(
+    model: Any, frame: Frame, times: Any, curves: Array, labels: Sequence[str] | None
+) -> Any:
+    """The figure of the curves of the rows of a frame."""
+    from .._plots.figures import names_of_rows, plot_curves
+
+    names = names_of_rows(frame) if labels is None else list(labels)
+    return plot_curves(times, curves, names, model.family_.has_steps)

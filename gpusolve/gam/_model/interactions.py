@@ -42,7 +42,7 @@ from .._boosting.smoothing import (
 )
 from .._data.conventions import generator
 from .._families.family import Family
-from .._families.sums import weighted_sum
+from .._families.numerics import weighted_sum
 from .._terms.basis import Matrix
 from .._terms.frame import Frame, Level, Name
 from .._terms.rows import dense_rows, kronecker, side_by_side

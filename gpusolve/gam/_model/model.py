@@ -16,8 +16,7 @@ from ..._device.arrays import namespace, on_host
 from ..._device.frames import named_columns
 from ..._device.kernels import current
 from .._boosting.batch import Fits, Settings, Training, is_vector, make_fits
-from .._boosting.methods import Method
-from .._boosting.path import Path, join_paths
+from .._boosting.path import Path, Watch, first_rise, join_paths
 from .._boosting.patience import (
     MOST_STEPS,
     Candidate,
@@ -27,22 +26,17 @@ from .._boosting.patience import (
     choose_steps,
     fit_patiently,
 )
-from .._boosting.stacked import boost_family
-from .._boosting.trend import first_rise
-from .._boosting.watch import Watch
+from .._boosting.stacked import Method, boost_family
 from .._data import inputs
 from .._formula.formula import Formula
 from .._plots.effects import Samples
-from .._plots.plot import Risks, plot
+from .._plots.figures import Risks, plot
 from .._terms.frame import Factor, Frame, Level, Name, columns_in_memory
 from .._terms.term import Term, unique_names
-from ..explanation import Explanation
 from ..families import CoupledName, Family, FamilyName
-from ..store import save
 from . import insight
-from .export import write_python
 from .fitted import FittedModel
-from .insight import Line, Summary
+from .insight import Explanation, Line, Summary
 from .interactions import (
     find_pairs,
     learner_of,
@@ -50,6 +44,7 @@ from .interactions import (
     residuals_of,
 )
 from .specification import FIRST_DF, Plan, default_terms, plans
+from .store import save, write_python
 
 MOST_PAIRS = 16
 """The most pairs that interactions="auto" tries."""

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from .._boosting.batch import STEP_RULES
-from .._boosting.methods import METHODS
 from .._boosting.patience import Kind, Verdict
 from .._boosting.smoothing import check_df
+from .._boosting.stacked import METHODS
 from .._data import inputs
 from .._data.conventions import check_choice, check_integer, check_number
 from .._formula.formula import Formula

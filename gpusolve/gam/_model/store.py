@@ -1,4 +1,4 @@
-"""A model as one JSON file."""
+"""A model as one file: JSON, or a Python module that needs NumPy only."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ import json
 import math
 import os
 from collections.abc import Callable
+from pathlib import Path
+from pprint import pformat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._data.conventions import Estimator
+from .._data.conventions import Estimator
+from .._terms import predictor
+from .fitted import FittedModel
 
 FORMAT = "gpusolve.gam"
-"""What a file says that it contains."""
+"""What a file says that it contains: the package of all stored classes."""
 
 VERSION = 1
 """The version of the format. A file of a later version cannot be read."""
@@ -66,7 +70,7 @@ def save(model: Estimator, path: str | os.PathLike[str]) -> None:
     >>> np.array_equal(load(path).predict(X), model.predict(X))
     True
     """
-    from .. import __version__
+    from ... import __version__
 
     if not isinstance(model, Estimator):
         raise TypeError(f"model must be an estimator of gpusolve.gam, got {model!r}")
@@ -252,7 +256,7 @@ def _fitted(estimator: Estimator) -> dict[str, Any]:
 
 def _fields(cls: type[Any]) -> tuple[str, ...] | None:
     """The fields of a data class or a named tuple of this package; None for others."""
-    if not cls.__module__.startswith(__package__):
+    if not cls.__module__.startswith(FORMAT):
         return None
     if dataclasses.is_dataclass(cls):
         return tuple(field.name for field in dataclasses.fields(cls) if field.init)
@@ -261,12 +265,12 @@ def _fields(cls: type[Any]) -> tuple[str, ...] | None:
 
 def _name_of(cls: type[Any]) -> str:
     """The name of a class inside this package; public classes name public modules."""
-    return f"{cls.__module__}.{cls.__name__}".removeprefix(f"{__package__}.")
+    return f"{cls.__module__}.{cls.__name__}".removeprefix(f"{FORMAT}.")
 
 
 def _class_of(name: str) -> type[Any]:
     """The class of this name; ValueError if this package has no such class."""
-    module, _, last = f"{__package__}.{name}".rpartition(".")
+    module, _, last = f"{FORMAT}.{name}".rpartition(".")
     try:
         cls = getattr(importlib.import_module(module), last)
     except (ImportError, AttributeError):
@@ -276,3 +280,62 @@ def _class_of(name: str) -> type[Any]:
     ):
         return cls
     raise ValueError(f"class must be one of gpusolve.gam, got {name!r}")
+
+
+# ---- a Python module -----------------------------------------------------------------
+
+
+RESPONSES = {
+    "the mean": "identity",
+    "the median": "identity",
+    "the quantile": "identity",
+    "the expectile": "identity",
+    "the location": "identity",
+    "the log mean": "exp",
+    "the half logit": "half logit",
+    "the logit": "logit",
+    "the log odds": "log odds",
+}
+"""The response in ``predictor.py`` for what the additive predictor is."""
+
+
+def write_python(model: FittedModel, path: str | os.PathLike[str]) -> None:
+    """Write a model as a Python module; see `BoostedGAM.to_python`."""
+    source = Path(predictor.__file__).read_text(encoding="utf-8")
+    values = pformat(plain_model(model), width=88, compact=True, sort_dicts=False)
+    text = f"{source}\n\nMODEL = {values}\n"
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def plain_model(model: FittedModel) -> dict[str, Any]:
+    """The model as ``predictor.py`` reads it: the learners that have an effect.
+
+    TypeError or ValueError for a family or a learner that the file does not have.
+    """
+    coef = model._coefficients(None)
+    classes = getattr(model, "classes_", None)
+    response = RESPONSES.get(model.family_.effect_on)
+    if response is None or (len(coef) > 1 and classes is None):
+        raise ValueError(
+            f"family must predict one of {list(RESPONSES)} to be exported, got "
+            f"{model.family_!r}"
+        )
+    used = np.flatnonzero(coef.any(axis=(0, 2))).tolist()
+    return {
+        "intercepts": model._intercepts().tolist(),
+        "classes": None if classes is None else classes.tolist(),
+        "response": response,
+        "columns": [*model.columns_],
+        "outside": model.outside,
+        "unknown": model.unknown,
+        "missing": model.missing,
+        "has_offset": model.has_offset_,
+        "learners": [
+            {
+                "name": model.terms_[j].label,
+                "design": model.terms_[j].exported(),
+                "coef": coef[:, j, : model.terms_[j].functions].tolist(),
+            }
+            for j in used
+        ],
+    }
