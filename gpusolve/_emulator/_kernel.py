@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import struct
@@ -88,9 +89,9 @@ class Kernel:
             self._kernel = module.kernel(symbol)
         except PtxError as error:
             raise CompileError(str(error)) from None
-        if self._static_shared_memory() > _device.static_shared_memory:
+        if self._kernel.shared_bytes > _device.static_shared_memory:
             raise CompileError(
-                f"{instance} has {self._static_shared_memory()} bytes of __shared__ "
+                f"{instance} has {self._kernel.shared_bytes} bytes of __shared__ "
                 f"variables, but at most {_device.static_shared_memory} are allowed; "
                 "use dynamic shared memory, extern __shared__"
             )
@@ -128,11 +129,8 @@ class Kernel:
         """
         __tracebackhide__ = True
         report = active_report()
-        if report is None:
-            self._launch(grid, block, args, shared_mem, cooperative, report)
-            return
-        with report.host.launch():
-            if report.runs_kernels:
+        with report.host.launch() if report else contextlib.nullcontext():
+            if report is None or report.runs_kernels:
                 self._launch(grid, block, args, shared_mem, cooperative, report)
 
     def _launch(
@@ -146,7 +144,15 @@ class Kernel:
     ) -> None:
         __tracebackhide__ = True
         values = self._checked(args)
-        self._check_shape(grid, block, shared_mem, cooperative)
+        blocks = math.prod(_device.checked_shape("grid", grid))
+        threads = math.prod(_device.checked_shape("block", block))
+        _device.check_shared_memory(self._kernel.shared_bytes, shared_mem)
+        resident = self.resident_blocks(threads, shared_mem)
+        if cooperative and blocks > resident:
+            raise ValueError(
+                f"grid of a cooperative launch must have at most {resident} blocks, "
+                f"which the device can run at the same time, got {blocks}"
+            )
         if MEMORY.is_on():
             for line in self._kernel.undefined_lines():
                 warnings.warn(
@@ -186,31 +192,14 @@ class Kernel:
                     self._kernel,
                     self.instance,
                     self._source,
-                    threads=math.prod(block),
-                    shared_bytes=self._static_shared_memory() + shared_mem,
-                    blocks=math.prod(grid),
+                    threads=threads,
+                    shared_bytes=self._kernel.shared_bytes + shared_mem,
+                    blocks=blocks,
                 )
             )
 
     def _checked(self, args: Sequence[object]) -> list[Value]:
         return check_arguments(self.instance, self._parameters, args)
-
-    def _check_shape(
-        self,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        shared_mem: int,
-        cooperative: bool,
-    ) -> None:
-        blocks = math.prod(_device.checked_shape("grid", grid))
-        threads = math.prod(_device.checked_shape("block", block))
-        _device.check_shared_memory(self._static_shared_memory(), shared_mem)
-        resident = self.resident_blocks(threads, shared_mem)
-        if cooperative and blocks > resident:
-            raise ValueError(
-                f"grid of a cooperative launch must have at most {resident} blocks, "
-                f"which the device can run at the same time, got {blocks}"
-            )
 
     def resident_blocks(self, threads: int, shared_bytes: int) -> int:
         """The number of blocks that are resident on the device at the same time.
@@ -221,11 +210,8 @@ class Kernel:
             Threads and dynamic shared memory per block.
         """
         return _device.resident_blocks(
-            threads, self._static_shared_memory() + shared_bytes
+            threads, self._kernel.shared_bytes + shared_bytes
         )
-
-    def _static_shared_memory(self) -> int:
-        return self._kernel.shared_bytes
 
     def _arrays(self, values: Sequence[Value]) -> Iterator[tuple[str, Array, bool]]:
         """Names of arrays, also of structs, and whether they may be written."""

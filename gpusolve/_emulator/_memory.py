@@ -126,17 +126,6 @@ class Memory:
         """Remove what begins at an address."""
         self._items = [entry for entry in self._items if entry[0] != address]
 
-    def mark_written(self, address: int, size: int) -> None:
-        """Note that the host has written bytes."""
-        for low, _, item in self._items:
-            if item.written is not None and low <= address < item.high:
-                start = address - low
-                bits = np.unpackbits(item.written, bitorder="little")
-                bits[start : start + size] = 1
-                item.written[:] = np.packbits(bits, bitorder="little")[
-                    : item.written.size
-                ]
-
     def regions(self) -> list[CRegion]:
         """Memory without overlaps: arrays that overlap are one region."""
         found: list[CRegion] = []

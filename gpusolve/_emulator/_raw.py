@@ -110,7 +110,7 @@ class RawKernel(Kernel):
     ) -> None:
         self.code, self.name, self.options, self.backend = code, name, options, backend
         self.enable_cooperative_groups = enable_cooperative_groups
-        self._dynamic_bytes = _DEFAULT_DYNAMIC_BYTES - self._static_shared_memory()
+        self._dynamic_bytes = _DEFAULT_DYNAMIC_BYTES - self._kernel.shared_bytes
 
     def __call__(
         self,
@@ -162,7 +162,7 @@ class RawKernel(Kernel):
 
     @max_dynamic_shared_size_bytes.setter
     def max_dynamic_shared_size_bytes(self, size: int) -> None:
-        _device.check_shared_memory(self._static_shared_memory(), size)
+        _device.check_shared_memory(self._kernel.shared_bytes, size)
         self._dynamic_bytes = size
 
     @property
@@ -174,7 +174,7 @@ class RawKernel(Kernel):
         registers = registers_of(self._source, 86) if self._source else None
         return {
             "max_threads_per_block": _device.threads_per_block,
-            "shared_size_bytes": self._static_shared_memory(),
+            "shared_size_bytes": self._kernel.shared_bytes,
             "num_regs": registers or ASSUMED,
             "binary_version": 86,
             "max_dynamic_shared_size_bytes": self._dynamic_bytes,

@@ -170,6 +170,12 @@ def test_atomics_do_not_race(order: str) -> None:
     assert x[0] == 20 * 32
 
 
+def test_a_plain_read_before_swaps_does_not_race(order: str) -> None:
+    x = integers(1)
+    run("shared_element", "add_by_swaps", x)
+    assert x[0] == 64
+
+
 def test_plain_read_and_plain_write(order: str) -> None:
     message = "(reads|writes) element 0 of x .* (read|wrote), and nothing orders"
     with pytest.raises(KernelError, match=message):

@@ -129,6 +129,19 @@ def test_races_are_found_together_with_accesses_outside() -> None:
             run("read_from", floats(), floats(33), INT(-1))
 
 
+def test_memory_of_the_heap_is_used_again() -> None:
+    count = np.zeros(2, np.int32)
+    run("use_heap", count, INT(1))
+    assert count.tolist() == [20, 1]
+
+
+def test_memory_of_the_heap_is_freed_once() -> None:
+    with pytest.raises(
+        KernelError, match=r"frees .* which malloc\(\) has not returned"
+    ):
+        run("use_heap", np.zeros(2, np.int32), INT(2))
+
+
 def test_arguments_keep_their_values() -> None:
     """A failed launch writes nothing, as without the check."""
     x = floats()

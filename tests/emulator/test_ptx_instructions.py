@@ -453,6 +453,21 @@ def test_comparison_with_a_predicate(join: str) -> None:
         )
 
 
+def test_comparisons_of_pairs() -> None:
+    """Of each half: a predicate, 1.0 or a mask of 16 bits."""
+    a = np.array([[1, 5], [2, 1], [math.nan, 3], [0, 9]], "f2")
+    b = np.array([[2, 4], [2, 2], [1, math.nan], [1, 10]], "f2")
+    less = a < b
+    pairs = [("u32", x.view("u4").ravel()) for x in (a, b)]
+    ones = execute("set.lt.f16x2.f16x2 %d, %x0, %x1;", "u32", *pairs).view("f2")
+    np.testing.assert_array_equal(ones.reshape(-1, 2), less)
+    masks = execute("set.lt.u32.f16x2 %d, %x0, %x1;", "u32", *pairs).view("u2")
+    np.testing.assert_array_equal(masks.reshape(-1, 2), 0xFFFF * less)
+    for results, expected in (("%d|%q", less[:, 0]), ("%q|%d", less[:, 1])):
+        text = f".reg .pred %q; setp.lt.f16x2 {results}, %x0, %x1;"
+        np.testing.assert_array_equal(execute(text, "pred", *pairs), expected)
+
+
 def test_predicates_and_selections() -> None:
     p, q = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
     pair = ("pred", p), ("pred", q)
@@ -918,6 +933,10 @@ def test_votes_matches_and_reductions() -> None:
     odd = 0xAAAAAAAA
     head = "and.b32 %v0, %t, 1; setp.ne.u32 %p, %v0, 0;"
     assert (warp(f"{head} vote.sync.ballot.b32 %d, %p, -1;") == odd).all()
+    chosen = warp(
+        "elect.sync %v0|%p, -1; selp.u32 %d, 100, 7, %p; add.u32 %d, %d, %v0;"
+    )
+    np.testing.assert_array_equal(chosen, np.where(lane == 0, 100, 7))
     for mode, expected in (("any", 1), ("all", 0), ("uni", 0)):
         text = f"{head} vote.sync.{mode}.pred %q, %p, -1; selp.u32 %d, 1, 0, %q;"
         assert (warp(text) == expected).all()
@@ -1270,13 +1289,13 @@ def test_textures_at_points() -> None:
 
 
 def test_textures_between_points() -> None:
-    """Weights have 8 bits: a quarter is exact."""
+    """Weights are rounded to 8 bits."""
     rng = np.random.default_rng(0)
     texels = rng.integers(0, 256, (5, 6), np.uint8)
-    points = rng.integers(4, 16, (32, 2)) / 4
+    points = rng.integers(1024, 4096, (32, 2)) / 1024
     texture = texture_of(texels, modes=[CLAMP] * 3, is_linear=1, reads_normalized=1)
     whole = np.floor(points - 0.5).astype(int)
-    (u, v), (x, y) = (points - 0.5 - whole).T, whole.T
+    (u, v), (x, y) = np.rint(256 * (points - 0.5 - whole)).T / 256, whole.T
     value = texels / 255
     expected = (
         (1 - u) * (1 - v) * value[y, x] + u * (1 - v) * value[y, x + 1]
@@ -1328,6 +1347,16 @@ def test_copies_are_complete_after_waiting(wait: str) -> None:
     with _emulator.races(), _emulator.memcheck():
         run_body(COPY.replace("{wait}", wait), [x, y])
     np.testing.assert_array_equal(y, x)
+
+
+def test_copies_fill_the_rest_with_zeros() -> None:
+    x, y = np.full(32, 0x01020304, "u4"), np.zeros(32, "u4")
+    body = COPY.replace("{wait}", "cp.async.wait_all;").replace(
+        "cp.async.ca.shared.global [%s], [%o], 4;",
+        "and.b32 %v, %t, 3; cp.async.ca.shared.global [%s], [%o], 4, %v;",
+    )
+    run_body(body, [x, y])
+    np.testing.assert_array_equal(y, [0, 0x04, 0x0304, 0x020304] * 8)
 
 
 @pytest.mark.parametrize("wait", ["", "cp.async.wait_group 1;"])

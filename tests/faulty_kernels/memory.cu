@@ -97,3 +97,16 @@ __global__ void sum_without_start(float* x, int n) {
 __global__ void race(float* x) {
     x[threadIdx.x] = x[(threadIdx.x + 1) % 32];
 }
+
+/// Takes a megabyte of the heap, which has eight, and gives it back; then asks for too much.
+__global__ void use_heap(int* count, int times_freed) {
+    if (threadIdx.x != 0) return;
+    for (int k = 0; k < 20; ++k) {
+        int* const part = static_cast<int*>(malloc(1 << 20));
+        if (part == nullptr) continue;
+        *part = k;
+        count[0] += *part == k;
+        for (int n = 0; n < times_freed; ++n) free(part);
+    }
+    count[1] = malloc(16 << 20) == nullptr;
+}

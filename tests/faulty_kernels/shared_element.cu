@@ -36,3 +36,12 @@ __global__ void write_own(T* x) {
 __global__ void write_the_same(int* x) {
     *x = 5;
 }
+
+/// No fault: a swap fails if the value that was read before is not the present one.
+__global__ void add_by_swaps(int* x) {
+    int present = *x, expected;
+    do {
+        expected = present;
+        present = atomicCAS(x, expected, expected + 1);
+    } while (present != expected);
+}

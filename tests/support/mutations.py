@@ -65,7 +65,7 @@ def compile_machine(tree: Path) -> None:
     subprocess.run(
         [sys.executable, "setup.py", "-q", "build_ext", "--inplace"],
         cwd=tree,
-        env={**os.environ, "GPUSOLVE_MACHINE": "1"},
+        env={**os.environ, "GPUSOLVE_BUILD": "machine"},
         check=True,
     )
 

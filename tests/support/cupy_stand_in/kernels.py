@@ -55,7 +55,7 @@ class Function:
             error = devices.CUDADriverError("CUDA_ERROR_OUT_OF_MEMORY: out of memory")
             error.status = 2
             raise error
-        self.static = kernel._static_shared_memory()
+        self.static = kernel._kernel.shared_bytes
         self.max_dynamic = DEFAULT_SHARED_MEMORY - self.static
         self.ptr = next(_pointers)
         _functions[self.ptr] = self
