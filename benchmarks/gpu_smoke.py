@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -117,7 +118,7 @@ class Call(NamedTuple):
 
     function: Callable[..., Any]
     given: tuple[Any, ...]
-    options: dict[str, Any]
+    options: dict[str, Any] = {}  # noqa: RUF012
     right: Callable[..., Any] | None = None
     rtol: float = 0.0
 
@@ -289,11 +290,9 @@ POSITIVE = gpusolve.Map("positive", "x > 0", lambda x: x > 0, dtype=bool)
 
 
 def reductions() -> Iterator[Named]:
-    rows = whole((2, 5000))
+    rows, reduce = whole((2, 5000)), gpusolve.reduce
     for variant in REDUCTIONS:
-        yield case(
-            f"reduce, {variant}", gpusolve.reduce, rows, axis=-1, variant=variant
-        )
+        yield case(f"reduce, {variant}", reduce, rows, axis=-1, variant=variant)
     for name, x, options in (
         ("many short rows", whole((20_000, 40)), {"axis": -1}),
         ("strided", strided(whole((20, 300))), {"axis": -1}),
@@ -302,14 +301,18 @@ def reductions() -> Iterator[Named]:
         ("map", rows, {"axis": -1, "map": SQUARE}),
         ("tree of a map", rows, {"axis": -1, "map": SQUARE, "variant": "tree"}),
     ):
-        yield case(f"reduce, {name}", gpusolve.reduce, x, **options)
+        yield case(f"reduce, {name}", reduce, x, **options)
     yield (
         "reduce, one long row",
-        lambda s: Call(gpusolve.reduce, (whole(s.size(5_000_000, 30_000)),), {}),
+        lambda s: Call(reduce, (whole(s.size(5_000_000, 30_000)),)),
     )
-    yield "reduce, map of two arrays", partial(two_array_call, sum_products)
-    yield "map", partial(two_array_call, partial(gpusolve.map, SQUARE @ TIMES))
-    yield "zip", partial(two_array_call, gpusolve.zip)
+    for name, function in (
+        ("reduce, map of two arrays", lambda x, y: reduce((x, y), map=TIMES)),
+        ("scan, map of two arrays", lambda x, y: gpusolve.scan((x, y), map=TIMES)),
+        ("map", partial(gpusolve.map, SQUARE @ TIMES)),
+        ("zip", gpusolve.zip),
+    ):
+        yield name, partial(two_array_call, function)
     yield case("unzip", gpusolve.unzip, whole((500, 2)))
     yield case("any", gpusolve.any, whole((9, 500)), POSITIVE, axis=1)
     yield case("all", gpusolve.all, whole((9, 500)), axis=0)
@@ -318,11 +321,7 @@ def reductions() -> Iterator[Named]:
 
 
 def two_array_call(function: Callable[..., Any], settings: Settings) -> Call:
-    return Call(function, tuple(whole((2, settings.size(400_000, 9000)))), {})
-
-
-def sum_products(x: Array, y: Array) -> Any:
-    return gpusolve.reduce((x, y), map=TIMES)
+    return Call(function, tuple(whole((2, settings.size(400_000, 9000)))))
 
 
 def segment_sum(variant: str, settings: Settings) -> Call:
@@ -404,17 +403,15 @@ ELEMENT_BYTES = (1, 2, 4, 8, 12, 16, 24, 32)
 def scans() -> Iterator[Named]:
     for size in ELEMENT_BYTES:
         yield f"scan, {size}-byte elements", partial(scan_of_bytes, size)
-    for variant in ("look_back", "hierarchical", "sweep", "warp"):
-        for exclusive in (False, True):
-            options = {"variant": variant, "exclusive": exclusive}
-            name = f"scan, {variant}{', exclusive' if exclusive else ''}"
-            yield name, partial(scan_rows, options)
+    for variant, exclusive in itertools.product(SCANS, (False, True)):
+        options = {"variant": variant, "exclusive": exclusive}
+        name = f"scan, {variant}{', exclusive' if exclusive else ''}"
+        yield name, partial(scan_rows, options)
     numbers = strided(whole((3, 9000), np.float64))
     yield case("scan, complex numbers", gpusolve.scan, whole((2, 9000), np.complex128))
     yield case("scan, maximum of strided rows", gpusolve.scan, numbers, "max")
     yield case("scan, first axis", gpusolve.scan, whole((300, 20)), axis=0)
-    yield case("scan, in place", scan_in_place, whole(9000))
-    yield "scan, map of two arrays", partial(two_array_call, scan_products)
+    yield case("scan, in place", lambda x: gpusolve.scan(x, out=x), whole(9000))
     for name, segment_options in (
         ("bytes", {}),
         ("bits", {"packed": True}),
@@ -422,36 +419,26 @@ def scans() -> Iterator[Named]:
         ("sweep", {"variant": "sweep"}),
     ):
         yield f"segmented_scan, {name}", partial(scan_segments, segment_options)
-    yield case("segment_flags", gpusolve.segment_flags, lengths())
-    x = whole(int(lengths().sum()))
+    # Empty segments, segments that are longer than a tile, and short segments.
+    lengths = np.array([0, 3, 1, 0, 9000, 1, *[5] * 300])
+    x, reduce = whole(int(lengths.sum())), gpusolve.segmented_reduce
+    yield case("segment_flags", gpusolve.segment_flags, lengths)
     for dtype in (np.int32, np.int64):
-        given = x.astype(dtype), lengths(dtype)
-        name = f"segmented_reduce, {np.dtype(dtype)}"
-        yield case(name, gpusolve.segmented_reduce, *given)
-    offsets = np.concatenate([[0], np.cumsum(lengths())])
-    yield case("segmented_reduce, offsets", reduce_by_offsets, x, offsets)
+        given = x.astype(dtype), lengths.astype(dtype)
+        yield case(f"segmented_reduce, {np.dtype(dtype)}", reduce, *given)
+    yield case(
+        "segmented_reduce, offsets",
+        lambda x, offsets: reduce(x, op="max", offsets=offsets),
+        *(x, np.concatenate([[0], np.cumsum(lengths)])),
+    )
 
 
-def reduce_by_offsets(x: Array, offsets: Array) -> Array:
-    return gpusolve.segmented_reduce(x, op="max", offsets=offsets)
+SCANS = "look_back", "hierarchical", "sweep", "warp"
 
 
 def scan_rows(options: dict[str, Any], settings: Settings) -> Call:
     x = whole((2, settings.size(400_000, 9000)), np.int64)
     return Call(gpusolve.scan, (x,), options)
-
-
-def scan_products(x: Array, y: Array) -> Array:
-    return gpusolve.scan((x, y), map=TIMES)
-
-
-def scan_in_place(x: Array) -> Array:
-    return gpusolve.scan(x, out=x)
-
-
-def lengths(dtype: Any = np.int64) -> Array:
-    """Lengths of segments: empty, longer than a tile, and short."""
-    return np.array([0, 3, 1, 0, 9000, 1, *[5] * 300], dtype)
 
 
 def scan_segments(options: dict[str, Any], settings: Settings) -> Call:
@@ -487,32 +474,29 @@ def partition(predicate: bool, settings: Settings, **options: Any) -> Call:
 
 def gemvs() -> Iterator[Named]:
     for variant in ("naive", "threads_per_dot", "threads_per_row"):
-        yield f"gemv, {variant}", partial(gemv, (40, 70), False, variant=variant)
-    for name, shape, transpose in (
-        ("a warp for a row", (40, 300), False),
-        ("blocks for a row", (3, 40_000), False),
-        ("rows of columns", (70, 40), True),
-        ("long columns", (40_000, 3), True),
-    ):
-        yield f"gemv, {name}", partial(gemv, shape, transpose)
-    yield "gemv, very many rows", lambda s: gemv((s.size(2**20, 999), 32), False, s)
+        yield gemv(variant, (40, 70), variant=variant)
+    yield gemv("a warp for a row", (40, 300))
+    yield gemv("blocks for a row", (3, 40_000))
+    yield gemv("rows of columns", (70, 40), transpose=True)
+    yield gemv("long columns", (40_000, 3), transpose=True)
+    x = whole(32)
+    yield (
+        "gemv, very many rows",
+        lambda s: Call(gpusolve.gemv, (whole((s.size(2**20, 999), 32)), x)),
+    )
     many = whole((8, 50)), whole((3, 50))
     yield case("gemv, a matrix for many vectors", gpusolve.gemv, *many)
     apart = strided(whole((30, 50))), strided(whole(50))
     yield case("gemv, strided", gpusolve.gemv, *apart)
     for dtype in (np.float16, np.float64, np.int32):
-        given = whole((40, 70), dtype), whole(70, dtype)
-        yield case(f"gemv, {np.dtype(dtype)}", gpusolve.gemv, *given)
+        yield gemv(str(np.dtype(dtype)), (40, 70), dtype)
 
 
 def gemv(
-    shape: tuple[int, int],
-    transpose: bool,
-    settings: Settings,
-    variant: str = "auto",
-) -> Call:
-    A, x = whole(shape), whole(shape[0] if transpose else shape[1])
-    return Call(gpusolve.gemv, (A, x), {"transpose": transpose, "variant": variant})
+    name: str, shape: tuple[int, int], dtype: Any = np.float32, **options: Any
+) -> Named:
+    given = whole(shape, dtype), whole(shape[0 if "transpose" in options else 1], dtype)
+    return case(f"gemv, {name}", gpusolve.gemv, *given, **options)
 
 
 # ---- sparse --------------------------------------------------------------------------
@@ -521,7 +505,10 @@ def gemv(
 def sparse_products() -> Iterator[Named]:
     for method in ("linear", "scratchpad", "binary", "even", "merge", "gallop"):
         yield f"sparse.multiply, {method}", partial(multiply, method)
-    given = unsorted(), random_matrix(300)
+    rows, columns = np.int32([3, 1, 1, 0] * 50), np.int32([2, 5, 5, 9] * 50)
+    places = np.ones(200, np.float32), (rows, columns)
+    unsorted = scipy.sparse.coo_matrix(places, shape=(200, 200))
+    given = unsorted, random_matrix(300)
     yield case("sparse.multiply, unsorted with duplicates", sparse.multiply, *given)
     for name, format, options in (
         *((format, format, {}) for format in ("coo", "csr", "csc")),
@@ -529,12 +516,11 @@ def sparse_products() -> Iterator[Named]:
         ("least sums", "csr", {"add": "min", "multiply": "add"}),
     ):
         yield f"sparse.spmv, {name}", partial(spmv, format, options)
-    yield "sparse.SpMVPlan, many vectors", plan
-
-
-def plan(settings: Settings) -> Call:
-    given = heavy_row(settings), whole((3, 500))
-    return Call(lambda A, x: sparse.SpMVPlan(A)(x), given, {})
+    x = whole((3, 500))
+    yield (
+        "sparse.SpMVPlan, many vectors",
+        lambda s: Call(lambda A, x: sparse.SpMVPlan(A)(x), (heavy_row(s), x)),
+    )
 
 
 def random_matrix(entries: int, seed: int = 1) -> Any:
@@ -545,16 +531,9 @@ def random_matrix(entries: int, seed: int = 1) -> Any:
     return scipy.sparse.coo_matrix((values, (rows, columns)), shape=(200, 200))
 
 
-def unsorted() -> Any:
-    rows, columns = np.int32([3, 1, 1, 0] * 50), np.int32([2, 5, 5, 9] * 50)
-    values = np.ones(200, np.float32)
-    return scipy.sparse.coo_matrix((values, (rows, columns)), shape=(200, 200))
-
-
 def multiply(method: str, settings: Settings) -> Call:
     entries = settings.size(20_000, 2000)
-    longer = random_matrix(entries, 2)
-    given = random_matrix(entries // 4), longer
+    given = random_matrix(entries // 4), random_matrix(entries, 2)
     return Call(sparse.multiply, given, {"method": method})
 
 
@@ -580,33 +559,6 @@ def spmv(format: str, options: dict[str, Any], settings: Settings) -> Call:
 # ---- nnls ----------------------------------------------------------------------------
 
 
-def solved(*given: Any, **options: Any) -> Any:
-    """The parts of the result that do not depend on rounding."""
-    result = gpusolve.nnls(*given, **options)
-    return result.x, result.rnorm, result.status
-
-
-def nnls_problems() -> Iterator[Named]:
-    for regions in (3, 2, 1, 0):
-        name = f"nnls, {regions} of 3 regions in shared memory"
-        yield name, partial(nnls_in_regions, regions)
-    for name, (team, m, n) in TEAMS.items():
-        yield f"nnls, by {name}", partial(nnls_by_team, team, m, n)
-    yield "nnls, strided", partial(nnls, strided, {})
-    yield "nnls, Fortran order", partial(nnls, fortran_ordered, {})
-    options = {"l1": 0.1, "l2": 0.2, "warm": True}
-    yield "nnls, penalties and a warm start", partial(nnls, np.asarray, options)
-    yield "nnls, float32", partial(nnls, np.float32, {}, rtol=1e-4)
-    yield (
-        "nnls, many systems",
-        lambda s: nnls(np.asarray, {}, s, systems=s.size(5000, 50)),
-    )
-    shared = positive((30, 12)), random().standard_normal((40, 30))
-    yield case("nnls, a shared matrix", solved, *shared, rtol=1e-8)
-    for name in EXPERIMENTS:
-        yield f"nnls, {name} of the paper", partial(nnls_of_the_paper, name)
-
-
 def fields(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
     """A call whose last argument has options; it returns fields of its result."""
 
@@ -617,6 +569,38 @@ def fields(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
         return tuple(one() if callable(one) else one for one in found)
 
     return call
+
+
+solve_nnls = fields(gpusolve.nnls, "x", "rnorm", "status")
+"""The parts of the result that do not depend on rounding."""
+
+
+def nnls_problems() -> Iterator[Named]:
+    for regions in (3, 2, 1, 0):
+        name = f"nnls, {regions} of 3 regions in shared memory"
+        yield name, partial(nnls_in_regions, regions)
+    for name, (team, m, n) in TEAMS.items():
+        yield f"nnls, by {name}", partial(nnls_by_team, team, m, n)
+    A, b = systems_of(5, 30, 12)
+    penalties = {"l1": 0.1, "l2": 0.2, "warm_start": np.ones((5, 12))}
+    single = A.astype(np.float32), b.astype(np.float32)
+    shared = positive((30, 12)), random().standard_normal((40, 30))
+    for name, given, rtol in (
+        ("strided", (strided(A), strided(b), {}), 1e-8),
+        ("Fortran order", (fortran_ordered(A), b, {}), 1e-8),
+        ("penalties and a warm start", (A, b, penalties), 1e-8),
+        ("float32", (*single, {}), 1e-4),
+        ("a shared matrix", (*shared, {}), 1e-8),
+    ):
+        yield case(f"nnls, {name}", solve_nnls, *given, rtol=rtol)
+    yield (
+        "nnls, many systems",
+        lambda s: Call(
+            solve_nnls, (*systems_of(s.size(5000, 50), 30, 12), {}), rtol=1e-8
+        ),
+    )
+    for name in EXPERIMENTS:
+        yield f"nnls, {name} of the paper", partial(nnls_of_the_paper, name)
 
 
 def bounded_problems() -> Iterator[Named]:
@@ -693,25 +677,6 @@ def systems_of(count: int, m: int, n: int) -> tuple[Array, Array]:
     return A, (A @ x)[..., 0] + 0.1 * rng.standard_normal((count, m))
 
 
-def nnls(
-    layout: Callable[[Array], Array],
-    options: dict[str, Any],
-    settings: Settings,
-    rtol: float = 1e-8,
-    systems: int = 5,
-) -> Call:
-    A, b = map(layout, systems_of(systems, 30, 12))
-    if not options.get("warm"):
-        return Call(solved, (A, b), options, None, rtol)
-    penalties = {name: value for name, value in options.items() if name != "warm"}
-
-    def warm(A: Array, b: Array, start: Array) -> Any:
-        return solved(A, b, warm_start=start, **penalties)
-
-    start = np.ones(A.shape[::2])
-    return Call(warm, (A, b, start), {}, None, rtol)
-
-
 def shape_in_regions(regions: int, limit: int) -> tuple[int, int]:
     """The shape of a float64 system with this number of regions in shared memory."""
     side = math.isqrt(limit // 8)
@@ -729,7 +694,8 @@ def nnls_in_regions(regions: int, settings: Settings) -> Call:
     m, n = shape_in_regions(regions, limit)
     found = regions_that_fit(region_bytes(m, n, 8, min(m, n)), limit)
     assert found == regions, f"{m} x {n} has {found} regions in shared memory"
-    return Call(solved, systems_of(2, m, n), {"method": "qr"}, None, 1e-8)
+    given = *systems_of(2, m, n), {"method": "qr"}
+    return Call(solve_nnls, given, rtol=1e-8)
 
 
 TEAMS = {
@@ -745,21 +711,18 @@ TEAMS = {
 def nnls_by_team(team: Team, m: int, n: int, settings: Settings) -> Call:
     def solve_by_gram(*given: Any) -> Any:
         with mock.patch.object(nnls_gram_kernel, "teams_for", return_value=[team]):
-            return solved(*given, method="gram")
+            return solve_nnls(*given)
 
     systems = settings.size(300, 3) if team.is_small else 3
-    return Call(solve_by_gram, systems_of(systems, m, n), {}, None, 1e-8)
+    given = *systems_of(systems, m, n), {"method": "gram"}
+    return Call(solve_by_gram, given, rtol=1e-8)
 
 
 def nnls_of_the_paper(name: str, settings: Settings) -> Call:
+    """Ill-conditioned systems, whose x depends on rounding."""
     sizes = {"size": 24} if settings.small else {}
-    A, b = EXPERIMENTS[name](settings.size(12, 2), **sizes)
-    return Call(residual_norms, (A, b), {}, None, 1e-6)
-
-
-def residual_norms(*given: Any) -> Any:
-    """For ill-conditioned systems, whose x depends on rounding."""
-    return gpusolve.nnls(*given).rnorm
+    given = EXPERIMENTS[name](settings.size(12, 2), **sizes)
+    return Call(fields(gpusolve.nnls, "rnorm"), (*given, {}), rtol=1e-6)
 
 
 # ---- gam -----------------------------------------------------------------------------

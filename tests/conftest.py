@@ -19,6 +19,7 @@ from typing import Any
 import cupy_stand_in
 import numpy as np
 import pytest
+from _pytest.doctest import DoctestModule
 from backends import CUDA
 from device_views import copy_to_device
 from gpus import STAND_IN, why_no_cuda
@@ -107,6 +108,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for same in quick.values():
         for item in redundant(same):
             leave_out(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Iterator[None]:
+    """Collect no doctests of a test file.
+
+    Such a doctest may ignore an import error, and then the file would have no tests.
+    """
+    found = yield
+    if file_path.name.startswith("test_"):
+        return [one for one in found if not isinstance(one, DoctestModule)]
+    return found
 
 
 def pytest_collection_finish() -> None:

@@ -114,6 +114,8 @@ def as_array(value: object, name: str) -> Array:
     TypeError
         For a masked array, a sparse matrix, a linear operator, or a CUDA array without
         CuPy.
+    ValueError
+        For a CUDA array whose elements are at a null pointer.
     """
     if type(value) is np.ndarray or is_cupy(value):
         return value
@@ -134,7 +136,7 @@ def as_array(value: object, name: str) -> Array:
     if isinstance(value, np.ndarray):
         return np.asarray(value)  # also converts numpy.matrix
     if hasattr(value, "__cuda_array_interface__"):
-        return _from_interface(value, _cupy_for(name))
+        return _from_interface(value, name)
     if (array := frames.array_of(value)) is not None:
         return array
     if hasattr(value, "__dlpack_device__"):
@@ -150,14 +152,17 @@ def as_array(value: object, name: str) -> Array:
     return np.asarray(value)
 
 
-def _from_interface(value: Any, cupy: Any) -> Array:
+def _from_interface(value: Any, name: str) -> Array:
     """Wrap a CUDA array of any GPU; `cupy.asarray` would copy it to the current GPU.
 
     An array without elements has neither a pointer nor a device.
     """
-    pointer = value.__cuda_array_interface__["data"][0]
-    if pointer == 0:
+    cupy, interface = _cupy_for(name), value.__cuda_array_interface__
+    pointer, shape = interface["data"][0], interface["shape"]
+    if math.prod(shape) == 0:
         return cupy.asarray(value)
+    if pointer == 0:
+        raise ValueError(f"{name} must have memory, got a null pointer, shape {shape}")
     with cupy.cuda.Device(cupy.cuda.runtime.pointerGetAttributes(pointer).device):
         return cupy.asarray(value)
 

@@ -19,7 +19,7 @@ import stubborn_peers
 from certificates import Certifier
 from nnls_peer_process import PeerProcess
 from nnls_peers import Peer, solve_by_scipy
-from records import OURS, Result, Run
+from records import OURS, Run
 
 from gpusolve._emulator._gpu import DEVICES
 from gpusolve.studies.experiments import uniform_random
@@ -116,13 +116,6 @@ def test_a_library_that_fails_costs_its_own_cell(
     assert (found.note, found.solved) == ("fails: MemoryError", 0)
     with pytest.raises(MemoryError):
         machine.measure(OURS, "a name", (1, 1), fail)
-
-
-def test_results_survive_their_file(tmp_path: Path) -> None:
-    results = [Result("a", (3, 2), OURS, 5, error=0.5), Result("b", (1, 1), "SciPy")]
-    run = Run("python", {"gpu": "none"}, results)
-    run.save(tmp_path / "run.json")
-    assert Run.load(tmp_path / "run.json") == run
 
 
 # ---- calls on a GPU ------------------------------------------------------------------

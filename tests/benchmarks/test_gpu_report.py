@@ -169,56 +169,6 @@ def test_a_failure_ends_one_check_only(
     assert "| smoke | passes | passed | 2.000 | 1.000 |" in page
 
 
-@pytest.mark.slow
-def test_a_hanging_check_is_stopped_at_the_time_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = tmp_path / "faulty_checks.py"
-    script.write_text(FAULTY_CHECKS)
-    monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, str(script)])
-    _, contents, _ = report(tmp_path / "out", "--only", "hangs|end", minutes=0.1)
-    found = statuses(contents)
-    assert found["hangs"] in ("stopped", "not run")
-    assert contents["finished"]
-
-
-@pytest.mark.slow
-def test_report_without_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = tmp_path / "no_gpu.py"
-    script.write_text(
-        "import cupy_stand_in, gpu_smoke, sys\n"
-        "with cupy_stand_in.installed(0, error='cudaErrorNoDevice'):\n"
-        "    sys.exit(gpu_smoke.main())\n"
-    )
-    monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, str(script)])
-    status, contents, page = report(tmp_path / "out")
-    assert status == 1
-    assert contents["checks"] == []
-    assert "**No GPU was found:** none: cudaErrorNoDevice" in page
-
-
-def test_report_has_the_error_of_a_failed_import(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, "-c", "import no_such"])
-    status, _, page = report(tmp_path)
-    assert status == 1
-    assert "No module named 'no_such'" in page
-
-
-def test_a_missing_module_skips_a_benchmark(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gpu_report, "HERE", tmp_path)
-    (tmp_path / "joining.py").write_text("import no_such_module\n")
-    results = gpu_report.Report(tmp_path, 1)
-    joining = [gpu_report.benchmark("joining.py")]
-    gpu_report.run_benchmarks(joining, results, tmp_path, gpu_report.Clock(1))
-    assert results.benchmarks == [
-        {"name": "joining.py", "status": "skipped", "reason": "needs no_such_module"}
-    ]
-
-
 def test_gpusolve_runs_with_the_fallback_packages() -> None:
     folder = Path(gpu_report.__file__).parent / "fallbacks"
     paths = [str(folder / name) for name in gpu_report.FALLBACKS]
@@ -387,13 +337,3 @@ def test_a_wrong_result_on_another_stream_is_reported() -> None:
         settings = gpu_smoke.Settings(cupy, small=True)
         with pytest.raises(RuntimeError, match="fails on a non-blocking stream"):
             gpu_smoke.checked(lambda settings: call)(settings)
-
-
-def test_strides_are_kept_on_the_gpu() -> None:
-    x = gpu_smoke.whole((4, 6))
-    layouts = gpu_smoke.strided(x), gpu_smoke.fortran_ordered(x[None]), x
-    with cupy_stand_in.installed(1) as cupy:
-        for array in layouts:
-            there = gpu_smoke.copy_to_gpu(cupy, array)
-            assert there.strides == array.strides
-            assert (there.get() == array).all()

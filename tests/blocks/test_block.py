@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from own_kernels import empty, own_kernel
 from together import together
 
-from gpusolve import _emulator
-from gpusolve._device.kernels import CUDA_TYPES, source_directory
-
-SOURCE = Path(__file__).parents[1] / "kernels" / "block_primitives.cu"
 DTYPES = (np.float32, np.float64)
 
 
-def kernel(name: str, dtype: Any) -> _emulator.Kernel:
-    instance = f"{name}<{CUDA_TYPES[np.dtype(dtype)]}>"
-    return _emulator.Kernel(SOURCE, instance, source_directory())
+def kernel(name: str, dtype: Any) -> Any:
+    return own_kernel("kernels/block_primitives.cu", name, dtype)
 
 
 @pytest.mark.paper(
@@ -31,7 +26,7 @@ def test_reduce512_sums_512_values(
     schedule: str, rng: np.random.Generator, dtype: Any
 ) -> None:
     values = rng.integers(-1000, 1000, 512).astype(dtype)
-    sums = _emulator.empty(512, dtype)
+    sums = empty(512, dtype)
     kernel("sum_by_reduce512", dtype)((1,), (512,), (values, sums))
     np.testing.assert_array_equal(sums, values.sum())
 
@@ -42,7 +37,7 @@ def test_block_reduce_gives_every_thread_the_result(
     schedule: str, rng: np.random.Generator, dtype: Any, threads: int
 ) -> None:
     values = rng.integers(0, 1000, (2, threads)).astype(dtype)
-    sums, maxima = (_emulator.empty((2, threads), dtype) for _ in range(2))
+    sums, maxima = (empty((2, threads), dtype) for _ in range(2))
     rounds = 3
     kernel("sum_and_maximum", dtype)(
         (2,), (threads,), (values, np.int32(rounds), sums, maxima)
@@ -57,7 +52,7 @@ def test_block_reduce_gives_every_thread_the_same_bits(
     schedule: str, rng: np.random.Generator, dtype: Any
 ) -> None:
     values = rng.standard_normal(256).astype(dtype)
-    sums, maxima = (_emulator.empty(256, dtype) for _ in range(2))
+    sums, maxima = (empty(256, dtype) for _ in range(2))
     kernel("sum_and_maximum", dtype)((1,), (256,), (values, np.int32(1), sums, maxima))
     assert len(np.unique(sums)) == 1
     assert sums[0] == pytest.approx(values.sum(dtype=float), abs=1e-4)
@@ -68,7 +63,7 @@ def test_argmax_gives_the_first_maximum(
     schedule: str, rng: np.random.Generator, count: int
 ) -> None:
     values = rng.integers(-5, 5, count).astype(np.float64)
-    indices = _emulator.empty(64, np.int32)
+    indices = empty(64, np.int32)
     kernel("first_maximum", np.float64)((1,), (64,), (values, np.int32(count), indices))
     np.testing.assert_array_equal(indices, np.argmax(values) if count else -1)
 
@@ -79,7 +74,7 @@ def test_reduce_each_sums_rows(
     schedule: str, rng: np.random.Generator, rows: int, columns: int, contiguous: int
 ) -> None:
     matrix = rng.integers(-9, 9, (rows, columns)).astype(np.float64)
-    sums = _emulator.empty(rows, np.float64)
+    sums = empty(rows, np.float64)
     kernel("row_sums", np.float64)(
         (1,),
         (96,),

@@ -17,7 +17,7 @@ import pytest
 from together import together
 
 import gpusolve
-from gpusolve import _emulator
+from gpusolve import emulator
 from gpusolve._blocks.scan_kernel import tile_for
 from gpusolve.monoid import segment_sums_of_one
 
@@ -31,7 +31,7 @@ Alter = Callable[[str, str], None]
 @pytest.fixture(autouse=True)
 def emulate(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    with _emulator.races():
+    with emulator.races():
         yield
 
 
@@ -53,7 +53,7 @@ def scan_tiles(dtype: Any, seed: int, tiles: int = 6) -> None:
     n = tiles * tile_for(np.dtype(dtype).itemsize).size - 5
     top = np.iinfo(dtype).max // 2**20
     x = np.random.default_rng(seed).integers(-top, top, n).astype(dtype)
-    with _emulator.schedule("random", seed):
+    with emulator.schedule("random", seed):
         y = gpusolve.scan(x)
     np.testing.assert_array_equal(y, np.cumsum(x, dtype=dtype))
 
@@ -62,7 +62,7 @@ def scan_large_elements(seed: int, tiles: int = 6) -> None:
     """`scan_tiles` with elements of 32 bytes, which do not fit into the state words."""
     n = tiles * tile_for(32).size - 5
     x = np.random.default_rng(seed).integers(-9, 9, n)
-    with _emulator.schedule("random", seed):
+    with emulator.schedule("random", seed):
         y = gpusolve.scan(segment_sums_of_one.apply(x), "mssp")
     np.testing.assert_array_equal(y[:, 3], np.cumsum(x))
 
@@ -98,7 +98,7 @@ def test_no_race_with_segments(schedule: str, dtype: Any) -> None:
 def trapped(seed: int) -> bool:
     try:
         scan_tiles(ONE_WORD, seed)
-    except _emulator.KernelError as error:
+    except emulator.KernelError as error:
         return "__trap()" in str(error)
     return False
 
@@ -131,7 +131,7 @@ READERS_FENCE = """__threadfence();
 )
 def test_a_missing_fence_is_reported(alter: Alter, fence: str, without: str) -> None:
     alter(fence, without)
-    with pytest.raises(_emulator.KernelError, match="published"):
+    with pytest.raises(emulator.KernelError, match="published"):
         scan_with_all_seeds(scan_large_elements)
 
 
@@ -141,7 +141,7 @@ PUBLISH = "state[k] = static_cast<unsigned long long>(parts[k]) << part_shift | 
 def test_a_status_written_before_its_element_is_reported(alter: Alter) -> None:
     alter("*place(tile, status) = flagged.value;\n            __threadfence();", "")
     alter(PUBLISH, PUBLISH + "if (!packed) *place(tile, status) = flagged.value;")
-    with pytest.raises(_emulator.KernelError, match="published"):
+    with pytest.raises(emulator.KernelError, match="published"):
         scan_with_all_seeds(scan_large_elements)
 
 
@@ -155,7 +155,7 @@ def test_a_word_written_in_halves_is_reported(alter: Alter, first: int) -> None:
         + halves[1 - first]
         + "}",
     )
-    with pytest.raises(_emulator.KernelError, match="states"):
+    with pytest.raises(emulator.KernelError, match="states"):
         scan_with_all_seeds(partial(scan_tiles, ONE_WORD))
 
 

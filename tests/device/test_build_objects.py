@@ -111,17 +111,6 @@ def test_without_a_compiler_there_is_a_warning(checkout: Path) -> None:
     assert files(checkout) == set()
 
 
-def test_a_failure_shows_what_the_compiler_says(checkout: Path) -> None:
-    """And leaves no object of the sources before."""
-    build(checkout)
-    source = checkout / "cuda_src" / "cpu" / "object.cpp"
-    source.write_text(source.read_text() + '#error "not today"\n')
-    printed = build(checkout)
-    assert "warning: the solver for" in printed
-    assert "not today" in printed
-    assert files(checkout) == set()
-
-
 @pytest.mark.parametrize("wrong", ["a file in the place of the folder", "CXX"])
 def test_no_error_fails_the_build(checkout: Path, wrong: str) -> None:
     if wrong == "CXX":

@@ -19,7 +19,6 @@ from gpusolve._device.arrays import as_array
 from gpusolve._device.config import config as configuration
 from gpusolve._device.products import times_transposes
 from gpusolve._device.structs import StructType
-from gpusolve.gam import basis as bases
 
 KIBI = 1024
 
@@ -85,34 +84,7 @@ def test_a_kernel_takes_no_arrays_of_the_host() -> None:
                 kernel((1,), (32,), (argument,))
 
 
-def test_bases_are_evaluated_without_temporary_memory() -> None:
-    for rows, features in ((3000, 1), (700, 5)):
-        with cupy_stand_in.installed(1) as cupy:
-            X = cupy.asarray(np.random.default_rng(0).random((rows, features)))
-            splines = gam.BSplines.spanning(X * 0.9, 12, bases.MAX_DEGREE)
-            device = cupy.devices.states[0]
-            before = device.used
-            device.peak = 0
-            found = splines.evaluate(X)
-            assert device.peak == before + sum(array.nbytes for array in found)
-            expected = gam.BSplines(
-                splines.lower.get(), splines.upper.get(), 12, bases.MAX_DEGREE
-            ).evaluate(X.get())
-            np.testing.assert_array_equal(found.first.get(), expected.first)
-            np.testing.assert_allclose(found.values.get(), expected.values, rtol=1e-12)
-
-
 # ---- shared memory -------------------------------------------------------------------
-
-
-def test_boosting_refuses_a_basis_beyond_shared_memory() -> None:
-    X = np.random.default_rng(0).random((40, 1))
-    model = gam.BoostedGAM(n_basis=900, max_iter=1, penalty="ridge")
-    with (
-        cupy_stand_in.installed(1, shared_memory=24 * KIBI) as cupy,
-        pytest.raises(ValueError, match="fewer functions"),
-    ):
-        model.fit(cupy.asarray(X), cupy.asarray(X[:, 0]))
 
 
 def test_launch_refuses_shared_memory_beyond_the_limit() -> None:
@@ -229,6 +201,22 @@ def test_foreign_arrays_stay_on_their_device(cupy: Any, kind: Any) -> None:
     assert gpusolve.reduce(kind(array)).device.id == 1
     assert float(gpusolve.reduce(kind(array))) == 6
     assert gpusolve.reduce(kind(empty)).shape == ()
+
+
+class NullPointer:
+    """An array without memory, as of an allocation that failed."""
+
+    def __init__(self, *shape: int) -> None:
+        description = {"shape": shape, "typestr": "<f8", "data": (0, False)}
+        self.__cuda_array_interface__ = {**description, "version": 3}
+
+
+def test_a_null_pointer_has_no_elements(cupy: Any) -> None:
+    message = r"x must have memory, got a null pointer, shape \(2, 3\)"
+    with pytest.raises(ValueError, match=message):
+        gpusolve.reduce(NullPointer(2, 3))
+    assert as_array(cupy.zeros((0, 3)), "x").shape == (0, 3)
+    assert as_array(InterfaceArray(cupy.zeros((0, 3))), "x").shape == (0, 3)
 
 
 @pytest.mark.parametrize("kind", [InterfaceArray, DLPackArray])

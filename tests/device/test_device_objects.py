@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import pytest
 from compilers import cpp_compiler
 
 import gpusolve
-from gpusolve._device import object_files, objects, threads
+from gpusolve._device import object_files, objects
 from gpusolve._device.kernels import source_directory
 
 BUILD = "build it with `python setup.py build_ext --inplace`"
@@ -149,21 +148,6 @@ def test_the_environment_chooses_the_object(
     assert objects.chosen().reason == "GPUSOLVE_OBJECT is none"
 
 
-@pytest.mark.parametrize(
-    ("says", "reason"),
-    [
-        ({"interface": objects.INTERFACE - 1}, "another version"),
-        ({"supports": 0}, "instructions that this CPU does not have"),
-    ],
-)
-def test_an_object_that_does_not_fit_is_refused(
-    tmp_path: Path, says: dict[str, int], reason: str
-) -> None:
-    found = objects.choose(compiled(tmp_path, **says))
-    assert found.library is None
-    assert reason in found.reason
-
-
 def test_an_object_that_was_cut_off_is_refused(tmp_path: Path) -> None:
     """Linux would kill the process; all of its segments are in a file that loads."""
     whole = Path(compiled(tmp_path)).read_bytes()
@@ -193,14 +177,6 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         assert found.reason.startswith(name), name
     assert "is missing" in objects.choose(str(tmp_path / "missing")).reason
     assert objects.choose(str(tmp_path)).library is None
-
-
-def test_a_library_without_the_functions_is_refused(tmp_path: Path) -> None:
-    path = compiled(tmp_path)
-    content = Path(path).read_bytes()
-    other = tmp_path / "other"
-    other.write_bytes(content.replace(b"gpusolve_supports", b"another_functions"))
-    assert "gpusolve_supports" in objects.choose(str(other)).reason
 
 
 # ---- threads and processes -----------------------------------------------------------
@@ -246,21 +222,6 @@ def test_show_config_names_the_object(
     assert line.endswith(f"{built.stem.removeprefix('gpusolve-')}, {built}")
 
 
-def test_show_config_names_what_decides_a_path(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("GPUSOLVE_EMULATE_SCHEDULE", "random:7")
-    monkeypatch.setenv("CUDA_PATH", "/opt/cuda")
-    gpusolve.show_config()
-    found = capsys.readouterr().out
-    assert re.search(
-        r"^settings .*CUDA_PATH=/opt/cuda.* GPUSOLVE_EMULATE_SCHEDULE=random:7",
-        found,
-        re.M,
-    )
-    assert re.search(rf"^threads +{threads.cores()}, ", found, re.M)
-
-
 def test_show_config_says_why_there_is_no_object(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -277,16 +238,6 @@ def test_show_config_says_why_there_is_no_object(
     found = capsys.readouterr().out
     assert "(GPUSOLVE_OBJECT is none)" in found
     assert "--no-binary" not in found
-
-
-def test_show_config_says_that_the_sources_have_changed(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("GPUSOLVE_OBJECT", compiled(tmp_path))
-    gpusolve.show_config()
-    assert "built from other sources" in capsys.readouterr().out
 
 
 # ---- the hash of the sources ---------------------------------------------------------

@@ -82,12 +82,6 @@ def test_a_data_frame_is_a_matrix(package: str) -> None:
     np.testing.assert_array_equal(found, np.transpose(expected))
 
 
-def test_numbers_of_single_precision_stay() -> None:
-    x = np.float32([1, 2, 3])
-    for frame in (pl.DataFrame({"x": x}), pa.table({"x": x}), pd.DataFrame({"x": x})):
-        assert as_array(frame, "x").dtype == np.float32
-
-
 def test_categories_have_an_order_if_their_package_says_so() -> None:
     values = ["low", "high", None, "low"]
     codes, categories = pa.array([1, 0, None, 1]), pa.array(["high", "low", "other"])

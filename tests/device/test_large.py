@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import cupy_stand_in
 import numpy as np
 import pytest
 from gpus import STAND_IN, why_no_cuda
+from own_kernels import empty, own_kernel
 from together import together
 
 import gpusolve
-from gpusolve import _emulator
-from gpusolve._device.kernels import source_directory
 
-SOURCE = Path(__file__).parents[1] / "kernels" / "row_begins.cu"
 TILE = 3840
 
 
@@ -27,28 +24,12 @@ def test_rows_begin_at_multiples_of_their_length(
     items = rng.integers(0, TILE, 200).astype(np.int32)
     # Half of the items are at the first row that begins in their tile, if a row does.
     items[:100] = np.minimum(-starts[:100] % length, TILE - 1)
-    begins = _emulator.empty(200, bool)
-    kernel = _emulator.Kernel(SOURCE, "row_begins_at", source_directory())
+    begins = empty(200, bool)
+    kernel = own_kernel("kernels/row_begins.cu", "row_begins_at")
     sizes = np.int32(200), np.int64(length), np.int32(TILE)
     kernel((1,), (224,), (starts, items, *sizes, begins))
     np.testing.assert_array_equal(begins, (starts + items) % length == 0)
     assert begins.any() or length > 2**30
-
-
-@pytest.mark.parametrize("length", [2**31 - 1, 2**31 + 1])
-def test_a_row_longer_than_a_tile_begins_once(length: int) -> None:
-    starts = np.arange(length - length % TILE, length + 2 * TILE, TILE)
-    found = []
-    kernel = _emulator.Kernel(SOURCE, "row_begins_at", source_directory())
-    for start in starts:
-        items = np.arange(TILE, dtype=np.int32)
-        for part in items.reshape(-1, 240):
-            begins = _emulator.empty(240, bool)
-            sizes = np.int32(240), np.int64(length), np.int32(TILE)
-            every = np.full(240, start, np.int64)
-            kernel((1,), (256,), (every, np.ascontiguousarray(part), *sizes, begins))
-            found += list(start + part[begins])
-    assert found == [length]
 
 
 @pytest.fixture(

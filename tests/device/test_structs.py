@@ -11,17 +11,15 @@ import cupy_stand_in
 import numpy as np
 import pytest
 from backends import needs_emulator
+from own_kernels import own_kernel
 from together import together
 
-from gpusolve import _emulator
-from gpusolve._device.kernels import CUDA_TYPES, source_directory
+from gpusolve import emulator
 from gpusolve._device.structs import Struct, StructType, address_of
-from gpusolve._emulator import KernelError
-from gpusolve._emulator._arguments import Parameter
-from gpusolve._emulator._kernel import named_arrays
 from gpusolve._nnls.launch_arguments import NNLS_SYSTEMS
 from gpusolve._nnls.nnls_gram_kernel import GRAM_MEMORY
 from gpusolve._nnls.nnls_qr_kernel import QR_MEMORY
+from gpusolve.emulator import KernelError
 from gpusolve.gam._boosting.stacked_kernel import LEARNER_PLACE, STACKED_FITS
 
 TESTS = Path(__file__).parents[1]
@@ -38,7 +36,7 @@ needs_compiler = needs_emulator
 
 @pytest.fixture(params=["forward", "reverse", "random"])
 def order(request: pytest.FixtureRequest) -> Iterator[str]:
-    with _emulator.schedule(request.param, seed=3):
+    with emulator.schedule(request.param, seed=3):
         yield request.param
 
 
@@ -47,12 +45,12 @@ def copy_of(x: Any, y: Any, dtype: Any = DOUBLE, **changes: Any) -> Struct:
     return COPY(np.dtype(dtype), x=x, y=y, **values)
 
 
-def kernel(instance: str) -> _emulator.Kernel:
-    return _emulator.Kernel(KERNELS / "by_value.cu", instance, KERNELS)
+def kernel(name: str, dtype: Any = DOUBLE) -> Any:
+    return own_kernel("faulty_kernels/by_value.cu", name, dtype)
 
 
 def copy_element(copy: Struct) -> None:
-    kernel(f"copy_element<{CUDA_TYPES[copy.T]}>")((1,), (1,), (copy,))
+    kernel("copy_element", copy.T)((1,), (1,), (copy,))
 
 
 # ---- bytes ---------------------------------------------------------------------------
@@ -116,48 +114,40 @@ def test_several_names_of_one_type() -> None:
     ]
 
 
-def test_replaced_fields() -> None:
-    x, y = np.ones(3), np.ones(3)
-    copy = copy_of(x, y, source=2)
-    other = copy.replace(x=None, target=1)
-    assert (other["x"], other["y"], other["source"], other["target"]) == (None, y, 2, 1)
-    assert (copy["x"], copy["target"]) == (x, 0)
+def test_values_may_be_numbers_of_numpy_bools_and_addresses() -> None:
+    x, y = np.zeros(4), np.ones(3)
+    found = copy_of(x[1:], y, source=np.int64(3), target=True, factor=np.float32(0.5))
+    same = copy_of(address_of(x) + 8, y, source=3, target=1, factor=0.5)
+    assert found.packed() == same.packed()
+    other = found.replace(x=None, target=2)
+    assert (other["x"], other["y"], other["source"], other["target"]) == (None, y, 3, 2)
 
 
-def test_numbers_may_be_numpys_and_bool() -> None:
-    found = copy_of(None, None, source=np.int64(3), target=True, factor=np.float32(0.5))
-    assert (
-        found.packed() == copy_of(None, None, source=3, target=1, factor=0.5).packed()
-    )
+SIZE = StructType("Size", "int m, n;")
 
 
-def test_a_pointer_may_be_an_address() -> None:
-    x = np.zeros(4)
-    assert copy_of(x[1:], None).packed() == copy_of(address_of(x) + 8, None).packed()
-
-
-@pytest.mark.parametrize(
-    "values", [{"m": 1}, {"m": 1, "n": 2, "k": 3}, {"m": 1, "k": 2}]
-)
-def test_missing_and_unknown_fields_are_refused(values: Any) -> None:
-    with pytest.raises(TypeError, match=r"Size must have the fields m, n, got .*[nk]"):
-        StructType("Size", "int m, n;")(**values)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
+@together(
+    ("make", "message"),
     [
-        ({"source": 0.5}, "source of Copy must be int, got 0.5"),
-        ({"target": 2**31}, "target of Copy must be int, got 2147483648"),
-        ({"factor": None}, "factor of Copy must be double, got None"),
+        (lambda: SIZE(m=1), r"must have the fields m, n, got .*n"),
+        (lambda: SIZE(m=1, n=2, k=3), r"must have the fields m, n, got .*k"),
+        (lambda: copy_of(None, None, source=0.5).packed(), "source .* be int, got 0.5"),
+        (lambda: copy_of(None, None, target=2**31).packed(), "be int, got 2147483648"),
+        (lambda: copy_of(None, None, factor=None).packed(), "be double, got None"),
     ],
 )
-def test_numbers_of_another_type_are_refused(changes: Any, message: str) -> None:
+def test_wrong_values_are_refused(make: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
-        copy_of(None, None, **changes).packed()
+        make()
 
 
 # ---- the structs of this package -----------------------------------------------------
+
+SAME = """
+template <class A, class B> constexpr bool is_same = false;
+template <class A> constexpr bool is_same<A, A> = true;
+#define OFFSET(name) reinterpret_cast<long long>(&static_cast<Checked*>(nullptr)->name)
+"""
 
 
 @needs_compiler
@@ -176,18 +166,15 @@ def test_members_are_those_of_the_source(
     file: str, type: StructType, name: str, number: str
 ) -> None:
     """Types at compile time, offsets at run time."""
-    lines = [f'#include "{file}"', f"using Checked = {name.format(number)};"]
+    lines = [f'#include "{file}"', f"using Checked = {name.format(number)};", SAME]
     for field in type.fields:
         member = field.type.replace("T*", f"{number}*")
-        same = f"std::is_same_v<decltype(Checked::{field.name}), {member}>"
+        same = f"is_same<decltype(Checked::{field.name}), {member}>"
         lines.append(f'static_assert({same}, "{field.name}");')
-    offsets = ", ".join(f"offsetof(Checked, {name})" for name in type.names)
+    offsets = ", ".join(f"OFFSET({name})" for name in type.names)
     lines.append(f"#define OFFSETS {offsets}")
-    layout = _emulator.Kernel(
-        TESTS / "kernels" / "struct_layout.cu",
-        "layout",
-        source_directory(),
-        "\n".join(lines),
+    layout = own_kernel(
+        "kernels/struct_layout.cu", "layout", definitions="\n".join(lines)
     )
     found = np.zeros(1 + len(type.names), np.int64)
     layout((1,), (1,), (found,))
@@ -204,21 +191,6 @@ def test_arrays_in_a_struct(order: str, dtype: Any) -> None:
     x, y = np.arange(5, dtype=dtype), np.zeros(7, dtype)
     copy_element(copy_of(x, y, dtype, source=3, target=6, factor=0.5))
     np.testing.assert_array_equal(y, [0, 0, 0, 0, 0, 0, 1.5])
-
-
-@needs_compiler
-def test_views_and_overlapping_arrays(order: str) -> None:
-    x = np.arange(8.0)
-    copy_element(copy_of(x[:3:-1], x[2:], source=-4, target=5))
-    np.testing.assert_array_equal(x, [0, 1, 2, 3, 4, 5, 6, 3.0])
-
-
-@needs_compiler
-def test_arrays_in_a_struct_and_others(order: str) -> None:
-    y, more = np.zeros(2), np.arange(3.0, 5.0)
-    copy = copy_of(None, y, target=0, count=1)
-    kernel("copy_rank<double>")((1,), (2,), (copy, more, np.int32(1)))
-    np.testing.assert_array_equal(y, [0, 3])
 
 
 @needs_compiler
@@ -240,84 +212,31 @@ def test_null_pointers_in_a_struct(order: str) -> None:
 
 
 @needs_compiler
-def test_arrays_of_another_type_are_refused() -> None:
-    x, y = np.zeros(3, np.float32), np.zeros(3)
-    message = (
-        "x of copy_element<double> must be a pointer to double, got an array of float32"
-    )
-    with pytest.raises(TypeError, match=message):
-        copy_element(copy_of(x, y))
-    with pytest.raises(TypeError, match="must be a pointer to double, got a Python"):
-        copy_element(copy_of(y, address_of(y)))
-
-
-@needs_compiler
-def test_pointers_to_structs_take_any_array() -> None:
-    members = "const Four* x; int source, target; T* y; double factor, more;"
-    x = np.arange(6.0)
-    pair = StructType("Pair", members)
-    values = {"source": 4, "target": 1, "factor": 2.0, "more": 0}
-    copy_element(pair(DOUBLE, x=x.view(np.int64), y=x, **values))
-    assert x[1] == 8
-
-
-@needs_compiler
-def test_structs_of_another_size_are_refused() -> None:
-    shorter = StructType(
-        "Short", "const T* x; int source, target; T* y; double factor;"
-    )
-    values = {"source": 0, "target": 0, "factor": 1.0}
-    message = "copy of copy_element<double> must be 40 bytes, got <struct Short> of 32"
-    with pytest.raises(TypeError, match=message):
-        copy_element(shorter(DOUBLE, x=None, y=None, **values))
-
-
-@needs_compiler
-def test_arguments_of_another_kind_are_refused() -> None:
-    x = np.zeros(3)
-    copy, shift = copy_of(x, x), np.int32(0)
-    rank = kernel("copy_rank<double>")
-    with pytest.raises(TypeError, match=r"more of .* must be a pointer to double, got"):
-        rank((1,), (1,), (copy, copy, shift))
-    with pytest.raises(TypeError, match=r"shift of .* must be int, got <struct Copy>"):
-        rank((1,), (1,), (copy, x, copy))
-    with pytest.raises(TypeError, match=r"copy of .* must be 40 bytes, got an array"):
-        rank((1,), (1,), (x, x, shift))
+def test_arguments_of_another_type_are_refused() -> None:
+    x, y, single = np.zeros(3), np.zeros(3), np.zeros(3, np.float32)
+    copy, shift, rank = copy_of(x, x), np.int32(0), kernel("copy_rank")
+    short = StructType("Short", "const T* x; int source, target; T* y; double factor;")
+    shorter = short(DOUBLE, x=None, y=None, source=0, target=0, factor=1.0)
+    for call, message in (
+        (lambda: copy_element(copy_of(single, y)), "double, got an array of float32"),
+        (lambda: copy_element(copy_of(y, address_of(y))), "to double, got a Python"),
+        (lambda: copy_element(shorter), "40 bytes, got <struct Short> of 32"),
+        (lambda: rank((1,), (1,), (copy, copy, shift)), "more .* pointer to double"),
+        (lambda: rank((1,), (1,), (copy, x, copy)), "shift .* be int, got <struct"),
+        (lambda: rank((1,), (1,), (x, x, shift)), "copy .* be 40 bytes, got an array"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            call()
 
 
 @needs_compiler
 def test_a_race_through_a_struct_is_reported(order: str) -> None:
-    rank, y = kernel("copy_rank<double>"), np.zeros(3)
+    rank, y = kernel("copy_rank"), np.zeros(3)
     more, shift = np.zeros(32), np.int32(2)
-    with _emulator.races():
+    with emulator.races():
         rank((1,), (32,), (copy_of(more, y, count=1), more, shift))
         with pytest.raises(KernelError, match=r"(?s)element 2 of y .*nothing orders"):
             rank((1,), (32,), (copy_of(more, y, count=2), more, shift))
-
-
-def test_only_targets_of_pointers_to_const_are_not_written() -> None:
-    parameter = Parameter("copy", False, "s", COPY.bytes)
-    copy = copy_of(np.zeros(3), np.zeros(3))
-    arrays = named_arrays([parameter], [copy])
-    assert [(array.name, array.is_written) for array in arrays] == [
-        ("x", False),
-        ("y", True),
-    ]
-
-
-@needs_compiler
-def test_a_profile_counts_by_field() -> None:
-    x, y, more = np.zeros(3), np.zeros(3), np.zeros(32)
-    with _emulator.profile() as report:
-        copy = copy_of(x, y, count=32)
-        kernel("copy_rank<double>")((1,), (32,), (copy, more, np.int32(0)))
-    (found,) = report.kernels
-    assert {
-        name: array.requests for name, array in found.arrays.items() if array.requests
-    } == {
-        "y": 1,
-        "more": 1,
-    }
 
 
 # ---- CuPy ----------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.problem import designs_of, prepare
 from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
-from gpusolve.gam._terms.stump import fitted_stump, sides_of
+from gpusolve.gam._terms.stump import Cut
 from gpusolve.gam.families import Gaussian
 from gpusolve.gam.terms import btree
 
@@ -91,7 +91,7 @@ def test_the_first_of_the_best_cuts_is_taken() -> None:
         weights = rng.integers(0, 3, bins).astype(float)
         weights[bins // 2] = 1
         c = rng.standard_normal(bins) * (weights > 0)
-        found = fitted_stump(c, weights, least)
+        found = Cut(least).fitted(0, c, weights)
         losses = []
         for cut in range(bins):
             left = np.arange(bins) <= cut
@@ -102,11 +102,11 @@ def test_the_first_of_the_best_cuts_is_taken() -> None:
                 if weights[side].sum() > 0:
                     loss -= c[side].sum() ** 2 / weights[side].sum()
             losses.append(loss)
-        reduction = sides_of(c, weights, least).reduction
+        reduction, _, _ = Cut(least).sides(c, weights)
         np.testing.assert_allclose(reduction, np.negative(losses), rtol=1e-12)
         value = 2 * c @ found - weights @ found**2
         assert value == pytest.approx(-min(losses), rel=1e-12)
-    np.testing.assert_array_equal(fitted_stump(*np.zeros((2, 3)), 4), np.zeros(3))
+    np.testing.assert_array_equal(Cut(4).fitted(0, *np.zeros((2, 3))), np.zeros(3))
 
 
 def test_bins_are_values_or_quantiles(rng: np.random.Generator) -> None:

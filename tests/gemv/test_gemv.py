@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 import pytest
-from backends import numpy_only, without_gpu
-from hypothesis import given
-from hypothesis import strategies as st
+from backends import without_gpu
 from numpy.typing import NDArray
+from own_kernels import own_kernel
 from together import together
-from watched_device import Watched
 
 import gpusolve
-from gpusolve import _emulator
-from gpusolve._device import kernels
+from gpusolve import emulator
 from gpusolve._device.arrays import namespace, strided
 from gpusolve._device.launch import THREADS, WARP, ceil_div, round_up
-from gpusolve._emulator import KernelError
 from gpusolve._gemv import gemv_kernel
 from gpusolve._gemv.gemv_kernel import Axpys, Dots
 
@@ -55,6 +52,10 @@ same = np.testing.assert_array_equal
 every_variant = together("variant", VARIANTS)
 every_layout = together("layout", LAYOUTS)
 transposed_or_not = together("transpose", [False, True])
+
+
+def emulated() -> Any:
+    return mock.patch.dict(os.environ, GPUSOLVE_EMULATE="1")
 
 
 def strided_copy(A: Any, row_step: int, column_step: int) -> Any:
@@ -111,31 +112,17 @@ def check_product(
 @every_variant
 @transposed_or_not
 @every_layout
-def test_every_shape_and_layout(
+@together("dtype", DTYPES)
+def test_every_shape_layout_and_dtype(
     backend: Any,
+    dtype: str,
     layout: str,
     transpose: bool,
     variant: str,
     rng: np.random.Generator,
 ) -> None:
     for shape in SHAPES:
-        check_product(
-            backend, rng, shape, np.float32, layout, transpose, variant=variant
-        )
-
-
-@every_variant
-@together("dtype", DTYPES)
-def test_every_dtype(
-    backend: Any, dtype: str, variant: str, rng: np.random.Generator
-) -> None:
-    for layout, shape in itertools.product(
-        ("C", "strided rows"), ((17, 65), (5, 3001))
-    ):
-        for transpose in (False, True):
-            check_product(
-                backend, rng, shape, dtype, layout, transpose, variant=variant
-            )
+        check_product(backend, rng, shape, dtype, layout, transpose, variant=variant)
 
 
 @transposed_or_not
@@ -143,21 +130,37 @@ def test_every_dtype(
 def test_long_sums_in_many_chunks(
     backend: Any, dtype: str, transpose: bool, rng: np.random.Generator
 ) -> None:
+    """In "threads_per_row", a segment has several tiles of x."""
     shape = (70_001, 9) if transpose else (9, 70_001)
     check_product(backend, rng, shape, dtype, transpose=transpose)
+    options = {"transpose": transpose, "variant": "threads_per_row"}
+    check_product(backend, rng, shape, dtype, **options)
+
+
+@pytest.fixture
+def few_blocks(monkeypatch: Any) -> Callable[[int], None]:
+    """Small matrices get the launch shapes that matrices get on smaller GPUs."""
+
+    def fill(blocks: int) -> None:
+        monkeypatch.setattr(gemv_kernel, "BLOCKS", blocks)
+
+    return fill
 
 
 @together("dtype", DTYPES)
 @together("layout", ["C", "strided rows", "reversed"])
 @together("blocks", [1, 3, 40])
 def test_launch_shapes_of_large_matrices(
-    backend: Any, blocks: int, layout: str, dtype: str, rng: Any, monkeypatch: Any
+    backend: Any, blocks: int, layout: str, dtype: str, rng: Any, few_blocks: Any
 ) -> None:
-    """With few blocks, small matrices get the launch shapes of large matrices."""
-    monkeypatch.setattr(gemv_kernel, "BLOCKS", blocks)
-    for shape in ((5, 3001), (129, 140), (1030, 7), (2, 5)):
-        for transpose in (False, True):
-            check_product(backend, rng, shape, dtype, layout, transpose)
+    """Also columns that do not fill the loads of a thread."""
+    few_blocks(blocks)
+    shapes = [(5, 3001), (129, 140), (1030, 7), (2, 5)]
+    shapes += [(533, columns) for columns in (1, 3, 8, 15, 17, 33)]
+    for shape in shapes:
+        check_product(backend, rng, shape, dtype, layout)
+        check_product(backend, rng, shape[::-1], dtype, layout, True)
+        check_product(backend, rng, shape, dtype, layout, True)
 
 
 @pytest.mark.parametrize("backend", ["emulator"], indirect=True)
@@ -172,23 +175,6 @@ def test_packs_and_remainders_of_rows(
     """
     for shape in ((5, 67), (67, 5), (33, 129), (3, 4301), (4301, 3)):
         check_product(backend, rng, shape, dtype, "strided rows", transpose)
-
-
-@together("dtype", DTYPES)
-@together("layout", ["C", "strided rows"])
-def test_every_small_number_of_columns(
-    backend: Any, layout: str, dtype: str, rng: Any, monkeypatch: Any
-) -> None:
-    """Columns that do not fill the loads of a thread, with the shapes of many rows."""
-    monkeypatch.setattr(gemv_kernel, "BLOCKS", 1)
-    for columns in range(1, 36):
-        check_product(backend, rng, (533, columns), dtype, layout)
-        check_product(backend, rng, (columns, 533), dtype, layout, True)
-
-
-def test_segments_of_several_tiles(backend: Any, schedule: str, rng: Any) -> None:
-    shape = (40, gemv_kernel.THREADS_OF_ROW * gemv_kernel.TILE_OF_X * 2 + 77)
-    check_product(backend, rng, shape, np.float32, variant="threads_per_row")
 
 
 @every_variant
@@ -303,13 +289,28 @@ def test_any_alignment(
 
 
 @without_gpu
-def test_inputs_may_be_unaligned(backend: Any, rng: np.random.Generator) -> None:
+def test_inputs_may_be_lists_unaligned_and_read_only(
+    backend: Any, rng: np.random.Generator
+) -> None:
     record = np.dtype([("flag", "u1"), ("number", "f4")])
     records = np.zeros((20, 30), record)
     records["number"] = small_integers(rng, (20, 30), "f4")
+    records.flags.writeable = False
     A, x = records["number"], records["number"][0]
     assert not A.flags.aligned
-    same(gpusolve.gemv(A, x), exact_product(A, x).astype("f4"), strict=True)
+    expected = exact_product(A, x).astype("f4")
+    same(gpusolve.gemv(A, x), expected, strict=True)
+    same(gpusolve.gemv([[1, 2], [3, 4]], (1, 1)), [3.0, 7.0])
+    out = np.frombuffer(bytearray(81), np.float32, 20, 1)
+    same(gpusolve.gemv(A, x, out=out), expected)
+    same(gpusolve.gemv(np.ones((3, 0)), np.ones(0), out=np.ones(3)), np.zeros(3))
+
+
+def test_the_reference_is_exact(rng: np.random.Generator) -> None:
+    A, x = small_integers(rng, (3, 4, 5), "f2"), small_integers(rng, (3, 1, 5), "f2")
+    for given, transpose in ((A, False), (A.swapaxes(1, 2), True)):
+        found = gpusolve.reference.gemv(given, x, transpose=transpose)
+        same(found, exact_product(A, x).astype("f2"), strict=True)
 
 
 def test_broadcast_matrix_is_not_copied(rng: np.random.Generator) -> None:
@@ -387,50 +388,37 @@ def test_nan_and_infinity_propagate(
 
 @together("variant", VARIANTS)
 @together("order", ["C", "F"])
-def test_same_bits_in_every_schedule(
-    variant: str, order: Any, schedule: str, rng: np.random.Generator, monkeypatch: Any
+@together("blocks", [gemv_kernel.BLOCKS, 1])
+def test_any_schedule_of_threads_and_blocks(
+    blocks: int, variant: str, order: Any, schedule: str, rng: Any, few_blocks: Any
 ) -> None:
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    A = np.asarray(rng.standard_normal((9, 6001)), order=order)
-    x = rng.standard_normal(6001)
-    found = gpusolve.gemv(A, x, variant=variant)
-    with _emulator.schedule("forward"):
-        expected = gpusolve.gemv(A, x, variant=variant)
-    same(found.view(np.uint64), expected.view(np.uint64))
+    """No race; the order, and rows that share a team, do not change the bits."""
+    for shape in ((9, 2001), (70, 33), (300, 15)):
+        A = np.asarray(rng.standard_normal(shape), order=order)
+        x = rng.standard_normal(shape[1])
+        few_blocks(blocks)
+        with emulated(), emulator.races():
+            found = gpusolve.gemv(A, x, variant=variant)
+        if shape[1] < 100:  # otherwise the chunks of a row differ
+            few_blocks(gemv_kernel.BLOCKS)
+        with emulated(), emulator.schedule("forward"):
+            expected = gpusolve.gemv(A, x, variant=variant)
+        same(found, expected)
 
 
-@together("dtype", DTYPES)
-@together("columns", [3, 15, 16, 64])
-def test_rows_of_a_team_do_not_change_the_bits(
-    columns: int, dtype: str, rng: np.random.Generator, monkeypatch: Any
-) -> None:
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    A = rng.standard_normal((600, columns)).astype(dtype)
-    x = rng.standard_normal(columns).astype(dtype)
-    expected = gpusolve.gemv(A, x)
-    monkeypatch.setattr(gemv_kernel, "BLOCKS", 1)
-    same(gpusolve.gemv(A, x).view(np.uint8), expected.view(np.uint8))
-
-
-@together("blocks", [1, gemv_kernel.BLOCKS])
-@every_variant
-def test_no_races(
-    variant: str, blocks: int, rng: np.random.Generator, monkeypatch: Any
-) -> None:
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    monkeypatch.setattr(gemv_kernel, "BLOCKS", blocks)
-    shapes = (9, 9000), (70, 33), (700, 6)
-    with _emulator.races():
-        for shape, transpose in itertools.product(shapes, (False, True)):
-            A = small_integers(rng, shape, "f4")
-            x = small_integers(rng, shape[0 if transpose else 1], "f4")
-            gpusolve.gemv(A, x, transpose=transpose, variant=variant)
+def test_indices_may_exceed_32_bits() -> None:
+    """Quotients of numbers that no test can launch as many threads for."""
+    edges = [0, 1, 31, 2**31, 2**32 - 1, 2**32, 2**32 + 7, 2**40, 2**62]
+    a, b = np.array([(a, b) for a in edges for b in edges[1:]]).T
+    found = np.zeros(len(a), np.int64)
+    kernel = own_kernel("kernels/quotients.cu", "quotients")
+    kernel((1,), (len(a),), (a.copy(), b.copy(), found))
+    same(found, a // b)
 
 
 # ---- dtype and device of the result ----
 
 
-@numpy_only
 @together(
     ("A_dtype", "x_dtype", "y_dtype"),
     [
@@ -444,29 +432,9 @@ def test_no_races(
         ("uint8", "int64", "float64"),
     ],
 )
-def test_dtype_of_the_result(
-    backend: Any, A_dtype: str, x_dtype: str, y_dtype: str
-) -> None:
+def test_dtype_of_the_result(A_dtype: str, x_dtype: str, y_dtype: str) -> None:
     A, x = np.ones((2, 3), A_dtype), np.ones(3, x_dtype)
     same(gpusolve.gemv(A, x), np.full(2, 3, y_dtype), strict=True)
-
-
-@without_gpu
-def test_array_likes_are_accepted(backend: Any) -> None:
-    same(gpusolve.gemv([[1, 2], [3, 4]], (1, 1)), [3.0, 7.0])
-
-
-def test_x_may_be_a_list_on_any_device(backend: Any) -> None:
-    A = backend.array(np.array([[1.0, 2], [3, 4]]))
-    same(backend.numpy(gpusolve.gemv(A, [1, 1])), [3.0, 7.0])
-
-
-def test_reference_is_exact(rng: np.random.Generator) -> None:
-    A, x = small_integers(rng, (3, 4, 5), "f2"), small_integers(rng, (3, 1, 5), "f2")
-    found = gpusolve.reference.gemv(A, x)
-    same(found, exact_product(A, x).astype("f2"), strict=True)
-    found = gpusolve.reference.gemv(A.swapaxes(1, 2), x, transpose=True)
-    same(found, exact_product(A, x).astype("f2"), strict=True)
 
 
 # ---- out ----
@@ -512,56 +480,7 @@ def test_out_may_alias_an_input(backend: Any, rng: np.random.Generator) -> None:
     same(backend.call(out_is_a_row, A.copy(), x.copy()), expected)
 
 
-@without_gpu
-def test_out_may_be_unaligned(backend: Any) -> None:
-    out = np.frombuffer(bytearray(25), np.float64, 3, 1)
-    assert not out.flags.aligned
-    same(gpusolve.gemv(np.ones((3, 2)), np.ones(2), out=out), [2, 2, 2])
-
-
-def test_out_of_empty_sums_is_zero(backend: Any) -> None:
-    def product(A: Any, x: Any, out: Any) -> Any:
-        return gpusolve.gemv(A, x, out=out)
-
-    found = backend.call(product, np.ones((3, 0)), np.ones(0), np.ones(3))
-    same(found, np.zeros(3), strict=True)
-
-
-def test_inputs_are_not_changed(backend: Any, rng: np.random.Generator) -> None:
-    A, x = small_integers(rng, (2, 30, 20), "f4"), small_integers(rng, 30, "f4")
-    before = A.copy(), x.copy()
-    A.flags.writeable = x.flags.writeable = False
-    backend.call(gpusolve.gemv, A, x, transpose=True)
-    same(A, before[0])
-    same(x, before[1])
-
-
 # ---- random products ----
-
-
-@st.composite
-def products(draw: Any) -> tuple[Array, Array, bool]:
-    """Small integers in any layout, with batches that broadcast; sizes may be zero."""
-    m, n = draw(st.integers(0, 40)), draw(st.integers(0, 40))
-    transpose = draw(st.booleans())
-    batch = draw(st.sampled_from([((), ()), ((2,), ()), ((3, 1), (2,)), ((0,), (1,))]))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    dtype = draw(st.sampled_from(["f4", "f8"]))
-    A = rng.integers(-9, 10, (*batch[0], m, n)).astype(dtype)
-    x = rng.integers(-9, 10, (*batch[1], m if transpose else n)).astype(dtype)
-    layout = draw(st.sampled_from(["C", "Fortran", "reversed"]))
-    return LAYOUTS[layout](A), x, transpose
-
-
-@without_gpu
-@every_variant
-@given(problem=products())
-def test_random_products(
-    backend: Any, variant: str, problem: tuple[Array, Array, bool]
-) -> None:
-    A, x, transpose = problem
-    found = gpusolve.gemv(A, x, transpose=transpose, variant=variant)
-    same(found, exact_product(A, x, transpose).astype(A.dtype), strict=True)
 
 
 # ---- launch shapes ----
@@ -625,6 +544,14 @@ CHOSEN: dict[str, list[tuple[tuple[Any, ...], dict[str, int]]]] = {
         ((m, 16, "f4", False, 300_000 // m), {"height": height})
         for m, height in ((5, 1), (8, 4), (31, 4), (33, 4), (9, 1))
     ],
+    "a team has one system": [
+        ((1, 128, "f4", False, 10**6), {"height": 1, "team": WARP})
+    ],
+    "tiny systems share a block": [((8, 8, "f4", True, 10**6), {"team": 8})],
+    "a row is a dot, a column an axpy": [
+        ((1, 5000), {"team": THREADS}),
+        ((5000, 1), {"lanes": WARP}),
+    ],
     "few columns are shared by few threads, so that each has enough": [
         *(
             ((columns, 10**6, "f4", True), {"lanes": lanes})
@@ -654,29 +581,9 @@ def test_long_sums_are_split_into_chunks(short: int, transpose: bool) -> None:
     assert 100 <= shape.chunks * tiles <= limit + tiles
 
 
-@together(
-    ("m", "n", "transpose"),
-    [
-        (10_000, 66_000, True),
-        (4200, 100_000, False),
-        (1100, 100_000, False),
-        (260, 10**6, False),
-        (17_000, 17_000, False),
-    ],
-)
-def test_large_products_have_several_waves(m: int, n: int, transpose: bool) -> None:
-    shape = auto_shape(m, n, transpose=transpose)
-    if isinstance(shape, Axpys):
-        blocks = shape.tiles * shape.chunks
-    else:
-        blocks = ceil_div(m, shape.height) * shape.team * shape.chunks // THREADS
-    assert blocks >= 0.9 * gemv_kernel.WAVES * gemv_kernel.BLOCKS
-
-
 @together("variant", VARIANTS[1:])
-def test_a_variant_is_the_kernel_of_its_name(variant: str, monkeypatch: Any) -> None:
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    with gpusolve.emulator.profile() as report:
+def test_a_variant_is_the_kernel_of_its_name(variant: str) -> None:
+    with emulated(), emulator.profile() as report:
         gpusolve.gemv(np.ones((40, 70)), np.ones(70), variant=variant)
     assert report.kernels[0].name.startswith(f"gemv_{variant}<")
 
@@ -695,17 +602,16 @@ class Counted(NamedTuple):
 
 
 @pytest.fixture(params=["C", "F"])
-def counted(request: Any, rng: Any, monkeypatch: Any) -> Callable[[str], Counted]:
+def counted(request: Any, rng: Any) -> Callable[[str], Counted]:
     """The product of random numbers by a variant, in both layouts.
 
     They have 11 bits, so terms are exact in float32: fused sums have the same bits.
     """
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     A = rng.standard_normal((M, N)).astype(np.float16).astype(np.float32, request.param)
     x = rng.standard_normal(N).astype(np.float16).astype(np.float32)
 
     def multiply(variant: str) -> Counted:
-        with gpusolve.emulator.profile() as report:
+        with emulated(), emulator.profile() as report:
             y = gpusolve.gemv(A, x, variant=variant)
         of_A = report.kernels[0].arrays["A"]
         assert of_A.bytes == of_A.distinct_bytes == 4 * M * N
@@ -782,8 +688,7 @@ def test_blocks_of_a_row_share_a_segment_of_x(
 )
 def test_an_array_of_sums_fits_a_group_of_as_many_threads(rng: Any) -> None:
     A, x = small_integers(rng, (8, 30), "f4"), small_integers(rng, 30, "f4")
-    directory = Path(__file__).parents[1] / "kernels"
-    kernel = _emulator.Kernel(directory / "dot_group.cu", "dot_group", directory)
+    kernel = own_kernel("kernels/dot_group.cu", "dot_group")
 
     def multiply(sums: int, group: tuple[int, int]) -> Array:
         y = np.zeros(8, np.float32)
@@ -793,59 +698,27 @@ def test_an_array_of_sums_fits_a_group_of_as_many_threads(rng: Any) -> None:
 
     for sums, group in (4, (2, 2)), (4, (1, 4)), (16, (4, 4)), (16, (2, 8)):
         same(multiply(sums, group), A @ x)
-    with pytest.raises(KernelError, match="element 4 of work, which has 4 elements"):
+    with pytest.raises(
+        emulator.KernelError, match="element 4 of work, which has 4 elements"
+    ):
         multiply(4, (4, 4))
 
 
-@pytest.mark.parametrize("transpose", [False, True])
-@pytest.mark.parametrize("shape", [(4000, 16), (16, 4000)])
+@transposed_or_not
+@together("shape", [(4000, 16), (16, 4000)])
 def test_sectors_of_few_columns_are_full(
-    shape: tuple[int, int], transpose: bool, rng: Any, monkeypatch: Any
+    shape: tuple[int, int], transpose: bool, rng: Any, few_blocks: Any
 ) -> None:
     """A is read once, and y written once, in full sectors."""
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    monkeypatch.setattr(gemv_kernel, "BLOCKS", 8)
+    few_blocks(8)
     A = small_integers(rng, shape, "f4")
     x = small_integers(rng, shape[0 if transpose else 1], "f4")
-    with gpusolve.emulator.profile() as report:
+    with emulated(), emulator.profile() as report:
         gpusolve.gemv(A, x, transpose=transpose)
     read = report.kernels[0].arrays["A"]
     assert read.sectors == read.fewest_sectors == A.nbytes // 32
     written = report.kernels[-1].arrays["y"]
     assert written.sectors == written.fewest_sectors
-
-
-def test_single_row_uses_dots_and_single_column_axpys() -> None:
-    for transpose in (False, True):
-        row, column = ((1, 5000), (5000, 1))[:: -1 if transpose else 1]
-        assert isinstance(auto_shape(*row, transpose=transpose), Dots)
-        assert isinstance(auto_shape(*column, transpose=transpose), Axpys)
-
-
-def test_teams_do_not_span_systems() -> None:
-    shape = auto_shape(1, 128, systems=10**6)
-    assert isinstance(shape, Dots)
-    assert (shape.height, shape.team) == (1, WARP)
-
-
-def test_tiny_systems_share_a_block() -> None:
-    shape = auto_shape(8, 8, transpose=True, systems=10**6)
-    assert isinstance(shape, Dots)
-    assert shape.team == 8
-
-
-# ---- several devices ----
-
-
-@every_variant
-def test_device_of_the_arrays_is_current(
-    variant: str, rng: np.random.Generator, monkeypatch: Any
-) -> None:
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    monkeypatch.setattr(kernels, "EmulatedDevice", Watched)
-    A, x = small_integers(rng, (20, 36), "f4"), small_integers(rng, 36, "f4")
-    same(gpusolve.gemv(A, x, variant=variant), exact_product(A, x).astype("f4"))
-    assert Watched.depth == 0
 
 
 # ---- invalid arguments ----
@@ -859,43 +732,24 @@ A, x = np.ones((4, 3)), np.ones(3)
     [
         ((A * 1j, x), {}, TypeError, "A must .*got complex128"),
         ((A, x * 1j), {}, TypeError, "x must .*got complex128"),
-        ((A.astype(np.longdouble), x), {}, TypeError, "A must have .*dtype"),
+        ((np.longdouble(A), x), {}, TypeError, "A must have .*dtype"),
         ((A, x.astype(object)), {}, TypeError, "x must .*got object"),
         ((np.ma.masked_array(A), x), {}, TypeError, "A must .*got a masked array"),
         ((A, [2**60, 1, 1]), {}, ValueError, "x must have integers of magnitude"),
+        ((A, [2**53 + 1, 1, 1]), {}, ValueError, r"at most 2\*\*53"),
         ((x, x), {}, ValueError, r"A must .*got .*\(3,\)"),
         ((A, 1.0), {}, ValueError, "got a scalar"),
         ((A, np.ones(4)), {}, ValueError, r"3 columns of A.*got x of shape \(4,\)"),
-        (
-            (A, x),
-            {"transpose": True},
-            ValueError,
-            r"4 rows of A.*got x of shape \(3,\)",
-        ),
+        ((A, x), {"transpose": True}, ValueError, r"4 rows of A.*shape \(3,\)"),
         ((A, np.ones((3, 1))), {}, ValueError, r"x must .*got .*\(3, 1\)"),
-        (
-            (np.ones((2, 4, 3)), np.ones((3, 3))),
-            {},
-            ValueError,
-            r"must broadcast, got A \(2, 4, 3\) and x \(3, 3\)",
-        ),
+        ((np.ones((2, 4, 3)), np.ones((3, 3))), {}, ValueError, "must broadcast, got"),
         ((A, x), {"variant": "quick"}, ValueError, "variant must .*got 'quick'"),
-        (
-            (A, x),
-            {"out": np.ones(3)},
-            ValueError,
-            r"out must have shape \(4,\), got \(3,\)",
-        ),
+        ((A, x), {"out": x}, ValueError, r"out .* shape \(4,\), got \(3,\)"),
         ((A, x), {"out": np.ones((1, 4))}, ValueError, r"out must .*got .*\(1, 4\)"),
         ((A, x), {"out": np.ones(4, "f4")}, TypeError, "out must .*got float32"),
         ((A, x), {"out": np.ones(4, ">f8")}, TypeError, "out must .*got >f8"),
         ((A, x), {"out": [0.0] * 4}, TypeError, "out must be an array .*got list"),
-        (
-            (A, x),
-            {"out": np.broadcast_to(np.ones(1), 4)},
-            ValueError,
-            "got a read-only array",
-        ),
+        ((A, x), {"out": np.broadcast_to(x[0], 4)}, ValueError, "a read-only array"),
     ],
 )
 def test_invalid_arguments_are_rejected(

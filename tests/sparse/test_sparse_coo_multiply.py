@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
-import cupy_stand_in
 import numpy as np
 import pytest
 import scipy.sparse
@@ -15,10 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import wrapping
 from together import together
-from watched_device import Watched
 
-from gpusolve import _emulator, emulator, reference
-from gpusolve._device import kernels
+from gpusolve import emulator, reference
 from gpusolve.sparse import _coo_multiply_kernel, _inputs, multiply, random_coo
 from gpusolve.sparse._coo_multiply import METHODS
 
@@ -37,21 +36,6 @@ AROUND_TILES = [
 ]
 """Numbers of entries of each operand. A pair of equal keys takes two merge steps."""
 
-DTYPES = [
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-]
 CUPY_DTYPES = ("bool", "float32", "float64", "complex64", "complex128")
 
 
@@ -129,6 +113,9 @@ def entries_of(found: Any) -> dict[tuple[int, int], Any]:
 
 
 # ---- comparison with SciPy and brute force -------------------------------------------
+
+DTYPES = ["bool", "int8", "uint16", "int64", "uint64", "float32", "float64"]
+DTYPES += ["complex64", "complex128"]
 
 
 @together("a", DTYPES)
@@ -256,30 +243,16 @@ def test_few_entries_with_many(
         check_equal(product(backend, many, A, method=method), scipy_product(many, A))
 
 
-@together("gap", [1, 2, 3, 7, 8, 9, 64, 100])
-def test_gallops_of_any_length(backend: Any, gap: int) -> None:
-    many = one_row(np.arange(0, 4000, 2), 4001, seed=1)
-    for start in (0, 1, 2):
-        A = one_row(np.arange(start, 4000, gap), 4001, seed=2)
-        check_equal(product(backend, A, many, method="gallop"), scipy_product(A, many))
-
-
-@without_gpu
 @every_method
 def test_any_schedule_of_threads_and_blocks(
-    backend: Any, schedule: str, method: str
+    schedule: str, method: str, monkeypatch: Any
 ) -> None:
-    A, B = (random_coo((60, 70), density, rng=1) for density in (0.5, 0.6))
-    check_equal(product(backend, A, B, method=method), scipy_product(A, B))
-
-
-@every_method
-def test_no_races(method: str, monkeypatch: Any) -> None:
+    """Also of unsorted entries; no schedule has a race."""
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    A = random_coo((45, 50), 0.6, rng=1)
-    B = coo(*shuffled(random_coo((45, 50), 0.7, rng=2)), (45, 50))
-    with _emulator.races():
-        check_equal(multiply(A, B, method=method), scipy_product(A, B))
+    A, B = (random_coo((45, 50), density, rng=1) for density in (0.5, 0.7))
+    with emulator.races():
+        for other in (B, coo(*shuffled(B), B.shape)):
+            check_equal(multiply(A, other, method=method), scipy_product(A, B))
 
 
 def shuffled(A: Any) -> tuple[Any, Any, Any]:
@@ -339,32 +312,28 @@ def test_result_has_the_index_dtype_of_the_operands(backend: Any) -> None:
         check_equal(found, scipy_product(A, A))
 
 
-def test_unsorted_and_strided_entries(backend: Any) -> None:
+def test_layouts_and_orders_of_entries(backend: Any) -> None:
+    """Unsorted, strided, misaligned, swapped, and one object twice."""
     A, B = (random_coo((30, 30), 0.5, rng=seed) for seed in (1, 2))
-    random_order = coo(*shuffled(A), A.shape), coo(*shuffled(B), B.shape)
-    reverse_order = tuple(
-        coo(M.row[::-1], M.col[::-1], M.data[::-1], M.shape) for M in (A, B)
-    )
-    views = tuple(np.repeat(x, 2)[::2] for x in (A.row, A.col, A.data))
-    strided = coo(*views, A.shape)
     pairs = [
-        random_order,
-        reverse_order,
-        (A, reverse_order[1]),
-        (random_order[0], B),
-        (strided, B),
+        (coo(*shuffled(A), A.shape), B),
+        (A, coo(*shuffled(B), B.shape)),
+        tuple(coo(M.row[::-1], M.col[::-1], M.data[::-1], M.shape) for M in (A, B)),
+        (coo(*(np.repeat(x, 2)[::2] for x in (A.row, A.col, A.data)), A.shape), B),
     ]
     for left, right in pairs:
         check_equal(product(backend, left, right), scipy_product(A, B))
-
-
-def test_adjacent_duplicates_are_summed(backend: Any) -> None:
-    """The entries are sorted, so that only the duplicates prevent canonical format."""
-    A = coo([0, 0, 1], [1, 1, 0], [1.0, 2.0, 3.0], (2, 2))
-    B = coo([0, 1, 1], [1, 0, 0], [5.0, 7.0, 8.0], (2, 2))
-    expected = {(0, 1): 15.0, (1, 0): 45.0}
-    assert entries_of(product(backend, A, B)) == expected
-    assert entries_of(product(backend, B, A)) == expected
+    there = to_backend(backend, A)
+    found = multiply(there, there)
+    check_equal(found.get() if backend.name == "cuda" else found, scipy_product(A, A))
+    if backend.name != "cuda":
+        swapped = A.copy()
+        swapped.data = A.data.astype(A.dtype.newbyteorder())
+        check_equal(product(backend, swapped, A), scipy_product(A, A))
+        parts = np.arange(1.0, 10.0)
+        for values in (parts[:8].view(complex), parts[1:].view(complex)):
+            C = coo(np.zeros(4), np.arange(4), values, (1, 4))
+            check_equal(product(backend, C, C), scipy_product(C, C))
 
 
 @every_method
@@ -431,44 +400,16 @@ def test_nan_and_infinity_propagate(backend: Any, dtype: str, method: str) -> No
     same(np.isnan(found.data), np.isnan(expected.data))
 
 
-@every_method
-def test_explicit_zeros_are_not_stored(backend: Any, method: str) -> None:
-    A = coo([0, 0, 1, 1], [0, 1, 0, 1], [0.0, 2.0, -0.0, 3.0], (2, 2))
-    B = coo([0, 0, 1, 1], [0, 1, 0, 1], [5.0, 0.0, 1.0, 4.0], (2, 2))
-    assert entries_of(product(backend, A, B, method=method)) == {(1, 1): 12.0}
-
-
 @without_gpu
 @every_method
-def test_products_that_round_or_wrap_to_zero_are_not_stored(
-    backend: Any, method: str
-) -> None:
-    """By underflow of floats and overflow of int8."""
-    for values in (np.array([1e-200, 1e-100]), np.array([16, 3], np.int8)):
+def test_products_that_are_zero_are_not_stored(backend: Any, method: str) -> None:
+    """Explicit zeros, underflow of floats, and overflow of int8."""
+    zeros = np.array([0.0, 3.0])
+    for values in (zeros, np.array([1e-200, 1e-100]), np.array([16, 3], np.int8)):
         A = coo([0, 0], [0, 1], values, (1, 2))
         found = product(backend, A, A, method=method)
         same(found.col, [1])
         same(found.data, values[1:] ** 2)
-
-
-def test_nonnative_byte_order(backend: Any) -> None:
-    A = random_coo((9, 9), 0.5, rng=1)
-    swapped = A.copy()
-    swapped.data = A.data.astype(A.dtype.newbyteorder())
-    if backend.name != "cuda":
-        found = product(backend, swapped, A)
-        check_equal(found, scipy_product(A, A))
-        assert found.dtype.isnative
-
-
-@without_gpu
-def test_unaligned_complex_numbers(backend: Any) -> None:
-    """Values that begin at a multiple of 8 bytes, but not of 16."""
-    parts = np.arange(1.0, 10.0)
-    for values in (parts[:8].view(complex), parts[1:].view(complex)):
-        A = coo(np.zeros(4), np.arange(4), values, (1, 4))
-        assert np.shares_memory(A.data, parts)
-        check_equal(product(backend, A, A), scipy_product(A, A))
 
 
 # ---- containers ----------------------------------------------------------------------
@@ -488,13 +429,6 @@ def test_format_and_type_of_the_result(backend: Any, format: str) -> None:
         found = product(backend, A, B)
         assert type(found) is kind
         same(found.toarray(), dense * dense)
-
-
-@without_gpu
-@together("format", ["lil", "dok", "bsr"])
-def test_formats_that_only_scipy_has(backend: Any, format: str) -> None:
-    A = random_coo((8, 9), 0.5, rng=1)
-    same(product(backend, A.asformat(format), A).toarray(), A.toarray() ** 2)
 
 
 @together("shape", [(0, 0), (0, 7), (7, 0), (7, 7)])
@@ -529,75 +463,80 @@ def test_operands_are_not_changed(backend: Any, method: str) -> None:
 # ---- operands that need a second attempt ---------------------------------------------
 
 
-@pytest.fixture
-def attempts(monkeypatch: Any) -> list[Any]:
-    """The reports of all launches on the emulator."""
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    reports = []
-    attempt = _coo_multiply_kernel._attempt
-
-    def record_report(*arguments: Any) -> Any:
-        product, report = attempt(*arguments)
-        reports.append(report)
-        return product, report
-
-    monkeypatch.setattr(_coo_multiply_kernel, "_attempt", record_report)
-    return reports
+one_search = together("method", ["merge", "gallop"])
 
 
+def attempts(A: Any, B: Any, method: str) -> tuple[Any, int]:
+    """The product on the emulator, and how often it was computed."""
+    emulated = mock.patch.dict(os.environ, GPUSOLVE_EMULATE="1")
+    with emulated, emulator.profile() as report:
+        found = multiply(A, B, method=method)
+    return found, sum(k.launches for k in report.kernels if "multiply_by" in k.name)
+
+
+def keys_of(A: Any) -> Any:
+    return A.row * A.shape[1] + A.col
+
+
+SPECIAL_DTYPES = ["float32", "float64", "complex64", "complex128"]
 one_search = together("method", ["merge", "gallop"])
 
 
 @one_search
-@together("dtype", ["float32", "complex64", "int32"])
-def test_canonical_operands_are_multiplied_once(
-    attempts: list[Any], method: str, dtype: str
-) -> None:
-    A, B = (random_coo((60, 60), 0.5, rng=seed, dtype=dtype) for seed in (1, 2))
-    if dtype != "int32":  # these meet an entry
+@together("dtype", ["int32", *SPECIAL_DTYPES])
+def test_canonical_operands_are_multiplied_once(method: str, dtype: str) -> None:
+    """Values that are not finite meet an entry."""
+    A = random_coo((60, 60), 0.5, rng=1, dtype=dtype)
+    B = coo(A.row, A.col, random_coo((60, 60), 0.5, rng=2, dtype=dtype).data, A.shape)
+    if dtype != "int32":
         A.data[::7] = np.inf
-        B = coo(A.row, A.col, np.resize(B.data, A.nnz), A.shape)
         B.data[::5] = np.nan
-    attempts.clear()
-    found = multiply(A, B, method=method)
-    assert attempts == [(0, 0, found.nnz)]
+    few = coo(A.row[::9], A.col[::9], A.data[::9], A.shape)
+    pairs = [(A, B), (few, B), (B, few)]
+    for left, right in pairs[: 1 if dtype != "int32" else 3]:
+        found, times = attempts(left, right, method)
+        assert times == 1
+        same(found.row, left.row[np.isin(keys_of(left), keys_of(right))])
     empty = coo([], [], np.zeros(0, dtype), A.shape)
-    assert multiply(A, empty, method=method).nnz == len(A.data[::7]) * (
-        dtype != "int32"
-    )
+    found, times = attempts(A, empty, method)
+    assert found.nnz == (dtype != "int32") * len(A.data[::7])
+    assert times == 1 + (dtype != "int32")
 
 
 @one_search
-@together("dtype", ["float16", "float32", "float64", "complex128"])
-@together("special", [np.nan, np.inf, -np.inf])
-def test_special_values_without_a_match_are_counted(
-    attempts: list[Any], method: str, dtype: str, special: float
+@together("dtype", SPECIAL_DTYPES)
+@together("special", [np.nan, -np.inf])
+def test_a_special_value_without_a_match_is_seen(
+    method: str, dtype: str, special: float
 ) -> None:
-    """The launcher also takes float16, which SciPy's and CuPy's results cannot hold."""
-    A = coo([0, 0, 1, 1], [0, 1, 0, 1], np.ones(4), (2, 2))
-    B = coo([0, 0], [0, 1], np.ones(2), (2, 2))
-    A.data, B.data = A.data.astype(dtype), B.data.astype(dtype)
-    A.data[[0, 2, 3]] = special
-    device = kernels.EmulatedDevice()
-    for left, right in ((A, B), (B, A)):
-        attempts.clear()
-        found = _coo_multiply_kernel.coo_multiply(left, right, method, device)
-        same(found.rows, [0, 0, 1, 1])
-        assert found.values.dtype == dtype
-        assert np.isnan(found.values[2:]).all()
-        assert attempts == [(0, 2, 2), (0, 0, 4)]
+    """It may be the real or the imaginary part."""
+    A = coo([0, 0, 1, 1], [0, 1, 0, 1], np.ones(4, dtype), (2, 2))
+    B = coo([0, 0], [0, 1], np.ones(2, dtype), (2, 2))
+    parts = (special, complex(1, special)) if dtype[0] == "c" else (special,)
+    for value in parts:
+        A.data[3] = value
+        for left, right in ((A, B), (B, A)):
+            found, times = attempts(left, right, method)
+            same(found.row, [0, 0, 1])
+            assert np.isnan(found.data[2])
+            assert times == 2
 
 
-def far_out_of_order() -> dict[str, Any]:
-    """Columns of entries in several tiles that are not sorted, or have duplicates."""
-    size = 3 * STEPS
+def out_of_order() -> dict[str, Any]:
+    """Columns of entries in several tiles that are not sorted, or have duplicates.
+
+    An exchange may be seen at the border of a warp or of a thread alone.
+    """
+    size = STEPS + 100
     columns = np.arange(size)
-    swapped = columns.copy()
-    swapped[[STEPS, STEPS + 1]] = swapped[[STEPS + 1, STEPS]]
+
+    def exchanged(k: int) -> Any:
+        return np.r_[columns[:k], k + 1, k, columns[k + 2 :]]
+
     return {
         "reversed": columns[::-1],
         "halves exchanged": np.roll(columns, size // 2),
-        "one exchange": swapped,
+        **{f"exchange at {k}": exchanged(k) for k in (3, 6, 31, STEPS - 1)},
         "one duplicate": np.append(columns, size - 1),
         "one column": np.full(size, size // 2),
         "random": np.random.default_rng(3).integers(0, size, size),
@@ -605,19 +544,16 @@ def far_out_of_order() -> dict[str, Any]:
 
 
 @one_search
-@together("columns", far_out_of_order().values(), ids=far_out_of_order())
-def test_entries_of_several_tiles_out_of_order(
-    attempts: list[Any], method: str, columns: Any
-) -> None:
-    width = 3 * STEPS
-    A = one_row(columns, width, seed=1)
-    sorted_entries = one_row(np.arange(0, width, 2), width, seed=2)
-    with _emulator.races():
-        for left, right in ((A, sorted_entries), (sorted_entries, A), (A, A)):
-            attempts.clear()
-            found = multiply(left, right, method=method)
-            check_equal(found, scipy_product(left, right))
-            assert [report.disorder for report in attempts] == [1, 0]
+@together("columns", out_of_order().values(), ids=out_of_order())
+def test_entries_out_of_order_are_seen(method: str, columns: Any) -> None:
+    """Of the longer and of the shorter operand, whose tiles have other borders."""
+    width = 2 * STEPS
+    A, many = one_row(columns, width, seed=1), one_row(np.arange(width), width, seed=2)
+    few = one_row(np.arange(0, width, 99), width, seed=3)
+    for left, right in ((A, few), (many, A)):
+        found, times = attempts(left, right, method)
+        check_equal(found, scipy_product(left, right))
+        assert times == 2
 
 
 @pytest.mark.paper(
@@ -644,14 +580,6 @@ def test_merge_reads_and_writes_each_entry_once(dtype: str, monkeypatch: Any) ->
     assert report.host.memsets == 1
 
 
-def test_both_operands_may_be_one_object(backend: Any) -> None:
-    A = to_backend(backend, random_coo((20, 20), 0.5, rng=1))
-    found = multiply(A, A)
-    found = found.get() if backend.name == "cuda" else found
-    expected = random_coo((20, 20), 0.5, rng=1).toarray() ** 2
-    same(found.toarray(), expected)
-
-
 @pytest.mark.parametrize("kind", ["csr_array", "csc_array"])
 @without_gpu
 def test_arrays_may_be_longer_than_nnz(backend: Any, kind: str) -> None:
@@ -675,7 +603,7 @@ def sectors_moved(dtype: str, ratio: int, method: Any) -> int:
         random_coo((2**12, 2**12), entries / 2**24, rng=1, dtype=dtype)
         for entries in (2**16, 2**16 // ratio)
     )
-    with _emulator.profile() as report:
+    with emulator.profile() as report:
         multiply(short, long, method=method)
     return sum(kernel.global_sectors for kernel in report.kernels)
 
@@ -700,71 +628,19 @@ def test_gallop_moves_fewer_sectors_above_its_ratio(
         assert (gallop < merge) == fewer
 
 
-def test_auto_chooses_merge_or_gallop_by_the_ratio_of_entries(monkeypatch: Any) -> None:
+@together(("few", "method"), [(1100, "merge"), (1, "gallop")])
+def test_auto_chooses_merge_or_gallop_by_the_ratio_of_entries(
+    few: int, method: str, monkeypatch: Any
+) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    A, B = one_row(np.arange(few), 1100), one_row(np.arange(1100), 1100)
+    for left, right in ((A, B), (B, A)):
+        with emulator.profile() as report:
+            check_equal(multiply(left, right), scipy_product(left, right))
+        assert any(f"multiply_by_{method}" in one.name for one in report.kernels)
     best, ratio = _coo_multiply_kernel.best_method, _coo_multiply_kernel.GALLOP_RATIO
     assert best(10, 10 * ratio) == best(10 * ratio, 10) == "merge"
     assert best(10, 10 * ratio + 1) == best(10 * ratio + 1, 10) == "gallop"
-
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    called = []
-    launchers = _coo_multiply_kernel.ONE_SEARCH
-    for name, launch in list(launchers.items()):
-
-        def record_call(*arguments: Any, name: str = name, launch: Any = launch) -> Any:
-            called.append(name)
-            return launch(*arguments)
-
-        monkeypatch.setitem(launchers, name, record_call)
-    few, many = one_row([3], 1100), one_row(np.arange(1100), 1100)
-    for A, B in ((few, many), (many, few), (many, many)):
-        check_equal(multiply(A, B), scipy_product(A, B))
-    assert called == ["gallop", "gallop", "merge"]
-
-
-# ---- invalid arguments ---------------------------------------------------------------
-
-ONE, ROWS, ROW = (scipy.sparse.coo_array(np.eye(rows, 3)) for rows in (3, 2, 1))
-
-
-@without_gpu
-@together(
-    ("A", "B", "error", "message"),
-    [
-        (np.eye(3), ONE, TypeError, "A must be a sparse .*got ndarray"),
-        (ONE, np.eye(3), TypeError, "B must be a sparse .*got ndarray"),
-        (ONE, 2.0, TypeError, "B must be a sparse .*got float"),
-        (ONE, ROWS, ValueError, r"same shape, got \(3, 3\) and \(2, 3\)"),
-        (ONE, ROW, ValueError, r"same shape, got \(3, 3\) and \(1, 3\)"),
-        (scipy.sparse.coo_array([1, 2]), ONE, ValueError, r"A must .*got .*\(2,\)"),
-        (
-            *(2 * [scipy.sparse.coo_array((2**32, 2**31 + 1))]),
-            *(ValueError, "at most 2\\*\\*63 places"),
-        ),
-    ],
-)
-def test_invalid_operands_are_rejected(
-    backend: Any, A: Any, B: Any, error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        multiply(A, B)
-
-
-@without_gpu
-def test_invalid_method_is_rejected(backend: Any) -> None:
-    with pytest.raises(ValueError, match=r"method must .*'linear'.*got 'hash'"):
-        multiply(ONE, ONE, method="hash")
-
-
-def test_operands_on_several_devices_are_rejected() -> None:
-    with cupy_stand_in.installed() as cupy:
-        first = cupy.sparse.coo_matrix(ONE)
-        with cupy.cuda.Device(1):
-            second = cupy.sparse.coo_matrix(ONE)
-        for A, B in ((ONE, first), (first, ONE)):
-            with pytest.raises(TypeError, match="on the CPU"):
-                multiply(A, B)
-        with pytest.raises(ValueError, match="A on GPU 0, B on GPU 1"):
-            multiply(first, second)
 
 
 def test_all_containers_of_cupy_13_are_matrices(monkeypatch: Any) -> None:
@@ -772,12 +648,3 @@ def test_all_containers_of_cupy_13_are_matrices(monkeypatch: Any) -> None:
     library = SimpleNamespace(issparse=lambda value: isinstance(value, kind))
     monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", library)
     assert _inputs.is_matrix(kind())  # the library lacks sparse arrays
-
-
-def test_device_of_the_operands_is_current(monkeypatch: Any) -> None:
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    monkeypatch.setattr(kernels, "EmulatedDevice", Watched)
-    A = random_coo((9, 9), 0.5, rng=1)
-    for method in METHODS:
-        check_equal(multiply(A, A, method=method), scipy_product(A, A))
-    assert Watched.depth == 0

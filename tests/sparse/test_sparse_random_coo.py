@@ -24,12 +24,15 @@ def places(A: Any) -> list[tuple[int, int]]:
     return list(zip(A.row.tolist(), A.col.tolist(), strict=True))
 
 
+SHAPES = [(0, 0), (0, 9), (9, 0), (1, 1), (7, 5), (1, 300), (300, 1), (40, 40)]
+
+
 @pytest.mark.paper(
     "Cupp, 2.2, Figure 2",
     "The three arrays have an element for each nonzero value, not for each place, at "
     "densities from 0 to 1",
 )
-@together("shape", [(1, 1), (7, 5), (1, 300), (300, 1), (40, 40)])
+@together("shape", SHAPES)
 @together("density", [0, 0.001, 0.3, 0.5, 0.51, 0.75, 0.999, 1])
 def test_number_of_entries_is_exact_and_places_are_distinct(
     shape: tuple[int, int], density: float
@@ -43,12 +46,6 @@ def test_number_of_entries_is_exact_and_places_are_distinct(
     assert set(found) <= set(itertools.product(*map(range, shape)))
     assert A.has_canonical_format
     assert isinstance(A, scipy.sparse.coo_array)
-
-
-@pytest.mark.parametrize("shape", [(0, 0), (0, 9), (9, 0)])
-def test_empty_shapes(shape: tuple[int, int]) -> None:
-    A = random_coo(shape, 1.0, rng=1)
-    assert (A.shape, A.nnz) == (shape, 0)
 
 
 @together(
@@ -101,11 +98,11 @@ def test_all_sets_of_places_are_equally_likely(
     assert max(abs(n - expected) for n in sets.values()) < 5 * expected**0.5
 
 
-@together("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint64"])
+@together("dtype", ["bool", "int8", "int16", "int32", "int64", "uint8", "uint64"])
 def test_integers_are_uniform_from_1_to_9(dtype: str) -> None:
     A = random_coo((50, 40), 0.5, rng=1, dtype=dtype)
     assert A.dtype == dtype
-    same(np.unique(A.data), np.arange(1, 10))
+    same(np.unique(A.data), [True] if dtype == "bool" else np.arange(1, 10))
 
 
 @together("dtype", ["float32", "float64", "longdouble", "complex64", "complex128"])
@@ -126,12 +123,6 @@ def test_zero_from_the_generator_becomes_one(dtype: str) -> None:
     assert (values.real == 1).all()
 
 
-def test_bools_are_true() -> None:
-    A = random_coo((9, 9), 0.5, rng=1, dtype=bool)
-    assert A.dtype == bool
-    assert A.data.all()
-
-
 def test_seed_determines_the_matrix() -> None:
     first, same_seed, other = (
         random_coo((30, 30), 0.2, rng=seed) for seed in (3, 3, 4)
@@ -143,29 +134,3 @@ def test_seed_determines_the_matrix() -> None:
     following = random_coo((30, 30), 0.2, rng=generator)
     assert (following.toarray() != first.toarray()).any()
     assert random_coo((30, 30), 0.2).nnz == 180
-
-
-@together(
-    ("shape", "density", "dtype", "error", "message"),
-    [
-        ((3, 3), -0.1, float, ValueError, "density must .*got -0.1"),
-        ((3, 3), 1.1, float, ValueError, "density must .*got 1.1"),
-        ((3, 3), np.nan, float, ValueError, "density must .*got nan"),
-        ((3, 3), "1", float, TypeError, "density must .*got '1'"),
-        ((3, 3), 0.5j, float, TypeError, "density must .*got 0.5j"),
-        ((3,), 0.5, float, ValueError, r"shape must .*got \(3,\)"),
-        ((3, -3), 0.5, float, ValueError, r"shape must .*got \(3, -3\)"),
-        ((3, 3.0), 0.5, float, TypeError, r"shape must .*got \(3, 3.0\)"),
-        (3, 0.5, float, TypeError, "shape must .*got 3"),
-        ((2**32, 2**32), 0.5, float, ValueError, "at most 2\\*\\*63 places"),
-        ((1, 2**63), 0.5, float, ValueError, "sizes less than 2\\*\\*63"),
-        ((3, 3), 0.5, np.float16, TypeError, "dtype must .*got float16"),
-        ((3, 3), 0.5, object, TypeError, "dtype must .*got object"),
-        ((3, 3), 0.5, "datetime64[s]", TypeError, "dtype must .*got datetime64"),
-    ],
-)
-def test_invalid_arguments_are_rejected(
-    shape: Any, density: Any, dtype: Any, error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        random_coo(shape, density, dtype=dtype)

@@ -64,12 +64,6 @@ def test_work_and_depth_of_the_blocks(n: int) -> None:
     assert found["partition"].depth <= 4 + 2 * levels
 
 
-def test_one_processor_needs_the_work_and_many_need_the_depth() -> None:
-    operations = brent.operations_of("reduce", 64)
-    assert brent.schedule(operations, 1).max() == 63
-    assert brent.schedule(operations, 10**6).max() == operations.depth == 6
-
-
 # ---- the kernels ---------------------------------------------------------------------
 
 probe = Monoid(

@@ -311,19 +311,6 @@ def test_no_operand_of_version_1_is_sorted(
     assert lengths == [B.nnz] * sorted_operands
 
 
-def test_version_1_reads_all_of_b_for_each_entry_of_a(emulated: None) -> None:
-    """From start to finish: all lanes of a warp read the same entry."""
-    A, B = random_pair((32, 32), 1)
-    found = costs_of(A, B, "linear")
-    searched = A.nnz * B.nnz
-    for kernel in ("count_found", "multiply_found"):
-        for array in ("b_rows", "b_columns"):
-            assert found[kernel].arrays[array].lanes == searched
-            assert found[kernel].arrays[array].requests == searched // 32
-            assert found[kernel].arrays[array].sectors == searched // 32
-    assert found["count_found"].active_lanes > 31.9
-
-
 @pytest.mark.paper(
     "Cupp, 5.1, Figure 11",
     "Among the 1,200 entries of 40 x 40 at 75 %, a search reads 11 or 12 keys, "
@@ -640,22 +627,7 @@ def test_the_scratchpad_overflows_as_specified(blocks: int) -> None:
     assert isinstance(found, int) == (blocks < 4)
 
 
-def test_blocks_of_the_scratchpad_must_be_resident(emulated: None) -> None:
-    """So its results are limited by the device, at any number of blocks."""
-    A, B = random_pair((9, 9), 0.5)
-    with pytest.raises(ValueError, match="cooperative launch must have at most"):
-        multiply(A, B, method="scratchpad", blocks=1000)
-
-
 # ---- even multiplications ------------------------------------------------------------
-
-
-def uneven() -> tuple[Any, Any]:
-    """All matches are in the first quarter of A."""
-    A = random_coo((32, 32), 1, rng=1, dtype=np.float32)
-    dense = random_coo((32, 32), 1, rng=2, dtype=np.float32).toarray()
-    dense[8:] = 0
-    return A, scipy.sparse.coo_array(dense)
 
 
 @pytest.mark.paper(
@@ -696,30 +668,6 @@ def test_largest_tile_of_many_pairs() -> None:
     np.testing.assert_allclose(means, (3.2, 7.2), atol=0.1)
 
 
-@pytest.mark.parametrize(
-    ("method", "kernel", "largest"),
-    [("binary", "multiply_found", 4), ("even", "multiply_matches", 1)],
-)
-def test_largest_over_mean_of_the_multiplications(
-    emulated: None, method: str, kernel: str, largest: float
-) -> None:
-    """Section 5.3: "Distributing the actual multiplications more evenly"."""
-    A, B = uneven()
-    found = costs_of(A, B, method, blocks=4)[kernel]
-    stores = found.per_block["global_stores"]
-    assert 4 * stores.mean == 3 * 256
-    assert stores.most / stores.mean == largest
-    if method == "even":
-        assert found.balance == pytest.approx(1, abs=0.01)
-
-
-def test_even_multiplications_differ_by_one(emulated: None) -> None:
-    A, B = random_pair((20, 20), 0.6)
-    stores = costs_of(A, B, "even", 7)["multiply_matches"].per_block["global_stores"]
-    assert scipy_product(A, B).nnz % 7
-    assert stores.most - stores.least == 3
-
-
 @pytest.mark.paper(
     "Cupp, 5.3, stored matches",
     "At 40 x 40 and 75 % they halve the keys that are read, from 27,112 to 13,556",
@@ -739,51 +687,4 @@ def test_even_searches_once(emulated: None) -> None:
 # ---- the document's sizes ------------------------------------------------------------
 
 
-@together("side", [5, 20, 40])
-def test_dense_squares(backend: Any, side: int) -> None:
-    """Figures 9 and 12: 75 % density at increasing sizes."""
-    check_on(backend, (side, side), 0.75)
-
-
-def test_sparse_rectangle(backend: Any) -> None:
-    """Figure 13: 1000 x 100 at 1 % density."""
-    check_on(backend, (1000, 100), 0.01)
-
-
-def check_on(backend: Any, shape: tuple[int, int], density: float) -> None:
-    A, B = random_pair(shape, density)
-    operands = A, B
-    if backend.name == "cuda":
-        import cupyx.scipy.sparse
-
-        operands = tuple(map(cupyx.scipy.sparse.coo_matrix, (A, B)))
-    for method in METHODS:
-        found = multiply(*operands, method=method)
-        check(found.get() if backend.name == "cuda" else found, A, B)
-
-
 # ---- the parameter -------------------------------------------------------------------
-
-
-@together(
-    ("method", "blocks"), [("linear", 0), ("even", -1), ("merge", 4), ("auto", 1)]
-)
-def test_invalid_blocks_are_rejected(method: str, blocks: int) -> None:
-    A = random_coo((3, 3), 0.5, rng=1)
-    with pytest.raises(ValueError, match=f"blocks must be positive.*got {blocks}"):
-        multiply(A, A, method=method, blocks=blocks)
-
-
-@together(
-    ("method", "threads"), [("linear", 0), ("even", 33), ("binary", 1056), ("merge", 1)]
-)
-def test_invalid_threads_are_rejected(method: str, threads: int) -> None:
-    A = random_coo((3, 3), 0.5, rng=1)
-    message = f"threads must be 1 or a multiple of 32.*got {threads} for '{method}'"
-    with pytest.raises(ValueError, match=message):
-        multiply(A, A, method=method, threads=threads)
-
-
-def test_a_cpu_ignores_blocks() -> None:
-    A, B = random_pair((20, 20), 0.6)
-    check(multiply(A, B, method="binary", blocks=5), A, B)

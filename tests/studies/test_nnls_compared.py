@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from typing import Any
 
 import cupy_stand_in
@@ -26,7 +25,6 @@ from gpusolve.studies._compared import (
     pqn,
     solve,
 )
-from gpusolve.studies._compared.active_set import ActiveSetBatch
 from gpusolve.studies._compared.found import Found
 from gpusolve.studies._compared.normal_equations import NormalEquations
 from gpusolve.studies.experiments import EXPERIMENTS
@@ -90,7 +88,7 @@ def test_a_certified_hard_problem_is_optimal(method: str) -> None:
             assert result.status == 1 or result.kkt > CERTIFIED
 
 
-DEGENERATE = 4
+DEGENERATE = 2
 """Systems of each family of degenerate systems."""
 
 
@@ -105,8 +103,8 @@ def degenerate(index: int) -> tuple[str, Any, Any, Reference]:
 @every_method
 def test_degenerate_systems_keep_to_their_certificates(method: str) -> None:
     """No x' known has a smaller residual than the certificate of x allows."""
-    solved = 0
-    for index in range(len(FAMILIES)):
+    solved, every_other = 0, range(0, len(FAMILIES), 2)
+    for index in every_other:
         family, A, b, best = degenerate(index)
         most = 100 if method == "l1_ls" else 40
         result = gpusolve.nnls(A, b, method=method, maxiter=most)
@@ -117,7 +115,7 @@ def test_degenerate_systems_keep_to_their_certificates(method: str) -> None:
         assert (result.rnorm <= least).all(), family
         assert set(np.unique(result.status)) <= {0, 1, 3}
         solved += int((result.status == 0).sum())
-    assert solved > 0.4 * DEGENERATE * len(FAMILIES)
+    assert solved > 0.4 * DEGENERATE * len(every_other)
 
 
 UNSOLVED = {
@@ -194,25 +192,6 @@ def test_penalties_agree_with_brute_force(
         np.testing.assert_allclose(result.dual[k], dual, atol=1e-12 * (1 + l1))
 
 
-@together("name", ["l2", "weights"])
-@every_method
-def test_options_of_each_system(
-    rng: np.random.Generator, method: str, name: str
-) -> None:
-    """A is shared, but the normal equations are not."""
-    A, b, option = rng.random((9, 6)), rng.random((4, 9)), rng.random((4, 9))
-    option = option[:, : 6 if name == "l2" else 9]
-    result = gpusolve.nnls(A, b, method=method, **{name: option})
-    for k in range(4):
-        if name == "weights":
-            root = np.sqrt(option[k])
-            rows, rhs = A * root[:, None], b[k] * root
-        else:
-            rows = np.vstack([A, np.diag(np.sqrt(option[k]))])
-            rhs = np.append(b[k], np.zeros(6))
-        assert violation(rows, rhs, result.x[k]) <= ACCURATE
-
-
 @together("method", COUNTING)
 def test_warm_start(rng: np.random.Generator, method: str) -> None:
     A, b = rng.random((5, 30, 20)), rng.random((5, 30))
@@ -225,21 +204,6 @@ def test_warm_start(rng: np.random.Generator, method: str) -> None:
     for guess in (start, np.ones(20), np.full(20, -1.0)):
         other = gpusolve.nnls(A, b, method=method, warm_start=guess)
         np.testing.assert_allclose(other.x, cold.x, rtol=1e-9, atol=1e-11)
-
-
-@together("method", COUNTING)
-def test_warm_start_with_dependent_columns(
-    rng: np.random.Generator, method: str
-) -> None:
-    A, b = rng.random((5, 30, 10)), rng.random((5, 30))
-    cold = gpusolve.nnls(A, b, method=method)
-    twins = np.concatenate([A, A], axis=-1)
-    result = gpusolve.nnls(twins, b, method=method, warm_start=np.ones(20))
-    assert (result.status == 0).all()
-    np.testing.assert_allclose(result.rnorm, cold.rnorm, rtol=1e-12)
-    np.testing.assert_array_equal(
-        result.n_updates - result.n_downdates, np.count_nonzero(result.x, axis=-1)
-    )
 
 
 @every_method
@@ -259,52 +223,7 @@ def test_iteration_limit(rng: np.random.Generator, method: str) -> None:
     np.testing.assert_array_equal(enough.x, full.x)
 
 
-@together("method", ["pqn", "cd", *INTERIOR])
-def test_a_larger_tolerance_takes_fewer_steps(
-    rng: np.random.Generator, method: str
-) -> None:
-    A, b = rng.random((3, 30, 20)), rng.random((3, 30))
-    fine = gpusolve.nnls(A, b, method=method)
-    coarse = gpusolve.nnls(A, b, method=method, tol=1e-4)
-    assert (coarse.nit < fine.nit).all()
-    assert (coarse.status == 0).all() or (coarse.kkt > 1e-4).any()
-    assert (np.abs(coarse.rnorm - fine.rnorm) < 1e-2).all()
-
-
-@pytest.mark.parametrize("method", ["pqn", *INTERIOR])
-def test_a_tolerance_of_0_does_no_harm(rng: np.random.Generator, method: str) -> None:
-    """Steps beyond the optimum neither overflow nor divide by 0."""
-    A, b = rng.random((5, 30, 20)), rng.random((5, 30))
-    result = gpusolve.nnls(A, b, method=method, tol=0.0, maxiter=100)
-    assert (result.nit > 20).all()
-    assert (result.kkt <= 64 * EPS).all()
-    right = gpusolve.nnls(A, b, method=method)
-    np.testing.assert_allclose(result.x, right.x, atol=1e-12)
-
-
-@every_method
-def test_float32(rng: np.random.Generator, method: str) -> None:
-    A, b = rng.random((3, 12, 8), np.float32), rng.random((3, 12), np.float32)
-    result = gpusolve.nnls(A, b, method=method)
-    assert result.x.dtype == result.rnorm.dtype == np.float32
-    assert (result.status == 0).all()
-    for k in range(3):
-        assert violation(A[k], b[k], result.x[k]) <= 4 * np.finfo(np.float32).eps
-
-
 # ---- batches -------------------------------------------------------------------------
-
-
-@every_method
-def test_broadcasting(rng: np.random.Generator, method: str) -> None:
-    A, b = rng.random((3, 1, 9, 6)), rng.random((4, 9))
-    result = gpusolve.nnls(A, b, method=method)
-    assert result.x.shape == result.dual.shape == (3, 4, 6)
-    assert result.kkt.shape == result.n_updates.shape == (3, 4)
-    for i, j in np.ndindex(3, 4):
-        alone = gpusolve.nnls(A[i, 0], b[j], method=method)
-        np.testing.assert_array_equal(alone.x, result.x[i, j])
-        assert alone.nit == result.nit[i, j]
 
 
 @together("shared", [False, True])
@@ -325,81 +244,53 @@ def test_a_bad_system_changes_no_bit_of_others(
         np.testing.assert_array_equal(values, other)
 
 
+@together("dtype", [np.float32, np.float64])
 @every_method
-def test_chunks_have_no_effect(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, method: str
+def test_batches_of_any_shape(
+    rng: np.random.Generator, method: str, dtype: Any
 ) -> None:
-    A, b = rng.random((20, 12)), rng.random((7, 20))
-    whole = gpusolve.nnls(A, b, method=method)
-    real, solved = chunks.solve_chunk, []
-
-    def counted(problem: Any, chunk: slice, *given: Any) -> Any:
-        solved.append(chunk)
-        return real(problem, chunk, *given)
-
-    monkeypatch.setattr(solve, "CHUNK_ENTRIES", 1)
-    monkeypatch.setattr(chunks, "solve_chunk", counted)
-    np.testing.assert_array_equal(gpusolve.nnls(A, b, method=method).x, whole.x)
-    assert len(solved) == 7
-
-
-@together(
-    ("A", "b"),
-    [
-        (np.zeros((0, 3)), np.zeros(0)),
-        (np.zeros((3, 0)), np.ones(3)),
-        (np.zeros((2, 4, 3)), np.ones((2, 4))),
-        (np.ones((0, 4, 3)), np.ones((0, 4))),
-        (np.ones((4, 3)), np.zeros(4)),
-    ],
-)
-@every_method
-def test_empty_and_zero_systems(method: str, A: Any, b: Any) -> None:
+    """Also of none, and of zeros; a system alone has the same bits."""
+    A, b = rng.random((3, 1, 9, 6)).astype(dtype), rng.random((4, 9)).astype(dtype)
     result = gpusolve.nnls(A, b, method=method)
-    assert (result.status == 0).all()
-    assert result.x.shape == (*b.shape[:-1], A.shape[-1])
-    assert (result.x == 0).all()
-    np.testing.assert_array_equal(result.rnorm, np.linalg.norm(b, axis=-1))
+    assert result.x.shape == result.dual.shape == (3, 4, 6)
+    assert result.x.dtype == result.rnorm.dtype == dtype
+    for i, j in ((0, 0), (2, 3)):
+        alone = gpusolve.nnls(A[i, 0], b[j], method=method)
+        np.testing.assert_array_equal(alone.x, result.x[i, j])
+        assert violation(A[i, 0], b[j], alone.x) <= ACCURATE * np.finfo(dtype).eps / EPS
+    for shape in ((0, 3), (3, 0), (2, 4, 3), (0, 4, 3)):
+        zeros, side = np.zeros(shape, dtype), np.ones(shape[:-1], dtype)
+        result = gpusolve.nnls(zeros, side, method=method)
+        assert (result.status == 0).all()
+        assert result.x.shape == (*shape[:-2], shape[-1])
+        assert not result.x.any()
+        np.testing.assert_array_equal(result.rnorm, np.linalg.norm(side, axis=-1))
 
 
 # ---- refused arguments ---------------------------------------------------------------
 
-
-@every_method
-def test_only_nnls_takes_compared_methods(method: str) -> None:
-    message = rf"method must be one of \('auto', 'qr', 'gram'\), got '{method}'"
-    with pytest.raises(ValueError, match=message):
-        gpusolve.lsq_linear(np.eye(2), np.ones(2), (0, 1), method=method)
-    with pytest.raises(ValueError, match=message):
-        gpusolve.bounded_qp(np.eye(2), np.ones(2), method=method)
+EYE, ONES = np.eye(2), np.ones(2)
+OTHERS = r"method must be one of \('auto', 'qr', 'gram'\), got '{}'"
 
 
 @every_method
-def test_a_fixed_sum_is_refused(method: str) -> None:
+def test_what_compared_methods_do_not_take(method: str) -> None:
+    only_nnls = OTHERS.format(method)
+    with pytest.raises(ValueError, match=only_nnls):
+        gpusolve.lsq_linear(EYE, ONES, (0, 1), method=method)
+    with pytest.raises(ValueError, match=only_nnls):
+        gpusolve.bounded_qp(EYE, ONES, method=method)
     with pytest.raises(ValueError, match=f"with sum_to, got '{method}'"):
-        gpusolve.nnls(np.eye(2), np.ones(2), method=method, sum_to=1)
-
-
-@pytest.mark.parametrize("method", INTERIOR)
-def test_a_warm_start_inside_is_refused(method: str) -> None:
-    with pytest.raises(ValueError, match=f"'cd'.* with warm_start, got '{method}'"):
-        gpusolve.nnls(np.eye(2), np.ones(2), method=method, warm_start=np.ones(2))
-
-
-@pytest.mark.parametrize("method", ON_HOSTS)
-def test_arrays_on_a_gpu_are_refused(method: str) -> None:
-    with cupy_stand_in.installed():
-        import cupy
-
-        A, b = cupy.asarray(np.eye(2)), cupy.asarray(np.ones(2))
-        with pytest.raises(ValueError, match=f"'mgs'.* on a GPU, got '{method}'"):
-            gpusolve.nnls(A, b, method=method)
-
-
-def test_the_emulator_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    result = gpusolve.nnls([[3, 2], [1, 1]], [3, 2], method="cd")
-    assert result.method_counts == {"gram": 0, "qr": 0, "cd": 1}
+        gpusolve.nnls(EYE, ONES, method=method, sum_to=1)
+    if method in INTERIOR:
+        with pytest.raises(ValueError, match=f"'cd'.* with warm_start, got '{method}'"):
+            gpusolve.nnls(EYE, ONES, method=method, warm_start=ONES)
+    if method in ON_HOSTS:
+        with (
+            cupy_stand_in.installed() as cupy,
+            pytest.raises(ValueError, match=f"'mgs'.* on a GPU, got '{method}'"),
+        ):
+            gpusolve.nnls(cupy.asarray(EYE), cupy.asarray(ONES), method=method)
 
 
 # ---- what is particular to a method --------------------------------------------------
@@ -518,13 +409,6 @@ def test_systems_of_one_passive_set_share_a_factorisation(
     assert len(calls) - single == (20 * single if method == "fnnls" else single)
 
 
-def test_fcnnls_starts_at_the_unconstrained_solution(rng: np.random.Generator) -> None:
-    A = rng.standard_normal((20, 8))
-    b = A @ (1 + rng.random(8))
-    assert gpusolve.nnls(A, b, method="fcnnls").nit == 1
-    assert gpusolve.nnls(A, b, method="fnnls").nit >= 8
-
-
 CYCLE = (
     np.array([[-1, 2, 1, -3], [2, 0, -1, 3], [1, -2, -2, 3], [2, -2, 0, 2.0]]),
     np.array([-2, -3, 3, 1.0]),
@@ -595,36 +479,6 @@ def test_a_step_of_pqn_learns_the_curvature(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(S[0] @ G @ moved, moved, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(S[0], S[0].T, atol=1e-12)
     assert np.linalg.norm(b - A @ found[0]) < np.linalg.norm(b - A @ x)
-
-
-@together("method", ["pqn", "cd", "lsqnonneg", "fnnls"])
-def test_the_residual_never_grows(rng: np.random.Generator, method: str) -> None:
-    A, b = rng.random((30, 20)), rng.random(30)
-    rnorms = [
-        gpusolve.nnls(A, b, method=method, maxiter=k).rnorm for k in range(0, 40, 2)
-    ]
-    assert all(
-        after <= (1 + EPS) * before for before, after in itertools.pairwise(rnorms)
-    )
-    assert rnorms[-1] < rnorms[0]
-
-
-def test_a_refused_variable_may_enter_after_x_has_moved() -> None:
-    values = {(True, False): (-1, 0), (False, True): (0, 1), (True, True): (1, 2)}
-
-    def solve(_: Any, passive: Any) -> Any:
-        return np.array(
-            [values[tuple(map(bool, passive_set))] for passive_set in passive], float
-        )
-
-    def slope(_: Any, x: Any) -> Any:
-        return np.tile([2.0, 1.0], (len(x), 1))
-
-    system = scale(np.eye(2), np.ones((1, 2)))
-    run = ActiveSetBatch(system, np.zeros((1, 2)), solve, slope, 0.0)
-    found = run.solve(10)
-    assert found.x.tolist() == [[1, 2]]
-    assert (found.nit, found.n_updates, found.n_downdates) == (3, 2, 0)
 
 
 @pytest.mark.paper(

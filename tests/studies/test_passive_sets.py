@@ -134,17 +134,6 @@ def test_rules_are_those_of_the_solvers(
     np.testing.assert_array_equal(counts[:, 2], (result.x > 0).sum(axis=-1))
 
 
-def test_a_dependent_column_is_refused() -> None:
-    """Column 0 equals column 1, and the rule prefers it to column 2."""
-
-    def rule(w: Any, norm: Any) -> Any:
-        return np.array([2.0, 3.0, 1.0])
-
-    A = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    run = follow(A, np.array([1.0, 1.0]), rule, tol=-1.0)
-    assert [change[:5] for change in run] == [(True, 1, 0, 1, 1), (True, 2, 1, 2, 2)]
-
-
 @pytest.mark.paper(
     "Luo, 2",
     "Each of more than 1,500 iterations exchanges 1 variable, in all three experiments",

@@ -382,10 +382,6 @@ def random_problems(
     )
 
 
-STARTS = ("solution", "point", "bounds", "invalid")
-"""Kinds of starting points."""
-
-
 def starting_point(rng: Generator, kind: str, given: Bounded, solution: Array) -> Array:
     shape = solution.shape
     return {

@@ -38,6 +38,7 @@ from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.problem import designs_of, prepare
 from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
+from gpusolve.gam._terms.rules import Cone
 from gpusolve.gam.families import Family, family_of
 from gpusolve.sparse import multiply, spmv
 from gpusolve.studies._qr_steps_kernel import DOWNDATE, ROWS, UPDATE, QRSteps, qr_steps
@@ -270,12 +271,14 @@ def boosted_family(name: str, rows: int, fits: int = 2) -> Steps:
     weights = generator.integers(1, 3, (fits, rows)).astype(np.float64)
     weights = np.repeat(weights, family.predictors, axis=0)
     problem = prepare(designs_of([term.learn(frame) for term in terms], frame), weights)
-    cones = [
-        cone and cone._replace(constraint=generator.standard_normal((18, 13)))
-        for cone in problem.cones
+    rules = [
+        replace(rule, constraint=generator.standard_normal((18, 13)))
+        if isinstance(rule, Cone)
+        else rule
+        for rule in problem.rules
     ]
     start = np.linspace(0.1, 0.4, len(weights))[:, None]
-    problem = replace(problem, cones=tuple(cones))
+    problem = replace(problem, rules=tuple(rules))
     fits = Fits(problem, family, y, start, out_of_bag=weights)
     return boost_family(fits._replace(units=np.ones(len(weights))), steps=4)
 

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from ..._device.launch import within
 from ..._device.threads import Work
-from .._terms.stump import fitted_stump, sides_of
+from .._terms.rules import Rule
 from .batch import Fits
-from .problem import Cone, PreparedLearners
+from .problem import PreparedLearners
 from .products import Floats, Pairs, Run
 
 Share = Callable[[int, Work], None]
@@ -30,8 +30,8 @@ COLUMN_BLOCKS = 8
 """How many blocks of columns are computed at once."""
 
 
-class SizeGroup(NamedTuple):
-    """Learners with k functions: all products with their matrices at once.
+class Group(NamedTuple):
+    """Learners with k functions and the same rule, whose scores are computed at once.
 
     Attributes
     ----------
@@ -39,23 +39,28 @@ class SizeGroup(NamedTuple):
         The indices of the learners, ascending.
     functions : (m * k,) array or slice
         Their functions, counted over all learners.
-    gain : (F, m, k, k) or (F, m, k) array
-        See `PreparedLearners.gain`.
+    rule : Rule or None
+        See `PreparedLearners.rules`.
+    matrices : (F, m, k, k) or (F, m, k) array
+        `PreparedLearners.gain`; with a rule, ``X'WX``.
     """
 
     members: NDArray[np.intp] | slice
     functions: NDArray[np.intp] | slice
-    gain: Floats
+    rule: Rule | None
+    matrices: Floats
 
     def scores(self, moments: Floats, share: Share) -> Floats:
-        """``c' Q c`` of each member, (F, m), from c of all learners, (F, functions)."""
-        c = moments[:, self.functions].reshape(self.gain.shape[:3])
-        if self.gain.ndim == 3:
-            return quadratic_forms(self.gain, c)
+        """The scores of the members, (F, m), from c of all learners, (F, functions)."""
+        c = moments[:, self.functions].reshape(self.matrices.shape[:3])
+        if self.rule is not None:
+            return self.rule.scores(c, self.matrices)
+        if self.matrices.ndim == 3:
+            return quadratic_forms(self.matrices, c)
         scores = np.empty(c.shape[:2])
 
         def write(some: slice) -> None:
-            scores[:, some] = quadratic_forms(self.gain[:, some], c[:, some])
+            scores[:, some] = quadratic_forms(self.matrices[:, some], c[:, some])
 
         share(scores.shape[1], write)
         return scores
@@ -69,51 +74,24 @@ def quadratic_forms(Q: Floats, c: Floats) -> Floats:
     return np.asarray(np.einsum("...k,...k->...", product, c))
 
 
-class StumpGroup(NamedTuple):
-    """Stumps with as many bins.
-
-    Attributes
-    ----------
-    members, functions : array or slice
-        As for `SizeGroup`.
-    weights : (F, m, k) array
-        The weights of the bins.
-    least : int
-        The least weight of a side.
-    """
-
-    members: NDArray[np.intp] | slice
-    functions: NDArray[np.intp] | slice
-    weights: Floats
-    least: int
-
-    def scores(self, moments: Floats, share: Share) -> Floats:
-        """The reduction of the sum of squares by each member, (F, m)."""
-        c = moments[:, self.functions].reshape(self.weights.shape)
-        return np.asarray(sides_of(c, self.weights, self.least).reduction.max(-1))
-
-
-def groups_of(
-    problem: PreparedLearners, begins: NDArray[np.intp]
-) -> list[SizeGroup | StumpGroup]:
-    """The learners without a constraint, grouped by their number of functions."""
-    sizes: dict[tuple[int, bool, int | None], list[int]] = {}
-    for j, design in enumerate(problem.rows):
-        if problem.cones[j] is None:
-            key = design.functions, problem.is_diagonal(j), problem.stumps.get(j)
-            sizes.setdefault(key, []).append(j)
-    groups: list[SizeGroup | StumpGroup] = []
-    for (k, _, least), members in sizes.items():
+def groups_of(problem: PreparedLearners, begins: NDArray[np.intp]) -> list[Group]:
+    """The learners, grouped by their number of functions and their rule."""
+    alike: dict[tuple[int, bool, Rule | None], list[int]] = {}
+    for j, (design, rule) in enumerate(zip(problem.rows, problem.rules, strict=True)):
+        key = design.functions, problem.is_diagonal(j), rule
+        alike.setdefault(key, []).append(j)
+    groups = []
+    for (k, _, rule), members in alike.items():
         place: Any = slice(None)
         functions: Any = slice(None)
         if len(members) < len(problem):
             place = np.array(members)
             functions = (begins[members][:, None] + np.arange(k)).reshape(-1)
-        if least is not None:
-            weights = np.stack([problem.gram[j] for j in members], axis=1)
-            groups.append(StumpGroup(place, functions, weights, least))
+        if rule is None:
+            matrices = problem.gain(members)
         else:
-            groups.append(SizeGroup(place, functions, problem.gain(members)))
+            matrices = np.stack([problem.gram[j] for j in members], axis=1)
+        groups.append(Group(place, functions, rule, matrices))
     return groups
 
 
@@ -125,7 +103,6 @@ class LearnerFits:
         self.products = self.problem.designs.products
         self.functions = self.products.functions
         self.groups = groups_of(self.problem, self.products.ends[:-1])
-        self.constrained = [j for j, cone in enumerate(self.problem.cones) if cone]
         self.c: Floats
 
     def project(self, gradient: Callable[[], Floats], run: Run) -> None:
@@ -138,21 +115,14 @@ class LearnerFits:
         scores = np.empty((self.problem.fits, len(self.problem)))
         for group in self.groups:
             scores[:, group.members] = group.scores(self.c, share)
-        for j in self.constrained:
-            for fit in range(self.problem.fits):
-                b, c = self.fitted(fit, j), self.c[fit, self.functions[j]]
-                scores[fit, j] = b @ (2 * c - self.problem.gram[j][fit] @ b)
         return scores
 
     def fitted(self, fit: int, learner: int) -> Floats:
         """The coefficients of a learner that is fitted to the gradient."""
         c = self.c[fit, self.functions[learner]]
-        cone = self.problem.cones[learner]
-        if cone is not None:
-            return fitted_in_cone(cone, fit, c)
-        if learner in self.problem.stumps:
-            least = self.problem.stumps[learner]
-            return fitted_stump(c, self.problem.gram[learner][fit], least)
+        rule = self.problem.rules[learner]
+        if rule is not None:
+            return rule.fitted(fit, c, self.problem.gram[learner][fit])
         inverse: Floats = self.problem.inverse[learner][fit]
         multiply = np.multiply if inverse.ndim == 1 else np.matmul
         return np.asarray(multiply(inverse, c))
@@ -198,26 +168,6 @@ class Blocks(LearnerFits):
         self.blocks |= self.products.column_blocks(best, w)
 
 
-def fitted_in_cone(cone: Cone, fit: int, moments: Floats) -> Floats:
-    """The coefficients of the functions, from ``X'Wu`` of the functions, (k,).
-
-    Notes
-    -----
-    The fit minimises ``b'Ab / 2 - b'c`` over all b with ``C b >= 0``; ``A^-1 = R R'``.
-    With multipliers mu >= 0 it is ``b = R (R'c + R'C' mu)``, and mu is the solution of
-    a non-negative least-squares problem: it minimises ``|R'C' mu + R'c|``. `moments`
-    and the result belong to the functions, b and c to the columns ``X T``.
-    """
-    from scipy.optimize import nnls
-
-    T, root = cone.transform, cone.root[fit]
-    c = moments if T is None else moments @ T
-    free = root.T @ c
-    multipliers, _ = nnls(root.T @ cone.constraint.T, -free)
-    b: Floats = root @ (free + root.T @ (multipliers @ cone.constraint))
-    return b if T is None else T @ b
-
-
 # ---- of many learners, some ----------------------------------------------------------
 
 
@@ -244,7 +194,7 @@ AT_ONCE = 32
 def past_steps(problem: PreparedLearners) -> int:
     """How many earlier gradients are kept; 0 if all learners must always be fitted."""
     learners = len(problem)
-    if any(problem.cones) or problem.stumps or learners < LEAST_LEARNERS:
+    if any(problem.rules) or learners < LEAST_LEARNERS:
         return 0
     if len({G.shape for G in problem.gram}) > 1:
         return 0
@@ -269,8 +219,6 @@ class ScreenedFits(LearnerFits):
     squares : (F, H) array
         The squares of their norms.
     """
-
-    groups: list[SizeGroup]  # type: ignore[assignment]
 
     def __init__(self, fits: Fits) -> None:
         super().__init__(fits)
@@ -331,7 +279,7 @@ class ScreenedFits(LearnerFits):
         moments[fits, learners] = c
         for own in within(slice(0, len(fits)), AT_ONCE):
             at = fits[own], learners[own]
-            self.latest[at] = quadratic_forms(group.gain[at], c[own])
+            self.latest[at] = quadratic_forms(group.matrices[at], c[own])
         self.when[fits, learners] = self.place
 
     def scores(self, run: Run) -> Floats:

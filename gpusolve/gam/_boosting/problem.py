@@ -3,57 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from ..._device.arrays import Array, namespace
 from ..._device.kernels import device_of
 from ..._device.launch import pieces
 from ..._device.threads import one_blas_thread, workers
-from .._terms.basis import CompactBasis, Matrix
+from .._terms.basis import CompactBasis
 from .._terms.frame import Frame
 from .._terms.rows import Rows, compact_rows
+from .._terms.rules import BY_DIAGONAL, BY_MATRIX, Rule
 from .._terms.spline import equal_bases
-from .._terms.stump import Stump
 from .._terms.term import Reading, Term
 from . import gram_kernel
-from .diagonal import DiagonalGroup, diagonal_gram
+from .groups import diagonal_gram, group_of, group_terms
 from .products import Products, products_of
 from .smoothing import (
     CORE_WORK,
     congruent,
-    inverses,
-    least_df,
-    ranks,
-    smoothing_parameters,
 )
 
 MATRIX_BYTES = 2**27
 """Memory limit for the Gram matrices of a batch of fits. Their inverses, and what they
 are computed from, need about four times as much."""
-
-
-class Cone(NamedTuple):
-    """Coefficients b of the columns with ``C b >= 0``, of a learner in all fits.
-
-    Attributes
-    ----------
-    constraint : (c, q) array on the host
-        The matrix C.
-    root : (F, q, q) array
-        A root R of ``(X'WX + lambda K)^-1 = R R'``, in the space of the columns.
-    transform : (k, q) array on the host or None
-        The columns are the functions times this matrix; None for the identity.
-    """
-
-    constraint: Matrix
-    root: Array
-    transform: Matrix | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,11 +152,8 @@ class PreparedLearners:
         The smoothing parameters.
     weights : (F, n) array or None
         The diagonals of W; None for ones.
-    cones : tuple of Cone or None
-        The constraints of the learners; None for a learner without constraint.
-    stumps : dict of int to int
-        The learners that are fitted by the best cut of their functions, which are bins,
-        and the least weight of each side. Their inverse is not read.
+    rules : tuple of Rule or None
+        How learners are fitted whose inverses are not read; None for all others.
     """
 
     designs: Designs
@@ -188,8 +161,7 @@ class PreparedLearners:
     inverse: tuple[Array, ...]
     lambda_: Array
     weights: Array | None
-    cones: tuple[Cone | None, ...]
-    stumps: Mapping[int, int] = field(default_factory=dict)
+    rules: tuple[Rule | None, ...]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -225,7 +197,7 @@ class PreparedLearners:
 
         Their products can be updated from step to step without a large loss of digits.
         """
-        if self.fits > 1 or any(self.cones) or self.stumps:
+        if self.fits > 1 or any(self.rules):
             return False
         if self.basis is not None or device_of(self.lambda_) is not None:
             return self.basis is not None
@@ -248,9 +220,7 @@ class PreparedLearners:
             inverse=tuple(map(repeat, self.inverse)),
             lambda_=repeat(self.lambda_),
             weights=None if self.weights is None else repeat(self.weights),
-            cones=tuple(
-                cone and cone._replace(root=repeat(cone.root)) for cone in self.cones
-            ),
+            rules=tuple(rule and rule.repeated(repeat) for rule in self.rules),
         )
 
     def gain(self, members: Sequence[int]) -> Array:
@@ -277,6 +247,13 @@ class PreparedLearners:
     def is_diagonal(self, learner: int) -> bool:
         """Whether the matrices of a learner are stored as vectors."""
         return bool(self.gram[learner].ndim == 2)
+
+    def kind(self, learner: int) -> int:
+        """How a learner is fitted by the kernel: a ``Kind``."""
+        rule = self.rules[learner]
+        if rule is not None:
+            return rule.kind
+        return BY_DIAGONAL if self.is_diagonal(learner) else BY_MATRIX
 
 
 def designs_of(terms: Sequence[Term], frame: Frame, missing: str = "error") -> Designs:
@@ -346,7 +323,7 @@ def prepare(
     lambdas = xp.zeros((fits, count))
     if lambda_ is not None:
         lambdas += xp.asarray(lambda_)
-    made: dict[int, tuple[Array, Cone | None]] = {}
+    made: dict[int, tuple[Array, Rule | None]] = {}
     with one_blas_thread():
         for index, members in enumerate(designs.groups):
             group, at = group_of(terms, members, gram), xp.asarray(members)
@@ -357,99 +334,6 @@ def prepare(
             H = group.inverses(lambdas[:, at].T)
             of_functions = congruent(H, group.transform, transposed=True)
             for j, own, inverse in zip(members, of_functions, H, strict=True):
-                made[j] = own, group.cone(inverse)
-    inverse, cones = zip(*(made[j] for j in range(count)), strict=True)
-    stumps = {
-        j: term.min_rows for j, term in enumerate(terms) if isinstance(term, Stump)
-    }
-    return PreparedLearners(designs, gram, inverse, lambdas, weights, cones, stumps)
-
-
-def group_terms(terms: Sequence[Term]) -> list[list[int]]:
-    """The terms in groups of the same transform, penalty and degrees of freedom."""
-    kinds = {key: kind_of(term) for key, term in {id(t): t for t in terms}.items()}
-    groups: dict[Any, list[int]] = {}
-    for j, term in enumerate(terms):
-        groups.setdefault(kinds[id(term)], []).append(j)
-    return list(groups.values())
-
-
-def kind_of(term: Term) -> tuple[Any, ...]:
-    """The properties that the terms of a group have in common."""
-    diagonal = term.diagonal()
-    if diagonal is not None:
-        return diagonal.tobytes(), term.df, term.lambda_
-    T, C = term.transform(), term.constraint()
-    return (
-        term.penalty().tobytes(),
-        None if T is None else (T.shape, T.tobytes()),
-        None if C is None else (C.shape, C.tobytes()),
-        term.df,
-        term.lambda_,
-        term.null_dimension,
-    )
-
-
-def group_of(
-    terms: Sequence[Term], members: list[int], gram: Sequence[Array]
-) -> LearnerGroup | DiagonalGroup:
-    """A group of learners, from the terms and the matrices of all."""
-    term, xp = terms[members[0]], namespace(gram[members[0]])
-    own, diagonal = xp.stack([gram[j] for j in members]), term.diagonal()
-    if diagonal is None:
-        return LearnerGroup(term, own)
-    return DiagonalGroup(term, diagonal, own)
-
-
-class LearnerGroup:
-    """Learners whose terms are alike; m learners in F fits.
-
-    Parameters
-    ----------
-    term : Term
-        A term of the group.
-    gram : (m, F, k, k) array
-        ``X'WX`` of the functions.
-    """
-
-    def __init__(self, term: Term, gram: Array) -> None:
-        self.term = term
-        self.penalty, self.transform = term.penalty(), term.transform()
-        self.gram = congruent(gram, self.transform)
-        self.flat = self.gram.reshape(-1, *self.gram.shape[2:])
-
-    def ranks(self) -> Array:
-        """The ranks of the learners of a single fit, (m,)."""
-        return ranks(self.flat, self.penalty)
-
-    def smoothing(self, df_definition: str, rank: Array) -> Array:
-        """The smoothing parameters, (m, F), from the ranks without weights, (m,)."""
-        term, null, shape = self.term, self.term.null_dimension, self.gram.shape[:2]
-        each = namespace(rank).repeat(rank, shape[1])
-        if term.df < null and bool((each > term.df).any()):
-            least = int(least_df(self.flat, self.penalty, null)[each > term.df].max())
-            if term.df < least:
-                raise ValueError(
-                    f"df must be at least {least}, the degrees of freedom that the "
-                    f"penalty of {term.label} does not affect, got {term.df}; a ridge "
-                    "penalty allows fewer"
-                )
-        return smoothing_parameters(
-            self.flat, self.penalty, null, term.df, df_definition, each
-        ).reshape(shape)
-
-    def inverses(self, lambda_: Array) -> Array:
-        """``(X'WX + lambda K)^-1`` of the columns, (m, F, q, q), for lambda, (m, F)."""
-        least, flat = self.term.null_dimension, lambda_.reshape(-1)
-        found = inverses(self.flat, self.penalty, least, flat)
-        return found.reshape(self.gram.shape)
-
-    def cone(self, inverse: Array) -> Cone | None:
-        """The constraint of a learner, from its inverses, (F, q, q), or None."""
-        C = self.term.constraint()
-        if C is None:
-            return None
-        xp = namespace(inverse)
-        values, vectors = xp.linalg.eigh(inverse)
-        root = vectors * xp.sqrt(xp.maximum(values, 0))[:, None, :]
-        return Cone(np.asarray(C, np.float64), root, self.transform)
+                made[j] = own, terms[j].rule(inverse)
+    inverse, rules = zip(*(made[j] for j in range(count)), strict=True)
+    return PreparedLearners(designs, gram, inverse, lambdas, weights, rules)

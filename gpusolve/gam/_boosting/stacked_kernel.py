@@ -14,6 +14,7 @@ from ..._device.kernels import CUDA_TYPES, Device, struct_in
 from ..._device.launch import LAUNCH_SECONDS, THREADS, WARP, pieces
 from .._terms.basis import CompactBasis
 from .._terms.rows import Rows
+from .._terms.rules import BY_DIAGONAL, Cone
 from .batch import Fits
 from .gram_kernel import (
     DOUBLE,
@@ -36,9 +37,6 @@ READ_SPEED = 2e10
 measured."""
 SUMS_OF_A_FIT = 18
 """Number of float64 for each row chunk and fit: ``RowSums::most``."""
-
-BY_MATRIX, BY_DIAGONAL, BY_CUT = range(3)
-"""``Kind`` in ``stacked_fits.cuh``."""
 
 LEARNER_PLACE = struct_in("stacked_fits.cuh", "LearnerPlace")
 STACKED_FITS = struct_in("stacked_fits.cuh", "StackedFits")
@@ -163,19 +161,12 @@ def free_shared_memory(device: Device) -> int:
     return device.shared_memory_per_block - STATIC_SHARED_MEMORY
 
 
-def kind_of(problem: PreparedLearners, learner: int) -> int:
-    """The `Kind` of a learner."""
-    if learner in problem.stumps:
-        return BY_CUT
-    return BY_DIAGONAL if problem.is_diagonal(learner) else BY_MATRIX
-
-
 def vectors_of(problem: PreparedLearners) -> list[int]:
     """Shared memory for the fit of each learner, in bytes: see ``cone.cuh``."""
     sizes = zip(problem.rows, inequalities_of(problem).tolist(), strict=True)
     return [
         DOUBLE * (3 * design.functions + m * (m + 4))
-        if kind_of(problem, j) != BY_DIAGONAL
+        if problem.kind(j) != BY_DIAGONAL
         else 0
         for j, (design, m) in enumerate(sizes)
     ]
@@ -236,7 +227,7 @@ def places_of(
     places["begin_part"][1:] = places["end_part"][:-1]
     places["functions"] = functions
     places["column"] = begins_of(functions)
-    places["kind"] = [kind_of(problem, j) for j in range(len(problem))]
+    places["kind"] = [problem.kind(j) for j in range(len(problem))]
     entries = np.array([gram[0].size for gram in problem.gram], np.int64)
     places["matrix"], places["entries"] = begins_of(entries), entries
     partials = np.where(levels.places < 0, chunks, 1)
@@ -246,7 +237,7 @@ def places_of(
     for name in ("shift", "pitch", "window"):
         places[name] = [getattr(own, name) for own in sums]
     places["inequalities"] = inequalities
-    places["least"] = [problem.stumps.get(j, 0) for j in range(len(problem))]
+    places["least"] = [rule.least if rule else 0 for rule in problem.rules]
     places["cone"] = begins_of(inequalities * (functions + inequalities))
     return places
 
@@ -268,30 +259,13 @@ def instance(dtype: Any, family: str, kernel: str = "boost_stacked") -> str:
 
 def inequalities_of(problem: PreparedLearners) -> Numbers:
     """The number of inequalities of each learner, (K,)."""
-    sizes = [0 if cone is None else len(cone.constraint) for cone in problem.cones]
+    sizes = [rule.inequalities if rule else 0 for rule in problem.rules]
     return np.array(sizes, np.int64)
 
 
 def cones_of(problem: PreparedLearners) -> Array | None:
-    """The matrices of the inequalities; None if there are none.
-
-    They are ``C H`` and ``C H C'`` of each learner with m inequalities, (systems, m, k)
-    and (systems, m, m), system by system. The inequalities are ``C b >= 0`` of the
-    columns b, whose inverse is H. The coefficients of the functions are ``T b``, for
-    the transform T.
-    """
-    found = []
-    for cone in problem.cones:
-        if cone is not None:
-            xp = namespace(cone.root)
-            half = xp.matmul(xp.asarray(cone.constraint), cone.root)  # C R, H = R R'
-            root = cone.root
-            if cone.transform is not None:
-                root = xp.matmul(xp.asarray(cone.transform), root)
-            projection = xp.matmul(half, root.transpose(0, 2, 1))
-            gram = xp.matmul(half, half.transpose(0, 2, 1))
-            flat = [matrix.reshape(len(matrix), -1) for matrix in (projection, gram)]
-            found.append(xp.concatenate(flat, axis=1))
+    """`Cone.matrices` of the learners, learner by learner; None if there are none."""
+    found = [rule.matrices() for rule in problem.rules if isinstance(rule, Cone)]
     return flatten_matrices(found) if found else None
 
 

@@ -16,7 +16,6 @@ from .._data import inputs
 from .._families.survival import SurvivalFamily
 from .._terms.frame import Frame, Name
 from .._terms.spline import ROBUST, Spline
-from .._terms.stump import Stump
 from .._terms.term import Single, Term
 from ..families import family_of
 from .fitted import FittedModel
@@ -204,7 +203,7 @@ def chosen_learners(terms: Sequence[Term]) -> str:
         parts.append("on robust ranges")
     if scored:
         parts.append(f"of normal scores for {', '.join(scored)}")
-    if any(isinstance(term, Stump) for term in default):
+    if any(term.stands_alone for term in default):
         parts.append("with stumps")
     return ", ".join(parts)
 

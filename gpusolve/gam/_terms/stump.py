@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace, on_host
 from .basis import Matrix, Vector
 from .frame import Frame, present_values
 from .rows import Rows, indicator_rows
+from .rules import BY_CUT, Rule
 from .term import Reading, Single, learned
 
 
@@ -40,9 +40,10 @@ class Stump(Single):
                 "of several columns is a learner for each"
             )
 
-    @property
-    def is_stump(self) -> bool:
-        return True
+    stands_alone = True
+
+    def rule(self, inverse: Array) -> Cut:
+        return Cut(self.min_rows)
 
     def _learn(self, frame: Frame) -> dict[str, Any]:
         (name,) = self.covariates
@@ -97,59 +98,52 @@ def cuts_of(x: Vector, bins: int) -> Vector:
 
 # ---- the fit -------------------------------------------------------------------------
 
-
-Floats = NDArray[np.float64]
-
 EMPTY_SHARE = 8 * np.finfo(np.float64).eps
 """Shares of the weight below this number times the bins are rounding errors."""
 
 
-class Sides(NamedTuple):
-    """Both sides of each cut, after each bin; arrays (..., bins).
+@dataclass(frozen=True)
+class Cut(Rule):
+    """The best cut of bins, as ``cuda_src/stump.cuh``.
 
-    Attributes
-    ----------
-    reduction : array
-        Of the sum of squares; minus infinity for a cut that is not allowed.
-    left, right : array
-        The means; 0 for a side without rows.
+    Bin f has the weight ``g_f`` and the sum ``c_f`` of the weighted gradient. A cut
+    after a bin gives both sides the means of the gradient, and reduces the sum of
+    squares by ``C^2 / N`` of each side, with the sums C and N of its bins. Each side
+    has a least weight, or one side has no rows: the mean of all is a fit, too.
     """
 
-    reduction: Floats
-    left: Floats
-    right: Floats
+    least: int
 
+    kind = BY_CUT
 
-def sides_of(moments: Floats, weights: Floats, least: float) -> Sides:
-    """All cuts, from c and g, (..., bins), and the least weight of a side.
+    def fitted(self, fit: int, c: Vector, gram: Array) -> Vector:
+        """The effects of the bins by the first of the best cuts, (bins,)."""
+        reduction, left, right = self.sides(c, gram)
+        cut = reduction.argmax()
+        return np.asarray(np.where(np.arange(len(c)) <= cut, left[cut], right[cut]))
 
-    Examples
-    --------
-    >>> c, g = np.array([3.0, 1.0, -4.0]), np.array([1.0, 1.0, 2.0])
-    >>> sides = sides_of(c, g, least=2)
-    >>> sides.reduction, sides.left, sides.right
-    (array([-inf,  16.,   0.]), array([3., 2., 0.]), array([-1., -2.,  0.]))
-    """
-    C, N = moments.cumsum(axis=-1), weights.cumsum(axis=-1)
-    rounding = EMPTY_SHARE * N.shape[-1] * N[..., -1:]
-    left = means(C, N, rounding)
-    right = means(C[..., -1:] - C, N[..., -1:] - N, rounding)
-    fewer = np.minimum(N, N[..., -1:] - N)
-    allowed = (fewer <= rounding) | (fewer >= least - rounding)
-    reduction = np.where(allowed, left * C + right * (C[..., -1:] - C), -np.inf)
-    return Sides(reduction, left, right)
+    def scores(self, c: Array, gram: Array) -> Matrix:
+        return np.asarray(self.sides(c, gram)[0].max(-1))
 
+    def sides(self, c: Array, g: Array) -> tuple[Array, Array, Array]:
+        """Reductions by all cuts, and the means of both sides, each (..., bins).
 
-def means(sums: Floats, weights: Floats, rounding: Floats) -> Floats:
-    """The means of sides, 0 for a side without rows."""
-    exists = weights > rounding
-    return np.asarray(np.where(exists, sums, 0) / np.where(exists, weights, 1))
+        A cut that is not allowed reduces by minus infinity; the mean of a side without
+        rows is 0.
 
-
-def fitted_stump(moments: Floats, weights: Floats, least: float) -> Floats:
-    """The effects of the bins by the first of the best cuts, (bins,)."""
-    sides = sides_of(moments, weights, least)
-    cut = sides.reduction.argmax()
-    return np.asarray(
-        np.where(np.arange(len(moments)) <= cut, sides.left[cut], sides.right[cut])
-    )
+        Examples
+        --------
+        >>> Cut(2).sides(np.array([3.0, 1.0, -4.0]), np.array([1.0, 1.0, 2.0]))
+        (array([-inf,  16.,   0.]), array([3., 2., 0.]), array([-1., -2.,  0.]))
+        """
+        C, N = c.cumsum(axis=-1), g.cumsum(axis=-1)
+        total, weight = C[..., -1:], N[..., -1:]
+        rounding = EMPTY_SHARE * N.shape[-1] * weight
+        left, right = (
+            np.where(rows > rounding, sums, 0) / np.where(rows > rounding, rows, 1)
+            for sums, rows in ((C, N), (total - C, weight - N))
+        )
+        fewer = np.minimum(N, weight - N)
+        allowed = (fewer <= rounding) | (fewer >= self.least - rounding)
+        reduction = np.where(allowed, left * C + right * (total - C), -np.inf)
+        return reduction, left, right

@@ -22,6 +22,7 @@ from .._data.conventions import check_choice
 from .basis import OUTSIDE, Matrix, Vector, kronecker_sum
 from .frame import MISSING, UNKNOWN, Frame, Level, Name, check_levels, listed
 from .rows import Rows, dense_rows, indicator_rows, kronecker, side_by_side
+from .rules import Cone, Rule
 
 MISSING_VALUES = ("error", "zero")
 UNKNOWN_LEVELS = ("error", "zero")
@@ -227,7 +228,7 @@ class Term(ABC):
     @property
     def is_linear(self) -> bool:
         """Whether a fit is a linear function of what it is fitted to."""
-        return not (self.is_constrained or self.is_stump)
+        return not (self.is_constrained or self.stands_alone)
 
     @property
     def ranges(self) -> dict[Name, tuple[float, float]]:
@@ -249,10 +250,13 @@ class Term(ABC):
         TypeError for a term that cannot be exported.
         """
 
-    @property
-    def is_stump(self) -> bool:
-        """Whether a fit is the best cut of the functions, which are bins."""
-        return False
+    stands_alone: ClassVar[bool] = False
+    """Whether the term must be a learner of its own: its fit is by its own rule."""
+
+    def rule(self, inverse: Array) -> Rule | None:
+        """How it is fitted, with inverses (F, q, q); None if by these inverses."""
+        C = self.constraint()
+        return None if C is None else Cone.of(C, inverse, self.transform())
 
     def __repr__(self) -> str:
         return self._written(repr)
@@ -562,8 +566,11 @@ class Pair(Term):
     """The kind of the exported design."""
 
     def __post_init__(self) -> None:
-        if any(term.is_stump for term in self._both):
-            raise ValueError(f"a stump must be a learner of its own, got {self.label}")
+        alone = [term.label for term in self._both if term.stands_alone]
+        if alone:
+            raise ValueError(
+                f"{alone[0]} must be a learner of its own, got {self.label}"
+            )
 
     @property
     def _both(self) -> tuple[Term, Term]:

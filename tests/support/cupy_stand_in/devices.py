@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +68,9 @@ class DeviceState:
 states: list[DeviceState] = []
 """The state of each device, by number."""
 
+counts: Counter[str] = Counter()
+"""How often a device was made current, and a kernel was loaded."""
+
 NO_DEVICE = "cudaErrorNoDevice: no CUDA-capable device is detected"
 
 error: str | None = NO_DEVICE
@@ -100,6 +104,7 @@ class Device:
         self._before: list[int] = []
 
     def __enter__(self) -> Device:
+        counts["contexts"] += 1
         self._before.append(current())
         make_current(self.id)
         return self

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,74 @@ from .array import (
     view_of,
 )
 from .memory import pointer_to
+
+# ---- functions of NumPy with CuPy's parameters ----
+
+Parameters = Callable[..., object]
+"""A function that does nothing, with the parameters of CuPy's function."""
+
+
+def like_cupy(
+    parameters: Parameters,
+    passed: str = "",
+    function: Callable[..., Any] | None = None,
+    *,
+    name: str = "",
+    module: ModuleType = np,
+    reads: bool = False,
+) -> Any:
+    """A function of NumPy, by its name, whose parameters are CuPy's.
+
+    Parameters without defaults are arrays. Options that are not `passed` on raise an
+    error unless they have their defaults. If it `reads`, CuPy copies a number to the
+    host.
+    """
+    signature = inspect.signature(parameters)
+    function = function or getattr(module, name)
+
+    def call(*args: Any, **options: Any) -> ndarray:
+        arrays: list[Any] = []
+        chosen = {}
+        for key, value in signature.bind(*args, **options).arguments.items():
+            parameter = signature.parameters[key]
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                arrays += value
+            elif parameter.default is parameter.empty:
+                arrays.append(value)
+            elif isinstance(value, ndarray):
+                chosen[key] = host_value(value)
+            elif value != parameter.default:
+                chosen[key] = value
+        refuse_options(**{key: key in passed.split() for key in chosen})
+        if reads:
+            count_copy_to_host()
+        return compute(function, *arrays, **chosen)
+
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
+
+
+def _view(name: str, parameters: Parameters) -> Any:
+    """A function of NumPy that returns a view of its first argument."""
+
+    def call(*args: Any, **options: Any) -> ndarray:
+        array, *others = args
+        return view_of(array, getattr(np, name)(array._host, *others, **options))
+
+    call.__signature__ = inspect.signature(parameters)  # type: ignore[attr-defined]
+    return call
+
+
+def _shaped_like(make: Callable[..., ndarray], parameters: Parameters) -> Any:
+    """``make(shape, dtype)``, by default those of the first argument."""
+
+    def call(like: ndarray, *args: Any, **options: Any) -> ndarray:
+        given = inspect.signature(parameters).bind(like, *args, **options).arguments
+        return make(given.get("shape", like.shape), given.get("dtype") or like.dtype)
+
+    call.__signature__ = inspect.signature(parameters)  # type: ignore[attr-defined]
+    return call
+
 
 # ---- new arrays ----
 
@@ -48,34 +118,15 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C") -> nd
     return array
 
 
-def zeros_like(
-    a: ndarray,
-    dtype: Any = None,
-    order: Any = "K",
-    subok: Any = None,
-    shape: Any = None,
-) -> ndarray:
-    return zeros(a.shape if shape is None else shape, dtype or a.dtype)
-
-
-def empty_like(
-    prototype: ndarray,
-    dtype: Any = None,
-    order: Any = "K",
-    subok: Any = None,
-    shape: Any = None,
-) -> ndarray:
-    return empty(prototype.shape if shape is None else shape, dtype or prototype.dtype)
-
-
-def ones_like(
-    a: ndarray,
-    dtype: Any = None,
-    order: Any = "K",
-    subok: Any = None,
-    shape: Any = None,
-) -> ndarray:
-    return ones(a.shape if shape is None else shape, dtype or a.dtype)
+zeros_like = _shaped_like(
+    zeros, lambda a, dtype=None, order="K", subok=None, shape=None: ...
+)
+ones_like = _shaped_like(
+    ones, lambda a, dtype=None, order="K", subok=None, shape=None: ...
+)
+empty_like = _shaped_like(
+    empty, lambda prototype, dtype=None, order="K", subok=None, shape=None: ...
+)
 
 
 def eye(
@@ -117,9 +168,11 @@ def asarray(
 
 def _borrowed(description: dict[str, Any]) -> ndarray:
     """An array on memory of another library, on its device."""
+    shape, dtype = description["shape"], np.dtype(description["typestr"])
+    if 0 in shape:
+        return ndarray(shape, dtype)
     pointer = pointer_to(description["data"][0])
-    dtype, strides = np.dtype(description["typestr"]), description.get("strides")
-    return ndarray(description["shape"], dtype, pointer, strides)
+    return ndarray(shape, dtype, pointer, description.get("strides"))
 
 
 def from_dlpack(array: Any, *, device: Any = None, copy: Any = None) -> ndarray:
@@ -141,8 +194,10 @@ def ascontiguousarray(a: ndarray, dtype: Any = None) -> ndarray:
 # ---- views ----
 
 
-def broadcast_to(array: ndarray, shape: Any) -> ndarray:
-    return view_of(array, np.broadcast_to(array._host, shape))
+broadcast_to = _view("broadcast_to", lambda array, shape: ...)
+swapaxes = _view("swapaxes", lambda a, axis1, axis2: ...)
+diagonal = _view("diagonal", lambda a, offset=0, axis1=0, axis2=1: ...)
+moveaxis = _view("moveaxis", lambda a, source, destination: ...)
 
 
 def broadcast_arrays(*args: ndarray) -> list[ndarray]:
@@ -150,21 +205,9 @@ def broadcast_arrays(*args: ndarray) -> list[ndarray]:
     return [broadcast_to(array, shape) for array in args]
 
 
-def swapaxes(a: ndarray, axis1: int, axis2: int) -> ndarray:
-    return view_of(a, np.swapaxes(a._host, axis1, axis2))
-
-
 def split(ary: ndarray, indices_or_sections: list[int], axis: int = 0) -> list[ndarray]:
     parts = np.split(ary._host, indices_or_sections, axis)
     return [view_of(ary, part) for part in parts]
-
-
-def diagonal(a: ndarray, offset: int = 0, axis1: int = 0, axis2: int = 1) -> ndarray:
-    return view_of(a, np.diagonal(a._host, offset, axis1, axis2))
-
-
-def moveaxis(a: ndarray, source: Any, destination: Any) -> ndarray:
-    return view_of(a, np.moveaxis(a._host, source, destination))
 
 
 def may_share_memory(a: ndarray, b: ndarray, max_work: Any = None) -> bool:
@@ -180,43 +223,26 @@ def where(condition: ndarray, x: Any = None, y: Any = None) -> ndarray:
     return compute(np.where, condition, x, y)
 
 
-def _unary(function: Callable[..., Any]) -> Any:
-    def call(
-        x: Any, /, out: Any = None, *, casting: Any = "same_kind", dtype: Any = None
-    ) -> ndarray:
-        refuse_options(out=out is None, dtype=dtype is None)
-        return compute(function, x)
-
-    return call
+def _unary(name: str) -> Any:
+    return like_cupy(
+        lambda x, /, out=None, *, casting="same_kind", dtype=None: ..., name=name
+    )
 
 
-def _binary(function: Callable[..., Any]) -> Any:
-    def call(
-        x1: Any,
-        x2: Any,
-        /,
-        out: Any = None,
-        *,
-        casting: Any = "same_kind",
-        dtype: Any = None,
-    ) -> ndarray:
-        refuse_options(out=out is None, dtype=dtype is None)
-        return compute(function, x1, x2)
-
-    return call
+def _binary(name: str) -> Any:
+    return like_cupy(
+        lambda x1, x2, /, out=None, *, casting="same_kind", dtype=None: ..., name=name
+    )
 
 
-maximum, minimum = _binary(np.maximum), _binary(np.minimum)
-maximum.at = lambda a, slices, value: np.maximum.at(  # type: ignore[attr-defined]
+abs, exp, expm1, log, log1p = map(_unary, ("abs", "exp", "expm1", "log", "log1p"))
+isfinite, isinf, isnan = map(_unary, ("isfinite", "isinf", "isnan"))
+rint, sign, sqrt, trunc = map(_unary, ("rint", "sign", "sqrt", "trunc"))
+fmin, hypot, ldexp = map(_binary, ("fmin", "hypot", "ldexp"))
+logaddexp, maximum, minimum = map(_binary, ("logaddexp", "maximum", "minimum"))
+maximum.at = lambda a, slices, value: np.maximum.at(
     host_value(a), host_value(slices), host_value(value)
 )
-isfinite, isnan, rint = _unary(np.isfinite), _unary(np.isnan), _unary(np.rint)
-isinf, trunc = _unary(np.isinf), _unary(np.trunc)
-fmin, hypot = _binary(np.fmin), _binary(np.hypot)
-abs = _unary(np.abs)
-exp, log, sqrt = _unary(np.exp), _unary(np.log), _unary(np.sqrt)
-expm1, log1p, sign = _unary(np.expm1), _unary(np.log1p), _unary(np.sign)
-logaddexp, ldexp = _binary(np.logaddexp), _binary(np.ldexp)
 
 
 def frexp(
@@ -227,14 +253,10 @@ def frexp(
     return mantissa, compute(lambda a: np.frexp(a)[1], x)
 
 
-def clip(a: ndarray, a_min: Any, a_max: Any, out: Any = None) -> ndarray:
-    refuse_options(out=out is None)
-    return compute(np.clip, a, a_min, a_max)
-
-
-def unpackbits(a: ndarray, axis: Any = None, bitorder: str = "big") -> ndarray:
-    refuse_options(axis=axis is None)
-    return compute(lambda x: np.unpackbits(x.reshape(-1), bitorder=bitorder), a)
+clip = like_cupy(lambda a, a_min, a_max, out=None: ..., name="clip")
+unpackbits = like_cupy(
+    lambda a, axis=None, bitorder="big": ..., "bitorder", name="unpackbits"
+)
 
 
 # ---- functions of whole arrays ----
@@ -255,54 +277,52 @@ def _joining(function: Callable[..., Any]) -> Any:
     return call
 
 
+def _stable(function: Callable[..., Any]) -> Any:
+    """CuPy's sorts are stable."""
+
+    def call(x: Any, axis: int = -1, kind: str = "stable") -> Any:
+        if kind != "stable":
+            raise ValueError("kind can only be None or 'stable'")
+        return function(x, axis, kind)
+
+    return like_cupy(lambda a, axis=-1, kind=None: ..., "axis kind", call)
+
+
 concatenate, stack = _joining(np.concatenate), _joining(np.stack)
-
-
-def diff(
-    a: ndarray, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None
-) -> ndarray:
-    refuse_options(n=n == 1, prepend=prepend is None)
-    if append is None:
-        return compute(lambda x: np.diff(x, axis=axis), a)
-    return compute(lambda x, end: np.diff(x, axis=axis, append=end), a, append)
-
-
-def nanmin(
-    a: ndarray, axis: Any = None, out: Any = None, keepdims: Any = False
-) -> ndarray:
-    refuse_options(out=out is None)
-    return compute(np.nanmin, a, axis=axis, keepdims=keepdims)
-
-
-def flatnonzero(a: ndarray) -> ndarray:
-    count_copy_to_host()  # the number of indices is read
-    return compute(np.flatnonzero, a)
-
-
-def argsort(a: ndarray, axis: int = -1, kind: str | None = None) -> ndarray:
-    if kind not in (None, "stable"):
-        raise ValueError("kind can only be None or 'stable'")
-    return compute(lambda x: np.argsort(x, axis, "stable"), a)
-
-
-def sort(a: ndarray, axis: int = -1, kind: str | None = None) -> ndarray:
-    if kind not in (None, "stable"):
-        raise ValueError("kind can only be None or 'stable'")
-    return compute(lambda x: np.sort(x, axis), a)
-
-
-def partition(a: ndarray, kth: Any, axis: int = -1) -> ndarray:
-    return compute(lambda x: np.partition(x, kth, axis), a)
+argsort, sort = _stable(np.argsort), _stable(np.sort)
+bincount = like_cupy(
+    lambda x, weights=None, minlength=None: ...,
+    "weights minlength",
+    name="bincount",
+    reads=True,
+)
+cumsum = like_cupy(
+    lambda a, axis=None, dtype=None, out=None: ..., "axis", name="cumsum"
+)
+diff = like_cupy(
+    lambda a, n=1, axis=-1, prepend=None, append=None: ..., "axis append", name="diff"
+)
+flatnonzero = like_cupy(lambda a: ..., name="flatnonzero", reads=True)
+lexsort = like_cupy(lambda keys: ..., name="lexsort")
+matmul = like_cupy(
+    lambda *args, axes=None, axis=None, keepdims=False, casting="same_kind", dtype=None,
+    signature=None, order="K", out=None: ...,
+    name="matmul",
+)  # fmt: skip
+nanmin = like_cupy(
+    lambda a, axis=None, out=None, keepdims=False: ..., "axis keepdims", name="nanmin"
+)
+partition = like_cupy(lambda a, kth, axis=-1: ..., "axis", name="partition")
+searchsorted = like_cupy(
+    lambda a, v, side="left", sorter=None: ..., "side", name="searchsorted"
+)
+take_along_axis = like_cupy(lambda a, indices, axis: ..., name="take_along_axis")
 
 
 def repeat(a: ndarray, repeats: Any, axis: int | None = None) -> ndarray:
     if not isinstance(repeats, (int, list, tuple)):
         raise ValueError("'repeats' should be int or sequence.")
     return compute(lambda x: np.repeat(x, repeats, axis), a)
-
-
-def take_along_axis(a: ndarray, indices: ndarray, axis: Any) -> ndarray:
-    return compute(lambda x, at: np.take_along_axis(x, at, axis), a, indices)
 
 
 def unique(
@@ -326,106 +346,10 @@ def unique(
     return from_host(values), from_host(inverse)
 
 
-def cumsum(a: ndarray, axis: Any = None, dtype: Any = None, out: Any = None) -> ndarray:
-    refuse_options(out=out is None, dtype=dtype is None)
-    return compute(lambda x: np.cumsum(x, axis), a)
-
-
-def lexsort(keys: ndarray) -> ndarray:
-    if not isinstance(keys, ndarray):
-        raise AttributeError(f"{type(keys)} object has no attribute 'ndim'")
-    return compute(np.lexsort, keys)
-
-
-def bincount(
-    x: ndarray, weights: ndarray | None = None, minlength: int | None = None
-) -> ndarray:
-    """The weights are of the array's device, and `minlength` is not an array."""
-    count_copy_to_host()  # the least and the largest code are read
-    length = 0 if minlength is None else int(minlength)
-    if weights is None:
-        return compute(lambda codes: np.bincount(codes, None, length), x)
-    return compute(lambda codes, w: np.bincount(codes, w, length), x, weights)
-
-
-def searchsorted(a: ndarray, v: Any, side: str = "left", sorter: Any = None) -> ndarray:
-    refuse_options(sorter=sorter is None)
-    return compute(lambda x, y: np.searchsorted(x, y, side), a, v)
-
-
-def matmul(
-    *args: Any,
-    axes: Any = None,
-    axis: Any = None,
-    keepdims: Any = False,
-    casting: Any = "same_kind",
-    dtype: Any = None,
-    signature: Any = None,
-    order: Any = "K",
-    out: Any = None,
-) -> ndarray:
-    refuse_options(
-        axes=axes is None, axis=axis is None, out=out is None, dtype=dtype is None
-    )
-    return compute(np.matmul, *args)
-
-
 __all__ = [
-    "abs",
-    "arange",
-    "argsort",
-    "asarray",
-    "ascontiguousarray",
-    "bincount",
-    "broadcast_arrays",
-    "broadcast_to",
-    "clip",
-    "concatenate",
-    "cumsum",
-    "diagonal",
-    "diff",
-    "empty",
-    "empty_like",
-    "exp",
-    "expm1",
-    "eye",
-    "flatnonzero",
-    "fmin",
-    "frexp",
-    "from_dlpack",
-    "full",
-    "hypot",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "ldexp",
-    "lexsort",
-    "log",
-    "log1p",
-    "logaddexp",
-    "matmul",
-    "maximum",
-    "may_share_memory",
-    "minimum",
-    "moveaxis",
-    "nanmin",
-    "ones",
-    "ones_like",
-    "partition",
-    "repeat",
-    "rint",
-    "searchsorted",
-    "sign",
-    "sort",
-    "split",
-    "sqrt",
-    "stack",
-    "swapaxes",
-    "take_along_axis",
-    "trunc",
-    "unique",
-    "unpackbits",
-    "where",
-    "zeros",
-    "zeros_like",
+    name
+    for name, value in list(globals().items())
+    if getattr(value, "__module__", "") == __name__
+    and name[0] != "_"
+    and name != "like_cupy"
 ]

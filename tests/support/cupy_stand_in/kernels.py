@@ -23,6 +23,9 @@ DEFAULT_SHARED_MEMORY = 48 * 1024
 INVALID = "CUDA_ERROR_INVALID_VALUE: invalid argument"
 SCALARS = tuple(np.dtype(character).type for character in DTYPES)
 
+programs: list[tuple[str, ...]] = []
+"""The kernels of each module that was made, by their names."""
+
 _pointers = itertools.count(1)
 _functions: dict[int, Function] = {}
 """All functions, by their pointers."""
@@ -45,6 +48,7 @@ class Function:
     """A kernel, loaded on the current device."""
 
     def __init__(self, kernel: _emulator.Kernel) -> None:
+        devices.counts["kernels"] += 1
         self.emulated = kernel
         self.device_id = devices.current()
         if devices.states[self.device_id].is_full:
@@ -194,6 +198,7 @@ class RawModule:
             raise TypeError("the stand-in needs code, not a path")
         self.code, self.options = code, options
         self.name_expressions = tuple(name_expressions or ())
+        programs.append(self.name_expressions)
 
     def get_function(self, name: str) -> RawKernel:
         if name not in self.name_expressions:

@@ -12,23 +12,12 @@ from typing import Any
 import numpy as np
 
 from .array import compute, from_host, host_value, ndarray, refuse_options
-
-
-def cholesky(a: ndarray) -> ndarray:
-    return compute(np.linalg.cholesky, a)
+from .functions import like_cupy
 
 
 def eigh(a: ndarray, UPLO: str = "L") -> tuple[ndarray, ndarray]:
     values, vectors = np.linalg.eigh(host_value(a), UPLO)
     return from_host(values), from_host(vectors)
-
-
-def eigvalsh(a: ndarray, UPLO: str = "L") -> ndarray:
-    return compute(np.linalg.eigvalsh, a, UPLO=UPLO)
-
-
-def inv(a: ndarray) -> ndarray:
-    return compute(inverses, a)
 
 
 def inverses(a: Any) -> Any:
@@ -41,10 +30,14 @@ def inverses(a: Any) -> Any:
     return found
 
 
-def norm(
-    x: ndarray, ord: Any = None, axis: Any = None, keepdims: bool = False
-) -> ndarray:
-    return compute(lambda a: np.linalg.norm(a, ord, axis, keepdims), x)
+cholesky = like_cupy(lambda a: ..., function=np.linalg.cholesky)
+eigvalsh = like_cupy(lambda a, UPLO="L": ..., "UPLO", np.linalg.eigvalsh)
+inv = like_cupy(lambda a: ..., function=inverses)
+norm = like_cupy(
+    lambda x, ord=None, axis=None, keepdims=False: ...,
+    "ord axis keepdims",
+    np.linalg.norm,
+)
 
 
 def qr(a: ndarray, mode: str = "reduced") -> Any:

@@ -1,0 +1,163 @@
+"""Learners whose matrices are computed at once: of equal transforms and penalties."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..._device.arrays import Array, namespace
+from .._terms.basis import Vector
+from .._terms.rows import Rows
+from .._terms.term import Term
+from .smoothing import (
+    congruent,
+    diagonal_smoothing_parameters,
+    inverses,
+    least_df,
+    ranks,
+    smoothing_parameters,
+)
+
+
+def group_terms(terms: Sequence[Term]) -> list[list[int]]:
+    """The terms in groups of the same transform, penalty and degrees of freedom."""
+    kinds = {key: kind_of(term) for key, term in {id(t): t for t in terms}.items()}
+    groups: dict[Any, list[int]] = {}
+    for j, term in enumerate(terms):
+        groups.setdefault(kinds[id(term)], []).append(j)
+    return list(groups.values())
+
+
+def kind_of(term: Term) -> tuple[Any, ...]:
+    """The properties that the terms of a group have in common."""
+    diagonal = term.diagonal()
+    if diagonal is not None:
+        return diagonal.tobytes(), term.df, term.lambda_
+    T, C = term.transform(), term.constraint()
+    return (
+        term.penalty().tobytes(),
+        None if T is None else (T.shape, T.tobytes()),
+        None if C is None else (C.shape, C.tobytes()),
+        term.df,
+        term.lambda_,
+        term.null_dimension,
+    )
+
+
+def group_of(
+    terms: Sequence[Term], members: list[int], gram: Sequence[Array]
+) -> LearnerGroup | DiagonalGroup:
+    """A group of learners, from the terms and the matrices of all."""
+    term, xp = terms[members[0]], namespace(gram[members[0]])
+    own, diagonal = xp.stack([gram[j] for j in members]), term.diagonal()
+    if diagonal is None:
+        return LearnerGroup(term, own)
+    return DiagonalGroup(term, diagonal, own)
+
+
+class LearnerGroup:
+    """Learners whose terms are alike; m learners in F fits.
+
+    Parameters
+    ----------
+    term : Term
+        A term of the group.
+    gram : (m, F, k, k) array
+        ``X'WX`` of the functions.
+    """
+
+    def __init__(self, term: Term, gram: Array) -> None:
+        self.term = term
+        self.penalty, self.transform = term.penalty(), term.transform()
+        self.gram = congruent(gram, self.transform)
+        self.flat = self.gram.reshape(-1, *self.gram.shape[2:])
+
+    def ranks(self) -> Array:
+        """The ranks of the learners of a single fit, (m,)."""
+        return ranks(self.flat, self.penalty)
+
+    def smoothing(self, df_definition: str, rank: Array) -> Array:
+        """The smoothing parameters, (m, F), from the ranks without weights, (m,)."""
+        term, null, shape = self.term, self.term.null_dimension, self.gram.shape[:2]
+        each = namespace(rank).repeat(rank, shape[1])
+        if term.df < null and bool((each > term.df).any()):
+            least = int(least_df(self.flat, self.penalty, null)[each > term.df].max())
+            if term.df < least:
+                raise ValueError(
+                    f"df must be at least {least}, the degrees of freedom that the "
+                    f"penalty of {term.label} does not affect, got {term.df}; a ridge "
+                    "penalty allows fewer"
+                )
+        return smoothing_parameters(
+            self.flat, self.penalty, null, term.df, df_definition, each
+        ).reshape(shape)
+
+    def inverses(self, lambda_: Array) -> Array:
+        """``(X'WX + lambda K)^-1`` of the columns, (m, F, q, q), for lambda, (m, F)."""
+        least, flat = self.term.null_dimension, lambda_.reshape(-1)
+        found = inverses(self.flat, self.penalty, least, flat)
+        return found.reshape(self.gram.shape)
+
+
+# ---- diagonal matrices ---------------------------------------------------------------
+
+
+def diagonal_gram(design: Rows, weights: Array | None) -> Array:
+    """The diagonals of ``X'WX``, (F, k), for the diagonals of W, (F, n), or None."""
+    xp = namespace(design.like)
+    each = [None] if weights is None else weights
+    gram = xp.zeros((len(each), design.functions))
+    for first, offset, values in design.columns():
+        squares = values.astype(xp.float64) ** 2
+        for own, w in zip(gram, each, strict=True):
+            terms = squares if w is None else squares * w
+            own += xp.bincount(first + offset, terms, design.functions)
+    return gram
+
+
+class DiagonalGroup:
+    """m learners in F fits whose terms are alike, as `LearnerGroup`.
+
+    Each row has at most one function that is not 0, the level of a factor or a bin, so
+    ``X'WX`` is diagonal; so is the penalty. A vector of k numbers then takes the place
+    of each k x k matrix: a factor of 1e5 levels needs a megabyte.
+
+    Parameters
+    ----------
+    term : Term
+        A term of the group.
+    penalty : (k,) array on the host
+        Its `Term.diagonal`.
+    gram : (m, F, k) array
+    """
+
+    transform = None
+
+    def __init__(self, term: Term, penalty: Vector, gram: Array) -> None:
+        self.term, self.gram = term, gram
+        self.penalty = namespace(gram).asarray(penalty)
+
+    def ranks(self) -> Array:
+        """The ranks of the learners of a single fit, (m,)."""
+        return (self.gram[:, 0] > 0).sum(axis=-1)
+
+    def smoothing(self, df_definition: str, rank: Array) -> Array:
+        """The smoothing parameters, (m, F), from the ranks without weights, (m,)."""
+        shape = self.gram.shape[:2]
+        return diagonal_smoothing_parameters(
+            self.gram.reshape(-1, self.gram.shape[2]),
+            self.penalty,
+            self.term.df,
+            df_definition,
+            namespace(rank).repeat(rank, shape[1]),
+        ).reshape(shape)
+
+    def inverses(self, lambda_: Array) -> Array:
+        """The diagonals of ``(X'WX + lambda K)^-1``, (m, F, k), for lambda, (m, F).
+
+        0 for a function without rows and penalty: it then has no effect.
+        """
+        xp = namespace(lambda_)
+        total = self.gram + lambda_[..., None] * self.penalty
+        exists = total > 0
+        return exists / xp.where(exists, total, 1)

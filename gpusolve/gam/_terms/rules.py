@@ -1,0 +1,118 @@
+"""How a learner is fitted to a gradient if not by the inverse of its matrix."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+import numpy as np
+
+from ..._device.arrays import Array, namespace
+from .basis import Matrix, Vector
+
+BY_MATRIX, BY_DIAGONAL, BY_CUT = range(3)
+"""``Kind`` in ``stacked_fits.cuh``."""
+
+
+class Rule(ABC):
+    """The fit of a learner with k functions in F fits, from ``c = X'Wu``.
+
+    Rules that are equal are evaluated at once. `inequalities` and `least` are for the
+    kernel: see ``LearnerPlace``.
+    """
+
+    kind: ClassVar[int]
+    inequalities: int = 0
+    least: int = 0
+
+    @abstractmethod
+    def fitted(self, fit: int, c: Vector, gram: Array) -> Vector:
+        """The coefficients of the functions, (k,), in a fit with this ``X'WX``."""
+
+    @abstractmethod
+    def scores(self, c: Array, gram: Array) -> Matrix:
+        """The reduction of the sum of squares by m learners, (F, m), of (F, m, k) c."""
+
+    def repeated(self, repeat: Callable[[Array], Array]) -> Self:
+        """The rule of repeated fits."""
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class Cone(Rule):
+    """Coefficients b of the columns with ``C b >= 0``, of a learner in all fits.
+
+    Attributes
+    ----------
+    constraint : (c, q) array on the host
+        The matrix C.
+    root : (F, q, q) array
+        A root R of ``(X'WX + lambda K)^-1 = R R'``, in the space of the columns.
+    transform : (k, q) array on the host or None
+        The columns are the functions times this matrix; None for the identity.
+    """
+
+    constraint: Matrix
+    root: Array
+    transform: Matrix | None
+
+    kind = BY_MATRIX
+
+    @classmethod
+    def of(cls, constraint: Matrix, inverse: Array, transform: Matrix | None) -> Cone:
+        """The rule of a learner with these inverses, (F, q, q)."""
+        xp = namespace(inverse)
+        values, vectors = xp.linalg.eigh(inverse)
+        root = vectors * xp.sqrt(xp.maximum(values, 0))[:, None, :]
+        return cls(np.asarray(constraint, np.float64), root, transform)
+
+    @property
+    def inequalities(self) -> int:  # type: ignore[override]
+        """The number of rows of C."""
+        return len(self.constraint)
+
+    def fitted(self, fit: int, c: Vector, gram: Array) -> Vector:
+        """The coefficients of the functions, (k,).
+
+        Notes
+        -----
+        The fit minimises ``b'Ab / 2 - b'c`` over all b with ``C b >= 0``; ``A^-1 = R
+        R'``. With multipliers mu >= 0 it is ``b = R (R'c + R'C' mu)``, and mu is the
+        solution of a non-negative least-squares problem: it minimises ``|R'C' mu +
+        R'c|``. The argument and the result belong to the functions, b and c to the
+        columns ``X T``.
+        """
+        from scipy.optimize import nnls
+
+        T, root = self.transform, self.root[fit]
+        c = c if T is None else c @ T
+        free = root.T @ c
+        multipliers, _ = nnls(root.T @ self.constraint.T, -free)
+        b: Vector = root @ (free + root.T @ (multipliers @ self.constraint))
+        return b if T is None else T @ b
+
+    def scores(self, c: Array, gram: Array) -> Matrix:
+        scores = np.empty(c.shape[:2])
+        for at in np.ndindex(scores.shape):
+            b = self.fitted(at[0], c[at], gram[at])
+            scores[at] = b @ (2 * c[at] - gram[at] @ b)
+        return scores
+
+    def repeated(self, repeat: Callable[[Array], Array]) -> Cone:
+        return replace(self, root=repeat(self.root))
+
+    def matrices(self) -> Array:
+        """``C H`` and ``C H C'`` of each fit for the kernel, (F, c k + c c).
+
+        H = R R' is the inverse of the columns b; the coefficients of the functions are
+        ``T b``, for the transform T.
+        """
+        xp = namespace(self.root)
+        half = xp.matmul(xp.asarray(self.constraint), self.root)  # C R
+        root = self.root
+        if self.transform is not None:
+            root = xp.matmul(xp.asarray(self.transform), root)
+        both = (xp.matmul(half, own.transpose(0, 2, 1)) for own in (root, half))
+        return xp.concatenate([own.reshape(len(own), -1) for own in both], axis=1)
