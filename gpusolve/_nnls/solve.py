@@ -166,8 +166,8 @@ def make_result(
 
     NumPy's arrays without axes become scalars.
     """
-    fields = [f if f is None or f.ndim else f[()] for f in solution]
-    result: NNLSResult[Any] = NNLSResult(*fields, given)
+    fields: list[Any] = [f if f is None or f.ndim else f[()] for f in solution]
+    result: NNLSResult[Any] = NNLSResult(*fields, *[given])
     if labels is None:
         return result
     named = {name: label(labels, v, name) for name, v in result._asdict().items()}

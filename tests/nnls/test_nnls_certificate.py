@@ -112,7 +112,7 @@ def test_a_solution_with_a_huge_null_vector_is_refused() -> None:
     for A, b in made("rank 2", 9, 7):
         null = null_space(A) @ rng.standard_normal(5)
         A, null = A * np.sign(null), np.abs(null)
-        point = gpusolve.nnls(A, b).x + 1e12 * null
+        point = gpusolve.nnls(A, b).x + 1e12 * np.linalg.norm(b) * null
         system = scale(A, b)
         assert not accepted(A, b, point)
         assert hidden_by_rounding(system, system.rescale(point))
@@ -198,28 +198,6 @@ def test_rnorm_belongs_to_the_returned_x(backend: Any, method: str) -> None:
         exact = residual_norm(A, b, result.x)
         rounding = n * float(np.finfo(np.longdouble).eps) * cancelling
         assert result.rnorm == pytest.approx(exact, rel=1e-12, abs=rounding)
-
-
-def test_gram_reports_uncertified_solutions() -> None:
-    for n in (50, 60):
-        A, b = kahan(n), np.ones(n)
-        gram, auto = gpusolve.nnls(A, b, method="gram"), gpusolve.nnls(A, b)
-        assert (gram.status, bool(gram.repaired)) == (3, False)
-        assert gram.kkt > 1e-3
-        assert (auto.status, bool(auto.repaired)) == (0, True)
-
-
-def test_heavy_rows_and_free_columns() -> None:
-    """Spectra whose sum is fixed by a heavy row, and baselines of either sign."""
-    S = [[3, 8, 0, 6], [8, 7, 1, 8], [0, 6, 3, 7], [9, 9, 5, 3], [1e6] * 4]
-    P = np.array([[1, -2], [1, -1], [1, 0], [1, 1], [0, 0]])
-    A, b = np.hstack([S, P, -P]), np.array([9, 0, 5, 0, 1e6])
-    for method in ("auto", "qr"):
-        result = gpusolve.nnls(A, b, method=method)
-        assert result.status == 0
-        best = np.sqrt(2 * brute_force(A, b))
-        assert result.rnorm == pytest.approx(best, abs=1e-9 * 1e6)
-        assert result.rnorm == pytest.approx(5.357238, abs=1e-6)
 
 
 def test_mirrored_columns_are_solved_by_gram_alone() -> None:
