@@ -11,9 +11,9 @@ from .._device.arrays import Array, largest, namespace
 from .._device.kernels import device_of
 from .._device.products import product, transposed
 from .constrained_system import EPS
-from .constraint_rows import allowed, joined
+from .constraint_rows import allowed
 from .dense import solve_within_bounds
-from .problem import Problem
+from .problem import Problem, joined
 
 DEPENDENT = 16.0
 """Singular values, and what is left of rows and columns without their parts along

@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -153,6 +153,16 @@ def systems_of(
             return whole[at]
         at = np.arange(at.start, at.stop)
     return whole[tuple(map(xp.asarray, np.unravel_index(at, batch)))]
+
+
+def joined(parts: Sequence[Array], core: int) -> Array:
+    """Arrays joined along the first of their last `core` axes; batch axes broadcast."""
+    xp = namespace(parts[0])
+    batch = broadcast_shapes(*[part.shape[: part.ndim - core] for part in parts])
+    return xp.concatenate(
+        [xp.broadcast_to(v, (*batch, *v.shape[v.ndim - core :])) for v in parts],
+        axis=-core,
+    )
 
 
 def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Array:

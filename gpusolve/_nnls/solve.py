@@ -156,9 +156,7 @@ def solve_problem(problem: Problem, target: Device | None, method: str) -> Solut
         return solve_stacked(problem, lambda rows: solve_problem(rows, target, method))
     if problem.has_constraints:
         return constrained.solve(problem, target, method)
-    if target is None:  # one call less than solve_within_bounds, for small systems
-        return dense.solve_on_cpu(problem, method)
-    return dense.solve_on_device(problem, target, method)
+    return dense.solve_within_bounds(problem, target, method)
 
 
 def make_result(
@@ -168,8 +166,8 @@ def make_result(
 
     NumPy's arrays without axes become scalars.
     """
-    fields = [f if f is None or f.ndim else f[()] for f in solution]
-    result: NNLSResult[Any] = NNLSResult(*fields, given)
+    fields: list[Any] = [f if f is None or f.ndim else f[()] for f in solution]
+    result: NNLSResult[Any] = NNLSResult(*fields, *[given])
     if labels is None:
         return result
     named = {name: label(labels, v, name) for name, v in result._asdict().items()}

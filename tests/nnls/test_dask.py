@@ -14,6 +14,7 @@ from typing import Any
 import cupy_stand_in
 import numpy as np
 import pytest
+from every_option import assert_same
 from together import together
 
 import gpusolve
@@ -42,14 +43,6 @@ def client() -> Iterator[Any]:
         distributed.Client(cluster) as client,
     ):
         yield client
-
-
-def assert_same(found: gpusolve.NNLSResult, expected: gpusolve.NNLSResult) -> None:
-    """All fields have the same bits and dtypes."""
-    for name, field in expected._asdict().items():
-        other = getattr(found, name)
-        assert (other.dtype, other.shape) == (field.dtype, field.shape)
-        np.testing.assert_array_equal(other, field, err_msg=name)
 
 
 def chunked(array: Any, chunks: Any) -> Any:

@@ -10,10 +10,10 @@ import pytest
 import scipy.optimize
 from bounded_systems import (
     Bounded,
+    check_against_brute_force,
     check_optimal,
     excess,
     infeasibility,
-    magnitude,
     random_systems,
 )
 from hypothesis import given
@@ -81,18 +81,13 @@ def test_degenerate_systems_agree_with_brute_force(
     for index in range(part, 40, 4):
         family, given = random_systems(index, systems=systems, largest=4)
         result = solve(backend, given, method=method)
-        what = f"{family}, batch {index}"
-        assert set(np.unique(result.status)) <= {0, 3}, what
-        off = infeasibility(given, result.x)
-        assert np.isfinite(off).all(), what
-        assert off[result.status == 0].max(initial=0) <= 1e-10, what
-        solved = result.status == 0
-        size, of_b = magnitude(given, result.x), np.linalg.norm(given.b, axis=-1)
-        expected = (size < 1e3 * of_b) & shows_multiplier(given, result.x, result.rnorm)
+        shown = shows_multiplier(given, result.x, result.rnorm)
         least = {"auto": 1.0, "qr": 0.9, "gram": 0.7}[method]
-        assert solved[expected].sum() >= least * expected.sum(), what
-        above = excess(given.take(solved), result.x[solved])
-        assert above.max(initial=0) <= 1e-8, what
+        try:
+            check_against_brute_force(given, result, shown, least)
+        except AssertionError as error:
+            error.add_note(f"{family}, batch {index}")
+            raise
 
 
 # ---- properties ----------------------------------------------------------------------
@@ -318,7 +313,7 @@ def test_warm_start(backend: Any, rng: np.random.Generator, method: str) -> None
 
 
 def test_iteration_limit(backend: Any, rng: np.random.Generator, method: str) -> None:
-    given = random(rng, 16, 10, systems=1)
+    given = random(rng, 8, 5, systems=1)
     full = solve(backend, given, method=method)
     assert full.nit[0] > 2
     for maxiter in range(int(full.nit[0])):

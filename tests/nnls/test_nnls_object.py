@@ -17,7 +17,15 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
-from every_option import DTYPES, KINDS, METHODS, Array, Options, problem
+from every_option import (
+    DTYPES,
+    KINDS,
+    METHODS,
+    Array,
+    Options,
+    assert_same,
+    problem,
+)
 from together import together
 
 import gpusolve
@@ -28,7 +36,6 @@ from gpusolve._nnls import dense, solve
 from gpusolve._nnls.launch_arguments import NNLS_SYSTEMS
 from gpusolve._numerics.solution import CONVERGED, NOT_FINITE
 
-FIELDS = ("x", "rnorm", "dual", "kkt", "nit", "status", "n_updates", "n_downdates")
 NOT_WRITTEN = -1
 
 
@@ -43,13 +50,6 @@ OBJECTS = usable_objects()
 
 pytestmark = pytest.mark.skipif(not OBJECTS, reason="the compiled object is missing")
 every_method = pytest.mark.parametrize("method", METHODS)
-
-
-def assert_same(found: Any, expected: Any, systems: Any = slice(None)) -> None:
-    """Compare the bits of a result with some systems of another result."""
-    for name in FIELDS:
-        values, other = getattr(found, name), getattr(expected, name)[systems]
-        np.testing.assert_array_equal(values, other, err_msg=name)
 
 
 # ---- instruction sets ----------------------------------------------------------------

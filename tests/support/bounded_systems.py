@@ -214,6 +214,25 @@ def brute_force(given: Bounded) -> Array:
     return best
 
 
+def check_against_brute_force(
+    given: Bounded, found: Any, shown: Any = True, least: float = 1.0
+) -> None:
+    """Solved systems are feasible and optimal; all others say so.
+
+    At least the part `least` of the systems must be solved whose x is not large, and
+    whose solution the mask `shown` allows.
+    """
+    assert set(np.unique(found.status)) <= {0, 3}
+    off, solved = infeasibility(given, found.x), found.status == 0
+    assert np.isfinite(off).all()
+    assert off[solved].max(initial=0) <= 1e-10
+    size, of_b = magnitude(given, found.x), np.linalg.norm(given.b, axis=-1)
+    expected = (size < 1e3 * of_b) & shown
+    assert solved[expected].sum() >= least * expected.sum()
+    above = excess(given.take(solved), found.x[solved])
+    assert above.max(initial=0) <= 1e-8
+
+
 def best_on(given: Bounded, rest: Array, free: Array) -> Array:
     """The best x where some variables rest; NaN if it is beyond a bound.
 
