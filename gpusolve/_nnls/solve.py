@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, as_array, is_cupy, namespace
+from .._device.arrays import Array, as_array, floating, is_cupy, namespace
 from .._device.kernels import Device, current, device_of
 from .._device.launch import CACHED
 from .._device.objects import load
@@ -58,17 +58,22 @@ def least_squares(
     """
     A, compared = as_array(given["A"], "A"), COMPARED.get(method)
     target = device_of(A) if compared is None or compared.on_devices else None
-    key = None if target or compared or labels else key_of(method, given)
+    given = {**given, "A": A}
+    key = None
+    if not (target or compared or labels):
+        if type(given["b"]) is not np.ndarray or A.dtype not in KNOWN:
+            given |= floating({"A": A, "b": given["b"]})
+        key = key_of(method, given)
     known, library = _known.get(key), load()
     if known is not None and library is not None:
-        b, start = given["b"], given["warm_start"]
+        A, b, start = given["A"], given["b"], given.get("warm_start")
         solution = known.compiled.solve(library, method, A, b, start)
         of_call = {"A": A, "b": b, "start": start}
         return make_result(solution, {**known.fields, **of_call}, None)
     if compared is not None:
         check_compared(method, A, given)
     with current(target):
-        problem = validate(**{**given, "A": A})
+        problem = validate(**given)
         if key is not None and problem.infeasible is None:
             remember(key, problem)
         solution = solve_problem(problem.simplified(), target, method)
