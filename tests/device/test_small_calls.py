@@ -175,12 +175,12 @@ CPU_CALLS: dict[str, tuple[Callable[[], Any], int]] = {
     "nnls with weights": (lambda: gpusolve.nnls(square_system, side, weights=side), 59),
     "nnls with a penalty of each": (
         lambda: gpusolve.nnls(square_system, side, l2=half),
-        58,
+        59,
     ),
     "lsq_linear": (lambda: gpusolve.lsq_linear(square_system, side, (0, 1)), 24),
     "lsq_linear with bounds of each": (
         lambda: gpusolve.lsq_linear(square_system, side, (half, half)),
-        66,
+        67,
     ),
 }
 """Small calls, and the most functions of the package that they may call."""
