@@ -180,7 +180,7 @@ CPU_CALLS: dict[str, tuple[Callable[[], Any], int]] = {
     "lsq_linear": (lambda: gpusolve.lsq_linear(square_system, side, (0, 1)), 24),
     "lsq_linear with bounds of each": (
         lambda: gpusolve.lsq_linear(square_system, side, (half, half)),
-        67,
+        68,
     ),
 }
 """Small calls, and the most functions of the package that they may call."""
