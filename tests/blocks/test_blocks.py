@@ -318,7 +318,7 @@ def test_out_may_overlap_x(backend: Any, shift: int) -> None:
 # ---- values --------------------------------------------------------------------------
 
 
-@together("dtype", ["int8", "uint8", "int16", "int64", "uint64"])
+@together("dtype", ["int8", "uint8", "int64"])
 @together("op", ["add", "mul"])
 def test_overflow_wraps(backend: Any, dtype: str, op: str) -> None:
     x = np.full(100, np.iinfo(dtype).max, dtype)
