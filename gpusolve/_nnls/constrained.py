@@ -77,11 +77,10 @@ def solve_rest(
     problem: Problem, found: Solution, solver: Callable[[Problem], Solution]
 ) -> Solution:
     """The solutions, also of the unsettled systems, by `solver` on the host."""
-    unsettled = found.status == UNSETTLED
-    if not bool(unsettled.any()):
+    if not found.status.size or found.status.min() != UNSETTLED:
         return found
-    xp = namespace(unsettled)
-    at = xp.flatnonzero(unsettled)
+    xp = namespace(found.status)
+    at = xp.flatnonzero(found.status == UNSETTLED)
     where = xp.unravel_index(at, problem.batch) if problem.batch else ()
     rest = solver(take(problem, at))
     for name, values in rest.arrays().items():

@@ -197,7 +197,7 @@ def test_ten_thousand_systems_with_almost_parallel_constraints(
 def test_constraints_may_be_far_from_the_minimum_without_them(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without them, x would be up to 1e16: rounding errors of that x hide no violation."""
+    """Without them, x would be 1e16: rounding errors of that x hide no violation."""
     monkeypatch.setenv("GPUSOLVE_OBJECT", name)
     rng, systems = np.random.default_rng(0), 100
     B, c = rng.standard_normal((systems, 2, 2)), rng.standard_normal((systems, 2))
