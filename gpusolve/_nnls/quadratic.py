@@ -159,7 +159,8 @@ class MultiplierTerms(NamedTuple):
     def blank(cls, systems: int, n: int) -> MultiplierTerms:
         """Terms of no multipliers, for systems that are not feasible."""
         (slope, share), numbers = np.zeros((2, systems, n)), np.zeros((3, systems))
-        return cls(slope, *numbers, share, is_feasible=np.zeros(systems, bool))
+        gap, terms, least = numbers
+        return cls(slope, gap, terms, least, share, np.zeros(systems, bool))
 
     def put(self, k: int, terms: MultiplierTerms) -> None:
         """Write the terms of system k."""

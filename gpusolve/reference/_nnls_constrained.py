@@ -400,7 +400,7 @@ def largest_violation(
     Terms count with at least a `SHARE` of their size for an x with ``|a_k x_k|`` of
     `magnitude`.
     """
-    left = np.where(system.is_equality, np.abs(lack), np.maximum(lack, 0))
+    left: Array = np.where(system.is_equality, np.abs(lack), np.maximum(lack, 0))
     per_unit = np.abs(system.C) @ (1 / system.column_size)
     return float(ratio(left, terms + SHARE * magnitude * per_unit).max(initial=0))
 
