@@ -6,6 +6,7 @@ Python's integers and fractions, which are rounded here once, as PTX's manual sa
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -975,6 +976,20 @@ def test_barrier_with_a_reduction() -> None:
         assert (warp(text) == expected).all()
 
 
+def test_a_barrier_of_some_threads() -> None:
+    """Barrier 1 has the threads of warps 0 and 1; warp 2 never arrives."""
+    y = np.zeros(96, "u4")
+    run_body(
+        ".shared .align 4 .b8 s[256]; .reg .b32 %s, %d; .reg .pred %p;"
+        "mov.u32 %d, 7; setp.ge.u32 %p, %t, 64; @%p bra END;"
+        "mov.u32 %s, s; mad.lo.u32 %s, %t, 4, %s; st.shared.u32 [%s], %t;"
+        "bar.sync 1, 64; mov.u32 %s, s; xor.b32 %d, %t, 32; mad.lo.u32 %s, %d, 4, %s;"
+        "ld.shared.u32 %d, [%s];"
+        "END: mad.wide.u32 %o, %t, 4, %a0; st.global.u32 [%o], %d;", [y], 96,
+    )  # fmt: skip
+    np.testing.assert_array_equal(y, [*(np.arange(64) ^ 32), *[7] * 32])
+
+
 def test_a_table_of_branches() -> None:
     text = (
         "rem.u32 %v0, %t, 3; T: .branchtargets A, B, C; brx.idx %v0, T;"
@@ -1368,6 +1383,25 @@ def test_copies_without_waiting_are_reported(wait: str) -> None:
     for check in (_emulator.races, _emulator.memcheck):
         with check(), pytest.raises(KernelError, match="wait for the copy"):
             run_body(body, [x, y])
+
+
+def test_memory_that_nothing_has_written() -> None:
+    """The last thread has not written its element, or each thread has."""
+    x = np.zeros(32, "u4")
+    store = "mov.u32 %v, 5; @%p st.global.u32 [%o], %v;"
+    body = (
+        ".reg .b32 %v; .reg .pred %p; setp.lt.u32 %p, %t, 31;"
+        "mad.wide.u32 %o, %t, 4, %a0; {} {} ld.global.u32 %v, [%o];"
+    )
+    address = int(x.ctypes.data)
+    for guard, fails in (("setp.lt.u32 %p, %t, 32;", False), ("", True)):
+        memory = Memory()
+        memory.add(address, x.nbytes, "x", written=False, is_variable=True)
+        module = module_of(body.format(guard, store), 1)
+        arguments = (module, "k", (1,), (32,), address.to_bytes(8, "little"))
+        error = pytest.raises(KernelError, match=r"element 31 .* nothing has written")
+        with _emulator.memcheck(), error if fails else contextlib.nullcontext():
+            launch(*arguments, memory=memory)
 
 
 def test_atomics_of_a_block_order_nothing_between_blocks() -> None:
