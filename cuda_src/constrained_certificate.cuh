@@ -1,16 +1,16 @@
 // The certificate of a point within linear constraints; the specification in NumPy is
-// gpusolve/_nnls/constrained_certificate.py, and docs/certificate.md has the proof.
+// gpusolve/reference/_nnls_constrained.py, and docs/certificate.md has the proof.
 
 #pragma once
 
 #include "constrained_steps.cuh"
 
-constexpr double accurate_terms = 64;       // ACCURATE of gpusolve/_numerics/certificate.py
+constexpr double accurate_terms = 64;       // ACCURATE of gpusolve/_numerics/system.py
 constexpr double share_of_terms = 1e-4;     // SHARE
 constexpr double rounded_units = 8;         // ROUNDED
 constexpr double gram_units = 16;           // ROUNDED of gpusolve/_nnls/quadratic.py
 constexpr double certified_double = 1e-10;  // CERTIFIED, for float64
-constexpr double settled_kkt = 1e-11;       // SETTLED of gpusolve/_nnls/constrained.py
+constexpr double settled_kkt = 1e-11;       // STOP_KKT of gpusolve/reference/_nnls_constrained.py
 constexpr double bound_units = 1024;        // AT_BOUND
 
 /// How far a point is from the optimum.

@@ -1,8 +1,8 @@
 // Least squares with linear constraints: the loop, and what it returns.
 //
 // A system is solved if its certificate says so, with the tolerances of the slower solver
-// in gpusolve/_nnls/constrained.py. All other systems have the status `is_unsettled`, and the
-// slower solver solves them.
+// in gpusolve/reference/_nnls_constrained.py. All other systems have the status `is_unsettled`, and
+// the slower solver solves them.
 
 #pragma once
 

@@ -1,5 +1,6 @@
 // Least squares with linear constraints, a block for each system: constrained_solver.cuh has the
-// solver, and the specification is gpusolve/_nnls/constrained.py.
+// solver, and the specification is
+// gpusolve/reference/_nnls_constrained.py.
 //
 // Each block takes the next systems from a counter, and keeps the matrices that successive systems
 // share.

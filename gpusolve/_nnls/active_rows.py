@@ -10,14 +10,10 @@ import numpy as np
 from .._device.arrays import Array, largest, namespace
 from .._device.kernels import device_of
 from .._device.products import product, transposed
-from .constrained_system import EPS
+from ..reference._nnls_constrained import DEPENDENT, EPS
 from .constraint_rows import allowed, joined
 from .dense import solve_within_bounds
 from .problem import Problem
-
-DEPENDENT = 16.0
-"""Singular values, and what is left of rows and columns without their parts along
-others, count as zero up to this number times ``n eps`` of their size before."""
 
 SAME = 1e-8
 """Rows of unit length count as opposite to other rows up to this distance."""

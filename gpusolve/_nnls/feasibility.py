@@ -21,8 +21,8 @@ from .._numerics.certificate import ROUNDED
 from .._numerics.compensated import remainder
 from .._numerics.scaling import inverse_power_of_two
 from .._numerics.solution import INFEASIBLE
+from ..reference._nnls_constrained import EPS, SHARE
 from .active_rows import decomposed
-from .constrained_system import EPS, SHARE
 from .constraint_rows import Rows
 from .dense import solve_within_bounds
 from .problem import Problem, drop_repeats, gather

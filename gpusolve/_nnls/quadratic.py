@@ -154,6 +154,17 @@ class MultiplierTerms(NamedTuple):
     share: Array
     is_feasible: Array
 
+    @classmethod
+    def blank(cls, systems: int, n: int) -> MultiplierTerms:
+        """Terms of no multipliers, for systems that are not feasible."""
+        (slope, share), (gap, least) = np.zeros((2, systems, n)), np.zeros((2, systems))
+        return cls(slope, gap, least, share, np.zeros(systems, bool))
+
+    def put(self, k: int, terms: MultiplierTerms) -> None:
+        """Write the terms of system k."""
+        for field, value in zip(self, terms, strict=True):
+            field[k] = value
+
 
 class Certificate(NamedTuple):
     """How far x is from the minimum of a quadratic objective within bounds.

@@ -22,7 +22,7 @@ from .._device.arrays import on_host
 from .._device.kernels import current
 from .._device.threads import Work, workers
 from ._boosting.batch import Fits, Settings, Training, make_fits
-from ._boosting.model_rows import curvature_along
+from ._boosting.stacked import curvature_along
 from ._model.model import AdditiveModel
 from ._terms.rows import DesignPart, Rows
 from .cv import training_of

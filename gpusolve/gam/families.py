@@ -92,14 +92,6 @@ __all__ = [
     "survival_times",
 ]
 
-for _public in (
-    Baseline, CoxPH, CudaFamily, Custom, CustomCuda, Family, Hurdle, LogLogistic,
-    LogNormal,
-    Multinomial, NegativeBinomial, Poisson, PropOdds, SurvivalFamily, Tweedie, Weibull,
-    concordance, survival_times,
-):  # fmt: skip
-    _public.__module__ = __name__
-
 FARTHEST = 40.0
 """Probabilities at this distance from a logit of 0 are 0 or 1, up to rounding."""
 
@@ -602,3 +594,8 @@ def gamma_shape(mean: Array) -> Array:
 
     shapes = np.array([*map(shape, targets.flat)]).reshape(targets.shape)
     return namespace(mean).asarray(shapes)[()]
+
+
+# Stored models and pickles name the public module, also after a class has moved.
+for _public in (Baseline, *(globals()[_name] for _name in set(__all__) - {"FAMILIES"})):
+    _public.__module__ = __name__

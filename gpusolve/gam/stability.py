@@ -18,7 +18,6 @@ from ._boosting.folds import fit_tasks, make_folds
 from ._boosting.path import Watch
 from ._boosting.stacked import boost_family
 from ._data.inputs import whole_or_scaled
-from ._families.family import CoupledFamily, Family
 from ._model import stability_bounds as bounds
 from ._model.model import AdditiveModel
 from .cv import training_of
@@ -237,7 +236,7 @@ def stability_selection(
 def choices_of(model: AdditiveModel, settings: Settings) -> dict[str, int]:
     """What a step can select: names, and the numbers of `choices_of_steps`."""
     labels = [term.label for term in settings.terms]
-    if has_joint_steps(settings.family):
+    if settings.family.update == "joint":
         return {label: j for j, label in enumerate(labels)}
     return {
         f"{name}: {label}": p * len(labels) + j
@@ -247,11 +246,6 @@ def choices_of(model: AdditiveModel, settings: Settings) -> dict[str, int]:
     }
 
 
-def has_joint_steps(family: Family) -> bool:
-    """Whether a step updates all predictors, by the same learner."""
-    return not isinstance(family, CoupledFamily) or family.update == "joint"
-
-
 def choices_of_steps(selected: NDArray[Any], settings: Settings) -> NDArray[Any]:
     """The choice of each step of M models, (M, steps), from their M P fits.
 
@@ -259,7 +253,7 @@ def choices_of_steps(selected: NDArray[Any], settings: Settings) -> NDArray[Any]
     each predictor as there are learners.
     """
     models = selected.reshape(-1, settings.family.predictors, selected.shape[-1])
-    if has_joint_steps(settings.family):
+    if settings.family.update == "joint":
         return np.asarray(models[:, 0])
     updated = models.argmax(axis=1)  # of the other predictors it is -1
     return np.asarray(updated * len(settings.terms) + models.max(axis=1))

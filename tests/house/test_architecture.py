@@ -65,7 +65,6 @@ ASKING_FOR_STUDIES = {
 SPECIFIED_AS = {
     "basis": "boosting",
     "gram": "boosting",
-    "nnls_constrained": "nnls",
     "nnls_gram": "nnls",
     "nnls_mgs": "compared.mgs",
     "nnls_qr": "nnls",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import product
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,17 +23,19 @@ from numpy.typing import NDArray
 from together import together
 
 import gpusolve
-from gpusolve._nnls.constrained_system import (
-    ConstrainedSystem,
-    certify,
-    multiplier_terms,
-    relative_residual,
-)
+from gpusolve._nnls.constrained import multiplier_terms, system_of
 from gpusolve._nnls.constraint_rows import Rows
 from gpusolve._nnls.problem import validate
 from gpusolve._nnls.quadratic import Quadratic
 from gpusolve._nnls.quadratic import certify as quadratic_certificate
 from gpusolve._numerics.certificate import CERTIFIED
+from gpusolve._numerics.solution import Solution
+from gpusolve.reference._nnls_constrained import (
+    ConstrainedSystem,
+    Found,
+    Point,
+    certify,
+)
 
 EPS = float(np.finfo(float).eps)
 
@@ -52,15 +53,15 @@ SHARE_OF_SUCCESS = 0.98
 
 
 def test_a_violation_is_relative_to_the_terms_not_to_the_coefficients() -> None:
-    """``1e6 x_2 - x_1 >= 0`` at (1e-6, 0), where a unit of x_2 has terms of 1e6."""
-    system = SimpleNamespace(C=np.array([[-1.0, 1e6]]), inequalities=1, norm=np.ones(2))
-    lack = terms = np.array([[1e-6]])
-    found = relative_residual(system, lack, terms, np.ones(1))  # type: ignore[arg-type]
-    assert found == pytest.approx(1e-6 / (1e-4 * 1e6), rel=1e-3)
-    rounded = np.finfo(float).eps * 1e6
-    lack = terms = np.array([[rounded]])
-    found = relative_residual(system, lack, terms, np.ones(1))  # type: ignore[arg-type]
-    assert found < 1e-10
+    """``1e6 x_2 - x_1 >= 0`` at (1e-6, 0), and at (eps 1e6, 0) with b of size 1."""
+    none, free = np.zeros(2), np.full(2, np.inf)
+    rows = np.array([[-1.0, 1e6]]), np.zeros(1), (1, 0, 0, 0, 0)
+    given = np.eye(2), np.array([0.0, 0.5]), (none, none), (-free, free), rows, False
+    system = ConstrainedSystem.of(*given)
+    y = np.zeros(1)
+    for x, most in (1e-6, 1e-6 / (1e-4 * 1e6 / 2)), (EPS * 1e6, 1e-10):
+        point = Point(np.array([x, 0.0]), y, y, none)
+        assert 0 < certify(system, point).lack <= most * (1 + 1e-3)
 
 
 # ---- the bound -----------------------------------------------------------------------
@@ -74,32 +75,37 @@ def test_no_point_and_no_multipliers_make_the_certificate_too_small(
     rng, checked = np.random.default_rng(0), 0
     given = almost_parallel(rng, 16, family)
     problem = validate(given.A, given.b, **arguments(given))
-    system = ConstrainedSystem.of(problem, Rows.of(problem), slice(0, 16))
-    objectives = [normal_equations(given.system(k)) for k in range(16)]
-    best = [minimum(given.system(k), *objectives[k]) for k in range(16)]
-    eps = float(np.finfo(float).eps)
-    quadratic = Quadratic.of(*np_normal_equations(given), eps)
-    x = np.array([np.zeros(given.A.shape[-1]) if v is None else v for v in best], float)
-    by_b, kept = system.b_scale[:, None], np.ones(16, bool)
-    for size in range(-16, 1, 2):
-        moved = x + 10.0**size * rng.standard_normal(x.shape)
-        scaled = system.within_bounds(moved * by_b / system.scale)
-        point = scaled * system.scale / by_b
-        y = rng.random((16, system.C.shape[-2])) * 10.0 ** rng.uniform(-4, 14, (16, 1))
-        for multipliers in y, 0 * y, np.where(rng.random(y.shape) < 0.5, y, 0):
-            with np.errstate(all="ignore"):
-                found = certify(system, scaled, multipliers, 0 * y, 0 * x)
-                pull = multiplier_terms(system, scaled, multipliers, 0 * y, kept)
-            bounds = given.lower, given.upper
-            by_G = quadratic_certificate(quadratic, point, *bounds, None, pull)
-            kkt = found.by_x + found.angle
-            for k, least in enumerate(best):
-                if least is not None:
-                    above = excess(given.system(k), point[k], least)
-                    assert above <= kkt[k] * (1 + 1e-9) + ROUNDED * EPS
-                    above = program_excess(point[k], least, *objectives[k])
-                    assert above <= by_G.kkt[k] * (1 + 1e-9) + ROUNDED * EPS
-                    checked += 1
+    rows, last = Rows.of(problem), Solution.blank((), given.A.shape[-1], given.A.dtype)
+    G, c = np_normal_equations(given)
+    for k in range(16):
+        one, system = given.system(k), system_of(problem, rows, k)
+        objective = normal_equations(one)
+        best = minimum(one, *objective)
+        if best is None or system is None:
+            continue
+        quadratic = Quadratic.of(G[k], c[k], EPS)
+        to_given = system.scale / system.b_scale
+        for size in range(-16, 1, 2):
+            moved = np.array(best, float) + 10.0**size * rng.standard_normal(len(best))
+            scaled = system.within_bounds(moved / to_given)
+            x = scaled * to_given
+            y = rng.random(len(system.d)) * 10.0 ** rng.uniform(-4, 14)
+            for multipliers in y, 0 * y, np.where(rng.random(y.shape) < 0.5, y, 0):
+                point = Point(scaled, multipliers, 0 * y, 0 * x)
+                with np.errstate(all="ignore"):
+                    found = certify(system, point)
+                    whole = Found(system, point, found, (0, 0, 0), last, False)
+                    pull = multiplier_terms(whole, x)
+                # The bounds hold for points that violate constraints, too.
+                pull = pull._replace(is_feasible=np.True_)
+                by_G = quadratic_certificate(
+                    quadratic, x, one.lower, one.upper, None, pull
+                )
+                above = excess(one, x, best)
+                assert above <= (found.by_x + found.angle) * (1 + 1e-9) + ROUNDED * EPS
+                above = program_excess(x, best, *objective)
+                assert above <= by_G.kkt * (1 + 1e-9) + ROUNDED * EPS
+                checked += 1
     assert checked > 300
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 
 import gpusolve
 from gpusolve._nnls.active_rows import decomposed
-from gpusolve._nnls.constrained_corrections import eliminate
-from gpusolve._nnls.constrained_dual import Dual
 from gpusolve._numerics.scaling import inverse_power_of_two
+from gpusolve.reference._nnls_constrained import ConstrainedSystem, Dual, eliminate
 
 EPS = float(np.finfo(float).eps)
 
@@ -33,8 +30,10 @@ def test_rows_are_orthogonal_to_equalities_that_they_almost_depend_on() -> None:
     rng = np.random.default_rng(1)
     equal, apart = rng.standard_normal((3, 8)), rng.standard_normal((4, 8))
     near = rng.standard_normal((4, 3)) @ equal + 1e-10 * apart
-    system = SimpleNamespace(C=np.concatenate([near, equal]), inequalities=4)
-    dual = Dual.of(system, np.eye(8))  # type: ignore[arg-type]
+    none, free = np.zeros(8), np.full(8, np.inf)
+    rows = np.concatenate([near, equal]), np.zeros(7), (4, 0, 0, 3, 0)
+    given = np.eye(8), np.ones(8), (none, none), (-free, free), rows, False
+    dual = Dual.of(ConstrainedSystem.of(*given))
     cosines = equal @ dual.B / np.linalg.norm(dual.B, axis=0)
     assert np.abs(cosines).max() < 64 * EPS
 
@@ -50,7 +49,7 @@ def test_elimination_depends_on_no_scale() -> None:
         rows = dependent_rows(rng)
         rows = rows * 10.0 ** rng.uniform(-spread, spread, (20, 5, 1))
         rows = rows * 10.0 ** rng.uniform(-spread, spread, (20, 1, 6))
-        inverse, null = eliminate(rows)
+        inverse, null = map(np.stack, zip(*map(eliminate, rows), strict=True))
         np.testing.assert_array_equal((null != 0).any(axis=1).sum(axis=1), 3)
         terms = np.abs(rows) @ np.abs(null)
         assert (np.abs(rows @ null) <= 2**10 * EPS * terms).all()
@@ -58,11 +57,11 @@ def test_elimination_depends_on_no_scale() -> None:
         assert (np.abs(rows @ inverse @ rows - rows) <= 2**10 * EPS * terms).all()
 
 
-def test_systems_of_one_batch_may_have_different_ranks() -> None:
-    rows = np.zeros((3, 2, 3))
-    rows[0, 0, 1] = rows[1, 0, 0] = rows[1, 1, 2] = 2.0
+def test_rows_of_zeros_have_no_rank() -> None:
+    rows = np.zeros((2, 3))
+    rows[0, 1] = 2.0
     inverse, null = eliminate(rows)
-    np.testing.assert_array_equal(inverse, np.swapaxes(rows, -1, -2) / 4)
+    np.testing.assert_array_equal(inverse, rows.T / 4)
     np.testing.assert_array_equal(null, np.eye(3) - inverse @ rows)
 
 

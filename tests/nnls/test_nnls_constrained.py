@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 import gpusolve
 from gpusolve._device.kernels import Device, EmulatedDevice
 from gpusolve._device.objects import load
-from gpusolve._nnls.constrained import UNSETTLED, solve_by_steps, solve_by_teams, take
+from gpusolve._nnls.constrained import (
+    UNSETTLED,
+    solve_by_specification,
+    solve_by_teams,
+    take,
+)
 from gpusolve._nnls.problem import Problem, validate
 
 Array = NDArray[Any]
@@ -44,12 +49,12 @@ def draw(kind: str, n: int, dtype: Any = np.float64) -> Constrained:
 
 @pytest.mark.parametrize("n", [2, 4, 7])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_object_finds_the_same_minima_as_the_steps(
+def test_teams_find_the_minima_of_the_specification(
     target: Device | None, kind: str, n: int
 ) -> None:
     problem = problem_of(draw(kind, n))
     found = solve_by_teams(problem, target, "auto")
-    steps, _ = solve_by_steps(problem, None, "auto")
+    steps, _ = solve_by_specification(problem, "auto")
     settled = found.status != UNSETTLED
     assert settled.mean() > 0.9
     assert (found.status[settled] == 0).all()

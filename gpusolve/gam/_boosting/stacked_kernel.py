@@ -384,7 +384,7 @@ def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> P
         "scaled": int(fits.units is not None),
         "predictors": predictors,
         "made": fits.made,
-        "is_cyclic": int(getattr(fits.family, "update", "joint") == "cyclic"),
+        "is_cyclic": int(fits.family.update == "cyclic"),
     }
     bytes_read = count * rows * int(designs.row_bytes.sum())
     parts, counters = zip(

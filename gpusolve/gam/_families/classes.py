@@ -119,7 +119,6 @@ class Multinomial(NumberedFamily, CoupledFamily):
 
     name = "multinomial"
     effect_on = "the log odds"
-    update = "joint"
 
     @property
     def predictors(self) -> int:

@@ -92,6 +92,12 @@ class Family(ABC):
         """The number of additive predictors of a response."""
         return 1
 
+    update: Update = "joint"
+    """The predictors that a step updates. "joint": all, by the same learner, which
+    reduces the sum of squares of all gradients most. "cyclic": one after the other.
+    "noncyclic": each predictor has a best learner, and the predictor whose update
+    reduces the risk most is updated."""
+
     scipy_law: ClassVar[Callable[..., Any] | None] = None
     """The distribution in ``scipy.stats``, from this module, a mean and a parameter."""
 
@@ -226,9 +232,9 @@ class Family(ABC):
     def risks(self, y: Any, f: Array, s: Array, *weights: Array | None) -> list[Array]:
         """The sum of losses with each of the weights; y is arranged.
 
-        Each is of shape (F, 1) for f of shape (F, n).
+        Each is of shape (F, 1) for f of shape (F, n) or (P, F, n).
         """
-        losses = namespace(f).broadcast_to(self.loss(y, f, s), f.shape)
+        losses = namespace(f).broadcast_to(self.loss(y, f, s), f.shape[-2:])
         return [weighted_sum(losses, w) for w in weights]
 
     def response(self, f: Array) -> Array:
@@ -390,12 +396,6 @@ class CoupledFamily(Family):
     @abstractmethod
     def curvature(self, y: Array, f: Array, s: Array) -> Array:
         """The curvatures of the loss by each predictor, (P, .., n); not negative."""
-
-    update: Update
-    """The predictors that a step updates. "joint": all, by the same learner, which
-    reduces the sum of squares of all gradients most. "cyclic": one after the other.
-    "noncyclic": each predictor has a best learner, and the predictor whose update
-    reduces the risk most is updated."""
 
     @property
     def cuda(self) -> CudaFamily:

@@ -21,7 +21,7 @@ from ..._device.launch import within
 from ..._device.threads import workers
 from .._data.conventions import check_choice
 from . import basis_kernel
-from .predictor import nonzero_splines
+from .predictor import equidistant
 
 OUTSIDE = ("linear", "clamp", "error")
 """Ways to evaluate an effect outside the range of the knots."""
@@ -222,16 +222,13 @@ class BSplines:
     def _write(self, x: Array, outside: str, first: Array, values: Array) -> None:
         """Write the nonzero values at `x`, (K, n), to `first` and `values`."""
         lower, upper = self.lower[:, None], self.upper[:, None]
-        width = (upper - lower) / self.cells
-        varies = width > 0
-        position = (x - lower) / np.where(varies, width, 1)
-        clipped = np.clip(position, 0, self.cells)
-        excess = position - clipped
+        varies = (upper - lower) / self.cells > 0
+        cell, splines, slopes, excess = equidistant(
+            x, lower, upper, self.cells, self.degree
+        )
         beyond = outside != "clamp" and bool(((x < lower) | (x > upper)).any())
         if beyond and outside == "error":
             raise ValueError(OUT_OF_RANGE)
-        cell = np.minimum(clipped.astype(np.int32), self.cells - 1)
-        splines, slopes = nonzero_splines(clipped - cell, self.degree)
         first[...] = cell
         for k, (spline, slope) in enumerate(zip(splines, slopes, strict=True)):
             value = spline + slope * excess if beyond else spline

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, contiguous, namespace
 from ..._device.kernels import device_of
 from .basis import BSplines, CompactBasis, Matrix, differences
-from .predictor import unequal_splines
+from .predictor import unequal
 from .rows import Rows, SplinePart, compact_rows
 
 
@@ -113,13 +113,10 @@ class Knots:
         """The cells of `x`, (n,), and the values of their functions."""
         xp = namespace(x)
         t = xp.asarray(self.positions())
-        inside = xp.clip(x, self.lower, self.upper)
-        inner = self.within()
-        cell = xp.searchsorted(xp.asarray(inner), inside, side="right")
-        last = int((inner < self.upper).sum())  # fewer if knots round to the upper end
-        cell = xp.minimum(cell, last).astype(np.int32)
-        splines, slopes = unequal_splines(inside, cell, t, self.degree)
-        excess = (x - inside) * (outside == "linear")
+        cell, splines, slopes, excess = unequal(
+            x, self.lower, self.upper, self.cells, self.degree, t
+        )
+        excess = excess * (outside == "linear")
         values = [s + slope * excess for s, slope in zip(splines, slopes, strict=True)]
         stacked = contiguous(xp.stack(values, axis=1), dtype)
         return CompactBasis(cell[None], stacked[None])

@@ -223,8 +223,12 @@ def spline(node: dict[str, Any], reader: Reader) -> Design:
         raise ValueError(f"{node['column']} must be within {first} to {last}")
     if scores:
         x = np.interp(x, *scores)
-    evaluate = equidistant if node["knots"] is None else unequal
-    cell, splines, slopes, excess = evaluate(node, x)
+    knots, cells = node["knots"], node["cells"]
+    if knots is None:
+        cell, splines, slopes, excess = equidistant(x, lower, upper, cells, degree)
+    else:
+        knots = np.array(knots)
+        cell, splines, slopes, excess = unequal(x, lower, upper, cells, degree, knots)
     if MODEL["outside"] == "linear":
         pairs = zip(splines, slopes, strict=True)
         splines = [spline + slope * excess for spline, slope in pairs]
@@ -232,29 +236,33 @@ def spline(node: dict[str, Any], reader: Reader) -> Design:
     return node["cells"] + degree, [(cell, [*range(degree + 1)], values)]
 
 
-def equidistant(node: dict[str, Any], x: Array) -> tuple[Any, ...]:
-    """The cells of x, the values and slopes of B-splines, and what is outside."""
-    width = (node["upper"] - node["lower"]) / node["cells"]
-    position = (x - node["lower"]) / (width or 1)
-    clipped = np.clip(position, 0, node["cells"])
-    cell = np.minimum(clipped.astype(int), node["cells"] - 1)
-    return cell, *nonzero_splines(clipped - cell, node["degree"]), position - clipped
-
-
-def unequal(node: dict[str, Any], x: Array) -> tuple[Any, ...]:
-    """`equidistant` for any knots: `degree` knots are below and above the range."""
-    knots, degree, cells = np.array(node["knots"]), node["degree"], node["cells"]
-    inside = np.clip(x, node["lower"], node["upper"])
-    inner = knots[degree + 1 : degree + cells]
-    cell = np.searchsorted(inner, inside, side="right")
-    cell = np.minimum(cell, (inner < node["upper"]).sum())
-    return cell, *unequal_splines(inside, cell, knots, degree), x - inside
-
-
 DESIGNS = {"numbers": numbers, "factor": factor, "bins": bins, "spline": spline}
 
 
 # ---- B-splines -----------------------------------------------------------------------
+
+
+def equidistant(
+    x: Array, lower: Array, upper: Array, cells: int, degree: int
+) -> tuple[Any, ...]:
+    """The cells of x, the values and slopes of B-splines, and what is outside."""
+    width = (upper - lower) / cells
+    position = (x - lower) / np.where(width > 0, width, 1)
+    clipped = np.clip(position, 0, cells)
+    cell = np.minimum(clipped.astype(np.int32), cells - 1)
+    return cell, *nonzero_splines(clipped - cell, degree), position - clipped
+
+
+def unequal(
+    x: Array, lower: float, upper: float, cells: int, degree: int, knots: Array
+) -> tuple[Any, ...]:
+    """`equidistant` for any knots: `degree` knots are below and above the range."""
+    inside = np.clip(x, lower, upper)
+    inner = knots[degree + 1 : degree + cells]
+    cell = np.searchsorted(inner, inside, side="right")
+    last = (inner < upper).sum()  # fewer if knots round to the upper end
+    cell = np.minimum(cell, last).astype(np.int32)
+    return cell, *unequal_splines(inside, cell, knots, degree), x - inside
 
 
 def nonzero_splines(u: Array, degree: int) -> tuple[list[Array], list[Array]]:
