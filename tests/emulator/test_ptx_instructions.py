@@ -1013,7 +1013,7 @@ def test_calls_by_name_and_by_address() -> None:
     ONE: st.param.b32 [r], %x; ret;
 }
 """
-    y = np.zeros(32, "u4")
+    y, together = np.zeros((2, 32), "u4")
     run_body(
         """.reg .b32 %d, %v; .reg .b64 %f; .reg .pred %p;
         P: .callprototype (.param .b32 _) _ (.param .b32 _);
@@ -1021,8 +1021,11 @@ def test_calls_by_name_and_by_address() -> None:
         mov.u64 %f, twice; @%p bra G; mov.u64 %f, factorial;
         G: { .param .b32 n; .param .b32 m; st.param.b32 [n], %v;
           call (m), %f, (n), P; ld.param.b32 %d, [m]; }
-        mad.wide.u32 %o, %t, 4, %a0; st.global.u32 [%o], %d;""", [y], before=functions,
+        mad.wide.u32 %o, %t, 4, %a0; st.global.u32 [%o], %d; activemask.b32 %v;
+        mad.wide.u32 %o, %t, 4, %a1; st.global.u32 [%o], %v;""",
+        [y, together], before=functions,
     )  # fmt: skip
+    assert (together == 2**32 - 1).all(), "the lanes meet after the calls"
     n = [max(1, t % 9) for t in range(32)]
     assert y.tolist() == [
         2 * k if t < 16 else math.factorial(k) for t, k in enumerate(n)
@@ -1455,6 +1458,18 @@ def test_unknown_ptx_is_refused_when_it_is_loaded(body: str, message: str) -> No
     module = module_of(body, 0)
     with pytest.raises(PtxError, match=message):
         module.kernel("k")
+
+
+def test_an_array_begins_at_a_multiple_of_256_on_the_device() -> None:
+    memory = bytearray(64)
+    start = 8 - np.frombuffer(memory, "u1").ctypes.data % 16
+    x = np.frombuffer(memory, "u4", 4, offset=start % 16)
+    assert x.ctypes.data % 16 == 8
+    run_body(
+        ".reg .b32 %v<4>; ld.global.v4.u32 {%v0, %v1, %v2, %v3}, [%a0];"
+        "add.u32 %v3, %v3, 1; st.global.v4.u32 [%a0], {%v0, %v1, %v2, %v3};", [x], 1,
+    )  # fmt: skip
+    assert x.tolist() == [0, 0, 0, 1]
 
 
 def test_a_misaligned_access_is_refused() -> None:
