@@ -1463,13 +1463,16 @@ def test_unknown_ptx_is_refused_when_it_is_loaded(body: str, message: str) -> No
 def test_an_array_begins_at_a_multiple_of_256_on_the_device() -> None:
     memory = bytearray(64)
     start = 8 - np.frombuffer(memory, "u1").ctypes.data % 16
-    x = np.frombuffer(memory, "u4", 4, offset=start % 16)
-    assert x.ctypes.data % 16 == 8
-    run_body(
+    x = np.frombuffer(memory, "u4", 8, offset=start % 16)
+    body = (
         ".reg .b32 %v<4>; ld.global.v4.u32 {%v0, %v1, %v2, %v3}, [%a0];"
-        "add.u32 %v3, %v3, 1; st.global.v4.u32 [%a0], {%v0, %v1, %v2, %v3};", [x], 1,
-    )  # fmt: skip
-    assert x.tolist() == [0, 0, 0, 1]
+        "add.u32 %v3, %v3, 1; st.global.v4.u32 [%a0], {%v0, %v1, %v2, %v3};"
+    )
+    run_body(body, [x], 1)
+    assert x.tolist() == [0, 0, 0, 1, 0, 0, 0, 0]
+    assert x[2:].ctypes.data % 16 == 0
+    with pytest.raises(KernelError, match="8 bytes after a multiple of 16"):
+        run_body(body, [x[2:]], 1)
 
 
 def test_a_misaligned_access_is_refused() -> None:
