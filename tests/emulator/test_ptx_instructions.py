@@ -977,7 +977,7 @@ def test_barrier_with_a_reduction() -> None:
 
 
 def test_a_barrier_of_some_threads() -> None:
-    """Barrier 1 has the threads of warps 0 and 1; warp 2 never arrives."""
+    """Barrier 1 has the threads of warps 0 and 1; warp 2 waits in barrier 0."""
     y = np.zeros(96, "u4")
     run_body(
         ".shared .align 4 .b8 s[256]; .reg .b32 %s, %d; .reg .pred %p;"
@@ -985,7 +985,8 @@ def test_a_barrier_of_some_threads() -> None:
         "mov.u32 %s, s; mad.lo.u32 %s, %t, 4, %s; st.shared.u32 [%s], %t;"
         "bar.sync 1, 64; mov.u32 %s, s; xor.b32 %d, %t, 32; mad.lo.u32 %s, %d, 4, %s;"
         "ld.shared.u32 %d, [%s];"
-        "END: mad.wide.u32 %o, %t, 4, %a0; st.global.u32 [%o], %d;", [y], 96,
+        "END: bar.sync 0; mad.wide.u32 %o, %t, 4, %a0; st.global.u32 [%o], %d;",
+        [y], 96,
     )  # fmt: skip
     np.testing.assert_array_equal(y, [*(np.arange(64) ^ 32), *[7] * 32])
 
