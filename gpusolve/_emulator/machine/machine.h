@@ -221,7 +221,6 @@ enum class FaultKind : s32 {
     misaligned,
     unwritten,
     race,
-    block_text,  // a message about a block
 };
 
 /// Why a launch has failed, as Python reads it.
@@ -403,7 +402,6 @@ struct Launch {
     std::vector<Region> regions;
     u64 blocks = 0;
     std::atomic<u64> next{0};
-    std::atomic<u64> progress{0};
     std::atomic<bool> stopped{false};
     std::atomic<s64> progress_time{0};
     std::atomic<bool> reported{false};
@@ -413,7 +411,6 @@ struct Launch {
     Counts* counts = nullptr;
     bool has_one_lane = false;  // lanes run one by one
     bool is_watched = false;    // checks or counts
-    std::atomic<u64> instructions{0};
 
     Launch(const Kernel& kernel, const Request& request, Fault& fault, const Python& python);
     const Region* find(u64 address) const;
