@@ -36,7 +36,7 @@ def main(given: Sequence[str] | None = None) -> int:
         report = stack.enter_context(profile()) if counts else Report()
         show = functools.partial(_show, report, options)
         try:
-            program = HostProgram(options.program, compiler, show)
+            program = HostProgram(options.program, compiler, options.devices, show)
         except CompileError as error:
             print(f"error: {error}", file=sys.stderr)
             return FAILURE
@@ -87,6 +87,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="forward",
         metavar="ORDER[:SEED]",
         help=f"the order of the threads: {', '.join(ORDERS)}",
+    )
+    parser.add_argument(
+        "--devices", type=int, default=1, metavar="N", help="how many GPUs there are"
     )
     several: dict[str, Any] = {"action": "append", "default": []}
     parser.add_argument(

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -29,6 +30,7 @@ _OPTIONS = (
     "-cudart=none",
     f"-arch=compute_{ARCHITECTURE}",
     "-lineinfo",
+    f"--pre-include={_SOURCES / 'legacy.h'}",
     "-no-compress",  # so that the PTX in the object is text
     "-O2",
     "-Xcompiler=-fPIC,-g1",
@@ -76,10 +78,31 @@ def cpp_compiler() -> list[str]:
 
 def runtime_library() -> Path:
     """The library in place of libcudart, compiled with the toolkit's headers."""
+    options = [f"-I{toolkit() / 'include'}", f"-I{_MACHINE}", "-x", "c++", "-"]
     command = [*cpp_compiler(), "-std=c++17", "-O2", "-shared", "-fPIC"]
-    command += ["-fvisibility=hidden", f"-I{toolkit() / 'include'}", f"-I{_MACHINE}"]
+    command += ["-fvisibility=hidden", *options]
     sources = sorted(_SOURCES.glob("*.cpp"))
-    return _cached("libcudart.so", "the library of whole programs", command, sources)
+    others = _unsupported_functions([*cpp_compiler(), "-E", "-P", *options])
+    return _cached("libcudart.so", "the library of programs", command, sources, others)
+
+
+def _unsupported_functions(preprocessor: list[str]) -> str:
+    """Source text that defines each function of CUDA, for functions that we lack.
+
+    The definitions are weak: the linker takes ours, where there are two.
+    """
+    headers = "#include <cuda_runtime_api.h>\n#include <cuda.h>\n"
+    done = subprocess.run(preprocessor, input=headers, capture_output=True, text=True)
+    found = re.findall(r"\b(?:CUresult|cudaError_t) +(cu\w+)\(", done.stdout)
+    names = " ".join(f"WEAK({name})" for name in sorted(set(found)))
+    return f"""
+int unsupported(const char* what);
+#define WEAK(name) \\
+    extern "C" __attribute__((weak, visibility("default"))) int name() {{ \\
+        return unsupported(#name "()"); \\
+    }}
+{names}
+"""
 
 
 def compiled_program(source: Path, options: Sequence[str] = ()) -> Path:
@@ -105,10 +128,15 @@ def compiled_program(source: Path, options: Sequence[str] = ()) -> Path:
     return _cached("program.so", source.name, nvcc, [source.resolve()])
 
 
-def _cached(name: str, what: str, command: list[str], sources: Iterable[Path]) -> Path:
-    """The output of a compiler, made again if a file that it has read has changed."""
+def _cached(
+    name: str, what: str, command: list[str], sources: Iterable[Path], text: str = ""
+) -> Path:
+    """The output of a compiler, made again if a file that it has read has changed.
+
+    The text is on the standard input.
+    """
     command = [*command, *map(str, sources)]
-    key = hashlib.sha256(repr(command).encode()).hexdigest()[:32]
+    key = hashlib.sha256(repr([command, text]).encode()).hexdigest()[:32]
     folder = cache_directory() / "programs" / key
     record = folder / "files.json"
     if record.exists():
@@ -120,6 +148,7 @@ def _cached(name: str, what: str, command: list[str], sources: Iterable[Path]) -
         made, rules = Path(scratch, name), Path(scratch, "rules")
         done = subprocess.run(
             [*command, "-MD", "-MF", str(rules), "-o", str(made)],
+            input=text,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -73,6 +73,7 @@ class CHost(ctypes.Structure):
 
     _fields_ = [
         *CALLS.items(),
+        ("devices", _I),
         ("multiprocessors", _I),
         ("capability", _I),
         ("threads", _I),
@@ -145,6 +146,8 @@ class HostProgram:
         The ``.cu`` file with ``main``.
     options : sequence of str, optional
         Of nvcc, such as ``-I`` and ``-D``.
+    devices : int, optional
+        How many devices the program finds.
     at_exit : function, optional
         Called when the program ends, which ends this process, too.
 
@@ -158,6 +161,7 @@ class HostProgram:
         self,
         source: Path,
         options: Sequence[str] = (),
+        devices: int = 1,
         at_exit: Callable[[], None] = lambda: None,
     ) -> None:
         self._source, self._at_exit = source, at_exit
@@ -173,6 +177,7 @@ class HostProgram:
         calls = [kind(self._guarded(name)) for name, kind in CALLS.items()]
         self._host = CHost(
             *calls,
+            devices,
             _device.multiprocessors,
             int(ARCHITECTURE),
             _device.threads_per_multiprocessor,
@@ -189,7 +194,10 @@ class HostProgram:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # also ends the host's code
         sys.stdout = _Output()
         self._library.emulator_start(ctypes.byref(self._host))
-        program = ctypes.CDLL(str(self._path))
+        try:
+            program = ctypes.CDLL(str(self._path))
+        except OSError as error:  # a function of another library
+            end(f"{self._source.name} cannot be loaded: {error}")
         self._library.exit(program.main(len(values), texts))
         raise AssertionError("unreachable")
 

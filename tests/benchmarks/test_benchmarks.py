@@ -13,12 +13,9 @@ from typing import Any
 import cupy_stand_in
 import gpu_calls
 import harness
-import numpy as np
 import pytest
-import stubborn_peers
 from certificates import Certifier
-from nnls_peer_process import PeerProcess
-from nnls_peers import Peer, solve_by_scipy
+from nnls_peers import solve_by_scipy
 from records import OURS, Run
 
 from gpusolve._emulator._gpu import DEVICES
@@ -71,26 +68,6 @@ def test_small_run(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 # ---- what the scripts rely on --------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("peer", "note"),
-    [
-        ("slow", ""),
-        ("hangs", "stopped after 2 s"),
-        ("raises", "fails: ValueError"),
-        ("dies", "crashes"),
-        ("missing", "fails: ModuleNotFoundError"),
-    ],
-)
-@pytest.mark.slow
-def test_a_library_cannot_stop_the_benchmark(peer: str, note: str) -> None:
-    """The systems that it solved before count."""
-    library = Peer(peer, "", getattr(stubborn_peers, peer))
-    with PeerProcess(library, budget=0.1) as process:
-        answer = process.solve(np.ones((100, 3, 2)), np.ones((100, 3)))
-    assert answer.note == note
-    assert (0 < len(answer.x) < 100) == (peer in ("slow", "hangs"))
 
 
 def test_a_wrong_answer_has_a_large_certificate() -> None:

@@ -14,7 +14,6 @@ import cupy_stand_in
 import gpu_report
 import gpu_smoke
 import pytest
-from together import together
 
 import gpusolve
 from gpusolve import sparse
@@ -308,18 +307,6 @@ def test_check_names_are_unique_and_sanitized_checks_exist() -> None:
     names = [check.name for check in gpu_smoke.checks()]
     assert len(names) == len(set(names))
     assert set(gpu_smoke.SANITIZED) <= set(names)
-
-
-@together("limit", [48, 64, 99, 163, 227])
-def test_shapes_fill_the_number_of_regions(limit: int) -> None:
-    """`limit` is a GPU's shared memory per block in KiB."""
-    available = limit * 1024 - gpu_smoke.STATIC_SHARED_MEMORY
-    for regions in range(4):
-        m, n = gpu_smoke.shape_in_regions(regions, available)
-        fit = gpu_smoke.regions_that_fit(
-            gpu_smoke.region_bytes(m, n, 8, min(m, n)), available
-        )
-        assert fit == regions
 
 
 def test_a_wrong_result_on_another_stream_is_reported() -> None:

@@ -66,6 +66,13 @@ def test_tiles_of_several_warps(rng: np.random.Generator) -> None:
         np.testing.assert_array_equal(row, np.repeat(np.reshape(values, (2, 1)), 64, 1))
 
 
+def test_a_cluster_of_one_block() -> None:
+    x = np.arange(64, dtype=np.int32)
+    out = np.zeros_like(x)
+    run_group("reversed_by_cluster", x, out, threads=64)
+    np.testing.assert_array_equal(out, x[::-1])
+
+
 def test_reductions_of_tiles(rng: np.random.Generator) -> None:
     x = rng.integers(-99, 99, 32, dtype=np.int32)
     out = np.zeros((3, 4, 8), np.int32)
@@ -99,6 +106,46 @@ def test_atomics_of_libcu_order_accesses() -> None:
     value, flag, count, out = np.zeros((4, 1), np.int32)
     run_group("send_by_atomics", value, flag, count, out, blocks=2)
     assert (out[0], count[0]) == (42, 64)
+
+
+# ---- products of matrices ------------------------------------------------------------
+
+TILES = [
+    ("__half", "float", (16, 16, 16), "f2", "f4"),
+    ("__half", "__half", (32, 8, 16), "f2", "f2"),
+    ("__nv_bfloat16", "float", (8, 32, 16), None, "f4"),
+    ("wmma::precision::tf32", "float", (16, 16, 8), "f4", "f4"),
+    ("signed char", "int", (32, 8, 16), "i1", "i4"),
+    ("unsigned char", "int", (16, 16, 16), "u1", "i4"),
+    ("double", "double", (8, 8, 4), "f8", "f8"),
+]
+
+
+@pytest.mark.parametrize(("type", "sum_type", "shape", "dtype", "sum_dtype"), TILES)
+@pytest.mark.parametrize("layouts", ["CF", "FC", "FF"])
+def test_products_of_tiles(
+    type: str,
+    sum_type: str,
+    shape: tuple[int, int, int],
+    dtype: str | None,
+    sum_dtype: str,
+    layouts: str,
+    rng: np.random.Generator,
+) -> None:
+    """The values are small integers, of which all types have exact sums."""
+    m, n, k = shape
+    a, b = rng.integers(0, 8, (m, k)), rng.integers(0, 8, (k, n))
+    c, d = rng.integers(0, 50, (m, n)).astype(sum_dtype), np.zeros((n, m), sum_dtype)
+    given = [np.ravel(x, order) for x, order in zip((a, b), layouts, strict=True)]
+    if dtype is None:  # bfloat16: the upper half of a float32
+        bits = [x.astype("f4").view("u4") >> 16 for x in given]
+        given = [x.astype("u2") for x in bits]
+    else:
+        given = [x.astype(dtype) for x in given]
+    names = ["Rows" if order == "C" else "Columns" for order in layouts]
+    parts = [type, sum_type, *map(str, shape), *names]
+    run("tiles", f"product<{', '.join(parts)}>", *given, c, d)
+    np.testing.assert_array_equal(d.T, 2 * (a @ b + c))
 
 
 # ---- numbers of 16 bits --------------------------------------------------------------

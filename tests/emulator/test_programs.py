@@ -49,10 +49,22 @@ def test_functions_of_the_runtime_api() -> None:
     """Launches that CUDA refuses return an error, and the emulator says why."""
     ended = run("runtime_api.cu")
     assert ended[:2] == (0, "")
-    shared, block, grid = ended.errors.splitlines()
+    shared, block, grid, call, clusters = ended.errors.splitlines()
     assert "fill_shared is not launched: 60000 bytes of dynamic shared memory" in shared
     assert "add_offset is not launched: block must be at least 1 and at most" in block
     assert "grid of a cooperative launch must have at most 32 blocks" in grid
+    no = "is not supported by the emulator"
+    assert call == f"warning: cudaIpcCloseMemHandle() {no}"
+    assert clusters == f"warning: a launch with clusters of several blocks {no}"
+
+
+def test_names_that_cuda_13_has_removed() -> None:
+    assert run("older_api.cu") == (0, "", "")
+
+
+def test_several_devices() -> None:
+    assert run("devices.cu") == (1, "", "")
+    assert run("devices.cu", options=("--devices=2",)) == (2, "7 7\n", "")
 
 
 def test_textures_and_a_header_that_launches() -> None:
@@ -192,3 +204,14 @@ def test_a_program_that_does_not_compile(tmp_path: Path) -> None:
     assert "program.cu does not compile" in ended.errors
     assert "program.cu(2)" in ended.errors
     assert "must be a file, got" in run(tmp_path / "missing.cu").errors
+
+
+def test_a_function_of_another_library(tmp_path: Path) -> None:
+    program = tmp_path / "program.cu"
+    program.write_text(
+        'extern "C" int elsewhere();\nint main() { return elsewhere(); }\n'
+    )
+    ended = run(program)
+    assert ended.status == 1
+    assert ended.errors.startswith("error: program.cu cannot be loaded: ")
+    assert "undefined symbol: elsewhere" in ended.errors

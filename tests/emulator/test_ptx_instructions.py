@@ -372,6 +372,30 @@ def test_dp4a(a_type: str, b_type: str) -> None:
     np.testing.assert_array_equal(found, (parts[0] * parts[1]).sum(1) + c)
 
 
+VIDEO: dict[str, Callable[[Any, Any], Any]] = {
+    "vadd": np.add,
+    "vsub": np.subtract,
+    "vmin": np.minimum,
+    "vmax": np.maximum,
+    "vabsdiff": lambda a, b: abs(a - b),
+}
+
+
+@pytest.mark.parametrize("name", VIDEO)
+@pytest.mark.parametrize("parts", ["u1", "i1", "u2", "i2"])
+def test_bytes_and_halves_of_words(name: str, parts: str) -> None:
+    rng = np.random.default_rng(4)
+    a, b, c = rng.integers(0, 1 << 32, (3, 100), np.uint32)
+    type = "s32" if parts[0] == "i" else "u32"
+    each = VIDEO[name](*(x.view(parts).reshape(100, -1).astype(int) for x in (a, b)))
+    text = f"{name}{4 // int(parts[1])}.{type}.{type}.{type}"
+    columns = [("u32", x) for x in (a, b, c)]
+    found = execute(f"{text} %d, %x0, %x1, %x2;", "u32", *columns)
+    np.testing.assert_array_equal(found, each.astype(parts).view("u4").ravel())
+    found = execute(f"{text}.add %d, %x0, %x1, %x2;", "u32", *columns)
+    np.testing.assert_array_equal(found, (each.sum(1) + c).astype("u4"))
+
+
 @pytest.mark.parametrize("type", ["u32", "u64"])
 def test_carries(type: str) -> None:
     """Sums and products of two words, with carries."""

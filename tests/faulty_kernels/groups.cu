@@ -98,3 +98,12 @@ __global__ void sum_of_blocks(int* x, int* total, int rounds) {
         cg::sync(grid);
     }
 }
+
+/// Through shared memory, with a barrier of the cluster, which is the block.
+__global__ void reversed_by_cluster(const int* x, int* out) {
+    __shared__ int tile[64];
+    const auto cluster = cg::this_cluster();
+    tile[threadIdx.x] = x[threadIdx.x];
+    cluster.sync();
+    out[threadIdx.x] = tile[cluster.num_threads() - 1 - cluster.thread_rank()];
+}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,8 @@ from gpusolve.gam import (
     bootstrap_effects,
     cv_stop,
 )
+
+# The weights of folds, which a validation does not show.
 from gpusolve.gam._boosting.folds import make_folds
 
 Data = tuple[np.ndarray, np.ndarray]
@@ -35,7 +36,7 @@ def data(rng: np.random.Generator) -> Data:
 # ---- folds ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@together("kind", KINDS)
 def test_rows_are_in_or_out_of_the_bag(kind: str, rng: np.random.Generator) -> None:
     weights = rng.integers(1, 4, 53).astype(np.float64)
     folds = make_folds(kind, weights, None, None, 0)
@@ -68,29 +69,6 @@ def test_subsampling_keeps_half_of_the_rows() -> None:
     np.testing.assert_array_equal(folds.weights.sum(axis=1), 11)
 
 
-def test_a_splitter_and_its_pairs_give_the_same_folds(rng: np.random.Generator) -> None:
-    sklearn = pytest.importorskip("sklearn.model_selection")
-    weights, y = rng.random(30) + 0.5, np.arange(30) % 3
-    splitter = sklearn.StratifiedKFold(3)
-    made = make_folds(splitter, weights, y, None, None)
-    pairs = make_folds(splitter.split(np.zeros((30, 1)), y), weights, y, None, None)
-    for fold, pair in zip(made, pairs, strict=True):
-        np.testing.assert_array_equal(fold, pair)
-    # Each class of 10 rows is divided into 3 or 4 rows that are left out.
-    for outside in made.out_of_bag > 0:
-        assert set(np.bincount(y[outside])) <= {3, 4}
-
-
-def test_masks_give_the_folds_of_their_indices() -> None:
-    weights = np.array([1.0, 2.0, 1.0, 3.0])
-    pairs = [([0, 1], [2, 3]), ([1, 3], [0, 2])]
-    masks = [[np.isin(np.arange(4), some) for some in pair] for pair in pairs]
-    found, expected = (
-        make_folds(given, weights, None, None, 0) for given in (masks, pairs)
-    )
-    np.testing.assert_array_equal(found, expected)
-
-
 @together("wrong", [[0, 4], [-1, 2], [0.0, 1.0], [True, False], [[0]]])
 def test_rows_of_a_fold_that_do_not_exist_raise(wrong: Any) -> None:
     for pair in ((wrong, [3]), ([3], wrong)):
@@ -107,8 +85,8 @@ FOLDS_OF_ROWS = {
 """The same folds, from the fold of each row."""
 
 
-@pytest.mark.parametrize("kind", FOLDS_OF_ROWS)
-@pytest.mark.parametrize("seed", range(5))
+@together("kind", FOLDS_OF_ROWS)
+@together("seed", range(2))
 def test_folds_are_of_the_rows_of_x(kind: str, seed: int) -> None:
     """Rows of weight 0 may be anywhere: the result is the same without them."""
     rng = np.random.default_rng(seed)
@@ -121,7 +99,11 @@ def test_folds_are_of_the_rows_of_x(kind: str, seed: int) -> None:
     for some, values in zip(spread, (X, y, fold, w), strict=True):
         some[places] = values
     made = FOLDS_OF_ROWS[kind]
-    for model in (BoostedGAM(df=4), BoostedGAMClassifier(df=4), BoostedDistribution()):
+    for model in (
+        BoostedGAM(df=4),
+        BoostedGAMClassifier(df=4),
+        BoostedDistribution(df=4),
+    ):
         risks = []
         for X_, y_, fold_, w_ in ((X, y, fold, w), spread):
             fitted = model.__class__(**model.get_params() | {"max_iter": 9})
@@ -175,9 +157,7 @@ def test_invalid_folds_raise(folds: Any, message: str) -> None:
         make_folds(folds, np.ones(9), None, None, None)
 
 
-@pytest.mark.parametrize(
-    ("kind", "count"), [("kfold", 1), ("kfold", 10), ("bootstrap", 0)]
-)
+@together(("kind", "count"), [("kfold", 1), ("kfold", 10), ("bootstrap", 0)])
 def test_invalid_numbers_of_folds_raise(kind: str, count: int) -> None:
     with pytest.raises(ValueError, match="n_folds must be at least"):
         make_folds(kind, np.ones(9), None, count, None)
@@ -186,7 +166,7 @@ def test_invalid_numbers_of_folds_raise(kind: str, count: int) -> None:
 # ---- the risk of rows left out -------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", ["gaussian", "laplace"])
+@together("family", ["gaussian", "laplace"])
 def test_the_risk_is_that_of_a_fit_to_the_other_rows(data: Data, family: str) -> None:
     X, y = data
     learners = [bbs(0, boundary=(0, 1)), bols(1), bbs(2, boundary=(0, 1))]
@@ -225,32 +205,6 @@ def test_the_best_iteration_has_the_least_mean_risk(data: Data) -> None:
     np.testing.assert_allclose(model.predict(X), again.predict(X), rtol=1e-12)
 
 
-def test_noise_is_not_fitted(rng: np.random.Generator) -> None:
-    X, y = rng.random((200, 2)), rng.standard_normal(200)
-    model = BoostedGAM(max_iter=50).fit(X, y)
-    assert cv_stop(model, random_state=0).best_iteration < 10
-
-
-def test_all_classes_count(rng: np.random.Generator) -> None:
-    X = rng.random((120, 2))
-    y = np.digitize(X[:, 0], [0.3, 0.7])
-    model = BoostedGAMClassifier(max_iter=25).fit(X, y)
-    folds = make_folds("subsampling", np.ones(120), None, 3, 0).weights.T
-    cv = cv_stop(model, folds)
-    expected = np.zeros((3, 26))
-    for label in range(3):
-        binary = BoostedGAM(family="binomial", max_iter=25).fit(X, (y == label) * 1.0)
-        expected += cv_stop(binary, folds).risk
-    np.testing.assert_allclose(cv.risk, expected, rtol=1e-9)
-
-
-def test_a_model_without_its_data_raises(data: Data) -> None:
-    model = BoostedGAM(max_iter=5).fit(*data)
-    loaded = pickle.loads(pickle.dumps(model))
-    with pytest.raises(ValueError, match="must have its training data"):
-        cv_stop(loaded)
-
-
 # ---- bootstrap -----------------------------------------------------------------------
 
 
@@ -273,7 +227,7 @@ def test_intervals_are_quantiles_of_fits_to_samples(data: Data) -> None:
         found.interval(0, x, level=1)
 
 
-@pytest.mark.parametrize("classes", [1, 3])
+@together("classes", [1, 3])
 def test_each_sample_may_have_its_own_number_of_iterations(
     data: Data, classes: int
 ) -> None:

@@ -17,7 +17,6 @@ from gpusolve.gam import (
     bbs,
     bols,
     bspatial,
-    gamboost,
 )
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib draws the plots")
@@ -59,15 +58,6 @@ def test_contributions_sum_to_the_predictor() -> None:
         np.testing.assert_array_equal(found.prediction, np.exp(link))
     assert found.names == tuple(model.names_)
     np.testing.assert_array_equal(found.contributions, model.effects(d))
-
-
-def test_the_offset_of_a_formula_is_a_part() -> None:
-    d = data()
-    model = gamboost("y ~ bbs(x) + offset(log(t))", d, family="poisson", max_iter=9)
-    found = model.explain(d)
-    np.testing.assert_array_equal(found.offset, np.log(d["t"]))
-    assert found.intercept == model.intercept_
-    np.testing.assert_array_equal(summed(found), model.predict(d, kind="link"))
 
 
 @pytest.mark.parametrize("classes", ["ab", "abc"])
@@ -121,18 +111,6 @@ def test_the_waterfall_ends_at_the_predictor() -> None:
     assert labels[:2] == ["intercept", "offset"]
     assert {f"g = {d['g'][4]}", f"x = {d['x'][4]:.4g}"} <= set(labels)
     assert axis.get_xlabel() == "contribution to the mean"
-
-
-def test_small_contributions_are_one_bar() -> None:
-    X = np.random.default_rng(0).random((60, 13))
-    y = X @ np.arange(1.0, 14)
-    model = BoostedGAM([bols(j) for j in range(13)], max_iter=800).fit(X, y)
-    found = model.explain(X)
-    (axis,) = found.plot(-1).axes
-    assert axis.get_yticklabels()[-1].get_text() == "3 others"
-    rest = np.argsort(-abs(found.contributions[-1]))[10:]
-    sum_of_rest = found.contributions[-1][rest].sum()
-    assert axis.patches[-1].get_width() == pytest.approx(sum_of_rest)
 
 
 def test_bad_requests(monkeypatch: pytest.MonkeyPatch) -> None:

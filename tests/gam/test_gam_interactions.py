@@ -1,4 +1,4 @@
-"""Interactions: the pairs that are found, their scores, and the models with them."""
+"""Interactions: the pairs that are found, and the models with them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from scipy.optimize import brentq
 from together import together
 
-from gpusolve._device.arrays import on_host
+from gpusolve._device.arrays import on_host  # where arrays are
 from gpusolve.gam import (
     BoostedGAM,
     BoostedGAMClassifier,
@@ -26,11 +26,6 @@ from gpusolve.gam import (
     load,
     survival_times,
 )
-from gpusolve.gam._boosting.batch import make_fits
-from gpusolve.gam._boosting.path import join_paths
-from gpusolve.gam._model import interactions
-from gpusolve.gam._model.interactions import Residuals, residuals_of
-from gpusolve.gam._terms.frame import Frame
 
 Columns = dict[str, Any]
 
@@ -92,13 +87,9 @@ def loss(model: Any, data: Columns, y: Any) -> float:
 @together(
     "pair, family",
     [
-        (("x0", "x1"), "gaussian"),
         (("x0", "x1"), "poisson"),
-        (("x0", "x1"), "binomial"),
-        (("x3", "g"), "gaussian"),
         (("x3", "g"), "binomial"),
         (("g", "h"), "gaussian"),
-        (("g", "h"), "poisson"),
     ],
 )
 def test_the_right_pair_is_first_and_the_error_falls(
@@ -107,8 +98,8 @@ def test_the_right_pair_is_first_and_the_error_falls(
     data, new = sample(800), sample(800, seed=1)
     y = drawn(family, main_effects(data) + EFFECTS[pair](data), 2)
     unseen = drawn(family, main_effects(new) + EFFECTS[pair](new), 3)
-    alone = model_of(family, max_iter=60).fit(data, y)
-    model = model_of(family, max_iter=60, interactions=2).fit(data, y)
+    alone = model_of(family, max_iter=40).fit(data, y)
+    model = model_of(family, max_iter=40, interactions=2).fit(data, y)
     assert alone.interactions_ == []
     assert model.interactions_[0] == pair
     assert len(set(model.interactions_)) == 2
@@ -196,33 +187,25 @@ def score_by_hand(x: Any, z: Any, u: Any, w: Any, df: float) -> float:
 
 
 @together("weighted", [False, True])
-@together("df", [3.0, 6.0])
-def test_a_score_is_a_reduction_of_the_sum_of_squares(
-    rng: np.random.Generator, weighted: bool, df: float
+@together("seed", range(4))
+def test_the_first_pair_reduces_the_sum_of_squares_most(
+    weighted: bool, seed: int
 ) -> None:
-    data = sample(150) | {"few": rng.integers(0, 3, 150).astype(float)}
+    """Noise has no pair: all scores are near each other."""
+    rng = np.random.default_rng(seed)
+    data = sample(150, seed) | {"few": rng.integers(0, 3, 150).astype(float)}
     data["two"] = rng.choice([*"yn"], 150)
-    u, w = rng.standard_normal((2, 150)), rng.uniform(0.2, 3, 150)
-    model = BoostedGAM(max_iter=1, outside="linear").fit(data, u[0])
-    _, settings = model._data
-    margins = interactions.margins_of(settings.terms, "linear")
-    frame = Frame.of(data)
-    found = margins.searched([*data], frame)
-    pairs = list(combinations(data, 2))
-    if not weighted:
-        w = np.ones(150)
-    residuals = Residuals(frame, u, w if weighted else None)
-    scores = interactions.scores_of(pairs, found, residuals, settings, df)
-    expected = [
-        sum(score_by_hand(data[a], data[b], own, w, df) for own in u) for a, b in pairs
-    ]
-    # The smoothing parameter is for a matrix shrunk by 1.5e-8, as in mboost.
-    np.testing.assert_allclose(scores, expected, rtol=1e-7)
-    for a, b in ("x0", "x1"), ("x0", "g"), ("g", "h"):
-        rest = interactions.without_pair((a, b), found, residuals, settings)
-        Z = joint_effect_by_hand(data[a], data[b], w)
-        fits = Z @ np.linalg.lstsq(Z, (np.sqrt(w) * u).T, rcond=1e-10)[0]
-        np.testing.assert_allclose(rest.u, u - fits.T / np.sqrt(w), atol=1e-9)
+    w = rng.uniform(0.2, 3, 150) if weighted else np.ones(150)
+    y = rng.standard_normal(150)
+    given: Any = {"max_iter": 9, "outside": "linear"}
+    alone = BoostedGAM(**given).fit(data, y, sample_weight=w)
+    u = y - alone.predict(data)
+    scores = {
+        (a, b): score_by_hand(data[a], data[b], u, w, 6.0)
+        for a, b in combinations(data, 2)
+    }
+    model = BoostedGAM(interactions=1, **given).fit(data, y, sample_weight=w)
+    assert model.interactions_ == [max(scores, key=lambda pair: scores[pair])]
 
 
 def test_main_effects_have_no_score(rng: np.random.Generator) -> None:
@@ -246,22 +229,6 @@ def test_main_effects_have_no_score(rng: np.random.Generator) -> None:
         }
     assert BoostedGAM(interactions=2, max_iter=5).fit(x[:, None], x).interactions_ == []
     assert BoostedGAM(interactions=2, max_iter=5).fit(data, x * 0).interactions_ == []
-
-
-def test_residuals_are_slopes_of_the_loss(rng: np.random.Generator) -> None:
-    X, w = rng.random((80, 2)), rng.integers(0, 3, 80) / 2
-    y = rng.poisson(2 * X[:, 0] + 1)
-    model = BoostedGAM(family="poisson", max_iter=20)
-    model.fit(X, y, sample_weight=w)
-    data, settings = model._data
-    assert data.rows == (w > 0).sum()
-    path = join_paths(model.paths_)
-    fits = make_fits(settings, data, data.weights).after(path)
-    found = residuals_of(fits, data.frame)
-    f, h = model.predict(X, kind="link")[w > 0], 1e-5
-    low, high = (model.family_.loss(y[w > 0], f + d, 0.0) for d in (-h, h))
-    np.testing.assert_allclose(found.u[0], (low - high) / (2 * h), atol=1e-8)
-    np.testing.assert_array_equal(found.weights, data.weights)
 
 
 # ---- the search ----------------------------------------------------------------------
@@ -301,36 +268,6 @@ def test_an_offset_is_part_of_the_model(rng: np.random.Generator) -> None:
     model = BoostedGAM(interactions=1, max_iter=10)
     assert model.fit(X, y).interactions_ == [(0, 1)]
     assert model.fit(X, y, offset=joint).interactions_ == [(1, 2)]
-
-
-def test_many_rows_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = sample(1000)
-    y = main_effects(data) + EFFECTS["x0", "x1"](data)
-    read = []
-    scores_of = interactions.scores_of
-
-    def noted(pairs: Any, margins: Any, residuals: Any, *more: Any) -> Any:
-        read.append(residuals.frame.numeric("x0"))
-        return scores_of(pairs, margins, residuals, *more)
-
-    monkeypatch.setattr(interactions, "scores_of", noted)
-    for name, value in ("SEARCH_WORK", 21 * 300), ("LEAST_ROWS", 200):
-        monkeypatch.setattr(interactions, name, value)
-    monkeypatch.setattr(interactions, "BATCH_VALUES", 300 * 4 * 5)
-    for seed in (0, 0, 1):
-        model = BoostedGAM(interactions=1, max_iter=20, random_state=seed)
-        assert model.fit(data, y).interactions_ == [("x0", "x1")]
-    assert len(np.unique(read[0])) == len(read[0]) == 300
-    np.testing.assert_array_equal(read[0], read[1])
-    assert not np.array_equal(read[0], read[2])
-    w = np.tile([0.0, 2.0, 1.0], 100)
-    some = interactions.Residuals(Frame.of({"x": w}), w[None], w)
-    for most, rows in (1000, 200), (150, 150):
-        monkeypatch.setattr(interactions, "LEAST_ROWS", most)
-        monkeypatch.setattr(interactions, "SEARCH_WORK", 1)
-        found = interactions.rows_of_search(some, 2, 0)
-        assert len(np.unique(found)) == len(found) == rows
-        assert w[found].all()
 
 
 def test_factors_of_many_levels_have_no_pair(rng: np.random.Generator) -> None:

@@ -30,6 +30,8 @@ from gpusolve.gam import (
     distributions,
     gamboost,
     glmboost,
+    plot_calibration,
+    quantile_residuals,
     save,
     stability_selection,
 )
@@ -556,6 +558,30 @@ OWN: Rows = (
     ]
 )
 
+PICTURES = rows_of(
+    ValueError,
+    {
+        "family must be one of .* got laplace": lambda: quantile_residuals(
+            fit(family="laplace"), X, Y
+        ),
+        "model must have two classes, got ": lambda: quantile_residuals(
+            classify(THREE), X, THREE
+        ),
+        r"y must have the classes \[0, 1, 2\], got": lambda: plot_calibration(
+            classify(THREE), X, np.arange(N) % 4
+        ),
+        "y of the poisson family must be counts": lambda: quantile_residuals(
+            fit(y=THREE, family="poisson"), X, Y
+        ),
+        "bins must be 1 or more, got 0": lambda: plot_calibration(
+            plain(), X, Y, bins=0
+        ),
+        "level must be between 0 and 1, got 1": lambda: plot_calibration(
+            plain(), X, Y, level=1
+        ),
+    },
+)
+
 FILES: Rows = (
     [
         (partial(to_plain, value, "x.y"), TypeError, r"x\.y must be plain data")
@@ -590,6 +616,7 @@ TABLES = {
     "questions": QUESTIONS,
     "formulas": FORMULAS,
     "own": OWN,
+    "pictures": PICTURES,
     "files": FILES,
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -26,14 +25,10 @@ from gpusolve.gam import (
 )
 from gpusolve.gam._plots.draw import (
     EXTREMES,
-    MARGIN,
     MAX_CURVES,
     MAX_LABELS,
-    limits_of,
-    values_with_data,
 )
-from gpusolve.gam._plots.effects import Axis, Effect, effect_of
-from gpusolve.gam._plots.figures import MAX_BARS, shared_limits
+from gpusolve.gam._plots.effects import effect_of
 from gpusolve.gam.families import Binomial
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib draws the plots")
@@ -133,32 +128,6 @@ def test_effects_of_every_kind(kind: str) -> None:
     assert np.ptp(effect.values) > 0
 
 
-def test_bounds_are_those_of_the_samples() -> None:
-    model = fitted(bbs("x"), bbs("x", by="z", knots=9), bols("g"))
-    samples = bootstrap_effects(model, 9, random_state=0)
-    d = data()
-    for learner, (at, values) in enumerate(
-        [
-            ({"x": d["x"]}, d["x"]),
-            ({"x": d["x"], "z": np.ones(N)}, d["x"]),
-            ({"g": np.array(["a", "b", "c"])}, None),
-        ]
-    ):
-        effect = effect_of(model, learner, samples, level=0.8)
-        assert effect.lower is not None
-        assert effect.upper is not None
-        center = learner != 1
-        bounds = samples.interval(learner, at, 0.8, center=center)
-        for drawn, expected in zip((effect.lower, effect.upper), bounds, strict=True):
-            assert drawn.shape == effect.values.shape
-            if values is None:
-                np.testing.assert_allclose(drawn, expected, rtol=1e-12)
-            else:
-                smooth = np.interp(values, effect.axes[0].points, drawn)
-                np.testing.assert_allclose(smooth, expected, atol=2e-3)
-        assert (effect.lower <= effect.upper).all()
-
-
 def test_missing_values_are_not_in_the_rug() -> None:
     d = data()
     d["x"][:7] = np.nan
@@ -173,57 +142,6 @@ def test_missing_values_are_not_in_the_rug() -> None:
     for axis in effect_of(model, 0).axes:
         kept = np.r_[:5, 9:N]
         np.testing.assert_array_equal(axis.rug, d[axis.name][kept])
-
-
-# ---- scales --------------------------------------------------------------------------
-
-
-def make_effect(lower: float, upper: float, *bounds: float) -> Effect:
-    axis = Axis("x", np.array([0.0, 1.0]), np.zeros(1), False)
-    values = np.array([lower, upper])
-    drawn = [np.full(2, bound) for bound in bounds]
-    return Effect("bbs(x)", (axis,), (), {}, values, *drawn)
-
-
-def make_map(values: np.ndarray, rug: np.ndarray) -> Effect:
-    points = np.linspace(0, 4, 5)
-    axes = (Axis("x", points, rug[:, 0], False), Axis("y", points, rug[:, 1], False))
-    return Effect("bspatial(x, y)", axes, (), {}, values)
-
-
-def test_effects_share_a_scale_unless_each_has_its_own() -> None:
-    effects = [make_effect(-1, 1), make_effect(0, 3), make_effect(0, 1e-3)]
-    for j, (lower, upper) in enumerate([(-1, 1), (0, 3), (0, 1e-3)]):
-        margin = MARGIN * (upper - lower)
-        assert shared_limits(effects, j, True) == pytest.approx((-1.2, 3.2))
-        own = shared_limits(effects, j, False)
-        assert own == pytest.approx((lower - margin, upper + margin))
-
-
-def test_a_constant_effect_has_a_scale() -> None:
-    assert limits_of([make_effect(2, 2)]) == (1, 3)
-
-
-def test_coefficients_have_their_own_scale() -> None:
-    effects = [make_effect(-1, 1), replace(make_effect(0, 9), multipliers=("z",))]
-    assert shared_limits(effects, 0, True) == pytest.approx((-1.1, 1.1))
-    assert shared_limits(effects, 1, True) == pytest.approx((-0.45, 9.45))
-
-
-def test_bounds_of_effects_are_within_their_scale() -> None:
-    limits = limits_of([make_effect(0, 1, -2.0, 3.0)])
-    assert limits == pytest.approx((-2 - 5 * MARGIN, 3 + 5 * MARGIN))
-
-
-def test_maps_are_drawn_within_the_hull_of_the_data() -> None:
-    """A triangle: the grid has 15 points in it, also on its sides."""
-    rug = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 4.0], [1.0, 1.0]])
-    values = np.add.outer(np.arange(5.0), np.arange(5.0))
-    effect = make_map(values, rug)
-    assert sorted(values_with_data(effect)) == sorted(values[values <= 4])
-    assert limits_of([effect]) == pytest.approx((-0.2, 4.2))
-    line = rug[:, [0, 0]]
-    assert len(values_with_data(make_map(values, line))) == 25
 
 
 # ---- figures -------------------------------------------------------------------------
@@ -356,17 +274,6 @@ def test_few_cells_are_empty(learners: int, shape: tuple[int, int]) -> None:
     assert shares == shape
 
 
-def test_the_importance_of_many_learners_is_cut_off() -> None:
-    X = np.random.default_rng(0).random((60, MAX_BARS + 3))
-    model = BoostedGAM([bols(j) for j in range(X.shape[1])], max_iter=300)
-    figure = model.fit(X, X.sum(axis=1)).plot()
-    axes = axes_by_title(figure)
-    assert len(figure.axes) == X.shape[1] + 2
-    widths = [bar.get_width() for bar in axes["importance"].patches]
-    largest = sorted(model.importance().values(), reverse=True)[:MAX_BARS]
-    np.testing.assert_allclose(widths, largest)
-
-
 def test_the_numbers_at_the_axis_of_a_risk_can_be_read() -> None:
     """Plain numbers for a risk that falls little, powers of ten for a steep risk."""
     d = data()
@@ -389,18 +296,6 @@ def test_maps_share_their_colours() -> None:
     assert limits[0] == limits[1]
     for drawn in maps:
         assert drawn.levels[0] == -drawn.levels[-1]
-
-
-def test_learners_of_the_same_features_have_their_own_titles() -> None:
-    model = fitted(bols("x"), bbs("x", center=True, df=2))
-    titles = list(axes_by_title(model.plot()))
-    assert {"bols(x)", "bbs(x, df=2, center=True)"} < set(titles)
-
-
-def test_columns_of_a_matrix_are_numbered() -> None:
-    X = np.random.default_rng(0).random((50, 3))
-    model = BoostedGAM(max_iter=9).fit(X, X[:, 1])
-    assert "x1" in axes_by_title(model.plot())
 
 
 def test_many_levels_are_ordered_and_the_extremes_have_names() -> None:
@@ -446,7 +341,7 @@ def test_curves_of_many_levels_name_the_largest() -> None:
     assert axis.bbox.height > 0.8 * risk.bbox.height
 
 
-def test_whole_numbers_are_points(backend: Any) -> None:
+def test_whole_numbers_are_points() -> None:
     """Between them there are no data; many of them are a curve."""
     rng = np.random.default_rng(0)
     d = {
@@ -534,17 +429,6 @@ def test_bounds_are_drawn() -> None:
     np.testing.assert_allclose(drawn, np.column_stack([effect.lower, effect.upper]))
 
 
-def test_folds_are_drawn_with_their_mean_and_the_stop() -> None:
-    risk = np.array([[4.0, 2.0, 1.0, 3.0], [4.0, 1.0, 1.0, 2.0]])
-    cv = CrossValidation(risk)
-    (axis,) = cv.plot().axes
-    *folds, mean, stop = axis.lines
-    np.testing.assert_array_equal([line.get_ydata() for line in folds], risk)
-    np.testing.assert_array_equal(mean.get_ydata(), [4, 1.5, 1, 2.5])
-    assert stop.get_xdata() == [2, 2]
-    assert "least after 2" in axis.get_title()
-
-
 def test_folds_are_drawn_in_the_figure_of_a_model() -> None:
     model = fitted(bbs("x"), bols("g"))
     cv = cv_stop(model, n_folds=3, random_state=0)
@@ -572,12 +456,6 @@ def test_a_class_of_several() -> None:
         np.testing.assert_array_equal(
             axes["risk"].lines[0].get_ydata(), model.risk_[fit] / N
         )
-
-
-def test_a_model_without_effects() -> None:
-    d = data()
-    model = BoostedGAM([bbs("x")], max_iter=0).fit(d, response(d))
-    assert list(axes_by_title(model.plot())) == ["risk"]
 
 
 def test_matplotlib_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,12 @@ DATA, NEW = columns(), columns(40, seed=7)
 every = together("case", EVERY_CASE, ids=str)
 each_family = together("case", EVERY_FAMILY_CASE, ids=str)
 each_learner = together("case", EVERY_LEARNER_CASE, ids=str)
+
+
+@cache
+def fitted_case(name: str) -> Any:
+    """The model of a case, which tests do not change."""
+    return next(case for case in EVERY_CASE if str(case) == name).fitted(DATA)
 
 
 def take(data: dict[str, Any], rows: Any) -> dict[str, Any]:
@@ -78,9 +85,9 @@ def test_integer_weights_count_rows(case: Case) -> None:
 
 @every
 def test_a_warm_start_equals_one_long_fit(case: Case) -> None:
-    whole = case.fitted(DATA)
-    parts = case.fitted(DATA, 5, warm_start=True)
-    parts.set_params(max_iter=12).fit(DATA, response(case.family, DATA))
+    whole = fitted_case(str(case))
+    parts = case.fitted(DATA, 3, warm_start=True)
+    parts.set_params(max_iter=8).fit(DATA, response(case.family, DATA))
     np.testing.assert_array_equal(parts.selected_, whole.selected_)
     np.testing.assert_allclose(parts.risk_, whole.risk_, rtol=1e-9)
     for one, other in zip(parts.paths_, whole.paths_, strict=True):
@@ -93,7 +100,7 @@ def test_a_warm_start_equals_one_long_fit(case: Case) -> None:
 def test_files_and_pickles_have_the_bits_of_the_model(
     case: Case, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    model = case.fitted(DATA)
+    model = fitted_case(str(case))
     path = tmp_path_factory.mktemp("model") / "model.json"
     model.save(path)
     assert not private_classes(json.loads(path.read_text()))
@@ -113,24 +120,25 @@ def test_files_and_pickles_have_the_bits_of_the_model(
 
 @every
 def test_stages_are_the_models_after_each_iteration(case: Case) -> None:
-    model = case.fitted(DATA)
+    model = fitted_case(str(case))
     stages = list(model.staged_predict(NEW))
-    assert len(stages) == model.n_iter_ == 12
-    for iteration in (1, 7, 12):
+    assert len(stages) == model.n_iter_ == 8
+    for iteration in (1, 5, 8):
         found = model.predict(NEW, iteration=iteration)
         if found.dtype.kind == "f":
             np.testing.assert_allclose(stages[iteration - 1], found, rtol=1e-9)
         else:
             np.testing.assert_array_equal(stages[iteration - 1], found)
-    seven = all_predictions(model, NEW, iteration=7)
-    assert model.stop_at(7) is model
-    assert_equal(all_predictions(model, NEW), seven)
+    five = all_predictions(model, NEW, iteration=5)
+    early = pickle.loads(pickle.dumps(model))
+    assert early.stop_at(5) is early
+    assert_equal(all_predictions(early, NEW), five)
 
 
 @every
 def test_effects_sum_to_the_predictor(case: Case) -> None:
-    model = case.fitted(DATA)
-    for iteration in (None, 7):
+    model = fitted_case(str(case))
+    for iteration in (None, 5):
         links = model._links(NEW, iteration, None)
         for fit, link in enumerate(links):
             effects = model.effects(NEW, fit=fit, iteration=iteration)
@@ -141,11 +149,11 @@ def test_effects_sum_to_the_predictor(case: Case) -> None:
                 np.testing.assert_array_equal(alone, effects[:, j])
 
 
-@every
+@each_family
 def test_predictions_read_rows_in_blocks(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = case.fitted(DATA, 4)
+    model = fitted_case(str(case))
     whole, effects = all_predictions(model, NEW), model.effects(NEW)
     with monkeypatch.context() as patch:
         patch.setattr(fitted, "BLOCK", 7)
@@ -155,12 +163,20 @@ def test_predictions_read_rows_in_blocks(
 
 @each_family
 def test_the_risk_falls_and_is_the_loss_of_the_predictor(case: Case) -> None:
-    model = case.fitted(DATA)
+    """Importances are what each learner of each parameter took from it."""
+    model = fitted_case(str(case))
     risk = np.sum([path.risk for path in model.paths_], axis=0)
     assert risk[-1] < risk[0]
+    reduced = (risk[0] - risk[-1]) / 60
+    assert sum(model.importance().values()) == pytest.approx(reduced)
+    assert sum(model.selection_frequencies().values()) == pytest.approx(1)
+    lines = model.summary().learners
+    assert sum(line.reduction for line in lines) == pytest.approx(reduced)
+    assert sum(line.share for line in lines) == pytest.approx(1)
+    assert sum(model.feature_importances_) == pytest.approx(1)
     if model.family_.predictors == 1 and len(model.paths_) == 1:
         (f,), family = model._links(DATA, None, None), model.family_
-        y = family.prepare(response(case.family, DATA), np.zeros((90, 1)))
+        y = family.prepare(response(case.family, DATA), np.zeros((60, 1)))
         last = np.asarray(model._nuisance(None)[0])
         loss = family.loss(y, f, last).sum()
         assert model.risk_[-1] == pytest.approx(loss, rel=1e-10)
@@ -169,7 +185,7 @@ def test_the_risk_falls_and_is_the_loss_of_the_predictor(case: Case) -> None:
 @each_learner
 def test_learned_terms_are_values(case: Case) -> None:
     """Equal terms have equal hashes, reprs that make them, and the same labels."""
-    for term in case.fitted(DATA, 1).terms_:
+    for term in fitted_case(str(case)).terms_:
         again = pickle.loads(pickle.dumps(term))
         assert again == term
         assert hash(again) == hash(term)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from together import together
 
 from gpusolve.gam import (
     BoostedDistribution,
@@ -16,12 +20,17 @@ from gpusolve.gam import (
     bbs,
     bols,
     distributions,
-    stability,
     stability_selection,
 )
-from gpusolve.gam._boosting.stacked import boost_family
-from gpusolve.gam.cv import training_of
-from gpusolve.gam.stability import first_steps, half_weights, probabilities
+from gpusolve.gam._model.stability_bounds import (  # bounds for any number of learners
+    complete,
+    cutoff_of,
+    largest_tail,
+    pfer_of,
+    q_of,
+    steps_of,
+)
+from gpusolve.gam.stability import first_steps, probabilities
 
 
 def example(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -32,74 +41,6 @@ def example(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 LEARNERS = [bbs(j, knots=5) if j < 4 else bols(j) for j in range(6)]
-
-
-@pytest.mark.parametrize("sampling", ["SS", "MB"])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_each_fit_is_that_of_the_rows_of_a_half(sampling: str, weighted: bool) -> None:
-    X, y = example(61)
-    rng = np.random.default_rng(1)
-    halves = (rng.random((61, 4)) < 0.5).astype(float)
-    w = rng.integers(1, 4, 61).astype(float) if weighted else None
-    model = BoostedGAM(LEARNERS, max_iter=150).fit(X, y, sample_weight=w)
-    found = stability_selection(
-        model, q=3, cutoff=0.9, sampling=sampling, subsamples=halves
-    )
-    all_halves = np.hstack([halves, 1 - halves]) if sampling == "SS" else halves
-    expected = np.zeros((151, 6))
-    for half in all_halves.T:
-        weights = half if w is None else half * w
-        # All rows give the knots: so rows outside get the weight 0.
-        path = path_of_weights(X, y, weights)
-        different = list(dict.fromkeys(path.tolist()))[:3]
-        for learner in different:
-            expected[path.tolist().index(learner) + 1 :, learner] += 1
-    np.testing.assert_allclose(found.paths, expected / all_halves.shape[1], rtol=1e-14)
-
-
-def test_fits_end_when_each_has_enough_learners(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    X, y = example(80)
-    model = BoostedGAM(LEARNERS, max_iter=150).fit(X, y)
-    made = []
-
-    def boost_and_keep(*arguments: Any, **options: Any) -> Any:
-        made.append(boost_family(*arguments, **options))
-        return made[-1]
-
-    monkeypatch.setattr(stability, "boost_family", boost_and_keep)
-    stability_selection(model, q=3, cutoff=0.9, B=4, random_state=0)
-    (path,) = made
-    different = [
-        [len(set(fit[:step])) for fit in path.selected.tolist()]
-        for step in range(1, len(path) + 1)
-    ]
-    assert min(different[-1]) >= 3 > min(different[-2])
-
-
-def path_of_weights(X: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Any:
-    """The learners selected with these weights, and the knots of all rows."""
-    lower, upper = X.min(axis=0), X.max(axis=0)
-    learners = [
-        bbs(j, knots=5, boundary=(lower[j], upper[j])) if j < 4 else bols(j)
-        for j in range(6)
-    ]
-    return BoostedGAM(learners, max_iter=150).fit(X, y, sample_weight=weights).selected_
-
-
-def test_fractional_weights_are_scaled_in_every_half() -> None:
-    X, y = example(20)
-    w = np.random.default_rng(2).uniform(0.3, 2, 20)
-    data, _ = training_of(BoostedGAM(LEARNERS, max_iter=0).fit(X, y, sample_weight=w))
-    weights = half_weights(data, 5, True, None, random_state=0)
-    assert weights.shape == (10, 20)
-    np.testing.assert_array_equal(weights[:5] > 0, weights[5:] == 0)
-    np.testing.assert_allclose(weights.sum(axis=1), 10, rtol=1e-14)
-    ratio = (weights[:5] + weights[5:]) / w
-    for values, half in zip(ratio, weights[:5] > 0, strict=True):
-        assert np.ptp(values[half]) < 1e-14
-        assert np.ptp(values[~half]) < 1e-14
 
 
 def test_random_halves_are_reproducible_and_of_half_the_rows() -> None:
@@ -126,10 +67,13 @@ def test_noise_is_seldom_selected() -> None:
     assert false <= 10  # at most 1 each is expected
 
 
-@pytest.mark.parametrize("update", ["noncyclic", "cyclic", "joint"])
+@pytest.mark.parametrize("update", ["single", "noncyclic", "cyclic", "joint"])
 @pytest.mark.parametrize("sampling", ["SS", "MB"])
-def test_each_parameter_selects_its_learners(update: Any, sampling: Any) -> None:
-    """By separate fits to the halves, whose steps say parameter and learner."""
+def test_each_fit_is_that_of_the_rows_of_a_half(update: Any, sampling: Any) -> None:
+    """By separate fits to the halves, whose steps say parameter and learner.
+
+    All rows give the knots: so rows outside get the weight 0.
+    """
     X, y = example(50)
     w = np.random.default_rng(1).integers(1, 4, 50) * 1.0
     halves = (np.random.default_rng(2).random((50, 3)) < 0.5) * 1.0
@@ -139,6 +83,9 @@ def test_each_parameter_selects_its_learners(update: Any, sampling: Any) -> None
 
     def fitted(weights: np.ndarray) -> Any:
         options: dict[str, Any] = {"max_iter": 25}
+        if update == "single":
+            model = BoostedGAM([*both, bols(4)], **options)
+            return model.fit(X, y, sample_weight=weights)
         if update == "joint":
             model = BoostedGAMClassifier(both, family="multinomial", **options)
             return model.fit(X, labels, sample_weight=weights)
@@ -148,11 +95,12 @@ def test_each_parameter_selects_its_learners(update: Any, sampling: Any) -> None
         return model.fit(X, y, sample_weight=weights)
 
     def label(parameter: str, name: str) -> str:
-        return name if update == "joint" else f"{parameter}: {name}"
+        return name if is_one else f"{parameter}: {name}"
 
-    model, q = fitted(w), 1 if update == "joint" else 3
+    is_one = update in ("single", "joint")
+    model, q = fitted(w), {"joint": 1, "single": 2}.get(update, 3)
     names = [label("mu", name) for name in model.names_ if name != "bols(5)"]
-    if update != "joint":
+    if not is_one:
         names += [label("sigma", model.names_[0]), label("sigma", "bols(5)")]
     found = stability_selection(
         model, q=q, cutoff=0.9, sampling=sampling, subsamples=halves
@@ -163,7 +111,7 @@ def test_each_parameter_selects_its_learners(update: Any, sampling: Any) -> None
     for half in all_halves.T:
         fit = fitted(half * w)
         chosen = []
-        for step in fit.selected_.T:
+        for step in np.atleast_2d(fit.selected_).T:
             (p, *_) = np.flatnonzero(step >= 0)
             chosen.append(label(("mu", "sigma", "")[p], fit.names_[step[p]]))
         for name in list(dict.fromkeys(chosen))[:q]:
@@ -171,7 +119,7 @@ def test_each_parameter_selects_its_learners(update: Any, sampling: Any) -> None
     np.testing.assert_allclose(found.paths, expected / all_halves.shape[1], rtol=1e-14)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@together("seed", range(2))
 def test_halves_are_of_the_rows_of_x(seed: int) -> None:
     X, y = example(40)
     rng = np.random.default_rng(seed)
@@ -247,3 +195,143 @@ def test_the_plot_has_every_path_and_the_cutoff() -> None:
     assert list(drawn[3]) == [0.7, 0.7]
     assert [label.get_text() for label in bars.get_yticklabels()] == ["a", "c", "b"]
     assert [bar.get_width() for bar in bars.patches] == [0.7, 0.69, 0.2]
+
+
+# ---- bounds --------------------------------------------------------------------------
+
+FIGURES = json.loads(
+    (Path(__file__).parents[1] / "mboost/mixed_stabsel.json").read_text()
+)
+B = FIGURES["B"]
+CUTOFFS = FIGURES["cutoff_table"]["rows"]
+QS = FIGURES["q_table"]["rows"]
+
+
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_cutoffs_and_bounds_of_mboost(every: int) -> None:
+    for p, q, pfer, assumption, cutoff, bound in CUTOFFS[::every]:
+        found = cutoff_of(q, pfer, p, B, assumption)
+        if cutoff is None:  # mboost stops with an error
+            assert math.isinf(pfer_of(found, q, p, B, assumption))
+        else:
+            assert found == pytest.approx(cutoff, rel=1e-14)
+            assert f"{pfer_of(found, q, p, B, assumption):.3g}" == f"{bound:.3g}"
+
+
+@together(("p", "cutoff", "pfer", "assumption", "q"), QS)
+def test_numbers_of_learners_of_mboost(
+    p: int, cutoff: float, pfer: float, assumption: str, q: int
+) -> None:
+    assert q_of(cutoff, pfer, p, B, assumption) == q
+
+
+def unimodal_tail(mean: float, least: int, steps: int) -> float:
+    """The largest tail of a unimodal X, by brute force over its extreme points.
+
+    A unimodal distribution is a mixture of uniform distributions around its mode. So
+    the largest tail is the tail of a mixture of two uniform distributions.
+    """
+    best = 0.0
+    for mode in range(steps + 1):
+        ends = [(a, b) for a in range(mode + 1) for b in range(mode, steps + 1)]
+        means = np.array([(a + b) / 2 for a, b in ends])
+        tail = np.array([max(0, b - max(a, least) + 1) / (b - a + 1) for a, b in ends])
+        low, high = means <= mean, means > mean
+        share = (mean - means[low][:, None]) / (means[high] - means[low][:, None])
+        mixed = tail[low][:, None] * (1 - share) + tail[high] * share
+        best = max(best, float(tail[low].max(initial=0)), float(mixed.max(initial=0)))
+    return best
+
+
+@together("q", [1, 6])
+def test_unimodal_bound_is_valid_and_sharp(q: int) -> None:
+    # The simultaneous proportion of a pair of subsamples has mean at most theta^2, and
+    # exceeds 2 t - 1 where the proportion exceeds t.
+    p, pairs = 20, 8
+    for count in range(pairs + 2, 2 * pairs + 1):
+        bound = pfer_of(count / (2 * pairs), q, p, pairs, "unimodal")
+        tail = p * unimodal_tail(pairs * (q / p) ** 2, count - pairs, pairs)
+        assert tail <= bound * (1 + 1e-12)
+        assert tail > 0.5 * bound
+
+
+def random_tail(
+    rng: np.random.Generator, mean: float, least: int, steps: int, r: float
+) -> float:
+    """P(X >= least) of random r-concave X in 0, 1, .. with at most this mean."""
+    i = np.arange(rng.integers(least, steps + 1) + 1)
+    slopes = rng.normal(size=3) * 10 ** rng.uniform(-2, 2, 3)
+    convex = (slopes[:, None] * (i - rng.uniform(0, steps, (3, 1)))).max(axis=0)
+    shift = np.geomspace(1e-3, 1e3, 100)[:, None]
+    probability = (convex - convex.min() + shift) ** (1 / r)
+    probability /= probability.sum(axis=1, keepdims=True)
+    tail = probability[:, least:].sum(axis=1)
+    return float(tail[probability @ i <= mean].max(initial=0))
+
+
+@together("r", [-1 / 2, -1 / 4])
+def test_no_random_r_concave_distribution_exceeds_the_largest_tail(r: float) -> None:
+    rng = np.random.default_rng(1)
+    reached = []
+    for mean, least, steps in [(1.0, 4, 12), (2.3, 8, 20), (0.4, 3, 9), (3.0, 7, 30)]:
+        bound = largest_tail(mean, least, steps, r)
+        tails = [random_tail(rng, mean, least, steps, r) for _ in range(200)]
+        assert max(tails) <= bound * (1 + 1e-12)
+        reached.append(max(tails) / bound)
+    assert min(reached) > 0.65
+
+
+def test_no_tail_is_claimed_within_the_range_of_a_uniform_distribution() -> None:
+    assert largest_tail(2.0, 4, 12, -1 / 2) == 1.0
+    assert largest_tail(2.0, 5, 12, -1 / 2) < 0.5
+
+
+@together("assumption", ["unimodal", "r-concave", "none"])
+def test_a_bound_grows_with_q_and_falls_with_the_cutoff(assumption: str) -> None:
+    cutoffs = np.arange(50, 101, 10) / 100
+    bounds = np.array(
+        [[pfer_of(t, q, 40, 50, assumption) for t in cutoffs] for q in range(1, 15, 3)]
+    )
+    with np.errstate(invalid="ignore"):
+        assert not (np.diff(bounds, axis=0) < 0).any()
+        assert not (np.diff(bounds, axis=1) > 1e-12).any()
+
+
+def test_a_cutoff_is_reached_by_the_least_count_up_to_rounding() -> None:
+    for count in range(50, 101):
+        assert steps_of(count / 100, 50) == count
+        assert steps_of(0.5 + (count - 50) * 0.01, 50) == count
+    assert steps_of(0.551, 50) == 56
+
+
+@together("assumption", ["unimodal", "r-concave", "none"])
+def test_two_numbers_give_the_third(assumption: str) -> None:
+    for q in (2, 4, 7):
+        setting = complete(40, 50, assumption, q=q, pfer=1.5)
+        assert setting.pfer <= 1.5 * (1 + 1e-12)
+        assert setting == complete(40, 50, assumption, q=q, cutoff=setting.cutoff)
+        largest = complete(40, 50, assumption, cutoff=setting.cutoff, pfer=1.5)
+        assert largest.q >= q
+        assert largest.pfer <= 1.5 * (1 + 1e-12)
+
+
+@together(
+    ("numbers", "message"),
+    [
+        ({"q": 3}, "two of q, pfer and cutoff must be given"),
+        ({"q": 3, "pfer": 1.0, "cutoff": 0.7}, "two of q, pfer and cutoff must"),
+        ({"q": 14, "pfer": 1.0}, "q must be an integer from 1 to 13"),
+        ({"q": 2.5, "pfer": 1.0}, "q must be an integer"),
+        ({"q": 3, "pfer": 0.0}, "pfer must be positive"),
+        ({"q": 3, "cutoff": 0.4}, "cutoff must be from 0.5 to 1"),
+        ({"q": 3, "cutoff": 0.5}, "cutoff must be larger"),
+        ({"q": 8, "pfer": 0.1}, "q must be at most 5 for 13 learners"),
+        ({"q": 8, "cutoff": 0.6}, "q must be at most 4 for 13 learners"),
+        ({"pfer": 0.1, "cutoff": 0.51}, "cutoff must be larger"),
+    ],
+)
+def test_numbers_without_a_bound_are_errors(
+    numbers: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        complete(13, 50, "unimodal", **numbers)

@@ -148,6 +148,47 @@ int main() {
     for (int k = 0; k < 2; ++k) cudaGraphLaunch(executable, stream);
     if (x[3] != 6 || x[n - 1] != 6) return 22;
 
+    // Memory that a graph allocates and frees.
+    cudaMemAllocNodeParams memory{};
+    memory.bytesize = n * sizeof(int);
+    cudaGraphCreate(&graph, 0);
+    cudaGraphAddMemAllocNode(&node, graph, nullptr, 0, &memory);
+    arguments[0] = &memory.dptr;
+    cudaGraphAddKernelNode(&node, graph, nullptr, 0, &launched);
+    cudaGraphAddMemcpyNode1D(&node, graph, nullptr, 0, x, memory.dptr, memory.bytesize,
+                             cudaMemcpyDefault);
+    cudaGraphAddMemFreeNode(&node, graph, nullptr, 0, memory.dptr);
+    cudaGraphInstantiate(&executable, graph, 0);
+    if (cudaGraphLaunch(executable, stream) != cudaSuccess) return 24;
+    if (cudaFree(memory.dptr) != cudaSuccess || x[3] != 3) return 25;
+    if (cudaGraphLaunch(executable, stream) != cudaSuccess || x[3] != 6) return 31;
+    int* captured;
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
+    cudaEvent_t event;
+    cudaEventCreate(&event);
+    cudaEventRecord(event, stream);
+    cudaEventDestroy(event);
+    cudaMallocAsync((void**)&captured, n * sizeof(int), stream);
+    add_offset<<<2, 32, 0, stream>>>(captured, n);
+    cudaMemcpyAsync(x, captured, n * sizeof(int), cudaMemcpyDefault, stream);
+    cudaFreeAsync(captured, stream);
+    cudaStreamEndCapture(stream, &graph);
+    cudaGraphInstantiate(&executable, graph, 0);
+    for (int k = 0; k < 3; ++k)
+        if (cudaGraphLaunch(executable, stream) != cudaSuccess) return 26;
+    if (x[3] != 9) return 27;
+    const std::size_t of_graphs = 2 * n * sizeof(int);
+
+    // What the emulator does not do is an error.
+    if (cudaIpcCloseMemHandle(x) != cudaErrorNotSupported) return 28;
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {2, 1, 1};
+    const cudaLaunchConfig_t clusters = {2, 32, 0, nullptr, &attribute, 1};
+    if (cudaLaunchKernelExC(&clusters, (void*)add_offset, arguments) != cudaErrorNotSupported)
+        return 29;
+    if (cudaGetLastError() != cudaErrorNotSupported) return 30;
+
     count_corners<<<1, 32>>>(x);
     if (x[0] != 0 || x[1] != 4 || shared_by_both != 4) return 23;
 
@@ -158,7 +199,7 @@ int main() {
     cudaFree(total);
     cudaFree(rows);
     cudaMemGetInfo(&free, &all);
-    if (free != all) return 15;
+    if (free != all - of_graphs) return 15;
     int blocks, threads;
     cudaOccupancyMaxPotentialBlockSize(&blocks, &threads, add_offset);
     if (threads % 32 || blocks < 2) return 16;

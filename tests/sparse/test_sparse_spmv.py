@@ -566,6 +566,21 @@ def test_plan_for_many_vectors(backend: Any, rng: np.random.Generator) -> None:
     same(backend.numpy(plan([1, 2, 3, 4])), A @ [1, 2, 3, 4])
 
 
+def test_a_plan_has_smaller_tiles_for_larger_results(
+    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Its path was made for results of the dtype of the entries."""
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+    A, x = random_csr(rng, [3000], 50, np.int8), small_integers(rng, np.complex128, 50)
+    plan = SpMVPlan(A)
+    with emulator.profile() as report:
+        same(plan(x), scipy_product(A, x), strict=True)
+    (kernel,) = (one for one in report.kernels if "multiply<" in one.name)
+    tile = tile_for(x.dtype)
+    assert f"{tile.threads}, {tile.items}>" in kernel.name
+    assert kernel.blocks == -(-3001 // tile.size)
+
+
 @without_gpu
 def test_plan_as_a_linear_operator(backend: Any, rng: np.random.Generator) -> None:
     A = random_csr(rng, [2, 0, 3], 5)

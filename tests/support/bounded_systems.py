@@ -417,23 +417,6 @@ def solve_by_bvls(given: Bounded) -> Array:
     return found
 
 
-def solve_by_slsqp(given: Bounded) -> Array:
-    """SciPy's least objective of each system, by sequential quadratic programming."""
-    found = np.zeros(len(given.b))
-    for k in range(len(found)):
-        system = given.take([k])
-        assert system.sum_to is not None
-        found[k] = scipy.optimize.minimize(
-            lambda x, system=system: objective(system, x[None])[0],
-            np.clip(0.0, system.lower[0], system.upper[0]),
-            method="SLSQP",
-            bounds=list(zip(system.lower[0], system.upper[0], strict=True)),
-            constraints={"type": "eq", "fun": lambda x, to=system.sum_to: x.sum() - to},
-            options={"ftol": 1e-14, "maxiter": 1000},
-        ).fun
-    return found
-
-
 def excess(given: Bounded, x: Array) -> Array:
     """How far the objective is above the brute-force optimum, as a part of its terms.
 
@@ -513,6 +496,3 @@ def hard_problems() -> dict[str, Bounded]:
     }
     problems["Kahan, sum"] = problem(kahan(20), np.ones(20), -2.0, 2.0, sum_to=3.0)
     return problems
-
-
-HARD = hard_problems()

@@ -461,18 +461,6 @@ def allowance(b: ArrayLike, reference: Reference) -> Array:
     return np.asarray(excess / norm_or_one(np.asarray(b, np.float64)))
 
 
-def loss(A: ArrayLike, b: ArrayLike, x: ArrayLike, reference: Reference) -> Array:
-    """``(|b - A x| - attainable) / best``, which a heavy row does not make small.
-
-    It is 0 if `best` is below ``1e-8 |b|``, where it is not meaningful.
-    """
-    A, b, x = (np.asarray(value, np.float64) for value in (A, b, x))
-    with np.errstate(all="ignore"):
-        over = (judge(A, b, x, 0.0).rnorm - reference.attainable) / reference.rnorm
-    visible = reference.rnorm > 1e-8 * np.linalg.norm(b, axis=-1)
-    return np.asarray(np.where(visible, over, 0.0))
-
-
 def norm_or_one(b: Array) -> Array:
     """Norms over the last axis; 1 instead of 0."""
     norm = np.linalg.norm(b, axis=-1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,7 @@ COUPLED: list[Any] = [
 CLASSES = "binomial", "multinomial", "prop_odds"
 
 
-def columns(n: int = 90, seed: int = 0) -> Columns:
+def columns(n: int = 60, seed: int = 0) -> Columns:
     """Two numbers and a factor."""
     rng = np.random.default_rng(seed)
     letters = np.array([*"abcd", *rng.choice([*"abcd"], n - 4)])
@@ -182,12 +183,12 @@ class Case:
     def __str__(self) -> str:
         return f"{self.kind.__name__} {self.family} {self.learners}"
 
-    def model(self, steps: int = 12, **options: Any) -> Any:
+    def model(self, steps: int = 8, **options: Any) -> Any:
         """The estimator."""
         given = {"family": self.family, "max_iter": steps} | self.options | options
         return self.kind(self.learners, **given)
 
-    def fitted(self, data: Columns, steps: int = 12, **options: Any) -> Any:
+    def fitted(self, data: Columns, steps: int = 8, **options: Any) -> Any:
         """The estimator, fitted to all rows."""
         return self.model(steps, **options).fit(data, response(self.family, data))
 
@@ -199,17 +200,17 @@ def every_family() -> Iterator[Case]:
     """Each family of each estimator, with three learners."""
     for name in FAMILIES:
         yield Case(BoostedGAMClassifier if name in CLASSES else BoostedGAM, name, MAIN)
-    for name in DISTRIBUTIONS:
-        for update in ("noncyclic", "cyclic"):
-            given = {"family": DISTRIBUTIONS[name](update)}  # type: ignore[arg-type]
-            yield Case(BoostedDistribution, name, MAIN, given)
+    for name, update in zip(
+        DISTRIBUTIONS, cycle(["noncyclic", "cyclic"]), strict=False
+    ):
+        given = {"family": DISTRIBUTIONS[name](update)}  # type: ignore[arg-type]
+        yield Case(BoostedDistribution, name, MAIN, given)
 
 
 EVERY_FAMILY_CASE = list(every_family())
 EVERY_LEARNER_CASE = [
     Case(BoostedGAM, family, [learner, bols("z", intercept=False)])
-    for learner in LEARNERS
-    for family in ("gaussian", "poisson")
+    for learner, family in zip(LEARNERS, cycle(["gaussian", "poisson"]), strict=False)
 ]
 EVERY_CASE = EVERY_FAMILY_CASE + EVERY_LEARNER_CASE
-"""All families with some learners, and all learners with two families."""
+"""All families with some learners, and all learners with one of two families."""

@@ -6,8 +6,9 @@ The launchers determine instances and block sizes. ``make tables`` writes the ta
 from __future__ import annotations
 
 import functools
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -130,66 +131,39 @@ class CompileError(RuntimeError):
     """A source does not compile; the message is NVRTC's log."""
 
 
+def plain(file: str, instances: Iterable[str], operators: str = "") -> Source:
+    """A source without definitions of operators."""
+    return Source(operators, file, "", tuple(instances))
+
+
 def all_sources() -> list[Source]:
     """Every kernel, for operators and dtypes of every size and kind."""
+    each = list(itertools.product(REALS, (False, True)))
+    numbers = [CUDA_TYPES[one] for one in REALS]
     return [
-        Source(
-            "",
-            "nnls_qr",
-            "",
-            tuple(
-                nnls_qr_kernel.instance(one, general)
-                for one in REALS
-                for general in (False, True)
-            ),
-        ),
-        Source(
-            "",
-            "nnls_constrained",
-            "",
-            tuple(f"nnls_constrained<{CUDA_TYPES[one]}>" for one in REALS),
-        ),
-        Source(
-            "",
-            "nnls_mgs",
-            "",
-            tuple(
-                _nnls_mgs_kernel.instance(one, general)
-                for one in REALS
-                for general in (False, True)
-            ),
-        ),
-        Source(
-            "",
-            "qr_steps",
-            "",
-            tuple(qr_steps_instance(name, REALS[0]) for name in QR_STEPS),
-        ),
-        *_sources_of_nnls_gram(),
+        plain("nnls_qr", itertools.starmap(nnls_qr_kernel.instance, each)),
+        plain("nnls_constrained", (f"nnls_constrained<{one}>" for one in numbers)),
+        plain("nnls_mgs", itertools.starmap(_nnls_mgs_kernel.instance, each)),
+        plain("qr_steps", (qr_steps_instance(name, REALS[0]) for name in QR_STEPS)),
+        *_sources_of_nnls_gram(numbers),
         *_sources_of_monoids(),
-        Source("", "segments", "", tuple(f"split_path<{one}>" for one in INDICES)),
+        plain("segments", (f"split_path<{one}>" for one in INDICES)),
         *_sources_of_two_arrays(),
         *_sources_of_partition(),
         *_sources_of_sparse_products(),
         *_sources_of_spmv(),
         *_sources_of_gemv(),
         *_sources_of_boosting(),
-        *_sources_of_stacked(),
-        _source_of_basis(),
     ]
 
 
-def _sources_of_nnls_gram() -> Iterator[Source]:
+def _sources_of_nnls_gram(numbers: list[str]) -> Iterator[Source]:
     """The kernels for each team: few large systems, and many small systems."""
-    numbers = [CUDA_TYPES[one] for one in REALS]
     sizes = Size(2000, 2000), Size(3, 3), Size(3, 3, BOUNDS)
-    for team in dict.fromkeys(
-        team.name for size in sizes for team in teams_for(size, True)
-    ):
-        instances = tuple(f"nnls_gram<{number}, {team}>" for number in numbers)
-        yield Source("", "nnls_gram", "", instances)
-    scale = tuple(f"scale_columns<{number}>" for number in numbers)
-    yield Source("", "nnls_gram", "", scale)
+    teams = (team.name for size in sizes for team in teams_for(size, True))
+    for team in dict.fromkeys(teams):
+        yield plain("nnls_gram", (f"nnls_gram<{number}, {team}>" for number in numbers))
+    yield plain("nnls_gram", (f"scale_columns<{number}>" for number in numbers))
 
 
 def _sources_of_monoids() -> Iterator[Source]:
@@ -265,35 +239,28 @@ def _sources_of_partition() -> Iterator[Source]:
 
 
 def _sources_of_sparse_products() -> Iterator[Source]:
-    indices = tuple(np.dtype(name) for name in ("int32", "int64"))
-    keys = (
-        *(f"make_keys<{CUDA_TYPES[index]}>" for index in indices),
-        *(merge_instances(np.dtype(bool), index)[0] for index in indices),
-    )
-    yield Source("keys", "coo_multiply", "", keys)
+    indices = np.dtype(np.int32), np.dtype(np.int64)
+    makers = (f"make_keys<{CUDA_TYPES[index]}>" for index in indices)
+    splits = (merge_instances(np.dtype(bool), index)[0] for index in indices)
+    yield plain("coo_multiply", (*makers, *splits), "keys")
     for dtype in map(np.dtype, ("bool", "float32", "complex128")):
-        versions = (
-            kernel
-            for index in indices
-            for kernel in (
+        versions = [
+            (
                 *search_instances("LinearSearch", dtype, index),
                 *search_instances("BinarySearch", dtype, index),
                 scratchpad_instance(dtype, index),
                 *even_instances(dtype, index),
             )
-        )
-        yield Source(dtype.name, "coo_versions", "", tuple(versions))
+            for index in indices
+        ]
+        yield plain("coo_versions", itertools.chain(*versions), dtype.name)
     for name in ("bool", "int8", "float16", "float32", "float64", "complex128"):
         dtype = np.dtype(name)
-        products = (
-            kernel
+        products = [
+            (merge_instances(dtype, index)[1], *gallop_instances(dtype, index))
             for index in indices
-            for kernel in (
-                merge_instances(dtype, index)[1],
-                *gallop_instances(dtype, index),
-            )
-        )
-        yield Source(name, "coo_multiply", "", tuple(products))
+        ]
+        yield plain("coo_multiply", itertools.chain(*products), name)
 
 
 def _sources_of_spmv() -> Iterator[Source]:
@@ -360,46 +327,26 @@ def _sums(operands: Operands, chunks: int) -> np.dtype[Any]:
     return operands.dtype if chunks == 1 else operands.sums_dtype
 
 
+FAMILIES = {
+    "boost_stacked": "Gaussian Poisson BinomialHalfLogit Huber<Nuisance::median> "
+    "Gamma<Nuisance::shape> NegativeBinomial<Nuisance::theta> PropOdds "
+    "LogNormal<Nuisance::scale> CoxPH",
+    "boost_coupled": "Multinomial distributions::Gaussian distributions::StudentT",
+}
+"""The families of each kernel of ``stacked.cu``, for each kind of nuisance."""
+
+
 def _sources_of_boosting() -> Iterator[Source]:
-    instances = tuple(
-        learners_instance("gram_matrices", np.empty((0, width), dtype))
-        for dtype in REALS
-        for width in (1, 4, 6)
-    )
-    yield Source("", "gram", "", instances)
-
-
-def _sources_of_stacked() -> Iterator[Source]:
-    """A program for each family, as it is compiled, and for each kind of nuisance."""
-    families = (
-        "Gaussian",
-        "Poisson",
-        "BinomialHalfLogit",
-        "Huber<Nuisance::median>",
-        "Gamma<Nuisance::shape>",
-        "NegativeBinomial<Nuisance::theta>",
-        "PropOdds",
-        "LogNormal<Nuisance::scale>",
-        "CoxPH",
-    )
-    for family in families:
-        instances = tuple(stacked_instance(dtype, family) for dtype in REALS)
-        yield Source("", "stacked", "", instances)
-    for family in ("Multinomial", "distributions::Gaussian", "distributions::StudentT"):
-        instances = tuple(
-            stacked_instance(dtype, family, "boost_coupled") for dtype in REALS
-        )
-        yield Source("", "stacked", "", instances)
-
-
-def _source_of_basis() -> Source:
-    instances = tuple(
-        basis_instance(covariates, values, width)
-        for covariates in REALS
-        for values in REALS
-        for width in (1, 4, 6)
-    )
-    return Source("", "basis", "", instances)
+    """A program of ``stacked.cu`` for each family, as it is compiled."""
+    widths = list(itertools.product(REALS, (1, 4, 6)))
+    empty = (np.empty((0, width), dtype) for dtype, width in widths)
+    yield plain("gram", (learners_instance("gram_matrices", one) for one in empty))
+    for kernel, families in FAMILIES.items():
+        for name in families.split():
+            instances = (stacked_instance(dtype, name, kernel) for dtype in REALS)
+            yield plain("stacked", instances)
+    every = itertools.product(REALS, REALS, (1, 4, 6))
+    yield plain("basis", itertools.starmap(basis_instance, every))
 
 
 @functools.cache

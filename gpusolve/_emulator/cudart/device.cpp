@@ -10,6 +10,11 @@
 namespace {
 
 thread_local cudaError_t last_error = cudaSuccess;
+thread_local int current_device = 0;
+
+bool is_device(int number) {
+    return number >= 0 && number < host.devices;
+}
 
 struct NamedError {
     cudaError_t error;
@@ -106,6 +111,11 @@ cudaError_t noted(cudaError_t error) {
     return error;
 }
 
+cudaError_t unsupported(const char* what) {
+    std::fprintf(stderr, "warning: %s is not supported by the emulator\n", what);
+    return noted(cudaErrorNotSupported);
+}
+
 EXPORT cudaError_t cudaGetLastError() {
     const cudaError_t error = last_error;
     last_error = cudaSuccess;
@@ -121,21 +131,35 @@ EXPORT const char* cudaGetErrorString(cudaError_t error) {
 
 // ---- the device ---------------------------------------------------------------------------
 
-API(cudaGetDeviceCount, (int* count), success(*count = 1))
+API(cudaGetDeviceCount, (int* count), success(*count = host.devices))
 ALSO(cudaGetDeviceCount, cuDeviceGetCount)
 
-API(cudaSetDevice, (int device), noted(device == 0 ? cudaSuccess : cudaErrorInvalidDevice))
-API(cudaGetDevice, (int* device), success(*device = 0))
+EXPORT cudaError_t cudaSetDevice(int device) {
+    if (!is_device(device)) return noted(cudaErrorInvalidDevice);
+    current_device = device;
+    return cudaSuccess;
+}
+API(cudaGetDevice, (int* device), success(*device = current_device))
 ALSO(cudaGetDevice, cudaChooseDevice)
 
+/// All devices have the same memory.
+API(cudaDeviceCanAccessPeer, (int* can, int first, int second),
+    success(*can = first != second && is_device(first) && is_device(second)))
+API(cudaDeviceEnablePeerAccess, (int device, unsigned),
+    noted(is_device(device) && device != current_device ? cudaSuccess : cudaErrorInvalidDevice))
+ALSO(cudaDeviceEnablePeerAccess, cudaDeviceDisablePeerAccess)
+API(cudaDeviceGetP2PAttribute, (int* value, cudaDeviceP2PAttr, int, int), success(*value = 1))
+
 API(cudaGetDeviceFlags, (unsigned* flags), success(*flags = cudaDeviceScheduleAuto))
+ALSO(cudaGetDeviceFlags, cudaDeviceGetSharedMemConfig, cudaDeviceGetCacheConfig)
+
 EXPORT cudaError_t cudaGetDeviceProperties(cudaDeviceProp* found, int device) {
-    if (device != 0) return noted(cudaErrorInvalidDevice);
+    if (!is_device(device)) return noted(cudaErrorInvalidDevice);
     *found = properties();
     return cudaSuccess;
 }
 EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-    if (device != 0) return noted(cudaErrorInvalidDevice);
+    if (!is_device(device)) return noted(cudaErrorInvalidDevice);
     const cudaDeviceProp own = properties();
     const std::map<cudaDeviceAttr, int> known = {
         {cudaDevAttrMaxThreadsPerBlock, own.maxThreadsPerBlock},
@@ -174,17 +198,20 @@ EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
 }
 ALSO(cudaDeviceGetAttribute, cuDeviceGetAttribute)
 
-EXPORT cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int) {
-    std::snprintf(text, static_cast<size_t>(bytes), "0000:00:00.0");
+EXPORT cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int device) {
+    std::snprintf(text, static_cast<size_t>(bytes), "0000:%02x:00.0", device);
     return cudaSuccess;
 }
 API(cudaDeviceGetLimit, (size_t* value, cudaLimit limit),
     success(*value = limit == cudaLimitStackSize ? 1024 : 8 << 20))
 API(cudaDeviceGetStreamPriorityRange, (int* least, int* greatest), success(*least = *greatest = 0))
-API(cudaDeviceCanAccessPeer, (int* can, int, int), success(*can = 0))
 API(cudaDeviceGetDefaultMemPool, (cudaMemPool_t * pool, int),
     success(*pool = reinterpret_cast<cudaMemPool_t>(1)))
 ALSO(cudaDeviceGetDefaultMemPool, cudaDeviceGetMemPool, cudaMemPoolCreate)
+
+API(cudaMemPoolGetAttribute, (cudaMemPool_t, cudaMemPoolAttr, void* value),
+    success(*static_cast<std::uint64_t*>(value) = 0))
+ALSO(cudaMemPoolGetAttribute, cudaDeviceGetGraphMemAttribute)
 
 API(cudaRuntimeGetVersion, (int* version), success(*version = CUDART_VERSION))
 ALSO(cudaRuntimeGetVersion, cudaDriverGetVersion, cuDriverGetVersion)
@@ -192,31 +219,29 @@ ALSO(cudaRuntimeGetVersion, cudaDriverGetVersion, cuDriverGetVersion)
 // ---- functions that have nothing to do, with any arguments ---------------------------------
 
 API(emulator_nothing, (), cudaSuccess)
-API(emulator_unsupported, (), noted(cudaErrorNotSupported))
 
-ALSO(emulator_nothing, cudaDeviceReset, cudaDeviceSetLimit, cudaDeviceSetCacheConfig,
-     cudaDeviceSetSharedMemConfig, cudaDeviceSetMemPool, cudaFuncSetCacheConfig,
-     cudaFuncSetSharedMemConfig, cudaSetDeviceFlags, cudaSetValidDevices, cudaInitDevice,
-     cudaProfilerStart, cudaProfilerStop, cudaMemAdvise, cudaMemAdvise_v2, cudaMemPrefetchAsync,
-     cudaMemPrefetchAsync_v2, cudaMemPoolDestroy, cudaMemPoolSetAttribute, cudaMemPoolSetAccess,
-     cudaMemPoolTrimTo, cudaStreamQuery, cudaStreamWaitEvent, cudaStreamAttachMemAsync,
-     cudaStreamSetAttribute, cudaStreamCopyAttributes, cudaEventQuery, cudaGraphAddDependencies,
-     cudaGraphUpload, cudaGraphDebugDotPrint, cudaGraphKernelNodeSetAttribute,
-     cudaCtxResetPersistingL2Cache, cuInit)
-ALSO(emulator_unsupported, cudaDeviceEnablePeerAccess, cudaDeviceDisablePeerAccess,
-     cudaDeviceGetP2PAttribute, cudaIpcGetMemHandle, cudaIpcOpenMemHandle, cudaIpcGetEventHandle,
-     cudaGetDriverEntryPoint, cudaGetDriverEntryPointByVersion, cudaStreamGetCaptureInfo,
-     cudaStreamGetCaptureInfo_v2, cudaMallocMipmappedArray, cudaFreeMipmappedArray,
-     cudaGetMipmappedArrayLevel)
+ALSO(emulator_nothing, cudaDeviceReset, cudaDeviceGraphMemTrim, cudaDeviceSetLimit,
+     cudaDeviceSetCacheConfig, cudaDeviceSetSharedMemConfig, cudaDeviceSetMemPool,
+     cudaFuncSetCacheConfig, cudaFuncSetSharedMemConfig, cudaSetDeviceFlags, cudaSetValidDevices,
+     cudaInitDevice, cudaProfilerStart, cudaProfilerStop, cudaMemAdvise, cudaMemAdvise_v2,
+     cudaMemPrefetchAsync, cudaMemPrefetchAsync_v2, cudaMemPoolDestroy, cudaMemPoolSetAttribute,
+     cudaMemPoolSetAccess, cudaMemPoolTrimTo, cudaStreamQuery, cudaStreamWaitEvent,
+     cudaStreamAttachMemAsync, cudaStreamSetAttribute, cudaStreamCopyAttributes, cudaEventQuery,
+     cudaGraphAddDependencies, cudaGraphUpload, cudaGraphDebugDotPrint,
+     cudaGraphKernelNodeSetAttribute, cudaCtxResetPersistingL2Cache, cuInit)
 
 // ---- the driver's functions that programs call to look at the device -------------------------
 
 EXPORT int cuDeviceGet(int* device, int number) {
-    *device = 0;
-    return number == 0 ? 0 : cudaErrorInvalidDevice;
+    *device = number;
+    return is_device(number) ? 0 : cudaErrorInvalidDevice;
 }
 EXPORT int cuDeviceGetName(char* name, int bytes, int) {
     std::snprintf(name, static_cast<size_t>(bytes), "%s", properties().name);
+    return 0;
+}
+EXPORT int cuGetErrorString(cudaError_t error, const char** text) {
+    *text = named(error).text;
     return 0;
 }
 EXPORT int cuDeviceTotalMem_v2(size_t* bytes, int) {

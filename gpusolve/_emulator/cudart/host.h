@@ -55,7 +55,7 @@ struct Host {
     void (*count)(const char* what);  // for a profile: allocations, copies, memsets, ...
     void (*exit)();                   // the program has called exit()
     void (*fail)(const char* message);
-    int multiprocessors, capability, threads, blocks;  // the last two: of a multiprocessor
+    int devices, multiprocessors, capability, threads, blocks;  // the last two: of a multiprocessor
     std::uint64_t shared_bytes, static_shared_bytes, shared_bytes_of_multiprocessor;
 };
 
@@ -63,6 +63,9 @@ extern Host host;
 
 /// Keep an error for cudaGetLastError().
 cudaError_t noted(cudaError_t error);
+
+/// Warn of what the emulator does not do.
+cudaError_t unsupported(const char* what);
 
 /// Where a function is called.
 #define CALLER __builtin_return_address(0)
@@ -77,13 +80,14 @@ using Work = std::function<cudaError_t()>;
 
 /// Do the work now, or keep it while a stream is captured.
 cudaError_t enqueue(Work work);
+bool is_capturing();
 
 /// The work of a launch, with copies of its arguments.
 Work launch_of(const void* function, dim3 grid, dim3 block, void** arguments, size_t shared,
                bool cooperative);
 
 /// Memory for kernels: zeros. Null if there is not enough.
-void* allocate(size_t bytes, cudaMemoryType type, const void* caller);
+void* allocate(size_t bytes, cudaMemoryType type, const void* caller, bool is_of_graph = false);
 /// End the program if these bytes are not in one allocation, or, unless they must be in one, in
 /// none.
 void check(const char* call, const char* what, const void* memory, size_t bytes, bool must);

@@ -92,9 +92,13 @@ API(cudaLaunchCooperativeKernel,
 EXPORT cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* launch, const void* function,
                                        void** arguments) {
     bool cooperative = false;
-    for (unsigned k = 0; k < launch->numAttrs; ++k)
-        if (launch->attrs[k].id == cudaLaunchAttributeCooperative)
-            cooperative = launch->attrs[k].val.cooperative;
+    for (unsigned k = 0; k < launch->numAttrs; ++k) {
+        const auto& [id, pad, value] = launch->attrs[k];
+        if (id == cudaLaunchAttributeCooperative) cooperative = value.cooperative;
+        const auto& size = value.clusterDim;
+        if (id == cudaLaunchAttributeClusterDimension && size.x * size.y * size.z > 1)
+            return unsupported("a launch with clusters of several blocks");
+    }
     return enqueue(launch_of(function, launch->gridDim, launch->blockDim, arguments,
                              launch->dynamicSmemBytes, cooperative));
 }

@@ -19,6 +19,7 @@ struct Allocation {
     cudaMemoryType type;
     std::uint8_t* written;  // a bit for each byte, or null
     void* start;            // what free() takes, or null
+    bool is_of_graph;       // which can be launched again, so nothing frees it
 };
 
 std::map<std::uintptr_t, Allocation> allocations;
@@ -64,7 +65,7 @@ void mark(const void* to, const void* from, size_t bytes) {
 }
 
 cudaError_t give(void** pointer, size_t bytes, cudaMemoryType type, const void* caller) {
-    *pointer = bytes ? allocate(bytes, type, caller) : nullptr;
+    *pointer = bytes ? allocate(bytes, type, caller, is_capturing()) : nullptr;
     return noted(*pointer || !bytes ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
@@ -74,6 +75,7 @@ cudaError_t release(const void* pointer, bool is_of_host) {
     const auto found = allocations.find(number(pointer));
     if (found == allocations.end() || (found->second.type == cudaMemoryTypeHost) != is_of_host)
         return noted(cudaErrorInvalidValue);
+    if (found->second.is_of_graph) return cudaSuccess;
     host.freed(pointer);
     used -= found->second.bytes;
     std::free(found->second.start);
@@ -97,13 +99,13 @@ void fail(const char* format, ...) {
     std::abort();
 }
 
-void* allocate(size_t bytes, cudaMemoryType type, const void* caller) {
+void* allocate(size_t bytes, cudaMemoryType type, const void* caller, bool is_of_graph) {
     const Guard guard(lock);
     if (bytes > DEVICE_BYTES - used) return nullptr;
     void* start = std::calloc(1, bytes + 2 * GAP + ALIGNMENT);
     if (!start) return nullptr;
     void* memory = reinterpret_cast<void*>(pitch_of(number(start) + GAP));
-    add(memory, {bytes, type, nullptr, start}, caller);
+    add(memory, {bytes, type, nullptr, start, is_of_graph}, caller);
     return memory;
 }
 
@@ -142,7 +144,7 @@ EXPORT cudaError_t cudaMalloc3D(cudaPitchedPtr* made, cudaExtent extent) {
     return give(&made->ptr, made->pitch * extent.height * extent.depth, cudaMemoryTypeDevice,
                 CALLER);
 }
-API(cudaFree, (void* pointer), enqueue([=] { return release(pointer, false); }))
+API(cudaFree, (void* pointer), release(pointer, false))
 ALSO(cudaFree, cudaFreeAsync)
 
 API(cudaFreeHost, (void* pointer), release(pointer, true))
@@ -152,7 +154,7 @@ EXPORT cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
     const Guard guard(lock);
     size_t offset = 0;
     if (find(memory, &offset)) return noted(cudaErrorHostMemoryAlreadyRegistered);
-    add(memory, {bytes, cudaMemoryTypeHost, nullptr, nullptr}, CALLER);
+    add(memory, {bytes, cudaMemoryTypeHost, nullptr, nullptr, false}, CALLER);
     return cudaSuccess;
 }
 EXPORT cudaError_t cudaHostGetDevicePointer(void** pointer, void* memory, unsigned) {
@@ -181,7 +183,7 @@ EXPORT cudaError_t cudaGetSymbolAddress(void** address, const void* symbol) {
     const Guard guard(lock);
     std::uint64_t bytes = 0;
     if (host.find_variable(symbol, address, &bytes)) return noted(cudaErrorInvalidSymbol);
-    allocations[number(*address)] = {bytes, cudaMemoryTypeDevice, nullptr, nullptr};
+    allocations[number(*address)] = {bytes, cudaMemoryTypeDevice, nullptr, nullptr, false};
     return cudaSuccess;
 }
 EXPORT cudaError_t cudaGetSymbolSize(size_t* bytes, const void* symbol) {

@@ -50,10 +50,6 @@ Work call(cudaHostFn_t function, void* data) {
     return [=] { return function(data), cudaSuccess; };
 }
 
-Work record(cudaEvent_t event) {
-    return [=] { return success(*event = {std::chrono::steady_clock::now(), true}); };
-}
-
 Work fill(const cudaMemsetParams& given) {
     return [given] {
         for (size_t k = 0; k < given.width * given.height; ++k) {
@@ -74,6 +70,10 @@ cudaError_t destroy(Handle handle) {
 }
 
 }  // namespace
+
+bool is_capturing() {
+    return captured;
+}
 
 cudaError_t enqueue(Work work) {
     return captured ? add(nullptr, captured, std::move(work)) : work();
@@ -103,7 +103,9 @@ API(cudaEventCreate, (cudaEvent_t * event), success(*event = new CUevent_st{}))
 ALSO(cudaEventCreate, cudaEventCreateWithFlags)
 
 API(cudaEventDestroy, (cudaEvent_t event), destroy(event))
-API(cudaEventRecord, (cudaEvent_t event, cudaStream_t), enqueue(record(event)))
+/// While a stream is captured, an event only orders work, and may be destroyed before its launch.
+API(cudaEventRecord, (cudaEvent_t event, cudaStream_t),
+    is_capturing() ? cudaSuccess : success(*event = {std::chrono::steady_clock::now(), true}))
 ALSO(cudaEventRecord, cudaEventRecordWithFlags)
 
 EXPORT cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
@@ -154,6 +156,14 @@ API(cudaGraphAddChildGraphNode,
     add(node, graph, all_of(child->work)))
 API(cudaGraphAddEmptyNode, (cudaGraphNode_t * node, cudaGraph_t graph, Nodes, size_t),
     add(node, graph, [] { return cudaSuccess; }))
+EXPORT cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t* node, cudaGraph_t graph, Nodes, size_t,
+                                            cudaMemAllocNodeParams* given) {
+    given->dptr = allocate(given->bytesize, cudaMemoryTypeDevice, CALLER, true);
+    return given->dptr ? cudaGraphAddEmptyNode(node, graph, nullptr, 0)
+                       : noted(cudaErrorMemoryAllocation);
+}
+ALSO(cudaGraphAddEmptyNode, cudaGraphAddMemFreeNode)
+
 API(cudaGraphGetNodes, (cudaGraph_t graph, cudaGraphNode_t*, size_t* count),
     success(*count = graph->work.size()))
 

@@ -136,6 +136,21 @@ void barrier(Warp& w, const Inst& i) {
     w.block->arrive(w, i, w.mask, number, expected, mode != ARRIVE);
 }
 
+/// Each block is a cluster. Threads do not wait where they arrive, but all wait after it.
+void wait_for_cluster(Warp& w, const Inst& i) {
+    w.block->arrive(w, i, w.mask, CLUSTER_BARRIER, 0, true);
+}
+
+void add_cluster_barriers(Table& t) {
+    for (const std::string end : {"", ".aligned"}) {
+        for (const std::string order : {"", ".release", ".relaxed"})
+            t.add("barrier.cluster.arrive" + order + end, {ignore, BARRIER, ":"});
+        for (const std::string order : {"", ".acquire"})
+            t.add("barrier.cluster.wait" + order + end, {wait_for_cluster, BARRIER, ":"}).name =
+                "a barrier of the cluster";
+    }
+}
+
 template <BarrierMode mode>
 void add_barrier(Table& t, const std::string& words, const std::string& shape, const char* name) {
     for (const char* opcode : {"bar.", "barrier."}) {
@@ -212,6 +227,7 @@ void add_control(Table& t) {
     add_barrier<ANY>(t, "red.or.pred", "p:4p p:44p", "__syncthreads_or");
     add_barrier<EVERY>(t, "red.and.pred", "p:4p p:44p", "__syncthreads_and");
     add_barrier<COUNT>(t, "red.popc.u32", "4:4p 4:44p", "__syncthreads_count");
+    add_cluster_barriers(t);
     add_special_registers(t);
 }
 

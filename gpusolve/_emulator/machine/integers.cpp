@@ -202,6 +202,25 @@ void add_parts(Table& table) {
 
 }  // namespace
 
+/// Instructions on the bytes or the halves of a word. `.add` adds the results to a third operand.
+template <class Part, class F>
+void add_videos(Table& t, const std::string& name, F) {
+    using T = std::conditional_t<std::is_signed_v<Part>, s32, u32>;
+    constexpr u32 count = 4 / sizeof(Part), bits = 8 * sizeof(Part);
+    const std::string type = "." + std::string(name_of<T>());
+    const std::string opcode = name + std::to_string(count) + type + type + type;
+    t.one(opcode, INTEGER, [](u32 a, u32 b, u32) -> u32 {
+        u32 r = 0;
+        for (u32 k = 0; k < 32; k += bits)
+            r |= u32{std::make_unsigned_t<Part>(F()(T{Part(a >> k)}, T{Part(b >> k)}))} << k;
+        return r;
+    });
+    t.one(opcode + ".add", INTEGER, [](u32 a, u32 b, u32 c) -> u32 {
+        for (u32 k = 0; k < 32; k += bits) c += F()(T{Part(a >> k)}, T{Part(b >> k)});
+        return c;
+    });
+}
+
 // Instructions without operations of their own have the names of types without a sign.
 void add_integers(Table& t) {
 #define INTEGERS u16, u32, u64, s16, s32, s64
@@ -325,6 +344,13 @@ void add_integers(Table& t) {
             t.one("dp2a.hi" + types, INTEGER,
                   [](u32 a, u32 b, s32 c) { return dot<HalfA, ByteB>(a, b >> 16, c); });
         });
+    });
+    for_types<u8, s8, u16, s16>([&]<class Part>() {
+        add_videos<Part>(t, "vadd", [](auto a, auto b) { return a + b; });
+        add_videos<Part>(t, "vsub", [](auto a, auto b) { return a - b; });
+        add_videos<Part>(t, "vmin", [](auto a, auto b) { return std::min(a, b); });
+        add_videos<Part>(t, "vmax", [](auto a, auto b) { return std::max(a, b); });
+        add_videos<Part>(t, "vabsdiff", [](auto a, auto b) { return a < b ? b - a : a - b; });
     });
     using Sum = unsigned __int128;
     add_carries<WORDS>(t, "add", "", []<class T>(T a, T b, T, Sum in) {

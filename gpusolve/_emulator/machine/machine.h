@@ -61,13 +61,14 @@ constexpr Place place(u32 offset, Base base) {
     return offset << 2 | base;
 }
 
-constexpr int MOST_OPERANDS = 18;
+constexpr int MOST_OPERANDS = 32;
 
 // Instructions of a warp before the next warp runs. With short turns, the warps of a block go
 // together as on a GPU, and so do their accesses, for a profile.
 constexpr u64 LONG_TURN = 200'000, SHORT_TURN = 50;
 
 constexpr u32 BARRIERS = 16;  // named barriers of a block
+constexpr u32 CLUSTER_BARRIER = BARRIERS;
 
 struct Function;
 struct Row;
@@ -126,7 +127,6 @@ struct Inst {
     Run inner = nullptr;  // what `run` wraps
     Place guard = NOWHERE;
     u32 flip = 0;  // all bits, if the guard is negated
-    Place op[MOST_OPERANDS] = {};
     Address address[2];
     u32 negated = 0;    // a bit for each operand that is a negated predicate
     u8 count = 0;       // operands
@@ -146,6 +146,7 @@ struct Inst {
     const std::vector<const Inst*>* targets = nullptr;
     const Call* call = nullptr;
     const Function* function = nullptr;
+    Place op[MOST_OPERANDS] = {};  // the last member, because few instructions have many
 
     bool is_write() const { return effect & WRITES; }
     bool is_atomic() const { return effect == (READS | WRITES); }
@@ -323,7 +324,13 @@ struct alignas(64) Warp {
     void complete_collectives();
     Frame* child(const Inst& call, const Function& callee);
     /// Find the lanes' memory. False if they are in different spaces: see `split`.
-    bool resolve(const Inst& inst, const Address& of, Space space, u32 bytes, bool is_write);
+    bool resolve(const Inst& inst, const Address& of, Space space, u32 bytes, bool is_write) {
+        locate(inst, of);
+        return reach(inst, space, bytes, is_write);
+    }
+    /// The two steps: the addresses, and what is there.
+    void locate(const Inst& inst, const Address& of);
+    bool reach(const Inst& inst, Space space, u32 bytes, bool is_write);
     bool resolve(const Inst& inst) {
         return resolve(inst, inst.address[0], inst.space, inst.bytes, inst.is_write());
     }
@@ -353,8 +360,8 @@ struct Block {
     u64 shared_bytes = 0;
     u32 threads = 0, exited = 0;
     u32 live_warps = 0;
-    bool yields = false;  // other blocks should run
-    Barrier barriers[BARRIERS];
+    bool yields = false;             // other blocks should run
+    Barrier barriers[BARRIERS + 1];  // the last one: of the cluster, which is the block
     std::shared_ptr<struct BlockChecks> checks;
 
     void start(Launch& launch, Worker& worker, u64 number);

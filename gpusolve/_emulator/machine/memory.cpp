@@ -52,8 +52,7 @@ void check_lanes(Warp& w, const Inst& i, const Bounds& common, u32 bytes, bool i
 
 }  // namespace
 
-bool Warp::resolve(const Inst& inst, const Address& of, Space where, u32 bytes, bool is_write) {
-    const int first = lowest(mask);
+void Warp::locate(const Inst& inst, const Address& of) {
     const auto each = [&](auto value) {
 #pragma omp simd
         for (int l = 0; l < LANES; ++l) address[l] = value(l);
@@ -65,6 +64,14 @@ bool Warp::resolve(const Inst& inst, const Address& of, Space where, u32 bytes, 
         const u64 *a = at<u64>(inst.op[of.operand]), offset = static_cast<u64>(of.offset);
         each([=](int l) { return a[l] + offset; });
     }
+}
+
+bool Warp::reach(const Inst& inst, Space where, u32 bytes, bool is_write) {
+    const int first = lowest(mask);
+    const auto each = [&](auto value) {
+#pragma omp simd
+        for (int l = 0; l < LANES; ++l) address[l] = value(l);
+    };
     const u64 own = address[first];
     if (mask != ALL) each([this, own, m = mask](int l) { return m >> l & 1 ? address[l] : own; });
     if (where == Space::generic) {

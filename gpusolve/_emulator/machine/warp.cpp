@@ -229,7 +229,7 @@ void Warp::leave(u32 lanes) {
     block->exited += static_cast<u32>(count(lanes));
     worker->progress += 1;
     if (!alive) --block->live_warps;
-    for (u32 number = 0; number < BARRIERS; ++number)
+    for (u32 number = 0; number <= CLUSTER_BARRIER; ++number)
         if (block->barriers[number].arrived) block->check_barrier(number);
     complete_collectives();
 }

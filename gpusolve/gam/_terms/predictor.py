@@ -215,10 +215,10 @@ def bins(node: dict[str, Any], reader: Reader) -> Design:
 def spline(node: dict[str, Any], reader: Reader) -> Design:
     """The B-splines of a column."""
     lower, upper, degree = node["lower"], node["upper"], node["degree"]
-    scores = node["scores"]
+    scores, outside = node["scores"], node["outside"] or MODEL["outside"]
     first, last = (scores[0][0], scores[0][-1]) if scores else (lower, upper)
     x = reader.numbers(node["column"], first)
-    is_bounded = node["cyclic"] or MODEL["outside"] == "error"
+    is_bounded = node["cyclic"] or outside == "error"
     if is_bounded and not ((x >= first) & (x <= last)).all():
         raise ValueError(f"{node['column']} must be within {first} to {last}")
     if scores:
@@ -229,7 +229,7 @@ def spline(node: dict[str, Any], reader: Reader) -> Design:
     else:
         knots = np.array(knots)
         cell, splines, slopes, excess = unequal(x, lower, upper, cells, degree, knots)
-    if MODEL["outside"] == "linear":
+    if outside == "linear":
         pairs = zip(splines, slopes, strict=True)
         splines = [spline + slope * excess for spline, slope in pairs]
     values = np.stack(splines, axis=1)

@@ -216,8 +216,12 @@ class Spline(Single):
         return dict(zip(self.covariates, ends, strict=False))
 
     def _exported(self) -> dict[str, Any]:
+        own = {
+            "kind": "spline",
+            "outside": "clamp" if self.boundary == ROBUST else None,
+        }
         margins = [
-            {"kind": "spline", "column": name, "scores": scores} | knots.exported()
+            own | {"column": name, "scores": scores} | knots.exported()
             for name, knots, scores in zip(
                 self.covariates,
                 self._margins,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -91,6 +93,50 @@ def view_of(array: ndarray, host_view: Host) -> ndarray:
     return found
 
 
+Parameters = Callable[..., object]
+"""A function that does nothing, with the parameters of CuPy's function."""
+
+
+def like_cupy(
+    parameters: Parameters,
+    passed: str = "",
+    function: Callable[..., Any] | None = None,
+    *,
+    name: str = "",
+    module: ModuleType = np,
+    reads: bool = False,
+) -> Any:
+    """A function of NumPy, by its name, whose parameters are CuPy's.
+
+    Parameters without defaults are arrays. Options that are not `passed` on raise an
+    error unless they have their defaults. If it `reads`, CuPy copies a number to the
+    host.
+    """
+    signature = inspect.signature(parameters)
+    function = function or getattr(module, name)
+
+    def call(*args: Any, **options: Any) -> ndarray:
+        arrays: list[Any] = []
+        chosen = {}
+        for key, value in signature.bind(*args, **options).arguments.items():
+            parameter = signature.parameters[key]
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                arrays += value
+            elif parameter.default is parameter.empty:
+                arrays.append(value)
+            elif isinstance(value, ndarray):
+                chosen[key] = host_value(value)
+            elif value != parameter.default:
+                chosen[key] = value
+        refuse_options(**{key: key in passed.split() for key in chosen})
+        if reads:
+            count_copy_to_host()
+        return compute(function, *arrays, **chosen)
+
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
+
+
 # ---- members of ndarray, each from a NumPy function or attribute ----
 
 
@@ -121,28 +167,28 @@ def _in_place(function: Callable[..., Any]) -> Any:
     return apply
 
 
-def _reduction(function: Callable[..., Any]) -> Any:
-    def reduce(
-        self: ndarray, axis: Any = None, out: Any = None, keepdims: bool = False
-    ) -> ndarray:
-        refuse_options(out=out is None)
-        return compute(function, self, axis=axis, keepdims=keepdims)
-
-    return reduce
+def _reduction(name: str) -> Any:
+    return like_cupy(
+        lambda self, axis=None, out=None, keepdims=False: ...,
+        "axis keepdims",
+        name=name,
+    )
 
 
-def _typed_reduction(function: Callable[..., Any]) -> Any:
-    def reduce(
-        self: ndarray,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        keepdims: bool = False,
-    ) -> ndarray:
-        refuse_options(out=out is None)
-        return compute(function, self, axis=axis, dtype=dtype, keepdims=keepdims)
+def _typed_reduction(name: str) -> Any:
+    return like_cupy(
+        lambda self, axis=None, dtype=None, out=None, keepdims=False: ...,
+        "axis dtype keepdims",
+        name=name,
+    )
 
-    return reduce
+
+def _index(name: str) -> Any:
+    return like_cupy(
+        lambda self, axis=None, out=None, dtype=None, keepdims=False: ...,
+        "axis keepdims",
+        name=name,
+    )
 
 
 class ndarray:  # noqa: N801
@@ -336,29 +382,9 @@ class ndarray:  # noqa: N801
 
     # ---- reductions, which return arrays, never scalars ----
 
-    all, any = _reduction(np.all), _reduction(np.any)
-    min, max = _reduction(np.min), _reduction(np.max)
-    sum, mean = _typed_reduction(np.sum), _typed_reduction(np.mean)
-
-    def argmin(
-        self,
-        axis: Any = None,
-        out: Any = None,
-        dtype: Any = None,
-        keepdims: bool = False,
-    ) -> ndarray:
-        refuse_options(out=out is None, dtype=dtype is None)
-        return compute(np.argmin, self, axis=axis, keepdims=keepdims)
-
-    def argmax(
-        self,
-        axis: Any = None,
-        out: Any = None,
-        dtype: Any = None,
-        keepdims: bool = False,
-    ) -> ndarray:
-        refuse_options(out=out is None, dtype=dtype is None)
-        return compute(np.argmax, self, axis=axis, keepdims=keepdims)
+    all, any, min, max = map(_reduction, ("all", "any", "min", "max"))
+    sum, mean = map(_typed_reduction, ("sum", "mean"))
+    argmin, argmax = map(_index, ("argmin", "argmax"))
 
     # ---- operators ----
 

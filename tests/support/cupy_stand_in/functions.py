@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,61 +12,24 @@ from gpusolve._emulator import count_copy_to_device, count_copy_to_host
 
 from . import devices
 from .array import (
+    Parameters,
     check_device,
     checked_dtype,
     compute,
     from_host,
     host_value,
+    like_cupy,
     ndarray,
     refuse_options,
     view_of,
 )
 from .memory import pointer_to
 
+IMPORTED = set(globals())
+"""Names that are not CuPy's functions."""
+
+
 # ---- functions of NumPy with CuPy's parameters ----
-
-Parameters = Callable[..., object]
-"""A function that does nothing, with the parameters of CuPy's function."""
-
-
-def like_cupy(
-    parameters: Parameters,
-    passed: str = "",
-    function: Callable[..., Any] | None = None,
-    *,
-    name: str = "",
-    module: ModuleType = np,
-    reads: bool = False,
-) -> Any:
-    """A function of NumPy, by its name, whose parameters are CuPy's.
-
-    Parameters without defaults are arrays. Options that are not `passed` on raise an
-    error unless they have their defaults. If it `reads`, CuPy copies a number to the
-    host.
-    """
-    signature = inspect.signature(parameters)
-    function = function or getattr(module, name)
-
-    def call(*args: Any, **options: Any) -> ndarray:
-        arrays: list[Any] = []
-        chosen = {}
-        for key, value in signature.bind(*args, **options).arguments.items():
-            parameter = signature.parameters[key]
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                arrays += value
-            elif parameter.default is parameter.empty:
-                arrays.append(value)
-            elif isinstance(value, ndarray):
-                chosen[key] = host_value(value)
-            elif value != parameter.default:
-                chosen[key] = value
-        refuse_options(**{key: key in passed.split() for key in chosen})
-        if reads:
-            count_copy_to_host()
-        return compute(function, *arrays, **chosen)
-
-    call.__signature__ = signature  # type: ignore[attr-defined]
-    return call
 
 
 def _view(name: str, parameters: Parameters) -> Any:
@@ -346,10 +308,6 @@ def unique(
     return from_host(values), from_host(inverse)
 
 
-__all__ = [
-    name
-    for name, value in list(globals().items())
-    if getattr(value, "__module__", "") == __name__
-    and name[0] != "_"
-    and name != "like_cupy"
-]
+__all__ = sorted(
+    name for name in set(globals()) - IMPORTED if name[0] != "_" and name != "IMPORTED"
+)

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .array import compute, from_host, host_value, ndarray, refuse_options
-from .functions import like_cupy
+from .array import compute, from_host, host_value, like_cupy, ndarray, refuse_options
 
 
 def eigh(a: ndarray, UPLO: str = "L") -> tuple[ndarray, ndarray]:

@@ -159,11 +159,6 @@ class spmatrix:  # noqa: N801
     """A sparse matrix: ``*`` is the matrix product."""
 
 
-class _coo_base(_spbase):  # noqa: N801
-    format = "coo"
-    index_names = ("row", "col")
-
-
 class _compressed(_spbase):  # noqa: N801
     index_names = ("indices", "indptr")
 
@@ -181,48 +176,27 @@ class _compressed(_spbase):  # noqa: N801
         return bool(self.get().has_sorted_indices)
 
 
-class coo_matrix(spmatrix, _coo_base):  # noqa: N801
-    pass
-
-
-class coo_array(_coo_base, sparray):  # noqa: N801
-    pass
-
-
-class csr_matrix(spmatrix, _compressed):  # noqa: N801
-    format = "csr"
-
-
-class csr_array(_compressed, sparray):  # noqa: N801
-    format = "csr"
-
-
-class _csc_base(_compressed):  # noqa: N801
-    format = "csc"
-
+class _csc(_compressed):  # noqa: N801
     def tocsc(self, copy: bool | None = None) -> Any:
         return self
 
 
-class csc_matrix(spmatrix, _csc_base):  # noqa: N801
-    pass
+FORMATS: dict[str, tuple[type, tuple[str, ...]]] = {
+    "coo": (_spbase, ("row", "col")),
+    "csr": (_compressed, ("indices", "indptr")),
+    "csc": (_csc, ("indices", "indptr")),
+    "dia": (_spbase, ("offsets",)),
+}
+"""The base of each format, and the names of its arrays of indices."""
 
-
-class csc_array(_csc_base, sparray):  # noqa: N801
-    pass
-
-
-class _dia_base(_spbase):  # noqa: N801
-    format = "dia"
-    index_names = ("offsets",)
-
-
-class dia_matrix(spmatrix, _dia_base):  # noqa: N801
-    pass
-
-
-class dia_array(_dia_base, sparray):  # noqa: N801
-    pass
+for _format, (_base, _names) in FORMATS.items():
+    for _kind, _bases in {
+        "array": (_base, sparray),
+        "matrix": (spmatrix, _base),
+    }.items():
+        _members = {"format": _format, "index_names": _names, "__module__": __name__}
+        _name = f"{_format}_{_kind}"
+        globals()[_name] = type(_name, _bases, _members)
 
 
 def issparse(x: object) -> bool:
@@ -230,15 +204,6 @@ def issparse(x: object) -> bool:
 
 
 __all__ = [
-    "coo_array",
-    "coo_matrix",
-    "csc_array",
-    "csc_matrix",
-    "csr_array",
-    "csr_matrix",
-    "dia_array",
-    "dia_matrix",
-    "issparse",
-    "sparray",
-    "spmatrix",
+    *(f"{name}_{kind}" for name in FORMATS for kind in ("array", "matrix")),
+    *("issparse", "sparray", "spmatrix"),
 ]
