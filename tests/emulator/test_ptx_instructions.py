@@ -990,6 +990,16 @@ def test_lanes_of_a_branch() -> None:
     np.testing.assert_array_equal(warp(text), np.where(np.arange(32) < 5, 62, 0))
 
 
+def test_registers_keep_their_values_in_a_loop() -> None:
+    """%v0 is needed in each turn, so %v2 must not take its place."""
+    text = (
+        "mov.u32 %v0, 3; mov.u32 %v1, 4; mov.u32 %d, 0; L: add.u32 %d, %d, %v0;"
+        "mul.lo.u32 %v2, %t, 7; sub.u32 %v1, %v1, 1; setp.ne.u32 %p, %v1, 0;"
+        "@%p bra L; add.u32 %d, %d, %v2;"
+    )
+    np.testing.assert_array_equal(warp(text), 4 * 3 + 7 * np.arange(32))
+
+
 def test_barrier_with_a_reduction() -> None:
     for mode, expected in (("popc.u32", 16), ("and.pred", 0), ("or.pred", 1)):
         head = "and.b32 %v0, %t, 1; setp.ne.u32 %p, %v0, 0;"
