@@ -124,13 +124,18 @@ def test_kernel_against_the_specification(
 
 
 @pytest.mark.parametrize(
-    ("team", "limit", "near"),
-    [("block", 6000, 16), ("block", 4500, 0), ("far block", 4500, 16)],
+    ("team", "limit", "side"),
+    [
+        ("block", 12000, 24),
+        ("block", 6000, 8),
+        ("block", 4500, 0),
+        ("far block", 4500, 8),
+    ],
 )
 def test_less_shared_memory_changes_no_bit(
     team: str,
     limit: int,
-    near: int,
+    side: int,
     monkeypatch: pytest.MonkeyPatch,
     rng: np.random.Generator,
 ) -> None:
@@ -141,7 +146,7 @@ def test_less_shared_memory_changes_no_bit(
     use(team, monkeypatch)
     monkeypatch.setattr(kernels.EmulatedDevice, "shared_memory_per_block", limit)
     size = Size(40, 30)
-    assert layout_of(TEAMS[team], size, False, limit - 2048).near == near
+    assert layout_of(TEAMS[team], size, False, limit - 2048).side == side
     found = solve(A, b)
     for name, field in found._asdict().items():
         np.testing.assert_array_equal(field, getattr(expected, name), name)
@@ -289,16 +294,17 @@ def test_two_blocks_share_a_multiprocessor_if_systems_outnumber_the_blocks() -> 
             return multiprocessors * min(2048 // threads, of_each)
 
     def shared(m: int, n: int, systems: int) -> tuple[int, int]:
-        """Resident blocks, and rows of the inverse in shared memory."""
+        """Resident blocks, and the side of the inverse in shared memory."""
         limit, size = memory - 1024 - 2048, Size(m, n)
         team, layout = choose(size, False, False, limit)
         args = Kernel(), team, size, layout, systems, limit
         layout = nnls_gram_kernel.share_multiprocessors(*args)
-        return Kernel().resident_blocks(team.threads, layout.shared), layout.near
+        return Kernel().resident_blocks(team.threads, layout.shared), layout.side
 
-    assert shared(512, 512, 132) == (132, 208)
-    assert shared(512, 512, 133) == (264, 128)
-    assert shared(64, 64, 10_000) == shared(64, 64, 1)  # more than two fit anyway
+    assert shared(512, 512, 132) == (132, 152)
+    assert shared(512, 512, 133) == (264, 88)
+    assert shared(64, 64, 1) == (528, 72)
+    assert shared(64, 64, 10_000) == (1452, 40)
     assert shared(8000, 300, 1000)[0] == 132  # the vectors need more than half
 
 
