@@ -63,14 +63,35 @@ __device__ __forceinline__ Located<T> shuffle_xor(Located<T> a, int distance) {
 constexpr int warp_steps = warp_threads == 1 ? 0 : 5;
 static_assert(1 << warp_steps == warp_threads);
 
-/// The reduction of the 32 values, with the same bits in every lane.
+/// The reduction of the values of every `width` lanes, with the same bits in each of them.
 template <int unrolled = warp_steps, class T, class Op>
-__device__ __forceinline__ T warp_reduce(T value, Op op) {
+__device__ __forceinline__ T warp_reduce(T value, Op op, int width = warp_threads) {
 #pragma unroll unrolled
-    for (int distance = warp_threads / 2; distance > 0; distance /= 2)
+    for (int distance = width / 2; distance > 0; distance /= 2)
         value = op(value, shuffle_xor(value, distance));
     return value;
 }
+
+#if __CUDA_ARCH__ >= 800
+/// The largest of 32 values, by keys in the order of the values: their high bits, then their low
+/// bits, then the indices. An instruction reduces 32 bits of all lanes.
+template <int unrolled = warp_steps, class T>
+__device__ __forceinline__ Located<T> warp_reduce(Located<T> one, ArgMax<T>, int = warp_threads) {
+    constexpr int top = 1 << 31;
+    const long long bits = __double_as_longlong(one.value + 0.0);  // -0 becomes 0
+    const int negative = static_cast<int>(bits >> 63);
+    const bool exists = one.index >= 0;
+    const unsigned high = exists ? static_cast<int>(bits >> 32) ^ (negative | top) : 0;
+    const unsigned low = static_cast<int>(bits) ^ negative;
+    const unsigned highest = __reduce_max_sync(whole_warp, high);
+    const unsigned lowest = __reduce_max_sync(whole_warp, high == highest ? low : 0);
+    const bool is_largest = high == highest && low == lowest;
+    const int index = __reduce_min_sync(whole_warp, is_largest && exists ? one.index : ~0u);
+    const int inverse = ~(static_cast<int>(highest) >> 31);
+    const T value = __hiloint2double(highest ^ (inverse | top), lowest ^ inverse);
+    return {index < 0 ? T(0) : value, index};
+}
+#endif
 
 // ---- block --------------------------------------------------------------------------
 
@@ -121,17 +142,19 @@ template <class Op>
 struct Called : Op {};
 
 template <class T, class Op>
-__device__ __noinline__ T warp_reduce(T value, Called<Op>) {
-    return warp_reduce<1>(value, Op());
+__device__ __noinline__ T warp_reduce(T value, Called<Op>, int width = warp_threads) {
+    return warp_reduce<1>(value, Op(), width);
 }
 
 template <class T, class Op>
 __device__ __noinline__ T block_reduce(T value, T* partial, Called<Op>) {
+    if (warp_threads == 1) return value;
     value = warp_reduce(value, Called<Op>());
     if (lane_index() == 0) partial[warp_index()] = value;
     __syncthreads();
-    value = lane_index() < warp_count() ? partial[lane_index()] : Op::identity();
-    return warp_reduce(value, Called<Op>());
+    const int width = 1 << (32 - __clz(warp_count() - 1)), warp = lane_index() % width;
+    value = warp < warp_count() ? partial[warp] : Op::identity();
+    return warp_reduce(value, Called<Op>(), width);
 }
 
 /// The reduction of 512 values in shared memory, by 512 threads, in every thread. The operator

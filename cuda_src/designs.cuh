@@ -62,7 +62,7 @@ __device__ void accumulate_moments(const Designs<T>& designs, const LearnerPlace
     const RowRange range(designs.rows, static_cast<int>(learner.chunks), chunk, warp_count());
     for (int begin = 0; begin < functions; begin += window) {
         const int end = min(window, functions - begin);
-        clear(sums, static_cast<long long>(warp_count()) * first.size(window));
+        clear(sums, warp_count() * first.size(window));
         for (long long part = learner.begin_part; part < learner.end_part; ++part)
             add_part(designs, part, range, u, own, begin, end);
         sum_copies(first, window, end, result + begin);

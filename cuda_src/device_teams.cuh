@@ -69,13 +69,13 @@ struct LaneTeam {
     static __device__ __forceinline__ int first_lane() { return lane_index() / lanes * lanes; }
 };
 
-/// One block. Its vectors are in shared memory. Two threads compute a row of the inverse.
+/// One block. Its vectors are in shared memory. Four threads compute a row of the inverse.
 class BlockTeam {
   public:
     static constexpr int threads = 256, blocks = 2;
     static constexpr int memories_of_block = 1;
     static constexpr bool is_small = false, general = true, has_near_vectors = true;
-    static constexpr int each = 1, lanes_of_row = 2;
+    static constexpr int each = 1, lanes_of_row = 4;
 
     using Reals = Vector<double>;
 

@@ -107,9 +107,9 @@ __device__ __forceinline__ void combine_gram(const GramMatrix<Team>& matrix, int
     const MatrixView G{matrix.G, 1, n};
     if constexpr (Team::is_small) {
         typename Team::Reals sum{};
-        chosen.by_all([&](int p, int j) {
-            const double value = y.of(p);
-            if (!chosen.has(j)) return;
+        const typename Team::Reals masked = chosen.masked(y);
+        chosen.by_all([&](auto p, int j) {
+            const double value = masked.of(p);
             for_each_variable<Team>(n, [&](auto i) { sum[i] += G(i, j) * value; });
         });
         for_each_variable<Team>(n, [&](auto i) { use(i, sum[i]); });

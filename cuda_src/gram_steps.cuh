@@ -52,7 +52,7 @@ struct GramSteps : GramSystem<T, Team> {
     __device__ void clear(bool restarts) {
         const auto passive = inverse.passive();
         if (options.has_bounds())
-            passive.by_all([&](int p, int j) {
+            passive.by_all([&](auto p, int j) {
                 const double x = at.x.of(p);
                 if (restarts && passive.has(j))
                     place(j, 0, nearest_bound(x, at.lower.of(j), at.upper.of(j)));

@@ -2,6 +2,12 @@
 //
 // All blocks must be resident at the same time. What any thread writes before the barrier is
 // visible to all threads after it.
+//
+// Memory order. A block's barrier orders what its threads wrote before the arrival of its first
+// thread, which releases all of this. An arrival is an atomic addition, so later arrivals continue
+// its release sequence: the load that sees the last arrival acquires from all of them. The second
+// barrier of the block orders this load before what its threads read. No fence is needed, and so
+// none has to be sequentially consistent. tests/device/test_memory_model.py proves it.
 
 #pragma once
 
@@ -14,17 +20,20 @@ class GridBarrier {
         awaited_ += gridDim.x;
         __syncthreads();
         if (threadIdx.x == 0) {
-            __threadfence();
-            atomicAdd(arrived_, 1ull);
-            const volatile unsigned long long* arrived = arrived_;
-            while (*arrived < awaited_) __nanosleep(nanoseconds_between_polls);
-            __threadfence();
+            asm volatile("red.release.gpu.add.u64 [%0], 1;" ::"l"(arrived_) : "memory");
+            while (arrived() < awaited_) __nanosleep(nanoseconds_between_polls);
         }
         __syncthreads();
     }
 
   private:
     static constexpr unsigned nanoseconds_between_polls = 32;
+
+    __device__ unsigned long long arrived() const {
+        unsigned long long count;
+        asm volatile("ld.acquire.gpu.u64 %0, [%1];" : "=l"(count) : "l"(arrived_) : "memory");
+        return count;
+    }
 
     unsigned long long* arrived_;
     unsigned long long awaited_ = 0;

@@ -12,9 +12,20 @@
 /// Variables of a problem, as a set of bits.
 template <int lanes, int each, bool general>
 struct Chosen<LaneTeam<lanes, each, general>> {
+    using Team = LaneTeam<lanes, each, general>;
+
     unsigned bits;
 
     __device__ __forceinline__ bool has(int j) const { return bits >> j & 1; }
+
+    /// The elements of the chosen variables, and 0 for the others.
+    __device__ __forceinline__ LaneVector<double, Team> masked(
+        LaneVector<double, Team> values) const {
+        for_each_variable<Team>(Team::width, [&](auto j) {
+            if (!has(j)) values[j] = 0;
+        });
+        return values;
+    }
 
     /// body(j, j) for the variables that a team of the warp has chosen.
     template <class Body>
@@ -23,15 +34,20 @@ struct Chosen<LaneTeam<lanes, each, general>> {
 #pragma unroll
         for (int distance = lanes; distance < warp_threads; distance *= 2)
             left |= shuffle_xor(left, distance);
-#pragma unroll 1
-        for (; Team::any(left != 0); left &= left - 1) {
-            const int j = __ffs(static_cast<int>(left)) - 1;
-            body(j, j);
-        }
+        by_slot<0>(left, body);
     }
 
   private:
-    using Team = LaneTeam<lanes, each, general>;
+    template <int slot, class Body>
+    static __device__ __forceinline__ void by_slot(unsigned chosen, Body body) {
+        unsigned left = chosen & (whole_warp >> (warp_threads - lanes));
+#pragma unroll 1
+        for (; left != 0; left &= left - 1) {
+            const OwnVariable<slot> j{__ffs(static_cast<int>(left)) - 1 + slot * lanes};
+            body(j, j);
+        }
+        if constexpr (slot + 1 < each) by_slot<slot + 1>(chosen >> lanes, body);
+    }
 };
 
 template <int lanes, int each, bool general>
@@ -72,11 +88,11 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
     }
 
     __device__ void multiply(Team&, const Reals& in, Reals& out) const {
+        const Reals passive = chosen_.masked(in);
         Reals sum{};
 #pragma unroll
         for (int k = 0; k < width; ++k) {
-            const double value = in.of(k);
-            if (!chosen_.has(k)) continue;
+            const double value = passive.of(k);
 #pragma unroll
             for (int q = 0; q < each; ++q) sum.own[q] += rows_[q][k] * value;
         }
@@ -92,7 +108,7 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
             chosen_.bits |= 1u << variable;
             ++length;
         }
-        add_product(variable >= 0, 1 / square, u);
+        add_product(variable >= 0, square, 1, u);
         return variable;
     }
 
@@ -101,7 +117,8 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
         for_each_entry([&](auto p, int k, double& entry) {
             if (k == position) v[p] = entry;
         });
-        add_product(position >= 0, -1 / v.of(max(position, 0)), v);
+        const double square = v.of(max(position, 0));
+        add_product(position >= 0, fabs(square), square < 0 ? 1 : -1, v);
         if (position < 0) return;
         for_each_entry([&](int p, int k, double& entry) {
             if (p == position || k == position) entry = 0;
@@ -124,20 +141,35 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
             for_each_variable<Team>(width, [&](auto p) { body(p, k, rows_[p.slot][k]); });
     }
 
-    /// H += factor v v^T, if H `changes`. The product of two elements comes first, so that H stays
-    /// symmetric.
-    __device__ void add_product(bool changes, double factor, const Reals& v) {
+    /// H += sign v v^T / square, if H `changes`; v is 0 for other variables.
+    __device__ void add_product(bool changes, double square, double sign, Reals& v) {
+        const double root = 1 / square_root(square);
+#pragma unroll
+        for (int q = 0; q < each; ++q) v.own[q] = changes ? root * v.own[q] : 0;
 #pragma unroll
         for (int k = 0; k < width; ++k) {
-            const double value = v.of(k);
-            if (!changes || !chosen_.has(k)) continue;
+            const double factor = sign * v.of(k);
 #pragma unroll
-            for (int q = 0; q < each; ++q) rows_[q][k] += factor * (v.own[q] * value);
+            for (int q = 0; q < each; ++q) rows_[q][k] += factor * v.own[q];
         }
     }
 };
 
 // ---- products -----------------------------------------------------------------------------
+
+/// part[q] += matrix(i, q) vector[i] over the rows of a lane, for columns q < columns; if `all`,
+/// for all of them.
+template <class Team, bool all, int count>
+__device__ __forceinline__ void add_rows(MatrixView matrix, int m, int columns,
+                                         Vector<double> vector, double (&part)[count]) {
+#pragma unroll 1
+    for (int i = Team::rank(); i < m; i += Team::size()) {
+        const double value = vector[i];
+#pragma unroll
+        for (int q = 0; q < count; ++q)
+            if (all || q < columns) part[q] += matrix(i, q) * value;
+    }
+}
 
 /// A^T vector, for all columns. A lane adds the products of its rows; then lanes exchange
 /// halves of their sums, until each lane has the sums of its columns.
@@ -156,13 +188,11 @@ __device__ void multiply_columns(const GramMatrix<LaneTeam<lanes, each, general>
         double part[count];
 #pragma unroll
         for (int q = 0; q < count; ++q) part[q] = 0;
-#pragma unroll 1
-        for (int i = rank; i < m; i += lanes) {
-            const double value = vector[i];
-#pragma unroll
-            for (int q = 0; q < count; ++q)
-                if (first + q < n) part[q] += matrix(i, first + q) * value;
-        }
+        const MatrixView columns{matrix.entries.from(first), matrix.leading, 1};
+        if (first + count <= n)
+            add_rows<Team, true>(columns, m, count, vector, part);
+        else
+            add_rows<Team, false>(columns, m, n - first, vector, part);
 #pragma unroll
         for (int half = holders / 2; half > 0; half /= 2) {
             const bool is_upper = rank & half;
@@ -191,6 +221,7 @@ template <class Sum, class Team, class Start, class Use>
 __device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen<Team>& chosen,
                                         const LaneVector<double, Team>& y, Start start, Use use) {
     constexpr int lanes = Team::size(), rows_at_once = Team::rows_at_once;
+    const LaneVector<double, Team> masked = chosen.masked(y);
 #pragma unroll 1
     for (int first = 0; first < count; first += rows_at_once * lanes) {
         const auto for_each_row = [&](auto body) {
@@ -202,9 +233,9 @@ __device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen
         };
         Sum sum[rows_at_once] = {};
         for_each_row([&](int q, int i) { sum[q] = {start(i)}; });
-        chosen.by_all([&](int p, int j) {
-            const double value = y.of(p);
-            if (chosen.has(j)) for_each_row([&](int q, int i) { sum[q].take(rows(i, j), value); });
+        chosen.by_all([&](auto p, int j) {
+            const double value = masked.of(p);
+            for_each_row([&](int q, int i) { sum[q].take(rows(i, j), value); });
         });
         for_each_row([&](int q, int i) { use(i, sum[q].rounded()); });
     }

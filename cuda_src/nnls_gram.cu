@@ -29,10 +29,10 @@
 // Scaling. Columns of A and b are multiplied by powers of two: this is exact. `scale_columns`
 // writes the scaled matrices; small matrices are scaled by their team, and not written.
 //
-// Memory. A team has a vector of each kind, and H. The first entries of H are in shared memory as
-// far as they fit. G and the scaled matrices are in global memory. Teams of lanes have H and the
-// vectors by variable in registers, and exchange them by shuffles; G, the scaled matrix, vectors by
-// row, and the options of variables are in shared memory.
+// Memory. A team has a vector of each kind, and H. The first rows and columns of H are in shared
+// memory as far as they fit. G and the scaled matrices are in global memory. Teams of lanes have H
+// and the vectors by variable in registers, and exchange them by shuffles; G, the scaled matrix,
+// vectors by row, and the options of variables are in shared memory.
 //
 // Cost. l passive variables: l n operations for a gradient, 2 l^2 for a variable that enters, l^2
 // for one that leaves, and l^2 for a solution. A is read once for A^T b, once or twice for a
@@ -93,7 +93,7 @@ struct GramMemory {
     long long matrix_bytes;                 // if positive, of the matrix that all systems share
     long long vectors_bytes, shared_bytes;  // of a team
     unsigned char* barrier;                 // of the grid
-    int near_rows;                          // rows of H in shared memory
+    int side;                               // rows and columns of H in shared memory
 };
 
 /// Solve the systems. If there are scaled matrices, A is not read. Systems that another method
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(Team::threads, Team::blocks)
         arrays.place(vectors, options);
         if (scales) arrays.refer_to_norms(options);
         of_vectors += memory.vectors_bytes;
-        arrays.inverse.place(shared, global, memory.near_rows);
+        arrays.inverse.place(shared, global, memory.side);
     }
     if constexpr (scales)
         if (scales_once)

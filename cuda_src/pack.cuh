@@ -45,3 +45,15 @@ __device__ __forceinline__ void write_pack(T* to, const Pack<T, size>& pack) {
             __stwb(reinterpret_cast<int4*>(to) + k, reinterpret_cast<const int4*>(&pack)[k]);
     }
 }
+
+/// Write an element. Of 16 bytes, it is one store if both addresses allow it: NVRTC would store
+/// each of its numbers. `element` is at such an address.
+template <class T>
+__device__ __forceinline__ void write_element(T* to, const T& element) {
+    constexpr int words = pack_size<int>;
+    int* const first = reinterpret_cast<int*>(to);
+    if (sizeof(T) == pack_bytes && is_aligned<words>(first))
+        write_pack(first, reinterpret_cast<const Pack<int, words>&>(element));
+    else
+        *to = element;
+}

@@ -6,14 +6,14 @@
 //   the variable that leaves, so H never has gaps.
 // - For lanes of a warp, its own number. Rows and columns of other variables are 0.
 //
-// Memory of large teams. H is symmetric, and stored as its lower triangle, row after row: entry
-// (i, k) with k <= i is at i (i + 1) / 2 + k. The triangle grows at its end, so its first rows can
-// be in shared memory (`near`), and the others in global memory (`far`). 16 neighbouring threads
-// that read the same column of their rows access all banks: 16 successive triangular numbers are
-// distinct modulo 16. A lane has its rows of H in registers.
+// Memory of large teams. The first rows and columns, before `side`, are a square in shared memory,
+// whose rows are read and written 16 bytes at a time; columns that no variable has are 0. Later
+// rows are in global memory, up to the diagonal, one after another. `side` is 8 more than a
+// multiple of 16: two neighbouring rows begin in different halves of the banks. A lane of a warp
+// has its rows of H in registers.
 //
-// Cost. For l variables, an update reads and writes l^2 / 2 numbers, a product reads l^2; a thread
-// has several of them in flight. For lanes: l shuffles.
+// Cost. For l variables, an update reads and writes l^2 numbers in shared memory, or half as many
+// in global memory, a product reads l^2. For lanes: l shuffles.
 
 #pragma once
 
@@ -40,65 +40,38 @@ struct Chosen {
     }
 };
 
-/// Bytes of H before row i.
-__device__ __forceinline__ long long bytes_before(int i) {
-    return static_cast<long long>(4 * i) * (i + 1);
-}
-/// Bytes from row i to row i + ahead.
-__device__ __forceinline__ int bytes_between(int i, int ahead) {
-    return 8 * ahead * i + 4 * ahead * (ahead + 1);
-}
+/// The memory of H. The compiler knows which part is in shared memory.
+struct SymmetricRows {
+    int near_begin;    // bytes of dynamic shared memory before the square
+    double* far_rows;  // where row 0 would be, if all rows were in global memory
+    int side;
 
-/// Rows of H in shared memory, which the compiler knows, and in global memory.
-struct NearRows {
-    int begin;  // bytes of dynamic shared memory before H
-
-    __device__ __forceinline__ double* operator()(int i, int ahead = 0) const {
-        unsigned char* const row =
-            dynamic_shared_memory() + begin + static_cast<int>(bytes_before(i));
-        return reinterpret_cast<double*>(row + bytes_between(i, ahead));
+    /// Entries before a row in global memory.
+    static __device__ __forceinline__ long long before(int i) {
+        return static_cast<long long>(i) * (i + 1) / 2;
     }
-    /// The same rows from column k on.
-    __device__ __forceinline__ NearRows from(int k) const { return {begin + 8 * k}; }
-};
-struct FarRows {
-    unsigned char* begin;  // where row 0 would be
-
-    __device__ __forceinline__ double* operator()(int i, int ahead = 0) const {
-        return reinterpret_cast<double*>(begin + bytes_before(i) + bytes_between(i, ahead));
+    __device__ __forceinline__ double* near(int i) const {
+        return reinterpret_cast<double*>(dynamic_shared_memory() + near_begin) + i * side;
     }
-    __device__ __forceinline__ FarRows from(int k) const { return {begin + 8 * k}; }
-};
-
-/// H, row after row. If not all rows are near, near_rows is a multiple of `rows_together`.
-struct Triangle {
-    NearRows near;
-    FarRows far;
-    int near_rows;
-
-    /// body(rows), compiled for either memory: the memory of row i.
-    template <class Body>
-    __device__ __forceinline__ void with_rows(int i, Body body) const {
-        if (i < near_rows)
-            body(near);
-        else
-            body(far);
+    __device__ __forceinline__ double* far(int i) const { return far_rows + before(i); }
+    /// An entry in global memory.
+    __device__ __forceinline__ double& far(int i, int k) const { return far(max(i, k))[min(i, k)]; }
+    __device__ __forceinline__ double& operator()(int i, int k) const {
+        return max(i, k) < side ? near(i)[k] : far(i, k);
     }
 };
-constexpr int rows_together = 16;
 
 template <class Team>
 struct PassiveInverseArrays {
-    Triangle H;
+    SymmetricRows H;
     Vector<int> variables;
 
     /// Allocate the variables.
     __device__ void place(TeamMemory& memory, int capacity) { memory.take(variables, capacity); }
     /// Allocate H.
-    __device__ void place(unsigned char* shared, unsigned char* global, int near_rows) {
-        H = {{static_cast<int>(shared - dynamic_shared_memory())},
-             {global - bytes_before(near_rows)},
-             near_rows};
+    __device__ void place(unsigned char* shared, unsigned char* global, int side) {
+        H = {static_cast<int>(shared - dynamic_shared_memory()),
+             reinterpret_cast<double*>(global) - SymmetricRows::before(side), side};
     }
 };
 
@@ -114,7 +87,11 @@ class PassiveInverse {
     __device__ __forceinline__ int variable(int p) const { return at.variables[p]; }
     __device__ __forceinline__ Chosen<Team> passive() const { return {at.variables, length}; }
     __device__ __forceinline__ Chosen<Team> all(int n) const { return {{nullptr}, n}; }
-    __device__ void clear() { length = 0; }
+    __device__ void clear() {
+        length = 0;
+        ::for_each<Team>(at.H.side * at.H.side / 2,
+                         [&](int i) { reinterpret_cast<double2*>(at.H.near(0))[i] = {0, 0}; });
+    }
 
     /// body(p) for every position, by the thread that has its element.
     template <class Body>
@@ -131,11 +108,10 @@ class PassiveInverse {
     /// Append a variable, and return its position. Its column is the passive columns times `u`,
     /// plus an orthogonal part whose square norm is `square`. Ends without a barrier.
     __device__ int append(int variable, Reals u, double square) {
-        const double scale = 1 / square;
-        add_square(at.H, length, -1, scale, u);
-        at.H.with_rows(length, [&](auto row) {
-            ::for_each<Team>(length + 1,
-                             [&](int k) { row(length)[k] = k < length ? -scale * u[k] : scale; });
+        const double root = 1 / square_root(square);
+        add_square(root, 1, u, -root);
+        ::for_each<Team>(length + 1, [&](int k) {
+            at.H(length, k) = root * (k < length ? -(root * u[k]) : root);
         });
         if (Team::rank() == 0) at.variables[length] = variable;
         return length++;
@@ -144,110 +120,136 @@ class PassiveInverse {
     /// Remove the variable at `position`; the last variable takes its position, also in x and w.
     /// Overwrites v. Begins and ends without a barrier.
     __device__ void remove(Team& team, int position, Reals v, Reals x, Reals w) {
-        for_each([&](int k) { v[k] = h(position, k); });
-        team.sync();
         const int last = length - 1;
-        const double scale = -1 / v[position];
-        add_square(at.H, last, position, scale, v);
-        ::for_each<Team>(last, [&](int k) {
-            const int other = k == position ? last : k;
-            h(position, k) = h(last, other) + scale * v[last] * v[other];
+        for_each([&](int k) {
+            if (k == last) return;
+            const bool is_position = k == position;
+            const int from = is_position ? last : k;
+            const double pivot = at.H(k, k);
+            v[k] = at.H(position, from);
+            at.H(position, k) = at.H(k, position) = at.H(last, from);
+            if (last < at.H.side) at.H(k, last) = 0;
+            if (is_position) at.H(last, last) = pivot;
         });
+        team.sync();
+        --length;
+        const double square = at.H(last, last);
+        add_square(1 / square_root(fabs(square)), square < 0 ? 1 : -1, v, 0);
         if (Team::rank() == 0) {
             at.variables[position] = at.variables[last];
             x[position] = x[last];
             w[position] = w[last];
         }
-        --length;
     }
 
   private:
     const PassiveInverseArrays<Team>& at;
 
-    __device__ __forceinline__ double& h(int i, int k) const {
-        double* entry;
-        at.H.with_rows(max(i, k), [&](auto row) { entry = row(max(i, k)) + min(i, k); });
-        return *entry;
-    }
-
-    /// The rows of H before `count` += scale v v^T, but for row and column `skipped`. A warp
-    /// changes 32 columns of eight rows at once.
-    static __device__ __forceinline__ void add_square(Triangle H, int count, int skipped,
-                                                      double scale, Reals vector) {
-        constexpr int rows = 8;
+    /// H += sign s s^T, where s is root * vector; in column `length` of the square, s is `next`. A
+    /// warp changes 64 columns of four rows of the square at once, or a row in global memory.
+    __device__ __forceinline__ void add_square(double root, double sign, Reals vector,
+                                               double next) const {
+        constexpr int rows = 4;
+        const SymmetricRows H = at.H;
+        const int count = length, near_end = min(count, H.side), step = rows * Team::groups();
         const Reals v = placed<Team>(vector);
+        const auto scaled = [&](int k) {
+            return k < count ? root * v[k] : (k == count ? next : 0);
+        };
+        const double signed_root = sign * root;
 #pragma unroll 1
-        for (int first = 0; first < count; first += warp_threads) {
-            const int j = first + lane_index(), k = j == skipped ? count : j;
-            const double factor = k < count ? scale * v[k] : 0;
+        for (int k = 2 * lane_index(); k < min(count + 1, H.side); k += 2 * warp_threads) {
+            const double2 factor{scaled(k), scaled(k + 1)};
+            int i = rows * Team::group();
+            double* row = H.near(i) + k;
 #pragma unroll 1
-            for (int i = first + rows * Team::group(); i < count; i += rows * Team::groups())
-                H.with_rows(i, [&](auto row) {
-                    const auto column = row.from(k);
-                    const auto changes = [&](int i) { return k <= i && i != skipped; };
-                    load_ahead<1>(
-                        i, min(i + rows, count),
-                        [&](int i, int ahead) {
-                            const bool changed = changes(i + ahead);
-                            return Pair{changed ? *column(i, ahead) : 0, v[i + ahead]};
-                        },
-                        [&](int i, int ahead, Pair loaded) {
-                            if (changes(i + ahead))
-                                *column(i, ahead) = loaded.a + factor * loaded.b;
-                        });
+            for (; i + rows <= near_end; i += step, row += step * H.side)
+                add_rows<rows>(row, H.side, v.from(i), signed_root, factor);
+#pragma unroll 1
+            for (; i < near_end; ++i, row += H.side)
+                add_rows<1>(row, H.side, v.from(i), signed_root, factor);
+        }
+#pragma unroll 1
+        for (int i = H.side + Team::group(); i < count; i += Team::groups()) {
+            const double factor = signed_root * v[i];
+            double* const row = H.far(i);
+            load_ahead<warp_threads>(
+                lane_index(), i + 1,
+                [&](int k, int ahead) { return Pair{row[k + ahead], v[k + ahead]}; },
+                [&](int k, int ahead, Pair loaded) {
+                    row[k + ahead] = loaded.a + factor * (root * loaded.b);
                 });
         }
     }
 
-    /// out = H in. The threads of a warp that compute a row are `rows` apart, so that neighbours
-    /// access different banks.
-    static __device__ __noinline__ void multiply_rows(Triangle H, int length, Reals vector,
+    /// Two columns of rows += scale * vector * factor.
+    template <int rows>
+    static __device__ __forceinline__ void add_rows(double* row, int side, Reals vector,
+                                                    double scale, double2 factor) {
+        double2 entries[rows];
+        double factors[rows];
+#pragma unroll
+        for (int q = 0; q < rows; ++q) {
+            entries[q] = *pair_of(row + q * side);
+            factors[q] = scale * vector[q];
+        }
+#pragma unroll
+        for (int q = 0; q < rows; ++q)
+            *pair_of(row + q * side) = {entries[q].x + factors[q] * factor.x,
+                                        entries[q].y + factors[q] * factor.y};
+    }
+
+    static __device__ __forceinline__ double2* pair_of(double* entry) {
+        return reinterpret_cast<double2*>(entry);
+    }
+
+    /// out = H in. Neighbouring lanes compute a row.
+    static __device__ __noinline__ void multiply_rows(SymmetricRows H, int length, Reals vector,
                                                       Reals out) {
         constexpr int lanes = Team::lanes_of_row, rows = warp_threads / lanes;
         const Reals in = placed<Team>(vector);
-        const int lane = lane_index() / rows;
+        const int lane = lane_index() % lanes;
 #pragma unroll 1
         for (int first = rows * Team::group(); first < length; first += rows * Team::groups()) {
-            const int p = first + lane_index() % rows;
-            double sum = times<lanes, rows>(H, length, first, min(p, length - 1), lane, in);
+            const int p = first + lane_index() / lanes;
+            double sum = times<lanes>(H, length, min(p, length - 1), lane, in);
 #pragma unroll
-            for (int distance = rows; distance < warp_threads; distance *= 2)
+            for (int distance = 1; distance < lanes; distance *= 2)
                 sum += shuffle_xor(sum, distance);
             if (p < length && lane == 0) out[p] = sum;
         }
     }
 
-    /// The part of sum_k H(p, k) in[k] that a lane of row p computes. All rows of its warp, from
-    /// `first` on, read the same k: rows of H before them, then a square, then columns.
-    template <int lanes, int rows>
-    static __device__ __forceinline__ double times(Triangle H, int length, int first, int p,
-                                                   int lane, Reals in) {
-        double sum[4] = {0, 0, 0, 0};
-        const auto add = [&](int, int ahead, Pair loaded) {
-            sum[ahead / lanes % 4] += loaded.a * loaded.b;
+    /// The part of sum_k H(p, k) in[k] that a lane of row p computes, two columns at once.
+    template <int lanes>
+    static __device__ __forceinline__ double times(SymmetricRows H, int length, int p, int lane,
+                                                   Reals in) {
+        struct Loaded {
+            double2 row, in;
         };
-        const int after = first + rows, near_end = min(length, H.near_rows);
-        H.with_rows(first, [&](auto row) {
-            const double* const own = row(p);
-            load_ahead<lanes>(
-                lane, first, [&](int k, int ahead) { return Pair{own[k + ahead], in[k + ahead]}; },
-                add);
-            load_ahead<lanes>(
-                first + lane, min(after, length),
-                [&](int k, int ahead) {
-                    const int q = k + ahead;
-                    const auto column = row.from(min(p, q));
-                    return Pair{*column(first, max(p, q) - first), in[q]};
-                },
-                add);
-        });
-        const auto add_columns = [&](auto column, int begin, int end) {
-            load_ahead<lanes>(
-                begin + lane, end,
-                [&](int k, int ahead) { return Pair{*column(k, ahead), in[k + ahead]}; }, add);
+        double even = 0, odd = 0;
+        const auto add = [&](int, int, const Loaded& loaded) {
+            even += loaded.row.x * loaded.in.x;
+            odd += loaded.row.y * loaded.in.y;
         };
-        add_columns(H.near.from(p), after, near_end);
-        add_columns(H.far.from(p), max(after, near_end), length);
-        return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+        const bool is_near = p < H.side;
+        const int near_end = is_near ? min(length, H.side) : 0, last = near_end - 1;
+        double* const row = H.near(p);
+        load_ahead<2 * lanes>(
+            2 * lane, last,
+            [&](int k, int ahead) {
+                return Loaded{*pair_of(row + k + ahead), *pair_of(&in[k + ahead])};
+            },
+            add);
+        if (near_end % 2 == 1 && last % (2 * lanes) == 2 * lane) even += row[last] * in[last];
+        load_ahead<2 * lanes>((is_near ? H.side : 0) + 2 * lane, length,
+                              [&](int k, int ahead) {
+                                  const int one = k + ahead, other = one + 1;
+                                  const bool has_other = other < length;
+                                  return Loaded{{H.far(p, one), has_other ? H.far(p, other) : 0},
+                                                {in[one], has_other ? in[other] : 0}};
+                              },
+                              add);
+        return even + odd;
     }
 };

@@ -26,6 +26,7 @@
 // from run to run: the order in which prefixes are combined depends on scheduling.
 
 #include "look_back.cuh"
+#include "pack.cuh"
 
 /// Minimum resident blocks per multiprocessor, for `__launch_bounds__`; a higher value causes
 /// spills.
@@ -138,7 +139,7 @@ __global__ void __launch_bounds__(threads, scan_blocks_per_multiprocessor)
     using Value = typename Operator::Value;
     constexpr int tile_size = threads * items;
     static_assert(items < 32, "the flags of a thread are bits of one word");
-    __shared__ Element elements[tile_size];
+    __shared__ alignas(pack_bytes) Element elements[tile_size];
     __shared__ unsigned flag_words[flagged ? tile_size / warp_threads : 1];
     __shared__ typename BlockScan<Operator>::Storage totals;
     __shared__ Value shared_prefix;
@@ -237,7 +238,7 @@ __global__ void __launch_bounds__(threads, scan_blocks_per_multiprocessor)
 #pragma unroll
             for (int k = 0; k < items; ++k) {
                 const int i = k * threads + threadIdx.x;
-                y[start + i] = elements[i];
+                write_element(y + start + i, elements[i]);
             }
         } else {
 #pragma unroll 1

@@ -73,6 +73,13 @@ struct LaneVector {
         return __shfl_sync(whole_warp, value, j % Team::size(), Team::size());
     }
 
+    /// The same, from a register that the compiler knows.
+    template <int slot>
+    __device__ __forceinline__ T of(OwnVariable<slot> p) const {
+        if constexpr (Team::size() == 1) return own[slot];
+        return __shfl_sync(whole_warp, own[slot], p.j % Team::size(), Team::size());
+    }
+
     /// The elements are not needed any more: without this, they would keep their registers until
     /// all of them are written.
     __device__ __forceinline__ void forget() {

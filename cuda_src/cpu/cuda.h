@@ -28,6 +28,9 @@
 struct Index3 {
     int x, y, z;
 };
+struct double2 {
+    double x, y;
+};
 constexpr Index3 threadIdx{0, 0, 0}, blockIdx{0, 0, 0}, blockDim{1, 1, 1}, gridDim{1, 1, 1};
 
 /// The solvers get no dynamic shared memory here.
@@ -36,6 +39,10 @@ static unsigned char shared_memory[16];
 inline void __syncthreads() {}
 inline void __syncwarp(unsigned = 0) {}
 inline void __threadfence() {}
+
+inline int __clz(int x) {
+    return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x));
+}
 
 template <class T>
 T __shfl_sync(unsigned, T value, int) {

@@ -38,12 +38,16 @@ GRAM_TOLERANCE = default_tolerance(np.dtype(np.float64))
 """The default tolerance; it does not depend on the dtype of the inputs."""
 ALIGNMENT = 16
 """Alignment in bytes of the arrays of a team; also the bytes of a reduction's value."""
-ROWS_TOGETHER = 16
-"""Rows of the inverse that are all in shared memory, or none of them is."""
+SQUARES = 8, 16
+"""The side of the inverse's square in shared memory: the first, plus a multiple of the
+second, so that two neighbouring rows begin in different halves of the banks."""
 STATIC_SHARED_MEMORY = 2048
 """Upper bound on the bytes of the kernel's static shared memory."""
 RESERVED_SHARED_MEMORY = 1024
 """Bytes of a multiprocessor's shared memory that CUDA reserves for each block."""
+MOST_SHARING, KEPT_SIDE = 8, 0.6
+"""The most blocks that share a multiprocessor, and the part of the inverse's rows that
+each has in shared memory then: most systems have fewer passive variables."""
 SCALED_COLUMNS = 8
 """Columns of a block of ``scale_columns``, and its warps."""
 HELD_ROWS = 1024
@@ -109,8 +113,8 @@ class Layout(NamedTuple):
         Shared memory for the matrix, if all teams of the block have the same.
     vectors : int
         The vectors of a team, and its matrix if the team scales it.
-    near : int
-        Rows of the inverse that are in shared memory.
+    side : int
+        Rows and columns of the inverse that are in shared memory.
     team : int
         Shared memory of a team.
     shared : int
@@ -121,7 +125,7 @@ class Layout(NamedTuple):
 
     matrix: int
     vectors: int
-    near: int
+    side: int
     team: int
     shared: int
     workspace: int
@@ -175,10 +179,12 @@ def triangle(rows: int) -> int:
     return rows * (rows + 1) // 2
 
 
-def rows_in_shared_memory(rows: int, bytes: int) -> int:
-    """How many rows of the inverse fit: all, or a multiple of `ROWS_TOGETHER`."""
-    fit = (math.isqrt(bytes + 1) - 1) // 2
-    return rows if fit >= rows else fit // ROWS_TOGETHER * ROWS_TOGETHER
+def side_in_shared_memory(rows: int, bytes: int) -> int:
+    """The side of the square for the first rows of the inverse; 0 if none fits."""
+    least, step = SQUARES
+    fit = math.isqrt(bytes // 8)
+    whole = least + round_up(max(0, rows - least), step)
+    return 0 if fit < least else min(whole, least + (fit - least) // step * step)
 
 
 def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout:
@@ -201,17 +207,16 @@ def layout_of(team: Team, size: Size, shared_matrix: bool, limit: int) -> Layout
     share = (limit - matrix_bytes) // team.teams
     near_vectors = vectors * team.has_near_vectors
     left = 0 if team.is_grid else max(0, share - near_vectors)
-    near = rows_in_shared_memory(rows, left)
-    near_bytes = round_up(8 * triangle(near), ALIGNMENT)
-    far_bytes = round_up(8 * (triangle(rows) - triangle(near)), ALIGNMENT)
-    of_team = near_bytes + near_vectors
+    side = side_in_shared_memory(rows, left) if rows else 0
+    far = triangle(rows) - triangle(min(side, rows))
+    of_team = 8 * side * side + near_vectors
     return Layout(
         matrix=matrix_bytes,
         vectors=vectors,
-        near=near,
+        side=side,
         team=of_team,
         shared=matrix_bytes + team.teams * of_team,
-        workspace=far_bytes + vectors - near_vectors,
+        workspace=round_up(8 * far, ALIGNMENT) + vectors - near_vectors,
     )
 
 
@@ -230,17 +235,24 @@ def choose(
 def share_multiprocessors(
     kernel: Kernel, team: Team, size: Size, layout: Layout, count: int, limit: int
 ) -> Layout:
-    """Let two blocks share a multiprocessor if `count` systems outnumber the blocks.
+    """Let blocks share a multiprocessor if `count` systems outnumber the blocks.
 
-    Then each has half of the shared memory; `layout` has at most `limit` bytes of it.
+    As many share it as keep `KEPT_SIDE` of the inverse in shared memory, or else two;
+    `layout` has at most `limit` bytes of it.
     """
     resident = kernel.resident_blocks(team.threads, layout.shared)
     if team.is_small or team.is_grid or count <= resident:
         return layout
-    half = (limit - STATIC_SHARED_MEMORY - RESERVED_SHARED_MEMORY) // 2
-    smaller = layout_of(team, size, False, half)
-    fits = smaller.shared <= min(half, layout.shared)
-    return smaller if fits else layout
+    of_each = STATIC_SHARED_MEMORY + RESERVED_SHARED_MEMORY
+    for blocks in range(MOST_SHARING, 1, -1):
+        share = (limit + of_each) // blocks - of_each
+        smaller = layout_of(team, size, False, share)
+        fits = smaller.shared <= min(share, layout.shared)
+        is_enough = blocks == 2 or smaller.side >= KEPT_SIDE * size.capacity
+        if fits and is_enough:
+            more = kernel.resident_blocks(team.threads, smaller.shared) > resident
+            return smaller if more else layout
+    return layout
 
 
 class ScaledMatrices(NamedTuple):
@@ -386,7 +398,7 @@ def nnls_gram(
         vectors_bytes=layout.vectors,
         shared_bytes=layout.team,
         barrier=barrier,
-        near_rows=layout.near,
+        side=layout.side,
     )
     tol = GRAM_TOLERANCE if problem.tol is None else problem.tol
     kernel(

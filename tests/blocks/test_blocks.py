@@ -315,10 +315,21 @@ def test_out_may_overlap_x(backend: Any, shift: int) -> None:
     same(backend.numpy(out), np.arange(1, len(out) + 1))
 
 
+def test_elements_of_16_bytes_at_any_address(backend: Any) -> None:
+    """A scan writes such an element by one store where its address allows it."""
+    case = Case("affine", np.dtype(np.int64))
+    x = case.sample(np.random.default_rng(2), 2000)
+    memory = backend.array(np.zeros(2 * 2000 + 1, np.int64))
+    for first in (0, 1):
+        out = memory[first : first + 4000].reshape(2000, 2)
+        gpusolve.scan(backend.array(x), affine, out=out)
+        same(backend.numpy(out), case.prefixes(x))
+
+
 # ---- values --------------------------------------------------------------------------
 
 
-@together("dtype", ["int8", "uint8", "int16", "int64", "uint64"])
+@together("dtype", ["int8", "uint8", "int64"])
 @together("op", ["add", "mul"])
 def test_overflow_wraps(backend: Any, dtype: str, op: str) -> None:
     x = np.full(100, np.iinfo(dtype).max, dtype)

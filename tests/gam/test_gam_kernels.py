@@ -181,15 +181,18 @@ def test_folds_are_one_launch_that_reads_each_value_once_for_each_fit() -> None:
 
 @pytest.mark.usefixtures("emulate")
 def test_sums_over_rows_have_few_bank_conflicts() -> None:
-    """Wavefronts for a row of a learner, and full sectors."""
+    """Wavefronts for a row of a learner, and sectors.
+
+    Gram matrices read a row of 32 bytes by two loads, one after the other.
+    """
     X = np.random.default_rng(0).random((8000, 2))
     with profile() as report:
         BoostedGAM(n_basis=32, df=4, max_iter=1, outside="linear").fit(X, X[:, 0])
     (gram,) = [one for one in report.kernels if one.name.startswith("gram")]
     stacked = boosting_of(report)
-    assert gram.shared_wavefronts <= 6.1 * X.size
+    assert gram.shared_wavefronts <= 1.5 * X.size
     # A row takes 0.7 for the moments, and 0.4 of the selected learner for the residual.
     assert stacked.shared_wavefronts <= 0.75 * X.size + 0.4 * len(X)
-    for kernel in (gram, stacked):
+    for kernel, loads in ((gram, 2), (stacked, 1)):
         values = kernel.arrays["values"]
-        assert values.sectors == values.fewest_sectors
+        assert values.sectors == loads * values.fewest_sectors

@@ -27,6 +27,7 @@ from gpusolve.gam import (
 from gpusolve.gam._boosting import patience
 from gpusolve.gam._boosting.folds import Folds, deal_folds
 from gpusolve.gam._boosting.path import Path
+from gpusolve.gam._boosting.patience import ALIKE, OTHER, RICHER, SLOWER
 from gpusolve.gam._model.specification import Plan, plans
 
 Data = tuple[Any, Any]
@@ -382,6 +383,18 @@ def test_a_search_follows_the_verdicts(
     assert tried_by(verdicts.copy())[: len(expected)] == expected
 
 
+def test_stumps_race_with_the_most_degrees_of_freedom_for_long() -> None:
+    """Their winner is the last plan: splines of more degrees would win at first."""
+    search = plans(BoostedGAM(), 1e4)
+    next(search)
+    next(search)
+    for verdict in (WORSE, WORSE, BETTER, BETTER):
+        search.send(verdict)
+    assert search.send(BETTER) == (Plan(6, stumps=True), SLOWER)
+    with pytest.raises(StopIteration, match=r"df=6, .*stumps=True"):
+        search.send(BETTER)
+
+
 def test_degrees_of_freedom_are_limited_by_rows_and_functions() -> None:
     for options, rows, expected in (
         ({}, 10_000, [6, 12, 24, 48]),
@@ -417,7 +430,6 @@ def decreasing(fast: float, least: float) -> Any:
 
 SLOW = decreasing(40.0, 0.2)
 LATER = np.where(np.arange(401) < 30, SLOW + 0.01, 0.1)
-RICHER, ALIKE, OTHER = patience.Kind
 LAST = decreasing(40.0, 0.19)
 RACES = [
     (SLOW, SLOW, 0.0, RICHER, 20, UNCLEAR),
@@ -435,7 +447,10 @@ RACES = [
     ),  # the slow course overtakes
     (decreasing(36.0, 0.19), SLOW, 0.0, RICHER, 320, BETTER),  # it does not
     (LATER, SLOW, 0.0, OTHER, 40, BETTER),  # it may be behind at first
-    (decreasing(60.0, 0.25), SLOW, 0.0, OTHER, 80, WORSE),
+    (decreasing(60.0, 0.25), SLOW, 0.0, OTHER, 40, WORSE),
+    (decreasing(150.0, 0.05), SLOW, 0.0, OTHER, 20, WORSE),
+    (decreasing(150.0, 0.05), SLOW, 0.0, SLOWER, 320, BETTER),  # it catches up
+    (decreasing(150.0, 0.8), SLOW, 0.0, SLOWER, 20, WORSE),  # it cannot
 ]
 
 

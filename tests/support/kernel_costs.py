@@ -6,7 +6,7 @@ each tile looks back once. A reduction by atomics has one block, so no update is
 repeated.
 
 Left out, because they depend on the schedule: accesses to arrays in which blocks wait
-for each other (`POLLED`), and fences, which are repeated with them.
+for each other (`POLLED`), and the fences and instructions that are repeated with them.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ TABLE = Path(__file__).with_suffix(".md")
 
 POLLED = {"states", "published", "arrived"}
 """Arrays that blocks read until another block has written them."""
+
+WAITING = {"grid.cuh", "look_back.cuh"}
+"""Files in which blocks wait for each other."""
 
 ALL_KERNELS = "all"
 """In place of a kernel's name: the sums of all kernels of a call."""
@@ -180,8 +183,8 @@ def _scans() -> Iterator[Call]:
     yield _limited(_call("scan exclusive", n, scan, x, exclusive=True), 8)
     yield _limited(_call("scan rows", n, scan, x.reshape(-1, 96), axis=1), 8)
     pairs = np.ones((8 * 768, 2))
-    # NVRTC writes an element of two float64 in two stores, which touch a sector each.
-    yield _limited(_call("scan affine", len(pairs), scan, pairs, affine), 32, 2.1)
+    # NVRTC reads an element of two float64 in two loads, which touch a sector each.
+    yield _limited(_call("scan affine", len(pairs), scan, pairs, affine), 32, 1.55)
     for variant in ("hierarchical", "sweep", "warp"):
         yield _call(f"scan {variant}", n, scan, x, variant=variant)
 
@@ -376,6 +379,7 @@ class Costs(NamedTuple):
     shared_wavefronts: int = 0
     atomics: int = 0
     shuffles: int = 0
+    instructions: int = 0
 
 
 def report_of(call: Call) -> Report:
@@ -407,6 +411,11 @@ def costs_of(kernel: KernelCosts) -> Costs:
         shared_wavefronts=kernel.shared_wavefronts,
         atomics=kernel.atomics,
         shuffles=kernel.shuffles,
+        instructions=sum(
+            costs.warp_instructions
+            for line, costs in kernel.by_line.items()
+            if line.file.name not in WAITING
+        ),
     )
 
 
@@ -436,6 +445,7 @@ HEADINGS = (
     "shared lanes",
     "atomics",
     "shuffles",
+    "instructions",
 )
 
 HOST_HEADINGS = (
@@ -449,7 +459,7 @@ HOST_HEADINGS = (
 RATIOS = {"of fewest", "of distinct", "of requests"}
 """Shown only: a ratio may grow because its denominator falls."""
 
-OF_THE_COMPILER = {"wavefronts", "lanes", "shared lanes"}
+OF_THE_COMPILER = {"wavefronts", "lanes", "shared lanes", "instructions"}
 """Compared only with the compiler of the table: others keep other values of shared
 memory in registers, and unroll other loops."""
 
@@ -473,6 +483,7 @@ def kernel_row(costs: Costs, elements: int) -> Row:
         ratio(costs.shared_lanes, costs.shared_requests),
         costs.atomics,
         costs.shuffles,
+        costs.instructions,
     )
     return dict(zip(HEADINGS, values, strict=True))
 
@@ -617,9 +628,11 @@ sizes.
   to shared memory.
 - wavefronts: passes over the banks of shared memory. "of requests" is 1 without
   conflicts for 4-byte elements, 2 for 8-byte elements and 4 for 16-byte elements.
+- instructions: of PTX, as warps execute them, without predicates that are false for
+  all lanes. A GPU's compiler makes about as many.
 
 Left out: accesses to the states of look-back and to the counters of grid barriers,
-and fences. Their number depends on the schedule.
+fences, and instructions of these waits. Their number depends on the schedule.
 
 ## Calls
 

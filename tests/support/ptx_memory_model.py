@@ -57,6 +57,8 @@ class Operation:
         Other threads that a fence or an atomic concerns.
     sequential : bool
         Whether a fence is sequentially consistent, or only acquires and releases.
+    order : {"", "acquire", "release"}
+        What an access that is stronger than relaxed does itself.
     """
 
     kind: str
@@ -65,11 +67,15 @@ class Operation:
     strong: bool = False
     scope: str = "device"
     sequential: bool = False
+    order: str = ""
 
 
-def load(place: str, *, strong: bool = False) -> Operation:
-    """A plain load, or a volatile load: ``ld.volatile`` is ``ld.relaxed.sys``."""
-    return Operation("load", place, strong=strong)
+def load(place: str, *, strong: bool = False, order: str = "") -> Operation:
+    """A plain load, or a volatile load: ``ld.volatile`` is ``ld.relaxed.sys``.
+
+    A load that acquires is strong.
+    """
+    return Operation("load", place, strong=strong or order != "", order=order)
 
 
 def store(place: str, value: int, *, strong: bool = False) -> Operation:
@@ -77,9 +83,12 @@ def store(place: str, value: int, *, strong: bool = False) -> Operation:
     return Operation("store", place, value, strong)
 
 
-def add(place: str, value: int) -> Operation:
-    """``atomicAdd``, a relaxed operation in device scope; it gets the old value."""
-    return Operation("add", place, value, strong=True)
+def add(place: str, value: int, *, order: str = "") -> Operation:
+    """``atomicAdd``, an operation in device scope; it gets the old value.
+
+    It is relaxed, or releases.
+    """
+    return Operation("add", place, value, strong=True, order=order)
 
 
 def fence(scope: str = "device", *, sequential: bool = False) -> Operation:
@@ -284,11 +293,16 @@ class _Execution:
         self.acquires = self._patterns(first="read", last="fence")
 
     def _patterns(self, first: str, last: str) -> Relation:
-        """Pairs of a fence and a strong access, in the order of the thread."""
+        """Pairs of a fence and a strong access, in the order of the thread.
+
+        An access that acquires or releases itself is both.
+        """
         strong = np.array([_is_strong(event) for event in self.events], bool)
         starts = np.array([event.kind == first for event in self.events], bool) & strong
         ends = np.array([event.kind == last for event in self.events], bool) & strong
-        return self.order & starts[:, None] & ends
+        kind, order = ("write", "release") if first == "fence" else ("read", "acquire")
+        own = [(e.kind, e.operation.order) == (kind, order) for e in self.events]
+        return self.order & starts[:, None] & ends | np.diag(np.array(own, bool))
 
     def is_allowed(self, sources: Mapping[int, int | None]) -> bool:
         """Whether the reads can read from these writes, in some order of writes."""

@@ -18,8 +18,8 @@ from .._terms.basis import CompactBasis
 
 DOUBLE = 8
 """Bytes of a float64."""
-STATIC_SHARED_MEMORY = 32 * 1024
-"""Upper limit of the kernels' static shared memory, in bytes."""
+GRAM_COPIES = 16
+"""Copies of the sums of a warp: ``gram_copies`` of ``gram.cu``."""
 MOMENT_BYTES = 32 * 1024
 """Limit on the shared memory for copies of moments, in bytes: it leaves enough for two
 blocks on a multiprocessor."""
@@ -31,12 +31,10 @@ ROWS_OF_A_WARP = 256
 """Minimum number of rows for each warp. It limits the number of chunks."""
 
 
-def gram_sums(functions: int) -> int:
-    """Number of float64 in the k x k sums of a warp.
-
-    Their rows are ``gram_stride`` apart, as in ``learners.cuh``.
-    """
-    return functions * ((functions + 3) // 8 * 8 + 4)
+def gram_sums(basis: CompactBasis, functions: int) -> int:
+    """Number of float64 in the sums of a warp: `GRAM_COPIES` of a matrix's band."""
+    width: int = basis.values.shape[-1]
+    return GRAM_COPIES * functions * width
 
 
 def lanes_of(width: int) -> int:
@@ -64,10 +62,9 @@ def moment_pitch(functions: int, lanes: int, limit: int) -> int:
     return lanes
 
 
-def gram_warps(functions: int, limit: int) -> int:
-    """The warps whose k x k sums fit in `limit` bytes of shared memory; maybe 0."""
-    free = max(0, limit - STATIC_SHARED_MEMORY)
-    return min(THREADS // WARP, free // (DOUBLE * gram_sums(functions)))
+def gram_warps(basis: CompactBasis, functions: int, limit: int) -> int:
+    """The warps whose sums fit in `limit` bytes of shared memory; maybe 0."""
+    return min(THREADS // WARP, limit // (DOUBLE * gram_sums(basis, functions)))
 
 
 def launch_shape(
@@ -115,8 +112,8 @@ def gram_matrices(
     """``X' W X`` of each learner, (K, k, k), which must fit: see `gram_fits`."""
     first, values = basis
     count, rows = first.shape
-    warps = gram_warps(n_basis, device.shared_memory_per_block)
-    needed = DOUBLE * warps * gram_sums(n_basis)
+    warps = gram_warps(basis, n_basis, device.shared_memory_per_block)
+    needed = DOUBLE * warps * gram_sums(basis, n_basis)
     instances = (instance("gram_matrices", values),)
     (kernel,) = device.kernels("gram", instances)
     chunks = int(launch_shape(kernel, np.ones(count), rows, needed)[1][0])

@@ -283,18 +283,37 @@ class Verdict(Enum):
     WORSE = auto()
 
 
-class Kind(Enum):
+class Kind(NamedTuple):
     """How settings differ from the best settings before.
 
-    The value is the number of standard errors by which they must be better.
+    Attributes
+    ----------
+    errors : float
+        The number of standard errors by which they must be better.
+    last_look : int
+        The steps after which they must have a lead.
+    doublings : int
+        Before, they are worse if what they gained by the second half of their steps,
+        times this number, does not reach the best.
     """
 
-    RICHER = 1
-    """They learn faster, and must be better by more than the standard error."""
-    ALIKE = 0
-    """They may learn slower, and must be better."""
-    OTHER = 2
-    """They may learn slower, and must be better by more than twice the error."""
+    errors: float
+    last_look: int = LAST_LOOK
+    doublings: int = 2
+
+
+RICHER = Kind(1, FIRST_LOOK)
+"""They learn faster, and must be better by more than the standard error."""
+
+ALIKE = Kind(0)
+"""They may learn slower, and must be better."""
+
+OTHER = Kind(2)
+"""They may learn slower, and must be better by more than twice the error."""
+
+SLOWER = Kind(2, MOST_STEPS, 8)
+"""As `OTHER`, but they learn so slowly that they may catch up after thousands of
+steps."""
 
 
 class Candidate(NamedTuple):
@@ -309,7 +328,7 @@ class Candidate(NamedTuple):
     """
 
     settings: Settings
-    kind: Kind = Kind.RICHER
+    kind: Kind = RICHER
     least_gain: float = 0.0
 
 
@@ -414,7 +433,7 @@ def compare(
     best: Course,
     folds: Folds,
     *,
-    kind: Kind = Kind.RICHER,
+    kind: Kind = RICHER,
     least_gain: float = 0.0,
 ) -> Verdict:
     """How a course compares with the best so far.
@@ -430,12 +449,12 @@ def compare(
         lead = float((losses[1] - losses[0]).mean())
         gained = float(best.risk[0] - losses[1].mean())
         least = max(rounding, least_gain * gained)
-        is_last = kind is Kind.RICHER or steps >= LAST_LOOK
-        if is_lower(*losses, rounding=least, errors=kind.value):
+        is_last = steps >= kind.last_look
+        if is_lower(*losses, rounding=least, errors=kind.errors):
             if best.progress(steps) / 2 < lead:
                 return Verdict.BETTER
         elif is_lower(*losses[::-1], rounding=rounding):
-            if is_last or 2 * other.progress(steps) < -lead:
+            if is_last or kind.doublings * other.progress(steps) < -lead:
                 return Verdict.WORSE
         elif is_last:
             return Verdict.UNCLEAR

@@ -116,7 +116,7 @@ class Designs:
         if (
             device
             and self.basis
-            and gram_kernel.gram_warps(k, device.shared_memory_per_block)
+            and gram_kernel.gram_warps(self.basis, k, device.shared_memory_per_block)
         ):
             basis = self.basis
             made = [gram_kernel.gram_matrices(basis, w, k, device) for w in each]

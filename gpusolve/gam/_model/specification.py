@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from .._boosting.batch import STEP_RULES
-from .._boosting.patience import Kind, Verdict
+from .._boosting.patience import ALIKE, OTHER, RICHER, SLOWER, Kind, Verdict
 from .._boosting.smoothing import check_df
 from .._boosting.stacked import METHODS
 from .._data import inputs
@@ -208,10 +208,10 @@ def plans(model: Any, rows: float) -> Plans:
     then stumps next to splines of few and of the best degrees of freedom.
     """
     best = Plan(FIRST_DF if model.df == "auto" else model.df)
-    yield best, Kind.ALIKE
+    yield best, ALIKE
     if model.learners is not None or model.df != "auto" or model.penalty is None:
         return best
-    kind = Kind.ALIKE if rows >= MANY_ROWS else Kind.RICHER
+    kind = ALIKE if rows >= MANY_ROWS else RICHER
     if model.outside == "clamp" and model.penalty != "cyclic" and rows >= SOME_ROWS:
         for change in ({"full_range": True}, {"scores": True}):
             if (yield best._replace(**change), kind) is Verdict.BETTER:
@@ -220,9 +220,12 @@ def plans(model: Any, rows: float) -> Plans:
     best = yield from doubled(best, model, rows)
     if rows < MANY_ROWS:
         return best
-    if (yield simple, Kind.OTHER) is Verdict.BETTER:
+    if 2 * best.df > MOST_DF:  # effects may have many jumps
+        if (yield simple, SLOWER) is Verdict.BETTER:
+            return simple
+    elif (yield simple, OTHER) is Verdict.BETTER:
         return (yield from doubled(simple, model, rows))
-    if (yield best._replace(stumps=True), Kind.OTHER) is Verdict.BETTER:
+    if (yield best._replace(stumps=True), OTHER) is Verdict.BETTER:
         return best._replace(stumps=True)
     return best
 
@@ -232,7 +235,7 @@ def doubled(best: Plan, model: Any, rows: float) -> Plans:
     in_doubt, df = False, 2 * best.df
     while df <= min(MOST_DF, rows / ROWS_PER_DF) and 2 * df <= functions_of(model, df):
         other, df = best._replace(df=df), 2 * df
-        verdict = yield other, Kind.RICHER
+        verdict = yield other, RICHER
         if verdict is Verdict.BETTER:
             best, in_doubt = other, False
         elif in_doubt or verdict is Verdict.WORSE:
