@@ -27,8 +27,9 @@ from ._nnls.options import (
     defaults_of,
     shows,
 )
-from ._nnls.problem import AXES, NUMBERS, batch_axes, pair, validate
+from ._nnls.problem import AXES, batch_axes
 from ._nnls.solve import check_method, completed, least_squares
+from ._nnls.validation import NUMBERS, pair, validate
 
 __all__ = ["lsq_linear", "nnls"]
 

@@ -25,8 +25,8 @@ from ._nnls.options import (
     defaults_of,
     shows,
 )
-from ._nnls.problem import pair
 from ._nnls.solve import check_method, completed, least_squares
+from ._nnls.validation import pair
 
 __all__ = ["lsq_linear", "nnls"]
 

@@ -11,9 +11,9 @@ from .._device.arrays import Array, largest, namespace
 from .._device.kernels import device_of
 from .._device.products import product, transposed
 from ..reference._nnls_constrained import DEPENDENT, EPS
-from .constraint_rows import allowed, joined
+from .constraint_rows import allowed
 from .dense import solve_within_bounds
-from .problem import Problem
+from .problem import Problem, joined
 
 SAME = 1e-8
 """Rows of unit length count as opposite to other rows up to this distance."""

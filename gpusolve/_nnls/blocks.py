@@ -34,17 +34,15 @@ from .._device.threads import part_of_batch
 from .._numerics.solution import Solution
 from .problem import (
     AXES,
-    NAMES,
     Block,
     Problem,
     batch_axes,
-    batch_of,
     blank_solution,
     blocks,
     part_of_block,
-    validate,
 )
 from .solve import Solve
+from .validation import NAMES, batch_of, validate
 
 BLOCK_BYTES = 2**27
 """Limit on the arguments and results of a block, unless it is a single system. A GPU

@@ -25,11 +25,12 @@ from .options import (
     defaults_of,
     shows,
 )
-from .problem import EPSILONS, Problem, pair, validate
+from .problem import EPSILONS, Problem
 from .quadratic import MultiplierTerms, Quadratic, certify
 from .result import NNLSResult
 from .solve import make_result, replace_infeasible, solve_problem
 from .sparse_matrices import is_sparse
+from .validation import pair, validate
 
 SYMMETRIC = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}
 """The largest difference of the triangles of G, by the roots of its diagonal."""

@@ -39,7 +39,7 @@ def solve(
     if problem.start is not None:
         arrays[0][...] = problem.start
     duals = [np.empty((*problem.batch, k), problem.dtype) for k in row_counts(problem)]
-    systems = call.compiled.pack(problem, written)
+    systems = call.compiled.pack(problem.A, problem.b, written)
     rows = call.pack(problem, duals)
     function = functions(library, problem.dtype)
     run(call.compiled, (problem, arrays), function, systems, rows)

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, broadcast_shapes, namespace
+from .._device.arrays import Array, namespace
 from .._numerics.certificate import CERTIFIED, ROUNDED
-from .problem import Option, Problem
+from .problem import Option, Problem, joined
 
 
 class Rows(NamedTuple):
@@ -105,14 +105,3 @@ def may_be_finite(bound: Option) -> bool:
 def shape_of(bound: Option) -> tuple[int, ...]:
     """The batch axes of a bound."""
     return () if isinstance(bound, float) else bound.shape[:-1]
-
-
-def joined(parts: list[Array], core: int) -> Array:
-    """Arrays of rows, joined along the axis of the rows; batch axes broadcast."""
-    xp = namespace(parts[0])
-    batch = broadcast_shapes(*[part.shape[: part.ndim - core] for part in parts])
-    same = [
-        xp.broadcast_to(part, (*batch, *part.shape[part.ndim - core :]))
-        for part in parts
-    ]
-    return xp.concatenate(same, axis=-core)

@@ -26,10 +26,10 @@ from .._device.arrays import Array, flat_batch, is_cupy, namespace, on_host
 from .._device.launch import pieces
 from .active_rows import ActiveRows, Duals, scaled_rows, without_rows
 from .launch_arguments import indices_of
-from .problem import Option, Problem, blocks, drop_repeats
+from .problem import Option, Problem, blocks, drop_repeats, joined
 from .sparse_matrices import SparseMatrices
 from .sparse_matrices import scaled_gram as sparse_gram
-from .tikhonov import cut, joined, stacked
+from .tikhonov import cut, stacked
 
 AT_ONCE = 2**22
 """The most elements of the matrices that are factorised at once."""
@@ -329,7 +329,7 @@ def weighted_rows(problem: Problem) -> tuple[Array, Array]:
     if problem.has_ridge:
         l2 = xp.asarray(problem.l2)
         l2 = xp.broadcast_to(l2, (*l2.shape[:-1], A.shape[-1]))
-        A = joined(A, xp.eye(A.shape[-1]) * xp.sqrt(l2)[..., None, :], axis=-2)
+        A = joined([A, xp.eye(A.shape[-1]) * xp.sqrt(l2)[..., None, :]], 2)
     which = indices_of(A.shape[:-2], problem.batch, A)
     return flat_batch(A, 2), which
 
@@ -362,16 +362,11 @@ def triangles(rows: Array, m: int) -> tuple[Array, Array]:
     Columns are scaled for the factorisation. R has few rows: an orthonormal basis V of
     the range of some of its columns gives Q V, the basis for the columns of the matrix.
     """
-    xp, size = namespace(rows), column_size(rows)
+    xp = namespace(rows)
+    size = nonzero(xp.abs(rows).sum(axis=-2, keepdims=True))
     Q, R = xp.linalg.qr(rows / size)
     upper = xp.swapaxes(Q[:, :m], -1, -2)
     return R * size, xp.matmul(upper, Q[:, :m])
-
-
-def column_size(columns: Array) -> Array:
-    """The sums of magnitudes of the columns, 1 for zeros; the rows' axis stays."""
-    size = namespace(columns).abs(columns).sum(axis=-2, keepdims=True)
-    return namespace(columns).where(size == 0, 1, size)
 
 
 def trace(R: Array, products: Array, free: Array, active: Array | None) -> Array:
@@ -380,7 +375,7 @@ def trace(R: Array, products: Array, free: Array, active: Array | None) -> Array
     R = xp.where(free[:, None, :], R, 0)
     if active is not None:
         R, _ = without_rows(R, active, free)
-    R = R / column_size(R)
+    R = R / nonzero(xp.abs(R).sum(axis=-2, keepdims=True))
     total, independent = trace_by_qr(R, products)
     if not independent.all():
         rest = ~independent

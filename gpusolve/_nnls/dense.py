@@ -73,8 +73,8 @@ STOP = 2**62
 
 GRAM_RUN = struct_in("cpu/nnls_gram.cpp", "GramRun")
 
-Used = tuple[Problem, Sequence[Array]]
-"""The arrays that a call reads and writes; the last array has the counters."""
+Used = tuple[Any, ...]
+"""The arrays of a call; last the written arrays, of which the counters are last."""
 
 Call = Callable[..., int]
 """A function of the object; its result is not 0 if there was too little memory."""
@@ -101,39 +101,8 @@ def solve_on_cpu(problem: Problem, method: str) -> Solution:
     library = load()
     if library is None:
         return solve_by_specification(problem, method)
-    compiled = compiled_call(problem)
-    arrays, written = empty_together(compiled.layout, compiled.size)
-    arrays[-1][:] = 0
-    if problem.start is not None:
-        arrays[0][...] = problem.start
-    if method != "auto":  # a null list: no system is left to QR
-        written[LISTED] = 0
-    systems = compiled.pack(problem, written)
-    call(compiled, (problem, arrays), systems, method, library)
-    return Solution(*arrays[:LISTED])
-
-
-def call(
-    compiled: CompiledCall,
-    used: Used,
-    systems: bytearray,
-    method: str,
-    library: ctypes.CDLL,
-) -> None:
-    """Solve by the Gram method, then what it leaves by QR; or by one method alone."""
-    by_gram, by_qr = solvers(library, compiled.dtype)
-    if method == "qr" or not compiled.work:
-        # With a null list, QR solves all systems.
-        ADDRESS.pack_into(systems, LISTED_OFFSET, 0)
-        run(compiled, used, by_qr, systems)
-        return
-    run(compiled, used, by_gram, systems, compiled.run)
-    counters = used[1][-1]
-    if method == "auto" and counters[1]:
-        counters[0] = 0
-        # QR starts from the x of the Gram method.
-        FLAG.pack_into(systems, WARM_OFFSET, True)
-        run(compiled, used, by_qr, systems)
+    call = CompiledCall.of(problem)
+    return call.solve(library, method, problem.A, problem.b, problem.start)
 
 
 @functools.lru_cache(CACHED)
@@ -163,7 +132,7 @@ class CompiledCall(NamedTuple):
     work : float
         An estimate of the multiplications.
     A, b : array or None
-        None: the arrays of the problem that is solved.
+        None: the arrays that are given to `solve`.
     kept : tuple
         Keeps the other arrays to whose addresses the bytes refer.
     """
@@ -199,14 +168,52 @@ class CompiledCall(NamedTuple):
             (argument, run),
         )
 
-    def pack(self, problem: Problem, written: Sequence[int]) -> bytearray:
+    def for_others(self) -> CompiledCall | None:
+        """The call for other arrays A and b; None if it refers to other arrays, too."""
+        argument, run = self.kept
+        arrays = (argument[name] for name in ("A_offset", "b_offset", "options"))
+        if any(array is not None for array in (*arrays, run["root_l2"])):
+            return None
+        return self._replace(A=None, b=None, kept=())
+
+    def pack(self, A: Array, b: Array, written: Sequence[int]) -> bytearray:
         """``NnlsSystems`` with the addresses of all arrays."""
         systems = bytearray(self.systems)
         if self.A is None:
-            ADDRESS.pack_into(systems, 0, address_of(problem.A))
-            ADDRESS.pack_into(systems, B_OFFSET, address_of(problem.b))
+            ADDRESS.pack_into(systems, 0, address_of(A))
+            ADDRESS.pack_into(systems, B_OFFSET, address_of(b))
         WRITTEN.pack_into(systems, WRITTEN_OFFSET, *written)
         return systems
+
+    def solve(
+        self,
+        library: ctypes.CDLL,
+        method: str,
+        A: Array,
+        b: Array,
+        start: Array | None,
+    ) -> Solution:
+        """Solve by the Gram method, then what it leaves by QR; or by one method."""
+        arrays, written = empty_together(self.layout, self.size)
+        arrays[-1][:] = 0
+        if start is not None:
+            arrays[0][...] = start
+        by_gram, by_qr = solvers(library, self.dtype)
+        with_qr_alone = method == "qr" or not self.work
+        if method != "auto" or with_qr_alone:
+            written[LISTED] = 0  # a null list: QR solves all systems, or none
+        systems, used = self.pack(A, b, written), (A, b, arrays)
+        if with_qr_alone:
+            run(self, used, by_qr, systems)
+            return Solution(*arrays[:LISTED])
+        run(self, used, by_gram, systems, self.run)
+        counters = arrays[-1]
+        if method == "auto" and counters[1]:
+            counters[0] = 0
+            # QR starts from the x of the Gram method.
+            FLAG.pack_into(systems, WARM_OFFSET, True)
+            run(self, used, by_qr, systems)
+        return Solution(*arrays[:LISTED])
 
 
 def by_columns(problem: Problem) -> Problem:
@@ -223,40 +230,10 @@ def by_columns(problem: Problem) -> Problem:
 
 ADDRESS, FLAG = struct.Struct("P"), struct.Struct("i")
 B_OFFSET, WRITTEN_OFFSET = NNLS_SYSTEMS.offset("b"), NNLS_SYSTEMS.offset("x")
-LISTED_OFFSET, WARM_OFFSET = NNLS_SYSTEMS.offset("listed"), NNLS_SYSTEMS.offset("warm")
+WARM_OFFSET = NNLS_SYSTEMS.offset("warm")
 WRITTEN = struct.Struct(f"{len(NNLS_SYSTEMS.names) - NNLS_SYSTEMS.names.index('x')}P")
 LISTED = -2
 """The index of `listed` in what is written."""
-
-_calls: dict[Any, CompiledCall] = {}
-"""Calls that depend on shapes and numbers only, for later; at most `CACHED`."""
-
-
-def compiled_call(problem: Problem) -> CompiledCall:
-    """Prepare a batch, or find what was compiled for a batch of the same kind.
-
-    Batches are of one kind if they have the same shapes and the same numbers, A and b
-    are contiguous, all options are numbers, and no array is needed to tell where a
-    system begins.
-    """
-    A, b, (of_A, of_b) = problem.A, problem.b, (problem.A.flags, problem.b.flags)
-    is_plain = of_A.c_contiguous and of_A.aligned and of_b.c_contiguous and of_b.aligned
-    if not is_plain or problem.weights is not None:
-        return CompiledCall.of(problem)
-    starts = problem.start is not None
-    key = A.shape, b.shape, A.dtype.char, starts, problem[2], problem[4:8], problem[9:]
-    try:
-        return _calls[key]
-    except TypeError:  # an option is an array
-        return CompiledCall.of(problem)
-    except KeyError:
-        compiled = CompiledCall.of(problem)
-    systems, _ = compiled.kept
-    if systems["A_offset"] is not None or systems["b_offset"] is not None:
-        return compiled
-    if len(_calls) >= CACHED:
-        _calls.clear()
-    return _calls.setdefault(key, compiled._replace(A=None, b=None, kept=()))
 
 
 def gram_run(systems: LaunchArguments) -> Struct:
@@ -285,7 +262,7 @@ def run(
         return
     threads = min(cores(), compiled.shape[0])
     with ThreadPoolExecutor(threads) as pool:
-        counters, kept = used[1][-1], (compiled, used)
+        counters, kept = used[-1][-1], (compiled, used)
         task = functools.partial(call_keeping, kept, call, arguments)
         try:
             running = [pool.submit(task) for _ in range(threads)]

@@ -9,7 +9,6 @@ import numpy as np
 from .._device.arrays import are_native, is_dask
 from .labels import read
 from .options import COMPARED
-from .problem import without_masks
 from .result import NNLSResult
 from .solve import (
     Solve,
@@ -20,6 +19,7 @@ from .solve import (
     make_result,
 )
 from .sparse_matrices import is_sparse
+from .validation import without_masks
 
 
 def dispatch(

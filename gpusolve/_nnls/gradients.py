@@ -10,10 +10,11 @@ import numpy as np
 from .._device.arrays import Array, ArrayT, as_array, flat_batch, namespace
 from .._device.kernels import current, device_of
 from .._device.products import product as dense_product
+from .._device.products import transposed_product
 from .active_rows import ActiveRows, Duals, scaled_rows
 from .covariance import inverse_of_free, scaled_gram
-from .problem import validate
 from .sparse_matrices import SparseMatrices
+from .validation import validate
 
 DUALS = "dual_ub", "dual_eq"
 """The multipliers of linear constraints, which gradients need next to x."""
@@ -100,7 +101,7 @@ def pull_back(
         of_penalty, along = penalty_bars(given, x, v, solved)
         bars, at_bound = bars | of_penalty, at_bound + along
     if rows is not None:
-        at_bound = at_bound + product(xp.swapaxes(rows, -1, -2), z)
+        at_bound = at_bound + transposed_product(rows, z)
     moved = xp.where(free | ~solved, 0, x_bar - at_bound)
     share = xp.where(xp.asarray(lower) == upper, 0.5, 1.0)
     bars |= {
@@ -117,7 +118,7 @@ def pull_back(
         **{
             name: None
             if values[name] is None
-            else collected(bars[name], shape_of(values[name])).astype(dtype, copy=False)
+            else collected(bars[name], np.shape(values[name])).astype(dtype, copy=False)
             for name in Gradients._fields
         }
     )
@@ -144,7 +145,7 @@ def adjoint(
     if rows is None or change is None or y is None:
         none = xp.zeros((*v.shape[:-1], 0))
         return v, none, none
-    pull = product(xp.swapaxes(rows, -1, -2), y * factor)
+    pull = transposed_product(rows, y * factor)
     return v, product(change, scaled) / factor, product(change, pull) / factor
 
 
@@ -187,7 +188,7 @@ def product_bars(
         "b": u,
         "weights": r * along,
     }
-    return bars, product(xp.swapaxes(A, -1, -2), u)
+    return bars, transposed_product(A, u)
 
 
 def penalty_bars(
@@ -200,7 +201,7 @@ def penalty_bars(
     below = xp.where(solved, below, 0)
     r, along = (xp.where(solved, product(L, f), 0) for f in (-below, v))
     ndim, u = L.ndim, lam * along
-    pulled = xp.where(solved, product(xp.swapaxes(L, -1, -2), u), 0)
+    pulled = xp.where(solved, transposed_product(L, u), 0)
     bars = {
         "L": outer(lam * r, v, ndim) - outer(u, below, ndim),
         "lam": (r * along).sum(axis=-1),
@@ -229,12 +230,6 @@ def outer(u: Array, v: Array, ndim: int) -> Array:
     if ndim > 2:
         return u[..., :, None] * v[..., None, :]
     return xp.matmul(flat_batch(u, 1).T, flat_batch(v, 1))
-
-
-def shape_of(value: Any) -> tuple[int, ...]:
-    """The shape of an array, and of a number."""
-    shape: tuple[int, ...] = getattr(value, "shape", ())
-    return shape
 
 
 def collected(bar: Array, shape: tuple[int, ...]) -> Array:

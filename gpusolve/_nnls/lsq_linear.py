@@ -16,8 +16,8 @@ from .options import (
     defaults_of,
     shows,
 )
-from .problem import pair
 from .result import NNLSResult
+from .validation import pair
 
 DEFAULTS = defaults_of(BoundedOptions)
 

@@ -14,12 +14,13 @@ from .._numerics.scaling import Mask
 from .._numerics.solution import BY_GRAM, INFEASIBLE, NOT_FINITE, Solution
 from .blocks import Batch, allocated, check_host
 from .labels import Labels
-from .problem import PAIRS, Problem, validate
+from .problem import Problem
 from .result import NNLSResult
 from .solve import make_result, replace_infeasible
 from .sparse_matrices import SparseMatrices
 from .sparse_steps import SparseSteps
 from .sparse_system import SparseSystem, norms_of, rows_of
+from .validation import PAIRS, validate
 
 METHODS = "auto", "gram"
 """The methods for sparse matrices, which are the same."""

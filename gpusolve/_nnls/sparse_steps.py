@@ -245,14 +245,13 @@ class SparseSteps:
         if self.target is None and not systems.has_sum:
             ridge = np.broadcast_to(systems.damping**2, x.shape)
             own = ridge, slope(systems, x, along), below, above
-            given = Quadratics(
-                factor.G,
+            z[:, columns], counts, solved = solve_by_pivots(
+                factor,
                 self.norm[columns],
+                [array[:, columns] for array in own],
                 self.tol,
-                *[array[:, columns] for array in own],
+                self.problem.iteration_limit,
             )
-            limit = self.problem.iteration_limit
-            z[:, columns], counts, solved = solve_by_pivots(given, limit)
             left = ~solved
         if left.any():
             some = systems.take(np.flatnonzero(left))
@@ -419,82 +418,55 @@ class Change(NamedTuple):
 # ---- block pivots --------------------------------------------------------------------
 
 
-class Quadratics(NamedTuple):
-    """``z G z / 2 + ridge z^2 / 2 - w z`` of several systems, within bounds.
+def solve_by_pivots(
+    factor: Factor, norm: Array, own: list[Array], tol: float, maxiter: int
+) -> tuple[Array, NDArray[np.int32], Mask]:
+    """Minimise ``z G z / 2 + ridge z^2 / 2 - w z`` of several systems, within bounds.
 
-    Attributes
+    Parameters
     ----------
-    G : (n, n) array
-        Positive definite.
-    norm : (n,) array
+    factor : Factor
+        Its G is positive definite.
+    norm : (k,) array
         The roots of the diagonal of G, or more; positive.
+    own : list of (systems, k) array
+        Of each system: ridge, w, and the lower and upper bounds, which include 0.
     tol : float
         A variable enters if the gradient exceeds `tol` times the terms that cancel.
-    ridge, w : (systems, n) array
-    lower, upper : (systems, n) array
-        They include 0.
-    """
+    maxiter : int
 
-    G: Array
-    norm: Array
-    tol: float
-    ridge: Array
-    w: Array
-    lower: Array
-    upper: Array
-
-    def take(self, system: int) -> Quadratics:
-        """A single system."""
-        own = [field[system] for field in self[3:]]
-        return Quadratics(self.G, self.norm, self.tol, *own)
-
-
-class Pivoted(NamedTuple):
-    """The minima that were found.
-
-    Attributes
-    ----------
-    z : (systems, n) array
+    Returns
+    -------
+    z : (systems, k) array
     counts : (systems, 3) integer array
         Steps, and variables that entered and that left.
     solved : (systems,) array
         Whether z is the minimum; else it is 0.
     """
-
-    z: Array
-    counts: NDArray[np.int32]
-    solved: NDArray[np.bool_]
-
-
-def solve_by_pivots(given: Quadratics, maxiter: int) -> Pivoted:
-    """Minimise the objective of each system, with at most `maxiter` steps each."""
-    systems, n = given.w.shape
-    found = Pivoted(
-        np.zeros((systems, n)),
-        np.zeros((systems, 3), np.int32),
-        np.zeros(systems, bool),
-    )
+    z = np.zeros_like(own[0])
+    counts, solved = np.zeros((len(z), 3), np.int32), np.zeros(len(z), bool)
 
     def work(chunk: slice) -> None:
-        for k in range(systems)[chunk]:
-            one = solve_one(given.take(k), maxiter)
-            for field, value in zip(found, one, strict=True):
-                field[k] = value
+        for k in range(len(z))[chunk]:
+            each = [array[k] for array in own]
+            z[k], counts[k], solved[k] = pivots(factor.G, norm, each, tol, maxiter)
 
-    with workers(systems, n * n) as run:
+    with workers(len(z), z.shape[1] ** 2) as run:
         run(work)
-    return found
+    return z, counts, solved
 
 
-def solve_one(given: Quadratics, maxiter: int) -> tuple[Array, tuple[int, ...], bool]:
-    """The fields of `Pivoted` for one system."""
-    lower, upper = given.lower, given.upper
+def pivots(
+    G: Array, norm: Array, own: list[Array], tol: float, maxiter: int
+) -> tuple[Array, tuple[int, ...], bool]:
+    """The results of `solve_by_pivots` for one system."""
+    ridge, slope, lower, upper = own
     side = np.where(upper <= 0, 1, 0) - np.where(lower >= 0, 1, 0)
-    w, z = given.w, np.zeros_like(given.w)
-    largest = np.abs(w / given.norm).max(initial=0)
+    w, z = slope, np.zeros_like(slope)
+    largest = np.abs(w / norm).max(initial=0)
     least, patience, entered, left = len(w) + 1, PATIENCE, 0, 0
     for step in range(maxiter):
-        noise = given.tol * given.norm * (largest + given.norm @ np.abs(z))
+        noise = tol * norm * (largest + norm @ np.abs(z))
         enters = (side * w < -noise) & (lower < upper)
         leaves = np.where(side == 0, (z > upper) * 1 - (z < lower) * 1, 0)
         violations = int(enters.sum()) + int((leaves != 0).sum())
@@ -507,19 +479,11 @@ def solve_one(given: Quadratics, maxiter: int) -> tuple[Array, tuple[int, ...], 
         entered += int(enters.sum())
         left += int((leaves != 0).sum())
         side = np.where(enters, 0, side + leaves)
-        z = constrained(given, side)
-        w = given.w - given.G @ z - given.ridge * z
+        z = np.where(side < 0, lower, np.where(side > 0, upper, 0))
+        free = np.flatnonzero(side == 0)
+        right = slope[free] - (G @ z)[free] if z.any() else slope[free]
+        matrix = G[np.ix_(free, free)]
+        matrix[np.diag_indices(len(free))] += ridge[free]
+        z[free] = np.linalg.solve(matrix, right)
+        w = slope - G @ z - ridge * z
     return 0 * z, (0, 0, 0), False
-
-
-def constrained(given: Quadratics, side: NDArray[np.int64]) -> Array:
-    """The minimum where each variable is free, or at its lower or upper bound."""
-    free = np.flatnonzero(side == 0)
-    z = np.where(side < 0, given.lower, np.where(side > 0, given.upper, 0))
-    right = given.w[free]
-    if z.any():
-        right = right - (given.G @ z)[free]
-    G = given.G[np.ix_(free, free)]
-    G[np.diag_indices(len(free))] += given.ridge[free]
-    z[free] = np.linalg.solve(G, right)
-    return np.asarray(z)

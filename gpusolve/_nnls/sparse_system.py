@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from .._device.arrays import Array, largest, namespace, on_host
+from .._device.arrays import Array, namespace, on_host
 from .._device.launch import pieces
 from .._numerics.scaling import inverse_power_of_two
 from .._numerics.system import System, scale
 from .problem import Option, Problem
 from .sparse_matrices import ENTRIES, Container, multiply, residual, rows_times
+from .tikhonov import norm
 
 LARGEST = float(np.finfo(np.float64).max)
 
@@ -122,12 +123,9 @@ def norms_of(b: Array) -> Array:
     """The norm of each right-hand side, on the host; NaN unless it is finite."""
     xp, found = namespace(b), np.empty(len(b))
     for part in pieces(len(b), systems_at_once(b)):
-        most = on_host(largest(xp.abs(b[part])))
-        finite = np.isfinite(most)
-        power = inverse_power_of_two(np.where(finite, most, 1).astype(np.float64))
-        scaled = b[part] * xp.asarray(power)[:, None]
-        norm = on_host(xp.sqrt((scaled * scaled).sum(axis=-1))) / power
-        found[part] = np.where(finite, np.minimum(norm, LARGEST), np.nan)
+        rows = b[part].astype(np.float64, copy=False)
+        finite = xp.isfinite(rows).all(axis=-1)
+        found[part] = on_host(xp.where(finite, xp.minimum(norm(rows), LARGEST), np.nan))
     return found
 
 

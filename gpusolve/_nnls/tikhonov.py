@@ -29,6 +29,7 @@ from .problem import (
     blank_solution,
     blocks,
     drop_repeats,
+    joined,
     unrepeated_batch_shape,
 )
 
@@ -82,8 +83,8 @@ def stacked(problem: Problem) -> Problem:
         return problem
     A, L = drop_repeats(problem.A, 2), drop_repeats(problem.L, 2)
     return problem._replace(
-        A=joined(A, L, axis=-2),
-        b=joined(problem.b, penalty_target(L, problem.prior), axis=-1),
+        A=joined([A, L], 2),
+        b=joined([problem.b, penalty_target(L, problem.prior)], 1),
         weights=stacked_weights(problem, L.shape[-2]),
         L=None,
         lam=1.0,
@@ -111,17 +112,7 @@ def stacked_weights(problem: Problem, p: int) -> Array | None:
     if weights is None:
         weights = xp.ones(problem.shape[0], problem.dtype)
     of_L = xp.asarray(lam, problem.dtype)[..., None]
-    return joined(weights, xp.broadcast_to(of_L, (*of_L.shape[:-1], p)), axis=-1)
-
-
-def joined(above: Array, below: Array, axis: int) -> Array:
-    """Concatenate arrays whose axes before `axis` broadcast."""
-    xp = namespace(above)
-    leading = broadcast_shapes(above.shape[:axis], below.shape[:axis])
-    return xp.concatenate(
-        [xp.broadcast_to(v, (*leading, *v.shape[axis:])) for v in (above, below)],
-        axis=axis,
-    )
+    return joined([weights, xp.broadcast_to(of_L, (*of_L.shape[:-1], p))], 1)
 
 
 @np.errstate(all="ignore")

@@ -167,20 +167,20 @@ CPU_CALLS: dict[str, tuple[Callable[[], Any], int]] = {
     "exclusive scan": (lambda: gpusolve.scan(wide, exclusive=True), 26),
     "gemv": (lambda: gpusolve.gemv(table, wide[:35]), 20),
     "gemv with out": (lambda: gpusolve.gemv(table, wide[:35], out=target), 27),
-    "nnls": (lambda: gpusolve.nnls(square_system, side), 47),
+    "nnls": (lambda: gpusolve.nnls(square_system, side), 23),
     "nnls with numbers": (
         lambda: gpusolve.nnls(square_system, side, sum_to=1.0, l1=0.5, l2=0.5),
-        58,
+        23,
     ),
-    "nnls with weights": (lambda: gpusolve.nnls(square_system, side, weights=side), 57),
+    "nnls with weights": (lambda: gpusolve.nnls(square_system, side, weights=side), 59),
     "nnls with a penalty of each": (
         lambda: gpusolve.nnls(square_system, side, l2=half),
-        56,
+        59,
     ),
-    "lsq_linear": (lambda: gpusolve.lsq_linear(square_system, side, (0, 1)), 48),
+    "lsq_linear": (lambda: gpusolve.lsq_linear(square_system, side, (0, 1)), 24),
     "lsq_linear with bounds of each": (
         lambda: gpusolve.lsq_linear(square_system, side, (half, half)),
-        64,
+        68,
     ),
 }
 """Small calls, and the most functions of the package that they may call."""

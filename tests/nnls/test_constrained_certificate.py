@@ -25,9 +25,9 @@ from together import together
 import gpusolve
 from gpusolve._nnls.constrained import multiplier_terms, system_of
 from gpusolve._nnls.constraint_rows import Rows
-from gpusolve._nnls.problem import validate
 from gpusolve._nnls.quadratic import Quadratic
 from gpusolve._nnls.quadratic import certify as quadratic_certificate
+from gpusolve._nnls.validation import validate
 from gpusolve._numerics.certificate import CERTIFIED
 from gpusolve._numerics.solution import Solution
 from gpusolve.reference._nnls_constrained import (

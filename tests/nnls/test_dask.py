@@ -14,6 +14,7 @@ from typing import Any
 import cupy_stand_in
 import numpy as np
 import pytest
+from every_option import assert_same
 from together import together
 
 import gpusolve
@@ -42,14 +43,6 @@ def client() -> Iterator[Any]:
         distributed.Client(cluster) as client,
     ):
         yield client
-
-
-def assert_same(found: gpusolve.NNLSResult, expected: gpusolve.NNLSResult) -> None:
-    """All fields have the same bits and dtypes."""
-    for name, field in expected._asdict().items():
-        other = getattr(found, name)
-        assert (other.dtype, other.shape) == (field.dtype, field.shape)
-        np.testing.assert_array_equal(other, field, err_msg=name)
 
 
 def chunked(array: Any, chunks: Any) -> Any:
@@ -141,13 +134,13 @@ def test_results_are_lazy_and_each_chunk_is_solved_once(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     solving = importlib.import_module("gpusolve._nnls.solve")
-    solve, calls = solving.solve_problem, []
+    make_result, calls = solving.make_result, []
 
     def counted(*args: Any) -> Any:
         calls.append(threads.cores())
-        return solve(*args)
+        return make_result(*args)
 
-    monkeypatch.setattr(solving, "solve_problem", counted)
+    monkeypatch.setattr(solving, "make_result", counted)
     A = rng.standard_normal((M, N))
     b = chunked(rng.standard_normal((SYSTEMS, M)), (10, M))
     result = gpusolve.nnls(A, b)

@@ -15,6 +15,7 @@ from typing import Any
 import cupy_stand_in
 import numpy as np
 import pytest
+from every_option import assert_same
 
 import gpusolve
 from gpusolve._device import threads
@@ -23,14 +24,6 @@ from gpusolve._nnls import blocks
 from gpusolve._nnls import problem as problems
 
 M, N = 6, 3
-
-
-def assert_same(found: gpusolve.NNLSResult, expected: gpusolve.NNLSResult) -> None:
-    """All fields have the same bits and dtypes."""
-    for name, field in expected._asdict().items():
-        other = getattr(found, name)
-        assert (other.dtype, other.shape) == (field.dtype, field.shape)
-        np.testing.assert_array_equal(other, field, err_msg=name)
 
 
 @pytest.fixture

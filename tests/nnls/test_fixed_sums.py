@@ -5,8 +5,6 @@ The multiplier of the sum may then be 1e16 times the gradient.
 
 from __future__ import annotations
 
-import itertools
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -28,52 +26,6 @@ EPS = float(np.finfo(np.float64).eps)
 def method(request: pytest.FixtureRequest) -> str:
     """Each method in turn."""
     return str(request.param)
-
-
-def solve_exactly(
-    matrix: list[list[Fraction]], rhs: list[Fraction]
-) -> list[Fraction] | None:
-    """The solution of a square system by elimination; None if it is singular."""
-    rows = [[*row, value] for row, value in zip(matrix, rhs, strict=True)]
-    for k in range(len(rows)):
-        pivot = next((i for i in range(k, len(rows)) if rows[i][k]), None)
-        if pivot is None:
-            return None
-        rows[k], rows[pivot] = rows[pivot], rows[k]
-        rows[k] = [value / rows[k][k] for value in rows[k]]
-        for i in range(len(rows)):
-            if i != k:
-                factor = rows[i][k]
-                pairs = zip(rows[i], rows[k], strict=True)
-                rows[i] = [a - factor * b for a, b in pairs]
-    return [row[-1] for row in rows]
-
-
-def minimum(A: Array, b: Array, total: float) -> Array:
-    """The non-negative x of a given sum with the least ``|b - A x|``, in fractions."""
-    columns = [[Fraction(value) for value in column] for column in A.T.tolist()]
-    right = [Fraction(value) for value in b.tolist()]
-    best, best_x = None, None
-    for size in range(1, len(columns) + 1):
-        for chosen in itertools.combinations(range(len(columns)), size):
-            part = [columns[j] for j in chosen]
-            one = Fraction(1)
-            matrix = [[dot(p, q) for q in part] + [one] for p in part]
-            matrix.append([one] * size + [Fraction(0)])
-            x = solve_exactly(matrix, [dot(p, right) for p in part] + [Fraction(total)])
-            if x is None or min(x[:size]) < 0:
-                continue
-            fitted = [dot(row, x[:size]) for row in zip(*part, strict=True)]
-            r = [a - b for a, b in zip(right, fitted, strict=True)]
-            if best is None or dot(r, r) < best:
-                best, best_x = dot(r, r), np.zeros(len(columns))
-                best_x[list(chosen)] = [float(value) for value in x[:size]]
-    assert best_x is not None
-    return best_x
-
-
-def dot(x: Any, y: Any) -> Fraction:
-    return sum((a * b for a, b in zip(x, y, strict=True)), Fraction(0))
 
 
 def systems(
@@ -110,22 +62,6 @@ def test_sums_of_any_size(rng: np.random.Generator, exponent: int) -> None:
     found = specification(A, b, sum_to=total)
     check_solutions(found, A, b, total)
     assert found.nit.max() <= 3 * 6
-
-
-def test_solutions_are_those_of_exact_arithmetic(
-    backend: Any, rng: np.random.Generator, method: str
-) -> None:
-    A, b = systems(rng, 30, 4, 3)
-    total = 10.0 ** rng.uniform(-7, 7, 30)
-    found = backend.solve(gpusolve.nnls, A, b, sum_to=total, method=method)
-    assert (found.status == 0).all()
-    for k in range(30):
-        expected = minimum(A[k], b[k], total[k])
-        size = np.linalg.norm(A[k], axis=0)
-        magnitude = np.linalg.norm(b[k]) + size @ expected
-        errors = size * np.abs(found.x[k] - expected)
-        rounding = 4 * EPS * total[k] * size.max()  # a part of the sum
-        assert errors.max() <= 1e-9 * magnitude + rounding
 
 
 def test_boxes_of_any_size(rng: np.random.Generator) -> None:

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import scipy.optimize
 from bounded_systems import (
+    BAD,
     Bounded,
+    check_against_brute_force,
     check_optimal,
     excess,
     infeasibility,
-    magnitude,
     random_systems,
-    violation,
+    spoiled,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,73 +83,13 @@ def test_degenerate_systems_agree_with_brute_force(
     for index in range(part, 40, 4):
         family, given = random_systems(index, systems=systems, largest=4)
         result = solve(backend, given, method=method)
-        what = f"{family}, batch {index}"
-        assert set(np.unique(result.status)) <= {0, 3}, what
-        off = infeasibility(given, result.x)
-        assert np.isfinite(off).all(), what
-        assert off[result.status == 0].max(initial=0) <= 1e-10, what
-        solved = result.status == 0
-        size, of_b = magnitude(given, result.x), np.linalg.norm(given.b, axis=-1)
-        expected = (size < 1e3 * of_b) & shows_multiplier(given, result.x, result.rnorm)
+        shown = shows_multiplier(given, result.x, result.rnorm)
         least = {"auto": 1.0, "qr": 0.9, "gram": 0.7}[method]
-        assert solved[expected].sum() >= least * expected.sum(), what
-        above = excess(given.take(solved), result.x[solved])
-        assert above.max(initial=0) <= 1e-8, what
-
-
-@together(("m", "n"), [(9, 4), (4, 4), (3, 5)])
-@together("sum_to", [None, 0.1])
-def test_all_options_agree_with_brute_force(
-    backend: Any,
-    rng: np.random.Generator,
-    method: str,
-    m: int,
-    n: int,
-    sum_to: float | None,
-) -> None:
-    given = random(
-        rng, m, n, l2=rng.random((4, n)), weights=rng.random((4, m)), sum_to=sum_to
-    )
-    given = given._replace(l1=0.2 * rng.random((4, n)))
-    result = solve(backend, given, method=method)
-    check_optimal(given, result)
-    assert excess(given, result.x).max() <= 1e-13
-
-
-def test_ties_and_degenerate_vertices(backend: Any, method: str) -> None:
-    """Integers: gradients of 0 at a bound, equal slopes, and vertices with both."""
-    rng = np.random.default_rng(3)
-    systems = 20 if backend.emulated or method == "qr" else 200
-    A = rng.integers(-2, 3, (systems, 5, 4)).astype(float)
-    y = rng.integers(-2, 3, (systems, 4)).astype(float)
-    b = (A @ y[..., None])[..., 0] + rng.integers(0, 2, (systems, 5))
-    lower = rng.integers(-2, 1, (systems, 4))
-    given = Bounded.of(A, b, (lower, lower + rng.integers(0, 3, (systems, 4))))
-    result = solve(backend, given, method=method)
-    check_optimal(given, result)
-    assert excess(given, result.x).max() <= 1e-13
-    summed = given._replace(sum_to=given.lower.sum(-1) + rng.integers(0, 2, systems))
-    reachable = summed.sum_to <= given.upper.sum(-1)
-    summed = summed.take(reachable)
-    result = solve(backend, summed, method=method)
-    check_optimal(summed, result)
-    assert excess(summed, result.x).max() <= 1e-13
-
-
-# ---- a fixed sum ---------------------------------------------------------------------
-
-
-@together("least", [True, False])
-def test_the_least_and_the_greatest_sum(
-    backend: Any, rng: np.random.Generator, method: str, least: bool
-) -> None:
-    """Bounds leave one point."""
-    given = random(rng, 8, 5)
-    ends = given.lower if least else given.upper
-    given = given._replace(sum_to=ends.sum(axis=-1))
-    result = solve(backend, given, method=method)
-    assert (result.status == 0).all()
-    np.testing.assert_allclose(result.x, ends, atol=4 * EPS)
+        try:
+            check_against_brute_force(given, result, shown, least)
+        except AssertionError as error:
+            error.add_note(f"{family}, batch {index}")
+            raise
 
 
 # ---- properties ----------------------------------------------------------------------
@@ -161,7 +102,7 @@ def test_scaling_scales_solutions(backend: Any, seed: int) -> None:
     """Powers of two change no bit; bounds and penalties follow."""
     rng = np.random.default_rng(seed)
     given = random(rng, 9, 5, systems=3, l1=0.1 * rng.random(5), l2=rng.random(5))
-    column, of_b = 2.0 ** rng.integers(-30, 30, 5), 2.0 ** rng.integers(-30, 30)
+    column, of_b = 2.0 ** rng.integers(-30, 30, 5), 2.0 ** rng.integers(-400, 400)
     other = given._replace(
         A=given.A * column,
         b=given.b * of_b,
@@ -178,20 +119,6 @@ def test_scaling_scales_solutions(backend: Any, seed: int) -> None:
 # ---- special bounds ------------------------------------------------------------------
 
 
-def test_bounds_of_nnls_give_nnls(
-    backend: Any, rng: np.random.Generator, method: str
-) -> None:
-    A, b = rng.standard_normal((4, 9, 6)), rng.standard_normal((4, 9))
-    expected = backend.nnls(A, b, method=method)
-    result = backend.solve(gpusolve.lsq_linear, A, b, (0, INF), method=method)
-    as_arrays = backend.solve(
-        gpusolve.lsq_linear, A, b, (np.zeros(6), np.full((4, 6), INF)), method=method
-    )
-    for name, array in expected._asdict().items():
-        np.testing.assert_array_equal(getattr(result, name), array)
-    np.testing.assert_allclose(as_arrays.x, expected.x, atol=1e-13)
-
-
 def test_masked_columns_are_left_out(
     backend: Any, rng: np.random.Generator, method: str
 ) -> None:
@@ -206,23 +133,6 @@ def test_masked_columns_are_left_out(
     for k in range(5):
         expected = scipy.optimize.nnls(A[:, used[k]], b[k])[0] if used[k].any() else []
         np.testing.assert_allclose(result.x[k, used[k]], expected, atol=1e-12)
-
-
-def test_equal_bounds_fix_variables(
-    backend: Any, rng: np.random.Generator, method: str
-) -> None:
-    A, b = rng.standard_normal((4, 9, 5)), rng.standard_normal((4, 9))
-    values = rng.standard_normal((4, 5))
-    fixed = rng.random((4, 5)) < 0.5
-    fixed[0] = True
-    bounds = np.where(fixed, values, -INF), np.where(fixed, values, INF)
-    result = backend.solve(gpusolve.lsq_linear, A, b, bounds, method=method)
-    assert (result.status == 0).all()
-    np.testing.assert_array_equal(result.x[fixed], values[fixed])
-    for k in range(4):
-        rest = b[k] - A[k][:, fixed[k]] @ values[k, fixed[k]]
-        free = np.linalg.lstsq(A[k][:, ~fixed[k]], rest, rcond=None)[0]
-        np.testing.assert_allclose(result.x[k, ~fixed[k]], free, atol=1e-12)
 
 
 def test_variables_at_a_bound_have_its_bits(
@@ -243,50 +153,7 @@ def test_variables_at_a_bound_have_its_bits(
         assert (result.x[~low & ~high] < dtype(0.3)).all()
 
 
-@together("scale", [1e-150, 1e-20, 1e20, 1e150])
-def test_bounds_of_any_magnitude(
-    backend: Any, rng: np.random.Generator, method: str, scale: float
-) -> None:
-    given = random(rng, 9, 5)
-    other = given._replace(b=given.b * scale)
-    other = other._replace(lower=given.lower * scale, upper=given.upper * scale)
-    result = solve(backend, other, method=method)
-    assert (result.status == 0).all()
-    np.testing.assert_allclose(
-        result.x / scale, solve(backend, given, method=method).x, rtol=1e-11, atol=1e-13
-    )
-
-
 # ---- weights and penalties -----------------------------------------------------------
-
-
-def test_weights_equal_scaled_rows(
-    backend: Any, rng: np.random.Generator, method: str
-) -> None:
-    """Squares of powers of two: the same bits."""
-    given = random(rng, 12, 5)
-    root = 2.0 ** rng.integers(-3, 4, (4, 12)) * (rng.random((4, 12)) < 0.8)
-    weighted = solve(backend, given._replace(weights=root**2), method=method)
-    scaled = given._replace(A=given.A * root[..., None], b=given.b * root)
-    expected = solve(backend, scaled, method=method)
-    for name, array in expected._asdict().items():
-        np.testing.assert_array_equal(getattr(weighted, name), array)
-
-
-def test_weights_of_a_shared_matrix(
-    backend: Any, rng: np.random.Generator, method: str
-) -> None:
-    A, b = rng.standard_normal((12, 5)), rng.standard_normal((6, 12))
-    weights = rng.random((6, 12))
-    for w in (weights, weights[0], weights.reshape(2, 3, 12)):
-        data = b.reshape(2, 3, 12) if w.ndim == 3 else b
-        result = backend.solve(
-            gpusolve.lsq_linear, A, data, (-0.1, 0.1), weights=w, method=method
-        )
-        given = Bounded.of(A, b, (-0.1, 0.1), weights=w.reshape(-1, 12))
-        flat = result.x.reshape(6, 5)
-        assert (result.status == 0).all()
-        assert violation(given, flat).max() <= CERTIFIED
 
 
 @together("kept", [1e30, np.nan])
@@ -350,9 +217,9 @@ def penalised(
     return given
 
 
-@pytest.mark.parametrize(("m", "n"), [(1, 4), (3, 5)])
-@pytest.mark.parametrize("bounds", [(0.0, INF), (-0.3, 0.1), (-0.2, INF)])
-@pytest.mark.parametrize("case", ["l1", "l1 l2", "l1 sum", "l1 l2 sum"])
+@together(("m", "n"), [(1, 4), (3, 5)])
+@together("bounds", [(0.0, INF), (-0.3, 0.1), (-0.2, INF)])
+@together("case", ["l1", "l1 l2", "l1 sum", "l1 l2 sum"])
 def test_penalties_on_dependent_columns(
     backend: Any,
     rng: np.random.Generator,
@@ -415,25 +282,6 @@ def test_rounding_of_a_penalty_moves_nothing(
     np.testing.assert_allclose(A @ result.x[..., None], A @ best, atol=1e-10)
 
 
-def test_many_more_columns_than_rows_with_the_same_penalty(
-    backend: Any, rng: np.random.Generator, method: str
-) -> None:
-    A, b = rng.standard_normal((4, 8, 32)), rng.standard_normal((4, 8))
-    A[..., 1] = 2 * A[..., 0]
-    result = backend.nnls(A, b, l1=0.01, method=method)
-    check_optimal(Bounded.of(A, b, (0.0, INF), 0.01), result)
-
-
-def test_a_penalty_moves_x_where_b_is_fitted_exactly(backend: Any, method: str) -> None:
-    """The residual is 0: only the penalty has a slope."""
-    A, b = np.array([[1.0, 1.0, 2.0]]), np.ones((2, 1))
-    given = Bounded.of(A, b, (-1.0, 1.0), np.array([[3.0, 0, 0], [0, 3.0, 0]]))
-    result = solve(backend, given, method=method)
-    check_optimal(given, result)
-    np.testing.assert_array_equal(result.x[[0, 1], [0, 1]], -1)
-    np.testing.assert_allclose((given.A @ result.x[..., None])[..., 0], b, atol=4 * EPS)
-
-
 @together("l1", [0.4, np.full(3, 1e3)])
 def test_the_same_penalty_is_a_constant_if_the_sum_is_fixed(
     backend: Any, rng: np.random.Generator, method: str, l1: Any
@@ -467,7 +315,7 @@ def test_warm_start(backend: Any, rng: np.random.Generator, method: str) -> None
 
 
 def test_iteration_limit(backend: Any, rng: np.random.Generator, method: str) -> None:
-    given = random(rng, 16, 10, systems=1)
+    given = random(rng, 8, 5, systems=1)
     full = solve(backend, given, method=method)
     assert full.nit[0] > 2
     for maxiter in range(int(full.nit[0])):
@@ -520,58 +368,20 @@ def test_every_argument_broadcasts(
     np.testing.assert_allclose(alone.x, every.x[1, 2], atol=1e-12)
 
 
-BAD = {
-    "A": (2, np.nan),
-    "b": (2, np.inf),
-    "lower": (2, np.nan),
-    "upper": (2, np.nan),
-    "l1": (2, np.nan),
-    "l2": (2, np.inf),
-    "weights": (2, np.nan),
-    "sum_to": (2, np.nan),
-    "lower above": (4, None),
-    "no weight": (4, None),
-    "sum too large": (4, 1e3),
-    "sum too small": (4, -1e3),
-    "lower of inf": (4, np.inf),
-    "upper of -inf": (4, -np.inf),
-    "negative weight": (2, -1.0),
-    "infinite weight": (2, np.inf),
-    "infinite sum": (2, np.inf),
-    "negative l1": (2, -1.0),
-    "negative l2": (2, -1.0),
-    "infinite l1": (2, np.inf),
-}
-"""The status of a system with this defect, and the number that makes it."""
-
-
-def spoiled(given: Bounded, what: str, system: int) -> Bounded:
-    """The systems, one of them with a defect."""
-    other = given.copy()
-    value = BAD[what][1]
-    if what == "lower above":
-        other.lower[system, 1] = other.upper[system, 1] + 1
-    elif what == "no weight":
-        other.weights[system] = 0
-    elif value is not None:
-        words = what.split()
-        name = next(word for word in (*words, "weights") if word in (*given._fields,))
-        name = "weights" if "weight" in words else "sum_to" if "sum" in words else name
-        entry = (system,) if name == "sum_to" else (system, 1)
-        getattr(other, name)[entry] = value
-    return other
-
-
+@together("shared", [False, True])
 @together("what", BAD)
 def test_a_bad_system_changes_no_bit_of_others(
-    backend: Any, rng: np.random.Generator, method: str, what: str
+    backend: Any, rng: np.random.Generator, method: str, what: str, shared: bool
 ) -> None:
     given = random(
         rng, 9, 5, 6, l1=0.1 * rng.random(5), l2=rng.random(5), sum_to=0.1, weights=1.0
     )
+    bad = spoiled(given, what, 2)
+    if shared and what != "A":
+        given, bad = (each._replace(A=given.A[0]) for each in (given, bad))
     good = solve(backend, given, method=method)
     assert (good.status == 0).all()
-    result = solve(backend, spoiled(given, what, 2), method=method)
+    result = solve(backend, bad, method=method)
     expected = BAD[what][0]
     assert result.status.tolist() == [0, 0, expected, 0, 0, 0]
     others = [0, 1, 3, 4, 5]
@@ -596,52 +406,6 @@ def test_a_block_that_solves_several_systems_reads_each_before_the_next(
     with _emulator.races():
         found = solve(method=method)
     np.testing.assert_array_equal(found.x, expected.x)
-
-
-@together("shared", [False, True])
-@together("l2", [1.0, 1e6, -1.0, np.nan, INF])
-def test_an_l2_penalty_changes_no_bit_of_systems_without(
-    backend: Any, rng: np.random.Generator, method: str, l2: float, shared: bool
-) -> None:
-    given = random(rng, 9, 5, 6, l2=0.0)
-    A = given.A[0] if shared else given.A
-    good = solve(backend, given._replace(A=A), method=method)
-    given.l2[2, 1] = l2
-    result = solve(backend, given._replace(A=A), method=method)
-    assert result.status.tolist() == [0, 0, 0 if 0 < l2 < INF else 2, 0, 0, 0]
-    others = [0, 1, 3, 4, 5]
-    for name, array in good._asdict().items():
-        np.testing.assert_array_equal(getattr(result, name)[others], array[others])
-
-
-def test_defects_of_one_system(backend: Any, method: str) -> None:
-    """Without a batch, and as numbers where numbers are allowed."""
-    A, b = np.eye(3), np.ones(3)
-
-    def status(bounds: Any = (0, 1), **options: Any) -> int:
-        result = backend.solve(
-            gpusolve.lsq_linear, A, b, bounds, method=method, **options
-        )
-        return int(result.status)
-
-    ones = np.ones(3)
-    assert status() == 0
-    assert status((np.array([0, 0, 2.0]), 1)) == 4
-    assert status((ones * np.nan, 1)) == 2
-    assert status((0, np.array([1, 1, -INF]))) == 4
-    assert status((np.array([0, 0, INF]), INF)) == 4
-    assert status((-INF, ones * INF)) == 0
-    assert status(sum_to=3.5) == 4
-    assert status(sum_to=-0.5) == 4
-    assert status(sum_to=3) == 0
-    assert status(sum_to=0) == 0
-    assert status((0, INF), sum_to=1e9) == 0
-    assert status((-INF, 0), sum_to=1e-9) == 4
-    assert status((-INF, INF), sum_to=-7) == 0
-    assert status(weights=0 * ones) == 4
-    assert status(weights=-ones) == 2
-    assert status(weights=np.array([0, 0, 1e-300])) == 0
-    assert status((np.array([0, 0, 2.0]), 1), weights=ones * np.nan) == 2
 
 
 # ---- memory and dtypes ---------------------------------------------------------------
@@ -673,31 +437,6 @@ def test_empty(backend: Any, method: str, shape: Any, rnorm: Any, l2: float) -> 
     assert (result.x == 0).all()
     np.testing.assert_allclose(result.rnorm, rnorm)
     assert (np.asarray(result.status) == 0).all()
-
-
-def test_no_rows_with_a_fixed_sum(backend: Any, method: str) -> None:
-    """Every feasible point is optimal."""
-    result = backend.solve(
-        gpusolve.lsq_linear,
-        np.zeros((2, 0, 3)),
-        np.zeros((2, 0)),
-        (0, 1),
-        sum_to=2,
-        method=method,
-    )
-    assert (result.status == 0).all()
-    np.testing.assert_allclose(result.x.sum(axis=-1), 2)
-
-
-def test_no_variables_with_a_fixed_sum(backend: Any, method: str) -> None:
-    result = backend.solve(
-        gpusolve.lsq_linear,
-        np.zeros((3, 0)),
-        np.ones((2, 3)),
-        sum_to=np.array([0.0, 1.0]),
-        method=method,
-    )
-    assert result.status.tolist() == [0, 4]
 
 
 @together("of_options", [np.float32, np.float64, np.int32, np.int64, bool])

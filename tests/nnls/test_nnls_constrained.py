@@ -20,7 +20,8 @@ from gpusolve._nnls.constrained import (
     solve_by_teams,
     take,
 )
-from gpusolve._nnls.problem import Problem, validate
+from gpusolve._nnls.problem import Problem
+from gpusolve._nnls.validation import validate
 
 Array = NDArray[Any]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from scipy.linalg import null_space
 from together import together
 
@@ -184,71 +183,6 @@ def test_a_constraint_without_a_multiplier_does_not_move_x() -> None:
     np.testing.assert_array_equal(found.b_ub, 0)
 
 
-@together("kind", ["shared matrix", "penalties", "bounds", "sum"])
-def test_gradients_are_those_of_the_optimality_conditions(
-    kind: str, numpy_backend: Any, rng: np.random.Generator
-) -> None:
-    solve, given = problem(rng, kind)
-    result = solve(**given)
-    x_bar = rng.standard_normal(result.x.shape)
-    gradients = result.vjp(x_bar)
-    for name, value in given.items():
-        change = rng.standard_normal(np.shape(value))
-        dx = implicit_change(given, result.x, {name: change})
-        gradient = getattr(gradients, name) * change
-        size = np.abs(gradient).sum()
-        assert abs(gradient.sum() - (x_bar * dx).sum()) <= 1e-11 * size
-
-
-def implicit_change(given: dict[str, Any], x: Any, changes: dict[str, Any]) -> Any:
-    """The change of x with the arguments, by all equations of the optimum at once.
-
-    Unknowns are x, a multiplier for each variable, and the multiplier of the sum.
-    """
-    none = {name: np.zeros(np.shape(value)) for name, value in given.items()}
-    pairs = {name: (given[name], (none | changes)[name]) for name in given}
-    zeros = (0.0, 0.0)
-
-    def both(name: str, *shape: int) -> tuple[Any, Any]:
-        default = (1.0, 0.0) if name == "weights" else zeros
-        value, change = pairs.get(name, default)
-        return np.broadcast_to(value, shape), np.broadcast_to(change, shape)
-
-    (systems, n), m = x.shape, given["A"].shape[-2]
-    A, dA = both("A", systems, m, n)
-    b, db = both("b", systems, m)
-    w, dw = both("weights", systems, m)
-    _, dl1 = both("l1", systems, n)
-    l2, dl2 = both("l2", systems, n)
-    lower, dlower = both("lower", systems, n)
-    upper, dupper = both("upper", systems, n)
-    if "upper" not in given:
-        upper = np.full((systems, n), np.inf)
-    _, dsum = both("sum_to", systems)
-    found = np.empty_like(x)
-    for k in range(systems):
-        r, dr = b[k] - A[k] @ x[k], db[k] - dA[k] @ x[k]
-        slope = dA[k].T @ (w[k] * r) + A[k].T @ (dw[k] * r + w[k] * dr)
-        at_lower, at_upper = x[k] <= lower[k], x[k] >= upper[k]
-        rests, eye = at_lower | at_upper, np.eye(n)
-        fixed = np.where(at_lower, dlower[k], dupper[k])
-        gram = A[k].T @ (w[k][:, None] * A[k]) + np.diag(l2[k])
-        has_sum = float("sum_to" in given)
-        ones = has_sum * np.ones((n, 1))
-        equations = np.block(
-            [
-                [gram, eye, ones],
-                [np.diag(rests * 1.0), np.diag(~rests * 1.0), np.zeros((n, 1))],
-                [ones.T, np.zeros((1, n)), np.full((1, 1), 1 - has_sum)],
-            ]
-        )
-        right = np.concatenate(
-            [slope - dl1[k] - dl2[k] * x[k], rests * fixed, [has_sum * dsum[k]]]
-        )
-        found[k] = np.linalg.solve(equations, right)[:n]
-    return found
-
-
 def test_arguments_that_are_not_given_have_no_gradient() -> None:
     gradients = gpusolve.nnls([[2.0]], [3.0]).vjp([1.0])
     assert gradients.weights is None
@@ -301,9 +235,7 @@ def test_a_row_of_weight_zero_may_be_missing(rng: np.random.Generator) -> None:
     assert gradients.weights[3] == 0
 
 
-def test_an_empty_batch_and_a_wrong_shape() -> None:
+def test_an_empty_batch() -> None:
     A = np.ones((ROWS, VARIABLES))
     gradients = gpusolve.nnls(A, np.zeros((0, ROWS))).vjp(1.0)
     np.testing.assert_array_equal(gradients.A, np.zeros((ROWS, VARIABLES)))
-    with pytest.raises(ValueError, match=r"x_bar must broadcast to shape \(4,\)"):
-        gpusolve.nnls(A, np.ones(ROWS)).vjp(np.ones(3))

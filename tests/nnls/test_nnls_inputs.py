@@ -12,7 +12,8 @@ import scipy.sparse.linalg
 from together import together
 
 import gpusolve
-from gpusolve._nnls.problem import AXES, Problem, batch_axes, validate
+from gpusolve._nnls.problem import AXES, batch_axes
+from gpusolve._nnls.validation import validate
 
 M, N, P = 4, 3, 2
 LENGTHS = {"row": M, "variable": N, "penalty": P, "inequality": 2, "equality": 1}
@@ -121,16 +122,6 @@ def test_contradictions_make_systems_infeasible(
         np.testing.assert_array_equal(found, expected)
 
 
-def test_a_problem_has_the_given_arrays_and_bounds() -> None:
-    problem = validate(A, b, lower=HALF, upper=0.75, weights=b, warm_start=HALF)
-    assert problem.A is A
-    assert problem.b is problem.weights is b
-    assert problem.bounds[0] is problem.lower is problem.start is HALF
-    assert problem.bounds[1] == problem.upper == 0.75
-    assert Problem(A, b, ()).is_nnls
-    assert not problem.is_nnls
-
-
 @pytest.mark.parametrize(
     "bounds",
     [
@@ -145,22 +136,6 @@ def test_bounds_are_as_in_scipy(bounds: Any, rng: np.random.Generator) -> None:
     )
     found = gpusolve.lsq_linear(A, b, bounds)
     np.testing.assert_allclose(found.x, expected.x, rtol=1e-12, atol=1e-14)
-
-
-def test_none_is_a_bound_at_infinity() -> None:
-    assert gpusolve.lsq_linear([[1.0]], [-3.0], (None, 1)).x == -3
-    assert gpusolve.lsq_linear([[1.0]], [3.0], (None, None)).x == 3
-
-
-@pytest.mark.parametrize("l1", [-1, [-1, 0, 0], [[-1], [0]]])
-def test_a_negative_penalty(l1: Any) -> None:
-    """It is an error if all systems have it, and a status if a system has it."""
-    b = np.ones((2, 3))
-    if np.ndim(l1) == 2:
-        np.testing.assert_array_equal(gpusolve.nnls(np.eye(3), b, l1=l1).status, [2, 0])
-    else:
-        with pytest.raises(ValueError, match="l1 must be finite and non-negative"):
-            gpusolve.nnls(np.eye(3), b, l1=l1)
 
 
 def test_numbers_may_be_arrays_of_another_package_without_axes() -> None:

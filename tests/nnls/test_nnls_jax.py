@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every_option import differentiable
 from together import together
 
 import gpusolve
@@ -34,21 +35,7 @@ def solvers(jax: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def given(rng: np.random.Generator) -> dict[str, Any]:
-    """Arguments of `lsq_linear` in many shapes."""
-    return {
-        "A": rng.random((ROWS, VARIABLES)),
-        "b": rng.standard_normal((SYSTEMS, ROWS)),
-        "weights": 0.1 + rng.random((SYSTEMS, ROWS)),
-        "l1": 0.1 * rng.random(()),
-        "l2": rng.random((SYSTEMS, 1)),
-        "sum_to": 0.3 * rng.random(SYSTEMS),
-        "lower": -0.2 * np.ones(VARIABLES),
-        "upper": 0.3 + rng.random((SYSTEMS, 1)),
-        "A_ub": rng.standard_normal((SYSTEMS, 2, VARIABLES)),
-        "b_ub": 0.01 * rng.random(2),
-        "A_eq": rng.standard_normal((1, VARIABLES)),
-        "b_eq": 0.1 * rng.random((SYSTEMS, 1)),
-    }
+    return differentiable(rng)
 
 
 CONSTRAINED = "lower", "upper", "A_ub", "b_ub", "A_eq", "b_eq"
@@ -129,14 +116,6 @@ def test_vmap_of_constraints_is_a_batch(
     gradients = expected.vjp(x_bar)
     for found, name in zip(pull_back(x_bar), ("b", "A_ub", "b_ub"), strict=True):
         np.testing.assert_allclose(found, getattr(gradients, name), atol=1e-14)
-
-
-def test_vmap_adds_an_axis_to_a_batch(
-    jax: Any, solvers: Any, given: dict[str, Any]
-) -> None:
-    matrices = np.stack([given["A"] + k for k in range(SYSTEMS + 1)])
-    x = jax.vmap(solvers.nnls, (0, None))(matrices, given["b"])
-    np.testing.assert_array_equal(x, gpusolve.nnls(matrices[:, None], given["b"]).x)
 
 
 def test_a_system_without_a_solution_has_a_gradient_of_zero(

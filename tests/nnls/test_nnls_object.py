@@ -17,18 +17,25 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
-from every_option import DTYPES, KINDS, METHODS, Array, Options, problem
+from every_option import (
+    DTYPES,
+    KINDS,
+    METHODS,
+    Array,
+    Options,
+    assert_same,
+    problem,
+)
 from together import together
 
 import gpusolve
 from gpusolve import reference
 from gpusolve._device import objects
 from gpusolve._device.arrays import empty_together
-from gpusolve._nnls import dense
+from gpusolve._nnls import dense, solve
 from gpusolve._nnls.launch_arguments import NNLS_SYSTEMS
 from gpusolve._numerics.solution import CONVERGED, NOT_FINITE
 
-FIELDS = ("x", "rnorm", "dual", "kkt", "nit", "status", "n_updates", "n_downdates")
 NOT_WRITTEN = -1
 
 
@@ -43,13 +50,6 @@ OBJECTS = usable_objects()
 
 pytestmark = pytest.mark.skipif(not OBJECTS, reason="the compiled object is missing")
 every_method = pytest.mark.parametrize("method", METHODS)
-
-
-def assert_same(found: Any, expected: Any, systems: Any = slice(None)) -> None:
-    """Compare the bits of a result with some systems of another result."""
-    for name in FIELDS:
-        values, other = getattr(found, name), getattr(expected, name)[systems]
-        np.testing.assert_array_equal(values, other, err_msg=name)
 
 
 # ---- instruction sets ----------------------------------------------------------------
@@ -236,7 +236,7 @@ class Interrupt:
         return self.fields, addresses
 
     def started(self, prepared: Any, used: Any, *given: Any) -> None:
-        self.counters = used[1][-1]
+        self.counters = used[-1][-1]
         self.sender = threading.Thread(target=self.send)
         self.sender.start()
         self.run(prepared, used, *given)
@@ -326,13 +326,6 @@ def test_too_little_memory(method: str, monkeypatch: pytest.MonkeyPatch) -> None
         gpusolve.nnls(np.ones((3, 2)), np.ones((5, 3)), method=method)
 
 
-def test_one_thread_has_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense, "ENOUGH_FOR_THREADS", 0)
-    monkeypatch.setattr(dense, "cores", lambda: 3)
-    monkeypatch.setattr(dense, "solvers", answers(1, 0, 1))
-    gpusolve.nnls(np.ones((3, 2)), np.ones((5, 3)), method="gram")
-
-
 LIMITED = """
     import resource
     import numpy as np
@@ -368,14 +361,17 @@ def test_what_is_prepared_for_later_calls_refers_to_no_array() -> None:
     rng = np.random.default_rng(5)
     A, b = rng.random((4, 1, 9, 3)), rng.random((4, 50, 9))
     cases = [(A, b), (A[0, 0], b), (A[:, 0], b[:, :1].swapaxes(0, 1).copy())]
-    dense._calls.clear()
+    solve._known.clear()
     for _ in range(3):
         for matrix, rhs in cases:
             expected = gpusolve.nnls(np.asfortranarray(matrix), rhs)
             found = gpusolve.nnls(matrix, rhs)
             np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
-    for prepared in dense._calls.values():
+    assert solve._known
+    for known in solve._known.values():
+        prepared = known.compiled
         assert (prepared.A, prepared.b, prepared.kept) == (None, None, ())
+        assert not {"A", "b", "start"} & {*known.fields}
         names = "A_offset", "b_offset", "weight_offset", "options"
         for name in (*names, "options_offset", "root_weight"):
             at = NNLS_SYSTEMS.offset(name)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from every_option import differentiable
 from together import together
 
 import gpusolve
@@ -28,36 +29,9 @@ def solvers(torch: Any) -> Any:
     return gpusolve.torch
 
 
-def arguments(rng: np.random.Generator) -> dict[str, Any]:
-    """Arguments of `lsq_linear` in many shapes, and a mixture of bounds at rest."""
-    return {
-        "A": rng.random((ROWS, VARIABLES)),
-        "b": rng.standard_normal((SYSTEMS, ROWS)),
-        "weights": 0.1 + rng.random((SYSTEMS, ROWS)),
-        "l1": 0.1 * rng.random(()),
-        "l2": rng.random((SYSTEMS, 1)),
-        "sum_to": 0.3 * rng.random(SYSTEMS),
-        "lower": -0.2 * np.ones(VARIABLES),
-        "upper": 0.3 + rng.random((SYSTEMS, 1, 1)),
-    }
-
-
 def tensors(torch: Any, given: dict[str, Any]) -> dict[str, Any]:
     """Tensors that need gradients."""
     return {k: torch.tensor(v, requires_grad=True) for k, v in given.items()}
-
-
-ROWS_OF_CONSTRAINTS = "A_ub", "b_ub", "A_eq", "b_eq"
-
-
-def constraints(rng: np.random.Generator) -> dict[str, Any]:
-    """Inequalities that hold with equality in some systems, and a shared equality."""
-    return {
-        "A_ub": rng.standard_normal((SYSTEMS, 2, VARIABLES)),
-        "b_ub": 0.01 * rng.random(2),
-        "A_eq": rng.standard_normal((1, VARIABLES)),
-        "b_eq": 0.1 * rng.random((SYSTEMS, 1)),
-    }
 
 
 @together(
@@ -66,13 +40,13 @@ def constraints(rng: np.random.Generator) -> dict[str, Any]:
         ("weights", "l1", "l2"),
         ("sum_to",),
         ("lower", "upper"),
-        ("lower", "upper", *ROWS_OF_CONSTRAINTS),
+        ("lower", "upper", "A_ub", "b_ub", "A_eq", "b_eq"),
     ],
 )
 def test_gradients_are_differences(
     names: tuple[str, ...], torch: Any, solvers: Any, rng: np.random.Generator
 ) -> None:
-    given = tensors(torch, arguments(rng) | constraints(rng))
+    given = tensors(torch, differentiable(rng))
     chosen = {name: given[name] for name in ("A", "b", *names)}
 
     def solve(*values: Any) -> Any:
@@ -88,9 +62,9 @@ def test_gradients_are_differences(
 def test_solutions_and_gradients_are_those_of_the_result(
     torch: Any, solvers: Any, rng: np.random.Generator
 ) -> None:
-    numbers = arguments(rng)
+    names = "A", "b", "weights", "l1", "l2", "sum_to"
+    numbers = {name: differentiable(rng)[name] for name in names}
     given = tensors(torch, numbers)
-    del numbers["upper"], numbers["lower"], given["upper"], given["lower"]
     expected = gpusolve.nnls(**numbers)
     x_bar = rng.standard_normal(expected.x.shape)
     x = solvers.nnls(**given)
@@ -150,9 +124,10 @@ def test_tensors_on_a_gpu_stay_there(
 ) -> None:
     if not torch.cuda.is_available():
         pytest.skip("PyTorch was built without CUDA")
-    host = tensors(torch, arguments(rng))
+    numbers = differentiable(rng)
+    del numbers["sum_to"]
+    host = tensors(torch, numbers)
     there = {k: v.detach().cuda().requires_grad_() for k, v in host.items()}
-    del host["sum_to"], there["sum_to"]
     for given in (host, there):
         values = dict(given)
         bounds = values.pop("lower"), values.pop("upper")

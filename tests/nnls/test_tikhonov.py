@@ -155,30 +155,6 @@ def test_the_prior_of_optimal_estimation(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(result.seminorm, distance, rtol=1e-12)
 
 
-@together("sum_to", [None, 1.5])
-def test_the_variance_of_the_residual(
-    rng: np.random.Generator, sum_to: float | None
-) -> None:
-    """It has m less the trace of the influence matrix degrees of freedom."""
-    A, b = systems(rng)
-    result = gpusolve.nnls(A, b, L="second", lam=0.5, l2=0.1, sum_to=sum_to)
-    L = np.diff(np.eye(VARIABLES), 2, axis=0)
-    penalty = 0.5 * L.T @ L + 0.1 * np.eye(VARIABLES)
-    for k, x in enumerate(result.x):
-        free = x > 0
-        M = (A.T @ A + penalty)[np.ix_(free, free)]
-        inverse, ones = np.linalg.inv(M), np.ones(free.sum())
-        if sum_to is not None:
-            along = inverse @ ones
-            inverse -= np.outer(along, along) / (ones @ along)
-        fitted = np.trace(A[:, free] @ inverse @ A[:, free].T)
-        variance = result.rnorm[k] ** 2 / (ROWS - fitted)
-        np.testing.assert_allclose(
-            result.covariance()[k][np.ix_(free, free)], variance * inverse, rtol=1e-9
-        )
-    assert (result.x == 0).any()
-
-
 def test_a_missing_row_of_weight_zero(rng: np.random.Generator) -> None:
     A, b = systems(rng)
     weights = np.ones(ROWS)

@@ -214,6 +214,25 @@ def brute_force(given: Bounded) -> Array:
     return best
 
 
+def check_against_brute_force(
+    given: Bounded, found: Any, shown: Any = True, least: float = 1.0
+) -> None:
+    """Solved systems are feasible and optimal; all others say so.
+
+    At least the part `least` of the systems must be solved whose x is not large, and
+    whose solution the mask `shown` allows.
+    """
+    assert set(np.unique(found.status)) <= {0, 3}
+    off, solved = infeasibility(given, found.x), found.status == 0
+    assert np.isfinite(off).all()
+    assert off[solved].max(initial=0) <= 1e-10
+    size, of_b = magnitude(given, found.x), np.linalg.norm(given.b, axis=-1)
+    expected = (size < 1e3 * of_b) & shown
+    assert solved[expected].sum() >= least * expected.sum()
+    above = excess(given.take(solved), found.x[solved])
+    assert above.max(initial=0) <= 1e-8
+
+
 def best_on(given: Bounded, rest: Array, free: Array) -> Array:
     """The best x where some variables rest; NaN if it is beyond a bound.
 
@@ -496,3 +515,47 @@ def hard_problems() -> dict[str, Bounded]:
     }
     problems["Kahan, sum"] = problem(kahan(20), np.ones(20), -2.0, 2.0, sum_to=3.0)
     return problems
+
+
+# ---- defects ----
+
+BAD = {
+    "A": (2, np.nan),
+    "b": (2, np.inf),
+    "lower": (2, np.nan),
+    "upper": (2, np.nan),
+    "l1": (2, np.nan),
+    "l2": (2, np.inf),
+    "weights": (2, np.nan),
+    "sum_to": (2, np.nan),
+    "lower above": (4, None),
+    "no weight": (4, None),
+    "sum too large": (4, 1e3),
+    "sum too small": (4, -1e3),
+    "lower of inf": (4, np.inf),
+    "upper of -inf": (4, -np.inf),
+    "negative weight": (2, -1.0),
+    "infinite weight": (2, np.inf),
+    "infinite sum": (2, np.inf),
+    "negative l1": (2, -1.0),
+    "negative l2": (2, -1.0),
+    "infinite l1": (2, np.inf),
+}
+"""The status of a system with this defect, and the number that makes it."""
+
+
+def spoiled(given: Bounded, what: str, system: int) -> Bounded:
+    """The systems, one of them with a defect."""
+    other = given.copy()
+    value = BAD[what][1]
+    if what == "lower above":
+        other.lower[system, 1] = other.upper[system, 1] + 1
+    elif what == "no weight":
+        other.weights[system] = 0
+    elif value is not None:
+        words = what.split()
+        name = next(word for word in (*words, "weights") if word in (*given._fields,))
+        name = "weights" if "weight" in words else "sum_to" if "sum" in words else name
+        entry = (system,) if name == "sum_to" else (system, 1)
+        getattr(other, name)[entry] = value
+    return other

@@ -105,3 +105,36 @@ def problem(kind: str, shape: tuple[int, int], dtype: Any) -> Options:
         return value.astype(dtype) if isinstance(value, np.ndarray) else value
 
     return {name: rounded(value) for name, value in batch.items()}
+
+
+def differentiable(rng: np.random.Generator) -> Options:
+    """Arguments of `lsq_linear` in many shapes, for three systems of 6 x 3.
+
+    Some variables rest at bounds, and some inequalities hold with equality.
+    """
+    systems, m, n = 3, 6, 3
+    return {
+        "A": rng.random((m, n)),
+        "b": rng.standard_normal((systems, m)),
+        "weights": 0.1 + rng.random((systems, m)),
+        "l1": 0.1 * rng.random(()),
+        "l2": rng.random((systems, 1)),
+        "sum_to": 0.3 * rng.random(systems),
+        "lower": -0.2 * np.ones(n),
+        "upper": 0.3 + rng.random((systems, 1)),
+        "A_ub": rng.standard_normal((systems, 2, n)),
+        "b_ub": 0.01 * rng.random(2),
+        "A_eq": rng.standard_normal((1, n)),
+        "b_eq": 0.1 * rng.random((systems, 1)),
+    }
+
+
+def assert_same(found: Any, expected: Any, systems: Any = slice(None)) -> None:
+    """All fields have the dtypes and the bits of some systems of another result."""
+    for name, field in expected._asdict().items():
+        if field is None:
+            continue
+        values = getattr(found, name)
+        assert values.dtype == field.dtype
+        other = field[systems] if np.ndim(field) else field
+        np.testing.assert_array_equal(values, other, err_msg=name)

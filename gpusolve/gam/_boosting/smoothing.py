@@ -327,7 +327,8 @@ def smoothing_parameters(
         A = xp.where(penalised[:, None, None], A, xp.eye(len(strength)))
         balance = A.diagonal(axis1=1, axis2=2).sum(axis=-1) / strength.sum()
         least, most = balance / MAX_RATIO, balance * MAX_RATIO
-        guess = solve_lambda(rough_spectrum(A, strength), total, definition)
+        rough = strength / A.diagonal(axis1=1, axis2=2)  # the spectrum of a diagonal A
+        guess = solve_lambda(rough, total, definition)
         near = xp.clip(guess, least, most)
         lambda_ = spectral_solution(A, near, total)
         nearer = xp.clip(lambda_, least, most)
@@ -350,14 +351,6 @@ def diagonal_smoothing_parameters(
     d = penalty / (rho * A + (1 - rho))
     lambda_ = solve_lambda(d, df, definition)
     return namespace(gram).where(rank > df, lambda_, 0.0)
-
-
-def rough_spectrum(A: Array, strength: Array) -> Array:
-    """The eigenvalues of `penalty_spectrum` if A were diagonal.
-
-    They give the order of magnitude of a smoothing parameter.
-    """
-    return strength / A.diagonal(axis1=1, axis2=2)
 
 
 def penalty_eigenvectors(

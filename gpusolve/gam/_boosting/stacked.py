@@ -319,6 +319,8 @@ class ModelRows:
         self.bends: dict[int, Floats | None] = {}
         self.scales: dict[int, float] = {}
         scores = self.learners.scores(run)
+        if self.predictors == 1:
+            return np.asarray(scores.argmax(axis=1))
         scores = scores.reshape(-1, self.predictors, scores.shape[1])
         if self.family.update == "joint":
             return np.repeat(scores.sum(axis=1).argmax(axis=1), self.predictors)
@@ -364,10 +366,9 @@ class ModelRows:
         h, w = self.curvatures(model), self.weights_of(model)
         if h is None:
             return 1.0
-        if self.predictors == 1:
-            return curvature_along(self.products.multiply(learner, b), h, w)
-        if self.family.update != "joint":
-            return curvature_along(self.products.multiply(learner, b), h[predictor], w)
+        if self.predictors == 1 or self.family.update != "joint":
+            own = h if self.predictors == 1 else h[predictor]
+            return curvature_along(self.products.multiply(learner, b), own, w)
         if model not in self.scales:
             fits = range(model * self.predictors, (model + 1) * self.predictors)
             fitted = [self.learners.fitted(own, learner) for own in fits]
@@ -382,10 +383,9 @@ class ModelRows:
         """
         if self.is_scaled and model not in self.bends:
             y = self.arranged if self.y.ndim == 1 else self.arranged[model]
-            f, s = self.by_predictor(self.f)[..., model, :], self.nuisance[model]
-            self.bends[model] = self.family.weighted_curvature(
-                y, f, s, self.weights_of(model)
-            )
+            f, w = self.by_predictor(self.f)[..., model, :], self.weights_of(model)
+            s = self.nuisance[model]
+            self.bends[model] = self.family.weighted_curvature(y, f, s, w)
         return self.bends.get(model)
 
     def record(self, step: int) -> None:

@@ -279,19 +279,17 @@ def doubles_of(array: Array | None) -> Array | None:
     return None if array is None else contiguous(array, np.float64)
 
 
-def steps_of_launch(device: Device, bytes_of_step: int) -> int:
-    """The most steps of a launch: few enough for the watchdog of a device."""
-    if not device.has_watchdog:
-        return 2**31 - 1
-    return max(1, int(LAUNCH_SECONDS * READ_SPEED / bytes_of_step))
-
-
 def launches_of(
     device: Device, steps: int, bytes_of_step: int, most: int | None
 ) -> Iterator[tuple[slice, Array]]:
-    """The steps of each launch, at most `most`, and the counter of its grid barrier."""
-    limit = steps_of_launch(device, bytes_of_step)
-    parts = list(pieces(steps, min(limit, most or limit)))
+    """The steps of each launch, at most `most`, and the counter of its grid barrier.
+
+    A launch must end before the watchdog of a device.
+    """
+    limit = steps if most is None else most
+    if device.has_watchdog:
+        limit = min(limit, max(1, int(LAUNCH_SECONDS * READ_SPEED / bytes_of_step)))
+    parts = list(pieces(steps, limit))
     arrived = device.zeros((len(parts),), np.uint64)
     for index, part in enumerate(parts):
         yield part, arrived[index:]

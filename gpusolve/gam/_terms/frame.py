@@ -7,7 +7,7 @@ levels and their order; the levels of other columns are their sorted values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -440,14 +440,8 @@ def dask_frame_in_memory(X: Any) -> Any:
     import pandas as pd
 
     parts: dict[Any, list[Any]] = {name: [] for name in X.columns}
-    for part in partitions_of(X):
-        for name, column in part.items():
+    for index in range(X.npartitions):
+        for name, column in X.partitions[index].compute().items():
             parts[name].append(column)
     joined = {name: pd.concat(parts.pop(name), ignore_index=True) for name in [*parts]}
     return pd.DataFrame(joined, copy=False)
-
-
-def partitions_of(X: Any) -> Iterator[Any]:
-    """The partitions of a dask data frame as data frames of pandas."""
-    for index in range(X.npartitions):
-        yield X.partitions[index].compute()
