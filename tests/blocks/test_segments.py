@@ -76,13 +76,13 @@ def test_reduction_across_tiles(
 
 
 def test_one_segment_of_several_hundred_tiles(
-    backend: Any, rng: np.random.Generator
+    device_backend: Any, rng: np.random.Generator
 ) -> None:
     case = Case("affine", np.dtype(np.int32))
     lengths = np.array([3, 300 * tile_for(8).size, 40 * tile_for(8).size, 2])
     x = case.sample(rng, lengths.sum())
     expected = [case.fold(part) for part in np.split(x, np.cumsum(lengths)[:-1])]
-    found = backend.call(gpusolve.segmented_reduce, x, lengths, affine)
+    found = device_backend.call(gpusolve.segmented_reduce, x, lengths, affine)
     same(found, np.array(expected), strict=True)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from sklearn.model_selection import KFold, PredefinedSplit, StratifiedKFold
@@ -69,13 +67,6 @@ def test_subsampling_keeps_half_of_the_rows() -> None:
     np.testing.assert_array_equal(folds.weights.sum(axis=1), 11)
 
 
-@together("wrong", [[0, 4], [-1, 2], [0.0, 1.0], [True, False], [[0]]])
-def test_rows_of_a_fold_that_do_not_exist_raise(wrong: Any) -> None:
-    for pair in ((wrong, [3]), ([3], wrong)):
-        with pytest.raises(ValueError, match="of the 4 rows of X"):
-            make_folds([pair], np.ones(4), None, None, 0)
-
-
 FOLDS_OF_ROWS = {
     "indices": lambda fold: [(np.flatnonzero(fold != k), fold == k) for k in range(3)],
     "masks": lambda fold: [(fold != k, fold == k) for k in range(3)],
@@ -134,33 +125,6 @@ def test_weights_of_a_fold_that_are_not_whole_are_scaled() -> None:
     matrix[1, 0] = 2.5
     folds = make_folds(matrix, np.ones(3), None, None, None)
     np.testing.assert_allclose(folds.weights[0], [1 / 3, 5 / 3, 0])
-
-
-@together(
-    ("folds", "message"),
-    [
-        ("jackknife", "folds must be one of"),
-        (5, "folds must be one of"),
-        (
-            np.ones((8, 2)),
-            r"folds must have shape \(9, B\), for .* got \(8, 2\)",
-        ),
-        (np.ones((9, 2)), "out_of_bag of fold 0"),
-        (np.zeros((9, 2)), "weights of fold 0"),
-        (np.full((9, 2), np.nan), "finite and not negative"),
-        (-np.eye(9), "finite and not negative"),
-        ([], "at least one fold"),
-    ],
-)
-def test_invalid_folds_raise(folds: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make_folds(folds, np.ones(9), None, None, None)
-
-
-@together(("kind", "count"), [("kfold", 1), ("kfold", 10), ("bootstrap", 0)])
-def test_invalid_numbers_of_folds_raise(kind: str, count: int) -> None:
-    with pytest.raises(ValueError, match="n_folds must be at least"):
-        make_folds(kind, np.ones(9), None, count, None)
 
 
 # ---- the risk of rows left out -------------------------------------------------------

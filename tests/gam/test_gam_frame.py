@@ -10,7 +10,6 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.sparse import csr_array
 from together import together
 
 from gpusolve._device.arrays import namespace, on_host  # where arrays are
@@ -198,36 +197,6 @@ def test_numbers_on_two_devices_are_an_error(backend: Any) -> None:
     with pytest.raises(TypeError, match="a on the CPU"):
         Frame.of({"a": np.ones(2), "b": x})
     assert namespace(Frame.of({"a": np.ones(2), "b": x}, "cuda").numeric("a")) is not np
-
-
-@together(
-    ("X", "error", "message"),
-    [
-        ({"age": [1.0, np.inf]}, ValueError, "age must be finite"),
-        ({"age": ["u", "v"]}, TypeError, r"age must be numeric, .* \('u', 'v'\)"),
-        ({"age": np.ones((2, 2))}, ValueError, r"age must have shape \(n,\)"),
-        ({"age": [1j, 2j]}, TypeError, "age must be real"),
-        ({"age": np.zeros(2, "M8[s]")}, TypeError, r"age must be real .*datetime64"),
-        ({"age": pl.Series([1]).cast(pl.Date)}, TypeError, "age must be real or a fac"),
-        (
-            pd.DataFrame({"age": pd.to_datetime(["2020-01-01"]).tz_localize("UTC")}),
-            TypeError,
-            r"age must be real .*datetime64",
-        ),
-        ({"age": np.array(["u", 1], object)}, TypeError, "age must have levels"),
-        ({"age": [1.0], "b": [1.0, 2.0]}, ValueError, "the same length, .*'age': 1"),
-        ({"b": [1.0]}, KeyError, "must have the column 'age'"),
-        ({}, ValueError, "at least one column"),
-        ({"age": []}, ValueError, "at least one row"),
-        (np.ones(3), ValueError, "Expected 2D array"),
-        (np.ones((3, 0)), ValueError, r"0 feature\(s\)"),
-        (csr_array(np.eye(2)), TypeError, "dense array"),
-        (pd.DataFrame([[1, 2]], columns=["age", "age"]), ValueError, "different names"),
-    ],
-)
-def test_errors_name_the_column(X: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        Frame.of(X).numeric("age")
 
 
 # ---- models --------------------------------------------------------------------------

@@ -534,31 +534,6 @@ def test_outliers_that_stretch_knots_are_a_warning(rng: np.random.Generator) -> 
             learn(bbs("rooms"), {"rooms": values})
 
 
-@together(
-    ("term", "message"),
-    [
-        (bbs("x", boundary=(0, 1)), r"x must be within the range 0.0 to 1.0"),
-        (bbs("x", knots=[5.0]), "knots of x must ascend within -2.0 to 3.0"),
-        (bbs("x", knots=[1.0, 0.0]), "knots of x must ascend"),
-        (bbs("x", knots=1, degree=0), "x must have more than 2 functions"),
-        (bbs("day", knots=1, cyclic=True), "day must have more than 2 functions .* 2"),
-        (bbs("none"), "none must have values that are not missing"),
-        (bols("g", levels="abc"), r"g must have the levels .* got \('d'\)"),
-        (bols("one", intercept=False), "one must have at least 2 levels"),
-        (bbs("x", by="one"), "one must have at least 2 levels"),
-        (buser("x", K=np.eye(2)), r"K of buser\(x.* must have shape \(1, 1\)"),
-        (buser("x", design=lambda x: x), "design of .* must return a matrix"),
-        (bbs(), r"bbs\(\) must be given a column"),
-    ],
-)
-def test_what_the_data_do_not_allow(
-    data: dict[str, Any], term: Term, message: str
-) -> None:
-    data |= {"none": np.full(ROWS, np.nan), "one": ["only"] * ROWS}
-    with pytest.raises(ValueError, match=message):
-        learn(term, data)
-
-
 # ---- devices -------------------------------------------------------------------------
 
 
