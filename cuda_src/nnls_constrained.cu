@@ -21,7 +21,7 @@ struct ConstrainedMemory {
 
 /// Solve the systems. A system that is left for another solver has the status `is_unsettled`.
 template <class T>
-__global__ void __launch_bounds__(constrained_max_threads, 4)
+__global__ void __launch_bounds__(constrained_max_threads, 3)
     nnls_constrained(const NnlsSystems<T> systems, const ConstraintRows<T> rows,
                      const ConstrainedMemory memory) {
     using Team = FarBlockTeam;
