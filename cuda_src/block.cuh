@@ -152,7 +152,7 @@ __device__ __noinline__ T block_reduce(T value, T* partial, Called<Op>) {
     value = warp_reduce(value, Called<Op>());
     if (lane_index() == 0) partial[warp_index()] = value;
     __syncthreads();
-    const int width = 1 << (32 - __clz(warp_count() - 1)), warp = lane_index() % width;
+    const int width = 1 << (32 - __clz(warp_count() - 1)), warp = lane_index() & (width - 1);
     value = warp < warp_count() ? partial[warp] : Op::identity();
     return warp_reduce(value, Called<Op>(), width);
 }

@@ -18,16 +18,6 @@
 #include "learners.cuh"
 #include "pack.cuh"
 
-/// K learners on n rows.
-template <class T>
-struct Learners {
-    const int* first;       // [learner][row]
-    const T* values;        // [learner][row][width], width known to the compiler
-    const double* weights;  // [row], or null
-    long long rows;
-    int functions, chunks;
-};
-
 /// A row of a learner; zeros after the last row.
 template <class T, int width>
 struct Row {
@@ -37,16 +27,15 @@ struct Row {
     Pack<T, pack> values[width / pack] = {};
     double weight = 0;
 
-    __device__ __forceinline__ void read(const Learners<T>& learners, int learner, long long row,
-                                         long long end) {
+    __device__ __forceinline__ void read(const int* all_first, const T* all_values,
+                                         const double* weights, long long row, long long end) {
         weight = 0;
         if (row >= end) return;
-        const long long place = learner * learners.rows + row;
-        first = learners.first[place];
-        weight = learners.weights ? learners.weights[row] : 1;
+        first = all_first[row];
+        weight = weights ? weights[row] : 1;
 #pragma unroll
         for (int k = 0; k < width / pack; ++k)
-            values[k] = read_pack<pack>(learners.values + place * width + k * pack);
+            values[k] = read_pack<pack>(all_values + row * width + k * pack);
     }
     __device__ __forceinline__ double operator[](int k) const {
         return static_cast<double>(values[k / pack].values[k % pack]);
@@ -56,21 +45,27 @@ struct Row {
 /// Copies of the sums of a warp, as `GRAM_COPIES` in gram_kernel.py.
 constexpr int gram_copies = 16;
 
-/// result = X_i' W X_i over a chunk of the rows, by `parts` warps.
-template <class T, int width>
-__device__ void accumulate_gram(const Learners<T>& learners, int learner, int chunk, double* sums,
-                                int parts, double* result) {
-    const int functions = learners.functions, count = functions * width;
-    const int size = count * gram_copies;
-    clear(sums, parts * size);
-    if (warp_index() < parts) {
+/// parts[chunk][learner] = X_i' W X_i over a chunk of the rows. `first` and `values`: of K learners
+/// on n rows, [learner][row] and [learner][row][width]; `weights` may be null.
+template <class T, int width, int threads>
+__global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
+    gram_matrices(const int* first, const T* values, const double* weights, long long rows,
+                  int learners, int functions, int chunks, int gram_warps, double* parts) {
+    double* sums = reinterpret_cast<double*>(dynamic_shared_memory());
+    const long long learner = blockIdx.x % learners;
+    first += learner * rows;
+    values += learner * rows * width;
+    double* result = parts + blockIdx.x * (static_cast<long long>(functions) * functions);
+    const int count = functions * width, size = count * gram_copies;
+    clear(sums, gram_warps * size);
+    if (warp_index() < gram_warps) {
         double* own = sums + warp_index() * size + lane_index() % gram_copies;
-        const RowRange range(learners.rows, learners.chunks, chunk, parts);
+        const RowRange range(rows, chunks, blockIdx.x / learners, gram_warps);
         Row<T, width> next;
-        next.read(learners, learner, range.begin + lane_index(), range.end);
+        next.read(first, values, weights, range.begin + lane_index(), range.end);
         for (long long start = range.begin; start < range.end; start += warp_threads) {
             const Row<T, width> row = next;
-            next.read(learners, learner, start + warp_threads + lane_index(), range.end);
+            next.read(first, values, weights, start + warp_threads + lane_index(), range.end);
             double* const corner = own + row.first * (width * gram_copies);
 #pragma unroll 1
             for (int turn = 0; turn < warp_threads / gram_copies; ++turn) {
@@ -92,7 +87,7 @@ __device__ void accumulate_gram(const Learners<T>& learners, int learner, int ch
         for (int k = 0; k < gram_copies; ++k) {
             const int copy = k ^ entry % gram_copies;  // neighbours use different banks
             const double* one = sums + entry * gram_copies + copy;
-            for (int part = 0; part < parts; ++part, one += size) total += *one;
+            for (int part = 0; part < gram_warps; ++part, one += size) total += *one;
         }
         sums[entry * gram_copies] = total;
     }
@@ -102,17 +97,4 @@ __device__ void accumulate_gram(const Learners<T>& learners, int learner, int ch
                   distance = abs(f / functions - f % functions);
         result[f] = distance < width ? sums[(i * width + distance) * gram_copies] : 0;
     }
-}
-
-/// parts[chunk][learner] = X_i' W X_i over a chunk of the rows.
-template <class T, int width, int threads>
-__global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
-    gram_matrices(const int* first, const T* values, const double* weights, long long rows,
-                  int count, int functions, int chunks, int gram_warps, double* parts) {
-    const Learners<T> learners{first, values, weights, rows, functions, chunks};
-    double* sums = reinterpret_cast<double*>(dynamic_shared_memory());
-    const long long square = static_cast<long long>(functions) * functions;
-    const int learner = blockIdx.x % count, chunk = blockIdx.x / count;
-    accumulate_gram<T, width>(learners, learner, chunk, sums, gram_warps,
-                              parts + blockIdx.x * square);
 }

@@ -41,8 +41,9 @@ struct Chosen<LaneTeam<lanes, each, general>> {
     template <int slot, class Body>
     static __device__ __forceinline__ void by_slot(unsigned chosen, Body body) {
         unsigned left = chosen & (whole_warp >> (warp_threads - lanes));
+        // Without a vote, the compiler doubles the code of loops with shuffles.
 #pragma unroll 1
-        for (; left != 0; left &= left - 1) {
+        for (; lanes == 1 ? left != 0 : Team::any(left != 0); left &= left - 1) {
             const OwnVariable<slot> j{__ffs(static_cast<int>(left)) - 1 + slot * lanes};
             body(j, j);
         }

@@ -37,19 +37,6 @@ __device__ void clear(double* values, int size) {
     __syncthreads();
 }
 
-/// result[0:size] = the sums of value(part, f) over the parts, in their order. Begins and ends
-/// with a barrier.
-template <class Value>
-__device__ void sum_parts(int parts, long long size, double* result, Value value) {
-    __syncthreads();
-    for (long long f = threadIdx.x; f < size; f += blockDim.x) {
-        double total = 0;
-        for (int part = 0; part < parts; ++part) total += value(part, f);
-        result[f] = total;
-    }
-    __syncthreads();
-}
-
 // ---- X' W u -------------------------------------------------------------------------
 
 /// Copies of sums in shared memory, which a warp adds to at once: lane l adds to copy
@@ -76,13 +63,20 @@ struct SumCopies {
     }
 };
 
-/// result[0:count] = the sums of the copies of all warps, each of `functions` functions.
+/// result[0:count] = the sums of the copies of all warps, each of `functions` functions. Begins and
+/// ends with a barrier.
 __device__ void sum_copies(const SumCopies& first, int functions, int count, double* result) {
     const int copies = first.copies(), size = first.size(functions);
-    sum_parts(warp_count() * copies, count, result, [&](int part, long long f) {
-        const SumCopies some{first.sums + part / copies * size, first.shift, first.pitch};
-        return some(part % copies, static_cast<int>(f));
-    });
+    __syncthreads();
+    for (int f = threadIdx.x; f < count; f += blockDim.x) {
+        double total = 0;
+        for (int part = 0; part < warp_count() * copies; ++part) {
+            const SumCopies some{first.sums + part / copies * size, first.shift, first.pitch};
+            total += some(part % copies, f);
+        }
+        result[f] = total;
+    }
+    __syncthreads();
 }
 
 /// A value of a row, to be added to the sum of its function; -1 for none.

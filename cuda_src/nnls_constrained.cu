@@ -21,7 +21,7 @@ struct ConstrainedMemory {
 
 /// Solve the systems. A system that is left for another solver has the status `is_unsettled`.
 template <class T>
-__global__ void __launch_bounds__(constrained_max_threads, 4)
+__global__ void __launch_bounds__(constrained_max_threads, 3)
     nnls_constrained(const NnlsSystems<T> systems, const ConstraintRows<T> rows,
                      const ConstrainedMemory memory) {
     using Team = FarBlockTeam;
@@ -45,9 +45,6 @@ __global__ void __launch_bounds__(constrained_max_threads, 4)
         team.sync();
         const long long begin = first, end = min(begin + rows.at_once, systems.count);
         if (begin >= end) return;
-        for (long long k = begin; k < end; ++k) {
-            block.solve(k);
-            team.sync();
-        }
+        for (long long k = begin; k < end; ++k) block.solve(k);
     }
 }

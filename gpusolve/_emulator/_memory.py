@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from bisect import insort
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,29 @@ from numpy.lib.array_utils import byte_bounds
 Array = npt.NDArray[Any]
 
 
+def c_fields(text: str) -> list[tuple[str, Any]]:
+    """The fields of a C structure.
+
+    Examples
+    --------
+    >>> c_fields("low high: uint64, number: int")[2]
+    ('number', <class 'ctypes.c_int'>)
+    """
+    found = []
+    for part in text.split(","):
+        names, _, type = part.partition(":")
+        found += [
+            (name, getattr(ctypes, f"c_{type.strip()}")) for name in names.split()
+        ]
+    return found
+
+
 class CRegion(ctypes.Structure):
     """``Region`` in ``machine/machine.h``."""
 
-    _fields_ = [
-        ("low", ctypes.c_uint64),
-        ("high", ctypes.c_uint64),
-        ("phase", ctypes.c_uint64),
-        ("number", ctypes.c_int),
-        ("is_writeable", ctypes.c_bool),
-        ("written", ctypes.c_void_p),
-    ]
+    _fields_ = c_fields(
+        "low high phase: uint64, number: int, is_writeable: bool, written: void_p"
+    )
 
 
 HEAP = "the heap of malloc()"
@@ -72,7 +85,7 @@ class Memory:
     """
 
     def __init__(self) -> None:
-        self._items: list[tuple[int, int, Item]] = []
+        self._items: list[Item] = []
 
     def add(
         self,
@@ -84,10 +97,12 @@ class Memory:
         text: str = "",
         writeable: bool = True,
         written: bool = True,
-        phase: int | None = None,
         is_variable: bool = False,
     ) -> None:
-        """Add memory. `written` is False if its values are not initialised."""
+        """Add memory at a multiple of 256 of the device.
+
+        `written` is False if its values are not initialised.
+        """
         bits = None if written else np.zeros(size // 8 + 1, np.uint8)
         item = Item(
             address,
@@ -97,11 +112,11 @@ class Memory:
             itemsize,
             text or name,
             writeable,
-            address % 256 if phase is None else phase,
+            0,
             bits,
             is_variable,
         )
-        insort(self._items, (address, len(self._items), item))
+        insort(self._items, item, key=attrgetter("low"))
 
     def add_array(self, name: str, array: Array) -> None:
         """Add a NumPy array."""
@@ -120,16 +135,17 @@ class Memory:
             bool(array.flags.writeable),
             (low - (byte_bounds(root)[0] if root.size else low)) % 256,
         )
-        insort(self._items, (low, len(self._items), item))
+        insort(self._items, item, key=attrgetter("low"))
 
     def remove(self, address: int) -> None:
         """Remove what begins at an address."""
-        self._items = [entry for entry in self._items if entry[0] != address]
+        self._items = [item for item in self._items if item.low != address]
 
     def regions(self) -> list[CRegion]:
         """Memory without overlaps: arrays that overlap are one region."""
         found: list[CRegion] = []
-        for number, (low, _, item) in enumerate(self._items):
+        for number, item in enumerate(self._items):
+            low = item.low
             if low == item.high:
                 continue
             if found and low < found[-1].high:
@@ -158,7 +174,7 @@ class Memory:
 
     def items(self) -> list[Item]:
         """Everything, by address."""
-        return [item for _, _, item in self._items]
+        return list(self._items)
 
     def item(self, address: int) -> Item | None:
         """What is at an address, or nearest to it."""

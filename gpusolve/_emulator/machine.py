@@ -15,7 +15,7 @@ import numpy.typing as npt
 from . import _device
 from ._checks import MEMORY, RACES
 from ._faults import raise_fault
-from ._memory import HEAP, CRegion, Memory
+from ._memory import HEAP, CRegion, Memory, c_fields
 from ._schedule import ORDERS, current_schedule
 from .module import CFault, Module, Shape, library
 
@@ -33,32 +33,20 @@ class CRequest(ctypes.Structure):
     _fields_ = [
         ("grid", ctypes.c_uint * 3),
         ("block", ctypes.c_uint * 3),
-        ("shared_bytes", ctypes.c_uint64),
-        ("parameters", ctypes.c_char_p),
+        *c_fields("shared_bytes: uint64, parameters: char_p"),
         ("regions", ctypes.POINTER(CRegion)),
-        ("region_count", ctypes.c_uint64),
-        ("seed", ctypes.c_uint64),
-        ("order", ctypes.c_int),
-        ("workers", ctypes.c_int),
-        ("resident", ctypes.c_uint64),
-        ("first_block", ctypes.c_uint64),
-        ("block_step", ctypes.c_uint64),
-        ("running", ctypes.c_uint64),
-        ("limit", ctypes.c_double),
-        ("checks_races", ctypes.c_int),
-        ("checks_memory", ctypes.c_int),
-        ("counts", ctypes.c_int),
-        ("heap", ctypes.c_uint64),
-        ("heap_bytes", ctypes.c_uint64),
+        *c_fields(
+            "region_count seed: uint64, order workers: int, "
+            "resident first_block block_step running: uint64, limit: double, "
+            "checks_races checks_memory counts: int, heap heap_bytes: uint64"
+        ),
     ]
 
 
 class CPython(ctypes.Structure):
     """``Python`` in ``machine/machine.h``."""
 
-    _fields_ = [
-        (name, ctypes.c_void_p) for name in ("save", "restore", "check_signals")
-    ]
+    _fields_ = c_fields("save restore check_signals: void_p")
 
 
 @functools.cache
@@ -160,7 +148,7 @@ def launch(
     first = int(heap.ctypes.data) + -int(heap.ctypes.data) % 16
     start = first + GRID_BYTES
     ctypes.memset(first, 0, GRID_BYTES)
-    everything.add(first, GRID_BYTES + HEAP_BYTES, HEAP, phase=0)
+    everything.add(first, GRID_BYTES + HEAP_BYTES, HEAP)
     regions = everything.regions()
     blocks = math.prod(shape.grid)
     if resident is None:

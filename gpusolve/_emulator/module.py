@@ -14,7 +14,7 @@ import numpy.typing as npt
 from . import nvrtc
 from ._errors import CompileError
 from ._lines import SourceLine
-from ._memory import Memory
+from ._memory import Memory, c_fields
 from .ptx import Function, Program, PtxError, Variable
 
 Variables = dict[str, npt.NDArray[np.uint8]]
@@ -33,38 +33,22 @@ SHARED_GAP = 4096
 class CSymbol(ctypes.Structure):
     """``Symbol`` in ``machine/machine.h``."""
 
-    _fields_ = [
-        ("name", ctypes.c_char_p),
-        ("kind", ctypes.c_int),
-        ("line", ctypes.c_int),
-        ("address", ctypes.c_uint64),
-        ("align", ctypes.c_uint64),
-        ("body", ctypes.c_char_p),
-        ("parameters", ctypes.c_char_p),
-        ("result", ctypes.c_char_p),
-        ("is_entry", ctypes.c_int),
-        ("is_in_variable", ctypes.c_int),
-    ]
+    _fields_ = c_fields(
+        "name: char_p, kind line: int, address align: uint64, "
+        "body parameters result: char_p, is_entry is_in_variable: int"
+    )
 
 
 class CFault(ctypes.Structure):
     """``Fault`` in ``machine/machine.h``."""
 
     _fields_ = [
-        ("kind", ctypes.c_int),
-        ("has_thread", ctypes.c_int),
-        ("thread", ctypes.c_uint),
-        ("other_thread", ctypes.c_uint),
-        ("block", ctypes.c_uint64),
-        ("other_block", ctypes.c_uint64),
-        ("site", ctypes.c_int),
-        ("other_site", ctypes.c_int),
-        ("space", ctypes.c_int),
-        ("is_write", ctypes.c_int),
-        ("other_is_write", ctypes.c_int),
-        ("race", ctypes.c_int),
-        ("address", ctypes.c_uint64),
-        ("bytes", ctypes.c_uint64),
+        *c_fields(
+            "kind has_thread: int, thread other_thread: uint, "
+            "block other_block: uint64, "
+            "site other_site space is_write other_is_write race: int, "
+            "address bytes: uint64"
+        ),
         ("text", ctypes.c_char * 4096),
     ]
 
@@ -72,7 +56,7 @@ class CFault(ctypes.Structure):
 class Site(ctypes.Structure):
     """An instruction: its PTX line, its file and line in the source, and its kind."""
 
-    _fields_ = [(name, ctypes.c_int) for name in ("ptx_line", "file", "line", "kind")]
+    _fields_ = c_fields("ptx_line file line kind: int")
 
 
 @functools.cache
@@ -270,7 +254,6 @@ class Module:
                     itemsize=variable.align,
                     text=f"{demangled(name)} in {space} memory",
                     writeable=variable.space == "global",
-                    phase=0,
                     is_variable=True,
                 )
 

@@ -332,7 +332,7 @@ class HostProgram:
         if self._report:
             name = self._with_names(name)
         is_set = not (is_unset and self._checks_memory)
-        self._memory.add(address, size, name, written=is_set, phase=0, is_variable=True)
+        self._memory.add(address, size, name, written=is_set, is_variable=True)
         added = None if is_set else self._memory.item(address)
         if added is None or added.written is None:
             return 0

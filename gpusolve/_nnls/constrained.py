@@ -28,9 +28,11 @@ from .._numerics.solution import (
     Solution,
 )
 from ..reference._nnls_constrained import (
+    MOST_LACK,
     ConstrainedSystem,
     Found,
     Search,
+    relative_lack,
     zero_infinities,
 )
 from . import constrained_object
@@ -75,11 +77,10 @@ def solve_rest(
     problem: Problem, found: Solution, solver: Callable[[Problem], Solution]
 ) -> Solution:
     """The solutions, also of the unsettled systems, by `solver` on the host."""
-    unsettled = found.status == UNSETTLED
-    if not bool(unsettled.any()):
+    if not found.status.size or found.status.min() != UNSETTLED:
         return found
-    xp = namespace(unsettled)
-    at = xp.flatnonzero(unsettled)
+    xp = namespace(found.status)
+    at = xp.flatnonzero(found.status == UNSETTLED)
     where = xp.unravel_index(at, problem.batch) if problem.batch else ()
     rest = solver(take(problem, at))
     for name, values in rest.arrays().items():
@@ -245,19 +246,26 @@ def result_of(found: Found, x: Array, tol: float) -> Solution:
 
 
 def multiplier_terms(found: Found, x: Array) -> MultiplierTerms:
-    """The terms of the multipliers of general constraints at x."""
-    system, by_b = found.system, found.system.b_scale
+    """The terms of the multipliers of general constraints at x.
+
+    A point is feasible here only if no violation is large for the size of x itself: far
+    from the minimum without constraints, b is much larger.
+    """
+    system, by_b, general = found.system, found.system.b_scale, found.system.is_general
     x = x.astype(np.float64) * by_b / system.scale
-    y, rest = found.point.y * system.is_general, found.point.rest * system.is_general
+    y, rest = found.point.y * general, found.point.rest * general
     pull = system.gradient_of_lagrangian(0 * x, y, rest)
     lack = zero_infinities(system.constraint_residual(x, 0 * x))
-    C = np.abs(system.C * system.is_general[:, None] / system.scale)
-    most = C.max(axis=-1, keepdims=True, initial=0)
-    share = (C / np.where(most > 0, most, 1)).max(axis=0, initial=0)
+    C, d = np.abs(system.C), np.abs(zero_infinities(system.d))
+    least = system.magnitude - np.linalg.norm(system.b)
+    of_x = system.norm @ np.abs(found.point.x) + least
+    share = C * general[:, None] / system.scale
+    most = share.max(axis=-1, keepdims=True, initial=0)
     return MultiplierTerms(
         slope=-pull / system.scale / by_b,
         gap=-(y @ lack) / by_b**2,
-        least_activity=(system.magnitude - np.linalg.norm(system.b)) / by_b,
-        share=share,
-        is_feasible=found.certificate.is_feasible,
+        gap_terms=np.abs(y) @ (C @ np.abs(x) + d) / by_b**2,
+        least_activity=least / by_b,
+        share=(share / np.where(most > 0, most, 1)).max(axis=0, initial=0),
+        is_feasible=relative_lack(system, found.point.x, of_x) <= MOST_LACK / 2,
     )

@@ -116,16 +116,20 @@ def lsq_linear(
     variables that may rest at either bound. Variables rest at the bound next to 0
     first. A fixed sum is kept by every step, by its Lagrange multiplier.
 
-    With linear constraints, the multipliers of all constraints are found first: the
-    dual problem is least squares within bounds, with a matrix that all systems share if
-    they share A, the weights and the constraints. x follows from the multipliers. If
-    columns of A are almost dependent, x is found by several such steps [2]_.
+    With linear constraints, the method is Goldfarb & Idnani's [2]_: from the minimum
+    without constraints, the constraint that is violated most becomes active. x and the
+    multipliers are corrected on the active constraints. What is not certified then is
+    solved on the host, one system after the other, by the dual problem: least squares
+    of the multipliers within bounds. If columns of A are almost dependent, x is found
+    by several such steps [3]_.
 
     References
     ----------
     .. [1] P. B. Stark and R. L. Parker, Bounded-Variable Least-Squares: an Algorithm
            and Applications, Computational Statistics 10, 1995.
-    .. [2] R. T. Rockafellar, Monotone Operators and the Proximal Point Algorithm, SIAM
+    .. [2] D. Goldfarb and A. Idnani, A Numerically Stable Dual Method for Solving
+           Strictly Convex Quadratic Programs, Mathematical Programming 27, 1983.
+    .. [3] R. T. Rockafellar, Monotone Operators and the Proximal Point Algorithm, SIAM
            Journal on Control and Optimization 14, 1976.
 
     Examples

@@ -19,7 +19,7 @@ from .problem import Problem, drop_repeats
 CONSTRAINT_ROWS = struct_in("constrained_system.cuh", "ConstraintRows")
 CONSTRAINED_MEMORY = struct_in("nnls_constrained.cu", "ConstrainedMemory")
 
-MAX_THREADS, BLOCKS = 128, 4
+MAX_THREADS, BLOCKS = 128, 3
 """Launch bounds of the kernel: the most threads of a block, and the blocks of a
 multiprocessor."""
 
@@ -46,9 +46,11 @@ TURNS = 4
 
 def row_counts(problem: Problem) -> tuple[int, int]:
     """The rows of A_ub and of A_eq."""
-    pair = problem.b_ub, problem.b_eq
-    below, equal = (0 if side is None else side.shape[-1] for side in pair)
-    return below, equal
+    below, equal = problem.b_ub, problem.b_eq
+    return (
+        0 if below is None else below.shape[-1],
+        0 if equal is None else equal.shape[-1],
+    )
 
 
 def numbers_of(problem: Problem) -> int:

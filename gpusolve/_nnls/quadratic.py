@@ -136,8 +136,8 @@ class MultiplierTerms(NamedTuple):
     ----------
     slope : (..., n) array
         ``-C^T y``, in the given variables.
-    gap : (...,) array
-        ``y (C x - d)``.
+    gap, gap_terms : (...,) array
+        ``y (C x - d)``, and the sum of the magnitudes of its terms.
     least_activity : (...,) array
         Every x that satisfies the constraints has a variable whose ``|x_k|`` times the
         root of ``G_kk`` is at least this number.
@@ -150,6 +150,7 @@ class MultiplierTerms(NamedTuple):
 
     slope: Array
     gap: Array
+    gap_terms: Array
     least_activity: Array
     share: Array
     is_feasible: Array
@@ -157,8 +158,9 @@ class MultiplierTerms(NamedTuple):
     @classmethod
     def blank(cls, systems: int, n: int) -> MultiplierTerms:
         """Terms of no multipliers, for systems that are not feasible."""
-        (slope, share), (gap, least) = np.zeros((2, systems, n)), np.zeros((2, systems))
-        return cls(slope, gap, least, share, np.zeros(systems, bool))
+        (slope, share), numbers = np.zeros((2, systems, n)), np.zeros((3, systems))
+        gap, terms, least = numbers
+        return cls(slope, gap, terms, least, share, np.zeros(systems, bool))
 
     def put(self, k: int, terms: MultiplierTerms) -> None:
         """Write the terms of system k."""
@@ -215,7 +217,7 @@ def certify(
 
     Linear constraints take the `slope` of their multipliers from w. Their gap is added
     to the bound of ``f(x) - f(x')``, and their least activity to S. Rounding errors of
-    w, of its terms, and of an x whose gradient is S, are left out.
+    w, of the gap and of their terms are left out.
     """
     xp, scale = namespace(x), objective.scale
     x, lower, upper = x.astype(np.float64) / scale, lower / scale, upper / scale
@@ -234,8 +236,7 @@ def certify(
     if rows is not None:
         slope, feasible = rows.slope * scale, feasible & rows.is_feasible
         w, rounding = w - slope, ROUNDED * EPS * terms
-        of_x = xp.abs(slope) * objective.divide_by_norm(magnitude[..., None])
-        gap = xp.abs(rows.gap) - ROUNDED * objective.eps * of_x.sum(axis=-1)
+        gap = xp.abs(rows.gap) - ROUNDED * objective.eps * rows.gap_terms
         gap = xp.maximum(gap, 0)
         terms = terms + xp.abs(slope) + rows.share * scale * magnitude[..., None]
     if total is not None:

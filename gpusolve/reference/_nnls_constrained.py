@@ -380,18 +380,36 @@ def certify(system: ConstrainedSystem, point: Point) -> ConstrainedCertificate:
             slack=np.asarray(np.inf if could_fall else 0.0),
         )
     )
-    left = np.where(system.is_equality, np.abs(lack), np.maximum(lack, 0))
-    left = ratio(left, terms + SHARE * magnitude * (C @ (1 / of_columns)))
     size = ratio(system.norm @ np.abs(x), magnitude)
     return ConstrainedCertificate(
         r=r,
         w=w,
         by_x=float(by_x),
         angle=float(angle),
-        lack=float(left.max(initial=0) + 0 * x.sum()),
+        lack=largest_violation(system, lack, terms, magnitude) + 0 * float(x.sum()),
         size=float(size),
         trivial=float(trivial),
     )
+
+
+def largest_violation(
+    system: ConstrainedSystem, lack: Array, terms: Array, magnitude: Array
+) -> float:
+    """The largest violation of a constraint, relative to the size of its terms.
+
+    Terms count with at least a `SHARE` of their size for an x with ``|a_k x_k|`` of
+    `magnitude`.
+    """
+    left: Array = np.where(system.is_equality, np.abs(lack), np.maximum(lack, 0))
+    per_unit = np.abs(system.C) @ (1 / system.column_size)
+    return float(ratio(left, terms + SHARE * magnitude * per_unit).max(initial=0))
+
+
+def relative_lack(system: ConstrainedSystem, x: Array, magnitude: Array) -> float:
+    """`largest_violation` at x, computed in twice the working precision."""
+    terms = np.abs(system.C) @ np.abs(x) + np.abs(zero_infinities(system.d))
+    lack = zero_infinities(system.constraint_residual(x, 0 * x))
+    return largest_violation(system, lack, terms, magnitude)
 
 
 # ---- the dual problem ----------------------------------------------------------------

@@ -103,6 +103,15 @@ def test_an_access_outside_of_memory_is_found(number: int) -> None:
         run(name, *args, shared_mem=shared_mem)
 
 
+def test_a_write_between_variables_of_shared_memory_has_its_line() -> None:
+    fill = _emulator.Kernel(KERNELS / "teaching.cu", "fill_both", KERNELS)
+    message = (
+        r"teaching.cu:\d+: writes past the end of shared .* of table, which has 64"
+    )
+    with _emulator.memcheck(), pytest.raises(KernelError, match=message):
+        fill((1,), (32,), (INT(1), np.zeros(32, INT)), shared_mem=128)
+
+
 def test_a_local_variable_without_a_value_is_named() -> None:
     kernel = _emulator.Kernel(KERNELS / "memory.cu", "sum_without_start", KERNELS)
     for _ in range(2):

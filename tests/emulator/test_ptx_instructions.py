@@ -6,6 +6,7 @@ Python's integers and fractions, which are rounded here once, as PTX's manual sa
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -989,6 +990,18 @@ def test_lanes_of_a_branch() -> None:
     np.testing.assert_array_equal(warp(text), np.where(np.arange(32) < 5, 62, 0))
 
 
+@pytest.mark.parametrize("never", ["", "setp.eq.u32 %q, %v1, 9; @%q mov.u32 %v0, 5;"])
+def test_registers_keep_their_values_in_a_loop(never: str) -> None:
+    """%v0 is needed in each turn, so %v2 must not take its place."""
+    text = (
+        f"mov.u32 %v0, 3; mov.u32 %v1, 4; mov.u32 %d, 0; L: {never}"
+        "add.u32 %d, %d, %v0;"
+        "mul.lo.u32 %v2, %t, 7; sub.u32 %v1, %v1, 1; setp.ne.u32 %p, %v1, 0;"
+        "@%p bra L; add.u32 %d, %d, %v2;"
+    )
+    np.testing.assert_array_equal(warp(text), 4 * 3 + 7 * np.arange(32))
+
+
 def test_barrier_with_a_reduction() -> None:
     for mode, expected in (("popc.u32", 16), ("and.pred", 0), ("or.pred", 1)):
         head = "and.b32 %v0, %t, 1; setp.ne.u32 %p, %v0, 0;"
@@ -997,6 +1010,21 @@ def test_barrier_with_a_reduction() -> None:
         else:
             text = f"{head} bar.red.{mode} %q, 0, %p; selp.u32 %d, 1, 0, %q;"
         assert (warp(text) == expected).all()
+
+
+def test_a_barrier_of_some_threads() -> None:
+    """Barrier 1 has the threads of warps 0 and 1; warp 2 waits in barrier 0."""
+    y = np.zeros(96, "u4")
+    run_body(
+        ".shared .align 4 .b8 s[256]; .reg .b32 %s, %d; .reg .pred %p;"
+        "mov.u32 %d, 7; setp.ge.u32 %p, %t, 64; @%p bra END;"
+        "mov.u32 %s, s; mad.lo.u32 %s, %t, 4, %s; st.shared.u32 [%s], %t;"
+        "bar.sync 1, 64; mov.u32 %s, s; xor.b32 %d, %t, 32; mad.lo.u32 %s, %d, 4, %s;"
+        "ld.shared.u32 %d, [%s];"
+        "END: bar.sync 0; mad.wide.u32 %o, %t, 4, %a0; st.global.u32 [%o], %d;",
+        [y], 96,
+    )  # fmt: skip
+    np.testing.assert_array_equal(y, [*(np.arange(64) ^ 32), *[7] * 32])
 
 
 def test_a_table_of_branches() -> None:
@@ -1022,7 +1050,7 @@ def test_calls_by_name_and_by_address() -> None:
     ONE: st.param.b32 [r], %x; ret;
 }
 """
-    y = np.zeros(32, "u4")
+    y, together = np.zeros((2, 32), "u4")
     run_body(
         """.reg .b32 %d, %v; .reg .b64 %f; .reg .pred %p;
         P: .callprototype (.param .b32 _) _ (.param .b32 _);
@@ -1030,8 +1058,11 @@ def test_calls_by_name_and_by_address() -> None:
         mov.u64 %f, twice; @%p bra G; mov.u64 %f, factorial;
         G: { .param .b32 n; .param .b32 m; st.param.b32 [n], %v;
           call (m), %f, (n), P; ld.param.b32 %d, [m]; }
-        mad.wide.u32 %o, %t, 4, %a0; st.global.u32 [%o], %d;""", [y], before=functions,
+        mad.wide.u32 %o, %t, 4, %a0; st.global.u32 [%o], %d; activemask.b32 %v;
+        mad.wide.u32 %o, %t, 4, %a1; st.global.u32 [%o], %v;""",
+        [y, together], before=functions,
     )  # fmt: skip
+    assert (together == 2**32 - 1).all(), "the lanes meet after the calls"
     n = [max(1, t % 9) for t in range(32)]
     assert y.tolist() == [
         2 * k if t < 16 else math.factorial(k) for t, k in enumerate(n)
@@ -1200,6 +1231,8 @@ def test_products_of_matrices(
     parts_c = np.stack([
         np.stack([c[of_c(r, e)] for e in range(each_sum)], 1) for r in range(words[2])
     ])  # fmt: skip
+    if type == "tf32":
+        parts_a.view("u4")[:] |= 0x1FFF  # bits that do not count
     out = np.zeros_like(parts_c)
     bits, offset = 8 * word, 32 * word
     lines = [f".reg .b{bits} %ma<4>, %mb<2>, %mc<4>; mad.wide.u32 %o, %t, {word}, 0;"]
@@ -1394,6 +1427,25 @@ def test_copies_without_waiting_are_reported(wait: str) -> None:
             run_body(body, [x, y])
 
 
+def test_memory_that_nothing_has_written() -> None:
+    """The last thread has not written its element, or each thread has."""
+    x = np.zeros(32, "u4")
+    store = "mov.u32 %v, 5; @%p st.global.u32 [%o], %v;"
+    body = (
+        ".reg .b32 %v; .reg .pred %p; setp.lt.u32 %p, %t, 31;"
+        "mad.wide.u32 %o, %t, 4, %a0; {} {} ld.global.u32 %v, [%o];"
+    )
+    address = int(x.ctypes.data)
+    for guard, fails in (("setp.lt.u32 %p, %t, 32;", False), ("", True)):
+        memory = Memory()
+        memory.add(address, x.nbytes, "x", written=False, is_variable=True)
+        module = module_of(body.format(guard, store), 1)
+        arguments = (module, "k", (1,), (32,), address.to_bytes(8, "little"))
+        error = pytest.raises(KernelError, match=r"element 31 .* nothing has written")
+        with _emulator.memcheck(), error if fails else contextlib.nullcontext():
+            launch(*arguments, memory=memory)
+
+
 def test_atomics_of_a_block_order_nothing_between_blocks() -> None:
     for scope, fails in (("cta", True), ("gpu", False)):
         x = np.zeros(1, "u4")
@@ -1445,6 +1497,21 @@ def test_unknown_ptx_is_refused_when_it_is_loaded(body: str, message: str) -> No
     module = module_of(body, 0)
     with pytest.raises(PtxError, match=message):
         module.kernel("k")
+
+
+def test_an_array_begins_at_a_multiple_of_256_on_the_device() -> None:
+    memory = bytearray(64)
+    start = 8 - np.frombuffer(memory, "u1").ctypes.data % 16
+    x = np.frombuffer(memory, "u4", 8, offset=start % 16)
+    body = (
+        ".reg .b32 %v<4>; ld.global.v4.u32 {%v0, %v1, %v2, %v3}, [%a0];"
+        "add.u32 %v3, %v3, 1; st.global.v4.u32 [%a0], {%v0, %v1, %v2, %v3};"
+    )
+    run_body(body, [x], 1)
+    assert x.tolist() == [0, 0, 0, 1, 0, 0, 0, 0]
+    assert x[2:].ctypes.data % 16 == 0
+    with pytest.raises(KernelError, match="8 bytes after a multiple of 16"):
+        run_body(body, [x[2:]], 1)
 
 
 def test_a_misaligned_access_is_refused() -> None:

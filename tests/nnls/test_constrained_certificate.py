@@ -193,6 +193,33 @@ def test_ten_thousand_systems_with_almost_parallel_constraints(
     check_both((almost_parallel(rng, 60, family, dtype) for rng in rngs), "auto")
 
 
+@pytest.mark.parametrize("name", ["", "none"])
+def test_constraints_may_be_far_from_the_minimum_without_them(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without them, x would be 1e16: rounding errors of that x hide no violation."""
+    monkeypatch.setenv("GPUSOLVE_OBJECT", name)
+    rng, systems = np.random.default_rng(0), 100
+    B, c = rng.standard_normal((systems, 2, 2)), rng.standard_normal((systems, 2))
+    G = B @ np.swapaxes(B, 1, 2) * 10.0 ** rng.uniform(-16, -10, (systems, 1, 1))
+    C, inside = rng.integers(-8, 9, (systems, 3, 2)) / 4, rng.random((systems, 2, 1))
+    given = Exact(
+        A=B,
+        b=c,
+        lower=np.full((systems, 2), -np.inf),
+        upper=np.where(rng.random((systems, 2)) < 0.5, inside[..., 0], np.inf),
+        A_ub=C,
+        b_ub=(C @ inside)[..., 0] + rng.integers(0, 2, (systems, 3)),
+        A_eq=np.zeros((systems, 0, 2)),
+        b_eq=np.zeros((systems, 0)),
+    )
+    options = given.options()
+    result = gpusolve.bounded_qp(G, c, options.pop("bounds"), **options)
+    certified, feasible = check(given, result, (G, c))
+    assert feasible > 80
+    assert certified >= 0.7 * feasible
+
+
 @together("method", ["auto", "gram", "qr"])
 @together("angle", [1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-6])
 def test_the_residual_is_zero_where_a_feasible_point_fits(

@@ -67,7 +67,9 @@ def test_the_minimum_is_not_certified_outside_the_constraints() -> None:
     assert not outside.accepts(None, float64)
     objective = Quadratic.of(np.eye(2), np.array([1.0, -1.0]), EPS)
     for is_feasible in True, False:
-        pull = MultiplierTerms(zero, zero[0], zero[0], zero, np.array(is_feasible))
+        pull = MultiplierTerms(
+            zero, zero[0], zero[0], zero[0], zero, np.array(is_feasible)
+        )
         found = certify(objective, objective.c, -INF, INF, None, pull)
         assert found.kkt == 0
         assert found.accepts(None, float64) == is_feasible

@@ -112,7 +112,7 @@ void Block::check_barrier(u32 which) {
 
 void Block::fail(const std::string& text) {
     if (Fault* fault = launch->report(nullptr, nullptr, 0, number)) {
-        fault->kind = static_cast<s32>(FaultKind::block_text);
+        fault->kind = static_cast<s32>(FaultKind::text);
         std::snprintf(fault->text, sizeof(fault->text), "%s", text.c_str());
     }
     throw LaunchStopped();

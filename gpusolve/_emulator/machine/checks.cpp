@@ -223,14 +223,15 @@ struct Access {
     }
 };
 
-[[noreturn]] void fail_race(Warp& w, const Inst& i, u32 lane, u64 address, u32 bytes,
-                            const Access& access, const Event& earlier, u32 lanes, RaceKind kind) {
+/// Report the access of a lane, and the lanes of an earlier event that it races with.
+[[noreturn]] void fail_race(Warp& w, const Inst& i, u32 lane, u64 address, u32 bytes, bool is_write,
+                            const Event& earlier, u32 lanes, RaceKind kind) {
     if (Fault* fault = w.launch().report(&w, &i, lane, w.block->number)) {
         fault->kind = static_cast<s32>(FaultKind::race);
         fault->race = static_cast<s32>(kind);
         fault->address = address;
         fault->bytes = bytes;
-        fault->is_write = access.event.writes;
+        fault->is_write = is_write;
         fault->other_is_write = earlier.writes;
         fault->space = static_cast<s32>(w.space);
         fault->other_block = earlier.block;
@@ -246,19 +247,10 @@ void check_copies(Warp& w, const Inst& i, u32 lane, u32 bytes, bool is_write) {
     for (const auto& warp : w.block->warps)
         for (const Copy& copy : warp->copies) {
             if (address >= copy.address + copy.bytes || copy.address >= address + bytes) continue;
-            if (Fault* fault = w.launch().report(&w, &i, lane, w.block->number)) {
-                fault->kind = static_cast<s32>(FaultKind::race);
-                fault->race = static_cast<s32>(RaceKind::pending);
-                fault->address = address;
-                fault->bytes = bytes;
-                fault->is_write = is_write;
-                fault->other_is_write = true;
-                fault->space = static_cast<s32>(w.space);
-                fault->other_block = w.block->number;
-                fault->other_thread = warp->first_thread + copy.lane;
-                fault->other_site = static_cast<s32>(copy.inst->site);
-            }
-            throw LaunchStopped();
+            const u32 lanes = 1u << copy.lane;
+            Event earlier{w.block->number, copy.inst, warp->first_thread / LANES, lanes};
+            earlier.writes = true;
+            fail_race(w, i, lane, address, bytes, is_write, earlier, lanes, RaceKind::pending);
         }
 }
 
@@ -351,7 +343,7 @@ void check_race(Checks& checks, Warp& w, const Inst& i, u32 lane, u32 bytes, boo
                             (kind == RaceKind::overwrite || kind == RaceKind::conflict) &&
                             is_same_value(w, i, lane, earlier, lanes))
                             kind = RaceKind::same_value;
-                        fail_race(w, i, lane, at, bytes, access, earlier, lanes, kind);
+                        fail_race(w, i, lane, at, bytes, is_write, earlier, lanes, kind);
                     }
     // A strong read of a value whose parts come from different writes.
     if (access.event.is_strong && access.reads)
@@ -361,7 +353,7 @@ void check_race(Checks& checks, Warp& w, const Inst& i, u32 lane, u32 bytes, boo
                 for (const auto& writes : other->events[1])
                     for (const Event& earlier : writes)
                         if (const u32 lanes = access.unordered(earlier))
-                            fail_race(w, i, lane, checks.cells.front().first, bytes, access,
+                            fail_race(w, i, lane, checks.cells.front().first, bytes, is_write,
                                       earlier, lanes, RaceKind::torn);
         }
     record(checks, access);

@@ -320,21 +320,17 @@ void add_integers(Table& t) {
     t.one("shf.r.clamp.b32", INTEGER,
           [](u32 a, u32 b, u32 n) -> u32 { return shifted(a, b, std::min(n, 32u)); });
     t.one("prmt.b32", INTEGER, [](u32 a, u32 b, u32 s) { return permuted_with_signs(a, b, s); });
-    t.one("prmt.b32.f4e", INTEGER,
-          [](u32 a, u32 b, u32 n) { return permuted(a, b, [=](u32 k) { return (n & 3) + k; }); });
-    t.one("prmt.b32.b4e", INTEGER,
-          [](u32 a, u32 b, u32 n) { return permuted(a, b, [=](u32 k) { return (n & 3) - k; }); });
-    t.one("prmt.b32.rc8", INTEGER,
-          [](u32 a, u32 b, u32 n) { return permuted(a, b, [=](u32) { return n & 3; }); });
-    t.one("prmt.b32.ecl", INTEGER, [](u32 a, u32 b, u32 n) {
-        return permuted(a, b, [=](u32 k) { return std::max(k, n & 3); });
-    });
-    t.one("prmt.b32.ecr", INTEGER, [](u32 a, u32 b, u32 n) {
-        return permuted(a, b, [=](u32 k) { return std::min(k, n & 3); });
-    });
-    t.one("prmt.b32.rc16", INTEGER, [](u32 a, u32 b, u32 n) {
-        return permuted(a, b, [=](u32 k) { return (n & 1) * 2 + (k & 1); });
-    });
+    const auto add_permutation = [&]<class F>(const char* mode, F) {
+        t.one(std::string("prmt.b32.") + mode, INTEGER, [](u32 a, u32 b, u32 n) {
+            return permuted(a, b, [=](u32 k) { return F{}(n & 3, k); });
+        });
+    };
+    add_permutation("f4e", [](u32 n, u32 k) { return n + k; });
+    add_permutation("b4e", [](u32 n, u32 k) { return n - k; });
+    add_permutation("rc8", [](u32 n, u32) { return n; });
+    add_permutation("ecl", [](u32 n, u32 k) { return std::max(k, n); });
+    add_permutation("ecr", [](u32 n, u32 k) { return std::min(k, n); });
+    add_permutation("rc16", [](u32 n, u32 k) { return (n & 1) * 2 + (k & 1); });
     for_types<s32, u32>([&]<class A>() {
         for_types<s32, u32>([&]<class B>() {
             using ByteA = std::conditional_t<std::is_signed_v<A>, s8, u8>;

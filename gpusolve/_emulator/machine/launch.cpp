@@ -128,7 +128,6 @@ void Worker::run() {
         if (has_more && (resident.size() < share || resident.empty())) has_more = admit();
         if (is_random)
             while (has_more && resident.size() < share) has_more = admit();
-        bool has_run = false;
         for (std::size_t k = 0; k < resident.size();) {
             if (is_random) k = random() % resident.size();
             Block& block = *resident[k];
@@ -138,7 +137,6 @@ void Worker::run() {
             do {
                 const u64 before = progress;
                 can_run = block.pass();
-                has_run |= can_run;
                 if (now() - checked > 20'000'000) {
                     check();
                     checked = now();
@@ -147,7 +145,6 @@ void Worker::run() {
             } while (block.live_warps && can_run);
             if (!block.live_warps) {
                 end_block(k);
-                has_run = true;
                 if (is_random || resident.empty()) break;
                 continue;
             }
@@ -168,7 +165,6 @@ void Worker::run() {
             if (is_random) break;
             ++k;
         }
-        (void)has_run;
     }
     if (progress) launch.progress_time = now();
 }
@@ -191,7 +187,7 @@ void Launch::run() {
         } catch (const LaunchStopped&) {
         } catch (const std::exception& error) {
             if (Fault* found = report(nullptr, nullptr, 0, 0)) {
-                found->kind = static_cast<s32>(FaultKind::block_text);
+                found->kind = static_cast<s32>(FaultKind::text);
                 std::snprintf(found->text, sizeof(found->text), "the machine has failed: %s",
                               error.what());
             }

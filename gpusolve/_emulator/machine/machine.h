@@ -222,7 +222,6 @@ enum class FaultKind : s32 {
     misaligned,
     unwritten,
     race,
-    block_text,  // a message about a block
 };
 
 /// Why a launch has failed, as Python reads it.
@@ -410,7 +409,6 @@ struct Launch {
     std::vector<Region> regions;
     u64 blocks = 0;
     std::atomic<u64> next{0};
-    std::atomic<u64> progress{0};
     std::atomic<bool> stopped{false};
     std::atomic<s64> progress_time{0};
     std::atomic<bool> reported{false};
@@ -420,7 +418,6 @@ struct Launch {
     Counts* counts = nullptr;
     bool has_one_lane = false;  // lanes run one by one
     bool is_watched = false;    // checks or counts
-    std::atomic<u64> instructions{0};
 
     Launch(const Kernel& kernel, const Request& request, Fault& fault, const Python& python);
     const Region* find(u64 address) const;

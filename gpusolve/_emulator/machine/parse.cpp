@@ -537,20 +537,8 @@ class Reader {
 
     /// The bytes of a register for a letter; 0 for any.
     static u32 width_of(char letter) {
-        switch (letter) {
-            case 'p':
-                return 1;
-            case '2':
-            case 'h':
-                return 2;
-            case '4':
-            case 'w':
-                return 4;
-            case '8':
-            case 'd':
-                return 8;
-        }
-        return 0;
+        if (letter == 'p') return 1;
+        return strchr("2h", letter) ? 2 : strchr("4w", letter) ? 4 : strchr("8d", letter) ? 8 : 0;
     }
 
     void add(const Inst& inst, Defined&& found) {

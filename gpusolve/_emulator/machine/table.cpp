@@ -8,9 +8,9 @@ namespace machine {
 
 namespace {
 
-/// A word that sets a field of an instruction, and the families that take it.
+/// Words that set a field of an instruction, and the families that take them.
 struct Qualifier {
-    std::string_view word;
+    std::string_view words;
     int families;
     void (*set)(Inst& inst);
 };
@@ -48,64 +48,35 @@ constexpr Qualifier QUALIFIERS[] = {
     {"ftz", ROUNDED, set_field<&Inst::flushes, 1>},
     {"sat", ROUNDED, set_field<&Inst::saturates, 1>},
     {"relu", CONVERSION, set_field<&Inst::is_relu, 1>},
-    {"approx", ARITHMETIC, change_nothing},
-    {"full", ARITHMETIC, change_nothing},
     {"global", ACCESS, set_space<Space::global>},
     {"const", ACCESS, set_space<Space::constant>},
-    {"shared", ACCESS, set_space<Space::shared>},
-    {"shared_cta", ACCESS, set_space<Space::shared>},
-    {"shared_cluster", ACCESS, set_space<Space::shared>},
+    {"shared shared_cta shared_cluster", ACCESS, set_space<Space::shared>},
     {"local", ACCESS, set_space<Space::local>},
-    {"param", ACCESS, set_space<Space::param>},
-    {"param_entry", ACCESS, set_space<Space::param>},
-    {"param_func", ACCESS, set_space<Space::param>},
+    {"param param_entry param_func", ACCESS, set_space<Space::param>},
     {"volatile", ACCESS, set_strong<WEAK>},
-    {"mmio", ACCESS, change_nothing},
     {"relaxed", ACCESS, set_strong<RELAXED>},
     {"acquire", SCOPED, set_strong<ACQUIRE>},
     {"release", SCOPED, set_strong<RELEASE>},
     {"acq_rel", SCOPED, set_strong<ACQUIRE | RELEASE>},
-    {"sc", CONTROL, change_nothing},
     {"cta", SCOPED, set_field<&Inst::scope, 1>},
-    {"cluster", SCOPED, change_nothing},
-    {"gpu", SCOPED, change_nothing},
-    {"gl", CONTROL, change_nothing},
-    {"sys", SCOPED, change_nothing},
     {"v2", ACCESS, set_vector<2>},
     {"v4", ACCESS, set_vector<4>},
-    {"uni", CONTROL, change_nothing},
-    {"aligned", CONTROL, change_nothing},
+    // Hints, and words that repeat what is known.
+    {"approx full", ARITHMETIC, change_nothing},
+    {"cluster gpu sys", SCOPED, change_nothing},
+    {"sc gl uni aligned", CONTROL, change_nothing},
+    {"mmio weak ca cg cs lu cv wb wt nc noftz unified L2_64B L2_128B L2_256B L2_cache_hint "
+     "L1_evict_normal L1_evict_unchanged L1_evict_first L1_evict_last L1_no_allocate",
+     ACCESS, change_nothing},
 };
 
-/// Hints for caches, and words that repeat what is known.
-constexpr std::string_view HINTS[] = {"weak",
-                                      "ca",
-                                      "cg",
-                                      "cs",
-                                      "lu",
-                                      "cv",
-                                      "wb",
-                                      "wt",
-                                      "nc",
-                                      "noftz",
-                                      "L2_64B",
-                                      "L2_128B",
-                                      "L2_256B",
-                                      "L2_cache_hint",
-                                      "L1_evict_normal",
-                                      "L1_evict_unchanged",
-                                      "L1_evict_first",
-                                      "L1_evict_last",
-                                      "L1_no_allocate",
-                                      "unified"};
-
 const Qualifier* qualifier_of(std::string_view word) {
-    static constexpr Qualifier hint{"", ACCESS, change_nothing};
-    const auto found = std::find_if(std::begin(QUALIFIERS), std::end(QUALIFIERS),
-                                    [&](const Qualifier& one) { return one.word == word; });
-    if (found != std::end(QUALIFIERS)) return found;
-    const bool is_hint = std::find(std::begin(HINTS), std::end(HINTS), word) != std::end(HINTS);
-    return is_hint ? &hint : nullptr;
+    const auto has_word = [&](const Qualifier& one) {
+        const auto at = (" " + std::string(one.words) + " ").find(" " + std::string(word) + " ");
+        return at != std::string::npos;
+    };
+    const auto found = std::find_if(std::begin(QUALIFIERS), std::end(QUALIFIERS), has_word);
+    return found == std::end(QUALIFIERS) ? nullptr : found;
 }
 
 const Table& table() {
