@@ -37,7 +37,6 @@ struct ConstrainedSolver {
             const double value = weights.times(static_cast<double>(b[i * systems.b_stride]), i);
             at.b[i] = rows.is_gram ? value * at.scale[i] : value;
         });
-        team.sync();
         const double largest = largest_over(team, m, [&](int i) { return magnitude(at.b[i]); });
         if (!(largest < infinity)) return false;
         b_scale = scale_to_one(largest);
@@ -143,7 +142,6 @@ struct ConstrainedSolver {
                               : 0.0;
         });
         for_each<Team>(n, [&](int j) { at.value[at.k + j] = at.x[j] + at.x_rest[j]; });
-        team.sync();
     }
 
     /// Move variables to bounds that they reach up to rounding errors, if x stays settled.
@@ -167,7 +165,6 @@ struct ConstrainedSolver {
             at.x_rest[j] += x - moved;
             at.x[j] = moved;
         });
-        team.sync();
         if (team.reduce(moves, MaxMagnitude<double>()) == 0) return;
         evaluate(certifier, false);
         const ConstrainedCertificate other = certifier.certify();
@@ -197,12 +194,10 @@ struct ConstrainedSolver {
             at.w[j] = at.slope[j];
         });
         for_each<Team>(at.k, [&](int i) { at.general[i] = 0; });
-        team.sync();
         const ConstrainedCertificate other = certifier.certify();
         if (other.kkt() <= 2 * found.kkt()) return;
         certifier.set_general();
         for_each<Team>(at.n, [&](int j) { at.w[j] = at.old_w[j]; });
-        team.sync();
     }
 
     /// Write the results in the given variables, if x is certified after rounding.
@@ -244,7 +239,6 @@ struct ConstrainedSolver {
             systems.repaired[k] = false;
             systems.method[k] = static_cast<unsigned char>(rows.method);
         }
-        team.sync();
         return 0;
     }
 

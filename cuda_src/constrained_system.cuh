@@ -135,7 +135,6 @@ struct ConstrainedMatrices {
         for_each_element(team, m, n, [&](int i, int j) { at.A[i * n + j] = A(i, j); });
         for_each_element(team, k, n,
                          [&](int i, int j) { at.C[i * n + j] = given_row(of_ub, of_eq, i, j); });
-        team.sync();
         for_each<Team>(n, [&](int j) { at.e[j] = 0; });
         team.sync();
         if (!rows.is_gram) add_squares(team, at.A.first, m, n, at.e.first);

@@ -45,9 +45,6 @@ __global__ void __launch_bounds__(constrained_max_threads, 3)
         team.sync();
         const long long begin = first, end = min(begin + rows.at_once, systems.count);
         if (begin >= end) return;
-        for (long long k = begin; k < end; ++k) {
-            block.solve(k);
-            team.sync();
-        }
+        for (long long k = begin; k < end; ++k) block.solve(k);
     }
 }
