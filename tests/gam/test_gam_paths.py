@@ -120,6 +120,8 @@ def check_paths(family: Any, rule: str, steps: int, n: int = 90) -> None:
     model, plain = make().fit(data, y, sample_weight=weights[:, 0]), expected[0]
     np.testing.assert_array_equal(np.atleast_2d(model.selected_), plain.selected)
     np.testing.assert_allclose(model.risk_, plain.risk, rtol=1e-8)
+    total = np.sum([path.risk for path in model.paths_], axis=0)  # of all predictors
+    np.testing.assert_allclose(total, plain.risk, rtol=1e-8)
     if family.predictors == 1:
         f = model.predict(data, kind="link")
         np.testing.assert_allclose(f, plain.f[0], rtol=1e-7, atol=1e-8)
