@@ -533,12 +533,12 @@ def test_weights_count_relative_to_each_other(data: Data) -> None:
     def fit(weights: Any) -> BoostedGAM:
         return BoostedGAM(n_basis=12, df=4, max_iter=30).fit(X, y, weights)
 
-    w = np.random.default_rng(1).random(200)
+    w = np.random.default_rng(1).random(200) * (np.arange(200) % 10 > 0)
     model, scaled = fit(w), fit(1e6 * w)
     np.testing.assert_allclose(model.risk_, scaled.risk_)
     mean = np.average(y, weights=w)
     spread = np.average((y - mean) ** 2, weights=w)
-    assert model.risk_[0] == pytest.approx(200 * spread)
+    assert model.risk_[0] == pytest.approx(180 * spread)
     expected = fit(np.ones(200)).predict(X)
     for weight in (1e12, 1e300):
         found = fit(np.full(200, weight)).predict(X)
