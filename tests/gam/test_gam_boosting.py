@@ -157,6 +157,35 @@ def test_equals_the_reference(
         np.testing.assert_allclose(fitted, expected.fitted, atol=1e-10)
 
 
+@pytest.mark.parametrize("backend", ["numpy", "fallback"], indirect=True)
+def test_many_splines_follow_the_reference(backend: Any) -> None:
+    """A step fits some of many splines.
+
+    Pairs of covariates are nearly equal and have opposite effects, so that the steps of
+    one raise the score of the other.
+    """
+    rng = np.random.default_rng(3)
+    X = rng.random((200, 80))
+    X[:, 40:] = 0.7 * X[:, :40] + 0.3 * X[:, 40:]
+    signs = np.repeat([1.0, -0.8], 40)
+    y = np.sin(2 * np.pi * X) @ signs + 0.1 * rng.standard_normal(200)
+    w = rng.integers(0, 3, 200) + 1.0
+    options = {"n_basis": 10, "df": 4.0, "learning_rate": RATE, "max_iter": 150}
+    model = BoostedGAM(**options, outside="linear").fit(X, y, sample_weight=w)
+    D = np.diff(np.eye(10), 2, axis=0)
+    expected = reference.boost(
+        bases_of(X),
+        y,
+        D.T @ D,
+        model.lambda_,
+        steps=150,
+        learning_rate=RATE,
+        weights=w,
+    )
+    np.testing.assert_array_equal(model.selected_, expected.selected)
+    np.testing.assert_allclose(model.risk_, expected.risk, rtol=1e-10)
+
+
 @together("layout", [np.float32, ">f8", "F"])
 def test_other_layouts_give_the_same_path(backend: Any, layout: Any, data: Any) -> None:
     X, y = data
