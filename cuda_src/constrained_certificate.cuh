@@ -39,7 +39,6 @@ struct ConstrainedCertifier {
     /// The root of v G^-1 v.
     __device__ __noinline__ double length_by_inverse(Vector<double> v) {
         for_each<Team>(at.n, [&](int j) { at.e[j] = 0; });
-        team.sync();
         add_transposed(team, at.J.first, at.n, at.n, v.first, at.e.first);
         return length_of(at.e, at.n);
     }

@@ -172,11 +172,10 @@ struct ConstrainedSolver {
             found = other;
             return;
         }
-        for_each<Team>(n, [&](int j) {
+        for_each_element(team, n, [&](int j) {
             at.x[j] = at.old_x[j];
             at.x_rest[j] = at.old_rest[j];
         });
-        team.sync();
         evaluate(certifier, false);
         found = certifier.certify();
     }

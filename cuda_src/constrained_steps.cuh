@@ -60,7 +60,6 @@ struct ConstrainedSteps {
         multiply(team, at.M.first, at.k, at.n, row, out);
         if (has_bounds) multiply(team, at.J.first, at.n, at.n, row, out + at.k);
         if (Team::rank() == 0) at.has_inner[q] = 1 + has_bounds;
-        team.sync();
         return out;
     }
 

@@ -136,7 +136,6 @@ struct ConstrainedMatrices {
         for_each_element(team, k, n,
                          [&](int i, int j) { at.C[i * n + j] = given_row(of_ub, of_eq, i, j); });
         for_each<Team>(n, [&](int j) { at.e[j] = 0; });
-        team.sync();
         if (!rows.is_gram) add_squares(team, at.A.first, m, n, at.e.first);
         for_each<Team>(n, [&](int j) {
             double squares = rows.is_gram ? at.A[j * n + j] : at.e[j];

@@ -25,11 +25,17 @@ __device__ __forceinline__ double largest_over(Team& team, int count, Value valu
     return team.reduce(largest, Called<MaxMagnitude<double>>());
 }
 
+/// body(i) for all elements of a vector.
+template <class Team, class Body>
+__device__ __forceinline__ void for_each_element(Team& team, int count, Body body) {
+    for_each<Team>(count, body);
+    team.sync();
+}
+
 /// body(i, j) for all elements of a matrix.
 template <class Team, class Body>
 __device__ __forceinline__ void for_each_element(Team& team, int rows, int columns, Body body) {
-    for_each<Team>(rows * columns, [&](int e) { body(e / columns, e % columns); });
-    team.sync();
+    for_each_element(team, rows * columns, [&](int e) { body(e / columns, e % columns); });
 }
 
 /// out = M x, or |M| |x|; a group of the team computes an element.

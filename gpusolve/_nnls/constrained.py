@@ -81,12 +81,21 @@ def solve_rest(
         return found
     xp = namespace(found.status)
     at = xp.flatnonzero(found.status == UNSETTLED)
-    where = xp.unravel_index(at, problem.batch) if problem.batch else ()
+    where = positions(at, problem.batch)
     rest = solver(take(problem, at))
     for name, values in rest.arrays().items():
         values = xp.asarray(values if problem.batch else values[0])
         getattr(found, name)[where] = values
     return found
+
+
+def positions(at: Array, shape: tuple[int, ...]) -> tuple[Array, ...]:
+    """The indices of a flattened array as indices of each axis, on their device."""
+    found: list[Array] = []
+    for size in reversed(shape):
+        found.append(at % size)
+        at = at // size
+    return tuple(reversed(found))
 
 
 def take(problem: Problem, at: Array) -> Problem:
@@ -103,7 +112,7 @@ def take(problem: Problem, at: Array) -> Problem:
             return on_host(value.reshape(shape))
         xp, batch = namespace(value), problem.batch
         whole = xp.broadcast_to(value, (*batch, *shape))
-        return on_host(whole[xp.unravel_index(at, batch)])
+        return on_host(whole[positions(xp.asarray(at), batch)])
 
     fields = {
         name: part(value, len(AXES[name]))

@@ -67,7 +67,7 @@ NEIGHBOURS = {"p": ["q"], "q": ["p", "r"], "r": ["q"], "s": ["t"], "t": ["s"], "
 
 TERMS: dict[str, Term] = {
     "two intercepts": bbs("x", df=4.5) + bols("f"),
-    "three intercepts": bbs("x", df=6.5) + bols("f") + bols("g"),
+    "three intercepts": bbs("x", df=7.5) + bols("f") + bols("g"),
     "a line twice": bbs("x") + bols("x"),
     "a line, a constant": bbs("x", df=2.5) + bols("line") + bols("one"),
     "a spline twice": bbs("x") + bbs("x"),
@@ -142,7 +142,7 @@ def first_fit(term: Any, data: Any, u: Floats, w: Any, **options: Any) -> Booste
 def test_the_first_fit_is_that_of_the_hat_matrix_with_the_df(
     data: dict[str, Any], term: Term, definition: str, weighted: bool
 ) -> None:
-    """mboost's shrinkage, by 1.49e-8, of singular matrices changes df by about 1e-5."""
+    """mboost's shrinkage, by 1.49e-8, of singular matrices changes df by at most 1e-4."""
     if term in LEARNERS:
         data = mixed(N)
     rng = np.random.default_rng(0)
@@ -160,7 +160,7 @@ def test_the_first_fit_is_that_of_the_hat_matrix_with_the_df(
     S = hat_matrix(X, root)
     df = np.trace(S if definition == "trace" else 2 * S - S @ S)
     if lambda_ > 0 and learned.lambda_ is None:
-        assert df == pytest.approx(term.df, rel=2e-5)
+        assert df == pytest.approx(term.df, rel=1e-4)
     else:
         assert df == pytest.approx(np.linalg.matrix_rank(X), abs=1e-6)
     expected = S @ (np.sqrt(w) * u)
@@ -252,6 +252,17 @@ def test_few_levels_are_fitted_exactly(levels: int, rng: np.random.Generator) ->
         at = {"x": np.linspace(0, 1, 11)}
         line = means[0] + np.linspace(0, 1, 11) * np.diff(means)
         np.testing.assert_allclose(model.partial_effect(0, at), line, atol=1e-9)
+
+
+def test_a_ridge_of_more_degrees_of_freedom_than_the_rank_gives_the_means() -> None:
+    """Values on knots: a B-spline that is 0 there, but for rounding, does not count."""
+    x, y = np.repeat(np.arange(4.0), 30), np.random.default_rng(2).standard_normal(120)
+    term = bbs("x", knots=29, differences=0, df=100)
+    model = first_fit(term, {"x": x}, y, None)
+    found = model.predict({"x": x}, kind="link", offset=0.0)
+    means = y.reshape(4, 30).mean(axis=1)
+    np.testing.assert_allclose(found, means.repeat(30), atol=1e-9)
+    assert abs(model.coefficients_[0]).max() < 10
 
 
 def test_rank_does_not_depend_on_the_number_of_equal_rows() -> None:
