@@ -142,7 +142,7 @@ def first_fit(term: Any, data: Any, u: Floats, w: Any, **options: Any) -> Booste
 def test_the_first_fit_is_that_of_the_hat_matrix_with_the_df(
     data: dict[str, Any], term: Term, definition: str, weighted: bool
 ) -> None:
-    """mboost's shrinkage, by 1.49e-8, of singular matrices changes df by at most 1e-4."""
+    """mboost's shrinkage of singular matrices, by 1.49e-8, changes df by up to 1e-4."""
     if term in LEARNERS:
         data = mixed(N)
     rng = np.random.default_rng(0)
