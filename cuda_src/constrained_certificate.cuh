@@ -79,7 +79,6 @@ struct ConstrainedCertifier {
         image = 0;
         if (largest_over(team, n, [&](int j) { return fabs(at.x_rest[j]); }) > 0) subtract_rest();
         for_each<Team>(n, [&](int j) { at.slope[j] = -at.l1[j] - at.l2[j] * at.x[j]; });
-        team.sync();
         add_transposed(team, at.A.first, at.m, n, at.r.first, at.slope.first);
     }
 
@@ -91,7 +90,6 @@ struct ConstrainedCertifier {
                 at.slope[j] = at.b[j];
                 at.e[j] = 0;
             });
-            team.sync();
             subtract_transposed(team, at.A.first, n, n, at.x.first, at.slope.first, at.e.first);
         } else {
             multiply(team, at.A.first, n, n, at.x.first, at.slope.first);
@@ -99,14 +97,12 @@ struct ConstrainedCertifier {
                 at.slope[j] = at.b[j] - at.slope[j];
                 at.e[j] = 0;
             });
-            team.sync();
         }
         multiply(team, at.A.first, n, n, at.x_rest.first, at.image.first);
         for_each<Team>(n, [&](int j) {
             at.r[j] = at.slope[j] + at.e[j];
             at.slope[j] = at.r[j] - at.image[j] - at.l1[j] - at.l2[j] * (at.x[j] + at.x_rest[j]);
         });
-        team.sync();
     }
 
     /// The lack of all rows, and the sizes of their terms.

@@ -152,7 +152,6 @@ struct ConstrainedMatrices {
                           ? size
                           : Floating<double>::nan();
         });
-        team.sync();
         if (!(largest_over(team, n, [&](int j) { return at.e[j]; }) < Floating<double>::infinity()))
             return false;
         for_each_element(team, m, n, [&](int i, int j) {
@@ -174,7 +173,6 @@ struct ConstrainedMatrices {
             }
             at.per_unit[i] = per_unit;
         });
-        team.sync();
         if (!(largest_over(team, k, [&](int i) { return magnitude(at.per_unit[i]); }) <
               Floating<double>::infinity()))
             return false;
@@ -199,7 +197,6 @@ struct ConstrainedMatrices {
             for_each_element(team, n, n, [&](int i, int j) {
                 H[i * n + j] = i == j ? at.l2[j] + attempt * proximal_weight : 0;
             });
-            team.sync();
             if (rows.is_gram) {
                 for_each<Team>(n * n, [&](int e) { H[e] += at.A[e]; });
                 team.sync();

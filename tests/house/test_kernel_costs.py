@@ -11,6 +11,7 @@ from kernel_costs import (
     LIMIT,
     SECTOR_BYTES,
     Call,
+    Costs,
     all_calls,
     changes,
     compiler_name,
@@ -68,11 +69,16 @@ def test_the_table_has_no_other_calls() -> None:
     ["scan float64", "segmented_scan flags", "nnls", "nnls lanes", "boost stacked"],
 )
 def test_counts_do_not_depend_on_the_schedule(name: str) -> None:
-    call = named(name)
-    expected = [costs_of(kernel) for kernel in counted(name).kernels]
+    """Only the instructions of warps do: diverged lanes meet again sooner or later."""
+
+    def costs(report: Report) -> list[Costs]:
+        found = [costs_of(kernel) for kernel in report.kernels]
+        return [cost._replace(instructions=0) for cost in found]
+
+    call, expected = named(name), costs(counted(name))
     for seed in (1, 2):
         with emulator.schedule("random", seed):
-            assert [costs_of(kernel) for kernel in report_of(call).kernels] == expected
+            assert costs(report_of(call)) == expected
 
 
 @pytest.mark.slow

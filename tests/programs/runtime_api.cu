@@ -154,6 +154,8 @@ int main() {
     cudaGraphCreate(&graph, 0);
     cudaGraphAddMemAllocNode(&node, graph, nullptr, 0, &memory);
     arguments[0] = &memory.dptr;
+    const cudaMemsetParams zeros{memory.dptr, 0, 0, sizeof(int), (std::size_t)n, 1};
+    cudaGraphAddMemsetNode(&node, graph, nullptr, 0, &zeros);
     cudaGraphAddKernelNode(&node, graph, nullptr, 0, &launched);
     cudaGraphAddMemcpyNode1D(&node, graph, nullptr, 0, x, memory.dptr, memory.bytesize,
                              cudaMemcpyDefault);
@@ -161,7 +163,8 @@ int main() {
     cudaGraphInstantiate(&executable, graph, 0);
     if (cudaGraphLaunch(executable, stream) != cudaSuccess) return 24;
     if (cudaFree(memory.dptr) != cudaSuccess || x[3] != 3) return 25;
-    if (cudaGraphLaunch(executable, stream) != cudaSuccess || x[3] != 6) return 31;
+    x[3] = 0;
+    if (cudaGraphLaunch(executable, stream) != cudaSuccess || x[3] != 3) return 31;
     int* captured;
     cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal);
     cudaEvent_t event;
@@ -169,6 +172,7 @@ int main() {
     cudaEventRecord(event, stream);
     cudaEventDestroy(event);
     cudaMallocAsync((void**)&captured, n * sizeof(int), stream);
+    cudaMemsetAsync(captured, 0, n * sizeof(int), stream);
     add_offset<<<2, 32, 0, stream>>>(captured, n);
     cudaMemcpyAsync(x, captured, n * sizeof(int), cudaMemcpyDefault, stream);
     cudaFreeAsync(captured, stream);
@@ -176,7 +180,7 @@ int main() {
     cudaGraphInstantiate(&executable, graph, 0);
     for (int k = 0; k < 3; ++k)
         if (cudaGraphLaunch(executable, stream) != cudaSuccess) return 26;
-    if (x[3] != 9) return 27;
+    if (x[3] != 3) return 27;
     const std::size_t of_graphs = 2 * n * sizeof(int);
 
     // What the emulator does not do is an error.
