@@ -91,17 +91,14 @@ def ranks(gram: Array, penalty: Matrix) -> Array:
 
 
 def units(penalty: Matrix) -> NDArray[np.bool_]:
-    """Which columns have the same unit, (k, k): columns that a penalty compares.
+    """Which columns have the same unit, (k, k): columns that a penalty joins.
 
-    It joins them, or is the same ridge for each. The B-splines of a term have; years,
-    an intercept and the columns of another term have units of their own.
+    The B-splines of a term have; years, an intercept and the columns of another term
+    have units of their own.
     """
     from scipy.sparse.csgraph import connected_components
 
-    joined, diagonal = penalty != 0, penalty.diagonal()
-    is_ridge = (joined.sum(axis=0) == 1) & (diagonal != 0)
-    same_ridge = is_ridge[:, None] & is_ridge & (diagonal[:, None] == diagonal)
-    _, unit = connected_components(joined | same_ridge, directed=False)
+    _, unit = connected_components(penalty != 0, directed=False)
     return np.asarray(unit[:, None] == unit)
 
 
