@@ -223,7 +223,7 @@ Case = tuple[str, str, tuple[str, ...], Callable[..., int]]
 def cases(
     opcode: str, types: Sequence[str | int], shape: str, function: Callable[..., Any]
 ) -> list[Case]:
-    """An instruction with each of the types; a number has so many bits.
+    """An instruction with each of the types; a number is a number of bits.
 
     The shape has a letter for the result and each operand: T is the type, W the type of
     twice its size, n is u32 and s is s32. A function of `t` gives the function.

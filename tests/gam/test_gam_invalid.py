@@ -28,7 +28,7 @@ from gpusolve.gam import (
     glmboost,
     stability_selection,
 )
-from gpusolve.gam._model import store  # values that are no part of a model
+from gpusolve.gam._model import store  # for values that models do not have
 from gpusolve.gam.families import Custom
 
 N = 60

@@ -25,7 +25,9 @@ from gpusolve._nnls.validation import validate
 
 Array = NDArray[Any]
 
-needs_object = pytest.mark.skipif(load() is None, reason="there is no compiled object")
+needs_object = pytest.mark.skipif(
+    load() is None, reason="the compiled object is missing"
+)
 
 KINDS = "normal", "integers", "deficient", "penalties", "weights"
 SYSTEMS = 40

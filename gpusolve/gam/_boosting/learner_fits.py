@@ -4,7 +4,7 @@
 pass over the rows; see `products`. `Blocks` does so once, for a fit to squared errors.
 After a step of the learner j, it subtracts ``X'W X_j`` times the update. This block of
 columns is computed when j is first selected, and kept. Of many learners,
-`ScreenedFits` fits only those that may be the best.
+`ScreenedFits` fits only learners that may be the best.
 """
 
 from __future__ import annotations
