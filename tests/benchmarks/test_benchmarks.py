@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import cupy_stand_in
 import gpu_calls
@@ -111,13 +110,13 @@ def test_every_case_has_a_prediction_for_every_device() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", gpu_calls.CASES, ids=lambda case: case.name)
-def test_calls_run_on_a_device(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_run_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a few elements, on the stand-in, by the code that measures."""
-    small = case._replace(size=min(case.counted, 200))
-    monkeypatch.setattr(gpu_calls, "CASES", [small])
+    small = [one._replace(size=min(one.counted, 50)) for one in gpu_calls.CASES]
+    monkeypatch.setattr(gpu_calls, "CASES", small)
     monkeypatch.setattr(harness, "cuda_events", lambda cupy: harness.wall_clock)
     monkeypatch.setenv("GPUSOLVE_EMULATE", "0")
     with cupy_stand_in.installed(1):
         lines = list(gpu_calls.report(harness.choose(repeats=1)))
-    assert lines[-1].startswith(f"| {case.name} | ")
+    for case, line in zip(small[::-1], lines[::-1], strict=False):
+        assert line.startswith(f"| {case.name} | ")

@@ -16,11 +16,12 @@ from unittest import mock
 
 import numpy as np
 import scipy.sparse
-from monoids import square
+from kernel_calls import Settings, copied, named_calls
 from spline_learners import boost, learners_of
 
 import gpusolve
 from gpusolve import _emulator, reference
+from gpusolve._blocks.reduce import VARIANTS
 from gpusolve._device import kernels
 from gpusolve._nnls import nnls_gram_kernel
 from gpusolve._nnls.nnls_gram_kernel import Team
@@ -40,7 +41,7 @@ from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam._terms.rules import Cone
 from gpusolve.gam.families import Family, family_of
-from gpusolve.sparse import multiply, spmv
+from gpusolve.sparse import multiply
 from gpusolve.studies._qr_steps_kernel import DOWNDATE, ROWS, UPDATE, QRSteps, qr_steps
 
 PRIMITIVES = Path(__file__).parents[1] / "kernels" / "block_primitives.cu"
@@ -80,79 +81,22 @@ def reduce_repeatedly() -> None:
     assert_equal(maxima, values.max() + 2)
 
 
-def map_elements() -> None:
-    x = np.arange(300, dtype=np.int32)
-    assert_equal(on_emulator(gpusolve.reduce, x[:, None], axis=1, map=square), x * x)
+def calls(*names: str) -> list[Callable[[], None]]:
+    """Runs of calls of `kernel_calls`, compared as the calls say."""
+    return [partial(run_call, name) for name in names]
 
 
-def zip_arrays() -> None:
-    x, y = rng().integers(-99, 99, (2, 300))
-    found = on_emulator(gpusolve.unzip, on_emulator(gpusolve.zip, x, y))
-    assert_equal(found, (x, y))
+CALLS = dict(named_calls())
+ON_EMULATOR = Settings(None, small=True)
 
 
-def of_two_arrays(function: Callable[..., Any]) -> Callable[[], None]:
-    def run() -> None:
-        times = gpusolve.Map("times", "x * y", np.multiply, parameters=("x", "y"))
-        arrays = tuple(rng().integers(-9, 9, (2, 5000)))
-        found = on_emulator(function, arrays, map=times)
-        assert_equal(found, function(arrays, map=times))
-
-    return run
+def run_call(name: str) -> None:
+    call = CALLS[name](ON_EMULATOR)
+    found = on_emulator(call.function, *map(copied, call.given), **call.options)
+    call.compare(found, call.expected())
 
 
-def reduce(variant: str, shape: tuple[int, ...] = (2, 3000)) -> Callable[[], None]:
-    def run() -> None:
-        x = rng().integers(-99, 99, shape).astype(np.int32)
-        found = on_emulator(gpusolve.reduce, x, axis=-1, variant=variant)
-        assert_equal(found, x.sum(-1))
-
-    return run
-
-
-def scan(variant: str, op: str = "add") -> Callable[[], None]:
-    def run() -> None:
-        x = rng().integers(-99, 99, (2, 5001)).astype(np.int64)
-        found = on_emulator(gpusolve.scan, x, axis=1, op=op, variant=variant)
-        assert_equal(found, x.cumsum(1) if op == "add" else np.maximum.accumulate(x, 1))
-
-    return run
-
-
-def scan_segments(variant: str) -> Callable[[], None]:
-    def run() -> None:
-        x, flags = rng().integers(-9, 9, 5000), rng().random(5000) < 0.01
-        found = on_emulator(gpusolve.segmented_scan, x, flags, variant=variant)
-        assert_equal(found, gpusolve.segmented_scan(x, flags))
-
-    return run
-
-
-def reduce_segments() -> None:
-    lengths = rng().integers(0, 300, 60)
-    lengths[[7, 8, 30]] = 9000, 0, 4000
-    x, offsets = rng().integers(-9, 9, lengths.sum()), np.append(0, np.cumsum(lengths))
-    found = on_emulator(gpusolve.segmented_reduce, x, offsets=offsets)
-    assert_equal(found, gpusolve.segmented_reduce(x, offsets=offsets))
-
-
-def partition(variant: str) -> Callable[[], None]:
-    def run() -> None:
-        x, mask = np.arange(5000, dtype=np.int32), rng().random(5000) < 0.5
-        found = on_emulator(gpusolve.stable_partition, x, mask, variant=variant)
-        assert found[0] == mask.sum()
-        assert_equal(found[1], np.concatenate([x[mask], x[~mask]]))
-
-    return run
-
-
-def scatter() -> None:
-    target, indices = np.zeros(500, np.int32), rng().permutation(500)
-    on_emulator(gpusolve.scatter, target, indices, np.arange(500, dtype=np.int32))
-    assert_equal(target[indices], np.arange(500))
-
-
-# ---- sparse and dense products -------------------------------------------------------
+# ---- sparse products -----------------------------------------------------------------
 
 
 def random_matrix(entries: int, width: int, seed: int) -> Any:
@@ -167,31 +111,6 @@ def multiply_sparse(method: str, entries: int, **options: int) -> Callable[[], N
         A, B = random_matrix(entries, 4000, 1), random_matrix(entries, 4000, 2)
         found = on_emulator(multiply, A, B, method=method, **options)
         assert_equal(found.toarray(), A.toarray() * B.toarray())
-
-    return run
-
-
-def multiply_by_a_vector() -> None:
-    generator = rng()
-    lengths = generator.integers(0, 9, 400)
-    lengths[7] = 2500
-    rows = np.repeat(np.arange(400), lengths)
-    columns = generator.integers(0, 50, rows.size)
-    values = generator.integers(-4, 5, rows.size) * 1.0
-    A = scipy.sparse.coo_array((values, (rows, columns)), shape=(400, 50)).tocsr()
-    x = generator.integers(-4, 5, (2, 50)) * 1.0
-    assert_equal(on_emulator(spmv, A, x[0]), A @ x[0])
-    assert_equal(on_emulator(spmv, A, x), x @ A.T)
-
-
-def gemv(
-    rows: int, columns: int, variant: str = "auto", transpose: bool = False
-) -> Callable[[], None]:
-    def run() -> None:
-        A = rng().integers(-1, 2, (rows, columns)).astype(np.float32)
-        x = rng().integers(-1, 2, rows if transpose else columns).astype(np.float32)
-        found = on_emulator(gpusolve.gemv, A, x, variant=variant, transpose=transpose)
-        assert_equal(found, (A.T if transpose else A) @ x)
 
     return run
 
@@ -556,10 +475,7 @@ GRID = Team("GridTeam", 64)
 RUNS: dict[str, list[Callable[[], None]]] = {
     "block_primitives.cu": [reduce_in_shared_memory, reduce_repeatedly],
     "basis.cu": [evaluate_basis(700, 1), evaluate_basis(60, 40)],
-    "coo_multiply.cu": [
-        multiply_sparse("merge", 3000),
-        multiply_sparse("gallop", 1500),
-    ],
+    "coo_multiply.cu": calls("sparse.multiply, merge", "sparse.multiply, gallop"),
     "coo_versions.cu": [
         multiply_sparse("linear", 300),
         multiply_sparse("scratchpad", 300),
@@ -568,17 +484,13 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         multiply_sparse("linear", 30, blocks=7, threads=1),
         multiply_sparse("scratchpad", 30, blocks=2, threads=1),
     ],
-    "gemv.cu": [
-        gemv(40, 70, "threads_per_dot"),
-        gemv(3, 17000, "threads_per_row"),
-        gemv(40, 70),
-        gemv(3, 5000),
-        gemv(70, 40, transpose=True),
-        gemv(5000, 3, transpose=True),
-        gemv(40, 70, "naive"),
-    ],
+    "gemv.cu": calls(
+        *(f"gemv, {one}" for one in ("naive", "threads_per_dot", "threads_per_row")),
+        *(f"gemv, {one}" for one in ("a warp for a row", "blocks for a row")),
+        *(f"gemv, {one}" for one in ("rows of columns", "long columns")),
+    ),
     "gram.cu": [gram_matrices(300, 3), gram_matrices(60, 15)],
-    "map.cu": [map_elements, zip_arrays],
+    "map.cu": calls("map", "zip", "unzip"),
     "nnls_gram.cu": [
         nnls_gram(LANES, 7, 6),
         nnls_gram(WARP, 16, 12),
@@ -629,32 +541,23 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         for name in ("as_published", "as_solved")
         for change in (UPDATE, DOWNDATE)
     ],
-    "partition.cu": [partition("tiles")],
-    "reduce.cu": [
-        reduce("chunked"),
-        reduce("group"),
-        reduce("tree"),
-        reduce("reduce512"),
-        reduce("atomic"),
-        reduce("atomic_each"),
-        reduce("chunked", (200, 40)),
-        reduce("chunked", (30000,)),
-        of_two_arrays(gpusolve.reduce),
-    ],
-    "scan.cu": [
-        scan("look_back"),
-        scan_segments("look_back"),
-        of_two_arrays(gpusolve.scan),
-    ],
-    "scan_textbook.cu": [
-        scan("hierarchical"),
-        scan("sweep"),
-        scan("warp"),
-        scan_segments("sweep"),
-    ],
-    "scatter.cu": [scatter, partition("two_scans")],
-    "segments.cu": [reduce_segments],
-    "spmv.cu": [multiply_by_a_vector],
+    "partition.cu": calls("stable_partition, mask"),
+    "reduce.cu": calls(
+        *(f"reduce, {variant}" for variant in VARIANTS),
+        *(f"reduce, {one}" for one in ("many short rows", "one long row")),
+        "reduce, map of two arrays",
+    ),
+    "scan.cu": calls(
+        *(f"scan, {size}-byte elements" for size in (4, 8, 32)),
+        *("segmented_scan, bytes", "scan, map of two arrays"),
+    ),
+    "scan_textbook.cu": calls(
+        *(f"scan, {variant}" for variant in ("hierarchical", "sweep", "warp")),
+        *("scan, sweep, exclusive", "segmented_scan, sweep"),
+    ),
+    "scatter.cu": calls("scatter", "stable_partition, two scans"),
+    "segments.cu": calls("segmented_reduce, int32"),
+    "spmv.cu": calls("sparse.spmv, csr", "sparse.SpMVPlan, many vectors"),
     "stacked.cu": [
         boosting(300, 3),
         boosting(60, 15),
