@@ -198,10 +198,10 @@ def arrays() -> Iterator[tuple[Any, Any]]:
 @together(
     "operation",
     [
-        np.sort,
         np.asarray,
-        np.negative,
-        lambda x: np.concatenate([x, x]),
+        np.median,
+        lambda x: np.concatenate([x, np.ones(3)]),
+        lambda x: np.maximum(x, np.ones(3)),
         lambda x: np.ones(3) + x,
         lambda x: x + np.ones(3),
         lambda x: x[np.array([0])],
@@ -235,6 +235,15 @@ def test_operation_on_another_device_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match="resides"):
         operation(*arrays)
+
+
+def test_functions_of_numpy_are_those_of_the_device(arrays: tuple[Any, Any]) -> None:
+    here, there = arrays
+    for found in (np.clip(here, 0, 0.5), np.minimum(here, 0.5), 0.5 * here):
+        assert type(found) is type(here)
+        assert found.get().tolist() == [0.5, 0.5, 0.5]
+    with pytest.raises(ValueError, match="resides"):
+        np.minimum(there, 0.5)
 
 
 def test_operations_that_another_device_allows(arrays: tuple[Any, Any]) -> None:

@@ -388,8 +388,10 @@ def partition(predicate: bool, settings: Settings, **options: Any) -> Call:
 
 
 def gemvs() -> Iterator[Named]:
-    for variant in ("naive", "threads_per_dot", "threads_per_row"):
+    for variant in ("naive", "threads_per_dot"):
         yield gemv(variant, (40, 70), variant=variant)
+    # A segment of a row has several tiles of x.
+    yield gemv("threads_per_row", (3, 17_000), variant="threads_per_row")
     yield gemv("a warp for a row", (40, 300))
     yield gemv("blocks for a row", (3, 40_000))
     yield gemv("rows of columns", (70, 40), transpose=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -154,7 +155,6 @@ def _attribute(name: str) -> Any:
 class ndarray:  # noqa: N801
     """An array on one device."""
 
-    __array_ufunc__ = None
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(
@@ -184,9 +184,18 @@ class ndarray:  # noqa: N801
         )
 
     def __array_function__(self, function: Any, _: Any, args: Any, options: Any) -> Any:
-        if function in (np.ones_like, np.zeros_like):
-            return compute(function, *args, **options)
-        raise TypeError(f"numpy.{function.__name__} of an array on a GPU")
+        """NumPy's function of arrays is the stand-in's of this name, as in CuPy."""
+        found = getattr(sys.modules[__package__], function.__name__, None)
+        if found is None:
+            raise TypeError(f"numpy.{function.__name__} of an array on a GPU")
+        return found(*args, **options)
+
+    def __array_ufunc__(
+        self, ufunc: Any, method: str, *args: Any, **options: Any
+    ) -> Any:
+        if method != "__call__":
+            return NotImplemented
+        return by_numpy(ufunc)(*args, **options)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
