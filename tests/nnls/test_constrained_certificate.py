@@ -183,16 +183,6 @@ def test_almost_parallel_constraints(backend: Any, family: str, method: str) -> 
     check_both(batches, method, backend.solve)
 
 
-@pytest.mark.slow
-@together("family", FAMILIES)
-@together("dtype", [np.float64, np.float32])
-def test_ten_thousand_systems_with_almost_parallel_constraints(
-    family: str, dtype: Any
-) -> None:
-    rngs = map(np.random.default_rng, range(100, 112))
-    check_both((almost_parallel(rng, 60, family, dtype) for rng in rngs), "auto")
-
-
 @pytest.mark.parametrize("name", ["", "none"])
 def test_constraints_may_be_far_from_the_minimum_without_them(
     name: str, monkeypatch: pytest.MonkeyPatch

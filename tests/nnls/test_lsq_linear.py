@@ -119,22 +119,6 @@ def test_scaling_scales_solutions(backend: Any, seed: int) -> None:
 # ---- special bounds ------------------------------------------------------------------
 
 
-def test_masked_columns_are_left_out(
-    backend: Any, rng: np.random.Generator, method: str
-) -> None:
-    """Other columns in each system, of one shared matrix."""
-    A, b = rng.standard_normal((12, 6)), rng.standard_normal((5, 12))
-    used = rng.random((5, 6)) < 0.6
-    used[0], used[1] = True, False
-    bounds = (0.0, np.where(used, INF, 0.0))
-    result = backend.solve(gpusolve.lsq_linear, A, b, bounds, method=method)
-    assert (result.status == 0).all()
-    assert (result.x[~used] == 0).all()
-    for k in range(5):
-        expected = scipy.optimize.nnls(A[:, used[k]], b[k])[0] if used[k].any() else []
-        np.testing.assert_allclose(result.x[k, used[k]], expected, atol=1e-12)
-
-
 def test_variables_at_a_bound_have_its_bits(
     backend: Any, rng: np.random.Generator, method: str
 ) -> None:
@@ -179,15 +163,6 @@ def test_a_row_of_weight_zero_is_a_row_of_zeros(
     found = solve(backend, given._replace(A=A), method=method)
     for name, array in expected._asdict().items():
         np.testing.assert_array_equal(getattr(found, name), array)
-
-
-def test_nan_counts_where_its_weight_is_positive(backend: Any, method: str) -> None:
-    A, b = np.eye(4)[:, :2], np.ones((3, 4))
-    A[3] = np.nan
-    weights = np.array([[1, 1, 1, 0], [1, 1, 1, 1e-30], [0, 0, 0, 0]])
-    result = backend.solve(gpusolve.lsq_linear, A, b, weights=weights, method=method)
-    assert result.status.tolist() == [0, 2, 4]
-    np.testing.assert_array_equal(result.x[0], 1)
 
 
 def penalised(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import exact_programs
@@ -18,7 +17,6 @@ from gpusolve._nnls.constrained import (
     UNSETTLED,
     solve_by_specification,
     solve_by_teams,
-    take,
 )
 from gpusolve._nnls.problem import Problem
 from gpusolve._nnls.validation import validate
@@ -139,24 +137,6 @@ def test_a_limit_on_steps_leaves_systems(target: Device | None) -> None:
     assert (found.status == UNSETTLED).any()
 
 
-LAYOUTS: dict[str, Callable[[Array], Array]] = {
-    "contiguous": np.ascontiguousarray,
-    "columns": lambda array: np.asfortranarray(array),
-    "reversed": lambda array: np.ascontiguousarray(array[..., ::-1])[..., ::-1],
-    "float32 as float64": lambda array: array.astype(np.float32).astype(np.float64),
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_arrays_of_any_layout(layout: str) -> None:
-    given = draw("integers", 4)
-    arranged = type(given)(*[LAYOUTS[layout](values) for values in given])
-    expected = gpusolve.lsq_linear(given.A, given.b, **given.options())
-    result = gpusolve.lsq_linear(arranged.A, arranged.b, **arranged.options())
-    np.testing.assert_allclose(result.rnorm, expected.rnorm, rtol=1e-9, atol=1e-9)
-    np.testing.assert_array_equal(result.status, expected.status)
-
-
 def test_constraints_of_another_dtype() -> None:
     rng = np.random.default_rng(8)
     A, b = rng.standard_normal((9, 4)), rng.standard_normal(9)
@@ -203,18 +183,6 @@ def test_systems_of_other_penalties_have_factors_of_their_own(
         rows = {"A_ub": C, "b_ub": np.full(5, 0.1), "l2": l2[k]}
         one = gpusolve.lsq_linear(A, b[k], **rows)
         np.testing.assert_allclose(found.x[k], one.x, rtol=1e-9, atol=1e-15)
-
-
-def test_take_selects_systems() -> None:
-    given = draw("weights", 3)
-    problem = problem_of(given, sum_to=np.arange(SYSTEMS) / SYSTEMS)
-    some = take(problem, np.array([4, 1]))
-    assert some.batch == (2,)
-    for name in ("A", "b", "weights", "A_ub", "b_eq", "sum_to"):
-        whole, part = getattr(problem, name), getattr(some, name)
-        np.testing.assert_array_equal(part, whole[[4, 1]])
-    lower: Any = problem.lower
-    np.testing.assert_array_equal(some.lower, lower[[4, 1]])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -158,19 +158,6 @@ def test_bits_do_not_depend_on_the_threads(
         assert threads <= len(solving) <= passes * threads
 
 
-@pytest.mark.parametrize("shares", [False, True])
-@every_method
-def test_bits_do_not_depend_on_the_order(
-    method: str, shares: bool, rng: np.random.Generator
-) -> None:
-    A, b = hard_batch(rng, shares)
-    expected = gpusolve.nnls(A, b, method=method)
-    for order in (rng.permutation(40), np.arange(40)[::-1], [7]):
-        part = A if shares else A[order]
-        if shares or len(order) > 1:
-            assert_same(gpusolve.nnls(part, b[order], method=method), expected, order)
-
-
 def test_calls_from_eight_threads(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
