@@ -13,7 +13,6 @@ from bounded_systems import (
     Bounded,
     check_against_brute_force,
     check_optimal,
-    excess,
     infeasibility,
     random_systems,
     spoiled,
@@ -190,26 +189,6 @@ def penalised(
         largest = np.minimum(given.upper.sum(axis=1), 1)
         given = given._replace(sum_to=largest * rng.random(systems))
     return given
-
-
-@together(("m", "n"), [(1, 4), (3, 5)])
-@together("bounds", [(0.0, INF), (-0.3, 0.1), (-0.2, INF)])
-@together("case", ["l1", "l1 l2", "l1 sum", "l1 l2 sum"])
-def test_penalties_on_dependent_columns(
-    backend: Any,
-    rng: np.random.Generator,
-    method: str,
-    m: int,
-    n: int,
-    bounds: tuple[float, float],
-    case: str,
-) -> None:
-    """x may move along a dependence of columns until it reaches a bound."""
-    systems = 10 if backend.emulated or method == "qr" else 50
-    given = penalised(rng, systems, (m, n), bounds, case)
-    result = solve(backend, given, method=method)
-    check_optimal(given, result)
-    assert excess(given, result.x).max() <= 1e-12
 
 
 def least_penalty(given: Bounded, x: Array, k: int) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import exact_programs
 import numpy as np
 import pytest
 from constrained_systems import Constrained, random_constrained
@@ -79,28 +78,6 @@ def test_float32_is_certified_after_rounding(kind: str) -> None:
     size = np.linalg.norm(given.b, axis=-1) + 1
     change = np.abs(result.rnorm - exact.rnorm) / size
     assert (change[close] < 1e-4).all()
-
-
-@pytest.mark.parametrize("family", exact_programs.FAMILIES)
-def test_almost_parallel_rows_are_solved_or_left(
-    target: Device | None, family: str
-) -> None:
-    rng = np.random.default_rng([11, exact_programs.FAMILIES.index(family)])
-    batch = exact_programs.almost_parallel(rng, 12, family)
-    options = batch.options()
-    lower, upper = options.pop("bounds")
-    problem = validate(batch.A, batch.b, lower=lower, upper=upper, **options)
-    found = solve_by_teams(problem, target, "auto")
-    compared = 0
-    for k in map(int, np.flatnonzero(found.status == 0)):
-        one = batch.system(k)
-        H, g = exact_programs.normal_equations(one)
-        best = exact_programs.minimum(one, H, g, found.x[k])
-        assert exact_programs.violation(one, found.x[k]) < 1e-10
-        if best is not None:  # else the sides are feasible up to rounding only
-            assert exact_programs.excess(one, found.x[k], best) < 1e-9
-            compared += 1
-    assert compared >= 4
 
 
 def contradicting(given: Constrained) -> Constrained:

@@ -309,22 +309,6 @@ def test_the_certificate_of_an_unfinished_solution(
             np.testing.assert_allclose(values, other, rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("l2", [0.0, 1e-6])
-@pytest.mark.parametrize("team", ["warp", "block"])
-def test_similar_columns_within_bounds(
-    team: str, l2: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """The first solutions are inaccurate: gradients are corrected, H is recomputed."""
-    use(team, monkeypatch)
-    A = rng.random((20, 30, 1)) + 1e-3 * rng.random((20, 30, 9))
-    b = (A @ rng.random((20, 9, 1)))[..., 0] + 1e-4 * rng.standard_normal((20, 30))
-    given = {"A": A, "b": b, "bounds": (0.125, 0.75), "l2": np.full(9, l2)}
-    found, expected = solve(**given), specified(given)
-    np.testing.assert_array_equal(found.status, 0)
-    np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-10)
-    assert found.nit.sum() < 1.05 * serial(**given).nit.sum()
-
-
 @pytest.mark.parametrize("bounds", [(-0.25, 1.0), (-10.0, 10.0)])
 def test_similar_columns_next_to_penalised_ones(
     bounds: tuple[float, float],

@@ -11,7 +11,6 @@ from backends import also_by_fallback, without_gpu
 from together import together
 
 from gpusolve._numerics.certificate import Certificate, certify
-from gpusolve._numerics.system import scale
 
 reference = importlib.import_module("gpusolve.reference._nnls")
 
@@ -83,19 +82,6 @@ def test_a_converged_status_at_the_limit_means_optimal(
 # ---- dependence ----
 
 
-@together("seed", range(20))
-def test_a_sum_of_columns_is_dependent_on_them(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    B = rng.standard_normal((9, 5))
-    weights = rng.integers(-3, 4, 5) + 0.5
-    for more, taken in ((0.0, False), (1e-12, True)):
-        last = B @ weights + more * rng.standard_normal(9)
-        system = scale(np.column_stack([B, last]), np.ones(9))
-        run = reference.ActiveSet(system, np.zeros(6), 4 * EPS, 1.0)
-        assert all(run.append(j) for j in range(5))
-        assert run.append(5) == taken
-
-
 def test_a_second_attempt_refuses_columns_of_noise(backend: Any) -> None:
     """The remainder of a dependent column exceeds 4 eps, but not the next limit."""
     rng = np.random.default_rng(13)
@@ -107,9 +93,6 @@ def test_a_second_attempt_refuses_columns_of_noise(backend: Any) -> None:
     assert not result.repaired.all()
     assert (result.rnorm <= np.linalg.norm(b, axis=-1)).all()
     assert (result.nit <= 10 * 7).all()
-
-
-# ---- certificates of the kernel and of the compiled object ----
 
 
 # ---- scale ----
