@@ -166,3 +166,12 @@ def test_a_missing_row_of_weight_zero(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(result.x, expected.x, atol=1e-13)
     np.testing.assert_allclose(result.rnorm, expected.rnorm, rtol=1e-13)
     np.testing.assert_allclose(result.variance(1.0), expected.variance(1.0), rtol=1e-12)
+
+
+def test_a_wrong_weight_spoils_its_system_only(rng: np.random.Generator) -> None:
+    A, b = systems(rng)
+    lam = np.array([1.0, -1.0, np.nan])
+    found = gpusolve.nnls(A, b, L="first", lam=lam)
+    np.testing.assert_array_equal(found.status, [0, 2, 2])
+    expected = gpusolve.nnls(A, b[0], L="first")
+    np.testing.assert_allclose(found.x[0], expected.x, atol=1e-13)
