@@ -95,6 +95,11 @@ class LoadedKernel:
 
     def __init__(self, module: Module, entry: Function) -> None:
         self.module, self.entry = module, entry
+        if entry.cluster_blocks > 1:
+            raise PtxError(
+                f"{entry.name} has clusters of {entry.cluster_blocks} blocks, but the "
+                "emulator has clusters of a single block only"
+            )
         symbols = module.symbols()
         error = ctypes.create_string_buffer(2048)
         handle = library().machine_load(

@@ -12,6 +12,7 @@ kernel is loaded. The interface of the machine in short:
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect
 from collections.abc import Iterator
@@ -74,6 +75,7 @@ class Function:
     body: str
     line: int
     parameters: tuple[Parameter, ...] = ()
+    cluster_blocks: int = 1
 
     @property
     def parameter_bytes(self) -> int:
@@ -193,6 +195,7 @@ class Program:
             tuple(self._parameters(parameters, start))
             if found["kind"] == "entry"
             else (),
+            _cluster_blocks(text[head.end() : brace]),
         )
         return end + 1
 
@@ -245,6 +248,12 @@ class Program:
             links,
             "extern" in top["linking"],
         )
+
+
+def _cluster_blocks(directives: str) -> int:
+    """Blocks of a cluster, from what stands between a head and its body."""
+    found = re.search(r"\.reqnctapercluster\s+([\d\s,]+)", directives)
+    return math.prod(map(int, found[1].split(","))) if found else 1
 
 
 def _size(found: re.Match[str]) -> int:
