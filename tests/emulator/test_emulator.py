@@ -533,6 +533,16 @@ def test_after_a_crash_the_next_launch_works(order: str, which: int) -> None:
     assert x[0] == 1
 
 
+def test_the_machine_cannot_be_damaged(capsys: pytest.CaptureFixture[str]) -> None:
+    x, damage = np.zeros(8, np.int64), kernel("crash", "damage")
+    with pytest.raises(KernelError, match="a handle at address .* is no texture"):
+        damage((1,), (1,), (x, np.int32(0)))
+    for which, result in ((1, 0), (2, 1), (3, 1)):
+        damage((1,), (1,), (x, np.int32(which)))
+        assert x[0] == result
+    assert capsys.readouterr().out == "%nd %2$s 7 text\n"
+
+
 def test_null_pointer_argument(order: str) -> None:
     with pytest.raises(KernelError, match="reads address 0x8, through a null pointer"):
         copy_element(None, 1, np.zeros(1), 0)

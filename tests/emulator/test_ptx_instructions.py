@@ -467,6 +467,8 @@ def test_comparison_with_a_predicate(join: str) -> None:
     operands = ("u32", a), ("u32", b), ("pred", c)
     less, given = a < b, c.astype(bool)
     both = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}[join]
+    same = f".reg .pred %q; setp.lt.{join}.u32 %d|%x2, %x0, %x1, %x2;"
+    np.testing.assert_array_equal(execute(same, "pred", *operands), both(less, given))
     text = f".reg .pred %q; setp.lt.{join}.u32 {{}}, %x0, %x1, {{}}%x2;"
     for pair, sign, p in (
         ("%d|%q", "", both(less, given)),
@@ -732,8 +734,23 @@ def test_conversion_to_float32(mode: str) -> None:
     assert found.tolist() == [rounded(Fraction(v), "f32", mode) for v in x.tolist()]
 
 
+@pytest.mark.parametrize("source", ["s8", "u16", "s32", "u32", "s64", "u64"])
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+@pytest.mark.parametrize("target", ["f16", "bf16"])
+def test_conversion_of_an_integer_to_16_bits(
+    target: str, mode: str, source: str
+) -> None:
+    info = np.iinfo(DTYPES[source])
+    near = [2**60 + 2**52 + 1, -(2**60) - 2**52 + 1, 2049, -2051, 65519, 65520]
+    x = [v for v in integers(source) + near if info.min <= v <= info.max]
+    column = np.array(x, object).astype(DTYPES[source])
+    found = execute(f"cvt.{mode}.{target}.{source} %d, %x0;", target, (source, column))
+    values = found if target == "f16" else bfloat(found)
+    assert values.tolist() == [rounded(Fraction(v), target, mode) for v in x]
+
+
 @pytest.mark.parametrize("source", ["f32", "f64"])
-@pytest.mark.parametrize("mode", ["rn", "rz"])
+@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
 def test_conversion_to_float16(mode: str, source: str) -> None:
     """Halfway cases, denormal numbers and overflow among them."""
     rng = np.random.default_rng(5)
@@ -980,6 +997,15 @@ def test_votes_matches_and_reductions() -> None:
         head = "mul.lo.u32 %v0, %t, 7919; rem.u32 %v0, %v0, 31; sub.s32 %v0, %v0, 9;"
         found = warp(f"{head} redux.sync.{mode}.{type} %d, %v0, -1;")
         assert (found.view("i4") == expected).all()
+
+
+def test_special_registers_in_registers_of_other_sizes() -> None:
+    text = (
+        ".reg .b16 %h; .reg .b64 %l; mov.u16 %h, %tid.x; mov.u64 %l, %ntid.x;"
+        "cvt.u32.u64 %v0, %l; cvt.u32.u16 %d, %h; mad.lo.u32 %d, %v0, 100, %d;"
+        "cvt.u64.u32 %l, %laneid; cvt.u32.u64 %v0, %l; add.u32 %d, %d, %v0;"
+    )
+    np.testing.assert_array_equal(warp(text), 3200 + 2 * np.arange(32))
 
 
 def test_lanes_of_a_branch() -> None:
@@ -1491,12 +1517,23 @@ def test_fences_of_a_block_order_nothing_between_blocks(scope: str) -> None:
         ("bra NOWHERE;", "unknown label, NOWHERE"),
         ("mov.u32 %t, %clusterid.q;", "does not know"),
         ("add.u32 %t, %unknown, 1;", "does not know %unknown"),
+        (".local .b8 large[600000];", "600000 bytes of local memory for each thread"),
+        ("{ .param .b32 p; call vprintf, (p); }", "does not have the function vprintf"),
     ],
 )
 def test_unknown_ptx_is_refused_when_it_is_loaded(body: str, message: str) -> None:
     module = module_of(body, 0)
     with pytest.raises(PtxError, match=message):
         module.kernel("k")
+
+
+def test_clusters_of_several_blocks_are_refused() -> None:
+    for blocks, fails in ((1, False), (2, True)):
+        directives = f".explicitcluster .reqnctapercluster {blocks}, 1, 1"
+        text = f".target sm_90\n.address_size 64\n.entry k() {directives} {{ ret; }}"
+        error = pytest.raises(PtxError, match="clusters of 2 blocks, but the emulator")
+        with error if fails else contextlib.nullcontext():
+            Module(Program(text)).kernel("k")
 
 
 def test_an_array_begins_at_a_multiple_of_256_on_the_device() -> None:

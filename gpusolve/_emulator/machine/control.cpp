@@ -60,7 +60,8 @@ void call_function(Warp& w, const Inst& i, const Function& callee, u32 lanes) {
     for (std::size_t k = 0; k < i.call->in.size() && k < callee.parameters.size(); ++k) {
         const Copied& copied = i.call->in[k];
         copy_local(w, lanes, w.frame->local_base + copied.caller,
-                   frame->local_base + callee.parameters[k].callee, copied.bytes);
+                   frame->local_base + callee.parameters[k].callee,
+                   std::min(copied.bytes, callee.parameters[k].bytes));
     }
     if (const u32 others = w.active & ~lanes) w.groups.push_back({others, w.pc, w.frame});
     w.active = lanes;
@@ -96,7 +97,8 @@ void finish(Warp& w, const Inst& i) {
     const Call& call = *w.frame->call->call;
     for (const Copied& copied : call.out)
         copy_local(w, lanes, w.frame->local_base + i.function->result.callee,
-                   parent->local_base + copied.caller, copied.bytes);
+                   parent->local_base + copied.caller,
+                   std::min(copied.bytes, i.function->result.bytes));
     w.active &= ~lanes;
     w.groups.push_back({lanes, w.frame->call + 1, parent});
     w.stop = nullptr;

@@ -6,7 +6,7 @@
 
 namespace machine {
 
-/// The function of a name; null if there is none.
-Run machine_function(const std::string& name);
+/// The function of a name, if the arguments of the call are right; null if there is none.
+Run machine_function(const std::string& name, const Call& call);
 
 }  // namespace machine

@@ -117,7 +117,9 @@ struct Tile {
                 const u64 at = by_columns ? column * distance[l] + row : row * distance[l] + column;
                 w.address[l] = start[l] + at * sizeof(T);
             }
-            w.reach(i, i.space, sizeof(T), is_store);
+            if (!w.reach(i, i.space, sizeof(T), is_store))
+                w.fail(i, static_cast<u32>(lowest(w.mask)),
+                       "has lanes with a matrix in different kinds of memory");
             for (int l = 0; l < LANES; ++l) {
                 T* const memory = reinterpret_cast<T*>(w.host[l]);
                 T& own = element(w, i, is_store, l, e);

@@ -17,6 +17,8 @@ namespace {
 /// Stands for the offset of the dynamic shared memory, until it is known.
 constexpr u64 DYNAMIC = 0x7d00'0000'0000'0000, MOST_DYNAMIC = 1 << 20;
 
+constexpr u64 MOST_LOCAL_BYTES = 512 << 10, TOO_MANY = 1 << 30;
+
 struct Error : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
@@ -102,12 +104,13 @@ Declared declaration(Tokens& tokens, int line) {
     }
     if (!element) refuse(line, "a declaration without a type: " + string(tokens.peek()));
     found.name = tokens.take();
-    found.bytes *= element;
+    u64 bytes = u64{found.bytes} * element;
     found.align = std::max(found.align, element);
     while (tokens.accept("[")) {
-        found.bytes *= static_cast<u32>(number(tokens.take()));
+        bytes = std::min(bytes * std::min(number(tokens.take()), TOO_MANY), TOO_MANY);
         tokens.take();
     }
+    found.bytes = static_cast<u32>(bytes);
     return found;
 }
 
@@ -460,7 +463,11 @@ class Reader {
         if (from.is == Operand::local) {  // the address of a local variable
             words = {"add", "u64"};
             all = {all[0], {Operand::reg, 0}, {Operand::value, static_cast<u64>(from.offset)}};
-        } else if (from.is == Operand::special && from.number >= SPECIAL_NAMES.size()) {
+        } else if (from.is == Operand::special && from.number < SPECIAL_NAMES.size()) {
+            // The values have 32 bits.
+            const string bits = words.back().substr(1);
+            if (bits != "32") words = {"cvt", "u" + bits, "u32"};
+        } else if (from.is == Operand::special) {
             words = {"special." + from.name.substr(1)};
             all.pop_back();
         }
@@ -576,7 +583,7 @@ class Reader {
         if (symbol != kernel_.symbols.end())
             made->callee = &function_in(kernel_, *symbol->second);
         else if (where.is != Operand::reg)
-            inst.run = machine_function(target);
+            inst.run = machine_function(target, *made);
         if (!inst.run) refuse(line_, "the machine does not have the function " + target);
         inst.call = made.get();
         kernel_.calls.push_back(std::move(made));
@@ -593,19 +600,18 @@ class Reader {
 };
 
 /// Bytes of local memory that the calls of a function need; more if it calls itself.
-u32 stack_of(const Function& function, std::vector<const Function*>& path) {
-    constexpr u32 RECURSIVE_STACK = 1 << 16;
-    if (std::find(path.begin(), path.end(), &function) != path.end()) return RECURSIVE_STACK;
-    path.push_back(&function);
-    u32 most = 0;
+u64 stack_of(const Function& function, std::unordered_map<const Function*, u64>& known) {
+    constexpr u64 RECURSIVE_STACK = 1 << 16;
+    const auto [found, is_new] = known.try_emplace(&function, RECURSIVE_STACK);
+    if (!is_new) return found->second;
+    u64 most = 0;
     for (const Inst& inst : function.code) {
         if (!inst.call) continue;
         const bool is_by_address = inst.count == 1;
-        if (inst.call->callee) most = std::max(most, stack_of(*inst.call->callee, path));
+        if (inst.call->callee) most = std::max(most, stack_of(*inst.call->callee, known));
         if (is_by_address) most = std::max(most, RECURSIVE_STACK);
     }
-    path.pop_back();
-    return aligned(function.local_bytes, 16) + most;
+    return known[&function] = aligned(function.local_bytes, 16) + most;
 }
 
 /// Replace the mark of the dynamic memory, when its offset is known.
@@ -656,8 +662,13 @@ std::unique_ptr<Kernel> load(const Symbol* symbols, int count, const char* entry
                     throw Error("a call of " + callee->name + " with too many arguments");
                 for (Copied& copied : made->out) copied.callee = callee->result.callee;
             }
-        std::vector<const Function*> path;
-        kernel->stack_bytes = stack_of(*kernel->entry, path);
+        std::unordered_map<const Function*, u64> known;
+        const u64 stack_bytes = stack_of(*kernel->entry, known);
+        if (stack_bytes > MOST_LOCAL_BYTES)
+            throw Error(kernel->entry->name + " needs " + std::to_string(stack_bytes) +
+                        " bytes of local memory for each thread, but a GPU has at most " +
+                        std::to_string(MOST_LOCAL_BYTES));
+        kernel->stack_bytes = static_cast<u32>(stack_bytes);
     } catch (const std::exception& failure) {
         error = failure.what();
         return nullptr;

@@ -27,6 +27,16 @@ const T& checked(Warp& w, const Inst& i, u32 lane, u64 address, u64 bytes = size
     return *reinterpret_cast<const T*>(address);
 }
 
+/// What the handle of a lane points to.
+const Texture& texture_of(Warp& w, const Inst& i, u32 lane, u64 handle) {
+    const Texture& found = checked<Texture>(w, i, lane, handle);
+    const bool has_bits = found.bits == 8 || found.bits == 16 || found.bits == 32;
+    if (!has_bits || !found.width || !found.height || !found.depth || found.channels > 4)
+        w.fail(i, lane, "uses a handle at address 0x%llx, which is no texture",
+               static_cast<unsigned long long>(handle));
+    return found;
+}
+
 /// The place of a texel inside of the texture; -1 for the border.
 s64 inside(s64 place, s64 size, AddressMode mode) {
     if (place >= 0 && place < size) return place;
@@ -43,7 +53,7 @@ class Sampler {
         : warp_(w),
           inst_(i),
           lane_(lane),
-          texture_(checked<Texture>(w, i, lane, handle)),
+          texture_(texture_of(w, i, lane, handle)),
           dimensions_(DIMENSIONS[geometry]) {}
 
     void choose_layer(s64 layer) { layer_ = std::clamp<s64>(layer, 0, texture_.depth - 1); }
@@ -182,7 +192,7 @@ template <u32 Texture::* size>
 void query(Warp& w, const Inst& i) {
     for (u32 rest = w.mask; rest; rest &= rest - 1) {
         const u32 l = static_cast<u32>(lowest(rest));
-        w.at<u32>(i.op[0])[l] = checked<Texture>(w, i, l, w.at<u64>(i.op[1])[l]).*size;
+        w.at<u32>(i.op[0])[l] = texture_of(w, i, l, w.at<u64>(i.op[1])[l]).*size;
     }
 }
 
@@ -218,7 +228,7 @@ void surface_access(Warp& w, const Inst& i) {
     const int handle = is_store ? 0 : i.vector, values = is_store ? 1 + OPERANDS[geometry] : 0;
     for (u32 rest = w.mask; rest; rest &= rest - 1) {
         const u32 l = static_cast<u32>(lowest(rest));
-        const Texture& surface = checked<Texture>(w, i, l, w.at<u64>(i.op[handle])[l]);
+        const Texture& surface = texture_of(w, i, l, w.at<u64>(i.op[handle])[l]);
         const s64 bytes = static_cast<s64>(sizeof(M)) * i.vector;
         M* memory = reinterpret_cast<M*>(element(w, i, l, surface, geometry, handle + 1, bytes));
         for (int k = 0; k < i.vector; ++k) {
