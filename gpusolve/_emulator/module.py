@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import nvrtc
-from ._errors import CompileError
-from ._lines import SourceLine
+from ._errors import CompileError, SourceLine
 from ._memory import Memory, c_fields
 from .ptx import Function, Program, PtxError, Variable
 
@@ -243,7 +242,6 @@ class Module:
             found.append(
                 CSymbol(v.name.encode(), kind, 0, where, v.align, b"", b"", b"", 0)
             )
-        found += _shared_in_bodies(self.program)
         return found
 
     def add_variables(self, memory: Memory) -> None:
@@ -261,12 +259,6 @@ class Module:
                     writeable=variable.space == "global",
                     is_variable=True,
                 )
-
-
-def _shared_in_bodies(program: Program) -> Iterator[CSymbol]:
-    """The shared variables that functions declare."""
-    for name, size, align in program.shared_in_bodies():
-        yield CSymbol(name.encode(), 1, 0, size, align, b"", b"", b"", 0)
 
 
 def _placed(variable: Variable) -> npt.NDArray[np.uint8]:

@@ -162,13 +162,6 @@ class Program:
             or not (name.endswith("definitions") or Path(name).is_file())
         ]
 
-    def shared_in_bodies(self) -> Iterator[tuple[str, int, int]]:
-        """Name, size and alignment of the shared variables that functions declare."""
-        for found in re.finditer(r"\.shared\s+(\.[^;]*);", self._text):
-            declared = _DECLARED.match(found[1].strip())
-            if declared and declared["name"] not in self.variables:
-                yield declared["name"], _size(declared), _align(declared)
-
     def _read(self, found: re.Match[str]) -> int:
         """Read a declaration; the position after it."""
         text, start = self._text, found.end()

@@ -11,8 +11,7 @@ import pytest
 from together import together
 
 from gpusolve._emulator._costs import SECTOR_BYTES
-from gpusolve._emulator._gpu import DEVICES, MB
-from gpusolve._emulator._latencies import LATENCY_CLOCKS
+from gpusolve._emulator._gpu import DEVICES, LATENCY_CLOCKS, MB
 from gpusolve._emulator._predict import (
     GRID_BARRIER_SECONDS,
     LAUNCH_SECONDS,

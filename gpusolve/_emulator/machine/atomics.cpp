@@ -15,8 +15,7 @@ void atomic(Warp& w, const Inst& i) {
     w.yields |= w.launch().request.order == 2;  // in random order, another block may be next
     const auto update = [&]<std::size_t... K>(std::index_sequence<K...>) {
         const std::tuple<Source<S>...> s{Source<S>(w, i, i.mode + 1 + K)...};
-        for (u32 rest = w.mask; rest; rest &= rest - 1) {
-            const int l = lowest(rest);
+        for (const u32 l : Lanes{w.mask}) {
             U* to = reinterpret_cast<U*>(w.host[l]);
             U old = __atomic_load_n(to, __ATOMIC_SEQ_CST), made;
             do {
@@ -84,8 +83,7 @@ void mbarrier(Warp& w, const Inst& i) {
     if (!w.resolve(i)) return w.split(i);
     ++w.polls;
     const int value = has_result ? 2 : 1;  // the operand after the address
-    for (u32 rest = w.mask; rest; rest &= rest - 1) {
-        const int l = lowest(rest);
+    for (const u32 l : Lanes{w.mask}) {
         u64& object = *reinterpret_cast<u64*>(w.host[l]);
         const u32 n = i.count > value && i.mode != WAIT ? w.at<u32>(i.op[value])[l] : 1;
         if (i.mode == INIT) object = u64{n} << 20 | n;

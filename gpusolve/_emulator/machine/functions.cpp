@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "functions.h"
+#include "machine.h"
 
 namespace machine {
 
@@ -156,7 +156,7 @@ void release(Warp& w, const Inst& i, u32 lane) {
 template <void (*function)(Warp&, const Inst&, u32)>
 void each_lane(Warp& w, const Inst& i) {
     const std::lock_guard guard(w.launch().lock);
-    for (u32 rest = w.mask; rest; rest &= rest - 1) function(w, i, static_cast<u32>(lowest(rest)));
+    for (const u32 l : Lanes{w.mask}) function(w, i, l);
 }
 
 }  // namespace

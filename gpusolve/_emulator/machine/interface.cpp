@@ -5,7 +5,7 @@
 
 #include <cxxabi.h>
 
-#include "checks.h"
+#include "machine.h"
 
 using namespace machine;
 

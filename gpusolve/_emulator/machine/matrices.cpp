@@ -118,8 +118,7 @@ struct Tile {
                 w.address[l] = start[l] + at * sizeof(T);
             }
             if (!w.reach(i, i.space, sizeof(T), is_store))
-                w.fail(i, static_cast<u32>(lowest(w.mask)),
-                       "has lanes with a matrix in different kinds of memory");
+                w.fail(i, lowest(w.mask), "has lanes with a matrix in different kinds of memory");
             for (int l = 0; l < LANES; ++l) {
                 T* const memory = reinterpret_cast<T*>(w.host[l]);
                 T& own = element(w, i, is_store, l, e);

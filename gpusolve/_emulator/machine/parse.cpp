@@ -3,8 +3,6 @@
 #include <array>
 #include <stdexcept>
 
-#include "functions.h"
-#include "parse.h"
 #include "table.h"
 
 namespace machine {
@@ -107,7 +105,8 @@ Declared declaration(Tokens& tokens, int line) {
     u64 bytes = u64{found.bytes} * element;
     found.align = std::max(found.align, element);
     while (tokens.accept("[")) {
-        bytes = std::min(bytes * std::min(number(tokens.take()), TOO_MANY), TOO_MANY);
+        const u64 count = tokens.peek() == "]" ? 0 : number(tokens.take());
+        bytes = std::min(bytes * std::min(count, TOO_MANY), TOO_MANY);
         tokens.take();
     }
     found.bytes = static_cast<u32>(bytes);
@@ -298,6 +297,11 @@ class Reader {
             add_local(declaration(tokens, line_));
             return;
         }
+        tokens.accept(".extern");
+        if (tokens.accept(".shared")) {
+            const Declared found = declaration(tokens, line_);
+            value_of({found.name.c_str(), 1, 0, found.bytes, found.align, "", "", "", 0, 0});
+        }
         if (!tokens.accept(".reg")) return;
         const u32 bytes = bytes_of(tokens.peek());
         const int width = tokens.take() == ".pred" ? 1 : std::max(static_cast<int>(bytes), 2);
@@ -339,6 +343,8 @@ class Reader {
             return {Operand::local, 0, name, *offset};
         if (const auto entry = entry_parameters_.find(name); entry != entry_parameters_.end())
             return value(entry->second);
+        for (const SharedVariable& variable : kernel_.shared)
+            if (variable.name == name) return value(variable.offset);
         if (const auto symbol = kernel_.symbols.find(name); symbol != kernel_.symbols.end())
             return value(value_of(*symbol->second));
         return {Operand::label, 0, name};

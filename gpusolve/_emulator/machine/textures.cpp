@@ -150,8 +150,7 @@ class Sampler {
 /// tex: four channels from a handle and its coordinates, of type C.
 template <Geometry geometry, class R, class C>
 void fetch(Warp& w, const Inst& i) {
-    for (u32 rest = w.mask; rest; rest &= rest - 1) {
-        const u32 l = static_cast<u32>(lowest(rest));
+    for (const u32 l : Lanes{w.mask}) {
         Sampler sampler(w, i, l, w.at<u64>(i.op[4])[l], geometry);
         int operand = 5;
         if (has_layers(geometry)) sampler.choose_layer(w.at<s32>(i.op[operand++])[l]);
@@ -173,8 +172,7 @@ void fetch(Warp& w, const Inst& i) {
 template <class R>
 void gather(Warp& w, const Inst& i) {
     constexpr int X[] = {0, 1, 1, 0}, Y[] = {1, 1, 0, 0};
-    for (u32 rest = w.mask; rest; rest &= rest - 1) {
-        const u32 l = static_cast<u32>(lowest(rest));
+    for (const u32 l : Lanes{w.mask}) {
         const Sampler sampler(w, i, l, w.at<u64>(i.op[4])[l], PLANE);
         float coordinates[] = {w.at<float>(i.op[5])[l], w.at<float>(i.op[6])[l]}, weights[2];
         s64 place[2];
@@ -190,8 +188,7 @@ void gather(Warp& w, const Inst& i) {
 
 template <u32 Texture::* size>
 void query(Warp& w, const Inst& i) {
-    for (u32 rest = w.mask; rest; rest &= rest - 1) {
-        const u32 l = static_cast<u32>(lowest(rest));
+    for (const u32 l : Lanes{w.mask}) {
         w.at<u32>(i.op[0])[l] = texture_of(w, i, l, w.at<u64>(i.op[1])[l]).*size;
     }
 }
@@ -226,8 +223,7 @@ template <Geometry geometry, class M, bool is_store>
 void surface_access(Warp& w, const Inst& i) {
     using R = std::conditional_t<sizeof(M) == 1, u16, M>;
     const int handle = is_store ? 0 : i.vector, values = is_store ? 1 + OPERANDS[geometry] : 0;
-    for (u32 rest = w.mask; rest; rest &= rest - 1) {
-        const u32 l = static_cast<u32>(lowest(rest));
+    for (const u32 l : Lanes{w.mask}) {
         const Texture& surface = texture_of(w, i, l, w.at<u64>(i.op[handle])[l]);
         const s64 bytes = static_cast<s64>(sizeof(M)) * i.vector;
         M* memory = reinterpret_cast<M*>(element(w, i, l, surface, geometry, handle + 1, bytes));
