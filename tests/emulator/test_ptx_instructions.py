@@ -920,6 +920,14 @@ def warp(body: str, extra: str = "") -> Array:
     return y
 
 
+@pytest.fixture(params=["forward", "reverse", "random"])
+def order(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The lanes come together, or one by one."""
+    with _emulator.schedule(request.param, seed=3):
+        yield
+
+
+@pytest.mark.usefixtures("order")
 def test_shuffles() -> None:
     lane = np.arange(32)
     for segment in (32, 8):
@@ -943,6 +951,7 @@ def test_shuffles() -> None:
             )
 
 
+@pytest.mark.usefixtures("order")
 def test_votes_matches_and_reductions() -> None:
     lane = np.arange(32)
     odd = 0xAAAAAAAA
