@@ -897,6 +897,17 @@ def test_atomics_of_a_warp_follow_each_other(name: str) -> None:
     assert x[0] == state
 
 
+def test_atomic_sums_flush_denormal_numbers_in_global_memory() -> None:
+    x, y = np.full((2, 1), 2.0**-130, "f4")
+    run_body(
+        ".shared .b32 s; .reg .f32 %v; ld.global.f32 %v, [%a0]; st.shared.f32 [s], %v;"
+        "atom.global.add.f32 %v, [%a0], %v; ld.shared.f32 %v, [s];"
+        "atom.shared.add.f32 %v, [s], %v; ld.shared.f32 %v, [s];"
+        "st.global.f32 [%a1], %v;", [x, y], 1,
+    )  # fmt: skip
+    assert (x[0], y[0]) == (0, 2.0**-129)
+
+
 def test_compare_and_swap() -> None:
     x, old = np.zeros(1, "u4"), np.zeros(32, "u4")
     run_body(

@@ -109,7 +109,6 @@ void leave(Warp& w, const Inst&) {
 void trap(Warp& w, const Inst& i) {
     w.fail(i, lowest(w.mask), "__trap() was called");
 }
-void ignore(Warp&, const Inst&) {}
 
 void sleep(Warp& w, const Inst&) {
     w.polls += MOST_POLLS;

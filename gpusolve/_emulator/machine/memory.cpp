@@ -306,8 +306,6 @@ void wait(Warp& w, const Inst& i) {
     w.complete_copies(i.count ? *w.at<u32>(i.op[0]) : ALL);
 }
 
-void nothing(Warp&, const Inst&) {}
-
 }  // namespace
 
 void Warp::complete_copies(u32 later_groups) {
@@ -333,10 +331,10 @@ void add_accesses(Table& t) {
     t.add("cp.async.wait_group", {wait, OTHER, ":4"});
     t.add("cp.async.wait_all", {wait, OTHER, ":"});
     for (const char* level : {"L1", "L2", "L2_evict_last", "L2_evict_normal"})
-        t.add(std::string("prefetch.") + level, {nothing, OTHER, ":a", ACCESS});
-    t.add("prefetchu.L1", {nothing, OTHER, ":a", ACCESS});
-    t.add("discard.L2", {nothing, OTHER, ":a4", ACCESS});
-    t.add("applypriority.L2_evict_normal", {nothing, OTHER, ":a4", ACCESS});
+        t.add(std::string("prefetch.") + level, {ignore, OTHER, ":a", ACCESS});
+    t.add("prefetchu.L1", {ignore, OTHER, ":a", ACCESS});
+    t.add("discard.L2", {ignore, OTHER, ":a4", ACCESS});
+    t.add("applypriority.L2_evict_normal", {ignore, OTHER, ":a4", ACCESS});
 }
 
 }  // namespace machine

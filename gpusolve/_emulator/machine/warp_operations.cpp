@@ -132,7 +132,6 @@ void add_warp_operations(Table& t) {
         row.inner = run;
         row.name = name;
     };
-    const Run ignore = [](Warp&, const Inst&) {};
     add("bar.warp.sync", WARP_BARRIER, ":4", ignore, "__syncwarp");
     add("barrier.warp.sync", WARP_BARRIER, ":4", ignore, "__syncwarp");
     const auto add_shuffle = [&]<class F>(const char* mode, const char* name, F) {
