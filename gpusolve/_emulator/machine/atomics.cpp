@@ -39,14 +39,6 @@ Run run_of(Signature<R, T, S...>) {
     return &atomic<F, T, S...>;
 }
 
-template <class F>
-struct BothHalves {
-    template <class P>
-    P operator()(P a, P b) const {
-        return {F{}(a.low, b.low), F{}(a.high, b.high)};
-    }
-};
-
 /// Add atom and red for each of the types. The function has the value in memory, and the operands.
 template <class... T, class F>
 void add_atomic(Table& table, const std::string& name, F) {
@@ -62,7 +54,7 @@ void add_atomic(Table& table, const std::string& name, F) {
             row.name = "an atomic operation";
         };
         if constexpr (is_pair<One>) {
-            add(&atomic<BothHalves<F>, One, One>, 1);
+            add(&atomic<Packed<F>, One, One>, 1);
         } else {
             using Signed = decltype(signature_of(&F::template operator()<One>));
             add(run_of<F>(Signed()), Signed::shape().size() - 3);
