@@ -764,11 +764,11 @@ def near_the_middle(target: str, source: str) -> Array:
         x = [v for v in integers(source) + more if info.min <= v <= info.max]
         return np.array(x, object).astype(DTYPES[source])
     rng = np.random.default_rng(5)
-    values = numbers(target, 300, rng)
+    values = numbers(target, 240, rng)
     digits = FORMATS[target][0]
     whole = floats_of(values, target).astype(DTYPES[source])
     between = whole * (1 + whole.dtype.type(2) ** -digits)
-    rest = [between * (1 + 2.0**-22), rng.normal(size=300), [65519, 65520, 1e9, 1e-41]]
+    rest = [between * (1 + 2.0**-22), rng.normal(size=240), [65519, 65520, 1e9, 1e-41]]
     x = np.concatenate([whole, between, *rest]).astype(whole.dtype)
     return x[np.isfinite(x)]
 
