@@ -867,6 +867,62 @@ def test_vectors_are_stored_and_loaded(space: str) -> None:
     np.testing.assert_array_equal(y, x)
 
 
+PATTERNS: dict[str, Callable[[Array], Array]] = {
+    "same": lambda t: 0 * t + 5, "neighbours": lambda t: t + 32,
+    "rows of 16": lambda t: t % 16, "columns of 16": lambda t: t // 16 * 40,
+    "halves": lambda t: t ^ 16, "reversed": lambda t: 31 - t,
+    "strided": lambda t: 2 * t,
+}  # fmt: skip
+"""The elements that the lanes of a warp access."""
+
+
+@pytest.mark.parametrize("space", ["global", "shared", "generic"])
+@pytest.mark.parametrize("name", PATTERNS)
+def test_patterns_of_a_whole_warp(name: str, space: str) -> None:
+    """A store and a load; of lanes with the same element, the last one counts."""
+    index = PATTERNS[name](np.arange(32)).astype("u4")
+    x, y = np.zeros(64, "f8"), np.zeros(32, "f8")
+    address = "mad.wide.u32 %o, %i, 8, %a1;"
+    place, suffix = "[%o]", "" if space == "generic" else f".{space}"
+    if space == "shared":
+        address = "mov.u32 %s, m; mad.lo.u32 %s, %i, 8, %s;"
+        place = "[%s]"
+    run_body(
+        ".shared .align 8 .b8 m[512]; .reg .b32 %i, %s; .reg .f64 %v;"
+        "mad.wide.u32 %o, %t, 4, %a0; ld.global.u32 %i, [%o]; cvt.rn.f64.u32 %v, %t;"
+        f"{address} st{suffix}.f64 {place}, %v; bar.sync 0; ld{suffix}.f64 %v, {place};"
+        "mad.wide.u32 %o, %t, 8, %a2; st.global.f64 [%o], %v;", [index, x, y],
+    )  # fmt: skip
+    expected = np.zeros(64)
+    for lane, element in enumerate(index):
+        expected[element] = lane
+    np.testing.assert_array_equal(y, expected[index])
+    assert space == "shared" or x.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    "access", ["ld.global.u32 %v, [%o];", "st.global.u32 [%o], %v;"]
+)
+@pytest.mark.parametrize(
+    ("size", "step", "shift", "message"),
+    [
+        (31, 4, 0, "thread .31, .* element 31 of p0"), (32, 4, -4, "element -1 of p0"),
+        (32, 4, 2, "thread .0, .* bytes after a multiple of 4"), (1, 0, 4, "element 1"),
+    ],
+)  # fmt: skip
+def test_a_whole_warp_stays_in_its_array(
+    access: str, size: int, step: int, shift: int, message: str
+) -> None:
+    body = f".reg .b32 %v; mov.u32 %v, 0; mad.wide.u32 %o, %t, {step}, %a0; "
+    with pytest.raises(KernelError, match=message):
+        run_body(f"{body} add.s64 %o, %o, {shift}; {access}", [np.zeros(size, "u4")])
+    x = np.zeros(32, "u4")
+    x.flags.writeable = False
+    error = pytest.raises(KernelError, match="is read-only")
+    with error if access.startswith("st") else contextlib.nullcontext():
+        run_body(f"{body} {access}", [x])
+
+
 ATOMIC: dict[str, tuple[str, Callable[[int, int], int]]] = {
     "add.u32": ("u4", lambda x, y: x + y),
     "min.s32": ("i4", min), "max.u64": ("u8", max),

@@ -30,6 +30,14 @@ Bounds bounds_of(const Warp& w, Space space) {
         false};
 }
 
+/// The memory at an address; an instruction mostly accesses the same array. Null if there is none.
+const Region* region_of(const Warp& w, const Inst& i, u64 address) {
+    const Region*& cached = w.worker->cached[i.site];
+    if (!cached || address - cached->low >= cached->high - cached->low)
+        cached = w.launch().find(address);
+    return cached;
+}
+
 template <class F>
 void set_all(u64* values, F value) {
 #pragma omp simd
@@ -87,8 +95,7 @@ void Warp::locate(const Inst& inst, const Address& of) {
 }
 
 bool Warp::reach(const Inst& inst, Space where, u32 bytes, bool is_write) {
-    const int first = lowest(mask);
-    const u64 own = address[first];
+    const u64 own = address[lowest(mask)];
     if (mask != ALL)
         set_all(address, [this, own, m = mask](int l) { return m >> l & 1 ? address[l] : own; });
     if (where == Space::generic) {
@@ -105,13 +112,9 @@ bool Warp::reach(const Inst& inst, Space where, u32 bytes, bool is_write) {
     space = where;
     Bounds bounds;
     if (where == Space::global || where == Space::constant) {
-        const Region*& cached = worker->cached[inst.site];
-        if (!cached || own - cached->low >= cached->high - cached->low) {
-            cached = launch().find(own);
-            if (!cached)
-                fail_access(inst, static_cast<u32>(first), FaultKind::access, own, bytes, is_write);
-        }
-        bounds = bounds_of(*cached);
+        const Region* region = region_of(*this, inst, own);
+        if (!region) fail_access(inst, lowest(mask), FaultKind::access, own, bytes, is_write);
+        bounds = bounds_of(*region);
     } else {
         bounds = bounds_of(*this, where);
     }
@@ -151,11 +154,9 @@ bool Warp::find_halves(const Inst& inst, Halves& found) const {
         if (is_in_window || inst.space == Space::shared) {
             bounds = bounds_of(*this, Space::shared);
         } else {
-            const Region*& cached = worker->cached[inst.site];
-            if (!cached || first - cached->low >= cached->high - cached->low)
-                cached = launch().find(first);
-            if (!cached) return false;
-            bounds = bounds_of(*cached);
+            const Region* region = region_of(*this, inst, first);
+            if (!region) return false;
+            bounds = bounds_of(*region);
         }
         const u64 end = first + (found.is_same ? 1 : HALF) * u64{inst.bytes};
         if (first < bounds.low || end > bounds.high || end < first ||

@@ -135,12 +135,16 @@ struct Operand {
     bool is_address = false, is_negated = false;
 };
 
+/// What a name stands for: a register, an offset in local memory or among the parameters of an
+/// entry (a value), or an instruction.
+struct Name {
+    decltype(Operand::is) is;
+    u32 number = 0, bytes = 0;
+};
+
 struct Scope {
     int parent;
-    std::unordered_map<string, u32> registers;
-    std::unordered_map<string, u32> variables;  // their offsets in local memory
-    std::unordered_map<string, u32> sizes;
-    std::unordered_map<string, u32> labels;
+    std::unordered_map<string, Name> names;
 };
 
 Function& function_in(Kernel& kernel, const Symbol& symbol) {
@@ -159,14 +163,14 @@ class Reader {
   public:
     Reader(Kernel& kernel, Function& function, const Symbol& symbol)
         : kernel_(kernel), function_(function), line_(symbol.line), is_entry_(symbol.is_entry) {
-        scopes_.push_back({-1, {}, {}, {}, {}});
+        scopes_.push_back({-1, {}});
         widths_.push_back(8);  // register 0 has the frame's place in local memory
         u32 offset = 0;
         for (const Declared& found : declarations(symbol.parameters, line_)) {
             offset = aligned(offset, found.align);
             function.parameters.push_back({0, offset, found.bytes});
-            (is_entry_ ? entry_parameters_ : scope().variables)[found.name] = offset;
-            scope().sizes[found.name] = found.bytes;
+            scope().names[found.name] = {is_entry_ ? Operand::value : Operand::local, offset,
+                                         found.bytes};
             offset += found.bytes;
         }
         (is_entry_ ? kernel.parameter_bytes : local_bytes_) = offset;
@@ -191,7 +195,6 @@ class Reader {
     int scope_ = 0;
     std::vector<int> widths_;  // bytes of each register
     u32 local_bytes_ = 0;
-    std::unordered_map<string, u32> entry_parameters_;
     s32 file_ = 0, source_line_ = 0;
     using Location = std::array<int, 3>;  // file, line and column
     std::map<Location, Location> callers_;
@@ -207,19 +210,20 @@ class Reader {
 
     u32 add_local(const Declared& found) {
         const u32 offset = aligned(local_bytes_, found.align);
-        scope().variables[found.name] = offset;
-        scope().sizes[found.name] = found.bytes;
+        scope().names[found.name] = {Operand::local, offset, found.bytes};
         local_bytes_ = offset + found.bytes;
         return offset;
     }
 
     Scope& scope() { return scopes_[static_cast<std::size_t>(scope_)]; }
 
-    /// What a name stands for in a scope or one around it; null if there is nothing.
-    const u32* find(std::unordered_map<string, u32> Scope::* member, const string& name, int from) {
+    /// What a name stands for in a scope or one around it; null if it is not known, or another
+    /// kind.
+    const Name* find(const string& name, int from, decltype(Operand::is) kind) const {
         for (int k = from; k >= 0; k = scopes_[static_cast<std::size_t>(k)].parent) {
-            const auto& map = scopes_[static_cast<std::size_t>(k)].*member;
-            if (const auto found = map.find(name); found != map.end()) return &found->second;
+            const auto& names = scopes_[static_cast<std::size_t>(k)].names;
+            const auto found = names.find(name);
+            if (found != names.end() && found->second.is == kind) return &found->second;
         }
         return nullptr;
     }
@@ -229,7 +233,7 @@ class Reader {
             const char c = text[at];
             end = at + 1;
             if (c == '{') {
-                scopes_.push_back({scope_, {}, {}, {}, {}});
+                scopes_.push_back({scope_, {}});
                 scope_ = static_cast<int>(scopes_.size()) - 1;
             } else if (c == '}') {
                 scope_ = scope().parent;
@@ -268,7 +272,7 @@ class Reader {
             return rest.find(';');
         }
         if (directive == ".callprototype") return rest.find(';');
-        scope().labels[name] = static_cast<u32>(function_.code.size());
+        scope().names[name] = {Operand::label, static_cast<u32>(function_.code.size())};
         return 0;
     }
 
@@ -311,8 +315,8 @@ class Reader {
             const u64 count = is_range ? number(tokens.take()) : 1;
             if (is_range) tokens.take();
             for (u64 k = 0; k < count; ++k) {
-                scope().registers[is_range ? name + std::to_string(k) : name] =
-                    static_cast<u32>(widths_.size());
+                scope().names[is_range ? name + std::to_string(k) : name] = {
+                    Operand::reg, static_cast<u32>(widths_.size())};
                 widths_.push_back(width);
             }
         } while (tokens.accept(","));
@@ -325,8 +329,8 @@ class Reader {
         const auto value = [&](u64 number) { return Operand{Operand::value, number, name}; };
         if (name == "_") return {Operand::nothing, 0, name};
         if (std::isdigit(static_cast<u8>(name[0]))) return value(number(name));
-        if (const u32* reg = find(&Scope::registers, name, scope_))
-            return {Operand::reg, *reg, name};
+        if (const Name* reg = find(name, scope_, Operand::reg))
+            return {Operand::reg, reg->number, name};
         if (name.starts_with("%reserved_smem_offset_")) {
             // The driver's part of shared memory, which tiles of several warps use.
             const u64 before = kernel_.static_bytes;
@@ -339,10 +343,10 @@ class Reader {
             return {Operand::special, static_cast<u64>(at - SPECIAL_NAMES.begin()), name};
         }
         if (name == "WARP_SZ") return value(LANES);
-        if (const u32* offset = find(&Scope::variables, name, scope_))
-            return {Operand::local, 0, name, *offset};
-        if (const auto entry = entry_parameters_.find(name); entry != entry_parameters_.end())
-            return value(entry->second);
+        if (const Name* variable = find(name, scope_, Operand::local))
+            return {Operand::local, 0, name, variable->number};
+        if (const Name* parameter = find(name, scope_, Operand::value))
+            return value(parameter->number);
         for (const SharedVariable& variable : kernel_.shared)
             if (variable.name == name) return value(variable.offset);
         if (const auto symbol = kernel_.symbols.find(name); symbol != kernel_.symbols.end())
@@ -435,9 +439,9 @@ class Reader {
         Tokens tokens(text);
         if (tokens.accept("@")) {
             inst.flip = tokens.accept("!") ? ALL : 0;
-            const u32* reg = find(&Scope::registers, string(tokens.take()), scope_);
+            const Name* reg = find(string(tokens.take()), scope_, Operand::reg);
             if (!reg) refuse(line_, "an unknown predicate: " + string(text));
-            inst.guard = place(*reg, FRAME);
+            inst.guard = place(reg->number, FRAME);
         }
         string opcode(tokens.take());
         for (std::size_t k; (k = opcode.find("::")) != string::npos;) opcode.replace(k, 2, "_");
@@ -571,10 +575,9 @@ class Reader {
             if (!tokens.accept("(")) return;
             while (!tokens.accept(")")) {
                 const string name(tokens.take());
-                const u32* offset = find(&Scope::variables, name, scope_);
-                if (!offset)
-                    refuse(line_, "a call with a register as an argument: " + string(text));
-                found.push_back({*offset, 0, *find(&Scope::sizes, name, scope_)});
+                const Name* own = find(name, scope_, Operand::local);
+                if (!own) refuse(line_, "a call with a register as an argument: " + string(text));
+                found.push_back({own->number, 0, own->bytes});
                 tokens.accept(",");
             }
             tokens.accept(",");
@@ -599,8 +602,8 @@ class Reader {
 
     /// The instruction of a label.
     const Inst* resolve(const Jump& jump) {
-        if (const u32* found = find(&Scope::labels, jump.label, jump.scope))
-            return function_.code.data() + *found;
+        if (const Name* found = find(jump.label, jump.scope, Operand::label))
+            return function_.code.data() + found->number;
         refuse(jump.line, "an unknown label, " + jump.label);
     }
 };
