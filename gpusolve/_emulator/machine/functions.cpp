@@ -1,5 +1,6 @@
 // printf, malloc, free and assert. Their arguments are in local memory.
 
+#include <algorithm>
 #include <cstring>
 
 #include "machine.h"
@@ -73,9 +74,8 @@ class Values {
         const bool is_long = format.find_first_of("lzjt") != std::string::npos;
         std::erase_if(format, [](char c) { return std::strchr("hlzjtL", c); });
         const auto print = [&](auto value) {
-            std::string text(static_cast<std::size_t>(
-                                 std::max(0, std::snprintf(nullptr, 0, format.c_str(), value))),
-                             ' ');
+            const int length = std::snprintf(nullptr, 0, format.c_str(), value);
+            std::string text(static_cast<std::size_t>(std::clamp(length, 0, 1 << 16)), ' ');
             std::snprintf(text.data(), text.size() + 1, format.c_str(), value);
             return text;
         };
