@@ -456,7 +456,7 @@ def test_the_machine_cannot_be_damaged(capsys: pytest.CaptureFixture[str]) -> No
     for which, result in ((1, 0), (2, 1), (3, 1)):
         damage((1,), (1,), (x, np.int32(which)))
         assert x[0] == result
-    assert capsys.readouterr().out == "%nd %2$s 7 text\n"
+    assert capsys.readouterr().out == "%nd %2$s 7 text fe -1\n"
 
 
 def test_null_pointer_argument(order: str) -> None:

@@ -35,7 +35,7 @@ struct Large {
 /// is called with larger arguments than its own.
 __global__ void damage(long long* x, int which) {
     if (which == 0) x[0] = tex2D<float>(reinterpret_cast<cudaTextureObject_t>(x), 0, 0);
-    if (which == 1) printf("%nd %2$s %d %s\n", 7, "text");
+    if (which == 1) printf("%nd %2$s %d %s %hhx %hd\n", 7, "text", -2, 65535);
     if (which == 2) {
         long long* const part = static_cast<long long*>(malloc(16));
         for (int k = -8; k < 8; ++k)

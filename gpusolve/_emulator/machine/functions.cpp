@@ -72,6 +72,8 @@ class Values {
             format.replace(star, 1, std::to_string(next<s32>()));
         const char letter = format.back();
         const bool is_long = format.find_first_of("lzjt") != std::string::npos;
+        const auto halvings = std::count(format.begin(), format.end(), 'h');
+        const int unused = halvings == 2 ? 56 : halvings == 1 ? 48 : 0;  // bits of 64
         std::erase_if(format, [](char c) { return std::strchr("hlzjtL", c); });
         const auto print = [&](auto value) {
             const int length = std::snprintf(nullptr, 0, format.c_str(), value);
@@ -86,8 +88,9 @@ class Values {
         if (!std::strchr("diuxXo", letter)) return print(next<double>());
         const bool is_signed = letter == 'd' || letter == 'i';
         format.insert(format.size() - 1, "ll");
-        if (is_signed) return print(is_long ? next<long long>() : next<s32>() + 0ll);
-        return print(is_long ? next<unsigned long long>() : next<u32>() + 0ull);
+        const s64 value = is_long ? next<s64>() : is_signed ? next<s32>() : s64{next<u32>()};
+        if (is_signed) return print(static_cast<long long>(value << unused) >> unused);
+        return print(static_cast<unsigned long long>(value) << unused >> unused);
     }
 
   private:
