@@ -61,7 +61,6 @@ class Parameter:
     name: str
     offset: int
     size: int
-    align: int
 
 
 @dataclass(frozen=True)
@@ -217,7 +216,7 @@ class Program:
             found = self._declared(part.strip().removeprefix(".param"), position)
             size, align = _size(found), _align(found)
             offset = -(-offset // align) * align
-            yield Parameter(found["name"], offset, size, align)
+            yield Parameter(found["name"], offset, size)
             offset += size
 
     def _add_variable(self, top: re.Match[str], text: str) -> None:
