@@ -53,9 +53,9 @@ class CFault(ctypes.Structure):
 
 
 class Site(ctypes.Structure):
-    """An instruction: its PTX line, its file and line in the source, and its kind."""
+    """An instruction: its PTX line, and its file and line in the source."""
 
-    _fields_ = c_fields("ptx_line file line kind: int")
+    _fields_ = c_fields("ptx_line file line: int")
 
 
 @functools.cache
@@ -128,9 +128,8 @@ class LoadedKernel:
     @functools.cached_property
     def sites(self) -> list[Site]:
         """All instructions."""
-        rows = (Site * library().machine_sites(self.handle))()
-        for k, row in enumerate(rows):
-            library().machine_site(self.handle, k, ctypes.byref(row))
+        rows = (Site * library().machine_sites(self.handle, None))()
+        library().machine_sites(self.handle, rows)
         return list(rows)
 
     def line(self, site: int) -> SourceLine:
