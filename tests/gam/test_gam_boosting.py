@@ -327,6 +327,23 @@ def test_screened_steps_are_the_steps_of_all_learners(kind: str, rate: float) ->
     assert np.isfinite(model.risk_).all()
 
 
+@pytest.mark.parametrize("backend", ["numpy", "fallback"], indirect=True)
+def test_a_few_learners_are_fitted_to_all_pieces_of_the_rows(backend: Any) -> None:
+    """Each step of a learner of two levels takes a tenth of their mean residuals."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (70_000, 64))
+    y = 5 * X[:, 7] + rng.standard_normal(len(X))
+    levels = [bbs(j, knots=1, degree=0, differences=0, lambda_=0) for j in range(64)]
+    options: Any = {"learning_rate": 0.1, "step_rule": "mboost", "method": "stacked"}
+    model = BoostedGAM(levels, max_iter=4, **options).fit(X, y)
+    assert set(model.selected_) == {7}
+    for level in (0, 1):
+        before, after = (
+            (y - f)[X[:, 7] == level].mean() for f in (y.mean(), model.predict(X))
+        )
+        assert after == pytest.approx(0.9**4 * before, rel=1e-9)
+
+
 def test_the_products_of_columns_are_updated_from_step_to_step() -> None:
     """Lines without intercept; the path is the path of passes over the rows."""
     rng = np.random.default_rng(0)

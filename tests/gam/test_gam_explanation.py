@@ -87,11 +87,12 @@ def test_the_table() -> None:
     pd = pytest.importorskip("pandas")
     d = data()
     model = BoostedGAM(TERMS, max_iter=30).fit(d, d["y"])
-    table = model.explain(d).to_frame()
+    table = model.explain(d, offset=d["t"]).to_frame()
     assert isinstance(table, pd.DataFrame)
     names = ["intercept", "offset", *model.names_, "link", "prediction"]
     assert table.columns.tolist() == names
-    np.testing.assert_allclose(table.iloc[:, :-2].sum(axis=1), model.predict(d))
+    expected = model.predict(d, offset=d["t"])
+    np.testing.assert_allclose(table.iloc[:, :-2].sum(axis=1), expected)
 
 
 def test_the_waterfall_ends_at_the_predictor() -> None:

@@ -270,6 +270,10 @@ class Spline(Single):
         columns = math.prod(M.shape[1] for M in D)
         return np.eye(columns - self._margin_null_dimension ** len(D))
 
+    def _units(self) -> Matrix:
+        """All B-splines have the same unit, also with a ridge."""
+        return super()._units() if self.center else np.ones_like(self._penalty())
+
     def _transform(self) -> Matrix | None:
         fold = self._margins[0].fold()
         if not self.center:

@@ -188,6 +188,16 @@ class Term(ABC):
         """K of the penalty ``lambda b'Kb`` on the coefficients b of the columns."""
 
     @abstractmethod
+    def units(self) -> Matrix:
+        """1 for columns of the same unit, 0 for others, (columns, columns).
+
+        Columns of the same unit have one scale, so that columns of rounding errors
+        remain small. The B-splines of a term have the same unit, as all columns that
+        a penalty compares. Years, an intercept and the columns of another term have
+        units of their own.
+        """
+
+    @abstractmethod
     def constraint(self) -> Matrix | None:
         """C of the constraints ``C b >= 0``; None if there are none."""
 
@@ -386,6 +396,9 @@ class Single(Term):
     def penalty(self) -> Matrix:
         return self._in_blocks(self._penalty())
 
+    def units(self) -> Matrix:
+        return self._in_blocks(self._units())
+
     def constraint(self) -> Matrix | None:
         C = self._constraint()
         return None if C is None else self._in_blocks(C)
@@ -484,6 +497,13 @@ class Single(Term):
     @abstractmethod
     def _penalty(self) -> Matrix: ...
 
+    def _units(self) -> Matrix:
+        """Columns that the penalty joins have the same unit."""
+        from scipy.sparse.csgraph import connected_components
+
+        _, unit = connected_components(self._penalty() != 0, directed=False)
+        return np.asarray(unit[:, None] == unit, np.float64)
+
     def _constraint(self) -> Matrix | None:
         return None
 
@@ -550,7 +570,7 @@ class Operations(NamedTuple):
 
     numbers: Callable[[Iterable[Any]], Any]
     designs: Callable[[Rows, Rows], Rows]
-    transforms: Callable[..., Any]
+    transforms: Callable[[Matrix, Matrix], Matrix]
     penalties: Callable[[Matrix, Matrix], Matrix]
 
 
@@ -651,6 +671,9 @@ class Pair(Term):
             for term, strength in zip(self._both, self._strengths, strict=True)
         )
         return self._combine.penalties(left, right)
+
+    def units(self) -> Matrix:
+        return self._combine.transforms(self.left.units(), self.right.units())
 
     def constraint(self) -> Matrix | None:
         """The constraints of both terms; only a sum has constraints."""
