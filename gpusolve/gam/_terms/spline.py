@@ -25,8 +25,9 @@ from .basis import (
 )
 from .frame import Frame, Name, present_values
 from .knots import Knots
+from .reading import Reading
 from .rows import Rows, kronecker
-from .term import Reading, Single, Term, learned
+from .term import Single, Term, learned
 
 TAIL = 0.01
 """The share of the rows on each side that are not middle rows."""
