@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from gam_models import draw
+from gam_models import sample
 from scipy import optimize, special
 from together import together
 
@@ -29,11 +29,6 @@ from gpusolve.gam.families import Binomial, Multinomial, PropOdds
 
 Data = tuple[np.ndarray, np.ndarray]
 Floats = np.ndarray
-
-
-def sample(family: Any, n: int = 200) -> Data:
-    X = np.random.default_rng(0).random((n, 3))
-    return X, draw(family, 0.7 * np.sin(6 * X[:, 0]) + X[:, 1] - 0.3)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,19 +18,10 @@ from gpusolve.gam import (
     bspatial,
 )
 
-matplotlib = pytest.importorskip("matplotlib", reason="matplotlib draws the plots")
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt  # noqa: E402
+pytest.importorskip("matplotlib", reason="it draws the plots").use("Agg")
 
 N = 90
 TERMS = [bbs("x"), bols("g"), bspatial("x", "z", knots=4), bols("z")]
-
-
-@pytest.fixture(autouse=True)
-def close() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 def data() -> dict[str, Any]:

@@ -209,23 +209,6 @@ def test_real_losses_by_hand() -> None:
         np.testing.assert_array_equal(family.response(f), f)
 
 
-def test_gradients_are_those_of_mboost(rng: np.random.Generator) -> None:
-    """In mboost's parameter sigma = 1 / theta of the hurdle."""
-    y, f, s = rng.poisson(3, 50) + 1.0, rng.standard_normal(50), 2.5
-    mu, close = np.exp(f), {"rtol": 0, "atol": 32 * EPS * y.max()}
-    wanted = y - (y + s) / (mu + s) * mu
-    np.testing.assert_allclose(NegativeBinomial().gradient(y, f, s), wanted, **close)
-    sigma, base = 1 / s, 1 + mu / s
-    of_counts = y / sigma / (mu + 1 / sigma) - 1 / sigma / (1 / mu / sigma + 1)
-    zero = base ** (-1 / sigma)
-    wanted = of_counts - mu * zero / base / (1 - zero)
-    np.testing.assert_allclose(Hurdle().gradient(y, f, s), wanted, **close)
-    yes = y > 3
-    sign = 2 * yes - 1
-    wanted = 2 * sign / (np.log(2) * (1 + np.exp(2 * sign * f)))
-    np.testing.assert_allclose(Binomial().gradient(yes * 1.0, f, 0.0), wanted, 1e-14)
-
-
 @together("power", [1.1, 1.5, 1.9])
 def test_tweedie_loss_is_half_the_deviance(power: float) -> None:
     """The deviance of quasi-likelihood, an integral over means between mu and y."""
@@ -257,22 +240,6 @@ def test_large_parameters_do_not_cancel(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(t, -stats.norm.logpdf(f), rtol=1e-12)
     found = distributions.NegativeBinomial().loss(y, np.stack([f, zero + 30]), None)
     np.testing.assert_allclose(found, -stats.poisson.logpmf(y, np.exp(f)), rtol=1e-8)
-
-
-@each
-def test_each_fit_of_a_batch_is_that_fit_alone(family: Family) -> None:
-    y = responses(family)
-    f = predictors(family, y, 3)
-    w = np.random.default_rng(4).integers(0, 3, f.shape) * 1.0
-    s = family.nuisance(y, f, w)
-    u, losses = family.gradient(y, f, s), family.loss(y, f, s)
-    assert u.shape == losses.shape == f.shape
-    for k in range(3):
-        alone = family.nuisance(y, f[k], w[k])
-        assert np.ndim(alone) == 0
-        assert alone == np.broadcast_to(s, (3, 1))[k, 0]
-        np.testing.assert_array_equal(family.gradient(y, f[k], alone), u[k])
-        np.testing.assert_array_equal(family.loss(y, f[k], alone), losses[k])
 
 
 CURVED = [Binomial(), Binomial("logit"), Poisson(), Gamma(2.0), NegativeBinomial(1.5)]
@@ -369,26 +336,6 @@ def test_offset_minimises_the_risk(
     assert risk(offset) <= least.fun + len(y) * EPS * abs(least.fun)
     if not isinstance(family, KINKED):
         assert offset == pytest.approx(least.x, abs=1e-6)
-
-
-@each_of_all
-def test_integer_weights_equal_repeated_rows(family: Any) -> None:
-    y, rng = responses(family), np.random.default_rng(5)
-    w = rng.integers(0, 4, len(y))
-    found = family.offset(y, w.astype(float))
-    tolerance = 0 if isinstance(family, KINKED) else 1e-12
-    if family.predictors > 1:  # found by a search
-        tolerance = 1e-5
-        f = np.tile(np.reshape(found, (-1, 1)), len(y))
-        slopes = (w * family.gradient(y, f, None)).sum(axis=1) / w.sum()
-        np.testing.assert_allclose(slopes, 0, atol=1e-6)
-    repeated = family.offset(np.repeat(y, w), None)
-    np.testing.assert_allclose(found, repeated, rtol=tolerance, atol=tolerance)
-    if family.predictors == 1:
-        f = rng.standard_normal(len(y))
-        s = family.nuisance(y, f, w.astype(float))
-        again = family.nuisance(np.repeat(y, w), np.repeat(f, w), None)
-        assert s == pytest.approx(again, rel=1e-12)
 
 
 def test_median_is_the_middle_of_the_minimisers() -> None:

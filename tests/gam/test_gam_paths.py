@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gam_models import COUPLED, LEARNERS, SINGLE, columns, draw, response
+from gam_models import COUPLED, LEARNERS, SINGLE, columns, draw, response, sample
 from numpy.typing import NDArray
 from plain_boosting import Plain, levels, line, plain_path, spline
 from same_steps import assert_same_steps
@@ -319,12 +319,6 @@ def test_the_bound_of_huber_is_the_exact_median(device_backend: Any, name: str) 
 # ---- the limit -----------------------------------------------------------------------
 
 
-def sample(family: Any, n: int = 200) -> tuple[Floats, Floats]:
-    """Three covariates, of which the last is noise, and a response."""
-    X = np.random.default_rng(0).random((n, 3))
-    return X, draw(family, 0.7 * np.sin(6 * X[:, 0]) + X[:, 1] - 0.3)
-
-
 SCORES: dict[Family, Callable[[Floats, Floats], Floats]] = {
     Gaussian(): lambda y, f: y - f,
     Expectile(0.3): lambda y, f: np.where(y > f, 0.3, 0.7) * (y - f),
@@ -376,20 +370,6 @@ def test_lines_become_the_quantile_regression(family: Family) -> None:
     risk = model.fit(X, y).risk_
     assert risk.min() >= least * (1 - 1e-12)
     assert risk[-1] <= 1.002 * least
-
-
-def test_the_limit_is_that_of_scikit_learn() -> None:
-    linear_model = pytest.importorskip("sklearn.linear_model")
-    X, y = sample(Poisson())
-    model = BoostedGAM(bols(0, 1, 2), family="poisson", max_iter=150)
-    expected = linear_model.PoissonRegressor(alpha=0, tol=1e-10).fit(X, y)
-    np.testing.assert_allclose(model.fit(X, y).predict(X), expected.predict(X), 1e-5)
-    X, y = sample(Binomial())
-    classifier = BoostedGAMClassifier(bols(0, 1, 2), learning_rate=0.5, max_iter=300)
-    expected = linear_model.LogisticRegression(C=np.inf, tol=1e-10).fit(X, y)
-    np.testing.assert_allclose(
-        classifier.fit(X, y).predict_proba(X), expected.predict_proba(X), rtol=1e-4
-    )
 
 
 @pytest.mark.parametrize(
