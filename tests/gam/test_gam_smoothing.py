@@ -213,15 +213,6 @@ def test_a_spline_and_a_factor_with_two_intercepts() -> None:
     assert 1 - residual.var() / data["y"].var() == pytest.approx(0.997, abs=5e-4)
 
 
-@together(("term", "least"), [(bbs("x", df=3.9) + bols("f"), 4), (bbs("x", df=1.9), 2)])
-def test_too_few_degrees_of_freedom_name_the_least(
-    data: dict[str, Any], term: Term, least: int
-) -> None:
-    """The constant, the line and two contrasts."""
-    with pytest.raises(ValueError, match=rf"df must be at least {least}, .* got \d\.9"):
-        BoostedGAM([term]).fit(data, data["y"])
-
-
 def test_two_degrees_of_freedom_are_a_line(data: dict[str, Any]) -> None:
     x, y = data["x"], data["y"]
     model = first_fit(bbs("x", df=2), data, y, None)

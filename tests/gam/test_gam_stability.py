@@ -265,25 +265,3 @@ def test_two_numbers_give_the_third(assumption: str) -> None:
         largest = complete(40, 50, assumption, cutoff=setting.cutoff, pfer=1.5)
         assert largest.q >= q
         assert largest.pfer <= 1.5 * (1 + 1e-12)
-
-
-@together(
-    ("numbers", "message"),
-    [
-        ({"q": 3}, "two of q, pfer and cutoff must be given"),
-        ({"q": 3, "pfer": 1.0, "cutoff": 0.7}, "two of q, pfer and cutoff must"),
-        ({"q": 14, "pfer": 1.0}, "q must be an integer from 1 to 13"),
-        ({"q": 2.5, "pfer": 1.0}, "q must be an integer"),
-        ({"q": 3, "pfer": 0.0}, "pfer must be positive"),
-        ({"q": 3, "cutoff": 0.4}, "cutoff must be from 0.5 to 1"),
-        ({"q": 3, "cutoff": 0.5}, "cutoff must be larger"),
-        ({"q": 8, "pfer": 0.1}, "q must be at most 5 for 13 learners"),
-        ({"q": 8, "cutoff": 0.6}, "q must be at most 4 for 13 learners"),
-        ({"pfer": 0.1, "cutoff": 0.51}, "cutoff must be larger"),
-    ],
-)
-def test_numbers_without_a_bound_are_errors(
-    numbers: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        complete(13, 50, "unimodal", **numbers)

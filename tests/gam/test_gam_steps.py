@@ -313,16 +313,10 @@ def test_an_interrupt_of_folds_is_an_error() -> None:
         cv_stop(model, n_folds=2)
 
 
-def test_parameters_of_splines_act_or_raise() -> None:
+def test_parameters_of_splines_are_those_of_formulas() -> None:
     X, y = sample(Gaussian())
     data = {"x": X[:, 0], "z": X[:, 1], "y": y}
     model = gamboost("y ~ x + bbs(z)", data, df=2.5, n_basis=9, max_iter=2)
     assert model.names_ == ["bbs(x, df=2.5, knots=5)", "bbs(z)"]
     model = gamboost("y ~ x", data, penalty="cyclic", n_basis=9, max_iter=2)
     assert len(model.terms_[0].penalty()) == 9
-    for formula, options in (("y ~ bbs(x)", {}), ("y ~ x", {"baselearner": "bols"})):
-        with pytest.raises(ValueError, match="default splines must be left out"):
-            gamboost(formula, data, df=3, **options)
-    for name, value in (("df", 3), ("n_basis", 9), ("degree", 2), ("penalty", None)):
-        with pytest.raises(ValueError, match=f"{name} must be left out"):
-            BoostedGAM([bbs(0), bols(1)], **{name: value}).fit(X, y)
