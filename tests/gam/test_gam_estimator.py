@@ -54,10 +54,10 @@ def counts() -> Data:
 # ---- scikit-learn --------------------------------------------------------------------
 
 ESTIMATORS = [
-    BoostedGAM(),
-    BoostedGAMClassifier(),
-    BoostedGAMClassifier(family="multinomial"),
-    BoostedDistribution(),
+    BoostedGAM(max_iter=50),
+    BoostedGAMClassifier(max_iter=50),
+    BoostedGAMClassifier(family="multinomial", max_iter=50),
+    BoostedDistribution(max_iter=50),
 ]
 
 

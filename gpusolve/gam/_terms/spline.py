@@ -249,10 +249,15 @@ class Spline(Single):
     # ---- penalty and transform ----
 
     @property
+    def _sizes(self) -> list[int]:
+        """The number of B-splines of each covariate, or around its period."""
+        return [k.cells if self.cyclic else k.functions for k in self._margins]
+
+    @property
     def _differences(self) -> list[Matrix]:
         """The matrices D of the penalties D'D, one for each covariate."""
-        sizes = [k.cells if self.cyclic else k.functions for k in self._margins]
-        return [differences(k, self.differences, cyclic=self.cyclic) for k in sizes]
+        order = self.differences
+        return [differences(k, order, cyclic=self.cyclic) for k in self._sizes]
 
     @property
     def _margin_null_dimension(self) -> int:
@@ -273,7 +278,10 @@ class Spline(Single):
 
     def _units(self) -> Matrix:
         """All B-splines have the same unit, also with a ridge."""
-        return super()._units() if self.center else np.ones_like(self._penalty())
+        if self.center:
+            return super()._units()
+        columns = math.prod(self._sizes)
+        return np.ones((columns, columns))
 
     def _transform(self) -> Matrix | None:
         fold = self._margins[0].fold()

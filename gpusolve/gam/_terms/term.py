@@ -434,9 +434,12 @@ class Single(Term):
 
     def _units(self) -> Matrix:
         """Columns that the penalty joins have the same unit."""
+        penalty = self._penalty()
+        if np.count_nonzero(penalty) == np.count_nonzero(penalty.diagonal()):
+            return np.eye(len(penalty))
         from scipy.sparse.csgraph import connected_components
 
-        _, unit = connected_components(self._penalty() != 0, directed=False)
+        _, unit = connected_components(penalty != 0, directed=False)
         return np.asarray(unit[:, None] == unit, np.float64)
 
     def _constraint(self) -> Matrix | None:
