@@ -298,10 +298,13 @@ def test_screened_steps_are_the_steps_of_all_learners(kind: str, rate: float) ->
 
 @pytest.mark.parametrize("backend", ["numpy", "fallback"], indirect=True)
 def test_a_few_learners_are_fitted_to_all_pieces_of_the_rows(backend: Any) -> None:
-    """Each step of a learner of two levels takes a tenth of their mean residuals."""
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, 2, (70_000, 64))
-    y = 5 * X[:, 7] + rng.standard_normal(len(X))
+    """Each step of a learner of two levels takes a tenth of their mean residuals.
+
+    The effect in the last rows exceeds the effect in all, so that no bound corrects it.
+    """
+    rows = 2**16 + 8000
+    X = np.random.default_rng(0).integers(0, 2, (rows, 64))
+    y = X[:, 7] * np.where(np.arange(rows) < 2**16, -1.0, 20.0)
     levels = [bbs(j, knots=1, degree=0, differences=0, lambda_=0) for j in range(64)]
     options: Any = {"learning_rate": 0.1, "step_rule": "mboost", "method": "stacked"}
     model = BoostedGAM(levels, max_iter=4, **options).fit(X, y)

@@ -29,6 +29,7 @@ from gpusolve.gam import (
     brandom,
     bspatial,
     btree,
+    buser,
     gamboost,
 )
 from gpusolve.gam._boosting import groups
@@ -245,15 +246,30 @@ def test_few_levels_are_fitted_exactly(levels: int, rng: np.random.Generator) ->
         np.testing.assert_allclose(model.partial_effect(0, at), line, atol=1e-9)
 
 
-def test_a_ridge_of_more_degrees_of_freedom_than_the_rank_gives_the_means() -> None:
+RIDGE = bbs("x", knots=29, differences=0, df=100)
+
+
+@together("term", [RIDGE, RIDGE + bols("x"), bols("x") * RIDGE], ids=str)
+def test_a_ridge_of_more_degrees_of_freedom_than_the_rank_gives_the_means(
+    term: Term,
+) -> None:
     """Values on knots: a B-spline that is 0 there, but for rounding, does not count."""
     x, y = np.repeat(np.arange(4.0), 30), np.random.default_rng(2).standard_normal(120)
-    term = bbs("x", knots=29, differences=0, df=100)
     model = first_fit(term, {"x": x}, y, None)
     found = model.predict({"x": x}, kind="link", offset=0.0)
     means = y.reshape(4, 30).mean(axis=1)
     np.testing.assert_allclose(found, means.repeat(30), atol=1e-9)
     assert abs(model.coefficients_[0]).max() < 10
+
+
+def test_a_learner_does_not_have_the_units_of_another(data: dict[str, Any]) -> None:
+    """Both have two columns and a ridge; an income and a tiny number have units."""
+    d, y = data | {"tiny": 1e-9 * data["z"]}, data["z"]
+    spline = bbs("x", knots=0, degree=1, differences=0, df=9)
+    terms = [spline, buser("income", "tiny", df=9)]
+    model = BoostedGAM(terms, learning_rate=1.0, max_iter=1, step_rule="mboost")
+    model.fit(d, y, offset=np.zeros(N))
+    np.testing.assert_allclose(model.predict(d, offset=0), y, atol=1e-6)
 
 
 def test_rank_does_not_depend_on_the_number_of_equal_rows() -> None:
