@@ -190,7 +190,8 @@ def test_learners_of_the_same_space_have_the_same_fits(
 ) -> None:
     """In rows that have a weight: beyond them, splines and lines differ.
 
-    Roots of rounding errors are below 1e-7, and 20 steps add up.
+    Roots of rounding errors are below 1e-7, and 20 steps add up. Directions without
+    data and penalty do not count as nearly singular, which would change lambda by 1e-8.
     """
     w, device = np.arange(N) % 3.0, "cuda" if backend.name == "cuda" else "auto"
     steps = 3 if backend.emulated else 20
@@ -198,7 +199,8 @@ def test_learners_of_the_same_space_have_the_same_fits(
         BoostedGAM([learner], max_iter=steps, device=device).fit(data, data["y"], w)
         for learner in (term, other)
     ]
-    np.testing.assert_allclose(models[0].lambda_, models[1].lambda_, rtol=1e-6)
+    close = 1e-7 if backend.name == "cuda" else 1e-10
+    np.testing.assert_allclose(models[0].lambda_, models[1].lambda_, rtol=close)
     fits = [backend.numpy(model.predict(data))[w > 0] for model in models]
     np.testing.assert_allclose(fits[0], fits[1], atol=1e-6)
 
