@@ -56,9 +56,6 @@ PARTS = {"smoke": 0.45, "sanitizer": 0.6, "stress": 0.7, "benchmarks": 1.0}
 LEAST_SECONDS = {"smoke": 2, "sanitizer": 15, "stress": 2, "benchmarks": 5}
 """No check and no benchmark of a part begins with less time left."""
 
-KEEPS_KERNELS = (14, 2)
-"""The first version of CuPy that keeps kernels with name expressions on disk."""
-
 FALLBACKS = ("threadpoolctl", "tqdm")
 """Packages that have a stand-in in `fallbacks/`."""
 
@@ -433,11 +430,6 @@ def second_process(
 ) -> None:
     """A second process must compile no kernel that the first one compiled."""
     name = "a second process finds the kernels"
-    version = report.facts.get("cupy", "")
-    if tuple(map(int, re.findall(r"\d+", version)[:2])) < KEEPS_KERNELS:
-        reason = f"CuPy {version} does not keep these kernels on disk"
-        report.add("smoke", name, SKIPPED, reason=reason)
-        return
     before = {
         one["name"]: one["first"]
         for one in report.checks

@@ -65,14 +65,6 @@ def second(monkeypatch: pytest.MonkeyPatch) -> Iterator[SecondDevice]:
         yield SecondDevice(cupy)
 
 
-def check(second: SecondDevice, function: Any, *args: Any, **options: Any) -> None:
-    """Compare the result on the second device with the result of the NumPy path."""
-    expected = function(*args, **options)
-    found = second(function, *args, **options)
-    for array, right in zip(np.atleast_1d(found), np.atleast_1d(expected), strict=True):
-        np.testing.assert_allclose(array, right, rtol=1e-12)
-
-
 def strided(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The same numbers with a stride of -2 elements along the last axis."""
     wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
@@ -127,14 +119,6 @@ def test_scatter(second: SecondDevice, dtype: Any, layout: Any) -> None:
     found = gpusolve.scatter(target, second.array(indices), second.array(values))
     assert found is target
     np.testing.assert_array_equal(target.get(), expected)
-
-
-def test_replicate(second: SecondDevice) -> None:
-    like = second.array(numbers)
-    found = second.host(gpusolve.replicate(3, [1.0, 2.0], like=like))
-    assert found.tolist() == [[1, 2]] * 3
-    element = second.array(np.array([1.0, 2.0]))
-    assert second.host(gpusolve.replicate(2, element)).tolist() == [[1, 2]] * 2
 
 
 # ---- gemv ----------------------------------------------------------------------------

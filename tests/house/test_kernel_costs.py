@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -73,7 +74,7 @@ def test_counts_do_not_depend_on_the_schedule(name: str) -> None:
 
     def costs(report: Report) -> list[Costs]:
         found = [costs_of(kernel) for kernel in report.kernels]
-        return [cost._replace(instructions=0) for cost in found]
+        return [cost - Counter(instructions=cost["instructions"]) for cost in found]
 
     call, expected = named(name), costs(counted(name))
     for seed in (1, 2):
@@ -86,12 +87,12 @@ def test_counts_do_not_depend_on_the_schedule(name: str) -> None:
 def test_bytes_are_near_the_floor_and_sectors_are_full(call: Call) -> None:
     sums = sums_of(counted(call.name))
     floor = call.floor * call.elements
-    cached = SECTOR_BYTES * sums.distinct_sectors
+    cached = SECTOR_BYTES * sums["distinct_sectors"]
     assert 0.99 * floor <= cached <= LIMIT * floor
-    assert cached <= LIMIT * sums.distinct_bytes
-    assert SECTOR_BYTES * sums.sectors <= (call.moved_limit or LIMIT) * floor
+    assert cached <= LIMIT * sums["distinct_bytes"]
+    assert SECTOR_BYTES * sums["sectors"] <= (call.moved_limit or LIMIT) * floor
     if call.moved_limit is None:
-        assert sums.sectors == sums.fewest_sectors
+        assert sums["sectors"] == sums["fewest_sectors"]
 
 
 BARRIERS_PER_CHANGE = 10

@@ -82,6 +82,9 @@ TEXTBOOK = (
 )
 """The kernels of ``scan_textbook.cu`` that are templates over the monoid alone."""
 
+IN_TEXTBOOK = {("add", "float32"), ("mssp", "float64")}
+"""The operators of these kernels, which are a study: one small, one large."""
+
 LARGEST = gpusolve.Monoid(
     "sums_of_16",
     (0,) * 16,
@@ -204,11 +207,12 @@ def _sources_of_monoids() -> Iterator[Source]:
                     segmented_reduce_instance(ops._replace(map=ops.keep)),
                     f"add_carries<{ops.monoid}>",
                 ),
-                "scan_textbook": (
+            }
+            if (op, name) in IN_TEXTBOOK:
+                instances["scan_textbook"] = (
                     *(f"{kernel}<{ops.monoid}>" for kernel in TEXTBOOK),
                     f"scan_chunks<{ops.monoid}, {tile.threads}, {tile.items}>",
-                ),
-            }
+                )
             for file, names in instances.items():
                 yield Source(f"{monoid.name} {name}", file, ops.definitions, names)
 
@@ -243,7 +247,7 @@ def _sources_of_sparse_products() -> Iterator[Source]:
     makers = (f"make_keys<{CUDA_TYPES[index]}>" for index in indices)
     splits = (merge_instances(np.dtype(bool), index)[0] for index in indices)
     yield plain("coo_multiply", (*makers, *splits), "keys")
-    for dtype in map(np.dtype, ("bool", "float32", "complex128")):
+    for dtype in map(np.dtype, ("float32", "complex128")):
         versions = [
             (
                 *search_instances("LinearSearch", dtype, index),
