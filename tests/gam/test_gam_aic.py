@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -39,8 +40,7 @@ def sample(family: Family, n: int = 80) -> tuple[dict[str, Any], Any]:
     return data, draw(family, np.sin(6 * data["x"]) + data["z"] - 0.5)
 
 
-@together("weighted", [False, True])
-@together("family", FAMILIES, ids=str)
+@together(("family", "weighted"), zip(FAMILIES, cycle([True, False]), strict=False))
 def test_degrees_of_freedom_are_the_traces_of_the_hat_matrices(
     family: Family, weighted: bool
 ) -> None:

@@ -77,10 +77,9 @@ FOLDS_OF_ROWS = {
 
 
 @together("kind", FOLDS_OF_ROWS)
-@together("seed", range(2))
-def test_folds_are_of_the_rows_of_x(kind: str, seed: int) -> None:
+def test_folds_are_of_the_rows_of_x(kind: str) -> None:
     """Rows of weight 0 may be anywhere: the result is the same without them."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     n = 40
     X, y, fold = rng.random((n, 2)), rng.integers(3, size=n), np.arange(n) % 3
     y[:3] = range(3)

@@ -137,8 +137,7 @@ def first_fit(term: Any, data: Any, u: Floats, w: Any, **options: Any) -> Booste
     return model.fit(data, u, sample_weight=w, offset=np.zeros(len(u)))
 
 
-@together("weighted", [False, True])
-@together("definition", ["2S-SS", "trace"])
+@together(("definition", "weighted"), [("2S-SS", False), ("trace", True)])
 @together("term", TERMS.values(), ids=TERMS.keys())
 def test_the_first_fit_is_that_of_the_hat_matrix_with_the_df(
     data: dict[str, Any], term: Term, definition: str, weighted: bool

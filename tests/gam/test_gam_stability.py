@@ -108,10 +108,9 @@ def test_each_fit_is_that_of_the_rows_of_a_half(update: Any, sampling: Any) -> N
     np.testing.assert_allclose(found.paths, expected / all_halves.shape[1], rtol=1e-14)
 
 
-@together("seed", range(2))
-def test_halves_are_of_the_rows_of_x(seed: int) -> None:
+def test_halves_are_of_the_rows_of_x() -> None:
     X, y = example(40)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(1)
     places = np.sort(rng.choice(60, 40, replace=False))
     halves = (rng.random((60, 3)) < 0.5) * 1.0
     X_, y_, w = np.zeros((60, 6)), np.zeros(60), np.zeros(60)
