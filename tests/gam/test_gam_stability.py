@@ -245,6 +245,7 @@ def test_unimodal_bound_is_valid_and_sharp(q: int) -> None:
 
 def test_no_tail_is_claimed_within_the_range_of_a_uniform_distribution() -> None:
     assert largest_tail(2.0, 4, 12, -1 / 2) == 1.0
+    assert largest_tail(2.2, 5, 12, -1 / 2) == 1.0
     assert largest_tail(2.0, 5, 12, -1 / 2) < 0.5
 
 
