@@ -508,7 +508,7 @@ class Operations(NamedTuple):
 
     numbers: Callable[[Iterable[Any]], Any]
     designs: Callable[[Rows, Rows], Rows]
-    transforms: Callable[[Matrix, Matrix], Matrix]
+    transforms: Callable[..., Any]
     penalties: Callable[[Matrix, Matrix], Matrix]
 
 
@@ -611,7 +611,8 @@ class Pair(Term):
         return self._combine.penalties(left, right)
 
     def units(self) -> Matrix:
-        return self._combine.transforms(self.left.units(), self.right.units())
+        both = self._combine.transforms(self.left.units(), self.right.units())
+        return np.asarray(both, np.float64)
 
     def constraint(self) -> Matrix | None:
         """The constraints of both terms; only a sum has constraints."""
