@@ -645,7 +645,8 @@ def test_float32_has_a_single_nan() -> None:
         ("sub.f32", inf, inf), ("mul.ftz.f32", zero, inf), ("add.f32", nan, zero),
         ("fma.rn.f32", inf, zero, zero), ("div.rn.f32", zero, zero),
         ("sqrt.rn.f32", -inf), ("lg2.approx.f32", -inf), ("rsqrt.approx.f32", -inf),
-        ("sin.approx.f32", inf), ("ex2.approx.f32", nan), ("min.f32", nan, nan), ("add.rz.f32", -inf, inf),
+        ("sin.approx.f32", inf), ("ex2.approx.f32", nan), ("min.f32", nan, nan),
+        ("add.rz.f32", -inf, inf),
     ):  # fmt: skip
         operands = [("f32", x) for x in values]
         found = execute(statement(text, len(values)), "f32", *operands)
