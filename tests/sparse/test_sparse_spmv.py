@@ -434,6 +434,17 @@ def test_sorted_rows_agree_with_scipy(
             same(found_array, expected_array)
 
 
+def test_places_of_a_large_shape_keep_their_order(backend: Any) -> None:
+    """As keys of 32 bits, the places of the later rows would come first."""
+    rows, columns = np.int32([4095, 1, 2048, 1]), np.int32([7, 2**20 - 1, 0, 5])
+    A = sparse.coo_array((np.float32([1, 2, 3, 4]), (rows, columns)), (4096, 2**20))
+    x = np.arange(2**20, dtype=np.float32) % 5 + 1
+    expected = np.zeros(4096, np.float32)
+    expected[[1, 2048, 4095]] = 4 * x[5], 3 * x[0], x[7]
+    found = product(backend, A, x, add=first_nonzero, multiply="mul")
+    same(found, expected, strict=True)
+
+
 def test_index_dtype_for_many_entries() -> None:
     small, large = np.dtype(np.int32), np.dtype(np.int64)
     assert index_for(small, 2**31 - 1) == small
