@@ -75,7 +75,6 @@ from .validation import PAIRS, validate
 METHODS = "auto", "gram"
 """The methods for sparse matrices, which are the same."""
 
-
 WHOLE = 4096
 """Matrices with at most this number of columns have all of these in C."""
 
