@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from backends import numpy_only
-from device_views import STRIDED_VIEWS
+from backends import STRIDED_VIEWS, numpy_only
 from hypothesis import given
 from hypothesis import strategies as st
 from monoids import (

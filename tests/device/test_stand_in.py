@@ -16,7 +16,7 @@ import cupy_stand_in
 import numpy as np
 import pytest
 import scipy.sparse
-from device_views import copy_to_device
+from backends import copy_to_device
 from spline_learners import boost, learners_of, prepared
 from together import together
 

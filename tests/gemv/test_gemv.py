@@ -636,23 +636,6 @@ def test_an_array_of_sums_fits_a_group_of_as_many_threads(rng: Any) -> None:
         multiply(4, (4, 4))
 
 
-@transposed_or_not
-@together("shape", [(4000, 16), (16, 4000)])
-def test_sectors_of_few_columns_are_full(
-    shape: tuple[int, int], transpose: bool, rng: Any, few_blocks: Any
-) -> None:
-    """A is read once, and y written once, in full sectors."""
-    few_blocks(8)
-    A = small_integers(rng, shape, "f4")
-    x = small_integers(rng, shape[0 if transpose else 1], "f4")
-    with emulated(), emulator.profile() as report:
-        gpusolve.gemv(A, x, transpose=transpose)
-    read = report.kernels[0].arrays["A"]
-    assert read.sectors == read.fewest_sectors == A.nbytes // 32
-    written = report.kernels[-1].arrays["y"]
-    assert written.sectors == written.fewest_sectors
-
-
 # ---- invalid arguments ----
 
 A, x = np.ones((4, 3)), np.ones(3)
