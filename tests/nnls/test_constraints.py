@@ -156,7 +156,7 @@ def test_the_limit_on_iterations_is_reported(backend: Any) -> None:
     given = random_constrained(np.random.default_rng([3, 7]), 40, 7, "normal")
     options = {**given.options(), "maxiter": 0}
     result = backend.solve(gpusolve.lsq_linear, given.A, given.b, **options)
-    assert set(result.status) == {0, 1}
+    assert (result.status == 1).all()
 
 
 # ---- degenerate systems --------------------------------------------------------------
