@@ -115,8 +115,8 @@ void adjusted(Warp& w, const Inst& i) {
     const auto inside = [](auto x) {
         return x > 0 ? x < 1 ? x : decltype(x)(1.0f) : decltype(x)(0.0f);
     };
-    for (u32 rest = w.mask; rest; rest &= rest - 1) {
-        T& x = w.at<T>(i.op[0])[lowest(rest)];
+    for (const u32 l : Lanes{w.mask}) {
+        T& x = w.at<T>(i.op[0])[l];
         if constexpr (is_pair<T>)
             x = {inside(x.low), inside(x.high)};
         else
