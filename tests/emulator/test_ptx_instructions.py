@@ -637,6 +637,24 @@ def test_roots_are_rounded_once(mode: str, type: str) -> None:
         assert root == rounded(exact, type, mode), value
 
 
+def test_float32_has_a_single_nan() -> None:
+    """Without a sign, so that it is printed as nan."""
+    inf, zero, nan = np.array([[math.inf], [0], [math.nan]], "f4")
+    nan.view("u4")[0] = 0xFFC00001
+    for text, *values in (
+        ("sub.f32", inf, inf), ("mul.ftz.f32", zero, inf), ("add.f32", nan, zero),
+        ("fma.rn.f32", inf, zero, zero), ("div.rn.f32", zero, zero),
+        ("sqrt.rn.f32", -inf), ("lg2.approx.f32", -inf), ("rsqrt.approx.f32", -inf),
+        ("sin.approx.f32", inf), ("ex2.approx.f32", nan), ("min.f32", nan, nan),
+        ("add.rz.f32", -inf, inf),
+    ):  # fmt: skip
+        operands = [("f32", x) for x in values]
+        found = execute(statement(text, len(values)), "f32", *operands)
+        assert found.view("u4")[0] == 0x7FFFFFFF, text
+    found = execute("cvt.rn.f32.f64 %d, %x0;", "f32", ("f64", nan))
+    assert found.view("u4")[0] == 0x7FFFFFFF
+
+
 def test_ftz_makes_denormal_operands_and_results_zero() -> None:
     tiny = np.array([2.0**-126, -(2.0**-130), 1.5 * 2.0**-126, -(2.0**-126)], "f4")
     half = np.full(4, 0.5, "f4")

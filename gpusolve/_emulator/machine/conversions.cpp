@@ -63,7 +63,7 @@ D converted(S s, const Inst& i) {
             if (i.saturates) x = x > 0 ? x < 1 ? x : 1 : 0;
             if (i.is_relu) x = x > 0 || x != x ? x : 0;
             if constexpr (is_half<D>) return to_narrow<D>(x, i.rounding);
-            return i.flushes ? flush(static_cast<D>(x)) : static_cast<D>(x);
+            return canonical(i.flushes ? flush(static_cast<D>(x)) : static_cast<D>(x));
         }
     } else if constexpr (is_float<D>) {
         D x;
@@ -121,7 +121,7 @@ void add_conversion(Table& t) {
     constexpr bool extends =
         std::is_integral_v<D> && std::is_integral_v<S> && sizeof(D) > 1 && sizeof(S) > 1;
     if constexpr (extends || (std::is_floating_point_v<D> && sizeof(S) > 2))
-        row.run = map<decltype([](S s) { return static_cast<D>(s); }), D, S>;
+        row.run = map<decltype([](S s) { return canonical(static_cast<D>(s)); }), D, S>;
     t.add("cvt." + name_of<D>() + "." + name_of<S>(), row);
 }
 
