@@ -5,7 +5,7 @@
 //
 // Mapping. X' u is summed in chunks of the rows. A warp adds several rows at once, each to its own
 // copy of the k sums, for up to five fits together. A factor of many levels has a list of its rows
-// by level (level_sums.cuh). For X b a warp has 32 rows.
+// by level (level_sums.cuh). For X b a thread has a row.
 //
 // Shared memory. Copies of k sums for each warp and fit, or of as many functions as fit, in windows
 // that pass over the rows window after window.
@@ -15,6 +15,7 @@
 
 #include "learners.cuh"
 #include "level_sums.cuh"
+#include "pack.cuh"
 #include "stacked_fits.cuh"
 
 /// K learners on n rows, and the data of F fits.
@@ -101,29 +102,27 @@ __device__ void accumulate_all_moments(const Designs<T>& designs, const int* pai
 
 // ---- X b ----------------------------------------------------------------------------
 
-/// X_i b of 32 rows, for which all lanes of a warp call it: in lane l, of the row `start` + l.
+/// X_i b of a row.
 template <class T>
-__device__ double fitted_rows(const Designs<T>& designs, const LearnerPlace& learner,
-                              const double* b, long long start) {
-    const int shift = static_cast<int>(learner.shift), lanes = 1 << shift;
-    const int at_once = warp_threads >> shift;  // rows
-    const int own = lane_index() >> shift, j = lane_index() & (lanes - 1);
+__device__ double fitted_row(const Designs<T>& designs, const LearnerPlace& learner,
+                             const double* b, long long row) {
+    constexpr int pack = pack_size<T>;
     double result = 0;
     for (long long part = learner.begin_part; part < learner.end_part; ++part) {
         const PartPlace place = designs.parts[part];
-        const int offset = j < place.width ? designs.offsets[part * warp_threads + j] : 0;
-#pragma unroll 4
-        for (int turn = 0; turn < lanes; ++turn) {
-            const long long row = start + turn * at_once + own;
-            double sum = 0;
-            if (j < place.width && row < designs.rows)
-                sum = static_cast<double>(designs.values[place.values + row * place.width + j]) *
-                      b[designs.first[place.first + row] + offset];
-            for (int distance = lanes / 2; distance > 0; distance /= 2)
-                sum += shuffle_xor(sum, distance);
-            sum = __shfl_sync(whole_warp, sum, (lane_index() % at_once) << shift);
-            if (lane_index() / at_once == turn) result += sum;
-        }
+        const int width = static_cast<int>(place.width);
+        const int* offsets = designs.offsets + part * warp_threads;
+        const T* values = designs.values + place.values + row * width;
+        const double* own = b + designs.first[place.first + row];
+        int j = 0;
+        if (is_aligned<pack>(values))
+            for (; j + pack <= width; j += pack) {
+                const Pack<T, pack> some = read_pack<pack>(values + j);
+#pragma unroll
+                for (int k = 0; k < pack; ++k)
+                    result += static_cast<double>(some.values[k]) * own[offsets[j + k]];
+            }
+        for (; j < width; ++j) result += static_cast<double>(values[j]) * own[offsets[j]];
     }
     return result;
 }
