@@ -106,22 +106,6 @@ def test_the_step_of_algorithm_1() -> None:
     np.testing.assert_allclose(right, [5 / 3, 0, 11 / 3], atol=1e-15)
 
 
-def test_the_restricted_step_ends_at_the_boundary() -> None:
-    """For any feasible x and any y with a component below 0; other steps do not."""
-    random = np.random.default_rng(0)
-    outside = np.zeros(2)
-    for _ in range(100):
-        x, y = random.random(8) + 0.1, random.standard_normal(8)
-        y[0] = -abs(y[0])
-        ratios = x / (x - y)
-        steps = -ratios.min(), ratios.min(), ratios[y <= 0].min()
-        printed, signed, right = (x + alpha * (y - x) for alpha in steps)
-        assert 0 < steps[2] <= 1
-        assert abs(right.min()) < 1e-14
-        outside += printed.min() < -1e-9, signed.min() < -1e-9
-    assert outside.min() > 50
-
-
 @pytest.mark.parametrize("method", ["gram", "qr"])
 def test_a_variable_that_leaves_is_zero(method: str) -> None:
     """Line 11 leaves rounding errors of 0, of both signs."""
