@@ -192,9 +192,9 @@ def test_many_splines_follow_the_reference(backend: Any) -> None:
 
 
 def test_the_bound_of_a_score_is_as_large_as_the_score_may_be() -> None:
-    """All splines fit a constant gradient exactly, and so they do the next, of twice it.
+    """All splines fit constant gradients exactly, here one and then twice as much.
 
-    The root of a score is then the norm of the gradient.
+    The root of a score is the norm of the gradient.
     """
     columns = np.random.default_rng(0).random((LEAST_LEARNERS, 25))
     frame = Frame.of({f"x{j}": x for j, x in enumerate(columns)})

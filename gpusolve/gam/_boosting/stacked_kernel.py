@@ -36,8 +36,8 @@ READ_SPEED = 2e10
 """Lower limit of a device's memory bandwidth, in bytes per second. Assumed, not
 measured."""
 FITS_AT_ONCE = 5
-"""The most fits that share what a block reads of a design: ``most_at_once``. The default
-numbers of folds are multiples of it."""
+"""The most fits that share what a block reads of a design: ``most_at_once``. It divides
+the default numbers of folds."""
 SUMS_BYTES = FITS_AT_ONCE * 16 * 1024
 """Limit on the shared memory for the sums of several fits, in bytes: a multiprocessor
 of an A100 or H100 has it twice. Cubic splines have up to 32 functions in it."""
