@@ -187,6 +187,28 @@ def test_folds_are_one_launch_that_reads_each_value_once_for_all_fits() -> None:
 
 
 @pytest.mark.usefixtures("emulate")
+def test_folds_that_share_reads_have_the_same_bits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Groups of 5, 5 and 1; a learner in windows, and a factor of many levels."""
+    monkeypatch.setattr(stacked_kernel, "WINDOW_BYTES", 512)
+    rng = np.random.default_rng(0)
+    data = {"x": rng.random(90), "z": rng.random(90), "g": np.arange(90) % 40}
+    terms = [bbs("x", knots=9), bols("z"), brandom("g", df=3), bbs("z", knots=1)]
+    model = BoostedGAM(terms, max_iter=2).fit(data, np.sin(9 * data["x"]))
+    folds = rng.multinomial(90, np.full(90, 1 / 90), 11).T * 1.0
+    risks, reads = [], []
+    for most in (1, 5):
+        monkeypatch.setattr(stacked_kernel, "FITS_AT_ONCE", most)
+        with profile() as report:
+            risks.append(cv_stop(model, folds).risk)
+        arrays = boosting_of(report).arrays
+        reads.append([arrays[name].sectors for name in ("values", "first", "by_level")])
+    np.testing.assert_array_equal(*risks)
+    assert (1.3 * np.array(reads[1]) < reads[0]).all()
+
+
+@pytest.mark.usefixtures("emulate")
 def test_sums_over_rows_have_few_bank_conflicts() -> None:
     """Wavefronts for a row of a learner, and sectors.
 

@@ -247,6 +247,8 @@ def places_of(
     places["by_level"] = levels.places
     for name in ("shift", "pitch", "window", "fits_at_once"):
         places[name] = [getattr(own, name) for own in sums]
+    # Lists of levels need no shared memory.
+    places["fits_at_once"][levels.places >= 0] = FITS_AT_ONCE
     places["inequalities"] = inequalities
     places["least"] = [rule.least if rule else 0 for rule in problem.rules]
     places["cone"] = begins_of(inequalities * (functions + inequalities))
