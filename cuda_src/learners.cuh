@@ -105,9 +105,10 @@ __device__ __forceinline__ void add_rows(const int* first, const T* values, int 
             if (row >= last) continue;
             next[k].function = first[row] + offset;
             next[k].value = values[static_cast<long long>(row) * width];
+            const double* factor = u + row;
 #pragma unroll
-            for (int fit = 0; fit < fits; ++fit)
-                if (fit == 0 || fit < members) next[k].u[fit] = u[fit * u_stride + row];
+            for (int fit = 0; fit < fits; ++fit, factor += u_stride)
+                if (fit == 0 || fit < members) next[k].u[fit] = *factor;
         }
     };
     read(0);
@@ -119,11 +120,11 @@ __device__ __forceinline__ void add_rows(const int* first, const T* values, int 
 #pragma unroll
         for (int k = 0; k < steps; ++k) {
             if (static_cast<unsigned>(here[k].function) < static_cast<unsigned>(functions)) {
-                double* const sum = &own(copy, here[k].function);
+                double* sum = &own(copy, here[k].function);
 #pragma unroll
-                for (int fit = 0; fit < fits; ++fit)
+                for (int fit = 0; fit < fits; ++fit, sum += pitch)
                     if (fit == 0 || fit < members)
-                        sum[fit * pitch] += static_cast<double>(here[k].value) * here[k].u[fit];
+                        *sum += static_cast<double>(here[k].value) * here[k].u[fit];
             }
             __syncwarp();
         }
