@@ -89,7 +89,9 @@ __device__ __forceinline__ void add_rows(const int* first, const T* values, int 
                                          const RowRange& range, const double* u, long long u_stride,
                                          int members, const SumCopies& own, int pitch,
                                          int functions) {
-    constexpr int steps = fits > 1 ? 1 : 3;  // that are in flight
+    // A single fit reads ahead. The values of several fits need the registers for it.
+    constexpr bool is_ahead = fits == 1;
+    constexpr int steps = is_ahead ? 3 : 1;  // that are in flight
     const int copies = own.copies(), copy = own.copy(), j = own.member();
     const int count = static_cast<int>(range.end - range.begin);  // at most 2^31 for any memory
     const int last = copy < copies && j < width ? count : 0;
@@ -111,12 +113,13 @@ __device__ __forceinline__ void add_rows(const int* first, const T* values, int 
                 if (fit == 0 || fit < members) next[k].u[fit] = *factor;
         }
     };
-    read(0);
+    if (is_ahead) read(0);
     for (int start = 0; start < count; start += steps * copies) {
+        if (!is_ahead) read(start);
         Entry<T, fits> here[steps];
 #pragma unroll
         for (int k = 0; k < steps; ++k) here[k] = next[k];
-        read(start + steps * copies);
+        if (is_ahead) read(start + steps * copies);
 #pragma unroll
         for (int k = 0; k < steps; ++k) {
             if (static_cast<unsigned>(here[k].function) < static_cast<unsigned>(functions)) {
