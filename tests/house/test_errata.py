@@ -194,7 +194,8 @@ def test_definitions_of_the_degrees_of_freedom() -> None:
         ("trace", 19.0),
         ("2S-SS", 1 / (1 - np.sqrt(0.95)) - 1),
     ):
-        found = smoothing_parameters(np.eye(20)[None], penalty, 0, 1.0, definition)
+        gram, rank = np.eye(20)[None], np.array([20])
+        found = smoothing_parameters(gram, penalty, 0, 1.0, definition, rank)
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
@@ -205,7 +206,8 @@ def test_degrees_of_freedom_of_a_singular_basis() -> None:
     B[:, :5] = random.random((30, 5))
     with pytest.raises(np.linalg.LinAlgError):
         np.linalg.inv(np.linalg.qr(B, mode="r"))
-    (found,) = smoothing_parameters((B.T @ B)[None], np.eye(6), 0, 2.5, "trace")
+    gram, rank = (B.T @ B)[None], np.array([5])
+    (found,) = smoothing_parameters(gram, np.eye(6), 0, 2.5, "trace", rank)
     s = np.linalg.svd(B, compute_uv=False)
     assert (s**2 / (s**2 + found)).sum() == pytest.approx(2.5, rel=1e-6)
 

@@ -194,8 +194,7 @@ def test_programs_that_rounding_makes_singular_are_left(
     problem = validate(
         G, np.ones(2, dtype), is_gram=True, lower=-np.inf, upper=np.inf, **rows
     )
-    eps = float(np.finfo(dtype).eps)
-    found = solve_by_teams(problem, target, "auto", eps)
+    found = solve_by_teams(problem, target, "auto")
     assert (found.status == UNSETTLED) == left
     assert gpusolve.bounded_qp(G, np.ones(2, dtype), **rows).status == 0
 
