@@ -18,7 +18,7 @@ from together import together
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve._device.launch import LAUNCH_SECONDS, ceil_div
 from gpusolve.emulator import profile
-from gpusolve.gam import BoostedGAM, bbs, bols, bspatial, cv_stop
+from gpusolve.gam import BoostedGAM, bbs, bols, brandom, bspatial, cv_stop
 from gpusolve.gam._boosting import gram_kernel, stacked_kernel
 
 SECTOR = 32
