@@ -39,7 +39,7 @@ struct GramResidual : GramSteps<T, Team> {
             });
             is_orthogonal = has_sum() && visible == 0;
             if (!team.any(!is_orthogonal)) break;
-            const double to_sum = step(true), shift = is_orthogonal ? 0 : to_sum;
+            const double to_sum = step(true, false), shift = is_orthogonal ? 0 : to_sum;
             inverse.for_each([&](auto p) {
                 if (is_orthogonal || !is_finite(at.d[p])) at.d[p] = 0;
                 at.change[p] += at.d[p];

@@ -328,14 +328,14 @@ struct GramSteps : GramSystem<T, Team> {
 
     /// d = H passive_w. With a fixed sum, passive_w - shift row takes the place of passive_w, so
     /// that the step d leads to that sum; returns `shift`. The step is from x, or from x + change
-    /// if it `corrects` x. Ends without a barrier.
-    __device__ double step(bool corrects) {
+    /// if it `corrects` x. A product that is `kept` in d is not computed. Ends without a barrier.
+    __device__ double step(bool corrects, bool kept) {
         if (options.has_sum()) {
             inverse.for_each([&](auto p) { at.row[p] = at.sum_row[variable(p)]; });
             team.sync();
             inverse.multiply(team, at.row, at.along);
         }
-        inverse.multiply(team, at.passive_w, at.d);
+        if (!kept) inverse.multiply(team, at.passive_w, at.d);
         if (!options.has_sum()) return 0;
         double shift = 0;
         bool lacks = true;
@@ -375,8 +375,9 @@ struct GramSteps : GramSystem<T, Team> {
     /// before, and x does not move if another variable `replaces` it.
     __device__ bool make_feasible(bool moves, int leaving, bool replaces) {
         bool moved = replaces;
-        while (team.any(moves)) {
-            if (team.any(leaving >= 0)) remove(leaving);
+        double left = 1;  // part of the last step that is not taken
+        for (bool has_step = false; team.any(moves); has_step = true) {
+            if (team.any(leaving >= 0)) remove(leaving, left);
             leaving = -1;
             moves = moves && !replaces;
             if (moves && (nit >= options.maxiter || team.is_stopped())) {
@@ -384,8 +385,8 @@ struct GramSteps : GramSystem<T, Team> {
                 moves = false;
             }
             if (!team.any(moves)) break;
-            team.sync();
-            const double shift = step(false);
+            if (!has_step) team.sync();
+            const double shift = step(false, has_step);
             const bool stays = options.has_sum() && inverse.length == 1;
             Located<double> first = ArgMax<double>::identity();
             inverse.for_each([&](auto p) {
@@ -414,6 +415,7 @@ struct GramSteps : GramSystem<T, Team> {
                 at.x[p] = clipped(at.x[p] + step * at.d[p], lower(j), upper(j));
                 at.passive_w[p] *= 1 - step;
             });
+            left = 1 - step;
             moves = first.index >= 0;
             moved = moved || !moves || step > 0;
             leaving = first.index;
@@ -427,12 +429,12 @@ struct GramSteps : GramSystem<T, Team> {
         return value <= at.lower[variable(p)] ? at.lower[variable(p)] : at.upper[variable(p)];
     }
 
-    /// Remove the variable at a position, if it is not -1, and let it rest at its `end`. Ends
-    /// without a barrier.
-    __device__ void remove(int position) {
+    /// Remove the variable at a position, if it is not -1, and let it rest at its `end`; `left` is
+    /// the part of the step d that x has not taken. Ends without a barrier.
+    __device__ void remove(int position, double left) {
         const int p = max(position, 0), j = options.has_bounds() ? variable(p) : 0;
         const double value = options.has_bounds() ? at.end.of(p) : 0;
-        inverse.remove(team, position, at.d, at.x, at.passive_w);
+        inverse.remove(team, position, at.u, at.x, at.passive_w, at.d, left);
         if (position < 0) return;
         place(j, 0, value);
         ++n_downdates;

@@ -114,13 +114,17 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
     }
 
     /// Without a position, -1, H stays as it is.
-    __device__ void remove(Team&, int position, Reals& v, Reals&, Reals&) {
+    __device__ void remove(Team&, int position, Reals& v, Reals&, Reals&, Reals& d, double left) {
         for_each_entry([&](auto p, int k, double& entry) {
             if (k == position) v[p] = entry;
         });
-        const double square = v.of(max(position, 0));
-        add_product(position >= 0, fabs(square), square < 0 ? 1 : -1, v);
+        const int p = max(position, 0);
+        const double square = v.of(p), removed = left * d.of(p), sign = square < 0 ? 1 : -1;
+        const double root = add_product(position >= 0, fabs(square), sign, v);
         if (position < 0) return;
+        const double part = sign * root * removed;
+#pragma unroll
+        for (int q = 0; q < each; ++q) d.own[q] = left * d.own[q] + part * v.own[q];
         for_each_entry([&](int p, int k, double& entry) {
             if (p == position || k == position) entry = 0;
         });
@@ -142,8 +146,9 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
             for_each_variable<Team>(width, [&](auto p) { body(p, k, rows_[p.slot][k]); });
     }
 
-    /// H += sign v v^T / square, if H `changes`; v is 0 for other variables.
-    __device__ void add_product(bool changes, double square, double sign, Reals& v) {
+    /// H += sign v v^T / square, if H `changes`; v is 0 for other variables. Returns what v was
+    /// multiplied by.
+    __device__ double add_product(bool changes, double square, double sign, Reals& v) {
         const double root = 1 / square_root(square);
 #pragma unroll
         for (int q = 0; q < each; ++q) v.own[q] = changes ? root * v.own[q] : 0;
@@ -153,6 +158,7 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
 #pragma unroll
             for (int q = 0; q < each; ++q) rows_[q][k] += factor * v.own[q];
         }
+        return root;
     }
 };
 

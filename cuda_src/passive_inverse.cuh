@@ -118,9 +118,12 @@ class PassiveInverse {
     }
 
     /// Remove the variable at `position`; the last variable takes its position, also in x and w.
+    /// d = H w becomes `left` times the product of the others: it needs no product with H.
     /// Overwrites v. Begins and ends without a barrier.
-    __device__ void remove(Team& team, int position, Reals v, Reals x, Reals w) {
+    __device__ void remove(Team& team, int position, Reals v, Reals x, Reals w, Reals d,
+                           double left) {
         const int last = length - 1;
+        const double removed = left * d[position];
         for_each([&](int k) {
             if (k == last) return;
             const bool is_position = k == position;
@@ -135,11 +138,15 @@ class PassiveInverse {
         --length;
         const double square = at.H(last, last);
         add_square(1 / square_root(fabs(square)), square < 0 ? 1 : -1, v, 0);
-        if (Team::rank() == 0) {
+        const double part = removed / square;
+        for_each([&](int k) {
+            const int from = k == position ? last : k;
+            d[k] = left * d[from] - part * v[k];
+            if (k != position) return;
             at.variables[position] = at.variables[last];
             x[position] = x[last];
             w[position] = w[last];
-        }
+        });
     }
 
   private:
