@@ -31,46 +31,41 @@ struct GramResidual : GramSteps<T, Team> {
     __device__ bool correct(bool& follows) {
         at.change.forget();
         inverse.for_each([&](auto p) { at.change[p] = 0; });
-        bool is_orthogonal = false, is_last = false;
-        double first_square = 0, square = 0;
-        for (int correction = 0; !is_last; ++correction) {
-            double shift = 0;
-            is_last = correction == most_corrections;
-            if (!is_last) {
-                transpose_times(inverse.passive(), at.witness, at.passive_w);
-                if constexpr (Team::is_small) at.w = at.passive_w;
-                square = sum(options.rows(), [&](int i) {
-                    if (!is_data(i)) return 0.0;
-                    const double value = at.witness[i];
-                    if (correction == 0) at.residual[i] = value;
-                    return value * value;
-                });
-                if (correction == 0) first_square = square;
-                const double limit = options.tol / 2 * square_root(square);
-                const double visible = sum_of_passive([&](auto p) {
-                    const double w = gradient(at.passive_w[p], variable(p), at.witness);
-                    at.passive_w[p] = w;
-                    return fabs(w) > limit * at.norm[variable(p)] ? 1.0 : 0.0;
-                });
-                is_orthogonal = has_sum() && visible == 0;
-                is_last = !team.any(!is_orthogonal);
-            }
-            if (is_last) {
-                follows = moves_x();
-            } else {
-                const double to_sum = step(true, false);
-                shift = is_orthogonal ? 0 : to_sum;
-                inverse.for_each([&](auto p) {
-                    if (is_orthogonal || !is_finite(at.d[p])) at.d[p] = 0;
-                    at.change[p] += at.d[p];
-                });
-            }
+        for_each<Team>(options.rows(), [&](int i) {
+            if (is_data(i)) at.residual[i] = at.witness[i];
+        });
+        bool is_orthogonal = false;
+        double largest_square = 0, square = 0;
+#pragma unroll 1
+        for (int correction = 0; correction < most_corrections; ++correction) {
+            transpose_times(inverse.passive(), at.witness, at.passive_w);
+            if constexpr (Team::is_small) at.w = at.passive_w;
+            square = sum(options.rows(),
+                         [&](int i) { return is_data(i) ? at.witness[i] * at.witness[i] : 0; });
+            largest_square = max(largest_square, square);
+            const double limit = options.tol / 2 * square_root(square);
+            const double visible = sum_of_passive([&](auto p) {
+                const double w = gradient(at.passive_w[p], variable(p), at.witness);
+                at.passive_w[p] = w;
+                return fabs(w) > limit * at.norm[variable(p)] ? 1.0 : 0.0;
+            });
+            is_orthogonal = has_sum() && visible == 0;
+            if (!team.any(!is_orthogonal)) break;
+            const double to_sum = step(true, false), shift = is_orthogonal ? 0 : to_sum;
+            inverse.for_each([&](auto p) {
+                if (is_orthogonal || !is_finite(at.d[p])) at.d[p] = 0;
+                at.change[p] += at.d[p];
+            });
             team.sync();
-            subtract_fitted(is_last ? at.residual : at.witness, shift);
+            subtract_fitted(at.witness, shift);
             team.sync();
         }
+        follows = moves_x();
+        team.sync();
+        subtract_fitted(at.residual, 0);
+        team.sync();
         has_product = Team::is_small && is_orthogonal;
-        return options.has_sum() || !is_orthogonal || square < kept_part * first_square;
+        return options.has_sum() || !is_orthogonal || square < kept_part * largest_square;
     }
 
     /// Add the change to x, if x stays between its bounds and the solver was not stopped, and round
@@ -79,6 +74,10 @@ struct GramResidual : GramSteps<T, Team> {
         const double blocked = sum_of_passive(
             [&](auto p) { return is_inside(at.x[p] + at.change[p], p) ? 0.0 : 1.0; });
         const bool follows = status == converged && blocked == 0;
+        if constexpr (Team::is_small) {  // until now, it needs no registers
+            at.all_x.forget();
+            for_each_variable<Team>(options.n, [&](auto j) { at.all_x[j] = rest(j); });
+        }
         inverse.for_each([&](auto p) {
             const double before = at.x[p], x = follows ? before + at.change[p] : before;
             const double rounded = to_scaled(to_given(x, variable(p)), variable(p));

@@ -54,7 +54,7 @@ struct GramSteps : GramSystem<T, Team> {
         if (options.has_bounds())
             passive.by_all([&](auto p, int j) {
                 const double x = at.x.of(p);
-                if (restarts && passive.has(j))
+                if (restarts && j >= 0)
                     place(j, 0, nearest_bound(x, at.lower.of(j), at.upper.of(j)));
             });
         if (restarts) inverse.clear();
@@ -90,20 +90,16 @@ struct GramSteps : GramSystem<T, Team> {
     /// of the others and moves inwards.
     ///
     /// Column j is projected onto the passive columns; `u` has the coefficients. `least` limits the
-    /// decrease of the objective along its orthogonal part. Ends without a barrier.
-    __device__ bool append(bool tries, int j, double x_j, double least) {
+    /// decrease of the objective along its orthogonal part. A large team finds the largest of its
+    /// threads, too. Ends without a barrier.
+    __device__ bool append(bool tries, int j, double x_j, double least, Located<double>& largest) {
         const bool fits = inverse.length < options.capacity();
         tries = tries && (fits || options.has_penalties()) && !team.is_stopped();
         if (!team.any(tries)) return false;
         const double before = rest_of(j);
         multiply_passive(j);
         team.sync();
-        inverse.multiply(team, at.g, at.u);
-        Two along = AddTwo::identity();
-        inverse.for_each([&](auto p) {
-            along = AddTwo()(along, {at.u[p] * at.g[p], at.u[p] * at.passive_w[p]});
-        });
-        along = team.reduce(along, Called<AddTwo>());
+        const Two along = inverse.project(team, at.g, at.passive_w, at.u, largest);
         const double w = at.w.of(j), norm = at.norm.of(j);
         const double square = square_of(j) - along.a, descent = w - along.b;
         const bool enters = tries && fits && square > resolved_part * norm * norm &&
@@ -258,7 +254,8 @@ struct GramSteps : GramSystem<T, Team> {
     /// variables that are between their bounds there enter instead; others rest at the bound that
     /// the guess reaches. With a fixed sum, variables enter where they rest. If `first` is not
     /// negative, this variable enters instead. It becomes the variable that has to enter after the
-    /// variable at `leaving` has left.
+    /// variable at `leaving` has left. A large team finds the next variable while a variable, but
+    /// the first, enters: if it is refused, there is no next one.
     __device__ bool enter(bool searches, int most, bool fresh, const T* guess, int& first,
                           int& leaving) {
         const bool by_slope = guess == nullptr && first < 0;
@@ -279,11 +276,13 @@ struct GramSteps : GramSystem<T, Team> {
         const double cancelling = options.tol * (magnitude + size());
         double steep = fresh ? cancelling : slack * cancelling;
         int entered = 0, j = -1, replacing = -1;
-        bool exchanged = false;
+        bool exchanged = false, foresees = false;
+        Located<double> next;
         for (searches = searches && (!by_slope || most > 0); team.any(searches);) {
-            const auto next = team.reduce(
-                find_variable(team, at.slope, first < 0 ? options.n : 0, by_slope, steep, j),
-                Called<ArgMax<double>>());
+            if (!foresees)
+                next = team.reduce(
+                    find_variable(team, at.slope, first < 0 ? options.n : 0, by_slope, steep, j),
+                    Called<ArgMax<double>>());
             j = first < 0 ? next.index : (j < 0 ? first : -1);
             searches = searches && j >= 0;
             if (!team.any(searches)) break;
@@ -295,8 +294,14 @@ struct GramSteps : GramSystem<T, Team> {
             double x_j = rest_of(j);
             const bool at_bound = rests_at_guess(searches && guess != nullptr, j, x_j);
             const bool tries = searches && !at_bound;
+            const double steepest = next.value;
+            foresees = Team::foresees && by_slope && entered > 0;
+            if (foresees) {
+                exclude(j, true);
+                next = find_variable(team, at.slope, options.n, true, steep, j);
+            }
             const bool accepted =
-                append(tries, j, x_j, by_slope ? cancelling : -Floating<double>::infinity());
+                append(tries, j, x_j, by_slope ? cancelling : -Floating<double>::infinity(), next);
             const bool refused = tries && by_slope && !accepted;
             if (options.has_penalties() && team.any(refused && entered == 0) &&
                 exchange(refused && entered == 0, j, leaving)) {
@@ -304,9 +309,9 @@ struct GramSteps : GramSystem<T, Team> {
                 replacing = leaving < 0 ? -1 : j;
             }
             searches = searches && !exchanged && !(refused && entered > 0);
-            if (accepted && entered++ == 0) steep = max(steep, steep_part * next.value);
+            if (accepted && entered++ == 0) steep = max(steep, steep_part * steepest);
             if (!by_slope || !searches) continue;
-            exclude(j, accepted);
+            if (!foresees) exclude(j, accepted);
             searches = entered < most;
         }
         first = replacing;
@@ -376,7 +381,7 @@ struct GramSteps : GramSystem<T, Team> {
     __device__ bool make_feasible(bool moves, int leaving, bool replaces) {
         bool moved = replaces;
         double left = 1;  // part of the last step that is not taken
-        for (bool has_step = false; team.any(moves); has_step = true) {
+        for (bool has_step = false; team.any(moves); has_step = !Team::is_small) {
             if (team.any(leaving >= 0)) remove(leaving, left);
             leaving = -1;
             moves = moves && !replaces;

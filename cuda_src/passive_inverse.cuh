@@ -28,9 +28,6 @@ struct Chosen {
     __device__ __forceinline__ int operator[](int p) const {
         return list.first == nullptr ? p : list[p];
     }
-    /// Whether variable j, which `by_all` has, is chosen by this team: lanes visit variables of
-    /// other teams, too.
-    static constexpr __device__ bool has(int) { return true; }
     /// The last variables of the list.
     __device__ Chosen last(int some) const { return {list.from(count - some), some}; }
     /// body(p, j) for every position p and its variable j, by every member.
@@ -101,8 +98,17 @@ class PassiveInverse {
 
     /// out = H in. Ends with a barrier.
     __device__ void multiply(Team& team, Reals in, Reals out) const {
-        multiply_rows(at.H, length, in, out);
+        multiply_rows(at.H, length, in, in, out);
         team.sync();
+    }
+
+    /// u = H g. Returns the products of u with g and w; finds the largest of all threads, which may
+    /// be of anything else. Ends with a barrier.
+    __device__ Two project(Team& team, Reals g, Reals w, Reals u, Located<double>& largest) const {
+        const SumsAndLargest own{multiply_rows(at.H, length, g, w, u), largest};
+        const SumsAndLargest found = team.reduce(own, Called<AddTwoAndArgMax>());
+        largest = found.largest;
+        return found.sums;
     }
 
     /// Append a variable, and return its position. Its column is the passive columns times `u`,
@@ -210,9 +216,11 @@ class PassiveInverse {
         return reinterpret_cast<double2*>(entry);
     }
 
-    /// out = H in. Neighbouring lanes compute a row.
-    static __device__ __noinline__ void multiply_rows(SymmetricRows H, int length, Reals vector,
-                                                      Reals out) {
+    /// out = H in. Neighbouring lanes compute a row. Returns this thread's part of the products of
+    /// `out` with the vector and with another one.
+    static __device__ __noinline__ Two multiply_rows(SymmetricRows H, int length, Reals vector,
+                                                     Reals other, Reals out) {
+        Two products = AddTwo::identity();
         constexpr int lanes = Team::lanes_of_row, rows = warp_threads / lanes;
         const Reals in = placed<Team>(vector);
         const int lane = lane_index() % lanes;
@@ -223,8 +231,12 @@ class PassiveInverse {
 #pragma unroll
             for (int distance = 1; distance < lanes; distance *= 2)
                 sum += shuffle_xor(sum, distance);
-            if (p < length && lane == 0) out[p] = sum;
+            if (p < length && lane == 0) {
+                out[p] = sum;
+                products = AddTwo()(products, {sum * in[p], sum * other[p]});
+            }
         }
+        return products;
     }
 
     /// The part of sum_k H(p, k) in[k] that a lane of row p computes, two columns at once.

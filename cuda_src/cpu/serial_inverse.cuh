@@ -43,6 +43,11 @@ class PassiveInverse<SerialTeam> {
             [&](int p, double sum) { out[p] = sum; });
     }
 
+    Two project(SerialTeam& team, Reals g, Reals w, Reals u, Located<double>&) const {
+        multiply(team, g, u);
+        return {dot(u.first, g.first, length), dot(u.first, w.first, length)};
+    }
+
     /// Append a variable: see PassiveInverse. Overwrites u.
     int append(int variable, Reals u, double square) {
         const double reciprocal = 1 / square_root(square);
