@@ -42,7 +42,7 @@ test-exhaustive: $(VENV)/object ## every combination, architecture and removed b
 
 NUMERICAL := $(addprefix tests/,blocks gam gemv nnls sparse studies)
 
-test-cpus: $(VENV)/object ## the numerical tests with the rounding of other CPUs
+test-cpus: $(VENV)/object ## the numerical tests with the rounding of another CPU
 	$(BIN)/python tests/support/core_types.py $(PARALLEL) -q -m "not slow" \
 	    -k "not emulator and not cuda and not kernel" $(NUMERICAL)
 

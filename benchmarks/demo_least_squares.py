@@ -20,8 +20,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy.optimize
 from harness import Machine, to_host, wall_clock
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from pictures import Pictures, draw
+from PIL import Image
 from records import three_digits
 from skimage import color, data
 
@@ -38,6 +39,10 @@ NOISE = 0.003
 
 SPARSITY = 1e-4
 """The ``l1`` of the deblurring: smaller values leave noise, larger values blur."""
+
+
+DETAIL = 320
+"""Side in pixels of the middle part that is drawn, so that pixels are visible."""
 
 
 class Job(NamedTuple):
@@ -182,12 +187,31 @@ def run(folder: Path, quick: bool, machine: Machine) -> Path:
         f"{negative[0]:.1%}, eosin {negative[1]:.1%}, DAB {negative[2]:.1%}"
     )
     stained = amounts.reshape(tissue.shape)[..., None] * STAINS.T
-    pictures = Pictures(
-        blurred=photo.blurred,
-        deblurred=deblurred,
-        scene=photo.scene,
-        tissue=tissue / 255,
-        haematoxylin=transmitted(stained[..., 0, :]),
-        dab=transmitted(stained[..., 2, :]),
-    )
+    pictures = {
+        "Blurred, with noise": photo.blurred,
+        "Deblurred": deblurred,
+        "Photograph": photo.scene,
+        "Stained tissue": tissue / 255,
+        "Haematoxylin alone": transmitted(stained[..., 0, :]),
+        "DAB alone": transmitted(stained[..., 2, :]),
+    }
     return draw(pictures, folder / "deblurring.png")
+
+
+def draw(pictures: dict[str, Floats], path: Path) -> Path:
+    """Write the middle of each picture, with its title."""
+    figure = Figure(figsize=(9.9, 7.2), dpi=100, layout="constrained")
+    for axis, (title, picture) in zip(
+        figure.subplots(2, 3).flat, pictures.items(), strict=True
+    ):
+        middle = (
+            slice(max(0, (size - DETAIL) // 2), (size + DETAIL) // 2)
+            for size in picture.shape[:2]
+        )
+        axis.imshow(np.clip(picture[tuple(middle)], 0, 1), cmap="gray", vmin=0, vmax=1)
+        axis.set_title(title, fontsize=11)
+        axis.set_axis_off()
+    figure.savefig(path)
+    with Image.open(path) as drawn:  # a palette keeps the file small
+        drawn.convert("RGB").quantize(256).save(path, optimize=True)
+    return path

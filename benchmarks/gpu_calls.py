@@ -1,15 +1,14 @@
 """Time the package's calls on a GPU, next to predictions made without a GPU.
 
     python benchmarks/gpu_calls.py              # on a GPU: measured, predicted
-    python benchmarks/gpu_calls.py --predict    # renew results/gpu_calls.json
+    python benchmarks/gpu_calls.py --emulate --output benchmarks/results/gpu_calls.md
 
-Without a GPU the stored predictions are printed.
+Without a GPU the stored predictions are printed; the second command renews them.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,29 +17,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from blocks import copy_to_machine, numbers
-from harness import Call, Machine, choose, commit, gpu_name, tee
+from harness import Benchmark, Call, Machine
 from nnls_cases import PIXELS, uniform
-from records import row, table_head, three_digits
+from records import OURS, Part, Result, Run
 from sparse_matrices import matrix
 
 import gpusolve
 from gpusolve import sparse
 from gpusolve._emulator._costs import SECTOR_BYTES
 from gpusolve._emulator._gpu import DEVICES
-from gpusolve.emulator import Device, profile
+from gpusolve.emulator import profile
 from gpusolve.gam import BoostedGAM
 from gpusolve.studies.experiments import EXPERIMENTS, Systems
 
 TABLE = Path(__file__).parent / "results" / "gpu_calls.json"
-REPEATS = 5
 
 SHARE = 66
 """An H200 has 66 times the multiprocessors of the emulated device. With a 66th of the
 elements, a kernel whose grid fills the device has as much work for each block."""
-
-Ranges = dict[str, dict[str, list[float]]]
-"""Seconds, low and high, by the names of the case and of the device."""
-
 
 # ---- the calls -----------------------------------------------------------------------
 
@@ -64,6 +58,11 @@ class Case(NamedTuple):
     size: int
     counted: int
     goal: float | None = None
+
+    @property
+    def label(self) -> str:
+        """The name, and the goal in ms."""
+        return f"{self.name}, goal {1e3 * self.goal:g}" if self.goal else self.name
 
 
 def nnls(solved: Callable[[int], Systems], machine: Machine, systems: int) -> Call:
@@ -170,9 +169,9 @@ CASES = [
 # ---- predictions ---------------------------------------------------------------------
 
 
-def predicted(case: Case) -> dict[str, list[float]]:
-    """Seconds, low and high, on each device: the counted grid, as often as needed."""
-    call = case.make(choose(emulate=True), case.counted)
+def predicted(case: Case, machine: Machine) -> Iterator[Result]:
+    """Seconds on each device: the counted grid, as often as needed."""
+    call = case.make(machine, case.counted)
     with profile() as report:
         call()
     factor = case.size / case.counted
@@ -184,107 +183,41 @@ def predicted(case: Case) -> dict[str, list[float]]:
         }
         launch.extrapolate(round(factor * launch.blocks), sizes)
         launch.grid_barriers = barriers
-    ranges = {name: report.predict(name) for name in DEVICES}
-    return {name: [one.low, one.high] for name, one in ranges.items()}
+    for name in DEVICES:
+        found = report.predict(name)
+        middle, width = (found.low + found.high) / 2, found.high - found.low
+        known = {"median": middle, "spread": width, "solved": 1}
+        yield Result(case.label, (case.size, 1), name, **known)
 
 
-def write_predictions() -> None:
-    """Predict all cases, and store the table: a line for each case."""
-    lines = []
+def measure(
+    part: Part, machine: Machine, options: argparse.Namespace
+) -> Iterator[Result]:
+    """Each case, measured on a GPU, and its predictions."""
+    stored = Run.load(TABLE).results
     for case in CASES:
-        ranges = {
-            name: [float(f"{seconds:.4g}") for seconds in ends]
-            for name, ends in predicted(case).items()
-        }
-        lines.append(f"{json.dumps(case.name)}: {json.dumps(ranges)}")
-        print(lines[-1], flush=True)
-    command = "python benchmarks/gpu_calls.py --predict"
-    made = {"made": f"{command}; seconds, low and high", "commit": commit()}
-    cases = ",\n  ".join(lines)
-    TABLE.write_text(f'{json.dumps(made)[:-1]},\n "cases": {{\n  {cases}\n }}}}\n')
-
-
-# ---- the page ------------------------------------------------------------------------
-
-
-def nearest(cupy: Any) -> str:
-    """The device of the table with the nearest multiprocessors and bandwidth."""
-    limits = cupy.cuda.Device().attributes
-    bits = 2 * limits["GlobalMemoryBusWidth"]  # at both edges of the clock
-    memory = 1e3 * limits["MemoryClockRate"] * bits / 8
-    here = limits["MultiProcessorCount"], memory
-
-    def distance(device: Device) -> float:
-        pairs = zip((device.multiprocessors, device.memory), here, strict=True)
-        return sum(abs(math.log(one / other)) for one, other in pairs)
-
-    return min(DEVICES, key=lambda name: distance(DEVICES[name]))
-
-
-def milliseconds(seconds: float) -> str:
-    return three_digits(1e3 * seconds)
-
-
-def range_cell(ends: list[float]) -> str:
-    return " to ".join(map(milliseconds, ends))
-
-
-def goal_cell(goal: float | None, seconds: float) -> str:
-    """The goal, and whether a time reaches it; empty without a goal."""
-    if goal is None:
-        return ""
-    return f"{milliseconds(goal)}, {'reached' if seconds <= goal else '**missed**'}"
+        if machine.cupy:
+            call = case.make(machine, case.size)
+            yield machine.measure(OURS, case.label, (case.size, 1), call)[0]
+        if machine.name == "emulator":
+            yield from predicted(case, machine)
+        else:
+            yield from (one for one in stored if one.name == case.label)
 
 
 ABOUT = """\
-# Calls, predicted and measured
+Predictions, from counts of the emulator, are the middle of a range, with its width in
+brackets; none is fitted to a measured time. They leave out the products `A^T A` of
+cuBLAS, other kernels of CuPy, and the host's time, which decides on calls of some
+microseconds. Goals are for a whole call on an H200, in ms."""
 
-Times in ms. Predictions are of commit {commit}; none is fitted to a measured time. They
-leave out the products `A^T A` of cuBLAS, other kernels of CuPy, and the host's time,
-which decides on calls of some microseconds. Goals are for a whole call on an H200.
-"""
-
-
-def measured_lines(machine: Machine, table: Ranges) -> Iterator[str]:
-    """Each case, measured on this GPU; the ratio is to the middle of the range."""
-    device = nearest(machine.cupy)
-    yield f"The nearest GPU of the table to {gpu_name(machine.cupy)}: {device}.\n"
-    yield from table_head("case", f"predicted, {device}", "measured", "ratio", "goal")
-    for case in CASES:
-        ends = table[case.name][device]
-        seconds = machine.timing(case.make(machine, case.size)).median
-        ratio = f"{seconds / np.mean(ends):.2f}"
-        cells = range_cell(ends), milliseconds(seconds), ratio
-        yield row(case.name, *cells, goal_cell(case.goal, seconds))
-
-
-def predicted_lines(table: Ranges) -> Iterator[str]:
-    """Each case, predicted for each device."""
-    yield "Nothing was measured. A goal is reached if the whole range is below it,"
-    yield "without what the predictions leave out.\n"
-    yield from table_head("case", *DEVICES, "goal")
-    for case in CASES:
-        ranges = table[case.name]
-        cells = (range_cell(ranges[device]) for device in DEVICES)
-        yield row(case.name, *cells, goal_cell(case.goal, ranges["H200"][1]))
-
-
-def report(machine: Machine) -> Iterator[str]:
-    table = json.loads(TABLE.read_text())
-    yield ABOUT.format(commit=table["commit"])
-    if machine.cupy:
-        yield from measured_lines(machine, table["cases"])
-    else:
-        yield from predicted_lines(table["cases"])
-
-
-def main() -> None:
-    made = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    made.add_argument("--predict", action="store_true", help="renew the predictions")
-    if made.parse_args().predict:
-        write_predictions()
-    list(tee(report(choose(repeats=REPEATS))))
-
+BENCHMARK = Benchmark(
+    doc=__doc__ or "",
+    title="Calls, predicted and measured",
+    parts=[Part("calls", ABOUT, tuple(DEVICES))],
+    measure=measure,
+    predicts=True,
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

@@ -31,7 +31,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 SMOKE = [sys.executable, str(HERE / "gpu_smoke.py")]
@@ -56,9 +56,6 @@ PARTS = {"smoke": 0.45, "sanitizer": 0.6, "stress": 0.7, "benchmarks": 1.0}
 LEAST_SECONDS = {"smoke": 2, "sanitizer": 15, "stress": 2, "benchmarks": 5}
 """No check and no benchmark of a part begins with less time left."""
 
-KEEPS_KERNELS = (14, 2)
-"""The first version of CuPy that keeps kernels with name expressions on disk."""
-
 FALLBACKS = ("threadpoolctl", "tqdm")
 """Packages that have a stand-in in `fallbacks/`."""
 
@@ -69,39 +66,21 @@ LAST_LINES = 20
 NO_TIME = "no time was left"
 
 
-class Benchmark(NamedTuple):
-    """A file in this folder, and its arguments."""
-
-    file: str
-    arguments: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return " ".join((self.file, *self.arguments))
-
-
-def benchmark(line: str) -> Benchmark:
-    file, *arguments = line.split()
-    return Benchmark(file, tuple(arguments))
-
-
 BENCHMARKS = [
-    benchmark(line)
-    for line in (
-        "nnls.py --small",
-        "blocks.py --parts blocks --sizes 1e4 1e7 --repeats 5",
-        "gpu_calls.py",
-        "gam.py --parts families folds --sizes 1e4 --repeats 3 --no-peers",
-        "blocks.py --parts multiply spmv --sizes 1e4 1e6 --repeats 5",
-        "nnls.py --repeats 3",
-        "blocks.py --parts variants gemv",
-        "gam.py --parts families folds --sizes 1e5 --repeats 3 --no-peers",
-        "hard.py --parts degenerate --sizes 20000",
-        "blocks.py",
-        "gam.py",
-    )
+    "nnls.py --small",
+    "blocks.py --parts blocks --sizes 1e4 1e7 --repeats 5",
+    "gpu_calls.py",
+    "gam.py --parts families folds --sizes 1e4 --repeats 3 --no-peers",
+    "blocks.py --parts multiply spmv --sizes 1e4 1e6 --repeats 5",
+    "nnls.py --repeats 3",
+    "blocks.py --parts variants gemv",
+    "gam.py --parts families folds --sizes 1e5 --repeats 3 --no-peers",
+    "hard.py --parts degenerate --sizes 20000",
+    "blocks.py",
+    "gam.py",
 ]
 """The most important first; small sizes of each before larger ones."""
-REHEARSED = [benchmark("blocks.py --small --parts blocks")]
+REHEARSED = ["blocks.py --small --parts blocks"]
 
 
 # ---- the clock and the report --------------------------------------------------------
@@ -433,11 +412,6 @@ def second_process(
 ) -> None:
     """A second process must compile no kernel that the first one compiled."""
     name = "a second process finds the kernels"
-    version = report.facts.get("cupy", "")
-    if tuple(map(int, re.findall(r"\d+", version)[:2])) < KEEPS_KERNELS:
-        reason = f"CuPy {version} does not keep these kernels on disk"
-        report.add("smoke", name, SKIPPED, reason=reason)
-        return
     before = {
         one["name"]: one["first"]
         for one in report.checks
@@ -518,15 +492,16 @@ def sanitize(names: list[str], report: Report, cache: Path, clock: Clock) -> Non
 
 
 def run_benchmarks(
-    listed: list[Benchmark], report: Report, cache: Path, clock: Clock
+    listed: list[str], report: Report, cache: Path, clock: Clock
 ) -> None:
     """Run each benchmark with a time limit; keep its output up to the limit."""
-    for one in listed:
+    for line in listed:
         if not clock.fits("benchmarks"):
-            report.add_benchmark(str(one), NOT_RUN, reason=NO_TIME)
+            report.add_benchmark(line, NOT_RUN, reason=NO_TIME)
             continue
         timeout = min(BENCHMARK_SECONDS, clock.left("benchmarks"))
-        command = [sys.executable, str(HERE / one.file), *one.arguments]
+        file, *arguments = line.split()
+        command = [sys.executable, str(HERE / file), *arguments]
         begin = time.monotonic()
         status, output = run_all(command, cache, timeout)
         details: dict[str, Any] = {
@@ -536,11 +511,11 @@ def run_benchmarks(
         missing = re.search(r"ModuleNotFoundError: No module named '(.+)'", output)
         if status is None:
             reason = f"no end in {timeout:.0f} s"
-            report.add_benchmark(str(one), STOPPED, reason=reason, **details)
+            report.add_benchmark(line, STOPPED, reason=reason, **details)
         elif status and missing:
-            report.add_benchmark(str(one), SKIPPED, reason=f"needs {missing[1]}")
+            report.add_benchmark(line, SKIPPED, reason=f"needs {missing[1]}")
         else:
-            report.add_benchmark(str(one), FAILED if status else PASSED, **details)
+            report.add_benchmark(line, FAILED if status else PASSED, **details)
 
 
 # ---- the whole report ----------------------------------------------------------------

@@ -294,6 +294,8 @@ class Benchmark(NamedTuple):
         From a part, the machine and the options to results.
     draw : callable, optional
         Writes the charts of a run next to a page, and returns lines that show them.
+    predicts : bool
+        Whether figures that are made without a GPU are predictions for GPUs.
     """
 
     doc: str
@@ -303,6 +305,7 @@ class Benchmark(NamedTuple):
     packages: tuple[str, ...] = ()
     repeats: int = 5
     draw: Callable[[Run, Path], list[str]] | None = None
+    predicts: bool = False
 
     def page(
         self, run: Run, parts: dict[str, Iterable[Result]], repeats: int
@@ -310,7 +313,9 @@ class Benchmark(NamedTuple):
         """The page, whose results are added to the run as they come."""
         where = "a GPU" if "gpu" in run.machine else "a CPU"
         yield f"# {self.title} on {where}\n"
-        if "--emulate" in run.command:
+        if self.predicts:
+            yield "Nothing was measured.\n" if where == "a CPU" else ""
+        elif "--emulate" in run.command:
             yield "**Emulator: no figure here says anything about a GPU.**\n"
         elif where == "a CPU":
             yield "CPU path: **no figure here says anything about a GPU.**\n"

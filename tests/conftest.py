@@ -20,9 +20,7 @@ import cupy_stand_in
 import numpy as np
 import pytest
 from _pytest.doctest import DoctestModule
-from backends import CUDA
-from device_views import copy_to_device
-from gpus import STAND_IN, why_no_cuda
+from backends import CUDA, STAND_IN, copy_to_device, why_no_cuda
 from hypothesis import HealthCheck, settings
 from monoids import FEW, Case
 from together import ALL

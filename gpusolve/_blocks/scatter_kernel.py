@@ -15,7 +15,7 @@ from .operators import ELEMENT_TYPES
 def scatter_into(target: Array, indices: Array, values: Array, device: Device) -> Array:
     """``target[indices] = values``; the inputs may overlap the target."""
     written_to = contiguous(target)  # a copy only if it is misaligned
-    places = _clipped(indices).astype(np.int64, copy=False)
+    places = indices.astype(np.int64, copy=False)  # too large: negative, also left out
     values = values.astype(target.dtype, copy=False)
     places, values = (_not_overlapping(target, a) for a in (places, values))
     scatter(written_to, places, values, device)
@@ -49,10 +49,3 @@ def _not_overlapping(target: Array, array: Array) -> Array:
     if namespace(target).may_share_memory(target, array):
         return array.copy()
     return contiguous(array)
-
-
-def _clipped(indices: Array) -> Array:
-    """uint64 indices clipped to int64, so that none becomes negative."""
-    if indices.dtype != np.uint64:
-        return indices
-    return namespace(indices).minimum(indices, np.uint64(2**63 - 1))

@@ -116,9 +116,11 @@ def segmented_reduce(x: Array, offsets: Array, monoid: Monoid, device: Device) -
     y = device.empty((segments, *ops.element_shape), ops.dtype)
     if segments:
         x, ends = contiguous(x), contiguous(offsets[1:])
-        instances = segmented_reduce_instances(ops)
+        # A thread holds elements of x, which `logical_and` makes smaller.
+        tile = tile_for(max(ops.element_bytes, x.itemsize))
+        instances = segmented_reduce_instances(ops, tile)
         split, fold, add = device.kernels("segments", instances, ops.definitions)
-        path = split_path(ends, len(x), tile_for(ops.element_bytes), split, device)
+        path = split_path(ends, len(x), tile, split, device)
         carries = device.empty((1, path.tiles, *ops.element_shape), ops.dtype)
         fold(
             (path.tiles,),
@@ -130,11 +132,12 @@ def segmented_reduce(x: Array, offsets: Array, monoid: Monoid, device: Device) -
 
 
 @functools.lru_cache(CACHED)
-def segmented_reduce_instances(ops: Operators) -> tuple[str, str, str]:
+def segmented_reduce_instances(ops: Operators, tile: Tile) -> tuple[str, str, str]:
     """The kernels of `segmented_reduce`, in the order of their launches."""
+    shape = f"{tile.threads}, {tile.items}"
     return (
         split_instance(np.dtype(np.int64)),
-        segmented_reduce_instance(ops),
+        f"segmented_reduce<{ops.monoid}, {ops.map}, {shape}>",
         carries_instance(ops.monoid),
     )
 
@@ -147,9 +150,3 @@ def split_instance(index: np.dtype[Any]) -> str:
 def carries_instance(monoid: str) -> str:
     """The kernel of `add_carries`; `monoid` is a type in the definitions."""
     return f"add_carries<{monoid}>"
-
-
-def segmented_reduce_instance(ops: Operators) -> str:
-    """The kernel's name with its template arguments."""
-    tile = tile_for(ops.element_bytes)
-    return f"segmented_reduce<{ops.monoid}, {ops.map}, {tile.threads}, {tile.items}>"

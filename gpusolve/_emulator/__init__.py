@@ -11,12 +11,12 @@ barrier that not all threads reach, a shuffle from an inactive lane. Memory of
 `races` and `memcheck` turn checks on.
 """
 
-from ._allocate import empty, zeros
 from ._checks import memcheck, races
 from ._device import multiprocessors, shared_memory_per_block
 from ._errors import CompileError, KernelError
 from ._gpu import Device
 from ._kernel import Kernel
+from ._memory import empty, zeros
 from ._profile import count_copy_to_device, count_copy_to_host, profile
 from ._raw import RawKernel, RawModule
 from ._schedule import schedule

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from ._lines import SourceLine
+from ._errors import SourceLine
 
 _CALL = re.compile(
     r"\bcuda(?:Host|Malloc)\w*\s*\(\s*(?:\([^)]*\)\s*)?&?\s*([\w.>\[\]-]+)"

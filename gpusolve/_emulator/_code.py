@@ -16,8 +16,8 @@ from collections import defaultdict
 from functools import cached_property
 from pathlib import Path
 
-from ._latencies import LATENCY_CLOCKS
-from ._lines import UNKNOWN_LINE, SourceLine
+from ._errors import UNKNOWN_LINE, SourceLine
+from ._gpu import LATENCY_CLOCKS
 from .module import LoadedKernel
 
 _ARITHMETIC = {

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ._lines import SourceLine
+from ._errors import SourceLine
 from .nvrtc import KernelSource
 
 SECTOR_BYTES = 32

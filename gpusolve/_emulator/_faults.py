@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import re
+from dataclasses import dataclass
 from typing import NoReturn
 
-from ._errors import KernelError
-from ._lines import raise_at
+from ._errors import KernelError, raise_at
 from ._memory import HEAP, Item, Memory
 from .module import CFault, LoadedKernel, Shape, demangled
 
@@ -84,23 +84,18 @@ def _index(number: int, size: tuple[int, int, int]) -> tuple[int, int, int]:
     return number % x, number // x % y, number // x // y
 
 
+@dataclass(frozen=True)
 class _Message:
-    def __init__(
-        self,
-        fault: CFault,
-        kernel: LoadedKernel,
-        shape: Shape,
-        memory: Memory,
-        parameters: bytes,
-        shared_bytes: int,
-    ) -> None:
-        self.fault, self.kernel, self.shape = fault, kernel, shape
-        self.memory, self.parameters, self.shared_bytes = (
-            memory,
-            parameters,
-            shared_bytes,
-        )
-        self.access = _ACCESSES[bool(fault.is_write)]
+    fault: CFault
+    kernel: LoadedKernel
+    shape: Shape
+    memory: Memory
+    parameters: bytes
+    shared_bytes: int
+
+    @property
+    def access(self) -> str:
+        return _ACCESSES[bool(self.fault.is_write)]
 
     def text(self) -> str:
         fault = self.fault

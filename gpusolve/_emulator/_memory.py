@@ -1,4 +1,4 @@
-"""What kernels may access: arrays, variables and allocations, by address."""
+"""Memory of the device: arrays, and what kernels may access, by address."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.array_utils import byte_bounds
+
+from ._profile import active_report
 
 Array = npt.NDArray[Any]
 
@@ -39,6 +41,9 @@ class CRegion(ctypes.Structure):
         "low high phase: uint64, number: int, is_writeable: bool, written: void_p"
     )
 
+
+POISON = 0xFF
+"""Each byte of memory without a value."""
 
 HEAP = "the heap of malloc()"
 """The name of the memory that kernels allocate."""
@@ -185,3 +190,26 @@ class Memory:
             return max(item.low - address, address + 1 - item.high, 0)
 
         return min(self.items(), key=distance)
+
+
+def empty(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """An uninitialised array: NaN in floating point, -1 in signed integers.
+
+    Examples
+    --------
+    >>> empty(2, np.float64)
+    array([nan, nan])
+    """
+    if report := active_report():
+        report.host.allocations += 1
+    array = np.empty(shape, dtype)
+    array.reshape(-1).view(np.uint8)[...] = POISON
+    return array
+
+
+def zeros(shape: int | tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """An array of zeros."""
+    if report := active_report():
+        report.host.allocations += 1
+        report.host.memsets += 1
+    return np.zeros(shape, dtype)

@@ -38,9 +38,8 @@ from dataclasses import dataclass
 
 from ._costs import SECTOR_BYTES, KernelCosts
 from ._device import warp_threads
-from ._gpu import Device, device_of
-from ._latencies import LATENCY_CLOCKS
-from ._registers import ASSUMED, registers_of
+from ._gpu import LATENCY_CLOCKS, Device, device_of
+from .nvrtc import ASSUMED_REGISTERS, registers_of
 
 LAUNCH_SECONDS = (2e-6, 5e-6)
 """Of a launch in a stream that is full, and of a launch by itself."""
@@ -214,7 +213,7 @@ class _Launch:
             registers_of(costs.source, device.architecture) if costs.source else None
         )
         self.resident = device.resident_blocks(
-            threads, costs.shared_bytes, self.registers or ASSUMED
+            threads, costs.shared_bytes, self.registers or ASSUMED_REGISTERS
         )
         self.rounds = math.ceil(costs.blocks / device.multiprocessors)
         self.at_a_time = min(self.resident, self.rounds)

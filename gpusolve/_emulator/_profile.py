@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import html
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
@@ -39,7 +39,8 @@ class Report:
         self.host = HostCosts()
 
     def __str__(self) -> str:
-        rows = [_HEADINGS, *map(_cells, self.kernels)]
+        cells = [[str(f(k)) for f in _COLUMNS.values()] for k in self.kernels]
+        rows = [list(_COLUMNS), *cells]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
             "  ".join(
@@ -107,36 +108,28 @@ class Report:
 
 _active: ContextVar[Report | None] = ContextVar("profile", default=None)
 
-_HEADINGS = (
-    "kernel",
-    "launches",
-    "blocks",
-    "barriers",
-    "sectors",
-    "of fewest",
-    "of distinct",
-    "wavefronts",
-    "of requests",
-    "lanes",
-    "atomics",
-)
+_COLUMNS: dict[str, Callable[[KernelCosts], object]] = {
+    "kernel": lambda kernel: kernel.name,
+    "launches": lambda kernel: kernel.launches,
+    "blocks": lambda kernel: kernel.blocks,
+    "barriers": lambda kernel: kernel.barriers,
+    "sectors": lambda kernel: kernel.global_sectors,
+    "of fewest": lambda kernel: _ratio(kernel.global_sectors, kernel.fewest_sectors),
+    "of distinct": lambda kernel: _ratio(
+        SECTOR_BYTES * kernel.global_sectors, kernel.distinct_bytes
+    ),
+    "wavefronts": lambda kernel: kernel.shared_wavefronts,
+    "of requests": lambda kernel: _ratio(
+        kernel.shared_wavefronts, kernel.shared_requests
+    ),
+    "lanes": lambda kernel: f"{kernel.active_lanes:.1f}",
+    "atomics": lambda kernel: kernel.atomics,
+}
+"""The columns of the table, by their headings."""
 
 
-def _cells(kernel: KernelCosts) -> tuple[str, ...]:
-    moved = SECTOR_BYTES * kernel.global_sectors
-    return (
-        kernel.name,
-        str(kernel.launches),
-        str(kernel.blocks),
-        str(kernel.barriers),
-        str(kernel.global_sectors),
-        f"{kernel.global_sectors / max(1, kernel.fewest_sectors):.2f}",
-        f"{moved / max(1, kernel.distinct_bytes):.2f}",
-        str(kernel.shared_wavefronts),
-        f"{kernel.shared_wavefronts / max(1, kernel.shared_requests):.2f}",
-        f"{kernel.active_lanes:.1f}",
-        str(kernel.atomics),
-    )
+def _ratio(count: int, least: int) -> str:
+    return f"{count / max(1, least):.2f}"
 
 
 def profile(

@@ -14,9 +14,8 @@ from . import _device
 from ._arguments import Parameter, Struct, Value
 from ._errors import CompileError
 from ._kernel import Kernel, packed_argument
-from ._registers import ASSUMED, registers_of
 from .module import Module, Variables, demangled
-from .nvrtc import KernelSource, cache_directory
+from .nvrtc import ASSUMED_REGISTERS, KernelSource, cache_directory, registers_of
 from .ptx import Program, PtxError
 
 _DEFAULT_DYNAMIC_BYTES = 48 * 1024
@@ -175,7 +174,7 @@ class RawKernel(Kernel):
         return {
             "max_threads_per_block": _device.threads_per_block,
             "shared_size_bytes": self._kernel.shared_bytes,
-            "num_regs": registers or ASSUMED,
+            "num_regs": registers or ASSUMED_REGISTERS,
             "binary_version": 86,
             "max_dynamic_shared_size_bytes": self._dynamic_bytes,
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import nvrtc
-from ._errors import CompileError
-from ._lines import SourceLine
+from ._errors import CompileError, SourceLine
 from ._memory import Memory, c_fields
 from .ptx import Function, Program, PtxError, Variable
 
@@ -54,9 +53,9 @@ class CFault(ctypes.Structure):
 
 
 class Site(ctypes.Structure):
-    """An instruction: its PTX line, its file and line in the source, and its kind."""
+    """An instruction: its PTX line, and its file and line in the source."""
 
-    _fields_ = c_fields("ptx_line file line kind: int")
+    _fields_ = c_fields("ptx_line file line: int")
 
 
 @functools.cache
@@ -95,6 +94,11 @@ class LoadedKernel:
 
     def __init__(self, module: Module, entry: Function) -> None:
         self.module, self.entry = module, entry
+        if entry.cluster_blocks > 1:
+            raise PtxError(
+                f"{entry.name} has clusters of {entry.cluster_blocks} blocks, but the "
+                "emulator has clusters of a single block only"
+            )
         symbols = module.symbols()
         error = ctypes.create_string_buffer(2048)
         handle = library().machine_load(
@@ -124,9 +128,8 @@ class LoadedKernel:
     @functools.cached_property
     def sites(self) -> list[Site]:
         """All instructions."""
-        rows = (Site * library().machine_sites(self.handle))()
-        for k, row in enumerate(rows):
-            library().machine_site(self.handle, k, ctypes.byref(row))
+        rows = (Site * library().machine_sites(self.handle, None))()
+        library().machine_sites(self.handle, rows)
         return list(rows)
 
     def line(self, site: int) -> SourceLine:
@@ -238,7 +241,6 @@ class Module:
             found.append(
                 CSymbol(v.name.encode(), kind, 0, where, v.align, b"", b"", b"", 0)
             )
-        found += _shared_in_bodies(self.program)
         return found
 
     def add_variables(self, memory: Memory) -> None:
@@ -256,12 +258,6 @@ class Module:
                     writeable=variable.space == "global",
                     is_variable=True,
                 )
-
-
-def _shared_in_bodies(program: Program) -> Iterator[CSymbol]:
-    """The shared variables that functions declare."""
-    for name, size, align in program.shared_in_bodies():
-        yield CSymbol(name.encode(), 1, 0, size, align, b"", b"", b"", 0)
 
 
 def _placed(variable: Variable) -> npt.NDArray[np.uint8]:

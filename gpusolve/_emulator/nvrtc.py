@@ -64,26 +64,12 @@ __device__ inline void* memmove(void* to, const void* from, size_t bytes) {
 }
 namespace std { using ::memcpy; using ::memmove; using ::memset; }
 """
+_EMPTY_HEADERS = """
+assert.h cassert cmath cstddef cstdio cstdlib float.h limits.h math.h stddef.h stdio.h
+stdlib.h cuda_runtime.h cuda_runtime_api.h
+"""
 _STANDARD_HEADERS = {
-    **dict.fromkeys(
-        [
-            "assert.h",
-            "cassert",
-            "cmath",
-            "cstddef",
-            "cstdio",
-            "cstdlib",
-            "float.h",
-            "limits.h",
-            "math.h",
-            "stddef.h",
-            "stdio.h",
-            "stdlib.h",
-            "cuda_runtime.h",
-            "cuda_runtime_api.h",
-        ],
-        "#pragma once\n",
-    ),
+    **dict.fromkeys(_EMPTY_HEADERS.split(), "#pragma once\n"),
     "string.h": _STRINGS,
     "cstring": "#include <string.h>\n",
     "stdint.h": f"#pragma once\n{_INTEGERS}",
@@ -310,3 +296,21 @@ def _compile(
 def _strings(texts: Iterable[str]) -> ctypes.Array[ctypes.c_char_p]:
     encoded = [text.encode() for text in texts]
     return (ctypes.c_char_p * len(encoded))(*encoded)
+
+
+ASSUMED_REGISTERS = 32
+"""Registers of a thread if the assembler does not say: as many as let all threads of a
+multiprocessor be resident."""
+
+
+@functools.cache
+def registers_of(source: KernelSource, architecture: int) -> int | None:
+    """Registers of a thread; None if NVRTC does not compile for the architecture."""
+    try:
+        compiled = source.compile(f"-arch=sm_{architecture}", "--ptxas-options=-v")
+    except CompileError:
+        return None
+    # What ``ptxas -v`` says of the kernel.
+    _, _, after = compiled.log.partition(f"'{compiled.symbols[0]}'")
+    found = re.search(r"Used (\d+) registers", after)
+    return int(found[1]) if found else None

@@ -21,7 +21,7 @@ from ._allocation_names import name_at
 from ._checks import MEMORY
 from ._counts import costs_of_launch
 from ._errors import KernelError
-from ._memory import Memory
+from ._memory import Memory, c_fields
 from ._profile import active_report
 from .machine import launch
 from .module import Module, demangled
@@ -42,9 +42,7 @@ class CFunction(ctypes.Structure):
     """``Function`` in ``cudart/host.h``."""
 
     _fields_ = [
-        ("shared_bytes", _U),
-        ("parameter_bytes", _U),
-        ("parameters", _U),
+        *c_fields("shared_bytes parameter_bytes parameters: uint64"),
         ("places", ctypes.POINTER(_U)),
     ]
 
@@ -73,14 +71,10 @@ class CHost(ctypes.Structure):
 
     _fields_ = [
         *CALLS.items(),
-        ("devices", _I),
-        ("multiprocessors", _I),
-        ("capability", _I),
-        ("threads", _I),
-        ("blocks", _I),
-        ("shared_bytes", _U),
-        ("static_shared_bytes", _U),
-        ("shared_bytes_of_multiprocessor", _U),
+        *c_fields(
+            "devices multiprocessors capability threads blocks: int, shared_bytes "
+            "static_shared_bytes shared_bytes_of_multiprocessor: uint64"
+        ),
     ]
 
 

@@ -12,6 +12,7 @@ kernel is loaded. The interface of the machine in short:
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect
 from collections.abc import Iterator
@@ -60,7 +61,6 @@ class Parameter:
     name: str
     offset: int
     size: int
-    align: int
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ class Function:
     body: str
     line: int
     parameters: tuple[Parameter, ...] = ()
+    cluster_blocks: int = 1
 
     @property
     def parameter_bytes(self) -> int:
@@ -160,13 +161,6 @@ class Program:
             or not (name.endswith("definitions") or Path(name).is_file())
         ]
 
-    def shared_in_bodies(self) -> Iterator[tuple[str, int, int]]:
-        """Name, size and alignment of the shared variables that functions declare."""
-        for found in re.finditer(r"\.shared\s+(\.[^;]*);", self._text):
-            declared = _DECLARED.match(found[1].strip())
-            if declared and declared["name"] not in self.variables:
-                yield declared["name"], _size(declared), _align(declared)
-
     def _read(self, found: re.Match[str]) -> int:
         """Read a declaration; the position after it."""
         text, start = self._text, found.end()
@@ -193,6 +187,7 @@ class Program:
             tuple(self._parameters(parameters, start))
             if found["kind"] == "entry"
             else (),
+            _cluster_blocks(text[head.end() : brace]),
         )
         return end + 1
 
@@ -221,7 +216,7 @@ class Program:
             found = self._declared(part.strip().removeprefix(".param"), position)
             size, align = _size(found), _align(found)
             offset = -(-offset // align) * align
-            yield Parameter(found["name"], offset, size, align)
+            yield Parameter(found["name"], offset, size)
             offset += size
 
     def _add_variable(self, top: re.Match[str], text: str) -> None:
@@ -245,6 +240,12 @@ class Program:
             links,
             "extern" in top["linking"],
         )
+
+
+def _cluster_blocks(directives: str) -> int:
+    """Blocks of a cluster, from what stands between a head and its body."""
+    found = re.search(r"\.reqnctapercluster\s+([\d\s,]+)", directives)
+    return math.prod(map(int, found[1].split(","))) if found else 1
 
 
 def _size(found: re.Match[str]) -> int:

@@ -59,9 +59,10 @@ class BoostedGAM(AdditiveModel):
         doubles them if this lowers the loss of the rows left out by more than its
         standard error over the folds: up to 48, a quarter of the number of rows,
         and half of a given `n_basis`. The same folds choose the range of the knots,
-        normal scores of skewed features, and stumps (`btree`) next to the splines, for
-        effects that jump; `summary` says what was chosen. See Notes. With a given
-        number of iterations, and with `early_stopping`, df is 6 and nothing is chosen.
+        normal scores of skewed features, and stumps (`btree`) next to the splines or
+        alone, for effects that jump; `summary` says what was chosen. See Notes. With a
+        given number of iterations, and with `early_stopping`, df is 6 and nothing is
+        chosen.
     df_definition : {"2S-SS", "trace"}, optional
         ``tr(2S - S'S)`` or ``tr(S)`` of the hat matrix S; for all learners.
     interactions : int or "auto", optional
@@ -232,8 +233,10 @@ class BoostedGAM(AdditiveModel):
     freedom, and, unless the loss is higher by more than the standard error, twice
     these, too; from 1,000 rows on, stumps next to splines of 6 degrees of freedom,
     and otherwise next to the best splines. A range, scores and stumps may be behind at
-    first, for at most 80 iterations. From 1,000 rows on, a range and scores need only
-    be better; stumps by more than twice the standard error.
+    first, for at most 40 iterations. From 1,000 rows on, a range and scores need only
+    be better; stumps by more than twice the standard error. Where 48 degrees of freedom
+    are the best, effects may have many jumps: stumps alone, and next to splines of 6
+    degrees of freedom, may then be behind for thousands of iterations.
 
     The learner of a pair is the product of two splines, of a spline and the levels of a
     factor, or of the levels of two factors. The splines have 6 knots, at quantiles. No

@@ -505,7 +505,7 @@ class Gamma(AdaptiveFamily, LogLink):
         return self.offset(y / namespace(start).exp(start), w)
 
     def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
-        return gamma_shape(weighted_mean(_gamma_term(y, f), w))
+        return gamma_shape(float(weighted_mean(_gamma_term(y, f), w)))
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         with np.errstate(over="ignore"):
@@ -578,22 +578,18 @@ def _gamma_term(y: Array, f: Array) -> Array:
         return namespace(d).expm1(d) - d
 
 
-def gamma_shape(mean: Array) -> Array:
-    """The shapes s with ``log s - digamma(s) = mean``, of the same shape.
+def gamma_shape(mean: float) -> np.float64:
+    """The shape s with ``log s - digamma(s) = mean``.
 
     The left side is between ``1 / (2 s)`` and ``1 / s``.
     """
-    targets = np.clip(on_host(mean), 0.5 * LEAST, MOST)
+    target = min(max(mean, 0.5 * LEAST), MOST)
 
-    def shape(target: float) -> float:
-        def derivatives(s: float) -> tuple[float, float]:
-            slope = s * float(log_minus_digamma(np.float64(s)) - target)
-            return slope, slope - s * s * float(trigamma_minus_inverse(np.float64(s)))
+    def derivatives(s: float) -> tuple[float, float]:
+        slope = s * float(log_minus_digamma(np.float64(s)) - target)
+        return slope, slope - s * s * float(trigamma_minus_inverse(np.float64(s)))
 
-        return most_likely(0.5 / target, derivatives)
-
-    shapes = np.array([*map(shape, targets.flat)]).reshape(targets.shape)
-    return namespace(mean).asarray(shapes)[()]
+    return np.float64(most_likely(0.5 / target, derivatives))
 
 
 # Stored models and pickles name the public module, also after a class has moved.

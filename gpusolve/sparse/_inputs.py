@@ -131,8 +131,7 @@ def _trim(container: Container) -> Container:
 def is_matrix(container: Container) -> bool:
     """Whether it is a sparse matrix, not a sparse array."""
     module = sys.modules[str(sparse_library(container))]
-    kind = getattr(module, "sparray", None)
-    return kind is None or not isinstance(container, kind)
+    return not isinstance(container, module.sparray)
 
 
 def canonical_coo(entries: Coordinates, like: Container) -> Container:

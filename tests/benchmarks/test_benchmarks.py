@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import cupy_stand_in
 import gpu_calls
@@ -100,24 +99,25 @@ def test_a_library_that_fails_costs_its_own_cell(
 
 def test_every_case_has_a_prediction_for_every_device() -> None:
     """A scan reads and writes each element once; a reduction reads it."""
-    table = json.loads(gpu_calls.TABLE.read_text())["cases"]
-    assert list(table) == [case.name for case in gpu_calls.CASES]
-    for ranges in table.values():
-        assert set(ranges) == set(DEVICES)
-        assert all(0 < low <= high < 60 for low, high in ranges.values())
-    for name, moved in (("reduce, 1e8", 4e8), ("scan, 1e8", 8e8)):
-        for device, (low, _) in table[name].items():
-            assert low > moved / DEVICES[device].memory
+    stored = Run.load(gpu_calls.TABLE).results
+    expected = [(case.label, device) for case in gpu_calls.CASES for device in DEVICES]
+    assert [(one.name, one.peer) for one in stored] == expected
+    moved = {"reduce, 1e8": 4e8, "scan, 1e8": 8e8}
+    for one in stored:
+        low = one.median - one.spread / 2
+        assert low > moved.get(one.name, 0) / DEVICES[one.peer].memory
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", gpu_calls.CASES, ids=lambda case: case.name)
-def test_calls_run_on_a_device(case: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_run_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a few elements, on the stand-in, by the code that measures."""
-    small = case._replace(size=min(case.counted, 200))
-    monkeypatch.setattr(gpu_calls, "CASES", [small])
+    small = [one._replace(size=min(one.counted, 50)) for one in gpu_calls.CASES]
+    monkeypatch.setattr(gpu_calls, "CASES", small)
     monkeypatch.setattr(harness, "cuda_events", lambda cupy: harness.wall_clock)
     monkeypatch.setenv("GPUSOLVE_EMULATE", "0")
+    (part,) = gpu_calls.BENCHMARK.parts
     with cupy_stand_in.installed(1):
-        lines = list(gpu_calls.report(harness.choose(repeats=1)))
-    assert lines[-1].startswith(f"| {case.name} | ")
+        found = list(gpu_calls.measure(part, harness.choose(), argparse.Namespace()))
+    measured = [one for one in found if one.peer == OURS]
+    assert [one.name for one in measured] == [case.label for case in small]
+    assert all(one.solved for one in measured)

@@ -13,6 +13,7 @@ from typing import Any
 import cupy_stand_in
 import gpu_report
 import gpu_smoke
+import kernel_calls
 import pytest
 
 import gpusolve
@@ -24,12 +25,12 @@ ON_STAND_IN = [PYTHON, "-m", "cupy_stand_in", *SMOKE]
 FAULTY_CHECKS = """\
 import os, sys, time
 import numpy as np
-import cupy_stand_in, gpu_smoke
+import cupy_stand_in, gpu_smoke, kernel_calls
 from gpu_smoke import Check
 
 def gives_a_wrong_result(settings):
-    ones = gpu_smoke.copy_to_host(settings.xp.ones(3))
-    gpu_smoke.compare(ones, np.arange(1.0, 4.0), 0)
+    ones = kernel_calls.copy_to_host(settings.xp.ones(3))
+    kernel_calls.compare(ones, np.arange(1.0, 4.0), 0)
 
 def passes(settings):
     return {"first": 0.002, "second": 0.001}
@@ -82,54 +83,24 @@ def statuses(contents: Any) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_every_check_passes(tmp_path: Path) -> None:
-    status, contents, page = report(tmp_path)
+def test_a_report_of_some_checks(tmp_path: Path) -> None:
+    """One check of each kind; another test makes the call of each check."""
+    names = "scan, warp", "nnls, by warps", "two threads", "grid barrier"
+    only = f"^({'|'.join(names)})$"
+    status, contents, page = report(tmp_path, "--only", only)
     failed = [check for check in contents["checks"] if check["status"] == "failed"]
     assert not failed, failed[0]["error"]
     assert status == 0
     assert contents["finished"]
     assert contents["passed"]
-    found = statuses(contents)
-    assert set(found) == {
-        *(check.name for check in gpu_smoke.checks()),
-        *("a second process finds the kernels", "memcheck", "racecheck"),
-    }
-    assert {name for name, status in found.items() if status != "passed"} == {
-        "memcheck",
-        "racecheck",
-    }
-    assert all(f"| {name} |" in page for name in found)
-
-
-@pytest.mark.slow
-def test_some_checks_and_a_benchmark(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rehearsed = [gpu_report.benchmark("nnls.py --help")]
-    rehearsed.append(gpu_report.benchmark("no_such_file.py"))
-    monkeypatch.setattr(gpu_report, "REHEARSED", rehearsed)
-    only = "^(scan, (32-byte|hier)|gam.BoostedGAM, path|look-back, 16|grid)"
-    status, contents, page = report(tmp_path, "--only", only)
-    assert status == 1  # the second benchmark fails
     assert statuses(contents) == {
-        "scan, 32-byte elements": "passed",
-        "scan, hierarchical": "passed",
-        "scan, hierarchical, exclusive": "passed",
-        "gam.BoostedGAM, path": "passed",
+        **dict.fromkeys(names, "passed"),
         "a second process finds the kernels": "passed",
-        "memcheck": "skipped",
-        "racecheck": "skipped",
-        "look-back, 16-byte elements": "passed",
-        "grid barrier": "passed",
+        **dict.fromkeys(("memcheck", "racecheck"), "skipped"),
     }
-    assert contents["facts"]["gpu"] == "stand-in 0"
-    assert contents["facts"]["compute capability"] == "8.6"
-    shown, missing = contents["benchmarks"]
-    assert (shown["status"], missing["status"]) == ("passed", "failed")
-    assert "usage: nnls.py" in shown["output"]
-    assert "usage: nnls.py" in page
+    assert all(f"| {name} |" in page for name in names)
     timed = {check["name"]: check for check in contents["checks"]}
-    assert timed["scan, hierarchical"]["second"] > 0
+    assert timed["scan, warp"]["second"] > 0
     assert timed["grid barrier"]["launches"] == gpu_smoke.FEW_LAUNCHES
 
 
@@ -144,6 +115,8 @@ def test_a_failure_ends_one_check_only(
     script.write_text(FAULTY_CHECKS)
     monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, str(script)])
     monkeypatch.setattr(gpu_report, "CHECK_SECONDS", 5)
+    lines = ["nnls.py --help", "no_such_file.py"]
+    monkeypatch.setattr(gpu_report, "REHEARSED", lines)
     status, contents, page = report(tmp_path / "out")
     assert status == 1
     assert contents["finished"]
@@ -166,6 +139,11 @@ def test_a_failure_ends_one_check_only(
     assert "hangs: no end in 5 s" in errors["hangs"]
     assert "Mismatched elements: 2 / 3" in page
     assert "| smoke | passes | passed | 2.000 | 1.000 |" in page
+    assert contents["facts"]["gpu"] == "stand-in 0"
+    shown, missing = contents["benchmarks"]
+    assert (shown["status"], missing["status"]) == ("passed", "failed")
+    assert "usage: nnls.py" in shown["output"]
+    assert "usage: nnls.py" in page
 
 
 def test_gpusolve_runs_with_the_fallback_packages() -> None:
@@ -184,12 +162,10 @@ gpusolve.gam.BoostedGAM(n_basis=6, max_iter=3).fit(X, X[:, 1])
 
 
 def test_benchmarks_accept_their_arguments() -> None:
-    for script in (*gpu_report.BENCHMARKS, *gpu_report.REHEARSED):
-        module = importlib.import_module(script.file.removesuffix(".py"))
-        if hasattr(module, "BENCHMARK"):
-            module.BENCHMARK.parser().parse_args(script.arguments)
-        else:
-            assert not script.arguments
+    for line in (*gpu_report.BENCHMARKS, *gpu_report.REHEARSED):
+        file, *arguments = line.split()
+        module = importlib.import_module(file.removesuffix(".py"))
+        module.BENCHMARK.parser().parse_args(arguments)
 
 
 def test_report_runs_without_other_packages() -> None:
@@ -258,7 +234,10 @@ def test_errors_of_the_sanitizer_fail_a_check(
 
 
 def test_every_public_function_has_a_check() -> None:
-    names = {check.name.partition(",")[0] for check in gpu_smoke.checks()}
+    checks = [check.name for check in gpu_smoke.checks()]
+    assert len(checks) == len({*checks})
+    assert {*gpu_smoke.SANITIZED} <= {*checks}
+    names = {name.partition(",")[0] for name in checks}
     types = {"Gradients", "Map", "Monoid", "NNLSResult", "Proof", "RegularizationPath"}
     types |= {"show_config"}
     rooms = {"emulator", "gam", "reference", "sparse", "studies"}
@@ -289,7 +268,7 @@ def test_each_call_computes_on_the_device_of_its_arrays(
     """
     monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
     with cupy_stand_in.installed() as cupy:
-        settings = gpu_smoke.Settings(cupy, small=True)
+        settings = kernel_calls.Settings(cupy, small=True)
         call = CALLS[name].make(settings)
         expected = call.expected()
         with cupy.cuda.Device(1):
@@ -297,30 +276,7 @@ def test_each_call_computes_on_the_device_of_its_arrays(
         found = call.on(given)
         assert cupy.cuda.Device().id == 0
         for one in found if isinstance(found, tuple) else (found,):
-            data = one.data if gpu_smoke.xp_issparse(one) else one
+            data = one.data if kernel_calls.xp_issparse(one) else one
             if name != "gam.BoostedGAM, path":  # a path is on the host
                 assert data.device.id == 1
         call.compare(found, expected)
-
-
-def test_check_names_are_unique_and_sanitized_checks_exist() -> None:
-    names = [check.name for check in gpu_smoke.checks()]
-    assert len(names) == len(set(names))
-    assert set(gpu_smoke.SANITIZED) <= set(names)
-
-
-def test_a_wrong_result_on_another_stream_is_reported() -> None:
-    calls = []
-
-    def drifting(x: Any) -> Any:
-        calls.append(x)
-        return x + (len(calls) > 2)
-
-    def expected(x: Any) -> Any:
-        return x
-
-    call = gpu_smoke.Call(drifting, (gpu_smoke.whole(5),), {}, expected)
-    with cupy_stand_in.installed(1) as cupy:
-        settings = gpu_smoke.Settings(cupy, small=True)
-        with pytest.raises(RuntimeError, match="fails on a non-blocking stream"):
-            gpu_smoke.checked(lambda settings: call)(settings)

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from backends import numpy_only
-from device_views import STRIDED_VIEWS
+from backends import STRIDED_VIEWS, numpy_only
 from hypothesis import given
 from hypothesis import strategies as st
 from monoids import (
@@ -28,7 +27,6 @@ from monoids import (
     first_nonzero,
     frozen,
     matrix_product,
-    square,
 )
 from together import together
 
@@ -329,18 +327,6 @@ def test_elements_of_16_bytes_at_any_address(backend: Any) -> None:
 # ---- values --------------------------------------------------------------------------
 
 
-@together("dtype", ["int8", "uint8", "int64"])
-@together("op", ["add", "mul"])
-def test_overflow_wraps(backend: Any, dtype: str, op: str) -> None:
-    x = np.full(100, np.iinfo(dtype).max, dtype)
-    case, lengths = Case(op, x.dtype), np.array([30, 70])
-    same(backend.call(gpusolve.reduce, x, op), case.fold(x), strict=True)
-    same(backend.call(gpusolve.scan, x, op), case.prefixes(x), strict=True)
-    found = backend.call(gpusolve.segmented_reduce, x, lengths, op)
-    expected = np.stack([case.fold(x[:30]), case.fold(x[30:])])
-    same(found, expected, strict=True)
-
-
 @together("op", ["min", "max"])
 @together(("name", "variant"), [one for one in EVERY if one[0] != "segmented_scan"])
 def test_nan_propagates(backend: Any, op: str, name: str, variant: str) -> None:
@@ -456,31 +442,3 @@ def test_segments_are_scanned_and_reduced_apart(
         same(found, np.concatenate([x[:0], *scans]), strict=True)
     found = backend.call(gpusolve.segmented_reduce, x, np.array(lengths), first_nonzero)
     same(found, np.array([case.fold(part) for part in parts], np.int8), strict=True)
-
-
-# ---- maps inside ---------------------------------------------------------------------
-
-pair_with_one = gpusolve.Map(
-    "pair with 1", ("x", "T(1)"), lambda x: np.stack([x, np.ones_like(x)], axis=-1)
-)
-count_positive = gpusolve.Map("1 if positive", "x > 0", lambda x: x > 0, dtype=np.int64)
-
-
-@together(("name", "variant"), [one for one in EVERY if one[0] == "reduce"])
-def test_a_map_is_applied_to_each_element(
-    backend: Any, name: str, variant: str, rng: np.random.Generator
-) -> None:
-    x = rng.integers(-9, 10, (3, 500)).astype(np.float32)
-    options: dict[str, Any] = {"axis": 1, "variant": variant}
-    found = backend.call(gpusolve.reduce, x, map=square, **options)
-    same(found, (x * x).sum(1), strict=True)
-    found = backend.call(gpusolve.reduce, x, map=count_positive, **options)
-    same(found, (x > 0).sum(1), strict=True)
-    if variant not in UNORDERED:
-        given = x.astype(np.int32)
-        found = backend.call(
-            gpusolve.reduce, given, affine, map=pair_with_one, **options
-        )
-        case = Case("affine", given.dtype)
-        expected = [case.fold(row) for row in np.stack([given, given**0], -1)]
-        same(found, np.array(expected), strict=True)

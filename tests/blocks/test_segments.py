@@ -86,6 +86,16 @@ def test_one_segment_of_several_hundred_tiles(
     same(found, np.array(expected), strict=True)
 
 
+def test_reduction_to_smaller_elements_across_tiles(
+    backend: Any, rng: np.random.Generator
+) -> None:
+    lengths = rng.integers(0, 600, 40)
+    x = (rng.random(lengths.sum()) > 0.01).astype(np.float64)
+    found = backend.call(gpusolve.segmented_reduce, x, lengths, "logical_and")
+    segments = np.split(x, np.cumsum(lengths))[: len(lengths)]
+    same(found, [segment.all() for segment in segments])
+
+
 def test_float_reductions_have_the_same_bits_in_every_run(
     schedule: str, rng: np.random.Generator, monkeypatch: Any
 ) -> None:

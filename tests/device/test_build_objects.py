@@ -60,10 +60,15 @@ def checkout(tmp_path: Path) -> Path:
     return copy
 
 
-def build(checkout: Path, **environment: str) -> str:
+IN_PLACE = "build_ext", "--inplace"
+
+
+def build(
+    checkout: Path, command: tuple[str, ...] = IN_PLACE, **environment: str
+) -> str:
     """Build in place; returns what was printed."""
     return subprocess.run(
-        [sys.executable, "setup.py", "build_ext", "--inplace"],
+        [sys.executable, "setup.py", *command],
         cwd=checkout,
         env={**os.environ, **environment},
         stdout=subprocess.PIPE,
@@ -100,6 +105,13 @@ def test_an_object_for_each_instruction_set(checkout: Path) -> None:
         assert objects.instruction_set(library) == name
         expected = object_files.fingerprint(checkout / "cuda_src")
         assert objects.sources(library) == expected
+
+
+def test_an_editable_installation_has_the_best_object(checkout: Path) -> None:
+    build(checkout, ("editable_wheel", "--dist-dir", str(checkout / "dist")))
+    best = objects.chosen().path
+    assert best is not None
+    assert files(checkout) == {best.name}
 
 
 def test_without_a_compiler_there_is_a_warning(checkout: Path) -> None:

@@ -42,13 +42,10 @@ def memory_of_nnls(A: Any, b: Any, limit: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_nnls_runs_fewer_blocks_in_less_memory(
-    dtype: Any, rng: np.random.Generator
-) -> None:
-    A, b = rng.random((5, 150, 130)).astype(dtype), rng.random((5, 150)).astype(dtype)
+def test_nnls_runs_fewer_blocks_in_less_memory(rng: np.random.Generator) -> None:
+    A, b = rng.random((5, 150, 130)), rng.random((5, 150))
     peak = memory_of_nnls(A, b, cupy_stand_in.devices.UNLIMITED)
-    for missing in (1, 100, 10_000, 60_000):
+    for missing in (1, 10_000, 60_000):
         assert memory_of_nnls(A, b, peak - missing) < peak
     with pytest.raises(MemoryError):
         memory_of_nnls(A, b, A.nbytes + b.nbytes)

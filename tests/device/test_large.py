@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import cupy_stand_in
 import numpy as np
 import pytest
-from gpus import STAND_IN, why_no_cuda
+from backends import STAND_IN, why_no_cuda
 from own_kernels import empty, own_kernel
 from together import together
 

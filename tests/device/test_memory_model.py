@@ -56,7 +56,7 @@ OPERATIONS = {
     **{f"?{place}": load(place, strong=True) for place in "xy"},
     **{f"?weak-{place}": load(place) for place in "xy"},
     **{f"+{place}": add(place, 1) for place in "xy"},
-    **{"fence": fence(), "sc": fence(sequential=True), "block": fence("block")},
+    "fence": fence(),
 }
 """Stores, loads, additions and fences, as `VERDICTS` writes them."""
 
@@ -64,12 +64,10 @@ VERDICTS: dict[str, list[tuple[str, tuple[Any, ...], bool]]] = {
     "message passing": [
         ("x y | ?y ?x", ((1, 0),), True),
         ("weak-x fence y | ?y fence ?weak-x", ((1, 0),), False),
-        ("weak-x block y | ?y block ?weak-x", ((1, 0),), True),
         ("weak-x fence weak-y | ?weak-y fence ?weak-x", ((1, 0),), True),
     ],
     "store buffering": [
         ("x fence ?y | y fence ?x", ((0,), (0,)), True),
-        ("x sc ?y | y sc ?x", ((0,), (0,)), False),
     ],
     "load buffering": [
         ("?x y | ?y x", ((1,), (1,)), True),
@@ -85,7 +83,6 @@ VERDICTS: dict[str, list[tuple[str, tuple[Any, ...], bool]]] = {
     ],
     "independent reads": [
         ("x | y | ?x fence ?y | ?y fence ?x", ((1, 0), (1, 0)), True),
-        ("x | y | ?x sc ?y | ?y sc ?x", ((1, 0), (1, 0)), False),
     ],
     "additions": [
         ("+x | +x", ((0,), (0,)), False),

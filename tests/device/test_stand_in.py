@@ -16,7 +16,7 @@ import cupy_stand_in
 import numpy as np
 import pytest
 import scipy.sparse
-from device_views import copy_to_device
+from backends import copy_to_device
 from spline_learners import boost, learners_of, prepared
 from together import together
 
@@ -63,14 +63,6 @@ def second(monkeypatch: pytest.MonkeyPatch) -> Iterator[SecondDevice]:
     monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
     with cupy_stand_in.installed() as cupy:
         yield SecondDevice(cupy)
-
-
-def check(second: SecondDevice, function: Any, *args: Any, **options: Any) -> None:
-    """Compare the result on the second device with the result of the NumPy path."""
-    expected = function(*args, **options)
-    found = second(function, *args, **options)
-    for array, right in zip(np.atleast_1d(found), np.atleast_1d(expected), strict=True):
-        np.testing.assert_allclose(array, right, rtol=1e-12)
 
 
 def strided(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -127,14 +119,6 @@ def test_scatter(second: SecondDevice, dtype: Any, layout: Any) -> None:
     found = gpusolve.scatter(target, second.array(indices), second.array(values))
     assert found is target
     np.testing.assert_array_equal(target.get(), expected)
-
-
-def test_replicate(second: SecondDevice) -> None:
-    like = second.array(numbers)
-    found = second.host(gpusolve.replicate(3, [1.0, 2.0], like=like))
-    assert found.tolist() == [[1, 2]] * 3
-    element = second.array(np.array([1.0, 2.0]))
-    assert second.host(gpusolve.replicate(2, element)).tolist() == [[1, 2]] * 2
 
 
 # ---- gemv ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Kernels that use NVIDIA's headers: groups, libcu++, numbers of 16 bits, cuRAND."""
+"""Kernels that use NVIDIA's headers: groups, libcu++, tiles, cuRAND."""
 
 from __future__ import annotations
 
@@ -146,55 +146,6 @@ def test_products_of_tiles(
     parts = [type, sum_type, *map(str, shape), *names]
     run("tiles", f"product<{', '.join(parts)}>", *given, c, d)
     np.testing.assert_array_equal(d.T, 2 * (a @ b + c))
-
-
-# ---- numbers of 16 bits --------------------------------------------------------------
-
-TYPES = pytest.mark.parametrize("name", ["half", "nv_bfloat16"])
-
-
-def dtype_of(name: str) -> Any:
-    if name == "half":
-        return np.float16
-    return pytest.importorskip("ml_dtypes").bfloat16
-
-
-def numbers(rng: np.random.Generator, dtype: Any, count: int) -> Any:
-    """Numbers with |x| between 1 and 2, whose products and sums are exact in float."""
-    x = rng.uniform(1, 2, count) * rng.choice([-1, 1], count)
-    return x.astype(np.float32).astype(dtype)
-
-
-def assert_equal(found: Any, expected: Any) -> None:
-    np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
-
-
-@TYPES
-def test_arithmetic(rng: np.random.Generator, name: str) -> None:
-    dtype, n = dtype_of(name), 2000
-    a, b, c = (numbers(rng, dtype, n) for _ in range(3))
-    out = _emulator.empty((8, n), np.uint16).view(dtype)
-    with np.errstate(invalid="ignore"):
-        root = np.sqrt(a)
-    run("half_precision", f"calculate<{name}>", a, b, c, out, np.int32(n))
-    exact = a.astype(np.float32) * b.astype(np.float32) + c.astype(np.float32)
-    less = (a < b).astype(dtype)
-    expected = a + b, a - b, a * b, a / b, -(a + dtype(1)), less, root
-    for row, values in zip(out, (*expected, exact.astype(dtype)), strict=True):
-        assert_equal(row, values)
-
-
-@TYPES
-def test_pairs(rng: np.random.Generator, name: str) -> None:
-    dtype = dtype_of(name)
-    a, b, c = (numbers(rng, dtype, 128).reshape(64, 2) for _ in range(3))
-    out = np.zeros((5, 64, 2), dtype)
-    run("half_precision", f"calculate_pairs<{name}2>", a, b, c, out, np.int32(64))
-    exact = a.astype(np.float32) * b.astype(np.float32) + c.astype(np.float32)
-    expected = a + b, exact.astype(dtype), np.maximum(a, b), a[:, ::-1]
-    for row, values in zip(out, expected, strict=False):
-        assert_equal(row, values)
-    assert_equal(out[4, 0], (a >= b).sum(0).astype(dtype))
 
 
 # ---- cuRAND --------------------------------------------------------------------------

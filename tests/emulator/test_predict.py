@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,7 @@ import pytest
 from together import together
 
 from gpusolve._emulator._costs import SECTOR_BYTES
-from gpusolve._emulator._gpu import DEVICES, MB
-from gpusolve._emulator._latencies import LATENCY_CLOCKS
+from gpusolve._emulator._gpu import DEVICES, LATENCY_CLOCKS, MB
 from gpusolve._emulator._predict import (
     GRID_BARRIER_SECONDS,
     LAUNCH_SECONDS,
@@ -21,86 +21,7 @@ from gpusolve._emulator._predict import (
 )
 from gpusolve.emulator import Device, RawKernel, RawModule, profile
 
-SOURCE = r"""
-__global__ void copy(const float* x, float* y, int n) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) y[i] = x[i];
-}
-
-__global__ void increment(float* x) {
-    x[blockIdx.x * blockDim.x + threadIdx.x] += 1;
-}
-
-__global__ void count(int* total) {
-    atomicAdd(total, 1);
-}
-
-__global__ void follow(const int* next, int* last, int steps) {
-    __shared__ int place;
-    if (threadIdx.x == 0) place = blockIdx.x;
-    __syncthreads();
-    for (int k = 0; k < steps; ++k) {
-        const int found = next[place];
-        __syncthreads();
-        if (threadIdx.x == 0) place = found;
-        __syncthreads();
-    }
-    if (threadIdx.x == 0) last[blockIdx.x] = place;
-}
-
-__global__ void unequal_blocks(const float* x, float* y) {
-    float total = 0;
-    for (int k = 0; k <= blockIdx.x; ++k) total += x[k * 32 + threadIdx.x];
-    y[blockIdx.x * 32 + threadIdx.x] = total;
-}
-
-/// Lanes below `split` add, the others multiply.
-__global__ void branch(float* x, int split) {
-    float value = x[threadIdx.x];
-    if (threadIdx.x < split)
-        for (int k = 0; k < 100; ++k) value += k;
-    else
-        for (int k = 0; k < 100; ++k) value *= k;
-    x[threadIdx.x] = value;
-}
-
-__global__ void remainders(unsigned* x, unsigned n) {
-    x[threadIdx.x] = x[threadIdx.x] % n;
-}
-
-__global__ void multiply_add(float* x, float a) {
-    float value = x[threadIdx.x];
-    for (int k = 0; k < 1000; ++k) value = value * a + a;
-    x[threadIdx.x] = value;
-}
-
-/// Every thread adds the same n elements, twice.
-__global__ void read_twice(const float* x, float* y, int n) {
-    float total = 0;
-    for (int turn = 0; turn < 2; ++turn)
-        for (int k = threadIdx.x; k < n; k += blockDim.x) total += x[k];
-    y[threadIdx.x] = total;
-}
-
-__global__ void add_row(const float* x, float* y, int which) {
-    __shared__ float row[64];
-    row[threadIdx.x] = x[threadIdx.x];
-    __syncthreads();
-    float total = 0;
-    for (int k = 0; k < 32; ++k) total += row[32 * which + k];
-    y[threadIdx.x] = total;
-}
-
-__global__ void add_neighbours(const float* x, float* y) {
-    __shared__ float row[32];
-    row[threadIdx.x] = x[threadIdx.x];
-    if (threadIdx.x < 4) row[28 + threadIdx.x] = x[28 + threadIdx.x];
-    __syncthreads();
-    float total = 0;
-    for (int k = 0; k < 4; ++k) total += row[threadIdx.x + k];
-    y[threadIdx.x] = total;
-}
-"""
+SOURCE = Path(__file__).parents[1] / "kernels" / "profiled.cu"
 
 H200 = DEVICES["H200"]
 

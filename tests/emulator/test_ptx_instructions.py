@@ -7,9 +7,10 @@ Python's integers and fractions, which are rounded here once, as PTX's manual sa
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,12 @@ def wrapped(value: int, type: str) -> int:
     return value - (1 << bits) if signed else value
 
 
+def statement(opcode: str, operands: int) -> str:
+    """An instruction with its operands, unless the text has them."""
+    names = ", ".join(f"%x{k}" for k in range(operands))
+    return opcode if "%d" in opcode else f"{opcode} %d, {names};"
+
+
 def check_integers(
     opcode: str, result: str, types: Sequence[str], function: Callable[..., int]
 ) -> None:
@@ -140,8 +147,7 @@ def check_integers(
         (type, np.array(column, object).astype(DTYPES[type]))
         for type, column in zip(types, zip(*rows, strict=True), strict=True)
     ]
-    names = ", ".join(f"%x{k}" for k in range(len(types)))
-    found = execute(f"{opcode} %d, {names};", result, *columns)
+    found = execute(statement(opcode, len(types)), result, *columns)
     for row, value in zip(rows, found.tolist(), strict=True):
         assert value == wrapped(function(*row), result), (opcode, row)
 
@@ -202,6 +208,53 @@ def product24(a: int, b: int, type: str, shift: int = 0) -> int:
 
     return lower(a) * lower(b) >> shift
 
+
+def parts_of(word: int, dtype: str) -> list[int]:
+    """The bytes or the halves of a word, the lowest first."""
+    return [int(x) for x in np.array([word], "u4").view(dtype)]
+
+
+def product_of_parts(a: int, b: int, dtypes: Sequence[str], first: int = 0) -> int:
+    """The sum of the products of the parts of two words."""
+    x, y = parts_of(a, dtypes[0]), parts_of(b, dtypes[1])[first:]
+    return sum(p * q for p, q in zip(x, y, strict=False))
+
+
+def of_each_part(a: int, b: int, dtype: str, function: Any) -> list[int]:
+    pairs = zip(parts_of(a, dtype), parts_of(b, dtype), strict=True)
+    return [function(x, y) for x, y in pairs]
+
+
+def joined(parts: Sequence[int], dtype: str) -> int:
+    return int(np.array(parts).astype(dtype).view("u4")[0])
+
+
+def looked_up(table: int, a: int, b: int, c: int) -> int:
+    """Each bit of three words gives a bit of a table."""
+    rows = ((a >> k & 1) << 2 | (b >> k & 1) << 1 | (c >> k & 1) for k in range(32))
+    return sum((table >> row & 1) << k for k, row in enumerate(rows))
+
+
+VIDEO: dict[str, Callable[[int, int], int]] = {
+    "vadd": lambda a, b: a + b, "vsub": lambda a, b: a - b, "vmin": min, "vmax": max,
+    "vabsdiff": lambda a, b: abs(a - b),
+}  # fmt: skip
+
+CARRIES: dict[str, tuple[str, Callable[..., int]]] = {
+    "add": (
+        "add.cc.{0} %l, %x0, %x1; addc.{0} %d, %x2, %x3;",
+        lambda n, a, b, c, d: (c << n) + a + (d << n) + b,
+    ),
+    "sub": (
+        "sub.cc.{0} %l, %x0, %x1; subc.{0} %d, %x2, %x3;",
+        lambda n, a, b, c, d: (c << n) + a - (d << n) - b,
+    ),
+    "mad": (
+        "mad.lo.cc.{0} %l, %x0, %x1, %x2; madc.hi.{0} %d, %x0, %x1, %x3;",
+        lambda n, a, b, c, d: a * b + c + (d << n),
+    ),
+}
+"""Operations on numbers of two words, whose upper word is checked."""
 
 PLACES: dict[str, Callable[[int, int], int]] = {
     "f4e": lambda n, k: n + k, "b4e": lambda n, k: n - k, "rc8": lambda n, _: n,
@@ -312,7 +365,64 @@ INTEGER: list[Case] = [
     *cases("mov.f64", (64,), "TT", lambda a: a),
     *cases("slct.{}.s32", (32, *PAIRS), "TTTs", lambda a, b, c: a if c >= 0 else b),
     *cases("slct.f32.s32", B32, "TTTs", lambda a, b, c: a if c >= 0 else b),
+    (
+        "cvt.pack.sat.u8.s32.b32", "u32", ("s32", "s32", "u32"),
+        lambda a, b, c: c << 16 | min(max(a, 0), 255) << 8 | min(max(b, 0), 255),
+    ),
+    (
+        "cvt.pack.sat.s16.s32", "u32", ("s32", "s32"),
+        lambda a, b: joined([min(max(x, -(2**15)), 2**15 - 1) for x in (b, a)], "i2"),
+    ),
 ]  # fmt: skip
+
+
+def cases_of_parts() -> Iterator[Case]:
+    """Sums of products of bytes and halves, and operations on each of them."""
+    for a, b in itertools.product(PAIRS, repeat=2):
+        for name, size, first in (("dp4a", 1, 0), ("dp2a.lo", 2, 0), ("dp2a.hi", 2, 2)):
+            dtypes = [f"{a[0]}{size}".replace("s", "i"), f"{b[0]}1".replace("s", "i")]
+
+            def product(
+                x: int, y: int, c: int, types: Any = dtypes, k: int = first
+            ) -> int:
+                return product_of_parts(x, y, types, k) + c
+
+            yield f"{name}.{a}.{b}", "s32", ("u32", "u32", "s32"), product
+    for (name, function), part in itertools.product(
+        VIDEO.items(), ("u1", "i1", "u2", "i2")
+    ):
+        type = "s32" if part[0] == "i" else "u32"
+        opcode = f"{name}{4 // int(part[1])}.{type}.{type}.{type}"
+
+        def each(
+            a: int, b: int, _: int, part: str = part, function: Any = function
+        ) -> int:
+            return joined(of_each_part(a, b, part, function), part)
+
+        def added(
+            a: int, b: int, c: int, part: str = part, function: Any = function
+        ) -> int:
+            return sum(of_each_part(a, b, part, function)) + c
+
+        yield opcode, "u32", ("u32",) * 3, each
+        yield f"{opcode}.add", "u32", ("u32",) * 3, added
+
+
+def cases_of_words() -> Iterator[Case]:
+    """Tables of bits, and operations on numbers of two words."""
+    for table in (0x96, 0xE8, 0x01, 0xFE, 0x1D):
+        text = f"lop3.b32 %d, %x0, %x1, %x2, {table};"
+        yield text, "u32", ("u32",) * 3, functools.partial(looked_up, table)
+    for (text, function), bits in itertools.product(CARRIES.values(), (32, 64)):
+
+        def upper(*words: int, function: Any = function, bits: int = bits) -> int:
+            return int(function(bits, *words)) >> bits
+
+        type = f"u{bits}"
+        yield f".reg .b{bits} %l; {text.format(type)}", type, (type,) * 4, upper
+
+
+INTEGER += [*cases_of_parts(), *cases_of_words()]
 
 
 @pytest.mark.parametrize("case", INTEGER, ids=lambda case: case[0])
@@ -339,94 +449,6 @@ def test_division_of_integers(type: str) -> None:
 def test_division_by_zero_is_an_error() -> None:
     with pytest.raises(KernelError, match="divides an integer by zero"):
         execute("div.s32 %d, %x0, %x1;", "s32", ("s32", [1, 2]), ("s32", [1, 0]))
-
-
-@pytest.mark.parametrize("table", [0x96, 0xE8, 0x01, 0xFE, 0x1D])
-def test_lop3(table: int) -> None:
-    def expected(a: int, b: int, c: int) -> int:
-        return sum(
-            (table >> ((a >> k & 1) << 2 | (b >> k & 1) << 1 | (c >> k & 1)) & 1) << k
-            for k in range(32)
-        )
-
-    rows = list(itertools.product(integers("u32")[:10], repeat=3))
-    columns = [("u32", np.array(c, "u4")) for c in zip(*rows, strict=True)]
-    found = execute(f"lop3.b32 %d, %x0, %x1, %x2, {table};", "u32", *columns)
-    assert found.tolist() == [expected(*row) for row in rows]
-
-
-@pytest.mark.parametrize("a_type", ["s32", "u32"])
-@pytest.mark.parametrize("b_type", ["s32", "u32"])
-def test_dp4a(a_type: str, b_type: str) -> None:
-    rng = np.random.default_rng(3)
-    a, b = rng.integers(0, 256, (2, 64, 4), np.uint8)
-    c = rng.integers(-1000, 1000, 64).astype(np.int32)
-    parts = [
-        x.view(np.int8 if type == "s32" else np.uint8).astype(np.int64)
-        for x, type in ((a, a_type), (b, b_type))
-    ]
-    found = execute(
-        f"dp4a.{a_type}.{b_type} %d, %x0, %x1, %x2;", "s32",
-        ("u32", a.view("u4").ravel()), ("u32", b.view("u4").ravel()), ("s32", c),
-    )  # fmt: skip
-    np.testing.assert_array_equal(found, (parts[0] * parts[1]).sum(1) + c)
-
-
-VIDEO: dict[str, Callable[[Any, Any], Any]] = {
-    "vadd": np.add,
-    "vsub": np.subtract,
-    "vmin": np.minimum,
-    "vmax": np.maximum,
-    "vabsdiff": lambda a, b: abs(a - b),
-}
-
-
-@pytest.mark.parametrize("name", VIDEO)
-@pytest.mark.parametrize("parts", ["u1", "i1", "u2", "i2"])
-def test_bytes_and_halves_of_words(name: str, parts: str) -> None:
-    rng = np.random.default_rng(4)
-    a, b, c = rng.integers(0, 1 << 32, (3, 100), np.uint32)
-    type = "s32" if parts[0] == "i" else "u32"
-    each = VIDEO[name](*(x.view(parts).reshape(100, -1).astype(int) for x in (a, b)))
-    text = f"{name}{4 // int(parts[1])}.{type}.{type}.{type}"
-    columns = [("u32", x) for x in (a, b, c)]
-    found = execute(f"{text} %d, %x0, %x1, %x2;", "u32", *columns)
-    np.testing.assert_array_equal(found, each.astype(parts).view("u4").ravel())
-    found = execute(f"{text}.add %d, %x0, %x1, %x2;", "u32", *columns)
-    np.testing.assert_array_equal(found, (each.sum(1) + c).astype("u4"))
-
-
-@pytest.mark.parametrize("type", ["u32", "u64"])
-def test_carries(type: str) -> None:
-    """Sums and products of two words, with carries."""
-    n, rng = bits_of(type), np.random.default_rng(1)
-    words = rng.integers(0, 1 << n, (4, 200), DTYPES[type], endpoint=False)
-    words[:, :3] = [
-        [(1 << n) - 1] * 3,
-        [1, 0, (1 << n) - 1],
-        [(1 << n) - 1] * 3,
-        [0] * 3,
-    ]
-    columns = [(type, word) for word in words]
-    a, b, c, d = words.astype(object)
-    high = execute(
-        f".reg .b{n} %l; add.cc.{type} %l, %x0, %x1; addc.{type} %d, %x2, %x3;",
-        type, *columns,
-    )  # fmt: skip
-    total = (c << n) + a + (d << n) + b
-    assert high.tolist() == [int(x) >> n & ((1 << n) - 1) for x in total]
-    high = execute(
-        f".reg .b{n} %l; sub.cc.{type} %l, %x0, %x1; subc.{type} %d, %x2, %x3;",
-        type, *columns,
-    )  # fmt: skip
-    total = (c << n) + a - (d << n) - b
-    assert high.tolist() == [int(x) >> n & ((1 << n) - 1) for x in total]
-    high = execute(
-        f".reg .b{n} %l; mad.lo.cc.{type} %l, %x0, %x1, %x2;"
-        f"madc.hi.{type} %d, %x0, %x1, %x3;",
-        type, *columns,
-    )  # fmt: skip
-    assert high.tolist() == [int(x) >> n & ((1 << n) - 1) for x in a * b + c + (d << n)]
 
 
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
@@ -467,6 +489,8 @@ def test_comparison_with_a_predicate(join: str) -> None:
     operands = ("u32", a), ("u32", b), ("pred", c)
     less, given = a < b, c.astype(bool)
     both = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}[join]
+    same = f".reg .pred %q; setp.lt.{join}.u32 %d|%x2, %x0, %x1, %x2;"
+    np.testing.assert_array_equal(execute(same, "pred", *operands), both(less, given))
     text = f".reg .pred %q; setp.lt.{join}.u32 {{}}, %x0, %x1, {{}}%x2;"
     for pair, sign, p in (
         ("%d|%q", "", both(less, given)),
@@ -547,12 +571,21 @@ def rounded(x: Fraction, type: str, mode: str = "rn") -> float:
     return float(value) if x > 0 else -float(value)
 
 
+def floats_of(values: Array, type: str) -> Array:
+    """The values of an array; bfloat16 is the upper half of a float32."""
+    return (values.astype("u4") << 16).view("f4") if type == "bf16" else values
+
+
 def numbers(type: str, count: int, rng: np.random.Generator) -> Array:
     """Finite numbers of all sizes, denormal numbers and numbers near 1 among them."""
     bits = rng.integers(0, 1 << bits_of(type), 3 * count, f"u{bits_of(type) // 8}")
     values = bits.view(DTYPES[type])
-    near = rng.normal(size=count).astype(DTYPES[type])
-    return np.where(rng.random(count) < 0.5, near, values[np.isfinite(values)][:count])
+    values = values[np.isfinite(floats_of(values, type))][:count]
+    if type == "bf16":
+        near = rng.normal(size=count).astype("f4").view("u4") >> 16
+    else:
+        near = rng.normal(size=count)
+    return np.where(rng.random(count) < 0.5, near.astype(values.dtype), values)
 
 
 EXACT: dict[str, tuple[int, Callable[..., Fraction]]] = {
@@ -564,27 +597,35 @@ EXACT: dict[str, tuple[int, Callable[..., Fraction]]] = {
 }
 
 
-@pytest.mark.parametrize("type", ["f32", "f64"])
-@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
-@pytest.mark.parametrize("name", EXACT)
+MODES = ("rn", "rz", "rm", "rp")
+ARITHMETIC = [
+    *itertools.product(EXACT, MODES, ("f32", "f64")),
+    *itertools.product(("add", "sub", "mul", "fma"), ("rn",), ("f16", "bf16")),
+]
+
+
+@pytest.mark.parametrize(("name", "mode", "type"), ARITHMETIC)
 def test_arithmetic_is_rounded_once(name: str, mode: str, type: str) -> None:
     count, function = EXACT[name]
     rng = np.random.default_rng(7)
     columns = [numbers(type, 256, rng) for _ in range(count)]
-    columns[1] = np.where(columns[1] == 0, 1, columns[1]).astype(columns[1].dtype)
-    names = ", ".join(f"%x{k}" for k in range(count))
-    found = execute(
-        f"{name}.{mode}.{type} %d, {names};", type, *((type, c) for c in columns)
-    )
+    if name == "div":
+        columns[1][columns[1] == 0] = 1
+    text = statement(f"{name}.{mode}.{type}", count)
+    found = execute(text, type, *((type, c) for c in columns))
     expected = [
         rounded(function(*map(Fraction, row)), type, mode)
-        for row in zip(*(c.tolist() for c in columns), strict=True)
+        for row in zip(*(floats_of(c, type).tolist() for c in columns), strict=True)
     ]
-    np.testing.assert_array_equal(found, np.array(expected, DTYPES[type]))
+    assert floats_of(found, type).tolist() == expected
+    if bits_of(type) == 16:
+        pairs = [(f"{type}x2", c.view("u4")) for c in columns]
+        both = execute(text.replace(type, f"{type}x2"), f"{type}x2", *pairs)
+        np.testing.assert_array_equal(both, found.view("u4"))
 
 
 @pytest.mark.parametrize("type", ["f32", "f64"])
-@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
+@pytest.mark.parametrize("mode", MODES)
 def test_roots_are_rounded_once(mode: str, type: str) -> None:
     x = abs(numbers(type, 256, np.random.default_rng(8)))
     found = execute(f"sqrt.{mode}.{type} %d, %x0;", type, (type, x))
@@ -594,6 +635,24 @@ def test_roots_are_rounded_once(mode: str, type: str) -> None:
         # A part below the last bit, if the root is not exact.
         exact = Fraction(2 * whole + (whole * whole != scaled), 2 * 2**1200)
         assert root == rounded(exact, type, mode), value
+
+
+def test_float32_has_a_single_nan() -> None:
+    """Without a sign, so that it is printed as nan."""
+    inf, zero, nan = np.array([[math.inf], [0], [math.nan]], "f4")
+    nan.view("u4")[0] = 0xFFC00001
+    for text, *values in (
+        ("sub.f32", inf, inf), ("mul.ftz.f32", zero, inf), ("add.f32", nan, zero),
+        ("fma.rn.f32", inf, zero, zero), ("div.rn.f32", zero, zero),
+        ("sqrt.rn.f32", -inf), ("lg2.approx.f32", -inf), ("rsqrt.approx.f32", -inf),
+        ("sin.approx.f32", inf), ("ex2.approx.f32", nan), ("min.f32", nan, nan),
+        ("add.rz.f32", -inf, inf),
+    ):  # fmt: skip
+        operands = [("f32", x) for x in values]
+        found = execute(statement(text, len(values)), "f32", *operands)
+        assert found.view("u4")[0] == 0x7FFFFFFF, text
+    found = execute("cvt.rn.f32.f64 %d, %x0;", "f32", ("f64", nan))
+    assert found.view("u4")[0] == 0x7FFFFFFF
 
 
 def test_ftz_makes_denormal_operands_and_results_zero() -> None:
@@ -714,46 +773,42 @@ def test_conversion_to_an_integer(target: str, source: str, mode: str) -> None:
         assert integer == expected, value
 
 
-@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
-@pytest.mark.parametrize("source", ["u32", "s32", "u64", "s64"])
-@pytest.mark.parametrize("target", ["f32", "f64"])
-def test_conversion_of_an_integer(target: str, source: str, mode: str) -> None:
-    x = integers(source) + [2**24 + 1, 2**24 + 3, 2**30 + 1]
-    column = np.array(x, object).astype(DTYPES[source])
-    found = execute(f"cvt.{mode}.{target}.{source} %d, %x0;", target, (source, column))
-    assert found.tolist() == [rounded(Fraction(v), target, mode) for v in x]
-
-
-@pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
-def test_conversion_to_float32(mode: str) -> None:
-    x = numbers("f64", 300, np.random.default_rng(4))
-    x[:150] = np.ldexp(x[:150] % 4, -140)
-    found = execute(f"cvt.{mode}.f32.f64 %d, %x0;", "f32", ("f64", x))
-    assert found.tolist() == [rounded(Fraction(v), "f32", mode) for v in x.tolist()]
-
-
-@pytest.mark.parametrize("source", ["f32", "f64"])
-@pytest.mark.parametrize("mode", ["rn", "rz"])
-def test_conversion_to_float16(mode: str, source: str) -> None:
-    """Halfway cases, denormal numbers and overflow among them."""
+def near_the_middle(target: str, source: str) -> Array:
+    """Values of a source: numbers of a target, and near the middle of two."""
+    if source[0] != "f":
+        info = np.iinfo(DTYPES[source])
+        more = [2**24 + 1, 2**30 + 1, 2**60 + 2**52 + 1, -(2**60) - 2**52 + 1]
+        more += [2049, -2051, 65519, 65520]
+        x = [v for v in integers(source) + more if info.min <= v <= info.max]
+        return np.array(x, object).astype(DTYPES[source])
     rng = np.random.default_rng(5)
-    values = numbers("f16", 300, rng)
-    half = values.astype(DTYPES[source])
-    between = (half + np.nextafter(values, np.float16(0)).astype(half.dtype)) / 2
-    x = np.concatenate(
-        [
-            half,
-            between,
-            between * (1 + 2.0**-22),
-            rng.normal(size=300),
-            [65519, 65520, 1e9],
-        ]
-    )
-    x = x[np.isfinite(x)].astype(DTYPES[source])[:1000]
-    found = execute(f"cvt.{mode}.f16.{source} %d, %x0;", "f16", (source, x))
-    assert found.tolist() == [rounded(Fraction(v), "f16", mode) for v in x.tolist()]
-    back = execute("cvt.f32.f16 %d, %x0;", "f32", ("f16", found))
-    np.testing.assert_array_equal(back, found.astype("f4"))
+    values = numbers(target, 240, rng)
+    digits = FORMATS[target][0]
+    whole = floats_of(values, target).astype(DTYPES[source])
+    between = whole * (1 + whole.dtype.type(2) ** -digits)
+    rest = [between * (1 + 2.0**-22), rng.normal(size=240), [65519, 65520, 1e9, 1e-41]]
+    x = np.concatenate([whole, between, *rest]).astype(whole.dtype)
+    return x[np.isfinite(x)]
+
+
+FLOAT_SOURCES = [("f32", "f64"), ("f16", "f32"), ("f16", "f64"), ("bf16", "f32")]
+INTEGER_SOURCES = ("s8", "u16", "s32", "u32", "s64", "u64")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("target", "source"),
+    [*FLOAT_SOURCES, *itertools.product(FORMATS, INTEGER_SOURCES)],
+)
+def test_conversion_is_rounded_once(target: str, source: str, mode: str) -> None:
+    """Halfway cases, denormal numbers and overflow among them."""
+    x = near_the_middle(target, source)
+    found = execute(f"cvt.{mode}.{target}.{source} %d, %x0;", target, (source, x))
+    expected = [rounded(Fraction(v), target, mode) for v in x.tolist()]
+    assert floats_of(found, target).tolist() == expected
+    if target == "f16":
+        back = execute("cvt.f32.f16 %d, %x0;", "f32", ("f16", found))
+        np.testing.assert_array_equal(back, found.astype("f4"))
 
 
 @pytest.mark.parametrize("source", ["s8", "u8", "s16", "u16", "s32", "u32", "s64"])
@@ -778,53 +833,6 @@ def test_conversion_between_integers(source: str, target: str, saturates: bool) 
         )
         assert wrapped(integer, target) == expected
         assert bits_of(target) > 8 or integer == expected
-
-
-# ---- half precision ------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["add", "sub", "mul", "fma"])
-def test_half_precision_is_rounded_once(name: str) -> None:
-    count, function = EXACT[name]
-    rng = np.random.default_rng(6)
-    columns = [numbers("f16", 512, rng) for _ in range(count)]
-    names = ", ".join(f"%x{k}" for k in range(count))
-    mode = ".rn" if name == "fma" else ""
-    found = execute(
-        f"{name}{mode}.f16 %d, {names};", "f16", *(("f16", c) for c in columns)
-    )
-    expected = [
-        rounded(function(*map(Fraction, row)), "f16")
-        for row in zip(*(c.tolist() for c in columns), strict=True)
-    ]
-    assert found.tolist() == expected
-    pairs = [("f16x2", c.view("u4")) for c in columns]
-    both = execute(f"{name}{mode}.f16x2 %d, {names};", "f16x2", *pairs)
-    np.testing.assert_array_equal(both.view("f2"), found)
-
-
-def bfloat(x: Array) -> Array:
-    """The float32 values of bfloat16 bits."""
-    return (x.astype("u4") << 16).view("f4")
-
-
-def test_bfloat16_is_rounded_once() -> None:
-    rng = np.random.default_rng(9)
-    a, b, c = (
-        x[np.isfinite(bfloat(x))][:400]
-        for x in rng.integers(0x3000, 0x5000, (3, 500), "u2")
-    )
-    found = execute(
-        "fma.rn.bf16 %d, %x0, %x1, %x2;", "bf16", ("bf16", a), ("bf16", b), ("bf16", c)
-    )
-    expected = [
-        rounded(Fraction(x) * Fraction(y) + Fraction(z), "bf16")
-        for x, y, z in zip(*(bfloat(v).tolist() for v in (a, b, c)), strict=True)
-    ]
-    assert bfloat(found).tolist() == expected
-    x = numbers("f32", 300, rng)
-    found = execute("cvt.rn.bf16.f32 %d, %x0;", "bf16", ("f32", x))
-    assert bfloat(found).tolist() == [rounded(Fraction(v), "bf16") for v in x.tolist()]
 
 
 # ---- memory --------------------------------------------------------------------------
@@ -877,6 +885,62 @@ def test_vectors_are_stored_and_loaded(space: str) -> None:
     np.testing.assert_array_equal(y, x)
 
 
+PATTERNS: dict[str, Callable[[Array], Array]] = {
+    "same": lambda t: 0 * t + 5, "neighbours": lambda t: t + 32,
+    "rows of 16": lambda t: t % 16, "columns of 16": lambda t: t // 16 * 40,
+    "halves": lambda t: t ^ 16, "reversed": lambda t: 31 - t,
+    "strided": lambda t: 2 * t,
+}  # fmt: skip
+"""The elements that the lanes of a warp access."""
+
+
+@pytest.mark.parametrize("space", ["global", "shared", "generic"])
+@pytest.mark.parametrize("name", PATTERNS)
+def test_patterns_of_a_whole_warp(name: str, space: str) -> None:
+    """A store and a load; of lanes with the same element, the last one counts."""
+    index = PATTERNS[name](np.arange(32)).astype("u4")
+    x, y = np.zeros(64, "f8"), np.zeros(32, "f8")
+    address = "mad.wide.u32 %o, %i, 8, %a1;"
+    place, suffix = "[%o]", "" if space == "generic" else f".{space}"
+    if space == "shared":
+        address = "mov.u32 %s, m; mad.lo.u32 %s, %i, 8, %s;"
+        place = "[%s]"
+    run_body(
+        ".shared .align 8 .b8 m[512]; .reg .b32 %i, %s; .reg .f64 %v;"
+        "mad.wide.u32 %o, %t, 4, %a0; ld.global.u32 %i, [%o]; cvt.rn.f64.u32 %v, %t;"
+        f"{address} st{suffix}.f64 {place}, %v; bar.sync 0; ld{suffix}.f64 %v, {place};"
+        "mad.wide.u32 %o, %t, 8, %a2; st.global.f64 [%o], %v;", [index, x, y],
+    )  # fmt: skip
+    expected = np.zeros(64)
+    for lane, element in enumerate(index):
+        expected[element] = lane
+    np.testing.assert_array_equal(y, expected[index])
+    assert space == "shared" or x.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    "access", ["ld.global.u32 %v, [%o];", "st.global.u32 [%o], %v;"]
+)
+@pytest.mark.parametrize(
+    ("size", "step", "shift", "message"),
+    [
+        (31, 4, 0, "thread .31, .* element 31 of p0"), (32, 4, -4, "element -1 of p0"),
+        (32, 4, 2, "thread .0, .* bytes after a multiple of 4"), (1, 0, 4, "element 1"),
+    ],
+)  # fmt: skip
+def test_a_whole_warp_stays_in_its_array(
+    access: str, size: int, step: int, shift: int, message: str
+) -> None:
+    body = f".reg .b32 %v; mov.u32 %v, 0; mad.wide.u32 %o, %t, {step}, %a0; "
+    with pytest.raises(KernelError, match=message):
+        run_body(f"{body} add.s64 %o, %o, {shift}; {access}", [np.zeros(size, "u4")])
+    x = np.zeros(32, "u4")
+    x.flags.writeable = False
+    error = pytest.raises(KernelError, match="is read-only")
+    with error if access.startswith("st") else contextlib.nullcontext():
+        run_body(f"{body} {access}", [x])
+
+
 ATOMIC: dict[str, tuple[str, Callable[[int, int], int]]] = {
     "add.u32": ("u4", lambda x, y: x + y),
     "min.s32": ("i4", min), "max.u64": ("u8", max),
@@ -907,6 +971,17 @@ def test_atomics_of_a_warp_follow_each_other(name: str) -> None:
     assert x[0] == state
 
 
+def test_atomic_sums_flush_denormal_numbers_in_global_memory() -> None:
+    x, y = np.full((2, 1), 2.0**-130, "f4")
+    run_body(
+        ".shared .b32 s; .reg .f32 %v; ld.global.f32 %v, [%a0]; st.shared.f32 [s], %v;"
+        "atom.global.add.f32 %v, [%a0], %v; ld.shared.f32 %v, [s];"
+        "atom.shared.add.f32 %v, [s], %v; ld.shared.f32 %v, [s];"
+        "st.global.f32 [%a1], %v;", [x, y], 1,
+    )  # fmt: skip
+    assert (x[0], y[0]) == (0, 2.0**-129)
+
+
 def test_compare_and_swap() -> None:
     x, old = np.zeros(1, "u4"), np.zeros(32, "u4")
     run_body(
@@ -930,6 +1005,14 @@ def warp(body: str, extra: str = "") -> Array:
     return y
 
 
+@pytest.fixture(params=["forward", "reverse", "random"])
+def order(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The lanes come together, or one by one."""
+    with _emulator.schedule(request.param, seed=3):
+        yield
+
+
+@pytest.mark.usefixtures("order")
 def test_shuffles() -> None:
     lane = np.arange(32)
     for segment in (32, 8):
@@ -953,6 +1036,7 @@ def test_shuffles() -> None:
             )
 
 
+@pytest.mark.usefixtures("order")
 def test_votes_matches_and_reductions() -> None:
     lane = np.arange(32)
     odd = 0xAAAAAAAA
@@ -980,6 +1064,15 @@ def test_votes_matches_and_reductions() -> None:
         head = "mul.lo.u32 %v0, %t, 7919; rem.u32 %v0, %v0, 31; sub.s32 %v0, %v0, 9;"
         found = warp(f"{head} redux.sync.{mode}.{type} %d, %v0, -1;")
         assert (found.view("i4") == expected).all()
+
+
+def test_special_registers_in_registers_of_other_sizes() -> None:
+    text = (
+        ".reg .b16 %h; .reg .b64 %l; mov.u16 %h, %tid.x; mov.u64 %l, %ntid.x;"
+        "cvt.u32.u64 %v0, %l; cvt.u32.u16 %d, %h; mad.lo.u32 %d, %v0, 100, %d;"
+        "cvt.u64.u32 %l, %laneid; cvt.u32.u64 %v0, %l; add.u32 %d, %d, %v0;"
+    )
+    np.testing.assert_array_equal(warp(text), 3200 + 2 * np.arange(32))
 
 
 def test_lanes_of_a_branch() -> None:
@@ -1088,17 +1181,6 @@ def test_the_nth_bit_that_is_set(n: int) -> None:
         assert position == (expected or [2**32 - 1])[0]
 
 
-def test_dp2a() -> None:
-    a = np.array([[-3, 500]], "i2").view("u4").ravel()
-    b = np.array([[1, -2, 3, -4]], "i1").view("u4").ravel()
-    c = ("s32", np.array([7]))
-    for part, expected in (("lo", -3 - 1000 + 7), ("hi", -9 - 2000 + 7)):
-        found = execute(
-            f"dp2a.{part}.s32.s32 %d, %x0, %x1, %x2;", "s32", ("u32", a), ("u32", b), c
-        )
-        assert found[0] == expected
-
-
 def eight_bits(code: int, exponent_bits: int) -> float:
     """A floating-point number of 8 bits, by its definition."""
     fraction_bits, bias = 7 - exponent_bits, 2 ** (exponent_bits - 1) - 1
@@ -1141,22 +1223,6 @@ def test_numbers_of_eight_bits(type: str, exponent_bits: int) -> None:
         assert eight_bits(code & 255, exponent_bits) == math.copysign(
             finite[near], -value
         )
-
-
-def test_packed_integers() -> None:
-    a, b, c = np.array([300, -5, 7]), np.array([-300, 100, 255]), np.array([0x1234] * 3)
-    found = execute(
-        "cvt.pack.sat.u8.s32.b32 %d, %x0, %x1, %x2;",
-        "u32",
-        ("s32", a),
-        ("s32", b),
-        ("u32", c),
-    )
-    assert found.tolist() == [0x1234FF00, 0x12340064, 0x123407FF]
-    found = execute(
-        "cvt.pack.sat.s16.s32 %d, %x0, %x1;", "u32", ("s32", a * 1000), ("s32", b)
-    )
-    assert found.tolist() == [0x7FFFFED4, 0xEC780064, 0x1B5800FF]
 
 
 def test_tf32_has_ten_bits_of_the_fraction() -> None:
@@ -1491,12 +1557,23 @@ def test_fences_of_a_block_order_nothing_between_blocks(scope: str) -> None:
         ("bra NOWHERE;", "unknown label, NOWHERE"),
         ("mov.u32 %t, %clusterid.q;", "does not know"),
         ("add.u32 %t, %unknown, 1;", "does not know %unknown"),
+        (".local .b8 large[600000];", "600000 bytes of local memory for each thread"),
+        ("{ .param .b32 p; call vprintf, (p); }", "does not have the function vprintf"),
     ],
 )
 def test_unknown_ptx_is_refused_when_it_is_loaded(body: str, message: str) -> None:
     module = module_of(body, 0)
     with pytest.raises(PtxError, match=message):
         module.kernel("k")
+
+
+def test_clusters_of_several_blocks_are_refused() -> None:
+    for blocks, fails in ((1, False), (2, True)):
+        directives = f".explicitcluster .reqnctapercluster {blocks}, 1, 1"
+        text = f".target sm_90\n.address_size 64\n.entry k() {directives} {{ ret; }}"
+        error = pytest.raises(PtxError, match="clusters of 2 blocks, but the emulator")
+        with error if fails else contextlib.nullcontext():
+            Module(Program(text)).kernel("k")
 
 
 def test_an_array_begins_at_a_multiple_of_256_on_the_device() -> None:

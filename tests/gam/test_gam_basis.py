@@ -39,26 +39,6 @@ def test_equals_the_reference(
     np.testing.assert_allclose(product[0], ours @ coef[0], atol=1e-13)
 
 
-@together("degree", DEGREES)
-def test_linear_extrapolation_follows_the_tangent(backend: Any, degree: int) -> None:
-    n_basis = degree + 7
-    basis = BSplines(*map(backend.array, np.array([[0.0], [2.0]])), n_basis, degree)
-    x = np.array([-0.7, 0.0, 2.0, 3.1])
-    outside = basis.evaluate(backend.array(x[:, None])).dense(n_basis)[0]
-    knots = equidistant_knots(0.0, 2.0, n_basis, degree)
-    coef = np.cos(np.arange(n_basis))
-    ends = np.array([0.0, 2.0])
-    value = design_matrix(ends, knots, degree) @ coef
-    slope = np.zeros(2)
-    if degree:
-        near = ends + np.array([1e-7, -1e-7])
-        slope = (design_matrix(near, knots, degree) @ coef - value) / (near - ends)
-    expected = [
-        value[0] - 0.7 * slope[0], value[0], value[1], value[1] + 1.1 * slope[1]
-    ]  # fmt: skip
-    np.testing.assert_allclose(on_host(outside) @ coef, expected, atol=1e-5)
-
-
 def test_edges_of_the_range() -> None:
     """Values are clamped; training data are within; a range may have no width."""
     basis = BSplines(np.zeros(1), np.ones(1), 8)

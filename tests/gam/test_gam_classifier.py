@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from gam_models import draw
+from gam_models import sample
 from scipy import optimize, special
 from together import together
 
@@ -29,11 +29,6 @@ from gpusolve.gam.families import Binomial, Multinomial, PropOdds
 
 Data = tuple[np.ndarray, np.ndarray]
 Floats = np.ndarray
-
-
-def sample(family: Any, n: int = 200) -> Data:
-    X = np.random.default_rng(0).random((n, 3))
-    return X, draw(family, 0.7 * np.sin(6 * X[:, 0]) + X[:, 1] - 0.3)
 
 
 @pytest.fixture
@@ -339,15 +334,6 @@ ORDERED: dict[str, Any] = {
 }
 """The classes in an order: by names, or by numbers."""
 
-UNORDERED: dict[str, Any] = {
-    "list": lambda names: names.tolist(),
-    "array": lambda names: names,
-    "objects": lambda names: names.astype(object),
-    "series": pd.Series,
-    "categorical": lambda names: pd.Categorical(names, NAMES),
-}
-"""The classes without an order."""
-
 
 @together("kind", ORDERED)
 def test_the_order_of_classes_is_the_given_order(kind: str) -> None:
@@ -367,17 +353,6 @@ def test_the_order_of_classes_is_the_given_order(kind: str) -> None:
     np.testing.assert_array_equal(
         found.predict_proba(data), by_number.predict_proba(data)
     )
-
-
-@together("kind", UNORDERED)
-def test_text_without_an_order_is_an_error(kind: str) -> None:
-    X, y = sample(PropOdds(4))
-    labels = UNORDERED[kind](np.array(NAMES)[y.astype(int)])
-    message = r"must have an order: .*Categorical\(y, .*ordered=True.*got text .*'low'"
-    with pytest.raises(ValueError, match=message):
-        BoostedGAMClassifier(family="prop_odds").fit(X, labels)
-    with pytest.raises(ValueError, match=message):
-        gamboost("y ~ x", {"x": X[:, 0], "y": labels}, family="prop_odds")
 
 
 def test_a_classifier_of_ordered_classes() -> None:

@@ -69,8 +69,10 @@ def test_the_risk_and_the_score_are_log_likelihoods(
     assert model.risk_[-1] == pytest.approx(-score.sum())
 
 
-@together("weighted", [False, True])
-@together("which", ["first", "all", "last", "number"])
+@together(
+    ("which", "weighted"),
+    [("first", True), ("all", False), ("last", True), ("number", False)],
+)
 @together("name", [n for n in DISTRIBUTIONS if "zero" not in n])
 def test_offsets_start_at_the_constants_of_maximum_likelihood(
     name: str, which: str, weighted: bool

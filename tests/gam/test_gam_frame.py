@@ -232,8 +232,14 @@ FRAMES = {
 
 
 @together("package", FRAMES)
-@together("kind", [BoostedGAM, BoostedGAMClassifier, BoostedDistribution])
-@together("learners", [None, {"x": bbs(), "price": bols(), "g": bols()}])
+@together(
+    ("kind", "learners"),
+    [
+        (BoostedGAM, None),
+        (BoostedGAMClassifier, {"x": bbs(), "price": bols(), "g": bols()}),
+        (BoostedDistribution, None),
+    ],
+)
 def test_models_are_the_same_as_of_arrays(
     package: str, kind: Any, learners: Any
 ) -> None:

@@ -36,6 +36,7 @@ X = np.random.default_rng(0).random((N, 3))
 Y = np.sin(6 * X[:, 0])
 TIMES = np.c_[1 + X[:, 0], np.ones(N)]
 THREE = np.arange(N) % 3
+NAMED = np.resize(["low", "all", "high"], N)
 DATA: dict[str, Any] = {
     "x": np.linspace(-2, 3, N),
     "t": 1 + Y**2,
@@ -57,6 +58,10 @@ def fit(learners: Any = None, y: Any = Y, given: Any = X, **options: Any) -> Any
 
 def classify(y: Any, **options: Any) -> Any:
     return BoostedGAMClassifier(max_iter=3, **options).fit(X, y)
+
+
+def ordinal(y: Any) -> Any:
+    return classify(y, family="prop_odds")
 
 
 def distribute(y: Any = Y, offset: Any = None, **options: Any) -> Any:

@@ -14,13 +14,12 @@ from same_steps import assert_same_steps
 from together import together
 
 # A watchdog and small shared memory are properties of a device. The balance of chunks
-# has no effect but time, and neither has a design that is stored twice.
+# has no effect but time.
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve._device.launch import LAUNCH_SECONDS, ceil_div
 from gpusolve.emulator import profile
-from gpusolve.gam import BoostedGAM, bbs, bols, brandom, bspatial, cv_stop
+from gpusolve.gam import BoostedGAM, bbs, bols, bspatial, cv_stop
 from gpusolve.gam._boosting import gram_kernel, stacked_kernel
-from gpusolve.gam._terms.frame import Frame
 
 SECTOR = 32
 """Bytes."""
@@ -139,14 +138,6 @@ def test_a_callback_divides_the_launch() -> None:
 
 
 # ---- costs ---------------------------------------------------------------------------
-
-
-def test_a_design_of_several_learners_is_stored_once() -> None:
-    frame = Frame.of({"g": np.arange(96) % 6, "x": np.linspace(0, 1, 96)})
-    factor, spline = (t.learn(frame).rows(frame) for t in (brandom("g"), bbs("x")))
-    designs = stacked_kernel.designs_of((factor, spline, factor), None)
-    assert designs.parts[:, 0].tolist() == [0, 96, 0]
-    assert len(designs.first) == 192
 
 
 @pytest.mark.usefixtures("emulate")

@@ -383,16 +383,30 @@ def test_a_search_follows_the_verdicts(
     assert tried_by(verdicts.copy())[: len(expected)] == expected
 
 
-def test_stumps_race_with_the_most_degrees_of_freedom_for_long() -> None:
+ALONE = Plan(6, stumps=True, splines=False)
+
+
+@together(
+    ("verdicts", "best"),
+    [
+        ([BETTER, BETTER], "splines=True"),
+        ([BETTER, WORSE], "splines=False"),
+        ([WORSE, BETTER], "splines=True"),
+    ],
+)
+def test_stumps_race_with_the_most_degrees_of_freedom_for_long(
+    verdicts: list[Any], best: str
+) -> None:
     """Their winner is the last plan: splines of more degrees would win at first."""
     search = plans(BoostedGAM(), 1e4)
     next(search)
     next(search)
     for verdict in (WORSE, WORSE, BETTER, BETTER):
         search.send(verdict)
-    assert search.send(BETTER) == (Plan(6, stumps=True), SLOWER)
-    with pytest.raises(StopIteration, match=r"df=6, .*stumps=True"):
-        search.send(BETTER)
+    assert search.send(BETTER) == (ALONE, SLOWER)
+    assert search.send(verdicts[0]) == (Plan(6, stumps=True), SLOWER)
+    with pytest.raises(StopIteration, match=rf"df=6, .*stumps=True, {best}"):
+        search.send(verdicts[1])
 
 
 def test_degrees_of_freedom_are_limited_by_rows_and_functions() -> None:
@@ -413,14 +427,15 @@ class KnownCourse(patience.Course):
     """Losses of two folds that are known before, `spread` apart."""
 
     def __init__(self, risk: Any, spread: float) -> None:
-        self.risk = np.array(risk)
-        self.made = self.end = 0
-        losses = self.risk + spread * np.array([[-0.5], [0.5]])
+        self.known, self.made = np.array(risk), 0
+        self.run(0)
+        losses = self.known + spread * np.array([[-0.5], [0.5]])
         empty = np.zeros((2, 0))
         self.path = Path(0.0, empty, empty, empty, "stacked", out_of_bag=losses)
 
     def run(self, most: int) -> None:
-        self.made = most
+        self.made = max(most, self.made)
+        self.risk = self.known[: self.made + 1]
 
 
 def decreasing(fast: float, least: float) -> Any:
@@ -462,6 +477,13 @@ def test_courses_are_compared_until_the_slower_cannot_catch_up(
     courses = KnownCourse(other, spread), KnownCourse(best, 0.0)
     assert patience.compare(*courses, Folds(ones, ones), kind=kind) is verdict
     assert [course.made for course in courses] == [steps, steps]
+
+
+def test_a_lead_at_first_is_none_over_what_the_best_has_reached() -> None:
+    ones, best = np.ones((2, 1)), KnownCourse(LATER, 0.0)
+    best.run(40)
+    other = KnownCourse(decreasing(5.0, 0.15), 0.0)
+    assert patience.compare(other, best, Folds(ones, ones), kind=SLOWER) is WORSE
 
 
 def test_more_degrees_of_freedom_lower_the_loss_by_more_than_its_error() -> None:
@@ -567,6 +589,17 @@ def test_a_jump_gets_a_stump_next_to_its_spline() -> None:
     splines = BoostedGAM([bbs(j, df=6) for j in range(3)]).fit(X, y)
     assert "with stumps" in str(model.summary())
     assert error(model, X, truth) < 0.7 * error(splines, X, truth)
+
+
+def test_many_jumps_get_stumps_alone() -> None:
+    rng = np.random.default_rng(3)
+    X = rng.random((1000, 2))
+    truth = (np.floor(8 * X) % 2).sum(axis=1)
+    y = truth + 0.2 * rng.standard_normal(1000)
+    model = BoostedGAM(learning_rate=1).fit(X, y)
+    splines = BoostedGAM({j: bbs(df=48) for j in range(2)}).fit(X, y)
+    assert model.summary().facts["learners"] == "stumps"
+    assert error(model, X, truth) < 0.5 * error(splines, X, truth)
 
 
 def test_a_model_of_normal_scores_is_the_model_of_the_scores() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -31,10 +30,7 @@ from gpusolve.gam._plots.draw import (
 from gpusolve.gam._plots.effects import effect_of
 from gpusolve.gam.families import Binomial
 
-matplotlib = pytest.importorskip("matplotlib", reason="matplotlib draws the plots")
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt  # noqa: E402
+pytest.importorskip("matplotlib", reason="it draws the plots").use("Agg")
 
 N = 150
 LONG = [
@@ -42,12 +38,6 @@ LONG = [
     "Berlin",
     "a name that is so long that nobody reads it to its end",
 ]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def close() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 def data() -> dict[str, np.ndarray]:

@@ -180,13 +180,3 @@ def test_the_risk_falls_and_is_the_loss_of_the_predictor(case: Case) -> None:
         last = np.asarray(model._nuisance(None)[0])
         loss = family.loss(y, f, last).sum()
         assert model.risk_[-1] == pytest.approx(loss, rel=1e-10)
-
-
-@each_learner
-def test_learned_terms_are_values(case: Case) -> None:
-    """Equal terms have equal hashes, reprs that make them, and the same labels."""
-    for term in fitted_case(str(case)).terms_:
-        again = pickle.loads(pickle.dumps(term))
-        assert again == term
-        assert hash(again) == hash(term)
-        assert again.label == term.label

@@ -29,6 +29,7 @@ from gpusolve.gam import (
     brandom,
     bspatial,
     btree,
+    buser,
     gamboost,
 )
 from gpusolve.gam._boosting import groups
@@ -136,8 +137,7 @@ def first_fit(term: Any, data: Any, u: Floats, w: Any, **options: Any) -> Booste
     return model.fit(data, u, sample_weight=w, offset=np.zeros(len(u)))
 
 
-@together("weighted", [False, True])
-@together("definition", ["2S-SS", "trace"])
+@together(("definition", "weighted"), [("2S-SS", False), ("trace", True)])
 @together("term", TERMS.values(), ids=TERMS.keys())
 def test_the_first_fit_is_that_of_the_hat_matrix_with_the_df(
     data: dict[str, Any], term: Term, definition: str, weighted: bool
@@ -189,7 +189,8 @@ def test_learners_of_the_same_space_have_the_same_fits(
 ) -> None:
     """In rows that have a weight: beyond them, splines and lines differ.
 
-    Roots of rounding errors are below 1e-7, and 20 steps add up.
+    Roots of rounding errors are below 1e-7, and 20 steps add up. Directions without
+    data and penalty do not count as nearly singular, which would change lambda by 1e-8.
     """
     w, device = np.arange(N) % 3.0, "cuda" if backend.name == "cuda" else "auto"
     steps = 3 if backend.emulated else 20
@@ -197,7 +198,8 @@ def test_learners_of_the_same_space_have_the_same_fits(
         BoostedGAM([learner], max_iter=steps, device=device).fit(data, data["y"], w)
         for learner in (term, other)
     ]
-    np.testing.assert_allclose(models[0].lambda_, models[1].lambda_, rtol=1e-6)
+    close = 1e-7 if backend.name == "cuda" else 1e-10
+    np.testing.assert_allclose(models[0].lambda_, models[1].lambda_, rtol=close)
     fits = [backend.numpy(model.predict(data))[w > 0] for model in models]
     np.testing.assert_allclose(fits[0], fits[1], atol=1e-6)
 
@@ -211,15 +213,6 @@ def test_a_spline_and_a_factor_with_two_intercepts() -> None:
     assert model.lambda_ == pytest.approx(12801.87, rel=1e-6)
     residual = data["y"] - model.predict(data)
     assert 1 - residual.var() / data["y"].var() == pytest.approx(0.997, abs=5e-4)
-
-
-@together(("term", "least"), [(bbs("x", df=3.9) + bols("f"), 4), (bbs("x", df=1.9), 2)])
-def test_too_few_degrees_of_freedom_name_the_least(
-    data: dict[str, Any], term: Term, least: int
-) -> None:
-    """The constant, the line and two contrasts."""
-    with pytest.raises(ValueError, match=rf"df must be at least {least}, .* got \d\.9"):
-        BoostedGAM([term]).fit(data, data["y"])
 
 
 def test_two_degrees_of_freedom_are_a_line(data: dict[str, Any]) -> None:
@@ -254,6 +247,34 @@ def test_few_levels_are_fitted_exactly(levels: int, rng: np.random.Generator) ->
         np.testing.assert_allclose(model.partial_effect(0, at), line, atol=1e-9)
 
 
+RIDGE = bbs("x", knots=29, differences=0, df=100)
+
+
+@together("term", [RIDGE, RIDGE + bols("x"), bols("x") * RIDGE], ids=str)
+@together("off", [0, 1e-9])
+def test_a_ridge_of_more_degrees_of_freedom_than_the_rank_gives_the_means(
+    term: Term, off: float
+) -> None:
+    """Values on knots, or nearly: B-splines that are nearly 0 there do not count."""
+    x = np.repeat([0, 1 + off, 2 - off, 3], 30)
+    y = np.random.default_rng(2).standard_normal(120)
+    model = first_fit(term, {"x": x}, y, None)
+    found = model.predict({"x": x}, kind="link", offset=0.0)
+    means = y.reshape(4, 30).mean(axis=1)
+    np.testing.assert_allclose(found, means.repeat(30), atol=1e-9)
+    assert abs(model.coefficients_[0]).max() < 10
+
+
+def test_a_learner_does_not_have_the_units_of_another(data: dict[str, Any]) -> None:
+    """Both have two columns and a ridge; an income and a tiny number have units."""
+    d, y = data | {"tiny": 1e-9 * data["z"]}, data["z"]
+    spline = bbs("x", knots=0, degree=1, differences=0, df=9)
+    terms = [spline, buser("income", "tiny", df=9)]
+    model = BoostedGAM(terms, learning_rate=1.0, max_iter=1, step_rule="mboost")
+    model.fit(d, y, offset=np.zeros(N))
+    np.testing.assert_allclose(model.predict(d, offset=0), y, atol=1e-6)
+
+
 def test_rank_does_not_depend_on_the_number_of_equal_rows() -> None:
     x = {"x": np.repeat([0.0, 0.3, 1.0], [1, 1, 50_000])}
     assert first_fit(bbs("x"), x, x["x"], None).lambda_[0] == 0
@@ -269,10 +290,8 @@ def test_a_fit_without_a_penalty_is_a_projection(
 
     Directions that count have at least 1e-12 of the largest eigenvalue, so rounding
     errors grow by up to 1e12. Few values on knots leave B-splines that are 0 but for
-    rounding errors, and a ridge does not compare them with the others: left out.
+    rounding errors.
     """
-    if penalty == "ridge" and covariate not in ("x", "skewed"):
-        return
     x = data[covariate] if covariate != "single" else np.eye(N)[-1]
     for dtype in (np.float32, np.float64):
         X, fits = x[:, None].astype(dtype), [data["y"]]

@@ -475,9 +475,6 @@ def test_out_may_alias_an_input(backend: Any, rng: np.random.Generator) -> None:
     same(backend.call(out_is_a_row, A.copy(), x.copy()), expected)
 
 
-# ---- random products ----
-
-
 # ---- launch shapes ----
 
 
@@ -514,66 +511,6 @@ def test_launch_shapes_cover_the_matrix(dtype: str) -> None:
             covered = shape.lanes * shape.pack
             assert (shape.tiles - 1) * covered < rows <= shape.tiles * covered
             assert shape.lanes & (shape.lanes - 1) == 0
-
-
-CHOSEN: dict[str, list[tuple[tuple[Any, ...], dict[str, int]]]] = {
-    "rows of 16, 32 and 64 elements, as the paper's, get a thread for each pack": [
-        *(
-            ((10**5, n, "f4", transpose), {"pack": 4, name: team})
-            for n, team in ((16, 4), (32, 8), (64, 16))
-            for transpose, name in ((False, "team"), (True, "lanes"))
-        )
-    ],
-    "smaller products are not split": [((4096, 4096), {"team": WARP, "chunks": 1})],
-    "many rows share their reads of x": [
-        ((10**5, 10**4), {"height": gemv_kernel.HEIGHT, "team": WARP})
-    ],
-    "short rows fill the loads of a thread": [
-        ((10**6, 16, "f4"), {"packs": 1, "height": 4}),
-        ((10**6, 15, "f4"), {"packs": 1, "height": 8}),
-        ((10**6, 16, "f2"), {"packs": 1, "height": 4}),
-        ((10**5, 16, "f8"), {"packs": 1, "height": 4}),
-        ((10**6, 3, "f8"), {"packs": 1, "height": 8}),
-    ],
-    "groups of short rows repeat few": [
-        ((m, 16, "f4", False, 300_000 // m), {"height": height})
-        for m, height in ((5, 1), (8, 4), (31, 4), (33, 4), (9, 1))
-    ],
-    "a team has one system": [
-        ((1, 128, "f4", False, 10**6), {"height": 1, "team": WARP})
-    ],
-    "tiny systems share a block": [((8, 8, "f4", True, 10**6), {"team": 8})],
-    "a row is a dot, a column an axpy": [
-        ((1, 5000), {"team": THREADS}),
-        ((5000, 1), {"lanes": WARP}),
-    ],
-    "few columns are shared by few threads, so that each has enough": [
-        *(
-            ((columns, 10**6, "f4", True), {"lanes": lanes})
-            for columns, lanes in ((1, 256), (7, 128), (16, 64), (17, 32), (1000, 32))
-        ),
-        ((17, 1000, "f4", True), {"lanes": WARP}),
-    ],
-}
-"""Launch shapes of matrices, given as to `auto_shape`."""
-
-
-@together("reason", CHOSEN)
-def test_chosen_launch_shapes(reason: str) -> None:
-    for matrix, expected in CHOSEN[reason]:
-        shape = auto_shape(*matrix)._asdict()
-        assert shape == shape | expected, matrix
-
-
-@transposed_or_not
-@together("short", [1, 16, 63])
-def test_long_sums_are_split_into_chunks(short: int, transpose: bool) -> None:
-    long = 10**6
-    m, n = (long, short) if transpose else (short, long)
-    shape = auto_shape(m, n, transpose=transpose)
-    tiles = shape.tiles if isinstance(shape, Axpys) else short
-    limit = gemv_kernel.WAVES * gemv_kernel.BLOCKS
-    assert 100 <= shape.chunks * tiles <= limit + tiles
 
 
 @together("variant", VARIANTS[1:])
@@ -697,23 +634,6 @@ def test_an_array_of_sums_fits_a_group_of_as_many_threads(rng: Any) -> None:
         emulator.KernelError, match="element 4 of work, which has 4 elements"
     ):
         multiply(4, (4, 4))
-
-
-@transposed_or_not
-@together("shape", [(4000, 16), (16, 4000)])
-def test_sectors_of_few_columns_are_full(
-    shape: tuple[int, int], transpose: bool, rng: Any, few_blocks: Any
-) -> None:
-    """A is read once, and y written once, in full sectors."""
-    few_blocks(8)
-    A = small_integers(rng, shape, "f4")
-    x = small_integers(rng, shape[0 if transpose else 1], "f4")
-    with emulated(), emulator.profile() as report:
-        gpusolve.gemv(A, x, transpose=transpose)
-    read = report.kernels[0].arrays["A"]
-    assert read.sectors == read.fewest_sectors == A.nbytes // 32
-    written = report.kernels[-1].arrays["y"]
-    assert written.sectors == written.fewest_sectors
 
 
 # ---- invalid arguments ----

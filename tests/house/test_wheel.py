@@ -11,14 +11,13 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 from compilers import cpp_compiler
 
-from gpusolve._device import object_files, objects
+from gpusolve._device import object_files
 
 pytestmark = pytest.mark.slow
 
@@ -192,17 +191,3 @@ def test_an_installation_without_a_compiler_solves(tmp_path: Path) -> None:
     variables |= {"GPUSOLVE_EMULATE": "0", "PYTHONPATH": str(site)}
     printed = run(sys.executable, CHECK, "none", cwd=tmp_path, env=variables)
     assert "is missing" in printed
-
-
-def test_an_editable_installation_has_the_best_object(tmp_path: Path) -> None:
-    if cpp_compiler() is None:
-        pytest.skip("no C++ compiler")
-    copy, environment = copied(tmp_path), tmp_path / "venv"
-    venv.create(environment, with_pip=True)
-    python = environment / "bin" / "python"
-    env = {**os.environ, "GPUSOLVE_BUILD": "gpusolve"}
-    run(python, "-m", "pip", "install", "-q", "--no-deps", "-e", copy, env=env)
-    found = {path.name for path in (copy / "gpusolve" / object_files.FOLDER).iterdir()}
-    in_use = objects.chosen().path
-    assert in_use is not None
-    assert found == {in_use.name}

@@ -85,7 +85,7 @@ def test_no_point_and_no_multipliers_make_the_certificate_too_small(
             continue
         quadratic = Quadratic.of(G[k], c[k], EPS)
         to_given = system.scale / system.b_scale
-        for size in range(-16, 1, 2):
+        for size in range(-16, 1, 4):
             moved = np.array(best, float) + 10.0**size * rng.standard_normal(len(best))
             scaled = system.within_bounds(moved / to_given)
             x = scaled * to_given
@@ -106,7 +106,7 @@ def test_no_point_and_no_multipliers_make_the_certificate_too_small(
                 above = program_excess(x, best, *objective)
                 assert above <= by_G.kkt * (1 + 1e-9) + ROUNDED * EPS
                 checked += 1
-    assert checked > 300
+    assert checked > 150
 
 
 def np_normal_equations(given: Exact) -> tuple[Any, Any]:
@@ -181,16 +181,6 @@ def test_almost_parallel_constraints(backend: Any, family: str, method: str) -> 
         for seed, dtype in seeds
     ]
     check_both(batches, method, backend.solve)
-
-
-@pytest.mark.slow
-@together("family", FAMILIES)
-@together("dtype", [np.float64, np.float32])
-def test_ten_thousand_systems_with_almost_parallel_constraints(
-    family: str, dtype: Any
-) -> None:
-    rngs = map(np.random.default_rng, range(100, 112))
-    check_both((almost_parallel(rng, 60, family, dtype) for rng in rngs), "auto")
 
 
 @pytest.mark.parametrize("name", ["", "none"])

@@ -187,24 +187,6 @@ def ksip(rng: np.random.Generator) -> Program:
     return Program.of(np.diag(1 / i), -1 / i, (-rows, -np.tan(t[:, 0])))
 
 
-def liswet(rng: np.random.Generator) -> Program:
-    """Noisy data, approximated by a curve with differences of one sign."""
-    n = 50
-    t = np.linspace(0, 1, n)
-    rows = np.diff(np.eye(n), n=3, axis=0)
-    noisy = np.sqrt(t) + 0.1 * np.sin(40 * t)
-    return Program.of(np.eye(n), noisy, (-rows, np.zeros(n - 3)))
-
-
-def yao(rng: np.random.Generator) -> Program:
-    """A concave curve next to the sine, with a first value above a limit."""
-    n = 40
-    rows = np.diff(np.eye(n), n=2, axis=0)
-    bounds = np.concatenate([[0.08], np.full(n - 1, -INF)]), INF
-    data = np.sin(1 + np.arange(n) / n)
-    return Program.of(np.eye(n), data, (rows, np.zeros(n - 2)), None, bounds)
-
-
 def cvxqp(rng: np.random.Generator) -> Program:
     """Variables in triples, as in CVXQP: sums of three of them are fixed."""
     n, k = 30, np.arange(30)
@@ -224,14 +206,6 @@ def dual_of_classifier(rng: np.random.Generator) -> Program:
     X, y = rng.standard_normal((40, 8)), np.sign(rng.standard_normal(40))
     Q = y[:, None] * X
     return Program.of(Q @ Q.T, np.ones(40), None, (y[None], [0]), (0, 1))
-
-
-def portfolio(rng: np.random.Generator) -> Program:
-    """Shares of 30 assets with 5 factors, groups of them limited."""
-    F, groups = rng.standard_normal((5, 30)), np.repeat(np.eye(6), 5, axis=1)
-    G = F.T @ F + np.diag(rng.uniform(0.01, 0.1, 30))
-    less = np.concatenate([groups, -groups]), np.append(np.full(6, 0.3), np.zeros(6))
-    return Program.of(G, rng.random(30), less, (np.ones((1, 30)), [1]), (0, 0.2))
 
 
 def huestis(rng: np.random.Generator) -> Program:
@@ -260,31 +234,14 @@ def control(rng: np.random.Generator) -> Program:
     return Program.of(cost, np.zeros(3 * steps), None, (E, start), (-limit[:], limit))
 
 
-def degenerate_vertex(rng: np.random.Generator) -> Program:
-    """Many constraints hold with equality at the minimum, most without a multiplier."""
-    n = 6
-    C = rng.integers(-2, 3, (60, n)).astype(float)
-    C = C[np.abs(C).sum(axis=1) > 0]
-    vertex = rng.integers(-2, 3, n).astype(float)
-    A = rng.integers(-2, 3, (9, n)).astype(float)
-    used = rng.choice(len(C), 3, replace=False)
-    G = A.T @ A + np.eye(n)
-    c = G @ vertex + C[used].T @ [1.0, 2.0, 0.0]
-    return Program.of(G, c, (C, C @ vertex))
-
-
 Make = Callable[[np.random.Generator], Program]
 
 DENSE: tuple[Make, ...] = (
     ksip,
-    liswet,
-    yao,
     cvxqp,
     dual_of_classifier,
-    portfolio,
     huestis,
     control,
-    degenerate_vertex,
 )
 
 
@@ -309,12 +266,3 @@ def test_dense_programs_are_not_worse_than_those_of_peers(make: Make) -> None:
             paid = np.abs(multipliers).sum() * violated
             assert paid <= 1e-5 * (1 + abs(program.objective(other.x)))
             check(program, program.objective(other.x), result.x, paid)
-
-
-def test_many_degenerate_vertices_are_found() -> None:
-    for seed in range(40):
-        program = degenerate_vertex(np.random.default_rng(100 + seed))
-        result = program.solve()
-        assert result.status == 0
-        tight = np.isclose(program.C @ result.x, program.d, rtol=0, atol=1e-12)
-        assert tight.all()

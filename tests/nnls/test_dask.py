@@ -127,6 +127,46 @@ def test_labels_of_xarray_are_kept(client: Any, rng: np.random.Generator) -> Non
     xarray.testing.assert_identical(result.x.compute(), expected.x)
 
 
+def calls(rng: np.random.Generator) -> dict[str, tuple[Any, dict[str, Any]]]:
+    """A function and its arguments, of which the second has the systems."""
+    A, b = rng.random((9, 6)), rng.standard_normal((20, 9))
+    G, side = A.T @ A + np.eye(6), rng.random((20, 6))
+    program = {"l1": rng.random((20, 1)), "l2": 0.1, "warm_start": rng.random(6)}
+    smooth = {"L": rng.random((20, 4, 6)), "lam": rng.random(20), "prior": side[0]}
+    rows = {"A_ub": rng.standard_normal((3, 6)), "b_ub": -np.ones(3)}
+    return {
+        "bounded_qp": (gpusolve.bounded_qp, {"G": G, "c": side, **program}),
+        "constraints": (gpusolve.lsq_linear, {"A": A, "b": b, **rows}),
+        "differences": (gpusolve.nnls, {"A": A, "b": b, "L": "second"}),
+        "penalty": (gpusolve.nnls, {"A": A, "b": b, **smooth}),
+    }
+
+
+@together("name", ["bounded_qp", "constraints", "differences", "penalty"])
+def test_blocks_files_and_chunks_are_those_of_one_call(
+    rng: np.random.Generator, name: str
+) -> None:
+    function, given = calls(rng)[name]
+    batch = "c" if name == "bounded_qp" else "b"
+    expected = function(**given)
+    x = np.empty_like(expected.x)
+    written = function(**given, devices="cpu", out={"x": x})
+    assert written.x is x
+    later = function(**{**given, batch: chunked(given[batch], (7, -1))})
+    if "L" in given:
+        with pytest.raises(TypeError, match="need a result of NumPy or CuPy arrays"):
+            _ = later.seminorm
+    (lazy,) = dask.compute(later, scheduler="sync")
+    for found in written, lazy:
+        for field, values in expected._asdict().items():
+            if values is not None:
+                np.testing.assert_allclose(getattr(found, field), values, atol=1e-14)
+        np.testing.assert_array_equal(found.residual, expected.residual)
+        np.testing.assert_array_equal(found.covariance(), expected.covariance())
+        if "L" in given:
+            np.testing.assert_array_equal(found.seminorm, expected.seminorm)
+
+
 # ---- what is sent and computed -------------------------------------------------------
 
 
@@ -238,6 +278,8 @@ def test_chunks_that_divide_a_system(A: Any, b: Any, message: str) -> None:
         gpusolve.nnls(matrix, spectra)
     axes = {-1: -1}, {-2: -1, -1: -1}
     gpusolve.nnls(matrix.rechunk(axes[1]), spectra.rechunk(axes[0]))
+    with pytest.raises(ValueError, match=r"G must have one chunk .* call G\.rechunk"):
+        gpusolve.bounded_qp(da.ones((4, 6, 6), chunks=(4, 3, 6)), np.ones(6))
 
 
 def test_chunks_of_unknown_sizes() -> None:

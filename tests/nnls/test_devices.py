@@ -98,17 +98,6 @@ def test_all_gpus_of_a_machine_without_one_are_the_cpu(
 # ---- results -------------------------------------------------------------------------
 
 
-def test_bounds_and_integers_are_those_of_one_call(rng: np.random.Generator) -> None:
-    A = rng.standard_normal((M, N)).astype("f")
-    b = 100 * rng.standard_normal((9, M))
-    options = {"bounds": ([0.1, -np.inf, 0], 0.7), "l2": rng.random((9, N))}
-    for given in (b.astype("f"), b.astype(np.int64), b.astype(np.float16)):
-        expected = gpusolve.lsq_linear(A, given, **options)
-        found = gpusolve.lsq_linear(A, given, **options, devices="cpu")
-        assert_same(found, expected)
-        np.testing.assert_array_equal(found.covariance(), expected.covariance())
-
-
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_interrupt_leaves_finished_blocks(
@@ -201,9 +190,6 @@ def test_arrays_on_a_gpu(two_gpus: Any) -> None:
     A, b = two_gpus.asarray(np.eye(2)), two_gpus.asarray(np.ones(2))
     with pytest.raises(TypeError, match="A must be in host memory with devices or out"):
         gpusolve.nnls(A, b, devices="all")
-
-
-# ---- arguments -----------------------------------------------------------------------
 
 
 # ---- memory --------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from bounded_systems import (
     Bounded,
     check_against_brute_force,
     check_optimal,
-    excess,
     infeasibility,
     random_systems,
     spoiled,
@@ -119,22 +118,6 @@ def test_scaling_scales_solutions(backend: Any, seed: int) -> None:
 # ---- special bounds ------------------------------------------------------------------
 
 
-def test_masked_columns_are_left_out(
-    backend: Any, rng: np.random.Generator, method: str
-) -> None:
-    """Other columns in each system, of one shared matrix."""
-    A, b = rng.standard_normal((12, 6)), rng.standard_normal((5, 12))
-    used = rng.random((5, 6)) < 0.6
-    used[0], used[1] = True, False
-    bounds = (0.0, np.where(used, INF, 0.0))
-    result = backend.solve(gpusolve.lsq_linear, A, b, bounds, method=method)
-    assert (result.status == 0).all()
-    assert (result.x[~used] == 0).all()
-    for k in range(5):
-        expected = scipy.optimize.nnls(A[:, used[k]], b[k])[0] if used[k].any() else []
-        np.testing.assert_allclose(result.x[k, used[k]], expected, atol=1e-12)
-
-
 def test_variables_at_a_bound_have_its_bits(
     backend: Any, rng: np.random.Generator, method: str
 ) -> None:
@@ -181,15 +164,6 @@ def test_a_row_of_weight_zero_is_a_row_of_zeros(
         np.testing.assert_array_equal(getattr(found, name), array)
 
 
-def test_nan_counts_where_its_weight_is_positive(backend: Any, method: str) -> None:
-    A, b = np.eye(4)[:, :2], np.ones((3, 4))
-    A[3] = np.nan
-    weights = np.array([[1, 1, 1, 0], [1, 1, 1, 1e-30], [0, 0, 0, 0]])
-    result = backend.solve(gpusolve.lsq_linear, A, b, weights=weights, method=method)
-    assert result.status.tolist() == [0, 2, 4]
-    np.testing.assert_array_equal(result.x[0], 1)
-
-
 def penalised(
     rng: np.random.Generator,
     systems: int,
@@ -215,26 +189,6 @@ def penalised(
         largest = np.minimum(given.upper.sum(axis=1), 1)
         given = given._replace(sum_to=largest * rng.random(systems))
     return given
-
-
-@together(("m", "n"), [(1, 4), (3, 5)])
-@together("bounds", [(0.0, INF), (-0.3, 0.1), (-0.2, INF)])
-@together("case", ["l1", "l1 l2", "l1 sum", "l1 l2 sum"])
-def test_penalties_on_dependent_columns(
-    backend: Any,
-    rng: np.random.Generator,
-    method: str,
-    m: int,
-    n: int,
-    bounds: tuple[float, float],
-    case: str,
-) -> None:
-    """x may move along a dependence of columns until it reaches a bound."""
-    systems = 10 if backend.emulated or method == "qr" else 50
-    given = penalised(rng, systems, (m, n), bounds, case)
-    result = solve(backend, given, method=method)
-    check_optimal(given, result)
-    assert excess(given, result.x).max() <= 1e-12
 
 
 def least_penalty(given: Bounded, x: Array, k: int) -> float:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import exact_programs
 import numpy as np
 import pytest
 from constrained_systems import Constrained, random_constrained
@@ -18,7 +16,6 @@ from gpusolve._nnls.constrained import (
     UNSETTLED,
     solve_by_specification,
     solve_by_teams,
-    take,
 )
 from gpusolve._nnls.problem import Problem
 from gpusolve._nnls.validation import validate
@@ -83,28 +80,6 @@ def test_float32_is_certified_after_rounding(kind: str) -> None:
     assert (change[close] < 1e-4).all()
 
 
-@pytest.mark.parametrize("family", exact_programs.FAMILIES)
-def test_almost_parallel_rows_are_solved_or_left(
-    target: Device | None, family: str
-) -> None:
-    rng = np.random.default_rng([11, exact_programs.FAMILIES.index(family)])
-    batch = exact_programs.almost_parallel(rng, 12, family)
-    options = batch.options()
-    lower, upper = options.pop("bounds")
-    problem = validate(batch.A, batch.b, lower=lower, upper=upper, **options)
-    found = solve_by_teams(problem, target, "auto")
-    compared = 0
-    for k in map(int, np.flatnonzero(found.status == 0)):
-        one = batch.system(k)
-        H, g = exact_programs.normal_equations(one)
-        best = exact_programs.minimum(one, H, g, found.x[k])
-        assert exact_programs.violation(one, found.x[k]) < 1e-10
-        if best is not None:  # else the sides are feasible up to rounding only
-            assert exact_programs.excess(one, found.x[k], best) < 1e-9
-            compared += 1
-    assert compared >= 4
-
-
 def contradicting(given: Constrained) -> Constrained:
     """Rows of A_ub that no x satisfies, in the second system."""
     A_ub, b_ub = given.A_ub.copy(), given.b_ub.copy()
@@ -137,24 +112,6 @@ def test_a_limit_on_steps_leaves_systems(target: Device | None) -> None:
     given = draw("normal", 7)
     found = solve_by_teams(problem_of(given, maxiter=0), target, "auto")
     assert (found.status == UNSETTLED).any()
-
-
-LAYOUTS: dict[str, Callable[[Array], Array]] = {
-    "contiguous": np.ascontiguousarray,
-    "columns": lambda array: np.asfortranarray(array),
-    "reversed": lambda array: np.ascontiguousarray(array[..., ::-1])[..., ::-1],
-    "float32 as float64": lambda array: array.astype(np.float32).astype(np.float64),
-}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_arrays_of_any_layout(layout: str) -> None:
-    given = draw("integers", 4)
-    arranged = type(given)(*[LAYOUTS[layout](values) for values in given])
-    expected = gpusolve.lsq_linear(given.A, given.b, **given.options())
-    result = gpusolve.lsq_linear(arranged.A, arranged.b, **arranged.options())
-    np.testing.assert_allclose(result.rnorm, expected.rnorm, rtol=1e-9, atol=1e-9)
-    np.testing.assert_array_equal(result.status, expected.status)
 
 
 def test_constraints_of_another_dtype() -> None:
@@ -203,18 +160,6 @@ def test_systems_of_other_penalties_have_factors_of_their_own(
         rows = {"A_ub": C, "b_ub": np.full(5, 0.1), "l2": l2[k]}
         one = gpusolve.lsq_linear(A, b[k], **rows)
         np.testing.assert_allclose(found.x[k], one.x, rtol=1e-9, atol=1e-15)
-
-
-def test_take_selects_systems() -> None:
-    given = draw("weights", 3)
-    problem = problem_of(given, sum_to=np.arange(SYSTEMS) / SYSTEMS)
-    some = take(problem, np.array([4, 1]))
-    assert some.batch == (2,)
-    for name in ("A", "b", "weights", "A_ub", "b_eq", "sum_to"):
-        whole, part = getattr(problem, name), getattr(some, name)
-        np.testing.assert_array_equal(part, whole[[4, 1]])
-    lower: Any = problem.lower
-    np.testing.assert_array_equal(some.lower, lower[[4, 1]])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

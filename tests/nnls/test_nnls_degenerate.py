@@ -21,7 +21,11 @@ SYSTEMS = 100_000
 BLOCK = Team("BlockTeam", 64)
 
 
-PARTS = [pytest.param(k, marks=[pytest.mark.slow] * (k > 1)) for k in range(20)]
+def marks(part: int) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.slow] * (part > 1) + [pytest.mark.exhaustive] * (part > 3)
+
+
+PARTS = [pytest.param(part, marks=marks(part)) for part in range(20)]
 """The systems are solved in 20 parts; `make test` runs two, which have all families."""
 
 LIMIT = {np.float64: 1e-9, np.float32: 1e-4}

@@ -120,35 +120,6 @@ def test_less_shared_memory_changes_no_bit(
         np.testing.assert_array_equal(field, getattr(expected, name), name)
 
 
-@pytest.mark.parametrize("noise", [1e-2, 1e-3, 1e-4])
-def test_float32_with_a_small_residual(
-    noise: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """Everything is computed in float64, so small residuals are solved, too."""
-    A = rng.random((16, 40, 20)).astype(np.float32)
-    x = np.maximum(rng.standard_normal((16, 20)), 0)
-    b = np.einsum("kij,kj->ki", A, x) + noise * rng.standard_normal((16, 40))
-    b = b.astype(np.float32)
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    found = gpusolve.nnls(A, b)
-    assert (found.status == 0).all()
-    assert not found.method.any()
-    assert found.x.dtype == np.float32
-
-
-@together("team", TEAMS)
-def test_a_tiny_column_does_not_disturb_the_l2_penalty(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    use(team, monkeypatch)
-    A, b = rng.random((3, *SMALL)), rng.random((3, SMALL[0]))
-    expected = solve(A, b)
-    A[..., 1] *= 2.0**-600
-    found = solve(A, b)
-    assert (found.status == 0).all()
-    np.testing.assert_array_equal(found.x * [1, 2.0**-600, 1], expected.x)
-
-
 @pytest.mark.parametrize("limit", [40 * 30 * 8 * 4, 40 * 30 * 8])
 def test_less_memory_changes_no_bit(
     limit: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
@@ -336,22 +307,6 @@ def test_the_certificate_of_an_unfinished_solution(
         for name in ("kkt", "x", "dual"):
             values, other = getattr(found, name), getattr(expected, name)
             np.testing.assert_allclose(values, other, rtol=1e-12, atol=1e-13)
-
-
-@pytest.mark.parametrize("l2", [0.0, 1e-6])
-@pytest.mark.parametrize("team", ["warp", "block"])
-def test_similar_columns_within_bounds(
-    team: str, l2: float, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
-) -> None:
-    """The first solutions are inaccurate: gradients are corrected, H is recomputed."""
-    use(team, monkeypatch)
-    A = rng.random((20, 30, 1)) + 1e-3 * rng.random((20, 30, 9))
-    b = (A @ rng.random((20, 9, 1)))[..., 0] + 1e-4 * rng.standard_normal((20, 30))
-    given = {"A": A, "b": b, "bounds": (0.125, 0.75), "l2": np.full(9, l2)}
-    found, expected = solve(**given), specified(given)
-    np.testing.assert_array_equal(found.status, 0)
-    np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-10)
-    assert found.nit.sum() < 1.05 * serial(**given).nit.sum()
 
 
 @pytest.mark.parametrize("bounds", [(-0.25, 1.0), (-10.0, 10.0)])

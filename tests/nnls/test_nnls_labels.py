@@ -175,6 +175,15 @@ def test_no_package_is_imported_for_arrays() -> None:
     assert done.stdout.strip() == "set()"
 
 
+def test_labels_of_the_rows_are_on_the_multipliers() -> None:
+    A = pd.DataFrame(np.eye(2), columns=["a", "b"])
+    limits = pd.DataFrame([[1.0, 1.0]], ["total"], ["a", "b"])
+    side = pd.Series([1.0], ["total"])
+    result = gpusolve.lsq_linear(A, [1.0, 1.0], A_ub=limits, b_ub=side)
+    assert result.dual_ub["total"] == pytest.approx(0.5)
+    assert result.x["a"] == pytest.approx(0.5)
+
+
 # ---- masks and missing values ----
 
 

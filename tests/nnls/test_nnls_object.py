@@ -158,19 +158,6 @@ def test_bits_do_not_depend_on_the_threads(
         assert threads <= len(solving) <= passes * threads
 
 
-@pytest.mark.parametrize("shares", [False, True])
-@every_method
-def test_bits_do_not_depend_on_the_order(
-    method: str, shares: bool, rng: np.random.Generator
-) -> None:
-    A, b = hard_batch(rng, shares)
-    expected = gpusolve.nnls(A, b, method=method)
-    for order in (rng.permutation(40), np.arange(40)[::-1], [7]):
-        part = A if shares else A[order]
-        if shares or len(order) > 1:
-            assert_same(gpusolve.nnls(part, b[order], method=method), expected, order)
-
-
 def test_calls_from_eight_threads(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -336,7 +323,7 @@ LIMITED = """
     used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + 2**25, used + 2**25))
     try:
-        gpusolve.nnls(A, b, method={method!r})
+        gpusolve.nnls(A, b)
     except MemoryError as error:
         print(error)
     print(gpusolve.nnls(np.eye(3), np.ones(3)).x)
@@ -345,9 +332,8 @@ LIMITED = """
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@every_method
-def test_a_process_without_memory_goes_on(method: str) -> None:
-    program = textwrap.dedent(LIMITED.format(method=method))
+def test_a_process_without_memory_goes_on() -> None:
+    program = textwrap.dedent(LIMITED)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

@@ -250,24 +250,6 @@ def test_stored_matches_are_those_of_the_specification() -> None:
     )
 
 
-@together("version", ["linear", "scratchpad", "binary", "even"])
-def test_the_specification_agrees_with_scipy(version: Any) -> None:
-    """With idle tiles and more than one entry for each; sorted to compare."""
-    for shape, density, tiles in (
-        ((3, 4), 0.5, 20),
-        ((20, 30), 0.6, 7),
-        ((2, 2), 0, 3),
-    ):
-        A, B = random_pair(shape, density)
-        a, b = coordinates(A), coordinates(B)
-        rows, columns, values = studies.coo_versions(
-            a[:3], b[:3], shape, tiles, version
-        ).product
-        found = scipy.sparse.coo_array((values, (rows, columns)), shape=shape)
-        assert found.nnz == scipy_product(A, B).nnz
-        assert (found.tocsr() != scipy_product(A, B)).nnz == 0
-
-
 # ---- versions 1 and 2 ----------------------------------------------------------------
 
 
@@ -682,9 +664,3 @@ def test_even_searches_once(emulated: None) -> None:
     searches = twice["count_found"], twice["multiply_found"], once["find_matches"]
     assert len({kernel.arrays["b_rows"].lanes for kernel in searches}) == 1
     assert "b_rows" not in once["multiply_matches"].arrays
-
-
-# ---- the document's sizes ------------------------------------------------------------
-
-
-# ---- the parameter -------------------------------------------------------------------

@@ -118,35 +118,6 @@ def test_degenerate_systems_keep_to_their_certificates(method: str) -> None:
     assert solved > 0.4 * DEGENERATE * len(every_other)
 
 
-UNSOLVED = {
-    ("cd", "deconvolution"),
-    ("cd", "shifted_gaussians"),
-    ("block_pivoting", "shifted_gaussians"),
-}
-"""Columns are nearly dependent: convergence is slow, or G is singular."""
-
-
-@together("experiment", EXPERIMENTS)
-@every_method
-def test_experiments_of_the_paper(method: str, experiment: str) -> None:
-    A, b = EXPERIMENTS[experiment](2, size=48)
-    result = gpusolve.nnls(A, b, method=method, maxiter=600)
-    solved = result.status == 0
-    if (method, experiment) not in UNSOLVED:
-        assert solved.all()
-    if method in ("lsqnonneg", "newton_like"):
-        assert result.kkt.max() <= 16 * EPS
-    for k in range(2):
-        A_k = A if A.ndim == 2 else A[k]
-        broken, best = violation(A_k, b[k], result.x[k]), scipy_rnorm(A_k, b[k])
-        assert (broken <= CERTIFIED) == solved[k]
-        if solved[k]:
-            assert result.rnorm[k] == pytest.approx(best, rel=1e-9)
-        else:
-            assert result.status[k] == 1
-            assert result.kkt[k] > CERTIFIED
-
-
 @every_method
 def test_a_wrong_x_gets_no_certificate(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, method: str

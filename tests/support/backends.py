@@ -1,13 +1,17 @@
-"""Parametrisations that several test files share."""
+"""Backends: parametrisations, whether there is a GPU, and copies of arrays to it."""
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
+from numpy.lib.array_utils import byte_bounds
 
 from gpusolve._emulator import nvcc, why_missing
 
@@ -39,3 +43,51 @@ def by_object(solve: Callable[..., Any], *arguments: Any, **options: Any) -> Any
     with mock.patch.dict(os.environ):
         os.environ.pop("GPUSOLVE_EMULATE", None)
         return solve(*arguments, **options)
+
+
+# ---- GPUs ----------------------------------------------------------------------------
+
+STAND_IN = os.environ.get("GPUSOLVE_TEST_STAND_IN", "") not in ("", "0")
+"""Whether GPU tests run on the stand-in for CuPy, and so on the emulator."""
+
+
+@functools.cache
+def why_no_cuda() -> str:
+    """Why the tests cannot use a GPU; empty if they can."""
+    try:
+        import cupy
+
+        cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:
+        return f"CuPy finds no usable GPU: {error}"
+    return ""
+
+
+STRIDED_VIEWS = [
+    lambda x: x.T,
+    lambda x: x[::-1],
+    lambda x: x[:, ::-2],
+    lambda x: x[1:, 3:],
+    lambda x: x.T[::3].T,
+    lambda x: x[:, None, :],
+]
+"""Views of an array with two axes."""
+
+
+def copy_to_device(cupy: Any, array: np.ndarray[Any, Any]) -> Any:
+    """A copy on the current device with the same strides and alignment.
+
+    `cupy.asarray` makes a contiguous copy instead.
+    """
+    flags = array.flags
+    if array.size == 0 or (flags.c_contiguous and flags.aligned):
+        return cupy.asarray(array)
+    if not array.dtype.isnative:
+        return copy_to_device(cupy, array.astype(array.dtype.newbyteorder("=")))
+    low, high = byte_bounds(array)
+    misalignment = low % array.itemsize
+    buffer = np.zeros(misalignment + high - low, np.uint8)
+    buffer[misalignment:] = np.frombuffer(ctypes.string_at(low, high - low), np.uint8)
+    first = misalignment + array.ctypes.data - low
+    pointer = cupy.asarray(buffer).data + first
+    return cupy.ndarray(array.shape, array.dtype, pointer, array.strides)

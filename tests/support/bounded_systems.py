@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.optimize
-from degenerate_systems import BATCH, FAMILIES, kahan
+from degenerate_systems import BATCH, FAMILIES
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import hilbert
 
 Array = NDArray[Any]
 
@@ -72,16 +71,6 @@ class Bounded(NamedTuple):
 
     def take(self, systems: Any) -> Bounded:
         return Bounded(*[None if array is None else array[systems] for array in self])
-
-    @classmethod
-    def joined(cls, parts: list[Bounded]) -> Bounded:
-        """The systems of all parts, which must have the same shapes and options."""
-        return cls(
-            *[
-                None if each[0] is None else np.concatenate(each)
-                for each in zip(*parts, strict=True)
-            ]
-        )
 
     def copy(self) -> Bounded:
         """The systems in arrays that may be changed."""
@@ -448,73 +437,6 @@ def excess(given: Bounded, x: Array) -> Array:
         found = above / np.where(terms > 0, terms, 1)
         off = infeasibility(given, x) > FEASIBLE
     return np.where(np.isfinite(found) & ~off, found, np.inf)
-
-
-# ---- hard systems ----
-
-
-def hard_problems() -> dict[str, Bounded]:
-    """Batches of one system."""
-
-    def problem(A: Any, b: Any, lower: Any, upper: Any, **options: Any) -> Bounded:
-        return Bounded.of(A, np.array([b]), (lower, upper), **options)
-
-    rng = np.random.default_rng(7)
-    A = rng.standard_normal((12, 8))
-    b = A @ rng.standard_normal(8) + 0.3 * rng.standard_normal(12)
-    twins = np.hstack([A, A])
-    nearly = np.hstack([A, A * (1 + 1e-14 * rng.standard_normal(A.shape))])
-    zero_columns = A * (np.arange(8) % 5 > 0)
-    cumulative = np.tril(np.ones((6, 6)))
-    problems = {
-        "duplicate columns": problem(twins, b, -0.5, 0.5),
-        "duplicate columns, sum": problem(twins, b, -0.5, 0.5, sum_to=1.0),
-        "nearly duplicate columns": problem(nearly, b, -0.5, 0.5),
-        "zero columns": problem(zero_columns, b, 1.0, 2.0),
-        "zero columns, sum": problem(zero_columns, b, -1.0, 2.0, sum_to=3.0),
-        "zero matrix": problem(np.zeros((5, 3)), np.ones(5), 1.0, 2.0),
-        "zero matrix, sum": problem(np.zeros((5, 3)), np.ones(5), 1.0, 2.0, sum_to=4.5),
-        "zero b": problem(A, np.zeros(12), 0.5, 1.0),
-        "all fixed": problem(A, b, 0.3, 0.3),
-        "all fixed, sum": problem(A, b, 0.25, 0.25, sum_to=2.0),
-        "one by one": problem([[2.0]], [3.0], -1.0, 1.0),
-        "one by one, sum": problem([[2.0]], [3.0], -1.0, 1.0, sum_to=0.25),
-        "simplex": problem(A, b, 0.0, np.inf, sum_to=1.0),
-        "simplex, one point": problem(A, b, 0.0, np.inf, sum_to=0.0),
-        "simplex, vertex": problem(np.eye(8), 9.0 * np.eye(8)[3], 0.0, 1.0, sum_to=1.0),
-        "simplex, ties": problem(np.eye(6), np.ones(6), 0.0, 1.0, sum_to=2.0),
-        "sum at its least": problem(A, b, -1.0, 1.0, sum_to=-8.0),
-        "sum at its greatest": problem(A, b, -1.0, 1.0, sum_to=8.0),
-        "ties": problem(np.eye(6), np.ones(6), -1.0, 1.0),
-        "ties, degenerate": problem(cumulative, np.ones(6), -1.0, 1.0),
-        "optimum at its bounds": problem(A, A @ np.ones(8), 0.0, 1.0),
-        "optimum at zero bounds": problem(A, np.zeros(12), 0.0, 1.0),
-        "tiny A": problem(1e-21 * A, b, -1e20, 1e20),
-        "huge A": problem(1e150 * A, b, -1e-151, 1e-151),
-        "tiny b": problem(A, 1e-200 * b, -1e-201, 1e-201),
-        "far bounds": problem(A, b, 1e6, 1e7),
-        "badly scaled columns": problem(A * np.logspace(0, -9, 8), b, -1.0, 1.0),
-        "badly scaled, sum": problem(A * np.logspace(0, -9, 8), b, -1, 1, sum_to=0.5),
-        "large l1": problem(A, b, -1.0, 1.0, l1=1e3),
-        "large l1, sum": problem(A, b, -1.0, 1.0, l1=1e3, sum_to=0.5),
-        "one weight": problem(A, b, -1.0, 1.0, weights=np.eye(12)[3]),
-        "wide": problem(rng.random((5, 20)), rng.random(5), -0.1, 0.1),
-        "one row": problem(rng.standard_normal((1, 7)), [1.0], -0.1, 0.1),
-    }
-    problems |= {
-        f"Hilbert {n}": problem(
-            hilbert(n),
-            hilbert(n) @ (np.arange(n) % 2.0),
-            0.0,
-            0.8,
-        )
-        for n in (6, 10, 14)
-    }
-    problems |= {
-        f"Kahan {n}": problem(kahan(n), np.ones(n), -2.0, 2.0) for n in (10, 40)
-    }
-    problems["Kahan, sum"] = problem(kahan(20), np.ones(20), -2.0, 2.0, sum_to=3.0)
-    return problems
 
 
 # ---- defects ----

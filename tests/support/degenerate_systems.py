@@ -8,7 +8,7 @@ of SciPy's ``nnls`` and, with up to `BRUTE_COLUMNS` columns, of all supports.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,8 +16,6 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import nnls as scipy_nnls
-
-from gpusolve._device.launch import ceil_div
 
 Array = NDArray[np.float64]
 Systems = tuple[Array, Array]
@@ -256,12 +254,6 @@ def batch(index: int, seed: int = 0) -> tuple[str, Array, Array]:
     m, n = int(rng.integers(1, largest + 1)), int(rng.integers(2, largest + 1))
     name = list(FAMILIES)[index % len(FAMILIES)]
     return name, *FAMILIES[name](rng, BATCH, m, n)
-
-
-def batches(systems: int, seed: int = 0) -> Iterator[tuple[str, Array, Array]]:
-    """Batches with at least `systems` systems in all; fewer are a prefix of more."""
-    for index in range(ceil_div(systems, BATCH)):
-        yield batch(index, seed)
 
 
 EPS = float(np.finfo(np.float64).eps)

@@ -7,7 +7,6 @@ conditions of Karush, Kuhn and Tucker exactly is the minimum.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 from itertools import chain, combinations
 from math import lcm, sqrt
@@ -273,10 +272,3 @@ def almost_parallel(
     return Exact(
         *[array.astype(dtype) for array in (A, b, lower, upper, C, limit, E, sums)]
     )
-
-
-def batches(seed: int, systems: int, dtype: Any = np.float64) -> Iterator[Exact]:
-    """A batch of each family."""
-    for number, family in enumerate(FAMILIES):
-        rng = np.random.default_rng([seed, number])
-        yield almost_parallel(rng, systems, family, dtype)

@@ -162,6 +162,12 @@ def draw(family: Any, f: NDArray[np.float64], seed: int = 1) -> NDArray[Any]:
     return next(y for y in kinds if accepts(family, y))
 
 
+def sample(family: Any, n: int = 200) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Three covariates, of which the last is noise, and a response of a family."""
+    X = np.random.default_rng(0).random((n, 3))
+    return X, draw(family, 0.7 * np.sin(6 * X[:, 0]) + X[:, 1] - 0.3)
+
+
 def accepts(family: Any, y: NDArray[Any]) -> bool:
     """Whether y is a response of the family."""
     try:

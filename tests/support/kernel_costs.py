@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -361,25 +362,18 @@ def _folds() -> Iterator[Call]:
 # ---- counting ------------------------------------------------------------------------
 
 
-class Costs(NamedTuple):
-    """The counts of one kernel, or the sums of all kernels of a call."""
+Costs = Counter[str]
+"""The counts of one kernel, or the sums of all kernels of a call."""
 
-    launches: int = 0
-    blocks: int = 0
-    barriers: int = 0
-    grid_barriers: int = 0
-    sectors: int = 0
-    fewest_sectors: int = 0
-    distinct_sectors: int = 0
-    distinct_bytes: int = 0
-    requests: int = 0
-    lanes: int = 0
-    shared_requests: int = 0
-    shared_lanes: int = 0
-    shared_wavefronts: int = 0
-    atomics: int = 0
-    shuffles: int = 0
-    instructions: int = 0
+OF_KERNELS = (
+    *("launches", "blocks", "barriers", "grid_barriers", "atomics", "shuffles"),
+    *("shared_requests", "shared_lanes", "shared_wavefronts"),
+)
+OF_ARRAYS = (
+    *("sectors", "fewest_sectors", "distinct_sectors", "distinct_bytes"),
+    *("requests", "lanes"),
+)
+"""Counts of a kernel, and counts that are summed over its arrays."""
 
 
 def report_of(call: Call) -> Report:
@@ -395,34 +389,20 @@ def report_of(call: Call) -> Report:
 def costs_of(kernel: KernelCosts) -> Costs:
     """The counts of a kernel, without the arrays in which blocks wait."""
     arrays = [one for name, one in kernel.arrays.items() if name not in POLLED]
-    return Costs(
-        launches=kernel.launches,
-        blocks=kernel.blocks,
-        barriers=kernel.barriers,
-        grid_barriers=kernel.grid_barriers,
-        sectors=sum(one.sectors for one in arrays),
-        fewest_sectors=sum(one.fewest_sectors for one in arrays),
-        distinct_sectors=sum(one.distinct_sectors for one in arrays),
-        distinct_bytes=sum(one.distinct_bytes for one in arrays),
-        requests=sum(one.requests for one in arrays),
-        lanes=sum(one.lanes for one in arrays),
-        shared_requests=kernel.shared_requests,
-        shared_lanes=kernel.shared_lanes,
-        shared_wavefronts=kernel.shared_wavefronts,
-        atomics=kernel.atomics,
-        shuffles=kernel.shuffles,
-        instructions=sum(
-            costs.warp_instructions
-            for line, costs in kernel.by_line.items()
-            if line.file.name not in WAITING
-        ),
+    found = Counter({name: getattr(kernel, name) for name in OF_KERNELS})
+    for name in OF_ARRAYS:
+        found[name] = sum(getattr(one, name) for one in arrays)
+    found["instructions"] = sum(
+        costs.warp_instructions
+        for line, costs in kernel.by_line.items()
+        if line.file.name not in WAITING
     )
+    return found
 
 
 def sums_of(report: Report) -> Costs:
     """The sums of the counts of all kernels."""
-    counts = map(costs_of, report.kernels)
-    return Costs(*map(sum, zip(*counts, strict=True)))
+    return sum(map(costs_of, report.kernels), Counter())
 
 
 # ---- the table -----------------------------------------------------------------------
@@ -465,27 +445,19 @@ memory in registers, and unroll other loops."""
 
 
 def kernel_row(costs: Costs, elements: int) -> Row:
-    def ratio(a: int, b: int) -> float:
-        return a / b if b else 0
+    def ratio(a: str, b: str) -> float:
+        return costs[a] / costs[b] if costs[b] else 0
 
-    moved = SECTOR_BYTES * costs.sectors
-    values = (
-        costs.launches,
-        costs.blocks,
-        costs.barriers,
-        costs.grid_barriers,
-        moved / elements,
-        ratio(costs.sectors, costs.fewest_sectors),
-        ratio(moved, costs.distinct_bytes),
-        ratio(costs.lanes, costs.requests),
-        costs.shared_wavefronts,
-        ratio(costs.shared_wavefronts, costs.shared_requests),
-        ratio(costs.shared_lanes, costs.shared_requests),
-        costs.atomics,
-        costs.shuffles,
-        costs.instructions,
-    )
-    return dict(zip(HEADINGS, values, strict=True))
+    plain = {heading: costs[heading.replace(" ", "_")] for heading in HEADINGS}
+    return plain | {
+        "bytes / element": SECTOR_BYTES * costs["sectors"] / elements,
+        "of fewest": ratio("sectors", "fewest_sectors"),
+        "of distinct": SECTOR_BYTES * ratio("sectors", "distinct_bytes"),
+        "lanes": ratio("lanes", "requests"),
+        "wavefronts": costs["shared_wavefronts"],
+        "of requests": ratio("shared_wavefronts", "shared_requests"),
+        "shared lanes": ratio("shared_lanes", "shared_requests"),
+    }
 
 
 def rows_of(call: Call, report: Report) -> dict[str, Row]:
@@ -495,8 +467,8 @@ def rows_of(call: Call, report: Report) -> dict[str, Row]:
         host.launches,
         host.allocations,
         host.memsets,
-        SECTOR_BYTES * sums.sectors / call.elements,
-        SECTOR_BYTES * sums.distinct_sectors / call.elements,
+        SECTOR_BYTES * sums["sectors"] / call.elements,
+        SECTOR_BYTES * sums["distinct_sectors"] / call.elements,
     )
     rows = {ALL_KERNELS: dict(zip(HOST_HEADINGS, values, strict=True))}
     for kernel in report.kernels:

@@ -5,35 +5,29 @@ The launchers determine instances and block sizes. ``make tables`` writes the ta
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
+import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
+import scipy.sparse
 
 import gpusolve
-from gpusolve._blocks.operators import ELEMENT_TYPES, operators
-from gpusolve._blocks.partition_kernel import items_for, predicate_operators
-from gpusolve._blocks.reduce_kernel import atomic_instance, chunked_instances
-from gpusolve._blocks.scan_kernel import scan_instance, tile_for
-from gpusolve._blocks.segments_kernel import segmented_reduce_instance
-from gpusolve._device.kernels import CUDA_TYPES, OPTIONS, source_directory, source_of
-from gpusolve._device.launch import THREADS
-from gpusolve._gemv.gemv_kernel import (
-    COLUMN_ADDERS,
-    ROWS_OF_BLOCK,
-    THREADS_OF_DOT,
-    TILE_OF_X,
-    Operands,
-    axpys_instance,
-    axpys_of,
-    dots_instance,
-    dots_of,
-    operands_of,
-    uses_dots,
+from gpusolve import sparse
+from gpusolve._blocks.reduce import ORDERED_VARIANTS, VARIANTS
+from gpusolve._device import kernels
+from gpusolve._device.kernels import (
+    CUDA_TYPES,
+    OPTIONS,
+    EmulatedDevice,
+    source_directory,
+    source_of,
 )
 from gpusolve._nnls import nnls_qr_kernel
 from gpusolve._nnls.launch_arguments import BOUNDS
@@ -41,21 +35,8 @@ from gpusolve._nnls.nnls_gram_kernel import Size, teams_for
 from gpusolve.gam._boosting.gram_kernel import instance as learners_instance
 from gpusolve.gam._boosting.stacked_kernel import instance as stacked_instance
 from gpusolve.gam._terms.basis_kernel import instance as basis_instance
-from gpusolve.monoid import as_monoid, segment_sums_of_one
-from gpusolve.sparse._coo_multiply_kernel import (
-    gallop_instances,
-    merge_instances,
-)
-from gpusolve.sparse._csr import CompressedRows
-from gpusolve.sparse._semiring import semiring
-from gpusolve.sparse._spmv_kernel import multiply_instance
-from gpusolve.sparse._spmv_kernel import tile_for as spmv_tile_for
+from gpusolve.monoid import as_monoid
 from gpusolve.studies import _nnls_mgs_kernel
-from gpusolve.studies._coo_versions_kernel import (
-    even_instances,
-    scratchpad_instance,
-    search_instances,
-)
 from gpusolve.studies._qr_steps_kernel import THREADS as QR_STEPS
 from gpusolve.studies._qr_steps_kernel import instance as qr_steps_instance
 
@@ -65,22 +46,8 @@ CUPY_OPTIONS = ("--device-as-default-execution-space", "-ftz=true")
 
 TABLE = Path(__file__).with_suffix(".md")
 
-SEGMENTS = ("none", "rows", "bytes", "bits")
-"""The forms of ``scan.cu``."""
-
-TEXTBOOK = (
-    "scan_warps",
-    "up_sweep",
-    "down_sweep",
-    "clear_root",
-    "segmented_up_sweep",
-    "segmented_down_sweep",
-    "add_prefixes",
-    "shift",
-    "resize_rows",
-    "add_elements",
-)
-"""The kernels of ``scan_textbook.cu`` that are templates over the monoid alone."""
+IN_TEXTBOOK = {("add", "float32"), ("mssp", "float64")}
+"""The operators of ``scan_textbook.cu``, which is a study: one small, one large."""
 
 LARGEST = gpusolve.Monoid(
     "sums_of_16",
@@ -94,7 +61,7 @@ LARGEST = gpusolve.Monoid(
 REALS = (np.dtype(np.float32), np.dtype(np.float64))
 """The dtypes of the solvers."""
 
-INDICES = ("int", "long long")
+INDICES = ("int32", "int64")
 """The types of the indices of a sparse matrix."""
 
 
@@ -136,6 +103,7 @@ def plain(file: str, instances: Iterable[str], operators: str = "") -> Source:
     return Source(operators, file, "", tuple(instances))
 
 
+@functools.cache
 def all_sources() -> list[Source]:
     """Every kernel, for operators and dtypes of every size and kind."""
     each = list(itertools.product(REALS, (False, True)))
@@ -146,13 +114,14 @@ def all_sources() -> list[Source]:
         plain("nnls_mgs", itertools.starmap(_nnls_mgs_kernel.instance, each)),
         plain("qr_steps", (qr_steps_instance(name, REALS[0]) for name in QR_STEPS)),
         *_sources_of_nnls_gram(numbers),
-        *_sources_of_monoids(),
-        plain("segments", (f"split_path<{one}>" for one in INDICES)),
-        *_sources_of_two_arrays(),
-        *_sources_of_partition(),
-        *_sources_of_sparse_products(),
-        *_sources_of_spmv(),
-        *_sources_of_gemv(),
+        *recorded(
+            itertools.chain(
+                _calls_of_monoids(),
+                _calls_of_partition(),
+                _calls_of_sparse_products(),
+                _calls_of_gemv(),
+            )
+        ),
         *_sources_of_boosting(),
     ]
 
@@ -166,7 +135,55 @@ def _sources_of_nnls_gram(numbers: list[str]) -> Iterator[Source]:
     yield plain("nnls_gram", (f"scale_columns<{number}>" for number in numbers))
 
 
-def _sources_of_monoids() -> Iterator[Source]:
+class Silent:
+    """A kernel that is not launched."""
+
+    def resident_blocks(self, threads: int, shared_bytes: int) -> int:
+        return 1000
+
+    def __call__(self, *args: object, **options: object) -> None:
+        pass
+
+
+Call = tuple[str, Callable[..., object], tuple[Any, ...], dict[str, Any]]
+"""Operators, a public function, and its arguments."""
+
+OF_INDICES = "split_path", "make_keys"
+"""Kernels that have no operators; several functions use them."""
+
+
+def recorded(calls: Iterable[Call]) -> Iterator[Source]:
+    """The kernels that calls ask for. Nothing is compiled or launched.
+
+    Arrays of results have zeros, so what a call makes of its results is an error at
+    most, after its last kernel.
+    """
+    found: dict[tuple[str, str, str], str] = {}
+
+    def load(file: str, instance: str, definitions: str) -> Silent:
+        is_plain = instance.startswith(OF_INDICES)
+        key = file, "" if is_plain else definitions, instance
+        found.setdefault(key, "" if is_plain else name)
+        return Silent()
+
+    with (
+        mock.patch.object(kernels, "_emulated_kernel", load),
+        mock.patch.object(kernels.EmulatedDevice, "empty", EmulatedDevice.zeros),
+        mock.patch.dict(os.environ, GPUSOLVE_EMULATE="1"),
+    ):
+        for call in calls:
+            name, function, args, options = call
+            with contextlib.suppress(ValueError, IndexError):
+                function(*args, **options)
+    sources: dict[tuple[str, str, str], list[str]] = {}
+    for (file, definitions, instance), name in found.items():
+        sources.setdefault((name, file, definitions), []).append(instance)
+    for (name, file, definitions), instances in sources.items():
+        yield Source(name, file, definitions, tuple(instances))
+
+
+def _calls_of_monoids() -> Iterator[Call]:
+    """Operators of every size and kind; the largest, 128 bytes, is not spilled."""
     watched: dict[str | gpusolve.Monoid, str] = {
         "add": "int8 int32 int64 float16 float32 float64 complex128",
         "max": "float32",
@@ -175,95 +192,56 @@ def _sources_of_monoids() -> Iterator[Source]:
         LARGEST: "float64",
     }
     for op, dtypes in watched.items():
-        monoid = as_monoid(op)
-        for name in dtypes.split():
-            dtype = np.dtype(name)
-            map = segment_sums_of_one if op == "mssp" else None
-            ops = operators(monoid, dtype, map)
-            tile = tile_for(ops.element_bytes)
-            atomic = monoid.commutative and ops.element_bytes <= 8
-            in_blocks = monoid.commutative and ops.element_bytes <= 64
-            instances = {
-                "map": (f"map_elements<{ops.map}>",),
-                "reduce": (
-                    f"reduce_tree<{ops.monoid}>",
-                    f"reduce_group<{ops.monoid}>",
-                    f"reduce_chunked<{ops.monoid}, {ops.map}>",
-                    *((f"reduce_by_reduce512<{ops.monoid}>",) if in_blocks else ()),
-                    *(
-                        atomic_instance(monoid, ops, by_warp=by_warp)
-                        for by_warp in (True, False)
-                        if atomic
-                    ),
-                ),
-                "scan": tuple(
-                    scan_instance(ops._replace(map=ops.keep), segments)
-                    for segments in SEGMENTS
-                ),
-                "segments": (
-                    segmented_reduce_instance(ops._replace(map=ops.keep)),
-                    f"add_carries<{ops.monoid}>",
-                ),
-                "scan_textbook": (
-                    *(f"{kernel}<{ops.monoid}>" for kernel in TEXTBOOK),
-                    f"scan_chunks<{ops.monoid}, {tile.threads}, {tile.items}>",
-                ),
-            }
-            for file, names in instances.items():
-                yield Source(f"{monoid.name} {name}", file, ops.definitions, names)
-
-
-def _sources_of_two_arrays() -> Iterator[Source]:
-    """The kernels that read several arrays, for products of two."""
+        for dtype in dtypes.split():
+            monoid = as_monoid(op)
+            name = f"{monoid.name} {dtype}"
+            x = np.zeros((2, 3000, *monoid.element_shape), dtype)
+            flags = np.zeros((2, 3000), bool)
+            bits, offsets = np.zeros((2, 375), np.uint8), np.array([0, 1000, 3000])
+            for variant in VARIANTS:
+                yield name, gpusolve.reduce, (x[0], op), {"axis": 0, "variant": variant}
+            for axis, given in enumerate((x[0], x)):
+                yield name, gpusolve.scan, (given, op), {"axis": axis}
+            yield name, gpusolve.segmented_scan, (x, flags, op), {}
+            yield name, gpusolve.segmented_scan, (x, bits, op), {"packed": True}
+            options = {"op": op, "offsets": offsets}
+            yield name, gpusolve.segmented_reduce, (x[0],), options
+            if (op, dtype) in IN_TEXTBOOK:
+                for variant in ("hierarchical", "sweep", "warp"):
+                    yield name, gpusolve.scan, (x, op), {"axis": 1, "variant": variant}
+                options = {"variant": "sweep"}
+                yield name, gpusolve.segmented_scan, (x, flags, op), options
     times = gpusolve.Map("times", "x * y", np.multiply, parameters=("x", "y"))
-    single = np.dtype(np.float32)
-    ops = operators(as_monoid("add"), single, times, (single,))
-    for file, instance in {
-        "map": f"map_elements<{ops.map}{ops.more}>",
-        "reduce": chunked_instances(ops)[0],
-        "scan": scan_instance(ops, "none"),
-    }.items():
-        yield Source("add two float32", file, ops.definitions, (instance,))
+    x = np.zeros(3000, np.float32)
+    yield "add two float32", gpusolve.map, (times, x, x), {}
+    yield "add two float32", gpusolve.reduce, ((x, x),), {"map": times}
+    yield "add two float32", gpusolve.scan, ((x, x),), {"map": times}
+    for dtype, variant in itertools.product(("int32", "float64"), ORDERED_VARIANTS):
+        given, options = (x.astype(dtype),), {"variant": variant}
+        yield f"sums of {dtype}", gpusolve.maximum_segment_sum, given, options
 
 
-def _sources_of_partition() -> Iterator[Source]:
+def _calls_of_partition() -> Iterator[Call]:
     even = gpusolve.Map("even", "x % 2 == 0", lambda x: x % 2 == 0, dtype=bool)
-    for name, test in (("int8", even), ("float32", None), ("complex128", None)):
-        dtype = np.dtype(name)
-        predicate = predicate_operators(test, dtype)
-        shape = f"{THREADS}, {items_for(dtype)}"
-        number = CUDA_TYPES[dtype]
-        kernels = f"count_kept<{predicate.map}, {shape}>", f"move<{number}, {shape}>"
-        yield Source(name, "partition", predicate.definitions, kernels)
-        yield Source(name, "scatter", predicate.definitions, (f"scatter<{number}>",))
+    for dtype, test in (("int8", even), ("float32", None), ("complex128", None)):
+        x, mask, indices = np.zeros(9, dtype), np.zeros(9, bool), np.arange(9)
+        yield dtype, gpusolve.stable_partition, (x, test or mask), {}
+        yield dtype, gpusolve.scatter, (x, indices, x), {}
 
 
-def _sources_of_sparse_products() -> Iterator[Source]:
-    indices = np.dtype(np.int32), np.dtype(np.int64)
-    makers = (f"make_keys<{CUDA_TYPES[index]}>" for index in indices)
-    splits = (merge_instances(np.dtype(bool), index)[0] for index in indices)
-    yield plain("coo_multiply", (*makers, *splits), "keys")
-    for dtype in map(np.dtype, ("bool", "float32", "complex128")):
-        versions = [
-            (
-                *search_instances("LinearSearch", dtype, index),
-                *search_instances("BinarySearch", dtype, index),
-                scratchpad_instance(dtype, index),
-                *even_instances(dtype, index),
-            )
-            for index in indices
-        ]
-        yield plain("coo_versions", itertools.chain(*versions), dtype.name)
-    for name in ("bool", "int8", "float16", "float32", "float64", "complex128"):
-        dtype = np.dtype(name)
-        products = [
-            (merge_instances(dtype, index)[1], *gallop_instances(dtype, index))
-            for index in indices
-        ]
-        yield plain("coo_multiply", itertools.chain(*products), name)
-
-
-def _sources_of_spmv() -> Iterator[Source]:
+def _calls_of_sparse_products() -> Iterator[Call]:
+    methods = dict.fromkeys(("bool", "float32", "complex128"), ("merge", "gallop"))
+    methods |= dict.fromkeys(("int8", "float16", "float64"), ("merge", "gallop"))
+    for dtype in ("float32", "complex128"):
+        methods[dtype] += ("linear", "binary", "scratchpad", "even")
+    for (dtype, chosen), index in itertools.product(methods.items(), INDICES):
+        places = np.zeros((2, 1), index)
+        A = scipy.sparse.coo_array((np.ones(1), places), shape=(9, 9))
+        A.data = A.data.astype(dtype)
+        A.coords = tuple(places)
+        A.has_canonical_format = True
+        for method in chosen:
+            yield dtype, sparse.multiply, (A, A), {"method": method}
     for add, multiply, entry, number, index in (
         ("add", "mul", "float32", "float32", "int32"),
         ("add", "mul", "float64", "float64", "int64"),
@@ -273,58 +251,27 @@ def _sources_of_spmv() -> Iterator[Source]:
         ("min", "add", "float32", "float32", "int32"),
         ("logical_or", "logical_and", "bool", "bool", "int32"),
     ):
-        of_A, of_x = np.dtype(entry), np.dtype(number)
-        ops = semiring(as_monoid(add), as_monoid(multiply), of_A, of_x)
-        none = np.empty(0, index)
-        matrix = CompressedRows(none, none, np.empty(0, of_A), (0, 0))
-        operands = ", ".join(CUDA_TYPES[one] for one in (of_A, of_x, none.dtype))
-        instances = (
-            multiply_instance(matrix, of_x, spmv_tile_for(of_A, ops.result)),
-            f"multiply_entries<Product, {operands}>",
-        )
-        name = f"{add}-{multiply} {entry} {number}"
-        yield Source(name, "spmv", ops.definitions, instances)
+        A = scipy.sparse.csr_array(np.eye(9))
+        A.data = A.data.astype(entry)
+        A.indices, A.indptr = A.indices.astype(index), A.indptr.astype(index)
+        for method in ("fused", "segmented_scan"):
+            options = {"add": add, "multiply": multiply, "method": method}
+            name = f"{add}-{multiply} {entry} {number}"
+            yield name, sparse.spmv, (A, np.zeros(9, number)), options
 
 
-def _sources_of_gemv() -> Iterator[Source]:
-    M, P = COLUMN_ADDERS
-    for name in ("float16", "float32", "float64"):
-        dtype = np.dtype(name)
-        number = CUDA_TYPES[dtype]
-        instances = (
-            f"gemv_naive<{number}>",
-            f"gemv_threads_per_dot<{number}, {ROWS_OF_BLOCK}, {THREADS_OF_DOT}>",
-            f"gemv_threads_per_row<{number}, {THREADS}, {TILE_OF_X}>",
-            f"gemv_add_columns<{number}, {M}, {P}>",
-            *dict.fromkeys(map(_gemv_instance, _gemv_operands(dtype))),
-        )
-        yield Source(name, "gemv", ELEMENT_TYPES, instances)
-
-
-def _gemv_operands(dtype: np.dtype[Any]) -> Iterator[Operands]:
-    """Operands for every way to launch: few or many rows, short or long, transposed.
-
-    With one spare column, rows are not whole packs apart.
-    """
-    for rows, columns in ((64, 64), (2, 2**20), (2**17, 256), (2**20, 16)):
-        for spare in (0, 1):
-            A = np.empty((rows, columns + spare), dtype)[:, :columns]
-            yield operands_of(A, np.empty(columns, dtype), ())
-            yield operands_of(A.T, np.empty(rows, dtype), ())
-
-
-def _gemv_instance(operands: Operands) -> str:
-    """The instance that the launcher chooses; chunks are summed by another kernel."""
-    given = operands.dtype
-    if uses_dots(operands):
-        dots = dots_of(operands)
-        return dots_instance(given, _sums(operands, dots.chunks), dots)
-    axpys = axpys_of(operands)
-    return axpys_instance(given, _sums(operands, axpys.chunks), axpys)
-
-
-def _sums(operands: Operands, chunks: int) -> np.dtype[Any]:
-    return operands.dtype if chunks == 1 else operands.sums_dtype
+def _calls_of_gemv() -> Iterator[Call]:
+    """Few or many rows, short or long, transposed, perhaps not whole packs apart."""
+    for dtype in ("float16", "float32", "float64"):
+        for rows, columns in ((64, 64), (2, 2**20), (2**17, 256), (2**20, 16)):
+            x, y = np.empty(columns, dtype), np.empty(rows, dtype)
+            for spare in (0, 1):
+                A = np.empty((rows, columns + spare), dtype)[:, :columns]
+                yield dtype, gpusolve.gemv, (A, x), {}
+                yield dtype, gpusolve.gemv, (A, y), {"transpose": True}
+        A, x = np.empty((64, 64), dtype), np.empty(64, dtype)
+        for variant in ("naive", "threads_per_dot", "threads_per_row"):
+            yield dtype, gpusolve.gemv, (A, x), {"variant": variant}
 
 
 FAMILIES = {

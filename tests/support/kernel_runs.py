@@ -16,11 +16,12 @@ from unittest import mock
 
 import numpy as np
 import scipy.sparse
-from monoids import square
+from kernel_calls import Settings, copied, named_calls
 from spline_learners import boost, learners_of
 
 import gpusolve
 from gpusolve import _emulator, reference
+from gpusolve._blocks.reduce import VARIANTS
 from gpusolve._device import kernels
 from gpusolve._nnls import nnls_gram_kernel
 from gpusolve._nnls.nnls_gram_kernel import Team
@@ -40,7 +41,7 @@ from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam._terms.rules import Cone
 from gpusolve.gam.families import Family, family_of
-from gpusolve.sparse import multiply, spmv
+from gpusolve.sparse import multiply
 from gpusolve.studies._qr_steps_kernel import DOWNDATE, ROWS, UPDATE, QRSteps, qr_steps
 
 PRIMITIVES = Path(__file__).parents[1] / "kernels" / "block_primitives.cu"
@@ -80,79 +81,22 @@ def reduce_repeatedly() -> None:
     assert_equal(maxima, values.max() + 2)
 
 
-def map_elements() -> None:
-    x = np.arange(300, dtype=np.int32)
-    assert_equal(on_emulator(gpusolve.reduce, x[:, None], axis=1, map=square), x * x)
+def calls(*names: str) -> list[Callable[[], None]]:
+    """Runs of calls of `kernel_calls`, compared as the calls say."""
+    return [partial(run_call, name) for name in names]
 
 
-def zip_arrays() -> None:
-    x, y = rng().integers(-99, 99, (2, 300))
-    found = on_emulator(gpusolve.unzip, on_emulator(gpusolve.zip, x, y))
-    assert_equal(found, (x, y))
+CALLS = dict(named_calls())
+ON_EMULATOR = Settings(None, small=True)
 
 
-def of_two_arrays(function: Callable[..., Any]) -> Callable[[], None]:
-    def run() -> None:
-        times = gpusolve.Map("times", "x * y", np.multiply, parameters=("x", "y"))
-        arrays = tuple(rng().integers(-9, 9, (2, 5000)))
-        found = on_emulator(function, arrays, map=times)
-        assert_equal(found, function(arrays, map=times))
-
-    return run
+def run_call(name: str) -> None:
+    call = CALLS[name](ON_EMULATOR)
+    found = on_emulator(call.function, *map(copied, call.given), **call.options)
+    call.compare(found, call.expected())
 
 
-def reduce(variant: str, shape: tuple[int, ...] = (2, 3000)) -> Callable[[], None]:
-    def run() -> None:
-        x = rng().integers(-99, 99, shape).astype(np.int32)
-        found = on_emulator(gpusolve.reduce, x, axis=-1, variant=variant)
-        assert_equal(found, x.sum(-1))
-
-    return run
-
-
-def scan(variant: str, op: str = "add") -> Callable[[], None]:
-    def run() -> None:
-        x = rng().integers(-99, 99, (2, 5001)).astype(np.int64)
-        found = on_emulator(gpusolve.scan, x, axis=1, op=op, variant=variant)
-        assert_equal(found, x.cumsum(1) if op == "add" else np.maximum.accumulate(x, 1))
-
-    return run
-
-
-def scan_segments(variant: str) -> Callable[[], None]:
-    def run() -> None:
-        x, flags = rng().integers(-9, 9, 5000), rng().random(5000) < 0.01
-        found = on_emulator(gpusolve.segmented_scan, x, flags, variant=variant)
-        assert_equal(found, gpusolve.segmented_scan(x, flags))
-
-    return run
-
-
-def reduce_segments() -> None:
-    lengths = rng().integers(0, 300, 60)
-    lengths[[7, 8, 30]] = 9000, 0, 4000
-    x, offsets = rng().integers(-9, 9, lengths.sum()), np.append(0, np.cumsum(lengths))
-    found = on_emulator(gpusolve.segmented_reduce, x, offsets=offsets)
-    assert_equal(found, gpusolve.segmented_reduce(x, offsets=offsets))
-
-
-def partition(variant: str) -> Callable[[], None]:
-    def run() -> None:
-        x, mask = np.arange(5000, dtype=np.int32), rng().random(5000) < 0.5
-        found = on_emulator(gpusolve.stable_partition, x, mask, variant=variant)
-        assert found[0] == mask.sum()
-        assert_equal(found[1], np.concatenate([x[mask], x[~mask]]))
-
-    return run
-
-
-def scatter() -> None:
-    target, indices = np.zeros(500, np.int32), rng().permutation(500)
-    on_emulator(gpusolve.scatter, target, indices, np.arange(500, dtype=np.int32))
-    assert_equal(target[indices], np.arange(500))
-
-
-# ---- sparse and dense products -------------------------------------------------------
+# ---- sparse products -----------------------------------------------------------------
 
 
 def random_matrix(entries: int, width: int, seed: int) -> Any:
@@ -162,61 +106,27 @@ def random_matrix(entries: int, width: int, seed: int) -> Any:
     return scipy.sparse.coo_array((values * 1.0, (rows, columns)), shape=(1, width))
 
 
-def multiply_sparse(method: str, entries: int, **options: int) -> Callable[[], None]:
-    def run() -> None:
-        A, B = random_matrix(entries, 4000, 1), random_matrix(entries, 4000, 2)
-        found = on_emulator(multiply, A, B, method=method, **options)
-        assert_equal(found.toarray(), A.toarray() * B.toarray())
-
-    return run
-
-
-def multiply_by_a_vector() -> None:
-    generator = rng()
-    lengths = generator.integers(0, 9, 400)
-    lengths[7] = 2500
-    rows = np.repeat(np.arange(400), lengths)
-    columns = generator.integers(0, 50, rows.size)
-    values = generator.integers(-4, 5, rows.size) * 1.0
-    A = scipy.sparse.coo_array((values, (rows, columns)), shape=(400, 50)).tocsr()
-    x = generator.integers(-4, 5, (2, 50)) * 1.0
-    assert_equal(on_emulator(spmv, A, x[0]), A @ x[0])
-    assert_equal(on_emulator(spmv, A, x), x @ A.T)
-
-
-def gemv(
-    rows: int, columns: int, variant: str = "auto", transpose: bool = False
-) -> Callable[[], None]:
-    def run() -> None:
-        A = rng().integers(-1, 2, (rows, columns)).astype(np.float32)
-        x = rng().integers(-1, 2, rows if transpose else columns).astype(np.float32)
-        found = on_emulator(gpusolve.gemv, A, x, variant=variant, transpose=transpose)
-        assert_equal(found, (A.T if transpose else A) @ x)
-
-    return run
+def multiply_sparse(method: str, entries: int, **options: int) -> None:
+    A, B = random_matrix(entries, 4000, 1), random_matrix(entries, 4000, 2)
+    found = on_emulator(multiply, A, B, method=method, **options)
+    assert_equal(found.toarray(), A.toarray() * B.toarray())
 
 
 # ---- solvers -------------------------------------------------------------------------
 
 
-def evaluate_basis(rows: int, count: int) -> Callable[[], None]:
-    def run() -> None:
-        X = rng().random((rows, count))
-        splines = BSplines(np.full(count, 0.1), np.full(count, 0.8), 6)
-        found, expected = on_emulator(splines.evaluate, X), splines.evaluate(X)
-        assert_equal(found.first, expected.first)
-        np.testing.assert_allclose(found.values, expected.values, atol=1e-13)
-
-    return run
+def evaluate_basis(rows: int, count: int) -> None:
+    X = rng().random((rows, count))
+    splines = BSplines(np.full(count, 0.1), np.full(count, 0.8), 6)
+    found, expected = on_emulator(splines.evaluate, X), splines.evaluate(X)
+    assert_equal(found.first, expected.first)
+    np.testing.assert_allclose(found.values, expected.values, atol=1e-13)
 
 
-def gram_matrices(rows: int, count: int) -> Callable[[], None]:
-    def run() -> None:
-        X = rng().random((rows, count))
-        found = on_emulator(learners_of, X, 6).gram
-        np.testing.assert_allclose(found, learners_of(X, 6).gram, atol=1e-9)
-
-    return run
+def gram_matrices(rows: int, count: int) -> None:
+    X = rng().random((rows, count))
+    found = on_emulator(learners_of, X, 6).gram
+    np.testing.assert_allclose(found, learners_of(X, 6).gram, atol=1e-9)
 
 
 def boosted(rows: int, count: int) -> Steps:
@@ -225,17 +135,13 @@ def boosted(rows: int, count: int) -> Steps:
     return boost(learners_of(X, 6), y, steps=6, learning_rate=0.5, method="stacked")
 
 
-def boosting(*problem: Any) -> Callable[[], None]:
+def boosting(*problem: Any) -> None:
     """Several blocks share the rows of a learner if there are 128 or more."""
-
-    def run() -> None:
-        with mock.patch.object(gram_kernel, "ROWS_OF_A_WARP", 8):
-            found = on_emulator(boosted, *problem)
-        expected = boosted(*problem)
-        assert_equal(found.selected, expected.selected)
-        np.testing.assert_allclose(found.updates, expected.updates, atol=1e-9)
-
-    return run
+    with mock.patch.object(gram_kernel, "ROWS_OF_A_WARP", 8):
+        found = on_emulator(boosted, *problem)
+    expected = boosted(*problem)
+    assert_equal(found.selected, expected.selected)
+    np.testing.assert_allclose(found.updates, expected.updates, atol=1e-9)
 
 
 RESPONSES: dict[str, Callable[[Any], Any]] = {
@@ -283,18 +189,14 @@ def boosted_family(name: str, rows: int, fits: int = 2) -> Steps:
     return boost_family(fits._replace(units=np.ones(len(weights))), steps=4)
 
 
-def boosting_family(*problem: Any) -> Callable[[], None]:
+def boosting_family(*problem: Any) -> None:
     """Several blocks share the rows of a learner."""
-
-    def run() -> None:
-        with mock.patch.object(gram_kernel, "ROWS_OF_A_WARP", 8):
-            found = on_emulator(boosted_family, *problem)
-        expected = boosted_family(*problem)
-        assert_equal(found.selected, expected.selected)
-        np.testing.assert_allclose(found.updates, expected.updates, atol=1e-9)
-        np.testing.assert_allclose(found.nuisance, expected.nuisance, rtol=1e-9)
-
-    return run
+    with mock.patch.object(gram_kernel, "ROWS_OF_A_WARP", 8):
+        found = on_emulator(boosted_family, *problem)
+    expected = boosted_family(*problem)
+    assert_equal(found.selected, expected.selected)
+    np.testing.assert_allclose(found.updates, expected.updates, atol=1e-9)
+    np.testing.assert_allclose(found.nuisance, expected.nuisance, rtol=1e-9)
 
 
 def nnls(
@@ -305,111 +207,95 @@ def nnls(
     order: str = "C",
     warm: bool = False,
     **options: Any,
-) -> Callable[[], None]:
+) -> None:
     """Systems that append and remove columns; some have nearly equal columns."""
-
-    def run() -> None:
-        generator = rng()
-        A = generator.random((systems, m, n))
-        A[1, :, 1] = A[1, :, 0] + 1e-9 * generator.random(m)
-        b = (A @ generator.random((systems, n, 1)))[..., 0]
-        b += 0.1 * generator.standard_normal(b.shape)
-        if order == "F":
-            A = np.ascontiguousarray(A.swapaxes(1, 2)).swapaxes(1, 2)
-        if warm:
-            options["warm_start"] = np.ones((systems, n))
-        found = on_emulator(gpusolve.nnls, A, b, method="qr", **options)
-        if "maxiter" not in options:
-            expected = gpusolve.nnls(A, b, method="qr", **options)
-            np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-9)
-            assert (found.status == expected.status).all()
-            assert found.n_downdates.sum() > 0
-
-    return run
-
-
-def nnls_mgs(m: int, n: int, **options: Any) -> Callable[[], None]:
-    """Systems that remove variables, and a system with NaN."""
-
-    def run() -> None:
-        generator = rng()
-        A, b = generator.random((3, m, n)) - 0.2, generator.standard_normal((3, m))
-        b[1, 0] = np.nan
-        found = on_emulator(gpusolve.nnls, A, b, method="mgs", **options)
-        expected = gpusolve.nnls(A, b, method="mgs", **options)
-        assert_equal(found.status, expected.status)
-        assert_equal(found.n_updates, expected.n_updates)
-        assert_equal(found.n_downdates, expected.n_downdates)
-        np.testing.assert_allclose(found.x, expected.x, atol=1e-9)
+    generator = rng()
+    A = generator.random((systems, m, n))
+    A[1, :, 1] = A[1, :, 0] + 1e-9 * generator.random(m)
+    b = (A @ generator.random((systems, n, 1)))[..., 0]
+    b += 0.1 * generator.standard_normal(b.shape)
+    if order == "F":
+        A = np.ascontiguousarray(A.swapaxes(1, 2)).swapaxes(1, 2)
+    if warm:
+        options["warm_start"] = np.ones((systems, n))
+    found = on_emulator(gpusolve.nnls, A, b, method="qr", **options)
+    if "maxiter" not in options:
+        expected = gpusolve.nnls(A, b, method="qr", **options)
+        np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-9)
+        assert (found.status == expected.status).all()
         assert found.n_downdates.sum() > 0
 
-    return run
+
+def nnls_mgs(m: int, n: int, **options: Any) -> None:
+    """Systems that remove variables, and a system with NaN."""
+    generator = rng()
+    A, b = generator.random((3, m, n)) - 0.2, generator.standard_normal((3, m))
+    b[1, 0] = np.nan
+    found = on_emulator(gpusolve.nnls, A, b, method="mgs", **options)
+    expected = gpusolve.nnls(A, b, method="mgs", **options)
+    assert_equal(found.status, expected.status)
+    assert_equal(found.n_updates, expected.n_updates)
+    assert_equal(found.n_downdates, expected.n_downdates)
+    np.testing.assert_allclose(found.x, expected.x, atol=1e-9)
+    assert found.n_downdates.sum() > 0
 
 
 def nnls_within_bounds(
     m: int, n: int, *, has_sum: bool = False, warm: bool = False, **options: Any
-) -> Callable[[], None]:
+) -> None:
     """Systems with their own bounds, weights and penalties; one system has NaN."""
-
-    def run() -> None:
-        generator = rng()
-        A = generator.standard_normal((3, n, m)).swapaxes(1, 2)
-        b = generator.standard_normal((3, m))
-        lower = generator.random((3, n)) - 0.7
-        upper = np.where(generator.random(n) < 0.2, np.inf, lower + 0.4)
-        l2 = generator.random((3, n))
-        l2[1, 0] = np.nan
-        given = {
-            "bounds": (lower, upper),
-            "weights": generator.random((3, m)),
-            "l1": 0.1 * generator.random(n),
-            "l2": l2,
-            **options,
-        }
-        if has_sum:
-            given["sum_to"] = np.clip(0.1, lower, upper).sum(axis=-1)
-        if warm:
-            given["warm_start"] = lower + 0.5 * generator.random((3, n))
-        found = on_emulator(gpusolve.lsq_linear, A, b, method="qr", **given)
-        assert_equal(found.status == 2, np.arange(3) == 1)
-        if "maxiter" not in options:
-            expected = gpusolve.lsq_linear(A, b, method="qr", **given)
-            np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-9)
-            assert_equal(found.status, expected.status)
-            assert found.n_downdates.sum() > 0
-
-    return run
+    generator = rng()
+    A = generator.standard_normal((3, n, m)).swapaxes(1, 2)
+    b = generator.standard_normal((3, m))
+    lower = generator.random((3, n)) - 0.7
+    upper = np.where(generator.random(n) < 0.2, np.inf, lower + 0.4)
+    l2 = generator.random((3, n))
+    l2[1, 0] = np.nan
+    given = {
+        "bounds": (lower, upper),
+        "weights": generator.random((3, m)),
+        "l1": 0.1 * generator.random(n),
+        "l2": l2,
+        **options,
+    }
+    if has_sum:
+        given["sum_to"] = np.clip(0.1, lower, upper).sum(axis=-1)
+    if warm:
+        given["warm_start"] = lower + 0.5 * generator.random((3, n))
+    found = on_emulator(gpusolve.lsq_linear, A, b, method="qr", **given)
+    assert_equal(found.status == 2, np.arange(3) == 1)
+    if "maxiter" not in options:
+        expected = gpusolve.lsq_linear(A, b, method="qr", **given)
+        np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-9)
+        assert_equal(found.status, expected.status)
+        assert found.n_downdates.sum() > 0
 
 
 def nnls_constrained(
     m: int, n: int, rows: int, *, dtype: Any = np.float64, **options: Any
-) -> Callable[[], None]:
+) -> None:
     """Three systems with bounds and rows, and quadratic programs with the same rows."""
-
-    def run() -> None:
-        generator = rng()
-        A = generator.standard_normal((3, m, n)).astype(dtype)
-        b = 4 * generator.standard_normal((3, m)).astype(dtype)
-        C = generator.standard_normal((2, rows, n)).astype(dtype)
-        E = np.ones((1, n), dtype) * (1 + np.arange(n, dtype=dtype))
-        given: dict[str, Any] = {
-            "bounds": (-0.5, 0.5),
-            "A_ub": C[0],
-            "b_ub": np.full(rows, 0.125, dtype),
-            "A_eq": E,
-            "b_eq": np.ones(1, dtype),
-            **options,
-        }
-        G = np.swapaxes(A, 1, 2) @ A + np.eye(n, dtype=dtype)
-        c = (b[:, None] @ A)[:, 0]
-        for solver, *arrays in (gpusolve.lsq_linear, A, b), (gpusolve.bounded_qp, G, c):
-            found = on_emulator(solver, *arrays, **given)
-            expected = solver(*arrays, **given)
-            assert not found.status.any()
-            np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-6)
-            assert found.n_downdates.sum() > 0
-
-    return run
+    generator = rng()
+    A = generator.standard_normal((3, m, n)).astype(dtype)
+    b = 4 * generator.standard_normal((3, m)).astype(dtype)
+    C = generator.standard_normal((2, rows, n)).astype(dtype)
+    E = np.ones((1, n), dtype) * (1 + np.arange(n, dtype=dtype))
+    given: dict[str, Any] = {
+        "bounds": (-0.5, 0.5),
+        "A_ub": C[0],
+        "b_ub": np.full(rows, 0.125, dtype),
+        "A_eq": E,
+        "b_eq": np.ones(1, dtype),
+        **options,
+    }
+    G = np.swapaxes(A, 1, 2) @ A + np.eye(n, dtype=dtype)
+    c = (b[:, None] @ A)[:, 0]
+    for solver, *arrays in (gpusolve.lsq_linear, A, b), (gpusolve.bounded_qp, G, c):
+        found = on_emulator(solver, *arrays, **given)
+        expected = solver(*arrays, **given)
+        assert not found.status.any()
+        np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-6)
+        assert found.n_downdates.sum() > 0
 
 
 def nnls_in_attempts() -> None:
@@ -450,102 +336,82 @@ def nnls_gram(
     shared: bool = False,
     warm: bool = False,
     **options: Any,
-) -> Callable[[], None]:
+) -> None:
     """Systems that remove variables, and a system with NaN."""
-
-    def run() -> None:
-        generator = rng()
-        A = generator.random((1 if shared else 3, m, n)) - 0.2
-        b = generator.random((3, m))
-        b[1, 0] = np.nan
-        if warm:
-            options["warm_start"] = np.ones((3, n))
-        found = by_gram(team, A, b, **options)
-        expected = gpusolve.nnls(A, b, method="qr", **options)
-        assert_equal(found.status, expected.status)
-        np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-9)
-        assert found.n_downdates.sum() > 0
-
-    return run
+    generator = rng()
+    A = generator.random((1 if shared else 3, m, n)) - 0.2
+    b = generator.random((3, m))
+    b[1, 0] = np.nan
+    if warm:
+        options["warm_start"] = np.ones((3, n))
+    found = by_gram(team, A, b, **options)
+    expected = gpusolve.nnls(A, b, method="qr", **options)
+    assert_equal(found.status, expected.status)
+    np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-9)
+    assert found.n_downdates.sum() > 0
 
 
 def nnls_gram_within_bounds(
     team: Team, m: int, n: int, *, shared: bool = False, fixed_sum: bool = False
-) -> Callable[[], None]:
+) -> None:
     """Bounds, weights, penalties and a start for each system; perhaps a fixed sum."""
-
-    def run() -> None:
-        generator = rng()
-        A = generator.random((1 if shared else 3, m, n)) - 0.5
-        b = 2 * generator.standard_normal((3, m))
-        lower = generator.random((3, n)) - 0.8
-        upper = lower + 0.5
-        options = {
-            "bounds": (lower, upper),
-            "weights": generator.random((3, m)),
-            "l1": 0.1 * generator.random((3, n)),
-            "l2": 0.1 * generator.random((3, n)),
-            "warm_start": lower + generator.choice([0, 0.2, 0.5], (3, n)),
-        }
-        if fixed_sum:
-            options["sum_to"] = (0.5 * (lower + upper)).sum(axis=1)
-        found = by_gram(team, A, b, solver=gpusolve.lsq_linear, **options)
-        expected = reference.nnls(A, b, **options)
-        assert not found.status.any()
-        np.testing.assert_allclose(found.x, expected.x, atol=1e-9)
-        assert found.n_downdates.sum() > 0
-
-    return run
+    generator = rng()
+    A = generator.random((1 if shared else 3, m, n)) - 0.5
+    b = 2 * generator.standard_normal((3, m))
+    lower = generator.random((3, n)) - 0.8
+    upper = lower + 0.5
+    options = {
+        "bounds": (lower, upper),
+        "weights": generator.random((3, m)),
+        "l1": 0.1 * generator.random((3, n)),
+        "l2": 0.1 * generator.random((3, n)),
+        "warm_start": lower + generator.choice([0, 0.2, 0.5], (3, n)),
+    }
+    if fixed_sum:
+        options["sum_to"] = (0.5 * (lower + upper)).sum(axis=1)
+    found = by_gram(team, A, b, solver=gpusolve.lsq_linear, **options)
+    expected = reference.nnls(A, b, **options)
+    assert not found.status.any()
+    np.testing.assert_allclose(found.x, expected.x, atol=1e-9)
+    assert found.n_downdates.sum() > 0
 
 
-def nnls_along_dependences(solver: Callable[..., Any]) -> Callable[[], None]:
+def nnls_along_dependences(solver: Callable[..., Any]) -> None:
     """Penalties on dependent columns: x moves along the dependences to bounds."""
-
-    def run() -> None:
-        generator = rng()
-        A, b = generator.standard_normal((2, 4, 9)), generator.standard_normal((2, 4))
-        options = {"bounds": (-0.3, 0.5), "l1": generator.random((2, 9))}
-        for sum_to in (None, 0.3):
-            found = solver(A, b, sum_to=sum_to, **options)
-            expected = gpusolve.lsq_linear(A, b, sum_to=sum_to, **options)
-            assert not found.status.any()
-            np.testing.assert_allclose(found.x, expected.x, atol=1e-12)
-
-    return run
+    generator = rng()
+    A, b = generator.standard_normal((2, 4, 9)), generator.standard_normal((2, 4))
+    options = {"bounds": (-0.3, 0.5), "l1": generator.random((2, 9))}
+    for sum_to in (None, 0.3):
+        found = solver(A, b, sum_to=sum_to, **options)
+        expected = gpusolve.lsq_linear(A, b, sum_to=sum_to, **options)
+        assert not found.status.any()
+        np.testing.assert_allclose(found.x, expected.x, atol=1e-12)
 
 
-def nnls_gram_of_similar_columns(team: Team) -> Callable[[], None]:
+def nnls_gram_of_similar_columns(team: Team) -> None:
     """Columns that differ by 1e-3: the first solution is not certified.
 
     The gradient is corrected, and H is recomputed: more than 20 variables stay.
     """
-
-    def run() -> None:
-        generator = rng()
-        A = generator.random((3, 50, 1)) + 1e-3 * generator.random((3, 50, 20))
-        b = (A @ generator.random((3, 20, 1)))[..., 0]
-        b += 1e-4 * generator.standard_normal(b.shape)
-        found = by_gram(team, A, b)
-        assert (found.status == 0).all()
-        assert (found.n_updates - found.n_downdates > 20).any()
-
-    return run
+    generator = rng()
+    A = generator.random((3, 50, 1)) + 1e-3 * generator.random((3, 50, 20))
+    b = (A @ generator.random((3, 20, 1)))[..., 0]
+    b += 1e-4 * generator.standard_normal(b.shape)
+    found = by_gram(team, A, b)
+    assert (found.status == 0).all()
+    assert (found.n_updates - found.n_downdates > 20).any()
 
 
-def change_factorisation(name: str, change: int) -> Callable[[], None]:
+def change_factorisation(name: str, change: int) -> None:
     """Append the last of 40 columns to a QR factorisation, or remove one of 39."""
-
-    def run() -> None:
-        A = rng().standard_normal((ROWS, 40)).astype(np.float32)
-        Q, R = np.linalg.qr(A[:, :-1])
-        given = QRSteps(A, np.pad(Q, ((0, 0), (0, 1))), np.pad(R, ((0, 1), (0, 1))))
-        device = kernels.EmulatedDevice()
-        found, order = qr_steps(name, given, device, change, position=3)
-        order = order[: 40 if change == UPDATE else 38]
-        upper = np.triu(found.R[np.ix_(order, order)])
-        np.testing.assert_allclose(found.Q[:, order] @ upper, A[:, order], atol=1e-4)
-
-    return run
+    A = rng().standard_normal((ROWS, 40)).astype(np.float32)
+    Q, R = np.linalg.qr(A[:, :-1])
+    given = QRSteps(A, np.pad(Q, ((0, 0), (0, 1))), np.pad(R, ((0, 1), (0, 1))))
+    device = kernels.EmulatedDevice()
+    found, order = qr_steps(name, given, device, change, position=3)
+    order = order[: 40 if change == UPDATE else 38]
+    upper = np.triu(found.R[np.ix_(order, order)])
+    np.testing.assert_allclose(found.Q[:, order] @ upper, A[:, order], atol=1e-4)
 
 
 LANES = Team("LaneTeam<4, 2>", 128, 32)
@@ -555,116 +421,107 @@ GRID = Team("GridTeam", 64)
 
 RUNS: dict[str, list[Callable[[], None]]] = {
     "block_primitives.cu": [reduce_in_shared_memory, reduce_repeatedly],
-    "basis.cu": [evaluate_basis(700, 1), evaluate_basis(60, 40)],
-    "coo_multiply.cu": [
-        multiply_sparse("merge", 3000),
-        multiply_sparse("gallop", 1500),
-    ],
+    "basis.cu": [partial(evaluate_basis, 700, 1), partial(evaluate_basis, 60, 40)],
+    "coo_multiply.cu": calls("sparse.multiply, merge", "sparse.multiply, gallop"),
     "coo_versions.cu": [
-        multiply_sparse("linear", 300),
-        multiply_sparse("scratchpad", 300),
-        multiply_sparse("binary", 300),
-        multiply_sparse("even", 300),
-        multiply_sparse("linear", 30, blocks=7, threads=1),
-        multiply_sparse("scratchpad", 30, blocks=2, threads=1),
+        partial(multiply_sparse, "linear", 300),
+        partial(multiply_sparse, "scratchpad", 300),
+        partial(multiply_sparse, "binary", 300),
+        partial(multiply_sparse, "even", 300),
+        partial(multiply_sparse, "linear", 30, blocks=7, threads=1),
+        partial(multiply_sparse, "scratchpad", 30, blocks=2, threads=1),
     ],
-    "gemv.cu": [
-        gemv(40, 70, "threads_per_dot"),
-        gemv(3, 17000, "threads_per_row"),
-        gemv(40, 70),
-        gemv(3, 5000),
-        gemv(70, 40, transpose=True),
-        gemv(5000, 3, transpose=True),
-        gemv(40, 70, "naive"),
-    ],
-    "gram.cu": [gram_matrices(300, 3), gram_matrices(60, 15)],
-    "map.cu": [map_elements, zip_arrays],
+    "gemv.cu": calls(
+        *(f"gemv, {one}" for one in ("naive", "threads_per_dot", "threads_per_row")),
+        *(f"gemv, {one}" for one in ("a warp for a row", "blocks for a row")),
+        *(f"gemv, {one}" for one in ("rows of columns", "long columns")),
+    ),
+    "gram.cu": [partial(gram_matrices, 300, 3), partial(gram_matrices, 60, 15)],
+    "map.cu": calls("map", "zip", "unzip"),
     "nnls_gram.cu": [
-        nnls_gram(LANES, 7, 6),
-        nnls_gram(WARP, 16, 12),
-        nnls_gram(WARP, 16, 12, shared=True, warm=True, l2=0.1),
-        nnls_gram(BLOCK, 50, 40),
-        nnls_gram(BLOCK, 40, 50, shared=True, warm=True, l2=0.1),
-        nnls_gram_of_similar_columns(BLOCK),
-        nnls_gram(GRID, 16, 24),
-        nnls_gram_within_bounds(LANES, 7, 6, fixed_sum=True),
-        nnls_gram_within_bounds(WARP, 16, 12),
-        nnls_gram_within_bounds(WARP, 16, 12, shared=True, fixed_sum=True),
-        nnls_gram_within_bounds(BLOCK, 50, 40),
-        nnls_gram_within_bounds(BLOCK, 50, 40, fixed_sum=True),
-        nnls_gram_within_bounds(GRID, 16, 24, shared=True, fixed_sum=True),
-        nnls_along_dependences(partial(by_gram, WARP, solver=gpusolve.lsq_linear)),
-        nnls_along_dependences(partial(by_gram, BLOCK, solver=gpusolve.lsq_linear)),
+        partial(nnls_gram, LANES, 7, 6),
+        partial(nnls_gram, WARP, 16, 12),
+        partial(nnls_gram, WARP, 16, 12, shared=True, warm=True, l2=0.1),
+        partial(nnls_gram, BLOCK, 50, 40),
+        partial(nnls_gram, BLOCK, 40, 50, shared=True, warm=True, l2=0.1),
+        partial(nnls_gram_of_similar_columns, BLOCK),
+        partial(nnls_gram, GRID, 16, 24),
+        partial(nnls_gram_within_bounds, LANES, 7, 6, fixed_sum=True),
+        partial(nnls_gram_within_bounds, WARP, 16, 12),
+        partial(nnls_gram_within_bounds, WARP, 16, 12, shared=True, fixed_sum=True),
+        partial(nnls_gram_within_bounds, BLOCK, 50, 40),
+        partial(nnls_gram_within_bounds, BLOCK, 50, 40, fixed_sum=True),
+        partial(nnls_gram_within_bounds, GRID, 16, 24, shared=True, fixed_sum=True),
+        partial(
+            nnls_along_dependences, partial(by_gram, WARP, solver=gpusolve.lsq_linear)
+        ),
+        partial(
+            nnls_along_dependences, partial(by_gram, BLOCK, solver=gpusolve.lsq_linear)
+        ),
     ],
     "nnls_qr.cu": [
-        nnls(3, 16, 24),
-        nnls(3, 16, 24, order="F"),
-        nnls(3, 16, 24, l2=0.1, warm=True),
-        nnls(3, 16, 24, order="F", maxiter=9),
-        nnls(60, 10, 12, order="F"),
-        nnls(3, 16, 24, warm=True, maxiter=0),
-        nnls(2, 140, 60, warm=True),
+        partial(nnls, 3, 16, 24),
+        partial(nnls, 3, 16, 24, order="F"),
+        partial(nnls, 3, 16, 24, l2=0.1, warm=True),
+        partial(nnls, 3, 16, 24, order="F", maxiter=9),
+        partial(nnls, 60, 10, 12, order="F"),
+        partial(nnls, 3, 16, 24, warm=True, maxiter=0),
+        partial(nnls, 2, 140, 60, warm=True),
         nnls_in_attempts,
-        nnls_along_dependences(partial(on_emulator, gpusolve.lsq_linear, method="qr")),
-        nnls_within_bounds(16, 24),
-        nnls_within_bounds(16, 24, warm=True),
-        nnls_within_bounds(16, 24, has_sum=True),
-        nnls_within_bounds(40, 24, has_sum=True, warm=True),
-        nnls_within_bounds(5, 3, has_sum=True, warm=True),
-        nnls_within_bounds(100, 30, has_sum=True, warm=True, maxiter=5),
+        partial(
+            nnls_along_dependences,
+            partial(on_emulator, gpusolve.lsq_linear, method="qr"),
+        ),
+        partial(nnls_within_bounds, 16, 24),
+        partial(nnls_within_bounds, 16, 24, warm=True),
+        partial(nnls_within_bounds, 16, 24, has_sum=True),
+        partial(nnls_within_bounds, 40, 24, has_sum=True, warm=True),
+        partial(nnls_within_bounds, 5, 3, has_sum=True, warm=True),
+        partial(nnls_within_bounds, 100, 30, has_sum=True, warm=True, maxiter=5),
     ],
     "nnls_constrained.cu": [
-        nnls_constrained(9, 4, 6),
-        nnls_constrained(40, 24, 40, l1=0.1, l2=0.1, sum_to=0.25),
-        nnls_constrained(24, 40, 36, dtype=np.float32),
+        partial(nnls_constrained, 9, 4, 6),
+        partial(nnls_constrained, 40, 24, 40, l1=0.1, l2=0.1, sum_to=0.25),
+        partial(nnls_constrained, 24, 40, 36, dtype=np.float32),
     ],
     "nnls_mgs.cu": [
-        nnls_mgs(16, 24, warm_start=np.arange(24) % 2.0),
-        nnls_mgs(8, 10, warm_start=np.ones(10)),
-        nnls_mgs(12, 10, l1=0.1, l2=0.1, warm_start=np.ones(10), maxiter=9),
-        nnls_mgs(520, 6, warm_start=np.ones(6)),
+        partial(nnls_mgs, 16, 24, warm_start=np.arange(24) % 2.0),
+        partial(nnls_mgs, 8, 10, warm_start=np.ones(10)),
+        partial(nnls_mgs, 12, 10, l1=0.1, l2=0.1, warm_start=np.ones(10), maxiter=9),
+        partial(nnls_mgs, 520, 6, warm_start=np.ones(6)),
     ],
     "qr_steps.cu": [
-        change_factorisation(name, change)
+        partial(change_factorisation, name, change)
         for name in ("as_published", "as_solved")
         for change in (UPDATE, DOWNDATE)
     ],
-    "partition.cu": [partition("tiles")],
-    "reduce.cu": [
-        reduce("chunked"),
-        reduce("group"),
-        reduce("tree"),
-        reduce("reduce512"),
-        reduce("atomic"),
-        reduce("atomic_each"),
-        reduce("chunked", (200, 40)),
-        reduce("chunked", (30000,)),
-        of_two_arrays(gpusolve.reduce),
-    ],
-    "scan.cu": [
-        scan("look_back"),
-        scan_segments("look_back"),
-        of_two_arrays(gpusolve.scan),
-    ],
-    "scan_textbook.cu": [
-        scan("hierarchical"),
-        scan("sweep"),
-        scan("warp"),
-        scan_segments("sweep"),
-    ],
-    "scatter.cu": [scatter, partition("two_scans")],
-    "segments.cu": [reduce_segments],
-    "spmv.cu": [multiply_by_a_vector],
+    "partition.cu": calls("stable_partition, mask"),
+    "reduce.cu": calls(
+        *(f"reduce, {variant}" for variant in VARIANTS),
+        *(f"reduce, {one}" for one in ("many short rows", "one long row")),
+        "reduce, map of two arrays",
+    ),
+    "scan.cu": calls(
+        *(f"scan, {size}-byte elements" for size in (4, 8, 32)),
+        *("segmented_scan, bytes", "scan, map of two arrays"),
+    ),
+    "scan_textbook.cu": calls(
+        *(f"scan, {variant}" for variant in ("hierarchical", "sweep", "warp")),
+        *("scan, sweep, exclusive", "segmented_scan, sweep"),
+    ),
+    "scatter.cu": calls("scatter", "stable_partition, two scans"),
+    "segments.cu": calls("segmented_reduce, int32"),
+    "spmv.cu": calls("sparse.spmv, csr", "sparse.SpMVPlan, many vectors"),
     "stacked.cu": [
-        boosting(300, 3),
-        boosting(60, 15),
-        boosting_family("huber", 300),
-        boosting_family("gamma", 60),
-        boosting_family("gamma", 60, 20),
-        boosting_family("negative_binomial", 100),
-        boosting_family("prop_odds", 60),
-        boosting_family("coxph", 100),
-        boosting_family("distribution", 300, 1),
+        partial(boosting, 300, 3),
+        partial(boosting, 60, 15),
+        partial(boosting_family, "huber", 300),
+        partial(boosting_family, "gamma", 60),
+        partial(boosting_family, "gamma", 60, 20),
+        partial(boosting_family, "negative_binomial", 100),
+        partial(boosting_family, "prop_odds", 60),
+        partial(boosting_family, "coxph", 100),
+        partial(boosting_family, "distribution", 300, 1),
     ],
 }
 """The runs for each file of kernels."""

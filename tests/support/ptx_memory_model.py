@@ -53,10 +53,6 @@ class Operation:
     strong : bool
         Whether it is at least relaxed: volatile accesses and atomics are, plain
         accesses are weak.
-    scope : {"device", "block"}
-        Other threads that a fence or an atomic concerns.
-    sequential : bool
-        Whether a fence is sequentially consistent, or only acquires and releases.
     order : {"", "acquire", "release"}
         What an access that is stronger than relaxed does itself.
     """
@@ -65,8 +61,6 @@ class Operation:
     place: str = ""
     value: int = 0
     strong: bool = False
-    scope: str = "device"
-    sequential: bool = False
     order: str = ""
 
 
@@ -91,13 +85,13 @@ def add(place: str, value: int, *, order: str = "") -> Operation:
     return Operation("add", place, value, strong=True, order=order)
 
 
-def fence(scope: str = "device", *, sequential: bool = False) -> Operation:
-    """``__threadfence()``, or ``__threadfence_block()``.
+def fence() -> Operation:
+    """``__threadfence()``.
 
-    Both are sequentially consistent in PTX. A proof that needs only acquire and release
-    is stronger, so this is the default.
+    It is sequentially consistent in PTX. A proof that needs only acquire and release is
+    stronger, so the model has no more.
     """
-    return Operation("fence", scope=scope, sequential=sequential)
+    return Operation("fence")
 
 
 def barrier() -> Operation:
@@ -275,7 +269,7 @@ class _Execution:
 
         self.order = np.triu(relation(lambda a, b: a.thread == b.thread))
         self.same_place = relation(lambda a, b: a.place == b.place != "")
-        both_strong = relation(_are_strong)
+        both_strong = relation(lambda a, b: _is_strong(a) and _is_strong(b))
         comparable = self.same_place | relation(lambda a, b: not (a.place and b.place))
         self.morally_strong = (self.order | self.order.T | both_strong) & comparable
         self.barriers = relation(
@@ -314,29 +308,18 @@ class _Execution:
         synchronized = self.morally_strong & _then(
             self.releases, observed, self.acquires
         )
-        for fences in self._fence_orders():
-            before = _closure(self.order | synchronized | self.barriers | fences)
-            cause = before | _then(observed, before)
-            if (fences & cause.T).any() or cause.diagonal().any():
-                continue
-            for coherence in self._coherence(cause):
-                if self._holds(sources, reads_from, coherence, cause):
-                    return True
-        return False
+        before = _closure(self.order | synchronized | self.barriers)
+        cause = before | _then(observed, before)
+        return not cause.diagonal().any() and any(
+            self._holds(sources, reads_from, coherence, cause)
+            for coherence in self._coherence(cause)
+        )
 
     def _observation(self, reads_from: Relation) -> Relation:
         """Writes that a read observes, directly or through additions."""
         direct = self.morally_strong & reads_from
         chain = _closure(_then(direct, self.updates))
         return direct | _then(chain, direct)
-
-    def _fence_orders(self) -> Iterator[Relation]:
-        """The orders of fences that are sequentially consistent."""
-        fences = [
-            i for i, event in enumerate(self.events) if event.operation.sequential
-        ]
-        for permuted in itertools.permutations(fences):
-            yield self._chain(permuted) & self.morally_strong
 
     def _coherence(self, cause: Relation) -> Iterator[Relation]:
         """The orders of the writes of each place.
@@ -385,13 +368,6 @@ class _Execution:
 
 def _is_strong(event: Event) -> bool:
     return event.operation.strong or event.kind == "fence"
-
-
-def _are_strong(a: Event, b: Event) -> bool:
-    """Whether both are strong, and the scope of each includes the other's thread."""
-    near = a.block == b.block
-    reach = near or {a.operation.scope, b.operation.scope} == {"device"}
-    return _is_strong(a) and _is_strong(b) and reach
 
 
 def _then(*relations: Relation) -> Relation:

@@ -43,16 +43,6 @@ class Program(NamedTuple):
     def take(self, systems: Any) -> Program:
         return Program(*[None if array is None else array[systems] for array in self])
 
-    def astype(self, dtype: Any) -> Program:
-        return Program(
-            *[None if array is None else array.astype(dtype) for array in self]
-        )
-
-    def solve(self, solver: Callable[..., Any], **options: Any) -> Any:
-        """The result of ``bounded_qp``, or of a function with its arguments."""
-        bounds = self.lower, self.upper
-        return solver(self.G, self.c, bounds, sum_to=self.sum_to, **options)
-
 
 def objective(given: Program, x: Array) -> Array:
     """``x G x / 2 - c x`` in extended precision."""

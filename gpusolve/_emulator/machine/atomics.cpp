@@ -13,15 +13,19 @@ void atomic(Warp& w, const Inst& i) {
     if (!w.resolve(i)) return w.split(i);
     ++w.polls;
     w.yields |= w.launch().request.order == 2;  // in random order, another block may be next
+    // In global memory GPUs take denormal numbers as zero.
+    const auto flushed = [&](auto x) {
+        constexpr bool is_float32 = std::is_same_v<decltype(x), float>;
+        return is_float32 && w.space == Space::global ? flush(x) : x;
+    };
     const auto update = [&]<std::size_t... K>(std::index_sequence<K...>) {
         const std::tuple<Source<S>...> s{Source<S>(w, i, i.mode + 1 + K)...};
-        for (u32 rest = w.mask; rest; rest &= rest - 1) {
-            const int l = lowest(rest);
+        for (const u32 l : Lanes{w.mask}) {
             U* to = reinterpret_cast<U*>(w.host[l]);
             U old = __atomic_load_n(to, __ATOMIC_SEQ_CST), made;
             do {
-                made = std::bit_cast<U>(
-                    static_cast<T>(F{}(std::bit_cast<T>(old), std::get<K>(s)[l]...)));
+                made = std::bit_cast<U>(flushed(static_cast<T>(
+                    F{}(flushed(std::bit_cast<T>(old)), flushed(std::get<K>(s)[l])...))));
             } while (!__atomic_compare_exchange_n(to, &old, made, false, __ATOMIC_SEQ_CST,
                                                   __ATOMIC_SEQ_CST));
             if (i.mode) w.at<U>(i.op[0])[l] = old;
@@ -34,14 +38,6 @@ template <class F, class R, class T, class... S>
 Run run_of(Signature<R, T, S...>) {
     return &atomic<F, T, S...>;
 }
-
-template <class F>
-struct BothHalves {
-    template <class P>
-    P operator()(P a, P b) const {
-        return {F{}(a.low, b.low), F{}(a.high, b.high)};
-    }
-};
 
 /// Add atom and red for each of the types. The function has the value in memory, and the operands.
 template <class... T, class F>
@@ -58,7 +54,7 @@ void add_atomic(Table& table, const std::string& name, F) {
             row.name = "an atomic operation";
         };
         if constexpr (is_pair<One>) {
-            add(&atomic<BothHalves<F>, One, One>, 1);
+            add(&atomic<Packed<F>, One, One>, 1);
         } else {
             using Signed = decltype(signature_of(&F::template operator()<One>));
             add(run_of<F>(Signed()), Signed::shape().size() - 3);
@@ -84,8 +80,7 @@ void mbarrier(Warp& w, const Inst& i) {
     if (!w.resolve(i)) return w.split(i);
     ++w.polls;
     const int value = has_result ? 2 : 1;  // the operand after the address
-    for (u32 rest = w.mask; rest; rest &= rest - 1) {
-        const int l = lowest(rest);
+    for (const u32 l : Lanes{w.mask}) {
         u64& object = *reinterpret_cast<u64*>(w.host[l]);
         const u32 n = i.count > value && i.mode != WAIT ? w.at<u32>(i.op[value])[l] : 1;
         if (i.mode == INIT) object = u64{n} << 20 | n;
@@ -106,8 +101,6 @@ void copies_arrive(Warp& w, const Inst& i) {
     if (i.mode == ARRIVE) mbarrier(w, i);
 }
 
-void nothing(Warp&, const Inst&) {}
-
 void add_mbarriers(Table& t) {
     const auto add = [&](const std::string& opcode, std::string shape, Mbarrier mode, u8 effect,
                          Order order) {
@@ -123,7 +116,7 @@ void add_mbarriers(Table& t) {
         add(kind, "p:a8 p:a84", WAIT, READS, ACQUIRE);
         add(std::string(kind) + ".parity", "p:a4 p:a44", PARITY, READS, ACQUIRE);
     }
-    t.add("mbarrier.inval.b64", {nothing, OTHER, ":a", ACCESS});
+    t.add("mbarrier.inval.b64", {ignore, OTHER, ":a", ACCESS});
     t.add("cp.async.mbarrier.arrive.b64", {copies_arrive, ATOMIC, ":a", ACCESS, INIT, 8});
     t.add("cp.async.mbarrier.arrive.noinc.b64",
           {copies_arrive, ATOMIC, ":a", ACCESS, ARRIVE, 8, both})

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "checks.h"
 #include "table.h"
 
 namespace machine {
@@ -125,8 +124,8 @@ std::string Block::describe_threads() const {
     };
     std::vector<Same> found;
     const auto add = [&](const std::string& state, u32 first_thread, u32 lanes) {
-        for (u32 rest = lanes; rest; rest &= rest - 1) {
-            const u32 thread = first_thread + static_cast<u32>(lowest(rest));
+        for (const u32 l : Lanes{lanes}) {
+            const u32 thread = first_thread + l;
             auto same = std::find_if(found.begin(), found.end(),
                                      [&](const Same& one) { return one.state == state; });
             if (same == found.end()) same = found.insert(found.end(), {state, thread, 0});

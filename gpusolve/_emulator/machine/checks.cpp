@@ -17,7 +17,7 @@
 // shared memory conflict, too: code before Volta relied on lockstep. A plain read that races with
 // a compare and swap alone is the beginning of a loop that swaps, and no error.
 
-#include "checks.h"
+#include "machine.h"
 
 #include "clock.h"
 
@@ -235,7 +235,7 @@ struct Access {
         fault->other_is_write = earlier.writes;
         fault->space = static_cast<s32>(w.space);
         fault->other_block = earlier.block;
-        fault->other_thread = earlier.warp * LANES + static_cast<u32>(lowest(lanes));
+        fault->other_thread = earlier.warp * LANES + lowest(lanes);
         fault->other_site = static_cast<s32>(earlier.inst->site);
     }
     throw LaunchStopped();
@@ -261,9 +261,8 @@ bool is_same_value(const Warp& w, const Inst& i, u32 lane, const Event& earlier,
     const u8* own = values + lane * i.widths[0];
     const bool is_now = earlier.inst == &i && earlier.warp == w.first_thread / LANES &&
                         earlier.block == w.block->number && (lanes & w.mask);
-    const void* other =
-        is_now ? static_cast<const void*>(values + static_cast<u32>(lowest(lanes)) * i.widths[0])
-               : reinterpret_cast<const void*>(w.host[lane]);
+    const void* other = is_now ? static_cast<const void*>(values + lowest(lanes) * i.widths[0])
+                               : reinterpret_cast<const void*>(w.host[lane]);
     return std::memcmp(own, other, i.bytes) == 0;
 }
 
@@ -403,8 +402,7 @@ void watch_access(Warp& w, const Inst& i, u32 bytes, bool is_write) {
             if (variable.name == "reserved" &&
                 w.address[lowest(w.mask)] - variable.offset < variable.bytes)
                 return;
-    for (u32 rest = w.mask; rest; rest &= rest - 1) {
-        const u32 lane = static_cast<u32>(lowest(rest));
+    for (const u32 lane : Lanes{w.mask}) {
         if (w.space == Space::shared) check_copies(w, i, lane, bytes, is_write);
         if (checks->memory) check_written(w, i, lane, bytes, is_write);
         if (checks->races) check_race(*checks, w, i, lane, bytes, is_write);
@@ -431,24 +429,21 @@ void watch_barrier(Block& block, u32 number) {
         for (const auto& warp : block.warps)
             for (const Group& group : warp->groups)
                 if (group.state == State::barrier && group.barrier == number)
-                    for (u32 rest = group.mask; rest; rest &= rest - 1)
-                        who.push_back(warp->first_thread + static_cast<u32>(lowest(rest)));
+                    for (const u32 l : Lanes{group.mask}) who.push_back(warp->first_thread + l);
     meet(block, who, all);
 }
 
 void watch_warp_sync(Warp& w, const Inst& i) {
     if (!w.launch().checks || !w.launch().checks->races || i.kind != WARP_BARRIER) return;
     std::vector<u32> who;
-    for (u32 rest = w.mask; rest; rest &= rest - 1)
-        who.push_back(w.first_thread + static_cast<u32>(lowest(rest)));
+    for (const u32 l : Lanes{w.mask}) who.push_back(w.first_thread + l);
     meet(*w.block, who, false);
 }
 
 void watch_fence(Warp& w, const Inst& i) {
     if (w.launch().counts) count_operation(w, i);
     if (!w.launch().checks || !w.launch().checks->races) return;
-    for (u32 rest = w.mask; rest; rest &= rest - 1)
-        fence_of(*w.block, w.first_thread + static_cast<u32>(lowest(rest)), i.scope);
+    for (const u32 l : Lanes{w.mask}) fence_of(*w.block, w.first_thread + l, i.scope);
     let_others_read(w);
 }
 

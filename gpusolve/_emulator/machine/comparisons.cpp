@@ -26,9 +26,9 @@ u32 compare(const Warp& w, const Inst& i, int first) {
 template <class F, class T>
 void setp(Warp& w, const Inst& i) {
     const int results = i.count - (i.mode ? 3 : 2);
-    const u32 r = compare<F, T>(w, i, results);
-    if (results == 2) set_predicate(w, i.op[1], joined(w, i, ~r));
-    set_predicate(w, i.op[0], joined(w, i, r));
+    const u32 r = compare<F, T>(w, i, results), own = joined(w, i, r), other = joined(w, i, ~r);
+    set_predicate(w, i.op[0], own);
+    if (results == 2) set_predicate(w, i.op[1], other);
 }
 
 /// set: a mask of all bits, or 1.0, where a comparison holds.

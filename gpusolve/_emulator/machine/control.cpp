@@ -2,7 +2,6 @@
 
 #include <chrono>
 
-#include "checks.h"
 #include "table.h"
 
 namespace machine {
@@ -36,8 +35,7 @@ void branch_table(Warp& w, const Inst& i) {
     const u32* index = w.at<u32>(i.op[0]);
     for (u32 rest = w.mask; rest;) {
         const u32 number = index[lowest(rest)];
-        if (number >= i.targets->size())
-            w.fail(i, static_cast<u32>(lowest(rest)), "jumps outside of a table");
+        if (number >= i.targets->size()) w.fail(i, lowest(rest), "jumps outside of a table");
         const u32 same = equal_lanes(index, rest);
         rest &= ~same;
         w.active &= ~same;
@@ -49,8 +47,8 @@ void branch_table(Warp& w, const Inst& i) {
 }
 
 void copy_local(Warp& w, u32 lanes, u32 from, u32 to, u32 bytes) {
-    for (; lanes; lanes &= lanes - 1) {
-        u8* local = w.local.data() + w.stride * static_cast<u64>(lowest(lanes));
+    for (const u32 l : Lanes{lanes}) {
+        u8* local = w.local.data() + w.stride * l;
         std::memcpy(local + to, local + from, bytes);
     }
 }
@@ -60,7 +58,8 @@ void call_function(Warp& w, const Inst& i, const Function& callee, u32 lanes) {
     for (std::size_t k = 0; k < i.call->in.size() && k < callee.parameters.size(); ++k) {
         const Copied& copied = i.call->in[k];
         copy_local(w, lanes, w.frame->local_base + copied.caller,
-                   frame->local_base + callee.parameters[k].callee, copied.bytes);
+                   frame->local_base + callee.parameters[k].callee,
+                   std::min(copied.bytes, callee.parameters[k].bytes));
     }
     if (const u32 others = w.active & ~lanes) w.groups.push_back({others, w.pc, w.frame});
     w.active = lanes;
@@ -79,7 +78,7 @@ void call_address(Warp& w, const Inst& i) {
     const u64 own = address[lowest(w.mask)], number = own - window(FUNCTION_WINDOW);
     const auto& functions = w.launch().kernel.by_number;
     if (number >= functions.size() || !functions[number])
-        w.fail(i, static_cast<u32>(lowest(w.mask)), "calls address 0x%llx, which is not a function",
+        w.fail(i, lowest(w.mask), "calls address 0x%llx, which is not a function",
                static_cast<unsigned long long>(own));
     const u32 same = equal_lanes(address, w.mask);
     if (const u32 later = w.mask & ~same) {
@@ -96,7 +95,8 @@ void finish(Warp& w, const Inst& i) {
     const Call& call = *w.frame->call->call;
     for (const Copied& copied : call.out)
         copy_local(w, lanes, w.frame->local_base + i.function->result.callee,
-                   parent->local_base + copied.caller, copied.bytes);
+                   parent->local_base + copied.caller,
+                   std::min(copied.bytes, i.function->result.bytes));
     w.active &= ~lanes;
     w.groups.push_back({lanes, w.frame->call + 1, parent});
     w.stop = nullptr;
@@ -107,9 +107,8 @@ void leave(Warp& w, const Inst&) {
 }
 
 void trap(Warp& w, const Inst& i) {
-    w.fail(i, static_cast<u32>(lowest(w.mask)), "__trap() was called");
+    w.fail(i, lowest(w.mask), "__trap() was called");
 }
-void ignore(Warp&, const Inst&) {}
 
 void sleep(Warp& w, const Inst&) {
     w.polls += MOST_POLLS;
@@ -128,7 +127,7 @@ void fence(Warp& w, const Inst& i) {
 template <BarrierMode mode>
 void barrier(Warp& w, const Inst& i) {
     constexpr bool reduces = mode >= ANY;
-    const u32 l = static_cast<u32>(lowest(w.mask));
+    const u32 l = lowest(w.mask);
     const u32 number = w.at<u32>(i.op[reduces])[l];
     const bool has_count = i.count - (reduces ? 2 : 0) == 2;
     const u32 expected = has_count ? w.at<u32>(i.op[reduces + 1])[l] : 0;

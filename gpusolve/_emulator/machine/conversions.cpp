@@ -28,14 +28,24 @@ D to_integer(double x, u8 rounding) {
     return x >= std::ldexp(1.0, Limits::digits) ? Limits::max() : static_cast<D>(x);
 }
 
-/// A float of 16 bits, rounded to the nearest or towards zero.
+/// A float of 16 bits. The CPU rounds to the nearest.
 template <class D>
 D to_narrow(double x, u8 rounding) {
-    if (rounding != RZ) return D(to_odd(x));
-    D r(static_cast<float>(x));
-    const bool is_beyond = std::fabs(static_cast<double>(r)) > std::fabs(x);
-    if (is_beyond) --r.bits;
+    D r(to_odd(x));
+    const double size = std::fabs(static_cast<double>(r)), exact = std::fabs(x);
+    const bool is_away = rounding == RM ? std::signbit(x) : rounding == RP && !std::signbit(x);
+    if (rounding > RN && rounding <= RP && is_away && size < exact) ++r.bits;
+    if (rounding > RN && rounding <= RP && !is_away && size > exact) --r.bits;
     return r;
+}
+
+/// An integer as a double with an odd last bit, if it has more bits: rounding it again to fewer
+/// bits gives what rounding the integer would.
+template <class S>
+double odd_double(S s) {
+    const u64 size = s < 0 ? 0 - static_cast<u64>(s) : static_cast<u64>(s);
+    const u64 kept = size >> 52 ? (size >> 12 | (size & 0xfff ? 1 : 0)) << 12 : size;
+    return s < 0 ? -static_cast<double>(kept) : static_cast<double>(kept);
 }
 
 /// The value, before it is extended to its register. The CPU has the rounding mode of the
@@ -53,10 +63,14 @@ D converted(S s, const Inst& i) {
             if (i.saturates) x = x > 0 ? x < 1 ? x : 1 : 0;
             if (i.is_relu) x = x > 0 || x != x ? x : 0;
             if constexpr (is_half<D>) return to_narrow<D>(x, i.rounding);
-            return i.flushes ? flush(static_cast<D>(x)) : static_cast<D>(x);
+            return canonical(i.flushes ? flush(static_cast<D>(x)) : static_cast<D>(x));
         }
     } else if constexpr (is_float<D>) {
-        const D x = is_half<D> ? D(to_odd(static_cast<double>(s))) : static_cast<D>(s);
+        D x;
+        if constexpr (is_half<D>)
+            x = to_narrow<D>(odd_double(s), i.rounding);
+        else
+            x = static_cast<D>(s);
         return i.saturates ? x > 0 ? x < 1 ? x : D(1) : D(0) : x;
     } else {
         using Limits = std::numeric_limits<D>;
@@ -72,7 +86,7 @@ void convert(Warp& w, const Inst& i) {
     constexpr int MODES[] = {FE_TONEAREST, FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD};
     const u8* source = w.at<u8>(i.op[1]);
     alignas(64) D d[LANES];
-    const bool has_mode = !std::is_integral_v<D> && i.rounding > RN && i.rounding <= RP;
+    const bool has_mode = std::is_floating_point_v<D> && i.rounding > RN && i.rounding <= RP;
     if (has_mode) std::fesetround(MODES[i.rounding]);
     for (int l = 0; l < LANES; ++l) {
         S s;
@@ -107,7 +121,7 @@ void add_conversion(Table& t) {
     constexpr bool extends =
         std::is_integral_v<D> && std::is_integral_v<S> && sizeof(D) > 1 && sizeof(S) > 1;
     if constexpr (extends || (std::is_floating_point_v<D> && sizeof(S) > 2))
-        row.run = map<decltype([](S s) { return static_cast<D>(s); }), D, S>;
+        row.run = map<decltype([](S s) { return canonical(static_cast<D>(s)); }), D, S>;
     t.add("cvt." + name_of<D>() + "." + name_of<S>(), row);
 }
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <set>
 
-#include "checks.h"
+#include "machine.h"
 
 namespace machine {
 
@@ -73,8 +73,8 @@ void count_shared(Counts& counts, const Warp& w, Requests& row, u32 bytes) {
     const u64 together = bytes <= 4 ? 32 : bytes == 8 ? 16 : 8;
     std::array<std::set<u64>, BANKS> banks;
     std::set<u64> parts;
-    for (u32 rest = w.mask; rest; rest &= rest - 1) {
-        const u64 lane = static_cast<u64>(lowest(rest)), address = w.address[lane];
+    for (const u32 l : Lanes{w.mask}) {
+        const u64 lane = l, address = w.address[lane];
         parts.insert(lane / together);
         for (u64 word = address / WORD; word <= (address + bytes - 1) / WORD; ++word)
             banks[word % BANKS].insert(word);
@@ -95,8 +95,8 @@ void count_global(Counts& counts, const Warp& w, const Inst& i, Requests& row, u
         touched.loaded.resize(region.high - region.low + region.phase % SECTOR);
         touched.written.resize(touched.loaded.size());
     }
-    for (u32 rest = w.mask; rest; rest &= rest - 1) {
-        const u64 offset = w.address[lowest(rest)] - region.low + region.phase % SECTOR;
+    for (const u32 l : Lanes{w.mask}) {
+        const u64 offset = w.address[l] - region.low + region.phase % SECTOR;
         for (u64 k = offset; k < offset + bytes && k < touched.loaded.size(); ++k) {
             if (i.is_atomic() || !is_write) touched.loaded[k] = true;
             if (is_write) touched.written[k] = true;
@@ -123,7 +123,7 @@ void count_global(Counts& counts, const Warp& w, const Inst& i, Requests& row, u
     counts.counter(*w.block, SECTORS) += sectors.size();
     if (i.is_atomic()) {
         std::map<u64, u64> lanes;
-        for (u32 rest = w.mask; rest; rest &= rest - 1) ++lanes[w.address[lowest(rest)]];
+        for (const u32 l : Lanes{w.mask}) ++lanes[w.address[l]];
         for (const auto& [address, n] : lanes) {
             ++counts.atomics[address].first;
             counts.atomics[address].second += n;

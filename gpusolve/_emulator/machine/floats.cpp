@@ -84,7 +84,7 @@ T greatest(T a, T b) {
 /// NaN if an operand is NaN, else the value.
 template <class T>
 T or_nan(T a, T b, T value) {
-    return a != a || b != b ? T(std::numeric_limits<float>::quiet_NaN()) : value;
+    return a != a || b != b ? canonical(T(std::numeric_limits<float>::quiet_NaN())) : value;
 }
 /// A value with the product of the signs.
 template <class T>
@@ -115,8 +115,8 @@ void adjusted(Warp& w, const Inst& i) {
     const auto inside = [](auto x) {
         return x > 0 ? x < 1 ? x : decltype(x)(1.0f) : decltype(x)(0.0f);
     };
-    for (u32 rest = w.mask; rest; rest &= rest - 1) {
-        T& x = w.at<T>(i.op[0])[lowest(rest)];
+    for (const u32 l : Lanes{w.mask}) {
+        T& x = w.at<T>(i.op[0])[l];
         if constexpr (is_pair<T>)
             x = {inside(x.low), inside(x.high)};
         else
@@ -131,15 +131,15 @@ void add_floats(Table& t) {
         t.each<float, HALVES>(opcode, FLOAT32, function);
         t.each<double>(opcode, FLOAT64, function);
     };
-    all("add", []<class T>(T a, T b) -> T { return a + b; });
-    all("sub", []<class T>(T a, T b) -> T { return a - b; });
-    all("mul", []<class T>(T a, T b) -> T { return a * b; });
-    all("fma", []<class T>(T a, T b, T c) -> T { return fused(a, b, c); });
-    all("mad", []<class T>(T a, T b, T c) -> T { return fused(a, b, c); });
+    all("add", []<class T>(T a, T b) -> T { return canonical<T>(a + b); });
+    all("sub", []<class T>(T a, T b) -> T { return canonical<T>(a - b); });
+    all("mul", []<class T>(T a, T b) -> T { return canonical<T>(a * b); });
+    all("fma", []<class T>(T a, T b, T c) -> T { return canonical(fused(a, b, c)); });
+    all("mad", []<class T>(T a, T b, T c) -> T { return canonical(fused(a, b, c)); });
     all("neg", []<class T>(T a) -> T { return negative(a); });
     all("abs", []<class T>(T a) -> T { return absolute(a); });
-    all("min", []<class T>(T a, T b) -> T { return least(a, b); });
-    all("max", []<class T>(T a, T b) -> T { return greatest(a, b); });
+    all("min", []<class T>(T a, T b) -> T { return canonical(least(a, b)); });
+    all("max", []<class T>(T a, T b) -> T { return canonical(greatest(a, b)); });
     t.each<HALVES>("fma.relu", FLOAT32,
                    []<class T>(T a, T b, T c) -> T { return positive(fused(a, b, c)); });
     t.each<float, HALVES>("min.NaN", FLOAT32,
@@ -157,19 +157,21 @@ void add_floats(Table& t) {
     t.each<float>("max3", FLOAT32,
                   []<class T>(T a, T b, T c) -> T { return greatest(greatest(a, b), c); });
     t.each<FLOATS>("copysign", FLOAT32, []<class T>(T a, T b) -> T { return std::copysign(b, a); });
-    t.each<FLOATS>("div", DIVISION, []<class T>(T a, T b) -> T { return a / b; });
-    t.each<FLOATS>("sqrt", DIVISION, []<class T>(T a) -> T { return std::sqrt(a); });
-    t.each<FLOATS>("rcp", SPECIAL, []<class T>(T a) -> T { return 1 / a; });
-    t.each<FLOATS>("rsqrt", SPECIAL, []<class T>(T a) -> T { return 1 / std::sqrt(a); });
+    t.each<FLOATS>("div", DIVISION, []<class T>(T a, T b) -> T { return canonical(a / b); });
+    t.each<FLOATS>("sqrt", DIVISION, []<class T>(T a) -> T { return canonical(std::sqrt(a)); });
+    t.each<FLOATS>("rcp", SPECIAL, []<class T>(T a) -> T { return canonical(1 / a); });
+    t.each<FLOATS>("rsqrt", SPECIAL, []<class T>(T a) -> T { return canonical(1 / std::sqrt(a)); });
     t.one("rcp.approx.ftz.f64", SPECIAL,
           [](double a) { return upper_half(a, [](double x) { return 1 / x; }); });
     t.one("rsqrt.approx.ftz.f64", SPECIAL,
           [](double a) { return upper_half(a, [](double x) { return 1 / std::sqrt(x); }); });
-    t.each<float, HALVES>("ex2", SPECIAL, []<class T>(T a) -> T { return std::exp2(float(a)); });
-    t.each<float, HALVES>("tanh", SPECIAL, []<class T>(T a) -> T { return std::tanh(float(a)); });
-    t.one("lg2.f32", SPECIAL, [](float a) { return std::log2(a); });
-    t.one("sin.f32", SPECIAL, [](float a) { return std::sin(a); });
-    t.one("cos.f32", SPECIAL, [](float a) { return std::cos(a); });
+    t.each<float, HALVES>("ex2", SPECIAL,
+                          []<class T>(T a) -> T { return canonical<T>(std::exp2(float(a))); });
+    t.each<float, HALVES>("tanh", SPECIAL,
+                          []<class T>(T a) -> T { return canonical<T>(std::tanh(float(a))); });
+    t.one("lg2.f32", SPECIAL, [](float a) { return canonical(std::log2(a)); });
+    t.one("sin.f32", SPECIAL, [](float a) { return canonical(std::sin(a)); });
+    t.one("cos.f32", SPECIAL, [](float a) { return canonical(std::cos(a)); });
 
     t.each<FLOATS>("testp.finite", INTEGER, []<class T>(T a) -> bool { return std::isfinite(a); });
     t.each<FLOATS>("testp.infinite", INTEGER, []<class T>(T a) -> bool { return std::isinf(a); });

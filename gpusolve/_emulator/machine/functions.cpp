@@ -1,8 +1,9 @@
 // printf, malloc, free and assert. Their arguments are in local memory.
 
+#include <algorithm>
 #include <cstring>
 
-#include "functions.h"
+#include "machine.h"
 
 namespace machine {
 
@@ -71,11 +72,14 @@ class Values {
             format.replace(star, 1, std::to_string(next<s32>()));
         const char letter = format.back();
         const bool is_long = format.find_first_of("lzjt") != std::string::npos;
+        const auto halvings = std::count(format.begin(), format.end(), 'h');
+        const int unused = halvings == 2 ? 56 : halvings == 1 ? 48 : 0;  // bits of 64
         std::erase_if(format, [](char c) { return std::strchr("hlzjtL", c); });
         const auto print = [&](auto value) {
-            char buffer[512];
-            std::snprintf(buffer, sizeof(buffer), format.c_str(), value);
-            return std::string(buffer);
+            const int length = std::snprintf(nullptr, 0, format.c_str(), value);
+            std::string text(static_cast<std::size_t>(std::clamp(length, 0, 1 << 16)), ' ');
+            std::snprintf(text.data(), text.size() + 1, format.c_str(), value);
+            return text;
         };
         if (letter == '%') return "%";
         if (letter == 'c') return print(next<s32>());
@@ -84,8 +88,9 @@ class Values {
         if (!std::strchr("diuxXo", letter)) return print(next<double>());
         const bool is_signed = letter == 'd' || letter == 'i';
         format.insert(format.size() - 1, "ll");
-        if (is_signed) return print(is_long ? next<long long>() : next<s32>() + 0ll);
-        return print(is_long ? next<unsigned long long>() : next<u32>() + 0ull);
+        const s64 value = is_long ? next<s64>() : is_signed ? next<s32>() : s64{next<u32>()};
+        if (is_signed) return print(static_cast<long long>(value << unused) >> unused);
+        return print(static_cast<unsigned long long>(value) << unused >> unused);
     }
 
   private:
@@ -95,6 +100,8 @@ class Values {
     u64 address_;
 };
 
+constexpr const char* CONVERSIONS = "diuxXocspfFeEgGaA%";
+
 void print(Warp& w, const Inst& i, u32 lane) {
     const std::string format = text_at(w, i, lane, argument<u64>(w, i, lane, 0));
     Values values(w, i, lane, argument<u64>(w, i, lane, 1));
@@ -103,13 +110,11 @@ void print(Warp& w, const Inst& i, u32 lane) {
         const std::size_t percent = std::min(format.find('%', k), format.size());
         text += format.substr(k, percent - k);
         if ((k = percent) == format.size()) break;
-        const std::size_t end = format.find_first_of("diuxXocspfFeEgGaA%", k + 1);
-        if (end == std::string::npos) {
-            text += format.substr(k);
-            break;
-        }
-        text += values.formatted(format.substr(k, end + 1 - k));
-        k = end + 1;
+        const std::size_t last = format.find_first_not_of("-+ #0123456789.*hlzjtL", k + 1);
+        const bool is_known = last != std::string::npos && std::strchr(CONVERSIONS, format[last]);
+        const std::size_t end = is_known ? last + 1 : k + 1;
+        text += is_known ? values.formatted(format.substr(k, end - k)) : "%";
+        k = end;
     }
     w.launch().output += text;
     give_back<s32>(w, i, lane, 0);
@@ -120,65 +125,63 @@ void fail_assertion(Warp& w, const Inst& i, u32 lane) {
            text_at(w, i, lane, argument<u64>(w, i, lane, 0)).c_str());
 }
 
-/// The heap of device code: each part has its size and whether it is used before it. The last part
-/// has no size: it is the rest.
-struct Part {
-    u64 bytes, used;
-};
+/// The heap of device code: the bytes of what is allocated, by address. All launches share it.
+struct Heap {
+    std::mutex lock;
+    std::map<u64, u64> parts;
+} heap;
 
+/// The first gap that is large enough; 0 if there is none.
 void allocate(Warp& w, const Inst& i, u32 lane) {
     const Request& request = w.launch().request;
-    const u64 end = request.heap + request.heap_bytes;
-    const u64 bytes = std::max<u64>((argument<u64>(w, i, lane, 0) + 15) / 16 * 16, 16);
-    for (u64 at = request.heap; bytes <= request.heap_bytes && at + sizeof(Part) + bytes <= end;) {
-        Part& part = *reinterpret_cast<Part*>(at);
-        const u64 start = at + sizeof(Part);
-        if (!part.used && (!part.bytes || part.bytes >= bytes)) {
-            if (!part.bytes) {
-                part.bytes = bytes;
-                if (start + bytes + sizeof(Part) <= end)
-                    *reinterpret_cast<Part*>(start + bytes) = {0, 0};
-            }
-            part.used = 1;
-            return give_back<u64>(w, i, lane, start);
-        }
-        if (!part.bytes) break;
-        at = start + part.bytes;
+    const u64 bytes = std::max<u64>(argument<u64>(w, i, lane, 0), 1);
+    const std::lock_guard guard(heap.lock);
+    u64 at = request.heap;
+    for (const auto& [start, used] : heap.parts) {
+        if (bytes <= start - at) break;
+        at = (start + used + 15) / 16 * 16;
     }
-    give_back<u64>(w, i, lane, 0);
+    const u64 end = request.heap + request.heap_bytes;
+    const bool fits = at < end && bytes <= end - at;
+    if (fits) heap.parts[at] = bytes;
+    give_back<u64>(w, i, lane, fits ? at : 0);
 }
 
 void release(Warp& w, const Inst& i, u32 lane) {
-    const Request& request = w.launch().request;
     const u64 address = argument<u64>(w, i, lane, 0);
-    if (!address) return;
-    for (u64 at = request.heap; at + sizeof(Part) < request.heap + request.heap_bytes;) {
-        Part& part = *reinterpret_cast<Part*>(at);
-        if (at + sizeof(Part) == address && part.used) {
-            part.used = 0;
-            return;
-        }
-        if (!part.bytes) break;
-        at += sizeof(Part) + part.bytes;
-    }
-    w.fail(i, lane, "frees address 0x%llx, which malloc() has not returned",
-           static_cast<unsigned long long>(address));
+    const std::lock_guard guard(heap.lock);
+    if (address && !heap.parts.erase(address))
+        w.fail(i, lane, "frees address 0x%llx, which malloc() has not returned",
+               static_cast<unsigned long long>(address));
 }
 
 /// One lane after the other.
 template <void (*function)(Warp&, const Inst&, u32)>
 void each_lane(Warp& w, const Inst& i) {
     const std::lock_guard guard(w.launch().lock);
-    for (u32 rest = w.mask; rest; rest &= rest - 1) function(w, i, static_cast<u32>(lowest(rest)));
+    for (const u32 l : Lanes{w.mask}) function(w, i, l);
 }
 
 }  // namespace
 
-Run machine_function(const std::string& name) {
-    if (name == "vprintf") return each_lane<print>;
-    if (name == "__assertfail") return each_lane<fail_assertion>;
-    if (name == "malloc") return each_lane<allocate>;
-    return name == "free" ? each_lane<release> : nullptr;
+Run machine_function(const std::string& name, const Call& call) {
+    struct Known {
+        const char* name;
+        Run run;
+        std::size_t arguments;
+        u32 result;  // its least bytes
+    };
+    constexpr Known KNOWN[] = {{"vprintf", each_lane<print>, 2, 4},
+                               {"__assertfail", each_lane<fail_assertion>, 1, 0},
+                               {"malloc", each_lane<allocate>, 1, 8},
+                               {"free", each_lane<release>, 1, 0}};
+    for (const Known& one : KNOWN) {
+        bool fits = name == one.name && call.in.size() >= one.arguments;
+        for (std::size_t k = 0; fits && k < one.arguments; ++k) fits = call.in[k].bytes >= 8;
+        for (const Copied& result : call.out) fits &= result.bytes >= one.result;
+        if (fits) return one.run;
+    }
+    return nullptr;
 }
 
 }  // namespace machine

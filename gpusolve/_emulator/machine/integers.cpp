@@ -119,8 +119,7 @@ void carry(Warp& w, const Inst& i) {
     const bool is_sum = i.count < 4;
     const T *a = w.at<T>(i.op[1]), *b = w.at<T>(i.op[2]), *c = w.at<T>(i.op[is_sum ? 2 : 3]);
     u32 out = flags;
-    for (u32 rest = w.mask; rest; rest &= rest - 1) {
-        const int l = lowest(rest);
+    for (const u32 l : Lanes{w.mask}) {
         const W r = F{}(a[l], b[l], c[l], W{i.mode & TAKES ? flags >> l & 1 : 0});
         w.at<T>(i.op[0])[l] = static_cast<T>(r);
         out = (out & ~(1u << l)) | static_cast<u32>(r >> BITS<T> & 1) << l;
@@ -147,9 +146,8 @@ void add_carries(Table& table, const std::string& opcode, const std::string& hal
 template <class T, class F>
 void divide(Warp& w, const Inst& i) {
     const T* b = w.at<T>(i.op[2]);
-    for (u32 rest = w.mask; rest; rest &= rest - 1)
-        if (b[lowest(rest)] == 0)
-            w.fail(i, static_cast<u32>(lowest(rest)), "divides an integer by zero");
+    for (const u32 l : Lanes{w.mask})
+        if (b[l] == 0) w.fail(i, l, "divides an integer by zero");
     map<F, T, T, T>(w, i);
 }
 

@@ -5,7 +5,7 @@
 
 #include <cxxabi.h>
 
-#include "checks.h"
+#include "machine.h"
 
 using namespace machine;
 
@@ -43,9 +43,6 @@ EXPORT void machine_unload(void* kernel) {
 
 EXPORT u64 machine_shared_bytes(const void* kernel) {
     return static_cast<const Kernel*>(kernel)->static_bytes;
-}
-EXPORT u32 machine_sites(const void* kernel) {
-    return static_cast<u32>(static_cast<const Kernel*>(kernel)->by_site.size());
 }
 
 namespace {
@@ -89,12 +86,15 @@ EXPORT int machine_origins(const void* kernel, u32 site, u64* offsets, int most)
 }
 
 struct SiteRow {
-    s32 ptx_line, file, line, kind;
+    s32 ptx_line, file, line;
 };
 
-EXPORT void machine_site(const void* kernel, u32 site, SiteRow* row) {
-    const Inst& inst = *static_cast<const Kernel*>(kernel)->by_site[site];
-    *row = {inst.ptx_line, inst.file, inst.line, inst.kind};
+/// The number of instructions; their lines, unless `rows` is null.
+EXPORT u32 machine_sites(const void* kernel, SiteRow* rows) {
+    const auto& sites = static_cast<const Kernel*>(kernel)->by_site;
+    for (const Inst* inst : sites)
+        if (rows) *rows++ = {inst->ptx_line, inst->file, inst->line};
+    return static_cast<u32>(sites.size());
 }
 
 EXPORT int machine_shared_variable(const void* kernel, int number, char* name, int bytes,

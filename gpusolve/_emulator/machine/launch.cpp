@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "checks.h"
+#include "machine.h"
 
 namespace machine {
 

@@ -273,6 +273,11 @@ struct Copy {
     const Inst* inst;
 };
 
+struct Halves {
+    u64 first[2];  // addresses of the host
+    bool is_same;  // of one element
+};
+
 struct alignas(64) Warp {
     u8* base[4];
     u32 mask = 0;    // lanes that execute the present instruction
@@ -287,7 +292,6 @@ struct alignas(64) Warp {
     Worker* worker = nullptr;
     u32 first_thread = 0;
     bool yields = false;           // other warps and blocks should run
-    int step = 0;                  // bytes from lane to lane of the present access; -1: not regular
     Space space = Space::generic;  // of the present access
     std::vector<Group> groups;     // the other groups
     std::unique_ptr<Frame> root;
@@ -328,6 +332,9 @@ struct alignas(64) Warp {
         locate(inst, of);
         return reach(inst, space, bytes, is_write);
     }
+    /// Where lanes 0 and 16 access memory, if all lanes do, and the lanes of each half access the
+    /// same element or neighbouring elements: then only the ends are checked.
+    bool find_halves(const Inst& inst, Halves& found) const;
     /// The two steps: the addresses, and what is there.
     void locate(const Inst& inst, const Address& of);
     bool reach(const Inst& inst, Space space, u32 bytes, bool is_write);
@@ -453,19 +460,60 @@ void watch_fence(Warp& warp, const Inst& inst);
 std::unique_ptr<Kernel> load(const Symbol* symbols, int count, const char* entry, u64 gap,
                              const char* hidden_files, std::string& error);
 
-inline int lowest(u32 mask) {
-    return __builtin_ctz(mask);
+/// Registers that an instruction defines and uses.
+struct Defined {
+    std::vector<u32> defines, uses;
+};
+
+/// Give registers places in the frame, the same place where they are never in use together.
+/// Returns the bytes of a frame.
+u32 allocate_registers(Function& function, const std::vector<Defined>& defined,
+                       const std::vector<int>& widths);
+
+/// The function of a name, if the arguments of the call are right; null if there is none.
+Run machine_function(const std::string& name, const Call& call);
+
+// ---- checks and counts of a launch ----
+
+std::unique_ptr<Checks, void (*)(Checks*)> new_checks(bool races, bool memory);
+
+void count_access(Warp& warp, const Inst& inst, u32 bytes, bool is_write);
+void count_block_start(Block& block);
+void count_barrier(Block& block);
+void count_operation(Warp& warp, const Inst& inst);
+
+void count_issued(const Warp& warp, u64 instructions);
+
+std::unique_ptr<Counts, void (*)(Counts*)> new_counts();
+void delete_counts(Counts* counts);
+/// The counts of instructions: warps and lanes.
+void add_sites(Counts& counts, const std::vector<u64>& warps, const std::vector<u64>& lanes);
+/// Numbers for Python, which are valid until the next call.
+const u64* counts_table(Counts& counts, int which, u64* length);
+
+inline u32 lowest(u32 mask) {
+    return static_cast<u32>(__builtin_ctz(mask));
 }
 inline int count(u32 mask) {
     return __builtin_popcount(mask);
 }
 
+/// The lanes of a mask, the lowest first.
+struct Lanes {
+    u32 rest;
+    Lanes begin() const { return *this; }
+    Lanes end() const { return {0}; }
+    u32 operator*() const { return lowest(rest); }
+    void operator++() { rest &= rest - 1; }
+    bool operator!=(const Lanes& other) const { return rest != other.rest; }
+};
+
 /// The lanes whose value equals the value of the lowest lane.
 template <class T>
 u32 equal_lanes(const T* values, u32 lanes) {
     u32 equal = 0;
-    for (u32 rest = lanes; rest; rest &= rest - 1)
-        if (values[lowest(rest)] == values[lowest(lanes)]) equal |= 1u << lowest(rest);
+    for (const u32 l : Lanes{lanes})
+        if (values[l] == values[lowest(lanes)]) equal |= 1u << l;
     return equal;
 }
 

@@ -12,66 +12,6 @@ struct Tf32 {
     operator float() const { return std::bit_cast<float>(bits & ~0x1fffu); }
 };
 
-/// D = A B + C, of M x 8 elements. Lane 4 g + t has in register r
-///
-/// - of A, with E elements in a register: row g + 8 (r mod 2), columns E t + 4 E (r / 2) on;
-/// - of B: rows E t + 4 E r on, column g;
-/// - of C and D: row g + 8 (r / 2), column 2 t + r mod 2; of pairs, row g + 8 r, columns 2 t on.
-template <class T, class C, int M, int K>
-struct Product {
-    using Word = std::conditional_t<sizeof(T) == 8, u64, u32>;
-    static constexpr int E = sizeof(Word) / sizeof(T), AS = M * K / 32 / E, BS = K * 8 / 32 / E;
-    static constexpr bool is_packed = sizeof(C) == 2;
-    static constexpr int CS = M * 8 / 32 / (is_packed ? 2 : 1);
-    using Sum = std::conditional_t<is_half<C>, float, C>;
-
-    static T element(const Warp& w, Place place, int lane, int k) {
-        T parts[E];
-        std::memcpy(parts, &w.at<Word>(place)[lane], sizeof(parts));
-        return parts[k];
-    }
-
-    static void run(Warp& w, const Inst& i) {
-        T a[M][K], b[K][8];
-        Sum sums[M][8];
-        C* results[M][8];
-        for (int l = 0; l < LANES; ++l) {
-            const int g = l / 4, t = l % 4;
-            for (int r = 0; r < AS; ++r)
-                for (int k = 0; k < E; ++k)
-                    a[g + 8 * (r % (M / 8))][E * t + 4 * E * (r / (M / 8)) + k] =
-                        element(w, i.op[CS + r], l, k);
-            for (int r = 0; r < BS; ++r)
-                for (int k = 0; k < E; ++k)
-                    b[E * t + 4 * E * r + k][g] = element(w, i.op[CS + AS + r], l, k);
-            for (int e = 0; e < M * 8 / 32; ++e) {
-                const int row = g + 8 * (e / 2), column = 2 * t + e % 2, r = is_packed ? e / 2 : e;
-                const int part = is_packed ? 2 * l + e % 2 : l;
-                sums[row][column] = w.at<C>(i.op[CS + AS + BS + r])[part];
-                results[row][column] = w.at<C>(i.op[r]) + part;
-            }
-        }
-        for (int row = 0; row < M; ++row)
-            for (int column = 0; column < 8; ++column) {
-                Sum sum = sums[row][column];
-                for (int k = 0; k < K; ++k)
-                    sum += static_cast<Sum>(a[row][k]) * static_cast<Sum>(b[k][column]);
-                *results[row][column] = sum;
-            }
-    }
-
-    static void add(Table& t, const std::string& type, const std::string& sum) {
-        const char word = letter<Word>(), c = is_packed ? '4' : letter<C>();
-        Row& row =
-            t.add("mma.sync.aligned.m" + std::to_string(M) + "n8k" + std::to_string(K) +
-                      ".row.col." + sum + "." + type + "." + type + "." + sum,
-                  {collective, MATRIX,
-                   std::string(CS, c) + ":" + std::string(AS + BS, word) + std::string(CS, c)});
-        row.inner = run;
-        row.name = "mma.sync";
-    }
-};
-
 /// Matrices of 8 x 8 elements of 16 bits in shared memory. Lane 8 m + r has the address of row r of
 /// matrix m; lane 4 r + c gets columns 2 c and 2 c + 1 of row r of each, or of its transpose.
 void load_matrices(Warp& w, const Inst& i) {
@@ -89,16 +29,16 @@ void load_matrices(Warp& w, const Inst& i) {
     }
 }
 
-/// A matrix in the registers of a warp, for wmma, which leaves the order of its elements open: here
-/// element e of lane l is number `l * count + e`, row by row. Some matrices are there repeatedly.
-template <class T, int rows, int columns, int registers>
+/// A matrix in the registers of a warp. A place gives the number of element e of a lane, row by
+/// row.
+template <class T, int rows, int columns, int registers, auto place>
 struct Tile {
     static constexpr int size = registers;
     static constexpr int per_register = std::max<int>(4, sizeof(T)) / sizeof(T);
     static constexpr int count = per_register * registers;
     static constexpr char word = sizeof(T) == 8 ? '8' : '4';
 
-    static int number(int l, int e) { return (l * count + e) % (rows * columns); }
+    static int number(int l, int e) { return place(l, e) % (rows * columns); }
     static T& element(const Warp& w, const Inst& i, int first, int l, int e) {
         return w.at<T>(i.op[first + e / per_register])[per_register * l + e % per_register];
     }
@@ -117,7 +57,8 @@ struct Tile {
                 const u64 at = by_columns ? column * distance[l] + row : row * distance[l] + column;
                 w.address[l] = start[l] + at * sizeof(T);
             }
-            w.reach(i, i.space, sizeof(T), is_store);
+            if (!w.reach(i, i.space, sizeof(T), is_store))
+                w.fail(i, lowest(w.mask), "has lanes with a matrix in different kinds of memory");
             for (int l = 0; l < LANES; ++l) {
                 T* const memory = reinterpret_cast<T*>(w.host[l]);
                 T& own = element(w, i, is_store, l, e);
@@ -157,27 +98,67 @@ void multiply_tiles(Warp& w, const Inst& i) {
         for (int e = 0; e < D::count; ++e) D::element(w, i, 0, l, e) = c[D::number(l, e)];
 }
 
+/// The product of tiles; `shape` is what the opcode says before the types.
+template <class A, class B, class C, class D, class Sum, int M, int N, int K>
+void add_product(Table& t, const std::string& shape, const std::string& types, const char* name) {
+    const std::string values = std::string(D::size, D::word) + ":" +
+                               std::string(A::size + B::size, A::word) +
+                               std::string(C::size, C::word);
+    Row& row = t.add(shape + types, {collective, MATRIX, values, Family(CONTROL | ARITHMETIC)});
+    row.inner = multiply_tiles<A, B, C, D, Sum, M, N, K>;
+    row.name = name;
+}
+
+/// mma: products of M x K and K x 8 elements. With lane 4 g + t and E elements in a register,
+/// element e of register r is
+///
+/// - of A: in row g + 8 (r mod 2), or r mod 1 for M = 8, and column E t + 4 E (r / 2) + e;
+/// - of B: in row E t + 4 E r + e, and column g;
+/// - of C and D, counted through all registers: in row g + 8 (e / 2), and column 2 t + e mod 2.
+template <class T, class C, int M, int K>
+void add_mma(Table& t, const std::string& type, const std::string& sum) {
+    constexpr int E = std::max<int>(4, sizeof(T)) / sizeof(T), H = M / 8;
+    constexpr auto of_a = [](int l, int e) {
+        const int r = e / E;
+        return (l / 4 + 8 * (r % H)) * K + E * (l % 4) + 4 * E * (r / H) + e % E;
+    };
+    constexpr auto of_b = [](int l, int e) {
+        return (E * (l % 4) + 4 * E * (e / E) + e % E) * 8 + l / 4;
+    };
+    constexpr auto of_c = [](int l, int e) {
+        return (l / 4 + 8 * (e / 2)) * 8 + 2 * (l % 4) + e % 2;
+    };
+    using Sums = Tile<C, M, 8, M * 8 / 32 / (sizeof(C) == 2 ? 2 : 1), of_c>;
+    using Sum = std::conditional_t<is_half<C>, float, C>;
+    const std::string shape = "m" + std::to_string(M) + "n8k" + std::to_string(K);
+    add_product<Tile<T, M, K, M * K / 32 / E, of_a>, Tile<T, K, 8, K * 8 / 32 / E, of_b>, Sums,
+                Sums, Sum, M, 8, K>(t, "mma.sync.aligned." + shape + ".row.col.",
+                                    sum + "." + type + "." + type + "." + sum, "mma.sync");
+}
+
+/// wmma leaves the order of elements open. Some matrices are there repeatedly.
+template <int count>
+constexpr auto in_order = [](int l, int e) { return l * count + e; };
+template <class T, int rows, int columns, int registers>
+using Wmma = Tile<T, rows, columns, registers,
+                  in_order<registers * std::max<int>(4, sizeof(T)) / int{sizeof(T)}>>;
+
 /// Products of tiles of this shape. A and B are in `as` and `bs` registers.
 template <class T, class Sum, int M, int N, int K, int as, int bs>
 void add_tiles(Table& t, const std::string& type) {
     const std::string shape =
         "m" + std::to_string(M) + "n" + std::to_string(N) + "k" + std::to_string(K) + ".";
-    using A = Tile<T, M, K, as>;
-    using B = Tile<T, K, N, bs>;
+    using A = Wmma<T, M, K, as>;
+    using B = Wmma<T, K, N, bs>;
     A::template add_move<false>(t, "load.a", shape + type);
     B::template add_move<false>(t, "load.b", shape + type);
     const auto add = [&]<class C, class D>(const C*, const D*, const std::string& types) {
-        const std::string values = std::string(D::size, D::word) + ":" +
-                                   std::string(as + bs, A::word) + std::string(C::size, C::word);
-        for (const char* layouts : {"row.row.", "row.col.", "col.row.", "col.col."}) {
-            Row& row = t.add(std::string("wmma.mma.sync.") + layouts + shape + types,
-                             {collective, MATRIX, values, Family(CONTROL | ARITHMETIC)});
-            row.inner = multiply_tiles<A, B, C, D, Sum, M, N, K>;
-            row.name = "wmma";
-        }
+        for (const char* layouts : {"row.row.", "row.col.", "col.row.", "col.col."})
+            add_product<A, B, C, D, Sum, M, N, K>(
+                t, std::string("wmma.mma.sync.") + layouts + shape, types, "wmma");
     };
     const auto add_sums = [&]<class S>(const S*, const std::string& sum) {
-        using C = Tile<S, M, N, M * N / 32 * sizeof(S) / std::max<int>(4, sizeof(S))>;
+        using C = Wmma<S, M, N, M * N / 32 * sizeof(S) / std::max<int>(4, sizeof(S))>;
         C::template add_move<false>(t, "load.c", shape + sum);
         C::template add_move<true>(t, "store.d", shape + sum);
         return static_cast<C*>(nullptr);
@@ -207,18 +188,18 @@ void add_tiles_of_three_shapes(Table& t) {
 }  // namespace
 
 void add_matrices(Table& t) {
-    Product<double, double, 8, 4>::add(t, "f64", "f64");
-    Product<Half, float, 16, 8>::add(t, "f16", "f32");
-    Product<Half, float, 16, 16>::add(t, "f16", "f32");
-    Product<Half, Half, 16, 8>::add(t, "f16", "f16");
-    Product<Half, Half, 16, 16>::add(t, "f16", "f16");
-    Product<BHalf, float, 16, 8>::add(t, "bf16", "f32");
-    Product<BHalf, float, 16, 16>::add(t, "bf16", "f32");
-    Product<Tf32, float, 16, 4>::add(t, "tf32", "f32");
-    Product<Tf32, float, 16, 8>::add(t, "tf32", "f32");
-    Product<s8, s32, 16, 16>::add(t, "s8", "s32");
-    Product<s8, s32, 16, 32>::add(t, "s8", "s32");
-    Product<u8, s32, 16, 32>::add(t, "u8", "s32");
+    add_mma<double, double, 8, 4>(t, "f64", "f64");
+    add_mma<Half, float, 16, 8>(t, "f16", "f32");
+    add_mma<Half, float, 16, 16>(t, "f16", "f32");
+    add_mma<Half, Half, 16, 8>(t, "f16", "f16");
+    add_mma<Half, Half, 16, 16>(t, "f16", "f16");
+    add_mma<BHalf, float, 16, 8>(t, "bf16", "f32");
+    add_mma<BHalf, float, 16, 16>(t, "bf16", "f32");
+    add_mma<Tf32, float, 16, 4>(t, "tf32", "f32");
+    add_mma<Tf32, float, 16, 8>(t, "tf32", "f32");
+    add_mma<s8, s32, 16, 16>(t, "s8", "s32");
+    add_mma<s8, s32, 16, 32>(t, "s8", "s32");
+    add_mma<u8, s32, 16, 32>(t, "u8", "s32");
     for (const char* count : {"x1", "x2", "x4"})
         for (const u8 is_transposed : {0, 1}) {
             const std::string results(static_cast<std::size_t>(count[1] - '0'), '4');

@@ -30,10 +30,42 @@ Bounds bounds_of(const Warp& w, Space space) {
         false};
 }
 
+/// The memory at an address; an instruction mostly accesses the same array. Null if there is none.
+const Region* region_of(const Warp& w, const Inst& i, u64 address) {
+    const Region*& cached = w.worker->cached[i.site];
+    if (!cached || address - cached->low >= cached->high - cached->low)
+        cached = w.launch().find(address);
+    return cached;
+}
+
+template <class F>
+void set_all(u64* values, F value) {
+#pragma omp simd
+    for (int l = 0; l < LANES; ++l) values[l] = value(l);
+}
+
+constexpr int HALF = LANES / 2;
+
+/// Whether the addresses of each half are the same, or those of neighbours.
+template <class A>
+bool are_regular(const A* address, u32 bytes, bool& is_same) {
+    A differ = 0, irregular = 0;
+    for (int start = 0; start < LANES; start += HALF) {
+        const A first = address[start];
+#pragma omp simd reduction(| : differ, irregular)
+        for (int l = 0; l < HALF; ++l) {
+            const A distance = address[start + l] - first;
+            differ |= distance;
+            irregular |= distance - static_cast<A>(bytes) * static_cast<A>(l);
+        }
+    }
+    is_same = differ == 0;
+    return is_same || irregular == 0;
+}
+
 /// Fail if the access of a lane is not valid. Lanes may be in different arrays.
 void check_lanes(Warp& w, const Inst& i, const Bounds& common, u32 bytes, bool is_write) {
-    for (u32 rest = w.mask; rest; rest &= rest - 1) {
-        const u32 lane = static_cast<u32>(lowest(rest));
+    for (const u32 lane : Lanes{w.mask}) {
         const u64 address = w.address[lane];
         Bounds own = common;
         if (!common.delta) {
@@ -53,27 +85,19 @@ void check_lanes(Warp& w, const Inst& i, const Bounds& common, u32 bytes, bool i
 }  // namespace
 
 void Warp::locate(const Inst& inst, const Address& of) {
-    const auto each = [&](auto value) {
-#pragma omp simd
-        for (int l = 0; l < LANES; ++l) address[l] = value(l);
-    };
     if (of.width == 4) {
         const u32 *a = at<u32>(inst.op[of.operand]), offset = static_cast<u32>(of.offset);
-        each([=](int l) -> u64 { return a[l] + offset; });
+        set_all(address, [=](int l) -> u64 { return a[l] + offset; });
     } else {
         const u64 *a = at<u64>(inst.op[of.operand]), offset = static_cast<u64>(of.offset);
-        each([=](int l) { return a[l] + offset; });
+        set_all(address, [=](int l) { return a[l] + offset; });
     }
 }
 
 bool Warp::reach(const Inst& inst, Space where, u32 bytes, bool is_write) {
-    const int first = lowest(mask);
-    const auto each = [&](auto value) {
-#pragma omp simd
-        for (int l = 0; l < LANES; ++l) address[l] = value(l);
-    };
-    const u64 own = address[first];
-    if (mask != ALL) each([this, own, m = mask](int l) { return m >> l & 1 ? address[l] : own; });
+    const u64 own = address[lowest(mask)];
+    if (mask != ALL)
+        set_all(address, [this, own, m = mask](int l) { return m >> l & 1 ? address[l] : own; });
     if (where == Space::generic) {
         u64 differ = 0;
 #pragma omp simd reduction(| : differ)
@@ -83,18 +107,14 @@ bool Warp::reach(const Inst& inst, Space where, u32 bytes, bool is_write) {
         const u64 number = own >> WINDOW_BITS;
         where = number <= PARAM_WINDOW ? SPACES[number] : Space::global;
         if (where != Space::global)
-            each([this, number](int l) { return address[l] - window(number); });
+            set_all(address, [this, number](int l) { return address[l] - window(number); });
     }
     space = where;
     Bounds bounds;
     if (where == Space::global || where == Space::constant) {
-        const Region*& cached = worker->cached[inst.site];
-        if (!cached || own - cached->low >= cached->high - cached->low) {
-            cached = launch().find(own);
-            if (!cached)
-                fail_access(inst, static_cast<u32>(first), FaultKind::access, own, bytes, is_write);
-        }
-        bounds = bounds_of(*cached);
+        const Region* region = region_of(*this, inst, own);
+        if (!region) fail_access(inst, lowest(mask), FaultKind::access, own, bytes, is_write);
+        bounds = bounds_of(*region);
     } else {
         bounds = bounds_of(*this, where);
     }
@@ -107,16 +127,44 @@ bool Warp::reach(const Inst& inst, Space where, u32 bytes, bool is_write) {
     }
     if (outside >> 63 || (odd & (bytes - 1)) || (is_write && !bounds.is_writeable))
         check_lanes(*this, inst, bounds, bytes, is_write);
-    u64 differ = 0, irregular = 0;
-    const u64 start = address[0] + bounds.delta, delta = bounds.delta, by_lane = bounds.stride;
-#pragma omp simd reduction(| : differ, irregular)
-    for (int l = 0; l < LANES; ++l) {
-        host[l] = address[l] + delta + by_lane * static_cast<u64>(l);
-        differ |= host[l] - start;
-        irregular |= host[l] - start - bytes * static_cast<u64>(l);
-    }
-    step = differ == 0 ? 0 : irregular == 0 ? static_cast<int>(bytes) : -1;
+    const u64 delta = bounds.delta, by_lane = bounds.stride;
+    set_all(host, [=, this](u64 l) { return address[l] + delta + by_lane * l; });
     if (launch().is_watched) watch_access(*this, inst, bytes, is_write);
+    return true;
+}
+
+bool Warp::find_halves(const Inst& inst, Halves& found) const {
+    const Address& of = inst.address[0];
+    const bool is_narrow = of.width == 4;
+    const u32* narrow = at<u32>(inst.op[of.operand]);
+    const u64* wide = at<u64>(inst.op[of.operand]);
+    if (mask != ALL || inst.vector > 1 || inst.is_volatile || launch().is_watched ||
+        !(is_narrow ? are_regular(narrow, inst.bytes, found.is_same)
+                    : are_regular(wide, inst.bytes, found.is_same)))
+        return false;
+    for (int half = 0; half < 2; ++half) {
+        const int l = HALF * half;
+        u64 first = is_narrow ? narrow[l] + static_cast<u32>(of.offset)
+                              : wide[l] + static_cast<u64>(of.offset);
+        const bool is_in_window =
+            inst.space == Space::generic && first >> WINDOW_BITS == SHARED_WINDOW;
+        if (is_in_window) first -= window(SHARED_WINDOW);
+        if (inst.space == Space::local || inst.space == Space::param) return false;
+        Bounds bounds;
+        if (is_in_window || inst.space == Space::shared) {
+            bounds = bounds_of(*this, Space::shared);
+        } else {
+            const Region* region = region_of(*this, inst, first);
+            if (!region) return false;
+            bounds = bounds_of(*region);
+        }
+        const u64 end = first + (found.is_same ? 1 : HALF) * u64{inst.bytes};
+        if (first < bounds.low || end > bounds.high || end < first ||
+            ((first + bounds.phase) & (inst.bytes - 1u)) ||
+            (inst.is_write() && !bounds.is_writeable))
+            return false;
+        found.first[half] = first + bounds.delta;
+    }
     return true;
 }
 
@@ -126,9 +174,8 @@ void Warp::split(const Inst& inst) {
     std::memcpy(saved, address, sizeof(saved));
     for (u32 rest = all; rest; rest &= ~mask) {
         mask = 0;
-        for (u32 lanes = rest; lanes; lanes &= lanes - 1)
-            if (saved[lowest(lanes)] >> WINDOW_BITS == saved[lowest(rest)] >> WINDOW_BITS)
-                mask |= 1u << lowest(lanes);
+        for (const u32 l : Lanes{rest})
+            if (saved[l] >> WINDOW_BITS == saved[lowest(rest)] >> WINDOW_BITS) mask |= 1u << l;
         inst.run(*this, inst);
     }
     mask = all;
@@ -147,6 +194,19 @@ std::unique_lock<std::mutex> as_a_whole(const Inst& i) {
 /// M: the type in memory, R: the register.
 template <class M, class R>
 void load_as(Warp& w, const Inst& i) {
+    Halves halves;
+    if (w.find_halves(i, halves)) {
+        R* d = w.at<R>(i.op[0]);
+        for (const u64 first : halves.first) {
+            const M* from = reinterpret_cast<const M*>(first);
+            if (halves.is_same)
+                std::fill(d, d + HALF, static_cast<R>(*from));
+            else
+                for (int l = 0; l < HALF; ++l) d[l] = static_cast<R>(from[l]);
+            d += HALF;
+        }
+        return;
+    }
     if (!w.resolve(i)) return w.split(i);
     if (i.is_volatile) ++w.polls;
     const auto whole = as_a_whole(i);
@@ -159,35 +219,32 @@ void load_as(Warp& w, const Inst& i) {
             std::memcpy(&m, from, sizeof(M));
             return static_cast<R>(m);
         };
-        if (w.step == 0 && !i.is_volatile) {
-            const R one = value(0);
-            const u32 mask = w.mask;
-            for (int l = 0; l < LANES; ++l) d[l] = mask >> l & 1 ? one : d[l];
-        } else if (w.mask == ALL && w.step == sizeof(M) && !i.is_volatile) {
-            const M* from = reinterpret_cast<const M*>(w.host[0]);
-#pragma omp simd
-            for (int l = 0; l < LANES; ++l) d[l] = static_cast<R>(from[l]);
-        } else {
-            for (u32 rest = w.mask; rest; rest &= rest - 1) d[lowest(rest)] = value(lowest(rest));
-        }
+        for (const u32 l : Lanes{w.mask}) d[l] = value(l);
     }
 }
 
 template <class M, class R>
 void store_as(Warp& w, const Inst& i) {
+    Halves halves;
+    if (w.find_halves(i, halves)) {
+        const R* s = w.at<R>(i.op[1]);
+        for (const u64 first : halves.first) {
+            M* to = reinterpret_cast<M*>(first);
+            if (halves.is_same)
+                *to = static_cast<M>(s[HALF - 1]);
+            else
+                for (int l = 0; l < HALF; ++l) to[l] = static_cast<M>(s[l]);
+            s += HALF;
+        }
+        return;
+    }
     if (!w.resolve(i)) return w.split(i);
     const auto whole = as_a_whole(i);
     for (int k = 0; k < i.vector; ++k) {
         const R* s = w.at<R>(i.op[k + 1]);
-        if (w.mask == ALL && w.step == sizeof(M) && !i.is_volatile) {
-            M* to = reinterpret_cast<M*>(w.host[0]);
-#pragma omp simd
-            for (int l = 0; l < LANES; ++l) to[l] = static_cast<M>(s[l]);
-            continue;
-        }
-        for (u32 rest = w.mask; rest; rest &= rest - 1) {
-            M* to = reinterpret_cast<M*>(w.host[lowest(rest)]) + k;
-            const M m = static_cast<M>(s[lowest(rest)]);
+        for (const u32 l : Lanes{w.mask}) {
+            M* to = reinterpret_cast<M*>(w.host[l]) + k;
+            const M m = static_cast<M>(s[l]);
             if (i.is_volatile)
                 __atomic_store_n(to, m, i.order & RELEASE ? __ATOMIC_SEQ_CST : __ATOMIC_RELEASE);
             else
@@ -197,22 +254,14 @@ void store_as(Warp& w, const Inst& i) {
 }
 
 /// With a register of any width.
-template <class M, template <class, class> class Access>
+template <class M, bool is_store>
 void with_width(Warp& w, const Inst& i) {
-    if (i.widths[0] == 2)
-        if constexpr (sizeof(M) <= 2) return Access<M, u16>::run(w, i);
-    if (i.widths[0] == 4)
-        if constexpr (sizeof(M) <= 4) return Access<M, u32>::run(w, i);
-    Access<M, u64>::run(w, i);
+    const auto run = [&]<class R>() {
+        if constexpr (sizeof(R) >= sizeof(M))
+            if (i.widths[0] == sizeof(R)) is_store ? store_as<M, R>(w, i) : load_as<M, R>(w, i);
+    };
+    for_types<u16, u32, u64>(run);
 }
-template <class M, class R>
-struct Load {
-    static void run(Warp& w, const Inst& i) { load_as<M, R>(w, i); }
-};
-template <class M, class R>
-struct Store {
-    static void run(Warp& w, const Inst& i) { store_as<M, R>(w, i); }
-};
 
 /// Rows of loads and stores of a type, under all of its names.
 template <class M>
@@ -220,10 +269,10 @@ void add_access(Table& t, const std::string& kinds) {
     using R = std::conditional_t<sizeof(M) == 1, u16, std::make_unsigned_t<M>>;
     const std::string data{sizeof(M) <= 2 ? 'h' : sizeof(M) == 4 ? 'w' : 'd', '*'};
     Row load{load_as<M, R>, MEMORY, data + ":a " + data + ":a8", ACCESS};
-    load.wide = with_width<M, Load>;
+    load.wide = with_width<M, false>;
     load.effect = READS;
     Row store{store_as<M, R>, MEMORY, ":a" + data + " :a" + data + "8", ACCESS};
-    store.wide = with_width<M, Store>;
+    store.wide = with_width<M, true>;
     store.effect = WRITES;
     load.bytes = store.bytes = sizeof(M);
     for (const char kind : kinds) {
@@ -242,8 +291,7 @@ void copy(Warp& w, const Inst& i) {
     if (!w.resolve(i, i.address[1], Space::global, bytes, false)) return w.split(i);
     std::memcpy(from, w.host, sizeof(from));
     if (!w.resolve(i, i.address[0], Space::shared, bytes, true)) return w.split(i);
-    for (u32 rest = w.mask; rest; rest &= rest - 1) {
-        const u32 l = static_cast<u32>(lowest(rest));
+    for (const u32 l : Lanes{w.mask}) {
         const u32 copied = i.count == 3 ? bytes : std::min(w.at<u32>(i.op[3])[l], bytes);
         w.copies.push_back(
             {l, w.committed[l], from[l], w.host[l], w.address[l], bytes, copied, &i});
@@ -251,15 +299,13 @@ void copy(Warp& w, const Inst& i) {
 }
 
 void commit(Warp& w, const Inst&) {
-    for (u32 rest = w.mask; rest; rest &= rest - 1) ++w.committed[lowest(rest)];
+    for (const u32 l : Lanes{w.mask}) ++w.committed[l];
 }
 
 /// Wait for all groups but the last n; without n, also for copies that are in no group.
 void wait(Warp& w, const Inst& i) {
     w.complete_copies(i.count ? *w.at<u32>(i.op[0]) : ALL);
 }
-
-void nothing(Warp&, const Inst&) {}
 
 }  // namespace
 
@@ -286,10 +332,10 @@ void add_accesses(Table& t) {
     t.add("cp.async.wait_group", {wait, OTHER, ":4"});
     t.add("cp.async.wait_all", {wait, OTHER, ":"});
     for (const char* level : {"L1", "L2", "L2_evict_last", "L2_evict_normal"})
-        t.add(std::string("prefetch.") + level, {nothing, OTHER, ":a", ACCESS});
-    t.add("prefetchu.L1", {nothing, OTHER, ":a", ACCESS});
-    t.add("discard.L2", {nothing, OTHER, ":a4", ACCESS});
-    t.add("applypriority.L2_evict_normal", {nothing, OTHER, ":a4", ACCESS});
+        t.add(std::string("prefetch.") + level, {ignore, OTHER, ":a", ACCESS});
+    t.add("prefetchu.L1", {ignore, OTHER, ":a", ACCESS});
+    t.add("discard.L2", {ignore, OTHER, ":a4", ACCESS});
+    t.add("applypriority.L2_evict_normal", {ignore, OTHER, ":a4", ACCESS});
 }
 
 }  // namespace machine

@@ -65,6 +65,13 @@ T flush(T x) {
     return x;
 }
 
+/// A result in float32, of which a GPU has a single NaN, without a sign.
+template <class T>
+T canonical(T x) {
+    if constexpr (std::is_same_v<T, float>) return x == x ? x : std::bit_cast<float>(0x7fffffffu);
+    return x;
+}
+
 /// The nearest float32 with an odd last bit, if x is not a float32: rounding it again to fewer
 /// bits gives what rounding x would.
 inline float to_odd(double x) {

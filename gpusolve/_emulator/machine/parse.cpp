@@ -3,8 +3,6 @@
 #include <array>
 #include <stdexcept>
 
-#include "functions.h"
-#include "parse.h"
 #include "table.h"
 
 namespace machine {
@@ -16,6 +14,8 @@ namespace {
 
 /// Stands for the offset of the dynamic shared memory, until it is known.
 constexpr u64 DYNAMIC = 0x7d00'0000'0000'0000, MOST_DYNAMIC = 1 << 20;
+
+constexpr u64 MOST_LOCAL_BYTES = 512 << 10, TOO_MANY = 1 << 30;
 
 struct Error : std::runtime_error {
     using std::runtime_error::runtime_error;
@@ -102,12 +102,14 @@ Declared declaration(Tokens& tokens, int line) {
     }
     if (!element) refuse(line, "a declaration without a type: " + string(tokens.peek()));
     found.name = tokens.take();
-    found.bytes *= element;
+    u64 bytes = u64{found.bytes} * element;
     found.align = std::max(found.align, element);
     while (tokens.accept("[")) {
-        found.bytes *= static_cast<u32>(number(tokens.take()));
+        const u64 count = tokens.peek() == "]" ? 0 : number(tokens.take());
+        bytes = std::min(bytes * std::min(count, TOO_MANY), TOO_MANY);
         tokens.take();
     }
+    found.bytes = static_cast<u32>(bytes);
     return found;
 }
 
@@ -133,12 +135,16 @@ struct Operand {
     bool is_address = false, is_negated = false;
 };
 
+/// What a name stands for: a register, an offset in local memory or among the parameters of an
+/// entry (a value), or an instruction.
+struct Name {
+    decltype(Operand::is) is;
+    u32 number = 0, bytes = 0;
+};
+
 struct Scope {
     int parent;
-    std::unordered_map<string, u32> registers;
-    std::unordered_map<string, u32> variables;  // their offsets in local memory
-    std::unordered_map<string, u32> sizes;
-    std::unordered_map<string, u32> labels;
+    std::unordered_map<string, Name> names;
 };
 
 Function& function_in(Kernel& kernel, const Symbol& symbol) {
@@ -157,14 +163,14 @@ class Reader {
   public:
     Reader(Kernel& kernel, Function& function, const Symbol& symbol)
         : kernel_(kernel), function_(function), line_(symbol.line), is_entry_(symbol.is_entry) {
-        scopes_.push_back({-1, {}, {}, {}, {}});
+        scopes_.push_back({-1, {}});
         widths_.push_back(8);  // register 0 has the frame's place in local memory
         u32 offset = 0;
         for (const Declared& found : declarations(symbol.parameters, line_)) {
             offset = aligned(offset, found.align);
             function.parameters.push_back({0, offset, found.bytes});
-            (is_entry_ ? entry_parameters_ : scope().variables)[found.name] = offset;
-            scope().sizes[found.name] = found.bytes;
+            scope().names[found.name] = {is_entry_ ? Operand::value : Operand::local, offset,
+                                         found.bytes};
             offset += found.bytes;
         }
         (is_entry_ ? kernel.parameter_bytes : local_bytes_) = offset;
@@ -189,7 +195,6 @@ class Reader {
     int scope_ = 0;
     std::vector<int> widths_;  // bytes of each register
     u32 local_bytes_ = 0;
-    std::unordered_map<string, u32> entry_parameters_;
     s32 file_ = 0, source_line_ = 0;
     using Location = std::array<int, 3>;  // file, line and column
     std::map<Location, Location> callers_;
@@ -205,19 +210,20 @@ class Reader {
 
     u32 add_local(const Declared& found) {
         const u32 offset = aligned(local_bytes_, found.align);
-        scope().variables[found.name] = offset;
-        scope().sizes[found.name] = found.bytes;
+        scope().names[found.name] = {Operand::local, offset, found.bytes};
         local_bytes_ = offset + found.bytes;
         return offset;
     }
 
     Scope& scope() { return scopes_[static_cast<std::size_t>(scope_)]; }
 
-    /// What a name stands for in a scope or one around it; null if there is nothing.
-    const u32* find(std::unordered_map<string, u32> Scope::* member, const string& name, int from) {
+    /// What a name stands for in a scope or one around it; null if it is not known, or another
+    /// kind.
+    const Name* find(const string& name, int from, decltype(Operand::is) kind) const {
         for (int k = from; k >= 0; k = scopes_[static_cast<std::size_t>(k)].parent) {
-            const auto& map = scopes_[static_cast<std::size_t>(k)].*member;
-            if (const auto found = map.find(name); found != map.end()) return &found->second;
+            const auto& names = scopes_[static_cast<std::size_t>(k)].names;
+            const auto found = names.find(name);
+            if (found != names.end() && found->second.is == kind) return &found->second;
         }
         return nullptr;
     }
@@ -227,7 +233,7 @@ class Reader {
             const char c = text[at];
             end = at + 1;
             if (c == '{') {
-                scopes_.push_back({scope_, {}, {}, {}, {}});
+                scopes_.push_back({scope_, {}});
                 scope_ = static_cast<int>(scopes_.size()) - 1;
             } else if (c == '}') {
                 scope_ = scope().parent;
@@ -266,7 +272,7 @@ class Reader {
             return rest.find(';');
         }
         if (directive == ".callprototype") return rest.find(';');
-        scope().labels[name] = static_cast<u32>(function_.code.size());
+        scope().names[name] = {Operand::label, static_cast<u32>(function_.code.size())};
         return 0;
     }
 
@@ -295,6 +301,11 @@ class Reader {
             add_local(declaration(tokens, line_));
             return;
         }
+        tokens.accept(".extern");
+        if (tokens.accept(".shared")) {
+            const Declared found = declaration(tokens, line_);
+            value_of({found.name.c_str(), 1, 0, found.bytes, found.align, "", "", "", 0, 0});
+        }
         if (!tokens.accept(".reg")) return;
         const u32 bytes = bytes_of(tokens.peek());
         const int width = tokens.take() == ".pred" ? 1 : std::max(static_cast<int>(bytes), 2);
@@ -304,8 +315,8 @@ class Reader {
             const u64 count = is_range ? number(tokens.take()) : 1;
             if (is_range) tokens.take();
             for (u64 k = 0; k < count; ++k) {
-                scope().registers[is_range ? name + std::to_string(k) : name] =
-                    static_cast<u32>(widths_.size());
+                scope().names[is_range ? name + std::to_string(k) : name] = {
+                    Operand::reg, static_cast<u32>(widths_.size())};
                 widths_.push_back(width);
             }
         } while (tokens.accept(","));
@@ -318,8 +329,8 @@ class Reader {
         const auto value = [&](u64 number) { return Operand{Operand::value, number, name}; };
         if (name == "_") return {Operand::nothing, 0, name};
         if (std::isdigit(static_cast<u8>(name[0]))) return value(number(name));
-        if (const u32* reg = find(&Scope::registers, name, scope_))
-            return {Operand::reg, *reg, name};
+        if (const Name* reg = find(name, scope_, Operand::reg))
+            return {Operand::reg, reg->number, name};
         if (name.starts_with("%reserved_smem_offset_")) {
             // The driver's part of shared memory, which tiles of several warps use.
             const u64 before = kernel_.static_bytes;
@@ -332,10 +343,12 @@ class Reader {
             return {Operand::special, static_cast<u64>(at - SPECIAL_NAMES.begin()), name};
         }
         if (name == "WARP_SZ") return value(LANES);
-        if (const u32* offset = find(&Scope::variables, name, scope_))
-            return {Operand::local, 0, name, *offset};
-        if (const auto entry = entry_parameters_.find(name); entry != entry_parameters_.end())
-            return value(entry->second);
+        if (const Name* variable = find(name, scope_, Operand::local))
+            return {Operand::local, 0, name, variable->number};
+        if (const Name* parameter = find(name, scope_, Operand::value))
+            return value(parameter->number);
+        for (const SharedVariable& variable : kernel_.shared)
+            if (variable.name == name) return value(variable.offset);
         if (const auto symbol = kernel_.symbols.find(name); symbol != kernel_.symbols.end())
             return value(value_of(*symbol->second));
         return {Operand::label, 0, name};
@@ -426,9 +439,9 @@ class Reader {
         Tokens tokens(text);
         if (tokens.accept("@")) {
             inst.flip = tokens.accept("!") ? ALL : 0;
-            const u32* reg = find(&Scope::registers, string(tokens.take()), scope_);
+            const Name* reg = find(string(tokens.take()), scope_, Operand::reg);
             if (!reg) refuse(line_, "an unknown predicate: " + string(text));
-            inst.guard = place(*reg, FRAME);
+            inst.guard = place(reg->number, FRAME);
         }
         string opcode(tokens.take());
         for (std::size_t k; (k = opcode.find("::")) != string::npos;) opcode.replace(k, 2, "_");
@@ -460,7 +473,11 @@ class Reader {
         if (from.is == Operand::local) {  // the address of a local variable
             words = {"add", "u64"};
             all = {all[0], {Operand::reg, 0}, {Operand::value, static_cast<u64>(from.offset)}};
-        } else if (from.is == Operand::special && from.number >= SPECIAL_NAMES.size()) {
+        } else if (from.is == Operand::special && from.number < SPECIAL_NAMES.size()) {
+            // The values have 32 bits.
+            const string bits = words.back().substr(1);
+            if (bits != "32") words = {"cvt", "u" + bits, "u32"};
+        } else if (from.is == Operand::special) {
             words = {"special." + from.name.substr(1)};
             all.pop_back();
         }
@@ -558,10 +575,9 @@ class Reader {
             if (!tokens.accept("(")) return;
             while (!tokens.accept(")")) {
                 const string name(tokens.take());
-                const u32* offset = find(&Scope::variables, name, scope_);
-                if (!offset)
-                    refuse(line_, "a call with a register as an argument: " + string(text));
-                found.push_back({*offset, 0, *find(&Scope::sizes, name, scope_)});
+                const Name* own = find(name, scope_, Operand::local);
+                if (!own) refuse(line_, "a call with a register as an argument: " + string(text));
+                found.push_back({own->number, 0, own->bytes});
                 tokens.accept(",");
             }
             tokens.accept(",");
@@ -576,7 +592,7 @@ class Reader {
         if (symbol != kernel_.symbols.end())
             made->callee = &function_in(kernel_, *symbol->second);
         else if (where.is != Operand::reg)
-            inst.run = machine_function(target);
+            inst.run = machine_function(target, *made);
         if (!inst.run) refuse(line_, "the machine does not have the function " + target);
         inst.call = made.get();
         kernel_.calls.push_back(std::move(made));
@@ -586,26 +602,25 @@ class Reader {
 
     /// The instruction of a label.
     const Inst* resolve(const Jump& jump) {
-        if (const u32* found = find(&Scope::labels, jump.label, jump.scope))
-            return function_.code.data() + *found;
+        if (const Name* found = find(jump.label, jump.scope, Operand::label))
+            return function_.code.data() + found->number;
         refuse(jump.line, "an unknown label, " + jump.label);
     }
 };
 
 /// Bytes of local memory that the calls of a function need; more if it calls itself.
-u32 stack_of(const Function& function, std::vector<const Function*>& path) {
-    constexpr u32 RECURSIVE_STACK = 1 << 16;
-    if (std::find(path.begin(), path.end(), &function) != path.end()) return RECURSIVE_STACK;
-    path.push_back(&function);
-    u32 most = 0;
+u64 stack_of(const Function& function, std::unordered_map<const Function*, u64>& known) {
+    constexpr u64 RECURSIVE_STACK = 1 << 16;
+    const auto [found, is_new] = known.try_emplace(&function, RECURSIVE_STACK);
+    if (!is_new) return found->second;
+    u64 most = 0;
     for (const Inst& inst : function.code) {
         if (!inst.call) continue;
         const bool is_by_address = inst.count == 1;
-        if (inst.call->callee) most = std::max(most, stack_of(*inst.call->callee, path));
+        if (inst.call->callee) most = std::max(most, stack_of(*inst.call->callee, known));
         if (is_by_address) most = std::max(most, RECURSIVE_STACK);
     }
-    path.pop_back();
-    return aligned(function.local_bytes, 16) + most;
+    return known[&function] = aligned(function.local_bytes, 16) + most;
 }
 
 /// Replace the mark of the dynamic memory, when its offset is known.
@@ -656,8 +671,13 @@ std::unique_ptr<Kernel> load(const Symbol* symbols, int count, const char* entry
                     throw Error("a call of " + callee->name + " with too many arguments");
                 for (Copied& copied : made->out) copied.callee = callee->result.callee;
             }
-        std::vector<const Function*> path;
-        kernel->stack_bytes = stack_of(*kernel->entry, path);
+        std::unordered_map<const Function*, u64> known;
+        const u64 stack_bytes = stack_of(*kernel->entry, known);
+        if (stack_bytes > MOST_LOCAL_BYTES)
+            throw Error(kernel->entry->name + " needs " + std::to_string(stack_bytes) +
+                        " bytes of local memory for each thread, but a GPU has at most " +
+                        std::to_string(MOST_LOCAL_BYTES));
+        kernel->stack_bytes = static_cast<u32>(stack_bytes);
     } catch (const std::exception& failure) {
         error = failure.what();
         return nullptr;

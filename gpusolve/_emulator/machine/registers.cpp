@@ -5,7 +5,7 @@
 #include <climits>
 #include <queue>
 
-#include "parse.h"
+#include "machine.h"
 
 namespace machine {
 

@@ -64,6 +64,9 @@ class Table {
 /// inner function. For MATRIX all lanes of the warp take part.
 void collective(Warp& w, const Inst& i);
 
+/// For instructions that have nothing to do here.
+inline void ignore(Warp&, const Inst&) {}
+
 /// Set what an opcode tells about an instruction. Null if no row has the opcode.
 const Row* find_row(const std::vector<std::string>& words, Inst& inst);
 /// Choose the function of the row, when the registers are known.

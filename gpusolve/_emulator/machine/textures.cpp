@@ -27,6 +27,16 @@ const T& checked(Warp& w, const Inst& i, u32 lane, u64 address, u64 bytes = size
     return *reinterpret_cast<const T*>(address);
 }
 
+/// What the handle of a lane points to.
+const Texture& texture_of(Warp& w, const Inst& i, u32 lane, u64 handle) {
+    const Texture& found = checked<Texture>(w, i, lane, handle);
+    const bool has_bits = found.bits == 8 || found.bits == 16 || found.bits == 32;
+    if (!has_bits || !found.width || !found.height || !found.depth || found.channels > 4)
+        w.fail(i, lane, "uses a handle at address 0x%llx, which is no texture",
+               static_cast<unsigned long long>(handle));
+    return found;
+}
+
 /// The place of a texel inside of the texture; -1 for the border.
 s64 inside(s64 place, s64 size, AddressMode mode) {
     if (place >= 0 && place < size) return place;
@@ -43,7 +53,7 @@ class Sampler {
         : warp_(w),
           inst_(i),
           lane_(lane),
-          texture_(checked<Texture>(w, i, lane, handle)),
+          texture_(texture_of(w, i, lane, handle)),
           dimensions_(DIMENSIONS[geometry]) {}
 
     void choose_layer(s64 layer) { layer_ = std::clamp<s64>(layer, 0, texture_.depth - 1); }
@@ -140,8 +150,7 @@ class Sampler {
 /// tex: four channels from a handle and its coordinates, of type C.
 template <Geometry geometry, class R, class C>
 void fetch(Warp& w, const Inst& i) {
-    for (u32 rest = w.mask; rest; rest &= rest - 1) {
-        const u32 l = static_cast<u32>(lowest(rest));
+    for (const u32 l : Lanes{w.mask}) {
         Sampler sampler(w, i, l, w.at<u64>(i.op[4])[l], geometry);
         int operand = 5;
         if (has_layers(geometry)) sampler.choose_layer(w.at<s32>(i.op[operand++])[l]);
@@ -163,8 +172,7 @@ void fetch(Warp& w, const Inst& i) {
 template <class R>
 void gather(Warp& w, const Inst& i) {
     constexpr int X[] = {0, 1, 1, 0}, Y[] = {1, 1, 0, 0};
-    for (u32 rest = w.mask; rest; rest &= rest - 1) {
-        const u32 l = static_cast<u32>(lowest(rest));
+    for (const u32 l : Lanes{w.mask}) {
         const Sampler sampler(w, i, l, w.at<u64>(i.op[4])[l], PLANE);
         float coordinates[] = {w.at<float>(i.op[5])[l], w.at<float>(i.op[6])[l]}, weights[2];
         s64 place[2];
@@ -180,9 +188,8 @@ void gather(Warp& w, const Inst& i) {
 
 template <u32 Texture::* size>
 void query(Warp& w, const Inst& i) {
-    for (u32 rest = w.mask; rest; rest &= rest - 1) {
-        const u32 l = static_cast<u32>(lowest(rest));
-        w.at<u32>(i.op[0])[l] = checked<Texture>(w, i, l, w.at<u64>(i.op[1])[l]).*size;
+    for (const u32 l : Lanes{w.mask}) {
+        w.at<u32>(i.op[0])[l] = texture_of(w, i, l, w.at<u64>(i.op[1])[l]).*size;
     }
 }
 
@@ -216,9 +223,8 @@ template <Geometry geometry, class M, bool is_store>
 void surface_access(Warp& w, const Inst& i) {
     using R = std::conditional_t<sizeof(M) == 1, u16, M>;
     const int handle = is_store ? 0 : i.vector, values = is_store ? 1 + OPERANDS[geometry] : 0;
-    for (u32 rest = w.mask; rest; rest &= rest - 1) {
-        const u32 l = static_cast<u32>(lowest(rest));
-        const Texture& surface = checked<Texture>(w, i, l, w.at<u64>(i.op[handle])[l]);
+    for (const u32 l : Lanes{w.mask}) {
+        const Texture& surface = texture_of(w, i, l, w.at<u64>(i.op[handle])[l]);
         const s64 bytes = static_cast<s64>(sizeof(M)) * i.vector;
         M* memory = reinterpret_cast<M*>(element(w, i, l, surface, geometry, handle + 1, bytes));
         for (int k = 0; k < i.vector; ++k) {

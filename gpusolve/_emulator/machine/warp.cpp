@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdarg>
 
-#include "checks.h"
+#include "machine.h"
 
 namespace machine {
 
@@ -159,8 +159,7 @@ bool Warp::choose() {
         if (one_lane) {
             // The lanes of a group by themselves; any of them may be the next.
             if (active & (active - 1)) {
-                for (u32 rest = active; rest; rest &= rest - 1)
-                    groups.push_back({rest & (0 - rest), pc, frame});
+                for (const u32 l : Lanes{active}) groups.push_back({1u << l, pc, frame});
                 active = 0;
                 continue;
             }
@@ -271,8 +270,7 @@ Frame* Warp::child(const Inst& call, const Function& callee) {
     constexpr int DEEPEST = 2000;
     const u64 base = frame->local_base + aligned(frame->function->local_bytes, 16);
     if (frame->depth == DEEPEST || base + callee.local_bytes > stride)
-        fail(call, static_cast<u32>(lowest(mask)),
-             "overflows its stack; use smaller local arrays or less recursion");
+        fail(call, lowest(mask), "overflows its stack; use smaller local arrays or less recursion");
     frame->children.push_back(std::make_unique<Frame>(frame, &callee, &call));
     return frame->children.back().get();
 }

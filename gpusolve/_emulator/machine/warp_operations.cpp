@@ -1,7 +1,6 @@
 // Operations of a warp: shuffles, votes, matches and reductions. Their last operand is the mask
 // of the lanes that take part.
 
-#include "checks.h"
 #include "table.h"
 
 namespace machine {
@@ -30,7 +29,7 @@ void collective(Warp& w, const Inst& i) {
     for (u32 rest = w.mask; rest;) {
         const u32 own = members[lowest(rest)], same = equal_lanes(members, rest);
         if (same & ~own) {
-            const u32 lane = static_cast<u32>(lowest(same & ~own));
+            const u32 lane = lowest(same & ~own);
             w.fail(i, lane, "%s was called by lane %u, which is not in its mask 0x%08x",
                    i.row->name, lane, own);
         }
@@ -74,8 +73,7 @@ void shuffle(Warp& w, const Inst& i) {
         valid |= u32{is_valid} << l;
         outside |= u32{!(w.mask >> from & 1)} << l;
     }
-    for (u32 rest = w.mask & outside; rest; rest &= rest - 1)
-        check_source(w, i, static_cast<u32>(lowest(rest)), sources[lowest(rest)]);
+    for (const u32 l : Lanes{w.mask & outside}) check_source(w, i, l, sources[l]);
     assign(w, i.op[0], value);
     if (first == 2) set_predicate(w, i.op[1], valid);
 }
@@ -96,7 +94,7 @@ void match_any(Warp& w, const Inst& i) {
     u32 value[LANES] = {};
     for (u32 rest = w.mask, same; rest; rest &= ~same) {
         same = equal_lanes(a, rest);
-        for (u32 lanes = same; lanes; lanes &= lanes - 1) value[lowest(lanes)] = same;
+        for (const u32 l : Lanes{same}) value[l] = same;
     }
     assign(w, i.op[0], value);
 }
@@ -112,12 +110,12 @@ template <class T, class F>
 void reduce(Warp& w, const Inst& i) {
     const T* a = w.at<T>(i.op[1]);
     T r = a[lowest(w.mask)];
-    for (u32 rest = w.mask & (w.mask - 1); rest; rest &= rest - 1) r = F{}(r, a[lowest(rest)]);
+    for (const u32 l : Lanes{w.mask & (w.mask - 1)}) r = F{}(r, a[l]);
     assign_all(w, i.op[0], r);
 }
 
 void elect(Warp& w, const Inst& i) {
-    assign_all<u32>(w, i.op[0], static_cast<u32>(lowest(w.mask)));
+    assign_all<u32>(w, i.op[0], lowest(w.mask));
     set_predicate(w, i.op[1], w.mask & (0 - w.mask));
 }
 
@@ -134,7 +132,6 @@ void add_warp_operations(Table& t) {
         row.inner = run;
         row.name = name;
     };
-    const Run ignore = [](Warp&, const Inst&) {};
     add("bar.warp.sync", WARP_BARRIER, ":4", ignore, "__syncwarp");
     add("barrier.warp.sync", WARP_BARRIER, ":4", ignore, "__syncwarp");
     const auto add_shuffle = [&]<class F>(const char* mode, const char* name, F) {

@@ -36,6 +36,7 @@ def kind_of(term: Term) -> tuple[Any, ...]:
     T, C = term.transform(), term.constraint()
     return (
         term.penalty().tobytes(),
+        term.units().tobytes(),
         None if T is None else (T.shape, T.tobytes()),
         None if C is None else (C.shape, C.tobytes()),
         term.df,
@@ -68,13 +69,14 @@ class LearnerGroup:
 
     def __init__(self, term: Term, gram: Array) -> None:
         self.term = term
-        self.penalty, self.transform = term.penalty(), term.transform()
+        self.penalty, self.units = term.penalty(), term.units()
+        self.transform = term.transform()
         self.gram = congruent(gram, self.transform)
         self.flat = self.gram.reshape(-1, *self.gram.shape[2:])
 
     def ranks(self) -> Array:
         """The ranks of the learners of a single fit, (m,)."""
-        return ranks(self.flat, self.penalty)
+        return ranks(self.flat, self.units)
 
     def smoothing(self, df_definition: str, rank: Array) -> Array:
         """The smoothing parameters, (m, F), from the ranks without weights, (m,)."""
@@ -95,7 +97,7 @@ class LearnerGroup:
     def inverses(self, lambda_: Array) -> Array:
         """``(X'WX + lambda K)^-1`` of the columns, (m, F, q, q), for lambda, (m, F)."""
         least, flat = self.term.null_dimension, lambda_.reshape(-1)
-        found = inverses(self.flat, self.penalty, least, flat)
+        found = inverses(self.flat, self.penalty, least, flat, self.units)
         return found.reshape(self.gram.shape)
 
 

@@ -311,7 +311,7 @@ ALIKE = Kind(0)
 OTHER = Kind(2)
 """They may learn slower, and must be better by more than twice the error."""
 
-SLOWER = Kind(2, MOST_STEPS, 8)
+SLOWER = Kind(1, MOST_STEPS, 8)
 """As `OTHER`, but they learn so slowly that they may catch up after thousands of
 steps."""
 
@@ -440,8 +440,9 @@ def compare(
 
     They are compared after equal numbers of steps. A course is better when its lead
     exceeds half of what the other gained by the second half of its steps: the other
-    then cannot soon catch up. Until then both double their steps. Only a slower course
-    may be better that has no lead at first: see `is_lower`, `Kind` and `Candidate`.
+    then cannot soon catch up, and has not done so. Until then both double their steps.
+    Only a slower course may be better that has no lead at first: see `is_lower`, `Kind`
+    and `Candidate`.
     """
     steps, rounding = FIRST_LOOK, ROUNDING * abs(best.risk[0])
     while True:
@@ -451,7 +452,8 @@ def compare(
         least = max(rounding, least_gain * gained)
         is_last = steps >= kind.last_look
         if is_lower(*losses, rounding=least, errors=kind.errors):
-            if best.progress(steps) / 2 < lead:
+            catches_up = best.progress(steps) / 2 >= lead
+            if not catches_up and losses[0].mean() < best.risk.min():
                 return Verdict.BETTER
         elif is_lower(*losses[::-1], rounding=rounding):
             if is_last or kind.doublings * other.progress(steps) < -lead:

@@ -15,10 +15,11 @@ from ..._device.launch import pieces
 from ..._device.threads import one_blas_thread, workers
 from .._terms.basis import CompactBasis
 from .._terms.frame import Frame
+from .._terms.reading import Reading
 from .._terms.rows import Rows, compact_rows
 from .._terms.rules import BY_DIAGONAL, BY_MATRIX, Rule
 from .._terms.spline import equal_bases
-from .._terms.term import Reading, Term
+from .._terms.term import Term
 from . import gram_kernel
 from .groups import diagonal_gram, group_of, group_terms
 from .products import Products, products_of

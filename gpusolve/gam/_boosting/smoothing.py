@@ -81,36 +81,24 @@ def compute_in_parts(
     return np.concatenate([made[begin] for begin in sorted(made)])
 
 
-def ranks(gram: Array, penalty: Matrix) -> Array:
-    """The numerical rank of each Gram matrix, (K, k, k) to (K,), see `units`."""
-    scale = unit_scale(gram, units(penalty))
+def ranks(gram: Array, units: Matrix) -> Array:
+    """The numerical rank of each Gram matrix, (K, k, k) to (K,); see `Term.units`."""
+    scale = unit_scale(gram, units)
     eigenvalues = namespace(gram).linalg.eigvalsh(scale.swapaxes(1, 2) * gram * scale)
     # The eigenvalues of X'WX are squared singular values of X: a direction with less
     # than a millionth of the largest singular value does not count.
     return (eigenvalues > RANK_TOLERANCE * eigenvalues[:, -1:]).sum(axis=-1)
 
 
-def units(penalty: Matrix) -> NDArray[np.bool_]:
-    """Which columns have the same unit, (k, k): columns that a penalty joins.
-
-    The B-splines of a term have; years, an intercept and the columns of another term
-    have units of their own.
-    """
-    from scipy.sparse.csgraph import connected_components
-
-    _, unit = connected_components(penalty != 0, directed=False)
-    return np.asarray(unit[:, None] == unit)
-
-
-def unit_scale(A: Array, same: NDArray[np.bool_] | None = None) -> Array:
+def unit_scale(A: Array, units: Matrix | None = None) -> Array:
     """The factors of rows and columns that make a diagonal 1, (K, 1, k); 1 for 0.
 
-    Columns of the `same` unit have one factor: their largest diagonal element is 1.
+    Columns of the same unit have one factor: their largest diagonal element is 1.
     """
     xp = namespace(A)
     diagonal = A.diagonal(axis1=1, axis2=2)
-    if same is not None:
-        diagonal = (xp.asarray(same) * diagonal[:, None, :]).max(axis=-1)
+    if units is not None:
+        diagonal = (xp.asarray(units) * diagonal[:, None, :]).max(axis=-1)
     return (1 / xp.sqrt(xp.where(diagonal > 0, diagonal, 1)))[:, None, :]
 
 
@@ -274,8 +262,8 @@ def smoothing_parameters(
     penalty: Matrix,
     null_dimension: int,
     df: float,
-    definition: str = "2S-SS",
-    rank: Array | None = None,
+    definition: str,
+    rank: Array,
 ) -> Array:
     """The smoothing parameter of each learner, all in a batch.
 
@@ -288,10 +276,10 @@ def smoothing_parameters(
         The dimension of the null space of the penalty.
     df : float
         The degrees of freedom, positive, and at least `least_df`.
-    definition : {"2S-SS", "trace"}, optional
+    definition : {"2S-SS", "trace"}
         ``tr(2S - S'S)``, mboost's default, or ``tr(S)``, of the hat matrix S.
-    rank : (K,) array, optional
-        The ranks of the learners; by default the ranks of their Gram matrices.
+    rank : (K,) array
+        The ranks of the learners, see `ranks`.
 
     Returns
     -------
@@ -306,8 +294,8 @@ def smoothing_parameters(
 
     Examples
     --------
-    >>> gram = 3 * np.eye(2)[None]
-    >>> smoothing_parameters(gram, np.eye(2), 0, df=1.0, definition="trace").round(6)
+    >>> gram, rank = 3 * np.eye(2)[None], np.array([2])
+    >>> smoothing_parameters(gram, np.eye(2), 0, 1.0, "trace", rank).round(6)
     array([3.])
     """
     xp = namespace(gram)
@@ -337,8 +325,6 @@ def smoothing_parameters(
             lambda_[far] = spectral_solution(A[far], nearer[far], total[far])
         return xp.where(penalised, lambda_, 0.0)
 
-    if rank is None:
-        rank = ranks(gram, penalty)
     return compute_in_parts(solve, gram, rank)
 
 
@@ -372,7 +358,7 @@ def congruent(A: Array, T: Matrix | None, *, transposed: bool = False) -> Array:
 
 
 def inverses(
-    gram: Array, penalty: Matrix, null_dimension: int, lambda_: Array
+    gram: Array, penalty: Matrix, null_dimension: int, lambda_: Array, units: Matrix
 ) -> Array:
     """``(X'WX + lambda P)^-1`` of each learner.
 
@@ -386,6 +372,8 @@ def inverses(
     gram, penalty, null_dimension
         As for `smoothing_parameters`.
     lambda_ : (K,) array
+    units : (k, k) array on the host
+        See `Term.units`.
 
     Returns
     -------
@@ -404,8 +392,8 @@ def inverses(
         inverse = xp.matmul(xp.matmul(W, scaled), W.swapaxes(1, 2))
         free = xp.flatnonzero(lambda_ == 0)
         if free.size:
-            several = free[ranks(gram[free], penalty) < gram.shape[-1]]
-            inverse[several] = smoothest_inverses(gram[several], penalty)
+            several = free[ranks(gram[free], units) < gram.shape[-1]]
+            inverse[several] = smoothest_inverses(gram[several], penalty, units)
         return inverse
 
     return compute_in_parts(invert, gram, lambda_)
@@ -429,13 +417,13 @@ def regular_inverses(A: Array) -> Array:
     return inverse
 
 
-def smoothest_inverses(gram: Array, penalty: Matrix) -> Array:
+def smoothest_inverses(gram: Array, penalty: Matrix, units: Matrix) -> Array:
     """Generalised inverses that give a least-squares fit of least penalty.
 
-    The coefficients are measured in `units`.
+    The coefficients are measured in the units of their columns.
     """
     xp = namespace(gram)
-    scale = unit_scale(gram, units(penalty))
+    scale = unit_scale(gram, units)
     both = scale.swapaxes(1, 2) * scale
     P, identity = xp.asarray(penalty), xp.eye(len(penalty))
     reciprocals, vectors = reciprocal_spectrum(both * gram, RANK_TOLERANCE)

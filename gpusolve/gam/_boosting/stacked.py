@@ -7,7 +7,6 @@ gradient, see `learner_fits`, and the rows of the models, see `ModelRows`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Literal, get_args
 
 import numpy as np
@@ -26,9 +25,6 @@ from .learner_fits import Blocks, LearnerFits, ScreenedFits, past_steps
 from .path import UNWATCHED, Path, Watch
 from .problem import PreparedLearners
 from .products import Floats, Run
-
-PIECE = 50
-"""The fewest steps between two looks at the path, for which the host waits."""
 
 RISK_TOLERANCE = 1e-6
 """Relative difference between two risks up to which they are considered equal. A warm
@@ -92,21 +88,6 @@ def boost_family(
         return made
     check_continued(before, made)
     return before.followed_by(made)
-
-
-def boost_in_pieces(fits: Fits, steps: int, method: str = "stacked") -> Iterator[Path]:
-    """The path of `boost_family` as it grows: the host looks at it between pieces.
-
-    A piece has `PIECE` steps, or a quarter of the steps before it if these are more.
-    """
-    found = boost_family(fits, min(steps, PIECE), method=method)
-    rest = fits.after(found)
-    yield found
-    while len(found) < steps:
-        more = min(steps - len(found), max(PIECE, len(found) // 4))
-        later = boost_family(rest, more, method=method)
-        rest, found = rest.after(later), found.followed_by(later)
-        yield found
 
 
 def check_size(problem: PreparedLearners, device: Device) -> None:

@@ -47,24 +47,6 @@ Numbers = NDArray[np.int64]
 # ---- the designs ---------------------------------------------------------------------
 
 
-class Pool:
-    """Arrays that are joined; an array that is given twice is stored once.
-
-    `places` are the places of the first elements of all arrays.
-    """
-
-    def __init__(self, arrays: Sequence[Array]) -> None:
-        different = {id(array): array for array in arrays}
-        self.arrays = list(different.values())
-        begins = begins_of(np.array([array.size for array in self.arrays]))
-        place = dict(zip(different, begins.tolist(), strict=True))
-        self.places = [place[id(array)] for array in arrays]
-
-    def joined(self, dtype: Any) -> Array:
-        """The elements of all arrays."""
-        return flatten_matrices(self.arrays).astype(dtype, copy=False)
-
-
 def begins_of(sizes: Numbers) -> Numbers:
     """The places of the first elements of arrays that are joined."""
     return np.cumsum(sizes) - sizes
@@ -98,15 +80,17 @@ class Designs(NamedTuple):
 def designs_of(rows: Sequence[Rows], basis: CompactBasis | None) -> Designs:
     """The arrays of design matrices in parts; the arrays of a basis as they are."""
     parts = [part.stored() for design in rows for part in design.parts]
-    first = Pool([part.first for part in parts])
-    values = Pool([part.values for part in parts])
-    widths = [len(part.offsets) for part in parts]
-    places = np.column_stack([first.places, values.places, widths])
+    first, values = [part.first for part in parts], [part.values for part in parts]
+    begins = [begins_of(np.array([a.size for a in own])) for own in (first, values)]
+    places = np.column_stack([*begins, [len(part.offsets) for part in parts]])
     offsets = [np.pad(part.offsets, (0, WARP - len(part.offsets))) for part in parts]
     dtype = np.result_type(*(part.values.dtype for part in parts))
     value, index = dtype.itemsize, np.dtype(np.int32).itemsize
     sizes = [design.width * value + len(design.parts) * index for design in rows]
-    arrays = basis or (first.joined(np.int32), values.joined(dtype))
+    arrays = basis or (
+        flatten_matrices(first).astype(np.int32, copy=False),
+        flatten_matrices(values).astype(dtype, copy=False),
+    )
     return Designs(*arrays, places, np.array(offsets), np.array(sizes))
 
 

@@ -231,12 +231,7 @@ class PropOdds(NumberedFamily):
         return 0.0
 
     def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
-        xp = namespace(f)
-        if f.ndim == 1:
-            return xp.asarray(find_thresholds(y, f, w, self.classes))
-        weights = [None] * len(f) if w is None else xp.broadcast_to(w, f.shape)
-        rows = zip(xp.broadcast_to(y, f.shape), f, weights, strict=True)
-        return xp.stack([self.nuisance(*row) for row in rows])
+        return namespace(f).asarray(find_thresholds(y, f, w, self.classes))
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         (lower, upper), expit = self._ends(y, f, s), special(f).expit

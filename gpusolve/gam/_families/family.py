@@ -16,7 +16,6 @@ from .numerics import (
     MOST,
     apply_weights,
     at_least_half_a_row,
-    each_fit,
     most_likely,
     weighted_mean,
     weighted_sum,
@@ -161,10 +160,7 @@ class Family(ABC):
         return self.offset(y - start, w)
 
     def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
-        """The family's parameter at f: a number, or (F, 1) for f of shape (F, n).
-
-        Of q numbers if there are several: (q,), or (F, q).
-        """
+        """The family's parameter at f, (n,): a number, or q numbers, (q,)."""
         return np.float64(self.parameter)
 
     @abstractmethod
@@ -319,7 +315,7 @@ class AdaptiveFamily(Family):
 
     @abstractmethod
     def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
-        """The parameter that fits the residuals of f: a number, or (F, 1)."""
+        """The parameter that fits the residuals of f, (n,)."""
 
     @property
     def cuda(self) -> CudaFamily:
@@ -344,7 +340,7 @@ class LikelyFamily(AdaptiveFamily):
 
     def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):  # the search halves there
-            return each_fit(self._search, y, f, w)
+            return np.float64(self._search(y, f, w))
 
     def _search(self, y: Array, f: Array, w: Array | None) -> float:
         begin = self.start(y, f, w)

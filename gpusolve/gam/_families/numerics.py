@@ -48,33 +48,24 @@ def weighted_mean(x: Array, w: Array | None) -> Array:
 
 
 def weighted_quantile(x: Array, w: Array | None, tau: float = 0.5) -> Array:
-    """The midpoint of the lower and the upper weighted quantile, along the last axis.
+    """The midpoint of the lower and the upper weighted quantile of x, (n,).
 
-    Both minimise the weighted sum of the quantile losses, and so does all between them.
-    Integer weights give the same bits as repeated rows. The axis stays if there are
-    several.
+    Both minimise the weighted sum of the quantile losses, and so does all between them:
+    the first x up to which the share tau of the weights is reached, and exceeded.
+    Integer weights give the same bits as repeated rows.
     """
-    lower, upper = _two_quantiles(x, w, tau)
-    middle = 0.5 * (lower + upper)
-    return middle if x.ndim > 1 else middle[0]
-
-
-def _two_quantiles(x: Array, w: Array | None, tau: float) -> tuple[Array, Array]:
-    """The first x up to which the share tau of the weights is reached, and exceeded."""
-    xp, last = namespace(x), x.shape[-1] - 1
+    xp, last = namespace(x), len(x) - 1
     if w is None:
-        share = tau * x.shape[-1]
+        share = tau * len(x)
         lower, upper = math.ceil(share) - 1, min(math.floor(share), last)
-        x = xp.partition(x, (lower, upper), axis=-1)
-        return x[..., lower : lower + 1], x[..., upper : upper + 1]
-    order = xp.argsort(x, axis=-1)
-    x = xp.take_along_axis(x, order, -1)
-    w = xp.take_along_axis(xp.broadcast_to(w, x.shape), order, -1)
-    until = xp.cumsum(w, axis=-1)
-    share = tau * until[..., -1:]
-    lower = (until < share).sum(axis=-1, keepdims=True)
-    upper = xp.minimum((until <= share).sum(axis=-1, keepdims=True), last)
-    return xp.take_along_axis(x, lower, -1), xp.take_along_axis(x, upper, -1)
+        x = xp.partition(x, (lower, upper))
+    else:
+        order = xp.argsort(x)
+        x, until = x[order], xp.cumsum(w[order])
+        share = tau * until[-1]
+        lower = int((until < share).sum())
+        upper = min(int((until <= share).sum()), last)
+    return 0.5 * (x[lower] + x[upper])
 
 
 def spread(r: Array, w: Array | None) -> float:
@@ -86,22 +77,6 @@ def spread(r: Array, w: Array | None) -> float:
 def at_least_half_a_row(y: Array, w: Array | None) -> float:
     """The weighted sum of y, or 1/2 if that is 0."""
     return float(weighted_sum(y, w)) or 0.5
-
-
-def each_fit(
-    estimate: Callable[[Array, Array, Array | None], float],
-    y: Array,
-    f: Array,
-    w: Array | None,
-) -> Array:
-    """An estimate from vectors: a number, or (F, 1) for f of shape (F, n)."""
-    xp = namespace(y)
-    shape = np.broadcast_shapes(y.shape, f.shape)
-    if len(shape) == 1:
-        return np.float64(estimate(y, f, w))
-    y, f = xp.broadcast_to(y, shape), xp.broadcast_to(f, shape)
-    w = [None] * len(f) if w is None else xp.broadcast_to(w, shape)
-    return xp.asarray([*map(estimate, y, f, w)])[:, None]
 
 
 # ---- searches ------------------------------------------------------------------------

@@ -191,11 +191,12 @@ class Summary:
 
 
 def chosen_learners(terms: Sequence[Term]) -> str:
-    """What the default splines are; an empty text without them."""
+    """What the default learners of numbers are; an empty text without them."""
     default = [term for term in terms if isinstance(term, Single) and term.is_default]
     splines = [term for term in default if isinstance(term, Spline)]
+    stumps = any(term.stands_alone for term in default)
     if not splines:
-        return ""
+        return "stumps" if stumps else ""
     scored = [str(term.covariates[0]) for term in splines if term.normal_scores]
     df = splines[0].df
     parts = ["splines" if df is None else f"splines of {df:g} degrees of freedom"]
@@ -203,7 +204,7 @@ def chosen_learners(terms: Sequence[Term]) -> str:
         parts.append("on robust ranges")
     if scored:
         parts.append(f"of normal scores for {', '.join(scored)}")
-    if any(term.stands_alone for term in default):
+    if stumps:
         parts.append("with stumps")
     return ", ".join(parts)
 

@@ -38,6 +38,7 @@ from .._boosting.smoothing import (
     RANK_TOLERANCE,
     inverses,
     pseudo_inverses,
+    ranks,
     smoothing_parameters,
 )
 from .._data.conventions import generator
@@ -328,7 +329,8 @@ class JointEffects(NamedTuple):
 
     Attributes
     ----------
-    penalty : (q, q) array on the host
+    term : Product
+        The term of one of them.
     Z : (m, k, q) array
         The columns as combinations of the functions.
     G : (m, q, q) array
@@ -337,16 +339,18 @@ class JointEffects(NamedTuple):
         Their products with the residuals.
     """
 
-    penalty: Matrix
+    term: Product
     Z: Array
     G: Array
     c: Array
 
     def reductions(self, df: float, df_definition: str) -> Array:
         """The scores, (m,)."""
-        xp, penalty, G = namespace(self.G), self.penalty, self.G
-        lambda_ = smoothing_parameters(G, penalty, 0, df, df_definition)
-        b = xp.matmul(inverses(G, penalty, 0, lambda_), self.c)
+        xp, G = namespace(self.G), self.G
+        penalty, units = self.term.penalty(), self.term.units()
+        rank = ranks(G, units)
+        lambda_ = smoothing_parameters(G, penalty, 0, df, df_definition, rank)
+        b = xp.matmul(inverses(G, penalty, 0, lambda_, units), self.c)
         return (b * (2 * self.c - xp.matmul(G, b))).sum(axis=(1, 2))
 
     def coefficients(self) -> Array:
@@ -379,7 +383,7 @@ def joint_effects(term: Term, gram: Sequence[Array]) -> JointEffects:
     Z *= (squared_norms(A, Z) > RANK_TOLERANCE * before)[:, None]
     of_columns = Z.swapaxes(1, 2)
     G = xp.matmul(of_columns, xp.matmul(A, Z))
-    return JointEffects(term.penalty(), Z, G, xp.matmul(of_columns, c))
+    return JointEffects(term, Z, G, xp.matmul(of_columns, c))
 
 
 def main_functions(term: Product) -> Matrix:

@@ -20,8 +20,9 @@ from .._data.conventions import check_choice, check_integer, check_number
 from .._formula.formula import Formula
 from .._terms.basis import OUTSIDE, PENALTIES, check_degree
 from .._terms.frame import Frame, Name, present_values
+from .._terms.reading import MISSING_VALUES, UNKNOWN_LEVELS
 from .._terms.spline import ROBUST, middle_rows, penalty_options, robust_range
-from .._terms.term import MISSING_VALUES, UNKNOWN_LEVELS, Single, Term
+from .._terms.term import Single, Term
 from ..terms import bbs, bols, brandom, btree, names_of
 
 ALLOWED: dict[str, tuple[Any, ...]] = {
@@ -188,13 +189,16 @@ class Plan(NamedTuple):
     scores : bool
         Whether the splines of skewed features are of normal scores.
     stumps : bool
-        Whether each spline has a stump next to it.
+        Whether each feature has a stump.
+    splines : bool
+        Whether each feature has a spline.
     """
 
     df: float
     full_range: bool = False
     scores: bool = False
     stumps: bool = False
+    splines: bool = True
 
 
 Plans: TypeAlias = Generator[tuple[Plan, Kind], Verdict | None, Plan]
@@ -205,7 +209,9 @@ def plans(model: Any, rows: float) -> Plans:
     """The plans that df="auto" tries, in turn; each gets a verdict. Returns the best.
 
     First the range and the scores of skewed features, then more degrees of freedom,
-    then stumps next to splines of few and of the best degrees of freedom.
+    then stumps next to splines of few and of the best degrees of freedom. Where the
+    most degrees of freedom are the best, effects may have many jumps: stumps alone are
+    then tried, too.
     """
     best = Plan(FIRST_DF if model.df == "auto" else model.df)
     yield best, ALIKE
@@ -220,9 +226,12 @@ def plans(model: Any, rows: float) -> Plans:
     best = yield from doubled(best, model, rows)
     if rows < MANY_ROWS:
         return best
-    if 2 * best.df > MOST_DF:  # effects may have many jumps
-        if (yield simple, SLOWER) is Verdict.BETTER:
-            return simple
+    if 2 * best.df > MOST_DF:
+        for other in (simple._replace(splines=False), simple):
+            if (yield other, SLOWER) is Verdict.BETTER:
+                best = other
+        if best.stumps:
+            return best
     elif (yield simple, OTHER) is Verdict.BETTER:
         return (yield from doubled(simple, model, rows))
     if (yield best._replace(stumps=True), OTHER) is Verdict.BETTER:
@@ -246,7 +255,7 @@ def doubled(best: Plan, model: Any, rows: float) -> Plans:
 
 
 def default_terms(model: Any, frame: Frame, plan: Plan) -> list[Term]:
-    """A spline of each numeric column, and the levels of each factor.
+    """A spline, a stump or both of each numeric column, and the levels of each factor.
 
     More levels than the degrees of freedom of a spline are penalised to these: boosting
     would else prefer factors of many levels.
@@ -257,14 +266,17 @@ def default_terms(model: Any, frame: Frame, plan: Plan) -> list[Term]:
     options = spline_options(**given)
     is_robust = model.outside == "clamp" and not options["cyclic"]
 
+    def spline_of(name: Name) -> Single:
+        if plan.scores and is_skewed(frame, name):
+            return bbs(name, normal_scores=True, **options)
+        if is_robust and not (plan.full_range and has_far_rows(frame, name)):
+            return bbs(name, boundary=ROBUST, **options)
+        return bbs(name, **options)
+
     def learners_of(name: Name) -> Iterator[Single]:
         if not frame.is_factor(name):
-            if plan.scores and is_skewed(frame, name):
-                yield bbs(name, normal_scores=True, **options)
-            elif is_robust and not (plan.full_range and has_far_rows(frame, name)):
-                yield bbs(name, boundary=ROBUST, **options)
-            else:
-                yield bbs(name, **options)
+            if plan.splines:
+                yield spline_of(name)
             if plan.stumps:
                 yield btree(name)
         elif options["df"] is None or len(frame.factor(name).levels) <= options["df"]:

@@ -12,8 +12,9 @@ from ..._device.arrays import Array, namespace, on_host
 from .._data.conventions import check_choice
 from .basis import Matrix
 from .frame import Frame
+from .reading import Reading
 from .rows import Rows, dense_rows
-from .term import Reading, Single, learned, plain_numbers
+from .term import Single, learned, plain_numbers
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

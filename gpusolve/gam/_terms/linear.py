@@ -12,9 +12,10 @@ from ..._device.arrays import namespace
 from .._data.conventions import check_choice
 from .basis import Matrix, Vector, differences
 from .frame import Frame, Level, check_levels, listed
+from .reading import Reading
 from .rows import Rows, dense_rows, indicator_rows
 from .spline import spectral_columns
-from .term import Reading, Single, learned, plain_factor, plain_numbers
+from .term import Single, learned, plain_factor, plain_numbers
 
 
 def treatment(levels: int) -> Matrix:

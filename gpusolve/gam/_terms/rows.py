@@ -141,11 +141,6 @@ class Rows:
         return sum(len(part.offsets) for part in self.parts)
 
     @property
-    def is_dense(self) -> bool:
-        """Whether all values are stored, also zeros."""
-        return self.width >= self.functions
-
-    @property
     def is_column(self) -> bool:
         """Whether the design is a single column of stored numbers."""
         return self.functions == len(self.parts) == self.width == 1

@@ -25,8 +25,9 @@ from .basis import (
 )
 from .frame import Frame, Name, present_values
 from .knots import Knots
+from .reading import Reading
 from .rows import Rows, kronecker
-from .term import Reading, Single, Term, learned
+from .term import Single, Term, learned
 
 TAIL = 0.01
 """The share of the rows on each side that are not middle rows."""
@@ -248,10 +249,15 @@ class Spline(Single):
     # ---- penalty and transform ----
 
     @property
+    def _sizes(self) -> list[int]:
+        """The number of B-splines of each covariate, or around its period."""
+        return [k.cells if self.cyclic else k.functions for k in self._margins]
+
+    @property
     def _differences(self) -> list[Matrix]:
         """The matrices D of the penalties D'D, one for each covariate."""
-        sizes = [k.cells if self.cyclic else k.functions for k in self._margins]
-        return [differences(k, self.differences, cyclic=self.cyclic) for k in sizes]
+        order = self.differences
+        return [differences(k, order, cyclic=self.cyclic) for k in self._sizes]
 
     @property
     def _margin_null_dimension(self) -> int:
@@ -269,6 +275,13 @@ class Spline(Single):
             return functools.reduce(kronecker_sum, [M.T @ M for M in D])
         columns = math.prod(M.shape[1] for M in D)
         return np.eye(columns - self._margin_null_dimension ** len(D))
+
+    def _units(self) -> Matrix:
+        """All B-splines have the same unit, also with a ridge."""
+        if self.center:
+            return super()._units()
+        columns = math.prod(self._sizes)
+        return np.ones((columns, columns))
 
     def _transform(self) -> Matrix | None:
         fold = self._margins[0].fold()

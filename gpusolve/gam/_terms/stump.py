@@ -10,9 +10,10 @@ import numpy as np
 from ..._device.arrays import Array, namespace, on_host
 from .basis import Matrix, Vector
 from .frame import Frame, present_values
+from .reading import Reading
 from .rows import Rows, indicator_rows
 from .rules import BY_CUT, Rule
-from .term import Reading, Single, learned
+from .term import Single, learned
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -16,16 +16,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from ..._device.arrays import Array, namespace
+from ..._device.arrays import Array
 from ..._device.launch import CACHED
-from .._data.conventions import check_choice
-from .basis import OUTSIDE, Matrix, Vector, kronecker_sum
-from .frame import MISSING, UNKNOWN, Frame, Level, Name, check_levels, listed
+from .basis import Matrix, Vector, kronecker_sum
+from .frame import Frame, Level, Name, check_levels
+from .reading import Reading
 from .rows import Rows, dense_rows, indicator_rows, kronecker, side_by_side
 from .rules import Cone, Rule
-
-MISSING_VALUES = ("error", "zero")
-UNKNOWN_LEVELS = ("error", "zero")
 
 
 def learned(default: Any = None) -> Any:
@@ -42,68 +39,6 @@ def written_arguments(kind: type[Single]) -> tuple[Field[Any], ...]:
         if argument.name not in ("function", "covariates")
         and argument.metadata.get("written", not argument.metadata.get("learned"))
     )
-
-
-# ---- reading -------------------------------------------------------------------------
-
-
-@dataclass
-class Reading:
-    """The columns of a frame as learned terms read them.
-
-    `outside`, `unknown` and `missing` are as for `BoostedGAM`; values outside a cyclic
-    range are always an error. The designs have the dtype, float32 or float64. `present`
-    is 0 in the rows with a missing value that was read and 1 in others, (n,); None if
-    no value was missing.
-    """
-
-    frame: Frame
-    outside: str = "linear"
-    unknown: str = "error"
-    missing: str = "error"
-    dtype: Any = np.float64
-    present: Array | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        check_choice("outside", self.outside, OUTSIDE)
-        check_choice("unknown", self.unknown, UNKNOWN_LEVELS)
-        check_choice("missing", self.missing, MISSING_VALUES)
-
-    def numeric(self, name: Name, fill: float = 0.0) -> Array:
-        """A numeric column, (n,), with `fill` for missing values."""
-        x = self.frame.numeric(name)
-        xp = namespace(x)
-        is_missing = xp.isnan(x)
-        if self._note(name, is_missing):
-            x = xp.where(is_missing, xp.asarray(fill, x.dtype), x)
-        return x
-
-    def codes(self, name: Name, levels: tuple[Level, ...]) -> Array:
-        """The codes of a factor among the levels, (n,); negative for a row of zeros."""
-        factor = self.frame.factor(name)
-        codes = factor.codes_in(levels)
-        self._note(name, codes == MISSING)
-        if self.unknown == "error" and bool((codes == UNKNOWN).any()):
-            known = set(levels)
-            others = tuple(level for level in factor.levels if level not in known)
-            raise ValueError(
-                f"{name} must have the levels {listed(levels)}, got {listed(others)}; "
-                "unknown='zero' gives other levels no effect"
-            )
-        return codes
-
-    def _note(self, name: Name, is_missing: Array) -> bool:
-        """Note the rows with missing values, and return whether there are such rows."""
-        if not bool(is_missing.any()):
-            return False
-        if self.missing == "error":
-            raise ValueError(
-                f"{name} must not have missing values, got {int(is_missing.sum())}; "
-                "missing='zero' leaves these rows out of the learner"
-            )
-        present = (~is_missing).astype(np.float64)
-        self.present = present if self.present is None else present * self.present
-        return True
 
 
 # ---- the base class ------------------------------------------------------------------
@@ -186,6 +121,16 @@ class Term(ABC):
     @abstractmethod
     def penalty(self) -> Matrix:
         """K of the penalty ``lambda b'Kb`` on the coefficients b of the columns."""
+
+    @abstractmethod
+    def units(self) -> Matrix:
+        """1 for columns of the same unit, 0 for others, (columns, columns).
+
+        Columns of the same unit have one scale, so that columns of rounding errors
+        remain small. The B-splines of a term have the same unit, as all columns that
+        a penalty compares. Years, an intercept and the columns of another term have
+        units of their own.
+        """
 
     @abstractmethod
     def constraint(self) -> Matrix | None:
@@ -386,6 +331,9 @@ class Single(Term):
     def penalty(self) -> Matrix:
         return self._in_blocks(self._penalty())
 
+    def units(self) -> Matrix:
+        return self._in_blocks(self._units())
+
     def constraint(self) -> Matrix | None:
         C = self._constraint()
         return None if C is None else self._in_blocks(C)
@@ -483,6 +431,16 @@ class Single(Term):
 
     @abstractmethod
     def _penalty(self) -> Matrix: ...
+
+    def _units(self) -> Matrix:
+        """Columns that the penalty joins have the same unit."""
+        penalty = self._penalty()
+        if np.count_nonzero(penalty) == np.count_nonzero(penalty.diagonal()):
+            return np.eye(len(penalty))
+        from scipy.sparse.csgraph import connected_components
+
+        _, unit = connected_components(penalty != 0, directed=False)
+        return np.asarray(unit[:, None] == unit, np.float64)
 
     def _constraint(self) -> Matrix | None:
         return None
@@ -651,6 +609,10 @@ class Pair(Term):
             for term, strength in zip(self._both, self._strengths, strict=True)
         )
         return self._combine.penalties(left, right)
+
+    def units(self) -> Matrix:
+        both = self._combine.transforms(self.left.units(), self.right.units())
+        return np.asarray(both, np.float64)
 
     def constraint(self) -> Matrix | None:
         """The constraints of both terms; only a sum has constraints."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import operator
+import sys
 from collections.abc import Callable, Iterator
-from types import ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -93,108 +92,69 @@ def view_of(array: ndarray, host_view: Host) -> ndarray:
     return found
 
 
-Parameters = Callable[..., object]
-"""A function that does nothing, with the parameters of CuPy's function."""
+REFUSED = {
+    *("casting", "count", "hermitian", "initial", "kind", "max", "min", "order", "out"),
+    *("signature", "sorted", "subok", "upper", "where"),
+}
+"""Options of NumPy's functions that CuPy's lack, or that gpusolve does not need."""
 
 
-def like_cupy(
-    parameters: Parameters,
-    passed: str = "",
-    function: Callable[..., Any] | None = None,
-    *,
-    name: str = "",
-    module: ModuleType = np,
-    reads: bool = False,
+def device_value(value: Any, source: ndarray | None) -> Any:
+    """A result of NumPy as an array: a view, if it is of the source's memory."""
+    if isinstance(value, (tuple, list)):
+        return type(value)([device_value(item, source) for item in value])
+    if source is None:
+        return from_host(value)
+    return view_of(source, value)
+
+
+def by_numpy(
+    function: Callable[..., Any], *, views: bool = False, reads: bool = False
 ) -> Any:
-    """A function of NumPy, by its name, whose parameters are CuPy's.
+    """A function of NumPy for arrays on the current device.
 
-    Parameters without defaults are arrays. Options that are not `passed` on raise an
-    error unless they have their defaults. If it `reads`, CuPy copies a number to the
-    host.
+    If it returns `views` of its first argument, it runs nothing on the device. If it
+    `reads`, CuPy copies a number to the host.
     """
-    signature = inspect.signature(parameters)
-    function = function or getattr(module, name)
 
-    def call(*args: Any, **options: Any) -> ndarray:
-        arrays: list[Any] = []
-        chosen = {}
-        for key, value in signature.bind(*args, **options).arguments.items():
-            parameter = signature.parameters[key]
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                arrays += value
-            elif parameter.default is parameter.empty:
-                arrays.append(value)
-            elif isinstance(value, ndarray):
-                chosen[key] = host_value(value)
-            elif value != parameter.default:
-                chosen[key] = value
-        refuse_options(**{key: key in passed.split() for key in chosen})
+    def call(*args: Any, **options: Any) -> Any:
+        refuse_options(**{name: name not in REFUSED for name in options})
         if reads:
             count_copy_to_host()
-        return compute(function, *arrays, **chosen)
+        if views:
+            source, *others = args
+            return device_value(function(source._host, *others, **options), source)
+        hosts = [unwrapped(value) for value in args]
+        named = {name: unwrapped(value) for name, value in options.items()}
+        with np.errstate(all="ignore"):
+            found = function(*hosts, **named)
+        if isinstance(found, tuple):
+            found = (*found,)  # without names
+        return device_value(found, None)
 
-    call.__signature__ = signature  # type: ignore[attr-defined]
+    call.__wrapped__ = function  # type: ignore[attr-defined]
     return call
 
 
-# ---- members of ndarray, each from a NumPy function or attribute ----
+def unwrapped(value: Any) -> Any:
+    """An argument for NumPy: host values of arrays, also in a sequence of arrays."""
+    if isinstance(value, np.ndarray):
+        raise TypeError(f"Unsupported type {type(value)}")
+    if isinstance(value, ndarray):
+        return host_value(value)
+    if isinstance(value, (tuple, list)):
+        return type(value)([unwrapped(item) for item in value])
+    return value
 
 
 def _attribute(name: str) -> Any:
+    """A member of ndarray that is NumPy's."""
     return property(lambda self: getattr(self._host, name))
-
-
-def _operator(function: Callable[[Any, Any], Any]) -> Any:
-    def apply(self: ndarray, other: Any) -> ndarray:
-        return compute(function, self, other)
-
-    return apply
-
-
-def _reflected(function: Callable[[Any, Any], Any]) -> Any:
-    def apply(self: ndarray, other: Any) -> ndarray:
-        return compute(function, other, self)
-
-    return apply
-
-
-def _in_place(function: Callable[..., Any]) -> Any:
-    def apply(self: ndarray, other: Any) -> ndarray:
-        with np.errstate(all="ignore"):
-            function(host_value(self), host_value(other), out=self._host)
-        return self
-
-    return apply
-
-
-def _reduction(name: str) -> Any:
-    return like_cupy(
-        lambda self, axis=None, out=None, keepdims=False: ...,
-        "axis keepdims",
-        name=name,
-    )
-
-
-def _typed_reduction(name: str) -> Any:
-    return like_cupy(
-        lambda self, axis=None, dtype=None, out=None, keepdims=False: ...,
-        "axis dtype keepdims",
-        name=name,
-    )
-
-
-def _index(name: str) -> Any:
-    return like_cupy(
-        lambda self, axis=None, out=None, dtype=None, keepdims=False: ...,
-        "axis keepdims",
-        name=name,
-    )
 
 
 class ndarray:  # noqa: N801
     """An array on one device."""
 
-    __array_ufunc__ = None
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(
@@ -224,9 +184,18 @@ class ndarray:  # noqa: N801
         )
 
     def __array_function__(self, function: Any, _: Any, args: Any, options: Any) -> Any:
-        if function in (np.ones_like, np.zeros_like):
-            return compute(function, *args, **options)
-        raise TypeError(f"numpy.{function.__name__} of an array on a GPU")
+        """NumPy's function of arrays is the stand-in's of this name, as in CuPy."""
+        found = getattr(sys.modules[__package__], function.__name__, None)
+        if found is None:
+            raise TypeError(f"numpy.{function.__name__} of an array on a GPU")
+        return found(*args, **options)
+
+    def __array_ufunc__(
+        self, ufunc: Any, method: str, *args: Any, **options: Any
+    ) -> Any:
+        if method != "__call__":
+            return NotImplemented
+        return by_numpy(ufunc)(*args, **options)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -328,15 +297,6 @@ class ndarray:  # noqa: N801
     def transpose(self, *axes: Any) -> ndarray:
         return view_of(self, self._host.transpose(*axes))
 
-    def swapaxes(self, axis1: int, axis2: int) -> ndarray:
-        return view_of(self, self._host.swapaxes(axis1, axis2))
-
-    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> ndarray:
-        return view_of(self, self._host.diagonal(offset, axis1, axis2))
-
-    def squeeze(self, axis: Any = None) -> ndarray:
-        return view_of(self, self._host.squeeze(axis))
-
     def view(self, dtype: Any = None, type: Any = None) -> ndarray:
         return view_of(self, self._host.view(checked_dtype(dtype or self.dtype)))
 
@@ -380,42 +340,55 @@ class ndarray:  # noqa: N801
         checked_dtype(dtype)
         return compute(lambda x: x.astype(dtype), self)
 
-    # ---- reductions, which return arrays, never scalars ----
 
-    all, any, min, max = map(_reduction, ("all", "any", "min", "max"))
-    sum, mean = map(_typed_reduction, ("sum", "mean"))
-    argmin, argmax = map(_index, ("argmin", "argmax"))
+def _in_place(function: Callable[..., Any]) -> Any:
+    def apply(self: ndarray, other: Any) -> ndarray:
+        with np.errstate(all="ignore"):
+            function(host_value(self), host_value(other), out=self._host)
+        return self
 
-    # ---- operators ----
+    return apply
 
-    __add__, __radd__ = _operator(operator.add), _reflected(operator.add)
-    __sub__, __rsub__ = _operator(operator.sub), _reflected(operator.sub)
-    __mul__, __rmul__ = _operator(operator.mul), _reflected(operator.mul)
-    __truediv__ = _operator(operator.truediv)
-    __rtruediv__ = _reflected(operator.truediv)
-    __floordiv__ = _operator(operator.floordiv)
-    __mod__ = _operator(operator.mod)
-    __pow__ = _operator(operator.pow)
-    __matmul__ = _operator(operator.matmul)
-    __and__, __rand__ = _operator(operator.and_), _reflected(operator.and_)
-    __or__, __ror__ = _operator(operator.or_), _reflected(operator.or_)
-    __eq__ = _operator(operator.eq)
-    __ne__ = _operator(operator.ne)
-    __lt__, __le__ = _operator(operator.lt), _operator(operator.le)
-    __gt__, __ge__ = _operator(operator.gt), _operator(operator.ge)
-    __iadd__ = _in_place(np.add)
-    __isub__ = _in_place(np.subtract)
-    __imul__ = _in_place(np.multiply)
-    __itruediv__ = _in_place(np.true_divide)
 
-    def __neg__(self) -> ndarray:
-        return compute(operator.neg, self)
+def _operator(function: Callable[..., Any], reflected: bool = False) -> Any:
+    def apply(self: ndarray, *others: Any) -> ndarray:
+        values = (*others, self) if reflected else (self, *others)
+        return compute(function, *values)
 
-    def __abs__(self) -> ndarray:
-        return compute(operator.abs, self)
+    return apply
 
-    def __invert__(self) -> ndarray:
-        return compute(operator.invert, self)
+
+OPERATORS = "add sub mul truediv floordiv mod pow matmul and or eq ne lt le gt ge"
+REFLECTED = "add sub mul truediv and or"
+IN_PLACE = {"add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide"}
+
+METHODS = {
+    **{
+        f"__{name}__": _operator(getattr(operator, f"__{name}__"))
+        for name in (*OPERATORS.split(), "neg", "abs", "invert")
+    },
+    **{
+        f"__r{name}__": _operator(getattr(operator, f"__{name}__"), reflected=True)
+        for name in REFLECTED.split()
+    },
+    **{
+        f"__i{name}__": _in_place(getattr(np, ufunc))
+        for name, ufunc in IN_PLACE.items()
+    },
+    **{
+        name: by_numpy(getattr(np, name), views=True)
+        for name in ("swapaxes", "diagonal", "squeeze")
+    },
+    # Reductions return arrays, never scalars.
+    **{
+        name: by_numpy(getattr(np, name))
+        for name in ("all", "any", "min", "max", "sum", "mean", "argmin", "argmax")
+    },
+}
+"""The members of an array that are functions of NumPy."""
+
+for _name, _function in METHODS.items():
+    setattr(ndarray, _name, _function)
 
 
 def _key(slices: Any) -> tuple[tuple[Any, ...], bool]:

@@ -11,12 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .array import compute, from_host, host_value, like_cupy, ndarray, refuse_options
-
-
-def eigh(a: ndarray, UPLO: str = "L") -> tuple[ndarray, ndarray]:
-    values, vectors = np.linalg.eigh(host_value(a), UPLO)
-    return from_host(values), from_host(vectors)
+from .array import by_numpy, ndarray
 
 
 def inverses(a: Any) -> Any:
@@ -29,36 +24,16 @@ def inverses(a: Any) -> Any:
     return found
 
 
-cholesky = like_cupy(lambda a: ..., function=np.linalg.cholesky)
-eigvalsh = like_cupy(lambda a, UPLO="L": ..., "UPLO", np.linalg.eigvalsh)
-inv = like_cupy(lambda a: ..., function=inverses)
-norm = like_cupy(
-    lambda x, ord=None, axis=None, keepdims=False: ...,
-    "ord axis keepdims",
-    np.linalg.norm,
-)
-
-
-def qr(a: ndarray, mode: str = "reduced") -> Any:
-    if mode == "r":
-        return compute(np.linalg.qr, a, mode=mode)
-    refuse_options(mode=mode == "reduced")
-    Q, R = np.linalg.qr(host_value(a))
-    return from_host(Q), from_host(R)
-
-
-def svd(
-    a: ndarray, full_matrices: bool = True, compute_uv: bool = True
-) -> tuple[ndarray, ndarray, ndarray]:
-    refuse_options(compute_uv=compute_uv)
-    U, S, V = np.linalg.svd(host_value(a), full_matrices)
-    return from_host(U), from_host(S), from_host(V)
-
-
 def solve(a: ndarray, b: ndarray) -> ndarray:
     if a.shape[:-1] != b.shape[:-1]:
         raise ValueError("a must have (..., M, M) shape and b must have (..., M, K)")
-    return compute(np.linalg.solve, a, b)
+    return by_numpy(np.linalg.solve)(a, b)
 
+
+inv = by_numpy(inverses)
+cholesky, eigh, eigvalsh, norm, qr, svd = (
+    by_numpy(getattr(np.linalg, name))
+    for name in ("cholesky", "eigh", "eigvalsh", "norm", "qr", "svd")
+)
 
 __all__ = ["cholesky", "eigh", "eigvalsh", "inv", "norm", "qr", "solve", "svd"]

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import scipy.special
 
-from .array import compute, ndarray
+from .array import by_numpy
 
-
-def _elementwise(function: Callable[..., Any]) -> Any:
-    def call(*x: Any) -> ndarray:
-        return compute(function, *x)
-
-    return call
-
-
-digamma, gammaln = map(_elementwise, (scipy.special.digamma, scipy.special.gammaln))
-expit, zeta = map(_elementwise, (scipy.special.expit, scipy.special.zeta))
-erfcx, log_ndtr = map(_elementwise, (scipy.special.erfcx, scipy.special.log_ndtr))
+digamma, erfcx, expit, gammaln, log_ndtr, zeta = (
+    by_numpy(getattr(scipy.special, name))
+    for name in ("digamma", "erfcx", "expit", "gammaln", "log_ndtr", "zeta")
+)
