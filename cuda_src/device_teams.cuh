@@ -125,9 +125,9 @@ class BlockTeam {
     int turn_ = 0;
 };
 
-/// One block whose vectors are in global memory.
+/// One block whose vectors are in global memory. To foresee variables would take registers.
 struct FarBlockTeam : BlockTeam {
-    static constexpr bool has_near_vectors = false;
+    static constexpr bool has_near_vectors = false, foresees = false;
 
     using BlockTeam::BlockTeam;
 };

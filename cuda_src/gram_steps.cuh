@@ -294,7 +294,6 @@ struct GramSteps : GramSystem<T, Team> {
             double x_j = rest_of(j);
             const bool at_bound = rests_at_guess(searches && guess != nullptr, j, x_j);
             const bool tries = searches && !at_bound;
-            const double steepest = next.value;
             foresees = Team::foresees && by_slope && entered > 0;
             if (foresees) {
                 exclude(j, true);
@@ -309,7 +308,7 @@ struct GramSteps : GramSystem<T, Team> {
                 replacing = leaving < 0 ? -1 : j;
             }
             searches = searches && !exchanged && !(refused && entered > 0);
-            if (accepted && entered++ == 0) steep = max(steep, steep_part * steepest);
+            if (accepted && entered++ == 0) steep = max(steep, steep_part * next.value);
             if (!by_slope || !searches) continue;
             if (!foresees) exclude(j, accepted);
             searches = entered < most;
