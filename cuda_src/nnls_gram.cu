@@ -38,8 +38,8 @@
 // for one that leaves, and l^2 for the first solution after variables have entered: when a variable
 // leaves, the next step follows from the last one. A is read once for A^T b, once or twice for a
 // certificate. Barriers of a team: 2 for a variable that enters, 3 for the first of several that
-// enter at once, 3 for a solution, 2 for a variable that leaves, with the solution without it. Lanes
-// need no barrier of their block, but for a matrix that its teams share.
+// enter at once, 3 for a solution, 2 for a variable that leaves, with the solution without it.
+// Lanes need no barrier of their block, but for a matrix that its teams share.
 
 #include "batch.cuh"
 #include "gram_solver.cuh"
