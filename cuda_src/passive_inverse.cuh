@@ -119,7 +119,7 @@ class PassiveInverse {
         ::for_each<Team>(length + 1, [&](int k) {
             at.H(length, k) = root * (k < length ? -(root * u[k]) : root);
         });
-        if (Team::rank() == 0) at.variables[length] = variable;
+        by_owner<Team>(length, [&](int p) { at.variables[p] = variable; });
         return length++;
     }
 
