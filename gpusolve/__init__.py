@@ -1,6 +1,8 @@
 """Batched solvers for NVIDIA GPUs, on CuPy; the same calls run on NumPy."""
 
-from . import emulator, gam, reference, sparse, studies
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from ._blocks.map import map, unzip, zip
 from ._blocks.partition import replicate, scatter, stable_partition
 from ._blocks.reduce import all, any, maximum_segment_sum, reduce
@@ -17,6 +19,9 @@ from ._nnls.path import RegularizationPath
 from ._nnls.regularization_path import regularization_path
 from ._nnls.result import NNLSResult
 from .monoid import Map, Monoid
+
+if TYPE_CHECKING:
+    from . import emulator, gam, reference, sparse, studies
 
 __version__ = "0.1.0"
 __all__ = [
@@ -56,3 +61,14 @@ __all__ = [
 # Pickles store the module of a class. The public one stays valid if a class moves.
 for _class in (Gradients, Map, Monoid, NNLSResult, Proof, RegularizationPath):
     _class.__module__ = __name__
+
+
+def __getattr__(name: str) -> Any:
+    """Import a package of `__all__` when it is first used: each needs a while."""
+    if name in __all__:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -104,7 +104,7 @@ class Batch(NamedTuple):
         system = {name: blank_argument(name, array) for name, array in arrays.items()}
         problem = validate(**plain, **system)
         shapes = {name: array.shape for name, array in arrays.items()}
-        shape = batch_of(shapes, NAMES[problem.is_gram])
+        shape = batch_of(shapes, NAMES[given.get("is_gram", False)])
         return cls(arrays, plain, shape, blank_solution(problem), solve)
 
     def axes_of(self, name: str) -> tuple[int, ...]:

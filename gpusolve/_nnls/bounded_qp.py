@@ -28,7 +28,15 @@ from .options import (
 from .problem import EPSILONS, Problem
 from .quadratic import MultiplierTerms, Quadratic, certify
 from .result import NNLSResult
-from .solve import make_result, replace_infeasible, solve_problem
+from .solve import (
+    KNOWN,
+    key_of,
+    make_result,
+    remember,
+    replace_infeasible,
+    solve_known,
+    solve_problem,
+)
 from .sparse_matrices import is_sparse
 from .validation import pair, validate
 
@@ -155,52 +163,60 @@ def solve_programs(
 ) -> NNLSResult[Any]:
     """Validate the arguments of ``bounded_qp`` and solve every program.
 
-    The results have the labels.
+    The results have the labels. A call that is known is not validated again.
     """
     G = as_array(given["A"], "G")
     target = device_of(G)
     with current(target):
-        G = floating({"G": G})["G"]
-        problem, dtype = validate(**{**given, "A": G}), G.dtype
-        problem = problem._replace(A=symmetric(problem.A, dtype))
-        solution = solve_validated(problem, target, method, dtype)
-        return make_result(solution, problem._asdict(), labels)
+        if G.dtype not in KNOWN:
+            G = floating({"G": G})["G"]
+        given, key = {**given, "A": G}, None
+        if not (target or labels):
+            key = key_of(method, given)
+            if key is not None and is_symmetric(G):
+                known = solve_known(key, method, given)
+                if known is not None:
+                    return known
+        problem = validate(**given)
+        problem = problem._replace(A=symmetric(problem))
+        by_factor = has_own_matrices(problem, target) or problem.has_constraints
+        if by_factor and key is not None:
+            remember(key, method, problem)
+        solve = solve_by_factor if by_factor else solve_by_eigenvalues
+        return make_result(solve(problem, target, method), problem._asdict(), labels)
 
 
-def solve_validated(
-    problem: Problem, target: Device | None, method: str, dtype: np.dtype[Any]
-) -> Solution:
-    """The solution of every program; `dtype` is the dtype in which G was given.
-
-    On a CPU, programs within bounds that share no G are solved as if they had
-    constraints: a Cholesky factor takes less time than eigenvalues.
-    """
-    own = target is None and math.prod(problem.matrices) == math.prod(problem.batch)
-    if problem.has_constraints or own:
-        exact = problem.simplified()
-        found = constrained.solve_by_teams(exact, target, method, EPSILONS[dtype])
-        whole = constrained.solve_rest(
-            problem, found, lambda some: solve_factorised(some, None, method, dtype)
-        )
-        if not problem.has_constraints:
-            whole = whole._replace(dual_ub=None, dual_eq=None)
-        return replace_infeasible(problem, whole)
-    return solve_factorised(problem, target, method, dtype)
+def has_own_matrices(problem: Problem, target: Device | None) -> bool:
+    """Whether programs on a CPU share no G: Cholesky factors take less time then."""
+    own = math.prod(problem.matrices) == math.prod(problem.batch)
+    return target is None and own
 
 
-def solve_factorised(
-    problem: Problem, target: Device | None, method: str, dtype: np.dtype[Any]
+def solve_by_factor(problem: Problem, target: Device | None, method: str) -> Solution:
+    """Solve the programs by the solver of constraints; by eigenvalues what is left."""
+    found = constrained.solve_by_teams(problem.simplified(), target, method)
+    whole = constrained.solve_rest(
+        problem, found, lambda some: solve_by_eigenvalues(some, None, method)
+    )
+    return replace_infeasible(problem, whole)
+
+
+def solve_by_eigenvalues(
+    problem: Problem, target: Device | None, method: str
 ) -> Solution:
     """Solve the programs as least squares, by the eigenvalues of G."""
+    assert problem.gram_dtype is not None
     whole, c_whole = with_penalties(problem, problem.A)
     objective = interruptible(
-        work_of(problem.A), Quadratic.of, whole, c_whole, EPSILONS[dtype]
+        work_of(problem.A), Quadratic.of, whole, c_whole, EPSILONS[problem.gram_dtype]
     )
     A, b, linear = objective.least_squares()
-    factors = problem._replace(A=A, b=b, l1=linear, l2=0.0, rounded_matrix=True)
+    factors = problem._replace(
+        A=A, b=b, l1=linear, l2=0.0, rounded_matrix=True, gram_dtype=None
+    )
     solution, terms = solve_factors(factors.simplified(), target, method)
     solution = replace_infeasible(factors, solution)
-    return certified(objective, problem, solution, terms, dtype)
+    return certified(objective, problem, solution, terms)
 
 
 def solve_factors(
@@ -225,9 +241,8 @@ def certified(
     problem: Problem,
     solution: Solution,
     terms: MultiplierTerms | None,
-    dtype: np.dtype[Any],
 ) -> Solution:
-    """The solution, with the certificate that G, given in `dtype`, and c give."""
+    """The solution, with the certificate that G and c give."""
     xp = namespace(problem.A)
     if not problem.shape[1]:
         return solution
@@ -235,7 +250,8 @@ def certified(
     given = objective, x, problem.lower, problem.upper, problem.nearest_sum
     found = certify(*given, terms)
     ended = (status == CONVERGED) | (status == UNCERTIFIED)
-    good = found.accepts(problem.tol, dtype)
+    assert problem.gram_dtype is not None
+    good = found.accepts(problem.tol, problem.gram_dtype)
     outcome = xp.where(good, xp.int32(CONVERGED), xp.int32(UNCERTIFIED))
     return solution._replace(
         dual=xp.where(ended[..., None], found.dual, solution.dual).astype(x.dtype),
@@ -244,18 +260,23 @@ def certified(
     )
 
 
-def symmetric(G: Array, dtype: Any) -> Array:
-    """The symmetric matrices of the lower triangles; NaN if the triangles differ.
+def is_symmetric(G: Array) -> bool:
+    """Whether both triangles of matrices on the host are the same."""
+    return bool((G.swapaxes(-1, -2) == G).all())
 
-    `dtype` is the dtype in which they were given.
+
+def symmetric(problem: Problem) -> Array:
+    """The symmetric matrices of the lower triangles; NaN if the triangles differ.
 
     ValueError for a single matrix on the host whose triangles differ.
     """
-    xp, other = namespace(G), namespace(G).swapaxes(G, -1, -2)
-    if not is_cupy(G) and bool((other == G).all()):
+    assert problem.gram_dtype is not None
+    G = problem.A
+    if not is_cupy(G) and is_symmetric(G):
         return G
+    xp, other = namespace(G), namespace(G).swapaxes(G, -1, -2)
     root = xp.sqrt(xp.abs(xp.diagonal(G, axis1=-2, axis2=-1)))
-    most = SYMMETRIC[dtype] * root[..., :, None] * root[..., None, :]
+    most = SYMMETRIC[problem.gram_dtype] * root[..., :, None] * root[..., None, :]
     with np.errstate(invalid="ignore"):
         differs = (xp.abs(G - other) > most).any(axis=(-2, -1))
     if G.ndim == 2 and not is_cupy(G) and differs:

@@ -35,12 +35,12 @@ from ..reference._nnls_constrained import (
     relative_lack,
     zero_infinities,
 )
-from . import constrained_object
+from .compiled import CompiledCall
 from .constraint_rows import Rows
 from .dense import solve_on_cpu
 from .feasibility import LeastViolation, least_violation
-from .nnls_constrained_kernel import is_too_large, nnls_constrained, row_counts
-from .problem import AXES, Problem
+from .nnls_constrained_kernel import is_too_large, nnls_constrained
+from .problem import AXES, Problem, blank_solution
 from .quadratic import MultiplierTerms
 
 UNSETTLED = -1
@@ -55,22 +55,20 @@ def solve(problem: Problem, target: Device | None, method: str) -> Solution:
     )
 
 
-def solve_by_teams(
-    problem: Problem, target: Device | None, method: str, eps: float = 0.0
-) -> Solution:
+def solve_by_teams(problem: Problem, target: Device | None, method: str) -> Solution:
     """The solutions that the certificate of the compiled solver accepts.
 
-    The other systems have the status `UNSETTLED`. `eps` is as for `constraint_rows`.
+    The other systems have the status `UNSETTLED`.
     """
     if not is_too_large(problem, target):
         if target is not None:
-            return nnls_constrained(problem, target, method, eps)
+            return nnls_constrained(problem, target, method)
         if (library := load()) is not None:
-            return constrained_object.solve(library, problem, method, eps)
-    xp, counts = namespace(problem.A), row_counts(problem)
-    blank = Solution.blank(problem.batch, problem.shape[1], problem.dtype, *counts)
+            call = CompiledCall.of(problem, method, has_rows=True)
+            return call.solve(library, method, problem.start)
+    xp, blank = namespace(problem.A), blank_solution(problem, problem.batch)
     blank.status[...] = UNSETTLED
-    return Solution(*map(xp.asarray, blank))
+    return Solution(**{k: xp.asarray(field) for k, field in blank.arrays().items()})
 
 
 def solve_rest(
@@ -140,9 +138,9 @@ def solve_by_specification(
     objective certifies x.
     """
     total, n = math.prod(problem.batch), problem.shape[1]
-    flat, counts = take(problem, np.arange(total)), row_counts(problem)
+    flat = take(problem, np.arange(total))
     rows, every = Rows.of(flat), np.arange(total)
-    solution = Solution.blank((total,), n, problem.dtype, *counts)
+    solution = blank_solution(problem, (total,))
     terms = MultiplierTerms.blank(total, n)
     (m, _), work = problem.shape, float(n * n)
     work *= m + n + sum(rows.counts)

@@ -99,7 +99,7 @@ def default_variance(
     given: dict[str, Any], free: Array, rnorm: Array, rows: Array | None
 ) -> Any:
     """1 if weights are inverse variances, else the variance of the residual."""
-    if given["weights"] is not None or given["is_gram"]:
+    if given["weights"] is not None or given["gram_dtype"]:
         return 1.0
     xp = namespace(free)
     if given["L"] is None:
@@ -167,7 +167,7 @@ def scaled_gram(given: dict[str, Any]) -> tuple[Array, Array]:
         gram = with_ridge(gram, given["l2"] / size**2)
         return (size, gram) if given["L"] is None else add_penalty(size, gram, given)
     xp, A = namespace(given["A"]), given["A"].astype(np.float64, copy=False)
-    if given["is_gram"]:
+    if given["gram_dtype"]:
         A = with_ridge(A, given["l2"])
         diagonal = xp.diagonal(A, axis1=-2, axis2=-1)
         size = nonzero(xp.sqrt(xp.maximum(diagonal, 0)))

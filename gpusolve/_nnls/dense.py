@@ -1,9 +1,7 @@
 """Dense least squares within bounds: on a CPU by the compiled object, or by kernels.
 
-The object has the solvers of ``cuda_src`` compiled for one thread. Threads call it for
-all systems of the batch; each takes the next systems from a counter. Without the
-object, SciPy solves plain non-negative least squares, with our certificate, and the
-specification everything else.
+Without the object, SciPy solves plain non-negative least squares, with our certificate,
+and the specification everything else.
 
 On a device, the Gram method solves all systems, then QR the systems that it does not
 settle.
@@ -12,35 +10,22 @@ settle.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import functools
 import math
-import struct
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from .._device.arrays import Array, Layout, address_of, empty_together, part_of
-from .._device.interrupts import POLLS
-from .._device.kernels import Device, struct_in
-from .._device.launch import CACHED, ceil_div
+from .._device.arrays import Array, part_of
+from .._device.kernels import Device
+from .._device.launch import ceil_div
 from .._device.objects import load
-from .._device.progress import DELAY, progress_bar
-from .._device.structs import Struct
-from .._device.threads import cores
+from .._device.progress import progress_bar
 from .._numerics.certificate import certify, is_convincing, outcome
 from .._numerics.solution import CONVERGED, NOT_FINITE, Solution
 from .._numerics.system import System
 from ..reference._nnls import scaled_systems, solve_system
-from .launch_arguments import (
-    NNLS_SYSTEMS,
-    LaunchArguments,
-    empty_solution,
-    largest_penalties,
-    written_layout,
-)
+from .compiled import CompiledCall
+from .launch_arguments import LaunchArguments, empty_solution
 from .nnls_gram_kernel import nnls_gram
 from .nnls_qr_kernel import nnls_qr, qr_blocks, qr_workspace, systems_per_launch
 from .options import COMPARED
@@ -56,28 +41,6 @@ REPAIR_BLOCKS = 132  # the multiprocessors of an H200
 REPAIR_MEMORY = 256 * 2**20
 """The most bytes for these blocks that are allocated even if there is nothing to solve.
 For larger systems the host waits until it knows how many blocks are needed."""
-
-COLUMNS_PER_SYSTEM = 32
-"""``A^T A`` is computed if A has at most this number of columns per system that shares
-it. Else only a few of its elements are needed: gradients are computed from A."""
-
-ENOUGH_FOR_THREADS = 2.0**22
-"""The least work, in multiplications of an estimate, for which threads are started."""
-
-MOST_AT_ONCE, TURNS = 64, 64
-"""Limit on the systems that a thread takes at once, and how often threads take some:
-all threads end at about the same time."""
-
-STOP = 2**62
-"""Value of the counter of systems at which threads stop; see ``cpu/cuda.h``."""
-
-GRAM_RUN = struct_in("cpu/nnls_gram.cpp", "GramRun")
-
-Used = tuple[Any, ...]
-"""The arrays of a call; last the written arrays, of which the counters are last."""
-
-Call = Callable[..., int]
-"""A function of the object; its result is not 0 if there was too little memory."""
 
 
 def solve_within_bounds(
@@ -101,199 +64,7 @@ def solve_on_cpu(problem: Problem, method: str) -> Solution:
     library = load()
     if library is None:
         return solve_by_specification(problem, method)
-    call = CompiledCall.of(problem)
-    return call.solve(library, method, problem.A, problem.b, problem.start)
-
-
-@functools.lru_cache(CACHED)
-def solvers(library: ctypes.CDLL, dtype: np.dtype[Any]) -> tuple[Call, Call]:
-    """The functions of the object for a dtype: the Gram method, and QR."""
-    by_gram = getattr(library, f"gpusolve_nnls_gram_{dtype.name}")
-    by_qr = getattr(library, f"gpusolve_nnls_qr_{dtype.name}")
-    return by_gram, by_qr
-
-
-class CompiledCall(NamedTuple):
-    """A batch as the object reads it, without the addresses of some arrays.
-
-    Attributes
-    ----------
-    systems : bytes
-        ``NnlsSystems`` of ``nnls_systems.cuh``, without the addresses of A and b, and
-        of what is written.
-    run : bytes
-        ``GramRun`` of ``cpu/nnls_gram.cpp``.
-    layout : Layout
-    size : int
-        Of what is written; see `written_layout`.
-    shape : tuple of int
-        The number of systems, and the shape of each matrix.
-    dtype : numpy.dtype
-    work : float
-        An estimate of the multiplications.
-    A, b : array or None
-        None: the arrays that are given to `solve`.
-    kept : tuple
-        Keeps the other arrays to whose addresses the bytes refer.
-    """
-
-    systems: bytes
-    run: bytes
-    layout: Layout
-    size: int
-    shape: tuple[int, int, int]
-    dtype: np.dtype[Any]
-    work: float
-    A: Array | None
-    b: Array | None
-    kept: tuple[Any, ...]
-
-    @classmethod
-    def of(cls, problem: Problem) -> CompiledCall:
-        """Prepare a batch."""
-        systems = LaunchArguments.of(by_columns(problem))
-        layout, size = written_layout(problem.batch, problem.shape[1], problem.dtype)
-        argument = systems.argument(problem.cpu_tolerance, written=[0] * len(layout))
-        run, (m, n) = gram_run(systems), problem.shape
-        return cls(
-            argument.packed(),
-            run.packed(),
-            layout,
-            size,
-            (systems.total, m, n),
-            problem.dtype,
-            float(systems.total) * m * n * min(m, n),
-            systems.A,
-            systems.b,
-            (argument, run),
-        )
-
-    def for_others(self) -> CompiledCall | None:
-        """The call for other arrays A and b; None if it refers to other arrays, too."""
-        argument, run = self.kept
-        arrays = (argument[name] for name in ("A_offset", "b_offset", "options"))
-        if any(array is not None for array in (*arrays, run["root_l2"])):
-            return None
-        return self._replace(A=None, b=None, kept=())
-
-    def pack(self, A: Array, b: Array, written: Sequence[int]) -> bytearray:
-        """``NnlsSystems`` with the addresses of all arrays."""
-        systems = bytearray(self.systems)
-        if self.A is None:
-            ADDRESS.pack_into(systems, 0, address_of(A))
-            ADDRESS.pack_into(systems, B_OFFSET, address_of(b))
-        WRITTEN.pack_into(systems, WRITTEN_OFFSET, *written)
-        return systems
-
-    def solve(
-        self,
-        library: ctypes.CDLL,
-        method: str,
-        A: Array,
-        b: Array,
-        start: Array | None,
-    ) -> Solution:
-        """Solve by the Gram method, then what it leaves by QR; or by one method."""
-        arrays, written = empty_together(self.layout, self.size)
-        arrays[-1][:] = 0
-        if start is not None:
-            arrays[0][...] = start
-        by_gram, by_qr = solvers(library, self.dtype)
-        with_qr_alone = method == "qr" or not self.work
-        if method != "auto" or with_qr_alone:
-            written[LISTED] = 0  # a null list: QR solves all systems, or none
-        systems, used = self.pack(A, b, written), (A, b, arrays)
-        if with_qr_alone:
-            run(self, used, by_qr, systems)
-            return Solution(*arrays[:LISTED])
-        run(self, used, by_gram, systems, self.run)
-        counters = arrays[-1]
-        if method == "auto" and counters[1]:
-            counters[0] = 0
-            # QR starts from the x of the Gram method.
-            FLAG.pack_into(systems, WARM_OFFSET, True)
-            run(self, used, by_qr, systems)
-        return Solution(*arrays[:LISTED])
-
-
-def by_columns(problem: Problem) -> Problem:
-    """The problem, with contiguous columns of an A that systems with weights share.
-
-    Each system multiplies the rows of A by its weights: of contiguous columns, several
-    rows at once.
-    """
-    A = problem.A
-    if problem.weights is None or A.ndim > 2 or problem.shares_matrix:
-        return problem
-    return problem._replace(A=np.asfortranarray(A))
-
-
-ADDRESS, FLAG = struct.Struct("P"), struct.Struct("i")
-B_OFFSET, WRITTEN_OFFSET = NNLS_SYSTEMS.offset("b"), NNLS_SYSTEMS.offset("x")
-WARM_OFFSET = NNLS_SYSTEMS.offset("warm")
-WRITTEN = struct.Struct(f"{len(NNLS_SYSTEMS.names) - NNLS_SYSTEMS.names.index('x')}P")
-LISTED = -2
-"""The index of `listed` in what is written."""
-
-
-def gram_run(systems: LaunchArguments) -> Struct:
-    """How the Gram method scales shared matrices, and whether it computes ``A^T A``."""
-    problem = systems.problem
-    n, matrices = problem.shape[1], math.prod(problem.matrices)
-    shares = not 1 < matrices == systems.total
-    each = largest_penalties(systems.options).of_each if shares else None
-    root_l2 = None if each is None else each[3 * n : 4 * n]
-    used_by = systems.total // max(1, matrices)
-    at_once = max(1, min(MOST_AT_ONCE, systems.total // TURNS))
-    return GRAM_RUN.of(None, root_l2, n <= COLUMNS_PER_SYSTEM * used_by, at_once)
-
-
-def run(
-    compiled: CompiledCall, used: Used, call: Call, *structs: bytes | bytearray
-) -> None:
-    """Call a function of the object: here, or on a thread for each core.
-
-    An interrupt stops all threads after their current step. They keep the arrays until
-    then: an interrupt while a thread starts, or a second interrupt, does not wait.
-    """
-    arguments = list(map(bytes, structs))
-    if compiled.work < ENOUGH_FOR_THREADS:
-        check_memory(compiled, [call(*arguments)])
-        return
-    threads = min(cores(), compiled.shape[0])
-    with ThreadPoolExecutor(threads) as pool:
-        counters, kept = used[-1][-1], (compiled, used)
-        task = functools.partial(call_keeping, kept, call, arguments)
-        try:
-            running = [pool.submit(task) for _ in range(threads)]
-            show_progress(compiled.shape[0], counters, running)
-        except BaseException:
-            counters[0] = STOP
-            raise
-    check_memory(compiled, [thread.result() for thread in running])
-
-
-def call_keeping(_kept: Any, call: Call, arguments: Sequence[bytes]) -> int:
-    """Call a function that uses the memory of the first argument."""
-    return call(*arguments)
-
-
-def show_progress(systems: int, counters: Array, running: list[Future[int]]) -> None:
-    """Wait for all threads, and show a progress bar if that takes long."""
-    _, left = wait(running, DELAY)
-    if not left:
-        return
-    with progress_bar(systems, "nnls", "system", delay=0.0) as bar:
-        while left:
-            _, left = wait(left, POLLS)
-            bar.update(min(int(counters[0]), systems) - bar.n)
-
-
-def check_memory(compiled: CompiledCall, returned: list[int]) -> None:
-    """Raise MemoryError unless a thread had the memory to solve the systems."""
-    if all(returned):
-        _, m, n = compiled.shape
-        raise MemoryError(f"systems of shape {m} x {n} need more memory than there is")
+    return CompiledCall.of(problem, method).solve(library, method, problem.start)
 
 
 # ---- without the object --------------------------------------------------------------

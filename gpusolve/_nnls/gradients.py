@@ -171,7 +171,7 @@ def product_bars(
     """
     xp = namespace(x)
     A = given["A"].astype(np.float64, copy=False)
-    if given["is_gram"]:
+    if given["gram_dtype"]:
         whole = outer(v, x, A.ndim)
         symmetric = -0.5 * (whole + xp.swapaxes(whole, -1, -2))
         return {"A": symmetric, "b": v}, product(A, v)

@@ -212,11 +212,11 @@ class LaunchArguments(NamedTuple):
 
 @functools.lru_cache(CACHED)
 def written_layout(
-    batch: tuple[int, ...], n: int, dtype: np.dtype[Any]
+    batch: tuple[int, ...], n: int, dtype: np.dtype[Any], dual_lengths: tuple[int, ...]
 ) -> tuple[Layout, int]:
     """The layout of what is written on a CPU: the solution, `listed`, the counters."""
     layout, end = [], 0
-    written = solution_fields(batch, n, dtype)
+    written = solution_fields(batch, n, dtype, *dual_lengths)
     written += [((math.prod(batch), 2), np.int64), ((2,), np.uint64)]
     for shape, kind in written:
         layout.append((shape, np.dtype(kind), end))

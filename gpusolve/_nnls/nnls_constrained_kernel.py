@@ -14,7 +14,7 @@ from .._device.structs import Struct
 from .._numerics.solution import BY_GRAM, BY_QR, Solution, solution_fields
 from .launch_arguments import NO_OFFSET, LaunchArguments, strides
 from .nnls_qr_kernel import BLOCK_SPEED, allocate_workspace
-from .problem import Problem, drop_repeats
+from .problem import EPSILONS, Problem, drop_repeats
 
 CONSTRAINT_ROWS = struct_in("constrained_system.cuh", "ConstraintRows")
 CONSTRAINED_MEMORY = struct_in("nnls_constrained.cu", "ConstrainedMemory")
@@ -44,21 +44,12 @@ TURNS = 4
 """
 
 
-def row_counts(problem: Problem) -> tuple[int, int]:
-    """The rows of A_ub and of A_eq."""
-    below, equal = problem.b_ub, problem.b_eq
-    return (
-        0 if below is None else below.shape[-1],
-        0 if equal is None else equal.shape[-1],
-    )
-
-
 def numbers_of(problem: Problem) -> int:
     """The numbers of a system; see ``ConstrainedArrays`` of ``constrained_system.cuh``.
 
     Reals and integers count the same.
     """
-    (m, n), k = problem.shape, sum(row_counts(problem)) + problem.has_sum
+    (m, n), k = problem.shape, sum(problem.row_counts) + problem.has_sum
     matrices = (m + 2 * k + 2 * n) * n + (k + n) ** 2
     return matrices + 20 * n + 6 * k + 3 * m + 9 * (k + n)
 
@@ -66,26 +57,25 @@ def numbers_of(problem: Problem) -> int:
 def constraint_rows(
     problem: Problem,
     method: str,
-    eps: float,
     same_l2: bool,
     at_once: int,
     duals: tuple[Array | None, Array | None] = (None, None),
 ) -> Struct:
     """``ConstraintRows`` of ``constrained_system.cuh``.
 
-    `duals` get the multipliers. `eps` is the rounding of the matrix of a quadratic
-    program.
+    `duals` get the multipliers.
     """
+    dtype = problem.gram_dtype
     pairs = (problem.A_ub, problem.b_ub), (problem.A_eq, problem.b_eq)
     return CONSTRAINT_ROWS.of(
         problem.dtype,
         *[part for C, d in pairs for part in sides_of(C, d, problem.batch)],
-        *row_counts(problem),
+        *problem.row_counts,
         same_l2,
         at_once,
         BY_GRAM if method == "gram" else BY_QR,
-        problem.is_gram,
-        eps,
+        dtype is not None,
+        0.0 if dtype is None else EPSILONS[dtype],
         *duals,
     )
 
@@ -102,15 +92,10 @@ def sides_of(
     return C, *of_C, *strides(C, 2), d, *of_d, *strides(d, 1)
 
 
-def nnls_constrained(
-    problem: Problem, device: Device, method: str, eps: float
-) -> Solution:
-    """Solve the systems on the current stream; a system may be left for another solver.
-
-    `eps` is as for `constraint_rows`.
-    """
+def nnls_constrained(problem: Problem, device: Device, method: str) -> Solution:
+    """Solve the systems on the current stream; a system may be left unsettled."""
     whole, (m, n) = LaunchArguments.of(problem), problem.shape
-    counts, axes, total = row_counts(problem), len(problem.batch), whole.total
+    counts, axes, total = problem.row_counts, len(problem.batch), whole.total
     fields = solution_fields(problem.batch, n, problem.dtype, *counts)
     solution = Solution(*[device.empty(shape, dtype) for shape, dtype in fields])
     if problem.start is not None:
@@ -141,7 +126,6 @@ def nnls_constrained(
         rows = constraint_rows(
             problem,
             method,
-            eps,
             systems.options.same_l2,
             at_once,
             (found.dual_ub, found.dual_eq),

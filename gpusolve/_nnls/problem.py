@@ -195,8 +195,8 @@ class Problem(NamedTuple):
     tol, maxiter : float or None, int or None
     rounded_matrix : bool
         Whether A was computed, so that its elements have rounding errors.
-    is_gram : bool
-        Whether A and b are G and c of ``bounded_qp``.
+    gram_dtype : dtype or None
+        The dtype in which the G of ``bounded_qp`` was given: A and b are G and c.
     L : (..., p, n) array or None
         The matrix of Tikhonov's penalty ``lam |L (x - prior)|^2 / 2``.
     lam : float or (...,) array
@@ -221,7 +221,7 @@ class Problem(NamedTuple):
     tol: float | None = None
     maxiter: int | None = None
     rounded_matrix: bool = False
-    is_gram: bool = False
+    gram_dtype: np.dtype[Any] | None = None
     L: Array | None = None
     lam: Option = 1.0
     prior: Option | None = None
@@ -272,6 +272,17 @@ class Problem(NamedTuple):
     def has_constraints(self) -> bool:
         """Whether there are linear constraints besides bounds and the sum."""
         return self.A_ub is not None or self.A_eq is not None
+
+    @property
+    def row_counts(self) -> tuple[int, int]:
+        """The rows of A_ub and of A_eq."""
+        below, equal = (0 if d is None else d.shape[-1] for d in (self.b_ub, self.b_eq))
+        return below, equal
+
+    @property
+    def dual_lengths(self) -> tuple[int, ...]:
+        """The lengths of `dual_ub` and `dual_eq`; empty without linear constraints."""
+        return self.row_counts if self.has_constraints else ()
 
     @property
     def is_nnls(self) -> bool:
@@ -425,13 +436,10 @@ class Problem(NamedTuple):
         return bound.sum(axis=-1), rounding * abs(bound).sum(axis=-1)
 
 
-def blank_solution(problem: Problem) -> Solution:
-    """The results of one system."""
-    rows: tuple[int, ...] = ()
-    if problem.has_constraints:
-        sides = problem.b_ub, problem.b_eq
-        rows = tuple(0 if side is None else side.shape[-1] for side in sides)
-    return Solution.blank((1,), problem.shape[1], problem.dtype, *rows)
+def blank_solution(problem: Problem, batch: tuple[int, ...] = (1,)) -> Solution:
+    """Results of systems that are not solved, by default of one system."""
+    n, lengths = problem.shape[1], problem.dual_lengths
+    return Solution.blank(batch, n, problem.dtype, *lengths)
 
 
 def drop_repeats(array: Array, core: int) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,38 +15,17 @@ from .._device.launch import CACHED
 from .._device.objects import load
 from .._numerics.solution import INFEASIBLE, NOT_FINITE, Solution
 from . import constrained, dense
+from .compiled import CompiledCall
 from .labels import Labels, label
+from .nnls_constrained_kernel import is_too_large
 from .options import COMPARED, METHODS
 from .problem import AXES, DOUBLE, Problem
 from .result import NNLSResult
 from .tikhonov import solve_stacked
-from .validation import validate
+from .validation import PAIRS, validate
 
 Solve = Callable[..., NNLSResult[Any]]
 """`least_squares`, or the same for quadratic programs: ``solve(method, given)``."""
-
-
-KNOWN = DOUBLE, np.dtype(np.float32)
-"""The dtypes of the arrays of known calls."""
-
-
-class KnownCall(NamedTuple):
-    """The part of a call that its shapes, dtypes and numbers determine.
-
-    Attributes
-    ----------
-    fields : dict
-        Of the `Problem`, without A, b and the start.
-    compiled : CompiledCall
-        For any A and b.
-    """
-
-    fields: dict[str, Any]
-    compiled: dense.CompiledCall
-
-
-_known: dict[Any, KnownCall] = {}
-"""Calls on a CPU whose only arrays are A, b and the start; at most `CACHED`."""
 
 
 def least_squares(
@@ -58,47 +37,63 @@ def least_squares(
     """
     A, compared = as_array(given["A"], "A"), COMPARED.get(method)
     target = device_of(A) if compared is None or compared.on_devices else None
-    given = {**given, "A": A}
-    key = None
+    given, key = {**given, "A": A}, None
     if not (target or compared or labels):
         if type(given["b"]) is not np.ndarray or A.dtype not in KNOWN:
             given |= floating({"A": A, "b": given["b"]})
         key = key_of(method, given)
-    known, library = _known.get(key), load()
-    if known is not None and library is not None:
-        A, b, start = given["A"], given["b"], given.get("warm_start")
-        solution = known.compiled.solve(library, method, A, b, start)
-        of_call = {"A": A, "b": b, "start": start}
-        return make_result(solution, {**known.fields, **of_call}, None)
+        known = None if key is None else solve_known(key, method, given)
+        if known is not None:
+            return known
     if compared is not None:
         check_compared(method, A, given)
     with current(target):
         problem = validate(**given)
-        if key is not None and problem.infeasible is None:
-            remember(key, problem)
+        if key is not None:
+            remember(key, method, problem)
         solution = solve_problem(problem.simplified(), target, method)
         solution = replace_infeasible(problem, solution)
         return make_result(solution, problem._asdict(), labels)
 
 
-def key_of(method: str, given: dict[str, Any]) -> Any:
-    """Everything that a call depends on besides the elements of A, b and the start.
+# ---- calls that are known ------------------------------------------------------------
 
-    None if other arguments are arrays, or if not all are contiguous, of one dtype.
+KNOWN = DOUBLE, np.dtype(np.float32)
+"""The dtypes of the arrays of known calls."""
+
+ROWS = sum(PAIRS, ())
+"""The arguments that are linear constraints."""
+
+_known: dict[Any, tuple[dict[str, Any], CompiledCall]] = {}
+"""Calls on a CPU whose only arrays are A, b, the start and constraints: the fields of
+the `Problem` without these arrays, and the call for any such arrays. At most `CACHED`.
+"""
+
+
+def key_of(method: str, given: dict[str, Any]) -> Any:
+    """Everything that a call depends on besides the elements of A, b, start and rows.
+
+    None if other arguments are arrays, or if not all are contiguous, of one dtype; rows
+    are float64.
     """
-    arrays = A, b, start = given["A"], given["b"], given.get("warm_start")
-    for array in arrays:
+    dtype = given["A"].dtype
+    if dtype not in KNOWN:
+        return None
+    others = given.copy()
+    for name in ("A", "b", "warm_start", *ROWS):
+        array = given.get(name)
         if array is None:
             continue
-        if type(array) is not np.ndarray or array.dtype is not A.dtype:
+        if type(array) is not np.ndarray:
             return None
         flags = array.flags
-        if not (flags.c_contiguous and flags.aligned and A.dtype in KNOWN):
+        if not (flags.c_contiguous and flags.aligned) or array.dtype is not (
+            DOUBLE if name in ROWS else dtype
+        ):
             return None
-    others = {**given, "A": A.shape, "b": b.shape}
-    others["warm_start"] = None if start is None else start.shape
+        others[name] = array.shape
     values = tuple(others.values())
-    key = method, A.dtype.char, *others, *values, *map(type, values)
+    key = method, dtype.char, *others, *values, *map(type, values)
     try:
         hash(key)
     except TypeError:  # an option is an array
@@ -106,18 +101,43 @@ def key_of(method: str, given: dict[str, Any]) -> Any:
     return key
 
 
-def remember(key: Any, problem: Problem) -> None:
+def solve_known(key: Any, method: str, given: dict[str, Any]) -> NNLSResult[Any] | None:
+    """The result of a call; None if it is not known, or leaves a system unsettled."""
+    known, library = _known.get(key), load()
+    if known is None or library is None:
+        return None
+    (fields, call), A, b = known, given["A"], given["b"]
+    found = {**fields, "A": A, "b": b, "start": given.get("warm_start")}
+    arrays: tuple[Array | None, ...] = A, b
+    if call.has_rows:
+        rows = {name: given.get(name) for name in ROWS}
+        arrays, found = (*arrays, *rows.values()), {**found, **rows}
+    solution = call.solve(library, method, found["start"], arrays)
+    if call.has_rows and solution.status.min() == constrained.UNSETTLED:
+        return None
+    return make_result(solution, found, None)
+
+
+def remember(key: Any, method: str, problem: Problem) -> None:
     """Keep what follows from the key of a problem, unless that is too little."""
-    if problem.L is not None or problem.has_constraints or load() is None:
+    has_rows = problem.has_constraints or problem.gram_dtype is not None
+    if problem.L is not None or problem.infeasible is not None or load() is None:
         return
-    compiled = dense.CompiledCall.of(problem.simplified()).for_others()
-    if compiled is not None:
+    if has_rows and is_too_large(problem, None):
+        return
+    call = CompiledCall.of(problem.simplified(), method, has_rows).for_others()
+    if call is not None:
         if len(_known) >= CACHED:
             _known.clear()
         fields = problem._asdict()
-        for name in ("A", "b", "start"):
+        for name in ("A", "b", "start", *ROWS):
             del fields[name]
-        _known[key] = KnownCall(fields, compiled)
+        if not has_rows:
+            fields |= dict.fromkeys(ROWS)
+        _known[key] = fields, call
+
+
+# ---- below the entrance --------------------------------------------------------------
 
 
 def completed(

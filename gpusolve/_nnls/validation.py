@@ -120,6 +120,7 @@ def validate(
     linear constraints.
     """
     names = of_A, of_b = NAMES[is_gram]
+    gram_dtype = floating({of_A: A})[of_A].dtype if is_gram else None
     A, b = floating({of_A: A, of_b: b}).values()
     _check_system(A, b, names)
     if warm_start is not None:  # it says nothing about the precision of the result
@@ -150,7 +151,7 @@ def validate(
         bounds=(lower, upper),
         tol=None if tol is None else _nonnegative(tol, "tol"),
         maxiter=None if maxiter is None else _count(maxiter, "maxiter"),
-        is_gram=is_gram,
+        gram_dtype=gram_dtype,
         eps=eps,
     )
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import gpusolve
+
 ROOT = Path(__file__).parents[2]
 
 NO_CUPY = "raise ImportError('CuPy is not installed')"
@@ -83,6 +85,18 @@ def test_import_loads_only_numpy_and_threadpoolctl(tmp_path: Path) -> None:
     assert found == {"gpusolve", "numpy", "threadpoolctl"}
 
 
-def test_import_gives_the_studies(tmp_path: Path) -> None:
-    script = "import gpusolve; print(gpusolve.studies.experiments.PAPER_SYSTEMS)"
-    assert run(script, NO_CUPY, tmp_path).strip() == "(1, 24, 48, 96, 192)"
+def test_packages_are_imported_when_they_are_first_used(tmp_path: Path) -> None:
+    script = """
+import sys, gpusolve
+late = {f"gpusolve.{name}" for name in ("_emulator", "emulator", "gam", "studies")}
+print(*late & set(sys.modules))
+print(gpusolve.studies.experiments.PAPER_SYSTEMS, gpusolve.gam.__name__)
+"""
+    expected = "\n(1, 24, 48, 96, 192) gpusolve.gam\n"
+    assert run(script, NO_CUPY, tmp_path) == expected
+
+
+def test_an_unknown_name_of_the_package_is_an_error() -> None:
+    assert {"gam", "nnls"} <= set(dir(gpusolve))
+    with pytest.raises(AttributeError, match="'gpusolve' has no attribute 'gams'"):
+        gpusolve.gams  # noqa: B018

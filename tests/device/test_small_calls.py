@@ -13,6 +13,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,13 +21,12 @@ from typing import Any
 import cupy_stand_in
 import numpy as np
 import pytest
-import scipy.sparse
 from cupy_stand_in import devices
 from cupy_stand_in.kernels import programs
+from kernel_calls import Call, Settings, named_calls
 from together import together
 
 import gpusolve
-from gpusolve import sparse
 from gpusolve._nnls import dense
 from gpusolve._nnls.problem import Problem
 from gpusolve._numerics.solution import Solution
@@ -34,11 +34,6 @@ from gpusolve._numerics.solution import Solution
 N = 700
 
 numbers = np.arange(N, dtype=np.float32) % 7
-marks = np.arange(N) % 9 == 0
-matrix = numbers.reshape(20, 35)
-entries = scipy.sparse.coo_matrix(matrix)
-
-Arrays = dict[str, Any]
 
 
 def counted(call: Callable[[], object]) -> tuple[Counter[str], list[tuple[str, ...]]]:
@@ -49,86 +44,66 @@ def counted(call: Callable[[], object]) -> tuple[Counter[str], list[tuple[str, .
     return devices.counts.copy(), programs.copy()
 
 
+CALLS = dict(named_calls())
+ONCE = (
+    *("reduce, chunked", "reduce, first axis", "zip", "scan, in place", "scatter"),
+    *("segmented_scan, bytes", "segmented_reduce, offsets", "stable_partition, mask"),
+    *("stable_partition, two scans", "gemv, a warp for a row", "nnls, float32"),
+    "sparse.multiply, merge",
+)
+"""Calls of a single public function."""
+
+each_call = together("name", ONCE)
+
+
 @pytest.fixture
-def arrays(monkeypatch: pytest.MonkeyPatch) -> Iterator[Arrays]:
-    """The arguments of the calls, on the second of two devices."""
+def prepared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
+    """A call and its arguments, on the second of two devices."""
     monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
-    with cupy_stand_in.installed() as cupy, cupy.cuda.Device(1):
-        bounds = np.arange(0, N + 1, 35)
-        csr = cupy.sparse.csr_matrix(entries.tocsr())
-        given = {
-            "x": cupy.asarray(numbers),
-            "flags": cupy.asarray(marks),
-            "A": cupy.asarray(matrix),
-            "v": cupy.asarray(numbers[:35]),
-            "b": cupy.asarray(numbers[:20]),
-            "offsets": cupy.asarray(bounds),
-            "systems": cupy.asarray(numbers.reshape(5, 14, 10)),
-            "sides": cupy.asarray(numbers[:70].reshape(5, 14)),
-            "coo": cupy.sparse.coo_matrix(entries),
-            "plan": sparse.SpMVPlan(csr),
-        }
-        with cupy.cuda.Device(0):
-            yield given
 
+    def prepare(name: str) -> tuple[Call, list[Any]]:
+        call = CALLS[name](Settings(cupy, small=True))
+        with cupy.cuda.Device(1):
+            return call, call.arguments_on_gpu(cupy)
 
-CALLS: dict[str, Callable[[Arrays], Any]] = {
-    "reduce": lambda a: gpusolve.reduce(a["x"]),
-    "reduce rows": lambda a: gpusolve.reduce(a["A"], "max", axis=1),
-    "scan in place": lambda a: gpusolve.scan(a["x"], out=a["x"]),
-    "segmented_scan": lambda a: gpusolve.segmented_scan(a["x"], a["flags"]),
-    "segmented_reduce": lambda a: gpusolve.segmented_reduce(
-        a["x"], offsets=a["offsets"]
-    ),
-    "stable_partition": lambda a: gpusolve.stable_partition(a["x"], a["flags"]),
-    "partition by two scans": lambda a: gpusolve.stable_partition(
-        a["x"], a["flags"], variant="two_scans"
-    ),
-    "map of two arrays": lambda a: gpusolve.zip(a["x"], a["x"]),
-    "scatter": lambda a: gpusolve.scatter(a["x"], a["offsets"][:-1], a["b"]),
-    "gemv": lambda a: gpusolve.gemv(a["A"], a["v"]),
-    "nnls": lambda a: gpusolve.nnls(a["systems"], a["sides"]),
-    "spmv with a plan": lambda a: a["plan"](a["v"]),
-    "multiply": lambda a: sparse.multiply(a["coo"], a["coo"]),
-}
-
-each_call = together("name", CALLS)
+    with cupy_stand_in.installed() as cupy:
+        yield prepare
 
 
 @each_call
 def test_a_call_enters_its_device_once_and_compiles_once(
-    name: str, arrays: Arrays
+    name: str, prepared: Callable[[str], Any]
 ) -> None:
-    counted(lambda: CALLS[name](arrays))
-    again, made = counted(lambda: CALLS[name](arrays))
+    call, given = prepared(name)
+    call.on(given)
+    again, made = counted(lambda: call.on(given))
     assert again == {"contexts": 1}
     assert not made
 
 
-def test_the_kernels_of_a_call_are_one_program(arrays: Arrays) -> None:
+def test_the_kernels_of_a_call_are_one_program(prepared: Callable[[str], Any]) -> None:
     for name, expected in (
-        ("segmented_reduce", [("split_path", "segmented_reduce", "add_carries")]),
-        ("stable_partition", [("count_kept", "move"), ("scan",)]),
-        ("gemv", [("gemv_dots", "gemv_add_columns")]),
-        ("multiply", [("split_path", "multiply_by_merge")]),
-        ("spmv with a plan", [("multiply",), ("add_carries",)]),
+        ("segmented_reduce, offsets", ["split_path segmented_reduce add_carries"]),
+        ("stable_partition, mask", ["count_kept move", "scan"]),
+        ("gemv, blocks for a row", ["gemv_dots gemv_add_columns"]),
+        ("sparse.multiply, merge", ["split_path multiply_by_merge"]),
     ):
-        _, made = counted(lambda call=CALLS[name]: call(arrays))
-        names = [tuple(one.partition("<")[0] for one in program) for program in made]
-        assert names == expected
+        call, given = prepared(name)
+        _, made = counted(partial(call.on, given))
+        names = [[one.partition("<")[0] for one in program] for program in made]
+        assert [*map(" ".join, names)] == expected
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_no_cache_keeps_an_array(name: str, arrays: Arrays) -> None:
-    CALLS[name](arrays)
-    given = [
-        weakref.ref(value)
-        for value in arrays.values()
-        if isinstance(value, cupy_stand_in.ndarray)
+@each_call
+def test_no_cache_keeps_an_array(name: str, prepared: Callable[[str], Any]) -> None:
+    call, given = prepared(name)
+    call.on(given)
+    arrays = [
+        weakref.ref(one) for one in given if isinstance(one, cupy_stand_in.ndarray)
     ]
-    arrays.clear()
+    given.clear()
     gc.collect()
-    assert not any(reference() is not None for reference in given)
+    assert not any(reference() is not None for reference in arrays)
 
 
 def test_threads_compute_on_the_devices_of_their_arrays() -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 from backends import copy_to_device
+from kernel_calls import strided
 from spline_learners import boost, learners_of, prepared
 from together import together
 
@@ -63,13 +64,6 @@ def second(monkeypatch: pytest.MonkeyPatch) -> Iterator[SecondDevice]:
     monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
     with cupy_stand_in.installed() as cupy:
         yield SecondDevice(cupy)
-
-
-def strided(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The same numbers with a stride of -2 elements along the last axis."""
-    wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
-    wide[..., ::-2] = array
-    return wide[..., ::-2]
 
 
 def misaligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -32,7 +32,7 @@ import gpusolve
 from gpusolve import reference
 from gpusolve._device import objects
 from gpusolve._device.arrays import empty_together
-from gpusolve._nnls import dense, solve
+from gpusolve._nnls import compiled, solve
 from gpusolve._nnls.launch_arguments import NNLS_SYSTEMS
 from gpusolve._numerics.solution import CONVERGED, NOT_FINITE
 
@@ -140,19 +140,19 @@ def test_bits_do_not_depend_on_the_threads(
     A, b = hard_batch(rng, shares)
     alone = gpusolve.nnls(A, b, method=method)
     assert alone.repaired.any() == (method == "auto")
-    monkeypatch.setattr(dense, "ENOUGH_FOR_THREADS", 0)
-    real, solving = dense.call_keeping, set()
+    monkeypatch.setattr(compiled, "ENOUGH_FOR_THREADS", 0)
+    real, solving = compiled.call_keeping, set()
 
     def together(*args: Any) -> int:
         barrier.wait()
         solving.add(threading.get_ident())
         return real(*args)
 
-    monkeypatch.setattr(dense, "call_keeping", together)
+    monkeypatch.setattr(compiled, "call_keeping", together)
     for threads in (1, 2, 3, 8):
         solving.clear()
         barrier = threading.Barrier(threads, timeout=60)
-        monkeypatch.setattr(dense, "cores", lambda threads=threads: threads)
+        monkeypatch.setattr(compiled, "cores", lambda threads=threads: threads)
         assert_same(gpusolve.nnls(A, b, method=method), alone)
         passes = 2 if method == "auto" else 1
         assert threads <= len(solving) <= passes * threads
@@ -162,7 +162,7 @@ def test_calls_from_eight_threads(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All call at the same time, and each call starts threads of its own."""
-    monkeypatch.setattr(dense, "ENOUGH_FOR_THREADS", 0)
+    monkeypatch.setattr(compiled, "ENOUGH_FOR_THREADS", 0)
     problems = [hard_batch(rng, bool(k % 2)) for k in range(8)]
     expected = [gpusolve.nnls(*given) for given in problems]
     together = threading.Barrier(8)
@@ -190,7 +190,7 @@ def test_a_forked_process_solves(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After this process has loaded the object and used threads."""
-    monkeypatch.setattr(dense, "ENOUGH_FOR_THREADS", 0)
+    monkeypatch.setattr(compiled, "ENOUGH_FOR_THREADS", 0)
     A, b = hard_batch(rng, False)
     expected = solved(A, b)
     with multiprocessing.get_context("fork").Pool(2) as pool:
@@ -213,9 +213,9 @@ class Interrupt:
         self.fields: list[Array] = []
         self.counters = np.zeros(2, np.uint64)
         self.sender: threading.Thread | None = None
-        self.empty_together, self.run = empty_together, dense.run
-        monkeypatch.setattr(dense, "empty_together", self.allocated)
-        monkeypatch.setattr(dense, "run", self.started)
+        self.empty_together, self.run = empty_together, compiled.run
+        monkeypatch.setattr(compiled, "empty_together", self.allocated)
+        monkeypatch.setattr(compiled, "run", self.started)
 
     def allocated(self, *given: Any) -> Any:
         self.fields, addresses = self.empty_together(*given)
@@ -253,7 +253,7 @@ class Interrupt:
         """Call, and expect the interrupt."""
         with pytest.raises(KeyboardInterrupt):
             self.after(call)
-        assert self.counters[0] >= dense.STOP
+        assert self.counters[0] >= compiled.STOP
 
 
 @pytest.fixture
@@ -298,17 +298,17 @@ def test_an_interrupt_ends_a_large_system(
 def answers(*returned: int) -> Callable[..., Any]:
     """Functions of an object that return these numbers, one after another."""
     left = list(returned)
-    return lambda *_: (lambda *_: left.pop(), lambda *_: left.pop())
+    return lambda *_: (lambda *_: left.pop(),) * 3
 
 
 @every_method
 def test_too_little_memory(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense, "solvers", answers(1))
+    monkeypatch.setattr(compiled, "solvers", answers(1))
     with pytest.raises(MemoryError, match="shape 3 x 2 need more memory"):
         gpusolve.nnls(np.ones((3, 2)), np.ones(3), method=method)
-    monkeypatch.setattr(dense, "ENOUGH_FOR_THREADS", 0)
-    monkeypatch.setattr(dense, "cores", lambda: 2)
-    monkeypatch.setattr(dense, "solvers", answers(1, 1))
+    monkeypatch.setattr(compiled, "ENOUGH_FOR_THREADS", 0)
+    monkeypatch.setattr(compiled, "cores", lambda: 2)
+    monkeypatch.setattr(compiled, "solvers", answers(1, 1))
     with pytest.raises(MemoryError):
         gpusolve.nnls(np.ones((3, 2)), np.ones((5, 3)), method=method)
 
@@ -354,11 +354,44 @@ def test_what_is_prepared_for_later_calls_refers_to_no_array() -> None:
             found = gpusolve.nnls(matrix, rhs)
             np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
     assert solve._known
-    for known in solve._known.values():
-        prepared = known.compiled
-        assert (prepared.A, prepared.b, prepared.kept) == (None, None, ())
-        assert not {"A", "b", "start"} & {*known.fields}
+    for fields, prepared in solve._known.values():
+        assert (prepared.arrays, prepared.kept) == ((), ())
+        assert not {"A", "b", "start"} & {*fields}
         names = "A_offset", "b_offset", "weight_offset", "options"
         for name in (*names, "options_offset", "root_weight"):
             at = NNLS_SYSTEMS.offset(name)
             assert prepared.systems[at : at + 8] == bytes(8)
+
+
+def test_known_calls_with_rows_take_the_rows_that_are_given() -> None:
+    rng = np.random.default_rng(6)
+    solve._known.clear()
+    for k in range(4):
+        A, b = rng.standard_normal((7, 4)), rng.standard_normal(7)
+        C, d = rng.standard_normal((3, 4)), rng.uniform(0, 0.1, 3)
+        E, e = rng.standard_normal((1, 4)), rng.standard_normal(1)
+        rows = {"A_ub": C, "b_ub": d, "A_eq": E, "b_eq": e}
+        other = rows | {"A_ub": np.asfortranarray(C)}
+        for solver, *given in (
+            (gpusolve.lsq_linear, A, b),
+            (gpusolve.bounded_qp, A.T @ A + 0.0 * A.T[:, :4], A.T @ b),
+        ):
+            assert_same(solver(*given, **rows), solver(*given, **other))
+            plain = solver(np.asfortranarray(given[0]), given[1])
+            assert_same(solver(*given), plain)
+        assert len(solve._known) == 4 or not k
+
+
+@pytest.mark.parametrize("broken", ["dtype", "triangle", "infeasible"])
+def test_known_calls_with_rows_see_what_is_wrong(broken: str) -> None:
+    G, c, C, d = np.eye(2), np.ones(2), np.ones((1, 2)), np.ones(1)
+    good = gpusolve.bounded_qp(G, c, A_ub=C, b_ub=d)
+    assert good.status == 0
+    if broken == "dtype":
+        single = gpusolve.bounded_qp(G, c, A_ub=C.astype(np.float32), b_ub=d)
+        np.testing.assert_array_equal(single.x, good.x)
+    elif broken == "triangle":
+        with pytest.raises(ValueError, match="symmetric"):
+            gpusolve.bounded_qp(G + np.array([[0, 1], [0, 0]]), c, A_ub=C, b_ub=d)
+    else:
+        assert gpusolve.bounded_qp(G, c, A_ub=C, b_ub=-d).status == 4

@@ -434,6 +434,16 @@ def test_sorted_rows_agree_with_scipy(
             same(found_array, expected_array)
 
 
+def test_places_of_a_large_shape_are_sorted() -> None:
+    """As keys of 32 bits, the places of the later rows would come first."""
+    rows, columns = np.int32([4095, 1, 2048, 1]), np.int32([7, 2**20 - 1, 0, 5])
+    A = sparse.coo_array((np.arange(1.0, 5), (rows, columns)), (4096, 2**20))
+    found = sorted_rows(coordinates(A), in_order=True)
+    expected = compressed_rows(A, in_order=True)
+    for found_array, expected_array in zip(found, expected, strict=True):
+        same(found_array, expected_array)
+
+
 def test_index_dtype_for_many_entries() -> None:
     small, large = np.dtype(np.int32), np.dtype(np.int64)
     assert index_for(small, 2**31 - 1) == small

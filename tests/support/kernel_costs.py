@@ -21,6 +21,7 @@ from unittest import mock
 
 import numpy as np
 import scipy.sparse
+from kernel_calls import AFFINE, SQUARE, TIMES
 from spline_learners import SplineLearners, boost, learners_of
 
 import gpusolve
@@ -126,21 +127,17 @@ def _limited(call: Call, floor: float, moved_limit: float | None = None) -> Call
     return call._replace(floor=floor, moved_limit=moved_limit)
 
 
-square = gpusolve.Map("square", "x * x", np.square)
-times = gpusolve.Map("times", "x * y", np.multiply, parameters=("x", "y"))
-
-
 def _maps() -> Iterator[Call]:
     """Maps alone, and fused into the kernels that read several arrays."""
     n = 8 * 3840
     x, y = integers(2, n)
-    yield _limited(_call("map", n, gpusolve.map, square, x), 8)
-    yield _limited(_call("map of two arrays", n, gpusolve.map, times, x, y), 12)
-    fused = _call("map of a map", n, gpusolve.map, square @ times, x, y)
+    yield _limited(_call("map", n, gpusolve.map, SQUARE, x), 8)
+    yield _limited(_call("map of two arrays", n, gpusolve.map, TIMES, x, y), 12)
+    fused = _call("map of a map", n, gpusolve.map, SQUARE @ TIMES, x, y)
     yield _limited(fused, 12)
-    reduced = _call("reduce two arrays", n, gpusolve.reduce, (x, y), map=times)
+    reduced = _call("reduce two arrays", n, gpusolve.reduce, (x, y), map=TIMES)
     yield _limited(reduced, 8)
-    scanned = _call("scan two arrays", n, gpusolve.scan, (x, y), map=times)
+    scanned = _call("scan two arrays", n, gpusolve.scan, (x, y), map=TIMES)
     yield _limited(scanned, 12)
 
 
@@ -161,18 +158,6 @@ def _reductions() -> Iterator[Call]:
     yield _call("reduce columns", n, reduce, rows, axis=0)
 
 
-affine = gpusolve.Monoid(
-    "affine",
-    identity=(1, 0),
-    cuda=("a[0] * b[0]", "a[1] * b[0] + b[1]"),
-    numpy=lambda f, g: np.stack(
-        [f[..., 0] * g[..., 0], f[..., 1] * g[..., 0] + g[..., 1]], axis=-1
-    ),
-    commutative=False,
-)
-"""Functions ``x -> a x + b``: elements of 16 bytes for float64."""
-
-
 def _scans() -> Iterator[Call]:
     scan = gpusolve.scan
     for dtype, tile in (("float32", 3840), ("float64", 1792), ("int64", 1792)):
@@ -185,7 +170,7 @@ def _scans() -> Iterator[Call]:
     yield _limited(_call("scan rows", n, scan, x.reshape(-1, 96), axis=1), 8)
     pairs = np.ones((8 * 768, 2))
     # NVRTC reads an element of two float64 in two loads, which touch a sector each.
-    yield _limited(_call("scan affine", len(pairs), scan, pairs, affine), 32, 1.55)
+    yield _limited(_call("scan affine", len(pairs), scan, pairs, AFFINE[0]), 32, 1.55)
     for variant in ("hierarchical", "sweep", "warp"):
         yield _call(f"scan {variant}", n, scan, x, variant=variant)
 
