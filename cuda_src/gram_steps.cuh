@@ -96,7 +96,7 @@ struct GramSteps : GramSystem<T, Team> {
         const bool fits = inverse.length < options.capacity();
         tries = tries && (fits || options.has_penalties()) && !team.is_stopped();
         if (!team.any(tries)) return false;
-        const double before = rest_of(j);
+        const double before = tries ? rest_of(j) : 0;  // a guess may have moved it just now
         multiply_passive(j);
         team.sync();
         const Two along = inverse.project(team, at.g, at.passive_w, at.u, largest);
