@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import gpusolve
-from gpusolve._nnls.active_rows import decomposed
+from gpusolve._nnls.constraint_rows import decomposed
 from gpusolve._numerics.scaling import inverse_power_of_two
 from gpusolve.reference._nnls_constrained import ConstrainedSystem, Dual, eliminate
 

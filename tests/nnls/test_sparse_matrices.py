@@ -27,7 +27,8 @@ from numpy.random import Generator
 from together import together
 
 import gpusolve
-from gpusolve._nnls import sparse_matrices, sparse_steps
+from gpusolve._nnls import sparse as of_sparse
+from gpusolve._nnls import sparse_matrices
 from gpusolve._nnls.sparse_matrices import SparseMatrices
 
 EPS = float(np.finfo(np.float64).eps)
@@ -163,9 +164,9 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def grow_slowly(patch: pytest.MonkeyPatch) -> None:
     """Begin with a Gram matrix of no column."""
-    patch.setattr(sparse_steps, "WHOLE", 1)
-    patch.setattr(sparse_steps, "AT_ONCE", 2)
-    patch.setattr(sparse_steps, "LEAST_GROWTH", 2)
+    patch.setattr(of_sparse, "WHOLE", 1)
+    patch.setattr(of_sparse, "AT_ONCE", 2)
+    patch.setattr(of_sparse, "LEAST_GROWTH", 2)
 
 
 @pytest.fixture
@@ -197,13 +198,13 @@ def test_the_gram_matrix_has_few_columns(
     rng: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One in ten of the columns is ever passive."""
-    of, most = sparse_steps.Factor.of, []
+    of, most = of_sparse.Factor.of, []
 
     def counted(A: Any, columns: Any) -> Any:
         most.append(len(columns))
         return of(A, columns)
 
-    monkeypatch.setattr(sparse_steps.Factor, "of", counted)
+    monkeypatch.setattr(of_sparse.Factor, "of", counted)
     A, x = abs(random_matrix(rng, 300, 200)), np.zeros(200)
     x[::20] = 1
     b = A @ x + 0.01 * rng.standard_normal((2, 300))
@@ -420,13 +421,13 @@ def test_the_emulator_solves(rng: Generator, monkeypatch: pytest.MonkeyPatch) ->
     A, b, options = given_on_devices(rng)
     expected = gpusolve.lsq_linear(A, b, **options)
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    of_dense, targets = sparse_steps.solve_problem, []
+    of_dense, targets = of_sparse.solve_problem, []
 
     def counted(problem: Any, target: Any, method: str) -> Any:
         targets.append(target)
         return of_dense(problem, target, method)
 
-    monkeypatch.setattr(sparse_steps, "solve_problem", counted)
+    monkeypatch.setattr(of_sparse, "solve_problem", counted)
     result = gpusolve.lsq_linear(A, b, **options)
     assert targets
     assert None not in targets
