@@ -55,34 +55,14 @@ FAULTY: list[tuple[str, tuple[Any, ...], int, str]] = [
     ("read_dynamic", (floats(), INT(-1)), 128, "shared memory, at byte -4"),
     ("read_row", (floats(), INT(25)), 0, r"memory.cu:35: .* element 32 of tile"),
     ("read_declared", (floats(), INT(0), INT(-1)), 0, "byte -4 of its local memory"),
-    (
-        "read_declared",
-        (floats(), INT(1), INT(4)),
-        0,
-        "element 4 .* of weights",
-    ),
+    ("read_declared", (floats(), INT(1), INT(4)), 0, "element 4 .* of weights"),
     ("read_declared", (floats(), INT(2), INT(9)), 0, "byte 56 of its local memory"),
     ("read_shared", (floats(), INT(32)), 0, "element 32 .* tile .* no thread"),
     ("read_vector", (floats(), floats(64), INT(3)), 0, "12 bytes after a multiple of"),
-    (
-        "read_by_pointer",
-        (floats(), INT(0), INT(32)),
-        0,
-        "past the end of shared",
-    ),
-    (
-        "read_by_pointer",
-        (floats(), INT(0), INT(-1)),
-        0,
-        "shared memory, at byte -4",
-    ),
+    ("read_by_pointer", (floats(), INT(0), INT(32)), 0, "past the end of shared"),
+    ("read_by_pointer", (floats(), INT(0), INT(-1)), 0, "shared memory, at byte -4"),
     ("read_by_pointer", (floats(), INT(1), INT(4)), 0, "byte 16 of its local memory"),
-    (
-        "read_by_pointer",
-        (floats(), INT(2), INT(4)),
-        0,
-        "element 4 .* of table in",
-    ),
+    ("read_by_pointer", (floats(), INT(2), INT(4)), 0, "element 4 .* of table in"),
 ]
 
 

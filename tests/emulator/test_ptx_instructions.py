@@ -781,8 +781,7 @@ INTEGER_SOURCES = ("s8", "u16", "s32", "u32", "s64", "u64")
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("target", "source"),
-    [*FLOAT_SOURCES, *itertools.product(FORMATS, INTEGER_SOURCES)],
+    ("target", "source"), [*FLOAT_SOURCES, *itertools.product(FORMATS, INTEGER_SOURCES)]
 )
 def test_conversion_is_rounded_once(target: str, source: str, mode: str) -> None:
     """Halfway cases, denormal numbers and overflow among them."""
