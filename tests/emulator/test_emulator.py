@@ -435,7 +435,7 @@ def interruptible() -> Iterator[None]:
 
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("instance", ["wait_for", "wait_by_atomics"])
-def test_interrupt_ends_an_endless_kernel(order: str, instance: str) -> None:
+def test_interrupt_ends_an_endless_kernel(instance: str) -> None:
     wait_for = kernel("endless_loop", instance)
     wait_for((2,), (32,), (np.ones(1, np.int32),))
     timer = threading.Timer(0.3, os.kill, [os.getpid(), signal.SIGINT])

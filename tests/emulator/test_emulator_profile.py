@@ -247,6 +247,7 @@ def test_lanes_that_leave_a_loop_early_stay_in_their_requests(costs: Any) -> Non
     )
     assert found.arrays["x"].requests == 2
     assert found.arrays["x"].lanes == 40
+    assert found.active_lanes == (40 + 32) / 3
 
 
 def test_other_launches_are_not_counted() -> None:

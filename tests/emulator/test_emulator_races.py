@@ -358,11 +358,3 @@ def test_environment_turns_race_detection_on(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("GPUSOLVE_EMULATE_RACES", "1")
     with pytest.raises(KernelError, match="nothing orders"):
         contextvars.Context().run(launch)
-
-
-def test_one_kernel_runs_with_and_without_race_detection() -> None:
-    kernel = _emulator.Kernel(KERNELS / "shared_element.cu", "write_all", KERNELS)
-    arguments = (2,), (32,), (integers(1),)
-    with pytest.raises(KernelError):
-        kernel(*arguments)
-    contextvars.Context().run(lambda: kernel(*arguments))

@@ -73,17 +73,6 @@ def test_a_cluster_of_one_block() -> None:
     np.testing.assert_array_equal(out, x[::-1])
 
 
-def test_reductions_of_tiles(rng: np.random.Generator) -> None:
-    x = rng.integers(-99, 99, 32, dtype=np.int32)
-    out = np.zeros((3, 4, 8), np.int32)
-    run_group("tiles", x, out)
-    tiles = x.reshape(4, 8)
-    for row, reduced in zip(
-        out, (tiles.sum(1), tiles.min(1), tiles.max(1)), strict=True
-    ):
-        np.testing.assert_array_equal(row, np.repeat(reduced[:, None], 8, 1))
-
-
 @pytest.mark.parametrize("blocks", [2, 5])
 def test_barriers_of_the_grid(blocks: int) -> None:
     x, total = np.arange(32 * blocks, dtype=np.int32), np.zeros(3, np.int32)

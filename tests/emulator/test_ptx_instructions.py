@@ -1239,25 +1239,11 @@ def test_products_of_matrices(
     shape: str, type: str, sum_type: str, k: int, words: tuple[int, int, int]
 ) -> None:
     """The elements of each lane are placed as the figures of the manual say."""
-    dtypes = {
-        "f16": "f2",
-        "tf32": "f4",
-        "f32": "f4",
-        "s8": "i1",
-        "s32": "i4",
-        "f64": "f8",
-    }
-    element, sum_dtype = dtypes[type], dtypes[sum_type]
+    element, sum_dtype = DTYPES.get(type, "f4"), DTYPES[sum_type]
     rows = 8 if type == "f64" else 16
     rng = np.random.default_rng(4)
-    a, b, c = (
-        rng.integers(-8, 9, size).astype(dtype)
-        for size, dtype in (
-            ((rows, k), element),
-            ((k, 8), element),
-            ((rows, 8), sum_dtype),
-        )
-    )
+    a, b, c = (rng.integers(-8, 9, size) for size in ((rows, k), (k, 8), (rows, 8)))
+    a, b, c = a.astype(element), b.astype(element), c.astype(sum_dtype)
     word = 8 if type == "f64" else 4
     each, each_sum = word // a.itemsize, max(1, word // c.itemsize)
     group, lane = np.arange(32) // 4, np.arange(32) % 4
@@ -1287,11 +1273,7 @@ def test_products_of_matrices(
     bits, offset = 8 * word, 32 * word
     lines = [f".reg .b{bits} %ma<4>, %mb<2>, %mc<4>; mad.wide.u32 %o, %t, {word}, 0;"]
     lines.append(".reg .b64 %q;")
-    for name, number, count in (
-        ("a", 0, words[0]),
-        ("b", 1, words[1]),
-        ("c", 2, words[2]),
-    ):
+    for number, (name, count) in enumerate(zip("abc", words, strict=True)):
         lines.append(f"add.u64 %q, %o, %a{number};")
         lines += [
             f"ld.global.b{bits} %m{name}{r}, [%q+{offset * r}];" for r in range(count)
