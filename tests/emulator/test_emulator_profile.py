@@ -210,6 +210,16 @@ def test_lanes_in_different_iterations_need_requests_of_their_own(costs: Any) ->
     assert found.arrays["x"].requests == 32
 
 
+def test_blocks_with_unequal_work(costs: Any) -> None:
+    found = costs(
+        "unequal_blocks", (4,), (32,), floats(4 * 32), np.zeros(4 * 32, np.float32)
+    )
+    sectors = [4 * (block + 1) + 4 for block in range(4)]
+    mean = sum(sectors) / 4
+    assert found.per_block["global_sectors"] == (min(sectors), mean, max(sectors))
+    assert found.balance == max(sectors) / mean
+
+
 @pytest.mark.parametrize(("dtype", "name"), [("f4", "float32"), ("f8", "float64")])
 def test_arithmetic(costs: Any, dtype: str, name: str) -> None:
     instance = f"arithmetic<{'float' if dtype == 'f4' else 'double'}>"
