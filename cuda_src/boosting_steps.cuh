@@ -60,10 +60,9 @@ struct Steps {
         return all.coefficients + fit * static_cast<long long>(all.columns) +
                all.learners[update.learner].column;
     }
-    /// The fit d of the learner of an update; called by whole warps.
+    /// The fit d of the learner of an update.
     __device__ double along(const Update& update, int fit, long long row) const {
-        return fitted_rows(designs, all.learners[update.learner], coefficients(update, fit),
-                           row - lane_index());
+        return fitted_row(designs, all.learners[update.learner], coefficients(update, fit), row);
     }
     /// |d|_W^2 and |d|_WH^2 of an update, after a pass that adds curvatures; ones for a curvature
     /// of 1. For all threads of the block.
@@ -89,11 +88,9 @@ struct Steps {
                 if (chunk == 0) write(first, step, update, size_of_step);
             }
             return [=, *this](long long row, double* own) {
-                for (int fit = update.first; fit < update.last; ++fit) {
-                    const double change = size_of_step * along(update, fit, row);
-                    if (row < data.rows) data.f[fit * data.rows + row] += change;
-                }
-                if (row < data.rows) evaluate(first, row, own);
+                for (int fit = update.first; fit < update.last; ++fit)
+                    data.f[fit * data.rows + row] += size_of_step * along(update, fit, row);
+                evaluate(first, row, own);
             };
         });
     }

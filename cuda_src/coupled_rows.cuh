@@ -87,11 +87,9 @@ struct CoupledRows {
             return [=, *this](long long row, double* own) {
                 if (rests) return;
                 const Observations& data = steps.data;
-                for (int fit = own_update.first; fit < own_update.last; ++fit) {
-                    const double d = steps.along(own_update, fit, row);
-                    if (row < data.rows) data.u[fit * data.rows + row] = d;
-                }
-                const double weight = row < data.rows ? data.weight(first, row) : 0.0;
+                const double weight = data.weight(first, row);
+                for (int fit = own_update.first; fit < own_update.last; ++fit)
+                    data.u[fit * data.rows + row] = steps.along(own_update, fit, row);
                 if (weight == 0) return;
                 const long long place = first * data.rows + row;
                 const PredictorRow f{data.f + place, data.rows};
@@ -138,9 +136,9 @@ struct CoupledRows {
             const int p = fit % steps.all.predictors, first = fit - p;
             return [=, *this](long long row, double* own) {
                 const Observations& data = steps.data;
-                const double change = own_size * steps.along(own_update, fit, row);
-                const double weight = row < data.rows ? data.weight(first, row) : 0.0;
+                const double weight = data.weight(first, row);
                 if (weight == 0) return;
+                const double change = own_size * steps.along(own_update, fit, row);
                 const PredictorRow f{data.f + first * data.rows + row, data.rows, p, change};
                 own[0] += weight * family.loss(data.response(first, row), f);
             };

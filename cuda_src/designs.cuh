@@ -4,17 +4,18 @@
 // the first value; the distances to the functions of the other values are the same in all rows.
 //
 // Mapping. X' u is summed in chunks of the rows. A warp adds several rows at once, each to its own
-// copy of the k sums. A factor of many levels has a list of its rows by level (level_sums.cuh).
-// For X b a warp has 32 rows.
+// copy of the k sums, for up to five fits together. A factor of many levels has a list of its rows
+// by level (level_sums.cuh). For X b a thread has a row.
 //
-// Shared memory. Copies of k sums for each warp, or of as many functions as fit, in windows that
-// pass over the rows window after window.
-// Cost. Reads n (width values, an index), and n times u.
+// Shared memory. Copies of k sums for each warp and fit, or of as many functions as fit, in windows
+// that pass over the rows window after window.
+// Cost. Reads n (width values, an index) for five fits, and n times u for each fit.
 
 #pragma once
 
 #include "learners.cuh"
 #include "level_sums.cuh"
+#include "pack.cuh"
 #include "stacked_fits.cuh"
 
 /// K learners on n rows, and the data of F fits.
@@ -28,6 +29,7 @@ struct Designs {
     const long long* by_level;
     long long rows;
     int count, fits, columns;  // columns: functions of all learners
+    int fits_at_once;          // for which a block adds rows
 
     __device__ RowsByLevel<T> rows_by_level(const LearnerPlace& learner) const {
         const long long* begins = by_level + learner.by_level;
@@ -38,82 +40,89 @@ struct Designs {
 
 // ---- X' u ---------------------------------------------------------------------------
 
-/// Adds the rows of a warp, in a part, to the sums of the functions from `begin`.
-template <class T>
-__device__ void add_part(const Designs<T>& designs, long long part, const RowRange& range,
-                         const double* u, const SumCopies& own, int begin, int window) {
-    const PartPlace place = designs.parts[part];
-    const int j = own.member(), width = static_cast<int>(place.width);
-    const int offset = j < width ? designs.offsets[part * warp_threads + j] - begin : 0;
-    u += range.begin;
-    add_rows(
-        designs.first + place.first, designs.values + place.values, width, offset, range,
-        [=](int row) { return u[row]; }, own, window);
-}
+/// The most fits that share what is read of a design.
+constexpr int most_at_once = 5;
 
-/// result = X_i' u over a chunk of the rows. `sums`: `SumCopies` for each warp.
-template <class T>
+/// result = X_i' u over a chunk of the rows, of some fits, at most `most`. `sums`: `SumCopies` for
+/// each fit and warp.
+template <int most, class T>
 __device__ void accumulate_moments(const Designs<T>& designs, const LearnerPlace& learner,
-                                   int chunk, const double* u, double* sums, double* result) {
+                                   int chunk, const double* u, int members, double* sums,
+                                   double* result) {
     const int functions = static_cast<int>(learner.functions);
     const int window = static_cast<int>(learner.window);
     const SumCopies first{sums, static_cast<int>(learner.shift), static_cast<int>(learner.pitch)};
-    const SumCopies own = first.of_warp(window);
+    const int of_warp = first.size(window), of_fit = warp_count() * of_warp;
+    const SumCopies own = first.after(warp_index() * of_warp);
     const RowRange range(designs.rows, static_cast<int>(learner.chunks), chunk, warp_count());
     for (int begin = 0; begin < functions; begin += window) {
         const int end = min(window, functions - begin);
-        clear(sums, warp_count() * first.size(window));
-        for (long long part = learner.begin_part; part < learner.end_part; ++part)
-            add_part(designs, part, range, u, own, begin, end);
-        sum_copies(first, window, end, result + begin);
+        clear(sums, members * of_fit);
+        for (long long part = learner.begin_part; part < learner.end_part; ++part) {
+            const PartPlace place = designs.parts[part];
+            const int j = own.member(), width = static_cast<int>(place.width);
+            const int offset = j < width ? designs.offsets[part * warp_threads + j] - begin : 0;
+            add_rows<most>(designs.first + place.first, designs.values + place.values, width,
+                           offset, range, u, designs.rows, members, own, of_fit, end);
+        }
+        __syncthreads();
+        for (int fit = 0; fit < members; ++fit)
+            sum_copies(first.after(fit * of_fit), window, end, result + fit * functions + begin);
+        __syncthreads();
     }
 }
 
-/// The sums of all chunks of all learners, for all fits; `pairs` are a learner and a chunk.
+/// The sums of all chunks of all learners, for all fits; `pairs` are a learner and a chunk. A block
+/// adds a chunk for some fits.
 template <class T>
 __device__ void accumulate_all_moments(const Designs<T>& designs, const int* pairs, int pair_count,
                                        const double* u, double* shared, double* sums) {
-    const long long units = static_cast<long long>(pair_count) * designs.fits;
-    for (long long unit = blockIdx.x; unit < units; unit += gridDim.x) {
-        const long long pair = unit / designs.fits, fit = unit % designs.fits;
-        const int chunk = pairs[2 * pair + 1];
+    const int fits = designs.fits, some = designs.fits_at_once, groups = (fits + some - 1) / some;
+    for (int unit = blockIdx.x; unit < pair_count * groups; unit += gridDim.x) {
+        const int pair = unit / groups, begin = unit % groups * some;
+        const int chunk = pairs[2 * pair + 1], end = min(begin + some, fits);
         const LearnerPlace& learner = designs.learners[pairs[2 * pair]];
-        const double* own = u + fit * designs.rows;
         const long long partial = learner.by_level < 0 ? chunk : 0;
-        double* result =
-            sums + learner.sums * designs.fits + (partial * designs.fits + fit) * learner.functions;
-        if (learner.by_level < 0)
-            accumulate_moments(designs, learner, chunk, own, shared, result);
-        else
-            designs.rows_by_level(learner).add(chunk, learner.chunks, own, result);
+        for (int fit = begin, members; fit < end; fit += members) {
+            members = min(static_cast<int>(learner.fits_at_once), end - fit);
+            const double* own = u + fit * designs.rows;
+            double* result =
+                sums + learner.sums * fits + (partial * fits + fit) * learner.functions;
+            if (learner.by_level >= 0)
+                designs.rows_by_level(learner).template add<most_at_once>(chunk, learner.chunks,
+                                                                          own, members, result);
+            else if (members == 1)
+                accumulate_moments<1>(designs, learner, chunk, own, 1, shared, result);
+            else
+                accumulate_moments<most_at_once>(designs, learner, chunk, own, members, shared,
+                                                 result);
+        }
     }
 }
 
 // ---- X b ----------------------------------------------------------------------------
 
-/// X_i b of 32 rows, for which all lanes of a warp call it: in lane l, of the row `start` + l.
+/// X_i b of a row.
 template <class T>
-__device__ double fitted_rows(const Designs<T>& designs, const LearnerPlace& learner,
-                              const double* b, long long start) {
-    const int shift = static_cast<int>(learner.shift), lanes = 1 << shift;
-    const int at_once = warp_threads >> shift;  // rows
-    const int own = lane_index() >> shift, j = lane_index() & (lanes - 1);
+__device__ double fitted_row(const Designs<T>& designs, const LearnerPlace& learner,
+                             const double* b, long long row) {
+    constexpr int pack = pack_size<T>;
     double result = 0;
     for (long long part = learner.begin_part; part < learner.end_part; ++part) {
         const PartPlace place = designs.parts[part];
-        const int offset = j < place.width ? designs.offsets[part * warp_threads + j] : 0;
-#pragma unroll 4
-        for (int turn = 0; turn < lanes; ++turn) {
-            const long long row = start + turn * at_once + own;
-            double sum = 0;
-            if (j < place.width && row < designs.rows)
-                sum = static_cast<double>(designs.values[place.values + row * place.width + j]) *
-                      b[designs.first[place.first + row] + offset];
-            for (int distance = lanes / 2; distance > 0; distance /= 2)
-                sum += shuffle_xor(sum, distance);
-            sum = __shfl_sync(whole_warp, sum, (lane_index() % at_once) << shift);
-            if (lane_index() / at_once == turn) result += sum;
-        }
+        const int width = static_cast<int>(place.width);
+        const int* offsets = designs.offsets + part * warp_threads;
+        const T* values = designs.values + place.values + row * width;
+        const double* own = b + designs.first[place.first + row];
+        int j = 0;
+        if (is_aligned<pack>(values))
+            for (; j + pack <= width; j += pack) {
+                const Pack<T, pack> some = read_pack<pack>(values + j);
+#pragma unroll
+                for (int k = 0; k < pack; ++k)
+                    result += static_cast<double>(some.values[k]) * own[offsets[j + k]];
+            }
+        for (; j < width; ++j) result += static_cast<double>(values[j]) * own[offsets[j]];
     }
     return result;
 }

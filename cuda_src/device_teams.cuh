@@ -14,6 +14,7 @@ struct LaneTeam {
     static constexpr int threads = 128, blocks = general_ || width > 8 ? 2 : 3;
     static constexpr int memories_of_block = threads / lanes;
     static constexpr bool is_small = true, general = general_, has_near_vectors = true;
+    static constexpr bool foresees = false;                  // the variable that enters next
     static constexpr int rows_at_once = lanes == 1 ? 1 : 4;  // that share a shuffled number
 
     using Reals = LaneVector<double, LaneTeam>;
@@ -69,19 +70,23 @@ struct LaneTeam {
     static __device__ __forceinline__ int first_lane() { return lane_index() / lanes * lanes; }
 };
 
+/// The most bytes of a value that a block or a grid reduces.
+constexpr int bytes_of_partial = 32;
+
 /// One block. Its vectors are in shared memory. Four threads compute a row of the inverse.
 class BlockTeam {
   public:
     static constexpr int threads = 256, blocks = 2;
     static constexpr int memories_of_block = 1;
     static constexpr bool is_small = false, general = true, has_near_vectors = true;
+    static constexpr bool foresees = true;
     static constexpr int each = 1, lanes_of_row = 4;
 
     using Reals = Vector<double>;
 
     /// The partial results of the warps, double-buffered.
     struct Storage {
-        alignas(16) unsigned char partial[2][max_warps][16];
+        alignas(16) unsigned char partial[2][threads / warp_threads][bytes_of_partial];
     };
 
     __device__ explicit BlockTeam(Storage& storage, unsigned char* = nullptr) : storage_(storage) {}
@@ -120,9 +125,9 @@ class BlockTeam {
     int turn_ = 0;
 };
 
-/// One block whose vectors are in global memory.
+/// One block whose vectors are in global memory. To foresee variables would take registers.
 struct FarBlockTeam : BlockTeam {
-    static constexpr bool has_near_vectors = false;
+    static constexpr bool has_near_vectors = false, foresees = false;
 
     using BlockTeam::BlockTeam;
 };
@@ -133,13 +138,14 @@ class GridTeam {
     static constexpr int threads = 256, blocks = 1;
     static constexpr int memories_of_block = 1;
     static constexpr bool is_small = false, general = true, has_near_vectors = false;
+    static constexpr bool foresees = true;
     static constexpr int each = 1, lanes_of_row = 16;
 
     using Reals = Vector<double>;
     using Storage = BlockTeam::Storage;
 
     /// `global` has 16 bytes for the barrier, which are zero before the launch, and then
-    /// 2 x gridDim.x times 16 bytes.
+    /// 2 x gridDim.x times `bytes_of_partial`.
     __device__ GridTeam(Storage& storage, unsigned char* global)
         : block_(storage),
           barrier_(reinterpret_cast<unsigned long long*>(global)),
@@ -167,7 +173,7 @@ class GridTeam {
     /// size.
     template <class T, class Op>
     __device__ T reduce(T value, Op op) {
-        unsigned char* half = partial_ + turn_ * gridDim.x * alignment_of_arrays;
+        unsigned char* half = partial_ + turn_ * gridDim.x * bytes_of_partial;
         T* partial = reinterpret_cast<T*>(half);
         turn_ ^= 1;
         value = block_.reduce(value, op);

@@ -108,10 +108,14 @@ __device__ void multiply_by_transpose(const GramMatrix<Team>& at, int height, in
         while ((row + 1) * (row + 2) / 2 <= tile) ++row;
         const int j = 2 * row, k = 2 * (tile - row * (row + 1) / 2);
         const int next_j = min(j + 1, n - 1), next_k = min(k + 1, n - 1);
+        const double *of_j = &at(0, j), *of_next_j = &at(0, next_j);
+        const double *of_k = &at(0, k), *of_next_k = &at(0, next_k);
         double sum[2][2] = {{0, 0}, {0, 0}};
 #pragma unroll 2
         for (int i = 0; i < height; ++i) {
-            const double one[] = {at(i, j), at(i, next_j)}, other[] = {at(i, k), at(i, next_k)};
+            const double one[] = {*of_j, *of_next_j}, other[] = {*of_k, *of_next_k};
+            of_j += at.leading, of_next_j += at.leading;
+            of_k += at.leading, of_next_k += at.leading;
             for (int p = 0; p < 2; ++p)
                 for (int q = 0; q < 2; ++q) sum[p][q] += one[p] * other[q];
         }
@@ -130,20 +134,34 @@ __device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions<Team>
                              GivenMatrix<T> given, const Variables& variables) {
     const int m = options.m, n = options.n;
     const bool by_rows = given.column_stride < given.row_stride;
-    const int length = by_rows ? n : m;
-    for_each<Workers>(m * n, [&](int e) {
-        const int line = e / length, place = e - line * length;
+    const int length = by_rows ? n : m, lines = by_rows ? m : n;
+    const int step = Workers::size() / length, rest = Workers::size() - step * length;
+    int line = Workers::rank() / length, place = Workers::rank() - line * length;
+#pragma unroll 1
+    while (line < lines) {
         const int i = by_rows ? line : place, j = by_rows ? place : line;
         at(i, j) = given(i, j);
-    });
+        line += step;
+        place += rest;
+        if (place >= length) {
+            place -= length;
+            ++line;
+        }
+    }
     Workers::sync();
     for_each<Workers>(n, [&](int j) {
-        double largest = variables.root_l2(j);
-#pragma unroll 1
-        for (int i = 0; i < m; ++i) largest = MaxMagnitude<double>()(largest, magnitude(at(i, j)));
-        const double scale = scale_of(largest);
-#pragma unroll 1
-        for (int i = 0; i < m; ++i) at(i, j) = scaled_by(at(i, j), scale);
+        double* entry = &at(0, j);
+        // Magnitudes have the order of their bits; NaN is the largest.
+        long long largest = __double_as_longlong(variables.root_l2(j));
+#pragma unroll 2
+        for (int i = 0; i < m; ++i, entry += at.leading)
+            largest = max(largest, __double_as_longlong(fabs(*entry)));
+        const double scale = scale_of(__longlong_as_double(largest));
+#pragma unroll 2
+        for (int i = 0; i < m; ++i) {
+            entry -= at.leading;
+            *entry = scaled_by(*entry, scale);
+        }
         at.column_scale[j] = scale;
     });
     Workers::sync();

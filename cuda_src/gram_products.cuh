@@ -10,18 +10,6 @@
 #include "gram_matrix.cuh"
 #include "passive_inverse.cuh"
 
-/// The sums of two quantities.
-struct Two {
-    double a, b;
-};
-struct AddTwo {
-    static __device__ __forceinline__ Two identity() { return {0, 0}; }
-    __device__ __forceinline__ Two operator()(Two x, Two y) const { return {x.a + y.a, x.b + y.b}; }
-};
-__device__ __forceinline__ Two shuffle_xor(Two x, int distance) {
-    return {shuffle_xor(x.a, distance), shuffle_xor(x.b, distance)};
-}
-
 /// out[q] = column_q . vector, for `count` columns: of `variables`, or the first columns if it
 /// is null. A group multiplies two columns at once. Ends without a barrier.
 template <class Team>
@@ -107,10 +95,9 @@ __device__ __forceinline__ void combine_gram(const GramMatrix<Team>& matrix, int
     const MatrixView G{matrix.G, 1, n};
     if constexpr (Team::is_small) {
         typename Team::Reals sum{};
-        const typename Team::Reals masked = chosen.masked(y);
         chosen.by_all([&](auto p, int j) {
-            const double value = masked.of(p);
-            for_each_variable<Team>(n, [&](auto i) { sum[i] += G(i, j) * value; });
+            const double value = Chosen<Team>::element(y, p);
+            for_each_variable<Team>(n, [&](auto i) { sum[i] += G(i, max(j, 0)) * value; });
         });
         for_each_variable<Team>(n, [&](auto i) { use(i, sum[i]); });
     } else {

@@ -8,6 +8,9 @@
 /// Limit on how often the residual is made orthogonal to the passive columns.
 constexpr int most_corrections = 3;
 
+/// Part of the square of a residual that is left after a correction, unless it is recomputed.
+constexpr double kept_part = 0.25;
+
 template <class T, class Team>
 struct GramResidual : GramSteps<T, Team> {
     using Base = GramSteps<T, Team>;
@@ -19,18 +22,27 @@ struct GramResidual : GramSteps<T, Team> {
 
     bool has_product;  // whether w is the product of the columns with the witness
 
-    /// Make the witness orthogonal to the passive columns; `change` is the correction of x. Returns
-    /// whether w is the product of the columns with the witness: small teams multiply all.
-    __device__ bool correct() {
+    /// Make the witness orthogonal to the passive columns, and correct x if the corrected x is
+    /// between its bounds, so that `follows` is true. Updates the residual by the change of x.
+    /// Returns whether it must be recomputed: if little is left of it, its rounding errors count.
+    ///
+    /// Afterwards `has_product` says whether w is the product of the columns with the witness:
+    /// small teams multiply all.
+    __device__ bool correct(bool& follows) {
         at.change.forget();
         inverse.for_each([&](auto p) { at.change[p] = 0; });
+        for_each<Team>(options.rows(), [&](int i) {
+            if (is_data(i)) at.residual[i] = at.witness[i];
+        });
         bool is_orthogonal = false;
+        double largest_square = 0, square = 0;
+#pragma unroll 1
         for (int correction = 0; correction < most_corrections; ++correction) {
             transpose_times(inverse.passive(), at.witness, at.passive_w);
             if constexpr (Team::is_small) at.w = at.passive_w;
-            const double square = sum(options.rows(), [&](int i) {
-                return is_data(i) ? at.witness[i] * at.witness[i] : 0;
-            });
+            square = sum(options.rows(),
+                         [&](int i) { return is_data(i) ? at.witness[i] * at.witness[i] : 0; });
+            largest_square = max(largest_square, square);
             const double limit = options.tol / 2 * square_root(square);
             const double visible = sum_of_passive([&](auto p) {
                 const double w = gradient(at.passive_w[p], variable(p), at.witness);
@@ -39,16 +51,40 @@ struct GramResidual : GramSteps<T, Team> {
             });
             is_orthogonal = has_sum() && visible == 0;
             if (!team.any(!is_orthogonal)) break;
-            const double to_sum = step(true), shift = is_orthogonal ? 0 : to_sum;
+            const double to_sum = step(true, false), shift = is_orthogonal ? 0 : to_sum;
             inverse.for_each([&](auto p) {
                 if (is_orthogonal || !is_finite(at.d[p])) at.d[p] = 0;
                 at.change[p] += at.d[p];
             });
             team.sync();
-            subtract_fitted(shift);
+            subtract_fitted(at.witness, shift);
             team.sync();
         }
-        return Team::is_small && is_orthogonal;
+        follows = moves_x();
+        team.sync();
+        subtract_fitted(at.residual, 0);
+        team.sync();
+        has_product = Team::is_small && is_orthogonal;
+        return options.has_sum() || !is_orthogonal || square < kept_part * largest_square;
+    }
+
+    /// Add the change to x, if x stays between its bounds and the solver was not stopped, and round
+    /// x. Computes d, by how much x changes, and x by variable.
+    __device__ bool moves_x() {
+        const double blocked = sum_of_passive(
+            [&](auto p) { return is_inside(at.x[p] + at.change[p], p) ? 0.0 : 1.0; });
+        const bool follows = status == converged && blocked == 0;
+        if constexpr (Team::is_small) {  // until now, it needs no registers
+            at.all_x.forget();
+            for_each_variable<Team>(options.n, [&](auto j) { at.all_x[j] = rest(j); });
+        }
+        inverse.for_each([&](auto p) {
+            const double before = at.x[p], x = follows ? before + at.change[p] : before;
+            const double rounded = to_scaled(to_given(x, variable(p)), variable(p));
+            at.d[p] = rounded - before;
+            at.x[p] = at.all_x[variable(p)] = rounded;
+        });
+        return follows;
     }
 
     /// Whether x + change has the fixed sum, up to rounding.
@@ -63,20 +99,20 @@ struct GramResidual : GramSteps<T, Team> {
         return fabs(sums.a - total) <= summed_units * Floating<double>::epsilon * terms;
     }
 
-    /// Subtract A d, with the rows of the l2 penalty, from the witness; `shift` changes the
+    /// Subtract A d, with the rows of the l2 penalty, from a residual; `shift` changes the
     /// multiplier of the fixed sum.
-    __device__ void subtract_fitted(double shift) {
+    __device__ void subtract_fitted(Vector<double> from, double shift) {
         combine<PlainSum, Team>(
             at.matrix.view(), options.height(), inverse.passive(), at.d, [](int) { return 0.0; },
             [&](int i, double fitted) {
                 if (is_data(i))
-                    at.witness[i] -= fitted;
+                    from[i] -= fitted;
                 else
                     at.witness[i] = at.residual[i] -= shift;
             });
         if (options.has_ridge())
             inverse.for_each([&](auto p) {
-                at.witness[options.height() + variable(p)] -= at.damping[variable(p)] * at.d[p];
+                from[options.height() + variable(p)] -= at.damping[variable(p)] * at.d[p];
             });
     }
 
@@ -88,19 +124,10 @@ struct GramResidual : GramSteps<T, Team> {
     __device__ bool refresh() {
         Vector<double> out = at.witness;
         bool follows = false;
-        for (int k = 0; k < 2; ++k, out = at.residual) {
+        for (bool again = false;; again = true, out = at.residual) {
             Base::template make_residual<AccurateDifference>(out);
-            if (k == 1) break;
-            has_product = correct();
-            const double blocked = sum_of_passive(
-                [&](auto p) { return is_inside(at.x[p] + at.change[p], p) ? 0.0 : 1.0; });
-            follows = status == converged && blocked == 0;
-            inverse.for_each([&](auto p) {
-                const double x = follows ? at.x[p] + at.change[p] : at.x[p];
-                at.x[p] = to_scaled(to_given(x, variable(p)), variable(p));
-            });
+            if (again || !team.any(correct(follows))) return follows;
         }
-        return follows;
     }
 
     /// The certificate of x, |b - A x|, and the root of twice the objective. Computes the gradient

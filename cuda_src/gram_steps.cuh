@@ -54,7 +54,7 @@ struct GramSteps : GramSystem<T, Team> {
         if (options.has_bounds())
             passive.by_all([&](auto p, int j) {
                 const double x = at.x.of(p);
-                if (restarts && passive.has(j))
+                if (restarts && j >= 0)
                     place(j, 0, nearest_bound(x, at.lower.of(j), at.upper.of(j)));
             });
         if (restarts) inverse.clear();
@@ -90,20 +90,16 @@ struct GramSteps : GramSystem<T, Team> {
     /// of the others and moves inwards.
     ///
     /// Column j is projected onto the passive columns; `u` has the coefficients. `least` limits the
-    /// decrease of the objective along its orthogonal part. Ends without a barrier.
-    __device__ bool append(bool tries, int j, double x_j, double least) {
+    /// decrease of the objective along its orthogonal part. A large team finds the largest of its
+    /// threads, too. Ends without a barrier.
+    __device__ bool append(bool tries, int j, double x_j, double least, Located<double>& largest) {
         const bool fits = inverse.length < options.capacity();
         tries = tries && (fits || options.has_penalties()) && !team.is_stopped();
         if (!team.any(tries)) return false;
-        const double before = rest_of(j);
+        const double before = tries ? rest_of(j) : 0;  // a guess may have moved it just now
         multiply_passive(j);
         team.sync();
-        inverse.multiply(team, at.g, at.u);
-        Two along = AddTwo::identity();
-        inverse.for_each([&](auto p) {
-            along = AddTwo()(along, {at.u[p] * at.g[p], at.u[p] * at.passive_w[p]});
-        });
-        along = team.reduce(along, Called<AddTwo>());
+        const Two along = inverse.project(team, at.g, at.passive_w, at.u, largest);
         const double w = at.w.of(j), norm = at.norm.of(j);
         const double square = square_of(j) - along.a, descent = w - along.b;
         const bool enters = tries && fits && square > resolved_part * norm * norm &&
@@ -258,7 +254,8 @@ struct GramSteps : GramSystem<T, Team> {
     /// variables that are between their bounds there enter instead; others rest at the bound that
     /// the guess reaches. With a fixed sum, variables enter where they rest. If `first` is not
     /// negative, this variable enters instead. It becomes the variable that has to enter after the
-    /// variable at `leaving` has left.
+    /// variable at `leaving` has left. A large team finds the next variable while a variable, but
+    /// the first, enters: if it is refused, there is no next one.
     __device__ bool enter(bool searches, int most, bool fresh, const T* guess, int& first,
                           int& leaving) {
         const bool by_slope = guess == nullptr && first < 0;
@@ -279,11 +276,13 @@ struct GramSteps : GramSystem<T, Team> {
         const double cancelling = options.tol * (magnitude + size());
         double steep = fresh ? cancelling : slack * cancelling;
         int entered = 0, j = -1, replacing = -1;
-        bool exchanged = false;
+        bool exchanged = false, foresees = false;
+        Located<double> next;
         for (searches = searches && (!by_slope || most > 0); team.any(searches);) {
-            const auto next = team.reduce(
-                find_variable(team, at.slope, first < 0 ? options.n : 0, by_slope, steep, j),
-                Called<ArgMax<double>>());
+            if (!foresees)
+                next = team.reduce(
+                    find_variable(team, at.slope, first < 0 ? options.n : 0, by_slope, steep, j),
+                    Called<ArgMax<double>>());
             j = first < 0 ? next.index : (j < 0 ? first : -1);
             searches = searches && j >= 0;
             if (!team.any(searches)) break;
@@ -295,8 +294,13 @@ struct GramSteps : GramSystem<T, Team> {
             double x_j = rest_of(j);
             const bool at_bound = rests_at_guess(searches && guess != nullptr, j, x_j);
             const bool tries = searches && !at_bound;
+            foresees = Team::foresees && by_slope && entered > 0;
+            if (foresees) {
+                exclude(j, true);
+                next = find_variable(team, at.slope, options.n, true, steep, j);
+            }
             const bool accepted =
-                append(tries, j, x_j, by_slope ? cancelling : -Floating<double>::infinity());
+                append(tries, j, x_j, by_slope ? cancelling : -Floating<double>::infinity(), next);
             const bool refused = tries && by_slope && !accepted;
             if (options.has_penalties() && team.any(refused && entered == 0) &&
                 exchange(refused && entered == 0, j, leaving)) {
@@ -306,7 +310,7 @@ struct GramSteps : GramSystem<T, Team> {
             searches = searches && !exchanged && !(refused && entered > 0);
             if (accepted && entered++ == 0) steep = max(steep, steep_part * next.value);
             if (!by_slope || !searches) continue;
-            exclude(j, accepted);
+            if (!foresees) exclude(j, accepted);
             searches = entered < most;
         }
         first = replacing;
@@ -328,14 +332,14 @@ struct GramSteps : GramSystem<T, Team> {
 
     /// d = H passive_w. With a fixed sum, passive_w - shift row takes the place of passive_w, so
     /// that the step d leads to that sum; returns `shift`. The step is from x, or from x + change
-    /// if it `corrects` x. Ends without a barrier.
-    __device__ double step(bool corrects) {
+    /// if it `corrects` x. A product that is `kept` in d is not computed. Ends without a barrier.
+    __device__ double step(bool corrects, bool kept) {
         if (options.has_sum()) {
             inverse.for_each([&](auto p) { at.row[p] = at.sum_row[variable(p)]; });
             team.sync();
             inverse.multiply(team, at.row, at.along);
         }
-        inverse.multiply(team, at.passive_w, at.d);
+        if (!kept) inverse.multiply(team, at.passive_w, at.d);
         if (!options.has_sum()) return 0;
         double shift = 0;
         bool lacks = true;
@@ -375,8 +379,9 @@ struct GramSteps : GramSystem<T, Team> {
     /// before, and x does not move if another variable `replaces` it.
     __device__ bool make_feasible(bool moves, int leaving, bool replaces) {
         bool moved = replaces;
-        while (team.any(moves)) {
-            if (team.any(leaving >= 0)) remove(leaving);
+        double left = 1;  // part of the last step that is not taken
+        for (bool has_step = false; team.any(moves); has_step = !Team::is_small) {
+            if (team.any(leaving >= 0)) remove(leaving, left);
             leaving = -1;
             moves = moves && !replaces;
             if (moves && (nit >= options.maxiter || team.is_stopped())) {
@@ -384,8 +389,8 @@ struct GramSteps : GramSystem<T, Team> {
                 moves = false;
             }
             if (!team.any(moves)) break;
-            team.sync();
-            const double shift = step(false);
+            if (!has_step) team.sync();
+            const double shift = step(false, has_step);
             const bool stays = options.has_sum() && inverse.length == 1;
             Located<double> first = ArgMax<double>::identity();
             inverse.for_each([&](auto p) {
@@ -414,6 +419,7 @@ struct GramSteps : GramSystem<T, Team> {
                 at.x[p] = clipped(at.x[p] + step * at.d[p], lower(j), upper(j));
                 at.passive_w[p] *= 1 - step;
             });
+            left = 1 - step;
             moves = first.index >= 0;
             moved = moved || !moves || step > 0;
             leaving = first.index;
@@ -427,12 +433,12 @@ struct GramSteps : GramSystem<T, Team> {
         return value <= at.lower[variable(p)] ? at.lower[variable(p)] : at.upper[variable(p)];
     }
 
-    /// Remove the variable at a position, if it is not -1, and let it rest at its `end`. Ends
-    /// without a barrier.
-    __device__ void remove(int position) {
+    /// Remove the variable at a position, if it is not -1, and let it rest at its `end`; `left` is
+    /// the part of the step d that x has not taken. Ends without a barrier.
+    __device__ void remove(int position, double left) {
         const int p = max(position, 0), j = options.has_bounds() ? variable(p) : 0;
         const double value = options.has_bounds() ? at.end.of(p) : 0;
-        inverse.remove(team, position, at.d, at.x, at.passive_w);
+        inverse.remove(team, position, at.u, at.x, at.passive_w, at.d, left);
         if (position < 0) return;
         place(j, 0, value);
         ++n_downdates;

@@ -14,13 +14,14 @@
 /// `arrived` counts arrivals. It is zero before the launch, and is never reset.
 class GridBarrier {
   public:
-    __device__ explicit GridBarrier(unsigned long long* arrived) : arrived_(arrived) {}
+    __device__ explicit GridBarrier(unsigned long long* arrived)
+        : arrived_(__cvta_generic_to_global(arrived)) {}
 
     __device__ void wait() {
         awaited_ += gridDim.x;
         __syncthreads();
         if (threadIdx.x == 0) {
-            asm volatile("red.release.gpu.add.u64 [%0], 1;" ::"l"(arrived_) : "memory");
+            asm volatile("red.release.gpu.global.add.u64 [%0], 1;" ::"l"(arrived_) : "memory");
             while (arrived() < awaited_) __nanosleep(nanoseconds_between_polls);
         }
         __syncthreads();
@@ -31,10 +32,13 @@ class GridBarrier {
 
     __device__ unsigned long long arrived() const {
         unsigned long long count;
-        asm volatile("ld.acquire.gpu.u64 %0, [%1];" : "=l"(count) : "l"(arrived_) : "memory");
+        asm volatile("ld.acquire.gpu.global.u64 %0, [%1];"
+                     : "=l"(count)
+                     : "l"(arrived_)
+                     : "memory");
         return count;
     }
 
-    unsigned long long* arrived_;
+    size_t arrived_;  // an address of global memory
     unsigned long long awaited_ = 0;
 };

@@ -18,36 +18,37 @@ struct Chosen<LaneTeam<lanes, each, general>> {
 
     __device__ __forceinline__ bool has(int j) const { return bits >> j & 1; }
 
-    /// The elements of the chosen variables, and 0 for the others.
-    __device__ __forceinline__ LaneVector<double, Team> masked(
-        LaneVector<double, Team> values) const {
-        for_each_variable<Team>(Team::width, [&](auto j) {
-            if (!has(j)) values[j] = 0;
-        });
-        return values;
-    }
-
-    /// body(j, j) for the variables that a team of the warp has chosen.
+    /// body(j, j) for the chosen variables. A team of several lanes that has no more of them takes
+    /// part with -1, until all teams of the warp are ready.
     template <class Body>
     __device__ __forceinline__ void by_all(Body body) const {
-        unsigned left = bits;
-#pragma unroll
-        for (int distance = lanes; distance < warp_threads; distance *= 2)
-            left |= shuffle_xor(left, distance);
-        by_slot<0>(left, body);
-    }
-
-  private:
-    template <int slot, class Body>
-    static __device__ __forceinline__ void by_slot(unsigned chosen, Body body) {
-        unsigned left = chosen & (whole_warp >> (warp_threads - lanes));
         // Without a vote, the compiler doubles the code of loops with shuffles.
 #pragma unroll 1
-        for (; lanes == 1 ? left != 0 : Team::any(left != 0); left &= left - 1) {
-            const OwnVariable<slot> j{__ffs(static_cast<int>(left)) - 1 + slot * lanes};
+        for (unsigned left = bits; lanes == 1 ? left != 0 : Team::any(left != 0);
+             left &= left - 1) {
+            const int j = __ffs(static_cast<int>(left)) - 1;
             body(j, j);
         }
-        if constexpr (slot + 1 < each) by_slot<slot + 1>(chosen >> lanes, body);
+    }
+
+    /// The same; a team of one lane knows the registers of its variables.
+    template <class Body>
+    __device__ __forceinline__ void by_slot(Body body) const {
+        if constexpr (lanes > 1) {
+            by_all(body);
+        } else {
+            for_each_variable<Team>(Team::width, [&](auto j) {
+                if (has(j)) body(j, j);
+            });
+        }
+    }
+
+    /// Element j, or 0 for -1.
+    template <class Variable>
+    static __device__ __forceinline__ double element(const LaneVector<double, Team>& values,
+                                                     Variable j) {
+        const double value = values.of(j);
+        return lanes > 1 && j < 0 ? 0 : value;
     }
 };
 
@@ -89,21 +90,31 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
     }
 
     __device__ void multiply(Team&, const Reals& in, Reals& out) const {
-        const Reals passive = chosen_.masked(in);
         Reals sum{};
 #pragma unroll
         for (int k = 0; k < width; ++k) {
-            const double value = passive.of(k);
+            const double value = in.of(k);
 #pragma unroll
             for (int q = 0; q < each; ++q) sum.own[q] += rows_[q][k] * value;
         }
         out = sum;
     }
 
+    /// Elements of g and w that are not passive are 0.
+    __device__ Two project(Team& team, const Reals& g, const Reals& w, Reals& u,
+                           Located<double>&) const {
+        multiply(team, g, u);
+        Two along = AddTwo::identity();
+#pragma unroll
+        for (int q = 0; q < each; ++q)
+            along = AddTwo()(along, {u.own[q] * g.own[q], u.own[q] * w.own[q]});
+        return team.reduce(along, Called<AddTwo>());
+    }
+
     /// Without a variable, -1, H stays as it is.
     __device__ int append(int variable, Reals u, double square) {
         for_each_variable<Team>(width, [&](auto p) {
-            if (!chosen_.has(p)) u[p] = p == variable ? -1 : 0;
+            if (p == variable) u[p] = -1;
         });
         if (variable >= 0) {
             chosen_.bits |= 1u << variable;
@@ -114,7 +125,8 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
     }
 
     /// Without a position, -1, H stays as it is.
-    __device__ void remove(Team&, int position, Reals& v, Reals&, Reals&) {
+    /// The step d is computed again: it would take registers.
+    __device__ void remove(Team&, int position, Reals& v, Reals&, Reals&, Reals&, double) {
         for_each_entry([&](auto p, int k, double& entry) {
             if (k == position) v[p] = entry;
         });
@@ -222,22 +234,23 @@ template <class Sum, class Team, class Start, class Use>
 __device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen<Team>& chosen,
                                         const LaneVector<double, Team>& y, Start start, Use use) {
     constexpr int lanes = Team::size(), rows_at_once = Team::rows_at_once;
-    const LaneVector<double, Team> masked = chosen.masked(y);
 #pragma unroll 1
     for (int first = 0; first < count; first += rows_at_once * lanes) {
+        // Rows that do not exist are computed like the last row, and not used.
+        const auto row_of = [&](int q) { return first + q * lanes + Team::rank(); };
         const auto for_each_row = [&](auto body) {
 #pragma unroll
-            for (int q = 0; q < rows_at_once; ++q) {
-                const int i = first + q * lanes + Team::rank();
-                if (i < count) body(q, i);
-            }
+            for (int q = 0; q < rows_at_once; ++q) body(q, min(row_of(q), count - 1));
         };
         Sum sum[rows_at_once] = {};
         for_each_row([&](int q, int i) { sum[q] = {start(i)}; });
-        chosen.by_all([&](auto p, int j) {
-            const double value = masked.of(p);
-            for_each_row([&](int q, int i) { sum[q].take(rows(i, j), value); });
+        chosen.by_slot([&](auto p, int j) {
+            const double value = Chosen<Team>::element(y, p);
+            const MatrixView column{rows.entries.from(max(j, 0)), rows.row_stride, 1};
+            for_each_row([&](int q, int i) { sum[q].take(column(i, 0), value); });
         });
-        for_each_row([&](int q, int i) { use(i, sum[q].rounded()); });
+        for_each_row([&](int q, int i) {
+            if (row_of(q) < count) use(i, sum[q].rounded());
+        });
     }
 }

@@ -55,71 +55,80 @@ struct SumCopies {
     }
     __device__ double& operator()(int copy, int function) const {
         const int member = function & ((1 << shift) - 1);
-        return sums[(function >> shift) * pitch + (copy << shift) + member];
+        return sums[(function - member) * copies() + (copy << shift) + member];
     }
-    /// The copies of this lane's warp, from the copies of the first warp, of `functions` functions.
-    __device__ SumCopies of_warp(int functions) const {
-        return {sums + warp_index() * size(functions), shift, pitch};
-    }
+    /// Copies that begin `distance` sums later.
+    __device__ SumCopies after(int distance) const { return {sums + distance, shift, pitch}; }
 };
 
-/// result[0:count] = the sums of the copies of all warps, each of `functions` functions. Begins and
-/// ends with a barrier.
+/// result[0:count] = the sums of the copies of all warps, each of `functions` functions.
 __device__ void sum_copies(const SumCopies& first, int functions, int count, double* result) {
     const int copies = first.copies(), size = first.size(functions);
-    __syncthreads();
     for (int f = threadIdx.x; f < count; f += blockDim.x) {
         double total = 0;
-        for (int part = 0; part < warp_count() * copies; ++part) {
-            const SumCopies some{first.sums + part / copies * size, first.shift, first.pitch};
-            total += some(part % copies, f);
-        }
+        for (int warp = 0; warp < warp_count(); ++warp)
+            for (int copy = 0; copy < copies; ++copy) total += first.after(warp * size)(copy, f);
         result[f] = total;
     }
-    __syncthreads();
 }
 
-/// A value of a row, to be added to the sum of its function; -1 for none.
-template <class T>
+/// A value of a row, to be added to the sums of its function, times a factor for each fit. The
+/// function is -1 for none.
+template <class T, int fits>
 struct Entry {
     int function;
     T value;
-    double u;
+    double u[fits];
 };
 
-/// Adds the rows of a warp to the sums of functions. A row has `width` values; the function of this
-/// lane's value is `offset` after the first, and u(r) the factor of row r of the range.
-template <class T, class U>
+/// Adds the rows of a warp to the sums of functions, for `members` fits, at most `fits`. A row has
+/// `width` values; the function of this lane's value is `offset` after the first. The factors u of
+/// a fit are `u_stride` after the factors of the fit before, its sums `pitch` sums.
+template <int fits, class T>
 __device__ __forceinline__ void add_rows(const int* first, const T* values, int width, int offset,
-                                         const RowRange& range, U u, const SumCopies& own,
+                                         const RowRange& range, const double* u, long long u_stride,
+                                         int members, const SumCopies& own, int pitch,
                                          int functions) {
-    constexpr int steps = 3;  // that are in flight
+    // A single fit reads ahead. The values of several fits need the registers for it.
+    constexpr bool is_ahead = fits == 1;
+    constexpr int steps = is_ahead ? 3 : 1;  // that are in flight
     const int copies = own.copies(), copy = own.copy(), j = own.member();
-    const bool adds = copy < copies && j < width;
     const int count = static_cast<int>(range.end - range.begin);  // at most 2^31 for any memory
+    const int last = copy < copies && j < width ? count : 0;
     first += range.begin;
     values += range.begin * width + j;
-    Entry<T> next[steps];
+    u += range.begin;
+    Entry<T, fits> next[steps];
     const auto read = [&](int start) {
 #pragma unroll
         for (int k = 0; k < steps; ++k) {
             const int row = start + k * copies + copy;
             next[k].function = -1;
-            if (adds && row < count)
-                next[k] = {first[row] + offset, values[static_cast<long long>(row) * width],
-                           u(row)};
+            if (row >= last) continue;
+            next[k].function = first[row] + offset;
+            next[k].value = values[static_cast<long long>(row) * width];
+            const double* factor = u + row;
+#pragma unroll
+            for (int fit = 0; fit < fits; ++fit, factor += u_stride)
+                if (fit == 0 || fit < members) next[k].u[fit] = *factor;
         }
     };
-    read(0);
+    if (is_ahead) read(0);
     for (int start = 0; start < count; start += steps * copies) {
-        Entry<T> here[steps];
+        if (!is_ahead) read(start);
+        Entry<T, fits> here[steps];
 #pragma unroll
         for (int k = 0; k < steps; ++k) here[k] = next[k];
-        read(start + steps * copies);
+        if (is_ahead) read(start + steps * copies);
 #pragma unroll
         for (int k = 0; k < steps; ++k) {
-            if (static_cast<unsigned>(here[k].function) < static_cast<unsigned>(functions))
-                own(copy, here[k].function) += static_cast<double>(here[k].value) * here[k].u;
+            if (static_cast<unsigned>(here[k].function) < static_cast<unsigned>(functions)) {
+                double* sum = &own(copy, here[k].function);
+#pragma unroll
+                for (int fit = 0; fit < fits; ++fit, sum += pitch)
+                    if (fit == 0 || fit < members)
+                        *sum += static_cast<double>(here[k].value) * here[k].u[fit];
+            }
             __syncwarp();
         }
     }

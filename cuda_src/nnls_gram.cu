@@ -35,9 +35,11 @@
 // vectors by row, and the options of variables are in shared memory.
 //
 // Cost. l passive variables: l n operations for a gradient, 2 l^2 for a variable that enters, l^2
-// for one that leaves, and l^2 for a solution. A is read once for A^T b, once or twice for a
-// certificate. Barriers of a team: 4 for a variable that enters, 3 for a solution, 1 for a variable
-// that leaves. Lanes need no barrier of their block, but for a matrix that its teams share.
+// for one that leaves, and l^2 for the first solution after variables have entered: when a variable
+// leaves, the next step follows from the last one. A is read once for A^T b, once or twice for a
+// certificate. Barriers of a team: 2 for a variable that enters, 3 for the first of several that
+// enter at once, 3 for a solution, 2 for a variable that leaves, with the solution without it.
+// Lanes need no barrier of their block, but for a matrix that its teams share.
 
 #include "batch.cuh"
 #include "gram_solver.cuh"

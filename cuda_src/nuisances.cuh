@@ -49,7 +49,6 @@ __device__ void find_medians(const RowSums& sums, MedianSearch* searches, const 
             [&](int fit, int) {
                 const unsigned long long known = is_first ? 0 : searches[fit].key >> shift >> bits;
                 return [=, &data](long long row, double* own) {
-                    if (row >= data.rows) return;
                     const double r = data.response(fit, row) - data.f[fit * data.rows + row];
                     const unsigned long long key = size_bits(r) >> shift;
                     if (!is_first && key >> bits != known) return;

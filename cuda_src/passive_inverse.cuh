@@ -28,9 +28,6 @@ struct Chosen {
     __device__ __forceinline__ int operator[](int p) const {
         return list.first == nullptr ? p : list[p];
     }
-    /// Whether variable j, which `by_all` has, is chosen by this team: lanes visit variables of
-    /// other teams, too.
-    static constexpr __device__ bool has(int) { return true; }
     /// The last variables of the list.
     __device__ Chosen last(int some) const { return {list.from(count - some), some}; }
     /// body(p, j) for every position p and its variable j, by every member.
@@ -101,8 +98,17 @@ class PassiveInverse {
 
     /// out = H in. Ends with a barrier.
     __device__ void multiply(Team& team, Reals in, Reals out) const {
-        multiply_rows(at.H, length, in, out);
+        multiply_rows(at.H, length, in, in, out);
         team.sync();
+    }
+
+    /// u = H g. Returns the products of u with g and w; finds the largest of all threads, which may
+    /// be of anything else. Ends with a barrier.
+    __device__ Two project(Team& team, Reals g, Reals w, Reals u, Located<double>& largest) const {
+        const SumsAndLargest own{multiply_rows(at.H, length, g, w, u), largest};
+        const SumsAndLargest found = team.reduce(own, Called<AddTwoAndArgMax>());
+        largest = found.largest;
+        return found.sums;
     }
 
     /// Append a variable, and return its position. Its column is the passive columns times `u`,
@@ -113,14 +119,17 @@ class PassiveInverse {
         ::for_each<Team>(length + 1, [&](int k) {
             at.H(length, k) = root * (k < length ? -(root * u[k]) : root);
         });
-        if (Team::rank() == 0) at.variables[length] = variable;
+        by_owner<Team>(length, [&](int p) { at.variables[p] = variable; });
         return length++;
     }
 
     /// Remove the variable at `position`; the last variable takes its position, also in x and w.
+    /// d = H w becomes `left` times the product of the others: it needs no product with H.
     /// Overwrites v. Begins and ends without a barrier.
-    __device__ void remove(Team& team, int position, Reals v, Reals x, Reals w) {
+    __device__ void remove(Team& team, int position, Reals v, Reals x, Reals w, Reals d,
+                           double left) {
         const int last = length - 1;
+        const double removed = left * d[position];
         for_each([&](int k) {
             if (k == last) return;
             const bool is_position = k == position;
@@ -135,11 +144,15 @@ class PassiveInverse {
         --length;
         const double square = at.H(last, last);
         add_square(1 / square_root(fabs(square)), square < 0 ? 1 : -1, v, 0);
-        if (Team::rank() == 0) {
+        const double part = removed / square;
+        for_each([&](int k) {
+            const int from = k == position ? last : k;
+            d[k] = left * d[from] - part * v[k];
+            if (k != position) return;
             at.variables[position] = at.variables[last];
             x[position] = x[last];
             w[position] = w[last];
-        }
+        });
     }
 
   private:
@@ -203,9 +216,11 @@ class PassiveInverse {
         return reinterpret_cast<double2*>(entry);
     }
 
-    /// out = H in. Neighbouring lanes compute a row.
-    static __device__ __noinline__ void multiply_rows(SymmetricRows H, int length, Reals vector,
-                                                      Reals out) {
+    /// out = H in. Neighbouring lanes compute a row. Returns this thread's part of the products of
+    /// `out` with the vector and with another one.
+    static __device__ __noinline__ Two multiply_rows(SymmetricRows H, int length, Reals vector,
+                                                     Reals other, Reals out) {
+        Two products = AddTwo::identity();
         constexpr int lanes = Team::lanes_of_row, rows = warp_threads / lanes;
         const Reals in = placed<Team>(vector);
         const int lane = lane_index() % lanes;
@@ -216,8 +231,12 @@ class PassiveInverse {
 #pragma unroll
             for (int distance = 1; distance < lanes; distance *= 2)
                 sum += shuffle_xor(sum, distance);
-            if (p < length && lane == 0) out[p] = sum;
+            if (p < length && lane == 0) {
+                out[p] = sum;
+                products = AddTwo()(products, {sum * in[p], sum * other[p]});
+            }
         }
+        return products;
     }
 
     /// The part of sum_k H(p, k) in[k] that a lane of row p computes, two columns at once.

@@ -66,7 +66,7 @@ struct RowSums {
     GridBarrier& barrier;
 
     /// add(fit, chunk) is called by the block, and returns the function (row, sums) that adds a
-    /// row. It is called by whole warps, also for rows after the last. A grid barrier must follow.
+    /// row. A grid barrier must follow.
     template <int size, int first = 0, class Op, class Add>
     __device__ void pass(Op op, Add add) const {
         for (int unit = blockIdx.x; unit < fits * chunks; unit += gridDim.x) {
@@ -78,7 +78,7 @@ struct RowSums {
             const long long step = static_cast<long long>(chunks) * blockDim.x;
 #pragma unroll 1
             for (long long row = chunk * static_cast<long long>(blockDim.x) + threadIdx.x;
-                 row - lane_index() < data.rows; row += step)
+                 row < data.rows; row += step)
                 add_row(row, own);
             const double of_warp = reduce_values<size>(own, op);
             if (lane_index() < size) storage[warp_index() * most + lane_index()] = of_warp;
@@ -136,7 +136,7 @@ struct RowSums {
         const auto add_weighted = [&](int fit, int) {
             const auto add_row = add(fit);
             return [=, *this](long long row, double* own) {
-                const double weight = row < data.rows ? data.weight(fit, row) : 0.0;
+                const double weight = data.weight(fit, row);
                 if (weight != 0)
                     add_row(weight, data.response(fit, row), data.f[fit * data.rows + row], own);
             };

@@ -64,7 +64,7 @@ struct SingleRows {
             const auto s = read_nuisance(family, steps.paths.nuisance_at(fit, step - 1));
             return [=, *this](long long row, double* own) {
                 const double d = steps.along(own_update, fit, row);
-                if (row < steps.data.rows) add_curvature(family, steps.data, fit, row, d, s, own);
+                add_curvature(family, steps.data, fit, row, d, s, own);
             };
         });
     }
@@ -92,7 +92,7 @@ struct SingleRows {
             sums().template pass<2>(add, [&](int fit, int) {
                 const auto s = read_nuisance(family, steps.paths.nuisance_at(fit, step));
                 return [=, *this](long long row, double* own) {
-                    if (row < steps.data.rows) evaluate(family, steps.data, fit, row, s, own);
+                    evaluate(family, steps.data, fit, row, s, own);
                 };
             });
         }

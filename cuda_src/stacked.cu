@@ -13,7 +13,7 @@
 //
 // Mapping. All blocks are resident and meet in grid barriers. A step has three phases:
 //   moments  c_i in chunks of the rows. A warp adds several rows at once, each to its own copy
-//            of the k_i sums. The fits follow each other, so that they share X_i in the cache.
+//            of the k_i sums, and does so for up to five fits, which share what it reads of X_i.
 //   fits     c_i is the sum over its chunks; a block computes b_i.
 //   rows     f of every row, the gradient there and the risk. A row belongs to the same thread in
 //            all steps, so that f needs no barrier.
@@ -22,7 +22,8 @@
 // the same device a fit has the same bits in every run.
 //
 // Shared memory. As designs.cuh says, and in the second phase learner_fits.cuh.
-// Cost of a step of a fit. Reads K n (width values, an index) and K n times u; three barriers.
+// Cost of a step of a fit. Reads K n (width values, an index) for five fits, and K n times u
+// for each fit; three barriers.
 // Source. Hofner, Mayr, Robinzonov & Schmid, "Model-based boosting in R" (2014), Algorithm 1;
 // Sieminski & Lee, "Gradient-Boosted Generalised Additive Models with GPU Acceleration" (2023).
 
@@ -39,8 +40,9 @@ __device__ void make_steps(const StackedFits<T>& all) {
     __shared__ double row_storage[(threads / warp_threads + 1) * RowSums::most];
     BlockReduce<double> reduce(sum_storage);
     BlockReduce<Located<double>> best(best_storage);
-    const Designs<T> designs{all.first,    all.values, all.offsets, all.parts, all.learners,
-                             all.by_level, all.rows,   all.count,   all.fits,  all.columns};
+    const Designs<T> designs{all.first,    all.values,   all.offsets,     all.parts,
+                             all.learners, all.by_level, all.rows,        all.count,
+                             all.fits,     all.columns,  all.fits_at_once};
     const Matrices matrices{all.gram, all.inverse, all.cones, all.systems};
     const Fitted fitted{all.coefficients, all.scores};
     const Observations data{all.y,    all.weights, all.held_out, all.y_stride, all.weight_stride,

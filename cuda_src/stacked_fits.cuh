@@ -28,6 +28,7 @@ struct LearnerPlace {
     long long shift;         // a warp adds a row with 2^shift lanes
     long long pitch;         // of its `SumCopies`
     long long window;        // functions whose sums are in shared memory at once
+    long long fits_at_once;  // whose sums are in shared memory at once
     long long inequalities;  // 0 if the coefficients may be any
     long long cone;          // of its inequalities, for a single fit
     long long least;         // weight of each side of a cut
@@ -63,7 +64,7 @@ struct StackedFits {
     unsigned long long* arrived;
     long long rows, y_stride, weight_stride;
     double parameter;
-    int count, fits, columns, pair_count, systems, row_chunks;
+    int count, fits, columns, pair_count, systems, row_chunks, fits_at_once;
     int begin, end, steps, functions;
     int scaled;            // whether curvatures scale the steps
     int predictors, made;  // of a model; the steps before step 0

@@ -68,16 +68,16 @@ struct LaneVector {
     }
     /// Element j, which is the same for all members.
     __device__ __forceinline__ T of(int j) const {
-        const T value = in_slot(j / Team::size());
-        if constexpr (Team::size() == 1) return value;
-        return __shfl_sync(whole_warp, value, j % Team::size(), Team::size());
+        constexpr unsigned size = Team::size();
+        const unsigned index = j;
+        const T value = in_slot(index / size);
+        if constexpr (size == 1) return value;
+        return __shfl_sync(whole_warp, value, index % size, size);
     }
-
-    /// The same, from a register that the compiler knows.
+    /// An element of this lane.
     template <int slot>
-    __device__ __forceinline__ T of(OwnVariable<slot> p) const {
-        if constexpr (Team::size() == 1) return own[slot];
-        return __shfl_sync(whole_warp, own[slot], p.j % Team::size(), Team::size());
+    __device__ __forceinline__ T of(OwnVariable<slot>) const {
+        return own[slot];
     }
 
     /// The elements are not needed any more: without this, they would keep their registers until
@@ -90,7 +90,7 @@ struct LaneVector {
   private:
     /// A register is chosen from all: arrays in registers lack an address.
     template <int slot = 0>
-    __device__ __forceinline__ T in_slot(int wanted) const {
+    __device__ __forceinline__ T in_slot(unsigned wanted) const {
         const T here = own[slot];
         if constexpr (slot + 1 == Team::each) return here;
         const T later = in_slot<(slot + 1) % Team::each>(wanted);
@@ -130,6 +130,39 @@ __device__ __forceinline__ void for_each(int count, Body body) {
 struct Pair {
     double a, b;
 };
+
+/// The sums of two quantities.
+struct Two {
+    double a, b;
+};
+struct AddTwo {
+    static __device__ __forceinline__ Two identity() { return {0, 0}; }
+    __device__ __forceinline__ Two operator()(Two x, Two y) const { return {x.a + y.a, x.b + y.b}; }
+};
+__device__ __forceinline__ Two shuffle_xor(Two x, int distance) {
+    return {shuffle_xor(x.a, distance), shuffle_xor(x.b, distance)};
+}
+
+/// Two sums and a maximum: blocks reduce them together, with the barriers of one reduction.
+struct SumsAndLargest {
+    Two sums;
+    Located<double> largest;
+};
+struct AddTwoAndArgMax {
+    static __device__ __forceinline__ SumsAndLargest identity() {
+        return {AddTwo::identity(), ArgMax<double>::identity()};
+    }
+    __device__ __forceinline__ SumsAndLargest operator()(const SumsAndLargest& x,
+                                                         const SumsAndLargest& y) const {
+        return {AddTwo()(x.sums, y.sums), ArgMax<double>()(x.largest, y.largest)};
+    }
+};
+__device__ __forceinline__ SumsAndLargest warp_reduce(const SumsAndLargest& x,
+                                                      Called<AddTwoAndArgMax>,
+                                                      int width = warp_threads) {
+    return {warp_reduce(x.sums, Called<AddTwo>(), width),
+            warp_reduce(x.largest, Called<ArgMax<double>>(), width)};
+}
 
 /// use(i, ahead, load(i, ahead)) for the elements i + ahead = first, first + step, ... below `end`.
 /// Eight elements are loaded before the first of them is used, then four, two and one: a thread

@@ -43,6 +43,11 @@ class PassiveInverse<SerialTeam> {
             [&](int p, double sum) { out[p] = sum; });
     }
 
+    Two project(SerialTeam& team, Reals g, Reals w, Reals u, Located<double>&) const {
+        multiply(team, g, u);
+        return {dot(u.first, g.first, length), dot(u.first, w.first, length)};
+    }
+
     /// Append a variable: see PassiveInverse. Overwrites u.
     int append(int variable, Reals u, double square) {
         const double reciprocal = 1 / square_root(square);
@@ -58,18 +63,22 @@ class PassiveInverse<SerialTeam> {
     }
 
     /// Remove the variable at `position`: see PassiveInverse.
-    void remove(SerialTeam&, int position, Reals v, Reals x, Reals w) {
+    void remove(SerialTeam&, int position, Reals v, Reals x, Reals w, Reals d, double left) {
         const int last = length - 1;
         const double square = row(position)[position];
         const double reciprocal = 1 / square_root(fabs(square));
         for (int k = 0; k < length; ++k) v[k] = row(position)[k] * reciprocal;
-        add_square(v, length, square < 0 ? 1 : -1);
+        const double sign = square < 0 ? 1 : -1;
+        add_square(v, length, sign);
+        const double part = sign * reciprocal * left * d[position];
+        for (int k = 0; k < length; ++k) d[k] = multiply_add(part, v[k], left * d[k]);
         const double corner = row(last)[last];
         for (int k = 0; k < last; ++k) row(position)[k] = row(k)[position] = row(last)[k];
         row(position)[position] = corner;
         at.variables[position] = at.variables[last];
         x[position] = x[last];
         w[position] = w[last];
+        d[position] = d[last];
         --length;
     }
 

@@ -8,7 +8,7 @@
 
 struct SerialTeam {
     static constexpr int each = 1;
-    static constexpr bool is_small = false, general = true;
+    static constexpr bool is_small = false, general = true, foresees = false;
 
     using Reals = Vector<double>;
 

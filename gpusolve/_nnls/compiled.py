@@ -263,7 +263,7 @@ def run(
 def run_on_threads(
     compiled: CompiledCall, used: tuple[Any, ...], call: Call, *structs: bytes
 ) -> list[int]:
-    """What a function of the object returns to each thread."""
+    """Call a function of the object on a thread for each core; its results."""
     threads = min(cores(), compiled.shape[0])
     with ThreadPoolExecutor(threads) as pool:
         counters, kept = used[-1][-1], (compiled, used)

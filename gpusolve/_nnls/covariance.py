@@ -24,7 +24,7 @@ import numpy as np
 
 from .._device.arrays import Array, flat_batch, is_cupy, namespace, on_host
 from .._device.launch import pieces
-from .active_rows import ActiveRows, Duals, scaled_rows, without_rows
+from .constraint_rows import ActiveRows, Duals, scaled_rows, without_rows
 from .launch_arguments import indices_of
 from .problem import Option, Problem, blocks, drop_repeats, joined
 from .sparse_matrices import SparseMatrices

@@ -22,8 +22,7 @@ from .._numerics.compensated import remainder
 from .._numerics.scaling import inverse_power_of_two
 from .._numerics.solution import INFEASIBLE
 from ..reference._nnls_constrained import EPS, SHARE
-from .active_rows import decomposed
-from .constraint_rows import Rows
+from .constraint_rows import Rows, decomposed
 from .dense import solve_within_bounds
 from .problem import Problem, drop_repeats, gather
 

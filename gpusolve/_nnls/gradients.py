@@ -11,7 +11,7 @@ from .._device.arrays import Array, ArrayT, as_array, flat_batch, namespace
 from .._device.kernels import current, device_of
 from .._device.products import product as dense_product
 from .._device.products import transposed_product
-from .active_rows import ActiveRows, Duals, scaled_rows
+from .constraint_rows import ActiveRows, Duals, scaled_rows
 from .covariance import inverse_of_free, scaled_gram
 from .sparse_matrices import SparseMatrices
 from .validation import validate

@@ -37,7 +37,9 @@ BLOCK_THREADS = 256
 GRAM_TOLERANCE = default_tolerance(np.dtype(np.float64))
 """The default tolerance; it does not depend on the dtype of the inputs."""
 ALIGNMENT = 16
-"""Alignment in bytes of the arrays of a team; also the bytes of a reduction's value."""
+"""Alignment in bytes of the arrays of a team, and the bytes of a grid's barrier."""
+PARTIAL = 32
+"""Bytes of a value that a grid reduces; the same in ``device_teams.cuh``."""
 SQUARES = 8, 16
 """The side of the inverse's square in shared memory: the first, plus a multiple of the
 second, so that two neighbouring rows begin in different halves of the banks."""
@@ -382,7 +384,7 @@ def nnls_gram(
     workspace = barrier = None
     if team.is_grid:
         workspace = device.empty((layout.workspace,), np.uint8)
-        barrier = device.zeros((ALIGNMENT * (1 + 2 * blocks),), np.uint8)
+        barrier = device.zeros((ALIGNMENT + 2 * PARTIAL * blocks,), np.uint8)
     elif layout.workspace:
         workspace, blocks = allocate_workspace(device, blocks, layout.workspace)
     memory = GRAM_MEMORY(

@@ -12,7 +12,7 @@ import numpy as np
 from .._device.arrays import Array, ArrayT, namespace, on_host, unwrapped
 from .._device.interrupts import interruptible
 from .._device.kernels import current_device
-from .active_rows import ActiveRows
+from .constraint_rows import ActiveRows
 from .covariance import fitted_by
 from .labels import label, plain
 from .problem import AXES

@@ -1,23 +1,44 @@
-"""Least-squares systems that share a sparse matrix, in scaled variables."""
+"""Systems that share a sparse matrix, in scaled variables, and a change of x."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host
 from .._device.launch import pieces
-from .._numerics.scaling import inverse_power_of_two
+from .._device.threads import workers
+from .._numerics.scaling import Mask, inverse_power_of_two
 from .._numerics.system import System, scale
 from .problem import Option, Problem
-from .sparse_matrices import ENTRIES, Container, multiply, residual, rows_times
+from .sparse_matrices import (
+    ENTRIES,
+    Container,
+    columns_of,
+    multiply,
+    residual,
+    rows_times,
+)
 from .tikhonov import norm
 
 LARGEST = float(np.finfo(np.float64).max)
 
 BLOCK_BYTES = 2**26
 """Limit on the residuals that are in memory at once, unless it is a single residual."""
+
+
+EPS = float(np.finfo(np.float64).eps)
+
+SHIFT = 4.0
+"""The shift of the diagonal of G, in units of eps times the number of rows of G."""
+
+MORE = 16.0
+"""The factor by which the shift grows until G has a Cholesky factor."""
+
+PATIENCE = 4
+"""Block pivots without fewer violations than before after which a system is left."""
 
 
 class SparseSystem(System):
@@ -146,3 +167,145 @@ def column_norms(matrix: Container) -> Array:
         values = data[part] * power[columns[part]]
         squares += xp.bincount(columns[part], values * values, n)
     return np.minimum(on_host(xp.sqrt(squares) / power), LARGEST)
+
+
+# ---- a change of x -------------------------------------------------------------------
+
+
+class Factor(NamedTuple):
+    """The Gram matrix of the columns C of a sparse matrix, and its factor.
+
+    Attributes
+    ----------
+    columns : (k,) integer array
+        C, in ascending order.
+    G : (k, k) array
+    R : (k, k) array
+        Upper triangular: ``R^T R = G``, but columns of zeros stay zero.
+    """
+
+    columns: NDArray[np.intp]
+    G: Array
+    R: Array
+
+    @classmethod
+    def of(cls, A: Container, columns: NDArray[np.intp]) -> Factor:
+        """Factorise the Gram matrix of some columns.
+
+        Rounding errors of G are added to its diagonal, so that the factor of dependent
+        columns exists, too.
+        """
+        A = columns_of(A, columns)
+        G = on_host((A.T.tocsr() @ A).toarray())
+        diagonal = np.diag_indices(len(G))
+        square = G[diagonal]
+        shift = np.where(square > 0, SHIFT * len(G) * EPS * square, EPS**3)
+        while True:
+            G[diagonal] += shift
+            try:
+                R = np.where(square > 0, np.linalg.cholesky(G).T, 0)
+                return cls(columns, G, R)
+            except np.linalg.LinAlgError:
+                shift *= MORE
+
+    def right_side(self, w: Array) -> Array:
+        """The vector f for ``w = A_C^T (b - A x)``, (systems, k)."""
+        from scipy.linalg import solve_triangular
+
+        regular = self.R + np.diag(self.R.diagonal() == 0)
+        found: Array = solve_triangular(regular, w.T, trans="T", check_finite=False)
+        return found.T
+
+
+class Change(NamedTuple):
+    """Changed points of some systems, in scaled variables.
+
+    Attributes
+    ----------
+    z : (systems, n) array
+        The changes, before x was rounded.
+    x : (systems, n) array
+    counts : (systems, 3) integer array
+        The solutions that were computed, and variables that entered and that left.
+    limited : (systems,) array
+        Whether the limit on iterations was reached.
+    """
+
+    z: Array
+    x: Array
+    counts: NDArray[np.int32]
+    limited: Mask
+
+
+# ---- block pivots --------------------------------------------------------------------
+
+
+def solve_by_pivots(
+    factor: Factor, norm: Array, own: list[Array], tol: float, maxiter: int
+) -> tuple[Array, NDArray[np.int32], Mask]:
+    """Minimise ``z G z / 2 + ridge z^2 / 2 - w z`` of several systems, within bounds.
+
+    Parameters
+    ----------
+    factor : Factor
+        Its G is positive definite.
+    norm : (k,) array
+        The roots of the diagonal of G, or more; positive.
+    own : list of (systems, k) array
+        Of each system: ridge, w, and the lower and upper bounds, which include 0.
+    tol : float
+        A variable enters if the gradient exceeds `tol` times the terms that cancel.
+    maxiter : int
+
+    Returns
+    -------
+    z : (systems, k) array
+    counts : (systems, 3) integer array
+        Steps, and variables that entered and that left.
+    solved : (systems,) array
+        Whether z is the minimum; else it is 0.
+    """
+    z = np.zeros_like(own[0])
+    counts, solved = np.zeros((len(z), 3), np.int32), np.zeros(len(z), bool)
+
+    def work(chunk: slice) -> None:
+        for k in range(len(z))[chunk]:
+            each = [array[k] for array in own]
+            z[k], counts[k], solved[k] = pivots(factor.G, norm, each, tol, maxiter)
+
+    with workers(len(z), z.shape[1] ** 2) as run:
+        run(work)
+    return z, counts, solved
+
+
+def pivots(
+    G: Array, norm: Array, own: list[Array], tol: float, maxiter: int
+) -> tuple[Array, tuple[int, ...], bool]:
+    """The results of `solve_by_pivots` for one system."""
+    ridge, slope, lower, upper = own
+    side = np.where(upper <= 0, 1, 0) - np.where(lower >= 0, 1, 0)
+    w, z = slope, np.zeros_like(slope)
+    largest = np.abs(w / norm).max(initial=0)
+    least, patience, entered, left = len(w) + 1, PATIENCE, 0, 0
+    for step in range(maxiter):
+        noise = tol * norm * (largest + norm @ np.abs(z))
+        enters = (side * w < -noise) & (lower < upper)
+        leaves = np.where(side == 0, (z > upper) * 1 - (z < lower) * 1, 0)
+        violations = int(enters.sum()) + int((leaves != 0).sum())
+        if step and not violations:
+            return z, (step, entered, left), True
+        patience = PATIENCE if violations < least else patience - 1
+        least = min(least, violations)
+        if patience < 0:
+            break
+        entered += int(enters.sum())
+        left += int((leaves != 0).sum())
+        side = np.where(enters, 0, side + leaves)
+        z = np.where(side < 0, lower, np.where(side > 0, upper, 0))
+        free = np.flatnonzero(side == 0)
+        right = slope[free] - (G @ z)[free] if z.any() else slope[free]
+        matrix = G[np.ix_(free, free)]
+        matrix[np.diag_indices(len(free))] += ridge[free]
+        z[free] = np.linalg.solve(matrix, right)
+        w = slope - G @ z - ridge * z
+    return 0 * z, (0, 0, 0), False

@@ -304,15 +304,15 @@ extern "C" __global__ void read(unsigned long long* states, double* values) {
 
 ORDERING = re.compile(
     r"(bar\.sync|membar\.\w+|fence[.\w]*|atom\S*|\bred\.\S*"
-    r"|(?:ld|st)(?:\.acquire\.gpu|(?:\.volatile)?\.global))"
+    r"|(?:ld|st)(?:\.acquire\.gpu|\.volatile)?\.global)"
 )
 """Instructions that the model knows."""
 
 INSTRUCTIONS = {
     ("fence", ""): "membar.gl",
     ("barrier", ""): "bar.sync",
-    ("add", "release"): "red.release.gpu.add.u64",
-    ("load", "acquire"): "ld.acquire.gpu",
+    ("add", "release"): "red.release.gpu.global.add.u64",
+    ("load", "acquire"): "ld.acquire.gpu.global",
     ("load", "strong"): "ld.volatile.global",
     ("store", "strong"): "st.volatile.global",
     ("load", "weak"): "ld.global",
@@ -348,7 +348,7 @@ def test_programs_are_the_compilers(architecture: int) -> None:
     found = {}
     for entry in entries:
         names = ORDERING.findall(entry)
-        polls = "ld.acquire.gpu", "ld.volatile.global"
+        polls = "ld.acquire.gpu.global", "ld.volatile.global"
         found[entry.partition("(")[0]] = [
             name
             for name, before in zip(names, ["", *names], strict=False)

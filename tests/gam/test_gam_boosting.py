@@ -12,6 +12,11 @@ from together import together
 
 from gpusolve import emulator, reference
 from gpusolve.gam import BoostedGAM, bbs, bols, simulate
+from gpusolve.gam._boosting.batch import Fits
+from gpusolve.gam._boosting.learner_fits import LEAST_LEARNERS, ScreenedFits
+from gpusolve.gam._boosting.problem import designs_of, prepare
+from gpusolve.gam._terms.frame import Frame
+from gpusolve.gam.families import Gaussian
 
 METHODS = ("stacked", "gram")
 
@@ -173,6 +178,21 @@ def test_many_splines_follow_the_reference(backend: Any) -> None:
     )
     np.testing.assert_array_equal(model.selected_, expected.selected)
     np.testing.assert_allclose(model.risk_, expected.risk, rtol=1e-10)
+
+
+def test_the_bound_of_a_score_is_as_large_as_the_score_may_be() -> None:
+    """All splines fit constant gradients exactly, here one and then twice as much.
+
+    The root of a score is the norm of the gradient.
+    """
+    columns = np.random.default_rng(0).random((LEAST_LEARNERS, 25))
+    frame = Frame.of({f"x{j}": x for j, x in enumerate(columns)})
+    terms = [bbs(name, knots=4).learn(frame) for name in frame.names]
+    problem, u = prepare(designs_of(terms, frame)), np.ones((1, 25))
+    learners = ScreenedFits(Fits(problem, Gaussian(), u[0], np.zeros((1, 1))))
+    learners.project(lambda: u, lambda work: work(slice(0, 1)))
+    np.testing.assert_allclose(learners.latest, 25, rtol=1e-9)
+    np.testing.assert_allclose(learners.upper_bounds(2 * u), 10, rtol=1e-5)
 
 
 @together("layout", [np.float32, ">f8", "F"])

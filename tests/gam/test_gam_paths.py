@@ -94,14 +94,14 @@ def folds_of(y: Any, seed: int = 3) -> Floats:
 
 
 def by_dense_matrices(
-    family: Any, y: Any, data: Any, weights: Floats, **options: Any
+    family: Any, y: Any, data: Any, weights: Floats, own: Floats, **options: Any
 ) -> list[Plain]:
-    """The paths of all folds."""
+    """The paths of all folds, of data with their own weights."""
     y = family.prepare(y, data["x"][:, None])
     given = {"rate": RATE, **options}
     return [
         plain_path(
-            dense_learners(data), family, y, w=w, held_out=(w == 0) * 1.0, **given
+            dense_learners(data), family, y, w=w, held_out=(w == 0) * own, **given
         )
         for w in weights.T
     ]
@@ -111,14 +111,14 @@ def check_paths(family: Any, rule: str, steps: int, n: int = 90) -> None:
     data = columns(n)
     y = draw(family, np.sin(6 * data["x"]) + data["z"] - 0.5)
     weights, learners, allowed = folds_of(y), TERMS, True
+    own = 1.0 + np.arange(n) % 2
     if isinstance(family, tuple(DISTRIBUTIONS.values())):
         allowed = np.ones((family.predictors, 4), bool)
         allowed[1, 0] = False
         learners = {name: TERMS[j == 1 :] for j, name in enumerate(family.links)}
     make = partial(estimator, family, learners, step_rule=rule, max_iter=steps)
-    expected = by_dense_matrices(
-        family, y, data, weights, steps=steps, scaled=rule == "scaled", allowed=allowed
-    )
+    options = {"steps": steps, "scaled": rule == "scaled", "allowed": allowed}
+    expected = by_dense_matrices(family, y, data, weights, own, **options)
     model, plain = make().fit(data, y, sample_weight=weights[:, 0]), expected[0]
     np.testing.assert_array_equal(np.atleast_2d(model.selected_), plain.selected)
     np.testing.assert_allclose(model.risk_, plain.risk, rtol=1e-8)
@@ -130,9 +130,9 @@ def check_paths(family: Any, rule: str, steps: int, n: int = 90) -> None:
         if family.adaptive:
             expected_s = np.reshape(plain.nuisance, model.path_.nuisance.shape)
             np.testing.assert_allclose(model.path_.nuisance, expected_s, rtol=1e-6)
-    cv = cv_stop(make().fit(data, y), weights)
+    cv = cv_stop(make().fit(data, y, sample_weight=own), weights)
     for risk, w, plain in zip(cv.risk, weights.T, expected, strict=True):
-        held_out = plain.held_out / (w == 0).sum()
+        held_out = plain.held_out / own[w == 0].sum()
         np.testing.assert_allclose(risk, held_out, rtol=1e-7, atol=1e-10)
 
 

@@ -151,6 +151,14 @@ def test_a_bad_system_spoils_no_other(backend: Any, solver: str) -> None:
     assert np.isnan(result.x[1:]).all()
 
 
+@also_by_fallback
+def test_the_limit_on_iterations_is_reported(backend: Any) -> None:
+    given = random_constrained(np.random.default_rng([3, 7]), 40, 7, "normal")
+    options = {**given.options(), "maxiter": 0}
+    result = backend.solve(gpusolve.lsq_linear, given.A, given.b, **options)
+    assert (result.status == 1).all()
+
+
 # ---- degenerate systems --------------------------------------------------------------
 
 DEGENERATE = {

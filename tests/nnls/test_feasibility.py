@@ -72,18 +72,19 @@ def test_what_rounding_explains_is_no_contradiction(
 GAPS = 10.0 ** np.arange(-12, 1)
 
 
+@together("function", ["lsq_linear", "bounded_qp"])
 @together("far", [INF, 1e15, 1e20, 1e30])
 @together("dtype", ["f4", "f8"])
 @together("family", list(FAMILIES))
 def test_a_contradiction_beyond_rounding_is_found(
-    backend: Any, family: str, dtype: str, far: float
+    backend: Any, family: str, dtype: str, far: float, function: str
 ) -> None:
     """Status 0 never hides it. Infinite bounds may be given as huge numbers."""
     rng = np.random.default_rng(0)
     given = contradicted(tight(family, rng, len(GAPS), 4, shares=True), GAPS)
     lower, upper = np.maximum(given.lower, -far), np.minimum(given.upper, far)
     given = given._replace(lower=lower, upper=upper)
-    result, options = solve(backend, given, dtype, "lsq_linear", "auto")
+    result, options = solve(backend, given, dtype, function, "auto")
     done = result.status == 0
     assert not done[50 * ROUNDING[dtype] < GAPS].any()
     assert (result.status[GAPS > 5e-5] == 4).all()

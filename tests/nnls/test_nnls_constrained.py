@@ -80,40 +80,6 @@ def test_float32_is_certified_after_rounding(kind: str) -> None:
     assert (change[close] < 1e-4).all()
 
 
-def contradicting(given: Constrained) -> Constrained:
-    """Rows of A_ub that no x satisfies, in the second system."""
-    A_ub, b_ub = given.A_ub.copy(), given.b_ub.copy()
-    A_ub = np.concatenate([A_ub, A_ub[:, :1], -A_ub[:, :1]], axis=1)
-    sides = np.full((SYSTEMS, 2), 10.0)
-    sides[1] = -10
-    return given._replace(A_ub=A_ub, b_ub=np.concatenate([b_ub, sides], axis=1))
-
-
-def test_systems_without_a_solution_are_left(target: Device | None) -> None:
-    given = contradicting(draw("normal", 4))
-    problem = problem_of(given)
-    found = solve_by_teams(problem, target, "auto")
-    assert found.status[1] == UNSETTLED
-    result = gpusolve.lsq_linear(given.A, given.b, **given.options())
-    assert result.status[1] == 4
-    assert np.isfinite(result.proof().ub[1]).all()
-
-
-def test_numbers_that_are_not_finite_are_left(target: Device | None) -> None:
-    given = draw("normal", 3)
-    given.A[0, 0, 0], given.b_eq[1:2], given.b[2, 0] = np.nan, np.inf, np.inf
-    found = solve_by_teams(problem_of(given), target, "auto")
-    assert (found.status[[0, 2]] == UNSETTLED).all()
-    result = gpusolve.lsq_linear(given.A, given.b, **given.options())
-    assert (result.status[[0, 2]] == 2).all()
-
-
-def test_a_limit_on_steps_leaves_systems(target: Device | None) -> None:
-    given = draw("normal", 7)
-    found = solve_by_teams(problem_of(given, maxiter=0), target, "auto")
-    assert (found.status == UNSETTLED).any()
-
-
 def test_constraints_of_another_dtype() -> None:
     rng = np.random.default_rng(8)
     A, b = rng.standard_normal((9, 4)), rng.standard_normal(9)

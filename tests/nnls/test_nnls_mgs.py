@@ -13,7 +13,7 @@ from oracles import scipy_rnorm, violation
 from scipy.linalg import hilbert
 
 import gpusolve
-from gpusolve import _emulator
+from gpusolve import emulator
 from gpusolve._numerics.system import scale
 from gpusolve.studies._compared.mgs import PassiveSolution
 from gpusolve.studies.experiments import shifted_gaussians
@@ -133,7 +133,7 @@ def test_a_block_of_512_threads_solves_a_system(
     monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    with _emulator.profile() as report:
+    with emulator.profile() as report:
         gpusolve.nnls(rng.random((3, 6, 4)), rng.random((3, 6)), method="mgs")
     (launch,) = report.launched
     assert (launch.blocks, launch.threads) == (3, 3 * 512)
@@ -151,7 +151,7 @@ def test_the_kernel_takes_r_as_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     barriers = []
     for k in range(1, 5):
         b = np.where(np.arange(6) < k, 1.0, -1.0)
-        with _emulator.profile() as report:
+        with emulator.profile() as report:
             assert gpusolve.nnls(np.eye(6), b, method="mgs").n_updates == k
         barriers.append(sum(kernel.barriers for kernel in report.kernels))
     assert np.diff(barriers, 2).tolist() == 2 * [10 + 1] == 2 * [2 * 5 + 1]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import cupy_stand_in
 import numpy as np
 import pytest
-from degenerate_systems import FAMILIES, Reference, batch, reference
 from hard_problems import HARD
 from oracles import brute_force, objective, residual_norm, scipy_rnorm, violation
 from together import together
@@ -86,36 +84,6 @@ def test_a_certified_hard_problem_is_optimal(method: str) -> None:
         else:
             assert name.startswith(("Hilbert", "Kahan")), name
             assert result.status == 1 or result.kkt > CERTIFIED
-
-
-DEGENERATE = 2
-"""Systems of each family of degenerate systems."""
-
-
-@functools.cache
-def degenerate(index: int) -> tuple[str, Any, Any, Reference]:
-    """Some degenerate systems, and the best x known of each."""
-    family, A, b = batch(index)
-    A, b = A[:DEGENERATE], b[:DEGENERATE]
-    return family, A, b, reference(A, b)
-
-
-@every_method
-def test_degenerate_systems_keep_to_their_certificates(method: str) -> None:
-    """No x' known has a smaller residual than the certificate of x allows."""
-    solved, every_other = 0, range(0, len(FAMILIES), 2)
-    for index in every_other:
-        family, A, b, best = degenerate(index)
-        most = 100 if method == "l1_ls" else 40
-        result = gpusolve.nnls(A, b, method=method, maxiter=most)
-        assert np.isfinite(result.x).all()
-        assert (result.x >= 0).all()
-        size = np.linalg.norm(b, axis=-1) + best.magnitude
-        least = best.rnorm + (result.kkt + 16 * EPS) * size
-        assert (result.rnorm <= least).all(), family
-        assert set(np.unique(result.status)) <= {0, 1, 3}
-        solved += int((result.status == 0).sum())
-    assert solved > 0.4 * DEGENERATE * len(every_other)
 
 
 @every_method

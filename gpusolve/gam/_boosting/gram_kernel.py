@@ -68,15 +68,21 @@ def gram_warps(basis: CompactBasis, functions: int, limit: int) -> int:
 
 
 def launch_shape(
-    kernel: Kernel, costs: NDArray[Any], rows: int, bytes_needed: int, fits: int = 1
+    kernel: Kernel,
+    costs: NDArray[Any],
+    rows: int,
+    bytes_needed: int,
+    fits: int = 1,
+    groups: int = 1,
 ) -> tuple[int, NDArray[np.int64]]:
     """The blocks, all resident, and the chunks of the rows of each learner.
 
-    The chunks are in proportion to the cost of a learner: the bytes it reads of a row.
+    A block adds a chunk for a group of fits. The chunks are in proportion to the cost
+    of a learner: the bytes it reads of a row.
     """
     resident = kernel.resident_blocks(THREADS, bytes_needed)
     most = max(1, rows // (ROWS_OF_A_WARP * (THREADS // WARP)))
-    chunks = balanced_chunks(len(costs) * fits, resident, most)
+    chunks = balanced_chunks(len(costs) * groups, resident, most)
     own = np.rint(chunks * costs / costs.mean()).clip(1, most).astype(np.int64)
     return min(resident, fits * int(own.sum())), own
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import Array, contiguous, namespace
 from ..._device.kernels import CUDA_TYPES, Device, struct_in
-from ..._device.launch import LAUNCH_SECONDS, THREADS, WARP, pieces
+from ..._device.launch import LAUNCH_SECONDS, THREADS, WARP, ceil_div, pieces
 from .._terms.basis import CompactBasis
 from .._terms.rows import Rows
 from .._terms.rules import BY_DIAGONAL, Cone
@@ -35,6 +35,12 @@ more functions are summed window after window."""
 READ_SPEED = 2e10
 """Lower limit of a device's memory bandwidth, in bytes per second. Assumed, not
 measured."""
+FITS_AT_ONCE = 5
+"""The most fits that share what a block reads of a design: ``most_at_once``. It divides
+the default numbers of folds."""
+SUMS_BYTES = FITS_AT_ONCE * 16 * 1024
+"""Limit on the shared memory for the sums of several fits, in bytes: a multiprocessor
+of an A100 or H100 has it twice. Cubic splines have up to 32 functions in it."""
 SUMS_OF_A_FIT = 18
 """Number of float64 for each row chunk and fit: ``RowSums::most``."""
 
@@ -108,36 +114,41 @@ class Sums(NamedTuple):
         Of ``SumCopies``.
     window : int
         Number of functions whose sums are kept at once.
+    fits_at_once : int
+        Number of fits whose sums are kept at once.
     bytes : int
     """
 
     shift: int
     pitch: int
     window: int
+    fits_at_once: int
     bytes: int
 
 
-def sums_of(functions: int, width: int, limit: int) -> Sums:
-    """The copies of a learner's sums that fit in `limit` bytes.
+def sums_of(functions: int, width: int, free: int, fits: int = 1) -> Sums:
+    """The copies of a learner's sums that fit in `free` bytes.
+
+    They are the sums of `fits` fits, or of one fit if these do not fit in `SUMS_BYTES`.
 
     Examples
     --------
-    >>> sums_of(32, 4, limit=49152)  # 8 rows at once
-    Sums(shift=2, pitch=32, window=32, bytes=16384)
-    >>> sums_of(1000, 16, limit=49152)
-    Sums(shift=4, pitch=16, window=768, bytes=49152)
+    >>> sums_of(32, 4, free=49152)  # 8 rows at once
+    Sums(shift=2, pitch=32, window=32, fits_at_once=1, bytes=16384)
+    >>> sums_of(1000, 16, free=49152)
+    Sums(shift=4, pitch=16, window=768, fits_at_once=1, bytes=49152)
+    >>> sums_of(32, 4, free=200_000, fits=5)
+    Sums(shift=2, pitch=32, window=32, fits_at_once=5, bytes=81920)
     """
-    limit = min(limit, WINDOW_BYTES)
+    limit = min(free, WINDOW_BYTES)
     lanes = lanes_of(width)
     most = limit // (DOUBLE * moment_sums(lanes, lanes, lanes)) * lanes
     window = min(functions, most)
     pitch = moment_pitch(window, lanes, limit)
-    return Sums(
-        lanes.bit_length() - 1,
-        pitch,
-        window,
-        DOUBLE * moment_sums(window, lanes, pitch),
-    )
+    size = DOUBLE * moment_sums(window, lanes, pitch)
+    if window < functions or fits * size > min(free, SUMS_BYTES):
+        fits = 1
+    return Sums(lanes.bit_length() - 1, pitch, window, fits, fits * size)
 
 
 def free_shared_memory(device: Device) -> int:
@@ -218,8 +229,10 @@ def places_of(
     places["sums"] = begins_of(functions * partials)
     places["chunks"], places["partials"] = chunks, partials
     places["by_level"] = levels.places
-    for name in ("shift", "pitch", "window"):
+    for name in ("shift", "pitch", "window", "fits_at_once"):
         places[name] = [getattr(own, name) for own in sums]
+    # Lists of levels need no shared memory.
+    places["fits_at_once"][levels.places >= 0] = FITS_AT_ONCE
     places["inequalities"] = inequalities
     places["least"] = [rule.least if rule else 0 for rule in problem.rules]
     places["cone"] = begins_of(inequalities * (functions + inequalities))
@@ -286,16 +299,23 @@ def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> P
     count, rows = problem.fits, len(problem.rows[0])
     models = count // predictors
     designs = designs_of(problem.rows, problem.basis)
-    free = free_shared_memory(device)
-    sums = [
-        sums_of(design.functions, max(len(part.offsets) for part in design.parts), free)
-        for design in problem.rows
-    ]
-    needed = max(*vectors_of(problem), *(own.bytes for own in sums))
     loop = "boost_stacked" if predictors == 1 else "boost_coupled"
     name = instance(designs.values.dtype, cuda.type, loop)
     (kernel,) = device.kernels("stacked", (name,), cuda.definitions)
-    blocks, chunks = launch_shape(kernel, designs.row_bytes, rows, needed, count)
+    free, vectors = free_shared_memory(device), vectors_of(problem)
+    widths = [max(len(part.offsets) for part in own.parts) for own in problem.rows]
+    for fits_at_once in (min(count, FITS_AT_ONCE), 1):
+        sums = [
+            sums_of(design.functions, width, free, fits_at_once)
+            for design, width in zip(problem.rows, widths, strict=True)
+        ]
+        needed = max(*vectors, *(own.bytes for own in sums))
+        groups = ceil_div(count, fits_at_once)
+        blocks, chunks = launch_shape(
+            kernel, designs.row_bytes, rows, needed, count, groups
+        )
+        if groups * int(chunks.sum()) >= blocks:  # all blocks add rows
+            break
     row_chunks = max(1, blocks // models)
     levels = levels_of(problem, sums)
     places = places_of(problem, sums, chunks, levels)
@@ -361,6 +381,7 @@ def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> P
         "pair_count": len(pairs),
         "systems": len(problem.gram[0]),
         "row_chunks": row_chunks,
+        "fits_at_once": fits_at_once,
         "steps": steps,
         "functions": problem.functions,
         "scaled": int(fits.units is not None),
