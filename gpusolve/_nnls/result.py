@@ -152,12 +152,14 @@ class NNLSResult(Generic[ArrayT]):
         """``b - A x``, a (..., m) array; with `bounded_qp` ``c - G x``.
 
         Each access computes it from the given A and b, which must not have changed
-        since. Weights do not affect it: it has rows of weight 0, too.
+        since. Weights do not affect it: it has rows of weight 0, too. It is NaN where x
+        is.
         """
         x = computed(plain(self.x))
         A, b = self._given["A"], self._given["b"]
         with current_device(x), np.errstate(invalid="ignore"):
-            found = b - product(A, x)
+            known = ~namespace(x).isnan(x).any(axis=-1, keepdims=True)
+            found = namespace(x).where(known, b - product(A, x), np.nan)
         residual: ArrayT = label(self._labels, found, "residual")
         return residual
 

@@ -73,17 +73,6 @@ def test_a_cluster_of_one_block() -> None:
     np.testing.assert_array_equal(out, x[::-1])
 
 
-def test_reductions_of_tiles(rng: np.random.Generator) -> None:
-    x = rng.integers(-99, 99, 32, dtype=np.int32)
-    out = np.zeros((3, 4, 8), np.int32)
-    run_group("tiles", x, out)
-    tiles = x.reshape(4, 8)
-    for row, reduced in zip(
-        out, (tiles.sum(1), tiles.min(1), tiles.max(1)), strict=True
-    ):
-        np.testing.assert_array_equal(row, np.repeat(reduced[:, None], 8, 1))
-
-
 @pytest.mark.parametrize("blocks", [2, 5])
 def test_barriers_of_the_grid(blocks: int) -> None:
     x, total = np.arange(32 * blocks, dtype=np.int32), np.zeros(3, np.int32)
@@ -111,18 +100,20 @@ def test_atomics_of_libcu_order_accesses() -> None:
 # ---- products of matrices ------------------------------------------------------------
 
 TILES = [
-    ("__half", "float", (16, 16, 16), "f2", "f4"),
-    ("__half", "__half", (32, 8, 16), "f2", "f2"),
-    ("__nv_bfloat16", "float", (8, 32, 16), None, "f4"),
-    ("wmma::precision::tf32", "float", (16, 16, 8), "f4", "f4"),
-    ("signed char", "int", (32, 8, 16), "i1", "i4"),
-    ("unsigned char", "int", (16, 16, 16), "u1", "i4"),
-    ("double", "double", (8, 8, 4), "f8", "f8"),
+    ("__half", "float", (16, 16, 16), "f2", "f4", "CF"),
+    ("__half", "__half", (32, 8, 16), "f2", "f2", "FC"),
+    ("__nv_bfloat16", "float", (8, 32, 16), None, "f4", "FF"),
+    ("wmma::precision::tf32", "float", (16, 16, 8), "f4", "f4", "FC"),
+    ("signed char", "int", (32, 8, 16), "i1", "i4", "CF"),
+    ("unsigned char", "int", (16, 16, 16), "u1", "i4", "FF"),
+    ("double", "double", (8, 8, 4), "f8", "f8", "FC"),
 ]
+"""Types of the factors and sums, m x n x k, dtypes, and the orders of the factors."""
 
 
-@pytest.mark.parametrize(("type", "sum_type", "shape", "dtype", "sum_dtype"), TILES)
-@pytest.mark.parametrize("layouts", ["CF", "FC", "FF"])
+@pytest.mark.parametrize(
+    ("type", "sum_type", "shape", "dtype", "sum_dtype", "layouts"), TILES
+)
 def test_products_of_tiles(
     type: str,
     sum_type: str,

@@ -216,12 +216,6 @@ def test_both_sides_of_a_branch_count() -> None:
     assert instructions(16) == pytest.approx(2 * one_side, abs=2)
 
 
-def test_a_product_and_a_sum_are_one_instruction() -> None:
-    report = costs_of("multiply_add", 1, 64, floats(64), np.float32(0.5))
-    assert report.kernels[0].arithmetic == {"float32 fused": 1000 * 64}
-    assert report.kernels[0].warp_instructions["float32"] == 2 * 1000
-
-
 def test_a_remainder_is_many_instructions() -> None:
     x = np.arange(32, dtype=np.uint32)
     report = costs_of("remainders", 1, 32, x, np.uint32(7))

@@ -79,15 +79,6 @@ __global__ void send_by_atomics(int* value, int* flag, int* count, int* out) {
     }
 }
 
-__global__ void tiles(const int* x, int* out) {
-    const cg::thread_block block = cg::this_thread_block();
-    const cg::thread_block_tile<8> tile = cg::tiled_partition<8>(block);
-    const int i = threadIdx.x;
-    out[i] = cg::reduce(tile, x[i], cg::plus<int>());
-    out[32 + i] = cg::reduce(tile, x[i], cg::less<int>());
-    out[64 + i] = cg::reduce(tile, x[i], cg::greater<int>());
-}
-
 /// x[i] becomes the sum of the first elements of all blocks, `rounds` times. `total` is zero.
 __global__ void sum_of_blocks(int* x, int* total, int rounds) {
     const cg::grid_group grid = cg::this_grid();

@@ -5,10 +5,6 @@ __global__ void write_all(int* x) {
     if (threadIdx.x == 0) *x = static_cast<int>(blockIdx.x);
 }
 
-__global__ void add_all(int* x) {
-    atomicAdd(x, 1);
-}
-
 __global__ void read_and_write(int* x, int* y) {
     if (threadIdx.x != 0) return;
     if (blockIdx.x == 0)

@@ -1,5 +1,4 @@
-// Kernels in the style of courses: with CUDA's headers, shared arrays of any name, and
-// cooperative groups.
+// Kernels in the style of courses: with CUDA's headers, and shared arrays of any name.
 
 #include <cuda_runtime.h>
 #include <cooperative_groups.h>
@@ -13,38 +12,6 @@ __global__ void reverse(const T* x, T* y) {
     buf[threadIdx.x] = x[threadIdx.x];
     cg::this_thread_block().sync();
     y[threadIdx.x] = buf[blockDim.x - 1 - threadIdx.x];
-}
-
-__device__ int reduce(const cg::thread_group& group, int* work, int value) {
-    const int rank = group.thread_rank();
-    for (int half = group.size() / 2; half > 0; half /= 2) {
-        work[rank] = value;
-        group.sync();
-        if (rank < half) value += work[rank + half];
-        cg::sync(group);
-    }
-    return value;
-}
-
-/// sums[0] is the sum of the block, sums[1 + i] the sum of its i-th tile of 8, computed in two
-/// ways.
-__global__ void sum_of_groups(const int* x, int* sums) {
-    __shared__ __align__(16) int work[128];
-    const cg::thread_block block = cg::this_thread_block();
-    const int value = x[block.thread_rank()];
-    const int total = reduce(block, work, value);
-    if (block.thread_rank() == 0) sums[0] = total;
-
-    const auto tile = cg::tiled_partition<8>(block);
-    int by_shuffles = value;
-    for (int half = tile.size() / 2; half > 0; half /= 2)
-        by_shuffles += tile.shfl_down(by_shuffles, half);
-    const cg::thread_group group = cg::tiled_partition(block, 8);
-    const int by_memory = reduce(group, work + 8 * tile.meta_group_rank(), value);
-    const bool agree = tile.shfl(by_shuffles, 0) == tile.shfl(by_memory, 0);
-    const bool ballot = tile.ballot(tile.thread_rank() < 3) == 7 && tile.any(1) && !tile.all(0);
-    if (tile.thread_rank() == 0)
-        sums[1 + tile.meta_group_rank()] = agree && ballot ? by_shuffles : -1;
 }
 
 /// The nanoseconds that a barrier took.

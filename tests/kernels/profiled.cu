@@ -10,11 +10,6 @@ __global__ void copy_strided(const float* x, float* y, int n, int stride) {
     if (i < n) y[i] = x[i * stride];
 }
 
-__global__ void copy_shifted(const float* x, float* y) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    y[i] = x[i + 1];
-}
-
 struct alignas(16) Four {
     float values[4];
 };
@@ -94,10 +89,6 @@ __global__ void halves(const int* steps, double* y) {
     y[lane] = value;
 }
 
-__global__ void odd_lanes(const float* x, float* y) {
-    if (threadIdx.x % 2) y[threadIdx.x] = x[threadIdx.x];
-}
-
 __global__ void unequal_blocks(const float* x, float* y) {
     float total = 0;
     for (int k = 0; k <= blockIdx.x; ++k) total += x[k * 32 + threadIdx.x];
@@ -166,12 +157,6 @@ __global__ void branch(float* x, int split) {
 
 __global__ void remainders(unsigned* x, unsigned n) {
     x[threadIdx.x] = x[threadIdx.x] % n;
-}
-
-__global__ void multiply_add(float* x, float a) {
-    float value = x[threadIdx.x];
-    for (int k = 0; k < 1000; ++k) value = value * a + a;
-    x[threadIdx.x] = value;
 }
 
 /// Every thread adds the same n elements, twice.

@@ -99,7 +99,8 @@ def scaled_columns(part: int) -> Bounded:
 def test_sums_are_kept_next_to_a_large_b(is_narrow: bool) -> None:
     """The terms of a sum may be below the rounding errors of ``b - A x``."""
     A = scipy.sparse.csr_array([[1, 1e-8]])
-    np.testing.assert_array_equal(gpusolve.nnls(A, [1e7], sum_to=1).x, [1, 0])
+    x = gpusolve.nnls(A, [1e7], sum_to=1).x
+    np.testing.assert_allclose(x, [1, 0], rtol=4 * EPS, atol=4 * EPS)
     with pytest.MonkeyPatch.context() as patch:
         if is_narrow:
             grow_slowly(patch)
@@ -370,13 +371,9 @@ def test_results_are_those_of_dense_matrices(
     given["weights"] = None if weights is None else rng.random(weights)
     result, expected = (gpusolve.lsq_linear(M, b, **given) for M in (A, dense))
     np.testing.assert_array_equal(result.status, [[4, 0, 0]] * 2)
-    for name in ("x", "rnorm", "seminorm"):
+    for name in ("x", "rnorm", "seminorm", "residual"):
         values = getattr(result, name), getattr(expected, name)
         np.testing.assert_allclose(*values, atol=1e-12)
-    solved = np.s_[:, 1:]
-    np.testing.assert_allclose(
-        result.residual[solved], expected.residual[solved], atol=1e-12
-    )
     for variance in (None, 2.0):
         for name in ("covariance", "variance"):
             found, other = (getattr(r, name)(variance) for r in (result, expected))

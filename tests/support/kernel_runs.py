@@ -446,6 +446,7 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         partial(nnls_gram, BLOCK, 40, 50, shared=True, warm=True, l2=0.1),
         partial(nnls_gram_of_similar_columns, BLOCK),
         partial(nnls_gram, GRID, 16, 24),
+        partial(nnls_gram_within_bounds, LANES, 7, 6),
         partial(nnls_gram_within_bounds, LANES, 7, 6, fixed_sum=True),
         partial(nnls_gram_within_bounds, WARP, 16, 12),
         partial(nnls_gram_within_bounds, WARP, 16, 12, shared=True, fixed_sum=True),
