@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -113,11 +114,8 @@ class LoadedKernel:
         if not handle:
             raise PtxError(f"{entry.name}: {error.value.decode()}")
         self.handle = ctypes.c_void_p(handle)
+        weakref.finalize(self, library().machine_unload, self.handle)
         self.shared_bytes = int(library().machine_shared_bytes(self.handle))
-
-    def __del__(self) -> None:
-        if handle := getattr(self, "handle", None):
-            library().machine_unload(handle)
 
     def origins(self, site: int) -> list[int]:
         """Offsets of parameters that may be the pointer of an instruction's access."""

@@ -261,8 +261,9 @@ def certified(
 
 
 def is_symmetric(G: Array) -> bool:
-    """Whether both triangles of matrices on the host are the same."""
-    return bool((G.swapaxes(-1, -2) == G).all())
+    """Whether arrays on the host are square matrices with the same triangles."""
+    is_square = G.ndim > 1 and G.shape[-2] == G.shape[-1]
+    return is_square and bool((G.swapaxes(-1, -2) == G).all())
 
 
 def symmetric(problem: Problem) -> Array:
