@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 from bounded_systems import Bounded, objective, solve_by_bvls
 from every_option import DTYPES, KINDS, problem
+from exact_programs import dot, exact, solution
 from numpy.typing import NDArray
 from together import together
 
@@ -228,6 +230,34 @@ def test_two_blocks_share_a_multiprocessor_if_systems_outnumber_the_blocks() -> 
     assert shared(64, 64, 1) == (528, 72)
     assert shared(64, 64, 10_000) == (1452, 40)
     assert shared(8000, 300, 1000)[0] == 132  # the vectors need more than half
+
+
+@pytest.mark.parametrize("team", ["8 lanes", "block"])
+def test_corrected_x_and_its_residual_against_exact_arithmetic(
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """Similar columns, whose Gram matrix leaves errors in x, and small residuals.
+
+    The residual of the corrected x follows from the change of x.
+    """
+    use(team, monkeypatch)
+    A = rng.random((4, 12, 1)) + 1e-3 * rng.standard_normal((4, 12, 7))
+    b = (A @ (1 + rng.random((4, 7, 1))))[..., 0]
+    b += 10.0 ** np.array([[-6], [-8], [-9], [-10]]) * rng.standard_normal((4, 12))
+    found = solve(A, b)
+    assert not found.status.any()
+    assert (found.kkt <= 4 * EPS[A.dtype]).all()
+    for matrix, right, x, rnorm in zip(A, b, found.x, found.rnorm, strict=True):
+        columns, values = [exact(column) for column in matrix.T], exact(right)
+        products = [[dot(one, other) for other in columns] for one in columns]
+        best = solution(products, [dot(one, values) for one in columns])
+        assert best is not None
+        np.testing.assert_allclose(x, [float(one) for one in best], rtol=5e-16)
+        rows = [exact(row) for row in matrix]
+        residual = [y - dot(row, exact(x)) for row, y in zip(rows, values, strict=True)]
+        np.testing.assert_allclose(
+            rnorm, math.sqrt(dot(residual, residual)), rtol=1e-15
+        )
 
 
 # ---- bounds, weights, a fixed sum, penalties of each variable ------------------------
