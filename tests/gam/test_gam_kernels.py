@@ -203,8 +203,9 @@ def test_folds_that_share_reads_have_the_same_bits(
 def test_sums_over_rows_have_few_bank_conflicts() -> None:
     """Wavefronts for a row of a learner, and sectors.
 
-    A warp adds 8 rows by a load and a store, of two wavefronts each: 0.5 for a row. Each
-    block clears and sums its copies once: less than 800.
+    A warp adds 8 rows by a load and a store, of two wavefronts each: 0.5 for a row.
+    Each block clears and sums its copies once: less than 800.
+
     Gram matrices read a row of 32 bytes by two loads, one after the other; so does the
     model, which reads one of two learners again.
     """
