@@ -91,7 +91,7 @@ __device__ __forceinline__ void add_rows(const int* first, const T* values, int 
                                          int functions) {
     // A single fit reads ahead. The values of several fits need the registers for it.
     constexpr bool is_ahead = fits == 1;
-    constexpr int steps = is_ahead ? 3 : 1;  // that are in flight
+    constexpr int steps = is_ahead ? 2 : 1;  // that are in flight; with 3, families spill
     const int copies = own.copies(), copy = own.copy(), j = own.member();
     const int count = static_cast<int>(range.end - range.begin);  // at most 2^31 for any memory
     const int last = copy < copies && j < width ? count : 0;

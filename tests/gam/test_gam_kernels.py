@@ -203,6 +203,9 @@ def test_folds_that_share_reads_have_the_same_bits(
 def test_sums_over_rows_have_few_bank_conflicts() -> None:
     """Wavefronts for a row of a learner, and sectors.
 
+    A warp adds 8 rows by a load and a store, of two wavefronts each: 0.5 for a row.
+    Each block clears and sums its copies once: less than 800.
+
     Gram matrices read a row of 32 bytes by two loads, one after the other; so does the
     model, which reads one of two learners again.
     """
@@ -212,7 +215,7 @@ def test_sums_over_rows_have_few_bank_conflicts() -> None:
     (gram,) = [one for one in report.kernels if one.name.startswith("gram")]
     stacked = boosting_of(report)
     assert gram.shared_wavefronts <= 1.5 * X.size
-    assert stacked.shared_wavefronts <= 0.75 * X.size
+    assert stacked.shared_wavefronts <= 0.5 * X.size + 800 * stacked.blocks
     for kernel, loads in ((gram, 2), (stacked, 4 / 3)):
         values = kernel.arrays["values"]
         assert values.sectors == pytest.approx(loads * values.fewest_sectors)
