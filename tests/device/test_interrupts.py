@@ -99,14 +99,18 @@ def test_values_errors_and_the_treatment_of_floating_point_errors(work: float) -
 FACTORISATIONS = "eigh", "qr", "svd", "inv", "cholesky"
 
 
+UNKNOWN: dict[str, Any] = {"maxiter": 97}
+"""An option that no other test has: a call that is known factorises nothing here."""
+
+
 def program(A: Any, b: Any) -> None:
-    gpusolve.bounded_qp(A.T @ A, A.T @ b)
+    gpusolve.bounded_qp(A.T @ A, A.T @ b, **UNKNOWN)
 
 
 def constrained(A: Any, b: Any) -> None:
     A = np.concatenate([A, A[:, :1]], axis=1)
     rows = {"A_ub": np.eye(4)[:2] - 1, "b_ub": [0.1, 0.2]}
-    gpusolve.lsq_linear(A, b, **rows, A_eq=[[1, 1, 1, 1]], b_eq=[1])
+    gpusolve.lsq_linear(A, b, **rows, A_eq=[[1, 1, 1, 1]], b_eq=[1], **UNKNOWN)
 
 
 def covariance(A: Any, b: Any) -> None:
