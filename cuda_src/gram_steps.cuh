@@ -255,7 +255,7 @@ struct GramSteps : GramSystem<T, Team> {
     /// the guess reaches. With a fixed sum, variables enter where they rest. If `first` is not
     /// negative, this variable enters instead. It becomes the variable that has to enter after the
     /// variable at `leaving` has left. A large team finds the next variable while a variable, but
-    /// the first, enters: if it is refused, there is no next one.
+    /// the first, enters: if it is refused, the search ends.
     __device__ bool enter(bool searches, int most, bool fresh, const T* guess, int& first,
                           int& leaving) {
         const bool by_slope = guess == nullptr && first < 0;

@@ -133,7 +133,7 @@ class ActiveRows(NamedTuple):
     used : (..., rows) array
         Mask of the active rows; without a batch if all rows are equalities.
     multipliers : (..., rows) array
-        0 for a fixed sum, and where there is no solution.
+        0 for a fixed sum, and without a solution.
     ends : list of int
         The number of rows of A_ub, and of A_ub and A_eq.
     """

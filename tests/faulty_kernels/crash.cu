@@ -30,7 +30,7 @@ struct Large {
     int values[256];
 };
 
-/// Faults that must not damage the emulator itself: texels by an address that is no handle, formats
+/// Faults that must not damage the emulator itself: texels by an address without a handle, formats
 /// that C's printf() reads memory for, writes around an allocation of the heap, and a function that
 /// is called with larger arguments than its own.
 __global__ void damage(long long* x, int which) {

@@ -22,7 +22,7 @@ template <class T>
 const T& checked(Warp& w, const Inst& i, u32 lane, u64 address, u64 bytes = sizeof(T)) {
     const Region* region = w.launch().find(address);
     if (!region || address + bytes > region->high)
-        w.fail(i, lane, "uses a handle or a texel at address 0x%llx, which is no texture",
+        w.fail(i, lane, "uses a handle or a texel at address 0x%llx, where no texture is",
                static_cast<unsigned long long>(address));
     return *reinterpret_cast<const T*>(address);
 }
@@ -32,7 +32,7 @@ const Texture& texture_of(Warp& w, const Inst& i, u32 lane, u64 handle) {
     const Texture& found = checked<Texture>(w, i, lane, handle);
     const bool has_bits = found.bits == 8 || found.bits == 16 || found.bits == 32;
     if (!has_bits || !found.width || !found.height || !found.depth || found.channels > 4)
-        w.fail(i, lane, "uses a handle at address 0x%llx, which is no texture",
+        w.fail(i, lane, "uses a handle at address 0x%llx, where no texture is",
                static_cast<unsigned long long>(handle));
     return found;
 }
