@@ -236,7 +236,8 @@ class BoostedGAM(AdditiveModel):
     first, for at most 40 iterations. From 1,000 rows on, a range and scores need only
     be better; stumps by more than twice the standard error. Where 48 degrees of freedom
     are the best, effects may have many jumps: stumps alone, and next to splines of 6
-    degrees of freedom, may then be behind for thousands of iterations.
+    degrees of freedom, may then be behind for thousands of iterations, and must be
+    better by more than the standard error.
 
     The learner of a pair is the product of two splines, of a spline and the levels of a
     factor, or of the levels of two factors. The splines have 6 knots, at quantiles. No

@@ -312,8 +312,8 @@ OTHER = Kind(2)
 """They may learn slower, and must be better by more than twice the error."""
 
 SLOWER = Kind(1, MOST_STEPS, 8)
-"""As `OTHER`, but they learn so slowly that they may catch up after thousands of
-steps."""
+"""They learn so slowly that they may catch up after thousands of steps, and must be
+better by more than the standard error."""
 
 
 class Candidate(NamedTuple):
@@ -440,7 +440,8 @@ def compare(
 
     They are compared after equal numbers of steps. A course is better when its lead
     exceeds half of what the other gained by the second half of its steps: the other
-    then cannot soon catch up, and has not done so. Until then both double their steps.
+    then cannot soon catch up. It must not have a lower loss already, from more steps.
+    Until then both double their steps.
     Only a slower course may be better that has no lead at first: see `is_lower`, `Kind`
     and `Candidate`.
     """
@@ -452,8 +453,8 @@ def compare(
         least = max(rounding, least_gain * gained)
         is_last = steps >= kind.last_look
         if is_lower(*losses, rounding=least, errors=kind.errors):
-            catches_up = best.progress(steps) / 2 >= lead
-            if not catches_up and losses[0].mean() < best.risk.min():
+            has_passed = losses[0].mean() < best.risk.min()
+            if has_passed and best.progress(steps) / 2 < lead:
                 return Verdict.BETTER
         elif is_lower(*losses[::-1], rounding=rounding):
             if is_last or kind.doublings * other.progress(steps) < -lead:
