@@ -412,7 +412,8 @@ def test_after_a_crash_the_next_launch_works(order: str, which: int) -> None:
 
 def test_the_machine_cannot_be_damaged(capsys: pytest.CaptureFixture[str]) -> None:
     x, damage = np.zeros(8, np.int64), kernel("crash", "damage")
-    with pytest.raises(KernelError, match=r"a handle at address .*, where no texture is"):
+    where = r"a handle at address .*, where no texture is"
+    with pytest.raises(KernelError, match=where):
         damage((1,), (1,), (x, np.int32(0)))
     for which, result in ((1, 0), (2, 1), (3, 1)):
         damage((1,), (1,), (x, np.int32(which)))
