@@ -16,15 +16,14 @@ def kernel(name: str, dtype: Any) -> Any:
     return own_kernel("kernels/block_primitives.cu", name, dtype)
 
 
-@pytest.mark.paper(
-    "Luo, Algorithm 4",
-    "With a barrier of the warp between reading and writing, every thread has the sum "
-    "of 512 values, in each order of the threads",
-)
+@pytest.mark.paper("Luo, Algorithm 4")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_reduce512_sums_512_values(
     schedule: str, rng: np.random.Generator, dtype: Any
 ) -> None:
+    """With a barrier of the warp between reading and writing, every thread has the sum
+    of 512 values, in each order of the threads.
+    """
     values = rng.integers(-1000, 1000, 512).astype(dtype)
     sums = empty(512, dtype)
     kernel("sum_by_reduce512", dtype)((1,), (512,), (values, sums))

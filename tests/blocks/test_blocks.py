@@ -406,15 +406,15 @@ int8_arrays = st.lists(st.integers(-128, 127), max_size=80).map(
 lists_of_lengths = st.lists(st.one_of(st.just(0), st.integers(0, 40)), max_size=20)
 
 
-@pytest.mark.paper(
-    "Oancea, Scan",
-    "The exclusive scan begins with the neutral element, then the inclusive follows",
-)
+@pytest.mark.paper("Oancea, Scan")
 @given(int8_arrays, int8_arrays)
 def test_laws_of_scans_and_reductions(
     backend: Any, x: np.ndarray, y: np.ndarray
 ) -> None:
-    """Of a concatenation, of the last element, and of an exclusive scan."""
+    """The exclusive scan begins with the neutral element, then the inclusive follows.
+
+    Of a concatenation, of the last element, and of an exclusive scan.
+    """
     whole = backend.call(gpusolve.scan, np.concatenate([x, y]), first_nonzero)
     parts = [backend.call(gpusolve.reduce, part, first_nonzero) for part in (x, y)]
     exclusive = backend.call(

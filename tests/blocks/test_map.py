@@ -33,11 +33,12 @@ SCANS = ("look_back", "hierarchical", "sweep", "warp")
 # ---- map ----
 
 
-@pytest.mark.paper("Oancea, Map", "map gives f of each element, in its place")
+@pytest.mark.paper("Oancea, Map")
 @together("shape", [(), (0,), (1,), (700,), (3, 0, 2), (5, 33)])
 def test_map_of_one_array(
     backend: Any, shape: tuple[int, ...], rng: np.random.Generator
 ) -> None:
+    """map gives f of each element, in its place."""
     x = rng.integers(-99, 99, shape, np.int32)
     same(backend.call(gpusolve.map, square, x), x * x, strict=True)
     same(backend.call(gpusolve.map, is_even, x), x % 2 == 0, strict=True)
@@ -45,10 +46,11 @@ def test_map_of_one_array(
     same(backend.call(gpusolve.map, pair, x), pairs, strict=True)
 
 
-@pytest.mark.paper("Oancea, Map", "map2 gives f of each pair of elements")
+@pytest.mark.paper("Oancea, Map")
 def test_map_of_several_arrays_of_different_dtypes(
     backend: Any, rng: np.random.Generator
 ) -> None:
+    """map2 gives f of each pair of elements."""
     c = rng.random((20, 1)) < 0.5
     a, b = rng.integers(-9, 9, 35, np.int16), rng.standard_normal((20, 35))
     found = backend.call(gpusolve.map, choose, c, a, b)
@@ -82,11 +84,12 @@ def test_map_in_any_schedule_of_threads_and_blocks(
 # ---- fusion ----
 
 
-@pytest.mark.paper("Oancea, Map fusion", "map(f, map(g, A)) is map(f o g, A)")
+@pytest.mark.paper("Oancea, Map fusion")
 @given(st.lists(st.integers(-1000, 1000), max_size=70))
 def test_a_map_of_a_map_is_the_map_of_the_composition(
     backend: Any, values: list[int]
 ) -> None:
+    """map(f, map(g, A)) is map(f o g, A)."""
     x = np.array(values, np.int32)
     pairs = (square, plus_one), (halve, square), (is_positive, halve), (double, halve)
     for f, g in pairs:

@@ -121,9 +121,10 @@ def test_scatter_is_in_place(backend: Any) -> None:
     assert backend.call(returns_target, target, indices, values)
 
 
-@pytest.mark.paper("Oancea, Scatter", "Indices out of range are ignored")
+@pytest.mark.paper("Oancea, Scatter")
 @together("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"])
 def test_out_of_range_indices_are_ignored(backend: Any, dtype: str) -> None:
+    """Indices out of range are ignored."""
     info = np.iinfo(dtype)
     out_of_range = np.array([info.max, 100, info.min if info.min else 101], dtype)
     indices = np.concatenate([out_of_range, np.array([99, 0], dtype), out_of_range])
@@ -194,10 +195,11 @@ def test_scatter_target_may_alias_indices(
 # ---- replicate ----
 
 
-@pytest.mark.paper("Oancea, Replicate", "replicate(n, v) has n elements v")
+@pytest.mark.paper("Oancea, Replicate")
 @together("n", [0, 1, 33, 1025])
 @together("value", [True, np.int8(3), np.float32(0.5), 1j])
 def test_replicate_a_scalar(backend: Any, n: int, value: Any) -> None:
+    """replicate(n, v) has n elements v."""
     like = np.zeros(2)
     found = backend.call(gpusolve.replicate, n, value, like=like)
     same(found, np.full(n, value), strict=True)

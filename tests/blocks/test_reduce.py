@@ -74,14 +74,13 @@ def test_all_and_any_of_a_predicate(backend: Any) -> None:
 # ---- the maximum segment sum ---------------------------------------------------------
 
 
-@pytest.mark.paper(
-    "Oancea, Exercise 1", "Each variant gives the largest sum of all segments"
-)
+@pytest.mark.paper("Oancea, Exercise 1")
 @together("variant", ORDERED)
 @together("dtype", ["int32", "int64", "float32", "float64"])
 def test_maximum_segment_sum_agrees_with_brute_force(
     backend: Any, dtype: str, variant: str, rng: np.random.Generator
 ) -> None:
+    """Each variant gives the largest sum of all segments."""
     for n in (0, 1, 2, 31, 32, 33, 257, 1025):
         x = rng.integers(-50, 50, n).astype(dtype)
         found = backend.call(gpusolve.maximum_segment_sum, x, variant=variant)

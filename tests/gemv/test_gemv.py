@@ -565,11 +565,11 @@ def added_by_a_tree(sums: Array) -> Array:
     return sums[:, 0]
 
 
-@pytest.mark.paper(
-    "Sieminski, Algorithm 3, Figure 1",
-    "A thread adds the terms of its row in their order, bit for bit, and reads all x",
-)
+@pytest.mark.paper("Sieminski, Algorithm 3, Figure 1")
 def test_naive_threads_add_their_rows(counted: Callable[[str], Counted]) -> None:
+    """A thread adds the terms of its row in their order, bit for bit, and
+    reads all x.
+    """
     y, terms, (kernel,) = counted("naive")
     same(y, added_in_order(terms))
     assert kernel.threads == round_up(M, THREADS)
@@ -577,14 +577,13 @@ def test_naive_threads_add_their_rows(counted: Callable[[str], Counted]) -> None
     assert kernel.arrays["x"].lanes == M * N
 
 
-@pytest.mark.paper(
-    "Sieminski, 3.2.2, (4), Figure 2",
-    "16 threads each add every 16th term of a row, and 4 steps of a tree their sums, "
-    "bit for bit; a group reads x once for each of its rows",
-)
+@pytest.mark.paper("Sieminski, 3.2.2, (4), Figure 2")
 def test_threads_of_a_dot_product_share_a_row(
     counted: Callable[[str], Counted],
 ) -> None:
+    """16 threads each add every 16th term of a row, and 4 steps of a tree their sums,
+    bit for bit; a group reads x once for each of its rows.
+    """
     y, terms, (kernel,) = counted("threads_per_dot")
     sums = np.stack([added_in_order(terms[:, p::16]) for p in range(16)], axis=1)
     same(y, added_by_a_tree(sums))
@@ -594,15 +593,15 @@ def test_threads_of_a_dot_product_share_a_row(
     assert kernel.arrays["x"].lanes == M * N
 
 
-@pytest.mark.paper(
-    "Sieminski, 3.2.3, Figure 3",
-    "Each of 14 blocks adds a segment of 5 terms of 256 rows, for which it reads x "
-    "once; a second kernel adds the 14 columns of sums, bit for bit",
-)
+@pytest.mark.paper("Sieminski, 3.2.3, Figure 3")
 def test_blocks_of_a_row_share_a_segment_of_x(
     counted: Callable[[str], Counted],
 ) -> None:
-    """70 terms are 16 segments of at most 5, of which two are empty."""
+    """Each of 14 blocks adds a segment of 5 terms of 256 rows, for which it reads x
+    once; a second kernel adds the 14 columns of sums, bit for bit.
+
+    70 terms are 16 segments of at most 5, of which two are empty.
+    """
     y, terms, (kernel, adds) = counted("threads_per_row")
     sums = [added_in_order(terms[:, 5 * p : 5 * p + 5]) for p in range(14)]
     sums += [np.zeros(M, np.float32)] * 18  # the tree has 32 leaves
@@ -614,11 +613,9 @@ def test_blocks_of_a_row_share_a_segment_of_x(
     assert adds.arrays["sums"].lanes == kernel.arrays["sums"].lanes == 14 * M
 
 
-@pytest.mark.paper(
-    "Sieminski, Appendix B",
-    "An array of 4 sums fits a group of 4 threads, and a group of 16 overruns it",
-)
+@pytest.mark.paper("Sieminski, Appendix B")
 def test_an_array_of_sums_fits_a_group_of_as_many_threads(rng: Any) -> None:
+    """An array of 4 sums fits a group of 4 threads, and a group of 16 overruns it."""
     A, x = small_integers(rng, (8, 30), "f4"), small_integers(rng, 30, "f4")
     kernel = own_kernel("kernels/dot_group.cu", "dot_group")
 

@@ -128,15 +128,16 @@ def hard_batch(rng: np.random.Generator, shares: bool) -> tuple[Array, Array]:
     return (A[0] if shares else A), b
 
 
-@pytest.mark.paper(
-    "Luo, 4.1", "1, 2, 3 or 8 threads at the same time solve a batch, to the same bits"
-)
+@pytest.mark.paper("Luo, 4.1")
 @pytest.mark.parametrize("shares", [False, True])
 @every_method
 def test_bits_do_not_depend_on_the_threads(
     method: str, shares: bool, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each thread waits for the others before it takes its first system."""
+    """1, 2, 3 or 8 threads at the same time solve a batch, to the same bits.
+
+    Each thread waits for the others before it takes its first system.
+    """
     A, b = hard_batch(rng, shares)
     alone = gpusolve.nnls(A, b, method=method)
     assert alone.repaired.any() == (method == "auto")

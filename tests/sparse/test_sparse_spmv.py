@@ -113,26 +113,26 @@ def true_product(
 # ---- example from the slides ----
 
 
-@pytest.mark.paper(
-    "Oancea, Exercise 4",
-    "smvMul of the matrix of shape [2, 3, 1] and [1.0, 2.0, 3.0, 4.0] is [0, 0, 12]",
-)
+@pytest.mark.paper("Oancea, Exercise 4")
 @every_method
 @together("form", [sparse.csr_array, sparse.coo_matrix])
 def test_matrix_example_from_the_slides(backend: Any, method: str, form: Any) -> None:
+    """smvMul of the matrix of shape [2, 3, 1] and [1.0, 2.0, 3.0, 4.0] is
+    [0, 0, 12].
+    """
     A = form([[2.0, -1, 0, 0], [0, -1, 2, -1], [0, 0, 0, 3]])
     found = product(backend, A, np.array([1.0, 2, 3, 4]), method=method)
     same(found, np.array([0.0, 0, 12]), strict=True)
     same(np.diff(sparse.csr_array(A).indptr), [2, 3, 1])
 
 
-@pytest.mark.paper(
-    "Oancea, Exercise 4",
-    "The products [2.0, -2.0, -2.0, 6.0, -4.0, 12.0] are scanned to "
-    "[2.0, 0.0, -2.0, 4.0, 0.0, 12.0] by flags at [0, 2, 5]",
-)
+@pytest.mark.paper("Oancea, Exercise 4")
 def test_listing_of_the_flat_product(backend: Any) -> None:
-    """The parallel smvMul of the slides, with each of its arrays."""
+    """The products [2.0, -2.0, -2.0, 6.0, -4.0, 12.0] are scanned to [2.0, 0.0, -2.0,
+    4.0, 0.0, 12.0] by flags at [0, 2, 5].
+
+    The parallel smvMul of the slides, with each of its arrays.
+    """
     mat_cols = np.array([0, 1, 1, 2, 3, 3])
     mat_vals = np.array([2.0, -1.0, -1.0, 2.0, -1.0, 3.0])
     vct, shape = np.array([1.0, 2.0, 3.0, 4.0]), np.array([2, 3, 1])
@@ -152,13 +152,13 @@ def test_listing_of_the_flat_product(backend: Any) -> None:
     same(scnarr[shpscn - 1], [0, 0, 12])
 
 
-@pytest.mark.paper(
-    "Oancea, Sparse product",
-    "With half the values the loops give [0, 0, 6], with int mat_elm [1, 3, 4]",
-)
+@pytest.mark.paper("Oancea, Sparse product")
 @pytest.mark.parametrize(("kind", "expected"), [(float, [0, 0, 6]), (int, [1, 3, 4])])
 def test_listing_of_the_sequential_product(kind: type, expected: list[int]) -> None:
-    """The imperative smvMul of the slides, which stores a value as int."""
+    """With half the values the loops give [0, 0, 6], with int mat_elm [1, 3, 4].
+
+    The imperative smvMul of the slides, which stores a value as int.
+    """
     shape, mat_cols = [2, 3, 1], [0, 1, 1, 2, 3, 3]
     mat_vals = [1.0, -0.5, -0.5, 1.0, -0.5, 1.5]
     vct = [1.0, 2.0, 3.0, 4.0]
@@ -200,15 +200,13 @@ STRUCTURES: dict[str, list[int]] = {
 }
 
 
-@pytest.mark.paper(
-    "Oancea, Exercise 4",
-    "Both ways give the products of rows of any length, 0 included",
-)
+@pytest.mark.paper("Oancea, Exercise 4")
 @every_method
 @together("structure", STRUCTURES)
 def test_every_structure(
     backend: Any, method: str, structure: str, rng: np.random.Generator
 ) -> None:
+    """Both ways give the products of rows of any length, 0 included."""
     A = random_csr(rng, STRUCTURES[structure], 50)
     x = small_integers(rng, np.float64, 50)
     expected = scipy_product(A, x)
