@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from monoids import Case, is_even, square
+from numpy.random import Generator
 from together import together
 
 import gpusolve
@@ -50,10 +51,7 @@ def add_1(x: Any) -> Any:
 @pytest.mark.paper("Oancea, Group reduction")
 @pytest.mark.parametrize(
     ("n", "lengths"),
-    [
-        (10_000_000, [39_063, 153, 1]),
-        (100_000_000, [390_625, 1_526, 6, 1]),
-    ],
+    [(10_000_000, [39_063, 153, 1]), (100_000_000, [390_625, 1_526, 6, 1])],
 )
 def test_lengths_of_group_reductions(
     n: int, lengths: list[int], monkeypatch: Any
@@ -187,7 +185,7 @@ def test_two_sweeps_have_twice_the_work_and_depth_of_a_tree() -> None:
 
 
 @pytest.mark.paper("Oancea, Exercise 2")
-def test_waves_are_scanned_as_listed(rng: np.random.Generator) -> None:
+def test_waves_are_scanned_as_listed(rng: Generator) -> None:
     """Each wave of 32 is scanned by itself, in 5 steps, as listed."""
     A = rng.integers(-9, 10, (3, 32)).astype(np.float32)
     B = A.copy()
@@ -307,7 +305,7 @@ def test_order_of_the_sweeps_matters_if_the_operator_does_not_commute() -> None:
 
 
 @pytest.mark.paper("Oancea, Segmented sweeps")
-def test_segmented_sweeps_have_the_depth_of_sweeps(rng: np.random.Generator) -> None:
+def test_segmented_sweeps_have_the_depth_of_sweeps(rng: Generator) -> None:
     """10 steps up and 10 down for 1,024 elements, over 1,023 nodes each."""
     x, flags = np.ones(1_024, np.float32), rng.random(1_024) < 0.1
     _, report = profiled(
@@ -431,7 +429,7 @@ segmented_add = gpusolve.Monoid(
 
 @pytest.mark.paper("Oancea, Segmented scan of pairs")
 def test_segmented_scan_is_a_scan_of_zipped_flags_and_values(
-    backend: Any, rng: np.random.Generator
+    backend: Any, rng: Generator
 ) -> None:
     """A scan of pairs gives [1, 3, 6, 4, 9, 15, 22, 30, 9, 19], as sgmScan does.
 

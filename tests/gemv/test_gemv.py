@@ -11,6 +11,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from backends import without_gpu
+from numpy.random import Generator
 from numpy.typing import NDArray
 from own_kernels import own_kernel
 from together import together
@@ -79,14 +80,14 @@ def exact_product(A: Array, x: Array, transpose: bool = False) -> Array:
     )
 
 
-def small_integers(rng: np.random.Generator, shape: Any, dtype: Any) -> Array:
+def small_integers(rng: Generator, shape: Any, dtype: Any) -> Array:
     """-1, 0 and 1, whose sums are exact in every dtype and every order."""
     return rng.integers(-1, 2, shape).astype(dtype)
 
 
 def check_product(
     backend: Any,
-    rng: np.random.Generator,
+    rng: Generator,
     shape: tuple[int, int],
     dtype: Any,
     layout: str = "C",
@@ -114,12 +115,7 @@ def check_product(
 @every_layout
 @together("dtype", DTYPES)
 def test_every_shape_layout_and_dtype(
-    backend: Any,
-    dtype: str,
-    layout: str,
-    transpose: bool,
-    variant: str,
-    rng: np.random.Generator,
+    backend: Any, dtype: str, layout: str, transpose: bool, variant: str, rng: Generator
 ) -> None:
     for shape in SHAPES:
         check_product(backend, rng, shape, dtype, layout, transpose, variant=variant)
@@ -128,7 +124,7 @@ def test_every_shape_layout_and_dtype(
 @transposed_or_not
 @together("dtype", DTYPES)
 def test_long_sums_in_many_chunks(
-    backend: Any, dtype: str, transpose: bool, rng: np.random.Generator
+    backend: Any, dtype: str, transpose: bool, rng: Generator
 ) -> None:
     """In "threads_per_row", a segment has several tiles of x."""
     shape = (70_001, 9) if transpose else (9, 70_001)
@@ -211,7 +207,7 @@ def test_batches(
     [((), (6,)), ((6,), ()), ((2, 1), (3,)), ((1, 3), (2, 1)), ((1,), (1, 1))],
 )
 def test_batches_broadcast(
-    backend: Any, A_batch: Any, x_batch: Any, variant: str, rng: np.random.Generator
+    backend: Any, A_batch: Any, x_batch: Any, variant: str, rng: Generator
 ) -> None:
     A = small_integers(rng, (*A_batch, 33, 40), "f4")
     x = small_integers(rng, (*x_batch, 40), "f4")
@@ -222,7 +218,7 @@ def test_batches_broadcast(
 @together("variant", ["auto", "threads_per_row"])
 @transposed_or_not
 def test_strides_of_zero(
-    backend: Any, transpose: bool, variant: str, rng: np.random.Generator
+    backend: Any, transpose: bool, variant: str, rng: Generator
 ) -> None:
     """Matrices whose rows, columns or systems share their memory."""
     v = small_integers(rng, 60, "f4")
@@ -243,9 +239,7 @@ def test_strides_of_zero(
 
 
 @every_variant
-def test_x_may_be_a_strided_view(
-    backend: Any, variant: str, rng: np.random.Generator
-) -> None:
+def test_x_may_be_a_strided_view(backend: Any, variant: str, rng: Generator) -> None:
     A, x = small_integers(rng, (20, 36), "f4"), small_integers(rng, 200, "f4")
     for view in (
         lambda x: x[:36],
@@ -285,7 +279,7 @@ def test_any_alignment(
 
 @without_gpu
 def test_inputs_may_be_lists_unaligned_and_read_only(
-    backend: Any, rng: np.random.Generator
+    backend: Any, rng: Generator
 ) -> None:
     record = np.dtype([("flag", "u1"), ("number", "f4")])
     records = np.zeros((20, 30), record)
@@ -301,14 +295,14 @@ def test_inputs_may_be_lists_unaligned_and_read_only(
     same(gpusolve.gemv(np.ones((3, 0)), np.ones(0), out=np.ones(3)), np.zeros(3))
 
 
-def test_the_reference_is_exact(rng: np.random.Generator) -> None:
+def test_the_reference_is_exact(rng: Generator) -> None:
     A, x = small_integers(rng, (3, 4, 5), "f2"), small_integers(rng, (3, 1, 5), "f2")
     for given, transpose in ((A, False), (A.swapaxes(1, 2), True)):
         found = gpusolve.reference.gemv(given, x, transpose=transpose)
         same(found, exact_product(A, x).astype("f2"), strict=True)
 
 
-def test_broadcast_matrix_is_not_copied(rng: np.random.Generator) -> None:
+def test_broadcast_matrix_is_not_copied(rng: Generator) -> None:
     A = np.broadcast_to(small_integers(rng, (1, 4, 5), "f4"), (1000, 4, 5))
     assert strided(A) is A
     x = np.ones((1000, 5), "f4")
@@ -323,7 +317,7 @@ def test_broadcast_matrix_is_not_copied(rng: np.random.Generator) -> None:
 @transposed_or_not
 @together("dtype", DTYPES)
 def test_rounding_errors_are_bounded(
-    backend: Any, dtype: str, transpose: bool, variant: str, rng: np.random.Generator
+    backend: Any, dtype: str, transpose: bool, variant: str, rng: Generator
 ) -> None:
     A = rng.standard_normal((37, 1500)).astype(dtype)
     x = rng.standard_normal(37 if transpose else 1500).astype(dtype)
@@ -363,7 +357,7 @@ def test_every_float16_is_read_and_rounded(backend: Any, factor: float) -> None:
 @transposed_or_not
 @every_layout
 def test_nan_and_infinity_propagate(
-    backend: Any, layout: str, transpose: bool, variant: str, rng: np.random.Generator
+    backend: Any, layout: str, transpose: bool, variant: str, rng: Generator
 ) -> None:
     A = small_integers(rng, (14, 22), np.float32)
     A[2, 3], A[5, 21], A[13, 0], A[13, 1] = np.nan, np.inf, np.inf, -np.inf
@@ -446,7 +440,7 @@ def test_dtype_of_the_result(A_dtype: str, x_dtype: str, y_dtype: str) -> None:
     ],
 )
 def test_out_may_be_a_strided_view(
-    backend: Any, view: Any, variant: str, rng: np.random.Generator
+    backend: Any, view: Any, variant: str, rng: Generator
 ) -> None:
     A, x = small_integers(rng, (3, 20, 30), "f4"), small_integers(rng, 30, "f4")
 
@@ -461,7 +455,7 @@ def test_out_may_be_a_strided_view(
     same(backend.call(product, A, x, z), expected, strict=True)
 
 
-def test_out_may_alias_an_input(backend: Any, rng: np.random.Generator) -> None:
+def test_out_may_alias_an_input(backend: Any, rng: Generator) -> None:
     A, x = small_integers(rng, (70, 70), "f8"), small_integers(rng, 70, "f8")
 
     def out_is_x(A: Any, x: Any) -> Any:

@@ -15,6 +15,7 @@ import cupy_stand_in
 import numpy as np
 import pytest
 from every_option import KINDS, assert_same, problem
+from numpy.random import Generator
 from together import together
 
 import gpusolve
@@ -78,7 +79,7 @@ def test_chunks_have_the_bits_of_one_call(kind: str, own: bool) -> None:
     np.testing.assert_array_equal(found.covariance(), expected.covariance())
 
 
-def test_labels_of_xarray_are_kept(rng: np.random.Generator) -> None:
+def test_labels_of_xarray_are_kept(rng: Generator) -> None:
     xarray = pytest.importorskip("xarray")
     A = rng.standard_normal((M, N))
     image = xarray.DataArray(rng.standard_normal((M, 5, 8)), dims=("band", "y", "x"))
@@ -89,7 +90,7 @@ def test_labels_of_xarray_are_kept(rng: np.random.Generator) -> None:
     xarray.testing.assert_identical(result.x.compute(), expected.x)
 
 
-def calls(rng: np.random.Generator) -> dict[str, tuple[Any, dict[str, Any]]]:
+def calls(rng: Generator) -> dict[str, tuple[Any, dict[str, Any]]]:
     """A function and its arguments, of which the second has the systems."""
     A, b = rng.random((9, 6)), rng.standard_normal((20, 9))
     G, side = A.T @ A + np.eye(6), rng.random((20, 6))
@@ -106,7 +107,7 @@ def calls(rng: np.random.Generator) -> dict[str, tuple[Any, dict[str, Any]]]:
 
 @together("name", ["bounded_qp", "constraints", "differences", "penalty"])
 def test_blocks_files_and_chunks_are_those_of_one_call(
-    rng: np.random.Generator, name: str
+    rng: Generator, name: str
 ) -> None:
     function, given = calls(rng)[name]
     batch = "c" if name == "bounded_qp" else "b"
@@ -133,7 +134,7 @@ def test_blocks_files_and_chunks_are_those_of_one_call(
 
 
 def test_results_are_lazy_and_each_chunk_is_solved_once(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+    rng: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     solving = importlib.import_module("gpusolve._nnls.solve")
     make_result, calls = solving.make_result, []
@@ -156,7 +157,7 @@ def test_results_are_lazy_and_each_chunk_is_solved_once(
         _ = result.residual
 
 
-def test_a_shared_matrix_is_a_task_of_its_own(rng: np.random.Generator) -> None:
+def test_a_shared_matrix_is_a_task_of_its_own(rng: Generator) -> None:
     A = rng.standard_normal((200, 40))
     b = da.random.default_rng(1).standard_normal((400, 200), chunks=(20, 200))
     (graph,) = dask.optimize(gpusolve.nnls(A, b).status)
@@ -166,7 +167,7 @@ def test_a_shared_matrix_is_a_task_of_its_own(rng: np.random.Generator) -> None:
 
 @pytest.mark.slow
 def test_a_shared_matrix_is_sent_once_to_each_worker(
-    processes: Any, rng: np.random.Generator
+    processes: Any, rng: Generator
 ) -> None:
     A = rng.standard_normal((200, 40))
     b = da.random.default_rng(1).standard_normal((400, 200), chunks=(20, 200))
@@ -186,7 +187,7 @@ def test_a_shared_matrix_is_sent_once_to_each_worker(
 
 @pytest.mark.slow
 def test_a_killed_worker_loses_nothing(
-    processes: Any, rng: np.random.Generator, tmp_path: Path
+    processes: Any, rng: Generator, tmp_path: Path
 ) -> None:
     A, b = rng.standard_normal((M, N)), rng.standard_normal((SYSTEMS, M))
     flag = tmp_path / "killed"
@@ -246,9 +247,7 @@ def test_options_of_blocks_are_refused(option: dict[str, Any]) -> None:
 
 
 @together("name", ["folds", "classes", "halves"])
-def test_parts_of_a_selection_are_tasks(
-    client: Any, rng: np.random.Generator, name: str
-) -> None:
+def test_parts_of_a_selection_are_tasks(client: Any, rng: Generator, name: str) -> None:
     X = rng.random((60, 4))
     y = np.sin(6 * X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(60)
     if name == "classes":
@@ -269,7 +268,7 @@ def test_parts_of_a_selection_are_tasks(
 
 
 def test_chunks_on_a_gpu_are_solved_there(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+    rng: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
     A, b = rng.standard_normal((M, N)), rng.standard_normal((SYSTEMS, M))

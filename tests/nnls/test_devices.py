@@ -16,6 +16,7 @@ import cupy_stand_in
 import numpy as np
 import pytest
 from every_option import DTYPES, KINDS, Options, assert_same, problem
+from numpy.random import Generator
 from together import together
 
 import gpusolve
@@ -40,12 +41,9 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         yield cupy
 
 
-def many(rng: np.random.Generator, systems: int = 23) -> Options:
+def many(rng: Generator, systems: int = 23) -> Options:
     """Systems that share a matrix."""
-    return {
-        "A": rng.standard_normal((M, N)),
-        "b": rng.standard_normal((systems, M)),
-    }
+    return {"A": rng.standard_normal((M, N)), "b": rng.standard_normal((systems, M))}
 
 
 def given(kind: str, dtype: Any) -> Options:
@@ -80,7 +78,7 @@ def test_blocks_on_the_cpu_have_the_bits_of_one_call(
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
 def test_an_interrupt_leaves_finished_blocks(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, error: type[Any]
+    rng: Generator, monkeypatch: pytest.MonkeyPatch, error: type[Any]
 ) -> None:
     systems = many(rng)
     expected, solve, calls = gpusolve.nnls(**systems), blocks.solve_parts, []
@@ -122,7 +120,7 @@ def test_no_block_begins_after_an_error() -> None:
 
 @pytest.mark.usefixtures("small_blocks")
 def test_both_gpus_solve_blocks_on_two_streams_each(
-    rng: np.random.Generator, two_gpus: Any, monkeypatch: pytest.MonkeyPatch
+    rng: Generator, two_gpus: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     systems = many(rng, 40)
     ready, solve = threading.Barrier(4, timeout=60), blocks.solve_parts
@@ -153,7 +151,7 @@ def test_two_gpus_have_the_options_of_their_systems(kind: str, two_gpus: Any) ->
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_a_batch_larger_than_the_memory_of_a_gpu(rng: np.random.Generator) -> None:
+def test_a_batch_larger_than_the_memory_of_a_gpu(rng: Generator) -> None:
     A, b = rng.standard_normal((60, M, N)), rng.standard_normal((60, M))
     with cupy_stand_in.installed(memory=16_000) as cupy:
         assert A.nbytes > 8_000
@@ -192,7 +190,7 @@ def test_blocks_cover_a_batch_once() -> None:
 
 
 def test_memory_is_bounded(
-    tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, rng: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While systems of 64 x 16 stream from a file to files."""
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 2**20)
@@ -247,7 +245,7 @@ def test_a_part_of_a_batch_has_fewer_cores_and_no_bar() -> None:
 
 @pytest.mark.usefixtures("small_blocks")
 def test_the_bar_counts_all_systems(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+    rng: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[int] = []
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.random import Generator
 from oracles import scipy_rnorm, violation
 from scipy.linalg import hilbert
 
@@ -68,7 +69,7 @@ def test_line_10(backend: Any) -> None:
 
 
 def test_kernel_in_every_thread_order(
-    schedule: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    schedule: str, monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
     A, b = rng.random((3, 24, 16)) - 0.2, rng.random((3, 24))
     expected, found = both(monkeypatch, A, b)
@@ -90,7 +91,7 @@ def test_kernel_in_every_thread_order(
 )
 def test_kernel_agrees_with_the_specification(
     monkeypatch: pytest.MonkeyPatch,
-    rng: np.random.Generator,
+    rng: Generator,
     shape: tuple[int, ...],
     options: dict[str, Any],
 ) -> None:
@@ -111,7 +112,7 @@ def test_kernel_agrees_with_the_specification(
 
 
 def test_dependent_columns_of_a_start_leave(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
     A, b = rng.random((2, 12, 5)), rng.random((2, 12))
     twins = np.concatenate([A, A], axis=-1)
@@ -125,7 +126,7 @@ def test_dependent_columns_of_a_start_leave(
 
 @pytest.mark.paper("Luo, 5.1")
 def test_a_block_of_512_threads_solves_a_system(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
     """As published, a block of 512 threads solves a system, in one launch and without
     the host.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from every_option import differentiable
+from numpy.random import Generator
 from together import together
 
 import gpusolve
@@ -32,7 +33,7 @@ def jax() -> Iterator[Any]:
 
 
 @pytest.fixture
-def given(rng: np.random.Generator) -> dict[str, Any]:
+def given(rng: Generator) -> dict[str, Any]:
     return differentiable(rng)
 
 
@@ -111,7 +112,7 @@ def test_gradients_are_differences(
 
 
 def test_solutions_and_gradients_are_those_of_the_result(
-    framework: Any, given: dict[str, Any], rng: np.random.Generator
+    framework: Any, given: dict[str, Any], rng: Generator
 ) -> None:
     names = "A", "b", "weights", "sum_to"
     expected = gpusolve.nnls(**{name: given[name] for name in names})

@@ -12,6 +12,7 @@ import scipy.sparse
 from backends import without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import Generator
 from oracles import wrapping
 from together import together
 
@@ -227,7 +228,7 @@ def test_lengths_around_tile_sizes(backend: Any, method: str, length: int) -> No
 @together("few", [1, 2, 5, 30])
 @every_method
 def test_few_entries_with_many(
-    backend: Any, method: str, few: int, rng: np.random.Generator
+    backend: Any, method: str, few: int, rng: Generator
 ) -> None:
     width = 9000
     many = one_row(np.sort(rng.choice(width, 4000, replace=False)), width, seed=1)
@@ -264,10 +265,7 @@ def shuffled(A: Any) -> tuple[Any, Any, Any]:
 
 
 @pytest.mark.paper("Cupp, 5.1, absolute index")
-@together(
-    "shape",
-    [(46341, 46341), (65536, 65536), (HUGE, HUGE), (1, HUGE), (HUGE, 1)],
-)
+@together("shape", [(46341, 46341), (65536, 65536), (HUGE, HUGE), (1, HUGE), (HUGE, 1)])
 @every_method
 def test_large_shapes(backend: Any, shape: tuple[int, int], method: str) -> None:
     """Places of 46341 x 46341 and larger matrices have different keys, where keys of 32

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from numpy.random import Generator
 from together import together
 
 from gpusolve.sparse import _random_coo as random
@@ -71,18 +72,14 @@ def test_huge_shapes(shape: tuple[int, int], index: type[np.integer[Any]]) -> No
 
 
 @together("count", [0, 1, 5, 1000])
-def test_each_once_agrees_with_numpy_unique(
-    count: int, rng: np.random.Generator
-) -> None:
+def test_each_once_agrees_with_numpy_unique(count: int, rng: Generator) -> None:
     keys = rng.integers(0, 300, count)
     same(random.each_once(keys), np.unique(keys), strict=True)
 
 
 @pytest.mark.paper("Cupp, 2.2, random matrices")
 @pytest.mark.parametrize("count", [2, 4])
-def test_all_sets_of_places_are_equally_likely(
-    count: int, rng: np.random.Generator
-) -> None:
+def test_all_sets_of_places_are_equally_likely(count: int, rng: Generator) -> None:
     """`random_coo` draws again instead: all 15 sets of 2 or 4 of 6 places are equally
     likely.
 

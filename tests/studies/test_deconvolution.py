@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.fft
 import scipy.linalg
+from numpy.random import Generator
 
 import gpusolve
 from gpusolve.studies.experiments import NOISE, convolution_matrix, pulse, waveforms
@@ -54,7 +55,7 @@ def test_linear_ways_go_negative_where_nnls_does_not() -> None:
 
 
 @pytest.mark.paper("Luo, 1, 8")
-def test_a_block_that_comes_again_needs_fewer_solves(rng: np.random.Generator) -> None:
+def test_a_block_that_comes_again_needs_fewer_solves(rng: Generator) -> None:
     """A block that comes again needs fewer solves, since it starts from the last
     solution.
     """

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from backends import by_object
+from numpy.random import Generator
 from oracles import scipy_rnorm, violation
 
 import gpusolve
@@ -44,7 +45,7 @@ def test_float64_is_optimal(backend: Any, experiment: str) -> None:
 
 @pytest.mark.paper("Luo, (6.1), (6.2)")
 @pytest.mark.parametrize("width", [3, 15, 25])
-def test_a_toeplitz_matrix_convolves(rng: np.random.Generator, width: int) -> None:
+def test_a_toeplitz_matrix_convolves(rng: Generator, width: int) -> None:
     """A is constant along its diagonals, and A x is the convolution of x
     and the pulse.
     """

@@ -18,12 +18,7 @@ from table_3_1 import TABLE, added, operations, removal, spent
 import gpusolve
 from gpusolve._device.threads import one_blas_thread
 from gpusolve.studies import follow, qr_updating
-from gpusolve.studies._passive_sets import (
-    Change,
-    Rule,
-    gradient,
-    gradient_per_norm,
-)
+from gpusolve.studies._passive_sets import Change, Rule, gradient, gradient_per_norm
 from gpusolve.studies._qr_updating import METHODS, Costs
 from gpusolve.studies.experiments import (
     EXPERIMENTS,
