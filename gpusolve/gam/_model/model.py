@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.arrays import namespace, on_host
+from ..._device.arrays import namespace
 from ..._device.frames import named_columns
 from ..._device.kernels import current
 from .._boosting.batch import Fits, Settings, Training, is_vector, make_fits
@@ -151,7 +151,7 @@ class AdditiveModel(FittedModel):
                 settings, fits, path = self._steps(candidates, data)
             self.terms_ = list(settings.terms)
             self.family_ = family
-            self.lambda_ = on_host(fits.problem.lambda_[0])
+            self.lambda_ = fits.problem.lambda_[0]
             self.rug_ = rug_of(data.frame)
             self.has_offset_ = is_vector(data.offset)
             self.level_counts_ = count_levels(self.terms_, data.frame)
@@ -302,7 +302,7 @@ class AdditiveModel(FittedModel):
             fits.problem.terms == tuple(self.terms_)
             and fits.family == self.family_
             and np.shape(fits.offset) == np.shape(self._intercepts())
-            and np.allclose(on_host(fits.problem.lambda_[0]), self.lambda_, rtol=1e-6)
+            and np.allclose(fits.problem.lambda_[0], self.lambda_, rtol=1e-6)
             and np.allclose(fits.offset, self._intercepts())
         )
         if not same:

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from ..._device.arrays import Array, namespace
+from ..._device.arrays import Array
 from .basis import Matrix, Vector
 
 BY_MATRIX, BY_DIAGONAL, BY_CUT = range(3)
@@ -48,7 +48,7 @@ class Cone(Rule):
     ----------
     constraint : (c, q) array on the host
         The matrix C.
-    root : (F, q, q) array
+    root : (F, q, q) array on the host
         A root R of ``(X'WX + lambda K)^-1 = R R'``, in the space of the columns.
     transform : (k, q) array on the host or None
         The columns are the functions times this matrix; None for the identity.
@@ -63,9 +63,8 @@ class Cone(Rule):
     @classmethod
     def of(cls, constraint: Matrix, inverse: Array, transform: Matrix | None) -> Cone:
         """The rule of a learner with these inverses, (F, q, q)."""
-        xp = namespace(inverse)
-        values, vectors = xp.linalg.eigh(inverse)
-        root = vectors * xp.sqrt(xp.maximum(values, 0))[:, None, :]
+        values, vectors = np.linalg.eigh(inverse)
+        root = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
         return cls(np.asarray(constraint, np.float64), root, transform)
 
     @property
@@ -109,13 +108,10 @@ class Cone(Rule):
         H = R R' is the inverse of the columns b; the coefficients of the functions are
         ``T b``, for the transform T.
         """
-        xp = namespace(self.root)
-        half = xp.matmul(xp.asarray(self.constraint), self.root)  # C R
-        root = self.root
-        if self.transform is not None:
-            root = xp.matmul(xp.asarray(self.transform), root)
-        both = (xp.matmul(half, own.transpose(0, 2, 1)) for own in (root, half))
-        return xp.concatenate([own.reshape(len(own), -1) for own in both], axis=1)
+        half = self.constraint @ self.root  # C R
+        root = self.root if self.transform is None else self.transform @ self.root
+        both = (half @ own.transpose(0, 2, 1) for own in (root, half))
+        return np.concatenate([own.reshape(len(own), -1) for own in both], axis=1)
 
 
 EMPTY_SHARE = 8 * np.finfo(np.float64).eps
