@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.arrays import namespace, on_host
+from ..._device.arrays import namespace
 from ..._device.frames import named_columns
 from ..._device.kernels import current
 from .._boosting.batch import Fits, Settings, Training, is_vector, make_fits
@@ -31,7 +31,7 @@ from .._data import inputs
 from .._formula.formula import Formula
 from .._plots.effects import Samples
 from .._plots.figures import Risks, plot
-from .._terms.frame import Factor, Frame, Level, Name, columns_in_memory
+from .._terms.frame import Factor, Frame, Level, Name
 from .._terms.term import Term, unique_names
 from ..families import CoupledName, Family, FamilyName
 from . import insight
@@ -127,7 +127,7 @@ class AdditiveModel(FittedModel):
             self.formula_ = self.learners.learned_from(X)
             y = self.formula_.response(X) if y is None else y
             offset = self.formula_.offset(X) if offset is None else offset
-        frame = self._frame(columns_in_memory(X), self.device)
+        frame = self._frame(inputs.columns_in_memory(X), self.device)
         with frame.current():
             like = frame.like
             return Training(
@@ -151,7 +151,7 @@ class AdditiveModel(FittedModel):
                 settings, fits, path = self._steps(candidates, data)
             self.terms_ = list(settings.terms)
             self.family_ = family
-            self.lambda_ = on_host(fits.problem.lambda_[0])
+            self.lambda_ = fits.problem.lambda_[0]
             self.rug_ = rug_of(data.frame)
             self.has_offset_ = is_vector(data.offset)
             self.level_counts_ = count_levels(self.terms_, data.frame)
@@ -302,7 +302,7 @@ class AdditiveModel(FittedModel):
             fits.problem.terms == tuple(self.terms_)
             and fits.family == self.family_
             and np.shape(fits.offset) == np.shape(self._intercepts())
-            and np.allclose(on_host(fits.problem.lambda_[0]), self.lambda_, rtol=1e-6)
+            and np.allclose(fits.problem.lambda_[0], self.lambda_, rtol=1e-6)
             and np.allclose(fits.offset, self._intercepts())
         )
         if not same:
