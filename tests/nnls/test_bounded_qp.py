@@ -10,6 +10,7 @@ import scipy.optimize
 import scipy.sparse
 from backends import without_gpu
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 from quadratic_programs import FAMILIES, brute_force, excess, random_programs, wrong_sum
 from together import together
 
@@ -53,7 +54,7 @@ def violation(G: Any, c: Any, x: Any, lower: Any, upper: Any) -> float:
 
 
 @together("bounds", [(0.0, INF), (-0.2, 0.3), (-INF, 0.1)])
-@together(("n", "rank"), [(1, 1), (5, 5), (6, 3), (30, 30)])
+@together(("n", "rank"), [(1, 1), (5, 5), (6, 3), (20, 20)])
 def test_programs_are_solved(
     backend: Any,
     rng: Generator,
@@ -66,9 +67,7 @@ def test_programs_are_solved(
     result = solve(backend, G, c, bounds, method=method)
     assert (result.status == 0).all()
     assert violation(G, c, result.x, *bounds) <= 1e-12
-    np.testing.assert_allclose(
-        result.dual, c - (G @ result.x[..., None])[..., 0], atol=1e-11 * n
-    )
+    assert_allclose(result.dual, c - (G @ result.x[..., None])[..., 0], atol=1e-11 * n)
 
 
 def test_only_the_lower_triangle_is_used(backend: Any, rng: Generator) -> None:
@@ -76,16 +75,16 @@ def test_only_the_lower_triangle_is_used(backend: Any, rng: Generator) -> None:
     expected = solve(backend, G, c)
     other = np.tril(G) + np.triu(np.full((5, 5), np.nan), 1)
     result = solve(backend, other, c)
-    np.testing.assert_array_equal(result.x, expected.x)
-    np.testing.assert_array_equal(result.status, expected.status)
+    assert_array_equal(result.x, expected.x)
+    assert_array_equal(result.status, expected.status)
 
 
 def test_a_triangle_alone_is_refused(backend: Any, rng: Generator) -> None:
     (G, *_), (c, *_) = program(rng, 5, 5)
     alone = solve(backend, G, c)
     result = solve(backend, np.stack([G, np.triu(G)]), c)
-    np.testing.assert_array_equal(result.status, [0, 2])
-    np.testing.assert_allclose(result.x[0], alone.x, rtol=1e-12, atol=1e-15)
+    assert_array_equal(result.status, [0, 2])
+    assert_allclose(result.x[0], alone.x, rtol=1e-12, atol=1e-15)
     assert np.isnan(result.x[1]).all()
     if backend.name != "cuda":  # a device is not waited for
         with pytest.raises(ValueError, match="G must be symmetric, got a matrix"):
@@ -101,7 +100,7 @@ def test_no_curvature_leads_to_the_bounds(
     result = solve(backend, np.zeros((4, 4)), c, bounds, method=method)
     assert (result.status == 0).all()
     expected = np.where(c > 0, bounds[1], np.where(c < 0, bounds[0], 0.0))
-    np.testing.assert_array_equal(result.x, expected)
+    assert_array_equal(result.x, expected)
 
 
 def test_linear_programs_without_a_minimum_are_not_certified(backend: Any) -> None:
@@ -128,16 +127,14 @@ def test_indefinite_and_nonfinite_matrices_have_status_2(
     for name in ("x", "rnorm", "dual", "kkt"):
         assert np.isnan(getattr(result, name)[1:8]).all()
         for k in (0, 8):
-            np.testing.assert_array_equal(
-                getattr(result, name)[k], getattr(good, name)[k]
-            )
+            assert_array_equal(getattr(result, name)[k], getattr(good, name)[k])
 
 
 def test_rounding_does_not_make_a_matrix_indefinite(
     backend: Any, rng: Generator
 ) -> None:
     for dtype in (np.float32, np.float64):
-        G, c = program(rng, 12, 2, systems=20)
+        G, c = program(rng, 12, 2, systems=3 if backend.emulated else 20)
         result = solve(backend, G.astype(dtype), c.astype(dtype), (-1.0, 1.0))
         assert (result.status != 2).all()
         assert result.x.dtype == dtype
@@ -235,18 +232,12 @@ def test_penalties_are_those_of_least_squares(
     result = backend.call(gpusolve.bounded_qp, G, c, bounds, **given)
     x, host = backend.numpy(result.x), backend.numpy
     expected = gpusolve.lsq_linear(A, b, bounds, **given)
-    np.testing.assert_array_equal(host(result.status), 0)
-    np.testing.assert_allclose(x, expected.x, atol=1e-11)
+    assert_array_equal(host(result.status), 0)
+    assert_allclose(x, expected.x, atol=1e-11)
     if sum_to is None:
-        np.testing.assert_allclose(host(result.dual), expected.dual, atol=1e-10)
-    np.testing.assert_allclose(
-        host(result.residual), c - (G @ x[..., None])[..., 0], atol=1e-12
-    )
-    np.testing.assert_allclose(
-        host(result.covariance()), expected.covariance(1.0), atol=1e-10
-    )
+        assert_allclose(host(result.dual), expected.dual, atol=1e-10)
+    assert_allclose(host(result.residual), c - (G @ x[..., None])[..., 0], atol=1e-12)
+    assert_allclose(host(result.covariance()), expected.covariance(1.0), atol=1e-10)
     found, other = result.vjp(result.x), expected.vjp(expected.x)
     for name in ("l1", "l2", "lower", "upper"):
-        np.testing.assert_allclose(
-            host(getattr(found, name)), getattr(other, name), atol=1e-8
-        )
+        assert_allclose(host(getattr(found, name)), getattr(other, name), atol=1e-8)

@@ -12,6 +12,7 @@ import pytest
 from backends import without_gpu
 from bounded_systems import Bounded, infeasibility, violation
 from numpy.random import Generator
+from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 from together import together
 
@@ -85,4 +86,4 @@ def test_a_column_that_adds_nothing_to_the_sum() -> None:
     for solve in specification, gpusolve.lsq_linear:
         found = solve(A, b, bounds=(0.0, 1.0), sum_to=1.0)
         assert (found.status == 0).all()
-        np.testing.assert_allclose(found.x, expected, **tolerance)
+        assert_allclose(found.x, expected, **tolerance)

@@ -20,6 +20,7 @@ from bounded_systems import (
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from together import together
 
@@ -109,9 +110,7 @@ def test_scaling_scales_solutions(backend: Any, seed: int) -> None:
         l1=given.l1 * column * of_b,
         l2=given.l2 * 4.0 ** np.log2(column).astype(int),
     )
-    np.testing.assert_array_equal(
-        solve(backend, other).x * column / of_b, solve(backend, given).x
-    )
+    assert_array_equal(solve(backend, other).x * column / of_b, solve(backend, given).x)
 
 
 # ---- special bounds ------------------------------------------------------------------
@@ -154,7 +153,7 @@ def test_a_row_of_weight_zero_is_a_row_of_zeros(
     A[..., 2, 1], given.b[0, 2], given.b[1, :4] = kept, -kept, INF
     found = solve(backend, given._replace(A=A), method=method)
     for name, array in expected._asdict().items():
-        np.testing.assert_array_equal(getattr(found, name), array)
+        assert_array_equal(getattr(found, name), array)
 
 
 def penalised(
@@ -222,7 +221,7 @@ def test_rounding_of_a_penalty_moves_nothing(
     result = solve(backend, given, method=method)
     assert (result.status == 0).all()
     best = np.linalg.pinv(A, rcond=1e-10) @ (b - y)[..., None]
-    np.testing.assert_allclose(A @ result.x[..., None], A @ best, atol=1e-10)
+    assert_allclose(A @ result.x[..., None], A @ best, atol=1e-10)
 
 
 @together("l1", [0.4, np.full(3, 1e3)])
@@ -236,7 +235,7 @@ def test_the_same_penalty_is_a_constant_if_the_sum_is_fixed(
         gpusolve.lsq_linear, A, b, (0, INF), l1=l1, sum_to=sum_to, method=method
     )
     assert (result.status == 0).all()
-    np.testing.assert_allclose(result.x, expected, rtol=0, atol=1e-12)
+    assert_allclose(result.x, expected, rtol=0, atol=1e-12)
 
 
 # ---- warm start ----------------------------------------------------------------------
@@ -246,15 +245,15 @@ def test_warm_start(backend: Any, rng: Generator, method: str) -> None:
     given = random(rng, 30, 20)
     cold = solve(backend, given, method=method)
     warm = solve(backend, given, method=method, warm_start=cold.x)
-    np.testing.assert_allclose(warm.x, cold.x, atol=1e-12)
+    assert_allclose(warm.x, cold.x, atol=1e-12)
     assert (warm.nit < cold.nit).all()
     assert (warm.n_downdates == 0).all()
     for start in (np.full(20, 5.0), np.full(20, -5.0), rng.standard_normal((4, 20))):
         other = solve(backend, given, method=method, warm_start=start)
-        np.testing.assert_allclose(other.x, cold.x, atol=1e-12)
+        assert_allclose(other.x, cold.x, atol=1e-12)
     start = np.array([np.nan, INF, -INF, 1e300] + 16 * [0.0])
     other = solve(backend, given, method=method, warm_start=start)
-    np.testing.assert_allclose(other.x, cold.x, atol=1e-12)
+    assert_allclose(other.x, cold.x, atol=1e-12)
 
 
 def test_iteration_limit(backend: Any, rng: Generator, method: str) -> None:
@@ -300,13 +299,13 @@ def test_every_argument_broadcasts(backend: Any, rng: Generator, method: str) ->
         values = {key: value[0, 0] for key, value in each.items()} | {name: each[name]}
         result = call(values)
         assert result.x.shape == every.x.shape
-        np.testing.assert_allclose(result.x[0, 0], every.x[0, 0], atol=1e-12)
+        assert_allclose(result.x[0, 0], every.x[0, 0], atol=1e-12)
         column = {**each, name: each[name][:, :1]}
-        np.testing.assert_allclose(call(column).x[:, 0], every.x[:, 0], atol=1e-12)
+        assert_allclose(call(column).x[:, 0], every.x[:, 0], atol=1e-12)
     alone = call({key: value[1, 2] for key, value in each.items()})
     assert alone.x.shape == (4,)
     assert np.ndim(alone.rnorm) == np.ndim(alone.status) == 0
-    np.testing.assert_allclose(alone.x, every.x[1, 2], atol=1e-12)
+    assert_allclose(alone.x, every.x[1, 2], atol=1e-12)
 
 
 @together("shared", [False, True])
@@ -328,7 +327,7 @@ def test_a_bad_system_changes_no_bit_of_others(
     others = [0, 1, 3, 4, 5]
     for name, array in good._asdict().items():
         found = getattr(result, name)
-        np.testing.assert_array_equal(found[others], array[others])
+        assert_array_equal(found[others], array[others])
         if array.dtype.kind == "f":
             assert np.isnan(found[2]).all()
 
@@ -346,7 +345,7 @@ def test_a_block_that_solves_several_systems_reads_each_before_the_next(
     monkeypatch.setattr(_emulator.Kernel, "resident_blocks", lambda *_: 1)
     with _emulator.races():
         found = solve(method=method)
-    np.testing.assert_array_equal(found.x, expected.x)
+    assert_array_equal(found.x, expected.x)
 
 
 # ---- memory and dtypes ---------------------------------------------------------------
@@ -376,7 +375,7 @@ def test_empty(backend: Any, method: str, shape: Any, rnorm: Any, l2: float) -> 
     )
     assert result.x.shape == (*batch, n)
     assert (result.x == 0).all()
-    np.testing.assert_allclose(result.rnorm, rnorm)
+    assert_allclose(result.rnorm, rnorm)
     assert (np.asarray(result.status) == 0).all()
 
 
@@ -408,7 +407,7 @@ def test_dtypes_of_options(
     )
     for name in ("x", "rnorm", "dual", "kkt"):
         assert getattr(result, name).dtype == dtype
-    np.testing.assert_allclose(result.x, expected.x, atol=16 * np.finfo(dtype).eps)
+    assert_allclose(result.x, expected.x, atol=16 * np.finfo(dtype).eps)
 
 
 def test_strided_views(backend: Any, rng: Generator, method: str) -> None:
@@ -425,7 +424,7 @@ def test_strided_views(backend: Any, rng: Generator, method: str) -> None:
     }
     kept = big.copy()
     result = backend.solve(gpusolve.lsq_linear, A, b, method=method, **arguments)
-    np.testing.assert_array_equal(big, kept)
+    assert_array_equal(big, kept)
 
     def copied(value: Any) -> Any:
         return tuple(map(np.copy, value)) if isinstance(value, tuple) else value.copy()
@@ -434,4 +433,4 @@ def test_strided_views(backend: Any, rng: Generator, method: str) -> None:
     expected = backend.solve(
         gpusolve.lsq_linear, A.copy(), b.copy(), method=method, **copies
     )
-    np.testing.assert_array_equal(result.x, expected.x)
+    assert_array_equal(result.x, expected.x)
