@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
+from backends import without_gpu
 from bounded_systems import (
     BAD,
     Bounded,
@@ -16,6 +17,7 @@ from bounded_systems import (
     infeasibility,
     random_systems,
     spoiled,
+    violation,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -156,33 +158,6 @@ def test_a_row_of_weight_zero_is_a_row_of_zeros(
         assert_array_equal(getattr(found, name), array)
 
 
-def penalised(
-    rng: Generator,
-    systems: int,
-    shape: tuple[int, int],
-    bounds: tuple[float, float],
-    case: str,
-) -> Bounded:
-    """Penalties on dependent columns, some of them equal.
-
-    Some b are fitted exactly, by a column with a penalty or without a penalty.
-    """
-    n = shape[1]
-    A = rng.standard_normal((systems, *shape))
-    b = rng.standard_normal((systems, shape[0]))
-    A[::3, :, 1] = A[::3, :, 0]
-    b[::5] = A[::5, :, -1] / 2
-    l1 = 0.3 * rng.random((systems, n))
-    l1[::10, -1] = 0
-    given = Bounded.of(A, b, bounds, l1)
-    if "l2" in case:
-        given = given._replace(l2=rng.random((systems, n)) * (np.arange(n) % 3 == 0))
-    if "sum" in case:
-        largest = np.minimum(given.upper.sum(axis=1), 1)
-        given = given._replace(sum_to=largest * rng.random(systems))
-    return given
-
-
 def least_penalty(given: Bounded, x: Array, k: int) -> float:
     """The least ``l1 x`` of system k with the same ``A x``, by linear programming."""
     A = given.A[k]
@@ -194,18 +169,22 @@ def least_penalty(given: Bounded, x: Array, k: int) -> float:
     return float(found.fun)
 
 
-@pytest.mark.parametrize("bounds", [(0.0, INF), (-1.0, 1.0)])
-@pytest.mark.parametrize("case", ["l1", "l1 sum"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@together("bounds", [(0.0, INF), (-1.0, 1.0)])
+@together("has_sum", [False, True])
+@together("dtype", [np.float32, np.float64])
 def test_no_move_along_a_dependence_lowers_the_penalty(
-    backend: Any, rng: Generator, bounds: tuple[float, float], case: str, dtype: Any
+    backend: Any, rng: Generator, bounds: tuple[float, float], has_sum: bool, dtype: Any
 ) -> None:
-    """Many more columns than rows, against SciPy's linear programming."""
-    made = penalised(rng, 5, (8, 32), bounds, case).rounded(dtype)
+    """Many more columns than rows, two of them equal, against linear programming."""
+    A, b = rng.standard_normal((5, 8, 32)), rng.standard_normal((5, 8))
+    A[::3, :, 1] = A[::3, :, 0]
+    b[0] = A[0, :, -1] / 2  # fitted exactly
+    l1 = 0.3 * rng.random((5, 32))
+    made = Bounded.of(A, b, bounds, l1, sum_to=rng.random(5) if has_sum else None)
+    made = made.rounded(dtype)
     result = solve(backend, made.astype(dtype))
-    eps = float(np.finfo(dtype).eps)
     check_optimal(made, result, 64)
-    x = result.x.astype(float)
+    eps, x = float(np.finfo(dtype).eps), result.x.astype(float)
     for k in range(5):
         found = float(made.l1[k] @ x[k])
         assert found <= least_penalty(made, x, k) + 1e3 * eps * (made.l1[k] @ abs(x[k]))
@@ -236,6 +215,38 @@ def test_the_same_penalty_is_a_constant_if_the_sum_is_fixed(
     )
     assert (result.status == 0).all()
     assert_allclose(result.x, expected, rtol=0, atol=1e-12)
+
+
+@without_gpu
+@together("exponent", [None, -7, -3, 0, 3, 7])
+def test_sums_of_columns_whose_norms_differ_by_twelve_orders(
+    backend: Any, rng: Generator, method: str, exponent: int | None
+) -> None:
+    """From sums that the largest columns fit to sums beyond the smallest columns.
+
+    The multiplier of the sum may be 1e16 times the gradient. Within bounds, several
+    variables rest at their upper bounds to make up the sum.
+    """
+    A = rng.random((25, 9, 6)) * 1e6 ** rng.uniform(-1, 1, (25, 1, 6))
+    b, upper = rng.random((25, 9)), rng.random((25, 6))
+    given = Bounded.of(A, b, (0, upper), sum_to=upper.sum(axis=-1) * rng.random(25))
+    if exponent is not None:
+        given = Bounded.of(A, b, (0, INF), sum_to=3.7 * 10.0**exponent)
+    result = solve(backend, given, method=method)
+    good = result.status == 0
+    assert good.mean() > (0.9 if exponent is None else 0.99)
+    assert result.nit.max() <= 3 * 6
+    x, given = result.x[good], given.take(good)
+    assert infeasibility(given, x).max() <= CERTIFIED
+    assert violation(given, x).max() <= 1e-10
+
+
+def test_a_column_that_adds_nothing_to_the_sum(backend: Any) -> None:
+    """The square of the coefficient of the first variable in the sum underflows."""
+    A, b = np.diag([1e85, 1e-85]), np.array([[1e85, 0.0], [1.0, 1.0]])
+    found = backend.solve(gpusolve.lsq_linear, A, b, (0.0, 1.0), sum_to=1.0)
+    assert (found.status == 0).all()
+    np.testing.assert_allclose(found.x, [[1, 0], [1e-85, 1]], 4 * EPS, 4 * EPS * 1e-85)
 
 
 # ---- warm start ----------------------------------------------------------------------

@@ -478,7 +478,6 @@ def keys_of(A: Any) -> Any:
 
 
 SPECIAL_DTYPES = ["float32", "float64", "complex64", "complex128"]
-one_search = together("method", ["merge", "gallop"])
 
 
 @one_search
