@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace, on_host
-from .._data.conventions import check_integer
+from .._data.conventions import check_integer, check_least
 from .family import CoupledFamily, CudaFamily, Family, softplus
 from .numerics import special, weighted_sum
 
@@ -71,8 +71,7 @@ class NumberedFamily(ClassFamily):
 
     def __post_init__(self) -> None:
         check_integer("classes", self.classes)
-        if self.classes < 2:
-            raise ValueError(f"classes must be 2 or more, got {self.classes}")
+        check_least("classes", self.classes, 2)
 
     def for_classes(self, count: int) -> Self:
         return replace(self, classes=count)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
-from .._data.conventions import check_choice
+from .._data.conventions import check_choice, check_least
 from .basis import Matrix, Vector, differences
 from .frame import Frame, Level, Reading, check_levels, listed, present_values
 from .rows import Rows, dense_rows, indicator_rows
@@ -368,8 +368,7 @@ class Stump(Single):
         super().__post_init__()
         if not 2 <= self.bins <= MAX_BINS:
             raise ValueError(f"bins must be 2 to {MAX_BINS}, got {self.bins}")
-        if self.min_rows < 1:
-            raise ValueError(f"min_rows must be at least 1, got {self.min_rows}")
+        check_least("min_rows", self.min_rows, 1)
         if len(self.covariates) > 1:
             raise ValueError(
                 f"btree must be given one column, got {len(self.covariates)}; a stump "
