@@ -282,8 +282,6 @@ def find_thresholds(y: Array, f: Array, w: Array | None, classes: int) -> Floats
     where a step would change the order, and where the slope turns along it. A class
     without weight counts as half a row, with the mean of f.
     """
-    from scipy.linalg import solveh_banded
-
     xp = namespace(f)
     y = y.astype(np.intp)
     w = xp.ones(len(y)) if w is None else w
@@ -319,7 +317,8 @@ def find_thresholds(y: Array, f: Array, w: Array | None, classes: int) -> Floats
             step, slope = 0.5 * step, 0.5 * slope
             thresholds = thresholds - step
             continue
-        step = solveh_banded([-neighbours, diagonal], gradient)
+        upper = np.diag(neighbours[1:], 1)
+        step = np.linalg.solve(np.diag(diagonal) - upper - upper.T, gradient)
         shrinking = -np.diff(step) / np.diff(thresholds)
         length = min(1.0, (1 - LEAST_GAP) / max([*shrinking, 1 - LEAST_GAP]))
         step = length * step
