@@ -297,7 +297,7 @@ def find_thresholds(y: Array, f: Array, w: Array | None, classes: int) -> Floats
     absent = shares == 0
     shares = np.where(absent, 0.5, shares)
     thresholds = guess(shares, mean, variance)
-    step, slope = np.zeros_like(thresholds), 0.0
+    step, slope = np.zeros(len(thresholds)), 0.0
     for _ in range(STEPS):
         ends = xp.asarray(np.concatenate([[-np.inf], thresholds, [np.inf]]))
         above, below = special(f).expit(f - ends[1:][y]), special(f).expit(ends[y] - f)
@@ -318,7 +318,8 @@ def find_thresholds(y: Array, f: Array, w: Array | None, classes: int) -> Floats
             thresholds = thresholds - step
             continue
         upper = np.diag(neighbours[1:], 1)
-        step = np.linalg.solve(np.diag(diagonal) - upper - upper.T, gradient)
+        matrix = np.diag(diagonal) - upper - upper.T
+        step = np.asarray(np.linalg.solve(matrix, gradient))
         shrinking = -np.diff(step) / np.diff(thresholds)
         length = min(1.0, (1 - LEAST_GAP) / max([*shrinking, 1 - LEAST_GAP]))
         step = length * step
