@@ -31,9 +31,10 @@ from gpusolve.gam._formula.formula import (
     Formula,
     LearnerReader,
     LineReader,
+    by_patsy,
     read_formula,
+    sums_of_calls,
 )
-from gpusolve.gam._formula.sides import by_patsy, sums_of_calls
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.from_formula import MBOOST
 from gpusolve.gam.terms import bbs, bmono, bols, brandom, bspatial, buser

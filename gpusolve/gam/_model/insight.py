@@ -15,8 +15,9 @@ from .._boosting.path import FALL, late_share
 from .._data import inputs
 from .._families.survival import SurvivalFamily
 from .._terms.frame import Frame, Name
+from .._terms.single import Single
 from .._terms.spline import ROBUST, Spline
-from .._terms.term import Single, Term
+from .._terms.term import Term
 from ..families import family_of
 from .fitted import FittedModel
 

@@ -48,8 +48,9 @@ from .._families.numerics import weighted_sum
 from .._terms.basis import Matrix
 from .._terms.frame import Frame, Level, Name
 from .._terms.rows import dense_rows, kronecker, side_by_side
+from .._terms.single import Single
 from .._terms.spline import ROBUST
-from .._terms.term import Product, Single, Term, unique_names
+from .._terms.term import Product, Term, unique_names
 from ..terms import bbs, bols
 
 NamePair: TypeAlias = tuple[Name, Name]

@@ -32,7 +32,7 @@ from .._data import inputs
 from .._formula.formula import Formula
 from .._plots.effects import Samples
 from .._plots.figures import Risks, plot
-from .._terms.frame import Factor, Frame, Level, Name, columns_in_memory
+from .._terms.frame import Factor, Frame, Level, Name
 from .._terms.term import Term, unique_names
 from ..families import CoupledName, Family, FamilyName
 from . import insight
@@ -128,7 +128,7 @@ class AdditiveModel(FittedModel):
             self.formula_ = self.learners.learned_from(X)
             y = self.formula_.response(X) if y is None else y
             offset = self.formula_.offset(X) if offset is None else offset
-        frame = self._frame(columns_in_memory(X), self.device)
+        frame = self._frame(inputs.columns_in_memory(X), self.device)
         with frame.current():
             like = frame.like
             return Training(

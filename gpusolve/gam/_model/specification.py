@@ -19,10 +19,10 @@ from .._data import inputs
 from .._data.conventions import check_choice, check_integer, check_number
 from .._formula.formula import Formula
 from .._terms.basis import OUTSIDE, PENALTIES, check_degree
-from .._terms.frame import Frame, Name
-from .._terms.reading import MISSING_VALUES, UNKNOWN_LEVELS
+from .._terms.frame import MISSING_VALUES, UNKNOWN_LEVELS, Frame, Name
+from .._terms.single import Single
 from .._terms.spline import ROBUST, middle_rows, penalty_options, robust_range
-from .._terms.term import Single, Term
+from .._terms.term import Term
 from ..terms import bbs, bols, brandom, btree, names_of
 
 ALLOWED: dict[str, tuple[Any, ...]] = {

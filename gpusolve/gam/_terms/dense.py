@@ -11,10 +11,9 @@ import numpy as np
 from ..._device.arrays import Array, namespace, on_host
 from .._data.conventions import check_choice
 from .basis import Matrix
-from .frame import Frame
-from .reading import Reading
+from .frame import Frame, Reading
 from .rows import Rows, dense_rows
-from .term import Single, learned, plain_numbers
+from .single import Single, learned, plain_numbers
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

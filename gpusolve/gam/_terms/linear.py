@@ -1,4 +1,4 @@
-"""Linear effects of numeric covariates, and effects of levels and of regions."""
+"""Linear effects of covariates, and effects of levels, of regions and of bins."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..._device.arrays import namespace
+from ..._device.arrays import Array, namespace, on_host
 from .._data.conventions import check_choice
 from .basis import Matrix, Vector, differences
-from .frame import Frame, Level, check_levels, listed
-from .reading import Reading
+from .frame import Frame, Level, Reading, check_levels, listed, present_values
 from .rows import Rows, dense_rows, indicator_rows
+from .rules import Cut
+from .single import Single, learned, plain_factor, plain_numbers
 from .spline import spectral_columns
-from .term import Single, learned, plain_factor, plain_numbers
 
 
 def treatment(levels: int) -> Matrix:
@@ -346,3 +346,87 @@ def check_edges(edges: set[Any]) -> tuple[Edge, ...]:
             f"neighbours must be other regions, got region {own[0]} next to itself"
         )
     return tuple(sorted(edges))
+
+
+# ---- stumps --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Stump(Single):
+    """A step function with one jump, see `btree`.
+
+    The functions are the indicators of the bins between the learned `cuts`; a value
+    that equals a cut belongs to the bin below it.
+    """
+
+    function: str = "btree"
+    bins: int = 255
+    min_rows: int = 4
+    cuts: tuple[float, ...] = learned(())
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 2 <= self.bins <= MAX_BINS:
+            raise ValueError(f"bins must be 2 to {MAX_BINS}, got {self.bins}")
+        if self.min_rows < 1:
+            raise ValueError(f"min_rows must be at least 1, got {self.min_rows}")
+        if len(self.covariates) > 1:
+            raise ValueError(
+                f"btree must be given one column, got {len(self.covariates)}; a stump "
+                "of several columns is a learner for each"
+            )
+
+    stands_alone = True
+
+    def rule(self, inverse: Array) -> Cut:
+        return Cut(self.min_rows)
+
+    def _learn(self, frame: Frame) -> dict[str, Any]:
+        (name,) = self.covariates
+        x = on_host(present_values(name, frame)).astype(np.float64)
+        return {"cuts": tuple(cuts_of(x, self.bins).tolist())}
+
+    @property
+    def _functions(self) -> int:
+        return len(self.cuts) + 1
+
+    def _plain_rows(self, data: Reading) -> Rows:
+        (name,) = self.covariates
+        x = data.numeric(name)
+        xp = namespace(x)
+        cuts = xp.asarray(self.cuts, np.float64)
+        codes: Array = xp.searchsorted(cuts, x.astype(np.float64), side="left")
+        return indicator_rows(codes, self._functions, data.dtype)
+
+    def _exported(self) -> dict[str, Any]:
+        return {"kind": "bins", "column": self.covariates[0], "cuts": [*self.cuts]}
+
+    def _penalty(self) -> Matrix:
+        return np.zeros((self._functions, self._functions))
+
+    def _diagonal(self) -> Vector:
+        return np.zeros(self._functions)
+
+
+MAX_BINS = 255
+"""The most bins: as in the histograms of other packages."""
+
+
+def cuts_of(x: Vector, bins: int) -> Vector:
+    """Where a column is cut: between its values, or at quantiles if these are many.
+
+    Examples
+    --------
+    >>> cuts_of(np.array([3.0, 1.0, 2.0, 1.0]), bins=4)
+    array([1.5, 2.5])
+    >>> cuts_of(np.arange(8.0), bins=4)
+    array([1.5, 3.5, 5.5])
+    """
+    values = np.unique(x)
+    if len(values) > bins:
+        shares = np.arange(1, bins) / bins
+        below = np.unique(np.searchsorted(values, np.quantile(x, shares), "right"))
+        below = below[(below > 0) & (below < len(values))]
+    else:
+        below = np.arange(1, len(values))
+    return (values[below - 1] + values[below]) / 2

@@ -18,15 +18,15 @@ from .basis import (
     MAX_DEGREE,
     BSplines,
     CompactBasis,
+    Knots,
     Matrix,
     differences,
     kronecker_sum,
 )
-from .frame import Frame, Name, Values, present_values
-from .knots import Knots
-from .reading import Reading
-from .rows import Rows, kronecker
-from .term import Single, Term, learned
+from .frame import Frame, Name, Reading, Values, present_values
+from .rows import Rows, kronecker, spline_rows
+from .single import Single, learned
+from .term import Term
 
 TAIL = 0.01
 """The share of the rows on each side that are not middle rows."""
@@ -216,7 +216,7 @@ class Spline(Single):
     def _plain_rows(self, data: Reading) -> Rows:
         outside = self._outside(data)
         margins = [
-            knots.rows(self._read(j, data), outside, data.dtype)
+            spline_rows(knots, self._read(j, data), outside, data.dtype)
             for j, knots in enumerate(self._margins)
         ]
         return functools.reduce(kronecker, margins)
