@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace, on_host
-from .._data.conventions import check_choice
+from .._data.conventions import check_choice, check_least
 from .basis import (
     MAX_DEGREE,
     BSplines,
@@ -89,8 +89,8 @@ class Spline(Single):
                 raise ValueError(
                     f"{name} must be 0 to {most}, got {getattr(self, name)}"
                 )
-        if isinstance(self.knots, int) and self.knots < 0:
-            raise ValueError(f"knots must be at least 0, got {self.knots}")
+        if isinstance(self.knots, int):
+            check_least("knots", self.knots, 0)
         self._check_combination()
 
     def _check_combination(self) -> None:
