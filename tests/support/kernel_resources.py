@@ -22,6 +22,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
+import tables
 from kernel_sources import Source, all_sources
 
 from gpusolve._device import kernels
@@ -81,9 +82,9 @@ class Row(NamedTuple):
     resources: dict[int, str]
     code: Code
 
-    def line(self) -> str:
-        cells = self.operators, f"`{self.instance}`", *self.resources.values()
-        return f"| {' | '.join([*cells, *map(str, self.code)])} |"
+    def cells(self) -> list[object]:
+        names = self.operators, f"`{self.instance}`"
+        return [*names, *self.resources.values(), *self.code]
 
 
 # ---- the compiler --------------------------------------------------------------------
@@ -220,31 +221,26 @@ def fingerprint(file: str, rows: Iterable[Row]) -> str:
     texts = [text, *((folder / one).read_text() for one in sorted(included(text)))]
     code = [re.sub(r"//[^\n]*|\s+", " ", text).split() for text in texts]
     sources = [source for source in all_sources() if source.file == file]
-    given = repr((code, sources, [row.line() for row in rows]))
+    given = repr((code, sources, [row.cells() for row in rows]))
     return hashlib.sha256(given.encode()).hexdigest()[:16]
-
-
-def cells_of(line: str) -> list[str]:
-    return [cell.strip(" `") for cell in line.strip("|\n").split("|")]
 
 
 @functools.cache
 def written_rows() -> dict[tuple[str, str], Row]:
     """The rows of the table, by operators and instance."""
     found = {}
-    for line in TABLE.read_text().splitlines():
-        if line.startswith("| ") and " + " in line:
-            operators, instance, *cells = cells_of(line)
-            resources = dict(zip(ARCHITECTURES, cells, strict=False))
-            code = Code(*map(int, cells[len(ARCHITECTURES) :]))
-            found[operators, instance] = Row(operators, instance, resources, code)
+    for line in tables.rows(TABLE.read_text(), "operators"):
+        operators, instance, *cells = line.values()
+        resources = dict(zip(ARCHITECTURES, cells, strict=False))
+        code = Code(*map(int, cells[len(ARCHITECTURES) :]))
+        found[operators, instance] = Row(operators, instance, resources, code)
     return found
 
 
 def written_fingerprints() -> dict[str, str]:
     """The fingerprints of the table, by file."""
-    lines = re.findall(r"^\| `(\w+)\.cu` \| (\w+) \|$", TABLE.read_text(), re.MULTILINE)
-    return dict(lines)
+    lines = tables.rows(TABLE.read_text(), "file")
+    return {line["file"]: line["fingerprint"] for line in lines}
 
 
 def current_rows() -> dict[str, list[Row] | None]:
@@ -252,48 +248,20 @@ def current_rows() -> dict[str, list[Row] | None]:
     instances = defaultdict(list)
     for source in all_sources():
         instances[source.file] += [(source.operators, one) for one in source.instances]
-    written, found = written_rows(), {}
+    written, prints, found = written_rows(), written_fingerprints(), {}
     for file, names in instances.items():
         rows = [written[name] for name in names if name in written]
-        same = fingerprint(file, rows) == written_fingerprints().get(file)
+        same = fingerprint(file, rows) == prints.get(f"{file}.cu")
         found[file] = rows if same and len(rows) == len(names) else None
     return found
 
 
-def table(rows: dict[str, list[Row]]) -> str:
-    """All kernels on all architectures, as a Markdown table."""
-    headings = *(f"sm_{one}" for one in ARCHITECTURES), "instructions", "generic"
-    return HEADER.format(
-        headings=" | ".join(headings),
-        alignment="| --- " * (2 + len(ARCHITECTURES)) + "| ---: | ---: |",
-        rows="\n".join(row.line() for of_file in rows.values() for row in of_file),
-        fingerprints="\n".join(
-            f"| `{file}.cu` | {fingerprint(file, of_file)} |"
-            for file, of_file in rows.items()
-        ),
-    )
-
-
-HEADER = """\
-# Registers, shared memory and machine code of the kernels
-
-Registers per thread + bytes of static shared memory per block. No kernel spills
-registers. `as_solved`, which the emulator profiles, and `nnls_constrained` use a stack.
-For sm_90, instructions, and generic accesses: the compiler does not know their address
-space. Written by `make tables` with NVRTC 12.9 and nvdisasm 13.5, without a GPU.
-
-| operators | kernel | {headings} |
-{alignment}
-{rows}
-
-## Sources
-
-What the files and the rows above were when the rows were made.
-
-| file | fingerprint |
-| --- | --- |
-{fingerprints}
-"""
+def page(rows: dict[str, list[Row]]) -> str:
+    """The page with these rows of each file."""
+    lines = (row.cells() for of_file in rows.values() for row in of_file)
+    made = tables.with_rows(TABLE.read_text(), "operators", lines)
+    prints = ((f"`{file}.cu`", fingerprint(file, rows[file])) for file in rows)
+    return tables.with_rows(made, "file", prints)
 
 
 def main() -> None:
@@ -304,7 +272,7 @@ def main() -> None:
         print(f"{file}.cu", flush=True)
         sources = (source for source in all_sources() if source.file == file)
         known[file] = [row for source in sources for row in rows_of(source)]
-        TABLE.write_text(table({one: rows for one, rows in known.items() if rows}))
+        TABLE.write_text(page({one: rows for one, rows in known.items() if rows}))
 
 
 if __name__ == "__main__":
