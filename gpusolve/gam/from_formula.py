@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, overload
 
 from ._families.classes import ClassFamily
-from ._formula.formula import (
+from ._model.formula import (
     Formula,
     LearnerReader,
     LineReader,

@@ -26,8 +26,8 @@ from gpusolve.gam import (
 )
 
 # How a formula is read, of which a model shows the terms only.
-from gpusolve.gam._formula.expression import Expression
-from gpusolve.gam._formula.formula import (
+from gpusolve.gam._model.expression import Expression
+from gpusolve.gam._model.formula import (
     Formula,
     LearnerReader,
     LineReader,

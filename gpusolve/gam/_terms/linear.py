@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
-from .._data.conventions import check_choice
+from .._data.conventions import check_choice, check_least
 from .basis import Matrix, Vector, differences
 from .frame import Frame, Level, Reading, check_levels, listed, present_values
 from .rows import Rows, dense_rows, indicator_rows
@@ -281,71 +281,51 @@ def graph_of(neighbours: Any) -> tuple[tuple[Level, ...], tuple[Edge, ...]]:
 
     TypeError or ValueError for other forms, and for relations that are not mutual.
     """
-    if hasattr(neighbours, "index") and hasattr(neighbours, "to_numpy"):
-        regions = tuple(neighbours.index.tolist())
-        return regions, edges_of_matrix(neighbours.to_numpy())
     if isinstance(neighbours, Mapping):
-        return graph_of_lists(neighbours)
-    if hasattr(neighbours, "tocoo") or getattr(neighbours, "ndim", 0) == 2:
-        return tuple(range(neighbours.shape[0])), edges_of_matrix(neighbours)
-    if isinstance(neighbours, str) or not isinstance(neighbours, Iterable):
+        regions = [*neighbours]
+        pairs = [(i, j) for i, others in neighbours.items() for j in others]
+    elif hasattr(neighbours, "tocoo") or getattr(neighbours, "ndim", 0) == 2:
+        regions, pairs = pairs_of_matrix(neighbours)
+    elif isinstance(neighbours, str) or not isinstance(neighbours, Iterable):
         raise TypeError(
             "neighbours must be a mapping, a matrix or pairs of regions, got "
             f"{type(neighbours).__name__}"
         )
-    pairs = [tuple(pair) for pair in neighbours]
-    if not pairs or any(len(pair) != 2 for pair in pairs):
-        raise ValueError(
-            f"neighbours must be pairs of regions, got {listed((*pairs,))}"
-        )
-    regions = tuple(dict.fromkeys(region for pair in pairs for region in pair))
-    return regions, edges_between(regions, pairs)
+    else:
+        pairs = [tuple(pair) for pair in neighbours]
+        if not pairs or any(len(pair) != 2 for pair in pairs):
+            raise ValueError(
+                f"neighbours must be pairs of regions, got {listed((*pairs,))}"
+            )
+        regions = [*dict.fromkeys(region for pair in pairs for region in pair)]
+        pairs += [(j, i) for i, j in pairs]
+    place, given = {region: at for at, region in enumerate(regions)}, set(pairs)
+    for i, j in pairs:
+        if j not in place or (j, i) not in given:
+            raise ValueError(f"neighbours must be mutual, got {j!r} for {i!r} only")
+        if i == j:
+            raise ValueError(
+                f"neighbours must be other regions, got {i!r} next to itself"
+            )
+    edges = {(place[i], place[j]) for i, j in pairs if place[i] < place[j]}
+    return tuple(regions), tuple(sorted(edges))
 
 
-def graph_of_lists(
-    neighbours: Mapping[Level, Iterable[Level]],
-) -> tuple[tuple[Level, ...], tuple[Edge, ...]]:
-    """The graph of a mapping from each region to its neighbours."""
-    pairs = [(i, j) for i, others in neighbours.items() for j in others]
-    known, given = set(neighbours), set(pairs)
-    lonely = [pair for pair in pairs if pair[1] not in known or pair[::-1] not in given]
-    if lonely:
-        i, j = lonely[0]
-        raise ValueError(f"neighbours must be mutual, got {j!r} for {i!r} only")
-    regions = tuple(neighbours)
-    return regions, edges_between(regions, pairs)
+def pairs_of_matrix(matrix: Any) -> tuple[list[Level], list[tuple[Level, ...]]]:
+    """The regions of an adjacency matrix, and its pairs that are not 0.
 
-
-def edges_between(
-    regions: tuple[Level, ...], pairs: Iterable[tuple[Level, ...]]
-) -> tuple[Edge, ...]:
-    """The edges of pairs of regions, each once."""
-    place = {region: i for i, region in enumerate(regions)}
-    edges = {tuple(sorted((place[i], place[j]))) for i, j in pairs}
-    return check_edges(edges)
-
-
-def edges_of_matrix(matrix: Any) -> tuple[Edge, ...]:
-    """The edges of an adjacency matrix, dense or sparse: its entries that are not 0."""
+    The matrix is dense or sparse. The regions are the index of a frame, or 0, 1, ..
+    """
     from scipy.sparse import coo_array
 
     graph = coo_array(matrix)
     if graph.shape[0] != graph.shape[1]:
         raise ValueError(f"neighbours must be a square matrix, got shape {graph.shape}")
-    if (graph != graph.T).nnz:
-        raise ValueError("neighbours must be a symmetric matrix")
-    pairs = zip(*(index.tolist() for index in graph.nonzero()), strict=True)
-    return check_edges({(min(pair), max(pair)) for pair in pairs})
-
-
-def check_edges(edges: set[Any]) -> tuple[Edge, ...]:
-    """The edges in order; ValueError if a region is its own neighbour."""
-    own = [i for i, j in edges if i == j]
-    if own:
-        raise ValueError(
-            f"neighbours must be other regions, got region {own[0]} next to itself"
-        )
-    return tuple(sorted(edges))
+    regions = [*getattr(matrix, "index", range(graph.shape[0]))]
+    rows, columns = graph.nonzero()
+    return regions, [
+        (regions[i], regions[j]) for i, j in zip(rows, columns, strict=True)
+    ]
 
 
 # ---- stumps --------------------------------------------------------------------------
@@ -368,8 +348,7 @@ class Stump(Single):
         super().__post_init__()
         if not 2 <= self.bins <= MAX_BINS:
             raise ValueError(f"bins must be 2 to {MAX_BINS}, got {self.bins}")
-        if self.min_rows < 1:
-            raise ValueError(f"min_rows must be at least 1, got {self.min_rows}")
+        check_least("min_rows", self.min_rows, 1)
         if len(self.covariates) > 1:
             raise ValueError(
                 f"btree must be given one column, got {len(self.covariates)}; a stump "
