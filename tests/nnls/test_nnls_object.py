@@ -344,7 +344,7 @@ def test_what_is_prepared_for_later_calls_refers_to_no_array() -> None:
         for matrix, rhs in ((A, b), (A[0, 0], b), other):
             expected = gpusolve.nnls(np.asfortranarray(matrix), rhs)
             found = gpusolve.nnls(matrix, rhs)
-            np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
+            assert_allclose(found.x, expected.x, atol=1e-13)
     assert solve._known
     for fields, prepared in solve._known.values():
         assert (prepared.arrays, prepared.kept) == ((), ())
@@ -372,7 +372,7 @@ def test_known_calls_with_rows_read_what_is_given() -> None:
     G, c, C, d = np.eye(2), np.ones(2), np.ones((1, 2)), np.ones(1)
     good = gpusolve.bounded_qp(G, c, A_ub=C, b_ub=d)
     single = gpusolve.bounded_qp(G, c, A_ub=C.astype(np.float32), b_ub=d)
-    np.testing.assert_array_equal(single.x, good.x)
+    assert_array_equal(single.x, good.x)
     with pytest.raises(ValueError, match="symmetric"):
         gpusolve.bounded_qp(G + np.eye(2, k=1), c, A_ub=C, b_ub=d)
     assert gpusolve.bounded_qp(G, c, A_ub=C, b_ub=-d).status == 4

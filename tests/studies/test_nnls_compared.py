@@ -463,7 +463,7 @@ def test_a_step_of_l1_ls_is_a_part_of_newtons(
         inside.append((x + newton > 0).all())
         state = w[None], x[None], np.full((1, 1), t)
         moved, grown = l1_ls.step(system, equations, *state)
-        np.testing.assert_allclose(moved[0], x + part * newton, rtol=1e-9)
+        assert_allclose(moved[0], x + part * newton, rtol=1e-9)
         gap = moved[0] @ np.abs(A.T @ (b - A @ moved[0]))
         expected = max(t, 2 * min(t, 4 / gap)) if part >= 1 / 2 else t
         assert grown[0, 0] == pytest.approx(expected, rel=1e-9)
