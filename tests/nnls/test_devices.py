@@ -195,7 +195,7 @@ def test_memory_is_bounded(
 ) -> None:
     """While systems of 64 x 16 stream from a file to files."""
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 2**20)
-    A, systems = rng.random((64, 16)), 20_000
+    A, systems = rng.random((64, 16)), 40_000
 
     def mapped(name: str, dtype: Any, *core: int) -> Any:
         path, shape = tmp_path / f"{name}.npy", (systems, *core)
@@ -213,7 +213,7 @@ def test_memory_is_bounded(
     finally:
         tracemalloc.stop()
     assert (out["status"] == 0).all()
-    assert peak < 5 * 2**20 < 20_000 * 64 * 8
+    assert peak < 5 * 2**20 < systems * 64 * 8
 
 
 # ---- threads -------------------------------------------------------------------------
