@@ -151,6 +151,15 @@ class Rows:
         """Whether the rows are splines on an equidistant grid, computed when used."""
         return len(self.parts) == 1 and isinstance(self.parts[0], SplinePart)
 
+    @property
+    def basis(self) -> CompactBasis | None:
+        """The rows as a basis, if the functions of each row are neighbours."""
+        first, offsets, values = self.parts[0].stored()
+        width = len(offsets)
+        if len(self.parts) > 1 or width == self.functions or offsets[-1] >= width:
+            return None
+        return CompactBasis(first[None], values[None])
+
     def some(self, rows: Any) -> Rows:
         """Some of the rows, by a slice, an index or a mask."""
         return Rows(self.functions, tuple(part.some(rows) for part in self.parts))
