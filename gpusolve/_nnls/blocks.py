@@ -31,7 +31,7 @@ from .._device.kernels import CudaDevice, cuda_devices, current_device
 from .._device.launch import ceil_div
 from .._device.progress import progress_bar
 from .._device.threads import part_of_batch
-from .._numerics.solution import Solution
+from .._numerics.certificate import Solution
 from .problem import (
     AXES,
     Block,

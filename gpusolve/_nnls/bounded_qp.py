@@ -11,7 +11,7 @@ import numpy.typing as npt
 from .._device.arrays import Array, as_array, floating, is_cupy, namespace
 from .._device.interrupts import interruptible, work_of
 from .._device.kernels import Device, current, device_of
-from .._numerics.solution import CONVERGED, UNCERTIFIED, Solution
+from .._numerics.certificate import CONVERGED, UNCERTIFIED, Solution
 from . import constrained
 from .covariance import with_ridge
 from .dispatch import dispatch

@@ -23,7 +23,7 @@ from .._device.launch import CACHED
 from .._device.progress import DELAY, progress_bar
 from .._device.structs import Struct
 from .._device.threads import cores
-from .._numerics.solution import Solution
+from .._numerics.certificate import Solution
 from .launch_arguments import (
     NNLS_SYSTEMS,
     LaunchArguments,

@@ -17,15 +17,15 @@ from .._device.arrays import Array, namespace, on_host
 from .._device.interrupts import interruptible
 from .._device.kernels import Device
 from .._device.objects import load
-from .._numerics.certificate import ratio
-from .._numerics.scaling import weighted
-from .._numerics.solution import (
+from .._numerics.arithmetic import weighted
+from .._numerics.certificate import (
     CONVERGED,
     INFEASIBLE,
     ITERATION_LIMIT,
     NOT_FINITE,
     UNCERTIFIED,
     Solution,
+    ratio,
 )
 from ..reference._nnls_constrained import (
     MOST_LACK,

@@ -20,8 +20,14 @@ from .._device.kernels import Device
 from .._device.launch import ceil_div
 from .._device.objects import load
 from .._device.progress import progress_bar
-from .._numerics.certificate import certify, is_convincing, outcome
-from .._numerics.solution import CONVERGED, NOT_FINITE, Solution
+from .._numerics.certificate import (
+    CONVERGED,
+    NOT_FINITE,
+    Solution,
+    certify,
+    is_convincing,
+    outcome,
+)
 from .._numerics.system import System
 from ..reference._nnls import scaled_systems, solve_system
 from .compiled import CompiledCall

@@ -17,10 +17,8 @@ import numpy as np
 from .._device.arrays import Array, ArrayT, largest, namespace, unwrapped
 from .._device.kernels import Device, device_of
 from .._device.products import product, transposed, transposed_product
-from .._numerics.certificate import ROUNDED
-from .._numerics.compensated import remainder
-from .._numerics.scaling import inverse_power_of_two
-from .._numerics.solution import INFEASIBLE
+from .._numerics.arithmetic import inverse_power_of_two, remainder
+from .._numerics.certificate import INFEASIBLE, ROUNDED
 from ..reference._nnls_constrained import EPS, SHARE
 from .constraint_rows import Rows, decomposed
 from .dense import solve_within_bounds

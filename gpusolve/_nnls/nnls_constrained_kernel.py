@@ -11,7 +11,7 @@ from .._device.arrays import Array, batch_offsets, part_of
 from .._device.kernels import CUDA_TYPES, Device, struct_in
 from .._device.launch import LAUNCH_SECONDS, WARP, ceil_div, round_up
 from .._device.structs import Struct
-from .._numerics.solution import BY_GRAM, BY_QR, Solution, solution_fields
+from .._numerics.certificate import BY_GRAM, BY_QR, Solution, solution_fields
 from .launch_arguments import NO_OFFSET, LaunchArguments, strides
 from .nnls_qr_kernel import BLOCK_SPEED, allocate_workspace
 from .problem import EPSILONS, Problem, drop_repeats

@@ -17,7 +17,7 @@ from .._device.arrays import (
     namespace,
 )
 from .._device.launch import pieces
-from .._numerics.solution import Solution, default_limit, default_tolerance
+from .._numerics.certificate import Solution, default_limit, default_tolerance
 
 DOUBLE = np.dtype(np.float64)
 

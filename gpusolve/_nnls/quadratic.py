@@ -12,8 +12,8 @@ import numpy as np
 
 from .._device.arrays import Array, namespace
 from .._device.products import transposed
+from .._numerics.arithmetic import remainder
 from .._numerics.certificate import CERTIFIED, ratio
-from .._numerics.compensated import remainder
 from .problem import Option
 
 NULL = 8.0

@@ -11,7 +11,7 @@ import numpy as np
 from .._device.arrays import Array, ArrayT, is_cupy, is_dask, namespace, unwrapped
 from .._device.interrupts import interruptible
 from .._device.kernels import current_device
-from .._numerics.solution import BY_GRAM, BY_QR
+from .._numerics.certificate import BY_GRAM, BY_QR
 from .covariance import covariance
 from .feasibility import Proof, proof_of
 from .gradients import Gradients, product, pull_back

@@ -13,7 +13,7 @@ from .._device.arrays import Array, as_array, floating, is_cupy, namespace
 from .._device.kernels import Device, current, device_of
 from .._device.launch import CACHED
 from .._device.objects import load
-from .._numerics.solution import INFEASIBLE, NOT_FINITE, Solution
+from .._numerics.certificate import INFEASIBLE, NOT_FINITE, Solution
 from . import constrained, dense
 from .compiled import CompiledCall
 from .labels import Labels, label

@@ -36,16 +36,8 @@ from .._device.arrays import Array, floating, is_cupy, is_dask, namespace, on_ho
 from .._device.interrupts import interruptible
 from .._device.kernels import Device, current, device_of
 from .._device.launch import pieces
+from .._numerics.arithmetic import Mask, exponent, shifted
 from .._numerics.certificate import (
-    certify,
-    is_convincing,
-    keeps_sum,
-    outcome,
-    starting_points,
-    violation,
-)
-from .._numerics.scaling import Mask, exponent, shifted
-from .._numerics.solution import (
     BY_GRAM,
     CONVERGED,
     INFEASIBLE,
@@ -53,6 +45,12 @@ from .._numerics.solution import (
     NOT_FINITE,
     UNCERTIFIED,
     Solution,
+    certify,
+    is_convincing,
+    keeps_sum,
+    outcome,
+    starting_points,
+    violation,
 )
 from .blocks import Batch, allocated, check_host
 from .labels import Labels

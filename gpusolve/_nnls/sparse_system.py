@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, namespace, on_host
 from .._device.launch import pieces
 from .._device.threads import workers
-from .._numerics.scaling import Mask, inverse_power_of_two
+from .._numerics.arithmetic import Mask, inverse_power_of_two
 from .._numerics.system import System, scale
 from .problem import Option, Problem
 from .sparse_matrices import (

@@ -21,7 +21,7 @@ from .._device.arrays import (
     namespace,
 )
 from .._device.products import product
-from .._numerics.solution import Solution
+from .._numerics.certificate import Solution
 from .problem import (
     Block,
     Option,

@@ -35,17 +35,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._numerics.arithmetic import inverse_power_of_two, remainder, two_sum
 from .._numerics.certificate import (
     CERTIFIED,
     ROUNDED,
+    Solution,
     Terms,
     accepts,
     distance_to_optimum,
     ratio,
 )
-from .._numerics.compensated import remainder, two_sum
-from .._numerics.scaling import inverse_power_of_two
-from .._numerics.solution import Solution
 from .._numerics.system import ACCURATE
 
 Array = Any

@@ -29,7 +29,7 @@ from together import together
 import gpusolve
 from gpusolve._nnls import dense
 from gpusolve._nnls.problem import Problem
-from gpusolve._numerics.solution import Solution
+from gpusolve._numerics.certificate import Solution
 
 N = 700
 

@@ -28,8 +28,7 @@ from gpusolve._nnls.constraint_rows import Rows
 from gpusolve._nnls.quadratic import Quadratic
 from gpusolve._nnls.quadratic import certify as quadratic_certificate
 from gpusolve._nnls.validation import validate
-from gpusolve._numerics.certificate import CERTIFIED
-from gpusolve._numerics.solution import Solution
+from gpusolve._numerics.certificate import CERTIFIED, Solution
 from gpusolve.reference._nnls_constrained import (
     ConstrainedSystem,
     Found,

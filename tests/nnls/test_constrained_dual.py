@@ -6,7 +6,7 @@ import numpy as np
 
 import gpusolve
 from gpusolve._nnls.constraint_rows import decomposed
-from gpusolve._numerics.scaling import inverse_power_of_two
+from gpusolve._numerics.arithmetic import inverse_power_of_two
 from gpusolve.reference._nnls_constrained import ConstrainedSystem, Dual, eliminate
 
 EPS = float(np.finfo(float).eps)

@@ -34,7 +34,7 @@ from gpusolve._device import objects
 from gpusolve._device.arrays import empty_together
 from gpusolve._nnls import compiled, solve
 from gpusolve._nnls.launch_arguments import NNLS_SYSTEMS
-from gpusolve._numerics.solution import CONVERGED, NOT_FINITE
+from gpusolve._numerics.certificate import CONVERGED, NOT_FINITE
 
 NOT_WRITTEN = -1
 
