@@ -8,7 +8,7 @@
 constexpr double accurate_terms = 64;       // ACCURATE of gpusolve/_numerics/system.py
 constexpr double share_of_terms = 1e-4;     // SHARE
 constexpr double rounded_units = 8;         // ROUNDED
-constexpr double gram_units = 16;           // ROUNDED of gpusolve/_nnls/quadratic.py
+constexpr double gram_units = 16;           // ROUNDED of gpusolve/_nnls/bounded_qp.py
 constexpr double certified_double = 1e-10;  // CERTIFIED, for float64
 constexpr double settled_kkt = 1e-11;       // STOP_KKT of gpusolve/reference/_nnls_constrained.py
 constexpr double bound_units = 1024;        // AT_BOUND
@@ -202,7 +202,7 @@ struct ConstrainedCertifier {
     }
 
     /// The certificate of the objective; the specification in NumPy is
-    /// gpusolve/_nnls/quadratic.py. The bounds of the gap and of v G^-1 v are
+    /// gpusolve/_nnls/bounded_qp.py. The bounds of the gap and of v G^-1 v are
     /// stricter: they keep rounding errors of an x whose gradient is S, and of v.
     __device__ ConstrainedCertificate certify_gram() {
         const int n = at.n, k = at.k;

@@ -180,7 +180,7 @@ struct ConstrainedMatrices {
     }
 
     /// Whether no eigenvalue of H is as small as rounding errors of G; NULL of
-    /// gpusolve/_nnls/quadratic.py.
+    /// gpusolve/_nnls/bounded_qp.py.
     __device__ bool is_definite() {
         const int n = at.n;
         const double inverse = sum_over(team, n * n, [&](int e) { return at.J[e] * at.J[e]; });

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,13 +35,12 @@ from ..reference._nnls_constrained import (
     relative_lack,
     zero_infinities,
 )
-from .compiled import CompiledCall
+from .arguments import AXES
 from .constraint_rows import Rows
-from .dense import solve_on_cpu
+from .dense import CompiledCall, solve_on_cpu
 from .feasibility import LeastViolation, least_violation
 from .nnls_constrained_kernel import is_too_large, nnls_constrained
-from .problem import AXES, Problem, blank_solution
-from .quadratic import MultiplierTerms
+from .problem import Problem, blank_solution
 
 UNSETTLED = -1
 """``is_unsettled`` of ``constrained_solver.cuh``."""
@@ -126,6 +125,45 @@ def take(problem: Problem, at: Array) -> Problem:
 
 
 # ---- the specification ---------------------------------------------------------------
+
+
+class MultiplierTerms(NamedTuple):
+    """Terms that multipliers y of constraints ``C x >= d`` add to a certificate of x.
+
+    Attributes
+    ----------
+    slope : (..., n) array
+        ``-C^T y``, in the given variables.
+    gap, gap_terms : (...,) array
+        ``y (C x - d)``, and the sum of the magnitudes of its terms.
+    least_activity : (...,) array
+        Every x that satisfies the constraints has a variable whose ``|x_k|`` times the
+        root of ``G_kk`` is at least this number.
+    share : (..., n) array
+        The pull on each variable of a multiplier whose pull on another variable is 1,
+        at most.
+    is_feasible : (...,) array
+        Whether x satisfies the constraints.
+    """
+
+    slope: Array
+    gap: Array
+    gap_terms: Array
+    least_activity: Array
+    share: Array
+    is_feasible: Array
+
+    @classmethod
+    def blank(cls, systems: int, n: int) -> MultiplierTerms:
+        """Terms of no multipliers, for systems that are not feasible."""
+        (slope, share), numbers = np.zeros((2, systems, n)), np.zeros((3, systems))
+        gap, terms, least = numbers
+        return cls(slope, gap, terms, least, share, np.zeros(systems, bool))
+
+    def put(self, k: int, terms: MultiplierTerms) -> None:
+        """Write the terms of system k."""
+        for field, value in zip(self, terms, strict=True):
+            field[k] = value
 
 
 @np.errstate(all="ignore")

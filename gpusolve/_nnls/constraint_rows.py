@@ -12,8 +12,9 @@ from .._device.kernels import device_of
 from .._device.products import product, transposed
 from .._numerics.certificate import CERTIFIED, ROUNDED
 from ..reference._nnls_constrained import DEPENDENT, EPS
+from .arguments import joined
 from .dense import solve_within_bounds
-from .problem import Option, Problem, joined
+from .problem import Option, Problem
 
 SAME = 1e-8
 """Rows of unit length count as opposite to other rows up to this distance."""

@@ -20,9 +20,10 @@ from .._device.products import product, transposed, transposed_product
 from .._numerics.arithmetic import inverse_power_of_two, remainder
 from .._numerics.certificate import INFEASIBLE, ROUNDED
 from ..reference._nnls_constrained import EPS, SHARE
+from .arguments import drop_repeats, gather
 from .constraint_rows import Rows, decomposed
 from .dense import solve_within_bounds
-from .problem import Problem, drop_repeats, gather
+from .problem import Problem
 
 FAR = 1e9
 """A proof is for the x of at most this size, in units of the largest side that x = 0

@@ -48,16 +48,16 @@ from .._numerics.certificate import (
     certify,
     is_convincing,
     keeps_sum,
+    multiplier,
     outcome,
     starting_points,
     violation,
 )
 from .blocks import Batch, allocated, check_host
+from .dense import solve_within_bounds
 from .labels import Labels
-from .problem import Problem
-from .quadratic import multiplier
-from .result import NNLSResult
-from .solve import make_result, replace_infeasible, solve_problem
+from .problem import Problem, replace_infeasible
+from .result import NNLSResult, make_result
 from .sparse_matrices import Container, SparseMatrices
 from .sparse_system import (
     Change,
@@ -427,7 +427,7 @@ class SparseSteps:
             maxiter=self.problem.maxiter,
             rounded_matrix=True,
         )
-        found = solve_problem(problem.simplified(), self.target, "auto")
+        found = solve_within_bounds(problem.simplified(), self.target, "auto")
         return Solution(*map(on_host, found[:10]))
 
 

@@ -12,7 +12,7 @@ from .._device.launch import pieces
 from .._device.threads import workers
 from .._numerics.arithmetic import Mask, inverse_power_of_two
 from .._numerics.system import System, scale
-from .problem import Option, Problem
+from .problem import Option, Problem, norm
 from .sparse_matrices import (
     ENTRIES,
     Container,
@@ -21,7 +21,6 @@ from .sparse_matrices import (
     residual,
     rows_times,
 )
-from .tikhonov import norm
 
 LARGEST = float(np.finfo(np.float64).max)
 

@@ -372,6 +372,28 @@ def outcome(
     return np.where(np.equal(status, ITERATION_LIMIT), limited, ended).astype(np.int32)
 
 
+def multiplier(w: Array, norm: Array, rises: Mask, falls: Mask) -> Array:
+    """The multiplier of a fixed sum, for the gradient w and the norms of the columns.
+
+    w is the multiplier where a variable is free. A free variable without curvature
+    determines it. At a bound, w bounds it from one side.
+    """
+    xp = namespace(w)
+    free = rises & falls
+    flat = free & (norm == 0)
+    chosen = xp.where(flat.any(axis=-1, keepdims=True), flat, free)
+    least = xp.where(chosen, norm, np.inf).min(axis=-1, keepdims=True)
+    weight = xp.where(chosen, xp.where(flat, 1, least / norm) ** 2, 0)
+    mean = (weight * w).sum(axis=-1) / weight.sum(axis=-1)
+    up = xp.where(rises, w, -np.inf).max(axis=-1)
+    down = xp.where(falls, w, np.inf).min(axis=-1)
+    low, high = xp.minimum(up, down), xp.maximum(up, down)
+    bound = xp.where(xp.isfinite(low), low, xp.where(xp.isfinite(high), high, 0))
+    mean = xp.where(free.any(axis=-1), mean, bound)
+    found: Array = xp.minimum(xp.maximum(mean, low), high)
+    return found
+
+
 def starting_points(system: System, given: Array | None) -> Array:
     """The given points within the bounds, unless rounding hides what they fit.
 

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from together import together
 
 import gpusolve
+from gpusolve._nnls.bounded_qp import Quadratic
+from gpusolve._nnls.bounded_qp import certify as quadratic_certificate
 from gpusolve._nnls.constrained import multiplier_terms, system_of
 from gpusolve._nnls.constraint_rows import Rows
-from gpusolve._nnls.quadratic import Quadratic
-from gpusolve._nnls.quadratic import certify as quadratic_certificate
 from gpusolve._nnls.validation import validate
 from gpusolve._numerics.certificate import CERTIFIED, Solution
 from gpusolve.reference._nnls_constrained import (

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import gpusolve
-from gpusolve._nnls.quadratic import Certificate, MultiplierTerms, Quadratic, certify
+from gpusolve._nnls.bounded_qp import Certificate, Quadratic, certify
+from gpusolve._nnls.constrained import MultiplierTerms
 
 INF, EPS = np.inf, float(np.finfo(float).eps)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..._nnls.options import COMPARED
+from ..._nnls.arguments import COMPARED
 from ..._nnls.problem import Problem
 from ..._numerics.arithmetic import Array, Indices
 from ..._numerics.certificate import (
