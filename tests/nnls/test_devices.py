@@ -20,8 +20,7 @@ from every_option import assert_same
 import gpusolve
 from gpusolve._device import threads
 from gpusolve._device.progress import progress_bar
-from gpusolve._nnls import blocks
-from gpusolve._nnls import problem as problems
+from gpusolve._nnls import arguments, blocks
 
 M, N = 6, 3
 
@@ -199,7 +198,7 @@ def test_blocks_cover_a_batch_once() -> None:
     for shape in ((), (7,), (3, 4), (2, 3, 5), (1, 6, 1), (4, 0)):
         for most in (1, 2, 3, 5, 7, 100):
             times = np.zeros(shape, int)
-            for block in problems.blocks(shape, most):
+            for block in arguments.blocks(shape, most):
                 assert times[block].size <= most
                 times[block] += 1
             assert (times == 1).all()
@@ -211,7 +210,7 @@ def traced_peak(
     """The most memory while systems of 64 x 16 stream from a file to files."""
     A = rng.random((64, 16))
     b = np.lib.format.open_memmap(tmp_path / "b.npy", "w+", np.uint8, (systems, 64))
-    for part in problems.blocks((systems,), 100_000):
+    for part in arguments.blocks((systems,), 100_000):
         b[part] = rng.integers(0, 200, b[part].shape, np.uint8)
     gpusolve.nnls(A, b[:10], devices="cpu")  # what is imported and compiled
     fields = gpusolve.nnls(A, b[:1]).x
