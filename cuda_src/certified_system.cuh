@@ -385,7 +385,7 @@ struct CertifiedSystem : ScaledSystem<T, general, Given> {
             const T inside = bound_distance(x, bounds.lower, bounds.upper);
             if (x != 0) penalties += 2 * penalty(j) * x;
             if (inside != 0) gap += inside * w;
-            above += room(penalty(j), x, bounds.lower, bounds.upper);
+            above += penalty_slack(penalty(j), x, bounds.lower, bounds.upper);
             if (problem.has_sum()) terms += fabs(of_sum(j) * x);
         }
         fit = reduce(fit, Called<Add<T>>());

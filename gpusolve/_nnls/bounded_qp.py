@@ -404,7 +404,7 @@ class Quadratic(NamedTuple):
         """The part of c along eigenvectors of eigenvalue 0; 0 where it is rounding.
 
         These eigenvectors have errors of eps over the least other eigenvalue. What c
-        has along the errors is not rounding: the other eigenvectors lack it.
+        has along the errors is not rounding: the other eigenvectors are without it.
         """
         xp = namespace(along)
         rounding = self.least * size(along)
@@ -527,9 +527,9 @@ def has_sum(objective: Quadratic, x: Array, total: Option) -> Array:
     """Whether the sum of the given variables is `total`, up to rounding of x."""
     xp = namespace(x)
     row = objective.scale[..., None, :]
-    lack, terms = remainder(xp.asarray(total)[..., None], row, x)
+    missing, terms = remainder(xp.asarray(total)[..., None], row, x)
     eps = float(np.finfo(objective.dtype).eps)
-    return (xp.abs(lack) <= ROUNDED * eps * terms)[..., 0]
+    return (xp.abs(missing) <= ROUNDED * eps * terms)[..., 0]
 
 
 def combined(c: Array, vectors: Array) -> Array:

@@ -128,7 +128,7 @@ def proof_of(given: dict[str, Any], status: Array) -> Proof[Any]:
     at = xp.flatnonzero(status == INFEASIBLE)
     every = slice(0, math.prod(batch))
     found = least_violation(problem, rows, every, at, device_of(status))
-    below, _, _, equal, _ = rows.counts
+    below, equal, _ = rows.counts
     ends = [below, below + equal]
     ub, eq, total = xp.split(found.multipliers, ends, axis=-1)
     parts = [ub, -eq, found.lower, found.upper, -total.sum(axis=-1)]
@@ -257,8 +257,8 @@ def least_violation(
             array = gather(array, core, problem.batch, chunk)
         return array if array.ndim <= core else array[at]
 
-    C, d, units = rows.general
-    C, d = part(C, 2), xp.broadcast_to(part(d, 1), (systems, len(units)))
+    C, units = part(rows.C, 2), rows.units
+    d = xp.broadcast_to(part(rows.d, 1), (systems, len(units)))
     lower, upper = (
         xp.broadcast_to(part(bound, 1), (systems, n)) for bound in problem.bounds
     )

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import Array, broadcast_shapes, largest, namespace
+from .._device.arrays import Array, broadcast_shapes, largest, namespace, on_host
 from .._device.products import product
 from .._numerics.certificate import (
     INFEASIBLE,
@@ -243,11 +243,14 @@ class Problem(NamedTuple):
             ),
         )
 
-    def take(self, at: Array) -> Problem:
-        """The systems of these indices of the flattened batch."""
-        return self._selected(
-            (len(at),), lambda array, core: systems_of(array, core, self.batch, at)
-        )
+    def take(self, at: Array, *, to_host: bool = False) -> Problem:
+        """The systems of these indices of the flattened batch, perhaps on the host."""
+
+        def part(array: Array, core: int) -> Array:
+            some = systems_of(array, core, self.batch, at)
+            return on_host(some) if to_host else some
+
+        return self._selected((len(at),), part)
 
     def _selected(
         self, batch: tuple[int, ...], part: Callable[[Array, int], Array]

@@ -272,8 +272,8 @@ def keeps_sum(system: System, x: Array) -> NDArray[np.bool_]:
     if system.row is None or system.total is None:
         return np.ones(x.shape[:-1], bool)
     size = np.abs(system.total) + np.sum(np.abs(system.row * x), axis=-1)
-    lack = np.abs(system.missing(x))
-    return np.asarray(lack <= CERTIFIED[system.dtype] * size)
+    missing = np.abs(system.missing(x))
+    return np.asarray(missing <= CERTIFIED[system.dtype] * size)
 
 
 def violation(system: System, x: Array, w: Array) -> Array:

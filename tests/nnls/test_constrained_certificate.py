@@ -60,7 +60,7 @@ def test_a_violation_is_relative_to_the_terms_not_to_the_coefficients() -> None:
     y = np.zeros(1)
     for x, most in (1e-6, 1e-6 / (1e-4 * 1e6 / 2)), (EPS * 1e6, 1e-10):
         point = Point(np.array([x, 0.0]), y, y, none)
-        assert 0 < certify(system, point).lack <= most * (1 + 1e-3)
+        assert 0 < certify(system, point).violation <= most * (1 + 1e-3)
 
 
 # ---- the bound -----------------------------------------------------------------------
