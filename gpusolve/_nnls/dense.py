@@ -223,16 +223,18 @@ class CompiledCall(NamedTuple):
         self, arrays: tuple[Array | None, ...], written: Sequence[int]
     ) -> tuple[bytes, bytes]:
         """The structs with the addresses of all arrays."""
-        systems, more = bytearray(self.systems), bytearray(self.more)
+        systems = bytearray(self.systems)
         ADDRESS.pack_into(systems, 0, address_of(arrays[0]))
         ADDRESS.pack_into(systems, B_OFFSET, address_of(arrays[1]))
         WRITTEN.pack_into(systems, WRITTEN_OFFSET, *written[:FIELDS], *written[LISTED:])
-        if self.has_rows:
-            for offset, array in zip(ROW_OFFSETS, arrays[2:], strict=True):
-                if array is not None:
-                    ADDRESS.pack_into(more, offset, address_of(array))
-            if duals := written[FIELDS:LISTED]:
-                DUALS.pack_into(more, DUALS_OFFSET, *duals)
+        if not self.has_rows:
+            return bytes(systems), self.more
+        more = bytearray(self.more)
+        for offset, array in zip(ROW_OFFSETS, arrays[2:], strict=True):
+            if array is not None:
+                ADDRESS.pack_into(more, offset, address_of(array))
+        if duals := written[FIELDS:LISTED]:
+            DUALS.pack_into(more, DUALS_OFFSET, *duals)
         return bytes(systems), bytes(more)
 
     def solve(

@@ -19,6 +19,8 @@ from .gradients import Gradients, product, pull_back
 from .labels import Labels, label, plain
 from .problem import seminorm
 
+SOLUTION_FIELDS = Solution._fields
+
 METHOD_NAMES = {
     "gram": BY_GRAM,
     "qr": BY_QR,
@@ -390,8 +392,10 @@ def make_result(
 
     NumPy's arrays without axes become scalars.
     """
-    fields: list[Any] = [f if f is None or f.ndim else f[()] for f in solution]
-    result: NNLSResult[Any] = NNLSResult(*fields, *[given])
+    found = [field if field is None or field.ndim else field[()] for field in solution]
+    result: NNLSResult[Any] = NNLSResult.__new__(NNLSResult)
+    # The constructor of a frozen data class takes longer: it sets one field at a time.
+    result.__dict__.update(zip(SOLUTION_FIELDS, found, strict=True), _given=given)
     if labels is None:
         return result
     named = {name: label(labels, v, name) for name, v in result._asdict().items()}
