@@ -24,15 +24,15 @@ from ..._device.arrays import (
     check_gpus,
     floating,
     gpu_of,
-    is_dask,
     namespace,
     on_host,
 )
 from ..._device.frames import named_columns, ordered_categories
 from ..._device.kernels import current_device
-from ..._device.launch import pieces
 from .._data import inputs
+from .._data.conventions import check_choice
 from .._data.inputs import checked_matrix, dense_array, unmasked
+from .basis import OUTSIDE
 
 Name: TypeAlias = str | int
 """The name of a column: a string, or the position in a matrix."""
@@ -216,7 +216,7 @@ def values_on_host(column: Array | Factor) -> NDArray[Any]:
     return np.asarray(on_host(column))
 
 
-# ---- reading -------------------------------------------------------------------------
+# ---- columns of the user -------------------------------------------------------------
 
 
 def columns_of(X: Any) -> Mapping[Name, Any]:
@@ -383,65 +383,67 @@ def move_columns(
     }
 
 
-# ---- training data in memory ---------------------------------------------------------
+# ---- reading by terms ---------------------------------------------------------------
 
 
-BLOCK_NUMBERS = 2**17
-"""Numbers of a block of an array: they stay in the cache while they change places."""
+MISSING_VALUES = ("error", "zero")
+UNKNOWN_LEVELS = ("error", "zero")
 
 
-def columns_in_memory(X: Any) -> Any:
-    """The data with contiguous columns, if they are an array or of dask; else the data.
+@dataclass
+class Reading:
+    """The columns of a frame as learned terms read them.
 
-    An array of float32 or float64 on the host, such as a ``numpy.memmap``, and a dask
-    array become an array in the order of columns, a dask data frame becomes a data
-    frame of pandas.
+    `outside`, `unknown` and `missing` are as for `BoostedGAM`; values outside a cyclic
+    range are always an error. The designs have the dtype, float32 or float64. `present`
+    is 0 in the rows with a missing value that was read and 1 in others, (n,); None if
+    no value was missing.
     """
-    if is_dask(X):
-        return dask_array_in_memory(X)
-    if hasattr(X, "__dask_graph__") and hasattr(X, "partitions"):
-        return dask_frame_in_memory(X)
-    if not is_matrix(X) or X.flags.f_contiguous:
-        return X
-    made = empty_columns(X.shape, X.dtype)
-    for rows in pieces(len(X), max(1, BLOCK_NUMBERS // max(1, X.shape[1]))):
-        made[rows] = X[rows]
-    return made
 
+    frame: Frame
+    outside: str = "linear"
+    unknown: str = "error"
+    missing: str = "error"
+    dtype: Any = np.float64
+    present: Array | None = field(default=None, init=False)
 
-def is_matrix(X: Any) -> bool:
-    """Whether X is a matrix of float32 or float64 on the host."""
-    is_array = isinstance(X, np.ndarray) and not isinstance(X, np.ma.MaskedArray)
-    return is_array and X.ndim == 2 and X.dtype.char in "fd"
+    def __post_init__(self) -> None:
+        check_choice("outside", self.outside, OUTSIDE)
+        check_choice("unknown", self.unknown, UNKNOWN_LEVELS)
+        check_choice("missing", self.missing, MISSING_VALUES)
 
+    def numeric(self, name: Name, fill: float = 0.0) -> Array:
+        """A numeric column, (n,), with `fill` for missing values."""
+        x = self.frame.numeric(name)
+        xp = namespace(x)
+        is_missing = xp.isnan(x)
+        if self._note(name, is_missing):
+            x = xp.where(is_missing, xp.asarray(fill, x.dtype), x)
+        return x
 
-def empty_columns(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """An array in the order of columns, for numbers of a dtype: float32 or float64."""
-    single = np.dtype(dtype) == np.float32
-    return np.empty(shape, np.float32 if single else np.float64, order="F")
+    def codes(self, name: Name, levels: tuple[Level, ...]) -> Array:
+        """The codes of a factor among the levels, (n,); negative for a row of zeros."""
+        factor = self.frame.factor(name)
+        codes = factor.codes_in(levels)
+        self._note(name, codes == MISSING)
+        if self.unknown == "error" and bool((codes == UNKNOWN).any()):
+            known = set(levels)
+            others = tuple(level for level in factor.levels if level not in known)
+            raise ValueError(
+                f"{name} must have the levels {listed(levels)}, got {listed(others)}; "
+                "unknown='zero' gives other levels no effect"
+            )
+        return codes
 
-
-def dask_array_in_memory(X: Any) -> Any:
-    """A dask array with contiguous columns; some rows are computed at once."""
-    if X.ndim != 2 or X.dtype.kind not in "biuf":
-        return X.compute()
-    if any(np.isnan(X.shape)):
-        X = X.compute_chunk_sizes()
-    made = empty_columns(X.shape, X.dtype)
-    begin = 0
-    for rows in X.chunks[0]:
-        made[begin : begin + rows] = X[begin : begin + rows].compute()
-        begin += rows
-    return made
-
-
-def dask_frame_in_memory(X: Any) -> Any:
-    """A dask data frame as a data frame of pandas, partition by partition."""
-    import pandas as pd
-
-    parts: dict[Any, list[Any]] = {name: [] for name in X.columns}
-    for index in range(X.npartitions):
-        for name, column in X.partitions[index].compute().items():
-            parts[name].append(column)
-    joined = {name: pd.concat(parts.pop(name), ignore_index=True) for name in [*parts]}
-    return pd.DataFrame(joined, copy=False)
+    def _note(self, name: Name, is_missing: Array) -> bool:
+        """Note the rows with missing values, and return whether there are such rows."""
+        if not bool(is_missing.any()):
+            return False
+        if self.missing == "error":
+            raise ValueError(
+                f"{name} must not have missing values, got {int(is_missing.sum())}; "
+                "missing='zero' leaves these rows out of the learner"
+            )
+        present = (~is_missing).astype(np.float64)
+        self.present = present if self.present is None else present * self.present
+        return True

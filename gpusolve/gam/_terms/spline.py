@@ -14,20 +14,20 @@ from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace, on_host
 from ..._device.launch import ceil_div
-from .._data.conventions import check_choice
+from .._data.conventions import check_choice, check_least
 from .basis import (
     MAX_DEGREE,
     BSplines,
     CompactBasis,
+    Knots,
     Matrix,
     differences,
     kronecker_sum,
 )
-from .frame import Frame, Name, present_values
-from .knots import Knots
-from .reading import Reading
-from .rows import Rows, kronecker
-from .term import Single, Term, learned
+from .frame import Frame, Name, Reading, present_values
+from .rows import Rows, kronecker, spline_rows
+from .single import Single, learned
+from .term import Term
 
 TAIL = 0.01
 """The share of the rows on each side that are not middle rows."""
@@ -93,8 +93,8 @@ class Spline(Single):
                 raise ValueError(
                     f"{name} must be 0 to {most}, got {getattr(self, name)}"
                 )
-        if isinstance(self.knots, int) and self.knots < 0:
-            raise ValueError(f"knots must be at least 0, got {self.knots}")
+        if isinstance(self.knots, int):
+            check_least("knots", self.knots, 0)
         self._check_combination()
 
     def _check_combination(self) -> None:
@@ -204,7 +204,7 @@ class Spline(Single):
     def _plain_rows(self, data: Reading) -> Rows:
         outside = self._outside(data)
         margins = [
-            knots.rows(self._read(j, data), outside, data.dtype)
+            spline_rows(knots, self._read(j, data), outside, data.dtype)
             for j, knots in enumerate(self._margins)
         ]
         return functools.reduce(kronecker, margins)
