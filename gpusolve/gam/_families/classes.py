@@ -282,8 +282,6 @@ def find_thresholds(y: Array, f: Array, w: Array | None, classes: int) -> Floats
     where a step would change the order, and where the slope turns along it. A class
     without weight counts as half a row, with the mean of f.
     """
-    from scipy.linalg import solveh_banded
-
     xp = namespace(f)
     y = y.astype(np.intp)
     w = xp.ones(len(y)) if w is None else w
@@ -299,7 +297,7 @@ def find_thresholds(y: Array, f: Array, w: Array | None, classes: int) -> Floats
     absent = shares == 0
     shares = np.where(absent, 0.5, shares)
     thresholds = guess(shares, mean, variance)
-    step, slope = np.zeros_like(thresholds), 0.0
+    step, slope = np.zeros(len(thresholds)), 0.0
     for _ in range(STEPS):
         ends = xp.asarray(np.concatenate([[-np.inf], thresholds, [np.inf]]))
         above, below = special(f).expit(f - ends[1:][y]), special(f).expit(ends[y] - f)
@@ -319,7 +317,9 @@ def find_thresholds(y: Array, f: Array, w: Array | None, classes: int) -> Floats
             step, slope = 0.5 * step, 0.5 * slope
             thresholds = thresholds - step
             continue
-        step = solveh_banded([-neighbours, diagonal], gradient)
+        upper = np.diag(neighbours[1:], 1)
+        matrix = np.diag(diagonal) - upper - upper.T
+        step = np.asarray(np.linalg.solve(matrix, gradient))
         shrinking = -np.diff(step) / np.diff(thresholds)
         length = min(1.0, (1 - LEAST_GAP) / max([*shrinking, 1 - LEAST_GAP]))
         step = length * step

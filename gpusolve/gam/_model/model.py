@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..._device.arrays import namespace
 from ..._device.frames import named_columns
 from ..._device.kernels import current
+from ..._device.launch import ceil_div
 from .._boosting.batch import Fits, Settings, Training, is_vector, make_fits
 from .._boosting.path import Path, Watch, first_rise, join_paths
 from .._boosting.patience import (
@@ -134,6 +135,7 @@ class AdditiveModel(FittedModel):
         terms = (
             default_terms(self, frame, plan) if self.learners is None else self._bind()
         )
+        frame.examine(name for term in terms for name in term.columns)
         return Settings(
             tuple(term.learn(frame) for term in terms),
             family,
@@ -491,10 +493,8 @@ class AdditiveModel(FittedModel):
 
 
 def rug_of(frame: Frame) -> dict[Name, NDArray[Any]]:
-    """Some rows, on the host, for plots; levels instead of codes."""
-    rows = np.linspace(0, frame.rows - 1, min(RUG, frame.rows)).astype(np.intp)
-    some = frame.take(namespace(frame.like).asarray(rows))
-    return some.on_host()
+    """Evenly spaced rows, on the host, for plots; levels instead of codes."""
+    return frame.take(slice(None, None, ceil_div(frame.rows, RUG))).on_host()
 
 
 def count_levels(terms: list[Term], frame: Frame) -> dict[Name, dict[Level, int]]:

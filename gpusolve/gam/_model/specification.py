@@ -22,13 +22,7 @@ from .._data.conventions import (
     check_number,
 )
 from .._terms.basis import OUTSIDE, PENALTIES, check_degree
-from .._terms.frame import (
-    MISSING_VALUES,
-    UNKNOWN_LEVELS,
-    Frame,
-    Name,
-    present_values,
-)
+from .._terms.frame import MISSING_VALUES, UNKNOWN_LEVELS, Frame, Name
 from .._terms.single import Single
 from .._terms.spline import ROBUST, middle_rows, penalty_options, robust_range
 from .._terms.term import Term
@@ -292,13 +286,13 @@ def default_terms(model: Any, frame: Frame, plan: Plan) -> list[Term]:
 
 def has_far_rows(frame: Frame, name: Name) -> bool:
     """Whether the robust range leaves out rows."""
-    x = present_values(name, frame)
-    return robust_range(x) != (float(x.min()), float(x.max()))
+    values = frame.values(name)
+    return robust_range(values) != (values.lower, values.upper)
 
 
 def is_skewed(frame: Frame, name: Name) -> bool:
     """Whether the median is much nearer to one end of the middle rows."""
-    begin, median, end = middle_rows(present_values(name, frame))
+    begin, median, end = middle_rows(frame.values(name))
     near, far = sorted((median - begin, end - median))
     return far > SKEWED * near
 

@@ -7,13 +7,13 @@ levels and their order; the levels of other columns are their sorted values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from ..._device.arrays import (
 )
 from ..._device.frames import named_columns, ordered_categories
 from ..._device.kernels import current_device
+from ..._device.launch import ceil_div
 from .._data import inputs
 from .._data.conventions import check_choice
 from .._data.inputs import checked_matrix, dense_array, unmasked
@@ -48,6 +49,28 @@ UNKNOWN = -2
 
 SHOWN = 5
 """The most levels that a message lists."""
+
+EXAMINED = 4096
+"""The most rows of a column that the host examines."""
+
+
+class Values(NamedTuple):
+    """What the host knows of the values of a numeric column that are not missing.
+
+    Attributes
+    ----------
+    lower, upper : float
+        The least and the greatest value.
+    some : (m,) array on the host
+        Evenly spaced rows, at most `EXAMINED`, in ascending order.
+    are_all : bool
+        Whether no value is missing.
+    """
+
+    lower: float
+    upper: float
+    some: NDArray[Any]
+    are_all: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +133,7 @@ class Frame:
     columns: Mapping[Name, Array | Factor]
     _finite: set[Name] = field(default_factory=set, init=False, repr=False)
     """The columns of floating numbers that have been checked."""
+    _values: dict[Name, Values] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(
@@ -172,18 +196,61 @@ class Frame:
         column = self[name]
         if name in self._finite:
             return column
+        x = self._floating(name)
+        if x is column:
+            with self.current():
+                if bool(namespace(x).isinf(x).any()):
+                    raise ValueError(f"{name} must be finite, got infinity")
+            self._finite.add(name)
+        return x
+
+    def _floating(self, name: Name) -> Array:
+        """`numeric`, also with infinity."""
+        column = self[name]
         if isinstance(column, Factor):
             raise TypeError(
                 f"{name} must be numeric, got a factor with levels "
                 f"{listed(column.levels)}"
             )
         with self.current():
-            x = floating({str(name): column})[str(name)]
-            if bool(namespace(x).isinf(x).any()):
-                raise ValueError(f"{name} must be finite, got infinity")
-        if x is column:
-            self._finite.add(name)
-        return x
+            return floating({str(name): column})[str(name)]
+
+    def values(self, name: Name) -> Values:
+        """What the host knows of a numeric column; ValueError if all are missing."""
+        if name not in self._values:
+            self._examine([name])
+        if name not in self._values:
+            (found,) = examined([present_values(name, self)])
+            self._values[name] = found._replace(are_all=False)
+        return self._values[name]
+
+    def examine(self, names: Iterable[Name]) -> None:
+        """Copy the `values` of numeric columns from a device, of all columns at once.
+
+        Columns with missing values are read when they are needed, as on a host.
+        """
+        if namespace(self.like) is not np:
+            self._examine(names)
+
+    def _examine(self, names: Iterable[Name]) -> None:
+        """Store the `values` of the numeric columns that are finite."""
+        columns = {
+            name: self._floating(name)
+            for name in dict.fromkeys(names)
+            if name not in self._values and not self.is_factor(name)
+        }
+        for own in alike(columns):
+            with self.current():
+                found = zip(own, examined([*own.values()]), strict=True)
+            known = {
+                name: v for name, v in found if np.isfinite((v.lower, v.upper)).all()
+            }
+            self._values.update(known)
+            self._finite.update(name for name in known if columns[name] is self[name])
+
+    def has_all(self, name: Name) -> bool:
+        """Whether a numeric column is known to have no missing value."""
+        return name in self._values and self._values[name].are_all
 
     def factor(self, name: Name) -> Factor:
         """A column as a factor; the levels of numbers are their sorted values."""
@@ -205,7 +272,20 @@ class Frame:
 
     def on_host(self) -> dict[Name, NDArray[Any]]:
         """The values of the columns; the levels of a factor, None if missing."""
-        return {name: values_on_host(self.columns[name]) for name in self.columns}
+        columns = dict(self.columns)
+        if namespace(self.like) is not np:
+            numeric = {n: c for n, c in columns.items() if not isinstance(c, Factor)}
+            with self.current():
+                for own in alike(numeric):
+                    together = namespace(self.like).stack([*own.values()])
+                    columns.update(zip(own, on_host(together), strict=True))
+        return {name: values_on_host(column) for name, column in columns.items()}
+
+
+def alike(columns: Mapping[Name, Array]) -> Iterator[dict[Name, Array]]:
+    """Numeric columns, divided by their dtypes."""
+    for dtype in dict.fromkeys(x.dtype for x in columns.values()):
+        yield {name: x for name, x in columns.items() if x.dtype == dtype}
 
 
 def values_on_host(column: Array | Factor) -> NDArray[Any]:
@@ -331,9 +411,23 @@ def factor_of(array: NDArray[Any], name: str) -> Factor:
     return Factor(codes, tuple(levels.tolist()))
 
 
+def examined(columns: Sequence[Array]) -> list[Values]:
+    """`Values` of columns of the same dtype, as if no value was missing.
+
+    The ends of a column with a missing value are NaN.
+    """
+    xp, rows = namespace(columns[0]), len(columns[0])
+    X = xp.stack(columns) if len(columns) > 1 else columns[0][None]
+    lower, upper = on_host(xp.stack([X.min(axis=1), X.max(axis=1)])).tolist()
+    some = on_host(xp.sort(X[:, :: ceil_div(rows, EXAMINED)], axis=1))
+    return [Values(*own, True) for own in zip(lower, upper, some, strict=True)]
+
+
 def present_values(name: Name, frame: Frame) -> Array:
     """The values of a column that are not missing; ValueError if there are none."""
     x = frame.numeric(name)
+    if frame.has_all(name):
+        return x
     x = x[~namespace(x).isnan(x)]
     if not len(x):
         raise ValueError(f"{name} must have values that are not missing, got none")
@@ -415,6 +509,8 @@ class Reading:
     def numeric(self, name: Name, fill: float = 0.0) -> Array:
         """A numeric column, (n,), with `fill` for missing values."""
         x = self.frame.numeric(name)
+        if self.frame.has_all(name):
+            return x
         xp = namespace(x)
         is_missing = xp.isnan(x)
         if self._note(name, is_missing):
