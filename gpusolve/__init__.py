@@ -13,10 +13,8 @@ from ._gemv.gemv import gemv
 from ._nnls.bounded_qp import bounded_qp
 from ._nnls.feasibility import Proof
 from ._nnls.gradients import Gradients
-from ._nnls.lsq_linear import lsq_linear
-from ._nnls.nnls import nnls
-from ._nnls.path import RegularizationPath
-from ._nnls.regularization_path import regularization_path
+from ._nnls.nnls import lsq_linear, nnls
+from ._nnls.regularization_path import RegularizationPath, regularization_path
 from ._nnls.result import NNLSResult
 from .monoid import Map, Monoid
 

@@ -30,7 +30,7 @@ import gpusolve
 from gpusolve import gam
 from gpusolve._nnls import dense
 from gpusolve._nnls.problem import Problem
-from gpusolve._numerics.solution import Solution
+from gpusolve._numerics.certificate import Solution
 
 N = 700
 

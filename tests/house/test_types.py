@@ -13,7 +13,7 @@ from together import together
 
 import gpusolve
 from gpusolve import gam, sparse
-from gpusolve._nnls.options import (
+from gpusolve._nnls.arguments import (
     BoundedOptions,
     LeastSquaresOptions,
     QuadraticOptions,
