@@ -176,7 +176,8 @@ def code_of(compiled: Compiled) -> list[Code]:
         file.write(compiled.cubin)
         file.flush()
         command = [str(program), "--print-code", file.name]
-        _, *parts = KERNEL.split(subprocess.check_output(command, text=True))
+        listing = subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL)
+    _, *parts = KERNEL.split(listing)
     opcodes = dict(zip(parts[::2], map(OPCODE.findall, parts[1::2]), strict=True))
     return [
         Code(
