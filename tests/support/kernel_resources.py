@@ -18,6 +18,8 @@ import subprocess
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -193,7 +195,9 @@ def code_of(compiled: Compiled) -> list[Code]:
 
 def rows_of(source: Source) -> list[Row]:
     """The rows of one source, as the compiler makes them."""
-    made = {one: compile_source(source, one) for one in ARCHITECTURES}
+    with ThreadPoolExecutor() as pool:
+        compiled = pool.map(partial(compile_source, source), ARCHITECTURES)
+        made = dict(zip(ARCHITECTURES, compiled, strict=True))
     resources = {one: resources_of(source, found) for one, found in made.items()}
     return [
         Row(source.operators, *kernel)
