@@ -218,6 +218,7 @@ There are 250 and 550 removals, which scatter by 3 and 2 %, and by more as the r
 of a system are alike."""
 
 
+@pytest.mark.slow
 @pytest.mark.paper("Luo, 2")
 @pytest.mark.parametrize("experiment", LAST_PARTS)
 def test_columns_leave_from_everywhere(experiment: str) -> None:
@@ -231,6 +232,7 @@ def test_columns_leave_from_everywhere(experiment: str) -> None:
     assert np.mean(places < 1 / 4) > np.mean(places > 3 / 4)
 
 
+@pytest.mark.slow
 @pytest.mark.paper("Luo, 2")
 @pytest.mark.parametrize(
     ("experiment", "part"),
