@@ -13,7 +13,7 @@ from ._code import Code, gpu_instructions, kinds_of
 from ._costs import SECTOR_BYTES, ArrayCosts, KernelCosts, LineCosts, Spread
 from ._memory import Memory
 from .machine import Counted
-from .module import LoadedKernel, library
+from .module import library
 from .nvrtc import KernelSource
 
 PER_BLOCK = (
@@ -68,39 +68,17 @@ def _read(counts: ctypes.c_void_p) -> Iterator[tuple[int, npt.NDArray[np.uint64]
     library().machine_delete_counts(counts)
 
 
-def costs_of_launch(
-    counted: Counted,
-    kernel: LoadedKernel,
-    name: str,
-    source: KernelSource | None,
-    *,
-    threads: int,
-    shared_bytes: int,
-    blocks: int,
-) -> KernelCosts:
-    """The counts of a launch.
-
-    Parameters
-    ----------
-    counted : Counted
-    kernel : LoadedKernel
-    name : str
-    source : KernelSource or None
-        None for a program of PTX.
-    threads, shared_bytes : int
-        Of a block.
-    blocks : int
-        Of the launch; fewer may have run.
-    """
+def costs_of_launch(counted: Counted, source: KernelSource | None) -> KernelCosts:
+    """The counts of a launch; the source is None for a program of PTX."""
     tables = dict(_read(counted.counts))
     rows = tables[BLOCKS].astype(np.float64)
     sampled = len(rows)
     costs = KernelCosts(
-        name,
+        counted.name,
         launches=1,
         blocks=sampled,
-        threads=sampled * threads,
-        shared_bytes=shared_bytes,
+        threads=sampled * counted.threads,
+        shared_bytes=counted.shared_bytes,
         source=source,
     )
     by_name = dict(zip(PER_BLOCK, rows.T, strict=True))
@@ -109,17 +87,17 @@ def costs_of_launch(
             setattr(costs, key, int(by_name[key].sum()))
     work = sum(clocks * by_name[key] for key, clocks in WORK_CLOCKS.items())
     by_name["work"] = np.asarray(work)
-    code = Code(kernel)
+    code = Code(counted.kernel)
     _add_instructions(costs, tables, code)
     sizes = _add_accesses(costs, tables, code, counted.memory)
     by_name["warp_instructions"] = tables[ISSUED][:, 0].astype(np.float64)
-    _add_chains(by_name, tables, code, max(1, -(-threads // 32)))
+    _add_chains(by_name, tables, code, max(1, -(-counted.threads // 32)))
     costs.reuse.update(dict(tables[REUSE].tolist()))
     costs.per_block = {
         key: Spread(values.min().item(), values.mean().item(), values.max().item())
         for key, values in by_name.items()
     }
-    costs.extrapolate(blocks, sizes)
+    costs.extrapolate(counted.blocks, sizes)
     return costs
 
 

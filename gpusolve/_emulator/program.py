@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextvars
 import ctypes
 import functools
-import math
 import os
 import re
 import signal
@@ -20,20 +19,16 @@ from . import _device
 from ._allocation_names import name_at
 from ._checks import MEMORY
 from ._counts import costs_of_launch
-from ._errors import KernelError
+from ._errors import KernelError, LaunchError
 from ._memory import Memory, c_fields
 from ._profile import active_report
 from .machine import launch
-from .module import Module, demangled
+from .module import Module, PtxError, demangled
 from .nvcc import compiled_program, runtime_library
 from .nvrtc import ARCHITECTURE
-from .ptx import Program, PtxError
 
 FAILURE = 1
 """The exit status after an error of a kernel, or of a copy."""
-
-INVALID_VALUE, INVALID_CONFIGURATION, TOO_LARGE = 1, 9, 720
-"""cudaErrorInvalidValue, ...InvalidConfiguration, ...CooperativeLaunchTooLarge."""
 
 _P, _U, _S, _I = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_int
 
@@ -87,7 +82,7 @@ class Binary:
     @functools.cached_property
     def module(self) -> Module:
         """The PTX with memory for its variables; read when it is first needed."""
-        return Module(Program(self._ptx))
+        return Module(self._ptx)
 
 
 class Symbol:
@@ -104,14 +99,14 @@ class Symbol:
     @functools.cached_property
     def function(self) -> CFunction | None:
         """The shared memory and the parameters of a kernel; None if it is missing."""
-        if self.name not in self.module.program.entries:
+        if self.name not in self.module.entries:
             return None
         kernel = self.module.kernel(self.name)
-        places = [n for p in kernel.entry.parameters for n in (p.offset, p.size)]
+        places = [n for pair in kernel.parameters for n in pair]
         return CFunction(
             kernel.shared_bytes,
-            kernel.entry.parameter_bytes,
-            len(kernel.entry.parameters),
+            kernel.parameter_bytes,
+            len(kernel.parameters),
             (_U * (len(places) + 1))(*places),
         )
 
@@ -159,7 +154,7 @@ class HostProgram:
         at_exit: Callable[[], None] = lambda: None,
     ) -> None:
         self._source, self._at_exit = source, at_exit
-        self._report, self._checks_memory = active_report(), MEMORY.is_on()
+        self._report, self._checks_memory = active_report(), MEMORY.value()
         self._library = ctypes.CDLL(str(runtime_library()), ctypes.RTLD_GLOBAL)
         self._path = compiled_program(source, options)
         self._binaries: dict[int, Binary] = {}
@@ -266,26 +261,13 @@ class HostProgram:
         symbol, function = self._symbols[address], self._function(address)
         assert function is not None  # the library has described it
         name = kernel_name(symbol.name)
-        threads, blocks = math.prod(block), math.prod(grid)
-        try:
-            _device.checked_shape("grid", grid)
-            _device.checked_shape("block", block)
-        except ValueError as error:
-            return _refused(name, error, INVALID_CONFIGURATION)
         if shared_bytes > allowed:
             text = (
                 f"{shared_bytes} bytes of dynamic shared memory, but {allowed} are "
                 "allowed; call cudaFuncSetAttribute() with "
                 "cudaFuncAttributeMaxDynamicSharedMemorySize before"
             )
-            return _refused(name, text, INVALID_VALUE)
-        most = _device.resident_blocks(threads, function.shared_bytes + shared_bytes)
-        if cooperative and blocks > most:
-            text = (
-                f"grid of a cooperative launch must have at most {most} blocks, which "
-                f"the device can run at the same time, got {blocks}"
-            )
-            return _refused(name, text, TOO_LARGE)
+            return _refused(name, LaunchError(text, _device.INVALID_VALUE))
         report = self._report
         try:
             counted = launch(
@@ -300,21 +282,13 @@ class HostProgram:
                 name=name,
                 counts=report is not None,
             )
+        except LaunchError as error:
+            return _refused(name, error)
         except KernelError as error:
             end(self._with_names(str(error)))
         self._count(b"launches")
         if report is not None and counted is not None:
-            report.add(
-                costs_of_launch(
-                    counted,
-                    symbol.module.kernel(symbol.name),
-                    name,
-                    None,
-                    threads=threads,
-                    shared_bytes=function.shared_bytes + shared_bytes,
-                    blocks=blocks,
-                )
-            )
+            report.add(costs_of_launch(counted, None))
         return 0
 
     # ---- memory ----
@@ -359,10 +333,10 @@ class HostProgram:
         end(message.decode())
 
 
-def _refused(kernel: str, why: object, error: int) -> int:
+def _refused(kernel: str, error: LaunchError) -> int:
     """Warn of a launch that CUDA refuses, as the program may not look at the error."""
-    print(f"warning: {kernel} is not launched: {why}", file=sys.stderr)
-    return error
+    print(f"warning: {kernel} is not launched: {error}", file=sys.stderr)
+    return error.number
 
 
 class _Output:

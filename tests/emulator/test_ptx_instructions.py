@@ -23,8 +23,7 @@ from gpusolve import _emulator
 from gpusolve._emulator import KernelError
 from gpusolve._emulator._memory import Memory
 from gpusolve._emulator.machine import launch
-from gpusolve._emulator.module import Module
-from gpusolve._emulator.ptx import Program, PtxError
+from gpusolve._emulator.module import Module, PtxError
 
 pytestmark = pytest.mark.skipif(
     not list((Path(gpusolve.__file__).parent / "_objects").glob("machine-*")),
@@ -53,8 +52,7 @@ def module_of(body: str, parameters: int, before: str = "") -> Module:
     """A module with the kernel `k` of pointers p0, p1, ...; %t is the thread."""
     named = ", ".join(f".param .u64 p{number}" for number in range(parameters))
     pointers = "".join(f"ld.param.u64 %a{k}, [p{k}];\n" for k in range(parameters))
-    return Module(
-        Program(f"""
+    return Module(f"""
 .version 8.7
 .target sm_90
 .address_size 64
@@ -67,7 +65,6 @@ def module_of(body: str, parameters: int, before: str = "") -> Module:
     {body}
     ret;
 }}""")
-    )
 
 
 def run_body(
@@ -1518,7 +1515,7 @@ def test_clusters_of_several_blocks_are_refused() -> None:
         text = f".target sm_90\n.address_size 64\n.entry k() {directives} {{ ret; }}"
         error = pytest.raises(PtxError, match="clusters of 2 blocks, but the emulator")
         with error if fails else contextlib.nullcontext():
-            Module(Program(text)).kernel("k")
+            Module(text).kernel("k")
 
 
 def test_an_array_begins_at_a_multiple_of_256_on_the_device() -> None:
