@@ -87,7 +87,6 @@ results: $(VENV)/object ## CPU paths next to other packages: half an hour on an 
 
 tables: $(VENV)/object ## registers, machine code and counts of kernels, and claims of papers
 	PYTHONPATH=. $(BIN)/python tests/support/kernel_resources.py
-	PYTHONPATH=. $(BIN)/python tests/support/kernel_code.py
 	PYTHONPATH=. $(BIN)/python tests/support/kernel_costs.py
 	$(BIN)/python tests/support/paper_map.py
 

@@ -193,7 +193,7 @@ def df_of_model(model: AdditiveModel, settings: Settings, data: Training) -> Flo
     bends: Any = (information(f) for (f,) in models)
     return degrees_of_freedom(
         rows,
-        [matrix_of(on_host(inverse[0])) for inverse in fits.problem.inverse],
+        [matrix_of(inverse[0]) for inverse in fits.problem.inverse],
         weights,
         selected,
         sizes_of(fits, chain([start], model._advance(start, designs)), weights),

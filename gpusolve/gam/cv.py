@@ -23,6 +23,7 @@ from ._boosting.folds import (
 )
 from ._boosting.path import Path
 from ._boosting.stacked import boost_family
+from ._data.conventions import check_between
 from ._model.model import AdditiveModel
 
 
@@ -81,7 +82,7 @@ class CrossValidation:
         ImportError
             If matplotlib is not installed.
         """
-        from ._plots.figures import plot_cross_validation
+        from ._model.figures import plot_cross_validation
 
         return plot_cross_validation(self)
 
@@ -251,8 +252,7 @@ class EffectBootstrap:
         ValueError
             If the level is not between 0 and 1.
         """
-        if not 0 < level < 1:
-            raise ValueError(f"level must be between 0 and 1, got {level}")
+        check_between("level", level, 0, 1)
         index = self.model._index_of(learner)
         coef = self.coef if self.coef.ndim == 3 else self.coef[:, fit]
         at = self.model._design_at(index, x)

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from .._device.arrays import on_host
 from ._data import inputs
-from ._data.conventions import check_integer, generator
+from ._data.conventions import check_between, check_integer, check_least, generator
+from ._model.figures import bins_of, plot_bins, plot_normal, plot_sizes
 from ._model.model import AdditiveModel
-from ._plots.figures import bins_of, plot_bins, plot_normal, plot_sizes
 from .classifier import BoostedGAMClassifier
 from .distribution import BoostedDistribution
 from .estimator import BoostedGAM
@@ -226,10 +226,8 @@ def plot_calibration(
     >>> plot_calibration(model, x, x[:, 0]).savefig("means.png")  # doctest: +SKIP
     """
     check_integer("bins", bins)
-    if bins < 1:
-        raise ValueError(f"bins must be 1 or more, got {bins}")
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, got {level}")
+    check_least("bins", bins, 1)
+    check_between("level", level, 0, 1)
     means, responses, names = predicted_means(model, X, y, offset)
     found = [bins_of(*pair, bins, level) for pair in zip(means, responses, strict=True)]
     return plot_bins(found, names, f"calibration: {model.family_.name}")

@@ -13,13 +13,13 @@ from .._device.arrays import Array, namespace, on_host
 from .._device.kernels import current_device
 from ._boosting.batch import Settings
 from ._data import inputs
-from ._data.conventions import check_choice
+from ._data.conventions import check_between, check_choice
 from ._families.numerics import weighted_mean
+from ._model.figures import plot_quantiles
 from ._model.fitted import typed_by_device
 from ._model.insight import Line, lines_of, reductions_of
 from ._model.model import AdditiveModel
 from ._model.specification import Plan, bind_learners, check_parameters
-from ._plots.figures import plot_quantiles
 from ._terms.frame import Frame
 from ._terms.term import Term
 from .distributions import Distribution, distribution_of
@@ -325,8 +325,7 @@ class BoostedDistribution(AdditiveModel):
         (n, 2) float64 array
             On the device of `X`.
         """
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must be between 0 and 1, got {coverage}")
+        check_between("coverage", coverage, 0, 1)
         tail = (1 - coverage) / 2
         ends = [tail, 1 - tail]
         return self.predict_quantile(X, ends, iteration=iteration, offset=offset)

@@ -11,8 +11,9 @@ from .._device.kernels import current_device
 from ._boosting.batch import is_vector
 from ._boosting.path import Path
 from ._data import inputs
-from ._data.conventions import available_if
+from ._data.conventions import available_if, check_choice
 from ._model import insight
+from ._model.figures import names_of_rows, plot_curves
 from ._model.fitted import typed_by_device
 from ._model.insight import has_curves
 from ._model.model import AdditiveModel
@@ -428,7 +429,7 @@ class BoostedGAM(AdditiveModel):
         Learners that were never selected have no effect and are not evaluated: with
         `learners`, missing values and unknown levels of their features are no error.
         """
-        check_kind(kind)
+        check_choice("kind", kind, ("response", "link"))
         (f,) = self._links(X, iteration, offset)
         return self._predicted(f, kind, iteration)
 
@@ -452,7 +453,7 @@ class BoostedGAM(AdditiveModel):
         ------
         (n,) float64 array
         """
-        check_kind(kind)
+        check_choice("kind", kind, ("response", "link"))
         stages = enumerate(self._stages(X, offset), 1)
         return (self._predicted(f, kind, step) for step, (f,) in stages)
 
@@ -571,8 +572,9 @@ class BoostedGAM(AdditiveModel):
         array([[1. , 0.8, 0.6],
                [1. , 0.3, 0.1]])
         """
-        (f,) = self._links(X, None, offset)
-        return insight.survival_function(self, f, times)
+        hazard = self.cumulative_hazard(X, times, offset=offset)
+        with current_device(hazard):
+            return namespace(hazard).exp(-hazard)
 
     @available_if(has_curves)
     def plot_survival(
@@ -604,10 +606,6 @@ class BoostedGAM(AdditiveModel):
             As `cumulative_hazard` does.
         """
         curves = self.survival_function(X, times, offset=offset)
-        return insight.plot_survival(self, self._covariates(X), times, curves, labels)
-
-
-def check_kind(kind: str) -> None:
-    """ValueError unless it is the response or the additive predictor."""
-    if kind not in ("response", "link"):
-        raise ValueError(f"kind must be 'response' or 'link', got {kind!r}")
+        names = names_of_rows(self._covariates(X)) if labels is None else list(labels)
+        family: Any = self.family_
+        return plot_curves(times, curves, names, family.has_steps)

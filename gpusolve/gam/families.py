@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._device.arrays import Array, namespace, on_host
-from ._data.conventions import check_choice
+from ._data.conventions import check_between, check_choice
 from ._families.classes import ClassFamily, Multinomial, PropOdds
 from ._families.counts import Hurdle, NegativeBinomial, Poisson, Tweedie
 from ._families.custom import Custom, CustomCuda
@@ -173,8 +173,7 @@ class _Asymmetric(Family):
     tau: float = 0.5
 
     def __post_init__(self) -> None:
-        if not 0 < self.tau < 1:
-            raise ValueError(f"tau must be between 0 and 1, got {self.tau}")
+        check_between("tau", self.tau, 0, 1)
 
     @property
     def parameter(self) -> float:

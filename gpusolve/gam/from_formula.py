@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, overload
 
 from ._families.classes import ClassFamily
-from ._formula.formula import Formula, LearnerReader, LineReader, read_formula
-from ._formula.sides import check_arguments
+from ._model.formula import (
+    Formula,
+    LearnerReader,
+    LineReader,
+    check_arguments,
+    read_formula,
+)
 from ._model.specification import SPLINE, spline_options
 from .classifier import BoostedGAMClassifier
 from .estimator import BoostedGAM

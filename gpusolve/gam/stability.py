@@ -17,6 +17,7 @@ from ._boosting.batch import Settings, Training, make_fits
 from ._boosting.folds import fit_tasks, make_folds
 from ._boosting.path import Watch
 from ._boosting.stacked import boost_family
+from ._data.conventions import check_least
 from ._data.inputs import whole_or_scaled
 from ._model import stability_bounds as bounds
 from ._model.model import AdditiveModel
@@ -100,7 +101,7 @@ class StabilitySelection:
         ImportError
             If matplotlib is not installed.
         """
-        from ._plots.figures import plot_stability
+        from ._model.figures import plot_stability
 
         return plot_stability(self)
 
@@ -212,8 +213,7 @@ def stability_selection(
         B = subsamples.shape[1]
     elif B is None:
         B = COUNTS[sampling]
-    if B < 1:
-        raise ValueError(f"B must be at least 1, got {B}")
+    check_least("B", B, 1)
     choices = choices_of(model, settings)
     setting = bounds.complete(len(choices), B, assumed, q=q, pfer=pfer, cutoff=cutoff)
     weights = half_weights(data, B, sampling == "SS", subsamples, random_state)

@@ -20,10 +20,10 @@ from .._device.launch import CACHED
 from ._data.conventions import check_choice, check_integer, check_number
 from ._terms.dense import Kernel, User
 from ._terms.frame import Name
-from ._terms.linear import Linear, Region, graph_of
+from ._terms.linear import Linear, Region, Stump, graph_of
+from ._terms.single import Single
 from ._terms.spline import ROBUST, Spline
-from ._terms.stump import Stump
-from ._terms.term import Product, Single, Sum, Term
+from ._terms.term import Product, Sum, Term
 
 Constraint = Literal[
     "increasing", "decreasing", "convex", "concave", "positive", "negative"

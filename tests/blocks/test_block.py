@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.random import Generator
 from own_kernels import empty, own_kernel
 from together import together
 
@@ -16,15 +17,12 @@ def kernel(name: str, dtype: Any) -> Any:
     return own_kernel("kernels/block_primitives.cu", name, dtype)
 
 
-@pytest.mark.paper(
-    "Luo, Algorithm 4",
-    "With a barrier of the warp between reading and writing, every thread has the sum "
-    "of 512 values, in each order of the threads",
-)
+@pytest.mark.paper("Luo, Algorithm 4")
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_reduce512_sums_512_values(
-    schedule: str, rng: np.random.Generator, dtype: Any
-) -> None:
+def test_reduce512_sums_512_values(schedule: str, rng: Generator, dtype: Any) -> None:
+    """With a barrier of the warp between reading and writing, every thread has the sum
+    of 512 values, in each order of the threads.
+    """
     values = rng.integers(-1000, 1000, 512).astype(dtype)
     sums = empty(512, dtype)
     kernel("sum_by_reduce512", dtype)((1,), (512,), (values, sums))
@@ -34,7 +32,7 @@ def test_reduce512_sums_512_values(
 @together("dtype", DTYPES)
 @together("threads", [32, 64, 96, 256, 512, 1024])
 def test_block_reduce_gives_every_thread_the_result(
-    schedule: str, rng: np.random.Generator, dtype: Any, threads: int
+    schedule: str, rng: Generator, dtype: Any, threads: int
 ) -> None:
     values = rng.integers(0, 1000, (2, threads)).astype(dtype)
     sums, maxima = (empty((2, threads), dtype) for _ in range(2))
@@ -49,7 +47,7 @@ def test_block_reduce_gives_every_thread_the_result(
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_block_reduce_gives_every_thread_the_same_bits(
-    schedule: str, rng: np.random.Generator, dtype: Any
+    schedule: str, rng: Generator, dtype: Any
 ) -> None:
     values = rng.standard_normal(256).astype(dtype)
     sums, maxima = (empty(256, dtype) for _ in range(2))
@@ -60,7 +58,7 @@ def test_block_reduce_gives_every_thread_the_same_bits(
 
 @together("count", [0, 1, 31, 64, 1000])
 def test_argmax_gives_the_first_maximum(
-    schedule: str, rng: np.random.Generator, count: int
+    schedule: str, rng: Generator, count: int
 ) -> None:
     values = rng.integers(-5, 5, count).astype(np.float64)
     indices = empty(64, np.int32)
@@ -71,7 +69,7 @@ def test_argmax_gives_the_first_maximum(
 @together(("rows", "columns"), [(1, 1), (5, 200), (200, 5), (70, 70), (3, 0)])
 @together("contiguous", [0, 1])
 def test_reduce_each_sums_rows(
-    schedule: str, rng: np.random.Generator, rows: int, columns: int, contiguous: int
+    schedule: str, rng: Generator, rows: int, columns: int, contiguous: int
 ) -> None:
     matrix = rng.integers(-9, 9, (rows, columns)).astype(np.float64)
     sums = empty(rows, np.float64)

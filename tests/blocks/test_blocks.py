@@ -28,6 +28,7 @@ from monoids import (
     frozen,
     matrix_product,
 )
+from numpy.random import Generator
 from together import together
 
 import gpusolve
@@ -148,7 +149,7 @@ def test_unordered_variants_agree_with_brute_force(backend: Any, case: Case) -> 
 
 @together(("name", "variant"), EVERY)
 def test_any_schedule_of_threads_and_blocks(
-    name: str, variant: str, schedule: str, rng: np.random.Generator, monkeypatch: Any
+    name: str, variant: str, schedule: str, rng: Generator, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     case = Case("add" if variant in UNORDERED else "affine", np.dtype(np.int32))
@@ -173,11 +174,7 @@ SHAPES = [(0,), (1,), (0, 5), (5, 0), (700, 3), (3, 700), (2, 3, 70)]
 @together(("name", "variant"), EVERY)
 @together("shape", SHAPES)
 def test_shapes_and_axes(
-    backend: Any,
-    shape: tuple[int, ...],
-    name: str,
-    variant: str,
-    rng: np.random.Generator,
+    backend: Any, shape: tuple[int, ...], name: str, variant: str, rng: Generator
 ) -> None:
     x = rng.integers(-(2**31), 2**31, shape, np.int32)
     for axis in range(-len(shape), len(shape)):
@@ -192,7 +189,7 @@ def test_shapes_and_axes(
                 same(found, sums - x if exclusive else sums, strict=True)
 
 
-def test_every_tuple_of_axes(backend: Any, rng: np.random.Generator) -> None:
+def test_every_tuple_of_axes(backend: Any, rng: Generator) -> None:
     x = rng.integers(-9, 9, (3, 4, 5), np.int32)
     for count in range(4):
         for axes in itertools.permutations(range(3), count):
@@ -204,9 +201,7 @@ def test_every_tuple_of_axes(backend: Any, rng: np.random.Generator) -> None:
 
 @together("view", [*STRIDED_VIEWS, lambda x: x.T[::-1]])
 @together("axis", [0, -1])
-def test_strided_views(
-    backend: Any, view: Any, axis: int, rng: np.random.Generator
-) -> None:
+def test_strided_views(backend: Any, view: Any, axis: int, rng: Generator) -> None:
     x = rng.integers(0, 2, (13, 40), np.int16) * rng.integers(1, 99, (13, 40), np.int16)
     flags, case = rng.random((13, 40)) < 0.2, Case("first nonzero", x.dtype)
     rows = np.moveaxis(view(x), axis, -1)
@@ -228,7 +223,7 @@ def test_strided_views(
 
 
 @together("axis", [0, 1, -1, -2])
-def test_axes_of_matrices(backend: Any, axis: int, rng: np.random.Generator) -> None:
+def test_axes_of_matrices(backend: Any, axis: int, rng: Generator) -> None:
     """A row has the elements along the axis; all axes are combined in C order."""
     x = rng.integers(-9, 9, (5, 6, 2, 2))
     rows = np.moveaxis(x, axis % 2, 0)
@@ -266,7 +261,7 @@ def test_inputs_are_not_changed_and_lists_are_accepted(backend: Any) -> None:
 @together(("name", "variant"), [one for one in EVERY if one[0] != "reduce"])
 @together("exclusive", KINDS)
 def test_out_is_returned_and_may_alias_x(
-    backend: Any, exclusive: bool, name: str, variant: str, rng: np.random.Generator
+    backend: Any, exclusive: bool, name: str, variant: str, rng: Generator
 ) -> None:
     case = Case("add", np.dtype(np.int32))
     x, flags = case.sample(rng, 5001), rng.random(5001) < 0.01
@@ -289,9 +284,7 @@ def test_out_is_returned_and_may_alias_x(
 
 
 @together("view", [lambda x: x.T, lambda x: x[:, ::2], lambda x: x[::-1, 5:25]])
-def test_out_may_be_a_strided_view(
-    backend: Any, view: Any, rng: np.random.Generator
-) -> None:
+def test_out_may_be_a_strided_view(backend: Any, view: Any, rng: Generator) -> None:
     x = rng.integers(-9, 9, (30, 30), np.int32)
 
     def scan_views(x: Any, out: Any) -> Any:
@@ -365,7 +358,7 @@ def test_nan_and_infinity_stay_in_their_segment(backend: Any) -> None:
 @together(("name", "variant"), [one for one in EVERY if one[0] != "segmented_scan"])
 @together("dtype", [np.float32, np.float64])
 def test_rounding_errors_of_sums_are_bounded(
-    backend: Any, dtype: Any, name: str, variant: str, rng: np.random.Generator
+    backend: Any, dtype: Any, name: str, variant: str, rng: Generator
 ) -> None:
     x = rng.standard_normal(5001).astype(dtype)
     found = np.ravel(backend.call(getattr(gpusolve, name), x, variant=variant))
@@ -377,7 +370,7 @@ def test_rounding_errors_of_sums_are_bounded(
         assert error <= k * half * magnitude
 
 
-def test_operators_of_users(backend: Any, rng: np.random.Generator) -> None:
+def test_operators_of_users(backend: Any, rng: Generator) -> None:
     """An operator may return another dtype, and be a ufunc of Python's objects."""
     odd = gpusolve.Monoid(
         "odd", 0, "T((a != 0) != (b != 0))", np.logical_xor, commutative=True
@@ -406,15 +399,15 @@ int8_arrays = st.lists(st.integers(-128, 127), max_size=80).map(
 lists_of_lengths = st.lists(st.one_of(st.just(0), st.integers(0, 40)), max_size=20)
 
 
-@pytest.mark.paper(
-    "Oancea, Scan",
-    "The exclusive scan begins with the neutral element, then the inclusive follows",
-)
+@pytest.mark.paper("Oancea, Scan")
 @given(int8_arrays, int8_arrays)
 def test_laws_of_scans_and_reductions(
     backend: Any, x: np.ndarray, y: np.ndarray
 ) -> None:
-    """Of a concatenation, of the last element, and of an exclusive scan."""
+    """The exclusive scan begins with the neutral element, then the inclusive follows.
+
+    Of a concatenation, of the last element, and of an exclusive scan.
+    """
     whole = backend.call(gpusolve.scan, np.concatenate([x, y]), first_nonzero)
     parts = [backend.call(gpusolve.reduce, part, first_nonzero) for part in (x, y)]
     exclusive = backend.call(

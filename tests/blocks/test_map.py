@@ -10,6 +10,7 @@ from backends import both_kinds
 from hypothesis import given
 from hypothesis import strategies as st
 from monoids import Case, affine, anything, is_even, is_positive, square
+from numpy.random import Generator
 from together import together
 
 import gpusolve
@@ -33,11 +34,10 @@ SCANS = ("look_back", "hierarchical", "sweep", "warp")
 # ---- map ----
 
 
-@pytest.mark.paper("Oancea, Map", "map gives f of each element, in its place")
+@pytest.mark.paper("Oancea, Map")
 @together("shape", [(), (0,), (1,), (700,), (3, 0, 2), (5, 33)])
-def test_map_of_one_array(
-    backend: Any, shape: tuple[int, ...], rng: np.random.Generator
-) -> None:
+def test_map_of_one_array(backend: Any, shape: tuple[int, ...], rng: Generator) -> None:
+    """map gives f of each element, in its place."""
     x = rng.integers(-99, 99, shape, np.int32)
     same(backend.call(gpusolve.map, square, x), x * x, strict=True)
     same(backend.call(gpusolve.map, is_even, x), x % 2 == 0, strict=True)
@@ -45,10 +45,11 @@ def test_map_of_one_array(
     same(backend.call(gpusolve.map, pair, x), pairs, strict=True)
 
 
-@pytest.mark.paper("Oancea, Map", "map2 gives f of each pair of elements")
+@pytest.mark.paper("Oancea, Map")
 def test_map_of_several_arrays_of_different_dtypes(
-    backend: Any, rng: np.random.Generator
+    backend: Any, rng: Generator
 ) -> None:
+    """map2 gives f of each pair of elements."""
     c = rng.random((20, 1)) < 0.5
     a, b = rng.integers(-9, 9, 35, np.int16), rng.standard_normal((20, 35))
     found = backend.call(gpusolve.map, choose, c, a, b)
@@ -58,9 +59,7 @@ def test_map_of_several_arrays_of_different_dtypes(
 
 
 @together("dtype", ["bool", "uint8", "int64", "float16", "complex64"])
-def test_map_keeps_the_dtype(
-    backend: Any, dtype: str, rng: np.random.Generator
-) -> None:
+def test_map_keeps_the_dtype(backend: Any, dtype: str, rng: Generator) -> None:
     x = rng.integers(0, 2, 300).astype(dtype)
     keep = Map("keep", "x", np.asarray)
     same(backend.call(gpusolve.map, keep, x[::-1]), x[::-1], strict=True)
@@ -72,7 +71,7 @@ def test_map_of_lists_and_numbers(backend: Any) -> None:
 
 
 def test_map_in_any_schedule_of_threads_and_blocks(
-    schedule: str, rng: np.random.Generator, monkeypatch: Any
+    schedule: str, rng: Generator, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     x, y = rng.integers(-99, 99, (2, 3000), np.int32)
@@ -82,11 +81,12 @@ def test_map_in_any_schedule_of_threads_and_blocks(
 # ---- fusion ----
 
 
-@pytest.mark.paper("Oancea, Map fusion", "map(f, map(g, A)) is map(f o g, A)")
+@pytest.mark.paper("Oancea, Map fusion")
 @given(st.lists(st.integers(-1000, 1000), max_size=70))
 def test_a_map_of_a_map_is_the_map_of_the_composition(
     backend: Any, values: list[int]
 ) -> None:
+    """map(f, map(g, A)) is map(f o g, A)."""
     x = np.array(values, np.int32)
     pairs = (square, plus_one), (halve, square), (is_positive, halve), (double, halve)
     for f, g in pairs:
@@ -115,7 +115,7 @@ def test_composition_is_associative_and_converts_between_maps(backend: Any) -> N
 @together("variant", VARIANTS)
 @together("n", [0, 1, 31, 500, 20_000])
 def test_reduction_of_products(
-    backend: Any, variant: str, n: int, rng: np.random.Generator
+    backend: Any, variant: str, n: int, rng: Generator
 ) -> None:
     x, y = rng.integers(-9, 10, (2, n)).astype(np.float32)
     found = backend.call(gpusolve.reduce, (x, y), map=times, variant=variant)
@@ -124,7 +124,7 @@ def test_reduction_of_products(
 
 @together("axis", [0, 1, None])
 def test_reduction_of_several_arrays_along_axes(
-    backend: Any, axis: Any, rng: np.random.Generator
+    backend: Any, axis: Any, rng: Generator
 ) -> None:
     x, y = rng.integers(-9, 10, (40, 70)), rng.integers(-9, 10, 70)
     found = backend.call(gpusolve.reduce, (x, y), axis=axis, map=times)
@@ -136,7 +136,7 @@ def test_reduction_of_several_arrays_along_axes(
 @together("variant", ["auto", *VARIANTS[:3]])
 @together("n", [0, 1, 33, 5001])
 def test_reduction_of_pairs_from_two_arrays_keeps_the_order(
-    backend: Any, n: int, variant: str, rng: np.random.Generator
+    backend: Any, n: int, variant: str, rng: Generator
 ) -> None:
     a, b = anything(rng, np.dtype(np.int32), 2, n)
     expected = Case("affine", a.dtype).fold(np.stack([a, b], axis=-1))
@@ -147,7 +147,7 @@ def test_reduction_of_pairs_from_two_arrays_keeps_the_order(
 @both_kinds
 @together("variant", SCANS)
 def test_scan_of_several_arrays(
-    backend: Any, variant: str, exclusive: bool, rng: np.random.Generator
+    backend: Any, variant: str, exclusive: bool, rng: Generator
 ) -> None:
     options: dict[str, Any] = {"exclusive": exclusive, "variant": variant}
     for n in (0, 1, 40, 4001):
@@ -158,9 +158,7 @@ def test_scan_of_several_arrays(
         same(found, expected, strict=True)
 
 
-def test_scan_with_a_map_along_the_first_axis(
-    backend: Any, rng: np.random.Generator
-) -> None:
+def test_scan_with_a_map_along_the_first_axis(backend: Any, rng: Generator) -> None:
     x = rng.integers(-9, 9, (70, 30), np.int32)
     found = backend.call(gpusolve.scan, x, axis=0, map=is_positive @ plus_one)
     same(found, np.logical_or.accumulate(x >= 0, axis=0), strict=True)
@@ -170,7 +168,7 @@ def test_scan_with_a_map_along_the_first_axis(
 
 
 def test_out_of_a_scan_may_be_any_array_of_its_map(
-    backend: Any, rng: np.random.Generator
+    backend: Any, rng: Generator
 ) -> None:
     x, y = rng.integers(-9, 9, (2, 9000))
 
@@ -190,7 +188,7 @@ def test_out_of_a_scan_may_be_any_array_of_its_map(
 @together("shape", [(), (0,), (500,), (7, 30)])
 @together("count", [1, 2, 5])
 def test_unzip_inverts_zip(
-    backend: Any, shape: tuple[int, ...], count: int, rng: np.random.Generator
+    backend: Any, shape: tuple[int, ...], count: int, rng: Generator
 ) -> None:
     arrays = [anything(rng, np.dtype(np.int64), *shape) for _ in range(count)]
     zipped = backend.call(gpusolve.zip, *arrays)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from monoids import EVERY_DTYPE, REPRESENTATIVE, USER_DEFINED, Case
+from numpy.random import Generator
 from together import together
 
 import gpusolve
@@ -24,14 +25,14 @@ ALL_CASES = sorted(
 every_case = together("case", [case for _, case in ALL_CASES], ids=str)
 
 
-def three_samples(case: Case, rng: np.random.Generator) -> tuple[Any, Any, Any]:
+def three_samples(case: Case, rng: Generator) -> tuple[Any, Any, Any]:
     """Three samples of 64 elements, in the dtype of the results."""
     x = case.sample(rng, 3 * 64).astype(case.dtype)
     return x[::3], x[1::3], x[2::3]
 
 
 @every_case
-def test_combine_agrees_with_brute_force(case: Case, rng: np.random.Generator) -> None:
+def test_combine_agrees_with_brute_force(case: Case, rng: Generator) -> None:
     a, b, _ = three_samples(case, rng)
     combined = as_monoid(case.op).combine(a, b)
     for k in range(len(a)):
@@ -40,7 +41,7 @@ def test_combine_agrees_with_brute_force(case: Case, rng: np.random.Generator) -
 
 
 @every_case
-def test_operator_is_associative(case: Case, rng: np.random.Generator) -> None:
+def test_operator_is_associative(case: Case, rng: Generator) -> None:
     combine = as_monoid(case.op).combine
     a, b, c = three_samples(case, rng)
     left, right = combine(combine(a, b), c), combine(a, combine(b, c))
@@ -48,7 +49,7 @@ def test_operator_is_associative(case: Case, rng: np.random.Generator) -> None:
 
 
 @every_case
-def test_identity_is_neutral(case: Case, rng: np.random.Generator) -> None:
+def test_identity_is_neutral(case: Case, rng: Generator) -> None:
     op = as_monoid(case.op)
     a, _, _ = three_samples(case, rng)
     identity = op.identity_of(case.dtype)
@@ -60,9 +61,7 @@ def test_identity_is_neutral(case: Case, rng: np.random.Generator) -> None:
 
 
 @every_case
-def test_operator_commutes_if_and_only_if_declared(
-    case: Case, rng: np.random.Generator
-) -> None:
+def test_operator_commutes_if_and_only_if_declared(case: Case, rng: Generator) -> None:
     op = as_monoid(case.op)
     a, b, _ = three_samples(case, rng)
     if case.name == "first nonzero":
@@ -106,9 +105,7 @@ SUBTRACT = gpusolve.Monoid("subtract", 0, "a - b", np.subtract, False, kinds="if
 
 
 @every_case
-def test_check_accepts_every_monoid_in_numpy(
-    case: Case, rng: np.random.Generator
-) -> None:
+def test_check_accepts_every_monoid_in_numpy(case: Case, rng: Generator) -> None:
     elements = case.sample(rng, 200)
     as_monoid(case.op).check(elements=elements, cuda=False)
     if case.name != "mssp":
@@ -118,7 +115,7 @@ def test_check_accepts_every_monoid_in_numpy(
 @pytest.mark.slow
 @pytest.mark.parametrize("case", REPRESENTATIVE, ids=str)
 def test_check_accepts_every_monoid_on_a_device(
-    case: Case, rng: np.random.Generator, device_backend: Any
+    case: Case, rng: Generator, device_backend: Any
 ) -> None:
     elements = device_backend.array(case.sample(rng, 200))
     as_monoid(case.op).check(elements=elements, cuda=True)
@@ -203,10 +200,7 @@ REFUSED = [
         *(added(numpy=lambda a, b: (a + b)[..., None]), {"n": 9}),
         r"numpy of sum must return shape \(9,\) .* got \(9, 1\)",
     ),
-    (
-        *(added(numpy=lambda a, b: (a + b).sum()), {"n": 9}),
-        r"shape \(9,\) .* got \(\)",
-    ),
+    (*(added(numpy=lambda a, b: (a + b).sum()), {"n": 9}), r"shape \(9,\) .* got \(\)"),
     (
         *(replace(AFFINE, name="swapped", cuda=AFFINE.cuda[::-1]), {"cuda": True}),
         "cuda of swapped must return",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from monoids import LENGTHS, REALS, is_positive
+from numpy.random import Generator
 from together import together
 
 import gpusolve
@@ -28,7 +29,7 @@ def partition_by_brute_force(values: list[Any], kept: list[bool]) -> list[Any]:
 @every_variant
 @together("share", [0, 0.01, 0.5, 0.99, 1])
 def test_partition_by_a_mask(
-    backend: Any, share: float, variant: str, rng: np.random.Generator
+    backend: Any, share: float, variant: str, rng: Generator
 ) -> None:
     for n in LENGTHS:
         x, mask = np.arange(n, dtype=np.int32), rng.random(n) < share
@@ -43,7 +44,7 @@ def test_partition_by_a_mask(
 @every_variant
 @together("dtype", ["int16", "int64", "float16", "float32", "float64"])
 def test_partition_by_a_predicate(
-    backend: Any, dtype: str, variant: str, rng: np.random.Generator
+    backend: Any, dtype: str, variant: str, rng: Generator
 ) -> None:
     for n in (0, 1, 33, 1025, 5001):
         x = rng.integers(-99, 99, n).astype(dtype)
@@ -57,9 +58,7 @@ def test_partition_by_a_predicate(
 
 
 @together("dtype", [*REALS.split(), "complex64", "complex128"])
-def test_partition_preserves_all_bits(
-    backend: Any, dtype: str, rng: np.random.Generator
-) -> None:
+def test_partition_preserves_all_bits(backend: Any, dtype: str, rng: Generator) -> None:
     """Also the payloads of NaNs and the signs of zeros."""
     n = 1025
     x = rng.integers(0, 256, n * np.dtype(dtype).itemsize).astype(np.uint8).view(dtype)
@@ -75,7 +74,7 @@ def test_partition_preserves_all_bits(
     )
 
 
-def test_partition_of_strided_views(backend: Any, rng: np.random.Generator) -> None:
+def test_partition_of_strided_views(backend: Any, rng: Generator) -> None:
     x, mask = rng.integers(0, 99, 3000), rng.random(6000) < 0.5
     _, y = backend.call(
         lambda x, mask: gpusolve.stable_partition(x[::-2], mask[1::4]), x, mask
@@ -85,7 +84,7 @@ def test_partition_of_strided_views(backend: Any, rng: np.random.Generator) -> N
 
 @every_variant
 def test_partition_in_any_schedule_of_threads_and_blocks(
-    variant: str, schedule: str, rng: np.random.Generator, monkeypatch: Any
+    variant: str, schedule: str, rng: Generator, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     x, mask = np.arange(9001, dtype=np.int32), rng.random(9001) < 0.5
@@ -94,7 +93,7 @@ def test_partition_in_any_schedule_of_threads_and_blocks(
     same(y, np.argsort(~mask, kind="stable"))
 
 
-def test_partition_returns_a_copy(backend: Any, rng: np.random.Generator) -> None:
+def test_partition_returns_a_copy(backend: Any, rng: Generator) -> None:
     x, mask = backend.array(np.arange(100)), backend.array(rng.random(100) < 0.5)
     _, y = gpusolve.stable_partition(x, mask)
     y[:] = 0
@@ -121,9 +120,10 @@ def test_scatter_is_in_place(backend: Any) -> None:
     assert backend.call(returns_target, target, indices, values)
 
 
-@pytest.mark.paper("Oancea, Scatter", "Indices out of range are ignored")
+@pytest.mark.paper("Oancea, Scatter")
 @together("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"])
 def test_out_of_range_indices_are_ignored(backend: Any, dtype: str) -> None:
+    """Indices out of range are ignored."""
     info = np.iinfo(dtype)
     out_of_range = np.array([info.max, 100, info.min if info.min else 101], dtype)
     indices = np.concatenate([out_of_range, np.array([99, 0], dtype), out_of_range])
@@ -143,16 +143,14 @@ def test_scatter_of_empty_arrays(backend: Any) -> None:
 
 
 @together("dtype", ["bool", "int8", "uint16", "float32", "complex128"])
-def test_scatter_inverts_gather(
-    backend: Any, dtype: str, rng: np.random.Generator
-) -> None:
+def test_scatter_inverts_gather(backend: Any, dtype: str, rng: Generator) -> None:
     x = rng.integers(0, 2, 3001).astype(dtype)
     order = rng.permutation(3001)
     found = backend.call(gpusolve.scatter, np.zeros_like(x), order, x[order])
     same(found, x, strict=True)
 
 
-def test_scatter_of_matrices(backend: Any, rng: np.random.Generator) -> None:
+def test_scatter_of_matrices(backend: Any, rng: Generator) -> None:
     target, values = np.zeros((5, 2, 3)), rng.standard_normal((3, 2, 3))
     found = backend.call(gpusolve.scatter, target, np.array([4, 9, 1]), values)
     expected = np.zeros((5, 2, 3))
@@ -171,9 +169,7 @@ def test_duplicate_indices_store_one_of_their_values(backend: Any) -> None:
         same(target, [1000, 998, 999, 0])
 
 
-def test_scatter_target_may_alias_values(
-    backend: Any, rng: np.random.Generator
-) -> None:
+def test_scatter_target_may_alias_values(backend: Any, rng: Generator) -> None:
     order = rng.permutation(5000)
     x = backend.array(np.arange(5000) * 10)
     gpusolve.scatter(x, backend.array(order), x)
@@ -182,9 +178,7 @@ def test_scatter_target_may_alias_values(
     same(backend.numpy(x), inverse * 10)
 
 
-def test_scatter_target_may_alias_indices(
-    backend: Any, rng: np.random.Generator
-) -> None:
+def test_scatter_target_may_alias_indices(backend: Any, rng: Generator) -> None:
     order = rng.permutation(5000)
     target = backend.array(order.copy())
     gpusolve.scatter(target, target, backend.array(np.arange(5000)))
@@ -194,10 +188,11 @@ def test_scatter_target_may_alias_indices(
 # ---- replicate ----
 
 
-@pytest.mark.paper("Oancea, Replicate", "replicate(n, v) has n elements v")
+@pytest.mark.paper("Oancea, Replicate")
 @together("n", [0, 1, 33, 1025])
 @together("value", [True, np.int8(3), np.float32(0.5), 1j])
 def test_replicate_a_scalar(backend: Any, n: int, value: Any) -> None:
+    """replicate(n, v) has n elements v."""
     like = np.zeros(2)
     found = backend.call(gpusolve.replicate, n, value, like=like)
     same(found, np.full(n, value), strict=True)

@@ -8,6 +8,7 @@ import numpy as np
 import oracles
 import pytest
 from monoids import is_even
+from numpy.random import Generator
 from together import together
 
 import gpusolve
@@ -24,9 +25,7 @@ def sums_of(count: int) -> gpusolve.Monoid:
     return gpusolve.Monoid("sums", (0,) * count, cuda, np.add, commutative=True)
 
 
-def test_reduce512_takes_elements_of_64_bytes(
-    backend: Any, rng: np.random.Generator
-) -> None:
+def test_reduce512_takes_elements_of_64_bytes(backend: Any, rng: Generator) -> None:
     x = rng.integers(-9, 9, (1300, 8)).astype(np.float64)
     found = backend.call(gpusolve.reduce, x, sums_of(8), variant="reduce512")
     same(found, x.sum(axis=0), strict=True)
@@ -74,14 +73,13 @@ def test_all_and_any_of_a_predicate(backend: Any) -> None:
 # ---- the maximum segment sum ---------------------------------------------------------
 
 
-@pytest.mark.paper(
-    "Oancea, Exercise 1", "Each variant gives the largest sum of all segments"
-)
+@pytest.mark.paper("Oancea, Exercise 1")
 @together("variant", ORDERED)
 @together("dtype", ["int32", "int64", "float32", "float64"])
 def test_maximum_segment_sum_agrees_with_brute_force(
-    backend: Any, dtype: str, variant: str, rng: np.random.Generator
+    backend: Any, dtype: str, variant: str, rng: Generator
 ) -> None:
+    """Each variant gives the largest sum of all segments."""
     for n in (0, 1, 2, 31, 32, 33, 257, 1025):
         x = rng.integers(-50, 50, n).astype(dtype)
         found = backend.call(gpusolve.maximum_segment_sum, x, variant=variant)
@@ -97,7 +95,7 @@ def test_maximum_segment_sum_agrees_with_brute_force(
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_maximum_segment_sum_reaches_the_largest_integer(
-    backend: Any, dtype: str, rng: np.random.Generator
+    backend: Any, dtype: str, rng: Generator
 ) -> None:
     """Prefix sums between 0 and the largest integer: no sum of a segment overflows."""
     largest = np.iinfo(dtype).max

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 from backends import both_kinds
-from monoids import (
-    Case,
-    affine,
-)
+from monoids import Case, affine
+from numpy.random import Generator
 from together import together
 
 import gpusolve
@@ -59,7 +57,7 @@ def structures(tile: int) -> dict[str, list[int]]:
     ids=["4 bytes", "16 bytes", "64 bytes"],
 )
 def test_reduction_across_tiles(
-    backend: Any, op: Any, dtype: Any, structure: str, rng: np.random.Generator
+    backend: Any, op: Any, dtype: Any, structure: str, rng: Generator
 ) -> None:
     shape = op.element_shape if isinstance(op, Monoid) else ()
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
@@ -76,7 +74,7 @@ def test_reduction_across_tiles(
 
 
 def test_one_segment_of_several_hundred_tiles(
-    device_backend: Any, rng: np.random.Generator
+    device_backend: Any, rng: Generator
 ) -> None:
     case = Case("affine", np.dtype(np.int32))
     lengths = np.array([3, 300 * tile_for(8).size, 40 * tile_for(8).size, 2])
@@ -87,7 +85,7 @@ def test_one_segment_of_several_hundred_tiles(
 
 
 def test_reduction_to_smaller_elements_across_tiles(
-    backend: Any, rng: np.random.Generator
+    backend: Any, rng: Generator
 ) -> None:
     lengths = rng.integers(0, 600, 40)
     x = (rng.random(lengths.sum()) > 0.01).astype(np.float64)
@@ -97,7 +95,7 @@ def test_reduction_to_smaller_elements_across_tiles(
 
 
 def test_float_reductions_have_the_same_bits_in_every_run(
-    schedule: str, rng: np.random.Generator, monkeypatch: Any
+    schedule: str, rng: Generator, monkeypatch: Any
 ) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     lengths = rng.integers(0, 5000, 9)
@@ -132,7 +130,7 @@ def test_any_nonzero_integer_is_a_flag(backend: Any, flag: int) -> None:
 @together("shape", [(0,), (7,), (8,), (1025,), (3, 7), (2, 3, 33), (4, 0)])
 @both_kinds
 def test_packed_flags_are_equivalent_to_unpacked(
-    backend: Any, exclusive: bool, shape: tuple[int, ...], rng: np.random.Generator
+    backend: Any, exclusive: bool, shape: tuple[int, ...], rng: Generator
 ) -> None:
     x = rng.integers(-9, 9, shape, np.int32)
     flags = rng.random(shape) < 0.2
@@ -148,7 +146,7 @@ def test_packed_flags_are_equivalent_to_unpacked(
 @together("variant", ["look_back", "sweep"])
 @both_kinds
 def test_each_row_begins_a_segment(
-    backend: Any, exclusive: bool, variant: str, rng: np.random.Generator
+    backend: Any, exclusive: bool, variant: str, rng: Generator
 ) -> None:
     case = Case("add", np.dtype(np.int16))
     x = case.sample(rng, 2 * 3 * 50).reshape(2, 3, 50)
@@ -165,9 +163,7 @@ def test_each_row_begins_a_segment(
 
 
 @together("shape", [(50,), (1, 50), (3, 50), (2, 1, 50), (2, 3, 1), ()])
-def test_flags_broadcast(
-    backend: Any, shape: tuple[int, ...], rng: np.random.Generator
-) -> None:
+def test_flags_broadcast(backend: Any, shape: tuple[int, ...], rng: Generator) -> None:
     x = rng.integers(-9, 9, (2, 3, 50), np.int32)
     flags = rng.random(shape) < 0.3
     broadcast = np.broadcast_to(flags, x.shape).copy()

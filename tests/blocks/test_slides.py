@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from monoids import Case, is_even, square
+from numpy.random import Generator
 from together import together
 
 import gpusolve
@@ -47,25 +48,19 @@ def add_1(x: Any) -> Any:
     return x + 1
 
 
-@pytest.mark.paper(
-    "Oancea, Group reduction",
-    "Groups of 256 make 39,063, 153 and 1 of 10,000,000 elements",
-)
-@pytest.mark.paper(
-    "Oancea, Group reduction",
-    "They make 390,625, 1,526, 6 and 1 of the 100,000,000 that the first slide names",
-)
+@pytest.mark.paper("Oancea, Group reduction")
 @pytest.mark.parametrize(
     ("n", "lengths"),
-    [
-        (10_000_000, [39_063, 153, 1]),
-        (100_000_000, [390_625, 1_526, 6, 1]),
-    ],
+    [(10_000_000, [39_063, 153, 1]), (100_000_000, [390_625, 1_526, 6, 1])],
 )
 def test_lengths_of_group_reductions(
     n: int, lengths: list[int], monkeypatch: Any
 ) -> None:
-    """A dry run: no kernel runs, so only the launcher knows the lengths."""
+    """Groups of 256 make 39,063, 153 and 1 of 10,000,000 elements. They make 390,625,
+    1,526, 6 and 1 of the 100,000,000 that the first slide names.
+
+    A dry run: no kernel runs, so only the launcher knows the lengths.
+    """
     group, found = LEVELS["group"], [n]
 
     def shorten(x: Any, *options: Any) -> Any:
@@ -93,27 +88,7 @@ class SumCosts(NamedTuple):
     microseconds: int
 
 
-@pytest.mark.paper(
-    "Oancea, Table of sums",
-    "tree: 10 launches and 12,004 bytes for 1,000 int32, "
-    "20 and 12,000,052 for 1,000,000",
-)
-@pytest.mark.paper(
-    "Oancea, Table of sums",
-    "group: 2 launches, 5 barriers and 4,036 bytes; 3, 3,924 and 4,031,388",
-)
-@pytest.mark.paper(
-    "Oancea, Table of sums",
-    "chunked: 1 launch, 1 barrier and 4,004 bytes; 2, 12 and 4,000,100",
-)
-@pytest.mark.paper(
-    "Oancea, Table of sums",
-    "atomics: 1 launch and 1,000 updates of one location; 1 and 1,000,000",
-)
-@pytest.mark.paper(
-    "Oancea, Table of sums",
-    "predicted for an H200: tree 38 and 79 µs, group 9 and 20, chunked 5 and 15",
-)
+@pytest.mark.paper("Oancea, Table of sums")
 @pytest.mark.parametrize(
     ("variant", "n", "expected"),
     [
@@ -133,6 +108,12 @@ class SumCosts(NamedTuple):
     ],
 )
 def test_costs_of_the_slides_sums(variant: str, n: int, expected: SumCosts) -> None:
+    """Tree: 10 launches and 12,004 bytes for 1,000 int32, 20 and 12,000,052 for
+    1,000,000. Group: 2 launches, 5 barriers and 4,036 bytes; 3, 3,924 and 4,031,388.
+    Chunked: 1 launch, 1 barrier and 4,004 bytes; 2, 12 and 4,000,100. Atomics: 1 launch
+    and 1,000 updates of one location; 1 and 1,000,000. Predicted for an H200: tree 38
+    and 79 µs, group 9 and 20, chunked 5 and 15.
+    """
     found, report = profiled(gpusolve.reduce, np.ones(n, np.int32), variant=variant)
     assert found == n
     counted = [
@@ -143,18 +124,14 @@ def test_costs_of_the_slides_sums(variant: str, n: int, expected: SumCosts) -> N
     assert SumCosts(*np.sum(counted, axis=0).tolist(), microseconds) == expected
 
 
-@pytest.mark.paper(
-    "Oancea, MSSP", "mss [1, -2, 3, 4, -1, 5, -6, 1] is 11; its halves have 7 and 5"
-)
-@pytest.mark.paper(
-    "Oancea, MSSP",
-    "mss, mis, mcs and ts of the halves are 7, 6, 7, 6 and 5, 4, 1, -1, "
-    "together 11, 10, 6, 5",
-)
+@pytest.mark.paper("Oancea, MSSP")
 @together("variant", ["tree", "group", "chunked"])
 def test_maximum_segment_sum_example_from_the_slides(
     backend: Any, variant: str
 ) -> None:
+    """mss [1, -2, 3, 4, -1, 5, -6, 1] is 11; its halves have 7 and 5; mss, mis, mcs and
+    ts of the halves are 7, 6, 7, 6 and 5, 4, 1, -1, together 11, 10, 6, 5.
+    """
     x = np.array([1, -2, 3, 4, -1, 5, -6, 1])
     for part, sums in (
         (x[:4], [7, 6, 7, 6]),
@@ -168,11 +145,7 @@ def test_maximum_segment_sum_example_from_the_slides(
         same(found, np.array(sums), strict=True)
 
 
-@pytest.mark.paper(
-    "Oancea, Exercise 1",
-    "For 1,000 elements, a map and 10 launches of the tree, "
-    "a map and 2 of groups, 1 of chunks with the map inside",
-)
+@pytest.mark.paper("Oancea, Exercise 1")
 @pytest.mark.parametrize(
     ("variant", "launches"),
     [
@@ -184,6 +157,9 @@ def test_maximum_segment_sum_example_from_the_slides(
 def test_launches_of_the_maximum_segment_sum(
     variant: str, launches: dict[str, int]
 ) -> None:
+    """For 1,000 elements, a map and 10 launches of the tree, a map and 2 of groups, 1
+    of chunks with the map inside.
+    """
     found, report = profiled(
         gpusolve.maximum_segment_sum, np.ones(1_000, int), variant=variant
     )
@@ -194,11 +170,9 @@ def test_launches_of_the_maximum_segment_sum(
     assert counted == launches
 
 
-@pytest.mark.paper(
-    "Oancea, Up-sweep and down-sweep",
-    "1,023 operations in 10 steps up and 1,023 in 10 down for 1,024 elements",
-)
+@pytest.mark.paper("Oancea, Up-sweep and down-sweep")
 def test_two_sweeps_have_twice_the_work_and_depth_of_a_tree() -> None:
+    """1,023 operations in 10 steps up and 1,023 in 10 down for 1,024 elements."""
     x = np.ones(1_024, np.float32)
     found, report = profiled(gpusolve.scan, x, variant="sweep", exclusive=True)
     same(found, np.arange(1_024))
@@ -210,11 +184,9 @@ def test_two_sweeps_have_twice_the_work_and_depth_of_a_tree() -> None:
     assert costs["up_sweep"] == costs["down_sweep"] == (1_023, 10)
 
 
-@pytest.mark.paper(
-    "Oancea, Exercise 2",
-    "Each wave of 32 is scanned by itself, in 5 steps, as listed",
-)
-def test_waves_are_scanned_as_listed(rng: np.random.Generator) -> None:
+@pytest.mark.paper("Oancea, Exercise 2")
+def test_waves_are_scanned_as_listed(rng: Generator) -> None:
+    """Each wave of 32 is scanned by itself, in 5 steps, as listed."""
     A = rng.integers(-9, 10, (3, 32)).astype(np.float32)
     B = A.copy()
     for d in range(5):
@@ -227,14 +199,7 @@ def test_waves_are_scanned_as_listed(rng: np.random.Generator) -> None:
     assert kernel.shuffles == 3 * 5
 
 
-@pytest.mark.paper(
-    "Oancea, Scan in OpenCL",
-    "The hierarchical scan has 3 launches; it reads and writes each of 30,720 elements "
-    "2 times, elements of the first of 8 chunks 1 time",
-)
-@pytest.mark.paper(
-    "Oancea, Scan in OpenCL", "Look-back has 1 launch; it reads and writes them 1 time"
-)
+@pytest.mark.paper("Oancea, Scan in OpenCL")
 @pytest.mark.parametrize(
     ("variant", "launches", "times"),
     [("hierarchical", 3, 2 - 1 / 8), ("look_back", 1, 1)],
@@ -242,6 +207,10 @@ def test_waves_are_scanned_as_listed(rng: np.random.Generator) -> None:
 def test_elements_are_read_and_written_as_often_as_stated(
     variant: str, launches: int, times: float
 ) -> None:
+    """The hierarchical scan has 3 launches; it reads and writes each of 30,720 elements
+    2 times, elements of the first of 8 chunks 1 time. Look-back has 1 launch; it reads
+    and writes them 1 time.
+    """
     x = np.ones(30_720, np.float32)
     found, report = profiled(gpusolve.scan, x, variant=variant)
     same(found, np.arange(1, 30_721))
@@ -255,13 +224,12 @@ def test_elements_are_read_and_written_as_often_as_stated(
     assert moved == 2 * times * x.nbytes
 
 
-@pytest.mark.paper(
-    "Oancea, Segmented scan",
-    "sgmScan of the rows is [1, 3, 6, 4, 9, 15, 22, 30, 9, 19], "
-    "exclusive [0, 1, 3, 0, 4, 9, 15, 22, 0, 9]",
-)
+@pytest.mark.paper("Oancea, Segmented scan")
 @together("dtype", [np.int64, np.int32, np.uint8, np.bool_])
 def test_scan_example_from_the_slides(backend: Any, dtype: Any) -> None:
+    """sgmScan of the rows is [1, 3, 6, 4, 9, 15, 22, 30, 9, 19], exclusive [0, 1, 3, 0,
+    4, 9, 15, 22, 0, 9].
+    """
     x = np.arange(1, 11)
     flags = np.array([1, 0, 0, 1, 0, 0, 0, 0, 1, 0]).astype(dtype)
     found = backend.call(gpusolve.segmented_scan, x, flags)
@@ -309,12 +277,11 @@ def listed_sweeps(
     return B
 
 
-@pytest.mark.paper(
-    "Oancea, Segmented sweeps",
-    "For the slides' rows the listing gives [1, 1, 3, 0, 5, 16, 7, 22, 9, 9], "
-    "with the line that it lacks [0, 1, 3, 0, 4, 9, 15, 22, 0, 9], as the kernels do",
-)
+@pytest.mark.paper("Oancea, Segmented sweeps")
 def test_sweeps_need_a_line_that_the_listing_lacks(backend: Any) -> None:
+    """For the slides' rows the listing gives [1, 1, 3, 0, 5, 16, 7, 22, 9, 9], with the
+    line that it lacks [0, 1, 3, 0, 4, 9, 15, 22, 0, 9], as the kernels do.
+    """
     rows = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
     flags = [1, 0, 0, 1, 0, 0, 0, 0, 1, 0]
     padding = [0, 0, 0, 0, 0, 0]
@@ -328,22 +295,18 @@ def test_sweeps_need_a_line_that_the_listing_lacks(backend: Any) -> None:
     same(found, np.array([0, 1, 3, 0, 4, 9, 15, 22, 0, 9]), strict=True)
 
 
-@pytest.mark.paper(
-    "Oancea, Up-sweep and down-sweep",
-    "For words a to d, the child combined with its parent ends in cab, not abc",
-)
+@pytest.mark.paper("Oancea, Up-sweep and down-sweep")
 def test_order_of_the_sweeps_matters_if_the_operator_does_not_commute() -> None:
+    """For words a to d, the child combined with its parent ends in cab, not abc."""
     words, flags = list("abcd"), [0, 0, 0, 0]
     assert listed_sweeps(flags, words, "") == ["", "a", "ab", "abc"]
     child_first = listed_sweeps(flags, words, "", parent_first=False)
     assert child_first == ["", "a", "ab", "cab"]
 
 
-@pytest.mark.paper(
-    "Oancea, Segmented sweeps",
-    "10 steps up and 10 down for 1,024 elements, over 1,023 nodes each",
-)
-def test_segmented_sweeps_have_the_depth_of_sweeps(rng: np.random.Generator) -> None:
+@pytest.mark.paper("Oancea, Segmented sweeps")
+def test_segmented_sweeps_have_the_depth_of_sweeps(rng: Generator) -> None:
+    """10 steps up and 10 down for 1,024 elements, over 1,023 nodes each."""
     x, flags = np.ones(1_024, np.float32), rng.random(1_024) < 0.1
     _, report = profiled(
         gpusolve.segmented_scan, x, flags, exclusive=True, variant="sweep"
@@ -357,24 +320,22 @@ def test_segmented_sweeps_have_the_depth_of_sweeps(rng: np.random.Generator) -> 
     assert 0 < up.arrays["x"].bytes <= 3 * 1_023 * x.itemsize
 
 
-@pytest.mark.paper(
-    "Oancea, Flags",
-    "The shape [0, 3, 1, 0, 4, 2, 0] has [1, 0, 0, 1, 1, 0, 0, 0, 1, 0]",
-)
+@pytest.mark.paper("Oancea, Flags")
 @together("dtype", [np.int64, np.int32, np.uint8])
 def test_flags_example_from_the_slides(backend: Any, dtype: Any) -> None:
+    """The shape [0, 3, 1, 0, 4, 2, 0] has [1, 0, 0, 1, 1, 0, 0, 0, 1, 0]."""
     lengths = np.array([0, 3, 1, 0, 4, 2, 0], dtype)
     expected = np.array([1, 0, 0, 1, 1, 0, 0, 0, 1, 0], bool)
     same(backend.call(gpusolve.segment_flags, lengths), expected, strict=True)
     same(backend.call(gpusolve.segment_flags, lengths, total=10), expected, strict=True)
 
 
-@pytest.mark.paper(
-    "Oancea, Flags",
-    "Its scan is [0, 0, 3, 4, 4, 8, 10], its scatter is at [-1, 0, 3, -1, 4, 8, -1]",
-)
+@pytest.mark.paper("Oancea, Flags")
 def test_listing_of_the_flags(backend: Any) -> None:
-    """mkFlagArray of the slides, with each of its arrays."""
+    """Its scan is [0, 0, 3, 4, 4, 8, 10], its scatter is at [-1, 0, 3, -1, 4, 8, -1].
+
+    mkFlagArray of the slides, with each of its arrays.
+    """
     aoa_shp = np.array([0, 3, 1, 0, 4, 2, 0])
     shp_rot = np.array([0, 0, 3, 1, 0, 4, 2])
     shp_scn = backend.call(gpusolve.scan, shp_rot)
@@ -387,12 +348,10 @@ def test_listing_of_the_flags(backend: Any) -> None:
     same(found, [1, 0, 0, 1, 1, 0, 0, 0, 1, 0])
 
 
-@pytest.mark.paper(
-    "Oancea, Exercise 3",
-    "partition2(even, [5, 4, 2, 10, 3, 7, 8]) is (4, [4, 2, 10, 8, 5, 3, 7])",
-)
+@pytest.mark.paper("Oancea, Exercise 3")
 @together("variant", ["tiles", "two_scans"])
 def test_partition_example_from_the_slides(backend: Any, variant: str) -> None:
+    """partition2(even, [5, 4, 2, 10, 3, 7, 8]) is (4, [4, 2, 10, 8, 5, 3, 7])."""
     x = np.array([5, 4, 2, 10, 3, 7, 8])
     for mask in (x % 2 == 0, is_even):
         count, y = backend.call(gpusolve.stable_partition, x, mask, variant=variant)
@@ -402,12 +361,12 @@ def test_partition_example_from_the_slides(backend: Any, variant: str) -> None:
         same(y, np.array([4, 2, 10, 8, 5, 3, 7]), strict=True)
 
 
-@pytest.mark.paper(
-    "Oancea, Exercise 3",
-    "Two scans and a scatter give inds = [4, 0, 1, 2, 5, 6, 3]",
-)
+@pytest.mark.paper("Oancea, Exercise 3")
 def test_partition2_by_map_scan_and_scatter(backend: Any) -> None:
-    """The slides' listing, with each of its arrays."""
+    """Two scans and a scatter give inds = [4, 0, 1, 2, 5, 6, 3].
+
+    The slides' listing, with each of its arrays.
+    """
     X = np.array([5, 4, 2, 10, 3, 7, 8])
     cs = backend.call(gpusolve.map, is_even, X)
     isT = backend.call(gpusolve.scan, cs.astype(int))
@@ -421,21 +380,18 @@ def test_partition2_by_map_scan_and_scatter(backend: Any) -> None:
     same(res, [4, 2, 10, 8, 5, 3, 7])
 
 
-@pytest.mark.paper(
-    "Oancea, Scatter", "With I = [2, 4, 1, -1] X becomes [a0, b2, b0, a3, b1, a5]"
-)
+@pytest.mark.paper("Oancea, Scatter")
 def test_scatter_example_from_the_slides(backend: Any) -> None:
+    """With I = [2, 4, 1, -1] X becomes [a0, b2, b0, a3, b1, a5]."""
     a, b = np.arange(6.0), np.array([10.0, 20.0, 30.0, 40.0])
     found = backend.call(gpusolve.scatter, a.copy(), np.array([2, 4, 1, -1]), b)
     same(found, np.array([a[0], b[2], b[0], a[3], b[1], a[5]]), strict=True)
 
 
-@pytest.mark.paper(
-    "Oancea, Scatter",
-    "4 values need 1 launch and 80 bytes, in 6 elements and in 100,000",
-)
+@pytest.mark.paper("Oancea, Scatter")
 @pytest.mark.parametrize("length", [6, 100_000])
 def test_scatter_is_proportional_to_its_values(length: int) -> None:
+    """4 values need 1 launch and 80 bytes, in 6 elements and in 100,000."""
     _, report = profiled(
         gpusolve.scatter, np.zeros(length, int), np.array([2, 4, 1, -1]), np.arange(4)
     )
@@ -444,11 +400,12 @@ def test_scatter_is_proportional_to_its_values(length: int) -> None:
     assert (kernel.launches, kernel.global_bytes) == (1, 80)
 
 
-@pytest.mark.paper(
-    "Oancea, Map fusion", "Two maps move 4 n elements in 2 launches, f o g 2 n in 1"
-)
+@pytest.mark.paper("Oancea, Map fusion")
 def test_fusion_halves_the_bytes() -> None:
-    """Two maps read and write n elements each; their composition reads them once."""
+    """Two maps move 4 n elements in 2 launches, f o g 2 n in 1.
+
+    Two maps read and write n elements each; their composition reads them once.
+    """
     x, plus_one = np.arange(2048, dtype=np.float32), gpusolve.Map("+1", "x + 1", add_1)
     apart = bytes_moved(lambda: gpusolve.map(square, gpusolve.map(plus_one, x)))
     fused = bytes_moved(lambda: gpusolve.map(square @ plus_one, x))
@@ -470,14 +427,14 @@ segmented_add = gpusolve.Monoid(
 )
 
 
-@pytest.mark.paper(
-    "Oancea, Segmented scan of pairs",
-    "A scan of pairs gives [1, 3, 6, 4, 9, 15, 22, 30, 9, 19], as sgmScan does",
-)
+@pytest.mark.paper("Oancea, Segmented scan of pairs")
 def test_segmented_scan_is_a_scan_of_zipped_flags_and_values(
-    backend: Any, rng: np.random.Generator
+    backend: Any, rng: Generator
 ) -> None:
-    """sgmScan of the slides: zip, scan with the lifted operator, unzip."""
+    """A scan of pairs gives [1, 3, 6, 4, 9, 15, 22, 30, 9, 19], as sgmScan does.
+
+    sgmScan of the slides: zip, scan with the lifted operator, unzip.
+    """
 
     def scan_pairs(flags: Any, values: Any) -> Any:
         scanned = gpusolve.scan(gpusolve.zip(flags, values), segmented_add)
@@ -492,13 +449,12 @@ def test_segmented_scan_is_a_scan_of_zipped_flags_and_values(
     same(found, case.segmented_prefixes(values, flags), strict=True)
 
 
-@pytest.mark.paper(
-    "Oancea, Small exercise", "Every split gives the same as map and reduce"
-)
+@pytest.mark.paper("Oancea, Small exercise")
 @given(st.lists(st.integers(0, 5), max_size=40), st.randoms(use_true_random=False))
 def test_all_is_the_same_for_every_split_and_by_map_and_reduce(
     backend: Any, values: list[int], random: Any
 ) -> None:
+    """Every split gives the same as map and reduce."""
     x = np.array(values, np.int64)
     expected = all(value % 2 == 0 for value in values)
     splits: list[Callable[[int], int]] = [

@@ -27,6 +27,7 @@ from kernel_calls import Call, Settings, named_calls
 from together import together
 
 import gpusolve
+from gpusolve import gam
 from gpusolve._nnls import dense
 from gpusolve._nnls.problem import Problem
 from gpusolve._numerics.solution import Solution
@@ -77,7 +78,7 @@ def test_a_call_enters_its_device_once_and_compiles_once(
     call, given = prepared(name)
     call.on(given)
     again, made = counted(lambda: call.on(given))
-    assert again == {"contexts": 1}
+    assert (again["contexts"], again["kernels"]) == (1, 0)
     assert not made
 
 
@@ -118,6 +119,26 @@ def test_threads_compute_on_the_devices_of_their_arrays() -> None:
         for index, found in zip((0, 1) * 4, pool.map(sums, (0, 1) * 4), strict=True):
             expected = float(numbers[: 100 * (index + 1)].sum())
             assert found == [(index, expected)] * 20
+
+
+OPERATIONS, READS = 22, 12
+"""Array operations of a boosted fit on a GPU, each a launch of CuPy, and waits of the
+host. The loop itself is a launch of its own."""
+
+
+@together("columns", [2, 5])
+def test_a_boosted_fit_takes_few_array_operations(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+    X = np.random.default_rng(0).random((100, columns))
+    with cupy_stand_in.installed(1) as cupy:
+        given = cupy.asarray(X), cupy.asarray(X.sum(axis=1))
+        with gpusolve.emulator.profile() as report:
+            model = gam.BoostedGAM(max_iter=2)
+            counts, _ = counted(lambda: model.fit(*given))
+    assert counts["operations"] <= OPERATIONS
+    assert report.host.synchronizations <= READS
 
 
 # ---- on the CPU ----------------------------------------------------------------------

@@ -81,6 +81,11 @@ def every_barrier() -> Iterator[Any]:
             yield pytest.param(barrier, id=str(barrier), marks=marks)
 
 
+@pytest.fixture(autouse=True)
+def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+
+
 def test_barriers_are_found_in_the_sources() -> None:
     found = [str(barrier.values[0]) for barrier in every_barrier()]
     assert len(found) == len(set(found)) >= 50

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from backends import needs_emulator
-from kernel_resources import ARCHITECTURES, Source, all_sources, some_sources
+from kernel_resources import ARCHITECTURES
+from kernel_sources import Source, all_sources, some_sources
 
 from gpusolve._device.kernels import source_directory, source_of
 from gpusolve._emulator.module import Module

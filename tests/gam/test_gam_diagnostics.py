@@ -20,7 +20,7 @@ from gpusolve.gam import (
     plot_residuals,
     quantile_residuals,
 )
-from gpusolve.gam._plots.figures import bins_of
+from gpusolve.gam._model.figures import bins_of
 from gpusolve.gam.diagnostics import effect_sizes
 
 pytest.importorskip("matplotlib", reason="it draws the plots").use("Agg")
@@ -112,7 +112,7 @@ def test_the_picture_of_residuals() -> None:
 
 def test_the_band_of_residuals_has_19_of_20_order_statistics() -> None:
     """At each rank by itself, of 400 samples of the normal distribution."""
-    from gpusolve.gam._plots.figures import plot_normal
+    from gpusolve.gam._model.figures import plot_normal
 
     samples = np.sort(np.random.default_rng(0).normal(size=(400, 99)), axis=1)
     axis = plot_normal(samples[0], "").axes[0]

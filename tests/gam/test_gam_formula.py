@@ -26,14 +26,15 @@ from gpusolve.gam import (
 )
 
 # How a formula is read, of which a model shows the terms only.
-from gpusolve.gam._formula.expression import Expression
-from gpusolve.gam._formula.formula import (
+from gpusolve.gam._model.expression import Expression
+from gpusolve.gam._model.formula import (
     Formula,
     LearnerReader,
     LineReader,
+    by_patsy,
     read_formula,
+    sums_of_calls,
 )
-from gpusolve.gam._formula.sides import by_patsy, sums_of_calls
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.from_formula import MBOOST
 from gpusolve.gam.terms import bbs, bmono, bols, brandom, bspatial, buser

@@ -25,7 +25,8 @@ from gpusolve.gam import (
 )
 
 # What a model reads of a column, which it does not show.
-from gpusolve.gam._terms.frame import UNKNOWN, Factor, Frame, columns_in_memory
+from gpusolve.gam._data.inputs import columns_in_memory
+from gpusolve.gam._terms.frame import UNKNOWN, Factor, Frame
 
 pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")

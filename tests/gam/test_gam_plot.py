@@ -22,12 +22,12 @@ from gpusolve.gam import (
     bspatial,
     cv_stop,
 )
-from gpusolve.gam._plots.draw import (
+from gpusolve.gam._model.draw import (
     EXTREMES,
     MAX_CURVES,
     MAX_LABELS,
 )
-from gpusolve.gam._plots.effects import effect_of
+from gpusolve.gam._model.effects import effect_of
 from gpusolve.gam.families import Binomial
 
 pytest.importorskip("matplotlib", reason="it draws the plots").use("Agg")

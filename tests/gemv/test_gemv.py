@@ -11,6 +11,7 @@ from unittest import mock
 import numpy as np
 import pytest
 from backends import without_gpu
+from numpy.random import Generator
 from numpy.typing import NDArray
 from own_kernels import own_kernel
 from together import together
@@ -79,14 +80,14 @@ def exact_product(A: Array, x: Array, transpose: bool = False) -> Array:
     )
 
 
-def small_integers(rng: np.random.Generator, shape: Any, dtype: Any) -> Array:
+def small_integers(rng: Generator, shape: Any, dtype: Any) -> Array:
     """-1, 0 and 1, whose sums are exact in every dtype and every order."""
     return rng.integers(-1, 2, shape).astype(dtype)
 
 
 def check_product(
     backend: Any,
-    rng: np.random.Generator,
+    rng: Generator,
     shape: tuple[int, int],
     dtype: Any,
     layout: str = "C",
@@ -114,12 +115,7 @@ def check_product(
 @every_layout
 @together("dtype", DTYPES)
 def test_every_shape_layout_and_dtype(
-    backend: Any,
-    dtype: str,
-    layout: str,
-    transpose: bool,
-    variant: str,
-    rng: np.random.Generator,
+    backend: Any, dtype: str, layout: str, transpose: bool, variant: str, rng: Generator
 ) -> None:
     for shape in SHAPES:
         check_product(backend, rng, shape, dtype, layout, transpose, variant=variant)
@@ -128,7 +124,7 @@ def test_every_shape_layout_and_dtype(
 @transposed_or_not
 @together("dtype", DTYPES)
 def test_long_sums_in_many_chunks(
-    backend: Any, dtype: str, transpose: bool, rng: np.random.Generator
+    backend: Any, dtype: str, transpose: bool, rng: Generator
 ) -> None:
     """In "threads_per_row", a segment has several tiles of x."""
     shape = (70_001, 9) if transpose else (9, 70_001)
@@ -211,7 +207,7 @@ def test_batches(
     [((), (6,)), ((6,), ()), ((2, 1), (3,)), ((1, 3), (2, 1)), ((1,), (1, 1))],
 )
 def test_batches_broadcast(
-    backend: Any, A_batch: Any, x_batch: Any, variant: str, rng: np.random.Generator
+    backend: Any, A_batch: Any, x_batch: Any, variant: str, rng: Generator
 ) -> None:
     A = small_integers(rng, (*A_batch, 33, 40), "f4")
     x = small_integers(rng, (*x_batch, 40), "f4")
@@ -222,7 +218,7 @@ def test_batches_broadcast(
 @together("variant", ["auto", "threads_per_row"])
 @transposed_or_not
 def test_strides_of_zero(
-    backend: Any, transpose: bool, variant: str, rng: np.random.Generator
+    backend: Any, transpose: bool, variant: str, rng: Generator
 ) -> None:
     """Matrices whose rows, columns or systems share their memory."""
     v = small_integers(rng, 60, "f4")
@@ -243,9 +239,7 @@ def test_strides_of_zero(
 
 
 @every_variant
-def test_x_may_be_a_strided_view(
-    backend: Any, variant: str, rng: np.random.Generator
-) -> None:
+def test_x_may_be_a_strided_view(backend: Any, variant: str, rng: Generator) -> None:
     A, x = small_integers(rng, (20, 36), "f4"), small_integers(rng, 200, "f4")
     for view in (
         lambda x: x[:36],
@@ -285,7 +279,7 @@ def test_any_alignment(
 
 @without_gpu
 def test_inputs_may_be_lists_unaligned_and_read_only(
-    backend: Any, rng: np.random.Generator
+    backend: Any, rng: Generator
 ) -> None:
     record = np.dtype([("flag", "u1"), ("number", "f4")])
     records = np.zeros((20, 30), record)
@@ -301,14 +295,14 @@ def test_inputs_may_be_lists_unaligned_and_read_only(
     same(gpusolve.gemv(np.ones((3, 0)), np.ones(0), out=np.ones(3)), np.zeros(3))
 
 
-def test_the_reference_is_exact(rng: np.random.Generator) -> None:
+def test_the_reference_is_exact(rng: Generator) -> None:
     A, x = small_integers(rng, (3, 4, 5), "f2"), small_integers(rng, (3, 1, 5), "f2")
     for given, transpose in ((A, False), (A.swapaxes(1, 2), True)):
         found = gpusolve.reference.gemv(given, x, transpose=transpose)
         same(found, exact_product(A, x).astype("f2"), strict=True)
 
 
-def test_broadcast_matrix_is_not_copied(rng: np.random.Generator) -> None:
+def test_broadcast_matrix_is_not_copied(rng: Generator) -> None:
     A = np.broadcast_to(small_integers(rng, (1, 4, 5), "f4"), (1000, 4, 5))
     assert strided(A) is A
     x = np.ones((1000, 5), "f4")
@@ -323,7 +317,7 @@ def test_broadcast_matrix_is_not_copied(rng: np.random.Generator) -> None:
 @transposed_or_not
 @together("dtype", DTYPES)
 def test_rounding_errors_are_bounded(
-    backend: Any, dtype: str, transpose: bool, variant: str, rng: np.random.Generator
+    backend: Any, dtype: str, transpose: bool, variant: str, rng: Generator
 ) -> None:
     A = rng.standard_normal((37, 1500)).astype(dtype)
     x = rng.standard_normal(37 if transpose else 1500).astype(dtype)
@@ -363,7 +357,7 @@ def test_every_float16_is_read_and_rounded(backend: Any, factor: float) -> None:
 @transposed_or_not
 @every_layout
 def test_nan_and_infinity_propagate(
-    backend: Any, layout: str, transpose: bool, variant: str, rng: np.random.Generator
+    backend: Any, layout: str, transpose: bool, variant: str, rng: Generator
 ) -> None:
     A = small_integers(rng, (14, 22), np.float32)
     A[2, 3], A[5, 21], A[13, 0], A[13, 1] = np.nan, np.inf, np.inf, -np.inf
@@ -446,7 +440,7 @@ def test_dtype_of_the_result(A_dtype: str, x_dtype: str, y_dtype: str) -> None:
     ],
 )
 def test_out_may_be_a_strided_view(
-    backend: Any, view: Any, variant: str, rng: np.random.Generator
+    backend: Any, view: Any, variant: str, rng: Generator
 ) -> None:
     A, x = small_integers(rng, (3, 20, 30), "f4"), small_integers(rng, 30, "f4")
 
@@ -461,7 +455,7 @@ def test_out_may_be_a_strided_view(
     same(backend.call(product, A, x, z), expected, strict=True)
 
 
-def test_out_may_alias_an_input(backend: Any, rng: np.random.Generator) -> None:
+def test_out_may_alias_an_input(backend: Any, rng: Generator) -> None:
     A, x = small_integers(rng, (70, 70), "f8"), small_integers(rng, 70, "f8")
 
     def out_is_x(A: Any, x: Any) -> Any:
@@ -565,11 +559,11 @@ def added_by_a_tree(sums: Array) -> Array:
     return sums[:, 0]
 
 
-@pytest.mark.paper(
-    "Sieminski, Algorithm 3, Figure 1",
-    "A thread adds the terms of its row in their order, bit for bit, and reads all x",
-)
+@pytest.mark.paper("Sieminski, Algorithm 3, Figure 1")
 def test_naive_threads_add_their_rows(counted: Callable[[str], Counted]) -> None:
+    """A thread adds the terms of its row in their order, bit for bit, and
+    reads all x.
+    """
     y, terms, (kernel,) = counted("naive")
     same(y, added_in_order(terms))
     assert kernel.threads == round_up(M, THREADS)
@@ -577,14 +571,13 @@ def test_naive_threads_add_their_rows(counted: Callable[[str], Counted]) -> None
     assert kernel.arrays["x"].lanes == M * N
 
 
-@pytest.mark.paper(
-    "Sieminski, 3.2.2, (4), Figure 2",
-    "16 threads each add every 16th term of a row, and 4 steps of a tree their sums, "
-    "bit for bit; a group reads x once for each of its rows",
-)
+@pytest.mark.paper("Sieminski, 3.2.2, (4), Figure 2")
 def test_threads_of_a_dot_product_share_a_row(
     counted: Callable[[str], Counted],
 ) -> None:
+    """16 threads each add every 16th term of a row, and 4 steps of a tree their sums,
+    bit for bit; a group reads x once for each of its rows.
+    """
     y, terms, (kernel,) = counted("threads_per_dot")
     sums = np.stack([added_in_order(terms[:, p::16]) for p in range(16)], axis=1)
     same(y, added_by_a_tree(sums))
@@ -594,15 +587,15 @@ def test_threads_of_a_dot_product_share_a_row(
     assert kernel.arrays["x"].lanes == M * N
 
 
-@pytest.mark.paper(
-    "Sieminski, 3.2.3, Figure 3",
-    "Each of 14 blocks adds a segment of 5 terms of 256 rows, for which it reads x "
-    "once; a second kernel adds the 14 columns of sums, bit for bit",
-)
+@pytest.mark.paper("Sieminski, 3.2.3, Figure 3")
 def test_blocks_of_a_row_share_a_segment_of_x(
     counted: Callable[[str], Counted],
 ) -> None:
-    """70 terms are 16 segments of at most 5, of which two are empty."""
+    """Each of 14 blocks adds a segment of 5 terms of 256 rows, for which it reads x
+    once; a second kernel adds the 14 columns of sums, bit for bit.
+
+    70 terms are 16 segments of at most 5, of which two are empty.
+    """
     y, terms, (kernel, adds) = counted("threads_per_row")
     sums = [added_in_order(terms[:, 5 * p : 5 * p + 5]) for p in range(14)]
     sums += [np.zeros(M, np.float32)] * 18  # the tree has 32 leaves
@@ -614,11 +607,9 @@ def test_blocks_of_a_row_share_a_segment_of_x(
     assert adds.arrays["sums"].lanes == kernel.arrays["sums"].lanes == 14 * M
 
 
-@pytest.mark.paper(
-    "Sieminski, Appendix B",
-    "An array of 4 sums fits a group of 4 threads, and a group of 16 overruns it",
-)
+@pytest.mark.paper("Sieminski, Appendix B")
 def test_an_array_of_sums_fits_a_group_of_as_many_threads(rng: Any) -> None:
+    """An array of 4 sums fits a group of 4 threads, and a group of 16 overruns it."""
     A, x = small_integers(rng, (8, 30), "f4"), small_integers(rng, 30, "f4")
     kernel = own_kernel("kernels/dot_group.cu", "dot_group")
 

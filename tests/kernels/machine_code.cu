@@ -1,4 +1,4 @@
-// Kernels that test the counts of kernel_code.py. The comments have the counts.
+// Kernels that test the counts of kernel_resources.py. The comments have the counts.
 
 /// One generic load: of shared memory in some threads, of global memory in other threads. All
 /// other accesses are shared or global.

@@ -9,6 +9,7 @@ import pytest
 import scipy.optimize
 import scipy.sparse
 from backends import without_gpu
+from numpy.random import Generator
 from quadratic_programs import FAMILIES, brute_force, excess, random_programs, wrong_sum
 from together import together
 
@@ -29,7 +30,7 @@ def solve(backend: Any, G: Any, c: Any, *args: Any, **options: Any) -> Any:
 
 
 def program(
-    rng: np.random.Generator, n: int, rank: int, systems: int = 4
+    rng: Generator, n: int, rank: int, systems: int = 4
 ) -> tuple[np.ndarray, np.ndarray]:
     """G of a given rank, and c in its range."""
     F = rng.standard_normal((systems, n, rank))
@@ -55,7 +56,7 @@ def violation(G: Any, c: Any, x: Any, lower: Any, upper: Any) -> float:
 @together(("n", "rank"), [(1, 1), (5, 5), (6, 3), (30, 30)])
 def test_programs_are_solved(
     backend: Any,
-    rng: np.random.Generator,
+    rng: Generator,
     method: str,
     n: int,
     rank: int,
@@ -70,9 +71,7 @@ def test_programs_are_solved(
     )
 
 
-def test_only_the_lower_triangle_is_used(
-    backend: Any, rng: np.random.Generator
-) -> None:
+def test_only_the_lower_triangle_is_used(backend: Any, rng: Generator) -> None:
     G, c = program(rng, 5, 5)
     expected = solve(backend, G, c)
     other = np.tril(G) + np.triu(np.full((5, 5), np.nan), 1)
@@ -81,7 +80,7 @@ def test_only_the_lower_triangle_is_used(
     np.testing.assert_array_equal(result.status, expected.status)
 
 
-def test_a_triangle_alone_is_refused(backend: Any, rng: np.random.Generator) -> None:
+def test_a_triangle_alone_is_refused(backend: Any, rng: Generator) -> None:
     (G, *_), (c, *_) = program(rng, 5, 5)
     alone = solve(backend, G, c)
     result = solve(backend, np.stack([G, np.triu(G)]), c)
@@ -112,7 +111,7 @@ def test_linear_programs_without_a_minimum_are_not_certified(backend: Any) -> No
 
 
 def test_indefinite_and_nonfinite_matrices_have_status_2(
-    backend: Any, rng: np.random.Generator, method: str
+    backend: Any, rng: Generator, method: str
 ) -> None:
     G, c = program(rng, 4, 4, systems=9)
     good = solve(backend, G, c, method=method)
@@ -135,7 +134,7 @@ def test_indefinite_and_nonfinite_matrices_have_status_2(
 
 
 def test_rounding_does_not_make_a_matrix_indefinite(
-    backend: Any, rng: np.random.Generator
+    backend: Any, rng: Generator
 ) -> None:
     for dtype in (np.float32, np.float64):
         G, c = program(rng, 12, 2, systems=20)
@@ -191,9 +190,7 @@ def test_rounding_of_x_is_not_a_proof(backend: Any) -> None:
     assert result.status == 3
 
 
-def test_the_dual_is_that_of_the_given_matrix(
-    backend: Any, rng: np.random.Generator
-) -> None:
+def test_the_dual_is_that_of_the_given_matrix(backend: Any, rng: Generator) -> None:
     G, c = program(rng, 6, 3, systems=20)
     result = solve(backend, G, c)
     wide = np.longdouble
@@ -230,7 +227,7 @@ def test_empty(backend: Any, shape: tuple[int, ...]) -> None:
 )
 @together("sum_to", [None, 0.4])
 def test_penalties_are_those_of_least_squares(
-    backend: Any, rng: np.random.Generator, l1: Any, l2: Any, sum_to: float | None
+    backend: Any, rng: Generator, l1: Any, l2: Any, sum_to: float | None
 ) -> None:
     A, b = rng.standard_normal((4, 12, 5)), rng.standard_normal((4, 12))
     G, c = A.swapaxes(-1, -2) @ A, (A.swapaxes(-1, -2) @ b[..., None])[..., 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.random import Generator
 
 import gpusolve
 from gpusolve._nnls.constraint_rows import decomposed
@@ -12,7 +13,7 @@ from gpusolve.reference._nnls_constrained import ConstrainedSystem, Dual, elimin
 EPS = float(np.finfo(float).eps)
 
 
-def dependent_rows(rng: np.random.Generator) -> np.ndarray:
+def dependent_rows(rng: Generator) -> np.ndarray:
     """Rows of rank 3, up to rounding: the last two are sums of the others."""
     rows = rng.standard_normal((20, 3, 6))
     return np.concatenate([rows, rng.standard_normal((20, 2, 3)) @ rows], axis=1)

@@ -1,268 +1,144 @@
 """Linear constraints, against published minima and against other solvers.
 
-The programs are dense and of the kinds of the collection of Maros and Meszaros; they
-are made here, from formulas. Other solvers are called by qpsolvers.
+The programs are of the kinds of the collection of Maros and Meszaros; they are made
+here, from formulas. Other solvers are called by qpsolvers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from numpy.random import Generator
 from scipy.sparse import csc_matrix
 from together import together
 
 import gpusolve
 
-Array = NDArray[Any]
-
 INF = np.inf
 
+# ---- published minima ----------------------------------------------------------------
 
-class Program(NamedTuple):
-    """``min x G x / 2 - c x`` within bounds, with ``C x <= d`` and ``E x = f``."""
+SUMS = {"A_eq": [[1, 3, 0, 0, 0], [0, 0, 1, 1, -2], [0, 1, 0, 0, -1]], "b_eq": [0] * 3}
+SQUARES = [[0, 1, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1]]
 
-    G: Array
-    c: Array
-    C: Array
-    d: Array
-    E: Array
-    f: Array
-    lower: Array
-    upper: Array
+PUBLISHED: dict[str, tuple[Any, Any, Any, dict[str, Any], float]] = {
+    "HS21": (
+        *(np.diag([0.1, 1]), [0, 0], ([2, -50], 50)),
+        *({"A_ub": [[-10, 1]], "b_ub": [-10]}, 0.04),
+    ),
+    "HS52": ([[4, -1, 0, 0, 0], *SQUARES], [0, 2, 1, 1], (-INF, INF), SUMS, 1859 / 349),
+    "HS53": ([[1, -1, 0, 0, 0], *SQUARES], [0, 2, 1, 1], (-10, 10), SUMS, 176 / 43),
+    "TAME": ([[1, -1]], [0], (0, INF), {"A_eq": [[1, 1]], "b_eq": [1]}, 0),
+    "HS35": (
+        *([[4, 2, 2], [2, 4, 0], [2, 0, 2]], [8, 6, 4], (0, INF)),
+        *({"A_ub": [[1, 1, 2]], "b_ub": [3]}, 1 / 9 - 9),
+    ),
+    "HS76": (
+        [[2, 0, -1, 0], [0, 1, 0, 0], [-1, 0, 2, 1], [0, 0, 1, 1]],
+        *([1, 3, -1, 1], (0, INF)),
+        {"A_ub": [[1, 2, 1, 1], [3, 1, 2, -1], [0, -1, -4, 0]], "b_ub": [5, 4, -1.5]},
+        -4.681818181818182,
+    ),
+}
+"""Programs of Hock and Schittkowski, and TAME of CUTE, without the constants of their
+objectives: A and b of squares, or G and c, and the published minima."""
 
-    @classmethod
-    def of(
-        cls,
-        G: Any,
-        c: Any,
-        less: Any = None,
-        equal: Any = None,
-        bounds: Any = (-INF, INF),
-    ) -> Program:
-        n = len(c)
-        none = np.zeros((0, n)), np.zeros(0)
-        rows = [np.asarray(a, float) for a in (*(less or none), *(equal or none))]
-        sides = [np.broadcast_to(np.asarray(bound, float), n) for bound in bounds]
-        return cls(np.asarray(G, float), np.asarray(c, float), *rows, *sides)
 
-    def solve(self) -> Any:
-        return gpusolve.bounded_qp(
-            self.G,
-            self.c,
-            (self.lower, self.upper),
-            A_ub=self.C,
-            b_ub=self.d,
-            A_eq=self.E,
-            b_eq=self.f,
-        )
+@together("name", PUBLISHED)
+def test_published_minima(name: str) -> None:
+    A, b, bounds, rows, least = PUBLISHED[name]
+    is_program = name in ("HS35", "HS76")
+    solve = gpusolve.bounded_qp if is_program else gpusolve.lsq_linear
+    result = solve(np.array(A, float), np.array(b, float), bounds, **rows)
+    assert result.status == 0
+    value = (
+        result.x @ A @ result.x / 2 - b @ result.x if is_program else result.rnorm**2
+    )
+    assert value == pytest.approx(least, rel=1e-9, abs=1e-9)
 
-    def objective(self, x: Array) -> float:
-        return float(x @ self.G @ x / 2 - self.c @ x)
 
-    def violations(self, x: Array) -> Array:
-        """By how much each constraint is violated, relative to its terms and 1."""
-        eye, size = np.eye(len(x)), np.abs(x)
-        rows = np.concatenate([self.C, -eye, eye, self.E])
-        sides = np.concatenate([self.d, -self.lower, self.upper, self.f])
-        lack = np.where(np.isfinite(sides), rows @ x - sides, 0)
-        lack = np.where(np.arange(len(lack)) < len(lack) - len(self.f), lack, abs(lack))
-        return np.asarray(np.maximum(lack, 0) / (1 + np.abs(rows) @ size))
-
-    def peer(self, solver: str) -> Any:
-        """What a solver of qpsolvers finds, with its multipliers."""
-        qpsolvers = pytest.importorskip("qpsolvers")
-        if solver not in qpsolvers.available_solvers:
-            pytest.skip(f"needs {solver}")
-        options: dict[str, Any] = {}
-        matrices = [self.G, self.C, self.E]
-        if solver == "clarabel":
-            options, matrices = TIGHT, [csc_matrix(array) for array in matrices]
-        G, C, E = matrices
-        given = G, -self.c, C, self.d, E, self.f, self.lower, self.upper
-        return qpsolvers.solve_problem(
-            qpsolvers.Problem(*given), solver=solver, **options
-        )
-
+# ---- dense programs ------------------------------------------------------------------
 
 TIGHT = dict.fromkeys(["tol_gap_abs", "tol_gap_rel", "tol_feas"], 1e-9)
 """With 1e-11 and coefficients of 1e6 Clarabel warns on some CPUs."""
 
 
-def check(program: Program, least: float, x: Array, slack: float = 0.0) -> None:
-    """The objective is at most `least`, and no constraint is violated."""
-    value = program.objective(x)
-    assert value <= least + 1e-9 * (1 + abs(least)) + slack
-    assert program.violations(x).max() <= 1e-9
-
-
-# ---- published minima ----------------------------------------------------------------
-
-PUBLISHED = {
-    "HS21": (
-        Program.of(
-            np.diag([0.02, 2]), [0, 0], ([[-10, 1]], [-10]), None, ([2, -50], 50)
-        ),
-        0.04,
-    ),
-    "HS35": (
-        Program.of(
-            [[4, 2, 2], [2, 4, 0], [2, 0, 2]],
-            [8, 6, 4],
-            ([[1, 1, 2]], [3]),
-            None,
-            (0, INF),
-        ),
-        1 / 9 - 9,
-    ),
-    "HS52": (
-        Program.of(
-            [
-                [32, -8, 0, 0, 0],
-                [-8, 4, 2, 0, 0],
-                [0, 2, 2, 0, 0],
-                [0, 0, 0, 2, 0],
-                [0, 0, 0, 0, 2],
-            ],
-            [0, 4, 4, 2, 2],
-            None,
-            ([[1, 3, 0, 0, 0], [0, 0, 1, 1, -2], [0, 1, 0, 0, -1]], [0, 0, 0]),
-        ),
-        1859 / 349 - 6,
-    ),
-    "HS53": (
-        Program.of(
-            [
-                [2, -2, 0, 0, 0],
-                [-2, 4, 2, 0, 0],
-                [0, 2, 2, 0, 0],
-                [0, 0, 0, 2, 0],
-                [0, 0, 0, 0, 2],
-            ],
-            [0, 4, 4, 2, 2],
-            None,
-            ([[1, 3, 0, 0, 0], [0, 0, 1, 1, -2], [0, 1, 0, 0, -1]], [0, 0, 0]),
-            (-10, 10),
-        ),
-        176 / 43 - 6,
-    ),
-    "HS76": (
-        Program.of(
-            [[2, 0, -1, 0], [0, 1, 0, 0], [-1, 0, 2, 1], [0, 0, 1, 1]],
-            [1, 3, -1, 1],
-            ([[1, 2, 1, 1], [3, 1, 2, -1], [0, -1, -4, 0]], [5, 4, -1.5]),
-            None,
-            (0, INF),
-        ),
-        -4.681818181818182,
-    ),
-    "TAME": (
-        Program.of([[2, -2], [-2, 2]], [0, 0], None, ([[1, 1]], [1]), (0, INF)),
-        0,
-    ),
-}
-"""Programs of Hock and Schittkowski, and TAME of CUTE, without the constants of their
-objectives, and the published minima."""
-
-
-@together("name", list(PUBLISHED))
-def test_published_minima(name: str) -> None:
-    program, least = PUBLISHED[name]
-    result = program.solve()
-    assert result.status == 0
-    assert program.objective(result.x) == pytest.approx(least, rel=1e-9, abs=1e-9)
-    check(program, least, result.x)
-
-
-# ---- dense programs ------------------------------------------------------------------
-
-
-def ksip(rng: np.random.Generator) -> Program:
-    """A semi-infinite program: a polynomial above the tangent, at many points."""
-    i, t = np.arange(1, 11), np.linspace(0, 1, 120)[:, None]
-    rows = t ** (i - 1)
-    return Program.of(np.diag(1 / i), -1 / i, (-rows, -np.tan(t[:, 0])))
-
-
-def cvxqp(rng: np.random.Generator) -> Program:
+def cvxqp(rng: Generator) -> Any:
     """Variables in triples, as in CVXQP: sums of three of them are fixed."""
-    n, k = 30, np.arange(30)
-    G, E = np.zeros((n, n)), np.zeros((n // 2, n))
-    for i in k:
-        terms = {i, (2 * i + 1) % n, (3 * i + 2) % n}
-        row = np.isin(k, list(terms)).astype(float)
-        G += (i + 1) * np.outer(row, row)
-        if i % 2 == 0:
-            E[i // 2] = row * [1 + j % 3 for j in k]
-    point = rng.uniform(0.1, 10, n)
-    return Program.of(G, np.zeros(n), None, (E, E @ point), (0.1, 10))
+    k = np.arange(30)
+    rows = np.array([np.isin(k, [i, (2 * i + 1) % 30, (3 * i + 2) % 30]) for i in k])
+    E = rows[::2] * (1 + k % 3)
+    G = (rows.T * (k + 1.0)) @ rows
+    return (
+        G,
+        0.0 * k,
+        None,
+        None,
+        E,
+        E @ rng.uniform(0.1, 10, 30),
+        0.1 + 0 * k,
+        10 + 0 * k,
+    )
 
 
-def dual_of_classifier(rng: np.random.Generator) -> Program:
+def classifier(rng: Generator) -> Any:
     """The dual of a support vector machine: rank 8, bounds and an equality."""
     X, y = rng.standard_normal((40, 8)), np.sign(rng.standard_normal(40))
     Q = y[:, None] * X
-    return Program.of(Q @ Q.T, np.ones(40), None, (y[None], [0]), (0, 1))
+    ones = np.ones(40)
+    return Q @ Q.T, -ones, None, None, y[None], np.zeros(1), 0 * ones, ones
 
 
-def huestis(rng: np.random.Generator) -> Program:
-    """Two equalities of positive terms with large coefficients."""
-    i = np.arange(1, 61)
-    rows = np.stack([i / 60, (i / 60) ** 3])
-    point = rng.random(60)
-    equal = 1e6 * rows, 1e6 * rows @ point
-    return Program.of(np.eye(60) / 30, np.zeros(60), None, equal, (0, INF))
+def curve(rng: Generator) -> Any:
+    """A semi-infinite program: a polynomial above the tangent, at many points."""
+    i, t = np.arange(1, 11), np.linspace(0, 1, 120)
+    return np.diag(1 / i), 1 / i, -(t[:, None] ** (i - 1)), -np.tan(t), *[None] * 4
 
 
-def control(rng: np.random.Generator) -> Program:
+def control(rng: Generator) -> Any:
     """States of a linear system and limited inputs, for 12 steps."""
-    steps, eye = 12, np.eye(12)
-    later = np.eye(steps, k=-1)
-    E = np.block(
-        [
-            [eye - later, -0.1 * later, np.zeros((steps, steps))],
-            [np.zeros((steps, steps)), eye - 0.9 * later, -eye],
-        ]
-    )
-    start = np.zeros(2 * steps)
-    start[[0, steps]] = 1.0, -3.0
-    cost = np.diag(np.repeat([1.0, 0.1, 0.01], steps))
-    limit = np.repeat([INF, INF, 0.7], steps)
-    return Program.of(cost, np.zeros(3 * steps), None, (E, start), (-limit[:], limit))
+    eye, later, none = np.eye(12), np.eye(12, k=-1), np.zeros((12, 12))
+    E = np.block([[eye - later, -0.1 * later, none], [none, eye - 0.9 * later, -eye]])
+    start = np.zeros(24)
+    start[[0, 12]] = 1.0, -3.0
+    cost = np.diag(np.repeat([1.0, 0.1, 0.01], 12))
+    limit = np.repeat([INF, INF, 0.7], 12)
+    return cost, np.zeros(36), None, None, E, start, -limit, limit
 
 
-Make = Callable[[np.random.Generator], Program]
-
-DENSE: tuple[Make, ...] = (
-    ksip,
-    cvxqp,
-    dual_of_classifier,
-    huestis,
-    control,
-)
-
-
-@together("make", DENSE, ids=[make.__name__ for make in DENSE])
-def test_dense_programs_are_not_worse_than_those_of_peers(make: Make) -> None:
-    """Peers' x violate constraints a little, which their multipliers pay for.
+@together("make", [cvxqp, classifier, curve, control])
+def test_dense_programs_are_not_worse_than_those_of_peers(make: Any) -> None:
+    """The x of peers violates constraints a little, which their multipliers pay for.
 
     quadprog needs a strictly convex objective, and gives up on some programs.
     """
-    for seed in range(2):
-        program = make(np.random.default_rng(seed))
-        result = program.solve()
+    qpsolvers = pytest.importorskip("qpsolvers")
+    for seed, solver in product(range(2), ("clarabel", "quadprog")):
+        P, q, G, h, E, f, lower, upper = given = make(np.random.default_rng(seed))
+        rows = {"A_ub": G, "b_ub": h} if E is None else {"A_eq": E, "b_eq": f}
+        bounds = (-INF, INF) if lower is None else (lower, upper)
+        result = gpusolve.bounded_qp(P, -q, bounds, **rows)
         assert result.status == 0
-        values = np.linalg.eigvalsh(program.G)
-        is_strict = values[0] >= 1e-10 * values[-1]
-        for solver in ("clarabel", *["quadprog"] * bool(is_strict)):
-            other = program.peer(solver)
-            if solver == "quadprog" and not other.found:
-                continue
-            multipliers = np.concatenate([other.z, other.z_box, other.y])
-            violated = program.violations(other.x).max() * (1 + np.abs(other.x).sum())
-            paid = np.abs(multipliers).sum() * violated
-            assert paid <= 1e-5 * (1 + abs(program.objective(other.x)))
-            check(program, program.objective(other.x), result.x, paid)
+        program, options = qpsolvers.Problem(*given), {}
+        own = qpsolvers.Solution(program, found=True, x=result.x)
+        assert own.primal_residual() <= 1e-9 * (1 + np.abs(result.x).sum())
+        if solver == "clarabel":
+            options = TIGHT
+            for name in "PGA":
+                matrix = getattr(program, name)
+                setattr(program, name, None if matrix is None else csc_matrix(matrix))
+        elif np.linalg.cond(P) > 1e10:
+            continue
+        if solver not in qpsolvers.available_solvers:
+            pytest.skip(f"needs {solver}")
+        other = qpsolvers.solve_problem(program, solver=solver, **options)
+        if solver == "quadprog" and not other.found:
+            continue
+        multipliers = [y for y in (other.z, other.z_box, other.y) if y is not None]
+        paid = np.abs(np.concatenate(multipliers)).sum() * other.primal_residual()
+        value, least = (x @ P @ x / 2 + q @ x for x in (result.x, other.x))
+        assert paid <= 1e-5 * (1 + abs(least))
+        assert value <= least + 1e-9 * (1 + abs(least)) + paid

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,12 +33,7 @@ each_solver = together("solver", ["lsq_linear", "bounded_qp"])
 
 
 def solve(
-    backend: Any,
-    solver: str,
-    A: Any,
-    b: Any,
-    bounds: Any = (-INF, INF),
-    **options: Any,
+    backend: Any, solver: str, A: Any, b: Any, bounds: Any = (-INF, INF), **options: Any
 ) -> Any:
     """Least squares, or the quadratic program of its normal equations."""
     A, b = np.asarray(A, float), np.asarray(b, float)
@@ -50,9 +44,9 @@ def solve(
     return backend.solve(getattr(gpusolve, solver), A, b, bounds, **options)
 
 
-def check(given: Constrained, result: Any, few: int | None = None) -> None:
-    """Compare certified systems, or some of them, with brute force."""
-    for k in np.flatnonzero(result.status == 0)[:few]:
+def check(given: Constrained, result: Any) -> None:
+    """Compare certified systems with brute force."""
+    for k in np.flatnonzero(result.status == 0):
         one, x = given.system(k), result.x[k]
         best = brute_force(one)
         assert one.infeasibility(x) <= EXCESS
@@ -99,43 +93,6 @@ def test_multipliers_explain_the_gradient(
     assert (np.abs(slack) <= 1e-14 * (1 + result.dual_ub)).all()
     assert (result.dual_ub > 0).any()
     np.testing.assert_allclose(result.dual[np.abs(result.x) < 0.3], 0, atol=1e-13)
-
-
-# ---- systems without a solution ------------------------------------------------------
-
-
-def combination(one: Constrained, proof: Any, k: int) -> tuple[float, float]:
-    """The largest element of a proof's combination of rows, and of its sides."""
-    y, z, w = proof.ub[k], proof.eq[k], proof.upper[k] - proof.lower[k]
-    rows = w + one.A_ub.T @ y + one.A_eq.T @ z
-    upper, lower = (np.where(np.isfinite(v), v, 0) for v in (one.upper, one.lower))
-    sides = one.b_ub @ y + one.b_eq @ z
-    sides += upper @ np.maximum(w, 0) - lower @ np.maximum(-w, 0)
-    return float(np.abs(rows).max()), float(sides)
-
-
-def test_infeasible_systems_have_a_proof(backend: Any) -> None:
-    found = 0
-    for seed in range(4):
-        rng = np.random.default_rng(seed)
-        given = random_constrained(rng, 6, int(rng.integers(1, 4)), "any")
-        found_there = backend.call(
-            gpusolve.lsq_linear, given.A, given.b, **given.options()
-        )
-        proof = gpusolve.Proof(*map(backend.numpy, found_there.proof()))
-        fields = found_there._asdict().items()
-        result = SimpleNamespace(**{k: backend.numpy(v) for k, v in fields})
-        assert set(np.unique(result.status)) <= {0, 4}
-        check(given, result)
-        for k in np.flatnonzero(result.status == 4):
-            one = given.system(k)
-            assert brute_force(one) == INF
-            rows, sides = combination(one, proof, k)
-            assert (proof.ub[k] >= 0).all()
-            assert rows <= 1e-8 * -sides
-            assert np.isnan(result.x[k]).all()
-            found += 1
-    assert found == 4
 
 
 @also_by_fallback
@@ -353,53 +310,6 @@ def test_quadprog_finds_no_better_point_of_large_systems() -> None:
     for k in range(20):
         x = quadprog.solve_qp(A.T @ A, A.T @ b[k], C.T, np.zeros(60))[0]
         np.testing.assert_allclose(result.x[k], x, atol=1e-12)
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_a_hundred_thousand_small_systems() -> None:
-    """All satisfy the conditions of an optimum; some are compared with brute force."""
-    uncertified = 0
-    for seed in range(100):
-        rng = np.random.default_rng(seed)
-        kind, n = KINDS[seed % len(KINDS)], int(rng.integers(1, 7))
-        given = random_constrained(rng, 1000, n, kind)
-        result = gpusolve.lsq_linear(given.A, given.b, **given.options())
-        good = np.flatnonzero(result.status == 0)
-        uncertified += 1000 - len(good)
-        check_conditions(given, result, good)
-        check(given, result, few=3)
-    assert uncertified <= 20
-
-
-def check_conditions(given: Constrained, result: Any, good: Any) -> None:
-    """The conditions of Karush, Kuhn and Tucker, relative to the terms."""
-    A, b, lower, upper, C, d, E, f, l1, l2, weights = (part[good] for part in given)
-    x, w, y, z = (
-        getattr(result, name)[good] for name in ("x", "dual", "dual_ub", "dual_eq")
-    )
-
-    def times(matrices: Any, vectors: Any) -> Any:
-        return np.einsum("sij,sj->si", matrices, vectors)
-
-    def transposed(matrices: Any, vectors: Any) -> Any:
-        return np.einsum("sij,si->sj", matrices, vectors)
-
-    r = weights * (b - times(A, x))
-    rest = transposed(A, r) - l1 - l2 * x - w - transposed(C, y) - transposed(E, z)
-    terms = transposed(abs(A), abs(r)) + l1 + l2 * abs(x)
-    terms += transposed(abs(C), abs(y)) + transposed(abs(E), abs(z)) + 1
-    assert (abs(rest) <= 1e-9 * terms).all()
-    assert (y >= 0).all()
-    slack, size = d - times(C, x), abs(d) + times(abs(C), abs(x)) + 1e-4
-    assert (slack >= -VIOLATION * size).all()
-    assert (abs(y * slack) <= 1e-8 * (1 + y * size)).all()
-    assert (
-        abs(f - times(E, x)) <= VIOLATION * (abs(f) + times(abs(E), abs(x)) + 1e-4)
-    ).all()
-    assert ((lower <= x) & (x <= upper)).all()
-    assert (np.maximum(w, 0) * np.minimum(upper - x, 1) <= 1e-8 * terms).all()
-    assert (np.maximum(-w, 0) * np.minimum(x - lower, 1) <= 1e-8 * terms).all()
 
 
 # ---- programs ------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Dask arrays of systems, on a local cluster of two processes."""
+"""Dask arrays of systems, in this process and on a local cluster of two processes."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import cupy_stand_in
 import numpy as np
 import pytest
-from every_option import assert_same
+from every_option import KINDS, assert_same, problem
+from numpy.random import Generator
 from together import together
 
 import gpusolve
 from gpusolve import gam
-from gpusolve._device import threads
-from gpusolve._nnls.solve import least_squares
+from gpusolve._device import threads  # tells on how many cores a chunk is solved
+from gpusolve._nnls.solve import least_squares  # what the task of a chunk calls
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -33,90 +34,52 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 M, N, SYSTEMS = 6, 3, 40
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Any]:
-    """A client of two worker processes of one thread each, at any free port."""
+def local_client(**options: Any) -> Iterator[Any]:
+    """A client of two workers of one thread each, at any free port."""
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address="localhost:0"
+            n_workers=2, threads_per_worker=1, dashboard_address=None, **options
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
 
 
+processes = pytest.fixture(local_client, scope="module")
+"""A client of two worker processes, which take seconds to start."""
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """A client of two workers in this process."""
+    yield from local_client(processes=False)
+
+
 def chunked(array: Any, chunks: Any) -> Any:
     return da.from_array(array, chunks)
 
 
-PROBLEMS: dict[str, Callable[[np.random.Generator], tuple[Any, Any, dict[str, Any]]]]
-PROBLEMS = {
-    "one matrix": lambda rng: (
-        rng.standard_normal((M, N)),
-        rng.standard_normal((SYSTEMS, M)),
-        {"b": (12, M)},
-    ),
-    "own matrices": lambda rng: (
-        rng.standard_normal((SYSTEMS, M, N)).astype("f"),
-        rng.standard_normal((SYSTEMS, M)).astype("f"),
-        {"A": (20, M, N), "b": (8, M)},
-    ),
-    "a matrix for each chunk": lambda rng: (
-        rng.standard_normal((4, 1, M, N)),
-        rng.standard_normal((4, 10, M)),
-        {"A": (1, 1, M, N), "b": (1, 5, M)},
-    ),
-    "own matrices, one b": lambda rng: (
-        rng.standard_normal((SYSTEMS, M, N)),
-        rng.standard_normal(M),
-        {"A": (12, M, N)},
-    ),
-    "one system": lambda rng: (
-        rng.standard_normal((M, N)),
-        rng.integers(-9, 9, M),
-        {"b": M},
-    ),
-}
-
-
-@together("problem", PROBLEMS)
-def test_chunks_have_the_bits_of_one_call(
-    client: Any, rng: np.random.Generator, problem: str
-) -> None:
-    A, b, chunks = PROBLEMS[problem](rng)
-    expected = gpusolve.nnls(A, b)
-    lazy = {"A": A, "b": b}
-    lazy |= {name: chunked(lazy[name], some) for name, some in chunks.items()}
-    result = gpusolve.nnls(**lazy)
+@together("kind", KINDS)
+@together("own", [False, True])
+def test_chunks_have_the_bits_of_one_call(kind: str, own: bool) -> None:
+    """Options and matrices are cut with the systems."""
+    given = problem(kind, (M, N), np.float64)
+    expected = gpusolve.lsq_linear(**given)
+    if own and given["A"].ndim > 2:
+        given["A"] = chunked(given["A"], (2, *given["A"].shape[1:]))
+    given["b"] = chunked(given["b"], (len(given["b"]) // 2, M))
+    result = gpusolve.lsq_linear(**given)
     for name, field in expected._asdict().items():
         assert getattr(result, name).dtype == field.dtype
         assert getattr(result, name).shape == field.shape
-    (found,) = dask.compute(result)
+    sent = cloudpickle.loads(cloudpickle.dumps(result))
+    (found,) = dask.compute(sent, scheduler="sync")
     assert_same(found, expected)
     np.testing.assert_array_equal(found.residual, expected.residual)
     np.testing.assert_array_equal(found.covariance(), expected.covariance())
 
 
-def test_options_are_cut_with_the_systems(
-    client: Any, rng: np.random.Generator
-) -> None:
-    A, b = rng.standard_normal((M, N)), rng.standard_normal((SYSTEMS, M))
-    options = {
-        "bounds": (-rng.random((SYSTEMS, N)), 0.5),
-        "weights": rng.random((SYSTEMS, M)),
-        "sum_to": rng.random(SYSTEMS) / 10,
-        "l2": rng.random((SYSTEMS, 1)),
-    }
-    expected = gpusolve.lsq_linear(A, b, **options)
-    options["sum_to"] = chunked(options["sum_to"], 9)
-    result = gpusolve.lsq_linear(A, chunked(b, (16, M)), **options)
-    assert result.rnorm.chunks == ((9, 7, 2, 9, 5, 4, 4),)
-    (found,) = dask.compute(result)
-    assert_same(found, expected)
-    np.testing.assert_array_equal(found.covariance(), expected.covariance())
-
-
-def test_labels_of_xarray_are_kept(client: Any, rng: np.random.Generator) -> None:
+def test_labels_of_xarray_are_kept(rng: Generator) -> None:
     xarray = pytest.importorskip("xarray")
     A = rng.standard_normal((M, N))
     image = xarray.DataArray(rng.standard_normal((M, 5, 8)), dims=("band", "y", "x"))
@@ -127,7 +90,7 @@ def test_labels_of_xarray_are_kept(client: Any, rng: np.random.Generator) -> Non
     xarray.testing.assert_identical(result.x.compute(), expected.x)
 
 
-def calls(rng: np.random.Generator) -> dict[str, tuple[Any, dict[str, Any]]]:
+def calls(rng: Generator) -> dict[str, tuple[Any, dict[str, Any]]]:
     """A function and its arguments, of which the second has the systems."""
     A, b = rng.random((9, 6)), rng.standard_normal((20, 9))
     G, side = A.T @ A + np.eye(6), rng.random((20, 6))
@@ -144,7 +107,7 @@ def calls(rng: np.random.Generator) -> dict[str, tuple[Any, dict[str, Any]]]:
 
 @together("name", ["bounded_qp", "constraints", "differences", "penalty"])
 def test_blocks_files_and_chunks_are_those_of_one_call(
-    rng: np.random.Generator, name: str
+    rng: Generator, name: str
 ) -> None:
     function, given = calls(rng)[name]
     batch = "c" if name == "bounded_qp" else "b"
@@ -171,7 +134,7 @@ def test_blocks_files_and_chunks_are_those_of_one_call(
 
 
 def test_results_are_lazy_and_each_chunk_is_solved_once(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+    rng: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     solving = importlib.import_module("gpusolve._nnls.solve")
     make_result, calls = solving.make_result, []
@@ -194,23 +157,28 @@ def test_results_are_lazy_and_each_chunk_is_solved_once(
         _ = result.residual
 
 
+def test_a_shared_matrix_is_a_task_of_its_own(rng: Generator) -> None:
+    A = rng.standard_normal((200, 40))
+    b = da.random.default_rng(1).standard_normal((400, 200), chunks=(20, 200))
+    (graph,) = dask.optimize(gpusolve.nnls(A, b).status)
+    sizes = [len(cloudpickle.dumps(task)) for task in dict(graph.dask).values()]
+    assert sum(size >= A.nbytes for size in sizes) == 1
+
+
+@pytest.mark.slow
 def test_a_shared_matrix_is_sent_once_to_each_worker(
-    client: Any, rng: np.random.Generator
+    processes: Any, rng: Generator
 ) -> None:
     A = rng.standard_normal((200, 40))
     b = da.random.default_rng(1).standard_normal((400, 200), chunks=(20, 200))
-    status = gpusolve.nnls(A, b).status
-    (graph,) = dask.optimize(status)
-    sizes = [len(cloudpickle.dumps(task)) for task in dict(graph.dask).values()]
-    assert sum(size >= A.nbytes for size in sizes) == 1, "it is a task of its own"
-    status.sum().compute()
+    gpusolve.nnls(A, b).status.sum().compute()
 
     def received(dask_worker: Any) -> list[int]:
         logs = dask_worker.transfer_incoming_log
         sizes = [list(log["keys"].values()) for log in logs]
         return [size for some in sizes for size in some if size == A.nbytes]
 
-    counts = [len(sizes) for sizes in client.run(received).values()]
+    counts = [len(sizes) for sizes in processes.run(received).values()]
     assert sum(counts) <= 1, "the worker that has it first receives it in its task"
 
 
@@ -219,7 +187,7 @@ def test_a_shared_matrix_is_sent_once_to_each_worker(
 
 @pytest.mark.slow
 def test_a_killed_worker_loses_nothing(
-    client: Any, rng: np.random.Generator, tmp_path: Path
+    processes: Any, rng: Generator, tmp_path: Path
 ) -> None:
     A, b = rng.standard_normal((M, N)), rng.standard_normal((SYSTEMS, M))
     flag = tmp_path / "killed"
@@ -236,31 +204,12 @@ def test_a_killed_worker_loses_nothing(
     assert_same(found, gpusolve.nnls(A, b))
 
 
-class BrokenFileError(Exception):
-    pass
-
-
-def test_a_bad_chunk_fails_with_its_own_error(
-    client: Any, rng: np.random.Generator
-) -> None:
-    def read(part: Any, block_info: Any = None) -> Any:
-        if block_info[0]["chunk-location"] == (1, 0):
-            raise BrokenFileError("chunk 1 cannot be read")
-        return part
-
-    b = chunked(rng.standard_normal((SYSTEMS, M)), (10, M))
-    result = gpusolve.nnls(np.ones((M, N)), b.map_blocks(read, dtype=b.dtype))
-    with pytest.raises(BrokenFileError, match="chunk 1 cannot be read"):
-        result.x.compute()
-    assert (result.status[:10].compute() == 0).all()
-
-
-def test_integers_beyond_float64_fail_in_their_chunk(client: Any) -> None:
+def test_integers_beyond_float64_fail_in_their_chunk() -> None:
     b = chunked(np.array([[1, 2], [2**53 + 1, 1]]), (1, 2))
     result = gpusolve.nnls(np.eye(2), b)
-    assert result.status[0].compute() == 0
+    assert result.status[0].compute(scheduler="sync") == 0
     with pytest.raises(ValueError, match="b must have integers of magnitude at most"):
-        result.status.compute()
+        result.status.compute(scheduler="sync")
 
 
 @pytest.mark.parametrize(
@@ -297,40 +246,29 @@ def test_options_of_blocks_are_refused(option: dict[str, Any]) -> None:
 # ---- boosted models ------------------------------------------------------------------
 
 
-@pytest.fixture
-def model(rng: np.random.Generator) -> gam.BoostedGAM:
+@together("name", ["folds", "classes", "halves"])
+def test_parts_of_a_selection_are_tasks(client: Any, rng: Generator, name: str) -> None:
     X = rng.random((60, 4))
     y = np.sin(6 * X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(60)
-    return gam.BoostedGAM(max_iter=20).fit(X, y)
-
-
-def test_folds_are_tasks(client: Any, model: gam.BoostedGAM) -> None:
-    expected = gam.cv_stop(model, "kfold", n_folds=5, random_state=0)
-    found = gam.cv_stop(model, "kfold", n_folds=5, random_state=0, client=client)
-    np.testing.assert_array_equal(found.risk, expected.risk)
-
-
-def test_classes_of_a_fold_are_one_task(client: Any, rng: np.random.Generator) -> None:
-    X = rng.random((60, 2))
-    model = gam.BoostedGAMClassifier(max_iter=5).fit(X, rng.integers(0, 3, 60))
-    expected = gam.cv_stop(model, n_folds=3, random_state=0)
-    found = gam.cv_stop(model, n_folds=3, random_state=0, client=client)
-    np.testing.assert_array_equal(found.risk, expected.risk)
-
-
-def test_halves_are_tasks(client: Any, model: gam.BoostedGAM) -> None:
-    options = {"q": 2, "cutoff": 0.9, "B": 4, "random_state": 0}
-    expected = gam.stability_selection(model, **options)
-    found = gam.stability_selection(model, **options, client=client)
-    np.testing.assert_array_equal(found.paths, expected.paths)
-    assert found.selected == expected.selected
+    if name == "classes":
+        y = rng.integers(0, 3, 60)
+    kind = gam.BoostedGAMClassifier if name == "classes" else gam.BoostedGAM
+    select = gam.stability_selection if name == "halves" else gam.cv_stop
+    options: dict[str, Any] = {"random_state": 0}
+    if name == "halves":
+        options |= {"q": 2, "cutoff": 0.9, "B": 4}
+    model = kind(max_iter=10).fit(X, y)
+    expected = select(model, **options)
+    found = select(model, **options, client=client)
+    field = "paths" if name == "halves" else "risk"
+    np.testing.assert_array_equal(getattr(found, field), getattr(expected, field))
 
 
 # ---- workers -------------------------------------------------------------------------
 
 
 def test_chunks_on_a_gpu_are_solved_there(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+    rng: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
     A, b = rng.standard_normal((M, N)), rng.standard_normal((SYSTEMS, M))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from backends import without_gpu
 from bounded_systems import Bounded, infeasibility, violation
+from numpy.random import Generator
 from numpy.typing import NDArray
 from together import together
 
@@ -28,9 +29,7 @@ def method(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def systems(
-    rng: np.random.Generator, count: int, m: int, n: int
-) -> tuple[Array, Array]:
+def systems(rng: Generator, count: int, m: int, n: int) -> tuple[Array, Array]:
     """Columns of norms from 1e-6 to 1e6."""
     A = rng.random((count, m, n)) * 1e6 ** rng.uniform(-1, 1, (count, 1, n))
     return A, rng.random((count, m))
@@ -46,7 +45,7 @@ def check_solutions(found: Any, A: Array, b: Array, total: Any) -> None:
 
 @without_gpu
 def test_norms_of_columns_span_many_orders(
-    backend: Any, rng: np.random.Generator, method: str
+    backend: Any, rng: Generator, method: str
 ) -> None:
     A, b = systems(rng, 100, 12, 8)
     found = backend.solve(gpusolve.nnls, A, b, sum_to=1.0, method=method)
@@ -55,7 +54,7 @@ def test_norms_of_columns_span_many_orders(
 
 
 @together("exponent", range(-7, 8, 2))
-def test_sums_of_any_size(rng: np.random.Generator, exponent: int) -> None:
+def test_sums_of_any_size(rng: Generator, exponent: int) -> None:
     """From sums that the largest columns fit to sums beyond the smallest columns."""
     A, b = systems(rng, 25, 9, 6)
     total = 3.7 * 10.0**exponent
@@ -64,7 +63,7 @@ def test_sums_of_any_size(rng: np.random.Generator, exponent: int) -> None:
     assert found.nit.max() <= 3 * 6
 
 
-def test_boxes_of_any_size(rng: np.random.Generator) -> None:
+def test_boxes_of_any_size(rng: Generator) -> None:
     """Several variables rest at their upper bounds to make up the sum."""
     A, b = systems(rng, 100, 9, 6)
     upper = rng.random((100, 6))

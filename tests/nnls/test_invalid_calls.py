@@ -89,11 +89,7 @@ ONE: list[tuple[str, dict[str, Any], str]] = [
     ("regularization_path", {"L": "third"}, "L must be a matrix or one of"),
     ("regularization_path", {"method": "pqn"}, "method must be one of"),
     ("regularization_path", {"A": SPARSE, "method": "qr"}, "for a sparse A"),
-    (
-        "regularization_path",
-        {"lambdas": [1.0, -1.0]},
-        "non-negative, got -1.0",
-    ),
+    ("regularization_path", {"lambdas": [1.0, -1.0]}, "non-negative, got -1.0"),
     ("regularization_path", {"lambdas": [NAN]}, "finite and non-negative, got nan"),
     ("regularization_path", {"lambdas": []}, "with at least 1, got (0,)"),
     ("regularization_path", {"lambdas": 1.0}, "lambdas must have shape (lambdas,)"),
@@ -113,11 +109,7 @@ TYPES: list[tuple[str, dict[str, Any], str]] = [
     ("lsq_linear", {"l1": np.ones(3, object)}, "l1 must have a real dtype"),
     ("lsq_linear", {"sum_to": np.ones(2, "M8[s]")}, "sum_to must have a real dtype"),
     ("lsq_linear", {"maxiter": 1.5}, "maxiter must be an integer, got 1.5"),
-    (
-        "bounded_qp",
-        {"G": scipy.sparse.csr_array(GRAM)},
-        "G must be a dense array",
-    ),
+    ("bounded_qp", {"G": scipy.sparse.csr_array(GRAM)}, "G must be a dense array"),
     ("bounded_qp", {"G": np.ma.ones((3, 3))}, "G must be a plain array, got a masked"),
     ("regularization_path", {"L": SPARSE}, "only A may be sparse, got scipy.sparse"),
 ]

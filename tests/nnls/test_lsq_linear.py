@@ -19,6 +19,7 @@ from bounded_systems import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import Generator
 from numpy.typing import NDArray
 from together import together
 
@@ -43,9 +44,7 @@ def solve(backend: Any, given: Bounded, **options: Any) -> Any:
     )
 
 
-def random(
-    rng: np.random.Generator, m: int, n: int, systems: int = 4, **options: Any
-) -> Bounded:
+def random(rng: Generator, m: int, n: int, systems: int = 4, **options: Any) -> Bounded:
     """Systems with active bounds; own bounds for every variable."""
     A = rng.standard_normal((systems, m, n))
     b = rng.standard_normal((systems, m))
@@ -119,7 +118,7 @@ def test_scaling_scales_solutions(backend: Any, seed: int) -> None:
 
 
 def test_variables_at_a_bound_have_its_bits(
-    backend: Any, rng: np.random.Generator, method: str
+    backend: Any, rng: Generator, method: str
 ) -> None:
     """0.1 in float32 is not 0.1; the bound is rounded to the dtype of A."""
     for dtype in (np.float32, np.float64):
@@ -143,13 +142,7 @@ def test_variables_at_a_bound_have_its_bits(
 @together("shared", [False, True])
 @together(("m", "n"), [(8, 3), (9, 5), (36, 34)])
 def test_a_row_of_weight_zero_is_a_row_of_zeros(
-    backend: Any,
-    rng: np.random.Generator,
-    method: str,
-    kept: float,
-    shared: bool,
-    m: int,
-    n: int,
+    backend: Any, rng: Generator, method: str, kept: float, shared: bool, m: int, n: int
 ) -> None:
     """The same bits for any row of weight 0, for every team of the Gram kernel."""
     given = random(rng, m, n, 3, weights=rng.random((3, m)))
@@ -165,7 +158,7 @@ def test_a_row_of_weight_zero_is_a_row_of_zeros(
 
 
 def penalised(
-    rng: np.random.Generator,
+    rng: Generator,
     systems: int,
     shape: tuple[int, int],
     bounds: tuple[float, float],
@@ -206,11 +199,7 @@ def least_penalty(given: Bounded, x: Array, k: int) -> float:
 @pytest.mark.parametrize("case", ["l1", "l1 sum"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_no_move_along_a_dependence_lowers_the_penalty(
-    backend: Any,
-    rng: np.random.Generator,
-    bounds: tuple[float, float],
-    case: str,
-    dtype: Any,
+    backend: Any, rng: Generator, bounds: tuple[float, float], case: str, dtype: Any
 ) -> None:
     """Many more columns than rows, against SciPy's linear programming."""
     made = penalised(rng, 5, (8, 32), bounds, case).rounded(dtype)
@@ -224,7 +213,7 @@ def test_no_move_along_a_dependence_lowers_the_penalty(
 
 
 def test_rounding_of_a_penalty_moves_nothing(
-    backend: Any, rng: np.random.Generator, method: str
+    backend: Any, rng: Generator, method: str
 ) -> None:
     """Moves along dependences do not change a penalty ``y A``, except by rounding."""
     A = rng.random((10, 8, 3)) @ rng.random((10, 3, 6))
@@ -238,7 +227,7 @@ def test_rounding_of_a_penalty_moves_nothing(
 
 @together("l1", [0.4, np.full(3, 1e3)])
 def test_the_same_penalty_is_a_constant_if_the_sum_is_fixed(
-    backend: Any, rng: np.random.Generator, method: str, l1: Any
+    backend: Any, rng: Generator, method: str, l1: Any
 ) -> None:
     """The residual is 0: the penalty alone would determine the multiplier."""
     A, expected = rng.standard_normal((8, 5, 3)), rng.random((8, 3))
@@ -253,7 +242,7 @@ def test_the_same_penalty_is_a_constant_if_the_sum_is_fixed(
 # ---- warm start ----------------------------------------------------------------------
 
 
-def test_warm_start(backend: Any, rng: np.random.Generator, method: str) -> None:
+def test_warm_start(backend: Any, rng: Generator, method: str) -> None:
     given = random(rng, 30, 20)
     cold = solve(backend, given, method=method)
     warm = solve(backend, given, method=method, warm_start=cold.x)
@@ -268,7 +257,7 @@ def test_warm_start(backend: Any, rng: np.random.Generator, method: str) -> None
     np.testing.assert_allclose(other.x, cold.x, atol=1e-12)
 
 
-def test_iteration_limit(backend: Any, rng: np.random.Generator, method: str) -> None:
+def test_iteration_limit(backend: Any, rng: Generator, method: str) -> None:
     given = random(rng, 8, 5, systems=1)
     full = solve(backend, given, method=method)
     assert full.nit[0] > 2
@@ -281,9 +270,7 @@ def test_iteration_limit(backend: Any, rng: np.random.Generator, method: str) ->
 # ---- the batch -----------------------------------------------------------------------
 
 
-def test_every_argument_broadcasts(
-    backend: Any, rng: np.random.Generator, method: str
-) -> None:
+def test_every_argument_broadcasts(backend: Any, rng: Generator, method: str) -> None:
     """The batch (2, 3) comes from each argument in turn, and from all arguments."""
     shapes = {
         "A": (7, 4),
@@ -325,7 +312,7 @@ def test_every_argument_broadcasts(
 @together("shared", [False, True])
 @together("what", BAD)
 def test_a_bad_system_changes_no_bit_of_others(
-    backend: Any, rng: np.random.Generator, method: str, what: str, shared: bool
+    backend: Any, rng: Generator, method: str, what: str, shared: bool
 ) -> None:
     given = random(
         rng, 9, 5, 6, l1=0.1 * rng.random(5), l2=rng.random(5), sum_to=0.1, weights=1.0
@@ -347,7 +334,7 @@ def test_a_bad_system_changes_no_bit_of_others(
 
 
 def test_a_block_that_solves_several_systems_reads_each_before_the_next(
-    method: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    method: str, monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
     """Thread 0 takes the next system while others still certify this system."""
     from gpusolve import _emulator
@@ -396,7 +383,7 @@ def test_empty(backend: Any, method: str, shape: Any, rnorm: Any, l2: float) -> 
 @together("of_options", [np.float32, np.float64, np.int32, np.int64, bool])
 @together("dtype", [np.float32, np.float64])
 def test_dtypes_of_options(
-    backend: Any, rng: np.random.Generator, dtype: Any, of_options: Any
+    backend: Any, rng: Generator, dtype: Any, of_options: Any
 ) -> None:
     """Options do not change the dtype of the result."""
     A, b = rng.random((2, 7, 3)).astype(dtype), rng.random((2, 7)).astype(dtype)
@@ -424,7 +411,7 @@ def test_dtypes_of_options(
     np.testing.assert_allclose(result.x, expected.x, atol=16 * np.finfo(dtype).eps)
 
 
-def test_strided_views(backend: Any, rng: np.random.Generator, method: str) -> None:
+def test_strided_views(backend: Any, rng: Generator, method: str) -> None:
     """No argument is contiguous, and none is changed."""
     big = rng.random((4, 20, 30))
     A, b = big[::2, ::-2, 3:15:2], big[::2, ::2, -1]

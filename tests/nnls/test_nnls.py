@@ -13,14 +13,9 @@ from hard_problems import HARD
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
+from numpy.random import Generator
 from numpy.typing import NDArray
-from oracles import (
-    brute_force,
-    objective,
-    residual_norm,
-    scipy_rnorm,
-    violation,
-)
+from oracles import brute_force, objective, residual_norm, scipy_rnorm, violation
 from together import together
 
 import gpusolve
@@ -79,7 +74,7 @@ def test_hard_problem(backend: Any, name: str, method: str) -> None:
 )
 @together("order", ["C", "F"])
 def test_random_batch_agrees_with_scipy(
-    backend: Any, rng: np.random.Generator, m: int, n: int, order: Any
+    backend: Any, rng: Generator, m: int, n: int, order: Any
 ) -> None:
     A = rng.standard_normal((4, m, n))
     b = rng.standard_normal((4, m))
@@ -101,8 +96,7 @@ def test_random_batch_agrees_with_scipy(
 
 
 entries = st.one_of(
-    st.integers(-3, 3).map(float),
-    st.floats(-10, 10, allow_subnormal=False, width=32),
+    st.integers(-3, 3).map(float), st.floats(-10, 10, allow_subnormal=False, width=32)
 )
 shapes = st.tuples(st.integers(1, 4), st.integers(1, 7), st.integers(1, 5))
 
@@ -130,9 +124,7 @@ def test_solutions_are_optimal(backend: Any, batch: tuple[Array, Array]) -> None
 
 
 def test_kernel_in_every_thread_order(
-    schedule: str,
-    monkeypatch: pytest.MonkeyPatch,
-    rng: np.random.Generator,
+    schedule: str, monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
     A, b = rng.random((3, 40, 30)), rng.random((3, 40))
     expected = gpusolve.nnls(A, b, method="gram")
@@ -174,7 +166,7 @@ def test_a_watchdog_gives_more_launches_and_the_same_results(
     method: str,
     expected_grids: list[tuple[int]],
     monkeypatch: pytest.MonkeyPatch,
-    rng: np.random.Generator,
+    rng: Generator,
 ) -> None:
     from gpusolve import _emulator
     from gpusolve._nnls import nnls_qr_kernel
@@ -225,7 +217,7 @@ def test_qr_in_every_thread_order(
     n: int,
     maxiter: int | None,
     monkeypatch: pytest.MonkeyPatch,
-    rng: np.random.Generator,
+    rng: Generator,
 ) -> None:
     given = random_problems(rng, 2, m, n, kind, **options)
     problem = {**given.options(), "maxiter": maxiter}
@@ -243,7 +235,7 @@ def test_qr_in_every_thread_order(
 
 @pytest.mark.parametrize("limit", [6_000, 20_000, 60_000])
 def test_qr_with_fewer_regions_in_shared_memory(
-    limit: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    limit: int, monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     given = random_problems(rng, 1, 50, 40, "mixed", has_sum=True, l2=True)

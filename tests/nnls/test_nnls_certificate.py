@@ -93,10 +93,9 @@ def perturbed(x: np.ndarray) -> list[np.ndarray]:
     return [point for point in points if (point >= 0).all()]
 
 
-@pytest.mark.paper(
-    "Luo, (1.2), (1.3)", "More than 20 points next to solutions get no certificate"
-)
+@pytest.mark.paper("Luo, (1.2), (1.3)")
 def test_an_incorrect_solution_is_refused(systems: list[System]) -> None:
+    """More than 20 points next to solutions get no certificate."""
     refused = 0
     for A, b in systems:
         x = gpusolve.nnls(A, b).x
@@ -142,13 +141,13 @@ def test_solutions_made_of_rounding_noise_are_refused() -> None:
             assert not accepted(A, b, noise, y)
 
 
-@pytest.mark.paper(
-    "Luo, (1.2), (1.3)",
-    "`kkt` bounds how far the residual of any x is from its minimum, whether x is "
-    "optimal or not",
-)
+@pytest.mark.paper("Luo, (1.2), (1.3)")
 def test_kkt_bounds_the_distance_to_the_minimum(systems: list[System]) -> None:
-    """The bound holds for any x with any witness, not only for an optimal x."""
+    """`kkt` bounds how far the residual of any x is from its minimum, whether x is
+    optimal or not.
+
+    The bound holds for any x with any witness, not only for an optimal x.
+    """
     rng = np.random.default_rng(7)
     for A, b in systems:
         system = scale(A, b)

@@ -33,11 +33,7 @@ LIMIT = {np.float64: 1e-9, np.float32: 1e-4}
 
 
 def check(
-    backend: Any,
-    index: int,
-    dtype: Any,
-    method: str = "auto",
-    systems: int = BATCH,
+    backend: Any, index: int, dtype: Any, method: str = "auto", systems: int = BATCH
 ) -> None:
     """Solve one batch and compare each residual with the least known residual."""
     family, A, b = batch(index)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 from every_option import assert_same
+from numpy.random import Generator
 from together import together
 
 import gpusolve
@@ -24,7 +25,7 @@ Systems = tuple[Array, Array]
 
 
 @pytest.fixture
-def systems(rng: np.random.Generator) -> Systems:
+def systems(rng: Generator) -> Systems:
     return rng.standard_normal((12, 9, 5)), rng.standard_normal((12, 9))
 
 

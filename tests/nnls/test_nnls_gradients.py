@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 from scipy.linalg import null_space
 from together import together
 
@@ -15,7 +16,7 @@ STEP = 1e-6
 TOLERANCE = 1e-6  # of differences: STEP**2, and eps / STEP, times a curvature of x
 
 
-def problem(rng: np.random.Generator, kind: str) -> tuple[Any, dict[str, Any]]:
+def problem(rng: Generator, kind: str) -> tuple[Any, dict[str, Any]]:
     """A function of arrays that returns a result, and the arrays."""
     A, b = rng.random((ROWS, VARIABLES)), rng.standard_normal((SYSTEMS, ROWS))
     weights = 0.1 + rng.random((SYSTEMS, ROWS))
@@ -62,7 +63,7 @@ def problem(rng: np.random.Generator, kind: str) -> tuple[Any, dict[str, Any]]:
     return within, {"A": A, "b": b, **bounds, **(options if kind != "bounds" else {})}
 
 
-def rows_of(rng: np.random.Generator) -> dict[str, Any]:
+def rows_of(rng: Generator) -> dict[str, Any]:
     """Linear constraints and bounds: some inequalities hold with equality, some not."""
     return {
         "A_ub": rng.standard_normal((SYSTEMS, 4, VARIABLES)),
@@ -86,7 +87,7 @@ def constrained(A: Any, b: Any, upper: Any, **options: Any) -> Any:
     ],
 )
 def test_gradients_are_differences(
-    kind: str, numpy_backend: Any, rng: np.random.Generator
+    kind: str, numpy_backend: Any, rng: Generator
 ) -> None:
     solve, given = problem(rng, kind)
     result = solve(**given)
@@ -118,7 +119,7 @@ REPEATED = {
 @together("misfit", [0.0, 1.0])
 @together("name", list(REPEATED))
 def test_dependent_active_rows_share_the_gradient(
-    name: str, misfit: float, backend: Any, rng: np.random.Generator
+    name: str, misfit: float, backend: Any, rng: Generator
 ) -> None:
     """The gradients are those of an equality: each of its rows has the same part.
 
@@ -206,9 +207,7 @@ def test_equal_bounds_share_the_gradient() -> None:
     assert gradients.lower == gradients.upper == 1.5
 
 
-def test_a_system_without_a_solution_does_not_affect_others(
-    rng: np.random.Generator,
-) -> None:
+def test_a_system_without_a_solution_does_not_affect_others(rng: Generator) -> None:
     A, b = rng.random((ROWS, VARIABLES)), rng.standard_normal((2, ROWS))
     alone = gpusolve.nnls(A, b[:1]).vjp(1.0)
     b[1, 0] = np.nan
@@ -223,7 +222,7 @@ def test_a_system_without_a_solution_does_not_affect_others(
     np.testing.assert_array_equal(gradients.A[1], 0)
 
 
-def test_a_row_of_weight_zero_may_be_missing(rng: np.random.Generator) -> None:
+def test_a_row_of_weight_zero_may_be_missing(rng: Generator) -> None:
     A, b = rng.random((ROWS, VARIABLES)), rng.random(ROWS)
     weights = np.ones(ROWS)
     weights[3] = 0

@@ -10,6 +10,7 @@ import pytest
 from bounded_systems import Bounded, objective, solve_by_bvls
 from every_option import DTYPES, KINDS, problem
 from exact_programs import dot, exact, solution
+from numpy.random import Generator
 from numpy.typing import NDArray
 from together import together
 
@@ -86,7 +87,7 @@ def use(team: str, monkeypatch: pytest.MonkeyPatch) -> None:
 # ---- non-negative least squares ------------------------------------------------------
 
 
-def test_several_variables_enter_at_once(rng: np.random.Generator) -> None:
+def test_several_variables_enter_at_once(rng: Generator) -> None:
     A, b = rng.random((60, 40)), rng.random(60)
     found = solve(A, b)
     np.testing.assert_allclose(found.x, reference.nnls(A, b).x, atol=1e-13)
@@ -103,11 +104,7 @@ def test_several_variables_enter_at_once(rng: np.random.Generator) -> None:
     ],
 )
 def test_less_shared_memory_changes_no_bit(
-    team: str,
-    limit: int,
-    side: int,
-    monkeypatch: pytest.MonkeyPatch,
-    rng: np.random.Generator,
+    team: str, limit: int, side: int, monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
     """A part of the inverse is in global memory, or the vectors are."""
     use("block", monkeypatch)
@@ -124,7 +121,7 @@ def test_less_shared_memory_changes_no_bit(
 
 @pytest.mark.parametrize("limit", [40 * 30 * 8 * 4, 40 * 30 * 8])
 def test_less_memory_changes_no_bit(
-    limit: int, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    limit: int, monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
     """The scaled matrices of a few systems fit into memory at the same time."""
     A, b = rng.random((9, 40, 33)), rng.random((9, 40))
@@ -139,7 +136,7 @@ def test_less_memory_changes_no_bit(
 
 
 def test_without_memory_for_one_matrix_qr_is_used(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
     A, b = rng.random((3, 40, 33)), rng.random((3, 40))
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
@@ -164,7 +161,7 @@ def with_limit(empty: Any, limit: int) -> Any:
 
 
 def test_large_repairs_have_memory_only_if_they_are_needed(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
     emulated, A, b = kernels.EmulatedDevice(), rng.random((4, 12, 6)), rng.random(12)
     similar = A.copy()
@@ -234,7 +231,7 @@ def test_two_blocks_share_a_multiprocessor_if_systems_outnumber_the_blocks() -> 
 
 @pytest.mark.parametrize("team", ["8 lanes", "block"])
 def test_corrected_x_and_its_residual_against_exact_arithmetic(
-    team: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    team: str, monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
     """Similar columns, whose Gram matrix leaves errors in x, and small residuals.
 
@@ -298,11 +295,7 @@ def test_every_option_against_the_specification(
 @together("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("team", TEAMS)
 def test_an_exchange_against_the_specification(
-    team: str,
-    dtype: Any,
-    case: str,
-    monkeypatch: pytest.MonkeyPatch,
-    rng: np.random.Generator,
+    team: str, dtype: Any, case: str, monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
     """Penalties on dependent columns: x moves along dependences, step by step."""
     use(team, monkeypatch)
@@ -343,9 +336,7 @@ def test_the_certificate_of_an_unfinished_solution(
 
 @pytest.mark.parametrize("bounds", [(-0.25, 1.0), (-10.0, 10.0)])
 def test_similar_columns_next_to_penalised_ones(
-    bounds: tuple[float, float],
-    monkeypatch: pytest.MonkeyPatch,
-    rng: np.random.Generator,
+    bounds: tuple[float, float], monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
     """After H is recomputed, x moves from where the gradient was corrected.
 

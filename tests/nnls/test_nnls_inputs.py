@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.sparse.linalg
+from numpy.random import Generator
 from together import together
 
 import gpusolve
@@ -128,7 +129,7 @@ def test_contradictions_make_systems_infeasible(
         ([0, None, 0.5], (1, 2, None)),
     ],
 )
-def test_bounds_are_as_in_scipy(bounds: Any, rng: np.random.Generator) -> None:
+def test_bounds_are_as_in_scipy(bounds: Any, rng: Generator) -> None:
     A, b = rng.standard_normal((6, 3)), rng.standard_normal(6)
     expected = scipy.optimize.lsq_linear(
         A, b, ([0, -np.inf, 0.5], [1, 2, np.inf]), tol=1e-14, method="bvls"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.random import Generator
 from together import together
 
 import gpusolve
@@ -18,12 +19,12 @@ ROWS, VARIABLES, SYSTEMS = list("uvwxyz"), ["a", "b", "c"], ["s1", "s2"]
 
 
 @pytest.fixture(name="A")
-def matrix(rng: np.random.Generator) -> pd.DataFrame:
+def matrix(rng: Generator) -> pd.DataFrame:
     return pd.DataFrame(rng.random((6, 3)), ROWS, VARIABLES)
 
 
 @pytest.fixture
-def b(rng: np.random.Generator) -> pd.DataFrame:
+def b(rng: Generator) -> pd.DataFrame:
     return pd.DataFrame(rng.random((2, 6)), SYSTEMS, ROWS)
 
 
@@ -103,7 +104,7 @@ def test_labels_must_agree(A: pd.DataFrame, b: pd.DataFrame) -> None:
         gpusolve.lsq_linear(A, b, 3)
 
 
-def test_axes_of_xarray(xarray: Any, rng: np.random.Generator) -> None:
+def test_axes_of_xarray(xarray: Any, rng: Generator) -> None:
     """Axes are found by name: the rows of b come first."""
     A, b = rng.random((6, 3)), rng.random((6, 2, 4))
     lat = ("y", "x"), rng.random((2, 4))
@@ -193,7 +194,7 @@ def with_first_differences(A: Any, b: Any, **given: Any) -> Any:
 
 
 @together("solve", [gpusolve.nnls, gpusolve.lsq_linear, with_first_differences])
-def test_what_is_masked_has_weight_zero(rng: np.random.Generator, solve: Any) -> None:
+def test_what_is_masked_has_weight_zero(rng: Generator, solve: Any) -> None:
     A, b = rng.random((2, 1, 9, 4)), rng.random((3, 9))
     of_A, of_b = rng.random(A.shape) < 0.05, rng.random(b.shape) < 0.1
     kept, weights = ~(of_A.any(-1) | of_b), rng.random(9)
@@ -215,7 +216,7 @@ def test_what_is_masked_has_weight_zero(rng: np.random.Generator, solve: Any) ->
 
 
 @together("dtype", ["Float64", "Float32", "Int64"])
-def test_nullable_columns_of_pandas(rng: np.random.Generator, dtype: Any) -> None:
+def test_nullable_columns_of_pandas(rng: Generator, dtype: Any) -> None:
     A, b = (rng.integers(-9, 9, shape).astype(float) for shape in ((6, 3), (6,)))
     frames = pd.DataFrame(A).astype(dtype), pd.Series(b).astype(dtype)
     expected = gpusolve.nnls(A, b)

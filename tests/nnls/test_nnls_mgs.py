@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.random import Generator
 from oracles import scipy_rnorm, violation
 from scipy.linalg import hilbert
 
@@ -48,12 +49,11 @@ def check_agreement(found: gpusolve.NNLSResult, expected: gpusolve.NNLSResult) -
 # ---- Algorithm 1 ---------------------------------------------------------------------
 
 
-@pytest.mark.paper(
-    "Luo, Algorithm 1",
-    "As published, but for the sign and the restriction of the step, x goes from "
-    "(1, 2, 3) to (5/3, 0, 11/3) if y is (2, -1, 4), and then to (2, 0, 4)",
-)
+@pytest.mark.paper("Luo, Algorithm 1")
 def test_line_10(backend: Any) -> None:
+    """As published, but for the sign and the restriction of the step, x goes from (1,
+    2, 3) to (5/3, 0, 11/3) if y is (2, -1, 4), and then to (2, 0, 4).
+    """
     given = {"method": "mgs", "warm_start": np.array([1.0, 2, 3])}
     A, b = np.eye(3), np.array([2.0, -1, 4])
     first = backend.nnls(A, b, **given, maxiter=1)
@@ -69,7 +69,7 @@ def test_line_10(backend: Any) -> None:
 
 
 def test_kernel_in_every_thread_order(
-    schedule: str, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    schedule: str, monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
     A, b = rng.random((3, 24, 16)) - 0.2, rng.random((3, 24))
     expected, found = both(monkeypatch, A, b)
@@ -91,7 +91,7 @@ def test_kernel_in_every_thread_order(
 )
 def test_kernel_agrees_with_the_specification(
     monkeypatch: pytest.MonkeyPatch,
-    rng: np.random.Generator,
+    rng: Generator,
     shape: tuple[int, ...],
     options: dict[str, Any],
 ) -> None:
@@ -112,7 +112,7 @@ def test_kernel_agrees_with_the_specification(
 
 
 def test_dependent_columns_of_a_start_leave(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
     A, b = rng.random((2, 12, 5)), rng.random((2, 12))
     twins = np.concatenate([A, A], axis=-1)
@@ -124,14 +124,13 @@ def test_dependent_columns_of_a_start_leave(
     assert (found.n_downdates >= 10).all()
 
 
-@pytest.mark.paper(
-    "Luo, 5.1",
-    "As published, a block of 512 threads solves a system, in one launch and without "
-    "the host",
-)
+@pytest.mark.paper("Luo, 5.1")
 def test_a_block_of_512_threads_solves_a_system(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
+    """As published, a block of 512 threads solves a system, in one launch and without
+    the host.
+    """
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     with emulator.profile() as report:
         gpusolve.nnls(rng.random((3, 6, 4)), rng.random((3, 6)), method="mgs")
@@ -140,13 +139,13 @@ def test_a_block_of_512_threads_solves_a_system(
     assert report.host.synchronizations == report.host.copies == 0
 
 
-@pytest.mark.paper(
-    "Luo, 3.1, Algorithm 2",
-    "As published, a solve has 10 barriers more for each passive column, 5 for each of "
-    "2 scalar products, and one for the triangle",
-)
+@pytest.mark.paper("Luo, 3.1, Algorithm 2")
 def test_the_kernel_takes_r_as_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """k columns enter, and each waits for the columns before it."""
+    """As published, a solve has 10 barriers more for each passive column, 5 for each of
+    2 scalar products, and one for the triangle.
+
+    k columns enter, and each waits for the columns before it.
+    """
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     barriers = []
     for k in range(1, 5):
@@ -192,13 +191,12 @@ ILL_CONDITIONED = ill_conditioned()
 FAILING = {"nearly dependent, exact", "Hilbert", "Gaussians"}
 
 
-@pytest.mark.paper(
-    "Luo, 3.1, Algorithm 2",
-    "Where columns are nearly dependent, such as in a Hilbert matrix, status 3 says "
-    "that modified Gram-Schmidt does not suffice; status 0 is never wrong",
-)
+@pytest.mark.paper("Luo, 3.1, Algorithm 2")
 @pytest.mark.parametrize("family", ILL_CONDITIONED)
 def test_status_0_is_never_wrong(backend: Any, family: str) -> None:
+    """Where columns are nearly dependent, such as in a Hilbert matrix, status 3 says
+    that modified Gram-Schmidt does not suffice; status 0 is never wrong.
+    """
     A, b = ILL_CONDITIONED[family]
     result = backend.nnls(A, b, method="mgs")
     assert (backend.nnls(A, b, method="qr").status == 0).all()

@@ -17,15 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
-from every_option import (
-    DTYPES,
-    KINDS,
-    METHODS,
-    Array,
-    Options,
-    assert_same,
-    problem,
-)
+from every_option import DTYPES, KINDS, METHODS, Array, Options, assert_same, problem
+from numpy.random import Generator
 from together import together
 
 import gpusolve
@@ -99,9 +92,7 @@ def test_every_instruction_set_agrees_with_the_specification(
 
 
 @together("m, n", [(512, 1), (513, 2), (1030, 7), (1600, 12)])
-def test_rows_are_multiplied_in_blocks(
-    m: int, n: int, rng: np.random.Generator
-) -> None:
+def test_rows_are_multiplied_in_blocks(m: int, n: int, rng: Generator) -> None:
     """A wrong ``A^T A`` would take more steps. A row of weight 0 has NaN."""
     A, b, weights = rng.random((m, n)), rng.random((5, m)), rng.random((5, m))
     A[3 * m // 4], weights[:, 3 * m // 4] = np.nan, 0
@@ -121,22 +112,23 @@ def test_rows_are_multiplied_in_blocks(
 # ---- threads and processes -----------------------------------------------------------
 
 
-def hard_batch(rng: np.random.Generator, shares: bool) -> tuple[Array, Array]:
+def hard_batch(rng: Generator, shares: bool) -> tuple[Array, Array]:
     """Forty systems; QR solves those in which two columns are nearly the same."""
     A, b = rng.random((40, 30, 12)), rng.random((40, 30))
     A[::3, :, 4] = A[::3, :, 2] * (1 + 1e-9 * rng.standard_normal((14, 30)))
     return (A[0] if shares else A), b
 
 
-@pytest.mark.paper(
-    "Luo, 4.1", "1, 2, 3 or 8 threads at the same time solve a batch, to the same bits"
-)
+@pytest.mark.paper("Luo, 4.1")
 @pytest.mark.parametrize("shares", [False, True])
 @every_method
 def test_bits_do_not_depend_on_the_threads(
-    method: str, shares: bool, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+    method: str, shares: bool, rng: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each thread waits for the others before it takes its first system."""
+    """1, 2, 3 or 8 threads at the same time solve a batch, to the same bits.
+
+    Each thread waits for the others before it takes its first system.
+    """
     A, b = hard_batch(rng, shares)
     alone = gpusolve.nnls(A, b, method=method)
     assert alone.repaired.any() == (method == "auto")
@@ -159,7 +151,7 @@ def test_bits_do_not_depend_on_the_threads(
 
 
 def test_calls_from_eight_threads(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+    rng: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All call at the same time, and each call starts threads of its own."""
     monkeypatch.setattr(compiled, "ENOUGH_FOR_THREADS", 0)
@@ -182,12 +174,11 @@ def solved(A: Array, b: Array) -> Array:
 
 
 @pytest.mark.skipif(
-    "fork" not in multiprocessing.get_all_start_methods(),
-    reason="fork is missing",
+    "fork" not in multiprocessing.get_all_start_methods(), reason="fork is missing"
 )
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_solves(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+    rng: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After this process has loaded the object and used threads."""
     monkeypatch.setattr(compiled, "ENOUGH_FOR_THREADS", 0)
@@ -267,7 +258,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch) -> Iterator[Interrupt]:
 
 @every_method
 def test_an_interrupt_ends_a_long_batch(
-    method: str, interrupt: Interrupt, rng: np.random.Generator
+    method: str, interrupt: Interrupt, rng: Generator
 ) -> None:
     A, b = rng.standard_normal((64, 16)), rng.standard_normal((100, 64))
     many = np.broadcast_to(b, (2000, 100, 64))
@@ -278,7 +269,7 @@ def test_an_interrupt_ends_a_long_batch(
 @pytest.mark.parametrize("kind", ["cold", "warm", "free"])
 @every_method
 def test_an_interrupt_ends_a_large_system(
-    method: str, kind: str, interrupt: Interrupt, rng: np.random.Generator
+    method: str, kind: str, interrupt: Interrupt, rng: Generator
 ) -> None:
     m, n = 2500, 1800
     A, b = rng.standard_normal((m, n)), rng.standard_normal(m)

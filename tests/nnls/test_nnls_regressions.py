@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from backends import also_by_fallback, without_gpu
+from numpy.random import Generator
 from together import together
 
 from gpusolve._numerics.certificate import Certificate, certify
@@ -33,7 +34,7 @@ def test_tiny_directions_are_fitted(backend: Any, A: Any, b: Any, limit: float) 
     assert backend.nnls(A, b).rnorm <= limit * np.linalg.norm(b)
 
 
-def columns_of_all_sizes(rng: np.random.Generator, m: int, n: int) -> np.ndarray:
+def columns_of_all_sizes(rng: Generator, m: int, n: int) -> np.ndarray:
     """Each column is an earlier column with either sign, and a small perturbation."""
     A = rng.standard_normal((m, n))
     for j in range(1, n):

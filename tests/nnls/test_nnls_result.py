@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.random import Generator
 from scipy.linalg import null_space
 from together import together
 
@@ -15,9 +16,7 @@ SYSTEMS = 6
 EPS = float(np.finfo(np.float64).eps)
 
 
-def test_covariance_without_a_value_does_not_affect_others(
-    rng: np.random.Generator,
-) -> None:
+def test_covariance_without_a_value_does_not_affect_others(rng: Generator) -> None:
     A, b = rng.random((6, 8, 3)), rng.random((6, 8))
     bounds = (np.full((6, 3), -np.inf), np.full((6, 3), np.inf))
     good = gpusolve.lsq_linear(A, b, bounds).covariance()
@@ -39,7 +38,7 @@ def test_covariance_without_a_value_does_not_affect_others(
 @together("shared", [False, True])
 @together("kept", [np.nan, np.inf, 1e200])
 def test_covariance_and_residual_without_a_row(
-    backend: Any, rng: np.random.Generator, kept: float, shared: bool
+    backend: Any, rng: Generator, kept: float, shared: bool
 ) -> None:
     """A row of weight 0 changes neither the covariance nor other residuals."""
     A, b = rng.random((4, 9, 3)), rng.random((4, 9))
@@ -68,7 +67,7 @@ def test_a_fixed_sum_determines_what_the_data_do_not() -> None:
     np.testing.assert_allclose(result.covariance(1), expected, atol=1e-15)
 
 
-def constrained(rng: np.random.Generator, n: int, own: bool) -> dict[str, Any]:
+def constrained(rng: Generator, n: int, own: bool) -> dict[str, Any]:
     """Constraints and bounds of which some hold with equality, an equality twice."""
     systems = (SYSTEMS,) if own else ()
     equal = rng.standard_normal((*systems, 1, n))
@@ -102,7 +101,7 @@ def change_of_free(result: Any, k: int, rows: dict[str, Any], has_sum: bool) -> 
 @together("rows", [False, True])
 def test_covariance_and_residual(
     numpy_backend: Any,
-    rng: np.random.Generator,
+    rng: Generator,
     own: bool,
     weights: tuple[int, ...] | None,
     sum_to: float | None,
@@ -140,7 +139,7 @@ def test_covariance_and_residual(
         np.testing.assert_allclose(residual[k], b[k] - one @ result.x[k], atol=1e-13)
 
 
-def test_covariance_is_the_change_of_x_with_b(rng: np.random.Generator) -> None:
+def test_covariance_is_the_change_of_x_with_b(rng: Generator) -> None:
     """With ``J = dx / db`` and errors of b of deviation 1, it is ``J J^T``."""
     n, m, step = 5, 9, 1e-6
     A, b = rng.standard_normal((m, n)), rng.standard_normal((SYSTEMS, m))
@@ -157,9 +156,7 @@ def test_covariance_is_the_change_of_x_with_b(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(result.covariance(1), expected, atol=1e-8)
 
 
-def test_variables_that_constraints_determine_have_no_variance(
-    rng: np.random.Generator,
-) -> None:
+def test_variables_that_constraints_determine_have_no_variance(rng: Generator) -> None:
     """Rounding errors leave a number near 0, which is not negative."""
     A, b = rng.standard_normal((9, 4)), rng.standard_normal((200, 9))
     rows = {"A_eq": rng.standard_normal((200, 4, 4)), "b_eq": np.zeros(4)}
@@ -168,9 +165,7 @@ def test_variables_that_constraints_determine_have_no_variance(
     np.testing.assert_allclose(found, 0, atol=1e-12)
 
 
-def test_covariance_of_programs_and_of_systems_without_a_solution(
-    backend: Any,
-) -> None:
+def test_covariance_of_programs_and_of_systems_without_a_solution(backend: Any) -> None:
     rows = {"A_ub": np.array([[1.0, 1.0]]), "b_ub": np.array([[1.0], [9.0], [-1.0]])}
     solve = gpusolve.bounded_qp
     G, c = np.diag([1.0, 2.0]), np.array([2.0, 2.0])
@@ -195,7 +190,7 @@ def test_covariance_of_extreme_magnitudes(exponent: int) -> None:
     np.testing.assert_allclose(scaled[kept], unit[kept], rtol=1e-12)
 
 
-def test_on_each_backend(backend: Any, rng: np.random.Generator) -> None:
+def test_on_each_backend(backend: Any, rng: Generator) -> None:
     A, b = rng.random((7, 4)).astype(np.float32), rng.random((5, 7)).astype(np.float32)
     result = gpusolve.nnls(backend.array(A), backend.array(b))
     found = backend.numpy(result.covariance())
@@ -212,7 +207,7 @@ def test_on_each_backend(backend: Any, rng: np.random.Generator) -> None:
     assert sum(result.method_counts.values()) == 5
 
 
-def test_method_counts(rng: np.random.Generator) -> None:
+def test_method_counts(rng: Generator) -> None:
     A, b = rng.random((3, 5, 2)), rng.random((3, 5))
     assert gpusolve.nnls(A, b, method="gram").method_counts == {"gram": 3, "qr": 0}
     assert gpusolve.nnls(A, b, method="qr").method_counts == {"gram": 0, "qr": 3}

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.random import Generator
 from numpy.typing import NDArray
 from together import together
 
@@ -19,7 +20,7 @@ LAMBDAS = np.geomspace(1e-4, 1e3, 15)
 FREE = (-np.inf, np.inf)
 
 
-def systems(rng: np.random.Generator, noise: float = 0.1) -> tuple[Array, Array]:
+def systems(rng: Generator, noise: float = 0.1) -> tuple[Array, Array]:
     """Blurred curves that are not negative, with noise."""
     rows, places = np.linspace(0, 1, ROWS), np.linspace(0, 1, VARIABLES)
     A = np.exp(-0.5 * ((rows[:, None] - places) / 0.2) ** 2)
@@ -70,9 +71,7 @@ class Ridge:
 
 
 @together("dependent", [False, True])
-def test_filter_factors(
-    backend: Any, rng: np.random.Generator, dependent: bool
-) -> None:
+def test_filter_factors(backend: Any, rng: Generator, dependent: bool) -> None:
     A, b = systems(rng)
     if dependent:
         A[:, 2], A[:, 4], A[:, 5] = A[:, 0] - A[:, 1], 3 * A[:, 3], 0
@@ -95,7 +94,7 @@ def test_filter_factors(
 
 @together("bounds", [FREE, (0, np.inf)])
 def test_the_choices_are_those_of_a_scan(
-    backend: Any, rng: np.random.Generator, bounds: tuple[float, float]
+    backend: Any, rng: Generator, bounds: tuple[float, float]
 ) -> None:
     A, b = systems(rng)
     lambdas = rng.permutation(LAMBDAS)
@@ -117,7 +116,7 @@ def test_the_choices_are_those_of_a_scan(
         assert lambdas[of_noise[system]] == lambdas[within].max()
 
 
-def test_chi2(backend: Any, rng: np.random.Generator) -> None:
+def test_chi2(backend: Any, rng: Generator) -> None:
     A, b = systems(rng)
     weights = np.full(ROWS, 100.0)
     weights[3] = 0
@@ -161,7 +160,7 @@ def test_the_corner_of_the_l_curve(backend: Any) -> None:
     np.testing.assert_allclose(path.curvature[inside], expected[inside], rtol=0.1)
 
 
-def test_the_solutions_of_a_choice(backend: Any, rng: np.random.Generator) -> None:
+def test_the_solutions_of_a_choice(backend: Any, rng: Generator) -> None:
     A, b = systems(rng)
     given: dict[str, Any] = {"weights": 0.5 + rng.random(ROWS)}
     path = solve(backend, A, b, "first", LAMBDAS, **given)
@@ -179,7 +178,7 @@ def test_the_solutions_of_a_choice(backend: Any, rng: np.random.Generator) -> No
     np.testing.assert_array_equal(backend.numpy(path.path.at(3).x), path.x[3])
 
 
-def test_labels(rng: np.random.Generator) -> None:
+def test_labels(rng: Generator) -> None:
     A, b = systems(rng)
     columns, index = list("abcdefgh"), list("rst")
     frames = pd.DataFrame(A, columns=columns), pd.DataFrame(b, index=index)
@@ -194,7 +193,7 @@ def test_labels(rng: np.random.Generator) -> None:
     )
 
 
-def test_the_plot(rng: np.random.Generator) -> None:
+def test_the_plot(rng: Generator) -> None:
     pytest.importorskip("matplotlib").use("Agg")
     import matplotlib.pyplot as plt
 

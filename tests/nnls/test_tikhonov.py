@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 from backends import also_by_fallback
+from numpy.random import Generator
 from numpy.typing import NDArray
 from together import together
 
@@ -71,7 +72,7 @@ def check(backend: Any, A: Array, b: Array, given: Options) -> None:
         np.testing.assert_allclose(result.dual[at], dual, atol=1e4 * eps)
 
 
-def systems(rng: np.random.Generator) -> tuple[Array, Array]:
+def systems(rng: Generator) -> tuple[Array, Array]:
     return rng.random((ROWS, VARIABLES)), rng.standard_normal((SYSTEMS, ROWS)) + 0.5
 
 
@@ -98,7 +99,7 @@ CASES: dict[str, Options] = {
 @also_by_fallback
 @together("case", CASES)
 def test_agrees_with_scipy_on_stacked_systems(
-    backend: Any, rng: np.random.Generator, case: str
+    backend: Any, rng: Generator, case: str
 ) -> None:
     A, b = systems(rng)
     check(backend, A, b, CASES[case])
@@ -106,7 +107,7 @@ def test_agrees_with_scipy_on_stacked_systems(
 
 @together("size", [1, 100])
 def test_own_matrices_are_solved_in_blocks(
-    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, size: int
+    rng: Generator, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     A, b = rng.random((2, 1, ROWS, VARIABLES)), rng.random((SYSTEMS, ROWS))
     given: Options = {
@@ -124,7 +125,7 @@ def test_own_matrices_are_solved_in_blocks(
     np.testing.assert_array_equal(found.status, 0)
 
 
-def test_the_matrix_is_not_copied_for_each_lambda(rng: np.random.Generator) -> None:
+def test_the_matrix_is_not_copied_for_each_lambda(rng: Generator) -> None:
     A, b = rng.random((400, 50)), rng.random(400)
     lam = np.geomspace(1e-4, 1, 200)
     gpusolve.nnls(A, b, L="second", lam=lam[:2])
@@ -135,7 +136,7 @@ def test_the_matrix_is_not_copied_for_each_lambda(rng: np.random.Generator) -> N
     assert peak < A.nbytes * len(lam) / 5
 
 
-def test_the_prior_of_optimal_estimation(rng: np.random.Generator) -> None:
+def test_the_prior_of_optimal_estimation(rng: Generator) -> None:
     """Rodgers' maximum a posteriori, with covariances of the data and of the prior."""
     A, b = systems(rng)
     prior, noise = rng.random(VARIABLES), 0.1 + rng.random(ROWS)
@@ -155,7 +156,7 @@ def test_the_prior_of_optimal_estimation(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(result.seminorm, distance, rtol=1e-12)
 
 
-def test_a_missing_row_of_weight_zero(rng: np.random.Generator) -> None:
+def test_a_missing_row_of_weight_zero(rng: Generator) -> None:
     A, b = systems(rng)
     weights = np.ones(ROWS)
     weights[4] = 0
@@ -168,7 +169,7 @@ def test_a_missing_row_of_weight_zero(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(result.variance(1.0), expected.variance(1.0), rtol=1e-12)
 
 
-def test_a_wrong_weight_spoils_its_system_only(rng: np.random.Generator) -> None:
+def test_a_wrong_weight_spoils_its_system_only(rng: Generator) -> None:
     A, b = systems(rng)
     lam = np.array([1.0, -1.0, np.nan])
     found = gpusolve.nnls(A, b, L="first", lam=lam)

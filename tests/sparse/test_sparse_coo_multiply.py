@@ -12,6 +12,7 @@ import scipy.sparse
 from backends import without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import Generator
 from oracles import wrapping
 from together import together
 
@@ -142,13 +143,13 @@ def test_extended_precision_is_supported_on_the_cpu_only(
         multiply(A, B)
 
 
-@pytest.mark.paper(
-    "Cupp, Figure 1",
-    "The product has SciPy's entries, to the bit, for every method, shape and density",
-)
+@pytest.mark.paper("Cupp, Figure 1")
 @together("shape", [(1, 1), (1, 97), (97, 1), (40, 40), (130, 7), (3, 500)])
 @every_method
 def test_every_shape(backend: Any, shape: tuple[int, int], method: str) -> None:
+    """The product has SciPy's entries, to the bit, for every method,
+    shape and density.
+    """
     for density in (0.01, 0.4, 0.97, 1):
         A = random_coo(shape, density, rng=1, dtype=np.float32)
         B = random_coo(shape, 0.5, rng=2, dtype=np.float32)
@@ -189,13 +190,12 @@ def test_random_structures(backend: Any, operands: tuple[Any, Any]) -> None:
         assert found.dtype == np.result_type(A.dtype, B.dtype)
 
 
-@pytest.mark.paper(
-    "Cupp, 2.2, reference product",
-    "The reference agrees with brute force over all pairs of entries, also with "
-    "entries in any order, duplicates and zeros",
-)
+@pytest.mark.paper("Cupp, 2.2, reference product")
 @given(pairs_of_matrices())
 def test_the_reference_agrees_with_brute_force(operands: tuple[Any, Any]) -> None:
+    """The reference agrees with brute force over all pairs of entries, also with
+    entries in any order, duplicates and zeros.
+    """
     a, b = map(_inputs.coordinates, operands)
     rows, columns, values = reference.coo_multiply(a[:3], b[:3], a.shape)
     found = coo(rows, columns, values, a.shape)
@@ -228,7 +228,7 @@ def test_lengths_around_tile_sizes(backend: Any, method: str, length: int) -> No
 @together("few", [1, 2, 5, 30])
 @every_method
 def test_few_entries_with_many(
-    backend: Any, method: str, few: int, rng: np.random.Generator
+    backend: Any, method: str, few: int, rng: Generator
 ) -> None:
     width = 9000
     many = one_row(np.sort(rng.choice(width, 4000, replace=False)), width, seed=1)
@@ -264,18 +264,15 @@ def shuffled(A: Any) -> tuple[Any, Any, Any]:
 # ---- keys ----------------------------------------------------------------------------
 
 
-@pytest.mark.paper(
-    "Cupp, 5.1, absolute index",
-    "Places of 46341 x 46341 and larger matrices have different keys, where keys of 32 "
-    "bits overflow",
-)
-@together(
-    "shape",
-    [(46341, 46341), (65536, 65536), (HUGE, HUGE), (1, HUGE), (HUGE, 1)],
-)
+@pytest.mark.paper("Cupp, 5.1, absolute index")
+@together("shape", [(46341, 46341), (65536, 65536), (HUGE, HUGE), (1, HUGE), (HUGE, 1)])
 @every_method
 def test_large_shapes(backend: Any, shape: tuple[int, int], method: str) -> None:
-    """Keys of 32 bits would overflow and make different places equal."""
+    """Places of 46341 x 46341 and larger matrices have different keys, where keys of 32
+    bits overflow.
+
+    Keys of 32 bits would overflow and make different places equal.
+    """
     rows, columns = shape
     last = rows - 1, columns - 1
     corners = {(i, j) for i in (0, 1, last[0] // 2, last[0]) for j in (0, last[1])}
@@ -557,14 +554,14 @@ def test_entries_out_of_order_are_seen(method: str, columns: Any) -> None:
         assert times == 2
 
 
-@pytest.mark.paper(
-    "Cupp, 5.3, place of the products",
-    "A block looks back at the counts before it: each of 20,000 entries is read once, "
-    "and each product is written once",
-)
+@pytest.mark.paper("Cupp, 5.3, place of the products")
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 def test_merge_reads_and_writes_each_entry_once(dtype: str, monkeypatch: Any) -> None:
-    """At most 24 n + 20 k bytes for n entries of 4-byte numbers each and k results."""
+    """A block looks back at the counts before it: each of 20,000 entries is read once,
+    and each product is written once.
+
+    At most 24 n + 20 k bytes for n entries of 4-byte numbers each and k results.
+    """
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     n = 20_000
     A, B = (

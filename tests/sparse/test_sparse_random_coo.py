@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from numpy.random import Generator
 from together import together
 
 from gpusolve.sparse import _random_coo as random
@@ -27,16 +28,15 @@ def places(A: Any) -> list[tuple[int, int]]:
 SHAPES = [(0, 0), (0, 9), (9, 0), (1, 1), (7, 5), (1, 300), (300, 1), (40, 40)]
 
 
-@pytest.mark.paper(
-    "Cupp, 2.2, Figure 2",
-    "The three arrays have an element for each nonzero value, not for each place, at "
-    "densities from 0 to 1",
-)
+@pytest.mark.paper("Cupp, 2.2, Figure 2")
 @together("shape", SHAPES)
 @together("density", [0, 0.001, 0.3, 0.5, 0.51, 0.75, 0.999, 1])
 def test_number_of_entries_is_exact_and_places_are_distinct(
     shape: tuple[int, int], density: float
 ) -> None:
+    """The three arrays have an element for each nonzero value, not for each place, at
+    densities from 0 to 1.
+    """
     A = random_coo(shape, density, rng=1)
     found = places(A)
     assert A.shape == shape
@@ -72,23 +72,19 @@ def test_huge_shapes(shape: tuple[int, int], index: type[np.integer[Any]]) -> No
 
 
 @together("count", [0, 1, 5, 1000])
-def test_each_once_agrees_with_numpy_unique(
-    count: int, rng: np.random.Generator
-) -> None:
+def test_each_once_agrees_with_numpy_unique(count: int, rng: Generator) -> None:
     keys = rng.integers(0, 300, count)
     same(random.each_once(keys), np.unique(keys), strict=True)
 
 
-@pytest.mark.paper(
-    "Cupp, 2.2, random matrices",
-    "`random_coo` draws again instead: all 15 sets of 2 or 4 of 6 places are equally "
-    "likely",
-)
+@pytest.mark.paper("Cupp, 2.2, random matrices")
 @pytest.mark.parametrize("count", [2, 4])
-def test_all_sets_of_places_are_equally_likely(
-    count: int, rng: np.random.Generator
-) -> None:
-    """For densities below and above one half."""
+def test_all_sets_of_places_are_equally_likely(count: int, rng: Generator) -> None:
+    """`random_coo` draws again instead: all 15 sets of 2 or 4 of 6 places are equally
+    likely.
+
+    For densities below and above one half.
+    """
     draws = 3000
     sets = Counter(
         tuple(places(random_coo((2, 3), count / 6, rng=rng))) for _ in range(draws)

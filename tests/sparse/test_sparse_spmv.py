@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sparse
 from backends import without_gpu
 from monoids import exclusive_or, first_nonzero
+from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.sparse.linalg import aslinearoperator, cg, spsolve
 from together import together
@@ -54,7 +55,7 @@ def product(backend: Any, A: Any, x: Any, **options: Any) -> Any:
     return backend.call(lambda x: spmv(matrix, x, **options), x)
 
 
-def small_integers(rng: np.random.Generator, dtype: Any, *shape: int) -> Array:
+def small_integers(rng: Generator, dtype: Any, *shape: int) -> Array:
     """Small integers in any dtype, whose sums of products are exact."""
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
@@ -67,7 +68,7 @@ def small_integers(rng: np.random.Generator, dtype: Any, *shape: int) -> Array:
 
 
 def random_csr(
-    rng: np.random.Generator, lengths: Any, n: int, dtype: Any = np.float64
+    rng: Generator, lengths: Any, n: int, dtype: Any = np.float64
 ) -> sparse.csr_array:
     """A random matrix with these row lengths, sorted columns and duplicates."""
     lengths = np.asarray(lengths, np.int64)
@@ -79,7 +80,7 @@ def random_csr(
     return sparse.csr_array((values, columns, offsets), shape=(len(lengths), n))
 
 
-def shuffled(rng: np.random.Generator, A: Any) -> sparse.coo_array:
+def shuffled(rng: Generator, A: Any) -> sparse.coo_array:
     """The entries of A in random order."""
     coo = A.tocoo()
     order = rng.permutation(coo.nnz)
@@ -113,26 +114,26 @@ def true_product(
 # ---- example from the slides ----
 
 
-@pytest.mark.paper(
-    "Oancea, Exercise 4",
-    "smvMul of the matrix of shape [2, 3, 1] and [1.0, 2.0, 3.0, 4.0] is [0, 0, 12]",
-)
+@pytest.mark.paper("Oancea, Exercise 4")
 @every_method
 @together("form", [sparse.csr_array, sparse.coo_matrix])
 def test_matrix_example_from_the_slides(backend: Any, method: str, form: Any) -> None:
+    """smvMul of the matrix of shape [2, 3, 1] and [1.0, 2.0, 3.0, 4.0] is
+    [0, 0, 12].
+    """
     A = form([[2.0, -1, 0, 0], [0, -1, 2, -1], [0, 0, 0, 3]])
     found = product(backend, A, np.array([1.0, 2, 3, 4]), method=method)
     same(found, np.array([0.0, 0, 12]), strict=True)
     same(np.diff(sparse.csr_array(A).indptr), [2, 3, 1])
 
 
-@pytest.mark.paper(
-    "Oancea, Exercise 4",
-    "The products [2.0, -2.0, -2.0, 6.0, -4.0, 12.0] are scanned to "
-    "[2.0, 0.0, -2.0, 4.0, 0.0, 12.0] by flags at [0, 2, 5]",
-)
+@pytest.mark.paper("Oancea, Exercise 4")
 def test_listing_of_the_flat_product(backend: Any) -> None:
-    """The parallel smvMul of the slides, with each of its arrays."""
+    """The products [2.0, -2.0, -2.0, 6.0, -4.0, 12.0] are scanned to [2.0, 0.0, -2.0,
+    4.0, 0.0, 12.0] by flags at [0, 2, 5].
+
+    The parallel smvMul of the slides, with each of its arrays.
+    """
     mat_cols = np.array([0, 1, 1, 2, 3, 3])
     mat_vals = np.array([2.0, -1.0, -1.0, 2.0, -1.0, 3.0])
     vct, shape = np.array([1.0, 2.0, 3.0, 4.0]), np.array([2, 3, 1])
@@ -152,13 +153,13 @@ def test_listing_of_the_flat_product(backend: Any) -> None:
     same(scnarr[shpscn - 1], [0, 0, 12])
 
 
-@pytest.mark.paper(
-    "Oancea, Sparse product",
-    "With half the values the loops give [0, 0, 6], with int mat_elm [1, 3, 4]",
-)
+@pytest.mark.paper("Oancea, Sparse product")
 @pytest.mark.parametrize(("kind", "expected"), [(float, [0, 0, 6]), (int, [1, 3, 4])])
 def test_listing_of_the_sequential_product(kind: type, expected: list[int]) -> None:
-    """The imperative smvMul of the slides, which stores a value as int."""
+    """With half the values the loops give [0, 0, 6], with int mat_elm [1, 3, 4].
+
+    The imperative smvMul of the slides, which stores a value as int.
+    """
     shape, mat_cols = [2, 3, 1], [0, 1, 1, 2, 3, 3]
     mat_vals = [1.0, -0.5, -0.5, 1.0, -0.5, 1.5]
     vct = [1.0, 2.0, 3.0, 4.0]
@@ -200,15 +201,13 @@ STRUCTURES: dict[str, list[int]] = {
 }
 
 
-@pytest.mark.paper(
-    "Oancea, Exercise 4",
-    "Both ways give the products of rows of any length, 0 included",
-)
+@pytest.mark.paper("Oancea, Exercise 4")
 @every_method
 @together("structure", STRUCTURES)
 def test_every_structure(
-    backend: Any, method: str, structure: str, rng: np.random.Generator
+    backend: Any, method: str, structure: str, rng: Generator
 ) -> None:
+    """Both ways give the products of rows of any length, 0 included."""
     A = random_csr(rng, STRUCTURES[structure], 50)
     x = small_integers(rng, np.float64, 50)
     expected = scipy_product(A, x)
@@ -249,7 +248,7 @@ PAIRS = [
 @every_method
 @together(("A_dtype", "x_dtype"), PAIRS)
 def test_pairs_of_dtypes(
-    backend: Any, method: str, A_dtype: str, x_dtype: str, rng: np.random.Generator
+    backend: Any, method: str, A_dtype: str, x_dtype: str, rng: Generator
 ) -> None:
     """Also of offsets and columns; integers wrap, and bytes may be swapped."""
     A = random_csr(rng, [0, 3, 1, 0, 1500, 40], 30, A_dtype)
@@ -281,9 +280,7 @@ def test_entries_that_are_zero_or_in_one_place(backend: Any, method: str) -> Non
 
 
 @every_method
-def test_rounding_errors_are_bounded(
-    backend: Any, method: str, rng: np.random.Generator
-) -> None:
+def test_rounding_errors_are_bounded(backend: Any, method: str, rng: Generator) -> None:
     A = random_csr(rng, [0, 3, 5000, 7, 300], 100)
     A.data[:] = rng.standard_normal(A.nnz)
     x = rng.standard_normal(100)
@@ -295,7 +292,7 @@ def test_rounding_errors_are_bounded(
 
 @every_method
 def test_nan_and_infinity_propagate_in_their_row(
-    backend: Any, method: str, rng: np.random.Generator
+    backend: Any, method: str, rng: Generator
 ) -> None:
     """Of the matrix, also of both signs in a row, and of x in a column."""
     A = random_csr(rng, [3, TILE, 0, 2, TILE + 3, 5, TILE], 20)
@@ -339,9 +336,7 @@ def python_operator(op: str | Monoid, dtype: Any) -> tuple[Any, Operator]:
 
 @every_method
 @together("name", SEMIRINGS)
-def test_semirings(
-    backend: Any, method: str, name: str, rng: np.random.Generator
-) -> None:
+def test_semirings(backend: Any, method: str, name: str, rng: Generator) -> None:
     add, multiply, dtype = SEMIRINGS[name]
     lengths = [0, 4, 1, 0, 0, *[3] * 200, 2 * TILE + 1, 0, 2, 3000, 0]
     A, x = random_csr(rng, lengths, 40, dtype), small_integers(rng, dtype, 40)
@@ -355,7 +350,7 @@ def test_semirings(
         same(product(backend, matrix, x, **options), expected, strict=True)
 
 
-def reversed_rows(rng: np.random.Generator, A: Any) -> sparse.coo_array:
+def reversed_rows(rng: Generator, A: Any) -> sparse.coo_array:
     """The entries with rows in reverse order and columns in random order.
 
     Duplicates keep their order.
@@ -366,9 +361,7 @@ def reversed_rows(rng: np.random.Generator, A: Any) -> sparse.coo_array:
     return sparse.coo_array((coo.data[order], places), shape=coo.shape)
 
 
-def test_noncommutative_add_over_many_tiles(
-    backend: Any, rng: np.random.Generator
-) -> None:
+def test_noncommutative_add_over_many_tiles(backend: Any, rng: Generator) -> None:
     n = 70 * tile_for(np.dtype(np.int32)).size + 5
     A = sparse.csr_array((np.zeros(n, np.int32), np.arange(n), [0, 0, n]))
     x = np.zeros((12, n), np.int32)
@@ -401,9 +394,7 @@ def test_entries_of_a_row_are_added_in_column_order(backend: Any) -> None:
 
 @together("form", ["csr", "csc", "coo", "bsr", "dia", "lil", "dok"])
 @pytest.mark.parametrize("kind", ["array", "matrix"])
-def test_every_format(
-    backend: Any, form: str, kind: str, rng: np.random.Generator
-) -> None:
+def test_every_format(backend: Any, form: str, kind: str, rng: Generator) -> None:
     if backend.name == "cuda" and form not in ("csr", "csc", "coo"):
         pytest.skip(f"CuPy has no {form}")
     dense = np.where(rng.random((40, 30)) < 0.2, small_integers(rng, float, 40, 30), 0)
@@ -416,11 +407,7 @@ def test_every_format(
 @together("max_places", [2**63, 1])
 @without_gpu
 def test_sorted_rows_agree_with_scipy(
-    backend: Any,
-    lengths: list[int],
-    max_places: int,
-    rng: np.random.Generator,
-    monkeypatch: Any,
+    backend: Any, lengths: list[int], max_places: int, rng: Generator, monkeypatch: Any
 ) -> None:
     """For shapes whose places fit int64 keys, and for larger shapes."""
     monkeypatch.setattr(_csr, "MAX_PLACES", max_places)
@@ -453,7 +440,7 @@ def test_index_dtype_for_many_entries() -> None:
 @every_method
 @together("in_order", [True, False])
 def test_strided_arrays_of_a_matrix(
-    backend: Any, method: str, in_order: bool, rng: np.random.Generator
+    backend: Any, method: str, in_order: bool, rng: Generator
 ) -> None:
     A = random_csr(rng, [0, 3, 1, 700], 10)
     x = small_integers(rng, np.float64, 10)
@@ -473,7 +460,7 @@ def test_strided_arrays_of_a_matrix(
 @every_method
 @together("batch", [(1,), (3,), (30,), (2, 3), (0,), (2, 0), (2, 1, 3)])
 def test_batches(
-    backend: Any, method: str, batch: tuple[int, ...], rng: np.random.Generator
+    backend: Any, method: str, batch: tuple[int, ...], rng: Generator
 ) -> None:
     for lengths in ([0, 2, 1], [3, 0, 2 * TILE, 5], [0, 0]):
         A = random_csr(rng, lengths, 20)
@@ -490,14 +477,14 @@ def test_batches(
         lambda x: namespace(x).broadcast_to(x[0, :10], (4, 10)),
     ],
 )
-def test_strided_views(backend: Any, view: Any, rng: np.random.Generator) -> None:
+def test_strided_views(backend: Any, view: Any, rng: Generator) -> None:
     A, x = random_csr(rng, [3, 0, 5], 10), small_integers(rng, np.float64, 10, 20)
     matrix = to_backend(backend, A)
     found = backend.call(lambda x: spmv(matrix, view(x)), x)
     same(found, scipy_product(A, view(x)), strict=True)
 
 
-def test_inputs_are_not_changed(backend: Any, rng: np.random.Generator) -> None:
+def test_inputs_are_not_changed(backend: Any, rng: Generator) -> None:
     A = shuffled(rng, random_csr(rng, [3, 0, 5], 10))
     x = small_integers(rng, float, 10)
     before = A.copy()
@@ -535,7 +522,7 @@ def test_conjugate_gradients(backend: Any, method: str) -> None:
     np.testing.assert_allclose(x, spsolve(A.tocsc(), b), rtol=0, atol=1e-9)
 
 
-def test_plan_for_many_vectors(backend: Any, rng: np.random.Generator) -> None:
+def test_plan_for_many_vectors(backend: Any, rng: Generator) -> None:
     A = random_csr(rng, [0, 3, TILE, 2], 4, np.float32)
     plan = SpMVPlan(to_backend(backend, A))
     assert (plan.shape, plan.dtype) == ((4, 4), np.float32)
@@ -550,7 +537,7 @@ def test_plan_for_many_vectors(backend: Any, rng: np.random.Generator) -> None:
 
 
 def test_a_plan_has_smaller_tiles_for_larger_results(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
     """Its path was made for results of the dtype of the entries."""
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
@@ -565,7 +552,7 @@ def test_a_plan_has_smaller_tiles_for_larger_results(
 
 
 @without_gpu
-def test_plan_as_a_linear_operator(backend: Any, rng: np.random.Generator) -> None:
+def test_plan_as_a_linear_operator(backend: Any, rng: Generator) -> None:
     A = random_csr(rng, [2, 0, 3], 5)
     plan = SpMVPlan(A)
     operator = aslinearoperator(plan)
@@ -601,7 +588,7 @@ def test_plan_in_a_semiring(backend: Any) -> None:
 
 @every_method
 def test_any_schedule_of_threads_and_blocks(
-    schedule: str, method: str, rng: np.random.Generator, monkeypatch: Any
+    schedule: str, method: str, rng: Generator, monkeypatch: Any
 ) -> None:
     """No race, and the same bits as in order."""
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
@@ -618,7 +605,7 @@ def test_any_schedule_of_threads_and_blocks(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("backend", ["cuda"], indirect=True)
-def test_same_bits_in_every_run(backend: Any, rng: np.random.Generator) -> None:
+def test_same_bits_in_every_run(backend: Any, rng: Generator) -> None:
     A = random_csr(rng, [0, 10**6, *rng.integers(0, 9, 10**5)], 1000)
     A.data[:] = rng.standard_normal(A.nnz)
     plan, x = SpMVPlan(to_backend(backend, A)), rng.standard_normal(1000)

@@ -17,12 +17,12 @@ SIZES = (1, 2, 3, 7, 64, 100, 1000)
 PROCESSORS = (1, 2, 3, 7, 32, 1000, 1_000_000)
 
 
-@pytest.mark.paper(
-    "Oancea, Brent's theorem",
-    "W / P <= T <= W / P + D for a schedule of each block on 1 to 1,000,000 processors",
-)
+@pytest.mark.paper("Oancea, Brent's theorem")
 @together("block", brent.BLOCKS)
 def test_a_schedule_of_each_block_is_within_brents_bounds(block: str) -> None:
+    """W / P <= T <= W / P + D for a schedule of each block on 1 to 1,000,000
+    processors.
+    """
     for n in SIZES:
         operations = brent.operations_of(block, n)
         work, depth = operations.work, operations.depth
@@ -33,15 +33,13 @@ def test_a_schedule_of_each_block_is_within_brents_bounds(block: str) -> None:
             assert work / processors <= steps.max() <= work / processors + depth
 
 
-@pytest.mark.paper(
-    "Oancea, Brent's theorem",
-    "The schedule performs an operation after those whose results it needs",
-)
+@pytest.mark.paper("Oancea, Brent's theorem")
 @together("block", brent.BLOCKS)
 @together("processors", [1, 5, 10**6])
 def test_an_operation_is_performed_after_its_operands(
     block: str, processors: int
 ) -> None:
+    """The schedule performs an operation after those whose results it needs."""
     operations = brent.operations_of(block, 100)
     steps = brent.schedule(operations, processors)
     inputs = [0] * (1 + len(operations.inputs))
@@ -90,11 +88,7 @@ def work_and_depth(n: int, variant: str) -> tuple[int, int]:
     return work, depth
 
 
-@pytest.mark.paper(
-    "Oancea, Brent's lemma and reduce",
-    "A tree has n - 1 operations for n elements; the longest chain has log2(n), "
-    "rounded up",
-)
+@pytest.mark.paper("Oancea, Brent's lemma and reduce")
 @together("n", [1, 2, 33, 512, 1000, 4001])
 @together(
     ("variant", "longest"),
@@ -110,29 +104,32 @@ def work_and_depth(n: int, variant: str) -> tuple[int, int]:
 def test_kernels_combine_each_element_once_within_their_depth(
     n: int, variant: str, longest: Any, monkeypatch: Any
 ) -> None:
+    """A tree has n - 1 operations for n elements; the longest chain has log2(n),
+    rounded up.
+    """
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     work, depth = work_and_depth(n, variant)
     assert work == n - 1
     assert math.ceil(math.log2(n)) <= depth <= longest(n)
 
 
-@pytest.mark.paper(
-    "Oancea, Table of sums",
-    "1,000 atomics on one location are a chain of 999 additions",
-)
+@pytest.mark.paper("Oancea, Table of sums")
 def test_one_atomic_for_each_element_is_no_parallel_algorithm(monkeypatch: Any) -> None:
-    """All updates of one cell are a chain: the depth is the work."""
+    """1,000 atomics on one location are a chain of 999 additions.
+
+    All updates of one cell are a chain: the depth is the work.
+    """
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     assert work_and_depth(1000, "atomic_each") == (999, 999)
 
 
-@pytest.mark.paper(
-    "Oancea, Exercise 2",
-    "31, 30, 28, 24 and 16 lanes of a wave combine in the steps, 129 in all, "
-    "for 31 operations of one thread",
-)
+@pytest.mark.paper("Oancea, Exercise 2")
 def test_a_wave_works_more_to_be_less_deep(monkeypatch: Any) -> None:
-    """A lane that combines in a step has a chain that is longer by one operation."""
+    """31, 30, 28, 24 and 16 lanes of a wave combine in the steps, 129 in all, for 31
+    operations of one thread.
+
+    A lane that combines in a step has a chain that is longer by one operation.
+    """
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     x = np.zeros((32, 2), np.int32)
     depths = gpusolve.scan(x, probe, variant="warp")[:, 1]
@@ -141,15 +138,15 @@ def test_a_wave_works_more_to_be_less_deep(monkeypatch: Any) -> None:
     assert sum(lanes) == depths.sum() == 129
 
 
-@pytest.mark.paper(
-    "Oancea, Brent's lemma and reduce",
-    "No chain of the chunked reduction on P threads exceeds (n - 1) / P + log2(n) + 3",
-)
+@pytest.mark.paper("Oancea, Brent's lemma and reduce")
 @pytest.mark.parametrize("n", [4001, 40_000, 200_000])
 def test_chunks_are_a_schedule_on_as_many_processors_as_threads(
     n: int, monkeypatch: Any
 ) -> None:
-    """No chain is longer than a share of the work and a tree, Brent's upper bound."""
+    """No chain of the chunked reduction on P threads exceeds (n - 1) / P + log2(n) + 3.
+
+    No chain is longer than a share of the work and a tree, Brent's upper bound.
+    """
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     work_and_depth(n, "chunked")
     with emulator.profile() as report:

@@ -104,13 +104,12 @@ def example() -> tuple[Any, Any]:
     return coo(A_ENTRIES, (4, 4)), coo(B_ENTRIES, (4, 4))
 
 
-@pytest.mark.paper(
-    "Cupp, 4.1, Figures 4 to 8",
-    "The tiles of the example begin at entries 0, 2, 5 and 8 of A, have 0, 1, 3 and 2 "
-    "matches, and write from 0, 0, 1 and 4 on",
-)
+@pytest.mark.paper("Cupp, 4.1, Figures 4 to 8")
 @every_search
 def test_the_example_of_the_document(search: Any) -> None:
+    """The tiles of the example begin at entries 0, 2, 5 and 8 of A, have 0, 1, 3 and 2
+    matches, and write from 0, 0, 1 and 4 on.
+    """
     a, b = map(coordinates, example())
     found = studies.coo_versions(a[:3], b[:3], a.shape, TILES, search)
     assert found.first.tolist() == FIRST_ENTRIES
@@ -119,12 +118,10 @@ def test_the_example_of_the_document(search: Any) -> None:
     assert found.product[2].tolist() == PRODUCTS
 
 
-@pytest.mark.paper(
-    "Cupp, 4.1, Figures 4 to 8",
-    "The kernels of versions 1 and 2 count 0, 1, 3 and 2 matches, too",
-)
+@pytest.mark.paper("Cupp, 4.1, Figures 4 to 8")
 @every_search
 def test_the_example_by_the_kernels(search: str) -> None:
+    """The kernels of versions 1 and 2 count 0, 1, 3 and 2 matches, too."""
     a, b = map(coordinates, example())
     if search == "binary":
         a, b = (coordinates(matrix.tocsr().tocoo()) for matrix in example())
@@ -137,13 +134,12 @@ def test_the_example_by_the_kernels(search: str) -> None:
     assert [*places] == [(1, 0), (1, 3), (2, 0), (2, 1), (2, 3), (3, 2)]
 
 
-@pytest.mark.paper(
-    "Cupp, 4.3",
-    "At best a multiplication reads 6 numbers and writes 3, which is an intensity of "
-    "0.11, and 0.028 per byte; version 1 reads 4 before to count, so it has 13 "
-    "accesses and 0.077",
-)
+@pytest.mark.paper("Cupp, 4.3")
 def test_intensity_of_the_best_case(emulated: None) -> None:
+    """At best a multiplication reads 6 numbers and writes 3, which is an intensity of
+    0.11, and 0.028 per byte; version 1 reads 4 before to count, so it has 13 accesses
+    and 0.077.
+    """
     A = coo([(3, 2, 5)], (4, 4))
     costs = costs_of(A, A, "linear")
     found, counted_before = costs["multiply_found"], costs["count_found"]
@@ -159,13 +155,13 @@ def test_intensity_of_the_best_case(emulated: None) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.paper(
-    "Cupp, 4.3",
-    "At 40 x 40 and 75 %, with 128 tiles, version 1 has 5,878 accesses for each "
-    "multiplication, and version 2 has 73",
-)
+@pytest.mark.paper("Cupp, 4.3")
 def test_accesses_at_the_size_of_the_document() -> None:
-    """At 75 %, with 128 tiles."""
+    """At 40 x 40 and 75 %, with 128 tiles, version 1 has 5,878 accesses for each
+    multiplication, and version 2 has 73.
+
+    At 75 %, with 128 tiles.
+    """
     each = {}
     for version, method in ((1, "linear"), (2, "binary")):
         kernels = square_kernels(40, method)
@@ -237,11 +233,9 @@ def sorted_by_key(entries: Any) -> Any:
     return coordinates(A.tocsr().tocoo())
 
 
-@pytest.mark.paper(
-    "Cupp, 5.3, stored matches",
-    "One search stores the positions of all matches in A and B, in the order of A",
-)
+@pytest.mark.paper("Cupp, 5.3, stored matches")
 def test_stored_matches_are_those_of_the_specification() -> None:
+    """One search stores the positions of all matches in A and B, in the order of A."""
     a, b = map(coordinates, random_pair((40, 40), 0.6))
     expected = studies.coo_versions(a[:3], b[:3], a.shape, 1, "even").matches
     same(
@@ -269,10 +263,7 @@ def test_any_number_of_blocks(
         check(multiply(A, B, method=version, blocks=blocks, threads=threads), A, B)
 
 
-@pytest.mark.paper(
-    "Cupp, 5.1, Figure 10",
-    "Version 1 and the first attempt sort nothing; the others sort B alone",
-)
+@pytest.mark.paper("Cupp, 5.1, Figure 10")
 @together(
     ("version", "sorted_operands"),
     [("linear", 0), ("scratchpad", 0), ("binary", 1), ("even", 1)],
@@ -280,6 +271,7 @@ def test_any_number_of_blocks(
 def test_no_operand_of_version_1_is_sorted(
     emulated: None, monkeypatch: Any, version: str, sorted_operands: int
 ) -> None:
+    """Version 1 and the first attempt sort nothing; the others sort B alone."""
     lengths = []
     sort = _coo_multiply_kernel._sums_by_key
 
@@ -293,13 +285,13 @@ def test_no_operand_of_version_1_is_sorted(
     assert lengths == [B.nnz] * sorted_operands
 
 
-@pytest.mark.paper(
-    "Cupp, 5.1, Figure 11",
-    "Among the 1,200 entries of 40 x 40 at 75 %, a search reads 11 or 12 keys, "
-    "wherever the entry is, so tiles have equal work for each entry",
-)
+@pytest.mark.paper("Cupp, 5.1, Figure 11")
 def test_version_2_reads_the_logarithm() -> None:
-    """Ten or eleven halvings, and the comparison for a match; 40 x 40 at 75 %."""
+    """Among the 1,200 entries of 40 x 40 at 75 %, a search reads 11 or 12 keys,
+    wherever the entry is, so tiles have equal work for each entry.
+
+    Ten or eleven halvings, and the comparison for a match; 40 x 40 at 75 %.
+    """
     a, b = map(coordinates, random_pair((40, 40), 0.75))
     each = studies.coo_versions(a[:3], b[:3], a.shape, 1_200, "binary").reads // 2
     assert set(each) == {11, 12}
@@ -307,18 +299,15 @@ def test_version_2_reads_the_logarithm() -> None:
     assert count.arrays["b_rows"].lanes == each.sum()
 
 
-@pytest.mark.paper(
-    "Cupp, 4.2, Figure 9",
-    "At 75 % with 128 tiles, version 1 reads 11,250 keys at 10 x 10 and 2,880,000 at "
-    "40 x 40, 256 times as many, and executes 131,811 and 24,209,120 instructions of "
-    "PTX, 184 times as many",
-)
-@pytest.mark.paper(
-    "Cupp, 4.2, Figure 9",
-    "The work of version 1 is even: of 128 tiles the largest loads 1.07 times the mean",
-)
+@pytest.mark.paper("Cupp, 4.2, Figure 9")
 def test_work_of_version_1() -> None:
-    """At 75 %, with 128 tiles."""
+    """At 75 % with 128 tiles, version 1 reads 11,250 keys at 10 x 10 and 2,880,000 at
+    40 x 40, 256 times as many, and executes 131,811 and 24,209,120 instructions of PTX,
+    184 times as many. The work of version 1 is even: of 128 tiles the largest loads
+    1.07 times the mean.
+
+    At 75 %, with 128 tiles.
+    """
     small, large = (square_kernels(side, "linear") for side in (10, 40))
     keys = [coo_figures.keys_read(kernels) for kernels in (small, large)]
     assert keys == [11_250, 2_880_000]
@@ -338,18 +327,18 @@ def saved(side: int, threads: int, count: Callable[[Any], int]) -> float:
     return 1 - binary / linear
 
 
-@pytest.mark.paper(
-    "Cupp, 5.2, Figure 12",
-    "At 40 x 40 and 75 %, binary search saves 97.7 % of the instructions of PTX with "
-    "the document's 128 tiles, and 96 % of its cores' instructions in the document; "
-    "96.1 % if a tile has 32 threads, and 85.8 % with 256, which all take part in "
-    "scans and barriers; it saves 99.1 % of the keys",
-)
+@pytest.mark.paper("Cupp, 5.2, Figure 12")
 @pytest.mark.parametrize(
     ("threads", "expected"), [(1, 0.977), (32, 0.961), (256, 0.858)]
 )
 def test_instructions_saved_by_version_2(threads: int, expected: float) -> None:
-    """At 40 x 40 and 75 %, with 128 tiles."""
+    """At 40 x 40 and 75 %, binary search saves 97.7 % of the instructions of PTX with
+    the document's 128 tiles, and 96 % of its cores' instructions in the document; 96.1
+    % if a tile has 32 threads, and 85.8 % with 256, which all take part in scans and
+    barriers; it saves 99.1 % of the keys.
+
+    At 40 x 40 and 75 %, with 128 tiles.
+    """
     found = saved(40, threads, executed)
     assert round(found, 3) == expected
     document = 0.96
@@ -357,14 +346,14 @@ def test_instructions_saved_by_version_2(threads: int, expected: float) -> None:
     assert round(saved(40, threads, coo_figures.keys_read), 3) == 0.991
 
 
-@pytest.mark.paper(
-    "Cupp, 5.2, Figure 12",
-    "Binary search saves more instructions with more entries: with 128 tiles 58 % at "
-    "10 x 10, 91 % at 20 x 20 and 96 % at 30 x 30",
-)
+@pytest.mark.paper("Cupp, 5.2, Figure 12")
 @pytest.mark.parametrize(("side", "expected"), [(10, 0.58), (20, 0.91), (30, 0.96)])
 def test_more_is_saved_with_more_entries(side: int, expected: float) -> None:
-    """At 75 %, with 128 tiles."""
+    """Binary search saves more instructions with more entries: with 128 tiles 58 % at
+    10 x 10, 91 % at 20 x 20 and 96 % at 30 x 30.
+
+    At 75 %, with 128 tiles.
+    """
     assert round(saved(side, 1, executed), 2) == expected
 
 
@@ -409,14 +398,14 @@ def operands_of_232() -> coo_figures.Pair:
     return operands
 
 
-@pytest.mark.paper(
-    "Cupp, 6, Figure 15",
-    "Each of 128 tiles executes 5,499 to 6,574 instructions of PTX, at most 1.2 times "
-    "the least of a tile, since the last adds the counts of all before it; the four "
-    "tiles of the document differ by 7 %",
-)
+@pytest.mark.paper("Cupp, 6, Figure 15")
 def test_each_tile_executes_instructions(operands_of_232: Any) -> None:
-    """Of all kinds: what the one thread of a tile does in turn."""
+    """Each of 128 tiles executes 5,499 to 6,574 instructions of PTX, at most 1.2 times
+    the least of a tile, since the last adds the counts of all before it; the four tiles
+    of the document differ by 7 %.
+
+    Of all kinds: what the one thread of a tile does in turn.
+    """
     tile_counts = [
         kernel.per_block["chain_issued"]
         for kernel in counted(operands_of_232, "binary", 128)
@@ -456,15 +445,14 @@ def test_instructions_grow_with_the_tiles(operands_of_232: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.paper(
-    "Cupp, 6.2, Figure 21",
-    "232 multiplications with 4, 8, 16, 32, 64 and 128 tiles; the document's simulator "
-    "counted 120 with 128, an error of 48 %",
-)
+@pytest.mark.paper("Cupp, 6.2, Figure 21")
 @together("method", METHODS)
 def test_one_multiplication_for_each_match(
     emulated: None, operands_of_232: Any, method: str
 ) -> None:
+    """232 multiplications with 4, 8, 16, 32, 64 and 128 tiles; the document's simulator
+    counted 120 with 128, an error of 48 %.
+    """
     assert GROUPS == (4, 8, 16, 32, 64, 128)
     tiles = GROUPS if method in ("binary", "even") else [None]
     for blocks in tiles:
@@ -477,13 +465,13 @@ def test_one_multiplication_for_each_match(
     assert round(1 - 120 / 232, 2) == 0.48
 
 
-@pytest.mark.paper(
-    "Cupp, 6.2, 232 products",
-    "Two matrices of 1638 entries, drawn as in the document, have 230.57 places in "
-    "common on average, with a standard deviation of 12.5; two uniform matrices 163.76",
-)
+@pytest.mark.paper("Cupp, 6.2, 232 products")
 def test_mean_of_232() -> None:
-    """By arithmetic, and within four standard errors of 200 pairs of each kind."""
+    """Two matrices of 1638 entries, drawn as in the document, have 230.57 places in
+    common on average, with a standard deviation of 12.5; two uniform matrices 163.76.
+
+    By arithmetic, and within four standard errors of 200 pairs of each kind.
+    """
     assert round(coo_figures.mean_matches(128 * 128, 1638), 2) == 230.57
     drawn, uniform = [], []
     for seed in range(200):
@@ -495,12 +483,11 @@ def test_mean_of_232() -> None:
         assert abs(np.mean(found) - expected) < 4 * np.std(found) / 200**0.5
 
 
-@pytest.mark.paper(
-    "Cupp, 2.2, random matrices",
-    "A place that is taken becomes the first free place: the mean number of places "
-    "in common equals the mean of all 729 draws of 3 of 9 places",
-)
+@pytest.mark.paper("Cupp, 2.2, random matrices")
 def test_all_draws_of_a_small_matrix() -> None:
+    """A place that is taken becomes the first free place: the mean number of places in
+    common equals the mean of all 729 draws of 3 of 9 places.
+    """
     drawn = []
     for places in itertools.product(range(9), repeat=3):
         generator: Any = SimpleNamespace(
@@ -522,14 +509,13 @@ def test_all_draws_of_a_small_matrix() -> None:
 # ---- the first attempt ---------------------------------------------------------------
 
 
-@pytest.mark.paper(
-    "Cupp, 3",
-    "One search instead of two takes 52 % of the instructions of PTX of version 1, at "
-    "16 x 16 and 75 %, and all blocks wait for each other once",
-)
+@pytest.mark.paper("Cupp, 3")
 def test_the_scratchpad_halves_the_search_and_needs_a_grid_barrier(
     emulated: None,
 ) -> None:
+    """One search instead of two takes 52 % of the instructions of PTX of version 1, at
+    16 x 16 and 75 %, and all blocks wait for each other once.
+    """
     A, B = random_pair((16, 16), 0.75)
     found, version_1 = costs_of(A, B, "scratchpad"), costs_of(A, B, "linear")
     attempt = found["multiply_in_scratchpad"]
@@ -553,16 +539,16 @@ def shared_lanes(kernel: Any) -> int:
     return int(kernel.shared_lanes - first_place.lanes)
 
 
-@pytest.mark.paper(
-    "Cupp, 3",
-    "The 4096 bytes of a tile hold 336 products of float32 or 256 of float64, and the "
-    "next product raises MemoryError",
-)
+@pytest.mark.paper("Cupp, 3")
 @pytest.mark.parametrize(
     ("dtype", "places"), [("float32", 336), ("float64", 256), ("bool", 448)]
 )
 def test_the_scratchpad_overflows(emulated: None, dtype: str, places: int) -> None:
-    """4096 bytes of results: two indices and a value each, in multiples of 16."""
+    """The 4096 bytes of a tile hold 336 products of float32 or 256 of float64, and the
+    next product raises MemoryError.
+
+    4096 bytes of results: two indices and a value each, in multiples of 16.
+    """
     A = random_coo((1, 2 * places + 1), 1, rng=1, dtype=dtype)
     with pytest.raises(MemoryError, match=rf"at most {places} .*got {places + 1} with"):
         multiply(A, A, method="scratchpad", blocks=2)
@@ -579,14 +565,14 @@ def multiply_in_scratchpads(A: Any, places: int) -> Any:
     return studies.coo_versions(a[:3], a[:3], a.shape, 2, "scratchpad", places)
 
 
-@pytest.mark.paper(
-    "Cupp, 3",
-    "The kernel overflows where the specification does, also if 336 products of the "
-    "first of 3 tiles fit and 347 of the second do not",
-)
+@pytest.mark.paper("Cupp, 3")
 @together("blocks", [1, 2, 3, 5])
 def test_the_scratchpad_overflows_as_specified(blocks: int) -> None:
-    """With 3 tiles, the first has 336 products, as many as fit, the second 347."""
+    """The kernel overflows where the specification does, also if 336 products of the
+    first of 3 tiles fit and 347 of the second do not.
+
+    With 3 tiles, the first has 336 products, as many as fit, the second 347.
+    """
     a, b = map(coordinates, random_pair((34, 34), 0.935))
 
     def most_or_product(multiply: Callable[[], Any]) -> Any:
@@ -612,14 +598,14 @@ def test_the_scratchpad_overflows_as_specified(blocks: int) -> None:
 # ---- even multiplications ------------------------------------------------------------
 
 
-@pytest.mark.paper(
-    "Cupp, 5.3, even multiplications",
-    "At 128 x 128 and 10 % with 128 tiles, the largest tile of version 2 has 3.31 "
-    "times the mean multiplications, and 1.10 times if they are distributed evenly; "
-    "with A sorted, it would be 7.17",
-)
+@pytest.mark.paper("Cupp, 5.3, even multiplications")
 def test_largest_of_128_tiles(operands_of_232: Any) -> None:
-    """Version 2 sorts B alone, of a pair of 128 x 128 at 10 %."""
+    """At 128 x 128 and 10 % with 128 tiles, the largest tile of version 2 has 3.31
+    times the mean multiplications, and 1.10 times if they are distributed evenly; with
+    A sorted, it would be 7.17.
+
+    Version 2 sorts B alone, of a pair of 128 x 128 at 10 %.
+    """
     A, B = operands_of_232
     for operands, method, expected in (
         ((A, B), "binary", 3.31),
@@ -630,12 +616,11 @@ def test_largest_of_128_tiles(operands_of_232: Any) -> None:
         assert round(stores.most / stores.mean, 2) == expected
 
 
-@pytest.mark.paper(
-    "Cupp, 5.3, even multiplications",
-    "On average of 300 pairs, the largest of 128 tiles has 3.2 times the mean, and 7.2 "
-    "times if A is sorted",
-)
+@pytest.mark.paper("Cupp, 5.3, even multiplications")
 def test_largest_tile_of_many_pairs() -> None:
+    """On average of 300 pairs, the largest of 128 tiles has 3.2 times the mean, and 7.2
+    times if A is sorted.
+    """
     ratios = []
     for seed in range(300):
         drawn, other = (
@@ -650,11 +635,9 @@ def test_largest_tile_of_many_pairs() -> None:
     np.testing.assert_allclose(means, (3.2, 7.2), atol=0.1)
 
 
-@pytest.mark.paper(
-    "Cupp, 5.3, stored matches",
-    "At 40 x 40 and 75 % they halve the keys that are read, from 27,112 to 13,556",
-)
+@pytest.mark.paper("Cupp, 5.3, stored matches")
 def test_even_searches_once(emulated: None) -> None:
+    """At 40 x 40 and 75 % they halve the keys that are read, from 27,112 to 13,556."""
     A, B = random_pair((40, 40), 0.75)
     keys = [
         coo_figures.keys_read(counted((A, B), method)) for method in ("binary", "even")

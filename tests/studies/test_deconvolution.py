@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.fft
 import scipy.linalg
+from numpy.random import Generator
 
 import gpusolve
 from gpusolve.studies.experiments import NOISE, convolution_matrix, pulse, waveforms
@@ -33,12 +34,11 @@ def toeplitz(pulse: Any, b: Any, l2: float) -> Any:
     return scipy.linalg.solve_toeplitz(column, products)
 
 
-@pytest.mark.paper(
-    "Luo, 6",
-    "More than 20 % of what linear ways find is negative, and their errors are at "
-    "least 1.5 times the errors of NNLS",
-)
+@pytest.mark.paper("Luo, 6")
 def test_linear_ways_go_negative_where_nnls_does_not() -> None:
+    """More than 20 % of what linear ways find is negative, and their errors are at
+    least 1.5 times the errors of NNLS.
+    """
     more, part = 1.5, 20 / 100
     for wave in waveforms(4, SIZE, seed=1, noise=NOISE):
         ratio = NOISE**2 * np.sum(wave.pulse**2) / np.mean(wave.b**2)
@@ -54,12 +54,11 @@ def test_linear_ways_go_negative_where_nnls_does_not() -> None:
             assert apart[0] > more * apart[1]
 
 
-@pytest.mark.paper(
-    "Luo, 1, 8",
-    "A block that comes again needs fewer solves, since it starts from the last "
-    "solution",
-)
-def test_a_block_that_comes_again_needs_fewer_solves(rng: np.random.Generator) -> None:
+@pytest.mark.paper("Luo, 1, 8")
+def test_a_block_that_comes_again_needs_fewer_solves(rng: Generator) -> None:
+    """A block that comes again needs fewer solves, since it starts from the last
+    solution.
+    """
     A = convolution_matrix(pulse(20), SIZE)
     arrivals = rng.gamma(2.0, size=(6, SIZE)) * (rng.random((6, SIZE)) < 0.1)
     b = arrivals @ A.T + NOISE * rng.standard_normal((6, SIZE))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from backends import by_object
+from numpy.random import Generator
 from oracles import scipy_rnorm, violation
 
 import gpusolve
@@ -42,26 +43,26 @@ def test_float64_is_optimal(backend: Any, experiment: str) -> None:
         assert result.rnorm[k] == pytest.approx(scipy_rnorm(A_k, b[k]), rel=1e-10)
 
 
-@pytest.mark.paper(
-    "Luo, (6.1), (6.2)",
-    "A is constant along its diagonals, and A x is the convolution of x and the pulse",
-)
+@pytest.mark.paper("Luo, (6.1), (6.2)")
 @pytest.mark.parametrize("width", [3, 15, 25])
-def test_a_toeplitz_matrix_convolves(rng: np.random.Generator, width: int) -> None:
+def test_a_toeplitz_matrix_convolves(rng: Generator, width: int) -> None:
+    """A is constant along its diagonals, and A x is the convolution of x
+    and the pulse.
+    """
     sent, x = rng.random(width), rng.random(60)
     A = convolution_matrix(sent, 60)
     np.testing.assert_allclose(A @ x, np.convolve(x, sent, mode="same"), atol=1e-13)
     np.testing.assert_array_equal(A[1:, 1:], A[:-1, :-1])
 
 
-@pytest.mark.paper(
-    "Luo, 7 iterations",
-    "By `qr` a block of threads needs as many solves, updates and downdates as a CPU",
-)
+@pytest.mark.paper("Luo, 7 iterations")
 def test_qr_takes_the_same_steps_everywhere(
     device_backend: Any, experiment: str
 ) -> None:
-    """The Gram method does not: it rounds sums in another order on each device."""
+    """By `qr` a block of threads needs as many solves, updates and downdates as a CPU.
+
+    The Gram method does not: it rounds sums in another order on each device.
+    """
     A, b = EXPERIMENTS[experiment](3, size=48)
     found, expected = device_backend.nnls(A, b, method="qr"), reference.nnls(A, b)
     np.testing.assert_allclose(found.x, expected.x, atol=1e-7)

@@ -69,13 +69,13 @@ def test_pulse_is_centred_cut_and_of_height_one() -> None:
     np.testing.assert_array_equal(lvis.pulse(np.array([0, 0, 0, 1, 2.0])), [0.5, 1, 0])
 
 
-@pytest.mark.paper(
-    "Luo, 7.1",
-    "Returns that were written to a file in the format of LVIS are found, to 0.03 of "
-    "their strength",
-)
+@pytest.mark.paper("Luo, 7.1")
 def test_returns_are_found(tmp_path: Path) -> None:
-    """To the counts' rounding, which a narrow pulse hardly magnifies."""
+    """Returns that were written to a file in the format of LVIS are found, to 0.03 of
+    their strength.
+
+    To the counts' rounding, which a narrow pulse hardly magnifies.
+    """
     A, b = lvis.systems(lvis.read(written(tmp_path, contents()), 4))
     assert A.shape == (4, SIZE, SIZE)
     assert b.shape == (4, SIZE)

@@ -8,6 +8,7 @@ import cupy_stand_in
 import numpy as np
 import pytest
 from hard_problems import HARD
+from numpy.random import Generator
 from oracles import brute_force, objective, residual_norm, scipy_rnorm, violation
 from together import together
 
@@ -49,7 +50,7 @@ every_method = together("method", COMPARED)
 @together("shared", [False, True])
 @every_method
 def test_random_batch_is_optimal(
-    rng: np.random.Generator, method: str, m: int, n: int, shared: bool
+    rng: Generator, method: str, m: int, n: int, shared: bool
 ) -> None:
     A = rng.standard_normal((m, n) if shared else (4, m, n))
     b = rng.standard_normal((4, m))
@@ -88,7 +89,7 @@ def test_a_certified_hard_problem_is_optimal(method: str) -> None:
 
 @every_method
 def test_a_wrong_x_gets_no_certificate(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, method: str
+    monkeypatch: pytest.MonkeyPatch, rng: Generator, method: str
 ) -> None:
     A, b = rng.random((5, 20, 8)), rng.random((5, 20))
     right = gpusolve.nnls(A, b, method=method)
@@ -117,7 +118,7 @@ def test_a_wrong_x_gets_no_certificate(
 @together(("l1", "l2"), [(0.3, 0.0), (0.0, 0.7), (0.2, 0.1), (1e3, 0.0)])
 @every_method
 def test_penalties_agree_with_brute_force(
-    rng: np.random.Generator, method: str, l1: float, l2: float
+    rng: Generator, method: str, l1: float, l2: float
 ) -> None:
     A, b = rng.standard_normal((3, 9, 6)), rng.standard_normal((3, 9))
     result = gpusolve.nnls(A, b, l1=l1, l2=l2, method=method)
@@ -132,7 +133,7 @@ def test_penalties_agree_with_brute_force(
 
 
 @together("method", COUNTING)
-def test_warm_start(rng: np.random.Generator, method: str) -> None:
+def test_warm_start(rng: Generator, method: str) -> None:
     A, b = rng.random((5, 30, 20)), rng.random((5, 30))
     cold = gpusolve.nnls(A, b, method=method)
     warm = gpusolve.nnls(A, b, method=method, warm_start=cold.x)
@@ -146,7 +147,7 @@ def test_warm_start(rng: np.random.Generator, method: str) -> None:
 
 
 @every_method
-def test_iteration_limit(rng: np.random.Generator, method: str) -> None:
+def test_iteration_limit(rng: Generator, method: str) -> None:
     A, b = rng.random((3, 30, 20)), rng.random((3, 30))
     full = gpusolve.nnls(A, b, method=method)
     for maxiter in range(3):
@@ -168,7 +169,7 @@ def test_iteration_limit(rng: np.random.Generator, method: str) -> None:
 @together("shared", [False, True])
 @every_method
 def test_a_bad_system_changes_no_bit_of_others(
-    rng: np.random.Generator, method: str, shared: bool
+    rng: Generator, method: str, shared: bool
 ) -> None:
     A, b = rng.random((20, 12) if shared else (6, 20, 12)), rng.random((6, 20))
     good = gpusolve.nnls(A, b, method=method)
@@ -185,9 +186,7 @@ def test_a_bad_system_changes_no_bit_of_others(
 
 @together("dtype", [np.float32, np.float64])
 @every_method
-def test_batches_of_any_shape(
-    rng: np.random.Generator, method: str, dtype: Any
-) -> None:
+def test_batches_of_any_shape(rng: Generator, method: str, dtype: Any) -> None:
     """Also of none, and of zeros; a system alone has the same bits."""
     A, b = rng.random((3, 1, 9, 6)).astype(dtype), rng.random((4, 9)).astype(dtype)
     result = gpusolve.nnls(A, b, method=method)
@@ -263,18 +262,13 @@ def lawson_hanson(A: Any, b: Any, norm: Any) -> tuple[Any, list[int]]:
         x = y
 
 
-@pytest.mark.paper(
-    "Luo, 1.2 FNNLS",
-    "In 6 systems as many columns enter and leave as by the textbook's method",
-)
-@pytest.mark.paper(
-    "Luo, 7 lsqnonneg",
-    "In 6 systems as many columns enter and leave as by the textbook's method",
-)
+@pytest.mark.paper("Luo, 1.2 FNNLS")
+@pytest.mark.paper("Luo, 7 lsqnonneg")
 @pytest.mark.parametrize("method", ["lsqnonneg", "fnnls"])
 def test_the_columns_of_the_textbook_enter_and_leave(
-    rng: np.random.Generator, method: str
+    rng: Generator, method: str
 ) -> None:
+    """In 6 systems as many columns enter and leave as by the textbook's method."""
     A, b = rng.random((6, 40, 30)), rng.random((6, 40))
     A[..., ::2] -= 0.5
     result = gpusolve.nnls(A, b, method=method)
@@ -285,16 +279,16 @@ def test_the_columns_of_the_textbook_enter_and_leave(
     assert result.n_downdates.any()
 
 
-@pytest.mark.paper(
-    "Luo, Algorithm 1",
-    "As published, the same columns enter and leave as in a loop that solves for each "
-    "passive set by LAPACK, and takes the column of the largest gradient",
-)
+@pytest.mark.paper("Luo, Algorithm 1")
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_the_columns_of_algorithm_1_enter_and_leave(
     backend: Any, experiment: str
 ) -> None:
-    """The columns have units, so their gradients decide which column enters first."""
+    """As published, the same columns enter and leave as in a loop that solves for each
+    passive set by LAPACK, and takes the column of the largest gradient.
+
+    The columns have units, so their gradients decide which column enters first.
+    """
     A, b = EXPERIMENTS[experiment](2, size=48)
     A = np.broadcast_to(A, (2, 48, 48)) * np.linspace(1, 3, 48)
     result = backend.nnls(A, b, method="mgs")
@@ -305,13 +299,14 @@ def test_the_columns_of_algorithm_1_enter_and_leave(
         assert [result.n_updates[k], result.n_downdates[k]] == counts
 
 
-@pytest.mark.paper(
-    "Luo, 7 lsqnonneg", "Each solve is a QR factorisation of all passive columns"
-)
+@pytest.mark.paper("Luo, 7 lsqnonneg")
 def test_lsqnonneg_factorises_in_each_step(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
-    """The columns of this system only enter. The certificate factorises at the end."""
+    """Each solve is a QR factorisation of all passive columns.
+
+    The columns of this system only enter. The certificate factorises at the end.
+    """
     A, b, columns, real = rng.random((30, 12)), rng.random(30), [], np.linalg.qr
 
     def counted(passive: Any) -> Any:
@@ -324,14 +319,14 @@ def test_lsqnonneg_factorises_in_each_step(
     assert columns[: int(result.nit)] == list(range(1, int(result.nit) + 1))
 
 
-@pytest.mark.paper(
-    "Luo, 1.2 FCNNLS",
-    "20 systems with the same passive sets need as many factorisations as one system",
-)
+@pytest.mark.paper("Luo, 1.2 FCNNLS")
 @pytest.mark.parametrize("method", ["fnnls", "fcnnls", "block_pivoting"])
 def test_systems_of_one_passive_set_share_a_factorisation(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator, method: str
+    monkeypatch: pytest.MonkeyPatch, rng: Generator, method: str
 ) -> None:
+    """20 systems with the same passive sets need as many factorisations
+    as one system.
+    """
     A, b, calls = rng.random((30, 12)), rng.random(30), []
     real = normal_equations.inverse_factor
 
@@ -355,12 +350,11 @@ CYCLE = (
 """Block exchanges visit the same passive sets again and again."""
 
 
-@pytest.mark.paper(
-    "Luo, 1.2 block pivoting",
-    "Exchanges of blocks alone visit the same sets for 1000 solves; the safeguard "
-    "ends that",
-)
+@pytest.mark.paper("Luo, 1.2 block pivoting")
 def test_block_pivoting_needs_its_safeguard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exchanges of blocks alone visit the same sets for 1000 solves; the safeguard ends
+    that.
+    """
     A, b = CYCLE
     result = gpusolve.nnls(A, b, method="block_pivoting")
     assert result.status == 0
@@ -371,14 +365,13 @@ def test_block_pivoting_needs_its_safeguard(monkeypatch: pytest.MonkeyPatch) -> 
     assert endless.nit == 1000
 
 
-@pytest.mark.paper(
-    "Luo, 1.2 block pivoting",
-    "Exchanges of blocks need fewer solves than single exchanges, and have the same "
-    "solutions",
-)
+@pytest.mark.paper("Luo, 1.2 block pivoting")
 def test_block_pivoting_by_single_exchanges(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
+    """Exchanges of blocks need fewer solves than single exchanges, and have the same
+    solutions.
+    """
     A, b = rng.standard_normal((20, 12, 8)), rng.standard_normal((20, 12))
     blocks = gpusolve.nnls(A, b, method="block_pivoting")
     monkeypatch.setattr(block_pivoting, "PATIENCE", -1)
@@ -388,10 +381,9 @@ def test_block_pivoting_by_single_exchanges(
     np.testing.assert_allclose(single.x, blocks.x, atol=1e-12)
 
 
-@pytest.mark.paper(
-    "Luo, 1.2 coordinates", "A sweep minimises over each variable in turn, to 1e-14"
-)
-def test_a_sweep_of_cd_minimises_over_each_variable(rng: np.random.Generator) -> None:
+@pytest.mark.paper("Luo, 1.2 coordinates")
+def test_a_sweep_of_cd_minimises_over_each_variable(rng: Generator) -> None:
+    """A sweep minimises over each variable in turn, to 1e-14."""
     A, b = rng.random((9, 5)), rng.random(9)
     x = np.zeros(5)
     for sweeps in range(1, 4):
@@ -402,11 +394,9 @@ def test_a_sweep_of_cd_minimises_over_each_variable(rng: np.random.Generator) ->
         np.testing.assert_allclose(found.x, x, atol=1e-14)
 
 
-@pytest.mark.paper(
-    "Luo, 1.2 PQN",
-    "After a step S maps the change of the gradient to the step, to 1e-12",
-)
-def test_a_step_of_pqn_learns_the_curvature(rng: np.random.Generator) -> None:
+@pytest.mark.paper("Luo, 1.2 PQN")
+def test_a_step_of_pqn_learns_the_curvature(rng: Generator) -> None:
+    """After a step S maps the change of the gradient to the step, to 1e-12."""
     A, x = rng.random((9, 4)), 1 + rng.random(4)
     b, G = A @ (x + 0.1 * rng.random(4)), A.T @ A
     equations = NormalEquations(G, (A.T @ b)[None])
@@ -420,14 +410,14 @@ def test_a_step_of_pqn_learns_the_curvature(rng: np.random.Generator) -> None:
     assert np.linalg.norm(b - A @ found[0]) < np.linalg.norm(b - A @ x)
 
 
-@pytest.mark.paper(
-    "Luo, 1.2 interior points",
-    "A step solves the equations for x and its multipliers together, to 1e-9",
-)
+@pytest.mark.paper("Luo, 1.2 interior points")
 def test_a_step_of_interior_point_solves_the_equations_of_the_paper(
-    rng: np.random.Generator,
+    rng: Generator,
 ) -> None:
-    """As linear systems for u and v together, without eliminating v."""
+    """A step solves the equations for x and its multipliers together, to 1e-9.
+
+    As linear systems for u and v together, without eliminating v.
+    """
     A, b = rng.random((9, 4)), rng.random(9)
     G, x, y = A.T @ A, rng.random(4), rng.random(4)
     w = A.T @ (b - A @ x)
@@ -449,33 +439,32 @@ def test_a_step_of_interior_point_solves_the_equations_of_the_paper(
     np.testing.assert_allclose(np.concatenate(found, axis=1)[0], expected, rtol=1e-9)
 
 
-@pytest.mark.paper(
-    "Luo, 1.2 interior points",
-    "Matrices with 10 and with 100 columns need at most 30 steps, and 100 of the "
-    "method of Kim et al., whose steps double t",
-)
+@pytest.mark.paper("Luo, 1.2 interior points")
 @pytest.mark.parametrize(
     ("method", "most"), [("interior_point", 30), ("newton_like", 30), ("l1_ls", 100)]
 )
 @pytest.mark.parametrize("n", [10, 100])
 def test_interior_methods_need_few_steps_for_any_size(
-    rng: np.random.Generator, method: str, most: int, n: int
+    rng: Generator, method: str, most: int, n: int
 ) -> None:
+    """Matrices with 10 and with 100 columns need at most 30 steps, and 100 of the
+    method of Kim et al., whose steps double t.
+    """
     result = gpusolve.nnls(rng.random((3, n, n)), rng.random((3, n)), method=method)
     assert (result.status == 0).all()
     assert result.nit.max() <= most
 
 
-@pytest.mark.paper(
-    "Luo, 1.2 interior points",
-    "A step of the method of Kim et al. is the largest part 1, 1/2, 1/4, ... of the "
-    "Newton step by LAPACK, to 1e-9, that decreases t times half the squared residual, "
-    "less sum log x",
-)
+@pytest.mark.paper("Luo, 1.2 interior points")
 def test_a_step_of_l1_ls_is_a_part_of_newtons(
-    monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+    monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
-    """With conjugate gradients that do not stop early; some whole steps stay inside."""
+    """A step of the method of Kim et al. is the largest part 1, 1/2, 1/4, ... of the
+    Newton step by LAPACK, to 1e-9, that decreases t times half the squared residual,
+    less sum log x.
+
+    With conjugate gradients that do not stop early; some whole steps stay inside.
+    """
     monkeypatch.setattr(l1_ls, "ACCURACY", 1e-14)
     A, b = rng.random((9, 4)), rng.random(9)
     system, equations = scale(A, b[None]), NormalEquations(A.T @ A, (A.T @ b)[None])
@@ -513,13 +502,13 @@ def test_a_step_of_l1_ls_is_a_part_of_newtons(
     assert {*parts} == {1, 1 / 2}
 
 
-@pytest.mark.paper(
-    "Luo, 1.2 interior points",
-    "The Newton-like method reaches a degenerate solution in at most 10 steps",
-)
+@pytest.mark.paper("Luo, 1.2 interior points")
 @every_method
-def test_a_degenerate_solution(rng: np.random.Generator, method: str) -> None:
-    """Half of the variables at 0 have a dual of 0, too."""
+def test_a_degenerate_solution(rng: Generator, method: str) -> None:
+    """The Newton-like method reaches a degenerate solution in at most 10 steps.
+
+    Half of the variables at 0 have a dual of 0, too.
+    """
     Q = np.linalg.qr(rng.standard_normal((20, 12)))[0]
     A = Q @ np.linalg.cholesky(np.eye(12) + 0.3 * np.ones((12, 12))).T
     x = np.append(rng.random(4), np.zeros(8))

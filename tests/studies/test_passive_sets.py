@@ -18,12 +18,7 @@ from table_3_1 import TABLE, added, operations, removal, spent
 import gpusolve
 from gpusolve._device.threads import one_blas_thread
 from gpusolve.studies import follow, qr_updating
-from gpusolve.studies._passive_sets import (
-    Change,
-    Rule,
-    gradient,
-    gradient_per_norm,
-)
+from gpusolve.studies._passive_sets import Change, Rule, gradient, gradient_per_norm
 from gpusolve.studies._qr_updating import METHODS, Costs
 from gpusolve.studies.experiments import (
     EXPERIMENTS,
@@ -134,12 +129,12 @@ def test_rules_are_those_of_the_solvers(
     np.testing.assert_array_equal(counts[:, 2], (result.x > 0).sum(axis=-1))
 
 
-@pytest.mark.paper(
-    "Luo, 2",
-    "Each of more than 1,500 iterations exchanges 1 variable, in all three experiments",
-)
+@pytest.mark.paper("Luo, 2")
 @pytest.mark.slow
 def test_an_iteration_exchanges_one_variable() -> None:
+    """Each of more than 1,500 iterations exchanges 1 variable, in all three
+    experiments.
+    """
     iterations = 0
     for name, make in EXPERIMENTS.items():
         result = gpusolve.nnls(
@@ -156,13 +151,13 @@ def test_an_iteration_exchanges_one_variable() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.paper(
-    "Luo, Table 7.1",
-    "Simulated waveforms have the paper's 62.8 updates and 9.6 downdates, since their "
-    "pulses are cut at 1.41 deviations; cut at 2 they have 18 downdates",
-)
+@pytest.mark.paper("Luo, Table 7.1")
 def test_counts_of_table_7_1() -> None:
-    """The cut was chosen so that the counts agree."""
+    """Simulated waveforms have the paper's 62.8 updates and 9.6 downdates, since their
+    pulses are cut at 1.41 deviations; cut at 2 they have 18 downdates.
+
+    The cut was chosen so that the counts agree.
+    """
     assert [round(count, 1) for count in PAPER_COUNTS["deconvolution"]] == [62.8, 9.6]
     pulse = next(waveforms(1)).pulse
     assert 1.25 < np.sqrt(-2 * np.log(pulse[0])) <= 1.4143
@@ -175,13 +170,12 @@ def test_counts_of_table_7_1() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.paper(
-    "Luo, Table 7.2",
-    "With sigma = 5.12 the counts are the paper's 161.3 updates and 86.5 downdates; "
-    "with the printed 4.32 there are 9 % more updates, and 16 % more positive "
-    "variables at the end",
-)
+@pytest.mark.paper("Luo, Table 7.2")
 def test_counts_of_table_7_2() -> None:
+    """With sigma = 5.12 the counts are the paper's 161.3 updates and 86.5 downdates;
+    with the printed 4.32 there are 9 % more updates, and 16 % more positive variables
+    at the end.
+    """
     paper = PAPER_COUNTS["shifted_gaussians"]
     assert [round(count, 1) for count in paper] == [161.3, 86.5]
     wide = follow_each(shifted_gaussians(6, sigma=5.12))
@@ -196,12 +190,11 @@ def test_counts_of_table_7_2() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.paper(
-    "Luo, Table 7.3",
-    "By the paper's rule, the largest gradient, 49.6 updates and 0.65 downdates, as it "
-    "has; by the gradient per norm there are 0.1 downdates",
-)
+@pytest.mark.paper("Luo, Table 7.3")
 def test_counts_of_table_7_3() -> None:
+    """By the paper's rule, the largest gradient, 49.6 updates and 0.65 downdates, as it
+    has; by the gradient per norm there are 0.1 downdates.
+    """
     paper = PAPER_COUNTS["uniform_random"]
     assert round(paper.updates, 1) == 49.6
     assert round(paper.downdates, 2) == 0.65
@@ -224,13 +217,12 @@ There are 250 and 550 removals, which scatter by 3 and 2 %, and by more as the r
 of a system are alike."""
 
 
-@pytest.mark.paper(
-    "Luo, 2",
-    "Of the removed columns of waveforms and Gaussians 35 % and 46 % stand in the last "
-    "half of the list, 9 % and 8 % in its last quarter",
-)
+@pytest.mark.paper("Luo, 2")
 @pytest.mark.parametrize("experiment", LAST_PARTS)
 def test_columns_leave_from_everywhere(experiment: str) -> None:
+    """Of the removed columns of waveforms and Gaussians 35 % and 46 % stand in the last
+    half of the list, 9 % and 8 % in its last quarter.
+    """
     half, quarter, tolerance = LAST_PARTS[experiment]
     places = parts(followed(experiment))
     assert np.mean(places > 1 / 2) == pytest.approx(half, abs=tolerance)
@@ -238,15 +230,13 @@ def test_columns_leave_from_everywhere(experiment: str) -> None:
     assert np.mean(places < 1 / 4) > np.mean(places > 3 / 4)
 
 
-@pytest.mark.paper(
-    "Luo, 2",
-    "Most exchanges are insertions: 87 %, 66 % and 99 % in the three experiments",
-)
+@pytest.mark.paper("Luo, 2")
 @pytest.mark.parametrize(
     ("experiment", "part"),
     [("deconvolution", 0.87), ("shifted_gaussians", 0.66), ("uniform_random", 0.99)],
 )
 def test_most_exchanges_are_insertions(experiment: str, part: float) -> None:
+    """Most exchanges are insertions: 87 %, 66 % and 99 % in the three experiments."""
     changes = [change for run in followed(experiment) for change in run]
     found = np.mean([change.enters for change in changes])
     assert found == pytest.approx(part, abs=0.03)
@@ -275,13 +265,12 @@ def test_costs_are_those_that_are_counted(method: str, reordered: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.paper(
-    "Luo, Table 3.1",
-    "All changes of a solve cost least by MGS with the list in the three experiments, "
-    "wherever columns leave from; the other ways have 9 times as many accesses or more",
-)
+@pytest.mark.paper("Luo, Table 3.1")
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_gram_schmidt_with_the_list_costs_least(experiment: str) -> None:
+    """All changes of a solve cost least by MGS with the list in the three experiments,
+    wherever columns leave from; the other ways have 9 times as many accesses or more.
+    """
     rows, runs = PAPER_SIZES[experiment], followed(experiment)
 
     def cost(runs: list[Run], method: str, reordered: bool) -> tuple[int, int]:

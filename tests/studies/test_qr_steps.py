@@ -143,13 +143,13 @@ def test_update_is_right(name: str, printed: bool) -> None:
     check(counted(name, UPDATE, 40, printed=printed), 41)
 
 
-@pytest.mark.paper(
-    "Luo, 3.1",
-    "Of a column of which 1e-3 is orthogonal to 8 others, less than 1e-7 is left along "
-    "them in float32, by the published update more than 1e-6",
-)
+@pytest.mark.paper("Luo, 3.1")
 def test_the_update_that_is_used_keeps_q_orthogonal() -> None:
-    """Both have QR = A: a second projection gives orthogonality."""
+    """Of a column of which 1e-3 is orthogonal to 8 others, less than 1e-7 is left along
+    them in float32, by the published update more than 1e-6.
+
+    Both have QR = A: a second projection gives orthogonality.
+    """
     A = np.random.default_rng(0).standard_normal((ROWS, 9))
     A[:, 8] = A[:, :8].sum(axis=1) / 3 + 1e-3 * A[:, 8]
     Q, R = np.linalg.qr(A[:, :8])
@@ -164,14 +164,13 @@ def test_the_update_that_is_used_keeps_q_orthogonal() -> None:
     assert along["as_published"] > 1e-6
 
 
-@pytest.mark.paper(
-    "Luo, 3.4, Algorithm 3",
-    "Of 40 columns the column at position 0, 20 or 39 leaves, and the rest keep their "
-    "order, an orthogonal Q and QR = A",
-)
+@pytest.mark.paper("Luo, 3.4, Algorithm 3")
 @pytest.mark.parametrize("name", THREADS)
 @pytest.mark.parametrize("position", [0, 20, 39])
 def test_downdate_is_right(name: str, position: int) -> None:
+    """Of 40 columns the column at position 0, 20 or 39 leaves, and the rest keep their
+    order, an orthogonal Q and QR = A.
+    """
     changed = counted(name, DOWNDATE, 40, position)
     left = np.delete(np.arange(40), position)
     np.testing.assert_array_equal(changed.order[:39], left)
@@ -179,14 +178,13 @@ def test_downdate_is_right(name: str, position: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.paper(
-    "Luo, Algorithm 1",
-    "A solve of 40 x 40 Gaussians and of random numbers has 4.3 and 4.2 times the "
-    "barriers of the update that is used, for each column that enters or leaves",
-)
+@pytest.mark.paper("Luo, Algorithm 1")
 def test_the_published_solver_has_more_barriers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A solve of 40 x 40 Gaussians and of random numbers has 4.3 and 4.2 times the
+    barriers of the update that is used, for each column that enters or leaves.
+    """
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     for name, times in (("shifted_gaussians", 4.3), ("uniform_random", 4.2)):
         A, b = EXPERIMENTS[name](1, size=40)
@@ -202,31 +200,32 @@ def test_the_published_solver_has_more_barriers(
 # ---- the MGS update ------------------------------------------------------------------
 
 
-@pytest.mark.paper(
-    "Luo, 5.3", "An update has the printed l + 2 accesses to global memory"
-)
+@pytest.mark.paper("Luo, 5.3")
 @pytest.mark.parametrize("length", LENGTHS)
 def test_published_update_has_the_printed_accesses_to_global_memory(
     length: int,
 ) -> None:
-    """l columns of Q are read, and a column of Q and a column of R are written."""
+    """An update has the printed l + 2 accesses to global memory.
+
+    l columns of Q are read, and a column of Q and a column of R are written.
+    """
     counts = counted("as_published", UPDATE, length, printed=True).counts
     columns_of_r = counts.elements_of_r / (length + 1)
     assert counts.columns_of_q + columns_of_r == length + 2
     assert columns_of_r == 1
 
 
-@pytest.mark.paper(
-    "Luo, 5.3",
-    "An update has 59 l + 61 parallel accesses to shared memory, not 39 l + 2, and "
-    "30 l + 61 if R is taken from the products with u",
-)
+@pytest.mark.paper("Luo, 5.3")
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("printed", [False, True])
 def test_published_update_has_more_accesses_to_shared_memory(
     length: int, printed: bool
 ) -> None:
-    """Listed by hand; the emulator counts them in requests of warps."""
+    """An update has 59 l + 61 parallel accesses to shared memory, not 39 l + 2, and 30
+    l + 61 if R is taken from the products with u.
+
+    Listed by hand; the emulator counts them in requests of warps.
+    """
     for_column = [(1, WARPS), *(1 + printed) * PRODUCT]
     at_the_end = [*2 * PRODUCT, (1, WARPS), (1, warps(length + 1)), (1, 1)]
     accesses = [*length * for_column, *at_the_end]
@@ -247,15 +246,14 @@ def test_one_array_for_all_sums_is_a_race(apart: int) -> None:
         )
 
 
-@pytest.mark.paper(
-    "Luo, 5.2",
-    "Of 512 rows, an update has 18 l + 18 additions one after another, 9 in each sum; "
-    "9 l + 18 if R is taken from the products with u",
-)
+@pytest.mark.paper("Luo, 5.2")
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("printed", [False, True])
 def test_published_update_has_depth_l_log_m(length: int, printed: bool) -> None:
-    """Each level of a sum has a barrier: of the block, or two of a warp.
+    """Of 512 rows, an update has 18 l + 18 additions one after another, 9 in each sum;
+    9 l + 18 if R is taken from the products with u.
+
+    Each level of a sum has a barrier: of the block, or two of a warp.
 
     Two more barriers of the block are at the beginning and the end of a sum.
     """
@@ -289,14 +287,13 @@ def test_published_downdate(length: int) -> None:
     assert counts.barriers == 2 * rotations + 2
 
 
-@pytest.mark.paper(
-    "Luo, 5.3",
-    "A downdate has 18 (l - i) + 6 parallel accesses to shared memory, not 2 (l - i) + "
-    "2",
-)
+@pytest.mark.paper("Luo, 5.3")
 @pytest.mark.parametrize("length", LENGTHS)
 def test_published_downdate_has_more_accesses_to_shared_memory(length: int) -> None:
-    """Listed by hand; the emulator counts them in requests of warps.
+    """A downdate has 18 (l - i) + 6 parallel accesses to shared memory, not 2 (l - i) +
+    2.
+
+    Listed by hand; the emulator counts them in requests of warps.
 
     The compiler merges two of a rotation's accesses with others, of neighbouring words.
     """

@@ -97,10 +97,9 @@ def test_r_is_that_of_lapack(method: str, reordered: bool) -> None:
     np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-13)
 
 
-@pytest.mark.paper(
-    "Luo, 3.2", "After 100 random edits Q, of 48 columns, is orthogonal to 1e-13"
-)
+@pytest.mark.paper("Luo, 3.2")
 def test_rotations_keep_a_complete_basis() -> None:
+    """After 100 random edits Q, of 48 columns, is orthogonal to 1e-13."""
     made = qr_updating(random_columns(), "Rot")
     edited(made, 100)
     Q = made.Q.values
@@ -110,12 +109,13 @@ def test_rotations_keep_a_complete_basis() -> None:
     np.testing.assert_allclose(below, 0, atol=1e-13)
 
 
-@pytest.mark.paper(
-    "Luo, (3.2), 3.3",
-    "For Gaussians of condition 1e7, A^T before s makes z at least 5 times as accurate",
-)
+@pytest.mark.paper("Luo, (3.2), 3.3")
 def test_the_correction_of_the_semi_normal_equations_needs_the_transpose() -> None:
-    """As printed, s has m elements where l are needed. Measured: 14 to 22 times."""
+    """For Gaussians of condition 1e7, A^T before s makes z at least 5 times as
+    accurate.
+
+    As printed, s has m elements where l are needed. Measured: 14 to 22 times.
+    """
     A = gaussian_columns()
     assert 1e7 < np.linalg.cond(A) < 2e7
     Q, R = np.linalg.qr(A)
@@ -143,11 +143,10 @@ def test_gram_schmidt_loses_orthogonality_where_rotations_do_not() -> None:
 # ---- Table 3.1 -----------------------------------------------------------------------
 
 
-@pytest.mark.paper(
-    "Luo, Table 3.1", "The counts of all 7 changes equal the formulas called counted"
-)
+@pytest.mark.paper("Luo, Table 3.1")
 @together(("change", "m", "length"), changes())
 def test_counts_equal_the_formulas(change: Change, m: int, length: int) -> None:
+    """The counts of all 7 changes equal the formulas called counted."""
     assert len(TABLE) == 7
     start = spaced(change.method, change.reordered, m, length)
     for i in change.positions(length):
@@ -174,13 +173,12 @@ def cost_of_algorithm_2(m: int, length: int) -> Costs:
     return Costs(Q.accesses + R.accesses, Q.flops, R.flops)
 
 
-@pytest.mark.paper(
-    "Luo, Table 3.1",
-    "6 m l + 3 m + 1 operations and l + 2 accesses are exactly lines 1 to 7 of "
-    "Algorithm 2; line 8 has 2 m operations more",
-)
+@pytest.mark.paper("Luo, Table 3.1")
 @together(("m", "length"), SIZES)
 def test_the_first_row_is_algorithm_2_as_printed(m: int, length: int) -> None:
+    """6 m l + 3 m + 1 operations and l + 2 accesses are exactly lines 1 to 7 of
+    Algorithm 2; line 8 has 2 m operations more.
+    """
     found = cost_of_algorithm_2(m, length)
     assert found == (length + 2, 6 * m * length + 3 * m + 1, 0)
     assert found == TABLE["MGS/up/reorder"].printed.at(m, length, length + 1)
@@ -189,9 +187,12 @@ def test_the_first_row_is_algorithm_2_as_printed(m: int, length: int) -> None:
     assert line_8.flops == 2 * m, "line 8 is a scalar product"
 
 
-@pytest.mark.paper("Luo, Table 3.1", "6 of its 7 rows have a fault")
+@pytest.mark.paper("Luo, Table 3.1")
 def test_six_rows_have_a_fault() -> None:
-    """Each by what the printed formulas say of a case that is easily counted."""
+    """6 of its 7 rows have a fault.
+
+    Each by what the printed formulas say of a case that is easily counted.
+    """
     m, length = 20, 7
 
     def printed(name: str, length: int, i: int) -> Costs:
@@ -225,12 +226,11 @@ def test_six_rows_have_a_fault() -> None:
     assert len(TABLE) == 7
 
 
-@pytest.mark.paper(
-    "Luo, Table 3.1",
-    "Without a rotation, for m = 30 and l = 29, an update by rotations has m + 1 = 31 "
-    "accesses, not 3 m - 2 l + 1 = 33",
-)
+@pytest.mark.paper("Luo, Table 3.1")
 def test_an_update_without_a_rotation() -> None:
+    """Without a rotation, for m = 30 and l = 29, an update by rotations has m + 1 = 31
+    accesses, not 3 m - 2 l + 1 = 33.
+    """
     m, length = 30, 29
     change = TABLE["Rot/up/reorder"]
     found = cost(change, spaced("Rot", True, m, length), length + 1)
@@ -240,13 +240,13 @@ def test_an_update_without_a_rotation() -> None:
     assert found[1:] == formula[1:]
 
 
-@pytest.mark.paper(
-    "Luo, Table 3.1",
-    "Of m = 1,000 rows, MGS has the fewest operations up to about l = 800, and by the "
-    "printed formulas up to about 667",
-)
+@pytest.mark.paper("Luo, Table 3.1")
 def test_gram_schmidt_costs_least_only_for_few_columns() -> None:
-    """Not for all l <= m, as the caption says."""
+    """Of m = 1,000 rows, MGS has the fewest operations up to about l = 800, and by the
+    printed formulas up to about 667.
+
+    Not for all l <= m, as the caption says.
+    """
     m, printed_limit, counted_limit = 1000, 667, 800
 
     def fewest(length: int, printed: bool) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from unittest import mock
 
 import numpy as np
 import scipy.sparse
+import tables
 from kernel_calls import AFFINE, SQUARE, TIMES
 from spline_learners import SplineLearners, boost, learners_of
 
@@ -421,6 +422,11 @@ HOST_HEADINGS = (
     "cached bytes / element",
 )
 
+OF_CALLS, OF_KERNELS_OF_CALLS = "call | elements", "call | kernel"
+"""The first headings of the two tables."""
+
+COMPILER = re.compile(r"NVRTC \d+\.\d+")
+
 RATIOS = {"of fewest", "of distinct", "of requests"}
 """Shown only: a ratio may grow because its denominator falls."""
 
@@ -469,26 +475,19 @@ def compiler_name() -> str:
 
 def written_rows() -> dict[str, dict[str, Row]]:
     """The rows of each call, read from the table."""
-    found: dict[str, dict[str, Row]] = {}
-    headings: list[str] = []
-    for line in TABLE.read_text().splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if not line.startswith("| "):
-            continue
-        if cells[0] == "call":
-            headings = cells
-        elif cells[0] != "---":
-            row = dict(zip(headings, cells, strict=True))
-            call, kernel = row.pop("call"), row.pop("kernel", ALL_KERNELS).strip("`")
-            row.pop("elements", None)
-            found.setdefault(call, {})[kernel] = {k: float(v) for k, v in row.items()}
+    found: dict[str, dict[str, Row]] = defaultdict(dict)
+    page = TABLE.read_text()
+    for row in tables.rows(page, OF_CALLS) + tables.rows(page, OF_KERNELS_OF_CALLS):
+        call, kernel = row.pop("call"), row.pop("kernel", ALL_KERNELS)
+        row.pop("elements", None)
+        found[call][kernel] = {name: float(cell) for name, cell in row.items()}
     return found
 
 
 def written_compiler() -> str:
     """The compiler with which the table was written."""
-    found = re.search(r"with (NVRTC .+)\. They", TABLE.read_text())
-    return found.group(1) if found else ""
+    found = COMPILER.search(TABLE.read_text())
+    return found[0] if found else ""
 
 
 def changes(
@@ -525,83 +524,24 @@ def _shown(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:.4g}"
 
 
-def _line(*cells: object) -> str:
-    return f"| {' | '.join(map(str, cells))} |"
-
-
-def table() -> str:
-    """All calls, as two Markdown tables: of the calls, and of their kernels."""
+def page() -> str:
+    """The page with the counts of all calls."""
     calls = all_calls()
     rows = {call.name: rows_of(call, report_of(call)) for call in calls}
     of_calls = [
-        _line(
-            call.name,
-            call.elements,
-            *map(_shown, rows[call.name][ALL_KERNELS].values()),
-        )
-        for call in calls
+        (one.name, one.elements, *map(_shown, rows[one.name][ALL_KERNELS].values()))
+        for one in calls
     ]
     of_kernels = [
-        _line(name, f"`{kernel}`", *map(_shown, row.values()))
+        (name, f"`{kernel}`", *map(_shown, row.values()))
         for name, kernels in rows.items()
         for kernel, row in kernels.items()
         if kernel != ALL_KERNELS
     ]
-    return HEADER.format(
-        compiler=compiler_name(),
-        of_calls="\n".join(
-            [
-                _line("call", "elements", *HOST_HEADINGS),
-                _line(*["---"] * 2, *["---:"] * len(HOST_HEADINGS)),
-                *of_calls,
-            ]
-        ),
-        of_kernels="\n".join(
-            [
-                _line("call", "kernel", *HEADINGS),
-                _line(*["---"] * 2, *["---:"] * len(HEADINGS)),
-                *of_kernels,
-            ]
-        ),
-    )
+    made = tables.with_rows(TABLE.read_text(), OF_CALLS, of_calls)
+    made = tables.with_rows(made, OF_KERNELS_OF_CALLS, of_kernels)
+    return COMPILER.sub(compiler_name(), made)
 
-
-HEADER = """\
-# Costs of the kernels
-
-Counted by `make tables` on the emulator, with {compiler}. They are
-counts, not times; no GPU was used. `tests/support/kernel_costs.py` has the calls and
-sizes.
-
-- launches, blocks, atomics and shuffles are sums; barriers are added over the blocks.
-  A grid barrier is counted once for all blocks.
-- bytes / element: 32 bytes for each sector of each request of a warp, so bytes that
-  are read again count again. "of fewest": the sectors over the sectors of contiguous
-  requests. "of distinct": the bytes over the bytes that a launch accesses at least
-  once.
-- cached bytes / element: 32 bytes for each sector that a launch accesses, however
-  often: what moves if caches keep everything.
-- lanes: the mean number of active lanes of a request to global memory; "shared lanes",
-  to shared memory.
-- wavefronts: passes over the banks of shared memory. "of requests" is 1 without
-  conflicts for 4-byte elements, 2 for 8-byte elements and 4 for 16-byte elements.
-- instructions: of PTX, as warps execute them, without predicates that are false for
-  all lanes. A GPU's compiler makes about as many.
-
-Left out: accesses to the states of look-back and to the counters of grid barriers,
-fences, and instructions of these waits. Their number depends on the schedule.
-
-## Calls
-
-Array operations of NumPy are CuPy's kernels on a GPU. They are not counted: neither
-their launches, nor their bytes, nor the arrays that they allocate.
-
-{of_calls}
-
-## Kernels
-
-{of_kernels}
-"""
 
 if __name__ == "__main__":
-    TABLE.write_text(table())
+    TABLE.write_text(page())

@@ -1,90 +1,62 @@
-"""Registers, shared memory and spills of every kernel, from NVRTC without a GPU.
+"""Registers, shared memory and machine code of every kernel, without a GPU.
 
-The launchers determine instances and block sizes. ``make tables`` writes the table.
+NVRTC compiles for each architecture. In machine code for sm_90, instructions other than
+``NOP`` are counted, and generic accesses: loads, stores and atomics whose address space
+the compiler does not know (``LD``, ``ST``, ``ATOM``, ``RED``; not ``LDG``, ``LDS``).
+
+``make tables`` compiles the files that are not those of the table. The fingerprint of a
+file is of its text without comments, of its instances, and of their rows. With the same
+fingerprint, the same compiler makes the same rows.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import itertools
-import os
+import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+import subprocess
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable
+from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
-from unittest import mock
+from typing import NamedTuple
 
-import numpy as np
-import scipy.sparse
-from kernel_calls import TIMES
+import tables
+from kernel_sources import Source, all_sources
 
-import gpusolve
-from gpusolve import sparse
-from gpusolve._blocks.reduce import ORDERED_VARIANTS, VARIANTS
 from gpusolve._device import kernels
-from gpusolve._device.kernels import (
-    CUDA_TYPES,
-    OPTIONS,
-    EmulatedDevice,
-    source_directory,
-    source_of,
-)
-from gpusolve._nnls import nnls_qr_kernel
-from gpusolve._nnls.launch_arguments import BOUNDS
-from gpusolve._nnls.nnls_gram_kernel import Size, teams_for
-from gpusolve.gam._boosting.gram_kernel import instance as learners_instance
-from gpusolve.gam._boosting.stacked_kernel import instance as stacked_instance
-from gpusolve.gam._terms.basis_kernel import instance as basis_instance
-from gpusolve.monoid import as_monoid
+from gpusolve._device.kernels import OPTIONS, source_of
+from gpusolve._nnls import nnls_constrained_kernel, nnls_gram_kernel, nnls_qr_kernel
 from gpusolve.studies import _nnls_mgs_kernel
-from gpusolve.studies._qr_steps_kernel import THREADS as QR_STEPS
-from gpusolve.studies._qr_steps_kernel import instance as qr_steps_instance
 
 ARCHITECTURES = (75, 80, 90, 100)
+DISASSEMBLED = 90
+"""Machine code is read for sm_90: H100 and H200."""
+
 CUPY_OPTIONS = ("--device-as-default-execution-space", "-ftz=true")
 """Options that CuPy appends to the options of a kernel."""
 
 TABLE = Path(__file__).with_suffix(".md")
 
-IN_TEXTBOOK = {("add", "float32"), ("mssp", "float64")}
-"""The operators of ``scan_textbook.cu``, which is a study: one small, one large."""
+GENERIC = {"LD", "ST", "ATOM", "RED"}
+"""Accesses to a generic address, by the first part of their opcodes."""
 
-LARGEST = gpusolve.Monoid(
-    "sums_of_16",
-    (0,) * 16,
-    tuple(f"a[{k}] + b[{k}]" for k in range(16)),
-    np.add,
-    commutative=True,
-)
-"""Elements of 128 bytes for float64, the largest that no kernel spills."""
+KERNEL = re.compile(r"^\.text\.(\S+):$", re.MULTILINE)
+OPCODE = re.compile(r"^\s+/\*\w+\*/\s+(?:@\S+ )?\s*([A-Z0-9]+)", re.MULTILINE)
+"""The line before a kernel's code, and the first part of an instruction's opcode."""
 
-REALS = (np.dtype(np.float32), np.dtype(np.float64))
-"""The dtypes of the solvers."""
+REGISTERS, SHARED_BYTES = 65536, 48 * 1024
+"""Registers of a multiprocessor, and shared memory that every architecture has."""
 
-INDICES = ("int32", "int64")
-"""The types of the indices of a sparse matrix."""
+WITH_STACKS = "as_solved", "nnls_constrained"
+"""`as_solved` has the addresses of its arrays on a stack, where a profile of shared
+memory does not count them. `nnls_constrained` calls functions that change a few numbers
+of a system; they would be too much code if they were inlined."""
 
 
-class Source(NamedTuple):
-    """A file of kernels and its instances for one choice of operators."""
-
-    operators: str
-    file: str
-    definitions: str
-    instances: tuple[str, ...]
-
-
-class Resources(NamedTuple):
-    """What ``ptxas`` reports for a kernel on one architecture."""
-
-    operators: str
-    instance: str
-    architecture: int
-    registers: int
-    shared_bytes: int
-    stack_bytes: int
-    spilled_bytes: int
+class CompileError(RuntimeError):
+    """A source does not compile; the message is NVRTC's log."""
 
 
 class Compiled(NamedTuple):
@@ -95,208 +67,29 @@ class Compiled(NamedTuple):
     symbols: tuple[str, ...]
 
 
-class CompileError(RuntimeError):
-    """A source does not compile; the message is NVRTC's log."""
+class Code(NamedTuple):
+    """The counts of a kernel's machine code."""
+
+    instructions: int
+    generic_accesses: int
 
 
-def plain(file: str, instances: Iterable[str], operators: str = "") -> Source:
-    """A source without definitions of operators."""
-    return Source(operators, file, "", tuple(instances))
+class Row(NamedTuple):
+    """A line of the table: registers and shared bytes by architecture, and counts."""
+
+    operators: str
+    instance: str
+    resources: dict[int, str]
+    code: Code
+
+    def cells(self) -> list[object]:
+        names = self.operators, f"`{self.instance}`"
+        return [*names, *self.resources.values(), *self.code]
 
 
-@functools.cache
-def all_sources() -> list[Source]:
-    """Every kernel, for operators and dtypes of every size and kind."""
-    each = list(itertools.product(REALS, (False, True)))
-    numbers = [CUDA_TYPES[one] for one in REALS]
-    return [
-        plain("nnls_qr", itertools.starmap(nnls_qr_kernel.instance, each)),
-        plain("nnls_constrained", (f"nnls_constrained<{one}>" for one in numbers)),
-        plain("nnls_mgs", itertools.starmap(_nnls_mgs_kernel.instance, each)),
-        plain("qr_steps", (qr_steps_instance(name, REALS[0]) for name in QR_STEPS)),
-        *_sources_of_nnls_gram(numbers),
-        *recorded(
-            itertools.chain(
-                _calls_of_monoids(),
-                _calls_of_partition(),
-                _calls_of_sparse_products(),
-                _calls_of_gemv(),
-            )
-        ),
-        *_sources_of_boosting(),
-    ]
+# ---- the compiler --------------------------------------------------------------------
 
 
-def _sources_of_nnls_gram(numbers: list[str]) -> Iterator[Source]:
-    """The kernels for each team: few large systems, and many small systems."""
-    sizes = Size(2000, 2000), Size(3, 3), Size(3, 3, BOUNDS)
-    teams = (team.name for size in sizes for team in teams_for(size, True))
-    for team in dict.fromkeys(teams):
-        yield plain("nnls_gram", (f"nnls_gram<{number}, {team}>" for number in numbers))
-    yield plain("nnls_gram", (f"scale_columns<{number}>" for number in numbers))
-
-
-class Silent:
-    """A kernel that is not launched."""
-
-    def resident_blocks(self, threads: int, shared_bytes: int) -> int:
-        return 1000
-
-    def __call__(self, *args: object, **options: object) -> None:
-        pass
-
-
-Call = tuple[str, Callable[..., object], tuple[Any, ...], dict[str, Any]]
-"""Operators, a public function, and its arguments."""
-
-OF_INDICES = "split_path", "make_keys"
-"""Kernels that have no operators; several functions use them."""
-
-
-def recorded(calls: Iterable[Call]) -> Iterator[Source]:
-    """The kernels that calls ask for. Nothing is compiled or launched.
-
-    Arrays of results have zeros, so what a call makes of its results is an error at
-    most, after its last kernel.
-    """
-    found: dict[tuple[str, str, str], str] = {}
-
-    def load(file: str, instance: str, definitions: str) -> Silent:
-        is_plain = instance.startswith(OF_INDICES)
-        key = file, "" if is_plain else definitions, instance
-        found.setdefault(key, "" if is_plain else name)
-        return Silent()
-
-    with (
-        mock.patch.object(kernels, "_emulated_kernel", load),
-        mock.patch.object(kernels.EmulatedDevice, "empty", EmulatedDevice.zeros),
-        mock.patch.dict(os.environ, GPUSOLVE_EMULATE="1"),
-    ):
-        for call in calls:
-            name, function, args, options = call
-            with contextlib.suppress(ValueError, IndexError):
-                function(*args, **options)
-    sources: dict[tuple[str, str, str], list[str]] = {}
-    for (file, definitions, instance), name in found.items():
-        sources.setdefault((name, file, definitions), []).append(instance)
-    for (name, file, definitions), instances in sources.items():
-        yield Source(name, file, definitions, tuple(instances))
-
-
-def _calls_of_monoids() -> Iterator[Call]:
-    """Operators of every size and kind; the largest, 128 bytes, is not spilled."""
-    watched: dict[str | gpusolve.Monoid, str] = {
-        "add": "int8 int32 int64 float16 float32 float64 complex128",
-        "max": "float32",
-        "logical_and": "float64",
-        "mssp": "int32 float64",
-        LARGEST: "float64",
-    }
-    for op, dtypes in watched.items():
-        for dtype in dtypes.split():
-            monoid = as_monoid(op)
-            name = f"{monoid.name} {dtype}"
-            x = np.zeros((2, 3000, *monoid.element_shape), dtype)
-            flags = np.zeros((2, 3000), bool)
-            bits, offsets = np.zeros((2, 375), np.uint8), np.array([0, 1000, 3000])
-            for variant in VARIANTS:
-                yield name, gpusolve.reduce, (x[0], op), {"axis": 0, "variant": variant}
-            for axis, given in enumerate((x[0], x)):
-                yield name, gpusolve.scan, (given, op), {"axis": axis}
-            yield name, gpusolve.segmented_scan, (x, flags, op), {}
-            yield name, gpusolve.segmented_scan, (x, bits, op), {"packed": True}
-            options = {"op": op, "offsets": offsets}
-            yield name, gpusolve.segmented_reduce, (x[0],), options
-            if (op, dtype) in IN_TEXTBOOK:
-                for variant in ("hierarchical", "sweep", "warp"):
-                    yield name, gpusolve.scan, (x, op), {"axis": 1, "variant": variant}
-                options = {"variant": "sweep"}
-                yield name, gpusolve.segmented_scan, (x, flags, op), options
-    x = np.zeros(3000, np.float32)
-    yield "add two float32", gpusolve.map, (TIMES, x, x), {}
-    yield "add two float32", gpusolve.reduce, ((x, x),), {"map": TIMES}
-    yield "add two float32", gpusolve.scan, ((x, x),), {"map": TIMES}
-    for dtype, variant in itertools.product(("int32", "float64"), ORDERED_VARIANTS):
-        given, options = (x.astype(dtype),), {"variant": variant}
-        yield f"sums of {dtype}", gpusolve.maximum_segment_sum, given, options
-
-
-def _calls_of_partition() -> Iterator[Call]:
-    even = gpusolve.Map("even", "x % 2 == 0", lambda x: x % 2 == 0, dtype=bool)
-    for dtype, test in (("int8", even), ("float32", None), ("complex128", None)):
-        x, mask, indices = np.zeros(9, dtype), np.zeros(9, bool), np.arange(9)
-        yield dtype, gpusolve.stable_partition, (x, test or mask), {}
-        yield dtype, gpusolve.scatter, (x, indices, x), {}
-
-
-def _calls_of_sparse_products() -> Iterator[Call]:
-    methods = dict.fromkeys(("bool", "float32", "complex128"), ("merge", "gallop"))
-    methods |= dict.fromkeys(("int8", "float16", "float64"), ("merge", "gallop"))
-    for dtype in ("float32", "complex128"):
-        methods[dtype] += ("linear", "binary", "scratchpad", "even")
-    for (dtype, chosen), index in itertools.product(methods.items(), INDICES):
-        places = np.zeros((2, 1), index)
-        A = scipy.sparse.coo_array((np.ones(1), places), shape=(9, 9))
-        A.data = A.data.astype(dtype)
-        A.coords = tuple(places)
-        A.has_canonical_format = True
-        for method in chosen:
-            yield dtype, sparse.multiply, (A, A), {"method": method}
-    for add, multiply, entry, number, index in (
-        ("add", "mul", "float32", "float32", "int32"),
-        ("add", "mul", "float64", "float64", "int64"),
-        ("add", "mul", "complex128", "complex128", "int64"),
-        ("add", "mul", "bool", "complex128", "int64"),
-        ("add", "mul", "float16", "float16", "int32"),
-        ("min", "add", "float32", "float32", "int32"),
-        ("logical_or", "logical_and", "bool", "bool", "int32"),
-    ):
-        A = scipy.sparse.csr_array(np.eye(9))
-        A.data = A.data.astype(entry)
-        A.indices, A.indptr = A.indices.astype(index), A.indptr.astype(index)
-        for method in ("fused", "segmented_scan"):
-            options = {"add": add, "multiply": multiply, "method": method}
-            name = f"{add}-{multiply} {entry} {number}"
-            yield name, sparse.spmv, (A, np.zeros(9, number)), options
-
-
-def _calls_of_gemv() -> Iterator[Call]:
-    """Few or many rows, short or long, transposed, perhaps not whole packs apart."""
-    for dtype in ("float16", "float32", "float64"):
-        for rows, columns in ((64, 64), (2, 2**20), (2**17, 256), (2**20, 16)):
-            x, y = np.empty(columns, dtype), np.empty(rows, dtype)
-            for spare in (0, 1):
-                A = np.empty((rows, columns + spare), dtype)[:, :columns]
-                yield dtype, gpusolve.gemv, (A, x), {}
-                yield dtype, gpusolve.gemv, (A, y), {"transpose": True}
-        A, x = np.empty((64, 64), dtype), np.empty(64, dtype)
-        for variant in ("naive", "threads_per_dot", "threads_per_row"):
-            yield dtype, gpusolve.gemv, (A, x), {"variant": variant}
-
-
-FAMILIES = {
-    "boost_stacked": "Gaussian Poisson BinomialHalfLogit Huber<Nuisance::median> "
-    "Gamma<Nuisance::shape> NegativeBinomial<Nuisance::theta> PropOdds "
-    "LogNormal<Nuisance::scale> CoxPH",
-    "boost_coupled": "Multinomial distributions::Gaussian distributions::StudentT",
-}
-"""The families of each kernel of ``stacked.cu``, for each kind of nuisance."""
-
-
-def _sources_of_boosting() -> Iterator[Source]:
-    """A program of ``stacked.cu`` for each family, as it is compiled."""
-    widths = list(itertools.product(REALS, (1, 4, 6)))
-    empty = (np.empty((0, width), dtype) for dtype, width in widths)
-    yield plain("gram", (learners_instance("gram_matrices", one) for one in empty))
-    for kernel, families in FAMILIES.items():
-        for name in families.split():
-            instances = (stacked_instance(dtype, name, kernel) for dtype in REALS)
-            yield plain("stacked", instances)
-    every = itertools.product(REALS, REALS, (1, 4, 6))
-    yield plain("basis", itertools.starmap(basis_instance, every))
-
-
-@functools.cache
 def compile_source(source: Source, architecture: int) -> Compiled:
     """Compile the instances of one source to machine code."""
     from cupy.cuda import nvrtc
@@ -307,7 +100,7 @@ def compile_source(source: Source, architecture: int) -> Compiled:
         nvrtc.addNameExpression(program, instance)
     options = (
         *OPTIONS,
-        f"-I{source_directory()}",
+        f"-I{kernels.source_directory()}",
         *CUPY_OPTIONS,
         f"--gpu-architecture=sm_{architecture}",
         "--ptxas-options=-v",
@@ -323,104 +116,164 @@ def compile_source(source: Source, architecture: int) -> Compiled:
     )
 
 
-def resources_of(source: Source, architecture: int) -> list[Resources]:
-    """The resources of the instances of one source."""
-    compiled = compile_source(source, architecture)
+def resources_of(source: Source, compiled: Compiled) -> list[str]:
+    """Registers + shared bytes of each instance, which must be within the limits."""
+    found = []
+    for instance, symbol in zip(source.instances, compiled.symbols, strict=True):
+        start = compiled.log.index(f"Compiling entry function '{symbol}'")
+        end = compiled.log.find("Compiling entry function", start + 1)
+
+        def figure(pattern: str, log: str = compiled.log[start:end]) -> int:
+            return int(number[1]) if (number := re.search(pattern, log)) else 0
+
+        assert not figure(r"(\d+) bytes spill stores"), f"{instance} spills"
+        assert not figure(r"(\d+) bytes spill loads"), f"{instance} spills"
+        stack = figure(r"(\d+) bytes stack frame")
+        assert not stack or instance.startswith(WITH_STACKS), f"{instance} has a stack"
+        registers = figure(r"Used (\d+) registers")
+        shared = figure(r"registers,[^\n]*?(\d+) bytes smem")
+        found.append(f"{registers} + {shared}")
+    return found
+
+
+def limits_of(instance: str) -> tuple[int, int]:
+    """Resident threads, and a limit on a block's static shared memory."""
+    if instance.startswith("nnls_qr"):
+        return nnls_qr_kernel.MAX_THREADS, nnls_qr_kernel.STATIC_SHARED_MEMORY
+    if instance.startswith("nnls_constrained"):
+        blocks = nnls_constrained_kernel.BLOCKS
+        threads = blocks * nnls_constrained_kernel.MAX_THREADS
+        return threads, nnls_constrained_kernel.STATIC_SHARED_MEMORY
+    if instance.startswith("nnls_mgs"):
+        return _nnls_mgs_kernel.THREADS, _nnls_mgs_kernel.STATIC_SHARED_MEMORY
+    if instance.startswith("nnls_gram"):
+        blocks = 2 if "BlockTeam" in instance else 1
+        threads = blocks * nnls_gram_kernel.BLOCK_THREADS
+        return threads, nnls_gram_kernel.STATIC_SHARED_MEMORY
+    of_512 = "reduce512" in instance or "as_published" in instance
+    return 512 if of_512 else 256, SHARED_BYTES
+
+
+def is_within_limits(instance: str, resources: str) -> bool:
+    """Whether a block, or as many as a launcher asks for, is resident."""
+    registers, shared = map(int, resources.split(" + "))
+    threads, most = limits_of(instance)
+    return registers * threads <= REGISTERS and shared <= most
+
+
+# ---- machine code --------------------------------------------------------------------
+
+
+def has_disassembler() -> bool:
+    return any(metadata.distributions(name="nvidia-cuda-nvdisasm"))
+
+
+def code_of(compiled: Compiled) -> list[Code]:
+    """The counts of each instance, from the listing of nvdisasm."""
+    files = metadata.files("nvidia-cuda-nvdisasm") or []
+    program = next(file.locate() for file in files if file.name == "nvdisasm")
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(compiled.cubin)
+        file.flush()
+        command = [str(program), "--print-code", file.name]
+        _, *parts = KERNEL.split(subprocess.check_output(command, text=True))
+    opcodes = dict(zip(parts[::2], map(OPCODE.findall, parts[1::2]), strict=True))
     return [
-        read_log(
-            compiled.log,
-            symbol,
-            Resources(source.operators, instance, architecture, 0, 0, 0, 0),
+        Code(
+            sum(opcode != "NOP" for opcode in opcodes[symbol]),
+            sum(opcode in GENERIC for opcode in opcodes[symbol]),
         )
-        for instance, symbol in zip(source.instances, compiled.symbols, strict=True)
+        for symbol in compiled.symbols
     ]
 
 
-def read_log(log: str, symbol: str, blank: Resources) -> Resources:
-    """One kernel's figures in the log of ``ptxas -v``."""
-    start = log.index(f"Compiling entry function '{symbol}'")
-    part = log[start : log.find("Compiling entry function", start + 1)]
-
-    def figure(pattern: str) -> int:
-        found = re.search(pattern, part)
-        return int(found.group(1)) if found else 0
-
-    stores = figure(r"(\d+) bytes spill stores")
-    loads = figure(r"(\d+) bytes spill loads")
-    return blank._replace(
-        registers=figure(r"Used (\d+) registers"),
-        shared_bytes=figure(r"registers,[^\n]*?(\d+) bytes smem"),
-        stack_bytes=figure(r"(\d+) bytes stack frame"),
-        spilled_bytes=stores + loads,
-    )
+# ---- the table -----------------------------------------------------------------------
 
 
-def some_sources() -> list[Source]:
-    """The first source of each file, with the first instance of each kernel."""
-    first = {source.file: source for source in reversed(all_sources())}
+def rows_of(source: Source) -> list[Row]:
+    """The rows of one source, as the compiler makes them."""
+    made = {one: compile_source(source, one) for one in ARCHITECTURES}
+    resources = {one: resources_of(source, found) for one, found in made.items()}
     return [
-        source._replace(instances=first_of_each_kernel(source.instances))
-        for source in first.values()
+        Row(source.operators, *kernel)
+        for kernel in zip(
+            source.instances,
+            [
+                dict(zip(resources, cells, strict=True))
+                for cells in zip(*resources.values(), strict=True)
+            ],
+            code_of(made[DISASSEMBLED]),
+            strict=True,
+        )
     ]
 
 
-def first_of_each_kernel(instances: tuple[str, ...]) -> tuple[str, ...]:
-    first = {one.partition("<")[0]: one for one in reversed(instances)}
-    return tuple(one for one in instances if one in first.values())
+def included(text: str) -> set[str]:
+    """The files of ``cuda_src/`` that a text includes, also through other files."""
+    found = set(re.findall(r'#include "(.+)"', text))
+    texts = ((kernels.source_directory() / one).read_text() for one in found)
+    return found.union(*map(included, texts))
 
 
-def resources_on(architecture: int, sources: list[Source]) -> list[Resources]:
-    """The instances of these sources on one architecture."""
-    return [
-        resources
-        for source in sources
-        for resources in resources_of(source, architecture)
-    ]
+def fingerprint(file: str, rows: Iterable[Row]) -> str:
+    """A hash of the text and the instances of a file, and of their rows."""
+    folder, text = kernels.source_directory(), source_of(file)
+    texts = [text, *((folder / one).read_text() for one in sorted(included(text)))]
+    code = [re.sub(r"//[^\n]*|\s+", " ", text).split() for text in texts]
+    sources = [source for source in all_sources() if source.file == file]
+    given = repr((code, sources, [row.cells() for row in rows]))
+    return hashlib.sha256(given.encode()).hexdigest()[:16]
 
 
-def registers(rows: list[Resources]) -> list[str]:
-    """One line for each kernel, as in the table."""
-    return [f"{r.operators} {r.instance}: {r.registers} {r.shared_bytes}" for r in rows]
+@functools.cache
+def written_rows() -> dict[tuple[str, str], Row]:
+    """The rows of the table, by operators and instance."""
+    found = {}
+    for line in tables.rows(TABLE.read_text(), "operators"):
+        operators, instance, *cells = line.values()
+        resources = dict(zip(ARCHITECTURES, cells, strict=False))
+        code = Code(*map(int, cells[len(ARCHITECTURES) :]))
+        found[operators, instance] = Row(operators, instance, resources, code)
+    return found
 
 
-def written_registers(architecture: int) -> list[str]:
-    """`registers` of one architecture, read from the table."""
-    column = ARCHITECTURES.index(architecture)
-    return [
-        f"{cells[0]} {cells[1]}: {cells[2 + column].replace(' + ', ' ')}"
-        for cells in written_cells(TABLE)
-    ]
+def written_fingerprints() -> dict[str, str]:
+    """The fingerprints of the table, by file."""
+    lines = tables.rows(TABLE.read_text(), "file")
+    return {line["file"]: line["fingerprint"] for line in lines}
 
 
-def written_cells(path: Path) -> list[list[str]]:
-    """The cells of the kernels' lines of a table."""
-    return [
-        [cell.strip(" `") for cell in line.strip("|").split("|")]
-        for line in path.read_text().splitlines()
-        if "`" in line and line.startswith("|")
-    ]
+def current_rows() -> dict[str, list[Row] | None]:
+    """The rows of each file; None if they are not those of its present text."""
+    instances = defaultdict(list)
+    for source in all_sources():
+        instances[source.file] += [(source.operators, one) for one in source.instances]
+    written, prints, found = written_rows(), written_fingerprints(), {}
+    for file, names in instances.items():
+        rows = [written[name] for name in names if name in written]
+        same = fingerprint(file, rows) == prints.get(f"{file}.cu")
+        found[file] = rows if same and len(rows) == len(names) else None
+    return found
 
 
-def table() -> str:
-    """All kernels on all architectures, as a Markdown table."""
-    columns = [resources_on(one, all_sources()) for one in ARCHITECTURES]
-    names = " | ".join(f"sm_{one}" for one in ARCHITECTURES)
-    lines = [
-        "# Registers and shared memory of the kernels",
-        "",
-        "Registers per thread + bytes of static shared memory per block. No kernel",
-        "spills registers. `as_solved`, which the emulator profiles, and",
-        "`nnls_constrained` use a stack. Written by `make tables` with NVRTC 12.9,",
-        "without a GPU.",
-        "",
-        f"| operators | kernel | {names} |",
-        "| --- | --- " + "| --- " * len(ARCHITECTURES) + "|",
-    ]
-    for kernel in zip(*columns, strict=True):
-        cells = " | ".join(f"{one.registers} + {one.shared_bytes}" for one in kernel)
-        lines.append(f"| {kernel[0].operators} | `{kernel[0].instance}` | {cells} |")
-    return "\n".join(lines) + "\n"
+def page(rows: dict[str, list[Row]]) -> str:
+    """The page with these rows of each file."""
+    lines = (row.cells() for of_file in rows.values() for row in of_file)
+    made = tables.with_rows(TABLE.read_text(), "operators", lines)
+    prints = ((f"`{file}.cu`", fingerprint(file, rows[file])) for file in rows)
+    return tables.with_rows(made, "file", prints)
+
+
+def main() -> None:
+    """Compile the files that have changed, and write the table after each."""
+    known = current_rows()
+    stale = [file for file, rows in known.items() if rows is None]
+    for file in stale:
+        print(f"{file}.cu", flush=True)
+        sources = (source for source in all_sources() if source.file == file)
+        known[file] = [row for source in sources for row in rows_of(source)]
+        TABLE.write_text(page({one: rows for one, rows in known.items() if rows}))
 
 
 if __name__ == "__main__":
-    TABLE.write_text(table())
+    main()

@@ -1,26 +1,25 @@
-"""Runs every kernel of ``cuda_src/`` on small inputs, and compares with NumPy.
+"""Runs every kernel of ``cuda_src/`` on small inputs, on the emulator.
 
-Together the runs reach every barrier, which ``test_barriers.py`` checks.
+Together the runs reach every barrier, which ``test_barriers.py`` checks; the tests of
+the rooms check the results. A caller sets ``GPUSOLVE_EMULATE=1``.
 """
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import scipy.sparse
 from kernel_calls import Settings, copied, named_calls
+from kernel_resources import included
+from own_kernels import FOLDER, empty, own_kernel
 from spline_learners import boost, learners_of
 
 import gpusolve
-from gpusolve import _emulator, reference
 from gpusolve._blocks.reduce import VARIANTS
 from gpusolve._device import kernels
 from gpusolve._nnls import nnls_gram_kernel
@@ -33,26 +32,17 @@ from gpusolve.gam import (
     btree,
     distributions,
 )
-from gpusolve.gam import Path as Steps
 from gpusolve.gam._boosting import gram_kernel
 from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.problem import designs_of, prepare
 from gpusolve.gam._boosting.stacked import boost_family
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam._terms.rules import Cone
-from gpusolve.gam.families import Family, family_of
+from gpusolve.gam.families import family_of
 from gpusolve.sparse import multiply
 from gpusolve.studies._qr_steps_kernel import DOWNDATE, ROWS, UPDATE, QRSteps, qr_steps
 
-PRIMITIVES = Path(__file__).parents[1] / "kernels" / "block_primitives.cu"
-
-assert_equal = np.testing.assert_array_equal
-
-
-def on_emulator(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """The result of a public function that runs its kernels on the emulator."""
-    with mock.patch.dict(os.environ, GPUSOLVE_EMULATE="1"):
-        return function(*args, **options)
+PRIMITIVES = FOLDER / "kernels" / "block_primitives.cu"
 
 
 def rng() -> np.random.Generator:
@@ -62,27 +52,15 @@ def rng() -> np.random.Generator:
 # ---- blocks --------------------------------------------------------------------------
 
 
-def reduce_in_shared_memory() -> None:
-    values = rng().integers(-9, 9, 512).astype(np.float32)
-    sums = _emulator.empty(512, np.float32)
-    directory = kernels.source_directory()
-    kernel = _emulator.Kernel(PRIMITIVES, "sum_by_reduce512<float>", directory)
-    kernel((1,), (512,), (values, sums))
-    assert_equal(sums, values.sum())
+def block_primitive(name: str, threads: int, *options: Any, results: int = 1) -> None:
+    values = rng().integers(0, 9, threads).astype(np.float32)
+    made = [empty(threads, np.float32) for _ in range(results)]
+    kernel = own_kernel("kernels/block_primitives.cu", name, np.float32)
+    kernel((1,), (threads,), (values, *options, *made))
 
 
-def reduce_repeatedly() -> None:
-    values = rng().integers(0, 9, 96).astype(np.float32)
-    sums, maxima = (_emulator.empty(96, np.float32) for _ in range(2))
-    directory = kernels.source_directory()
-    kernel = _emulator.Kernel(PRIMITIVES, "sum_and_maximum<float>", directory)
-    kernel((1,), (96,), (values, np.int32(3), sums, maxima))
-    assert_equal(sums, values.sum() + 2 * 96)
-    assert_equal(maxima, values.max() + 2)
-
-
-def calls(*names: str) -> list[Callable[[], None]]:
-    """Runs of calls of `kernel_calls`, compared as the calls say."""
+def calls(*names: str) -> list[Callable[[], object]]:
+    """Runs of calls of `kernel_calls`."""
     return [partial(run_call, name) for name in names]
 
 
@@ -90,10 +68,9 @@ CALLS = dict(named_calls())
 ON_EMULATOR = Settings(None, small=True)
 
 
-def run_call(name: str) -> None:
+def run_call(name: str) -> object:
     call = CALLS[name](ON_EMULATOR)
-    found = on_emulator(call.function, *map(copied, call.given), **call.options)
-    call.compare(found, call.expected())
+    return call.on([*map(copied, call.given)])
 
 
 # ---- sparse products -----------------------------------------------------------------
@@ -107,44 +84,31 @@ def random_matrix(entries: int, width: int, seed: int) -> Any:
 
 
 def multiply_sparse(method: str, entries: int, **options: int) -> None:
-    A, B = random_matrix(entries, 4000, 1), random_matrix(entries, 4000, 2)
-    found = on_emulator(multiply, A, B, method=method, **options)
-    assert_equal(found.toarray(), A.toarray() * B.toarray())
+    A, B = (random_matrix(entries, 4000, seed) for seed in (1, 2))
+    multiply(A, B, method=method, **options)
 
 
-# ---- solvers -------------------------------------------------------------------------
+# ---- boosting ------------------------------------------------------------------------
 
 
 def evaluate_basis(rows: int, count: int) -> None:
-    X = rng().random((rows, count))
     splines = BSplines(np.full(count, 0.1), np.full(count, 0.8), 6)
-    found, expected = on_emulator(splines.evaluate, X), splines.evaluate(X)
-    assert_equal(found.first, expected.first)
-    np.testing.assert_allclose(found.values, expected.values, atol=1e-13)
+    splines.evaluate(rng().random((rows, count)))
 
 
 def gram_matrices(rows: int, count: int) -> None:
-    X = rng().random((rows, count))
-    found = on_emulator(learners_of, X, 6).gram
-    np.testing.assert_allclose(found, learners_of(X, 6).gram, atol=1e-9)
+    learners_of(rng().random((rows, count)), 6)
 
 
-def boosted(rows: int, count: int) -> Steps:
+few_rows_of_a_warp = mock.patch.object(gram_kernel, "ROWS_OF_A_WARP", 8)
+"""Several blocks share the rows of a learner: they need 128 rows or more."""
+
+
+@few_rows_of_a_warp
+def boosted(rows: int, count: int) -> None:
     X = rng().random((rows, count))
     y = np.sin(6 * X[:, 1]) + X[:, 2]
-    return boost(learners_of(X, 6), y, steps=6, learning_rate=0.5, method="stacked")
-
-
-def boosting(steps: Callable[..., Steps], *problem: Any) -> None:
-    """Several blocks share the rows of a learner: `boosted` needs 128 rows or more."""
-    with mock.patch.object(gram_kernel, "ROWS_OF_A_WARP", 8):
-        found = on_emulator(steps, *problem)
-    expected = steps(*problem)
-    assert_equal(found.selected, expected.selected)
-    np.testing.assert_allclose(found.updates, expected.updates, atol=1e-9)
-    assert (found.nuisance is None) == (expected.nuisance is None)
-    if expected.nuisance is not None:
-        np.testing.assert_allclose(found.nuisance, expected.nuisance, rtol=1e-9)
+    boost(learners_of(X, 6), y, steps=6, learning_rate=0.5, method="stacked")
 
 
 RESPONSES: dict[str, Callable[[Any], Any]] = {
@@ -154,14 +118,8 @@ RESPONSES: dict[str, Callable[[Any], Any]] = {
 """The responses of families that are not for counts above zero."""
 
 
-def family_named(name: str) -> Family:
-    """A family of a single predictor, or a distribution, whose updates are compared."""
-    if name == "distribution":
-        return distributions.NegativeBinomial()
-    return family_of(name)
-
-
-def boosted_family(name: str, rows: int, fits: int = 2) -> Steps:
+@few_rows_of_a_warp
+def boosted_family(name: str, rows: int, fits: int = 2) -> None:
     """Scaled steps of a spline with inequalities, a spline, a factor and stumps.
 
     The inequalities are random, so that some stop to bind.
@@ -176,7 +134,10 @@ def boosted_family(name: str, rows: int, fits: int = 2) -> Steps:
     frame = Frame.of(data)
     wave = 2 * np.sin(15 * data["x"])
     y = 1.0 + generator.poisson(np.exp(1 + wave + np.sin(6 * data["z"])))
-    y, family = RESPONSES.get(name, np.asarray)(y), family_named(name)
+    y = RESPONSES.get(name, np.asarray)(y)
+    family: Any = distributions.NegativeBinomial()
+    if name != "distribution":
+        family = family_of(name)
     weights = generator.integers(1, 3, (fits, rows)).astype(np.float64)
     weights = np.repeat(weights, family.predictors, axis=0)
     problem = prepare(designs_of([term.learn(frame) for term in terms], frame), weights)
@@ -188,8 +149,12 @@ def boosted_family(name: str, rows: int, fits: int = 2) -> Steps:
     ]
     start = np.linspace(0.1, 0.4, len(weights))[:, None]
     problem = replace(problem, rules=tuple(rules))
-    fits = Fits(problem, family, y, start, out_of_bag=weights)
-    return boost_family(fits._replace(units=np.ones(len(weights))), steps=4)
+    units = np.ones(len(weights))
+    given = Fits(problem, family, y, start, out_of_bag=weights, units=units)
+    boost_family(given, steps=4)
+
+
+# ---- least squares -------------------------------------------------------------------
 
 
 def nnls(
@@ -211,12 +176,7 @@ def nnls(
         A = np.ascontiguousarray(A.swapaxes(1, 2)).swapaxes(1, 2)
     if warm:
         options["warm_start"] = np.ones((systems, n))
-    found = on_emulator(gpusolve.nnls, A, b, method="qr", **options)
-    if "maxiter" not in options:
-        expected = gpusolve.nnls(A, b, method="qr", **options)
-        np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-9)
-        assert (found.status == expected.status).all()
-        assert found.n_downdates.sum() > 0
+    gpusolve.nnls(A, b, method="qr", **options)
 
 
 def nnls_mgs(m: int, n: int, **options: Any) -> None:
@@ -224,13 +184,7 @@ def nnls_mgs(m: int, n: int, **options: Any) -> None:
     generator = rng()
     A, b = generator.random((3, m, n)) - 0.2, generator.standard_normal((3, m))
     b[1, 0] = np.nan
-    found = on_emulator(gpusolve.nnls, A, b, method="mgs", **options)
-    expected = gpusolve.nnls(A, b, method="mgs", **options)
-    assert_equal(found.status, expected.status)
-    assert_equal(found.n_updates, expected.n_updates)
-    assert_equal(found.n_downdates, expected.n_downdates)
-    np.testing.assert_allclose(found.x, expected.x, atol=1e-9)
-    assert found.n_downdates.sum() > 0
+    gpusolve.nnls(A, b, method="mgs", **options)
 
 
 def nnls_within_bounds(
@@ -255,13 +209,7 @@ def nnls_within_bounds(
         given["sum_to"] = np.clip(0.1, lower, upper).sum(axis=-1)
     if warm:
         given["warm_start"] = lower + 0.5 * generator.random((3, n))
-    found = on_emulator(gpusolve.lsq_linear, A, b, method="qr", **given)
-    assert_equal(found.status == 2, np.arange(3) == 1)
-    if "maxiter" not in options:
-        expected = gpusolve.lsq_linear(A, b, method="qr", **given)
-        np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-9)
-        assert_equal(found.status, expected.status)
-        assert found.n_downdates.sum() > 0
+    gpusolve.lsq_linear(A, b, method="qr", **given)
 
 
 def nnls_constrained(
@@ -272,23 +220,17 @@ def nnls_constrained(
     A = generator.standard_normal((3, m, n)).astype(dtype)
     b = 4 * generator.standard_normal((3, m)).astype(dtype)
     C = generator.standard_normal((2, rows, n)).astype(dtype)
-    E = np.ones((1, n), dtype) * (1 + np.arange(n, dtype=dtype))
     given: dict[str, Any] = {
         "bounds": (-0.5, 0.5),
         "A_ub": C[0],
         "b_ub": np.full(rows, 0.125, dtype),
-        "A_eq": E,
+        "A_eq": np.ones((1, n), dtype) * (1 + np.arange(n, dtype=dtype)),
         "b_eq": np.ones(1, dtype),
         **options,
     }
+    gpusolve.lsq_linear(A, b, **given)
     G = np.swapaxes(A, 1, 2) @ A + np.eye(n, dtype=dtype)
-    c = (b[:, None] @ A)[:, 0]
-    for solver, *arrays in (gpusolve.lsq_linear, A, b), (gpusolve.bounded_qp, G, c):
-        found = on_emulator(solver, *arrays, **given)
-        expected = solver(*arrays, **given)
-        assert not found.status.any()
-        np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-6)
-        assert found.n_downdates.sum() > 0
+    gpusolve.bounded_qp(G, (b[:, None] @ A)[:, 0], **given)
 
 
 def nnls_in_attempts() -> None:
@@ -298,16 +240,16 @@ def nnls_in_attempts() -> None:
     A[:, :, 4:] = 1e-13 * generator.standard_normal((6, 5, 3)) - A[:, :, 1:4]
     b = generator.standard_normal((6, 5))
     b[2, 0] = np.nan
-    found = on_emulator(gpusolve.nnls, A, b, method="qr")
-    assert found.repaired.any()
-    assert found.status[2] == 2
-    assert_equal(np.isnan(found.rnorm), np.arange(6) == 2)
+    gpusolve.nnls(A, b, method="qr")
 
 
 def by_gram(
-    team: Team, *args: Any, solver: Callable[..., Any] = gpusolve.nnls, **options: Any
-) -> Any:
-    """The result of the Gram method on the emulator, by this team.
+    team: Team,
+    *args: Any,
+    solver: Callable[..., object] = gpusolve.lsq_linear,
+    **options: Any,
+) -> None:
+    """The Gram method by this team.
 
     Shared memory holds 32 rows of the columns that are scaled. `choose` would remember
     the team of an earlier run.
@@ -318,7 +260,7 @@ def by_gram(
         mock.patch.object(nnls_gram_kernel, "choose", choose),
         mock.patch.object(nnls_gram_kernel, "HELD_ROWS", 32),
     ):
-        return on_emulator(solver, *args, method="gram", **options)
+        solver(*args, method="gram", **options)
 
 
 def nnls_gram(
@@ -337,11 +279,7 @@ def nnls_gram(
     b[1, 0] = np.nan
     if warm:
         options["warm_start"] = np.ones((3, n))
-    found = by_gram(team, A, b, **options)
-    expected = gpusolve.nnls(A, b, method="qr", **options)
-    assert_equal(found.status, expected.status)
-    np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-9)
-    assert found.n_downdates.sum() > 0
+    by_gram(team, A, b, solver=gpusolve.nnls, **options)
 
 
 def nnls_gram_within_bounds(
@@ -353,32 +291,26 @@ def nnls_gram_within_bounds(
     b = 2 * generator.standard_normal((3, m))
     lower = generator.random((3, n)) - 0.8
     upper = lower + 0.5
-    options = {
-        "bounds": (lower, upper),
-        "weights": generator.random((3, m)),
-        "l1": 0.1 * generator.random((3, n)),
-        "l2": 0.1 * generator.random((3, n)),
-        "warm_start": lower + generator.choice([0, 0.2, 0.5], (3, n)),
-    }
-    if fixed_sum:
-        options["sum_to"] = (0.5 * (lower + upper)).sum(axis=1)
-    found = by_gram(team, A, b, solver=gpusolve.lsq_linear, **options)
-    expected = reference.nnls(A, b, **options)
-    assert not found.status.any()
-    np.testing.assert_allclose(found.x, expected.x, atol=1e-9)
-    assert found.n_downdates.sum() > 0
+    by_gram(
+        team,
+        A,
+        b,
+        bounds=(lower, upper),
+        weights=generator.random((3, m)),
+        l1=0.1 * generator.random((3, n)),
+        l2=0.1 * generator.random((3, n)),
+        warm_start=lower + generator.choice([0, 0.2, 0.5], (3, n)),
+        sum_to=(0.5 * (lower + upper)).sum(axis=1) if fixed_sum else None,
+    )
 
 
-def nnls_along_dependences(solver: Callable[..., Any]) -> None:
+def nnls_along_dependences(solver: Callable[..., object]) -> None:
     """Penalties on dependent columns: x moves along the dependences to bounds."""
     generator = rng()
     A, b = generator.standard_normal((2, 4, 9)), generator.standard_normal((2, 4))
     options = {"bounds": (-0.3, 0.5), "l1": generator.random((2, 9))}
     for sum_to in (None, 0.3):
-        found = solver(A, b, sum_to=sum_to, **options)
-        expected = gpusolve.lsq_linear(A, b, sum_to=sum_to, **options)
-        assert not found.status.any()
-        np.testing.assert_allclose(found.x, expected.x, atol=1e-12)
+        solver(A, b, sum_to=sum_to, **options)
 
 
 def nnls_gram_of_similar_columns(team: Team) -> None:
@@ -390,9 +322,7 @@ def nnls_gram_of_similar_columns(team: Team) -> None:
     A = generator.random((3, 50, 1)) + 1e-3 * generator.random((3, 50, 20))
     b = (A @ generator.random((3, 20, 1)))[..., 0]
     b += 1e-4 * generator.standard_normal(b.shape)
-    found = by_gram(team, A, b)
-    assert (found.status == 0).all()
-    assert (found.n_updates - found.n_downdates > 20).any()
+    by_gram(team, A, b, solver=gpusolve.nnls)
 
 
 def change_factorisation(name: str, change: int) -> None:
@@ -400,11 +330,7 @@ def change_factorisation(name: str, change: int) -> None:
     A = rng().standard_normal((ROWS, 40)).astype(np.float32)
     Q, R = np.linalg.qr(A[:, :-1])
     given = QRSteps(A, np.pad(Q, ((0, 0), (0, 1))), np.pad(R, ((0, 1), (0, 1))))
-    device = kernels.EmulatedDevice()
-    found, order = qr_steps(name, given, device, change, position=3)
-    order = order[: 40 if change == UPDATE else 38]
-    upper = np.triu(found.R[np.ix_(order, order)])
-    np.testing.assert_allclose(found.Q[:, order] @ upper, A[:, order], atol=1e-4)
+    qr_steps(name, given, kernels.EmulatedDevice(), change, position=3)
 
 
 LANES = Team("LaneTeam<4, 2>", 128, 32)
@@ -412,8 +338,11 @@ WARP = Team("LaneTeam<32, 1>", 128, 4)
 BLOCK = Team("BlockTeam", 96)
 GRID = Team("GridTeam", 64)
 
-RUNS: dict[str, list[Callable[[], None]]] = {
-    "block_primitives.cu": [reduce_in_shared_memory, reduce_repeatedly],
+RUNS: dict[str, list[Callable[[], object]]] = {
+    "block_primitives.cu": [
+        partial(block_primitive, "sum_by_reduce512", 512),
+        partial(block_primitive, "sum_and_maximum", 96, np.int32(3), results=2),
+    ],
     "basis.cu": [partial(evaluate_basis, 700, 1), partial(evaluate_basis, 60, 40)],
     "coo_multiply.cu": calls("sparse.multiply, merge", "sparse.multiply, gallop"),
     "coo_versions.cu": [
@@ -446,12 +375,8 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         partial(nnls_gram_within_bounds, BLOCK, 50, 40),
         partial(nnls_gram_within_bounds, BLOCK, 50, 40, fixed_sum=True),
         partial(nnls_gram_within_bounds, GRID, 16, 24, shared=True, fixed_sum=True),
-        partial(
-            nnls_along_dependences, partial(by_gram, WARP, solver=gpusolve.lsq_linear)
-        ),
-        partial(
-            nnls_along_dependences, partial(by_gram, BLOCK, solver=gpusolve.lsq_linear)
-        ),
+        partial(nnls_along_dependences, partial(by_gram, WARP)),
+        partial(nnls_along_dependences, partial(by_gram, BLOCK)),
     ],
     "nnls_qr.cu": [
         partial(nnls, 3, 16, 24),
@@ -462,10 +387,7 @@ RUNS: dict[str, list[Callable[[], None]]] = {
         partial(nnls, 3, 16, 24, warm=True, maxiter=0),
         partial(nnls, 2, 140, 60, warm=True),
         nnls_in_attempts,
-        partial(
-            nnls_along_dependences,
-            partial(on_emulator, gpusolve.lsq_linear, method="qr"),
-        ),
+        partial(nnls_along_dependences, partial(gpusolve.lsq_linear, method="qr")),
         partial(nnls_within_bounds, 16, 24),
         partial(nnls_within_bounds, 16, 24, warm=True),
         partial(nnls_within_bounds, 16, 24, has_sum=True),
@@ -507,28 +429,23 @@ RUNS: dict[str, list[Callable[[], None]]] = {
     "segments.cu": calls("segmented_reduce, int32"),
     "spmv.cu": calls("sparse.spmv, csr", "sparse.SpMVPlan, many vectors"),
     "stacked.cu": [
-        partial(boosting, boosted, 300, 3),
-        partial(boosting, boosted, 60, 15),
-        partial(boosting, boosted_family, "huber", 300),
-        partial(boosting, boosted_family, "gamma", 60),
-        partial(boosting, boosted_family, "gamma", 60, 20),
-        partial(boosting, boosted_family, "negative_binomial", 100),
-        partial(boosting, boosted_family, "prop_odds", 60),
-        partial(boosting, boosted_family, "coxph", 100),
-        partial(boosting, boosted_family, "distribution", 300, 1),
+        partial(boosted, 300, 3),
+        partial(boosted, 60, 15),
+        partial(boosted_family, "huber", 300),
+        partial(boosted_family, "gamma", 60),
+        partial(boosted_family, "gamma", 60, 20),
+        partial(boosted_family, "negative_binomial", 100),
+        partial(boosted_family, "prop_odds", 60),
+        partial(boosted_family, "coxph", 100),
+        partial(boosted_family, "distribution", 300, 1),
     ],
 }
 """The runs for each file of kernels."""
 
 
-def _included(file: Path) -> set[str]:
-    found = set(re.findall(r'#include "(.+)"', file.read_text()))
-    return found.union(*(_included(kernels.source_directory() / one) for one in found))
-
-
-def runs_of(name: str) -> list[Callable[[], None]]:
+def runs_of(name: str) -> list[Callable[[], object]]:
     """The runs of all kernels that use a file of ``cuda_src/``."""
     directory = kernels.source_directory()
     files = {file: directory / file for file in RUNS} | {PRIMITIVES.name: PRIMITIVES}
-    users = [f for f, path in files.items() if f == name or name in _included(path)]
+    users = [f for f, p in files.items() if name in {f} | included(p.read_text())]
     return [run for user in users for run in RUNS[user]]

@@ -231,122 +231,95 @@ SAME_OFFSET = [
 ]
 """The fits whose offset mboost computes as we do."""
 
-LEARNERS: dict[str, Fit] = {
-    "bols": Fit([*(bols(f"x{j}") for j in range(1, 5)), bols("x5", df=1.5)]),
-    "bols_by": Fit(
-        [bols("x1", "x3"), bols("x3", by="g", df=2), bols("x2", by="x4")],
-    ),
-    "bols_centred": Fit(
-        [*(bols(f"x{j}c", intercept=False) for j in (1, 2, 3)), bbs("x1")]
-    ),
-    "bols_factor": Fit(
-        [bols("g"), bols("g", intercept=False, df=1), bols("x2"), bbs("x1")],
-    ),
-    "bols_factor_df2": Fit(coded("treatment")),
-    "bols_factor_dummy": Fit(coded("dummy")),
-    "bols_factor_helmert": Fit(coded("helmert")),
-    "bols_factor_sum": Fit(coded("sum")),
-    "bols_ordered": Fit([bols("go", df=2), bols("x2"), bbs("x1")]),
-    "bbs_by_factor": Fit(
-        [bbs("x3", by="g", df=7), bbs("x1"), bols("x2"), bols("g", df=2)]
-    ),
-    "bbs_by_numeric": Fit([bbs("x1", by="x2"), bbs("x3", by="x2"), bbs("x2")]),
-    "bbs_opts": Fit(
-        [
-            bbs("x1", knots=10, degree=2, differences=1),
-            bbs("x2", knots=15, degree=1, df=3),
-            bbs("x3", differences=3, df=5),
-            bbs("x4", knots=8, differences=0, df=2),
-            bbs("x5", lambda_=10),
-            bbs("doy", knots=(60, 120, 180, 240, 300), boundary=(0, 365)),
-        ]
-    ),
-    "cyclic": Fit([bbs("doy", **DAY), bbs("x1"), bbs("x2")]),
-    "cyclic_opts": Fit(
-        [
-            bbs("doy", knots=12, degree=2, differences=1, df=3, **DAY),
-            bbs("x1"),
-            bbs("x2"),
-        ]
-    ),
-    "decomp": Fit(centred(True)),
-    "decomp_spectral": Fit(centred("spectral"), eigenvectors=True),
-    "brandom": Fit([brandom("id"), bbs("x1"), bols("x2")]),
-    "brandom_by": Fit(
-        [brandom("id", df=2), brandom("id", by="x3", df=3), bbs("x1")],
-    ),
-    "bspatial": Fit([bspatial("lon", "lat", df=6, knots=6), bbs("x1"), bbs("x2")]),
-    "bspatial_centred": Fit(
-        [
-            bspatial("lon", "lat", knots=5, center=True, df=2),
-            bols("lon"),
-            bols("lat"),
-            bbs("x1"),
-        ],
-        eigenvectors=True,
-    ),
-    "bmono": Fit([rising("x2"), rising("x1"), rising("x3"), bols("g", df=2)]),
-    "bmono_other": Fit(
-        [
-            bmono("x1", constraint="decreasing"),
-            bmono("x3", constraint="convex"),
-            bmono("x2", constraint="positive", knots=8),
-            bmono("doy", constraint="concave", knots=8),
-        ]
-    ),
-    "bmono_iterative": Fit(
-        [rising("x3", knots=50), rising("x2", knots=50), bols("g", df=2)],
-    ),
-    "buser": Fit(
-        [
-            buser("int", "x1", "x1_2", "x1_3", K=np.diag([0, 1, 1, 1]), lambda_=2),
-            buser("x2", "x2_2", K=np.eye(2), df=1),
-            bbs("x3"),
-        ]
-    ),
-    "op_sum": Fit(
-        [
-            bols("x1") + bols("x2", intercept=False),
-            bbs("x3", knots=8) + bols("g", df=2),
-            bbs("x1"),
-        ]
-    ),
-    "op_tensor": Fit(
-        [
-            bols("g", df=2, contrasts="dummy") * bbs("x3", knots=8, df=3),
-            bbs("x1"),
-            bols("x2"),
-        ]
-    ),
-    "op_lambda": Fit(
-        [
-            bols("g", lambda_=1, contrasts="dummy") * bbs("x3", knots=8, lambda_=5),
-            bols("x1", lambda_=3) + bbs("x2", knots=8, lambda_=4),
-            bols("x2"),
-        ]
-    ),
-    "op_kronecker": Fit(  # mboost's a %O% b has the index of b slow
-        [
-            bbs("b", knots=5, df=2.5) * bbs("a", knots=6, df=2.5),
-            bbs("b", knots=5, df=3) * bols("a", df=1),
-        ]
-    ),
-    "formula": Fit(
-        [
-            bols("x2"),
-            bbs("x1"),
-            bbs("x3", by="g", df=7),
-            bbs("doy", **DAY),
-            bols("g", df=2),
-            brandom("id"),
-            bspatial("lon", "lat", df=6, knots=6),
-            rising("x4"),
-        ]
-    ),
+LEARNERS: dict[str, list[Term]] = {
+    "bols": [*(bols(f"x{j}") for j in range(1, 5)), bols("x5", df=1.5)],
+    "bols_by": [bols("x1", "x3"), bols("x3", by="g", df=2), bols("x2", by="x4")],
+    "bols_centred": [
+        *(bols(f"x{j}c", intercept=False) for j in (1, 2, 3)),
+        bbs("x1"),
+    ],
+    "bols_factor": [
+        *(bols("g"), bols("g", intercept=False, df=1)),
+        *(bols("x2"), bbs("x1")),
+    ],
+    "bols_factor_df2": coded("treatment"),
+    "bols_factor_dummy": coded("dummy"),
+    "bols_factor_helmert": coded("helmert"),
+    "bols_factor_sum": coded("sum"),
+    "bols_ordered": [bols("go", df=2), bols("x2"), bbs("x1")],
+    "bbs_by_factor": [
+        *(bbs("x3", by="g", df=7), bbs("x1")),
+        *(bols("x2"), bols("g", df=2)),
+    ],
+    "bbs_by_numeric": [bbs("x1", by="x2"), bbs("x3", by="x2"), bbs("x2")],
+    "bbs_opts": [
+        bbs("x1", knots=10, degree=2, differences=1),
+        bbs("x2", knots=15, degree=1, df=3),
+        bbs("x3", differences=3, df=5),
+        bbs("x4", knots=8, differences=0, df=2),
+        bbs("x5", lambda_=10),
+        bbs("doy", knots=(60, 120, 180, 240, 300), boundary=(0, 365)),
+    ],
+    "cyclic": [bbs("doy", **DAY), bbs("x1"), bbs("x2")],
+    "cyclic_opts": [
+        bbs("doy", knots=12, degree=2, differences=1, df=3, **DAY),
+        *(bbs("x1"), bbs("x2")),
+    ],
+    "decomp": centred(True),
+    "decomp_spectral": centred("spectral"),
+    "brandom": [brandom("id"), bbs("x1"), bols("x2")],
+    "brandom_by": [brandom("id", df=2), brandom("id", by="x3", df=3), bbs("x1")],
+    "bspatial": [bspatial("lon", "lat", df=6, knots=6), bbs("x1"), bbs("x2")],
+    "bspatial_centred": [
+        bspatial("lon", "lat", knots=5, center=True, df=2),
+        *(bols("lon"), bols("lat"), bbs("x1")),
+    ],
+    "bmono": [rising("x2"), rising("x1"), rising("x3"), bols("g", df=2)],
+    "bmono_other": [
+        bmono("x1", constraint="decreasing"),
+        bmono("x3", constraint="convex"),
+        bmono("x2", constraint="positive", knots=8),
+        bmono("doy", constraint="concave", knots=8),
+    ],
+    "bmono_iterative": [
+        *(rising("x3", knots=50), rising("x2", knots=50), bols("g", df=2)),
+    ],
+    "buser": [
+        buser("int", "x1", "x1_2", "x1_3", K=np.diag([0, 1, 1, 1]), lambda_=2),
+        *(buser("x2", "x2_2", K=np.eye(2), df=1), bbs("x3")),
+    ],
+    "op_sum": [
+        bols("x1") + bols("x2", intercept=False),
+        bbs("x3", knots=8) + bols("g", df=2),
+        bbs("x1"),
+    ],
+    "op_tensor": [
+        bols("g", df=2, contrasts="dummy") * bbs("x3", knots=8, df=3),
+        *(bbs("x1"), bols("x2")),
+    ],
+    "op_lambda": [
+        bols("g", lambda_=1, contrasts="dummy") * bbs("x3", knots=8, lambda_=5),
+        bols("x1", lambda_=3) + bbs("x2", knots=8, lambda_=4),
+        bols("x2"),
+    ],
+    "op_kronecker": [  # mboost's a %O% b has the index of b slow
+        bbs("b", knots=5, df=2.5) * bbs("a", knots=6, df=2.5),
+        bbs("b", knots=5, df=3) * bols("a", df=1),
+    ],
+    "formula": [
+        *(bols("x2"), bbs("x1"), bbs("x3", by="g", df=7), bbs("doy", **DAY)),
+        *(bols("g", df=2), brandom("id"), bspatial("lon", "lat", df=6, knots=6)),
+        rising("x4"),
+    ],
 }
-"""The fits with all kinds of learners, of the Gaussian family."""
+"""The terms with all kinds of learners, of the Gaussian family."""
 
-FITS = FAMILIES | LEARNERS
+BY_EIGENVECTORS = "decomp_spectral", "bspatial_centred"
+
+FITS = FAMILIES | {
+    name: Fit(terms, eigenvectors=name in BY_EIGENVECTORS)
+    for name, terms in LEARNERS.items()
+}
 
 STABILITY: list[Term] = [
     *five(),

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from gpusolve import _emulator
-from gpusolve._device.kernels import CUDA_TYPES, source_directory
+from gpusolve._device import kernels
+from gpusolve._device.kernels import CUDA_TYPES
 
 FOLDER = Path(__file__).parents[1]
 
@@ -18,7 +19,7 @@ def own_kernel(
 ) -> _emulator.Kernel:
     """A kernel of a file in ``tests/``, perhaps an instance for a dtype."""
     instance = f"{name}<{CUDA_TYPES[np.dtype(dtype)]}>" if dtype else name
-    path, headers = FOLDER / file, source_directory()
+    path, headers = FOLDER / file, kernels.source_directory()
     if path.parent.name == "faulty_kernels":
         headers = path.parent
     return _emulator.Kernel(path, instance, headers, definitions)

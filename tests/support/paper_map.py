@@ -2,11 +2,12 @@
 
 A test that holds a claim of a row is marked::
 
-    @pytest.mark.paper("Cupp, Figure 12", "With 128 tiles ... 62.5 % fewer ...")
+    @pytest.mark.paper("Cupp, Figure 12")
 
-with the document, the row's first cell, and the claim. ``make tables`` writes the
-claims and the names of the tests into the column "holds here". Markers are read from
-the source, so no test is imported.
+with the document and the row's first cell. The claim is the first paragraph of the
+test's docstring; a test of several claims has each in its marker, after the row.
+``make tables`` writes the claims and the names of the tests into the column "holds
+here". Markers are read from the source, so no test is imported.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 ROOT = Path(__file__).parents[2]
 MAP = ROOT / "docs" / "papers.md"
@@ -81,22 +82,33 @@ def markers_of(file: Path) -> Iterator[Marker]:
         name = f"{file.relative_to(ROOT)}::{test.name}"
         marks = [mark for mark in test.decorator_list if is_marker(mark)]
         for mark in marks:
-            row, claim = ast.literal_eval(f"({ast.unparse(mark).partition('(')[2]}")
+            row, *given = map(ast.literal_eval, mark.args)
+            claim = given[0] if given else claim_of(test)
             yield Marker(
                 row, claim, name, frozenset(numbers_of(test, marks, constants))
             )
 
 
-def is_marker(node: ast.expr) -> bool:
+def claim_of(test: ast.FunctionDef) -> str:
+    """The first paragraph of a test's docstring, without its last full stop."""
+    paragraph = (ast.get_docstring(test) or "").partition("\n\n")[0]
+    return " ".join(paragraph.split()).removesuffix(".")
+
+
+def is_marker(node: ast.expr) -> TypeGuard[ast.Call]:
     """Whether a decorator is ``pytest.mark.paper(...)``."""
     return isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.paper"
 
 
 def numbers_of(
-    test: ast.FunctionDef, marks: list[ast.expr], constants: dict[str, ast.expr]
+    test: ast.FunctionDef, marks: list[ast.Call], constants: dict[str, ast.expr]
 ) -> Iterator[float]:
-    """The numbers in a test, but for its markers, and in constants that it names."""
-    nodes = [*test.body, *(node for node in test.decorator_list if node not in marks)]
+    """The numbers in a test, but for its claims, and in constants that it names."""
+    document, body = ast.get_docstring(test), test.body
+    if document and any(len(mark.args) == 1 for mark in marks):
+        body = body[1:]
+        yield from map(parse_float, NUMBER.findall(document.partition("\n\n")[2]))
+    nodes = [*body, *(node for node in test.decorator_list if node not in marks)]
     for node in (inner for outer in nodes for inner in ast.walk(outer)):
         if isinstance(node, ast.Name) and node.id in constants:
             yield from literals(constants[node.id])

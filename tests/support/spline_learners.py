@@ -32,11 +32,11 @@ class SplineLearners:
 
     @property
     def gram(self) -> Any:
-        return self._joined(self.problem.gram)
+        return np.concatenate(self.problem.gram)
 
     @property
     def inverse(self) -> Any:
-        return self._joined(self.problem.inverse)
+        return np.concatenate(self.problem.inverse)
 
     @property
     def lambda_(self) -> Any:
@@ -49,10 +49,6 @@ class SplineLearners:
     def dense(self) -> Any:
         """The design matrices, (K, n, k) of float64."""
         return self.basis.dense(self.problem.functions).astype(np.float64)
-
-    def _joined(self, matrices: Any) -> Any:
-        with current_device(matrices[0]):
-            return namespace(matrices[0]).concatenate(matrices)
 
 
 def prepared(

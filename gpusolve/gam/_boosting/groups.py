@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..._device.arrays import Array, namespace
 from .._terms.basis import Vector
 from .._terms.rows import Rows
 from .._terms.term import Term
 from .smoothing import (
+    Batch,
     congruent,
     diagonal_smoothing_parameters,
     inverses,
@@ -46,11 +49,11 @@ def kind_of(term: Term) -> tuple[Any, ...]:
 
 
 def group_of(
-    terms: Sequence[Term], members: list[int], gram: Sequence[Array]
+    terms: Sequence[Term], members: list[int], gram: Sequence[Batch]
 ) -> LearnerGroup | DiagonalGroup:
     """A group of learners, from the terms and the matrices of all."""
-    term, xp = terms[members[0]], namespace(gram[members[0]])
-    own, diagonal = xp.stack([gram[j] for j in members]), term.diagonal()
+    term = terms[members[0]]
+    own, diagonal = np.stack([gram[j] for j in members]), term.diagonal()
     if diagonal is None:
         return LearnerGroup(term, own)
     return DiagonalGroup(term, diagonal, own)
@@ -67,21 +70,21 @@ class LearnerGroup:
         ``X'WX`` of the functions.
     """
 
-    def __init__(self, term: Term, gram: Array) -> None:
+    def __init__(self, term: Term, gram: Batch) -> None:
         self.term = term
         self.penalty, self.units = term.penalty(), term.units()
         self.transform = term.transform()
         self.gram = congruent(gram, self.transform)
         self.flat = self.gram.reshape(-1, *self.gram.shape[2:])
 
-    def ranks(self) -> Array:
+    def ranks(self) -> Batch:
         """The ranks of the learners of a single fit, (m,)."""
         return ranks(self.flat, self.units)
 
-    def smoothing(self, df_definition: str, rank: Array) -> Array:
+    def smoothing(self, df_definition: str, rank: Batch) -> Batch:
         """The smoothing parameters, (m, F), from the ranks without weights, (m,)."""
         term, null, shape = self.term, self.term.null_dimension, self.gram.shape[:2]
-        each = namespace(rank).repeat(rank, shape[1])
+        each = np.repeat(rank, shape[1])
         if term.df < null and bool((each > term.df).any()):
             least = int(least_df(self.flat, self.penalty, null)[each > term.df].max())
             if term.df < least:
@@ -94,7 +97,7 @@ class LearnerGroup:
             self.flat, self.penalty, null, term.df, df_definition, each
         ).reshape(shape)
 
-    def inverses(self, lambda_: Array) -> Array:
+    def inverses(self, lambda_: Batch) -> Batch:
         """``(X'WX + lambda K)^-1`` of the columns, (m, F, q, q), for lambda, (m, F)."""
         least, flat = self.term.null_dimension, lambda_.reshape(-1)
         found = inverses(self.flat, self.penalty, least, flat, self.units)
@@ -128,22 +131,21 @@ class DiagonalGroup:
     ----------
     term : Term
         A term of the group.
-    penalty : (k,) array on the host
+    penalty : (k,) array
         Its `Term.diagonal`.
     gram : (m, F, k) array
     """
 
     transform = None
 
-    def __init__(self, term: Term, penalty: Vector, gram: Array) -> None:
-        self.term, self.gram = term, gram
-        self.penalty = namespace(gram).asarray(penalty)
+    def __init__(self, term: Term, penalty: Vector, gram: Batch) -> None:
+        self.term, self.penalty, self.gram = term, penalty, gram
 
-    def ranks(self) -> Array:
+    def ranks(self) -> Batch:
         """The ranks of the learners of a single fit, (m,)."""
-        return (self.gram[:, 0] > 0).sum(axis=-1)
+        return np.asarray((self.gram[:, 0] > 0).sum(axis=-1))
 
-    def smoothing(self, df_definition: str, rank: Array) -> Array:
+    def smoothing(self, df_definition: str, rank: Batch) -> Batch:
         """The smoothing parameters, (m, F), from the ranks without weights, (m,)."""
         shape = self.gram.shape[:2]
         return diagonal_smoothing_parameters(
@@ -151,15 +153,14 @@ class DiagonalGroup:
             self.penalty,
             self.term.df,
             df_definition,
-            namespace(rank).repeat(rank, shape[1]),
+            np.repeat(rank, shape[1]),
         ).reshape(shape)
 
-    def inverses(self, lambda_: Array) -> Array:
+    def inverses(self, lambda_: Batch) -> Batch:
         """The diagonals of ``(X'WX + lambda K)^-1``, (m, F, k), for lambda, (m, F).
 
         0 for a function without rows and penalty: it then has no effect.
         """
-        xp = namespace(lambda_)
         total = self.gram + lambda_[..., None] * self.penalty
         exists = total > 0
-        return exists / xp.where(exists, total, 1)
+        return np.asarray(exists / np.where(exists, total, 1))

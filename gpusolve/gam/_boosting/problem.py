@@ -9,13 +9,14 @@ from functools import cached_property
 from itertools import compress
 from typing import Any
 
-from ..._device.arrays import Array, namespace
+import numpy as np
+
+from ..._device.arrays import Array, namespace, on_host
 from ..._device.kernels import device_of
 from ..._device.launch import pieces
 from ..._device.threads import one_blas_thread, workers
 from .._terms.basis import CompactBasis
-from .._terms.frame import Frame
-from .._terms.reading import Reading
+from .._terms.frame import Frame, Reading
 from .._terms.rows import Rows, compact_rows
 from .._terms.rules import BY_DIAGONAL, BY_MATRIX, Rule
 from .._terms.spline import equal_bases
@@ -23,10 +24,7 @@ from .._terms.term import Term
 from . import gram_kernel
 from .groups import diagonal_gram, group_of, group_terms
 from .products import Products, products_of
-from .smoothing import (
-    CORE_WORK,
-    congruent,
-)
+from .smoothing import CORE_WORK, Batch, congruent
 
 MATRIX_BYTES = 2**27
 """Memory limit for the Gram matrices of a batch of fits. Their inverses, and what they
@@ -71,17 +69,20 @@ class Designs:
         return group_terms(self.terms)
 
     @cached_property
-    def plain(self) -> tuple[Array, ...]:
+    def plain(self) -> tuple[Batch, ...]:
         """`gram` without weights."""
         return self._gram(None)
 
     @cached_property
-    def ranks(self) -> list[Array]:
+    def ranks(self) -> list[Batch]:
         """The ranks of the learners of each group, (m,); rows of weight 0 count."""
         return [group_of(self.terms, m, self.plain).ranks() for m in self.groups]
 
-    def gram(self, weights: Array | None) -> tuple[Array, ...]:
-        """``X'WX`` of each design, (F, k_j, k_j), or their diagonals, (F, k_j)."""
+    def gram(self, weights: Array | None) -> tuple[Batch, ...]:
+        """``X'WX`` of each design, (F, k_j, k_j), or their diagonals, (F, k_j).
+
+        On the host: a device computes and copies them.
+        """
         return self.plain if weights is None else self._gram(weights)
 
     def add(self, learner: int, coef: Array, f: Array) -> None:
@@ -99,14 +100,14 @@ class Designs:
         )
         return pieces(fits, max(1, MATRIX_BYTES // (gram_kernel.DOUBLE * size)))
 
-    def _gram(self, weights: Array | None) -> tuple[Array, ...]:
+    def _gram(self, weights: Array | None) -> tuple[Batch, ...]:
         is_full = [term.diagonal() is None for term in self.terms]
         if self.columns is not None and not any(is_full):
             return tuple(self.products.column_squares(weights))
         full = self if all(is_full) else self._some(is_full)
         made = iter(full._full_gram(weights) if full.rows else ())
         return tuple(
-            next(made) if own else diagonal_gram(design, weights)
+            on_host(next(made) if own else diagonal_gram(design, weights))
             for own, design in zip(is_full, self.rows, strict=True)
         )
 
@@ -121,7 +122,7 @@ class Designs:
         ):
             basis = self.basis
             made = [gram_kernel.gram_matrices(basis, w, k, device) for w in each]
-            return tuple(namespace(made[0]).stack(made, axis=1))
+            return tuple(on_host(namespace(made[0]).stack(made, axis=1)))
         if device:
             return tuple(design.gram(weights) for design in self.rows)
         with workers(*self.products.work) as run:
@@ -138,6 +139,7 @@ class PreparedLearners:
     """K learners, prepared for F fits.
 
     The fits have different weights W, and therefore different smoothing parameters.
+    All arrays but the weights are on the host.
 
     Attributes
     ----------
@@ -158,9 +160,9 @@ class PreparedLearners:
     """
 
     designs: Designs
-    gram: tuple[Array, ...]
-    inverse: tuple[Array, ...]
-    lambda_: Array
+    gram: tuple[Batch, ...]
+    inverse: tuple[Batch, ...]
+    lambda_: Batch
     weights: Array | None
     rules: tuple[Rule | None, ...]
 
@@ -200,7 +202,7 @@ class PreparedLearners:
         """
         if self.fits > 1 or any(self.rules):
             return False
-        if self.basis is not None or device_of(self.lambda_) is not None:
+        if self.basis is not None or device_of(self.rows[0].like) is not None:
             return self.basis is not None
         if len({design.functions for design in self.rows}) > 1:
             return False
@@ -208,9 +210,9 @@ class PreparedLearners:
 
     def repeated(self, times: int) -> PreparedLearners:
         """The problem with each fit repeated, the same fits one after the other."""
-        xp = namespace(self.lambda_)
 
         def repeat(array: Array) -> Array:
+            xp = namespace(array)
             if len(array) == 1:
                 return xp.broadcast_to(array, (times, *array.shape[1:]))
             return xp.repeat(array, times, axis=0)
@@ -224,19 +226,19 @@ class PreparedLearners:
             rules=tuple(rule and rule.repeated(repeat) for rule in self.rules),
         )
 
-    def gain(self, members: Sequence[int]) -> Array:
+    def gain(self, members: Sequence[int]) -> Batch:
         """The matrices Q of some learners with k functions each, (F, m, k, k).
 
         A fit reduces the risk by ``c' Q c``, c = X'Wu. (F, m, k) for diagonal matrices.
-        A host computes parts on all cores.
+        Parts are computed on all cores.
         """
-        xp, shape = namespace(self.lambda_), self.gram[members[0]].shape
-        multiply = xp.multiply if self.is_diagonal(members[0]) else xp.matmul
-        Q = xp.empty((shape[0], len(members), *shape[1:]))
+        shape = self.gram[members[0]].shape
+        multiply = np.multiply if self.is_diagonal(members[0]) else np.matmul
+        Q = np.empty((shape[0], len(members), *shape[1:]))
 
         def write(some: slice) -> None:
             gram, inverse = (
-                xp.stack([own[j] for j in members[some]], axis=1)
+                np.stack([own[j] for j in members[some]], axis=1)
                 for own in (self.gram, self.inverse)
             )
             Q[:, some] = 2 * inverse - multiply(multiply(inverse, gram), inverse)
@@ -299,14 +301,16 @@ def prepare(
     lambda_: Any = None,
     df_definition: str = "2S-SS",
 ) -> PreparedLearners:
-    """Compute smoothing parameters and inverses, on the device of the designs.
+    """Compute smoothing parameters and inverses, on the host.
+
+    A device computes the Gram matrices, which the host reads.
 
     Parameters
     ----------
     designs : Designs
     weights : (n,) or (F, n) array, optional
         The weights of a single fit, or of several.
-    lambda_ : (K,) or (F, K) array on the host, optional
+    lambda_ : (K,) or (F, K) array, optional
         The smoothing parameters. Given these, the degrees of freedom are ignored.
     df_definition
         As for `smoothing_parameters`.
@@ -320,19 +324,20 @@ def prepare(
         weights = weights[None]
     terms, count = designs.terms, len(designs.rows)
     gram = designs.gram(weights)
-    xp, fits = namespace(gram[0]), len(gram[0])
-    lambdas = xp.zeros((fits, count))
+    lambdas = np.zeros((len(gram[0]), count))
     if lambda_ is not None:
-        lambdas += xp.asarray(lambda_)
-    made: dict[int, tuple[Array, Rule | None]] = {}
+        lambdas += lambda_
+    made: dict[int, tuple[Batch, Rule | None]] = {}
     with one_blas_thread():
         for index, members in enumerate(designs.groups):
-            group, at = group_of(terms, members, gram), xp.asarray(members)
+            group = group_of(terms, members, gram)
             if lambda_ is None and group.term.fixed_lambda is not None:
-                lambdas[:, at] = float(group.term.fixed_lambda)
+                lambdas[:, members] = float(group.term.fixed_lambda)
             elif lambda_ is None:
-                lambdas[:, at] = group.smoothing(df_definition, designs.ranks[index]).T
-            H = group.inverses(lambdas[:, at].T)
+                lambdas[:, members] = group.smoothing(
+                    df_definition, designs.ranks[index]
+                ).T
+            H = group.inverses(lambdas[:, members].T)
             of_functions = congruent(H, group.transform, transposed=True)
             for j, own, inverse in zip(members, of_functions, H, strict=True):
                 made[j] = own, terms[j].rule(inverse)

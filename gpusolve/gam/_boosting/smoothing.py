@@ -4,22 +4,25 @@ With ``X'WX = R'R``, the hat matrix of a learner has the eigenvalues
 ``1 / (1 + lambda d)``, where `d` are the eigenvalues of ``R^-T P R^-1``. The degrees of
 freedom are therefore a sum over `d`.
 
-All learners are a batch, on the device of their Gram matrices: LAPACK computes on a
-host, cuSOLVER and cuBLAS on a GPU.
+All learners are a batch, which LAPACK computes on the host, also for a fit on a GPU:
+some hundred small array operations take less time there than their launches.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.arrays import Array, namespace
 from ..._device.threads import workers
 from .._data.conventions import check_choice
 from .._terms.basis import Matrix
+
+Batch = NDArray[Any]
+"""Matrices, vectors or numbers of all learners."""
 
 DEFINITIONS = ("2S-SS", "trace")
 
@@ -66,12 +69,10 @@ leave a width of about 0.02 in the logarithm; a Newton step squares the error.
 
 
 def compute_in_parts(
-    compute: Callable[..., Array], gram: Array, *others: Array
-) -> Array:
-    """``compute(gram, *others)`` of a batch; a host computes parts on all cores."""
-    if namespace(gram) is not np:
-        return compute(gram, *others)
-    made: dict[int, Array] = {}
+    compute: Callable[..., Batch], gram: Batch, *others: Batch
+) -> Batch:
+    """``compute(gram, *others)`` of a batch, whose parts are computed on all cores."""
+    made: dict[int, Batch] = {}
 
     def work(some: slice) -> None:
         made[some.start] = compute(gram[some], *(other[some] for other in others))
@@ -81,28 +82,30 @@ def compute_in_parts(
     return np.concatenate([made[begin] for begin in sorted(made)])
 
 
-def ranks(gram: Array, units: Matrix) -> Array:
+def ranks(gram: Batch, units: Matrix) -> Batch:
     """The numerical rank of each Gram matrix, (K, k, k) to (K,); see `Term.units`."""
     scale = unit_scale(gram, units)
-    eigenvalues = namespace(gram).linalg.eigvalsh(scale.swapaxes(1, 2) * gram * scale)
+    scaled, k = scale.swapaxes(1, 2) * gram * scale, gram.shape[-1]
+    if are_positive(scaled - RANK_TOLERANCE * k * np.eye(k)):  # a bound of the largest
+        return np.full(len(gram), k)
     # The eigenvalues of X'WX are squared singular values of X: a direction with less
     # than a millionth of the largest singular value does not count.
-    return (eigenvalues > RANK_TOLERANCE * eigenvalues[:, -1:]).sum(axis=-1)
+    eigenvalues = np.linalg.eigvalsh(scaled)
+    return np.asarray((eigenvalues > RANK_TOLERANCE * eigenvalues[:, -1:]).sum(axis=-1))
 
 
-def unit_scale(A: Array, units: Matrix | None = None) -> Array:
+def unit_scale(A: Batch, units: Matrix | None = None) -> Batch:
     """The factors of rows and columns that make a diagonal 1, (K, 1, k); 1 for 0.
 
     Columns of the same unit have one factor: their largest diagonal element is 1.
     """
-    xp = namespace(A)
     diagonal = A.diagonal(axis1=1, axis2=2)
     if units is not None:
-        diagonal = (xp.asarray(units) * diagonal[:, None, :]).max(axis=-1)
-    return (1 / xp.sqrt(xp.where(diagonal > 0, diagonal, 1)))[:, None, :]
+        diagonal = (units * diagonal[:, None, :]).max(axis=-1)
+    return (1 / np.sqrt(np.where(diagonal > 0, diagonal, 1)))[:, None, :]
 
 
-def fill_empty(A: Array, null_dimension: int) -> tuple[Array, Array]:
+def fill_empty(A: Batch, null_dimension: int) -> tuple[Batch, Batch]:
     """Make matrices regular in the null space of the penalty.
 
     Several coefficients that the penalty does not affect may give the same function, as
@@ -124,36 +127,32 @@ def fill_empty(A: Array, null_dimension: int) -> tuple[Array, Array]:
     empty : (K,) array
         The number of directions without data and penalty.
     """
-    xp, null = namespace(A), slice(null_dimension)
+    null = slice(null_dimension)
     total = A.diagonal(axis1=1, axis2=2)[:, null_dimension:].sum(axis=-1)
-    total = xp.where(total > 0, total, 1)[:, None, None]
-    scale = xp.ones((len(A), 1, A.shape[-1]))
-    scale[..., null] = unit_scale(A[:, null, null]) * xp.sqrt(total)
+    total = np.where(total > 0, total, 1)[:, None, None]
+    scale = np.ones((len(A), 1, A.shape[-1]))
+    scale[..., null] = unit_scale(A[:, null, null]) * np.sqrt(total)
     A = scale.swapaxes(1, 2) * A * scale
-    values, vectors = xp.linalg.eigh(A[:, null, null])
+    values, vectors = np.linalg.eigh(A[:, null, null])
     empty = values <= RANK_TOLERANCE * values[:, -1:]
     A[:, null, null] += total * spectral_product(vectors, empty)
     return A, empty.sum(axis=-1)
 
 
-def shrunken(A: Array) -> Array:
+def shrunken(A: Batch) -> Batch:
     """Shrink each matrix that is nearly singular to the identity, as mboost does.
 
     Its least eigenvalue, from about zero, becomes `NEARLY_SINGULAR`.
     """
-    xp = namespace(A)
-    identity = xp.eye(A.shape[-1])
-    if xp is np and are_positive(A - NEARLY_SINGULAR * identity):
+    identity = np.eye(A.shape[-1])
+    if are_positive(A - NEARLY_SINGULAR * identity):
         return A
-    rho = kept_share(xp.linalg.eigvalsh(A)[:, 0])[:, None, None]
+    rho = kept_share(np.linalg.eigvalsh(A)[:, 0])[:, None, None]
     return rho * A + (1 - rho) * identity
 
 
-def are_positive(A: NDArray[np.float64]) -> bool:
-    """Whether all matrices have a Cholesky factor; cheaper than their eigenvalues.
-
-    CuPy does not tell whether a factorisation failed.
-    """
+def are_positive(A: Batch) -> bool:
+    """Whether all matrices have a Cholesky factor; cheaper than their eigenvalues."""
     try:
         np.linalg.cholesky(A)
     except np.linalg.LinAlgError:
@@ -161,15 +160,15 @@ def are_positive(A: NDArray[np.float64]) -> bool:
     return True
 
 
-def kept_share(least: Array) -> Array:
+def kept_share(least: Batch) -> Batch:
     """The shares of matrices that `shrunken` keeps, from their least eigenvalues."""
     least = least - NEARLY_SINGULAR
-    return namespace(least).where(least < -TOLERANCE, 1 / (1 - least), 1.0)
+    return np.where(least < -TOLERANCE, 1 / (1 - least), 1.0)
 
 
 def penalty_spectrum(
-    A: Array, strength: Array, null_dimension: int, near: Array
-) -> Array:
+    A: Batch, strength: Batch, null_dimension: int, near: Batch
+) -> Batch:
     """The eigenvalues `d` of ``R^-T P R^-1`` with ``A = R'R``, ascending, (K, k).
 
     P is the diagonal matrix of `strength`, which begins with zeros. The eigenvalues are
@@ -178,27 +177,26 @@ def penalty_spectrum(
     the result is most accurate for smoothing parameters close to `near`, (K,). The
     eigenvalues of the null space of P are exactly zero.
     """
-    xp = namespace(A)
     scaled = near[:, None] * strength
-    M = A + scaled[:, None, :] * xp.eye(len(strength))
+    M = A + scaled[:, None, :] * np.eye(len(strength))
     scale = unit_scale(M)
-    inverse = xp.linalg.inv(scale.swapaxes(1, 2) * M * scale)
+    inverse = np.linalg.inv(scale.swapaxes(1, 2) * M * scale)
     inverse = inverse[:, null_dimension:, null_dimension:]
-    root = (scale * xp.sqrt(scaled)[:, None, :])[..., null_dimension:]
-    roughness = xp.linalg.eigvalsh(root.swapaxes(1, 2) * inverse * root)
-    roughness = xp.clip(roughness, 0, 1 - np.finfo(np.float64).epsneg)
-    d = xp.zeros(scaled.shape)
+    root = (scale * np.sqrt(scaled)[:, None, :])[..., null_dimension:]
+    roughness = np.linalg.eigvalsh(root.swapaxes(1, 2) * inverse * root)
+    roughness = np.clip(roughness, 0, 1 - np.finfo(np.float64).epsneg)
+    d = np.zeros(scaled.shape)
     d[:, null_dimension:] = roughness / (1 - roughness) / near[:, None]
     return d
 
 
-def least_df(gram: Array, penalty: Matrix, null_dimension: int) -> Array:
+def least_df(gram: Batch, penalty: Matrix, null_dimension: int) -> Batch:
     """The degrees of freedom that the penalty does not affect, (K, k, k) to (K,)."""
-    V = namespace(gram).asarray(penalty_eigenvectors(penalty, null_dimension)[1])
+    V = penalty_eigenvectors(penalty, null_dimension)[1]
     return null_dimension - fill_empty(congruent(gram, V), null_dimension)[1]
 
 
-def degrees_of_freedom(d: Array, lambda_: Array, definition: str) -> Array:
+def degrees_of_freedom(d: Batch, lambda_: Batch, definition: str) -> Batch:
     """The degrees of freedom of each learner.
 
     Parameters
@@ -218,36 +216,36 @@ def degrees_of_freedom(d: Array, lambda_: Array, definition: str) -> Array:
     array([1.75])
     """
     s = 1 / (1 + lambda_[..., None] * d)
-    return (s if definition == "trace" else s * (2 - s)).sum(axis=-1)
+    return np.asarray((s if definition == "trace" else s * (2 - s)).sum(axis=-1))
 
 
-def slope(d: Array, lambda_: Array, definition: str) -> Array:
+def slope(d: Batch, lambda_: Batch, definition: str) -> Batch:
     """The derivative of `degrees_of_freedom` by the logarithm of lambda."""
     s = 1 / (1 + lambda_[..., None] * d)
     change = s * (1 - s)
-    return -(change if definition == "trace" else 2 * (1 - s) * change).sum(axis=-1)
+    falls = change if definition == "trace" else 2 * (1 - s) * change
+    return -np.asarray(falls.sum(axis=-1))
 
 
-def solve_lambda(d: Array, df: Array | float, definition: str) -> Array:
+def solve_lambda(d: Batch, df: Batch | float, definition: str) -> Batch:
     """The smoothing parameters that give `df`, (K, k) to (K,); at most `LARGEST`.
 
     The first steps halve the interval of the logarithm. Newton's method, within the
     last half, does the rest: in the logarithm, the second derivative of each term is at
     most twice the first, and all first derivatives have the same sign.
     """
-    xp = namespace(d)
-    low = xp.log(1e-17 / d.max(axis=-1))
+    low = np.log(1e-17 / d.max(axis=-1))
     size = math.log(LARGEST) - low
     for _ in range(HALVINGS):
         size = size / 2
-        is_rough = degrees_of_freedom(d, xp.exp(low + size), definition) > df
+        is_rough = degrees_of_freedom(d, np.exp(low + size), definition) > df
         low = low + size * is_rough
     solution = low + size / 2
     for _ in range(NEWTON_STEPS):
-        excess = degrees_of_freedom(d, xp.exp(solution), definition) - df
-        fall = slope(d, xp.exp(solution), definition)
-        solution = xp.clip(solution - excess / xp.minimum(fall, -FLAT), low, low + size)
-    return xp.exp(solution)
+        excess = degrees_of_freedom(d, np.exp(solution), definition) - df
+        fall = slope(d, np.exp(solution), definition)
+        solution = np.clip(solution - excess / np.minimum(fall, -FLAT), low, low + size)
+    return np.asarray(np.exp(solution))
 
 
 def check_df(df: float, definition: str) -> None:
@@ -258,20 +256,20 @@ def check_df(df: float, definition: str) -> None:
 
 
 def smoothing_parameters(
-    gram: Array,
+    gram: Batch,
     penalty: Matrix,
     null_dimension: int,
     df: float,
     definition: str,
-    rank: Array,
-) -> Array:
+    rank: Batch,
+) -> Batch:
     """The smoothing parameter of each learner, all in a batch.
 
     Parameters
     ----------
     gram : (K, k, k) array
         ``X'WX`` of the learners.
-    penalty : (k, k) array on the host
+    penalty : (k, k) array
     null_dimension : int
         The dimension of the null space of the penalty.
     df : float
@@ -284,8 +282,7 @@ def smoothing_parameters(
     Returns
     -------
     (K,) float64 array
-        0 for a learner whose rank is at most `df`. The host reads for how many
-        learners a first guess was far off.
+        0 for a learner whose rank is at most `df`.
 
     References
     ----------
@@ -298,81 +295,75 @@ def smoothing_parameters(
     >>> smoothing_parameters(gram, np.eye(2), 0, 1.0, "trace", rank).round(6)
     array([3.])
     """
-    xp = namespace(gram)
     if not penalty.any():
-        return xp.zeros(len(gram))
-    strength, V = map(xp.asarray, penalty_eigenvectors(penalty, null_dimension))
+        return np.zeros(len(gram))
+    strength, V = penalty_eigenvectors(penalty, null_dimension)
 
-    def spectral_solution(A: Array, near: Array, total: Array) -> Array:
+    def spectral_solution(A: Batch, near: Batch, total: Batch) -> Batch:
         d = penalty_spectrum(A, strength, null_dimension, near)
         return solve_lambda(d, total, definition)
 
-    def solve(gram: Array, rank: Array) -> Array:
+    def solve(gram: Batch, rank: Batch) -> Batch:
         penalised = rank > df
         A, empty = fill_empty(congruent(gram, V), null_dimension)
         total = df + empty
-        A = shrunken(A + RIDGE * strength * xp.eye(len(strength)))
-        A = xp.where(penalised[:, None, None], A, xp.eye(len(strength)))
+        A = shrunken(A + RIDGE * strength * np.eye(len(strength)))
+        A = np.where(penalised[:, None, None], A, np.eye(len(strength)))
         balance = A.diagonal(axis1=1, axis2=2).sum(axis=-1) / strength.sum()
         least, most = balance / MAX_RATIO, balance * MAX_RATIO
         rough = strength / A.diagonal(axis1=1, axis2=2)  # the spectrum of a diagonal A
         guess = solve_lambda(rough, total, definition)
-        near = xp.clip(guess, least, most)
+        near = np.clip(guess, least, most)
         lambda_ = spectral_solution(A, near, total)
-        nearer = xp.clip(lambda_, least, most)
-        far = xp.flatnonzero((nearer > FAR * near) | (near > FAR * nearer))
+        nearer = np.clip(lambda_, least, most)
+        far = np.flatnonzero((nearer > FAR * near) | (near > FAR * nearer))
         if far.size:
             lambda_[far] = spectral_solution(A[far], nearer[far], total[far])
-        return xp.where(penalised, lambda_, 0.0)
+        return np.where(penalised, lambda_, 0.0)
 
     return compute_in_parts(solve, gram, rank)
 
 
 def diagonal_smoothing_parameters(
-    gram: Array, penalty: Array, df: float, definition: str, rank: Array
-) -> Array:
+    gram: Batch, penalty: Batch, df: float, definition: str, rank: Batch
+) -> Batch:
     """`smoothing_parameters` of diagonal matrices: of (K, k) and (k,), positive."""
     A = gram + RIDGE * penalty
     rho = kept_share(A.min(axis=-1))[:, None]
     d = penalty / (rho * A + (1 - rho))
     lambda_ = solve_lambda(d, df, definition)
-    return namespace(gram).where(rank > df, lambda_, 0.0)
+    return np.where(rank > df, lambda_, 0.0)
 
 
-def penalty_eigenvectors(
-    penalty: Matrix, null_dimension: int
-) -> tuple[NDArray[np.float64], Matrix]:
+def penalty_eigenvectors(penalty: Matrix, null_dimension: int) -> tuple[Batch, Matrix]:
     """The eigenvalues, exactly 0 in the null space, and the eigenvectors."""
     strength, vectors = np.linalg.eigh(penalty)
     strength[:null_dimension] = 0
     return np.maximum(strength, 0), vectors
 
 
-def congruent(A: Array, T: Matrix | None, *, transposed: bool = False) -> Array:
+def congruent(A: Batch, T: Matrix | None, *, transposed: bool = False) -> Batch:
     """``T'AT``, or ``TAT'``, of matrices A, (..., k, k); A itself without T."""
     if T is None:
         return A
-    xp = namespace(A)
-    right = xp.asarray(T).T if transposed else xp.asarray(T)
-    return xp.matmul(xp.matmul(right.T, A), right)
+    right = T.T if transposed else T
+    return right.T @ A @ right
 
 
 def inverses(
-    gram: Array, penalty: Matrix, null_dimension: int, lambda_: Array, units: Matrix
-) -> Array:
+    gram: Batch, penalty: Matrix, null_dimension: int, lambda_: Batch, units: Matrix
+) -> Batch:
     """``(X'WX + lambda P)^-1`` of each learner.
 
     If ``X'WX`` is singular and lambda is zero, several vectors of coefficients give the
-    same fit; the generalised inverse then gives the vector of least penalty. The host
-    reads how many inverses are not accurate, how many learners have a lambda of zero,
-    and how many of these are singular.
+    same fit; the generalised inverse then gives the vector of least penalty.
 
     Parameters
     ----------
     gram, penalty, null_dimension
         As for `smoothing_parameters`.
     lambda_ : (K,) array
-    units : (k, k) array on the host
+    units : (k, k) array
         See `Term.units`.
 
     Returns
@@ -381,16 +372,15 @@ def inverses(
     """
     strength, V = penalty_eigenvectors(penalty, null_dimension)
 
-    def invert(gram: Array, lambda_: Array) -> Array:
-        xp = namespace(gram)
+    def invert(gram: Batch, lambda_: Batch) -> Batch:
         # With a unit diagonal in the basis of the penalty's eigenvectors, a large
         # lambda costs no accuracy in the penalty's null space.
-        A = congruent(gram, V) + lambda_[:, None, None] * xp.asarray(np.diag(strength))
+        A = congruent(gram, V) + lambda_[:, None, None] * np.diag(strength)
         scale = unit_scale(A)
         scaled = regular_inverses(scale.swapaxes(1, 2) * A * scale)
-        W = xp.asarray(V) * scale
-        inverse = xp.matmul(xp.matmul(W, scaled), W.swapaxes(1, 2))
-        free = xp.flatnonzero(lambda_ == 0)
+        W = V * scale
+        inverse = W @ scaled @ W.swapaxes(1, 2)
+        free = np.flatnonzero(lambda_ == 0)
         if free.size:
             several = free[ranks(gram[free], units) < gram.shape[-1]]
             inverse[several] = smoothest_inverses(gram[several], penalty, units)
@@ -399,59 +389,54 @@ def inverses(
     return compute_in_parts(invert, gram, lambda_)
 
 
-def regular_inverses(A: Array) -> Array:
+def regular_inverses(A: Batch) -> Batch:
     """The inverses of matrices with a unit diagonal, or zeros in it.
 
     Pseudo-inverses, by eigenvalues, if the residual of an inverse is not small.
     """
-    xp = namespace(A)
     try:
-        inverse = xp.linalg.inv(A)
+        inverse = np.linalg.inv(A)
     except np.linalg.LinAlgError:
         return pseudo_inverses(A, PENALISED_TOLERANCE)
     inverse = (inverse + inverse.swapaxes(1, 2)) / 2
-    residual = abs(xp.matmul(A, inverse) - xp.eye(A.shape[-1])).max(axis=(1, 2))
-    singular = xp.flatnonzero(~(residual < REGULAR))
+    residual = abs(A @ inverse - np.eye(A.shape[-1])).max(axis=(1, 2))
+    singular = np.flatnonzero(~(residual < REGULAR))
     if singular.size:
         inverse[singular] = pseudo_inverses(A[singular], PENALISED_TOLERANCE)
     return inverse
 
 
-def smoothest_inverses(gram: Array, penalty: Matrix, units: Matrix) -> Array:
+def smoothest_inverses(gram: Batch, penalty: Matrix, units: Matrix) -> Batch:
     """Generalised inverses that give a least-squares fit of least penalty.
 
     The coefficients are measured in the units of their columns.
     """
-    xp = namespace(gram)
     scale = unit_scale(gram, units)
     both = scale.swapaxes(1, 2) * scale
-    P, identity = xp.asarray(penalty), xp.eye(len(penalty))
     reciprocals, vectors = reciprocal_spectrum(both * gram, RANK_TOLERANCE)
     pseudo = spectral_product(vectors, reciprocals)
     free = spectral_product(vectors, reciprocals == 0)  # projects on the null space
-    rough = xp.matmul(xp.matmul(free, P), free)
-    T = identity - xp.matmul(pseudo_inverses(rough, RANK_TOLERANCE), P)
-    return both * xp.matmul(xp.matmul(T, pseudo), T.swapaxes(1, 2))
+    rough = free @ penalty @ free
+    T = np.eye(len(penalty)) - pseudo_inverses(rough, RANK_TOLERANCE) @ penalty
+    return np.asarray(both * (T @ pseudo @ T.swapaxes(1, 2)))
 
 
-def pseudo_inverses(A: Array, tolerance: float) -> Array:
+def pseudo_inverses(A: Batch, tolerance: float) -> Batch:
     """The pseudo-inverses of positive semidefinite matrices, (K, k, k)."""
     reciprocals, vectors = reciprocal_spectrum(A, tolerance)
     return spectral_product(vectors, reciprocals)
 
 
-def reciprocal_spectrum(A: Array, tolerance: float) -> tuple[Array, Array]:
+def reciprocal_spectrum(A: Batch, tolerance: float) -> tuple[Batch, Batch]:
     """The reciprocals of the eigenvalues, (K, k), and the eigenvectors, (K, k, k).
 
     The reciprocal is 0 for eigenvalues up to `tolerance` times the largest eigenvalue.
     """
-    xp = namespace(A)
-    eigenvalues, vectors = xp.linalg.eigh(A)
+    eigenvalues, vectors = np.linalg.eigh(A)
     kept = eigenvalues > tolerance * eigenvalues[:, -1:]
-    return kept / xp.where(kept, eigenvalues, 1), vectors
+    return kept / np.where(kept, eigenvalues, 1), vectors
 
 
-def spectral_product(vectors: Array, values: Array) -> Array:
+def spectral_product(vectors: Batch, values: Batch) -> Batch:
     """``U diag(v) U'``, of (K, k, k) and (K, k)."""
-    xp = namespace(vectors)
-    return xp.matmul(vectors * values[:, None, :], vectors.swapaxes(1, 2))
+    return np.asarray((vectors * values[:, None, :]) @ vectors.swapaxes(1, 2))

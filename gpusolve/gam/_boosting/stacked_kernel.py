@@ -320,7 +320,7 @@ def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> P
     levels = levels_of(problem, sums)
     places = places_of(problem, sums, chunks, levels)
     pairs = pairs_of(chunks)
-    places_by_time = fits.family.order_rows(y)
+    cones, places_by_time = cones_of(problem), fits.family.order_rows(y)
     columns = int(places["functions"].sum())
 
     def doubles(*shape: int) -> Array:
@@ -345,9 +345,9 @@ def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> P
         "parts": xp.asarray(designs.parts),
         "learners": xp.asarray(places.view(np.int64)),
         "pairs": xp.asarray(pairs),
-        "gram": flatten_matrices(problem.gram),
-        "inverse": flatten_matrices(problem.inverse),
-        "cones": cones_of(problem),
+        "gram": xp.asarray(flatten_matrices(problem.gram)),
+        "inverse": xp.asarray(flatten_matrices(problem.inverse)),
+        "cones": None if cones is None else xp.asarray(cones),
         "by_level": levels.lists,
         "y": contiguous(y, np.float64),
         "weights": doubles_of(problem.weights),

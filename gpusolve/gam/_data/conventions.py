@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 from collections.abc import Callable, Collection
 from numbers import Integral, Real
 from types import MethodType
@@ -39,6 +40,21 @@ def check_choice(name: str, value: object, allowed: Collection[object]) -> None:
     """ValueError for a parameter that is not one of the allowed values."""
     if value not in allowed:
         raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
+
+
+def check_between(name: str, value: float, lower: float, upper: float) -> None:
+    """ValueError unless a number is greater than `lower` and less than `upper`."""
+    if not lower < value < upper:
+        limits = f"between {lower} and {upper}"
+        if (lower, upper) == (0, math.inf):
+            limits = "positive and finite"
+        raise ValueError(f"{name} must be {limits}, got {value}")
+
+
+def check_least(name: str, value: float, least: float) -> None:
+    """ValueError for a number that is less than the least value."""
+    if not value >= least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
 def generator(random_state: Any) -> np.random.Generator:

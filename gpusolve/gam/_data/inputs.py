@@ -18,11 +18,13 @@ from ..._device.arrays import (
     contiguous,
     floating,
     is_cupy,
+    is_dask,
     namespace,
     on_host,
 )
 from ..._device.frames import named_columns
 from ..._device.kernels import current_device
+from ..._device.launch import pieces
 
 ROWS = 2**16
 """The rows that are checked at once."""
@@ -367,3 +369,67 @@ def whole_or_scaled(w: Array) -> Array:
     if bool(is_whole) and float(w.sum()) <= MOST_CASES:
         return w
     return w * ((w > 0).sum() / w.sum())
+
+
+# ---- training data in memory ---------------------------------------------------------
+
+
+BLOCK_NUMBERS = 2**17
+"""Numbers of a block of an array: they stay in the cache while they change places."""
+
+
+def columns_in_memory(X: Any) -> Any:
+    """The data with contiguous columns, if they are an array or of dask; else the data.
+
+    An array of float32 or float64 on the host, such as a ``numpy.memmap``, and a dask
+    array become an array in the order of columns, a dask data frame becomes a data
+    frame of pandas.
+    """
+    if is_dask(X):
+        return dask_array_in_memory(X)
+    if hasattr(X, "__dask_graph__") and hasattr(X, "partitions"):
+        return dask_frame_in_memory(X)
+    if not is_matrix(X) or X.flags.f_contiguous:
+        return X
+    made = empty_columns(X.shape, X.dtype)
+    for rows in pieces(len(X), max(1, BLOCK_NUMBERS // max(1, X.shape[1]))):
+        made[rows] = X[rows]
+    return made
+
+
+def is_matrix(X: Any) -> bool:
+    """Whether X is a matrix of float32 or float64 on the host."""
+    is_array = isinstance(X, np.ndarray) and not isinstance(X, np.ma.MaskedArray)
+    return is_array and X.ndim == 2 and X.dtype.char in "fd"
+
+
+def empty_columns(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """An array in the order of columns, for numbers of a dtype: float32 or float64."""
+    single = np.dtype(dtype) == np.float32
+    return np.empty(shape, np.float32 if single else np.float64, order="F")
+
+
+def dask_array_in_memory(X: Any) -> Any:
+    """A dask array with contiguous columns; some rows are computed at once."""
+    if X.ndim != 2 or X.dtype.kind not in "biuf":
+        return X.compute()
+    if any(np.isnan(X.shape)):
+        X = X.compute_chunk_sizes()
+    made = empty_columns(X.shape, X.dtype)
+    begin = 0
+    for rows in X.chunks[0]:
+        made[begin : begin + rows] = X[begin : begin + rows].compute()
+        begin += rows
+    return made
+
+
+def dask_frame_in_memory(X: Any) -> Any:
+    """A dask data frame as a data frame of pandas, partition by partition."""
+    import pandas as pd
+
+    parts: dict[Any, list[Any]] = {name: [] for name in X.columns}
+    for index in range(X.npartitions):
+        for name, column in X.partitions[index].compute().items():
+            parts[name].append(column)
+    joined = {name: pd.concat(parts.pop(name), ignore_index=True) for name in [*parts]}
+    return pd.DataFrame(joined, copy=False)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace, on_host
-from .._data.conventions import check_integer
+from .._data.conventions import check_integer, check_least
 from .family import CoupledFamily, CudaFamily, Family, softplus
 from .numerics import special, weighted_sum
 
@@ -71,8 +71,7 @@ class NumberedFamily(ClassFamily):
 
     def __post_init__(self) -> None:
         check_integer("classes", self.classes)
-        if self.classes < 2:
-            raise ValueError(f"classes must be 2 or more, got {self.classes}")
+        check_least("classes", self.classes, 2)
 
     def for_classes(self, count: int) -> Self:
         return replace(self, classes=count)
@@ -298,7 +297,7 @@ def find_thresholds(y: Array, f: Array, w: Array | None, classes: int) -> Floats
     absent = shares == 0
     shares = np.where(absent, 0.5, shares)
     thresholds = guess(shares, mean, variance)
-    step, slope = np.zeros_like(thresholds), 0.0
+    step, slope = np.zeros(len(thresholds)), 0.0
     for _ in range(STEPS):
         ends = xp.asarray(np.concatenate([[-np.inf], thresholds, [np.inf]]))
         above, below = special(f).expit(f - ends[1:][y]), special(f).expit(ends[y] - f)
@@ -318,7 +317,9 @@ def find_thresholds(y: Array, f: Array, w: Array | None, classes: int) -> Floats
             step, slope = 0.5 * step, 0.5 * slope
             thresholds = thresholds - step
             continue
-        step = solve(diagonal, neighbours, gradient)
+        upper = np.diag(neighbours[1:], 1)
+        matrix = np.diag(diagonal) - upper - upper.T
+        step = np.asarray(np.linalg.solve(matrix, gradient))
         shrinking = -np.diff(step) / np.diff(thresholds)
         length = min(1.0, (1 - LEAST_GAP) / max([*shrinking, 1 - LEAST_GAP]))
         step = length * step
@@ -344,17 +345,3 @@ def of_absent(
     first = 0.5 * (absent[:-1] * above - absent[1:] * (1 - above))
     second = 0.5 * (absent[:-1] + 0.0 + absent[1:]) * above * (1 - above)
     return first, second
-
-
-def solve(diagonal: Floats, neighbours: Floats, right: Floats) -> Floats:
-    """The solution for a tridiagonal matrix, with minus `neighbours` at its sides."""
-    diagonal, x = diagonal.copy(), right.copy()
-    for k in range(1, len(x)):
-        ratio = neighbours[k] / diagonal[k - 1]
-        diagonal[k] -= ratio * neighbours[k]
-        x[k] += ratio * x[k - 1]
-    for k in range(len(x) - 1, -1, -1):
-        if k + 1 < len(x):
-            x[k] += neighbours[k + 1] * x[k + 1]
-        x[k] /= diagonal[k]
-    return x

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from ..._device.arrays import Array, namespace
+from .._data.conventions import check_between
 from .family import LikelyFamily, LogLink, exp_of, softplus
 from .numerics import (
     at_least_half_a_row,
@@ -360,8 +361,7 @@ class Tweedie(LogLink):
     power: float = 1.5
 
     def __post_init__(self) -> None:
-        if not 1 < self.power < 2:
-            raise ValueError(f"power must be between 1 and 2, got {self.power}")
+        check_between("power", self.power, 1, 2)
 
     @property
     def parameter(self) -> float:

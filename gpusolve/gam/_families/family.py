@@ -11,7 +11,7 @@ import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
 from .._data import inputs
-from .._data.conventions import check_choice
+from .._data.conventions import check_between, check_choice
 from .numerics import (
     MOST,
     apply_weights,
@@ -299,11 +299,8 @@ class AdaptiveFamily(Family):
     """How ``families.cuh`` finds the parameter: a value of its enum `Nuisance`."""
 
     def __post_init__(self) -> None:
-        value = self.parameter
-        if value is not None and not 0 < value < math.inf:
-            raise ValueError(
-                f"{self.parameter_name} must be positive and finite, got {value}"
-            )
+        if self.parameter is not None:
+            check_between(self.parameter_name, self.parameter, 0, math.inf)
 
     @property
     def parameter(self) -> float | None:

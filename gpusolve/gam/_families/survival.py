@@ -19,7 +19,7 @@ from ..._device.arrays import Array, as_array, namespace, on_host
 from ..._device.frames import named_columns
 from .._data import inputs
 from .._data.inputs import real_array
-from .family import Family, LikelyFamily
+from .family import Family, LikelyFamily, exp_of
 from .numerics import (
     HALF_LOG_TWO_PI,
     apply_weights,
@@ -297,8 +297,7 @@ class CoxPH(SurvivalFamily):
         ]
 
     def response(self, f: Array) -> Array:
-        with np.errstate(over="ignore"):
-            return namespace(f).exp(f)
+        return exp_of(f)
 
     def learn(self, y: Array, f: Array, w: Array | None) -> Baseline:
         sets = self.arrange(y)
@@ -438,8 +437,7 @@ class AcceleratedFailure(LikelyFamily, SurvivalFamily):
         """The curvature of `standard`, see `Family.curvature`."""
 
     def response(self, f: Array) -> Array:
-        with np.errstate(over="ignore"):
-            return namespace(f).exp(f)
+        return exp_of(f)
 
     def learn(self, y: Array, f: Array, w: Array | None) -> float:
         return float(self.nuisance(y, f, w))

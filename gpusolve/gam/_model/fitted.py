@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
 from typing import (
     Any,
+    ClassVar,
     Concatenate,
     ParamSpec,
     Protocol,
@@ -68,6 +69,7 @@ def typed_by_device(
 class FittedModel(Estimator):
     """The predictions and effects of a model; see `BoostedGAM` for the attributes."""
 
+    default_family: ClassVar[str]
     learners: Any
     learning_rate: float
     outside: str
@@ -75,6 +77,7 @@ class FittedModel(Estimator):
     unknown: str
     coefficients_: NDArray[np.float64]
     columns_: list[Name]
+    interactions_: list[tuple[Name, ...]]
     intercept_: NDArray[np.float64] | float
     method_: str
     family_: Family
@@ -89,6 +92,7 @@ class FittedModel(Estimator):
     level_counts_: dict[Name, dict[Level, int]]
     selected_: NDArray[np.int32]
     terms_: list[Term]
+    validation_risk_: NDArray[np.float64]
 
     # ---- the iterations --------------------------------------------------------------
 

@@ -14,9 +14,10 @@ from ..._device.kernels import current_device
 from .._boosting.path import FALL, late_share
 from .._data import inputs
 from .._families.survival import SurvivalFamily
-from .._terms.frame import Frame, Name
+from .._terms.frame import Name
+from .._terms.single import Single
 from .._terms.spline import ROBUST, Spline
-from .._terms.term import Single, Term
+from .._terms.term import Term
 from ..families import family_of
 from .fitted import FittedModel
 
@@ -373,7 +374,7 @@ class Explanation:
         ImportError
             If matplotlib is not installed.
         """
-        from .._plots.figures import plot_waterfall
+        from .figures import plot_waterfall
 
         if not -len(self.link) <= row < len(self.link):
             raise IndexError(f"row must be one of {len(self.link)} rows, got {row}")
@@ -418,20 +419,3 @@ def cumulative_hazard(model: Any, f: Array, times: Any) -> Array:
             raise ValueError(f"times must not be negative, got {times.min()}")
         hazard: Array = model.family_.cumulative_hazard(times, f, model.baseline_)
         return hazard
-
-
-def survival_function(model: Any, f: Array, times: Any) -> Array:
-    """``exp(-H)`` of the cumulative hazard H."""
-    hazard = cumulative_hazard(model, f, times)
-    with current_device(hazard):
-        return namespace(hazard).exp(-hazard)
-
-
-def plot_survival(
-    model: Any, frame: Frame, times: Any, curves: Array, labels: Sequence[str] | None
-) -> Any:
-    """The figure of the curves of the rows of a frame."""
-    from .._plots.figures import names_of_rows, plot_curves
-
-    names = names_of_rows(frame) if labels is None else list(labels)
-    return plot_curves(times, curves, names, model.family_.has_steps)

@@ -36,6 +36,7 @@ from .._boosting.batch import Fits, Settings
 from .._boosting.problem import Designs
 from .._boosting.smoothing import (
     RANK_TOLERANCE,
+    Batch,
     inverses,
     pseudo_inverses,
     ranks,
@@ -47,8 +48,9 @@ from .._families.numerics import weighted_sum
 from .._terms.basis import Matrix
 from .._terms.frame import Frame, Level, Name
 from .._terms.rows import dense_rows, kronecker, side_by_side
+from .._terms.single import Single
 from .._terms.spline import ROBUST
-from .._terms.term import Product, Single, Term, unique_names
+from .._terms.term import Product, Term, unique_names
 from ..terms import bbs, bols
 
 NamePair: TypeAlias = tuple[Name, Name]
@@ -169,8 +171,8 @@ class Residuals(NamedTuple):
         kept = None if w is None else w[some]
         return Residuals(self.frame.take(some), self.u[:, some], kept)
 
-    def gram(self, designs: Designs) -> list[Array]:
-        """``X'WX`` of each design, (k, k)."""
+    def gram(self, designs: Designs) -> list[Batch]:
+        """``X'WX`` of each design, (k, k), on the host."""
         w = self.weights
         return [own[0] for own in designs.gram(None if w is None else w[None])]
 
@@ -285,7 +287,7 @@ def scores_of(
         for members in designs.groups:
             own = joint_effects(designs.terms[members[0]], [gram[j] for j in members])
             found = own.reductions(df, settings.df_definition)
-            scores[np.add(some.start, members)] = on_host(found)
+            scores[np.add(some.start, members)] = found
     return scores
 
 
@@ -300,7 +302,7 @@ def without_pair(
     (gram,) = residuals.gram(designs)
     coef = joint_effects(designs.terms[0], [gram]).coefficients()
     # The design also has the residuals as columns, which the fit does not use.
-    coef = np.pad(on_host(coef[0]), ((0, len(residuals.u)), (0, 0)))
+    coef = np.pad(coef[0], ((0, len(residuals.u)), (0, 0)))
     xp = namespace(residuals.u)
     fitted = [designs.rows[0].multiply(xp.asarray(b)) for b in coef.T]
     return residuals._replace(u=residuals.u - xp.stack(fitted))
@@ -340,27 +342,25 @@ class JointEffects(NamedTuple):
     """
 
     term: Product
-    Z: Array
-    G: Array
-    c: Array
+    Z: Batch
+    G: Batch
+    c: Batch
 
-    def reductions(self, df: float, df_definition: str) -> Array:
+    def reductions(self, df: float, df_definition: str) -> Batch:
         """The scores, (m,)."""
-        xp, G = namespace(self.G), self.G
+        G = self.G
         penalty, units = self.term.penalty(), self.term.units()
         rank = ranks(G, units)
         lambda_ = smoothing_parameters(G, penalty, 0, df, df_definition, rank)
-        b = xp.matmul(inverses(G, penalty, 0, lambda_, units), self.c)
-        return (b * (2 * self.c - xp.matmul(G, b))).sum(axis=(1, 2))
+        b = inverses(G, penalty, 0, lambda_, units) @ self.c
+        return np.asarray((b * (2 * self.c - G @ b)).sum(axis=(1, 2)))
 
-    def coefficients(self) -> Array:
+    def coefficients(self) -> Batch:
         """The coefficients of the functions in a fit without a penalty, (m, k, F)."""
-        xp = namespace(self.G)
-        b = xp.matmul(pseudo_inverses(self.G, RANK_TOLERANCE), self.c)
-        return xp.matmul(self.Z, b)
+        return self.Z @ pseudo_inverses(self.G, RANK_TOLERANCE) @ self.c
 
 
-def joint_effects(term: Term, gram: Sequence[Array]) -> JointEffects:
+def joint_effects(term: Term, gram: Sequence[Batch]) -> JointEffects:
     """The joint effects of pairs.
 
     Parameters
@@ -371,19 +371,17 @@ def joint_effects(term: Term, gram: Sequence[Array]) -> JointEffects:
         The Gram matrices of the functions and the residuals.
     """
     assert isinstance(term, Product)
-    xp, k = namespace(gram[0]), term.functions
-    stacked = xp.stack(gram)
+    stacked, k = np.stack(gram), term.functions
     A, c = stacked[:, :k, :k], stacked[:, :k, k:]
-    T, M = xp.asarray(term.transform()), xp.asarray(main_functions(term))
-    MA = xp.matmul(M.T, A)
-    inverse = pseudo_inverses(xp.matmul(MA, M), RANK_TOLERANCE)
-    Z = T - xp.matmul(M, xp.matmul(inverse, xp.matmul(MA, T)))
+    T, M = np.asarray(term.transform()), main_functions(term)
+    MA = M.T @ A
+    inverse = pseudo_inverses(MA @ M, RANK_TOLERANCE)
+    Z = T - M @ (inverse @ (MA @ T))
     # What the main effects explain up to rounding is not an effect of the pair.
-    before = squared_norms(A, xp.broadcast_to(T, Z.shape))
+    before = squared_norms(A, np.broadcast_to(T, Z.shape))
     Z *= (squared_norms(A, Z) > RANK_TOLERANCE * before)[:, None]
     of_columns = Z.swapaxes(1, 2)
-    G = xp.matmul(of_columns, xp.matmul(A, Z))
-    return JointEffects(term, Z, G, xp.matmul(of_columns, c))
+    return JointEffects(term, Z, of_columns @ (A @ Z), of_columns @ c)
 
 
 def main_functions(term: Product) -> Matrix:
@@ -401,6 +399,6 @@ def main_functions(term: Product) -> Matrix:
     )
 
 
-def squared_norms(A: Array, Z: Array) -> Array:
+def squared_norms(A: Batch, Z: Batch) -> Batch:
     """The diagonals of ``Z'AZ``, (m, q)."""
-    return (Z * namespace(A).matmul(A, Z)).sum(axis=1)
+    return np.asarray((Z * (A @ Z)).sum(axis=1))

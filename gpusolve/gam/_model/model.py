@@ -6,15 +6,16 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.arrays import namespace, on_host
+from ..._device.arrays import namespace
 from ..._device.frames import named_columns
 from ..._device.kernels import current
+from ..._device.launch import ceil_div
 from .._boosting.batch import Fits, Settings, Training, is_vector, make_fits
 from .._boosting.path import Path, Watch, first_rise, join_paths
 from .._boosting.patience import (
@@ -28,14 +29,13 @@ from .._boosting.patience import (
 )
 from .._boosting.stacked import Method, boost_family
 from .._data import inputs
-from .._formula.formula import Formula
-from .._plots.effects import Samples
-from .._plots.figures import Risks, plot
-from .._terms.frame import Factor, Frame, Level, Name, columns_in_memory
+from .._terms.frame import Factor, Frame, Level, Name
 from .._terms.term import Term, unique_names
 from ..families import CoupledName, Family, FamilyName
 from . import insight
+from .figures import plot
 from .fitted import FittedModel
+from .formula import Formula
 from .insight import Explanation, Line, Summary
 from .interactions import (
     find_pairs,
@@ -57,67 +57,36 @@ RUG = 200
 """The most rows of the training data that are kept for the rug in plots."""
 
 
+@dataclass(eq=False, repr=False)
 class AdditiveModel(FittedModel):
     """A sum of effects, fitted by componentwise boosting; see `BoostedGAM`."""
 
-    default_family: str
-    interactions_: list[tuple[Name, ...]]
-    validation_risk_: NDArray[np.float64]
-
-    def __init__(
-        self,
-        learners: Any = None,
-        *,
-        family: FamilyName | CoupledName | Family | None = None,
-        n_basis: int | None = None,
-        degree: int = 3,
-        penalty: Literal["difference", "ridge", "cyclic", None] = "difference",
-        penalty_order: int = 2,
-        df: float | Literal["auto"] = "auto",
-        df_definition: Literal["2S-SS", "trace"] = "2S-SS",
-        interactions: int | Literal["auto"] = 0,
-        learning_rate: float = 0.3,
-        step_rule: Literal["scaled", "mboost"] = "scaled",
-        max_iter: int | Literal["auto"] = "auto",
-        cv: Any = None,
-        method: Method = "auto",
-        callback: Callable[[int, float], object] | None = None,
-        progress: bool | None = None,
-        device: Literal["auto", "cpu", "cuda"] = "auto",
-        outside: Literal["linear", "clamp", "error"] = "clamp",
-        missing: Literal["error", "zero"] = "error",
-        unknown: Literal["error", "zero"] = "error",
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 20,
-        random_state: Any = 0,
-        warm_start: bool = False,
-    ) -> None:
-        self.learners = learners
-        self.family = family
-        self.n_basis = n_basis
-        self.degree = degree
-        self.penalty = penalty
-        self.penalty_order = penalty_order
-        self.df = df
-        self.df_definition = df_definition
-        self.interactions = interactions
-        self.learning_rate = learning_rate
-        self.step_rule = step_rule
-        self.max_iter = max_iter
-        self.cv = cv
-        self.method = method
-        self.callback = callback
-        self.progress = progress
-        self.device = device
-        self.outside = outside
-        self.missing = missing
-        self.unknown = unknown
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.random_state = random_state
-        self.warm_start = warm_start
+    learners: Any = None
+    _: KW_ONLY
+    family: FamilyName | CoupledName | Family | None = None
+    n_basis: int | None = None
+    degree: int = 3
+    penalty: Literal["difference", "ridge", "cyclic", None] = "difference"
+    penalty_order: int = 2
+    df: float | Literal["auto"] = "auto"
+    df_definition: Literal["2S-SS", "trace"] = "2S-SS"
+    interactions: int | Literal["auto"] = 0
+    learning_rate: float = 0.3
+    step_rule: Literal["scaled", "mboost"] = "scaled"
+    max_iter: int | Literal["auto"] = "auto"
+    cv: Any = None
+    method: Method = "auto"
+    callback: Callable[[int, float], object] | None = None
+    progress: bool | None = None
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    outside: Literal["linear", "clamp", "error"] = "clamp"
+    missing: Literal["error", "zero"] = "error"
+    unknown: Literal["error", "zero"] = "error"
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: int = 20
+    random_state: Any = 0
+    warm_start: bool = False
 
     def _training(self, X: Any, y: Any, sample_weight: Any, offset: Any) -> Training:
         """The checked data of a fit; `y` as it is given, or from the formula."""
@@ -127,7 +96,7 @@ class AdditiveModel(FittedModel):
             self.formula_ = self.learners.learned_from(X)
             y = self.formula_.response(X) if y is None else y
             offset = self.formula_.offset(X) if offset is None else offset
-        frame = self._frame(columns_in_memory(X), self.device)
+        frame = self._frame(inputs.columns_in_memory(X), self.device)
         with frame.current():
             like = frame.like
             return Training(
@@ -151,7 +120,7 @@ class AdditiveModel(FittedModel):
                 settings, fits, path = self._steps(candidates, data)
             self.terms_ = list(settings.terms)
             self.family_ = family
-            self.lambda_ = on_host(fits.problem.lambda_[0])
+            self.lambda_ = fits.problem.lambda_[0]
             self.rug_ = rug_of(data.frame)
             self.has_offset_ = is_vector(data.offset)
             self.level_counts_ = count_levels(self.terms_, data.frame)
@@ -166,6 +135,7 @@ class AdditiveModel(FittedModel):
         terms = (
             default_terms(self, frame, plan) if self.learners is None else self._bind()
         )
+        frame.examine(name for term in terms for name in term.columns)
         return Settings(
             tuple(term.learn(frame) for term in terms),
             family,
@@ -302,7 +272,7 @@ class AdditiveModel(FittedModel):
             fits.problem.terms == tuple(self.terms_)
             and fits.family == self.family_
             and np.shape(fits.offset) == np.shape(self._intercepts())
-            and np.allclose(on_host(fits.problem.lambda_[0]), self.lambda_, rtol=1e-6)
+            and np.allclose(fits.problem.lambda_[0], self.lambda_, rtol=1e-6)
             and np.allclose(fits.offset, self._intercepts())
         )
         if not same:
@@ -423,8 +393,8 @@ class AdditiveModel(FittedModel):
         self,
         learners: Sequence[int | str] | None = None,
         *,
-        cv: Risks | None = None,
-        samples: Samples | None = None,
+        cv: Any = None,
+        samples: Any = None,
         level: float = 0.95,
         fit: int | str = 0,
         share_scale: bool = True,
@@ -523,10 +493,8 @@ class AdditiveModel(FittedModel):
 
 
 def rug_of(frame: Frame) -> dict[Name, NDArray[Any]]:
-    """Some rows, on the host, for plots; levels instead of codes."""
-    rows = np.linspace(0, frame.rows - 1, min(RUG, frame.rows)).astype(np.intp)
-    some = frame.take(namespace(frame.like).asarray(rows))
-    return some.on_host()
+    """Evenly spaced rows, on the host, for plots; levels instead of codes."""
+    return frame.take(slice(None, None, ceil_div(frame.rows, RUG))).on_host()
 
 
 def count_levels(terms: list[Term], frame: Frame) -> dict[Name, dict[Level, int]]:

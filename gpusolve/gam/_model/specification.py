@@ -9,21 +9,25 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
-
 from .._boosting.batch import STEP_RULES
 from .._boosting.patience import ALIKE, OTHER, RICHER, SLOWER, Kind, Verdict
 from .._boosting.smoothing import check_df
 from .._boosting.stacked import METHODS
 from .._data import inputs
-from .._data.conventions import check_choice, check_integer, check_number
-from .._formula.formula import Formula
+from .._data.conventions import (
+    check_between,
+    check_choice,
+    check_integer,
+    check_least,
+    check_number,
+)
 from .._terms.basis import OUTSIDE, PENALTIES, check_degree
-from .._terms.frame import Frame, Name, present_values
-from .._terms.reading import MISSING_VALUES, UNKNOWN_LEVELS
+from .._terms.frame import MISSING_VALUES, UNKNOWN_LEVELS, Frame, Name
+from .._terms.single import Single
 from .._terms.spline import ROBUST, middle_rows, penalty_options, robust_range
-from .._terms.term import Single, Term
+from .._terms.term import Term
 from ..terms import bbs, bols, brandom, btree, names_of
+from .formula import Formula
 
 ALLOWED: dict[str, tuple[Any, ...]] = {
     "outside": OUTSIDE,
@@ -93,20 +97,12 @@ def check_parameters(model: Any) -> None:
     for name, allowed in ALLOWED.items():
         check_choice(name, getattr(model, name), allowed)
     for name, least in LEAST.items():
-        if integers.get(name, least) < least:
-            raise ValueError(f"{name} must be {least} or more, got {integers[name]}")
+        check_least(name, integers.get(name, least), least)
     df = numbers.get("df", FIRST_DF)
     check_df(df, model.df_definition)
     check_degree(model.degree, functions_of(model, df))
-    if not (model.learning_rate > 0 and np.isfinite(model.learning_rate)):
-        raise ValueError(
-            f"learning_rate must be positive and finite, got {model.learning_rate}"
-        )
-    if not 0 < model.validation_fraction < 1:
-        raise ValueError(
-            f"validation_fraction must be between 0 and 1, got "
-            f"{model.validation_fraction}"
-        )
+    check_between("learning_rate", model.learning_rate, 0, math.inf)
+    check_between("validation_fraction", model.validation_fraction, 0, 1)
     check_is_used(model)
     check_callback(model)
     if model.interactions and model.method not in ("auto", "stacked"):
@@ -290,13 +286,13 @@ def default_terms(model: Any, frame: Frame, plan: Plan) -> list[Term]:
 
 def has_far_rows(frame: Frame, name: Name) -> bool:
     """Whether the robust range leaves out rows."""
-    x = present_values(name, frame)
-    return robust_range(x) != (float(x.min()), float(x.max()))
+    values = frame.values(name)
+    return robust_range(values) != (values.lower, values.upper)
 
 
 def is_skewed(frame: Frame, name: Name) -> bool:
     """Whether the median is much nearer to one end of the middle rows."""
-    begin, median, end = middle_rows(present_values(name, frame))
+    begin, median, end = middle_rows(frame.values(name))
     near, far = sorted((median - begin, end - median))
     return far > SKEWED * near
 

@@ -9,12 +9,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ..._device.arrays import Array, namespace, on_host
-from .._data.conventions import check_choice
+from .._data.conventions import check_between, check_choice, check_least
 from .basis import Matrix
-from .frame import Frame
-from .reading import Reading
+from .frame import Frame, Reading
 from .rows import Rows, dense_rows
-from .term import Single, learned, plain_numbers
+from .single import Single, learned, plain_numbers
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -154,10 +153,10 @@ class Kernel(Single):
         super().__post_init__()
         if not callable(self.kernel):
             check_choice("kernel", self.kernel, tuple(KERNELS))
-        if self.scale is not None and not 0 < self.scale < np.inf:
-            raise ValueError(f"scale must be positive and finite, got {self.scale}")
-        if isinstance(self.knots, int) and self.knots < 1:
-            raise ValueError(f"knots must be at least 1, got {self.knots}")
+        if self.scale is not None:
+            check_between("scale", self.scale, 0, np.inf)
+        if isinstance(self.knots, int):
+            check_least("knots", self.knots, 1)
 
     def _learn(self, frame: Frame) -> dict[str, Any]:
         data = Reading(frame, missing="zero")

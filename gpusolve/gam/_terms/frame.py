@@ -7,13 +7,13 @@ levels and their order; the levels of other columns are their sorted values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +24,16 @@ from ..._device.arrays import (
     check_gpus,
     floating,
     gpu_of,
-    is_dask,
     namespace,
     on_host,
 )
 from ..._device.frames import named_columns, ordered_categories
 from ..._device.kernels import current_device
-from ..._device.launch import pieces
+from ..._device.launch import ceil_div
 from .._data import inputs
+from .._data.conventions import check_choice
 from .._data.inputs import checked_matrix, dense_array, unmasked
+from .basis import OUTSIDE
 
 Name: TypeAlias = str | int
 """The name of a column: a string, or the position in a matrix."""
@@ -48,6 +49,28 @@ UNKNOWN = -2
 
 SHOWN = 5
 """The most levels that a message lists."""
+
+EXAMINED = 4096
+"""The most rows of a column that the host examines."""
+
+
+class Values(NamedTuple):
+    """What the host knows of the values of a numeric column that are not missing.
+
+    Attributes
+    ----------
+    lower, upper : float
+        The least and the greatest value.
+    some : (m,) array on the host
+        Evenly spaced rows, at most `EXAMINED`, in ascending order.
+    are_all : bool
+        Whether no value is missing.
+    """
+
+    lower: float
+    upper: float
+    some: NDArray[Any]
+    are_all: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +133,7 @@ class Frame:
     columns: Mapping[Name, Array | Factor]
     _finite: set[Name] = field(default_factory=set, init=False, repr=False)
     """The columns of floating numbers that have been checked."""
+    _values: dict[Name, Values] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(
@@ -172,18 +196,61 @@ class Frame:
         column = self[name]
         if name in self._finite:
             return column
+        x = self._floating(name)
+        if x is column:
+            with self.current():
+                if bool(namespace(x).isinf(x).any()):
+                    raise ValueError(f"{name} must be finite, got infinity")
+            self._finite.add(name)
+        return x
+
+    def _floating(self, name: Name) -> Array:
+        """`numeric`, also with infinity."""
+        column = self[name]
         if isinstance(column, Factor):
             raise TypeError(
                 f"{name} must be numeric, got a factor with levels "
                 f"{listed(column.levels)}"
             )
         with self.current():
-            x = floating({str(name): column})[str(name)]
-            if bool(namespace(x).isinf(x).any()):
-                raise ValueError(f"{name} must be finite, got infinity")
-        if x is column:
-            self._finite.add(name)
-        return x
+            return floating({str(name): column})[str(name)]
+
+    def values(self, name: Name) -> Values:
+        """What the host knows of a numeric column; ValueError if all are missing."""
+        if name not in self._values:
+            self._examine([name])
+        if name not in self._values:
+            (found,) = examined([present_values(name, self)])
+            self._values[name] = found._replace(are_all=False)
+        return self._values[name]
+
+    def examine(self, names: Iterable[Name]) -> None:
+        """Copy the `values` of numeric columns from a device, of all columns at once.
+
+        Columns with missing values are read when they are needed, as on a host.
+        """
+        if namespace(self.like) is not np:
+            self._examine(names)
+
+    def _examine(self, names: Iterable[Name]) -> None:
+        """Store the `values` of the numeric columns that are finite."""
+        columns = {
+            name: self._floating(name)
+            for name in dict.fromkeys(names)
+            if name not in self._values and not self.is_factor(name)
+        }
+        for own in alike(columns):
+            with self.current():
+                found = zip(own, examined([*own.values()]), strict=True)
+            known = {
+                name: v for name, v in found if np.isfinite((v.lower, v.upper)).all()
+            }
+            self._values.update(known)
+            self._finite.update(name for name in known if columns[name] is self[name])
+
+    def has_all(self, name: Name) -> bool:
+        """Whether a numeric column is known to have no missing value."""
+        return name in self._values and self._values[name].are_all
 
     def factor(self, name: Name) -> Factor:
         """A column as a factor; the levels of numbers are their sorted values."""
@@ -205,7 +272,20 @@ class Frame:
 
     def on_host(self) -> dict[Name, NDArray[Any]]:
         """The values of the columns; the levels of a factor, None if missing."""
-        return {name: values_on_host(self.columns[name]) for name in self.columns}
+        columns = dict(self.columns)
+        if namespace(self.like) is not np:
+            numeric = {n: c for n, c in columns.items() if not isinstance(c, Factor)}
+            with self.current():
+                for own in alike(numeric):
+                    together = namespace(self.like).stack([*own.values()])
+                    columns.update(zip(own, on_host(together), strict=True))
+        return {name: values_on_host(column) for name, column in columns.items()}
+
+
+def alike(columns: Mapping[Name, Array]) -> Iterator[dict[Name, Array]]:
+    """Numeric columns, divided by their dtypes."""
+    for dtype in dict.fromkeys(x.dtype for x in columns.values()):
+        yield {name: x for name, x in columns.items() if x.dtype == dtype}
 
 
 def values_on_host(column: Array | Factor) -> NDArray[Any]:
@@ -216,7 +296,7 @@ def values_on_host(column: Array | Factor) -> NDArray[Any]:
     return np.asarray(on_host(column))
 
 
-# ---- reading -------------------------------------------------------------------------
+# ---- columns of the user -------------------------------------------------------------
 
 
 def columns_of(X: Any) -> Mapping[Name, Any]:
@@ -331,9 +411,23 @@ def factor_of(array: NDArray[Any], name: str) -> Factor:
     return Factor(codes, tuple(levels.tolist()))
 
 
+def examined(columns: Sequence[Array]) -> list[Values]:
+    """`Values` of columns of the same dtype, as if no value was missing.
+
+    The ends of a column with a missing value are NaN.
+    """
+    xp, rows = namespace(columns[0]), len(columns[0])
+    X = xp.stack(columns) if len(columns) > 1 else columns[0][None]
+    lower, upper = on_host(xp.stack([X.min(axis=1), X.max(axis=1)])).tolist()
+    some = on_host(xp.sort(X[:, :: ceil_div(rows, EXAMINED)], axis=1))
+    return [Values(*own, True) for own in zip(lower, upper, some, strict=True)]
+
+
 def present_values(name: Name, frame: Frame) -> Array:
     """The values of a column that are not missing; ValueError if there are none."""
     x = frame.numeric(name)
+    if frame.has_all(name):
+        return x
     x = x[~namespace(x).isnan(x)]
     if not len(x):
         raise ValueError(f"{name} must have values that are not missing, got none")
@@ -383,65 +477,69 @@ def move_columns(
     }
 
 
-# ---- training data in memory ---------------------------------------------------------
+# ---- reading by terms ---------------------------------------------------------------
 
 
-BLOCK_NUMBERS = 2**17
-"""Numbers of a block of an array: they stay in the cache while they change places."""
+MISSING_VALUES = ("error", "zero")
+UNKNOWN_LEVELS = ("error", "zero")
 
 
-def columns_in_memory(X: Any) -> Any:
-    """The data with contiguous columns, if they are an array or of dask; else the data.
+@dataclass
+class Reading:
+    """The columns of a frame as learned terms read them.
 
-    An array of float32 or float64 on the host, such as a ``numpy.memmap``, and a dask
-    array become an array in the order of columns, a dask data frame becomes a data
-    frame of pandas.
+    `outside`, `unknown` and `missing` are as for `BoostedGAM`; values outside a cyclic
+    range are always an error. The designs have the dtype, float32 or float64. `present`
+    is 0 in the rows with a missing value that was read and 1 in others, (n,); None if
+    no value was missing.
     """
-    if is_dask(X):
-        return dask_array_in_memory(X)
-    if hasattr(X, "__dask_graph__") and hasattr(X, "partitions"):
-        return dask_frame_in_memory(X)
-    if not is_matrix(X) or X.flags.f_contiguous:
-        return X
-    made = empty_columns(X.shape, X.dtype)
-    for rows in pieces(len(X), max(1, BLOCK_NUMBERS // max(1, X.shape[1]))):
-        made[rows] = X[rows]
-    return made
 
+    frame: Frame
+    outside: str = "linear"
+    unknown: str = "error"
+    missing: str = "error"
+    dtype: Any = np.float64
+    present: Array | None = field(default=None, init=False)
 
-def is_matrix(X: Any) -> bool:
-    """Whether X is a matrix of float32 or float64 on the host."""
-    is_array = isinstance(X, np.ndarray) and not isinstance(X, np.ma.MaskedArray)
-    return is_array and X.ndim == 2 and X.dtype.char in "fd"
+    def __post_init__(self) -> None:
+        check_choice("outside", self.outside, OUTSIDE)
+        check_choice("unknown", self.unknown, UNKNOWN_LEVELS)
+        check_choice("missing", self.missing, MISSING_VALUES)
 
+    def numeric(self, name: Name, fill: float = 0.0) -> Array:
+        """A numeric column, (n,), with `fill` for missing values."""
+        x = self.frame.numeric(name)
+        if self.frame.has_all(name):
+            return x
+        xp = namespace(x)
+        is_missing = xp.isnan(x)
+        if self._note(name, is_missing):
+            x = xp.where(is_missing, xp.asarray(fill, x.dtype), x)
+        return x
 
-def empty_columns(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """An array in the order of columns, for numbers of a dtype: float32 or float64."""
-    single = np.dtype(dtype) == np.float32
-    return np.empty(shape, np.float32 if single else np.float64, order="F")
+    def codes(self, name: Name, levels: tuple[Level, ...]) -> Array:
+        """The codes of a factor among the levels, (n,); negative for a row of zeros."""
+        factor = self.frame.factor(name)
+        codes = factor.codes_in(levels)
+        self._note(name, codes == MISSING)
+        if self.unknown == "error" and bool((codes == UNKNOWN).any()):
+            known = set(levels)
+            others = tuple(level for level in factor.levels if level not in known)
+            raise ValueError(
+                f"{name} must have the levels {listed(levels)}, got {listed(others)}; "
+                "unknown='zero' gives other levels no effect"
+            )
+        return codes
 
-
-def dask_array_in_memory(X: Any) -> Any:
-    """A dask array with contiguous columns; some rows are computed at once."""
-    if X.ndim != 2 or X.dtype.kind not in "biuf":
-        return X.compute()
-    if any(np.isnan(X.shape)):
-        X = X.compute_chunk_sizes()
-    made = empty_columns(X.shape, X.dtype)
-    begin = 0
-    for rows in X.chunks[0]:
-        made[begin : begin + rows] = X[begin : begin + rows].compute()
-        begin += rows
-    return made
-
-
-def dask_frame_in_memory(X: Any) -> Any:
-    """A dask data frame as a data frame of pandas, partition by partition."""
-    import pandas as pd
-
-    parts: dict[Any, list[Any]] = {name: [] for name in X.columns}
-    for index in range(X.npartitions):
-        for name, column in X.partitions[index].compute().items():
-            parts[name].append(column)
-    joined = {name: pd.concat(parts.pop(name), ignore_index=True) for name in [*parts]}
-    return pd.DataFrame(joined, copy=False)
+    def _note(self, name: Name, is_missing: Array) -> bool:
+        """Note the rows with missing values, and return whether there are such rows."""
+        if not bool(is_missing.any()):
+            return False
+        if self.missing == "error":
+            raise ValueError(
+                f"{name} must not have missing values, got {int(is_missing.sum())}; "
+                "missing='zero' leaves these rows out of the learner"
+            )
+        present = (~is_missing).astype(np.float64)
+        self.present = present if self.present is None else present * self.present
+        return True

@@ -1,4 +1,4 @@
-"""Linear effects of numeric covariates, and effects of levels and of regions."""
+"""Linear effects of covariates, and effects of levels, of regions and of bins."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..._device.arrays import namespace
-from .._data.conventions import check_choice
+from ..._device.arrays import Array, namespace, on_host
+from .._data.conventions import check_choice, check_least
 from .basis import Matrix, Vector, differences
-from .frame import Frame, Level, check_levels, listed
-from .reading import Reading
+from .frame import Frame, Level, Reading, check_levels, listed, present_values
 from .rows import Rows, dense_rows, indicator_rows
+from .rules import Cut
+from .single import Single, learned, plain_factor, plain_numbers
 from .spline import spectral_columns
-from .term import Single, learned, plain_factor, plain_numbers
 
 
 def treatment(levels: int) -> Matrix:
@@ -281,68 +281,131 @@ def graph_of(neighbours: Any) -> tuple[tuple[Level, ...], tuple[Edge, ...]]:
 
     TypeError or ValueError for other forms, and for relations that are not mutual.
     """
-    if hasattr(neighbours, "index") and hasattr(neighbours, "to_numpy"):
-        regions = tuple(neighbours.index.tolist())
-        return regions, edges_of_matrix(neighbours.to_numpy())
     if isinstance(neighbours, Mapping):
-        return graph_of_lists(neighbours)
-    if hasattr(neighbours, "tocoo") or getattr(neighbours, "ndim", 0) == 2:
-        return tuple(range(neighbours.shape[0])), edges_of_matrix(neighbours)
-    if isinstance(neighbours, str) or not isinstance(neighbours, Iterable):
+        regions = [*neighbours]
+        pairs = [(i, j) for i, others in neighbours.items() for j in others]
+    elif hasattr(neighbours, "tocoo") or getattr(neighbours, "ndim", 0) == 2:
+        regions, pairs = pairs_of_matrix(neighbours)
+    elif isinstance(neighbours, str) or not isinstance(neighbours, Iterable):
         raise TypeError(
             "neighbours must be a mapping, a matrix or pairs of regions, got "
             f"{type(neighbours).__name__}"
         )
-    pairs = [tuple(pair) for pair in neighbours]
-    if not pairs or any(len(pair) != 2 for pair in pairs):
-        raise ValueError(
-            f"neighbours must be pairs of regions, got {listed((*pairs,))}"
-        )
-    regions = tuple(dict.fromkeys(region for pair in pairs for region in pair))
-    return regions, edges_between(regions, pairs)
+    else:
+        pairs = [tuple(pair) for pair in neighbours]
+        if not pairs or any(len(pair) != 2 for pair in pairs):
+            raise ValueError(
+                f"neighbours must be pairs of regions, got {listed((*pairs,))}"
+            )
+        regions = [*dict.fromkeys(region for pair in pairs for region in pair)]
+        pairs += [(j, i) for i, j in pairs]
+    place, given = {region: at for at, region in enumerate(regions)}, set(pairs)
+    for i, j in pairs:
+        if j not in place or (j, i) not in given:
+            raise ValueError(f"neighbours must be mutual, got {j!r} for {i!r} only")
+        if i == j:
+            raise ValueError(
+                f"neighbours must be other regions, got {i!r} next to itself"
+            )
+    edges = {(place[i], place[j]) for i, j in pairs if place[i] < place[j]}
+    return tuple(regions), tuple(sorted(edges))
 
 
-def graph_of_lists(
-    neighbours: Mapping[Level, Iterable[Level]],
-) -> tuple[tuple[Level, ...], tuple[Edge, ...]]:
-    """The graph of a mapping from each region to its neighbours."""
-    pairs = [(i, j) for i, others in neighbours.items() for j in others]
-    known, given = set(neighbours), set(pairs)
-    lonely = [pair for pair in pairs if pair[1] not in known or pair[::-1] not in given]
-    if lonely:
-        i, j = lonely[0]
-        raise ValueError(f"neighbours must be mutual, got {j!r} for {i!r} only")
-    regions = tuple(neighbours)
-    return regions, edges_between(regions, pairs)
+def pairs_of_matrix(matrix: Any) -> tuple[list[Level], list[tuple[Level, ...]]]:
+    """The regions of an adjacency matrix, and its pairs that are not 0.
 
-
-def edges_between(
-    regions: tuple[Level, ...], pairs: Iterable[tuple[Level, ...]]
-) -> tuple[Edge, ...]:
-    """The edges of pairs of regions, each once."""
-    place = {region: i for i, region in enumerate(regions)}
-    edges = {tuple(sorted((place[i], place[j]))) for i, j in pairs}
-    return check_edges(edges)
-
-
-def edges_of_matrix(matrix: Any) -> tuple[Edge, ...]:
-    """The edges of an adjacency matrix, dense or sparse: its entries that are not 0."""
+    The matrix is dense or sparse. The regions are the index of a frame, or 0, 1, ..
+    """
     from scipy.sparse import coo_array
 
     graph = coo_array(matrix)
     if graph.shape[0] != graph.shape[1]:
         raise ValueError(f"neighbours must be a square matrix, got shape {graph.shape}")
-    if (graph != graph.T).nnz:
-        raise ValueError("neighbours must be a symmetric matrix")
-    pairs = zip(*(index.tolist() for index in graph.nonzero()), strict=True)
-    return check_edges({(min(pair), max(pair)) for pair in pairs})
+    regions = [*getattr(matrix, "index", range(graph.shape[0]))]
+    rows, columns = graph.nonzero()
+    return regions, [
+        (regions[i], regions[j]) for i, j in zip(rows, columns, strict=True)
+    ]
 
 
-def check_edges(edges: set[Any]) -> tuple[Edge, ...]:
-    """The edges in order; ValueError if a region is its own neighbour."""
-    own = [i for i, j in edges if i == j]
-    if own:
-        raise ValueError(
-            f"neighbours must be other regions, got region {own[0]} next to itself"
-        )
-    return tuple(sorted(edges))
+# ---- stumps --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Stump(Single):
+    """A step function with one jump, see `btree`.
+
+    The functions are the indicators of the bins between the learned `cuts`; a value
+    that equals a cut belongs to the bin below it.
+    """
+
+    function: str = "btree"
+    bins: int = 255
+    min_rows: int = 4
+    cuts: tuple[float, ...] = learned(())
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 2 <= self.bins <= MAX_BINS:
+            raise ValueError(f"bins must be 2 to {MAX_BINS}, got {self.bins}")
+        check_least("min_rows", self.min_rows, 1)
+        if len(self.covariates) > 1:
+            raise ValueError(
+                f"btree must be given one column, got {len(self.covariates)}; a stump "
+                "of several columns is a learner for each"
+            )
+
+    stands_alone = True
+
+    def rule(self, inverse: Array) -> Cut:
+        return Cut(self.min_rows)
+
+    def _learn(self, frame: Frame) -> dict[str, Any]:
+        (name,) = self.covariates
+        x = on_host(present_values(name, frame)).astype(np.float64)
+        return {"cuts": tuple(cuts_of(x, self.bins).tolist())}
+
+    @property
+    def _functions(self) -> int:
+        return len(self.cuts) + 1
+
+    def _plain_rows(self, data: Reading) -> Rows:
+        (name,) = self.covariates
+        x = data.numeric(name)
+        xp = namespace(x)
+        cuts = xp.asarray(self.cuts, np.float64)
+        codes: Array = xp.searchsorted(cuts, x.astype(np.float64), side="left")
+        return indicator_rows(codes, self._functions, data.dtype)
+
+    def _exported(self) -> dict[str, Any]:
+        return {"kind": "bins", "column": self.covariates[0], "cuts": [*self.cuts]}
+
+    def _penalty(self) -> Matrix:
+        return np.zeros((self._functions, self._functions))
+
+    def _diagonal(self) -> Vector:
+        return np.zeros(self._functions)
+
+
+MAX_BINS = 255
+"""The most bins: as in the histograms of other packages."""
+
+
+def cuts_of(x: Vector, bins: int) -> Vector:
+    """Where a column is cut: between its values, or at quantiles if these are many.
+
+    Examples
+    --------
+    >>> cuts_of(np.array([3.0, 1.0, 2.0, 1.0]), bins=4)
+    array([1.5, 2.5])
+    >>> cuts_of(np.arange(8.0), bins=4)
+    array([1.5, 3.5, 5.5])
+    """
+    values = np.unique(x)
+    if len(values) > bins:
+        shares = np.arange(1, bins) / bins
+        below = np.unique(np.searchsorted(values, np.quantile(x, shares), "right"))
+        below = below[(below > 0) & (below < len(values))]
+    else:
+        below = np.arange(1, len(values))
+    return (values[below - 1] + values[below]) / 2

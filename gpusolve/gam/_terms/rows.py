@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace
+from ..._device.kernels import device_of
 from ..._device.launch import pieces
-from .basis import BSplines, CompactBasis
+from .basis import BSplines, CompactBasis, Knots
 
 MAX_WIDTH = 32
 """The most values of a row in a part: the kernel has a table of 32 offsets for each."""
@@ -216,6 +217,17 @@ def compact_rows(basis: CompactBasis, learner: int, functions: int) -> Rows:
     offsets = np.arange(basis.values.shape[-1], dtype=np.int32)
     part = DesignPart(basis.first[learner], offsets, basis.values[learner])
     return Rows(functions, (part,))
+
+
+def spline_rows(knots: Knots, x: Array, outside: str, dtype: Any) -> Rows:
+    """The B-splines at `x`, (n,); on a device, a kernel evaluates equidistant knots."""
+    if not knots.are_uniform:
+        basis = knots.evaluate(x.astype(np.float64, copy=False), outside, dtype)
+        return compact_rows(basis, 0, knots.functions)
+    ends = np.array([knots.lower]), np.array([knots.upper])
+    splines = BSplines(*ends, knots.functions, knots.degree)
+    part = SplinePart(x, splines, outside, dtype)
+    return Rows(knots.functions, (part if device_of(x) is None else part.stored(),))
 
 
 def dense_rows(X: Array) -> Rows:

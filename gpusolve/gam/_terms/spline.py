@@ -13,27 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, namespace, on_host
-from ..._device.launch import ceil_div
-from .._data.conventions import check_choice
+from .._data.conventions import check_choice, check_least
 from .basis import (
     MAX_DEGREE,
     BSplines,
     CompactBasis,
+    Knots,
     Matrix,
     differences,
     kronecker_sum,
 )
-from .frame import Frame, Name, present_values
-from .knots import Knots
-from .reading import Reading
-from .rows import Rows, kronecker
-from .term import Single, Term, learned
+from .frame import Frame, Name, Reading, Values, present_values
+from .rows import Rows, kronecker, spline_rows
+from .single import Single, learned
+from .term import Term
 
 TAIL = 0.01
 """The share of the rows on each side that are not middle rows."""
-
-EXAMINED = 4096
-"""The most rows that are examined for outliers."""
 
 MARGIN = 0.1
 """How far a robust range exceeds the middle rows, as a share of their range."""
@@ -93,8 +89,8 @@ class Spline(Single):
                 raise ValueError(
                     f"{name} must be 0 to {most}, got {getattr(self, name)}"
                 )
-        if isinstance(self.knots, int) and self.knots < 0:
-            raise ValueError(f"knots must be at least 0, got {self.knots}")
+        if isinstance(self.knots, int):
+            check_least("knots", self.knots, 0)
         self._check_combination()
 
     def _check_combination(self) -> None:
@@ -132,29 +128,40 @@ class Spline(Single):
         return self.shape is not None
 
     def _learn(self, frame: Frame) -> dict[str, Any]:
-        columns = [present_values(name, frame) for name in self.covariates]
+        columns = [frame.values(name) for name in self.covariates]
         scores = tuple(map(scores_of, columns)) if self.normal_scores else None
         if scores is not None:
-            columns = [scores_in(*both) for both in zip(columns, scores, strict=True)]
-        margins = [self._learned_knots(j, x) for j, x in enumerate(columns)]
+            columns = [scored(*both) for both in zip(columns, scores, strict=True)]
+
+        def read(j: int) -> Array:
+            x = present_values(self.covariates[j], frame)
+            return x if scores is None else scores_in(x, scores[j])
+
+        margins = [
+            self._learned_knots(j, own, functools.partial(read, j))
+            for j, own in enumerate(columns)
+        ]
         return {
             "scores": scores,
             "ends": tuple((knots.lower, knots.upper) for knots in margins),
             "interior": tuple(knots.interior for knots in margins),
         }
 
-    def _learned_knots(self, j: int, x: Array) -> Knots:
+    def _learned_knots(
+        self, j: int, values: Values, read: Callable[[], Array]
+    ) -> Knots:
         """The knots of a covariate on the given range, or on the range of the data."""
         name = self.covariates[j]
-        lower, upper = found = float(x.min()), float(x.max())
+        lower, upper = found = values.lower, values.upper
         if self.boundary == ROBUST:
-            lower, upper = robust_range(x)
+            lower, upper = robust_range(values)
         elif isinstance(self.boundary, tuple):
             lower, upper = self.boundary[j]
             check_range(name, found, (lower, upper))
         if not np.isfinite(upper - lower):
             raise ValueError(f"{name} must have a finite range, got {lower} to {upper}")
-        knots = self._knots((lower, upper), self._interior(j, x, lower, upper))
+        interior = self._interior(j, values, read, lower, upper)
+        knots = self._knots((lower, upper), interior)
         count = knots.cells if self.cyclic else knots.functions
         if count <= self.differences:
             raise ValueError(
@@ -164,7 +171,12 @@ class Spline(Single):
         return knots
 
     def _interior(
-        self, j: int, x: Array, lower: float, upper: float
+        self,
+        j: int,
+        values: Values,
+        read: Callable[[], Array],
+        lower: float,
+        upper: float,
     ) -> int | tuple[float, ...]:
         """The number of the interior knots, or their positions if not equidistant."""
         name = self.covariates[j]
@@ -177,8 +189,8 @@ class Spline(Single):
                 )
             return given or 0
         if self.knots_at == "quantiles":
-            return quantile_knots(x, self.knots, lower, upper) or 0
-        warn_if_stretched(name, x, self.knots + 1, upper - lower)
+            return quantile_knots(read(), self.knots, lower, upper) or 0
+        warn_if_stretched(name, values, self.knots + 1, upper - lower)
         return self.knots
 
     @functools.cached_property
@@ -204,7 +216,7 @@ class Spline(Single):
     def _plain_rows(self, data: Reading) -> Rows:
         outside = self._outside(data)
         margins = [
-            knots.rows(self._read(j, data), outside, data.dtype)
+            spline_rows(knots, self._read(j, data), outside, data.dtype)
             for j, knots in enumerate(self._margins)
         ]
         return functools.reduce(kronecker, margins)
@@ -326,6 +338,7 @@ def equal_bases(terms: Sequence[Term], data: Reading) -> CompactBasis | None:
         return None
     if not all(knots.are_uniform for knots in margins):
         return None
+    data.frame.examine(spline.covariates[0] for spline in splines)
     columns = [spline._read(0, data) for spline in splines]
     if data.present is not None:
         return None
@@ -380,21 +393,21 @@ def check_range(
         )
 
 
-def robust_range(x: Array) -> tuple[float, float]:
+def robust_range(values: Values) -> tuple[float, float]:
     """The range of the middle 98 % of the rows, and a tenth of it on each side.
 
     At most the range of the data; all of it if the middle rows have the same value.
     """
-    begin, _, end = middle_rows(x)
+    begin, _, end = middle_rows(values)
     if begin == end:
-        return float(x.min()), float(x.max())
+        return values.lower, values.upper
     margin = MARGIN * (end - begin)
-    return max(float(x.min()), begin - margin), min(float(x.max()), end + margin)
+    return max(values.lower, begin - margin), min(values.upper, end + margin)
 
 
-def middle_rows(x: Array) -> tuple[float, float, float]:
+def middle_rows(values: Values) -> tuple[float, float, float]:
     """The least, the median and the greatest value of the middle 98 % of the rows."""
-    ordered = examined(x)
+    ordered = values.some
     last = len(ordered) - 1
     cut = int(TAIL * last)
     return float(ordered[cut]), float(ordered[last // 2]), float(ordered[last - cut])
@@ -413,27 +426,22 @@ def far_rows(terms: Sequence[Term], frame: Frame, rows: int) -> NDArray[np.bool_
     return np.asarray(on_host(far))
 
 
-def examined(x: Array) -> Array:
-    """Evenly spaced rows, at most `EXAMINED`, in ascending order."""
-    return namespace(x).sort(x[:: ceil_div(len(x), EXAMINED)])
-
-
-def scores_of(x: Array) -> Table:
-    """Some values of a column, (n,), and their normal scores.
+def scores_of(column: Values) -> Table:
+    """Some values of a column and their normal scores.
 
     The normal score of a value is the quantile of the normal distribution for the share
     of rows below the value, where half of the rows that equal it count.
 
     Examples
     --------
-    >>> values, scores = scores_of(np.array([1.0, 5.0, 1.0, 1.0, 100.0]))
+    >>> values, scores = scores_of(*examined([np.array([1.0, 5.0, 1.0, 1.0, 100.0])]))
     >>> values, np.round(scores, 2)
     ((1.0, 5.0, 100.0), array([-0.52,  0.52,  1.28]))
     """
     from scipy.special import ndtri
 
-    ordered = on_host(examined(x)).astype(np.float64)
-    ends = [float(x.min()), float(x.max())]
+    ordered = column.some.astype(np.float64)
+    ends = [column.lower, column.upper]
     values = np.unique([*ordered, *ends])
     if len(values) > SCORED:
         shares = np.linspace(0, 1, SCORED + 1)
@@ -452,6 +460,13 @@ def scores_in(x: Array, table: Table) -> Array:
     return xp.interp(x.astype(np.float64), values, scores).astype(x.dtype)
 
 
+def scored(column: Values, table: Table) -> Values:
+    """The normal scores of the values of a column."""
+    ends = np.array([column.lower, column.upper], column.some.dtype)
+    lower, upper = scores_in(ends, table).tolist()
+    return Values(lower, upper, scores_in(column.some, table), column.are_all)
+
+
 def quantile_knots(
     x: Array, count: int, lower: float, upper: float
 ) -> tuple[float, ...]:
@@ -464,7 +479,7 @@ def quantile_knots(
     return tuple(found[(found > lower) & (found < upper)].tolist())
 
 
-def warn_if_stretched(name: Name, x: Array, cells: int, width: float) -> None:
+def warn_if_stretched(name: Name, values: Values, cells: int, width: float) -> None:
     """Warn if a few outliers stretch equidistant knots.
 
     They do if the middle 98 % of the rows, without at least the least and the greatest,
@@ -472,7 +487,7 @@ def warn_if_stretched(name: Name, x: Array, cells: int, width: float) -> None:
     cells: few functions then describe most of the data. Of long data, some evenly
     spaced rows are examined.
     """
-    ordered = examined(x)
+    ordered = values.some
     last = len(ordered) - 1
     begin, end = int(np.ceil(TAIL * last)), int(np.floor((1 - TAIL) * last))
     middle = ordered[begin : end + 1]

@@ -66,6 +66,12 @@ def host_value(value: Any) -> Any:
 
 
 def from_host(value: Any) -> ndarray:
+    """The result of an array operation, which NumPy has computed."""
+    devices.counts["operations"] += 1
+    return copied(value)
+
+
+def copied(value: Any) -> ndarray:
     """A new array on the current device, from a NumPy array or scalar."""
     source = np.asarray(value)
     order = "F" if source.flags.fnc else "C"
@@ -316,6 +322,7 @@ class ndarray:  # noqa: N801
     def __setitem__(self, slices: Any, value: Any) -> None:
         key, _ = _key(slices)
         check_device(self)
+        devices.counts["operations"] += 1
         self._host[key] = host_value(value)
 
     def fill(self, value: Any) -> None:
@@ -343,6 +350,7 @@ class ndarray:  # noqa: N801
 
 def _in_place(function: Callable[..., Any]) -> Any:
     def apply(self: ndarray, other: Any) -> ndarray:
+        devices.counts["operations"] += 1
         with np.errstate(all="ignore"):
             function(host_value(self), host_value(other), out=self._host)
         return self

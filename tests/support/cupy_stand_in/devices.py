@@ -69,7 +69,9 @@ states: list[DeviceState] = []
 """The state of each device, by number."""
 
 counts: Counter[str] = Counter()
-"""How often a device was made current, and a kernel was loaded."""
+"""How often a device was made current, a kernel was loaded, and an array operation ran:
+a kernel of CuPy that computes, copies or fills elements on the device.
+"""
 
 NO_DEVICE = "cudaErrorNoDevice: no CUDA-capable device is detected"
 

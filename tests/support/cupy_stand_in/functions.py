@@ -15,6 +15,7 @@ from .array import (
     check_device,
     checked_dtype,
     compute,
+    copied,
     from_host,
     host_value,
     ndarray,
@@ -48,6 +49,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C") -> nd
         fill_value = fill_value.squeeze()[()]
     value = host_value(fill_value)
     array = ndarray(shape, np.asarray(value).dtype if dtype is None else dtype)
+    devices.counts["operations"] += 1
     np.copyto(array._host, value, casting="unsafe")
     return array
 
@@ -100,7 +102,7 @@ def asarray(
         return here if dtype is None else here.astype(dtype, copy=False)
     count_copy_to_device()
     found = np.asarray(a, dtype)
-    return from_host(found.astype(found.dtype.newbyteorder("="), copy=False))
+    return copied(found.astype(found.dtype.newbyteorder("="), copy=False))
 
 
 def _borrowed(description: dict[str, Any]) -> ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from .draw import (
     set_labels,
     titles_of,
 )
-from .effects import POINTS, Effect, Samples, effect_of
+from .effects import POINTS, Effect, effect_of
 
 MAX_EFFECTS = 24
 """The most effects that are drawn, beginning with the largest reduction of the risk."""
@@ -42,25 +42,14 @@ STEEP = 30
 Floats = NDArray[np.float64]
 
 
-class Risks(Protocol):
-    """What the plot of a cross-validation needs; see `CrossValidation`."""
-
-    @property
-    def risk(self) -> Floats: ...
-    @property
-    def mean(self) -> Floats: ...
-    @property
-    def best_iteration(self) -> int: ...
-
-
 def plot(
     model: Any,
     learners: Sequence[int | str] | None = None,
     *,
     reductions: Floats,
     risk: Floats,
-    cv: Risks | None = None,
-    samples: Samples | None = None,
+    cv: Any = None,
+    samples: Any = None,
     level: float = 0.95,
     fit: int = 0,
     share_scale: bool = True,
@@ -109,7 +98,7 @@ def shared_limits(effects: Sequence[Effect], j: int, share: bool) -> Limits:
 # ---- risk ----------------------------------------------------------------------------
 
 
-def draw_risk(axis: Any, risk: Floats, cv: Risks | None) -> None:
+def draw_risk(axis: Any, risk: Floats, cv: Any) -> None:
     """Draw the mean loss of the data by iteration, and of rows left out of folds."""
     axis.plot(risk, color=LINE, label="training")
     set_labels(axis, "risk", "iteration", "mean loss")
@@ -118,7 +107,7 @@ def draw_risk(axis: Any, risk: Floats, cv: Risks | None) -> None:
     set_scale(axis, risk)
 
 
-def draw_folds(axis: Any, risks: Risks) -> None:
+def draw_folds(axis: Any, risks: Any) -> None:
     """Draw the risk of each fold, their mean, and where it is least."""
     axis.plot(risks.risk.T, color=MUTED, lw=0.5, zorder=1)
     axis.plot(risks.mean, color=ACCENT, label="left out")
@@ -136,7 +125,7 @@ def set_scale(axis: Any, risk: Floats) -> None:
         axis.ticklabel_format(axis="y", useOffset=False)
 
 
-def plot_cross_validation(risks: Risks) -> Any:
+def plot_cross_validation(risks: Any) -> Any:
     """The figure of a cross-validation; see `CrossValidation.plot`."""
     figure, (axis,) = new_panels(1, scale=1.8)
     draw_folds(axis, risks)

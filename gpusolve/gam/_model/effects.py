@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import on_host
-from .._terms.frame import Level, Name, are_present
+from .._terms.frame import Name, are_present
 from .._terms.term import Term
+from .fitted import FittedModel
 
 POINTS = 200
 """The number of points of a curve."""
@@ -20,24 +21,6 @@ MAP_POINTS = 60
 
 Floats: TypeAlias = NDArray[np.float64]
 Columns: TypeAlias = dict[Name, NDArray[Any]]
-
-
-class HasEffects(Protocol):
-    """What an effect needs of a fitted model; see `BoostedGAM`."""
-
-    terms_: list[Term]
-    level_counts_: dict[Name, dict[Level, int]]
-
-    def partial_effect(self, learner: int, x: Any, *, fit: int = 0) -> Any: ...
-    def _rug_of(self, index: int) -> Columns: ...
-
-
-class Samples(Protocol):
-    """What the bounds of an effect need; see `EffectBootstrap`."""
-
-    def interval(
-        self, learner: int, x: Any, level: float, *, fit: int = 0, center: bool = True
-    ) -> tuple[Floats, Floats]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,9 +75,9 @@ class Effect:
 
 
 def effect_of(
-    model: HasEffects,
+    model: FittedModel,
     learner: int,
-    samples: Samples | None = None,
+    samples: Any = None,
     level: float = 0.95,
     fit: int = 0,
 ) -> Effect:
@@ -128,7 +111,7 @@ def effect_of(
 
 
 def axis_of(
-    model: HasEffects, term: Term, name: Name, rug: NDArray[Any], count: int
+    model: FittedModel, term: Term, name: Name, rug: NDArray[Any], count: int
 ) -> Axis:
     """The range of a feature in `count` points or whole numbers; or all levels."""
     levels = term.known_levels.get(name)

@@ -1,1 +1,0 @@
-"""Formulas, which patsy reads, and the columns that they compute."""

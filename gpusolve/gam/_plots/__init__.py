@@ -1,1 +1,0 @@
-"""Pictures of fitted models. matplotlib is imported when they are drawn."""
