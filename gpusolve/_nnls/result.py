@@ -383,6 +383,9 @@ class NNLSResult(Generic[ArrayT]):
         return found
 
 
+NNLSResult.__module__ = "gpusolve"  # pickles stay valid if the class moves
+
+
 def computed(x: Array) -> Array:
     """The array. TypeError for a dask array."""
     if is_dask(x):
