@@ -26,7 +26,6 @@ from sparse_matrices import KINDS, matrix, matrix_from_keys, uniform
 
 import gpusolve
 from gpusolve import sparse
-from gpusolve._blocks.reduce import ORDERED_VARIANTS, VARIANTS
 from gpusolve._gemv.gemv import PaperVariant
 
 SIZES = {"cuda": [10**k for k in range(3, 10)], "cpu": [10**k for k in range(3, 8)]}
@@ -131,18 +130,6 @@ def blocks(machine: Machine, n: int) -> Iterator[Operation]:
         call = partial(gpusolve.segmented_reduce, x, offsets=offsets)
         sums = partial(np.add.reduceat, x, to_host(offsets[:-1])) if xp is np else None
         yield one(f"segmented_reduce, {kind}", moved, call, sums)
-
-
-def variants(machine: Machine, n: int) -> Iterator[Operation]:
-    """The reductions of the slides, each next to the reduction that is chosen."""
-    x = machine.xp.asarray(np.random.default_rng(0).integers(-9, 10, n, np.int32))
-    for function, names in (
-        (gpusolve.reduce, VARIANTS),
-        (gpusolve.maximum_segment_sum, ORDERED_VARIANTS),
-    ):
-        calls = {name: partial(function, x, variant=name) for name in names}
-        name = function.__name__
-        yield Operation(name, (n, 1), x.nbytes, partial(function, x), calls)
 
 
 # ---- matrix times vector -------------------------------------------------------------
@@ -266,14 +253,6 @@ KINDS_OF_CALLS = {
         ("a copy", "NumPy", "CuPy"),
         blocks,
         SIZES,
-        [100],
-    ),
-    "variants": Kind(
-        "The sum and the maximum segment sum of int32 by the reductions of C. Oancea "
-        "and\nT. Henriksen's slides and of Luo and Duraiswami.",
-        ("a copy", *VARIANTS),
-        variants,
-        {"cuda": [10**3, 10**6], "cpu": []},
         [100],
     ),
     "gemv": Kind(

@@ -55,59 +55,21 @@ class Job(NamedTuple):
     l1: float = 0.0
 
 
-class Blur(NamedTuple):
-    """A photograph whose lines were convolved with a pulse.
+def blurred_photograph(lines: int) -> tuple[Floats, Floats, Floats]:
+    """The middle lines of the photograph, convolved with a pulse and with noise.
 
-    Attributes
-    ----------
-    scene : (lines, size) array
-        The photograph, from 0 (black) to 1 (white).
-    blurred : (lines, size) array
-        The convolved lines, with noise.
-    matrix : (size, 2 size) array
-        Maps rises and falls to a blurred line, without the noise.
+    Then the lines as they were, and the matrix of edges: it maps the rises and then the
+    falls of a line to the blurred line.
     """
-
-    scene: Floats
-    blurred: Floats
-    matrix: Floats
-
-
-def blurred_photograph(lines: int, seed: int = 0) -> Blur:
-    """Blur the middle lines of the photograph; the matrix is the matrix of edges."""
     photograph = data.camera() / 255
     first = (len(photograph) - lines) // 2
     scene = photograph[first : first + lines]
     size = scene.shape[1]
     kernel = pulse(PULSE)
     blur = convolution_matrix(kernel / kernel.sum(), size)
-    noise = NOISE * np.random.default_rng(seed).standard_normal(scene.shape)
+    noise = NOISE * np.random.default_rng(0).standard_normal(scene.shape)
     edges = blur @ np.tri(size)
-    return Blur(scene, scene @ blur.T + noise, np.hstack([edges, -edges]))
-
-
-def lines_of(x: Floats) -> Floats:
-    """The lines of which `x` contains first the rises, then the falls."""
-    rises, falls = np.split(x, 2, axis=-1)
-    return np.cumsum(rises - falls, axis=-1)
-
-
-def stained_tissue(lines: int) -> NDArray[np.uint8]:
-    """The upper lines of the histology picture: (lines, 512, 3)."""
-    return np.asarray(data.immunohistochemistry()[:lines])
-
-
-def optical_density(picture: NDArray[np.uint8]) -> Floats:
-    """Minus the decimal logarithm of the light of each pixel, in red, green and blue.
-
-    The optical densities of stains add up (the Beer-Lambert law).
-    """
-    return np.asarray(-np.log10((picture + 1.0) / 256.0))
-
-
-def transmitted(density: Floats) -> Floats:
-    """The light, from 0 to 1, that passes through an optical density."""
-    return np.asarray(10.0**-density)
+    return scene @ blur.T + noise, scene, np.hstack([edges, -edges])
 
 
 STAINS: Floats = np.asarray(color.rgb_from_hed.T, dtype=np.float64)
@@ -119,32 +81,17 @@ def decibels(picture: Floats, truth: Floats) -> float:
     return float(-10 * np.log10(np.mean((picture - truth) ** 2)))
 
 
-def penalty_as_row(job: Job, weight: float = 1e-6) -> Job:
-    """Return a job for SciPy: the penalty becomes a further row of the systems.
+def solve_by_scipy(job: Job, b: Floats, weight: float = 1e-6) -> Floats:
+    """SciPy's answers, one after another. A penalty becomes a further row of A.
 
     ``(weight sum(x) + l1 / weight)**2 / 2`` is ``l1 sum(x)`` plus a constant plus a
     term of order ``weight**2``.
     """
-    if job.l1 == 0:
-        return job
-    row = np.full((1, job.A.shape[1]), weight)
-    entry = np.full((len(job.b), 1), -job.l1 / weight)
-    return job._replace(A=np.vstack([job.A, row]), b=np.hstack([job.b, entry]))
-
-
-def solve_by_scipy(job: Job, sample: NDArray[np.intp]) -> tuple[float, Floats]:
-    """Solve some systems of a job with SciPy, one after another."""
-    given = penalty_as_row(job._replace(b=job.b[sample]))
-
-    def solve_all() -> Floats:
-        return np.array([scipy.optimize.nnls(given.A, b)[0] for b in given.b])
-
-    return wall_clock(solve_all)
-
-
-def spread(count: int, total: int) -> NDArray[np.intp]:
-    """At most `count` indices, spread evenly from 0 to `total` - 1."""
-    return np.linspace(0, total - 1, min(count, total)).astype(np.intp)
+    A = job.A
+    if job.l1:
+        A = np.vstack([A, np.full(A.shape[1], weight)])
+        b = np.column_stack([b, np.full(len(b), -job.l1 / weight)])
+    return np.array([scipy.optimize.nnls(A, one)[0] for one in b])
 
 
 def solve(job: Job, machine: Machine) -> Floats:
@@ -155,13 +102,13 @@ def solve(job: Job, machine: Machine) -> Floats:
     seconds, result = machine.stopwatch(partial(gpusolve.nnls, A, b, l1=job.l1))
     x, kkt = to_host(result.x), float(result.kkt.max())
     print(f"      gpusolve: {three_digits(seconds)} s, largest certificate {kkt:.0e}")
-    sample = spread(job.sample, systems)
-    taken, expected = solve_by_scipy(job, sample)
-    estimate = three_digits(taken * systems / len(sample))
+    count = min(job.sample, systems)
+    sample = np.linspace(0, systems - 1, count).astype(np.intp)
+    taken, expected = wall_clock(partial(solve_by_scipy, job, job.b[sample]))
     difference = np.abs(x[sample] - expected).max() / expected.max()
     print(
-        f"      a loop over SciPy: {estimate} s, estimated from {len(sample):,} "
-        f"systems; largest difference {difference:.0e}",
+        f"      a loop over SciPy: {three_digits(taken * systems / count)} s, "
+        f"estimated from {count:,} systems; largest difference {difference:.0e}",
         flush=True,
     )
     return np.asarray(x)
@@ -170,30 +117,32 @@ def solve(job: Job, machine: Machine) -> Floats:
 def run(folder: Path, quick: bool, machine: Machine) -> Path:
     """Solve, compare, print, draw; the path of the picture."""
     lines = 32 if quick else 512
-    photo = blurred_photograph(lines)
-    deblurring = Job("Deblur a photograph", photo.matrix, photo.blurred, 8, SPARSITY)
-    deblurred = lines_of(solve(deblurring, machine))
+    blurred, scene, matrix = blurred_photograph(lines)
+    deblurring = Job("Deblur a photograph", matrix, blurred, 8, SPARSITY)
+    rises, falls = np.split(solve(deblurring, machine), 2, axis=-1)
+    deblurred = np.cumsum(rises - falls, axis=-1)
     print(
         "      peak signal-to-noise ratio: "
-        f"{decibels(photo.blurred, photo.scene):.2f} dB blurred, "
-        f"{decibels(deblurred, photo.scene):.2f} dB deblurred"
+        f"{decibels(blurred, scene):.2f} dB blurred, "
+        f"{decibels(deblurred, scene):.2f} dB deblurred"
     )
-    tissue = stained_tissue(lines)
-    b = optical_density(tissue).reshape(-1, 3)
+    tissue = data.immunohistochemistry()[:lines]
+    # Optical densities add up (the Beer-Lambert law): decimal logarithms of light.
+    b = -np.log10((tissue + 1.0) / 256.0).reshape(-1, 3)
     amounts = solve(Job("Unmix the stains of a tissue", STAINS, b, 4096), machine)
     negative = (np.linalg.solve(STAINS, b.T) < 0).mean(axis=1)
     print(
         "      pixels with a negative amount by plain inversion: haematoxylin "
         f"{negative[0]:.1%}, eosin {negative[1]:.1%}, DAB {negative[2]:.1%}"
     )
-    stained = amounts.reshape(tissue.shape)[..., None] * STAINS.T
+    transmitted = 10.0 ** -(amounts.reshape(tissue.shape)[..., None] * STAINS.T)
     pictures = {
-        "Blurred, with noise": photo.blurred,
+        "Blurred, with noise": blurred,
         "Deblurred": deblurred,
-        "Photograph": photo.scene,
+        "Photograph": scene,
         "Stained tissue": tissue / 255,
-        "Haematoxylin alone": transmitted(stained[..., 0, :]),
-        "DAB alone": transmitted(stained[..., 2, :]),
+        "Haematoxylin alone": transmitted[..., 0, :],
+        "DAB alone": transmitted[..., 2, :],
     }
     return draw(pictures, folder / "deblurring.png")
 

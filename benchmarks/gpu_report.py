@@ -29,9 +29,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 SMOKE = [sys.executable, str(HERE / "gpu_smoke.py")]
@@ -45,8 +45,6 @@ PASSED, FAILED, SKIPPED, STOPPED, NOT_RUN = (
     "not run",
 )
 
-CHECK_SECONDS = 60
-"""Seconds after which a check fails because it hangs."""
 FACTS_SECONDS = 60
 SANITIZER_SECONDS = 60
 BENCHMARK_SECONDS = 180
@@ -54,7 +52,6 @@ BENCHMARK_SECONDS = 180
 PARTS = {"smoke": 0.45, "sanitizer": 0.6, "stress": 0.7, "benchmarks": 1.0}
 """When each part ends, as a fraction of the total time."""
 LEAST_SECONDS = {"smoke": 2, "sanitizer": 15, "stress": 2, "benchmarks": 5}
-"""No check and no benchmark of a part begins with less time left."""
 
 FALLBACKS = ("threadpoolctl", "tqdm")
 """Packages that have a stand-in in `fallbacks/`."""
@@ -73,7 +70,7 @@ BENCHMARKS = [
     "gam.py --parts families folds --sizes 1e4 --repeats 3 --no-peers",
     "blocks.py --parts multiply spmv --sizes 1e4 1e6 --repeats 5",
     "nnls.py --repeats 3",
-    "blocks.py --parts variants gemv",
+    "blocks.py --parts gemv",
     "gam.py --parts families folds --sizes 1e5 --repeats 3 --no-peers",
     "hard.py --parts degenerate --sizes 20000",
     "blocks.py",
@@ -83,31 +80,47 @@ BENCHMARKS = [
 REHEARSED = ["blocks.py --small --parts blocks"]
 
 
+def sanitizer() -> str | None:
+    """The path of compute-sanitizer, None if it is not installed."""
+    homes = (os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME"))
+    places = [home for home in homes if home] + ["/usr/local/cuda"]
+    found = (shutil.which("compute-sanitizer", path=f"{one}/bin") for one in places)
+    return shutil.which("compute-sanitizer") or next(filter(None, found), None)
+
+
+class Plan(NamedTuple):
+    """What a report runs, and the limits on its time.
+
+    Attributes
+    ----------
+    smoke : list of str
+        The command that runs checks.
+    benchmarks, rehearsed : list of str
+        Scripts with their arguments; the second of small runs.
+    sanitizer : callable
+        Returns the path of compute-sanitizer, or None.
+    check_seconds : float
+        Seconds after which a check fails because it hangs.
+    least_seconds : dict
+        No check and no benchmark of a part begins with less time left.
+    """
+
+    smoke: list[str] = SMOKE
+    benchmarks: list[str] = BENCHMARKS
+    rehearsed: list[str] = REHEARSED
+    sanitizer: Callable[[], str | None] = sanitizer
+    check_seconds: float = 60
+    least_seconds: dict[str, float] = LEAST_SECONDS
+
+
 # ---- the clock and the report --------------------------------------------------------
 
 
-class Clock:
-    """The time left for each part."""
-
-    def __init__(self, minutes: float) -> None:
-        self.begin = time.monotonic()
-        self.seconds = 60 * minutes
-
-    def passed(self) -> float:
-        return time.monotonic() - self.begin
-
-    def left(self, part: str) -> float:
-        return PARTS[part] * self.seconds - self.passed()
-
-    def fits(self, part: str) -> bool:
-        return self.left(part) >= LEAST_SECONDS[part]
-
-
 class Report:
-    """The results so far, in two files."""
+    """The results so far, in two files, and the time left for each part."""
 
-    def __init__(self, folder: Path, minutes: float) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, minutes: float, plan: Plan, cache: Path) -> None:
+        self.folder, self.plan, self.cache = folder, plan, cache
         self.begin = time.monotonic()
         self.facts: dict[str, str] = {}
         self.checks: list[dict[str, Any]] = []
@@ -118,6 +131,15 @@ class Report:
             "finished": False,
         }
         folder.mkdir(parents=True, exist_ok=True)
+
+    def passed_seconds(self) -> float:
+        return time.monotonic() - self.begin
+
+    def left(self, part: str) -> float:
+        return PARTS[part] * 60 * self.about["minutes"] - self.passed_seconds()
+
+    def fits(self, part: str) -> bool:
+        return self.left(part) >= self.plan.least_seconds[part]
 
     def add(self, part: str, name: str, status: str, **details: Any) -> None:
         """Add a check, or a part of several."""
@@ -141,7 +163,7 @@ class Report:
     def contents(self) -> dict[str, Any]:
         return {
             **self.about,
-            "seconds": round(time.monotonic() - self.begin, 1),
+            "seconds": round(self.passed_seconds(), 1),
             "passed": self.passed,
             "facts": self.facts,
             "checks": self.checks,
@@ -326,19 +348,20 @@ def parsed(line: str) -> dict[str, Any]:
 
 
 def run_checks(
-    part: str, names: list[str], options: list[str], cache: Path, clock: Clock
+    part: str, names: list[str], options: list[str], report: Report
 ) -> Iterator[dict[str, Any]]:
     """Yield the result of each check; start a new process after a crash or a hang."""
     left = list(names)
-    while left and clock.fits(part):
+    while left and report.fits(part):
         done = []
-        with Process([*SMOKE, *options, "--run", *left], cache) as process:
-            for found in follow(process, part, clock):
+        command = [*report.plan.smoke, *options, "--run", *left]
+        with Process(command, report.cache) as process:
+            for found in follow(process, part, report):
                 done.append(found["name"])
                 yield found
             status = process.end(10)
             errors = process.last_errors()
-        if not done and clock.fits(part):
+        if not done and report.fits(part):
             error = f"no process for checks: status {status}\n{errors}"
             yield {"name": left[0], "status": FAILED, "error": error}
             reason = "no process for checks"
@@ -350,16 +373,16 @@ def run_checks(
         yield {"name": name, "status": NOT_RUN, "reason": NO_TIME}
 
 
-def follow(process: Process, part: str, clock: Clock) -> Iterator[dict[str, Any]]:
+def follow(process: Process, part: str, report: Report) -> Iterator[dict[str, Any]]:
     """Yield the results of one process until it ends, hangs or the time is over."""
-    begun = None
+    begun, limit = None, report.plan.check_seconds
     while True:
-        timeout = min(CHECK_SECONDS, clock.left(part))
+        timeout = min(limit, report.left(part))
         try:
             line = process.line(timeout)
         except TimeoutError:
             process.end()
-            if begun is not None and timeout < CHECK_SECONDS:
+            if begun is not None and timeout < limit:
                 yield {"name": begun, "status": STOPPED, "reason": NO_TIME}
             elif begun is not None:
                 error = f"hangs: no end in {timeout} s"
@@ -377,14 +400,16 @@ def follow(process: Process, part: str, clock: Clock) -> Iterator[dict[str, Any]
             begun = None
             status = PASSED if found.pop("ok") else FAILED
             yield {**found, "status": status}
-            if not clock.fits(part):
+            if not report.fits(part):
                 process.end()
                 return
 
 
-def facts(report: Report, cache: Path) -> list[tuple[str, str, bool]]:
+def facts(report: Report) -> list[tuple[str, str, bool]]:
     """Describe the machine in the report, and return the list of checks."""
-    status, output = run_all([*SMOKE, "--list"], cache, FACTS_SECONDS)
+    status, output = run_all(
+        [*report.plan.smoke, "--list"], report.cache, FACTS_SECONDS
+    )
     for line in output.splitlines():
         if "facts" in (found := parsed(line)):
             report.facts = found["facts"]
@@ -395,21 +420,7 @@ def facts(report: Report, cache: Path) -> list[tuple[str, str, bool]]:
     return []
 
 
-def checks_of(
-    part: str,
-    names: list[str],
-    options: list[str],
-    report: Report,
-    cache: Path,
-    clock: Clock,
-) -> None:
-    for found in run_checks(part, names, options, cache, clock):
-        report.add(part, **found)
-
-
-def second_process(
-    names: list[str], options: list[str], report: Report, cache: Path, clock: Clock
-) -> None:
+def second_process(names: list[str], options: list[str], report: Report) -> None:
     """A second process must compile no kernel that the first one compiled."""
     name = "a second process finds the kernels"
     before = {
@@ -417,12 +428,12 @@ def second_process(
         for one in report.checks
         if one["name"] in names and one["status"] == PASSED and "first" in one
     }
-    if not before or not clock.fits("smoke"):
+    if not before or not report.fits("smoke"):
         report.add("smoke", name, NOT_RUN, reason="no check to repeat, or no time")
         return
-    files = files_in(cache)
-    found = list(run_checks("smoke", list(before), options, cache, clock))
-    new = len(files_in(cache) - files)
+    files = files_in(report.cache)
+    found = list(run_checks("smoke", list(before), options, report))
+    new = len(files_in(report.cache) - files)
     now = sum(one.get("first", 0.0) for one in found)
     details = {"first": sum(before.values()), "second": now}
     failed = [one["name"] for one in found if one["status"] != PASSED]
@@ -445,33 +456,25 @@ def files_in(folder: Path) -> set[Path]:
 # ---- compute-sanitizer ---------------------------------------------------------------
 
 
-def sanitizer() -> str | None:
-    """The path of compute-sanitizer, None if it is not installed."""
-    homes = (os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME"))
-    places = [home for home in homes if home] + ["/usr/local/cuda"]
-    found = (shutil.which("compute-sanitizer", path=f"{one}/bin") for one in places)
-    return shutil.which("compute-sanitizer") or next(filter(None, found), None)
-
-
-def sanitize(names: list[str], report: Report, cache: Path, clock: Clock) -> None:
+def sanitize(names: list[str], report: Report) -> None:
     """Run memcheck and racecheck on small inputs, with an allocation for each array."""
-    program = sanitizer()
+    program = report.plan.sanitizer()
     for tool in ("memcheck", "racecheck"):
         if program is None:
             reason = "compute-sanitizer is not installed"
             report.add("sanitizer", tool, SKIPPED, reason=reason)
             continue
-        if not clock.fits("sanitizer"):
+        if not report.fits("sanitizer"):
             report.add("sanitizer", tool, NOT_RUN, reason=NO_TIME)
             continue
         log = report.folder / f"{tool}.log"
         command = [program, "--tool", tool, "--error-exitcode", "9"]
         command += ["--report-api-errors", "no", "--target-processes", "all"]
-        command += ["--log-file", str(log), *SMOKE]
+        command += ["--log-file", str(log), *report.plan.smoke]
         command += ["--small", "--no-pool", "--run", *names]
         begin = time.monotonic()
-        timeout = min(SANITIZER_SECONDS, clock.left("sanitizer"))
-        status, output = run_all(command, cache, timeout)
+        timeout = min(SANITIZER_SECONDS, report.left("sanitizer"))
+        status, output = run_all(command, report.cache, timeout)
         details = {"seconds": time.monotonic() - begin}
         said = log.read_text(errors="replace") if log.exists() else ""
         if status == 0:
@@ -491,19 +494,17 @@ def sanitize(names: list[str], report: Report, cache: Path, clock: Clock) -> Non
 # ---- benchmarks ----------------------------------------------------------------------
 
 
-def run_benchmarks(
-    listed: list[str], report: Report, cache: Path, clock: Clock
-) -> None:
+def run_benchmarks(listed: list[str], report: Report) -> None:
     """Run each benchmark with a time limit; keep its output up to the limit."""
     for line in listed:
-        if not clock.fits("benchmarks"):
+        if not report.fits("benchmarks"):
             report.add_benchmark(line, NOT_RUN, reason=NO_TIME)
             continue
-        timeout = min(BENCHMARK_SECONDS, clock.left("benchmarks"))
+        timeout = min(BENCHMARK_SECONDS, report.left("benchmarks"))
         file, *arguments = line.split()
         command = [sys.executable, str(HERE / file), *arguments]
         begin = time.monotonic()
-        status, output = run_all(command, cache, timeout)
+        status, output = run_all(command, report.cache, timeout)
         details: dict[str, Any] = {
             "seconds": time.monotonic() - begin,
             "output": output,
@@ -534,10 +535,9 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(given)
 
 
-def run(options: argparse.Namespace, report: Report, cache: Path) -> None:
+def run(options: argparse.Namespace, report: Report) -> None:
     """Run all parts."""
-    clock = Clock(options.minutes)
-    listed = facts(report, cache)
+    listed = facts(report)
     if "gpu" not in report.facts:
         print(f"no GPU was found: {report.facts.get('why not')}")
         return
@@ -545,23 +545,26 @@ def run(options: argparse.Namespace, report: Report, cache: Path) -> None:
     sanitized = [name for name, _, is_sanitized in chosen if is_sanitized]
     small = ["--small"] if options.small else []
 
-    def names(part: str) -> list[str]:
-        return [name for name, its_part, _ in chosen if its_part == part]
+    def run_part(part: str) -> None:
+        names = [name for name, its_part, _ in chosen if its_part == part]
+        for found in run_checks(part, names, small, report):
+            report.add(part, **found)
 
-    checks_of("smoke", names("smoke"), small, report, cache, clock)
-    second_process(sanitized, small, report, cache, clock)
-    sanitize(sanitized, report, cache, clock)
-    checks_of("stress", names("stress"), small, report, cache, clock)
-    run_benchmarks(REHEARSED if options.small else BENCHMARKS, report, cache, clock)
+    run_part("smoke")
+    second_process(sanitized, small, report)
+    sanitize(sanitized, report)
+    run_part("stress")
+    plan = report.plan
+    run_benchmarks(plan.rehearsed if options.small else plan.benchmarks, report)
 
 
-def main(given: list[str] | None = None) -> int:
+def main(given: list[str] | None = None, plan: Plan | None = None) -> int:
     options = arguments(given)
-    report = Report(options.out, options.minutes)
-    report.write()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
+        report = Report(options.out, options.minutes, plan or Plan(), Path(cache))
+        report.write()
         try:
-            run(options, report, Path(cache))
+            run(options, report)
             report.about["finished"] = True
         finally:
             report.write()

@@ -16,6 +16,7 @@ import argparse
 import contextlib
 import datetime
 import importlib.metadata
+import operator
 import os
 import platform
 import shlex
@@ -81,13 +82,13 @@ def wall_clock(call: Call) -> Timed:
     return Timed(time.perf_counter() - begin, result)
 
 
-def cuda_events(cupy: Any) -> Stopwatch:
+def cuda_events(cupy: Any, small: bool = False) -> Stopwatch:
     """Return a stopwatch for calls on the current stream, with a cold L2 cache."""
-    flushed = cupy.zeros(FLUSH_BYTES, np.uint8)
+    flushed = cupy.zeros(1 if small else FLUSH_BYTES, np.uint8)
 
     def stopwatch(call: Call) -> Timed:
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-        cupy.add(flushed, np.uint8(1), out=flushed)
+        operator.iadd(flushed, np.uint8(1))
         begin.record()
         result = call()
         end.record()
@@ -186,7 +187,7 @@ def choose(
     """Return the machine that an option names, otherwise the GPU, otherwise the CPU."""
     cupy = None if emulate or cpu else cupy_with_device()
     if cupy:
-        return Machine("cuda", cupy, cuda_events(cupy), repeats, peers, small)
+        return Machine("cuda", cupy, cuda_events(cupy, small), repeats, peers, small)
     os.environ["GPUSOLVE_EMULATE"] = "1" if emulate else "0"
     name = "emulator" if emulate else "cpu"
     return Machine(name, np, wall_clock, repeats, peers, small or emulate)

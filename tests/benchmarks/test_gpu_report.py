@@ -54,19 +54,25 @@ with cupy_stand_in.installed(1):
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run the checks' processes on the stand-in, with the import path of the tests."""
+    """The checks' processes have the import path of the tests."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
     monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
-    monkeypatch.setattr(gpu_report, "SMOKE", ON_STAND_IN)
-    monkeypatch.setattr(gpu_report, "REHEARSED", [])
-    monkeypatch.setattr(gpu_report, "sanitizer", lambda: None)
-    monkeypatch.setattr(gpu_report, "LEAST_SECONDS", dict.fromkeys(gpu_report.PARTS, 0))
 
 
-def report(folder: Path, *options: str, minutes: float = 5) -> tuple[int, Any, str]:
+PLAN = gpu_report.Plan(
+    smoke=ON_STAND_IN,
+    rehearsed=[],
+    sanitizer=lambda: None,
+    least_seconds=dict.fromkeys(gpu_report.PARTS, 0),
+)
+
+
+def report(
+    folder: Path, *options: str, plan: gpu_report.Plan = PLAN
+) -> tuple[int, Any, str]:
     """The exit status, the JSON file's contents and the text of the page."""
-    arguments = ["--out", str(folder), "--small", "--minutes", str(minutes), *options]
-    status = gpu_report.main(arguments)
+    arguments = ["--out", str(folder), "--small", "--minutes", "5", *options]
+    status = gpu_report.main(arguments, plan)
     assert {path.name for path in folder.glob("report*")} == {
         "report.json",
         "report.md",
@@ -108,16 +114,15 @@ def test_a_report_of_some_checks(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_failure_ends_one_check_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_ends_one_check_only(tmp_path: Path) -> None:
     script = tmp_path / "faulty_checks.py"
     script.write_text(FAULTY_CHECKS)
-    monkeypatch.setattr(gpu_report, "SMOKE", [sys.executable, str(script)])
-    monkeypatch.setattr(gpu_report, "CHECK_SECONDS", 5)
-    lines = ["nnls.py --help", "no_such_file.py"]
-    monkeypatch.setattr(gpu_report, "REHEARSED", lines)
-    status, contents, page = report(tmp_path / "out")
+    plan = PLAN._replace(
+        smoke=[sys.executable, str(script)],
+        check_seconds=5,
+        rehearsed=["nnls.py --help", "no_such_file.py"],
+    )
+    status, contents, page = report(tmp_path / "out", plan=plan)
     assert status == 1
     assert contents["finished"]
     assert not contents["passed"]
@@ -178,14 +183,14 @@ def test_termination_ends_the_checks(tmp_path: Path) -> None:
     """The results so far are in the files, and no process of the checks remains."""
     code = (
         "import sys, gpu_report\n"
-        "gpu_report.SMOKE[:] = [sys.executable, '-c', 'import time; time.sleep(99)']\n"
+        "smoke = [sys.executable, '-c', 'import time; time.sleep(99)']\n"
         "gpu_report.signal.signal(gpu_report.signal.SIGTERM, gpu_report.interrupt)\n"
         "class Announced(gpu_report.Process):\n"
         "    def __enter__(self):\n"
         "        print(self.popen.pid, flush=True)\n"
         "        return self\n"
         "gpu_report.Process = Announced\n"
-        f"gpu_report.main(['--out', {str(tmp_path)!r}])\n"
+        f"gpu_report.main(['--out', {str(tmp_path)!r}], gpu_report.Plan(smoke))\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code],
@@ -207,7 +212,7 @@ def test_termination_ends_the_checks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("errors", "status"), [(0, "passed"), (9, "failed")])
 def test_errors_of_the_sanitizer_fail_a_check(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, errors: int, status: str
+    tmp_path: Path, errors: int, status: str
 ) -> None:
     """A program replaces the sanitizer, and writes its log and exit status."""
     program = tmp_path / "compute-sanitizer"
@@ -220,9 +225,9 @@ def test_errors_of_the_sanitizer_fail_a_check(
         f"sys.exit({errors})\n"
     )
     program.chmod(0o755)
-    monkeypatch.setattr(gpu_report, "sanitizer", lambda: str(program))
-    results = gpu_report.Report(tmp_path, 1)
-    gpu_report.sanitize(["scan, warp"], results, tmp_path, gpu_report.Clock(1))
+    plan = PLAN._replace(sanitizer=lambda: str(program))
+    results = gpu_report.Report(tmp_path, 1, plan, tmp_path)
+    gpu_report.sanitize(["scan, warp"], results)
     assert [(check["name"], check["status"]) for check in results.checks] == [
         ("memcheck", status),
         ("racecheck", status),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.random import Generator
+from numpy.testing import assert_array_equal
 from own_kernels import empty, own_kernel
 from together import together
 
@@ -26,7 +27,7 @@ def test_reduce512_sums_512_values(schedule: str, rng: Generator, dtype: Any) ->
     values = rng.integers(-1000, 1000, 512).astype(dtype)
     sums = empty(512, dtype)
     kernel("sum_by_reduce512", dtype)((1,), (512,), (values, sums))
-    np.testing.assert_array_equal(sums, values.sum())
+    assert_array_equal(sums, values.sum())
 
 
 @together("dtype", DTYPES)
@@ -41,8 +42,8 @@ def test_block_reduce_gives_every_thread_the_result(
         (2,), (threads,), (values, np.int32(rounds), sums, maxima)
     )
     last = values + rounds - 1
-    np.testing.assert_array_equal(sums, np.tile(last.sum(1)[:, None], threads))
-    np.testing.assert_array_equal(maxima, np.tile(last.max(1)[:, None], threads))
+    assert_array_equal(sums, np.tile(last.sum(1)[:, None], threads))
+    assert_array_equal(maxima, np.tile(last.max(1)[:, None], threads))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -63,7 +64,7 @@ def test_argmax_gives_the_first_maximum(
     values = rng.integers(-5, 5, count).astype(np.float64)
     indices = empty(64, np.int32)
     kernel("first_maximum", np.float64)((1,), (64,), (values, np.int32(count), indices))
-    np.testing.assert_array_equal(indices, np.argmax(values) if count else -1)
+    assert_array_equal(indices, np.argmax(values) if count else -1)
 
 
 @together(("rows", "columns"), [(1, 1), (5, 200), (200, 5), (70, 70), (3, 0)])
@@ -78,4 +79,4 @@ def test_reduce_each_sums_rows(
         (96,),
         (matrix, np.int32(rows), np.int32(columns), np.int32(contiguous), sums),
     )
-    np.testing.assert_array_equal(sums, matrix.sum(axis=1))
+    assert_array_equal(sums, matrix.sum(axis=1))

@@ -125,25 +125,24 @@ def test_every_dtype(backend: Any, case: Case) -> None:
         call.check(backend)
 
 
-@pytest.mark.parametrize("case", FEW, ids=str)
-def test_variants_agree_with_brute_force(backend: Any, case: Case) -> None:
-    for call in calls(case, (0, 1, 32, 33, 257, 1025), (0.03, 0.5)):
-        for variant in ORDERED.get(call.name, ())[1:]:
-            call.check(backend, variant=variant)
+COMMUTING = cases(
+    ("add", "int8 int32 int64 complex64"), ("max", "float64"), ("logical_or", "float32")
+)
 
 
 @pytest.mark.parametrize(
-    "case",
-    cases(
-        ("add", "int8 int32 int64 complex64"),
-        ("max", "float64"),
-        ("logical_or", "float32"),
-    ),
+    ("case", "unordered"),
+    [*((case, False) for case in FEW), *((case, True) for case in COMMUTING)],
     ids=str,
 )
-def test_unordered_variants_agree_with_brute_force(backend: Any, case: Case) -> None:
-    for call in calls(case):
-        for variant in UNORDERED if call.name == "reduce" else ():
+def test_variants_agree_with_brute_force(
+    backend: Any, case: Case, unordered: bool
+) -> None:
+    variants = {name: found[1:] for name, found in ORDERED.items()}
+    lengths = LENGTHS if unordered else (0, 1, 32, 33, 257, 1025)
+    for call in calls(case, lengths, (0.03, 0.5)):
+        chosen = {"reduce": UNORDERED} if unordered else variants
+        for variant in chosen.get(call.name, ()):
             call.check(backend, variant=variant)
 
 
@@ -345,11 +344,6 @@ def test_infinity_and_nan_stay_where_they_belong(
     found = backend.call(getattr(gpusolve, name), *given, variant=variant)
     expected = case.segmented_prefixes(x, flags)
     same(found, expected[-1] if name == "reduce" else expected)
-
-
-def test_nan_and_infinity_stay_in_their_segment(backend: Any) -> None:
-    x = np.ones(3000)
-    x[600], x[1500], x[2400] = np.nan, np.inf, -np.inf
     lengths = np.array([500, 1000, 1, 999, 500])
     found = backend.call(gpusolve.segmented_reduce, x, lengths)
     same(found, [500, np.nan, np.inf, -np.inf, 500])
@@ -393,30 +387,7 @@ def test_operators_of_users(backend: Any, rng: Generator) -> None:
 
 # ---- laws ----------------------------------------------------------------------------
 
-int8_arrays = st.lists(st.integers(-128, 127), max_size=80).map(
-    lambda values: np.array(values, np.int8)
-)
 lists_of_lengths = st.lists(st.one_of(st.just(0), st.integers(0, 40)), max_size=20)
-
-
-@pytest.mark.paper("Oancea, Scan")
-@given(int8_arrays, int8_arrays)
-def test_laws_of_scans_and_reductions(
-    backend: Any, x: np.ndarray, y: np.ndarray
-) -> None:
-    """The exclusive scan begins with the neutral element, then the inclusive follows.
-
-    Of a concatenation, of the last element, and of an exclusive scan.
-    """
-    whole = backend.call(gpusolve.scan, np.concatenate([x, y]), first_nonzero)
-    parts = [backend.call(gpusolve.reduce, part, first_nonzero) for part in (x, y)]
-    exclusive = backend.call(
-        gpusolve.scan, np.concatenate([x, y]), first_nonzero, exclusive=True
-    )
-    same(exclusive, np.concatenate([[0], whole])[: len(whole)])
-    assert (parts[0] or parts[1]) == (whole[-1] if len(whole) else 0)
-    if len(x) and len(y):
-        assert whole[len(x) - 1] == parts[0]
 
 
 @given(lists_of_lengths)

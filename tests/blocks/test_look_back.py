@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from together import together
 
 import gpusolve
@@ -55,7 +56,7 @@ def scan_tiles(dtype: Any, seed: int, tiles: int = 6) -> None:
     x = np.random.default_rng(seed).integers(-top, top, n).astype(dtype)
     with emulator.schedule("random", seed):
         y = gpusolve.scan(x)
-    np.testing.assert_array_equal(y, np.cumsum(x, dtype=dtype))
+    assert_array_equal(y, np.cumsum(x, dtype=dtype))
 
 
 def scan_large_elements(seed: int, tiles: int = 6) -> None:
@@ -64,7 +65,7 @@ def scan_large_elements(seed: int, tiles: int = 6) -> None:
     x = np.random.default_rng(seed).integers(-9, 9, n)
     with emulator.schedule("random", seed):
         y = gpusolve.scan(segment_sums_of_one.apply(x), "mssp")
-    np.testing.assert_array_equal(y[:, 3], np.cumsum(x))
+    assert_array_equal(y[:, 3], np.cumsum(x))
 
 
 def scan_with_all_seeds(scan: Callable[[int], None]) -> None:
@@ -92,7 +93,7 @@ def test_no_race_with_segments(schedule: str, dtype: Any) -> None:
     y = gpusolve.segmented_scan(x, flags)
     starts = np.flatnonzero(flags) if flags[0] else np.append(0, np.flatnonzero(flags))
     pieces = [np.cumsum(piece, dtype=dtype) for piece in np.split(x, starts[1:])]
-    np.testing.assert_array_equal(y, np.concatenate(pieces))
+    assert_array_equal(y, np.concatenate(pieces))
 
 
 def trapped(seed: int) -> bool:

@@ -330,24 +330,6 @@ def test_flags_example_from_the_slides(backend: Any, dtype: Any) -> None:
     same(backend.call(gpusolve.segment_flags, lengths, total=10), expected, strict=True)
 
 
-@pytest.mark.paper("Oancea, Flags")
-def test_listing_of_the_flags(backend: Any) -> None:
-    """Its scan is [0, 0, 3, 4, 4, 8, 10], its scatter is at [-1, 0, 3, -1, 4, 8, -1].
-
-    mkFlagArray of the slides, with each of its arrays.
-    """
-    aoa_shp = np.array([0, 3, 1, 0, 4, 2, 0])
-    shp_rot = np.array([0, 0, 3, 1, 0, 4, 2])
-    shp_scn = backend.call(gpusolve.scan, shp_rot)
-    same(shp_scn, [0, 0, 3, 4, 4, 8, 10])
-    shp_ind = np.where(aoa_shp == 0, -1, shp_scn)
-    same(shp_ind, [-1, 0, 3, -1, 4, 8, -1])
-    flags = backend.call(gpusolve.replicate, int(shp_scn[-1] + aoa_shp[-1]), 0)
-    ones = backend.call(gpusolve.replicate, 7, 1)
-    found = backend.call(gpusolve.scatter, flags, shp_ind, ones)
-    same(found, [1, 0, 0, 1, 1, 0, 0, 0, 1, 0])
-
-
 @pytest.mark.paper("Oancea, Exercise 3")
 @together("variant", ["tiles", "two_scans"])
 def test_partition_example_from_the_slides(backend: Any, variant: str) -> None:
@@ -359,25 +341,6 @@ def test_partition_example_from_the_slides(backend: Any, variant: str) -> None:
         assert count.dtype.kind == "i"
         assert count == 4
         same(y, np.array([4, 2, 10, 8, 5, 3, 7]), strict=True)
-
-
-@pytest.mark.paper("Oancea, Exercise 3")
-def test_partition2_by_map_scan_and_scatter(backend: Any) -> None:
-    """Two scans and a scatter give inds = [4, 0, 1, 2, 5, 6, 3].
-
-    The slides' listing, with each of its arrays.
-    """
-    X = np.array([5, 4, 2, 10, 3, 7, 8])
-    cs = backend.call(gpusolve.map, is_even, X)
-    isT = backend.call(gpusolve.scan, cs.astype(int))
-    tmps = backend.call(gpusolve.scan, (~cs).astype(int))
-    isF = tmps + isT[-1]
-    inds = np.where(cs, isT - 1, isF - 1)
-    same(isT, [0, 1, 2, 3, 3, 3, 4])
-    same(isF, [5, 5, 5, 5, 6, 7, 7])
-    same(inds, [4, 0, 1, 2, 5, 6, 3])
-    res = backend.call(gpusolve.scatter, np.zeros(7, int), inds, X)
-    same(res, [4, 2, 10, 8, 5, 3, 7])
 
 
 @pytest.mark.paper("Oancea, Scatter")

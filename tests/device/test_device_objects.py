@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -45,9 +46,8 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_choice_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GPUSOLVE_OBJECT", raising=False)
-    monkeypatch.setattr(objects, "_choices", {})
 
 
 @pytest.fixture
@@ -104,22 +104,22 @@ def test_the_instruction_set_is_the_best_one_of_this_cpu(built: Path) -> None:
     assert built == FOLDER / object_files.file_name(best)
 
 
+@pytest.mark.skipif(
+    len(object_files.instruction_sets()) < 2, reason="one instruction set"
+)
 def test_the_next_object_is_used_if_the_best_one_does_not_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(objects, "FOLDER", tmp_path)
-    monkeypatch.setattr(objects, "instruction_sets", lambda: ("best", "other"))
-    assert objects.load() is None
-    assert "best" in objects.chosen().reason
-    assert "other" in objects.chosen().reason
-
-    other = tmp_path / object_files.file_name("other")
+    names = map(object_files.file_name, object_files.instruction_sets())
+    best, other = (tmp_path / name for name in names)
+    found = objects.choose("")
+    assert found.library is None
+    assert best.name in found.reason
+    assert other.name in found.reason
     Path(compiled(tmp_path)).rename(other)
-    best = tmp_path / object_files.file_name("best")
     best.write_bytes(other.read_bytes()[:1000])
-    monkeypatch.setattr(objects, "_choices", {})
-    assert objects.chosen().path == other
-    assert objects.chosen().reason == ""
+    assert objects.choose("")[1:] == (other, "")
 
 
 def test_importing_the_package_loads_no_object() -> None:
@@ -185,10 +185,10 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 def test_all_threads_get_the_same_object(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("GPUSOLVE_OBJECT", compiled(tmp_path))
-    threads = 8
-    for _ in range(20):
-        monkeypatch.setattr(objects, "_choices", {})
+    path, threads = Path(compiled(tmp_path)), 8
+    for k in range(20):
+        copy = shutil.copy(path, tmp_path / f"copy-{k}{path.suffix}")
+        monkeypatch.setenv("GPUSOLVE_OBJECT", str(copy))
         together = Barrier(threads)
 
         def load(_: int, together: Barrier = together) -> ctypes.CDLL | None:
@@ -223,16 +223,9 @@ def test_show_config_names_the_object(
 
 
 def test_show_config_says_why_there_is_no_object(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(objects, "FOLDER", tmp_path)
-    gpusolve.show_config()
-    found = capsys.readouterr().out
-    assert "SciPy and NumPy take its place" in found
-    assert "is missing" in found
-    assert "--no-binary gpusolve" in found
+    """``tests/support/installed.py`` reads what is printed if it was not built."""
     monkeypatch.setenv("GPUSOLVE_OBJECT", "none")
     gpusolve.show_config()
     found = capsys.readouterr().out

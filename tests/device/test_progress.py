@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext, redirect_stderr
+from io import StringIO
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +12,16 @@ import pytest
 from together import together
 
 from gpusolve._device.progress import progress_bar
+from gpusolve._device.threads import part_of_batch
+
+
+class Screen(StringIO):
+    """What is written to stderr, perhaps on a terminal."""
+
+    def __init__(self, on_terminal: bool) -> None:
+        super().__init__()
+        self.isatty = lambda: on_terminal  # type: ignore[method-assign]
+
 
 NOWHERE, TERMINAL, NOTEBOOK = (False, False), (True, False), (False, True)
 
@@ -31,15 +43,17 @@ def test_a_bar_is_shown_where_somebody_sees_it(
     is_part: bool,
     expected: bool,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     on_terminal, in_notebook = where
     shell: Any = SimpleNamespace(kernel=None) if in_notebook else None
     ipython = SimpleNamespace(get_ipython=lambda: shell)
     monkeypatch.setitem(sys.modules, "IPython", ipython)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: on_terminal)
-    monkeypatch.setattr("gpusolve._device.progress.is_part", lambda: is_part)
-    capsys.readouterr()
-    with progress_bar(3, "boosting", "step", delay=0.0, shown=shown) as bar:
+    screen = Screen(on_terminal)
+    part = part_of_batch() if is_part else nullcontext()
+    with (
+        redirect_stderr(screen),
+        part,
+        progress_bar(3, "boosting", "step", delay=0.0, shown=shown) as bar,
+    ):
         bar.update(3)
-    assert ("boosting" in capsys.readouterr().err) == expected
+    assert ("boosting" in screen.getvalue()) == expected

@@ -56,15 +56,24 @@ def hide_compiler(folder: Path) -> dict[str, str]:
     return {**os.environ, "PATH": str(empty), "CXX": str(empty / "c++")}
 
 
+def without_optimisation(folder: Path) -> str:
+    """A C++ compiler that needs a tenth of the time, and makes the same results."""
+    if cpp_compiler() is None:
+        pytest.skip("no C++ compiler")
+    script = folder / "c++"
+    script.write_text(f'#!/bin/sh\nexec {cpp_compiler()} "$@" -O0\n')
+    script.chmod(0o755)
+    return str(script)
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel that is built from the source distribution, to save time with the
     objects of the solver alone."""
-    if cpp_compiler() is None:
-        pytest.skip("no C++ compiler")
-    copy = copied(tmp_path_factory.mktemp("source"))
-    out = tmp_path_factory.mktemp("wheel")
+    folder, out = (tmp_path_factory.mktemp(name) for name in ("source", "wheel"))
     env = {**os.environ, "GPUSOLVE_BUILD": "gpusolve"}
+    env["CXX"] = without_optimisation(folder)
+    copy = copied(folder)
     run(sys.executable, "-m", "build", "--outdir", out, copy, env=env)
     assert list(out.glob("*.tar.gz"))
     (built,) = out.glob("*.whl")

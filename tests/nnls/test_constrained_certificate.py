@@ -19,6 +19,7 @@ from exact_programs import (
     program_excess,
     violation,
 )
+from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 from together import together
 
@@ -221,12 +222,12 @@ def test_the_residual_is_zero_where_a_feasible_point_fits(
     b, options = np.array([0.0, 2.0]), {"method": method, **rows}
     result = backend.solve(gpusolve.lsq_linear, np.eye(2), b, **options)
     assert result.status == 0
-    np.testing.assert_allclose(result.x, [0, 2], atol=4 * EPS)
+    assert_allclose(result.x, [0, 2], atol=4 * EPS)
     assert result.rnorm <= 4 * EPS
     free = -np.inf, np.inf
     result = backend.solve(gpusolve.bounded_qp, np.eye(2), b, free, **options)
     assert result.status == 0
-    np.testing.assert_allclose(result.x, [0, 2], atol=4 * EPS)
+    assert_allclose(result.x, [0, 2], atol=4 * EPS)
 
 
 def test_a_violation_of_more_than_rounding_is_corrected(backend: Any) -> None:
@@ -255,4 +256,4 @@ def test_a_violation_of_more_than_rounding_is_corrected(backend: Any) -> None:
     best = minimum(one, *normal_equations(one))
     assert best is not None
     assert result.status == 0
-    np.testing.assert_allclose(result.x, np.array(best, float), atol=64 * EPS / 3e-11)
+    assert_allclose(result.x, np.array(best, float), atol=64 * EPS / 3e-11)

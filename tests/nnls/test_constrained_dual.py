@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 
 import gpusolve
 from gpusolve._nnls.constraint_rows import decomposed
@@ -23,7 +24,7 @@ def test_rounding_errors_are_not_rank() -> None:
     rows = dependent_rows(np.random.default_rng(0))
     left, inverse, right = decomposed(rows)
     found = (np.swapaxes(right, -1, -2) * inverse[:, None]) @ np.swapaxes(left, -1, -2)
-    np.testing.assert_allclose(found, np.linalg.pinv(rows, rcond=1e-12), atol=1e-12)
+    assert_allclose(found, np.linalg.pinv(rows, rcond=1e-12), atol=1e-12)
 
 
 def test_rows_are_orthogonal_to_equalities_that_they_almost_depend_on() -> None:
@@ -51,7 +52,7 @@ def test_elimination_depends_on_no_scale() -> None:
         rows = rows * 10.0 ** rng.uniform(-spread, spread, (20, 5, 1))
         rows = rows * 10.0 ** rng.uniform(-spread, spread, (20, 1, 6))
         inverse, null = map(np.stack, zip(*map(eliminate, rows), strict=True))
-        np.testing.assert_array_equal((null != 0).any(axis=1).sum(axis=1), 3)
+        assert_array_equal((null != 0).any(axis=1).sum(axis=1), 3)
         terms = np.abs(rows) @ np.abs(null)
         assert (np.abs(rows @ null) <= 2**10 * EPS * terms).all()
         terms = np.abs(rows) @ np.abs(inverse) @ np.abs(rows)
@@ -71,7 +72,7 @@ def test_columns_may_have_any_size() -> None:
     result = gpusolve.lsq_linear(A * factors, b, A_ub=C * factors, b_ub=-np.ones(3))
     usual = (factors[:, 0] > 2.0**-1000).all(axis=-1)
     x = result.x[usual] * factors[usual, 0]
-    np.testing.assert_allclose(x, [x[0]] * len(x), rtol=1e-12)
+    assert_allclose(x, [x[0]] * len(x), rtol=1e-12)
     assert (result.status[usual] == 0).all()
     with np.errstate(over="ignore"):
         extreme = rng.standard_normal((2, 9, 4)) * 10.0 ** rng.integers(-320, 0, (9, 4))
@@ -79,10 +80,10 @@ def test_columns_may_have_any_size() -> None:
         extreme[1, :, 2:] = 1.7e308 * rng.random((9, 2))
     every = gpusolve.lsq_linear([A, *extreme], b, A_ub=C, b_ub=-np.ones(3))
     alone = gpusolve.lsq_linear(A, b, A_ub=C, b_ub=-np.ones(3))
-    np.testing.assert_allclose(every.x[0], alone.x, rtol=1e-12)
+    assert_allclose(every.x[0], alone.x, rtol=1e-12)
 
 
 def test_powers_of_two_are_normal_numbers() -> None:
     found = inverse_power_of_two(np.array([5e-324, 1e-310, 0.0, 0.5, 3.0, 1e308]))
     expected = [2.0**1022, 2.0**1022, 1.0, 1.0, 2.0**-2, 2.0**-1022]
-    np.testing.assert_array_equal(found, expected)
+    assert_array_equal(found, expected)

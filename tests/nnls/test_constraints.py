@@ -13,6 +13,7 @@ from constrained_systems import (
     feasible_points,
     random_constrained,
 )
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import null_space
 from together import together
 
@@ -84,15 +85,15 @@ def test_multipliers_explain_the_gradient(
     gradient = (b - result.x @ A.T) @ A
     left = gradient - result.dual - result.dual_ub @ C - result.dual_eq @ E
     shared = 0 if sum_to is None else left[:, :1]
-    np.testing.assert_allclose(left - shared, 0, atol=1e-13)
+    assert_allclose(left - shared, 0, atol=1e-13)
     if sum_to is not None:
-        np.testing.assert_allclose(result.x.sum(axis=1), sum_to)
-    np.testing.assert_allclose(result.x @ E.T, [[0.2, 0]] * 6, atol=1e-13)
+        assert_allclose(result.x.sum(axis=1), sum_to)
+    assert_allclose(result.x @ E.T, [[0.2, 0]] * 6, atol=1e-13)
     assert (result.dual_ub >= 0).all()
     slack = result.dual_ub * (0.1 - result.x @ C.T)
     assert (np.abs(slack) <= 1e-14 * (1 + result.dual_ub)).all()
     assert (result.dual_ub > 0).any()
-    np.testing.assert_allclose(result.dual[np.abs(result.x) < 0.3], 0, atol=1e-13)
+    assert_allclose(result.dual[np.abs(result.x) < 0.3], 0, atol=1e-13)
 
 
 @also_by_fallback
@@ -103,14 +104,14 @@ def test_a_bad_system_spoils_no_other(backend: Any, solver: str) -> None:
     b[2, 1] = A[4, 0, 0] = np.nan
     rows = {"A_ub": [[1.0, 1.0]], "b_ub": limit}
     result = solve(backend, solver, A, b, (0, INF), **rows)
-    np.testing.assert_array_equal(result.status, [0, 2, 2, 4, 2])
-    np.testing.assert_allclose(result.x[0], [0.5, 1.5])
+    assert_array_equal(result.status, [0, 2, 2, 4, 2])
+    assert_allclose(result.x[0], [0.5, 1.5])
     assert np.isnan(result.x[1:]).all()
 
 
 @also_by_fallback
 def test_the_limit_on_iterations_is_reported(backend: Any) -> None:
-    given = random_constrained(np.random.default_rng([3, 7]), 40, 7, "normal")
+    given = random_constrained(np.random.default_rng([3, 7]), 4, 7, "normal")
     options = {**given.options(), "maxiter": 0}
     result = backend.solve(gpusolve.lsq_linear, given.A, given.b, **options)
     assert (result.status == 1).all()
@@ -164,16 +165,16 @@ def test_degenerate_constraints(backend: Any, name: str) -> None:
         gpusolve.lsq_linear, np.eye(3), np.array([1.0, 2, -3]), **given
     )
     assert result.status == status
-    np.testing.assert_allclose(result.x, np.full(3, np.nan) if x is None else x)
+    assert_allclose(result.x, np.full(3, np.nan) if x is None else x)
 
 
 @each_solver
 def test_systems_without_rows_or_variables(backend: Any, solver: str) -> None:
     found = solve(backend, solver, np.zeros((0, 2)), [], A_ub=[[1, 1]], b_ub=[-1])
-    np.testing.assert_allclose(found.x, [-0.5, -0.5])
+    assert_allclose(found.x, [-0.5, -0.5])
     rows = {"A_ub": np.zeros((1, 0)), "b_ub": [[1], [-1]]}
     found = solve(backend, solver, np.zeros((3, 0)), np.arange(3.0), **rows)
-    np.testing.assert_array_equal(found.status, [0, 4])
+    assert_array_equal(found.status, [0, 4])
     rows = {"A_ub": np.eye(2), "b_ub": [1, 1]}
     none = solve(backend, solver, np.eye(2), np.zeros((0, 2)), **rows)
     assert none.x.shape == none.dual_ub.shape == (0, 2)
@@ -189,7 +190,7 @@ def test_a_degenerate_vertex_of_many_constraints(backend: Any) -> None:
         gpusolve.lsq_linear, np.eye(5), b, A_ub=C, b_ub=C.sum(axis=1)
     )
     assert (result.status == 0).all()
-    np.testing.assert_allclose(result.x, 1, atol=1e-13)
+    assert_allclose(result.x, 1, atol=1e-13)
 
 
 def test_columns_that_almost_depend_on_each_other() -> None:
@@ -224,7 +225,7 @@ def test_auto_certifies_what_qr_certifies(backend: Any, seed: int, chosen: int) 
     found = backend.solve(gpusolve.lsq_linear, A, b, bounds, **options)
     by_qr = backend.solve(gpusolve.lsq_linear, A, b, bounds, method="qr", **options)
     assert found.status == by_qr.status == 0
-    np.testing.assert_allclose(found.x, by_qr.x, atol=1e-12)
+    assert_allclose(found.x, by_qr.x, atol=1e-12)
 
 
 @together("equalities", [1, 2])
@@ -242,8 +243,8 @@ def test_a_variable_at_a_bound_has_the_bits_of_the_bound(
     rows = {"A_eq": E, "b_eq": np.einsum("sij,sj->si", E, at)}
     eye = np.broadcast_to(np.eye(3), (systems, 3, 3))
     result = solve(backend, solver, eye, at + [-1, -1, 1], (lower, upper), **rows)
-    np.testing.assert_array_equal(result.status, 0)
-    np.testing.assert_array_equal(result.x, at)
+    assert_array_equal(result.status, 0)
+    assert_array_equal(result.x, at)
 
 
 @together("noise", [1e-11, 1e-9, 1e-7, 1e-5])
@@ -254,12 +255,12 @@ def test_small_residuals_are_certified(noise: float) -> None:
     x, errors = rng.standard_normal((200, 5)), rng.standard_normal((200, 9))
     rows = {"A_ub": C, "b_ub": x @ C.T + 1, "A_eq": E, "b_eq": x @ E.T}
     result = gpusolve.lsq_linear(A, x @ A.T + noise * errors, **rows)
-    np.testing.assert_array_equal(result.status, 0)
+    assert_array_equal(result.status, 0)
     assert (result.kkt <= 1e-11).all()
     AZ = A @ null_space(E)
     expected = errors - errors @ np.linalg.pinv(AZ).T @ AZ.T
     rounding = 1e3 * np.finfo(float).eps / noise
-    np.testing.assert_allclose(
+    assert_allclose(
         result.rnorm / noise, np.linalg.norm(expected, axis=1), rtol=1e-9 + rounding
     )
 
@@ -269,9 +270,9 @@ def test_a_gradient_of_rounding_errors_does_not_reach_to_far_bounds() -> None:
     A, C = rng.standard_normal((9, 4)), rng.standard_normal((3, 4))
     b, far = rng.standard_normal((50, 9)), 1e8
     result = gpusolve.lsq_linear(A, b, (-far, far), A_ub=C, b_ub=np.zeros(3))
-    np.testing.assert_array_equal(result.status, 0)
+    assert_array_equal(result.status, 0)
     free = gpusolve.lsq_linear(A, b, A_ub=C, b_ub=np.zeros(3))
-    np.testing.assert_allclose(result.x, free.x, atol=1e-13)
+    assert_allclose(result.x, free.x, atol=1e-13)
 
 
 # ---- many systems --------------------------------------------------------------------
@@ -309,7 +310,7 @@ def test_quadprog_finds_no_better_point_of_large_systems() -> None:
     assert (result.status == 0).all()
     for k in range(20):
         x = quadprog.solve_qp(A.T @ A, A.T @ b[k], C.T, np.zeros(60))[0]
-        np.testing.assert_allclose(result.x[k], x, atol=1e-12)
+        assert_allclose(result.x[k], x, atol=1e-12)
 
 
 # ---- programs ------------------------------------------------------------------------
@@ -320,9 +321,9 @@ def test_linear_programs_are_solved_at_a_vertex(backend: Any) -> None:
     rows = {"A_ub": [[1, 1, 1]], "b_ub": [[2], [4]]}
     c = np.array([1.0, 2, 3])
     result = backend.solve(gpusolve.bounded_qp, np.zeros((3, 3)), c, **rows)
-    np.testing.assert_array_equal(result.status, 0)
-    np.testing.assert_allclose(result.x, [[0, 0, 2], [0, 0, 4]])
-    np.testing.assert_allclose(result.dual_ub, [[3], [3]])
+    assert_array_equal(result.status, 0)
+    assert_allclose(result.x, [[0, 0, 2], [0, 0, 4]])
+    assert_allclose(result.dual_ub, [[3], [3]])
     given = np.diag([1.0, 0.0]), np.array([2.0, 1.0]), (-INF, INF)
     rows = {"A_ub": [[1, 0]], "b_ub": [1]}
     assert backend.solve(gpusolve.bounded_qp, *given, **rows).status == 3
@@ -340,7 +341,7 @@ def test_flat_and_consistent_programs_are_certified() -> None:
     consistent = (G @ point)[..., 0]
     for matrix, side in ((G, c), (G, consistent), (0 * G, 0 * c)):
         result = gpusolve.bounded_qp(matrix, side, (-INF, INF), **rows)
-        np.testing.assert_array_equal(result.status, 0)
+        assert_array_equal(result.status, 0)
 
 
 @together("rows", [20, 100])
@@ -370,4 +371,4 @@ def test_a_tikhonov_penalty_is_rows_of_the_matrix(backend: Any) -> None:
     found = backend.solve(gpusolve.lsq_linear, A, b, L=L, lam=4.0, **given)
     stacked = np.concatenate([A, 2 * L]), np.pad(b, ((0, 0), (0, 3)))
     expected = gpusolve.lsq_linear(*stacked, **given)
-    np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
+    assert_allclose(found.x, expected.x, atol=1e-13)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from every_option import KINDS, assert_same, problem
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 from together import together
 
 import gpusolve
@@ -75,8 +76,8 @@ def test_chunks_have_the_bits_of_one_call(kind: str, own: bool) -> None:
     sent = cloudpickle.loads(cloudpickle.dumps(result))
     (found,) = dask.compute(sent, scheduler="sync")
     assert_same(found, expected)
-    np.testing.assert_array_equal(found.residual, expected.residual)
-    np.testing.assert_array_equal(found.covariance(), expected.covariance())
+    assert_array_equal(found.residual, expected.residual)
+    assert_array_equal(found.covariance(), expected.covariance())
 
 
 def test_labels_of_xarray_are_kept(rng: Generator) -> None:
@@ -123,11 +124,11 @@ def test_blocks_files_and_chunks_are_those_of_one_call(
     for found in written, lazy:
         for field, values in expected._asdict().items():
             if values is not None:
-                np.testing.assert_allclose(getattr(found, field), values, atol=1e-14)
-        np.testing.assert_array_equal(found.residual, expected.residual)
-        np.testing.assert_array_equal(found.covariance(), expected.covariance())
+                assert_allclose(getattr(found, field), values, atol=1e-14)
+        assert_array_equal(found.residual, expected.residual)
+        assert_array_equal(found.covariance(), expected.covariance())
         if "L" in given:
-            np.testing.assert_array_equal(found.seminorm, expected.seminorm)
+            assert_array_equal(found.seminorm, expected.seminorm)
 
 
 # ---- what is sent and computed -------------------------------------------------------
@@ -261,7 +262,7 @@ def test_parts_of_a_selection_are_tasks(client: Any, rng: Generator, name: str) 
     expected = select(model, **options)
     found = select(model, **options, client=client)
     field = "paths" if name == "halves" else "risk"
-    np.testing.assert_array_equal(getattr(found, field), getattr(expected, field))
+    assert_array_equal(getattr(found, field), getattr(expected, field))
 
 
 # ---- workers -------------------------------------------------------------------------
@@ -279,7 +280,7 @@ def test_chunks_on_a_gpu_are_solved_there(
         found = blocks.solve_dask_chunk(A, there, solve=least_squares, **given)
         assert found.x.device.id == 1
         x = found.x.get()
-    np.testing.assert_allclose(x, gpusolve.nnls(A, b).x, rtol=1e-12, atol=1e-13)
+    assert_allclose(x, gpusolve.nnls(A, b).x, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.slow

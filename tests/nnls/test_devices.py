@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from every_option import DTYPES, KINDS, Options, assert_same, problem
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 from together import together
 
 import gpusolve
@@ -68,8 +69,8 @@ def test_blocks_on_the_cpu_have_the_bits_of_one_call(
     expected = gpusolve.lsq_linear(**systems)
     found = gpusolve.lsq_linear(**systems, devices="cpu")
     assert_same(found, expected)
-    np.testing.assert_array_equal(found.residual, expected.residual)
-    np.testing.assert_array_equal(found.covariance(), expected.covariance())
+    assert_array_equal(found.residual, expected.residual)
+    assert_array_equal(found.covariance(), expected.covariance())
     assert_same(pickle.loads(pickle.dumps(found)), expected)
     gpus = gpusolve.lsq_linear(**systems, devices="all")  # this machine has none
     assert_same(gpus, expected)
@@ -95,9 +96,9 @@ def test_an_interrupt_leaves_finished_blocks(
         gpusolve.nnls(**systems, out={"x": x, "status": status})
     assert len(calls) == 3
     finished = status != blocks.NOT_SOLVED
-    np.testing.assert_array_equal(finished, np.arange(23) < 12)
-    np.testing.assert_array_equal(x[finished], expected.x[finished])
-    np.testing.assert_array_equal(status[~finished], -1)
+    assert_array_equal(finished, np.arange(23) < 12)
+    assert_array_equal(x[finished], expected.x[finished])
+    assert_array_equal(status[~finished], -1)
 
 
 def test_no_block_begins_after_an_error() -> None:
@@ -139,7 +140,7 @@ def test_both_gpus_solve_blocks_on_two_streams_each(
     assert sorted(found) == [(0, 5), (0, 5), (1, 5), (1, 5)]
     assert len(matrices) == 4, "a shared matrix is copied once for each stream"
     assert isinstance(result.x, np.ndarray)
-    np.testing.assert_allclose(result.x, gpusolve.nnls(**systems).x, atol=1e-13)
+    assert_allclose(result.x, gpusolve.nnls(**systems).x, atol=1e-13)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -147,7 +148,7 @@ def test_both_gpus_solve_blocks_on_two_streams_each(
 def test_two_gpus_have_the_options_of_their_systems(kind: str, two_gpus: Any) -> None:
     systems = given(kind, np.float64)
     found = gpusolve.lsq_linear(**systems, devices=[0, 1])
-    np.testing.assert_allclose(found.x, gpusolve.lsq_linear(**systems).x, atol=1e-12)
+    assert_allclose(found.x, gpusolve.lsq_linear(**systems).x, atol=1e-12)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -157,7 +158,7 @@ def test_a_batch_larger_than_the_memory_of_a_gpu(rng: Generator) -> None:
         assert A.nbytes > 8_000
         found = gpusolve.nnls(A, b, devices=1)
         assert cupy.devices.states[0].peak == 0
-    np.testing.assert_allclose(found.x, gpusolve.nnls(A, b).x, rtol=1e-9, atol=1e-12)
+    assert_allclose(found.x, gpusolve.nnls(A, b).x, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(

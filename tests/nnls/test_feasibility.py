@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from constrained_systems import random_constrained
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import linprog
 from tight_constraints import FAMILIES, Tight, contradicted, tight, times, violation
 from together import together
@@ -59,7 +60,7 @@ def test_what_rounding_explains_is_no_contradiction(
         rng = np.random.default_rng(seed)
         given = tight(family, rng, 20, int(rng.integers(2, 7)), shares=seed % 2 == 0)
         result, options = solve(backend, given, dtype, function, METHODS[seed])
-        np.testing.assert_array_equal(result.status, 0)
+        assert_array_equal(result.status, 0)
         eps = np.finfo(dtype).eps
         assert violation(options, result.x).max() <= ROUNDING[dtype] + eps
         r, best = (
@@ -161,10 +162,10 @@ def test_bounds_that_contradict_each_other_are_a_proof(backend: Any) -> None:
             bounds=(lower, np.ones(2)),
             **given,
         )
-        np.testing.assert_array_equal(result.status, [4, 0, 4])
+        assert_array_equal(result.status, [4, 0, 4])
         proof = result.proof
         for values in proof.lower, proof.upper:
-            np.testing.assert_array_equal(values, [[0, 1], [np.nan] * 2, [np.nan] * 2])
+            assert_array_equal(values, [[0, 1], [np.nan] * 2, [np.nan] * 2])
         assert proof.sum_to[0] == 0
         assert np.isnan(result.x[0]).all()
 
@@ -173,10 +174,10 @@ def test_a_sum_that_the_bounds_contradict_has_a_proof(backend: Any) -> None:
     """Without linear constraints, and with weights of zero, which have no proof."""
     given = {"bounds": (0, [1.0, 1.0]), "sum_to": np.array([1.0, 3.0, -1.0])}
     result = solved(backend, gpusolve.lsq_linear, np.eye(2), np.ones(2), **given)
-    np.testing.assert_array_equal(result.status, [0, 4, 4])
+    assert_array_equal(result.status, [0, 4, 4])
     proof = result.proof
-    np.testing.assert_allclose(proof.upper[1] + proof.sum_to[1], 0, atol=1e-15)
-    np.testing.assert_allclose(proof.lower[2] - proof.sum_to[2], 0, atol=1e-15)
+    assert_allclose(proof.upper[1] + proof.sum_to[1], 0, atol=1e-15)
+    assert_allclose(proof.lower[2] - proof.sum_to[2], 0, atol=1e-15)
     assert proof.upper[1] @ np.ones(2) + 3 * proof.sum_to[1] < 0
     assert proof.sum_to[2] > 0
     none = solved(backend, gpusolve.lsq_linear, np.eye(2), np.ones(2), weights=[0, 0])
@@ -191,7 +192,7 @@ def test_one_system_and_blocks_have_the_same_proofs() -> None:
         np.eye(2), np.ones((3, 2)), (1, 9), devices="cpu", **rows
     )
     for alone, each in zip(one.proof(), batch.proof(), strict=True):
-        np.testing.assert_array_equal(each, np.broadcast_to(alone, each.shape))
+        assert_array_equal(each, np.broadcast_to(alone, each.shape))
 
 
 # ---- dtypes --------------------------------------------------------------------------
@@ -222,7 +223,7 @@ def test_a_matrix_keeps_the_rounding_of_its_dtype(
         assert result.status == 0
         assert result.x.dtype == dtype
         x.append(result.x)
-    np.testing.assert_allclose(G @ x[0], G @ x[1], atol=1e-4)
+    assert_allclose(G @ x[0], G @ x[1], atol=1e-4)
 
 
 @together("rows", [{}, {"A_ub": np.eye(3), "b_ub": np.ones(3)}])
@@ -235,6 +236,6 @@ def test_bounds_keep_the_rounding_of_their_dtype(
     solver, data = getattr(gpusolve, function), (np.eye(3), np.ones(3))
     result = backend.solve(solver, *data, (np.zeros(3), upper), sum_to=1, **rows)
     assert result.status == 0
-    np.testing.assert_array_equal(result.x, upper)
+    assert_array_equal(result.x, upper)
     exactly = np.zeros(3), upper.astype(float)
     assert backend.solve(solver, *data, exactly, sum_to=1, **rows).status == 4

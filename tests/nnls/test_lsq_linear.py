@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
+from backends import without_gpu
 from bounded_systems import (
     BAD,
     Bounded,
@@ -16,10 +17,12 @@ from bounded_systems import (
     infeasibility,
     random_systems,
     spoiled,
+    violation,
 )
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from together import together
 
@@ -109,9 +112,7 @@ def test_scaling_scales_solutions(backend: Any, seed: int) -> None:
         l1=given.l1 * column * of_b,
         l2=given.l2 * 4.0 ** np.log2(column).astype(int),
     )
-    np.testing.assert_array_equal(
-        solve(backend, other).x * column / of_b, solve(backend, given).x
-    )
+    assert_array_equal(solve(backend, other).x * column / of_b, solve(backend, given).x)
 
 
 # ---- special bounds ------------------------------------------------------------------
@@ -154,34 +155,7 @@ def test_a_row_of_weight_zero_is_a_row_of_zeros(
     A[..., 2, 1], given.b[0, 2], given.b[1, :4] = kept, -kept, INF
     found = solve(backend, given._replace(A=A), method=method)
     for name, array in expected._asdict().items():
-        np.testing.assert_array_equal(getattr(found, name), array)
-
-
-def penalised(
-    rng: Generator,
-    systems: int,
-    shape: tuple[int, int],
-    bounds: tuple[float, float],
-    case: str,
-) -> Bounded:
-    """Penalties on dependent columns, some of them equal.
-
-    Some b are fitted exactly, by a column with a penalty or without a penalty.
-    """
-    n = shape[1]
-    A = rng.standard_normal((systems, *shape))
-    b = rng.standard_normal((systems, shape[0]))
-    A[::3, :, 1] = A[::3, :, 0]
-    b[::5] = A[::5, :, -1] / 2
-    l1 = 0.3 * rng.random((systems, n))
-    l1[::10, -1] = 0
-    given = Bounded.of(A, b, bounds, l1)
-    if "l2" in case:
-        given = given._replace(l2=rng.random((systems, n)) * (np.arange(n) % 3 == 0))
-    if "sum" in case:
-        largest = np.minimum(given.upper.sum(axis=1), 1)
-        given = given._replace(sum_to=largest * rng.random(systems))
-    return given
+        assert_array_equal(getattr(found, name), array)
 
 
 def least_penalty(given: Bounded, x: Array, k: int) -> float:
@@ -195,18 +169,22 @@ def least_penalty(given: Bounded, x: Array, k: int) -> float:
     return float(found.fun)
 
 
-@pytest.mark.parametrize("bounds", [(0.0, INF), (-1.0, 1.0)])
-@pytest.mark.parametrize("case", ["l1", "l1 sum"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@together("bounds", [(0.0, INF), (-1.0, 1.0)])
+@together("has_sum", [False, True])
+@together("dtype", [np.float32, np.float64])
 def test_no_move_along_a_dependence_lowers_the_penalty(
-    backend: Any, rng: Generator, bounds: tuple[float, float], case: str, dtype: Any
+    backend: Any, rng: Generator, bounds: tuple[float, float], has_sum: bool, dtype: Any
 ) -> None:
-    """Many more columns than rows, against SciPy's linear programming."""
-    made = penalised(rng, 5, (8, 32), bounds, case).rounded(dtype)
+    """Many more columns than rows, two of them equal, against linear programming."""
+    A, b = rng.standard_normal((5, 8, 32)), rng.standard_normal((5, 8))
+    A[::3, :, 1] = A[::3, :, 0]
+    b[0] = A[0, :, -1] / 2  # fitted exactly
+    l1 = 0.3 * rng.random((5, 32))
+    made = Bounded.of(A, b, bounds, l1, sum_to=rng.random(5) if has_sum else None)
+    made = made.rounded(dtype)
     result = solve(backend, made.astype(dtype))
-    eps = float(np.finfo(dtype).eps)
     check_optimal(made, result, 64)
-    x = result.x.astype(float)
+    eps, x = float(np.finfo(dtype).eps), result.x.astype(float)
     for k in range(5):
         found = float(made.l1[k] @ x[k])
         assert found <= least_penalty(made, x, k) + 1e3 * eps * (made.l1[k] @ abs(x[k]))
@@ -222,7 +200,7 @@ def test_rounding_of_a_penalty_moves_nothing(
     result = solve(backend, given, method=method)
     assert (result.status == 0).all()
     best = np.linalg.pinv(A, rcond=1e-10) @ (b - y)[..., None]
-    np.testing.assert_allclose(A @ result.x[..., None], A @ best, atol=1e-10)
+    assert_allclose(A @ result.x[..., None], A @ best, atol=1e-10)
 
 
 @together("l1", [0.4, np.full(3, 1e3)])
@@ -236,7 +214,39 @@ def test_the_same_penalty_is_a_constant_if_the_sum_is_fixed(
         gpusolve.lsq_linear, A, b, (0, INF), l1=l1, sum_to=sum_to, method=method
     )
     assert (result.status == 0).all()
-    np.testing.assert_allclose(result.x, expected, rtol=0, atol=1e-12)
+    assert_allclose(result.x, expected, rtol=0, atol=1e-12)
+
+
+@without_gpu
+@together("exponent", [None, -7, -3, 0, 3, 7])
+def test_sums_of_columns_whose_norms_differ_by_twelve_orders(
+    backend: Any, rng: Generator, method: str, exponent: int | None
+) -> None:
+    """From sums that the largest columns fit to sums beyond the smallest columns.
+
+    The multiplier of the sum may be 1e16 times the gradient. Within bounds, several
+    variables rest at their upper bounds to make up the sum.
+    """
+    A = rng.random((25, 9, 6)) * 1e6 ** rng.uniform(-1, 1, (25, 1, 6))
+    b, upper = rng.random((25, 9)), rng.random((25, 6))
+    given = Bounded.of(A, b, (0, upper), sum_to=upper.sum(axis=-1) * rng.random(25))
+    if exponent is not None:
+        given = Bounded.of(A, b, (0, INF), sum_to=3.7 * 10.0**exponent)
+    result = solve(backend, given, method=method)
+    good = result.status == 0
+    assert good.mean() > (0.9 if exponent is None else 0.99)
+    assert result.nit.max() <= 3 * 6
+    x, given = result.x[good], given.take(good)
+    assert infeasibility(given, x).max() <= CERTIFIED
+    assert violation(given, x).max() <= 1e-10
+
+
+def test_a_column_that_adds_nothing_to_the_sum(backend: Any) -> None:
+    """The square of the coefficient of the first variable in the sum underflows."""
+    A, b = np.diag([1e85, 1e-85]), np.array([[1e85, 0.0], [1.0, 1.0]])
+    found = backend.solve(gpusolve.lsq_linear, A, b, (0.0, 1.0), sum_to=1.0)
+    assert (found.status == 0).all()
+    np.testing.assert_allclose(found.x, [[1, 0], [1e-85, 1]], 4 * EPS, 4 * EPS * 1e-85)
 
 
 # ---- warm start ----------------------------------------------------------------------
@@ -246,15 +256,15 @@ def test_warm_start(backend: Any, rng: Generator, method: str) -> None:
     given = random(rng, 30, 20)
     cold = solve(backend, given, method=method)
     warm = solve(backend, given, method=method, warm_start=cold.x)
-    np.testing.assert_allclose(warm.x, cold.x, atol=1e-12)
+    assert_allclose(warm.x, cold.x, atol=1e-12)
     assert (warm.nit < cold.nit).all()
     assert (warm.n_downdates == 0).all()
     for start in (np.full(20, 5.0), np.full(20, -5.0), rng.standard_normal((4, 20))):
         other = solve(backend, given, method=method, warm_start=start)
-        np.testing.assert_allclose(other.x, cold.x, atol=1e-12)
+        assert_allclose(other.x, cold.x, atol=1e-12)
     start = np.array([np.nan, INF, -INF, 1e300] + 16 * [0.0])
     other = solve(backend, given, method=method, warm_start=start)
-    np.testing.assert_allclose(other.x, cold.x, atol=1e-12)
+    assert_allclose(other.x, cold.x, atol=1e-12)
 
 
 def test_iteration_limit(backend: Any, rng: Generator, method: str) -> None:
@@ -300,13 +310,13 @@ def test_every_argument_broadcasts(backend: Any, rng: Generator, method: str) ->
         values = {key: value[0, 0] for key, value in each.items()} | {name: each[name]}
         result = call(values)
         assert result.x.shape == every.x.shape
-        np.testing.assert_allclose(result.x[0, 0], every.x[0, 0], atol=1e-12)
+        assert_allclose(result.x[0, 0], every.x[0, 0], atol=1e-12)
         column = {**each, name: each[name][:, :1]}
-        np.testing.assert_allclose(call(column).x[:, 0], every.x[:, 0], atol=1e-12)
+        assert_allclose(call(column).x[:, 0], every.x[:, 0], atol=1e-12)
     alone = call({key: value[1, 2] for key, value in each.items()})
     assert alone.x.shape == (4,)
     assert np.ndim(alone.rnorm) == np.ndim(alone.status) == 0
-    np.testing.assert_allclose(alone.x, every.x[1, 2], atol=1e-12)
+    assert_allclose(alone.x, every.x[1, 2], atol=1e-12)
 
 
 @together("shared", [False, True])
@@ -328,7 +338,7 @@ def test_a_bad_system_changes_no_bit_of_others(
     others = [0, 1, 3, 4, 5]
     for name, array in good._asdict().items():
         found = getattr(result, name)
-        np.testing.assert_array_equal(found[others], array[others])
+        assert_array_equal(found[others], array[others])
         if array.dtype.kind == "f":
             assert np.isnan(found[2]).all()
 
@@ -346,7 +356,7 @@ def test_a_block_that_solves_several_systems_reads_each_before_the_next(
     monkeypatch.setattr(_emulator.Kernel, "resident_blocks", lambda *_: 1)
     with _emulator.races():
         found = solve(method=method)
-    np.testing.assert_array_equal(found.x, expected.x)
+    assert_array_equal(found.x, expected.x)
 
 
 # ---- memory and dtypes ---------------------------------------------------------------
@@ -376,7 +386,7 @@ def test_empty(backend: Any, method: str, shape: Any, rnorm: Any, l2: float) -> 
     )
     assert result.x.shape == (*batch, n)
     assert (result.x == 0).all()
-    np.testing.assert_allclose(result.rnorm, rnorm)
+    assert_allclose(result.rnorm, rnorm)
     assert (np.asarray(result.status) == 0).all()
 
 
@@ -408,7 +418,7 @@ def test_dtypes_of_options(
     )
     for name in ("x", "rnorm", "dual", "kkt"):
         assert getattr(result, name).dtype == dtype
-    np.testing.assert_allclose(result.x, expected.x, atol=16 * np.finfo(dtype).eps)
+    assert_allclose(result.x, expected.x, atol=16 * np.finfo(dtype).eps)
 
 
 def test_strided_views(backend: Any, rng: Generator, method: str) -> None:
@@ -425,7 +435,7 @@ def test_strided_views(backend: Any, rng: Generator, method: str) -> None:
     }
     kept = big.copy()
     result = backend.solve(gpusolve.lsq_linear, A, b, method=method, **arguments)
-    np.testing.assert_array_equal(big, kept)
+    assert_array_equal(big, kept)
 
     def copied(value: Any) -> Any:
         return tuple(map(np.copy, value)) if isinstance(value, tuple) else value.copy()
@@ -434,4 +444,4 @@ def test_strided_views(backend: Any, rng: Generator, method: str) -> None:
     expected = backend.solve(
         gpusolve.lsq_linear, A.copy(), b.copy(), method=method, **copies
     )
-    np.testing.assert_array_equal(result.x, expected.x)
+    assert_array_equal(result.x, expected.x)

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from oracles import brute_force, objective, residual_norm, scipy_rnorm, violation
 from together import together
@@ -90,7 +91,7 @@ def test_random_batch_agrees_with_scipy(
             scipy_rnorm(A[k], b[k]), rel=1e-11, abs=m * EPS * cancelling
         )
         dual = A[k].T @ (b[k] - A[k] @ result.x[k])
-        np.testing.assert_allclose(result.dual[k], dual, atol=1e-12 * m)
+        assert_allclose(result.dual[k], dual, atol=1e-12 * m)
         entered = result.n_updates[k] - result.n_downdates[k]
         assert entered == np.count_nonzero(result.x[k])
 
@@ -131,10 +132,10 @@ def test_kernel_in_every_thread_order(
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     result = gpusolve.nnls(A, b, method="gram")
     solution = gpusolve.reference.nnls(A, b)
-    np.testing.assert_allclose(result.x, solution.x, rtol=1e-10, atol=1e-13)
-    np.testing.assert_array_equal(result.n_updates, expected.n_updates)
-    np.testing.assert_array_equal(result.n_downdates, expected.n_downdates)
-    np.testing.assert_array_equal(result.nit, expected.nit)
+    assert_allclose(result.x, solution.x, rtol=1e-10, atol=1e-13)
+    assert_array_equal(result.n_updates, expected.n_updates)
+    assert_array_equal(result.n_downdates, expected.n_downdates)
+    assert_array_equal(result.nit, expected.nit)
 
 
 def test_systems_not_certified_by_gram_are_solved_by_qr() -> None:
@@ -149,7 +150,7 @@ def test_systems_not_certified_by_gram_are_solved_by_qr() -> None:
     assert not batch.repaired[:9].any()
     assert (batch.repaired[9:] >= (gram.status == 3)).all()
     alone = gpusolve.nnls(hard, b)
-    np.testing.assert_array_equal(batch.x[9:], alone.x)
+    assert_array_equal(batch.x[9:], alone.x)
     for k in range(9):
         assert residual_norm(hard[k], b[k], batch.x[9 + k]) <= 1e-11
 
@@ -189,7 +190,7 @@ def test_a_watchdog_gives_more_launches_and_the_same_results(
     result = gpusolve.nnls(A, b, method=method, warm_start=start)
     assert grids == expected_grids
     for name in ("x", "rnorm", "dual", "kkt", "nit", "status"):
-        np.testing.assert_array_equal(getattr(result, name), getattr(expected, name))
+        assert_array_equal(getattr(result, name), getattr(expected, name))
 
 
 # ---- the QR kernel within bounds ----
@@ -228,9 +229,9 @@ def test_qr_in_every_thread_order(
     expected = expected if maxiter is None else same
     for name in ("x", "dual", "rnorm"):
         values, other = getattr(found, name), getattr(expected, name)
-        np.testing.assert_allclose(values, other, rtol=1e-10, atol=1e-12)
+        assert_allclose(values, other, rtol=1e-10, atol=1e-12)
     for name in ("status", "nit", "n_updates", "n_downdates"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(same, name))
+        assert_array_equal(getattr(found, name), getattr(same, name))
 
 
 @pytest.mark.parametrize("limit", [6_000, 20_000, 60_000])
@@ -242,4 +243,4 @@ def test_qr_with_fewer_regions_in_shared_memory(
     expected = gpusolve.lsq_linear(given.A, given.b, method="qr", **given.options())
     monkeypatch.setattr(kernels.EmulatedDevice, "shared_memory_per_block", limit)
     found = gpusolve.lsq_linear(given.A, given.b, method="qr", **given.options())
-    np.testing.assert_array_equal(found.x, expected.x)
+    assert_array_equal(found.x, expected.x)

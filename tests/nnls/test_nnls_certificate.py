@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from degenerate_systems import FAMILIES, kahan
-from oracles import brute_force, residual_norm
-from scipy.linalg import null_space
+from degenerate_systems import FAMILIES
+from numpy.testing import assert_array_equal
+from oracles import residual_norm
 
 import gpusolve
 from gpusolve import _emulator
@@ -65,16 +65,6 @@ def fit_error(A: np.ndarray, b: np.ndarray, x: np.ndarray, best: np.ndarray) -> 
     return float(np.sqrt(error @ error) / np.linalg.norm(b))
 
 
-def test_a_correct_solution_is_accepted(backend: Any, systems: list[System]) -> None:
-    A, b = (np.stack(arrays) for arrays in zip(*systems, strict=True))
-    result = backend.nnls(A, b)
-    assert (result.status == 0).all()
-    for k, (A_k, b_k) in enumerate(systems):
-        assert accepted(A_k, b_k, result.x[k])
-        best = np.sqrt(2 * brute_force(A_k, b_k))
-        assert result.rnorm[k] <= best + 1e-9 * np.linalg.norm(b_k)
-
-
 def perturbed(x: np.ndarray) -> list[np.ndarray]:
     """Non-negative points near an optimal x; most of them are not optimal."""
     rng, used = np.random.default_rng(4), support(x)
@@ -99,22 +89,12 @@ def test_an_incorrect_solution_is_refused(systems: list[System]) -> None:
     refused = 0
     for A, b in systems:
         x = gpusolve.nnls(A, b).x
+        assert accepted(A, b, x)
         for point in perturbed(x):
             if fit_error(A, b, point, x) > 1e-9:
                 assert not accepted(A, b, point)
                 refused += 1
     assert refused > 20
-
-
-def test_a_solution_with_a_huge_null_vector_is_refused() -> None:
-    rng = np.random.default_rng(5)
-    for A, b in made("rank 2", 9, 7):
-        null = null_space(A) @ rng.standard_normal(5)
-        A, null = A * np.sign(null), np.abs(null)
-        point = gpusolve.nnls(A, b).x + 1e12 * np.linalg.norm(b) * null
-        system = scale(A, b)
-        assert not accepted(A, b, point)
-        assert hidden_by_rounding(system, system.rescale(point))
 
 
 def test_solutions_made_of_rounding_noise_are_refused() -> None:
@@ -132,6 +112,7 @@ def test_solutions_made_of_rounding_noise_are_refused() -> None:
         assert result.x.max() < 1e6
         system = scale(A, b)
         at = system.rescale(noise)
+        assert hidden_by_rounding(system, at)
         orthogonal = (
             system.b
             - system.A[:, :2]
@@ -188,17 +169,6 @@ def test_a_residual_hidden_by_rounding_has_status_3(backend: Any) -> None:
     assert small.rnorm < 1e-11
 
 
-@pytest.mark.parametrize("method", ["auto", "qr"])
-def test_rnorm_belongs_to_the_returned_x(backend: Any, method: str) -> None:
-    for n in (30, 50, 60):
-        A, b = kahan(n), np.ones(n)
-        result = backend.nnls(A, b, method=method)
-        cancelling = np.linalg.norm(A, axis=0) @ result.x
-        exact = residual_norm(A, b, result.x)
-        rounding = n * float(np.finfo(np.longdouble).eps) * cancelling
-        assert result.rnorm == pytest.approx(exact, rel=1e-12, abs=rounding)
-
-
 def test_mirrored_columns_are_solved_by_gram_alone() -> None:
     rng = np.random.default_rng(9)
     band = np.linspace(-1, 1, 120)
@@ -229,4 +199,4 @@ def test_limits_of_kernels_are_those_of_numpy(name: str, dtype: str) -> None:
     found = np.empty((2, by_x.size), np.int32)
     judge((1,), (32,), (by_x, angle, np.int32(by_x.size), *found))
     expected = (np.maximum(by_x, angle) <= limit for limit in limits)
-    np.testing.assert_array_equal(found, [*expected])
+    assert_array_equal(found, [*expected])

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from constrained_systems import random_constrained
+from numpy.testing import assert_allclose
 from together import together
 
 import gpusolve
@@ -61,7 +62,7 @@ def test_each_pair_of_matrices_and_penalties_has_factors_of_its_own(
         rows = {"A_ub": C[j], "b_ub": np.full(5, 0.1), "l2": l2[j]}
         one = gpusolve.lsq_linear(A[i, 0], b[i, j], **rows)
         x = found.x.reshape(6, 4)[k]
-        np.testing.assert_allclose(x, one.x, rtol=1e-9, atol=1e-12 / l2[j, 0])
+        assert_allclose(x, one.x, rtol=1e-9, atol=1e-12 / l2[j, 0])
 
 
 @pytest.mark.parametrize(("dtype", "left"), [(np.float32, True), (np.float64, False)])
@@ -87,4 +88,4 @@ def test_a_gradient_that_is_far_larger_than_the_constraints_hides_no_row() -> No
     result = gpusolve.bounded_qp(G, [0.92, 0.91], bounds, A_ub=C, b_ub=d)
     assert result.status == 0
     vertex = np.linalg.solve(C[:2], d[:2])
-    np.testing.assert_allclose(result.x, vertex, rtol=1e-12)
+    assert_allclose(result.x, vertex, rtol=1e-12)

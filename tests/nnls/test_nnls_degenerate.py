@@ -1,20 +1,27 @@
-"""Thousands of degenerate systems, compared with SciPy and brute force.
+"""Degenerate systems: thousands by SciPy and brute force, and once incorrect ones.
 
 ``benchmarks/hard.py`` solves ten times as many systems.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
 import pytest
-from degenerate_systems import BATCH, allowance, batch, excess, reference
+from backends import also_by_fallback, without_gpu
+from degenerate_systems import BATCH, EPS, allowance, batch, excess, reference
+from numpy.random import Generator
+from together import together
 
-from gpusolve._device import kernels
+from gpusolve._device import kernels  # no argument makes float64 slow
 from gpusolve._nnls import dense, nnls_gram_kernel
 from gpusolve._nnls.nnls_gram_kernel import Team, choose, multiply_by_transpose
 from gpusolve._nnls.validation import validate
+from gpusolve._numerics.certificate import Certificate, certify
+
+specification = importlib.import_module("gpusolve.reference._nnls")
 
 SYSTEMS = 100_000
 
@@ -107,3 +114,184 @@ def test_float32_is_used_where_float64_is_slow() -> None:
     assert 2**-26 < error < 2**-18
     fast = multiply_by_transpose(columns, kernels.EmulatedDevice())
     assert np.abs(fast - exact).max() <= 2**-44 * exact.max()
+
+
+# ---- directions of very different sizes ----
+
+LEVELS = [
+    ([[1, -1, 1, -1], [0, 1.5e-6, 0, 0], [0, 0, 5e-10, 0]], [0, 1, 0.04], 1e-8),
+    ([[1, -1, 1, -1], [0, 1e-5, 0, 0], [0, 0, 3e-12, 0]], [0, 1, 1], 1e-3),
+]
+
+
+@also_by_fallback
+@pytest.mark.parametrize(("A", "b", "limit"), LEVELS)
+def test_tiny_directions_are_fitted(backend: Any, A: Any, b: Any, limit: float) -> None:
+    """A large x along one direction once hid the residual along a smaller direction."""
+    A, b = np.array(A, float), np.array(b, float)
+    assert backend.nnls(A, b).rnorm <= limit * np.linalg.norm(b)
+
+
+def columns_of_all_sizes(rng: Generator, m: int, n: int) -> np.ndarray:
+    """Each column is an earlier column with either sign, and a small perturbation."""
+    A = rng.standard_normal((m, n))
+    for j in range(1, n):
+        near = A[:, rng.integers(j)] * rng.choice([-1, 1])
+        A[:, j] = near + 10.0 ** -rng.uniform(0, 9) * A[:, j]
+    return A
+
+
+@also_by_fallback
+@together("n", range(2, 6))
+def test_a_bad_warm_start_gives_the_same_residual(backend: Any, n: int) -> None:
+    rng = np.random.default_rng([11, n])
+    for m in range(n, 7):
+        A = np.stack([columns_of_all_sizes(rng, m, n) for _ in range(8)])
+        b, start = rng.standard_normal((8, m)), 10.0 ** rng.uniform(-3, 12, (8, n))
+        cold, warm = backend.nnls(A, b), backend.nnls(A, b, warm_start=start)
+        length = np.linalg.norm(b, axis=-1)
+        assert (warm.rnorm <= length * (1 + 4 * EPS)).all()
+        reach = (np.linalg.norm(A, axis=1) * np.maximum(cold.x, warm.x)).sum(axis=-1)
+        apart = np.abs(warm.rnorm - cold.rnorm) - 1e-9 * length - 8 * EPS * reach
+        solved = (warm.status == 0) & (cold.status == 0)
+        assert solved.any()
+        assert (apart[solved] <= 0).all()
+
+
+@pytest.mark.parametrize("method", ["auto", "qr"])
+def test_a_converged_status_at_the_limit_means_optimal(
+    backend: Any, method: str
+) -> None:
+    rng, limited = np.random.default_rng(12), 0
+    systems = 15 if backend.emulated else 60
+    for _ in range(systems):
+        n = int(rng.integers(3, 8))
+        m = int(rng.integers(2, 7))
+        A, b = columns_of_all_sizes(rng, m, n), rng.standard_normal(m)
+        full = backend.nnls(A, b, method=method)
+        part = backend.nnls(A, b, method=method, maxiter=max(1, int(full.nit) - 1))
+        if part.status == 0 and full.status == 0:
+            reach = np.linalg.norm(A, axis=0) @ np.maximum(full.x, part.x)
+            rounding = 1e-9 * np.linalg.norm(b) + 8 * EPS * reach
+            assert part.rnorm <= full.rnorm + rounding
+        limited += int(part.status == 1)
+    assert limited > systems // 3
+
+
+# ---- dependence ----
+
+
+def test_a_second_attempt_refuses_columns_of_noise(backend: Any) -> None:
+    """The remainder of a dependent column exceeds 4 eps, but not the next limit."""
+    rng = np.random.default_rng(13)
+    A = rng.standard_normal((40, 5, 3)) @ rng.standard_normal((40, 3, 7))
+    A[:, :, 4:] = 3e-15 * rng.standard_normal((40, 5, 3)) - A[:, :, 1:4]
+    b = rng.standard_normal((40, 5))
+    result = backend.nnls(A, b, method="qr")
+    assert result.repaired.any()
+    assert not result.repaired.all()
+    assert (result.rnorm <= np.linalg.norm(b, axis=-1)).all()
+    assert (result.nit <= 10 * 7).all()
+
+
+# ---- scale ----
+
+EXTREMES = [
+    # dtype, factor of A, factor of b, whether x is representable
+    (np.float64, 1e-200, 1e200, False),
+    (np.float64, 1e200, 1e-200, False),
+    (np.float64, 1e160, 1e-155, False),
+    (np.float64, 1e-315, 1e-310, True),
+    (np.float64, 1e150, 1e150, True),
+    (np.float64, 1e-150, 1e150, True),
+    (np.float32, 1e-30, 1e30, False),
+    (np.float32, 1e30, 1e-30, False),
+    (np.float32, 1e15, 1e-15, True),
+]
+
+
+@also_by_fallback
+@together(("dtype", "A_factor", "b_factor", "fits"), EXTREMES)
+def test_a_solution_that_overflows_is_not_certified(
+    backend: Any, dtype: Any, A_factor: float, b_factor: float, fits: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    A = rng.random((6, 3))
+    b = A @ np.array([1, 2, 0.5]) + 0.1 * rng.random(6)
+    result = backend.nnls((A * A_factor).astype(dtype), (b * b_factor).astype(dtype))
+    assert (result.status == 0) == fits
+    assert (result.status == 3) != fits
+    if not fits:
+        assert not result.kkt < 1e-10
+
+
+@together("penalty", [{"l1": 1e300}, {"l2": 1e300}, {"l1": 1e-320}])
+def test_penalties_of_any_size(backend: Any, penalty: dict[str, float]) -> None:
+    rng = np.random.default_rng(0)
+    A = rng.random((6, 3))
+    for A_factor, b_factor in ((1.0, 1e-30), (1e-200, 1.0), (1.0, 1.0)):
+        result = backend.nnls(A * A_factor, b_factor * A.sum(axis=1), **penalty)
+        assert result.status == 0
+        assert np.isfinite(result.x).all()
+        assert result.rnorm <= b_factor * np.linalg.norm(A.sum(axis=1)) * (1 + EPS)
+
+
+def test_many_columns_enter_under_a_heavy_row(backend: Any) -> None:
+    """The residual stays orthogonal to the heavy row as columns enter."""
+    rng = np.random.default_rng(17)
+    A = np.vstack([rng.standard_normal((70, 50)), np.full(50, 1e8)])
+    b = A @ rng.dirichlet(np.ones(50)) + 0.01 * np.append(rng.standard_normal(70), 0)
+    result = backend.nnls(A, b, method="qr")
+    assert result.status == 0
+    assert np.count_nonzero(result.x) > 40
+    assert result.n_downdates <= 10
+    assert result.nit <= 60
+
+
+# ---- repairs ----
+
+
+@without_gpu
+def test_repairs_find_the_better_x_that_is_large(backend: Any) -> None:
+    """Rounding x changes A x by less than the repair improves it."""
+    apart, fit = 2.0**-45, 0.2
+    A = np.array([[1.0, -1.0], [apart, 0.0], [0.0, 0.0]])
+    for method in ("auto", "qr"):
+        result = backend.nnls(A, np.array([0.0, fit, 1.0]), method=method)
+        assert result.rnorm == pytest.approx(1.0)
+        assert result.x == pytest.approx(fit / apart)
+
+
+@without_gpu
+def test_dependent_columns_are_those_that_float32_cannot_tell_apart(
+    backend: Any,
+) -> None:
+    """Another x would be so large that its rounding errors hide what it fits."""
+    A = np.array([[1.0, -1.0], [2.0**-22, 0.0], [0.0, 0.0]], np.float32)
+    for method in ("auto", "qr"):
+        result = backend.nnls(A, np.array([0.0, 0.2, 1.0], np.float32), method=method)
+        assert result.status == 0
+        assert (result.x < 1).all()
+
+
+def test_a_later_attempt_that_is_not_better_replaces_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first attempt is certified, but not settled; the second is not certified."""
+    attempts: list[Certificate] = []
+
+    def certify_first(*args: Any) -> Certificate:
+        found = certify(*args)
+        worse = {"by_x": 5e-11, "angle": 9e-11, "kkt": 1.4e-10}
+        if attempts:
+            worse = {"by_x": 1.0, "kkt": 1.0, "rnorm": found.rnorm - 1e-13}
+        attempts.append(found._replace(**{k: np.asarray(v) for k, v in worse.items()}))
+        return attempts[-1]
+
+    monkeypatch.setattr("gpusolve.reference._nnls.certify", certify_first)
+    solution = specification.nnls(
+        np.array([[3.0, 2.0], [1.0, 1.0]]), np.array([3.0, 2.0])
+    )
+    assert len(attempts) > 1
+    assert solution.status == 0
+    assert solution.kkt == attempts[0].kkt

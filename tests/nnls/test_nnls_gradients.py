@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import null_space
 from together import together
 
@@ -135,7 +136,7 @@ def test_dependent_active_rows_share_the_gradient(
     C = np.kron(factors[:, None], E)
     rows = {"A_ub": C, "b_ub": x @ C.T}
     result = backend.call(gpusolve.lsq_linear, A, b, **rows)
-    np.testing.assert_array_equal(backend.numpy(result.status), 0)
+    assert_array_equal(backend.numpy(result.status), 0)
     x_bar = rng.standard_normal((3, 5))
     found = fetched(backend, result.vjp(backend.array(x_bar)))
     x = backend.numpy(result.x)
@@ -144,14 +145,14 @@ def test_dependent_active_rows_share_the_gradient(
     z = (x_bar - v @ A.T @ A) @ np.linalg.pinv(E)
     y = ((b - x @ A.T) @ A) @ np.linalg.pinv(E)
     share = np.repeat(1 / (len(factors) * factors), 2)
-    np.testing.assert_allclose(found.b, v @ A.T, atol=1e-10)
-    np.testing.assert_allclose(found.b_ub, share * np.tile(z, len(factors)), atol=1e-9)
+    assert_allclose(found.b, v @ A.T, atol=1e-10)
+    assert_allclose(found.b_ub, share * np.tile(z, len(factors)), atol=1e-9)
     of_rows = -np.einsum("si,sj->ij", y, v) - np.einsum("si,sj->ij", z, x)
     expected = share[:, None] * np.tile(of_rows, (len(factors), 1))
-    np.testing.assert_allclose(found.A_ub, expected, atol=1e-9)
+    assert_allclose(found.A_ub, expected, atol=1e-9)
     covariance = N @ np.linalg.inv(N.T @ A.T @ A @ N) @ N.T
     found = backend.numpy(result.covariance(1.0))
-    np.testing.assert_allclose(found, [covariance] * 3, atol=1e-9)
+    assert_allclose(found, [covariance] * 3, atol=1e-9)
 
 
 def fetched(backend: Any, gradients: Any) -> Any:
@@ -168,8 +169,8 @@ def test_rows_that_only_a_point_satisfies_are_active(backend: Any) -> None:
     rows = {"A_ub": C, "b_ub": C @ [0.5, 0.5] + [0, 0, 0, 1]}
     result = backend.call(gpusolve.lsq_linear, np.eye(2), np.full(2, 0.5), **rows)
     found = fetched(backend, result.vjp([1.0, 0.0]))
-    np.testing.assert_allclose(found.b, 0, atol=1e-12)
-    np.testing.assert_allclose(found.b_ub @ C, [1, 0], atol=1e-12)
+    assert_allclose(found.b, 0, atol=1e-12)
+    assert_allclose(found.b_ub @ C, [1, 0], atol=1e-12)
     assert (found.b_ub[:3] != 0).all()
     assert found.b_ub[3] == 0
 
@@ -180,8 +181,8 @@ def test_a_constraint_without_a_multiplier_does_not_move_x() -> None:
     result = gpusolve.lsq_linear(np.eye(2), [1.0, 0.0], **rows)
     assert result.dual_ub == 0
     found = result.vjp([1.0, 0.0])
-    np.testing.assert_allclose(found.b, [1, 0], atol=1e-15)
-    np.testing.assert_array_equal(found.b_ub, 0)
+    assert_allclose(found.b, [1, 0], atol=1e-15)
+    assert_array_equal(found.b_ub, 0)
 
 
 def test_arguments_that_are_not_given_have_no_gradient() -> None:
@@ -194,12 +195,12 @@ def test_arguments_that_are_not_given_have_no_gradient() -> None:
 
 def test_a_multiplier_of_zero_keeps_the_variable_at_its_bound() -> None:
     result = gpusolve.nnls(np.eye(2), [1.0, 0.0])
-    np.testing.assert_array_equal(result.vjp([1, 1]).b, [1, 0])
+    assert_array_equal(result.vjp([1, 1]).b, [1, 0])
 
 
 def test_dependent_columns_change_by_the_least_norm() -> None:
     result = gpusolve.lsq_linear([[1.0, 1.0]], [2.0])
-    np.testing.assert_allclose(result.vjp([1.0, 0.0]).b, [0.5])
+    assert_allclose(result.vjp([1.0, 0.0]).b, [0.5])
 
 
 def test_equal_bounds_share_the_gradient() -> None:
@@ -212,14 +213,14 @@ def test_a_system_without_a_solution_does_not_affect_others(rng: Generator) -> N
     alone = gpusolve.nnls(A, b[:1]).vjp(1.0)
     b[1, 0] = np.nan
     gradients = gpusolve.nnls(A, b).vjp(1.0)
-    np.testing.assert_allclose(gradients.A, alone.A, rtol=1e-13, atol=1e-15)
-    np.testing.assert_array_equal(gradients.b[1], 0)
+    assert_allclose(gradients.A, alone.A, rtol=1e-13, atol=1e-15)
+    assert_array_equal(gradients.b[1], 0)
     own = np.stack([A, np.full_like(A, np.nan)])
     upper = np.full(VARIABLES, 0.1)
     alone = gpusolve.lsq_linear(A, b[0], (0, upper)).vjp(1.0)
     gradients = gpusolve.lsq_linear(own, b[0], (0, upper)).vjp(1.0)
-    np.testing.assert_allclose(gradients.upper, alone.upper, rtol=1e-12)
-    np.testing.assert_array_equal(gradients.A[1], 0)
+    assert_allclose(gradients.upper, alone.upper, rtol=1e-12)
+    assert_array_equal(gradients.A[1], 0)
 
 
 def test_a_row_of_weight_zero_may_be_missing(rng: Generator) -> None:
@@ -230,11 +231,11 @@ def test_a_row_of_weight_zero_may_be_missing(rng: Generator) -> None:
     A[3, 1] = b[3] = np.nan
     gradients = gpusolve.nnls(A, b, weights=weights).vjp(1.0)
     for found, expected in zip(gradients[:2], alone[:2], strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
+        assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
     assert gradients.weights[3] == 0
 
 
 def test_an_empty_batch() -> None:
     A = np.ones((ROWS, VARIABLES))
     gradients = gpusolve.nnls(A, np.zeros((0, ROWS))).vjp(1.0)
-    np.testing.assert_array_equal(gradients.A, np.zeros((ROWS, VARIABLES)))
+    assert_array_equal(gradients.A, np.zeros((ROWS, VARIABLES)))

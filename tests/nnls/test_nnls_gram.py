@@ -11,6 +11,7 @@ from bounded_systems import Bounded, objective, solve_by_bvls
 from every_option import DTYPES, KINDS, problem
 from exact_programs import dot, exact, solution
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from together import together
 
@@ -75,7 +76,7 @@ def assert_same_steps(found: Solution, given: dict[str, Any]) -> None:
     """The compiled object takes them, too."""
     expected = serial(**given)
     for name in COUNTS:
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+        assert_array_equal(getattr(found, name), getattr(expected, name))
 
 
 def use(team: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +91,7 @@ def use(team: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_several_variables_enter_at_once(rng: Generator) -> None:
     A, b = rng.random((60, 40)), rng.random(60)
     found = solve(A, b)
-    np.testing.assert_allclose(found.x, reference.nnls(A, b).x, atol=1e-13)
+    assert_allclose(found.x, reference.nnls(A, b).x, atol=1e-13)
     assert 2 * found.nit < gpusolve.nnls(A, b, method="qr").nit
 
 
@@ -116,7 +117,7 @@ def test_less_shared_memory_changes_no_bit(
     assert layout_of(TEAMS[team], size, False, limit - 2048).side == side
     found = solve(A, b)
     for name, field in found._asdict().items():
-        np.testing.assert_array_equal(field, getattr(expected, name), name)
+        assert_array_equal(field, getattr(expected, name), name)
 
 
 @pytest.mark.parametrize("limit", [40 * 30 * 8 * 4, 40 * 30 * 8])
@@ -131,8 +132,8 @@ def test_less_memory_changes_no_bit(
     monkeypatch.setattr(_emulator, "empty", with_limit(_emulator.empty, 2 * limit))
     found = gpusolve.nnls(A, b, warm_start=start)
     assert not found.method.any()
-    np.testing.assert_array_equal(found.x, expected.x)
-    np.testing.assert_array_equal(found.nit, expected.nit)
+    assert_array_equal(found.x, expected.x)
+    assert_array_equal(found.nit, expected.nit)
 
 
 def test_without_memory_for_one_matrix_qr_is_used(
@@ -144,7 +145,7 @@ def test_without_memory_for_one_matrix_qr_is_used(
     monkeypatch.setattr(_emulator, "empty", with_limit(_emulator.empty, 10_000))
     found = gpusolve.nnls(A, b)
     assert found.method.all()
-    np.testing.assert_array_equal(found.x, expected.x)
+    assert_array_equal(found.x, expected.x)
     with pytest.raises(MemoryError):
         gpusolve.nnls(A, b, method="gram")
 
@@ -184,7 +185,7 @@ def test_large_repairs_have_memory_only_if_they_are_needed(
         assert len(allocated) == needed
         assert sum(allocated) <= 2
         for name, field in found._asdict().items():
-            np.testing.assert_array_equal(field, getattr(expected, name), name)
+            assert_array_equal(field, getattr(expected, name), name)
 
 
 def test_team_for_each_size() -> None:
@@ -251,12 +252,10 @@ def test_corrected_x_and_its_residual_against_exact_arithmetic(
         products = [[dot(one, other) for other in columns] for one in columns]
         best = solution(products, [dot(one, values) for one in columns])
         assert best is not None
-        np.testing.assert_allclose(x, [float(one) for one in best], rtol=5e-16)
+        assert_allclose(x, [float(one) for one in best], rtol=5e-16)
         rows = [exact(row) for row in matrix]
         residual = [y - dot(row, exact(x)) for row, y in zip(rows, values, strict=True)]
-        np.testing.assert_allclose(
-            rnorm, math.sqrt(dot(residual, residual)), rtol=1e-15
-        )
+        assert_allclose(rnorm, math.sqrt(dot(residual, residual)), rtol=1e-15)
 
 
 # ---- bounds, weights, a fixed sum, penalties of each variable ------------------------
@@ -280,11 +279,11 @@ def test_every_option_against_the_specification(
     found, eps = solve(**given), EPS[np.dtype(dtype)]
     expected = specified(given)
     ended = found.status == 0
-    np.testing.assert_array_equal(found.status, expected.status)
+    assert_array_equal(found.status, expected.status)
     assert (found.kkt <= 16 * eps)[ended].all()
     for name, limit in (("x", 300), ("dual", 300), ("rnorm", 30)):
         values, other = getattr(found, name), getattr(expected, name)
-        np.testing.assert_allclose(values, other, atol=limit * eps, err_msg=name)
+        assert_allclose(values, other, atol=limit * eps, err_msg=name)
     lower, upper = (np.broadcast_to(k, found.x.shape) for k in given["bounds"])
     assert ((found.x >= lower) & (found.x <= upper))[ended].all()
     if team not in LANES:
@@ -315,7 +314,7 @@ def test_an_exchange_against_the_specification(
         found = solve(**options, maxiter=maxiter)
         assert_same_steps(found, {**options, "maxiter": maxiter})
     found, expected = solve(**options), specified(options)
-    np.testing.assert_allclose(found.x, expected.x, atol=1e3 * eps)
+    assert_allclose(found.x, expected.x, atol=1e3 * eps)
     assert not found.status.any()
 
 
@@ -328,10 +327,10 @@ def test_the_certificate_of_an_unfinished_solution(
     given = problem("all_options", SMALL, np.float64)
     for maxiter in range(3):
         found, expected = (run(**given, maxiter=maxiter) for run in (solve, serial))
-        np.testing.assert_array_equal(found.status, expected.status)
+        assert_array_equal(found.status, expected.status)
         for name in ("kkt", "x", "dual"):
             values, other = getattr(found, name), getattr(expected, name)
-            np.testing.assert_allclose(values, other, rtol=1e-12, atol=1e-13)
+            assert_allclose(values, other, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("bounds", [(-0.25, 1.0), (-10.0, 10.0)])
@@ -352,9 +351,9 @@ def test_similar_columns_next_to_penalised_ones(
     found, repaired = solve(A, b, **options), solve(A, b, **options, method="auto")
     certified = found.status == 0
     assert certified.mean() > 0.97
-    np.testing.assert_array_equal(found.status[~certified], 3)
-    np.testing.assert_array_equal(repaired.status, 0)
-    np.testing.assert_array_equal(repaired.repaired, ~certified)
+    assert_array_equal(found.status[~certified], 3)
+    assert_array_equal(repaired.status, 0)
+    assert_array_equal(repaired.repaired, ~certified)
     given = Bounded.of(A, b, **options)
     least = objective(given, solve_by_bvls(given)) * (1 + 1e-12)
     assert (objective(given, found.x) <= least)[certified].all()

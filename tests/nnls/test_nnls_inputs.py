@@ -10,6 +10,7 @@ import pytest
 import scipy.optimize
 import scipy.sparse.linalg
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 from together import together
 
 import gpusolve
@@ -119,7 +120,7 @@ def test_contradictions_make_systems_infeasible(
     rest = {k: v for k, v in options.items() if k not in ("lower", "upper")}
     status = gpusolve.lsq_linear(A, b, bounds, **rest).status
     contradicts = np.asarray(bool(expected) if np.ndim(expected) == 0 else expected)
-    np.testing.assert_array_equal(status == 4, contradicts)
+    assert_array_equal(status == 4, contradicts)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +136,7 @@ def test_bounds_are_as_in_scipy(bounds: Any, rng: Generator) -> None:
         A, b, ([0, -np.inf, 0.5], [1, 2, np.inf]), tol=1e-14, method="bvls"
     )
     found = gpusolve.lsq_linear(A, b, bounds)
-    np.testing.assert_allclose(found.x, expected.x, rtol=1e-12, atol=1e-14)
+    assert_allclose(found.x, expected.x, rtol=1e-12, atol=1e-14)
 
 
 def test_numbers_may_be_arrays_of_another_package_without_axes() -> None:
@@ -156,4 +157,4 @@ def test_numbers_may_be_arrays_of_another_package_without_axes() -> None:
     tensors = {name: Tensor(value) for name, value in given.items()}
     bounds = (Tensor(0.0), Tensor(2.0))
     found = gpusolve.lsq_linear(np.eye(3), [1, 2, 3], bounds, **tensors)
-    np.testing.assert_array_equal(found.x, expected.x)
+    assert_array_equal(found.x, expected.x)

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 from together import together
 
 import gpusolve
@@ -44,7 +45,7 @@ def test_frames(A: pd.DataFrame, b: pd.DataFrame) -> None:
         pd.testing.assert_series_equal(getattr(result, name), series)
     residual = pd.DataFrame(expected.residual, SYSTEMS, ROWS)
     pd.testing.assert_frame_equal(result.residual, residual)
-    np.testing.assert_array_equal(result.covariance(), expected.covariance())
+    assert_array_equal(result.covariance(), expected.covariance())
     assert result.method_counts == {"gram": 2, "qr": 0}
     x, rnorm = pickle.loads(pickle.dumps(result))
     pd.testing.assert_frame_equal(x, result.x)
@@ -86,7 +87,7 @@ def test_labelled_options(A: pd.DataFrame, b: pd.DataFrame) -> None:
     expected = gpusolve.lsq_linear(
         A.to_numpy(), b.to_numpy(), (0, upper.to_numpy()), **plain
     )
-    np.testing.assert_array_equal(result.x.to_numpy(), expected.x)
+    assert_array_equal(result.x.to_numpy(), expected.x)
     with pytest.raises(ValueError, match="l1 must have the labels of A along 'vari"):
         gpusolve.nnls(A, b, l1=l1[::-1])
     with pytest.raises(ValueError, match="sum_to must have the labels of b along 'sys"):
@@ -133,11 +134,11 @@ def test_axes_of_xarray(xarray: Any, rng: Generator) -> None:
     assert "x" not in result.x.coords
     assert result.x.sel(y=20).coords["lat"].dims == ("x",)
     assert result.rnorm.coords["time"] == 3
-    np.testing.assert_array_equal(result.x.to_numpy(), expected.x)
+    assert_array_equal(result.x.to_numpy(), expected.x)
     assert result.residual.dims == ("y", "x", "band")
     found = result.covariance()
     assert found.dims == ("y", "x", "mineral", "mineral_2")
-    np.testing.assert_array_equal(found.to_numpy(), expected.covariance())
+    assert_array_equal(found.to_numpy(), expected.covariance())
     assert result.method_counts == expected.method_counts
     assert pickle.loads(pickle.dumps(result)).x.equals(result.x)
 
@@ -202,16 +203,12 @@ def test_what_is_masked_has_weight_zero(rng: Generator, solve: Any) -> None:
     masked = np.ma.masked_array(A, of_A), np.ma.masked_array(b, of_b)
     assert 0 < of_A.sum() < 9
     assert 0 < of_b.sum() < 9
-    np.testing.assert_array_equal(
-        solve(*masked).x, solve(A, b, weights=kept.astype(float)).x
-    )
-    np.testing.assert_array_equal(
+    assert_array_equal(solve(*masked).x, solve(A, b, weights=kept.astype(float)).x)
+    assert_array_equal(
         solve(*masked, weights=weights).x, solve(A, b, weights=kept * weights).x
     )
     clean = np.nan_to_num(A, nan=0.5)
-    np.testing.assert_array_equal(
-        solve(clean, masked[1]).x, solve(clean, b, weights=~of_b).x
-    )
+    assert_array_equal(solve(clean, masked[1]).x, solve(clean, b, weights=~of_b).x)
     assert (solve(np.ma.masked_array(clean), b[0] * 0).status == 0).all()
 
 
@@ -222,15 +219,13 @@ def test_nullable_columns_of_pandas(rng: Generator, dtype: Any) -> None:
     expected = gpusolve.nnls(A, b)
     result = gpusolve.nnls(*frames)
     assert result.x.dtype == ("f4" if dtype == "Float32" else "f8")
-    np.testing.assert_allclose(result.x, expected.x, rtol=1e-5, atol=1e-6)
+    assert_allclose(result.x, expected.x, rtol=1e-5, atol=1e-6)
     mixed = frames[0].astype({0: "float64"})
-    np.testing.assert_allclose(gpusolve.nnls(mixed, b).x, expected.x, rtol=1e-12)
+    assert_allclose(gpusolve.nnls(mixed, b).x, expected.x, rtol=1e-12)
     frames[1][2] = pd.NA
     assert gpusolve.nnls(*frames).status == 2
     kept = np.arange(6) != 2
     left = gpusolve.nnls(*frames, weights=kept)
-    np.testing.assert_allclose(
-        left.x, gpusolve.nnls(A[kept], b[kept]).x, rtol=1e-5, atol=1e-6
-    )
+    assert_allclose(left.x, gpusolve.nnls(A[kept], b[kept]).x, rtol=1e-5, atol=1e-6)
     with pytest.raises(TypeError, match=r"A must have a real dtype .*got object"):
         gpusolve.nnls(frames[0].astype(object), b)

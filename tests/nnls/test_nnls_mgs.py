@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 from oracles import scipy_rnorm, violation
 from scipy.linalg import hilbert
 
@@ -40,10 +41,10 @@ def both(
 def check_agreement(found: gpusolve.NNLSResult, expected: gpusolve.NNLSResult) -> None:
     """Equal counts and passive sets, and the same x up to rounding."""
     for name in COUNTS:
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-    np.testing.assert_array_equal(found.x > 0, expected.x > 0)
-    np.testing.assert_allclose(found.x, expected.x, rtol=1e-10, atol=1e-13)
-    np.testing.assert_allclose(found.dual, expected.dual, atol=1e-12)
+        assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert_array_equal(found.x > 0, expected.x > 0)
+    assert_allclose(found.x, expected.x, rtol=1e-10, atol=1e-13)
+    assert_allclose(found.dual, expected.dual, atol=1e-12)
 
 
 # ---- Algorithm 1 ---------------------------------------------------------------------
@@ -57,11 +58,11 @@ def test_line_10(backend: Any) -> None:
     given = {"method": "mgs", "warm_start": np.array([1.0, 2, 3])}
     A, b = np.eye(3), np.array([2.0, -1, 4])
     first = backend.nnls(A, b, **given, maxiter=1)
-    np.testing.assert_allclose(first.x, [5 / 3, 0, 11 / 3], rtol=4 * EPS)
+    assert_allclose(first.x, [5 / 3, 0, 11 / 3], rtol=4 * EPS)
     assert (first.status, first.n_updates, first.n_downdates) == (1, 3, 1)
     assert first.x[1] == 0
     result = backend.nnls(A, b, **given)
-    np.testing.assert_allclose(result.x, [2, 0, 4], rtol=4 * EPS)
+    assert_allclose(result.x, [2, 0, 4], rtol=4 * EPS)
     assert (result.status, result.nit) == (0, 2)
 
 
@@ -118,8 +119,8 @@ def test_dependent_columns_of_a_start_leave(
     twins = np.concatenate([A, A], axis=-1)
     expected, found = both(monkeypatch, twins, b, warm_start=np.ones(10))
     for name in COUNTS:
-        np.testing.assert_array_equal(getattr(expected, name), getattr(found, name))
-    np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-12)
+        assert_array_equal(getattr(expected, name), getattr(found, name))
+    assert_allclose(found.rnorm, expected.rnorm, rtol=1e-12)
     assert (found.status == 0).all()
     assert (found.n_downdates >= 10).all()
 

@@ -19,6 +19,7 @@ import pytest
 import scipy.optimize
 from every_option import DTYPES, KINDS, METHODS, Array, Options, assert_same, problem
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 from together import together
 
 import gpusolve
@@ -82,7 +83,7 @@ def test_every_instruction_set_agrees_with_the_specification(
         found = gpusolve.lsq_linear(method=method, **batch)
         expected = specification(batch)
         assert found.x.dtype == dtype
-        np.testing.assert_array_equal(found.status, expected.status)
+        assert_array_equal(found.status, expected.status)
         close = tolerance(batch)[..., None] * (1 + np.nanmax(np.abs(expected.x)))
         close = close + 2 * np.finfo(dtype).eps * np.abs(expected.x)
         solved = found.status == CONVERGED
@@ -100,13 +101,13 @@ def test_rows_are_multiplied_in_blocks(m: int, n: int, rng: Generator) -> None:
     rows = np.pad(A, ((0, -m % 512), (0, 0))), np.pad(b, ((0, 0), (0, -m % 512)))
     more = np.pad(weights, ((0, 0), (0, -m % 512)))
     expected = gpusolve.nnls(*rows, method="gram", weights=more)
-    np.testing.assert_array_equal(found.nit, expected.nit)
+    assert_array_equal(found.nit, expected.nit)
     assert (found.status == CONVERGED).all()
     used = weights[0] > 0
     for k in range(5):
         root = np.sqrt(weights[k, used])
         x, _ = scipy.optimize.nnls(root[:, None] * A[used], root * b[k, used])
-        np.testing.assert_allclose(found.x[k], x, atol=1e-12)
+        assert_allclose(found.x[k], x, atol=1e-12)
 
 
 # ---- threads and processes -----------------------------------------------------------
@@ -187,8 +188,8 @@ def test_a_forked_process_solves(
     with multiprocessing.get_context("fork").Pool(2) as pool:
         waiting = [pool.apply_async(solved, (A, b)) for _ in range(4)]
         for task in waiting:
-            np.testing.assert_array_equal(task.get(timeout=300), expected)
-    np.testing.assert_array_equal(solved(A, b), expected)
+            assert_array_equal(task.get(timeout=300), expected)
+    assert_array_equal(solved(A, b), expected)
 
 
 # ---- interrupts ----------------------------------------------------------------------
@@ -343,7 +344,7 @@ def test_what_is_prepared_for_later_calls_refers_to_no_array() -> None:
         for matrix, rhs in cases:
             expected = gpusolve.nnls(np.asfortranarray(matrix), rhs)
             found = gpusolve.nnls(matrix, rhs)
-            np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
+            assert_allclose(found.x, expected.x, atol=1e-13)
     assert solve._known
     for fields, prepared in solve._known.values():
         assert (prepared.arrays, prepared.kept) == ((), ())
@@ -380,7 +381,7 @@ def test_known_calls_with_rows_see_what_is_wrong(broken: str) -> None:
     assert good.status == 0
     if broken == "dtype":
         single = gpusolve.bounded_qp(G, c, A_ub=C.astype(np.float32), b_ub=d)
-        np.testing.assert_array_equal(single.x, good.x)
+        assert_array_equal(single.x, good.x)
     elif broken == "triangle":
         with pytest.raises(ValueError, match="symmetric"):
             gpusolve.bounded_qp(G + np.array([[0, 1], [0, 0]]), c, A_ub=C, b_ub=d)

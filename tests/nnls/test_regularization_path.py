@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from together import together
 
@@ -76,17 +77,17 @@ def test_filter_factors(backend: Any, rng: Generator, dependent: bool) -> None:
     if dependent:
         A[:, 2], A[:, 4], A[:, 5] = A[:, 0] - A[:, 1], 3 * A[:, 3], 0
     path, ridge = solve(backend, A, b, "identity", LAMBDAS, FREE), Ridge(A, b)
-    np.testing.assert_array_equal(path.lambdas, LAMBDAS)
-    np.testing.assert_array_equal(path.status, np.zeros((15, SYSTEMS)))
+    assert_array_equal(path.lambdas, LAMBDAS)
+    assert_array_equal(path.status, np.zeros((15, SYSTEMS)))
     for k, lam in enumerate(LAMBDAS):
         x = ridge.x(lam)
-        np.testing.assert_allclose(path.x[k], x, rtol=1e-9, atol=1e-10)
-        np.testing.assert_allclose(path.rnorm[k], ridge.rnorm(lam), rtol=1e-10)
+        assert_allclose(path.x[k], x, rtol=1e-9, atol=1e-10)
+        assert_allclose(path.rnorm[k], ridge.rnorm(lam), rtol=1e-10)
         size = np.linalg.norm(x, axis=-1)
-        np.testing.assert_allclose(path.seminorm[k], size, rtol=1e-9)
+        assert_allclose(path.seminorm[k], size, rtol=1e-9)
         freedom = np.full(SYSTEMS, ridge.filters(lam).sum())
-        np.testing.assert_allclose(path.degrees_of_freedom[k], freedom, rtol=1e-10)
-        np.testing.assert_allclose(path.gcv[k], ridge.gcv(lam), rtol=1e-9)
+        assert_allclose(path.degrees_of_freedom[k], freedom, rtol=1e-10)
+        assert_allclose(path.gcv[k], ridge.gcv(lam), rtol=1e-9)
 
 
 # ---- the choice ----------------------------------------------------------------------
@@ -122,16 +123,14 @@ def test_chi2(backend: Any, rng: Generator) -> None:
     weights[3] = 0
     path = solve(backend, A, b, "second", LAMBDAS, weights=weights)
     chosen = path.choose("chi2")
-    np.testing.assert_array_equal(chosen, path.choose("chi2", ROWS - 1))
-    np.testing.assert_array_equal(
-        chosen, path.choose("discrepancy", np.sqrt(ROWS - 1.0))
-    )
-    np.testing.assert_array_equal(chosen, path.choose("discrepancy", sigma=1.0))
+    assert_array_equal(chosen, path.choose("chi2", ROWS - 1))
+    assert_array_equal(chosen, path.choose("discrepancy", np.sqrt(ROWS - 1.0)))
+    assert_array_equal(chosen, path.choose("discrepancy", sigma=1.0))
     chi2 = path.rnorm**2
     for system, k in enumerate(chosen):
         assert chi2[k, system] <= ROWS - 1 < chi2[k + 1, system]
-    np.testing.assert_array_equal(path.choose("chi2", 0.0), np.zeros(SYSTEMS))
-    np.testing.assert_array_equal(path.choose("chi2", 1e9), np.full(SYSTEMS, 14))
+    assert_array_equal(path.choose("chi2", 0.0), np.zeros(SYSTEMS))
+    assert_array_equal(path.choose("chi2", 1e9), np.full(SYSTEMS, 14))
 
 
 def test_the_corner_of_the_l_curve(backend: Any) -> None:
@@ -157,7 +156,7 @@ def test_the_corner_of_the_l_curve(backend: Any) -> None:
     corner = path.choose("l_curve")
     assert abs(corner - expected.argmax()) <= 1
     inside = slice(15, 45)
-    np.testing.assert_allclose(path.curvature[inside], expected[inside], rtol=0.1)
+    assert_allclose(path.curvature[inside], expected[inside], rtol=0.1)
 
 
 def test_the_solutions_of_a_choice(backend: Any, rng: Generator) -> None:
@@ -169,13 +168,13 @@ def test_the_solutions_of_a_choice(backend: Any, rng: Generator) -> None:
     expected = gpusolve.nnls(A, b, L="first", lam=LAMBDAS[index], **given)
     for name in ("x", "rnorm", "seminorm", "residual", "dual", "status"):
         value = backend.numpy(getattr(found, name))
-        np.testing.assert_allclose(value, getattr(expected, name), atol=1e-10)
+        assert_allclose(value, getattr(expected, name), atol=1e-10)
     for value, other in (
         (found.variance(), expected.variance()),
         (found.vjp(found.x).lam, expected.vjp(expected.x).lam),
     ):
-        np.testing.assert_allclose(backend.numpy(value), other, rtol=1e-7, atol=1e-10)
-    np.testing.assert_array_equal(backend.numpy(path.path.at(3).x), path.x[3])
+        assert_allclose(backend.numpy(value), other, rtol=1e-7, atol=1e-10)
+    assert_array_equal(backend.numpy(path.path.at(3).x), path.x[3])
 
 
 def test_labels(rng: Generator) -> None:
@@ -201,10 +200,10 @@ def test_the_plot(rng: Generator) -> None:
     chosen = path.choose("gcv")
     (axis,) = path.plot(1, gcv=chosen, mine=3).axes
     curve, gcv, mine = axis.lines
-    np.testing.assert_array_equal(curve.get_xdata(), path.rnorm[:, 1])
-    np.testing.assert_array_equal(curve.get_ydata(), path.seminorm[:, 1])
-    np.testing.assert_array_equal(gcv.get_xdata(), path.rnorm[[chosen[1]], 1])
-    np.testing.assert_array_equal(mine.get_ydata(), path.seminorm[[3], 1])
+    assert_array_equal(curve.get_xdata(), path.rnorm[:, 1])
+    assert_array_equal(curve.get_ydata(), path.seminorm[:, 1])
+    assert_array_equal(gcv.get_xdata(), path.rnorm[[chosen[1]], 1])
+    assert_array_equal(mine.get_ydata(), path.seminorm[[3], 1])
     assert mine.get_label() == f"mine: {LAMBDAS[3]:.2g}"
     assert axis.get_xscale() == axis.get_yscale() == "log"
     plt.close("all")

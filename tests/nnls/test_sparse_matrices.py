@@ -24,6 +24,7 @@ from bounded_systems import (
     violation,
 )
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 from together import together
 
 import gpusolve
@@ -100,7 +101,7 @@ def test_sums_are_kept_next_to_a_large_b(is_narrow: bool) -> None:
     """The terms of a sum may be below the rounding errors of ``b - A x``."""
     A = scipy.sparse.csr_array([[1, 1e-8]])
     x = gpusolve.nnls(A, [1e7], sum_to=1).x
-    np.testing.assert_allclose(x, [1, 0], rtol=4 * EPS, atol=4 * EPS)
+    assert_allclose(x, [1, 0], rtol=4 * EPS, atol=4 * EPS)
     with pytest.MonkeyPatch.context() as patch:
         if is_narrow:
             grow_slowly(patch)
@@ -135,9 +136,9 @@ def test_a_warm_start_does_not_change_the_answer(
     )
     with np.errstate(over="ignore"):
         result = solve(arrays, warm_start=guess.astype(dtype))
-    np.testing.assert_array_equal(result.status, expected.status)
+    assert_array_equal(result.status, expected.status)
     eps = np.finfo(dtype).eps
-    np.testing.assert_allclose(result.x, expected.x, atol=1e3 * eps)
+    assert_allclose(result.x, expected.x, atol=1e3 * eps)
 
 
 def test_a_warm_start_that_rounding_spoils_is_dropped() -> None:
@@ -212,7 +213,7 @@ def test_the_gram_matrix_has_few_columns(
     result = gpusolve.nnls(A, b, l1=1.0)
     assert (result.status == 0).all()
     expected = gpusolve.nnls(A.toarray(), b, l1=1.0)
-    np.testing.assert_allclose(result.x, expected.x, atol=1e-12)
+    assert_allclose(result.x, expected.x, atol=1e-12)
     assert 10 <= max(most) < 60
 
 
@@ -257,11 +258,11 @@ def test_duplicates_are_added_and_the_matrix_stays(rng: Generator) -> None:
     before = csr.data.copy(), csr.indices.copy(), csr.indptr.copy()
     expected = gpusolve.nnls(coo.toarray(), b)
     for A in (coo, csr):
-        np.testing.assert_allclose(gpusolve.nnls(A, b).x, expected.x, atol=1e-13)
+        assert_allclose(gpusolve.nnls(A, b).x, expected.x, atol=1e-13)
         (stored,) = SparseMatrices.of(A).rows
         assert stored.nnz == np.count_nonzero(coo.toarray())
     for array, copy in zip((csr.data, csr.indices, csr.indptr), before, strict=True):
-        np.testing.assert_array_equal(array, copy)
+        assert_array_equal(array, copy)
 
 
 def unsorted(coo: Any) -> Any:
@@ -308,7 +309,7 @@ def test_matrices_without_entries(
         assert result.covariance(1.0).shape == (*batch, n, n)
         # b = 0 certifies no other x, and next to it no rounding of x is small.
         if m or (dtype == "f8" and not result.x.any()):
-            np.testing.assert_array_equal(result.status, np.full(batch, status))
+            assert_array_equal(result.status, np.full(batch, status))
         if m and not status and given.b.size:
             x = result.x.reshape(len(given.b), n)
             assert violation(given, x).max() <= 16 * np.finfo(dtype).eps
@@ -332,7 +333,7 @@ def test_a_bad_system_does_not_spoil_the_others(rng: Generator, what: str) -> No
     found = solve_shared(A, bad, bad.weights)
     assert found.status.tolist() == [0, BAD[what][0], 0, 0]
     assert np.isnan(found.x[1]).all()
-    np.testing.assert_array_equal(found.x[[0, 2, 3]], good.x[[0, 2, 3]])
+    assert_array_equal(found.x[[0, 2, 3]], good.x[[0, 2, 3]])
 
 
 def test_the_limit_on_iterations_is_reported(rng: Generator) -> None:
@@ -370,14 +371,14 @@ def test_results_are_those_of_dense_matrices(
     given |= {"lam": np.array([[0.1], [2.0]]), "prior": rng.random((3, 6))}
     given["weights"] = None if weights is None else rng.random(weights)
     result, expected = (gpusolve.lsq_linear(M, b, **given) for M in (A, dense))
-    np.testing.assert_array_equal(result.status, [[4, 0, 0]] * 2)
+    assert_array_equal(result.status, [[4, 0, 0]] * 2)
     for name in ("x", "rnorm", "seminorm", "residual"):
         values = getattr(result, name), getattr(expected, name)
-        np.testing.assert_allclose(*values, atol=1e-12)
+        assert_allclose(*values, atol=1e-12)
     for variance in (None, 2.0):
         for name in ("covariance", "variance"):
             found, other = (getattr(r, name)(variance) for r in (result, expected))
-            np.testing.assert_allclose(found, other, atol=1e-12)
+            assert_allclose(found, other, atol=1e-12)
     with pytest.raises(ValueError, match="vjp needs a result of a dense A"):
         result.vjp(np.ones(6))
 
@@ -409,8 +410,8 @@ def test_matrices_on_a_gpu(rng: Generator, monkeypatch: pytest.MonkeyPatch) -> N
         with pytest.raises(TypeError, match="sparse matrices of one library"):
             gpusolve.lsq_linear([there, A], sides)
     assert (result.status.get() == 0).all()
-    np.testing.assert_allclose(result.x.get(), expected.x, rtol=1e-12)
-    np.testing.assert_allclose(result.rnorm.get(), expected.rnorm, rtol=1e-6)
+    assert_allclose(result.x.get(), expected.x, rtol=1e-12)
+    assert_allclose(result.rnorm.get(), expected.rnorm, rtol=1e-6)
 
 
 def test_the_emulator_solves(rng: Generator, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -429,4 +430,4 @@ def test_the_emulator_solves(rng: Generator, monkeypatch: pytest.MonkeyPatch) ->
     assert targets
     assert None not in targets
     assert (result.status == 0).all()
-    np.testing.assert_allclose(result.x, expected.x, rtol=1e-12)
+    assert_allclose(result.x, expected.x, rtol=1e-12)

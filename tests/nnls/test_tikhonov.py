@@ -11,6 +11,7 @@ import pytest
 import scipy.optimize
 from backends import also_by_fallback
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from together import together
 
@@ -63,13 +64,13 @@ def check(backend: Any, A: Array, b: Array, given: Options) -> None:
         )
         x = result.x[at]
         assert result.status[at] == 0
-        np.testing.assert_allclose(x, expected.x, atol=2e4 * eps)
+        assert_allclose(x, expected.x, atol=2e4 * eps)
         m = A.shape[-2]
         residual = (right - matrix @ x)[:m]
         rnorm = np.linalg.norm(residual)
-        np.testing.assert_allclose(result.rnorm[at], rnorm, rtol=1e3 * eps)
+        assert_allclose(result.rnorm[at], rnorm, rtol=1e3 * eps)
         dual = matrix.T @ (right - matrix @ x)
-        np.testing.assert_allclose(result.dual[at], dual, atol=1e4 * eps)
+        assert_allclose(result.dual[at], dual, atol=1e4 * eps)
 
 
 def systems(rng: Generator) -> tuple[Array, Array]:
@@ -120,9 +121,9 @@ def test_own_matrices_are_solved_in_blocks(
     monkeypatch.setattr(tikhonov, "STACKED", size)
     monkeypatch.setattr(tikhonov, "RESIDUALS", size)
     found = gpusolve.nnls(A, b, **given)
-    np.testing.assert_allclose(found.x, expected.x, atol=1e-13)
-    np.testing.assert_allclose(found.rnorm, expected.rnorm, rtol=1e-13)
-    np.testing.assert_array_equal(found.status, 0)
+    assert_allclose(found.x, expected.x, atol=1e-13)
+    assert_allclose(found.rnorm, expected.rnorm, rtol=1e-13)
+    assert_array_equal(found.status, 0)
 
 
 def test_the_matrix_is_not_copied_for_each_lambda(rng: Generator) -> None:
@@ -145,15 +146,15 @@ def test_the_prior_of_optimal_estimation(rng: Generator) -> None:
     L = np.linalg.cholesky(np.linalg.inv(S)).T
     result = gpusolve.lsq_linear(A, b, weights=1 / noise**2, L=L, prior=prior)
     gain = S @ A.T @ np.linalg.inv(A @ S @ A.T + np.diag(noise**2))
-    np.testing.assert_allclose(result.x, prior + (b - A @ prior) @ gain.T, rtol=1e-9)
+    assert_allclose(result.x, prior + (b - A @ prior) @ gain.T, rtol=1e-9)
     posterior = S - gain @ A @ S
     covariance = np.broadcast_to(posterior, (SYSTEMS, *posterior.shape))
-    np.testing.assert_allclose(result.covariance(), covariance, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(
+    assert_allclose(result.covariance(), covariance, rtol=1e-9, atol=1e-12)
+    assert_allclose(
         result.variance(), np.diagonal(covariance, axis1=1, axis2=2), rtol=1e-9
     )
     distance = np.linalg.norm((result.x - prior) @ L.T, axis=-1)
-    np.testing.assert_allclose(result.seminorm, distance, rtol=1e-12)
+    assert_allclose(result.seminorm, distance, rtol=1e-12)
 
 
 def test_a_missing_row_of_weight_zero(rng: Generator) -> None:
@@ -164,15 +165,15 @@ def test_a_missing_row_of_weight_zero(rng: Generator) -> None:
     result = gpusolve.nnls(A, b, L="first", lam=0.3, weights=weights)
     kept = weights > 0
     expected = gpusolve.nnls(A[kept], b[:, kept], L="first", lam=0.3)
-    np.testing.assert_allclose(result.x, expected.x, atol=1e-13)
-    np.testing.assert_allclose(result.rnorm, expected.rnorm, rtol=1e-13)
-    np.testing.assert_allclose(result.variance(1.0), expected.variance(1.0), rtol=1e-12)
+    assert_allclose(result.x, expected.x, atol=1e-13)
+    assert_allclose(result.rnorm, expected.rnorm, rtol=1e-13)
+    assert_allclose(result.variance(1.0), expected.variance(1.0), rtol=1e-12)
 
 
 def test_a_wrong_weight_spoils_its_system_only(rng: Generator) -> None:
     A, b = systems(rng)
     lam = np.array([1.0, -1.0, np.nan])
     found = gpusolve.nnls(A, b, L="first", lam=lam)
-    np.testing.assert_array_equal(found.status, [0, 2, 2])
+    assert_array_equal(found.status, [0, 2, 2])
     expected = gpusolve.nnls(A, b[0], L="first")
-    np.testing.assert_allclose(found.x[0], expected.x, atol=1e-13)
+    assert_allclose(found.x[0], expected.x, atol=1e-13)

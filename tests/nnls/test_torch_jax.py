@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from every_option import differentiable
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 from together import together
 
 import gpusolve
@@ -119,10 +120,10 @@ def test_solutions_and_gradients_are_those_of_the_result(
     x_bar = rng.standard_normal(expected.x.shape)
     values = [given[name] for name in names]
     x, found = framework.vjp(function(framework.solvers, names), values, x_bar)
-    np.testing.assert_array_equal(x, expected.x)
+    assert_array_equal(x, expected.x)
     gradients = expected.vjp(x_bar)
     for name, gradient in zip(names, found, strict=True):
-        np.testing.assert_array_equal(gradient, getattr(gradients, name))
+        assert_array_equal(gradient, getattr(gradients, name))
 
 
 def test_a_system_without_a_solution_has_a_gradient_of_zero(framework: Any) -> None:
@@ -131,7 +132,7 @@ def test_a_system_without_a_solution_has_a_gradient_of_zero(framework: Any) -> N
     solve = function(framework.solvers, ("A", "b"))
     x, gradients = framework.vjp(solve, (np.eye(2), b), np.ones((2, 2)))
     assert np.isnan(x[1]).all()
-    np.testing.assert_array_equal(gradients[1], [[1, 0], [0, 0]])
+    assert_array_equal(gradients[1], [[1, 0], [0, 0]])
 
 
 # ---- PyTorch -------------------------------------------------------------------------
@@ -206,13 +207,13 @@ def test_vmap_is_one_call(
     x, pull_back = jax.vjp(solve, matrices, b, weights)
     assert calls == [(2, 1, ROWS, VARIABLES)]
     expected = gpusolve.nnls(matrices[:, None], b, weights=weights)
-    np.testing.assert_array_equal(x, expected.x)
+    assert_array_equal(x, expected.x)
     x_bar = np.cos(np.arange(x.size)).reshape(x.shape)
     gradients = expected.vjp(x_bar)
     for found, name in zip(pull_back(x_bar), names, strict=True):
         of_result = getattr(gradients, name)
         found = found.reshape(of_result.shape)
-        np.testing.assert_allclose(found, of_result, atol=1e-14)
+        assert_allclose(found, of_result, atol=1e-14)
 
 
 def test_vmap_of_constraints_is_a_batch(jax: Any, given: dict[str, Any]) -> None:
@@ -228,21 +229,21 @@ def test_vmap_of_constraints_is_a_batch(jax: Any, given: dict[str, Any]) -> None
 
     values = given["b"], rows["A_ub"], rows["b_ub"]
     x, pull_back = jax.vjp(jax.jit(jax.vmap(solve)), *values)
-    np.testing.assert_array_equal(x, expected.x)
+    assert_array_equal(x, expected.x)
     x_bar = np.cos(np.arange(x.size)).reshape(x.shape)
     gradients = expected.vjp(x_bar)
     for found, name in zip(pull_back(x_bar), ("b", "A_ub", "b_ub"), strict=True):
-        np.testing.assert_allclose(found, getattr(gradients, name), atol=1e-14)
+        assert_allclose(found, getattr(gradients, name), atol=1e-14)
 
 
 def test_warm_starts_integers_and_wrong_arguments(jax: Any) -> None:
     """A start has a gradient of 0; numbers do not promote; errors come in tracing."""
     solvers, eye, ones = Jax(jax).solvers, np.eye(2), np.ones(2)
     gradient = jax.grad(lambda x: solvers.nnls(eye, ones, warm_start=x).sum())(ones)
-    np.testing.assert_array_equal(gradient, [0, 0])
+    assert_array_equal(gradient, [0, 0])
     x = solvers.nnls(np.eye(2, dtype=np.int32), np.ones(2, np.float32), l1=0.25)
     assert x.dtype == np.float32
-    np.testing.assert_array_equal(x, [0.75, 0.75])
+    assert_array_equal(x, [0.75, 0.75])
     for A, b, method, message in (
         (eye, np.ones(3), "auto", r"b must have shape \(\.\.\., 2\)"),
         (np.ones((4, 2, 2)), np.ones((3, 2)), "auto", "batch axes must broadcast"),

@@ -13,6 +13,7 @@ from backends import without_gpu
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 from oracles import wrapping
 from together import together
 
@@ -20,7 +21,7 @@ from gpusolve import emulator, reference
 from gpusolve.sparse import _coo_multiply_kernel, _inputs, multiply, random_coo
 from gpusolve.sparse._coo_multiply import METHODS
 
-same = np.testing.assert_array_equal
+same = assert_array_equal
 every_method = together("method", METHODS)
 
 HUGE = 2**31 - 1
@@ -129,7 +130,7 @@ def test_every_pair_of_dtypes(backend: Any, a: str) -> None:
         same(found.row, expected.row)
         same(found.col, expected.col)
         tolerance = np.finfo(found.dtype).eps if found.dtype.kind == "c" else 0
-        np.testing.assert_allclose(found.data, expected.data, rtol=4 * tolerance)
+        assert_allclose(found.data, expected.data, rtol=4 * tolerance)
 
 
 @pytest.mark.parametrize("dtype", ["longdouble", "clongdouble"])
@@ -477,7 +478,6 @@ def keys_of(A: Any) -> Any:
 
 
 SPECIAL_DTYPES = ["float32", "float64", "complex64", "complex128"]
-one_search = together("method", ["merge", "gallop"])
 
 
 @one_search

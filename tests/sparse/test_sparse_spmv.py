@@ -14,6 +14,7 @@ import scipy.sparse as sparse
 from backends import without_gpu
 from monoids import exclusive_or, first_nonzero
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse.linalg import aslinearoperator, cg, spsolve
 from together import together
@@ -29,7 +30,7 @@ from gpusolve.sparse._spmv_kernel import tile_for
 Array = NDArray[Any]
 Operator = Callable[[Any, Any], Any]
 
-same = np.testing.assert_array_equal
+same = assert_array_equal
 every_method = together("method", ["fused", "segmented_scan"])
 
 TILE = tile_for(np.dtype(np.float64)).size
@@ -125,32 +126,6 @@ def test_matrix_example_from_the_slides(backend: Any, method: str, form: Any) ->
     found = product(backend, A, np.array([1.0, 2, 3, 4]), method=method)
     same(found, np.array([0.0, 0, 12]), strict=True)
     same(np.diff(sparse.csr_array(A).indptr), [2, 3, 1])
-
-
-@pytest.mark.paper("Oancea, Exercise 4")
-def test_listing_of_the_flat_product(backend: Any) -> None:
-    """The products [2.0, -2.0, -2.0, 6.0, -4.0, 12.0] are scanned to [2.0, 0.0, -2.0,
-    4.0, 0.0, 12.0] by flags at [0, 2, 5].
-
-    The parallel smvMul of the slides, with each of its arrays.
-    """
-    mat_cols = np.array([0, 1, 1, 2, 3, 3])
-    mat_vals = np.array([2.0, -1.0, -1.0, 2.0, -1.0, 3.0])
-    vct, shape = np.array([1.0, 2.0, 3.0, 4.0]), np.array([2, 3, 1])
-    shpscn = backend.call(gpusolve.scan, shape)
-    indm1 = np.array([0, *shpscn[:-1]])
-    zeros, ones = np.zeros(shpscn[-1], int), np.ones(3, int)
-    with pytest.raises(ValueError, match=r"values must .*\(3,\)"):
-        gpusolve.scatter(zeros, [0, *shpscn], ones)  # over [0..num_rows], as printed
-    flags = backend.call(gpusolve.scatter, zeros, indm1, ones)
-    prods = mat_vals * vct[mat_cols]
-    scnarr = backend.call(gpusolve.segmented_scan, prods, flags)
-    same(shpscn, [2, 5, 6])
-    same(indm1, [0, 2, 5])
-    same(flags, [1, 0, 1, 0, 0, 1])
-    same(prods, [2.0, -2.0, -2.0, 6.0, -4.0, 12.0])
-    same(scnarr, [2.0, 0.0, -2.0, 4.0, 0.0, 12.0])
-    same(scnarr[shpscn - 1], [0, 0, 12])
 
 
 @pytest.mark.paper("Oancea, Sparse product")
@@ -519,7 +494,7 @@ def test_conjugate_gradients(backend: Any, method: str) -> None:
     else:
         x, info = cg(plan, b, rtol=1e-12)
     assert info == 0
-    np.testing.assert_allclose(x, spsolve(A.tocsc(), b), rtol=0, atol=1e-9)
+    assert_allclose(x, spsolve(A.tocsc(), b), rtol=0, atol=1e-9)
 
 
 def test_plan_for_many_vectors(backend: Any, rng: Generator) -> None:
@@ -600,7 +575,7 @@ def test_any_schedule_of_threads_and_blocks(
         found = spmv(A, x, method=method)
     with emulator.schedule("forward"):
         same(found, spmv(A, x, method=method))
-    np.testing.assert_allclose(found, scipy_product(A, x), atol=1e-10)
+    assert_allclose(found, scipy_product(A, x), atol=1e-10)
 
 
 @pytest.mark.gpu

@@ -9,6 +9,7 @@ import pytest
 import scipy.fft
 import scipy.linalg
 from numpy.random import Generator
+from numpy.testing import assert_allclose
 
 import gpusolve
 from gpusolve.studies.experiments import NOISE, convolution_matrix, pulse, waveforms
@@ -65,4 +66,4 @@ def test_a_block_that_comes_again_needs_fewer_solves(rng: Generator) -> None:
     first = gpusolve.nnls(A, b)
     again = gpusolve.nnls(A, b, warm_start=first.x)
     assert (again.nit < first.nit).all()
-    np.testing.assert_allclose(again.x, first.x, atol=1e-10)
+    assert_allclose(again.x, first.x, atol=1e-10)

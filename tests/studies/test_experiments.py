@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from backends import by_object
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 from oracles import scipy_rnorm, violation
 
 import gpusolve
@@ -51,8 +52,8 @@ def test_a_toeplitz_matrix_convolves(rng: Generator, width: int) -> None:
     """
     sent, x = rng.random(width), rng.random(60)
     A = convolution_matrix(sent, 60)
-    np.testing.assert_allclose(A @ x, np.convolve(x, sent, mode="same"), atol=1e-13)
-    np.testing.assert_array_equal(A[1:, 1:], A[:-1, :-1])
+    assert_allclose(A @ x, np.convolve(x, sent, mode="same"), atol=1e-13)
+    assert_array_equal(A[1:, 1:], A[:-1, :-1])
 
 
 @pytest.mark.paper("Luo, 7 iterations")
@@ -65,11 +66,11 @@ def test_qr_takes_the_same_steps_everywhere(
     """
     A, b = EXPERIMENTS[experiment](3, size=48)
     found, expected = device_backend.nnls(A, b, method="qr"), reference.nnls(A, b)
-    np.testing.assert_allclose(found.x, expected.x, atol=1e-7)
+    assert_allclose(found.x, expected.x, atol=1e-7)
     expected = by_object(gpusolve.nnls, A, b, method="qr")
     for name in ("nit", "n_updates", "n_downdates"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-    np.testing.assert_allclose(found.x, expected.x, atol=1e-7)
+        assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert_allclose(found.x, expected.x, atol=1e-7)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 from together import together
 
 pytest.importorskip("h5py", reason="h5py reads and writes HDF5")
@@ -59,14 +60,14 @@ def test_shots_are_read_as_written(tmp_path: Path, case: Any) -> None:
     shots = lvis.read(path, 3)
     for name, found in zip(("TXWAVE", "RXWAVE", "SIGMEAN"), shots, strict=True):
         assert found.dtype == np.float64
-        np.testing.assert_array_equal(found, made[name][:3])
+        assert_array_equal(found, made[name][:3])
 
 
 def test_pulse_is_centred_cut_and_of_height_one() -> None:
     sent = np.array([9, 9, 10, 9, 40, 109, 89, 59, 19, 10, 9, 9, 30, 9.0, 9, 9, 9])
     found = lvis.pulse(sent)
-    np.testing.assert_allclose(found, [0, 0, 0.31, 1, 0.8, 0.5, 0.1])
-    np.testing.assert_array_equal(lvis.pulse(np.array([0, 0, 0, 1, 2.0])), [0.5, 1, 0])
+    assert_allclose(found, [0, 0, 0.31, 1, 0.8, 0.5, 0.1])
+    assert_array_equal(lvis.pulse(np.array([0, 0, 0, 1, 2.0])), [0.5, 1, 0])
 
 
 @pytest.mark.paper("Luo, 7.1")

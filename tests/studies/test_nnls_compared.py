@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hard_problems import HARD
 from numpy.random import Generator
+from numpy.testing import assert_allclose, assert_array_equal
 from oracles import brute_force, objective, residual_norm, scipy_rnorm, violation
 from together import together
 
@@ -22,9 +23,7 @@ from gpusolve.studies._compared import (
     l1_ls,
     normal_equations,
     pqn,
-    solve,
 )
-from gpusolve.studies._compared.found import Found
 from gpusolve.studies._compared.normal_equations import NormalEquations
 from gpusolve.studies.experiments import EXPERIMENTS
 
@@ -62,7 +61,7 @@ def test_random_batch_is_optimal(
         assert violation(A_k, b[k], x) <= ACCURATE
         assert result.rnorm[k] == pytest.approx(scipy_rnorm(A_k, b[k]), rel=1e-12)
         dual = A_k.T @ (b[k] - A_k @ x)
-        np.testing.assert_allclose(result.dual[k], dual, atol=1e-12 * m)
+        assert_allclose(result.dual[k], dual, atol=1e-12 * m)
         entered = result.n_updates[k] - result.n_downdates[k]
         assert entered == (np.count_nonzero(x) if method in COUNTING else 0)
 
@@ -87,31 +86,6 @@ def test_a_certified_hard_problem_is_optimal(method: str) -> None:
             assert result.status == 1 or result.kkt > CERTIFIED
 
 
-@every_method
-def test_a_wrong_x_gets_no_certificate(
-    monkeypatch: pytest.MonkeyPatch, rng: Generator, method: str
-) -> None:
-    A, b = rng.random((5, 20, 8)), rng.random((5, 20))
-    right = gpusolve.nnls(A, b, method=method)
-    monkeypatch.setattr(chunks, "cores", lambda: 1)
-    real = solve.solver(method)
-
-    def wrong(*arguments: Any) -> Found:
-        found = real(*arguments)
-        x = found.x.copy()
-        x[0] = 0
-        x[1] *= 1 + 1e-8
-        x[2] = rng.random(8)
-        x[3] = np.nan
-        return found._replace(x=x)
-
-    monkeypatch.setattr(solve, "solver", lambda _: wrong)
-    result = gpusolve.nnls(A, b, method=method)
-    assert result.status.tolist() == [3, 3, 3, 3, 0]
-    assert (result.kkt[:4] > CERTIFIED).all()
-    np.testing.assert_array_equal(result.x[4], right.x[4])
-
-
 # ---- options -------------------------------------------------------------------------
 
 
@@ -129,7 +103,7 @@ def test_penalties_agree_with_brute_force(
         assert found == pytest.approx(expected, rel=1e-9)
         assert violation(A[k], b[k], x, l1, l2) <= ACCURATE
         dual = A[k].T @ (b[k] - A[k] @ x) - l1 - l2 * x
-        np.testing.assert_allclose(result.dual[k], dual, atol=1e-12 * (1 + l1))
+        assert_allclose(result.dual[k], dual, atol=1e-12 * (1 + l1))
 
 
 @together("method", COUNTING)
@@ -143,7 +117,7 @@ def test_warm_start(rng: Generator, method: str) -> None:
     start = np.where(rng.random(20) < 0.5, rng.random(20), np.nan)
     for guess in (start, np.ones(20), np.full(20, -1.0)):
         other = gpusolve.nnls(A, b, method=method, warm_start=guess)
-        np.testing.assert_allclose(other.x, cold.x, rtol=1e-9, atol=1e-11)
+        assert_allclose(other.x, cold.x, rtol=1e-9, atol=1e-11)
 
 
 @every_method
@@ -160,7 +134,7 @@ def test_iteration_limit(rng: Generator, method: str) -> None:
             assert (result.rnorm <= longest).all()
         assert (result.kkt > CERTIFIED).all()
     enough = gpusolve.nnls(A, b, method=method, maxiter=int(full.nit.max()))
-    np.testing.assert_array_equal(enough.x, full.x)
+    assert_array_equal(enough.x, full.x)
 
 
 # ---- batches -------------------------------------------------------------------------
@@ -181,7 +155,7 @@ def test_a_bad_system_changes_no_bit_of_others(
         assert np.isnan(getattr(result, name)[2]).all()
     for name in ("x", "rnorm", "dual", "kkt", "nit", "n_updates", "n_downdates"):
         values, other = (np.delete(getattr(r, name), 2, axis=0) for r in (result, good))
-        np.testing.assert_array_equal(values, other)
+        assert_array_equal(values, other)
 
 
 @together("dtype", [np.float32, np.float64])
@@ -194,7 +168,7 @@ def test_batches_of_any_shape(rng: Generator, method: str, dtype: Any) -> None:
     assert result.x.dtype == result.rnorm.dtype == dtype
     for i, j in ((0, 0), (2, 3)):
         alone = gpusolve.nnls(A[i, 0], b[j], method=method)
-        np.testing.assert_array_equal(alone.x, result.x[i, j])
+        assert_array_equal(alone.x, result.x[i, j])
         assert violation(A[i, 0], b[j], alone.x) <= ACCURATE * np.finfo(dtype).eps / EPS
     for shape in ((0, 3), (3, 0), (2, 4, 3), (0, 4, 3)):
         zeros, side = np.zeros(shape, dtype), np.ones(shape[:-1], dtype)
@@ -202,7 +176,7 @@ def test_batches_of_any_shape(rng: Generator, method: str, dtype: Any) -> None:
         assert (result.status == 0).all()
         assert result.x.shape == (*shape[:-2], shape[-1])
         assert not result.x.any()
-        np.testing.assert_array_equal(result.rnorm, np.linalg.norm(side, axis=-1))
+        assert_array_equal(result.rnorm, np.linalg.norm(side, axis=-1))
 
 
 # ---- refused arguments ---------------------------------------------------------------
@@ -274,7 +248,7 @@ def test_the_columns_of_the_textbook_enter_and_leave(
     result = gpusolve.nnls(A, b, method=method)
     for k in range(6):
         x, counts = lawson_hanson(A[k], b[k], np.linalg.norm(A[k], axis=0))
-        np.testing.assert_allclose(result.x[k], x, atol=1e-12)
+        assert_allclose(result.x[k], x, atol=1e-12)
         assert [result.n_updates[k], result.n_downdates[k]] == counts
     assert result.n_downdates.any()
 
@@ -295,7 +269,7 @@ def test_the_columns_of_algorithm_1_enter_and_leave(
     assert (result.status == 0).all()
     for k in range(2):
         x, counts = lawson_hanson(A[k], b[k], 1.0)
-        np.testing.assert_allclose(result.x[k], x, atol=1e-11)
+        assert_allclose(result.x[k], x, atol=1e-11)
         assert [result.n_updates[k], result.n_downdates[k]] == counts
 
 
@@ -339,7 +313,7 @@ def test_systems_of_one_passive_set_share_a_factorisation(
     alone = gpusolve.nnls(A, b, method=method)
     single = len(calls)
     result = gpusolve.nnls(A, b * np.arange(1, 21)[:, None], method=method)
-    np.testing.assert_allclose(result.x[-1], 20 * alone.x, rtol=1e-12, atol=1e-15)
+    assert_allclose(result.x[-1], 20 * alone.x, rtol=1e-12, atol=1e-15)
     assert len(calls) - single == (20 * single if method == "fnnls" else single)
 
 
@@ -378,7 +352,7 @@ def test_block_pivoting_by_single_exchanges(
     single = gpusolve.nnls(A, b, method="block_pivoting", maxiter=2**8)
     assert (single.status == 0).all()
     assert single.nit.sum() > blocks.nit.sum()
-    np.testing.assert_allclose(single.x, blocks.x, atol=1e-12)
+    assert_allclose(single.x, blocks.x, atol=1e-12)
 
 
 @pytest.mark.paper("Luo, 1.2 coordinates")
@@ -391,7 +365,7 @@ def test_a_sweep_of_cd_minimises_over_each_variable(rng: Generator) -> None:
             r = b - A @ x + A[:, j] * x[j]
             x[j] = max(0, A[:, j] @ r / (A[:, j] @ A[:, j]))
         found = gpusolve.nnls(A, b, method="cd", maxiter=sweeps)
-        np.testing.assert_allclose(found.x, x, atol=1e-14)
+        assert_allclose(found.x, x, atol=1e-14)
 
 
 @pytest.mark.paper("Luo, 1.2 PQN")
@@ -405,8 +379,8 @@ def test_a_step_of_pqn_learns_the_curvature(rng: Generator) -> None:
     found, S = pqn.step(scale(A, b[None]), equations, w[None], x[None], S)
     assert (found > 0).all()
     moved = found[0] - x
-    np.testing.assert_allclose(S[0] @ G @ moved, moved, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(S[0], S[0].T, atol=1e-12)
+    assert_allclose(S[0] @ G @ moved, moved, rtol=1e-12, atol=1e-12)
+    assert_allclose(S[0], S[0].T, atol=1e-12)
     assert np.linalg.norm(b - A @ found[0]) < np.linalg.norm(b - A @ x)
 
 
@@ -436,7 +410,7 @@ def test_a_step_of_interior_point_solves_the_equations_of_the_paper(
     expected = np.append(x, y) + reach(second) * second
     equations = NormalEquations(G, (A.T @ b)[None])
     found = interior_point.step(scale(A, b[None]), equations, w[None], x[None], y[None])
-    np.testing.assert_allclose(np.concatenate(found, axis=1)[0], expected, rtol=1e-9)
+    assert_allclose(np.concatenate(found, axis=1)[0], expected, rtol=1e-9)
 
 
 @pytest.mark.paper("Luo, 1.2 interior points")
@@ -494,7 +468,7 @@ def test_a_step_of_l1_ls_is_a_part_of_newtons(
         moved, grown = l1_ls.step(
             system, equations, w[None], x[None], np.full((1, 1), t)
         )
-        np.testing.assert_allclose(moved[0], x + part * newton, rtol=1e-9)
+        assert_allclose(moved[0], x + part * newton, rtol=1e-9)
         gap = moved[0] @ np.abs(A.T @ (b - A @ moved[0]))
         expected = max(t, 2 * min(t, 4 / gap)) if part >= 1 / 2 else t
         assert grown[0, 0] == pytest.approx(expected, rel=1e-9)
@@ -516,8 +490,8 @@ def test_a_degenerate_solution(rng: Generator, method: str) -> None:
     r = Q @ np.linalg.solve(np.linalg.cholesky(A.T @ A), dual)
     result = gpusolve.nnls(A, A @ x + r, method=method)
     assert result.status == 0
-    np.testing.assert_allclose(result.x, x, atol=1e-7)
-    np.testing.assert_allclose(result.dual, dual, atol=1e-7)
+    assert_allclose(result.x, x, atol=1e-7)
+    assert_allclose(result.dual, dual, atol=1e-7)
     assert violation(A, A @ x + r, result.x) <= CERTIFIED
     if method == "newton_like":
         assert result.nit <= 10

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.optimize
+from numpy.testing import assert_array_equal
 from table_3_1 import TABLE, added, operations, removal, spent
 
 import gpusolve
@@ -124,9 +125,9 @@ def test_rules_are_those_of_the_solvers(
     systems = EXPERIMENTS[experiment](3, size=96)
     result = gpusolve.nnls(*systems, method=method)
     counts = each_count(follow_each(systems, rule))
-    np.testing.assert_array_equal(counts[:, 0], result.n_updates)
-    np.testing.assert_array_equal(counts[:, 1], result.n_downdates)
-    np.testing.assert_array_equal(counts[:, 2], (result.x > 0).sum(axis=-1))
+    assert_array_equal(counts[:, 0], result.n_updates)
+    assert_array_equal(counts[:, 1], result.n_downdates)
+    assert_array_equal(counts[:, 2], (result.x > 0).sum(axis=-1))
 
 
 @pytest.mark.paper("Luo, 2")
@@ -140,9 +141,7 @@ def test_an_iteration_exchanges_one_variable() -> None:
         result = gpusolve.nnls(
             *make(4 if name == "shifted_gaussians" else 8), method="mgs"
         )
-        np.testing.assert_array_equal(
-            result.n_updates + result.n_downdates, 1 * result.nit
-        )
+        assert_array_equal(result.n_updates + result.n_downdates, 1 * result.nit)
         iterations += int(result.nit.sum())
     assert iterations > 1_500
 

@@ -63,50 +63,30 @@ def random_columns() -> Array:
 # ---- the factorisations --------------------------------------------------------------
 
 
+@pytest.mark.paper(
+    "Luo, 3.2", "Inserted and removed columns leave the R of LAPACK, to 1e-13"
+)
+@pytest.mark.paper(
+    "Luo, (3.2), 3.3", "With A^T before s, R is the R of LAPACK, to 1e-13"
+)
 @together(("method", "reordered"), products())
 def test_random_edits_keep_the_factorisation(method: str, reordered: bool) -> None:
     """300 edits of columns whose condition number is about 6, each to its rounding."""
     A = random_columns()
     made = qr_updating(A, method, reordered=reordered)
     found = edited(made, 300)
-    norm = np.linalg.norm(A, 2)
     assert found.orthogonality_error <= 100 * EPS
-    assert found.product_error <= 100 * EPS * norm
-    R = made.factors()[1]
-    Gram = A[:, made.passive].T @ A[:, made.passive]
-    np.testing.assert_allclose(R.T @ R, Gram, atol=100 * EPS * norm**2)
+    assert found.product_error <= 100 * EPS * np.linalg.norm(A, 2)
     assert 0 < made.length < A.shape[1]
-
-
-@pytest.mark.paper(
-    "Luo, 3.2", "An inserted and removed column leave the R of LAPACK, to 1e-13"
-)
-@pytest.mark.paper(
-    "Luo, (3.2), 3.3", "With A^T before s, R is the R of LAPACK, to 1e-13"
-)
-@together(("method", "reordered"), products())
-def test_r_is_that_of_lapack(method: str, reordered: bool) -> None:
-    A = random_columns()
-    made = qr_updating(A, method, reordered=reordered)
-    for variable in (5, 2, 9, 0, 7):
-        made.update(variable)
-    made.downdate(9)
-    assert made.passive == ([5, 2, 0, 7] if reordered else [0, 2, 5, 7])
+    assert reordered == (made.passive != sorted(made.passive))
     expected = np.linalg.qr(A[:, made.passive], mode="r")
-    found = made.factors()[1]
-    np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=1e-13)
-
-
-@pytest.mark.paper("Luo, 3.2")
-def test_rotations_keep_a_complete_basis() -> None:
-    """After 100 random edits Q, of 48 columns, is orthogonal to 1e-13."""
-    made = qr_updating(random_columns(), "Rot")
-    edited(made, 100)
-    Q = made.Q.values
-    assert Q.shape == (48, 48)
-    np.testing.assert_allclose(Q.T @ Q, np.eye(len(Q)), atol=1e-13)
-    below = made.R.values[np.ix_(made.rows[made.length :], made.passive)]
-    np.testing.assert_allclose(below, 0, atol=1e-13)
+    found_r = made.factors()[1]
+    np.testing.assert_allclose(np.abs(found_r), np.abs(expected), atol=1e-13)
+    if method == "Rot":  # a complete basis
+        Q = made.Q.values
+        np.testing.assert_allclose(Q.T @ Q, np.eye(48), atol=1e-13)
+        below = made.R.values[np.ix_(made.rows[made.length :], made.passive)]
+        np.testing.assert_allclose(below, 0, atol=1e-13)
 
 
 @pytest.mark.paper("Luo, (3.2), 3.3")

@@ -80,17 +80,8 @@ def all_options(rng: np.random.Generator, shape: tuple[int, int]) -> Options:
 KINDS = {
     kind.__name__: kind
     for kind in (
-        data,
-        shared,
-        bounds,
-        penalties,
-        weights,
-        fixed_sum,
-        warm_start,
-        strided,
-        broadcast,
-        not_finite,
-        all_options,
+        *(data, shared, bounds, penalties, weights, fixed_sum, warm_start),
+        *(strided, broadcast, not_finite, all_options),
     )
 }
 

@@ -29,6 +29,7 @@ def main(expected: str) -> None:
     if expected == "none":
         assert library is None
         assert "SciPy and NumPy take its place" in printed.getvalue()
+        assert "--no-binary gpusolve" in printed.getvalue()
     else:
         assert library is not None, objects.chosen().reason
         assert objects.sources(library) == object_files.fingerprint(source_directory())

@@ -26,10 +26,8 @@ from kernel_calls import AFFINE, SQUARE, TIMES
 from spline_learners import SplineLearners, boost, learners_of
 
 import gpusolve
-from gpusolve import _emulator, sparse
+from gpusolve import emulator, sparse
 from gpusolve._emulator import nvrtc
-from gpusolve._emulator._costs import KernelCosts
-from gpusolve._emulator._profile import SECTOR_BYTES, Report
 from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.problem import designs_of, prepare
 from gpusolve.gam._boosting.stacked import boost_family
@@ -39,6 +37,9 @@ from gpusolve.gam.terms import bbs, bmono, brandom
 from gpusolve.studies.experiments import EXPERIMENTS
 
 TABLE = Path(__file__).with_suffix(".md")
+
+SECTOR_BYTES = 32
+"""Bytes that a GPU moves at once between its memory and its caches."""
 
 POLLED = {"states", "published", "arrived"}
 """Arrays that blocks read until another block has written them."""
@@ -362,17 +363,17 @@ OF_ARRAYS = (
 """Counts of a kernel, and counts that are summed over its arrays."""
 
 
-def report_of(call: Call) -> Report:
+def report_of(call: Call) -> Any:
     """Run the call on the emulator, and count its costs."""
     with (
         mock.patch.dict(os.environ, GPUSOLVE_EMULATE="1"),
-        _emulator.profile() as report,
+        emulator.profile() as report,
     ):
         call.run()
     return report
 
 
-def costs_of(kernel: KernelCosts) -> Costs:
+def costs_of(kernel: Any) -> Costs:
     """The counts of a kernel, without the arrays in which blocks wait."""
     arrays = [one for name, one in kernel.arrays.items() if name not in POLLED]
     found = Counter({name: getattr(kernel, name) for name in OF_KERNELS})
@@ -386,7 +387,7 @@ def costs_of(kernel: KernelCosts) -> Costs:
     return found
 
 
-def sums_of(report: Report) -> Costs:
+def sums_of(report: Any) -> Costs:
     """The sums of the counts of all kernels."""
     return sum(map(costs_of, report.kernels), Counter())
 
@@ -451,7 +452,7 @@ def kernel_row(costs: Costs, elements: int) -> Row:
     }
 
 
-def rows_of(call: Call, report: Report) -> dict[str, Row]:
+def rows_of(call: Call, report: Any) -> dict[str, Row]:
     """The rows of a call in the table, by kernel; `ALL_KERNELS` for the call itself."""
     host, sums = report.host, sums_of(report)
     values = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -91,6 +92,20 @@ class Stream:
         self._copies.clear()
 
 
+class Event:
+    """A moment of the stream; what was launched before has ended."""
+
+    def record(self, stream: Any = None) -> None:
+        self.seconds = time.perf_counter()
+
+    def synchronize(self) -> None:
+        pass
+
+
+def get_elapsed_time(start_event: Event, end_event: Event) -> float:
+    return 1000 * (end_event.seconds - start_event.seconds)
+
+
 def is_available() -> bool:
     """Whether there is a device. False if the runtime fails."""
     return devices.error is None and bool(devices.states)
@@ -115,6 +130,7 @@ memory = SimpleNamespace(OutOfMemoryError=OutOfMemoryError)
 
 __all__ = [
     "Device",
+    "Event",
     "Function",
     "MemoryPointer",
     "Stream",
@@ -122,6 +138,7 @@ __all__ = [
     "cublas",
     "device",
     "driver",
+    "get_elapsed_time",
     "is_available",
     "memory",
     "runtime",
