@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +14,13 @@ from ._arguments import Parameter
 from ._errors import CompileError
 from ._kernel import Kernel
 from .module import Module, PtxError, Variables, demangled
-from .nvrtc import ASSUMED_REGISTERS, KernelSource, cache_directory, registers_of
+from .nvrtc import (
+    ASSUMED_REGISTERS,
+    KernelSource,
+    cache_directory,
+    registers_of,
+    write_whole,
+)
 
 _DEFAULT_DYNAMIC_BYTES = 48 * 1024
 """Shared memory of a block, unless a kernel asks for more."""
@@ -301,13 +306,8 @@ class RawModule:
 
 def stored(text: str) -> Path:
     """A file in the cache with this text; the emulator compiles files."""
-    directory = cache_directory() / "sources"
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
-    path = directory / name / "kernel.cu"
+    path = cache_directory() / "sources" / name / "kernel.cu"
     if not path.exists():
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            file.write(text)
-        Path(file.name).replace(path)  # other processes never read an incomplete file
+        write_whole(path, text)
     return path

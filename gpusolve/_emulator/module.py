@@ -60,7 +60,8 @@ def library() -> ctypes.CDLL:
             found = ctypes.PyDLL(str(path))
         except OSError:
             continue
-        if found.gpusolve_supports():
+        is_of_this_version = hasattr(found, "machine_text")
+        if is_of_this_version and found.gpusolve_supports():
             found.machine_program.restype = ctypes.c_void_p
             found.machine_load.restype = ctypes.c_void_p
             for name in _TEXTS:

@@ -13,7 +13,7 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from . import _device
 from ._allocation_names import name_at
@@ -23,7 +23,7 @@ from ._errors import KernelError, LaunchError
 from ._memory import Memory, c_fields
 from ._profile import active_report
 from .machine import launch
-from .module import Module, PtxError, demangled
+from .module import LoadedKernel, Module, PtxError, demangled
 from .nvcc import compiled_program, runtime_library
 from .nvrtc import ARCHITECTURE
 
@@ -46,8 +46,7 @@ _Shape = ctypes.POINTER(ctypes.c_uint)
 
 CALLS = {
     "add_module": ctypes.CFUNCTYPE(None, _P, _S),
-    "add_function": ctypes.CFUNCTYPE(None, _P, _P, _S),
-    "add_variable": ctypes.CFUNCTYPE(None, _P, _P, _S),
+    "add_symbol": ctypes.CFUNCTYPE(None, _P, _P, _S),
     "find_variable": ctypes.CFUNCTYPE(_I, _P, ctypes.POINTER(_P), ctypes.POINTER(_U)),
     "describe": ctypes.CFUNCTYPE(_I, _P, ctypes.POINTER(CFunction)),
     "launch": ctypes.CFUNCTYPE(_I, _P, _Shape, _Shape, _U, _U, _P, _I),
@@ -73,42 +72,11 @@ class CHost(ctypes.Structure):
     ]
 
 
-class Binary:
-    """The PTX of a source file."""
+class Symbol(NamedTuple):
+    """A kernel or a variable, and a function that reads its module when needed."""
 
-    def __init__(self, ptx: str) -> None:
-        self._ptx = ptx
-
-    @functools.cached_property
-    def module(self) -> Module:
-        """The PTX with memory for its variables; read when it is first needed."""
-        return Module(self._ptx)
-
-
-class Symbol:
-    """A kernel or a variable."""
-
-    def __init__(self, binary: Binary, name: str) -> None:
-        self._binary, self.name = binary, name
-
-    @property
-    def module(self) -> Module:
-        """The module that has the symbol."""
-        return self._binary.module
-
-    @functools.cached_property
-    def function(self) -> CFunction | None:
-        """The shared memory and the parameters of a kernel; None if it is missing."""
-        if self.name not in self.module.entries:
-            return None
-        kernel = self.module.kernel(self.name)
-        places = [n for pair in kernel.parameters for n in pair]
-        return CFunction(
-            kernel.shared_bytes,
-            kernel.parameter_bytes,
-            len(kernel.parameters),
-            (_U * (len(places) + 1))(*places),
-        )
+    module: Callable[[], Module]
+    name: str
 
 
 @functools.cache
@@ -157,8 +125,9 @@ class HostProgram:
         self._report, self._checks_memory = active_report(), MEMORY.value()
         self._library = ctypes.CDLL(str(runtime_library()), ctypes.RTLD_GLOBAL)
         self._path = compiled_program(source, options)
-        self._binaries: dict[int, Binary] = {}
+        self._modules: dict[int, Callable[[], Module]] = {}
         self._symbols: dict[int, Symbol] = {}
+        self._functions: dict[LoadedKernel, CFunction] = {}
         self._memory = Memory()
         self._callers: dict[str, int] = {}
         self._context = contextvars.copy_context()
@@ -207,16 +176,15 @@ class HostProgram:
     # ---- what a program registers ----
 
     def _add_module(self, handle: int, ptx: bytes) -> None:
-        self._binaries[handle] = Binary(ptx.decode(errors="replace"))
+        text = ptx.decode(errors="replace")
+        self._modules[handle] = functools.cache(lambda: Module(text))
 
-    def _add_function(self, handle: int, address: int, name: bytes) -> None:
-        self._symbols[address] = Symbol(self._binaries[handle], name.decode())
-
-    _add_variable = _add_function
+    def _add_symbol(self, handle: int, address: int, name: bytes) -> None:
+        self._symbols[address] = Symbol(self._modules[handle], name.decode())
 
     def _find_variable(self, address: int, found: Any, size: Any) -> int:
         symbol = self._symbols.get(address)
-        memory = symbol.module.variables.get(symbol.name) if symbol else None
+        memory = symbol.module().variables.get(symbol.name) if symbol else None
         if memory is None:
             return 1
         found[0], size[0] = int(memory.ctypes.data), memory.size
@@ -225,8 +193,20 @@ class HostProgram:
     # ---- kernels ----
 
     def _function(self, address: int) -> CFunction | None:
+        """The shared memory and the parameters of a kernel; None if it is missing."""
         symbol = self._symbols.get(address)
-        return symbol.function if symbol else None
+        if symbol is None or symbol.name not in symbol.module().entries:
+            return None
+        kernel = symbol.module().kernel(symbol.name)
+        if kernel not in self._functions:
+            places = [n for pair in kernel.parameters for n in pair]
+            self._functions[kernel] = CFunction(
+                kernel.shared_bytes,
+                kernel.parameter_bytes,
+                len(kernel.parameters),
+                (_U * (len(places) + 1))(*places),
+            )
+        return self._functions[kernel]
 
     def _describe(self, address: int, found: Any) -> int:
         function = self._function(address)
@@ -271,7 +251,7 @@ class HostProgram:
         report = self._report
         try:
             counted = launch(
-                symbol.module,
+                symbol.module(),
                 symbol.name,
                 grid,
                 block,
