@@ -60,7 +60,7 @@ def _python() -> CPython:
 class Counted(NamedTuple):
     """The counts of a launch, its shape, and the memory that it could access."""
 
-    counts: ctypes.c_void_p
+    counts: bytes
     memory: Memory
     kernel: LoadedKernel
     name: str
@@ -191,14 +191,13 @@ def launch(
         start,
         HEAP_BYTES,
     )
-    fault, counted = CFault(site=-1), ctypes.c_void_p()
+    fault = CFault(site=-1)
     try:
         failed = library().machine_launch(
             kernel.handle,
             ctypes.byref(request),
             ctypes.byref(fault),
             ctypes.byref(_python()),
-            ctypes.byref(counted),
         )
     finally:
         if output := library().machine_text():
@@ -207,8 +206,9 @@ def launch(
         raise_fault(
             fault, kernel, shape, everything, name or entry, parameters, shared_bytes
         )
-    if not counted.value:
+    if not counts:
         return None
+    counted = library().machine_counts()
     return Counted(
         counted, everything, kernel, name or entry, blocks, threads, all_shared_bytes
     )

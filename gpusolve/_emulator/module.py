@@ -26,7 +26,7 @@ FOLDER = "_objects"
 SHARED_GAP = 4096
 """Bytes after each variable in shared memory, in which accesses fail."""
 
-_TEXTS = "text", "demangle", "describe_program", "describe", "sites", "origins"
+_TEXTS = "text counts demangle describe_program describe sites origins"
 """Functions of the machine that return a text."""
 
 _TOOLKIT = re.compile(r"/(nvidia|cuda|cuda-[\d.]+|cupy)/(.*/)?include/")
@@ -64,7 +64,7 @@ def library() -> ctypes.CDLL:
         if is_of_this_version and found.gpusolve_supports():
             found.machine_program.restype = ctypes.c_void_p
             found.machine_load.restype = ctypes.c_void_p
-            for name in _TEXTS:
+            for name in _TEXTS.split():
                 getattr(found, f"machine_{name}").restype = ctypes.c_char_p
             return found
     raise CompileError(
@@ -95,7 +95,7 @@ def _loaded(
     return made
 
 
-def _rows(text: bytes) -> defaultdict[str, list[list[Any]]]:
+def rows_of(text: bytes) -> defaultdict[str, list[list[Any]]]:
     """A description of the machine: the rows of each kind, with numbers as numbers."""
     found: defaultdict[str, list[list[Any]]] = defaultdict(list)
     for line in text.decode().splitlines():
@@ -126,7 +126,7 @@ class LoadedKernel:
             ",".join(map(str, module.hidden_files())).encode(),
         )
         self.handle = _loaded(self, handle, "machine_delete_kernel", f"{entry}: ")
-        found = _rows(library().machine_describe(self.handle))
+        found = rows_of(library().machine_describe(self.handle))
         sizes: list[int] = found["bytes"][0]
         self.shared_bytes, self.parameter_bytes = sizes
         self.parameters, self.shared_variables = found["parameter"], found["shared"]
@@ -139,7 +139,7 @@ class LoadedKernel:
     @functools.cached_property
     def sites(self) -> list[list[int]]:
         """All instructions: the line of PTX, and file and line of the source."""
-        return _rows(library().machine_sites(self.handle))["site"]
+        return rows_of(library().machine_sites(self.handle))["site"]
 
     def line(self, site: int) -> SourceLine:
         """The source line of an instruction; without -lineinfo, of the PTX."""
@@ -201,7 +201,7 @@ class Module:
         self.ptx = ptx
         handle = library().machine_program(ptx.encode())
         self.handle = _loaded(self, handle, "machine_delete_program")
-        found = _rows(library().machine_describe_program(self.handle))
+        found = rows_of(library().machine_describe_program(self.handle))
         self.files: dict[int, str] = dict(found["file"])
         self.entries = [name for name, is_entry, _ in found["function"] if is_entry]
         self.lines: list[int] = [line for _, _, line in found["function"]]

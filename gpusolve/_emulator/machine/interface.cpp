@@ -23,7 +23,7 @@ EXPORT int gpusolve_supports() {
 }
 
 /// What a function of the interface returns last; each thread has its own.
-static thread_local std::string text;
+static thread_local std::string text, counted;
 
 /// The result of a function, or null, and the text of its exception.
 template <class F>
@@ -117,25 +117,22 @@ EXPORT const char* machine_origins(const Kernel* kernel, u32 site) {
 
 /// Called with Python's lock. Not 0 if the kernel has failed, or Python has an exception.
 EXPORT int machine_launch(const void* kernel, const Request* request, Fault* fault,
-                          const Python* python, void** counts) {
+                          const Python* python) {
     Launch launch(*static_cast<const Kernel*>(kernel), *request, *fault, *python);
     const auto checks = new_checks(request->checks_races, request->checks_memory);
     if (request->checks_races || request->checks_memory) launch.checks = checks.get();
-    auto counted = new_counts();
-    if (request->counts) launch.counts = counted.get();
+    const auto counts = new_counts();
+    if (request->counts) launch.counts = counts.get();
     launch.is_watched = launch.checks || launch.counts;
     launch.thread = python->save();
     launch.run();
     python->restore(launch.thread);
     text = launch.output;
-    *counts = launch.counts && !launch.stopped ? counted.release() : nullptr;
+    counted = launch.counted;
     return launch.stopped ? 1 : 0;
 }
 
-EXPORT const u64* machine_counts(void* counts, int which, u64* length) {
-    return counts_table(*static_cast<Counts*>(counts), which, length);
-}
-
-EXPORT void machine_delete_counts(void* counts) {
-    delete_counts(static_cast<Counts*>(counts));
+/// The counts of the last launch; empty if it has failed, or was not counted.
+EXPORT const char* machine_counts() {
+    return counted.c_str();
 }

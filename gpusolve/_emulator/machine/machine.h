@@ -410,6 +410,7 @@ struct Launch {
     Counts* counts = nullptr;
     bool has_one_lane = false;  // lanes run one by one
     bool is_watched = false;    // checks or counts
+    std::string counted;        // the counts, if it has not failed
 
     Launch(const Kernel& kernel, const Request& request, Fault& fault, const Python& python);
     const Region* find(u64 address) const;
@@ -466,11 +467,9 @@ void count_operation(Warp& warp, const Inst& inst);
 void count_issued(const Warp& warp, u64 instructions);
 
 std::unique_ptr<Counts, void (*)(Counts*)> new_counts();
-void delete_counts(Counts* counts);
-/// The counts of instructions: warps and lanes.
-void add_sites(Counts& counts, const std::vector<u64>& warps, const std::vector<u64>& lanes);
-/// Numbers for Python, which are valid until the next call.
-const u64* counts_table(Counts& counts, int which, u64* length);
+/// All counts, and how often warps and lanes have executed each instruction.
+std::string described(const Counts& counts, const std::vector<u64>& warps,
+                      const std::vector<u64>& lanes);
 
 inline u32 lowest(u32 mask) {
     return static_cast<u32>(__builtin_ctz(mask));

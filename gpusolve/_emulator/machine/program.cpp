@@ -1,7 +1,6 @@
 // Reads the declarations of a program: its functions, variables and files.
 
 #include <algorithm>
-#include <sstream>
 
 #include "program.h"
 
@@ -115,14 +114,6 @@ class ProgramReader {
         program_.variables.push_back(made);
     }
 };
-
-/// Write words with tabs between them, as a line.
-template <class... Words>
-void write_row(std::ostream& out, const char* kind, const Words&... words) {
-    out << kind;
-    ((out << '\t' << words), ...);
-    out << '\n';
-}
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstring>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -60,6 +61,14 @@ void place_variables(Program& program, const u64* addresses, const char* is_new)
 std::string described(const Program& program);
 std::string described(const Kernel& kernel);
 std::string described_sites(const Kernel& kernel);
+
+/// Write words with tabs between them, as a line.
+template <class... Words>
+void write_row(std::ostream& out, const char* kind, const Words&... words) {
+    out << kind;
+    ((out << '\t' << words), ...);
+    out << '\n';
+}
 
 struct Error : std::runtime_error {
     using std::runtime_error::runtime_error;
