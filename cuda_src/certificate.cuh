@@ -25,12 +25,12 @@ constexpr int summed_units = 4;
 template <class T>
 constexpr T hidden = sizeof(T) == 4 ? T(1e-3) : T(1e-6);
 
-/// Whether x keeps a fixed sum, as far as a certified x is accurate: `lack` is the fixed sum minus
-/// the sum of x, `terms` the sum of the magnitudes of its terms.
+/// Whether x keeps a fixed sum, as far as a certified x is accurate: `missing` is the fixed sum
+/// minus the sum of x, `terms` the sum of the magnitudes of its terms.
 template <class T, class Real>
-__device__ bool keeps_sum(Real lack, Real terms, Real magnitude) {
+__device__ bool keeps_sum(Real missing, Real terms, Real magnitude) {
     const Real rounding = rounded_units * Floating<T>::epsilon * magnitude;
-    return fabs(lack) <= certified<T> * terms + rounding;
+    return fabs(missing) <= certified<T> * terms + rounding;
 }
 
 /// T is the type of solutions; sums are of type Real, which may be more precise.
@@ -44,9 +44,9 @@ struct Certificate {
     /// are above their minimum within the bounds. y is the witness. A fixed sum is assumed to be
     /// kept.
     __device__ Certificate(Real apart, Real gap, Real slope, Real length, Real magnitude, Real size,
-                           Real room)
+                           Real slack)
         : size_to_b(ratio(size, magnitude)) {
-        const Real limit = room > 0 ? square_root(length * length + 2 * room) : length;
+        const Real limit = slack > 0 ? square_root(length * length + 2 * slack) : length;
         by_x = ratio(apart + min(ratio(fabs(gap), length), limit), magnitude);
         angle = min(ratio(slope, length), ratio(limit, magnitude));
     }

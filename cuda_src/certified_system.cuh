@@ -1,7 +1,7 @@
 // A system of least squares in scaled variables, as a block solves it, and the certificate of its
 // x: for nnls_qr.cu and nnls_mgs.cu, which differ in how they find x.
 //
-// The specification in NumPy is gpusolve/_numerics: scaling.py and certificate.py.
+// The specification in NumPy is gpusolve/_numerics: system.py and certificate.py.
 //
 // Scaling. Columns of A and b are multiplied by powers of two when they are read: this is exact,
 // and prevents overflow and underflow.
@@ -385,7 +385,7 @@ struct CertifiedSystem : ScaledSystem<T, general, Given> {
             const T inside = bound_distance(x, bounds.lower, bounds.upper);
             if (x != 0) penalties += 2 * penalty(j) * x;
             if (inside != 0) gap += inside * w;
-            above += room(penalty(j), x, bounds.lower, bounds.upper);
+            above += penalty_slack(penalty(j), x, bounds.lower, bounds.upper);
             if (problem.has_sum()) terms += fabs(of_sum(j) * x);
         }
         fit = reduce(fit, Called<Add<T>>());

@@ -2,7 +2,7 @@
 //
 // Source. T. Ogita, S. M. Rump and S. Oishi, "Accurate Sum and Dot Product", SIAM Journal on
 // Scientific Computing 26(6), 2005. A fused multiply-add gives the error of a product. The
-// specification in NumPy is gpusolve/_numerics/compensated.py.
+// specification in NumPy is gpusolve/_numerics/arithmetic.py.
 //
 // Cost. 2 operations for a product and 8 for a sum, instead of 1 each.
 

@@ -8,14 +8,14 @@
 constexpr double accurate_terms = 64;       // ACCURATE of gpusolve/_numerics/system.py
 constexpr double share_of_terms = 1e-4;     // SHARE
 constexpr double rounded_units = 8;         // ROUNDED
-constexpr double gram_units = 16;           // ROUNDED of gpusolve/_nnls/quadratic.py
+constexpr double gram_units = 16;           // ROUNDED of gpusolve/_nnls/bounded_qp.py
 constexpr double certified_double = 1e-10;  // CERTIFIED, for float64
 constexpr double settled_kkt = 1e-11;       // STOP_KKT of gpusolve/reference/_nnls_constrained.py
 constexpr double bound_units = 1024;        // AT_BOUND
 
 /// How far a point is from the optimum.
 struct ConstrainedCertificate {
-    double by_x, angle, lack, size, trivial;
+    double by_x, angle, violation, size, trivial;
 
     __device__ double kkt() const { return by_x + angle; }
 };
@@ -33,7 +33,7 @@ struct ConstrainedCertifier {
     __device__ ConstrainedCertifier(ConstrainedSteps<Team>& steps, bool is_gram, double eps)
         : steps(steps), team(steps.team), at(steps.at), is_gram(is_gram), eps(eps) {
         length_of_b = is_gram ? length_by_inverse(at.b) : length_of(at.b, at.m);
-        magnitude = length_of_b + reach();
+        magnitude = length_of_b + least_activity();
     }
 
     /// The root of v G^-1 v.
@@ -46,7 +46,7 @@ struct ConstrainedCertifier {
     __device__ double column_size(int j) const { return at.norm[j] > 0 ? at.norm[j] : 1.0; }
 
     /// A bound from below of the largest |a_k x_k| of all feasible x.
-    __device__ double reach() {
+    __device__ double least_activity() {
         const double of_rows = largest_over(team, at.k, [&](int i) {
             const double d = without_infinity(at.side[i]);
             return ratio(steps.is_equality(i) ? fabs(d) : fmax(d, 0.0), at.per_unit[i]);
@@ -63,7 +63,7 @@ struct ConstrainedCertifier {
         return fabs(value) < Floating<double>::infinity() ? value : 0.0;
     }
 
-    /// The residual, the slope of x, and the lack of all rows.
+    /// The residual, the slope of x, and what is missing of all sides.
     __device__ __noinline__ void evaluate(bool accurate = true) {
         const int n = at.n, k = at.k;
         evaluate_rows();
@@ -105,13 +105,13 @@ struct ConstrainedCertifier {
         });
     }
 
-    /// The lack of all rows, and the sizes of their terms.
+    /// What is missing of all sides, and the sizes of the terms of rows.
     __device__ __noinline__ void evaluate_rows() {
         const int n = at.n, k = at.k;
-        multiply(team, at.C.first, k, n, at.x.first, at.lack.first);
+        multiply(team, at.C.first, k, n, at.x.first, at.missing.first);
         multiply<true>(team, at.C.first, k, n, at.x.first, at.terms.first);
         for_each<Team>(k, [&](int i) {
-            at.lack[i] = at.side[i] - at.lack[i];
+            at.missing[i] = at.side[i] - at.missing[i];
             at.terms[i] += fabs(without_infinity(at.side[i]));
         });
         team.sync();
@@ -137,8 +137,8 @@ struct ConstrainedCertifier {
         });
     }
 
-    /// w = slope + C^T general, and the lack
-    /// of the rows: in twice the working precision where multipliers are large.
+    /// w = slope + C^T general, and `missing`: in twice the working precision where multipliers are
+    /// large.
     __device__ __noinline__ void compute_lagrangian(bool always_accurate) {
         const int n = at.n, k = at.k;
         set_general();
@@ -170,7 +170,7 @@ struct ConstrainedCertifier {
         for_each<Team>(k, [&](int i) {
             const double* const row = at.C.first + static_cast<long long>(i) * n;
             if (without_infinity(at.side[i]) == at.side[i])
-                at.lack[i] = accurate_difference(at.side[i], row, at.x.first, n);
+                at.missing[i] = accurate_difference(at.side[i], row, at.x.first, n);
         });
         team.sync();
     }
@@ -183,15 +183,15 @@ struct ConstrainedCertifier {
         return sqrt(squares);
     }
 
-    /// Take what x_rest adds from the lack of the rows, for a correction.
-    __device__ __noinline__ void correct_lack() {
+    /// Take x_rest into account in `missing`, for a correction.
+    __device__ __noinline__ void correct_missing() {
         const int n = at.n;
         for_each<Team>(at.k, [&](int i) {
             const double* const row = at.C.first + static_cast<long long>(i) * n;
             if (at.state[i] == is_inactive) return;
             double sum = 0;
             for (int j = 0; j < n; ++j) sum += row[j] * at.x_rest[j];
-            at.lack[i] -= sum;
+            at.missing[i] -= sum;
         });
         team.sync();
     }
@@ -202,7 +202,7 @@ struct ConstrainedCertifier {
     }
 
     /// The certificate of the objective; the specification in NumPy is
-    /// gpusolve/_nnls/quadratic.py. The bounds of the gap and of v G^-1 v are
+    /// gpusolve/_nnls/bounded_qp.py. The bounds of the gap and of v G^-1 v are
     /// stricter: they keep rounding errors of an x whose gradient is S, and of v.
     __device__ ConstrainedCertificate certify_gram() {
         const int n = at.n, k = at.k;
@@ -239,9 +239,9 @@ struct ConstrainedCertifier {
             steepest = MaxMagnitude<double>()(steepest, magnitude_of(w != w ? w : v / at.norm[j]));
         });
         for_each<Team>(k, [&](int i) {
-            const double lack = without_infinity(at.lack[i]);
-            gap -= at.general[i] * lack;
-            worst = MaxMagnitude<double>()(worst, magnitude_of(relative_lack(i, lack)));
+            const double missing = without_infinity(at.missing[i]);
+            gap -= at.general[i] * missing;
+            worst = MaxMagnitude<double>()(worst, magnitude_of(relative_violation(i, missing)));
         });
         gap = fabs(team.reduce(gap, Add<double>()));
         const double length = length_by_inverse(at.push);
@@ -249,15 +249,15 @@ struct ConstrainedCertifier {
         found.by_x = fmax(ratio(team.reduce(steepest, MaxMagnitude<double>()), S),
                           ratio(length * length / 2 + gap, value));
         found.angle = 0;
-        found.lack = team.reduce(worst, MaxMagnitude<double>());
+        found.violation = team.reduce(worst, MaxMagnitude<double>());
         found.trivial = Floating<double>::infinity();
         found.size = 0;
         return found;
     }
 
     /// The violation of a row, relative to the size of its terms.
-    __device__ double relative_lack(int i, double lack) const {
-        const double left = steps.is_equality(i) ? fabs(lack) : fmax(lack, 0.0);
+    __device__ double relative_violation(int i, double missing) const {
+        const double left = steps.is_equality(i) ? fabs(missing) : fmax(missing, 0.0);
         return ratio(left, at.terms[i] + share_of_terms * magnitude * at.per_unit[i]);
     }
 
@@ -278,15 +278,15 @@ struct ConstrainedCertifier {
         });
         double worst = 0;
         for_each<Team>(k, [&](int i) {
-            const double lack = without_infinity(at.lack[i]);
+            const double missing = without_infinity(at.missing[i]);
             const double y = at.general[i];
             if (y != 0) {
                 const double* const row = at.C.first + static_cast<long long>(i) * n;
                 double of_rest = 0;
                 for (int j = 0; j < n; ++j) of_rest += row[j] * at.x_rest[j];
-                gap -= y * (lack - of_rest);
+                gap -= y * (missing - of_rest);
             }
-            worst = MaxMagnitude<double>()(worst, magnitude_of(relative_lack(i, lack)));
+            worst = MaxMagnitude<double>()(worst, magnitude_of(relative_violation(i, missing)));
         });
         gap = team.reduce(gap, Add<double>());
         violated = team.reduce(violated, MaxMagnitude<double>());
@@ -298,7 +298,7 @@ struct ConstrainedCertifier {
         found.by_x =
             fmin(ratio(ratio(fabs(gap), length), magnitude), limit) + ratio(image, magnitude);
         found.angle = fmin(ratio(violated, length), limit);
-        found.lack = worst;
+        found.violation = worst;
         found.trivial = limit;
         found.size =
             ratio(sum_over(team, n, [&](int j) { return at.norm[j] * fabs(at.x[j]); }), magnitude);
@@ -309,6 +309,6 @@ struct ConstrainedCertifier {
 
     __device__ bool is_settled(const ConstrainedCertificate& found, double enough) const {
         const double rounding = (rounded_units + at.n) * Floating<double>::epsilon;
-        return found.kkt() <= enough && found.lack <= rounding;
+        return found.kkt() <= enough && found.violation <= rounding;
     }
 };

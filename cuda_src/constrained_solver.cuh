@@ -103,7 +103,7 @@ struct ConstrainedSolver {
             set_values(steps);
             if (!steps.activate()) return false;
             certifier.compute_lagrangian(round > 1);
-            certifier.correct_lack();
+            certifier.correct_missing();
             steps.correct();
             double before = Floating<double>::infinity();
             for (int turn = 0; turn < most_corrections; ++turn) {
@@ -111,7 +111,7 @@ struct ConstrainedSolver {
                 evaluate(certifier, round > 1);
                 if (turn > 0) {
                     found = certifier.certify();
-                    const double badness = found.kkt() + found.lack;
+                    const double badness = found.kkt() + found.violation;
                     const bool improves = badness < before / 2;
                     if (certifier.is_settled(found, enough) &&
                         (found.kkt() <= convincing_kkt || !improves))
@@ -119,7 +119,7 @@ struct ConstrainedSolver {
                     if (!improves) break;
                     before = badness;
                 }
-                certifier.correct_lack();
+                certifier.correct_missing();
                 steps.correct();
             }
         }
@@ -136,9 +136,9 @@ struct ConstrainedSolver {
         const int n = at.n;
         multiply(team, at.C.first, at.k, n, at.x_rest.first, at.value.first);
         for_each<Team>(at.k, [&](int i) {
-            // Infinite sides have an infinite lack.
-            at.value[i] = fabs(at.lack[i]) < Floating<double>::infinity()
-                              ? at.side[i] - at.lack[i] + at.value[i]
+            // Infinite sides are infinitely far.
+            at.value[i] = fabs(at.missing[i]) < Floating<double>::infinity()
+                              ? at.side[i] - at.missing[i] + at.value[i]
                               : 0.0;
         });
         for_each<Team>(n, [&](int j) { at.value[at.k + j] = at.x[j] + at.x_rest[j]; });
@@ -216,7 +216,7 @@ struct ConstrainedSolver {
         const double eps = Floating<T>::epsilon, most = is_float ? 1e-4 : certified_double;
         const double by_x = fmax(systems.tol, most + rounded_units * eps * found.size);
         const bool good = found.by_x <= by_x && found.angle <= fmax(systems.tol, most) &&
-                          found.lack <= certified_double / 2 &&
+                          found.violation <= certified_double / 2 &&
                           eps * found.size <= (is_float ? 1e-3 : 1e-6);
         if (!good) return is_unsettled;
         for_each<Team>(n, [&](int j) {
@@ -280,7 +280,7 @@ struct ConstrainedSolver {
             certifier.evaluate_rows();
             const int i = at.k - 1;
             const double most = gram_units * Floating<T>::epsilon * at.terms[i];
-            if (!(fabs(at.lack[i]) <= most)) found.by_x = Floating<double>::infinity();
+            if (!(fabs(at.missing[i]) <= most)) found.by_x = Floating<double>::infinity();
         }
         for_each<Team>(n, [&](int j) {
             const double slope = at.r[j] - at.l1[j] - at.l2[j] * at.x[j];

@@ -260,8 +260,8 @@ struct ConstrainedSteps {
         }
     }
 
-    /// Newton's method on the active rows, from the gradient of the Lagrangian in `w` and the lack
-    /// of the rows. Rows whose multiplier has the wrong sign become inactive.
+    /// Newton's method on the active rows, from the gradient of the Lagrangian in `w` and
+    /// `missing`. Rows whose multiplier has the wrong sign become inactive.
     __device__ __noinline__ void correct() {
         const int n = at.n, k = at.k;
         for_each<Team>(n, [&](int j) {
@@ -274,7 +274,7 @@ struct ConstrainedSteps {
             const int i = at.active[a];
             const double* const row = row_of_M(i);
             const double along = sum_over(team, n, [&](int j) { return row[j] * at.v[j]; });
-            if (Team::rank() == 0) at.along[a] = lack_of(i) - along;
+            if (Team::rank() == 0) at.along[a] = missing_of(i) - along;
         }
         team.sync();
         solve_lower(team, at.L.first, n, active, at.along.first);
@@ -301,9 +301,9 @@ struct ConstrainedSteps {
                }) > 0;
     }
 
-    /// What an active row lacks of its side.
-    __device__ double lack_of(int i) const {
-        if (i < at.k) return at.lack[i];
+    /// What is missing of the side of an active row.
+    __device__ double missing_of(int i) const {
+        if (i < at.k) return at.missing[i];
         const int j = i - at.k;
         return (at.state[i] == at_lower_side ? at.lower[j] : at.upper[j]) - at.x[j] - at.x_rest[j];
     }

@@ -57,7 +57,7 @@ struct ConstrainedArrays {
     Vector<double> A, norm, scale, C, row_scale, per_unit, J, M, inner;
     Vector<int> has_inner;
     // Of the system.
-    Vector<double> b, r, image, lower, upper, l1, l2, side, terms, lack;
+    Vector<double> b, r, image, lower, upper, l1, l2, side, terms, missing;
     Vector<double> x, x_rest, slope, w, e, v, old_x, old_rest, old_w, size, push;
     Vector<double> value, multiplier, low, high, tolerance, weight, order, L, l, along, general;
     Vector<int> state, active;
@@ -84,7 +84,7 @@ struct ConstrainedArrays {
             &e,    &v,     &old_x, &old_rest, &old_w, &size, &push, &l,      &along};
         for (Vector<double>* one : by_variable) memory.take(*one, N);
         Vector<double>* const by_constraint[] = {&row_scale, &per_unit, &side,
-                                                 &terms,     &lack,     &general};
+                                                 &terms,     &missing,  &general};
         for (Vector<double>* one : by_constraint) memory.take(*one, k);
         Vector<double>* const by_row[] = {&b, &r, &image};
         for (Vector<double>* one : by_row) memory.take(*one, m);
@@ -180,7 +180,7 @@ struct ConstrainedMatrices {
     }
 
     /// Whether no eigenvalue of H is as small as rounding errors of G; NULL of
-    /// gpusolve/_nnls/quadratic.py.
+    /// gpusolve/_nnls/bounded_qp.py.
     __device__ bool is_definite() {
         const int n = at.n;
         const double inverse = sum_over(team, n * n, [&](int e) { return at.J[e] * at.J[e]; });

@@ -139,13 +139,13 @@ struct GramResidual : GramSteps<T, Team> {
 
     __device__ Certified certify() {
         if (team.any(!has_product)) transpose_times(inverse.all(options.n), at.witness, at.w);
-        Two apart_and_gap{0, 0}, fit_and_length{0, 0}, objective_and_room{0, 0};
+        Two apart_and_gap{0, 0}, fit_and_length{0, 0}, objective_and_slack{0, 0};
         for_each<Team>(options.rows(), [&](int i) {
             if (!is_data(i)) return;
             const double left = at.residual[i], witness = at.witness[i];
             const Two squares{(left - witness) * (left - witness), 0};
             apart_and_gap = AddTwo()(apart_and_gap, squares);
-            objective_and_room.a += left * left;
+            objective_and_slack.a += left * left;
             fit_and_length =
                 AddTwo()(fit_and_length, {i < options.m ? left * left : 0, witness * witness});
         });
@@ -158,16 +158,16 @@ struct GramResidual : GramSteps<T, Team> {
             slope = MaxMagnitude<double>()(slope, ratio(violated, at.norm[j]));
             apart_and_gap.b += bound_distance(x, lower(j), upper(j)) * w;
             const double l1 = penalty(j);
-            objective_and_room.a += 2 * l1 * x;
-            objective_and_room.b += room(l1, x, lower(j), upper(j));
+            objective_and_slack.a += 2 * l1 * x;
+            objective_and_slack.b += penalty_slack(l1, x, lower(j), upper(j));
         });
         apart_and_gap = team.reduce(apart_and_gap, Called<AddTwo>());
         slope = team.reduce(slope, Called<MaxMagnitude<double>>());
-        objective_and_room = team.reduce(objective_and_room, Called<AddTwo>());
-        const double length = square_root(fit_and_length.b), square = objective_and_room.a;
+        objective_and_slack = team.reduce(objective_and_slack, Called<AddTwo>());
+        const double length = square_root(fit_and_length.b), square = objective_and_slack.a;
         const double misfit = square_root(fabs(square));
         return {{square_root(apart_and_gap.a), apart_and_gap.b, slope, length, magnitude, size(),
-                 objective_and_room.b},
+                 objective_and_slack.b},
                 square_root(fit_and_length.a),
                 square < 0 ? -misfit : misfit};
     }

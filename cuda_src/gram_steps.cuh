@@ -354,12 +354,12 @@ struct GramSteps : GramSystem<T, Team> {
             for_each_variable<Team>(options.n,
                                     [&](auto j) { sums.a += at.sum_row[j] * at.rest[j]; });
             sums = team.reduce(sums, Called<AddTwo>());
-            const double lack = sums.a - at.total[0], change = lack / sums.b;
+            const double missing = sums.a - at.total[0], change = missing / sums.b;
             lacks = lacks && is_finite(change);
             if (!lacks) continue;
             inverse.for_each([&](auto p) { at.d[p] -= change * at.along[p]; });
             shift += change;
-            lacks = fabs(lack) > magnitude;
+            lacks = fabs(missing) > magnitude;
         }
         return shift;
     }

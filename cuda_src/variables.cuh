@@ -78,7 +78,7 @@ __device__ __forceinline__ Real violation(Real x, Real w, Real lower, Real upper
 
 /// How much the linear penalty of x is above its minimum within the bounds.
 template <class Real>
-__device__ __forceinline__ Real room(Real penalty, Real x, Real lower, Real upper) {
+__device__ __forceinline__ Real penalty_slack(Real penalty, Real x, Real lower, Real upper) {
     return penalty == 0 ? Real(0) : penalty * (x - (penalty > 0 ? lower : upper));
 }
 

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from ._nnls.bounded_qp import bounded_qp
     from ._nnls.feasibility import Proof
     from ._nnls.gradients import Gradients
-    from ._nnls.lsq_linear import lsq_linear
-    from ._nnls.nnls import nnls
-    from ._nnls.path import RegularizationPath
-    from ._nnls.regularization_path import regularization_path
+    from ._nnls.nnls import lsq_linear, nnls
+    from ._nnls.regularization_path import RegularizationPath, regularization_path
     from ._nnls.result import NNLSResult
     from .monoid import Map, Monoid
 
@@ -68,10 +66,8 @@ _MODULES = {
     "_nnls.bounded_qp": "bounded_qp",
     "_nnls.feasibility": "Proof",
     "_nnls.gradients": "Gradients",
-    "_nnls.lsq_linear": "lsq_linear",
-    "_nnls.nnls": "nnls",
-    "_nnls.path": "RegularizationPath",
-    "_nnls.regularization_path": "regularization_path",
+    "_nnls.nnls": "lsq_linear nnls",
+    "_nnls.regularization_path": "RegularizationPath regularization_path",
     "_nnls.result": "NNLSResult",
     "monoid": "Map Monoid",
 }

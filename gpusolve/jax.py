@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._nnls.gradients import DUALS, gradients_at
-from ._nnls.options import (
+from ._nnls.arguments import (
+    AXES,
     METHODS,
     NNLS_METHODS,
     NON_NEGATIVE,
@@ -24,10 +24,11 @@ from ._nnls.options import (
     GradientOptions,
     MethodName,
     NNLSMethodName,
+    batch_axes,
     defaults_of,
     shows,
 )
-from ._nnls.problem import AXES, batch_axes
+from ._nnls.gradients import DUALS, gradients_at
 from ._nnls.solve import check_method, completed, least_squares
 from ._nnls.validation import NUMBERS, pair, validate
 

@@ -12,8 +12,7 @@ from typing import Any, Unpack
 
 import torch
 
-from ._nnls.gradients import DUALS, gradients_at
-from ._nnls.options import (
+from ._nnls.arguments import (
     METHODS,
     NNLS_METHODS,
     NON_NEGATIVE,
@@ -25,6 +24,7 @@ from ._nnls.options import (
     defaults_of,
     shows,
 )
+from ._nnls.gradients import DUALS, gradients_at
 from ._nnls.solve import check_method, completed, least_squares
 from ._nnls.validation import pair
 

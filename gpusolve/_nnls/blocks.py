@@ -31,17 +31,10 @@ from .._device.kernels import CudaDevice, cuda_devices, current_device
 from .._device.launch import ceil_div
 from .._device.progress import progress_bar
 from .._device.threads import part_of_batch
-from .._numerics.solution import Solution
-from .problem import (
-    AXES,
-    Block,
-    Problem,
-    batch_axes,
-    blank_solution,
-    blocks,
-    part_of_block,
-)
-from .solve import Solve
+from .._numerics.certificate import Solution
+from .arguments import AXES, Block, batch_axes, blocks, part_of_block
+from .problem import Problem, blank_solution
+from .result import NNLSResult
 from .validation import NAMES, batch_of, validate
 
 BLOCK_BYTES = 2**27
@@ -61,6 +54,9 @@ NOT_SOLVED = -1
 """The status of systems of blocks that are not finished."""
 
 Solver = Callable[[Block], Solution]
+
+Solve = Callable[..., NNLSResult[Any]]
+"""Solves systems on one device: ``solve(method, given)``."""
 
 # ---- the batch -----------------------------------------------------------------------
 

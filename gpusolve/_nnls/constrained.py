@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,31 +17,29 @@ from .._device.arrays import Array, namespace, on_host
 from .._device.interrupts import interruptible
 from .._device.kernels import Device
 from .._device.objects import load
-from .._numerics.certificate import ratio
-from .._numerics.scaling import weighted
-from .._numerics.solution import (
+from .._numerics.arithmetic import weighted
+from .._numerics.certificate import (
     CONVERGED,
     INFEASIBLE,
     ITERATION_LIMIT,
     NOT_FINITE,
     UNCERTIFIED,
     Solution,
+    ratio,
 )
 from ..reference._nnls_constrained import (
-    MOST_LACK,
+    MOST_VIOLATION,
     ConstrainedSystem,
     Found,
     Search,
-    relative_lack,
+    relative_violation,
     zero_infinities,
 )
-from .compiled import CompiledCall
 from .constraint_rows import Rows
-from .dense import solve_on_cpu
+from .dense import CompiledCall, solve_on_cpu
 from .feasibility import LeastViolation, least_violation
 from .nnls_constrained_kernel import is_too_large, nnls_constrained
-from .problem import AXES, Problem, blank_solution
-from .quadratic import MultiplierTerms
+from .problem import Problem, blank_solution
 
 UNSETTLED = -1
 """``is_unsettled`` of ``constrained_solver.cuh``."""
@@ -79,53 +77,53 @@ def solve_rest(
         return found
     xp = namespace(found.status)
     at = xp.flatnonzero(found.status == UNSETTLED)
-    where = positions(at, problem.batch)
-    rest = solver(take(problem, at))
+    total, rest = found.status.size, solver(problem.take(on_host(at), to_host=True))
     for name, values in rest.arrays().items():
-        values = xp.asarray(values if problem.batch else values[0])
-        getattr(found, name)[where] = values
+        field = getattr(found, name)
+        field.reshape(total, *values.shape[1:])[at] = xp.asarray(values)
     return found
 
 
-def positions(at: Array, shape: tuple[int, ...]) -> tuple[Array, ...]:
-    """The indices of a flattened array as indices of each axis, on their device."""
-    found: list[Array] = []
-    for size in reversed(shape):
-        found.append(at % size)
-        at = at // size
-    return tuple(reversed(found))
+# ---- the specification ---------------------------------------------------------------
 
 
-def take(problem: Problem, at: Array) -> Problem:
-    """Copy systems to the host; `at` has their indices in the flattened batch.
+class MultiplierTerms(NamedTuple):
+    """Terms that multipliers y of constraints ``C x >= d`` add to a certificate of x.
 
-    What all systems share stays shared.
+    Attributes
+    ----------
+    slope : (..., n) array
+        ``-C^T y``, in the given variables.
+    gap, gap_terms : (...,) array
+        ``y (C x - d)``, and the sum of the magnitudes of its terms.
+    least_activity : (...,) array
+        Every x that satisfies the constraints has a variable whose ``|x_k|`` times the
+        root of ``G_kk`` is at least this number.
+    share : (..., n) array
+        The pull on each variable of a multiplier whose pull on another variable is 1,
+        at most.
+    is_feasible : (...,) array
+        Whether x satisfies the constraints.
     """
 
-    def part(value: Any, core: int) -> Any:
-        if value is None or isinstance(value, float):
-            return value
-        shape = value.shape[value.ndim - core :]
-        if math.prod(value.shape[: value.ndim - core]) == 1:
-            return on_host(value.reshape(shape))
-        xp, batch = namespace(value), problem.batch
-        whole = xp.broadcast_to(value, (*batch, *shape))
-        return on_host(whole[positions(xp.asarray(at), batch)])
+    slope: Array
+    gap: Array
+    gap_terms: Array
+    least_activity: Array
+    share: Array
+    is_feasible: Array
 
-    fields = {
-        name: part(value, len(AXES[name]))
-        for name, value in problem._asdict().items()
-        if name in AXES
-    }
-    return problem._replace(
-        batch=(len(at),),
-        bounds=(part(problem.lower, 1), part(problem.upper, 1)),
-        start=part(problem.start, 1),
-        **fields,
-    )
+    @classmethod
+    def blank(cls, systems: int, n: int) -> MultiplierTerms:
+        """Terms of no multipliers, for systems that are not feasible."""
+        (slope, share), numbers = np.zeros((2, systems, n)), np.zeros((3, systems))
+        gap, terms, least = numbers
+        return cls(slope, gap, terms, least, share, np.zeros(systems, bool))
 
-
-# ---- the specification ---------------------------------------------------------------
+    def put(self, k: int, terms: MultiplierTerms) -> None:
+        """Write the terms of system k."""
+        for field, value in zip(self, terms, strict=True):
+            field[k] = value
 
 
 @np.errstate(all="ignore")
@@ -138,7 +136,7 @@ def solve_by_specification(
     objective certifies x.
     """
     total, n = math.prod(problem.batch), problem.shape[1]
-    flat = take(problem, np.arange(total))
+    flat = problem.take(np.arange(total), to_host=True)
     rows, every = Rows.of(flat), np.arange(total)
     solution = blank_solution(problem, (total,))
     terms = MultiplierTerms.blank(total, n)
@@ -186,17 +184,14 @@ def system_of(problem: Problem, rows: Rows, k: int) -> ConstrainedSystem | None:
     A, b, n = part(problem.A, 2), part(problem.b, 1), problem.shape[1]
     if problem.weights is not None:
         A, b = weighted(A, b, part(problem.weights, 1))
-    C, d = part(rows.C, 2), part(rows.d, 1)
+    C, d, below = part(rows.C, 2), part(rows.d, 1), rows.counts[0]
     variables = problem.l1, problem.l2, problem.lower, problem.upper
     l1, l2, lower, upper = (part(v, 1) + np.zeros(n) for v in variables)
-    equal = d[len(d) - rows.equalities :]
-    finite = all(np.isfinite(part).all() for part in (A, b, l1, l2, C, equal))
-    infinite = (d[: rows.counts[0]] == np.inf).any()
-    if not finite or infinite or np.isnan(d).any():
+    finite = all(np.isfinite(part).all() for part in (A, b, l1, l2, C, d[below:]))
+    if not (finite and (d < np.inf).all()) or np.isnan([lower, upper]).any():
         return None
-    given = C, d, rows.counts
     return ConstrainedSystem.of(
-        A, b, (l1, l2), (lower, upper), given, problem.rounded_matrix
+        A, b, (l1, l2), (lower, upper), (C, d, rows.counts), problem.rounded_matrix
     )
 
 
@@ -262,7 +257,7 @@ def multiplier_terms(found: Found, x: Array) -> MultiplierTerms:
     x = x.astype(np.float64) * by_b / system.scale
     y, rest = found.point.y * general, found.point.rest * general
     pull = system.gradient_of_lagrangian(0 * x, y, rest)
-    lack = zero_infinities(system.constraint_residual(x, 0 * x))
+    missing = zero_infinities(system.constraint_residual(x, 0 * x))
     C, d = np.abs(system.C), np.abs(zero_infinities(system.d))
     least = system.magnitude - np.linalg.norm(system.b)
     of_x = system.norm @ np.abs(found.point.x) + least
@@ -270,9 +265,10 @@ def multiplier_terms(found: Found, x: Array) -> MultiplierTerms:
     most = share.max(axis=-1, keepdims=True, initial=0)
     return MultiplierTerms(
         slope=-pull / system.scale / by_b,
-        gap=-(y @ lack) / by_b**2,
+        gap=-(y @ missing) / by_b**2,
         gap_terms=np.abs(y) @ (C @ np.abs(x) + d) / by_b**2,
         least_activity=least / by_b,
         share=(share / np.where(most > 0, most, 1)).max(axis=0, initial=0),
-        is_feasible=relative_lack(system, found.point.x, of_x) <= MOST_LACK / 2,
+        is_feasible=relative_violation(system, found.point.x, of_x)
+        <= MOST_VIOLATION / 2,
     )

@@ -24,12 +24,12 @@ import numpy as np
 
 from .._device.arrays import Array, flat_batch, is_cupy, namespace, on_host
 from .._device.launch import pieces
+from .arguments import blocks, drop_repeats, joined
 from .constraint_rows import ActiveRows, Duals, scaled_rows, without_rows
 from .launch_arguments import indices_of
-from .problem import Option, Problem, blocks, drop_repeats, joined
+from .problem import Option, Problem, cut, stacked
 from .sparse_matrices import SparseMatrices
 from .sparse_matrices import scaled_gram as sparse_gram
-from .tikhonov import cut, stacked
 
 AT_ONCE = 2**22
 """The most elements of the matrices that are factorised at once."""

@@ -17,14 +17,13 @@ import numpy as np
 from .._device.arrays import Array, ArrayT, largest, namespace, unwrapped
 from .._device.kernels import Device, device_of
 from .._device.products import product, transposed, transposed_product
-from .._numerics.certificate import ROUNDED
-from .._numerics.compensated import remainder
-from .._numerics.scaling import inverse_power_of_two
-from .._numerics.solution import INFEASIBLE
+from .._numerics.arithmetic import inverse_power_of_two, remainder
+from .._numerics.certificate import INFEASIBLE, ROUNDED
 from ..reference._nnls_constrained import EPS, SHARE
+from .arguments import drop_repeats, gather
 from .constraint_rows import Rows, decomposed
 from .dense import solve_within_bounds
-from .problem import Problem, drop_repeats, gather
+from .problem import Problem
 
 FAR = 1e9
 """A proof is for the x of at most this size, in units of the largest side that x = 0
@@ -132,7 +131,7 @@ def proof_of(given: dict[str, Any], status: Array) -> Proof[Any]:
     at = xp.flatnonzero(status == INFEASIBLE)
     every = slice(0, math.prod(batch))
     found = least_violation(problem, rows, every, at, device_of(status))
-    below, _, _, equal, _ = rows.counts
+    below, equal, _ = rows.counts
     ends = [below, below + equal]
     ub, eq, total = xp.split(found.multipliers, ends, axis=-1)
     parts = [ub, -eq, found.lower, found.upper, -total.sum(axis=-1)]
@@ -261,8 +260,8 @@ def least_violation(
             array = gather(array, core, problem.batch, chunk)
         return array if array.ndim <= core else array[at]
 
-    C, d, units = rows.general
-    C, d = part(C, 2), xp.broadcast_to(part(d, 1), (systems, len(units)))
+    C, units = part(rows.C, 2), rows.units
+    d = xp.broadcast_to(part(rows.d, 1), (systems, len(units)))
     lower, upper = (
         xp.broadcast_to(part(bound, 1), (systems, n)) for bound in problem.bounds
     )

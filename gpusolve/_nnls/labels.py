@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from .._device.arrays import Array, as_array
 from .._device.frames import is_from
-from .problem import AXES, OWN, ROW, VARIABLE
+from .arguments import AXES, OWN, ROW, VARIABLE
 
 SYSTEM = "system"
 

@@ -22,8 +22,9 @@ from .._device.arrays import (
 from .._device.kernels import struct_in
 from .._device.launch import CACHED, round_up
 from .._device.structs import Struct
-from .._numerics.solution import Solution, solution_fields
-from .problem import Option, Problem, drop_repeats
+from .._numerics.certificate import Solution, solution_fields
+from .arguments import drop_repeats
+from .problem import Option, Problem
 
 RIDGE, SUM, BOUNDS, PENALTIES, ROUNDED_MATRIX = 1, 2, 4, 8, 16
 """``ProblemKind`` of ``variables.cuh``."""

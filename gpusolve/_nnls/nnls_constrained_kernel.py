@@ -11,10 +11,11 @@ from .._device.arrays import Array, batch_offsets, part_of
 from .._device.kernels import CUDA_TYPES, Device, struct_in
 from .._device.launch import LAUNCH_SECONDS, WARP, ceil_div, round_up
 from .._device.structs import Struct
-from .._numerics.solution import BY_GRAM, BY_QR, Solution, solution_fields
+from .._numerics.certificate import BY_GRAM, BY_QR, Solution, solution_fields
+from .arguments import drop_repeats
 from .launch_arguments import NO_OFFSET, LaunchArguments, strides
 from .nnls_qr_kernel import BLOCK_SPEED, allocate_workspace
-from .problem import EPSILONS, Problem, drop_repeats
+from .problem import EPSILONS, Problem
 
 CONSTRAINT_ROWS = struct_in("constrained_system.cuh", "ConstraintRows")
 CONSTRAINED_MEMORY = struct_in("nnls_constrained.cu", "ConstrainedMemory")

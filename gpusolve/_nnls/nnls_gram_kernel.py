@@ -12,7 +12,7 @@ from .._device.arrays import Array, batch_offsets, namespace
 from .._device.kernels import CUDA_TYPES, Device, Kernel, struct_in
 from .._device.launch import CACHED, MAX_BLOCKS, WARP, ceil_div, round_up
 from .._device.products import times_transposes
-from .._numerics.solution import default_tolerance
+from .._numerics.certificate import default_tolerance
 from .launch_arguments import (
     BOUNDS,
     RIDGE,

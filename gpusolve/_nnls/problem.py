@@ -1,23 +1,41 @@
-"""The problem: the validated arguments of the solvers, and the axes of one system."""
+"""The problem: the validated arguments of the solvers.
+
+Tikhonov's penalty ``lam |L (x - prior)|^2 / 2`` is rows below those of A. The matrix
+``[A; L]`` is made once for all systems that share A and L; `lam` is the weight of the
+rows of L, and kernels apply weights as they read rows. Where systems have matrices of
+their own, they are solved in blocks: the memory for stacked matrices does not depend on
+the size of the batch.
+"""
 
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._device.arrays import (
-    Array,
-    broadcast_shapes,
-    namespace,
+from .._device.arrays import Array, broadcast_shapes, largest, namespace, on_host
+from .._device.products import product
+from .._numerics.certificate import (
+    INFEASIBLE,
+    NOT_FINITE,
+    Solution,
+    default_limit,
+    default_tolerance,
 )
-from .._device.launch import pieces
-from .._numerics.solution import Solution, default_limit, default_tolerance
+from .arguments import (
+    AXES,
+    Block,
+    blocks,
+    drop_repeats,
+    joined,
+    part_of_block,
+    systems_of,
+    unrepeated_batch_shape,
+)
 
 DOUBLE = np.dtype(np.float64)
 
@@ -29,148 +47,11 @@ EPSILONS: dict[Any, float] = {
 Option = float | Array
 """The same number for all systems, or an array."""
 
-# ---- the axes of one system ----------------------------------------------------------
+STACKED = 2**26
+"""The most elements of the stacked matrices that are made at once."""
 
-Axis = Literal["row", "variable", "penalty", "inequality", "equality"]
-
-ROW: Axis = "row"
-VARIABLE: Axis = "variable"
-PENALTY: Axis = "penalty"
-INEQUALITY: Axis = "inequality"
-EQUALITY: Axis = "equality"
-
-OWN: tuple[Axis, ...] = (PENALTY, INEQUALITY, EQUALITY)
-"""Axes that keep these names, whatever names the arguments have."""
-
-AXES: dict[str, tuple[Axis, ...]] = {
-    "A": (ROW, VARIABLE),
-    "b": (ROW,),
-    "weights": (ROW,),
-    "lower": (VARIABLE,),
-    "upper": (VARIABLE,),
-    "l1": (VARIABLE,),
-    "l2": (VARIABLE,),
-    "warm_start": (VARIABLE,),
-    "sum_to": (),
-    "L": (PENALTY, VARIABLE),
-    "lam": (),
-    "prior": (VARIABLE,),
-    "A_ub": (INEQUALITY, VARIABLE),
-    "b_ub": (INEQUALITY,),
-    "A_eq": (EQUALITY, VARIABLE),
-    "b_eq": (EQUALITY,),
-    "x": (VARIABLE,),
-    "rnorm": (),
-    "seminorm": (),
-    "degrees_of_freedom": (),
-    "gcv": (),
-    "curvature": (),
-    "dual": (VARIABLE,),
-    "kkt": (),
-    "nit": (),
-    "status": (),
-    "n_updates": (),
-    "n_downdates": (),
-    "repaired": (),
-    "method": (),
-    "dual_ub": (INEQUALITY,),
-    "dual_eq": (EQUALITY,),
-    "residual": (ROW,),
-    "covariance": (VARIABLE, VARIABLE),
-}
-
-
-def batch_axes(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape without the axes of one system.
-
-    Examples
-    --------
-    >>> batch_axes("A", (5, 1, 30, 10))
-    (5, 1)
-    >>> batch_axes("l2", ())
-    ()
-    """
-    return shape[: max(0, len(shape) - len(AXES[name]))]
-
-
-Block = tuple[slice, ...]
-"""A slice of each axis of the batch."""
-
-
-def part_of_block(array: Array, lengths: tuple[int, ...], block: Block) -> Array:
-    """The values of a block in an array with batch axes of these lengths; a view."""
-    slices = block[len(block) - len(lengths) :]
-    index = tuple(
-        slice(None) if length == 1 else part
-        for length, part in zip(lengths, slices, strict=True)
-    )
-    return array[index]
-
-
-def blocks(shape: tuple[int, ...], most: int) -> Iterator[Block]:
-    """Blocks of a batch in order, each of 1 to `most` systems.
-
-    The last axes are whole, one axis is cut, and the axes before it have the length 1.
-
-    Examples
-    --------
-    >>> list(blocks((2, 3), 2))[:2]
-    [(slice(0, 1, None), slice(0, 2, None)), (slice(0, 1, None), slice(2, 3, None))]
-    """
-    steps, left = [], max(1, most)
-    for length in reversed(shape):
-        steps.append(max(1, min(length, left)))
-        left = left // length if 0 < length <= left else 1
-    slices = [pieces(n, step) for n, step in zip(shape, reversed(steps), strict=True)]
-    yield from itertools.product(*slices)
-
-
-def systems_of(
-    array: Array, core: int, batch: tuple[int, ...], at: slice | Array
-) -> Array:
-    """Some systems of an array, with a single axis of systems.
-
-    An array that all systems share stays shared, without this axis.
-
-    Parameters
-    ----------
-    array : (..., *core axes) array
-    core : int
-        Number of trailing axes that belong to one system.
-    batch : tuple of int
-        The batch shape, to which the leading axes broadcast.
-    at : slice or (systems,) integer array
-        Of the flattened batch; an array is on the host.
-    """
-    last = array.shape[array.ndim - core :]
-    if math.prod(array.shape[: array.ndim - core]) == 1:
-        return array.reshape(last)
-    xp, batch = namespace(array), batch or (1,)
-    full = (*batch, *last)
-    whole = array if array.shape == full else xp.broadcast_to(array, full)
-    if isinstance(at, slice):
-        if len(batch) == 1:
-            return whole[at]
-        at = np.arange(at.start, at.stop)
-    return whole[tuple(map(xp.asarray, np.unravel_index(at, batch)))]
-
-
-def joined(parts: Sequence[Array], core: int) -> Array:
-    """Arrays joined along the first of their last `core` axes; batch axes broadcast."""
-    xp = namespace(parts[0])
-    batch = broadcast_shapes(*[part.shape[: part.ndim - core] for part in parts])
-    return xp.concatenate(
-        [xp.broadcast_to(v, (*batch, *v.shape[v.ndim - core :])) for v in parts],
-        axis=-core,
-    )
-
-
-def gather(array: Array, core: int, batch: tuple[int, ...], chunk: slice) -> Array:
-    """The systems of a chunk in float64; see `systems_of`."""
-    return systems_of(array, core, batch, chunk).astype(np.float64, copy=False)
-
-
-# ---- the problem --------------------------------------------------------------------
+RESIDUALS = 2**22
+"""The most elements of the residuals that are computed at once."""
 
 
 class Problem(NamedTuple):
@@ -362,11 +243,14 @@ class Problem(NamedTuple):
             ),
         )
 
-    def take(self, at: Array) -> Problem:
-        """The systems of these indices of the flattened batch."""
-        return self._selected(
-            (len(at),), lambda array, core: systems_of(array, core, self.batch, at)
-        )
+    def take(self, at: Array, *, to_host: bool = False) -> Problem:
+        """The systems of these indices of the flattened batch, perhaps on the host."""
+
+        def part(array: Array, core: int) -> Array:
+            some = systems_of(array, core, self.batch, at)
+            return on_host(some) if to_host else some
+
+        return self._selected((len(at),), part)
 
     def _selected(
         self, batch: tuple[int, ...], part: Callable[[Array, int], Array]
@@ -442,27 +326,127 @@ def blank_solution(problem: Problem, batch: tuple[int, ...] = (1,)) -> Solution:
     return Solution.blank(batch, n, problem.dtype, *lengths)
 
 
-def drop_repeats(array: Array, core: int) -> Array:
-    """A view of the array in which axes that repeat it have the length 1."""
-    leading = array.ndim - core
-    if not leading:
-        return array
-    axes = zip(array.shape[:leading], array.strides[:leading], strict=True)
-    return array[
-        tuple(slice(0, 1) if n and not stride else slice(None) for n, stride in axes)
-    ]
+def replace_infeasible(problem: Problem, solution: Solution) -> Solution:
+    """Replace the results of infeasible systems."""
+    mask = problem.infeasible
+    if mask is None:
+        return solution
+    xp, mask = namespace(problem.A), mask & (solution.status != NOT_FINITE)
+    reals = {
+        name: xp.where(mask[..., None] if AXES[name] else mask, math.nan, array)
+        for name, array in solution.arrays().items()
+        if array.dtype.kind == "f"
+    }
+    status = xp.where(mask, xp.int32(INFEASIBLE), solution.status)
+    return solution._replace(**reals, status=status)
 
 
-def unrepeated_batch_shape(array: Array, core: int) -> tuple[int, ...]:
-    """The batch axes of an array; 1 for an axis that repeats it by a stride of 0.
+# ---- Tikhonov's penalty --------------------------------------------------------------
 
-    Its last `core` axes belong to one system.
 
-    Examples
-    --------
-    >>> A = np.broadcast_to(np.zeros((4, 1, 3, 2)), (7, 4, 5, 3, 2))
-    >>> unrepeated_batch_shape(A, 2)
-    (1, 4, 1)
+def solve_stacked(problem: Problem, solve: Callable[[Problem], Solution]) -> Solution:
+    """Solve every system of a problem with L; `solve` is for problems without L.
+
+    ``rnorm`` is the residual of A and b alone.
     """
-    shape: tuple[int, ...] = drop_repeats(array, core).shape[: array.ndim - core]
-    return shape
+    parts = [(block, solve_block(problem, block, solve)) for block in cut(problem)]
+    if len(parts) == 1:
+        return parts[0][1]
+    xp, batch = namespace(problem.A), problem.batch
+    blank = blank_solution(problem).arrays()
+    fields = {k: xp.empty((*batch, *f.shape[1:]), f.dtype) for k, f in blank.items()}
+    whole = Solution(**fields)
+    for block, solution in parts:
+        whole.put(block, solution)
+    return whole
+
+
+def solve_block(
+    problem: Problem, block: Block, solve: Callable[[Problem], Solution]
+) -> Solution:
+    """Solve the systems of a block."""
+    part = problem.part(block)
+    solution = solve(stacked(part))
+    return solution._replace(rnorm=misfit(part, solution.x))
+
+
+def cut(problem: Problem) -> Iterator[Block]:
+    """Blocks of the batch whose stacked matrices have at most `STACKED` elements."""
+    matrices = [problem.A] if problem.L is None else [problem.A, problem.L]
+    size = sum(math.prod(matrix.shape[-2:]) for matrix in matrices)
+    own = broadcast_shapes(*[unrepeated_batch_shape(matrix, 2) for matrix in matrices])
+    own = (*(1,) * (len(problem.batch) - len(own)), *own)
+    for block in blocks(own, STACKED // max(1, size)):
+        pairs = zip(block, own, strict=True)
+        yield tuple(slice(None) if length == 1 else part for part, length in pairs)
+
+
+def stacked(problem: Problem) -> Problem:
+    """The same systems without L: its rows are below those of A, with weights `lam`."""
+    if problem.L is None:
+        return problem
+    A, L = drop_repeats(problem.A, 2), drop_repeats(problem.L, 2)
+    return problem._replace(
+        A=joined([A, L], 2),
+        b=joined([problem.b, penalty_target(L, problem.prior)], 1),
+        weights=stacked_weights(problem, L.shape[-2]),
+        L=None,
+        lam=1.0,
+        prior=None,
+    )
+
+
+@np.errstate(all="ignore")
+def penalty_target(L: Array, prior: Option | None) -> Array:
+    """``L prior``, a (..., p) array in the dtype of L."""
+    xp = namespace(L)
+    if prior is None:
+        return xp.zeros(L.shape[-2], L.dtype)
+    mean = xp.asarray(prior)
+    mean = xp.broadcast_to(mean, (*mean.shape[:-1], L.shape[-1]))
+    return product(L.astype(np.float64, copy=False), mean).astype(L.dtype, copy=False)
+
+
+def stacked_weights(problem: Problem, p: int) -> Array | None:
+    """The weights of the rows of A, then `lam` for p rows; None if all are 1."""
+    weights, lam = problem.weights, problem.lam
+    if weights is None and isinstance(lam, float) and lam == 1:
+        return None
+    xp = namespace(problem.A)
+    if weights is None:
+        weights = xp.ones(problem.shape[0], problem.dtype)
+    of_L = xp.asarray(lam, problem.dtype)[..., None]
+    return joined([weights, xp.broadcast_to(of_L, (*of_L.shape[:-1], p))], 1)
+
+
+@np.errstate(all="ignore")
+def misfit(problem: Problem, x: Array) -> Array:
+    """``|b - A x|`` with weights, in float64 and rounded to the dtype of x."""
+    xp, batch = namespace(x), problem.batch
+    found = xp.empty(batch, x.dtype)
+    for block in blocks(batch, RESIDUALS // max(1, problem.shape[0])):
+        part = problem.part(block)
+        A, b = (array.astype(np.float64, copy=False) for array in (part.A, part.b))
+        r = b - product(A, x[block])
+        if part.weights is not None:
+            root = xp.sqrt(part.weights.astype(np.float64, copy=False))
+            r = xp.where(root == 0, 0, root * r)
+        found[block] = norm(r)
+    return found
+
+
+def norm(r: Array) -> Array:
+    """The 2-norm of the last axis, without overflow."""
+    xp = namespace(r)
+    most = largest(xp.abs(r), keepdims=True)
+    scale = xp.where((most > 0) & (most < math.inf), most, 1)
+    return scale[..., 0] * xp.sqrt(((r / scale) ** 2).sum(axis=-1))
+
+
+@np.errstate(all="ignore")
+def seminorm(given: dict[str, Any], x: Array) -> Array:
+    """``|L (x - prior)|``; `given` has the fields of a `Problem`."""
+    L: Array = given["L"].astype(np.float64, copy=False)
+    prior: Option = 0.0 if given["prior"] is None else given["prior"]
+    found: Array = norm(product(L, x - prior)).astype(x.dtype, copy=False)
+    return found

@@ -3,28 +3,45 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Unpack
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Generic, Literal, Unpack, get_args
 
 import numpy as np
 
 from .._device.arrays import (
     Array,
+    ArrayT,
     as_array,
     is_dask,
     namespace,
     on_host,
+    unwrapped,
 )
+from .._device.interrupts import interruptible
 from .._device.kernels import current_device
-from .labels import Labels, read
-from .options import NON_NEGATIVE, PathOptions, defaults_of, shows
-from .path import RegularizationPath
-from .problem import AXES, batch_axes
+from .arguments import AXES, NON_NEGATIVE, PathOptions, batch_axes, defaults_of, shows
+from .blocks import Solve
+from .constraint_rows import ActiveRows
+from .covariance import fitted_by
+from .labels import Labels, label, plain, read
 from .result import NNLSResult
-from .solve import Solve, check_method, completed, least_squares
+from .solve import check_method, completed, least_squares
+from .sparse import solve_sparse
 from .sparse_matrices import SparseMatrices, is_sparse
 from .validation import DIFFERENCES, pair, without_masks
 
 DEFAULTS = defaults_of(PathOptions)
+
+Criterion = Literal["gcv", "l_curve", "discrepancy", "chi2"]
+
+CRITERIA = get_args(Criterion)
+
+LABELLED = 5
+"""The most points of the curve that show their lambda."""
+
+SIZE = (4.6, 3.4)
+"""The size of the figure in inches."""
 
 
 @shows(PathOptions)
@@ -131,8 +148,6 @@ def sparse_least_squares(
     method: str, given: dict[str, Any], labels: Labels | None = None
 ) -> NNLSResult[Any]:
     """Solve systems with sparse matrices, where these are."""
-    from .sparse import solve_sparse
-
     return solve_sparse(method, given, None, None, labels)
 
 
@@ -185,3 +200,399 @@ def shape_of(value: Any) -> tuple[int, ...]:
     if isinstance(value, list | tuple) and is_sparse(value):
         return (len(value), *value[0].shape)
     return tuple(value.shape) if hasattr(value, "shape") else np.shape(value)
+
+
+# ---- the path ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RegularizationPath(Generic[ArrayT]):
+    """The solutions of a batch of systems for each lambda.
+
+    It is returned by `regularization_path`. All arrays but `lambdas` have the lambdas
+    as their first axis; ``...`` stands for the batch axes, which follow.
+
+    Attributes
+    ----------
+    lambdas : (lambdas,) array
+        In the order in which they were given, rounded to the dtype of A.
+    result : NNLSResult
+        The solutions, whose batch axes are ``(lambdas, ...)``.
+
+    See Also
+    --------
+    regularization_path, NNLSResult
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import gpusolve
+    >>> b = np.array([1.0, 3.0, 2.0])
+    >>> path = gpusolve.regularization_path(np.eye(3), b, "identity", [0.0, 1.0])
+    >>> path.at(1).x
+    array([0.5, 1.5, 1. ])
+    """
+
+    lambdas: ArrayT
+    result: NNLSResult[ArrayT]
+
+    @property
+    def x(self) -> ArrayT:
+        """The solutions, (lambdas, ..., n)."""
+        return self.result.x
+
+    @property
+    def rnorm(self) -> ArrayT:
+        """``|b - A x|`` with weights, (lambdas, ...). Its square is chi^2."""
+        found: ArrayT = self.result.rnorm
+        return found
+
+    @property
+    def status(self) -> ArrayT:
+        """The status of each solution, as for `NNLSResult`, (lambdas, ...)."""
+        found: ArrayT = self.result.status
+        return found
+
+    @cached_property
+    def seminorm(self) -> ArrayT:
+        """``|L (x - prior)|``, (lambdas, ...)."""
+        found: ArrayT = self.result.seminorm
+        return found
+
+    @cached_property
+    def degrees_of_freedom(self) -> ArrayT:
+        """The degrees of freedom of each fit, (lambdas, ...), in float64.
+
+        They are the trace of the influence matrix, the derivative of ``A x`` by b,
+        where variables at a bound stay there. The first access computes them, which may
+        take longer than the solutions: systems with different variables at their bounds
+        need a factorisation each.
+        """
+        given, x = self.result._given, plain(self.x)
+        with current_device(x):
+            lower, upper = given["bounds"]
+            active = ActiveRows.of(given, x, (None, None))
+            rows = None if active is None else active.compact
+            free = (x > lower) & (x < upper)
+            found = interruptible(self.result._work, fitted_by, given, free, rows)
+        labelled: ArrayT = self._labelled(found, "degrees_of_freedom")
+        return labelled
+
+    @property
+    def gcv(self) -> ArrayT:
+        """The function of generalised cross-validation, (lambdas, ...).
+
+        ``m rnorm**2 / (m - degrees_of_freedom)**2`` for m rows of positive weight.
+        """
+        rnorm, fitted = plain(self.rnorm), plain(self.degrees_of_freedom)
+        with current_device(rnorm):
+            found = cross_validation(rnorm, fitted, self._rows)
+        labelled: ArrayT = self._labelled(found, "gcv")
+        return labelled
+
+    @property
+    def curvature(self) -> ArrayT:
+        """The curvature of the L-curve, (lambdas, ...).
+
+        The curve is ``log(seminorm)`` over ``log(rnorm)``. It is the curvature of the
+        circle through the points of three neighbouring lambdas. It is minus infinity at
+        both ends, and where points are too close together.
+        """
+        rnorm, size = plain(self.rnorm), plain(self.seminorm)
+        with current_device(rnorm):
+            found = curvature(self.lambdas, rnorm, size)
+        labelled: ArrayT = self._labelled(found, "curvature")
+        return labelled
+
+    def choose(
+        self, criterion: Criterion, target: Any = None, *, sigma: Any = None
+    ) -> Any:
+        """Choose a lambda for each system.
+
+        Parameters
+        ----------
+        criterion : {"gcv", "l_curve", "discrepancy", "chi2"}
+            Generalised cross-validation [1]_: the least `gcv`. The corner of the
+            L-curve [2]_: the largest `curvature`; take several lambdas per decade. The
+            discrepancy principle [3]_: the largest lambda whose `rnorm` is at most
+            `target`. ``"chi2"``: the largest lambda whose ``rnorm**2`` is at most
+            `target`.
+        target : float or (...,) array_like, optional
+            For ``"discrepancy"`` the norm of the noise, with weights. For ``"chi2"``
+            chi^2; default the number of rows of positive weight, if there are weights,
+            which are then inverse variances.
+        sigma : float or (...,) array_like, optional
+            For ``"discrepancy"`` in place of `target`: the standard deviation of the
+            noise in an element of b of weight 1. The target is its product with the
+            root of the number of rows.
+
+        Returns
+        -------
+        (...,) int array
+            Indices of `lambdas`. If no lambda reaches the target, the smallest lambda
+            is chosen. If a system has no solution, the index means nothing.
+
+        Raises
+        ------
+        ValueError
+            If the criterion is unknown, a target is missing or not used, or if there
+            are fewer than three different lambdas for ``"l_curve"``.
+
+        References
+        ----------
+        .. [1] G. H. Golub, M. Heath and G. Wahba, Generalized Cross-Validation as a
+               Method for Choosing a Good Ridge Parameter, Technometrics 21, 1979.
+        .. [2] P. C. Hansen, Analysis of Discrete Ill-Posed Problems by Means of the
+               L-Curve, SIAM Review 34, 1992.
+        .. [3] V. A. Morozov, On the Solution of Functional Equations by the Method of
+               Regularization, Soviet Mathematics Doklady 7, 1966.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import gpusolve
+        >>> A, b = np.eye(3), np.array([1.0, 2.0, 2.0])
+        >>> path = gpusolve.regularization_path(A, b, "identity", [0.1, 0.5, 1, 2])
+        >>> path.rnorm.round(3)
+        array([0.273, 1.   , 1.5  , 2.   ])
+        >>> path.choose("discrepancy", 1.6)
+        np.int64(2)
+        """
+        self._check(criterion, target, sigma)
+        rnorm = plain(self.rnorm)
+        with current_device(rnorm):
+            if criterion == "gcv":
+                found = plain(self.gcv).argmin(axis=0)
+            elif criterion == "l_curve":
+                found = plain(self.curvature).argmax(axis=0)
+            else:
+                limit = self._limit(criterion, target, sigma)
+                found = largest_within(self.lambdas, rnorm, limit)
+        return unwrapped(found)
+
+    def at(self, index: Any) -> NNLSResult[ArrayT]:
+        """The solutions of chosen lambdas, without the axis of the lambdas.
+
+        Parameters
+        ----------
+        index : int or (...,) int array_like
+            An index of `lambdas` for each system, as from `choose`.
+
+        Returns
+        -------
+        NNLSResult
+            As from `lsq_linear` with ``lam=lambdas[index]``.
+
+        Examples
+        --------
+        >>> import gpusolve
+        >>> A, b = [[1.0]], [[1.0], [2.0]]
+        >>> path = gpusolve.regularization_path(A, b, "identity", [1, 3])
+        >>> path.at([0, 1]).x
+        array([[0.5],
+               [0.5]])
+        """
+        labels, given = self.result._labels, self.result._given
+        lambdas: Array = self.lambdas
+        batch = given["batch"][1:]
+        with current_device(lambdas):
+            xp = namespace(lambdas)
+            where = xp.broadcast_to(xp.asarray(plain(index)), batch)
+            fields = {
+                name: label(labels, unwrapped(taken(plain(field), where, name)), name)
+                for name, field in self.result._asdict().items()
+            }
+            given = {**given, "lam": lambdas[where], "batch": batch}
+        return replace(self.result, **fields, _given=given)
+
+    def plot(self, system: int | tuple[int, ...] = (), **chosen: Any) -> Any:
+        """Draw the L-curve of a system.
+
+        Parameters
+        ----------
+        system : int or tuple of int
+            The index of the system in the batch.
+        **chosen : int or (...,) int array_like
+            Indices of `lambdas`, as from `choose`, that are marked; the names are in
+            the legend.
+
+        Returns
+        -------
+        matplotlib Figure
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib.
+
+        Examples
+        --------
+        >>> figure = path.plot(gcv=path.choose("gcv"))  # doctest: +SKIP
+        """
+        system = system if isinstance(system, tuple) else (system,)
+        where = (slice(None), *system)
+        indices = {name: on_host(plain(index)) for name, index in chosen.items()}
+        marks = {
+            name: int(index[system] if index.ndim else index)
+            for name, index in indices.items()
+        }
+        return draw_path(
+            on_host(self.lambdas),
+            on_host(plain(self.rnorm))[where],
+            on_host(plain(self.seminorm))[where],
+            marks,
+        )
+
+    def _labelled(self, found: Array, name: str) -> Any:
+        return label(self.result._labels, found, name)
+
+    @property
+    def _rows(self) -> Array | int:
+        """The number of rows of positive weight."""
+        given = self.result._given
+        if given["weights"] is None:
+            return int(given["b"].shape[-1])
+        return (given["weights"] > 0).sum(axis=-1)
+
+    def _check(self, criterion: str, target: Any, sigma: Any) -> None:
+        """Raise ValueError unless the criterion takes what is given."""
+        if criterion not in CRITERIA:
+            raise ValueError(f"criterion must be one of {CRITERIA}, got {criterion!r}")
+        if criterion == "discrepancy" and (target is None) == (sigma is None):
+            raise ValueError(
+                'criterion="discrepancy" needs either target or sigma, got '
+                f"target={target!r} and sigma={sigma!r}"
+            )
+        if criterion != "discrepancy" and sigma is not None:
+            raise ValueError(f"sigma must be None with {criterion!r}, got {sigma!r}")
+        if criterion in ("gcv", "l_curve") and target is not None:
+            raise ValueError(f"target must be None with {criterion!r}, got {target!r}")
+        if criterion == "chi2" and target is None and not self._is_weighted:
+            raise ValueError(
+                'criterion="chi2" needs target or a path with weights, got target=None'
+            )
+        different = len(np.unique(on_host(self.lambdas)))
+        if criterion == "l_curve" and different < 3:
+            raise ValueError(
+                f"l_curve needs at least 3 different lambdas, got {different}"
+            )
+
+    @property
+    def _is_weighted(self) -> bool:
+        return self.result._given["weights"] is not None
+
+    def _limit(self, criterion: str, target: Any, sigma: Any) -> Array:
+        """The largest `rnorm` that a criterion allows."""
+        xp, m = namespace(self.lambdas), self._rows
+        if sigma is not None:
+            return xp.asarray(plain(sigma)) * xp.sqrt(xp.asarray(m))
+        if criterion == "discrepancy":
+            return xp.asarray(plain(target))
+        return xp.sqrt(xp.asarray(m if target is None else plain(target)))
+
+
+RegularizationPath.__module__ = "gpusolve"  # pickles stay valid if the class moves
+
+
+def taken(field: Array, where: Array, name: str) -> Array:
+    """The values of a result at an index along its first axis for each system."""
+    xp = namespace(field)
+    index = where.reshape(1, *where.shape, *(1,) * len(AXES[name]))
+    return xp.take_along_axis(field, index, axis=0)[0]
+
+
+# ---- criteria, on arrays whose first axis is lambda ----------------------------------
+
+
+@np.errstate(all="ignore")
+def cross_validation(rnorm: Array, fitted: Array, rows: Array | int) -> Array:
+    """The function of generalised cross-validation, ``m rnorm^2 / (m - fitted)^2``.
+
+    It is infinite where the degrees of freedom leave no row to compare with.
+
+    Parameters
+    ----------
+    rnorm : (lambdas, ...) array
+    fitted : (lambdas, ...) array
+        The degrees of freedom.
+    rows : int or (...,) array
+        The number of rows m that count.
+    """
+    xp, left = namespace(rnorm), rows - fitted
+    decides = left > math.sqrt(np.finfo(rnorm.dtype).eps) * rows
+    return xp.where(decides & (rnorm >= 0), rows * (rnorm / left) ** 2, math.inf)
+
+
+@np.errstate(all="ignore")
+def curvature(lambdas: Array, rnorm: Array, seminorm: Array) -> Array:
+    """The curvature of ``log seminorm`` over ``log rnorm`` at each lambda.
+
+    It is the curvature of the circle through a point and its neighbours in the order of
+    the lambdas, positive at a corner that points to the origin. It is minus infinity at
+    both ends, and where points are so close together that rounding decides.
+    """
+    xp = namespace(rnorm)
+    order = xp.argsort(lambdas)
+    x, y = xp.log(rnorm[order]), xp.log(seminorm[order])
+    dx, dy = x[1:] - x[:-1], y[1:] - y[:-1]
+    step = xp.sqrt(dx**2 + dy**2)
+    chord = xp.sqrt((x[2:] - x[:-2]) ** 2 + (y[2:] - y[:-2]) ** 2)
+    turn = 2 * (dx[:-1] * dy[1:] - dy[:-1] * dx[1:])
+    bend = turn / (step[:-1] * step[1:] * chord)
+    apart = xp.minimum(step[:-1], step[1:]) > np.cbrt(np.finfo(rnorm.dtype).eps)
+    found = xp.full(rnorm.shape, -math.inf, rnorm.dtype)
+    found[order[1:-1]] = xp.where(apart & xp.isfinite(bend), bend, -math.inf)
+    return found
+
+
+def largest_within(lambdas: Array, rnorm: Array, target: Array | float) -> Array:
+    """The index of the largest lambda whose misfit is at most `target`.
+
+    It is the index of the smallest lambda where all misfits are larger.
+    """
+    xp, fits = namespace(rnorm), rnorm <= target
+    column = lambdas.reshape(-1, *(1,) * (rnorm.ndim - 1))
+    largest = xp.where(fits, column, -math.inf).argmax(axis=0)
+    return xp.where(fits.any(axis=0), largest, lambdas.argmin())
+
+
+# ---- the picture ---------------------------------------------------------------------
+
+
+def pyplot() -> Any:
+    """matplotlib.pyplot; ImportError that says what to install."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("plot needs matplotlib: pip install matplotlib") from error
+    return plt
+
+
+def draw_path(
+    lambdas: Array, rnorm: Array, seminorm: Array, marks: dict[str, int]
+) -> Any:
+    """The figure of an L-curve; `marks` has the indices of named points."""
+    figure, axis = pyplot().subplots(figsize=SIZE, layout="constrained")
+    order = np.argsort(lambdas)
+    axis.loglog(rnorm[order], seminorm[order], "o-", color="0.6", ms=3, lw=1)
+    shown = np.linspace(0, len(order) - 1, min(LABELLED, len(order))).astype(int)
+    for k in order[shown]:
+        axis.annotate(
+            f"{lambdas[k]:.2g}", (rnorm[k], seminorm[k]), (4, 4),
+            textcoords="offset points", fontsize=7, color="0.4",
+        )  # fmt: skip
+    for number, (name, k) in enumerate(marks.items()):
+        axis.plot(
+            rnorm[k], seminorm[k], "o", mfc="none", color=f"C{number}",
+            ms=7 + 4 * number, label=f"{name}: {lambdas[k]:.2g}",
+        )  # fmt: skip
+    axis.set_xlabel("rnorm")
+    axis.set_ylabel("seminorm")
+    axis.tick_params(which="both", labelsize=7)
+    for ticks, values in ((axis.xaxis, rnorm), (axis.yaxis, seminorm)):
+        if values.max() > 10 * values.min():  # the labels of decades suffice
+            ticks.set_minor_formatter("")
+    axis.spines[["top", "right"]].set_visible(False)
+    if marks:
+        axis.legend(title="lambda", frameon=False, fontsize=8)
+    return figure

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Generic
 
 import numpy as np
@@ -11,13 +11,15 @@ import numpy as np
 from .._device.arrays import Array, ArrayT, is_cupy, is_dask, namespace, unwrapped
 from .._device.interrupts import interruptible
 from .._device.kernels import current_device
-from .._numerics.solution import BY_GRAM, BY_QR
+from .._numerics.certificate import BY_GRAM, BY_QR, Solution
+from .arguments import COMPARED
 from .covariance import covariance
 from .feasibility import Proof, proof_of
 from .gradients import Gradients, product, pull_back
 from .labels import Labels, label, plain
-from .options import COMPARED
-from .tikhonov import seminorm
+from .problem import seminorm
+
+SOLUTION_FIELDS = Solution._fields
 
 METHOD_NAMES = {
     "gram": BY_GRAM,
@@ -384,6 +386,23 @@ class NNLSResult(Generic[ArrayT]):
 
 
 NNLSResult.__module__ = "gpusolve"  # pickles stay valid if the class moves
+
+
+def make_result(
+    solution: Solution, given: dict[str, Any], labels: Labels | None
+) -> NNLSResult[Any]:
+    """The result of a solution, with labels on its fields.
+
+    NumPy's arrays without axes become scalars.
+    """
+    found = [field if field is None or field.ndim else field[()] for field in solution]
+    result: NNLSResult[Any] = NNLSResult.__new__(NNLSResult)
+    # The constructor of a frozen data class takes longer: it sets one field at a time.
+    result.__dict__.update(zip(SOLUTION_FIELDS, found, strict=True), _given=given)
+    if labels is None:
+        return result
+    named = {name: label(labels, v, name) for name, v in result._asdict().items()}
+    return replace(result, **named, _labels=labels)
 
 
 def computed(x: Array) -> Array:

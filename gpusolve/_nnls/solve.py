@@ -1,31 +1,27 @@
-"""The path of arguments in memory: to the device of their arrays, and to a result."""
+"""The path of a call: to the device of its arrays, in blocks, or by Dask."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from .._device.arrays import Array, as_array, floating, is_cupy, namespace
+from .._device.arrays import Array, are_native, as_array, floating, is_cupy, is_dask
 from .._device.kernels import Device, current, device_of
 from .._device.launch import CACHED
 from .._device.objects import load
-from .._numerics.solution import INFEASIBLE, NOT_FINITE, Solution
+from .._numerics.certificate import Solution
 from . import constrained, dense
-from .compiled import CompiledCall
-from .labels import Labels, label
+from .arguments import COMPARED, METHODS
+from .blocks import Batch, LazyProblem, Solve, solve_blocks, solve_chunks
+from .dense import CompiledCall
+from .labels import Labels, read
 from .nnls_constrained_kernel import is_too_large
-from .options import COMPARED, METHODS
-from .problem import AXES, DOUBLE, Problem
-from .result import NNLSResult
-from .tikhonov import solve_stacked
-from .validation import PAIRS, validate
-
-Solve = Callable[..., NNLSResult[Any]]
-"""`least_squares`, or the same for quadratic programs: ``solve(method, given)``."""
+from .problem import DOUBLE, Problem, replace_infeasible, solve_stacked
+from .result import NNLSResult, make_result
+from .sparse import solve_sparse
+from .sparse_matrices import is_sparse
+from .validation import PAIRS, validate, without_masks
 
 
 def least_squares(
@@ -54,6 +50,47 @@ def least_squares(
         solution = solve_problem(problem.simplified(), target, method)
         solution = replace_infeasible(problem, solution)
         return make_result(solution, problem._asdict(), labels)
+
+
+def dispatch(
+    method: str,
+    methods: tuple[str, ...],
+    given: dict[str, Any],
+    defaults: dict[str, Any],
+    options: Any,
+    solve: Solve = least_squares,
+) -> NNLSResult[Any]:
+    """Solve every system where its arrays are, in blocks, or by Dask.
+
+    Parameters
+    ----------
+    method : str
+        Of `methods`.
+    given : dict
+        The arguments that are not options.
+    defaults, options : dict
+        The defaults of all options of the public function, and the given options.
+    solve : callable
+        Solves systems that are on one device.
+    """
+    check_method(method, methods)
+    given = completed(given, defaults, options)
+    devices, out = given.pop("devices"), given.pop("out")
+    labels, lazy = None, False
+    if not are_native(given.values()):
+        given, labels = read(without_masks(given) if "weights" in given else given)
+        lazy = any(map(is_dask, given.values()))
+    if type(given["A"]) is not np.ndarray and is_sparse(given["A"]):
+        return solve_sparse(method, given, devices, out, labels)
+    if not lazy and devices is None and out is None:
+        return solve(method, given, labels)
+    batch = Batch.of(given, solve)
+    if method in COMPARED:
+        check_compared(method, batch.arrays["A"], given)
+    solve_batch = solve_chunks if lazy else solve_blocks
+    return make_result(
+        solve_batch(method, batch, devices, out), LazyProblem(batch), labels
+    )
 
 
 # ---- calls that are known ------------------------------------------------------------
@@ -182,33 +219,3 @@ def solve_problem(problem: Problem, target: Device | None, method: str) -> Solut
     if problem.has_constraints:
         return constrained.solve(problem, target, method)
     return dense.solve_within_bounds(problem, target, method)
-
-
-def make_result(
-    solution: Solution, given: dict[str, Any], labels: Labels | None
-) -> NNLSResult[Any]:
-    """The result of a solution, with labels on its fields.
-
-    NumPy's arrays without axes become scalars.
-    """
-    fields: list[Any] = [f if f is None or f.ndim else f[()] for f in solution]
-    result: NNLSResult[Any] = NNLSResult(*fields, *[given])
-    if labels is None:
-        return result
-    named = {name: label(labels, v, name) for name, v in result._asdict().items()}
-    return replace(result, **named, _labels=labels)
-
-
-def replace_infeasible(problem: Problem, solution: Solution) -> Solution:
-    """Replace the results of infeasible systems."""
-    mask = problem.infeasible
-    if mask is None:
-        return solution
-    xp, mask = namespace(problem.A), mask & (solution.status != NOT_FINITE)
-    reals = {
-        name: xp.where(mask[..., None] if AXES[name] else mask, math.nan, array)
-        for name, array in solution.arrays().items()
-        if array.dtype.kind == "f"
-    }
-    status = xp.where(mask, xp.int32(INFEASIBLE), solution.status)
-    return solution._replace(**reals, status=status)

@@ -36,16 +36,8 @@ from .._device.arrays import Array, floating, is_cupy, is_dask, namespace, on_ho
 from .._device.interrupts import interruptible
 from .._device.kernels import Device, current, device_of
 from .._device.launch import pieces
+from .._numerics.arithmetic import Mask, exponent, shifted
 from .._numerics.certificate import (
-    certify,
-    is_convincing,
-    keeps_sum,
-    outcome,
-    starting_points,
-    violation,
-)
-from .._numerics.scaling import Mask, exponent, shifted
-from .._numerics.solution import (
     BY_GRAM,
     CONVERGED,
     INFEASIBLE,
@@ -53,13 +45,19 @@ from .._numerics.solution import (
     NOT_FINITE,
     UNCERTIFIED,
     Solution,
+    certify,
+    is_convincing,
+    keeps_sum,
+    multiplier,
+    outcome,
+    starting_points,
+    violation,
 )
 from .blocks import Batch, allocated, check_host
+from .dense import solve_within_bounds
 from .labels import Labels
-from .problem import Problem
-from .quadratic import multiplier
-from .result import NNLSResult
-from .solve import make_result, replace_infeasible, solve_problem
+from .problem import Problem, replace_infeasible
+from .result import NNLSResult, make_result
 from .sparse_matrices import Container, SparseMatrices
 from .sparse_system import (
     Change,
@@ -429,7 +427,7 @@ class SparseSteps:
             maxiter=self.problem.maxiter,
             rounded_matrix=True,
         )
-        found = solve_problem(problem.simplified(), self.target, "auto")
+        found = solve_within_bounds(problem.simplified(), self.target, "auto")
         return Solution(*map(on_host, found[:10]))
 
 

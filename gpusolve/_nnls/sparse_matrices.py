@@ -27,7 +27,7 @@ from .._device.arrays import (
 from .._device.launch import CACHED, pieces, round_up
 from .._device.objects import load
 from .._device.threads import workers
-from .._numerics.compensated import two_product, two_sum
+from .._numerics.arithmetic import two_product, two_sum
 from .._numerics.system import ACCURATE
 
 ENTRIES = 2**20

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, namespace, on_host
 from .._device.launch import pieces
 from .._device.threads import workers
-from .._numerics.scaling import Mask, inverse_power_of_two
+from .._numerics.arithmetic import Mask, inverse_power_of_two
 from .._numerics.system import System, scale
-from .problem import Option, Problem
+from .problem import Option, Problem, norm
 from .sparse_matrices import (
     ENTRIES,
     Container,
@@ -21,7 +21,6 @@ from .sparse_matrices import (
     residual,
     rows_times,
 )
-from .tikhonov import norm
 
 LARGEST = float(np.finfo(np.float64).max)
 
@@ -90,14 +89,14 @@ class SparseSystem(System):
     def with_sum(self, x: Array) -> Array:
         """The points rounded; where the sum is fixed, cheap variables make it up."""
         if self.row is not None:
-            row, lack = self.row, self.missing(x)[:, None]
-            end = np.where(lack > 0, self.upper, self.lower)
-            room = np.minimum(np.abs(row * (end - x)), np.abs(lack))
+            row, missing = self.row, self.missing(x)[:, None]
+            end = np.where(missing > 0, self.upper, self.lower)
+            limit = np.minimum(np.abs(row * (end - x)), np.abs(missing))
             order = np.argsort(self.norm / row + 0 * x, axis=-1)
-            room = np.take_along_axis(room, order, -1)
-            move = np.clip(np.abs(lack) - room.cumsum(axis=-1) + room, 0, room)
+            limit = np.take_along_axis(limit, order, -1)
+            move = np.clip(np.abs(missing) - limit.cumsum(axis=-1) + limit, 0, limit)
             move = np.take_along_axis(move, np.argsort(order, axis=-1), -1)
-            x = np.clip(x + np.sign(lack) * move / row, self.lower, self.upper)
+            x = np.clip(x + np.sign(missing) * move / row, self.lower, self.upper)
         return self.rounded(x)
 
 

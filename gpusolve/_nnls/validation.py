@@ -19,7 +19,8 @@ from .._device.arrays import (
     namespace,
     on_one_device,
 )
-from .problem import DOUBLE, EPSILONS, Option, Problem, batch_axes
+from .arguments import batch_axes
+from .problem import DOUBLE, EPSILONS, Option, Problem
 
 NUMBERS = float, int, numbers.Real, np.bool_
 """Types of numbers. The common types are first: `isinstance` finds them sooner."""

@@ -1,4 +1,4 @@
-"""The certificate of a solution: how far ``|b - A x|`` can be above the minimum.
+"""Solutions, and their certificates: how far ``|b - A x|`` can be above the minimum.
 
 A *witness* y proves a lower bound. For every feasible x', with w = A^T y,
 
@@ -23,9 +23,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .scaling import Array, Mask, namespace
-from .solution import CONVERGED, ITERATION_LIMIT, UNCERTIFIED
+from .arithmetic import Array, Mask, namespace
 from .system import System
+
+CONVERGED = 0
+ITERATION_LIMIT = 1
+NOT_FINITE = 2
+UNCERTIFIED = 3
+INFEASIBLE = 4
+
+BY_GRAM = 0
+BY_QR = 1
 
 CERTIFIED = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-10}
 """The largest `kkt` of a certified solution, not counting errors due to rounding x."""
@@ -39,6 +47,76 @@ ROUNDED = 8.0
 
 CONVINCING = 4.0
 """Limit on `angle`, and on `by_x`, in eps, below which no method improves x."""
+
+
+# ---- solutions -----------------------------------------------------------------------
+
+
+class Solution(NamedTuple):
+    """Solutions of a batch of systems; the fields of :class:`gpusolve.NNLSResult`.
+
+    The multipliers of linear constraints are None without constraints.
+    """
+
+    x: Array
+    rnorm: Array
+    dual: Array
+    kkt: Array
+    nit: NDArray[np.int32]
+    status: NDArray[np.int32]
+    n_updates: NDArray[np.int32]
+    n_downdates: NDArray[np.int32]
+    repaired: NDArray[np.bool_]
+    method: NDArray[np.uint8]
+    dual_ub: Array | None = None
+    dual_eq: Array | None = None
+
+    @classmethod
+    def blank(
+        cls, batch: tuple[int, ...], n: int, dtype: np.dtype[Any], *rows: int
+    ) -> Solution:
+        """All solutions NaN, all counts 0; `rows` of A_ub and of A_eq."""
+        fields: list[Any] = [
+            np.full(shape, np.nan if kind == dtype else 0, kind)
+            for shape, kind in solution_fields(batch, n, dtype, *rows)
+        ]
+        fields[cls._fields.index("method")][...] = BY_QR
+        return cls(*fields)
+
+    def arrays(self) -> dict[str, Any]:
+        """The fields that are arrays, by name."""
+        return {k: field for k, field in self._asdict().items() if field is not None}
+
+    def put(self, at: Any, found: Solution) -> None:
+        """Write the solutions of some systems to the indices `at` of the batch."""
+        fields: tuple[Any, ...] = self
+        for field, values in zip(fields, found, strict=True):
+            if field is not None:
+                field[at] = values
+
+
+def solution_fields(
+    batch: tuple[int, ...], n: int, dtype: np.dtype[Any], *rows: int
+) -> list[tuple[tuple[int, ...], Any]]:
+    """The shape and the dtype of each field of a `Solution`."""
+    reals = (*batch, n), batch, (*batch, n), batch
+    multipliers = [((*batch, count), dtype) for count in rows]
+    kinds = *[np.dtype(np.int32)] * 4, np.dtype(np.bool_), np.dtype(np.uint8)
+    fields = [*[(shape, dtype) for shape in reals], *[(batch, kind) for kind in kinds]]
+    return fields + multipliers
+
+
+def default_tolerance(dtype: np.dtype[Any]) -> float:
+    """``4 eps``; an accurate solution has a `kkt` of about ``eps``."""
+    return float(4 * np.finfo(dtype).eps)
+
+
+def default_limit(n: int) -> int:
+    """Ten least-squares solutions per variable; degenerate systems need several."""
+    return 10 * n
+
+
+# ---- the proof -----------------------------------------------------------------------
 
 
 class Certificate(NamedTuple):
@@ -194,8 +272,8 @@ def keeps_sum(system: System, x: Array) -> NDArray[np.bool_]:
     if system.row is None or system.total is None:
         return np.ones(x.shape[:-1], bool)
     size = np.abs(system.total) + np.sum(np.abs(system.row * x), axis=-1)
-    lack = np.abs(system.missing(x))
-    return np.asarray(lack <= CERTIFIED[system.dtype] * size)
+    missing = np.abs(system.missing(x))
+    return np.asarray(missing <= CERTIFIED[system.dtype] * size)
 
 
 def violation(system: System, x: Array, w: Array) -> Array:
@@ -292,6 +370,28 @@ def outcome(
     limited = np.where(is_convincing(system, x, found, tol), CONVERGED, ITERATION_LIMIT)
     ended = np.where(is_certified(system, x, found, tol), CONVERGED, UNCERTIFIED)
     return np.where(np.equal(status, ITERATION_LIMIT), limited, ended).astype(np.int32)
+
+
+def multiplier(w: Array, norm: Array, rises: Mask, falls: Mask) -> Array:
+    """The multiplier of a fixed sum, for the gradient w and the norms of the columns.
+
+    w is the multiplier where a variable is free. A free variable without curvature
+    determines it. At a bound, w bounds it from one side.
+    """
+    xp = namespace(w)
+    free = rises & falls
+    flat = free & (norm == 0)
+    chosen = xp.where(flat.any(axis=-1, keepdims=True), flat, free)
+    least = xp.where(chosen, norm, np.inf).min(axis=-1, keepdims=True)
+    weight = xp.where(chosen, xp.where(flat, 1, least / norm) ** 2, 0)
+    mean = (weight * w).sum(axis=-1) / weight.sum(axis=-1)
+    up = xp.where(rises, w, -np.inf).max(axis=-1)
+    down = xp.where(falls, w, np.inf).min(axis=-1)
+    low, high = xp.minimum(up, down), xp.maximum(up, down)
+    bound = xp.where(xp.isfinite(low), low, xp.where(xp.isfinite(high), high, 0))
+    mean = xp.where(free.any(axis=-1), mean, bound)
+    found: Array = xp.minimum(xp.maximum(mean, low), high)
+    return found
 
 
 def starting_points(system: System, given: Array | None) -> Array:

@@ -11,8 +11,14 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .compensated import remainder
-from .scaling import Array, exponent, inverse_power_of_two, namespace, shifted
+from .arithmetic import (
+    Array,
+    exponent,
+    inverse_power_of_two,
+    namespace,
+    remainder,
+    shifted,
+)
 
 ACCURATE = 64.0
 """A row of ``b - A x`` is recomputed in twice the precision if the sum of its terms'
@@ -108,7 +114,7 @@ class System(NamedTuple):
                 fields[name] = value[self.there(systems) if of_rows else systems]
         return self._replace(**fields)
 
-    # ---- the operator; sparse matrices have their own first methods ----------------
+    # ---- the operator; sparse matrices have their own first methods ------------------
 
     def data_residual(self, x: Array) -> Array:
         """``b - A x``, accurate to a few eps of its own norm.

@@ -28,20 +28,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._numerics.arithmetic import Array, weighted
 from .._numerics.certificate import (
     CERTIFIED,
-    certify,
-    outcome,
-    score,
-)
-from .._numerics.scaling import Array, weighted
-from .._numerics.solution import (
     CONVERGED,
     ITERATION_LIMIT,
     NOT_FINITE,
     Solution,
+    certify,
     default_limit,
     default_tolerance,
+    outcome,
+    score,
 )
 from .._numerics.system import System, scale
 

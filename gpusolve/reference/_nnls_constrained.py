@@ -35,17 +35,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._numerics.arithmetic import inverse_power_of_two, remainder, two_sum
 from .._numerics.certificate import (
     CERTIFIED,
     ROUNDED,
+    Solution,
     Terms,
     accepts,
     distance_to_optimum,
     ratio,
 )
-from .._numerics.compensated import remainder, two_sum
-from .._numerics.scaling import inverse_power_of_two
-from .._numerics.solution import Solution
 from .._numerics.system import ACCURATE
 
 Array = Any
@@ -92,7 +91,7 @@ time leaves about 1e-3 of the errors. The last changes are the rests."""
 ILL_CONDITIONED = 2.0**13
 """A null space is refined where rounding errors may be larger by this factor."""
 
-MOST_LACK = CERTIFIED[np.dtype(np.float64)]
+MOST_VIOLATION = CERTIFIED[np.dtype(np.float64)]
 """The largest violation of a constraint, relative to the size of its terms."""
 
 SolveDual = Callable[[Array, Array, Array, Any, str], Solution]
@@ -149,11 +148,21 @@ class ConstrainedSystem(NamedTuple):
         b: Array,
         penalties: tuple[Array, Array],
         bounds: tuple[Array, Array],
-        rows: tuple[Array, Array, tuple[int, int, int, int, int]],
+        rows: tuple[Array, Array, tuple[int, int, int]],
         rounded_matrix: bool,
     ) -> ConstrainedSystem:
-        """Scale variables, right-hand side and rows by powers of two."""
-        (l1, l2), (C, d, counts) = penalties, rows
+        """Scale variables, right-hand side and rows by powers of two.
+
+        `rows` are those of A_ub, of A_eq, and of a fixed sum, and their numbers.
+        """
+        (l1, l2), (C, d, (below, equal, total)) = penalties, rows
+        (lower, upper), unit = bounds, np.eye(len(l1))
+        at_lower = unit[: len(l1) * np.isfinite(lower).any()]
+        at_upper = unit[: len(l1) * np.isfinite(upper).any()]
+        C = np.concatenate([C[:below], at_lower, -at_upper, C[below:]])
+        sides = lower[: len(at_lower)], -upper[: len(at_upper)]
+        d = np.concatenate([d[:below], *sides, d[below:]])
+        counts = below, len(at_lower), len(at_upper), equal, total
         size = column_norms(A, l2)
         of_rows = np.abs(C).max(axis=0, initial=0)
         scale = inverse_power_of_two(np.where(size > 0, size, of_rows))
@@ -166,8 +175,8 @@ class ConstrainedSystem(NamedTuple):
             b=b * b_scale,
             l1=l1 * scale * b_scale,
             l2=l2,
-            lower=bounds[0] * b_scale / scale,
-            upper=bounds[1] * b_scale / scale,
+            lower=lower * b_scale / scale,
+            upper=upper * b_scale / scale,
             C=C * row_scale[:, None],
             d=d * row_scale * b_scale,
             counts=counts,
@@ -297,7 +306,7 @@ class ConstrainedCertificate(NamedTuple):
         The gap and ``|A (x - z)|``, relative.
     angle : float
         The violation of the optimality conditions by w.
-    lack : float
+    violation : float
         The largest violation of a constraint, relative to the size of its terms.
     size : float
         ``sum_k |a_k x_k|``, relative.
@@ -309,19 +318,23 @@ class ConstrainedCertificate(NamedTuple):
     w: Array
     by_x: float
     angle: float
-    lack: float
+    violation: float
     size: float
     trivial: float
 
     @property
     def kkt(self) -> float:
         """The certificate; infinite for a point that is not feasible."""
-        return self.by_x + self.angle if self.lack <= MOST_LACK else math.inf
+        return self.by_x + self.angle if self.violation <= MOST_VIOLATION else math.inf
 
     @property
     def badness(self) -> float:
         """`kkt`, and the violation of constraints; a better point has less."""
-        found = self.kkt + self.lack if self.lack <= MOST_LACK else self.lack / EPS
+        found = (
+            self.kkt + self.violation
+            if self.violation <= MOST_VIOLATION
+            else self.violation / EPS
+        )
         return math.inf if math.isnan(found) else found
 
     def is_settled(self, kkt: float) -> bool:
@@ -331,7 +344,7 @@ class ConstrainedCertificate(NamedTuple):
         almost parallel, the optimum of a point that does may be far away.
         """
         rounding = (ROUNDED + len(self.w)) * EPS
-        return bool(self.kkt <= kkt and self.lack <= rounding)
+        return bool(self.kkt <= kkt and self.violation <= rounding)
 
     @property
     def is_feasible(self) -> bool:
@@ -339,7 +352,7 @@ class ConstrainedCertificate(NamedTuple):
 
         The other half may be due to sides that were moved within their rounding.
         """
-        return bool(self.lack <= MOST_LACK / 2)
+        return bool(self.violation <= MOST_VIOLATION / 2)
 
     def accepts(self, tol: float, dtype: np.dtype[Any]) -> bool:
         """Whether the point is certified, when it is rounded to `dtype`."""
@@ -356,14 +369,14 @@ def certify(system: ConstrainedSystem, point: Point) -> ConstrainedCertificate:
     witness = r - image
     length = np.asarray(np.sqrt(witness @ witness + system.l2 @ (x * x)))
     terms = C @ np.abs(x) + np.abs(zero_infinities(system.d))
-    slope, lack = system.slope(x, witness), system.d - system.C @ x
+    slope, missing = system.slope(x, witness), system.d - system.C @ x
     w = slope + (y + rest) @ system.C
     of_gap = ratio(np.abs(y) @ terms, magnitude)
     of_w = (np.abs(y) @ C / of_columns).max(initial=0)
     if max(of_gap, of_w) > ACCURATE * length:
-        lack = system.constraint_residual(x, 0 * x)
+        missing = system.constraint_residual(x, 0 * x)
         w = system.gradient_of_lagrangian(slope, y, rest)
-    lack = zero_infinities(lack)
+    missing = zero_infinities(missing)
     bound = np.where(w > 0, system.upper, system.lower)
     at_bound = np.abs(bound - x) <= np.abs(x)
     gap = w @ (np.where(at_bound, bound, 0) - x - x_rest)
@@ -375,7 +388,7 @@ def certify(system: ConstrainedSystem, point: Point) -> ConstrainedCertificate:
             length,
             magnitude,
             apart=np.asarray(np.linalg.norm(image)),
-            gap=gap - y @ (lack - system.C @ x_rest),
+            gap=gap - y @ (missing - system.C @ x_rest),
             slope=slopes.max(initial=0),
             slack=np.asarray(np.inf if could_fall else 0.0),
         )
@@ -386,30 +399,31 @@ def certify(system: ConstrainedSystem, point: Point) -> ConstrainedCertificate:
         w=w,
         by_x=float(by_x),
         angle=float(angle),
-        lack=largest_violation(system, lack, terms, magnitude) + 0 * float(x.sum()),
+        violation=largest_violation(system, missing, terms, magnitude)
+        + 0 * float(x.sum()),
         size=float(size),
         trivial=float(trivial),
     )
 
 
 def largest_violation(
-    system: ConstrainedSystem, lack: Array, terms: Array, magnitude: Array
+    system: ConstrainedSystem, missing: Array, terms: Array, magnitude: Array
 ) -> float:
     """The largest violation of a constraint, relative to the size of its terms.
 
     Terms count with at least a `SHARE` of their size for an x with ``|a_k x_k|`` of
     `magnitude`.
     """
-    left: Array = np.where(system.is_equality, np.abs(lack), np.maximum(lack, 0))
+    left: Array = np.where(system.is_equality, np.abs(missing), np.maximum(missing, 0))
     per_unit = np.abs(system.C) @ (1 / system.column_size)
     return float(ratio(left, terms + SHARE * magnitude * per_unit).max(initial=0))
 
 
-def relative_lack(system: ConstrainedSystem, x: Array, magnitude: Array) -> float:
+def relative_violation(system: ConstrainedSystem, x: Array, magnitude: Array) -> float:
     """`largest_violation` at x, computed in twice the working precision."""
     terms = np.abs(system.C) @ np.abs(x) + np.abs(zero_infinities(system.d))
-    lack = zero_infinities(system.constraint_residual(x, 0 * x))
-    return largest_violation(system, lack, terms, magnitude)
+    missing = zero_infinities(system.constraint_residual(x, 0 * x))
+    return largest_violation(system, missing, terms, magnitude)
 
 
 # ---- the dual problem ----------------------------------------------------------------
@@ -486,10 +500,10 @@ class Dual(NamedTuple):
         """Minimise the objective plus the proximal term around x."""
         first = system.inequalities
         p = system.slope(x, system.residual(x)) @ self.Z
-        lack = system.constraint_residual(x, 0 * x)
-        fixed = lack[first:] @ self.per_equal
+        missing = system.constraint_residual(x, 0 * x)
+        fixed = missing[first:] @ self.per_equal
         apart = p - self.equal @ (self.equal.T @ p)
-        gain = zero_infinities(lack[:first]) - fixed @ self.coupling
+        gain = zero_infinities(missing[:first]) - fixed @ self.coupling
         upper = np.where(system.d[:first] == -np.inf, 0.0, np.inf)
         found = solve(self.B, -apart, -gain, upper, method)
         free = fixed - self.equal.T @ p - self.coupling @ found.x
@@ -514,9 +528,9 @@ def correct_by_factor(system: ConstrainedSystem, dual: Dual, point: Point) -> Po
     along = e @ Z
     M = rows @ rows.T
     size = np.diagonal(M)
-    lack = system.constraint_residual(x, x_rest)[at] - rows @ along
+    missing = system.constraint_residual(x, x_rest)[at] - rows @ along
     M = M + np.diag(np.where(size > 0, size * len(system.d) * EPS, 1))
-    change = np.linalg.solve(M, np.where(size > 0, lack, 0))
+    change = np.linalg.solve(M, np.where(size > 0, missing, 0))
     x, x_rest = two_sum(x, x_rest + Z @ (along + change @ rows))
     y = y.copy()
     y[at] += change
@@ -601,8 +615,8 @@ def eliminate(rows: Array) -> tuple[Array, Array]:
     if growth.max(initial=0) > ILL_CONDITIONED * np.abs(null).max(initial=0):
         columns = null.T
         for _ in range(REFINEMENTS):
-            lack, _ = remainder(np.zeros(k), rows, columns)
-            columns = columns + lack @ inverse.T
+            missing, _ = remainder(np.zeros(k), rows, columns)
+            columns = columns + missing @ inverse.T
         null = columns.T
     return inverse, null
 

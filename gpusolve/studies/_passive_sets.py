@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .._numerics.scaling import Indices, Mask
+from .._numerics.arithmetic import Indices, Mask
 from .._numerics.system import scale
 from ._compared.active_set import ActiveSetBatch
 from ._compared.mgs import PassiveSolution

@@ -30,7 +30,7 @@ import gpusolve
 from gpusolve import gam
 from gpusolve._nnls import dense
 from gpusolve._nnls.problem import Problem
-from gpusolve._numerics.solution import Solution
+from gpusolve._numerics.certificate import Solution
 
 N = 700
 
@@ -121,9 +121,17 @@ def test_threads_compute_on_the_devices_of_their_arrays() -> None:
             assert found == [(index, expected)] * 20
 
 
-OPERATIONS, READS = 22, 12
-"""Array operations of a boosted fit on a GPU, each a launch of CuPy, and waits of the
-host. The loop itself is a launch of its own."""
+def costs_of_fit(model: gam.BoostedGAM, columns: int) -> tuple[int, int]:
+    """Array operations of a fit on a GPU, and how often the host waits.
+
+    An operation is a launch of CuPy; the loop is a launch of its own.
+    """
+    X = np.random.default_rng(0).random((100, columns))
+    with cupy_stand_in.installed(1) as cupy:
+        given = cupy.asarray(X), cupy.asarray(X.sum(axis=1))
+        with gpusolve.emulator.profile() as report:
+            counts, _ = counted(lambda: model.fit(*given))
+    return counts["operations"], report.host.synchronizations
 
 
 @together("columns", [2, 5])
@@ -131,14 +139,21 @@ def test_a_boosted_fit_takes_few_array_operations(
     columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
-    X = np.random.default_rng(0).random((100, columns))
-    with cupy_stand_in.installed(1) as cupy:
-        given = cupy.asarray(X), cupy.asarray(X.sum(axis=1))
-        with gpusolve.emulator.profile() as report:
-            model = gam.BoostedGAM(max_iter=2)
-            counts, _ = counted(lambda: model.fit(*given))
-    assert counts["operations"] <= OPERATIONS
-    assert report.host.synchronizations <= READS
+    operations, waits = costs_of_fit(gam.BoostedGAM(max_iter=2), columns)
+    assert operations <= 22
+    assert waits <= 12
+
+
+def test_splines_that_differ_take_two_operations_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("GPUSOLVE_EMULATE", raising=False)
+    learners = [gam.bbs(j, knots=5 + j) for j in range(3)]
+    operations = [
+        costs_of_fit(gam.BoostedGAM(learners[:count], max_iter=2), 3)[0]
+        for count in (2, 3)
+    ]
+    assert operations[1] <= operations[0] + 2
 
 
 # ---- on the CPU ----------------------------------------------------------------------

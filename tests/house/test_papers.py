@@ -11,7 +11,7 @@ from together import together
 
 import gpusolve
 from gpusolve._blocks.reduce import VARIANTS as REDUCTIONS
-from gpusolve._nnls.options import COMPARED
+from gpusolve._nnls.arguments import COMPARED
 
 ROOT = Path(__file__).parents[2]
 KNOWN = re.compile(r"(tested|counted|predicted|measured)(, |$)")

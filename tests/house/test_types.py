@@ -11,7 +11,7 @@ from together import together
 
 import gpusolve
 from gpusolve._blocks import reduce
-from gpusolve._nnls.options import (
+from gpusolve._nnls.arguments import (
     NNLS_METHODS,
     BoundedOptions,
     LeastSquaresOptions,

@@ -17,7 +17,8 @@ from together import together
 import gpusolve
 
 # No result of a solver has a known error: the certificate itself is called.
-from gpusolve._nnls.quadratic import Certificate, MultiplierTerms, Quadratic, certify
+from gpusolve._nnls.bounded_qp import Certificate, Quadratic, certify
+from gpusolve._nnls.constrained import MultiplierTerms
 
 EPS = float(np.finfo(np.float64).eps)
 INF = np.inf

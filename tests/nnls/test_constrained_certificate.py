@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fractions import Fraction
 from itertools import product
 from typing import Any
 
@@ -24,13 +25,12 @@ from numpy.typing import NDArray
 from together import together
 
 import gpusolve
+from gpusolve._nnls.bounded_qp import Quadratic
+from gpusolve._nnls.bounded_qp import certify as quadratic_certificate
 from gpusolve._nnls.constrained import multiplier_terms, system_of
 from gpusolve._nnls.constraint_rows import Rows
-from gpusolve._nnls.quadratic import Quadratic
-from gpusolve._nnls.quadratic import certify as quadratic_certificate
 from gpusolve._nnls.validation import validate
-from gpusolve._numerics.certificate import CERTIFIED
-from gpusolve._numerics.solution import Solution
+from gpusolve._numerics.certificate import CERTIFIED, Solution
 from gpusolve.reference._nnls_constrained import (
     ConstrainedSystem,
     Found,
@@ -56,13 +56,56 @@ SHARE_OF_SUCCESS = 0.98
 def test_a_violation_is_relative_to_the_terms_not_to_the_coefficients() -> None:
     """``1e6 x_2 - x_1 >= 0`` at (1e-6, 0), and at (eps 1e6, 0) with b of size 1."""
     none, free = np.zeros(2), np.full(2, np.inf)
-    rows = np.array([[-1.0, 1e6]]), np.zeros(1), (1, 0, 0, 0, 0)
+    rows = np.array([[-1.0, 1e6]]), np.zeros(1), (1, 0, 0)
     given = np.eye(2), np.array([0.0, 0.5]), (none, none), (-free, free), rows, False
     system = ConstrainedSystem.of(*given)
     y = np.zeros(1)
     for x, most in (1e-6, 1e-6 / (1e-4 * 1e6 / 2)), (EPS * 1e6, 1e-10):
         point = Point(np.array([x, 0.0]), y, y, none)
-        assert 0 < certify(system, point).lack <= most * (1 + 1e-3)
+        assert 0 < certify(system, point).violation <= most * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_an_equality_is_violated_on_both_sides(side: int) -> None:
+    """``x_1 + x_2 = 2`` at points whose sum is more or less."""
+    none, free = np.zeros(2), np.full(2, np.inf)
+    rows = np.ones((1, 2)), np.array([2.0]), (0, 1, 0)
+    given = np.eye(2), np.ones(2), (none, none), (-free, free), rows, False
+    system, y = ConstrainedSystem.of(*given), np.zeros(1)
+    x = np.array([1.0, 1.0 + side * 2.0**-20])
+    found = certify(system, Point(x * system.b_scale / system.scale, y, y, none))
+    exactly = abs(Fraction(2) - sum(exact(x))) / (2 + sum(exact(x)))
+    assert float(exactly) * (1 - 1e-3) <= found.violation <= float(exactly)
+    assert found.kkt == np.inf
+
+
+@together("side", [-1, 1])
+def test_equalities_that_contradict_each_other_are_not_certified(
+    backend: Any, side: int
+) -> None:
+    """The sides of two equal rows differ by 1e-11 to 1e-8 of their terms.
+
+    The solver leaves out a row that depends on others. Its certificate does not.
+    """
+    gaps = np.array([2e-11, 5e-11, 4e-10, 1e-9, 3e-9, 1e-8])
+    systems, free = len(gaps), np.full((len(gaps), 2), np.inf)
+    given = Exact(
+        A=np.broadcast_to(np.eye(2), (systems, 2, 2)),
+        b=np.broadcast_to([1.0, 2.0], (systems, 2)),
+        lower=-free,
+        upper=free,
+        A_ub=np.zeros((systems, 0, 2)),
+        b_ub=np.zeros((systems, 0)),
+        A_eq=np.ones((systems, 2, 2)),
+        b_eq=np.stack([0 * gaps + 1, 1 + 2 * side * gaps], axis=-1),
+    )
+    options = given.options()
+    bounds = options.pop("bounds")
+    for function in (gpusolve.lsq_linear, gpusolve.bounded_qp):
+        found = backend.solve(function, given.A, given.b, bounds, **options)
+        np.testing.assert_array_equal(found.status == 0, gaps < 1e-10)
+        for k in np.flatnonzero(found.status == 0):
+            assert violation(given.system(k), found.x[k]) <= CERTIFIED[gaps.dtype]
 
 
 # ---- the bound -----------------------------------------------------------------------

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import gpusolve
 from gpusolve._nnls.constraint_rows import decomposed
-from gpusolve._numerics.scaling import inverse_power_of_two
+from gpusolve._numerics.arithmetic import inverse_power_of_two
 from gpusolve.reference._nnls_constrained import ConstrainedSystem, Dual, eliminate
 
 EPS = float(np.finfo(float).eps)

@@ -138,13 +138,13 @@ def test_results_are_lazy_and_each_chunk_is_solved_once(
     rng: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     solving = importlib.import_module("gpusolve._nnls.solve")
-    make_result, calls = solving.make_result, []
+    key_of, calls = solving.key_of, []
 
     def counted(*args: Any) -> Any:
         calls.append(threads.cores())
-        return make_result(*args)
+        return key_of(*args)
 
-    monkeypatch.setattr(solving, "make_result", counted)
+    monkeypatch.setattr(solving, "key_of", counted)
     A = rng.standard_normal((M, N))
     b = chunked(rng.standard_normal((SYSTEMS, M)), (10, M))
     result = gpusolve.nnls(A, b)

@@ -140,7 +140,7 @@ def test_wrong_types(name: str, given: dict[str, Any], message: str) -> None:
 
 def test_errors_come_before_the_first_block(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shapes, dtypes and numbers; the values of arrays are read block by block."""
-    monkeypatch.setattr("gpusolve._nnls.blocks.solve_blocks", None)
+    monkeypatch.setattr("gpusolve._nnls.solve.solve_blocks", None)
     for given, message in BOTH:
         in_blocks = given.get("A") is not SPARSE and not isinstance(
             given.get("l1"), list

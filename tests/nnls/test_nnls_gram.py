@@ -21,7 +21,7 @@ from gpusolve._device import kernels
 from gpusolve._nnls import dense, nnls_gram_kernel, nnls_qr_kernel
 from gpusolve._nnls.nnls_gram_kernel import Size, Team, choose, layout_of, teams_for
 from gpusolve._nnls.validation import validate
-from gpusolve._numerics.solution import Solution
+from gpusolve._numerics.certificate import Solution
 
 Array = NDArray[Any]
 

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from together import together
 
 import gpusolve
-from gpusolve._nnls.problem import AXES, batch_axes
+from gpusolve._nnls.arguments import AXES, batch_axes
 from gpusolve._nnls.validation import validate
 
 M, N, P = 4, 3, 2

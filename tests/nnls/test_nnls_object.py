@@ -26,9 +26,9 @@ import gpusolve
 from gpusolve import reference
 from gpusolve._device import objects
 from gpusolve._device.arrays import empty_together
-from gpusolve._nnls import compiled, solve
+from gpusolve._nnls import dense, solve
 from gpusolve._nnls.launch_arguments import NNLS_SYSTEMS
-from gpusolve._numerics.solution import CONVERGED, NOT_FINITE
+from gpusolve._numerics.certificate import CONVERGED, NOT_FINITE
 
 NOT_WRITTEN = -1
 
@@ -133,19 +133,19 @@ def test_bits_do_not_depend_on_the_threads(
     A, b = hard_batch(rng, shares)
     alone = gpusolve.nnls(A, b, method=method)
     assert alone.repaired.any() == (method == "auto")
-    monkeypatch.setattr(compiled, "ENOUGH_FOR_THREADS", 0)
-    real, solving = compiled.call_keeping, set()
+    monkeypatch.setattr(dense, "ENOUGH_FOR_THREADS", 0)
+    real, solving = dense.call_keeping, set()
 
     def together(*args: Any) -> int:
         barrier.wait()
         solving.add(threading.get_ident())
         return real(*args)
 
-    monkeypatch.setattr(compiled, "call_keeping", together)
+    monkeypatch.setattr(dense, "call_keeping", together)
     for threads in (1, 2, 3, 8):
         solving.clear()
         barrier = threading.Barrier(threads, timeout=60)
-        monkeypatch.setattr(compiled, "cores", lambda threads=threads: threads)
+        monkeypatch.setattr(dense, "cores", lambda threads=threads: threads)
         assert_same(gpusolve.nnls(A, b, method=method), alone)
         passes = 2 if method == "auto" else 1
         assert threads <= len(solving) <= passes * threads
@@ -155,7 +155,7 @@ def test_calls_from_eight_threads(
     rng: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All call at the same time, and each call starts threads of its own."""
-    monkeypatch.setattr(compiled, "ENOUGH_FOR_THREADS", 0)
+    monkeypatch.setattr(dense, "ENOUGH_FOR_THREADS", 0)
     problems = [hard_batch(rng, bool(k % 2)) for k in range(8)]
     expected = [gpusolve.nnls(*given) for given in problems]
     together = threading.Barrier(8)
@@ -182,7 +182,7 @@ def test_a_forked_process_solves(
     rng: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After this process has loaded the object and used threads."""
-    monkeypatch.setattr(compiled, "ENOUGH_FOR_THREADS", 0)
+    monkeypatch.setattr(dense, "ENOUGH_FOR_THREADS", 0)
     A, b = hard_batch(rng, False)
     expected = solved(A, b)
     with multiprocessing.get_context("fork").Pool(2) as pool:
@@ -205,9 +205,9 @@ class Interrupt:
         self.fields: list[Array] = []
         self.counters = np.zeros(2, np.uint64)
         self.sender: threading.Thread | None = None
-        self.empty_together, self.run = empty_together, compiled.run
-        monkeypatch.setattr(compiled, "empty_together", self.allocated)
-        monkeypatch.setattr(compiled, "run", self.started)
+        self.empty_together, self.run = empty_together, dense.run
+        monkeypatch.setattr(dense, "empty_together", self.allocated)
+        monkeypatch.setattr(dense, "run", self.started)
 
     def allocated(self, *given: Any) -> Any:
         self.fields, addresses = self.empty_together(*given)
@@ -245,7 +245,7 @@ class Interrupt:
         """Call, and expect the interrupt."""
         with pytest.raises(KeyboardInterrupt):
             self.after(call)
-        assert self.counters[0] >= compiled.STOP
+        assert self.counters[0] >= dense.STOP
 
 
 @pytest.fixture
@@ -295,12 +295,12 @@ def answers(*returned: int) -> Callable[..., Any]:
 
 @every_method
 def test_too_little_memory(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "solvers", answers(1))
+    monkeypatch.setattr(dense, "solvers", answers(1))
     with pytest.raises(MemoryError, match="shape 3 x 2 need more memory"):
         gpusolve.nnls(np.ones((3, 2)), np.ones(3), method=method)
-    monkeypatch.setattr(compiled, "ENOUGH_FOR_THREADS", 0)
-    monkeypatch.setattr(compiled, "cores", lambda: 2)
-    monkeypatch.setattr(compiled, "solvers", answers(1, 1))
+    monkeypatch.setattr(dense, "ENOUGH_FOR_THREADS", 0)
+    monkeypatch.setattr(dense, "cores", lambda: 2)
+    monkeypatch.setattr(dense, "solvers", answers(1, 1))
     with pytest.raises(MemoryError):
         gpusolve.nnls(np.ones((3, 2)), np.ones((5, 3)), method=method)
 

@@ -419,13 +419,13 @@ def test_the_emulator_solves(rng: Generator, monkeypatch: pytest.MonkeyPatch) ->
     A, b, options = given_on_devices(rng)
     expected = gpusolve.lsq_linear(A, b, **options)
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
-    of_dense, targets = of_sparse.solve_problem, []
+    of_dense, targets = of_sparse.solve_within_bounds, []
 
     def counted(problem: Any, target: Any, method: str) -> Any:
         targets.append(target)
         return of_dense(problem, target, method)
 
-    monkeypatch.setattr(of_sparse, "solve_problem", counted)
+    monkeypatch.setattr(of_sparse, "solve_within_bounds", counted)
     result = gpusolve.lsq_linear(A, b, **options)
     assert targets
     assert None not in targets

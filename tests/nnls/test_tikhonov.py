@@ -17,7 +17,7 @@ from together import together
 
 import gpusolve
 
-tikhonov = importlib.import_module("gpusolve._nnls.tikhonov")
+problem = importlib.import_module("gpusolve._nnls.problem")
 
 Array = NDArray[Any]
 Options = dict[str, Any]
@@ -118,8 +118,8 @@ def test_own_matrices_are_solved_in_blocks(
         "weights": rng.random((SYSTEMS, ROWS)),
     }
     expected = gpusolve.nnls(A, b, **given)
-    monkeypatch.setattr(tikhonov, "STACKED", size)
-    monkeypatch.setattr(tikhonov, "RESIDUALS", size)
+    monkeypatch.setattr(problem, "STACKED", size)
+    monkeypatch.setattr(problem, "RESIDUALS", size)
     found = gpusolve.nnls(A, b, **given)
     assert_allclose(found.x, expected.x, atol=1e-13)
     assert_allclose(found.rnorm, expected.rnorm, rtol=1e-13)

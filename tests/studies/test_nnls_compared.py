@@ -14,7 +14,7 @@ from oracles import brute_force, objective, residual_norm, scipy_rnorm, violatio
 from together import together
 
 import gpusolve
-from gpusolve._nnls.options import COMPARED
+from gpusolve._nnls.arguments import COMPARED
 from gpusolve._numerics.system import scale
 from gpusolve.studies._compared import batch as chunks
 from gpusolve.studies._compared import (

@@ -16,7 +16,7 @@ from every_option import DTYPES, KINDS, METHODS, problem
 import gpusolve
 from gpusolve._device import objects
 from gpusolve._device.arrays import address_of
-from gpusolve._nnls import compiled
+from gpusolve._nnls import dense
 
 SIZES = 0, 1, 3, 4, 5, 17
 SHAPES = (*itertools.product(SIZES, SIZES), (70, 33), (9, 70))
@@ -30,12 +30,12 @@ def separate(layout: Any, _size: int) -> Any:
 
 def main() -> None:
     assert objects.load() is not None, objects.chosen().reason
-    setattr(compiled, "empty_together", separate)  # noqa: B010
+    setattr(dense, "empty_together", separate)  # noqa: B010
     calls = 0
     for shape, kind, dtype in itertools.product(SHAPES, KINDS, DTYPES):
         batch = problem(kind, shape, dtype)
         for method in METHODS:
-            setattr(compiled, "ENOUGH_FOR_THREADS", calls % 2 * 1e9)  # noqa: B010
+            setattr(dense, "ENOUGH_FOR_THREADS", calls % 2 * 1e9)  # noqa: B010
             result = gpusolve.lsq_linear(method=method, **batch)
             assert np.isin(result.status, range(5)).all(), (shape, kind, method)
             calls += 1

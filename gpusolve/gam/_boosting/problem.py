@@ -113,20 +113,20 @@ class Designs:
 
     def _full_gram(self, weights: Array | None) -> tuple[Array, ...]:
         """The matrices of designs that are not diagonal; the host uses all cores."""
-        device, k = device_of(self.rows[0].like), self.rows[0].functions
-        each = [None] if weights is None else weights
-        if (
-            device
-            and self.basis
-            and gram_kernel.gram_warps(self.basis, k, device.shared_memory_per_block)
-        ):
-            basis = self.basis
-            made = [gram_kernel.gram_matrices(basis, w, k, device) for w in each]
-            return tuple(on_host(namespace(made[0]).stack(made, axis=1)))
-        if device:
-            return tuple(design.gram(weights) for design in self.rows)
-        with workers(*self.products.work) as run:
-            return tuple(self.products.squares(each, run))
+        device = device_of(self.rows[0].like)
+        if device is None:
+            with workers(*self.products.work) as run:
+                each = [None] if weights is None else weights
+                return tuple(self.products.squares(each, run))
+        k, grams_of = self.rows[0].functions, gram_kernel.grams_of
+        made = grams_of(self.basis, weights, k, device)
+        if made is not None:
+            return tuple(on_host(made))
+        alone = [grams_of(X.basis, weights, X.functions, device) for X in self.rows]
+        return tuple(
+            design.gram(weights) if own is None else own[0]
+            for design, own in zip(self.rows, alone, strict=True)
+        )
 
     def _some(self, chosen: list[bool]) -> Designs:
         """Some of the learners."""

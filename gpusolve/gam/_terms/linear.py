@@ -98,9 +98,6 @@ class Linear(Single):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("contrasts", self.contrasts, tuple(CONTRASTS))
-        count = len(self.covariates)
-        if self.function == "brandom" and count > 1:
-            raise ValueError(f"brandom must be given one column, got {count}")
         if self.levels is not None and len(set(self.levels)) < len(self.levels):
             raise ValueError(f"levels must be different, got {listed(self.levels)}")
 
@@ -207,13 +204,6 @@ class Region(Single):
     center: bool = False
     regions: tuple[Level, ...] = field(default=(), metadata={"written": False})
     edges: tuple[Edge, ...] = field(default=(), metadata={"written": False})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if len(self.covariates) > 1:
-            raise ValueError(
-                f"bmrf must be given one column, got {len(self.covariates)}"
-            )
 
     def _learn(self, frame: Frame) -> dict[str, Any]:
         (name,) = self.covariates
@@ -349,11 +339,6 @@ class Stump(Single):
         if not 2 <= self.bins <= MAX_BINS:
             raise ValueError(f"bins must be 2 to {MAX_BINS}, got {self.bins}")
         check_least("min_rows", self.min_rows, 1)
-        if len(self.covariates) > 1:
-            raise ValueError(
-                f"btree must be given one column, got {len(self.covariates)}; a stump "
-                "of several columns is a learner for each"
-            )
 
     stands_alone = True
 

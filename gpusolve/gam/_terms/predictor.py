@@ -25,16 +25,16 @@ from typing import Any, TypeAlias
 import numpy as np
 
 Array: TypeAlias = Any
-"""An array of NumPy. The B-splines below also take CuPy's."""
+"""An array of NumPy. The designs and the B-splines below also take CuPy's."""
 
-Part: TypeAlias = tuple[Array, list[int], Array]
+Part: TypeAlias = tuple[Array, Array, Array]
 """First functions, offsets, values: value j is of function ``first + offsets[j]``."""
 
 Design: TypeAlias = tuple[int, list[Part]]
 """The number of functions, and their values that are not zero."""
 
 WIDTH = 32
-"""The most values of a row in a part."""
+"""The most values of a row in a part: a kernel has a table of 32 offsets for each."""
 
 MODEL: dict[str, Any] = {}
 """The model, which an exported file defines at its end."""
@@ -157,7 +157,7 @@ def design_of(node: dict[str, Any], reader: Reader) -> Design:
 
 def add(a: Design, b: Design) -> Design:
     """The functions of two designs next to each other."""
-    return a[0] + b[0], a[1] + [(first + a[0], *rest) for first, *rest in b[1]]
+    return a[0] + b[0], [*a[1], *((first + a[0], *rest) for first, *rest in b[1])]
 
 
 def multiply_rows(a: Design, b: Design) -> Design:
@@ -166,18 +166,19 @@ def multiply_rows(a: Design, b: Design) -> Design:
     for first, offsets, values in a[1]:
         for other, others, factors in b[1]:
             products = (values[:, :, None] * factors[:, None]).reshape(len(first), -1)
-            places = [i * b[0] + j for i in offsets for j in others]
+            places = (offsets[:, None] * b[0] + others).reshape(-1)
             parts += divided(first * b[0] + other, places, products)
     return a[0] * b[0], parts
 
 
-def divided(first: Array, offsets: list[int], values: Array) -> list[Part]:
+def divided(first: Array, offsets: Array, values: Array) -> list[Part]:
     """Parts of at most `WIDTH` values: they decide the order of sums in a product."""
-    begins = range(0, len(offsets), WIDTH)
-    return [
-        (first, offsets[begin : begin + WIDTH], values[:, begin : begin + WIDTH])
-        for begin in begins
-    ]
+    parts = []
+    for begin in range(0, len(offsets), WIDTH):
+        some = slice(begin, begin + WIDTH)
+        own = offsets[some] - offsets[begin]
+        parts.append((first + offsets[begin], own, values[:, some]))
+    return parts
 
 
 def multiply(parts: list[Part], coef: Array) -> Array:
@@ -195,7 +196,7 @@ def numbers(node: dict[str, Any], reader: Reader) -> Design:
     if node["intercept"]:
         columns.insert(0, np.ones(reader.rows))
     first = np.zeros(reader.rows, int)
-    offsets = [*range(len(columns))]
+    offsets = np.arange(len(columns))
     return len(columns), divided(first, offsets, np.stack(columns, axis=1))
 
 
@@ -203,13 +204,17 @@ def factor(node: dict[str, Any], reader: Reader) -> Design:
     """A one at the level of each row; the first levels may have no function."""
     codes = reader.codes(node["column"], node["levels"]) - node["skipped"]
     values = (codes >= 0).astype(float)[:, None]
-    return len(node["levels"]) - node["skipped"], [(np.maximum(codes, 0), [0], values)]
+    return len(node["levels"]) - node["skipped"], [
+        (np.maximum(codes, 0), np.zeros(1, int), values)
+    ]
 
 
 def bins(node: dict[str, Any], reader: Reader) -> Design:
     """A one at the bin of each row; a value at a cut is in the bin below it."""
     bin_of_row = np.searchsorted(node["cuts"], reader.numbers(node["column"]))
-    return len(node["cuts"]) + 1, [(bin_of_row, [0], np.ones((reader.rows, 1)))]
+    return len(node["cuts"]) + 1, [
+        (bin_of_row, np.zeros(1, int), np.ones((reader.rows, 1)))
+    ]
 
 
 def spline(node: dict[str, Any], reader: Reader) -> Design:
@@ -233,7 +238,7 @@ def spline(node: dict[str, Any], reader: Reader) -> Design:
         pairs = zip(splines, slopes, strict=True)
         splines = [spline + slope * excess for spline, slope in pairs]
     values = np.stack(splines, axis=1)
-    return node["cells"] + degree, [(cell, [*range(degree + 1)], values)]
+    return node["cells"] + degree, [(cell, np.arange(degree + 1), values)]
 
 
 DESIGNS = {"numbers": numbers, "factor": factor, "bins": bins, "spline": spline}

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.arrays import Array, namespace
+from ..._device.arrays import Array, contiguous, namespace
 from ..._device.kernels import device_of
 from ..._device.launch import pieces
 from .basis import BSplines, CompactBasis, Knots
-
-MAX_WIDTH = 32
-"""The most values of a row in a part: the kernel has a table of 32 offsets for each."""
+from .predictor import Design, add, divided, multiply_rows
 
 BLOCK_VALUES = 2**24
 """The most values of a dense block of rows: 128 MiB of float64."""
@@ -151,6 +149,20 @@ class Rows:
         """Whether the rows are splines on an equidistant grid, computed when used."""
         return len(self.parts) == 1 and isinstance(self.parts[0], SplinePart)
 
+    @property
+    def basis(self) -> CompactBasis | None:
+        """The rows as a basis, if the functions of each row are neighbours."""
+        first, offsets, values = self.parts[0].stored()
+        width = len(offsets)
+        if len(self.parts) > 1 or width == self.functions or offsets[-1] >= width:
+            return None
+        return CompactBasis(first[None], values[None])
+
+    @property
+    def plain(self) -> Design:
+        """The number of functions, and the stored parts."""
+        return self.functions, [part.stored() for part in self.parts]
+
     def some(self, rows: Any) -> Rows:
         """Some of the rows, by a slice, an index or a mask."""
         return Rows(self.functions, tuple(part.some(rows) for part in self.parts))
@@ -235,7 +247,7 @@ def dense_rows(X: Array) -> Rows:
     rows, functions = X.shape
     first = namespace(X).zeros(rows, np.int32)
     part = DesignPart(first, np.arange(functions, dtype=np.int32), X)
-    return Rows(functions, tuple(divided(part)))
+    return joined((functions, divided(*part)))
 
 
 def indicator_rows(codes: Array, functions: int, dtype: Any) -> Rows:
@@ -247,13 +259,7 @@ def indicator_rows(codes: Array, functions: int, dtype: Any) -> Rows:
 
 def side_by_side(*designs: Rows) -> Rows:
     """The designs next to each other: the functions of the first design come first."""
-    parts: list[DesignPart] = []
-    functions = 0
-    for design in designs:
-        stored = [part.stored() for part in design.parts]
-        parts += [p._replace(first=p.first + np.int32(functions)) for p in stored]
-        functions += design.functions
-    return Rows(functions, tuple(parts))
+    return joined(reduce(add, (design.plain for design in designs)))
 
 
 def kronecker(a: Rows, b: Rows) -> Rows:
@@ -261,27 +267,17 @@ def kronecker(a: Rows, b: Rows) -> Rows:
 
     The values have the dtype of `b`.
     """
-    parts = []
-    for p in [part.stored() for part in a.parts]:
-        for q in [part.stored() for part in b.parts]:
-            first = (p.first * np.int32(b.functions) + q.first).astype(np.int32)
-            offsets = (p.offsets[:, None] * b.functions + q.offsets).reshape(-1)
-            values = (p.values[:, :, None] * q.values[:, None]).reshape(len(first), -1)
-            values = values.astype(q.values.dtype, copy=False)
-            parts += divided(DesignPart(first, offsets.astype(np.int32), values))
-    return Rows(a.functions * b.functions, tuple(parts))
+    right = b.plain
+    return joined(multiply_rows(a.plain, right), right[1][0][2].dtype)
 
 
-def divided(part: DesignPart) -> list[DesignPart]:
-    """The part, or several parts of at most `MAX_WIDTH` values of each row."""
-    xp = namespace(part.values)
-    if len(part.offsets) <= MAX_WIDTH:
-        return [part._replace(values=xp.ascontiguousarray(part.values))]
-    parts = []
-    for begin in range(0, len(part.offsets), MAX_WIDTH):
-        some = slice(begin, begin + MAX_WIDTH)
-        offsets = part.offsets[some]
-        first = part.first + offsets[0]
-        values = xp.ascontiguousarray(part.values[:, some])
-        parts.append(DesignPart(first, offsets - offsets[0], values))
-    return parts
+def joined(design: Design, dtype: Any = None) -> Rows:
+    """The design that `predictor` has made, with contiguous values."""
+    functions, parts = design
+    return Rows(
+        functions,
+        tuple(
+            DesignPart(first, offsets, contiguous(values, dtype or values.dtype))
+            for first, offsets, values in parts
+        ),
+    )

@@ -44,6 +44,10 @@ def format_value(value: Any) -> str:
     return getattr(value, "__name__", repr(value))
 
 
+MOST_COLUMNS = {"bbs": 2, "bspatial": 2, "bmrf": 1, "brandom": 1, "btree": 1}
+"""The most covariates of functions whose learners read a few."""
+
+
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Single(Term):
     """A term that does not combine others.
@@ -65,6 +69,10 @@ class Single(Term):
     """By function, the defaults that differ from the defaults of the fields."""
 
     def __post_init__(self) -> None:
+        count = len(self.covariates)
+        if count > (most := MOST_COLUMNS.get(self.function, count)):
+            columns = "one column" if most == 1 else "one or two columns"
+            raise ValueError(f"{self.function} must be given {columns}, got {count}")
         if self.df is not None and not self.df > 0:
             raise ValueError(f"df must be positive, got {self.df}")
         if self.lambda_ is not None and not 0 <= self.lambda_ < np.inf:

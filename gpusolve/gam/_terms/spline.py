@@ -96,10 +96,6 @@ class Spline(Single):
     def _check_combination(self) -> None:
         """ValueError for arguments that exclude each other."""
         count = len(self.covariates)
-        if count > 2:
-            raise ValueError(
-                f"{self.function} must be given one or two columns, got {count}"
-            )
         if count == 1 and self.function == "bspatial":
             raise ValueError("bspatial must be given two columns, got 1")
         if self.is_constrained and (self.cyclic or self.center):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..._numerics.scaling import Array, Indices, Mask
+from ..._numerics.arithmetic import Array, Indices, Mask
 from ..._numerics.system import System
 from .found import Found
 

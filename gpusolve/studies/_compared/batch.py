@@ -12,10 +12,10 @@ import numpy as np
 from ..._device.launch import ceil_div, pieces
 from ..._device.progress import progress_bar
 from ..._device.threads import cores, one_blas_thread
-from ..._nnls.problem import Option, Problem, gather
-from ..._numerics.certificate import starting_points
-from ..._numerics.scaling import Array, weighted
-from ..._numerics.solution import NOT_FINITE, Solution
+from ..._nnls.arguments import gather
+from ..._nnls.problem import Option, Problem
+from ..._numerics.arithmetic import Array, weighted
+from ..._numerics.certificate import NOT_FINITE, Solution, starting_points
 from ..._numerics.system import System, scale
 
 CHUNK_BYTES = 2**27

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..._numerics.scaling import Array, Indices
+from ..._numerics.arithmetic import Array, Indices
 from ..._numerics.system import System
 from .found import Found, remove_units
 from .normal_equations import NormalEquations

@@ -14,7 +14,7 @@ import functools
 
 import numpy as np
 
-from ..._numerics.scaling import Array
+from ..._numerics.arithmetic import Array
 from ..._numerics.system import System
 from .active_set import ActiveSetBatch
 from .found import Found

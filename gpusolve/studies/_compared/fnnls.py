@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 
-from ..._numerics.scaling import Array
+from ..._numerics.arithmetic import Array
 from ..._numerics.system import System
 from .active_set import ActiveSetBatch
 from .found import Found

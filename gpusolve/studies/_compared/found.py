@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..._numerics.arithmetic import Array, Mask
 from ..._numerics.certificate import ratio
-from ..._numerics.scaling import Array, Mask
 from ..._numerics.system import System
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..._numerics.scaling import Array
+from ..._numerics.arithmetic import Array
 from ..._numerics.system import System
 from .found import Found
 from .iterate import iterate

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..._numerics.scaling import Array
+from ..._numerics.arithmetic import Array
 from ..._numerics.system import System
 from .found import Found, clear_tiny, distance
 from .normal_equations import NormalEquations

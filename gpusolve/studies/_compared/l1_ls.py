@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..._numerics.arithmetic import Array
 from ..._numerics.certificate import ratio
-from ..._numerics.scaling import Array
 from ..._numerics.system import System
 from .found import Found, extent
 from .interior_point import LEAST, inside

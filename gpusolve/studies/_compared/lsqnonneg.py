@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..._numerics.scaling import Array, Indices, Mask
+from ..._numerics.arithmetic import Array, Indices, Mask
 from ..._numerics.system import System, norm
 from .active_set import ActiveSetBatch
 from .found import Found, extent, relative

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..._numerics.scaling import Array, Indices, Mask
+from ..._numerics.arithmetic import Array, Indices, Mask
 from ..._numerics.system import System
 from .._qr_updating import GramSchmidtQR
 from .active_set import ActiveSetBatch

@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..._numerics.arithmetic import Array, Indices, Mask
 from ..._numerics.certificate import ratio
-from ..._numerics.scaling import Array, Indices, Mask
 from ..._numerics.system import System
 from .found import Found
 from .interior_point import LEAST, inside

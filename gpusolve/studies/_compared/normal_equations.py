@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..._numerics.scaling import Array, Indices, Mask
+from ..._numerics.arithmetic import Array, Indices, Mask
 from ..._numerics.system import System
 from .found import extent, relative
 

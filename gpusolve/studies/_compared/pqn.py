@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..._numerics.arithmetic import Array, Mask
 from ..._numerics.certificate import ratio
-from ..._numerics.scaling import Array, Mask
 from ..._numerics.system import System
 from .found import Found
 from .iterate import iterate

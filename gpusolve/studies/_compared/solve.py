@@ -7,11 +7,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..._nnls.options import COMPARED
+from ..._nnls.arguments import COMPARED
 from ..._nnls.problem import Problem
-from ..._numerics.certificate import Certificate, certify, is_certified, outcome
-from ..._numerics.scaling import Array, Indices
-from ..._numerics.solution import CONVERGED, ITERATION_LIMIT, Solution
+from ..._numerics.arithmetic import Array, Indices
+from ..._numerics.certificate import (
+    CONVERGED,
+    ITERATION_LIMIT,
+    Certificate,
+    Solution,
+    certify,
+    is_certified,
+    outcome,
+)
 from ..._numerics.system import System
 from .batch import solve_in_chunks
 from .found import Found
