@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 
 from ._costs import SECTOR_BYTES, HostCosts, KernelCosts
 from ._gpu import Device
-from ._listing import STYLE, as_html, as_text
+from ._listing import STYLE, aligned, as_html, as_text
 from ._predict import Prediction, predict
 from ._setting import Setting
 
@@ -40,16 +40,7 @@ class Report:
 
     def __str__(self) -> str:
         cells = [[str(f(k)) for f in _COLUMNS.values()] for k in self.kernels]
-        rows = [list(_COLUMNS), *cells]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(
-                [row[0].ljust(widths[0])]
-                + [cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True)]
-            )
-            for row in rows
-        ]
-        return "\n".join([*lines, str(self.host)])
+        return "\n".join([*aligned([[*_COLUMNS], *cells], left=1), str(self.host)])
 
     def predict(self, device: Device | str) -> Prediction:
         """Predict the time of all launches on a device. It is not a measurement.
