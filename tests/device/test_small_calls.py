@@ -21,9 +21,9 @@ from typing import Any
 import cupy_stand_in
 import numpy as np
 import pytest
-from cupy_stand_in import devices
+from cupy_stand_in import devices, ndarray
 from cupy_stand_in.kernels import programs
-from kernel_calls import Call, Settings, named_calls
+from kernel_calls import Call, Settings, named_calls, xp_issparse
 from together import together
 
 import gpusolve
@@ -54,8 +54,6 @@ ONCE = (
 )
 """Calls of a single public function."""
 
-each_call = together("name", ONCE)
-
 
 @pytest.fixture
 def prepared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
@@ -71,8 +69,8 @@ def prepared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Any]]:
         yield prepare
 
 
-@each_call
-def test_a_call_enters_its_device_once_and_compiles_once(
+@together("name", ONCE)
+def test_a_call_enters_its_device_once_compiles_once_and_keeps_no_array(
     name: str, prepared: Callable[[str], Any]
 ) -> None:
     call, given = prepared(name)
@@ -80,6 +78,12 @@ def test_a_call_enters_its_device_once_and_compiles_once(
     again, made = counted(lambda: call.on(given))
     assert (again["contexts"], again["kernels"]) == (1, 0)
     assert not made
+    kept = (one.data if xp_issparse(one) else one for one in given)
+    arrays = [weakref.ref(one) for one in kept if isinstance(one, ndarray)]
+    assert arrays
+    given.clear()
+    gc.collect()
+    assert not any(reference() is not None for reference in arrays)
 
 
 def test_the_kernels_of_a_call_are_one_program(prepared: Callable[[str], Any]) -> None:
@@ -93,18 +97,6 @@ def test_the_kernels_of_a_call_are_one_program(prepared: Callable[[str], Any]) -
         _, made = counted(partial(call.on, given))
         names = [[one.partition("<")[0] for one in program] for program in made]
         assert [*map(" ".join, names)] == expected
-
-
-@each_call
-def test_no_cache_keeps_an_array(name: str, prepared: Callable[[str], Any]) -> None:
-    call, given = prepared(name)
-    call.on(given)
-    arrays = [
-        weakref.ref(one) for one in given if isinstance(one, cupy_stand_in.ndarray)
-    ]
-    given.clear()
-    gc.collect()
-    assert not any(reference() is not None for reference in arrays)
 
 
 def test_threads_compute_on_the_devices_of_their_arrays() -> None:

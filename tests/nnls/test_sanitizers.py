@@ -18,7 +18,7 @@ TESTS = Path(__file__).parents[1]
 FLAGS = (
     "-std=c++17",
     "-g",
-    "-O1",
+    "-O0",
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
     "-ffp-contract=off",
