@@ -62,16 +62,14 @@ class ProgramReader {
 
     /// What is between two signs, if the first comes next.
     string_view enclosed(string_view open, string_view close) {
+        if (tokens_.peek() != open) return {};
         const int line = tokens_.line();
         const char* const start = tokens_.at() + 1;
-        int depth = 0;
-        do {
+        for (int depth = 0;; tokens_.take()) {
             if (tokens_.is_end()) refuse(line, "a " + string(open) + " that is never closed");
             depth += (tokens_.peek() == open) - (tokens_.peek() == close);
-            if (!depth && tokens_.at() < start) return {};
             if (!depth) return {start, static_cast<std::size_t>(tokens_.take().data() - start)};
-            tokens_.take();
-        } while (true);
+        }
     }
 
     void read_function(bool is_entry) {
@@ -82,10 +80,11 @@ class ProgramReader {
         if (made.name.empty() || !is_of_name(made.name[0]))
             refuse(tokens_.line(), "a function without a name");
         made.parameters = enclosed("(", ")");
-        while (!tokens_.is_end() && tokens_.peek() != "{" && tokens_.peek() != ";")
-            if (tokens_.take() == ".reqnctapercluster") do
-                    made.cluster_blocks *= static_cast<u32>(number(tokens_.take()));
-                while (tokens_.accept(","));
+        while (!tokens_.is_end() && tokens_.peek() != "{" && tokens_.peek() != ";") {
+            if (tokens_.take() != ".reqnctapercluster") continue;
+            do made.cluster_blocks *= static_cast<u32>(number(tokens_.take()));
+            while (tokens_.accept(","));
+        }
         made.line = tokens_.line();
         if (tokens_.peek() != "{") return;  // a declaration without a body
         made.body = enclosed("{", "}");
