@@ -18,6 +18,8 @@ from together import together
 
 import gpusolve
 from gpusolve import emulator
+
+# Launch shapes of matrices that are too large for a test.
 from gpusolve._device.arrays import namespace, strided
 from gpusolve._device.launch import THREADS, WARP, ceil_div, round_up
 from gpusolve._gemv import gemv_kernel
@@ -40,6 +42,12 @@ SHAPES = (
     (1, 4099),
     (4099, 1),
 )
+BATCHES = (
+    *[((0, 0), ()), ((0, 3), (2,)), ((3, 0), ()), ((3, 0), (2,)), ((4, 3), (2, 0))],
+    *[((3, 5), (4, 3)), ((1, 1), (300,)), ((40, 70), (5,)), ((3, 2600), (2,))],
+)
+"""Shapes of matrices and of batches; sums without terms are zeros."""
+
 LAYOUTS = {
     "C": lambda A: A,
     "Fortran": lambda A: A.swapaxes(-1, -2).copy().swapaxes(-1, -2),
@@ -117,8 +125,9 @@ def check_product(
 def test_every_shape_layout_and_dtype(
     backend: Any, dtype: str, layout: str, transpose: bool, variant: str, rng: Generator
 ) -> None:
-    for shape in SHAPES:
-        check_product(backend, rng, shape, dtype, layout, transpose, variant=variant)
+    for shape, batch in (*((shape, ()) for shape in SHAPES), *BATCHES):
+        given = shape, dtype, layout, transpose, batch
+        check_product(backend, rng, *given, variant=variant)
 
 
 @transposed_or_not
@@ -173,32 +182,7 @@ def test_packs_and_remainders_of_rows(
         check_product(backend, rng, shape, dtype, "strided rows", transpose)
 
 
-@every_variant
-def test_empty_matrices_and_batches(backend: Any, variant: str, rng: Any) -> None:
-    """Every variant gives zeros for sums without terms."""
-    for shape, batch in itertools.product(((0, 0), (0, 3), (3, 0)), ((), (2,))):
-        for transpose in (False, True):
-            given = shape, np.float32, "C", transpose, batch
-            check_product(backend, rng, *given, variant=variant)
-    check_product(backend, rng, (4, 3), np.float64, batch=(2, 0), variant=variant)
-
-
 # ---- batches ----
-
-
-@every_variant
-@transposed_or_not
-@together("layout", ["C", "Fortran", "reversed"])
-def test_batches(
-    backend: Any, layout: str, transpose: bool, variant: str, rng: Any
-) -> None:
-    for shape, batch in (((3, 5), (4, 3)), ((1, 1), (300,)), ((40, 70), (5,))):
-        check_product(
-            backend, rng, shape, np.float32, layout, transpose, batch, variant=variant
-        )
-    check_product(
-        backend, rng, (3, 2600), np.float32, layout, transpose, (2,), variant=variant
-    )
 
 
 @every_variant

@@ -20,6 +20,8 @@ from oracles import brute_force, objective, residual_norm, scipy_rnorm, violatio
 from together import together
 
 import gpusolve
+
+# No argument makes a watchdog, or limits shared memory.
 from gpusolve._device import kernels
 
 Array = NDArray[Any]

@@ -16,6 +16,8 @@ from scipy.linalg import hilbert
 
 import gpusolve
 from gpusolve import emulator
+
+# Results do not have the factors Q and R.
 from gpusolve._numerics.system import scale
 from gpusolve.studies._compared.mgs import PassiveSolution
 from gpusolve.studies.experiments import shifted_gaussians

@@ -24,6 +24,8 @@ from together import together
 
 import gpusolve
 from gpusolve import reference
+
+# No argument sets threads, memory or interrupts of the compiled object.
 from gpusolve._device import objects
 from gpusolve._device.arrays import empty_together
 from gpusolve._nnls import dense, solve

@@ -14,6 +14,8 @@ from oracles import brute_force, objective, residual_norm, scipy_rnorm, violatio
 from together import together
 
 import gpusolve
+
+# Single steps and counts of factorisations: results have the last x only.
 from gpusolve._nnls.arguments import COMPARED
 from gpusolve._numerics.system import scale
 from gpusolve.studies._compared import batch as chunks

@@ -12,6 +12,8 @@ from table_3_1 import TABLE, Change, cost, operations, spaced
 from together import together
 
 from gpusolve.studies import qr_updating
+
+# The counted matrices of the study.
 from gpusolve.studies._qr_updating import METHODS, Array, ChangingQR, Costs, Counted
 from gpusolve.studies.experiments import gaussian_columns
 
