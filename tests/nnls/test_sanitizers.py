@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+# The object is compiled again, with the sources and flags of the package.
 from gpusolve._device import object_files
 from gpusolve._device.kernels import source_directory
 
