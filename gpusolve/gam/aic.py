@@ -130,7 +130,7 @@ def aic_stop(model: AdditiveModel, criterion: str | None = None) -> Criterion:
     with current(data.device):
         df, risk = df_of_model(model, settings, data), model.paths_[0].risk[1:]
         if criterion == "aic":
-            return classical_aic(df, risk)
+            return Criterion(df, 2 * risk + 2 * df)
         weights = data.row_weights
         total = float(weights.sum())
         if criterion == "aicc":
@@ -193,17 +193,12 @@ def df_of_model(model: AdditiveModel, settings: Settings, data: Training) -> Flo
     bends: Any = (information(f) for (f,) in models)
     return degrees_of_freedom(
         rows,
-        [matrix_of(inverse[0]) for inverse in fits.problem.inverse],
+        [np.diag(H[0]) if H.ndim == 2 else H[0] for H in fits.problem.inverse],
         weights,
         selected,
         sizes_of(fits, chain([start], model._advance(start, designs)), weights),
         None if information(start[0]) is None else bends,
     )
-
-
-def matrix_of(inverse: Floats) -> Floats:
-    """The matrix, also of a diagonal."""
-    return np.diag(inverse) if inverse.ndim == 1 else inverse
 
 
 def sizes_of(fits: Fits, models: Iterable[Floats], weights: Floats | None) -> Floats:
@@ -254,11 +249,6 @@ def minimum_description_length(
     ratio = explained[defined] / (df[defined] * variance)
     values[defined] = np.log(variance) + df[defined] / N * np.log(ratio)
     return Criterion(df, values)
-
-
-def classical_aic(df: Floats, risk: Floats) -> Criterion:
-    """``2 risk + 2 df``."""
-    return Criterion(df, 2 * risk + 2 * df)
 
 
 # ---- the traces of hat matrices ------------------------------------------------------

@@ -17,7 +17,7 @@ from ._data.conventions import check_between, check_choice
 from ._families.numerics import weighted_mean
 from ._model.figures import plot_quantiles
 from ._model.fitted import typed_by_device
-from ._model.insight import Line, lines_of, reductions_of
+from ._model.insight import Line, frequencies, lines_of, reductions
 from ._model.model import AdditiveModel
 from ._model.specification import Plan, bind_learners, check_parameters
 from ._terms.frame import Frame
@@ -357,19 +357,13 @@ class BoostedDistribution(AdditiveModel):
     def _lines(self) -> list[Line]:
         """A line of the summary for each learner of each parameter."""
         allowed = self._allowed(self.terms_)
-        steps = sum(len(path.selected[path.selected >= 0]) for path in self.paths_)
-        lines = []
-        for fit, name in enumerate(self.parameters_):
-            kept = np.ones(len(self.terms_), bool) if allowed is None else allowed[fit]
-            selected = self.paths_[fit].selected
-            counts = np.bincount(selected[selected >= 0], minlength=len(self.terms_))
-            found = lines_of(self, reductions_of(self, fit), counts / max(1, steps))
-            lines += [
-                replace(line, name=f"{name}: {line.name}")
-                for line, is_kept in zip(found, kept, strict=True)
-                if is_kept
-            ]
-        return lines
+        found = zip(self.parameters_, reductions(self), frequencies(self), strict=True)
+        return [
+            replace(line, name=f"{name}: {line.name}")
+            for fit, (name, gains, shares) in enumerate(found)
+            for learner, line in enumerate(lines_of(self, gains, shares))
+            if allowed is None or allowed[fit, learner]
+        ]
 
     def plot_quantiles(
         self,

@@ -215,11 +215,6 @@ def squared(gradient: Array) -> Array:
     return namespace(gradient).maximum(gradient * gradient, LEAST_CURVATURE)
 
 
-def log_of(value: float) -> float:
-    """The logarithm; of the least share for values that are not larger."""
-    return float(np.log(max(value, LEAST_SHARE)))
-
-
 # ---- real responses ------------------------------------------------------------------
 
 
@@ -409,9 +404,8 @@ class Beta(Distribution):
 
     def guess(self, y: Array, w: Array | None) -> tuple[float, ...]:
         mean, variance = moments(y, w)
-        return float(np.log(mean / (1 - mean))), log_of(
-            mean * (1 - mean) / variance - 1
-        )
+        phi = max(mean * (1 - mean) / variance - 1, LEAST_SHARE)
+        return float(np.log(mean / (1 - mean))), float(np.log(phi))
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         xp, (logit_mu, log_phi) = namespace(f), f

@@ -19,6 +19,8 @@ from together import together
 
 import gpusolve
 from gpusolve import emulator
+
+# The size of a tile: a test has a few of them.
 from gpusolve._blocks.scan_kernel import tile_for
 from gpusolve.monoid import segment_sums_of_one
 

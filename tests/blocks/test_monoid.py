@@ -16,6 +16,8 @@ from numpy.testing import assert_array_equal
 from together import together
 
 import gpusolve
+
+# No argument of a public function takes NVRTC away.
 from gpusolve._device import kernels
 from gpusolve._emulator import nvrtc
 from gpusolve.monoid import BUILT_IN, as_monoid, segment_sums_of_one

@@ -13,6 +13,8 @@ from together import together
 
 import gpusolve
 from gpusolve import Monoid, emulator
+
+# The size of a tile, around which segments are made.
 from gpusolve._blocks.scan_kernel import tile_for
 
 same = np.testing.assert_array_equal

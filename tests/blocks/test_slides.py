@@ -21,6 +21,8 @@ from together import together
 
 import gpusolve
 from gpusolve import emulator, reference
+
+# A dry run shows only the launcher the lengths.
 from gpusolve._blocks.reduce_kernel import LEVELS
 from gpusolve.monoid import segment_sums_of_one
 

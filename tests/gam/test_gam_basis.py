@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from backends import on_host
 from together import together
 
-from gpusolve._device.arrays import on_host  # where arrays are
 from gpusolve.emulator import profile
 from gpusolve.gam import BSplines, CompactBasis, penalty_matrix
 from gpusolve.reference import design_matrix, equidistant_knots

@@ -6,7 +6,6 @@ The oracles of ordered classes are mboost's formulas and SciPy's minimiser.
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from gam_models import sample
 from scipy import optimize, special
 from together import together
 
-from gpusolve._device.arrays import is_cupy, on_host  # where arrays are
 from gpusolve.gam import (
     BoostedGAM,
     BoostedGAMClassifier,
@@ -225,20 +223,6 @@ def test_probabilities_that_underflow(three: Data, offset: float) -> None:
     f = top.decision_function(X, offset=offset)
     np.testing.assert_allclose(logs[:, 1] - logs[:, 0], 2 * f, rtol=1e-13)
     assert np.isfinite(logs).all()
-
-
-@together("family", ["binomial", "multinomial", "prop_odds"])
-def test_on_a_device(backend: Any, three: Data, family: Any) -> None:
-    X, y = three
-    given, codes = backend.array(X[:60]), np.unique(y[:60], return_inverse=True)[1]
-    model = BoostedGAMClassifier(family=family, n_basis=6, max_iter=3)
-    p = model.fit(given, codes).predict_proba(given)
-    assert is_cupy(p) == (backend.name == "cuda")
-    assert isinstance(model.predict(given), np.ndarray)
-    for stage in (*model.staged_predict_proba(given), model.effects(given)):
-        assert is_cupy(stage) == is_cupy(p)
-    loaded = pickle.loads(pickle.dumps(model))
-    np.testing.assert_allclose(loaded.predict_proba(X[:60]), on_host(p), rtol=1e-10)
 
 
 # ---- ordered classes -----------------------------------------------------------------

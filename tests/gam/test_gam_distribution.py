@@ -10,7 +10,6 @@ from gam_models import draw
 from scipy import stats
 from together import together
 
-from gpusolve._device.arrays import is_cupy, on_host  # where arrays are
 from gpusolve.gam import (
     BoostedDistribution,
     BoostedGAM,
@@ -171,18 +170,6 @@ def test_a_density_ends_at_the_rounding_of_the_response() -> None:
     for w, X in ((np.ones(16), pairs), (np.r_[10.0, np.ones(15)], x[:, None])):
         model = BoostedDistribution().fit(X, y, sample_weight=w)
         assert finest - 2 < model.risk_[-1] / w.sum() < finest / 2
-
-
-def test_data_on_a_device_stay_there(device_backend: Any, data: Data) -> None:
-    here = data[0][:60], data[1][:60]
-    X, y = map(device_backend.array, here)
-    found = BoostedDistribution(max_iter=4, df=4).fit(X, y)
-    host = BoostedDistribution(max_iter=4, df=4).fit(*here)
-    for method in ("predict", "predict_interval"):
-        there = getattr(found, method)(X)
-        assert is_cupy(there) == is_cupy(X)
-        expected = getattr(host, method)(here[0])
-        np.testing.assert_allclose(on_host(there), expected, rtol=1e-7)
 
 
 def test_draws_quantiles(model: BoostedDistribution, data: Data) -> None:

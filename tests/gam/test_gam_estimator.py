@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from backends import is_cupy, on_host
 from gam_figures import additive
 from gam_models import SINGLE, draw, sample
 from together import together
 
 import gpusolve
-from gpusolve._device.arrays import is_cupy, on_host  # where arrays are
 from gpusolve.gam import (
     BoostedDistribution,
     BoostedGAM,

@@ -10,9 +10,9 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+from backends import namespace, on_host
 from together import together
 
-from gpusolve._device.arrays import namespace, on_host  # where arrays are
 from gpusolve.gam import (
     BoostedDistribution,
     BoostedGAM,

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from backends import on_host
 from scipy.optimize import brentq
 from together import together
 
-from gpusolve._device.arrays import on_host  # where arrays are
 from gpusolve.gam import (
     BoostedGAM,
     BoostedGAMClassifier,

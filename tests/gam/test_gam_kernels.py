@@ -38,44 +38,38 @@ def boosting_of(report: Any) -> Any:
 # ---- shapes --------------------------------------------------------------------------
 
 
-@together("rows", [1, 31, 33, 255, 2100, 4500])
-def test_numbers_of_rows_around_batches_and_chunks(
-    device_backend: Any, rows: int
-) -> None:
+FEW = [bbs(0, knots=4), bols(1), bbs(2, knots=5, degree=2)]
+
+WINDOWS = [bspatial(1, 3, knots=25, lambda_=0.1), bbs(1, knots=5)]
+"""The sums of 841 functions do not fit in the shared memory for them."""
+
+
+def splines(n_basis: int, degree: int) -> dict[str, Any]:
+    """Parameters of a model of three splines."""
+    given = {"n_basis": n_basis, "degree": degree, "df": 4, "penalty_order": 1}
+    return given | {"learning_rate": 0.7}
+
+
+SHAPES: dict[str, tuple[int, dict[str, Any]]] = {
+    **{f"{n} rows": (n, {"learners": FEW}) for n in (1, 31, 33, 255, 2100, 4500)},
+    **{
+        f"{k} functions of degree {d}": (400, splines(k, d))
+        for k, d in ((11, 0), (11, 3), (64, 5), (300, 2))
+    },
+    "windows": (150, {"learners": WINDOWS, "max_iter": 2}),
+}
+"""Rows around batches and chunks; warps that add one, some or all rows at once."""
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shapes_that_kernels_divide(device_backend: Any, shape: str) -> None:
+    rows, own = SHAPES[shape]
     X, y = additive(np.random.default_rng(0), rows)
-    terms = [bbs(0, knots=4), bols(1), bbs(2, knots=5, degree=2)]
+    X = X if "learners" in own else X[:, :3]
 
     def fitted(device: str) -> BoostedGAM:
-        model = BoostedGAM(terms, max_iter=3, device=device)
+        model = BoostedGAM(**{"max_iter": 3, **own}, device=device)
         return model.fit(X, y, sample_weight=np.ones(rows))
-
-    assert_same_steps(fitted, device_backend)
-
-
-@pytest.mark.parametrize(
-    ("functions", "degree"), [(11, 0), (11, 3), (64, 5), (300, 2)], ids=str
-)
-def test_numbers_of_copies_of_the_sums(
-    device_backend: Any, functions: int, degree: int
-) -> None:
-    """A warp adds one, some or all rows at once that fit in its lanes and memory."""
-    X, y = additive(np.random.default_rng(0), 400)
-
-    def fitted(device: str) -> BoostedGAM:
-        model = BoostedGAM(n_basis=functions, degree=degree, df=4, penalty_order=1)
-        model.set_params(max_iter=3, device=device, learning_rate=0.7)
-        return model.fit(X[:, :3], y)
-
-    assert_same_steps(fitted, device_backend)
-
-
-def test_many_functions_are_summed_in_windows(device_backend: Any) -> None:
-    """The sums of 841 functions do not fit in the shared memory for them."""
-    X, y = additive(np.random.default_rng(0), 150)
-
-    def fitted(device: str) -> BoostedGAM:
-        terms = [bspatial(1, 3, knots=25, lambda_=0.1), bbs(1, knots=5)]
-        return BoostedGAM(terms, max_iter=2, device=device).fit(X, y)
 
     assert_same_steps(fitted, device_backend)
 

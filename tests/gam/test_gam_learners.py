@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from backends import on_host
 from learner_columns import columns_at, learn
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 from together import together
 
-from gpusolve._device.arrays import on_host  # where arrays are
 from gpusolve.gam import BoostedGAM, bbs, cv_stop, gamboost, load
 from gpusolve.gam.terms import bkernel, bmrf, brad, btree
 

@@ -206,6 +206,7 @@ MODELS: dict[str, list[Any]] = {
     "stumps": [btree("x"), btree("z", bins=9, min_rows=7), btree("g2"), bbs("z")],
     "levels": [brandom("many", df=20), bbs("x"), brandom("skewed", df=9)],
     "all": [*LEARNERS],
+    "coxph": TERMS[1:3],  # scans in several chunks and tiles, with ties
 }  # fmt: skip
 """Learners that kernels treat in different ways."""
 
@@ -213,7 +214,7 @@ MODELS: dict[str, list[Any]] = {
 @pytest.mark.parametrize(
     ("name", "rows"),
     [*((name, 61) for name in MODELS), ("narrow", 2100), ("wide", 2100)]
-    + [("constrained", 2100), ("stumps", 2100), ("levels", 9000)],
+    + [("constrained", 2100), ("stumps", 2100), ("levels", 9000), ("coxph", 3000)],
 )
 def test_kernels_make_the_steps_of_the_host(
     device_backend: Any, name: str, rows: int
@@ -225,24 +226,14 @@ def test_kernels_make_the_steps_of_the_host(
         "many": rng.integers(0, 2000, rows),
         "skewed": (2000 * rng.random(rows) ** 3).astype(int),
     }
+    family, steps = ("coxph", 2) if name == "coxph" else ("gaussian", 6)
     y = response("poisson", data) + 0.2 * (data["many"] % 3) + (data["skewed"] > 99)
+    y = response("coxph", data) if name == "coxph" else y
 
     def fitted(device: str) -> Any:
-        model = BoostedGAM(MODELS[name], max_iter=6, learning_rate=0.7, device=device)
+        options: Any = {"family": family, "max_iter": steps, "device": device}
+        model = BoostedGAM(MODELS[name], learning_rate=0.7, **options)
         return model.fit(data, y, sample_weight=np.arange(rows) % 4)
-
-    assert_same_steps(fitted, device_backend)
-
-
-def test_risk_sets_of_many_rows(device_backend: Any) -> None:
-    """Scans in several chunks and tiles, with ties, weights and folds."""
-    data = columns(3000)
-    y = response("coxph", data)
-    w = np.arange(3000) % 3
-
-    def fitted(device: str) -> Any:
-        model = BoostedGAM(TERMS[1:3], family="coxph", max_iter=2, device=device)
-        return model.fit(data, y, sample_weight=w)
 
     assert_same_steps(fitted, device_backend)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from backends import is_cupy, on_host
 from gam_models import (
     EVERY_CASE,
     EVERY_FAMILY_CASE,
@@ -19,7 +20,7 @@ from gam_models import (
 )
 from together import together
 
-from gpusolve.gam import load
+from gpusolve.gam import BoostedDistribution, BoostedGAMClassifier, load
 from gpusolve.gam._model import fitted
 
 DATA, NEW = columns(), columns(40, seed=7)
@@ -180,3 +181,30 @@ def test_the_risk_falls_and_is_the_loss_of_the_predictor(case: Case) -> None:
         last = np.asarray(model._nuisance(None)[0])
         loss = family.loss(y, f, last).sum()
         assert model.risk_[-1] == pytest.approx(loss, rel=1e-10)
+
+
+SEVERAL = ["binomial", "multinomial", "prop_odds", "distribution"]
+
+
+@together("family", SEVERAL)
+def test_predictions_are_where_the_data_are(backend: Any, family: Any) -> None:
+    """Classes are on the host. A pickled model predicts for data on the host."""
+    X = np.random.default_rng(0).random((60, 3))
+    y, given = np.digitize(X @ [2.0, 1.0, 0.0], [1.0, 2.0]), backend.array(X)
+    model: Any = BoostedGAMClassifier(family=family, n_basis=6, max_iter=3)
+    if family == "distribution":
+        model = BoostedDistribution(df=4, max_iter=3)
+    model.fit(given, y)
+    assert isinstance(model.predict(given), np.ndarray) == (
+        backend.name != "cuda" or family != "distribution"
+    )
+    methods = ["predict_proba", "staged_predict_proba", "effects"]
+    if family == "distribution":
+        methods = ["predict", "predict_interval", "staged_predict", "effects"]
+    loaded = pickle.loads(pickle.dumps(model))
+    for method in methods:
+        found = [*getattr(model, method)(given)]
+        assert is_cupy(found[0]) == (backend.name == "cuda")
+        wanted = [*getattr(loaded, method)(X)]
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(on_host(one), other, rtol=1e-7, atol=1e-12)

@@ -32,7 +32,7 @@ from gpusolve.gam import (
     buser,
     gamboost,
 )
-from gpusolve.gam._boosting import groups
+from gpusolve.gam._boosting import problem
 from gpusolve.gam.from_formula import MBOOST
 from gpusolve.gam.terms import Term
 
@@ -307,14 +307,14 @@ def test_learners_are_prepared_with_one_blas_thread(
     monkeypatch: pytest.MonkeyPatch, data: dict[str, Any]
 ) -> None:
     """Their sums do not depend on the number of cores."""
-    found, ranks = set(), groups.ranks
+    found, ranks = set(), problem.ranks
 
     def noted(*args: Any) -> Any:
         info = threads.blas().info()
         found.update(one["num_threads"] for one in info if one["user_api"] == "blas")
         return ranks(*args)
 
-    monkeypatch.setattr(groups, "ranks", noted)
+    monkeypatch.setattr(problem, "ranks", noted)
     with threads.blas().limit(limits=2, user_api="blas"):
         BoostedGAM([bbs("x")], max_iter=1).fit(data, data["y"])
     assert found == {1}

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 import patsy
 import pytest
+from backends import namespace, on_host
 from learner_columns import columns_at, design, learn
 from scipy.interpolate import BSpline
 from scipy.linalg import block_diag
 from together import together
 
-from gpusolve._device.arrays import namespace, on_host  # where arrays are
 from gpusolve.gam import BoostedGAM, load
 from gpusolve.gam._terms.frame import Frame  # rows of another dtype
 from gpusolve.gam.terms import (

@@ -18,6 +18,8 @@ from together import together
 
 import gpusolve
 from gpusolve import emulator
+
+# Launch shapes of matrices that are too large for a test.
 from gpusolve._device.arrays import namespace, strided
 from gpusolve._device.launch import THREADS, WARP, ceil_div, round_up
 from gpusolve._gemv import gemv_kernel
@@ -40,6 +42,12 @@ SHAPES = (
     (1, 4099),
     (4099, 1),
 )
+BATCHES = (
+    *[((0, 0), ()), ((0, 3), (2,)), ((3, 0), ()), ((3, 0), (2,)), ((4, 3), (2, 0))],
+    *[((3, 5), (4, 3)), ((1, 1), (300,)), ((40, 70), (5,)), ((3, 2600), (2,))],
+)
+"""Shapes of matrices and of batches; sums without terms are zeros."""
+
 LAYOUTS = {
     "C": lambda A: A,
     "Fortran": lambda A: A.swapaxes(-1, -2).copy().swapaxes(-1, -2),
@@ -117,8 +125,9 @@ def check_product(
 def test_every_shape_layout_and_dtype(
     backend: Any, dtype: str, layout: str, transpose: bool, variant: str, rng: Generator
 ) -> None:
-    for shape in SHAPES:
-        check_product(backend, rng, shape, dtype, layout, transpose, variant=variant)
+    for shape, batch in (*((shape, ()) for shape in SHAPES), *BATCHES):
+        given = shape, dtype, layout, transpose, batch
+        check_product(backend, rng, *given, variant=variant)
 
 
 @transposed_or_not
@@ -173,32 +182,7 @@ def test_packs_and_remainders_of_rows(
         check_product(backend, rng, shape, dtype, "strided rows", transpose)
 
 
-@every_variant
-def test_empty_matrices_and_batches(backend: Any, variant: str, rng: Any) -> None:
-    """Every variant gives zeros for sums without terms."""
-    for shape, batch in itertools.product(((0, 0), (0, 3), (3, 0)), ((), (2,))):
-        for transpose in (False, True):
-            given = shape, np.float32, "C", transpose, batch
-            check_product(backend, rng, *given, variant=variant)
-    check_product(backend, rng, (4, 3), np.float64, batch=(2, 0), variant=variant)
-
-
 # ---- batches ----
-
-
-@every_variant
-@transposed_or_not
-@together("layout", ["C", "Fortran", "reversed"])
-def test_batches(
-    backend: Any, layout: str, transpose: bool, variant: str, rng: Any
-) -> None:
-    for shape, batch in (((3, 5), (4, 3)), ((1, 1), (300,)), ((40, 70), (5,))):
-        check_product(
-            backend, rng, shape, np.float32, layout, transpose, batch, variant=variant
-        )
-    check_product(
-        backend, rng, (3, 2600), np.float32, layout, transpose, (2,), variant=variant
-    )
 
 
 @every_variant
@@ -637,23 +621,17 @@ A, x = np.ones((4, 3)), np.ones(3)
     ("arguments", "options", "error", "message"),
     [
         ((A * 1j, x), {}, TypeError, "A must .*got complex128"),
-        ((A, x * 1j), {}, TypeError, "x must .*got complex128"),
         ((np.longdouble(A), x), {}, TypeError, "A must have .*dtype"),
-        ((A, x.astype(object)), {}, TypeError, "x must .*got object"),
         ((np.ma.masked_array(A), x), {}, TypeError, "A must .*got a masked array"),
         ((A, [2**60, 1, 1]), {}, ValueError, "x must have integers of magnitude"),
-        ((A, [2**53 + 1, 1, 1]), {}, ValueError, r"at most 2\*\*53"),
         ((x, x), {}, ValueError, r"A must .*got .*\(3,\)"),
         ((A, 1.0), {}, ValueError, "got a scalar"),
         ((A, np.ones(4)), {}, ValueError, r"3 columns of A.*got x of shape \(4,\)"),
         ((A, x), {"transpose": True}, ValueError, r"4 rows of A.*shape \(3,\)"),
-        ((A, np.ones((3, 1))), {}, ValueError, r"x must .*got .*\(3, 1\)"),
         ((np.ones((2, 4, 3)), np.ones((3, 3))), {}, ValueError, "must broadcast, got"),
         ((A, x), {"variant": "quick"}, ValueError, "variant must .*got 'quick'"),
         ((A, x), {"out": x}, ValueError, r"out .* shape \(4,\), got \(3,\)"),
-        ((A, x), {"out": np.ones((1, 4))}, ValueError, r"out must .*got .*\(1, 4\)"),
         ((A, x), {"out": np.ones(4, "f4")}, TypeError, "out must .*got float32"),
-        ((A, x), {"out": np.ones(4, ">f8")}, TypeError, "out must .*got >f8"),
         ((A, x), {"out": [0.0] * 4}, TypeError, "out must be an array .*got list"),
         ((A, x), {"out": np.broadcast_to(x[0], 4)}, ValueError, "a read-only array"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import importlib
 import importlib.util
@@ -112,12 +113,23 @@ KERNEL_MODULES = [
 ]
 
 
-def imports(name: str) -> Iterator[str]:
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@functools.cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    return list(ast.walk(tree_of(path)))
+
+
+@functools.cache
+def imports(name: str) -> frozenset[str]:
     """The modules of the package that a module imports, also inside functions.
 
     Imports for type annotations count too.
     """
-    yield from imported(name, ast.walk(ast.parse(MODULES[name].read_text())))
+    return frozenset(imported(name, nodes_of(MODULES[name])))
 
 
 def imported(name: str, nodes: Iterable[ast.AST]) -> Iterator[str]:
@@ -154,7 +166,7 @@ def test_specifications_import_numpy_alone(room: str) -> None:
         library.partition(".")[0]
         for name, path in MODULES.items()
         if room_of(name) == room
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes_of(path)
         for library in libraries(node)
     }
     assert found - sys.stdlib_module_names == {"numpy"}
@@ -175,14 +187,19 @@ def test_studies_are_imported_when_they_are_asked_for() -> None:
     def import_studies(name: str, nodes: Iterable[ast.AST]) -> bool:
         return any(room_of(other) == "studies" for other in imported(name, nodes))
 
-    trees = {name: ast.parse(MODULES[name].read_text()) for name in outside}
-    found = {name for name in outside if import_studies(name, ast.walk(trees[name]))}
+    found = {
+        name
+        for name in outside
+        if any(room_of(one) == "studies" for one in imports(name))
+    }
     assert found == ASKING_FOR_STUDIES
-    assert not any(import_studies(name, trees[name].body) for name in outside)
+    assert not any(
+        import_studies(name, tree_of(MODULES[name]).body) for name in outside
+    )
 
 
 def test_modules_import_each_other_in_no_circle() -> None:
-    graph = {name: set(imports(name)) - {name} for name in MODULES if room_of(name)}
+    graph = {name: imports(name) - {name} for name in MODULES if room_of(name)}
     graphlib.TopologicalSorter(graph).prepare()
 
 
@@ -216,14 +233,11 @@ def test_every_constant_is_used() -> None:
 
     Constants of studies are for benchmarks and tests, too.
     """
-    trees = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
-    used = {
-        constant for name, tree in trees.items() for constant in names_used(name, tree)
-    }
+    used = {constant for name in MODULES for constant in names_used(name)}
     unused = [
         f"{name}.{target.id}"
-        for name, tree in trees.items()
-        for node in tree.body
+        for name, path in MODULES.items()
+        for node in tree_of(path).body
         for target in targets(node)
         if target.id.isupper()
         and (name, target.id) not in used
@@ -241,19 +255,19 @@ def targets(node: ast.stmt) -> list[ast.Name]:
     return [node for node in names if isinstance(node, ast.Name)]
 
 
-def names_used(name: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
+def names_used(name: str) -> Iterator[tuple[str, str]]:
     """The names that a module reads, with the modules that they belong to."""
     modules: dict[str, str] = {}
     path = MODULES[name]
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom):
             relative = "." * node.level + (node.module or "")
             module = importlib.util.resolve_name(relative, package)
             for alias in node.names:
                 modules[alias.asname or alias.name] = f"{module}.{alias.name}"
                 yield module, alias.name
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             yield name, node.id
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
@@ -271,7 +285,7 @@ def test_kernel_modules_use_no_public_function(name: str) -> None:
 def test_kernel_modules_do_not_validate(name: str) -> None:
     raised = {
         node.exc.func.id
-        for node in ast.walk(ast.parse(MODULES[name].read_text()))
+        for node in nodes_of(MODULES[name])
         if isinstance(node, ast.Raise)
         and isinstance(node.exc, ast.Call)
         and isinstance(node.exc.func, ast.Name)
@@ -324,8 +338,8 @@ def test_tests_import_helpers_only() -> None:
     tests = Path(__file__).parents[1]
     scripts = {path.stem for path in (tests.parent / "benchmarks").glob("*.py")}
     for path in tests.rglob("*.py"):
-        nodes = ast.walk(ast.parse(path.read_text()))
-        names = {name.partition(".")[0] for node in nodes for name in libraries(node)}
+        found = (libraries(node) for node in nodes_of(path))
+        names = {name.partition(".")[0] for one in found for name in one}
         assert not {name for name in names if name.startswith("test_")}, path
         if path.parent.name != "benchmarks":
             assert not names & {"benchmarks", *scripts}, path

@@ -61,8 +61,10 @@ def assert_is_in_the_table(source: Source, architecture: int) -> None:
     ],
     ids=lambda one: one.file,
 )
-def test_some_kernels_are_those_of_the_table(source: Source) -> None:
-    assert_is_in_the_table(source, DISASSEMBLED)
+def test_a_kernel_of_each_file_is_that_of_the_table(source: Source) -> None:
+    """The compiler is that of the table: the fingerprints tell the rest."""
+    first = source._replace(instances=source.instances[:1])
+    assert_is_in_the_table(first, DISASSEMBLED)
 
 
 @pytest.mark.slow

@@ -3,55 +3,82 @@
 mypy compares neither names in a ``Literal`` nor the defaults of an overload.
 """
 
+import ast
 import inspect
 from typing import get_args, get_overloads, get_type_hints
 
+import numpy as np
 import pytest
 from together import together
 
 import gpusolve
-from gpusolve._blocks import reduce
+from gpusolve import gam, sparse
 from gpusolve._nnls.arguments import (
-    NNLS_METHODS,
     BoundedOptions,
     LeastSquaresOptions,
-    NNLSMethodName,
     QuadraticOptions,
 )
-from gpusolve.gam._boosting.smoothing import DEFINITIONS
-from gpusolve.gam._model.specification import ALLOWED
-from gpusolve.gam._terms.spline import CONSTRAINTS
-from gpusolve.gam.families import FAMILIES, FamilyName
-from gpusolve.gam.terms import Constraint
-from gpusolve.monoid import BUILT_IN, OperatorName
 
 OVERLOADED = [
     function
-    for room in (gpusolve, gpusolve.sparse)
-    for function in map(room.__dict__.get, room.__all__)
+    for room in (gpusolve, sparse)
+    for function in (getattr(room, name) for name in room.__all__)
     if inspect.isfunction(function) and get_overloads(function)
 ]
 
 
-@pytest.mark.parametrize(
-    ("declared", "names"),
+def literals(hint):
+    """The values of all literals in a type."""
+    found = {value for value in get_args(hint) if value is None or type(value) is str}
+    return found.union(*map(literals, get_args(hint)))
+
+
+def declared(function, parameter):
+    """The names that the types of a parameter have, in all overloads."""
+    overloads = get_overloads(function) or [function]
+    hints = [get_type_hints(overload).get(parameter) for overload in overloads]
+    return set().union(*map(literals, hints))
+
+
+def refusing(call, *given, **options):
+    """The names that an error lists."""
+    with pytest.raises(ValueError, match="must be one of") as error:
+        call(*given, **options)
+    names = str(error.value).partition("must be one of ")[2].partition(", got")[0]
+    return set(ast.literal_eval(names))
+
+
+X, y = np.arange(10.0)[:, None], np.arange(10.0)
+
+
+@together(
+    ("function", "parameter", "given"),
     [
-        (OperatorName, BUILT_IN),
-        (NNLSMethodName, NNLS_METHODS),
-        (reduce.Variant, ("auto", *reduce.VARIANTS)),
-        (FamilyName, FAMILIES),
-        (Constraint, CONSTRAINTS),
+        (gpusolve.reduce, "op", (y,)),
+        (gpusolve.reduce, "variant", (y,)),
+        (gpusolve.scan, "variant", (y,)),
+        (gpusolve.nnls, "method", (X, y)),
+        (gpusolve.gemv, "variant", (X, y[:1])),
+        (gam.bmono, "constraint", ("x",)),
     ],
 )
-def test_names(declared, names):
-    assert set(get_args(declared)) == set(names)
+def test_names(function, parameter, given):
+    """The declared names are those that an error lists."""
+    found = refusing(function, *given, **{parameter: "nonsense"})
+    assert declared(function, parameter) - {None} == found - {None}
 
 
 def test_parameters_of_models():
-    declared = get_type_hints(gpusolve.gam.BoostedGAM.__init__)
-    names = {"df_definition": DEFINITIONS, **ALLOWED}
-    del names["penalty_order"]  # a number
-    assert {name: get_args(declared[name]) for name in names} == names
+    hints = get_type_hints(gam.BoostedGAM.__init__)
+    chosen = {name: literals(hint) for name, hint in hints.items()}
+    chosen = {name: names for name, names in chosen.items() if len(names) > 1}
+    assert len(chosen) >= 9
+    # Of the families, one estimator has those of the mean, and one the distributions.
+    for name, names in chosen.items():
+        kinds = gam.BoostedGAM, *[gam.BoostedDistribution] * (name == "family")
+        models = [kind(**{name: "nonsense"}) for kind in kinds]
+        found = set().union(*(refusing(model.fit, X, y) for model in models))
+        assert found - {None} == names - {None}, name
 
 
 def test_overloaded():

@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 from together import together
 
 import gpusolve
+
+# Points that no solver returns are certified: the certificate itself is called.
 from gpusolve._nnls.bounded_qp import Quadratic
 from gpusolve._nnls.bounded_qp import certify as quadratic_certificate
 from gpusolve._nnls.constrained import multiplier_terms, system_of

@@ -7,6 +7,8 @@ from numpy.random import Generator
 from numpy.testing import assert_allclose, assert_array_equal
 
 import gpusolve
+
+# Results show no rank: the matrices of the dual problem are made here.
 from gpusolve._nnls.constraint_rows import decomposed
 from gpusolve._numerics.arithmetic import inverse_power_of_two
 from gpusolve.reference._nnls_constrained import ConstrainedSystem, Dual, eliminate

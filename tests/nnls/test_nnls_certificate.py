@@ -13,6 +13,8 @@ from numpy.testing import assert_array_equal
 from oracles import residual_norm
 
 import gpusolve
+
+# Points that no solver returns are certified: the certificate itself is called.
 from gpusolve import _emulator
 from gpusolve._device.kernels import source_directory
 from gpusolve._numerics.certificate import (

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from constrained_systems import random_constrained
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from together import together
 
 import gpusolve
+
+# Results do not say what the compiled solver leaves to the specification.
 from gpusolve._device.kernels import Device, EmulatedDevice
 from gpusolve._device.objects import load
 from gpusolve._nnls.constrained import UNSETTLED, solve_by_teams
@@ -44,6 +46,25 @@ def test_teams_solve_nearly_all_systems(
     assert settled.mean() > 0.9
     assert (found.status[settled] == 0).all()
     assert (found.kkt[settled] <= 1e-11).all()
+
+
+@needs_object
+def test_a_block_takes_the_steps_of_a_thread() -> None:
+    """Rows become active and leave: a wrong factor would take more steps, or other."""
+    rng, dropped = np.random.default_rng(4), 0
+    for n in (3, 6):
+        A, b = rng.standard_normal((20, n + 2, n)), rng.standard_normal((20, n + 2))
+        C, bounds = rng.standard_normal((20, 4 * n, n)), {"lower": -1.0, "upper": 1.0}
+        problem = validate(A, b, A_ub=C, b_ub=np.full(4 * n, 0.05), **bounds)
+        block, thread = (
+            solve_by_teams(problem, target, "auto")
+            for target in (EmulatedDevice(), None)
+        )
+        for name in ("status", "nit", "n_updates", "n_downdates"):
+            assert_array_equal(getattr(block, name), getattr(thread, name))
+        assert_allclose(block.x, thread.x, atol=1e-12)
+        dropped += int(block.n_downdates.sum())
+    assert dropped > 10
 
 
 def test_each_pair_of_matrices_and_penalties_has_factors_of_its_own(

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from backends import by_object
 from bounded_systems import Bounded, objective, solve_by_bvls
-from every_option import DTYPES, KINDS, problem
+from every_option import DTYPES, KINDS, assert_same, problem
 from exact_programs import dot, exact, solution
 from numpy.random import Generator
 from numpy.testing import assert_allclose, assert_array_equal
@@ -16,12 +17,12 @@ from numpy.typing import NDArray
 from together import together
 
 import gpusolve
+
+# No argument chooses a team or limits memory: the launcher's functions are replaced.
 from gpusolve import _emulator, reference
 from gpusolve._device import kernels
 from gpusolve._nnls import dense, nnls_gram_kernel, nnls_qr_kernel
 from gpusolve._nnls.nnls_gram_kernel import Size, Team, choose, layout_of, teams_for
-from gpusolve._nnls.validation import validate
-from gpusolve._numerics.certificate import Solution
 
 Array = NDArray[Any]
 
@@ -40,28 +41,25 @@ SMALL = (5, 3)
 EPS = {np.dtype(one): float(np.finfo(one).eps) for one in (np.float32, np.float64)}
 
 
-def solve(
-    A: Array,
-    b: Array,
-    bounds: tuple[Any, Any] = (0.0, np.inf),
-    method: str = "gram",
-    **options: Any,
-) -> Solution:
+@pytest.fixture(autouse=True)
+def emulate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
+
+
+def solve(method: str = "gram", **given: Any) -> gpusolve.NNLSResult:
     """Solve on the emulator, by the kernel alone unless the method is "auto"."""
-    problem = validate(A, b, lower=bounds[0], upper=bounds[1], **options)
-    return dense.solve_on_device(problem, kernels.EmulatedDevice(), method)
+    return gpusolve.lsq_linear(**{"bounds": (0.0, np.inf), **given}, method=method)
 
 
 COUNTS = ("nit", "n_updates", "n_downdates", "status")
 
 
-def serial(A: Array, b: Array, bounds: Any = (0.0, np.inf), **options: Any) -> Solution:
+def serial(**given: Any) -> gpusolve.NNLSResult:
     """Solve by the compiled object: the same source, for a team of one thread."""
-    problem = validate(A, b, lower=bounds[0], upper=bounds[1], **options)
-    return dense.solve_on_cpu(problem, "gram")
+    return by_object(solve, **given)
 
 
-def specified(given: dict[str, Any]) -> Solution:
+def specified(given: dict[str, Any]) -> Any:
     """The solution of the specification, in float64."""
     numbers = {
         name: tuple(np.asarray(one, float) for one in value)
@@ -72,7 +70,7 @@ def specified(given: dict[str, Any]) -> Solution:
     return reference.nnls(**numbers)
 
 
-def assert_same_steps(found: Solution, given: dict[str, Any]) -> None:
+def assert_same_steps(found: Any, given: dict[str, Any]) -> None:
     """The compiled object takes them, too."""
     expected = serial(**given)
     for name in COUNTS:
@@ -90,7 +88,7 @@ def use(team: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_several_variables_enter_at_once(rng: Generator) -> None:
     A, b = rng.random((60, 40)), rng.random(60)
-    found = solve(A, b)
+    found = solve(A=A, b=b)
     assert_allclose(found.x, reference.nnls(A, b).x, atol=1e-13)
     assert 2 * found.nit < gpusolve.nnls(A, b, method="qr").nit
 
@@ -110,14 +108,13 @@ def test_less_shared_memory_changes_no_bit(
     """A part of the inverse is in global memory, or the vectors are."""
     use("block", monkeypatch)
     A, b = rng.random((3, 40, 30)), rng.random((3, 40))
-    expected = solve(A, b)
+    expected = solve(A=A, b=b)
     use(team, monkeypatch)
     monkeypatch.setattr(kernels.EmulatedDevice, "shared_memory_per_block", limit)
     size = Size(40, 30)
     assert layout_of(TEAMS[team], size, False, limit - 2048).side == side
-    found = solve(A, b)
-    for name, field in found._asdict().items():
-        assert_array_equal(field, getattr(expected, name), name)
+    found = solve(A=A, b=b)
+    assert_same(found, expected)
 
 
 @pytest.mark.parametrize("limit", [40 * 30 * 8 * 4, 40 * 30 * 8])
@@ -127,7 +124,6 @@ def test_less_memory_changes_no_bit(
     """The scaled matrices of a few systems fit into memory at the same time."""
     A, b = rng.random((9, 40, 33)), rng.random((9, 40))
     start = rng.random((9, 33))
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     expected = gpusolve.nnls(A, b, warm_start=start)
     monkeypatch.setattr(_emulator, "empty", with_limit(_emulator.empty, 2 * limit))
     found = gpusolve.nnls(A, b, warm_start=start)
@@ -140,7 +136,6 @@ def test_without_memory_for_one_matrix_qr_is_used(
     monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
     A, b = rng.random((3, 40, 33)), rng.random((3, 40))
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     expected = gpusolve.nnls(A, b, method="qr")
     monkeypatch.setattr(_emulator, "empty", with_limit(_emulator.empty, 10_000))
     found = gpusolve.nnls(A, b)
@@ -164,7 +159,7 @@ def with_limit(empty: Any, limit: int) -> Any:
 def test_large_repairs_have_memory_only_if_they_are_needed(
     monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
-    emulated, A, b = kernels.EmulatedDevice(), rng.random((4, 12, 6)), rng.random(12)
+    A, b = rng.random((4, 12, 6)), rng.random(12)
     similar = A.copy()
     similar[1:3, :, 1] = similar[1:3, :, 0] + 1e-9 * rng.standard_normal((2, 12))
     allocated = list[int]()
@@ -175,17 +170,15 @@ def test_large_repairs_have_memory_only_if_they_are_needed(
 
     monkeypatch.setattr(nnls_qr_kernel, "allocate_workspace", workspace)
     for matrices, needed in [(A, 0), (similar, 1)]:
-        problem = validate(matrices, b)
-        expected = dense.solve_on_device(problem, emulated, "auto")
+        expected = solve("auto", A=matrices, b=b)
         assert expected.repaired.any() == needed
         allocated.clear()
         with monkeypatch.context() as limits:
             limits.setattr(dense, "REPAIR_MEMORY", 0)
-            found = dense.solve_on_device(problem, emulated, "auto")
+            found = solve("auto", A=matrices, b=b)
         assert len(allocated) == needed
         assert sum(allocated) <= 2
-        for name, field in found._asdict().items():
-            assert_array_equal(field, getattr(expected, name), name)
+        assert_same(found, expected)
 
 
 def test_team_for_each_size() -> None:
@@ -244,7 +237,7 @@ def test_corrected_x_and_its_residual_against_exact_arithmetic(
     A = rng.random((4, 12, 1)) + spread[:, None, None] * rng.standard_normal((4, 12, 7))
     b = (A @ (1 + rng.random((4, 7, 1))))[..., 0]
     b += noise[:, None] * rng.standard_normal((4, 12))
-    found = solve(A, b)
+    found = solve(A=A, b=b)
     assert not found.status.any()
     assert (found.kkt <= 4 * EPS[A.dtype]).all()
     for matrix, right, x, rnorm in zip(A, b, found.x, found.rnorm, strict=True):
@@ -348,7 +341,7 @@ def test_similar_columns_next_to_penalised_ones(
     x = rng.random((200, 9, 1)) + (np.arange(9) > 4)[:, None]
     b = (A @ x)[..., 0] + 1e-5 * rng.standard_normal((200, 30))
     options: dict[str, Any] = {"bounds": bounds, "l2": 50.0 * (np.arange(9) > 4)}
-    found, repaired = solve(A, b, **options), solve(A, b, **options, method="auto")
+    found, repaired = solve(A=A, b=b, **options), solve("auto", A=A, b=b, **options)
     certified = found.status == 0
     assert certified.mean() > 0.97
     assert_array_equal(found.status[~certified], 3)

@@ -14,6 +14,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from together import together
 
 import gpusolve
+
+# Results do not say which systems share a matrix.
 from gpusolve._nnls.arguments import AXES, batch_axes
 from gpusolve._nnls.validation import validate
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+# The object is compiled again, with the sources and flags of the package.
 from gpusolve._device import object_files
 from gpusolve._device.kernels import source_directory
 
@@ -18,7 +19,7 @@ TESTS = Path(__file__).parents[1]
 FLAGS = (
     "-std=c++17",
     "-g",
-    "-O1",
+    "-O0",
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
     "-ffp-contract=off",

@@ -28,6 +28,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from together import together
 
 import gpusolve
+
+# Only very wide matrices take these ways: their limits are lowered.
 from gpusolve._nnls import sparse as of_sparse
 from gpusolve._nnls import sparse_matrices
 from gpusolve._nnls.sparse_matrices import SparseMatrices

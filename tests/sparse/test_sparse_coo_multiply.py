@@ -18,6 +18,8 @@ from oracles import wrapping
 from together import together
 
 from gpusolve import emulator, reference
+
+# Sizes of tiles, around which operands are made.
 from gpusolve.sparse import _coo_multiply_kernel, _inputs, multiply, random_coo
 from gpusolve.sparse._coo_multiply import METHODS
 

@@ -13,6 +13,7 @@ import scipy.sparse
 from numpy.random import Generator
 from together import together
 
+# A generator may return 0, but so seldom that no test sees it.
 from gpusolve.sparse import _random_coo as random
 from gpusolve.sparse import random_coo
 

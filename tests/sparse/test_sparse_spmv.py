@@ -21,6 +21,8 @@ from together import together
 
 import gpusolve
 from gpusolve import Monoid, emulator
+
+# Sizes of tiles, around which structures are made, and shapes beyond int64.
 from gpusolve._device.arrays import namespace
 from gpusolve.sparse import SpMVPlan, _csr, spmv
 from gpusolve.sparse._csr import compressed_rows, index_for, sorted_rows

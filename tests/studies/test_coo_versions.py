@@ -20,6 +20,8 @@ from numpy.testing import assert_array_equal
 from together import together
 
 from gpusolve import emulator, studies
+
+# Counts of each tile, which the product does not have.
 from gpusolve._device.kernels import EmulatedDevice, source_directory
 from gpusolve.sparse import _coo_multiply_kernel, multiply, random_coo
 from gpusolve.sparse._coo_multiply import METHODS, VERSIONS

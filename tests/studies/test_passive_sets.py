@@ -17,6 +17,8 @@ from numpy.testing import assert_array_equal
 from table_3_1 import TABLE, added, operations, removal, spent
 
 import gpusolve
+
+# The records of changes, and the counts of Table 3.1.
 from gpusolve._device.threads import one_blas_thread
 from gpusolve.studies import follow, qr_updating
 from gpusolve.studies._passive_sets import Change, Rule, gradient, gradient_per_norm

@@ -11,6 +11,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
+# One change of a factorisation, which a solver never shows alone.
 from gpusolve._device.kernels import EmulatedDevice
 from gpusolve.emulator import KernelError, profile, races
 from gpusolve.studies._qr_steps_kernel import (

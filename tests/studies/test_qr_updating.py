@@ -7,10 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from table_3_1 import TABLE, Change, cost, operations, spaced
 from together import together
 
 from gpusolve.studies import qr_updating
+
+# The counted matrices of the study.
 from gpusolve.studies._qr_updating import METHODS, Array, ChangingQR, Costs, Counted
 from gpusolve.studies.experiments import gaussian_columns
 
@@ -81,12 +84,12 @@ def test_random_edits_keep_the_factorisation(method: str, reordered: bool) -> No
     assert reordered == (made.passive != sorted(made.passive))
     expected = np.linalg.qr(A[:, made.passive], mode="r")
     found_r = made.factors()[1]
-    np.testing.assert_allclose(np.abs(found_r), np.abs(expected), atol=1e-13)
+    assert_allclose(np.abs(found_r), np.abs(expected), atol=1e-13)
     if method == "Rot":  # a complete basis
         Q = made.Q.values
-        np.testing.assert_allclose(Q.T @ Q, np.eye(48), atol=1e-13)
+        assert_allclose(Q.T @ Q, np.eye(48), atol=1e-13)
         below = made.R.values[np.ix_(made.rows[made.length :], made.passive)]
-        np.testing.assert_allclose(below, 0, atol=1e-13)
+        assert_allclose(below, 0, atol=1e-13)
 
 
 @pytest.mark.paper("Luo, (3.2), 3.3")

@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 from numpy.lib.array_utils import byte_bounds
 
+from gpusolve._device.arrays import is_cupy as is_cupy
+from gpusolve._device.arrays import namespace as namespace
+from gpusolve._device.arrays import on_host as on_host
 from gpusolve._emulator import nvcc, why_missing
 
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)

@@ -23,17 +23,11 @@ import numpy as np
 import scipy.sparse
 import tables
 from kernel_calls import AFFINE, SQUARE, TIMES
-from spline_learners import SplineLearners, boost, learners_of
 
 import gpusolve
 from gpusolve import emulator, sparse
 from gpusolve._emulator import nvrtc
-from gpusolve.gam._boosting.batch import Fits
-from gpusolve.gam._boosting.problem import designs_of, prepare
-from gpusolve.gam._boosting.stacked import boost_family
-from gpusolve.gam._terms.frame import Frame
-from gpusolve.gam.families import Gamma, Huber, Poisson
-from gpusolve.gam.terms import bbs, bmono, brandom
+from gpusolve.gam import BoostedGAM, bbs, bmono, brandom, cv_stop
 from gpusolve.studies.experiments import EXPERIMENTS
 
 TABLE = Path(__file__).with_suffix(".md")
@@ -284,10 +278,6 @@ def _sparse_products() -> Iterator[Call]:
             yield found
 
 
-def _learners(rows: int, count: int) -> SplineLearners:
-    return learners_of(rng().random((rows, count)), 20)
-
-
 def _nnls_by_teams() -> Iterator[Call]:
     """Systems of a lane, of some lanes of a warp, of a warp and of a block."""
     systems = {
@@ -315,13 +305,9 @@ def _solvers() -> Iterator[Call]:
     options = {"method": "qr", "bounds": (-0.1, 0.2), "sum_to": 0.4}
     yield _call("lsq_linear", A.size, gpusolve.lsq_linear, A, b, **options)
     yield from _nnls_by_teams()
-    rows, count, steps = 1024, 4, 4
-    size = rows * count
-    yield _call("gram matrices", size, _learners, rows, count)
-    with mock.patch.dict(os.environ, GPUSOLVE_EMULATE="0"):
-        learners = _learners(rows, count)
-    y = np.sin(np.arange(rows))
-    yield _call("boost stacked", size * steps, boost, learners, y, steps=steps)
+    X, y, steps = rng().random((1024, 4)), np.sin(np.arange(1024)), 4
+    model = BoostedGAM(n_basis=20, max_iter=steps, method="stacked")
+    yield _call("boost stacked", X.size * steps, model.fit, X, y)
     yield from _folds()
     yield _call("nnls published", A.size, gpusolve.nnls, A, b, method="mgs")
 
@@ -331,19 +317,18 @@ def _folds() -> Iterator[Call]:
     rows, steps = 1024, 4
     t = np.linspace(0, 1, rows)
     columns = {"a": t, "b": (7 * t) % 1, "c": (31 * t) % 1, "g": np.arange(rows) % 9}
-    terms = bbs("a"), bbs("b"), bmono("c"), brandom("g")
-    with mock.patch.dict(os.environ, GPUSOLVE_EMULATE="0"):
-        frame = Frame.of(columns)
-        folds = rng().integers(0, 3, (2, rows)).astype(float)
-        problem = prepare(
-            designs_of([term.learn(frame) for term in terms], frame), folds
-        )
-    y, start = 2 + np.sin(9 * t), np.zeros((2, 1))
-    size = rows * len(terms) * len(folds) * steps
-    families = {"poisson": Poisson(), "huber": Huber(), "gamma": Gamma()}
-    for name, family in families.items():
-        fits = Fits(problem, family, y, start)
-        yield _call(f"boost folds {name}", size, boost_family, fits, steps)
+    terms = [bbs("a"), bbs("b"), bmono("c"), brandom("g")]
+    y, folds = 2 + np.round(np.sin(9 * t)), rng().integers(0, 3, (rows, 2))
+
+    def run(family: str) -> None:
+        with mock.patch.dict(os.environ, GPUSOLVE_EMULATE="0"):
+            model = BoostedGAM(terms, family=family, max_iter=1, method="stacked")
+            model.fit(columns, y)
+        cv_stop(model, folds, max_iter=steps)
+
+    for family in ("poisson", "huber", "gamma"):
+        size = folds.size * len(terms) * steps
+        yield _call(f"boost folds {family}", size, run, family)
 
 
 # ---- counting ------------------------------------------------------------------------

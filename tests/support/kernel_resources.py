@@ -18,6 +18,8 @@ import subprocess
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
@@ -176,7 +178,8 @@ def code_of(compiled: Compiled) -> list[Code]:
         file.write(compiled.cubin)
         file.flush()
         command = [str(program), "--print-code", file.name]
-        _, *parts = KERNEL.split(subprocess.check_output(command, text=True))
+        listing = subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL)
+    _, *parts = KERNEL.split(listing)
     opcodes = dict(zip(parts[::2], map(OPCODE.findall, parts[1::2]), strict=True))
     return [
         Code(
@@ -192,7 +195,9 @@ def code_of(compiled: Compiled) -> list[Code]:
 
 def rows_of(source: Source) -> list[Row]:
     """The rows of one source, as the compiler makes them."""
-    made = {one: compile_source(source, one) for one in ARCHITECTURES}
+    with ThreadPoolExecutor() as pool:
+        compiled = pool.map(partial(compile_source, source), ARCHITECTURES)
+        made = dict(zip(ARCHITECTURES, compiled, strict=True))
     resources = {one: resources_of(source, found) for one, found in made.items()}
     return [
         Row(source.operators, *kernel)

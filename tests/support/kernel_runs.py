@@ -17,7 +17,6 @@ import scipy.sparse
 from kernel_calls import Settings, copied, named_calls
 from kernel_resources import included
 from own_kernels import FOLDER, empty, own_kernel
-from spline_learners import boost, learners_of
 
 import gpusolve
 from gpusolve._blocks.reduce import VARIANTS
@@ -25,6 +24,7 @@ from gpusolve._device import kernels
 from gpusolve._nnls import nnls_gram_kernel
 from gpusolve._nnls.nnls_gram_kernel import Team
 from gpusolve.gam import (
+    BoostedGAM,
     BSplines,
     bbs,
     bmono,
@@ -96,10 +96,6 @@ def evaluate_basis(rows: int, count: int) -> None:
     splines.evaluate(rng().random((rows, count)))
 
 
-def gram_matrices(rows: int, count: int) -> None:
-    learners_of(rng().random((rows, count)), 6)
-
-
 few_rows_of_a_warp = mock.patch.object(gram_kernel, "ROWS_OF_A_WARP", 8)
 """Several blocks share the rows of a learner: they need 128 rows or more."""
 
@@ -108,7 +104,8 @@ few_rows_of_a_warp = mock.patch.object(gram_kernel, "ROWS_OF_A_WARP", 8)
 def boosted(rows: int, count: int) -> None:
     X = rng().random((rows, count))
     y = np.sin(6 * X[:, 1]) + X[:, 2]
-    boost(learners_of(X, 6), y, steps=6, learning_rate=0.5, method="stacked")
+    options = {"max_iter": 6, "learning_rate": 0.5, "method": "stacked"}
+    BoostedGAM(n_basis=6, **options).fit(X, y)
 
 
 RESPONSES: dict[str, Callable[[Any], Any]] = {
@@ -358,7 +355,7 @@ RUNS: dict[str, list[Callable[[], object]]] = {
         *(f"gemv, {one}" for one in ("a warp for a row", "blocks for a row")),
         *(f"gemv, {one}" for one in ("rows of columns", "long columns")),
     ),
-    "gram.cu": [partial(gram_matrices, 300, 3), partial(gram_matrices, 60, 15)],
+    "gram.cu": [partial(boosted, 300, 3), partial(boosted, 60, 15)],
     "map.cu": calls("map", "zip", "unzip"),
     "nnls_gram.cu": [
         partial(nnls_gram, LANES, 7, 6),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from backends import on_host
 from numpy.typing import NDArray
 
-from gpusolve._device.arrays import on_host
 from gpusolve.gam._terms.frame import Frame
 from gpusolve.gam.terms import Term
 

@@ -115,7 +115,7 @@ def instance(name: str, values: Array) -> str:
 def gram_matrices(
     basis: CompactBasis, weights: Array | None, n_basis: int, device: Device
 ) -> Array:
-    """``X' W X`` of each learner, (K, k, k), which must fit: see `gram_fits`."""
+    """``X' W X`` of each learner, (K, k, k), whose sums must fit: see `gram_warps`."""
     first, values = basis
     count, rows = first.shape
     warps = gram_warps(basis, n_basis, device.shared_memory_per_block)
@@ -141,6 +141,21 @@ def gram_matrices(
         shared_mem=needed,
     )
     return parts.sum(axis=0)
+
+
+def grams_of(
+    basis: CompactBasis | None, weights: Array | None, functions: int, device: Device
+) -> Array | None:
+    """``X'WX`` of each learner for F diagonals W, (F, n) or None: (K, F, k, k).
+
+    None without a basis, or if its sums do not fit in shared memory.
+    """
+    limit = device.shared_memory_per_block
+    if basis is None or not gram_warps(basis, functions, limit):
+        return None
+    each = [None] if weights is None else weights
+    made = [gram_matrices(basis, w, functions, device) for w in each]
+    return namespace(made[0]).stack(made, axis=1)
 
 
 def flatten_matrices(matrices: Sequence[Array]) -> Array:

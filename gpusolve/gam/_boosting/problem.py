@@ -15,16 +15,24 @@ from ..._device.arrays import Array, namespace, on_host
 from ..._device.kernels import device_of
 from ..._device.launch import pieces
 from ..._device.threads import one_blas_thread, workers
-from .._terms.basis import CompactBasis
+from .._terms.basis import CompactBasis, Vector
 from .._terms.frame import Frame, Reading
 from .._terms.rows import Rows, compact_rows
 from .._terms.rules import BY_DIAGONAL, BY_MATRIX, Rule
 from .._terms.spline import equal_bases
 from .._terms.term import Term
 from . import gram_kernel
-from .groups import diagonal_gram, group_of, group_terms
 from .products import Products, products_of
-from .smoothing import CORE_WORK, Batch, congruent
+from .smoothing import (
+    CORE_WORK,
+    Batch,
+    congruent,
+    diagonal_smoothing_parameters,
+    inverses,
+    least_df,
+    ranks,
+    smoothing_parameters,
+)
 
 MATRIX_BYTES = 2**27
 """Memory limit for the Gram matrices of a batch of fits. Their inverses, and what they
@@ -113,20 +121,20 @@ class Designs:
 
     def _full_gram(self, weights: Array | None) -> tuple[Array, ...]:
         """The matrices of designs that are not diagonal; the host uses all cores."""
-        device, k = device_of(self.rows[0].like), self.rows[0].functions
-        each = [None] if weights is None else weights
-        if (
-            device
-            and self.basis
-            and gram_kernel.gram_warps(self.basis, k, device.shared_memory_per_block)
-        ):
-            basis = self.basis
-            made = [gram_kernel.gram_matrices(basis, w, k, device) for w in each]
-            return tuple(on_host(namespace(made[0]).stack(made, axis=1)))
-        if device:
-            return tuple(design.gram(weights) for design in self.rows)
-        with workers(*self.products.work) as run:
-            return tuple(self.products.squares(each, run))
+        device = device_of(self.rows[0].like)
+        if device is None:
+            with workers(*self.products.work) as run:
+                each = [None] if weights is None else weights
+                return tuple(self.products.squares(each, run))
+        k, grams_of = self.rows[0].functions, gram_kernel.grams_of
+        made = grams_of(self.basis, weights, k, device)
+        if made is not None:
+            return tuple(on_host(made))
+        alone = [grams_of(X.basis, weights, X.functions, device) for X in self.rows]
+        return tuple(
+            design.gram(weights) if own is None else own[0]
+            for design, own in zip(self.rows, alone, strict=True)
+        )
 
     def _some(self, chosen: list[bool]) -> Designs:
         """Some of the learners."""
@@ -343,3 +351,150 @@ def prepare(
                 made[j] = own, terms[j].rule(inverse)
     inverse, rules = zip(*(made[j] for j in range(count)), strict=True)
     return PreparedLearners(designs, gram, inverse, lambdas, weights, rules)
+
+
+# ---- learners whose matrices are computed at once ------------------------------------
+
+
+def group_terms(terms: Sequence[Term]) -> list[list[int]]:
+    """The terms in groups of the same transform, penalty and degrees of freedom."""
+    kinds = {key: kind_of(term) for key, term in {id(t): t for t in terms}.items()}
+    groups: dict[Any, list[int]] = {}
+    for j, term in enumerate(terms):
+        groups.setdefault(kinds[id(term)], []).append(j)
+    return list(groups.values())
+
+
+def kind_of(term: Term) -> tuple[Any, ...]:
+    """The properties that the terms of a group have in common."""
+    diagonal = term.diagonal()
+    if diagonal is not None:
+        return diagonal.tobytes(), term.df, term.lambda_
+    T, C = term.transform(), term.constraint()
+    return (
+        term.penalty().tobytes(),
+        term.units().tobytes(),
+        None if T is None else (T.shape, T.tobytes()),
+        None if C is None else (C.shape, C.tobytes()),
+        term.df,
+        term.lambda_,
+        term.null_dimension,
+    )
+
+
+def group_of(
+    terms: Sequence[Term], members: list[int], gram: Sequence[Batch]
+) -> LearnerGroup | DiagonalGroup:
+    """A group of learners, from the terms and the matrices of all."""
+    term = terms[members[0]]
+    own, diagonal = np.stack([gram[j] for j in members]), term.diagonal()
+    if diagonal is None:
+        return LearnerGroup(term, own)
+    return DiagonalGroup(term, diagonal, own)
+
+
+class LearnerGroup:
+    """Learners whose terms are alike; m learners in F fits.
+
+    Parameters
+    ----------
+    term : Term
+        A term of the group.
+    gram : (m, F, k, k) array
+        ``X'WX`` of the functions.
+    """
+
+    def __init__(self, term: Term, gram: Batch) -> None:
+        self.term = term
+        self.penalty, self.units = term.penalty(), term.units()
+        self.transform = term.transform()
+        self.gram = congruent(gram, self.transform)
+        self.flat = self.gram.reshape(-1, *self.gram.shape[2:])
+
+    def ranks(self) -> Batch:
+        """The ranks of the learners of a single fit, (m,)."""
+        return ranks(self.flat, self.units)
+
+    def smoothing(self, df_definition: str, rank: Batch) -> Batch:
+        """The smoothing parameters, (m, F), from the ranks without weights, (m,)."""
+        term, null, shape = self.term, self.term.null_dimension, self.gram.shape[:2]
+        each = np.repeat(rank, shape[1])
+        if term.df < null and bool((each > term.df).any()):
+            least = int(least_df(self.flat, self.penalty, null)[each > term.df].max())
+            if term.df < least:
+                raise ValueError(
+                    f"df must be at least {least}, the degrees of freedom that the "
+                    f"penalty of {term.label} does not affect, got {term.df}; a ridge "
+                    "penalty allows fewer"
+                )
+        return smoothing_parameters(
+            self.flat, self.penalty, null, term.df, df_definition, each
+        ).reshape(shape)
+
+    def inverses(self, lambda_: Batch) -> Batch:
+        """``(X'WX + lambda K)^-1`` of the columns, (m, F, q, q), for lambda, (m, F)."""
+        least, flat = self.term.null_dimension, lambda_.reshape(-1)
+        found = inverses(self.flat, self.penalty, least, flat, self.units)
+        return found.reshape(self.gram.shape)
+
+
+# ---- diagonal matrices ---------------------------------------------------------------
+
+
+def diagonal_gram(design: Rows, weights: Array | None) -> Array:
+    """The diagonals of ``X'WX``, (F, k), for the diagonals of W, (F, n), or None."""
+    xp = namespace(design.like)
+    each = [None] if weights is None else weights
+    gram = xp.zeros((len(each), design.functions))
+    for first, offset, values in design.columns():
+        squares = values.astype(xp.float64) ** 2
+        for own, w in zip(gram, each, strict=True):
+            terms = squares if w is None else squares * w
+            own += xp.bincount(first + offset, terms, design.functions)
+    return gram
+
+
+class DiagonalGroup:
+    """m learners in F fits whose terms are alike, as `LearnerGroup`.
+
+    Each row has at most one function that is not 0, the level of a factor or a bin, so
+    ``X'WX`` is diagonal; so is the penalty. A vector of k numbers then takes the place
+    of each k x k matrix: a factor of 1e5 levels needs a megabyte.
+
+    Parameters
+    ----------
+    term : Term
+        A term of the group.
+    penalty : (k,) array
+        Its `Term.diagonal`.
+    gram : (m, F, k) array
+    """
+
+    transform = None
+
+    def __init__(self, term: Term, penalty: Vector, gram: Batch) -> None:
+        self.term, self.penalty, self.gram = term, penalty, gram
+
+    def ranks(self) -> Batch:
+        """The ranks of the learners of a single fit, (m,)."""
+        return np.asarray((self.gram[:, 0] > 0).sum(axis=-1))
+
+    def smoothing(self, df_definition: str, rank: Batch) -> Batch:
+        """The smoothing parameters, (m, F), from the ranks without weights, (m,)."""
+        shape = self.gram.shape[:2]
+        return diagonal_smoothing_parameters(
+            self.gram.reshape(-1, self.gram.shape[2]),
+            self.penalty,
+            self.term.df,
+            df_definition,
+            np.repeat(rank, shape[1]),
+        ).reshape(shape)
+
+    def inverses(self, lambda_: Batch) -> Batch:
+        """The diagonals of ``(X'WX + lambda K)^-1``, (m, F, k), for lambda, (m, F).
+
+        0 for a function without rows and penalty: it then has no effect.
+        """
+        total = self.gram + lambda_[..., None] * self.penalty
+        exists = total > 0
+        return np.asarray(exists / np.where(exists, total, 1))

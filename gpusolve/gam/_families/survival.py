@@ -92,7 +92,9 @@ def read_survival(y: Any, X: Array) -> Array:
     if names is not None:
         if len(names) != 2:
             raise ValueError(f"y must have the columns time and event, got {names}")
-        event = next((name for name in names if is_event(y[name])), None)
+        event = next(
+            (name for name in names if as_array(y[name], "y").dtype.kind == "b"), None
+        )
         if {"time", "event"} <= set(names):
             event = "event"
         if event is None:
@@ -108,11 +110,6 @@ def read_survival(y: Any, X: Array) -> Array:
             f"shape {array.shape}"
         )
     return signed_times(array[:, 0], array[:, 1], X)
-
-
-def is_event(column: Any) -> bool:
-    """Whether a column is bool."""
-    return bool(as_array(column, "y").dtype.kind == "b")
 
 
 class SurvivalFamily(Family):

@@ -28,37 +28,39 @@ Floats = NDArray[np.float64]
 
 
 def reductions(model: FittedModel) -> Floats:
-    """The reduction of the risk by each learner, of all classes together."""
-    found = [reductions_of(model, fit) for fit in range(len(model.paths_))]
-    return np.asarray(np.sum(found, axis=0))
+    """The reduction of the risk by each learner in each fit, (F, K).
 
-
-def reductions_of(model: FittedModel, fit: int) -> Floats:
-    """The reduction of the risk by each learner, of a class or parameter."""
-    risk, paths = model.paths_[fit].risk, model.paths_
+    It is the sum over the steps that selected the learner, for each row of the data;
+    negative for a learner whose steps increased the risk.
+    """
+    paths = model.paths_
+    selected = np.array([path.selected for path in paths])
+    risk = np.array([path.risk for path in paths])
     if model.family_.predictors > 1:
-        selected = np.array([path.selected for path in paths])
-        risk = risk_shares(selected, paths[0].risk)[fit]
-    return risk_reductions(paths[fit].selected, risk, len(model.terms_), model.n_rows_)
+        risk = risk_shares(selected, paths[0].risk)
+    gains = sums_by_learner(selected, risk[:, :-1] - risk[:, 1:], len(model.terms_))
+    return np.asarray(gains / model.n_rows_)
 
 
 def frequencies(model: FittedModel) -> Floats:
-    """The share of the steps that selected each learner, (K,)."""
-    selected = np.concatenate([path.selected for path in model.paths_])
-    return selection_frequencies(selected, len(model.terms_))
+    """The share of the steps that selected each learner in each fit, (F, K)."""
+    selected = np.array([path.selected for path in model.paths_])
+    counts = sums_by_learner(selected, np.ones(selected.shape), len(model.terms_))
+    return np.asarray(counts / max(1, counts.sum()))
 
 
 def ranked(model: FittedModel, found: Floats) -> dict[str, float]:
-    """The numbers of all learners by their names, the largest number first."""
-    names, order = model.names_, np.argsort(-found, kind="stable")
-    return {names[j]: float(found[j]) for j in order.tolist()}
+    """The sums over all fits, (F, K), by the learners' names, the largest first."""
+    names, total = model.names_, found.sum(axis=0)
+    order = np.argsort(-total, kind="stable")
+    return {names[j]: float(total[j]) for j in order.tolist()}
 
 
 def feature_importances(model: FittedModel) -> Floats:
     """See `BoostedGAM.feature_importances_`."""
     found = np.zeros(model.n_features_in_)
     position = {name: j for j, name in enumerate(model.columns_)}
-    gains = np.maximum(reductions(model), 0)
+    gains = np.maximum(reductions(model).sum(axis=0), 0)
     for term, gain in zip(model.terms_, gains, strict=True):
         columns = [int(position.get(name, name)) for name in term.columns]
         np.add.at(found, columns, gain / len(columns))
@@ -66,24 +68,18 @@ def feature_importances(model: FittedModel) -> Floats:
     return found / total if total > 0 else found
 
 
-def risk_reductions(
-    selected: NDArray[Any], risk: Floats, learners: int, rows: int
-) -> Floats:
-    """The reduction of the risk by each learner, for each row of the data: (learners,).
-
-    It is the sum over the steps that selected the learner, negative for a learner whose
-    steps increased the risk. `selected` has the learner of each step; `risk` begins
-    before the first step. `rows` counts all rows of the data, whatever their weights.
-    Steps that selected -1, no learner, count for none.
+def sums_by_learner(selected: NDArray[Any], values: Floats, learners: int) -> Floats:
+    """The sums of the values of the steps that selected each learner, (F, learners).
 
     Examples
     --------
-    >>> risk_reductions(np.array([1, 0, 1]), np.array([9.0, 5.0, 4.0, 3.0]), 3, rows=2)
-    array([0.5, 2.5, 0. ])
+    >>> sums_by_learner(np.array([[1, 0, 1, -1]]), np.array([[4.0, 1.0, 2.0, 9.0]]), 3)
+    array([[1., 6., 0.]])
     """
-    kept = selected >= 0
-    reductions = np.bincount(selected[kept], (risk[:-1] - risk[1:])[kept], learners)
-    return np.asarray(reductions / rows)
+    sums = np.zeros((len(selected), learners))
+    fit, step = np.nonzero(selected >= 0)
+    np.add.at(sums, (fit, selected[fit, step]), values[fit, step])
+    return sums
 
 
 def risk_shares(selected: NDArray[Any], risk: Floats) -> Floats:
@@ -102,21 +98,6 @@ def risk_shares(selected: NDArray[Any], risk: Floats) -> Floats:
     changes = np.where(updated, np.diff(risk) / updated.sum(axis=0), 0.0)
     start = np.full((len(selected), 1), risk[0] / len(selected))
     return np.concatenate([start, start + changes.cumsum(axis=1)], axis=1)
-
-
-def selection_frequencies(selected: NDArray[Any], learners: int) -> Floats:
-    """The share of the steps that selected each learner, (learners,).
-
-    All are zero without steps. Steps that selected -1 do not count.
-
-    Examples
-    --------
-    >>> selection_frequencies(np.array([1, 0, 1, 1]), 3)
-    array([0.25, 0.75, 0.  ])
-    """
-    kept = selected[selected >= 0]
-    counts = np.bincount(kept, minlength=learners)
-    return np.asarray(counts / max(1, len(kept)))
 
 
 # ---- a summary -----------------------------------------------------------------------

@@ -128,7 +128,9 @@ class AdditiveModel(FittedModel):
         self.n_rows_ = data.rows
         self._data = data, settings
         self._keep_paths(path.each())
-        self._set_names(X if self.formula_ is None else self.formula_.covariates)
+        named = X if self.formula_ is None else self.formula_.covariates
+        self._set_features(named, inputs.number_of_features(named))
+        self.columns_ = inputs.column_labels(named)
 
     def _settings(self, frame: Frame, family: Family, plan: Plan) -> Settings:
         """The learners with their ranges and levels, and the parameters of the fit."""
@@ -287,11 +289,6 @@ class AdditiveModel(FittedModel):
                 "an earlier model"
             )
 
-    def _set_names(self, X: Any) -> None:
-        """Store the names and the number of the features of `X`."""
-        self._set_features(X, inputs.number_of_features(X))
-        self.columns_ = inputs.column_labels(X)
-
     # ---- insight ---------------------------------------------------------------------
 
     def importance(self) -> dict[str, float]:
@@ -387,7 +384,7 @@ class AdditiveModel(FittedModel):
     def _lines(self) -> list[Line]:
         """A line of the summary for each learner."""
         found = insight.reductions(self), insight.frequencies(self)
-        return insight.lines_of(self, *found)
+        return insight.lines_of(self, *(each.sum(axis=0) for each in found))
 
     def plot(
         self,
@@ -438,7 +435,7 @@ class AdditiveModel(FittedModel):
         return plot(
             self,
             learners,
-            reductions=insight.reductions_of(self, index),
+            reductions=insight.reductions(self)[index],
             risk=self.paths_[index if self.family_.predictors == 1 else 0].risk,
             cv=cv,
             samples=samples,

@@ -150,6 +150,15 @@ class Rows:
         return len(self.parts) == 1 and isinstance(self.parts[0], SplinePart)
 
     @property
+    def basis(self) -> CompactBasis | None:
+        """The rows as a basis, if the functions of each row are neighbours."""
+        first, offsets, values = self.parts[0].stored()
+        width = len(offsets)
+        if len(self.parts) > 1 or width == self.functions or offsets[-1] >= width:
+            return None
+        return CompactBasis(first[None], values[None])
+
+    @property
     def plain(self) -> Design:
         """The number of functions, and the stored parts."""
         return self.functions, [part.stored() for part in self.parts]
