@@ -254,6 +254,9 @@ class Monoid:
         return self.identity(dtype) if callable(self.identity) else self.identity
 
 
+Monoid.__module__ = "gpusolve"  # pickles stay valid if the class moves
+
+
 @dataclass(frozen=True, eq=False)
 class Map:
     """A function of one or several numbers, applied when a kernel reads the numbers.
@@ -352,6 +355,9 @@ class Map:
         values = x if self.inner is None else (self.inner.apply(*x),)
         with np.errstate(over="ignore", invalid="ignore"):
             return self.numpy(*values).astype(dtype, copy=False)
+
+
+Map.__module__ = "gpusolve"  # pickles stay valid if the class moves
 
 
 @functools.lru_cache(CACHED)

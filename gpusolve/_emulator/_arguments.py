@@ -70,9 +70,9 @@ class Parameter:
     ----------
     name : str
     is_pointer : bool
-    kind : {"f", "i", "s", "v"}
+    kind : {"f", "i", "s", "v", "?"}
         Floating point, integer, structure or void: the type of the value, or of the
-        pointer's target.
+        pointer's target. "?" is a value or a pointer of a kernel of PTX.
     bytes : int
         Size of the value, or of the target.
     is_const : bool
@@ -95,6 +95,8 @@ class Parameter:
         return cls(pointer.name, True, kind, dtype.itemsize, pointer.is_const)
 
     def __str__(self) -> str:
+        if self.kind == "?":
+            return f"an array, a NumPy scalar or None, of {self.bytes} bytes"
         value = _CPP_NAMES.get((self.kind, self.bytes), f"{self.bytes} bytes")
         if not self.is_pointer:
             return value
@@ -139,7 +141,10 @@ def _checked_one(kernel: str, parameter: Parameter, argument: object) -> Value:
     if isinstance(argument, Struct):
         return _checked_struct(kernel, parameter, argument)
     value = _as_numpy(argument)
-    if isinstance(value, np.ndarray):
+    if parameter.kind == "?":
+        size = value.itemsize if isinstance(value, np.generic) else 8
+        fits = size == parameter.bytes and (value is not None or argument is None)
+    elif isinstance(value, np.ndarray):
         fits = parameter.is_pointer and parameter.fits(value.dtype)
     elif isinstance(value, np.generic):
         fits = not parameter.is_pointer and parameter.fits(value.dtype)
@@ -158,7 +163,7 @@ def _checked_struct(kernel: str, parameter: Parameter, argument: Struct) -> Stru
     for pointer in argument.pointers():
         _checked_one(kernel, Parameter.from_pointer(pointer), pointer.array)
     size = len(argument.packed(lambda _: 0))
-    if parameter.is_pointer or (parameter.kind, parameter.bytes) != ("s", size):
+    if parameter.is_pointer or parameter.kind not in "s?" or parameter.bytes != size:
         raise TypeError(
             f"{parameter.name} of {kernel} must be {parameter}, got {argument!r} of "
             f"{size} bytes"

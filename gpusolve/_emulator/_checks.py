@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
+
+from ._setting import switch
+
+RACES = switch("GPUSOLVE_EMULATE_RACES")
+MEMORY = switch("GPUSOLVE_EMULATE_MEMCHECK")
 
 
-class Check:
-    """A check of kernels: on in a `with` statement, or by an environment variable."""
-
-    def __init__(self, variable: str) -> None:
-        self.variable = variable
-        self._chosen = ContextVar(variable, default=False)
-
-    @contextlib.contextmanager
-    def on(self) -> Iterator[None]:
-        """Turn the check on in this `with` statement."""
-        token = self._chosen.set(True)
-        try:
-            yield
-        finally:
-            self._chosen.reset(token)
-
-    def is_on(self) -> bool:
-        """Whether launches must make this check."""
-        return self._chosen.get() or os.environ.get(self.variable, "") not in ("", "0")
-
-
-RACES = Check("GPUSOLVE_EMULATE_RACES")
-MEMORY = Check("GPUSOLVE_EMULATE_MEMCHECK")
-
-
-def races() -> AbstractContextManager[None]:
+def races() -> AbstractContextManager[object]:
     """Detect data races in kernels that are launched in this `with` statement.
 
     A launch raises KernelError if two threads access the same element of global or
@@ -82,10 +58,10 @@ def races() -> AbstractContextManager[None]:
     ...     print("data race" in str(error))
     True
     """
-    return RACES.on()
+    return RACES.to(True)
 
 
-def memcheck() -> AbstractContextManager[None]:
+def memcheck() -> AbstractContextManager[object]:
     """Check the memory accesses of kernels launched in this `with` statement.
 
     Every launch raises KernelError for an access outside of the arrays and variables in
@@ -140,4 +116,4 @@ def memcheck() -> AbstractContextManager[None]:
     kernel.cu:6: reads past the end of shared memory: element 32 of tile, which has 32
     elements; check the index
     """
-    return MEMORY.on()
+    return MEMORY.to(True)

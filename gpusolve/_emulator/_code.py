@@ -117,16 +117,16 @@ class Code:
     """
 
     def __init__(self, kernel: LoadedKernel) -> None:
-        program = kernel.module.program
-        self._text = program.lines()
-        self._places = [site.ptx_line - 1 for site in kernel.sites]
-        self._functions = sorted(f.line for f in program.functions.values())
+        files = kernel.module.files
+        self._text = kernel.module.ptx.split("\n")
+        self._places = [ptx_line - 1 for ptx_line, _, _ in kernel.sites]
+        self._functions = kernel.module.lines
         self.opcodes = [self._parts(place)[0] for place in self._places]
         self.lines = [
-            SourceLine(Path(program.files[site.file]), site.line)
-            if site.line and site.file in program.files
+            SourceLine(Path(files[file]), line)
+            if line and file in files
             else UNKNOWN_LINE
-            for site in kernel.sites
+            for _, file, line in kernel.sites
         ]
 
     def _parts(self, place: int) -> tuple[str, str]:

@@ -122,6 +122,15 @@ class LineCosts:
         return self.instructions / max(1, self.warp_instructions)
 
 
+def _sum(records: str, name: str) -> property:
+    """A property of `KernelCosts`: the sum of a count over its records."""
+
+    def total(self: KernelCosts) -> int:
+        return sum(getattr(one, name) for one in getattr(self, records).values())
+
+    return property(total)
+
+
 @dataclass
 class KernelCosts:
     """What the launches of a kernel instance cost together.
@@ -229,76 +238,38 @@ class KernelCosts:
             if costs.shared_requests
         }
 
-    @property
-    def global_bytes(self) -> int:
-        """Bytes that lanes asked for."""
-        return sum(array.bytes for array in self.arrays.values())
-
-    @property
-    def global_requests(self) -> int:
-        """Memory instructions of warps, to global memory."""
-        return sum(array.requests for array in self.arrays.values())
-
-    @property
-    def global_sectors(self) -> int:
-        """Sectors of 32 bytes that moved."""
-        return sum(array.sectors for array in self.arrays.values())
-
-    @property
-    def fewest_sectors(self) -> int:
-        """Sectors that would have moved if each request were contiguous and aligned."""
-        return sum(array.fewest_sectors for array in self.arrays.values())
-
-    @property
-    def distinct_bytes(self) -> int:
-        """Bytes of global memory that were accessed at least once per launch."""
-        return sum(array.distinct_bytes for array in self.arrays.values())
-
-    @property
-    def distinct_sectors(self) -> int:
-        """Sectors of global memory with a byte that was accessed, per launch."""
-        return sum(array.distinct_sectors for array in self.arrays.values())
-
-    @property
-    def stored_sectors(self) -> int:
-        """Sectors of the requests that write to global memory."""
-        return sum(array.stored_sectors for array in self.arrays.values())
-
-    @property
-    def loaded_sectors(self) -> int:
-        """Distinct sectors of global memory that were loaded, per launch."""
-        return sum(array.loaded_sectors for array in self.arrays.values())
-
-    @property
-    def written_sectors(self) -> int:
-        """Distinct sectors of global memory that were written, per launch."""
-        return sum(array.written_sectors for array in self.arrays.values())
-
-    @property
-    def lines(self) -> int:
-        """Lines of 128 bytes of all requests to global memory."""
-        return sum(array.lines for array in self.arrays.values())
-
-    @property
-    def shared_requests(self) -> int:
-        """Memory instructions of warps, to shared memory."""
-        return sum(line.shared_requests for line in self.by_line.values())
-
-    @property
-    def shared_lanes(self) -> int:
-        """Lanes of all requests to shared memory."""
-        return sum(line.shared_lanes for line in self.by_line.values())
-
-    @property
-    def shared_wavefronts(self) -> int:
-        """Passes over the banks of shared memory."""
-        return sum(line.shared_wavefronts for line in self.by_line.values())
+    global_bytes = _sum("arrays", "bytes")
+    """Bytes that lanes asked for."""
+    global_requests = _sum("arrays", "requests")
+    """Memory instructions of warps, to global memory."""
+    global_sectors = _sum("arrays", "sectors")
+    """Sectors of 32 bytes that moved."""
+    fewest_sectors = _sum("arrays", "fewest_sectors")
+    """Sectors that would have moved if each request were contiguous and aligned."""
+    distinct_bytes = _sum("arrays", "distinct_bytes")
+    """Bytes of global memory that were accessed at least once per launch."""
+    distinct_sectors = _sum("arrays", "distinct_sectors")
+    """Sectors of global memory with a byte that was accessed, per launch."""
+    stored_sectors = _sum("arrays", "stored_sectors")
+    """Sectors of the requests that write to global memory."""
+    loaded_sectors = _sum("arrays", "loaded_sectors")
+    """Distinct sectors of global memory that were loaded, per launch."""
+    written_sectors = _sum("arrays", "written_sectors")
+    """Distinct sectors of global memory that were written, per launch."""
+    lines = _sum("arrays", "lines")
+    """Lines of 128 bytes of all requests to global memory."""
+    shared_requests = _sum("by_line", "shared_requests")
+    """Memory instructions of warps, to shared memory."""
+    shared_lanes = _sum("by_line", "shared_lanes")
+    """Lanes of all requests to shared memory."""
+    shared_wavefronts = _sum("by_line", "shared_wavefronts")
+    """Passes over the banks of shared memory."""
 
     @property
     def active_lanes(self) -> float:
         """Mean number of lanes of a request to global memory, at most 32."""
         lanes = sum(array.lanes for array in self.arrays.values())
-        return lanes / max(1, self.global_requests)
+        return float(lanes / max(1, self.global_requests))
 
     @property
     def balance(self) -> float:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections import Counter
-from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,7 @@ from ._code import Code, gpu_instructions, kinds_of
 from ._costs import SECTOR_BYTES, ArrayCosts, KernelCosts, LineCosts, Spread
 from ._memory import Memory
 from .machine import Counted
-from .module import LoadedKernel, library
+from .module import rows_of
 from .nvrtc import KernelSource
 
 PER_BLOCK = (
@@ -45,62 +44,23 @@ assumed."""
 GRID_BARRIER_FILE = "grid.cuh"
 """Its only atomic operation is the arrival of a block at a barrier of the grid."""
 
-SITES, BLOCKS, ACCESSES, ARRAYS, LAUNCH, REUSE, ISSUED = range(7)
-"""The tables of ``machine_counts``."""
-
-WIDTHS = {SITES: 2, BLOCKS: len(PER_BLOCK), ACCESSES: 10, ARRAYS: 5, LAUNCH: 3}
-WIDTHS |= {REUSE: 2, ISSUED: 2}
 SHARED_MEMORY = 2**64 - 1
 
-Tables = dict[int, npt.NDArray[np.uint64]]
+Tables = dict[str, list[list[Any]]]
 
 
-def _read(counts: ctypes.c_void_p) -> Iterator[tuple[int, npt.NDArray[np.uint64]]]:
-    """The tables of a launch, which the machine then deletes."""
-    length = ctypes.c_uint64()
-    library().machine_counts.restype = ctypes.POINTER(ctypes.c_uint64)
-    for which, width in WIDTHS.items():
-        found = library().machine_counts(counts, which, ctypes.byref(length))
-        rows = np.zeros((length.value // width, width), np.uint64)
-        if length.value:
-            rows[:] = np.ctypeslib.as_array(found, rows.shape)
-        yield which, rows
-    library().machine_delete_counts(counts)
-
-
-def costs_of_launch(
-    counted: Counted,
-    kernel: LoadedKernel,
-    name: str,
-    source: KernelSource | None,
-    *,
-    threads: int,
-    shared_bytes: int,
-    blocks: int,
-) -> KernelCosts:
-    """The counts of a launch.
-
-    Parameters
-    ----------
-    counted : Counted
-    kernel : LoadedKernel
-    name : str
-    source : KernelSource or None
-        None for a program of PTX.
-    threads, shared_bytes : int
-        Of a block.
-    blocks : int
-        Of the launch; fewer may have run.
-    """
-    tables = dict(_read(counted.counts))
-    rows = tables[BLOCKS].astype(np.float64)
+def costs_of_launch(counted: Counted, source: KernelSource | None) -> KernelCosts:
+    """The counts of a launch; the source is None for a program of PTX."""
+    tables = rows_of(counted.counts)
+    rows = np.array(tables["block"], np.float64)
+    issued = np.array(tables["issued"], np.float64).reshape(-1, 2).T
     sampled = len(rows)
     costs = KernelCosts(
-        name,
+        counted.name,
         launches=1,
         blocks=sampled,
-        threads=sampled * threads,
-        shared_bytes=shared_bytes,
+        threads=sampled * counted.threads,
+        shared_bytes=counted.shared_bytes,
         source=source,
     )
     by_name = dict(zip(PER_BLOCK, rows.T, strict=True))
@@ -109,22 +69,26 @@ def costs_of_launch(
             setattr(costs, key, int(by_name[key].sum()))
     work = sum(clocks * by_name[key] for key, clocks in WORK_CLOCKS.items())
     by_name["work"] = np.asarray(work)
-    code = Code(kernel)
+    code = Code(counted.kernel)
     _add_instructions(costs, tables, code)
     sizes = _add_accesses(costs, tables, code, counted.memory)
-    by_name["warp_instructions"] = tables[ISSUED][:, 0].astype(np.float64)
-    _add_chains(by_name, tables, code, max(1, -(-threads // 32)))
-    costs.reuse.update(dict(tables[REUSE].tolist()))
+    by_name["warp_instructions"] = issued[0]
+    _add_chains(by_name, issued[1], tables, code, max(1, -(-counted.threads // 32)))
+    costs.reuse.update(dict(tables["reuse"]))
     costs.per_block = {
         key: Spread(values.min().item(), values.mean().item(), values.max().item())
         for key, values in by_name.items()
     }
-    costs.extrapolate(blocks, sizes)
+    costs.extrapolate(counted.blocks, sizes)
     return costs
 
 
 def _add_chains(
-    by_name: dict[str, npt.NDArray[np.float64]], tables: Tables, code: Code, warps: int
+    by_name: dict[str, npt.NDArray[np.float64]],
+    issued: npt.NDArray[np.float64],
+    tables: Tables,
+    code: Code,
+    warps: int,
 ) -> None:
     """What a warp of a block does one after the other, for predictions.
 
@@ -132,8 +96,7 @@ def _add_chains(
     loads as often for each instruction as the mean of all warps. Other operations are
     the mean of its warps.
     """
-    issued = tables[ISSUED][:, 1].astype(np.float64)
-    executed = tables[SITES][:, 0].tolist()
+    executed = [warps for warps, _ in tables["site"]]
     waits, global_trips, shared_trips = 0.0, 0, 0
     for block in code.blocks:
         count = executed[block[0]]
@@ -156,7 +119,7 @@ def _add_chains(
 
 def _add_instructions(costs: KernelCosts, tables: Tables, code: Code) -> None:
     found: Counter[str] = Counter()
-    for site, (warps, lanes) in enumerate(tables[SITES].tolist()):
+    for site, (warps, lanes) in enumerate(tables["site"]):
         if not warps:
             continue
         opcode = code.opcodes[site]
@@ -180,9 +143,7 @@ def _add_accesses(
     """Add the accesses to memory; the sizes of the arrays."""
     names, sizes = memory.names_of_regions()
     arrivals = 0
-    for site, number, requests, lanes, size, sectors, fewest, *rest in tables[
-        ACCESSES
-    ].tolist():
+    for site, number, requests, lanes, size, sectors, fewest, *rest in tables["access"]:
         wavefronts, fewest_wavefronts, lines = rest
         line, opcode = code.lines[site], code.opcodes[site]
         name = opcode.partition(".")[0]
@@ -216,7 +177,7 @@ def _add_accesses(
         if access == "atomic" and line.file.name == GRID_BARRIER_FILE:
             arrivals += lanes
     costs.grid_barriers = arrivals // max(1, costs.blocks)
-    for number, *distinct in tables[ARRAYS].tolist():
+    for number, *distinct in tables["array"]:
         array = costs.arrays[names[number]]
         (
             array.distinct_bytes,
@@ -224,6 +185,6 @@ def _add_accesses(
             array.loaded_sectors,
             array.written_sectors,
         ) = distinct
-    found = tables[LAUNCH].tolist()
-    ((costs.atomic_requests, costs.atomic_lanes, costs.first_loads),) = found
+    found = tables["launch"][0]
+    costs.atomic_requests, costs.atomic_lanes, costs.first_loads = found
     return sizes

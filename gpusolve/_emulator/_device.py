@@ -7,6 +7,11 @@ several blocks run concurrently, and each block of a persistent grid does severa
 
 from __future__ import annotations
 
+from ._errors import LaunchError
+
+INVALID_VALUE, INVALID_CONFIGURATION, COOPERATIVE_LAUNCH_TOO_LARGE = 1, 9, 720
+"""Errors of CUDA: cudaErrorInvalidValue and so on."""
+
 multiprocessors = 2
 shared_memory_per_block = 99 * 1024
 static_shared_memory = 48 * 1024
@@ -44,7 +49,7 @@ def resident_blocks(threads: int, shared_bytes: int) -> int:
 
 
 def checked_shape(what: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """The shape in three dimensions; ValueError if it exceeds the device's limits.
+    """The shape in three dimensions; LaunchError if it exceeds the device's limits.
 
     Parameters
     ----------
@@ -57,25 +62,28 @@ def checked_shape(what: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
     x, y, z = (*(int(size) for size in shape), 1, 1)[:3]
     for size, limit in zip((x, y, z), limits, strict=True):
         if not 1 <= size <= limit:
-            raise ValueError(
+            raise LaunchError(
                 f"{what} must be at least 1 and at most {limits} in x, y and z, got "
-                f"{shape}"
+                f"{shape}",
+                INVALID_CONFIGURATION,
             )
     if what == "block" and x * y * z > threads_per_block:
-        raise ValueError(
+        raise LaunchError(
             f"block must have at most {threads_per_block} threads, got {shape}, which "
-            f"has {x * y * z}"
+            f"has {x * y * z}",
+            INVALID_CONFIGURATION,
         )
     return x, y, z
 
 
 def check_shared_memory(static: int, dynamic: int) -> None:
-    """Raise ValueError if a block cannot have these bytes of shared memory."""
+    """Raise LaunchError if a block cannot have these bytes of shared memory."""
     if dynamic < 0:
-        raise ValueError(f"shared_mem must be >= 0, got {dynamic}")
+        raise LaunchError(f"shared_mem must be >= 0, got {dynamic}", INVALID_VALUE)
     if static + dynamic > shared_memory_per_block:
-        raise ValueError(
+        raise LaunchError(
             f"shared_mem must be at most {shared_memory_per_block - static}, got "
             f"{dynamic}: a block has {shared_memory_per_block} bytes of shared memory, "
-            f"of which the kernel's __shared__ variables take {static}"
+            f"of which the kernel's __shared__ variables take {static}",
+            INVALID_VALUE,
         )

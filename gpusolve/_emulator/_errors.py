@@ -55,6 +55,14 @@ class KernelError(RuntimeError):
     """
 
 
+class LaunchError(ValueError):
+    """A launch that a GPU refuses, with CUDA's number of the error."""
+
+    def __init__(self, text: str, number: int) -> None:
+        super().__init__(text)
+        self.number = number
+
+
 class SourceLine(NamedTuple):
     """A line of a source file. Its text is ``name:number``."""
 

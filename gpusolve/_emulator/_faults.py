@@ -172,7 +172,7 @@ class _Message:
 
     def _variable(self, offset: int) -> tuple[str, int, int] | None:
         """Name, offset and size of the last variable at an offset or before."""
-        before = [v for v in self.kernel.shared_variables() if v[1] <= offset]
+        before = [v for v in self.kernel.shared_variables if v[1] <= offset]
         if not before:
             return None
         start = max(v[1] for v in before)
@@ -191,7 +191,7 @@ class _Message:
         if (offset - start) % unit or size % unit or self.fault.site < 0:
             unit, place = 1, "byte"
         remedy = "check the index"
-        if any(v[2] == 0 and v[1] == start for v in self.kernel.shared_variables()):
+        if any(v[2] == 0 and v[1] == start for v in self.kernel.shared_variables):
             remedy += ", or launch with a larger shared_mem"
         if self.fault.site < 0:
             remedy += "; memcheck names the line"

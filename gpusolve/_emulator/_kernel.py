@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import math
 import struct
 import warnings
 from collections.abc import Iterator, Sequence
@@ -22,9 +21,8 @@ from ._memory import Memory
 from ._profile import Report, active_report
 from ._signature import parameters_of
 from .machine import launch
-from .module import Module, Variables, demangled
+from .module import Module, PtxError, Variables, demangled
 from .nvrtc import KernelSource
-from .ptx import Program, PtxError
 
 
 class Kernel:
@@ -43,8 +41,6 @@ class Kernel:
         structure ``Operator`` in ``"scan<Operator, 256>"``. It may include headers.
     options : tuple of str, optional
         Of NVRTC.
-    variables : dict of str to ndarray, optional
-        Variables that the kernel shares with other kernels, by their symbols.
 
     Raises
     ------
@@ -52,7 +48,7 @@ class Kernel:
         With the compiler's log.
     """
 
-    _source: KernelSource | None
+    _source: KernelSource | None = None
     _parameters: list[Parameter]
 
     def __init__(
@@ -62,26 +58,30 @@ class Kernel:
         include: Path,
         definitions: str = "",
         options: tuple[str, ...] = (),
-        *,
-        variables: Variables | None = None,
     ) -> None:
-        self._source = KernelSource(source, instance, include, definitions, options)
-        compiled = self._source.compile()
+        self._compile(KernelSource(source, instance, include, definitions, options))
+
+    def _compile(
+        self, source: KernelSource, variables: Variables | None = None
+    ) -> None:
+        """Load the kernel of a source, with variables that it shares with others."""
+        compiled = source.compile()
         symbol, signature = compiled.symbols
-        self._load(Module(Program(compiled.ptx), variables), symbol, instance)
+        self._source = source
+        self._load(Module(compiled.ptx, variables), symbol, source.instance)
         self._parameters = parameters_of(
             demangled(signature),
-            self._source.text(),
-            instance,
-            [parameter.size for parameter in self._kernel.entry.parameters],
+            source.text(),
+            source.instance,
+            [size for _, size in self._kernel.parameters],
         )
 
     def _load(self, module: Module, symbol: str, instance: str) -> None:
         """Load an entry of a program; `instance` names it in messages."""
         self.instance = instance
         self._module = module
-        if symbol not in module.program.entries:
-            known = ", ".join(sorted(map(demangled, module.program.entries)))
+        if symbol not in module.entries:
+            known = ", ".join(sorted(map(demangled, module.entries)))
             raise CompileError(
                 f"{instance} must be a kernel of the source: {known or 'none'}"
             )
@@ -143,17 +143,8 @@ class Kernel:
         report: Report | None,
     ) -> None:
         __tracebackhide__ = True
-        values = self._checked(args)
-        blocks = math.prod(_device.checked_shape("grid", grid))
-        threads = math.prod(_device.checked_shape("block", block))
-        _device.check_shared_memory(self._kernel.shared_bytes, shared_mem)
-        resident = self.resident_blocks(threads, shared_mem)
-        if cooperative and blocks > resident:
-            raise ValueError(
-                f"grid of a cooperative launch must have at most {resident} blocks, "
-                f"which the device can run at the same time, got {blocks}"
-            )
-        if MEMORY.is_on():
+        values = check_arguments(self.instance, self._parameters, args)
+        if MEMORY.value():
             for line in self._kernel.undefined_lines():
                 warnings.warn(
                     f"{line}: reads a variable that may be uninitialized, because some "
@@ -170,7 +161,7 @@ class Kernel:
         try:
             counted = launch(
                 self._module,
-                self._kernel.entry.name,
+                self._kernel.name,
                 grid,
                 block,
                 self._packed(values),
@@ -186,20 +177,7 @@ class Kernel:
                 ctypes.memmove(address, copy, len(copy))
             raise
         if report is not None and counted is not None:
-            report.add(
-                costs_of_launch(
-                    counted,
-                    self._kernel,
-                    self.instance,
-                    self._source,
-                    threads=threads,
-                    shared_bytes=self._kernel.shared_bytes + shared_mem,
-                    blocks=blocks,
-                )
-            )
-
-    def _checked(self, args: Sequence[object]) -> list[Value]:
-        return check_arguments(self.instance, self._parameters, args)
+            report.add(costs_of_launch(counted, self._source))
 
     def resident_blocks(self, threads: int, shared_bytes: int) -> int:
         """The number of blocks that are resident on the device at the same time.
@@ -225,11 +203,10 @@ class Kernel:
 
     def _packed(self, values: Sequence[Value]) -> bytes:
         """The buffer of the parameters."""
-        entry = self._kernel.entry
-        data = bytearray(entry.parameter_bytes)
-        for value, parameter in zip(values, entry.parameters, strict=True):
+        data = bytearray(self._kernel.parameter_bytes)
+        for value, (place, _) in zip(values, self._kernel.parameters, strict=True):
             packed = packed_argument(value)
-            data[parameter.offset : parameter.offset + len(packed)] = packed
+            data[place : place + len(packed)] = packed
         return bytes(data)
 
 

@@ -79,13 +79,10 @@ def as_text(kernel: KernelCosts) -> str:
     columns, rows = _columns(kernel), list(_rows(kernel))
     headings = [column.heading for column in columns]
     table = [[_cell(column, row.costs) for column in columns] for row in rows]
-    widths = [max(map(len, cells)) for cells in zip(headings, *table, strict=True)]
-    lines = [f"{_aligned(headings, widths)}  {kernel.name}"]
-    lines += [
-        f"{_aligned(cells, widths)}  {row.number:>4} {row.text}".rstrip()
-        for cells, row in zip(table, rows, strict=True)
-    ]
-    return "\n".join(lines)
+    heading, *lines = aligned([headings, *table])
+    texts = [f"{row.number:>4} {row.text}" for row in rows]
+    pairs = zip([heading, *lines], [kernel.name, *texts], strict=True)
+    return "\n".join(f"{cells}  {text}".rstrip() for cells, text in pairs)
 
 
 def as_html(kernel: KernelCosts) -> str:
@@ -139,8 +136,16 @@ def _html_cell(column: Column, costs: LineCosts | None, most: float) -> str:
     return f'<td style="background: {bar}">{cell}</td>'
 
 
-def _aligned(cells: list[str], widths: list[int]) -> str:
-    return "  ".join(cell.rjust(w) for cell, w in zip(cells, widths, strict=True))
+def aligned(rows: list[list[str]], left: int = 0) -> list[str]:
+    """The lines of a table, aligned on the right but for the first columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if k < left else cell.rjust(width)
+            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
 
 
 def _rows(kernel: KernelCosts) -> Iterator[Row]:

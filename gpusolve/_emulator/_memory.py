@@ -66,20 +66,18 @@ class Item:
 
     def describe(self, address: int, bytes: int = 1) -> str:
         """The element at an address, valid or not; of a variable, in units of bytes."""
-        if self.is_variable:
-            element = (address - self.low) // bytes
-            text = f"element {element} ({bytes} bytes) of {self.text}"
-            if self.low <= address < self.high:
-                return text if self.writeable else f"{text}, which is read-only"
-            return f"{text}, which has {(self.high - self.low) // bytes} elements"
-        text = f"element {(address - self.first) // self.itemsize} of {self.text}"
+        unit = bytes if self.is_variable else self.itemsize
+        size = f" ({bytes} bytes)" if self.is_variable else ""
+        text = f"element {(address - self.first) // unit}{size} of {self.text}"
         if self.low <= address < self.high:
             return text if self.writeable else f"{text}, which is read-only"
-        if self.low == self.high:
+        first = (self.low - self.first) // unit
+        count = (self.high - self.low) // unit
+        if self.is_variable:
+            return f"{text}, which has {count} elements"
+        if count == 0:
             return f"{text}, which is empty"
-        first = (self.low - self.first) // self.itemsize
-        last = (self.high - self.first) // self.itemsize - 1
-        return f"{text}, which has elements {first} to {last}"
+        return f"{text}, which has elements {first} to {first + count - 1}"
 
 
 class Memory:

@@ -349,8 +349,9 @@ class _Launch:
         if not self.loads:
             return LATENCY_CLOCKS["l2"]
         from_memory = min(self.l2_misses, self.l1_misses)
-        return (
+        clocks: float = (
             from_memory * LATENCY_CLOCKS["memory"] * loaded
             + (self.l1_misses - from_memory) * LATENCY_CLOCKS["l2"]
             + (self.loads - self.l1_misses) * LATENCY_CLOCKS["l1"]
-        ) / self.loads
+        )
+        return clocks / self.loads

@@ -7,12 +7,12 @@ import html
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
 
 from ._costs import SECTOR_BYTES, HostCosts, KernelCosts
 from ._gpu import Device
-from ._listing import STYLE, as_html, as_text
+from ._listing import STYLE, aligned, as_html, as_text
 from ._predict import Prediction, predict
+from ._setting import Setting
 
 
 class Report:
@@ -40,16 +40,7 @@ class Report:
 
     def __str__(self) -> str:
         cells = [[str(f(k)) for f in _COLUMNS.values()] for k in self.kernels]
-        rows = [list(_COLUMNS), *cells]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(
-                [row[0].ljust(widths[0])]
-                + [cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True)]
-            )
-            for row in rows
-        ]
-        return "\n".join([*lines, str(self.host)])
+        return "\n".join([*aligned([[*_COLUMNS], *cells], left=1), str(self.host)])
 
     def predict(self, device: Device | str) -> Prediction:
         """Predict the time of all launches on a device. It is not a measurement.
@@ -106,7 +97,7 @@ class Report:
         kernel.add(launch)
 
 
-_active: ContextVar[Report | None] = ContextVar("profile", default=None)
+_REPORT: Setting[Report | None] = Setting("profile", lambda: None)
 
 _COLUMNS: dict[str, Callable[[KernelCosts], object]] = {
     "kernel": lambda kernel: kernel.name,
@@ -191,18 +182,17 @@ def profile(
 
 @contextlib.contextmanager
 def _filled(report: Report) -> Iterator[Report]:
-    token = _active.set(report)
     start = time.perf_counter()
     try:
-        yield report
+        with _REPORT.to(report):
+            yield report
     finally:
         report.host.seconds += time.perf_counter() - start
-        _active.reset(token)
 
 
 def active_report() -> Report | None:
     """The report to which launches are added, if costs are counted."""
-    return _active.get()
+    return _REPORT.value()
 
 
 def count_copy_to_device() -> None:

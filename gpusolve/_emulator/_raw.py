@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,12 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _device
-from ._arguments import Parameter, Struct, Value
+from ._arguments import Parameter
 from ._errors import CompileError
-from ._kernel import Kernel, packed_argument
-from .module import Module, Variables, demangled
-from .nvrtc import ASSUMED_REGISTERS, KernelSource, cache_directory, registers_of
-from .ptx import Program, PtxError
+from ._kernel import Kernel
+from .module import Module, PtxError, Variables, demangled
+from .nvrtc import (
+    ASSUMED_REGISTERS,
+    KernelSource,
+    cache_directory,
+    registers_of,
+    write_whole,
+)
 
 _DEFAULT_DYNAMIC_BYTES = 48 * 1024
 """Shared memory of a block, unless a kernel asks for more."""
@@ -94,22 +98,30 @@ class RawKernel(Kernel):
         enable_cooperative_groups: bool = False,
         jitify: bool | None = None,
     ) -> None:
-        _check(backend, translate_cucomplex)
-        path = code if isinstance(code, Path) else stored(code)
-        super().__init__(path, name, path.parent, "", tuple(options))
-        self._set(code, name, options, backend, enable_cooperative_groups)
+        module = RawModule(
+            code,
+            options=options,
+            backend=backend,
+            translate_cucomplex=translate_cucomplex,
+            enable_cooperative_groups=enable_cooperative_groups,
+        )
+        self._of(module, name)
 
-    def _set(
-        self,
-        code: str | Path,
-        name: str,
-        options: Sequence[str],
-        backend: str,
-        enable_cooperative_groups: bool,
-    ) -> None:
-        self.code, self.name, self.options, self.backend = code, name, options, backend
-        self.enable_cooperative_groups = enable_cooperative_groups
+    def _of(self, module: RawModule, name: str) -> RawKernel:
+        """Make this the kernel of a module."""
+        if module._program is None:
+            self._compile(module._source(name), module._variables)
+        else:
+            self._load(module._program, name, demangled(name))
+            self._parameters = [
+                Parameter(f"argument {number + 1}", False, "?", size)
+                for number, (_, size) in enumerate(self._kernel.parameters)
+            ]
+        self.name, self.code, self.options = name, module.code or "", module.options
+        self.backend = module.backend
+        self.enable_cooperative_groups = module.enable_cooperative_groups
         self._dynamic_bytes = _DEFAULT_DYNAMIC_BYTES - self._kernel.shared_bytes
+        return self
 
     def __call__(
         self,
@@ -238,7 +250,10 @@ class RawModule:
     ) -> None:
         if (code is None) == (ptx is None):
             raise ValueError("RawModule must have either code or ptx")
-        _check(backend, translate_cucomplex)
+        if translate_cucomplex:
+            raise ValueError("translate_cucomplex must be False, got True")
+        if backend not in ("nvrtc", "nvcc"):
+            raise ValueError(f"backend must be 'nvrtc' or 'nvcc', got {backend!r}")
         self.code, self.options, self.backend = code, options, backend
         self.enable_cooperative_groups = enable_cooperative_groups
         self.name_expressions = name_expressions
@@ -250,14 +265,19 @@ class RawModule:
         else:
             text = ptx.read_text() if isinstance(ptx, Path) else str(ptx)
             try:
-                self._program = Module(Program(text), self._variables)
+                self._program = Module(text, self._variables)
             except PtxError as error:
                 raise CompileError(str(error)) from None
+
+    def _source(self, name: str) -> KernelSource:
+        return KernelSource(
+            self._path, name, self._path.parent, "", tuple(self.options)
+        )
 
     def get_function(self, name: str) -> RawKernel:
         """The kernel of this name. It reads and writes the module's variables."""
         if name not in self._kernels:
-            self._kernels[name] = _KernelOfModule(self, name)
+            self._kernels[name] = RawKernel.__new__(RawKernel)._of(self, name)
         return self._kernels[name]
 
     def get_global(self, name: str) -> npt.NDArray[np.uint8]:
@@ -273,88 +293,21 @@ class RawModule:
         """
         symbol = name
         if self._program is None:
-            source = KernelSource(
-                self._path, name, self._path.parent, "", tuple(self.options)
-            )
             try:
-                compiled = source.compile_variable(name)
+                compiled = self._source(name).compile_variable(name)
             except CompileError:
                 raise ValueError(f"the module has no variable {name!r}") from None
             (symbol,) = compiled.symbols
-            Module(Program(compiled.ptx), self._variables)
+            Module(compiled.ptx, self._variables)
         if symbol not in self._variables:
             raise ValueError(f"the module has no variable {name!r}")
         return self._variables[symbol]
 
 
-class _KernelOfModule(RawKernel):
-    """A kernel that shares the variables of a module."""
-
-    def __init__(self, module: RawModule, name: str) -> None:
-        if module._program is None:
-            path = module._path
-            Kernel.__init__(
-                self,
-                path,
-                name,
-                path.parent,
-                "",
-                tuple(module.options),
-                variables=module._variables,
-            )
-        else:
-            self._source = None
-            self._load(module._program, name, demangled(name))
-            self._parameters = [
-                Parameter(f"argument {number + 1}", False, "s", parameter.size)
-                for number, parameter in enumerate(self._kernel.entry.parameters)
-            ]
-        self._set(
-            module.code or "",
-            name,
-            module.options,
-            module.backend,
-            module.enable_cooperative_groups,
-        )
-
-    def _checked(self, args: Sequence[object]) -> list[Value]:
-        """The arguments. PTX has their sizes, not their types."""
-        if self._source is not None:
-            return super()._checked(args)
-        if len(args) != len(self._parameters):
-            raise TypeError(
-                f"{self.instance} must have {len(self._parameters)} arguments, got "
-                f"{len(args)}"
-            )
-        values: list[Value] = []
-        for value, parameter in zip(args, self._parameters, strict=True):
-            known = value is None or isinstance(value, (np.ndarray, np.generic, Struct))
-            packed = packed_argument(value) if known else b""  # type: ignore[arg-type]
-            if len(packed) != parameter.bytes:
-                raise TypeError(
-                    f"{parameter.name} of {self.instance} must be an array, a NumPy "
-                    f"scalar or None, of {parameter.bytes} bytes, got {value!r}"
-                )
-            values.append(value)  # type: ignore[arg-type]
-        return values
-
-
-def _check(backend: str, translate_cucomplex: bool) -> None:
-    if translate_cucomplex:
-        raise ValueError("translate_cucomplex must be False, got True")
-    if backend not in ("nvrtc", "nvcc"):
-        raise ValueError(f"backend must be 'nvrtc' or 'nvcc', got {backend!r}")
-
-
 def stored(text: str) -> Path:
     """A file in the cache with this text; the emulator compiles files."""
-    directory = cache_directory() / "sources"
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = hashlib.sha256(text.encode()).hexdigest()[:16]
-    path = directory / name / "kernel.cu"
+    path = cache_directory() / "sources" / name / "kernel.cu"
     if not path.exists():
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            file.write(text)
-        Path(file.name).replace(path)  # other processes never read an incomplete file
+        write_whole(path, text)
     return path

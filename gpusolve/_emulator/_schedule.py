@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal, get_args
+
+from ._setting import Setting
 
 Order = Literal["forward", "reverse", "random"]
 ORDERS: tuple[Order, ...] = get_args(Order)
@@ -32,12 +31,9 @@ class Schedule:
             raise ValueError(f"limit must be positive, in seconds, got {self.limit}")
 
 
-_chosen: ContextVar[Schedule | None] = ContextVar("schedule", default=None)
-
-
 def schedule(
     order: Order = "forward", seed: int = 0, *, limit: float = 60.0
-) -> AbstractContextManager[None]:
+) -> AbstractContextManager[object]:
     """Choose the order of threads for kernels launched in this `with` statement.
 
     Parameters
@@ -81,21 +77,7 @@ def schedule(
     >>> x
     array([ 0., 10., 20., 30.], dtype=float32)
     """
-    return _scheduled(Schedule(order, seed, limit))
-
-
-@contextlib.contextmanager
-def _scheduled(chosen: Schedule) -> Iterator[None]:
-    token = _chosen.set(chosen)
-    try:
-        yield
-    finally:
-        _chosen.reset(token)
-
-
-def current_schedule() -> Schedule:
-    """The current schedule."""
-    return _chosen.get() or _read_environment()
+    return SCHEDULE.to(Schedule(order, seed, limit))
 
 
 def parsed(text: str) -> Schedule:
@@ -112,3 +94,7 @@ def _read_environment() -> Schedule:
         raise ValueError(
             f"{VARIABLE} must be forward, reverse, random or random:SEED, got {text!r}"
         ) from error
+
+
+SCHEDULE = Setting(VARIABLE, _read_environment)
+"""The order of launches."""

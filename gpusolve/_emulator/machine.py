@@ -14,10 +14,11 @@ import numpy.typing as npt
 
 from . import _device
 from ._checks import MEMORY, RACES
+from ._errors import LaunchError
 from ._faults import raise_fault
 from ._memory import HEAP, CRegion, Memory, c_fields
-from ._schedule import ORDERS, current_schedule
-from .module import CFault, Module, Shape, library
+from ._schedule import ORDERS, SCHEDULE
+from .module import CFault, LoadedKernel, Module, Shape, library
 
 HEAP_BYTES = 8 << 20
 """Memory for malloc() in kernels, CUDA's default."""
@@ -57,10 +58,15 @@ def _python() -> CPython:
 
 
 class Counted(NamedTuple):
-    """The counts of a launch, and the memory that it could access."""
+    """The counts of a launch, its shape, and the memory that it could access."""
 
-    counts: ctypes.c_void_p
+    counts: bytes
     memory: Memory
+    kernel: LoadedKernel
+    name: str
+    blocks: int
+    threads: int
+    shared_bytes: int
 
 
 @functools.cache
@@ -90,7 +96,6 @@ def launch(
     *,
     memory: Memory,
     cooperative: bool = False,
-    resident: int | None = None,
     name: str = "",
     counts: bool = False,
     sample: int | None = None,
@@ -111,8 +116,6 @@ def launch(
         What the kernel may access, besides the variables of the module.
     cooperative : bool, optional
         Whether all blocks must be resident.
-    resident : int, optional
-        Blocks that run at the same time.
     name : str, optional
         The kernel in messages.
     counts : bool, optional
@@ -128,17 +131,17 @@ def launch(
     ------
     KernelError
         If the kernel fails.
-    ValueError
-        If the launch shape is invalid.
+    LaunchError
+        If a GPU cannot run the launch.
     """
     __tracebackhide__ = True
     kernel = module.kernel(entry)
     shape = Shape(
         _device.checked_shape("grid", grid), _device.checked_shape("block", block)
     )
-    if len(parameters) != kernel.entry.parameter_bytes:
+    if len(parameters) != kernel.parameter_bytes:
         raise ValueError(
-            f"parameters must have {kernel.entry.parameter_bytes} bytes, got "
+            f"parameters must have {kernel.parameter_bytes} bytes, got "
             f"{len(parameters)}"
         )
     everything = Memory()
@@ -151,14 +154,20 @@ def launch(
     everything.add(first, GRID_BYTES + HEAP_BYTES, HEAP)
     regions = everything.regions()
     blocks = math.prod(shape.grid)
-    if resident is None:
-        threads = math.prod(shape.block)
-        resident = _device.resident_blocks(threads, kernel.shared_bytes + shared_bytes)
-    resident = max(1, min(blocks, blocks if cooperative else resident))
-    schedule = current_schedule()
+    threads = math.prod(shape.block)
+    _device.check_shared_memory(kernel.shared_bytes, shared_bytes)
+    all_shared_bytes = kernel.shared_bytes + shared_bytes
+    resident = max(1, _device.resident_blocks(threads, all_shared_bytes))
+    if cooperative and blocks > resident:
+        raise LaunchError(
+            f"grid of a cooperative launch must have at most {resident} blocks, which "
+            f"the device can run at the same time, got {blocks}",
+            _device.COOPERATIVE_LAUNCH_TOO_LARGE,
+        )
+    schedule = SCHEDULE.value()
     order = ORDERS.index(schedule.order)
     # What is counted is not checked.
-    races, checks_memory = (not counts and check.is_on() for check in (RACES, MEMORY))
+    races, checks_memory = (not counts and check.value() for check in (RACES, MEMORY))
     alone = order != 0 or races or checks_memory or counts
     running = blocks if sample is None or cooperative else min(blocks, sample)
     request = CRequest(
@@ -171,7 +180,7 @@ def launch(
         schedule.seed % 2**64,
         order,
         1 if alone else max(1, min(_cores(), blocks)),
-        resident,
+        min(blocks, resident),
         0,
         blocks // running,
         running,
@@ -182,23 +191,24 @@ def launch(
         start,
         HEAP_BYTES,
     )
-    fault, output, counted = CFault(site=-1), ctypes.c_void_p(), ctypes.c_void_p()
+    fault = CFault(site=-1)
     try:
         failed = library().machine_launch(
             kernel.handle,
             ctypes.byref(request),
             ctypes.byref(fault),
             ctypes.byref(_python()),
-            ctypes.byref(output),
-            ctypes.byref(counted),
         )
     finally:
-        if output.value:
-            text = ctypes.string_at(output.value).decode(errors="replace")
-            library().machine_free(output)
-            write_output(text)
+        if output := library().machine_text():
+            write_output(output.decode(errors="replace"))
     if failed:
         raise_fault(
             fault, kernel, shape, everything, name or entry, parameters, shared_bytes
         )
-    return Counted(counted, everything) if counted.value else None
+    if not counts:
+        return None
+    counted = library().machine_counts()
+    return Counted(
+        counted, everything, kernel, name or entry, blocks, threads, all_shared_bytes
+    )

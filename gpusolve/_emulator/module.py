@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import re
 import weakref
-from collections.abc import Mapping
+from collections import defaultdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,6 @@ import numpy.typing as npt
 from . import nvrtc
 from ._errors import CompileError, SourceLine
 from ._memory import Memory, c_fields
-from .ptx import Function, Program, PtxError, Variable
 
 Variables = dict[str, npt.NDArray[np.uint8]]
 """The memory of variables, by their symbols."""
@@ -23,20 +23,17 @@ Variables = dict[str, npt.NDArray[np.uint8]]
 FOLDER = "_objects"
 """The folder of the compiled objects, in the package."""
 
-FUNCTION_WINDOW = 4 << 48
-"""The address of the first function; the next ones follow, in the program's order."""
-
 SHARED_GAP = 4096
 """Bytes after each variable in shared memory, in which accesses fail."""
 
+_TEXTS = "text counts demangle describe_program describe sites origins"
+"""Functions of the machine that return a text."""
 
-class CSymbol(ctypes.Structure):
-    """``Symbol`` in ``machine/machine.h``."""
+_TOOLKIT = re.compile(r"/(nvidia|cuda|cuda-[\d.]+|cupy)/(.*/)?include/")
 
-    _fields_ = c_fields(
-        "name: char_p, kind line: int, address align: uint64, "
-        "body parameters result: char_p, is_entry is_in_variable: int"
-    )
+
+class PtxError(ValueError):
+    """A text is not PTX that the machine can run. The message has the line."""
 
 
 class CFault(ctypes.Structure):
@@ -53,12 +50,6 @@ class CFault(ctypes.Structure):
     ]
 
 
-class Site(ctypes.Structure):
-    """An instruction: its PTX line, and its file and line in the source."""
-
-    _fields_ = c_fields("ptx_line file line: int")
-
-
 @functools.cache
 def library() -> ctypes.CDLL:
     """The machine's object for this CPU. CompileError if there is none."""
@@ -69,9 +60,12 @@ def library() -> ctypes.CDLL:
             found = ctypes.PyDLL(str(path))
         except OSError:
             continue
-        if found.gpusolve_supports():
+        is_of_this_version = hasattr(found, "machine_text")
+        if is_of_this_version and found.gpusolve_supports():
+            found.machine_program.restype = ctypes.c_void_p
             found.machine_load.restype = ctypes.c_void_p
-            found.machine_shared_bytes.restype = ctypes.c_uint64
+            for name in _TEXTS.split():
+                getattr(found, f"machine_{name}").restype = ctypes.c_char_p
             return found
     raise CompileError(
         "the emulator's machine is not in this installation. It runs on Linux, and a "
@@ -90,166 +84,172 @@ def why_missing() -> str:
     return ""
 
 
+def _loaded(
+    owner: object, handle: int | None, delete: str, what: str = ""
+) -> ctypes.c_void_p:
+    """What the machine has made, until its owner is deleted; PtxError for null."""
+    if not handle:
+        raise PtxError(what + library().machine_text().decode())
+    made = ctypes.c_void_p(handle)
+    weakref.finalize(owner, getattr(library(), delete), made)
+    return made
+
+
+def rows_of(text: bytes) -> defaultdict[str, list[list[Any]]]:
+    """A description of the machine: the rows of each kind, with numbers as numbers."""
+    found: defaultdict[str, list[list[Any]]] = defaultdict(list)
+    for line in text.decode().splitlines():
+        kind, *words = line.split("\t")
+        found[kind].append([int(w) if w.isdigit() else w for w in words])
+    return found
+
+
 class LoadedKernel:
-    """An entry of a program that the machine has read."""
-
-    def __init__(self, module: Module, entry: Function) -> None:
-        self.module, self.entry = module, entry
-        if entry.cluster_blocks > 1:
-            raise PtxError(
-                f"{entry.name} has clusters of {entry.cluster_blocks} blocks, but the "
-                "emulator has clusters of a single block only"
-            )
-        symbols = module.symbols()
-        error = ctypes.create_string_buffer(2048)
-        handle = library().machine_load(
-            (CSymbol * len(symbols))(*symbols),
-            len(symbols),
-            entry.name.encode(),
-            ctypes.c_uint64(SHARED_GAP),
-            ",".join(map(str, module.program.hidden_files())).encode(),
-            error,
-            len(error),
-        )
-        if not handle:
-            raise PtxError(f"{entry.name}: {error.value.decode()}")
-        self.handle = ctypes.c_void_p(handle)
-        weakref.finalize(self, library().machine_unload, self.handle)
-        self.shared_bytes = int(library().machine_shared_bytes(self.handle))
-
-    def origins(self, site: int) -> list[int]:
-        """Offsets of parameters that may be the pointer of an instruction's access."""
-        offsets = (ctypes.c_uint64 * 16)()
-        count = library().machine_origins(self.handle, site, offsets, len(offsets))
-        return list(offsets[:count])
-
-    @functools.cached_property
-    def sites(self) -> list[Site]:
-        """All instructions."""
-        rows = (Site * library().machine_sites(self.handle, None))()
-        library().machine_sites(self.handle, rows)
-        return list(rows)
-
-    def line(self, site: int) -> SourceLine:
-        """The source line of an instruction; without -lineinfo, of the PTX."""
-        row = self.sites[site]
-        if row.line and (file := self.module.program.files.get(row.file)):
-            return SourceLine(Path(file), row.line)
-        return SourceLine(Path("PTX"), row.ptx_line)
-
-    def undefined_lines(self) -> list[SourceLine]:
-        """Lines that may read a variable before it has a value."""
-        sites = (ctypes.c_uint32 * 64)()
-        count = library().machine_undefined(self.handle, sites, len(sites))
-        return [self.line(site) for site in sites[:count]]
-
-    def shared_variables(self) -> list[tuple[str, int, int]]:
-        """Name, offset and size of each variable; size 0 for the dynamic memory."""
-        found: list[tuple[str, int, int]] = []
-        name = ctypes.create_string_buffer(4096)
-        offset, size = ctypes.c_uint64(), ctypes.c_uint64()
-        while library().machine_shared_variable(
-            self.handle,
-            len(found),
-            name,
-            len(name),
-            ctypes.byref(offset),
-            ctypes.byref(size),
-        ):
-            found.append((name.value.decode(), offset.value, size.value))
-        return found
-
-
-class Module:
-    """A program with memory for its variables.
-
-    Parameters
-    ----------
-    program : Program
-    variables : dict of str to ndarray, optional
-        Variables that programs share by their symbols; new ones are added.
-    symbols : mapping of str to int, optional
-        Addresses of variables that another program defines.
+    """An entry of a program that the machine has read.
 
     Attributes
     ----------
-    variables : dict of str to ndarray of uint8
-        The memory of the variables in global and constant memory.
+    shared_bytes, parameter_bytes : int
+        Of the variables in shared memory, and of the buffer of a launch.
+    parameters : list of [int, int]
+        The place of each parameter in the buffer, and its size.
+    shared_variables : list of [str, int, int]
+        Name, offset and size of each variable; size 0 for the dynamic memory.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        variables: Variables | None = None,
-        symbols: Mapping[str, int] | None = None,
-    ) -> None:
-        self.program = program
-        shared = {} if variables is None else variables
-        self._extern = dict(symbols or {})
-        self.variables: Variables = {}
-        self._kernels: dict[str, LoadedKernel] = {}
-        self._in_variables: set[str] = set()
-        for variable in program.variables.values():
-            if variable.space != "shared" and not variable.is_extern:
-                placed = shared.get(variable.name)
-                if placed is None:
-                    placed = shared[variable.name] = _placed(variable)
-                self.variables[variable.name] = placed
-        functions = {name: k for k, name in enumerate(program.functions)}
-        for variable in program.variables.values():
-            for offset, symbol, more in variable.links:
-                if symbol in functions:
-                    self._in_variables.add(symbol)
-                    value = FUNCTION_WINDOW + functions[symbol]
-                elif symbol in self.variables or symbol in self._extern:
-                    value = self.address(symbol) + more
-                else:
-                    value = 0  # a function without a body, such as a pure virtual one
-                where = self.variables[variable.name][offset : offset + 8]
-                where.view(np.uint64)[0] = np.uint64(value)
+    def __init__(self, module: Module, entry: str) -> None:
+        self.module, self.name = module, entry
+        handle = library().machine_load(
+            module.handle,
+            entry.encode(),
+            ctypes.c_uint64(SHARED_GAP),
+            ",".join(map(str, module.hidden_files())).encode(),
+        )
+        self.handle = _loaded(self, handle, "machine_delete_kernel", f"{entry}: ")
+        found = rows_of(library().machine_describe(self.handle))
+        sizes: list[int] = found["bytes"][0]
+        self.shared_bytes, self.parameter_bytes = sizes
+        self.parameters, self.shared_variables = found["parameter"], found["shared"]
+        self._undefined = found["undefined"]
 
-    def address(self, name: str) -> int:
-        """The address of a variable. KeyError if there is none."""
-        if name in self.variables:
-            return int(self.variables[name].ctypes.data)
-        return self._extern[name]
+    def origins(self, site: int) -> list[int]:
+        """Offsets of parameters that may be the pointer of an instruction's access."""
+        return [*map(int, library().machine_origins(self.handle, site).split())]
+
+    @functools.cached_property
+    def sites(self) -> list[list[int]]:
+        """All instructions: the line of PTX, and file and line of the source."""
+        return rows_of(library().machine_sites(self.handle))["site"]
+
+    def line(self, site: int) -> SourceLine:
+        """The source line of an instruction; without -lineinfo, of the PTX."""
+        ptx_line, file, line = self.sites[site]
+        if line and file in self.module.files:
+            return SourceLine(Path(self.module.files[file]), line)
+        return SourceLine(Path("PTX"), ptx_line)
+
+    def undefined_lines(self) -> list[SourceLine]:
+        """Lines that may read a variable before it has a value."""
+        return [self.line(site) for (site,) in self._undefined]
+
+
+class Variable(NamedTuple):
+    """A variable of a program, as the machine describes it.
+
+    Attributes
+    ----------
+    space : {"global", "const", "shared"}
+    size, align : int
+    is_extern : int
+        Whether another program defines it. In shared memory: the dynamic memory.
+    """
+
+    name: str
+    space: str
+    size: int
+    align: int
+    is_extern: int
+
+
+class Module:
+    """A program of PTX with memory for its variables.
+
+    Parameters
+    ----------
+    ptx : str
+    variables : dict of str to ndarray, optional
+        Variables that programs share by their symbols; new ones are added.
+
+    Attributes
+    ----------
+    entries : list of str
+        The symbols of the kernels.
+    lines : list of int
+        Where the bodies of the functions begin.
+    files : dict of int to str
+        The numbers of the source files.
+    variables : dict of str to ndarray of uint8
+        The memory of the variables in global and constant memory.
+
+    Raises
+    ------
+    PtxError
+        With the line.
+    """
+
+    def __init__(self, ptx: str, variables: Variables | None = None) -> None:
+        self.ptx = ptx
+        handle = library().machine_program(ptx.encode())
+        self.handle = _loaded(self, handle, "machine_delete_program")
+        found = rows_of(library().machine_describe_program(self.handle))
+        self.files: dict[int, str] = dict(found["file"])
+        self.entries = [name for name, is_entry, _ in found["function"] if is_entry]
+        self.lines: list[int] = [line for _, _, line in found["function"]]
+        self.variables: Variables = {}
+        self._declared = [Variable(*row) for row in found["variable"]]
+        self._kernels: dict[str, LoadedKernel] = {}
+        shared = {} if variables is None else variables
+        is_new = bytearray(len(self._declared))
+        for k, one in enumerate(self._declared):
+            if one.space != "shared" and not one.is_extern:
+                is_new[k] = one.name not in shared
+                if is_new[k]:
+                    shared[one.name] = _placed(one.size)
+                self.variables[one.name] = shared[one.name]
+        addresses = [self._address(one.name) for one in self._declared]
+        library().machine_place(
+            self.handle, (ctypes.c_uint64 * len(addresses))(*addresses), bytes(is_new)
+        )
+
+    def _address(self, name: str) -> int:
+        """The address of a variable; 0 in shared memory."""
+        memory = self.variables.get(name)
+        return 0 if memory is None else int(memory.ctypes.data)
 
     def kernel(self, entry: str) -> LoadedKernel:
         """An entry, read by the machine; PtxError for an unknown instruction."""
         if entry not in self._kernels:
-            self._kernels[entry] = LoadedKernel(self, self.program.entries[entry])
+            self._kernels[entry] = LoadedKernel(self, entry)
         return self._kernels[entry]
 
-    def symbols(self) -> list[CSymbol]:
-        """All names, for the machine."""
-        found = []
-        for f in self.program.functions.values():
-            texts = f.body.encode(), f.parameter_text.encode(), f.result.encode()
-            flags = f.is_entry, f.name in self._in_variables
-            found.append(CSymbol(f.name.encode(), 2, f.line, 0, 0, *texts, *flags))
-        for v in self.program.variables.values():
-            kind = 1 if v.space == "shared" else 0
-            if (
-                kind == 0
-                and v.name not in self.variables
-                and v.name not in self._extern
-            ):
-                continue
-            where = v.size if kind else self.address(v.name)
-            found.append(
-                CSymbol(v.name.encode(), kind, 0, where, v.align, b"", b"", b"", 0)
-            )
-        return found
+    def hidden_files(self) -> list[int]:
+        """Files of the toolkit and of NVRTC; reports name the line that calls them."""
+        return [
+            number
+            for number, name in self.files.items()
+            if _TOOLKIT.search(name)
+            or not (name.endswith("definitions") or Path(name).is_file())
+        ]
 
     def add_variables(self, memory: Memory) -> None:
         """Let kernels access the variables."""
-        for name, array in self.variables.items():
-            if array.size:
-                variable = self.program.variables[name]
-                space = {"const": "constant"}.get(variable.space, variable.space)
+        for variable in self._declared:
+            name, space, size = variable[:3]
+            if name in self.variables and size:
+                space = {"const": "constant"}.get(space, space)
                 memory.add(
-                    int(array.ctypes.data),
-                    array.size,
+                    self._address(name),
+                    size,
                     name,
                     itemsize=variable.align,
                     text=f"{demangled(name)} in {space} memory",
@@ -258,13 +258,11 @@ class Module:
                 )
 
 
-def _placed(variable: Variable) -> npt.NDArray[np.uint8]:
-    """Memory of a variable, with its first values, at a multiple of 256."""
-    memory = np.zeros(variable.size + 256, np.uint8)
+def _placed(size: int) -> npt.NDArray[np.uint8]:
+    """Memory of zeros for a variable, at a multiple of 256."""
+    memory = np.zeros(size + 256, np.uint8)
     start = -int(memory.ctypes.data) % 256
-    placed = memory[start : start + variable.size]
-    placed[: len(variable.data)] = np.frombuffer(variable.data, np.uint8)
-    return placed
+    return memory[start : start + size]
 
 
 class Shape(NamedTuple):
@@ -277,6 +275,4 @@ class Shape(NamedTuple):
 @functools.cache
 def demangled(symbol: str) -> str:
     """A C++ name without its mangling."""
-    buffer = ctypes.create_string_buffer(4096)
-    library().machine_demangle(symbol.encode(), buffer, len(buffer))
-    return buffer.value.decode()
+    return str(library().machine_demangle(symbol.encode()).decode())

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ._errors import CompileError
-from .nvrtc import ARCHITECTURE, cache_directory, package_folders
+from .nvrtc import ARCHITECTURE, cache_directory, package_folders, write_whole
 
 MISSING = (
     "a whole program is compiled by nvcc and the system's C++ compiler, and {} was not "
@@ -159,8 +159,7 @@ def _cached(
         read = rules.read_text().replace("\\\n", " ").partition(":")[2].split()
         files = {file: _digest(Path(file)) for file in (*read, *map(str, sources))}
         made.replace(folder / name)  # other processes never read an incomplete file
-        Path(scratch, "files").write_text(json.dumps(files))
-        Path(scratch, "files").replace(record)
+        write_whole(record, json.dumps(files))
     return folder / name
 
 

@@ -177,11 +177,16 @@ def compile_ptx(
         return Compiled(ptx, tuple(symbols), log)
     options += [f"-I{folder}" for folder in toolkit_headers()]
     compiled = _compile(loaded, text, name, instances, options, what or name)
+    write_whole(target, json.dumps(compiled))
+    return compiled
+
+
+def write_whole(target: Path, text: str) -> None:
+    """Write a file that other processes never read incomplete."""
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=target.parent, delete=False) as file:
-        json.dump(compiled, file)
-    Path(file.name).replace(target)  # other processes never read an incomplete file
-    return compiled
+        file.write(text)
+    Path(file.name).replace(target)
 
 
 _FOLDER = re.compile(r"(?:-I|--include-path=)(.+)")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextvars
 import ctypes
 import functools
-import math
 import os
 import re
 import signal
@@ -14,26 +13,22 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from . import _device
 from ._allocation_names import name_at
 from ._checks import MEMORY
 from ._counts import costs_of_launch
-from ._errors import KernelError
+from ._errors import KernelError, LaunchError
 from ._memory import Memory, c_fields
 from ._profile import active_report
 from .machine import launch
-from .module import Module, demangled
+from .module import LoadedKernel, Module, PtxError, demangled
 from .nvcc import compiled_program, runtime_library
 from .nvrtc import ARCHITECTURE
-from .ptx import Program, PtxError
 
 FAILURE = 1
 """The exit status after an error of a kernel, or of a copy."""
-
-INVALID_VALUE, INVALID_CONFIGURATION, TOO_LARGE = 1, 9, 720
-"""cudaErrorInvalidValue, ...InvalidConfiguration, ...CooperativeLaunchTooLarge."""
 
 _P, _U, _S, _I = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_int
 
@@ -51,8 +46,7 @@ _Shape = ctypes.POINTER(ctypes.c_uint)
 
 CALLS = {
     "add_module": ctypes.CFUNCTYPE(None, _P, _S),
-    "add_function": ctypes.CFUNCTYPE(None, _P, _P, _S),
-    "add_variable": ctypes.CFUNCTYPE(None, _P, _P, _S),
+    "add_symbol": ctypes.CFUNCTYPE(None, _P, _P, _S),
     "find_variable": ctypes.CFUNCTYPE(_I, _P, ctypes.POINTER(_P), ctypes.POINTER(_U)),
     "describe": ctypes.CFUNCTYPE(_I, _P, ctypes.POINTER(CFunction)),
     "launch": ctypes.CFUNCTYPE(_I, _P, _Shape, _Shape, _U, _U, _P, _I),
@@ -78,42 +72,11 @@ class CHost(ctypes.Structure):
     ]
 
 
-class Binary:
-    """The PTX of a source file."""
+class Symbol(NamedTuple):
+    """A kernel or a variable, and a function that reads its module when needed."""
 
-    def __init__(self, ptx: str) -> None:
-        self._ptx = ptx
-
-    @functools.cached_property
-    def module(self) -> Module:
-        """The PTX with memory for its variables; read when it is first needed."""
-        return Module(Program(self._ptx))
-
-
-class Symbol:
-    """A kernel or a variable."""
-
-    def __init__(self, binary: Binary, name: str) -> None:
-        self._binary, self.name = binary, name
-
-    @property
-    def module(self) -> Module:
-        """The module that has the symbol."""
-        return self._binary.module
-
-    @functools.cached_property
-    def function(self) -> CFunction | None:
-        """The shared memory and the parameters of a kernel; None if it is missing."""
-        if self.name not in self.module.program.entries:
-            return None
-        kernel = self.module.kernel(self.name)
-        places = [n for p in kernel.entry.parameters for n in (p.offset, p.size)]
-        return CFunction(
-            kernel.shared_bytes,
-            kernel.entry.parameter_bytes,
-            len(kernel.entry.parameters),
-            (_U * (len(places) + 1))(*places),
-        )
+    module: Callable[[], Module]
+    name: str
 
 
 @functools.cache
@@ -159,11 +122,12 @@ class HostProgram:
         at_exit: Callable[[], None] = lambda: None,
     ) -> None:
         self._source, self._at_exit = source, at_exit
-        self._report, self._checks_memory = active_report(), MEMORY.is_on()
+        self._report, self._checks_memory = active_report(), MEMORY.value()
         self._library = ctypes.CDLL(str(runtime_library()), ctypes.RTLD_GLOBAL)
         self._path = compiled_program(source, options)
-        self._binaries: dict[int, Binary] = {}
+        self._modules: dict[int, Callable[[], Module]] = {}
         self._symbols: dict[int, Symbol] = {}
+        self._functions: dict[LoadedKernel, CFunction] = {}
         self._memory = Memory()
         self._callers: dict[str, int] = {}
         self._context = contextvars.copy_context()
@@ -212,16 +176,15 @@ class HostProgram:
     # ---- what a program registers ----
 
     def _add_module(self, handle: int, ptx: bytes) -> None:
-        self._binaries[handle] = Binary(ptx.decode(errors="replace"))
+        text = ptx.decode(errors="replace")
+        self._modules[handle] = functools.cache(lambda: Module(text))
 
-    def _add_function(self, handle: int, address: int, name: bytes) -> None:
-        self._symbols[address] = Symbol(self._binaries[handle], name.decode())
-
-    _add_variable = _add_function
+    def _add_symbol(self, handle: int, address: int, name: bytes) -> None:
+        self._symbols[address] = Symbol(self._modules[handle], name.decode())
 
     def _find_variable(self, address: int, found: Any, size: Any) -> int:
         symbol = self._symbols.get(address)
-        memory = symbol.module.variables.get(symbol.name) if symbol else None
+        memory = symbol.module().variables.get(symbol.name) if symbol else None
         if memory is None:
             return 1
         found[0], size[0] = int(memory.ctypes.data), memory.size
@@ -230,8 +193,20 @@ class HostProgram:
     # ---- kernels ----
 
     def _function(self, address: int) -> CFunction | None:
+        """The shared memory and the parameters of a kernel; None if it is missing."""
         symbol = self._symbols.get(address)
-        return symbol.function if symbol else None
+        if symbol is None or symbol.name not in symbol.module().entries:
+            return None
+        kernel = symbol.module().kernel(symbol.name)
+        if kernel not in self._functions:
+            places = [n for pair in kernel.parameters for n in pair]
+            self._functions[kernel] = CFunction(
+                kernel.shared_bytes,
+                kernel.parameter_bytes,
+                len(kernel.parameters),
+                (_U * (len(places) + 1))(*places),
+            )
+        return self._functions[kernel]
 
     def _describe(self, address: int, found: Any) -> int:
         function = self._function(address)
@@ -266,30 +241,17 @@ class HostProgram:
         symbol, function = self._symbols[address], self._function(address)
         assert function is not None  # the library has described it
         name = kernel_name(symbol.name)
-        threads, blocks = math.prod(block), math.prod(grid)
-        try:
-            _device.checked_shape("grid", grid)
-            _device.checked_shape("block", block)
-        except ValueError as error:
-            return _refused(name, error, INVALID_CONFIGURATION)
         if shared_bytes > allowed:
             text = (
                 f"{shared_bytes} bytes of dynamic shared memory, but {allowed} are "
                 "allowed; call cudaFuncSetAttribute() with "
                 "cudaFuncAttributeMaxDynamicSharedMemorySize before"
             )
-            return _refused(name, text, INVALID_VALUE)
-        most = _device.resident_blocks(threads, function.shared_bytes + shared_bytes)
-        if cooperative and blocks > most:
-            text = (
-                f"grid of a cooperative launch must have at most {most} blocks, which "
-                f"the device can run at the same time, got {blocks}"
-            )
-            return _refused(name, text, TOO_LARGE)
+            return _refused(name, LaunchError(text, _device.INVALID_VALUE))
         report = self._report
         try:
             counted = launch(
-                symbol.module,
+                symbol.module(),
                 symbol.name,
                 grid,
                 block,
@@ -300,21 +262,13 @@ class HostProgram:
                 name=name,
                 counts=report is not None,
             )
+        except LaunchError as error:
+            return _refused(name, error)
         except KernelError as error:
             end(self._with_names(str(error)))
         self._count(b"launches")
         if report is not None and counted is not None:
-            report.add(
-                costs_of_launch(
-                    counted,
-                    symbol.module.kernel(symbol.name),
-                    name,
-                    None,
-                    threads=threads,
-                    shared_bytes=function.shared_bytes + shared_bytes,
-                    blocks=blocks,
-                )
-            )
+            report.add(costs_of_launch(counted, None))
         return 0
 
     # ---- memory ----
@@ -359,10 +313,10 @@ class HostProgram:
         end(message.decode())
 
 
-def _refused(kernel: str, why: object, error: int) -> int:
+def _refused(kernel: str, error: LaunchError) -> int:
     """Warn of a launch that CUDA refuses, as the program may not look at the error."""
-    print(f"warning: {kernel} is not launched: {why}", file=sys.stderr)
-    return error
+    print(f"warning: {kernel} is not launched: {error}", file=sys.stderr)
+    return error.number
 
 
 class _Output:

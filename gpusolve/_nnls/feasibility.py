@@ -119,6 +119,9 @@ class Proof(NamedTuple, Generic[ArrayT]):
     sum_to: ArrayT | Any
 
 
+Proof.__module__ = "gpusolve"  # pickles stay valid if the class moves
+
+
 @np.errstate(all="ignore")
 def proof_of(given: dict[str, Any], status: Array) -> Proof[Any]:
     """The proofs for the systems of status 4; `given` has the fields of a `Problem`."""

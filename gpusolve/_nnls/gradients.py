@@ -62,6 +62,9 @@ class Gradients(NamedTuple, Generic[ArrayT]):
     b_eq: ArrayT | None = None
 
 
+Gradients.__module__ = "gpusolve"  # pickles stay valid if the class moves
+
+
 @np.errstate(all="ignore")
 def pull_back(
     given: dict[str, Any], x: Array, x_bar: Array, duals: Duals = (None, None)

@@ -491,6 +491,9 @@ class RegularizationPath(Generic[ArrayT]):
         return xp.sqrt(xp.asarray(m if target is None else plain(target)))
 
 
+RegularizationPath.__module__ = "gpusolve"  # pickles stay valid if the class moves
+
+
 def taken(field: Array, where: Array, name: str) -> Array:
     """The values of a result at an index along its first axis for each system."""
     xp = namespace(field)

@@ -385,6 +385,9 @@ class NNLSResult(Generic[ArrayT]):
         return found
 
 
+NNLSResult.__module__ = "gpusolve"  # pickles stay valid if the class moves
+
+
 def make_result(
     solution: Solution, given: dict[str, Any], labels: Labels | None
 ) -> NNLSResult[Any]:

@@ -10,7 +10,6 @@ from kernel_sources import Source, all_sources, some_sources
 from gpusolve._device.kernels import source_directory, source_of
 from gpusolve._emulator.module import Module
 from gpusolve._emulator.nvrtc import OPTIONS, compile_ptx
-from gpusolve._emulator.ptx import Program
 
 pytestmark = needs_emulator
 
@@ -21,7 +20,7 @@ def load(source: Source, architecture: int) -> None:
     text = source_of(source.file, source.definitions)
     name, instances = f"{source.file}.cu", source.instances
     compiled = compile_ptx(text, name, instances, (*OPTIONS, *options))
-    module = Module(Program(compiled.ptx))
+    module = Module(compiled.ptx)
     assert f".target sm_{architecture}" in compiled.ptx
     for symbol in compiled.symbols:
         assert module.kernel(symbol).sites

@@ -23,8 +23,7 @@ from gpusolve import _emulator
 from gpusolve._emulator import KernelError
 from gpusolve._emulator._memory import Memory
 from gpusolve._emulator.machine import launch
-from gpusolve._emulator.module import Module
-from gpusolve._emulator.ptx import Program, PtxError
+from gpusolve._emulator.module import Module, PtxError
 
 pytestmark = pytest.mark.skipif(
     not list((Path(gpusolve.__file__).parent / "_objects").glob("machine-*")),
@@ -53,8 +52,7 @@ def module_of(body: str, parameters: int, before: str = "") -> Module:
     """A module with the kernel `k` of pointers p0, p1, ...; %t is the thread."""
     named = ", ".join(f".param .u64 p{number}" for number in range(parameters))
     pointers = "".join(f"ld.param.u64 %a{k}, [p{k}];\n" for k in range(parameters))
-    return Module(
-        Program(f"""
+    return Module(f"""
 .version 8.7
 .target sm_90
 .address_size 64
@@ -67,7 +65,6 @@ def module_of(body: str, parameters: int, before: str = "") -> Module:
     {body}
     ret;
 }}""")
-    )
 
 
 def run_body(
@@ -1512,13 +1509,54 @@ def test_unknown_ptx_is_refused_when_it_is_loaded(body: str, message: str) -> No
         module.kernel("k")
 
 
+HEAD = ".target sm_90\n.address_size 64\n"
+
+
+def test_declarations_of_a_program() -> None:
+    module = Module(
+        HEAD
+        + """// a comment with a brace {
+.visible .global .align 4 .b8 s[6] = {72, 105, 0x21, -1};
+.global .align 8 .u64 p[3] = {generic(s)+2, f, 5};
+.const .align 4 .f32 c[2] = {0f3F800000, 0f40000000};
+.func (.param .b32 r) f(.param .b32 a);
+.func (.param .b32 r) f(.param .b32 a) { st.param.b32 [r], 1; ret; }
+.visible .entry k(.param .u64 a, .param .align 8 .b8 b[20], .param .u16 c,
+.param .u32 d)
+.maxntid 32, 1, 1 { { ret; } }
+"""
+    )
+    assert module.entries == ["k"]
+    kernel = module.kernel("k")
+    assert kernel.parameters == [[0, 8], [8, 20], [28, 2], [32, 4]]
+    assert kernel.parameter_bytes == 36
+    s, p, c = module.variables.values()
+    assert bytes(s) == b"Hi!\xff\0\0"
+    assert p.view("u8").tolist() == [s.ctypes.data + 2, 4 << 48, 5]
+    assert c.view("f4").tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("not PTX", r"PTX must have a \.target"),
+        (HEAD + ".entry k() { ret;", "line 3: a { that is never closed"),
+        (HEAD + ".entry () { ret; }", "line 3: a function without a name"),
+        (HEAD + "\n.global foo;", "line 4: a declaration without a type: foo"),
+    ],
+)
+def test_wrong_declarations_are_refused(text: str, message: str) -> None:
+    with pytest.raises(PtxError, match=message):
+        Module(text)
+
+
 def test_clusters_of_several_blocks_are_refused() -> None:
     for blocks, fails in ((1, False), (2, True)):
         directives = f".explicitcluster .reqnctapercluster {blocks}, 1, 1"
-        text = f".target sm_90\n.address_size 64\n.entry k() {directives} {{ ret; }}"
+        text = f"{HEAD}.entry k() {directives} {{ ret; }}"
         error = pytest.raises(PtxError, match="clusters of 2 blocks, but the emulator")
         with error if fails else contextlib.nullcontext():
-            Module(Program(text)).kernel("k")
+            Module(text).kernel("k")
 
 
 def test_an_array_begins_at_a_multiple_of_256_on_the_device() -> None:

@@ -241,7 +241,7 @@ def test_errors_in_a_module_of_ptx() -> None:
         add((1,), (32,), (x, np.uint32(5)))
     with pytest.raises(TypeError, match=r"argument 2 of add must be .* of 4 bytes"):
         add((1,), (32,), (x, np.int64(3)))
-    with pytest.raises(TypeError, match="must have 2 arguments, got 1"):
+    with pytest.raises(TypeError, match=r"must have 2 arguments .*, got 1"):
         add((1,), (32,), (x,))
     with pytest.raises(CompileError, match="must be a kernel of the source: add"):
         RawModule(ptx=PTX).get_function("subtract")

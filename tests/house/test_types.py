@@ -22,7 +22,7 @@ from gpusolve._nnls.arguments import (
 OVERLOADED = [
     function
     for room in (gpusolve, sparse)
-    for function in map(room.__dict__.get, room.__all__)
+    for function in (getattr(room, name) for name in room.__all__)
     if inspect.isfunction(function) and get_overloads(function)
 ]
 

@@ -89,11 +89,11 @@ def test_equalities_that_contradict_each_other_are_not_certified(
 
     The solver leaves out a row that depends on others. Its certificate does not.
     """
-    gaps = np.array([2e-11, 5e-11, 4e-10, 1e-9, 3e-9, 1e-8])
+    gaps = np.array([2e-11, 5e-11, 4e-10, 1e-9, 3e-9, 1e-8]).repeat(2)
     systems, free = len(gaps), np.full((len(gaps), 2), np.inf)
     given = Exact(
         A=np.broadcast_to(np.eye(2), (systems, 2, 2)),
-        b=np.broadcast_to([1.0, 2.0], (systems, 2)),
+        b=np.tile([[1.0, 2.0], [-1.0, -2.0]], (systems // 2, 1)),
         lower=-free,
         upper=free,
         A_ub=np.zeros((systems, 0, 2)),

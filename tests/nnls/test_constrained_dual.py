@@ -35,7 +35,7 @@ def test_rows_are_orthogonal_to_equalities_that_they_almost_depend_on() -> None:
     equal, apart = rng.standard_normal((3, 8)), rng.standard_normal((4, 8))
     near = rng.standard_normal((4, 3)) @ equal + 1e-10 * apart
     none, free = np.zeros(8), np.full(8, np.inf)
-    rows = np.concatenate([near, equal]), np.zeros(7), (4, 0, 0, 3, 0)
+    rows = np.concatenate([near, equal]), np.zeros(7), (4, 3, 0)
     given = np.eye(8), np.ones(8), (none, none), (-free, free), rows, False
     dual = Dual.of(ConstrainedSystem.of(*given))
     cosines = equal @ dual.B / np.linalg.norm(dual.B, axis=0)

@@ -4,8 +4,7 @@
 
 #include <cstdio>
 #include <cstring>
-#include <map>
-#include <set>
+#include <type_traits>
 
 namespace {
 
@@ -54,49 +53,79 @@ const NamedError& named(cudaError_t error) {
     return unknown;
 }
 
-/// Attributes that are 1. They are in properties(), too.
-const std::set<cudaDeviceAttr> FEATURES = {
-    cudaDevAttrCanMapHostMemory,       cudaDevAttrUnifiedAddressing,
-    cudaDevAttrManagedMemory,          cudaDevAttrConcurrentManagedAccess,
-    cudaDevAttrConcurrentKernels,      cudaDevAttrAsyncEngineCount,
-    cudaDevAttrCooperativeLaunch,      cudaDevAttrStreamPrioritiesSupported,
-    cudaDevAttrMemoryPoolsSupported,   cudaDevAttrHostRegisterSupported,
-    cudaDevAttrGlobalL1CacheSupported, cudaDevAttrGpuOverlap};
+/// A limit of the device: its attribute, and how it is set in the properties.
+struct Limit {
+    cudaDeviceAttr attribute;
+    std::uint64_t value;
+    void (*set)(cudaDeviceProp& found, std::uint64_t value) = [](cudaDeviceProp&, std::uint64_t) {};
+};
+
+#define LIMIT(name, member, value)                                         \
+    {cudaDevAttr##name, static_cast<std::uint64_t>(value),                 \
+     [](cudaDeviceProp& found, std::uint64_t limit) {                      \
+         using Member = std::remove_reference_t<decltype((found.member))>; \
+         found.member = static_cast<Member>(limit);                        \
+     }}
+
+const std::vector<Limit>& limits() {
+    static const std::vector<Limit> all = {
+        LIMIT(MaxThreadsPerBlock, maxThreadsPerBlock, 1024),
+        LIMIT(MaxBlockDimX, maxThreadsDim[0], 1024),
+        LIMIT(MaxBlockDimY, maxThreadsDim[1], 1024),
+        LIMIT(MaxBlockDimZ, maxThreadsDim[2], 64),
+        LIMIT(MaxGridDimX, maxGridSize[0], 0x7fffffff),
+        LIMIT(MaxGridDimY, maxGridSize[1], 65535),
+        LIMIT(MaxGridDimZ, maxGridSize[2], 65535),
+        LIMIT(MaxSharedMemoryPerBlock, sharedMemPerBlock, host.static_shared_bytes),
+        LIMIT(MaxSharedMemoryPerBlockOptin, sharedMemPerBlockOptin, host.shared_bytes),
+        LIMIT(MaxSharedMemoryPerMultiprocessor, sharedMemPerMultiprocessor,
+              host.shared_bytes_of_multiprocessor),
+        LIMIT(ReservedSharedMemoryPerBlock, reservedSharedMemPerBlock, 1024),
+        LIMIT(TotalConstantMemory, totalConstMem, 64 << 10),
+        LIMIT(WarpSize, warpSize, 32),
+        LIMIT(MaxPitch, memPitch, 0x7fffffff),
+        LIMIT(MaxRegistersPerBlock, regsPerBlock, 65536),
+        LIMIT(MaxRegistersPerMultiprocessor, regsPerMultiprocessor, 65536),
+        LIMIT(TextureAlignment, textureAlignment, 512),
+        LIMIT(TexturePitchAlignment, texturePitchAlignment, 32),
+        LIMIT(MultiProcessorCount, multiProcessorCount, host.multiprocessors),
+        LIMIT(MaxThreadsPerMultiProcessor, maxThreadsPerMultiProcessor, host.threads),
+        LIMIT(MaxBlocksPerMultiprocessor, maxBlocksPerMultiProcessor, host.blocks),
+        LIMIT(ComputeCapabilityMajor, major, host.capability / 10),
+        LIMIT(ComputeCapabilityMinor, minor, host.capability % 10),
+        LIMIT(GlobalMemoryBusWidth, memoryBusWidth, 256),
+        LIMIT(L2CacheSize, l2CacheSize, 1 << 20),
+        LIMIT(MaxTexture1DWidth, maxTexture1D, 1 << 16),
+        LIMIT(MaxTexture2DWidth, maxTexture2D[0], 1 << 16),
+        LIMIT(MaxTexture2DHeight, maxTexture2D[1], 1 << 16),
+        LIMIT(MaxTexture3DWidth, maxTexture3D[0], 1 << 14),
+        LIMIT(MaxTexture3DHeight, maxTexture3D[1], 1 << 14),
+        LIMIT(MaxTexture3DDepth, maxTexture3D[2], 1 << 14),
+        LIMIT(CanMapHostMemory, canMapHostMemory, 1),
+        LIMIT(UnifiedAddressing, unifiedAddressing, 1),
+        LIMIT(ManagedMemory, managedMemory, 1),
+        LIMIT(ConcurrentManagedAccess, concurrentManagedAccess, 1),
+        LIMIT(ConcurrentKernels, concurrentKernels, 1),
+        LIMIT(AsyncEngineCount, asyncEngineCount, 1),
+        LIMIT(CooperativeLaunch, cooperativeLaunch, 1),
+        LIMIT(StreamPrioritiesSupported, streamPrioritiesSupported, 1),
+        LIMIT(MemoryPoolsSupported, memoryPoolsSupported, 1),
+        LIMIT(HostRegisterSupported, hostRegisterSupported, 1),
+        LIMIT(CanUseHostPointerForRegisteredMem, canUseHostPointerForRegisteredMem, 1),
+        LIMIT(GlobalL1CacheSupported, globalL1CacheSupported, 1),
+        LIMIT(LocalL1CacheSupported, localL1CacheSupported, 1),
+        {cudaDevAttrGpuOverlap, 1},
+        {cudaDevAttrClockRate, 1000000},
+        {cudaDevAttrMemoryClockRate, 1000000}};
+    return all;
+}
 
 cudaDeviceProp properties() {
     cudaDeviceProp found{};
     std::strcpy(found.name, "gpusolve emulator");
     size_t free = 0;
     cudaMemGetInfo(&free, &found.totalGlobalMem);
-    found.sharedMemPerBlock = host.static_shared_bytes;
-    found.sharedMemPerBlockOptin = host.shared_bytes;
-    found.sharedMemPerMultiprocessor = host.shared_bytes_of_multiprocessor;
-    found.reservedSharedMemPerBlock = 1024;
-    found.totalConstMem = 64 << 10;
-    found.memPitch = 0x7fffffff;
-    found.regsPerBlock = found.regsPerMultiprocessor = 65536;
-    found.warpSize = 32;
-    found.maxThreadsPerBlock = 1024;
-    found.maxThreadsDim[0] = found.maxThreadsDim[1] = 1024;
-    found.maxThreadsDim[2] = 64;
-    found.maxGridSize[0] = 0x7fffffff;
-    found.maxGridSize[1] = found.maxGridSize[2] = 65535;
-    found.major = host.capability / 10;
-    found.minor = host.capability % 10;
-    found.multiProcessorCount = host.multiprocessors;
-    found.maxThreadsPerMultiProcessor = host.threads;
-    found.maxBlocksPerMultiProcessor = host.blocks;
-    found.memoryBusWidth = 256;
-    found.l2CacheSize = 1 << 20;
-    found.textureAlignment = 512;
-    found.texturePitchAlignment = 32;
-    found.maxTexture1D = found.maxTexture2D[0] = found.maxTexture2D[1] = 1 << 16;
-    found.maxTexture3D[0] = found.maxTexture3D[1] = found.maxTexture3D[2] = 1 << 14;
-    found.canMapHostMemory = found.unifiedAddressing = found.managedMemory = 1;
-    found.concurrentManagedAccess = found.concurrentKernels = found.asyncEngineCount = 1;
-    found.cooperativeLaunch = found.streamPrioritiesSupported = found.memoryPoolsSupported = 1;
-    found.hostRegisterSupported = found.canUseHostPointerForRegisteredMem = 1;
-    found.globalL1CacheSupported = found.localL1CacheSupported = 1;
+    for (const Limit& limit : limits()) limit.set(found, limit.value);
 #if CUDART_VERSION < 13000
     found.clockRate = found.memoryClockRate = 1000000;
     found.deviceOverlap = 1;
@@ -160,40 +189,9 @@ EXPORT cudaError_t cudaGetDeviceProperties(cudaDeviceProp* found, int device) {
 }
 EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
     if (!is_device(device)) return noted(cudaErrorInvalidDevice);
-    const cudaDeviceProp own = properties();
-    const std::map<cudaDeviceAttr, int> known = {
-        {cudaDevAttrMaxThreadsPerBlock, own.maxThreadsPerBlock},
-        {cudaDevAttrMaxBlockDimX, own.maxThreadsDim[0]},
-        {cudaDevAttrMaxBlockDimY, own.maxThreadsDim[1]},
-        {cudaDevAttrMaxBlockDimZ, own.maxThreadsDim[2]},
-        {cudaDevAttrMaxGridDimX, own.maxGridSize[0]},
-        {cudaDevAttrMaxGridDimY, own.maxGridSize[1]},
-        {cudaDevAttrMaxGridDimZ, own.maxGridSize[2]},
-        {cudaDevAttrMaxSharedMemoryPerBlock, int(own.sharedMemPerBlock)},
-        {cudaDevAttrMaxSharedMemoryPerBlockOptin, int(own.sharedMemPerBlockOptin)},
-        {cudaDevAttrMaxSharedMemoryPerMultiprocessor, int(own.sharedMemPerMultiprocessor)},
-        {cudaDevAttrReservedSharedMemoryPerBlock, int(own.reservedSharedMemPerBlock)},
-        {cudaDevAttrTotalConstantMemory, int(own.totalConstMem)},
-        {cudaDevAttrWarpSize, own.warpSize},
-        {cudaDevAttrMaxPitch, int(own.memPitch)},
-        {cudaDevAttrMaxRegistersPerBlock, own.regsPerBlock},
-        {cudaDevAttrMaxRegistersPerMultiprocessor, own.regsPerMultiprocessor},
-        {cudaDevAttrTextureAlignment, int(own.textureAlignment)},
-        {cudaDevAttrTexturePitchAlignment, int(own.texturePitchAlignment)},
-        {cudaDevAttrMultiProcessorCount, own.multiProcessorCount},
-        {cudaDevAttrMaxThreadsPerMultiProcessor, own.maxThreadsPerMultiProcessor},
-        {cudaDevAttrMaxBlocksPerMultiprocessor, own.maxBlocksPerMultiProcessor},
-        {cudaDevAttrComputeCapabilityMajor, own.major},
-        {cudaDevAttrComputeCapabilityMinor, own.minor},
-        {cudaDevAttrGlobalMemoryBusWidth, own.memoryBusWidth},
-        {cudaDevAttrL2CacheSize, own.l2CacheSize},
-        {cudaDevAttrMaxTexture1DWidth, own.maxTexture1D},
-        {cudaDevAttrMaxTexture2DWidth, own.maxTexture2D[0]},
-        {cudaDevAttrMaxTexture2DHeight, own.maxTexture2D[1]},
-        {cudaDevAttrClockRate, 1000000},
-        {cudaDevAttrMemoryClockRate, 1000000}};
-    const auto found = known.find(attribute);
-    *value = found == known.end() ? static_cast<int>(FEATURES.count(attribute)) : found->second;
+    *value = 0;  // of what the device lacks
+    for (const Limit& limit : limits())
+        if (limit.attribute == attribute) *value = static_cast<int>(limit.value);
     return cudaSuccess;
 }
 ALSO(cudaDeviceGetAttribute, cuDeviceGetAttribute)

@@ -37,8 +37,8 @@ struct Function {
 /// What Python does for the library, and the limits of the device: `CHost` in program.py.
 struct Host {
     void (*add_module)(const void* handle, const char* ptx);
-    void (*add_function)(const void* handle, const void* function, const char* name);
-    void (*add_variable)(const void* handle, const void* variable, const char* name);
+    /// A kernel or a variable.
+    void (*add_symbol)(const void* handle, const void* symbol, const char* name);
     /// The address and the size of a variable on the device. Not 0 if it is not known.
     int (*find_variable)(const void* variable, void** address, std::uint64_t* bytes);
     /// Not 0 if the function is not a kernel.

@@ -159,15 +159,15 @@ ALSO(__cudaRegisterFatBinaryEnd, __cudaUnregisterFatBinary)
 
 EXPORT void __cudaRegisterFunction(void** handle, const char* function, char*, const char* name,
                                    int, void*, void*, void*, void*, int*) {
-    host.add_function(handle, function, name);
+    host.add_symbol(handle, function, name);
 }
 EXPORT void __cudaRegisterVar(void** handle, char* variable, char*, const char* name, int, size_t,
                               int, int) {
-    host.add_variable(handle, variable, name);
+    host.add_symbol(handle, variable, name);
 }
 EXPORT void __cudaRegisterManagedVar(void** handle, void** pointer, char*, const char* name, int,
                                      size_t, int, int) {
-    host.add_variable(handle, pointer, name);
+    host.add_symbol(handle, pointer, name);
     managed.push_back(pointer);
 }
 /// Called before the program uses its managed variables.

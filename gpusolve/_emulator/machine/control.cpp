@@ -76,7 +76,7 @@ void call(Warp& w, const Inst& i) {
 void call_address(Warp& w, const Inst& i) {
     const u64* address = w.at<u64>(i.op[0]);
     const u64 own = address[lowest(w.mask)], number = own - window(FUNCTION_WINDOW);
-    const auto& functions = w.launch().kernel.by_number;
+    const auto& functions = w.launch().kernel.functions;
     if (number >= functions.size() || !functions[number])
         w.fail(i, lowest(w.mask), "calls address 0x%llx, which is not a function",
                static_cast<unsigned long long>(own));

@@ -2,8 +2,9 @@
 
 #include <array>
 #include <set>
+#include <tuple>
 
-#include "machine.h"
+#include "program.h"
 
 namespace machine {
 
@@ -53,17 +54,12 @@ struct Counts {
     std::map<u64, u64> reuse;  // loads by the power of two that is above their distance
     u64 first_loads = 0;
     std::map<std::pair<u64, u32>, u64> issued;  // instructions of each warp of a block
-    std::vector<u64> table;                     // the last that was asked for
 
     u64& counter(const Block& block, Counter which) { return blocks[places[block.number]][which]; }
 };
 
 std::unique_ptr<Counts, void (*)(Counts*)> new_counts() {
     return {new Counts, [](Counts* counts) { delete counts; }};
-}
-
-void delete_counts(Counts* counts) {
-    delete counts;
 }
 
 namespace {
@@ -181,66 +177,48 @@ void count_issued(const Warp& w, u64 instructions) {
     w.launch().counts->issued[{w.block->number, w.first_thread}] += instructions;
 }
 
-void add_sites(Counts& counts, const std::vector<u64>& warps, const std::vector<u64>& lanes) {
-    counts.table.clear();
-    for (std::size_t k = 0; k < warps.size(); ++k)
-        counts.table.insert(counts.table.end(), {warps[k], lanes[k]});
-}
-
-const u64* counts_table(Counts& counts, int which, u64* length) {
-    std::vector<u64>& table = counts.table;
-    if (which != 0) table.clear();  // 0: the instructions, from the launch
-    if (which == 1)
-        for (const auto& block : counts.blocks)
-            table.insert(table.end(), block.begin(), block.end());
-    if (which == 2)
-        for (const auto& [key, row] : counts.rows)
-            table.insert(table.end(), {key.first, static_cast<u64>(key.second), row.requests,
-                                       row.lanes, row.bytes, row.sectors, row.fewest_sectors,
-                                       row.wavefronts, row.fewest_wavefronts, row.lines});
-    if (which == 3)
-        for (const auto& [number, touched] : counts.arrays) {
-            u64 bytes = 0, sectors = 0, loaded_sectors = 0, written_sectors = 0;
-            for (u64 start = 0; start < touched.loaded.size(); start += SECTOR) {
-                u64 own = 0;
-                bool is_loaded = false, is_written = false;
-                for (u64 k = start; k < std::min<u64>(start + SECTOR, touched.loaded.size()); ++k) {
-                    own += touched.loaded[k] || touched.written[k];
-                    is_loaded |= touched.loaded[k];
-                    is_written |= touched.written[k];
-                }
-                bytes += own;
-                sectors += own > 0;
-                loaded_sectors += is_loaded;
-                written_sectors += is_written;
+std::string described(const Counts& counts, const std::vector<u64>& warps,
+                      const std::vector<u64>& lanes) {
+    std::ostringstream out;
+    for (std::size_t k = 0; k < warps.size(); ++k) write_row(out, "site", warps[k], lanes[k]);
+    for (const auto& block : counts.blocks)
+        std::apply([&](auto... counters) { write_row(out, "block", counters...); }, block);
+    for (const auto& [key, row] : counts.rows)
+        write_row(out, "access", key.first, static_cast<u64>(key.second), row.requests, row.lanes,
+                  row.bytes, row.sectors, row.fewest_sectors, row.wavefronts, row.fewest_wavefronts,
+                  row.lines);
+    for (const auto& [number, touched] : counts.arrays) {
+        u64 bytes = 0, sectors = 0, loaded_sectors = 0, written_sectors = 0;
+        for (u64 start = 0; start < touched.loaded.size(); start += SECTOR) {
+            u64 own = 0;
+            bool is_loaded = false, is_written = false;
+            for (u64 k = start; k < std::min<u64>(start + SECTOR, touched.loaded.size()); ++k) {
+                own += touched.loaded[k] || touched.written[k];
+                is_loaded |= touched.loaded[k];
+                is_written |= touched.written[k];
             }
-            table.insert(table.end(), {static_cast<u64>(number), bytes, sectors, loaded_sectors,
-                                       written_sectors});
+            bytes += own;
+            sectors += own > 0;
+            loaded_sectors += is_loaded;
+            written_sectors += is_written;
         }
-    if (which == 4) {
-        table = {0, 0, counts.first_loads};
-        for (const auto& [address, found] : counts.atomics) {
-            table[0] = std::max(table[0], found.first);
-            table[1] = std::max(table[1], found.second);
-        }
+        write_row(out, "array", number, bytes, sectors, loaded_sectors, written_sectors);
     }
-    if (which == 5)
-        for (const auto& [bin, n] : counts.reuse) table.insert(table.end(), {bin, n});
-    if (which == 6) {
-        struct OfBlock {
-            u64 all = 0, most = 0;
-        };
-        std::map<u64, OfBlock> blocks;
-        for (const auto& [warp, n] : counts.issued) {
-            OfBlock& block = blocks[warp.first];
-            block.all += n;
-            block.most = std::max(block.most, n);
-        }
-        for (const auto& [number, block] : blocks)
-            table.insert(table.end(), {block.all, block.most});
+    u64 requests = 0, most_lanes = 0;
+    for (const auto& [address, found] : counts.atomics) {
+        requests = std::max(requests, found.first);
+        most_lanes = std::max(most_lanes, found.second);
     }
-    *length = table.size();
-    return table.data();
+    write_row(out, "launch", requests, most_lanes, counts.first_loads);
+    for (const auto& [bin, n] : counts.reuse) write_row(out, "reuse", bin, n);
+    std::map<u64, std::pair<u64, u64>> issued;  // of all warps of a block, and the most of a warp
+    for (const auto& [warp, n] : counts.issued) {
+        auto& [all, most] = issued[warp.first];
+        all += n;
+        most = std::max(most, n);
+    }
+    for (const auto& [number, block] : issued) write_row(out, "issued", block.first, block.second);
+    return out.str();
 }
 
 }  // namespace machine

@@ -5,7 +5,7 @@
 
 #include <cxxabi.h>
 
-#include "machine.h"
+#include "program.h"
 
 using namespace machine;
 
@@ -22,27 +22,58 @@ EXPORT int gpusolve_supports() {
 #endif
 }
 
-EXPORT void machine_demangle(const char* symbol, char* text, int bytes) {
+/// What a function of the interface returns last; each thread has its own.
+static thread_local std::string text, counted;
+
+/// The result of a function, or null, and the text of its exception.
+template <class F>
+static auto* made(F function) {
+    try {
+        return function().release();
+    } catch (const std::exception& error) {
+        text = error.what();
+        return static_cast<decltype(function().release())>(nullptr);
+    }
+}
+
+/// Why there is no program or kernel, or what a launch has printed.
+EXPORT const char* machine_text() {
+    return text.c_str();
+}
+
+EXPORT const char* machine_demangle(const char* symbol) {
     int status = 0;
     char* found = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
-    std::snprintf(text, static_cast<std::size_t>(bytes), "%s", found ? found : symbol);
+    text = found ? found : symbol;
     std::free(found);
+    return text.c_str();
 }
 
-EXPORT void* machine_load(const Symbol* symbols, int count, const char* entry, u64 gap,
-                          const char* hidden_files, char* error, int error_bytes) {
-    std::string text;
-    auto kernel = load(symbols, count, entry, gap, hidden_files, text);
-    std::snprintf(error, static_cast<std::size_t>(error_bytes), "%s", text.c_str());
-    return kernel.release();
+EXPORT void* machine_program(const char* ptx) {
+    return made([&] { return read_program(ptx); });
+}
+EXPORT const char* machine_describe_program(const Program* program) {
+    return (text = described(*program)).c_str();
+}
+EXPORT void machine_place(Program* program, const u64* addresses, const char* is_new) {
+    place_variables(*program, addresses, is_new);
+}
+EXPORT void machine_delete_program(Program* program) {
+    delete program;
 }
 
-EXPORT void machine_unload(void* kernel) {
-    delete static_cast<Kernel*>(kernel);
+EXPORT void* machine_load(const Program* program, const char* entry, u64 gap,
+                          const char* hidden_files) {
+    return made([&] { return load(*program, entry, gap, hidden_files); });
 }
-
-EXPORT u64 machine_shared_bytes(const void* kernel) {
-    return static_cast<const Kernel*>(kernel)->static_bytes;
+EXPORT const char* machine_describe(const Kernel* kernel) {
+    return (text = described(*kernel)).c_str();
+}
+EXPORT const char* machine_sites(const Kernel* kernel) {
+    return (text = described_sites(*kernel)).c_str();
+}
+EXPORT void machine_delete_kernel(Kernel* kernel) {
+    delete kernel;
 }
 
 namespace {
@@ -74,75 +105,34 @@ void trace(const Kernel& kernel, const Inst* inst, Place value, int depth,
 }  // namespace
 
 /// Offsets of the parameters that may be the pointer of an access.
-EXPORT int machine_origins(const void* kernel, u32 site, u64* offsets, int most) {
-    const Kernel& all = *static_cast<const Kernel*>(kernel);
-    const Inst& inst = *all.by_site[site];
+EXPORT const char* machine_origins(const Kernel* kernel, u32 site) {
+    const Inst& inst = *kernel->by_site[site];
     std::vector<u64> found;
-    if (inst.function == all.entry)
-        for (int k = 0; k < inst.count && k < 5; ++k) trace(all, &inst, inst.op[k], 0, found);
-    const int count = std::min(most, static_cast<int>(found.size()));
-    std::copy_n(found.begin(), count, offsets);
-    return count;
-}
-
-struct SiteRow {
-    s32 ptx_line, file, line;
-};
-
-/// The number of instructions; their lines, unless `rows` is null.
-EXPORT u32 machine_sites(const void* kernel, SiteRow* rows) {
-    const auto& sites = static_cast<const Kernel*>(kernel)->by_site;
-    for (const Inst* inst : sites)
-        if (rows) *rows++ = {inst->ptx_line, inst->file, inst->line};
-    return static_cast<u32>(sites.size());
-}
-
-EXPORT int machine_shared_variable(const void* kernel, int number, char* name, int bytes,
-                                   u64* offset, u64* size) {
-    const auto& shared = static_cast<const Kernel*>(kernel)->shared;
-    if (number >= static_cast<int>(shared.size())) return 0;
-    const SharedVariable& variable = shared[static_cast<std::size_t>(number)];
-    std::snprintf(name, static_cast<std::size_t>(bytes), "%s", variable.name.c_str());
-    *offset = variable.offset;
-    *size = variable.bytes;
-    return 1;
+    if (inst.function == kernel->entry)
+        for (int k = 0; k < inst.count && k < 5; ++k) trace(*kernel, &inst, inst.op[k], 0, found);
+    text.clear();
+    for (const u64 offset : found) text += std::to_string(offset) + " ";
+    return text.c_str();
 }
 
 /// Called with Python's lock. Not 0 if the kernel has failed, or Python has an exception.
 EXPORT int machine_launch(const void* kernel, const Request* request, Fault* fault,
-                          const Python* python, char** output, void** counts) {
+                          const Python* python) {
     Launch launch(*static_cast<const Kernel*>(kernel), *request, *fault, *python);
     const auto checks = new_checks(request->checks_races, request->checks_memory);
     if (request->checks_races || request->checks_memory) launch.checks = checks.get();
-    auto counted = new_counts();
-    if (request->counts) launch.counts = counted.get();
+    const auto counts = new_counts();
+    if (request->counts) launch.counts = counts.get();
     launch.is_watched = launch.checks || launch.counts;
     launch.thread = python->save();
     launch.run();
     python->restore(launch.thread);
-    *output = nullptr;
-    if (!launch.output.empty()) *output = strdup(launch.output.c_str());
-    *counts = launch.counts && !launch.stopped ? counted.release() : nullptr;
+    text = launch.output;
+    counted = launch.counted;
     return launch.stopped ? 1 : 0;
 }
 
-EXPORT const u64* machine_counts(void* counts, int which, u64* length) {
-    return counts_table(*static_cast<Counts*>(counts), which, length);
-}
-
-EXPORT void machine_delete_counts(void* counts) {
-    delete_counts(static_cast<Counts*>(counts));
-}
-
-/// Instructions that may read a register before it has a value.
-EXPORT int machine_undefined(const void* kernel, u32* sites, int most) {
-    int n = 0;
-    for (const Function* function : static_cast<const Kernel*>(kernel)->by_index)
-        for (const u32 inst : function->undefined)
-            if (n < most) sites[n++] = function->code[inst].site;
-    return n;
-}
-
-EXPORT void machine_free(void* memory) {
-    std::free(memory);
+/// The counts of the last launch; empty if it has failed, or was not counted.
+EXPORT const char* machine_counts() {
+    return counted.c_str();
 }

@@ -215,7 +215,8 @@ void Launch::run() {
         }
     }
     for (std::thread& thread : threads) thread.join();
-    if (counts) add_sites(*counts, workers[0]->warp_counts, workers[0]->lane_counts);
+    if (counts && !stopped)
+        counted = described(*counts, workers[0]->warp_counts, workers[0]->lane_counts);
 }
 
 }  // namespace machine

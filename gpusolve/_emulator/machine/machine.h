@@ -49,6 +49,7 @@ struct Worker;
 struct Launch;
 struct Frame;
 struct Kernel;
+struct Program;
 using Run = void (*)(Warp&, const Inst&);
 
 /// A place: its offset in a memory, times 4, plus the number of the memory.
@@ -160,21 +161,7 @@ struct Function {
     std::vector<Copied> parameters;  // `callee` has the offset of each
     Copied result{};
     std::unordered_map<std::string, std::vector<const Inst*>> tables;
-    int index = 0;
-};
-
-/// A name of a program: what Python passes.
-struct Symbol {
-    const char* name;
-    int kind;  // 0: an address, 1: shared memory, 2: a function
-    int line;
-    u64 address;  // or the size in shared memory
-    u64 align;
-    const char* body;
-    const char* parameters;
-    const char* result;
-    int is_entry;
-    int is_in_variable;  // whether the address of the function is in a variable
+    std::size_t number = 0;  // in the program
 };
 
 struct SharedVariable {
@@ -184,9 +171,9 @@ struct SharedVariable {
 
 /// A kernel, with all functions that it reaches.
 struct Kernel {
-    std::unordered_map<std::string, const Symbol*> symbols;
-    std::unordered_map<std::string, std::unique_ptr<Function>> functions;
-    std::vector<Function*> by_index;
+    const Program* program = nullptr;
+    std::vector<std::unique_ptr<Function>> functions;  // null if the kernel does not reach it
+    std::vector<Function*> by_index;                   // in the order in which they are read
     std::vector<std::unique_ptr<Call>> calls;
     Function* entry = nullptr;
     std::vector<u64> constants;  // 32 values of 64 bits each, some of fewer bits
@@ -199,8 +186,6 @@ struct Kernel {
     u32 parameter_bytes = 0;
     u32 stack_bytes = 0;
     std::vector<const Inst*> by_site;
-    std::vector<Function*> by_number;  // by the number of the symbol; null if it is not reached
-    const Symbol* first_symbol = nullptr;
 
     void set_constant(Place place, u64 value, u32 bytes);
 };
@@ -425,6 +410,7 @@ struct Launch {
     Counts* counts = nullptr;
     bool has_one_lane = false;  // lanes run one by one
     bool is_watched = false;    // checks or counts
+    std::string counted;        // the counts, if it has not failed
 
     Launch(const Kernel& kernel, const Request& request, Fault& fault, const Python& python);
     const Region* find(u64 address) const;
@@ -456,10 +442,6 @@ void watch_barrier(Block& block, u32 number);
 void watch_warp_sync(Warp& warp, const Inst& inst);
 void watch_fence(Warp& warp, const Inst& inst);
 
-/// The kernel of an entry; a text in `error` if there is an instruction that is not known.
-std::unique_ptr<Kernel> load(const Symbol* symbols, int count, const char* entry, u64 gap,
-                             const char* hidden_files, std::string& error);
-
 /// Registers that an instruction defines and uses.
 struct Defined {
     std::vector<u32> defines, uses;
@@ -485,11 +467,9 @@ void count_operation(Warp& warp, const Inst& inst);
 void count_issued(const Warp& warp, u64 instructions);
 
 std::unique_ptr<Counts, void (*)(Counts*)> new_counts();
-void delete_counts(Counts* counts);
-/// The counts of instructions: warps and lanes.
-void add_sites(Counts& counts, const std::vector<u64>& warps, const std::vector<u64>& lanes);
-/// Numbers for Python, which are valid until the next call.
-const u64* counts_table(Counts& counts, int which, u64* length);
+/// All counts, and how often warps and lanes have executed each instruction.
+std::string described(const Counts& counts, const std::vector<u64>& warps,
+                      const std::vector<u64>& lanes);
 
 inline u32 lowest(u32 mask) {
     return static_cast<u32>(__builtin_ctz(mask));

@@ -1,124 +1,18 @@
 // Reads the bodies of functions: statements, scopes, labels and operands.
 
 #include <array>
-#include <stdexcept>
 
 #include "table.h"
+#include "program.h"
 
 namespace machine {
-
-using std::string;
-using std::string_view;
 
 namespace {
 
 /// Stands for the offset of the dynamic shared memory, until it is known.
 constexpr u64 DYNAMIC = 0x7d00'0000'0000'0000, MOST_DYNAMIC = 1 << 20;
 
-constexpr u64 MOST_LOCAL_BYTES = 512 << 10, TOO_MANY = 1 << 30;
-
-struct Error : std::runtime_error {
-    using std::runtime_error::runtime_error;
-};
-
-[[noreturn]] void refuse(int line, const string& what) {
-    throw Error("PTX line " + std::to_string(line) + ": " + what);
-}
-
-bool is_of_name(char c) {
-    return std::isalnum(static_cast<u8>(c)) || c == '_' || c == '$' || c == '%' || c == '.';
-}
-
-u64 number(string_view view) {
-    const string text(view);
-    const bool is_float = text.size() > 2 && text[0] == '0' && strchr("fFdD", text[1]);
-    return is_float ? std::stoull(text.substr(2), nullptr, 16) : std::stoull(text, nullptr, 0);
-}
-
-/// Names, numbers and signs, one after the other. ``::`` is part of a name.
-class Tokens {
-  public:
-    explicit Tokens(string_view text) : text_(text) { next(); }
-
-    string_view peek() const { return token_; }
-    bool is_end() const { return token_.empty(); }
-    string_view take() {
-        const string_view found = token_;
-        next();
-        return found;
-    }
-    bool accept(string_view token) {
-        if (token_ != token) return false;
-        next();
-        return true;
-    }
-
-  private:
-    string_view text_, token_;
-
-    void next() {
-        std::size_t start = text_.find_first_not_of(" \t\r\n"), end = start;
-        if (start == string_view::npos) {
-            token_ = {};
-            return;
-        }
-        while (end < text_.size() && (is_of_name(text_[end]) || text_.compare(end, 2, "::") == 0))
-            end += text_[end] == ':' ? 2 : 1;
-        end = std::max(end, start + 1);
-        token_ = text_.substr(start, end - start);
-        text_.remove_prefix(end);
-    }
-};
-
-/// The bytes of a type; 0 for another word.
-u32 bytes_of(string_view type) {
-    if (type == ".pred") return 1;
-    if (type == ".f16x2" || type == ".bf16x2") return 4;
-    if (type == ".bf16") return 2;
-    const bool has_bits =
-        type.size() > 2 && strchr("bsuf", type[1]) && std::isdigit(static_cast<u8>(type[2]));
-    return has_bits ? static_cast<u32>(std::atoi(string(type.substr(2)).c_str())) / 8 : 0;
-}
-
-struct Declared {
-    string name;
-    u32 bytes, align;
-};
-
-/// .align 8 .b8 name[16], with other words before it.
-Declared declaration(Tokens& tokens, int line) {
-    Declared found{"", 1, 0};
-    u32 element = 0;
-    bool is_pointer = false;  // what follows describes its target
-    while (!tokens.is_end() && tokens.peek()[0] == '.') {
-        const string_view word = tokens.take();
-        if (word == ".ptr") is_pointer = true;
-        if (word == ".v2" || word == ".v4") found.bytes = word == ".v2" ? 2 : 4;
-        if (word == ".align") {
-            const u32 align = static_cast<u32>(number(tokens.take()));
-            if (!is_pointer) found.align = align;
-        }
-        if (const u32 bytes = bytes_of(word)) element = bytes;
-    }
-    if (!element) refuse(line, "a declaration without a type: " + string(tokens.peek()));
-    found.name = tokens.take();
-    u64 bytes = u64{found.bytes} * element;
-    found.align = std::max(found.align, element);
-    while (tokens.accept("[")) {
-        const u64 count = tokens.peek() == "]" ? 0 : number(tokens.take());
-        bytes = std::min(bytes * std::min(count, TOO_MANY), TOO_MANY);
-        tokens.take();
-    }
-    found.bytes = static_cast<u32>(bytes);
-    return found;
-}
-
-std::vector<Declared> declarations(const char* text, int line) {
-    std::vector<Declared> found;
-    for (Tokens tokens(text); !tokens.is_end(); tokens.accept(","))
-        found.push_back(declaration(tokens, line));
-    return found;
-}
+constexpr u64 MOST_LOCAL_BYTES = 512 << 10;
 
 const std::vector<string> SPECIAL_NAMES = {
     "%tid.x",       "%tid.y",       "%tid.z",       "%ntid.x",      "%ntid.y",
@@ -147,36 +41,36 @@ struct Scope {
     std::unordered_map<string, Name> names;
 };
 
-Function& function_in(Kernel& kernel, const Symbol& symbol) {
-    auto& function = kernel.functions[symbol.name];
+Function& function_in(Kernel& kernel, std::size_t number) {
+    auto& function = kernel.functions[number];
     if (!function) {
         function = std::make_unique<Function>();
-        function->name = symbol.name;
-        function->index = static_cast<int>(&symbol - kernel.first_symbol);
+        function->name = kernel.program->functions[number].name;
+        function->number = number;
         kernel.by_index.push_back(function.get());
-        kernel.by_number[static_cast<std::size_t>(function->index)] = function.get();
     }
     return *function;
 }
 
 class Reader {
   public:
-    Reader(Kernel& kernel, Function& function, const Symbol& symbol)
-        : kernel_(kernel), function_(function), line_(symbol.line), is_entry_(symbol.is_entry) {
+    Reader(Kernel& kernel, Function& function, const FunctionText& text)
+        : kernel_(kernel), function_(function), line_(text.line), is_entry_(text.is_entry) {
         scopes_.push_back({-1, {}});
         widths_.push_back(8);  // register 0 has the frame's place in local memory
         u32 offset = 0;
-        for (const Declared& found : declarations(symbol.parameters, line_)) {
+        for (const Declared& found : declarations(text.parameters, line_)) {
             offset = aligned(offset, found.align);
-            function.parameters.push_back({0, offset, found.bytes});
+            const u32 bytes = static_cast<u32>(found.bytes);
+            function.parameters.push_back({0, offset, bytes});
             scope().names[found.name] = {is_entry_ ? Operand::value : Operand::local, offset,
-                                         found.bytes};
-            offset += found.bytes;
+                                         bytes};
+            offset += bytes;
         }
         (is_entry_ ? kernel.parameter_bytes : local_bytes_) = offset;
-        for (const Declared& found : declarations(symbol.result, line_))
-            function.result = {0, add_local(found), found.bytes};
-        read(symbol.body);
+        for (const Declared& found : declarations(text.result, line_))
+            function.result = {0, add_local(found), static_cast<u32>(found.bytes)};
+        read(text.body);
         instruction("ret");  // a body may end without a return, or with a label
         for (const Jump& jump : jumps_) function_.code[jump.inst].target = resolve(jump);
         for (auto& [name, labels] : tables_)
@@ -210,8 +104,9 @@ class Reader {
 
     u32 add_local(const Declared& found) {
         const u32 offset = aligned(local_bytes_, found.align);
-        scope().names[found.name] = {Operand::local, offset, found.bytes};
-        local_bytes_ = offset + found.bytes;
+        const u32 bytes = static_cast<u32>(std::min<u64>(found.bytes, TOO_MANY));
+        scope().names[found.name] = {Operand::local, offset, bytes};
+        local_bytes_ = offset + bytes;
         return offset;
     }
 
@@ -304,7 +199,7 @@ class Reader {
         tokens.accept(".extern");
         if (tokens.accept(".shared")) {
             const Declared found = declaration(tokens, line_);
-            value_of({found.name.c_str(), 1, 0, found.bytes, found.align, "", "", "", 0, 0});
+            shared({found.name, "shared", found.bytes, found.align, false});
         }
         if (!tokens.accept(".reg")) return;
         const u32 bytes = bytes_of(tokens.peek());
@@ -334,7 +229,7 @@ class Reader {
         if (name.starts_with("%reserved_smem_offset_")) {
             // The driver's part of shared memory, which tiles of several warps use.
             const u64 before = kernel_.static_bytes;
-            const u64 offset = value_of({"reserved", 1, 0, 1024, 1024, "", "", "", 0});
+            const u64 offset = shared({"reserved", "shared", 1024, 1024, false});
             kernel_.static_bytes = before;
             return value(offset);
         }
@@ -349,8 +244,14 @@ class Reader {
             return value(parameter->number);
         for (const SharedVariable& variable : kernel_.shared)
             if (variable.name == name) return value(variable.offset);
-        if (const auto symbol = kernel_.symbols.find(name); symbol != kernel_.symbols.end())
-            return value(value_of(*symbol->second));
+        const Program& program = *kernel_.program;
+        if (const auto function = program.numbers.find(name); function != program.numbers.end())
+            return value(window(FUNCTION_WINDOW) + function_in(kernel_, function->second).number);
+        if (const auto place = program.places.find(name); place != program.places.end()) {
+            const Variable& variable = program.variables[place->second];
+            if (variable.space == "shared") return value(shared(variable));
+            if (variable.address) return value(variable.address);
+        }
         return {Operand::label, 0, name};
     }
 
@@ -397,22 +298,20 @@ class Reader {
         } while (tokens.accept(","));
     }
 
-    u64 value_of(const Symbol& symbol) {
-        if (symbol.kind == 0) return symbol.address;
-        if (symbol.kind == 2)
-            return window(FUNCTION_WINDOW) + static_cast<u64>(function_in(kernel_, symbol).index);
-        for (const SharedVariable& variable : kernel_.shared)
-            if (variable.name == symbol.name) return variable.offset;
+    /// The offset of a variable in shared memory.
+    u64 shared(const Variable& variable) {
+        for (const SharedVariable& known : kernel_.shared)
+            if (known.name == variable.name) return known.offset;
         // The dynamic memory comes after all variables, whose sizes are not known yet.
-        if (symbol.address == 0) {
-            kernel_.shared.push_back({symbol.name, DYNAMIC, 0});
+        if (variable.bytes == 0) {
+            kernel_.shared.push_back({variable.name, DYNAMIC, 0});
             return DYNAMIC;
         }
-        const u64 align = std::max<u64>(symbol.align, 1);
+        const u64 align = variable.align;
         const u64 offset = (kernel_.shared_bytes + align - 1) / align * align;
-        kernel_.shared.push_back({symbol.name, offset, symbol.address});
-        kernel_.shared_bytes = offset + symbol.address + kernel_.gap;
-        kernel_.static_bytes = (kernel_.static_bytes + align - 1) / align * align + symbol.address;
+        kernel_.shared.push_back({variable.name, offset, variable.bytes});
+        kernel_.shared_bytes = offset + variable.bytes + kernel_.gap;
+        kernel_.static_bytes = (kernel_.static_bytes + align - 1) / align * align + variable.bytes;
         return offset;
     }
 
@@ -587,10 +486,10 @@ class Reader {
         tokens.accept(",");
         variables(made->in);
         const Operand where = named(target);
-        const auto symbol = kernel_.symbols.find(target);
+        const auto& numbers = kernel_.program->numbers;
         find_row({where.is == Operand::reg ? "call_address" : "call"}, inst);
-        if (symbol != kernel_.symbols.end())
-            made->callee = &function_in(kernel_, *symbol->second);
+        if (const auto known = numbers.find(target); known != numbers.end())
+            made->callee = &function_in(kernel_, known->second);
         else if (where.is != Operand::reg)
             inst.run = machine_function(target, *made);
         if (!inst.run) refuse(line_, "the machine does not have the function " + target);
@@ -640,48 +539,46 @@ void Kernel::set_constant(Place place, u64 value, u32 bytes) {
     for (u32 l = 0; l < LANES; ++l) std::memcpy(to + l * bytes, &value, bytes);
 }
 
-std::unique_ptr<Kernel> load(const Symbol* symbols, int count, const char* entry, u64 gap,
-                             const char* hidden_files, string& error) {
+std::unique_ptr<Kernel> load(const Program& program, const string& entry, u64 gap,
+                             const char* hidden_files) {
     auto kernel = std::make_unique<Kernel>();
     for (Tokens tokens(hidden_files); !tokens.is_end(); tokens.accept(","))
         kernel->hidden_files.push_back(static_cast<int>(number(tokens.take())));
     kernel->gap = gap;
-    for (int k = 0; k < count; ++k) kernel->symbols[symbols[k].name] = &symbols[k];
-    kernel->first_symbol = symbols;
-    kernel->by_number.resize(static_cast<std::size_t>(count));
-    try {
-        kernel->entry = &function_in(*kernel, *kernel->symbols.at(entry));
-        for (std::size_t k = 0; k < kernel->by_index.size(); ++k) {  // grows with each call
-            Reader(*kernel, *kernel->by_index[k], *kernel->symbols.at(kernel->by_index[k]->name));
-            // A call by address may call each function whose address is in a variable.
-            const auto is_by_address = [](const auto& call) { return !call->callee; };
-            if (std::any_of(kernel->calls.begin(), kernel->calls.end(), is_by_address))
-                for (int other = 0; other < count; ++other)
-                    if (symbols[other].is_in_variable) function_in(*kernel, symbols[other]);
-        }
-        place_dynamic_memory(*kernel);
-        for (Function* function : kernel->by_index)
-            for (Inst& inst : function->code) {
-                inst.site = static_cast<u32>(kernel->by_site.size());
-                kernel->by_site.push_back(&inst);
-            }
-        for (auto& made : kernel->calls)
-            if (const Function* callee = made->callee) {
-                if (made->in.size() > callee->parameters.size())
-                    throw Error("a call of " + callee->name + " with too many arguments");
-                for (Copied& copied : made->out) copied.callee = callee->result.callee;
-            }
-        std::unordered_map<const Function*, u64> known;
-        const u64 stack_bytes = stack_of(*kernel->entry, known);
-        if (stack_bytes > MOST_LOCAL_BYTES)
-            throw Error(kernel->entry->name + " needs " + std::to_string(stack_bytes) +
-                        " bytes of local memory for each thread, but a GPU has at most " +
-                        std::to_string(MOST_LOCAL_BYTES));
-        kernel->stack_bytes = static_cast<u32>(stack_bytes);
-    } catch (const std::exception& failure) {
-        error = failure.what();
-        return nullptr;
+    kernel->program = &program;
+    kernel->functions.resize(program.functions.size());
+    kernel->entry = &function_in(*kernel, program.numbers.at(entry));
+    const FunctionText& text = program.functions[kernel->entry->number];
+    if (text.cluster_blocks > 1)
+        throw Error("clusters of " + std::to_string(text.cluster_blocks) +
+                    " blocks, but the emulator has clusters of a single block only");
+    for (std::size_t k = 0; k < kernel->by_index.size(); ++k) {  // grows with each call
+        Reader(*kernel, *kernel->by_index[k], program.functions[kernel->by_index[k]->number]);
+        // A call by address may call each function whose address is in a variable.
+        const auto is_by_address = [](const auto& call) { return !call->callee; };
+        if (std::any_of(kernel->calls.begin(), kernel->calls.end(), is_by_address))
+            for (std::size_t other = 0; other < program.functions.size(); ++other)
+                if (program.functions[other].is_in_variable) function_in(*kernel, other);
     }
+    place_dynamic_memory(*kernel);
+    for (Function* function : kernel->by_index)
+        for (Inst& inst : function->code) {
+            inst.site = static_cast<u32>(kernel->by_site.size());
+            kernel->by_site.push_back(&inst);
+        }
+    for (auto& made : kernel->calls)
+        if (const Function* callee = made->callee) {
+            if (made->in.size() > callee->parameters.size())
+                throw Error("a call of " + callee->name + " with too many arguments");
+            for (Copied& copied : made->out) copied.callee = callee->result.callee;
+        }
+    std::unordered_map<const Function*, u64> known;
+    const u64 stack_bytes = stack_of(*kernel->entry, known);
+    if (stack_bytes > MOST_LOCAL_BYTES)
+        throw Error("needs " + std::to_string(stack_bytes) +
+                    " bytes of local memory for each thread, but a GPU has at most " +
+                    std::to_string(MOST_LOCAL_BYTES));
+    kernel->stack_bytes = static_cast<u32>(stack_bytes);
     return kernel;
 }
 

@@ -67,32 +67,21 @@ void Warp::start(Block* of, const Kernel& kernel, u32 number) {
     nowhere[4 * LANES - 1] = 0;
     copies.clear();
     std::fill(committed, committed + LANES, 0);
-    const u32* grid = request.grid;
-    const u32* size = request.block;
-    const u64 place = of->number;
     for (u32 l = 0; l < LANES; ++l) {
-        const u32 thread = first_thread + l;
-        const u32 values[20] = {thread % size[0],
-                                thread / size[0] % size[1],
-                                thread / size[0] / size[1],
-                                size[0],
-                                size[1],
-                                size[2],
-                                static_cast<u32>(place % grid[0]),
-                                static_cast<u32>(place / grid[0] % grid[1]),
-                                static_cast<u32>(place / grid[0] / grid[1]),
-                                grid[0],
-                                grid[1],
-                                grid[2],
-                                l,
-                                number,
-                                static_cast<u32>(of->warps.size()),
-                                (1u << l) - 1,
-                                (2u << l) - 1,
-                                1u << l,
-                                ~((1u << l) - 1),
-                                ~((2u << l) - 1)};
-        for (int k = 0; k < 20; ++k) specials[k][l] = values[k];
+        u64 thread = first_thread + l, place = of->number;
+        for (int d = 0; d < 3; ++d) {
+            const u32 size = request.block[d], blocks = request.grid[d];
+            specials[d][l] = static_cast<u32>(d < 2 ? thread % size : thread);
+            specials[3 + d][l] = size;
+            specials[6 + d][l] = static_cast<u32>(place % blocks);
+            specials[9 + d][l] = blocks;
+            thread /= size;
+            place /= blocks;
+        }
+        const u32 below = (1u << l) - 1, up_to = (2u << l) - 1;
+        const u32 rest[] = {
+            l, number, static_cast<u32>(of->warps.size()), below, up_to, 1u << l, ~below, ~up_to};
+        for (int k = 0; k < 8; ++k) specials[12 + k][l] = rest[k];
     }
 }
 

@@ -430,7 +430,8 @@ def scores_of(column: Values) -> Table:
 
     Examples
     --------
-    >>> values, scores = scores_of(*examined([np.array([1.0, 5.0, 1.0, 1.0, 100.0])]))
+    >>> some = np.array([1.0, 1.0, 1.0, 5.0, 100.0])
+    >>> values, scores = scores_of(Values(1.0, 100.0, some, True))
     >>> values, np.round(scores, 2)
     ((1.0, 5.0, 100.0), array([-0.52,  0.52,  1.28]))
     """
