@@ -137,15 +137,26 @@ __device__ void scale_matrix(const GramMatrix<Team>& at, const GramOptions<Team>
     const int length = by_rows ? n : m, lines = by_rows ? m : n;
     const int step = Workers::size() / length, rest = Workers::size() - step * length;
     int line = Workers::rank() / length, place = Workers::rank() - line * length;
+    const long long of_line = by_rows ? given.row_stride : given.column_stride;
+    const long long of_place = by_rows ? given.column_stride : given.row_stride;
+    const int to_line = by_rows ? at.leading : 1, to_place = by_rows ? 1 : at.leading;
+    const T* from = given.A + line * of_line + place * of_place;
+    double* to = &at.entries[line * to_line + place * to_place];
+    const long long from_step = step * of_line + rest * of_place,
+                    from_next = of_line - length * of_place;
+    const int to_step = step * to_line + rest * to_place, to_next = to_line - length * to_place;
 #pragma unroll 1
     while (line < lines) {
-        const int i = by_rows ? line : place, j = by_rows ? place : line;
-        at(i, j) = given(i, j);
+        *to = given.weights.times(static_cast<double>(*from), by_rows ? line : place);
         line += step;
         place += rest;
+        from += from_step;
+        to += to_step;
         if (place >= length) {
             place -= length;
             ++line;
+            from += from_next;
+            to += to_next;
         }
     }
     Workers::sync();

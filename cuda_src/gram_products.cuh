@@ -92,17 +92,7 @@ template <class Team, class Use>
 __device__ __forceinline__ void combine_gram(const GramMatrix<Team>& matrix, int n,
                                              const Chosen<Team>& chosen, typename Team::Reals y,
                                              Use use) {
-    const MatrixView G{matrix.G, 1, n};
-    if constexpr (Team::is_small) {
-        typename Team::Reals sum{};
-        chosen.by_all([&](auto p, int j) {
-            const double value = Chosen<Team>::element(y, p);
-            for_each_variable<Team>(n, [&](auto i) { sum[i] += G(i, max(j, 0)) * value; });
-        });
-        for_each_variable<Team>(n, [&](auto i) { use(i, sum[i]); });
-    } else {
-        combine<PlainSum, Team>(G, n, chosen, y, [](int) { return 0.0; }, use);
-    }
+    combine<PlainSum, Team>(MatrixView{matrix.G, 1, n}, n, chosen, y, [](int) { return 0.0; }, use);
 }
 
 /// out[i] -= factor * in[i]. A thread computes the elements of its rank.

@@ -60,20 +60,22 @@ struct GramResidual : GramSteps<T, Team> {
             subtract_fitted(at.witness, shift);
             team.sync();
         }
-        follows = moves_x();
-        team.sync();
-        subtract_fitted(at.residual, 0);
-        team.sync();
+        if (moves_x(follows)) {
+            subtract_fitted(at.residual, 0);
+            team.sync();
+        }
         has_product = Team::is_small && is_orthogonal;
         return options.has_sum() || !is_orthogonal || square < kept_part * largest_square;
     }
 
     /// Add the change to x, if x stays between its bounds and the solver was not stopped, and round
-    /// x. Computes d, by how much x changes, and x by variable.
-    __device__ bool moves_x() {
+    /// x; `follows` says whether it was added. Computes d, by how much x changes, and x by
+    /// variable. Returns whether x may change in a team of the warp. Ends with a barrier.
+    __device__ bool moves_x(bool& follows) {
         const double blocked = sum_of_passive(
             [&](auto p) { return is_inside(at.x[p] + at.change[p], p) ? 0.0 : 1.0; });
-        const bool follows = status == converged && blocked == 0;
+        follows = status == converged && blocked == 0;
+        double moved = 0;
         if constexpr (Team::is_small) {  // until now, it needs no registers
             at.all_x.forget();
             for_each_variable<Team>(options.n, [&](auto j) { at.all_x[j] = rest(j); });
@@ -83,8 +85,13 @@ struct GramResidual : GramSteps<T, Team> {
             const double rounded = to_scaled(to_given(x, variable(p)), variable(p));
             at.d[p] = rounded - before;
             at.x[p] = at.all_x[variable(p)] = rounded;
+            if (at.d[p] != 0) moved = 1;
         });
-        return follows;
+        if constexpr (!Team::is_small) {  // a reduction would take registers
+            team.sync();
+            return true;
+        }
+        return team.any(team.reduce(moved, Called<MaxMagnitude<double>>()) > 0);
     }
 
     /// Whether x + change has the fixed sum, up to rounding.

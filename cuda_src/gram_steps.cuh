@@ -25,6 +25,14 @@ constexpr double slack = 8;
 /// than the magnitude of the system: that change has the rounding errors of a larger number.
 constexpr int sum_passes = 2;
 
+/// What `find_variable` finds, for all threads of the team.
+template <class Team, class Reals>
+__device__ __forceinline__ Located<double> find_for_all(Team& team, Reals& values, int count,
+                                                        bool by_value, double least, int j) {
+    return team.reduce(find_variable(team, values, count, by_value, least, j),
+                       Called<ArgMax<double>>());
+}
+
 template <class T, class Team>
 struct GramSteps : GramSystem<T, Team> {
     using Base = GramSystem<T, Team>;
@@ -86,12 +94,19 @@ struct GramSteps : GramSystem<T, Team> {
         inverse.for_each([&](auto p) { at.g[p] = gram(j)[variable(p)]; });
     }
 
+    /// Whether a descent is more than `least` times the root of `square`. Lanes compare squares: a
+    /// root takes 20 instructions.
+    static __device__ bool exceeds(double descent, double least, double square) {
+        if constexpr (!Team::is_small) return descent > least * square_root(square);
+        return (descent > 0 && descent * descent > least * least * square) || least < 0;
+    }
+
     /// Append a variable of value x_j, if the team `tries` to, and if the variable is independent
     /// of the others and moves inwards.
     ///
     /// Column j is projected onto the passive columns; `u` has the coefficients. `least` limits the
-    /// decrease of the objective along its orthogonal part. A large team finds the largest of its
-    /// threads, too. Ends without a barrier.
+    /// decrease of the objective along its orthogonal part; there is no limit if it is negative. A
+    /// large team finds the largest of its threads, too. Ends without a barrier.
     __device__ bool append(bool tries, int j, double x_j, double least, Located<double>& largest) {
         const bool fits = inverse.length < options.capacity();
         tries = tries && (fits || options.has_penalties()) && !team.is_stopped();
@@ -101,9 +116,10 @@ struct GramSteps : GramSystem<T, Team> {
         team.sync();
         const Two along = inverse.project(team, at.g, at.passive_w, at.u, largest);
         const double w = at.w.of(j), norm = at.norm.of(j);
-        const double square = square_of(j) - along.a, descent = w - along.b;
+        const double square = square_of(j) - along.a;
+        const double descent = w < 0 ? along.b - w : w - along.b;
         const bool enters = tries && fits && square > resolved_part * norm * norm &&
-                            (w < 0 ? -descent : descent) > least * square_root(square);
+                            exceeds(descent, least, square);
         if (!team.any(enters)) return false;
         const int p = inverse.append(enters ? j : -1, at.u, square);
         if (!enters) return false;
@@ -226,7 +242,9 @@ struct GramSteps : GramSystem<T, Team> {
         if (!at.matrix.has_gram()) return by_owner<Team>(j, [&](auto i) { at.slope[i] = 0; });
         const auto column = gram(j);
         const double norm = at.norm.of(j);
+        const double limit = accepted ? alike * norm : Floating<double>::infinity();
         clear_variables(team, at.slope, options.n, j, [&](auto i) {
+            if constexpr (Team::is_small) return fabs(column[i]) > limit * at.norm[i];
             return accepted && fabs(column[i]) > alike * at.norm[i] * norm;
         });
     }
@@ -280,9 +298,7 @@ struct GramSteps : GramSystem<T, Team> {
         Located<double> next;
         for (searches = searches && (!by_slope || most > 0); team.any(searches);) {
             if (!foresees)
-                next = team.reduce(
-                    find_variable(team, at.slope, first < 0 ? options.n : 0, by_slope, steep, j),
-                    Called<ArgMax<double>>());
+                next = find_for_all(team, at.slope, first < 0 ? options.n : 0, by_slope, steep, j);
             j = first < 0 ? next.index : (j < 0 ? first : -1);
             searches = searches && j >= 0;
             if (!team.any(searches)) break;

@@ -120,7 +120,7 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
             chosen_.bits |= 1u << variable;
             ++length;
         }
-        add_product(variable >= 0, square, 1, u);
+        add_product(variable >= 0, 1 / square, u);
         return variable;
     }
 
@@ -131,7 +131,7 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
             if (k == position) v[p] = entry;
         });
         const double square = v.of(max(position, 0));
-        add_product(position >= 0, fabs(square), square < 0 ? 1 : -1, v);
+        add_product(position >= 0, -1 / square, v);
         if (position < 0) return;
         for_each_entry([&](int p, int k, double& entry) {
             if (p == position || k == position) entry = 0;
@@ -154,19 +154,51 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
             for_each_variable<Team>(width, [&](auto p) { body(p, k, rows_[p.slot][k]); });
     }
 
-    /// H += sign v v^T / square, if H `changes`; v is 0 for other variables.
-    __device__ void add_product(bool changes, double square, double sign, Reals& v) {
-        const double root = 1 / square_root(square);
+    /// H += factor v v^T, if H `changes`; v is 0 for other variables.
+    __device__ void add_product(bool changes, double factor, Reals& v) {
+        double scaled[each];
 #pragma unroll
-        for (int q = 0; q < each; ++q) v.own[q] = changes ? root * v.own[q] : 0;
+        for (int q = 0; q < each; ++q) {
+            if (!changes) v.own[q] = 0;
+            scaled[q] = changes ? factor * v.own[q] : 0;
+        }
 #pragma unroll
         for (int k = 0; k < width; ++k) {
-            const double factor = sign * v.of(k);
+            const double element = v.of(k);
 #pragma unroll
-            for (int q = 0; q < each; ++q) rows_[q][k] += factor * v.own[q];
+            for (int q = 0; q < each; ++q) rows_[q][k] += element * scaled[q];
         }
     }
 };
+
+// ---- variables ----------------------------------------------------------------------------
+
+/// See gram_steps.cuh. A key has the bits of a value, in order, but for the last: they say which
+/// variable it is, so that values that differ in these bits only are equal.
+template <int lanes, int each, bool general>
+__device__ __forceinline__ Located<double> find_for_all(
+    LaneTeam<lanes, each, general>& team,
+    LaneVector<double, LaneTeam<lanes, each, general>>& values, int count, bool by_value,
+    double least, int j) {
+    using Team = LaneTeam<lanes, each, general>;
+    constexpr long long last = Team::width - 1;
+    const auto larger = [](long long a, long long b) { return max(a, b); };
+    const auto key_of = [](double value, int i) {
+        return (__double_as_longlong(value) & ~last) | (last - i);
+    };
+    long long key = -1;
+    for_each_variable<Team>(count, [&](auto i) { key = larger(key, key_of(values[i], i)); });
+    if (team.any(!by_value)) {
+        if (!by_value) key = -1;
+        for_each_variable<Team>(count, [&](auto i) {
+            const bool may_be = !by_value && i > j && values[i] == values[i];
+            if (may_be) key = larger(key, key_of(Floating<double>::largest(), i));
+        });
+    }
+    key = team.reduce(key, larger);
+    const double value = __longlong_as_double(key & ~last);
+    return {value, value > least ? static_cast<int>(last - (key & last)) : -1};
+}
 
 // ---- products -----------------------------------------------------------------------------
 
@@ -175,12 +207,13 @@ class PassiveInverse<LaneTeam<lanes, each, general>> {
 template <class Team, bool all, int count>
 __device__ __forceinline__ void add_rows(MatrixView matrix, int m, int columns,
                                          Vector<double> vector, double (&part)[count]) {
+    const double *row = &matrix(Team::rank(), 0), *value = &vector[Team::rank()];
+    const long long step = matrix.row_stride * Team::size();
 #pragma unroll 1
-    for (int i = Team::rank(); i < m; i += Team::size()) {
-        const double value = vector[i];
+    for (int i = Team::rank(); i < m; i += Team::size(), row += step, value += Team::size()) {
 #pragma unroll
         for (int q = 0; q < count; ++q)
-            if (all || q < columns) part[q] += matrix(i, q) * value;
+            if (all || q < columns) part[q] += row[q] * *value;
     }
 }
 
@@ -228,6 +261,30 @@ __device__ void multiply_columns(const GramMatrix<LaneTeam<lanes, each, general>
     }
 }
 
+/// use(i, sum) for every variable i < n of a lane. Several lanes read all columns of G: they need
+/// no address for the next one, and no vote.
+template <int lanes, int each, bool general, class Use>
+__device__ __forceinline__ void combine_gram(
+    const GramMatrix<LaneTeam<lanes, each, general>>& matrix, int n,
+    const Chosen<LaneTeam<lanes, each, general>>& chosen,
+    const LaneVector<double, LaneTeam<lanes, each, general>>& y, Use use) {
+    using Team = LaneTeam<lanes, each, general>;
+    typename Team::Reals sum{};
+    const auto add = [&](int k, double value) {
+        for_each_variable<Team>(n, [&](auto i) { sum[i] += matrix.G[k * n + i] * value; });
+    };
+    if constexpr (lanes == 1) {
+        chosen.by_all([&](int, int k) { add(k, y.of(k)); });
+    } else {
+        typename Team::Reals factor;
+        for_each_variable<Team>(Team::width,
+                                [&](auto i) { factor[i] = chosen.has(i) ? y.of(i) : 0; });
+#pragma unroll 2
+        for (int k = 0; k < n; ++k) add(k, factor.of(k));
+    }
+    for_each_variable<Team>(n, [&](auto i) { use(i, sum[i]); });
+}
+
 /// Sums of columns for the rows of a lane, some at once: see gram_products.cuh. Lanes shuffle y, so
 /// they take as many turns as the last of them.
 template <class Sum, class Team, class Start, class Use>
@@ -238,19 +295,21 @@ __device__ __forceinline__ void combine(MatrixView rows, int count, const Chosen
     for (int first = 0; first < count; first += rows_at_once * lanes) {
         // Rows that do not exist are computed like the last row, and not used.
         const auto row_of = [&](int q) { return first + q * lanes + Team::rank(); };
-        const auto for_each_row = [&](auto body) {
-#pragma unroll
-            for (int q = 0; q < rows_at_once; ++q) body(q, min(row_of(q), count - 1));
-        };
         Sum sum[rows_at_once] = {};
-        for_each_row([&](int q, int i) { sum[q] = {start(i)}; });
+        const double* row[rows_at_once];
+#pragma unroll
+        for (int q = 0; q < rows_at_once; ++q) {
+            const int i = min(row_of(q), count - 1);
+            sum[q] = {start(i)};
+            row[q] = &rows(i, 0);
+        }
         chosen.by_slot([&](auto p, int j) {
             const double value = Chosen<Team>::element(y, p);
-            const MatrixView column{rows.entries.from(max(j, 0)), rows.row_stride, 1};
-            for_each_row([&](int q, int i) { sum[q].take(column(i, 0), value); });
+#pragma unroll
+            for (int q = 0; q < rows_at_once; ++q) sum[q].take(row[q][max(j, 0)], value);
         });
-        for_each_row([&](int q, int i) {
-            if (row_of(q) < count) use(i, sum[q].rounded());
-        });
+#pragma unroll
+        for (int q = 0; q < rows_at_once; ++q)
+            if (row_of(q) < count) use(row_of(q), sum[q].rounded());
     }
 }
