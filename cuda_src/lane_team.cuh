@@ -270,17 +270,31 @@ __device__ __forceinline__ void combine_gram(
     const LaneVector<double, LaneTeam<lanes, each, general>>& y, Use use) {
     using Team = LaneTeam<lanes, each, general>;
     typename Team::Reals sum{};
-    const auto add = [&](int k, double value) {
-        for_each_variable<Team>(n, [&](auto i) { sum[i] += matrix.G[k * n + i] * value; });
-    };
     if constexpr (lanes == 1) {
-        chosen.by_all([&](int, int k) { add(k, y.of(k)); });
+        chosen.by_all([&](int, int k) {
+            const double value = y.of(k);
+            for_each_variable<Team>(n, [&](auto i) { sum[i] += matrix.G[k * n + i] * value; });
+        });
     } else {
         typename Team::Reals factor;
-        for_each_variable<Team>(Team::width,
-                                [&](auto i) { factor[i] = chosen.has(i) ? y.of(i) : 0; });
+        const double* entry[each];
+        for_each_variable<Team>(Team::width, [&](auto i) {
+            factor[i] = chosen.has(i) ? y.of(i) : 0;
+            entry[i.slot] = &matrix.G[min(i, n - 1)];
+        });
+#pragma unroll
+        for (int slot = 0; slot < each; ++slot) {
+            const int count = min(n - slot * lanes, lanes);
 #pragma unroll 2
-        for (int k = 0; k < n; ++k) add(k, factor.of(k));
+            for (int lane = 0; lane < count; ++lane) {
+                const double value = __shfl_sync(whole_warp, factor.own[slot], lane, lanes);
+#pragma unroll
+                for (int q = 0; q < each; ++q) {
+                    sum.own[q] += *entry[q] * value;
+                    entry[q] += n;
+                }
+            }
+        }
     }
     for_each_variable<Team>(n, [&](auto i) { use(i, sum[i]); });
 }
