@@ -56,6 +56,8 @@ def checked_shape(what: str, shape: tuple[int, ...]) -> tuple[int, int, int]:
     what : {"grid", "block"}
     shape : tuple of int
     """
+    if not hasattr(shape, "__len__"):
+        raise TypeError(f"{what} must be a tuple of 1 to 3 integers, got {shape!r}")
     limits = _LARGEST_GRID if what == "grid" else _LARGEST_BLOCK
     if not 1 <= len(shape) <= 3:
         raise ValueError(f"{what} must have 1 to 3 dimensions, got {shape}")

@@ -184,7 +184,10 @@ def completed(
     found = {**given, **defaults, **options}
     if len(found) > len(given) + len(defaults):
         unknown = next(name for name in options if name not in defaults)
-        raise TypeError(f"got an unexpected keyword argument {unknown!r}")
+        raise TypeError(
+            f"got an unexpected keyword argument {unknown!r}; the options are "
+            f"{', '.join(defaults)}"
+        )
     return found
 
 

@@ -517,6 +517,11 @@ def test_impossible_launches_are_refused(
         fill(grid, block, (np.zeros(1024, np.int32),), shared_mem=shared_mem)
 
 
+def test_a_grid_without_dimensions_is_refused() -> None:
+    with pytest.raises(TypeError, match="grid must be a tuple of 1 to 3 integers, got"):
+        kernel("shared_overrun", "fill")(4, (32,), (np.zeros(1024, np.int32),))
+
+
 def test_variables_of_a_kernel_leave_less_dynamic_shared_memory() -> None:
     """A block has 99 KiB, of which the variables take 1 KiB."""
     reverse = kernel("missing_syncthreads", "reverse_block<false>")

@@ -84,7 +84,7 @@ ONE: list[tuple[str, dict[str, Any], str]] = [
 """Arguments of one function."""
 
 TYPES: list[tuple[str, dict[str, Any], str]] = [
-    ("nnls", {"wieghts": LINEAR}, "unexpected keyword argument 'wieghts'"),
+    ("nnls", {"wieghts": LINEAR}, "keyword argument 'wieghts'; the options are "),
     ("bounded_qp", {"L": "first"}, "unexpected keyword argument 'L'"),
     ("regularization_path", {"warm_start": 1}, "keyword argument 'warm_start'"),
     ("nnls", {"A": scipy.sparse.linalg.aslinearoperator(A)}, "got a linear operator"),

@@ -65,11 +65,15 @@ def feature_names(X: object) -> Any | None:
 def real_array(value: object, name: str, *, missing: bool = False) -> Array:
     """A float32 or float64 array without infinity, and without NaN unless `missing`.
 
-    TypeError for a sparse matrix, or a dtype that is not numeric.
+    TypeError for a sparse matrix, or a dtype that is not numeric. ValueError for text
+    that is not a number.
     """
     array = dense_array(value, name)
     if array.dtype.kind in "OUST":
-        array = array.astype(np.float64)
+        try:
+            array = array.astype(np.float64)
+        except ValueError as error:
+            raise ValueError(f"{name} must be numeric: {error}") from None
     with current_device(array):
         array = floating({name: array})[name]
         check_finite(array, name, feature_names(value), missing)
