@@ -38,7 +38,10 @@ def local_client(**options: Any) -> Iterator[Any]:
     """A client of two workers of one thread each, at any free port."""
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, **options
+            n_workers=2,
+            threads_per_worker=1,
+            dashboard_address="localhost:0",
+            **options,
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
@@ -63,8 +66,8 @@ def chunked(array: Any, chunks: Any) -> Any:
 @together("own", [False, True])
 def test_chunks_have_the_bits_of_one_call(kind: str, own: bool) -> None:
     """Options and matrices are cut with the systems."""
-    given = problem(kind, (M, N), np.float64)
-    expected = gpusolve.lsq_linear(**given)
+    whole = problem(kind, (M, N), np.float64)
+    expected, given = gpusolve.lsq_linear(**whole), {**whole}
     if own and given["A"].ndim > 2:
         given["A"] = chunked(given["A"], (2, *given["A"].shape[1:]))
     given["b"] = chunked(given["b"], (len(given["b"]) // 2, M))
@@ -75,7 +78,12 @@ def test_chunks_have_the_bits_of_one_call(kind: str, own: bool) -> None:
     sent = cloudpickle.loads(cloudpickle.dumps(result))
     (found,) = dask.compute(sent, scheduler="sync")
     assert_same(found, expected)
-    assert_array_equal(found.residual, expected.residual)
+    if kind == "strided":  # NumPy sums its products in another order than of a copy
+        products = np.matmul(abs(whole["A"]), abs(expected.x)[..., None])[..., 0]
+        rounding = (N + 1) * np.finfo(np.float64).eps * (abs(whole["b"]) + products)
+        assert (abs(found.residual - expected.residual) <= 2 * rounding).all()
+    else:
+        assert_array_equal(found.residual, expected.residual)
     assert_array_equal(found.covariance(), expected.covariance())
 
 
