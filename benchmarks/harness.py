@@ -7,7 +7,7 @@ call while the device is still flushing, so Python's overhead counts only if it 
 longer than the flush. On the host a time is wall time, with the caches as they are.
 
 A benchmark is a list of parts, each of which yields results (`records.py`). `main`
-prints them as a page, line by line as they come, and writes page, data and charts.
+prints them as a page, table by table, and writes page, data and charts.
 """
 
 from __future__ import annotations

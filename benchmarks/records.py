@@ -66,7 +66,7 @@ class Result(NamedTuple):
     @property
     def label(self) -> str:
         """The shape and the kind of the systems."""
-        return "{} x {}, {}".format(*self.shape, self.name)
+        return "{:,} x {:,}, {}".format(*self.shape, self.name)
 
     def rounded(self) -> Result:
         """The same result; numbers that are not whole have four digits."""
@@ -161,8 +161,13 @@ def table_head(*names: str, words: int = 1) -> Iterator[str]:
 
 
 def table(part: Part, results: Iterable[Result]) -> Iterator[str]:
-    """A line for each batch: times, with their ratios to our time, and errors."""
-    everyone = (OURS, *part.peers)
+    """A line for each batch: times, with their ratios to our time, and errors.
+
+    Peers that solved nothing, as those of a GPU on a CPU, have no column.
+    """
+    results = list(results)
+    known = {one.peer for one in results}
+    everyone = (OURS, *(peer for peer in part.peers if peer in known))
     yield f"\n## {part.name.capitalize()}\n\n{part.about}\n"
     yield from table_head(
         *("case", "systems"),

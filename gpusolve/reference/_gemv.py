@@ -50,6 +50,10 @@ def gemv(A: Array, x: Array, *, transpose: bool = False) -> Array:
 
 
 def _products(A: Array, x: Array) -> Array:
-    """``A x``; a matrix shared by many vectors takes one matrix product."""
-    y: Array = x @ A.T if A.ndim == 2 and x.ndim > 1 else (A @ x[..., None])[..., 0]
-    return y
+    """``A x``; a matrix shared by many vectors takes one matrix product.
+
+    ``numpy.dot`` also calls BLAS for a single column; ``numpy.matmul`` does not.
+    """
+    if A.ndim > 2:
+        return np.asarray((A @ x[..., None])[..., 0])
+    return np.asarray(x @ A.T if x.ndim > 1 else np.dot(A, x))
