@@ -12,7 +12,7 @@ from .._device.arrays import Array, as_array, floating, is_cupy, namespace
 from .._device.interrupts import interruptible, work_of
 from .._device.kernels import Device, current, device_of
 from .._device.products import transposed
-from .._numerics.arithmetic import remainder
+from .._numerics.arithmetic import EPS, remainder
 from .._numerics.certificate import (
     CERTIFIED,
     CONVERGED,
@@ -59,8 +59,6 @@ infinity and NaN, means a negative eigenvalue, and LAPACK might find no eigenval
 
 ROUNDED = 16.0
 """Limit on rounding errors, in eps of the terms that cancel."""
-
-EPS = float(np.finfo(np.float64).eps)
 
 DEFAULTS = defaults_of(QuadraticOptions)
 

@@ -17,9 +17,9 @@ import numpy as np
 from .._device.arrays import Array, ArrayT, largest, namespace, unwrapped
 from .._device.kernels import Device, device_of
 from .._device.products import product, transposed, transposed_product
-from .._numerics.arithmetic import inverse_power_of_two, remainder
+from .._numerics.arithmetic import EPS, inverse_power_of_two, remainder
 from .._numerics.certificate import INFEASIBLE, ROUNDED
-from ..reference._nnls_constrained import EPS, SHARE
+from ..reference._nnls_constrained import SHARE
 from .arguments import drop_repeats, gather
 from .constraint_rows import Rows, decomposed
 from .dense import solve_within_bounds

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, namespace, on_host
 from .._device.launch import pieces
 from .._device.threads import workers
-from .._numerics.arithmetic import Mask, inverse_power_of_two
+from .._numerics.arithmetic import EPS, Mask, inverse_power_of_two
 from .._numerics.system import System, scale
 from .problem import Option, Problem, norm
 from .sparse_matrices import (
@@ -27,8 +27,6 @@ LARGEST = float(np.finfo(np.float64).max)
 BLOCK_BYTES = 2**26
 """Limit on the residuals that are in memory at once, unless it is a single residual."""
 
-
-EPS = float(np.finfo(np.float64).eps)
 
 SHIFT = 4.0
 """The shift of the diagonal of G, in units of eps times the number of rows of G."""

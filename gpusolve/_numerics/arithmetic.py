@@ -16,6 +16,9 @@ Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
+EPS = float(np.finfo(np.float64).eps)
+"""The machine epsilon of float64."""
+
 TOGETHER = 2**16
 """Products that are computed at once, unless they are of a single column."""
 

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._numerics.arithmetic import inverse_power_of_two, remainder, two_sum
+from .._numerics.arithmetic import EPS, inverse_power_of_two, remainder, two_sum
 from .._numerics.certificate import (
     CERTIFIED,
     ROUNDED,
@@ -49,8 +49,6 @@ from .._numerics.system import ACCURATE
 
 Array = Any
 """An array of NumPy. Types of its elements would only be repeated."""
-
-EPS = float(np.finfo(np.float64).eps)
 
 SHARE = 1e-4
 """Limit on the violation of a constraint by rounding errors of x, relative to the limit
