@@ -99,8 +99,9 @@ class BoundedOptions(LeastSquaresOptions, LinearConstraints, total=False):
 
 
 DEFAULTS: dict[str, Any] = {
-    **dict.fromkeys(["A_ub", "b_ub", "A_eq", "b_eq", "weights", "sum_to"]),
-    **dict.fromkeys(["warm_start"]),
+    **dict.fromkeys(
+        ["A_ub", "b_ub", "A_eq", "b_eq", "weights", "sum_to", "warm_start"]
+    ),
     **{"l1": 0.0, "l2": 0.0},
     **dict.fromkeys(["L", "lam", "prior", "tol", "maxiter", "devices", "out"]),
 }
@@ -176,7 +177,7 @@ METHODS = get_args(MethodName)
 NNLS_METHODS = (*METHODS, *COMPARED)
 """The methods for non-negative least squares without a fixed sum."""
 
-# ---- axes ----------------------------------------------------------
+# ---- axes ----------------------------------------------------------------------------
 
 Axis = Literal["row", "variable", "penalty", "inequality", "equality"]
 
