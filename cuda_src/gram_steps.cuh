@@ -105,7 +105,7 @@ struct GramSteps : GramSystem<T, Team> {
     /// of the others and moves inwards.
     ///
     /// Column j is projected onto the passive columns; `u` has the coefficients. `least` limits the
-    /// decrease of the objective along its orthogonal part; there is no limit if it is negative. A
+    /// decrease of the objective along its orthogonal part; a negative number sets no limit. A
     /// large team finds the largest of its threads, too. Ends without a barrier.
     __device__ bool append(bool tries, int j, double x_j, double least, Located<double>& largest) {
         const bool fits = inverse.length < options.capacity();

@@ -62,7 +62,7 @@ def assert_is_in_the_table(source: Source, architecture: int) -> None:
     ids=lambda one: one.file,
 )
 def test_a_kernel_of_each_file_is_that_of_the_table(source: Source) -> None:
-    """The compiler is that of the table: the fingerprints tell the rest."""
+    """The compiler has made the table: the fingerprints tell the rest."""
     first = source._replace(instances=source.instances[:1])
     assert_is_in_the_table(first, DISASSEMBLED)
 

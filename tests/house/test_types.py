@@ -63,7 +63,7 @@ X, y = np.arange(10.0)[:, None], np.arange(10.0)
     ],
 )
 def test_names(function, parameter, given):
-    """The declared names are those that an error lists."""
+    """The declared names are the names that an error lists."""
     found = refusing(function, *given, **{parameter: "nonsense"})
     assert declared(function, parameter) - {None} == found - {None}
 

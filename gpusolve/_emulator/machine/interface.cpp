@@ -36,7 +36,7 @@ static auto* made(F function) {
     }
 }
 
-/// Why there is no program or kernel, or what a launch has printed.
+/// The reason why a program or kernel is missing, or what a launch has printed.
 EXPORT const char* machine_text() {
     return text.c_str();
 }

@@ -55,7 +55,7 @@ struct Program {
 std::unique_ptr<Program> read_program(const char* text);
 std::unique_ptr<Kernel> load(const Program& program, const std::string& entry, u64 gap,
                              const char* hidden_files);
-/// Let variables have these addresses, and give those that are new their first values.
+/// Let variables have these addresses, and give new variables their first values.
 void place_variables(Program& program, const u64* addresses, const char* is_new);
 /// Descriptions for Python: a line for each thing, with its kind first.
 std::string described(const Program& program);
