@@ -168,7 +168,11 @@ def test_any_schedule_of_threads_and_blocks(
 
 # ---- rows, views and out -------------------------------------------------------------
 
-SHAPES = [(0,), (1,), (8,), (0, 5), (5, 0), (90, 3), (3, 700), (2, 3, 70), (2, 3, 33)]
+SHAPES = [
+    [(0,), (90, 3), (2, 3, 33)],
+    [(1,), (0, 5), (3, 300)],
+    [(8,), (5, 0), (2, 3, 70), (3, 7)],
+]
 
 VIEWS = [
     lambda x: x,
@@ -183,21 +187,19 @@ INTO = ["new", "x", "part"]
 """Where a scan writes: a new array, its input, and a view of a larger array."""
 
 
-def sparse_numbers(rng: Generator, shape: tuple[int, ...]) -> Any:
-    return rng.integers(0, 2, shape, np.int16) * rng.integers(1, 99, shape, np.int16)
-
-
 @every_variant
-@together("shape", SHAPES)
+@together("shapes", SHAPES)
 def test_axes_of_views(
-    backend: Any, shape: tuple[int, ...], name: str, variant: str, rng: Generator
+    backend: Any, shapes: Any, name: str, variant: str, rng: Generator
 ) -> None:
     """Each row begins a segment. Flags are bools or packed bits, and may broadcast."""
-    x, function = sparse_numbers(rng, shape), getattr(gpusolve, name)
-    case = Case("add" if variant in UNORDERED else "first nonzero", x.dtype)
+    function = getattr(gpusolve, name)
+    case = Case("add" if variant in UNORDERED else "first nonzero", np.dtype(np.int16))
     given: dict[str, Any] = {"op": case.op, "variant": variant}
-    for view, into, exclusive in zip(VIEWS, 2 * INTO, 3 * KINDS, strict=True):
-        axes = range(-view(x).ndim, view(x).ndim)
+    ways = list(zip(VIEWS, 2 * INTO, 3 * KINDS, strict=True))
+    for shape, (view, into, exclusive) in itertools.product(shapes, ways):
+        x = rng.integers(0, 2, shape, np.int16) * rng.integers(1, 99, shape, np.int16)
+        axes = range(-1, view(x).ndim - 1)
         for axis in axes if name != "segmented_scan" else (-1,):
             rows = np.moveaxis(view(x), axis, -1)
             if name == "reduce":
