@@ -99,6 +99,12 @@ def formula(text: str) -> Any:
 FORMULA_COLUMNS = "x", "t", "count", "g", "a name"
 
 
+def again(given: Any = X, y: Any = Y, offset: Any = None, **changed: Any) -> Any:
+    """A second fit of a warm start."""
+    model = fit(warm_start=True, df=4).set_params(**{"max_iter": 9, **changed})
+    return model.fit(given, y, offset=offset)
+
+
 def events(count: int) -> Any:
     """Times, of which the first have an event."""
     return np.c_[1 + X[:, 0], np.arange(N) < count]
