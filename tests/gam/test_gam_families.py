@@ -450,7 +450,7 @@ def test_families_have_names() -> None:
     assert {*get_args(CoupledName)} == coupled
 
 
-@each
+@pytest.mark.parametrize("family", ROWS_ALONE, ids=str)
 def test_cupy_arrays_give_what_numpy_arrays_give(family: Family) -> None:
     y, rng = responses(family), np.random.default_rng(5)
     f, w = rng.standard_normal((2, 60)), rng.random((2, 60))
@@ -512,7 +512,7 @@ def evaluate(family: Family, y: np.ndarray, f: np.ndarray, s: np.ndarray) -> np.
     return found
 
 
-@each
+@pytest.mark.parametrize("family", ROWS_ALONE, ids=str)
 def test_cuda_family_is_that_of_numpy(family: Family, rng: np.random.Generator) -> None:
     n = 200
     y = responses(family, n)

@@ -201,7 +201,7 @@ OTHERS = [
 def test_kernels_make_the_steps_of_dense_matrices(
     device_backend: Any, family: Any
 ) -> None:
-    n = 333 if family == Gaussian() else 90
+    n = 333 if family == Gaussian() else 60
     for rule in ["scaled", "mboost"][: 1 + (family in (Gaussian(), Multinomial(3)))]:
         check_paths(family, rule, 3, n)
 

@@ -25,7 +25,7 @@ from gpusolve.gam._model import fitted
 
 DATA, NEW = columns(), columns(40, seed=7)
 
-every = together("case", EVERY_CASE, ids=str)
+every = pytest.mark.parametrize("case", EVERY_CASE, ids=str)
 each_family = together("case", EVERY_FAMILY_CASE, ids=str)
 each_learner = together("case", EVERY_LEARNER_CASE, ids=str)
 

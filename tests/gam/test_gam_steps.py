@@ -74,21 +74,21 @@ def test_exposures_over_decades() -> None:
     x, rng = np.random.default_rng(0).random((800, 1)), np.random.default_rng(1)
     exposure = 10 ** (6 * rng.random(800) - 2)
     y = rng.poisson(exposure * np.exp(np.sin(6 * x[:, 0])))
-    start = np.log(exposure)
-    model = BoostedGAM(family="poisson", max_iter=100).fit(x, y, offset=start)
-    assert (np.diff(model.risk_) <= 0).all()
-    effect = model.predict(x, kind="link", offset=0)
-    assert abs(effect - np.sin(6 * x[:, 0])).mean() < 0.03
-    days = BoostedGAM(family="poisson", max_iter=100)
-    days.fit(x, y, offset=np.log(365 * exposure))
-    other = days.predict(x, kind="link", offset=0)
-    np.testing.assert_allclose(effect, other + math.log(365), rtol=1e-9)
-    assert model.intercept_ == pytest.approx(math.log(y.sum() / exposure.sum()))
+    effects = []
+    for unit in (1, 365):
+        model = BoostedGAM(family="poisson", max_iter=100)
+        model.fit(x, y, offset=np.log(unit * exposure))
+        assert (np.diff(model.risk_) <= 0).all()
+        mean = math.log(y.sum() / exposure.sum() / unit)
+        assert model.intercept_ == pytest.approx(mean)
+        effects.append(model.predict(x, kind="link", offset=0) + math.log(unit))
+    np.testing.assert_allclose(*effects, rtol=1e-9)
+    assert abs(effects[0] - np.sin(6 * x[:, 0])).mean() < 0.03
     given = {"x": x[:, 0], "y": y, "t": exposure}
-    formula = "y ~ x + offset(log(365 * t))"
-    scaled = gamboost(formula, given, family="poisson", step_rule="scaled", max_iter=9)
-    assert scaled.intercept_ == pytest.approx(days.intercept_)
-    assert gamboost(formula, given, family="poisson", max_iter=0).intercept_ == 0
+    for options, intercept in (({}, 0.0), ({"step_rule": "scaled"}, mean)):
+        own = {"family": "poisson", "max_iter": 0} | options
+        scaled = gamboost("y ~ x + offset(log(365 * t))", given, **own)
+        assert scaled.intercept_ == pytest.approx(intercept)
 
 
 # ---- the score -----------------------------------------------------------------------
@@ -126,6 +126,9 @@ def test_the_score_of_a_constant_target(value: float) -> None:
     for w in (None, np.random.default_rng(0).random(200)):
         assert model.score(X, y, sample_weight=w) == 1
         assert model.score(X, y + abs(y) * 1e-9 + 1e-300, sample_weight=w) == 0
+    for name in ("quantile", "laplace", "huber"):
+        same = BoostedGAM(family=name, max_iter=5).fit(X, y)
+        np.testing.assert_array_equal(same.predict(X), value)
 
 
 def test_the_score_of_counts_with_offsets() -> None:
