@@ -60,7 +60,7 @@ class BoostedGAM(AdditiveModel):
         doubles them if this lowers the loss of the rows left out by more than its
         standard error over the folds: up to 48, a quarter of the number of rows,
         and half of a given `n_basis`. The same folds choose the range of the knots,
-        normal scores of skewed features, and stumps (`btree`) next to the splines or
+        normal scores of skewed features, and stumps next to the splines or
         alone, for effects that jump; `summary` says what was chosen. See Notes. With a
         given number of iterations, and with `early_stopping`, df is 6 and nothing is
         chosen.
