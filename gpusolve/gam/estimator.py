@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 from .._device.arrays import Array, namespace
@@ -371,13 +370,8 @@ class BoostedGAM(AdditiveModel):
                 "family must have one predictor: BoostedDistribution and "
                 f"BoostedGAMClassifier have several, got {family!r}"
             )
-        data = self._training(X, y, sample_weight, offset)
-        with data.frame.current():
-            response = family.prepare(data.y, data.frame.like)
-            data = replace(data, y=response)
-            family.check(data.counted_y)
-            self._fit(X, data, family)
-            insight.learn_baseline(self)
+        self._fit_to(X, y, sample_weight, offset, family)
+        insight.learn_baseline(self)
         return self
 
     def stop_at(self, iteration: int) -> Self:

@@ -521,12 +521,6 @@ OtherName = Literal[
     "log_logistic", "log_normal",
 ]  # fmt: skip
 ClassName = Literal["binomial", "multinomial", "prop_odds"]
-FamilyName = Literal[ClassName, OtherName]
-CoupledName = Literal[
-    "student_t", "beta", "zero_inflated_poisson", "zero_inflated_negative_binomial",
-]  # fmt: skip
-"""Further names, of families with several predictors."""
-
 FAMILIES: Mapping[str, type[Family]] = {
     family.name: family
     for family in (
