@@ -193,22 +193,6 @@ def test_means_of_counts_with_other_zeros() -> None:
     np.testing.assert_allclose(Hurdle().mean(np.log(mu), s), mean, rtol=1e-12)
 
 
-def test_real_losses_by_hand() -> None:
-    y, f = np.array([3.0, 1.0, 0.5]), np.array([1.0, 1.0, 2.0])  # r = 2, 0, -1.5
-    by_hand: list[tuple[Family, list[float], list[float]]] = [
-        (Gaussian(), [4, 0, 2.25], [2, 0, -1.5]),
-        (Laplace(), [2, 0, 1.5], [1, 0, -1]),
-        (Quantile(0.9), [1.8, 0, 0.15], [0.9, 0.9, -0.1]),
-        (Expectile(0.9), [3.6, 0, 0.225], [3.6, 0, -0.3]),
-        (Huber(1.0), [1.5, 0, 1.0], [1, 0, -1]),
-    ]
-    for family, loss, gradient in by_hand:
-        s = family.nuisance(y, f, None)
-        np.testing.assert_allclose(family.loss(y, f, s), loss, rtol=4 * EPS)
-        np.testing.assert_allclose(family.gradient(y, f, s), gradient, rtol=4 * EPS)
-        np.testing.assert_array_equal(family.response(f), f)
-
-
 @together("power", [1.1, 1.5, 1.9])
 def test_tweedie_loss_is_half_the_deviance(power: float) -> None:
     """The deviance of quasi-likelihood, an integral over means between mu and y."""
