@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, as_array, on_host
 from .._data.inputs import one_per_row
 from .._terms.frame import Factor, Frame, Name, values_on_host
+from . import insight
 from .draw import (
     ACCENT,
     LINE,
@@ -44,18 +45,16 @@ Floats = NDArray[np.float64]
 
 def plot(
     model: Any,
-    learners: Sequence[int | str] | None = None,
-    *,
-    reductions: Floats,
-    risk: Floats,
-    cv: Any = None,
-    samples: Any = None,
-    level: float = 0.95,
-    fit: int = 0,
-    share_scale: bool = True,
+    learners: Sequence[int | str] | None,
+    fit: int,
+    cv: Any,
+    samples: Any,
+    level: float,
+    share_scale: bool,
 ) -> Any:
     """The figure of a model; see `BoostedGAM.plot`."""
-    path = model.paths_[fit]
+    path, reductions = model.paths_[fit], insight.reductions(model)[fit]
+    risk = model.paths_[fit if model.family_.predictors == 1 else 0].risk
     if learners is None:
         order = np.argsort(-reductions, kind="stable")
         selected = set(path.selected.tolist())

@@ -24,7 +24,7 @@ class User(Single):
     """
 
     function: str = "buser"
-    df: float | None = 4
+    df: float | None = 4.0
     K: tuple[tuple[float, ...], ...] | None = None
     design: Callable[..., Array] | None = None
     width: int = learned(0)
@@ -143,7 +143,7 @@ class Kernel(Single):
     kernel: str | Callable[[Array, Array], Array] = "rbf"
     knots: int | tuple[tuple[float, ...], ...] = 100
     scale: float | None = None
-    df: float | None = 4
+    df: float | None = 4.0
     positions: tuple[tuple[float, ...], ...] = learned(())
     found_scale: float = learned(1.0)
 

@@ -93,6 +93,7 @@ class Linear(Single):
     found_levels: tuple[Level, ...] | None = learned()
     ordered: bool = learned(False)
 
+    _most_columns: ClassVar = {"brandom": 1}
     _defaults: ClassVar = {"brandom": {"df": 4, "contrasts": "dummy"}}
 
     def __post_init__(self) -> None:
@@ -200,10 +201,11 @@ class Region(Single):
     """
 
     function: str = "bmrf"
-    df: float | None = 4
+    df: float | None = 4.0
     center: bool = False
     regions: tuple[Level, ...] = field(default=(), metadata={"written": False})
     edges: tuple[Edge, ...] = field(default=(), metadata={"written": False})
+    _most_columns: ClassVar = {"bmrf": 1}
 
     def _learn(self, frame: Frame) -> dict[str, Any]:
         (name,) = self.covariates
@@ -333,6 +335,7 @@ class Stump(Single):
     bins: int = 255
     min_rows: int = 4
     cuts: tuple[float, ...] = learned(())
+    _most_columns: ClassVar = {"btree": 1}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -64,7 +64,7 @@ class Spline(Single):
     knots: int | tuple[tuple[float, ...], ...] = 20
     degree: int = 3
     differences: int = 2
-    df: float | None = 4
+    df: float | None = 4.0
     center: bool | str = False
     cyclic: bool = False
     boundary: tuple[tuple[float, float], ...] | str | None = None
@@ -76,6 +76,7 @@ class Spline(Single):
     ends: tuple[tuple[float, float], ...] | None = learned()
     interior: tuple[int | tuple[float, ...], ...] | None = learned()
 
+    _most_columns: ClassVar = {"bbs": 2, "bspatial": 2}
     _defaults: ClassVar = {"bspatial": {"df": 6}, "bmono": {"shape": "increasing"}}
 
     def __post_init__(self) -> None:
