@@ -22,7 +22,7 @@ needs_object = pytest.mark.skipif(
     load() is None, reason="the compiled object is missing"
 )
 
-KINDS = "normal", "integers", "deficient", "penalties", "weights", "redundant"
+KINDS = "normal", "redundant", "deficient", "penalties", "weights", "integers"
 
 
 @pytest.fixture(params=[pytest.param("object", marks=needs_object), "kernel"])
