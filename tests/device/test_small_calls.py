@@ -254,5 +254,5 @@ def test_caches_are_bounded() -> None:
     """A cache without a limit is of a function without parameters."""
     decorators = (decorator for _, node, decorator in caches() if node.args.args)
     sizes = Counter(one.removeprefix("functools.") for one in decorators)
-    assert set(sizes) == {"lru_cache(CACHED)", "lru_cache(PLAIN_FORMS)"}
+    assert set(sizes) == {"lru_cache(CACHED)"}
     assert sizes.total() > 10
