@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from ..._device.arrays import Array, as_array, on_host
 from .._data.inputs import one_per_row
 from .._terms.frame import Factor, Frame, Name, values_on_host
-from . import insight
 from .draw import (
     ACCENT,
     LINE,
@@ -47,13 +46,14 @@ def plot(
     model: Any,
     learners: Sequence[int | str] | None,
     fit: int,
+    reductions: Floats,
     cv: Any,
     samples: Any,
     level: float,
     share_scale: bool,
 ) -> Any:
     """The figure of a model; see `BoostedGAM.plot`."""
-    path, reductions = model.paths_[fit], insight.reductions(model)[fit]
+    path = model.paths_[fit]
     risk = model.paths_[fit if model.family_.predictors == 1 else 0].risk
     if learners is None:
         order = np.argsort(-reductions, kind="stable")

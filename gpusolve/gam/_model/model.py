@@ -442,9 +442,9 @@ class AdditiveModel(FittedModel):
             If matplotlib is not installed.
         """
         self._check_is_fitted()
-        return plot(
-            self, learners, self._fit_index(fit), cv, samples, level, share_scale
-        )
+        index = self._fit_index(fit)
+        gains = insight.reductions(self)[index]
+        return plot(self, learners, index, gains, cv, samples, level, share_scale)
 
     def to_python(self, path: str | os.PathLike[str]) -> None:
         """Write the model as a Python module that needs NumPy only.

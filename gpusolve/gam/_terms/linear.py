@@ -18,16 +18,6 @@ from .single import Single, learned, plain_factor, plain_numbers
 from .spline import spectral_columns
 
 
-def treatment(levels: int) -> Matrix:
-    """Indicators of all levels but the first."""
-    return np.eye(levels)[:, 1:]
-
-
-def sum_to_zero(levels: int) -> Matrix:
-    """The identity over a row of -1."""
-    return np.vstack([np.eye(levels - 1), -np.ones(levels - 1)])
-
-
 def helmert(levels: int) -> Matrix:
     """Column j, from 1: -1 for the first j levels, j for the next level."""
     column = np.arange(1, levels)
@@ -70,8 +60,11 @@ class Coding(NamedTuple):
 
 
 CONTRASTS: dict[str, Coding | None] = {
-    "treatment": Coding(treatment, treatment_coefficients),
-    "sum": Coding(sum_to_zero, sum_coefficients),
+    "treatment": Coding(lambda levels: np.eye(levels)[:, 1:], treatment_coefficients),
+    "sum": Coding(
+        lambda levels: np.vstack([np.eye(levels - 1), -np.ones(levels - 1)]),
+        sum_coefficients,
+    ),
     "helmert": Coding(helmert, helmert_coefficients),
     "dummy": None,
 }

@@ -148,16 +148,12 @@ class Single(Term):
 
     def _rows(self, data: Reading) -> Rows:
         rows = self._plain_rows(data)
-        return (
-            rows if self.by is None else kronecker(self._by_rows(self.by, data), rows)
-        )
-
-    def _by_rows(self, by: Name, data: Reading) -> Rows:
-        """The values of ``by``, or the indicators of its levels but the first."""
+        if self.by is None:
+            return rows
         if self.by_levels is None:
-            return dense_rows(data.numeric(by)[:, None])
-        codes = data.codes(by, self.by_levels)
-        return indicator_rows(codes - 1, self._blocks, np.float64)
+            return kronecker(dense_rows(data.numeric(self.by)[:, None]), rows)
+        codes = data.codes(self.by, self.by_levels)  # the first level has no function
+        return kronecker(indicator_rows(codes - 1, self._blocks, np.float64), rows)
 
     @cached_property
     def label(self) -> str:
