@@ -389,7 +389,7 @@ def test_a_row_with_a_missing_value_is_zero_or_an_error(
     found = columns_at(learn(term, data), holed, missing="zero")
     np.testing.assert_allclose(found, expected, atol=1e-15)
     learned = learn(term, holed)
-    with pytest.raises(ValueError, match=f"{name} must not have missing values, got"):
+    with pytest.raises(ValueError, match=f"{name} must not have missing values"):
         learned.rows(Frame.of(holed))
 
 
