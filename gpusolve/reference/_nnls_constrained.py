@@ -661,13 +661,10 @@ class Search(NamedTuple):
     Attributes
     ----------
     solve : SolveDual
-    method : str
-        ``"auto"``, ``"gram"`` or ``"qr"``, for the dual problems.
     tol : float
     """
 
     solve: SolveDual
-    method: str
     tol: float
 
     @property
@@ -683,8 +680,9 @@ class Search(NamedTuple):
     ) -> Found:
         """Improve a point until it is settled, or no step improves it.
 
-        By ``"auto"``, steps of QR alone from the same start follow then: the first
-        steps may lead to a point from which no step finds the active constraints.
+        Columns of the dual problem are almost parallel where constraints are. QR finds
+        the active constraints then. Where it does not, the Gram method, which leaves
+        out one of two such columns, may find others from the same start.
 
         Parameters
         ----------
@@ -694,9 +692,8 @@ class Search(NamedTuple):
             A point that satisfies all constraints, if there is one, and the sides that
             it satisfies.
         """
-        dual, auto = Dual.of(system), self.method == "auto"
-        first = self._replace(method="gram" if auto else self.method)
-        found = first.step(system, dual, start)
+        dual = Dual.of(system)
+        found = self.step(system, dual, start, "qr")
         if not found.certificate.kkt <= self.enough and nearest is not None:
             x, sides = nearest
             system = system._replace(d=sides)
@@ -710,26 +707,27 @@ class Search(NamedTuple):
             if of_point.badness < found.certificate.badness:
                 found = found._replace(point=point, certificate=of_point)
         found = self.improve(found, dual)
-        if auto and not found.certificate.is_settled(self.enough):
-            by_qr = self._replace(method="qr")
-            other = by_qr.improve(by_qr.step(system, dual, start), dual)
-            found = found.better(other)
+        if not found.certificate.is_settled(self.enough):
+            other = self.step(system, dual, start, "gram")
+            found = found.better(self.improve(other, dual, "gram"))
         return self.drop_multipliers(self.rest_at_bounds(found))
 
-    def improve(self, found: Found, dual: Dual) -> Found:
+    def improve(self, found: Found, dual: Dual, method: str = "qr") -> Found:
         """Make steps until the point is settled, or a step does not improve it."""
         for _ in range(STEPS):
             if found.certificate.is_settled(self.enough):
                 break
             before = found.certificate.badness
-            found = found.better(self.step(found.system, dual, found.point.x))
+            found = found.better(self.step(found.system, dual, found.point.x, method))
             if not found.certificate.badness < before:
                 break
         return found
 
-    def step(self, system: ConstrainedSystem, dual: Dual, x: Array) -> Found:
+    def step(
+        self, system: ConstrainedSystem, dual: Dual, x: Array, method: str
+    ) -> Found:
         """A step from x, and corrections where it is rough."""
-        point, last = dual.step(system, x, self.solve, self.method)
+        point, last = dual.step(system, x, self.solve, method)
         point = clip_to_bounds(system, point)
         certificate = certify(system, point)
         enough = CORRECTED if system.rounded_matrix else STOP_KKT
