@@ -58,10 +58,6 @@ LEAST = 2.0**-26
 """The root of the weight of the proximal term along singular vectors of a smaller
 singular value; the columns of the matrix have unit norm."""
 
-OF_DEPENDENCE = 2.0**-14
-"""The root of the weight where the singular value is 0, up to rounding. A larger weight
-gives smaller rounding errors, and an l1 penalty needs more steps."""
-
 DEPENDENT = 16.0
 """Singular values, and what is left of rows and columns without their parts along
 others, count as zero up to this number times ``n eps`` of their size before."""
@@ -439,8 +435,7 @@ def inverse_factor(system: ConstrainedSystem) -> Array:
         if (Z**2).sum() <= n / LEAST**2:
             return Z
     _, values, rows = np.linalg.svd(R)
-    least = n * EPS * values.max(initial=0)
-    term = np.where(values <= least, OF_DEPENDENCE, np.where(values < LEAST, LEAST, 0))
+    term = np.where(values < LEAST, LEAST, 0)
     return (rows / np.hypot(values, term)[:, None]).T
 
 
@@ -513,31 +508,7 @@ class Dual(NamedTuple):
 # ---- corrections on the active constraints -------------------------------------------
 
 
-def correct_by_factor(system: ConstrainedSystem, dual: Dual, point: Point) -> Point:
-    """A step of Newton's method, with the factor Z and its proximal term.
-
-    The matrix of the active rows is solved with a small multiple of their size added:
-    the rows may depend on each other.
-    """
-    (x, y, _, x_rest), Z = point, dual.Z
-    at = active_rows(system, y)
-    rows = system.C[at] @ Z
-    e = system.slope(x, system.residual(x, x_rest)) + y @ system.C
-    along = e @ Z
-    M = rows @ rows.T
-    size = np.diagonal(M)
-    missing = system.constraint_residual(x, x_rest)[at] - rows @ along
-    M = M + np.diag(np.where(size > 0, size * len(system.d) * EPS, 1))
-    change = np.linalg.solve(M, np.where(size > 0, missing, 0))
-    x, x_rest = two_sum(x, x_rest + Z @ (along + change @ rows))
-    y = y.copy()
-    y[at] += change
-    return drop_negative_multipliers(system, Point(x, y, 0 * y, x_rest))
-
-
-def correct_by_elimination(
-    system: ConstrainedSystem, dual: Dual, point: Point
-) -> Point:
+def correct(system: ConstrainedSystem, point: Point) -> Point:
     """The minimum where the active rows hold, with variables eliminated by them.
 
     It squares no condition number and needs no proximal term, and no scale of a row or
@@ -731,10 +702,8 @@ class Search(NamedTuple):
         point = clip_to_bounds(system, point)
         certificate = certify(system, point)
         enough = CORRECTED if system.rounded_matrix else STOP_KKT
-        for correct in (correct_by_factor, correct_by_elimination):
-            if certificate.is_settled(enough):
-                break
-            other = clip_to_bounds(system, correct(system, dual, point))
+        if not certificate.is_settled(enough):
+            other = clip_to_bounds(system, correct(system, point))
             of_other = certify(system, other)
             if of_other.badness < certificate.badness:
                 point, certificate = other, of_other
