@@ -25,6 +25,13 @@ __device__ __forceinline__ double largest_over(Team& team, int count, Value valu
     return team.reduce(largest, Called<MaxMagnitude<double>>());
 }
 
+/// a b, for vectors of `count` elements.
+template <class Team>
+__device__ __forceinline__ double sum_of_products(Team& team, const double* a, const double* b,
+                                                  int count) {
+    return sum_over(team, count, [&](int i) { return a[i] * b[i]; });
+}
+
 /// body(i) for all elements of a vector.
 template <class Team, class Body>
 __device__ __forceinline__ void for_each_element(Team& team, int count, Body body) {
@@ -211,4 +218,16 @@ __device__ __forceinline__ double accurate_difference(double start, const double
     Twofold<double> sum{start, 0};
     for (int j = 0; j < count; ++j) sum = AddTwofold<double>()(sum, two_product(-a[j], b[j]));
     return sum.high + sum.low;
+}
+
+/// out = start - M x, in twice the working precision.
+template <class Team>
+__device__ __forceinline__ void subtract_products(Team& team, const double* start, const double* M,
+                                                  int rows, int columns, const double* x,
+                                                  double* out) {
+    for_each<Team>(rows, [&](int i) {
+        const double* const row = M + static_cast<long long>(i) * columns;
+        out[i] = accurate_difference(start[i], row, x, columns);
+    });
+    team.sync();
 }
