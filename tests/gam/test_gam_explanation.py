@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -102,11 +101,3 @@ def test_the_waterfall_ends_at_the_predictor() -> None:
     assert labels[:2] == ["intercept", "offset"]
     assert {f"g = {d['g'][4]}", f"x = {d['x'][4]:.4g}"} <= set(labels)
     assert axis.get_xlabel() == "contribution to the mean"
-
-
-def test_a_table_needs_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
-    d = data()
-    found = BoostedGAM([bols("x")], max_iter=3).fit(d, d["y"]).explain(d)
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="to_frame needs pandas: pip install"):
-        found.to_frame()

@@ -12,6 +12,7 @@ import pandas as pd  # noqa: F401
 import polars as pl  # noqa: F401
 import pytest
 from scipy.sparse import csr_array  # noqa: F401
+from sklearn.model_selection import LeaveOneOut  # noqa: F401
 
 from gpusolve import gam
 from gpusolve.gam import (
@@ -65,7 +66,7 @@ def ordinal(y: Any) -> Any:
 
 
 def distribute(y: Any = Y, offset: Any = None, **options: Any) -> Any:
-    return BoostedDistribution(max_iter=3, **options).fit(X, y, offset=offset)
+    return BoostedDistribution(**{"max_iter": 3, **options}).fit(X, y, offset=offset)
 
 
 @cache
@@ -96,6 +97,17 @@ def formula(text: str) -> Any:
 
 
 FORMULA_COLUMNS = "x", "t", "count", "g", "a name"
+
+
+def events(count: int) -> Any:
+    """Times, of which the first have an event."""
+    return np.c_[1 + X[:, 0], np.arange(N) < count]
+
+
+def halves(key: Any) -> Any:
+    """All rows of a small key in the bag, and all others left out."""
+    order = np.argsort(key, kind="stable")
+    return [(order[: N // 2], order[N // 2 :])]
 
 
 def folds(given: Any, **options: Any) -> Any:

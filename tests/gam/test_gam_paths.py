@@ -16,7 +16,7 @@ from gam_models import COUPLED, LEARNERS, SINGLE, columns, draw, response, sampl
 from numpy.typing import NDArray
 from plain_boosting import Plain, levels, line, plain_path, spline
 from same_steps import assert_same_steps
-from scipy import special, stats
+from scipy import special
 from scipy.optimize import linprog, minimize, root
 from together import together
 
@@ -428,22 +428,3 @@ def test_the_limit_of_ordered_classes_is_that_of_statsmodels() -> None:
     thresholds = wanted.model.transform_threshold_params(wanted.params)[1:-1]
     np.testing.assert_allclose(model.path_.nuisance[-1], thresholds, rtol=1e-4)
     assert model.risk_[-1] == pytest.approx(-wanted.llf, rel=1e-9)
-
-
-def test_intervals_cover_new_responses() -> None:
-    """0.5 % is the standard deviation of the share; in each half of the range 0.7 %."""
-
-    def heteroscedastic(seed: int) -> Any:
-        rng = np.random.default_rng(seed)
-        X = rng.random((4000, 2))
-        noise = np.exp(2 * X[:, 0] - 2) * rng.standard_normal(4000)
-        return X, np.sin(6 * X[:, 0]) + noise
-
-    model = BoostedDistribution(max_iter=300).fit(*heteroscedastic(0))
-    X, y = heteroscedastic(1)
-    lower, upper = model.predict_interval(X, coverage=0.9).T
-    inside = (lower < y) & (y < upper)
-    assert abs(inside.mean() - 0.9) < 0.02
-    for half in (X[:, 0] < 0.5, X[:, 0] > 0.5):
-        assert abs(inside[half].mean() - 0.9) < 0.03
-    assert (upper - lower).mean() < 1.2 * y.std() * stats.norm.ppf(0.95)

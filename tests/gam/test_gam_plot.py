@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +12,6 @@ from together import together
 from gpusolve.gam import (
     BoostedGAM,
     BoostedGAMClassifier,
-    CrossValidation,
     bbs,
     bmono,
     bols,
@@ -446,12 +444,3 @@ def test_a_class_of_several() -> None:
         np.testing.assert_array_equal(
             axes["risk"].lines[0].get_ydata(), model.risk_[fit] / N
         )
-
-
-def test_matplotlib_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = fitted(bbs("x"))
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match="plot needs matplotlib: pip install"):
-        model.plot()
-    with pytest.raises(ImportError, match="plot needs matplotlib: pip install"):
-        CrossValidation(np.ones((2, 3))).plot()

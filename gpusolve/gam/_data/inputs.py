@@ -147,31 +147,6 @@ def checked_matrix(array: Array) -> Array:
     return array
 
 
-def check_names(names: Any | None, fitted: Any | None, estimator: str) -> None:
-    """ValueError unless the features have the same names as in `fit`.
-
-    If there are names only here or only in `fit`, this is a warning.
-    """
-    if names is None and fitted is None:
-        return
-    if fitted is None:
-        warnings.warn(
-            f"X has feature names, but {estimator} was fitted without feature names",
-            stacklevel=4,
-        )
-    elif names is None:
-        warnings.warn(
-            f"X does not have valid feature names, but {estimator} was fitted with "
-            "feature names",
-            stacklevel=4,
-        )
-    elif list(names) != list(fitted):
-        raise ValueError(
-            "The feature names should match those that were passed during fit.\n"
-            + difference_of_names(list(names), list(fitted))
-        )
-
-
 def difference_of_names(names: list[str], fitted: list[str]) -> str:
     """A description of the difference, in scikit-learn's words."""
     unseen = sorted(set(names) - set(fitted))

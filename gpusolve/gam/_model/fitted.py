@@ -11,8 +11,8 @@ from typing import (
     Concatenate,
     ParamSpec,
     Protocol,
+    Self,
     TypeAlias,
-    TypeVar,
     cast,
     overload,
 )
@@ -44,7 +44,6 @@ BLOCK = 2**18
 CudaColumns: TypeAlias = CudaArray | Mapping[Any, CudaArray]
 """Data that may be on a CUDA device; predictions then have no known type."""
 
-Self = TypeVar("Self", bound="FittedModel")
 P = ParamSpec("P")
 
 
@@ -109,7 +108,7 @@ class FittedModel(Estimator):
         self.selected_ = join([path.selected for path in paths])
         self.intercept_ = join([path.offset for path in paths])
 
-    def stop_at(self: Self, iteration: int) -> Self:
+    def stop_at(self, iteration: int) -> Self:
         """Keep the first iterations only: the model that was fitted by then.
 
         Parameters
@@ -194,9 +193,8 @@ class FittedModel(Estimator):
         X = named_columns(X)
         if isinstance(X, Mapping):
             return Frame.of(X, "auto", names)
-        self._check_feature_names(X)
         columns = self._frame(X).columns
-        self._check_number_of_features(len(columns))
+        self._check_features(X, len(columns))
         return Frame(dict(zip(names, columns.values(), strict=True)))
 
     # ---- predictions -----------------------------------------------------------------
