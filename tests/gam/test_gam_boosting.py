@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from gam_figures import NAMES, additive, figures, sums
+from gam_models import draw
 from plain_boosting import plain_path, spline
 from together import together
 
 from gpusolve import emulator, reference
-from gpusolve.gam import BoostedGAM, bbs, bols, simulate
-from gpusolve.gam._boosting.batch import Fits
-from gpusolve.gam._boosting.learner_fits import LEAST_LEARNERS, ScreenedFits
-from gpusolve.gam._boosting.problem import designs_of, prepare
-from gpusolve.gam._terms.frame import Frame
-from gpusolve.gam.families import Gaussian, Poisson
+from gpusolve._device.threads import part_of_batch
+from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, bbs, bols, simulate
+from gpusolve.gam.families import CoxPH, Gaussian, Huber, Multinomial, Poisson
 
 METHODS = ("stacked", "gram")
 
@@ -183,19 +181,27 @@ def test_many_splines_follow_the_reference(backend: Any) -> None:
     np.testing.assert_allclose(model.risk_, expected.risk, rtol=1e-10)
 
 
-def test_the_bound_of_a_score_is_as_large_as_the_score_may_be() -> None:
-    """All splines fit constant gradients exactly, here one and then twice as much.
-
-    The root of a score is the norm of the gradient.
-    """
-    columns = np.random.default_rng(0).random((LEAST_LEARNERS, 25))
-    frame = Frame.of({f"x{j}": x for j, x in enumerate(columns)})
-    terms = [bbs(name, knots=4).learn(frame) for name in frame.names]
-    problem, u = prepare(designs_of(terms, frame)), np.ones((1, 25))
-    learners = ScreenedFits(Fits(problem, Gaussian(), u[0], np.zeros((1, 1))))
-    learners.project(lambda: u, lambda work: work(slice(0, 1)))
-    np.testing.assert_allclose(learners.latest, 25, rtol=1e-9)
-    np.testing.assert_allclose(learners.upper_bounds(2 * u), 10, rtol=1e-5)
+@pytest.mark.parametrize(
+    "family", [Gaussian(), Huber(), CoxPH(), Multinomial(3)], ids=str
+)
+@pytest.mark.parametrize("learners", [5, 70])
+def test_bits_do_not_depend_on_the_number_of_threads(
+    family: Any, learners: int
+) -> None:
+    """Of 70 splines a step fits some; Cox's family scans the rows."""
+    rows = 2**17 // learners * 4
+    X = np.random.default_rng(0).random((rows, learners))
+    y, w = draw(family, 2 * X[:, 0] - X[:, 1]), np.arange(rows) % 3 + 0.5
+    kind = BoostedGAMClassifier if family == Multinomial(3) else BoostedGAM
+    given: Any = {"max_iter": 4} | ({} if kind != BoostedGAM else {"family": family})
+    splines, paths = [bbs(j, knots=5) for j in range(learners)], []
+    for count in (1, 2, 3):
+        with part_of_batch(cores=count):
+            paths.append(kind(splines, **given).fit(X, y, w).paths_)
+    for other in paths[1:]:
+        for path, same in zip(other, paths[0], strict=True):
+            np.testing.assert_array_equal(path.updates, same.updates)
+            np.testing.assert_array_equal(path.risk, same.risk)
 
 
 @together("layout", [np.float32, ">f8", "F"])

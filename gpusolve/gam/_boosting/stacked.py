@@ -1,7 +1,9 @@
 """Componentwise boosting for any family, of learners of any kind, in several fits.
 
-A step has two parts, as in ``cuda_src/stacked.cu``: the fits of all learners to the
-gradient, see `learner_fits`, and the rows of the models, see `ModelRows`.
+`boost_on_host` is the specification of ``cuda_src/stacked.cu``. It also makes the steps
+that the compiled object does not: see `has_loop`. A step has two parts: the fits of all
+learners to the gradient, see `learner_fits`, and the rows of the models, see
+`ModelRows`.
 """
 
 from __future__ import annotations
