@@ -11,6 +11,7 @@ from ..._device.kernels import struct_in
 from ..._device.launch import ceil_div, pieces
 from ..._device.objects import load
 from ..._device.threads import CHUNK_ROWS, cores
+from ..families import Custom
 from .batch import Fits
 from .gram_kernel import DOUBLE
 from .path import UNWATCHED, Path, Watch
@@ -55,13 +56,13 @@ def has_loop(fits: Fits) -> bool:
 
     BLAS multiplies columns, and Python has the formulas of a family of the user's.
     """
-    library, family, designs = load(), fits.family, fits.problem.designs
-    if library is None or designs.columns is not None:
+    library, family = load(), fits.family
+    is_own = type(family).__module__.startswith("gpusolve.") and not isinstance(
+        family, Custom
+    )
+    if library is None or not is_own or fits.problem.designs.columns is not None:
         return False
-    if not type(family).__module__.startswith(f"{__name__.partition('.')[0]}.gam."):
-        return False
-    name = getattr(family, "cuda", None)
-    return name is not None and bool(library.gpusolve_has_family(name.type.encode()))
+    return bool(library.gpusolve_has_family(family.cuda.type.encode()))
 
 
 def past_steps(problem: PreparedLearners) -> int:
