@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from backends import needs_emulator
-from scipy import stats
 
 from gpusolve import _emulator
 
@@ -154,15 +153,3 @@ def test_a_sequence_of_random_numbers() -> None:
             np.testing.assert_array_equal(out[:4], PUBLISHED)
         np.testing.assert_array_equal(out[8:], out[3:7])
         assert np.unique(out[:8]).size == 8
-
-
-def test_distributions() -> None:
-    n, threads = 16, 256
-    uniform, normal = np.zeros((2, threads * n), np.float32)
-    more = np.zeros(threads * n)
-    arguments = uniform, normal, more, np.int32(n)
-    run("random_numbers", "fill", *arguments, blocks=2, threads=threads // 2)
-    assert stats.kstest(uniform, "uniform").pvalue > 1e-3
-    assert stats.kstest(more, "uniform").pvalue > 1e-3
-    assert stats.kstest(normal, "norm").pvalue > 1e-3
-    assert abs(np.corrcoef(normal[::2], normal[1::2])[0, 1]) < 5 / np.sqrt(normal.size)
