@@ -251,5 +251,5 @@ def test_caches_are_bounded() -> None:
             path
         )
         limits += re.findall(r"lru_cache\((\w*)", text)
-    assert set(limits) == {"CACHED", "PLAIN_FORMS"}
+    assert set(limits) == {"CACHED"}
     assert len(limits) > 10
