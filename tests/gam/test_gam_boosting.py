@@ -193,19 +193,6 @@ def test_bits_do_not_depend_on_the_number_of_threads(
             np.testing.assert_array_equal(path.risk, same.risk)
 
 
-@together("layout", [np.float32, ">f8", "F"])
-def test_other_layouts_give_the_same_path(backend: Any, layout: Any, data: Any) -> None:
-    X, y = data
-    other = np.asfortranarray(X) if layout == "F" else X.astype(layout)
-    loose = 1e-4 if layout == np.float32 else 1e-12
-    for model in models_of(backend, 30):
-        model.fit(backend.array(X), backend.array(y))
-        selected, risk = model.selected_, model.risk_
-        model.fit(backend.array(other), backend.array(y))
-        np.testing.assert_array_equal(model.selected_, selected)
-        np.testing.assert_allclose(model.risk_, risk, rtol=loose)
-
-
 @together(("penalty", "columns", "steps"), [(None, 2, 400), ("difference", 1, 10_000)])
 def test_many_steps_converge_to_least_squares(
     numpy_backend: Any, penalty: Any, columns: int, steps: int

@@ -10,6 +10,7 @@ import pytest
 from together import together
 
 from gpusolve.gam import (
+    BoostedDistribution,
     BoostedGAM,
     BoostedGAMClassifier,
     bbs,
@@ -396,3 +397,43 @@ def test_a_table_has_names_that_do_not_run_into_each_other() -> None:
             found = [label.get_text()[:9] for label in labels]
             assert found == [str(level)[:9] for level in np.unique(d[name])]
             assert side.get_label_text() == name
+
+
+# ---- explanations of single predictions ----------------------------------------------
+
+
+@together("family", ["gaussian", "poisson"])
+def test_the_waterfall_ends_at_the_predictor(family: str) -> None:
+    """`test_gam_properties` has the contributions of all models."""
+    d, start = data(), data()["lon"]
+    y = response(d) if family == "gaussian" else np.rint(abs(response(d)))
+    terms = [bbs("x"), bols("g"), bspatial("x", "z", knots=4), bols("z")]
+    model = BoostedGAM(terms, family=family, max_iter=60).fit(d, y)
+    for options in ({"iteration": 7}, {"offset": 2.0}, {"offset": start}):
+        found = model.explain(d, **options)
+        parts = np.column_stack([found.intercept + found.offset, found.contributions])
+        link = model.predict(d, kind="link", **options)
+        np.testing.assert_array_equal(found.link, link)
+        np.testing.assert_array_equal(np.cumsum(parts, axis=1)[:, -1], link)
+        np.testing.assert_array_equal(found.prediction, model.predict(d, **options))
+    table = found.to_frame()
+    names = ["intercept", "offset", *model.names_, "link", "prediction"]
+    assert table.columns.tolist() == names
+    np.testing.assert_allclose(table.iloc[:, :-2].sum(axis=1), found.link)
+    (axis,) = found.plot(4).axes
+    ends = [bar.get_x() + bar.get_width() for bar in axis.patches]
+    starts = [bar.get_x() for bar in axis.patches]
+    np.testing.assert_allclose(starts[1:], ends[:-1])
+    np.testing.assert_allclose(ends[:2], found.intercept + np.array([0, start[4]]))
+    np.testing.assert_allclose(ends[-1], found.link[4])
+    used = found.contributions[4][found.contributions[4] != 0]
+    lengths = abs(np.subtract(ends, starts)[2:])
+    np.testing.assert_allclose(lengths, np.sort(abs(used))[::-1])
+    labels = [text.get_text().replace("\n", " ") for text in axis.get_yticklabels()]
+    assert labels[:2] == ["intercept", "offset"]
+    assert {f"g = {d['g'][4]}", f"x = {d['x'][4]:.4g}"} <= set(labels)
+    scale = "mean" if family == "gaussian" else "log mean"
+    assert axis.get_xlabel() == f"contribution to the {scale}"
+    spread = BoostedDistribution(terms[:2], max_iter=9).fit(d, response(d))
+    (axis,) = spread.explain(d, fit="sigma").plot().axes
+    assert axis.get_xlabel() == "contribution to the log of sigma"
