@@ -227,7 +227,8 @@ class CompiledProducts(Products):
     @property
     def parts_of_designs(self) -> NDArray[np.void]:
         """``CompactPart`` of all parts."""
-        _, (_, (parts, *_)) = self._packed
+        _, (_, structs) = self._packed
+        parts: NDArray[np.void] = structs[0]
         return parts
 
     def _call(self, name: str, *arguments: Any) -> None:
