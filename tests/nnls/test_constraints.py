@@ -1,4 +1,4 @@
-"""Linear constraints, against brute force, quadprog, KKT and published minima."""
+"""Linear constraints, against brute force, KKT conditions and published minima."""
 
 from __future__ import annotations
 
