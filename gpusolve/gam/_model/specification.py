@@ -22,7 +22,8 @@ from .._data.conventions import (
     check_number,
 )
 from .._terms.basis import OUTSIDE, PENALTIES, check_degree
-from .._terms.frame import MISSING_VALUES, UNKNOWN_LEVELS, Frame, Name
+from .._terms.frame import Frame, Name
+from .._terms.rows import MISSING_VALUES, UNKNOWN_LEVELS
 from .._terms.single import Single
 from .._terms.spline import ROBUST, middle_rows, penalty_options, robust_range
 from .._terms.term import Term

@@ -11,8 +11,8 @@ import numpy as np
 from ..._device.arrays import Array, namespace, on_host
 from .._data.conventions import check_between, check_choice, check_least
 from .basis import Matrix
-from .frame import Frame, Reading
-from .rows import Rows, dense_rows
+from .frame import Frame
+from .rows import Reading, Rows, dense_rows
 from .single import Single, learned, plain_numbers
 
 

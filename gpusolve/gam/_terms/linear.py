@@ -11,8 +11,8 @@ import numpy as np
 from ..._device.arrays import Array, namespace, on_host
 from .._data.conventions import check_choice, check_least
 from .basis import Matrix, Vector, differences
-from .frame import Frame, Level, Reading, check_levels, listed, present_values
-from .rows import Rows, dense_rows, indicator_rows
+from .frame import Frame, Level, check_levels, listed, present_values
+from .rows import Reading, Rows, dense_rows, indicator_rows
 from .rules import Cut
 from .single import Single, learned, plain_factor, plain_numbers
 from .spline import spectral_columns

@@ -12,8 +12,8 @@ import numpy as np
 
 from ..._device.launch import CACHED
 from .basis import Matrix, Vector
-from .frame import Frame, Level, Name, Reading, check_levels
-from .rows import Rows, dense_rows, indicator_rows, kronecker
+from .frame import Frame, Level, Name, check_levels
+from .rows import Reading, Rows, dense_rows, indicator_rows, kronecker
 from .term import Term, joined_axes
 
 

@@ -23,8 +23,8 @@ from .basis import (
     differences,
     kronecker_sum,
 )
-from .frame import Frame, Name, Reading, Values, present_values
-from .rows import Rows, kronecker, spline_rows
+from .frame import Frame, Name, Values, present_values
+from .rows import Reading, Rows, kronecker, spline_rows
 from .single import Single, learned
 from .term import Term
 
