@@ -28,6 +28,9 @@ from together import together
 
 import gpusolve
 
+# No argument sets the number of blocks that are resident.
+from gpusolve import _emulator, emulator
+
 Array = NDArray[Any]
 
 EPS = float(np.finfo(np.float64).eps)
@@ -348,14 +351,12 @@ def test_a_block_that_solves_several_systems_reads_each_before_the_next(
     method: str, monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
     """Thread 0 takes the next system while others still certify this system."""
-    from gpusolve import _emulator
-
     monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     given = random(rng, 6, 4, l1=0.1, l2=rng.random(4), sum_to=0.1, weights=1.0)
     solve = partial(gpusolve.lsq_linear, given.A, given.b, **given.options())
     expected = solve(method=method)
     monkeypatch.setattr(_emulator.Kernel, "resident_blocks", lambda *_: 1)
-    with _emulator.races():
+    with emulator.races():
         found = solve(method=method)
     assert_array_equal(found.x, expected.x)
 
