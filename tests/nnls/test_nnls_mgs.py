@@ -14,7 +14,6 @@ from numpy.random import Generator
 from numpy.testing import assert_allclose, assert_array_equal
 from oracles import scipy_rnorm, violation
 from scipy.linalg import hilbert
-from together import together
 
 import gpusolve
 from gpusolve import emulator
@@ -54,7 +53,7 @@ def test_line_10(backend: Any) -> None:
 
 
 @on_emulator
-@together(
+@pytest.mark.parametrize(
     ("order", "shape", "options"),
     [
         ("forward", (2, 1, 9, 6), {}),
