@@ -149,23 +149,17 @@ def test_each_class_has_a_model_against_the_rest(three: Data) -> None:
 
 
 def test_a_multinomial_model(three: Data) -> None:
+    """`test_gam_paths` has its steps and its limit."""
     X, y = three
     model = BoostedGAMClassifier(family="multinomial", max_iter=60).fit(X, y)
     assert model.family_ == Multinomial(3)
-    p = model.predict_proba(X)
-    own = p[np.arange(240), np.searchsorted(model.classes_, y)]
+    own = model.predict_proba(X)[np.arange(240), np.searchsorted(model.classes_, y)]
     assert model.risk_[-1] == pytest.approx(-np.log(own).sum())
-    assert (model.selected_ == model.selected_[0]).all()
-    effects = [model.effects(X, fit=name) for name in ("low", "middle", "top")]
-    np.testing.assert_allclose(np.sum(effects, axis=0), 0, atol=1e-12)
-    both = [
-        BoostedGAMClassifier([bols(0)], family=family, max_iter=200).fit(X, y == "top")
-        for family in ("binomial", "multinomial")
-    ]
-    one, other = (model.predict_proba(X) for model in both)
-    np.testing.assert_allclose(one, other, atol=1e-6)
-    logit = both[1].decision_function(X)
-    np.testing.assert_allclose(logit, np.log(other[:, 1] / other[:, 0]), atol=1e-10)
+    two = BoostedGAMClassifier(family="multinomial", max_iter=9).fit(X, y == "top")
+    p, logit = two.predict_proba(X), two.decision_function(X)
+    np.testing.assert_allclose(logit, np.log(p[:, 1] / p[:, 0]), atol=1e-10)
+    without = two.fit(X, y, sample_weight=y != "low")
+    assert without.classes_.tolist() == ["middle", "top"]
 
 
 def test_early_stopping_is_that_of_the_sum_of_risks(three: Data) -> None:
@@ -180,19 +174,6 @@ def test_early_stopping_is_that_of_the_sum_of_risks(three: Data) -> None:
     f = model.decision_function(X[held])
     loss = Binomial().loss((y[held, None] == model.classes_).astype(float), f, 0.0)
     assert risk.min() == pytest.approx(loss.sum() / 24, rel=1e-10)
-
-
-def test_a_warm_start_needs_the_same_classes_and_classes_need_weight(
-    three: Data,
-) -> None:
-    X, y = three
-    for offset in (None, np.zeros(len(y))):
-        model = BoostedGAMClassifier(n_basis=8, max_iter=2, warm_start=True)
-        model.fit(X, y == "top", offset=offset)
-        with pytest.raises(ValueError, match="warm start needs"):
-            model.fit(X, y, offset=offset)
-    without = BoostedGAMClassifier(max_iter=2).fit(X, y, sample_weight=y != "low")
-    assert without.classes_.tolist() == ["middle", "top"]
 
 
 def test_offsets(three: Data) -> None:

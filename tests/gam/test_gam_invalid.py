@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 from functools import cache
 from pathlib import Path
+from runpy import run_path
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +29,7 @@ from gpusolve.gam import (
     families,
     gamboost,
     glmboost,
+    load,
     stability_selection,
 )
 from gpusolve.gam._model import store  # for values that models do not have
@@ -97,6 +100,37 @@ def formula(text: str) -> Any:
 
 
 FORMULA_COLUMNS = "x", "t", "count", "g", "a name"
+
+
+def again(given: Any = X, y: Any = Y, offset: Any = None, **changed: Any) -> Any:
+    """A second fit of a warm start."""
+    model = fit(warm_start=True, df=4).set_params(**{"max_iter": 9, **changed})
+    return model.fit(given, y, offset=offset)
+
+
+def constant(family: str, value: float, other: float | None = None) -> Any:
+    """A constant response; rows of another value have no weight."""
+    y, w = np.full(N, value), np.ones(N)
+    if other is not None:
+        y[:3], w[:3] = other, 0
+    return BoostedDistribution(family=family, max_iter=3).fit(X, y, w)
+
+
+def scored(**changed: Any) -> Any:
+    """A prediction by the written module of a model of x or g."""
+    with TemporaryDirectory() as folder:
+        path = f"{folder}/scorer.py"
+        fit([bbs("x") if "x" in changed else bols("g")], given=DATA).to_python(path)
+        predict = run_path(path)["predict"]
+    return predict(DATA | {name: np.full(N, x, object) for name, x in changed.items()})
+
+
+def read(text: str) -> Any:
+    """A model from a file of this text."""
+    with NamedTemporaryFile("w") as file:
+        file.write(text)
+        file.flush()
+        return load(file.name)
 
 
 def events(count: int) -> Any:
