@@ -193,17 +193,14 @@ def test_bits_do_not_depend_on_the_number_of_threads(
             np.testing.assert_array_equal(path.risk, same.risk)
 
 
-@together(("penalty", "columns", "steps"), [(None, 2, 400), ("difference", 1, 10_000)])
-def test_many_steps_converge_to_least_squares(
-    numpy_backend: Any, penalty: Any, columns: int, steps: int
-) -> None:
+def test_many_steps_converge_to_least_squares(numpy_backend: Any) -> None:
     """A penalty makes the steps smaller; it does not change their limit."""
     X, y = additive(np.random.default_rng(0), n=120)
-    Z = X[:, 1 : 1 + columns]
-    B = np.hstack([*bases_of(Z, 6)])
+    Z = X[:, [1]]
+    (B,) = bases_of(Z, 6)
     best = B @ np.linalg.lstsq(B, y, rcond=None)[0]
-    options = {"n_basis": 6, "penalty": penalty, "df": 3, "learning_rate": 1.0}
-    for model in models_of(numpy_backend, steps, **options):
+    options = {"n_basis": 6, "df": 3, "learning_rate": 1.0}
+    for model in models_of(numpy_backend, 10_000, **options):
         risk = model.fit(Z, y).risk_[-1]
         assert risk == pytest.approx(((y - best) ** 2).sum(), rel=1e-7)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._device.arrays import Array, contiguous, namespace
-from ..._device.kernels import Device, struct_in
+from ..._device.kernels import Device, device_of, struct_in
 from .._terms.rules import BY_DIAGONAL, Cone
 from .batch import Fits
 from .gram_kernel import DOUBLE, flatten_matrices
@@ -152,11 +152,12 @@ def fields_of(
     """
     problem, y, family = fits.problem, fits.y, fits.family
     xp, count, rows = namespace(y), problem.fits, len(problem.rows[0])
+    device = device_of(y)
     columns = int(places["functions"].sum())
     cones, by_time = cones_of(problem), family.order_rows(y)
 
     def doubles(*shape: int) -> Array:
-        return xp.zeros(shape)
+        return np.zeros(shape) if device is None else device.empty(shape, np.float64)
 
     def stride(array: Array | None) -> int:
         return 0 if array is None or array.size == rows else rows
@@ -171,7 +172,7 @@ def fields_of(
         "weights": doubles_of(problem.weights),
         "held_out": doubles_of(fits.out_of_bag),
         "rates": xp.asarray(fits.rates),
-        "f": doubles(count, rows) + fits.start,
+        "f": xp.zeros((count, rows)) + fits.start,
         "u": doubles(count, rows),
         "sums": doubles(count * int((places["functions"] * places["partials"]).sum())),
         "coefficients": doubles(count, columns),
