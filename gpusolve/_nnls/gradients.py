@@ -23,7 +23,8 @@ DUALS = "dual_ub", "dual_eq"
 class Gradients(NamedTuple, Generic[ArrayT]):
     """The gradient of a function of x with respect to each argument.
 
-    Each array has the shape of the argument that was given. An argument that was not
+    Each array has the shape of the argument that was given; an option of shape (..., 1)
+    has gradients of shape (..., n), one for each variable. An argument that was not
     given has the gradient None; the bounds and penalties of `nnls` are numbers.
 
     Attributes
