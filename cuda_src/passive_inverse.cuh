@@ -19,15 +19,13 @@
 
 #include "team.cuh"
 
-/// Variables of a problem, in some order: from a list, or the first variables if it is null.
+/// Variables of a problem, in some order: from a list, or the first variables without a list.
 template <class Team>
 struct Chosen {
-    Vector<int> list;
+    typename Team::template Array<int> list;
     int count;
 
-    __device__ __forceinline__ int operator[](int p) const {
-        return list.first == nullptr ? p : list[p];
-    }
+    __device__ __forceinline__ int operator[](int p) const { return list.exists() ? list[p] : p; }
     /// The last variables of the list.
     __device__ Chosen last(int some) const { return {list.from(count - some), some}; }
     /// body(p, j) for every position p and its variable j, by every member.
@@ -39,7 +37,7 @@ struct Chosen {
 
 /// The memory of H. The compiler knows which part is in shared memory.
 struct SymmetricRows {
-    int near_begin;    // bytes of dynamic shared memory before the square
+    NearVector<double> square;
     double* far_rows;  // where row 0 would be, if all rows were in global memory
     int side;
 
@@ -47,9 +45,7 @@ struct SymmetricRows {
     static __device__ __forceinline__ long long before(int i) {
         return static_cast<long long>(i) * (i + 1) / 2;
     }
-    __device__ __forceinline__ double* near(int i) const {
-        return reinterpret_cast<double*>(dynamic_shared_memory() + near_begin) + i * side;
-    }
+    __device__ __forceinline__ double* near(int i) const { return &square[i * side]; }
     __device__ __forceinline__ double* far(int i) const { return far_rows + before(i); }
     /// An entry in global memory.
     __device__ __forceinline__ double& far(int i, int k) const { return far(max(i, k))[min(i, k)]; }
@@ -61,21 +57,22 @@ struct SymmetricRows {
 template <class Team>
 struct PassiveInverseArrays {
     SymmetricRows H;
-    Vector<int> variables;
+    typename Team::template Array<int> variables;
 
     /// Allocate the variables.
     __device__ void place(TeamMemory& memory, int capacity) { memory.take(variables, capacity); }
     /// Allocate H.
     __device__ void place(unsigned char* shared, unsigned char* global, int side) {
-        H = {static_cast<int>(shared - dynamic_shared_memory()),
-             reinterpret_cast<double*>(global) - SymmetricRows::before(side), side};
+        H = {{static_cast<unsigned>(__cvta_generic_to_shared(shared))},
+             reinterpret_cast<double*>(global) - SymmetricRows::before(side),
+             side};
     }
 };
 
 template <class Team>
 class PassiveInverse {
   public:
-    using Reals = Vector<double>;
+    using Reals = typename Team::Reals;
 
     int length = 0;
 
@@ -83,7 +80,7 @@ class PassiveInverse {
 
     __device__ __forceinline__ int variable(int p) const { return at.variables[p]; }
     __device__ __forceinline__ Chosen<Team> passive() const { return {at.variables, length}; }
-    __device__ __forceinline__ Chosen<Team> all(int n) const { return {{nullptr}, n}; }
+    __device__ __forceinline__ Chosen<Team> all(int n) const { return {at.variables.none(), n}; }
     __device__ void clear() {
         length = 0;
         ::for_each<Team>(at.H.side * at.H.side / 2,
@@ -160,12 +157,11 @@ class PassiveInverse {
 
     /// H += sign s s^T, where s is root * vector; in column `length` of the square, s is `next`. A
     /// warp changes 64 columns of four rows of the square at once, or a row in global memory.
-    __device__ __forceinline__ void add_square(double root, double sign, Reals vector,
+    __device__ __forceinline__ void add_square(double root, double sign, Reals v,
                                                double next) const {
         constexpr int rows = 4;
         const SymmetricRows H = at.H;
         const int count = length, near_end = min(count, H.side), step = rows * Team::groups();
-        const Reals v = placed<Team>(vector);
         const auto scaled = [&](int k) {
             return k < count ? root * v[k] : (k == count ? next : 0);
         };
@@ -218,11 +214,10 @@ class PassiveInverse {
 
     /// out = H in. Neighbouring lanes compute a row. Returns this thread's part of the products of
     /// `out` with the vector and with another one.
-    static __device__ __noinline__ Two multiply_rows(SymmetricRows H, int length, Reals vector,
+    static __device__ __noinline__ Two multiply_rows(SymmetricRows H, int length, Reals in,
                                                      Reals other, Reals out) {
         Two products = AddTwo::identity();
         constexpr int lanes = Team::lanes_of_row, rows = warp_threads / lanes;
-        const Reals in = placed<Team>(vector);
         const int lane = lane_index() % lanes;
 #pragma unroll 1
         for (int first = rows * Team::group(); first < length; first += rows * Team::groups()) {

@@ -14,8 +14,9 @@
 //
 // The teams of a GPU are in device_teams.cuh. A CPU has a team of one thread: cpu/serial_team.cuh.
 //
-// Memory. An array of a team is a `Vector` in memory. Where each lane has a few variables
-// of a problem, an array by variable is a `LaneVector`: registers of the lanes.
+// Memory. An array of a team is an `Array` of it: a `Vector`, or a `NearVector` in shared memory.
+// Where each lane has a few variables of a problem, an array by variable is a `LaneVector`:
+// registers of the lanes.
 
 #pragma once
 
@@ -29,6 +30,9 @@ template <class T>
 struct Vector {
     T* first;
 
+    static __device__ __forceinline__ Vector none() { return {nullptr}; }
+    __device__ __forceinline__ bool exists() const { return first != nullptr; }
+
     template <class Index>
     __device__ __forceinline__ T& operator[](Index i) const {
         return first[i];
@@ -39,14 +43,23 @@ struct Vector {
     __device__ __forceinline__ void forget() const {}
 };
 
-/// The same array of a large team. The compiler knows if it is in shared memory.
-template <class Team, class T>
-__device__ __forceinline__ Vector<T> placed(Vector<T> vector) {
-    if constexpr (!Team::has_near_vectors) return vector;
-    unsigned char* const shared = dynamic_shared_memory();
-    const auto begin = static_cast<int>(reinterpret_cast<unsigned char*>(vector.first) - shared);
-    return {reinterpret_cast<T*>(shared + begin)};
-}
+/// The same in shared memory, as the compiler knows.
+template <class T>
+struct NearVector {
+    unsigned begin;  // its address in shared memory
+
+    static __device__ __forceinline__ NearVector none() { return {0}; }
+    __device__ __forceinline__ bool exists() const { return begin != 0; }
+
+    __device__ __forceinline__ T& operator[](int i) const {
+        return static_cast<T*>(__cvta_shared_to_generic(begin))[i];
+    }
+    __device__ __forceinline__ T of(int i) const { return (*this)[i]; }
+    __device__ __forceinline__ NearVector from(int i) const {
+        return {begin + i * static_cast<int>(sizeof(T))};
+    }
+    __device__ __forceinline__ void forget() const {}
+};
 
 /// The number of a variable that this lane has, in its register `slot`.
 template <int slot_>
@@ -109,6 +122,11 @@ struct TeamMemory {
     template <class T>
     __device__ void take(Vector<T>& vector, long long count) {
         vector.first = reinterpret_cast<T*>(next);
+        next += aligned_bytes(count * static_cast<long long>(sizeof(T)));
+    }
+    template <class T>
+    __device__ void take(NearVector<T>& vector, long long count) {
+        vector.begin = static_cast<unsigned>(__cvta_generic_to_shared(next));
         next += aligned_bytes(count * static_cast<long long>(sizeof(T)));
     }
     /// Registers need no memory.

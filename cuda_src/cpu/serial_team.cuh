@@ -10,7 +10,9 @@ struct SerialTeam {
     static constexpr int each = 1;
     static constexpr bool is_small = false, general = true, foresees = false;
 
-    using Reals = Vector<double>;
+    template <class T>
+    using Array = Vector<T>;
+    using Reals = Array<double>;
 
     static constexpr int rank() { return 0; }
     static constexpr int size() { return 1; }
