@@ -115,13 +115,18 @@ class BlockTeam {
     /// The reduction of one value per thread, with the same bits in every thread.
     template <class T, class Op>
     __device__ T reduce(T value, Op op) {
-        static_assert(sizeof(T) <= sizeof(storage_.partial[0][0]), "the value is too large");
-        turn_ ^= 1;
-        return block_reduce(value, reinterpret_cast<T*>(storage_.partial[turn_]), op);
+        return reduce_groups(reduce_group(value, op), op);
     }
     template <class T, class Op>
     static __device__ __forceinline__ T reduce_group(T value, Op op) {
         return warp_reduce(value, op);
+    }
+    /// The reduction of one value per group.
+    template <class T, class Op>
+    __device__ T reduce_groups(T value, Op op) {
+        static_assert(sizeof(T) <= sizeof(storage_.partial[0][0]), "the value is too large");
+        turn_ ^= 1;
+        return reduce_warps(value, reinterpret_cast<T*>(storage_.partial[turn_]), op);
     }
 
   private:
@@ -183,20 +188,24 @@ class GridTeam {
     /// size.
     template <class T, class Op>
     __device__ T reduce(T value, Op op) {
+        return reduce_groups(reduce_group(value, op), op);
+    }
+    template <class T, class Op>
+    static __device__ __forceinline__ T reduce_group(T value, Op op) {
+        return warp_reduce(value, op);
+    }
+    template <class T, class Op>
+    __device__ T reduce_groups(T value, Op op) {
         unsigned char* half = partial_ + turn_ * gridDim.x * bytes_of_partial;
         T* partial = reinterpret_cast<T*>(half);
         turn_ ^= 1;
-        value = block_.reduce(value, op);
+        value = block_.reduce_groups(value, op);
         if (threadIdx.x == 0) partial[blockIdx.x] = value;
         barrier_.wait();
         value = Op::identity();
         for (int block = threadIdx.x; block < gridDim.x; block += blockDim.x)
             value = op(value, partial[block]);
         return block_.reduce(value, op);
-    }
-    template <class T, class Op>
-    static __device__ __forceinline__ T reduce_group(T value, Op op) {
-        return warp_reduce(value, op);
     }
 
   private:

@@ -53,7 +53,7 @@ struct GramArrays {
         memory.take(x, capacity);
         memory.take(passive_w, capacity);
         memory.take(d, capacity);
-        memory.take(u, capacity);
+        memory.take(u, capacity + 2);
         inverse.place(memory, capacity);
         if (options.has_ridge()) {
             memory.take(norm, n);

@@ -102,8 +102,17 @@ class PassiveInverse {
     /// u = H g. Returns the products of u with g and w; finds the largest of all threads, which may
     /// be of anything else. Ends with a barrier.
     __device__ Two project(Team& team, Reals g, Reals w, Reals u, Located<double>& largest) const {
-        const SumsAndLargest own{multiply_rows(at.H, length, g, w, u), largest};
-        const SumsAndLargest found = team.reduce(own, Called<AddTwoAndArgMax>());
+        Two sums = multiply_rows(at.H, length, g, w, u);
+#pragma unroll
+        for (int distance = Team::lanes_of_row; distance < warp_threads; distance *= 2)
+            sums = AddTwo()(sums, shuffle_xor(sums, distance));
+        if (Team::rank() == 0) {
+            u[length] = -1;
+            u[length + 1] = 0;
+        }
+        largest = Team::reduce_group(largest, Called<ArgMax<double>>());
+        const SumsAndLargest found =
+            team.reduce_groups(SumsAndLargest{sums, largest}, Called<AddTwoAndArgMax>());
         largest = found.largest;
         return found.sums;
     }
@@ -112,10 +121,8 @@ class PassiveInverse {
     /// plus an orthogonal part whose square norm is `square`. Ends without a barrier.
     __device__ int append(int variable, Reals u, double square) {
         const double root = 1 / square_root(square);
-        add_square(root, 1, u, -root);
-        ::for_each<Team>(length + 1, [&](int k) {
-            at.H(length, k) = root * (k < length ? -(root * u[k]) : root);
-        });
+        add_square(root, root, u);
+        ::for_each<Team>(length + 1, [&](int k) { at.H(length, k) = -root * (root * u[k]); });
         by_owner<Team>(length, [&](int p) { at.variables[p] = variable; });
         return length++;
     }
@@ -128,6 +135,7 @@ class PassiveInverse {
         const int last = length - 1;
         const double removed = left * d[position];
         for_each([&](int k) {
+            if (k == last) v[k] = v[k + 1] = 0;
             if (k == last) return;
             const bool is_position = k == position;
             const int from = is_position ? last : k;
@@ -140,7 +148,8 @@ class PassiveInverse {
         team.sync();
         --length;
         const double square = at.H(last, last);
-        add_square(1 / square_root(fabs(square)), square < 0 ? 1 : -1, v, 0);
+        const double root = 1 / square_root(fabs(square));
+        add_square(root, square < 0 ? root : -root, v);
         const double part = removed / square;
         for_each([&](int k) {
             const int from = k == position ? last : k;
@@ -155,38 +164,34 @@ class PassiveInverse {
   private:
     const PassiveInverseArrays<Team>& at;
 
-    /// H += sign s s^T, where s is root * vector; in column `length` of the square, s is `next`. A
-    /// warp changes 64 columns of four rows of the square at once, or a row in global memory.
-    __device__ __forceinline__ void add_square(double root, double sign, Reals v,
-                                               double next) const {
+    /// H += (root v)(signed_root v)^T, with the next column of the square, too; v has two elements
+    /// more than H has rows. A warp changes 64 columns of four rows of the square at once, or a row
+    /// in global memory.
+    __device__ __forceinline__ void add_square(double root, double signed_root, Reals v) const {
         constexpr int rows = 4;
         const SymmetricRows H = at.H;
         const int count = length, near_end = min(count, H.side), step = rows * Team::groups();
-        const auto scaled = [&](int k) {
-            return k < count ? root * v[k] : (k == count ? next : 0);
-        };
-        const double signed_root = sign * root;
 #pragma unroll 1
         for (int k = 2 * lane_index(); k < min(count + 1, H.side); k += 2 * warp_threads) {
-            const double2 factor{scaled(k), scaled(k + 1)};
+            const double2 loaded = *pair_of(&v[k]), scaled{root * loaded.x, root * loaded.y};
             int i = rows * Team::group();
             double* row = H.near(i) + k;
 #pragma unroll 1
             for (; i + rows <= near_end; i += step, row += step * H.side)
-                add_rows<rows>(row, H.side, v.from(i), signed_root, factor);
+                add_rows<rows>(row, H.side, v.from(i), signed_root, scaled);
 #pragma unroll 1
             for (; i < near_end; ++i, row += H.side)
-                add_rows<1>(row, H.side, v.from(i), signed_root, factor);
+                add_rows<1>(row, H.side, v.from(i), signed_root, scaled);
         }
 #pragma unroll 1
         for (int i = H.side + Team::group(); i < count; i += Team::groups()) {
-            const double factor = signed_root * v[i];
+            const double scaled = signed_root * v[i];
             double* const row = H.far(i);
             load_ahead<warp_threads>(
                 lane_index(), i + 1,
                 [&](int k, int ahead) { return Pair{row[k + ahead], v[k + ahead]}; },
                 [&](int k, int ahead, Pair loaded) {
-                    row[k + ahead] = loaded.a + factor * (root * loaded.b);
+                    row[k + ahead] = loaded.a + scaled * (root * loaded.b);
                 });
         }
     }
@@ -212,8 +217,8 @@ class PassiveInverse {
         return reinterpret_cast<double2*>(entry);
     }
 
-    /// out = H in. Neighbouring lanes compute a row. Returns this thread's part of the products of
-    /// `out` with the vector and with another one.
+    /// out = H in. Neighbouring lanes compute a row. Returns the part of these lanes in the
+    /// products of `out` with the vector and with another one.
     static __device__ __noinline__ Two multiply_rows(SymmetricRows H, int length, Reals in,
                                                      Reals other, Reals out) {
         Two products = AddTwo::identity();
@@ -226,10 +231,9 @@ class PassiveInverse {
 #pragma unroll
             for (int distance = 1; distance < lanes; distance *= 2)
                 sum += shuffle_xor(sum, distance);
-            if (p < length && lane == 0) {
-                out[p] = sum;
-                products = AddTwo()(products, {sum * in[p], sum * other[p]});
-            }
+            if (p >= length) continue;
+            if (lane == 0) out[p] = sum;
+            products = AddTwo()(products, {sum * in[p], sum * other[p]});
         }
         return products;
     }

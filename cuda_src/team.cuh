@@ -249,6 +249,8 @@ __device__ __forceinline__ void by_owner(int j, Body body) {
             if (own == j) body(own);
         });
     } else {
-        if (j % Team::size() == Team::rank()) body(j);
+        int owner = j;  // a remainder takes 20 instructions
+        while (owner >= Team::size()) owner -= Team::size();
+        if (owner == Team::rank()) body(j);
     }
 }

@@ -162,7 +162,7 @@ def arrays_of(team: Team, size: Size) -> list[int]:
     if team.is_small:
         arrays.append(8 * size.m)
     else:
-        arrays += [8 * n] * 2 + [8 * capacity] * 4
+        arrays += [8 * n] * 2 + [8 * capacity] * 3 + [8 * (capacity + 2)]
         arrays.append(4 * capacity)
     return arrays
 
