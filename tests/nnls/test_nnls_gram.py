@@ -189,6 +189,8 @@ def test_team_for_each_size() -> None:
 
     assert chosen(3, 3) == "LaneTeam<1, 4, false>"
     assert chosen(33, 3) == "LaneTeam<4, 2, false>"
+    assert chosen(16, 8) == "LaneTeam<4, 2, false>"
+    assert chosen(60, 8) == "LaneTeam<8, 2, false>"  # as many systems, by more warps
     assert chosen(30, 10) == "LaneTeam<8, 2, false>"
     assert chosen(30, 10, kind=nnls_gram_kernel.BOUNDS) == "LaneTeam<8, 2>"
     assert chosen(64, 32) == "LaneTeam<32, 1, false>"
