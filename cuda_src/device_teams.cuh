@@ -17,8 +17,6 @@ struct LaneTeam {
     static constexpr bool foresees = false;                  // the variable that enters next
     static constexpr int rows_at_once = lanes == 1 ? 1 : 4;  // that share a shuffled number
 
-    template <class T>
-    using Array = Vector<T>;
     using Reals = LaneVector<double, LaneTeam>;
 
     struct Storage {};
@@ -84,9 +82,7 @@ class BlockTeam {
     static constexpr bool foresees = true;
     static constexpr int each = 1, lanes_of_row = 4;
 
-    template <class T>
-    using Array = NearVector<T>;
-    using Reals = Array<double>;
+    using Reals = NearVector<double>;
 
     /// The partial results of the warps, double-buffered.
     struct Storage {
@@ -138,9 +134,7 @@ class BlockTeam {
 struct FarBlockTeam : BlockTeam {
     static constexpr bool has_near_vectors = false, foresees = false;
 
-    template <class T>
-    using Array = Vector<T>;
-    using Reals = Array<double>;
+    using Reals = Vector<double>;
 
     using BlockTeam::BlockTeam;
 };
@@ -154,9 +148,7 @@ class GridTeam {
     static constexpr bool foresees = true;
     static constexpr int each = 1, lanes_of_row = 16;
 
-    template <class T>
-    using Array = Vector<T>;
-    using Reals = Array<double>;
+    using Reals = Vector<double>;
     using Storage = BlockTeam::Storage;
 
     /// `global` has 16 bytes for the barrier, which are zero before the launch, and then

@@ -68,13 +68,13 @@ struct AccurateDifference {
     __device__ __forceinline__ double rounded() const { return value.high + value.low; }
 };
 
-/// use(i, result) for most i < count from `first` on, by the thread that has element i: `rows_` of
-/// its elements at once. The result takes the products of matrix(i, j) and y[p] to start(i), for
-/// the chosen variables j at positions p. Returns the first of the thread's other elements.
-template <int rows_, class Sum, class Team, class In, class Start, class Use>
-__device__ __forceinline__ int combine_rows(MatrixView matrix, int first, int count,
-                                            const Chosen<Team>& chosen, In y, Start start,
-                                            Use use) {
+/// use(i, result) for i = first, first + the team's size, ... below `count`, by the thread that has
+/// element i; `rows_` elements at once, if there are as many. The result takes the products of
+/// matrix(i, j) and y[p] to start(i), for the chosen variables j at positions p.
+template <class Sum, int rows_, class Team, class In, class Start, class Use>
+__device__ __forceinline__ void combine_rows(MatrixView matrix, int first, int count,
+                                             const Chosen<Team>& chosen, In y, Start start,
+                                             Use use) {
     struct Column {
         double entries[rows_], factor;
     };
@@ -88,9 +88,8 @@ __device__ __forceinline__ int combine_rows(MatrixView matrix, int first, int co
             0, chosen.count,
             [&](int p, int ahead) {
                 const int j = chosen[p + ahead];
-                Column column;
+                Column column{{}, y[p + ahead]};
                 for (int q = 0; q < rows_; ++q) column.entries[q] = matrix(i + q * step, j);
-                column.factor = y[p + ahead];
                 return column;
             },
             [&](int, int, const Column& column) {
@@ -98,15 +97,12 @@ __device__ __forceinline__ int combine_rows(MatrixView matrix, int first, int co
             });
         for (int q = 0; q < rows_; ++q) use(i + q * step, sum[q].rounded());
     }
-    return i;
+    if constexpr (rows_ > 1) combine_rows<Sum, rows_ / 2>(matrix, i, count, chosen, y, start, use);
 }
-
-/// The same for every i < count.
-template <class Sum, class Team, template <class> class In, class Start, class Use>
+template <class Sum, class Team, class Address, class Start, class Use>
 __device__ __forceinline__ void combine(MatrixView matrix, int count, const Chosen<Team>& chosen,
-                                        In<double> y, Start start, Use use) {
-    const int i = combine_rows<2, Sum>(matrix, Team::rank(), count, chosen, y, start, use);
-    combine_rows<1, Sum>(matrix, i, count, chosen, y, start, use);
+                                        Vector<double, Address> y, Start start, Use use) {
+    combine_rows<Sum, 2>(matrix, Team::rank(), count, chosen, y, start, use);
 }
 
 /// use(i, sum) for every variable i < n, by the thread that has it: the sum of G(i, j) y[p].

@@ -242,10 +242,8 @@ struct GramSteps : GramSystem<T, Team> {
         const auto column = gram(j);
         const double norm = at.norm.of(j);
         const double limit = accepted ? alike * norm : Floating<double>::infinity();
-        clear_variables(team, at.slope, options.n, j, [&](auto i) {
-            if constexpr (Team::is_small) return fabs(column[i]) > limit * at.norm[i];
-            return accepted && fabs(column[i]) > alike * at.norm[i] * norm;
-        });
+        clear_variables(team, at.slope, options.n, j,
+                        [&](auto i) { return fabs(column[i]) > limit * at.norm[i]; });
     }
 
     /// Without G: whether column j is like the column of a variable that entered last.

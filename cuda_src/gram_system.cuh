@@ -14,8 +14,8 @@ __device__ __forceinline__ bool is_finite(double value) {
 /// memory; they are never in use at the same time.
 template <class Team>
 struct GramArrays {
-    using Array = typename Team::template Array<double>;
     using Reals = typename Team::Reals;
+    using Array = typename ArrayLike<Reals>::Type;
 
     GramMatrix<Team> matrix;
     PassiveInverseArrays<Team> inverse;
@@ -93,8 +93,8 @@ struct GramArrays {
 
 template <class T, class Team>
 struct GramSystem {
-    using Array = typename Team::template Array<double>;
     using Reals = typename Team::Reals;
+    using Array = typename ArrayLike<Reals>::Type;
 
     Team& team;
     const GramOptions<Team>& options;

@@ -22,10 +22,10 @@
 /// Variables of a problem, in some order: from a list, or the first variables without a list.
 template <class Team>
 struct Chosen {
-    typename Team::template Array<int> list;
+    typename ArrayLike<typename Team::Reals, int>::Type list;
     int count;
 
-    __device__ __forceinline__ int operator[](int p) const { return list.exists() ? list[p] : p; }
+    __device__ __forceinline__ int operator[](int p) const { return list.first ? list[p] : p; }
     /// The last variables of the list.
     __device__ Chosen last(int some) const { return {list.from(count - some), some}; }
     /// body(p, j) for every position p and its variable j, by every member.
@@ -36,6 +36,7 @@ struct Chosen {
 };
 
 /// The memory of H. The compiler knows which part is in shared memory.
+template <class Team>
 struct SymmetricRows {
     NearVector<double> square;
     double* far_rows;  // where row 0 would be, if all rows were in global memory
@@ -56,15 +57,14 @@ struct SymmetricRows {
 
 template <class Team>
 struct PassiveInverseArrays {
-    SymmetricRows H;
-    typename Team::template Array<int> variables;
+    SymmetricRows<Team> H;
+    decltype(Chosen<Team>::list) variables;
 
     /// Allocate the variables.
     __device__ void place(TeamMemory& memory, int capacity) { memory.take(variables, capacity); }
     /// Allocate H.
     __device__ void place(unsigned char* shared, unsigned char* global, int side) {
-        H = {{static_cast<unsigned>(__cvta_generic_to_shared(shared))},
-             reinterpret_cast<double*>(global) - SymmetricRows::before(side),
+        H = {NearVector<double>::at(shared), reinterpret_cast<double*>(global) - H.before(side),
              side};
     }
 };
@@ -80,7 +80,7 @@ class PassiveInverse {
 
     __device__ __forceinline__ int variable(int p) const { return at.variables[p]; }
     __device__ __forceinline__ Chosen<Team> passive() const { return {at.variables, length}; }
-    __device__ __forceinline__ Chosen<Team> all(int n) const { return {at.variables.none(), n}; }
+    __device__ __forceinline__ Chosen<Team> all(int n) const { return {{}, n}; }
     __device__ void clear() {
         length = 0;
         ::for_each<Team>(at.H.side * at.H.side / 2,
@@ -169,7 +169,7 @@ class PassiveInverse {
     /// in global memory.
     __device__ __forceinline__ void add_square(double root, double signed_root, Reals v) const {
         constexpr int rows = 4;
-        const SymmetricRows H = at.H;
+        const SymmetricRows<Team> H = at.H;
         const int count = length, near_end = min(count, H.side), step = rows * Team::groups();
 #pragma unroll 1
         for (int k = 2 * lane_index(); k < min(count + 1, H.side); k += 2 * warp_threads) {
@@ -219,7 +219,7 @@ class PassiveInverse {
 
     /// out = H in. Neighbouring lanes compute a row. Returns the part of these lanes in the
     /// products of `out` with the vector and with another one.
-    static __device__ __noinline__ Two multiply_rows(SymmetricRows H, int length, Reals in,
+    static __device__ __noinline__ Two multiply_rows(SymmetricRows<Team> H, int length, Reals in,
                                                      Reals other, Reals out) {
         Two products = AddTwo::identity();
         constexpr int lanes = Team::lanes_of_row, rows = warp_threads / lanes;
@@ -240,8 +240,8 @@ class PassiveInverse {
 
     /// The part of sum_k H(p, k) in[k] that a lane of row p computes, two columns at once.
     template <int lanes>
-    static __device__ __forceinline__ double times(SymmetricRows H, int length, int p, int lane,
-                                                   Reals in) {
+    static __device__ __forceinline__ double times(SymmetricRows<Team> H, int length, int p,
+                                                   int lane, Reals in) {
         struct Loaded {
             double2 row, in;
         };

@@ -14,9 +14,8 @@
 //
 // The teams of a GPU are in device_teams.cuh. A CPU has a team of one thread: cpu/serial_team.cuh.
 //
-// Memory. An array of a team is an `Array` of it: a `Vector`, or a `NearVector` in shared memory.
-// Where each lane has a few variables of a problem, an array by variable is a `LaneVector`:
-// registers of the lanes.
+// Memory. An array of a team is a `Vector` in memory. Where each lane has a few variables
+// of a problem, an array by variable is a `LaneVector`: registers of the lanes.
 
 #pragma once
 
@@ -25,40 +24,40 @@
 
 constexpr int alignment_of_arrays = 16;
 
-/// An array of a team, in memory.
-template <class T>
+/// An array of a team: a pointer, or an address in shared memory, as the compiler then knows.
+template <class T, class Address = T*>
 struct Vector {
-    T* first;
+    Address first;
 
-    static __device__ __forceinline__ Vector none() { return {nullptr}; }
-    __device__ __forceinline__ bool exists() const { return first != nullptr; }
-
+    static __device__ __forceinline__ Vector at(void* pointer) {
+        if constexpr (sizeof(Address) == sizeof(T*))
+            return {static_cast<Address>(pointer)};
+        else
+            return {static_cast<Address>(__cvta_generic_to_shared(pointer))};
+    }
     template <class Index>
     __device__ __forceinline__ T& operator[](Index i) const {
-        return first[i];
+        if constexpr (sizeof(Address) == sizeof(T*))
+            return first[i];
+        else
+            return static_cast<T*>(__cvta_shared_to_generic(first))[i];
     }
     /// Element i, which is the same for all members.
-    __device__ __forceinline__ T of(int i) const { return first[i]; }
-    __device__ __forceinline__ Vector from(long long i) const { return {first + i}; }
+    __device__ __forceinline__ T of(int i) const { return (*this)[i]; }
+    __device__ __forceinline__ Vector from(long long i) const { return at(&(*this)[i]); }
     __device__ __forceinline__ void forget() const {}
 };
-
-/// The same in shared memory, as the compiler knows.
 template <class T>
-struct NearVector {
-    unsigned begin;  // its address in shared memory
+using NearVector = Vector<T, unsigned>;
 
-    static __device__ __forceinline__ NearVector none() { return {0}; }
-    __device__ __forceinline__ bool exists() const { return begin != 0; }
-
-    __device__ __forceinline__ T& operator[](int i) const {
-        return static_cast<T*>(__cvta_shared_to_generic(begin))[i];
-    }
-    __device__ __forceinline__ T of(int i) const { return (*this)[i]; }
-    __device__ __forceinline__ NearVector from(int i) const {
-        return {begin + i * static_cast<int>(sizeof(T))};
-    }
-    __device__ __forceinline__ void forget() const {}
+/// An array in memory of the team whose arrays by variable are `Reals`.
+template <class Reals, class T = double>
+struct ArrayLike {
+    using Type = Vector<T>;
+};
+template <class T>
+struct ArrayLike<NearVector<double>, T> {
+    using Type = NearVector<T>;
 };
 
 /// The number of a variable that this lane has, in its register `slot`.
@@ -119,14 +118,9 @@ __device__ __forceinline__ long long aligned_bytes(long long bytes) {
 struct TeamMemory {
     unsigned char* next;
 
-    template <class T>
-    __device__ void take(Vector<T>& vector, long long count) {
-        vector.first = reinterpret_cast<T*>(next);
-        next += aligned_bytes(count * static_cast<long long>(sizeof(T)));
-    }
-    template <class T>
-    __device__ void take(NearVector<T>& vector, long long count) {
-        vector.begin = static_cast<unsigned>(__cvta_generic_to_shared(next));
+    template <class T, class Address>
+    __device__ void take(Vector<T, Address>& vector, long long count) {
+        vector = Vector<T, Address>::at(next);
         next += aligned_bytes(count * static_cast<long long>(sizeof(T)));
     }
     /// Registers need no memory.

@@ -35,12 +35,6 @@ constexpr Index3 threadIdx{0, 0, 0}, blockIdx{0, 0, 0}, blockDim{1, 1, 1}, gridD
 
 /// The solvers get no dynamic shared memory here.
 static unsigned char shared_memory[16];
-inline void* __cvta_shared_to_generic(size_t address) {
-    return shared_memory + address;
-}
-inline size_t __cvta_generic_to_shared(const void*) {
-    return 0;
-}
 
 inline void __syncthreads() {}
 inline void __syncwarp(unsigned = 0) {}

@@ -10,9 +10,7 @@ struct SerialTeam {
     static constexpr int each = 1;
     static constexpr bool is_small = false, general = true, foresees = false;
 
-    template <class T>
-    using Array = Vector<T>;
-    using Reals = Array<double>;
+    using Reals = Vector<double>;
 
     static constexpr int rank() { return 0; }
     static constexpr int size() { return 1; }
