@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import faulthandler
 import json
 import os
 import sys
@@ -279,7 +280,7 @@ def outcome(check: Check, settings: Settings) -> Result:
     try:
         result = {"ok": True, **check.run(settings)}
     except Exception as error:
-        result = {"ok": False, "error": tail(error)}
+        result = {"ok": False, "reason": tail(error)}
     return {**result, "seconds": time.perf_counter() - begin}
 
 
@@ -297,6 +298,7 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="do not run them")
     parser.add_argument("--run", nargs="*", metavar="NAME", help="only these checks")
     parser.add_argument("--small", action="store_true", help="small inputs")
+    parser.add_argument("--seconds", type=float, default=60, help="limit on a check")
     parser.add_argument(
         "--no-pool", action="store_true", help="a separate allocation for each array"
     )
@@ -327,7 +329,9 @@ def main(given: list[str] | None = None) -> int:
         passed = True
         for name in every if options.run is None else options.run:
             say({"begins": name})
+            faulthandler.dump_traceback_later(options.seconds, exit=True)
             result = outcome(every[name], settings)
+            faulthandler.cancel_dump_traceback_later()
             say({"name": name, **result})
             passed = passed and result["ok"]
             if not result["ok"] and is_lost(cupy):

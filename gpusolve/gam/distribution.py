@@ -135,13 +135,7 @@ class BoostedDistribution(AdditiveModel):
                 "interactions must be 0 for BoostedDistribution, whose parameters have "
                 f"gradients of different units, got {self.interactions}"
             )
-        family = self._distribution()
-        data = self._training(X, y, sample_weight, offset)
-        with data.frame.current():
-            target = family.prepare(data.y, data.frame.like)
-            data = replace(data, y=target)
-            family.check(data.counted_y)
-            self._fit(X, data, family)
+        self._fit_to(X, y, sample_weight, offset, self._distribution())
         return self
 
     def _distribution(self) -> Distribution:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 from .._device.arrays import Array, namespace
@@ -60,7 +59,7 @@ class BoostedGAM(AdditiveModel):
         doubles them if this lowers the loss of the rows left out by more than its
         standard error over the folds: up to 48, a quarter of the number of rows,
         and half of a given `n_basis`. The same folds choose the range of the knots,
-        normal scores of skewed features, and stumps (`btree`) next to the splines or
+        normal scores of skewed features, and stumps next to the splines or
         alone, for effects that jump; `summary` says what was chosen. See Notes. With a
         given number of iterations, and with `early_stopping`, df is 6 and nothing is
         chosen.
@@ -371,13 +370,8 @@ class BoostedGAM(AdditiveModel):
                 "family must have one predictor: BoostedDistribution and "
                 f"BoostedGAMClassifier have several, got {family!r}"
             )
-        data = self._training(X, y, sample_weight, offset)
-        with data.frame.current():
-            response = family.prepare(data.y, data.frame.like)
-            data = replace(data, y=response)
-            family.check(data.counted_y)
-            self._fit(X, data, family)
-            insight.learn_baseline(self)
+        self._fit_to(X, y, sample_weight, offset, family)
+        insight.learn_baseline(self)
         return self
 
     def stop_at(self, iteration: int) -> Self:

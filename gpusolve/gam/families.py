@@ -50,8 +50,6 @@ from ._families.numerics import (
     weighted_mean,
     weighted_quantile,
     weighted_sum,
-    zero_above,
-    zero_of,
 )
 from ._families.survival import (
     Baseline,
@@ -249,7 +247,7 @@ class Expectile(_Asymmetric):
     effect_on = "the expectile"
 
     def offset(self, y: Array, w: Array | None) -> float:
-        return _stationary_point(self, y, w, 0.0, y)
+        return self.zero_of_gradient(y * 0, y, w, float(y.min()), float(y.max()))
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         return 2 * self._factor(y - f) * (y - f)
@@ -312,8 +310,8 @@ class Huber(AdaptiveFamily):
                     f"their median distance from the median {median} is 0"
                 )
             return median
-        breakpoints = namespace(y).concatenate([y - delta, y + delta])
-        return _stationary_point(self, y, w, delta, breakpoints)
+        ends = float(y.min()), float(y.max())
+        return self.zero_of_gradient(y * 0, y, w, *ends, s=delta)
 
     def estimate(self, y: Array, f: Array, w: Array | None) -> Array:
         return weighted_quantile(abs(y - f), w)
@@ -390,11 +388,8 @@ class Binomial(ClassFamily):
         return math.log(yes / no) / self._scale
 
     def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
-        def score(c: float) -> float:
-            return float(weighted_sum(self.gradient(y, start + c, start), w))
-
-        lower, upper = -FARTHEST - float(start.max()), FARTHEST - float(start.min())
-        return zero_above(score, lower, upper - lower)
+        ends = -FARTHEST - float(start.max()), FARTHEST - float(start.min())
+        return self.zero_of_gradient(start, y, w, *ends)
 
     def gradient(self, y: Array, f: Array, s: Array) -> Array:
         scale, sign = self._scale, 2 * y - 1
@@ -526,12 +521,6 @@ OtherName = Literal[
     "log_logistic", "log_normal",
 ]  # fmt: skip
 ClassName = Literal["binomial", "multinomial", "prop_odds"]
-FamilyName = Literal[ClassName, OtherName]
-CoupledName = Literal[
-    "student_t", "beta", "zero_inflated_poisson", "zero_inflated_negative_binomial",
-]  # fmt: skip
-"""Further names, of families with several predictors."""
-
 FAMILIES: Mapping[str, type[Family]] = {
     family.name: family
     for family in (
@@ -559,15 +548,6 @@ def family_of(family: str | Family) -> Family:
 
 
 # ---- parts ---------------------------------------------------------------------------
-
-
-def _stationary_point(
-    family: Family, y: Array, w: Array | None, s: float, breakpoints: Array
-) -> float:
-    """The constant at which the weighted gradient is 0."""
-    return zero_of(
-        lambda f: float(weighted_sum(family.gradient(y, f, s), w)), breakpoints
-    )
 
 
 def _gamma_term(y: Array, f: Array) -> Array:

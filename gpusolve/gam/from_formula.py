@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Protocol, cast, overload
 
 from ._families.classes import ClassFamily
 from ._model.formula import (
@@ -15,7 +15,7 @@ from ._model.formula import (
 from ._model.specification import SPLINE, spline_options
 from .classifier import BoostedGAMClassifier
 from .estimator import BoostedGAM
-from .families import ClassName, Family, FamilyName, OtherName, family_of
+from .families import ClassName, Family, OtherName, family_of
 
 if TYPE_CHECKING:
     from patsy import EvalEnvironment
@@ -29,23 +29,39 @@ MBOOST: dict[str, Any] = {
 """mboost's defaults that differ from the estimators'."""
 
 
-@overload
-def gamboost(
-    formula: str, data: Any, *, family: ClassName | ClassFamily, **options: Any
-) -> BoostedGAMClassifier: ...
-@overload
-def gamboost(
-    formula: str, data: Any, *, family: OtherName = "gaussian", **options: Any
-) -> BoostedGAM: ...
-@overload
-def gamboost(
-    formula: str, data: Any, *, family: Family, **options: Any
-) -> BoostedGAM | BoostedGAMClassifier: ...
+class FromFormula(Protocol):
+    """A function of a formula: the type of the result depends on the family."""
+
+    @overload
+    def __call__(
+        self,
+        formula: str,
+        data: Any,
+        *,
+        family: ClassName | ClassFamily,
+        **options: Any,
+    ) -> BoostedGAMClassifier: ...
+    @overload
+    def __call__(
+        self, formula: str, data: Any, *, family: OtherName = "gaussian", **options: Any
+    ) -> BoostedGAM: ...
+    @overload
+    def __call__(
+        self, formula: str, data: Any, *, family: Family, **options: Any
+    ) -> BoostedGAM | BoostedGAMClassifier: ...
+
+
+def typed_by_family(function: Any) -> FromFormula:
+    """The function itself."""
+    return cast("FromFormula", function)
+
+
+@typed_by_family
 def gamboost(
     formula: str,
     data: Any,
     *,
-    family: FamilyName | Family = "gaussian",
+    family: str | Family = "gaussian",
     baselearner: str = "bbs",
     sample_weight: Any = None,
     eval_env: int | EvalEnvironment = 0,
@@ -148,23 +164,12 @@ def gamboost(
     return fit_formula(read, data, family, sample_weight, parameters)
 
 
-@overload
-def glmboost(
-    formula: str, data: Any, *, family: ClassName | ClassFamily, **options: Any
-) -> BoostedGAMClassifier: ...
-@overload
-def glmboost(
-    formula: str, data: Any, *, family: OtherName = "gaussian", **options: Any
-) -> BoostedGAM: ...
-@overload
-def glmboost(
-    formula: str, data: Any, *, family: Family, **options: Any
-) -> BoostedGAM | BoostedGAMClassifier: ...
+@typed_by_family
 def glmboost(
     formula: str,
     data: Any,
     *,
-    family: FamilyName | Family = "gaussian",
+    family: str | Family = "gaussian",
     center: bool = True,
     sample_weight: Any = None,
     eval_env: int | EvalEnvironment = 0,
@@ -232,7 +237,7 @@ def glmboost(
 def fit_formula(
     read: Formula,
     data: Any,
-    family: FamilyName | Family,
+    family: str | Family,
     sample_weight: Any,
     parameters: dict[str, Any],
 ) -> BoostedGAM | BoostedGAMClassifier:

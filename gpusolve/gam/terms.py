@@ -8,8 +8,8 @@ takes the key of a dict: ``{"age": bbs(df=3), ("lon", "lat"): bspatial()}``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
-from functools import lru_cache, partial
+from dataclasses import replace
+from functools import lru_cache
 from numbers import Integral
 from typing import Any, Literal, TypeVar
 
@@ -21,7 +21,7 @@ from ._data.conventions import check_choice, check_integer, check_number
 from ._terms.dense import Kernel, User
 from ._terms.frame import Name
 from ._terms.linear import Linear, Region, Stump, graph_of
-from ._terms.single import Single
+from ._terms.single import Single, written_arguments
 from ._terms.spline import ROBUST, Spline
 from ._terms.term import Product, Sum, Term
 
@@ -48,6 +48,8 @@ __all__ = [
 Range = tuple[float, float]
 
 AnyTerm = TypeVar("AnyTerm", bound=Single)
+
+Converter = Callable[[str, Any], Any]
 
 
 def bbs(
@@ -167,38 +169,22 @@ def bmono(*x: Name, constraint: Constraint = "increasing", **options: Any) -> Sp
     >>> bmono("income", df=3) + bmono("age", constraint="concave")
     bmono('income', df=3) + bmono('age', constraint='concave')
     """
-    term = bbs(*x, constraint=constraint, **options)
-    return replace(term, function="bmono")
+    return make(Spline, "bmono", x, constraint=constraint, **options)
 
 
-def bspatial(
-    *x: Name,
-    by: Name | None = None,
-    knots: int | Sequence[Any] = 20,
-    degree: int = 3,
-    differences: int = 2,
-    df: float = 6,
-    lambda_: float | None = None,
-    center: bool | str = False,
-    boundary: Sequence[Range] | Literal["robust"] | None = None,
-    knots_at: str = "equidistant",
-    end_knots: str = "continued",
-) -> Spline:
+def bspatial(*x: Name, df: float = 6, **options: Any) -> Spline:
     """A smooth surface: the tensor product of P-splines of two numeric covariates.
 
     Parameters
     ----------
     *x : str or int
         The two columns. The functions of the first column are the slow index.
-    knots : int or (sequence, sequence), optional
-        The number of knots of each column, or their positions.
-    center : {False, True, "spectral"}, optional
-        Leave out what the penalty does not affect: products of lines for differences of
-        order 2.
-    boundary : ((lower, upper), (lower, upper)) or "robust", optional
-        The ranges of the knots; by default the ranges of the data.
-    by, degree, differences, df, lambda_, knots_at, end_knots
-        As for `bbs`.
+    df : float, optional
+        Degrees of freedom of one fit.
+    **options
+        As for `bbs`, but neither `cyclic` nor `constraint`. `knots` is the number of
+        knots of each column, or a pair of their positions, `boundary` a pair of ranges.
+        `center` leaves out products of lines for differences of order 2.
 
     See Also
     --------
@@ -209,7 +195,7 @@ def bspatial(
     >>> bspatial("lon", "lat", knots=6)
     bspatial('lon', 'lat', knots=6)
     """
-    return make(Spline, "bspatial", **locals())
+    return make(Spline, "bspatial", x, df=df, **options)
 
 
 def bols(
@@ -260,11 +246,7 @@ def bols(
 
 
 def brandom(
-    *x: Name,
-    by: Name | None = None,
-    df: float = 4,
-    lambda_: float | None = None,
-    contrasts: str = "dummy",
+    *x: Name, df: float = 4, contrasts: str = "dummy", **options: Any
 ) -> Linear:
     """A random effect: the levels of a factor with a ridge penalty.
 
@@ -272,7 +254,7 @@ def brandom(
     ----------
     *x : str or int
         The factor. A numeric column becomes a factor whose levels are its values.
-    by, df, lambda_, contrasts
+    df, contrasts, **options
         As for `bols`.
 
     See Also
@@ -284,7 +266,7 @@ def brandom(
     >>> brandom("patient") + brandom("patient", by="time", df=2)
     brandom('patient') + brandom('patient', by='time', df=2)
     """
-    return make(Linear, "brandom", **locals())
+    return make(Linear, "brandom", x, df=df, contrasts=contrasts, **options)
 
 
 def buser(
@@ -321,14 +303,7 @@ def buser(
     return make(User, "buser", **locals())
 
 
-def bmrf(
-    *x: Name,
-    neighbours: Any,
-    by: Name | None = None,
-    df: float = 4,
-    lambda_: float | None = None,
-    center: bool = False,
-) -> Region:
+def bmrf(*x: Name, neighbours: Any, **options: Any) -> Region:
     """A Markov random field: neighbouring regions have similar effects.
 
     Parameters
@@ -339,11 +314,10 @@ def bmrf(
         The regions and which of them are neighbours: the neighbours of each region; an
         adjacency matrix, dense or sparse, of regions 0, 1, .., or a data frame with the
         regions as its index; or pairs of regions. Regions without rows are allowed.
-    by, df, lambda_
-        As for `bbs`. The penalty is the sum of the squared differences of neighbours;
-        it does not affect the mean of connected regions.
-    center : bool, optional
-        Leave out what the penalty does not affect.
+    **options
+        `by`, `df`, `lambda_` and `center` as for `bbs`. The penalty is the sum of the
+        squared differences of neighbours; it does not affect the mean of connected
+        regions, which ``center=True`` leaves out.
 
     See Also
     --------
@@ -360,8 +334,8 @@ def bmrf(
     bmrf('state', df=2)
     """
     regions, edges = graph_of(neighbours)
-    term = make(Region, "bmrf", x, by=by, df=df, lambda_=lambda_, center=bool(center))
-    return replace(term, regions=levels_of(regions) or (), edges=edges)
+    term = make(Region, "bmrf", x, **options)
+    return replace(term, regions=levels_of(regions), edges=edges)
 
 
 def bkernel(
@@ -473,19 +447,26 @@ for _public in (Kernel, Linear, Product, Region, Spline, Stump, Sum, Term, User)
 def make(
     kind: type[AnyTerm], function: str, x: tuple[Any, ...], **arguments: Any
 ) -> AnyTerm:
-    """The term that a function makes of its arguments."""
-    names = names_of_fields(kind)
-    plain = {
-        names[name]: CONVERTERS[name](value) if name in CONVERTERS else value
-        for name, value in arguments.items()
-    }
+    """The term that a function makes of its arguments; TypeError for unknown names."""
+    known = arguments_of(kind)
+    if unknown := [name for name in arguments if name not in known]:
+        raise TypeError(f"{function} must have no argument {unknown[0]!r}")
+    plain = {}
+    for name, value in arguments.items():
+        field, convert = known[name]
+        plain[field] = convert(name, value)
     return kind(function=function, covariates=names_of(function, x), **plain)
 
 
 @lru_cache(CACHED)
-def names_of_fields(kind: type[Single]) -> dict[str, str]:
-    """The fields of a term by the arguments that they store."""
-    return {f.metadata.get("argument", f.name): f.name for f in fields(kind)}
+def arguments_of(kind: type[Single]) -> dict[str, tuple[str, Converter]]:
+    """The arguments of a term: the fields that store them, as plain values."""
+    found = {}
+    for field in written_arguments(kind):
+        name = field.metadata.get("argument", field.name)
+        convert = CONVERTERS.get(name) or CONVERTERS.get(str(field.type), as_it_is)
+        found[name] = field.name, convert
+    return found
 
 
 def names_of(function: str, names: tuple[Any, ...]) -> tuple[Name, ...]:
@@ -497,6 +478,10 @@ def names_of(function: str, names: tuple[Any, ...]) -> tuple[Name, ...]:
                 f"{type(name).__name__}"
             )
     return tuple(name if isinstance(name, str) else int(name) for name in names)
+
+
+def as_it_is(name: str, value: Any) -> Any:
+    return value
 
 
 def integer(name: str, value: Any) -> int:
@@ -513,10 +498,10 @@ def optional_number(name: str, value: Any) -> float | None:
     return float(value)
 
 
-def interior_of(knots: Any) -> int | tuple[tuple[float, ...], ...]:
+def interior_of(name: str, knots: Any) -> int | tuple[tuple[float, ...], ...]:
     """The number of knots, or their positions for each column."""
     if isinstance(knots, Integral):
-        return integer("knots", knots)
+        return integer(name, knots)
     if not np.iterable(knots):
         raise TypeError(f"knots must be an integer or their positions, got {knots!r}")
     given = list(knots)
@@ -537,10 +522,10 @@ def points_of(knots: Any) -> list[list[float]]:
     return points.tolist()  # type: ignore[no-any-return]
 
 
-def ranges_of(boundary: Any) -> tuple[Range, ...] | str | None:
+def ranges_of(name: str, boundary: Any) -> tuple[Range, ...] | str | None:
     """The range of each column."""
     if boundary is None or isinstance(boundary, str):
-        check_choice("boundary", boundary, (None, ROBUST))
+        check_choice(name, boundary, (None, ROBUST))
         return boundary
     if not np.iterable(boundary):
         raise TypeError(f"boundary must be a lower and an upper end, got {boundary!r}")
@@ -554,39 +539,28 @@ def ranges_of(boundary: Any) -> tuple[Range, ...] | str | None:
     return tuple(ranges)
 
 
-def levels_of(levels: Sequence[Any] | None) -> tuple[Any, ...] | None:
+def levels_of(levels: Sequence[Any]) -> tuple[Any, ...]:
     """The levels of a factor as Python's strings, numbers and bools."""
-    if levels is None:
-        return None
     return tuple(
         level.item() if isinstance(level, np.generic) else level for level in levels
     )
 
 
-def matrix_of(K: Any) -> tuple[tuple[float, ...], ...] | None:
+def matrix_of(K: Any) -> tuple[tuple[float, ...], ...]:
     """A matrix as tuples."""
-    if K is None:
-        return None
     matrix = np.asarray(K, np.float64)
     if matrix.ndim != 2:
         raise ValueError(f"K must be a matrix, got shape {matrix.shape}")
     return tuple(tuple(row) for row in matrix.tolist())
 
 
-CONVERTERS: dict[str, Callable[[Any], Any]] = {
+CONVERTERS: dict[str, Converter] = {
+    "int": integer,
+    "bool": lambda _, value: bool(value),
+    "float | None": optional_number,
     "knots": interior_of,
-    "degree": partial(integer, "degree"),
-    "differences": partial(integer, "differences"),
-    "df": partial(optional_number, "df"),
-    "lambda_": partial(optional_number, "lambda_"),
-    "cyclic": bool,
-    "normal_scores": bool,
     "boundary": ranges_of,
-    "bins": partial(integer, "bins"),
-    "min_rows": partial(integer, "min_rows"),
-    "scale": partial(optional_number, "scale"),
-    "intercept": bool,
-    "levels": levels_of,
-    "K": matrix_of,
+    "levels": lambda _, levels: None if levels is None else levels_of(levels),
+    "K": lambda _, K: None if K is None else matrix_of(K),
 }
-"""How arguments become the plain values that a term stores; the others are kept."""
+"""How arguments become the plain values that a term stores, by type or name."""

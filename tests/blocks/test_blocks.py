@@ -1,4 +1,4 @@
-"""What reductions and scans, with and without segments, have in common.
+"""Reductions and scans, with and without segments.
 
 The expected results are computed by brute force, one element after the other.
 """
@@ -8,14 +8,12 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from backends import STRIDED_VIEWS, numpy_only
-from hypothesis import given
-from hypothesis import strategies as st
+from backends import numpy_only, on_emulator
 from monoids import (
     EVERY_DTYPE,
     FEW,
@@ -24,7 +22,6 @@ from monoids import (
     Case,
     affine,
     cases,
-    first_nonzero,
     frozen,
     matrix_product,
 )
@@ -32,6 +29,10 @@ from numpy.random import Generator
 from together import together
 
 import gpusolve
+from gpusolve import Monoid, emulator
+
+# The size of a tile, around which segments are made.
+from gpusolve._blocks.scan_kernel import tile_for
 
 same = np.testing.assert_array_equal
 
@@ -51,6 +52,7 @@ ORDERED = {
 UNORDERED = ("reduce512", "atomic", "atomic_each")
 EVERY = [(name, variant) for name, found in ORDERED.items() for variant in found]
 EVERY += [("reduce", variant) for variant in UNORDERED]
+every_variant = together(("name", "variant"), EVERY)
 
 
 class Call(NamedTuple):
@@ -89,12 +91,19 @@ def calls(
                 yield Call("segmented_scan", (x, flags), options, prefixes)
     drawn = [rng.integers(0, *one).tolist() for one in ((2, 70), (40, 70), (3000, 9))]
     for sizes in (*SEGMENTS, *drawn):
-        offsets = np.append(0, np.cumsum(sizes, dtype=np.int64))
-        x = frozen(case.sample(rng, offsets[-1]))
-        folds = [case.fold(x[i:j]) for i, j in itertools.pairwise(offsets)]
-        expected = np.array(folds, case.dtype).reshape(-1, *case.element_shape)
-        for marks in ({"lengths": np.array(sizes, int)}, {"offsets": offsets}):
-            yield Call("segmented_reduce", (x,), {"op": op, **marks}, expected)
+        yield from calls_of_segments(case, np.array(sizes, int), rng)
+
+
+def calls_of_segments(case: Case, lengths: Any, rng: Generator) -> Iterator[Call]:
+    """The reductions of segments of these lengths, and their flags."""
+    offsets = np.append(0, np.cumsum(lengths))
+    x = frozen(case.sample(rng, offsets[-1]))
+    folds = [case.fold(x[i:j]) for i, j in itertools.pairwise(offsets)]
+    expected = np.array(folds, case.dtype).reshape(-1, *case.element_shape)
+    for marks in ({"lengths": lengths}, {"offsets": offsets}):
+        yield Call("segmented_reduce", (x,), {"op": case.op, **marks}, expected)
+    flags = [k == 0 for length in lengths for k in range(length)]
+    yield Call("segment_flags", (lengths,), {}, np.array(flags, bool))
 
 
 @functools.cache
@@ -146,46 +155,106 @@ def test_variants_agree_with_brute_force(
             call.check(backend, variant=variant)
 
 
-@together(("name", "variant"), EVERY)
+@on_emulator
+@every_variant
 def test_any_schedule_of_threads_and_blocks(
-    name: str, variant: str, schedule: str, rng: Generator, monkeypatch: Any
+    backend: Any, name: str, variant: str, schedule: str
 ) -> None:
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "1")
     case = Case("add" if variant in UNORDERED else "affine", np.dtype(np.int32))
-    x, flags = case.sample(rng, 5001), rng.random(5001) < 0.002
-    function: Callable[..., Any] = getattr(gpusolve, name)
-    if name == "reduce":
-        same(function(x, case.op, variant=variant), case.fold(x), strict=True)
-        return
-    given = (x, flags) if name == "segmented_scan" else (x,)
-    for exclusive in KINDS:
-        options = {"op": case.op, "exclusive": exclusive, "variant": variant}
-        starts = flags if name == "segmented_scan" else np.zeros(5001, bool)
-        expected = case.segmented_prefixes(x, starts, exclusive)
-        same(function(*given, **options), expected, strict=True)
+    for call in calls(case, (5001,)):
+        if call.name == name:
+            call.check(backend, variant=variant)
 
 
-# ---- shapes and layouts --------------------------------------------------------------
+# ---- rows, views and out -------------------------------------------------------------
 
-SHAPES = [(0,), (1,), (0, 5), (5, 0), (700, 3), (3, 700), (2, 3, 70)]
+SHAPES = [
+    [(0,), (90, 3), (2, 3, 33)],
+    [(1,), (0, 5), (3, 300)],
+    [(8,), (5, 0), (2, 3, 70), (3, 7)],
+]
+
+VIEWS = [
+    lambda x: x,
+    lambda x: x[::-1],
+    lambda x: x.T,
+    lambda x: x[..., ::-2],
+    lambda x: x[1:, None],
+    lambda x: x.T[::3].T,
+]
+
+INTO = ["new", "x", "part"]
+"""Where a scan writes: a new array, its input, and a view of a larger array."""
 
 
-@together(("name", "variant"), EVERY)
-@together("shape", SHAPES)
-def test_shapes_and_axes(
-    backend: Any, shape: tuple[int, ...], name: str, variant: str, rng: Generator
+@every_variant
+@together("shapes", SHAPES)
+def test_axes_of_views(
+    backend: Any, shapes: Any, name: str, variant: str, rng: Generator
 ) -> None:
-    x = rng.integers(-(2**31), 2**31, shape, np.int32)
-    for axis in range(-len(shape), len(shape)):
-        if name == "reduce":
-            found = backend.call(gpusolve.reduce, x, axis=axis, variant=variant)
-            same(found, x.sum(axis, np.int32), strict=True)
-        elif name == "scan":
-            sums = x.cumsum(axis, np.int32)
-            for exclusive in KINDS:
-                options = {"axis": axis, "exclusive": exclusive, "variant": variant}
-                found = backend.call(gpusolve.scan, x, **options)
-                same(found, sums - x if exclusive else sums, strict=True)
+    """Each row begins a segment. Flags are bools or packed bits, and may broadcast."""
+    function = getattr(gpusolve, name)
+    case = Case("add" if variant in UNORDERED else "first nonzero", np.dtype(np.int16))
+    given: dict[str, Any] = {"op": case.op, "variant": variant}
+    ways = list(zip(VIEWS, 2 * INTO, 3 * KINDS, strict=True))
+    for shape, (view, into, exclusive) in itertools.product(shapes, ways):
+        x = rng.integers(0, 2, shape, np.int16) * rng.integers(1, 99, shape, np.int16)
+        axes = range(-1, view(x).ndim - 1)
+        for axis in axes if name != "segmented_scan" else (-1,):
+            rows = np.moveaxis(view(x), axis, -1)
+            if name == "reduce":
+                options = {**given, "axis": axis}
+                found = backend.call(
+                    lambda x, o=options, v=view: function(v(x), **o), x
+                )
+                folds = [case.fold(rows[k]) for k in np.ndindex(rows.shape[:-1])]
+                expected = np.array(folds, case.dtype).reshape(rows.shape[:-1])
+                same(found, expected, strict=True)
+                continue
+            options = {**given, "exclusive": exclusive}
+            flags = np.zeros(rows.shape, bool)
+            if name == "scan":
+                options["axis"] = axis
+                marks = [({}, ())]
+            else:
+                shared = into == "new" and rows.ndim > 1
+                flags = rng.random(rows[:1].shape if shared else rows.shape) < 0.2
+                bits = np.packbits(flags, axis=-1, bitorder="little")
+                marks = [({}, (flags,)), ({"packed": True}, (bits,))]
+            expected, flags = np.empty_like(rows), np.broadcast_to(flags, rows.shape)
+            for k in np.ndindex(rows.shape[:-1]):
+                expected[k] = case.segmented_prefixes(rows[k], flags[k], exclusive)
+            for more, mark in marks:
+                check_scan(
+                    backend,
+                    functools.partial(function, **options, **more),
+                    (x, *mark),
+                    view,
+                    into,
+                    np.moveaxis(expected, -1, axis),
+                )
+
+
+def check_scan(
+    backend: Any, scan: Any, given: Any, view: Any, into: str, expected: Any
+) -> None:
+    """What a scan of a view returns, and what it writes."""
+
+    def call(x: Any, other: Any, *marks: Any) -> Any:
+        written = {"new": None, "x": x, "part": other}[into]
+        out = None if written is None else view(written)
+        found = scan(view(x), *marks, out=out)
+        assert out is None or found is out
+        return found, x, other
+
+    x, *marks = given
+    found, *left = backend.call(call, x.copy(), np.full_like(x, 99), *marks)
+    same(found, expected, strict=True)
+    arrays = [x.copy(), np.full_like(x, 99)]
+    if into != "new":
+        view(arrays[into == "part"])[...] = expected
+    for after, array in zip(left, arrays, strict=True):
+        same(after, array)
 
 
 def test_every_tuple_of_axes(backend: Any, rng: Generator) -> None:
@@ -196,29 +265,6 @@ def test_every_tuple_of_axes(backend: Any, rng: Generator) -> None:
                 found = backend.call(gpusolve.reduce, x, axis=given_axes)
                 same(found, x.sum(axes, np.int32), strict=True)
     same(backend.call(gpusolve.reduce, np.int32(7)), np.int32(7))
-
-
-@together("view", [*STRIDED_VIEWS, lambda x: x.T[::-1]])
-@together("axis", [0, -1])
-def test_strided_views(backend: Any, view: Any, axis: int, rng: Generator) -> None:
-    x = rng.integers(0, 2, (13, 40), np.int16) * rng.integers(1, 99, (13, 40), np.int16)
-    flags, case = rng.random((13, 40)) < 0.2, Case("first nonzero", x.dtype)
-    rows = np.moveaxis(view(x), axis, -1)
-    folds = np.apply_along_axis(case.fold, -1, rows)
-    found = backend.call(
-        lambda x: gpusolve.reduce(view(x), first_nonzero, axis=axis), x
-    )
-    same(found, folds, strict=True)
-    found = backend.call(lambda x: gpusolve.scan(view(x), first_nonzero, axis=axis), x)
-    scans = np.apply_along_axis(case.prefixes, -1, rows)
-    same(np.moveaxis(found, axis, -1), scans, strict=True)
-    found = backend.call(
-        lambda x, flags: gpusolve.segmented_scan(view(x), view(flags)), x, flags
-    )
-    add = Case("add", x.dtype)
-    for place in np.ndindex(found.shape[:-1]):
-        expected = add.segmented_prefixes(view(x)[place], view(flags)[place])
-        same(found[place], expected, strict=True)
 
 
 @together("axis", [0, 1, -1, -2])
@@ -235,65 +281,19 @@ def test_axes_of_matrices(backend: Any, axis: int, rng: Generator) -> None:
     same(found, functools.reduce(np.matmul, x.reshape(-1, 2, 2)), strict=True)
 
 
-def test_inputs_are_not_changed_and_lists_are_accepted(backend: Any) -> None:
+def test_results_are_copies_and_lists_are_accepted(backend: Any) -> None:
     product = gpusolve.Monoid(
         "product of 1 x 1", [[1.0]], ("a[0] * b[0]",), np.matmul, commutative=True
     )
     x = np.arange(7.0).reshape(7, 1)
     single = backend.call(gpusolve.reduce, x[:1, None], product, axis=0)
     single += 1
-    assert backend.call(gpusolve.reduce, np.broadcast_to(x, (7, 3))) == 63
-    y = backend.array(x)
-    for exclusive in KINDS:
-        gpusolve.scan(y, axis=0, exclusive=exclusive)
-    same(backend.numpy(y), x)
     same(x, np.arange(7.0).reshape(7, 1))
     assert gpusolve.reduce(((1.5, 2), (3, 4)), "max") == 4
     same(gpusolve.scan([3, 1, 4]), [3, 4, 8])
     same(gpusolve.segmented_scan([1, 2, 3], [1, 0, 1]), [1, 3, 3])
+    same(gpusolve.segmented_scan([1, 2, 3], True), [1, 2, 3])
     same(gpusolve.segmented_reduce([1, 2, 3], [2, 0, 1], "mul"), [2, 1, 3])
-
-
-# ---- out -----------------------------------------------------------------------------
-
-
-@together(("name", "variant"), [one for one in EVERY if one[0] != "reduce"])
-@together("exclusive", KINDS)
-def test_out_is_returned_and_may_alias_x(
-    backend: Any, exclusive: bool, name: str, variant: str, rng: Generator
-) -> None:
-    case = Case("add", np.dtype(np.int32))
-    x, flags = case.sample(rng, 5001), rng.random(5001) < 0.01
-    marks = (flags,) if name == "segmented_scan" else ()
-    starts = flags if marks else np.zeros(5001, bool)
-    expected = case.segmented_prefixes(x, starts, exclusive)
-
-    def scan_into(x: Any, out: Any, *marks: Any) -> Any:
-        options = {"exclusive": exclusive, "variant": variant}
-        found = getattr(gpusolve, name)(x, *marks, out=out, **options)
-        return found is out, out
-
-    for aliased in (False, True):
-        call = (
-            (lambda x, out, *marks: scan_into(x, x, *marks)) if aliased else scan_into
-        )
-        returned, out = backend.call(call, x.copy(), np.zeros_like(x), *marks)
-        assert returned
-        same(out, expected, strict=True)
-
-
-@together("view", [lambda x: x.T, lambda x: x[:, ::2], lambda x: x[::-1, 5:25]])
-def test_out_may_be_a_strided_view(backend: Any, view: Any, rng: Generator) -> None:
-    x = rng.integers(-9, 9, (30, 30), np.int32)
-
-    def scan_views(x: Any, out: Any) -> Any:
-        return gpusolve.scan(view(x), axis=0, out=view(out)), out
-
-    found, out = backend.call(scan_views, x, np.full_like(x, 99))
-    expected = np.full_like(x, 99)
-    view(expected)[...] = view(x).cumsum(0, np.int32)
-    same(found, view(expected), strict=True)
-    same(out, expected, strict=True)
 
 
 @together("shift", [-1, 1, 2000])
@@ -316,35 +316,126 @@ def test_elements_of_16_bytes_at_any_address(backend: Any) -> None:
         same(backend.numpy(out), case.prefixes(x))
 
 
+# ---- segments across tiles -----------------------------------------------------------
+
+latest = Monoid(
+    "latest nonzero",
+    identity=(0,) * 16,
+    cuda=tuple(f"b[{k}] != T(0) ? b[{k}] : a[{k}]" for k in range(16)),
+    numpy=lambda a, b: np.where(b != 0, b, a),
+    commutative=False,
+)
+"""Elements of 16 numbers: 64 bytes of uint32."""
+
+
+def structures(tile: int) -> dict[str, list[int]]:
+    """Lengths of segments. A tile has `tile` elements and segments together."""
+    return {
+        "no segments": [],
+        "one empty segment": [0],
+        "one segment": [5 * tile + 3],
+        "one tile exactly": [tile - 1],
+        "a segment for each tile": [tile - 1] * 4,
+        "ends around tile borders": [tile - 2, tile, tile, tile - 1, 0, 2 * tile, 1],
+        "empty segments only": [0] * (3 * tile + 1),
+        "a tile of empty segments before and after": [0] * tile + [7] + [0] * tile,
+        "a long segment among empty segments": [0] * (2 * tile) + [3 * tile, 0, 0],
+        "segments of one element": [1] * (2 * tile),
+    }
+
+
+@together("structure", structures(1))
+@together(
+    ("op", "dtype", "shape"),
+    [("add", "int32", ()), (affine, "int64", (2,)), (latest, "uint32", (16,))],
+    ids=["4 bytes", "16 bytes", "64 bytes"],
+)
+def test_reductions_across_tiles(
+    backend: Any, op: Any, dtype: str, shape: Any, structure: str, rng: Generator
+) -> None:
+    tile = tile_for(math.prod(shape) * np.dtype(dtype).itemsize)
+    lengths = np.array(structures(tile.size)[structure], np.int64)
+    x = rng.integers(0, 100, (lengths.sum(), *shape)).astype(dtype)
+    x *= rng.random(x.shape) < 0.1
+    combine = op.numpy if isinstance(op, Monoid) else np.add
+    identity = op.identity_of(x.dtype) if shape else x.dtype.type(0)
+    segments = np.split(x, np.cumsum(lengths))[: len(lengths)]
+    folds = [functools.reduce(combine, segment, identity) for segment in segments]
+    found = backend.call(gpusolve.segmented_reduce, x, lengths, op)
+    same(found, np.array(folds, dtype).reshape(-1, *shape), strict=True)
+
+
+def test_one_segment_of_several_hundred_tiles(device_backend: Any) -> None:
+    lengths = np.array([3, 300 * tile_for(8).size, 40 * tile_for(8).size, 2])
+    case, rng = Case("affine", np.dtype(np.int32)), np.random.default_rng(0)
+    next(calls_of_segments(case, lengths, rng)).check(device_backend)
+
+
+def test_segments_of_smaller_results_and_of_int8_lengths(backend: Any) -> None:
+    """Of bools from float64, across tiles; the sum of the lengths may exceed int8."""
+    rng = np.random.default_rng(0)
+    for case, lengths in (
+        (Case("logical_and", np.dtype(float)), rng.integers(0, 600, 40)),
+        (Case("add", np.dtype(float)), np.array([100, 100, 100], np.int8)),
+    ):
+        for call in calls_of_segments(case, lengths, rng):
+            call.check(backend)
+
+
+@on_emulator
+def test_float_reductions_have_the_same_bits_in_every_run(
+    backend: Any, schedule: str, rng: Generator
+) -> None:
+    lengths = rng.integers(0, 5000, 9)
+    x = rng.standard_normal(lengths.sum()).astype(np.float32)
+    found = gpusolve.segmented_reduce(x, lengths)
+    with emulator.schedule("forward"):
+        expected = gpusolve.segmented_reduce(x, lengths)
+    same(found.view(np.uint32), expected.view(np.uint32))
+
+
+@together(
+    ("lengths", "total", "expected"),
+    [([1, 0, 3], 2, [1, 1]), ([1, 0, 3], 1, [1]), ([2, 0], 4, [1, 0, 0, 0])],
+)
+def test_total_sets_the_number_of_flags(
+    backend: Any, lengths: list[int], total: int, expected: list[int]
+) -> None:
+    found = backend.call(gpusolve.segment_flags, np.array(lengths), total=total)
+    same(found, np.array(expected, bool), strict=True)
+
+
+@together("flag", [2, 256, -3, 2**40])
+def test_any_nonzero_integer_is_a_flag(backend: Any, flag: int) -> None:
+    flags = np.array([0, 0, flag, 0])
+    for scan in (gpusolve.segmented_scan, gpusolve.reference.segmented_scan):
+        found = backend.call(scan, np.ones(4), flags)
+        same(found, np.array([1.0, 2, 1, 2]), strict=True)
+    found = gpusolve.reference.segment_flags(np.array([100, 0, 100], np.int8))
+    same(np.flatnonzero(found), [0, 100])
+
+
 # ---- values --------------------------------------------------------------------------
 
 
-@together("op", ["min", "max"])
-@together(("name", "variant"), [one for one in EVERY if one[0] != "segmented_scan"])
-def test_nan_propagates(backend: Any, op: str, name: str, variant: str) -> None:
-    for position in (0, 31, 1099):
-        x = np.linspace(-1, 1, 1100, dtype=np.float32)
-        x[position] = np.nan
-        found = backend.call(getattr(gpusolve, name), x, op, variant=variant)
-        scans = {"min": np.minimum.accumulate, "max": np.maximum.accumulate}[op](x)
-        same(found, scans if name == "scan" else np.float32(np.nan))
-    x = np.array([np.inf, -np.inf, 3], np.float32)
-    found = backend.call(getattr(gpusolve, name), x, op, variant=variant)
-    assert np.ravel(found)[-1] == {"min": -np.inf, "max": np.inf}[op]
-
-
-@together(("name", "variant"), EVERY)
+@every_variant
+@together("op", ["min", "max", "add"])
 def test_infinity_and_nan_stay_where_they_belong(
-    backend: Any, name: str, variant: str
+    backend: Any, op: str, name: str, variant: str
 ) -> None:
-    x, flags = np.ones(3000), np.zeros(3000, bool)
+    case, flags = Case(op, np.dtype(np.float32)), np.zeros(3000, bool)
     flags[[500, 1500, 1501, 2500]] = name == "segmented_scan"
-    x[600], x[1500], x[2400] = np.nan, np.inf, -np.inf
-    case, given = Case("add", x.dtype), (x, flags) if flags.any() else (x,)
-    found = backend.call(getattr(gpusolve, name), *given, variant=variant)
-    expected = case.segmented_prefixes(x, flags)
-    same(found, expected[-1] if name == "reduce" else expected)
+    for k in (0, 31, 600, 2999):
+        for special in ({k: np.nan}, {k: np.inf}, {k: np.inf, 2400: -np.inf}):
+            x = np.ones(3000, np.float32)
+            x[list(special)] = list(special.values())
+            given = (x, flags, op) if name == "segmented_scan" else (x, op)
+            found = backend.call(getattr(gpusolve, name), *given, variant=variant)
+            expected = case.segmented_prefixes(x, flags)
+            same(found, expected[-1] if name == "reduce" else expected)
     lengths = np.array([500, 1000, 1, 999, 500])
+    x = np.ones(3000)
+    x[600], x[1500], x[2400] = np.nan, np.inf, -np.inf
     found = backend.call(gpusolve.segmented_reduce, x, lengths)
     same(found, [500, np.nan, np.inf, -np.inf, 500])
 
@@ -372,37 +463,8 @@ def test_operators_of_users(backend: Any, rng: Generator) -> None:
     x = rng.integers(0, 2, 1000, np.int16)
     found = backend.call(gpusolve.reduce, x, odd)
     same(found, np.array(x.sum() % 2, np.int16), strict=True)
-    common = gpusolve.Monoid(
-        "bits in common",
-        identity=-1,
-        cuda="a & b",
-        numpy=np.frompyfunc(int.__and__, 2, 1),
-        commutative=True,
-        kinds="i",
-    )
+    python = np.frompyfunc(int.__and__, 2, 1)
+    common = gpusolve.Monoid("bits in common", -1, "a & b", python, True, kinds="i")
     y = rng.integers(0, 2**40, 100) | 2**41
     found = backend.call(gpusolve.reduce, y, common)
     same(found, np.bitwise_and.reduce(y), strict=True)
-
-
-# ---- laws ----------------------------------------------------------------------------
-
-lists_of_lengths = st.lists(st.one_of(st.just(0), st.integers(0, 40)), max_size=20)
-
-
-@given(lists_of_lengths)
-def test_segments_are_scanned_and_reduced_apart(
-    backend: Any, lengths: list[int]
-) -> None:
-    offsets = np.append(0, np.cumsum(lengths, dtype=int))
-    x = np.random.default_rng(offsets[-1]).integers(-2, 3, offsets[-1], np.int8)
-    parts = [x[i:j] for i, j in itertools.pairwise(offsets)]
-    flags = backend.call(gpusolve.segment_flags, np.array(lengths, np.int64))
-    same(flags, [k == 0 for length in lengths for k in range(length)])
-    case, given = Case("first nonzero", x.dtype), (x, flags, first_nonzero)
-    for exclusive in KINDS:
-        found = backend.call(gpusolve.segmented_scan, *given, exclusive=exclusive)
-        scans = [case.prefixes(part, exclusive) for part in parts]
-        same(found, np.concatenate([x[:0], *scans]), strict=True)
-    found = backend.call(gpusolve.segmented_reduce, x, np.array(lengths), first_nonzero)
-    same(found, np.array([case.fold(part) for part in parts], np.int8), strict=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import cupy_stand_in
@@ -80,52 +81,44 @@ numbers = np.arange(1.0, 701.0).reshape(2, 350) % 7
 flags = (np.arange(350) % 9 == 0).astype(np.int32)
 
 
-# ---- scan ----------------------------------------------------------------------------
+Call = Callable[..., Any]
+
+A, row = np.arange(20.0).reshape(4, 5), np.arange(5.0)
+INTO: dict[str, tuple[Call, tuple[Any, ...], Any]] = {
+    "scan": (gpusolve.scan, (numbers,), np.cumsum(numbers, axis=1)),
+    "first axis": (
+        partial(gpusolve.scan, axis=0), (numbers,), np.cumsum(numbers, axis=0)
+    ),
+    "gemv": (gpusolve.gemv, (A, row), A @ row),
+}  # fmt: skip
+"""Functions with `out`, arguments and results."""
 
 
 @layouts
-def test_scan_into_out(second: SecondDevice, layout: Any) -> None:
-    expected = np.cumsum(numbers, axis=1)
-    out = second.array(layout(np.zeros_like(numbers)))
-    assert gpusolve.scan(second.array(numbers), out=out) is out
+@together("name", INTO)
+def test_results_are_written_into_out(
+    second: SecondDevice, name: str, layout: Any
+) -> None:
+    function, arguments, expected = INTO[name]
+    given = [second.array(array) for array in arguments]
+    out = second.array(layout(np.zeros_like(expected)))
+    assert function(*given, out=out) is out
     np.testing.assert_array_equal(out.get(), expected)
-    in_place = second.array(layout(numbers))
-    gpusolve.scan(in_place, out=in_place)
-    np.testing.assert_array_equal(in_place.get(), expected)
-    first_axis = second.array(layout(np.zeros_like(numbers)))
-    gpusolve.scan(second.array(numbers), axis=0, out=first_axis)
-    np.testing.assert_array_equal(first_axis.get(), np.cumsum(numbers, axis=0))
-
-
-# ---- partition -----------------------------------------------------------------------
 
 
 @layouts
-@together("dtype", [np.int32, np.int64, np.uint64])
-def test_scatter(second: SecondDevice, dtype: Any, layout: Any) -> None:
-    x, indices = np.arange(20.0).reshape(10, 2), layout(np.array([3, 1, 99], dtype))
-    if layout is not strided:  # a target must be contiguous
-        x = layout(x)
-    values = layout(np.array([[7.0], [8.0], [9.0]]))
-    expected = gpusolve.scatter(x.copy(), indices, values)
-    target = second.array(x)
-    found = gpusolve.scatter(target, second.array(indices), second.array(values))
-    assert found is target
-    np.testing.assert_array_equal(target.get(), expected)
-
-
-# ---- gemv ----------------------------------------------------------------------------
-
-
-@layouts
-def test_gemv_into_out(second: SecondDevice, layout: Any) -> None:
-    A, x = np.arange(20.0).reshape(4, 5), np.arange(5.0)
-    out = second.array(layout(np.zeros(4)))
-    assert gpusolve.gemv(second.array(A), second.array(x), out=out) is out
-    np.testing.assert_array_equal(out.get(), A @ x)
-    in_place = second.array(layout(x))
-    gpusolve.gemv(second.array(np.diag(x)), in_place, out=in_place)
-    np.testing.assert_array_equal(in_place.get(), x**2)
+def test_results_in_place_of_an_argument(second: SecondDevice, layout: Any) -> None:
+    x = second.array(layout(numbers))
+    gpusolve.scan(x, out=x)
+    np.testing.assert_array_equal(x.get(), np.cumsum(numbers, axis=1))
+    y = second.array(layout(row))
+    gpusolve.gemv(second.array(np.diag(row)), y, out=y)
+    np.testing.assert_array_equal(y.get(), row**2)
+    indices = second.array(layout(np.array([3, 1, 99])))
+    target = second.array(np.zeros((10, 2)))
+    values = second.array(layout(np.array([[7.0], [8.0], [9.0]])))
+    assert gpusolve.scatter(target, indices, values) is target
+    np.testing.assert_array_equal(target.get()[:4, 0], [0, 8, 0, 7])
 
 
 # ---- lists and refusals --------------------------------------------------------------
@@ -150,42 +143,32 @@ def test_lists_are_copied_to_the_device_of_the_array(second: SecondDevice) -> No
     np.testing.assert_allclose(host(plan([1] * 30)), entries @ np.ones(30))
 
 
-Call = Callable[..., Any]
-
 REFUSED: list[tuple[Call, Call, type[Exception], str]] = [
-    (gpusolve.scan, lambda x, other: {"out": other}, TypeError, "out must be on GPU 1"),
-    (gpusolve.nnls, lambda x, other: {"b": other[:, 0]}, ValueError, "b on GPU 0"),
-    (gpusolve.nnls, lambda x, other: {"b": numbers[:, 0]}, TypeError, "b on the CPU"),
-    (
-        *(gpusolve.segmented_reduce, lambda x, other: {"lengths": [1, 2]}),
-        *(ValueError, r"x must have shape"),
+    (gpusolve.scan, lambda other: {"out": other}, TypeError, "out must be on GPU 1"),
+    (gpusolve.nnls, lambda other: {"b": other[:, 0]}, ValueError, "b on GPU 0"),
+    (gpusolve.nnls, lambda _: {"b": numbers[:, 0]}, TypeError, "b on the CPU"),
+    *(
+        (gpusolve.segmented_reduce, lambda _, given=given: given, ValueError, message)
+        for given, message in (
+            ({"lengths": [1, 2]}, "sum to .*got 3"),
+            ({"lengths": [701, -1]}, "length, got -1"),
+            ({"offsets": [1, 350]}, "offsets must go from 0.*got 1"),
+        )
     ),
 ]
 
 
 @pytest.mark.parametrize(("function", "options", "error", "message"), REFUSED)
-def test_arrays_on_two_devices_are_refused(
+def test_invalid_calls_on_a_device(
     second: SecondDevice, function: Any, options: Any, error: Any, message: str
 ) -> None:
-    x, other = second.array(numbers), second.cupy.zeros(numbers.shape)
+    """Arrays on two devices, and numbers that are read from the device."""
+    is_row = function is gpusolve.segmented_reduce
+    x = second.array(numbers.ravel() if is_row else numbers)
+    given = options(second.cupy.zeros(numbers.shape)).items()
+    arrays = {k: second.array(np.array(v)) if is_row else v for k, v in given}
     with pytest.raises(error, match=message):
-        function(x, **options(x, other))
-
-
-@together(
-    ("options", "message"),
-    [
-        ({"lengths": [1, 2]}, r"sum to .*got 3"),
-        ({"lengths": [351, -1]}, "length, got -1"),
-        ({"offsets": [1, 350]}, r"offsets must go from 0.*got 1"),
-    ],
-)
-def test_invalid_lengths_are_refused(
-    second: SecondDevice, options: Any, message: str
-) -> None:
-    given = {name: second.array(np.array(value)) for name, value in options.items()}
-    with pytest.raises(ValueError, match=message):
-        gpusolve.segmented_reduce(second.array(numbers[0]), **given)
+        function(x, **arrays)
 
 
 # ---- gam -----------------------------------------------------------------------------
@@ -264,23 +247,6 @@ def test_calls_read_few_numbers_from_the_device(second: SecondDevice) -> None:
     ):
         host = host_costs(second, function, *args)
         assert (host.synchronizations, host.copies) == (reads, reads), function
-
-
-def test_copies_between_host_and_device(second: SecondDevice) -> None:
-    cupy = second.cupy
-    with gpusolve.emulator.profile() as report:
-        array = cupy.asarray(flags)
-        assert (report.host.copies, report.host.synchronizations) == (1, 0)
-        cupy.asarray(array), array.copy(), array + 1
-        with second.device:
-            cupy.asarray(array)  # from device to device
-        assert (report.host.copies, report.host.synchronizations) == (1, 0)
-        array.get()
-        assert (report.host.copies, report.host.synchronizations) == (2, 1)
-        int(array[0]), bool(array[0]), float(array[0]), array[0].item()
-        assert (report.host.copies, report.host.synchronizations) == (6, 5)
-        array[array == 1], cupy.flatnonzero(array)
-        assert (report.host.copies, report.host.synchronizations) == (8, 7)
 
 
 @pytest.mark.paper(

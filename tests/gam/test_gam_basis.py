@@ -6,34 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from backends import on_host
 from together import together
 
 from gpusolve.emulator import profile
 from gpusolve.gam import BSplines, CompactBasis, penalty_matrix
-from gpusolve.reference import design_matrix, equidistant_knots
 
 DEGREES = range(6)
-
-
-@pytest.fixture
-def x(rng: np.random.Generator) -> np.ndarray:
-    return np.concatenate([[3.0, -2.0], rng.uniform(-2, 3, 200), np.linspace(-2, 3, 6)])
-
-
-@together("degree", DEGREES)
-@together("more", [0, 1, 13])
-def test_equals_the_reference(
-    backend: Any, x: np.ndarray, degree: int, more: int
-) -> None:
-    """`test_gam_terms` compares splines with SciPy."""
-    n_basis, X = degree + 1 + more, backend.array(x[:, None])
-    basis = BSplines.spanning(X, n_basis, degree).evaluate(X)
-    ours = on_host(basis.dense(n_basis)[0])
-    knots = equidistant_knots(-2.0, 3.0, n_basis, degree)
-    np.testing.assert_allclose(ours, design_matrix(x, knots, degree), atol=1e-13)
-    np.testing.assert_allclose(ours.sum(axis=1), 1, atol=1e-14)
-    assert (ours >= 0).all()
 
 
 def test_edges_of_the_range() -> None:
@@ -169,6 +147,11 @@ def test_kernel_reads_and_writes_once(
 # ---- penalties -----------------------------------------------------------------------
 
 
+@pytest.mark.paper(
+    "Sieminski, 2.1.1, (3)",
+    "c'Kc is the sum of the squares of c for the ridge, and of its second differences "
+    "for the P-spline",
+)
 @together("order", [1, 2, 3])
 def test_penalties_are_squares_of_differences(order: int) -> None:
     """Of neighbouring coefficients, also around the ring."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,6 @@ import pytest
 from gpusolve.gam import (
     BoostedDistribution,
     BoostedGAM,
-    BoostedGAMClassifier,
-    Explanation,
     bbs,
     bols,
     bspatial,
@@ -31,46 +28,20 @@ def data() -> dict[str, Any]:
     return d | {"y": rng.poisson(np.exp(d["x"] + (d["g"] == "b")))}
 
 
-def summed(found: Explanation) -> np.ndarray:
-    """The intercept, the offset and the contributions, added in this order."""
-    parts = np.column_stack([found.intercept + found.offset, found.contributions])
-    return np.asarray(np.cumsum(parts, axis=1)[:, -1])
-
-
-def test_contributions_sum_to_the_predictor() -> None:
+def test_the_predictor_has_an_offset_and_an_end() -> None:
+    """`test_gam_properties` has the contributions of all models."""
     d = data()
     model = BoostedGAM(TERMS, family="poisson", max_iter=60).fit(d, d["y"])
     for options in ({}, {"iteration": 7}, {"offset": d["t"]}, {"offset": 2.0}):
         found = model.explain(d, **options)
-        np.testing.assert_array_equal(summed(found), found.link)
+        parts = np.column_stack([found.intercept + found.offset, found.contributions])
         link = model.predict(d, kind="link", **options)
         np.testing.assert_array_equal(found.link, link)
+        np.testing.assert_array_equal(np.cumsum(parts, axis=1)[:, -1], link)
         np.testing.assert_array_equal(found.prediction, np.exp(link))
-    assert found.names == tuple(model.names_)
-    np.testing.assert_array_equal(found.contributions, model.effects(d))
-
-
-@pytest.mark.parametrize("classes", ["ab", "abc"])
-def test_a_classifier(classes: str) -> None:
-    d = data()
-    model = BoostedGAMClassifier(TERMS[:2], max_iter=9)
-    model.fit(d, np.resize([*classes], N))
-    links = np.reshape(model.decision_function(d).T, (-1, N))
-    for fit, link in enumerate(links):
-        found = model.explain(d, fit=fit)
-        np.testing.assert_array_equal(found.link, link)
-        np.testing.assert_allclose(found.prediction, 1 / (1 + np.exp(-2 * link)))
-
-
-def test_parameters_of_a_distribution() -> None:
-    d = data()
-    model = BoostedDistribution(TERMS[:2], max_iter=30).fit(d, d["y"] + d["x"])
-    found = model.explain(d, fit="sigma")
-    sigma = model.predict_parameters(d)["sigma"]
-    np.testing.assert_allclose(np.exp(found.link), sigma)
-    np.testing.assert_array_equal(summed(found), found.link)
-    np.testing.assert_array_equal(found.prediction, found.link)
-    assert found.plot().axes[0].get_xlabel() == "contribution to the log of sigma"
+    spread = BoostedDistribution(TERMS[:2], max_iter=30).fit(d, d["y"] + d["x"])
+    axis = spread.explain(d, fit="sigma").plot().axes[0]
+    assert axis.get_xlabel() == "contribution to the log of sigma"
 
 
 def test_the_table() -> None:
@@ -102,11 +73,3 @@ def test_the_waterfall_ends_at_the_predictor() -> None:
     assert labels[:2] == ["intercept", "offset"]
     assert {f"g = {d['g'][4]}", f"x = {d['x'][4]:.4g}"} <= set(labels)
     assert axis.get_xlabel() == "contribution to the mean"
-
-
-def test_a_table_needs_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
-    d = data()
-    found = BoostedGAM([bols("x")], max_iter=3).fit(d, d["y"]).explain(d)
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match="to_frame needs pandas: pip install"):
-        found.to_frame()

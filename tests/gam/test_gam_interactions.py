@@ -53,57 +53,7 @@ EFFECTS: dict[tuple[str, str], Any] = {
 """The joint effects of two numbers, of a number and a factor, of two factors."""
 
 
-def drawn(family: str, f: Any, seed: int) -> Any:
-    """A response of the family with the additive predictor f."""
-    rng = np.random.default_rng(seed)
-    if family == "poisson":
-        return rng.poisson(np.exp(f))
-    if family == "gaussian":
-        return f + 0.4 * rng.standard_normal(len(f))
-    return np.where(rng.random(len(f)) < 1 / (1 + np.exp(-4 * f)), "yes", "no")
-
-
-def model_of(family: str, **options: Any) -> Any:
-    if family == "binomial":
-        return BoostedGAMClassifier(**options)
-    return BoostedGAM(family=family, **options)
-
-
-def loss(model: Any, data: Columns, y: Any) -> float:
-    """The mean loss of the model, up to terms of y alone."""
-    if isinstance(model, BoostedGAMClassifier):
-        chosen = (y == "yes").astype(int)[:, None]
-        return -float(
-            np.take_along_axis(model.predict_log_proba(data), chosen, 1).mean()
-        )
-    mean = model.predict(data)
-    error = mean - y * np.log(mean) if model.family == "poisson" else (y - mean) ** 2
-    return float(error.mean())
-
-
 # ---- what is found -------------------------------------------------------------------
-
-
-@together(
-    "pair, family",
-    [
-        (("x0", "x1"), "poisson"),
-        (("x3", "g"), "binomial"),
-        (("g", "h"), "gaussian"),
-    ],
-)
-def test_the_right_pair_is_first_and_the_error_falls(
-    pair: tuple[str, str], family: str
-) -> None:
-    data, new = sample(800), sample(800, seed=1)
-    y = drawn(family, main_effects(data) + EFFECTS[pair](data), 2)
-    unseen = drawn(family, main_effects(new) + EFFECTS[pair](new), 3)
-    alone = model_of(family, max_iter=40).fit(data, y)
-    model = model_of(family, max_iter=40, interactions=2).fit(data, y)
-    assert alone.interactions_ == []
-    assert model.interactions_[0] == pair
-    assert len(set(model.interactions_)) == 2
-    assert loss(model, new, unseen) < 0.95 * loss(alone, new, unseen)
 
 
 def test_each_class_and_each_censored_time_counts(rng: np.random.Generator) -> None:
@@ -196,12 +146,13 @@ def test_the_first_pair_reduces_the_sum_of_squares_most(
     data = sample(150, seed) | {"few": rng.integers(0, 3, 150).astype(float)}
     data["two"] = rng.choice([*"yn"], 150)
     w = rng.uniform(0.2, 3, 150) if weighted else np.ones(150)
+    w[np.argsort(data["skewed"])[-30:]] *= not weighted
     y = rng.standard_normal(150)
     given: Any = {"max_iter": 9, "outside": "linear"}
     alone = BoostedGAM(**given).fit(data, y, sample_weight=w)
     u = y - alone.predict(data)
     scores = {
-        (a, b): score_by_hand(data[a], data[b], u, w, 6.0)
+        (a, b): score_by_hand(*(x[w > 0] for x in (data[a], data[b], u, w)), 6.0)
         for a, b in combinations(data, 2)
     }
     model = BoostedGAM(interactions=1, **given).fit(data, y, sample_weight=w)
@@ -241,23 +192,12 @@ def test_features_that_resemble_each_other_have_one_pair() -> None:
             data[name] + 0.01 * data["skewed"] / data["skewed"].max()
         )
     f = main_effects(data) + 2 * EFFECTS["x0", "x1"](data) + EFFECTS["x3", "g"](data)
-    model = BoostedGAM(interactions=2, max_iter=60).fit(data, drawn("gaussian", f, 1))
+    model = BoostedGAM(interactions=2, max_iter=60).fit(
+        data, f + 0.4 * np.random.default_rng(1).standard_normal(len(f))
+    )
     (first, second), weaker = model.interactions_
     assert {first[:2], second[:2]} == {"x0", "x1"}
     assert weaker == ("x3", "g")
-
-
-def test_rows_without_weight_do_not_count() -> None:
-    data, wrong = sample(400), sample(400, seed=1)
-    y = main_effects(data) + EFFECTS["x3", "g"](data)
-    other = 9 * (wrong["x1"] - 0.5) * (wrong["x2"] - 0.5)
-    both = {name: np.concatenate([data[name], wrong[name]]) for name in data}
-    w = np.repeat([1.0, 0.0], 400)
-    model = BoostedGAM(interactions=2, max_iter=20)
-    model.fit(both, np.concatenate([y, other]), sample_weight=w)
-    alone = BoostedGAM(interactions=2, max_iter=20).fit(data, y)
-    assert model.interactions_ == alone.interactions_
-    np.testing.assert_array_equal(model.coefficients_, alone.coefficients_)
 
 
 def test_an_offset_is_part_of_the_model(rng: np.random.Generator) -> None:
@@ -285,7 +225,7 @@ def test_factors_of_many_levels_have_no_pair(rng: np.random.Generator) -> None:
 def test_a_model_with_pairs_is_the_model_of_its_learners() -> None:
     data = sample(300)
     f = main_effects(data) + EFFECTS["g", "h"](data) + EFFECTS["x0", "x1"](data)
-    y = drawn("gaussian", f, 1)
+    y = f + 0.4 * np.random.default_rng(1).standard_normal(len(f))
     for options in ({}, {"max_iter": 30}, {"early_stopping": True}):
         model = BoostedGAM(interactions=2, **options).fit(data, y)
         same = BoostedGAM(model.terms_, **options).fit(data, y)
@@ -326,36 +266,20 @@ def test_learners_and_formulas_get_pairs() -> None:
     assert coded.names_[-1] == "bbs(x3) * bols(code)"
 
 
-def test_pairs_are_shown_copied_and_stored(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    from sklearn.base import clone
-
+def test_pairs_are_copied_and_stored(tmp_path: Path) -> None:
     data = sample(300)
     data["x1"][::7] = np.nan
     y = main_effects(data) + EFFECTS["g", "h"](data) + EFFECTS["x3", "g"](data)
     model = BoostedGAM(interactions=2, missing="zero", max_iter=40).fit(data, y)
-    names = model.names_[-2:]
-    assert set(names) == {"bols(g) * bols(h)", "bbs(x3) * bols(g)"}
-    assert set(names) <= {line.name for line in model.summary().learners}
-    assert min(model.importance()[name] for name in names) > 0
-    assert min(model.selection_frequencies()[name] for name in names) > 0
-    titles = {axes.get_title() for axes in model.plot(names).axes}
-    assert {"g, h", "x3 by g"} <= titles
     model.to_python(tmp_path / "model.py")
     model.save(tmp_path / "model.json")
     exported = runpy.run_path(str(tmp_path / "model.py"))["predict"]
+    np.testing.assert_array_equal(exported(data), model.predict(data))
     for other in (load(tmp_path / "model.json"), pickle.loads(pickle.dumps(model))):
         assert other.interactions_ == model.interactions_
         np.testing.assert_array_equal(other.predict(data), model.predict(data))
-    np.testing.assert_array_equal(exported(data), model.predict(data))
-    copy = clone(model)
-    assert copy.get_params()["interactions"] == 2
-    np.testing.assert_array_equal(copy.fit(data, y).risk_, model.risk_)
-    matrix = np.stack([data["x0"], data["x3"]], axis=1)
-    small = BoostedGAM(interactions=1, max_iter=9).fit(matrix, y)
-    assert small.interactions_ == [(0, 1)]
-    link = small.intercept_ + small.effects(matrix[:9]).sum(axis=1)
-    np.testing.assert_allclose(small.predict(matrix[:9]), link, rtol=1e-12)
+    copy = BoostedGAM(**model.get_params()).fit(data, y)
+    np.testing.assert_array_equal(copy.risk_, model.risk_)
 
 
 def test_folds_and_a_warm_start_keep_the_pairs() -> None:

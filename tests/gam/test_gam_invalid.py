@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 from functools import cache
 from pathlib import Path
+from runpy import run_path
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +14,7 @@ import pandas as pd  # noqa: F401
 import polars as pl  # noqa: F401
 import pytest
 from scipy.sparse import csr_array  # noqa: F401
+from sklearn.model_selection import LeaveOneOut  # noqa: F401
 
 from gpusolve import gam
 from gpusolve.gam import (
@@ -26,6 +29,7 @@ from gpusolve.gam import (
     families,
     gamboost,
     glmboost,
+    load,
     stability_selection,
 )
 from gpusolve.gam._model import store  # for values that models do not have
@@ -65,7 +69,7 @@ def ordinal(y: Any) -> Any:
 
 
 def distribute(y: Any = Y, offset: Any = None, **options: Any) -> Any:
-    return BoostedDistribution(max_iter=3, **options).fit(X, y, offset=offset)
+    return BoostedDistribution(**{"max_iter": 3, **options}).fit(X, y, offset=offset)
 
 
 @cache
@@ -96,6 +100,48 @@ def formula(text: str) -> Any:
 
 
 FORMULA_COLUMNS = "x", "t", "count", "g", "a name"
+
+
+def again(given: Any = X, y: Any = Y, offset: Any = None, **changed: Any) -> Any:
+    """A second fit of a warm start."""
+    model = fit(warm_start=True, df=4).set_params(**{"max_iter": 9, **changed})
+    return model.fit(given, y, offset=offset)
+
+
+def constant(family: str, value: float, other: float | None = None) -> Any:
+    """A constant response; rows of another value have no weight."""
+    y, w = np.full(N, value), np.ones(N)
+    if other is not None:
+        y[:3], w[:3] = other, 0
+    return BoostedDistribution(family=family, max_iter=3).fit(X, y, w)
+
+
+def scored(**changed: Any) -> Any:
+    """A prediction by the written module of a model of x or g."""
+    with TemporaryDirectory() as folder:
+        path = f"{folder}/scorer.py"
+        fit([bbs("x") if "x" in changed else bols("g")], given=DATA).to_python(path)
+        predict = run_path(path)["predict"]
+    return predict(DATA | {name: np.full(N, x, object) for name, x in changed.items()})
+
+
+def read(text: str) -> Any:
+    """A model from a file of this text."""
+    with NamedTemporaryFile("w") as file:
+        file.write(text)
+        file.flush()
+        return load(file.name)
+
+
+def events(count: int) -> Any:
+    """Times, of which the first have an event."""
+    return np.c_[1 + X[:, 0], np.arange(N) < count]
+
+
+def halves(key: Any) -> Any:
+    """All rows of a small key in the bag, and all others left out."""
+    order = np.argsort(key, kind="stable")
+    return [(order[: N // 2], order[N // 2 :])]
 
 
 def folds(given: Any, **options: Any) -> Any:

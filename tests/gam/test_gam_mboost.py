@@ -36,7 +36,6 @@ from gpusolve.gam import (
     BoostedGAMClassifier,
     aic_stop,
     cv_stop,
-    gamboost,
 )
 from gpusolve.gam.families import Custom, Gamma
 from gpusolve.gam.from_formula import MBOOST
@@ -97,6 +96,11 @@ def test_the_data_are_those_of_mboost() -> None:
 # ---- fits ----------------------------------------------------------------------------
 
 
+@pytest.mark.paper(
+    "Sieminski, 5 learners",
+    "Models with bols, bbs, brandom, bspatial and bmono, also sums, products and "
+    "varying effects, select the learners of mboost",
+)
 @pytest.mark.parametrize("name", sorted(set(FITS) - {LOOSE}))
 def test_a_model_is_that_of_mboost(name: str) -> None:
     model, found = fitted(name), load(name)
@@ -208,42 +212,6 @@ def test_predictions_of_all_kinds_of_learners_are_those_of_mboost() -> None:
     np.testing.assert_allclose(model.predict(new), found["newdata_link"], rtol=1e-7)
     effects = model.effects(new)[:, np.unique(model.selected_)]
     np.testing.assert_allclose(effects.T, found["newdata_by_learner"], rtol=1e-6)
-
-
-FIVE = "bbs(x1) + bbs(x2) + bbs(x3) + bbs(x4) + bbs(x5)"
-
-FORMULAS = {
-    "gaussian_offset": f"y ~ {FIVE} + offset(off)",
-    "poisson": f"yc ~ {FIVE}",
-    "binomial": f"yb ~ {FIVE}",
-    "bols_centred": "y ~ bols(center(x1), intercept=False)"
-    " + bols(center(x2), intercept=False) + bols(center(x3), intercept=False)"
-    " + bbs(x1)",
-    "bols_ordered": "y ~ bols(go, df=2) + bols(x2) + bbs(x1)",
-    "op_sum": "y ~ I(bols(x1) + bols(x2, intercept=False))"
-    " + I(bbs(x3, knots=8) + bols(g, df=2)) + bbs(x1)",
-    "op_tensor": "y ~ I(bols(g, df=2, contrasts='dummy') * bbs(x3, knots=8, df=3))"
-    " + bbs(x1) + bols(x2)",
-    "formula": "y ~ bols(x2) + bbs(x1) + bbs(x3, by=g, df=7)"
-    " + bbs(doy, cyclic=True, boundary=(0, 365)) + bols(g, df=2) + brandom(id)"
-    " + bspatial(lon, lat, df=6, knots=6) + bmono(x4, constraint='increasing')",
-}
-"""The calls of some figures, in our words."""
-
-
-@pytest.mark.paper(
-    "Sieminski, 5 learners",
-    "Models with bols, bbs, brandom, bspatial and bmono, also sums, products and "
-    "varying effects, select the learners of mboost",
-)
-@together("name", FORMULAS)
-def test_models_of_formulas_are_those_of_mboost(name: str) -> None:
-    found = load(name)
-    model = gamboost(
-        FORMULAS[name], data(), family=FITS[name].family, max_iter=found["mstop"]
-    )
-    assert (model.selected_ + 1).tolist() == found["xselect_1based"]
-    np.testing.assert_allclose(model.risk_, found["risk"], rtol=1e-9)
 
 
 # ---- when to stop --------------------------------------------------------------------

@@ -16,7 +16,7 @@ from gam_models import COUPLED, LEARNERS, SINGLE, columns, draw, response, sampl
 from numpy.typing import NDArray
 from plain_boosting import Plain, levels, line, plain_path, spline
 from same_steps import assert_same_steps
-from scipy import special, stats
+from scipy import special
 from scipy.optimize import linprog, minimize, root
 from together import together
 
@@ -37,6 +37,7 @@ from gpusolve.gam.distributions import DISTRIBUTIONS
 from gpusolve.gam.families import (
     Binomial,
     CoxPH,
+    Custom,
     Expectile,
     Family,
     Gamma,
@@ -136,7 +137,16 @@ def check_paths(family: Any, rule: str, steps: int, n: int = 90) -> None:
         np.testing.assert_allclose(risk, held_out, rtol=1e-7, atol=1e-10)
 
 
-@pytest.mark.parametrize("family", [*SINGLE, *COUPLED], ids=str)
+LOG_COSH = Custom(
+    "log-cosh",
+    gradient=lambda y, f: np.tanh(y - f),
+    loss=lambda y, f: np.logaddexp(y - f, f - y) - np.log(2),
+    curvature=lambda y, f: 1 - np.tanh(y - f) ** 2,
+    offset=0.5,
+)
+
+
+@pytest.mark.parametrize("family", [*SINGLE, *COUPLED, LOG_COSH], ids=str)
 def test_a_path_is_that_of_dense_matrices(family: Any) -> None:
     rules = {"cyclic": ["mboost"], "noncyclic": ["scaled"]}
     for rule in rules.get(getattr(family, "update", ""), ["mboost", "scaled"]):
@@ -191,7 +201,7 @@ OTHERS = [
 def test_kernels_make_the_steps_of_dense_matrices(
     device_backend: Any, family: Any
 ) -> None:
-    n = 333 if family == Gaussian() else 90
+    n = 333 if family == Gaussian() else 60
     for rule in ["scaled", "mboost"][: 1 + (family in (Gaussian(), Multinomial(3)))]:
         check_paths(family, rule, 3, n)
 
@@ -428,22 +438,3 @@ def test_the_limit_of_ordered_classes_is_that_of_statsmodels() -> None:
     thresholds = wanted.model.transform_threshold_params(wanted.params)[1:-1]
     np.testing.assert_allclose(model.path_.nuisance[-1], thresholds, rtol=1e-4)
     assert model.risk_[-1] == pytest.approx(-wanted.llf, rel=1e-9)
-
-
-def test_intervals_cover_new_responses() -> None:
-    """0.5 % is the standard deviation of the share; in each half of the range 0.7 %."""
-
-    def heteroscedastic(seed: int) -> Any:
-        rng = np.random.default_rng(seed)
-        X = rng.random((4000, 2))
-        noise = np.exp(2 * X[:, 0] - 2) * rng.standard_normal(4000)
-        return X, np.sin(6 * X[:, 0]) + noise
-
-    model = BoostedDistribution(max_iter=300).fit(*heteroscedastic(0))
-    X, y = heteroscedastic(1)
-    lower, upper = model.predict_interval(X, coverage=0.9).T
-    inside = (lower < y) & (y < upper)
-    assert abs(inside.mean() - 0.9) < 0.02
-    for half in (X[:, 0] < 0.5, X[:, 0] > 0.5):
-        assert abs(inside[half].mean() - 0.9) < 0.03
-    assert (upper - lower).mean() < 1.2 * y.std() * stats.norm.ppf(0.95)

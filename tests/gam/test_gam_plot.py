@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +12,6 @@ from together import together
 from gpusolve.gam import (
     BoostedGAM,
     BoostedGAMClassifier,
-    CrossValidation,
     bbs,
     bmono,
     bols,
@@ -118,22 +116,6 @@ def test_effects_of_every_kind(kind: str) -> None:
     assert np.ptp(effect.values) > 0
 
 
-def test_missing_values_are_not_in_the_rug() -> None:
-    d = data()
-    d["x"][:7] = np.nan
-    y = response(data())
-    model = BoostedGAM([bbs("x")], missing="zero", max_iter=9).fit(d, y)
-    (axis,) = effect_of(model, 0).axes
-    np.testing.assert_array_equal(axis.rug, d["x"][7:])
-
-    d["lat"][5:9] = np.nan
-    terms = [bspatial("lon", "lat", knots=4), bbs("lat", by="g")]
-    model = BoostedGAM(terms, missing="zero", max_iter=9).fit(d, y)
-    for axis in effect_of(model, 0).axes:
-        kept = np.r_[:5, 9:N]
-        np.testing.assert_array_equal(axis.rug, d[axis.name][kept])
-
-
 # ---- figures -------------------------------------------------------------------------
 
 
@@ -146,49 +128,90 @@ def test_the_figure_of_a_model() -> None:
         bbs("x"), bols("g"), bspatial("lon", "lat", knots=4), bbs("x", by="z"),
         bbs("lat", by="g", df=7), bols("z", intercept=False),
     )  # fmt: skip
-    axes = axes_by_title(model.plot())
-    d = data()
-
-    curve, rug, _ = axes["x"].lines
-    expected = model.partial_effect(0, {"x": curve.get_xdata()})
-    expected = expected - model.partial_effect(0, d).mean()
-    np.testing.assert_allclose(curve.get_ydata(), expected, atol=1e-12)
+    samples = bootstrap_effects(model, 5, random_state=0)
+    cv = cv_stop(model, n_folds=3, random_state=0)
+    axes, d = axes_by_title(model.plot(samples=samples, cv=cv)), data()
+    drawn = [effect_of(model, j, samples) for j in range(5)]
+    rug = axes["x"].lines[1]
     np.testing.assert_array_equal(rug.get_xdata(), d["x"])
-
+    for title, effect in (("x", drawn[0]), ("x by z", drawn[3])):
+        np.testing.assert_array_equal(axes[title].lines[0].get_ydata(), effect.values)
+        assert len(axes[title].collections) == 1  # bounds
     bars = [bar.get_height() for bar in axes["g"].patches]
-    levels = {"g": np.array(["a", "b", "c"])}
-    expected = model.partial_effect("bols(g)", levels)
-    expected = expected - model.partial_effect("bols(g)", d).mean()
-    np.testing.assert_allclose(bars, expected, atol=1e-12)
+    np.testing.assert_array_equal(bars, drawn[1].values)
+    (bounds,) = axes["g"].collections
+    ends = [segment[:, 1] for segment in bounds.get_segments()]
+    np.testing.assert_array_equal(np.transpose(ends), [drawn[1].lower, drawn[1].upper])
     names = [label.get_text() for label in axes["g"].get_xticklabels()]
-    counts = [int((d["g"] == level).sum()) for level in "abc"]
-    assert names == [f"{level}\nn={n}" for level, n in zip("abc", counts, strict=True)]
-
+    assert names == [f"{level}\nn={(d['g'] == level).sum()}" for level in "abc"]
     (positions,) = axes["lon, lat"].lines
-    np.testing.assert_array_equal(positions.get_xdata(), d["lon"])
-    np.testing.assert_array_equal(positions.get_ydata(), d["lat"])
-
-    at = axes["x by z"].lines[0].get_xdata()
-    coefficient = model.partial_effect(3, {"x": at, "z": np.ones(len(at))})
-    np.testing.assert_allclose(
-        axes["x by z"].lines[0].get_ydata(), coefficient, atol=1e-12
-    )
-
+    np.testing.assert_array_equal(positions.get_xydata().T, [d["lon"], d["lat"]])
     groups = axes["lat by g"]
     legend = [text.get_text() for text in groups.get_legend().get_texts()]
     assert legend == ["a", "b", "c"]
-    assert np.ptp(groups.lines[0].get_ydata()) == 0
-    assert np.ptp(groups.lines[1].get_ydata()) > 0
+    assert [np.ptp(line.get_ydata()) > 0 for line in groups.lines[:2]] == [False, True]
+    assert len(groups.collections) == 3
     box = groups.get_legend().get_window_extent()
     assert box.x0 >= groups.get_window_extent().x1
-
-    means = model.risk_ / N
-    np.testing.assert_array_equal(axes["risk"].lines[0].get_ydata(), means)
+    training, *folds, mean, _ = axes[f"risk: least after {cv.best_iteration}"].lines
+    np.testing.assert_array_equal(training.get_ydata(), model.risk_ / N)
+    np.testing.assert_array_equal([line.get_ydata() for line in folds], cv.risk)
+    np.testing.assert_array_equal(mean.get_ydata(), cv.mean)
     widths = [bar.get_width() for bar in axes["importance"].patches]
-    importance = [part for part in model.importance().values() if part]
-    np.testing.assert_allclose(widths, importance)
+    assert widths == pytest.approx(
+        [part for part in model.importance().values() if part]
+    )
     named = [t.get_text() for t in axes["importance"].get_yticklabels()]
     assert [title for title in axes if title][: len(named)] == named
+
+
+def test_missing_values_are_not_in_the_rug() -> None:
+    d, y = data(), response(data())
+    d["x"][:7], d["lat"][5:9] = np.nan, np.nan
+    terms = [bbs("x"), bspatial("lon", "lat", knots=4)]
+    model = BoostedGAM(terms, missing="zero", max_iter=9).fit(d, y)
+    (axis,) = effect_of(model, 0).axes
+    np.testing.assert_array_equal(axis.rug, d["x"][7:])
+    for axis in effect_of(model, 1).axes:
+        np.testing.assert_array_equal(axis.rug, d[axis.name][np.r_[:5, 9:N]])
+
+
+def test_a_class_of_several() -> None:
+    model = BoostedGAMClassifier([bbs("x"), bbs("z")], max_iter=9)
+    model.fit(data(), data()["g"])
+    for fit in range(3):
+        figure = model.plot(["x"], fit=fit)
+        assert figure.get_suptitle() == f"binomial, class {'abc'[fit]}, 9 steps"
+        axes = axes_by_title(figure)
+        curve, risk = axes["x"].lines[0], axes["risk"].lines[0].get_ydata()
+        expected = model.partial_effect(0, {"x": curve.get_xdata()}, fit=fit)
+        level = model.partial_effect(0, data(), fit=fit).mean()
+        np.testing.assert_allclose(curve.get_ydata(), expected - level, atol=1e-12)
+        np.testing.assert_array_equal(risk, model.risk_[fit] / N)
+
+
+def test_whole_numbers_are_points() -> None:
+    """Between them there are no data; many of them are a curve."""
+    rng = np.random.default_rng(0)
+    d = {
+        "few": rng.integers(-2, 5, N), "many": rng.integers(0, 10_000, N),
+        "half": rng.integers(0, 5, N) / 2, "float": rng.integers(3, 9, N) * 1.0,
+    }  # fmt: skip
+    terms = [bbs("few"), bbs("many"), bbs("half"), bspatial("few", "float", knots=3)]
+    y = rng.standard_normal(N) + d["few"] ** 2 / 9
+    model = BoostedGAM(terms, max_iter=60, outside="clamp").fit(d, y)
+    axes = axes_by_title(model.plot(range(4)))
+    np.testing.assert_array_equal(axes["few"].get_xticks() % 1, 0)
+    for title, marker, points in (
+        ("few", "o", 7),
+        ("many", "None", 200),
+        ("half", "None", 200),
+    ):
+        assert axes[title].lines[0].get_marker() == marker
+        assert len(axes[title].lines[0].get_xdata()) == points
+    few, whole = effect_of(model, 3).axes
+    np.testing.assert_array_equal(few.points, np.arange(-2, 5))
+    np.testing.assert_array_equal(whole.points, np.arange(3, 9))
 
 
 def test_axes_say_what_they_show() -> None:
@@ -331,36 +354,6 @@ def test_curves_of_many_levels_name_the_largest() -> None:
     assert axis.bbox.height > 0.8 * risk.bbox.height
 
 
-def test_whole_numbers_are_points() -> None:
-    """Between them there are no data; many of them are a curve."""
-    rng = np.random.default_rng(0)
-    d = {
-        "few": rng.integers(-2, 5, N),
-        "many": rng.integers(0, 10_000, N),
-        "half": rng.integers(0, 5, N) / 2,
-        "float": rng.integers(3, 9, N).astype(float),
-        "g": rng.choice(["a", "b"], N),
-    }
-    terms = [
-        bbs("few"), bbs("many"), bbs("half"), bbs("few", by="g", df=7),
-        bspatial("few", "float", knots=3),
-    ]  # fmt: skip
-    y = rng.standard_normal(N) + d["few"] ** 2 / 9
-    model = BoostedGAM(terms, max_iter=60, outside="clamp").fit(d, y)
-    axes = axes_by_title(model.plot(range(5)))
-    for title, lines in (("few", 1), ("few by g", 2)):
-        for line in axes[title].lines[:lines]:
-            np.testing.assert_array_equal(line.get_xdata(), np.arange(-2, 5))
-            assert line.get_marker() == "o"
-            np.testing.assert_array_equal(axes[title].get_xticks() % 1, 0)
-    for title in ("many", "half"):
-        assert axes[title].lines[0].get_marker() == "None"
-        assert len(axes[title].lines[0].get_xdata()) > 100
-    few, whole = effect_of(model, 4).axes
-    np.testing.assert_array_equal(few.points, np.arange(-2, 5))
-    np.testing.assert_array_equal(whole.points, np.arange(3, 9))
-
-
 def test_an_axis_ends_where_the_effect_ends() -> None:
     """Outliers beyond a robust range have the effect of its end."""
     d = data()
@@ -403,55 +396,3 @@ def test_a_table_has_names_that_do_not_run_into_each_other() -> None:
             found = [label.get_text()[:9] for label in labels]
             assert found == [str(level)[:9] for level in np.unique(d[name])]
             assert side.get_label_text() == name
-
-
-def test_bounds_are_drawn() -> None:
-    model = fitted(bbs("x"), bols("g"), bbs("lat", by="g", df=7))
-    samples = bootstrap_effects(model, 5, random_state=0)
-    axes = axes_by_title(model.plot(samples=samples))
-    assert len(axes["x"].collections) == 1
-    assert len(axes["lat by g"].collections) == 3
-    (lines,) = axes["g"].collections
-    effect = effect_of(model, 1, samples)
-    drawn = [segment[:, 1].tolist() for segment in lines.get_segments()]
-    assert effect.lower is not None
-    assert effect.upper is not None
-    np.testing.assert_allclose(drawn, np.column_stack([effect.lower, effect.upper]))
-
-
-def test_folds_are_drawn_in_the_figure_of_a_model() -> None:
-    model = fitted(bbs("x"), bols("g"))
-    cv = cv_stop(model, n_folds=3, random_state=0)
-    figure = model.plot(cv=cv)
-    axis = axes_by_title(figure)[f"risk: least after {cv.best_iteration}"]
-    training, *folds, mean, _ = axis.lines
-    np.testing.assert_array_equal(training.get_ydata(), model.risk_ / N)
-    np.testing.assert_array_equal([line.get_ydata() for line in folds], cv.risk)
-    np.testing.assert_array_equal(mean.get_ydata(), cv.mean)
-    assert len(figure.axes) == 4
-
-
-def test_a_class_of_several() -> None:
-    d = data()
-    terms = [bbs("x"), bbs("z")]
-    model = BoostedGAMClassifier(terms, max_iter=9).fit(d, d["g"])
-    for fit in range(3):
-        figure = model.plot(["x"], fit=fit)
-        assert figure.get_suptitle() == f"binomial, class {'abc'[fit]}, 9 steps"
-        axes = axes_by_title(figure)
-        curve = axes["x"].lines[0]
-        expected = model.partial_effect(0, {"x": curve.get_xdata()}, fit=fit)
-        level = model.partial_effect(0, d, fit=fit).mean()
-        np.testing.assert_allclose(curve.get_ydata(), expected - level, atol=1e-12)
-        np.testing.assert_array_equal(
-            axes["risk"].lines[0].get_ydata(), model.risk_[fit] / N
-        )
-
-
-def test_matplotlib_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = fitted(bbs("x"))
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    with pytest.raises(ImportError, match="plot needs matplotlib: pip install"):
-        model.plot()
-    with pytest.raises(ImportError, match="plot needs matplotlib: pip install"):
-        CrossValidation(np.ones((2, 3))).plot()

@@ -25,7 +25,7 @@ from gpusolve.gam._model import fitted
 
 DATA, NEW = columns(), columns(40, seed=7)
 
-every = together("case", EVERY_CASE, ids=str)
+every = pytest.mark.parametrize("case", EVERY_CASE, ids=str)
 each_family = together("case", EVERY_FAMILY_CASE, ids=str)
 each_learner = together("case", EVERY_LEARNER_CASE, ids=str)
 
@@ -143,8 +143,11 @@ def test_effects_sum_to_the_predictor(case: Case) -> None:
         links = model._links(NEW, iteration, None)
         for fit, link in enumerate(links):
             effects = model.effects(NEW, fit=fit, iteration=iteration)
-            total = model._intercepts()[fit] + effects.sum(axis=1)
-            np.testing.assert_allclose(total, link, rtol=1e-12, atol=1e-12)
+            parts = np.column_stack([np.full(40, model._intercepts()[fit]), effects])
+            np.testing.assert_array_equal(np.cumsum(parts, axis=1)[:, -1], link)
+            found = model.explain(NEW, fit=fit, iteration=iteration)
+            np.testing.assert_array_equal(found.contributions, effects)
+            np.testing.assert_array_equal(found.link, link)
             for j, name in enumerate(model.names_):
                 alone = model.partial_effect(name, NEW, fit=fit, iteration=iteration)
                 np.testing.assert_array_equal(alone, effects[:, j])

@@ -61,10 +61,11 @@ def test_random_halves_are_reproducible_and_of_half_the_rows() -> None:
 def test_each_fit_is_that_of_the_rows_of_a_half(update: Any, sampling: Any) -> None:
     """By separate fits to the halves, whose steps say parameter and learner.
 
-    All rows give the knots: so rows outside get the weight 0.
+    All rows give the knots: so rows outside get the weight 0. The halves are of the
+    rows of X, also of rows without weight.
     """
     X, y = example(50)
-    w = np.random.default_rng(1).integers(1, 4, 50) * 1.0
+    w = np.random.default_rng(1).integers(0, 4, 50) * 1.0
     halves = (np.random.default_rng(2).random((50, 3)) < 0.5) * 1.0
     lower, upper = X.min(axis=0), X.max(axis=0)
     both = [bbs(j, boundary=(lower[j], upper[j])) for j in range(3)]
@@ -106,38 +107,6 @@ def test_each_fit_is_that_of_the_rows_of_a_half(update: Any, sampling: Any) -> N
         for name in list(dict.fromkeys(chosen))[:q]:
             expected[chosen.index(name) + 1 :, names.index(name)] += 1
     np.testing.assert_allclose(found.paths, expected / all_halves.shape[1], rtol=1e-14)
-
-
-def test_halves_are_of_the_rows_of_x() -> None:
-    X, y = example(40)
-    rng = np.random.default_rng(1)
-    places = np.sort(rng.choice(60, 40, replace=False))
-    halves = (rng.random((60, 3)) < 0.5) * 1.0
-    X_, y_, w = np.zeros((60, 6)), np.zeros(60), np.zeros(60)
-    X_[places], y_[places], w[places] = X, y, 1
-    found, expected = (
-        stability_selection(
-            BoostedGAM(LEARNERS, max_iter=30).fit(X, y, sample_weight=w),
-            q=2,
-            cutoff=0.9,
-            subsamples=some,
-        )
-        for X, y, w, some in ((X_, y_, w, halves), (X, y, None, halves[places]))
-    )
-    np.testing.assert_array_equal(found.paths, expected.paths)
-
-
-def test_a_classifier_of_two_classes_is_a_binomial_model() -> None:
-    X, y = example(200)
-    high = y > y.mean()
-    numbers = {"q": 2, "pfer": 1.0, "B": 5, "random_state": 0}
-    model = BoostedGAMClassifier(LEARNERS).fit(X, np.where(high, "b", "a"))
-    found = stability_selection(model, **numbers)
-    regressor = BoostedGAM(LEARNERS, family="binomial").fit(X, 1.0 * high)
-    np.testing.assert_array_equal(
-        found.paths, stability_selection(regressor, **numbers).paths
-    )
-    assert found.support[1]
 
 
 # ---- probabilities -------------------------------------------------------------------
@@ -195,7 +164,7 @@ CUTOFFS = FIGURES["cutoff_table"]["rows"]
 QS = FIGURES["q_table"]["rows"]
 
 
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
 def test_cutoffs_and_bounds_of_mboost(every: int) -> None:
     for p, q, pfer, assumption, cutoff, bound in CUTOFFS[::every]:
         found = cutoff_of(q, pfer, p, B, assumption)
@@ -258,7 +227,7 @@ def test_a_cutoff_is_reached_by_the_least_count_up_to_rounding() -> None:
 
 @together("assumption", ["unimodal", "r-concave", "none"])
 def test_two_numbers_give_the_third(assumption: str) -> None:
-    for q in (2, 4, 7):
+    for q in (2, 7):
         setting = complete(40, 50, assumption, q=q, pfer=1.5)
         assert setting.pfer <= 1.5 * (1 + 1e-12)
         assert setting == complete(40, 50, assumption, q=q, cutoff=setting.cutoff)

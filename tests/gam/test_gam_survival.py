@@ -19,13 +19,11 @@ from gpusolve.gam import (
     BoostedGAM,
     bbs,
     bols,
-    bootstrap_effects,
     concordance,
     cv_stop,
     gamboost,
     load,
     save,
-    stability_selection,
     survival_times,
 )
 from gpusolve.gam.families import (
@@ -229,10 +227,6 @@ def test_a_formula_has_surv() -> None:
     np.testing.assert_array_equal(model.risk_, direct.risk_)
 
 
-def test_all_are_events_by_default() -> None:
-    np.testing.assert_array_equal(survival_times([2.0, 1.0]), [[2, 1], [1, 1]])
-
-
 def test_a_fold_without_events_has_a_finite_offset() -> None:
     y, w = np.array([2.0, -3.0, -1.0]), np.array([0.0, 1, 1])
     for family in FAILURES.values():
@@ -241,20 +235,6 @@ def test_a_fold_without_events_has_a_finite_offset() -> None:
 
 
 # ---- models --------------------------------------------------------------------------
-
-
-EVERY = {"coxph": CoxPH(), **FAILURES}
-
-
-@together("name", list(EVERY))
-def test_models_of_survival_times_work_with_the_rest(name: str) -> None:
-    model = BoostedGAM(family=EVERY[name], df=4, max_iter=20).fit(X, Y, W)
-    assert np.isfinite(cv_stop(model, "kfold", n_folds=3, random_state=0).risk).all()
-    assert bootstrap_effects(model, 3, random_state=0).coef.shape[0] == 3
-    chosen = stability_selection(model, q=1, pfer=1, B=5, random_state=0)
-    assert chosen.probabilities.max() > 0
-    assert 0.6 < model.score(X, Y) < 1
-    assert model.score(X, Y, np.arange(120) < 60) == model.score(X[:60], Y[:60])
 
 
 def test_an_offset_vector_is_in_the_baseline() -> None:
@@ -270,9 +250,45 @@ def test_an_offset_vector_is_in_the_baseline() -> None:
     np.testing.assert_allclose(u, expected[rows.rows], atol=1e-12)
 
 
-def test_only_survival_models_have_curves() -> None:
+def test_scores_ignore_rows_without_weight() -> None:
+    model = BoostedGAM(family="coxph", df=4, max_iter=20).fit(X, Y, W)
+    assert 0.6 < model.score(X, Y) < 1
+    assert model.score(X, Y, np.arange(120) < 60) == model.score(X[:60], Y[:60])
+    np.testing.assert_array_equal(survival_times([2.0, 1.0]), [[2, 1], [1, 1]])
     assert not hasattr(BoostedGAM(), "survival_function")
-    assert hasattr(BoostedGAM(family="weibull"), "survival_function")
+
+
+@together("family", ["coxph", "log_normal"])
+def test_plots_name_curves_by_what_differs(family: str) -> None:
+    rng, n = np.random.default_rng(0), len(Y)
+    d = {name: rng.random(n) for name in ("dose", "age", "size", "time")}
+    d["sex"] = rng.choice(["f", "m"], n)
+    model = BoostedGAM(family=family, max_iter=5).fit(d, Y)
+
+    def curves(*changed: str, rows: int = 3, **options: Any) -> tuple[Any, Any]:
+        at = {name: np.repeat(column[:1], rows) for name, column in d.items()}
+        for name in changed:
+            at[name] = np.array(["f", "m", "f"] if name == "sex" else [0.5, 1, 1.25])
+        lines = model.plot_survival(at, [0, 0.5, 1], **options).axes[0].lines
+        drawn = [line.get_ydata() for line in lines]
+        np.testing.assert_array_equal(drawn, model.survival_function(at, [0, 0.5, 1]))
+        return lines[0].get_drawstyle(), [line.get_label() for line in lines]
+
+    numbers = ["row 0", "row 1", "row 2"]
+    assert curves(labels=[*"abc"])[1] == [*"abc"]
+    for changed, names in (
+        ((), numbers),
+        (("dose",), ["dose = 0.5", "dose = 1", "dose = 1.25"]),
+        (
+            ("sex", "dose"),
+            [f"dose = {x}" for x in ("0.5, sex = f", "1, sex = m", "1.25, sex = f")],
+        ),
+        (("dose", "age", "size", "time"), numbers),
+    ):
+        style, found = curves(*changed)
+        assert found == names
+        assert (style == "steps-post") == (family == "coxph")
+    assert curves(rows=1)[1] == ["row 0"]
 
 
 def test_curves_survive_files_and_earlier_iterations(tmp_path: File) -> None:
@@ -291,38 +307,3 @@ def test_curves_survive_files_and_earlier_iterations(tmp_path: File) -> None:
         short.survival_function(X, [0.5]),
         rtol=1e-12,
     )
-
-
-@together("family", ["coxph", "log_normal"])
-def test_plot_has_a_curve_for_each_row(family: str) -> None:
-    model = BoostedGAM(family=family, max_iter=5).fit(X, Y)
-    figure = model.plot_survival(X[:3], [0, 0.5, 1], labels=["a", "b", "c"])
-    lines = figure.axes[0].lines
-    assert [line.get_label() for line in lines] == ["a", "b", "c"]
-    np.testing.assert_array_equal(
-        lines[1].get_ydata(), model.survival_function(X[1:2], [0, 0.5, 1])[0]
-    )
-    assert (lines[0].get_drawstyle() == "steps-post") == (family == "coxph")
-
-
-def test_curves_are_named_by_what_differs() -> None:
-    rng = np.random.default_rng(0)
-    n = len(Y)
-    d = {name: rng.random(n) for name in ("dose", "age", "size", "time")}
-    d["sex"] = rng.choice(["f", "m"], n)
-    model = BoostedGAM(family="coxph", max_iter=5).fit(d, Y)
-    same = {name: column[:3].copy() for name, column in d.items()}
-
-    def names(*changed: str, rows: int = 3) -> list[str]:
-        at = {name: np.repeat(column[:1], rows) for name, column in same.items()}
-        for name in changed:
-            at[name] = np.array(["f", "m", "f"] if name == "sex" else [0.5, 1, 1.25])
-        figure = model.plot_survival(at, [0, 1])
-        return [line.get_label() for line in figure.axes[0].lines]
-
-    numbers = ["row 0", "row 1", "row 2"]
-    assert names() == numbers
-    assert names(rows=1) == ["row 0"]
-    assert names("dose") == ["dose = 0.5", "dose = 1", "dose = 1.25"]
-    assert names("sex", "dose")[1:] == ["dose = 1, sex = m", "dose = 1.25, sex = f"]
-    assert names("dose", "age", "size", "time") == numbers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -270,39 +269,16 @@ def test_centred_bases_leave_out_the_polynomials(
         np.testing.assert_allclose(D @ T, np.eye(12 - order), atol=1e-9)
 
 
-def test_a_centred_surface_leaves_out_products_of_lines(data: dict[str, Any]) -> None:
-    term = learn(bspatial("lon", "lat", knots=3, center=True), data)
-    T = term.transform()
-    line = np.column_stack([np.ones(7), np.arange(7)])
-    np.testing.assert_allclose(np.kron(line, line).T @ T, 0, atol=1e-10)
-    D = difference(7, 2)
-    K = np.kron(D.T @ D, np.eye(7)) + np.kron(np.eye(7), D.T @ D)
-    np.testing.assert_allclose(T.T @ K @ T, term.penalty(), atol=1e-10)
-
-
 # ---- surfaces ------------------------------------------------------------------------
 
 
-def test_a_surface_is_the_kronecker_product_of_splines(
-    backend: Any, data: dict[str, Any]
-) -> None:
-    frame = {name: backend.array(data[name]) for name in ("lon", "lat")}
-    x, y = (bbs(name, knots=4, degree=2) for name in ("lon", "lat"))
-    X = kronecker_rows(design(x, data), design(y, data))
-    term = bspatial("lon", "lat", knots=4, degree=2)
-    np.testing.assert_allclose(design(term, frame), X, atol=1e-14)
-    penalty = learn(x * y, data).penalty()
-    np.testing.assert_array_equal(learn(term, data).penalty(), penalty)
-    pair = bbs("lon", "lat", knots=4, degree=2, df=6)
-    np.testing.assert_allclose(design(pair, data), X, atol=1e-14)
-    assert (pair.df, bspatial("lon", "lat").df, bbs("x").df) == (6, 6, 4)
+def test_a_surface_has_knots_and_ends_for_each_column(data: Any) -> None:
     ends = ((4, 11), (44, 51))
     term = bspatial("lon", "lat", knots=([6, 7], [46, 47, 49]), boundary=ends)
     assert design(term, data).shape == (ROWS, 6 * 7)
     assert learn(term, data).ends == ends
-    coef = np.cos(np.arange(42))
     far = {"lon": [12.0, 13.0, 14.0], "lat": [47.0] * 3}  # linear in each margin
-    found = columns_at(learn(term, data), far) @ coef
+    found = columns_at(learn(term, data), far) @ np.cos(np.arange(42))
     np.testing.assert_allclose(np.diff(found, 2), 0, atol=1e-9)
 
 
@@ -352,27 +328,8 @@ def test_constraints_of_differences_blocks_and_sums(data: dict[str, Any]) -> Non
 
 # ---- linear effects and factors ------------------------------------------------------
 
-CODED = {
-    "C(g, Treatment)": bols("g"),
-    "C(g, Sum)": bols("g", contrasts="sum"),
-    "C(g, Helmert)": bols("g", contrasts="helmert"),
-    "g - 1": bols("g", contrasts="dummy"),
-    "id - 1": brandom("id"),
-    "x + z": bols("x", "z"),
-    "x + z - 1": bols("x", "z", intercept=False),
-}
 
-
-@together("formula", CODED)
-def test_lines_and_contrasts_are_those_of_patsy(
-    data: dict[str, Any], formula: str
-) -> None:
-    theirs = np.asarray(patsy.dmatrix(formula, data))
-    np.testing.assert_array_equal(design(CODED[formula], data), theirs)
-    if formula.startswith("C("):
-        contrasts = {"Sum": "sum", "Helmert": "helmert"}.get(formula[5:-1], "treatment")
-        rest = bols("g", contrasts=contrasts, intercept=False)
-        np.testing.assert_array_equal(design(rest, data), theirs[:, 1:])
+# ---- varying coefficients ------------------------------------------------------------
 
 
 def test_an_ordered_factor_ties_neighbouring_levels(data: dict[str, Any]) -> None:
@@ -381,37 +338,6 @@ def test_an_ordered_factor_ties_neighbouring_levels(data: dict[str, Any]) -> Non
     assert b @ K @ b == 3**2 + (5 - 3) ** 2 + (4 - 5) ** 2 + (-1 - 4) ** 2
     for term in (bols("g"), bols("ordered", contrasts="sum"), brandom("ordered")):
         np.testing.assert_array_equal(learn(term, data).penalty(), np.eye(4))
-    numbers = {"k": np.arange(ROWS) % 3}
-    assert design(bols("k"), numbers).shape == (ROWS, 2)
-    assert design(bols("k", levels=range(5), contrasts="dummy"), numbers).shape[1] == 5
-
-
-# ---- varying coefficients ------------------------------------------------------------
-
-
-@together(
-    "make",
-    [
-        lambda **by: bbs("x", knots=5, **by),
-        lambda **by: bbs("x", knots=5, center=True, **by),
-        lambda **by: bbs("day", knots=5, cyclic=True, **by),
-        lambda **by: bspatial("lon", "lat", knots=2, **by),
-        lambda **by: bols("x", "z", **by),
-        lambda **by: bols("id", **by),
-        lambda **by: buser("x", K=[[2.0]], **by),
-    ],
-)
-def test_by_multiplies_rows_or_makes_blocks(data: dict[str, Any], make: Any) -> None:
-    X, K = design(make(), data), learn(make(), data).penalty()
-    np.testing.assert_allclose(
-        design(make(by="z"), data), X * data["z"][:, None], atol=1e-15
-    )
-    blocks = [X * (data["g"] == level)[:, None] for level in "bcd"]
-    np.testing.assert_array_equal(design(make(by="g"), data), np.hstack(blocks))
-    np.testing.assert_array_equal(
-        learn(make(by="g"), data).penalty(), block_diag(K, K, K)
-    )
-    assert make(by="g").columns == (*make().covariates, "g")
 
 
 # ---- combinations --------------------------------------------------------------------
@@ -435,24 +361,6 @@ def test_sums_and_products_are_those_of_dense_matrices(
             np.testing.assert_allclose(plain, np.hstack([A, B]), atol=1e-14)
             plain = columns_at((a * b).learn(frame), frame)
             np.testing.assert_allclose(plain, kronecker_rows(A, B), atol=1e-14)
-
-
-def test_penalties_of_combinations(data: dict[str, Any]) -> None:
-    def penalty(term: Term) -> np.ndarray:
-        return np.asarray(learn(term, data).penalty())
-
-    a, b = bbs("x", knots=3), bols("g", df=2)
-    A, B = penalty(a), penalty(b)
-    np.testing.assert_array_equal(penalty(a + b), block_diag(A, B))
-    np.testing.assert_array_equal(
-        penalty(a * b), np.kron(A, np.eye(4)) + np.kron(np.eye(7), B)
-    )
-    a, b = bbs("x", knots=3, lambda_=3), bols("g", lambda_=2)
-    np.testing.assert_array_equal(penalty(a + b), block_diag(3 * A, 2 * B))
-    np.testing.assert_array_equal(
-        penalty(a * b), np.kron(3 * A, np.eye(4)) + np.kron(np.eye(7), 2 * B)
-    )
-    np.testing.assert_array_equal(penalty(a + bols("g")), block_diag(3 * A, 0 * B))
 
 
 # ---- missing values and unknown levels -----------------------------------------------
@@ -481,15 +389,8 @@ def test_a_row_with_a_missing_value_is_zero_or_an_error(
     found = columns_at(learn(term, data), holed, missing="zero")
     np.testing.assert_allclose(found, expected, atol=1e-15)
     learned = learn(term, holed)
-    with pytest.raises(ValueError, match=f"{name} must not have missing values, got"):
+    with pytest.raises(ValueError, match=f"{name} must not have missing values"):
         learned.rows(Frame.of(holed))
-
-
-def test_rows_with_a_missing_value_in_any_column_are_zero() -> None:
-    holed = {"x": [1.0, np.nan, 2.0, 3.0], "z": [np.nan, 1.0, 2.0, 3.0]}
-    for term in (bols("x", "z"), bols("x") + bols("z"), bols("x", by="z")):
-        found = columns_at(learn(term, holed), holed, missing="zero")
-        assert found.any(axis=1).tolist() == [False, False, True, True]
 
 
 @together("contrasts", ["treatment", "sum", "helmert", "dummy"])
@@ -515,23 +416,14 @@ def test_outliers_that_stretch_knots_are_a_warning(rng: np.random.Generator) -> 
     x[[3, 500, 700]] = 200, 400, 1000
     with pytest.warns(UserWarning, match="rooms has outliers .*quantiles"):
         learn(bbs("rooms"), {"rooms": x})
-    quiet = [
-        bbs("rooms", knots_at="quantiles"),
-        bbs("rooms", knots=[1, 2, 3]),
-        bols("rooms"),
-    ]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for term in quiet:
-            learn(term, {"rooms": x})
-        for values in (
-            rng.standard_normal(10_000),
-            rng.exponential(size=10_000),
-            rng.integers(0, 5, 1000) * 1.0 + 1000 * (np.arange(1000) == 7),
-            np.ones(100),
-            np.r_[np.arange(10.0), 1e6],
-        ):
-            learn(bbs("rooms"), {"rooms": values})
+    few = rng.integers(0, 5, 1000) * 1.0 + 1000 * (np.arange(1000) == 7)
+    for term, quiet in (
+        (bbs("rooms", knots_at="quantiles"), x),
+        (bbs("rooms", knots=[1, 2, 3]), x),
+        (bols("rooms"), x),
+        *((bbs("rooms"), y) for y in (rng.exponential(size=10_000), few, np.ones(9))),
+    ):
+        learn(term, {"rooms": quiet})  # warnings are errors
 
 
 # ---- devices -------------------------------------------------------------------------
@@ -586,12 +478,6 @@ def test_terms_are_values(data: dict[str, Any], term: Term, tmp_path: Path) -> N
         assert loaded.label == given.label
     np.testing.assert_array_equal(columns_at(loaded, data), columns_at(learned, data))
     assert learned.learn(Frame.of(data)) == learned
-
-
-def test_levels_and_names_of_numpy_are_stored(tmp_path: Path) -> None:
-    term = bols(np.int64(2), levels=np.arange(3), lambda_=np.float32(2))
-    assert stored(term, tmp_path) == term
-    assert term == bols(2, levels=(0, 1, 2), lambda_=2)
 
 
 def test_labels() -> None:

@@ -66,7 +66,10 @@ def test_the_table_has_no_other_calls() -> None:
 @pytest.mark.slow
 @together(
     "name",
-    ["scan float64", "segmented_scan flags", "nnls", "nnls lanes", "boost stacked"],
+    [
+        *("scan float64", "segmented_scan flags", "nnls, float32"),
+        *("nnls, by 8 lanes", "gam.BoostedGAM, path"),
+    ],
 )
 def test_counts_do_not_depend_on_the_schedule(name: str) -> None:
     """Only the instructions of warps do: diverged lanes meet again sooner or later."""

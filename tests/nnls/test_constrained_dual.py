@@ -61,6 +61,20 @@ def test_elimination_depends_on_no_scale() -> None:
         assert (np.abs(rows @ inverse @ rows - rows) <= 2**10 * EPS * terms).all()
 
 
+def test_elimination_begins_where_least_cancels() -> None:
+    """Rows that nearly depend on others come before rows that do not.
+
+    In the given order the errors would be up to 3 times those of their terms.
+    """
+    for seed in range(100):
+        a, d = np.random.default_rng(seed).standard_normal((2, 2, 6))
+        near = a[0] + a[1] + 1e-10 * d[0], a[0] - a[1] + d[1] + 1e-10 * d[0]
+        rows = np.stack([*a, near[0], d[1], near[1]])
+        inverse, _ = eliminate(rows)
+        terms = np.abs(rows) @ np.abs(inverse) @ np.abs(rows)
+        assert (np.abs(rows @ inverse @ rows - rows) <= EPS * terms).all()
+
+
 def test_columns_may_have_any_size() -> None:
     """A column times a power of two divides its variable, also if squares overflow.
 

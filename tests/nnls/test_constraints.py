@@ -1,4 +1,4 @@
-"""Linear constraints of lsq_linear and bounded_qp, against brute force and quadprog."""
+"""Linear constraints, against brute force, quadprog, KKT and published minima."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from constrained_systems import (
     feasible_points,
     random_constrained,
 )
+from numpy.random import Generator
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import null_space
 from together import together
@@ -29,6 +30,9 @@ this objective."""
 
 VIOLATION = 1e-8
 """Of 1e-12 by an x of size 1, relative to `ROUNDING` of `constrained_systems`."""
+
+KKT = 1e-11
+"""Limit on the violation of a condition of a minimum, relative to its terms."""
 
 each_solver = together("solver", ["lsq_linear", "bounded_qp"])
 
@@ -70,30 +74,55 @@ def test_random_systems_agree_with_brute_force(
         check(given, result)
 
 
+def check_kkt(
+    G: Any,
+    c: Any,
+    bounds: Any,
+    result: Any,
+    sum_to: float | None = None,
+    **rows: Any,
+) -> None:
+    """The conditions of Karush, Kuhn and Tucker of a batch, which prove a minimum.
+
+    Relative to their terms. A fixed sum has a multiplier, too, which is not returned.
+    """
+    assert_array_equal(result.status, 0)
+    x, lower, upper = np.broadcast_arrays(result.x, *bounds)
+    assert ((lower <= x) & (x <= upper)).all()
+    gradient, terms = c - x @ G, np.abs(c) + np.abs(x) @ np.abs(G) + np.abs(result.dual)
+    for kind in ("ub", "eq"):
+        if f"A_{kind}" not in rows:
+            continue
+        C, d, y = rows[f"A_{kind}"], rows[f"b_{kind}"], getattr(result, f"dual_{kind}")
+        slack, size = d - x @ np.transpose(C), np.abs(d) + np.abs(x) @ np.abs(C).T
+        violated = np.abs(slack) if kind == "eq" else np.maximum(-slack, 0)
+        assert (violated <= KKT * (1 + size)).all()
+        if kind == "ub":
+            assert (y >= 0).all()
+            assert (y > 0).any()
+            assert (np.abs(y * slack) <= KKT * (1 + y) * (1 + size)).all()
+        gradient, terms = gradient - y @ C, terms + np.abs(y) @ np.abs(C)
+    left = gradient - result.dual
+    if sum_to is not None:
+        assert_allclose(x.sum(axis=-1), sum_to, rtol=KKT)
+        left = left - left[..., :1]
+    assert (np.abs(left) <= KKT * (1 + terms)).all()
+    wrong = np.where(x > lower, -result.dual, 0), np.where(x < upper, result.dual, 0)
+    assert (np.maximum(*wrong) <= KKT * (1 + terms)).all()
+
+
 @also_by_fallback
 @each_solver
 @together("sum_to", [None, 0.1])
 def test_multipliers_explain_the_gradient(
     backend: Any, solver: str, sum_to: float | None
 ) -> None:
-    """A fixed sum has a multiplier, too, which is not returned."""
     rng = np.random.default_rng(1)
     A, C, E = (rng.standard_normal(shape) for shape in ((9, 5), (7, 5), (2, 5)))
-    b = rng.standard_normal((6, 9))
+    b, bounds = rng.standard_normal((6, 9)), (-0.3, 0.3)
     rows = {"A_ub": C, "b_ub": 0.1 * np.ones(7), "A_eq": E, "b_eq": [0.2, 0]}
-    result = solve(backend, solver, A, b, (-0.3, 0.3), sum_to=sum_to, **rows)
-    gradient = (b - result.x @ A.T) @ A
-    left = gradient - result.dual - result.dual_ub @ C - result.dual_eq @ E
-    shared = 0 if sum_to is None else left[:, :1]
-    assert_allclose(left - shared, 0, atol=1e-13)
-    if sum_to is not None:
-        assert_allclose(result.x.sum(axis=1), sum_to)
-    assert_allclose(result.x @ E.T, [[0.2, 0]] * 6, atol=1e-13)
-    assert (result.dual_ub >= 0).all()
-    slack = result.dual_ub * (0.1 - result.x @ C.T)
-    assert (np.abs(slack) <= 1e-14 * (1 + result.dual_ub)).all()
-    assert (result.dual_ub > 0).any()
-    assert_allclose(result.dual[np.abs(result.x) < 0.3], 0, atol=1e-13)
+    result = solve(backend, solver, A, b, bounds, sum_to=sum_to, **rows)
+    check_kkt(A.T @ A, b @ A, bounds, result, sum_to, **rows)
 
 
 @also_by_fallback
@@ -301,19 +330,108 @@ def test_no_feasible_point_of_quadprog_is_better(kind: str, least: float) -> Non
     assert certified >= least * systems
 
 
-def test_quadprog_finds_no_better_point_of_large_systems() -> None:
-    quadprog = pytest.importorskip("quadprog")
-    rng = np.random.default_rng(7)
-    A, C = rng.standard_normal((90, 45)), rng.standard_normal((60, 45))
-    b = rng.standard_normal((20, 90))
-    result = gpusolve.lsq_linear(A, b, A_ub=-C, b_ub=np.zeros(60))
-    assert (result.status == 0).all()
-    for k in range(20):
-        x = quadprog.solve_qp(A.T @ A, A.T @ b[k], C.T, np.zeros(60))[0]
-        assert_allclose(result.x[k], x, atol=1e-12)
-
-
 # ---- programs ------------------------------------------------------------------------
+
+SUMS = {"A_eq": [[1, 3, 0, 0, 0], [0, 0, 1, 1, -2], [0, 1, 0, 0, -1]], "b_eq": [0] * 3}
+SQUARES = [[0, 1, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1]]
+
+PUBLISHED: dict[str, tuple[Any, Any, Any, dict[str, Any], float]] = {
+    "HS21": (
+        *(np.diag([0.1, 1]), [0, 0], ([2, -50], 50)),
+        *({"A_ub": [[-10, 1]], "b_ub": [-10]}, 0.04),
+    ),
+    "HS52": ([[4, -1, 0, 0, 0], *SQUARES], [0, 2, 1, 1], (-INF, INF), SUMS, 1859 / 349),
+    "HS53": ([[1, -1, 0, 0, 0], *SQUARES], [0, 2, 1, 1], (-10, 10), SUMS, 176 / 43),
+    "TAME": ([[1, -1]], [0], (0, INF), {"A_eq": [[1, 1]], "b_eq": [1]}, 0),
+    "HS35": (
+        *([[4, 2, 2], [2, 4, 0], [2, 0, 2]], [8, 6, 4], (0, INF)),
+        *({"A_ub": [[1, 1, 2]], "b_ub": [3]}, 1 / 9 - 9),
+    ),
+    "HS76": (
+        [[2, 0, -1, 0], [0, 1, 0, 0], [-1, 0, 2, 1], [0, 0, 1, 1]],
+        *([1, 3, -1, 1], (0, INF)),
+        {"A_ub": [[1, 2, 1, 1], [3, 1, 2, -1], [0, -1, -4, 0]], "b_ub": [5, 4, -1.5]},
+        -4.681818181818182,
+    ),
+}
+"""Programs of Hock and Schittkowski, and TAME of CUTE, without the constants of their
+objectives: A and b of squares, or G and c, and the published minima."""
+
+
+@together("name", PUBLISHED)
+def test_published_minima(name: str) -> None:
+    A, b, bounds, rows, least = PUBLISHED[name]
+    is_program = name in ("HS35", "HS76")
+    solve = gpusolve.bounded_qp if is_program else gpusolve.lsq_linear
+    result = solve(np.array(A, float), np.array(b, float), bounds, **rows)
+    assert result.status == 0
+    value = (
+        result.x @ A @ result.x / 2 - b @ result.x if is_program else result.rnorm**2
+    )
+    assert value == pytest.approx(least, rel=1e-9, abs=1e-9)
+
+
+def cvxqp(rng: Generator) -> Any:
+    """Variables in triples, as in CVXQP: sums of three of them are fixed."""
+    k = np.arange(30)
+    rows = np.array([np.isin(k, [i, (2 * i + 1) % 30, (3 * i + 2) % 30]) for i in k])
+    E = rows[::2] * (1 + k % 3)
+    G = (rows.T * (k + 1.0)) @ rows
+    return G, 0.0 * k, (0.1, 10), {"A_eq": E, "b_eq": E @ rng.uniform(0.1, 10, 30)}
+
+
+def classifier(rng: Generator) -> Any:
+    """The dual of a support vector machine: rank 8, bounds and an equality."""
+    X, y = rng.standard_normal((40, 8)), np.sign(rng.standard_normal(40))
+    Q = y[:, None] * X
+    ones = np.ones(40)
+    return Q @ Q.T, ones, (0, 1), {"A_eq": y[None], "b_eq": [0.0]}
+
+
+def curve(rng: Generator) -> Any:
+    """A semi-infinite program: a polynomial above the tangent, at many points."""
+    i, t = np.arange(1, 11), np.linspace(0, 1, 120)
+    rows = {"A_ub": -(t[:, None] ** (i - 1)), "b_ub": -np.tan(t)}
+    return np.diag(1 / i), -1 / i, (-INF, INF), rows
+
+
+def control(rng: Generator) -> Any:
+    """States of a linear system and limited inputs, for 12 steps."""
+    eye, later, none = np.eye(12), np.eye(12, k=-1), np.zeros((12, 12))
+    E = np.block([[eye - later, -0.1 * later, none], [none, eye - 0.9 * later, -eye]])
+    start = np.zeros(24)
+    start[[0, 12]] = 1.0, -3.0
+    cost = np.diag(np.repeat([1.0, 0.1, 0.01], 12))
+    limit = np.repeat([INF, INF, 0.7], 12)
+    return cost, np.zeros(36), (-limit, limit), {"A_eq": E, "b_eq": start}
+
+
+def cone(rng: Generator) -> Any:
+    """Least squares of 20 right-hand sides in a cone of 60 half-spaces."""
+    A, b, C = (rng.standard_normal(shape) for shape in ((90, 45), (20, 90), (60, 45)))
+    return A.T @ A, b @ A, (-INF, INF), {"A_ub": -C, "b_ub": np.zeros(60)}
+
+
+@together("make", [cvxqp, classifier, curve, control, cone])
+def test_larger_programs_are_minima(make: Any) -> None:
+    """Of the kinds of the collection of Maros and Meszaros, made from formulas."""
+    G, c, bounds, rows = make(np.random.default_rng(0))
+    result = gpusolve.bounded_qp(G, c, bounds, **rows)
+    check_kkt(G, c, bounds, result, **rows)
+
+
+def test_flat_and_consistent_programs_are_minima() -> None:
+    """A variable without curvature, no residual, and no objective at all."""
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        A, E = rng.standard_normal((6, 5)), rng.standard_normal((2, 5))
+        A[..., -1], A[..., 1] = 0, A[..., 0]
+        point = rng.standard_normal(5)
+        G, c = A.T @ A, rng.standard_normal(6) @ A
+        for matrix, side in ((G, c), (G, G @ point), (0 * G, 0 * c)):
+            rows = {"A_eq": E, "b_eq": E @ point}
+            result = gpusolve.bounded_qp(matrix, side, (-INF, INF), **rows)
+            check_kkt(matrix, side, (-INF, INF), result, **rows)
 
 
 def test_linear_programs_are_solved_at_a_vertex(backend: Any) -> None:
@@ -327,21 +445,6 @@ def test_linear_programs_are_solved_at_a_vertex(backend: Any) -> None:
     given = np.diag([1.0, 0.0]), np.array([2.0, 1.0]), (-INF, INF)
     rows = {"A_ub": [[1, 0]], "b_ub": [1]}
     assert backend.solve(gpusolve.bounded_qp, *given, **rows).status == 3
-
-
-def test_flat_and_consistent_programs_are_certified() -> None:
-    """A variable without curvature, no residual, and no objective at all."""
-    rng = np.random.default_rng(3)
-    A, E = rng.standard_normal((40, 6, 5)), rng.standard_normal((40, 2, 5))
-    A[..., -1], A[..., 1] = 0, A[..., 0]
-    point = rng.standard_normal((40, 5, 1))
-    rows = {"A_eq": E, "b_eq": (E @ point)[..., 0]}
-    T = np.swapaxes(A, -1, -2)
-    G, c = T @ A, (T @ rng.standard_normal((40, 6, 1)))[..., 0]
-    consistent = (G @ point)[..., 0]
-    for matrix, side in ((G, c), (G, consistent), (0 * G, 0 * c)):
-        result = gpusolve.bounded_qp(matrix, side, (-INF, INF), **rows)
-        assert_array_equal(result.status, 0)
 
 
 @together("rows", [20, 100])

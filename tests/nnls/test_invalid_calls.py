@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 import scipy.sparse.linalg
+from numpy.testing import assert_array_equal
 from together import together
 
 import gpusolve
@@ -124,16 +125,15 @@ def test_wrong_types(name: str, given: dict[str, Any], message: str) -> None:
         getattr(gpusolve, name)(**{**VALID[name], **given})
 
 
-def test_errors_come_before_the_first_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_come_before_the_first_block() -> None:
     """Shapes, dtypes and numbers; the values of arrays are read block by block."""
-    monkeypatch.setattr("gpusolve._nnls.solve.solve_blocks", None)
+    status = np.full(2, 7, np.int32)
     for given, message in BOTH:
-        in_blocks = given.get("A") is not SPARSE and not isinstance(
-            given.get("l1"), list
-        )
-        if in_blocks and not {"devices", "out"} & given.keys():
+        if given.get("A") is not SPARSE and not {"devices", "out"} & given.keys():
+            options = {**VALID["nnls"], **given, "out": {"status": status}}
             with pytest.raises(ValueError, match=re.escape(message)):
-                gpusolve.nnls(**{**VALID["nnls"], **given, "devices": "cpu"})
+                gpusolve.nnls(**options, devices="cpu")
+    assert_array_equal(status, 7)
 
 
 @together(

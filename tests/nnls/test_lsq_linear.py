@@ -280,43 +280,48 @@ def test_iteration_limit(backend: Any, rng: Generator, method: str) -> None:
 # ---- the batch -----------------------------------------------------------------------
 
 
-def test_every_argument_broadcasts(backend: Any, rng: Generator, method: str) -> None:
+CORES = {
+    **{"A": (7, 4), "b": (7,), "lower": (4,), "upper": (4,), "weights": (7,)},
+    **{"l1": (4,), "l2": (4,), "sum_to": (), "warm_start": (4,)},
+    **{"L": (2, 4), "lam": (), "prior": (4,)},
+    **{"A_ub": (2, 4), "b_ub": (2,), "A_eq": (1, 4), "b_eq": (1,)},
+}
+"""The axes of each argument of one system."""
+
+OF_CONSTRAINTS = {name for name in CORES if "_" in name} - {"sum_to", "warm_start"}
+
+
+@together("constrained", [False, True])
+def test_every_argument_broadcasts(
+    backend: Any, rng: Generator, method: str, constrained: bool
+) -> None:
     """The batch (2, 3) comes from each argument in turn, and from all arguments."""
-    shapes = {
-        "A": (7, 4),
-        "b": (7,),
-        "lower": (4,),
-        "upper": (4,),
-        "weights": (7,),
-        "l1": (4,),
-        "l2": (4,),
-        "sum_to": (),
-        "warm_start": (4,),
-    }
+    names = [*CORES] if constrained else [n for n in CORES if n not in OF_CONSTRAINTS]
 
     def call(values: dict[str, Any]) -> Any:
         rest = dict(values)
-        A, b, lower, upper = (rest.pop(key) for key in list(shapes)[:4])
-        return backend.solve(
-            gpusolve.lsq_linear, A, b, (lower, upper), method=method, **rest
-        )
+        bounds = rest.pop("lower"), rest.pop("upper")
+        rest |= {"bounds": bounds, "method": method}
+        return backend.solve(gpusolve.lsq_linear, rest.pop("A"), rest.pop("b"), **rest)
 
-    each = {name: rng.random((2, 3, *shape)) for name, shape in shapes.items()}
+    each = {name: rng.random((2, 3, *CORES[name])) for name in names}
     each["lower"] -= 1
     each["l1"] *= 0.1
     every = call(each)
-    assert every.x.shape == (2, 3, 4)
-    for name in shapes:
+    assert every.x.shape == every.dual.shape == (2, 3, 4)
+    assert every.rnorm.shape == every.status.shape == every.kkt.shape == (2, 3)
+    assert not constrained or every.dual_ub.shape == (2, 3, 2)
+    for name in names:
         values = {key: value[0, 0] for key, value in each.items()} | {name: each[name]}
         result = call(values)
         assert result.x.shape == every.x.shape
-        assert_allclose(result.x[0, 0], every.x[0, 0], atol=1e-12)
+        assert_allclose(result.x[0, 0], every.x[0, 0], atol=1e-11)
         column = {**each, name: each[name][:, :1]}
-        assert_allclose(call(column).x[:, 0], every.x[:, 0], atol=1e-12)
+        assert_allclose(call(column).x[:, 0], every.x[:, 0], atol=1e-11)
     alone = call({key: value[1, 2] for key, value in each.items()})
     assert alone.x.shape == (4,)
     assert np.ndim(alone.rnorm) == np.ndim(alone.status) == 0
-    assert_allclose(alone.x, every.x[1, 2], atol=1e-12)
+    assert_allclose(alone.x, every.x[1, 2], atol=1e-11)
 
 
 @together("shared", [False, True])
@@ -362,86 +367,52 @@ def test_a_block_that_solves_several_systems_reads_each_before_the_next(
 # ---- memory and dtypes ---------------------------------------------------------------
 
 
-@together(
-    ("shape", "rnorm"),
-    [
-        ((3, 0), np.sqrt(3)),
-        ((0, 3), 0.0),
-        ((0, 0), 0.0),
-        ((0, 4, 3), np.zeros(0)),
-        ((2, 3, 0), np.full(2, np.sqrt(3))),
-        ((2, 0, 3), np.zeros(2)),
-    ],
-)
+@together("shape", [(3, 0), (0, 3), (0, 0), (0, 4, 3), (2, 3, 0), (2, 0, 3)])
 @together("l2", [0.0, 1.0])
-def test_empty(backend: Any, method: str, shape: Any, rnorm: Any, l2: float) -> None:
+def test_empty(backend: Any, method: str, shape: Any, l2: float) -> None:
     *batch, m, n = shape
+    b, bounds = np.ones((*batch, m)), (-1, np.full(n, 2.0))
     result = backend.solve(
-        gpusolve.lsq_linear,
-        np.zeros(shape),
-        np.ones((*batch, m)),
-        (-1, np.full(n, 2.0)),
-        l2=l2,
-        method=method,
+        gpusolve.lsq_linear, np.zeros(shape), b, bounds, l2=l2, method=method
     )
-    assert result.x.shape == (*batch, n)
-    assert (result.x == 0).all()
-    assert_allclose(result.rnorm, rnorm)
-    assert (np.asarray(result.status) == 0).all()
+    assert_array_equal(result.x, np.zeros((*batch, n)))
+    assert_array_equal(result.rnorm, np.linalg.norm(b, axis=-1))
+    assert_array_equal(result.status, np.zeros(batch))
 
 
-@together("of_options", [np.float32, np.float64, np.int32, np.int64, bool])
+OTHER_FORMS = {
+    "strided": lambda x: np.repeat(x, 2, axis=-1)[..., ::2],
+    "reversed": lambda x: x[..., ::-1].copy()[..., ::-1],
+    "Fortran": lambda x: np.asfortranarray(x),
+    "float32": lambda x: x.astype(np.float32),
+    "int32": lambda x: x.astype(np.int32),
+    "int64": lambda x: x.astype(np.int64),
+    "bool": lambda x: x.astype(bool),
+}
+"""The same numbers, which are 0 or 1."""
+
+
+@together("form", OTHER_FORMS)
 @together("dtype", [np.float32, np.float64])
-def test_dtypes_of_options(
-    backend: Any, rng: Generator, dtype: Any, of_options: Any
+def test_layouts_and_dtypes_of_options(
+    backend: Any, rng: Generator, method: str, dtype: Any, form: str
 ) -> None:
-    """Options do not change the dtype of the result."""
-    A, b = rng.random((2, 7, 3)).astype(dtype), rng.random((2, 7)).astype(dtype)
-    values = np.ones(3, of_options)
-    arguments: dict[str, Any] = {
-        "bounds": (np.zeros(3, of_options), values),
-        "weights": np.ones(7, of_options),
-        "l1": values,
-        "l2": values,
-        "sum_to": np.ones(2, of_options),
-    }
-    result = backend.solve(gpusolve.lsq_linear, A, b, **arguments)
+    """They change neither x nor the dtype of the result; no array is changed."""
+    A, b = (rng.random(shape).astype(dtype) for shape in ((2, 7, 3), (2, 7)))
+    convert, n = OTHER_FORMS[form], np.ones((2, 3), dtype)
+    if form in ("strided", "reversed", "Fortran"):
+        A, b = convert(A), convert(b)
+    kept = A.copy(), b.copy()
+    given = {"weights": np.ones((2, 7), dtype), "l1": n, "l2": n, "sum_to": n[:, 0]}
+    given |= {"warm_start": n, "method": method}
     expected = backend.solve(
-        gpusolve.lsq_linear,
-        A,
-        b,
-        (0, 1),
-        weights=np.ones(7, dtype),
-        l1=1,
-        l2=1.0,
-        sum_to=1,
+        gpusolve.lsq_linear, A.copy(), b.copy(), (0 * n, n), **given
     )
+    given = {k: v if isinstance(v, str) else convert(v) for k, v in given.items()}
+    bounds = convert(0 * n), convert(n)
+    result = backend.solve(gpusolve.lsq_linear, A, b, bounds, **given)
     for name in ("x", "rnorm", "dual", "kkt"):
         assert getattr(result, name).dtype == dtype
     assert_allclose(result.x, expected.x, atol=16 * np.finfo(dtype).eps)
-
-
-def test_strided_views(backend: Any, rng: Generator, method: str) -> None:
-    """No argument is contiguous, and none is changed."""
-    big = rng.random((4, 20, 30))
-    A, b = big[::2, ::-2, 3:15:2], big[::2, ::2, -1]
-    arguments = {
-        "bounds": (-big[::2, 0, :12:2], big[::2, 1, 12:0:-2]),
-        "weights": big[1::2, ::2, 5],
-        "l1": big[::2, 2, ::5],
-        "l2": big[::2, ::-4, 7][..., :1],
-        "sum_to": big[::2, 3, 3],
-        "warm_start": big[::2, 4, 29:17:-2],
-    }
-    kept = big.copy()
-    result = backend.solve(gpusolve.lsq_linear, A, b, method=method, **arguments)
-    assert_array_equal(big, kept)
-
-    def copied(value: Any) -> Any:
-        return tuple(map(np.copy, value)) if isinstance(value, tuple) else value.copy()
-
-    copies = {name: copied(value) for name, value in arguments.items()}
-    expected = backend.solve(
-        gpusolve.lsq_linear, A.copy(), b.copy(), method=method, **copies
-    )
-    assert_array_equal(result.x, expected.x)
+    assert_array_equal(A, kept[0])
+    assert_array_equal(b, kept[1])

@@ -22,7 +22,7 @@ needs_object = pytest.mark.skipif(
     load() is None, reason="the compiled object is missing"
 )
 
-KINDS = "normal", "integers", "deficient", "penalties", "weights"
+KINDS = "normal", "redundant", "deficient", "penalties", "weights", "integers"
 
 
 @pytest.fixture(params=[pytest.param("object", marks=needs_object), "kernel"])
@@ -43,7 +43,7 @@ def test_teams_solve_nearly_all_systems(
     problem = validate(given.A, given.b, lower=lower, upper=upper, **options)
     found = solve_by_teams(problem, target, "auto")
     settled = found.status != UNSETTLED
-    assert settled.mean() > 0.9
+    assert settled.mean() > (0.8 if kind == "redundant" else 0.9)
     assert (found.status[settled] == 0).all()
     assert (found.kkt[settled] <= 1e-11).all()
 

@@ -175,52 +175,51 @@ def test_rows_that_only_a_point_satisfies_are_active(backend: Any) -> None:
     assert found.b_ub[3] == 0
 
 
-def test_a_constraint_without_a_multiplier_does_not_move_x() -> None:
-    """x is on the constraint, and would be there without it."""
-    rows = {"A_ub": [[1.0, 1.0]], "b_ub": [1.0]}
-    result = gpusolve.lsq_linear(np.eye(2), [1.0, 0.0], **rows)
-    assert result.dual_ub == 0
-    found = result.vjp([1.0, 0.0])
-    assert_allclose(found.b, [1, 0], atol=1e-15)
-    assert_array_equal(found.b_ub, 0)
+SUM = {"A_ub": [[1.0, 1.0]], "b_ub": [1.0]}
 
 
-def test_arguments_that_are_not_given_have_no_gradient() -> None:
-    gradients = gpusolve.nnls([[2.0]], [3.0]).vjp([1.0])
-    assert gradients.weights is None
-    assert gradients.sum_to is None
-    assert gradients.L is gradients.lam is gradients.prior is None
-    assert gradients.lower == gradients.upper == 0
-
-
-def test_a_multiplier_of_zero_keeps_the_variable_at_its_bound() -> None:
-    result = gpusolve.nnls(np.eye(2), [1.0, 0.0])
-    assert_array_equal(result.vjp([1, 1]).b, [1, 0])
-
-
-def test_dependent_columns_change_by_the_least_norm() -> None:
-    result = gpusolve.lsq_linear([[1.0, 1.0]], [2.0])
-    assert_allclose(result.vjp([1.0, 0.0]).b, [0.5])
-
-
-def test_equal_bounds_share_the_gradient() -> None:
-    gradients = gpusolve.lsq_linear([[1.0]], [0.0], (2.0, 2.0)).vjp([3.0])
-    assert gradients.lower == gradients.upper == 1.5
+@together(
+    ("A", "b", "given", "x_bar", "expected"),
+    [
+        # x is on the constraint, and would be there without it.
+        (np.eye(2), [1.0, 0.0], SUM, [1, 0], {"b": [1, 0], "b_ub": [0]}),
+        # A multiplier of zero keeps the variable at its bound.
+        (np.eye(2), [1.0, 0.0], {"bounds": (0, np.inf)}, [1, 1], {"b": [1, 0]}),
+        # Dependent columns change by the least norm.
+        ([[1.0, 1.0]], [2.0], {}, [1, 0], {"b": [0.5]}),
+        # Equal bounds share the gradient.
+        ([[1.0]], [0.0], {"bounds": (2, 2)}, [3], {"lower": 1.5, "upper": 1.5}),
+        # What is not given has none.
+        *(
+            ([[2.0]], [3.0], {}, [1], {name: None})
+            for name in ("weights", "sum_to", "L", "lam", "prior", "b_ub", "A_eq")
+        ),
+        ([[2.0]], [3.0], {"bounds": (0, np.inf)}, [1], {"lower": 0, "upper": 0}),
+        (np.ones((9, 4)), np.zeros((0, 9)), {}, 1.0, {"A": np.zeros((9, 4))}),
+    ],
+)
+def test_small_systems(
+    A: Any, b: Any, given: dict[str, Any], x_bar: Any, expected: dict[str, Any]
+) -> None:
+    found = gpusolve.lsq_linear(A, b, **given).vjp(x_bar)
+    for name, value in expected.items():
+        if value is None:
+            assert getattr(found, name) is None
+        else:
+            assert_allclose(getattr(found, name), value, atol=1e-15)
 
 
 def test_a_system_without_a_solution_does_not_affect_others(rng: Generator) -> None:
-    A, b = rng.random((ROWS, VARIABLES)), rng.standard_normal((2, ROWS))
-    alone = gpusolve.nnls(A, b[:1]).vjp(1.0)
-    b[1, 0] = np.nan
-    gradients = gpusolve.nnls(A, b).vjp(1.0)
-    assert_allclose(gradients.A, alone.A, rtol=1e-13, atol=1e-15)
-    assert_array_equal(gradients.b[1], 0)
-    own = np.stack([A, np.full_like(A, np.nan)])
-    upper = np.full(VARIABLES, 0.1)
-    alone = gpusolve.lsq_linear(A, b[0], (0, upper)).vjp(1.0)
-    gradients = gpusolve.lsq_linear(own, b[0], (0, upper)).vjp(1.0)
-    assert_allclose(gradients.upper, alone.upper, rtol=1e-12)
-    assert_array_equal(gradients.A[1], 0)
+    A, b = rng.random((ROWS, VARIABLES)), rng.standard_normal(ROWS)
+    own, upper = np.stack([A, np.full_like(A, np.nan)]), np.full(VARIABLES, 0.1)
+    for matrices, sides in ((A, np.stack([b, b * np.nan])), (own, b)):
+        alone = gpusolve.lsq_linear(A, b, (0, upper)).vjp(1.0)
+        found = gpusolve.lsq_linear(matrices, sides, (0, upper)).vjp(1.0)
+        assert_allclose(found.upper, alone.upper, rtol=1e-12)
+        of_A = found.A if matrices is A else found.A[0]
+        assert_allclose(of_A, alone.A, rtol=1e-12, atol=1e-15)
+        last = found.b[1] if matrices is A else found.A[1]
+        assert_array_equal(last, 0)
 
 
 def test_a_row_of_weight_zero_may_be_missing(rng: Generator) -> None:
@@ -233,9 +232,3 @@ def test_a_row_of_weight_zero_may_be_missing(rng: Generator) -> None:
     for found, expected in zip(gradients[:2], alone[:2], strict=True):
         assert_allclose(found, expected, rtol=1e-12, atol=1e-15)
     assert gradients.weights[3] == 0
-
-
-def test_an_empty_batch() -> None:
-    A = np.ones((ROWS, VARIABLES))
-    gradients = gpusolve.nnls(A, np.zeros((0, ROWS))).vjp(1.0)
-    assert_array_equal(gradients.A, np.zeros((ROWS, VARIABLES)))

@@ -16,47 +16,12 @@ from together import together
 import gpusolve
 
 # Results do not say which systems share a matrix.
-from gpusolve._nnls.arguments import AXES, batch_axes
 from gpusolve._nnls.validation import validate
 
-M, N, P = 4, 3, 2
-LENGTHS = {"row": M, "variable": N, "penalty": P, "inequality": 2, "equality": 1}
+M, N = 4, 3
 
 rng = np.random.default_rng(0)
 A, b = rng.random((M, N)), rng.random(M)
-
-
-def shape_of(name: str) -> tuple[int, ...]:
-    """The shape of an argument or a result of one system."""
-    return tuple(LENGTHS[axis] for axis in AXES[name])
-
-
-ARGUMENTS = ["A", "b", "weights", "sum_to", "lower", "upper", "l1", "l2", "warm_start"]
-PENALTY = ["L", "lam", "prior"]
-CONSTRAINTS = ["A_ub", "b_ub", "A_eq", "b_eq"]
-OF_PATHS = {"degrees_of_freedom", "gcv", "curvature"}
-
-
-@together("name", ARGUMENTS + PENALTY + CONSTRAINTS)
-def test_an_argument_may_have_batch_axes_of_its_own(name: str) -> None:
-    needed: dict[str, Any] = {"L": "first"} if name in PENALTY else {}
-    if name in CONSTRAINTS:
-        needed = {name: np.ones(shape_of(name)) for name in CONSTRAINTS}
-    given = {"A": A, "b": b, **needed, name: np.ones((2, 1, *shape_of(name)))}
-    assert validate(**given).batch == (2, 1)
-
-
-def test_results_have_the_batch_axes_before_their_own() -> None:
-    sides = rng.random((2, 1, M))
-    rows = {name: np.ones(shape_of(name)) for name in CONSTRAINTS}
-    found = gpusolve.lsq_linear(A, sides, **rows)._asdict()
-    result = gpusolve.nnls(A, sides, L=np.eye(P, N))
-    found |= {**result._asdict(), "residual": result.residual}
-    found |= {"seminorm": result.seminorm, "covariance": result.covariance()}
-    assert {*found, *ARGUMENTS, *PENALTY, *CONSTRAINTS} == {*AXES} - OF_PATHS
-    for name, array in found.items():
-        assert array.shape == (2, 1, *shape_of(name))
-        assert batch_axes(name, array.shape) == (2, 1)
 
 
 REPEATED = np.broadcast_to(A, (5, M, N))

@@ -10,7 +10,7 @@ import pytest
 from hard_problems import HARD
 from numpy.random import Generator
 from numpy.testing import assert_allclose, assert_array_equal
-from oracles import brute_force, objective, residual_norm, scipy_rnorm, violation
+from oracles import brute_force, objective, residual_norm, violation
 from together import together
 
 import gpusolve
@@ -47,25 +47,46 @@ every_method = together("method", COMPARED)
 # ---- optimality ----------------------------------------------------------------------
 
 
-@together(("m", "n"), [(1, 1), (8, 5), (50, 30)])
-@together("shared", [False, True])
+@together(("m", "n"), [(1, 1), (8, 5), (9, 6), (50, 30), (0, 3), (3, 0)])
+@together(("l1", "l2"), [(0.0, 0.0), (0.3, 0.0), (0.0, 0.7), (0.2, 0.1), (1e3, 0.0)])
+@together("shape", [(), (4,), (3, 1)])
+@together("dtype", [np.float32, np.float64])
 @every_method
-def test_random_batch_is_optimal(
-    rng: Generator, method: str, m: int, n: int, shared: bool
+def test_batches_are_optimal(
+    rng: Generator,
+    method: str,
+    m: int,
+    n: int,
+    l1: float,
+    l2: float,
+    shape: Any,
+    dtype: Any,
 ) -> None:
-    A = rng.standard_normal((m, n) if shared else (4, m, n))
-    b = rng.standard_normal((4, m))
-    result = gpusolve.nnls(A, b, method=method)
-    assert (result.status == 0).all()
-    assert result.method_counts == {"gram": 0, "qr": 0, method: 4}
-    for k, x in enumerate(result.x):
-        A_k = A if shared else A[k]
-        assert violation(A_k, b[k], x) <= ACCURATE
-        assert result.rnorm[k] == pytest.approx(scipy_rnorm(A_k, b[k]), rel=1e-12)
-        dual = A_k.T @ (b[k] - A_k @ x)
-        assert_allclose(result.dual[k], dual, atol=1e-12 * m)
+    """Of A and b whose axes broadcast; a system alone has the same bits."""
+    A = rng.standard_normal((*shape, m, n)).astype(dtype)
+    b, options = rng.standard_normal((4, m)).astype(dtype), {"l1": l1, "l2": l2}
+    result = gpusolve.nnls(A, b, method=method, **options)
+    batch = np.broadcast_shapes(shape, (4,))
+    assert_array_equal(result.status, np.zeros(batch))
+    assert result.x.shape == result.dual.shape == (*batch, n)
+    assert result.x.dtype == result.rnorm.dtype == dtype
+    assert result.method_counts == {"gram": 0, "qr": 0, method: np.prod(batch)}
+    limit = ACCURATE * float(np.finfo(dtype).eps) / EPS
+    every = np.broadcast_to(A, (*batch, m, n)).astype(float)
+    for k in np.ndindex(batch):
+        x, one, side = result.x[k], every[k], b[k[-1]].astype(float)
+        assert violation(one, side, x, l1, l2) <= limit
+        assert result.rnorm[k] == pytest.approx(residual_norm(one, side, x), rel=limit)
+        dual = one.T @ (side - one @ x) - l1 - l2 * x
+        assert_allclose(result.dual[k], dual, atol=limit * (1 + l1 + m))
         entered = result.n_updates[k] - result.n_downdates[k]
         assert entered == (np.count_nonzero(x) if method in COUNTING else 0)
+        if n <= 6:
+            least = brute_force(one, side, l1, l2)
+            found = objective(one, side, x, l1, l2)
+            assert found == pytest.approx(least, rel=1e-9 * limit / ACCURATE)
+    alone = gpusolve.nnls(every[k].astype(dtype), b[-1], method=method, **options)
+    assert_array_equal(alone.x, result.x[k])
 
 
 @every_method
@@ -88,26 +109,6 @@ def test_a_certified_hard_problem_is_optimal(method: str) -> None:
         else:
             assert name.startswith(("Hilbert", "Kahan")), name
             assert result.status == 1 or result.kkt > CERTIFIED
-
-
-# ---- options -------------------------------------------------------------------------
-
-
-@together(("l1", "l2"), [(0.3, 0.0), (0.0, 0.7), (0.2, 0.1), (1e3, 0.0)])
-@every_method
-def test_penalties_agree_with_brute_force(
-    rng: Generator, method: str, l1: float, l2: float
-) -> None:
-    A, b = rng.standard_normal((3, 9, 6)), rng.standard_normal((3, 9))
-    result = gpusolve.nnls(A, b, l1=l1, l2=l2, method=method)
-    assert (result.status == 0).all()
-    for k, x in enumerate(result.x):
-        found = objective(A[k], b[k], x, l1, l2)
-        expected = brute_force(A[k], b[k], l1, l2)
-        assert found == pytest.approx(expected, rel=1e-9)
-        assert violation(A[k], b[k], x, l1, l2) <= ACCURATE
-        dual = A[k].T @ (b[k] - A[k] @ x) - l1 - l2 * x
-        assert_allclose(result.dual[k], dual, atol=1e-12 * (1 + l1))
 
 
 @together("method", COUNTING)
@@ -160,27 +161,6 @@ def test_a_bad_system_changes_no_bit_of_others(
     for name in ("x", "rnorm", "dual", "kkt", "nit", "n_updates", "n_downdates"):
         values, other = (np.delete(getattr(r, name), 2, axis=0) for r in (result, good))
         assert_array_equal(values, other)
-
-
-@together("dtype", [np.float32, np.float64])
-@every_method
-def test_batches_of_any_shape(rng: Generator, method: str, dtype: Any) -> None:
-    """Also of none, and of zeros; a system alone has the same bits."""
-    A, b = rng.random((3, 1, 9, 6)).astype(dtype), rng.random((4, 9)).astype(dtype)
-    result = gpusolve.nnls(A, b, method=method)
-    assert result.x.shape == result.dual.shape == (3, 4, 6)
-    assert result.x.dtype == result.rnorm.dtype == dtype
-    for i, j in ((0, 0), (2, 3)):
-        alone = gpusolve.nnls(A[i, 0], b[j], method=method)
-        assert_array_equal(alone.x, result.x[i, j])
-        assert violation(A[i, 0], b[j], alone.x) <= ACCURATE * np.finfo(dtype).eps / EPS
-    for shape in ((0, 3), (3, 0), (2, 4, 3), (0, 4, 3)):
-        zeros, side = np.zeros(shape, dtype), np.ones(shape[:-1], dtype)
-        result = gpusolve.nnls(zeros, side, method=method)
-        assert (result.status == 0).all()
-        assert result.x.shape == (*shape[:-2], shape[-1])
-        assert not result.x.any()
-        assert_array_equal(result.rnorm, np.linalg.norm(side, axis=-1))
 
 
 # ---- refused arguments ---------------------------------------------------------------

@@ -24,6 +24,7 @@ both_kinds = pytest.mark.parametrize("exclusive", [False, True])
 """Inclusive and exclusive scans."""
 
 numpy_only = pytest.mark.parametrize("backend", ["numpy"], indirect=True)
+on_emulator = pytest.mark.parametrize("backend", ["emulator"], indirect=True)
 without_gpu = pytest.mark.parametrize("backend", ["numpy", "emulator"], indirect=True)
 """Restrictions of the `backend` fixture."""
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from gpusolve import reference
+
 Array = np.ndarray[Any, Any]
 Options = dict[str, Any]
 
@@ -129,3 +131,36 @@ def assert_same(found: Any, expected: Any, systems: Any = slice(None)) -> None:
         assert values.dtype == field.dtype
         other = field[systems] if np.ndim(field) else field
         np.testing.assert_array_equal(values, other, err_msg=name)
+
+
+def specified(batch: Options) -> Any:
+    """The solution of the specification in float64, from the same numbers."""
+
+    def double(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(double, value))
+        return np.asarray(value, np.float64) if value is not None else None
+
+    return reference.nnls(**{name: double(value) for name, value in batch.items()})
+
+
+def check_against_specification(found: Any, batch: Options, kind: str) -> None:
+    """x is off by rounding in float64 and by rounding of x itself.
+
+    A relative error of eps in A changes x by about ``cond**2``.
+    """
+    expected, eps = specified(batch), np.finfo(found.x.dtype).eps
+    assert found.x.dtype == np.asarray(batch["A"]).dtype
+    np.testing.assert_array_equal(found.status, expected.status)
+    A = np.asarray(batch["A"], np.float64)
+    A = np.where(np.isfinite(A), A, 1.0)
+    close = 64 * np.finfo(np.float64).eps * np.linalg.cond(A)[..., None] ** 2
+    close = close * (1 + np.nanmax(np.abs(expected.x)))
+    close = close + 2 * eps * np.abs(expected.x)
+    solved = found.status == 0
+    assert (np.abs(found.x - expected.x) <= close)[solved].all()
+    assert (found.kkt <= 16 * eps)[solved].all()
+    assert np.isnan(found.x[found.status == 2]).all()
+    assert solved.sum() >= (5 if kind == "not_finite" else found.status.size)
+    lower, upper = (np.broadcast_to(k, found.x.shape) for k in batch["bounds"])
+    assert ((found.x >= lower) & (found.x <= upper))[solved].all()

@@ -30,6 +30,7 @@ from gpusolve._nnls.nnls_qr_kernel import (
     region_bytes,
     regions_that_fit,
 )
+from gpusolve.gam._boosting import gram_kernel
 from gpusolve.studies.experiments import EXPERIMENTS
 
 Array = Any
@@ -556,6 +557,32 @@ def bounded_problems() -> Iterator[Named]:
     solve = fields(gpusolve.bounded_qp, *parts)
     products = A[0].T @ A[0], b @ A[0]
     yield case("bounded_qp, linear constraints", solve, *products, rows, rtol=1e-8)
+    yield from many_constraints()
+
+
+def many_constraints() -> Iterator[Named]:
+    """Products and gradients are rounded in float32."""
+    rng = random()
+    for m, n, rows, dtype, options in (
+        (40, 24, 40, "float64", {"l1": 0.1, "l2": 0.1, "sum_to": 0.25}),
+        (24, 40, 36, "float32", {}),
+    ):
+        given = {
+            "bounds": (-0.5, 0.5),
+            "A_ub": rng.standard_normal((rows, n)).astype(dtype),
+            "b_ub": np.full(rows, 0.125, dtype),
+            "A_eq": 1 + np.arange(n, dtype=dtype)[None],
+            "b_eq": np.ones(1, dtype),
+        }
+        A = rng.standard_normal((3, m, n)).astype(dtype)
+        b = 4 * rng.standard_normal((3, m)).astype(dtype)
+        program = A.swapaxes(1, 2) @ A + np.eye(n, dtype=dtype), (b[:, None] @ A)[:, 0]
+        for function, arrays in (
+            (gpusolve.lsq_linear, (A, b)),
+            (gpusolve.bounded_qp, program),
+        ):
+            name = f"{function.__name__}, many constraints, {dtype}"
+            yield case(name, fields(function, "status"), *arrays, given | options)
 
 
 def sparse_least_squares(options: dict[str, Any], settings: Settings) -> Call:
@@ -626,13 +653,28 @@ TEAMS = {
 
 
 def nnls_by_team(team: Team, m: int, n: int, settings: Settings) -> Call:
-    def solve_by_gram(*given: Any) -> Any:
-        with mock.patch.object(nnls_gram_kernel, "teams_for", return_value=[team]):
-            return solve_nnls(*given)
-
     systems = settings.size(300, 3) if team.is_small else 3
     given = *systems_of(systems, m, n), {"method": "gram"}
-    return Call(solve_by_gram, given, rtol=1e-8)
+    return Call(by_team(team, solve_nnls), given, rtol=1e-8)
+
+
+def by_team(team: Team, solve: Callable[..., Any]) -> Callable[..., Any]:
+    """The call, whose kernel of the Gram method is of this team.
+
+    Shared memory holds few of the rows that are scaled. `choose` would remember the
+    team of an earlier call.
+    """
+
+    def call(*given: Any) -> Any:
+        choose = nnls_gram_kernel.choose.__wrapped__
+        with (
+            mock.patch.object(nnls_gram_kernel, "teams_for", return_value=[team]),
+            mock.patch.object(nnls_gram_kernel, "choose", choose),
+            mock.patch.object(nnls_gram_kernel, "HELD_ROWS", 32),
+        ):
+            return solve(*given)
+
+    return call
 
 
 def nnls_of_the_paper(name: str, settings: Settings) -> Call:
@@ -642,12 +684,133 @@ def nnls_of_the_paper(name: str, settings: Settings) -> Call:
     return Call(fields(gpusolve.nnls, "rnorm"), (*given, {}), rtol=1e-6)
 
 
+# ---- least squares, in the rare statements of the kernels ----------------------------
+
+
+def demanding_systems() -> Iterator[Named]:
+    """Systems that append, remove and refuse variables; the second has NaN."""
+    lanes, warp, block, grid = (TEAMS[name][0] for name in list(TEAMS)[1:])
+    for kind, team, m, n, options in (
+        ("QR", None, 140, 60, {"method": "qr"}),
+        ("QR, fewer rows", None, 16, 24, {"method": "qr"}),
+        ("QR, few steps", None, 100, 30, {"method": "qr", "maxiter": 5}),
+        ("lanes", lanes, 6, 7, {"method": "auto"}),
+        ("warps", warp, 16, 12, {"method": "auto"}),
+        ("blocks", block, 50, 40, {"method": "auto"}),
+        ("the grid", grid, 16, 24, {"method": "auto"}),
+    ):
+        for make in (bounded, dependent, similar):
+            A, b, limits = make(random(), m, n)
+            solve = fields(gpusolve.lsq_linear, "rnorm", "status")
+            solve, given = by_team(team, solve) if team else solve, limits | options
+            name = f"lsq_linear, {make.__name__} columns, {kind}"
+            yield case(name, solve, A, b, given, rtol=1e-6)
+    solve = fields(gpusolve.nnls, "rnorm", "status")
+    for m, n, options in (
+        (16, 24, {}),
+        (8, 10, {}),
+        (12, 10, {"l1": 0.1, "l2": 0.1, "maxiter": 9}),
+        (520, 6, {}),
+    ):
+        A, b, _ = bounded(random(), m, n)
+        given = {"method": "mgs", "warm_start": np.ones(n), **options}
+        yield case(f"nnls, as published, {m} x {n}", solve, A, b, given, rtol=1e-6)
+
+
+Systems = tuple[Array, Array, dict[str, Any]]
+
+
+def bounded(rng: np.random.Generator, m: int, n: int) -> Systems:
+    """Bounds, weights, penalties, a start, and if m > n a sum for each system."""
+    A, b = rng.random((3, m, n)) - 0.2, 2 * rng.standard_normal((3, m))
+    b[1, 0] = np.nan
+    lower = rng.random((3, n)) - 0.8
+    options = {
+        "bounds": (lower, lower + 0.5),
+        "weights": rng.random((3, m)),
+        "l1": 0.1 * rng.random((3, n)),
+        "l2": 0.1 * rng.random((3, n)),
+        "warm_start": lower + rng.choice([0, 0.2, 0.5], (3, n)),
+    }
+    return A, b, options | ({"sum_to": lower.sum(axis=1) + n / 4} if m > n else {})
+
+
+def dependent(rng: np.random.Generator, m: int, n: int) -> Systems:
+    """Penalties on dependent columns: x moves along the dependences to bounds."""
+    A, b = rng.standard_normal((2, 4, 9)), rng.standard_normal((2, 4))
+    return A, b, {"bounds": (-0.3, 0.5), "l1": rng.random((2, 9)), "sum_to": 0.3}
+
+
+def similar(rng: np.random.Generator, m: int, n: int) -> Systems:
+    """Columns that differ by 1e-3: the first solution is corrected."""
+    m = max(m, n + 10)
+    A = rng.random((3, m, 1)) + 1e-3 * rng.random((3, m, n))
+    b = (A @ rng.random((3, n, 1)))[..., 0] + 1e-4 * rng.standard_normal((3, m))
+    return A, b, {"bounds": (0, np.inf), "warm_start": np.ones((3, n))}
+
+
 # ---- gam -----------------------------------------------------------------------------
 
 
 def boosted_models() -> Iterator[Named]:
     yield "gam.BoostedGAM, path", boosting
     yield "gam.BoostedGAM, weights", estimator
+    for name in RESPONSES:
+        yield f"gam.BoostedGAM, {name}", partial(boosted_family, name)
+    yield "gam.BoostedDistribution", distribution
+
+
+RESPONSES: dict[str, Callable[[Array], Array]] = {
+    "huber": lambda y: y,
+    "gamma": lambda y: y,
+    "negative_binomial": lambda y: y,
+    "prop_odds": lambda y: np.digitize(y, [3.0, 8.0]) + 0.0,
+    "coxph": lambda y: gam.survival_times(y, y % 3 > 0),
+}
+"""The response of each family, from counts above 0."""
+
+
+def boosted_family(name: str, settings: Settings) -> Call:
+    """Steps of a spline with inequalities, a spline, a factor and stumps."""
+    rows = settings.size(20_000, 300 if name == "huber" else 60)
+    X = random().random((rows, 3))
+    X[:, 2] = np.floor(3 * X[:, 2])
+    wave = 1 + 2 * np.sin(15 * X[:, 0]) + np.sin(6 * X[:, 1])
+    y = RESPONSES[name](1.0 + random().poisson(np.exp(wave)))
+    terms = [
+        gam.bmono(0, constraint="positive", knots=9),
+        gam.bbs(1, knots=5),
+        gam.brandom(2, df=2),
+    ]
+    terms += [gam.btree(1, bins=9)]
+    folds = random().integers(0, 3, (rows, 2))
+
+    def path(X: Array, y: Array) -> Any:
+        options = {"family": name, "max_iter": 6, "method": "stacked"}
+        model = gam.BoostedGAM(terms, **options).fit(X, y)
+        cv = gam.cv_stop(model, folds, max_iter=6)
+        return model.path_.selected, model.path_.risk, cv.risk
+
+    return Call(sharing(settings, path), (X, y), {}, None, 1e-7)
+
+
+def sharing(settings: Settings, fit: Callable[..., Any]) -> Callable[..., Any]:
+    """The call; if it is small, several blocks still share the rows of a learner."""
+    if not settings.small:
+        return fit
+    return mock.patch.object(gram_kernel, "ROWS_OF_A_WARP", 8)(fit)
+
+
+def distribution(settings: Settings) -> Call:
+    X, y = effects(settings)
+
+    def path(X: Array, y: Array) -> Any:
+        options = {"family": "negative_binomial", "max_iter": 6, "method": "stacked"}
+        made = gam.BoostedDistribution(n_basis=8, **options).fit(X, y)
+        return made.selected_, made.risk_
+
+    counts = np.floor(3 + 2 * y)
+    return Call(sharing(settings, path), (X, counts), {}, None, 1e-7)
 
 
 def effects(settings: Settings) -> tuple[Array, Array]:
@@ -682,6 +845,7 @@ def named_calls() -> Iterator[Named]:
     """All calls: the solvers before the blocks."""
     yield from nnls_problems()
     yield from bounded_problems()
+    yield from demanding_systems()
     yield from scans()
     yield from boosted_models()
     yield from reductions()

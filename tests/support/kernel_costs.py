@@ -15,6 +15,7 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -22,13 +23,11 @@ from unittest import mock
 import numpy as np
 import scipy.sparse
 import tables
-from kernel_calls import AFFINE, SQUARE, TIMES
+from kernel_calls import AFFINE, SQUARE, TIMES, Settings, copied, named_calls
 
 import gpusolve
 from gpusolve import emulator, sparse
 from gpusolve._emulator import nvrtc
-from gpusolve.gam import BoostedGAM, bbs, bmono, brandom, cv_stop
-from gpusolve.studies.experiments import EXPERIMENTS
 
 TABLE = Path(__file__).with_suffix(".md")
 
@@ -79,141 +78,101 @@ class Call(NamedTuple):
     moved_limit: float | None = None
 
 
-BLOCK_SIZE = 112
-"""Rows and columns of the systems that a block solves."""
+UNSTEADY = re.compile("regions|columns|constraints|sparse, |paper")
+"""Calls of `kernel_calls` that are not counted: their steps depend on rounding or on a
+GPU."""
 
 
 # ---- the calls -----------------------------------------------------------------------
 
 
-def rng() -> np.random.Generator:
-    return np.random.default_rng(20261122)
+def all_calls() -> list[Call]:
+    return [*_limited_calls(), *_other_calls()]
+
+
+def _other_calls() -> Iterator[Call]:
+    """The calls of `kernel_calls`; their elements are those of all arrays."""
+    for name, make in named_calls():
+        if not UNSTEADY.search(name):
+            call = make(Settings(None, small=True))
+            elements = sum(getattr(one, "size", 0) for one in call.given)
+            run = partial(lambda call: call.on([*map(copied, call.given)]), call)
+            yield Call(name, max(1, elements), run)
 
 
 def integers(*shape: int, dtype: str = "float32") -> Any:
     """Small integers, so that sums are exact."""
-    return rng().integers(-9, 10, shape).astype(dtype)
+    return np.random.default_rng(20261122).integers(-9, 10, shape).astype(dtype)
 
 
-def all_calls() -> list[Call]:
-    return [
-        *_maps(),
-        *_reductions(),
-        *_scans(),
-        *_segments(),
-        *_writes(),
-        *_products(),
-        *_element_wise_products(),
-        *_sparse_products(),
-        *_solvers(),
-    ]
-
-
-def _call(
-    name: str,
-    elements: int,
-    function: Callable[..., object],
-    *args: Any,
-    **options: Any,
-) -> Call:
-    return Call(name, elements, lambda: function(*args, **options))
-
-
-def _limited(call: Call, floor: float, moved_limit: float | None = None) -> Call:
-    return call._replace(floor=floor, moved_limit=moved_limit)
-
-
-def _maps() -> Iterator[Call]:
-    """Maps alone, and fused into the kernels that read several arrays."""
-    n = 8 * 3840
+def _limited_calls() -> Iterator[Call]:
+    """Calls whose bytes are near the least possible number, in whole tiles."""
+    n, length = 8 * 3840, 24
     x, y = integers(2, n)
-    yield _limited(_call("map", n, gpusolve.map, SQUARE, x), 8)
-    yield _limited(_call("map of two arrays", n, gpusolve.map, TIMES, x, y), 12)
-    fused = _call("map of a map", n, gpusolve.map, SQUARE @ TIMES, x, y)
-    yield _limited(fused, 12)
-    reduced = _call("reduce two arrays", n, gpusolve.reduce, (x, y), map=TIMES)
-    yield _limited(reduced, 8)
-    scanned = _call("scan two arrays", n, gpusolve.scan, (x, y), map=TIMES)
-    yield _limited(scanned, 12)
 
+    def limited(
+        name: str,
+        floor: float,
+        moved: float | None,
+        function: Any,
+        *args: Any,
+        **options: Any,
+    ) -> Call:
+        run = partial(function, *args, **options)
+        return Call(name, args[0].size, run, floor, moved)
 
-def _reductions() -> Iterator[Call]:
-    n, length = 2**16, 2**7
-    x = integers(n)
-    rows = x.reshape(-1, length)
-    reduce = gpusolve.reduce
-    yield _limited(_call("reduce chunked", n, reduce, x, variant="chunked"), 4)
-    yield _call("reduce group", n, reduce, x, variant="group")
-    yield _call("reduce tree", n, reduce, x, variant="tree")
-    yield _call("reduce reduce512", n, reduce, x, variant="reduce512")
-    yield _call("reduce atomic", 256, reduce, x[:256], variant="atomic")
-    yield _call("reduce atomic_each", 256, reduce, x[:256], variant="atomic_each")
-    found = _call("reduce rows", n, reduce, rows, axis=1)
+    yield limited("map of one array", 8, None, partial(gpusolve.map, SQUARE), x)
+    yield limited("map of two arrays", 12, None, partial(gpusolve.map, TIMES), x, y)
+    yield limited("map of a map", 12, None, partial(gpusolve.map, SQUARE @ TIMES), x, y)
+
+    def of_two(function: Any) -> Any:
+        return lambda *arrays: function(arrays, map=TIMES)
+
+    yield limited("reduce two arrays", 8, None, of_two(gpusolve.reduce), x, y)
+    yield limited("scan two arrays", 12, None, of_two(gpusolve.scan), x, y)
+    values = integers(2**16)
+    yield limited("reduce", 4, None, gpusolve.reduce, values, variant="chunked")
+    yield limited("reduce group", 0, None, gpusolve.reduce, values, variant="group")
     # Each warp writes 4 bytes of a sector.
-    yield _limited(found, 4 + 4 / length, 1.06)
-    yield _call("reduce columns", n, reduce, rows, axis=0)
-
-
-def _scans() -> Iterator[Call]:
-    scan = gpusolve.scan
+    rows = values.reshape(-1, 2**7)
+    yield limited("reduce rows", 4 + 4 / 2**7, 1.06, gpusolve.reduce, rows, axis=1)
+    scan, segmented_scan = gpusolve.scan, gpusolve.segmented_scan
     for dtype, tile in (("float32", 3840), ("float64", 1792), ("int64", 1792)):
         values = integers(8 * tile, dtype=dtype)
-        floor = 2 * values.itemsize
-        yield _limited(_call(f"scan {dtype}", values.size, scan, values), floor)
-    n = 8 * 3840
-    x = integers(n)
-    yield _limited(_call("scan exclusive", n, scan, x, exclusive=True), 8)
-    yield _limited(_call("scan rows", n, scan, x.reshape(-1, 96), axis=1), 8)
-    pairs = np.ones((8 * 768, 2))
+        yield limited(f"scan {dtype}", 2 * values.itemsize, None, scan, values)
+    yield limited("scan exclusive", 8, None, scan, x, exclusive=True)
+    yield limited("scan rows", 8, None, scan, x.reshape(-1, 96), axis=1)
     # NVRTC reads an element of two float64 in two loads, which touch a sector each.
-    yield _limited(_call("scan affine", len(pairs), scan, pairs, AFFINE[0]), 32, 1.55)
-    for variant in ("hierarchical", "sweep", "warp"):
-        yield _call(f"scan {variant}", n, scan, x, variant=variant)
-
-
-def _segments() -> Iterator[Call]:
-    scan, reduce = gpusolve.segmented_scan, gpusolve.segmented_reduce
-    n, length = 8 * 3840, 24
-    x, flags = integers(n), np.arange(n) % length == 0
+    pairs = np.ones((8 * 768, 2))
+    yield limited("scan affine", 16, 1.55, scan, pairs, AFFINE[0])
+    flags = np.arange(n) % length == 0
     packed = np.packbits(flags, bitorder="little")
-    yield _call("segmented_scan sweep", n, scan, x, flags, variant="sweep")
-    yield _limited(_call("segmented_scan flags", n, scan, x, flags), 9)
-    found = _call("segmented_scan packed", n, scan, x, packed, packed=True)
-    yield _limited(found, 8 + 1 / 8)
-    offsets = np.arange(0, n + 1, length)
-    found = _call("segmented_reduce", n, reduce, x, offsets=offsets)
+    yield limited("segmented_scan flags", 9, None, segmented_scan, x, flags)
+    name = "segmented_scan packed"
+    yield limited(name, 8 + 1 / 8, None, segmented_scan, x, packed, packed=True)
     # An offset of 8 bytes and a result of 4 for each segment. Tiles begin inside
     # sectors of all three arrays; each warp reads where its tile begins.
-    yield _limited(found, 4 + 12 / length, 1.12)
-
-
-def _writes() -> Iterator[Call]:
-    n = 8 * 4096
-    x, mask = integers(n), rng().random(n) < 0.5
-    found = _call("stable_partition", n, gpusolve.stable_partition, x, mask)
+    reduce, offsets = gpusolve.segmented_reduce, np.arange(0, n + 1, length)
+    floor = 4 + 12 / length
+    yield limited("segmented_reduce", floor, 1.12, reduce, x, offsets=offsets)
     # The kept elements of a tile begin inside sectors.
-    yield _limited(found, 9, 1.06)
-    half, partition = n // 2, gpusolve.stable_partition
-    given = partition, x[:half], mask[:half]
-    yield _call("stable_partition two_scans", half, *given, variant="two_scans")
-    target, indices = np.zeros(n, np.float32), rng().permutation(n)
-    yield _call("scatter", n, gpusolve.scatter, target, indices, x)
-
-
-def _products() -> Iterator[Call]:
-    for name, shape, transpose in (
-        ("wide", (16, 4096), False),
-        ("tall transposed", (10000, 16), True),
-        ("square", (256, 256), False),
-        ("square transposed", (256, 256), True),
-        ("batched", (64, 32, 32), False),
-    ):
-        A = integers(*shape)
-        x = integers(*shape[:-2], shape[-2] if transpose else shape[-1])
-        yield _call(f"gemv {name}", A.size, gpusolve.gemv, A, x, transpose=transpose)
-    A, x = integers(256, 256), integers(256)
-    for variant in ("naive", "threads_per_dot", "threads_per_row"):
-        yield _call(f"gemv {variant}", A.size, gpusolve.gemv, A, x, variant=variant)
+    values, mask = integers(8 * 4096), np.random.default_rng(0).random(8 * 4096) < 0.5
+    partition = gpusolve.stable_partition
+    yield limited("stable_partition", 9, 1.06, partition, values, mask)
+    # Row, column and value of each entry, and of each result. In a tile, the entries of
+    # A, of B and the results begin inside sectors.
+    A, B = (_random_matrix(8000, 500, seed) for seed in (0, 1))
+    floor = 12 * (2 + A.multiply(B).nnz / A.size)
+    yield limited("multiply merge", floor, 1.3, sparse.multiply, A, B, method="merge")
+    # An entry and its column; a row's end, and an element of x and of y. x is gathered;
+    # tiles begin inside sectors of the other arrays.
+    side = 1000
+    ones = np.ones((16, side), np.float32)
+    A = scipy.sparse.dia_array((ones, range(-8, 8)), shape=(side, side)).tocsr()
+    A.indices, A.indptr = A.indices.astype(np.int32), A.indptr.astype(np.int32)
+    yield limited(
+        "spmv banded", 8 + 12 * side / A.size, 1.65, sparse.spmv, A, integers(side)
+    )
 
 
 def _random_matrix(entries: int, width: int, seed: int) -> Any:
@@ -225,110 +184,6 @@ def _random_matrix(entries: int, width: int, seed: int) -> Any:
     matrix = scipy.sparse.coo_array((values, (rows, columns)), shape=(64, width))
     matrix.has_canonical_format = True
     return matrix
-
-
-def _element_wise_products() -> Iterator[Call]:
-    for method, shorter, longer in (
-        ("merge", 8000, 8000),
-        ("gallop", 200, 8000),
-        ("binary", 1500, 1500),
-        ("even", 1500, 1500),
-        ("linear", 300, 300),
-        ("scratchpad", 300, 300),
-    ):
-        A, B = (
-            _random_matrix(entries, longer // 16, seed)
-            for seed, entries in enumerate((shorter, longer))
-        )
-        count = shorter + longer
-        found = _call(f"multiply {method}", count, sparse.multiply, A, B, method=method)
-        if method == "merge":
-            # Row, column and value of each entry, and of each result. In a tile, the
-            # entries of A, of B and the results begin inside sectors.
-            results = A.multiply(B).nnz
-            floor = 12 * (1 + results / count)
-            found = _limited(found, floor, 1.3)
-        yield found
-
-
-def _sparse_products() -> Iterator[Call]:
-    side, diagonals = 1000, 16
-    x = integers(side)
-    places = np.arange(side), np.arange(diagonals)
-    columns = np.add.outer(*places) - diagonals // 2
-    inside = (columns >= 0) & (columns < side)
-    banded = np.nonzero(inside)[0], columns[inside]
-    lengths = (side / (1 + np.arange(side)) ** 0.7).astype(int) + 2
-    rows = np.repeat(np.arange(side), np.minimum(side, lengths))
-    power_law = rows, rng().integers(0, side, rows.size)
-    for name, places in (("banded", banded), ("power law", power_law)):
-        rows, columns = (one.astype(np.int32) for one in places)
-        values = np.ones(len(rows), np.float32)
-        A = scipy.sparse.coo_array((values, (rows, columns)), shape=(side, side))
-        A = A.tocsr()
-        for method in ("fused", "segmented_scan"):
-            found = _call(
-                f"spmv {method} {name}", A.nnz, sparse.spmv, A, x, method=method
-            )
-            if found.name == "spmv fused banded":
-                # An entry and its column; a row's end, and an element of x and of y. x
-                # is gathered; tiles begin inside sectors of the other arrays.
-                floor = 8 + 12 * side / A.nnz
-                found = _limited(found, floor, 1.65)
-            yield found
-
-
-def _nnls_by_teams() -> Iterator[Call]:
-    """Systems of a lane, of some lanes of a warp, of a warp and of a block."""
-    systems = {
-        "lane": (rng().random((256, 3, 3)), rng().random((256, 3))),
-        "lanes": (rng().random((64, 30, 10)), rng().random((64, 30))),
-        "lanes shared": (rng().random((64, 16)), rng().random((64, 64))),
-        "warp": (rng().random((16, 40, 24)), rng().random((16, 40))),
-        **{
-            f"block {name}": experiment(2, size=BLOCK_SIZE)
-            for name, experiment in EXPERIMENTS.items()
-        },
-    }
-    for name, (A, b) in systems.items():
-        size = b.size * A.shape[-1]
-        yield _call(f"nnls {name}", size, gpusolve.nnls, A, b, method="gram")
-    A, b = systems["block uniform_random"]
-    options = {"method": "gram", "bounds": (-0.01, 0.01), "sum_to": np.zeros(len(b))}
-    size = b.size * A.shape[-1]
-    yield _call("lsq_linear block", size, gpusolve.lsq_linear, A, b, **options)
-
-
-def _solvers() -> Iterator[Call]:
-    A, b = rng().random((4, 24, 16)), rng().random((4, 24))
-    yield _call("nnls", A.size, gpusolve.nnls, A, b, method="qr")
-    options = {"method": "qr", "bounds": (-0.1, 0.2), "sum_to": 0.4}
-    yield _call("lsq_linear", A.size, gpusolve.lsq_linear, A, b, **options)
-    yield from _nnls_by_teams()
-    X, y, steps = rng().random((1024, 4)), np.sin(np.arange(1024)), 4
-    model = BoostedGAM(n_basis=20, max_iter=steps, method="stacked")
-    yield _call("boost stacked", X.size * steps, model.fit, X, y)
-    yield from _folds()
-    yield _call("nnls published", A.size, gpusolve.nnls, A, b, method="mgs")
-
-
-def _folds() -> Iterator[Call]:
-    """Mixed learners in two folds; families without and with passes for a parameter."""
-    rows, steps = 1024, 4
-    t = np.linspace(0, 1, rows)
-    columns = {"a": t, "b": (7 * t) % 1, "c": (31 * t) % 1, "g": np.arange(rows) % 9}
-    terms = [bbs("a"), bbs("b"), bmono("c"), brandom("g")]
-    y, folds = 2 + np.round(np.sin(9 * t)), rng().integers(0, 3, (rows, 2))
-
-    def run(family: str) -> None:
-        with mock.patch.dict(os.environ, GPUSOLVE_EMULATE="0"):
-            model = BoostedGAM(terms, family=family, max_iter=1, method="stacked")
-            model.fit(columns, y)
-        cv_stop(model, folds, max_iter=steps)
-
-    for family in ("poisson", "huber", "gamma"):
-        size = folds.size * len(terms) * steps
-        yield _call(f"boost folds {family}", size, run, family)
 
 
 # ---- counting ------------------------------------------------------------------------

@@ -16,8 +16,8 @@ from ..._device.kernels import device_of
 from ..._device.launch import pieces
 from ..._device.threads import one_blas_thread, workers
 from .._terms.basis import CompactBasis, Vector
-from .._terms.frame import Frame, Reading
-from .._terms.rows import Rows, compact_rows
+from .._terms.frame import Frame
+from .._terms.rows import Reading, Rows, compact_rows
 from .._terms.rules import BY_DIAGONAL, BY_MATRIX, Rule
 from .._terms.spline import equal_bases
 from .._terms.term import Term

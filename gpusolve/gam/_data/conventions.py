@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import math
+import warnings
 from collections.abc import Callable, Collection
 from numbers import Integral, Real
 from types import MethodType
@@ -12,7 +13,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 
-from .inputs import check_names, feature_names, from_sklearn
+from .inputs import difference_of_names, feature_names, from_sklearn
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -158,17 +159,32 @@ class Estimator:
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
 
-    def _check_feature_names(self, X: Any) -> None:
-        """ValueError unless the features have the names of `fit`; see `check_names`."""
-        fitted = getattr(self, "feature_names_in_", None)
-        check_names(feature_names(X), fitted, type(self).__name__)
+    def _check_features(self, X: Any, count: int) -> None:
+        """ValueError unless the features have the number and the names of `fit`.
 
-    def _check_number_of_features(self, count: int) -> None:
-        """ValueError unless there are as many features as in `fit`."""
+        If there are names only here or only in `fit`, this is a warning.
+        """
+        names, fitted = feature_names(X), getattr(self, "feature_names_in_", None)
+        kind = type(self).__name__
+        if (names is None) != (fitted is None):
+            here, then = (
+                ("has", "without")
+                if fitted is None
+                else ("does not have valid", "with")
+            )
+            warnings.warn(
+                f"X {here} feature names, but {kind} was fitted {then} feature names",
+                stacklevel=5,
+            )
+        elif names is not None and fitted is not None and [*names] != [*fitted]:
+            raise ValueError(
+                "The feature names should match those that were passed during fit.\n"
+                + difference_of_names(list(names), list(fitted))
+            )
         if count != self.n_features_in_:
             raise ValueError(
-                f"X has {count} features, but {type(self).__name__} is "
-                f"expecting {self.n_features_in_} features as input"
+                f"X has {count} features, but {kind} is expecting "
+                f"{self.n_features_in_} features as input"
             )
 
     def _check_is_fitted(self) -> None:

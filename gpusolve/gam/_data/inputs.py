@@ -76,12 +76,12 @@ def real_array(value: object, name: str, *, missing: bool = False) -> Array:
             raise ValueError(f"{name} must be numeric: {error}") from None
     with current_device(array):
         array = floating({name: array})[name]
-        check_finite(array, name, feature_names(value), missing)
+        check_finite(array, name, missing)
     return array
 
 
-def check_finite(array: Array, name: str, columns: Any | None, missing: bool) -> None:
-    """ValueError for infinity, and for NaN unless `missing`; it names the column.
+def check_finite(array: Array, name: str, missing: bool) -> None:
+    """ValueError for infinity, and for NaN unless `missing`.
 
     Some rows are read at once, so that a file on a disk is not copied to memory.
     """
@@ -91,11 +91,7 @@ def check_finite(array: Array, name: str, columns: Any | None, missing: bool) ->
         bad = xp.isinf(rows) if missing else ~xp.isfinite(rows)
         if bool(bad.any()):
             found = "infinity" if missing else "NaN or infinity"
-            where = ""
-            if array.ndim == 2:
-                j = int(bad.any(axis=0).argmax())
-                where = f" in column {j if columns is None else columns[j]}"
-            raise ValueError(f"{name} must be finite, got {found}{where}")
+            raise ValueError(f"{name} must be finite, got {found}")
 
 
 def check_dense(value: object, name: str) -> None:
@@ -145,31 +141,6 @@ def checked_matrix(array: Array) -> Array:
                 "of 1 is required."
             )
     return array
-
-
-def check_names(names: Any | None, fitted: Any | None, estimator: str) -> None:
-    """ValueError unless the features have the same names as in `fit`.
-
-    If there are names only here or only in `fit`, this is a warning.
-    """
-    if names is None and fitted is None:
-        return
-    if fitted is None:
-        warnings.warn(
-            f"X has feature names, but {estimator} was fitted without feature names",
-            stacklevel=4,
-        )
-    elif names is None:
-        warnings.warn(
-            f"X does not have valid feature names, but {estimator} was fitted with "
-            "feature names",
-            stacklevel=4,
-        )
-    elif list(names) != list(fitted):
-        raise ValueError(
-            "The feature names should match those that were passed during fit.\n"
-            + difference_of_names(list(names), list(fitted))
-        )
 
 
 def difference_of_names(names: list[str], fitted: list[str]) -> str:

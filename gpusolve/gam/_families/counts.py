@@ -19,7 +19,6 @@ from .numerics import (
     stirling_error,
     trigamma_minus_inverse,
     weighted_sum,
-    zero_above,
 )
 
 LEAST_MEAN = 1e-100
@@ -228,15 +227,9 @@ class Hurdle(NegativeBinomial):
 
     def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
         more = at_least_half_a_row(y - 1, w) - float(weighted_sum(y - 1, w))
-
-        def score(c: float) -> float:
-            f = start + c
-            u = self.gradient(y, f, self.nuisance(y, f, w))
-            return float(weighted_sum(u, w)) + more
-
         lower = LEAST_OFFSET - float(start.max())
-        highest = math.log(float(y.max())) - float(start.min())
-        return zero_above(score, lower, highest - lower)
+        upper = math.log(float(y.max())) - float(start.min())
+        return self.zero_of_gradient(start, y, w, lower, upper, more=more)
 
     def excess(self, y: Array, mean: Array) -> Array:
         xp, positive = namespace(mean), namespace(mean).maximum(mean, LEAST_MEAN)

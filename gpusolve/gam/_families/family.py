@@ -19,6 +19,7 @@ from .numerics import (
     most_likely,
     weighted_mean,
     weighted_sum,
+    zero_above,
 )
 
 F = TypeVar("F", bound="Family")
@@ -158,6 +159,30 @@ class Family(ABC):
         This is for losses of ``y - f``.
         """
         return self.offset(y - start, w)
+
+    def zero_of_gradient(
+        self,
+        start: Array,
+        y: Array,
+        w: Array | None,
+        lower: float,
+        upper: float,
+        *,
+        s: float | None = None,
+        more: float = 0.0,
+    ) -> float:
+        """The constant c, at least `lower`, with weighted gradients of sum 0.
+
+        The gradients are at ``start + c``, with the parameter s or the parameter that
+        is found there; `more` is added to their sum. See `zero_above` for `upper`.
+        """
+
+        def score(c: float) -> float:
+            f = start + c
+            u = self.gradient(y, f, self.nuisance(y, f, w) if s is None else s)
+            return float(weighted_sum(u, w)) + more
+
+        return zero_above(score, lower, upper - lower)
 
     def nuisance(self, y: Array, f: Array, w: Array | None) -> Array:
         """The family's parameter at f, (n,): a number, or q numbers, (q,)."""

@@ -6,8 +6,6 @@ The same steps as in ``families.cuh``, which has the sources.
 from __future__ import annotations
 
 import math
-import sys
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import import_module
@@ -114,32 +112,8 @@ def zero_above(score: Callable[[float], float], lower: float, width: float) -> f
         return lower
     while score(lower + width) > 0:
         width *= 2
-    return float(brentq(score, lower, lower + width, xtol=OFFSET_ERROR))
-
-
-def zero_of(score: Callable[[float], float], breakpoints: Array) -> float:
-    """The zero of a decreasing function that is linear between the breakpoints.
-
-    If it is zero in an interval, up to rounding: the midpoint.
-    """
-    points = namespace(breakpoints).sort(breakpoints)
-
-    def at(i: int) -> float:
-        return score(float(points[i]))
-
-    def crossing(i: int) -> float:
-        """The zero of the line before breakpoint i, or the outermost breakpoint."""
-        if i == 0 or i == len(points):
-            return float(points[min(i, len(points) - 1)])
-        left, right = float(points[i - 1]), float(points[i])
-        high, low = at(i - 1), at(i)
-        return left + (right - left) * min(1.0, max(0.0, high / (high - low)))
-
-    rounding = 4 * sys.float_info.epsilon * max(abs(at(0)), abs(at(-1)))
-    indices = range(len(points))
-    first = bisect_left(indices, True, key=lambda i: at(i) <= rounding)
-    last = bisect_left(indices, True, key=lambda i: at(i) < -rounding)
-    return 0.5 * (crossing(first) + crossing(last))
+    error = OFFSET_ERROR * min(1.0, width)  # y may be tiny
+    return float(brentq(score, lower, lower + width, xtol=error))
 
 
 # ---- log Gamma -----------------------------------------------------------------------

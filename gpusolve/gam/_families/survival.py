@@ -26,7 +26,6 @@ from .numerics import (
     concordance,
     special,
     weighted_sum,
-    zero_above,
 )
 
 Floats = NDArray[np.float64]
@@ -373,15 +372,8 @@ class AcceleratedFailure(LikelyFamily, SurvivalFamily):
         has_events = float(weighted_sum(1.0 * (y > 0), w)) > 0
         y = y if has_events else abs(y)
         times = namespace(y).log(abs(y))
-
-        def slope(f: float) -> float:
-            """The derivative of the profile likelihood."""
-            at = namespace(y).full(y.shape, f)
-            u = self.gradient(y, at, self.nuisance(y, at, w))
-            return float(weighted_sum(u, w))
-
-        lower = float(times.min())
-        return zero_above(slope, lower, 1.0 + float(times.max()) - lower)
+        lower, upper = float(times.min()), 1.0 + float(times.max())
+        return self.zero_of_gradient(y * 0, y, w, lower, upper)
 
     def offset_from(self, start: Array, y: Array, w: Array | None) -> float:
         return self.offset(y * namespace(y).exp(-start), w)

@@ -11,10 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
-from keyword import iskeyword
+from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,23 +41,21 @@ CENTER = "_patsy_stobj0__center__"
 """patsy's name of the transform in ``center(x)``."""
 
 
-def check_columns(data: Any) -> None:
-    """TypeError unless the data are a data frame or a mapping of columns."""
+def column_names(data: Any) -> list[Any]:
+    """The names of the columns of a data frame or a mapping; TypeError for others."""
     if not (isinstance(data, Mapping) or hasattr(data, "columns")):
         raise TypeError(
             f"data must be a data frame or a mapping of columns, got "
             f"{type(data).__name__}"
         )
-
-
-def column_names(data: Any) -> list[Any]:
-    """The names of the columns of a data frame or a mapping; TypeError for others."""
-    check_columns(data)
     return list(getattr(data, "columns", data))
 
 
 def names_in(code: str) -> set[str]:
     """The names in an expression, also names that it quotes by ``Q("a name")``."""
+    if plain := PLAIN.fullmatch(code):
+        used = {"center": plain[1], "Q": plain[3], plain[2] or plain[3]: True}
+        return {name for name, is_used in used.items() if is_used}
     nodes = list(ast.walk(ast.parse(code, mode="eval")))
     quoted = (quoted_name(node) for node in nodes)
     return {node.id for node in nodes if isinstance(node, ast.Name)} | {
@@ -74,49 +71,8 @@ def quoted_name(node: ast.AST) -> str | None:
     return None
 
 
-class Plain(NamedTuple):
-    """An expression that needs no evaluation: a column, perhaps centred.
-
-    Attributes
-    ----------
-    column : str
-    functions : frozenset of str
-        The functions of patsy in the expression: Q and center, or one, or none.
-    """
-
-    column: str
-    functions: frozenset[str]
-
-    @property
-    def is_centred(self) -> bool:
-        return "center" in self.functions
-
-
-PLAIN_FORMS = 2**15
-"""How many expressions are remembered, of models with thousands of columns."""
-
-PLAIN = re.compile(r"(center\()?(?:([^\W\d]\w*)|(Q\()'([^'\\]*)'\))(?(1)\))")
-"""A name, or a name that is quoted by Q, inside ``center(..)`` or not."""
-
-
-@lru_cache(PLAIN_FORMS)
-def plain_form(code: str) -> Plain | None:
-    """The form of x, ``Q('a name')`` or their ``center(..)``; None for others.
-
-    Examples
-    --------
-    >>> plain_form("Q('a name')")
-    Plain(column='a name', functions=frozenset({'Q'}))
-    >>> plain_form("center(x)").column
-    'x'
-    >>> plain_form("log(x)") is None
-    True
-    """
-    found = PLAIN.fullmatch(code)
-    if found is None or iskeyword(found[2] or ""):
-        return None
-    functions = {name[:-1] for name in (found[1], found[3]) if name}
-    return Plain(found[4] if found[2] is None else found[2], frozenset(functions))
+PLAIN = re.compile(r"(center\()?(?:([^\W\d]\w*)|Q\('([^'\\]*)'\))(?(1)\))")
+"""A column or its ``center(..)``, which need no patsy: a name, or a quoted name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,9 +102,7 @@ class Expression:
 
         ValueError if it uses no column, or cannot be computed.
         """
-        check_columns(data)
-        plain = plain_form(code)
-        names = names_in(code) if plain is None else {plain.column, *plain.functions}
+        names = names_in(code)
         others = [name for name in sorted(names) if name not in data]
         if len(others) == len(names):
             raise ValueError(f"{code} must use a column of the data; {_listed(data)}")
@@ -160,7 +114,11 @@ class Expression:
         plain = self._plain_column(data)
         if plain is not None:
             column, is_centred = plain
-            return replace(self, memory=memory_of(column) if is_centred else {})
+            if not is_centred:
+                return replace(self, memory={})
+            total = np.sum(column[:, None], axis=0, dtype=np.longdouble)
+            memory = {CENTER: {"_sum": total, "_count": len(column)}}
+            return replace(self, memory=memory)
         factor, state, passes = _factor(self)
         with _naming(self.code, data):
             columns = self._columns_of(data)
@@ -179,7 +137,7 @@ class Expression:
         TypeError if the data have no named columns, ValueError if the expression cannot
         be computed.
         """
-        check_columns(data)
+        column_names(data)
         plain = self._plain_column(data)
         if plain is not None:
             column, is_centred = plain
@@ -201,18 +159,20 @@ class Expression:
         None if the expression must be evaluated: patsy centres other columns than
         arrays of numbers, and says what is missing.
         """
-        plain = plain_form(self.code)
-        if plain is None or plain.functions & self.values.keys():
+        plain = PLAIN.fullmatch(self.code)
+        if plain is None or self.values.keys() & {"Q", "center"}:
             return None
-        if plain.column not in data:
+        is_centred, name = plain[1] is not None, plain[2] or plain[3]
+        if name not in data:
             return None
-        column = data[plain.column]
-        if plain.is_centred:
+        column = data[name]
+        if is_centred:
             column = computable(column)
             column = getattr(column, "to_numpy", lambda: column)()
-            if not is_numeric(column):
+            is_vector = isinstance(column, np.ndarray) and column.ndim == 1
+            if not (is_vector and column.dtype.kind in "fi"):
                 return None
-        return column, plain.is_centred
+        return column, is_centred
 
 
 def computable(column: Any) -> Any:
@@ -228,18 +188,6 @@ def computable(column: Any) -> Any:
         return column
     numbers = numbers_of(np.asarray(column))
     return column if numbers is None else numbers
-
-
-def is_numeric(column: Any) -> bool:
-    """Whether a column is an array of numbers on the host, (n,)."""
-    is_vector = isinstance(column, np.ndarray) and column.ndim == 1
-    return is_vector and column.dtype.kind in "fi"
-
-
-def memory_of(column: NDArray[Any]) -> dict[str, dict[str, Any]]:
-    """What patsy's ``center`` keeps of a column."""
-    total = np.sum(column[:, None], axis=0, dtype=np.longdouble)
-    return {CENTER: {"_sum": total, "_count": len(column)}}
 
 
 def centred(column: NDArray[Any], memory: dict[str, Any]) -> NDArray[Any]:

@@ -44,18 +44,17 @@ Floats = NDArray[np.float64]
 
 def plot(
     model: Any,
-    learners: Sequence[int | str] | None = None,
-    *,
+    learners: Sequence[int | str] | None,
+    fit: int,
     reductions: Floats,
-    risk: Floats,
-    cv: Any = None,
-    samples: Any = None,
-    level: float = 0.95,
-    fit: int = 0,
-    share_scale: bool = True,
+    cv: Any,
+    samples: Any,
+    level: float,
+    share_scale: bool,
 ) -> Any:
     """The figure of a model; see `BoostedGAM.plot`."""
     path = model.paths_[fit]
+    risk = model.paths_[fit if model.family_.predictors == 1 else 0].risk
     if learners is None:
         order = np.argsort(-reductions, kind="stable")
         selected = set(path.selected.tolist())

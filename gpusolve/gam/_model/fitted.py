@@ -11,8 +11,8 @@ from typing import (
     Concatenate,
     ParamSpec,
     Protocol,
+    Self,
     TypeAlias,
-    TypeVar,
     cast,
     overload,
 )
@@ -29,8 +29,6 @@ from .._data import inputs
 from .._data.conventions import Estimator, check_choice, check_integer
 from .._data.inputs import (
     check_dense,
-    checked_matrix,
-    real_array,
 )
 from .._families.family import Family
 from .._terms.frame import Frame, Level, Name
@@ -44,7 +42,6 @@ BLOCK = 2**18
 CudaColumns: TypeAlias = CudaArray | Mapping[Any, CudaArray]
 """Data that may be on a CUDA device; predictions then have no known type."""
 
-Self = TypeVar("Self", bound="FittedModel")
 P = ParamSpec("P")
 
 
@@ -109,7 +106,7 @@ class FittedModel(Estimator):
         self.selected_ = join([path.selected for path in paths])
         self.intercept_ = join([path.offset for path in paths])
 
-    def stop_at(self: Self, iteration: int) -> Self:
+    def stop_at(self, iteration: int) -> Self:
         """Keep the first iterations only: the model that was fitted by then.
 
         Parameters
@@ -171,14 +168,10 @@ class FittedModel(Estimator):
         """The columns of `X` that the learners read; all columns without learners."""
         check_dense(X, "X")
         X = self._columns_of(X)
-        if self.learners is not None:
-            read = [name for term in self._bind() for name in term.columns]
-            return Frame.of(X, device, read)
-        if has_own_columns(X):
+        if self.learners is None:
             return Frame.of(X, device)
-        array = real_array(X, "X", missing=self.missing != "error")
-        array = inputs.to_device(checked_matrix(array), device)
-        return Frame(dict(zip(inputs.column_labels(X), array.T, strict=True)))
+        read = [name for term in self._bind() for name in term.columns]
+        return Frame.of(X, device, read)
 
     def _columns_of(self, X: Any) -> Any:
         """The columns that the formula computes from `X`; `X` without a formula."""
@@ -194,9 +187,8 @@ class FittedModel(Estimator):
         X = named_columns(X)
         if isinstance(X, Mapping):
             return Frame.of(X, "auto", names)
-        self._check_feature_names(X)
         columns = self._frame(X).columns
-        self._check_number_of_features(len(columns))
+        self._check_features(X, len(columns))
         return Frame(dict(zip(names, columns.values(), strict=True)))
 
     # ---- predictions -----------------------------------------------------------------
@@ -451,18 +443,6 @@ class FittedModel(Estimator):
             return found[0]
         choices = [self.names_[j] for j in found] or self.names_
         raise ValueError(f"learner must be one of {choices}, got {learner!r}")
-
-
-def has_own_columns(X: Any) -> bool:
-    """Whether `X` has named columns that are read separately, as factors are."""
-    if isinstance(X, Mapping | Frame):
-        return True
-    dtypes = getattr(X, "dtypes", None)
-    if dtypes is None or not hasattr(X, "columns"):
-        return False
-    return any(
-        not isinstance(dtype, np.dtype) or dtype.kind not in "biufc" for dtype in dtypes
-    )
 
 
 def multiply_rows(design: Rows, coef: NDArray[np.float64]) -> Array:

@@ -22,14 +22,7 @@ from .. import terms
 from .._data.conventions import check_choice
 from .._terms.frame import Factor, Frame, column_of
 from .._terms.term import Term
-from .expression import (
-    FUNCTIONS,
-    Expression,
-    column_names,
-    names_in,
-    plain_form,
-    quoted_name,
-)
+from .expression import FUNCTIONS, Expression, column_names, names_in, quoted_name
 
 if TYPE_CHECKING:
     import patsy
@@ -157,12 +150,10 @@ class Reader(ABC):
         """
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             node = ast.Call(ast.Name("Q"), [node], [])
-        return self.named_column(quoted_name(node), ast.unparse(node))
-
-    def named_column(self, name: str | None, code: str) -> str:
-        """Learn a column of a given name, or with its code as its name."""
-        self.covariates[name or code] = Expression.learn(code, self.data, self.env)
-        return name or code
+        code = ast.unparse(node)
+        name = quoted_name(node) or code
+        self.covariates[name] = Expression.learn(code, self.data, self.env)
+        return name
 
 
 @dataclass
@@ -215,17 +206,14 @@ class LearnerReader(Reader):
         """A learner that is written as a call."""
         check_arguments(option.arg for option in call.keywords)
         covariates = [*map(self.column, call.args)]
+        values = self.env.with_outer_namespace(FUNCTIONS)
         options = {
             str(option.arg): self.column(option.value)
             if option.arg == "by"
-            else self.value(option.value)
+            else values.eval(ast.unparse(option.value))
             for option in call.keywords
         }
         return LEARNERS[name](*covariates, **options)
-
-    def value(self, node: ast.expr) -> Any:
-        """The value of an argument, which is not a column."""
-        return self.env.with_outer_namespace(FUNCTIONS).eval(ast.unparse(node))
 
     def bare(self, node: ast.expr) -> Term:
         """The default learner of a column without a learner."""
@@ -270,8 +258,7 @@ class LineReader(Reader):
     def code_of(self, product: list[str]) -> str:
         """The expression of a column; ValueError for a product or a learner."""
         (code, *others) = product
-        has_learners = not plain_form(code) and _learners_in(ast.parse(code))
-        if others or has_learners:
+        if others or _learners_in(ast.parse(code)):
             raise ValueError(
                 f"{':'.join(product)} in the formula of lines must be a column, such "
                 "as x, log(x) or I(x * z)"
@@ -283,8 +270,6 @@ class LineReader(Reader):
         with _naming(code):
             column = _column(Expression.learn(code, self.data, self.env), self.data)
             read = column_of(column, code)
-            if self.center and not isinstance(read, Factor) and plain_form(code):
-                return [self.named_column(None, f"center({code})")]
             codes = [code]
             if isinstance(read, Factor):
                 values = f"np.asarray({_argument_of_factor(code)})"

@@ -43,9 +43,7 @@ from .._boosting.smoothing import (
     smoothing_parameters,
 )
 from .._data.conventions import generator
-from .._families.family import Family
 from .._families.numerics import weighted_sum
-from .._terms.basis import Matrix
 from .._terms.frame import Frame, Level, Name
 from .._terms.rows import dense_rows, kronecker, side_by_side
 from .._terms.single import Single
@@ -195,17 +193,13 @@ def negative_gradients(fits: Fits) -> Array:
     xp = namespace(f)
     if family.predictors > 1:
         return family.gradient(fits.y, f[:, None], xp.zeros((1, 1)))[:, 0]
+    responses, found = xp.broadcast_to(fits.y, f.shape), []
     each = [None] * len(f) if weights is None else weights
-    responses = xp.broadcast_to(fits.y, f.shape)
-    found = [gradient_of(family, *own) for own in zip(responses, f, each, strict=True)]
+    for y, own, w in zip(responses, f, each, strict=True):
+        s = family.nuisance(y, own, w)
+        u = family.weighted_gradient(family.arrange(y), own, s, w)
+        found.append(u if w is None else u / xp.where(w > 0, w, 1))
     return xp.stack(found)
-
-
-def gradient_of(family: Family, y: Array, f: Array, w: Array | None) -> Array:
-    """The negative gradient of a fit, (n,), at its model f."""
-    s = family.nuisance(y, f, w)
-    u = family.weighted_gradient(family.arrange(y), f, s, w)
-    return u if w is None else u / namespace(w).where(w > 0, w, 1)
 
 
 def find_pairs(
@@ -373,7 +367,14 @@ def joint_effects(term: Term, gram: Sequence[Batch]) -> JointEffects:
     assert isinstance(term, Product)
     stacked, k = np.stack(gram), term.functions
     A, c = stacked[:, :k, :k], stacked[:, :k, k:]
-    T, M = np.asarray(term.transform()), main_functions(term)
+    T, left, right = np.asarray(term.transform()), term.left.functions, k
+    right //= left
+    M = np.hstack(  # the functions that are main effects
+        [
+            np.kron(np.eye(left), np.ones((right, 1))),
+            np.kron(np.ones((left, 1)), np.eye(right)),
+        ]
+    )
     MA = M.T @ A
     inverse = pseudo_inverses(MA @ M, RANK_TOLERANCE)
     Z = T - M @ (inverse @ (MA @ T))
@@ -382,21 +383,6 @@ def joint_effects(term: Term, gram: Sequence[Batch]) -> JointEffects:
     Z *= (squared_norms(A, Z) > RANK_TOLERANCE * before)[:, None]
     of_columns = Z.swapaxes(1, 2)
     return JointEffects(term, Z, of_columns @ (A @ Z), of_columns @ c)
-
-
-def main_functions(term: Product) -> Matrix:
-    """The functions that the main effects of both margins are, in those of a pair.
-
-    The functions of a margin have the sum 1, so a function of a single margin is its
-    products with all functions of the other margin.
-    """
-    left, right = term.left.functions, term.right.functions
-    return np.hstack(
-        [
-            np.kron(np.eye(left), np.ones((right, 1))),
-            np.kron(np.ones((left, 1)), np.eye(right)),
-        ]
-    )
 
 
 def squared_norms(A: Batch, Z: Batch) -> Batch:

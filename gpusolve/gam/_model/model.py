@@ -29,9 +29,9 @@ from .._boosting.patience import (
 )
 from .._boosting.stacked import Method, boost_family
 from .._data import inputs
-from .._terms.frame import Factor, Frame, Level, Name
+from .._terms.frame import Frame, Level, Name
 from .._terms.term import Term, unique_names
-from ..families import CoupledName, Family, FamilyName
+from ..families import Family
 from . import insight
 from .figures import plot
 from .fitted import FittedModel
@@ -63,7 +63,7 @@ class AdditiveModel(FittedModel):
 
     learners: Any = None
     _: KW_ONLY
-    family: FamilyName | CoupledName | Family | None = None
+    family: str | Family | None = None
     n_basis: int | None = None
     degree: int = 3
     penalty: Literal["difference", "ridge", "cyclic", None] = "difference"
@@ -106,6 +106,16 @@ class AdditiveModel(FittedModel):
                 self._read_offset(offset, like),
             )
 
+    def _fit_to(
+        self, X: Any, y: Any, sample_weight: Any, offset: Any, family: Family
+    ) -> None:
+        """Fit to the data as they are given."""
+        data = self._training(X, y, sample_weight, offset)
+        with data.frame.current():
+            data = replace(data, y=family.prepare(data.y, data.frame.like))
+            family.check(data.counted_y)
+            self._fit(X, data, family)
+
     def _fit(self, X: Any, data: Training, family: Family) -> None:
         """Fit to checked data; `X` gives the names of the features."""
         vars(self).pop("validation_risk_", None)  # of an earlier fit
@@ -121,7 +131,8 @@ class AdditiveModel(FittedModel):
             self.terms_ = list(settings.terms)
             self.family_ = family
             self.lambda_ = fits.problem.lambda_[0]
-            self.rug_ = rug_of(data.frame)
+            some = slice(None, None, ceil_div(data.rows, RUG))
+            self.rug_ = data.frame.take(some).on_host()
             self.has_offset_ = is_vector(data.offset)
             self.level_counts_ = count_levels(self.terms_, data.frame)
         self._warn(path)
@@ -258,14 +269,14 @@ class AdditiveModel(FittedModel):
             warnings.warn(
                 f"the risk of the training data rose at iteration {step}: "
                 f"learning_rate should be smaller than {self.learning_rate:g}",
-                stacklevel=4,
+                stacklevel=5,
             )
         held_out = getattr(self, "validation_risk_", None)
         if held_out is not None and 0 < held_out.argmin() == self._most_steps():
             warnings.warn(
                 "the risk of the rows held out was least after the last iteration: "
                 "max_iter should be larger",
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _check_warm(self, fits: Fits) -> None:
@@ -432,17 +443,8 @@ class AdditiveModel(FittedModel):
         """
         self._check_is_fitted()
         index = self._fit_index(fit)
-        return plot(
-            self,
-            learners,
-            reductions=insight.reductions(self)[index],
-            risk=self.paths_[index if self.family_.predictors == 1 else 0].risk,
-            cv=cv,
-            samples=samples,
-            level=level,
-            fit=index,
-            share_scale=share_scale,
-        )
+        gains = insight.reductions(self)[index]
+        return plot(self, learners, index, gains, cv, samples, level, share_scale)
 
     def to_python(self, path: str | os.PathLike[str]) -> None:
         """Write the model as a Python module that needs NumPy only.
@@ -489,19 +491,12 @@ class AdditiveModel(FittedModel):
         save(self, path)
 
 
-def rug_of(frame: Frame) -> dict[Name, NDArray[Any]]:
-    """Evenly spaced rows, on the host, for plots; levels instead of codes."""
-    return frame.take(slice(None, None, ceil_div(frame.rows, RUG))).on_host()
-
-
 def count_levels(terms: list[Term], frame: Frame) -> dict[Name, dict[Level, int]]:
     """The number of rows of each level of the factors that the terms read."""
-    names = unique_names(name for term in terms for name in term.known_levels)
-    return {name: rows_by_level(frame.factor(name)) for name in names}
-
-
-def rows_by_level(factor: Factor) -> dict[Level, int]:
-    """The number of rows of each level."""
-    present = factor.codes[factor.codes >= 0]
-    counts = namespace(present).bincount(present, minlength=len(factor.levels))
-    return dict(zip(factor.levels, counts.tolist(), strict=True))
+    found = {}
+    for name in unique_names(name for term in terms for name in term.known_levels):
+        factor = frame.factor(name)
+        present = factor.codes[factor.codes >= 0]
+        counts = namespace(present).bincount(present, minlength=len(factor.levels))
+        found[name] = dict(zip(factor.levels, counts.tolist(), strict=True))
+    return found

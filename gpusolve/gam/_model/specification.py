@@ -22,7 +22,8 @@ from .._data.conventions import (
     check_number,
 )
 from .._terms.basis import OUTSIDE, PENALTIES, check_degree
-from .._terms.frame import MISSING_VALUES, UNKNOWN_LEVELS, Frame, Name
+from .._terms.frame import Frame, Name
+from .._terms.rows import MISSING_VALUES, UNKNOWN_LEVELS
 from .._terms.single import Single
 from .._terms.spline import ROBUST, middle_rows, penalty_options, robust_range
 from .._terms.term import Term
@@ -103,9 +104,22 @@ def check_parameters(model: Any) -> None:
     check_degree(model.degree, functions_of(model, df))
     check_between("learning_rate", model.learning_rate, 0, math.inf)
     check_between("validation_fraction", model.validation_fraction, 0, 1)
-    check_is_used(model)
-    check_callback(model)
-    if model.interactions and model.method not in ("auto", "stacked"):
+    defaults = inspect.signature(type(model).__init__).parameters
+    for name in () if model.learners is None else SPLINE:
+        if getattr(model, name) != defaults[name].default:
+            raise ValueError(
+                f"{name} must be left out if learners are given, such as "
+                f"bbs('x', df=3), got {getattr(model, name)!r}"
+            )
+    by_blocks = model.method not in ("auto", "stacked")
+    if not (model.callback is None or callable(model.callback)):
+        raise TypeError(f"callback must be a function, got {model.callback!r}")
+    if model.callback is not None and (model.early_stopping or by_blocks):
+        raise ValueError(
+            "callback must be None with early_stopping and with method 'gram', got "
+            f"{model.callback!r}"
+        )
+    if model.interactions and by_blocks:
         raise ValueError(
             f"interactions must be 0 with method 'gram', got {model.interactions}"
         )
@@ -121,32 +135,6 @@ def check_parameters(model: Any) -> None:
             "warm_start must be False with early_stopping or max_iter='auto', which "
             "find the last iteration themselves"
         )
-
-
-def check_callback(model: Any) -> None:
-    """TypeError or ValueError unless the callback can be called in this fit."""
-    if model.callback is None:
-        return
-    if not callable(model.callback):
-        raise TypeError(f"callback must be a function, got {model.callback!r}")
-    if model.early_stopping or model.method not in ("auto", "stacked"):
-        raise ValueError(
-            "callback must be None with early_stopping and with method 'gram', got "
-            f"{model.callback!r}"
-        )
-
-
-def check_is_used(model: Any) -> None:
-    """ValueError for a parameter of the default splines next to given learners."""
-    if model.learners is None:
-        return
-    defaults = inspect.signature(type(model).__init__).parameters
-    for name in SPLINE:
-        if getattr(model, name) != defaults[name].default:
-            raise ValueError(
-                f"{name} must be left out if learners are given, such as "
-                f"bbs('x', df=3), got {getattr(model, name)!r}"
-            )
 
 
 def spline_options(
@@ -263,9 +251,13 @@ def default_terms(model: Any, frame: Frame, plan: Plan) -> list[Term]:
     is_robust = model.outside == "clamp" and not options["cyclic"]
 
     def spline_of(name: Name) -> Single:
-        if plan.scores and is_skewed(frame, name):
+        values = frame.values(name)
+        begin, median, end = middle_rows(values)
+        near, far = sorted((median - begin, end - median))
+        if plan.scores and far > SKEWED * near:
             return bbs(name, normal_scores=True, **options)
-        if is_robust and not (plan.full_range and has_far_rows(frame, name)):
+        has_far_rows = robust_range(values) != (values.lower, values.upper)
+        if is_robust and not (plan.full_range and has_far_rows):
             return bbs(name, boundary=ROBUST, **options)
         return bbs(name, **options)
 
@@ -282,19 +274,6 @@ def default_terms(model: Any, frame: Frame, plan: Plan) -> list[Term]:
 
     terms = (term for name in frame.names for term in learners_of(name))
     return [replace(term, is_default=True) for term in terms]
-
-
-def has_far_rows(frame: Frame, name: Name) -> bool:
-    """Whether the robust range leaves out rows."""
-    values = frame.values(name)
-    return robust_range(values) != (values.lower, values.upper)
-
-
-def is_skewed(frame: Frame, name: Name) -> bool:
-    """Whether the median is much nearer to one end of the middle rows."""
-    begin, median, end = middle_rows(frame.values(name))
-    near, far = sorted((median - begin, end - median))
-    return far > SKEWED * near
 
 
 def bind_learners(learners: Any) -> list[Term]:

@@ -11,9 +11,15 @@ import numpy as np
 from ..._device.arrays import Array, namespace, on_host
 from .._data.conventions import check_between, check_choice, check_least
 from .basis import Matrix
-from .frame import Frame, Reading
-from .rows import Rows, dense_rows
+from .frame import Frame
+from .rows import Reading, Rows, dense_rows
 from .single import Single, learned, plain_numbers
+
+
+def numeric_columns(term: Single, data: Reading) -> Array:
+    """The covariates of all rows, (n, p) of float64."""
+    columns = [data.numeric(name) for name in term.covariates]
+    return namespace(columns[0]).stack([x.astype(np.float64) for x in columns], axis=1)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -24,7 +30,7 @@ class User(Single):
     """
 
     function: str = "buser"
-    df: float | None = 4
+    df: float | None = 4.0
     K: tuple[tuple[float, ...], ...] | None = None
     design: Callable[..., Array] | None = None
     width: int = learned(0)
@@ -67,10 +73,10 @@ class User(Single):
 
     def _matrix(self, data: Reading) -> Array:
         """The design matrix of the columns, (n, width)."""
+        if self.design is None:
+            return numeric_columns(self, data)
         columns = [data.numeric(name) for name in self.covariates]
         xp = namespace(columns[0])
-        if self.design is None:
-            return xp.stack([x.astype(np.float64) for x in columns], axis=1)
         matrix = xp.asarray(self.design(*columns))
         if matrix.ndim != 2 or len(matrix) != len(columns[0]):
             raise ValueError(
@@ -118,17 +124,12 @@ class Radial(NamedTuple):
     reach: float
 
 
-def matern(d: Array) -> Array:
-    """The Matern kernel of smoothness 3/2."""
-    return (1 + d) * namespace(d).exp(-d)
-
-
 KERNELS: dict[str, Radial] = {
-    "matern": Radial(matern, 9.233413476451543),
+    "matern": Radial(lambda d: (1 + d) * namespace(d).exp(-d), 9.233413476451543),
     "exponential": Radial(lambda d: namespace(d).exp(-d), 6.907755278982137),
     "rbf": Radial(lambda d: namespace(d).exp(-d * d / 2), 3.7169221888498383),
 }
-"""The kernels by their names."""
+"""The kernels by their names; "matern" has the smoothness 3/2."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -143,7 +144,7 @@ class Kernel(Single):
     kernel: str | Callable[[Array, Array], Array] = "rbf"
     knots: int | tuple[tuple[float, ...], ...] = 100
     scale: float | None = None
-    df: float | None = 4
+    df: float | None = 4.0
     positions: tuple[tuple[float, ...], ...] = learned(())
     found_scale: float = learned(1.0)
 
@@ -160,47 +161,34 @@ class Kernel(Single):
 
     def _learn(self, frame: Frame) -> dict[str, Any]:
         data = Reading(frame, missing="zero")
-        points = on_host(self._points(data)).astype(np.float64)
+        points = on_host(numeric_columns(self, data)).astype(np.float64)
         if data.present is not None:
             points = points[on_host(data.present) > 0]
         if not len(points):
             raise ValueError(
                 f"the columns of {self.label} must have rows without missing values"
             )
-        scale = self._scale_of(points) if self.scale is None else self.scale
-        return {"positions": self._knots_of(points), "found_scale": scale}
-
-    def _knots_of(self, points: Matrix) -> tuple[tuple[float, ...], ...]:
-        """The given knots, or knots among the rows."""
-        if isinstance(self.knots, int):
-            return tuple(map(tuple, spread_points(points, self.knots).tolist()))
-        width = points.shape[1]
-        if any(len(point) != width for point in self.knots):
+        scale = self.scale
+        if scale is None:  # where the kernel reaches across the box of the points
+            size = float(np.linalg.norm(np.ptp(points, axis=0)))
+            is_known = size > 0 and not callable(self.kernel)
+            scale = size / KERNELS[str(self.kernel)].reach if is_known else 1.0
+        width, knots = points.shape[1], self.knots
+        if isinstance(knots, int):
+            knots = tuple(map(tuple, spread_points(points, knots).tolist()))
+        elif any(len(point) != width for point in knots):
             raise ValueError(
                 f"knots of {self.function} must have shape (m, {width}), got "
-                f"({len(self.knots)}, {len(self.knots[0])})"
+                f"({len(knots)}, {len(knots[0])})"
             )
-        return self.knots
-
-    def _scale_of(self, points: Matrix) -> float:
-        """The scale at which the kernel reaches across the box of the points."""
-        size = float(np.linalg.norm(np.ptp(points, axis=0)))
-        if callable(self.kernel) or size == 0:
-            return 1.0
-        return size / KERNELS[self.kernel].reach
+        return {"positions": knots, "found_scale": scale}
 
     @property
     def _functions(self) -> int:
         return len(self.positions)
 
-    def _points(self, data: Reading) -> Array:
-        """The covariates of all rows, (n, p)."""
-        columns = [data.numeric(name) for name in self.covariates]
-        xp = namespace(columns[0])
-        return xp.stack([x.astype(np.float64) for x in columns], axis=1)
-
     def _plain_rows(self, data: Reading) -> Rows:
-        points = self._points(data)
+        points = numeric_columns(self, data)
         xp = namespace(points)
         knots = xp.asarray(self.positions, np.float64)
         root = inverse_root(on_host(self._values(knots, knots)), self.label)

@@ -31,9 +31,7 @@ from ..._device.frames import named_columns, ordered_categories
 from ..._device.kernels import current_device
 from ..._device.launch import ceil_div
 from .._data import inputs
-from .._data.conventions import check_choice
 from .._data.inputs import checked_matrix, dense_array, unmasked
-from .basis import OUTSIDE
 
 Name: TypeAlias = str | int
 """The name of a column: a string, or the position in a matrix."""
@@ -406,7 +404,8 @@ def factor_of(array: NDArray[Any], name: str) -> Factor:
         levels, codes[present] = np.unique(array[present], return_inverse=True)
     except TypeError as error:
         raise TypeError(
-            f"{name} must have levels that can be sorted, got values of different types"
+            f"{name} must have levels that can be sorted: the argument must be all "
+            "strings or all numbers, got values of different types"
         ) from error
     return Factor(codes, tuple(levels.tolist()))
 
@@ -478,68 +477,3 @@ def move_columns(
 
 
 # ---- reading by terms ---------------------------------------------------------------
-
-
-MISSING_VALUES = ("error", "zero")
-UNKNOWN_LEVELS = ("error", "zero")
-
-
-@dataclass
-class Reading:
-    """The columns of a frame as learned terms read them.
-
-    `outside`, `unknown` and `missing` are as for `BoostedGAM`; values outside a cyclic
-    range are always an error. The designs have the dtype, float32 or float64. `present`
-    is 0 in the rows with a missing value that was read and 1 in others, (n,); None if
-    no value was missing.
-    """
-
-    frame: Frame
-    outside: str = "linear"
-    unknown: str = "error"
-    missing: str = "error"
-    dtype: Any = np.float64
-    present: Array | None = field(default=None, init=False)
-
-    def __post_init__(self) -> None:
-        check_choice("outside", self.outside, OUTSIDE)
-        check_choice("unknown", self.unknown, UNKNOWN_LEVELS)
-        check_choice("missing", self.missing, MISSING_VALUES)
-
-    def numeric(self, name: Name, fill: float = 0.0) -> Array:
-        """A numeric column, (n,), with `fill` for missing values."""
-        x = self.frame.numeric(name)
-        if self.frame.has_all(name):
-            return x
-        xp = namespace(x)
-        is_missing = xp.isnan(x)
-        if self._note(name, is_missing):
-            x = xp.where(is_missing, xp.asarray(fill, x.dtype), x)
-        return x
-
-    def codes(self, name: Name, levels: tuple[Level, ...]) -> Array:
-        """The codes of a factor among the levels, (n,); negative for a row of zeros."""
-        factor = self.frame.factor(name)
-        codes = factor.codes_in(levels)
-        self._note(name, codes == MISSING)
-        if self.unknown == "error" and bool((codes == UNKNOWN).any()):
-            known = set(levels)
-            others = tuple(level for level in factor.levels if level not in known)
-            raise ValueError(
-                f"{name} must have the levels {listed(levels)}, got {listed(others)}; "
-                "unknown='zero' gives other levels no effect"
-            )
-        return codes
-
-    def _note(self, name: Name, is_missing: Array) -> bool:
-        """Note the rows with missing values, and return whether there are such rows."""
-        if not bool(is_missing.any()):
-            return False
-        if self.missing == "error":
-            raise ValueError(
-                f"{name} must not have missing values, got {int(is_missing.sum())}; "
-                "missing='zero' leaves these rows out of the learner"
-            )
-        present = (~is_missing).astype(np.float64)
-        self.present = present if self.present is None else present * self.present
-        return True

@@ -11,21 +11,11 @@ import numpy as np
 from ..._device.arrays import Array, namespace, on_host
 from .._data.conventions import check_choice, check_least
 from .basis import Matrix, Vector, differences
-from .frame import Frame, Level, Reading, check_levels, listed, present_values
-from .rows import Rows, dense_rows, indicator_rows
+from .frame import Frame, Level, check_levels, listed, present_values
+from .rows import Reading, Rows, dense_rows, indicator_rows
 from .rules import Cut
 from .single import Single, learned, plain_factor, plain_numbers
 from .spline import spectral_columns
-
-
-def treatment(levels: int) -> Matrix:
-    """Indicators of all levels but the first."""
-    return np.eye(levels)[:, 1:]
-
-
-def sum_to_zero(levels: int) -> Matrix:
-    """The identity over a row of -1."""
-    return np.vstack([np.eye(levels - 1), -np.ones(levels - 1)])
 
 
 def helmert(levels: int) -> Matrix:
@@ -70,8 +60,11 @@ class Coding(NamedTuple):
 
 
 CONTRASTS: dict[str, Coding | None] = {
-    "treatment": Coding(treatment, treatment_coefficients),
-    "sum": Coding(sum_to_zero, sum_coefficients),
+    "treatment": Coding(lambda levels: np.eye(levels)[:, 1:], treatment_coefficients),
+    "sum": Coding(
+        lambda levels: np.vstack([np.eye(levels - 1), -np.ones(levels - 1)]),
+        sum_coefficients,
+    ),
     "helmert": Coding(helmert, helmert_coefficients),
     "dummy": None,
 }
@@ -93,6 +86,7 @@ class Linear(Single):
     found_levels: tuple[Level, ...] | None = learned()
     ordered: bool = learned(False)
 
+    _most_columns: ClassVar = {"brandom": 1}
     _defaults: ClassVar = {"brandom": {"df": 4, "contrasts": "dummy"}}
 
     def __post_init__(self) -> None:
@@ -200,10 +194,11 @@ class Region(Single):
     """
 
     function: str = "bmrf"
-    df: float | None = 4
+    df: float | None = 4.0
     center: bool = False
     regions: tuple[Level, ...] = field(default=(), metadata={"written": False})
     edges: tuple[Edge, ...] = field(default=(), metadata={"written": False})
+    _most_columns: ClassVar = {"bmrf": 1}
 
     def _learn(self, frame: Frame) -> dict[str, Any]:
         (name,) = self.covariates
@@ -333,6 +328,7 @@ class Stump(Single):
     bins: int = 255
     min_rows: int = 4
     cuts: tuple[float, ...] = learned(())
+    _most_columns: ClassVar = {"btree": 1}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -12,8 +12,8 @@ import numpy as np
 
 from ..._device.launch import CACHED
 from .basis import Matrix, Vector
-from .frame import Frame, Level, Name, Reading, check_levels
-from .rows import Rows, dense_rows, indicator_rows, kronecker
+from .frame import Frame, Level, Name, check_levels
+from .rows import Reading, Rows, dense_rows, indicator_rows, kronecker
 from .term import Term, joined_axes
 
 
@@ -44,10 +44,6 @@ def format_value(value: Any) -> str:
     return getattr(value, "__name__", repr(value))
 
 
-MOST_COLUMNS = {"bbs": 2, "bspatial": 2, "bmrf": 1, "brandom": 1, "btree": 1}
-"""The most covariates of functions whose learners read a few."""
-
-
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Single(Term):
     """A term that does not combine others.
@@ -65,12 +61,14 @@ class Single(Term):
     is_default: bool = field(default=False, metadata={"written": False})
     """Whether the estimator has chosen the term, so that its label is short."""
 
+    _most_columns: ClassVar[dict[str, int]] = {}
+    """The most covariates of functions whose learners read a few."""
     _defaults: ClassVar[dict[str, dict[str, Any]]] = {}
     """By function, the defaults that differ from the defaults of the fields."""
 
     def __post_init__(self) -> None:
         count = len(self.covariates)
-        if count > (most := MOST_COLUMNS.get(self.function, count)):
+        if count > (most := self._most_columns.get(self.function, count)):
             columns = "one column" if most == 1 else "one or two columns"
             raise ValueError(f"{self.function} must be given {columns}, got {count}")
         if self.df is not None and not self.df > 0:
@@ -150,16 +148,12 @@ class Single(Term):
 
     def _rows(self, data: Reading) -> Rows:
         rows = self._plain_rows(data)
-        return (
-            rows if self.by is None else kronecker(self._by_rows(self.by, data), rows)
-        )
-
-    def _by_rows(self, by: Name, data: Reading) -> Rows:
-        """The values of ``by``, or the indicators of its levels but the first."""
+        if self.by is None:
+            return rows
         if self.by_levels is None:
-            return dense_rows(data.numeric(by)[:, None])
-        codes = data.codes(by, self.by_levels)
-        return indicator_rows(codes - 1, self._blocks, np.float64)
+            return kronecker(dense_rows(data.numeric(self.by)[:, None]), rows)
+        codes = data.codes(self.by, self.by_levels)  # the first level has no function
+        return kronecker(indicator_rows(codes - 1, self._blocks, np.float64), rows)
 
     @cached_property
     def label(self) -> str:

@@ -23,8 +23,8 @@ from .basis import (
     differences,
     kronecker_sum,
 )
-from .frame import Frame, Name, Reading, Values, present_values
-from .rows import Rows, kronecker, spline_rows
+from .frame import Frame, Name, Values, present_values
+from .rows import Reading, Rows, kronecker, spline_rows
 from .single import Single, learned
 from .term import Term
 
@@ -64,7 +64,7 @@ class Spline(Single):
     knots: int | tuple[tuple[float, ...], ...] = 20
     degree: int = 3
     differences: int = 2
-    df: float | None = 4
+    df: float | None = 4.0
     center: bool | str = False
     cyclic: bool = False
     boundary: tuple[tuple[float, float], ...] | str | None = None
@@ -76,6 +76,7 @@ class Spline(Single):
     ends: tuple[tuple[float, float], ...] | None = learned()
     interior: tuple[int | tuple[float, ...], ...] | None = learned()
 
+    _most_columns: ClassVar = {"bbs": 2, "bspatial": 2}
     _defaults: ClassVar = {"bspatial": {"df": 6}, "bmono": {"shape": "increasing"}}
 
     def __post_init__(self) -> None:
@@ -148,16 +149,31 @@ class Spline(Single):
     ) -> Knots:
         """The knots of a covariate on the given range, or on the range of the data."""
         name = self.covariates[j]
-        lower, upper = found = values.lower, values.upper
+        lower, upper = whole = values.lower, values.upper
         if self.boundary == ROBUST:
             lower, upper = robust_range(values)
         elif isinstance(self.boundary, tuple):
             lower, upper = self.boundary[j]
-            check_range(name, found, (lower, upper))
+            check_range(name, whole, (lower, upper))
         if not np.isfinite(upper - lower):
             raise ValueError(f"{name} must have a finite range, got {lower} to {upper}")
-        interior = self._interior(j, values, read, lower, upper)
-        knots = self._knots((lower, upper), interior)
+        interior: int | tuple[float, ...]
+        if not isinstance(self.knots, int):
+            interior = self.knots[j]
+            if not (np.diff([lower, *interior, upper]) > 0).all():
+                raise ValueError(
+                    f"knots of {name} must ascend within {lower} to {upper}, got "
+                    f"{interior}"
+                )
+        elif self.knots_at == "quantiles":
+            # without repetition, and none at the ends
+            shares = np.arange(1, self.knots + 1) / (self.knots + 1)
+            found = np.unique(np.quantile(on_host(read()).astype(np.float64), shares))
+            interior = tuple(found[(found > lower) & (found < upper)].tolist())
+        else:
+            warn_if_stretched(name, values, self.knots + 1, upper - lower)
+            interior = self.knots
+        knots = self._knots((lower, upper), interior or 0)
         count = knots.cells if self.cyclic else knots.functions
         if count <= self.differences:
             raise ValueError(
@@ -165,29 +181,6 @@ class Spline(Single):
                 f"differences={self.differences}, got {count}"
             )
         return knots
-
-    def _interior(
-        self,
-        j: int,
-        values: Values,
-        read: Callable[[], Array],
-        lower: float,
-        upper: float,
-    ) -> int | tuple[float, ...]:
-        """The number of the interior knots, or their positions if not equidistant."""
-        name = self.covariates[j]
-        if not isinstance(self.knots, int):
-            given = self.knots[j]
-            if not (np.diff([lower, *given, upper]) > 0).all():
-                raise ValueError(
-                    f"knots of {name} must ascend within {lower} to {upper}, got "
-                    f"{given}"
-                )
-            return given or 0
-        if self.knots_at == "quantiles":
-            return quantile_knots(read(), self.knots, lower, upper) or 0
-        warn_if_stretched(name, values, self.knots + 1, upper - lower)
-        return self.knots
 
     @functools.cached_property
     def _margins(self) -> tuple[Knots, ...]:
@@ -462,18 +455,6 @@ def scored(column: Values, table: Table) -> Values:
     ends = np.array([column.lower, column.upper], column.some.dtype)
     lower, upper = scores_in(ends, table).tolist()
     return Values(lower, upper, scores_in(column.some, table), column.are_all)
-
-
-def quantile_knots(
-    x: Array, count: int, lower: float, upper: float
-) -> tuple[float, ...]:
-    """The quantiles of the data that divide them equally, without repetition.
-
-    There are fewer than `count` if many rows have the same value.
-    """
-    shares = np.arange(1, count + 1) / (count + 1)
-    found = np.unique(np.quantile(on_host(x).astype(np.float64), shares))
-    return tuple(found[(found > lower) & (found < upper)].tolist())
 
 
 def warn_if_stretched(name: Name, values: Values, cells: int, width: float) -> None:

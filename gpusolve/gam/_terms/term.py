@@ -19,8 +19,8 @@ import numpy as np
 
 from ..._device.arrays import Array
 from .basis import Matrix, Vector, kronecker_sum
-from .frame import Frame, Level, Name, Reading
-from .rows import Rows, dense_rows, kronecker, side_by_side
+from .frame import Frame, Level, Name
+from .rows import Reading, Rows, dense_rows, kronecker, side_by_side
 from .rules import Cone, Rule
 
 
