@@ -64,8 +64,8 @@ struct PassiveInverseArrays {
     __device__ void place(TeamMemory& memory, int capacity) { memory.take(variables, capacity); }
     /// Allocate H.
     __device__ void place(unsigned char* shared, unsigned char* global, int side) {
-        H = {NearVector<double>::at(shared), reinterpret_cast<double*>(global) - H.before(side),
-             side};
+        H = {NearVector<double>::at(reinterpret_cast<double*>(shared)),
+             reinterpret_cast<double*>(global) - H.before(side), side};
     }
 };
 

@@ -29,9 +29,9 @@ template <class T, class Address = T*>
 struct Vector {
     Address first;
 
-    static __device__ __forceinline__ Vector at(void* pointer) {
+    static __device__ __forceinline__ Vector at(T* pointer) {
         if constexpr (sizeof(Address) == sizeof(T*))
-            return {static_cast<Address>(pointer)};
+            return {pointer};
         else
             return {static_cast<Address>(__cvta_generic_to_shared(pointer))};
     }
@@ -120,7 +120,7 @@ struct TeamMemory {
 
     template <class T, class Address>
     __device__ void take(Vector<T, Address>& vector, long long count) {
-        vector = Vector<T, Address>::at(next);
+        vector = Vector<T, Address>::at(reinterpret_cast<T*>(next));
         next += aligned_bytes(count * static_cast<long long>(sizeof(T)));
     }
     /// Registers need no memory.
