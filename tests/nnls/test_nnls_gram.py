@@ -94,8 +94,8 @@ def test_several_variables_enter_at_once(rng: Generator) -> None:
     [
         ("block", 12000, 24),
         ("block", 6000, 8),
-        ("block", 4500, 0),
-        ("far block", 4500, 8),
+        ("block", 4600, 0),
+        ("far block", 4600, 8),
     ],
 )
 def test_less_shared_memory_changes_no_bit(
