@@ -80,7 +80,7 @@ class BlockTeam {
     static constexpr int memories_of_block = 1;
     static constexpr bool is_small = false, general = true, has_near_vectors = true;
     static constexpr bool foresees = true;
-    static constexpr int each = 1, lanes_of_row = 4;
+    static constexpr int each = 1, lanes_of_row = 4, rows_at_once = 2;
 
     using Reals = NearVector<double>;
 
@@ -130,9 +130,11 @@ class BlockTeam {
     int turn_ = 0;
 };
 
-/// One block whose vectors are in global memory. To foresee variables would take registers.
+/// One block whose vectors are in global memory. To foresee variables, or to sum two rows at once,
+/// would take registers.
 struct FarBlockTeam : BlockTeam {
     static constexpr bool has_near_vectors = false, foresees = false;
+    static constexpr int rows_at_once = 1;
 
     using Reals = Vector<double>;
 
@@ -146,7 +148,7 @@ class GridTeam {
     static constexpr int memories_of_block = 1;
     static constexpr bool is_small = false, general = true, has_near_vectors = false;
     static constexpr bool foresees = true;
-    static constexpr int each = 1, lanes_of_row = 16;
+    static constexpr int each = 1, lanes_of_row = 16, rows_at_once = 2;
 
     using Reals = Vector<double>;
     using Storage = BlockTeam::Storage;

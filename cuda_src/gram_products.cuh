@@ -102,7 +102,7 @@ __device__ __forceinline__ void combine_rows(MatrixView matrix, int first, int c
 template <class Sum, class Team, class Address, class Start, class Use>
 __device__ __forceinline__ void combine(MatrixView matrix, int count, const Chosen<Team>& chosen,
                                         Vector<double, Address> y, Start start, Use use) {
-    combine_rows<Sum, 2>(matrix, Team::rank(), count, chosen, y, start, use);
+    combine_rows<Sum, Team::rows_at_once>(matrix, Team::rank(), count, chosen, y, start, use);
 }
 
 /// use(i, sum) for every variable i < n, by the thread that has it: the sum of G(i, j) y[p].
