@@ -1,11 +1,11 @@
-"""Time boosted models: families, rows, covariates, folds, and many columns.
+"""Time boosted models: families, rows, covariates, and folds.
 
     python benchmarks/gam.py --output FILE.md    # also FILE.json and charts
     python benchmarks/gam.py --cpu               # the CPU path
     python benchmarks/gam.py --parts folds       # the cross-validation only
 
 The other models are of scikit-learn, if it is installed, and run on the CPU: boosted
-trees of as many steps, splines that are not boosted, and two ways to the lasso.
+trees of as many steps, and splines that are not boosted.
 """
 
 from __future__ import annotations
@@ -18,18 +18,10 @@ from typing import Any
 
 import charts
 import numpy as np
-from harness import Benchmark, Call, Machine, to_host, wall_clock
+from harness import Benchmark, Machine, to_host, wall_clock
 from records import OURS, Part, Result
 
-from gpusolve.gam import (
-    BoostedGAM,
-    bbs,
-    bols,
-    cv_stop,
-    glmboost,
-    simulate,
-    stability_selection,
-)
+from gpusolve.gam import BoostedGAM, cv_stop, simulate
 from gpusolve.gam.families import family_of
 
 FAMILIES = ("gaussian", "poisson", "binomial")
@@ -148,69 +140,10 @@ def folds(machine: Machine, rows: list[int], columns: list[int]) -> Iterator[Res
             yield one._replace(systems=FOLDS, solved=FOLDS)
 
 
-def numpy_loop(X: Any, y: Any, steps: int, rate: float = 0.1) -> Any:
-    """The algorithm of ``glmboost``: the coefficients of centred columns."""
-    X = np.ascontiguousarray((X - X.mean(axis=0)).T)
-    squares = (X * X).sum(axis=1)
-    coef, u = np.zeros(len(X)), y - y.mean()
-    for _ in range(steps):
-        c = X @ u
-        j = (c * c / squares).argmax()
-        change = rate * c[j] / squares[j]
-        coef[j] += change
-        u = u - change * X[j]
-    return coef
-
-
-def wide(machine: Machine) -> Iterator[Result]:
-    """Many columns and few rows, as genes; the response depends on the first four."""
-    from sklearn.linear_model import lars_path, lasso_path
-
-    n, p, steps, subsamples = (
-        (60, 90, 40, 2) if machine.small else (300, 5000, 1000, 10)
-    )
-    rng = np.random.default_rng(0)
-    X = rng.random((n, p))
-    f = np.sin(6 * X[:, 0]) + X[:, 1] + 4 * (X[:, 2] - 0.5) ** 2 - X[:, 3] / 2
-    y = f + 0.5 * rng.standard_normal(n)
-    centred = X - X.mean(axis=0)
-    columns = {f"x{j}": x for j, x in enumerate(X.T)} | {"y": y}
-    lines = [bols(j, intercept=False) for j in range(p)]
-    smooth = [bbs(j) for j in range(p)]
-    options = {"step_rule": "mboost", "learning_rate": 0.1}
-
-    def fit(terms: list[Any], given: Any, count: int) -> Any:
-        return BoostedGAM(terms, max_iter=count, **options).fit(given, y)
-
-    model = fit(smooth, X, 1)
-    chosen = {"q": 10, "pfer": 1, "B": subsamples, "random_state": 0}
-    calls: dict[str, dict[str, Call]] = {
-        f"lines, {steps} steps": {
-            OURS: partial(fit, lines, centred, steps),
-            "NumPy loop": partial(numpy_loop, X, y, steps),
-            "lars_path": partial(lars_path, centred, y, method="lasso"),
-            "lasso_path": partial(lasso_path, centred, y),
-        },
-        f"glmboost of y ~ ., {steps} steps": {
-            OURS: partial(glmboost, "y ~ .", columns, max_iter=steps)
-        },
-        f"splines, {steps} steps": {OURS: partial(fit, smooth, X, steps)},
-        f"stability selection, {2 * subsamples} fits": {
-            OURS: partial(stability_selection, model, max_iter=steps, **chosen)
-        },
-    }
-    for name, peers in calls.items():
-        for peer, call in peers.items():
-            if peer == OURS or machine.peers:
-                yield machine.measure(peer, name, (n, p), call)[0]
-
-
 def measure(
     part: Part, machine: Machine, options: argparse.Namespace
 ) -> Iterator[Result]:
     warnings.simplefilter("ignore")
-    if part.name == "wide":
-        return wide(machine)
     rows = options.sizes or ([200] if machine.small else ROWS[machine.name])
     columns = [4] if machine.small else COLUMNS
     if part.name == "folds":
@@ -237,13 +170,6 @@ out.""",
 `cv_stop` with {FOLDS} bootstrap folds, all as one batch, and one fit of the same
 model.""",
         ("one fit",),
-    ),
-    Part(
-        "wide",
-        """\
-Squared errors; lines and splines of many columns. The NumPy loop multiplies all columns
-by the residual in each step, as mboost's `glmboost`; the lasso is another model.""",
-        ("NumPy loop", "lars_path", "lasso_path"),
     ),
 ]
 

@@ -8,17 +8,16 @@ of seconds for each batch, and solves as many systems as fit. If it does not ret
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from multiprocessing.connection import Connection, Pipe
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import NamedTuple
 
 import numpy as np
-from harness import timing, to_host, wall_clock
+from harness import Timing, timing, to_host, wall_clock
 from nnls_peers import Array, Peer
 
 FEW = 2
@@ -38,12 +37,6 @@ TINY = np.ones((2, 1)), np.ones((1, 2))
 
 START_SECONDS = 120.0
 """Limit on the time for `TINY`."""
-
-EXIT_SECONDS = 10.0
-"""A process that has nothing more to do is killed after this time."""
-
-CODE = "import sys, nnls_peer_process as p; p.serve(p.Connection(int(sys.argv[1])))"
-"""What the process runs. Its argument is the file descriptor of the connection."""
 
 
 class Answer(NamedTuple):
@@ -68,105 +61,66 @@ class Answer(NamedTuple):
     note: str = ""
 
 
-# ---- in the library's process --------------------------------------------------------
-
-
-def answers(peer: Peer, A: Array, b: Array, budget: float) -> Iterator[Answer]:
-    """Solve `FEW` systems, and then more of them, as many as fit into the budget.
-
-    The first call may compile and does not count; the others fit into the budget.
-    """
-    count, following = 0, min(FEW, len(b))
-    while following > count:
-        count = following
-        call = peer.prepare(A if A.ndim == 2 else A[:count], b[:count])
-        timed = timing(wall_clock, call, REPEATS)
-        median, spread = timed.median / count, timed.spread / count
-        repeats = len(timed.seconds)
-        yield Answer(repeats, median, spread, np.asarray(to_host(timed.result)))
-        fitting = min(len(b), int(budget / ((1 + REPEATS) * median)))
-        following = fitting if fitting == len(b) or fitting >= 2 * count else count
-
-
-def serve(connection: Connection) -> None:
-    """Answer each batch with answers and, at the end, the reason why they end."""
-    peer = connection.recv()
-    with contextlib.suppress(EOFError):
-        while True:
-            batch = connection.recv()
-            try:
-                for answer in answers(peer, *batch):
-                    connection.send(answer)
-                connection.send("")
-            except Exception as error:
-                connection.send(f"fails: {type(error).__name__}")
-
-
-# ---- in the process of the benchmark -------------------------------------------------
+def timed_call(peer: Peer, A: Array, b: Array) -> Timing:
+    """Time a library in its process."""
+    timed = timing(wall_clock, peer.prepare(A, b), REPEATS)
+    return timed._replace(result=np.asarray(to_host(timed.result)))
 
 
 class PeerProcess:
     """A library in a process, which starts when it is needed; a context manager."""
 
     def __init__(self, peer: Peer, budget: float) -> None:
-        self.peer = peer
-        self.budget = budget
-        self.process: subprocess.Popen[bytes] | None = None
+        self.peer, self.budget = peer, budget
+        self.pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> PeerProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process is not None:
-            self.connection.close()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(EXIT_SECONDS)
-            self.kill()
-
-    def solve(self, A: Array, b: Array) -> Answer:
-        """Return the last answer, or an answer without systems."""
-        if self.process is None:
-            self.start()
-            answer = self.ask(*TINY, START_SECONDS)
-            if answer.note:
-                return answer
-        if A.ndim > 2:
-            sent = max(1, SENT_BYTES // A[0].nbytes)
-            A, b = A[:sent], b[:sent]
-        return self.ask(A, b, PATIENCE * self.budget)
-
-    def start(self) -> None:
-        self.connection, other = Pipe()
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", CODE, str(other.fileno())],
-            pass_fds=[other.fileno()],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            start_new_session=True,
-        )
-        other.close()
-        self.connection.send(self.peer)
-
-    def ask(self, A: Array, b: Array, limit: float) -> Answer:
-        """Send a batch to the process, and kill it if it does not end in time."""
-        answer = Answer(0, np.nan, np.nan, np.empty((0, A.shape[-1])))
-        try:
-            self.connection.send((A, b, self.budget))
-            until = time.monotonic() + limit
-            while self.connection.poll(until - time.monotonic()):
-                received = self.connection.recv()
-                if isinstance(received, str):
-                    return answer._replace(note=received)
-                answer = received
-            note = f"stopped after {limit:g} s"
-        except (EOFError, OSError):
-            note = "crashes"
         self.kill()
-        return answer._replace(note=note)
 
     def kill(self) -> None:
         """Kill the process and its children."""
-        assert self.process is not None
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        self.process = None
+        if self.pool is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.number, signal.SIGKILL)
+            self.pool.shutdown()
+        self.pool = None
+
+    def solve(self, A: Array, b: Array) -> Answer:
+        """Solve `FEW` systems, and then as many as fit into the budget.
+
+        The first call may compile and does not count; the others fit into the budget.
+        """
+        answer = Answer(0, np.nan, np.nan, np.empty((0, A.shape[-1])))
+        if A.ndim > 2:
+            b = b[: max(1, SENT_BYTES // A[0].nbytes)]
+        limit = START_SECONDS
+        try:
+            if self.pool is None:
+                context = multiprocessing.get_context("spawn")
+                self.pool = ProcessPoolExecutor(1, context, os.setsid)
+                self.number = self.pool.submit(os.getpid).result(limit)
+                self.pool.submit(timed_call, self.peer, *TINY).result(limit)
+            limit = PATIENCE * self.budget
+            until, following = time.monotonic() + limit, min(FEW, len(b))
+            while following > (count := len(answer.x)):
+                given = A if A.ndim == 2 else A[:following], b[:following]
+                future = self.pool.submit(timed_call, self.peer, *given)
+                timed = future.result(until - time.monotonic())
+                count, median = following, timed.median / following
+                repeats, spread = len(timed.seconds), timed.spread / following
+                answer = Answer(repeats, median, spread, timed.result)
+                fitting = min(len(b), int(self.budget / ((1 + REPEATS) * median)))
+                if fitting == len(b) or fitting >= 2 * count:
+                    following = fitting
+        except TimeoutError:
+            self.kill()
+            return answer._replace(note=f"stopped after {limit:g} s")
+        except BrokenProcessPool:
+            self.kill()
+            return answer._replace(note="crashes")
+        except Exception as error:
+            return answer._replace(note=f"fails: {type(error).__name__}")
+        return answer

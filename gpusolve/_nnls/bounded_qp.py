@@ -241,7 +241,7 @@ def solve_factors(
 ) -> tuple[Solution, MultiplierTerms | None]:
     """Solve least squares, and give the terms of the multipliers of constraints."""
     if factors.has_constraints:
-        return constrained.solve_by_specification(factors, method)
+        return constrained.solve_by_specification(factors)
     return solve_problem(factors, target, method), None
 
 

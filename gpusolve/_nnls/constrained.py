@@ -48,9 +48,7 @@ UNSETTLED = -1
 def solve(problem: Problem, target: Device | None, method: str) -> Solution:
     """Solve every system on the current device, or on the CPU if `target` is None."""
     found = solve_by_teams(problem, target, method)
-    return solve_rest(
-        problem, found, lambda some: solve_by_specification(some, method)[0]
-    )
+    return solve_rest(problem, found, lambda some: solve_by_specification(some)[0])
 
 
 def solve_by_teams(problem: Problem, target: Device | None, method: str) -> Solution:
@@ -128,7 +126,7 @@ class MultiplierTerms(NamedTuple):
 
 @np.errstate(all="ignore")
 def solve_by_specification(
-    problem: Problem, method: str
+    problem: Problem,
 ) -> tuple[Solution, MultiplierTerms | None]:
     """Solve every system on the host, one after the other.
 
@@ -151,7 +149,7 @@ def solve_by_specification(
         given = Problem(B, b, (), bounds=bounds, l1=gain, maxiter=problem.maxiter)
         return solve_on_cpu(given, by)
 
-    search = Search(solve_dual, method, problem.tol or 0.0)
+    search = Search(solve_dual, problem.tol or 0.0)
     for k in range(total):
         one = LeastViolation(*[part[k] for part in least])
         system = system_of(flat, rows, k)

@@ -169,8 +169,9 @@ def plot_residuals(
     >>> model = BoostedGAM().fit(x, x[:, 0])
     >>> plot_residuals(model, x, x[:, 0]).savefig("residuals.png")  # doctest: +SKIP
     """
-    options = {"offset": offset, "random_state": random_state}
-    residuals = quantile_residuals(model, X, y, **options)
+    residuals = quantile_residuals(
+        model, X, y, offset=offset, random_state=random_state
+    )
     return plot_normal(residuals, f"quantile residuals: {model._title(0)}")
 
 

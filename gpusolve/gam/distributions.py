@@ -30,7 +30,13 @@ from numpy.typing import NDArray
 from .._device.arrays import Array, namespace, on_host
 from . import families
 from ._data.conventions import check_choice
-from ._families.family import CoupledFamily, CudaFamily, family_in, is_constant
+from ._families.family import (
+    CoupledFamily,
+    CudaFamily,
+    exp_of,
+    family_in,
+    is_constant,
+)
 from ._families.numerics import (
     HALF_LOG_TWO_PI,
     log_minus_digamma,
@@ -66,6 +72,14 @@ LEAST_CURVATURE = 0.1
 
 LEAST_SHARE = 1e-3
 """The least first guess of a share, and of its distance from 1."""
+
+
+INVERSE_LINKS: Mapping[Link, Callable[[Array], Array]] = {
+    "identity": lambda f: f,
+    "log": exp_of,
+    "logit": lambda f: special(f).expit(f),
+}
+"""The parameters with these predictors."""
 
 
 @dataclass(frozen=True)
@@ -110,10 +124,8 @@ class Distribution(CoupledFamily):
 
     def parameters(self, f: Array) -> dict[str, Array]:
         """The parameters by name, from their predictors, (P, n)."""
-        return {
-            name: inverse_link(link, own)
-            for (name, link), own in zip(self.links.items(), f, strict=True)
-        }
+        pairs = zip(self.links.items(), f, strict=True)
+        return {name: INVERSE_LINKS[link](own) for (name, link), own in pairs}
 
     def response(self, f: Array) -> Array:
         """The mean, (n,)."""
@@ -187,14 +199,6 @@ class Distribution(CoupledFamily):
         from scipy import stats
 
         return self.scipy_law(stats, **parameters)
-
-
-def inverse_link(link: Link, f: Array) -> Array:
-    """The parameter with this predictor."""
-    if link == "identity":
-        return f
-    with np.errstate(over="ignore"):
-        return namespace(f).exp(f) if link == "log" else special(f).expit(f)
 
 
 def moments(y: Array, w: Array | None) -> tuple[float, float]:

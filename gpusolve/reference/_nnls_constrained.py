@@ -58,10 +58,6 @@ LEAST = 2.0**-26
 """The root of the weight of the proximal term along singular vectors of a smaller
 singular value; the columns of the matrix have unit norm."""
 
-OF_DEPENDENCE = 2.0**-14
-"""The root of the weight where the singular value is 0, up to rounding. A larger weight
-gives smaller rounding errors, and an l1 penalty needs more steps."""
-
 DEPENDENT = 16.0
 """Singular values, and what is left of rows and columns without their parts along
 others, count as zero up to this number times ``n eps`` of their size before."""
@@ -439,8 +435,7 @@ def inverse_factor(system: ConstrainedSystem) -> Array:
         if (Z**2).sum() <= n / LEAST**2:
             return Z
     _, values, rows = np.linalg.svd(R)
-    least = n * EPS * values.max(initial=0)
-    term = np.where(values <= least, OF_DEPENDENCE, np.where(values < LEAST, LEAST, 0))
+    term = np.where(values < LEAST, LEAST, 0)
     return (rows / np.hypot(values, term)[:, None]).T
 
 
@@ -513,31 +508,7 @@ class Dual(NamedTuple):
 # ---- corrections on the active constraints -------------------------------------------
 
 
-def correct_by_factor(system: ConstrainedSystem, dual: Dual, point: Point) -> Point:
-    """A step of Newton's method, with the factor Z and its proximal term.
-
-    The matrix of the active rows is solved with a small multiple of their size added:
-    the rows may depend on each other.
-    """
-    (x, y, _, x_rest), Z = point, dual.Z
-    at = active_rows(system, y)
-    rows = system.C[at] @ Z
-    e = system.slope(x, system.residual(x, x_rest)) + y @ system.C
-    along = e @ Z
-    M = rows @ rows.T
-    size = np.diagonal(M)
-    missing = system.constraint_residual(x, x_rest)[at] - rows @ along
-    M = M + np.diag(np.where(size > 0, size * len(system.d) * EPS, 1))
-    change = np.linalg.solve(M, np.where(size > 0, missing, 0))
-    x, x_rest = two_sum(x, x_rest + Z @ (along + change @ rows))
-    y = y.copy()
-    y[at] += change
-    return drop_negative_multipliers(system, Point(x, y, 0 * y, x_rest))
-
-
-def correct_by_elimination(
-    system: ConstrainedSystem, dual: Dual, point: Point
-) -> Point:
+def correct(system: ConstrainedSystem, point: Point) -> Point:
     """The minimum where the active rows hold, with variables eliminated by them.
 
     It squares no condition number and needs no proximal term, and no scale of a row or
@@ -661,13 +632,10 @@ class Search(NamedTuple):
     Attributes
     ----------
     solve : SolveDual
-    method : str
-        ``"auto"``, ``"gram"`` or ``"qr"``, for the dual problems.
     tol : float
     """
 
     solve: SolveDual
-    method: str
     tol: float
 
     @property
@@ -683,8 +651,9 @@ class Search(NamedTuple):
     ) -> Found:
         """Improve a point until it is settled, or no step improves it.
 
-        By ``"auto"``, steps of QR alone from the same start follow then: the first
-        steps may lead to a point from which no step finds the active constraints.
+        Columns of the dual problem are almost parallel where constraints are. QR finds
+        the active constraints then. Where it does not, the Gram method, which leaves
+        out one of two such columns, may find others from the same start.
 
         Parameters
         ----------
@@ -694,9 +663,8 @@ class Search(NamedTuple):
             A point that satisfies all constraints, if there is one, and the sides that
             it satisfies.
         """
-        dual, auto = Dual.of(system), self.method == "auto"
-        first = self._replace(method="gram" if auto else self.method)
-        found = first.step(system, dual, start)
+        dual = Dual.of(system)
+        found = self.step(system, dual, start, "qr")
         if not found.certificate.kkt <= self.enough and nearest is not None:
             x, sides = nearest
             system = system._replace(d=sides)
@@ -710,33 +678,32 @@ class Search(NamedTuple):
             if of_point.badness < found.certificate.badness:
                 found = found._replace(point=point, certificate=of_point)
         found = self.improve(found, dual)
-        if auto and not found.certificate.is_settled(self.enough):
-            by_qr = self._replace(method="qr")
-            other = by_qr.improve(by_qr.step(system, dual, start), dual)
-            found = found.better(other)
+        if not found.certificate.is_settled(self.enough):
+            other = self.step(system, dual, start, "gram")
+            found = found.better(self.improve(other, dual, "gram"))
         return self.drop_multipliers(self.rest_at_bounds(found))
 
-    def improve(self, found: Found, dual: Dual) -> Found:
+    def improve(self, found: Found, dual: Dual, method: str = "qr") -> Found:
         """Make steps until the point is settled, or a step does not improve it."""
         for _ in range(STEPS):
             if found.certificate.is_settled(self.enough):
                 break
             before = found.certificate.badness
-            found = found.better(self.step(found.system, dual, found.point.x))
+            found = found.better(self.step(found.system, dual, found.point.x, method))
             if not found.certificate.badness < before:
                 break
         return found
 
-    def step(self, system: ConstrainedSystem, dual: Dual, x: Array) -> Found:
+    def step(
+        self, system: ConstrainedSystem, dual: Dual, x: Array, method: str
+    ) -> Found:
         """A step from x, and corrections where it is rough."""
-        point, last = dual.step(system, x, self.solve, self.method)
+        point, last = dual.step(system, x, self.solve, method)
         point = clip_to_bounds(system, point)
         certificate = certify(system, point)
         enough = CORRECTED if system.rounded_matrix else STOP_KKT
-        for correct in (correct_by_factor, correct_by_elimination):
-            if certificate.is_settled(enough):
-                break
-            other = clip_to_bounds(system, correct(system, dual, point))
+        if not certificate.is_settled(enough):
+            other = clip_to_bounds(system, correct(system, point))
             of_other = certify(system, other)
             if of_other.badness < certificate.badness:
                 point, certificate = other, of_other

@@ -25,7 +25,7 @@ SCRIPTS = {
     "constraints.py --cpu": (2, 1e-9),
     "hard.py --cpu": (3, 1e-9),
     "sparse_least_squares.py": (1, 1e-9),
-    "gam.py --cpu": (10, 1e3),
+    "gam.py --cpu": (6, 1e3),
     "gam_defaults.py --cpu": (1, 1e3),
     "blocks.py --cpu --no-peers": (20, 0),
     "blocks.py --emulate --parts gemv spmv": (6, 0),

@@ -20,7 +20,7 @@ import gpusolve
 # No argument of a public function takes NVRTC away.
 from gpusolve._device import kernels
 from gpusolve._emulator import nvrtc
-from gpusolve.monoid import BUILT_IN, as_monoid, segment_sums_of_one
+from gpusolve.monoid import as_monoid, segment_sums_of_one
 
 ALL_CASES = sorted(
     {str(case): case for case in (*EVERY_DTYPE, *REPRESENTATIVE)}.items()
@@ -41,23 +41,6 @@ def test_combine_agrees_with_brute_force(case: Case, rng: Generator) -> None:
     for k in range(len(a)):
         expected = case.fold(np.stack([a[k], b[k]]))
         assert_array_equal(combined[k], expected, strict=True)
-
-
-def test_built_in_monoids_are_known_by_name() -> None:
-    assert set(BUILT_IN) == {
-        "add",
-        "mul",
-        "min",
-        "max",
-        "logical_and",
-        "logical_or",
-        "mssp",
-    }
-    for name, monoid in BUILT_IN.items():
-        assert as_monoid(name) is monoid
-        assert monoid.name == name
-    for monoid in USER_DEFINED.values():
-        assert as_monoid(monoid) is monoid
 
 
 def test_identity_may_exist_for_some_kinds_only() -> None:

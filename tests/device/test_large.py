@@ -49,37 +49,21 @@ def half(request: pytest.FixtureRequest) -> Iterator[int]:
     yield request.param
 
 
-def test_scan(half: int) -> None:
+def test_blocks_of_large_arrays(half: int) -> None:
     import cupy
 
-    y = gpusolve.scan(cupy.ones(half + 5, cupy.uint8))
+    ones, zeros = cupy.ones(half + 5, cupy.uint8), cupy.zeros(half + 5, cupy.uint8)
+    y = gpusolve.scan(ones)
     for i in (0, half - 1, half, half + 4):
         assert int(y[i]) == (i + 1) % 256
-
-
-def test_segmented_scan(half: int) -> None:
-    import cupy
-
     flags = cupy.zeros(half + 5, bool)
     flags[half + 1] = True
-    y = gpusolve.segmented_scan(cupy.ones(half + 5, cupy.uint8), flags)
+    y = gpusolve.segmented_scan(ones, flags)
     assert [int(y[i]) for i in (half, half + 1, half + 4)] == [(half + 1) % 256, 1, 4]
-
-
-@pytest.mark.parametrize("variant", ["chunked", "group", "tree"])
-def test_reduce(half: int, variant: str) -> None:
-    import cupy
-
-    x = cupy.zeros(half + 5, cupy.uint8)
-    x[-1] = x[half] = 1
-    assert int(gpusolve.reduce(x, variant=variant)) == 2
-
-
-def test_partition(half: int) -> None:
-    import cupy
-
-    x = cupy.zeros(half + 5, cupy.uint8)
-    x[-2], x[-1] = 7, 9
-    count, y = gpusolve.stable_partition(x, x != 0)
+    del ones, flags
+    zeros[-2], zeros[-1] = 7, 9
+    for variant in ("chunked", "group", "tree"):
+        assert int(gpusolve.reduce(zeros, variant=variant)) == 16
+    count, y = gpusolve.stable_partition(zeros, zeros != 0)
     assert int(count) == 2
     assert y[:3].tolist() == [7, 9, 0]

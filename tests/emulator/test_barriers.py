@@ -22,7 +22,7 @@ from kernel_resources import included
 from kernel_sources import recorded
 from own_kernels import FOLDER, empty, own_kernel
 
-from gpusolve import _emulator
+from gpusolve import emulator
 from gpusolve._device import kernels
 from gpusolve.studies._qr_steps_kernel import DOWNDATE, ROWS, UPDATE, QRSteps, qr_steps
 
@@ -169,7 +169,7 @@ def test_every_file_has_a_run() -> None:
     ],
 )
 def test_no_kernel_has_a_race(name: str) -> None:
-    with _emulator.races():
+    with emulator.races():
         RUNS[name]()
 
 
@@ -185,6 +185,6 @@ def test_missing_barrier_is_reported(barrier: Barrier, copied_sources: Path) -> 
         for run in runs:
             run()
 
-    error = pytest.raises(_emulator.KernelError)
-    with _emulator.races(), np.errstate(all="ignore"), error:
+    error = pytest.raises(emulator.KernelError)
+    with emulator.races(), np.errstate(all="ignore"), error:
         run_all()

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from backends import needs_emulator
 
-from gpusolve import _emulator
-from gpusolve._emulator import KernelError
+from gpusolve import emulator
+from gpusolve.emulator import KernelError, RawKernel
 
 KERNELS = Path(__file__).parents[1] / "faulty_kernels"
 
@@ -25,25 +25,25 @@ pytestmark = needs_emulator
 @pytest.fixture(autouse=True)
 def watched() -> Iterator[None]:
     """Race detection."""
-    with _emulator.races():
+    with emulator.races():
         yield
 
 
 @pytest.fixture(params=["forward", "reverse", "random"])
 def order(request: pytest.FixtureRequest) -> Iterator[str]:
-    with _emulator.schedule(request.param, seed=3):
+    with emulator.schedule(request.param, seed=3):
         yield request.param
 
 
 def run(
     file: str, instance: str, *args: Any, blocks: int = 2, threads: int = 32
 ) -> None:
-    kernel = _emulator.Kernel(KERNELS / f"{file}.cu", instance, KERNELS)
+    kernel = RawKernel(KERNELS / f"{file}.cu", instance)
     kernel((blocks,), (threads,), args)
 
 
 def integers(*shape: int) -> Any:
-    return _emulator.zeros(shape, np.int32)
+    return np.zeros(shape, np.int32)
 
 
 # ---- a value that one block sends to another -----------------------------------------
@@ -57,13 +57,13 @@ def received(instance: str) -> int:
 
 
 def test_value_and_status_in_one_word(order: str) -> None:
-    word, result = _emulator.zeros(1, np.uint64), integers(1)
+    word, result = np.zeros(1, np.uint64), integers(1)
     run("message", "packed", word, result)
     assert result[0] == 42
 
 
 def test_word_written_in_halves(order: str) -> None:
-    word, result = _emulator.zeros(1, np.uint64), integers(1)
+    word, result = np.zeros(1, np.uint64), integers(1)
     message = (
         r"block \(1, 0, 0\), message.cu:\d+: data race: reads element 0 of word .* as "
         r"one value, but thread \(0, 0, 0\) of block \(0, 0, 0\) at message.cu:2[23] "
@@ -175,14 +175,14 @@ def test_plain_read_and_plain_write(order: str) -> None:
 @pytest.mark.parametrize("name", ["char", "short", "double"])
 def test_neighbouring_elements_do_not_race(order: str, name: str) -> None:
     dtype = {"char": np.int8, "short": np.int16, "double": np.float64}[name]
-    x = _emulator.empty(6 * 5, dtype)
+    x = np.empty(6 * 5, dtype)
     run("shared_element", f"write_own<{name}>", x, blocks=6, threads=5)
     np.testing.assert_array_equal(x, np.arange(30))
 
 
 def last_block_sum(faulty: str) -> int:
     x, total = np.arange(40, dtype=np.int32), integers(1)
-    done = _emulator.zeros(1, np.uint32)
+    done = np.zeros(1, np.uint32)
     run("last_block", f"sum<{faulty}>", x, integers(40), done, total, blocks=40)
     return int(total[0])
 
@@ -237,7 +237,7 @@ def test_pointer_in_a_structure(order: str) -> None:
 def exchange(between: str, distance: int, name: str = "int", threads: int = 128) -> Any:
     """Element t ^ distance for every t, synchronised between write and read."""
     dtype = {"char": np.int8, "int": np.int32, "double": np.float64}[name]
-    x, y = np.arange(threads).astype(dtype), _emulator.empty(threads, dtype)
+    x, y = np.arange(threads).astype(dtype), np.empty(threads, dtype)
     instance = f"exchange<{between}, {name}>"
     run("inside_block", instance, x, np.int32(distance), y, blocks=1, threads=threads)
     return y
@@ -274,9 +274,7 @@ def test_shuffles_do_not_order_memory_accesses(order: str) -> None:
 
 def exchange_in(kernel: str, between: str, distance: int) -> Any:
     x = np.arange(64, dtype=np.int32)
-    compiled = _emulator.Kernel(
-        KERNELS / "inside_block.cu", f"{kernel}<{between}, int>", KERNELS
-    )
+    compiled = RawKernel(KERNELS / "inside_block.cu", f"{kernel}<{between}, int>")
     compiled((1,), (64,), (x, np.int32(distance)), shared_mem=64 * 4)
     return x
 

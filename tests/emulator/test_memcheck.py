@@ -10,8 +10,8 @@ import pytest
 from backends import needs_emulator
 from together import together
 
-from gpusolve import _emulator
-from gpusolve._emulator import KernelError
+from gpusolve import emulator
+from gpusolve.emulator import KernelError, RawKernel
 
 KERNELS = Path(__file__).parents[1] / "faulty_kernels"
 
@@ -19,7 +19,7 @@ pytestmark = needs_emulator
 
 
 def run(name: str, *args: Any, shared_mem: int = 0) -> None:
-    kernel = _emulator.Kernel(KERNELS / "memory.cu", name, KERNELS)
+    kernel = RawKernel(KERNELS / "memory.cu", name)
     kernel((1,), (32,), args, shared_mem=shared_mem)
 
 
@@ -72,23 +72,23 @@ UNINITIALISED = r"^memory.cu:92: .* uninitialized"
 @together("number", range(len(SILENT)))
 def test_an_access_inside_of_memory_is_allowed(number: int) -> None:
     name, args, shared_mem = SILENT[number]
-    with _emulator.memcheck():
+    with emulator.memcheck():
         run(name, *args, shared_mem=shared_mem)
 
 
 @together("number", range(len(FAULTY)))
 def test_an_access_outside_of_memory_is_found(number: int) -> None:
     name, args, shared_mem, message = FAULTY[number]
-    with _emulator.memcheck(), pytest.raises(KernelError, match=message):
+    with emulator.memcheck(), pytest.raises(KernelError, match=message):
         run(name, *args, shared_mem=shared_mem)
 
 
 def test_a_local_variable_without_a_value_is_named() -> None:
-    kernel = _emulator.Kernel(KERNELS / "memory.cu", "sum_without_start", KERNELS)
+    kernel = RawKernel(KERNELS / "memory.cu", "sum_without_start")
     for _ in range(2):
-        with _emulator.memcheck(), pytest.warns(RuntimeWarning, match=UNINITIALISED):
+        with emulator.memcheck(), pytest.warns(RuntimeWarning, match=UNINITIALISED):
             kernel((1,), (32,), (floats(), INT(4)))
-        kernel = _emulator.Kernel(KERNELS / "memory.cu", "sum_without_start", KERNELS)
+        kernel = RawKernel(KERNELS / "memory.cu", "sum_without_start")
 
 
 def test_the_environment_turns_the_check_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,9 +100,9 @@ def test_the_environment_turns_the_check_on(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_races_are_found_together_with_accesses_outside() -> None:
-    with _emulator.memcheck():
+    with emulator.memcheck():
         run("race", floats())
-    with _emulator.memcheck(), _emulator.races():
+    with emulator.memcheck(), emulator.races():
         with pytest.raises(KernelError, match="data race"):
             run("race", floats())
         with pytest.raises(KernelError, match="element -1"):

@@ -63,17 +63,6 @@ def _product(A: Any, B: Any, C: Any, n: Any) -> Any:
     return A @ B
 
 
-def _sgemm(instance: str, tile: int, block: Shape) -> Launch:
-    return Launch(
-        "sgemm.cu",
-        instance,
-        lambda n: (n // tile, n // tile),
-        block,
-        _matrices,
-        _product,
-    )
-
-
 def _elements(per_block: int) -> Callable[[int], tuple[Any, ...]]:
     def arguments(n: int) -> tuple[Any, ...]:
         x = np.random.default_rng(0).random(n, np.float32)
@@ -86,17 +75,6 @@ def _sums(x: Any, y: Any, count: Any) -> Any:
     return x.reshape(len(y), -1).sum(axis=1, dtype=np.float64)
 
 
-def _reduction(instance: str, per_block: int) -> Launch:
-    return Launch(
-        "reduction.cu",
-        instance,
-        lambda n: (n // per_block,),
-        (256,),
-        _elements(per_block),
-        _sums,
-    )
-
-
 def _matrix(n: int) -> tuple[Any, ...]:
     x = np.random.default_rng(0).random((n, n), np.float32)
     return x, np.zeros_like(x), np.int32(n)
@@ -106,39 +84,48 @@ def _transposed(x: Any, y: Any, n: Any) -> Any:
     return x.T
 
 
-def _transpose(instance: str, rows: int, tile: int = 32) -> Launch:
-    return Launch(
-        "transpose.cu",
-        instance,
-        lambda n: (n // tile, n // tile),
-        (tile, rows),
-        _matrix,
-        _transposed,
-    )
+def _tiled(file: str, instance: str, tile: int, block: Shape) -> Launch:
+    """A kernel with a block for each tile of a matrix."""
+    arguments, expected = {
+        "sgemm.cu": (_matrices, _product), "transpose.cu": (_matrix, _transposed)
+    }[file]  # fmt: skip
+    grid = lambda n: (n // tile, n // tile)  # noqa: E731
+    return Launch(file, instance, grid, block, arguments, expected)
 
+
+def _reduction(number: int, per_block: int) -> Launch:
+    arguments, instance = _elements(per_block), f"reduce_{number}"
+    grid = lambda n: (n // per_block,)  # noqa: E731
+    return Launch("reduction.cu", instance, grid, (256,), arguments, _sums)
+
+
+SGEMM = [
+    ("sgemm_1", 32, (32, 32)), ("sgemm_2", 32, (32, 32)), ("sgemm_3", 32, (32, 32)),
+    ("sgemm_4", 64, (512,)), ("sgemm_5", 128, (256,)),
+    ("sgemm_vector<InOrder, 8>", 128, (256,)),
+    ("sgemm_vector<Rearranged, 8>", 128, (256,)),
+    ("sgemm_vector<Padded, 8>", 128, (256,)),
+    ("sgemm_vector<InOrder, 16>", 128, (256,)),
+    ("sgemm_10", 128, (128,)),
+]  # fmt: skip
+TRANSPOSE = {
+    "naive": ("transpose_naive", 32, (32, 32)),
+    "naive, 16 x 16": ("transpose_naive", 16, (16, 16)),
+    "gather, 16 x 16": ("transpose_gather", 16, (16, 16)),
+    "tile": ("transpose_tile<32, 32>", 32, (32, 32)),
+    "padded": ("transpose_tile<33, 32>", 32, (32, 32)),
+    "padded, 2 each": ("transpose_tile<33, 16>", 32, (32, 16)),
+    "padded, 4 each": ("transpose_tile<33, 8>", 32, (32, 8)),
+    "padded, 8 each": ("transpose_tile<33, 4>", 32, (32, 4)),
+}
+"""Instance, tile and block of the published kernels."""
 
 LAUNCHES = {
-    "sgemm 1": _sgemm("sgemm_1", 32, (32, 32)),
-    "sgemm 2": _sgemm("sgemm_2", 32, (32, 32)),
-    "sgemm 3": _sgemm("sgemm_3", 32, (32, 32)),
-    "sgemm 4": _sgemm("sgemm_4", 64, (512,)),
-    "sgemm 5": _sgemm("sgemm_5", 128, (256,)),
-    "sgemm 6": _sgemm("sgemm_vector<InOrder, 8>", 128, (256,)),
-    "sgemm 7": _sgemm("sgemm_vector<Rearranged, 8>", 128, (256,)),
-    "sgemm 8": _sgemm("sgemm_vector<Padded, 8>", 128, (256,)),
-    "sgemm 9": _sgemm("sgemm_vector<InOrder, 16>", 128, (256,)),
-    "sgemm 10": _sgemm("sgemm_10", 128, (128,)),
-    **{f"reduction {k}": _reduction(f"reduce_{k}", 256) for k in (0, 1, 2)},
-    **{f"reduction {k}": _reduction(f"reduce_{k}", 512) for k in (3, 4, 5)},
-    **{f"reduction {k}": _reduction(f"reduce_{k}", 128 * 256) for k in (6, 7)},
-    "transpose naive": _transpose("transpose_naive", 32),
-    "transpose naive, 16 x 16": _transpose("transpose_naive", 16, 16),
-    "transpose gather, 16 x 16": _transpose("transpose_gather", 16, 16),
-    "transpose tile": _transpose("transpose_tile<32, 32>", 32),
-    "transpose padded": _transpose("transpose_tile<33, 32>", 32),
-    "transpose padded, 2 each": _transpose("transpose_tile<33, 16>", 16),
-    "transpose padded, 4 each": _transpose("transpose_tile<33, 8>", 8),
-    "transpose padded, 8 each": _transpose("transpose_tile<33, 4>", 4),
+    **{f"sgemm {k}": _tiled("sgemm.cu", *row) for k, row in enumerate(SGEMM, 1)},
+    **{f"reduction {k}": _reduction(k, 256) for k in (0, 1, 2)},
+    **{f"reduction {k}": _reduction(k, 512) for k in (3, 4, 5)},
+    **{f"reduction {k}": _reduction(k, 128 * 256) for k in (6, 7)},
+    **{f"transpose {k}": _tiled("transpose.cu", *row) for k, row in TRANSPOSE.items()},
 }
 
 

@@ -23,15 +23,7 @@ __global__ void time_of_a_barrier(long long* elapsed) {
 
 // ---- overruns of shared memory ----------------------------------------------------------
 
-/// Fault: writes `excess` elements past the end.
-__global__ void fill_tile(int excess, int* y) {
-    __shared__ int tile[64];
-    for (int i = threadIdx.x; i < 64 + excess; i += blockDim.x) tile[i] = i;
-    __syncthreads();
-    y[threadIdx.x] = tile[threadIdx.x];
-}
-
-/// The same, followed by other shared memory.
+/// Fault: writes `excess` elements past the end, where other shared memory follows.
 __global__ void fill_both(int excess, int* y) {
     extern __shared__ int more[];
     __shared__ int table[64];
@@ -39,14 +31,4 @@ __global__ void fill_both(int excess, int* y) {
     for (int i = threadIdx.x; i < 64 + excess; i += blockDim.x) table[i] = i;
     __syncthreads();
     y[threadIdx.x] = table[threadIdx.x] + more[blockDim.x - 1 - threadIdx.x];
-}
-
-/// Fault: writes `excess` elements past the end of dynamic memory.
-__global__ void fill_dynamic(int excess, int* y) {
-    extern __shared__ int more[];
-    __shared__ int table[64];
-    table[threadIdx.x] = 0;
-    for (int i = threadIdx.x; i < blockDim.x + excess; i += blockDim.x) more[i] = i;
-    __syncthreads();
-    y[threadIdx.x] = table[threadIdx.x] + more[threadIdx.x];
 }

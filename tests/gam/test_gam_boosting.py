@@ -13,6 +13,8 @@ from together import together
 
 from gpusolve import emulator, reference
 from gpusolve.gam import BoostedGAM, bbs, bols, simulate
+
+# The bounds of scores alone: larger bounds change nothing but time.
 from gpusolve.gam._boosting.batch import Fits
 from gpusolve.gam._boosting.learner_fits import LEAST_LEARNERS, ScreenedFits
 from gpusolve.gam._boosting.problem import designs_of, prepare
@@ -198,30 +200,14 @@ def test_the_bound_of_a_score_is_as_large_as_the_score_may_be() -> None:
     np.testing.assert_allclose(learners.upper_bounds(2 * u), 10, rtol=1e-5)
 
 
-@together("layout", [np.float32, ">f8", "F"])
-def test_other_layouts_give_the_same_path(backend: Any, layout: Any, data: Any) -> None:
-    X, y = data
-    other = np.asfortranarray(X) if layout == "F" else X.astype(layout)
-    loose = 1e-4 if layout == np.float32 else 1e-12
-    for model in models_of(backend, 30):
-        model.fit(backend.array(X), backend.array(y))
-        selected, risk = model.selected_, model.risk_
-        model.fit(backend.array(other), backend.array(y))
-        np.testing.assert_array_equal(model.selected_, selected)
-        np.testing.assert_allclose(model.risk_, risk, rtol=loose)
-
-
-@together(("penalty", "columns", "steps"), [(None, 2, 400), ("difference", 1, 10_000)])
-def test_many_steps_converge_to_least_squares(
-    numpy_backend: Any, penalty: Any, columns: int, steps: int
-) -> None:
+def test_many_steps_converge_to_least_squares(numpy_backend: Any) -> None:
     """A penalty makes the steps smaller; it does not change their limit."""
     X, y = additive(np.random.default_rng(0), n=120)
-    Z = X[:, 1 : 1 + columns]
-    B = np.hstack([*bases_of(Z, 6)])
+    Z = X[:, [1]]
+    (B,) = bases_of(Z, 6)
     best = B @ np.linalg.lstsq(B, y, rcond=None)[0]
-    options = {"n_basis": 6, "penalty": penalty, "df": 3, "learning_rate": 1.0}
-    for model in models_of(numpy_backend, steps, **options):
+    options = {"n_basis": 6, "df": 3, "learning_rate": 1.0}
+    for model in models_of(numpy_backend, 10_000, **options):
         risk = model.fit(Z, y).risk_[-1]
         assert risk == pytest.approx(((y - best) ** 2).sum(), rel=1e-7)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.model_selection import KFold, PredefinedSplit, StratifiedKFold
+from sklearn.model_selection import PredefinedSplit
 from together import together
 
 from gpusolve.gam import (
@@ -104,17 +104,6 @@ def test_folds_are_of_the_rows_of_x(kind: str) -> None:
                 fitted.fit(X_, y_, sample_weight=w_)
                 risks[-1] = np.append(risks[-1], fitted.validation_risk_)
         np.testing.assert_array_equal(*risks)
-
-
-def test_a_splitter_divides_all_rows_of_x(data: Data) -> None:
-    X, y = data
-    model = BoostedGAMClassifier(max_iter=5)
-    labels = (y > np.median(y)) * 1
-    model.fit(X, labels, sample_weight=np.arange(90) % 4)
-    for splitter in (KFold(3), StratifiedKFold(3)):
-        found = cv_stop(model, splitter).risk
-        expected = cv_stop(model, list(splitter.split(X, labels))).risk
-        np.testing.assert_array_equal(found, expected)
 
 
 def test_weights_of_a_fold_that_are_not_whole_are_scaled() -> None:

@@ -20,7 +20,9 @@ from gpusolve.gam import (
     plot_residuals,
     quantile_residuals,
 )
-from gpusolve.gam._model.figures import bins_of
+
+# Samples and predictions that no model has.
+from gpusolve.gam._model.figures import bins_of, plot_normal
 from gpusolve.gam.diagnostics import effect_sizes
 
 pytest.importorskip("matplotlib", reason="it draws the plots").use("Agg")
@@ -109,8 +111,6 @@ def test_the_picture_of_residuals() -> None:
 
 def test_the_band_of_residuals_has_19_of_20_order_statistics() -> None:
     """At each rank by itself, of 400 samples of the normal distribution."""
-    from gpusolve.gam._model.figures import plot_normal
-
     samples = np.sort(np.random.default_rng(0).normal(size=(400, 99)), axis=1)
     axis = plot_normal(samples[0], "").axes[0]
     corners = axis.collections[0].get_paths()[0].vertices

@@ -14,7 +14,6 @@ from gpusolve.gam import (
     BoostedDistribution,
     bbs,
     bols,
-    bootstrap_effects,
     cv_stop,
 )
 from gpusolve.gam.distributions import DISTRIBUTIONS
@@ -148,16 +147,6 @@ def test_learners_of_each_parameter(data: Data) -> None:
     assert sorted(names) == ["mu: bbs(0)", "mu: bols(1)", "sigma: bbs(1)"]
     other = BoostedDistribution({"mu": [bbs(0, df=5)], "sigma": [bbs(0)]}, max_iter=9)
     assert other.fit(*data).names_ == ["bbs(0, df=5)", "bbs(0)"]
-
-
-def test_stopping_and_samples(model: BoostedDistribution, data: Data) -> None:
-    options = {"early_stopping": True, "random_state": 0}
-    stopped = BoostedDistribution(max_iter=2000, **options).fit(*data)
-    assert 10 < stopped.n_iter_ < 2000
-    samples = bootstrap_effects(model, 4, max_iter=20, random_state=0)
-    lower, upper = samples.interval(0, np.array([0.1, 0.9]), fit=1)
-    assert (lower <= upper).all()
-    assert lower[1] > upper[0]  # sigma grows
 
 
 def test_a_density_ends_at_the_rounding_of_the_response() -> None:

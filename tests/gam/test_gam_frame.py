@@ -310,7 +310,7 @@ def test_data_on_disk_and_of_dask_are_arrays(dtype: str, tmp_path: Path) -> None
         np.testing.assert_array_equal(model.predict(source), expected.predict(X[rows]))
     if dtype == "float64":
         stored[-50, 1] = np.nan
-        with pytest.raises(ValueError, match="in column 1"):
+        with pytest.raises(ValueError, match="1 must not have missing values"):
             expected.predict(stored)
 
 

@@ -32,7 +32,6 @@ from gpusolve.gam import (
     load,
     stability_selection,
 )
-from gpusolve.gam._model import store  # for values that models do not have
 from gpusolve.gam.families import Custom
 
 N = 60
@@ -133,6 +132,12 @@ def read(text: str) -> Any:
         return load(file.name)
 
 
+def stored(model: str) -> Any:
+    """A model that is read from a file."""
+    head = '"format": "gpusolve.gam", "version": 1, "package": "1"'
+    return read(f'{{{head}, "model": {model}}}')
+
+
 def events(count: int) -> Any:
     """Times, of which the first have an event."""
     return np.c_[1 + X[:, 0], np.arange(N) < count]
@@ -193,7 +198,6 @@ TABLES = read_tables()
 NAMES = {
     **vars(distributions),
     **vars(families),
-    **vars(store),
     **vars(gam),
     **globals(),
 }

@@ -16,7 +16,7 @@ from together import together
 # A watchdog and small shared memory are properties of a device. The balance of chunks
 # has no effect but time.
 from gpusolve._device.kernels import EmulatedDevice
-from gpusolve._device.launch import LAUNCH_SECONDS, ceil_div
+from gpusolve._device.launch import LAUNCH_SECONDS
 from gpusolve.emulator import profile
 from gpusolve.gam import BoostedGAM, bbs, bols, brandom, bspatial, cv_stop
 from gpusolve.gam._boosting import gram_kernel, stacked_kernel
@@ -89,7 +89,7 @@ def test_chunks_keep_blocks_busy(learners: int, blocks: int) -> None:
     """If chunks may be small, blocks wait for at most a quarter of the time."""
     chunks = gram_kernel.balanced_chunks(learners, blocks, most=1000)
     units = learners * chunks
-    assert units / (blocks * ceil_div(units, blocks)) > 0.75
+    assert units / (blocks * -(-units // blocks)) > 0.75
     assert chunks == 1 or units <= gram_kernel.ROUNDS * blocks
     assert gram_kernel.balanced_chunks(learners, blocks, most=1) == 1
 

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 from together import together
 
-from gpusolve.gam import BoostedGAM, bbs, cv_stop, gamboost, load
+from gpusolve.gam import BoostedGAM, bbs, gamboost, load
 from gpusolve.gam.terms import bkernel, bmrf, brad, btree
 
 Floats = NDArray[np.float64]
@@ -278,16 +278,3 @@ def test_rows_with_missing_values_are_left_out(data: Any, term: Any) -> None:
     effects = made[0].effects(d)
     np.testing.assert_array_equal(effects[:10], 0)
     np.testing.assert_allclose(effects[10:], made[1].effects(rest), rtol=1e-9)
-
-
-def test_folds_of_stumps_and_splines_are_those_of_single_fits(
-    backend: Any, rng: np.random.Generator
-) -> None:
-    d = {"x": rng.random(120), "z": rng.random(120)}
-    y = (d["x"] > 0.5) + np.sin(6 * d["z"]) + 0.1 * rng.standard_normal(120)
-    device = "cuda" if backend.name == "cuda" else "auto"
-    terms = [btree("x"), bbs("z"), btree("z", bins=9)]
-    model = BoostedGAM(terms, max_iter=6, device=device).fit(d, y)
-    folds = rng.multinomial(120, np.full(120, 1 / 120), 3).T * 1.0
-    single = [cv_stop(model, folds[:, [k]]).risk[0] for k in range(3)]
-    np.testing.assert_allclose(cv_stop(model, folds).risk, single, rtol=1e-12)

@@ -32,29 +32,9 @@ from gpusolve.gam import (
     bspatial,
     btree,
     cv_stop,
+    families,
 )
 from gpusolve.gam.distributions import DISTRIBUTIONS
-from gpusolve.gam.families import (
-    Binomial,
-    CoxPH,
-    Custom,
-    Expectile,
-    Family,
-    Gamma,
-    Gaussian,
-    Huber,
-    Hurdle,
-    Laplace,
-    LogLogistic,
-    LogNormal,
-    Multinomial,
-    NegativeBinomial,
-    Poisson,
-    PropOdds,
-    Quantile,
-    Tweedie,
-    Weibull,
-)
 
 Floats = NDArray[np.float64]
 
@@ -81,7 +61,7 @@ def dense_learners(data: Any) -> Any:
 def estimator(family: Any, learners: Any = TERMS, **options: Any) -> Any:
     """A model of the family."""
     given = {"learning_rate": RATE, "family": family} | options
-    if isinstance(family, Multinomial):
+    if isinstance(family, families.Multinomial):
         return BoostedGAMClassifier(learners, **given | {"family": "multinomial"})
     kind = BoostedGAM if family.predictors == 1 else BoostedDistribution
     return kind(learners, **given)
@@ -137,7 +117,7 @@ def check_paths(family: Any, rule: str, steps: int, n: int = 90) -> None:
         np.testing.assert_allclose(risk, held_out, rtol=1e-7, atol=1e-10)
 
 
-LOG_COSH = Custom(
+LOG_COSH = families.Custom(
     "log-cosh",
     gradient=lambda y, f: np.tanh(y - f),
     loss=lambda y, f: np.logaddexp(y - f, f - y) - np.log(2),
@@ -155,7 +135,7 @@ def test_a_path_is_that_of_dense_matrices(family: Any) -> None:
 
 @pytest.mark.parametrize("rule", ["mboost", "scaled"])
 def test_a_path_without_the_compiled_object(hidden_object: None, rule: str) -> None:
-    for family in (Gaussian(), Poisson(), Multinomial(3)):
+    for family in (families.Gaussian(), families.Poisson(), families.Multinomial(3)):
         check_paths(family, rule, 12)
 
 
@@ -176,15 +156,17 @@ def test_the_fallback_makes_the_steps_of_the_compiled_object(
 
 
 SHORT = [
-    Gaussian(), Quantile(0.8), Huber(), Binomial(), Poisson(), Gamma(),
-    NegativeBinomial(), Hurdle(), PropOdds(11), CoxPH(), Weibull(), LogNormal(),
-    Multinomial(3), DISTRIBUTIONS["gaussian"]("cyclic"),
-    DISTRIBUTIONS["gaussian"]("noncyclic"),
+    *(families.family_of(name) for name in families.FAMILIES if name in (
+        "gaussian", "huber", "binomial", "poisson", "gamma", "negative_binomial",
+        "hurdle", "coxph", "weibull", "log_normal")),
+    *(families.Quantile(0.8), families.PropOdds(11), families.Multinomial(3)),
+    *(DISTRIBUTIONS["gaussian"](update) for update in ("cyclic", "noncyclic")),
 ]  # fmt: skip
 """Families whose kernels `make test` compiles."""
 
 OTHERS = [
-    Laplace(), Expectile(0.3), Tweedie(1.2), LogLogistic(),
+    families.Laplace(), families.Expectile(0.3), families.Tweedie(1.2),
+    families.LogLogistic(),
     *(kind() for name, kind in DISTRIBUTIONS.items() if name != "gaussian"),
 ]  # fmt: skip
 """The other types; parameters and updates are arguments of the same kernels."""
@@ -201,8 +183,10 @@ OTHERS = [
 def test_kernels_make_the_steps_of_dense_matrices(
     device_backend: Any, family: Any
 ) -> None:
-    n = 333 if family == Gaussian() else 60
-    for rule in ["scaled", "mboost"][: 1 + (family in (Gaussian(), Multinomial(3)))]:
+    n = 333 if family == families.Gaussian() else 60
+    for rule in ["scaled", "mboost"][
+        : 1 + (family in (families.Gaussian(), families.Multinomial(3)))
+    ]:
         check_paths(family, rule, 3, n)
 
 
@@ -251,12 +235,12 @@ def test_kernels_make_the_steps_of_the_host(
 @pytest.mark.parametrize(
     "family",
     [
-        Gaussian(),
+        families.Gaussian(),
         DISTRIBUTIONS["gaussian"](),
-        Multinomial(3),
-        CoxPH(),
-        Huber(),
-        Gamma(),
+        families.Multinomial(3),
+        families.CoxPH(),
+        families.Huber(),
+        families.Gamma(),
     ],
     ids=str,
 )
@@ -276,7 +260,7 @@ def test_no_race_and_same_bits_in_any_interleaving(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", [Gaussian(), Huber()], ids=str)
+@pytest.mark.parametrize("family", [families.Gaussian(), families.Huber()], ids=str)
 @pytest.mark.parametrize("order", [".release.", ".acquire."])
 def test_a_relaxed_access_of_the_barrier_is_reported(
     family: Any, order: str, copied_sources: Any, monkeypatch: pytest.MonkeyPatch
@@ -324,15 +308,15 @@ def test_the_bound_of_huber_is_the_exact_median(device_backend: Any, name: str) 
 # ---- the limit -----------------------------------------------------------------------
 
 
-SCORES: dict[Family, Callable[[Floats, Floats], Floats]] = {
-    Gaussian(): lambda y, f: y - f,
-    Expectile(0.3): lambda y, f: np.where(y > f, 0.3, 0.7) * (y - f),
-    Huber(0.5): lambda y, f: np.clip(y - f, -0.5, 0.5),
-    Binomial(): lambda y, f: y - special.expit(2 * f),
-    Binomial("logit"): lambda y, f: y - special.expit(f),
-    Poisson(): lambda y, f: y - np.exp(f),
-    NegativeBinomial(2.0): lambda y, f: (y - np.exp(f)) / (1 + np.exp(f) / 2),
-    Gamma(): lambda y, f: y / np.exp(f) - 1,
+SCORES: dict[families.Family, Callable[[Floats, Floats], Floats]] = {
+    families.Gaussian(): lambda y, f: y - f,
+    families.Expectile(0.3): lambda y, f: np.where(y > f, 0.3, 0.7) * (y - f),
+    families.Huber(0.5): lambda y, f: np.clip(y - f, -0.5, 0.5),
+    families.Binomial(): lambda y, f: y - special.expit(2 * f),
+    families.Binomial("logit"): lambda y, f: y - special.expit(f),
+    families.Poisson(): lambda y, f: y - np.exp(f),
+    families.NegativeBinomial(2.0): lambda y, f: (y - np.exp(f)) / (1 + np.exp(f) / 2),
+    families.Gamma(): lambda y, f: y / np.exp(f) - 1,
 }
 """The derivative of the log likelihood by the predictor, up to a factor."""
 
@@ -342,7 +326,7 @@ LINES = [bols(0), bols(1), bols(2)]
 @pytest.mark.parametrize("family", SCORES, ids=str)
 @pytest.mark.parametrize("has_offset", [False, True])
 def test_lines_become_the_generalised_linear_model(
-    family: Family, has_offset: bool
+    family: families.Family, has_offset: bool
 ) -> None:
     X, y = sample(family)
     start = np.log(np.random.default_rng(1).uniform(0.5, 2, len(y))) * has_offset
@@ -357,8 +341,10 @@ def test_lines_become_the_generalised_linear_model(
     np.testing.assert_allclose(f, D @ found.x, atol=1e-6)
 
 
-@pytest.mark.parametrize("family", [Laplace(), Quantile(0.8)], ids=str)
-def test_lines_become_the_quantile_regression(family: Family) -> None:
+@pytest.mark.parametrize(
+    "family", [families.Laplace(), families.Quantile(0.8)], ids=str
+)
+def test_lines_become_the_quantile_regression(family: families.Family) -> None:
     """The steps keep their length, so the risk comes close to the risk of the limit."""
     X, y = sample(family)
     tau = getattr(family, "tau", 0.5)
@@ -370,7 +356,7 @@ def test_lines_become_the_quantile_regression(family: Family) -> None:
         b_eq=y,
         bounds=[(None, None)] * k + [(0, None)] * (2 * n),
     )
-    least = program.fun * (2 if isinstance(family, Laplace) else 1)
+    least = program.fun * (2 if isinstance(family, families.Laplace) else 1)
     model = BoostedGAM(LINES, family=family, learning_rate=0.02, max_iter=1500)
     risk = model.fit(X, y).risk_
     assert risk.min() >= least * (1 - 1e-12)
@@ -412,7 +398,7 @@ def test_lines_converge_to_the_largest_likelihood(name: str, update: Any) -> Non
 
 def test_classes_converge_to_the_logistic_regression() -> None:
     linear_model = pytest.importorskip("sklearn.linear_model")
-    X, y = sample(Multinomial(3), 300)
+    X, y = sample(families.Multinomial(3), 300)
     model = BoostedGAMClassifier([bols(0)], family="multinomial", learning_rate=0.5)
     model.set_params(max_iter=300).fit(X, y)
     expected = linear_model.LogisticRegression(C=np.inf, tol=1e-10).fit(X[:, :1], y)
@@ -431,7 +417,9 @@ def test_the_limit_of_ordered_classes_is_that_of_statsmodels() -> None:
         method="newton", disp=False, tol=1e-12
     )
     terms = [bols(0, intercept=False), bols(1, intercept=False)]
-    model = BoostedGAM(terms, family=PropOdds(4), learning_rate=1.0, max_iter=400)
+    model = BoostedGAM(
+        terms, family=families.PropOdds(4), learning_rate=1.0, max_iter=400
+    )
     model.fit(X, y)
     slopes = [model.partial_effect(j, [1.0])[0] for j in (0, 1)]
     np.testing.assert_allclose(slopes, wanted.params[:2], rtol=1e-5)

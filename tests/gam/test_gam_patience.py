@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import Any
 
 import numpy as np
@@ -105,22 +106,18 @@ def test_many_rows_are_held_out_once() -> None:
     np.testing.assert_allclose(model.risk_, full.risk_, rtol=1e-9)
 
 
-@together("early_stopping", [False, True])
 def test_one_bar_counts_all_steps_that_choose(
-    data: Data, early_stopping: bool, monkeypatch: pytest.MonkeyPatch
+    data: Data, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    updates: list[list[int]] = []
-
-    class Bar:
-        update = staticmethod(lambda steps: updates[-1].append(steps))
-
-    def bar(*given: Any, shown: bool | None) -> Any:
-        updates.append([])
-        return contextlib.nullcontext(Bar())
-
-    monkeypatch.setattr(patience, "progress_bar", bar)
-    model = BoostedGAM(df=4, early_stopping=early_stopping, max_iter="auto").fit(*data)
-    assert [*map(sum, updates)] == [len(model.validation_risk_) - 1]
+    model = BoostedGAM(progress=True).fit(*data)
+    shown = re.findall(
+        r"choosing iterations: (\d+)step", said := capsys.readouterr().err
+    )
+    assert "0" == shown[0] != shown[-1]
+    assert int(shown[-1]) <= 6 * len(model.validation_risk_)
+    begins = re.findall(r"(\w+): +0(?:step|%)", said)
+    assert list(dict.fromkeys(begins)) == ["iterations", "boosting"]
+    assert said.index("boosting") > said.rindex("iterations")
 
 
 # ---- the number of iterations --------------------------------------------------------

@@ -10,6 +10,7 @@ import pytest
 from together import together
 
 from gpusolve.gam import (
+    BoostedDistribution,
     BoostedGAM,
     BoostedGAMClassifier,
     bbs,
@@ -20,11 +21,8 @@ from gpusolve.gam import (
     bspatial,
     cv_stop,
 )
-from gpusolve.gam._model.draw import (
-    EXTREMES,
-    MAX_CURVES,
-    MAX_LABELS,
-)
+
+# What is drawn before it is drawn.
 from gpusolve.gam._model.effects import effect_of
 from gpusolve.gam.families import Binomial
 
@@ -252,9 +250,9 @@ def overlap(labels: list[Any]) -> bool:
     return any(a.overlaps(b) for a, b in pairwise(boxes))
 
 
-@together(
+@pytest.mark.parametrize(
     "levels",
-    [["f", "m"], [*"ABCDEFGH"], LONG, [f"level {j}" for j in range(MAX_LABELS)]],
+    [["f", "m"], [*"ABCDEFGH"], LONG, [f"level {j}" for j in range(12)]],
     ids=len,
 )
 def test_names_of_levels_do_not_run_into_each_other(levels: list[str]) -> None:
@@ -324,7 +322,7 @@ def test_many_levels_are_ordered_and_the_extremes_have_names() -> None:
     expected = np.column_stack([effect.lower, effect.upper])[order]
     np.testing.assert_array_equal(drawn, expected)
     named = [text.get_text().split("\n") for text in axis.texts]
-    least, greatest = order[:EXTREMES], order[::-1][:EXTREMES]
+    least, greatest = order[:3], order[::-1][:3]
     assert named == [
         [f"{text}:", *(f"i{j:02d}, n=5" for j in some)]
         for text, some in (("greatest", greatest), ("least", least))
@@ -346,10 +344,10 @@ def test_curves_of_many_levels_name_the_largest() -> None:
     axis = axes_by_title(figure)["x by g"]
     names = [text.get_text() for text in axis.get_legend().get_texts()]
     sizes = np.abs(effect_of(model, 0).values).max(axis=0)
-    largest = np.unique(d["g"])[np.argsort(-sizes)[:MAX_CURVES]].tolist()
-    assert set(names) == {*largest, f"{20 - MAX_CURVES} others"}
+    largest = np.unique(d["g"])[np.argsort(-sizes)[:8]].tolist()
+    assert set(names) == {*largest, "12 others"}
     colours = {line.get_color() for line in axis.lines if line.get_label() in largest}
-    assert len(colours) == MAX_CURVES
+    assert len(colours) == 8
     risk = axes_by_title(figure)["risk"]
     assert axis.bbox.height > 0.8 * risk.bbox.height
 
@@ -396,3 +394,43 @@ def test_a_table_has_names_that_do_not_run_into_each_other() -> None:
             found = [label.get_text()[:9] for label in labels]
             assert found == [str(level)[:9] for level in np.unique(d[name])]
             assert side.get_label_text() == name
+
+
+# ---- explanations of single predictions ----------------------------------------------
+
+
+@together("family", ["gaussian", "poisson"])
+def test_the_waterfall_ends_at_the_predictor(family: str) -> None:
+    """`test_gam_properties` has the contributions of all models."""
+    d, start = data(), data()["lon"]
+    y = response(d) if family == "gaussian" else np.rint(abs(response(d)))
+    terms = [bbs("x"), bols("g"), bspatial("x", "z", knots=4), bols("z")]
+    model = BoostedGAM(terms, family=family, max_iter=60).fit(d, y)
+    for options in ({"iteration": 7}, {"offset": 2.0}, {"offset": start}):
+        found = model.explain(d, **options)
+        parts = np.column_stack([found.intercept + found.offset, found.contributions])
+        link = model.predict(d, kind="link", **options)
+        np.testing.assert_array_equal(found.link, link)
+        np.testing.assert_array_equal(np.cumsum(parts, axis=1)[:, -1], link)
+        np.testing.assert_array_equal(found.prediction, model.predict(d, **options))
+    table = found.to_frame()
+    names = ["intercept", "offset", *model.names_, "link", "prediction"]
+    assert table.columns.tolist() == names
+    np.testing.assert_allclose(table.iloc[:, :-2].sum(axis=1), found.link)
+    (axis,) = found.plot(4).axes
+    ends = [bar.get_x() + bar.get_width() for bar in axis.patches]
+    starts = [bar.get_x() for bar in axis.patches]
+    np.testing.assert_allclose(starts[1:], ends[:-1])
+    np.testing.assert_allclose(ends[:2], found.intercept + np.array([0, start[4]]))
+    np.testing.assert_allclose(ends[-1], found.link[4])
+    used = found.contributions[4][found.contributions[4] != 0]
+    lengths = abs(np.subtract(ends, starts)[2:])
+    np.testing.assert_allclose(lengths, np.sort(abs(used))[::-1])
+    labels = [text.get_text().replace("\n", " ") for text in axis.get_yticklabels()]
+    assert labels[:2] == ["intercept", "offset"]
+    assert {f"g = {d['g'][4]}", f"x = {d['x'][4]:.4g}"} <= set(labels)
+    scale = "mean" if family == "gaussian" else "log mean"
+    assert axis.get_xlabel() == f"contribution to the {scale}"
+    spread = BoostedDistribution(terms[:2], max_iter=9).fit(d, response(d))
+    (axis,) = spread.explain(d, fit="sigma").plot().axes
+    assert axis.get_xlabel() == "contribution to the log of sigma"

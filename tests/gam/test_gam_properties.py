@@ -21,7 +21,7 @@ from gam_models import (
 from together import together
 
 from gpusolve.gam import BoostedDistribution, BoostedGAMClassifier, load
-from gpusolve.gam._model import fitted
+from gpusolve.gam._model import fitted  # the rows of a block, fewer than a test has
 
 DATA, NEW = columns(), columns(40, seed=7)
 

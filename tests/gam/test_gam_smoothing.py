@@ -29,7 +29,7 @@ from gpusolve.gam import (
     bspatial,
     buser,
 )
-from gpusolve.gam._boosting import problem
+from gpusolve.gam._boosting import problem  # when it counts threads
 from gpusolve.gam.terms import Term
 
 Floats = NDArray[np.float64]

@@ -18,6 +18,12 @@ from notebook_outputs import NOTEBOOKS, fingerprint
 OF_THE_MACHINE = re.compile(r"\d s\b|127\.0\.0\.1| at 0x|/home/|\.cache")
 """Times, addresses and paths."""
 
+NOT_FOR_USERS = re.compile(
+    r"gpusolve[\w.]*\._|import benchmarks|from (benchmarks|gpusolve[\w.]* import _)"
+    r"|perf_counter|%%time|timeit"
+)
+"""Private modules, benchmarks and measurements in code."""
+
 
 def names(path: Path) -> str:
     return path.stem
@@ -44,7 +50,7 @@ def test_notebook_runs(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @together("path", NOTEBOOKS, ids=names)
 def test_notebook_has_small_outputs_of_its_code(path: Path) -> None:
-    """`make pictures` renews them."""
+    """`make pictures` renews them. The code imports what is installed."""
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -54,27 +60,8 @@ def test_notebook_has_small_outputs_of_its_code(path: Path) -> None:
     assert not any(output.get("metadata") for output in outputs)
     assert any("image/png" in output.get("data", {}) for output in outputs)
     assert path.stat().st_size < 600_000
-
-
-@together("path", NOTEBOOKS, ids=names)
-def test_notebook_imports_what_is_installed(path: Path) -> None:
-    """Neither private modules nor benchmarks."""
-    notebook = nbformat.read(path, as_version=4)
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            assert not re.search(r"gpusolve[\w.]*\._|import benchmarks", cell.source)
-            assert not re.search(
-                r"from (benchmarks|gpusolve[\w.]* import _)", cell.source
-            )
-
-
-@together("path", NOTEBOOKS, ids=names)
-def test_notebook_shows_no_time_and_no_path_of_the_machine(path: Path) -> None:
-    notebook = nbformat.read(path, as_version=4)
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    for cell in code:
-        assert not re.search(r"perf_counter|%%time|timeit", cell.source)
-        for output in cell.outputs:
-            data = output.get("data", {})
-            text = output.get("text") or data.get("text/plain", data.get("text/html"))
-            assert not OF_THE_MACHINE.search(text or ""), text
+    assert not [cell.source for cell in code if NOT_FOR_USERS.search(cell.source)]
+    for output in outputs:
+        data = output.get("data", {})
+        text = output.get("text") or data.get("text/plain", data.get("text/html"))
+        assert not OF_THE_MACHINE.search(text or ""), text

@@ -20,18 +20,6 @@ PAGE = paper_map.MAP.read_text()
 ROWS = paper_map.rows(PAGE)
 MARKERS = paper_map.markers()
 
-NAMES = {
-    "MGS update": "gpusolve",
-    "Givens downdate": "gpusolve",
-    "reordered list": "gpusolve",
-    "version 1": "cuda_src",
-    "version 2": "cuda_src",
-    "reduce512": "cuda_src",
-    "mkFlagArray": "gpusolve",
-    "partition2": "gpusolve",
-}
-"""What the papers call their parts, and the folder where a reader searches for it."""
-
 
 def test_every_table_has_the_same_columns() -> None:
     heads = re.findall(r"^\| part .*\|$", PAGE, re.MULTILINE)
@@ -84,16 +72,6 @@ def test_each_marker_has_one_row() -> None:
 def test_a_test_names_the_numbers_of_its_claim() -> None:
     missing = [(marker, paper_map.missing_numbers(marker)) for marker in MARKERS]
     assert not [(marker.test, numbers) for marker, numbers in missing if numbers]
-
-
-@together(("name", "folder"), NAMES.items())
-def test_the_papers_names_are_found_in_the_tree(name: str, folder: str) -> None:
-    files = [
-        file
-        for end in ("py", "cu", "cuh")
-        for file in ROOT.glob(f"{folder}/**/*.{end}")
-    ]
-    assert any(name.lower() in file.read_text().lower() for file in files)
 
 
 FUNCTIONS = (

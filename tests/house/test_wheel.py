@@ -102,7 +102,8 @@ def objects_in(names: set[str]) -> set[str]:
     return {name.removeprefix(folder) for name in names if name.startswith(folder)}
 
 
-def test_wheel_contains_kernels_and_the_machine(wheel: Path) -> None:
+def test_the_wheel_has_the_kernels_the_machine_and_the_objects(wheel: Path) -> None:
+    """For a platform and every Python."""
     names = contents(wheel)
     assert "gpusolve/py.typed" in names
     for folder, target in (
@@ -113,43 +114,26 @@ def test_wheel_contains_kernels_and_the_machine(wheel: Path) -> None:
         files = [path for path in (ROOT / folder).iterdir() if path.is_file()]
         assert files
         assert {f"{target}/{path.name}" for path in files} <= names
-    folders = {name.split("/")[0] for name in names}
-    metadata = {folder for folder in folders if folder.endswith(".dist-info")}
-    assert folders == {"gpusolve"} | metadata
-
-
-def metadata_of(wheel: Path, name: str) -> str:
-    """A file of the metadata in a wheel."""
-    archive = zipfile.ZipFile(wheel)
-    (found,) = (
-        path for path in archive.namelist() if path.endswith(f".dist-info/{name}")
-    )
-    return archive.read(found).decode()
-
-
-def test_source_distribution_has_no_tests(wheel: Path) -> None:
-    (archive,) = wheel.parent.glob("*.tar.gz")
-    with tarfile.open(archive) as opened:
-        names = opened.getnames()
-    assert any(name.endswith("/cuda_src/scan.cu") for name in names)
-    assert not [name for name in names if re.search(r"/(tests\b|test_)", name)]
-
-
-def test_description_has_no_relative_links(wheel: Path) -> None:
-    metadata = metadata_of(wheel, "METADATA")
-    assert "License-Expression: BSD-3-Clause" in metadata
-    assert "# gpusolve" in metadata
-    assert not re.findall(r"\]\((?!https?:)", metadata)
-
-
-def test_a_wheel_with_objects_is_for_a_platform_and_every_python(wheel: Path) -> None:
-    names = contents(wheel)
+    (metadata,) = {name.split("/")[0] for name in names} - {"gpusolve"}
     assert objects_in(names) == {
         object_files.file_name(name, "gpusolve")
         for name in object_files.instruction_sets()
     }
     assert re.search(r"-py3-none-(linux|macosx|win)\w*\.whl$", wheel.name)
-    assert "Root-Is-Purelib: false" in metadata_of(wheel, "WHEEL")
+    archive = zipfile.ZipFile(wheel)
+    assert b"Root-Is-Purelib: false" in archive.read(f"{metadata}/WHEEL")
+    description = archive.read(f"{metadata}/METADATA").decode()
+    assert "License-Expression: BSD-3-Clause" in description
+    assert "# gpusolve" in description
+    assert not re.findall(r"\]\((?!https?:)", description), "relative links"
+
+
+def test_the_source_distribution_has_no_tests(wheel: Path) -> None:
+    (archive,) = wheel.parent.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        names = opened.getnames()
+    assert any(name.endswith("/cuda_src/scan.cu") for name in names)
+    assert not [name for name in names if re.search(r"/(tests\b|test_)", name)]
 
 
 @pytest.mark.parametrize("python", PYTHONS, indirect=True)

@@ -1,7 +1,8 @@
-"""Linear constraints, against brute force, quadprog, KKT and published minima."""
+"""Linear constraints, against brute force, KKT conditions and published minima."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ from backends import also_by_fallback
 from constrained_systems import (
     Constrained,
     brute_force,
-    feasible_points,
     random_constrained,
 )
 from numpy.random import Generator
@@ -27,9 +27,6 @@ KINDS = "random", "deficient", "redundant", "penalties", "weights"
 EXCESS = 1e-9
 """What a certified objective may be above the least objective found, relative to 1 plus
 this objective."""
-
-VIOLATION = 1e-8
-"""Of 1e-12 by an x of size 1, relative to `ROUNDING` of `constrained_systems`."""
 
 KKT = 1e-11
 """Limit on the violation of a condition of a minimum, relative to its terms."""
@@ -62,16 +59,37 @@ def check(given: Constrained, result: Any) -> None:
 
 @also_by_fallback
 @each_solver
-@together("kind", (*KINDS, "integers"))
+@together("kind", (*KINDS, "integers", "any"))
 def test_random_systems_agree_with_brute_force(
     backend: Any, solver: str, kind: str
 ) -> None:
+    """Constraints of the last kind may contradict each other."""
     for seed in range(3):
         rng = np.random.default_rng(seed)
         given = random_constrained(rng, 4, int(rng.integers(1, 5)), kind)
         result = solve(backend, solver, given.A, given.b, **given.options())
-        assert (result.status == 0).all()
         check(given, result)
+        for k in np.flatnonzero(result.status):
+            assert (kind, result.status[k]) == ("any", 4)
+            assert brute_force(given.system(k)) == INF
+
+
+def test_columns_of_any_size() -> None:
+    """The columns of A may have norms of 1e-6 to 1e6, and the constraints have not."""
+    solved = 0
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        given = random_constrained(rng, 60, int(rng.integers(2, 8)), "scaled")
+        result = gpusolve.lsq_linear(given.A, given.b, **given.options())
+        assert set(result.status) <= {0, 3}
+        for k in np.flatnonzero(result.status == 0):
+            one, fields = given.system(k), result._asdict().items()
+            rows = {name: getattr(one, name) for name in one._fields[4:8]}
+            found = SimpleNamespace(**{name: values[k] for name, values in fields})
+            bounds = one.lower, one.upper
+            check_kkt(one.A.T @ one.A, one.b @ one.A, bounds, found, **rows)
+            solved += 1
+    assert solved >= 0.97 * 240
 
 
 def check_kkt(
@@ -99,7 +117,6 @@ def check_kkt(
         assert (violated <= KKT * (1 + size)).all()
         if kind == "ub":
             assert (y >= 0).all()
-            assert (y > 0).any()
             assert (np.abs(y * slack) <= KKT * (1 + y) * (1 + size)).all()
         gradient, terms = gradient - y @ C, terms + np.abs(y) @ np.abs(C)
     left = gradient - result.dual
@@ -123,6 +140,7 @@ def test_multipliers_explain_the_gradient(
     rows = {"A_ub": C, "b_ub": 0.1 * np.ones(7), "A_eq": E, "b_eq": [0.2, 0]}
     result = solve(backend, solver, A, b, bounds, sum_to=sum_to, **rows)
     check_kkt(A.T @ A, b @ A, bounds, result, sum_to, **rows)
+    assert (result.dual_ub > 0).any()
 
 
 @also_by_fallback
@@ -302,32 +320,6 @@ def test_a_gradient_of_rounding_errors_does_not_reach_to_far_bounds() -> None:
     assert_array_equal(result.status, 0)
     free = gpusolve.lsq_linear(A, b, A_ub=C, b_ub=np.zeros(3))
     assert_allclose(result.x, free.x, atol=1e-13)
-
-
-# ---- many systems --------------------------------------------------------------------
-
-
-@together("kind, least", [("scaled", 0.97), ("any", 1.0)])
-def test_no_feasible_point_of_quadprog_is_better(kind: str, least: float) -> None:
-    """The columns of A may have norms of 1e-6 to 1e6, and the constraints have not."""
-    pytest.importorskip("quadprog")
-    systems = certified = 0
-    for seed in range(4):
-        rng = np.random.default_rng(seed)
-        given = random_constrained(rng, 60, int(rng.integers(2, 8)), kind)
-        result = gpusolve.lsq_linear(given.A, given.b, **given.options())
-        systems += 60
-        certified += int(np.isin(result.status, [0, 4]).sum())
-        for k in range(60):
-            one, x = given.system(k), result.x[k]
-            if result.status[k] == 4:
-                assert not list(feasible_points(one))
-            if result.status[k] == 0:
-                assert one.infeasibility(x) <= VIOLATION
-                for other in feasible_points(one):
-                    best = one.objective(other)
-                    assert one.objective(x) <= best + EXCESS * (1 + abs(best))
-    assert certified >= least * systems
 
 
 # ---- programs ------------------------------------------------------------------------

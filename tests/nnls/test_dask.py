@@ -28,6 +28,7 @@ distributed = pytest.importorskip("distributed")
 da = pytest.importorskip("dask.array")
 cloudpickle = pytest.importorskip("cloudpickle")
 
+# The task of a chunk of CuPy arrays, which Dask would call.
 blocks = importlib.import_module("gpusolve._nnls.blocks")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -144,6 +145,7 @@ def test_blocks_files_and_chunks_are_those_of_one_call(
 def test_results_are_lazy_and_each_chunk_is_solved_once(
     rng: Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Results do not say how often a chunk was solved.
     solving = importlib.import_module("gpusolve._nnls.solve")
     key_of, calls = solving.key_of, []
 

@@ -22,7 +22,6 @@ from together import together
 
 import gpusolve
 from gpusolve._device import threads  # no public function tells the limits of a thread
-from gpusolve._device.progress import progress_bar
 from gpusolve._nnls import (
     arguments,
     blocks,  # blocks have 1,024 systems or more
@@ -235,16 +234,6 @@ def test_blas_has_one_thread_while_any_thread_is_inside() -> None:
     assert limits() == {1}
     second.__exit__(None, None, None)
     assert limits() == before
-
-
-def test_a_part_of_a_batch_has_fewer_cores_and_no_bar() -> None:
-    with threads.part_of_batch(cores=1):
-        assert threads.cores() == 1
-        assert threads.is_part()
-        with threads.part_of_batch():
-            assert threads.cores() >= 1
-        assert progress_bar(3, "nnls", "system", shown=True).disable
-    assert not threads.is_part()
 
 
 @pytest.mark.usefixtures("small_blocks")

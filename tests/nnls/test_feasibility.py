@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 from constrained_systems import random_constrained
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import linprog
@@ -196,16 +195,6 @@ def test_one_system_and_blocks_have_the_same_proofs() -> None:
 
 
 # ---- dtypes --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("function", ["nnls", "lsq_linear", "bounded_qp"])
-def test_a_guess_does_not_promote(function: str, backend: Any) -> None:
-    A, b = np.eye(3, dtype="f4"), np.ones(3, "f4")
-    guess = np.ones(3)
-    given = {} if function == "nnls" else {"A_ub": np.eye(3), "b_ub": np.ones(3)}
-    result = backend.solve(getattr(gpusolve, function), A, b, warm_start=guess, **given)
-    assert result.x.dtype == np.float32
-    assert result.status == 0
 
 
 @together("options", [{}, {"sum_to": 1.0}, {"warm_start": np.ones(60)}])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from backends import also_by_fallback, by_object, on_emulator
-from bounded_systems import KINDS, OPTIONS, random_problems
+from bounded_systems import OPTIONS, random_problems
 from hard_problems import HARD
 from numpy.random import Generator
 from numpy.testing import assert_allclose, assert_array_equal
@@ -167,20 +167,20 @@ def test_a_watchdog_gives_more_launches_and_the_same_results(
 
 @on_emulator
 @together(
-    ("kind", "options", "m", "n", "maxiter"),
+    ("options", "m", "n", "maxiter"),
     [
-        *((kind, OPTIONS[k % 6], 20, 10, None) for k, kind in enumerate(KINDS)),
+        *((options, 20, 10, None) for options in OPTIONS),
         # Penalties on dependent columns: x moves along dependences, step by step.
-        ("box", {"l1": True}, 5, 12, None),
-        ("mixed", {"l1": True, "has_sum": True}, 5, 12, 3),
-        ("tight", {"l1": True, "has_sum": True}, 5, 12, None),
+        ({"l1": True}, 5, 12, None),
+        ({"l1": True, "has_sum": True}, 5, 12, 3),
+        ({"l1": True, "has_sum": True}, 5, 12, None),
     ],
 )
 def test_qr_in_every_thread_order(
-    backend: Any, schedule: str, kind: str, options: Any, m: int, n: int, maxiter: Any
+    backend: Any, schedule: str, options: Any, m: int, n: int, maxiter: Any
 ) -> None:
     rng = np.random.default_rng(20261121)
-    given = random_problems(rng, 1, m, n, kind, **options)
+    given = random_problems(rng, 1, m, n, **options)
     problem = {**given.options(), "maxiter": maxiter, "method": "qr"}
     found = gpusolve.lsq_linear(given.A, given.b, **problem)
     same = by_object(gpusolve.lsq_linear, given.A, given.b, **problem)
@@ -197,7 +197,7 @@ def test_qr_in_every_thread_order(
 def test_qr_with_fewer_regions_in_shared_memory(
     backend: Any, monkeypatch: pytest.MonkeyPatch, rng: Generator
 ) -> None:
-    given = random_problems(rng, 1, 50, 40, "mixed", has_sum=True, l2=True)
+    given = random_problems(rng, 1, 50, 40, has_sum=True, l2=True)
     solve = partial(gpusolve.lsq_linear, given.A, given.b, **given.options())
     expected = solve(method="qr")
     for limit in (6_000, 20_000, 60_000):

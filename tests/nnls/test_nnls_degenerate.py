@@ -239,23 +239,20 @@ def test_many_columns_enter_under_a_heavy_row(backend: Any) -> None:
 
 
 @without_gpu
-def test_repairs_find_the_better_x_that_is_large(backend: Any) -> None:
-    """Rounding x changes A x by less than the repair improves it."""
-    apart, fit = 2.0**-45, 0.2
-    A = np.array([[1.0, -1.0], [apart, 0.0], [0.0, 0.0]])
-    for method in ("auto", "qr"):
-        result = backend.nnls(A, np.array([0.0, fit, 1.0]), method=method)
-        assert result.rnorm == pytest.approx(1.0)
-        assert result.x == pytest.approx(fit / apart)
-
-
-@without_gpu
-def test_dependent_columns_are_those_that_float32_cannot_tell_apart(
-    backend: Any,
+@together(("dtype", "apart"), [(np.float64, 2.0**-45), (np.float32, 2.0**-22)])
+def test_repairs_find_the_better_x_that_is_large(
+    backend: Any, dtype: Any, apart: float
 ) -> None:
-    """Another x would be so large that its rounding errors hide what it fits."""
-    A = np.array([[1.0, -1.0], [2.0**-22, 0.0], [0.0, 0.0]], np.float32)
+    """Rounding x changes A x by less than the repair improves it.
+
+    In float32, x would be so large that its rounding errors hide what it fits.
+    """
+    A = np.array([[1.0, -1.0], [apart, 0.0], [0.0, 0.0]], dtype)
     for method in ("auto", "qr"):
-        result = backend.nnls(A, np.array([0.0, 0.2, 1.0], np.float32), method=method)
-        assert result.status == 0
-        assert (result.x < 1).all()
+        result = backend.nnls(A, np.array([0.0, 0.2, 1.0], dtype), method=method)
+        if dtype == np.float64:
+            assert result.rnorm == pytest.approx(1.0)
+            assert result.x == pytest.approx(0.2 / apart)
+        else:
+            assert result.status == 0
+            assert (result.x < 1).all()

@@ -88,6 +88,8 @@ def test_labelled_options(A: pd.DataFrame, b: pd.DataFrame) -> None:
         A.to_numpy(), b.to_numpy(), (0, upper.to_numpy()), **plain
     )
     assert_array_equal(result.x.to_numpy(), expected.x)
+    arrays = gpusolve.nnls(A.to_numpy(), b.to_numpy(), l1=l1)  # stay arrays
+    assert all(type(value) is np.ndarray for value in arrays._asdict().values())
     with pytest.raises(ValueError, match="l1 must have the labels of A along 'vari"):
         gpusolve.nnls(A, b, l1=l1[::-1])
     with pytest.raises(ValueError, match="sum_to must have the labels of b along 'sys"):
@@ -158,13 +160,6 @@ def test_xarray_with_others(xarray: Any, A: pd.DataFrame, b: pd.DataFrame) -> No
         gpusolve.nnls(many, named_b.rename(pixel="channel"))
     own = np.ones((5, 1, 6, 3))
     assert gpusolve.nnls(own, named_b).x.dims == ("dim_0", "star", "variable")
-
-
-def test_arrays_stay_arrays(A: pd.DataFrame, b: pd.DataFrame) -> None:
-    result = gpusolve.nnls(
-        A.to_numpy(), b.to_numpy(), l1=pd.Series([0.0, 1.0, 2.0], VARIABLES)
-    )
-    assert all(type(value) is np.ndarray for value in result._asdict().values())
 
 
 def test_no_package_is_imported_for_arrays() -> None:

@@ -17,6 +17,7 @@ from together import together
 
 import gpusolve
 
+# Only large batches are stacked in blocks: the limits are lowered.
 problem = importlib.import_module("gpusolve._nnls.problem")
 
 Array = NDArray[Any]

@@ -72,12 +72,6 @@ def test_huge_shapes(shape: tuple[int, int], index: type[np.integer[Any]]) -> No
             assert 0.4 * size < np.mean(found / size) * size < 0.6 * size
 
 
-@together("count", [0, 1, 5, 1000])
-def test_each_once_agrees_with_numpy_unique(count: int, rng: Generator) -> None:
-    keys = rng.integers(0, 300, count)
-    same(random.each_once(keys), np.unique(keys), strict=True)
-
-
 @pytest.mark.paper("Cupp, 2.2, random matrices")
 @pytest.mark.parametrize("count", [2, 4])
 def test_all_sets_of_places_are_equally_likely(count: int, rng: Generator) -> None:

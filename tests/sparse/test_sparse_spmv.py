@@ -16,7 +16,7 @@ from monoids import exclusive_or, first_nonzero
 from numpy.random import Generator
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
-from scipy.sparse.linalg import aslinearoperator, cg, spsolve
+from scipy.sparse.linalg import aslinearoperator
 from together import together
 
 import gpusolve
@@ -424,30 +424,6 @@ def test_batches(
 # ---- plans ----
 
 
-def poisson(n: int) -> sparse.csr_array:
-    """The five-point Laplacian of an n x n grid."""
-    line = sparse.diags_array(
-        [-np.ones(n - 1), np.full(n, 2.0), -np.ones(n - 1)], offsets=[-1, 0, 1]
-    )
-    identity = sparse.eye_array(n)
-    return (sparse.kron(line, identity) + sparse.kron(identity, line)).tocsr()
-
-
-@every_method
-def test_conjugate_gradients(backend: Any, method: str) -> None:
-    A = poisson(12)
-    b = np.arange(A.shape[0]) % 7 - 3.0
-    plan = SpMVPlan(to_backend(backend, A), method=method)
-    if backend.name == "cuda":
-        gpu = pytest.importorskip("cupyx.scipy.sparse.linalg")
-        x, info = gpu.cg(gpu.aslinearoperator(plan), backend.array(b), rtol=1e-12)
-        x = x.get()
-    else:
-        x, info = cg(plan, b, rtol=1e-12)
-    assert info == 0
-    assert_allclose(x, spsolve(A.tocsc(), b), rtol=0, atol=1e-9)
-
-
 def test_plan_for_many_vectors(backend: Any, rng: Generator) -> None:
     A = random_csr(rng, [0, 3, TILE, 2], 4, np.float32)
     plan = SpMVPlan(to_backend(backend, A))
@@ -480,23 +456,6 @@ def test_a_plan_has_smaller_tiles_for_larger_results(
     tile = tile_for(x.dtype)
     assert f"{tile.threads}, {tile.items}>" in kernel.name
     assert kernel.blocks == -(-3001 // tile.size)
-
-
-def test_plan_in_a_semiring(backend: Any) -> None:
-    """Shortest paths: one product per vertex."""
-    edges = ([1, 2, 7.0], ([1, 2, 2], [0, 1, 0]))
-    A = sparse.coo_array(
-        (
-            np.append(edges[0], [0.0] * 3),
-            tuple(np.append(index, range(3)) for index in edges[1]),
-        ),
-        shape=(3, 3),
-    )
-    plan = SpMVPlan(to_backend(backend, A), add="min", multiply="add")
-    distances = np.array([0, np.inf, np.inf])
-    for _ in range(3):
-        distances = backend.call(plan, distances)
-    same(distances, [0.0, 1, 3])
 
 
 # ---- threads and blocks ----

@@ -20,9 +20,6 @@ from gpusolve._emulator import nvcc, why_missing
 
 CUDA = pytest.param("cuda", marks=pytest.mark.gpu)
 
-both_kinds = pytest.mark.parametrize("exclusive", [False, True])
-"""Inclusive and exclusive scans."""
-
 numpy_only = pytest.mark.parametrize("backend", ["numpy"], indirect=True)
 on_emulator = pytest.mark.parametrize("backend", ["emulator"], indirect=True)
 without_gpu = pytest.mark.parametrize("backend", ["numpy", "emulator"], indirect=True)
@@ -65,17 +62,6 @@ def why_no_cuda() -> str:
     except Exception as error:
         return f"CuPy finds no usable GPU: {error}"
     return ""
-
-
-STRIDED_VIEWS = [
-    lambda x: x.T,
-    lambda x: x[::-1],
-    lambda x: x[:, ::-2],
-    lambda x: x[1:, 3:],
-    lambda x: x.T[::3].T,
-    lambda x: x[:, None, :],
-]
-"""Views of an array with two axes."""
 
 
 def copy_to_device(cupy: Any, array: np.ndarray[Any, Any]) -> Any:

@@ -11,7 +11,6 @@ import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.optimize
 from degenerate_systems import BATCH, FAMILIES
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
@@ -321,9 +320,6 @@ def random_systems(
     )
 
 
-KINDS = ("box", "mixed", "free", "upper", "fixed", "tight")
-"""Kinds of bounds of `random_problems`."""
-
 OPTIONS: list[dict[str, bool]] = [
     {},
     {"l1": True},
@@ -335,46 +331,23 @@ OPTIONS: list[dict[str, bool]] = [
 """Options of `random_problems`."""
 
 
-def random_bounds(
-    rng: Generator, kind: str, shape: tuple[int, ...]
-) -> tuple[Array, Array]:
-    """Bounds of one kind; all kinds but "box" and "tight" have infinite bounds."""
-    lower = 0.5 * rng.normal(size=shape)
-    upper = lower + rng.random(shape) * (0.1 if kind == "tight" else 1)
-    if kind == "free":
-        lower[:], upper[:] = -np.inf, np.inf
-    elif kind == "upper":
-        lower[:] = -np.inf
-    elif kind in ("mixed", "fixed"):
-        lower[rng.random(shape) < 0.3] = -np.inf
-        upper[rng.random(shape) < 0.3] = np.inf
-        if kind == "fixed":
-            same = (rng.random(shape) < 0.4) & np.isfinite(lower)
-            upper[same] = lower[same]
-    return lower, upper
-
-
 def random_problems(
     rng: Generator,
     systems: int,
     m: int,
     n: int,
-    kind: str,
     *,
-    rank: int | None = None,
     l1: bool = False,
     l2: bool = False,
     weights: bool = False,
     has_sum: bool = False,
 ) -> Bounded:
-    """Feasible systems with random data; sums that the bounds allow.
+    """Feasible systems of full rank; sums that the bounds allow.
 
     The penalties do not decrease towards infinite bounds: there is a minimum.
     """
     A = rng.standard_normal((systems, m, n))
-    if rank is not None:
-        A = A[..., :rank] @ rng.standard_normal((systems, rank, n))
-    lower, upper = random_bounds(rng, kind, (systems, n))
+    lower, upper = integer_bounds(rng, systems, n)
     point = rng.normal(size=(systems, n))
     root = rng.random((systems, m)) * (rng.random((systems, m)) < 0.8)
     root[:, 0] += 0.1
@@ -388,41 +361,6 @@ def random_problems(
         weights=root**2 if weights else None,
         sum_to=np.clip(point, lower, upper).sum(axis=-1) if has_sum else None,
     )
-
-
-def starting_point(rng: Generator, kind: str, given: Bounded, solution: Array) -> Array:
-    shape = solution.shape
-    return {
-        "solution": solution,
-        "point": rng.normal(size=shape),
-        "bounds": np.where(rng.random(shape) < 0.5, given.lower, given.upper),
-        "invalid": np.where(rng.random(shape) < 0.5, np.nan, 1e300),
-    }[kind]
-
-
-def solve_by_bvls(given: Bounded) -> Array:
-    """SciPy's x of each system, by bounded-variable least squares; NaN if it fails.
-
-    `l1` and `sum_to` are left out, because SciPy lacks them.
-    """
-    A, b = given.weighted()
-    rows = np.sqrt(given.l2)[..., None] * np.eye(A.shape[-1])
-    A, b = np.concatenate([A, rows], -2), np.concatenate([b, 0 * given.l2], -1)
-    found = np.full(given.lower.shape, np.nan)
-    for k, bounds in enumerate(zip(given.lower, given.upper, strict=True)):
-        fixed = bounds[0] == bounds[1]
-        found[k] = np.where(fixed, bounds[0], 0)
-        rest = b[k] - A[k] @ found[k]
-        free = tuple(bound[~fixed] for bound in bounds)
-        if not fixed.all():
-            try:
-                result = scipy.optimize.lsq_linear(
-                    A[k][:, ~fixed], rest, free, "bvls", tol=1e-15
-                )
-                found[k, ~fixed] = np.clip(result.x, *free)
-            except (np.linalg.LinAlgError, ValueError):
-                found[k] = np.nan
-    return found
 
 
 def excess(given: Bounded, x: Array) -> Array:

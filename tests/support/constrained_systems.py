@@ -144,28 +144,3 @@ def random_constrained(
     if kind == "weights":
         weights = rng.random((systems, A.shape[1]))
     return Constrained(A, b, lower, upper, A_ub, b_ub, A_eq, b_eq, *penalties, weights)
-
-
-def feasible_points(one: Constrained) -> Iterator[Array]:
-    """Points that quadprog finds with small penalties, if they satisfy all constraints.
-
-    The penalties make the objective strictly convex.
-    """
-    import quadprog
-
-    given, (one, scale) = one, one.with_unit_columns()
-    C, d, E, f = one.rows()
-    rows, sides = np.concatenate([E, C]), np.concatenate([f, d])
-    used = np.abs(rows).max(axis=1, initial=0) > 0
-    equal = int(used[: len(f)].sum())
-    H = one.A.T @ (one.weights[:, None] * one.A) + np.diag(one.l2)
-    g = one.A.T @ (one.weights * one.b) - one.l1
-    for ridge in 1e-10, 1e-7:
-        H = H + ridge * max(np.trace(H), 1e-9) * np.eye(len(g))
-        try:
-            program = H, g, rows[used].T.copy(), sides[used], equal
-            x = quadprog.solve_qp(*program)[0] if used.any() else np.linalg.solve(H, g)
-        except ValueError:  # no solution, or none that quadprog finds
-            continue
-        if given.infeasibility(scale * x, 1e-10) <= 1e-14:
-            yield scale * x

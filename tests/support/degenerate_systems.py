@@ -1,12 +1,13 @@
 """Degenerate non-negative least-squares systems, and the least residual of each.
 
-A solver is judged by ``|b - A x|`` for the x that it returns, computed here in twice
-the precision of float64, and not by what it reports. The reference is the best result
+A solver is judged by ``|b - A x|`` for the x that it returns, computed here in
+extended precision, and not by what it reports. The reference is the best result
 of SciPy's ``nnls`` and, with up to `BRUTE_COLUMNS` columns, of all supports.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable
 from functools import partial
@@ -258,44 +259,13 @@ def batch(index: int, seed: int = 0) -> tuple[str, Array, Array]:
 
 EPS = float(np.finfo(np.float64).eps)
 
-# ---- the residual, in twice the precision of float64 ----
-
-
-def two_product(a: Array, b: Array) -> Systems:
-    """``a * b`` rounded, and its rounding error (Dekker)."""
-    product = a * b
-    a_high, a_low = halves(a)
-    b_high, b_low = halves(b)
-    error = a_high * b_high - product
-    error += a_high * b_low
-    error += a_low * b_high
-    error += a_low * b_low
-    return product, error
-
-
-def halves(a: Array) -> Systems:
-    """The upper and the lower 26 bits (Veltkamp)."""
-    shifted = a * (2.0**27 + 1)
-    high = shifted - (shifted - a)
-    return high, a - high
-
-
-def two_sum(a: Array, b: Array) -> Systems:
-    """``a + b`` rounded, and its rounding error (Knuth)."""
-    total = a + b
-    part = total - a
-    return total, (a - (total - part)) + (b - part)
-
 
 def residual(A: Array, b: Array, x: Array) -> Array:
-    """``b - A x``, as if computed in twice the precision and then rounded."""
-    high, low = b.copy(), np.zeros_like(b)
+    """``b - A x`` in extended precision, rounded."""
+    found = b.astype(np.longdouble)
     for k in range(A.shape[-1]):
-        product, error = two_product(-A[..., k], x[..., k, None])
-        high, rest = two_sum(high, product)
-        low += error
-        low += rest
-    return high + low
+        found -= A[..., k].astype(np.longdouble) * x[..., k, None]
+    return found.astype(np.float64)
 
 
 # ---- the reference ----
@@ -314,14 +284,11 @@ class Reference(NamedTuple):
     ----------
     rnorm : Array
         The least ``|b - A x|``.
-    magnitude : Array
-        ``sum_k |a_k| x_k`` of that x.
     attainable : Array
         The least ``|b - A x| + UNITS eps sum_k |a_k| x_k`` over all candidates x.
     """
 
     rnorm: Array
-    magnitude: Array
     attainable: Array
 
 
@@ -329,23 +296,18 @@ def judge(A: Array, b: Array, x: Array, eps: float) -> Reference:
     """The residual of x; infinite if x is not finite or has negative entries.
 
     A bound on the error of `residual` is added to `rnorm`. It matters where
-    ``sum_k |a_k| x_k`` is above ``1e20 |b|``: a residual of 0 may be wrong there.
+    ``sum_k |a_k| x_k`` is above ``1e16 |b|``: a residual of 0 may be wrong there.
     """
     rnorm = np.linalg.norm(residual(A, b, x), axis=-1)
     magnitude = (np.linalg.norm(A, axis=-2) * x).sum(axis=-1)
-    rnorm += (A.shape[-1] * EPS) ** 2 * magnitude
+    rnorm += A.shape[-1] * float(np.finfo(np.longdouble).eps) * magnitude
     valid = np.isfinite(rnorm) & (x >= 0).all(axis=-1)
     rnorm = np.where(valid, rnorm, np.inf)
-    return Reference(rnorm, magnitude, rnorm + UNITS * eps * magnitude)
+    return Reference(rnorm, rnorm + UNITS * eps * magnitude)
 
 
 def better(a: Reference, b: Reference) -> Reference:
-    first = a.rnorm <= b.rnorm
-    return Reference(
-        np.where(first, a.rnorm, b.rnorm),
-        np.where(first, a.magnitude, b.magnitude),
-        np.minimum(a.attainable, b.attainable),
-    )
+    return Reference(*map(np.minimum, a, b))
 
 
 def reference(A: Array, b: Array, dtype: Any = np.float64) -> Reference:
@@ -368,14 +330,11 @@ def reference(A: Array, b: Array, dtype: Any = np.float64) -> Reference:
 
 def solve_by_scipy(A: Array, b: Array) -> Array:
     """SciPy's x of each system; 0 if SciPy raises an error."""
-    return np.array([scipy_or_zero(*system) for system in zip(A, b, strict=True)])
-
-
-def scipy_or_zero(A: Array, b: Array) -> Array:
-    try:
-        return np.asarray(scipy_nnls(A, b)[0])
-    except RuntimeError:
-        return np.zeros(A.shape[-1])
+    found = np.zeros((len(b), A.shape[-1]))
+    for x, *system in zip(found, A, b, strict=True):
+        with contextlib.suppress(RuntimeError):
+            x[:] = scipy_nnls(*system)[0]
+    return found
 
 
 def brute_force(A: Array, b: Array, eps: float) -> Reference:
@@ -395,18 +354,8 @@ def brute_force(A: Array, b: Array, eps: float) -> Reference:
             y = least_squares(P, b_each)
             y += least_squares(P, residual(P, b_each, y))
             found = judge(P, b_each, np.maximum(y, 0), eps)
-        best = better(best, best_support(found))
+        best = better(best, Reference(*(values.min(axis=-1) for values in found)))
     return best
-
-
-def best_support(found: Reference) -> Reference:
-    """Reduce (systems, supports) arrays to the best support of each system."""
-    best = found.rnorm.argmin(axis=-1)[:, None]
-    return Reference(
-        np.take_along_axis(found.rnorm, best, axis=-1)[:, 0],
-        np.take_along_axis(found.magnitude, best, axis=-1)[:, 0],
-        found.attainable.min(axis=-1),
-    )
 
 
 def least_squares(P: Array, b: Array) -> Array:

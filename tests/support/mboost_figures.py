@@ -112,17 +112,7 @@ def folds() -> dict[str, Vector]:
     """The weights of the folds by name: 5 of k-fold validation, and 10 bootstraps."""
     lines = (DATA / "mixed_folds.txt").read_text().splitlines()
     named = (line.split() for line in lines)
-    return {name: digits_of(digits) for name, digits in named}
-
-
-def subsamples() -> Vector:
-    """The weights of 50 subsamples of half of the rows, (50, n)."""
-    lines = (DATA / "mixed_subsamples.txt").read_text().split()
-    return np.stack([digits_of(line) for line in lines])
-
-
-def digits_of(line: str) -> Vector:
-    return np.array(list(line), np.float64)
+    return {name: np.array(list(digits), np.float64) for name, digits in named}
 
 
 def rescaled(weights: Vector) -> Vector:
@@ -320,16 +310,3 @@ FITS = FAMILIES | {
     name: Fit(terms, eigenvectors=name in BY_EIGENVECTORS)
     for name, terms in LEARNERS.items()
 }
-
-STABILITY: list[Term] = [
-    *five(),
-    bbs("doy", **DAY),
-    bbs("lon"),
-    bbs("lat"),
-    bols("g", df=2),
-    brandom("id", df=2),
-    bols("x1", "x2", df=1.5),
-    bols("x3", by="g", df=2),
-    bols("x4", by="x5", df=1),
-]
-"""The learners among which stability selection chooses."""

@@ -8,7 +8,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import bounded_systems
 import numpy as np
+from bounded_systems import Bounded
 from numpy.typing import NDArray
 from scipy.optimize import nnls as scipy_nnls
 
@@ -17,16 +19,16 @@ Array = NDArray[Any]
 # ---- non-negative least squares ----
 
 
+def system(A: Array, b: Array, l1: float = 0.0, l2: float = 0.0) -> Bounded:
+    """One non-negative system."""
+    return Bounded.of(np.asarray(A)[None], np.asarray(b)[None], (0, np.inf), l1, l2)
+
+
 def violation(A: Array, b: Array, x: Array, l1: float = 0.0, l2: float = 0.0) -> float:
     """The largest violation of the optimality conditions, in extended precision."""
-    A, b, x = (np.asarray(v, np.longdouble) for v in (A, b, x))
-    if np.any(x < 0) or not np.isfinite(x).all():
-        return np.inf
-    norm = np.sqrt((A * A).sum(axis=0) + l2)
-    dual = A.T @ (b - A @ x) - l1 - l2 * x
-    scale = norm * (np.sqrt(b @ b) + norm @ x)
-    worst = np.where(x > 0, np.abs(dual), np.maximum(dual, 0))
-    return float(np.max(worst[scale > 0] / scale[scale > 0], initial=0))
+    given, x = system(A, b, l1, l2), np.asarray(x)[None]
+    inside = (x >= 0).all() and np.isfinite(x).all()
+    return float(bounded_systems.violation(given, x)[0]) if inside else np.inf
 
 
 def brute_force(A: Array, b: Array, l1: float = 0.0, l2: float = 0.0) -> float:
@@ -46,16 +48,12 @@ def brute_force(A: Array, b: Array, l1: float = 0.0, l2: float = 0.0) -> float:
 
 
 def objective(A: Array, b: Array, x: Array, l1: float = 0.0, l2: float = 0.0) -> float:
-    r = A @ x - b
-    return float(0.5 * r @ r + l1 * x.sum() + 0.5 * l2 * x @ x)
+    return float(bounded_systems.objective(system(A, b, l1, l2), x[None])[0])
 
 
 def residual_norm(A: Array, b: Array, x: Array) -> float:
     """``|b - A x|`` in extended precision."""
-    A, b, x = (np.asarray(v, np.longdouble) for v in (A, b, x))
-    r = b - A @ x
-    largest = np.max(np.abs(r), initial=0) or 1
-    return float(np.sqrt((r / largest) @ (r / largest)) * largest)
+    return float(bounded_systems.residual_norm(system(A, b), np.asarray(x)[None])[0])
 
 
 def scipy_rnorm(A: Array, b: Array) -> float:

@@ -246,9 +246,11 @@ class Watch(NamedTuple):
         path : Path
             To which `make` writes the steps.
         """
-        made, shared = -1, self.bar is not None
-        own = progress_bar(steps, "boosting", "step", shown=self.progress)
-        with nullcontext(self.bar) if shared else own as bar:
+        made = -1
+        shown: Any = nullcontext(self.bar)
+        if self.bar is None:
+            shown = progress_bar(steps, "boosting", "step", shown=self.progress)
+        with shown as bar:
             try:
                 for piece in pieces:
                     make(piece)

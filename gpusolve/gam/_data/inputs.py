@@ -62,11 +62,12 @@ def feature_names(X: object) -> Any | None:
     return np.array(names, dtype=object)
 
 
-def real_array(value: object, name: str, *, missing: bool = False) -> Array:
-    """A float32 or float64 array without infinity, and without NaN unless `missing`.
+def real_array(value: object, name: str) -> Array:
+    """A float32 or float64 array without NaN and infinity.
 
     TypeError for a sparse matrix, or a dtype that is not numeric. ValueError for text
-    that is not a number.
+    that is not a number. Some rows are read at once, so that a file on a disk is not
+    copied to memory.
     """
     array = dense_array(value, name)
     if array.dtype.kind in "OUST":
@@ -76,22 +77,10 @@ def real_array(value: object, name: str, *, missing: bool = False) -> Array:
             raise ValueError(f"{name} must be numeric: {error}") from None
     with current_device(array):
         array = floating({name: array})[name]
-        check_finite(array, name, missing)
+        for rows in pieces(len(array), ROWS):
+            if not bool(namespace(array).isfinite(array[rows]).all()):
+                raise ValueError(f"{name} must be finite, got NaN or infinity")
     return array
-
-
-def check_finite(array: Array, name: str, missing: bool) -> None:
-    """ValueError for infinity, and for NaN unless `missing`.
-
-    Some rows are read at once, so that a file on a disk is not copied to memory.
-    """
-    xp = namespace(array)
-    for begin in range(0, len(array), ROWS):
-        rows = array[begin : begin + ROWS]
-        bad = xp.isinf(rows) if missing else ~xp.isfinite(rows)
-        if bool(bad.any()):
-            found = "infinity" if missing else "NaN or infinity"
-            raise ValueError(f"{name} must be finite, got {found}")
 
 
 def check_dense(value: object, name: str) -> None:
@@ -219,16 +208,6 @@ def to_device_of(X: Array, array: Array) -> Array:
     with current_device(X):
         array = to_gpu(array)
         return array if array.device == X.device else array.copy()
-
-
-def column(x: object, missing: bool) -> Array:
-    """The values of a feature, (n,)."""
-    values = as_array(unmasked(x), "x")
-    if values.dtype.kind in "biuf":
-        values = real_array(values, "x", missing=missing)
-    if values.ndim != 1:
-        raise ValueError(f"x must have shape (n,), got {values.shape}")
-    return values
 
 
 def start_of(offset: object, X: Array) -> Any:

@@ -296,14 +296,17 @@ def find_thresholds(y: Array, f: Array, w: Array | None, classes: int) -> Floats
     variance = float(weighted_sum((f - mean) ** 2, w)) / total
     absent = shares == 0
     shares = np.where(absent, 0.5, shares)
-    thresholds = guess(shares, mean, variance)
+    logits = np.log(np.cumsum(shares)[:-1]) - np.log(np.cumsum(shares[::-1])[-2::-1])
+    thresholds = mean + np.sqrt(1 + LOGISTIC * variance) * logits  # if f is normal
     step, slope = np.zeros(len(thresholds)), 0.0
     for _ in range(STEPS):
         ends = xp.asarray(np.concatenate([[-np.inf], thresholds, [np.inf]]))
         above, below = special(f).expit(f - ends[1:][y]), special(f).expit(ends[y] - f)
         push, pull = by_class(above)[:-1], by_class(below)[1:]
         bend = by_class(above * (1 - above))[:-1] + by_class(below * (1 - below))[1:]
-        first, second = of_absent(absent, mean, thresholds)
+        over = special(thresholds).expit(mean - thresholds)  # half a row if absent
+        first = 0.5 * (absent[:-1] * over - absent[1:] * (1 - over))
+        second = 0.5 * (absent[:-1] + 0.0 + absent[1:]) * over * (1 - over)
         gradient, bend = push - pull + first, bend + second
         diagonal, neighbours = bend + RIDGE * total, np.zeros_like(thresholds)
         near = np.exp(-np.diff(thresholds))
@@ -327,21 +330,4 @@ def find_thresholds(y: Array, f: Array, w: Array | None, classes: int) -> Floats
         thresholds = thresholds + step
         if abs(step).max() <= TOLERANCE:
             break
-    return thresholds
-
-
-def guess(shares: Floats, mean: float, variance: float) -> Floats:
-    """Thresholds for classes of these weights, if f is normal."""
-    below = np.cumsum(shares)[:-1]
-    logits = np.log(below) - np.log(np.cumsum(shares[::-1])[-2::-1])
-    return np.asarray(mean + np.sqrt(1 + LOGISTIC * variance) * logits)
-
-
-def of_absent(
-    absent: NDArray[np.bool_], mean: float, thresholds: Floats
-) -> tuple[Floats, Floats]:
-    """The derivatives for half a row of each absent class, at the mean."""
-    above = special(thresholds).expit(mean - thresholds)
-    first = 0.5 * (absent[:-1] * above - absent[1:] * (1 - above))
-    second = 0.5 * (absent[:-1] + 0.0 + absent[1:]) * above * (1 - above)
-    return first, second
+    return np.asarray(thresholds)

@@ -115,7 +115,14 @@ class Custom(Family):
         self.name = name
         self._gradient, self._loss, self._offset = gradient, loss, offset
         self._response, self._check, self._curvature = response, check, curvature
-        self._cuda = _expressions(name, cuda)
+        if cuda is not None and not isinstance(cuda, CustomCuda):
+            if not set(required) <= set(cuda) <= {*CustomCuda._fields}:
+                raise ValueError(
+                    f"cuda of {name} must have the expressions {sorted(required)} and "
+                    f"may have 'curvature', got {list(cuda)}"
+                )
+            cuda = CustomCuda(**cuda)
+        self._cuda = cuda
 
     def __repr__(self) -> str:
         return f"Custom({self.name!r})"
@@ -186,21 +193,6 @@ class Custom(Family):
             if score(left) > 0 > score(right):
                 best = float(brentq(score, left, right, xtol=sys.float_info.min))
         return best
-
-
-def _expressions(
-    name: str, cuda: CustomCuda | Mapping[str, str] | None
-) -> CustomCuda | None:
-    """The expressions, checked."""
-    if cuda is None or isinstance(cuda, CustomCuda):
-        return cuda
-    required = {"gradient", "loss"}
-    if not required <= set(cuda) <= {*CustomCuda._fields}:
-        raise ValueError(
-            f"cuda of {name} must have the expressions {sorted(required)} and may have "
-            f"'curvature', got {list(cuda)}"
-        )
-    return CustomCuda(**cuda)
 
 
 def _source(cuda: CustomCuda) -> str:

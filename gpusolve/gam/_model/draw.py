@@ -95,7 +95,9 @@ def draw_levels(axis: Any, effect: Effect, limits: Limits, unit: str) -> None:
     if len(positions) > MAX_LABELS:
         draw_many_levels(axis, effect, limits, unit)
         return
-    upright = letters_of(levels) <= UPRIGHT
+    labels = labels_of(levels, "\n")
+    letters = [1 + max(map(len, label.split("\n"))) for label in labels]
+    upright = sum(letters) <= UPRIGHT  # next to each other
     draw, line, intervals, value_axis = (
         (axis.bar, axis.axhline, axis.vlines, axis.yaxis)
         if upright
@@ -108,7 +110,7 @@ def draw_levels(axis: Any, effect: Effect, limits: Limits, unit: str) -> None:
     value_axis.set_label_text(unit, fontsize=SMALL)
     if upright:
         axis.set_ylim(limits)
-        axis.set_xticks(positions, labels_of(levels, "\n"), fontsize=SMALL)
+        axis.set_xticks(positions, labels, fontsize=SMALL)
     else:
         axis.set_xlim(limits)
         name_bars(axis, labels_of(levels, ", "))
@@ -227,15 +229,6 @@ def labels_of(levels: Axis, between: str) -> list[str]:
     return [f"{shortened(str(level))}{between}n={count}" for level, count in pairs]
 
 
-def letters_of(levels: Axis) -> int:
-    """The letters of the labels of levels, if the labels are next to each other."""
-    labels = labels_of(levels, "\n")
-    return sum(1 + max(map(len, label.split("\n"))) for label in labels)
-
-
-# ---- titles and scales ---------------------------------------------------------------
-
-
 def is_surface(effect: Effect) -> bool:
     """Whether an effect is drawn by colours: if two features are of the same kind."""
     return len({axis.is_factor for axis in effect.axes}) < len(effect.axes)
@@ -271,17 +264,17 @@ def named_value(name: str | int, value: Any) -> str:
 
 
 def limits_of(effects: Sequence[Effect]) -> Limits:
-    """The limits of a scale that shows all that is drawn of some effects."""
-    drawn = np.concatenate([values.ravel() for e in effects for values in drawn_of(e)])
-    return ends_of(drawn)
+    """The limits of a scale that shows all that is drawn of some effects.
 
-
-def drawn_of(effect: Effect) -> list[NDArray[np.float64]]:
-    """The values that are drawn of an effect, and its bounds unless it is a map."""
-    if is_surface(effect):
-        return [values_with_data(effect)]
-    found = (effect.values, effect.lower, effect.upper)
-    return [values for values in found if values is not None]
+    The bounds of a map are not drawn, and its values only where there are data.
+    """
+    drawn: list[Any] = []
+    for effect in effects:
+        if is_surface(effect):
+            drawn.append(values_with_data(effect))
+        else:
+            drawn += [effect.values, effect.lower, effect.upper]
+    return ends_of(np.concatenate([np.ravel(a) for a in drawn if a is not None]))
 
 
 # ---- panels --------------------------------------------------------------------------
@@ -327,7 +320,9 @@ def new_panels(count: int, title: str = "", scale: float = 1) -> tuple[Any, list
     Every panel has a cell of its own, so that the names in one panel do not take room
     from the panels above and below it.
     """
-    columns = columns_for(count)
+    columns = min((4, 3), key=lambda columns: -count % columns)
+    if count <= 4:
+        columns = count if count < 4 else 2
     rows = ceil_div(count, columns)
     figure = pyplot().figure(
         figsize=(scale * WIDTH * columns, scale * HEIGHT * rows), layout="constrained"
@@ -339,19 +334,6 @@ def new_panels(count: int, title: str = "", scale: float = 1) -> tuple[Any, list
         axis.spines[["top", "right"]].set_visible(False)
     figure.suptitle(title, fontsize=TITLE)
     return figure, panels
-
-
-def columns_for(panels: int) -> int:
-    """The number of columns: at most 4, with the fewest empty cells.
-
-    Examples
-    --------
-    >>> [columns_for(panels) for panels in range(1, 10)]
-    [1, 2, 3, 2, 3, 3, 4, 4, 3]
-    """
-    if panels <= 4:
-        return panels if panels < 4 else 2
-    return min((4, 3), key=lambda columns: -panels % columns)
 
 
 def set_labels(axis: Any, title: str = "", x: str = "", y: str = "") -> None:

@@ -90,7 +90,12 @@ def effect_of(
     """
     term = model.terms_[learner]
     rug = model._rug_of(learner)
-    known = known_rows(rug, term.ranges)
+    within = [
+        (rug[name] >= lower) & (rug[name] <= upper)
+        for name, (lower, upper) in term.ranges.items()
+    ]
+    kept = np.logical_and.reduce([*map(are_present, rug.values()), *within])
+    known = {name: column[kept] for name, column in rug.items()}
     levels, multipliers = term.known_levels, term.multipliers
     others = [name for name in term.columns if name not in multipliers]
     shown = sorted(others, key=lambda name: name in levels)[:2]
@@ -124,16 +129,6 @@ def axis_of(
     if (rug == np.rint(rug)).all() and 1 < len(whole) <= count:
         return Axis(name, whole, rug, False)
     return Axis(name, np.linspace(lower, upper, count), rug, False)
-
-
-def known_rows(rug: Columns, ranges: dict[Name, tuple[float, float]]) -> Columns:
-    """The rows without missing values, within the ranges of splines."""
-    within = [
-        (rug[name] >= lower) & (rug[name] <= upper)
-        for name, (lower, upper) in ranges.items()
-    ]
-    kept = np.logical_and.reduce([*map(are_present, rug.values()), *within])
-    return {name: column[kept] for name, column in rug.items()}
 
 
 def grid(axes: tuple[Axis, ...], fixed: dict[Name, Any]) -> Columns:

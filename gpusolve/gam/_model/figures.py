@@ -230,33 +230,22 @@ def plot_curves(
 # ---- stability -----------------------------------------------------------------------
 
 
-def draw_paths(axis: Any, selection: Any) -> None:
-    """Draw the probability of each learner by iteration; those selected in colour."""
-    for path, is_selected in zip(selection.paths.T, selection.support, strict=True):
-        color, order = (LINE, 2) if is_selected else (MUTED, 1)
-        axis.plot(path, color=color, lw=order, zorder=order)
-    axis.axhline(selection.cutoff, color=ACCENT, ls="--", lw=0.8)
-    set_labels(axis, "", "iteration", "selection probability")
-    axis.set_ylim(0, 1.02)
-
-
-def draw_frequencies(axis: Any, selection: Any) -> None:
-    """Draw the probabilities after the last iteration, the largest first."""
-    last = selection.paths[-1]
-    order = np.argsort(-last, kind="stable")[:MOST_FREQUENT]
-    colors = [LINE if selection.support[j] else MUTED for j in order]
-    names = [selection.names[j] for j in order]
-    draw_bars(axis, names, last[order], colors)
-    axis.axvline(selection.cutoff, color=ACCENT, ls="--", lw=0.8)
-    axis.set_xlim(0, 1.02)
-    set_labels(axis, f"cutoff {selection.cutoff:.3g}, PFER <= {selection.pfer:.3g}")
-
-
 def plot_stability(selection: Any) -> Any:
     """The figure of a stability selection; see `StabilitySelection.plot`."""
-    figure, axes = new_panels(2, scale=1.7)
-    draw_paths(axes[0], selection)
-    draw_frequencies(axes[1], selection)
+    figure, (paths, bars) = new_panels(2, scale=1.7)
+    for path, is_selected in zip(selection.paths.T, selection.support, strict=True):
+        color, order = (LINE, 2) if is_selected else (MUTED, 1)
+        paths.plot(path, color=color, lw=order, zorder=order)
+    paths.axhline(selection.cutoff, color=ACCENT, ls="--", lw=0.8)
+    set_labels(paths, "", "iteration", "selection probability")
+    paths.set_ylim(0, 1.02)
+    last = selection.paths[-1]
+    some = np.argsort(-last, kind="stable")[:MOST_FREQUENT]
+    colors = [LINE if selection.support[j] else MUTED for j in some]
+    draw_bars(bars, [selection.names[j] for j in some], last[some], colors)
+    bars.axvline(selection.cutoff, color=ACCENT, ls="--", lw=0.8)
+    bars.set_xlim(0, 1.02)
+    set_labels(bars, f"cutoff {selection.cutoff:.3g}, PFER <= {selection.pfer:.3g}")
     return figure
 
 
@@ -305,21 +294,13 @@ def bars_of(explained: Any, row: int) -> tuple[list[str], Floats]:
     bars = [("intercept", explained.intercept)]
     if explained.offset[row]:
         bars.append(("offset", float(explained.offset[row])))
-    bars += [
-        (value_label(explained, j, row), float(values[j]))
-        for j in order[:MOST_CONTRIBUTIONS]
-    ]
+    for j in order[:MOST_CONTRIBUTIONS]:  # as in age = 63, sex = f
+        read = explained.read[j]
+        named = (named_value(name, explained.columns[name][row]) for name in read)
+        bars.append((", ".join(named), float(values[j])))
     if rest := order[MOST_CONTRIBUTIONS:].tolist():
         bars.append((f"{len(rest)} others", float(values[rest].sum())))
     return [name for name, _ in bars], np.array([value for _, value in bars])
-
-
-def value_label(explained: Any, learner: int, row: int) -> str:
-    """The values of the features that a learner reads, as ``age = 63``."""
-    return ", ".join(
-        named_value(name, explained.columns[name][row])
-        for name in explained.read[learner]
-    )
 
 
 # ---- does a model fit? ---------------------------------------------------------------

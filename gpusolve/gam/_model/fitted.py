@@ -413,7 +413,7 @@ class FittedModel(Estimator):
 
     def _design_at(self, index: int, x: Any) -> Rows:
         """The design of a learner at values of its features, see `partial_effect`."""
-        frame = frame_for(self.terms_[index], x, missing=self.missing != "error")
+        frame = frame_for(self.terms_[index], x)
         with frame.current():
             return self._design(index, frame)
 
@@ -451,7 +451,7 @@ def multiply_rows(design: Rows, coef: NDArray[np.float64]) -> Array:
     return design.multiply(xp.asarray(coef[: design.functions]))
 
 
-def frame_for(term: Term, x: Any, *, missing: bool) -> Frame:
+def frame_for(term: Term, x: Any) -> Frame:
     """The columns of a term, given as for `fit`, or by position.
 
     Raises
@@ -464,7 +464,7 @@ def frame_for(term: Term, x: Any, *, missing: bool) -> Frame:
         return Frame.of(x, "auto", names)
     values = as_array(x, "x")
     if len(names) == 1 and values.ndim == 1:
-        return Frame.of({names[0]: inputs.column(x, missing)})
+        return Frame.of({names[0]: x})
     if len(names) == 1 or values.ndim != 2 or values.shape[1] != len(names):
         shape = "(n,)" if len(names) == 1 else f"(n, {len(names)})"
         raise ValueError(f"x must have shape {shape}, got {values.shape}")

@@ -251,14 +251,16 @@ def default_terms(model: Any, frame: Frame, plan: Plan) -> list[Term]:
     is_robust = model.outside == "clamp" and not options["cyclic"]
 
     def spline_of(name: Name) -> Single:
-        values = frame.values(name)
-        begin, median, end = middle_rows(values)
-        near, far = sorted((median - begin, end - median))
-        if plan.scores and far > SKEWED * near:
-            return bbs(name, normal_scores=True, **options)
-        has_far_rows = robust_range(values) != (values.lower, values.upper)
-        if is_robust and not (plan.full_range and has_far_rows):
-            return bbs(name, boundary=ROBUST, **options)
+        """The host reads the values of a column only if the plan needs them."""
+        if plan.scores:
+            begin, median, end = middle_rows(frame.values(name))
+            near, far = sorted((median - begin, end - median))
+            if far > SKEWED * near:
+                return bbs(name, normal_scores=True, **options)
+        if is_robust:
+            values = frame.values(name) if plan.full_range else None
+            if values is None or robust_range(values) == (values.lower, values.upper):
+                return bbs(name, boundary=ROBUST, **options)
         return bbs(name, **options)
 
     def learners_of(name: Name) -> Iterator[Single]:

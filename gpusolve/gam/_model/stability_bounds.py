@@ -95,11 +95,6 @@ def steps_of(cutoff: float, B: int) -> int:
     return math.ceil(2 * B * cutoff * (1 - SHARE_ERROR))
 
 
-def bound_without_assumption(cutoff: float, q: int, p: int, B: int) -> float:
-    """The bound of Meinshausen and Buehlmann."""
-    return q**2 / p / (2 * cutoff - 1) if cutoff > 0.5 else math.inf
-
-
 def unimodal_bound(cutoff: float, q: int, p: int, B: int) -> float:
     """Shah and Samworth's bound for unimodal proportions of the pairs.
 
@@ -130,7 +125,9 @@ def r_concave_bound(cutoff: float, q: int, p: int, B: int) -> float:
 BOUNDS: dict[str, Callable[[float, int, int, int], float]] = {
     "unimodal": unimodal_bound,
     "r-concave": r_concave_bound,
-    "none": bound_without_assumption,
+    "none": lambda cutoff, q, p, B: (  # of Meinshausen and Buehlmann
+        q**2 / p / (2 * cutoff - 1) if cutoff > 0.5 else math.inf
+    ),
 }
 
 

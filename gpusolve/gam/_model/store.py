@@ -161,12 +161,18 @@ def to_plain(value: Any, where: str) -> Any:
         return _array_to_plain(value, where)
     if type(value) is tuple:
         return {"class": "tuple", "items": _items(value, where)}
-    tagged = {"class": _name_of(type(value))}
+    cls = type(value)  # public classes name public modules
+    tagged = {"class": f"{cls.__module__}.{cls.__name__}".removeprefix(f"{FORMAT}.")}
     if isinstance(value, Estimator):
         parameters = _attributes(value.get_params(deep=False), where)
-        fitted = _attributes(_fitted(value), where)
+        found = {  # by scikit-learn's convention, their names end with _
+            name: own
+            for name, own in vars(value).items()
+            if name.endswith("_") and not name.startswith("_")
+        }
+        fitted = _attributes(found, where)
         return tagged | {"parameters": parameters, "fitted": fitted}
-    names = _fields(type(value))
+    names = _fields(cls)
     if names is not None:
         fields = {name: getattr(value, name) for name in names}
         return tagged | _attributes(fields, where)
@@ -245,15 +251,6 @@ def _attributes(values: dict[str, Any], where: str) -> dict[str, Any]:
     return {name: to_plain(value, f"{where}.{name}") for name, value in values.items()}
 
 
-def _fitted(estimator: Estimator) -> dict[str, Any]:
-    """The fitted attributes; by scikit-learn's convention, their names end with _."""
-    return {
-        name: value
-        for name, value in vars(estimator).items()
-        if name.endswith("_") and not name.startswith("_")
-    }
-
-
 def _fields(cls: type[Any]) -> tuple[str, ...] | None:
     """The fields of a data class or a named tuple of this package; None for others."""
     if not cls.__module__.startswith(FORMAT):
@@ -261,11 +258,6 @@ def _fields(cls: type[Any]) -> tuple[str, ...] | None:
     if dataclasses.is_dataclass(cls):
         return tuple(field.name for field in dataclasses.fields(cls) if field.init)
     return getattr(cls, "_fields", None)
-
-
-def _name_of(cls: type[Any]) -> str:
-    """The name of a class inside this package; public classes name public modules."""
-    return f"{cls.__module__}.{cls.__name__}".removeprefix(f"{FORMAT}.")
 
 
 def _class_of(name: str) -> type[Any]:

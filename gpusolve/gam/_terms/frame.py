@@ -153,7 +153,13 @@ class Frame:
         read = {
             name: column_of(source[key_of(source, name)], str(name)) for name in names
         }
-        check_lengths(read)
+        lengths = {name: len(column) for name, column in read.items()}
+        if not lengths:
+            raise ValueError("X must have at least one column")
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"all columns must have the same length, got {lengths}")
+        if not all(lengths.values()):
+            raise ValueError("X must have at least one row")
         return cls(move_columns(read, device))
 
     @property
@@ -439,17 +445,6 @@ def check_levels(name: Name, levels: tuple[Level, ...], least: int) -> None:
         raise ValueError(
             f"{name} must have at least {least} levels, got {listed(levels)}"
         )
-
-
-def check_lengths(columns: dict[Name, Array | Factor]) -> None:
-    """ValueError unless the columns have one length, and at least one row."""
-    lengths = {name: len(column) for name, column in columns.items()}
-    if not lengths:
-        raise ValueError("X must have at least one column")
-    if len(set(lengths.values())) > 1:
-        raise ValueError(f"all columns must have the same length, got {lengths}")
-    if not all(lengths.values()):
-        raise ValueError("X must have at least one row")
 
 
 def move_columns(
