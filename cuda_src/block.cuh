@@ -146,19 +146,15 @@ __device__ __noinline__ T warp_reduce(T value, Called<Op>, int width = warp_thre
     return warp_reduce<1>(value, Op(), width);
 }
 
-/// The reduction of a value of each warp.
 template <class T, class Op>
-__device__ __noinline__ T reduce_warps(T value, T* partial, Called<Op>) {
+__device__ __noinline__ T block_reduce(T value, T* partial, Called<Op>) {
+    if (warp_threads == 1) return value;
+    value = warp_reduce(value, Called<Op>());
     if (lane_index() == 0) partial[warp_index()] = value;
     __syncthreads();
     const int width = 1 << (32 - __clz(warp_count() - 1)), warp = lane_index() & (width - 1);
     value = warp < warp_count() ? partial[warp] : Op::identity();
     return warp_reduce(value, Called<Op>(), width);
-}
-
-template <class T, class Op>
-__device__ __forceinline__ T block_reduce(T value, T* partial, Called<Op> op) {
-    return warp_threads == 1 ? value : reduce_warps(warp_reduce(value, op), partial, op);
 }
 
 /// The reduction of 512 values in shared memory, by 512 threads, in every thread. The operator

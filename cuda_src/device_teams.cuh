@@ -70,6 +70,16 @@ struct LaneTeam {
     static __device__ __forceinline__ int first_lane() { return lane_index() / lanes * lanes; }
 };
 
+/// The reduction of a value of each warp: the second half of `block_reduce`.
+template <class T, class Op>
+__device__ __noinline__ T reduce_warps(T value, T* partial, Called<Op>) {
+    if (lane_index() == 0) partial[warp_index()] = value;
+    __syncthreads();
+    const int width = 1 << (32 - __clz(warp_count() - 1)), warp = lane_index() & (width - 1);
+    value = warp < warp_count() ? partial[warp] : Op::identity();
+    return warp_reduce(value, Called<Op>(), width);
+}
+
 /// The most bytes of a value that a block or a grid reduces.
 constexpr int bytes_of_partial = 32;
 
