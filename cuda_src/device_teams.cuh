@@ -121,6 +121,10 @@ class BlockTeam {
     /// The reduction of one value per thread, with the same bits in every thread.
     template <class T, class Op>
     __device__ T reduce(T value, Op op) {
+        return block_reduce(value, next<T>(), op);
+    }
+    template <class T, class Op>
+    __device__ T reduce(T value, Called<Op> op) {
         return reduce_groups(reduce_group(value, op), op);
     }
     template <class T, class Op>
@@ -130,14 +134,20 @@ class BlockTeam {
     /// The reduction of one value per group.
     template <class T, class Op>
     __device__ T reduce_groups(T value, Op op) {
-        static_assert(sizeof(T) <= sizeof(storage_.partial[0][0]), "the value is too large");
-        turn_ ^= 1;
-        return reduce_warps(value, reinterpret_cast<T*>(storage_.partial[turn_]), op);
+        return reduce_warps(value, next<T>(), op);
     }
 
   private:
     Storage& storage_;
     int turn_ = 0;
+
+    /// Memory for the partial results of the next reduction.
+    template <class T>
+    __device__ T* next() {
+        static_assert(sizeof(T) <= sizeof(storage_.partial[0][0]), "the value is too large");
+        turn_ ^= 1;
+        return reinterpret_cast<T*>(storage_.partial[turn_]);
+    }
 };
 
 /// One block whose vectors are in global memory. To foresee variables, or to sum two rows at once,
