@@ -19,10 +19,10 @@ import faulthandler
 import json
 import os
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -139,48 +139,40 @@ def two_threads(settings: Settings) -> Result:
     ]
     calls = [make(settings) for make in makers]
     right = [call.expected() for call in calls]
-    failed: list[BaseException] = []
     begin = time.perf_counter()
 
-    def work(order: list[int]) -> None:
-        try:
-            with settings.xp.cuda.Stream(non_blocking=True):
-                for k in order:
-                    found = calls[k].on(calls[k].arguments_on_gpu(settings.xp))
-                    calls[k].compare(found, right[k])
-        except Exception as error:
-            failed.append(error)
+    def work(step: int) -> None:
+        with settings.xp.cuda.Stream(non_blocking=True):
+            for call, expected in list(zip(calls, right, strict=True))[::step]:
+                call.compare(call.on(call.arguments_on_gpu(settings.xp)), expected)
 
-    forward = list(range(len(calls)))
-    threads = [
-        threading.Thread(target=work, args=(order,))
-        for order in (forward, forward[::-1])
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failed:
-        raise failed[0]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(work, (1, -1)))
     return {"first": time.perf_counter() - begin}
 
 
 # ---- stress --------------------------------------------------------------------------
 
 
-def launches(settings: Settings) -> int:
-    return settings.size(LAUNCHES, FEW_LAUNCHES)
+def repeated(settings: Settings, launch: Callable[[int], object]) -> Result:
+    """The mean seconds of a launch, and the number of launches."""
+    count, begin = settings.size(LAUNCHES, FEW_LAUNCHES), time.perf_counter()
+    for number in range(count):
+        launch(number)
+    seconds = (time.perf_counter() - begin) / count
+    return {"second": seconds, "launches": count}
 
 
 def stress_look_back(size: int, settings: Settings) -> Result:
     """Repeat a scan, and compare every element each time."""
     xp, call = settings.xp, scan_of_bytes(size, settings)
     right, given = xp.asarray(call.expected()), call.arguments_on_gpu(xp)
-    begin = time.perf_counter()
-    for launch in range(launches(settings)):
+
+    def scan(launch: int) -> None:
         wrong = int((call.on(given) != right).sum())
         assert wrong == 0, f"launch {launch}: {wrong} of {right.size} numbers are wrong"
-    return repeated(settings, begin)
+
+    return repeated(settings, scan)
 
 
 def stress_grid_barrier(settings: Settings) -> Result:
@@ -192,20 +184,14 @@ def stress_grid_barrier(settings: Settings) -> Result:
     first = path_of(*there, max_iter=steps)
     np.testing.assert_array_equal(first.selected, right.selected)
     np.testing.assert_allclose(first.risk, right.risk, rtol=1e-7)
-    begin = time.perf_counter()
-    for launch in range(launches(settings)):
+
+    def boost(launch: int) -> None:
         path = path_of(*there, max_iter=steps)
         for name in ("selected", "updates", "risk"):
             same = getattr(path, name).tobytes() == getattr(first, name).tobytes()
             assert same, f"launch {launch}: {name} differs from the first launch"
-    return repeated(settings, begin)
 
-
-def repeated(settings: Settings, begin: float) -> Result:
-    """The mean seconds of a launch, and the number of launches."""
-    count = launches(settings)
-    seconds = (time.perf_counter() - begin) / count
-    return {"second": seconds, "launches": count}
+    return repeated(settings, boost)
 
 
 # ---- the list ------------------------------------------------------------------------
@@ -269,18 +255,14 @@ def facts() -> dict[str, str]:
 # ---- the process ---------------------------------------------------------------------
 
 
-def tail(error: BaseException) -> str:
-    lines = "".join(traceback.format_exception(error)).splitlines()
-    return "\n".join(lines[-TRACEBACK_LINES:])
-
-
 def outcome(check: Check, settings: Settings) -> Result:
-    """Run a check, and return its result; an exception becomes an error text."""
+    """Run a check, and return its result; an exception becomes a text."""
     begin = time.perf_counter()
     try:
         result = {"ok": True, **check.run(settings)}
-    except Exception as error:
-        result = {"ok": False, "reason": tail(error)}
+    except Exception:
+        lines = traceback.format_exc().splitlines()[-TRACEBACK_LINES:]
+        result = {"ok": False, "reason": "\n".join(lines)}
     return {**result, "seconds": time.perf_counter() - begin}
 
 

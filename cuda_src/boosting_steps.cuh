@@ -13,7 +13,6 @@
 #include "block.cuh"
 #include "families.cuh"
 #include "floating.cuh"
-#include "grid.cuh"
 #include "learner_fits.cuh"
 #include "paths.cuh"
 #include "row_sums.cuh"
@@ -21,6 +20,26 @@
 /// Predictors of a model that are updated by one learner, from fit `first` to `last` - 1.
 struct Update {
     int first, last, learner;
+};
+
+template <class T>
+__device__ __forceinline__ const double* coefficients_of(const StackedFits<T>& all,
+                                                         const Update& update, int fit) {
+    return all.coefficients + fit * static_cast<long long>(all.columns) +
+           all.learners[update.learner].column;
+}
+
+/// The fits d of the learner of an update. cpu/serial_fits.cuh computes neighbouring rows together.
+template <class T>
+struct FitsAlong {
+    const StackedFits<T>& all;
+    const Designs<T>& designs;
+    const Update update;
+
+    __device__ double operator()(int fit, long long row) const {
+        const LearnerPlace& learner = all.learners[update.learner];
+        return fitted_row(designs, learner, coefficients_of(all, update, fit), row);
+    }
 };
 
 /// The parts of a step that need no family. A model has `all.predictors` fits, one after the other.
@@ -56,14 +75,7 @@ struct Steps {
         return {first, first + members, best(found, ArgMax<double>()).index};
     }
 
-    __device__ const double* coefficients(const Update& update, int fit) const {
-        return all.coefficients + fit * static_cast<long long>(all.columns) +
-               all.learners[update.learner].column;
-    }
-    /// The fit d of the learner of an update.
-    __device__ double along(const Update& update, int fit, long long row) const {
-        return fitted_row(designs, all.learners[update.learner], coefficients(update, fit), row);
-    }
+    __device__ FitsAlong<T> along(const Update& update) const { return {all, designs, update}; }
     /// |d|_W^2 and |d|_WH^2 of an update, after a pass that adds curvatures; ones for a curvature
     /// of 1. For all threads of the block.
     __device__ Two lengths(const Update& update, bool is_curved) const {
@@ -87,9 +99,9 @@ struct Steps {
                 size_of_step = rows.size(update);
                 if (chunk == 0) write(first, step, update, size_of_step);
             }
-            return [=, *this](long long row, double* own) {
-                for (int fit = update.first; fit < update.last; ++fit)
-                    data.f[fit * data.rows + row] += size_of_step * along(update, fit, row);
+            return [=, *this, d = along(update)](long long row, double* own) {
+                for (int fit = d.update.first; fit < d.update.last; ++fit)
+                    data.f[fit * data.rows + row] += size_of_step * d(fit, row);
                 evaluate(first, row, own);
             };
         });
@@ -101,7 +113,7 @@ struct Steps {
         const int functions = static_cast<int>(all.learners[update.learner].functions);
         for (int fit = first; fit < first + all.predictors; ++fit) {
             const bool rests = fit < update.first || fit >= update.last;
-            paths.write(fit, step, rests ? -1 : update.learner, coefficients(update, fit),
+            paths.write(fit, step, rests ? -1 : update.learner, coefficients_of(all, update, fit),
                         rests ? 0 : functions, size);
         }
     }

@@ -96,11 +96,10 @@ struct ActiveSet {
     }
 };
 
-/// b += H C' mu, for b = H c. Dynamic shared memory begins with c, b and another vector; the active
-/// set follows. Begins and ends with a barrier.
-__device__ __noinline__ void fit_in_cone(Cone cone) {
+/// b += H C' mu, for b = H c. b, another vector and the active set follow c in memory. Begins and
+/// ends with a barrier.
+__device__ __noinline__ void fit_in_cone(Cone cone, double* c) {
     const int size = cone.size;
-    double* c = reinterpret_cast<double*>(dynamic_shared_memory());
     double* b = c + cone.functions;
     const ActiveSet set(size, b + 2 * cone.functions);
     multiply(cone.projection, c, size, cone.functions, set.change);

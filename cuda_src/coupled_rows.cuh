@@ -84,12 +84,12 @@ struct CoupledRows {
             const bool rests =
                 !Family::is_joint && steps.all.is_cyclic &&
                 own_update.first != first_updated(first / steps.all.predictors, step);
-            return [=, *this](long long row, double* own) {
+            return [=, *this, d = steps.along(own_update)](long long row, double* own) {
                 if (rests) return;
                 const Observations& data = steps.data;
                 const double weight = data.weight(first, row);
                 for (int fit = own_update.first; fit < own_update.last; ++fit)
-                    data.u[fit * data.rows + row] = steps.along(own_update, fit, row);
+                    data.u[fit * data.rows + row] = d(fit, row);
                 if (weight == 0) return;
                 const long long place = first * data.rows + row;
                 const PredictorRow f{data.f + place, data.rows};
@@ -134,11 +134,11 @@ struct CoupledRows {
             const Update own_update = steps.best_update(fit, 1);
             const double own_size = size(own_update);
             const int p = fit % steps.all.predictors, first = fit - p;
-            return [=, *this](long long row, double* own) {
+            return [=, *this, d = steps.along(own_update)](long long row, double* own) {
                 const Observations& data = steps.data;
                 const double weight = data.weight(first, row);
                 if (weight == 0) return;
-                const double change = own_size * steps.along(own_update, fit, row);
+                const double change = own_size * d(fit, row);
                 const PredictorRow f{data.f + first * data.rows + row, data.rows, p, change};
                 own[0] += weight * family.loss(data.response(first, row), f);
             };

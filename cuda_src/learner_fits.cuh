@@ -58,9 +58,9 @@ __device__ double fit_by_matrix(const Matrices& matrices, const LearnerPlace& le
     for (int f = threadIdx.x; f < functions; f += blockDim.x) c[f] = moments(f);
     __syncthreads();
     const long long place = matrices.place(learner, fit);
-    multiply(matrices.inverse + place, c, functions, functions, b);
-    if (learner.inequalities > 0) fit_in_cone(matrices.cone(learner, fit));
-    multiply(matrices.gram + place, b, functions, functions, Gb);
+    multiply_symmetric(matrices.inverse + place, c, functions, b);
+    if (learner.inequalities > 0) fit_in_cone(matrices.cone(learner, fit), c);
+    multiply_symmetric(matrices.gram + place, b, functions, Gb);
     double score = 0;
     for (int f = threadIdx.x; f < functions; f += blockDim.x) {
         score += b[f] * (2 * c[f] - Gb[f]);
@@ -97,29 +97,36 @@ __device__ double fit_by_cut(const Matrices& matrices, const LearnerPlace& learn
     return threadIdx.x == 0 ? score : 0.0;
 }
 
+/// Fits a learner to the gradient of a fit.
+template <class T>
+__device__ __forceinline__ void fit_learner(const Designs<T>& designs, const Matrices& matrices,
+                                            const double* sums, long long j, int fit,
+                                            double* shared, const Fitted& fitted,
+                                            BlockReduce<double>& reduce,
+                                            BlockReduce<Located<double>>& best) {
+    const LearnerPlace& learner = designs.learners[j];
+    const Moments moments{sums + learner.sums * designs.fits + fit * learner.functions,
+                          learner.partials, designs.fits * learner.functions};
+    double* coefficients =
+        fitted.coefficients + fit * static_cast<long long>(designs.columns) + learner.column;
+    double score;
+    if (learner.kind == by_matrix)
+        score = fit_by_matrix(matrices, learner, fit, moments, shared, coefficients);
+    else if (learner.kind == by_diagonal)
+        score = fit_by_diagonal(matrices, learner, fit, moments, coefficients);
+    else
+        score = fit_by_cut(matrices, learner, fit, moments, shared, coefficients, best);
+    score = reduce(score, Add<double>());
+    if (threadIdx.x == 0) fitted.scores[fit * static_cast<long long>(designs.count) + j] = score;
+}
+
 /// Fits all learners.
 template <class T>
 __device__ void fit_all(const Designs<T>& designs, const Matrices& matrices, const double* sums,
                         double* shared, const Fitted& fitted, BlockReduce<double>& reduce,
                         BlockReduce<Located<double>>& best) {
     const long long units = static_cast<long long>(designs.count) * designs.fits;
-    for (long long unit = blockIdx.x; unit < units; unit += gridDim.x) {
-        const int fit = static_cast<int>(unit % designs.fits);
-        const LearnerPlace& learner = designs.learners[unit / designs.fits];
-        const Moments moments{sums + learner.sums * designs.fits + fit * learner.functions,
-                              learner.partials, designs.fits * learner.functions};
-        double* coefficients =
-            fitted.coefficients + fit * static_cast<long long>(designs.columns) + learner.column;
-        double score;
-        if (learner.kind == by_matrix)
-            score = fit_by_matrix(matrices, learner, fit, moments, shared, coefficients);
-        else if (learner.kind == by_diagonal)
-            score = fit_by_diagonal(matrices, learner, fit, moments, coefficients);
-        else
-            score = fit_by_cut(matrices, learner, fit, moments, shared, coefficients, best);
-        score = reduce(score, Add<double>());
-        if (threadIdx.x == 0)
-            fitted.scores[fit * static_cast<long long>(designs.count) + unit / designs.fits] =
-                score;
-    }
+    for (long long unit = blockIdx.x; unit < units; unit += gridDim.x)
+        fit_learner(designs, matrices, sums, unit / designs.fits,
+                    static_cast<int>(unit % designs.fits), shared, fitted, reduce, best);
 }

@@ -147,3 +147,15 @@ __device__ void multiply(const double* A, const double* x, int rows, int columns
     }
     __syncthreads();
 }
+
+/// The same for a symmetric matrix: a CPU computes all y together.
+__device__ __forceinline__ void multiply_symmetric(const double* A, const double* x, int size,
+                                                   double* y) {
+    if constexpr (warp_threads == 1) {
+        for (int f = 0; f < size; ++f) y[f] = 0;
+        for (int g = 0; g < size; ++g, A += size)
+            for (int f = 0; f < size; ++f) y[f] += A[f] * x[g];
+    } else {
+        multiply(A, x, size, size, y);
+    }
+}

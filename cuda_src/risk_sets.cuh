@@ -28,7 +28,6 @@
 
 #include "families.cuh"
 #include "floating.cuh"
-#include "grid.cuh"
 #include "ordered.cuh"
 #include "row_sums.cuh"
 

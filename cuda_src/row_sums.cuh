@@ -8,7 +8,6 @@
 #pragma once
 
 #include "block.cuh"
-#include "grid.cuh"
 
 /// The arrays of the fits, by row. The strides are n, or 0 for values that all fits share.
 struct Observations {
@@ -75,6 +74,14 @@ struct RowSums {
             double own[size];
 #pragma unroll
             for (int i = 0; i < size; ++i) own[i] = Op::identity();
+            double* to = partial + (fit * most + first) * static_cast<long long>(chunks) + chunk;
+            if constexpr (warp_threads == 1) {  // a CPU, which reads neighbouring rows
+                const long long rows_of_chunk = (data.rows + chunks - 1) / chunks;
+                const long long end = min(data.rows, (chunk + 1) * rows_of_chunk);
+                for (long long row = chunk * rows_of_chunk; row < end; ++row) add_row(row, own);
+                for (int i = 0; i < size; ++i) to[i * static_cast<long long>(chunks)] = own[i];
+                continue;
+            }
             const long long step = static_cast<long long>(chunks) * blockDim.x;
 #pragma unroll 1
             for (long long row = chunk * static_cast<long long>(blockDim.x) + threadIdx.x;

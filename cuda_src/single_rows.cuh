@@ -62,9 +62,8 @@ struct SingleRows {
         sums().template pass<2, RowSums::along>(Add<double>(), [&](int fit, int) {
             const Update own_update = steps.best_update(fit, 1);
             const auto s = read_nuisance(family, steps.paths.nuisance_at(fit, step - 1));
-            return [=, *this](long long row, double* own) {
-                const double d = steps.along(own_update, fit, row);
-                add_curvature(family, steps.data, fit, row, d, s, own);
+            return [=, *this, d = steps.along(own_update)](long long row, double* own) {
+                add_curvature(family, steps.data, fit, row, d(fit, row), s, own);
             };
         });
     }

@@ -27,52 +27,25 @@
 // Source. Hofner, Mayr, Robinzonov & Schmid, "Model-based boosting in R" (2014), Algorithm 1;
 // Sieminski & Lee, "Gradient-Boosted Generalised Additive Models with GPU Acceleration" (2023).
 
-#include "boosting_steps.cuh"
-#include "coupled_rows.cuh"
-#include "single_rows.cuh"
+#include "grid.cuh"
 
-/// All steps of a launch.
-template <template <class, class> class RowsOf, class Family, int threads, class T>
-__device__ void make_steps(const StackedFits<T>& all) {
-    using Rows = RowsOf<T, Family>;
-    __shared__ BlockReduce<double>::Storage sum_storage;
-    __shared__ BlockReduce<Located<double>>::Storage best_storage;
-    __shared__ double row_storage[(threads / warp_threads + 1) * RowSums::most];
-    BlockReduce<double> reduce(sum_storage);
-    BlockReduce<Located<double>> best(best_storage);
-    const Designs<T> designs{all.first,    all.values,   all.offsets,     all.parts,
-                             all.learners, all.by_level, all.rows,        all.count,
-                             all.fits,     all.columns,  all.fits_at_once};
-    const Matrices matrices{all.gram, all.inverse, all.cones, all.systems};
-    const Fitted fitted{all.coefficients, all.scores};
-    const Observations data{all.y,    all.weights, all.held_out, all.y_stride, all.weight_stride,
-                            all.rows, all.f,       all.u};
-    const Family family{all.parameter};
-    const Paths paths{all.selected, all.updates, all.risk,      all.held_out_risk,
-                      all.nuisance, all.steps,   all.functions, Rows::nuisances(family)};
-    GridBarrier barrier(all.arrived);
-    const Steps<T> steps{all, designs, data, paths, best, row_storage, barrier};
-    const Rows rows{steps, family};
-    double* shared = reinterpret_cast<double*>(dynamic_shared_memory());
+#include "boosting_loop.cuh"
 
-    for (int step = all.begin; step < all.end; ++step) {
-        if (step > 0) {
-            accumulate_all_moments(designs, all.pairs, all.pair_count, all.u, shared, all.sums);
-            barrier.wait();
-            fit_all(designs, matrices, all.sums, shared, fitted, reduce, best);
-            barrier.wait();
-            if constexpr (Rows::is_curved) {
-                if (all.scaled) {
-                    rows.add_curvatures(step);
-                    barrier.wait();
-                }
-            }
-        }
-        rows.advance(step);
+/// Fits all learners of all fits, between two grid barriers.
+template <class T>
+struct FitAll {
+    const StackedFits<T>& all;
+
+    __device__ void operator()(int, const Designs<T>& designs, const Matrices& matrices,
+                               const Fitted& fitted, BlockReduce<double>& reduce,
+                               BlockReduce<Located<double>>& best, GridBarrier& barrier) const {
+        double* shared = reinterpret_cast<double*>(dynamic_shared_memory());
+        accumulate_all_moments(designs, all.pairs, all.pair_count, all.u, shared, all.sums);
         barrier.wait();
-        rows.finish(step);
+        fit_all(designs, matrices, all.sums, shared, fitted, reduce, best);
+        barrier.wait();
     }
-}
+};
 
 /// The resident blocks of a multiprocessor. The search for thresholds needs the registers of two
 /// blocks: with fewer registers it spills.
@@ -84,11 +57,11 @@ constexpr int resident_blocks() {
 template <class T, class Family, int threads>
 __global__ void __launch_bounds__(threads, resident_blocks<Family>())
     boost_stacked(const StackedFits<T> all) {
-    make_steps<SingleRows, Family, threads>(all);
+    make_steps<SingleRows, Family, threads>(all, FitAll<T>{all});
 }
 
 template <class T, class Family, int threads>
 __global__ void __launch_bounds__(threads, learner_blocks_per_multiprocessor)
     boost_coupled(const StackedFits<T> all) {
-    make_steps<CoupledRows, Family, threads>(all);
+    make_steps<CoupledRows, Family, threads>(all, FitAll<T>{all});
 }

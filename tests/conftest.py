@@ -9,7 +9,6 @@ import gc
 import os
 import re
 import shutil
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -263,18 +262,3 @@ def copied_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20261121)
-
-
-@pytest.fixture
-def called(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., str]:
-    """Call the main function of a benchmark, which may set the variable; its output."""
-    monkeypatch.setenv("GPUSOLVE_EMULATE", "0")
-
-    def call(main: Callable[[], None], *options: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["benchmark.py", *options])
-        main()
-        return capsys.readouterr().out
-
-    return call

@@ -1,7 +1,7 @@
 // CUDA C++ for one thread: a kernel becomes a function that a C++ compiler compiles ahead of time.
 //
-// The grid has one block, the block one thread, and a warp one lane. So barriers and shuffles cost
-// nothing, and shared memory is memory of the function. This file has only the functions that the
+// A block has one thread, and a warp one lane. So barriers and shuffles cost nothing, and shared
+// memory is memory of the function. This file has only the functions that the
 // solvers use; the emulator has the whole language.
 
 #pragma once
@@ -31,7 +31,12 @@ struct Index3 {
 struct double2 {
     double x, y;
 };
-constexpr Index3 threadIdx{0, 0, 0}, blockIdx{0, 0, 0}, blockDim{1, 1, 1}, gridDim{1, 1, 1};
+struct int4 {
+    int x, y, z, w;
+};
+constexpr Index3 threadIdx{0, 0, 0}, blockDim{1, 1, 1};
+/// A grid of several blocks has a thread of the process for each block.
+inline thread_local Index3 blockIdx{0, 0, 0}, gridDim{1, 1, 1};
 
 /// The solvers get no dynamic shared memory here.
 static unsigned char shared_memory[16];
@@ -40,6 +45,9 @@ inline void __syncthreads() {}
 inline void __syncwarp(unsigned = 0) {}
 inline void __threadfence() {}
 
+inline void __stwb(int4* to, int4 value) {
+    *to = value;
+}
 inline int __clz(int x) {
     return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x));
 }
@@ -49,8 +57,19 @@ T __shfl_sync(unsigned, T value, int) {
     return value;
 }
 template <class T>
+T __shfl_up_sync(unsigned, T value, int) {
+    return value;
+}
+template <class T>
+T __shfl_down_sync(unsigned, T value, int) {
+    return value;
+}
+template <class T>
 T __shfl_xor_sync(unsigned, T value, int) {
     return value;
+}
+inline unsigned __ballot_sync(unsigned, bool holds) {
+    return holds;
 }
 
 /// Several threads of the process may solve systems of a batch.
@@ -94,6 +113,12 @@ __forceinline__ To bits_as(From value) {
     To result;
     std::memcpy(&result, &value, sizeof(result));
     return result;
+}
+inline unsigned __float_as_uint(float x) {
+    return bits_as<unsigned>(x);
+}
+inline float __uint_as_float(unsigned x) {
+    return bits_as<float>(x);
 }
 inline int __float_as_int(float x) {
     return bits_as<int>(x);

@@ -7,3 +7,6 @@
 #else
 #define GPUSOLVE_EXPORTED extern "C" __attribute__((visibility("default")))
 #endif
+
+/// The values that the functions of the C interface return.
+enum Returned : int { finished = 0, out_of_memory = 1 };

@@ -67,3 +67,17 @@ __forceinline__ Four error_of_product(Four a, Four b, Four product) {
     return a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low);
 #endif
 }
+
+/// a b, for vectors of `count` elements.
+__forceinline__ double dot(const double* a, const double* b, int count) {
+    Four sum[four] = {};
+    int i = 0;
+    for (; i + 4 * four <= count; i += 4 * four)
+        for (int q = 0; q < four; ++q)
+            sum[q] = multiply_add(load_four(a + i + four * q), load_four(b + i + four * q), sum[q]);
+    for (; i + four <= count; i += four)
+        sum[0] = multiply_add(load_four(a + i), load_four(b + i), sum[0]);
+    double rest = 0;
+    for (; i < count; ++i) rest = multiply_add(a[i], b[i], rest);
+    return sum_of_four((sum[0] + sum[1]) + (sum[2] + sum[3])) + rest;
+}

@@ -11,7 +11,7 @@
 
 // The version of the C interface. A change of a function's arguments increases it, here
 // and in gpusolve/_device/objects.py, so that an older object is not called.
-constexpr int interface_version = 4;
+constexpr int interface_version = 5;
 
 GPUSOLVE_EXPORTED int gpusolve_interface() {
     return interface_version;

@@ -6,9 +6,6 @@
 
 #include "../team.cuh"
 
-/// The values that the functions of the C interface return.
-enum Returned : int { finished = 0, out_of_memory = 1 };
-
 /// Memory for all arrays that `place` takes from a TeamMemory; `place` is called twice, to measure
 /// and to place.
 class Workspace {

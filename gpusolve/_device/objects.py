@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from .object_files import FOLDER, file_name, instruction_sets
 
-INTERFACE = 4
+INTERFACE = 5
 """The version of the C interface that is called from here, as in ``object.cpp``."""
 
 ELF_64_BITS = b"\x7fELF\x02\x01"

@@ -5,7 +5,6 @@ functions.
 """
 
 from ._boosting import (
-    boost,
     degrees_of_freedom,
     design_matrix,
     equidistant_knots,
@@ -25,7 +24,6 @@ __all__ = [
     "all",
     "all_by_division",
     "any",
-    "boost",
     "coo_multiply",
     "degrees_of_freedom",
     "design_matrix",

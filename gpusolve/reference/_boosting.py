@@ -1,13 +1,10 @@
-"""The boosted additive model, computed by its definition, learner by learner.
+"""The learners of a boosted additive model, by their definitions.
 
 The *learner* of a covariate is a penalised least-squares fit of a B-spline basis,
-``b = (B'WB + lambda K)^-1 B'W u``. Every step fits all learners to the residual u, and
-moves the model a little towards the best of them.
+``b = (B'WB + lambda K)^-1 B'W u``.
 """
 
 from __future__ import annotations
-
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,96 +116,3 @@ def smoothing_parameter(
         else:
             high = middle
     return float(np.exp(middle))
-
-
-class Boosted(NamedTuple):
-    """A boosted model and its steps.
-
-    Attributes
-    ----------
-    offset : float
-        The weighted mean of y.
-    selected : (steps,) int array
-        The learner that each step selected.
-    updates : (steps, k) array
-        The change of that learner's coefficients.
-    risk : (steps + 1,) array
-        The weighted sum of squared residuals before the first step and after each.
-    fitted : (n,) array
-        The fitted values of the final model.
-    """
-
-    offset: float
-    selected: NDArray[Any]
-    updates: Array
-    risk: Array
-    fitted: Array
-
-
-def boost(
-    B: Array,
-    y: Array,
-    K: Array,
-    lambda_: Array,
-    *,
-    weights: Array | None = None,
-    learning_rate: float = 0.1,
-    steps: int = 100,
-) -> Boosted:
-    """Algorithms 1 and 2 of the paper.
-
-    Parameters
-    ----------
-    B : (learners, n, k) array
-        The design matrices.
-    y : (n,) array
-    K : (k, k) array
-        The matrix of the penalty.
-    lambda_ : (learners,) array
-        The smoothing parameters.
-    weights : (n,) array, optional
-        Ones by default.
-    learning_rate : float, optional
-        The fraction of the best fit that each step adds to the model.
-    steps : int, optional
-        Number of steps.
-
-    See Also
-    --------
-    gpusolve.gam.BoostedGAM, design_matrix
-
-    References
-    ----------
-    A. Sieminski and J. M. Lee, "Gradient-Boosted Generalised Additive Models with GPU
-    Acceleration", 2023.
-
-    Examples
-    --------
-    >>> B = np.array([[[1.0], [1.0], [0.0]], [[1.0], [0.0], [0.0]]])
-    >>> y = np.array([3.0, 0.0, 0.0])
-    >>> model = boost(B, y, np.eye(1), np.zeros(2), learning_rate=1.0, steps=1)
-    >>> model.selected, model.risk, model.fitted
-    (array([1], dtype=int32), array([6., 2.]), array([3., 1., 1.]))
-    """
-    w = np.ones(len(y)) if weights is None else weights
-    inverses = [
-        np.linalg.inv(X.T @ (w[:, None] * X) + smoothing * K)
-        for X, smoothing in zip(B, lambda_, strict=True)
-    ]
-    offset = float(w @ y / w.sum())
-    fitted = np.full(len(y), offset)
-    selected = np.zeros(steps, np.int32)
-    updates = np.zeros((steps, B.shape[2]))
-    risk = [float(w @ (y - fitted) ** 2)]
-    for step in range(steps):
-        residual = y - fitted
-        coefs = [A @ (X.T @ (w * residual)) for X, A in zip(B, inverses, strict=True)]
-        losses = [
-            w @ (residual - X @ coef) ** 2 for X, coef in zip(B, coefs, strict=True)
-        ]
-        best = int(np.argmin(losses))
-        selected[step] = best
-        updates[step] = learning_rate * coefs[best]
-        fitted = fitted + B[best] @ updates[step]
-        risk.append(float(w @ (y - fitted) ** 2))
-    return Boosted(offset, selected, updates, np.array(risk), fitted)

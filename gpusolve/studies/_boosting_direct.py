@@ -2,9 +2,34 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from .._device.arrays import Array, namespace
 from .._gemv.gemv import Variant, gemv
-from ..reference._boosting import Boosted
+
+
+class Boosted(NamedTuple):
+    """A boosted model and its steps.
+
+    Attributes
+    ----------
+    offset : float
+        The weighted mean of y.
+    selected : (steps,) int32 array
+        The learner that each step selected.
+    updates : (steps, k) array
+        The change of that learner's coefficients.
+    risk : (steps + 1,) array
+        The weighted sum of squared residuals before the first step and after each.
+    fitted : (n,) array
+        The fitted values of the final model.
+    """
+
+    offset: float
+    selected: Array
+    updates: Array
+    risk: Array
+    fitted: Array
 
 
 def boost_directly(
@@ -20,18 +45,30 @@ def boost_directly(
 ) -> Boosted:
     """Algorithms 1 and 2 of the paper, by `gpusolve.gemv`, on the device of the arrays.
 
-    The arguments, but for `variant`, and the result are as for
-    `gpusolve.reference.boost`; a step also needs the fits of all learners. Nothing is
-    copied to the host. The design matrices take ``8 K n k`` bytes.
+    A step also needs the fits of all learners. Nothing is copied to the host. The
+    design matrices take ``8 K n k`` bytes.
 
     Parameters
     ----------
+    B : (learners, n, k) array
+        The design matrices.
+    y : (n,) array
+    K : (k, k) array
+        The matrix of the penalty.
+    lambda_ : (learners,) array
+        The smoothing parameters.
+    weights : (n,) array, optional
+        Ones by default.
+    learning_rate : float, optional
+        The fraction of the best fit that each step adds to the model.
+    steps : int, optional
+        Number of steps.
     variant : str, optional
         The variant of `gpusolve.gemv` for the three products.
 
     See Also
     --------
-    gpusolve.reference.boost, gpusolve.gam.BoostedGAM, gpusolve.gemv
+    gpusolve.gam.BoostedGAM, gpusolve.gemv
 
     References
     ----------

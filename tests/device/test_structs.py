@@ -20,7 +20,7 @@ from gpusolve._nnls.launch_arguments import NNLS_SYSTEMS
 from gpusolve._nnls.nnls_gram_kernel import GRAM_MEMORY
 from gpusolve._nnls.nnls_qr_kernel import QR_MEMORY
 from gpusolve.emulator import KernelError
-from gpusolve.gam._boosting.stacked_kernel import LEARNER_PLACE, STACKED_FITS
+from gpusolve.gam._boosting.stacked_fits import LEARNER_PLACE, STACKED_FITS
 
 TESTS = Path(__file__).parents[1]
 KERNELS = TESTS / "faulty_kernels"

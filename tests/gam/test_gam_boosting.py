@@ -8,18 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 from gam_figures import NAMES, additive, figures, sums
-from plain_boosting import plain_path, spline
+from gam_models import draw
+from plain_boosting import given_splines, plain_path, spline
 from together import together
 
 from gpusolve import emulator, reference
-from gpusolve.gam import BoostedGAM, bbs, bols, simulate
-
-# The bounds of scores alone: larger bounds change nothing but time.
-from gpusolve.gam._boosting.batch import Fits
-from gpusolve.gam._boosting.learner_fits import LEAST_LEARNERS, ScreenedFits
-from gpusolve.gam._boosting.problem import designs_of, prepare
-from gpusolve.gam._terms.frame import Frame
-from gpusolve.gam.families import Gaussian, Poisson
+from gpusolve._device.threads import part_of_batch
+from gpusolve.gam import BoostedGAM, BoostedGAMClassifier, bbs, bols, simulate
+from gpusolve.gam.families import CoxPH, Gaussian, Huber, Multinomial, Poisson
 
 METHODS = ("stacked", "gram")
 
@@ -111,16 +107,13 @@ def test_equals_mboost(numpy_backend: Any, name: str) -> None:
             np.testing.assert_allclose(model.predict(X), found.fitted, rtol=1e-7)
 
 
-def test_the_reference_equals_mboost() -> None:
+def test_the_smoothing_parameters_of_the_reference_are_those_of_mboost() -> None:
     found = figures("sim_n1000_k16_ridge_df1")
-    X, y, _ = simulate(1000)
-    B, K, w = bases_of(X, 16), np.eye(16), np.ones(1000)
-    model = reference.boost(B, y, K, found.lambda_)
-    np.testing.assert_array_equal(model.selected, found.selected)
-    np.testing.assert_allclose(model.risk, found.risk, rtol=1e-10)
-    np.testing.assert_allclose(model.fitted, found.fitted, rtol=1e-10)
-    for basis, lambda_ in zip(B[:3], found.lambda_[:3], strict=True):
-        solved = reference.smoothing_parameter(basis, w, K, 1, "trace")
+    X, _, _ = simulate(1000)
+    for basis, lambda_ in zip(bases_of(X[:, :3], 16), found.lambda_, strict=False):
+        solved = reference.smoothing_parameter(
+            basis, np.ones(1000), np.eye(16), 1, "trace"
+        )
         assert solved == pytest.approx(lambda_, rel=1e-9)
 
 
@@ -146,14 +139,13 @@ def test_equals_the_reference(
     for model in models_of(backend, 40, penalty=penalty):
         model.fit(*map(backend.array, (X, y)), sample_weight=backend.array(w))
         assert model.method_ == (model.method if backend.name == "numpy" else "stacked")
-        expected = reference.boost(
-            B, y, K, model.lambda_, steps=model.n_iter_, learning_rate=RATE, weights=w
-        )
-        np.testing.assert_array_equal(model.selected_, expected.selected)
-        assert model.intercept_ == pytest.approx(expected.offset, rel=1e-12)
+        splines = given_splines(B, K, model.lambda_)
+        expected = plain_path(splines, Gaussian(), y, model.n_iter_, RATE, w=w)
+        np.testing.assert_array_equal(model.selected_, expected.selected[0])
+        assert model.intercept_ == pytest.approx(np.average(y, weights=w), rel=1e-12)
         np.testing.assert_allclose(model.risk_, expected.risk, rtol=1e-10)
         fitted = backend.numpy(model.predict(backend.array(X)))
-        np.testing.assert_allclose(fitted, expected.fitted, atol=1e-10)
+        np.testing.assert_allclose(fitted, expected.f[0], atol=1e-10)
 
 
 @pytest.mark.parametrize("backend", ["numpy", "fallback"], indirect=True)
@@ -172,32 +164,33 @@ def test_many_splines_follow_the_reference(backend: Any) -> None:
     options = {"n_basis": 10, "df": 4.0, "learning_rate": RATE, "max_iter": 150}
     model = BoostedGAM(**options, outside="linear").fit(X, y, sample_weight=w)
     D = np.diff(np.eye(10), 2, axis=0)
-    expected = reference.boost(
-        bases_of(X),
-        y,
-        D.T @ D,
-        model.lambda_,
-        steps=150,
-        learning_rate=RATE,
-        weights=w,
-    )
-    np.testing.assert_array_equal(model.selected_, expected.selected)
+    splines = given_splines(bases_of(X), D.T @ D, model.lambda_)
+    expected = plain_path(splines, Gaussian(), y, 150, RATE, w=w)
+    np.testing.assert_array_equal(model.selected_, expected.selected[0])
     np.testing.assert_allclose(model.risk_, expected.risk, rtol=1e-10)
 
 
-def test_the_bound_of_a_score_is_as_large_as_the_score_may_be() -> None:
-    """All splines fit constant gradients exactly, here one and then twice as much.
-
-    The root of a score is the norm of the gradient.
-    """
-    columns = np.random.default_rng(0).random((LEAST_LEARNERS, 25))
-    frame = Frame.of({f"x{j}": x for j, x in enumerate(columns)})
-    terms = [bbs(name, knots=4).learn(frame) for name in frame.names]
-    problem, u = prepare(designs_of(terms, frame)), np.ones((1, 25))
-    learners = ScreenedFits(Fits(problem, Gaussian(), u[0], np.zeros((1, 1))))
-    learners.project(lambda: u, lambda work: work(slice(0, 1)))
-    np.testing.assert_allclose(learners.latest, 25, rtol=1e-9)
-    np.testing.assert_allclose(learners.upper_bounds(2 * u), 10, rtol=1e-5)
+@pytest.mark.parametrize(
+    "family", [Gaussian(), Huber(), CoxPH(), Multinomial(3)], ids=str
+)
+@pytest.mark.parametrize("learners", [5, 70])
+def test_bits_do_not_depend_on_the_number_of_threads(
+    family: Any, learners: int
+) -> None:
+    """Of 70 splines a step fits some; Cox's family scans the rows."""
+    rows = 2**17 // learners * 4
+    X = np.random.default_rng(0).random((rows, learners))
+    y, w = draw(family, 2 * X[:, 0] - X[:, 1]), np.arange(rows) % 3 + 0.5
+    kind = BoostedGAMClassifier if family == Multinomial(3) else BoostedGAM
+    given: Any = {"max_iter": 4} | ({} if kind != BoostedGAM else {"family": family})
+    splines, paths = [bbs(j, knots=5) for j in range(learners)], []
+    for count in (1, 2, 3):
+        with part_of_batch(cores=count):
+            paths.append(kind(splines, **given).fit(X, y, w).paths_)
+    for other in paths[1:]:
+        for path, same in zip(other, paths[0], strict=True):
+            np.testing.assert_array_equal(path.updates, same.updates)
+            np.testing.assert_array_equal(path.risk, same.risk)
 
 
 def test_many_steps_converge_to_least_squares(numpy_backend: Any) -> None:

@@ -330,6 +330,13 @@ def test_median_is_the_middle_of_the_minimisers() -> None:
     assert Quantile(1 - EPS / 2).offset(y, np.ones(4)) == 9
 
 
+def test_a_searched_offset_has_the_unit_of_y(rng: np.random.Generator) -> None:
+    y = rng.standard_normal(50)
+    for family in (Huber(), Expectile(0.3)):
+        found = [family.offset(unit * y, None) / unit for unit in (1.0, 1e-20, 1e20)]
+        np.testing.assert_allclose(found, found[0], rtol=1e-9)
+
+
 def test_huber_offset_of_two_distant_groups_is_the_middle() -> None:
     assert Huber().offset(np.full(5, 3.0), None) == 3
     y = np.array([-10.0, -10, -11, 10, 10, 11])

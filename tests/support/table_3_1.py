@@ -7,6 +7,7 @@ The formulas as printed, and the formulas that equal the counts of
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -38,21 +39,28 @@ class Change(NamedTuple):
 
     Attributes
     ----------
-    method : str
-        Of `qr_updating`.
-    reordered : bool
-        Whether columns are inserted at the end.
-    inserts : bool
-        Whether a column is inserted; otherwise a column is removed.
+    name : str
+        As "MGS/up/reorder": "up" inserts, "down" removes; "reorder" inserts at the end.
     printed, correct : Formulas
         The paper's formulas, and the formulas that equal the counts.
     """
 
-    method: str
-    reordered: bool
-    inserts: bool
+    name: str
     printed: Formulas
     correct: Formulas
+
+    @property
+    def method(self) -> str:
+        """Of `qr_updating`; the Givens downdate belongs to MGS."""
+        return self.name.partition("/")[0] if self.inserts else "MGS"
+
+    @property
+    def reordered(self) -> bool:
+        return not self.name.endswith("unorder")
+
+    @property
+    def inserts(self) -> bool:
+        return "/up/" in self.name
 
     def positions(self, length: int) -> range:
         """The positions at which a column is inserted or removed.
@@ -67,80 +75,17 @@ class Change(NamedTuple):
         return range(1, length + 1)
 
 
-TABLE = {
-    "MGS/up/reorder": Change(
-        "MGS",
-        True,
-        True,
-        Formulas("l + 2", "6*m*l + 3*m + 1"),
-        Formulas("l + 2", "4*m*l + 3*m + 1"),
-    ),
-    "MGS/up/unorder": Change(
-        "MGS",
-        False,
-        True,
-        Formulas("l*(l - i + 2) + 2*(l - i + 2)", "(3*m*l + 3*m*i + 1) * (l - i + 2)"),
-        Formulas(
-            "(l + i + 3) * (l - i + 2) / 2 + l - i + 1",
-            "(2*m*l + 2*m*i + m + 1) * (l - i + 2)",
-        ),
-    ),
-    "Rot/up/reorder": Change(
-        "Rot",
-        True,
-        True,
-        Formulas("2*(m - l - 1)", "6*m*(m - l - 1)", "2*m**2 + 8*(m - l - 1)"),
-        Formulas("3*m - 2*l + 1", "6*m*(m - l - 1)", "2*m**2 + 6*(m - l - 1)"),
-    ),
-    "Rot/up/unorder": Change(
-        "Rot",
-        False,
-        True,
-        Formulas(
-            "4*(m - l - 1)",
-            "6*m*(m - i)",
-            "2*m**2 + 8*(m - i) + 6*(l - i + 1)*(l/2 - i/2 - 1)",
-        ),
-        Formulas(
-            "3*m + 2*l - 4*i + 6",
-            "6*m*(m - i)",
-            "2*m**2 + 6*(m - i) + 3*(l - i + 1)*(l - i + 2)",
-        ),
-    ),
-    "CSNE/up/reorder": Change(
-        "CSNE",
-        True,
-        True,
-        Formulas("3*m + 2*l + 1", "0", "6*m**2 + 4*m + 1 + 3*l**2 + 3*l"),
-        Formulas("4*m + 5*l + 1", "0", "8*m*l + 4*m + 1 + 5*l**2 + 2*l"),
-    ),
-    "CSNE/up/unorder": Change(
-        "CSNE",
-        False,
-        True,
-        Formulas(
-            "3*m + 4*l - 2*i + 1",
-            "0",
-            "6*m**2 + 4*m + 1 + 3*l**2 + 6*(l - i + 1)*(l/2 - i/2 - 1) + 6*l - 3*i",
-        ),
-        Formulas(
-            "4*m + 7*l - 2*i + 4",
-            "0",
-            "8*m*l + 4*m + 1 + 5*l**2 + 2*l + 3*(l - i + 1)*(l - i + 4)",
-        ),
-    ),
-    "Rot/down/NA": Change(
-        "MGS",
-        True,
-        False,
-        Formulas(
-            "4*(l - i + 1)",
-            "6*m*(m - i)",
-            "6*(l - i) + 6*(l - i + 1)*(l/2 - i/2 - 1)",
-        ),
-        Formulas("4*(l - i) + 2", "6*m*(l - i)", "6*(l - i) + 3*(l - i)*(l - i - 1)"),
-    ),
-}
+def read_table() -> dict[str, Change]:
+    """The rows of ``table_3_1.txt``."""
+    formulas: dict[str, dict[str, Formulas]] = {}
+    for line in Path(__file__).with_suffix(".txt").read_text().splitlines():
+        place, _, texts = line.partition(": ")
+        name, kind = place.split()
+        formulas.setdefault(name, {})[kind] = Formulas(*texts.split(" ; "))
+    return {name: Change(name, **kinds) for name, kinds in formulas.items()}
+
+
+TABLE = read_table()
 
 
 # ---- counts --------------------------------------------------------------------------

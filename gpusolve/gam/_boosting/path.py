@@ -223,8 +223,12 @@ class Watch(NamedTuple):
     @property
     def piece(self) -> int | None:
         """The most steps of a launch on a device; None for any number."""
-        is_watched = self.callback is not None or self.learners is not None
-        return PIECE if is_watched or self.progress else None
+        return PIECE if self.may_end or self.progress else None
+
+    @property
+    def may_end(self) -> bool:
+        """Whether the steps may end early, which a CPU examines after each step."""
+        return self.callback is not None or self.learners is not None
 
     def follow(
         self,

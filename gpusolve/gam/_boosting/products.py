@@ -26,8 +26,6 @@ from .._terms.rows import DesignPart, Part, Rows, SplinePart
 
 Floats = NDArray[np.float64]
 Run = Callable[[Work], None]
-Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""The indices of vectors, and the learners, of some products."""
 
 PIECE_ROWS = 2**16
 """The most rows of a piece: its vectors stay in the cache for all its learners."""
@@ -49,7 +47,6 @@ COMPACT_DESIGNS = np.dtype(
 
 SIGNATURES = {
     "gpusolve_project": "aiiiiaiiai",
-    "gpusolve_project_pairs": "aaaiiiaa",
     "gpusolve_add_product": "aiiiaa",
     "gpusolve_cross": "aiiiiiaa",
 }
@@ -97,15 +94,6 @@ class Products:
     def functions(self) -> list[slice]:
         """The functions of each learner, counted over all."""
         return [slice(*pair) for pair in zip(self.ends, self.ends[1:], strict=False)]
-
-    def share(self, run: Run, count: int, work: Work) -> None:
-        """Run work on `count` items that belong to the learners, in as many slices."""
-        whole = len(self.pieces)
-
-        def make(some: slice) -> None:
-            work(slice(some.start * count // whole, some.stop * count // whole))
-
-        run(make)
 
     def project(self, u: Floats, run: Run) -> Floats:
         """``X'u`` of all learners and of several u, (F, n) to (F, functions)."""
@@ -202,15 +190,6 @@ class Products:
         for j in range(learners.start, learners.stop):
             sums[:, self.functions[j]] += u[:, rows] @ self.matrices[part][j]
 
-    def project_pairs(self, pairs: Pairs, u: Floats, c: Floats) -> None:
-        """Add ``X'u`` of pairs of a vector and a learner to c, (pairs, k)."""
-        vectors, learners = pairs
-        for part, rows in enumerate(pieces(self.count, PIECE_ROWS)):
-            for own, vector, j in zip(c, vectors, learners, strict=True):
-                own[: self.rows[j].functions] += (
-                    u[vector, rows] @ self.matrices[part][j]
-                )
-
     def _cross(
         self, piece: Piece, other: int | None, w: Floats | None, sums: Floats
     ) -> None:
@@ -245,6 +224,13 @@ class CompiledProducts(Products):
         addresses = tuple(address_of(array) for array in structs)
         return np.array([addresses], COMPACT_DESIGNS), (kept, structs)
 
+    @property
+    def parts_of_designs(self) -> NDArray[np.void]:
+        """``CompactPart`` of all parts."""
+        _, (_, structs) = self._packed
+        parts: NDArray[np.void] = structs[0]
+        return parts
+
     def _call(self, name: str, *arguments: Any) -> None:
         """Call a function of the object with arrays and integers."""
         designs, _kept = self._packed
@@ -267,10 +253,6 @@ class CompiledProducts(Products):
         where = learners.start, learners.stop, rows.start, rows.stop
         pitch = sums.shape[1]
         self._call("gpusolve_project", *where, u, self.count, len(u), sums, pitch)
-
-    def project_pairs(self, pairs: Pairs, u: Floats, c: Floats) -> None:
-        sizes = len(c), self.count, c.shape[1]
-        self._call("gpusolve_project_pairs", *pairs, *sizes, u, c)
 
     def _cross(
         self, piece: Piece, other: int | None, w: Floats | None, sums: Floats

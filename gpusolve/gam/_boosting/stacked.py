@@ -1,7 +1,9 @@
 """Componentwise boosting for any family, of learners of any kind, in several fits.
 
-A step has two parts, as in ``cuda_src/stacked.cu``: the fits of all learners to the
-gradient, see `learner_fits`, and the rows of the models, see `ModelRows`.
+`boost_on_host` is the specification of ``cuda_src/stacked.cu``. It also makes the steps
+that the compiled object does not: see `has_loop`. A step has two parts: the fits of all
+learners to the gradient, see `learner_fits`, and the rows of the models, see
+`ModelRows`.
 """
 
 from __future__ import annotations
@@ -18,13 +20,13 @@ from ..._device.launch import pieces
 from ..._device.threads import one_blas_thread, workers
 from .._families.numerics import weighted_sum
 from ..families import Gaussian
-from . import stacked_kernel
+from . import stacked_kernel, stacked_object
 from .batch import Fits
 from .gram_kernel import DOUBLE
-from .learner_fits import Blocks, LearnerFits, ScreenedFits, past_steps
+from .learner_fits import Blocks, LearnerFits
 from .path import UNWATCHED, Path, Watch
 from .problem import PreparedLearners
-from .products import Floats, Run
+from .products import Floats
 
 RISK_TOLERANCE = 1e-6
 """Relative difference between two risks up to which they are considered equal. A warm
@@ -77,7 +79,9 @@ def boost_family(
     if before is not None:
         fits, watch = fits.after(before), watch._replace(first=len(before))
     method = resolve_method(method, fits, steps, device)
-    if device is None:
+    if device is None and method == "stacked" and stacked_object.has_loop(fits):
+        made = stacked_object.boost(fits, steps, watch)
+    elif device is None:
         made = boost_on_host(fits, steps, method, watch)
     else:
         check_size(fits.problem, device)
@@ -168,7 +172,7 @@ def choose_method(problem: PreparedLearners, steps: int) -> str:
     expected = min(len(problem), steps, math.ceil(2 * math.sqrt(steps)))
     if expected * DOUBLE * len(problem) * problem.functions**2 > BLOCK_BYTES:
         return "stacked"
-    passes = steps * (SCREENED_COST if past_steps(problem) else 1)
+    passes = steps * (SCREENED_COST if stacked_object.past_steps(problem) else 1)
     return "gram" if expected * passes_of_a_block(problem) < passes else "stacked"
 
 
@@ -202,7 +206,7 @@ def boost_on_host(
         None if fits.out_of_bag is None else np.zeros((count, steps + 1)),
     )
     with one_blas_thread():
-        learners = learner_fits(fits, method)
+        learners = (Blocks if method == "gram" else LearnerFits)(fits)
         rows = ModelRows(fits, learners, made)
     with workers(*learners.products.work) as run:
 
@@ -210,7 +214,7 @@ def boost_on_host(
             step = piece.start - 1
             if step >= 0:
                 learners.project(rows.gradient, run)
-                for fit, j in enumerate(rows.select(step, run).tolist()):
+                for fit, j in enumerate(rows.select(step).tolist()):
                     made.selected[fit, step] = j
                     if j >= 0:
                         update = rows.update(fit, j)
@@ -221,16 +225,6 @@ def boost_on_host(
 
         done = watch.follow(steps, pieces(steps + 1, 1), make, made)
     return made.until(done)
-
-
-def learner_fits(fits: Fits, method: str) -> LearnerFits:
-    """How the learners are fitted: by blocks, some of them, or all."""
-    if method == "gram":
-        return Blocks(fits)
-    is_single = fits.family.predictors == 1
-    return (ScreenedFits if is_single and past_steps(fits.problem) else LearnerFits)(
-        fits
-    )
 
 
 # ---- the rows of the models ----------------------------------------------------------
@@ -294,12 +288,12 @@ class ModelRows:
         """The risks of all models, (M, 1), with each of the weights."""
         return self.family.risks(self.arranged, f, self.nuisance, *weights)
 
-    def select(self, step: int, run: Run) -> NDArray[np.intp]:
+    def select(self, step: int) -> NDArray[np.intp]:
         """The learner that a step updates in each fit, (F,); -1 for none."""
         self.updates: dict[tuple[int, int], Floats] = {}
         self.bends: dict[int, Floats | None] = {}
         self.scales: dict[int, float] = {}
-        scores = self.learners.scores(run)
+        scores = self.learners.scores()
         if self.predictors == 1:
             return np.asarray(scores.argmax(axis=1))
         scores = scores.reshape(-1, self.predictors, scores.shape[1])

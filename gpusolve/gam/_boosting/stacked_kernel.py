@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._device.arrays import Array, contiguous, namespace
-from ..._device.kernels import CUDA_TYPES, Device, struct_in
+from ..._device.arrays import Array, namespace
+from ..._device.kernels import CUDA_TYPES, Device
 from ..._device.launch import LAUNCH_SECONDS, THREADS, WARP, ceil_div, pieces
 from .._terms.basis import CompactBasis
 from .._terms.rows import Rows
-from .._terms.rules import BY_DIAGONAL, Cone
 from .batch import Fits
 from .gram_kernel import (
     DOUBLE,
@@ -26,6 +25,15 @@ from .gram_kernel import (
 )
 from .path import UNWATCHED, Path, Watch
 from .problem import PreparedLearners
+from .stacked_fits import (
+    STACKED_FITS,
+    Numbers,
+    begins_of,
+    empty_path,
+    fields_of,
+    places_of,
+    vectors_of,
+)
 
 STATIC_SHARED_MEMORY = 4 * 1024
 """Upper limit of the kernel's static shared memory, in bytes."""
@@ -41,21 +49,8 @@ the default numbers of folds."""
 SUMS_BYTES = FITS_AT_ONCE * 16 * 1024
 """Limit on the shared memory for the sums of several fits, in bytes: a multiprocessor
 of an A100 or H100 has it twice. Cubic splines have up to 32 functions in it."""
-SUMS_OF_A_FIT = 18
-"""Number of float64 for each row chunk and fit: ``RowSums::most``."""
-
-LEARNER_PLACE = struct_in("stacked_fits.cuh", "LearnerPlace")
-STACKED_FITS = struct_in("stacked_fits.cuh", "StackedFits")
-
-Numbers = NDArray[np.int64]
-
 
 # ---- the designs ---------------------------------------------------------------------
-
-
-def begins_of(sizes: Numbers) -> Numbers:
-    """The places of the first elements of arrays that are joined."""
-    return np.cumsum(sizes) - sizes
 
 
 class Designs(NamedTuple):
@@ -156,17 +151,6 @@ def free_shared_memory(device: Device) -> int:
     return device.shared_memory_per_block - STATIC_SHARED_MEMORY
 
 
-def vectors_of(problem: PreparedLearners) -> list[int]:
-    """Shared memory for the fit of each learner, in bytes: see ``cone.cuh``."""
-    sizes = zip(problem.rows, inequalities_of(problem).tolist(), strict=True)
-    return [
-        DOUBLE * (3 * design.functions + m * (m + 4))
-        if problem.kind(j) != BY_DIAGONAL
-        else 0
-        for j, (design, m) in enumerate(sizes)
-    ]
-
-
 def first_too_large(problem: PreparedLearners, device: Device) -> int | None:
     """The first learner whose vectors do not fit in shared memory; None if all fit."""
     free = free_shared_memory(device)
@@ -210,70 +194,9 @@ def rows_by_level(design: Rows) -> Array:
     return xp.concatenate([begins.astype(np.int64), order])
 
 
-def places_of(
-    problem: PreparedLearners, sums: Sequence[Sums], chunks: Numbers, levels: Levels
-) -> NDArray[Any]:
-    """``LearnerPlace`` of each learner, (K,)."""
-    types = [(name, np.int64) for name in LEARNER_PLACE.names]
-    places = np.zeros(len(problem), types)
-    functions: Numbers = np.array([design.functions for design in problem.rows])
-    inequalities = inequalities_of(problem)
-    places["end_part"] = np.cumsum([len(design.parts) for design in problem.rows])
-    places["begin_part"][1:] = places["end_part"][:-1]
-    places["functions"] = functions
-    places["column"] = begins_of(functions)
-    places["kind"] = [problem.kind(j) for j in range(len(problem))]
-    entries = np.array([gram[0].size for gram in problem.gram], np.int64)
-    places["matrix"], places["entries"] = begins_of(entries), entries
-    partials = np.where(levels.places < 0, chunks, 1)
-    places["sums"] = begins_of(functions * partials)
-    places["chunks"], places["partials"] = chunks, partials
-    places["by_level"] = levels.places
-    for name in ("shift", "pitch", "window", "fits_at_once"):
-        places[name] = [getattr(own, name) for own in sums]
-    # Lists of levels need no shared memory.
-    places["fits_at_once"][levels.places >= 0] = FITS_AT_ONCE
-    places["inequalities"] = inequalities
-    places["least"] = [rule.least if rule else 0 for rule in problem.rules]
-    places["cone"] = begins_of(inequalities * (functions + inequalities))
-    return places
-
-
-def pairs_of(chunks: Numbers) -> NDArray[np.int32]:
-    """All pairs of a learner and its chunk, the first chunks first."""
-    pairs = [
-        (j, chunk)
-        for chunk in range(int(chunks.max()))
-        for j in np.flatnonzero(chunks > chunk).tolist()
-    ]
-    return np.array(pairs, np.int32)
-
-
 def instance(dtype: Any, family: str, kernel: str = "boost_stacked") -> str:
     """The name of a kernel with its template arguments."""
     return f"{kernel}<{CUDA_TYPES[np.dtype(dtype)]}, {family}, {THREADS}>"
-
-
-def inequalities_of(problem: PreparedLearners) -> Numbers:
-    """The number of inequalities of each learner, (K,)."""
-    sizes = [rule.inequalities if rule else 0 for rule in problem.rules]
-    return np.array(sizes, np.int64)
-
-
-def cones_of(problem: PreparedLearners) -> Array | None:
-    """`Cone.matrices` of the learners, learner by learner; None if there are none."""
-    found = [rule.matrices() for rule in problem.rules if isinstance(rule, Cone)]
-    return flatten_matrices(found) if found else None
-
-
-def search_size(nuisances: int) -> int:
-    """Number of float64 in a ``ThresholdSearch``; other searches are smaller."""
-    return 4 * nuisances + 9
-
-
-def doubles_of(array: Array | None) -> Array | None:
-    """The array as the kernel reads it, or None."""
-    return None if array is None else contiguous(array, np.float64)
 
 
 def launches_of(
@@ -294,10 +217,9 @@ def launches_of(
 
 def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> Path:
     """`boost_family` on a device: a launch, or several with a watchdog or a watch."""
-    problem, y, cuda = fits.problem, fits.y, fits.family.cuda
-    xp, predictors = namespace(y), fits.family.predictors
+    problem, cuda = fits.problem, fits.family.cuda
+    xp, predictors = namespace(fits.y), fits.family.predictors
     count, rows = problem.fits, len(problem.rows[0])
-    models = count // predictors
     designs = designs_of(problem.rows, problem.basis)
     loop = "boost_stacked" if predictors == 1 else "boost_coupled"
     name = instance(designs.values.dtype, cuda.type, loop)
@@ -316,79 +238,25 @@ def boost(fits: Fits, steps: int, device: Device, watch: Watch = UNWATCHED) -> P
         )
         if groups * int(chunks.sum()) >= blocks:  # all blocks add rows
             break
-    row_chunks = max(1, blocks // models)
     levels = levels_of(problem, sums)
-    places = places_of(problem, sums, chunks, levels)
-    pairs = pairs_of(chunks)
-    cones, places_by_time = cones_of(problem), fits.family.order_rows(y)
-    columns = int(places["functions"].sum())
-
-    def doubles(*shape: int) -> Array:
-        return device.empty(shape, np.float64)
-
-    def stride(array: Array | None) -> int:
-        return 0 if array is None or array.size == rows else rows
-
-    made = Path(
-        fits.offset,
-        device.empty((count, steps), np.int32),
-        doubles(count, steps, problem.functions),
-        doubles(count, steps + 1),
-        "stacked",
-        doubles(count, steps + 1, fits.family.nuisances),
-        doubles(count, steps + 1),
+    places = places_of(problem, chunks, levels.places)
+    for field in ("shift", "pitch", "window", "fits_at_once"):
+        places[field] = [getattr(own, field) for own in sums]
+    # Lists of levels need no shared memory.
+    places["fits_at_once"][levels.places >= 0] = FITS_AT_ONCE
+    made = empty_path(fits, steps, device)
+    values = fields_of(
+        fits,
+        made,
+        places,
+        row_chunks=max(1, blocks // (count // predictors)),
+        fits_at_once=fits_at_once,
+        first=designs.first,
+        values=designs.values,
+        offsets=xp.asarray(designs.offsets),
+        parts=xp.asarray(designs.parts),
+        by_level=levels.lists,
     )
-    values = {
-        "first": designs.first,
-        "values": designs.values,
-        "offsets": xp.asarray(designs.offsets),
-        "parts": xp.asarray(designs.parts),
-        "learners": xp.asarray(places.view(np.int64)),
-        "pairs": xp.asarray(pairs),
-        "gram": xp.asarray(flatten_matrices(problem.gram)),
-        "inverse": xp.asarray(flatten_matrices(problem.inverse)),
-        "cones": None if cones is None else xp.asarray(cones),
-        "by_level": levels.lists,
-        "y": contiguous(y, np.float64),
-        "weights": doubles_of(problem.weights),
-        "held_out": doubles_of(fits.out_of_bag),
-        "rates": xp.asarray(fits.rates),
-        "f": xp.zeros((count, rows)) + fits.start,
-        "u": doubles(count, rows),
-        "sums": doubles(count * int((places["functions"] * places["partials"]).sum())),
-        "coefficients": doubles(count, columns),
-        "scores": doubles(count, len(places)),
-        "partial": doubles(count, row_chunks, SUMS_OF_A_FIT),
-        "searches": doubles(count, search_size(fits.family.nuisances)),
-        "candidates": doubles(count),
-        "allowed": None
-        if fits.allowed is None
-        else xp.asarray(fits.allowed, dtype=np.int32),
-        "places": places_by_time,
-        "risk_sets": None if places_by_time is None else doubles(count, 3, rows),
-        "selected": made.selected,
-        "updates": made.updates,
-        "risk": made.risk,
-        "held_out_risk": made.out_of_bag,
-        "nuisance": made.nuisance,
-        "rows": rows,
-        "y_stride": stride(y),
-        "weight_stride": stride(problem.weights),
-        "parameter": float(cuda.parameter),
-        "count": len(places),
-        "fits": count,
-        "columns": columns,
-        "pair_count": len(pairs),
-        "systems": len(problem.gram[0]),
-        "row_chunks": row_chunks,
-        "fits_at_once": fits_at_once,
-        "steps": steps,
-        "functions": problem.functions,
-        "scaled": int(fits.units is not None),
-        "predictors": predictors,
-        "made": fits.made,
-        "is_cyclic": int(fits.family.update == "cyclic"),
-    }
     bytes_read = count * rows * int(designs.row_bytes.sum())
     parts, counters = zip(
         *launches_of(device, steps + 1, bytes_read, watch.piece), strict=True

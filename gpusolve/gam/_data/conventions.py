@@ -167,11 +167,8 @@ class Estimator:
         names, fitted = feature_names(X), getattr(self, "feature_names_in_", None)
         kind = type(self).__name__
         if (names is None) != (fitted is None):
-            here, then = (
-                ("has", "without")
-                if fitted is None
-                else ("does not have valid", "with")
-            )
+            here = "has" if fitted is None else "does not have valid"
+            then = "without" if fitted is None else "with"
             warnings.warn(
                 f"X {here} feature names, but {kind} was fitted {then} feature names",
                 stacklevel=5,

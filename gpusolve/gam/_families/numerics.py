@@ -24,7 +24,7 @@ SEARCH_TOLERANCE, SEARCH_STEPS = 1e-7, 60
 square; and its most steps."""
 
 OFFSET_ERROR = 1e-12
-"""The error of a constant that is found by a search."""
+"""The error of a constant that is found by a search, of a width of at least 1."""
 
 Derivatives = tuple[float, float]
 
