@@ -8,7 +8,7 @@
 constexpr double accurate_terms = 64;       // ACCURATE of gpusolve/_numerics/system.py
 constexpr double share_of_terms = 1e-4;     // SHARE
 constexpr double rounded_units = 8;         // ROUNDED
-constexpr double gram_units = 16;           // ROUNDED of gpusolve/_nnls/bounded_qp.py
+constexpr double gram_units = 16;           // GRAM_UNITS of gpusolve/_nnls/bounded_qp.py
 constexpr double certified_double = 1e-10;  // CERTIFIED, for float64
 constexpr double settled_kkt = 1e-11;       // STOP_KKT of gpusolve/reference/_nnls_constrained.py
 constexpr double bound_units = 1024;        // AT_BOUND
@@ -75,7 +75,7 @@ struct ConstrainedCertifier {
         double length = length_of(at.r, at.m);
         const double terms =
             length_of_b + sum_over(team, n, [&](int j) { return at.norm[j] * fabs(at.x[j]); });
-        if (accurate_terms * length < terms) steps.compute_residual(true);
+        if (accurate && accurate_terms * length < terms) steps.compute_residual(true);
         image = 0;
         if (largest_over(team, n, [&](int j) { return fabs(at.x_rest[j]); }) > 0) subtract_rest();
         for_each<Team>(n, [&](int j) { at.slope[j] = -at.l1[j] - at.l2[j] * at.x[j]; });
@@ -126,7 +126,7 @@ struct ConstrainedCertifier {
     }
 
     __device__ double length_of(Vector<double> values, int count) {
-        return sqrt(sum_over(team, count, [&](int i) { return values[i] * values[i]; }));
+        return sqrt(sum_of_products(team, values.first, values.first, count));
     }
 
     /// Take the multipliers of the rows of C that have the right sign.
@@ -172,28 +172,24 @@ struct ConstrainedCertifier {
             if (without_infinity(at.side[i]) == at.side[i])
                 at.missing[i] = accurate_difference(at.side[i], row, at.x.first, n);
         });
-        team.sync();
     }
 
     __device__ double witness_length() {
         if (is_gram) return length_of_b;
         const double squares =
-            sum_over(team, at.m, [&](int i) { return at.r[i] * at.r[i]; }) +
+            sum_of_products(team, at.r.first, at.r.first, at.m) +
             sum_over(team, at.n, [&](int j) { return at.l2[j] * at.x[j] * at.x[j]; });
         return sqrt(squares);
     }
 
-    /// Take x_rest into account in `missing`, for a correction.
+    /// Take x_rest into account in `missing`, for a correction. No barrier follows.
     __device__ __noinline__ void correct_missing() {
         const int n = at.n;
         for_each<Team>(at.k, [&](int i) {
             const double* const row = at.C.first + static_cast<long long>(i) * n;
             if (at.state[i] == is_inactive) return;
-            double sum = 0;
-            for (int j = 0; j < n; ++j) sum += row[j] * at.x_rest[j];
-            at.missing[i] -= sum;
+            at.missing[i] -= dot(team, row, at.x_rest.first, n);
         });
-        team.sync();
     }
 
     /// The certificate, after `evaluate` and `compute_lagrangian`.
@@ -282,9 +278,7 @@ struct ConstrainedCertifier {
             const double y = at.general[i];
             if (y != 0) {
                 const double* const row = at.C.first + static_cast<long long>(i) * n;
-                double of_rest = 0;
-                for (int j = 0; j < n; ++j) of_rest += row[j] * at.x_rest[j];
-                gap -= y * (missing - of_rest);
+                gap -= y * (missing - dot(team, row, at.x_rest.first, n));
             }
             worst = MaxMagnitude<double>()(worst, magnitude_of(relative_violation(i, missing)));
         });

@@ -9,10 +9,10 @@
 #include "constrained_certificate.cuh"
 
 constexpr int is_unsettled = -1;
-constexpr int most_rounds = 10;           // of active rows and corrections
-constexpr int most_corrections = 4;       // of a round
-constexpr double convincing_kkt = 1e-14;  // a correction could hardly improve x
-constexpr int steps_per_row = 10;         // the default limit
+constexpr int most_rounds = 10;                                   // of active rows and corrections
+constexpr int most_corrections = 4;                               // of a round
+constexpr double convincing_kkt = 4 * Floating<double>::epsilon;  // no correction improves x
+constexpr int steps_per_row = 10;                                 // the default limit
 
 /// Solves the systems of a team.
 template <class T, class Team>
@@ -109,16 +109,14 @@ struct ConstrainedSolver {
             for (int turn = 0; turn < most_corrections; ++turn) {
                 if (steps.leaves_bounds()) break;
                 evaluate(certifier, round > 1);
-                if (turn > 0) {
-                    found = certifier.certify();
-                    const double badness = found.kkt() + found.violation;
-                    const bool improves = badness < before / 2;
-                    if (certifier.is_settled(found, enough) &&
-                        (found.kkt() <= convincing_kkt || !improves))
-                        return true;
-                    if (!improves) break;
-                    before = badness;
-                }
+                found = certifier.certify();
+                const double badness = found.kkt() + found.violation;
+                const bool improves = badness < before / 2;
+                if (certifier.is_settled(found, enough) &&
+                    (found.kkt() <= convincing_kkt || !improves))
+                    return true;
+                if (!improves) break;
+                if (turn > 0) before = badness;
                 certifier.correct_missing();
                 steps.correct();
             }

@@ -70,7 +70,7 @@ struct ConstrainedSteps {
         for_each<Team>(active, [&](int a) { at.l[a] = inner[at.active[a]]; });
         team.sync();
         solve_lower(team, at.L.first, at.n, active, at.l.first);
-        return inner[q] - sum_over(team, active, [&](int a) { return at.l[a] * at.l[a]; });
+        return inner[q] - sum_of_products(team, at.l.first, at.l.first, active);
     }
 
     __device__ void append(int q, double rest, int state) {
@@ -155,7 +155,8 @@ struct ConstrainedSteps {
         map_variables(team, at.order, row_count(), [&](int i) {
             const double below = at.low[i] - at.value[i], above = at.value[i] - at.high[i];
             const double violation = below > above ? below : above;
-            return violation > at.tolerance[i] ? violation * at.weight[i] : 0.0;
+            const double weighted = violation * at.weight[i];
+            return violation > at.tolerance[i] ? weighted : 0.0;
         });
         const auto found = find_variable(team, at.order, row_count(), true, 0.0, 0);
         return team.reduce(found, ArgMax<double>()).index;
@@ -202,14 +203,14 @@ struct ConstrainedSteps {
                 const double rate = sign * r[a], y = at.multiplier[i];
                 const int state = at.state[i];
                 if (state == is_equal || !(state == at_lower_side ? rate > 0 : rate < 0)) return;
-                const double until = fmax(y / rate, 0.0);
+                const double ratio = y / rate, until = ratio > 0 ? ratio : 0.0;
                 first = ArgMax<double>()(first, {-until, a});
             });
             first = team.reduce(first, ArgMax<double>());
             const double infinity = Floating<double>::infinity();
             const double to_drop = first.index < 0 ? infinity : -first.value;
             const double whole = is_dependent ? infinity : left / rest;
-            const double step = fmin(to_drop, whole);
+            const double step = to_drop < whole ? to_drop : whole;
             if (!(step < infinity)) return skip(q);
             for_each<Team>(active + 1, [&](int a) {
                 if (a == active)
@@ -248,11 +249,7 @@ struct ConstrainedSteps {
     __device__ __noinline__ void compute_residual(bool exact) {
         const int m = at.m, n = at.n;
         if (exact) {
-            for_each<Team>(m, [&](int i) {
-                const double* const row = at.A.first + static_cast<long long>(i) * n;
-                at.r[i] = accurate_difference(at.b[i], row, at.x.first, n);
-            });
-            team.sync();
+            subtract_products(team, at.b.first, at.A.first, m, n, at.x.first, at.r.first);
         } else {
             multiply(team, at.A.first, m, n, at.x.first, at.r.first);
             for_each<Team>(m, [&](int i) { at.r[i] = at.b[i] - at.r[i]; });
@@ -273,7 +270,7 @@ struct ConstrainedSteps {
         for (int a = 0; a < active; ++a) {
             const int i = at.active[a];
             const double* const row = row_of_M(i);
-            const double along = sum_over(team, n, [&](int j) { return row[j] * at.v[j]; });
+            const double along = sum_of_products(team, row, at.v.first, n);
             if (Team::rank() == 0) at.along[a] = missing_of(i) - along;
         }
         team.sync();

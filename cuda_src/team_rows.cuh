@@ -1,8 +1,8 @@
 // Sums, products and triangular solves with small matrices, by a team. Matrices are stored row by
 // row.
 //
-// All functions end with a barrier. A team of one thread has its own products and solves:
-// cpu/serial_rows.cuh.
+// Functions end with a barrier unless they say otherwise. A team of one thread has its own products
+// and solves: cpu/serial_rows.cuh.
 
 #pragma once
 
@@ -23,6 +23,13 @@ __device__ __forceinline__ double largest_over(Team& team, int count, Value valu
     double largest = 0;
     for_each<Team>(count, [&](int i) { largest = MaxMagnitude<double>()(largest, value(i)); });
     return team.reduce(largest, Called<MaxMagnitude<double>>());
+}
+
+/// a b, for vectors of `count` elements.
+template <class Team>
+__device__ __forceinline__ double sum_of_products(Team& team, const double* a, const double* b,
+                                                  int count) {
+    return sum_over(team, count, [&](int i) { return a[i] * b[i]; });
 }
 
 /// body(i) for all elements of a vector.
@@ -211,4 +218,15 @@ __device__ __forceinline__ double accurate_difference(double start, const double
     Twofold<double> sum{start, 0};
     for (int j = 0; j < count; ++j) sum = AddTwofold<double>()(sum, two_product(-a[j], b[j]));
     return sum.high + sum.low;
+}
+
+/// out = start - M x, in twice the working precision. No barrier follows.
+template <class Team>
+__device__ __forceinline__ void subtract_products(Team&, const double* start, const double* M,
+                                                  int rows, int columns, const double* x,
+                                                  double* out) {
+    for_each<Team>(rows, [&](int i) {
+        const double* const row = M + static_cast<long long>(i) * columns;
+        out[i] = accurate_difference(start[i], row, x, columns);
+    });
 }

@@ -20,6 +20,31 @@ __forceinline__ double dot(SerialTeam&, const double* a, const double* b, int co
     return product_of(a, b, count);
 }
 
+__forceinline__ double sum_of_products(SerialTeam&, const double* a, const double* b, int count) {
+    return product_of(a, b, count);
+}
+
+/// Four products at once: their sums, and the rest, are added in the end.
+inline void subtract_products(SerialTeam&, const double* start, const double* M, int rows,
+                              int columns, const double* x, double* out) {
+    for (int i = 0; i < rows; ++i) {
+        const double* const row = M + static_cast<long long>(i) * columns;
+        Four high{}, low{};
+        int j = 0;
+        for (; j + four <= columns; j += four) {
+            const Four a = load_four(row + j), b = load_four(x + j), product = a * b;
+            const Four total = high - product, of_product = total - high;
+            const Four error = (high - (total - of_product)) - (product + of_product);
+            low += error - error_of_product(a, b, product);
+            high = total;
+        }
+        Twofold<double> sum{start[i], 0};
+        for (int q = 0; q < four; ++q) sum = AddTwofold<double>()(sum, {high[q], low[q]});
+        for (; j < columns; ++j) sum = AddTwofold<double>()(sum, two_product(row[j], -x[j]));
+        out[i] = sum.high + sum.low;
+    }
+}
+
 template <bool magnitudes = false>
 void multiply(SerialTeam&, const double* M, int rows, int columns, const double* x, double* out) {
     for (int i = 0; i < rows; ++i)

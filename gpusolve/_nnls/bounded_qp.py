@@ -57,8 +57,8 @@ MOST = 4.0
 """Limit on elements, if the diagonal elements are less than 2. A larger element, also
 infinity and NaN, means a negative eigenvalue, and LAPACK might find no eigenvalue."""
 
-ROUNDED = 16.0
-"""Limit on rounding errors, in eps of the terms that cancel."""
+GRAM_UNITS = 16.0
+"""Limit on rounding errors of a gradient, in eps of the terms that cancel."""
 
 DEFAULTS = defaults_of(QuadraticOptions)
 
@@ -231,18 +231,13 @@ def solve_by_eigenvalues(
     factors = problem._replace(
         A=A, b=b, l1=linear, l2=0.0, rounded_matrix=True, gram_dtype=None
     )
-    solution, terms = solve_factors(factors.simplified(), target, method)
+    simple = factors.simplified()
+    if factors.has_constraints:
+        solution, terms = constrained.solve_by_specification(simple)
+    else:
+        solution, terms = solve_problem(simple, target, method), None
     solution = replace_infeasible(factors, solution)
     return certified(objective, problem, solution, terms)
-
-
-def solve_factors(
-    factors: Problem, target: Device | None, method: str
-) -> tuple[Solution, MultiplierTerms | None]:
-    """Solve least squares, and give the terms of the multipliers of constraints."""
-    if factors.has_constraints:
-        return constrained.solve_by_specification(factors)
-    return solve_problem(factors, target, method), None
 
 
 def with_penalties(problem: Problem, G: Array) -> tuple[Array, Array]:
@@ -477,8 +472,8 @@ def certify(
     rounding: Any = 0.0
     if rows is not None:
         slope, feasible = rows.slope * scale, feasible & rows.is_feasible
-        w, rounding = w - slope, ROUNDED * EPS * terms
-        gap = xp.abs(rows.gap) - ROUNDED * objective.eps * rows.gap_terms
+        w, rounding = w - slope, GRAM_UNITS * EPS * terms
+        gap = xp.abs(rows.gap) - GRAM_UNITS * objective.eps * rows.gap_terms
         gap = xp.maximum(gap, 0)
         terms = terms + xp.abs(slope) + rows.share * scale * magnitude[..., None]
     if total is not None:
@@ -489,7 +484,7 @@ def certify(
     v = xp.where((rises & (w > 0)) | (falls & (w < 0)), xp.abs(w), 0)
     v = xp.maximum(v - rounding, 0)
     slope = objective.divide_by_norm(v).max(axis=-1)
-    flat = ~objective.curved & (v > ROUNDED * EPS * terms)
+    flat = ~objective.curved & (v > GRAM_UNITS * EPS * terms)
     kkt = xp.maximum(
         ratio(slope, magnitude),
         ratio(decrease(objective, v * xp.sign(w), magnitude) + gap, value),
@@ -516,7 +511,7 @@ def decrease(objective: Quadratic, v: Array, magnitude: Array) -> Array:
     xp = namespace(v)
     v = xp.where(objective.curved, v, 0)
     along = xp.abs(combined(v, objective.vectors))
-    along = xp.maximum(along - ROUNDED * objective.eps * magnitude[..., None], 0)
+    along = xp.maximum(along - GRAM_UNITS * objective.eps * magnitude[..., None], 0)
     gap = along**2 / xp.maximum(objective.values, objective.least)
     return xp.where(along == 0, 0, gap).sum(axis=-1) / 2
 
@@ -527,7 +522,7 @@ def has_sum(objective: Quadratic, x: Array, total: Option) -> Array:
     row = objective.scale[..., None, :]
     missing, terms = remainder(xp.asarray(total)[..., None], row, x)
     eps = float(np.finfo(objective.dtype).eps)
-    return (xp.abs(missing) <= ROUNDED * eps * terms)[..., 0]
+    return (xp.abs(missing) <= GRAM_UNITS * eps * terms)[..., 0]
 
 
 def combined(c: Array, vectors: Array) -> Array:
