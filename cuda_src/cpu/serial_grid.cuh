@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 /// Threads that meet in barriers. A thread that waits for long sleeps.
 class Workers {

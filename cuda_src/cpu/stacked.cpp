@@ -4,9 +4,10 @@
 
 #include "cuda.h"
 
-#include <vector>
-
+#include <atomic>
 #include <cstring>
+#include <memory>
+#include <new>
 
 #include "serial_grid.cuh"
 
@@ -18,19 +19,18 @@ namespace {
 
 using Fits = StackedFits<CompactPart>;
 
-/// The steps of a launch by one worker; whether it had enough memory.
+/// The steps of a launch by one worker; whether there was enough memory.
 template <template <class, class> class RowsOf, class Family>
-bool make_steps_by_worker(const Fits& all, const SerialFits& serial) {
-    const std::unique_ptr<double[]> shared(new (std::nothrow) double[serial.workspace]);
-    bool failed = shared == nullptr;
-    make_steps<RowsOf, Family, 1>(all, SerialLearners{all, serial, shared.get(), failed});
+bool make_steps_by_worker(const Fits& all, const SerialFits& serial, double* shared) {
+    bool failed = false;
+    make_steps<RowsOf, Family, 1>(all, SerialLearners{all, serial, shared, failed});
     return !failed;
 }
 
 /// A family, by its name in C++.
 struct KnownFamily {
     const char* name;
-    bool (*make_steps)(const Fits&, const SerialFits&);
+    bool (*make_steps)(const Fits&, const SerialFits&, double*);
 };
 
 #define SINGLE(...) {#__VA_ARGS__, make_steps_by_worker<SingleRows, __VA_ARGS__>}
@@ -88,8 +88,11 @@ GPUSOLVE_EXPORTED int gpusolve_has_family(const char* name) {
 GPUSOLVE_EXPORTED int gpusolve_boost(const char* name, const Fits* all, const SerialFits* serial) {
     std::atomic<bool> succeeded{true};
     const KnownFamily* family = find(name);
+    const long long size = serial->workspace;
+    const std::unique_ptr<double[]> memory(new (std::nothrow) double[serial->workers * size]);
+    if (memory == nullptr) return out_of_memory;
     for_each_worker(serial->workers, [&] {
-        if (!family->make_steps(*all, *serial)) succeeded = false;
+        if (!family->make_steps(*all, *serial, memory.get() + blockIdx.x * size)) succeeded = false;
     });
     return succeeded ? finished : out_of_memory;
 }

@@ -389,6 +389,22 @@ def test_theta_at_its_limits(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(limits, [1e8, 1e-8], rtol=1e-6)
 
 
+@pytest.mark.parametrize("family", [NegativeBinomial(), Hurdle()], ids=str)
+def test_theta_of_few_counts_is_the_best_of_a_grid(
+    family: Family, rng: np.random.Generator
+) -> None:
+    """The counts are at any distance from ``exp(f)``: theta may be at both limits."""
+    grid, least, at_limits = np.logspace(-8, 8, 161), isinstance(family, Hurdle), set()
+    for size in rng.integers(1, 6, 200).tolist():
+        f = 1.5 * rng.standard_normal(size)
+        y = least + rng.poisson(np.exp(f + rng.standard_normal(size))).astype(float)
+        theta = float(family.nuisance(y, f, None))
+        risk, *risks = (family.loss(y, f, s).sum() for s in (theta, *grid))
+        assert risk - min(risks) <= 1e4 * EPS * (size + y.sum())
+        at_limits.add(theta >= 1e8)
+    assert at_limits == {False, True}
+
+
 def find_theta(family: Family, y: Any, f: Any, w: Any) -> tuple[float, int]:
     """Theta and the number of passes, by the emulator."""
     theta, passes = np.zeros(1), np.zeros(1, np.int32)

@@ -18,11 +18,13 @@ A, B, C = np.ones((5, 3)), np.ones((2, 5)), np.ones((1, 3))
 GRAM, LINEAR = np.eye(3), np.ones(3)
 SPARSE = scipy.sparse.csr_array(A)
 INF, NAN = np.inf, np.nan
+LONG = np.broadcast_to(1.0, 2**31 - 1)
 
 Row = tuple[dict[str, Any], str]
 
 BOTH: list[Row] = [
     ({"A": np.ones(3)}, "A must have shape (..., m, n), got (3,)"),
+    ({"A": LONG[:, None], "b": LONG}, "A must have m + n < 2**31, got shape"),
     ({"b": np.ones(4)}, "b must have shape (..., 5) for A of shape (5, 3), got (4,)"),
     ({"b": 1.0}, "b must have shape (..., m), got a scalar"),
     ({"b": np.ma.ones(4), "A": np.ma.ones((5, 3))}, "got shapes (5,) and (4,)"),

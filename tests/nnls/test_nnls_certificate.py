@@ -124,6 +124,18 @@ def test_solutions_made_of_rounding_noise_are_refused() -> None:
             assert not accepted(A, b, noise, y)
 
 
+def test_columns_that_cancel_hide_no_distance() -> None:
+    """Both columns are nearly orthogonal to the residual, but x is 0.5 % too small."""
+    A = np.array([[1, -1], [0, 1e-8], [0, 0]])
+    b, x = np.array([0, 1.005, 1]), np.array([1e8, 1e8])
+    system = scale(A, b)
+    at = system.rescale(x)
+    found = certify(system, at, system.residual(at))
+    assert found.angle < 1e-10
+    assert found.kkt > 1e-3
+    assert not accepted(A, b, x, system.residual(at))
+
+
 @pytest.mark.paper("Luo, (1.2), (1.3)")
 def test_kkt_bounds_the_distance_to_the_minimum(systems: list[System]) -> None:
     """`kkt` bounds how far the residual of any x is from its minimum, whether x is

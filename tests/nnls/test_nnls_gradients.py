@@ -29,7 +29,7 @@ def problem(rng: Generator, kind: str) -> tuple[Any, dict[str, Any]]:
         return gpusolve.nnls, {"A": own, "b": b[0] + 1, "weights": weights, **penalties}
     if kind == "smooth":
         penalty = {"L": rng.random((3, VARIABLES)), "lam": rng.random(SYSTEMS)}
-        return gpusolve.nnls, {"A": A, "b": b, "weights": weights, **penalty}
+        return gpusolve.nnls, {"A": A, "b": b, "weights": weights[:1], **penalty}
     lower, upper = -0.1 * np.ones(VARIABLES), 0.1 + 0.2 * rng.random((SYSTEMS, 1))
     bounds = {"lower": lower, "upper": upper * np.ones(VARIABLES)}
     if kind == "program":
