@@ -182,7 +182,7 @@ struct ConstrainedCertifier {
         return sqrt(squares);
     }
 
-    /// Take x_rest into account in `missing`, for a correction. No barrier follows.
+    /// Take x_rest into account in `missing`, for a correction.
     __device__ __noinline__ void correct_missing() {
         const int n = at.n;
         for_each<Team>(at.k, [&](int i) {
@@ -190,6 +190,7 @@ struct ConstrainedCertifier {
             if (at.state[i] == is_inactive) return;
             at.missing[i] -= dot(team, row, at.x_rest.first, n);
         });
+        team.sync();
     }
 
     /// The certificate, after `evaluate` and `compute_lagrangian`.

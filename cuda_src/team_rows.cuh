@@ -1,8 +1,8 @@
 // Sums, products and triangular solves with small matrices, by a team. Matrices are stored row by
 // row.
 //
-// Functions end with a barrier unless they say otherwise. A team of one thread has its own products
-// and solves: cpu/serial_rows.cuh.
+// All functions end with a barrier. A team of one thread has its own products and solves:
+// cpu/serial_rows.cuh.
 
 #pragma once
 
@@ -220,13 +220,14 @@ __device__ __forceinline__ double accurate_difference(double start, const double
     return sum.high + sum.low;
 }
 
-/// out = start - M x, in twice the working precision. No barrier follows.
+/// out = start - M x, in twice the working precision.
 template <class Team>
-__device__ __forceinline__ void subtract_products(Team&, const double* start, const double* M,
+__device__ __forceinline__ void subtract_products(Team& team, const double* start, const double* M,
                                                   int rows, int columns, const double* x,
                                                   double* out) {
     for_each<Team>(rows, [&](int i) {
         const double* const row = M + static_cast<long long>(i) * columns;
         out[i] = accurate_difference(start[i], row, x, columns);
     });
+    team.sync();
 }
